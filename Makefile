@@ -1,0 +1,40 @@
+# The front door. Each target installs what it misses, configures a CMake preset and builds it.
+.PHONY: help demo build test check sanitize install-test tidy format clean dependencies
+
+help:          ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
+
+demo: build    ## build, and see the chapter's steps on six words
+	@build/default/attn demo
+
+build: dependencies  ## the library, the command and the tests, optimised, in build/default
+	@cmake --preset default >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@cmake --build --preset default
+
+test: build    ## every test
+	ctest --preset default -j2
+
+check: build   ## every number of the five notebooks, digit by digit
+	@build/default/attn check
+
+sanitize: dependencies  ## every test under the address and undefined-behaviour sanitizers, in build/asan
+	cmake --preset asan
+	cmake --build --preset asan
+	ctest --preset asan -j2
+
+install-test: build  ## install to a temporary folder and use it by find_package and pkg-config
+	tests/install/run.sh build/default
+
+tidy: dependencies  ## clang-tidy over the whole tree
+	cmake --preset tidy
+	cmake --build --preset tidy
+
+format:        ## clang-format every source file
+	git ls-files '*.cpp' '*.hpp' | xargs clang-format -i
+
+clean:         ## remove build/
+	rm -rf build
+
+dependencies:
+	@mkdir -p build
+	@scripts/install-dependencies

@@ -1,0 +1,60 @@
+// Tensors in files: .npy, .npz, safetensors, CSV. Reading trusts nothing; writing is all or nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attn/tensor.hpp"
+
+namespace attn::io {
+
+// All functions throw Error: kind `file` when a file cannot be opened, read or written, kind `data` when
+// its content is not what the format says. `source` names the bytes' origin in that message.
+// Readers take their sizes from the content only after checking them against the bytes that are there.
+
+enum class Format { npy, npz, safetensors, csv };
+
+struct NamedTensors {
+  Format format = Format::safetensors;
+  std::vector<std::pair<std::string, Tensor>> tensors;  // in file order; .npy and CSV: one, named ""
+  std::map<std::string, std::string> metadata;          // safetensors' __metadata__
+
+  const Tensor* find(std::string_view name) const noexcept;
+};
+
+// By content, not by name: a zip is npz, "\x93NUMPY" npy, a header length and '{' safetensors, else CSV.
+NamedTensors parse(std::span<const std::byte> bytes, std::string_view source);
+NamedTensors load(const std::filesystem::path& path);  // "-" is standard input
+// The only tensor of a file; of several, the one named `name`. Throws, listing the names, when unclear.
+Tensor load_tensor(const std::filesystem::path& path, std::string_view name = {});
+
+// NumPy format 1.0 to 3.0: f2 f4 f8 i1 u1 i4 i8 b1 in either byte order, C or Fortran order.
+Tensor parse_npy(std::span<const std::byte> bytes, std::string_view source);
+// A zip of .npy files, stored or deflated.
+NamedTensors parse_npz(std::span<const std::byte> bytes, std::string_view source);
+// https://github.com/huggingface/safetensors: header at most 100 MB, no gap, no overlap, no trailing bytes.
+NamedTensors parse_safetensors(std::span<const std::byte> bytes, std::string_view source);
+// Rows of numbers split by comma, semicolon, tab or blanks; '#' starts a comment; one header row of names is
+// skipped. float32 (rows, columns).
+Tensor parse_csv(std::string_view text, std::string_view source);
+
+// Writers write to a temporary file beside `path` and rename it, so that `path` is whole or untouched.
+void save_npy(const std::filesystem::path& path, const Tensor& tensor);  // bf16 is written as f4
+void save_npz(const std::filesystem::path& path, const NamedTensors& tensors);
+void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors);
+void save_csv(const std::filesystem::path& path, const Tensor& tensor);  // rank 1 or 2
+// By the path's extension: .npy, .npz, .safetensors, .csv; throws Error (argument) for another.
+void save_tensor(const std::filesystem::path& path, const Tensor& tensor);
+void save_text(const std::filesystem::path& path, std::string_view text);
+
+// Lines of a text file, for token labels: "Your\njourney\n…". No trailing newline or '\r' is kept.
+std::vector<std::string> load_lines(const std::filesystem::path& path);
+
+}  // namespace attn::io

@@ -1,0 +1,191 @@
+// The attention mechanisms of the seed notebooks as modules.
+// Names, weight shapes and initial values are PyTorch's, so state_dicts go both ways.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attn/attention.hpp"
+#include "attn/random.hpp"
+#include "attn/tensor.hpp"
+#include "attn/trace.hpp"
+
+namespace attn {
+
+struct Parameter {
+  std::string name;  // as in PyTorch's state_dict: "W_query.weight", "heads.0.W_key.bias"
+  Tensor value;
+  Tensor grad;  // undefined until backward() fills it; backward() adds to what is there
+};
+
+using StateDict = std::map<std::string, Tensor>;
+
+class Module {
+ public:
+  virtual ~Module() = default;
+
+  // x (t, d_in) or (b, t, d_in), float32 → (…, t, d_out). With a trace every step is recorded,
+  // without the batch dimension when x has none. Throws Error for a shape or dtype that does not fit.
+  virtual Tensor forward(const Tensor& x, Trace* trace = nullptr) = 0;
+
+  virtual std::vector<Parameter*> parameters() { return {}; }
+  StateDict state_dict();
+  // Every parameter must be there, with its shape, and nothing else; otherwise throws Error and
+  // changes nothing.
+  void load_state_dict(const StateDict& state);
+  void zero_grad();
+
+  // Dropout acts in train mode only. Modules start in eval mode (PyTorch's start in train mode).
+  virtual void train(bool on = true) { training_ = on; }
+  void eval() { train(false); }
+  bool training() const noexcept { return training_; }
+
+ protected:
+  bool training_ = false;
+};
+
+// y = x · weightᵀ + bias. Initial values as nn.Linear's: uniform in ±1/√d_in, weight first, then bias.
+class Linear : public Module {
+ public:
+  Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, Generator& rng, std::string_view name = {});
+  Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
+  // dx, for dy and the x of the forward pass.
+  Tensor backward(const Tensor& dy, const Tensor& x);
+  std::vector<Parameter*> parameters() override;
+
+  Parameter weight;  // (d_out, d_in)
+  Parameter bias;    // (d_out); value undefined without bias
+};
+
+// Simplified self-attention, no weights: softmax(x · xᵀ) · x. Seeds 000 and 001.
+class SimplifiedSelfAttention : public Module {
+ public:
+  Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
+};
+
+// Row i becomes the mean of rows 0..i. Seed 003.
+class AveragePast : public Module {
+ public:
+  Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
+};
+
+// Self-attention whose weights are torch.rand(d_in, d_out), used as x · W. Seeds 000 and 004.
+class SelfAttentionV1 : public Module {
+ public:
+  SelfAttentionV1(std::int64_t d_in, std::int64_t d_out, Generator& rng);
+  Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
+  Tensor backward(const Tensor& dz);  // dx; after a forward pass
+  std::vector<Parameter*> parameters() override;
+
+  Parameter W_query, W_key, W_value;  // (d_in, d_out)
+
+ private:
+  Tensor x_, q_, k_, v_;  // of the last forward pass; x (b, t, d_in), the others (b, 1, t, d_out)
+};
+
+// The order in which a module draws its projections' initial weights. The book and seed 002 draw
+// query, key, value; seed 001's classes and seed 003 draw key, query, value.
+enum class LayerOrder { qkv, kqv };
+
+struct ModuleConfig {
+  std::int64_t d_in = 0;
+  std::int64_t d_out = 0;
+  std::int64_t context_length = 0;  // longest input; 0 = any
+  double dropout = 0;               // on the attention weights, in train mode
+  std::int64_t num_heads = 1;
+  bool qkv_bias = false;
+  bool causal = true;                          // false: the encoder's block
+  std::optional<double> scale = {};            // default 1/√head_dim
+  std::optional<LayerOrder> layer_order = {};  // default qkv; SelfAttentionHead's is kqv
+  bool out_proj = true;                        // of MultiHeadAttention
+};
+
+// Linear projections, then attention over num_heads consecutive slices of d_out (weight splits), then an
+// output projection: what each module below is, by its own choice of these.
+class ProjectedAttention : public Module {
+ public:
+  Tensor forward(const Tensor& x, Trace* trace = nullptr) override { return forward(x, x, trace); }
+  // Queries from x (…, tq, d_in), keys and values from source (…, tk, d_in).
+  Tensor forward(const Tensor& x, const Tensor& source, Trace* trace);
+
+  struct Gradient {
+    Tensor x, source;
+  };
+  // Of the last forward pass; adds to every parameter's grad. When x was its own source, the whole
+  // gradient is in x and source is undefined.
+  Gradient backward(const Tensor& dz);
+
+  std::vector<Parameter*> parameters() override;
+  const ModuleConfig& config() const noexcept { return config_; }
+
+ protected:
+  ProjectedAttention(const ModuleConfig& config, Generator& rng, std::string_view prefix);
+
+ private:
+  void check_input(const Tensor& x, const char* what) const;
+  AttentionOptions options_for(std::int64_t batch, std::int64_t tq, std::int64_t tk);
+
+  ModuleConfig config_;
+  Generator rng_;
+  std::unique_ptr<Linear> W_query_, W_key_, W_value_, out_proj_;
+  struct Saved {
+    Tensor x, source, q, k, v, merged;
+    AttentionOptions options;
+    bool self = false;  // source is x
+  };
+  std::optional<Saved> saved_;
+};
+
+// One head, no mask. Seeds 000, 001 (which draws kqv) and 002.
+class SelfAttentionV2 : public ProjectedAttention {
+ public:
+  SelfAttentionV2(ModuleConfig config, Generator& rng);
+};
+
+// One causal head, not scaled, drawn kqv. Seed 003.
+class SelfAttentionHead : public ProjectedAttention {
+ public:
+  SelfAttentionHead(ModuleConfig config, Generator& rng);
+};
+
+// One causal head with dropout on its weights. Seeds 001 and 002.
+class CausalAttention : public ProjectedAttention {
+ public:
+  CausalAttention(ModuleConfig config, Generator& rng, std::string_view prefix = {});
+};
+
+// Queries from x, keys and values from another source of any length; no mask.
+class CrossAttention : public ProjectedAttention {
+ public:
+  CrossAttention(ModuleConfig config, Generator& rng);
+};
+
+// Heads split from one projection, then out_proj. Seeds 001 and 002.
+class MultiHeadAttention : public ProjectedAttention {
+ public:
+  MultiHeadAttention(const ModuleConfig& config, Generator& rng);
+};
+
+// CausalAttention heads computed one after the other and concatenated: (…, t, d_out · num_heads). Seed 002.
+class MultiHeadAttentionWrapper : public Module {
+ public:
+  MultiHeadAttentionWrapper(const ModuleConfig& config, Generator& rng);
+  Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
+  Tensor backward(const Tensor& dz);  // dx; after a forward pass
+  std::vector<Parameter*> parameters() override;
+  void train(bool on = true) override;
+
+ private:
+  std::vector<std::unique_ptr<CausalAttention>> heads_;
+};
+
+// GPT-2's attention sizes (Radford et al. 2019, table 2; head counts from the released models):
+// "117M", "345M", "762M", "1.5B". Throws Error (argument) for another name.
+ModuleConfig gpt2_attention(std::string_view size);
+
+}  // namespace attn

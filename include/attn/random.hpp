@@ -1,0 +1,45 @@
+// Random numbers: PyTorch's CPU streams, number for number.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "attn/tensor.hpp"
+
+namespace attn {
+
+// Which dropout PyTorch would have drawn. The same seed gives other masks on other systems
+// (pytorch/pytorch#121595): `mkl` is PyTorch's Linux x86 wheels on Intel processors, `native` is
+// macOS, Arm, AMD and builds without MKL (the printed book).
+enum class DropoutFlavour { native, mkl };
+
+std::string_view name(DropoutFlavour flavour) noexcept;
+DropoutFlavour dropout_flavour(std::string_view name);  // throws Error (argument)
+
+// A handle to one mt19937 stream, seeded as torch.manual_seed(seed) does (init_genrand with the
+// seed's low 32 bits). Copies share the stream, as torch.Generator's do.
+class Generator {
+ public:
+  explicit Generator(std::uint64_t seed, DropoutFlavour flavour = DropoutFlavour::mkl);
+
+  void manual_seed(std::uint64_t seed);
+  DropoutFlavour flavour() const noexcept;
+
+  std::uint32_t next_u32();
+  std::uint64_t next_u64();  // (first u32 << 32) | second u32
+
+  Tensor rand(const Shape& shape);                                          // float32 in [0, 1)
+  Tensor randn(const Shape& shape);                                         // float32, mean 0, variance 1
+  Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape);  // int64 in [low, high)
+  Tensor uniform(const Shape& shape, double low, double high);              // float32 in [low, high)
+
+  // True where an element survives dropout with probability p in [0, 1]. p = 0 and p = 1 draw nothing.
+  Tensor dropout_keep(const Shape& shape, double p);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace attn

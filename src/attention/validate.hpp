@@ -1,0 +1,23 @@
+// What attention() takes, checked once; and the plan that follows from it.
+#pragma once
+
+#include "attn/attention.hpp"
+
+namespace attn {
+
+// The sizes of one call. hq is a multiple of hkv.
+struct Problem {
+  std::int64_t batch, hq, hkv, tq, tk, d, dv;
+  double scale;
+
+  Shape scores_shape() const { return {batch, hq, tq, tk}; }
+  Shape output_shape() const { return {batch, hq, tq, dv}; }
+};
+
+// Throws Error naming the first thing that does not fit.
+Problem validate(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options);
+
+// `tensor` fits by broadcasting to `shape`.
+bool broadcasts_to(const Shape& tensor, const Shape& shape);
+
+}  // namespace attn

@@ -1,0 +1,60 @@
+#include "attn/dtype.hpp"
+
+#include <array>
+
+namespace attn {
+namespace {
+
+struct Info {
+  std::string_view name;
+  std::size_t bytes;
+  bool floating;
+};
+
+const Info& info(DType dtype) noexcept {
+  static constexpr std::array<Info, 9> table{{{"float64", 8, true},
+                                              {"float32", 4, true},
+                                              {"float16", 2, true},
+                                              {"bfloat16", 2, true},
+                                              {"int64", 8, false},
+                                              {"int32", 4, false},
+                                              {"int8", 1, false},
+                                              {"uint8", 1, false},
+                                              {"bool", 1, false}}};
+  return table[static_cast<std::size_t>(dtype)];
+}
+
+}  // namespace
+
+std::size_t size_of(DType dtype) noexcept { return info(dtype).bytes; }
+std::string_view name(DType dtype) noexcept { return info(dtype).name; }
+bool is_floating(DType dtype) noexcept { return info(dtype).floating; }
+
+float16::float16(float value) noexcept {
+  const auto u = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint16_t>((u >> 16) & 0x8000u);
+  const std::uint32_t magnitude = u & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) {  // NaN
+    bits = static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x1ffu));
+  } else if (magnitude >= 0x477ff000u) {  // rounds past 65504
+    bits = static_cast<std::uint16_t>(sign | 0x7c00u);
+  } else if (magnitude < 0x38800000u) {
+    // Subnormal or zero: adding 0.5 puts the units of 2^-24 in the lowest mantissa bits, rounded by the FPU.
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    bits = static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
+  } else {
+    const std::uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+    bits = static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
+  }
+}
+
+float16::operator float() const noexcept {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
+  const std::uint32_t magnitude = bits & 0x7fffu;
+  if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
+  if (magnitude >= 0x0400u) return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000u));
+  const float value = static_cast<float>(magnitude) * 0x1p-24f;
+  return sign != 0 ? -value : value;
+}
+
+}  // namespace attn

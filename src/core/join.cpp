@@ -1,0 +1,43 @@
+// Tensors made from others: stacked, concatenated, triangular.
+#include <algorithm>
+#include <string>
+
+#include "attn/error.hpp"
+#include "attn/tensor.hpp"
+
+namespace attn {
+
+Tensor stack(std::span<const Tensor> tensors) {
+  if (tensors.empty()) throw Error(Error::Kind::argument, "stack", "at least one tensor", "none");
+  const Tensor& first = tensors.front();
+  Shape shape = first.shape();
+  shape.insert(0, static_cast<std::int64_t>(tensors.size()));
+  Tensor result = Tensor::empty(shape, first.dtype());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    result.select(0, static_cast<std::int64_t>(i)).copy_from(tensors[i]);
+  }
+  return result;
+}
+
+Tensor concat_last(std::span<const Tensor> tensors) {
+  if (tensors.empty()) throw Error(Error::Kind::argument, "concat", "at least one tensor", "none");
+  Shape shape = tensors.front().shape();
+  if (shape.empty()) throw Error(Error::Kind::shape, "concat", "at least one dimension", shape.str());
+  shape.back() = 0;
+  for (const Tensor& t : tensors) shape.back() += t.size(-1);
+  Tensor result = Tensor::empty(shape, tensors.front().dtype());
+  std::int64_t begin = 0;
+  for (const Tensor& t : tensors) {
+    result.slice(-1, begin, begin + t.size(-1)).copy_from(t);
+    begin += t.size(-1);
+  }
+  return result;
+}
+
+Tensor tril_ones(std::int64_t rows, std::int64_t columns, DType dtype) {
+  Tensor result = Tensor::zeros({rows, columns}, dtype);
+  for (std::int64_t i = 0; i < rows; ++i) result.select(0, i).slice(0, 0, std::min(i + 1, columns)).fill(1);
+  return result;
+}
+
+}  // namespace attn

@@ -1,0 +1,61 @@
+#include "attn/shape.hpp"
+
+#include <algorithm>
+
+#include "attn/error.hpp"
+
+namespace attn {
+
+Shape::Shape(std::initializer_list<std::int64_t> sizes)
+    : Shape(std::span<const std::int64_t>(sizes.begin(), sizes.size())) {}
+
+Shape::Shape(std::span<const std::int64_t> sizes) {
+  for (const std::int64_t size : sizes) push_back(size);
+}
+
+void Shape::push_back(std::int64_t size) { insert(rank_, size); }
+
+void Shape::erase(std::size_t i) {
+  std::copy(begin() + i + 1, end(), begin() + i);
+  --rank_;
+}
+
+void Shape::insert(std::size_t i, std::int64_t size) {
+  if (rank_ == max_rank) {
+    throw Error(Error::Kind::shape, "shape", "at most 8 dimensions", std::to_string(rank_ + 1));
+  }
+  std::copy_backward(begin() + i, end(), end() + 1);
+  sizes_[i] = size;
+  ++rank_;
+}
+
+std::int64_t Shape::numel() const {
+  std::int64_t product = 1;
+  for (const std::int64_t size : *this) {
+    if (size < 0) throw Error(Error::Kind::shape, "shape", "sizes of at least 0", str());
+    if (__builtin_mul_overflow(product, size, &product)) {
+      throw Error(Error::Kind::shape, "shape", "fewer than 2^63 elements", str());
+    }
+  }
+  return product;
+}
+
+Shape Shape::contiguous_strides() const {
+  Shape strides = *this;
+  std::int64_t step = 1;
+  for (std::size_t i = rank_; i-- > 0;) {
+    strides[i] = step;
+    step *= std::max<std::int64_t>(sizes_[i], 1);
+  }
+  return strides;
+}
+
+std::string Shape::str() const {
+  std::string text = "(";
+  for (std::size_t i = 0; i < rank_; ++i) text.append(i == 0 ? "" : ", ").append(std::to_string(sizes_[i]));
+  return text + (rank_ == 1 ? ",)" : ")");
+}
+
+bool operator==(const Shape& a, const Shape& b) noexcept { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+
+}  // namespace attn

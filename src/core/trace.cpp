@@ -1,0 +1,34 @@
+#include "attn/trace.hpp"
+
+#include <algorithm>
+
+#include "attn/error.hpp"
+
+namespace attn {
+
+void Trace::record(std::string_view name, const Tensor& value) {
+  steps_.emplace_back(prefix_ + std::string(name), value);
+}
+
+bool Trace::contains(std::string_view name) const noexcept {
+  return std::any_of(steps_.begin(), steps_.end(), [&](const Entry& step) { return step.first == name; });
+}
+
+const Tensor& Trace::operator[](std::string_view name) const {
+  std::string names;
+  for (const auto& [step, value] : steps_) {
+    if (step == name) return value;
+    names.append(names.empty() ? "" : ", ").append(step);
+  }
+  throw Error(Error::Kind::argument, "trace", "a step among: " + names, name);
+}
+
+Trace::Scope::Scope(Trace* trace, std::string_view prefix) : trace_(trace), length_(trace ? trace->prefix_.size() : 0) {
+  if (trace_) trace_->prefix_.append(prefix).append(".");
+}
+
+Trace::Scope::~Scope() {
+  if (trace_) trace_->prefix_.resize(length_);
+}
+
+}  // namespace attn

@@ -1,0 +1,39 @@
+// What every module asks of its input, and how it adds up gradients.
+#pragma once
+
+#include <string>
+
+#include "attn/error.hpp"
+#include "attn/modules.hpp"
+
+namespace attn {
+
+// x is float32, (t, d_in) or (b, t, d_in); d_in = 0 takes any.
+inline void require_input(const char* op, const char* what, const Tensor& x, std::int64_t d_in) {
+  const std::string size = d_in == 0 ? "d_in" : std::to_string(d_in);
+  if (x.rank() < 2 || x.rank() > 3 || (d_in != 0 && x.size(-1) != d_in)) {
+    throw Error(Error::Kind::shape, op, std::string(what) + " (tokens, " + size + ") or (batch, tokens, " + size + ")",
+                x.shape().str());
+  }
+  if (x.dtype() != DType::f32) {
+    throw Error(Error::Kind::dtype, op, std::string(what) + " of dtype float32", name(x.dtype()),
+                "convert with to(DType::f32)");
+  }
+}
+
+inline void require_positive(const char* op, const char* what, std::int64_t value) {
+  if (value < 1) throw Error(Error::Kind::argument, op, std::string(what) + " of at least 1", std::to_string(value));
+}
+
+inline void require_forward(const char* op, bool done) {
+  if (!done) throw Error(Error::Kind::argument, op, "forward() before backward()", "no forward pass");
+}
+
+// parameter.grad += grad
+void accumulate(Parameter& parameter, const Tensor& grad);
+
+// Copies the steps of `from` to `to`, without the dimensions that x (or a single head) does not have:
+// recorded are (b, h, …) with b = 1 where `drop_batch`, h = 1 where `drop_heads`.
+void record_steps(Trace& to, const Trace& from, bool drop_batch, bool drop_heads);
+
+}  // namespace attn

@@ -1,0 +1,43 @@
+#include <string>
+
+#include "attn/error.hpp"
+#include "attn/modules.hpp"
+
+namespace attn {
+
+StateDict Module::state_dict() {
+  StateDict state;
+  for (const Parameter* p : parameters()) state.emplace(p->name, p->value);
+  return state;
+}
+
+void Module::load_state_dict(const StateDict& state) {
+  const auto mine = parameters();
+  for (const Parameter* p : mine) {
+    const auto found = state.find(p->name);
+    if (found == state.end()) {
+      std::string names;
+      for (const auto& [name, value] : state) names.append(names.empty() ? "" : ", ").append(name);
+      throw Error(Error::Kind::data, "load_state_dict", "a tensor " + p->name, names.empty() ? "no tensors" : names);
+    }
+    if (!(found->second.shape() == p->value.shape())) {
+      throw Error(Error::Kind::shape, "load_state_dict", p->name + " of shape " + p->value.shape().str(),
+                  found->second.shape().str());
+    }
+    if (!is_floating(found->second.dtype())) {
+      throw Error(Error::Kind::dtype, "load_state_dict", p->name + " of a floating dtype", name(found->second.dtype()));
+    }
+  }
+  for (const auto& [key, value] : state) {
+    bool known = false;
+    for (const Parameter* p : mine) known = known || p->name == key;
+    if (!known) throw Error(Error::Kind::data, "load_state_dict", "only this module's parameters", key);
+  }
+  for (Parameter* p : mine) p->value = state.at(p->name).to(p->value.dtype()).clone();
+}
+
+void Module::zero_grad() {
+  for (Parameter* p : parameters()) p->grad = {};
+}
+
+}  // namespace attn

@@ -1,0 +1,171 @@
+// Projections, heads, attention, output projection: the one class behind the modules of chapter 3.
+#include <string>
+
+#include "attn/reference.hpp"
+#include "modules/input.hpp"
+
+namespace attn {
+namespace {
+
+namespace ref = reference;
+
+constexpr const char* kOp = "attention module";
+
+void check_config(const ModuleConfig& c) {
+  require_positive(kOp, "d_in", c.d_in);
+  require_positive(kOp, "d_out", c.d_out);
+  require_positive(kOp, "num_heads", c.num_heads);
+  if (c.context_length < 0) {
+    throw Error(Error::Kind::argument, kOp, "context_length >= 0 (0 = any)", std::to_string(c.context_length));
+  }
+  if (c.d_out % c.num_heads != 0) {
+    throw Error(Error::Kind::argument, kOp, "d_out divisible by num_heads",
+                "d_out = " + std::to_string(c.d_out) + ", num_heads = " + std::to_string(c.num_heads));
+  }
+  if (!(c.dropout >= 0 && c.dropout <= 1)) {
+    throw Error(Error::Kind::argument, kOp, "dropout in [0, 1]", std::to_string(c.dropout));
+  }
+}
+
+Tensor batched(const Tensor& x) { return x.rank() == 3 ? x : x.unsqueeze(0); }
+
+}  // namespace
+
+ProjectedAttention::ProjectedAttention(const ModuleConfig& config, Generator& rng, std::string_view prefix)
+    : config_(config), rng_(rng) {
+  check_config(config);
+  const auto draw = [&](std::string_view name) {
+    return std::make_unique<Linear>(config.d_in, config.d_out, config.qkv_bias, rng, std::string(prefix).append(name));
+  };
+  const LayerOrder order = config.layer_order.value_or(LayerOrder::qkv);
+  if (order == LayerOrder::qkv) W_query_ = draw("W_query");
+  W_key_ = draw("W_key");
+  if (order == LayerOrder::kqv) W_query_ = draw("W_query");
+  W_value_ = draw("W_value");
+  if (config.out_proj) {
+    out_proj_ = std::make_unique<Linear>(config.d_out, config.d_out, true, rng, std::string(prefix).append("out_proj"));
+  }
+}
+
+std::vector<Parameter*> ProjectedAttention::parameters() {
+  std::vector<Parameter*> all;
+  for (const auto* layer : {&W_query_, &W_key_, &W_value_, &out_proj_}) {
+    if (*layer) {
+      for (Parameter* p : (*layer)->parameters()) all.push_back(p);
+    }
+  }
+  return all;
+}
+
+void ProjectedAttention::check_input(const Tensor& x, const char* what) const {
+  require_input(kOp, what, x, config_.d_in);
+  if (config_.context_length > 0 && x.size(-2) > config_.context_length) {
+    throw Error(Error::Kind::shape, kOp,
+                "at most context_length = " + std::to_string(config_.context_length) + " tokens",
+                std::to_string(x.size(-2)), "raise context_length or shorten the input");
+  }
+}
+
+AttentionOptions ProjectedAttention::options_for(std::int64_t batch, std::int64_t tq, std::int64_t tk) {
+  AttentionOptions options;
+  if (config_.causal) options.mask = Mask::causal();
+  options.scale = config_.scale;
+  if (training_ && config_.dropout > 0) {
+    options.dropout = config_.dropout;
+    options.dropout_keep = rng_.dropout_keep({batch, config_.num_heads, tq, tk}, config_.dropout);
+  }
+  return options;
+}
+
+Tensor ProjectedAttention::forward(const Tensor& x, const Tensor& source, Trace* trace) {
+  check_input(x, "x");
+  check_input(source, "source");
+  if (x.rank() != source.rank() || (x.rank() == 3 && x.size(0) != source.size(0))) {
+    throw Error(Error::Kind::shape, kOp, "x and source of one batch size",
+                x.shape().str() + " and " + source.shape().str());
+  }
+  const std::int64_t heads = config_.num_heads;
+  Saved s;
+  s.x = batched(x), s.source = batched(source);
+  s.self = x.raw() == source.raw() && x.shape() == source.shape() && x.strides() == source.strides();
+  s.q = ref::split_heads(W_query_->forward(s.x), heads);       // (b, h, tq, head_dim)
+  s.k = ref::split_heads(W_key_->forward(s.source), heads);    // (b, h, tk, head_dim)
+  s.v = ref::split_heads(W_value_->forward(s.source), heads);  // (b, h, tk, head_dim)
+  s.options = options_for(s.x.size(0), x.size(-2), source.size(-2));
+
+  Trace steps;
+  const Tensor context = attention(s.q, s.k, s.v, s.options, trace ? &steps : nullptr).output;
+  s.merged = ref::merge_heads(context);  // (b, tq, d_out)
+  const Tensor z = out_proj_ ? out_proj_->forward(s.merged) : s.merged;
+
+  const bool unbatched = x.rank() == 2;
+  const auto shown = [unbatched](const Tensor& t) { return unbatched ? t.select(0, 0) : t; };
+  if (trace) {
+    trace->record("inputs", x);
+    if (!s.self) trace->record("source", source);
+    record_steps(*trace, steps, unbatched, heads == 1);
+    if (heads > 1) trace->record("merged", shown(s.merged));
+    if (out_proj_) trace->record("output", shown(z));
+  }
+  saved_ = std::move(s);
+  return shown(z);
+}
+
+ProjectedAttention::Gradient ProjectedAttention::backward(const Tensor& dz) {
+  require_forward(kOp, saved_.has_value());
+  const Saved& s = *saved_;
+  const Tensor dz3 = batched(dz);
+  if (!(dz3.shape() == s.merged.shape())) {
+    throw Error(Error::Kind::shape, kOp, "dz of the output's shape " + s.merged.shape().str(), dz.shape().str());
+  }
+  // z = out_proj(merged)
+  const Tensor d_merged = out_proj_ ? out_proj_->backward(dz3, s.merged) : dz3;
+  // merged = merge_heads(context), context = attention(q, k, v)
+  const auto grad = attention_backward(ref::split_heads(d_merged, config_.num_heads), s.q, s.k, s.v, s.options);
+  // q, k, v = split_heads(W · x)
+  const Tensor dx = W_query_->backward(ref::merge_heads(grad.q), s.x);
+  const Tensor d_source = ref::add(W_key_->backward(ref::merge_heads(grad.k), s.source),
+                                   W_value_->backward(ref::merge_heads(grad.v), s.source));
+  const auto shown = [&](const Tensor& t) { return dz.rank() == 2 ? t.select(0, 0) : t; };
+  if (s.self) return {shown(ref::add(dx, d_source)), {}};
+  return {shown(dx), shown(d_source)};
+}
+
+namespace {
+
+ModuleConfig one_head(ModuleConfig config, bool causal) {
+  config.num_heads = 1;
+  config.out_proj = false;
+  config.causal = config.causal && causal;
+  return config;
+}
+
+ModuleConfig seed_003_head(ModuleConfig config) {
+  if (!config.scale) config.scale = 1;
+  if (!config.layer_order) config.layer_order = LayerOrder::kqv;
+  return one_head(config, true);
+}
+
+ModuleConfig without_mask(ModuleConfig config) {
+  config.causal = false;
+  return config;
+}
+
+}  // namespace
+
+SelfAttentionV2::SelfAttentionV2(ModuleConfig config, Generator& rng)
+    : ProjectedAttention(one_head(config, false), rng, "") {}
+
+SelfAttentionHead::SelfAttentionHead(ModuleConfig config, Generator& rng)
+    : ProjectedAttention(seed_003_head(config), rng, "") {}
+
+CausalAttention::CausalAttention(ModuleConfig config, Generator& rng, std::string_view prefix)
+    : ProjectedAttention(one_head(config, true), rng, prefix) {}
+
+CrossAttention::CrossAttention(ModuleConfig config, Generator& rng)
+    : ProjectedAttention(without_mask(config), rng, "") {}
+
+MultiHeadAttention::MultiHeadAttention(const ModuleConfig& config, Generator& rng)
+    : ProjectedAttention(config, rng, "") {}
+
+}  // namespace attn

@@ -1,0 +1,84 @@
+// What the steps share: rows of any float dtype read into a wider type, and written back.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "attn/error.hpp"
+#include "attn/tensor.hpp"
+#include "core/visit.hpp"
+
+namespace attn::reference {
+
+// Sums of products of T are exact enough, and cannot overflow, in Wide<T>.
+template <class T>
+using Wide = std::conditional_t<std::is_same_v<T, double>, long double, double>;
+
+template <class T>
+Wide<T> widen(T value) noexcept {
+  return static_cast<Wide<T>>(to_double(value));
+}
+
+// A finite value past T's range becomes T's largest: finite in, finite out. Infinities and NaN pass.
+template <class T>
+T narrow(Wide<T> value) noexcept {
+  using Limit = std::conditional_t<is_half<T>, float, T>;
+  constexpr auto most =
+      static_cast<Wide<T>>(std::is_same_v<T, float16> ? Limit(65504) : std::numeric_limits<Limit>::max());
+  constexpr auto bound = std::is_same_v<T, bfloat16> ? static_cast<Wide<T>>(0x1.fep127f) : most;
+  if (std::isfinite(value)) value = std::fmin(std::fmax(value, -bound), bound);
+  if constexpr (is_half<T>) {
+    return T(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+// Calls f(T{}) for a floating dtype, throws Error for another.
+template <class F>
+decltype(auto) visit_floating(const char* op, DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f64:
+      return f(double{});
+    case DType::f32:
+      return f(float{});
+    case DType::f16:
+      return f(float16{});
+    case DType::bf16:
+      return f(bfloat16{});
+    default:
+      break;
+  }
+  throw Error(Error::Kind::dtype, op, "float32, float64, float16 or bfloat16", name(dtype));
+}
+
+inline void require(bool ok, const char* op, const std::string& expected, const std::string& found) {
+  if (!ok) throw Error(Error::Kind::shape, op, expected, found);
+}
+
+inline void require_same_dtype(const char* op, const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype())
+    throw Error(Error::Kind::dtype, op, std::string(name(a.dtype())), std::string(name(b.dtype())));
+}
+
+// All but the last `n` sizes.
+inline Shape leading(const Shape& shape, std::size_t n) {
+  return Shape(std::span<const std::int64_t>(shape.begin(), shape.size() - n));
+}
+
+// `x` as (batch, rows, columns), contiguous.
+inline Tensor as_matrices(const Tensor& x) {
+  const std::int64_t rows = x.size(-2), columns = x.size(-1);
+  return x.contiguous().view({leading(x.shape(), 2).numel(), rows, columns});
+}
+
+// `x` as (rows, columns), contiguous.
+inline Tensor as_rows(const Tensor& x) {
+  const std::int64_t columns = x.size(-1);
+  return x.contiguous().view({leading(x.shape(), 1).numel(), columns});
+}
+
+}  // namespace attn::reference

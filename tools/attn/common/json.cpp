@@ -1,0 +1,36 @@
+#include "common/json.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+namespace attn::command {
+
+Json json_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  return value;
+}
+
+Json json_shape(const Shape& shape) { return std::vector<std::int64_t>(shape.begin(), shape.end()); }
+
+Json json_values(const Tensor& tensor) {
+  if (tensor.rank() == 0) return json_number(tensor.item());
+  Json values = Json::array();
+  for (std::int64_t i = 0; i < tensor.size(0); ++i) {
+    values.push_back(tensor.rank() == 1 ? json_number(tensor.at({i})) : json_values(tensor.select(0, i)));
+  }
+  return values;
+}
+
+std::string dump(const Json& json) {
+  constexpr int indent = 2;
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string valid_utf8(std::string_view text) {
+  const std::string quoted = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json::parse(quoted).get<std::string>();
+}
+
+}  // namespace attn::command

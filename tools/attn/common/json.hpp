@@ -1,0 +1,24 @@
+// Tensors and numbers in JSON: always valid, whatever they hold.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "attn/tensor.hpp"
+
+namespace attn::command {
+
+using Json = nlohmann::ordered_json;
+
+// JSON has no NaN and no infinity: they become "nan", "inf" and "-inf".
+Json json_number(double value);
+Json json_shape(const Shape& shape);
+// Nested arrays, row-major.
+Json json_values(const Tensor& tensor);
+
+// Indented, with a final newline; bytes that are not UTF-8 become U+FFFD.
+std::string dump(const Json& json);
+std::string valid_utf8(std::string_view text);
+
+}  // namespace attn::command

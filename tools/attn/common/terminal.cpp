@@ -1,0 +1,188 @@
+#include "common/terminal.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <system_error>
+
+#include "attn/error.hpp"
+#include "attn/print.hpp"
+
+namespace attn::command {
+namespace {
+
+// errno, or 0.
+int write_all(int fd, std::string_view text) noexcept {
+  while (!text.empty()) {
+    const ssize_t done = ::write(fd, text.data(), text.size());
+    if (done >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(done));
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+struct Rgb {
+  double r, g, b;
+};
+
+// From near black over blue and green to yellow, even in brightness.
+Rgb shade(double value) {
+  constexpr std::array<Rgb, 5> stops{{{40, 20, 60}, {60, 70, 140}, {35, 145, 140}, {100, 200, 95}, {250, 230, 60}}};
+  const double at = std::clamp(std::isnan(value) ? 0 : value, 0.0, 1.0) * (stops.size() - 1);
+  const auto below = std::min(static_cast<std::size_t>(at), stops.size() - 2);
+  const double part = at - static_cast<double>(below);
+  const Rgb &a = stops[below], &b = stops[below + 1];
+  return {std::lerp(a.r, b.r, part), std::lerp(a.g, b.g, part), std::lerp(a.b, b.b, part)};
+}
+
+// The nearest colour of xterm's 6 × 6 × 6 cube.
+int palette_index(const Rgb& colour) {
+  const auto level = [](double channel) { return static_cast<int>(std::lround(channel / 51)); };
+  return 16 + 36 * level(colour.r) + 6 * level(colour.g) + level(colour.b);
+}
+
+}  // namespace
+
+void write_stdout(std::string_view text) {
+  const int error = write_all(STDOUT_FILENO, text);
+  if (error == EPIPE) throw ClosedPipe{};
+  if (error != 0) {
+    throw Error(Error::Kind::file, "standard output", "an output that takes the text",
+                std::generic_category().message(error));
+  }
+}
+
+void write_stderr(std::string_view text) noexcept { write_all(STDERR_FILENO, text); }
+
+Style Style::of_stdout() {
+  const std::string_view term = environment("TERM");
+  if (!isatty(STDOUT_FILENO) || !environment("NO_COLOR").empty() || term.empty() || term == "dumb") {
+    return Style(Colours::none);
+  }
+  const std::string_view depth = environment("COLORTERM");
+  return Style(depth == "truecolor" || depth == "24bit" ? Colours::full : Colours::palette);
+}
+
+std::string Style::wrap(std::string_view code, std::string_view text) const {
+  return coloured() ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
+}
+
+std::string Style::heading(std::string_view text) const { return wrap("1;36", text); }
+std::string Style::strong(std::string_view text) const { return wrap("1", text); }
+std::string Style::faint(std::string_view text) const { return wrap("2", text); }
+
+std::string Style::block(double value, std::size_t width) const {
+  const std::string blank(width, ' ');
+  if (!coloured()) return blank;
+  const Rgb c = shade(value);
+  return colours_ == Colours::full
+             ? wrap(fmt::format("48;2;{:.0f};{:.0f};{:.0f}", c.r, c.g, c.b), blank)
+             : wrap(fmt::format("48;5;{}", palette_index(c)), blank);
+}
+
+std::size_t width_of(std::string_view text) noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; }));
+}
+
+std::string padded(std::string_view text, std::size_t width) {
+  std::string result(text);
+  result.append(width - std::min(width, width_of(text)), ' ');
+  return result;
+}
+
+std::string printable(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    // Some terminals obey U+0080 to U+009F, the control characters' second range, too.
+    const bool second_range = c == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    if (second_range) ++i;
+    result.push_back(c < 0x20 || c == 0x7f || second_range ? '?' : text[i]);
+  }
+  return result;
+}
+
+std::string heatmap(const Tensor& weights, std::span<const std::string> labels, const Style& style) {
+  if (!style.coloured()) return {};
+  std::size_t label_width = 0;
+  for (const std::string& label : labels) label_width = std::max(label_width, width_of(label));
+  std::string text;
+  for (std::int64_t i = 0; i < weights.size(0); ++i) {
+    const auto row = static_cast<std::size_t>(i);
+    text.append("  ").append(padded(row < labels.size() ? labels[row] : "", label_width)).append("  ");
+    for (const double value : values_of(weights.select(0, i))) text.append(style.block(value, 4));
+    text.append("\n");
+  }
+  return text;
+}
+
+std::string labelled(const Tensor& tensor, std::span<const std::string> labels) {
+  const PrintOptions options;
+  const std::string text = to_string(tensor, options);
+  if (labels.empty() || tensor.rank() < 2) return text;
+  // The rows that are shown: all, or the first and the last few.
+  const std::size_t edge = static_cast<std::size_t>(options.edge_items);
+  const bool gap = tensor.numel() > options.threshold && labels.size() > 2 * edge;
+  const std::size_t shown = gap ? 2 * edge : labels.size();
+  std::string result;
+  std::size_t row = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    result.append(line);
+    if (line.find(']') != std::string_view::npos) {  // a row may take several lines; this is its last
+      const std::size_t index = gap && row % shown >= edge ? labels.size() - shown + row % shown : row % shown;
+      result.append("  # ").append(labels[index]);
+      ++row;
+    }
+    if (end < text.size()) result.append("\n");
+    at = end + 1;
+  }
+  return result;
+}
+
+std::string number_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  const double size = std::abs(value);
+  if (size != 0 && (size < 5e-5 || size >= 1e6)) return fmt::format("{:.3e}", value);
+  const std::string text = fmt::format("{:.4f}", value);
+  return text == "-0.0000" ? "0.0000" : text;
+}
+
+std::string vector_text(std::span<const double> values) {
+  constexpr std::size_t shown = 5;
+  std::string text = "[";
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i != 0) text.append(", ");
+    if (values.size() > shown && i == 3) {
+      text.append("…, ");
+      i = values.size() - 1;
+    }
+    text.append(number_text(values[i]));
+  }
+  return text.append("]");
+}
+
+std::vector<double> values_of(const Tensor& row) {
+  const Tensor wide = row.to(DType::f64).contiguous();
+  const double* first = wide.data<double>();
+  return {first, first + wide.numel()};
+}
+
+}  // namespace attn::command

@@ -1,0 +1,66 @@
+// Everything that reaches the terminal: writing that notices failure, colour only where it is welcome.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attn/tensor.hpp"
+
+namespace attn::command {
+
+inline constexpr std::size_t kColumns = 80;
+
+// Thrown when the reader of standard output has gone (attn demo | head -1): nothing is left to say.
+struct ClosedPipe {};
+
+// Throws Error (file) when the text could not be written, ClosedPipe when nobody reads it.
+void write_stdout(std::string_view text);
+// Best effort: there is nowhere to complain.
+void write_stderr(std::string_view text) noexcept;
+
+// Escape codes where standard output is a terminal that takes them, empty strings elsewhere.
+class Style {
+ public:
+  enum class Colours { none, palette, full };  // none, 256, 24-bit
+
+  explicit Style(Colours colours) : colours_(colours) {}
+  // By isatty, NO_COLOR (https://no-color.org), TERM and COLORTERM.
+  static Style of_stdout();
+
+  bool coloured() const noexcept { return colours_ != Colours::none; }
+  std::string heading(std::string_view text) const;
+  std::string strong(std::string_view text) const;
+  std::string faint(std::string_view text) const;
+  // A block of `width` columns, coloured dark for 0 to bright for 1.
+  std::string block(double value, std::size_t width) const;
+
+ private:
+  std::string wrap(std::string_view code, std::string_view text) const;
+
+  Colours colours_;
+};
+
+// Columns that UTF-8 text takes, one for each code point.
+std::size_t width_of(std::string_view text) noexcept;
+std::string padded(std::string_view text, std::size_t width);
+// Text of a file without the control characters that would drive the terminal.
+std::string printable(std::string_view text);
+
+// (rows, columns) of values in [0, 1] as coloured blocks, a row label before each; empty without colour.
+std::string heatmap(const Tensor& weights, std::span<const std::string> labels, const Style& style);
+
+// As to_string(tensor), with the label of each row of the last but one dimension: "…],  # Your". No labels: as is.
+std::string labelled(const Tensor& tensor, std::span<const std::string> labels);
+
+// "[0.4306, 1.4551]": at most five numbers, four decimals each.
+std::string vector_text(std::span<const double> values);
+// Four decimals as in the book, scientific where that would show nothing or too much.
+std::string number_text(double value);
+
+// A rank-1 tensor's elements.
+std::vector<double> values_of(const Tensor& row);
+
+}  // namespace attn::command

@@ -1,0 +1,16 @@
+// The verbs of the command. Each function adds its subcommand to `app`; when that subcommand is the one
+// called, its callback runs while the command line is parsed. `status` is the exit code, 0 when untouched.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace attn::command {
+
+void add_run(CLI::App& app, int& status);
+void add_sdpa(CLI::App& app, int& status);
+void add_explain(CLI::App& app, int& status);
+void add_demo(CLI::App& app, int& status);
+void add_info(CLI::App& app, int& status);
+void add_check(CLI::App& app, int& status);
+
+}  // namespace attn::command
