@@ -22,7 +22,7 @@ void normal_block(float* d) {
   for (int j = 0; j < 8; ++j) {
     const float u1 = 1 - d[j];
     const float r = std::sqrt(-2 * std::log(u1));
-    const float t = static_cast<float>(2 * std::numbers::pi * static_cast<double>(d[j + 8]));
+    const float t = static_cast<float>(2 * std::numbers::pi) * d[j + 8];
     d[j] = r * std::cos(t);
     d[j + 8] = r * std::sin(t);
   }

@@ -1,0 +1,131 @@
+// to_string against the text that PyTorch prints (make_data.py), character for character.
+#include "attn/print.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "attn/error.hpp"
+
+namespace {
+
+using attn::DType;
+using attn::PrintOptions;
+using attn::Shape;
+using attn::Tensor;
+
+struct Case {
+  int number = 0;
+  Tensor tensor;
+  PrintOptions options;
+  std::string expected;
+};
+
+DType dtype_named(const std::string& text) {
+  for (int i = 0; i <= static_cast<int>(DType::boolean); ++i) {
+    if (name(static_cast<DType>(i)) == text) return static_cast<DType>(i);
+  }
+  throw std::runtime_error("no dtype is named " + text);
+}
+
+void read_values(std::istream& line, const Tensor& tensor) {
+  const std::size_t size = size_of(tensor.dtype());
+  auto* out = static_cast<std::byte*>(tensor.raw());
+  std::string bits;
+  for (line >> bits; line >> bits; out += size) {  // the first word is "values"
+    const auto value = static_cast<std::uint64_t>(std::stoull(bits, nullptr, 16));
+    std::memcpy(out, &value, size);  // the low bytes: little-endian
+  }
+  ASSERT_EQ(out, static_cast<std::byte*>(tensor.raw()) + static_cast<std::size_t>(tensor.numel()) * size);
+}
+
+std::vector<Case> read_cases() {
+  std::ifstream file(ATTN_TEST_DATA "/print.txt");
+  std::vector<Case> cases;
+  std::string line, word, dtype;
+  while (std::getline(file, line)) {
+    Case c;
+    std::istringstream header(line);
+    std::size_t rank = 0;
+    header >> word >> c.number >> dtype >> rank;
+    Shape shape;
+    for (std::int64_t n = 0; header >> n;) shape.push_back(n);
+    EXPECT_EQ(shape.size(), rank) << line;
+    c.tensor = Tensor::empty(shape, dtype_named(dtype));
+    std::getline(file, line);
+    std::istringstream(line) >> word >> c.options.precision >> c.options.threshold >> c.options.edge_items >>
+        c.options.line_width;
+    std::getline(file, line);
+    std::istringstream values(line);
+    read_values(values, c.tensor);
+    int lines = 0;
+    std::getline(file, line);
+    std::istringstream(line) >> word >> lines;
+    for (int i = 0; i < lines && std::getline(file, line); ++i) c.expected += (i == 0 ? "" : "\n") + line;
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+// The same elements, every dimension walked backwards in memory and with gaps between the elements.
+Tensor strided_copy(const Tensor& tensor) {
+  Shape strides = tensor.shape();
+  std::int64_t stride = -3, first = 0;
+  for (std::size_t i = 0; i < strides.size(); ++i) {
+    strides[i] = stride;
+    first -= stride * (tensor.shape()[i] - 1);
+    stride *= tensor.shape()[i];
+  }
+  Tensor storage = Tensor::zeros({first + 1}, tensor.dtype());
+  auto* data = static_cast<std::byte*>(storage.raw()) + static_cast<std::size_t>(first) * attn::size_of(tensor.dtype());
+  Tensor view = Tensor::from_blob(data, tensor.shape(), strides, tensor.dtype(), storage.storage());
+  view.copy_from(tensor);
+  return view;
+}
+
+TEST(Print, EqualsPyTorchCharacterForCharacter) {
+  const std::vector<Case> cases = read_cases();
+  ASSERT_GE(cases.size(), 400u);
+  for (const Case& c : cases) {
+    EXPECT_EQ(to_string(c.tensor, c.options), c.expected)
+        << "case " << c.number << ", " << name(c.tensor.dtype()) << " " << c.tensor.shape().str();
+  }
+}
+
+TEST(Print, StridesDoNotMatter) {
+  for (const Case& c : read_cases()) {
+    // Through double, as copies go, int64 keeps 53 bits and a NaN its sign at most.
+    if (c.tensor.numel() == 0 || c.tensor.dtype() == DType::i64) continue;
+    EXPECT_EQ(to_string(strided_copy(c.tensor), c.options), c.expected) << "case " << c.number;
+  }
+}
+
+TEST(Print, BroadcastViewsPrintEveryElement) {
+  EXPECT_EQ(to_string(Tensor::of({1, 2}).expand({2, 2})), "tensor([[1., 2.],\n        [1., 2.]])");
+}
+
+TEST(Print, HidesTheMiddleOfATensorTooLargeToWalk) {
+  const Tensor huge = Tensor::of({7}).expand({std::int64_t{1} << 40, 1});
+  EXPECT_EQ(to_string(huge),
+            "tensor([[7.],\n        [7.],\n        [7.],\n        ...,\n        [7.],\n        [7.],\n        [7.]])");
+}
+
+TEST(Print, RefusesOptionsWithoutMeaning) {
+  const Tensor x = Tensor::of({1, 2});
+  EXPECT_THROW(to_string(Tensor{}), attn::Error);
+  EXPECT_THROW(to_string(x, {.precision = -1}), attn::Error);
+  EXPECT_THROW(to_string(x, {.precision = 65}), attn::Error);
+  EXPECT_THROW(to_string(x, {.threshold = -1}), attn::Error);
+  EXPECT_THROW(to_string(x, {.edge_items = 0}), attn::Error);
+  EXPECT_THROW(to_string(x, {.line_width = 0}), attn::Error);
+  const auto largest = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(to_string(x, {.precision = 64, .threshold = 0, .edge_items = largest}), "tensor([1., 2.])");
+}
+
+}  // namespace
