@@ -1,0 +1,44 @@
+// What a fused kernel is handed: plain numbers and pointers, checked by the caller.
+#pragma once
+
+#include <cstdint>
+
+namespace attn::kernels {
+
+enum class Element : std::uint8_t { f32, bf16, f16 };
+
+// (b, h, t, d) with unit stride in d; strides count elements.
+struct Rows {
+  void* data;
+  std::int64_t batch, head, token;
+};
+
+// A mask or bias broadcast to (b, hq, tq, tk): strides count elements, 0 where it repeats.
+template <class T>
+struct Grid {
+  const T* data = nullptr;
+  std::int64_t batch = 0, head = 0, query = 0, key = 0;
+};
+
+struct Problem {
+  std::int64_t batch, hq, hkv, tq, tk, d, dv;
+  Element element;
+  Rows q, k, v;
+  float scale;
+  float softcap;  // 0 = none
+  // Query i of batch b sees keys [first[i], last[i]) of its batch's row of tq entries: causal masks, windows
+  // and key lengths are all intervals.
+  const std::int32_t *first, *last;
+  std::int64_t interval_batch;  // stride; 0 when all batches share one row
+  Grid<bool> keep;
+  Grid<float> bias;
+  Grid<bool> dropout_keep;
+  float dropout_factor;  // 1 / (1 - p)
+};
+
+struct ForwardResult {
+  Rows output;  // of the problem's element
+  float* lse;   // (b, hq, tq), contiguous
+};
+
+}  // namespace attn::kernels

@@ -1,0 +1,67 @@
+#include "kernels/targets.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <string>
+
+#include "attn/error.hpp"
+
+namespace attn::kernels {
+
+extern const Kernels kernels_scalar;
+#if defined(__x86_64__)
+extern const Kernels kernels_avx2, kernels_avx512;
+#elif defined(__aarch64__)
+extern const Kernels kernels_neon;
+#endif
+
+namespace {
+
+std::string names(bool supported_only) {
+  std::string text;
+  for (const Target& target : targets()) {
+    if (supported_only && !target.supported) continue;
+    text.append(text.empty() ? "" : ", ").append(target.isa);
+  }
+  return text;
+}
+
+const Kernels& choose() {
+  const char* forced = std::getenv("ATTN_FORCE_ISA");
+  if (!forced || !*forced) {
+    const Kernels* best = nullptr;
+    for (const Target& target : targets()) best = target.supported ? target.kernels : best;
+    return *best;
+  }
+  for (const Target& target : targets()) {
+    if (target.isa != forced) continue;
+    if (target.supported) return *target.kernels;
+    throw Error(Error::Kind::argument, "ATTN_FORCE_ISA", "an instruction set of this processor: " + names(true),
+                forced);
+  }
+  throw Error(Error::Kind::argument, "ATTN_FORCE_ISA", "one of " + names(false), forced);
+}
+
+}  // namespace
+
+std::span<const Target> targets() {
+#if defined(__x86_64__)
+  static const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  static const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+  static const std::array<Target, 3> all{
+      {{"scalar", &kernels_scalar, true}, {"avx2", &kernels_avx2, avx2}, {"avx512", &kernels_avx512, avx512}}};
+#elif defined(__aarch64__)
+  static const std::array<Target, 2> all{{{"scalar", &kernels_scalar, true}, {"neon", &kernels_neon, true}}};
+#else
+  static const std::array<Target, 1> all{{{"scalar", &kernels_scalar, true}}};
+#endif
+  return all;
+}
+
+const Kernels& active() {
+  static const Kernels& kernels = choose();  // a throw leaves it unset, and the next call tries again
+  return kernels;
+}
+
+}  // namespace attn::kernels

@@ -1,0 +1,24 @@
+// Which instruction sets there are, and which one this processor gets.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "kernels/table.hpp"
+
+namespace attn::kernels {
+
+struct Target {
+  std::string_view isa;  // "scalar", "avx2", "avx512" or "neon"
+  const Kernels* kernels;
+  bool supported;  // by this processor
+};
+
+// Those of this build, the fastest last.
+std::span<const Target> targets();
+
+// The fastest supported one, or the one that the environment variable ATTN_FORCE_ISA names. Throws Error
+// (argument) when that one is unknown, or not supported here.
+const Kernels& active();
+
+}  // namespace attn::kernels

@@ -1,0 +1,85 @@
+// 16-bit floats to float32 and back, a row at a time.
+#pragma once
+
+#include "kernels/problem.hpp"
+#include "kernels/unit/simd.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+inline float bits_to_float(std::uint32_t u) {
+  float f;
+  __builtin_memcpy(&f, &u, sizeof f);
+  return f;
+}
+
+inline std::uint32_t float_to_bits(float f) {
+  std::uint32_t u;
+  __builtin_memcpy(&u, &f, sizeof u);
+  return u;
+}
+
+inline float from_bf16(std::uint16_t h) { return bits_to_float(static_cast<std::uint32_t>(h) << 16); }
+
+inline float from_f16(std::uint16_t h) {
+  // The exponent's bias differs by 112; multiplying by 2^112 also makes subnormals normal.
+  const std::uint32_t magnitude = static_cast<std::uint32_t>(h & 0x7fffu) << 13;
+  const float value = bits_to_float(magnitude) * 0x1p112f;
+  const std::uint32_t bits = (h & 0x7c00u) == 0x7c00u ? magnitude | 0x7f800000u : float_to_bits(value);
+  return bits_to_float(bits | static_cast<std::uint32_t>(h & 0x8000u) << 16);
+}
+
+// Round to nearest even; NaN stays NaN.
+inline std::uint16_t to_bf16(float f) {
+  const std::uint32_t u = float_to_bits(f);
+  const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  return static_cast<std::uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded);
+}
+
+inline std::uint16_t to_f16(float f) {
+  const std::uint32_t u = float_to_bits(f), magnitude = u & 0x7fffffffu, sign = (u >> 16) & 0x8000u;
+  // Adding 0.5 leaves a subnormal's 2^-24 units, rounded, in the low bits.
+  const std::uint32_t small = float_to_bits(bits_to_float(magnitude) + 0.5f) - 0x3f000000u;
+  const std::uint32_t normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
+  std::uint32_t h = magnitude < 0x38800000u ? small : normal;
+  if (magnitude >= 0x477ff000u) h = 0x7c00u;
+  if (magnitude > 0x7f800000u) h = 0x7e00u;
+  return static_cast<std::uint16_t>(sign | h);
+}
+
+// n elements of `element` at `source` as float32.
+inline void widen(Element element, const void* source, float* out, std::int64_t n) {
+  if (element == Element::f32) {
+    __builtin_memcpy(out, source, static_cast<std::size_t>(n) * 4);
+    return;
+  }
+  const auto* half = static_cast<const std::uint16_t*>(source);
+  if (element == Element::bf16) {
+    for (std::int64_t i = 0; i < n; ++i) out[i] = from_bf16(half[i]);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) out[i] = from_f16(half[i]);
+  }
+}
+
+inline void narrow(Element element, const float* source, void* out, std::int64_t n) {
+  if (element == Element::f32) {
+    __builtin_memcpy(out, source, static_cast<std::size_t>(n) * 4);
+    return;
+  }
+  auto* half = static_cast<std::uint16_t*>(out);
+  if (element == Element::bf16) {
+    for (std::int64_t i = 0; i < n; ++i) half[i] = to_bf16(source[i]);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) half[i] = to_f16(source[i]);
+  }
+}
+
+inline std::int64_t element_bytes(Element element) { return element == Element::f32 ? 4 : 2; }
+
+// Element (b, h, t, 0).
+inline void* row(const Rows& rows, Element element, std::int64_t b, std::int64_t h, std::int64_t t) {
+  return static_cast<char*>(rows.data) + (b * rows.batch + h * rows.head + t * rows.token) * element_bytes(element);
+}
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT

@@ -1,0 +1,105 @@
+// A task's queries: 4 groups of kColumns rows, a row in each lane. With the keys down the rows of a tile and
+// the queries across its lanes, maxima, sums and masks need no horizontal step, and K and V are read in place.
+#pragma once
+
+#include "kernels/unit/elements.hpp"
+#include "kernels/unit/tile.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+constexpr int kGroups = 4;                     // groups that share each block of keys while it is in L2
+constexpr int kTaskRows = kGroups * kColumns;  // queries of a task
+constexpr int kKeys = 128;                     // keys of a block
+constexpr float kLog2e = 1.44269504088896340736f;
+constexpr float kLn2 = 0.69314718055994530942f;
+
+// Where a task's rows lie. Query heads that share a key head are rows of one list: row r of it is query
+// r % tq of head hkv · (hq / hkv) + r / tq.
+struct Span {
+  std::int64_t batch, key_head, row, rows;
+};
+
+inline std::int64_t rows_per_key_head(const Problem& p) { return p.hq / p.hkv * p.tq; }
+
+inline std::int64_t tasks_per_key_head(const Problem& p) { return (rows_per_key_head(p) + kTaskRows - 1) / kTaskRows; }
+
+inline std::int64_t task_count(const Problem& p) { return p.hkv == 0 ? 0 : p.batch * p.hkv * tasks_per_key_head(p); }
+
+inline Span locate(const Problem& p, std::int64_t task) {
+  const std::int64_t per_head = tasks_per_key_head(p);
+  // Last rows first: under a causal mask they have the most keys.
+  const std::int64_t row = (per_head - 1 - task % per_head) * kTaskRows, left = rows_per_key_head(p) - row;
+  return {task / per_head / p.hkv, task / per_head % p.hkv, row, left < kTaskRows ? left : kTaskRows};
+}
+
+struct Query {
+  std::int64_t head, token;
+};
+
+inline Query query(const Problem& p, const Span& span, std::int64_t r) {
+  const std::int64_t at = span.row + r;
+  return {span.key_head * (p.hq / p.hkv) + at / p.tq, at % p.tq};
+}
+
+// The keys that a group's lanes see.
+struct Interval {
+  std::int32_t first[kColumns], last[kColumns];  // by lane
+  std::int32_t any_first, any_last;              // seen by some lane
+  std::int32_t all_first, all_last;              // seen by every lane that holds a query
+};
+
+inline Interval interval(const Problem& p, const Span& span, int group) {
+  Interval seen;
+  seen.any_first = seen.all_last = 0x7fffffff;
+  seen.any_last = seen.all_first = 0;
+  for (int lane = 0; lane < kColumns; ++lane) {
+    const std::int64_t r = group * kColumns + lane;
+    seen.first[lane] = seen.last[lane] = 0;
+    if (r >= span.rows) continue;
+    const std::int64_t at = span.batch * p.interval_batch + query(p, span, r).token;
+    const std::int32_t first = p.first[at], last = p.last[at];
+    seen.first[lane] = first, seen.last[lane] = last;
+    seen.all_first = first > seen.all_first ? first : seen.all_first;
+    seen.all_last = last < seen.all_last ? last : seen.all_last;
+    if (first >= last) continue;
+    seen.any_first = first < seen.any_first ? first : seen.any_first;
+    seen.any_last = last > seen.any_last ? last : seen.any_last;
+  }
+  return seen;
+}
+
+// out[c · kColumns + lane] = factor · rows(lane)[c] for a group's lanes; lanes without a query are zero.
+inline void pack_lanes(const Problem& p, const Rows& rows, std::int64_t width, const Span& span, int group,
+                       float factor, float* row_buffer, float* out) {
+  for (int lane = 0; lane < kColumns; ++lane) {
+    const std::int64_t r = group * kColumns + lane;
+    if (r >= span.rows) {
+      for (std::int64_t c = 0; c < width; ++c) out[c * kColumns + lane] = 0;
+      continue;
+    }
+    const Query at = query(p, span, r);
+    widen(p.element, row(rows, p.element, span.batch, at.head, at.token), row_buffer, width);
+    for (std::int64_t c = 0; c < width; ++c) out[c * kColumns + lane] = row_buffer[c] * factor;
+  }
+}
+
+// A block of keys or values as float32 rows: in place, or widened into `buffer`.
+struct Block {
+  const float* data;
+  std::int64_t step;
+};
+
+inline Block block_of(const Problem& p, const Rows& rows, std::int64_t width, const Span& span, std::int64_t first,
+                      std::int64_t count, float* buffer) {
+  if (p.element == Element::f32) {
+    return {static_cast<const float*>(row(rows, p.element, span.batch, span.key_head, first)), rows.token};
+  }
+  for (std::int64_t j = 0; j < count; ++j) {
+    widen(p.element, row(rows, p.element, span.batch, span.key_head, first + j), buffer + j * width, width);
+  }
+  return {buffer, width};
+}
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT

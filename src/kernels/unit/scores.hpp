@@ -1,0 +1,73 @@
+// A tile of scores, keys down and queries across, in units of log2: from q and k to what softmax takes.
+#pragma once
+
+#include "kernels/unit/queries.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+constexpr float kMinusInfinity = -__builtin_inff();
+
+// What q is multiplied by when packed, so that scores come out in log2 units; a softcap acts before that.
+inline float query_factor(const Problem& p) { return p.softcap > 0 ? p.scale / p.softcap : p.scale * kLog2e; }
+
+// tanh, to about 2 ulp: its series near 0, (1 - e^-2x) / (1 + e^-2x) elsewhere.
+inline __attribute__((always_inline)) Vec tanh(Vec x) {
+  const Vec zero = splat(0.f), magnitude = x < zero ? -x : x;
+  const Vec e = exp2_nonpositive(magnitude * splat(-2 * kLog2e));
+  const Vec far = (splat(1.f) - e) / (splat(1.f) + e);
+  const Vec y = magnitude * magnitude;
+  Vec series = splat(62.f / 2835.f);
+  series = series * y + splat(-17.f / 315.f);
+  series = series * y + splat(2.f / 15.f);
+  series = series * y + splat(-1.f / 3.f);
+  series = series * y * magnitude + magnitude;
+  const Vec t = magnitude < splat(0.25f) ? series : far;
+  return x < zero ? -t : t;
+}
+
+inline void apply_softcap(const Problem& p, float* s, std::int64_t keys) {
+  const Vec cap = splat(p.softcap * kLog2e);
+  for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) store(s + i, cap * tanh(load(s + i)));
+}
+
+template <class T, class F>
+inline void for_each_cell(const Problem& p, const Grid<T>& grid, const Span& span, int group, std::int64_t first_key,
+                          std::int64_t keys, F&& f) {
+  for (int lane = 0; lane < kColumns && group * kColumns + lane < span.rows; ++lane) {
+    const Query at = query(p, span, group * kColumns + lane);
+    const T* cells = grid.data + span.batch * grid.batch + at.head * grid.head + at.token * grid.query;
+    for (std::int64_t j = 0; j < keys; ++j) f(j * kColumns + lane, cells[(first_key + j) * grid.key]);
+  }
+}
+
+inline void apply_interval(const Interval& seen, float* s, std::int64_t first_key, std::int64_t keys) {
+  if (seen.all_first <= first_key && first_key + keys <= seen.all_last) return;
+  for (int w = 0; w < kColumns; w += kLanes) {
+    const VecI first = load(seen.first + w), last = load(seen.last + w);
+    for (std::int64_t j = 0; j < keys; ++j) {
+      const VecI key = splat(static_cast<std::int32_t>(first_key + j));
+      float* at = s + j * kColumns + w;
+      store(at, ((key >= first) & (key < last)) ? load(at) : splat(kMinusInfinity));
+    }
+  }
+}
+
+// s (keys, kColumns) for the keys of `block` against a packed group of queries (d, kColumns).
+inline void score_tile(const Problem& p, const Span& span, int group, const Interval& seen, const float* packed_q,
+                       const float* k, std::int64_t k_step, std::int64_t first_key, std::int64_t keys, float* s) {
+  panel<false>(keys, k, k_step, 1, packed_q, kColumns, s, kColumns, p.d);
+  if (p.softcap > 0) apply_softcap(p, s, keys);
+  if (p.bias.data) {
+    for_each_cell(p, p.bias, span, group, first_key, keys,
+                  [s](std::int64_t at, float bias) { s[at] += bias * kLog2e; });
+  }
+  if (p.keep.data) {
+    for_each_cell(p, p.keep, span, group, first_key, keys,
+                  [s](std::int64_t at, bool keep) { s[at] = keep ? s[at] : kMinusInfinity; });
+  }
+  apply_interval(seen, s, first_key, keys);
+}
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT

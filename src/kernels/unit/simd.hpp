@@ -1,0 +1,70 @@
+// Vectors of floats by the compiler's own vector types: one source for every instruction set.
+// Included by kernel units only, which include no other header with inline functions: a unit compiled for
+// AVX-512 must not lend its copy of a shared inline function to the rest of the program.
+#pragma once
+
+#include <cstdint>
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;  // SSE2, NEON, or whatever the compiler makes of it
+#endif
+
+using Vec = float __attribute__((vector_size(kLanes * 4)));
+using VecI = std::int32_t __attribute__((vector_size(kLanes * 4)));
+
+inline __attribute__((always_inline)) Vec load(const float* p) {
+  Vec v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+
+inline __attribute__((always_inline)) VecI load(const std::int32_t* p) {
+  VecI v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+
+inline __attribute__((always_inline)) void store(float* p, Vec v) { __builtin_memcpy(p, &v, sizeof v); }
+
+// x - 0 is x, -0 and NaN included: the compiler makes it a broadcast.
+inline __attribute__((always_inline)) Vec splat(float x) { return x - Vec{}; }
+inline __attribute__((always_inline)) VecI splat(std::int32_t x) { return x - VecI{}; }
+
+inline __attribute__((always_inline)) Vec max(Vec a, Vec b) { return a > b ? a : b; }
+inline __attribute__((always_inline)) VecI max(VecI a, VecI b) { return a > b ? a : b; }
+inline __attribute__((always_inline)) VecI min(VecI a, VecI b) { return a < b ? a : b; }
+
+inline __attribute__((always_inline)) bool any(VecI mask) {
+  std::int32_t all = 0;
+  for (int i = 0; i < kLanes; ++i) all |= mask[i];
+  return all != 0;
+}
+
+// 2^x for x <= 0, exact to 1 ulp; zero below 2^-125 (no denormals) and for -inf; NaN stays NaN.
+// The polynomial is a minimax fit of degree 5 on [-1/2, 1/2], relative error 7.5e-8.
+inline __attribute__((always_inline)) Vec exp2_nonpositive(Vec x) {
+  const Vec floor = splat(-125.f);
+  const Vec clamped = x < floor ? floor : x;
+  const Vec magic = splat(12582912.f);  // 1.5 · 2^23: adding it rounds to an integer
+  const Vec shifted = clamped + magic;
+  const Vec f = clamped - (shifted - magic);
+  Vec p = splat(0.0013276471518645083f);
+  p = p * f + splat(0.00967554133067125f);
+  p = p * f + splat(0.05550713274963747f);
+  p = p * f + splat(0.24022119723934143f);
+  p = p * f + splat(0.6931469670638625f);
+  p = p * f + splat(1.0000000716546553f);
+  const VecI exponent = reinterpret_cast<VecI>(shifted) << 23;
+  const Vec scaled = reinterpret_cast<Vec>(reinterpret_cast<VecI>(p) + exponent);
+  return x < floor ? splat(0.f) : scaled;
+}
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT
