@@ -38,7 +38,7 @@ struct Problem {
 
 struct ForwardResult {
   Rows output;  // of the problem's element
-  float* lse;   // (b, hq, tq), contiguous
+  float* lse;   // (b, hq, tq), contiguous; NaN where float32's range was left: such a row is to be computed again
 };
 
 }  // namespace attn::kernels

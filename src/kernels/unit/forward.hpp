@@ -62,16 +62,21 @@ inline void softmax_tile(float* s, std::int64_t keys, const Running& run, std::i
   }
 }
 
+// Writes a group's rows; the log-sum-exp of a row that is not finite becomes NaN, for the caller to see.
 inline void write_group(const Problem& p, const ForwardResult& result, const Span& span, int group, const Running& run,
                         float* line) {
   for (int lane = 0; lane < kColumns && group * kColumns + lane < span.rows; ++lane) {
     const Query at = query(p, span, group * kColumns + lane);
     const float sum = run.sum[lane], most = run.maximum[lane];
     const float inverse = most == kMinusInfinity ? 0 : 1 / sum;
-    for (std::int64_t c = 0; c < p.dv; ++c) line[c] = run.context[c * kColumns + lane] * inverse;
+    float zero = 0;  // NaN once a context is not finite
+    for (std::int64_t c = 0; c < p.dv; ++c) {
+      line[c] = run.context[c * kColumns + lane] * inverse;
+      zero += line[c] * 0;
+    }
     narrow(p.element, line, row(result.output, p.element, span.batch, at.head, at.token), p.dv);
     result.lse[(span.batch * p.hq + at.head) * p.tq + at.token] =
-        most == kMinusInfinity ? kMinusInfinity : (most + __builtin_log2f(sum)) * kLn2;
+        most == kMinusInfinity ? kMinusInfinity : (most + __builtin_log2f(sum)) * kLn2 + zero;
   }
 }
 

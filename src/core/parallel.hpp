@@ -1,0 +1,19 @@
+// Work in tasks, on all threads, each with scratch of its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace attn {
+
+// How many threads parallel work uses: omp_get_max_threads(), so OMP_NUM_THREADS sets it.
+int thread_count() noexcept;
+
+// Calls work(task, scratch) for each task in [0, tasks), in any order; scratch has `scratch_bytes`, aligned to
+// 64, one a thread. `operations` is the work in all: too little stays on the calling thread. Throws std::bad_alloc,
+// before any work, when there is no memory.
+void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operations,
+                  const std::function<void(std::int64_t task, void* scratch)>& work);
+
+}  // namespace attn

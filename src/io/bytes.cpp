@@ -1,0 +1,53 @@
+#include "io/bytes.hpp"
+
+#include <array>
+
+#include "attn/error.hpp"
+
+namespace attn::io {
+
+void Origin::fail(std::string_view expected, std::string_view found, std::string_view hint) const {
+  std::string where(found);
+  if (!source.empty()) where.append(" in ").append(source);
+  throw Error(Error::Kind::data, op, expected, where, hint);
+}
+
+std::string in_quotes(std::string_view text) {
+  constexpr std::size_t longest = 60;
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string result = "\"";
+  for (const char c : text.substr(0, longest)) {
+    const auto u = static_cast<unsigned char>(c);
+    if (u < 0x20 || u == 0x7f) {
+      result.append("\\x").append(1, digits[u >> 4]).append(1, digits[u & 15]);
+    } else {
+      result.append(1, c);
+    }
+  }
+  return result.append(text.size() > longest ? "…\"" : "\"");
+}
+
+std::uint64_t little_endian(Bytes bytes, std::size_t offset, std::size_t count) noexcept {
+  std::uint64_t value = 0;
+  for (std::size_t i = count; i-- > 0;) value = value << 8 | std::to_integer<std::uint64_t>(bytes[offset + i]);
+  return value;
+}
+
+void ExtentBuilder::add(std::uint64_t size) {
+  if (shape_.size() == Shape::max_rank) origin_.fail("a tensor of at most 8 dimensions", "more");
+  empty_ = empty_ || size == 0;
+  if (size > kLimit || (size != 0 && product_ > kLimit / size)) {
+    origin_.fail("a shape of fewer than 2^63 elements", "a size of " + std::to_string(size) + " that passes it");
+  }
+  if (size != 0) product_ *= size;
+  shape_.push_back(static_cast<std::int64_t>(size));
+}
+
+Extent ExtentBuilder::finish(DType dtype) const {
+  if (product_ > kLimit / size_of(dtype)) {
+    origin_.fail("a tensor of fewer than 2^63 bytes", "shape " + shape_.str() + " of " + std::string(name(dtype)));
+  }
+  return {shape_, empty_ ? 0 : static_cast<std::size_t>(product_ * size_of(dtype))};
+}
+
+}  // namespace attn::io

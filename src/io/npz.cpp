@@ -1,0 +1,235 @@
+// .npz: a zip of .npy arrays. libzip reads and writes the zip; the sizes that it reports are checked here.
+#include <zip.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <set>
+
+#include "attn/error.hpp"
+#include "attn/io.hpp"
+#include "io/elements.hpp"
+#include "io/file.hpp"
+#include "io/npy.hpp"
+
+namespace attn::io {
+namespace {
+
+constexpr std::string_view kSuffix = ".npy";
+
+// A zip without members, which libzip does not write: the end-of-directory record alone.
+constexpr std::string_view kEmptyZip{"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 22};
+
+using Archive = std::unique_ptr<zip_t, decltype(&zip_discard)>;
+using Source = std::unique_ptr<zip_source_t, decltype(&zip_source_free)>;
+using Member = std::unique_ptr<zip_file_t, decltype([](zip_file_t* file) { zip_fclose(file); })>;
+
+// Where libzip says why a call without an archive failed.
+struct ZipError {
+  zip_error_t value{};
+  ZipError() { zip_error_init(&value); }
+  ZipError(const ZipError&) = delete;
+  ZipError& operator=(const ZipError&) = delete;
+  ~ZipError() { zip_error_fini(&value); }
+  std::string text() { return zip_error_strerror(&value); }
+};
+
+class NpzReader {
+ public:
+  NpzReader(Bytes bytes, const Origin& origin) : bytes_(bytes), origin_(origin) {
+    ZipError error;
+    Source source(zip_source_buffer_create(bytes.data(), bytes.size(), 0, &error.value), zip_source_free);
+    if (!source) throw std::bad_alloc();
+    archive_.reset(zip_open_from_source(source.get(), ZIP_RDONLY, &error.value));
+    if (!archive_) origin.fail("a zip archive", error.text());
+    source.release();  // the archive's now
+  }
+
+  NamedTensors read() {
+    NamedTensors result;
+    result.format = Format::npz;
+    const zip_int64_t count = zip_get_num_entries(archive_.get(), 0);
+    for (zip_int64_t i = 0; i < count; ++i) {
+      const zip_stat_t info = checked(static_cast<zip_uint64_t>(i));
+      const std::string_view name(info.name);
+      result.tensors.emplace_back(name.substr(0, name.size() - kSuffix.size()), member(info));
+    }
+    return result;
+  }
+
+ private:
+  zip_stat_t checked(zip_uint64_t index) {
+    zip_stat_t info;
+    zip_stat_init(&info);
+    constexpr zip_uint64_t needed = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD;
+    if (zip_stat_index(archive_.get(), index, 0, &info) != 0 || (info.valid & needed) != needed || !info.name) {
+      origin_.fail("a zip member with name and size", "none at " + std::to_string(index));
+    }
+    const std::string_view name(info.name);
+    if (!name.ends_with(kSuffix)) {
+      origin_.fail("members named *.npy", in_quotes(name), "a PyTorch checkpoint has to be saved as safetensors");
+    }
+    if (!names_.emplace(name).second) origin_.fail("member names that differ", in_quotes(name) + " twice");
+    if (info.comp_method != ZIP_CM_STORE && info.comp_method != ZIP_CM_DEFLATE) {
+      origin_.fail("members stored or deflated",
+                   "method " + std::to_string(info.comp_method) + " for " + in_quotes(name));
+    }
+    check_ratio(info);
+    return info;
+  }
+
+  // No member may claim more bytes than deflate can make of its compressed ones, nor all members together more
+  // compressed bytes than there are: that is how zip bombs overlap them. So memory is bounded by the file's size.
+  void check_ratio(const zip_stat_t& info) {
+    constexpr zip_uint64_t deflate_best = 1032, slack = 1024;
+    if (info.comp_size > bytes_.size() - compressed_) {
+      origin_.fail("members that lie apart in the zip", "sizes beyond its end at " + in_quotes(info.name));
+    }
+    compressed_ += info.comp_size;
+    const bool stored = info.comp_method == ZIP_CM_STORE;
+    if (stored ? info.size != info.comp_size : info.size > info.comp_size * deflate_best + slack) {
+      origin_.fail(
+          "a size that its compressed bytes can hold",
+          std::to_string(info.size) + " from " + std::to_string(info.comp_size) + " for " + in_quotes(info.name));
+    }
+  }
+
+  // Reads the header first, so that storage is taken only once header and zip agree on its size.
+  Tensor member(const zip_stat_t& info) {
+    const Member file(zip_fopen_index(archive_.get(), info.index, 0));
+    if (!file) origin_.fail("a readable zip member", std::string(zip_strerror(archive_.get())));
+    const std::string where = in_quotes(info.name) + " of " + std::string(origin_.source);
+    const Origin origin{origin_.op, where};
+    Buffer start(std::min<std::size_t>(info.size, kMaxNpyHeader));
+    fill(file.get(), start.unused(), origin);
+    start.use(start.unused().size());
+    const NpyHeader header = parse_npy_header(start.bytes(), origin);
+    if (info.size - header.offset != header.extent.bytes) {
+      origin.fail(std::to_string(header.extent.bytes) + " bytes for the elements of " + header.extent.shape.str(),
+                  std::to_string(info.size - header.offset) + " bytes");
+    }
+    const Tensor storage = npy_storage(header);
+    const auto elements = elements_of(storage);
+    const Bytes first = start.bytes().subspan(header.offset);
+    if (!first.empty()) std::memcpy(elements.data(), first.data(), first.size());
+    fill(file.get(), elements.subspan(first.size()), origin);
+    expect_end(file.get(), origin);
+    return npy_tensor(storage, header);
+  }
+
+  static void fill(zip_file_t* file, std::span<std::byte> target, const Origin& origin) {
+    while (!target.empty()) {
+      const zip_int64_t got = zip_fread(file, target.data(), target.size());
+      if (got < 0) origin.fail("a sound zip member", std::string(zip_file_strerror(file)));
+      if (got == 0) origin.fail(std::to_string(target.size()) + " more bytes", "the member's end");
+      target = target.subspan(static_cast<std::size_t>(got));
+    }
+  }
+
+  // The checksum is compared when the end is read.
+  static void expect_end(zip_file_t* file, const Origin& origin) {
+    std::byte extra{};
+    const zip_int64_t got = zip_fread(file, &extra, 1);
+    if (got < 0) origin.fail("a sound zip member", std::string(zip_file_strerror(file)));
+    if (got > 0) origin.fail("the size that the zip declares", "more bytes");
+  }
+
+  Bytes bytes_;
+  const Origin& origin_;
+  Archive archive_{nullptr, zip_discard};
+  std::set<std::string, std::less<>> names_;
+  zip_uint64_t compressed_ = 0;
+};
+
+[[noreturn]] void zip_failed(const std::string& why) {
+  throw Error(Error::Kind::argument, "save_npz", "tensors that fit a zip archive", why);
+}
+
+// NumPy's date for every member, 1980-01-01, so that equal tensors make equal files.
+constexpr zip_uint16_t kTime = 0, kDate = 1 << 5 | 1;
+
+void add_member(zip_t* archive, const std::string& name, std::string& header, const Tensor& elements) {
+  const auto bytes = elements_of(elements);
+  const std::array<zip_buffer_fragment_t, 2> parts{{{reinterpret_cast<zip_uint8_t*>(header.data()), header.size()},
+                                                    {reinterpret_cast<zip_uint8_t*>(bytes.data()), bytes.size()}}};
+  Source source(zip_source_buffer_fragment(archive, parts.data(), parts.size(), 0), zip_source_free);
+  const zip_int64_t added = source ? zip_file_add(archive, name.c_str(), source.get(), ZIP_FL_ENC_UTF_8) : -1;
+  if (added < 0) zip_failed(std::string(zip_strerror(archive)) + " for " + in_quotes(name));
+  source.release();  // the archive's now
+  const auto index = static_cast<zip_uint64_t>(added);
+  if (zip_set_file_compression(archive, index, ZIP_CM_STORE, 0) != 0 ||
+      zip_file_set_dostime(archive, index, kTime, kDate, 0) != 0) {
+    zip_failed(zip_strerror(archive));
+  }
+}
+
+// Writes the tensors as a zip into `sink`, a growing buffer in memory.
+void write_zip(zip_source_t* sink, const NamedTensors& tensors) {
+  ZipError error;
+  zip_source_keep(sink);
+  Archive archive(zip_open_from_source(sink, ZIP_TRUNCATE, &error.value), zip_discard);
+  if (!archive) {
+    zip_source_free(sink);
+    zip_failed(error.text());
+  }
+  std::vector<Tensor> elements;
+  std::vector<std::string> headers;
+  elements.reserve(tensors.tensors.size());
+  headers.reserve(tensors.tensors.size());
+  for (const auto& [name, tensor] : tensors.tensors) {
+    elements.push_back(npy_storable(tensor));
+    headers.push_back(npy_header(elements.back()));
+    add_member(archive.get(), name + std::string(kSuffix), headers.back(), elements.back());
+  }
+  if (zip_close(archive.get()) != 0) zip_failed(zip_strerror(archive.get()));
+  archive.release();
+}
+
+void copy_to(OutputFile& file, zip_source_t* source) {
+  if (zip_source_open(source) != 0) zip_failed(zip_error_strerror(zip_source_error(source)));
+  std::vector<std::byte> chunk(std::size_t{1} << 20);
+  zip_int64_t got = 0;
+  while ((got = zip_source_read(source, chunk.data(), chunk.size())) > 0) {
+    file.write(Bytes(chunk).first(static_cast<std::size_t>(got)));
+  }
+  zip_source_close(source);
+  if (got < 0) zip_failed(zip_error_strerror(zip_source_error(source)));
+}
+
+void check_names(const NamedTensors& tensors) {
+  std::set<std::string_view> names;
+  for (const auto& [name, tensor] : tensors.tensors) {
+    require_defined(tensor, "save_npz");
+    if (name.find('\0') != std::string::npos) zip_failed("a zero byte in the name " + in_quotes(name));
+    if (!names.insert(name).second) zip_failed("the name " + in_quotes(name) + " twice");
+  }
+}
+
+}  // namespace
+
+NamedTensors parse_npz(std::span<const std::byte> bytes, std::string_view source) {
+  const Origin origin{"parse_npz", source};
+  // libzip would take no bytes for no members, and look for a zip behind other bytes.
+  if (!starts_a_zip(bytes)) origin.fail("a zip archive", std::to_string(bytes.size()) + " bytes of something else");
+  if (as_text(bytes) == kEmptyZip) return {.format = Format::npz};
+  return NpzReader(bytes, origin).read();
+}
+
+void save_npz(const std::filesystem::path& path, const NamedTensors& tensors) {
+  check_names(tensors);
+  OutputFile file(path, "save_npz");
+  if (tensors.tensors.empty()) {
+    file.write(kEmptyZip);
+  } else {
+    ZipError error;
+    const Source sink(zip_source_buffer_create(nullptr, 0, 0, &error.value), zip_source_free);
+    if (!sink) throw std::bad_alloc();
+    write_zip(sink.get(), tensors);
+    copy_to(file, sink.get());
+  }
+  file.commit();
+}
+
+}  // namespace attn::io

@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "attn/error.hpp"
+#include "attn/io.hpp"
+#include "io/elements.hpp"
+#include "io/file.hpp"
+#include "io/safetensors_header.hpp"
+
+namespace attn::io {
+namespace {
+
+constexpr std::size_t kLengthBytes = 8;
+constexpr std::uint64_t kMaxHeader = 100'000'000;
+
+// Every byte of the data belongs to one tensor: the entries, sorted by offset, follow each other exactly.
+void check_layout(std::span<const SafetensorsEntry> sorted, std::size_t data_size, const Origin& origin) {
+  std::uint64_t at = 0;
+  for (const SafetensorsEntry& entry : sorted) {
+    const std::string who = " for " + in_quotes(entry.name);
+    if (entry.end < entry.begin || entry.end - entry.begin != entry.extent.bytes) {
+      origin.fail("data_offsets " + std::to_string(entry.extent.bytes) + " bytes apart, as shape and dtype say",
+                  std::to_string(entry.begin) + " and " + std::to_string(entry.end) + who);
+    }
+    if (entry.begin != at) {
+      origin.fail("tensors without gap or overlap: begin " + std::to_string(at), std::to_string(entry.begin) + who);
+    }
+    at = entry.end;
+    if (at > data_size) {
+      origin.fail("data_offsets inside the " + std::to_string(data_size) + " bytes of data", std::to_string(at) + who,
+                  "the file is cut off, or its header lies");
+    }
+  }
+  if (at != data_size) {
+    origin.fail("data that ends with the last tensor, at " + std::to_string(at), std::to_string(data_size) + " bytes");
+  }
+}
+
+void check_names(const NamedTensors& tensors) {
+  std::set<std::string_view> names;
+  for (const auto& [name, tensor] : tensors.tensors) {
+    require_defined(tensor, "save_safetensors");
+    if (name == kMetadataKey || !names.insert(name).second) {
+      throw Error(Error::Kind::argument, "save_safetensors", "names that differ, none of them __metadata__",
+                  in_quotes(name));
+    }
+  }
+}
+
+std::string json_string(const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    throw Error(Error::Kind::argument, "save_safetensors", "names and metadata in UTF-8", in_quotes(text));
+  }
+}
+
+// The order of the data: widest elements first, so that every tensor is aligned though no gap is allowed.
+std::vector<std::size_t> data_order(const NamedTensors& tensors) {
+  std::vector<std::size_t> order(tensors.tensors.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto width = [&](std::size_t i) { return size_of(tensors.tensors[i].second.dtype()); };
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return width(a) > width(b); });
+  return order;
+}
+
+std::string header_of(const NamedTensors& tensors, std::span<const std::size_t> order) {
+  std::vector<std::uint64_t> begins(order.size());
+  std::uint64_t at = 0;
+  const auto bytes = [&](std::size_t i) { return elements_of(tensors.tensors[i].second).size(); };
+  for (const std::size_t i : order) {
+    begins[i] = at;
+    at += bytes(i);
+  }
+  std::string json = "{";
+  const auto comma = [&] { return json.size() == 1 ? "" : ","; };
+  if (!tensors.metadata.empty()) {
+    for (const auto& [key, value] : tensors.metadata) {
+      json.append(json.size() == 1 ? "\"__metadata__\":{" : ",").append(json_string(key));
+      json.append(":").append(json_string(value));
+    }
+    json.append("}");
+  }
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    const auto& [name, tensor] = tensors.tensors[i];
+    json.append(comma()).append(json_string(name)).append(":{\"dtype\":\"").append(safetensors_name(tensor.dtype()));
+    json.append("\",\"shape\":")
+        .append(nlohmann::json(std::vector(tensor.shape().begin(), tensor.shape().end())).dump());
+    json.append(",\"data_offsets\":[").append(std::to_string(begins[i])).append(",");
+    json.append(std::to_string(begins[i] + bytes(i))).append("]}");
+  }
+  json.append("}");
+  constexpr std::size_t alignment = 8;
+  json.append((alignment - json.size() % alignment) % alignment, ' ');
+  if (json.size() > kMaxHeader) {
+    throw Error(Error::Kind::argument, "save_safetensors", "a header of at most 100 MB", std::to_string(json.size()));
+  }
+  return json;
+}
+
+}  // namespace
+
+NamedTensors parse_safetensors(std::span<const std::byte> bytes, std::string_view source) {
+  const Origin origin{"parse_safetensors", source};
+  if (bytes.size() < kLengthBytes) {
+    origin.fail("a header length of 8 bytes", std::to_string(bytes.size()) + " bytes");
+  }
+  const std::uint64_t length = little_endian(bytes, 0, kLengthBytes);
+  if (length > kMaxHeader) origin.fail("a header of at most 100 MB", std::to_string(length) + " bytes");
+  if (length > bytes.size() - kLengthBytes) {
+    origin.fail("a header of " + std::to_string(length) + " bytes",
+                std::to_string(bytes.size() - kLengthBytes) + " bytes", "the file is cut off, or its length lies");
+  }
+  auto header = parse_safetensors_header(as_text(bytes.subspan(kLengthBytes, length)), origin);
+  auto& entries = header.entries;
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  const Bytes data = bytes.subspan(kLengthBytes + length);
+  check_layout(entries, data.size(), origin);
+  NamedTensors result;
+  result.metadata = std::move(header.metadata);
+  for (auto& [name, dtype, extent, begin, end] : entries) {
+    const Bytes elements = data.subspan(begin, extent.bytes);
+    result.tensors.emplace_back(std::move(name), tensor_from(elements, extent.shape, dtype, std::endian::little));
+  }
+  return result;
+}
+
+void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors) {
+  check_names(tensors);
+  const auto order = data_order(tensors);
+  const std::string header = header_of(tensors, order);
+  std::string length;
+  for (std::size_t i = 0; i < kLengthBytes; ++i) length.push_back(static_cast<char>(header.size() >> (8 * i) & 0xff));
+  OutputFile file(path, "save_safetensors");
+  file.write(length);
+  file.write(header);
+  for (const std::size_t i : order) {
+    const Tensor elements = storable(tensors.tensors[i].second);
+    file.write(elements_of(elements));
+  }
+  file.commit();
+}
+
+}  // namespace attn::io

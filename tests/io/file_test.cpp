@@ -1,0 +1,229 @@
+// Opening, naming and replacing files: load, load_tensor, load_lines and the writers' promise.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+
+#include "attn/io.hpp"
+#include "io/helpers.hpp"
+
+namespace attn::test {
+namespace {
+
+using File = FolderTest;
+
+// Runs f with a descriptor replaced by `fd`.
+void with_descriptor(int descriptor, int fd, const std::function<void()>& f) {
+  const int saved = dup(descriptor);
+  ASSERT_GE(dup2(fd, descriptor), 0);
+  f();
+  dup2(saved, descriptor);
+  close(saved);
+  close(fd);
+}
+
+TEST_F(File, LoadsByContentNotByName) {
+  for (const auto& [name, format] : {std::pair{"le_f4.npy", io::Format::npy},
+                                     {"stored.npz", io::Format::npz},
+                                     {"empty.npz", io::Format::npz},
+                                     {"savetxt.csv", io::Format::csv},
+                                     {"dtypes.safetensors", io::Format::safetensors}}) {
+    SCOPED_TRACE(name);
+    std::filesystem::copy_file(data_path(name), path("file"), std::filesystem::copy_options::overwrite_existing);
+    EXPECT_EQ(io::load(path("file")).format, format);
+  }
+}
+
+TEST_F(File, TakesATableWhoseNinthCharacterIsABrace) {
+  write_bytes(path("x.csv"), "# shape {1, 2}\n1,2\n");
+  EXPECT_EQ(io::load_tensor(path("x.csv")).shape(), (Shape{1, 2}));
+}
+
+TEST_F(File, PicksATensor) {
+  expect_golden(io::load_tensor(data_path("le_f4.npy")), DType::f32, {2, 3});
+  expect_golden(io::load_tensor(data_path("stored.npz"), "turned"), DType::i64, {2, 3, 4});
+  EXPECT_EQ(io::load_tensor(data_path("zeros.npz")).numel(), 512 * 512);
+  const auto unclear = [](const char* file, const char* name, std::initializer_list<std::string_view> parts) {
+    expect_error([&] { io::load_tensor(data_path(file), name); }, Error::Kind::argument, parts);
+  };
+  unclear("stored.npz", "", {"one tensor", "\"x\", \"turned\", \"mask\""});
+  unclear("stored.npz", "y", {"named \"y\"", "\"x\", \"turned\""});
+  unclear("zeros.npz", "y", {"\"zeros\""});
+  unclear("le_f4.npy", "x", {"one without a name"});
+  unclear("empty.npz", "", {"no tensors"});
+}
+
+TEST_F(File, SaysWhyItCannotRead) {
+  const auto fails = [](const std::filesystem::path& path, std::initializer_list<std::string_view> parts) {
+    expect_error([&] { io::load(path); }, Error::Kind::file, parts);
+  };
+  fails(path("missing.npy"), {"[load]", "missing.npy", "No such file"});
+  fails(path(""), {"a folder"});
+  fails("", {"No such file"});
+  fails(path("missing/x.npy"), {"No such file"});
+  fails("/dev/zero", {"a pipe or device", "pass -"});
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  fails(path("pipe"), {"a pipe or device"});  // and does not wait for a writer
+}
+
+TEST_F(File, NamesTheFileInErrors) {
+  write_bytes(path("bad.npy"), "\x93NUMPY and no more");
+  expect_error([&] { io::load(path("bad.npy")); }, Error::Kind::data, {"[parse_npy]", "bad.npy"});
+  write_bytes(path("empty.npy"), "");
+  expect_error([&] { io::load(path("empty.npy")); }, Error::Kind::data, {"none", "empty.npy"});
+}
+
+TEST_F(File, ReadsStandardInput) {
+  const int file = open(data_path("le_f4.npy").c_str(), O_RDONLY);
+  with_descriptor(STDIN_FILENO, file, [] { expect_golden(io::load_tensor("-"), DType::f32, {2, 3}); });
+}
+
+TEST_F(File, ReadsAPipeLargerThanItsBuffer) {
+  const Tensor large = Tensor::full({300, 1000}, 0.25);
+  io::save_npy(path("large.npy"), large);
+  const std::string bytes = read_bytes(path("large.npy"));
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  std::thread writer([&] {
+    for (std::string_view rest = bytes; !rest.empty();) {
+      rest.remove_prefix(static_cast<std::size_t>(write(ends[1], rest.data(), rest.size())));
+    }
+    close(ends[1]);
+  });
+  with_descriptor(STDIN_FILENO, ends[0], [&] { expect_same(io::load_tensor("-"), large); });
+  writer.join();
+}
+
+TEST_F(File, WritesStandardOutput) {
+  for (const char* name : {"-", "/dev/stdout"}) {
+    SCOPED_TRACE(name);
+    write_bytes(path("out"), "before ");
+    const int out = open(path("out").c_str(), O_WRONLY | O_APPEND);
+    with_descriptor(STDOUT_FILENO, out, [&] {
+      io::save_text(name, "and ");
+      io::save_text(name, "after");
+    });
+    EXPECT_EQ(read_bytes(path("out")), "before and after");
+  }
+  const int out = open(path("out.npy").c_str(), O_WRONLY | O_CREAT, 0600);
+  with_descriptor(STDOUT_FILENO, out, [] { io::save_tensor("-", golden(DType::f32, {2, 3})); });
+  EXPECT_EQ(read_bytes(path("out.npy")), read_bytes(data_path("le_f4.npy")));
+}
+
+TEST_F(File, SavesByExtension) {
+  const Tensor x = golden(DType::f32, {2, 3});
+  for (const auto& [name, format] : {std::pair{"x.npy", io::Format::npy},
+                                     {"x.npz", io::Format::npz},
+                                     {"x.NPZ", io::Format::npz},
+                                     {"x.safetensors", io::Format::safetensors},
+                                     {"x.csv", io::Format::csv}}) {
+    SCOPED_TRACE(name);
+    io::save_tensor(path(name), x);
+    EXPECT_EQ(io::load(path(name)).format, format);
+    expect_same(io::load_tensor(path(name)), x);
+  }
+  expect_error([&] { io::save_tensor(path("x.txt"), x); }, Error::Kind::argument, {".npy", "x.txt"});
+  expect_error([&] { io::save_tensor(path("x"), x); }, Error::Kind::argument, {".safetensors"});
+}
+
+TEST_F(File, ReplacesAFileWholeAndKeepsItsRights) {
+  write_bytes(path("x.npy"), "old");
+  ASSERT_EQ(chmod(path("x.npy").c_str(), 0640), 0);
+  io::save_npy(path("x.npy"), golden(DType::f32, {2, 3}));
+  EXPECT_EQ(read_bytes(path("x.npy")), read_bytes(data_path("le_f4.npy")));
+  struct stat info {};
+  ASSERT_EQ(stat(path("x.npy").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0640u);
+  EXPECT_THAT(names(), testing::ElementsAre("x.npy"));
+}
+
+TEST_F(File, GivesANewFileTheUsualRights) {
+  const mode_t mask = umask(027);
+  io::save_text(path("x"), "text");
+  umask(mask);
+  struct stat info {};
+  ASSERT_EQ(stat(path("x").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0640u);
+}
+
+TEST_F(File, WritesThroughALink) {
+  write_bytes(path("target"), "old");
+  std::filesystem::create_symlink("target", path("link"));
+  io::save_text(path("link"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_EQ(read_bytes(path("target")), "new");
+}
+
+TEST_F(File, SaysWhyItCannotWrite) {
+  const auto fails = [](const std::filesystem::path& path, std::initializer_list<std::string_view> parts) {
+    expect_error([&] { io::save_text(path, "text"); }, Error::Kind::file, parts);
+  };
+  fails(path("missing/x"), {"[save_text]", "missing/x", "No such file"});
+  fails(path("missing/"), {"folder"});
+  std::filesystem::create_directory(path("folder"));
+  fails(path("folder"), {"a folder"});
+  fails("", {"an empty path"});
+  write_bytes(path("plain"), "");
+  fails(path("plain") / "x", {"Not a directory"});
+  fails("/dev/full", {"No space left"});
+  fails(path(std::string(300, 'x')), {"name too long"});
+  EXPECT_THAT(names(), testing::UnorderedElementsAre("folder", "plain"));
+}
+
+TEST_F(File, RefusesAReadOnlyFile) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may write anything";
+  write_bytes(path("x"), "old");
+  chmod(path("x").c_str(), 0400);
+  expect_error([&] { io::save_text(path("x"), "new"); }, Error::Kind::file, {"Permission denied"});
+  EXPECT_EQ(read_bytes(path("x")), "old");
+}
+
+// A limit on file sizes stands for a full disk: the write fails half way.
+TEST_F(File, LeavesTheOldFileWhenAWriteFails) {
+  write_bytes(path("x.npy"), "old");
+  struct rlimit limit {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  struct rlimit small = limit;
+  small.rlim_cur = 4096;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Tensor large = Tensor::zeros({100, 100});
+  const auto fails = [&](auto save) { expect_error(save, Error::Kind::file, {"a failed write", "File too large"}); };
+  fails([&] { io::save_npy(path("x.npy"), large); });
+  fails([&] { io::save_npz(path("x.npy"), {.tensors = {{"x", large}}}); });
+  fails([&] { io::save_safetensors(path("x.npy"), {.tensors = {{"x", large}}}); });
+  fails([&] { io::save_csv(path("x.npy"), large); });
+  setrlimit(RLIMIT_FSIZE, &limit);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(read_bytes(path("x.npy")), "old");
+  EXPECT_THAT(names(), testing::ElementsAre("x.npy"));
+}
+
+TEST_F(File, WritesStraightToPipesAndDevices) {
+  io::save_npy("/dev/null", golden(DType::f32, {2, 3}));
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  std::string read;
+  std::thread reader([&] { read = read_bytes(path("pipe")); });
+  io::save_text(path("pipe"), "through");
+  reader.join();
+  EXPECT_EQ(read, "through");
+  EXPECT_TRUE(std::filesystem::is_fifo(path("pipe")));
+}
+
+TEST_F(File, LoadsLines) {
+  write_bytes(path("words"), "Your\r\njourney\n\nstarts");
+  EXPECT_THAT(io::load_lines(path("words")), testing::ElementsAre("Your", "journey", "", "starts"));
+  write_bytes(path("words"), "one\n");
+  EXPECT_THAT(io::load_lines(path("words")), testing::ElementsAre("one"));
+  write_bytes(path("words"), "");
+  EXPECT_TRUE(io::load_lines(path("words")).empty());
+  expect_error([&] { io::load_lines(path("none")); }, Error::Kind::file, {"[load_lines]", "No such file"});
+}
+
+}  // namespace
+}  // namespace attn::test

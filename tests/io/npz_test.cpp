@@ -1,0 +1,214 @@
+#include <algorithm>
+
+#include "attn/io.hpp"
+#include "io/helpers.hpp"
+
+namespace attn::test {
+namespace {
+
+io::NamedTensors parse_npz(std::string_view bytes) { return io::parse_npz(bytes_of(bytes), "test.npz"); }
+
+void expect_bad(std::string_view bytes, std::initializer_list<std::string_view> parts) {
+  expect_error([&] { parse_npz(bytes); }, Error::Kind::data, parts);
+}
+
+std::string number(std::uint64_t value, std::size_t bytes) {
+  std::string text;
+  for (std::size_t i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 0xff);
+  return text;
+}
+
+std::uint32_t crc32(std::string_view bytes) {
+  std::uint32_t crc = 0xffffffffu;
+  for (const char c : bytes) {
+    crc ^= static_cast<unsigned char>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0u);
+  }
+  return ~crc;
+}
+
+// One stored member, with claims about it that may be lies.
+struct Member {
+  std::string name, data;
+  std::uint32_t compressed_size, size, crc;
+  std::uint16_t method = 0;
+};
+Member honest(const std::string& name, const std::string& data) {
+  const auto size = static_cast<std::uint32_t>(data.size());
+  return {name, data, size, size, crc32(data)};
+}
+
+std::string zip(const std::vector<Member>& members) {
+  std::string body, directory;
+  for (const Member& m : members) {
+    const std::string common = number(20, 2) + number(0x800, 2) + number(m.method, 2) + number(0x210000, 4) +
+                               number(m.crc, 4) + number(m.compressed_size, 4) + number(m.size, 4) +
+                               number(m.name.size(), 2) + number(0, 2);
+    directory += "PK\x01\x02" + number(20, 2) + common + std::string(10, '\0') + number(body.size(), 4) + m.name;
+    body += "PK\x03\x04" + common + m.name + m.data;
+  }
+  return body + directory + "PK\x05\x06" + number(0, 4) + number(members.size(), 2) + number(members.size(), 2) +
+         number(directory.size(), 4) + number(body.size(), 4) + number(0, 2);
+}
+
+std::string array() { return read_bytes(data_path("le_f4.npy")); }
+
+void expect_golden_archive(const io::NamedTensors& file) {
+  EXPECT_EQ(file.format, io::Format::npz);
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : file.tensors) names.push_back(name);
+  ASSERT_THAT(names, testing::ElementsAre("x", "turned", "mask", "none", "one", "größe"));
+  expect_golden(*file.find("x"), DType::f32, {2, 3});
+  expect_golden(*file.find("turned"), DType::i64, {2, 3, 4});
+  expect_golden(*file.find("mask"), DType::boolean, {3});
+  expect_golden(*file.find("none"), DType::f64, {0, 4});
+  expect_golden(*file.find("one"), DType::f64, {});
+  expect_golden(*file.find("größe"), DType::f16, {2});
+}
+
+TEST(Npz, ReadsStoredAndDeflated) {
+  expect_golden_archive(parse_npz(read_bytes(data_path("stored.npz"))));
+  expect_golden_archive(parse_npz(read_bytes(data_path("deflated.npz"))));
+  EXPECT_TRUE(parse_npz(read_bytes(data_path("empty.npz"))).tensors.empty());
+}
+
+TEST(Npz, ReadsTheBestCompression) {
+  const std::string bytes = read_bytes(data_path("zeros.npz"));
+  const Tensor zeros = parse_npz(bytes).tensors.at(0).second;
+  EXPECT_EQ(zeros.shape(), (Shape{512, 512}));
+  EXPECT_THAT(values_of(zeros), testing::Each(0.0));
+  EXPECT_GT(512u * 512u * 4u, bytes.size() * 500);
+}
+
+TEST(Npz, ReadsWhatThisFileBuilds) {
+  const auto file = parse_npz(zip({honest("a.npy", array()), honest("folder/b.npy", array())}));
+  expect_golden(*file.find("a"), DType::f32, {2, 3});
+  expect_golden(*file.find("folder/b"), DType::f32, {2, 3});
+}
+
+TEST(Npz, RejectsOtherMembers) {
+  expect_bad(zip({honest("a.npy", array()), honest("a.npy", array())}), {"\"a.npy\" twice"});
+  expect_bad(zip({honest("archive/data.pkl", "x")}), {"*.npy", "archive/data.pkl", "safetensors"});
+  expect_bad(zip({honest("folder/", "")}), {"*.npy"});
+  expect_bad(zip({honest("a.npy", "not an array")}), {"an npy array", "\"a.npy\" of test.npz"});
+  expect_bad(zip({honest("a.npy", "")}), {"at least 10 bytes"});
+  Member lzma = honest("a.npy", array());
+  lzma.method = 14;
+  expect_bad(zip({lzma}), {"stored or deflated", "14"});
+}
+
+TEST(Npz, RejectsDamage) {
+  Member wrong = honest("a.npy", array());
+  wrong.crc ^= 1;
+  expect_bad(zip({wrong}), {"CRC"});
+  expect_bad("PK\x03\x04 and no more", {"a zip archive"});
+  expect_bad("", {"a zip archive"});
+  std::string encrypted = zip({honest("a.npy", array())});
+  encrypted[6] = static_cast<char>(encrypted[6] | 1);
+  encrypted[encrypted.find("PK\x01\x02") + 8] |= 1;
+  expect_bad(encrypted, {"a readable zip member"});
+}
+
+TEST(Npz, RejectsSizesThatLie) {
+  Member more = honest("a.npy", array());
+  more.size = 0x7fffffff;
+  expect_bad(zip({more}), {"compressed bytes can hold", "2147483647"});
+  more.compressed_size = 0x7fffffff;
+  expect_bad(zip({more}), {"found"});
+  Member less = honest("a.npy", array());
+  less.size = less.compressed_size = 140;
+  expect_bad(zip({less}), {"24 bytes", "12 bytes"});
+  Member bomb = honest("a.npy", array());  // deflate cannot make this of 152 bytes
+  bomb.method = 8;
+  bomb.size = 1 << 20;
+  expect_bad(zip({bomb}), {"compressed bytes can hold"});
+}
+
+TEST(Npz, RejectsAHeaderLargerThanItsMember) {
+  std::string lie = array();
+  lie.replace(lie.find("(2, 3)"), 6, "(2,999");
+  lie.replace(lie.find("(2,999"), 20, "(999999999999,), }  ");
+  expect_bad(zip({honest("a.npy", lie)}), {"3999999999996 bytes", "24 bytes"});
+}
+
+// Deflated zeros whose central directory understates, then overstates, the size.
+TEST(Npz, RejectsABombWhateverItDeclares) {
+  for (const std::uint64_t declared : {std::uint64_t{200}, std::uint64_t{1048576 - 4}, std::uint64_t{1048576 + 132}}) {
+    SCOPED_TRACE(declared);
+    std::string bytes = read_bytes(data_path("zeros.npz"));
+    const std::string real = number(512 * 512 * 4 + 128, 4);
+    for (std::size_t at = bytes.find(real); at != std::string::npos; at = bytes.find(real, at + 1)) {
+      bytes.replace(at, 4, number(declared, 4));
+    }
+    expect_bad(bytes, {"1048576 bytes"});
+  }
+}
+
+// Members that share their compressed bytes multiply what a small file can ask for.
+TEST(Npz, RejectsOverlappingMembers) {
+  const std::string one = zip({honest("a.npy", array())});
+  const std::size_t directory = one.find("PK\x01\x02"), end = one.find("PK\x05\x06");
+  std::string entries;
+  for (char name = 'a'; name <= 'z'; ++name) {
+    std::string entry = one.substr(directory, end - directory);
+    entry[entry.size() - 5] = name;
+    entries += entry;
+  }
+  expect_bad(one.substr(0, directory) + entries + "PK\x05\x06" + number(0, 4) + number(26, 2) + number(26, 2) +
+                 number(entries.size(), 4) + number(directory, 4) + number(0, 2),
+             {"lie apart"});
+}
+
+using NpzFile = FolderTest;
+
+TEST_F(NpzFile, RoundTrips) {
+  io::NamedTensors tensors;
+  for (const DType dtype : kDTypes) {
+    tensors.tensors.emplace_back(std::string(name(dtype)), golden(dtype, {4, 3, 2}).transpose(0, 2));
+  }
+  tensors.tensors.emplace_back("none", golden(DType::f32, {0, 2}));
+  tensors.tensors.emplace_back("one", golden(DType::f32, {}));
+  io::save_npz(path("x.npz"), tensors);
+  const auto read = io::load(path("x.npz"));
+  ASSERT_EQ(read.tensors.size(), tensors.tensors.size());
+  for (std::size_t i = 0; i < read.tensors.size(); ++i) {
+    const auto& [name, tensor] = tensors.tensors[i];
+    EXPECT_EQ(read.tensors[i].first, name);
+    expect_same(read.tensors[i].second, tensor.dtype() == DType::bf16 ? tensor.to(DType::f32) : tensor);
+  }
+}
+
+TEST_F(NpzFile, WritesTheSameBytesEachTime) {
+  const io::NamedTensors tensors{.tensors = {{"x", golden(DType::f32, {2, 3})}}};
+  io::save_npz(path("a.npz"), tensors);
+  io::save_npz(path("b.npz"), tensors);
+  const std::string bytes = read_bytes(path("a.npz"));
+  EXPECT_EQ(bytes, read_bytes(path("b.npz")));
+  EXPECT_NE(bytes.find(array()), std::string::npos) << "stored, not deflated";
+  EXPECT_EQ(bytes.substr(10, 4), number(0x00210000, 4)) << "1980-01-01, as NumPy dates them";
+}
+
+TEST_F(NpzFile, WritesNothing) {
+  io::save_npz(path("empty.npz"), {});
+  EXPECT_EQ(read_bytes(path("empty.npz")), read_bytes(data_path("empty.npz")));
+  EXPECT_TRUE(io::load(path("empty.npz")).tensors.empty());
+}
+
+TEST_F(NpzFile, RefusesNamesThatClash) {
+  const Tensor x = golden(DType::f32, {2});
+  expect_error(
+      [&] {
+        io::save_npz(path("x.npz"), {.tensors = {{"x", x}, {"x", x}}});
+      },
+      Error::Kind::argument, {"\"x\" twice"});
+  expect_error(
+      [&] {
+        io::save_npz(path("x.npz"), {.tensors = {{std::string("a\0b", 3), x}}});
+      },
+      Error::Kind::argument, {"zero byte"});
+  expect_error([&] { io::save_npz(path("x.npz"), {.tensors = {{"\xff\xfe", x}}}); }, Error::Kind::argument, {"found"});
+  EXPECT_TRUE(names().empty());
+}
+
+}  // namespace
+}  // namespace attn::test
