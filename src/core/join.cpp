@@ -6,9 +6,21 @@
 #include "attn/tensor.hpp"
 
 namespace attn {
+namespace {
+
+void require_one_dtype(const char* op, std::span<const Tensor> tensors) {
+  if (tensors.empty()) throw Error(Error::Kind::argument, op, "at least one tensor", "none");
+  for (const Tensor& t : tensors) {
+    if (t.dtype() != tensors.front().dtype()) {
+      throw Error(Error::Kind::dtype, op, "tensors of " + std::string(name(tensors.front().dtype())), name(t.dtype()));
+    }
+  }
+}
+
+}  // namespace
 
 Tensor stack(std::span<const Tensor> tensors) {
-  if (tensors.empty()) throw Error(Error::Kind::argument, "stack", "at least one tensor", "none");
+  require_one_dtype("stack", tensors);
   const Tensor& first = tensors.front();
   Shape shape = first.shape();
   shape.insert(0, static_cast<std::int64_t>(tensors.size()));
@@ -20,9 +32,9 @@ Tensor stack(std::span<const Tensor> tensors) {
 }
 
 Tensor concat_last(std::span<const Tensor> tensors) {
-  if (tensors.empty()) throw Error(Error::Kind::argument, "concat", "at least one tensor", "none");
+  require_one_dtype("concat_last", tensors);
   Shape shape = tensors.front().shape();
-  if (shape.empty()) throw Error(Error::Kind::shape, "concat", "at least one dimension", shape.str());
+  if (shape.empty()) throw Error(Error::Kind::shape, "concat_last", "at least one dimension", shape.str());
   shape.back() = 0;
   for (const Tensor& t : tensors) shape.back() += t.size(-1);
   Tensor result = Tensor::empty(shape, tensors.front().dtype());

@@ -31,12 +31,14 @@ void Shape::insert(std::size_t i, std::int64_t size) {
 
 std::int64_t Shape::numel() const {
   std::int64_t product = 1;
+  bool overflow = false, zero = false;
   for (const std::int64_t size : *this) {
     if (size < 0) throw Error(Error::Kind::shape, "shape", "sizes of at least 0", str());
-    if (__builtin_mul_overflow(product, size, &product)) {
-      throw Error(Error::Kind::shape, "shape", "fewer than 2^63 elements", str());
-    }
+    overflow = __builtin_mul_overflow(product, size, &product) || overflow;
+    zero = zero || size == 0;
   }
+  if (zero) return 0;  // whatever the order of the sizes
+  if (overflow) throw Error(Error::Kind::shape, "shape", "fewer than 2^63 elements", str());
   return product;
 }
 
@@ -45,7 +47,8 @@ Shape Shape::contiguous_strides() const {
   std::int64_t step = 1;
   for (std::size_t i = rank_; i-- > 0;) {
     strides[i] = step;
-    step *= std::max<std::int64_t>(sizes_[i], 1);
+    // Overflows only beside a size of 0, where no stride is ever taken.
+    if (__builtin_mul_overflow(step, std::max<std::int64_t>(sizes_[i], 1), &step)) step = 1;
   }
   return strides;
 }

@@ -37,10 +37,13 @@ void for_each_offset(const Shape& shape, const Shape& a, const Shape& b, F&& f) 
     std::size_t dim = shape.size();
     for (;; --dim) {
       if (dim == 0) return;
-      at_a += a[dim - 1], at_b += b[dim - 1];
-      if (++index[dim - 1] < shape[dim - 1]) break;
-      at_a -= shape[dim - 1] * a[dim - 1], at_b -= shape[dim - 1] * b[dim - 1];
-      index[dim - 1] = 0;
+      const std::size_t d = dim - 1;
+      if (++index[d] < shape[d]) {
+        at_a += a[d], at_b += b[d];
+        break;
+      }
+      at_a -= (shape[d] - 1) * a[d], at_b -= (shape[d] - 1) * b[d];
+      index[d] = 0;
     }
   }
 }
@@ -103,10 +106,15 @@ Tensor Tensor::from_blob(void* data, const Shape& shape, const Shape& strides, D
   if (strides.size() != shape.size()) {
     throw shape_error("tensor", "one stride for each dimension of " + shape.str(), strides.str());
   }
+  // A tensor without elements may come without memory; its address only says that it is defined.
+  alignas(kAlignment) static std::byte nothing[kAlignment];
   Tensor result;
   result.numel_ = shape.numel();
+  if (data == nullptr && result.numel_ != 0) {
+    throw Error(Error::Kind::argument, "tensor", "memory for " + shape.str(), "a null pointer");
+  }
   result.storage_ = std::move(owner);
-  result.data_ = data;
+  result.data_ = data != nullptr ? data : nothing;
   result.shape_ = shape;
   result.strides_ = strides;
   result.dtype_ = dtype;
@@ -125,9 +133,10 @@ std::int64_t Tensor::size(std::int64_t dim) const { return shape_[dim_index(dim,
 std::int64_t Tensor::stride(std::int64_t dim) const { return strides_[dim_index(dim, "stride")]; }
 
 bool Tensor::is_contiguous() const noexcept {
+  if (numel_ == 0) return true;
   std::int64_t step = 1;
   for (std::size_t i = shape_.size(); i-- > 0;) {
-    if (shape_[i] != 1 && strides_[i] != step) return numel_ == 0;
+    if (shape_[i] != 1 && strides_[i] != step) return false;
     step *= shape_[i];
   }
   return true;
@@ -137,7 +146,12 @@ void Tensor::wrong_dtype(DType asked) const {
   throw Error(Error::Kind::dtype, "data", name(asked), name(dtype_), "convert with to(dtype)");
 }
 
+void Tensor::require_defined(const char* op) const {
+  if (!defined()) throw Error(Error::Kind::argument, op, "a tensor", "an undefined one");
+}
+
 std::byte* Tensor::address(std::initializer_list<std::int64_t> index) const {
+  require_defined("at");
   if (index.size() != shape_.size()) {
     throw shape_error("at", "an index for each dimension of " + shape_.str(),
                       std::to_string(index.size()) + " indices");
@@ -173,6 +187,7 @@ double Tensor::item() const {
 }
 
 Tensor Tensor::view(const Shape& shape) const {
+  require_defined("view");
   if (!is_contiguous())
     throw shape_error("view", "a contiguous tensor (call contiguous() first)", "strides " + strides_.str());
   Shape sizes = shape;
@@ -222,6 +237,7 @@ Tensor Tensor::slice(std::int64_t dim, std::int64_t begin, std::int64_t end) con
 }
 
 Tensor Tensor::expand(const Shape& shape) const {
+  require_defined("expand");
   Shape strides = shape;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const bool own = i + shape_.size() >= shape.size();
@@ -237,6 +253,7 @@ Tensor Tensor::expand(const Shape& shape) const {
 }
 
 Tensor Tensor::unsqueeze(std::int64_t dim) const {
+  require_defined("unsqueeze");
   const auto rank = static_cast<std::int64_t>(shape_.size());
   const std::int64_t at = dim < 0 ? dim + rank + 1 : dim;
   if (at < 0 || at > rank) throw shape_error("unsqueeze", "a place in " + shape_.str(), std::to_string(dim));
@@ -262,6 +279,8 @@ Tensor Tensor::to(DType dtype) const {
 }
 
 void Tensor::copy_from(const Tensor& source) const {
+  require_defined("copy_from");
+  source.require_defined("copy_from");
   if (!(source.shape_ == shape_)) throw shape_error("copy_from", "a source of " + shape_.str(), source.shape_.str());
   if (source.dtype_ == dtype_ && source.is_contiguous() && is_contiguous()) {
     if (numel_ != 0) std::memmove(data_, source.data_, static_cast<std::size_t>(numel_) * size_of(dtype_));
@@ -274,8 +293,8 @@ void Tensor::copy_from(const Tensor& source) const {
       auto* out = static_cast<To*>(data_);
       const auto* in = static_cast<const From*>(source.data_);
       for_each_offset(shape_, strides_, source.strides_, [&](std::int64_t o, std::int64_t i) {
-        if constexpr (std::is_same_v<To, From>) {
-          out[o] = in[i];  // 64-bit integers do not fit a double
+        if constexpr (std::is_same_v<To, From> || (std::is_integral_v<From> && std::is_floating_point_v<To>)) {
+          out[o] = static_cast<To>(in[i]);  // 64-bit integers do not fit a double
         } else {
           out[o] = from_double<To>(to_double(in[i]));
         }
@@ -285,6 +304,7 @@ void Tensor::copy_from(const Tensor& source) const {
 }
 
 void Tensor::fill(double value) const {
+  require_defined("fill");
   visit(dtype_, [&](auto zero) {
     using T = decltype(zero);
     auto* out = static_cast<T*>(data_);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/problem.hpp"
+#include "kernels/product.hpp"
 
 namespace attn::kernels {
 
@@ -15,6 +16,15 @@ struct Kernels {
   std::int64_t (*forward_tasks)(const Problem&);
   std::size_t (*forward_scratch)(const Problem&);  // bytes
   void (*forward)(const Problem&, const ForwardResult&, std::int64_t task, void* scratch);
+
+  // A dense product: pack each panel of b, then run the tasks.
+  std::int64_t (*panels)(const Product&);
+  std::int64_t (*packed_floats)(const Product&);
+  void (*pack_panel)(const Product&, float* packed, std::int64_t panel);
+  std::int64_t (*product_tasks)(const Product&);
+  std::size_t (*product_scratch)(const Product&);  // bytes
+  // False when a result left float32's range.
+  bool (*product)(const Product&, const float* packed, std::int64_t task, void* scratch);
 };
 
 }  // namespace attn::kernels

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "attn/reference.hpp"
+#include "modules/dense.hpp"
 #include "modules/input.hpp"
 
 namespace attn {
@@ -16,14 +16,14 @@ Linear::Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, Generator& 
 }
 
 Tensor Linear::forward(const Tensor& x, Trace* trace) {
-  const Tensor y = reference::project(x, weight.value, bias.value);
+  const Tensor y = project(x, weight.value, bias.value);
   if (trace) trace->record("output", y);
   return y;
 }
 
 Tensor Linear::backward(const Tensor& dy, const Tensor& x) {
   // y = x · weightᵀ + bias
-  const auto grad = reference::project_backward(dy, x, weight.value, bias.value.defined());
+  const auto grad = project_backward(dy, x, weight.value, bias.value.defined());
   accumulate(weight, grad.weight);
   if (bias.value.defined()) accumulate(bias, grad.bias);
   return grad.x;

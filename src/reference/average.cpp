@@ -1,6 +1,4 @@
 // Averaging the past, three ways: attention before its weights depend on the data.
-#include <limits>
-
 #include "attn/reference.hpp"
 #include "reference/loops.hpp"
 #include "reference/matmul.hpp"
@@ -30,20 +28,20 @@ Tensor average_by_loop(const Tensor& x) {
   return out;
 }
 
+Tensor weights_of(std::int64_t tokens, AverageBy way, DType dtype) {
+  const Tensor tril = tril_ones(tokens, tokens, dtype);
+  if (way != AverageBy::softmax) return normalise_by_sum(tril);
+  return softmax(mask_fill(Tensor::zeros({tokens, tokens}, dtype), tril.to(DType::boolean)));
+}
+
 }  // namespace
 
-Tensor average_weights(std::int64_t tokens, AverageBy way) {
-  const Tensor tril = tril_ones(tokens, tokens);
-  if (way == AverageBy::softmax) {
-    return softmax(mask_fill(Tensor::zeros({tokens, tokens}), tril.to(DType::boolean)));
-  }
-  return normalise_by_sum(tril);
-}
+Tensor average_weights(std::int64_t tokens, AverageBy way) { return weights_of(tokens, way, DType::f32); }
 
 Tensor average_past(const Tensor& x, AverageBy way) {
   require(x.rank() >= 2, "average_past", "x (…, tokens, d)", x.shape().str());
   if (way == AverageBy::loop) return average_by_loop(x);
-  return matmul(average_weights(x.size(-2), way).to(x.dtype()), x, Zero::skips);
+  return matmul(weights_of(x.size(-2), way, x.dtype()), x, Zero::skips);
 }
 
 }  // namespace attn::reference

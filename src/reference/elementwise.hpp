@@ -32,6 +32,18 @@ Tensor map(const char* op, const Tensor& x, const Tensor& y, F&& f) {
   return out;
 }
 
+// x in another floating dtype; a finite value past its range becomes its largest.
+inline Tensor saturate_to(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  const Tensor in = x.to(DType::f64).contiguous();
+  Tensor out = Tensor::empty(x.shape(), dtype);
+  visit_floating("convert", dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (std::int64_t i = 0; i < in.numel(); ++i) out.data<T>()[i] = narrow<T>(in.data<double>()[i]);
+  });
+  return out;
+}
+
 // Where keep is false, `otherwise`; keep is boolean and broadcast to x's shape.
 Tensor choose(const char* op, const Tensor& x, const Tensor& keep, double otherwise);
 

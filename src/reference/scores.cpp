@@ -41,7 +41,9 @@ ScoresGradient scores_backward(const Tensor& ds, const Tensor& q, const Tensor& 
 }
 
 Tensor scale(const Tensor& s, double factor) {
-  return map("scale", s, [factor](auto x) { return x * static_cast<decltype(x)>(factor); });
+  // A larger factor would overflow the wide type, and takes every float32 past its range just the same.
+  const double f = s.dtype() == DType::f64 ? factor : std::fmin(std::fmax(factor, -1e260), 1e260);
+  return map("scale", s, [f](auto x) { return x * static_cast<decltype(x)>(f); });
 }
 
 Tensor softcap(const Tensor& s, double cap) {

@@ -63,6 +63,8 @@ Tensor softmax(const Tensor& s) {
 
 Tensor softmax_backward(const Tensor& dw, const Tensor& weights) {
   // w = exp(s) / Σ exp(s): ds_j = w_j · (dw_j - Σ_l w_l dw_l)
+  require(dw.shape() == weights.shape(), "softmax_backward", "dw of the weights' shape " + weights.shape().str(),
+          dw.shape().str());
   Tensor ds = Tensor::empty(dw.shape(), dw.dtype());
   const Tensor g = dw.contiguous(), w = weights.contiguous();
   visit_floating("softmax_backward", dw.dtype(), [&](auto zero) {
@@ -89,12 +91,9 @@ Tensor log_sum_exp(const Tensor& s) {
   visit_floating("log_sum_exp", s.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const std::int64_t n = s.size(-1);
+    std::vector<Wide<T>> row(static_cast<std::size_t>(n));
     for (std::int64_t i = 0; n != 0 && i < out.numel(); ++i) {
-      const std::vector<Wide<T>> row = [&] {
-        std::vector<Wide<T>> wide(static_cast<std::size_t>(n));
-        std::transform(in.data<T>() + i * n, in.data<T>() + (i + 1) * n, wide.begin(), widen<T>);
-        return wide;
-      }();
+      std::transform(in.data<T>() + i * n, in.data<T>() + (i + 1) * n, row.begin(), widen<T>);
       const auto most = max_of(row);
       if (most == -INFINITY) continue;  // every key is masked
       Wide<T> sum = 0;

@@ -1,6 +1,7 @@
 // Compiled once for every instruction set, with ATTN_UNIT naming it: the one source of its kernels.
 #include "kernels/table.hpp"
 #include "kernels/unit/forward.hpp"
+#include "kernels/unit/product.hpp"
 
 #define ATTN_STRING_OF(x) #x
 #define ATTN_STRING(x) ATTN_STRING_OF(x)
@@ -11,10 +12,16 @@ namespace attn::kernels {
 
 extern const Kernels ATTN_JOIN(kernels_, ATTN_UNIT);
 const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
-    ATTN_STRING(ATTN_UNIT),
-    ATTN_UNIT::task_count,
-    ATTN_UNIT::forward_scratch,
-    ATTN_UNIT::forward,
+    .isa = ATTN_STRING(ATTN_UNIT),
+    .forward_tasks = ATTN_UNIT::task_count,
+    .forward_scratch = ATTN_UNIT::forward_scratch,
+    .forward = ATTN_UNIT::forward,
+    .panels = ATTN_UNIT::panels,
+    .packed_floats = ATTN_UNIT::packed_floats,
+    .pack_panel = ATTN_UNIT::pack_panel,
+    .product_tasks = ATTN_UNIT::product_tasks,
+    .product_scratch = ATTN_UNIT::product_scratch,
+    .product = ATTN_UNIT::product,
 };
 
 }  // namespace attn::kernels
