@@ -18,32 +18,49 @@ enum class Align { top_left, bottom_right };
 // Which keys a query may see. The parts combine: a key is seen if every part allows it.
 struct Mask {
   bool is_causal = false;
-  Align align = Align::top_left;
+  Align align = Align::top_left;  // of the causal diagonal and of the window's centre
+  // Query i sees keys from centre - window_left to centre + window_right, where the centre is i (top_left) or
+  // i + tk - tq (bottom_right); -1 = no limit on that side.
+  std::int64_t window_left = -1, window_right = -1;
+  Tensor key_lengths;  // int64 (b): batch item b has this many keys, the rest is padding; tk is then this length
+  // Packed sequences: int64 (n + 1) cumulative lengths, 0 first, as FlashAttention's cu_seqlens; b must be 1.
+  // Sequence s is queries [query_starts[s], query_starts[s + 1]) and keys [key_starts[s], …); none sees another.
+  Tensor query_starts, key_starts;
   Tensor keep;  // boolean, true = allowed, broadcastable to (b, h, tq, tk)
   Tensor bias;  // floating, added to the scaled scores, broadcastable likewise; -inf forbids
 
   static Mask none() { return {}; }
   static Mask causal(Align align = Align::top_left);
+  static Mask window(std::int64_t left, std::int64_t right, Align align = Align::top_left);
+  static Mask lengths(Tensor key_lengths);
+  static Mask sequences(Tensor query_starts, Tensor key_starts);
   static Mask boolean(Tensor keep);
   static Mask additive(Tensor bias);
-  friend Mask operator&(Mask a, const Mask& b);  // throws Error when both hold the same part
+  // Throws Error (argument) when both hold the same part, or are aligned differently.
+  friend Mask operator&(Mask a, const Mask& b);
 
-  bool empty() const noexcept { return !is_causal && !keep.defined() && !bias.defined(); }
+  bool has_window() const noexcept { return window_left >= 0 || window_right >= 0; }
+  bool empty() const noexcept;
 };
 
 struct AttentionOptions {
   Mask mask = {};
   std::optional<double> scale = {};  // default 1/sqrt(d)
   double softcap = 0;                // 0 = none; else scores become cap · tanh(scores / cap)
-  double dropout = 0;                // probability in [0, 1] that a weight is dropped
-  Tensor dropout_keep = {};          // boolean (b, h, tq, tk); required when dropout > 0
+  // ALiBi (Press et al. 2022): float32 (hq) slopes; adds -slope · |centre - j|, the centre as for a window.
+  Tensor alibi_slopes = {};
+  // Attention sinks (Xiao et al. 2024): float32 (hq), one more score a head that takes weight but has no value.
+  Tensor sinks = {};
+  double dropout = 0;        // probability in [0, 1] that a weight is dropped
+  Tensor dropout_keep = {};  // boolean, broadcastable to (b, h, tq, tk); required when dropout > 0
   bool return_weights = false;
+  Tensor weight_rows = {};  // int64 (n): with return_weights, only these queries' weights
 };
 
 struct AttentionResult {
   Tensor output;   // (b, hq, tq, dv)
-  Tensor lse;      // (b, hq, tq) log Σ exp of the masked scores; -inf where every key is masked
-  Tensor weights;  // (b, hq, tq, tk) before dropout, if asked for
+  Tensor lse;      // (b, hq, tq) log Σ exp of the masked scores and the sink; -inf where there is nothing to sum
+  Tensor weights;  // (b, hq, tq or n, tk) before dropout, if asked for
 };
 
 // q (b, hq, tq, d)  k (b, hkv, tk, d)  v (b, hkv, tk, dv): float dtypes, all the same; hq a multiple of
@@ -54,11 +71,12 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, con
                           Trace* trace = nullptr);
 
 struct AttentionGradient {
-  Tensor q, k, v, bias;
+  Tensor q, k, v;
+  Tensor bias;   // when options.mask.bias is defined, in its own (broadcast) shape
+  Tensor sinks;  // when options.sinks is defined
 };
 
-// Gradients of attention() for d_output (b, hq, tq, dv), by the same options; bias is filled when
-// options.mask.bias is defined, in the bias's own (broadcast) shape.
+// Gradients of attention() for d_output (b, hq, tq, dv), by the same options.
 AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
                                      const AttentionOptions& options = {});
 

@@ -82,6 +82,7 @@ class Tensor {
  private:
   static Tensor copy_of(const void* values, std::size_t count, const Shape& shape, DType dtype);
   [[noreturn]] void wrong_dtype(DType asked) const;
+  void require_defined(const char* op) const;  // throws Error (argument)
   std::size_t dim_index(std::int64_t dim, const char* op) const;
   std::byte* address(std::initializer_list<std::int64_t> index) const;
 

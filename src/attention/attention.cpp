@@ -10,7 +10,7 @@ namespace attn {
 AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
                           Trace* trace) {
   const Problem p = validate(q, k, v, options);
-  if (trace == nullptr && can_fuse(q, k, v, options)) return fused_attention(q, k, v, p, options);
+  if (trace == nullptr && can_fuse(q, options)) return fused_attention(q, k, v, p, options);
   return composed_attention(q, k, v, p, options, trace);
 }
 
@@ -20,6 +20,9 @@ AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, co
   if (!(d_output.shape() == p.output_shape())) {
     throw Error(Error::Kind::shape, "attention_backward", "d_output (b, hq, tq, dv) = " + p.output_shape().str(),
                 d_output.shape().str());
+  }
+  if (!is_floating(d_output.dtype())) {
+    throw Error(Error::Kind::dtype, "attention_backward", "d_output of a floating dtype", name(d_output.dtype()));
   }
   return composed_attention_backward(d_output, q, k, v, p, options);
 }

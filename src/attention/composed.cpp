@@ -1,5 +1,8 @@
 #include "attention/composed.hpp"
 
+#include <vector>
+
+#include "attention/positions.hpp"
 #include "attn/reference.hpp"
 #include "reference/elementwise.hpp"
 #include "reference/sum_to.hpp"
@@ -35,7 +38,18 @@ DType compute_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DTy
 // The forward pass's tensors: (b, hq, t, d) and (b, hq, tq, tk).
 struct Steps {
   Tensor q, k, v, scores, scaled, masked, weights, dropped, context;
+  Tensor with_sink;  // (b, hq, tq, tk + 1): masked, and the sink as one more key; masked itself without sinks
 };
+
+bool limits_keys(const Mask& mask) {
+  return mask.is_causal || mask.has_window() || mask.key_lengths.defined() || mask.query_starts.defined();
+}
+
+Tensor with_sink(const Tensor& masked, const Tensor& sinks, const Problem& p) {
+  if (!sinks.defined()) return masked;
+  const Tensor column = sinks.to(masked.dtype()).view({p.hq, 1, 1}).expand({p.batch, p.hq, p.tq, 1});
+  return concat_last(std::vector<Tensor>{masked, column});
+}
 
 Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p, const AttentionOptions& options) {
   const DType dtype = compute_dtype(q.dtype());
@@ -49,11 +63,26 @@ Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& 
   s.masked = options.softcap > 0 ? ref::softcap(s.scaled, options.softcap) : s.scaled;
   if (mask.bias.defined()) s.masked = add_bias(s.masked, ref::saturate_to(mask.bias, dtype));
   if (mask.keep.defined()) s.masked = ref::mask_fill(s.masked, mask.keep);
-  if (mask.is_causal) s.masked = ref::mask_fill(s.masked, causal_keep(p.tq, p.tk, mask.align));
-  s.weights = ref::softmax(s.masked);
+  if (options.alibi_slopes.defined())
+    s.masked = ref::add(s.masked, alibi_bias(p, mask, options.alibi_slopes).to(dtype));
+  if (limits_keys(mask)) s.masked = ref::mask_fill(s.masked, seen_keys(p, mask));
+  s.with_sink = with_sink(s.masked, options.sinks, p);
+  s.weights = ref::softmax(s.with_sink).slice(-1, 0, p.tk);
   s.dropped = options.dropout > 0 ? ref::dropout(s.weights, options.dropout_keep, options.dropout) : s.weights;
   s.context = ref::weighted_sum(s.dropped, s.v);
   return s;
+}
+
+Tensor chosen_weights(const Tensor& weights, const AttentionOptions& options) {
+  if (!options.return_weights) return {};
+  if (!options.weight_rows.defined()) return weights.contiguous();
+  Shape shape = weights.shape();
+  shape[2] = options.weight_rows.numel();
+  Tensor chosen = Tensor::empty(shape, weights.dtype());
+  for (std::int64_t r = 0; r < shape[2]; ++r) {
+    chosen.select(2, r).copy_from(weights.select(2, static_cast<std::int64_t>(options.weight_rows.at({r}))));
+  }
+  return chosen;
 }
 
 void record(Trace& trace, const Steps& s, const AttentionOptions& options) {
@@ -62,8 +91,8 @@ void record(Trace& trace, const Steps& s, const AttentionOptions& options) {
   trace.record("values", s.v);
   trace.record("scores", s.scores);
   trace.record("scaled", s.scaled);
-  if (!options.mask.empty()) trace.record("masked", s.masked);
-  trace.record("weights", s.weights);
+  if (!options.mask.empty() || options.alibi_slopes.defined()) trace.record("masked", s.masked);
+  trace.record("weights", s.weights.contiguous());
   if (options.dropout > 0) trace.record("dropped", s.dropped);
   trace.record("context", s.context);
 }
@@ -74,8 +103,7 @@ AttentionResult composed_attention(const Tensor& q, const Tensor& k, const Tenso
                                    const AttentionOptions& options, Trace* trace) {
   const Steps s = forward(q, k, v, p, options);
   if (trace) record(*trace, s, options);
-  return {ref::saturate_to(s.context, q.dtype()), ref::log_sum_exp(s.masked),
-          options.return_weights ? s.weights : Tensor{}};
+  return {ref::saturate_to(s.context, q.dtype()), ref::log_sum_exp(s.with_sink), chosen_weights(s.weights, options)};
 }
 
 AttentionGradient composed_attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -87,8 +115,11 @@ AttentionGradient composed_attention_backward(const Tensor& d_output, const Tens
   // dropped = weights · keep / (1 - p)
   const Tensor d_weights =
       options.dropout > 0 ? ref::dropout(d_dropped, options.dropout_keep, options.dropout) : d_dropped;
-  // weights = softmax(masked); masking gives weights, and so gradients, of zero
+  // weights = softmax(masked and sink); masking gives weights, and so gradients, of zero
   Tensor d_scaled = ref::softmax_backward(d_weights, s.weights);
+  // the sink's weight has no value: d_sink = -w_sink · Σ_j w_j · dw_j, and Σ_j d_scaled_j = that sum · w_sink
+  const Tensor d_sinks =
+      options.sinks.defined() ? ref::scale(ref::sum_to(d_scaled, {p.hq, 1, 1}), -1).view({p.hq}) : Tensor{};
   // masked = capped + bias
   const Tensor& bias = options.mask.bias;
   const Tensor d_bias = bias.defined() ? ref::saturate_to(ref::sum_to(d_scaled, bias.shape()), bias.dtype()) : Tensor{};
@@ -99,7 +130,8 @@ AttentionGradient composed_attention_backward(const Tensor& d_output, const Tens
   // scores = q · kᵀ
   const auto [dq, dk] = ref::scores_backward(d_scores, s.q, s.k);
   const auto stored = [&](const Tensor& grad) { return ref::saturate_to(grad, q.dtype()); };
-  return {stored(dq), stored(repeat_heads_backward(dk, p.hkv)), stored(repeat_heads_backward(dv, p.hkv)), d_bias};
+  return {stored(dq), stored(repeat_heads_backward(dk, p.hkv)), stored(repeat_heads_backward(dv, p.hkv)), d_bias,
+          d_sinks.defined() ? ref::saturate_to(d_sinks, options.sinks.dtype()) : d_sinks};
 }
 
 }  // namespace attn

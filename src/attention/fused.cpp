@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "attention/composed.hpp"
-#include "attention/intervals.hpp"
+#include "attention/positions.hpp"
 #include "core/parallel.hpp"
 #include "kernels/targets.hpp"
 
@@ -32,7 +32,7 @@ kernels::Grid<T> grid(const Tensor& t, const Problem& p) {
 // Rows whose scores or sums left float32's range have no finite log-sum-exp or -inf: the reference, which sums
 // in double, computes those again. A few rows at a time, so that memory stays linear in tk.
 void mend_overflow(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p, const AttentionOptions& options,
-                   const Intervals& seen, AttentionResult& result) {
+                   const Positions& at_keys, AttentionResult& result) {
   const auto* lse = result.lse.data<float>();
   const auto good = [](float x) { return x < std::numeric_limits<float>::infinity(); };  // false for NaN
   const Shape scores = p.scores_shape();
@@ -48,7 +48,7 @@ void mend_overflow(const Tensor& q, const Tensor& k, const Tensor& v, const Prob
     row.scale = p.scale;
     row.mask = {};
     row.mask.keep = Tensor::zeros({1, 1, 1, p.tk}, DType::boolean);
-    const std::int64_t first = seen.first[static_cast<std::size_t>(i)], last = seen.last[static_cast<std::size_t>(i)];
+    const std::int64_t first = at_keys.first[at_keys.index(p, b, i)], last = at_keys.last[at_keys.index(p, b, i)];
     if (first < last) row.mask.keep.slice(3, first, last).fill(1);
     if (options.mask.keep.defined()) {
       const Tensor both = cell(options.mask.keep.expand(scores)).clone();
@@ -68,16 +68,16 @@ void mend_overflow(const Tensor& q, const Tensor& k, const Tensor& v, const Prob
 
 }  // namespace
 
-bool can_fuse(const Tensor& q, const Tensor& k, const Tensor&, const AttentionOptions& options) {
-  const bool fits = k.size(2) < std::numeric_limits<std::int32_t>::max();
-  return q.dtype() != DType::f64 && fits && !options.return_weights;
+bool can_fuse(const Tensor& q, const AttentionOptions& options) {
+  const bool plain = !options.return_weights && !options.alibi_slopes.defined() && !options.sinks.defined();
+  return q.dtype() != DType::f64 && plain;
 }
 
 AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p,
                                 const AttentionOptions& options) {
   const Tensor queries = readable(q), keys = readable(k), values = readable(v);
   const Tensor bias = options.mask.bias.defined() ? options.mask.bias.to(DType::f32) : Tensor{};
-  const Intervals seen = intervals(p, options.mask);
+  const Positions seen = positions(p, options.mask);
   AttentionResult result{Tensor::empty(p.output_shape(), q.dtype()), Tensor::empty({p.batch, p.hq, p.tq}), {}};
 
   kernels::Problem problem{};
@@ -88,6 +88,7 @@ AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& 
   problem.scale = static_cast<float>(p.scale);
   problem.softcap = static_cast<float>(options.softcap);
   problem.first = seen.first.data(), problem.last = seen.last.data();
+  problem.interval_batch = seen.per_batch ? p.tq : 0;
   problem.keep = grid<bool>(options.mask.keep, p);
   problem.bias = grid<float>(bias, p);
   problem.dropout_keep = options.dropout > 0 ? grid<bool>(options.dropout_keep, p) : kernels::Grid<bool>{};

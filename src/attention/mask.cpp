@@ -1,28 +1,49 @@
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "attn/attention.hpp"
 #include "attn/error.hpp"
 
 namespace attn {
+namespace {
+
+template <class Set>
+Mask with(Set&& set) {
+  Mask mask;
+  set(mask);
+  return mask;
+}
+
+}  // namespace
 
 Mask Mask::causal(Align align) {
-  Mask mask;
-  mask.is_causal = true;
-  mask.align = align;
-  return mask;
+  return with([&](Mask& m) { m.is_causal = true, m.align = align; });
+}
+
+Mask Mask::window(std::int64_t left, std::int64_t right, Align align) {
+  return with([&](Mask& m) { m.window_left = left, m.window_right = right, m.align = align; });
+}
+
+Mask Mask::lengths(Tensor key_lengths) {
+  return with([&](Mask& m) { m.key_lengths = std::move(key_lengths); });
+}
+
+Mask Mask::sequences(Tensor query_starts, Tensor key_starts) {
+  return with([&](Mask& m) { m.query_starts = std::move(query_starts), m.key_starts = std::move(key_starts); });
 }
 
 Mask Mask::boolean(Tensor keep) {
-  Mask mask;
-  mask.keep = std::move(keep);
-  return mask;
+  return with([&](Mask& m) { m.keep = std::move(keep); });
 }
 
 Mask Mask::additive(Tensor bias) {
-  Mask mask;
-  mask.bias = std::move(bias);
-  return mask;
+  return with([&](Mask& m) { m.bias = std::move(bias); });
+}
+
+bool Mask::empty() const noexcept {
+  return !is_causal && !has_window() && !key_lengths.defined() && !query_starts.defined() && !key_starts.defined() &&
+         !keep.defined() && !bias.defined();
 }
 
 Mask operator&(Mask a, const Mask& b) {
@@ -30,9 +51,20 @@ Mask operator&(Mask a, const Mask& b) {
     if (in_a && in_b) throw Error(Error::Kind::argument, "mask", std::string("one ") + part + " part", "two");
   };
   once(a.is_causal, b.is_causal, "causal");
+  once(a.has_window(), b.has_window(), "window");
+  once(a.key_lengths.defined(), b.key_lengths.defined(), "key_lengths");
+  once(a.query_starts.defined(), b.query_starts.defined(), "sequences");
   once(a.keep.defined(), b.keep.defined(), "boolean");
   once(a.bias.defined(), b.bias.defined(), "additive");
-  if (b.is_causal) a.is_causal = true, a.align = b.align;
+  const bool a_aligned = a.is_causal || a.has_window(), b_aligned = b.is_causal || b.has_window();
+  if (a_aligned && b_aligned && a.align != b.align) {
+    throw Error(Error::Kind::argument, "mask", "one alignment", "top_left and bottom_right");
+  }
+  if (b_aligned) a.align = b.align;
+  a.is_causal = a.is_causal || b.is_causal;
+  if (b.has_window()) a.window_left = b.window_left, a.window_right = b.window_right;
+  if (b.key_lengths.defined()) a.key_lengths = b.key_lengths;
+  if (b.query_starts.defined()) a.query_starts = b.query_starts, a.key_starts = b.key_starts;
   if (b.keep.defined()) a.keep = b.keep;
   if (b.bias.defined()) a.bias = b.bias;
   return a;

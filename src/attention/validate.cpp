@@ -40,6 +40,67 @@ void check_mask(const Mask& mask, const Shape& scores) {
   }
 }
 
+void require_int64(const Tensor& t, const char* what, const std::string& shape, bool fits) {
+  require(t.dtype() == DType::i64, Kind::dtype, std::string(what) + " of dtype int64", std::string(name(t.dtype())));
+  require(fits, Kind::shape, std::string(what) + " of shape " + shape, t.shape().str());
+}
+
+// Cumulative lengths: 0 first, never falling, `total` last.
+void check_starts(const Tensor& starts, const char* what, std::int64_t total) {
+  require_int64(starts, what, "(n + 1)", starts.rank() == 1 && starts.numel() >= 1);
+  double before = 0;
+  bool rising = starts.at({0}) == 0;
+  for (std::int64_t i = 0; i < starts.numel(); ++i) {
+    rising = rising && starts.at({i}) >= before;
+    before = starts.at({i});
+  }
+  require(rising && before == static_cast<double>(total), Kind::argument,
+          std::string(what) + " that start at 0, never fall and end at " + std::to_string(total),
+          std::to_string(starts.numel()) + " values that do not");
+}
+
+void check_positions(const Mask& mask, const Problem& p) {
+  require(mask.window_left >= -1 && mask.window_right >= -1, Kind::argument, "window sides of -1 (no limit) or more",
+          std::to_string(mask.window_left) + " and " + std::to_string(mask.window_right));
+  require(mask.query_starts.defined() == mask.key_starts.defined(), Kind::argument, "query_starts and key_starts",
+          "only one");
+  if (mask.query_starts.defined()) {
+    require(p.batch == 1 && !mask.key_lengths.defined(), Kind::argument,
+            "packed sequences in a batch of 1, without key_lengths", "batch " + std::to_string(p.batch));
+    check_starts(mask.query_starts, "query_starts", p.tq);
+    check_starts(mask.key_starts, "key_starts", p.tk);
+    require(mask.query_starts.numel() == mask.key_starts.numel(), Kind::shape, "as many query_starts as key_starts",
+            std::to_string(mask.query_starts.numel()) + " and " + std::to_string(mask.key_starts.numel()));
+  }
+  if (!mask.key_lengths.defined()) return;
+  require_int64(mask.key_lengths, "key_lengths", "(b)", mask.key_lengths.shape() == Shape{p.batch});
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    const double length = mask.key_lengths.at({b});
+    require(length >= 0 && length <= static_cast<double>(p.tk), Kind::argument,
+            "key_lengths from 0 to tk = " + std::to_string(p.tk), std::to_string(static_cast<std::int64_t>(length)));
+  }
+}
+
+void check_heads(const Tensor& t, const char* what, std::int64_t hq) {
+  if (!t.defined()) return;
+  require(is_floating(t.dtype()), Kind::dtype, std::string(what) + " of a floating dtype",
+          std::string(name(t.dtype())));
+  require(t.shape() == Shape{hq}, Kind::shape, std::string(what) + " of shape (hq,) = " + Shape{hq}.str(),
+          t.shape().str());
+}
+
+void check_weight_rows(const AttentionOptions& options, std::int64_t tq) {
+  const Tensor& rows = options.weight_rows;
+  if (!rows.defined()) return;
+  require(options.return_weights, Kind::argument, "return_weights with weight_rows", "return_weights = false");
+  require_int64(rows, "weight_rows", "(n)", rows.rank() == 1);
+  for (std::int64_t r = 0; r < rows.numel(); ++r) {
+    const double row = rows.at({r});
+    require(row >= 0 && row < static_cast<double>(tq), Kind::argument,
+            "weight_rows from 0 to tq - 1 = " + std::to_string(tq - 1), std::to_string(static_cast<std::int64_t>(row)));
+  }
+}
+
 void check_numbers(const AttentionOptions& options, const Shape& scores) {
   require(!options.scale || std::isfinite(*options.scale), Kind::argument, "a finite scale",
           "a scale that is not finite");
@@ -80,7 +141,13 @@ Problem validate(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
 
   Problem p{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), v.size(3), 0};
   p.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(p.d)));
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  require(p.tq < most && p.tk < most, Kind::shape, "fewer than 2^30 tokens", shapes(q, k, v));
   check_mask(options.mask, p.scores_shape());
+  check_positions(options.mask, p);
+  check_heads(options.alibi_slopes, "alibi_slopes", p.hq);
+  check_heads(options.sinks, "sinks", p.hq);
+  check_weight_rows(options, p.tq);
   check_numbers(options, p.scores_shape());
   return p;
 }

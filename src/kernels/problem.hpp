@@ -41,4 +41,18 @@ struct ForwardResult {
   float* lse;   // (b, hq, tq), contiguous; NaN where float32's range was left: such a row is to be computed again
 };
 
+// What the forward pass left, and the gradient that comes in; rows of the problem's element.
+struct BackwardInput {
+  Rows output, d_output;
+  const float* lse;  // (b, hq, tq), contiguous
+};
+
+struct BackwardResult {
+  Rows q, k, v;  // of the problem's element
+  // Gradient of the bias, in a grid of the bias's sizes, its strides 0 where the bias repeats: added to what is
+  // there. Null when not asked for.
+  float* bias = nullptr;
+  std::int64_t bias_batch = 0, bias_head = 0, bias_query = 0, bias_key = 0;
+};
+
 }  // namespace attn::kernels

@@ -53,11 +53,16 @@ inline void apply_interval(const Interval& seen, float* s, std::int64_t first_ke
   }
 }
 
-// s (keys, kColumns) for the keys of `block` against a packed group of queries (d, kColumns).
-inline void score_tile(const Problem& p, const Span& span, int group, const Interval& seen, const float* packed_q,
-                       const float* k, std::int64_t k_step, std::int64_t first_key, std::int64_t keys, float* s) {
+// s (keys, kColumns): the keys at `k` against a packed group of queries (d, kColumns), scaled and capped.
+inline void capped_scores(const Problem& p, const float* packed_q, const float* k, std::int64_t k_step,
+                          std::int64_t keys, float* s) {
   panel<false>(keys, k, k_step, 1, packed_q, kColumns, s, kColumns, p.d);
   if (p.softcap > 0) apply_softcap(p, s, keys);
+}
+
+// Adds the bias; -inf where a key is masked.
+inline void mask_scores(const Problem& p, const Span& span, int group, const Interval& seen, std::int64_t first_key,
+                        std::int64_t keys, float* s) {
   if (p.bias.data) {
     for_each_cell(p, p.bias, span, group, first_key, keys,
                   [s](std::int64_t at, float bias) { s[at] += bias * kLog2e; });
@@ -67,6 +72,13 @@ inline void score_tile(const Problem& p, const Span& span, int group, const Inte
                   [s](std::int64_t at, bool keep) { s[at] = keep ? s[at] : kMinusInfinity; });
   }
   apply_interval(seen, s, first_key, keys);
+}
+
+// Both, for the keys from first_key on.
+inline void score_tile(const Problem& p, const Span& span, int group, const Interval& seen, const float* packed_q,
+                       const float* k, std::int64_t k_step, std::int64_t first_key, std::int64_t keys, float* s) {
+  capped_scores(p, packed_q, k, k_step, keys, s);
+  mask_scores(p, span, group, seen, first_key, keys, s);
 }
 
 }  // namespace

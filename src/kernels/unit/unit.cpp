@@ -1,5 +1,6 @@
 // Compiled once for every instruction set, with ATTN_UNIT naming it: the one source of its kernels.
 #include "kernels/table.hpp"
+#include "kernels/unit/backward.hpp"
 #include "kernels/unit/forward.hpp"
 #include "kernels/unit/product.hpp"
 
@@ -16,6 +17,10 @@ const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .forward_tasks = ATTN_UNIT::task_count,
     .forward_scratch = ATTN_UNIT::forward_scratch,
     .forward = ATTN_UNIT::forward,
+    .backward_shared = ATTN_UNIT::backward_shared,
+    .backward_scratch = ATTN_UNIT::backward_scratch,
+    .backward_tasks = ATTN_UNIT::backward_tasks,
+    .backward = ATTN_UNIT::backward,
     .panels = ATTN_UNIT::panels,
     .packed_floats = ATTN_UNIT::packed_floats,
     .pack_panel = ATTN_UNIT::pack_panel,
