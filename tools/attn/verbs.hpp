@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-namespace attn::command {
+namespace attn::tool {
 
 void add_run(CLI::App& app, int& status);
 void add_sdpa(CLI::App& app, int& status);
@@ -13,4 +13,4 @@ void add_demo(CLI::App& app, int& status);
 void add_info(CLI::App& app, int& status);
 void add_check(CLI::App& app, int& status);
 
-}  // namespace attn::command
+}  // namespace attn::tool

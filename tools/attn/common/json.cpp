@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace attn::command {
+namespace attn::tool {
 
 Json json_number(double value) {
   if (std::isnan(value)) return "nan";
@@ -33,4 +33,4 @@ std::string valid_utf8(std::string_view text) {
   return Json::parse(quoted).get<std::string>();
 }
 
-}  // namespace attn::command
+}  // namespace attn::tool

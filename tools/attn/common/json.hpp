@@ -7,7 +7,7 @@
 
 #include "attn/tensor.hpp"
 
-namespace attn::command {
+namespace attn::tool {
 
 using Json = nlohmann::ordered_json;
 
@@ -21,4 +21,4 @@ Json json_values(const Tensor& tensor);
 std::string dump(const Json& json);
 std::string valid_utf8(std::string_view text);
 
-}  // namespace attn::command
+}  // namespace attn::tool

@@ -14,7 +14,7 @@
 #include "attn/error.hpp"
 #include "attn/print.hpp"
 
-namespace attn::command {
+namespace attn::tool {
 namespace {
 
 // errno, or 0.
@@ -89,9 +89,8 @@ std::string Style::block(double value, std::size_t width) const {
   const std::string blank(width, ' ');
   if (!coloured()) return blank;
   const Rgb c = shade(value);
-  return colours_ == Colours::full
-             ? wrap(fmt::format("48;2;{:.0f};{:.0f};{:.0f}", c.r, c.g, c.b), blank)
-             : wrap(fmt::format("48;5;{}", palette_index(c)), blank);
+  return colours_ == Colours::full ? wrap(fmt::format("48;2;{:.0f};{:.0f};{:.0f}", c.r, c.g, c.b), blank)
+                                   : wrap(fmt::format("48;5;{}", palette_index(c)), blank);
 }
 
 std::size_t width_of(std::string_view text) noexcept {
@@ -185,4 +184,4 @@ std::vector<double> values_of(const Tensor& row) {
   return {first, first + wide.numel()};
 }
 
-}  // namespace attn::command
+}  // namespace attn::tool

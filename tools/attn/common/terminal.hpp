@@ -9,7 +9,7 @@
 
 #include "attn/tensor.hpp"
 
-namespace attn::command {
+namespace attn::tool {
 
 inline constexpr std::size_t kColumns = 80;
 
@@ -63,4 +63,4 @@ std::string number_text(double value);
 // A rank-1 tensor's elements.
 std::vector<double> values_of(const Tensor& row);
 
-}  // namespace attn::command
+}  // namespace attn::tool

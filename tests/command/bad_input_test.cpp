@@ -1,0 +1,202 @@
+// What is wrong gives one clear message, the right exit code, and changes no file.
+#include <gmock/gmock.h>
+
+#include "command/command.hpp"
+
+namespace attn::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr int kUsage = 2, kData = 3;
+
+class BadInput : public Command {
+ protected:
+  void SetUp() override {
+    Command::SetUp();
+    write_six_words();
+    write("z.npy", "an older result");
+    write("w.safetensors", "older weights");
+    std::filesystem::create_directory(path("folder"));
+  }
+
+  void refused(const std::string& line, int status, const std::vector<std::string>& parts) const {
+    SCOPED_TRACE(line);
+    const auto before = files();
+    const Ran ran = run(line);
+    EXPECT_EQ(ran.status, status) << ran.err;
+    EXPECT_THAT(ran.err, StartsWith("attn: error: "));
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+    for (const std::string& part : parts) EXPECT_THAT(ran.err, HasSubstr(part));
+    EXPECT_EQ(ran.out, "");
+    EXPECT_EQ(files(), before) << "files changed";
+  }
+};
+
+TEST_F(BadInput, Usage) {
+  refused("attn", kUsage, {"attn --help"});
+  refused("attn frobnicate", kUsage, {"frobnicate", "attn --help"});
+  refused("attn --frobnicate", kUsage, {"--frobnicate"});
+  refused("attn run", kUsage, {"MODULE", "attn run --help"});
+  refused("attn run causal", kUsage, {"--input", "attn run --help"});
+  refused("attn run transformer --input x.csv", kUsage, {"transformer", "multihead"});
+  refused("attn run causal --input x.csv --frobnicate", kUsage, {"--frobnicate", "attn run --help"});
+  refused("attn run causal --input x.csv --output", kUsage, {"--output"});
+  refused("attn run causal --input x.csv --d-out two", kUsage, {"--d-out", "two"});
+  refused("attn run causal --input x.csv --d-out 0", kUsage, {"--d-out"});
+  refused("attn run heads --input x.csv --heads -1", kUsage, {"--heads"});
+  refused("attn run causal --input x.csv --seed one", kUsage, {"--seed", "one"});
+  refused("attn run causal --input x.csv --rng cuda", kUsage, {"cuda"});
+  refused("attn run causal --input x.csv --layer-order vkq", kUsage, {"vkq"});
+  refused("attn sdpa --q x.csv --k x.csv", kUsage, {"--v", "attn sdpa --help"});
+  refused("attn sdpa --q x.csv --k x.csv --v x.csv --causal left", kUsage, {"left"});
+}
+
+TEST_F(BadInput, Values) {
+  refused("attn run causal --input x.csv --dropout 1.5", kUsage, {"dropout", "1.5"});
+  refused("attn run causal --input x.csv --dropout nan", kUsage, {"dropout"});
+  refused("attn run causal --input x.csv --scale big", kUsage, {"--scale", "big"});
+  refused("attn run causal --input x.csv --scale inf", kUsage, {"--scale"});
+  refused("attn run multihead --input x.csv --heads 2 --output z.npy", kUsage, {"2 heads for d_out = 3", "--d-out"});
+  refused("attn run cross --input x.csv --d-out 4 --heads 3 --context x.csv", kUsage, {"3 heads for d_out = 4"});
+  refused("attn explain causal --query 7", kUsage, {"--query", "1 to 6"});
+  refused("attn explain causal --query 0", kUsage, {"--query"});
+  refused("attn explain multihead --head 3", kUsage, {"--head", "1 to 2"});
+  refused("attn sdpa --q x.csv --k x.csv --v x.csv --softcap -1", kUsage, {"softcap"});
+}
+
+TEST_F(BadInput, FlagsThatTheModuleDoesNotUse) {
+  refused("attn run self-v1 --input x.csv --heads 2", kUsage, {"--heads", "heads, multihead, cross"});
+  refused("attn run simple --input x.csv --seed 1", kUsage, {"--seed", "simple"});
+  refused("attn run simple --input x.csv --save-weights w.safetensors", kUsage, {"--save-weights"});
+  refused("attn run self-v2 --input x.csv --no-mask", kUsage, {"--no-mask", "causal"});
+  refused("attn run causal --input x.csv --no-out-proj", kUsage, {"--no-out-proj", "multihead, cross"});
+  refused("attn run causal --input x.csv --context x.csv", kUsage, {"--context", "modules with it: cross"});
+  refused("attn run cross --input x.csv", kUsage, {"--context"});
+}
+
+TEST_F(BadInput, Inputs) {
+  write("empty.npy", "");
+  refused("attn run simple --input missing.npy --output z.npy", kData, {"missing.npy"});
+  refused("attn run simple --input folder --output z.npy", kData, {"folder"});
+  refused("attn run simple --input empty.npy --output z.npy", kData, {"empty.npy"});
+  refused("attn run simple --input words.txt --output z.npy", kData, {"words.txt"});
+  refused("attn run simple --input - --output z.npy </dev/null", kData, {"standard input"});
+  refused("printf '1,2\\n3\\n' | attn run simple --input - --output z.npy", kData, {"2 columns", "line 2"});
+  refused("attn run cross --input - --context - < x.csv", kUsage, {"standard input"});
+  refused("attn info missing.npy", kData, {"missing.npy"});
+}
+
+TEST_F(BadInput, TruncatedAndLyingFiles) {
+  const std::string npy = read(path("batch.npy"));
+  write("cut.npy", npy.substr(0, npy.size() - 1));
+  write("long.npy", npy + "x");
+  write("header.npy", npy.substr(0, 20));
+  io::NamedTensors one;
+  one.tensors.emplace_back("x", Tensor::ones({6, 3}));
+  io::save_safetensors(path("ok.safetensors"), one);
+  const std::string good = read(path("ok.safetensors"));
+  write("cut.safetensors", good.substr(0, good.size() - 4));
+  write("lying.safetensors", std::string("\xff\xff\xff\xff\xff\xff\xff\x00", 8) + good.substr(8));
+  std::string shape = good;
+  shape.replace(shape.find("[6,3]"), 5, "[9,3]");
+  write("shape.safetensors", shape);
+  for (const char* file :
+       {"cut.npy", "long.npy", "header.npy", "cut.safetensors", "lying.safetensors", "shape.safetensors"}) {
+    refused(std::string("attn run simple --output z.npy --input ") + file, kData, {file});
+    refused(std::string("attn info ") + file, kData, {file});
+  }
+}
+
+TEST_F(BadInput, Shapes) {
+  io::save_npy(path("vector.npy"), Tensor::ones({6}));
+  io::save_npy(path("four.npy"), Tensor::ones({1, 1, 6, 3}));
+  io::save_npy(path("wide.npy"), Tensor::ones({6, 4}));
+  refused("attn run simple --input vector.npy --output z.npy", kData, {"(6,)", "(tokens, d_in)"});
+  refused("attn run causal --input four.npy --output z.npy", kData, {"(1, 1, 6, 3)"});
+  refused("attn run cross --input x.csv --context wide.npy --output z.npy", kData, {"(6, 4)"});
+  refused("attn run causal --input x.csv --context-length 5 --output z.npy", kData, {"context_length", "6"});
+  refused("attn run causal --input batch.npy --output z.csv", kUsage, {".csv"});
+  refused("attn sdpa --q x.csv --k wide.npy --v x.csv --output z.npy", kData, {"(1, 1, 6, 4)"});
+  refused("attn sdpa --q x.csv --k batch.npy --v x.csv --output z.npy", kData, {"one rank"});
+  io::save_npy(path("mask.npy"), Tensor::ones({6, 6}, DType::i64));
+  refused("attn sdpa --q x.csv --k x.csv --v x.csv --mask mask.npy", kData, {"--mask", "bool", "int64"});
+  refused("attn sdpa --q x.csv --k x.csv --v x.csv --mask wide.npy", kData, {"(6, 4)"});
+}
+
+TEST_F(BadInput, TokensAndTensorNames) {
+  write("five.txt", "a\nb\nc\nd\ne\n");
+  refused("attn run simple --input x.csv --tokens five.txt", kData, {"6 lines", "5 in five.txt"});
+  refused("attn run simple --input x.csv --tokens missing.txt", kData, {"missing.txt"});
+  io::NamedTensors two;
+  two.tensors = {{"first", Tensor::ones({2, 2})}, {"second", Tensor::ones({2, 2})}};
+  io::save_npz(path("two.npz"), two);
+  refused("attn run simple --input two.npz", kUsage, {"first", "second"});
+  refused("attn run simple --input two.npz --tensor third", kUsage, {"third", "first"});
+}
+
+TEST_F(BadInput, Weights) {
+  const std::string command = "attn run causal --input x.csv --d-out 2 --output z.npy --weights ";
+  refused(command + "missing.safetensors", kData, {"missing.safetensors"});
+  refused(command + "w.safetensors", kData, {"w.safetensors"});
+  io::NamedTensors weights;
+  for (const char* name : {"W_query.weight", "W_key.weight"}) weights.tensors.emplace_back(name, Tensor::ones({2, 3}));
+  io::save_safetensors(path("less.safetensors"), weights);
+  refused(command + "less.safetensors", kData, {"W_value.weight"});
+  weights.tensors.emplace_back("W_value.weight", Tensor::ones({2, 4}));
+  io::save_safetensors(path("shape.safetensors"), weights);
+  refused(command + "shape.safetensors", kData, {"W_value.weight", "(2, 3)", "(2, 4)"});
+  weights.tensors.back().second = Tensor::ones({2, 3});
+  weights.tensors.emplace_back("W_query.bias", Tensor::ones({2}));
+  io::save_safetensors(path("more.safetensors"), weights);
+  refused(command + "more.safetensors", kData, {"W_query.bias"});
+}
+
+TEST_F(BadInput, Outputs) {
+  const std::string command = "attn run causal --input x.csv --d-out 2 ";
+  refused(command + "--output nowhere/z.npy", kData, {"--output", "nowhere"});
+  refused(command + "--output folder", kUsage, {"--output", ".npy"});
+  refused(command + "--output x.csv/z.npy", kData, {"--output"});
+  refused(command + "--output z.txt", kUsage, {"z.txt", ".safetensors"});
+  refused(command + "--save-weights w.npy", kUsage, {"--save-weights", ".safetensors"});
+  refused(command + "--output z.npy --save-weights nowhere/w.safetensors", kData, {"--save-weights"});
+  refused(command + "--save-weights w.safetensors --save-steps w.safetensors", kUsage, {"same"});
+  std::filesystem::create_directory(path("folder.npy"));
+  refused(command + "--output folder.npy", kData, {"a folder"});
+}
+
+TEST_F(BadInput, OutputsAreRefusedBeforeInputsAreRead) {
+  refused("attn run causal --input missing.npy --output nowhere/z.npy", kData, {"--output"});
+}
+
+TEST_F(BadInput, TooMuchForTheMachine) {
+  refused("attn run causal --input x.csv --d-out 1000000000000 --output z.npy", kUsage, {"GB", "--d-out"});
+  refused("attn run heads --input x.csv --heads 1000000000000 --output z.npy", kUsage, {"GB", "--heads"});
+  io::save_npy(path("long.npy"), Tensor::zeros({4'000'000, 1}));
+  refused("attn run causal --input long.npy --save-steps s.safetensors", kUsage, {"GB", "shorten"});
+  refused("attn sdpa --q long.npy --k long.npy --v long.npy --save-weights w.npy", kUsage, {"GB", "shorten"});
+}
+
+TEST_F(BadInput, ErrorsHoldNoControlCharacters) {
+  const Ran ran = run("attn run simple --input \"$(printf 'a\\033[31mb')\"");
+  EXPECT_EQ(ran.status, kData);
+  EXPECT_EQ(ran.err.find('\x1b'), std::string::npos) << ran.err;
+}
+
+TEST_F(BadInput, FullDiskAndClosedPipe) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  for (const char* line : {"attn demo", "attn --help", "attn info", "attn --version", "attn explain simple",
+                           "attn run simple --input x.csv", "attn run simple --input x.csv --output -"}) {
+    const Ran ran = run(std::string(line) + " > /dev/full");
+    EXPECT_EQ(ran.status, kData) << line;
+    EXPECT_THAT(ran.err, StartsWith("attn: error: ")) << line;
+  }
+  // The reader is gone before the first byte is written.
+  const Ran ran = run("{ sleep 0.2; attn demo; echo $? > status; } | true; cat status");
+  EXPECT_EQ(ran.out, "3\n");
+  EXPECT_EQ(ran.err, "");
+}
+
+}  // namespace
+}  // namespace attn::test

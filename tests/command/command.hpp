@@ -1,0 +1,98 @@
+// Runs the built command as a user would: through a shell, in an empty folder of its own.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "attn/io.hpp"
+#include "attn/tensor.hpp"
+
+namespace attn::test {
+
+struct Ran {
+  int status = -1;
+  std::string out, err;
+};
+
+inline std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class Command : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "attn-test-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    root_ = name;
+    std::filesystem::create_directory(folder());
+  }
+  void TearDown() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(root_, ignored);
+  }
+
+  std::filesystem::path folder() const { return root_ / "work"; }
+  std::filesystem::path path(const std::string& name) const { return folder() / name; }
+
+  // A line of shell in which `attn` is the command built here.
+  Ran run(const std::string& line) const {
+    const auto out = root_ / "out", err = root_ / "err";
+    const std::string bin = std::filesystem::path(ATTN_COMMAND).parent_path().string();
+    const std::string whole = "cd '" + folder().string() + "' && PATH='" + bin + "':\"$PATH\" && unset NO_COLOR && { " +
+                              line + "\n} >'" + out.string() + "' 2>'" + err.string() + "'";
+    const int status = std::system(whole.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read(out), read(err)};
+  }
+  // The same, which must succeed; its standard output.
+  std::string out_of(const std::string& line) const {
+    const Ran ran = run(line);
+    EXPECT_EQ(ran.status, 0) << line << "\n" << ran.err;
+    return ran.out;
+  }
+
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name), std::ios::binary) << text;
+  }
+  // Every file's content, by name.
+  std::map<std::string, std::string> files() const {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder())) {
+      all[entry.path().lexically_relative(folder())] = entry.is_regular_file() ? read(entry.path()) : "";
+    }
+    return all;
+  }
+
+  // The notebooks' input: x.csv and words.txt, and batch.npy with the same text twice.
+  void write_six_words() const {
+    write("x.csv", "0.43,0.15,0.89\n0.55,0.87,0.66\n0.57,0.85,0.64\n0.22,0.58,0.33\n0.77,0.25,0.10\n0.05,0.80,0.55\n");
+    write("words.txt", "Your\njourney\nstarts\nwith\none\nstep\n");
+    const Tensor x = io::load_tensor(path("x.csv"));
+    const Tensor twice[] = {x, x};
+    io::save_npy(path("batch.npy"), stack(twice));
+  }
+
+ private:
+  std::filesystem::path root_;
+};
+
+// Largest absolute difference; infinite when the shapes differ.
+inline double difference(const Tensor& a, const Tensor& b) {
+  if (!(a.shape() == b.shape())) return std::numeric_limits<double>::infinity();
+  const Tensor x = a.to(DType::f64).contiguous(), y = b.to(DType::f64).contiguous();
+  double worst = 0;
+  for (std::int64_t i = 0; i < x.numel(); ++i)
+    worst = std::max(worst, std::abs(x.data<double>()[i] - y.data<double>()[i]));
+  return worst;
+}
+
+}  // namespace attn::test

@@ -1,0 +1,233 @@
+// demo, explain, info and the help: what a person sees in the terminal.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "command/command.hpp"
+
+namespace attn::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+// One column a code point.
+std::ptrdiff_t columns(const std::string& line) {
+  return std::count_if(line.begin(), line.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+}
+
+void expect_width(const std::string& text, std::ptrdiff_t width) {
+  for (const std::string& line : lines_of(text)) EXPECT_LE(columns(line), width) << line;
+}
+
+class Verbs : public Command {
+ protected:
+  // What `line` prints when its standard output is a terminal.
+  std::string on_terminal(const std::string& line) const {
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    EXPECT_GE(terminal, 0);
+    EXPECT_EQ(grantpt(terminal), 0);
+    EXPECT_EQ(unlockpt(terminal), 0);
+    const std::string name = ptsname(terminal);
+    const int keep_open = open(name.c_str(), O_RDWR | O_NOCTTY);  // else reads fail before the child writes
+    fcntl(terminal, F_SETFL, O_NONBLOCK);
+    std::atomic<bool> done = false;
+    std::string text;
+    std::thread reader([&] {
+      char buffer[4096];
+      for (bool last = false; !last;) {
+        last = done;
+        for (ssize_t got; (got = ::read(terminal, buffer, sizeof buffer)) > 0;)
+          text.append(buffer, static_cast<std::size_t>(got));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+    const Ran ran = run("{ " + line + "; } > " + name);
+    done = true;
+    reader.join();
+    close(keep_open);
+    close(terminal);
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return text;
+  }
+};
+
+// ---- demo -----------------------------------------------------------------------------------
+
+TEST_F(Verbs, DemoPrintsTheChapter) {
+  const std::string text = out_of("attn demo");
+  for (const char* printed : {"tensor([0.9544, 1.4950, 1.4754, 0.8434, 0.7070, 1.0865])",  // scores of query 2
+                              "tensor([0.1455, 0.2278, 0.2249, 0.1285, 0.1077, 0.1656])",  // by sum
+                              "tensor([0.1385, 0.2379, 0.2333, 0.1240, 0.1082, 0.1581])",  // softmax
+                              "tensor([0.4419, 0.6515, 0.5683])",                          // context
+                              "tensor([0.4306, 1.4551])",                                  // v1: query 2
+                              "tensor([0.1500, 0.2264, 0.2199, 0.1311, 0.0906, 0.1820])",  // v1: weights 2
+                              "[-0.0748,  0.0703],",                                       // v2
+                              "[0.2758, 0.2460, 0.2462, 0.2319, 0.0000, 0.0000],",         // causal weights
+                              "[0.4594, 0.1703, 0.1731,   -inf,   -inf,   -inf],",         // masked scores
+                              "[2., 0., 0., 0., 0., 2.],",                                 // dropout of ones
+                              "[0.5517, 0.4921, 0.0000, 0.0000, 0.0000, 0.0000],",         // and of weights
+                              "[-0.5874,  0.0058,  0.5891,  0.3257],",                     // wrapper
+                              "[0.2943, 0.3897],"}) {                                      // weight splits
+    EXPECT_THAT(text, HasSubstr(printed));
+  }
+  EXPECT_THAT(text, HasSubstr("What to type next"));
+  expect_width(text, 80);
+}
+
+TEST_F(Verbs, ColourOnlyOnATerminalThatWantsIt) {
+  EXPECT_THAT(out_of("attn demo"), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(out_of("attn explain causal"), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(on_terminal("NO_COLOR=1 TERM=xterm attn demo"), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(on_terminal("TERM=dumb attn demo"), Not(HasSubstr("\x1b")));
+  const std::string palette = on_terminal("unset COLORTERM; TERM=xterm-256color attn demo");
+  EXPECT_THAT(palette, HasSubstr("\x1b[48;5;"));
+  EXPECT_THAT(palette, Not(HasSubstr("\x1b[48;2;")));
+  EXPECT_THAT(on_terminal("COLORTERM=truecolor TERM=xterm attn demo"), HasSubstr("\x1b[48;2;"));
+}
+
+// ---- explain ----------------------------------------------------------------------------------
+
+TEST_F(Verbs, ExplainWritesTheArithmeticOut) {
+  const std::string text = out_of("attn explain self-v1");
+  for (const char* line :
+       {"query_2 = x_2 · W_query = [0.4306, 1.4551]", "0.4306·0.4433 + 1.4551·1.1419 = 1.8524", "1.8524 / √2 = 1.3098",
+        "= 0.2264  journey", "context_2 = [0.3061, 0.8210]", "        [0.3061, 0.8210],  # journey"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST_F(Verbs, ExplainFollowsMaskDropoutAndHeads) {
+  EXPECT_THAT(out_of("attn explain causal"), HasSubstr("hidden: 4 of 6 keys, from key 3 on"));
+  EXPECT_THAT(out_of("attn explain causal"), HasSubstr("context_2 = [-0.5874, 0.0058]"));
+  EXPECT_THAT(out_of("attn explain causal --dropout 0.5 --train"), HasSubstr("dropped with chance 0.5"));
+  EXPECT_THAT(out_of("attn explain heads --head 2"), HasSubstr("context_2 = [0.5891, 0.3257]"));
+  EXPECT_THAT(out_of("attn explain multihead --head 2"), HasSubstr("output_2 = [0.2943, 0.3897]"));
+  EXPECT_THAT(out_of("attn explain average --query 3"), HasSubstr("1 / 3 = 0.3333"));
+  EXPECT_THAT(out_of("attn explain cross"), HasSubstr("Context: the first four words, (4, 3)"));
+}
+
+TEST_F(Verbs, ExplainNumbersItsSectionsInOrder) {
+  int expected = 1;
+  for (const std::string& line : lines_of(out_of("attn explain causal --dropout 0.5 --train"))) {
+    if (!line.empty() && std::isdigit(static_cast<unsigned char>(line[0]))) {
+      EXPECT_THAT(line, testing::StartsWith(std::to_string(expected++) + ". "));
+    }
+  }
+  EXPECT_EQ(expected, 10);
+}
+
+TEST_F(Verbs, ExplainKeepsLongVectorsShort) {
+  std::string rows;
+  for (int i = 0; i < 40; ++i) {
+    for (int j = 0; j < 32; ++j) rows.append(std::to_string((i * 7 + j * 13) % 29 - 14)).append(j < 31 ? "," : "\n");
+  }
+  write("wide.csv", rows);
+  const std::string text = out_of("attn explain causal --input wide.csv --query 30 --qkv-bias");
+  EXPECT_THAT(text, HasSubstr("… + "));
+  EXPECT_THAT(text, HasSubstr("query_30 · key_40 = "));
+  expect_width(text, 80);
+}
+
+TEST_F(Verbs, ExplainTakesABatchAndItsTokens) {
+  write_six_words();
+  const std::string text = out_of("attn explain multihead --input batch.npy --tokens words.txt --d-out 2 --query 3");
+  EXPECT_THAT(text, HasSubstr("query 3 \"starts\""));
+  EXPECT_THAT(text, HasSubstr("output_3 = [0.2856, 0.3593]"));
+}
+
+// ---- info -------------------------------------------------------------------------------------
+
+TEST_F(Verbs, InfoTellsTheBuild) {
+  const std::string text = out_of("attn info");
+  for (const char* key : {"attn ", "compiler ", "build ", "processor ", "features ", "threads ", "CLI11 "}) {
+    EXPECT_THAT(text, HasSubstr(key));
+  }
+  expect_width(text, 80);
+  const json report = json::parse(out_of("attn info --json"));
+  EXPECT_EQ("attn " + report["version"].get<std::string>() + "\n", out_of("attn --version"));
+  EXPECT_GE(report["threads"], 1);
+  EXPECT_TRUE(report["features"].is_object());
+}
+
+TEST_F(Verbs, InfoListsAFile) {
+  io::NamedTensors file;
+  const std::vector<float> values{1, -3, 5, NAN, INFINITY, 1};
+  file.tensors = {{"a", Tensor::from(std::span<const float>(values), {2, 3})}, {"b", Tensor::zeros({0}, DType::i64)}};
+  file.metadata["who"] = "me";
+  io::save_safetensors(path("f.safetensors"), file);
+  const std::string text = out_of("attn info f.safetensors");
+  EXPECT_THAT(text, HasSubstr("safetensors, 2 tensors"));
+  EXPECT_THAT(text, HasSubstr("who: me"));
+  const json report = json::parse(out_of("attn info f.safetensors --json"));
+  const json& a = report["tensors"][0]["name"] == "a" ? report["tensors"][0] : report["tensors"][1];
+  EXPECT_EQ(a["dtype"], "float32");
+  EXPECT_EQ(a["shape"], json({2, 3}));
+  EXPECT_EQ(a["bytes"], 24);
+  EXPECT_EQ(a["min"], -3.0);
+  EXPECT_EQ(a["max"], 5.0);
+  EXPECT_EQ(a["mean"], 1.0);
+  EXPECT_EQ(a["nan"], 1);
+  EXPECT_EQ(a["inf"], 1);
+  EXPECT_EQ(report["metadata"]["who"], "me");
+  EXPECT_EQ(json::parse(out_of("attn info - --json < f.safetensors"))["tensors"], report["tensors"]);
+}
+
+TEST_F(Verbs, InfoKeepsHostileNamesFromTheTerminal) {
+  io::NamedTensors file;
+  file.tensors = {{"\x1b[2Jname", Tensor::ones({1})}};
+  file.metadata["\x1b]0;title"] = "a\nb";
+  io::save_safetensors(path("f.safetensors"), file);
+  const std::string text = out_of("attn info f.safetensors");
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, HasSubstr("?[2Jname"));
+}
+
+// ---- help -------------------------------------------------------------------------------------
+
+std::vector<std::string> examples_of(const std::string& help) {
+  std::vector<std::string> examples;
+  bool inside = false;
+  for (const std::string& line : lines_of(help)) {
+    if (inside && line.starts_with("  ")) examples.push_back(line.substr(2));
+    inside = line == "Examples:" || (inside && line.starts_with("  "));
+  }
+  return examples;
+}
+
+TEST_F(Verbs, HelpExamplesRun) {
+  for (const std::string verb : {"", " demo", " run", " explain", " sdpa", " info"}) {
+    const std::string help = out_of("attn" + verb + " --help");
+    const auto examples = examples_of(help);
+    EXPECT_GE(examples.size(), 2u) << verb;
+    std::filesystem::remove_all(folder());
+    std::filesystem::create_directory(folder());  // each verb's examples start from nothing
+    for (const std::string& example : examples) out_of(example);
+  }
+}
+
+TEST_F(Verbs, HelpFitsTheTerminal) {
+  for (const std::string verb : {" demo", " run", " explain", " sdpa", " info"}) {
+    expect_width(out_of("attn" + verb + " --help"), 84);
+  }
+}
+
+TEST_F(Verbs, HelpNeedsNoRequiredFlags) {
+  EXPECT_THAT(out_of("attn run causal --help"), HasSubstr("--save-steps"));
+  EXPECT_THAT(out_of("attn --help"), HasSubstr("explain"));
+}
+
+}  // namespace
+}  // namespace attn::test

@@ -1,0 +1,446 @@
+// The fused gradient against the reference in float64, for every instruction set of this processor.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "attn/attention.hpp"
+#include "kernels/targets.hpp"
+
+namespace attn {
+namespace {
+
+using kernels::Kernels;
+using Random = std::mt19937_64;
+
+std::int64_t draw(Random& random, std::int64_t low, std::int64_t high) {
+  return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+}
+
+bool chance(Random& random, double p) { return std::bernoulli_distribution(p)(random); }
+
+// (b, h, t, d) in one of the layouts that callers have: contiguous, (b, t, h, d) transposed, or part of wider rows.
+Tensor layout(Random& random, const Shape& s, DType dtype) {
+  const std::int64_t kind = draw(random, 0, 2);
+  if (kind == 0) return Tensor::empty(s, dtype);
+  if (kind == 1) return Tensor::empty({s[0], s[2], s[1], s[3]}, dtype).transpose(1, 2);
+  return Tensor::empty({s[0], s[1], s[2], s[3] + 5}, dtype).slice(3, 3, s[3] + 3);
+}
+
+Tensor normal(Random& random, const Shape& shape, DType dtype) {
+  std::normal_distribution<double> distribution;
+  const Tensor values = Tensor::empty(shape, DType::f32);
+  for (std::int64_t i = 0; i < values.numel(); ++i) {
+    values.data<float>()[i] = static_cast<float>(distribution(random));
+  }
+  const Tensor out = layout(random, shape, dtype);
+  out.copy_from(values);
+  return out;
+}
+
+// A shape that broadcasts to (b, h, tq, tk).
+Shape broadcast_shape(Random& random, const Shape& full) {
+  Shape shape = full;
+  for (std::int64_t& size : shape) {
+    if (chance(random, 0.4)) size = 1;
+  }
+  return shape;
+}
+
+Tensor booleans(Random& random, const Shape& shape, double p) {
+  const Tensor t = Tensor::empty(shape, DType::boolean);
+  for (std::int64_t i = 0; i < t.numel(); ++i) t.data<bool>()[i] = chance(random, p);
+  return t;
+}
+
+struct Case {
+  std::int64_t b, hq, hkv, tq, tk, d, dv;
+  Tensor q, k, v, d_output, keep, bias, dropout_keep;
+  double scale, softcap = 0, dropout = 0;
+  std::vector<std::int32_t> first, last;  // (b or 1, tq)
+  std::int64_t interval_batch = 0;
+
+  Shape scores() const { return {b, hq, tq, tk}; }
+  std::string str() const {
+    return "q " + q.shape().str() + " k " + k.shape().str() + " v " + v.shape().str() + " " +
+           std::string(name(q.dtype())) + (keep.defined() ? " keep " + keep.shape().str() : "") +
+           (bias.defined() ? " bias " + bias.shape().str() : "") + " softcap " + std::to_string(softcap) + " dropout " +
+           std::to_string(dropout);
+  }
+};
+
+void draw_intervals(Random& random, Case& c) {
+  c.interval_batch = chance(random, 0.5) ? c.tq : 0;
+  const std::int64_t rows = (c.interval_batch ? c.b : 1) * c.tq, kind = draw(random, 0, 3);
+  const std::int64_t left = draw(random, 0, c.tk), length = draw(random, 0, c.tk);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::int64_t first = 0, last = c.tk;
+    if (kind == 1) last = std::min(r % c.tq + 1, c.tk);                                                        // causal
+    if (kind == 2) first = std::max<std::int64_t>(r % c.tq - left, 0), last = std::min(first + length, c.tk);  // window
+    if (kind == 3) first = draw(random, 0, c.tk), last = draw(random, 0, c.tk);
+    c.first.push_back(static_cast<std::int32_t>(first));
+    c.last.push_back(static_cast<std::int32_t>(last));
+  }
+}
+
+void draw_tensors(Random& random, Case& c, DType dtype) {
+  c.q = normal(random, {c.b, c.hq, c.tq, c.d}, dtype);
+  c.k = normal(random, {c.b, c.hkv, c.tk, c.d}, dtype);
+  c.v = normal(random, {c.b, c.hkv, c.tk, c.dv}, dtype);
+  c.d_output = normal(random, {c.b, c.hq, c.tq, c.dv}, dtype);
+  c.scale = (chance(random, 0.5) ? 1 : 2) / std::sqrt(static_cast<double>(c.d));
+}
+
+Case draw_case(Random& random) {
+  Case c{};
+  const bool big = chance(random, 0.3);
+  c.b = draw(random, 1, 2), c.hkv = draw(random, 1, 3), c.hq = c.hkv * draw(random, 1, 3);
+  c.tq = draw(random, 1, big ? 300 : 40), c.tk = draw(random, 1, big ? 700 : 40);
+  c.d = draw(random, 1, chance(random, 0.3) ? 140 : 40), c.dv = chance(random, 0.5) ? c.d : draw(random, 1, 80);
+  const DType dtypes[] = {DType::f32, DType::f32, DType::bf16, DType::f16};
+  draw_tensors(random, c, dtypes[draw(random, 0, 3)]);
+  draw_intervals(random, c);
+  if (chance(random, 0.3)) c.softcap = 1.5;
+  if (chance(random, 0.3)) c.keep = booleans(random, broadcast_shape(random, c.scores()), 0.7);
+  if (chance(random, 0.4)) {
+    c.bias = normal(random, broadcast_shape(random, c.scores()), DType::f32).clone();
+    for (std::int64_t i = 0; i < c.bias.numel(); ++i) {
+      if (chance(random, 0.05)) c.bias.data<float>()[i] = -std::numeric_limits<float>::infinity();
+    }
+  }
+  if (chance(random, 0.3)) c.dropout = 0.25, c.dropout_keep = booleans(random, c.scores(), 0.75);
+  return c;
+}
+
+kernels::Rows rows(const Tensor& t) { return {t.raw(), t.stride(0), t.stride(1), t.stride(2)}; }
+
+template <class T>
+kernels::Grid<T> grid(const Tensor& t, const Case& c) {
+  if (!t.defined()) return {};
+  const Tensor all = t.expand(c.scores());
+  return {all.data<T>(), all.stride(0), all.stride(1), all.stride(2), all.stride(3)};
+}
+
+kernels::Problem problem(const Case& c) {
+  const DType dtype = c.q.dtype();
+  const auto element = dtype == DType::bf16  ? kernels::Element::bf16
+                       : dtype == DType::f16 ? kernels::Element::f16
+                                             : kernels::Element::f32;
+  return {c.b,
+          c.hq,
+          c.hkv,
+          c.tq,
+          c.tk,
+          c.d,
+          c.dv,
+          element,
+          rows(c.q),
+          rows(c.k),
+          rows(c.v),
+          static_cast<float>(c.scale),
+          static_cast<float>(c.softcap),
+          c.first.data(),
+          c.last.data(),
+          c.interval_batch,
+          grid<bool>(c.keep, c),
+          grid<float>(c.bias, c),
+          grid<bool>(c.dropout_keep, c),
+          static_cast<float>(1 / (1 - c.dropout))};
+}
+
+// Uninitialised memory that shows when it is read: every float is NaN, and sanitizers see its end.
+struct Poisoned {
+  std::unique_ptr<void, void (*)(void*)> data{nullptr, std::free};
+
+  explicit Poisoned(std::size_t bytes) {
+    bytes = (bytes + 63) / 64 * 64;
+    data.reset(std::aligned_alloc(64, bytes == 0 ? 64 : bytes));
+    std::memset(data.get(), 0xff, bytes);
+  }
+};
+
+struct Order {
+  std::uint64_t shuffle = 0;  // 0: as they come
+  std::size_t threads = 1;
+};
+
+// Every task once, in the order asked for.
+template <class Task>
+void run(std::int64_t tasks, std::size_t scratch_bytes, const Order& how, const Task& task) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(tasks));
+  std::iota(order.begin(), order.end(), 0);
+  if (how.shuffle) std::shuffle(order.begin(), order.end(), Random(how.shuffle));
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < how.threads; ++t) {
+    threads.emplace_back([&, t] {
+      const Poisoned scratch(scratch_bytes);
+      for (std::size_t i = t; i < order.size(); i += how.threads) task(order[i], scratch.data.get());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+struct Forward {
+  Tensor output, lse;
+};
+
+Forward forward(const Kernels& kernels, const Case& c) {
+  const kernels::Problem p = problem(c);
+  Forward f{Tensor::empty({c.b, c.hq, c.tq, c.dv}, c.q.dtype()), Tensor::empty({c.b, c.hq, c.tq})};
+  run(kernels.forward_tasks(p), kernels.forward_scratch(p), {}, [&](std::int64_t task, void* scratch) {
+    kernels.forward(p, {rows(f.output), f.lse.data<float>()}, task, scratch);
+  });
+  return f;
+}
+
+AttentionGradient backward(const Kernels& kernels, const Case& c, const Forward& f, const Order& how = {}) {
+  const kernels::Problem p = problem(c);
+  Random random(7);
+  const auto poisoned = [&](const Tensor& like) {
+    const Tensor t = layout(random, like.shape(), like.dtype());
+    t.fill(std::numeric_limits<double>::quiet_NaN());
+    return t;
+  };
+  AttentionGradient out{poisoned(c.q), poisoned(c.k), poisoned(c.v), {}};
+  kernels::BackwardResult result{rows(out.q), rows(out.k), rows(out.v)};
+  if (c.bias.defined()) {
+    out.bias = Tensor::zeros(c.bias.shape());
+    const auto g = grid<float>(out.bias, c);
+    result.bias = out.bias.data<float>();
+    result.bias_batch = g.batch, result.bias_head = g.head, result.bias_query = g.query, result.bias_key = g.key;
+  }
+  const kernels::BackwardInput in{rows(f.output), rows(c.d_output), f.lse.data<float>()};
+  const Poisoned shared(kernels.backward_shared(p));
+  for (int phase = 0; phase < kernels::kBackwardPhases; ++phase) {
+    run(kernels.backward_tasks(p, result, phase), kernels.backward_scratch(p), how,
+        [&](std::int64_t task, void* scratch) {
+          kernels.backward(p, in, result, phase, task, shared.data.get(), scratch);
+        });
+  }
+  return out;
+}
+
+// What each query sees, intervals included.
+Tensor seen_keys(const Case& c) {
+  const Tensor seen = Tensor::zeros(c.scores(), DType::boolean);
+  const Tensor keep = c.keep.defined() ? c.keep.expand(c.scores()) : Tensor{};
+  for (std::int64_t i = 0; i < seen.numel(); ++i) {
+    const std::int64_t key = i % c.tk, query = i / c.tk % c.tq, h = i / c.tk / c.tq % c.hq, b = i / c.tk / c.tq / c.hq;
+    const auto at = static_cast<std::size_t>(b * c.interval_batch + query);
+    const bool kept = !keep.defined() || keep.at({b, h, query, key}) != 0;
+    seen.data<bool>()[i] = kept && key >= c.first[at] && key < c.last[at];
+  }
+  return seen;
+}
+
+AttentionGradient reference(const Case& c) {
+  const auto wide = [](const Tensor& t) { return t.defined() ? t.to(DType::f64) : t; };
+  AttentionOptions options;
+  options.mask.keep = seen_keys(c);
+  options.mask.bias = wide(c.bias);
+  options.scale = c.scale;
+  options.softcap = c.softcap;
+  options.dropout = c.dropout;
+  options.dropout_keep = c.dropout_keep;
+  return attention_backward(wide(c.d_output), wide(c.q), wide(c.k), wide(c.v), options);
+}
+
+double largest(const Tensor& t) {
+  const Tensor wide = t.to(DType::f64).contiguous();
+  double most = 0;
+  for (std::int64_t i = 0; i < wide.numel(); ++i) {
+    const double x = std::fabs(wide.data<double>()[i]);
+    if (!(x <= most) && !(std::isinf(x))) most = x;  // a NaN stays
+  }
+  return most;
+}
+
+double distance(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.to(DType::f64).contiguous(), y = b.to(DType::f64).contiguous();
+  double most = 0;
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const double difference = std::fabs(x.data<double>()[i] - y.data<double>()[i]);
+    if (!(difference <= most)) most = difference;
+    if (std::isnan(difference)) return difference;
+  }
+  return most;
+}
+
+// The output is rounded to its dtype before it comes back, so a gradient that cancels to nothing keeps an error
+// of an epsilon of what cancelled: `unit` is a score gradient's size, Σ_c |d_output · v|.
+void expect_close(const AttentionGradient& got, const AttentionGradient& want, const Case& c) {
+  const DType dtype = c.q.dtype();
+  const double epsilon = dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : 0x1p-24;
+  const double grown = 1 / (1 - c.dropout);
+  const double unit = std::sqrt(static_cast<double>(c.dv)) * largest(c.v) * largest(c.d_output) * grown;
+  const double rows = std::sqrt(static_cast<double>(c.tq * c.hq / c.hkv));
+  const auto check = [&](const char* what, const Tensor& a, const Tensor& b, double error) {
+    ASSERT_EQ(a.shape(), b.shape()) << what;
+    EXPECT_LE(distance(a, b), epsilon * (largest(b) + error)) << what << ", largest " << largest(b);
+    if (std::getenv("ATTN_TEST_RATIO")) {
+      printf("%s %s %g\n", std::string(name(dtype)).c_str(), what, distance(a, b) / epsilon / (largest(b) + error));
+    }
+  };
+  check("dq", got.q, want.q, unit * c.scale * largest(c.k));
+  check("dk", got.k, want.k, unit * c.scale * largest(c.q) * rows);
+  check("dv", got.v, want.v, largest(c.d_output) * grown * rows);
+  if (!c.bias.defined()) return;
+  const double repeats = static_cast<double>(seen_keys(c).numel() / c.bias.numel());
+  check("d_bias", got.bias, want.bias, unit * std::sqrt(repeats));
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  if (!a.defined()) return !b.defined();
+  const Tensor x = a.contiguous(), y = b.contiguous();
+  return std::memcmp(x.raw(), y.raw(), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())) == 0;
+}
+
+void expect_same_bits(const AttentionGradient& a, const AttentionGradient& b) {
+  EXPECT_TRUE(same_bits(a.q, b.q)) << "dq";
+  EXPECT_TRUE(same_bits(a.k, b.k)) << "dk";
+  EXPECT_TRUE(same_bits(a.v, b.v)) << "dv";
+  EXPECT_TRUE(same_bits(a.bias, b.bias)) << "d_bias";
+}
+
+class Backward : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    for (const kernels::Target& target : kernels::targets()) {
+      if (target.isa != GetParam()) continue;
+      if (!target.supported) GTEST_SKIP() << "this processor has no " << target.isa;
+      kernels_ = target.kernels;
+    }
+  }
+  const Kernels* kernels_ = nullptr;
+};
+
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> all;
+  for (const kernels::Target& target : kernels::targets()) all.emplace_back(target.isa);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Backward, ::testing::ValuesIn(instruction_sets()),
+                         [](const auto& param) { return param.param; });
+
+TEST_P(Backward, AgreesWithTheReference) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Random random(seed);
+    const Case c = draw_case(random);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + c.str());
+    expect_close(backward(*kernels_, c, forward(*kernels_, c)), reference(c), c);
+    if (HasFailure()) break;
+  }
+}
+
+TEST_P(Backward, SameBitsInAnyOrderAndForAnyThreads) {
+  for (std::uint64_t seed = 101; seed <= 112; ++seed) {
+    Random random(seed);
+    const Case c = draw_case(random);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + c.str());
+    const Forward f = forward(*kernels_, c);
+    const AttentionGradient one = backward(*kernels_, c, f);
+    for (std::size_t threads = 1; threads <= 3; ++threads) {
+      expect_same_bits(one, backward(*kernels_, c, f, {seed, threads}));
+    }
+  }
+}
+
+// Item b of a case, its masks and bias included.
+Case item(const Case& c, std::int64_t b) {
+  const auto cut = [&](const Tensor& t) { return !t.defined() || t.size(0) == 1 ? t : t.slice(0, b, b + 1); };
+  Case one = c;
+  one.b = 1;
+  one.q = c.q.slice(0, b, b + 1), one.k = c.k.slice(0, b, b + 1), one.v = c.v.slice(0, b, b + 1);
+  one.d_output = c.d_output.slice(0, b, b + 1);
+  one.keep = cut(c.keep), one.dropout_keep = cut(c.dropout_keep);
+  one.bias = c.bias.defined() ? cut(c.bias) : c.bias;
+  const std::int64_t start = b * c.interval_batch;
+  one.first.assign(c.first.begin() + start, c.first.begin() + start + c.tq);
+  one.last.assign(c.last.begin() + start, c.last.begin() + start + c.tq);
+  one.interval_batch = 0;
+  return one;
+}
+
+TEST_P(Backward, SameBitsWhateverElseIsInTheBatch) {
+  for (std::uint64_t seed = 201; seed <= 212; ++seed) {
+    Random random(seed);
+    const Case c = draw_case(random);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + c.str());
+    const AttentionGradient all = backward(*kernels_, c, forward(*kernels_, c));
+    for (std::int64_t b = 0; b < c.b; ++b) {
+      const Case one = item(c, b);
+      const AttentionGradient alone = backward(*kernels_, one, forward(*kernels_, one));
+      EXPECT_TRUE(same_bits(all.q.slice(0, b, b + 1), alone.q)) << "dq";
+      EXPECT_TRUE(same_bits(all.k.slice(0, b, b + 1), alone.k)) << "dk";
+      EXPECT_TRUE(same_bits(all.v.slice(0, b, b + 1), alone.v)) << "dv";
+    }
+  }
+}
+
+TEST_P(Backward, MaskedRowsHaveZeroGradients) {
+  Random random(3);
+  Case c{};
+  c.b = 1, c.hq = c.hkv = 1, c.tq = 70, c.tk = 50, c.d = c.dv = 8;
+  draw_tensors(random, c, DType::f32);
+  c.first.assign(70, 0), c.last.assign(70, 50);
+  c.last[3] = 0;                                            // by its interval
+  c.keep = Tensor::full({1, 1, 70, 1}, 1, DType::boolean);  // by the mask
+  c.keep.set({0, 0, 5, 0}, 0);
+  c.bias = Tensor::zeros({1, 1, 70, 1});  // by the bias
+  c.bias.set({0, 0, 7, 0}, -std::numeric_limits<double>::infinity());
+  const AttentionGradient g = backward(*kernels_, c, forward(*kernels_, c));
+  for (const std::int64_t query : {3, 5, 7}) {
+    EXPECT_EQ(largest(g.q.slice(2, query, query + 1)), 0) << query;
+    EXPECT_EQ(g.bias.at({0, 0, query, 0}), 0) << query;
+  }
+  EXPECT_GT(largest(g.q), 0);
+  expect_close(g, reference(c), c);
+}
+
+TEST_P(Backward, NoKeysOrNoQueries) {
+  for (const auto& [tq, tk] : {std::pair<std::int64_t, std::int64_t>{5, 0}, {0, 5}, {0, 0}}) {
+    Random random(4);
+    Case c{};
+    c.b = 1, c.hq = 2, c.hkv = 1, c.tq = tq, c.tk = tk, c.d = c.dv = 3;
+    draw_tensors(random, c, DType::f32);
+    c.first.assign(static_cast<std::size_t>(tq), 0), c.last.assign(static_cast<std::size_t>(tq), 0);
+    c.bias = Tensor::zeros({1, 1, 1, 1});
+    const AttentionGradient g = backward(*kernels_, c, forward(*kernels_, c));
+    for (const Tensor& t : {g.q, g.k, g.v, g.bias}) EXPECT_EQ(largest(t), 0) << tq << " queries, " << tk << " keys";
+  }
+}
+
+TEST_P(Backward, MemoryGrowsWithTheTokens) {
+  const auto sized = [](std::int64_t t) {
+    kernels::Problem p{};
+    p.batch = 1, p.hq = p.hkv = 12, p.tq = p.tk = t, p.d = p.dv = 64, p.interval_batch = 0;
+    return p;
+  };
+  const kernels::Problem p = sized(65536), half = sized(32768);
+  const std::size_t dq = 12 * 65536 * 64 * sizeof(float);
+  EXPECT_LE(kernels_->backward_shared(p), 8 * dq);
+  EXPECT_EQ(kernels_->backward_shared(p), 2 * kernels_->backward_shared(half));
+  EXPECT_LE(kernels_->backward_scratch(p), std::size_t{4} << 20);
+  EXPECT_EQ(kernels_->backward_scratch(p), kernels_->backward_scratch(half));
+}
+
+// One head of one item, and still more than one task to share out.
+TEST_P(Backward, IsParallelWithinAHead) {
+  kernels::Problem p{};
+  p.batch = p.hq = p.hkv = 1, p.tq = p.tk = 4096, p.d = p.dv = 64;
+  EXPECT_GE(kernels_->backward_tasks(p, {}, 0), 4);
+  EXPECT_GE(kernels_->backward_tasks(p, {}, 1), 4);
+}
+
+}  // namespace
+}  // namespace attn

@@ -1,0 +1,94 @@
+#include "common/inputs.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "attn/error.hpp"
+#include "attn/io.hpp"
+#include "common/terminal.hpp"
+
+namespace attn::tool {
+namespace {
+
+std::string name_of(const std::string& path) { return path == "-" ? "standard input" : printable(path); }
+
+void count_row(const Tensor& row, Counts& counts) {
+  // A long row's float64 copy is made piece by piece.
+  constexpr std::int64_t piece = 1 << 16;
+  for (std::int64_t begin = 0; begin < row.numel(); begin += piece) {
+    for (const double value : values_of(row.slice(0, begin, std::min(begin + piece, row.numel())))) {
+      counts.nan += std::isnan(value);
+      counts.inf += std::isinf(value);
+    }
+  }
+}
+
+// Computes as much as it can in float32: the library's modules take nothing else.
+Tensor converted(const Tensor& tensor, const std::string& name, std::vector<std::string>& notes) {
+  if (tensor.dtype() == DType::f32) return tensor;
+  notes.push_back(fmt::format("{} is {}: converted to float32", name, attn::name(tensor.dtype())));
+  return tensor.to(DType::f32);
+}
+
+void note_counts(const Input& input, std::vector<std::string>& notes) {
+  if (input.counts.any()) {
+    notes.push_back(fmt::format("{} holds {}: passed through", input.name, counts_text(input.counts)));
+  }
+}
+
+}  // namespace
+
+Counts count_nonfinite(const Tensor& tensor) {
+  Counts counts;
+  if (!is_floating(tensor.dtype()) || tensor.numel() == 0) return counts;
+  count_row(tensor.contiguous().view({tensor.numel()}), counts);
+  return counts;
+}
+
+std::string counts_text(const Counts& counts) {
+  const std::string nan = counts.nan ? fmt::format("{} NaN", counts.nan) : "";
+  const std::string inf = counts.inf ? fmt::format("{} inf", counts.inf) : "";
+  return nan + (counts.nan && counts.inf ? " and " : "") + inf;
+}
+
+Input load_float32(const std::string& path, const std::string& tensor_name, std::vector<std::string>& notes) {
+  Input input{name_of(path), io::load_tensor(path, tensor_name), {}};
+  input.tensor = converted(input.tensor, input.name, notes);
+  input.counts = count_nonfinite(input.tensor);
+  note_counts(input, notes);
+  return input;
+}
+
+Input load_floating(const std::string& path, std::vector<std::string>& notes) {
+  Input input{name_of(path), io::load_tensor(path), {}};
+  if (!is_floating(input.tensor.dtype())) input.tensor = converted(input.tensor, input.name, notes);
+  input.counts = count_nonfinite(input.tensor);
+  note_counts(input, notes);
+  return input;
+}
+
+void require_one_stdin(std::initializer_list<std::string> paths) {
+  if (std::count(paths.begin(), paths.end(), "-") <= 1) return;
+  throw Error(Error::Kind::argument, "inputs", "standard input (-) for one input", "it for several",
+              "save the others to files");
+}
+
+void require_memory(const std::string& what, double bytes, const std::string& hint) {
+  const double machine = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (machine <= 0 || bytes <= machine) return;
+  constexpr double giga = 1e9;
+  throw Error(Error::Kind::argument, "memory", fmt::format("at most this machine's {:.1f} GB", machine / giga),
+              fmt::format("{:.4g} GB for {}", bytes / giga, what), hint);
+}
+
+void require_scores_memory(std::int64_t batch, std::int64_t heads, std::int64_t tq, std::int64_t tk, double bytes) {
+  require_memory(fmt::format("the weights of {} × {} × {} × {} (batch, heads, queries, keys)", batch, heads, tq, tk),
+                 static_cast<double>(batch) * static_cast<double>(heads) * static_cast<double>(tq) *
+                     static_cast<double>(tk) * bytes,
+                 "shorten the input, or split its batch");
+}
+
+}  // namespace attn::tool

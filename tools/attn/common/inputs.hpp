@@ -1,0 +1,41 @@
+// Tensors on their way in: read, converted where needed, and looked over.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attn/tensor.hpp"
+
+namespace attn::tool {
+
+struct Counts {
+  std::int64_t nan = 0, inf = 0;
+  bool any() const noexcept { return nan != 0 || inf != 0; }
+};
+
+// Elements that are not finite, of a tensor of any dtype.
+Counts count_nonfinite(const Tensor& tensor);
+// "3 NaN", "3 NaN and 1 inf".
+std::string counts_text(const Counts& counts);
+
+struct Input {
+  std::string name;  // of the file, "standard input" for "-"
+  Tensor tensor;
+  Counts counts;
+};
+
+// Reads one tensor and converts it to float32; what is worth telling is added to `notes`.
+// `tensor_name` chooses among several. Throws Error as io::load_tensor does.
+Input load_float32(const std::string& path, const std::string& tensor_name, std::vector<std::string>& notes);
+// As it is, for the operator; only integers are converted.
+Input load_floating(const std::string& path, std::vector<std::string>& notes);
+
+// Throws Error (argument) when standard input is asked for more than once.
+void require_one_stdin(std::initializer_list<std::string> paths);
+// Throws Error (argument) when `what` needs more than this machine's memory: better than being killed for it.
+void require_memory(const std::string& what, double bytes, const std::string& hint);
+// The same for work that holds `bytes` for every query and key of every head.
+void require_scores_memory(std::int64_t batch, std::int64_t heads, std::int64_t tq, std::int64_t tk, double bytes);
+
+}  // namespace attn::tool

@@ -1,0 +1,132 @@
+#include "common/job.hpp"
+
+#include <fmt/format.h>
+
+#include "attn/error.hpp"
+#include "attn/io.hpp"
+#include "common/terminal.hpp"
+#include "common/words.hpp"
+
+namespace attn::tool {
+namespace {
+
+void require_rank(const Input& input) {
+  const std::size_t rank = input.tensor.rank();
+  if (rank == 2 || rank == 3) return;
+  throw Error(Error::Kind::shape, input.name, "a tensor (tokens, d_in) or (batch, tokens, d_in)",
+              input.tensor.shape().str());
+}
+
+std::vector<std::string> load_tokens(const std::string& path, std::int64_t count) {
+  std::vector<std::string> tokens = io::load_lines(path);
+  if (static_cast<std::int64_t>(tokens.size()) != count) {
+    throw Error(Error::Kind::data, "--tokens", fmt::format("{} lines, one for each token of the input", count),
+                fmt::format("{} in {}", tokens.size(), path == "-" ? "standard input" : printable(path)));
+  }
+  for (std::string& token : tokens) token = printable(token);
+  return tokens;
+}
+
+// PyTorch's state_dict holds the causal mask too, as a buffer; the modules here make their own.
+bool is_mask_buffer(std::string_view name) { return name == "mask" || name.ends_with(".mask"); }
+
+void load_weights(const std::string& path, Job& job) {
+  StateDict state;
+  for (auto& [name, tensor] : io::load(path).tensors) {
+    if (is_mask_buffer(name)) continue;
+    if (const Counts counts = count_nonfinite(tensor); counts.any()) {
+      job.notes.push_back(fmt::format("{} of the weights holds {}", printable(name), counts_text(counts)));
+    }
+    state.emplace(std::move(name), std::move(tensor));
+  }
+  job.module->load_state_dict(state);
+}
+
+void require_weights_memory(const ModuleFlags& flags, std::int64_t d_in) {
+  if (!has_weights(flags.module)) return;
+  const double out = static_cast<double>(flags.d_out.value_or(d_in)), in = static_cast<double>(d_in);
+  const double layers = flags.module == "heads" ? static_cast<double>(heads_of(flags)) : 1;
+  constexpr double bytes = 4;
+  require_memory("the module's weights", layers * (3 * in * out + out * out) * bytes, "lower --d-out or --heads");
+}
+
+// Bytes that forward() holds for one query and one key.
+double bytes_a_score(const ModuleFlags& flags, bool with_steps) {
+  if (with_steps) return 16;                 // scores, scaled, masked, weights
+  if (!has_weights(flags.module)) return 8;  // scores and weights: no fused way
+  return flags.train && flags.dropout > 0 ? 1 : 0;
+}
+
+// The inputs that the notebooks have; for cross-attention the first words are the other source.
+void use_six_words(Job& job) {
+  job.x = {"the six words", six_word_embeddings(), {}};
+  job.tokens = six_words();
+  if (!job.flags.d_out) job.flags.d_out = 2;
+}
+
+void load_context(Job& job, const std::string& path, bool six_words_used) {
+  if (job.flags.module != "cross") return;
+  if (!path.empty()) {
+    job.context = load_float32(path, "", job.notes);
+  } else if (six_words_used) {
+    constexpr std::int64_t words = 4;  // another length than the queries'
+    job.context = Input{"the first four words", job.x.tensor.slice(0, 0, words).clone(), {}};
+    job.context_tokens.assign(job.tokens.begin(), job.tokens.begin() + words);
+  } else {
+    throw Error(Error::Kind::argument, "cross", "--context FILE, for the keys and values", "no --context");
+  }
+  require_rank(*job.context);
+}
+
+}  // namespace
+
+void add_input_flags(CLI::App& verb, InputFlags& flags, bool required) {
+  verb.add_option("--input", flags.input,
+                  std::string("(tokens, d_in) or (batch, tokens, d_in): .npy, .npz,\n"
+                              "safetensors or CSV by content; - is standard input") +
+                      (required ? "" : ".\nDefault: the six words of the notebooks, --d-out 2"))
+      ->option_text("FILE")
+      ->required(required);
+  verb.add_option("--tensor", flags.tensor, "Which tensor of an --input that holds several")->option_text("NAME");
+  verb.add_option("--context", flags.context, "Keys' and values' source (cross), as --input")->option_text("FILE");
+  verb.add_option("--tokens", flags.tokens, "Words to label the rows with, one a line")->option_text("FILE");
+  verb.add_option("--weights", flags.weights,
+                  "Load weights, named as PyTorch's state_dict.\nDefault: drawn from --seed")
+      ->option_text("FILE");
+}
+
+Tensor Job::forward(Trace* trace) const {
+  if (!context) return module->forward(x.tensor, trace);
+  return dynamic_cast<ProjectedAttention&>(*module).forward(x.tensor, context->tensor, trace);
+}
+
+Job prepare(const CLI::App& verb, const ModuleFlags& flags, const InputFlags& inputs, bool with_steps) {
+  require_used_flags(verb, flags.module);
+  require_one_stdin({inputs.input, inputs.context, inputs.tokens, inputs.weights});
+  Job job;
+  job.flags = flags;
+  if (inputs.input.empty()) {
+    use_six_words(job);
+  } else {
+    job.x = load_float32(inputs.input, inputs.tensor, job.notes);
+  }
+  require_rank(job.x);
+  if (!inputs.tokens.empty()) job.tokens = load_tokens(inputs.tokens, job.x.tensor.size(-2));
+  load_context(job, inputs.context, inputs.input.empty());
+  if (!job.context) job.context_tokens = job.tokens;
+  if (flags.dropout > 0 && !flags.train)
+    job.notes.emplace_back("--dropout acts with --train only: no weight is dropped");
+
+  const Tensor& x = job.x.tensor;
+  const std::int64_t keys = job.context ? job.context->tensor.size(-2) : x.size(-2);
+  require_scores_memory(x.rank() == 3 ? x.size(0) : 1, heads_of(flags), x.size(-2), keys,
+                        bytes_a_score(flags, with_steps));
+  require_weights_memory(job.flags, x.size(-1));
+  Generator rng(flags.seed, dropout_flavour(flags.rng));
+  job.module = make_module(job.flags, x.size(-1), rng);
+  if (!inputs.weights.empty()) load_weights(inputs.weights, job);
+  job.module->train(flags.train);
+  return job;
+}
+
+}  // namespace attn::tool

@@ -1,0 +1,41 @@
+// A module, its weights and its inputs, ready to compute: what run and explain have in common.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attn/modules.hpp"
+#include "attn/trace.hpp"
+#include "common/inputs.hpp"
+#include "common/module_flags.hpp"
+
+namespace attn::tool {
+
+struct InputFlags {
+  std::string input, tensor, context, tokens, weights;
+};
+
+// --input, --tensor, --context, --tokens, --weights. Without `required`, the six words are the default input.
+void add_input_flags(CLI::App& verb, InputFlags& flags, bool required);
+
+struct Job {
+  ModuleFlags flags;
+  Input x;
+  std::optional<Input> context;             // cross
+  std::vector<std::string> tokens;          // one a row of x, or none
+  std::vector<std::string> context_tokens;  // one a row of the context, or none
+  std::unique_ptr<Module> module;
+  std::vector<std::string> notes;  // what the user should know: conversions, NaN, flags without effect
+
+  // Throws Error as the module does.
+  Tensor forward(Trace* trace) const;
+};
+
+// Checks the flags, reads the files, builds the module and loads its weights. `with_steps`: forward() will be
+// given a trace, which holds every (queries, keys) matrix. Throws Error.
+Job prepare(const CLI::App& verb, const ModuleFlags& module, const InputFlags& inputs, bool with_steps);
+
+}  // namespace attn::tool

@@ -1,0 +1,43 @@
+// MODULE and its flags: from the command line to a module with weights.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "attn/modules.hpp"
+
+namespace attn::tool {
+
+struct ModuleFlags {
+  std::string module;
+  std::optional<std::int64_t> d_out, heads, context_length;
+  double dropout = 0;
+  bool train = false, no_mask = false, no_out_proj = false, qkv_bias = false;
+  std::string scale;  // a number or "none"; empty: the module's own
+  std::uint64_t seed = 123;
+  std::string rng = "mkl";
+  std::string layer_order;  // empty: the module's own
+};
+
+// Adds MODULE and the flags above to a verb.
+void add_module_flags(CLI::App& verb, ModuleFlags& flags);
+// Throws Error (argument) for a flag on the command line that the chosen module would ignore.
+void require_used_flags(const CLI::App& verb, std::string_view module);
+
+// Does the module have weights (all but simple and average), and is it a ProjectedAttention or made of them?
+bool has_weights(std::string_view module);
+bool is_projected(std::string_view module);
+
+// Number of heads, by flag or by the module's default.
+std::int64_t heads_of(const ModuleFlags& flags);
+// The module as PyTorch would initialise it from `rng`. Throws Error for values that do not fit.
+std::unique_ptr<Module> make_module(const ModuleFlags& flags, std::int64_t d_in, Generator& rng);
+
+// "0.5", or "none" for 1. Throws Error (argument).
+double parse_scale(const std::string& text);
+
+}  // namespace attn::tool

@@ -1,0 +1,50 @@
+// attn explain: one query's way through a module, in the terminal.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "common/job.hpp"
+#include "common/terminal.hpp"
+#include "explain/walk.hpp"
+#include "verbs.hpp"
+
+namespace attn::tool {
+namespace {
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  attn explain self-v1\n"
+    "  attn explain causal --query 3\n"
+    "  attn explain multihead --head 2 --seed 7\n"
+    "  attn explain causal --dropout 0.5 --train\n"
+    "  printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n' > x.csv\n"
+    "  printf 'hello\\nworld\\n' > words.txt\n"
+    "  attn explain simple --input x.csv --tokens words.txt";
+
+struct ExplainFlags {
+  ModuleFlags module;
+  InputFlags input;
+  WalkOptions walk;
+};
+
+void explain(const CLI::App& verb, const ExplainFlags& flags) {
+  const Job job = prepare(verb, flags.module, flags.input, true);
+  Trace steps;
+  job.forward(&steps);
+  write_stdout(Walk(job, steps, flags.walk, Style::of_stdout()).text());
+  for (const std::string& note : job.notes) write_stderr("attn: " + note + "\n");
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, int&) {
+  auto* verb = app.add_subcommand("explain", "Walk one query through a module, the arithmetic written out");
+  const auto flags = std::make_shared<ExplainFlags>();
+  add_module_flags(*verb, flags->module);
+  add_input_flags(*verb, flags->input, false);
+  verb->add_option("--query", flags->walk.query, "Which token asks, counted from 1. Default: 2")->option_text("N");
+  verb->add_option("--head", flags->walk.head, "Which head is shown, counted from 1. Default: 1")->option_text("N");
+  verb->footer(kFooter);
+  verb->callback([verb, flags] { explain(*verb, *flags); });
+}
+
+}  // namespace attn::tool

@@ -1,0 +1,62 @@
+// One query's way through a module, with the arithmetic written out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attn/trace.hpp"
+#include "common/job.hpp"
+#include "common/terminal.hpp"
+
+namespace attn::tool {
+
+struct WalkOptions {
+  std::int64_t query = 2, head = 1;  // counted from 1
+};
+
+class Walk {
+ public:
+  // `steps` is the trace of job.forward(). Throws Error (argument) for a query or head that is not there.
+  Walk(const Job& job, const Trace& steps, const WalkOptions& options, const Style& style);
+
+  std::string text();
+
+ private:
+  using Row = std::vector<double>;
+
+  // ---- the recorded numbers
+  bool has(std::string_view step) const;
+  Tensor matrix(std::string_view step) const;  // of the first batch and the chosen head
+  Row row(std::string_view step, std::int64_t i) const;
+  Tensor parameter(std::string_view name) const;  // undefined when the module has none of that name
+  std::vector<std::int64_t> shown(std::int64_t count, std::int64_t always) const;
+  std::string label(std::int64_t token) const;
+  std::string key_label(std::int64_t key) const;
+
+  // ---- one section each; heading() numbers them
+  std::string heading(std::string_view title);
+  std::string intro() const;
+  std::string inputs();
+  std::string projections();
+  std::string projection(std::string_view letter, std::string_view step) const;
+  std::string rows(std::string_view letter, std::string_view step) const;
+  std::string scores();
+  std::string scaling();
+  std::string masking();
+  std::string softmax();
+  std::string dropout();
+  std::string context();
+  std::string averaging();
+  std::string output_projection();
+  std::string all_queries();
+
+  const Job& job_;
+  const Trace& steps_;
+  Style style_;
+  std::int64_t query_, head_, heads_, keys_;  // query and head counted from 0
+  bool batched_;
+  int section_ = 0;
+};
+
+}  // namespace attn::tool

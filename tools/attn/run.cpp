@@ -1,0 +1,164 @@
+// attn run: one module on one input.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+
+#include "attn/error.hpp"
+#include "attn/io.hpp"
+#include "attn/version.hpp"
+#include "common/command_line.hpp"
+#include "common/job.hpp"
+#include "common/json.hpp"
+#include "common/outputs.hpp"
+#include "common/terminal.hpp"
+#include "verbs.hpp"
+
+namespace attn::tool {
+namespace {
+
+struct RunFlags {
+  ModuleFlags module;
+  InputFlags input;
+  std::string output, save_weights, save_steps;
+  bool json = false;
+};
+
+struct Result {
+  Tensor output;
+  Trace steps;
+  Counts counts;
+  double seconds = 0;
+};
+
+constexpr const char* kFooter =
+    "Without --output the result is printed as PyTorch prints it.\n"
+    "Exit codes: 0 done, 2 wrong usage, 3 bad data or files (no output is changed).\n"
+    "\n"
+    "Examples:\n"
+    "  printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n' | attn run simple --input -\n"
+    "  printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n0.57,0.85,0.64\\n' > x.csv\n"
+    "  attn run causal --input x.csv --d-out 2 --save-weights w.safetensors\n"
+    "  attn run causal --input x.csv --d-out 2 --weights w.safetensors --output z.npy\n"
+    "  attn run multihead --input x.csv --d-out 4 --save-steps s.safetensors --json\n"
+    "  attn run heads --input x.csv --d-out 2 --dropout 0.5 --train --rng native\n"
+    "  attn run cross --input x.csv --context x.csv --d-out 2 --seed 7";
+
+Result compute(const Job& job, bool with_steps) {
+  Result result;
+  const auto start = std::chrono::steady_clock::now();
+  result.output = job.forward(with_steps ? &result.steps : nullptr);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.counts = count_nonfinite(result.output);
+  return result;
+}
+
+std::string joined(const std::vector<std::string>& lines) { return fmt::format("{}", fmt::join(lines, "\n")); }
+
+io::NamedTensors steps_file(const Job& job, const Trace& steps) {
+  io::NamedTensors file;
+  file.tensors.assign(steps.steps().begin(), steps.steps().end());
+  file.metadata = {{"attn", ATTN_VERSION},
+                   {"module", job.flags.module},
+                   {"seed", std::to_string(job.flags.seed)},
+                   {"rng", job.flags.rng},
+                   {"command", command_line()}};
+  if (!job.tokens.empty()) file.metadata["tokens"] = valid_utf8(joined(job.tokens));
+  return file;
+}
+
+io::NamedTensors weights_file(const Job& job) {
+  io::NamedTensors file;
+  for (const Parameter* p : job.module->parameters()) file.tensors.emplace_back(p->name, p->value);
+  return file;
+}
+
+void declare(Outputs& outputs, const RunFlags& flags) {
+  outputs.declare("--output", flags.output, {".npy", ".npz", ".safetensors", ".csv"});
+  outputs.declare("--save-weights", flags.save_weights, {".safetensors"});
+  outputs.declare("--save-steps", flags.save_steps, {".safetensors"});
+}
+
+void save(Outputs& outputs, const Job& job, const Result& result) {
+  using std::filesystem::path;
+  outputs.save({{"--output", [&](const path& to) { io::save_tensor(to, result.output); }},
+                {"--save-weights", [&](const path& to) { io::save_safetensors(to, weights_file(job)); }},
+                {"--save-steps", [&](const path& to) { io::save_safetensors(to, steps_file(job, result.steps)); }}});
+}
+
+std::string summary(const Job& job, const Result& result, const Outputs& outputs) {
+  const std::string context = job.context ? " and " + job.context->tensor.shape().str() : "";
+  std::string text = fmt::format("{}: {}{} → {} in {:.3f} s\n", job.flags.module, job.x.tensor.shape().str(), context,
+                                 result.output.shape().str(), result.seconds);
+  for (const std::string& note : job.notes) text.append(note).append("\n");
+  if (result.counts.any()) text.append("the output holds " + counts_text(result.counts) + "\n");
+  for (const std::string& path : outputs.paths()) {
+    if (path != "-") text.append("wrote " + printable(path) + "\n");
+  }
+  return text;
+}
+
+Json counts_json(const Counts& counts) { return {{"nan", counts.nan}, {"inf", counts.inf}}; }
+
+Json report(const RunFlags& flags, const Job& job, const Result& result, const Outputs& outputs) {
+  Json json;
+  json["module"] = job.flags.module;
+  json["shapes"]["input"] = json_shape(job.x.tensor.shape());
+  if (job.context) json["shapes"]["context"] = json_shape(job.context->tensor.shape());
+  json["shapes"]["output"] = json_shape(result.output.shape());
+  json["seed"] = job.flags.seed;
+  json["rng"] = job.flags.rng;
+  json["training"] = job.module->training();
+  json["parameters"] = Json::object();
+  for (const Parameter* p : job.module->parameters()) json["parameters"][p->name] = json_shape(p->value.shape());
+  json["nonfinite"]["input"] = counts_json(job.x.counts);
+  if (job.context) json["nonfinite"]["context"] = counts_json(job.context->counts);
+  json["nonfinite"]["output"] = counts_json(result.counts);
+  json["seconds"] = result.seconds;
+  json["files"] = outputs.paths();
+  json["notes"] = job.notes;
+  if (!job.tokens.empty()) json["tokens"] = job.tokens;
+  if (flags.output.empty()) json["output"] = json_values(result.output);
+  return json;
+}
+
+void tell(const RunFlags& flags, const Job& job, const Result& result, const Outputs& outputs) {
+  const auto say = [&](const std::string& text) { outputs.to_stdout() ? write_stderr(text) : write_stdout(text); };
+  if (flags.json) return say(dump(report(flags, job, result, outputs)));
+  if (!flags.output.empty()) return say(summary(job, result, outputs));
+  write_stdout(labelled(result.output, job.tokens) + "\n");
+  for (const std::string& note : job.notes) write_stderr("attn: " + note + "\n");
+  for (const std::string& path : outputs.paths()) write_stderr("attn: wrote " + printable(path) + "\n");
+}
+
+void run(const CLI::App& verb, const RunFlags& flags) {
+  Outputs outputs;
+  declare(outputs, flags);
+  const Job job = prepare(verb, flags.module, flags.input, !flags.save_steps.empty());
+  if (flags.output.ends_with(".csv") && job.x.tensor.rank() != 2) {
+    throw Error(Error::Kind::argument, "--output", ".npy, .npz or .safetensors for a batch", ".csv");
+  }
+  const Result result = compute(job, !flags.save_steps.empty());
+  save(outputs, job, result);
+  tell(flags, job, result, outputs);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, int&) {
+  auto* verb = app.add_subcommand("run", "Run a module on an input: read, compute, save or print");
+  const auto flags = std::make_shared<RunFlags>();
+  add_module_flags(*verb, flags->module);
+  add_input_flags(*verb, flags->input, true);
+  verb->add_option("--output", flags->output,
+                   "Save the result: .npy, .npz, .safetensors or .csv;\n- is standard output, as .npy")
+      ->option_text("FILE");
+  verb->add_option("--save-weights", flags->save_weights, "Save the weights, to .safetensors")->option_text("FILE");
+  verb->add_option("--save-steps", flags->save_steps, "Save every step, to .safetensors")->option_text("FILE");
+  verb->add_flag("--json", flags->json, "Tell what was done as one JSON object");
+  verb->footer(kFooter);
+  verb->callback([verb, flags] { run(*verb, *flags); });
+}
+
+}  // namespace attn::tool

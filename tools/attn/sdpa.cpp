@@ -1,0 +1,196 @@
+// attn sdpa: the bare operator on queries, keys and values.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "attn/attention.hpp"
+#include "attn/error.hpp"
+#include "attn/io.hpp"
+#include "attn/print.hpp"
+#include "common/inputs.hpp"
+#include "common/json.hpp"
+#include "common/module_flags.hpp"
+#include "common/outputs.hpp"
+#include "common/terminal.hpp"
+#include "verbs.hpp"
+
+namespace attn::tool {
+namespace {
+
+struct SdpaFlags {
+  std::string q, k, v, mask, causal, scale, output, lse, save_weights;
+  double softcap = 0;
+  bool json = false;
+};
+
+struct Operands {
+  Input q, k, v;
+  std::vector<std::string> notes;
+};
+
+constexpr const char* kFooter =
+    "Arrays are (b, h, t, d), (h, t, d) or (t, d), all of one rank, as the results.\n"
+    "Without --output the result is printed as PyTorch prints it.\n"
+    "\n"
+    "Examples:\n"
+    "  printf '1,0\\n0,1\\n1,1\\n' > q.csv\n"
+    "  attn sdpa --q q.csv --k q.csv --v q.csv\n"
+    "  attn sdpa --q q.csv --k q.csv --v q.csv --causal top-left --lse lse.npy\n"
+    "  printf '0,-1,-1\\n0,0,-1\\n0,0,0\\n' > bias.csv\n"
+    "  attn sdpa --q q.csv --k q.csv --v q.csv --mask bias.csv --output o.npy --json";
+
+Operands load(const SdpaFlags& flags) {
+  require_one_stdin({flags.q, flags.k, flags.v, flags.mask});
+  Operands in;
+  in.q = load_floating(flags.q, in.notes);
+  in.k = load_floating(flags.k, in.notes);
+  in.v = load_floating(flags.v, in.notes);
+  const std::size_t rank = in.q.tensor.rank();
+  if (rank < 2 || rank > 4 || in.k.tensor.rank() != rank || in.v.tensor.rank() != rank) {
+    throw Error(Error::Kind::shape, "attn sdpa", "q, k and v of one rank: (b, h, t, d), (h, t, d) or (t, d)",
+                fmt::format("q {}, k {}, v {}", in.q.tensor.shape().str(), in.k.tensor.shape().str(),
+                            in.v.tensor.shape().str()));
+  }
+  return in;
+}
+
+// (…, t, d) → (b, h, t, d)
+Tensor with_rank_4(Tensor tensor) {
+  while (tensor.rank() < 4) tensor = tensor.unsqueeze(0);
+  return tensor;
+}
+
+Tensor without_leading(Tensor tensor, std::size_t dims) {
+  for (; dims > 0; --dims) tensor = tensor.select(0, 0);
+  return tensor;
+}
+
+Mask load_mask(const SdpaFlags& flags) {
+  Mask mask;
+  if (!flags.causal.empty()) mask = Mask::causal(flags.causal == "top-left" ? Align::top_left : Align::bottom_right);
+  if (flags.mask.empty()) return mask;
+  const Tensor tensor = io::load_tensor(flags.mask);
+  if (tensor.dtype() == DType::boolean) return mask & Mask::boolean(tensor);
+  if (is_floating(tensor.dtype())) return mask & Mask::additive(tensor);
+  throw Error(Error::Kind::dtype, "--mask", "bool (true: may be seen) or a float dtype (added to the scores)",
+              name(tensor.dtype()));
+}
+
+AttentionOptions options_of(const SdpaFlags& flags) {
+  AttentionOptions options;
+  options.mask = load_mask(flags);
+  if (!flags.scale.empty()) options.scale = parse_scale(flags.scale);
+  options.softcap = flags.softcap;
+  options.return_weights = !flags.save_weights.empty();
+  return options;
+}
+
+AttentionResult compute(const Operands& in, const AttentionOptions& options) {
+  const Tensor q = with_rank_4(in.q.tensor), k = with_rank_4(in.k.tensor), v = with_rank_4(in.v.tensor);
+  constexpr double float_bytes = 4;
+  if (options.return_weights) require_scores_memory(q.size(0), q.size(1), q.size(2), k.size(2), float_bytes);
+  AttentionResult result = attention(q, k, v, options);
+  const std::size_t added = 4 - in.q.tensor.rank();
+  result.output = without_leading(result.output, added);
+  result.lse = without_leading(result.lse, added);
+  if (result.weights.defined()) result.weights = without_leading(result.weights, added);
+  return result;
+}
+
+Json report(const SdpaFlags& flags, const Operands& in, const AttentionResult& result, const Outputs& outputs,
+            double seconds) {
+  const Counts counts = count_nonfinite(result.output);
+  Json json;
+  const auto describe = [&](const char* what, const Tensor& tensor, const Counts& c) {
+    json["shapes"][what] = json_shape(tensor.shape());
+    json["nonfinite"][what] = {{"nan", c.nan}, {"inf", c.inf}};
+  };
+  describe("q", in.q.tensor, in.q.counts);
+  describe("k", in.k.tensor, in.k.counts);
+  describe("v", in.v.tensor, in.v.counts);
+  describe("output", result.output, counts);
+  json["dtype"] = name(result.output.dtype());
+  json["seconds"] = seconds;
+  json["files"] = outputs.paths();
+  json["notes"] = in.notes;
+  if (flags.output.empty()) json["output"] = json_values(result.output);
+  return json;
+}
+
+std::string summary(const Operands& in, const AttentionResult& result, const Outputs& outputs, double seconds) {
+  std::string text =
+      fmt::format("sdpa: q {}, k {}, v {} → {} in {:.3f} s\n", in.q.tensor.shape().str(), in.k.tensor.shape().str(),
+                  in.v.tensor.shape().str(), result.output.shape().str(), seconds);
+  for (const std::string& note : in.notes) text.append(note).append("\n");
+  if (const Counts counts = count_nonfinite(result.output); counts.any()) {
+    text.append("the output holds " + counts_text(counts) + "\n");
+  }
+  for (const std::string& path : outputs.paths()) {
+    if (path != "-") text.append("wrote " + printable(path) + "\n");
+  }
+  return text;
+}
+
+void save(Outputs& outputs, const AttentionResult& result) {
+  using std::filesystem::path;
+  outputs.save({{"--output", [&](const path& to) { io::save_tensor(to, result.output); }},
+                {"--lse", [&](const path& to) { io::save_tensor(to, result.lse); }},
+                {"--save-weights", [&](const path& to) { io::save_tensor(to, result.weights); }}});
+}
+
+void run(const SdpaFlags& flags) {
+  Outputs outputs;
+  const std::vector<std::string> extensions{".npy", ".npz", ".safetensors"};
+  outputs.declare("--output", flags.output, extensions);
+  outputs.declare("--lse", flags.lse, extensions);
+  outputs.declare("--save-weights", flags.save_weights, extensions);
+  const AttentionOptions options = options_of(flags);
+  const Operands in = load(flags);
+  const auto start = std::chrono::steady_clock::now();
+  const AttentionResult result = compute(in, options);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  save(outputs, result);
+  const auto say = [&](const std::string& text) { outputs.to_stdout() ? write_stderr(text) : write_stdout(text); };
+  if (flags.json) return say(dump(report(flags, in, result, outputs, seconds)));
+  if (!flags.output.empty()) return say(summary(in, result, outputs, seconds));
+  write_stdout(to_string(result.output) + "\n");
+  for (const std::string& note : in.notes) write_stderr("attn: " + note + "\n");
+  for (const std::string& path : outputs.paths()) write_stderr("attn: wrote " + printable(path) + "\n");
+}
+
+}  // namespace
+
+void add_sdpa(CLI::App& app, int&) {
+  auto* verb = app.add_subcommand("sdpa", "The bare operator: softmax(mask(q · kᵀ · scale)) · v");
+  const auto flags = std::make_shared<SdpaFlags>();
+  verb->add_option("--q", flags->q, "Queries; a file of one tensor, - is standard input")
+      ->option_text("FILE")
+      ->required();
+  verb->add_option("--k", flags->k, "Keys; their heads divide the queries'")->option_text("FILE")->required();
+  verb->add_option("--v", flags->v, "Values")->option_text("FILE")->required();
+  verb->add_option("--mask", flags->mask,
+                   "Broadcast to (b, h, tq, tk); bool: true may be seen,\nfloat: added to the scaled scores")
+      ->option_text("FILE");
+  verb->add_option("--causal", flags->causal,
+                   "Hide later keys; the diagonal starts top-left or\nends bottom-right. Default: none hidden")
+      ->option_text("ALIGN")
+      ->check(CLI::IsMember({"top-left", "bottom-right"}));
+  verb->add_option("--scale", flags->scale, "Factor of the scores; none is 1. Default: 1/√d")->option_text("S");
+  verb->add_option("--softcap", flags->softcap, "Scores become C · tanh(scores / C). Default: 0, none")
+      ->option_text("C");
+  verb->add_option("--output", flags->output,
+                   "Save the result: .npy, .npz or .safetensors;\n- is standard output, as .npy")
+      ->option_text("FILE");
+  verb->add_option("--lse", flags->lse, "Save log Σ exp of the masked scores, (b, h, tq)")->option_text("FILE");
+  verb->add_option("--save-weights", flags->save_weights, "Save the attention weights, (b, h, tq, tk)")
+      ->option_text("FILE");
+  verb->add_flag("--json", flags->json, "Tell what was done as one JSON object");
+  verb->footer(kFooter);
+  verb->callback([flags] { run(*flags); });
+}
+
+}  // namespace attn::tool
