@@ -1,20 +1,21 @@
 # The front door. Each target installs what it misses, configures a CMake preset and builds it.
-.PHONY: help demo build test check sanitize install-test tidy format clean dependencies
+.PHONY: help demo build test check sanitize install-test tidy format clean configure dependencies
 
 help:          ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
 
-demo: build    ## build, and see the chapter's steps on six words
+demo: configure  ## build the command, and see the chapter's steps on six words
+	@cmake --build --preset default --target attn_command
 	@build/default/attn demo
 
-build: dependencies  ## the library, the command and the tests, optimised, in build/default
-	@cmake --preset default >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+build: configure  ## the library, the command, the examples and the tests, optimised, in build/default
 	@cmake --build --preset default
 
 test: build    ## every test
 	ctest --preset default -j2
 
-check: build   ## every number of the five notebooks, digit by digit
+check: configure  ## every number of the five notebooks, digit by digit
+	@cmake --build --preset default --target attn_command
 	@build/default/attn check
 
 sanitize: dependencies  ## every test under the address and undefined-behaviour sanitizers, in build/asan
@@ -34,6 +35,9 @@ format:        ## clang-format every source file
 
 clean:         ## remove build/
 	rm -rf build
+
+configure: dependencies
+	@cmake --preset default >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
 
 dependencies:
 	@mkdir -p build

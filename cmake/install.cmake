@@ -1,0 +1,32 @@
+# The install target: library, headers, the command where it is built, and what find_package and pkg-config read.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS attn EXPORT attnTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/attn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+install(FILES ${PROJECT_BINARY_DIR}/include/attn/version.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/attn)
+get_target_property(ATTN_LIBRARY_TYPE attn TYPE)
+if(TARGET attn_command)
+  if(ATTN_LIBRARY_TYPE STREQUAL "SHARED_LIBRARY")
+    file(RELATIVE_PATH ATTN_RPATH /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
+    set_target_properties(attn_command PROPERTIES INSTALL_RPATH $ORIGIN/${ATTN_RPATH})
+  endif()
+  install(TARGETS attn_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+# find_package(attn). A static library leaves its own dependencies to whoever links it.
+set(ATTN_CONFIG_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/attn)
+install(EXPORT attnTargets NAMESPACE attn:: DESTINATION ${ATTN_CONFIG_FOLDER})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/attnConfig.cmake.in ${PROJECT_BINARY_DIR}/attnConfig.cmake
+                              INSTALL_DESTINATION ${ATTN_CONFIG_FOLDER})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/attnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/attnConfig.cmake ${PROJECT_BINARY_DIR}/attnConfigVersion.cmake
+        DESTINATION ${ATTN_CONFIG_FOLDER})
+
+# pkg-config attn; with --static where the library is static. Paths follow the file, so that the folder may move.
+file(RELATIVE_PATH ATTN_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" ATTN_PC_PREFIX ${ATTN_PC_PREFIX})
+configure_file(${PROJECT_SOURCE_DIR}/cmake/attn.pc.in ${PROJECT_BINARY_DIR}/attn.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/attn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

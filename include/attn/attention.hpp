@@ -79,6 +79,9 @@ struct AttentionGradient {
 // Gradients of attention() for d_output (b, hq, tq, dv), by the same options.
 AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
                                      const AttentionOptions& options = {});
+// The same, without computing the forward pass again: `forward` is attention()'s result for the same inputs.
+AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
+                                     const AttentionOptions& options, const AttentionResult& forward);
 
 // (tq, tk) boolean: the causal mask as a tensor.
 Tensor causal_keep(std::int64_t tq, std::int64_t tk, Align align = Align::top_left);

@@ -136,6 +136,7 @@ class ProjectedAttention : public Module {
   struct Saved {
     Tensor x, source, q, k, v, merged;
     AttentionOptions options;
+    AttentionResult attention;
     bool self = false;  // source is x
   };
   std::optional<Saved> saved_;

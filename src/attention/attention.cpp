@@ -14,9 +14,9 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, con
   return composed_attention(q, k, v, p, options, trace);
 }
 
-AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
-                                     const AttentionOptions& options) {
-  const Problem p = validate(q, k, v, options);
+namespace {
+
+void check_gradient(const Tensor& d_output, const Problem& p) {
   if (!(d_output.shape() == p.output_shape())) {
     throw Error(Error::Kind::shape, "attention_backward", "d_output (b, hq, tq, dv) = " + p.output_shape().str(),
                 d_output.shape().str());
@@ -24,7 +24,34 @@ AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, co
   if (!is_floating(d_output.dtype())) {
     throw Error(Error::Kind::dtype, "attention_backward", "d_output of a floating dtype", name(d_output.dtype()));
   }
-  return composed_attention_backward(d_output, q, k, v, p, options);
+}
+
+void check_forward(const AttentionResult& forward, const Tensor& q, const Problem& p) {
+  const Shape lse{p.batch, p.hq, p.tq};
+  if (forward.output.shape() == p.output_shape() && forward.lse.shape() == lse && forward.output.dtype() == q.dtype())
+    return;
+  throw Error(Error::Kind::shape, "attention_backward",
+              "attention()'s result for the same inputs: output " + p.output_shape().str() + " and lse " + lse.str(),
+              forward.output.shape().str() + " and " + forward.lse.shape().str());
+}
+
+}  // namespace
+
+AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
+                                     const AttentionOptions& options) {
+  const Problem p = validate(q, k, v, options);
+  check_gradient(d_output, p);
+  if (!can_fuse(q, options)) return composed_attention_backward(d_output, q, k, v, p, options);
+  return fused_attention_backward(d_output, q, k, v, p, options, fused_attention(q, k, v, p, options));
+}
+
+AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
+                                     const AttentionOptions& options, const AttentionResult& forward) {
+  const Problem p = validate(q, k, v, options);
+  check_gradient(d_output, p);
+  check_forward(forward, q, p);
+  if (!can_fuse(q, options)) return composed_attention_backward(d_output, q, k, v, p, options);
+  return fused_attention_backward(d_output, q, k, v, p, options, forward);
 }
 
 }  // namespace attn

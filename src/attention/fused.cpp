@@ -7,6 +7,7 @@
 #include "attention/composed.hpp"
 #include "attention/positions.hpp"
 #include "core/parallel.hpp"
+#include "core/visit.hpp"
 #include "kernels/targets.hpp"
 
 namespace attn {
@@ -29,15 +30,19 @@ kernels::Grid<T> grid(const Tensor& t, const Problem& p) {
   return {all.data<T>(), all.stride(0), all.stride(1), all.stride(2), all.stride(3)};
 }
 
-// Rows whose scores or sums left float32's range have no finite log-sum-exp or -inf: the reference, which sums
-// in double, computes those again. A few rows at a time, so that memory stays linear in tk.
+// Rows whose scores or sums left float32's range show it: their log-sum-exp is not finite, though they see keys.
+// The reference, which sums in double, computes those again. A row at a time, so that memory stays linear in tk.
 void mend_overflow(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p, const AttentionOptions& options,
                    const Positions& at_keys, AttentionResult& result) {
   const auto* lse = result.lse.data<float>();
-  const auto good = [](float x) { return x < std::numeric_limits<float>::infinity(); };  // false for NaN
+  const auto good = [&](std::int64_t at) {
+    if (std::isfinite(lse[at])) return true;
+    const std::size_t i = at_keys.index(p, at / (p.hq * p.tq), at % p.tq);
+    return lse[at] == -std::numeric_limits<float>::infinity() && at_keys.first[i] >= at_keys.last[i];
+  };
   const Shape scores = p.scores_shape();
   for (std::int64_t at = 0; at < result.lse.numel(); ++at) {
-    if (good(lse[at])) continue;
+    if (good(at)) continue;
     const std::int64_t b = at / (p.hq * p.tq), h = at / p.tq % p.hq, i = at % p.tq;
     const auto cell = [&](const Tensor& t) { return t.slice(0, b, b + 1).slice(1, h, h + 1).slice(2, i, i + 1); };
     const auto source = [&](const Tensor& t) {
@@ -73,35 +78,105 @@ bool can_fuse(const Tensor& q, const AttentionOptions& options) {
   return q.dtype() != DType::f64 && plain;
 }
 
+namespace {
+
+// A call as the kernels take it, with the tensors that its pointers look into.
+struct Call {
+  Tensor q, k, v, bias;
+  Positions at_keys;
+  kernels::Problem problem{};
+  double operations;
+
+  Call(const Tensor& query, const Tensor& key, const Tensor& value, const Problem& p, const AttentionOptions& options)
+      : q(readable(query)), k(readable(key)), v(readable(value)), at_keys(positions(p, options.mask)) {
+    if (options.mask.bias.defined()) bias = options.mask.bias.to(DType::f32);
+    problem.batch = p.batch, problem.hq = p.hq, problem.hkv = p.hkv;
+    problem.tq = p.tq, problem.tk = p.tk, problem.d = p.d, problem.dv = p.dv;
+    problem.element = element(q.dtype());
+    problem.q = rows(q), problem.k = rows(k), problem.v = rows(v);
+    problem.scale = static_cast<float>(p.scale);
+    problem.softcap = static_cast<float>(options.softcap);
+    problem.first = at_keys.first.data(), problem.last = at_keys.last.data();
+    problem.interval_batch = at_keys.per_batch ? p.tq : 0;
+    problem.keep = grid<bool>(options.mask.keep, p);
+    problem.bias = grid<float>(bias, p);
+    problem.dropout_keep = options.dropout > 0 ? grid<bool>(options.dropout_keep, p) : kernels::Grid<bool>{};
+    problem.dropout_factor = options.dropout < 1 ? static_cast<float>(1 / (1 - options.dropout)) : 1;
+    operations =
+        2.0 * static_cast<double>(p.batch * p.hq * p.tq) * static_cast<double>(p.tk) * static_cast<double>(p.d + p.dv);
+  }
+};
+
+void run_forward(const Call& call, const kernels::ForwardResult& out) {
+  const kernels::Kernels& kernel = kernels::active();
+  const kernels::Problem& problem = call.problem;
+  if (!kernel.decodes(problem)) {
+    parallel_for(kernel.forward_tasks(problem), kernel.forward_scratch(problem), call.operations,
+                 [&](std::int64_t task, void* scratch) { kernel.forward(problem, out, task, scratch); });
+    return;
+  }
+  const Tensor shared = Tensor::empty({static_cast<std::int64_t>(kernel.decode_shared(problem))}, DType::u8);
+  for (int phase = 0; phase < kernels::kDecodePhases; ++phase) {
+    parallel_for(
+        kernel.decode_tasks(problem, phase), kernel.decode_scratch(problem), call.operations,
+        [&](std::int64_t task, void* scratch) { kernel.decode(problem, out, phase, task, shared.raw(), scratch); });
+  }
+}
+
+bool all_finite(const Tensor& x) {
+  if (!x.defined()) return true;
+  return visit(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* p = x.data<T>();
+    bool finite = true;
+    for (std::int64_t i = 0; i < x.numel(); ++i) finite = finite && std::isfinite(to_double(p[i]));
+    return finite;
+  });
+}
+
+}  // namespace
+
 AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p,
                                 const AttentionOptions& options) {
-  const Tensor queries = readable(q), keys = readable(k), values = readable(v);
-  const Tensor bias = options.mask.bias.defined() ? options.mask.bias.to(DType::f32) : Tensor{};
-  const Positions seen = positions(p, options.mask);
+  const Call call(q, k, v, p, options);
   AttentionResult result{Tensor::empty(p.output_shape(), q.dtype()), Tensor::empty({p.batch, p.hq, p.tq}), {}};
-
-  kernels::Problem problem{};
-  problem.batch = p.batch, problem.hq = p.hq, problem.hkv = p.hkv;
-  problem.tq = p.tq, problem.tk = p.tk, problem.d = p.d, problem.dv = p.dv;
-  problem.element = element(q.dtype());
-  problem.q = rows(queries), problem.k = rows(keys), problem.v = rows(values);
-  problem.scale = static_cast<float>(p.scale);
-  problem.softcap = static_cast<float>(options.softcap);
-  problem.first = seen.first.data(), problem.last = seen.last.data();
-  problem.interval_batch = seen.per_batch ? p.tq : 0;
-  problem.keep = grid<bool>(options.mask.keep, p);
-  problem.bias = grid<float>(bias, p);
-  problem.dropout_keep = options.dropout > 0 ? grid<bool>(options.dropout_keep, p) : kernels::Grid<bool>{};
-  problem.dropout_factor = options.dropout < 1 ? static_cast<float>(1 / (1 - options.dropout)) : 1;
-
-  const kernels::Kernels& kernel = kernels::active();
-  const kernels::ForwardResult out{rows(result.output), result.lse.data<float>()};
-  const double operations =
-      2.0 * static_cast<double>(p.batch * p.hq * p.tq) * static_cast<double>(p.tk) * static_cast<double>(p.d + p.dv);
-  parallel_for(kernel.forward_tasks(problem), kernel.forward_scratch(problem), operations,
-               [&](std::int64_t task, void* scratch) { kernel.forward(problem, out, task, scratch); });
-  mend_overflow(q, k, v, p, options, seen, result);
+  run_forward(call, {rows(result.output), result.lse.data<float>()});
+  mend_overflow(q, k, v, p, options, call.at_keys, result);
   return result;
+}
+
+AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
+                                           const Problem& p, const AttentionOptions& options,
+                                           const AttentionResult& forward) {
+  const Call call(q, k, v, p, options);
+  const Tensor d_out = readable(d_output.to(q.dtype())), out = readable(forward.output), lse = forward.lse.contiguous();
+  AttentionGradient grad{Tensor::empty(q.shape(), q.dtype()),
+                         Tensor::empty(k.shape(), q.dtype()),
+                         Tensor::empty(v.shape(), q.dtype()),
+                         {},
+                         {}};
+  const kernels::BackwardInput input{rows(out), rows(d_out), lse.data<float>()};
+  kernels::BackwardResult result{rows(grad.q), rows(grad.k), rows(grad.v)};
+  if (call.bias.defined()) {
+    grad.bias = Tensor::zeros(call.bias.shape());
+    const Tensor all = grad.bias.expand(p.scores_shape());
+    result.bias = all.data<float>();
+    result.bias_batch = all.stride(0), result.bias_head = all.stride(1);
+    result.bias_query = all.stride(2), result.bias_key = all.stride(3);
+  }
+  const kernels::Kernels& kernel = kernels::active();
+  const Tensor shared = Tensor::empty({static_cast<std::int64_t>(kernel.backward_shared(call.problem))}, DType::u8);
+  for (int phase = 0; phase < kernels::kBackwardPhases; ++phase) {
+    parallel_for(kernel.backward_tasks(call.problem, result, phase), kernel.backward_scratch(call.problem),
+                 2.5 * call.operations, [&](std::int64_t task, void* scratch) {
+                   kernel.backward(call.problem, input, result, phase, task, shared.raw(), scratch);
+                 });
+  }
+  if (!all_finite(grad.q) || !all_finite(grad.k) || !all_finite(grad.v) || !all_finite(grad.bias)) {
+    return composed_attention_backward(d_output, q, k, v, p, options);
+  }
+  if (grad.bias.defined()) grad.bias = grad.bias.to(options.mask.bias.dtype());
+  return grad;
 }
 
 }  // namespace attn

@@ -7,6 +7,10 @@ namespace attn::kernels {
 
 enum class Element : std::uint8_t { f32, bf16, f16 };
 
+// What products of float32 may be made of: float32, three products of bf16 parts, one of bf16. A kernel may do
+// better than asked; bf16 elements are multiplied as they are, their weights rounded to bf16.
+enum class Precision : std::uint8_t { highest, high, medium };
+
 // (b, h, t, d) with unit stride in d; strides count elements.
 struct Rows {
   void* data;
@@ -34,6 +38,7 @@ struct Problem {
   Grid<float> bias;
   Grid<bool> dropout_keep;
   float dropout_factor;  // 1 / (1 - p)
+  Precision precision = Precision::highest;
 };
 
 struct ForwardResult {

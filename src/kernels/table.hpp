@@ -9,7 +9,7 @@
 
 namespace attn::kernels {
 
-constexpr int kBackwardPhases = 2;
+constexpr int kBackwardPhases = 2, kDecodePhases = 2;
 
 // A call is cut into tasks that can run in any order and on any thread: what a task computes, and in which
 // order it adds, depends on the problem alone. Each running task has its own scratch, aligned to 64 bytes.
@@ -18,6 +18,13 @@ struct Kernels {
   std::int64_t (*forward_tasks)(const Problem&);
   std::size_t (*forward_scratch)(const Problem&);  // bytes
   void (*forward)(const Problem&, const ForwardResult&, std::int64_t task, void* scratch);
+
+  // Few queries and many keys, in kDecodePhases phases, as `backward` below: for problems that decodes() names.
+  bool (*decodes)(const Problem&);
+  std::size_t (*decode_shared)(const Problem&);   // bytes
+  std::size_t (*decode_scratch)(const Problem&);  // bytes
+  std::int64_t (*decode_tasks)(const Problem&, int phase);
+  void (*decode)(const Problem&, const ForwardResult&, int phase, std::int64_t task, void* shared, void* scratch);
 
   // The gradient, in kBackwardPhases phases: all tasks of one must be done before the next begins. `shared` is one
   // block of memory for the whole call, linear in tq, handed on from phase to phase; it needs no clearing.
@@ -35,6 +42,12 @@ struct Kernels {
   std::size_t (*product_scratch)(const Product&);  // bytes
   // False when a result left float32's range.
   bool (*product)(const Product&, const float* packed, std::int64_t task, void* scratch);
+
+  // The processor's limits, to measure kernels by: multiply-adds out of registers, which return how many
+  // floating-point operations they did, and reading memory. `sink` is one float, near 1.
+  double (*multiply_add_f32)(std::int64_t rounds, float* sink);
+  double (*multiply_add_bf16)(std::int64_t rounds, float* sink) = nullptr;  // null: no such instruction
+  void (*read_memory)(const float* data, std::int64_t count, float* sink);
 };
 
 }  // namespace attn::kernels

@@ -9,12 +9,13 @@
 namespace attn::kernels {
 
 struct Target {
-  std::string_view isa;  // "scalar", "avx2", "avx512" or "neon"
+  std::string_view isa;  // "scalar", "avx2", "avx512", "avx512bf16", "amx" or "neon"
   const Kernels* kernels;
   bool supported;  // by this processor
 };
 
-// Those of this build, the fastest last.
+// Those of this build, the fastest last. Each has every kernel: what avx512bf16 and amx do not improve, they take
+// from avx512.
 std::span<const Target> targets();
 
 // The fastest supported one, or the one that the environment variable ATTN_FORCE_ISA names. Throws Error

@@ -94,8 +94,8 @@ Tensor ProjectedAttention::forward(const Tensor& x, const Tensor& source, Trace*
   s.options = options_for(s.x.size(0), x.size(-2), source.size(-2));
 
   Trace steps;
-  const Tensor context = attention(s.q, s.k, s.v, s.options, trace ? &steps : nullptr).output;
-  s.merged = ref::merge_heads(context);  // (b, tq, d_out)
+  s.attention = attention(s.q, s.k, s.v, s.options, trace ? &steps : nullptr);
+  s.merged = ref::merge_heads(s.attention.output);  // (b, tq, d_out)
   const Tensor z = out_proj_ ? out_proj_->forward(s.merged) : s.merged;
 
   const bool unbatched = x.rank() == 2;
@@ -121,7 +121,8 @@ ProjectedAttention::Gradient ProjectedAttention::backward(const Tensor& dz) {
   // z = out_proj(merged)
   const Tensor d_merged = out_proj_ ? out_proj_->backward(dz3, s.merged) : dz3;
   // merged = merge_heads(context), context = attention(q, k, v)
-  const auto grad = attention_backward(ref::split_heads(d_merged, config_.num_heads), s.q, s.k, s.v, s.options);
+  const auto grad =
+      attention_backward(ref::split_heads(d_merged, config_.num_heads), s.q, s.k, s.v, s.options, s.attention);
   // q, k, v = split_heads(W · x)
   const Tensor dx = W_query_->backward(ref::merge_heads(grad.q), s.x);
   const Tensor d_source = ref::add(W_key_->backward(ref::merge_heads(grad.k), s.source),

@@ -34,7 +34,8 @@ TEST_P(Attention, EqualsTheOracle) {
     expect_close(found.output, expected.output, tolerance(GetParam()), "output");
     const double wide = tolerance(found.lse.dtype());
     expect_close(found.lse, expected.lse, wide, "lse");
-    expect_close(found.weights, expected.weights, wide, "weights");
+    EXPECT_EQ(found.weights.defined(), in.options.return_weights);
+    if (found.weights.defined()) expect_close(found.weights, expected.weights, wide, "weights");
   });
 }
 
@@ -147,21 +148,29 @@ TEST(Mask, AFullyMaskedRowGivesZerosAndNoGradient) {
 
 TEST(Mask, NothingBehindItIsRead) {
   // A NaN, or an infinity, in a masked key and value reaches neither outputs nor gradients.
-  for (const double poison : {kNan, kInf, -kInf}) {
+  for (const auto& [poison, dtype] : {std::pair{kNan, DType::f64},
+                                      {kInf, DType::f64},
+                                      {kNan, DType::f32},
+                                      {kInf, DType::f32},
+                                      {-kInf, DType::f32},
+                                      {kNan, DType::bf16}}) {
+    SCOPED_TRACE(std::string(name(dtype)) + " " + std::to_string(poison));
     std::mt19937 rng(1);
-    const Tensor q = uniform(rng, {1, 1, 3, 2}), k = uniform(rng, {1, 1, 3, 2}), v = uniform(rng, {1, 1, 3, 2});
-    const Tensor g = uniform(rng, {1, 1, 3, 2});
+    const auto drawn = [&, t = dtype] { return uniform(rng, {1, 1, 3, 2}, t); };
+    const Tensor q = drawn(), k = drawn(), v = drawn(), g = drawn();
     const Tensor keep = tensor({1, 1, 0}, {3}, DType::boolean), bias = tensor({0, 0, -kInf}, {3});
     for (const Mask& mask : {Mask::boolean(keep), Mask::additive(bias)}) {
       const Tensor bad_k = k.clone(), bad_v = v.clone();
       bad_k.select(2, 2).fill(poison), bad_v.select(2, 2).fill(poison);
       const AttentionOptions options{.mask = mask};
-      EXPECT_TRUE(identical(attention(q, bad_k, bad_v, options).output, attention(q, k, v, options).output));
-      const auto found = attention_backward(g, q, bad_k, bad_v, options),
-                 expected = attention_backward(g, q, k, v, options);
-      EXPECT_TRUE(identical(found.q, expected.q));
-      EXPECT_TRUE(identical(found.k, expected.k));
-      EXPECT_TRUE(identical(found.v, expected.v));
+      // To rounding: the fused kernels give rows beside a NaN to the reference.
+      const double close = dtype == DType::bf16 ? 1e-2 : 1e-6;
+      expect_close(attention(q, bad_k, bad_v, options).output, attention(q, k, v, options).output, close, "output");
+      const auto found = attention_backward(g, q, bad_k, bad_v, options);
+      const auto expected = attention_backward(g, q, k, v, options);
+      expect_close(found.q, expected.q, close, "dq");
+      expect_close(found.k, expected.k, close, "dk");
+      expect_close(found.v, expected.v, close, "dv");
     }
   }
 }

@@ -117,6 +117,10 @@ TEST_F(BadInput, Shapes) {
   refused("attn run causal --input four.npy --output z.npy", kData, {"(1, 1, 6, 3)"});
   refused("attn run cross --input x.csv --context wide.npy --output z.npy", kData, {"(6, 4)"});
   refused("attn run causal --input x.csv --context-length 5 --output z.npy", kData, {"context_length", "6"});
+  io::save_npy(path("no_tokens.npy"), Tensor::zeros({0, 3}));
+  io::save_npy(path("no_columns.npy"), Tensor::zeros({4, 0}));
+  refused("attn explain causal --input no_tokens.npy", kData, {"(0, 3)"});
+  refused("attn run causal --input no_columns.npy --output z.npy", kData, {"(4, 0)"});
   refused("attn run causal --input batch.npy --output z.csv", kUsage, {".csv"});
   refused("attn sdpa --q x.csv --k wide.npy --v x.csv --output z.npy", kData, {"(1, 1, 6, 4)"});
   refused("attn sdpa --q x.csv --k batch.npy --v x.csv --output z.npy", kData, {"one rank"});

@@ -327,6 +327,14 @@ TEST_F(Run, OtherDtypesBecomeFloat32AndThatIsSaid) {
   EXPECT_EQ(out_of("attn run causal --input other.npy --d-out 2"), kCausal);
 }
 
+TEST_F(Run, NoTokensGiveNoRows) {
+  io::save_npy(path("none.npy"), Tensor::zeros({0, 3}));
+  for (const std::string module : {"simple", "average", "self-v1", "causal", "heads"}) {
+    EXPECT_EQ(out_of("attn run " + module + " --input none.npy | tr -d '\n'"),
+              module == "heads" ? "tensor([], size=(0, 6))" : "tensor([], size=(0, 3))");
+  }
+}
+
 TEST_F(Run, AnExistingOutputKeepsItsPermissionsAndLinks) {
   write("real.npy", "old");
   std::filesystem::permissions(path("real.npy"), std::filesystem::perms(0640));

@@ -279,16 +279,14 @@ double distance(const Tensor& a, const Tensor& b) {
 // of an epsilon of what cancelled: `unit` is a score gradient's size, Σ_c |d_output · v|.
 void expect_close(const AttentionGradient& got, const AttentionGradient& want, const Case& c) {
   const DType dtype = c.q.dtype();
-  const double epsilon = dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : 0x1p-24;
+  const double rounding = dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : 0x1p-24;
+  const double epsilon = rounding + 3 * 0x1p-24;  // the dtype's, and a few of float32's on the way
   const double grown = 1 / (1 - c.dropout);
   const double unit = std::sqrt(static_cast<double>(c.dv)) * largest(c.v) * largest(c.d_output) * grown;
   const double rows = std::sqrt(static_cast<double>(c.tq * c.hq / c.hkv));
   const auto check = [&](const char* what, const Tensor& a, const Tensor& b, double error) {
     ASSERT_EQ(a.shape(), b.shape()) << what;
     EXPECT_LE(distance(a, b), epsilon * (largest(b) + error)) << what << ", largest " << largest(b);
-    if (std::getenv("ATTN_TEST_RATIO")) {
-      printf("%s %s %g\n", std::string(name(dtype)).c_str(), what, distance(a, b) / epsilon / (largest(b) + error));
-    }
   };
   check("dq", got.q, want.q, unit * c.scale * largest(c.k));
   check("dk", got.k, want.k, unit * c.scale * largest(c.q) * rows);
@@ -333,12 +331,43 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Backward, ::testing::ValuesIn(instruction_sets
                          [](const auto& param) { return param.param; });
 
 TEST_P(Backward, AgreesWithTheReference) {
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Random random(seed);
     const Case c = draw_case(random);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + c.str());
     expect_close(backward(*kernels_, c, forward(*kernels_, c)), reference(c), c);
     if (HasFailure()) break;
+  }
+}
+
+// So wide that a task's keys no longer fit the cache, and pass in steps.
+TEST_P(Backward, AgreesForWideHeads) {
+  Random random(2);
+  Case c{};
+  c.b = 1, c.hq = 2, c.hkv = 1, c.tq = 20, c.tk = 400, c.d = 600, c.dv = 500;
+  draw_tensors(random, c, DType::bf16);
+  c.first.assign(20, 0), c.last.assign(20, 400);
+  c.last[4] = 90;
+  expect_close(backward(*kernels_, c, forward(*kernels_, c)), reference(c), c);
+}
+
+// Every way to broadcast a bias, at sizes where tasks share out its queries, and where they share out its keys.
+TEST_P(Backward, BiasGradientForEveryBroadcast) {
+  for (unsigned draws = 0; draws < 32; ++draws) {
+    Random random(5);
+    Case c{};
+    const bool long_queries = draws >= 16;
+    c.b = 2, c.hq = 2, c.hkv = 1, c.tq = long_queries ? 140 : 10, c.tk = long_queries ? 40 : 800, c.d = c.dv = 4;
+    draw_tensors(random, c, DType::f32);
+    c.first.assign(static_cast<std::size_t>(c.tq), 0);
+    c.last.assign(static_cast<std::size_t>(c.tq), static_cast<std::int32_t>(c.tk));
+    Shape shape = c.scores();
+    for (std::size_t dim = 0; dim < 4; ++dim) {
+      if (draws >> dim & 1) shape[dim] = 1;
+    }
+    c.bias = normal(random, shape, DType::f32).clone();
+    SCOPED_TRACE(c.str());
+    expect_close(backward(*kernels_, c, forward(*kernels_, c)), reference(c), c);
   }
 }
 
@@ -430,8 +459,7 @@ TEST_P(Backward, MemoryGrowsWithTheTokens) {
   const std::size_t dq = 12 * 65536 * 64 * sizeof(float);
   EXPECT_LE(kernels_->backward_shared(p), 8 * dq);
   EXPECT_EQ(kernels_->backward_shared(p), 2 * kernels_->backward_shared(half));
-  EXPECT_LE(kernels_->backward_scratch(p), std::size_t{4} << 20);
-  EXPECT_EQ(kernels_->backward_scratch(p), kernels_->backward_scratch(half));
+  EXPECT_LE(kernels_->backward_scratch(p), std::size_t{2} << 20);
 }
 
 // One head of one item, and still more than one task to share out.

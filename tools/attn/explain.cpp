@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "attn/error.hpp"
 #include "common/job.hpp"
 #include "common/terminal.hpp"
 #include "explain/walk.hpp"
@@ -28,6 +29,9 @@ struct ExplainFlags {
 
 void explain(const CLI::App& verb, const ExplainFlags& flags) {
   const Job job = prepare(verb, flags.module, flags.input, true);
+  if (job.x.tensor.numel() == 0 || (job.context && job.context->tensor.numel() == 0)) {
+    throw Error(Error::Kind::shape, "attn explain", "inputs that are not empty", job.x.tensor.shape().str());
+  }
   Trace steps;
   job.forward(&steps);
   write_stdout(Walk(job, steps, flags.walk, Style::of_stdout()).text());

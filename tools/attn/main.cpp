@@ -51,6 +51,7 @@ std::unique_ptr<CLI::App> make_app(int& status) {
   add_explain(*app, status);
   add_sdpa(*app, status);
   add_check(*app, status);
+  add_bench(*app, status);
   add_info(*app, status);
   for (CLI::App* verb : app->get_subcommands({})) {
     verb->group("Verbs")->set_help_flag("-h,--help", "Print this help and exit");

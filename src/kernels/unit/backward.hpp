@@ -19,15 +19,17 @@ struct KeyPlan {
   std::int64_t partial;        // floats of a head's partial dq: by group of queries, (d, kColumns)
 
   explicit KeyPlan(const Problem& p) {
-    constexpr std::int64_t most_chunks = 8, tasks_of_an_item = 32, floats_in_cache = 1 << 17;
+    // Each chunk costs a partial dq of all the query heads: fewer of them where key heads are shared.
+    constexpr std::int64_t tasks_of_an_item = 32, floats_in_cache = 1 << 18;
+    const std::int64_t most_chunks = p.hq == p.hkv ? 8 : 4;
     heads = p.hkv == 0 ? 0 : p.batch * p.hkv;
     std::int64_t wanted = tasks_of_an_item / (p.hkv == 0 ? 1 : p.hkv);
     wanted = wanted < 1 ? 1 : wanted > most_chunks ? most_chunks : wanted;
     chunk = up(p.tk, wanted) > 3 * kTileKeys ? up(up(p.tk, wanted), kTileKeys) * kTileKeys : 3 * kTileKeys;
     chunks = up(p.tk, chunk);
-    step = floats_in_cache / (padded(p.d) + padded(p.dv)) / kTileKeys * kTileKeys;
-    step = step < kTileKeys ? kTileKeys : step > chunk ? chunk : step;
-    partial = heads == 0 ? 0 : tasks_per_key_head(p) * kTaskRows * p.d;
+    const std::int64_t steps = up(chunk * (padded(p.d) + padded(p.dv)), floats_in_cache);
+    step = up(up(chunk, steps), kTileKeys) * kTileKeys;
+    partial = heads == 0 ? 0 : padded(rows_per_key_head(p)) * p.d;
   }
 
   static std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -63,15 +65,15 @@ struct KeyStep {
 inline void add_rows(const float* tile, std::int64_t keys, const float* rows, std::int64_t depth, std::int64_t width,
                      std::int64_t step, float* out) {
   for (std::int64_t c = 0; c < width; c += kColumns)
-    panel<true>(keys, tile, kTileStep, 1, rows + c * kTaskRows, kColumns, out + c * step, kColumns, depth);
+    panel<true>(keys, tile, kTileStep, 1, rows + c * kSpanRows, kColumns, out + c * step, kColumns, depth);
 }
 
 // A span of queries against keys [at, at + count) of the step.
 inline void add_tile(const Problem& p, const KeyPlan& plan, const KeyStep& keys, std::int64_t at, std::int64_t count,
                      const BackwardScratch& mem, float* dq) {
   const std::int64_t first = keys.first + at;
-  std::int64_t from[kGroups], to[kGroups], low = count, high = 0;
-  int begin = kGroups, end = 0;  // groups that see some of these keys
+  std::int64_t from[kSpanGroups], to[kSpanGroups], low = count, high = 0;
+  int begin = kSpanGroups, end = 0;  // groups that see some of these keys
   for (int g = 0; g < mem.queries.groups; ++g) {
     const Interval& seen = mem.queries.seen[g];
     from[g] = seen.any_first > first ? seen.any_first - first : 0;
@@ -131,8 +133,8 @@ inline void backward_keys(const Problem& p, const BackwardInput& in, const Backw
     const KeyStep keys{block_of(p, p.k, p.d, span, first, count, mem.keys),
                        block_of(p, p.v, p.dv, span, first, count, mem.values), first, count};
     clear(mem.dk, plan.step * padded(p.d)), clear(mem.dv, plan.step * padded(p.dv));
-    for (span.row = 0; span.row < rows; span.row += kTaskRows) {
-      span.rows = rows - span.row < kTaskRows ? rows - span.row : kTaskRows;
+    for (span.row = 0; span.row < rows; span.row += kSpanRows) {
+      span.rows = rows - span.row < kSpanRows ? rows - span.row : kSpanRows;
       if (!place(p, span, first, first + count, mem.queries)) continue;
       pack(p, in, mem.queries);
       for (std::int64_t at = 0; at < count; at += kTileKeys) {

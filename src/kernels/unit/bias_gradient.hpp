@@ -18,7 +18,7 @@ struct BiasPlan {
   BiasPlan(const Problem& p, const BackwardResult& result) {
     batches = result.bias_batch ? p.batch : 1;
     heads = result.bias_head ? p.hq : 1;
-    queries = result.bias_query ? (p.tq + kTaskRows - 1) / kTaskRows : 1;
+    queries = result.bias_query ? (p.tq + kSpanRows - 1) / kSpanRows : 1;
     keys = result.bias_key ? (p.tk + kBiasKeys - 1) / kBiasKeys : 1;
   }
 };
@@ -102,14 +102,14 @@ inline void backward_bias(const Problem& p, const BackwardInput& in, const Backw
   };
   std::int64_t key, last_key, token, last_token, head, last_head, batch, last_batch;
   range(key, last_key, result.bias_key, plan.keys, kBiasKeys, p.tk);
-  range(token, last_token, result.bias_query, plan.queries, kTaskRows, p.tq);
+  range(token, last_token, result.bias_query, plan.queries, kSpanRows, p.tq);
   range(head, last_head, result.bias_head, plan.heads, 1, p.hq);
   range(batch, last_batch, result.bias_batch, plan.batches, 1, p.batch);
   const std::int64_t group = p.hq / p.hkv;
   for (std::int64_t b = batch; b < last_batch; ++b) {
     for (std::int64_t h = head; h < last_head; ++h) {
-      for (std::int64_t t = token; t < last_token; t += kTaskRows) {
-        const std::int64_t rows = last_token - t < kTaskRows ? last_token - t : kTaskRows;
+      for (std::int64_t t = token; t < last_token; t += kSpanRows) {
+        const std::int64_t rows = last_token - t < kSpanRows ? last_token - t : kSpanRows;
         add_span_to_bias(p, in, result, {b, h / group, h % group * p.tq + t, rows}, key, last_key, mem);
       }
     }

@@ -3,30 +3,33 @@
 
 #include "kernels/unit/carver.hpp"
 #include "kernels/unit/scores.hpp"
+#include "kernels/unit/transpose.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
+constexpr int kSpanGroups = 4;  // groups of queries that a tile holds side by side
+constexpr int kSpanRows = kSpanGroups * kColumns;
 constexpr int kTileKeys = 96;              // a multiple of every kRows
-constexpr int kTileStep = kTaskRows + 16;  // of a wide tile's rows; the odd 64 bytes spread them over the cache
+constexpr int kTileStep = kSpanRows + 16;  // of a wide tile's rows; the odd 64 bytes spread them over the cache
 
 // Width of a row in panels of kColumns.
 inline std::int64_t padded(std::int64_t width) { return (width + kColumns - 1) / kColumns * kColumns; }
 
 // A span's queries and its rows of d_output.
 struct Queries {
-  float *q, *d_output;            // by group: (width, kColumns), the right operands of scores and their gradient
-  float *q_rows, *d_output_rows;  // by panel: (kTaskRows, kColumns), the right operands of dk and dv
-  float *lse, *delta;             // (kTaskRows): lse in units of log2; Σ_c d_output · output
+  float *q, *d_output;            // by group: (padded width, kColumns), the right operands of scores and d_weights
+  float *q_rows, *d_output_rows;  // by panel: (kSpanRows, kColumns), the right operands of dk and dv
+  float *lse, *delta;             // (kSpanRows): lse in units of log2; Σ_c d_output · output
   float *line, *other_line;
-  Interval seen[kGroups];
+  Interval seen[kSpanGroups];
   Span span;
   int groups;
 
   Queries(const Problem& p, Carver& take) {
-    q = take(p.d * kTaskRows), d_output = take(p.dv * kTaskRows);
-    q_rows = take(padded(p.d) * kTaskRows), d_output_rows = take(padded(p.dv) * kTaskRows);
-    lse = take(kTaskRows), delta = take(kTaskRows);
+    q = take(padded(p.d) * kSpanRows), d_output = take(padded(p.dv) * kSpanRows);
+    q_rows = take(padded(p.d) * kSpanRows), d_output_rows = take(padded(p.dv) * kSpanRows);
+    lse = take(kSpanRows), delta = take(kSpanRows);
     line = take(padded(p.d > p.dv ? p.d : p.dv)), other_line = take(padded(p.dv));
   }
 };
@@ -47,8 +50,7 @@ inline float dot(const float* a, const float* b, std::int64_t n) {
   Vec sums = splat(0.f);
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) sums += load(a + i) * load(b + i);
-  float sum = 0;
-  for (int lane = 0; lane < kLanes; ++lane) sum += sums[lane];
+  float sum = sum_lanes(sums);
   for (; i < n; ++i) sum += a[i] * b[i];
   return sum;
 }
@@ -57,18 +59,28 @@ inline float dot(const float* a, const float* b, std::int64_t n) {
 inline void to_panels(float* line, std::int64_t width, std::int64_t r, float* panels) {
   for (std::int64_t c = width; c < padded(width); ++c) line[c] = 0;
   for (std::int64_t c = 0; c < width; c += kColumns)
-    __builtin_memcpy(panels + c * kTaskRows + r * kColumns, line + c, kColumns * sizeof(float));
+    __builtin_memcpy(panels + c * kSpanRows + r * kColumns, line + c, kColumns * sizeof(float));
 }
 
 inline void clear(float* out, std::int64_t n) { __builtin_memset(out, 0, static_cast<std::size_t>(n) * sizeof(float)); }
 
+// Panels of rows to groups of lanes, times `factor`: out[c · kColumns + lane].
+inline void to_lanes(const float* panels, std::int64_t width, int groups, float factor, float* out) {
+  for (std::int64_t c = 0; c < padded(width); c += kLanes) {
+    const float* panel = panels + c / kColumns * kColumns * kSpanRows + c % kColumns;
+    for (std::int64_t r = 0; r < groups * kColumns; r += kLanes) {
+      Vec square[kLanes];
+      ATTN_UNROLL for (int i = 0; i < kLanes; ++i) square[i] = load(panel + (r + i) * kColumns);
+      transpose(square);
+      float* group = out + r / kColumns * kColumns * padded(width) + r % kColumns;
+      ATTN_UNROLL for (int i = 0; i < kLanes; ++i) store(group + (c + i) * kColumns, square[i] * splat(factor));
+    }
+  }
+}
+
 // Lanes without a query have zeros throughout, so that they add nothing.
 inline void pack(const Problem& p, const BackwardInput& in, Queries& queries) {
   const Span& span = queries.span;
-  for (int g = 0; g < queries.groups; ++g) {
-    pack_lanes(p, p.q, p.d, span, g, query_factor(p), queries.line, queries.q + g * p.d * kColumns);
-    pack_lanes(p, in.d_output, p.dv, span, g, 1, queries.line, queries.d_output + g * p.dv * kColumns);
-  }
   for (std::int64_t r = 0; r < queries.groups * kColumns; ++r) {
     if (r >= span.rows) {
       clear(queries.line, padded(p.d > p.dv ? p.d : p.dv));
@@ -88,6 +100,8 @@ inline void pack(const Problem& p, const BackwardInput& in, Queries& queries) {
     // Where every key is masked, 0 keeps 2^(score - lse) at 2^-inf.
     queries.lse[r] = lse == kMinusInfinity ? 0 : lse * kLog2e;
   }
+  to_lanes(queries.q_rows, p.d, queries.groups, query_factor(p), queries.q);
+  to_lanes(queries.d_output_rows, p.dv, queries.groups, 1, queries.d_output);
 }
 
 // Working tiles of one group, (kTileKeys, kColumns) each.
@@ -102,7 +116,6 @@ struct TileScratch {
 };
 
 // weights 2^(s - lse) after dropout, and the scores' gradient weight · (d_weight - delta), into rows of kTileStep.
-// Null slope or dropout: 1 everywhere.
 template <bool Sloped, bool Dropped>
 inline void tile_gradient(const TileScratch& tile, std::int64_t keys, const float* lse, const float* delta,
                           float* weights, float* d_scores) {
@@ -131,17 +144,17 @@ inline void softcap_slope(const Problem& p, const float* capped, std::int64_t ke
 }
 
 // Group g against keys [first, first + keys), whose rows are at k and v: weights after dropout and the gradient
-// of the scores (of the scaled ones when `through_cap`, else of what the bias was added to).
+// of the scores: before the softcap, or (not ThroughCap) after it, which is the bias's.
 template <bool ThroughCap>
 inline void gradient_tile(const Problem& p, const Queries& queries, int g, const Block& k, const Block& v,
                           std::int64_t first, std::int64_t keys, const TileScratch& tile, float* weights,
                           float* d_scores) {
-  capped_scores(p, queries.q + g * p.d * kColumns, k.data, k.step, keys, tile.scores);
+  capped_scores(p, queries.q + g * padded(p.d) * kColumns, k.data, k.step, keys, tile.scores);
   const bool sloped = ThroughCap && p.softcap > 0, dropped = p.dropout_keep.data != nullptr;
   if (sloped) softcap_slope(p, tile.scores, keys, tile.slope);
   mask_scores(p, queries.span, g, queries.seen[g], first, keys, tile.scores);
-  panel<false>(keys, v.data, v.step, 1, queries.d_output + g * p.dv * kColumns, kColumns, tile.d_weights, kColumns,
-               p.dv);
+  panel<false>(keys, v.data, v.step, 1, queries.d_output + g * padded(p.dv) * kColumns, kColumns, tile.d_weights,
+               kColumns, p.dv);
   if (dropped) {
     clear(tile.dropout, keys * kColumns);
     for_each_cell(p, p.dropout_keep, queries.span, g, first, keys,

@@ -58,12 +58,12 @@ inline void softmax_tile(Core& core, float* s, std::int64_t keys, float factor, 
     for (std::int64_t j = 0; j < keys; j += Core::kKeyRows) {
       Vec weights[Core::kKeyRows];
       ATTN_UNROLL for (int i = 0; i < Core::kKeyRows; ++i) {
-        weights[i] = exp2_bounded(load(s + (j + i) * kColumns + w) * scale - base);
+        weights[i] = exp2_nonpositive(load(s + (j + i) * kColumns + w) * scale - base);
         sum += weights[i];
       }
       core.store_weights(s, j, w, weights);
     }
-    const Vec shrink = exp2_bounded(before - base);
+    const Vec shrink = exp2_nonpositive(before - base);
     store(run.maximum + w, after);
     store(run.sum + w, load(run.sum + w) * shrink + sum);
     if (!any(shrink != splat(1.f))) continue;

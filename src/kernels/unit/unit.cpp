@@ -1,7 +1,9 @@
 // Compiled once for every instruction set, with ATTN_UNIT naming it: the one source of its kernels.
 #include "kernels/table.hpp"
 #include "kernels/unit/backward.hpp"
+#include "kernels/unit/decode.hpp"
 #include "kernels/unit/forward.hpp"
+#include "kernels/unit/limits.hpp"
 #include "kernels/unit/product.hpp"
 
 #define ATTN_STRING_OF(x) #x
@@ -17,6 +19,11 @@ const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .forward_tasks = ATTN_UNIT::task_count,
     .forward_scratch = ATTN_UNIT::forward_scratch,
     .forward = ATTN_UNIT::forward,
+    .decodes = ATTN_UNIT::decodes,
+    .decode_shared = ATTN_UNIT::decode_shared,
+    .decode_scratch = ATTN_UNIT::decode_scratch,
+    .decode_tasks = ATTN_UNIT::decode_tasks,
+    .decode = ATTN_UNIT::decode,
     .backward_shared = ATTN_UNIT::backward_shared,
     .backward_scratch = ATTN_UNIT::backward_scratch,
     .backward_tasks = ATTN_UNIT::backward_tasks,
@@ -27,6 +34,8 @@ const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .product_tasks = ATTN_UNIT::product_tasks,
     .product_scratch = ATTN_UNIT::product_scratch,
     .product = ATTN_UNIT::product,
+    .multiply_add_f32 = ATTN_UNIT::multiply_add_f32,
+    .read_memory = ATTN_UNIT::read_memory,
 };
 
 }  // namespace attn::kernels

@@ -10,11 +10,11 @@
 namespace attn::tool {
 namespace {
 
-void require_rank(const Input& input) {
-  const std::size_t rank = input.tensor.rank();
-  if (rank == 2 || rank == 3) return;
-  throw Error(Error::Kind::shape, input.name, "a tensor (tokens, d_in) or (batch, tokens, d_in)",
-              input.tensor.shape().str());
+void require_shape(const Input& input, std::string_view module) {
+  const Tensor& x = input.tensor;
+  const bool fits = (x.rank() == 2 || x.rank() == 3) && (x.size(-1) > 0 || !has_weights(module));
+  if (fits) return;
+  throw Error(Error::Kind::shape, input.name, "a tensor (tokens, d_in) or (batch, tokens, d_in)", x.shape().str());
 }
 
 std::vector<std::string> load_tokens(const std::string& path, std::int64_t count) {
@@ -75,7 +75,7 @@ void load_context(Job& job, const std::string& path, bool six_words_used) {
   } else {
     throw Error(Error::Kind::argument, "cross", "--context FILE, for the keys and values", "no --context");
   }
-  require_rank(*job.context);
+  require_shape(*job.context, job.flags.module);
 }
 
 }  // namespace
@@ -110,7 +110,7 @@ Job prepare(const CLI::App& verb, const ModuleFlags& flags, const InputFlags& in
   } else {
     job.x = load_float32(inputs.input, inputs.tensor, job.notes);
   }
-  require_rank(job.x);
+  require_shape(job.x, flags.module);
   if (!inputs.tokens.empty()) job.tokens = load_tokens(inputs.tokens, job.x.tensor.size(-2));
   load_context(job, inputs.context, inputs.input.empty());
   if (!job.context) job.context_tokens = job.tokens;

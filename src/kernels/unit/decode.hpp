@@ -1,0 +1,217 @@
+// Few queries against many keys: a cache is read once, at the speed of memory. The keys are cut into chunks of a
+// fixed size, a task each, whose partial results are merged in order (Dao et al. 2023, "Flash-Decoding"): neither
+// the threads nor the batch change a bit.
+#pragma once
+
+#include "kernels/unit/carver.hpp"
+#include "kernels/unit/scores.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+constexpr std::int64_t kDecodeQueries = 4;  // most queries of a head; more fill the lanes of the other kernel
+constexpr std::int64_t kChunkKeys = 512;    // keys of a task
+constexpr std::int64_t kStepKeys = 32;      // keys widened at once: they stay in L1
+
+inline bool decodes(const Problem& p) { return p.hkv > 0 && p.tq > 0 && p.tq <= kDecodeQueries; }
+
+inline std::int64_t pad_lanes(std::int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+inline std::int64_t chunks(const Problem& p) { return p.tk == 0 ? 1 : (p.tk + kChunkKeys - 1) / kChunkKeys; }
+
+// A chunk's result for a query: the largest score, Σ 2^(s - largest), and the context (dv, padded) in that scale.
+inline std::int64_t partial_floats(const Problem& p) { return pad_lanes(2) + pad_lanes(p.dv); }
+
+inline std::size_t decode_shared(const Problem& p) {
+  return static_cast<std::size_t>(p.batch * p.hkv * chunks(p) * rows_per_key_head(p) * partial_floats(p)) *
+         sizeof(float);
+}
+
+inline std::int64_t decode_tasks(const Problem& p, int phase) { return p.batch * p.hkv * (phase == 0 ? chunks(p) : 1); }
+
+inline float* partial(const Problem& p, void* shared, std::int64_t task, std::int64_t r) {
+  return static_cast<float*>(shared) + (task * rows_per_key_head(p) + r) * partial_floats(p);
+}
+
+struct DecodeScratch {
+  float *queries, *keys, *values, *s;
+  std::int64_t d, dv;  // padded to whole vectors
+
+  DecodeScratch(const Problem& p, Carver& take) : d(pad_lanes(p.d)), dv(pad_lanes(p.dv)) {
+    queries = take(rows_per_key_head(p) * d);
+    keys = take(kStepKeys * d);
+    values = take(kStepKeys * dv);
+    s = take(rows_per_key_head(p) * kStepKeys);
+  }
+};
+
+inline std::size_t decode_scratch(const Problem& p) {
+  Carver count{nullptr};
+  const DecodeScratch parts(p, count);
+  return static_cast<std::size_t>(count.used) * sizeof(float);
+}
+
+// out[j · padded + c]: rows first … first + count - 1 of a key head, zeros past `width`.
+inline void widen_rows(const Problem& p, const Rows& rows, std::int64_t width, std::int64_t padded, const Span& span,
+                       std::int64_t first, std::int64_t count, float* out) {
+  for (std::int64_t j = 0; j < count; ++j) {
+    widen(p.element, row(rows, p.element, span.batch, span.key_head, first + j), out + j * padded, width);
+    for (std::int64_t c = width; c < padded; ++c) out[j * padded + c] = 0;
+  }
+}
+
+// s[i] = q[i] · k for `Count` queries, (Count, step) rows.
+template <int Count>
+inline __attribute__((always_inline)) void dots(const float* q, std::int64_t step, const float* k, float* s) {
+  Vec sum[Count];
+  ATTN_UNROLL for (int i = 0; i < Count; ++i) sum[i] = splat(0.f);
+  for (std::int64_t c = 0; c < step; c += kLanes) {
+    const Vec key = load(k + c);
+    ATTN_UNROLL for (int i = 0; i < Count; ++i) sum[i] = load(q + i * step + c) * key + sum[i];
+  }
+  ATTN_UNROLL for (int i = 0; i < Count; ++i) s[i * kStepKeys] = sum_lanes(sum[i]);
+}
+
+// context[i] += Σ_j w[i][j] · v[j] for `Count` queries over `keys` values.
+template <int Count>
+inline __attribute__((always_inline)) void add_values(const float* w, const float* v, std::int64_t step,
+                                                      std::int64_t keys, float* context, std::int64_t context_step) {
+  for (std::int64_t c = 0; c < step; c += kLanes) {
+    Vec sum[Count];
+    ATTN_UNROLL for (int i = 0; i < Count; ++i) sum[i] = load(context + i * context_step + c);
+    for (std::int64_t j = 0; j < keys; ++j) {
+      const Vec value = load(v + j * step + c);
+      ATTN_UNROLL for (int i = 0; i < Count; ++i) sum[i] = splat(w[i * kStepKeys + j]) * value + sum[i];
+    }
+    ATTN_UNROLL for (int i = 0; i < Count; ++i) store(context + i * context_step + c, sum[i]);
+  }
+}
+
+// Cell (query, key) of a grid, key by key.
+template <class T, class F>
+inline void for_each_key(const Grid<T>& grid, const Span& span, const Query& at, std::int64_t first, std::int64_t keys,
+                         F&& f) {
+  const T* cells = grid.data + span.batch * grid.batch + at.head * grid.head + at.token * grid.query;
+  for (std::int64_t j = 0; j < keys; ++j) f(j, cells[(first + j) * grid.key]);
+}
+
+// One query's scores for keys first … first + keys - 1 become weights; returns by how much its context must shrink.
+inline float decode_softmax(const Problem& p, const Span& span, std::int64_t r, std::int64_t first, std::int64_t keys,
+                            float* s, float* state) {
+  const Query at = query(p, span, r);
+  const std::int64_t place = span.batch * p.interval_batch + at.token;
+  for (std::int64_t j = keys; j < kStepKeys; ++j) s[j] = kMinusInfinity;
+  if (p.softcap > 0) {
+    const Vec cap = splat(p.softcap * kLog2e);
+    for (std::int64_t j = 0; j < keys; j += kLanes) store(s + j, cap * tanh(load(s + j)));
+    for (std::int64_t j = keys; j < kStepKeys; ++j) s[j] = kMinusInfinity;
+  }
+  if (p.bias.data) for_each_key(p.bias, span, at, first, keys, [s](std::int64_t j, float b) { s[j] += b * kLog2e; });
+  if (p.keep.data) {
+    for_each_key(p.keep, span, at, first, keys,
+                 [s](std::int64_t j, bool keep) { s[j] = keep ? s[j] : kMinusInfinity; });
+  }
+  for (std::int64_t j = 0; j < keys; ++j) {
+    if (first + j < p.first[place] || first + j >= p.last[place]) s[j] = kMinusInfinity;
+  }
+  Vec most = load(s);
+  for (std::int64_t j = kLanes; j < kStepKeys; j += kLanes) most = max(load(s + j), most);
+  float largest = state[0];
+  for (int i = 0; i < kLanes; ++i) largest = most[i] > largest || most[i] != most[i] ? most[i] : largest;
+  const Vec base = splat(largest == kMinusInfinity ? 0 : largest);
+  Vec sum = splat(0.f);
+  for (std::int64_t j = 0; j < kStepKeys; j += kLanes) {
+    const Vec weight = exp2_nonpositive(load(s + j) - base);
+    sum += weight;
+    store(s + j, weight);
+  }
+  const float shrink = exp2_nonpositive(splat(state[0]) - base)[0];
+  state[0] = largest;
+  state[1] = state[1] * shrink + sum_lanes(sum);
+  if (p.dropout_keep.data) {
+    for_each_key(p.dropout_keep, span, at, first, keys,
+                 [&](std::int64_t j, bool keep) { s[j] = keep ? s[j] * p.dropout_factor : 0; });
+  }
+  return shrink;
+}
+
+// Calls f with a compile-time count for each run of at most four queries.
+template <class F>
+inline void by_fours(std::int64_t rows, F&& f) {
+  std::int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) f.template operator()<4>(r);
+  for (; r < rows; ++r) f.template operator()<1>(r);
+}
+
+inline void decode_chunk(const Problem& p, std::int64_t task, void* shared, void* scratch) {
+  Carver take{static_cast<float*>(scratch)};
+  const DecodeScratch mem(p, take);
+  const std::int64_t rows = rows_per_key_head(p), head = task / chunks(p), begin = task % chunks(p) * kChunkKeys;
+  const std::int64_t end = begin + kChunkKeys < p.tk ? begin + kChunkKeys : p.tk;
+  const Span span{head / p.hkv, head % p.hkv, 0, rows};
+
+  const auto context = [&](std::int64_t r) { return partial(p, shared, task, r) + pad_lanes(2); };
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* state = partial(p, shared, task, r);
+    state[0] = kMinusInfinity, state[1] = 0;
+    for (std::int64_t c = 0; c < mem.dv; ++c) context(r)[c] = 0;
+    const Query at = query(p, span, r);
+    float* line = mem.queries + r * mem.d;
+    widen(p.element, row(p.q, p.element, span.batch, at.head, at.token), line, p.d);
+    for (std::int64_t c = 0; c < mem.d; ++c) line[c] = c < p.d ? line[c] * query_factor(p) : 0;
+  }
+
+  for (std::int64_t first = begin; first < end; first += kStepKeys) {
+    const std::int64_t keys = end - first < kStepKeys ? end - first : kStepKeys;
+    widen_rows(p, p.k, p.d, mem.d, span, first, keys, mem.keys);
+    by_fours(rows, [&]<int Count>(std::int64_t r) {
+      for (std::int64_t j = 0; j < keys; ++j) {
+        dots<Count>(mem.queries + r * mem.d, mem.d, mem.keys + j * mem.d, mem.s + r * kStepKeys + j);
+      }
+    });
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const float shrink = decode_softmax(p, span, r, first, keys, mem.s + r * kStepKeys, partial(p, shared, task, r));
+      if (shrink == 1) continue;
+      for (std::int64_t c = 0; c < mem.dv; c += kLanes) store(context(r) + c, load(context(r) + c) * splat(shrink));
+    }
+    widen_rows(p, p.v, p.dv, mem.dv, span, first, keys, mem.values);
+    by_fours(rows, [&]<int Count>(std::int64_t r) {
+      add_values<Count>(mem.s + r * kStepKeys, mem.values, mem.dv, keys, context(r), partial_floats(p));
+    });
+  }
+}
+
+// Merges the chunks of a key head, in order, into the first one's place, and writes the rows.
+inline void decode_merge(const Problem& p, const ForwardResult& result, std::int64_t task, void* shared) {
+  const Span span{task / p.hkv, task % p.hkv, 0, rows_per_key_head(p)};
+  for (std::int64_t r = 0; r < span.rows; ++r) {
+    float* sum = partial(p, shared, task * chunks(p), r);
+    float* context = sum + pad_lanes(2);
+    for (std::int64_t i = 1; i < chunks(p); ++i) {
+      const float* part = partial(p, shared, task * chunks(p) + i, r);
+      const float most = part[0] > sum[0] || part[0] != part[0] ? part[0] : sum[0];
+      const float base = most == kMinusInfinity ? 0 : most;
+      const float keep = exp2_nonpositive(splat(sum[0] - base))[0], add = exp2_nonpositive(splat(part[0] - base))[0];
+      sum[0] = most, sum[1] = sum[1] * keep + part[1] * add;
+      for (std::int64_t c = 0; c < p.dv; ++c) context[c] = context[c] * keep + part[pad_lanes(2) + c] * add;
+    }
+    const float inverse = sum[0] == kMinusInfinity ? 0 : 1 / sum[1];
+    float zero = 0;  // NaN once a context is not finite
+    for (std::int64_t c = 0; c < p.dv; ++c) {
+      context[c] *= inverse;
+      zero += context[c] * 0;
+    }
+    const Query at = query(p, span, r);
+    narrow(p.element, context, row(result.output, p.element, span.batch, at.head, at.token), p.dv);
+    result.lse[(span.batch * p.hq + at.head) * p.tq + at.token] =
+        sum[0] == kMinusInfinity ? kMinusInfinity : (sum[0] + __builtin_log2f(sum[1])) * kLn2 + zero;
+  }
+}
+
+inline void decode(const Problem& p, const ForwardResult& result, int phase, std::int64_t task, void* shared,
+                   void* scratch) {
+  phase == 0 ? decode_chunk(p, task, shared, scratch) : decode_merge(p, result, task, shared);
+}
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT

@@ -1,0 +1,183 @@
+// attn bench: what it times, what it tells, and what it refuses. No test depends on how fast anything is.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
+
+#include "command/command.hpp"
+
+namespace attn::test {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class Bench : public Command {
+ protected:
+  // The rows of one list, without the limits.
+  std::vector<json> rows(const std::string& list, const std::string& flags = "") const {
+    write("rows.txt", list);
+    std::vector<json> found = objects("attn bench --json --repeats 1 --threads 1 --list rows.txt " + flags);
+    std::erase_if(found, [](const json& row) { return row["op"] == "limit"; });
+    return found;
+  }
+  // One object a line.
+  std::vector<json> objects(const std::string& line) const {
+    std::istringstream text(out_of(line));
+    std::vector<json> found;
+    for (std::string each; std::getline(text, each);) found.push_back(json::parse(each));
+    return found;
+  }
+  std::string complaint(const std::string& list, int status = 3) const {
+    write("bad.txt", list);
+    const Ran ran = run("attn bench --threads 1 --repeats 1 --list bad.txt");
+    EXPECT_EQ(ran.status, status) << list;
+    EXPECT_EQ(ran.out, "");
+    return ran.err;
+  }
+};
+
+TEST_F(Bench, ARowTellsEverything) {
+  const auto found = rows("forward 1,2,8,4 f32 causal\n");
+  ASSERT_EQ(found.size(), 1u);
+  const json& row = found[0];
+  EXPECT_EQ(row["op"], "forward");
+  EXPECT_EQ(row["shape"], "1,2,8,4");
+  EXPECT_EQ(row["dtype"], "f32");
+  EXPECT_EQ(row["mask"], "causal");
+  EXPECT_EQ(row["precision"], "highest");
+  EXPECT_EQ(row["threads"], 1);
+  EXPECT_EQ(row["bound"], "f32");
+  for (const char* key : {"ms", "fastest_ms", "plain_ms", "gflops", "limit", "share"}) {
+    EXPECT_GT(row[key].get<double>(), 0) << key;
+  }
+  EXPECT_TRUE(row["gbps"].is_null());
+  EXPECT_LE(row["fastest_ms"].get<double>(), row["ms"].get<double>());
+}
+
+TEST_F(Bench, RatesFollowFromTheTime) {
+  const auto operations = [](const json& row) { return row["gflops"].get<double>() * row["ms"].get<double>() * 1e6; };
+  const auto found = rows(
+      "forward  2,4/2,6/10,8/16  f32 none\n"  // 2 · 2·4·6·10 · (8 + 16)
+      "forward  1,2,8,4          f32 causal\n"
+      "backward 1,2,8,4          f32 none\n"
+      "training 1,2,8,4          f32 none\n"
+      "forward  1,1,4,2          f32 window=1\n"  // 1 + 2 + 2 + 2 keys
+      "linear   3,4,5            f32\n"
+      "decode   1,2,1/64,8       bf16 none\n"
+      "module   2,8,4,2          f32 causal\n");
+  ASSERT_EQ(found.size(), 8u);
+  const double forward = 4.0 * 2 * 8 * 8 * 4;
+  const double expected[] = {2.0 * 2 * 4 * 6 * 10 * 24,
+                             forward / 2,
+                             2.5 * forward,
+                             3.5 * forward,
+                             4.0 * 7 * 2,
+                             2.0 * 3 * 4 * 5,
+                             4.0 * 2 * 64 * 8,
+                             4 * 2.0 * 2 * 8 * 4 * 4 + 4.0 * 2 * 8 * 8 * 4 / 2};
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_NEAR(operations(found[i]) / expected[i], 1, 1e-9) << found[i];
+    const char* rate = found[i]["bound"] == "read" ? "gbps" : "gflops";
+    const double share = found[i][rate].get<double>() / found[i]["limit"].get<double>();
+    EXPECT_NEAR(found[i]["share"].get<double>() / share, 1, 1e-9) << found[i];
+  }
+  const json& decode = found[6];
+  EXPECT_NEAR(decode["gbps"].get<double>() * decode["ms"].get<double>() * 1e6, 2.0 * 2 * 64 * 8 * 2, 1e-6);
+}
+
+TEST_F(Bench, EveryMaskAndOpRuns) {
+  std::string list;
+  for (const char* mask : {"none", "causal", "causal-br", "window=2", "lengths", "keep", "bias", "alibi", "sinks",
+                           "softcap=5", "dropout=0.5", "causal+keep+softcap=2"}) {
+    list.append("forward 2,2,5/7,3 f32 ").append(mask).append("\n");
+    list.append("backward 2,2,5/7,3 f32 ").append(mask).append("\n");
+  }
+  list += "forward 1,1,4,4 bf16\nforward 1,1,4,4 f16 # a comment\n\n# another\nlinear-training 3,4,5 f32\n";
+  list += "module-training 1,4,4,2 f32 causal\n";
+  EXPECT_EQ(rows(list).size(), 28u);
+}
+
+TEST_F(Bench, LimitsComeFirst) {
+  write("rows.txt", "forward 1,1,4,4 f32\n");
+  const auto found = objects("attn bench --json --repeats 1 --threads 1 --list rows.txt --isa scalar");
+  ASSERT_EQ(found.size(), 3u);  // no bf16 multiply-adds in "scalar"
+  EXPECT_EQ(found[0]["op"], "limit");
+  EXPECT_EQ(found[0]["shape"], "multiply-add");
+  EXPECT_EQ(found[1]["shape"], "read");
+  EXPECT_EQ(found[2]["limit"], found[0]["limit"]);
+  for (const json& row : found) EXPECT_EQ(row["isa"], "scalar");
+}
+
+TEST_F(Bench, FilterTakesRowsWithEveryWord) {
+  const std::string list = "forward 1,1,4,4 f32 causal\nforward 1,1,4,4 bf16 causal\nbackward 1,1,4,4 f32 none\n";
+  EXPECT_EQ(rows(list, "--filter f32").size(), 2u);
+  const auto found = rows(list, "--filter 'causal bf16'");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0]["dtype"], "bf16");
+  const Ran ran = run("attn bench --list rows.txt --filter 'bf16 backward'");
+  EXPECT_EQ(ran.status, 2);
+  EXPECT_THAT(ran.err, HasSubstr("expected a row to time; found none with \"bf16 backward\""));
+}
+
+TEST_F(Bench, TableFitsEightyColumns) {
+  write("rows.txt", "forward 1,32/8,1000/1000,64 f32 window=512\ndecode 1,32/8,1/1024,64 bf16\nforward 1,1,6,2 f32\n");
+  const Ran ran = run("attn bench --repeats 1 --list rows.txt");
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_EQ(ran.err, "");  // progress is for terminals
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("forward, 1 thread\n"), HasSubstr("decode, 1 thread\n"),
+                             HasSubstr("reads, GB/s"), HasSubstr("1,1,6,2"), Not(HasSubstr("\x1b"))));
+  std::istringstream text(ran.out);
+  for (std::string line; std::getline(text, line);) {
+    const auto columns = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; });
+    EXPECT_LE(columns, 80) << line;
+  }
+}
+
+TEST_F(Bench, TheListThatComesWithItIsRead) {
+  const auto found = objects("attn bench --json --repeats 1 --threads 1 --filter 'forward 1,1,6,2 f32 none'");
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found.back()["shape"], "1,1,6,2");
+}
+
+TEST_F(Bench, BadRowsAreNamedByLine) {
+  EXPECT_THAT(
+      complaint("# first\nforwards 1,1,4,4 f32\n"),
+      AllOf(HasSubstr("[bad.txt:2]"), HasSubstr("found \"forwards 1,1,4,4 f32\""), HasSubstr("one of forward")));
+  EXPECT_THAT(complaint("forward 1,1,4 f32\n"), HasSubstr("b,h,t,d"));
+  EXPECT_THAT(complaint("forward 1,3/2,4,4 f32\n"), HasSubstr("multiple"));
+  EXPECT_THAT(complaint("forward 1/2,2,4,4 f32\n"), HasSubstr("b,h,t,d"));
+  EXPECT_THAT(complaint("forward 1,1,4,0 f32\n"), HasSubstr("sizes from 1"));
+  EXPECT_THAT(complaint("forward 1,1,4,4x f32\n"), HasSubstr("sizes from 1"));
+  EXPECT_THAT(complaint("forward 1,1,99999999999999999999,4 f32\n"), HasSubstr("sizes from 1"));
+  EXPECT_THAT(complaint("forward 1,1,4/5/6,4 f32\n"), HasSubstr("two sizes"));
+  EXPECT_THAT(complaint("forward 1,1,4,4 f64\n"), HasSubstr("f32, bf16 or f16"));
+  EXPECT_THAT(complaint("forward 1,1,4,4 f32 casual\n"), HasSubstr("found casual"));
+  EXPECT_THAT(complaint("forward 1,1,4,4 f32 window\n"), HasSubstr("window=N"));
+  EXPECT_THAT(complaint("forward 1,1,4,4 f32 window=-1\n"), HasSubstr("window=N"));
+  EXPECT_THAT(complaint("forward 1,1,4,4 f32 none lowest\n"), HasSubstr("highest"));
+  EXPECT_THAT(complaint("forward 1,1,4,4\n"), HasSubstr("op shape dtype"));
+  EXPECT_THAT(complaint("linear 1,2,3 bf16\n"), HasSubstr("expected f32"));
+  EXPECT_THAT(complaint("module 1,4,4,2 f32 keep\n"), HasSubstr("none or causal"));
+  EXPECT_THAT(complaint("module 1,4,5,2 f32\n"), HasSubstr("a multiple of heads"));
+  EXPECT_THAT(complaint("forward 4096,4096,16777216,4096 f32\n", 2), HasSubstr("memory"));
+  EXPECT_THAT(complaint("# nothing\n", 2), HasSubstr("an empty list"));
+}
+
+TEST_F(Bench, BadFlagsAreRefused) {
+  EXPECT_THAT(run("attn bench --threads 0").err, HasSubstr("[--threads] expected all, or counts from 1 to"));
+  EXPECT_THAT(run("attn bench --threads 1,100000").err, HasSubstr("found 100000"));
+  EXPECT_THAT(run("attn bench --threads ''").err, HasSubstr("--threads"));
+  EXPECT_THAT(run("attn bench --isa mmx").err, HasSubstr("[--isa] expected an instruction set of this processor"));
+  EXPECT_THAT(run("attn bench --list nowhere.txt").err, HasSubstr("[--list] expected a file that can be read"));
+  EXPECT_EQ(run("attn bench --list nowhere.txt").status, 3);
+  EXPECT_EQ(run("attn bench --repeats 0").status, 2);
+  EXPECT_EQ(run("attn bench --isa mmx").status, 2);
+}
+
+}  // namespace
+}  // namespace attn::test

@@ -1,0 +1,131 @@
+// attn bench: the machine's limits, and how near to them the operator comes.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <sstream>
+
+#include "attn/error.hpp"
+#include "bench/measure.hpp"
+#include "bench/report.hpp"
+#include "bench/shapes.hpp"
+#include "common/processor.hpp"
+#include "common/terminal.hpp"
+#include "kernels/targets.hpp"
+#include "verbs.hpp"
+
+namespace attn::tool {
+namespace {
+
+struct BenchFlags {
+  std::string list, filter, isa;
+  std::vector<std::string> threads;
+  int repeats = 5;
+  bool json = false;
+};
+
+constexpr const char* kFooter =
+    "A list has a row a line: op shape dtype [mask [precision]].\n"
+    "  op     forward, backward, training (both), decode: shape b,h,t,d, where keys\n"
+    "         differ hq/hkv, tq/tk, d/dv; linear, linear-training: rows,d_in,d_out;\n"
+    "         module, module-training (MultiHeadAttention): b,t,d,heads\n"
+    "  dtype  f32, bf16, f16\n"
+    "  mask   none, or parts joined by +: causal, causal-br (bottom right), window=N,\n"
+    "         lengths, keep, bias, alibi, sinks, softcap=C, dropout=P\n"
+    "\n"
+    "Examples:\n"
+    "  attn bench --filter 'forward f32' --threads 1\n"
+    "  attn bench --isa avx2 --json\n"
+    "  echo 'training 2,8,512,64 f32 causal' >rows.txt; attn bench --list rows.txt";
+
+std::vector<Row> rows_of(const BenchFlags& flags) {
+  std::string list = kDefaultShapes;
+  if (!flags.list.empty()) {
+    std::ifstream file(flags.list);
+    if (!file) throw Error(Error::Kind::file, "--list", "a file that can be read", printable(flags.list));
+    constexpr std::size_t most = 1 << 20;
+    list.assign(most, '\0');
+    file.read(list.data(), most);
+    list.resize(static_cast<std::size_t>(file.gcount()));
+    if (list.size() == most || file.bad()) {
+      throw Error(Error::Kind::file, "--list", "a text file of less than 1 MB", printable(flags.list));
+    }
+  }
+  const auto rows = filtered(parse_rows(list, flags.list.empty() ? "shapes.txt" : flags.list), flags.filter);
+  if (rows.empty()) {
+    throw Error(Error::Kind::argument, "attn bench", "a row to time",
+                flags.filter.empty() ? "an empty list" : "none with \"" + printable(flags.filter) + "\"");
+  }
+  return rows;
+}
+
+// More threads than the machine has would measure the system's scheduler.
+std::vector<int> threads_of(const BenchFlags& flags) {
+  const int all = static_cast<int>(this_processor().threads);
+  if (flags.threads.empty()) return all > 1 ? std::vector<int>{1, all} : std::vector<int>{1};
+  std::vector<int> counts;
+  for (const std::string& text : flags.threads) {
+    int count = text == "all" ? all : 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+    if (text != "all" && (error != std::errc{} || end != text.data() + text.size() || count < 1 || count > all)) {
+      throw Error(Error::Kind::argument, "--threads", fmt::format("all, or counts from 1 to {}", all), printable(text));
+    }
+    if (std::find(counts.begin(), counts.end(), count) == counts.end()) counts.push_back(count);
+  }
+  return counts;
+}
+
+void force(const std::string& isa) {
+  std::string names;
+  for (const kernels::Target& target : kernels::targets()) {
+    if (!target.supported) continue;
+    if (target.isa == isa) {
+      setenv("ATTN_FORCE_ISA", isa.c_str(), 1);
+      return;
+    }
+    names.append(names.empty() ? "" : ", ").append(target.isa);
+  }
+  throw Error(Error::Kind::argument, "--isa", "an instruction set of this processor: " + names, printable(isa));
+}
+
+// One line that is written over; nothing where standard error is not a terminal.
+void progress(const std::string& text) {
+  if (!isatty(STDERR_FILENO)) return;
+  write_stderr("\r\x1b[K" + printable(text).substr(0, kColumns - 1));
+}
+
+void bench(const BenchFlags& flags) {
+  const Plan plan{rows_of(flags), threads_of(flags), flags.repeats};
+  if (!flags.isa.empty()) force(flags.isa);
+  const auto measured = measure(plan, progress);
+  progress("");
+  write_stdout(flags.json ? report_json(measured, flags.repeats) : report_text(measured, flags.repeats));
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, int&) {
+  constexpr int most_repeats = 10000;
+  auto* verb = app.add_subcommand("bench", "Speed, beside this machine's own limits");
+  const auto flags = std::make_shared<BenchFlags>();
+  verb->add_option("--list", flags->list, "Rows to time. Default: the list that comes with it")->option_text("FILE");
+  verb->add_option("--filter", flags->filter, "Only rows that hold every word of this text")->option_text("TEXT");
+  verb->add_option("--threads", flags->threads, "Counts, or all; joined by commas. Default: 1,all")
+      ->delimiter(',')
+      ->option_text("N,…");
+  verb->add_option("--isa", flags->isa, "Instruction set to use. Default: the fastest here")->option_text("NAME");
+  verb->add_option("--repeats", flags->repeats, "Samples of every row. Default: 5")
+      ->option_text("N")
+      ->check(CLI::Range(1, most_repeats));
+  verb->add_flag("--json", flags->json, "One JSON object a row, one row a line");
+  verb->footer(kFooter);
+  verb->callback([flags] { bench(*flags); });
+}
+
+}  // namespace attn::tool

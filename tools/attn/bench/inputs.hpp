@@ -1,0 +1,28 @@
+// Random tensors to time the operator on, shared by all rows that read alike ones.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "attn/tensor.hpp"
+
+namespace attn::tool {
+
+class BenchInputs {
+ public:
+  // Normally distributed, of a floating dtype. Tensors of another `role` ("q", "k", …) hold other numbers.
+  Tensor normal(const std::string& role, const Shape& shape, DType dtype);
+  // True with probability `chance`.
+  Tensor coins(const std::string& role, const Shape& shape, double chance);
+
+  double bytes() const noexcept { return bytes_; }  // of all tensors
+
+ private:
+  Tensor kept(const std::string& role, const Shape& shape, const Tensor& block);
+
+  std::map<std::string, Tensor> tensors_;
+  double bytes_ = 0;
+};
+
+}  // namespace attn::tool

@@ -1,0 +1,147 @@
+#include "bench/masks.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "attn/error.hpp"
+
+namespace attn::tool {
+namespace {
+
+using Apply = void (*)(AttentionOptions&, double value, const AttentionSizes&, BenchInputs&);
+
+struct Part {
+  std::string_view name;
+  bool takes_value;
+  Apply apply;
+};
+
+Tensor lengths_of(const AttentionSizes& s) {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t i = 1; i <= s.b; ++i) lengths.push_back(s.tk * i / s.b);
+  return Tensor::from(std::span<const std::int64_t>(lengths), {s.b});
+}
+
+// 2^(-8/n), its square, … (Press et al. 2022).
+Tensor slopes_of(const AttentionSizes& s) {
+  Tensor slopes = Tensor::empty({s.hq});
+  for (std::int64_t h = 0; h < s.hq; ++h) {
+    slopes.set({h}, std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(s.hq)));
+  }
+  return slopes;
+}
+
+constexpr std::array kParts{
+    Part{"none", false, [](AttentionOptions&, double, const AttentionSizes&, BenchInputs&) {}},
+    Part{"causal", false,
+         [](AttentionOptions& o, double, const AttentionSizes&, BenchInputs&) {
+           o.mask = o.mask & Mask::causal(Align::top_left);
+         }},
+    Part{"causal-br", false,
+         [](AttentionOptions& o, double, const AttentionSizes&, BenchInputs&) {
+           o.mask = o.mask & Mask::causal(Align::bottom_right);
+         }},
+    Part{"window", true,
+         [](AttentionOptions& o, double value, const AttentionSizes&, BenchInputs&) {
+           o.mask = o.mask & Mask::window(static_cast<std::int64_t>(value), 0);
+         }},
+    Part{"lengths", false,
+         [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs&) {
+           o.mask = o.mask & Mask::lengths(lengths_of(s));
+         }},
+    Part{"keep", false,
+         [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs& in) {
+           o.mask = o.mask & Mask::boolean(in.coins("keep", {1, 1, s.tq, s.tk}, 0.5));
+         }},
+    Part{"bias", false,
+         [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs& in) {
+           o.mask = o.mask & Mask::additive(in.normal("bias", {1, 1, s.tq, s.tk}, DType::f32));
+         }},
+    Part{"alibi", false,
+         [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs&) { o.alibi_slopes = slopes_of(s); }},
+    Part{"sinks", false,
+         [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs& in) {
+           o.sinks = in.normal("sinks", {s.hq}, DType::f32);
+         }},
+    Part{"softcap", true,
+         [](AttentionOptions& o, double value, const AttentionSizes&, BenchInputs&) { o.softcap = value; }},
+    Part{"dropout", true,
+         [](AttentionOptions& o, double value, const AttentionSizes& s, BenchInputs& in) {
+           o.dropout = value;
+           o.dropout_keep = in.coins("dropout", {1, 1, s.tq, s.tk}, 1 - value);
+         }},
+};
+
+struct Found {
+  const Part* part;
+  double value;
+};
+
+std::optional<Found> find(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const std::string_view key = std::string_view(text).substr(0, equals);
+  const auto* part = std::find_if(kParts.begin(), kParts.end(), [&](const Part& p) { return p.name == key; });
+  if (part == kParts.end() || part->takes_value != (equals != std::string::npos)) return {};
+  Found found{part, 0};
+  if (!part->takes_value) return found;
+  const char *begin = text.data() + equals + 1, *end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(begin, end, found.value);
+  constexpr double most = 1 << 24;
+  if (error != std::errc{} || at != end || !(found.value >= 0 && found.value <= most)) return {};
+  return found;
+}
+
+std::vector<Found> parse(const std::string& mask) {
+  std::istringstream text(mask);
+  std::vector<Found> parts;
+  for (std::string word; std::getline(text, word, '+');) {
+    const auto found = find(word);
+    if (!found) {
+      throw Error(Error::Kind::data, "mask",
+                  "none, or causal, causal-br, window=N, lengths, keep, bias, alibi, sinks, softcap=C, dropout=P, "
+                  "joined by +",
+                  mask);
+    }
+    parts.push_back(*found);
+  }
+  return parts;
+}
+
+}  // namespace
+
+void check_mask(const std::string& mask) { parse(mask); }
+
+AttentionOptions mask_options(const std::string& mask, const AttentionSizes& sizes, BenchInputs& inputs) {
+  AttentionOptions options;
+  for (const Found& found : parse(mask)) found.part->apply(options, found.value, sizes, inputs);
+  return options;
+}
+
+double seen_share(const AttentionOptions& options, const AttentionSizes& s) {
+  const Mask& mask = options.mask;
+  const bool bounded = mask.has_window() || mask.key_lengths.defined();
+  if (!bounded && !mask.is_causal) return 1;
+  if (!bounded && s.tq == s.tk) return 0.5;
+  const std::int64_t shift = mask.align == Align::bottom_right ? s.tk - s.tq : 0;
+  double seen = 0;
+  for (std::int64_t b = 0; b < s.b; ++b) {
+    const auto length = mask.key_lengths.defined() ? mask.key_lengths.data<std::int64_t>()[b] : s.tk;
+    for (std::int64_t i = 0; i < s.tq; ++i) {
+      const std::int64_t centre = i + shift;
+      const std::int64_t first = mask.window_left >= 0 ? centre - mask.window_left : 0;
+      std::int64_t last = mask.is_causal ? centre + 1 : length;
+      if (mask.window_right >= 0) last = std::min(last, centre + mask.window_right + 1);
+      const std::int64_t begin = std::clamp<std::int64_t>(first, 0, length);
+      seen += static_cast<double>(std::max<std::int64_t>(0, std::clamp<std::int64_t>(last, 0, length) - begin));
+    }
+  }
+  return seen / (static_cast<double>(s.b) * static_cast<double>(s.tq) * static_cast<double>(s.tk));
+}
+
+}  // namespace attn::tool

@@ -1,0 +1,29 @@
+// The mask column: none, or parts joined by "+".
+//
+//   causal, causal-br   the diagonal from the top left, or to the bottom right
+//   window=N            the last N keys before the query and itself
+//   lengths             batch item i of b has (i + 1) / b of the keys
+//   keep, bias          a boolean mask that keeps half, a float one; (1, 1, tq, tk)
+//   alibi, sinks        one a head
+//   softcap=C, dropout=P
+#pragma once
+
+#include <string>
+
+#include "attn/attention.hpp"
+#include "bench/inputs.hpp"
+
+namespace attn::tool {
+
+struct AttentionSizes {
+  std::int64_t b = 1, hq = 1, hkv = 1, tq = 1, tk = 1, d = 1, dv = 1;
+};
+
+// Throws Error (data) for a part that is not above.
+void check_mask(const std::string& mask);
+AttentionOptions mask_options(const std::string& mask, const AttentionSizes& sizes, BenchInputs& inputs);
+// How much of the (tq, tk) scores the causal diagonal, windows and lengths leave: 1 without a mask, exactly one half
+// for a square causal mask, as the field counts it.
+double seen_share(const AttentionOptions& options, const AttentionSizes& sizes);
+
+}  // namespace attn::tool

@@ -1,0 +1,172 @@
+#include "bench/report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/json.hpp"
+#include "common/processor.hpp"
+#include "common/terminal.hpp"
+#include "kernels/targets.hpp"
+
+namespace attn::tool {
+namespace {
+
+constexpr double kGiga = 1e9, kMilli = 1e3;
+
+// "6.3 ms", four digits at most.
+std::string time_text(double seconds) {
+  const auto digits = [](double x) { return x < 10 ? 2 : x < 100 ? 1 : 0; };
+  if (seconds < 1e-3) return fmt::format("{:.{}f} µs", seconds * 1e6, digits(seconds * 1e6));
+  if (seconds < 1) return fmt::format("{:.{}f} ms", seconds * 1e3, digits(seconds * 1e3));
+  return fmt::format("{:.{}f} s ", seconds, digits(seconds));
+}
+
+// Two decimals where one would show nothing.
+std::string rate_text(double rate) { return fmt::format("{:.{}f}", rate / kGiga, rate < kGiga ? 2 : 1); }
+
+std::string right(const std::string& text, std::size_t width) {
+  return std::string(width - std::min(width, width_of(text)), ' ') + text;
+}
+
+std::string threads_text(int threads) { return fmt::format("{} thread{}", threads, threads == 1 ? "" : "s"); }
+
+std::string limit_name(const Measurement& m) {
+  return m.work.bound == Bound::read ? "reads, GB/s" : fmt::format("{} multiply-adds, GFLOP/s", m.row.dtype);
+}
+
+// One line a limit, one column a number of threads.
+std::string limits_table(const std::vector<Measurement>& all, const Style& style) {
+  std::vector<const Measurement*> limits;
+  std::vector<int> threads;
+  for (const Measurement& m : all) {
+    if (!m.is_limit()) continue;
+    limits.push_back(&m);
+    if (threads.empty() || threads.back() != m.threads) threads.push_back(m.threads);
+  }
+  constexpr std::size_t name_width = 28, width = 12;
+  std::string text = padded("limit", name_width);
+  for (const int count : threads) text += right(threads_text(count), width);
+  text = style.heading(text) + "\n";
+  const std::size_t kinds = limits.size() / threads.size();
+  for (std::size_t kind = 0; kind < kinds; ++kind) {
+    text += padded(limit_name(*limits[kind]), name_width);
+    for (std::size_t t = 0; t < threads.size(); ++t) {
+      text += right(fmt::format("{:.1f}", limits[t * kinds + kind]->rate() / kGiga), width);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+struct Column {
+  const char* title;
+  std::size_t width;
+  bool left;
+};
+
+std::string line(const std::vector<Column>& columns, const std::vector<std::string>& cells) {
+  std::string text;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (i != 0) text += " ";
+    text += columns[i].left ? padded(cells[i], columns[i].width) : right(cells[i], columns[i].width);
+  }
+  return text + "\n";
+}
+
+std::string row_text(const Measurement& m, const std::vector<Measurement>& all, const std::vector<Column>& columns) {
+  const std::string dtype = m.row.precision == "highest" ? m.row.dtype : m.row.dtype + " " + m.row.precision;
+  const double share = m.rate() / limit_of(m, all);
+  const std::string plain = m.plain.empty() ? "-" : fmt::format("{:.3g}×", m.plain.median() / m.time.median());
+  return line(columns, {m.row.shape, dtype, m.row.mask, time_text(m.time.median()), time_text(m.time.fastest()),
+                        rate_text(m.rate()), fmt::format("{:.0f} %", share * 100), plain});
+}
+
+std::string rows_table(const std::string& op, int threads, const std::vector<Measurement>& all, const Style& style) {
+  std::string body;
+  std::vector<Column> columns{{"shape", 18, true},   {"dtype", 7, true},    {"mask", 8, true},   {"median", 8, false},
+                              {"fastest", 8, false}, {"GFLOP/s", 8, false}, {"share", 5, false}, {"plain", 6, false}};
+  for (const Measurement& m : all) {
+    if (m.row.op != op || m.threads != threads) continue;
+    columns[0].width = std::max(columns[0].width, m.row.shape.size());
+    columns[2].width = std::max(columns[2].width, m.row.mask.size());
+    if (m.work.bound == Bound::read) columns[5].title = "GB/s";
+  }
+  for (const Measurement& m : all) {
+    if (m.row.op == op && m.threads == threads) body += row_text(m, all, columns);
+  }
+  std::vector<std::string> titles;
+  for (const Column& column : columns) titles.emplace_back(column.title);
+  return style.heading(fmt::format("{}, {}", op, threads_text(threads))) + "\n" + style.faint(line(columns, titles)) +
+         body;
+}
+
+// The promise that the fused path is never slower than the plain one, where both were timed.
+std::string promise_text(const std::vector<Measurement>& all) {
+  std::string slower;
+  int timed = 0;
+  for (const Measurement& m : all) {
+    if (m.plain.empty()) continue;
+    ++timed;
+    if (m.time.median() <= m.plain.median()) continue;
+    slower += fmt::format("  {}, {}: {} against {}\n", m.row.text(), threads_text(m.threads),
+                          time_text(m.time.median()), time_text(m.plain.median()));
+  }
+  if (timed == 0) return {};
+  if (slower.empty()) return fmt::format("\nNever slower than the plain path, in the {} rows that timed it.\n", timed);
+  return slower.insert(0, "\nSlower than the plain path:\n");
+}
+
+Json row_json(const Measurement& m, const std::vector<Measurement>& all, int repeats) {
+  const bool reads = m.work.bound == Bound::read;
+  const double limit = m.is_limit() ? m.rate() : limit_of(m, all);
+  Json json;
+  json["op"] = m.row.op;
+  json["shape"] = m.row.shape;
+  json["dtype"] = m.row.dtype;
+  json["mask"] = m.row.mask;
+  json["precision"] = m.row.precision;
+  json["isa"] = kernels::active().isa;
+  json["threads"] = m.threads;
+  json["ms"] = json_number(m.time.median() * kMilli);
+  json["fastest_ms"] = json_number(m.time.fastest() * kMilli);
+  json["plain_ms"] = m.plain.empty() ? Json(nullptr) : json_number(m.plain.median() * kMilli);
+  json["gflops"] = m.work.operations > 0 ? json_number(m.work.operations / m.time.median() / kGiga) : Json(nullptr);
+  json["gbps"] = reads ? json_number(m.work.bytes / m.time.median() / kGiga) : Json(nullptr);
+  json["bound"] = reads ? "read" : m.work.bound == Bound::bf16 ? "bf16" : "f32";
+  json["limit"] = json_number(limit / kGiga);
+  json["share"] = json_number(m.rate() / limit);
+  json["repeats"] = repeats;
+  return json;
+}
+
+}  // namespace
+
+std::string report_text(const std::vector<Measurement>& all, int repeats) {
+  const Style style = Style::of_stdout();
+  const std::string processor = this_processor().name;
+  std::string text = fmt::format(
+      "{}, {}; median and fastest of {}.\n"
+      "A causal mask is counted half, a backward pass as 2.5 forward passes.\n"
+      "share: of the limit; plain: the plain path's time, in ours.\n\n",
+      processor.empty() ? "processor unknown" : printable(processor), kernels::active().isa, repeats);
+  text += limits_table(all, style);
+  std::vector<std::pair<std::string, int>> told;
+  for (const Measurement& m : all) {
+    const std::pair<std::string, int> key{m.row.op, m.threads};
+    if (m.is_limit() || std::find(told.begin(), told.end(), key) != told.end()) continue;
+    told.push_back(key);
+    text.append("\n").append(rows_table(m.row.op, m.threads, all, style));
+  }
+  return text + promise_text(all);
+}
+
+std::string report_json(const std::vector<Measurement>& all, int repeats) {
+  std::string text;
+  for (const Measurement& m : all) {
+    text += row_json(m, all, repeats).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  return text;
+}
+
+}  // namespace attn::tool

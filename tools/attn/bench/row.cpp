@@ -1,0 +1,100 @@
+#include "bench/row.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "attn/error.hpp"
+#include "bench/work.hpp"
+
+namespace attn::tool {
+namespace {
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream text(line.substr(0, line.find('#')));
+  std::vector<std::string> words;
+  for (std::string word; text >> word;) words.push_back(word);
+  return words;
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(at, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::int64_t parse_size(const std::string& text, const std::string& shape) {
+  constexpr std::int64_t most = 1 << 24;  // so that products of a few sizes fit
+  std::int64_t size = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  if (error != std::errc{} || end != text.data() + text.size() || size < 1 || size > most) {
+    throw Error(Error::Kind::data, "shape", fmt::format("sizes from 1 to {}, joined by commas", most), shape);
+  }
+  return size;
+}
+
+Row parse_row(const std::vector<std::string>& words) {
+  if (words.size() < 3 || words.size() > 5) {
+    throw Error(Error::Kind::data, "row", "op shape dtype [mask [precision]]", fmt::format("{} words", words.size()));
+  }
+  Row row{words[0], words[1], words[2]};
+  if (words.size() > 3) row.mask = words[3];
+  if (words.size() > 4) row.precision = words[4];
+  check_row(row);
+  return row;
+}
+
+}  // namespace
+
+std::vector<Row> parse_rows(std::string_view list, const std::string& name) {
+  std::istringstream lines{std::string(list)};
+  std::vector<Row> rows;
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const auto words = words_of(line);
+    if (words.empty()) continue;
+    try {
+      rows.push_back(parse_row(words));
+    } catch (const Error& error) {
+      throw Error(Error::Kind::data, fmt::format("{}:{}", name, number), "a row that can be timed",
+                  fmt::format("\"{}\"", fmt::join(words, " ")), error.what());
+    }
+  }
+  return rows;
+}
+
+std::vector<Row> filtered(const std::vector<Row>& rows, const std::string& filter) {
+  std::vector<Row> kept;
+  const auto words = split(filter, ' ');
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(kept), [&](const Row& row) {
+    const std::string text = row.text();
+    return std::all_of(words.begin(), words.end(), [&](const auto& w) { return text.find(w) != std::string::npos; });
+  });
+  return kept;
+}
+
+std::vector<Extent> parse_shape(const std::string& shape) {
+  std::vector<Extent> extents;
+  for (const std::string& place : split(shape, ',')) {
+    const auto sizes = split(place, '/');
+    if (sizes.size() > 2) throw Error(Error::Kind::data, "shape", "at most two sizes a place: hq/hkv", shape);
+    extents.push_back({parse_size(sizes.front(), shape), parse_size(sizes.back(), shape)});
+  }
+  return extents;
+}
+
+DType parse_dtype(const std::string& dtype) {
+  if (dtype == "f32") return DType::f32;
+  if (dtype == "bf16") return DType::bf16;
+  if (dtype == "f16") return DType::f16;
+  throw Error(Error::Kind::data, "dtype", "f32, bf16 or f16", dtype);
+}
+
+}  // namespace attn::tool

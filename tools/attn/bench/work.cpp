@@ -1,0 +1,242 @@
+#include "bench/work.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "attention/composed.hpp"
+#include "attn/error.hpp"
+#include "attn/modules.hpp"
+#include "attn/reference.hpp"
+#include "bench/masks.hpp"
+
+namespace attn::tool {
+namespace {
+
+constexpr double kPlainOperations = 1e9;  // the reference does about as many a second
+constexpr double kBackwardFactor = 2.5;   // five products of the forward pass's two
+
+using Make = Work (*)(const Row&, const std::vector<Extent>&, BenchInputs&);
+
+double product_of(std::initializer_list<std::int64_t> sizes) {
+  double product = 1;
+  for (const std::int64_t size : sizes) product *= static_cast<double>(size);
+  return product;
+}
+
+// ---- attention: b,h,t,d ---------------------------------------------------------------
+
+AttentionSizes attention_sizes(const std::vector<Extent>& e) {
+  return {e[0].first, e[1].first, e[1].second, e[2].first, e[2].second, e[3].first, e[3].second};
+}
+
+struct Operands {
+  Tensor q, k, v, d_output;
+  AttentionOptions options;
+};
+
+Operands operands(const Row& row, const AttentionSizes& s, BenchInputs& inputs) {
+  const DType dtype = parse_dtype(row.dtype);
+  return {inputs.normal("q", {s.b, s.hq, s.tq, s.d}, dtype), inputs.normal("k", {s.b, s.hkv, s.tk, s.d}, dtype),
+          inputs.normal("v", {s.b, s.hkv, s.tk, s.dv}, dtype),
+          inputs.normal("d_output", {s.b, s.hq, s.tq, s.dv}, dtype), mask_options(row.mask, s, inputs)};
+}
+
+void plain_forward(const Operands& in) {
+  composed_attention(in.q, in.k, in.v, validate(in.q, in.k, in.v, in.options), in.options, nullptr);
+}
+
+void plain_backward(const Operands& in) {
+  composed_attention_backward(in.d_output, in.q, in.k, in.v, validate(in.q, in.k, in.v, in.options), in.options);
+}
+
+// `forward` and `backward`: how many passes of each.
+Work attention_work(const Row& row, const std::vector<Extent>& extents, BenchInputs& inputs, bool forward,
+                    bool backward) {
+  const AttentionSizes s = attention_sizes(extents);
+  const Operands in = operands(row, s, inputs);
+  const double all = 2 * product_of({s.b, s.hq, s.tq, s.tk, s.d + s.dv});
+  const double passes = (forward ? 1 : 0) + (backward ? kBackwardFactor : 0);
+  Work work;
+  work.operations = all * passes * seen_share(in.options, s);
+  work.bound = row.dtype == "bf16" ? Bound::bf16 : Bound::f32;
+  const AttentionResult known = forward ? AttentionResult{} : attention(in.q, in.k, in.v, in.options);
+  work.run = [in, forward, backward, known] {
+    const AttentionResult result = forward ? attention(in.q, in.k, in.v, in.options) : known;
+    if (backward) attention_backward(in.d_output, in.q, in.k, in.v, in.options, result);
+  };
+  if (all * passes > kPlainOperations) return work;
+  work.plain = [in, forward, backward] {
+    if (forward) plain_forward(in);
+    if (backward) plain_backward(in);
+  };
+  return work;
+}
+
+Work forward(const Row& row, const std::vector<Extent>& e, BenchInputs& in) {
+  return attention_work(row, e, in, true, false);
+}
+Work backward(const Row& row, const std::vector<Extent>& e, BenchInputs& in) {
+  return attention_work(row, e, in, false, true);
+}
+Work training(const Row& row, const std::vector<Extent>& e, BenchInputs& in) {
+  return attention_work(row, e, in, true, true);
+}
+
+// ---- decode: few queries against a cache that comes from memory -----------------------
+
+double last_level_cache() {
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  if (const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE); bytes > 0) return static_cast<double>(bytes);
+#endif
+  return 32e6;
+}
+
+// A model has other layers' caches between two visits to one: as many copies take turns as make each visit cold.
+Work decode(const Row& row, const std::vector<Extent>& extents, BenchInputs& inputs) {
+  const AttentionSizes s = attention_sizes(extents);
+  Work work = attention_work(row, extents, inputs, true, false);
+  const auto size = static_cast<std::int64_t>(size_of(parse_dtype(row.dtype)));
+  work.bound = Bound::read;
+  work.bytes = product_of({s.b, s.hkv, s.tk, s.d + s.dv, size});
+  const double copies = std::clamp(std::ceil(3 * last_level_cache() / work.bytes), 1.0, 16.0);
+  auto caches = std::make_shared<std::vector<Operands>>();
+  for (int i = 0; i < static_cast<int>(copies); ++i) {
+    Operands in = operands(row, s, inputs);
+    in.k = inputs.normal(fmt::format("k{}", i), in.k.shape(), in.k.dtype());
+    in.v = inputs.normal(fmt::format("v{}", i), in.v.shape(), in.v.dtype());
+    caches->push_back(in);
+  }
+  work.run = [caches, next = std::size_t{0}]() mutable {
+    const Operands& in = (*caches)[next++ % caches->size()];
+    attention(in.q, in.k, in.v, in.options);
+  };
+  return work;
+}
+
+// ---- linear: rows,d_in,d_out ----------------------------------------------------------
+
+Work linear_work(const std::vector<Extent>& e, BenchInputs& inputs, bool training) {
+  const std::int64_t rows = e[0].first, d_in = e[1].first, d_out = e[2].first;
+  Generator rng(1);
+  const auto layer = std::make_shared<Linear>(d_in, d_out, true, rng);
+  const Tensor x = inputs.normal("x", {rows, d_in}, DType::f32), dy = inputs.normal("dy", {rows, d_out}, DType::f32);
+  Work work;
+  work.operations = 2 * product_of({rows, d_in, d_out}) * (training ? 3 : 1);
+  work.run = [=] {
+    layer->forward(x);
+    if (!training) return;
+    layer->zero_grad();
+    layer->backward(dy, x);
+  };
+  if (work.operations > kPlainOperations) return work;
+  work.plain = [=] {
+    reference::project(x, layer->weight.value, layer->bias.value);
+    if (training) reference::project_backward(dy, x, layer->weight.value, true);
+  };
+  return work;
+}
+
+Work linear(const Row&, const std::vector<Extent>& e, BenchInputs& in) { return linear_work(e, in, false); }
+Work linear_training(const Row&, const std::vector<Extent>& e, BenchInputs& in) { return linear_work(e, in, true); }
+
+// ---- module: MultiHeadAttention with its projections, b,t,d,heads ----------------------
+
+Work module_work(const Row& row, const std::vector<Extent>& e, BenchInputs& inputs, bool training) {
+  const std::int64_t b = e[0].first, t = e[1].first, d = e[2].first, heads = e[3].first;
+  const bool causal = row.mask == "causal";
+  ModuleConfig config{.d_in = d, .d_out = d, .context_length = t, .num_heads = heads, .causal = causal};
+  Generator rng(1);
+  const auto module = std::make_shared<MultiHeadAttention>(config, rng);
+  module->train(training);
+  const Tensor x = inputs.normal("x", {b, t, d}, DType::f32), dz = inputs.normal("dz", {b, t, d}, DType::f32);
+  const double projections = 8 * product_of({b, t, d, d}), scores = 4 * product_of({b, t, t, d}) * (causal ? 0.5 : 1);
+  Work work;
+  work.operations = training ? 3 * projections + (1 + kBackwardFactor) * scores : projections + scores;
+  work.run = [=] {
+    module->forward(x);
+    if (!training) return;
+    module->zero_grad();
+    module->backward(dz);
+  };
+  if (!training && work.operations <= kPlainOperations) {
+    work.plain = [=] {
+      Trace steps;  // recording takes the reference's way
+      module->forward(x, &steps);
+    };
+  }
+  return work;
+}
+
+Work module(const Row& row, const std::vector<Extent>& e, BenchInputs& in) { return module_work(row, e, in, false); }
+Work module_training(const Row& row, const std::vector<Extent>& e, BenchInputs& in) {
+  return module_work(row, e, in, true);
+}
+
+// ---- all ops --------------------------------------------------------------------------
+
+enum class Kind { attention, linear, module };
+
+struct Op {
+  std::string_view name;
+  Kind kind;
+  Make make;
+};
+
+constexpr std::array kOps{
+    Op{"forward", Kind::attention, forward},   Op{"backward", Kind::attention, backward},
+    Op{"training", Kind::attention, training}, Op{"decode", Kind::attention, decode},
+    Op{"linear", Kind::linear, linear},        Op{"linear-training", Kind::linear, linear_training},
+    Op{"module", Kind::module, module},        Op{"module-training", Kind::module, module_training},
+};
+
+[[noreturn]] void refuse(const std::string& what, const std::string& expected, const std::string& found) {
+  throw Error(Error::Kind::data, what, expected, found);
+}
+
+const Op& find_op(const Row& row) {
+  const auto* op = std::find_if(kOps.begin(), kOps.end(), [&](const Op& o) { return o.name == row.op; });
+  if (op != kOps.end()) return *op;
+  std::vector<std::string_view> names;
+  for (const Op& o : kOps) names.push_back(o.name);
+  refuse("op", fmt::format("one of {}", fmt::join(names, ", ")), row.op);
+}
+
+void check_attention(const Row& row, const std::vector<Extent>& e) {
+  if (e.size() != 4 || e[0].first != e[0].second) refuse("shape", "b,h,t,d", row.shape);
+  if (e[1].first % e[1].second != 0) refuse("shape", "query heads that are a multiple of key heads", row.shape);
+  check_mask(row.mask);
+}
+
+void check_float32(const Row& row, const std::vector<Extent>& e, std::size_t places, const char* form) {
+  const bool single = std::all_of(e.begin(), e.end(), [](const Extent& x) { return x.first == x.second; });
+  if (e.size() != places || !single) refuse("shape", form, row.shape);
+  if (row.dtype != "f32") refuse("dtype", "f32", row.dtype);
+}
+
+}  // namespace
+
+void check_row(const Row& row) {
+  const Op& op = find_op(row);
+  const auto extents = parse_shape(row.shape);
+  parse_dtype(row.dtype);
+  if (row.precision != "highest") refuse("precision", "highest", row.precision);
+  if (op.kind == Kind::attention) return check_attention(row, extents);
+  if (op.kind == Kind::linear) check_float32(row, extents, 3, "rows,d_in,d_out");
+  if (op.kind == Kind::module) {
+    check_float32(row, extents, 4, "b,t,d,heads");
+    if (extents[2].first % extents[3].first != 0) refuse("shape", "d that is a multiple of heads", row.shape);
+  }
+  if (row.mask == "none" || (op.kind == Kind::module && row.mask == "causal")) return;
+  refuse("mask", op.kind == Kind::module ? "none or causal" : "none", row.mask);
+}
+
+Work make_work(const Row& row, BenchInputs& inputs) { return find_op(row).make(row, parse_shape(row.shape), inputs); }
+
+}  // namespace attn::tool
