@@ -43,6 +43,10 @@ struct Mask {
   bool empty() const noexcept;
 };
 
+// What products of float32 inputs may be made of, by PyTorch's names: float32; three products of bfloat16 parts,
+// which keep 16 bits; one of bfloat16. A kernel may do better than asked.
+enum class Precision { highest, high, medium };
+
 struct AttentionOptions {
   Mask mask = {};
   std::optional<double> scale = {};  // default 1/sqrt(d)
@@ -52,7 +56,11 @@ struct AttentionOptions {
   // Attention sinks (Xiao et al. 2024): float32 (hq), one more score a head that takes weight but has no value.
   Tensor sinks = {};
   double dropout = 0;        // probability in [0, 1] that a weight is dropped
-  Tensor dropout_keep = {};  // boolean, broadcastable to (b, h, tq, tk); required when dropout > 0
+  // With dropout > 0 one of these: which weights are kept, boolean, broadcastable to (b, h, tq, tk); or the key of
+  // philox_keep(), from which the kernels draw it without a mask in memory.
+  Tensor dropout_keep = {};
+  std::optional<std::uint64_t> dropout_key = {};
+  Precision precision = Precision::highest;
   bool return_weights = false;
   Tensor weight_rows = {};  // int64 (n): with return_weights, only these queries' weights
 };

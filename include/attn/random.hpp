@@ -12,7 +12,9 @@ namespace attn {
 // Which dropout PyTorch would have drawn. The same seed gives other masks on other systems
 // (pytorch/pytorch#121595): `mkl` is PyTorch's Linux x86 wheels on Intel processors, `native` is
 // macOS, Arm, AMD and builds without MKL (the printed book).
-enum class DropoutFlavour { native, mkl };
+// `philox` is this library's own: the fused kernels draw it where they need it, the same on every machine
+// and for any number of threads, with no mask in memory.
+enum class DropoutFlavour { native, mkl, philox };
 
 std::string_view name(DropoutFlavour flavour) noexcept;
 DropoutFlavour dropout_flavour(std::string_view name);  // throws Error (argument)
@@ -34,12 +36,17 @@ class Generator {
   Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape);  // int64 in [low, high)
   Tensor uniform(const Shape& shape, double low, double high);              // float32 in [low, high)
 
-  // True where an element survives dropout with probability p in [0, 1]. p = 0 and p = 1 draw nothing.
+  // True where an element is kept by dropout of probability p in [0, 1]. p = 0 and p = 1 draw nothing. Flavour
+  // philox takes next_u64() as the key of philox_keep(), and a shape (b, h, tq, tk).
   Tensor dropout_keep(const Shape& shape, double p);
 
  private:
   struct State;
   std::shared_ptr<State> state_;
 };
+
+// (b, h, tq, tk) boolean: element (b, h, i, j) is kept when word j % 4 of Philox4x32-10 (Salmon et al. 2011) with
+// this key, at counter (j / 4, i, h, b), is at least p · 2^32.
+Tensor philox_keep(const Shape& shape, double p, std::uint64_t key);
 
 }  // namespace attn

@@ -51,6 +51,11 @@ Tensor with_sink(const Tensor& masked, const Tensor& sinks, const Problem& p) {
   return concat_last(std::vector<Tensor>{masked, column});
 }
 
+Tensor dropout_keep(const Problem& p, const AttentionOptions& options) {
+  if (options.dropout == 0 || !options.dropout_key) return options.dropout_keep;
+  return philox_keep(p.scores_shape(), options.dropout, *options.dropout_key);
+}
+
 Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p, const AttentionOptions& options) {
   const DType dtype = compute_dtype(q.dtype());
   const Mask& mask = options.mask;
@@ -68,7 +73,7 @@ Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& 
   if (limits_keys(mask)) s.masked = ref::mask_fill(s.masked, seen_keys(p, mask));
   s.with_sink = with_sink(s.masked, options.sinks, p);
   s.weights = ref::softmax(s.with_sink).slice(-1, 0, p.tk);
-  s.dropped = options.dropout > 0 ? ref::dropout(s.weights, options.dropout_keep, options.dropout) : s.weights;
+  s.dropped = options.dropout > 0 ? ref::dropout(s.weights, dropout_keep(p, options), options.dropout) : s.weights;
   s.context = ref::weighted_sum(s.dropped, s.v);
   return s;
 }
@@ -114,7 +119,7 @@ AttentionGradient composed_attention_backward(const Tensor& d_output, const Tens
   auto [d_dropped, dv] = ref::weighted_sum_backward(ref::saturate_to(d_output, s.v.dtype()), s.dropped, s.v);
   // dropped = weights · keep / (1 - p)
   const Tensor d_weights =
-      options.dropout > 0 ? ref::dropout(d_dropped, options.dropout_keep, options.dropout) : d_dropped;
+      options.dropout > 0 ? ref::dropout(d_dropped, dropout_keep(p, options), options.dropout) : d_dropped;
   // weights = softmax(masked and sink); masking gives weights, and so gradients, of zero
   Tensor d_scaled = ref::softmax_backward(d_weights, s.weights);
   // the sink's weight has no value: d_sink = -w_sink · Σ_j w_j · dw_j, and Σ_j d_scaled_j = that sum · w_sink

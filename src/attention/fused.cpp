@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "attention/composed.hpp"
-#include "attention/positions.hpp"
+#include "attention/row.hpp"
 #include "core/parallel.hpp"
 #include "core/visit.hpp"
 #include "kernels/targets.hpp"
+#include "random/philox.hpp"
 
 namespace attn {
 namespace {
@@ -40,49 +41,41 @@ void mend_overflow(const Tensor& q, const Tensor& k, const Tensor& v, const Prob
     const std::size_t i = at_keys.index(p, at / (p.hq * p.tq), at % p.tq);
     return lse[at] == -std::numeric_limits<float>::infinity() && at_keys.first[i] >= at_keys.last[i];
   };
-  const Shape scores = p.scores_shape();
   for (std::int64_t at = 0; at < result.lse.numel(); ++at) {
     if (good(at)) continue;
     const std::int64_t b = at / (p.hq * p.tq), h = at / p.tq % p.hq, i = at % p.tq;
-    const auto cell = [&](const Tensor& t) { return t.slice(0, b, b + 1).slice(1, h, h + 1).slice(2, i, i + 1); };
-    const auto source = [&](const Tensor& t) {
-      const std::int64_t head = h / (p.hq / p.hkv);
-      return t.slice(0, b, b + 1).slice(1, head, head + 1);
-    };
-    AttentionOptions row = options;
-    row.scale = p.scale;
-    row.mask = {};
-    row.mask.keep = Tensor::zeros({1, 1, 1, p.tk}, DType::boolean);
-    const std::int64_t first = at_keys.first[at_keys.index(p, b, i)], last = at_keys.last[at_keys.index(p, b, i)];
-    if (first < last) row.mask.keep.slice(3, first, last).fill(1);
-    if (options.mask.keep.defined()) {
-      const Tensor both = cell(options.mask.keep.expand(scores)).clone();
-      for (std::int64_t j = 0; j < p.tk; ++j) {
-        row.mask.keep.data<bool>()[j] = row.mask.keep.data<bool>()[j] && both.data<bool>()[j];
-      }
-    }
-    if (options.mask.bias.defined()) row.mask.bias = cell(options.mask.bias.expand(scores));
-    if (options.dropout > 0) row.dropout_keep = cell(options.dropout_keep.expand(scores));
-    const Tensor query = cell(q), keys = source(k), values = source(v);
-    const AttentionResult exact =
-        composed_attention(query, keys, values, validate(query, keys, values, row), row, nullptr);
-    cell(result.output).copy_from(exact.output);
+    const AttentionResult exact = composed_row(q, k, v, p, options, at_keys, b, h, i);
+    result.output.select(0, b).select(0, h).select(0, i).copy_from(exact.output.view({p.dv}));
     result.lse.data<float>()[at] = exact.lse.data<float>()[0];
   }
+}
+
+// Of options.weight_rows.
+Tensor weights_of_rows(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p,
+                       const AttentionOptions& options, const Positions& at_keys) {
+  const std::int64_t n = options.weight_rows.numel();
+  Tensor weights = Tensor::empty({p.batch, p.hq, n, p.tk});
+  for (std::int64_t at = 0; p.tk != 0 && at < p.batch * p.hq * n; ++at) {
+    const std::int64_t b = at / n / p.hq, h = at / n % p.hq;
+    const auto i = static_cast<std::int64_t>(options.weight_rows.at({at % n}));
+    const Tensor row = composed_row(q, k, v, p, options, at_keys, b, h, i).weights;
+    weights.select(0, b).select(0, h).select(0, at % n).copy_from(row.view({p.tk}));
+  }
+  return weights;
 }
 
 }  // namespace
 
 bool can_fuse(const Tensor& q, const AttentionOptions& options) {
-  const bool plain = !options.return_weights && !options.alibi_slopes.defined() && !options.sinks.defined();
-  return q.dtype() != DType::f64 && plain;
+  const bool all_weights = options.return_weights && !options.weight_rows.defined();
+  return q.dtype() != DType::f64 && !all_weights && options.dropout < 1;
 }
 
 namespace {
 
 // A call as the kernels take it, with the tensors that its pointers look into.
 struct Call {
-  Tensor q, k, v, bias;
+  Tensor q, k, v, bias, slopes, sinks;
   Positions at_keys;
   kernels::Problem problem{};
   double operations;
@@ -100,8 +93,23 @@ struct Call {
     problem.interval_batch = at_keys.per_batch ? p.tq : 0;
     problem.keep = grid<bool>(options.mask.keep, p);
     problem.bias = grid<float>(bias, p);
-    problem.dropout_keep = options.dropout > 0 ? grid<bool>(options.dropout_keep, p) : kernels::Grid<bool>{};
-    problem.dropout_factor = options.dropout < 1 ? static_cast<float>(1 / (1 - options.dropout)) : 1;
+    problem.dropout_keep =
+        options.dropout > 0 && !options.dropout_key ? grid<bool>(options.dropout_keep, p) : kernels::Grid<bool>{};
+    problem.dropout_factor = static_cast<float>(1 / (1 - options.dropout));
+    if (options.dropout > 0 && options.dropout_key) {
+      problem.dropout_key = *options.dropout_key;
+      problem.dropout_threshold = static_cast<std::uint32_t>(philox_threshold(options.dropout));
+    }
+    problem.precision = static_cast<kernels::Precision>(options.precision);
+    if (options.alibi_slopes.defined()) {
+      slopes = options.alibi_slopes.to(DType::f32).contiguous();
+      problem.alibi_slopes = slopes.data<float>();
+      problem.centre = at_keys.centre.data();
+    }
+    if (options.sinks.defined()) {
+      sinks = options.sinks.to(DType::f32).contiguous();
+      problem.sinks = sinks.data<float>();
+    }
     operations =
         2.0 * static_cast<double>(p.batch * p.hq * p.tq) * static_cast<double>(p.tk) * static_cast<double>(p.d + p.dv);
   }
@@ -134,6 +142,29 @@ bool all_finite(const Tensor& x) {
   });
 }
 
+// A sink's weight has no value: d_sink = -Σ_i w_i,sink · (d_output_i · output_i).
+Tensor sinks_gradient(const Problem& p, const AttentionOptions& options, const Tensor& d_output, const Tensor& output,
+                      const Tensor& lse) {
+  Tensor grad = Tensor::empty({p.hq}, options.sinks.dtype());
+  const Tensor d_rows = d_output.to(DType::f32).contiguous(), rows = output.to(DType::f32).contiguous();
+  for (std::int64_t h = 0; h < p.hq; ++h) {
+    double sum = 0;
+    for (std::int64_t b = 0; b < p.batch; ++b) {
+      for (std::int64_t i = 0; i < p.tq; ++i) {
+        const std::int64_t row = (b * p.hq + h) * p.tq + i;
+        double dot = 0;
+        for (std::int64_t c = row * p.dv; c < (row + 1) * p.dv; ++c) {
+          dot += static_cast<double>(d_rows.data<float>()[c]) * static_cast<double>(rows.data<float>()[c]);
+        }
+        const double log_weight = options.sinks.at({h}) - static_cast<double>(lse.data<float>()[row]);
+        if (dot != 0) sum -= std::exp(log_weight) * dot;
+      }
+    }
+    grad.set({h}, sum);
+  }
+  return grad;
+}
+
 }  // namespace
 
 AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p,
@@ -142,6 +173,7 @@ AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& 
   AttentionResult result{Tensor::empty(p.output_shape(), q.dtype()), Tensor::empty({p.batch, p.hq, p.tq}), {}};
   run_forward(call, {rows(result.output), result.lse.data<float>()});
   mend_overflow(q, k, v, p, options, call.at_keys, result);
+  if (options.return_weights) result.weights = weights_of_rows(q, k, v, p, options, call.at_keys);
   return result;
 }
 
@@ -176,6 +208,7 @@ AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor&
     return composed_attention_backward(d_output, q, k, v, p, options);
   }
   if (grad.bias.defined()) grad.bias = grad.bias.to(options.mask.bias.dtype());
+  if (options.sinks.defined()) grad.sinks = sinks_gradient(p, options, d_out, out, lse);
   return grad;
 }
 

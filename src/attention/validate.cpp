@@ -110,9 +110,11 @@ void check_numbers(const AttentionOptions& options, const Shape& scores) {
           std::to_string(options.dropout));
   if (options.dropout == 0) return;
   const Tensor& keep = options.dropout_keep;
+  require(!keep.defined() || !options.dropout_key, Kind::argument, "dropout_keep or dropout_key", "both");
+  if (options.dropout_key) return;
   require(keep.defined() && keep.dtype() == DType::boolean && broadcasts_to(keep.shape(), scores), Kind::argument,
           "dropout_keep: booleans that broadcast to " + scores.str(), keep.defined() ? keep.shape().str() : "none",
-          "draw it with Generator::dropout_keep");
+          "draw it with Generator::dropout_keep, or give a dropout_key");
 }
 
 }  // namespace

@@ -39,6 +39,13 @@ struct Problem {
   Grid<bool> dropout_keep;
   float dropout_factor;  // 1 / (1 - p)
   Precision precision = Precision::highest;
+  const float* alibi_slopes = nullptr;   // (hq): adds -slope · |centre - key|
+  const std::int32_t* centre = nullptr;  // the key at a query's own position, laid out as first; for ALiBi
+  const float* sinks = nullptr;          // (hq): one more score a head, without a value
+  // Dropout without a mask in memory: weight (b, h, i, j) is dropped when word j % 4 of Philox4x32-10 at counter
+  // (j / 4, i, h, b) is below the threshold, p · 2^32; 0 = none.
+  std::uint64_t dropout_key = 0;
+  std::uint32_t dropout_threshold = 0;
 };
 
 struct ForwardResult {

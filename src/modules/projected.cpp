@@ -72,7 +72,11 @@ AttentionOptions ProjectedAttention::options_for(std::int64_t batch, std::int64_
   options.scale = config_.scale;
   if (training_ && config_.dropout > 0) {
     options.dropout = config_.dropout;
-    options.dropout_keep = rng_.dropout_keep({batch, config_.num_heads, tq, tk}, config_.dropout);
+    if (rng_.flavour() == DropoutFlavour::philox) {
+      options.dropout_key = rng_.next_u64();
+    } else {
+      options.dropout_keep = rng_.dropout_keep({batch, config_.num_heads, tq, tk}, config_.dropout);
+    }
   }
   return options;
 }

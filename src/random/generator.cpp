@@ -30,12 +30,16 @@ void normal_block(float* d) {
 
 }  // namespace
 
-std::string_view name(DropoutFlavour flavour) noexcept { return flavour == DropoutFlavour::mkl ? "mkl" : "native"; }
+std::string_view name(DropoutFlavour flavour) noexcept {
+  if (flavour == DropoutFlavour::philox) return "philox";
+  return flavour == DropoutFlavour::mkl ? "mkl" : "native";
+}
 
 DropoutFlavour dropout_flavour(std::string_view text) {
   if (text == "mkl") return DropoutFlavour::mkl;
   if (text == "native") return DropoutFlavour::native;
-  throw Error(Error::Kind::argument, "dropout flavour", "mkl or native", text);
+  if (text == "philox") return DropoutFlavour::philox;
+  throw Error(Error::Kind::argument, "dropout flavour", "mkl, native or philox", text);
 }
 
 struct Generator::State {
@@ -125,6 +129,7 @@ Tensor Generator::dropout_keep(const Shape& shape, double p) {
     throw Error(Error::Kind::argument, "dropout", "a probability in [0, 1]", std::to_string(p));
   }
   if (p == 0 || p == 1) return Tensor::full(shape, p == 0 ? 1 : 0, DType::boolean);
+  if (state_->flavour == DropoutFlavour::philox) return philox_keep(shape, p, next_u64());
   Tensor result = Tensor::empty(shape, DType::boolean);
   if (result.numel() == 0) return result;
   auto* out = result.data<bool>();

@@ -19,4 +19,7 @@ inline std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
   return counter;
 }
 
+// p · 2^32: a word below it drops.
+std::uint64_t philox_threshold(double p);
+
 }  // namespace attn

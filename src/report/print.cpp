@@ -168,7 +168,8 @@ class Layout {
   }
 
   void write_slices(std::size_t dim, const Edges& edges, std::size_t indent) {
-    const std::string separator = "," + std::string(shape_.size() - dim - 1, '\n') + std::string(indent + 1, ' ');
+    std::string separator(1, ',');
+    separator.append(shape_.size() - dim - 1, '\n').append(indent + 1, ' ');
     out_ += '[';
     for_each_shown(edges, [&](std::int64_t i) {
       if (i != 0) out_ += separator;

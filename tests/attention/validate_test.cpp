@@ -59,6 +59,14 @@ TEST(Validate, Masks) {
   }
 }
 
+TEST(Validate, AMaskMayNotBeLargerThanTheScores) {
+  const Tensor x = ones({1, 1, 1, 4});
+  for (const Shape& shape : {Shape{3}, Shape{3, 1}, Shape{2, 1, 1, 1}}) {
+    expect_refused(Kind::shape, {"[attention]", "(1, 1, 1, 1)", shape.str()}, x, x, x,
+                   {.mask = Mask::boolean(ones(shape, DType::boolean))});
+  }
+}
+
 TEST(Validate, Numbers) {
   const Tensor x = ones({2, 2, 3, 4}), keep = ones({2, 2, 3, 3}, DType::boolean);
   const auto refuse = [&](const std::vector<std::string>& parts, const AttentionOptions& options) {

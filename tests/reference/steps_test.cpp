@@ -295,6 +295,9 @@ TEST(Softmax, NanSpreadsOverItsRowOnly) {
     EXPECT_NEAR(w[3], 1 / 3.0, 1e-15);
     EXPECT_TRUE(std::isnan(lse[0]) && !std::isnan(lse[1]));
   }
+  const Tensor beside_masked = tensor({-kInf, kNan}, {1, 2});
+  EXPECT_TRUE(std::isnan(values(ref::softmax(beside_masked))[1]));
+  EXPECT_TRUE(std::isnan(ref::log_sum_exp(beside_masked).item()));
 }
 
 TEST(Softmax, EmptyAndScalarInputs) {

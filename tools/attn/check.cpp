@@ -49,7 +49,7 @@ void print_json(const std::vector<Comparison>& rows) {
 
 void add_check(CLI::App& app, int& status) {
   auto* verb =
-      app.add_subcommand("check", "Compute every number the five seed notebooks print; compare digit by digit");
+      app.add_subcommand("check", "Every number the notebooks print, digit by digit");
   struct Flags {
     std::string layer_order, rng;
     bool no_mask = false, json = false;

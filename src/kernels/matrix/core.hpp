@@ -102,10 +102,15 @@ class MatrixCore {
     __builtin_memcpy(at + kKeys * kColumns, &low, sizeof low);
   }
 
-  void drop(float*, std::int64_t at) {
-    const std::int64_t key = at / kColumns, lane = at % kColumns;
+  // A lane holds two keys' weights; the other one stays.
+  void keep(float*, std::int64_t j, int w, VecI kept) const {
+    const VecI other = splat(static_cast<std::int32_t>(j % 2 == 0 ? 0xffff0000u : 0x0000ffffu));
     for (int part = 0; part < parts_; ++part) {
-      weights_[part * kKeys * kColumns + (key / 2 * kColumns + lane) * 2 + key % 2] = 0;
+      std::uint16_t* at = weights_ + part * kKeys * kColumns + j / 2 * 2 * kColumns + 2 * w;
+      VecI pairs;
+      __builtin_memcpy(&pairs, at, sizeof pairs);
+      pairs &= kept | other;
+      __builtin_memcpy(at, &pairs, sizeof pairs);
     }
   }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/unit/carver.hpp"
+#include "kernels/unit/dropout.hpp"
 #include "kernels/unit/scores.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
@@ -95,6 +96,27 @@ inline void for_each_key(const Grid<T>& grid, const Span& span, const Query& at,
   for (std::int64_t j = 0; j < keys; ++j) f(j, cells[(first + j) * grid.key]);
 }
 
+// A lane draws four keys at once.
+inline void decode_dropout(const Problem& p, const Span& span, const Query& at, std::int64_t first, std::int64_t keys,
+                           float* s) {
+  if (p.dropout_keep.data) {
+    for_each_key(p.dropout_keep, span, at, first, keys,
+                 [&](std::int64_t j, bool keep) { s[j] = keep ? s[j] * p.dropout_factor : 0; });
+    return;
+  }
+  for (std::int64_t quad = 0; quad < kStepKeys / 4; quad += kLanes) {
+    VecU words[4] = {VecU{}, VecU{} + static_cast<std::uint32_t>(at.token),
+                     VecU{} + static_cast<std::uint32_t>(at.head), VecU{} + static_cast<std::uint32_t>(span.batch)};
+    std::uint32_t quads[kLanes];
+    for (int i = 0; i < kLanes; ++i) quads[i] = static_cast<std::uint32_t>(first / 4 + quad + i);
+    __builtin_memcpy(&words[0], quads, sizeof quads);
+    philox(words, p.dropout_key);
+    for (std::int64_t j = 0; j < 4 * kLanes && quad * 4 + j < kStepKeys; ++j) {
+      s[quad * 4 + j] *= words[j % 4][j / 4] >= p.dropout_threshold ? p.dropout_factor : 0;
+    }
+  }
+}
+
 // One query's scores for keys first … first + keys - 1 become weights; returns by how much its context must shrink.
 inline float decode_softmax(const Problem& p, const Span& span, std::int64_t r, std::int64_t first, std::int64_t keys,
                             float* s, float* state) {
@@ -107,6 +129,12 @@ inline float decode_softmax(const Problem& p, const Span& span, std::int64_t r, 
     for (std::int64_t j = keys; j < kStepKeys; ++j) s[j] = kMinusInfinity;
   }
   if (p.bias.data) for_each_key(p.bias, span, at, first, keys, [s](std::int64_t j, float b) { s[j] += b * kLog2e; });
+  if (p.alibi_slopes) {
+    const float slope = p.alibi_slopes[at.head] * kLog2e;
+    for (std::int64_t j = 0; j < keys; ++j) {
+      s[j] -= slope * __builtin_fabsf(static_cast<float>(first + j) - static_cast<float>(p.centre[place]));
+    }
+  }
   if (p.keep.data) {
     for_each_key(p.keep, span, at, first, keys,
                  [s](std::int64_t j, bool keep) { s[j] = keep ? s[j] : kMinusInfinity; });
@@ -128,10 +156,7 @@ inline float decode_softmax(const Problem& p, const Span& span, std::int64_t r, 
   const float shrink = exp2_nonpositive(splat(state[0]) - base)[0];
   state[0] = largest;
   state[1] = state[1] * shrink + sum_lanes(sum);
-  if (p.dropout_keep.data) {
-    for_each_key(p.dropout_keep, span, at, first, keys,
-                 [&](std::int64_t j, bool keep) { s[j] = keep ? s[j] * p.dropout_factor : 0; });
-  }
+  if (drops(p)) decode_dropout(p, span, at, first, keys, s);
   return shrink;
 }
 
@@ -153,7 +178,10 @@ inline void decode_chunk(const Problem& p, std::int64_t task, void* shared, void
   const auto context = [&](std::int64_t r) { return partial(p, shared, task, r) + pad_lanes(2); };
   for (std::int64_t r = 0; r < rows; ++r) {
     float* state = partial(p, shared, task, r);
-    state[0] = kMinusInfinity, state[1] = 0;
+    // A sink is a score met before any key: by the first chunk alone.
+    const bool sink = p.sinks && begin == 0;
+    state[0] = sink ? p.sinks[query(p, span, r).head] * kLog2e : kMinusInfinity;
+    state[1] = state[0] == kMinusInfinity ? 0 : 1;
     for (std::int64_t c = 0; c < mem.dv; ++c) context(r)[c] = 0;
     const Query at = query(p, span, r);
     float* line = mem.queries + r * mem.d;

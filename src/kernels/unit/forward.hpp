@@ -37,7 +37,10 @@ class FloatCore {
     store(s + j * kColumns + w, weights[0]);
   }
 
-  void drop(float* s, std::int64_t at) { s[at] = 0; }
+  void keep(float* s, std::int64_t j, int w, VecI kept) {
+    float* at = s + j * kColumns + w;
+    store(at, where(kept, load(at)));
+  }
 
   // contextᵀ (dv, queries) += vᵀ · weights
   void add_context(std::int64_t from, std::int64_t keys, const float* s, float* context) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/unit/carver.hpp"
+#include "kernels/unit/dropout.hpp"
 #include "kernels/unit/scores.hpp"
 #include "kernels/unit/transpose.hpp"
 
@@ -111,7 +112,7 @@ struct TileScratch {
   TileScratch(const Problem& p, Carver& take) {
     constexpr std::int64_t size = kTileKeys * kColumns;
     scores = take(size), d_weights = take(size);
-    slope = take(p.softcap > 0 ? size : 0), dropout = take(p.dropout_keep.data ? size : 0);
+    slope = take(p.softcap > 0 ? size : 0), dropout = take(drops(p) ? size : 0);
   }
 };
 
@@ -150,15 +151,15 @@ inline void gradient_tile(const Problem& p, const Queries& queries, int g, const
                           std::int64_t first, std::int64_t keys, const TileScratch& tile, float* weights,
                           float* d_scores) {
   capped_scores(p, queries.q + g * padded(p.d) * kColumns, k.data, k.step, keys, tile.scores);
-  const bool sloped = ThroughCap && p.softcap > 0, dropped = p.dropout_keep.data != nullptr;
+  const bool sloped = ThroughCap && p.softcap > 0, dropped = drops(p);
   if (sloped) softcap_slope(p, tile.scores, keys, tile.slope);
   mask_scores(p, queries.span, g, queries.seen[g], first, keys, tile.scores);
   panel<false>(keys, v.data, v.step, 1, queries.d_output + g * padded(p.dv) * kColumns, kColumns, tile.d_weights,
                kColumns, p.dv);
   if (dropped) {
-    clear(tile.dropout, keys * kColumns);
-    for_each_cell(p, p.dropout_keep, queries.span, g, first, keys,
-                  [&](std::int64_t at, bool keep) { tile.dropout[at] = keep ? p.dropout_factor : 0; });
+    for_each_kept(p, queries.span, g, queries.seen[g], first, keys, [&](std::int64_t j, int w, VecI kept) {
+      store(tile.dropout + j * kColumns + w, where(kept, splat(p.dropout_factor)));
+    });
   }
   const float *lse = queries.lse + g * kColumns, *delta = queries.delta + g * kColumns;
   if (sloped && dropped) return tile_gradient<true, true>(tile, keys, lse, delta, weights, d_scores);

@@ -6,11 +6,12 @@
 //   scores(group, from, keys, s)      s (keys, kColumns), from key `from` of the block on; returns the factor that
 //                                     is still missing
 //   store_weights(s, j, w, weights)   weights of keys j to j + kKeyRows - 1, lanes w to w + kLanes - 1
-//   drop(s, at)                       forget the weight at key · kColumns + lane
+//   keep(s, j, w, kept)               forget the weights of key j, lanes w to w + kLanes - 1, whose bits are not set
 //   add_context(from, keys, s, context)
 #pragma once
 
 #include "kernels/unit/carver.hpp"
+#include "kernels/unit/dropout.hpp"
 #include "kernels/unit/scores.hpp"
 #include "kernels/unit/transpose.hpp"
 
@@ -28,6 +29,14 @@ inline std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + st
 inline void clear(const Running& run, std::int64_t rows) {
   for (int lane = 0; lane < kColumns; ++lane) run.maximum[lane] = kMinusInfinity, run.sum[lane] = 0;
   for (std::int64_t i = 0; i < rows * kColumns; i += kLanes) store(run.context + i, splat(0.f));
+}
+
+// A sink is a score that was met before any key.
+inline void start_with_sinks(const Problem& p, const Interval& seen, const Running& run) {
+  for (int lane = 0; lane < kColumns; ++lane) {
+    run.maximum[lane] = p.sinks[seen.head[lane]] * kLog2e;
+    run.sum[lane] = run.maximum[lane] == kMinusInfinity ? 0 : 1;
+  }
 }
 
 // The largest of keys rows of s, and of `before`, in kLanes lanes.
@@ -89,7 +98,7 @@ inline void finish_context(const Running& run, float factor, std::int64_t rows, 
 // Writes a group's rows; the log-sum-exp of a row that is not finite becomes NaN, for the caller to see.
 inline void write_group(const Problem& p, const ForwardResult& result, const Span& span, int group, const Running& run,
                         std::int64_t rows, float* lines) {
-  finish_context(run, p.dropout_keep.data ? p.dropout_factor : 1, rows, lines);
+  finish_context(run, drops(p) ? p.dropout_factor : 1, rows, lines);
   for (int lane = 0; lane < kColumns && group * kColumns + lane < span.rows; ++lane) {
     const Query at = query(p, span, group * kColumns + lane);
     const float* line = lines + lane * rows;
@@ -119,15 +128,14 @@ template <class Core>
 inline float scores_of(Core& core, const Problem& p, const Span& span, int group, const Interval& seen,
                        std::int64_t first, std::int64_t count, const Range& range, float* s) {
   const float factor = core.scores(group, range.from, range.keys, s);
-  const bool adjusts = p.softcap > 0 || p.bias.data;
   const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
-  if (adjusts && factor != 1) {
+  if (adjusts(p) && factor != 1) {
     for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) store(s + i, load(s + i) * splat(factor));
   }
   if (p.softcap > 0) apply_softcap(p, s, keys);
   mask_scores(p, span, group, seen, first + range.from, keys, s);
   for (std::int64_t i = keys * kColumns; i < range.keys * kColumns; i += kLanes) store(s + i, splat(kMinusInfinity));
-  return adjusts ? 1 : factor;
+  return adjusts(p) ? 1 : factor;
 }
 
 template <class Core>
@@ -158,6 +166,7 @@ inline void online_forward(const Problem& p, const ForwardResult& result, std::i
     run[g] = {mem.maximum + g * kColumns, mem.sum + g * kColumns, mem.context + g * mem.rows * kColumns};
     clear(run[g], mem.rows);
     seen[g] = interval(p, span, g);
+    if (p.sinks) start_with_sinks(p, seen[g], run[g]);
     if (seen[g].any_first < begin) begin = seen[g].any_first;
     if (seen[g].any_last > end) end = seen[g].any_last;
     mem.core.pack_queries(span, g);
@@ -171,11 +180,10 @@ inline void online_forward(const Problem& p, const ForwardResult& result, std::i
       if (range.keys == 0) continue;
       const float factor = scores_of(mem.core, p, span, g, seen[g], first, count, range, mem.s);
       softmax_tile(mem.core, mem.s, range.keys, factor, run[g], mem.rows);
-      if (p.dropout_keep.data) {
+      if (drops(p)) {
         const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
-        for_each_cell(p, p.dropout_keep, span, g, first + range.from, keys, [&](std::int64_t at, bool keep) {
-          if (!keep) mem.core.drop(mem.s, at);
-        });
+        for_each_kept(p, span, g, seen[g], first + range.from, keys,
+                      [&](std::int64_t j, int w, VecI kept) { mem.core.keep(mem.s, j, w, kept); });
       }
       mem.core.add_context(range.from, range.keys, mem.s, run[g].context);
     }

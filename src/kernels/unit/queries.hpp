@@ -59,9 +59,11 @@ inline Query query(const Problem& p, const Span& span, std::int64_t r) {
 
 // The keys that a group's lanes see.
 struct Interval {
-  std::int32_t first[kColumns], last[kColumns];  // by lane
-  std::int32_t any_first, any_last;              // seen by some lane
-  std::int32_t all_first, all_last;              // seen by every lane that holds a query
+  std::int32_t first[kColumns], last[kColumns];  // by lane, as the rest of these
+  std::int32_t head[kColumns], token[kColumns];
+  float slope[kColumns], centre[kColumns];  // of ALiBi
+  std::int32_t any_first, any_last;         // seen by some lane
+  std::int32_t all_first, all_last;         // seen by every lane that holds a query
 };
 
 inline Interval interval(const Problem& p, const Span& span, int group) {
@@ -70,9 +72,15 @@ inline Interval interval(const Problem& p, const Span& span, int group) {
   seen.any_last = seen.all_first = 0;
   for (int lane = 0; lane < kColumns; ++lane) {
     const std::int64_t r = group * kColumns + lane;
-    seen.first[lane] = seen.last[lane] = 0;
+    seen.first[lane] = seen.last[lane] = seen.head[lane] = seen.token[lane] = 0;
+    seen.slope[lane] = seen.centre[lane] = 0;
     if (r >= span.rows) continue;
-    const std::int64_t at = span.batch * p.interval_batch + query(p, span, r).token;
+    const Query place = query(p, span, r);
+    const std::int64_t at = span.batch * p.interval_batch + place.token;
+    seen.head[lane] = static_cast<std::int32_t>(place.head), seen.token[lane] = static_cast<std::int32_t>(place.token);
+    if (p.alibi_slopes) {
+      seen.slope[lane] = p.alibi_slopes[place.head] * kLog2e, seen.centre[lane] = static_cast<float>(p.centre[at]);
+    }
     const std::int32_t first = p.first[at], last = p.last[at];
     seen.first[lane] = first, seen.last[lane] = last;
     seen.all_first = first > seen.all_first ? first : seen.all_first;

@@ -60,13 +60,28 @@ inline void capped_scores(const Problem& p, const float* packed_q, const float* 
   if (p.softcap > 0) apply_softcap(p, s, keys);
 }
 
-// Adds the bias; -inf where a key is masked.
+// Whether anything is added to scores, which must then be whole: scaled, in log2 units.
+inline bool adjusts(const Problem& p) { return p.softcap > 0 || p.bias.data || p.alibi_slopes; }
+
+inline void apply_alibi(const Interval& seen, float* s, std::int64_t first_key, std::int64_t keys) {
+  for (int w = 0; w < kColumns; w += kLanes) {
+    const Vec slope = load(seen.slope + w), centre = load(seen.centre + w);
+    for (std::int64_t j = 0; j < keys; ++j) {
+      const Vec ahead = splat(static_cast<float>(first_key + j)) - centre;
+      float* at = s + j * kColumns + w;
+      store(at, load(at) - slope * max(ahead, -ahead));
+    }
+  }
+}
+
+// Adds the biases; -inf where a key is masked.
 inline void mask_scores(const Problem& p, const Span& span, int group, const Interval& seen, std::int64_t first_key,
                         std::int64_t keys, float* s) {
   if (p.bias.data) {
     for_each_cell(p, p.bias, span, group, first_key, keys,
                   [s](std::int64_t at, float bias) { s[at] += bias * kLog2e; });
   }
+  if (p.alibi_slopes) apply_alibi(seen, s, first_key, keys);
   if (p.keep.data) {
     for_each_cell(p, p.keep, span, group, first_key, keys,
                   [s](std::int64_t at, bool keep) { s[at] = keep ? s[at] : kMinusInfinity; });

@@ -18,9 +18,9 @@ using kernels::Kernels;
 constexpr std::int64_t kShares = 512;  // tasks: small ones, so that all threads end together
 constexpr double kMuch = 1e12;         // operations, for the planner: never too little for all threads
 
-// Some milliseconds of multiply-adds on each thread.
+// A millisecond or more of multiply-adds: short, to fit between other programs' turns.
 Work multiply_adds(double (*function)(std::int64_t, float*), Bound bound) {
-  constexpr std::int64_t rounds = 8000;
+  constexpr std::int64_t rounds = 1000;
   float sink = 1;
   Work work;
   work.bound = bound;

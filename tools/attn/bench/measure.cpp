@@ -17,7 +17,7 @@ namespace {
 constexpr double kSample = 0.01;    // seconds: shorter calls are repeated for so long
 constexpr double kWarmUpTo = 0.2;   // calls shorter than this are preceded by one that is not timed
 constexpr double kPlainLong = 0.1;  // plain calls longer than this are timed once in all
-constexpr int kLimitSamples = 5;    // a limit is a maximum: it takes more samples to find
+constexpr double kLimitTime = 0.1;  // a limit is a maximum: single calls are sampled for so long to find it
 
 double seconds_of(const std::function<void()>& call, std::int64_t count) {
   using Clock = std::chrono::steady_clock;
@@ -34,8 +34,15 @@ void sample(const std::function<void()>& call, Timing& timing) {
   timing.seconds.push_back(seconds_of(call, static_cast<std::int64_t>(std::max(1.0, std::ceil(kSample / expected)))));
 }
 
+void sample_limit(Measurement& m) {
+  for (double spent = 0; spent < kLimitTime; spent += m.time.seconds.back()) {
+    m.time.seconds.push_back(seconds_of(m.work.run, 1));
+  }
+}
+
 void sample(Measurement& m) {
-  for (int i = 0; i < (m.is_limit() ? kLimitSamples : 1); ++i) sample(m.work.run, m.time);
+  if (m.is_limit()) return sample_limit(m);
+  sample(m.work.run, m.time);
   if (m.work.plain && (m.plain.empty() || m.plain.fastest() < kPlainLong)) sample(m.work.plain, m.plain);
 }
 

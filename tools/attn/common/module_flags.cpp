@@ -105,7 +105,7 @@ void add_module_flags(CLI::App& verb, ModuleFlags& flags) {
                   "Of weights and dropout, as torch.manual_seed takes\nit: the low 32 bits count. Default: 123")
       ->option_text("N");
   verb.add_option("--rng", flags.rng,
-                  "Dropout as PyTorch draws it: mkl (Linux x86 wheels)\nor native (macOS, Arm). Default: mkl")
+                  "Dropout as PyTorch draws it: mkl (Linux wheels on Intel)\nor native (macOS, Arm). Default: mkl")
       ->option_text("NAME")
       ->check(CLI::IsMember({"mkl", "native"}));
   verb.add_option("--layer-order", flags.layer_order,

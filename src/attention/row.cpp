@@ -1,0 +1,80 @@
+#include "attention/row.hpp"
+
+#include <cstdlib>
+
+#include "attention/composed.hpp"
+#include "random/philox.hpp"
+
+namespace attn {
+namespace {
+
+struct Place {
+  std::int64_t b, h, i;
+};
+
+// The row's part of a tensor (b, h, tq, …), and of one that broadcasts to the scores.
+Tensor cell(const Tensor& t, const Place& at) {
+  return t.slice(0, at.b, at.b + 1).slice(1, at.h, at.h + 1).slice(2, at.i, at.i + 1);
+}
+
+Tensor cells(const Tensor& t, const Problem& p, const Place& at) { return cell(t.expand(p.scores_shape()), at); }
+
+// Every part of the mask that says yes or no, in one (1, 1, 1, tk).
+Tensor keep_row(const Problem& p, const Mask& mask, const Positions& at_keys, const Place& at) {
+  Tensor keep = Tensor::zeros({1, 1, 1, p.tk}, DType::boolean);
+  const std::size_t n = at_keys.index(p, at.b, at.i);
+  if (at_keys.first[n] < at_keys.last[n]) {
+    keep.slice(3, at_keys.first[n], at_keys.last[n])
+        .copy_from(mask.keep.defined() ? cells(mask.keep, p, at).slice(3, at_keys.first[n], at_keys.last[n])
+                                       : Tensor::ones({1, 1, 1, at_keys.last[n] - at_keys.first[n]}, DType::boolean));
+  }
+  return keep;
+}
+
+// Every part that is added to the scores.
+Tensor bias_row(const Problem& p, const AttentionOptions& options, const Positions& at_keys, const Place& at) {
+  const Tensor& bias = options.mask.bias;
+  if (!options.alibi_slopes.defined()) return bias.defined() ? cells(bias, p, at) : Tensor{};
+  const Tensor sum =
+      bias.defined() ? cells(bias, p, at).to(DType::f64).clone() : Tensor::zeros({1, 1, 1, p.tk}, DType::f64);
+  const double slope = options.alibi_slopes.at({at.h});
+  const std::int64_t centre = at_keys.centre[at_keys.index(p, at.b, at.i)];
+  for (std::int64_t j = 0; j < p.tk; ++j) {
+    sum.data<double>()[j] -= slope * static_cast<double>(std::abs(centre - j));
+  }
+  return sum;
+}
+
+Tensor dropout_row(const Problem& p, const AttentionOptions& options, const Place& at) {
+  if (!options.dropout_key) return cells(options.dropout_keep, p, at);
+  Tensor keep = Tensor::empty({1, 1, 1, p.tk}, DType::boolean);
+  const auto word = [](std::int64_t n) { return static_cast<std::uint32_t>(n); };
+  for (std::int64_t j = 0; j < p.tk; ++j) {
+    const auto words = philox({word(j / 4), word(at.i), word(at.h), word(at.b)}, *options.dropout_key);
+    keep.data<bool>()[j] = words[static_cast<std::size_t>(j % 4)] >= philox_threshold(options.dropout);
+  }
+  return keep;
+}
+
+}  // namespace
+
+AttentionResult composed_row(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p,
+                             const AttentionOptions& options, const Positions& at_keys, std::int64_t b, std::int64_t h,
+                             std::int64_t i) {
+  const Place at{b, h, i};
+  AttentionOptions row;
+  row.scale = p.scale;
+  row.softcap = options.softcap;
+  row.return_weights = options.return_weights;
+  row.mask.keep = keep_row(p, options.mask, at_keys, at);
+  row.mask.bias = bias_row(p, options, at_keys, at);
+  if (options.sinks.defined()) row.sinks = options.sinks.slice(0, h, h + 1);
+  row.dropout = options.dropout;
+  if (options.dropout > 0) row.dropout_keep = dropout_row(p, options, at);
+  const std::int64_t head = h / (p.hq / p.hkv);
+  const auto source = [&](const Tensor& t) { return t.slice(0, b, b + 1).slice(1, head, head + 1); };
+  const Tensor query = cell(q, at), keys = source(k), values = source(v);
+  return composed_attention(query, keys, values, validate(query, keys, values, row), row, nullptr);
+}
+
+}  // namespace attn

@@ -1,0 +1,29 @@
+#include "random/philox.hpp"
+
+#include "attn/error.hpp"
+#include "attn/random.hpp"
+
+namespace attn {
+
+std::uint64_t philox_threshold(double p) { return static_cast<std::uint64_t>(p * 0x1p32); }
+
+Tensor philox_keep(const Shape& shape, double p, std::uint64_t key) {
+  if (shape.size() != 4) throw Error(Error::Kind::shape, "philox_keep", "(b, h, tq, tk)", shape.str());
+  const std::uint64_t threshold = philox_threshold(p);
+  Tensor keep = Tensor::empty(shape, DType::boolean);
+  auto* out = keep.data<bool>();
+  const std::int64_t tk = shape[3];
+  for (std::int64_t row = 0; tk != 0 && row < keep.numel() / tk; ++row) {
+    const auto i = static_cast<std::uint32_t>(row % shape[2]),
+               h = static_cast<std::uint32_t>(row / shape[2] % shape[1]);
+    const auto b = static_cast<std::uint32_t>(row / shape[2] / shape[1]);
+    std::array<std::uint32_t, 4> words{};
+    for (std::int64_t j = 0; j < tk; ++j) {
+      if (j % 4 == 0) words = philox({static_cast<std::uint32_t>(j / 4), i, h, b}, key);
+      *out++ = words[static_cast<std::size_t>(j % 4)] >= threshold;
+    }
+  }
+  return keep;
+}
+
+}  // namespace attn
