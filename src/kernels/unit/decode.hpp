@@ -6,6 +6,7 @@
 #include "kernels/unit/carver.hpp"
 #include "kernels/unit/dropout.hpp"
 #include "kernels/unit/scores.hpp"
+#include "kernels/unit/transpose.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
@@ -52,40 +53,64 @@ inline std::size_t decode_scratch(const Problem& p) {
   return static_cast<std::size_t>(count.used) * sizeof(float);
 }
 
-// out[j · padded + c]: rows first … first + count - 1 of a key head, zeros past `width`.
-inline void widen_rows(const Problem& p, const Rows& rows, std::int64_t width, std::int64_t padded, const Span& span,
-                       std::int64_t first, std::int64_t count, float* out) {
+// kStepKeys rows from `first` on, of whole vectors: in place, or as float32 in `buffer`, zeros past `width`; what
+// the rows past `count` hold does not matter.
+inline Block rows_of(const Problem& p, const Rows& rows, std::int64_t width, const Span& span, std::int64_t first,
+                     std::int64_t count, float* buffer) {
+  const std::int64_t padded = pad_lanes(width);
+  if (p.element == Element::f32 && padded == width && count == kStepKeys) {
+    return block_of(p, rows, width, span, first, count, buffer);
+  }
   for (std::int64_t j = 0; j < count; ++j) {
-    widen(p.element, row(rows, p.element, span.batch, span.key_head, first + j), out + j * padded, width);
-    for (std::int64_t c = width; c < padded; ++c) out[j * padded + c] = 0;
+    widen(p.element, row(rows, p.element, span.batch, span.key_head, first + j), buffer + j * padded, width);
+    for (std::int64_t c = width; c < padded; ++c) buffer[j * padded + c] = 0;
   }
+  return {buffer, padded};
 }
 
-// s[i] = q[i] · k for `Count` queries, (Count, step) rows.
-template <int Count>
-inline __attribute__((always_inline)) void dots(const float* q, std::int64_t step, const float* k, float* s) {
-  Vec sum[Count];
-  ATTN_UNROLL for (int i = 0; i < Count; ++i) sum[i] = splat(0.f);
-  for (std::int64_t c = 0; c < step; c += kLanes) {
-    const Vec key = load(k + c);
-    ATTN_UNROLL for (int i = 0; i < Count; ++i) sum[i] = load(q + i * step + c) * key + sum[i];
+// s[j] = q · k[j] for kLanes keys: as many sums at once, which a transposition brings into one vector.
+inline void score_keys(const float* q, std::int64_t width, const Block& k, float* s) {
+  Vec sums[kLanes];
+  ATTN_UNROLL for (int j = 0; j < kLanes; ++j) sums[j] = splat(0.f);
+  for (std::int64_t c = 0; c < width; c += kLanes) {
+    const Vec left = load(q + c);
+    ATTN_UNROLL for (int j = 0; j < kLanes; ++j) sums[j] = left * load(k.data + j * k.step + c) + sums[j];
   }
-  ATTN_UNROLL for (int i = 0; i < Count; ++i) s[i * kStepKeys] = sum_lanes(sum[i]);
+  transpose(sums);
+  ATTN_UNROLL for (int half = kLanes / 2; half > 0; half /= 2) {
+    ATTN_UNROLL for (int j = 0; j < half; ++j) sums[j] += sums[j + half];
+  }
+  store(s, sums[0]);
 }
 
-// context[i] += Σ_j w[i][j] · v[j] for `Count` queries over `keys` values.
-template <int Count>
-inline __attribute__((always_inline)) void add_values(const float* w, const float* v, std::int64_t step,
-                                                      std::int64_t keys, float* context, std::int64_t context_step) {
-  for (std::int64_t c = 0; c < step; c += kLanes) {
-    Vec sum[Count];
-    ATTN_UNROLL for (int i = 0; i < Count; ++i) sum[i] = load(context + i * context_step + c);
-    for (std::int64_t j = 0; j < keys; ++j) {
-      const Vec value = load(v + j * step + c);
-      ATTN_UNROLL for (int i = 0; i < Count; ++i) sum[i] = splat(w[i * kStepKeys + j]) * value + sum[i];
+// context[i] += Σ_j w[i][j] · v[j] for Count queries and Width vectors of their contexts.
+template <int Count, int Width>
+inline void add_values(const float* w, const Block& v, std::int64_t keys, float* context, std::int64_t context_step) {
+  Vec sums[Count][Width];
+  ATTN_UNROLL for (int i = 0; i < Count; ++i) {
+    ATTN_UNROLL for (int c = 0; c < Width; ++c) sums[i][c] = load(context + i * context_step + c * kLanes);
+  }
+  for (std::int64_t j = 0; j < keys; ++j) {
+    ATTN_UNROLL for (int c = 0; c < Width; ++c) {
+      const Vec value = load(v.data + j * v.step + c * kLanes);
+      ATTN_UNROLL for (int i = 0; i < Count; ++i) sums[i][c] = splat(w[i * kStepKeys + j]) * value + sums[i][c];
     }
-    ATTN_UNROLL for (int i = 0; i < Count; ++i) store(context + i * context_step + c, sum[i]);
   }
+  ATTN_UNROLL for (int i = 0; i < Count; ++i) {
+    ATTN_UNROLL for (int c = 0; c < Width; ++c) store(context + i * context_step + c * kLanes, sums[i][c]);
+  }
+}
+
+// The whole width, in pieces that keep eight sums in flight.
+template <int Count>
+inline void add_all_values(const float* w, const Block& v, std::int64_t width, std::int64_t keys, float* context,
+                           std::int64_t context_step) {
+  constexpr int kWide = 8 / Count;
+  std::int64_t c = 0;
+  for (; c + kWide * kLanes <= width; c += kWide * kLanes) {
+    add_values<Count, kWide>(w, {v.data + c, v.step}, keys, context + c, context_step);
+  }
+  for (; c < width; c += kLanes) add_values<Count, 1>(w, {v.data + c, v.step}, keys, context + c, context_step);
 }
 
 // Cell (query, key) of a grid, key by key.
@@ -191,20 +216,20 @@ inline void decode_chunk(const Problem& p, std::int64_t task, void* shared, void
 
   for (std::int64_t first = begin; first < end; first += kStepKeys) {
     const std::int64_t keys = end - first < kStepKeys ? end - first : kStepKeys;
-    widen_rows(p, p.k, p.d, mem.d, span, first, keys, mem.keys);
-    by_fours(rows, [&]<int Count>(std::int64_t r) {
-      for (std::int64_t j = 0; j < keys; ++j) {
-        dots<Count>(mem.queries + r * mem.d, mem.d, mem.keys + j * mem.d, mem.s + r * kStepKeys + j);
+    const Block k = rows_of(p, p.k, p.d, span, first, keys, mem.keys);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t j = 0; j < keys; j += kLanes) {
+        score_keys(mem.queries + r * mem.d, mem.d, {k.data + j * k.step, k.step}, mem.s + r * kStepKeys + j);
       }
-    });
+    }
     for (std::int64_t r = 0; r < rows; ++r) {
       const float shrink = decode_softmax(p, span, r, first, keys, mem.s + r * kStepKeys, partial(p, shared, task, r));
       if (shrink == 1) continue;
       for (std::int64_t c = 0; c < mem.dv; c += kLanes) store(context(r) + c, load(context(r) + c) * splat(shrink));
     }
-    widen_rows(p, p.v, p.dv, mem.dv, span, first, keys, mem.values);
+    const Block v = rows_of(p, p.v, p.dv, span, first, keys, mem.values);
     by_fours(rows, [&]<int Count>(std::int64_t r) {
-      add_values<Count>(mem.s + r * kStepKeys, mem.values, mem.dv, keys, context(r), partial_floats(p));
+      add_all_values<Count>(mem.s + r * kStepKeys, v, mem.dv, keys, context(r), partial_floats(p));
     });
   }
 }

@@ -29,6 +29,22 @@ inline float from_f16(std::uint16_t h) {
   return bits_to_float(bits | static_cast<std::uint32_t>(h & 0x8000u) << 16);
 }
 
+// The same, in every lane.
+inline __attribute__((always_inline)) VecU half_lanes(const std::uint16_t* p) {
+  std::uint16_t __attribute__((vector_size(kLanes * 2))) v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return __builtin_convertvector(v, VecU);
+}
+
+inline __attribute__((always_inline)) Vec from_bf16(VecU h) { return reinterpret_cast<Vec>(h << 16); }
+
+inline __attribute__((always_inline)) Vec from_f16(VecU h) {
+  const VecU magnitude = (h & 0x7fffu) << 13, infinity = VecU{} + 0x7f800000u;
+  const VecU finite = reinterpret_cast<VecU>(reinterpret_cast<Vec>(magnitude) * splat(0x1p112f));
+  const VecU bits = (h & 0x7c00u) == (VecU{} + 0x7c00u) ? magnitude | infinity : finite;
+  return reinterpret_cast<Vec>(bits | (h & 0x8000u) << 16);
+}
+
 // Round to nearest even; NaN stays NaN.
 inline std::uint16_t to_bf16(float f) {
   const std::uint32_t u = float_to_bits(f);
@@ -54,11 +70,11 @@ inline void widen(Element element, const void* source, float* out, std::int64_t 
     return;
   }
   const auto* half = static_cast<const std::uint16_t*>(source);
-  if (element == Element::bf16) {
-    for (std::int64_t i = 0; i < n; ++i) out[i] = from_bf16(half[i]);
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) out[i] = from_f16(half[i]);
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    store(out + i, element == Element::bf16 ? from_bf16(half_lanes(half + i)) : from_f16(half_lanes(half + i)));
   }
+  for (; i < n; ++i) out[i] = element == Element::bf16 ? from_bf16(half[i]) : from_f16(half[i]);
 }
 
 inline void narrow(Element element, const float* source, void* out, std::int64_t n) {

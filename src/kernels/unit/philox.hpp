@@ -7,7 +7,6 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-using VecU = std::uint32_t __attribute__((vector_size(kLanes * 4)));
 using VecWide = std::uint64_t __attribute__((vector_size(kLanes * 4)));
 
 struct Halves {

@@ -17,6 +17,7 @@ constexpr int kLanes = 4;  // SSE2, NEON, or whatever the compiler makes of it
 #endif
 
 using Vec = float __attribute__((vector_size(kLanes * 4)));
+using VecU = std::uint32_t __attribute__((vector_size(kLanes * 4)));
 using VecI = std::int32_t __attribute__((vector_size(kLanes * 4)));
 
 inline __attribute__((always_inline)) Vec load(const float* p) {
