@@ -89,7 +89,7 @@ struct Call {
     problem.q = rows(q), problem.k = rows(k), problem.v = rows(v);
     problem.scale = static_cast<float>(p.scale);
     problem.softcap = static_cast<float>(options.softcap);
-    problem.first = at_keys.first.data(), problem.last = at_keys.last.data();
+    problem.first = at_keys.first, problem.last = at_keys.last;
     problem.interval_batch = at_keys.per_batch ? p.tq : 0;
     problem.keep = grid<bool>(options.mask.keep, p);
     problem.bias = grid<float>(bias, p);
@@ -104,7 +104,7 @@ struct Call {
     if (options.alibi_slopes.defined()) {
       slopes = options.alibi_slopes.to(DType::f32).contiguous();
       problem.alibi_slopes = slopes.data<float>();
-      problem.centre = at_keys.centre.data();
+      problem.centre = at_keys.centre;
     }
     if (options.sinks.defined()) {
       sinks = options.sinks.to(DType::f32).contiguous();

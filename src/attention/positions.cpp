@@ -39,12 +39,10 @@ void place_batches(const Problem& p, const Mask& mask, Positions& at) {
 }  // namespace
 
 Positions positions(const Problem& p, const Mask& mask) {
-  Positions at;
-  at.per_batch = mask.key_lengths.defined();
-  const auto n = static_cast<std::size_t>((at.per_batch ? p.batch : 1) * p.tq);
-  for (auto* v : {&at.begin, &at.end, &at.centre, &at.first, &at.last}) v->assign(n, 0);
+  const bool per_batch = mask.key_lengths.defined();
+  Positions at(static_cast<std::size_t>((per_batch ? p.batch : 1) * p.tq), per_batch);
   mask.query_starts.defined() ? place_sequences(mask, at) : place_batches(p, mask, at);
-  for (std::size_t i = 0; i < n; ++i) {
+  for (std::size_t i = 0; i < at.count; ++i) {
     const std::int64_t centre = at.centre[i];
     std::int64_t first = at.begin[i], last = at.end[i];
     if (mask.window_left >= 0) first = std::max(first, centre - mask.window_left);

@@ -10,11 +10,24 @@
 namespace attn {
 
 struct Positions {
+  std::vector<std::int32_t> memory;  // of the five below, in one allocation
   // Of query i of batch item b, at b · tq + i, or at i when all batch items are alike:
-  std::vector<std::int32_t> begin, end;   // the keys of its own sequence
-  std::vector<std::int32_t> centre;       // the key at its own position; may lie outside [begin, end)
-  std::vector<std::int32_t> first, last;  // the keys that it sees: [first, last)
-  bool per_batch = false;
+  std::int32_t *begin, *end;   // the keys of its own sequence
+  std::int32_t* centre;        // the key at its own position; may lie outside [begin, end)
+  std::int32_t *first, *last;  // the keys that it sees: [first, last)
+  std::size_t count;           // of each
+  bool per_batch;
+
+  Positions(std::size_t queries, bool by_batch)
+      : memory(5 * queries),
+        begin(memory.data()),
+        end(begin + queries),
+        centre(end + queries),
+        first(centre + queries),
+        last(first + queries),
+        count(queries),
+        per_batch(by_batch) {}
+  Positions(Positions&&) = default;  // a moved vector keeps its memory
 
   std::size_t index(const Problem& p, std::int64_t b, std::int64_t i) const {
     return static_cast<std::size_t>((per_batch ? b * p.tq : 0) + i);

@@ -10,8 +10,9 @@ namespace {
 
 using Kind = Error::Kind;
 
-void require(bool ok, Kind kind, const std::string& expected, const std::string& found, const char* hint = "") {
-  if (!ok) throw Error(kind, "attention", expected, found, hint);
+// Texts are made only here: a call that is in order must not pay for them.
+[[noreturn]] void fail(Kind kind, const std::string& expected, const std::string& found, const char* hint = "") {
+  throw Error(kind, "attention", expected, found, hint);
 }
 
 std::string shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
@@ -19,30 +20,33 @@ std::string shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
 }
 
 void check_dtypes(const Tensor& q, const Tensor& k, const Tensor& v) {
-  require(is_floating(q.dtype()), Kind::dtype, "q of a floating dtype", std::string(name(q.dtype())));
-  require(q.dtype() == k.dtype() && q.dtype() == v.dtype(), Kind::dtype, "q, k and v of one dtype",
-          std::string(name(q.dtype())) + ", " + std::string(name(k.dtype())) + ", " + std::string(name(v.dtype())),
-          "convert with to(dtype)");
+  if (!is_floating(q.dtype())) fail(Kind::dtype, "q of a floating dtype", std::string(name(q.dtype())));
+  if (!(q.dtype() == k.dtype() && q.dtype() == v.dtype()))
+    fail(Kind::dtype, "q, k and v of one dtype",
+         std::string(name(q.dtype())) + ", " + std::string(name(k.dtype())) + ", " + std::string(name(v.dtype())),
+         "convert with to(dtype)");
 }
 
 void check_mask(const Mask& mask, const Shape& scores) {
   if (mask.keep.defined()) {
-    require(mask.keep.dtype() == DType::boolean, Kind::dtype, "mask.keep of dtype bool (true = allowed)",
-            std::string(name(mask.keep.dtype())), "use Mask::additive for a mask that is added to the scores");
-    require(broadcasts_to(mask.keep.shape(), scores), Kind::shape,
-            "mask.keep that broadcasts to (b, h, tq, tk) = " + scores.str(), mask.keep.shape().str());
+    if (mask.keep.dtype() != DType::boolean)
+      fail(Kind::dtype, "mask.keep of dtype bool (true = allowed)", std::string(name(mask.keep.dtype())),
+           "use Mask::additive for a mask that is added to the scores");
+    if (!broadcasts_to(mask.keep.shape(), scores))
+      fail(Kind::shape, "mask.keep that broadcasts to (b, h, tq, tk) = " + scores.str(), mask.keep.shape().str());
   }
   if (mask.bias.defined()) {
-    require(is_floating(mask.bias.dtype()), Kind::dtype, "mask.bias of a floating dtype",
-            std::string(name(mask.bias.dtype())), "use Mask::boolean for a mask of true and false");
-    require(broadcasts_to(mask.bias.shape(), scores), Kind::shape,
-            "mask.bias that broadcasts to (b, h, tq, tk) = " + scores.str(), mask.bias.shape().str());
+    if (!is_floating(mask.bias.dtype()))
+      fail(Kind::dtype, "mask.bias of a floating dtype", std::string(name(mask.bias.dtype())),
+           "use Mask::boolean for a mask of true and false");
+    if (!broadcasts_to(mask.bias.shape(), scores))
+      fail(Kind::shape, "mask.bias that broadcasts to (b, h, tq, tk) = " + scores.str(), mask.bias.shape().str());
   }
 }
 
 void require_int64(const Tensor& t, const char* what, const std::string& shape, bool fits) {
-  require(t.dtype() == DType::i64, Kind::dtype, std::string(what) + " of dtype int64", std::string(name(t.dtype())));
-  require(fits, Kind::shape, std::string(what) + " of shape " + shape, t.shape().str());
+  if (t.dtype() != DType::i64) fail(Kind::dtype, std::string(what) + " of dtype int64", std::string(name(t.dtype())));
+  if (!fits) fail(Kind::shape, std::string(what) + " of shape " + shape, t.shape().str());
 }
 
 // Cumulative lengths: 0 first, never falling, `total` last.
@@ -54,67 +58,71 @@ void check_starts(const Tensor& starts, const char* what, std::int64_t total) {
     rising = rising && starts.at({i}) >= before;
     before = starts.at({i});
   }
-  require(rising && before == static_cast<double>(total), Kind::argument,
-          std::string(what) + " that start at 0, never fall and end at " + std::to_string(total),
-          std::to_string(starts.numel()) + " values that do not");
+  if (!(rising && before == static_cast<double>(total)))
+    fail(Kind::argument, std::string(what) + " that start at 0, never fall and end at " + std::to_string(total),
+         std::to_string(starts.numel()) + " values that do not");
 }
 
 void check_positions(const Mask& mask, const Problem& p) {
-  require(mask.window_left >= -1 && mask.window_right >= -1, Kind::argument, "window sides of -1 (no limit) or more",
-          std::to_string(mask.window_left) + " and " + std::to_string(mask.window_right));
-  require(mask.query_starts.defined() == mask.key_starts.defined(), Kind::argument, "query_starts and key_starts",
-          "only one");
+  if (!(mask.window_left >= -1 && mask.window_right >= -1))
+    fail(Kind::argument, "window sides of -1 (no limit) or more",
+         std::to_string(mask.window_left) + " and " + std::to_string(mask.window_right));
+  if (!(mask.query_starts.defined() == mask.key_starts.defined()))
+    fail(Kind::argument, "query_starts and key_starts", "only one");
   if (mask.query_starts.defined()) {
-    require(p.batch == 1 && !mask.key_lengths.defined(), Kind::argument,
-            "packed sequences in a batch of 1, without key_lengths", "batch " + std::to_string(p.batch));
+    if (!(p.batch == 1 && !mask.key_lengths.defined()))
+      fail(Kind::argument, "packed sequences in a batch of 1, without key_lengths", "batch " + std::to_string(p.batch));
     check_starts(mask.query_starts, "query_starts", p.tq);
     check_starts(mask.key_starts, "key_starts", p.tk);
-    require(mask.query_starts.numel() == mask.key_starts.numel(), Kind::shape, "as many query_starts as key_starts",
-            std::to_string(mask.query_starts.numel()) + " and " + std::to_string(mask.key_starts.numel()));
+    if (!(mask.query_starts.numel() == mask.key_starts.numel()))
+      fail(Kind::shape, "as many query_starts as key_starts",
+           std::to_string(mask.query_starts.numel()) + " and " + std::to_string(mask.key_starts.numel()));
   }
   if (!mask.key_lengths.defined()) return;
   require_int64(mask.key_lengths, "key_lengths", "(b)", mask.key_lengths.shape() == Shape{p.batch});
   for (std::int64_t b = 0; b < p.batch; ++b) {
     const double length = mask.key_lengths.at({b});
-    require(length >= 0 && length <= static_cast<double>(p.tk), Kind::argument,
-            "key_lengths from 0 to tk = " + std::to_string(p.tk), std::to_string(static_cast<std::int64_t>(length)));
+    if (!(length >= 0 && length <= static_cast<double>(p.tk)))
+      fail(Kind::argument, "key_lengths from 0 to tk = " + std::to_string(p.tk),
+           std::to_string(static_cast<std::int64_t>(length)));
   }
 }
 
 void check_heads(const Tensor& t, const char* what, std::int64_t hq) {
   if (!t.defined()) return;
-  require(is_floating(t.dtype()), Kind::dtype, std::string(what) + " of a floating dtype",
-          std::string(name(t.dtype())));
-  require(t.shape() == Shape{hq}, Kind::shape, std::string(what) + " of shape (hq,) = " + Shape{hq}.str(),
-          t.shape().str());
+  if (!is_floating(t.dtype()))
+    fail(Kind::dtype, std::string(what) + " of a floating dtype", std::string(name(t.dtype())));
+  if (t.shape() != Shape{hq})
+    fail(Kind::shape, std::string(what) + " of shape (hq,) = " + Shape{hq}.str(), t.shape().str());
 }
 
 void check_weight_rows(const AttentionOptions& options, std::int64_t tq) {
   const Tensor& rows = options.weight_rows;
   if (!rows.defined()) return;
-  require(options.return_weights, Kind::argument, "return_weights with weight_rows", "return_weights = false");
+  if (!options.return_weights) fail(Kind::argument, "return_weights with weight_rows", "return_weights = false");
   require_int64(rows, "weight_rows", "(n)", rows.rank() == 1);
   for (std::int64_t r = 0; r < rows.numel(); ++r) {
     const double row = rows.at({r});
-    require(row >= 0 && row < static_cast<double>(tq), Kind::argument,
-            "weight_rows from 0 to tq - 1 = " + std::to_string(tq - 1), std::to_string(static_cast<std::int64_t>(row)));
+    if (!(row >= 0 && row < static_cast<double>(tq)))
+      fail(Kind::argument, "weight_rows from 0 to tq - 1 = " + std::to_string(tq - 1),
+           std::to_string(static_cast<std::int64_t>(row)));
   }
 }
 
 void check_numbers(const AttentionOptions& options, const Shape& scores) {
-  require(!options.scale || std::isfinite(*options.scale), Kind::argument, "a finite scale",
-          "a scale that is not finite");
-  require(std::isfinite(options.softcap) && options.softcap >= 0, Kind::argument, "softcap >= 0 (0 = none)",
-          std::to_string(options.softcap));
-  require(options.dropout >= 0 && options.dropout <= 1, Kind::argument, "dropout in [0, 1]",
-          std::to_string(options.dropout));
+  if (options.scale && !std::isfinite(*options.scale))
+    fail(Kind::argument, "a finite scale", "a scale that is not finite");
+  if (!(std::isfinite(options.softcap) && options.softcap >= 0))
+    fail(Kind::argument, "softcap >= 0 (0 = none)", std::to_string(options.softcap));
+  if (!(options.dropout >= 0 && options.dropout <= 1))
+    fail(Kind::argument, "dropout in [0, 1]", std::to_string(options.dropout));
   if (options.dropout == 0) return;
   const Tensor& keep = options.dropout_keep;
-  require(!keep.defined() || !options.dropout_key, Kind::argument, "dropout_keep or dropout_key", "both");
+  if (keep.defined() && options.dropout_key) fail(Kind::argument, "dropout_keep or dropout_key", "both");
   if (options.dropout_key) return;
-  require(keep.defined() && keep.dtype() == DType::boolean && broadcasts_to(keep.shape(), scores), Kind::argument,
-          "dropout_keep: booleans that broadcast to " + scores.str(), keep.defined() ? keep.shape().str() : "none",
-          "draw it with Generator::dropout_keep, or give a dropout_key");
+  if (!(keep.defined() && keep.dtype() == DType::boolean && broadcasts_to(keep.shape(), scores)))
+    fail(Kind::argument, "dropout_keep: booleans that broadcast to " + scores.str(),
+         keep.defined() ? keep.shape().str() : "none", "draw it with Generator::dropout_keep, or give a dropout_key");
 }
 
 }  // namespace
@@ -129,22 +137,22 @@ bool broadcasts_to(const Shape& tensor, const Shape& shape) {
 }
 
 Problem validate(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
-  require(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, Kind::shape,
-          "q (b, hq, tq, d), k (b, hkv, tk, d), v (b, hkv, tk, dv)", shapes(q, k, v),
-          "add dimensions with unsqueeze(0)");
+  if (!(q.rank() == 4 && k.rank() == 4 && v.rank() == 4))
+    fail(Kind::shape, "q (b, hq, tq, d), k (b, hkv, tk, d), v (b, hkv, tk, dv)", shapes(q, k, v),
+         "add dimensions with unsqueeze(0)");
   check_dtypes(q, k, v);
-  require(q.size(0) == k.size(0) && q.size(0) == v.size(0), Kind::shape, "one batch size", shapes(q, k, v));
-  require(k.size(1) == v.size(1), Kind::shape, "as many key heads as value heads", shapes(q, k, v));
-  require(k.size(2) == v.size(2), Kind::shape, "as many keys as values", shapes(q, k, v));
-  require(q.size(3) == k.size(3), Kind::shape, "queries and keys of one head_dim", shapes(q, k, v));
-  require(q.size(3) > 0, Kind::shape, "a head_dim of at least 1", shapes(q, k, v));
+  if (!(q.size(0) == k.size(0) && q.size(0) == v.size(0))) fail(Kind::shape, "one batch size", shapes(q, k, v));
+  if (!(k.size(1) == v.size(1))) fail(Kind::shape, "as many key heads as value heads", shapes(q, k, v));
+  if (!(k.size(2) == v.size(2))) fail(Kind::shape, "as many keys as values", shapes(q, k, v));
+  if (!(q.size(3) == k.size(3))) fail(Kind::shape, "queries and keys of one head_dim", shapes(q, k, v));
+  if (q.size(3) < 1) fail(Kind::shape, "a head_dim of at least 1", shapes(q, k, v));
   const bool divides = k.size(1) == 0 ? q.size(1) == 0 : q.size(1) % k.size(1) == 0;
-  require(divides, Kind::shape, "query heads a multiple of key heads", shapes(q, k, v));
+  if (!divides) fail(Kind::shape, "query heads a multiple of key heads", shapes(q, k, v));
 
   Problem p{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), v.size(3), 0};
   p.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(p.d)));
   constexpr std::int64_t most = std::int64_t{1} << 30;
-  require(p.tq < most && p.tk < most, Kind::shape, "fewer than 2^30 tokens", shapes(q, k, v));
+  if (!(p.tq < most && p.tk < most)) fail(Kind::shape, "fewer than 2^30 tokens", shapes(q, k, v));
   check_mask(options.mask, p.scores_shape());
   check_positions(options.mask, p);
   check_heads(options.alibi_slopes, "alibi_slopes", p.hq);

@@ -40,8 +40,7 @@ thread_local Scratch own_scratch;
 
 int thread_count() noexcept { return omp_get_max_threads(); }
 
-void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operations,
-                  const std::function<void(std::int64_t, void*)>& work) {
+void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operations, TaskRef work) {
   const auto threads = static_cast<int>(std::min<std::int64_t>(tasks, thread_count()));
   if (threads <= 1 || operations < kSerialBelow || omp_in_parallel()) {
     void* scratch = own_scratch.reserve(scratch_bytes);

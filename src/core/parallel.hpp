@@ -3,9 +3,24 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 
 namespace attn {
+
+// A function handed down without an allocation; it must outlive the call.
+class TaskRef {
+ public:
+  template <class F>
+  TaskRef(const F& f)
+      : object_(&f), call_([](const void* object, std::int64_t task, void* scratch) {  // NOLINT: implicit
+          (*static_cast<const F*>(object))(task, scratch);
+        }) {}
+
+  void operator()(std::int64_t task, void* scratch) const { call_(object_, task, scratch); }
+
+ private:
+  const void* object_;
+  void (*call_)(const void*, std::int64_t, void*);
+};
 
 // How many threads parallel work uses: omp_get_max_threads(), so OMP_NUM_THREADS sets it.
 int thread_count() noexcept;
@@ -13,7 +28,6 @@ int thread_count() noexcept;
 // Calls work(task, scratch) for each task in [0, tasks), in any order; scratch has `scratch_bytes`, aligned to
 // 64, one a thread. `operations` is the work in all: too little stays on the calling thread. Throws std::bad_alloc,
 // before any work, when there is no memory.
-void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operations,
-                  const std::function<void(std::int64_t task, void* scratch)>& work);
+void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operations, TaskRef work);
 
 }  // namespace attn
