@@ -32,18 +32,7 @@ template <class F>
 inline void for_each_kept(const Problem& p, const Span& span, int group, const Interval& seen, std::int64_t first_key,
                           std::int64_t keys, F&& f) {
   if (!p.dropout_keep.data) return for_each_drawn(p, span, seen, first_key, keys, f);
-  for (int w = 0; w < kColumns; w += kLanes) {
-    const bool* cells[kLanes] = {};
-    for (int i = 0; i < kLanes && group * kColumns + w + i < span.rows; ++i) {
-      const Grid<bool>& grid = p.dropout_keep;
-      cells[i] = grid.data + span.batch * grid.batch + seen.head[w + i] * grid.head + seen.token[w + i] * grid.query;
-    }
-    for (std::int64_t j = 0; j < keys; ++j) {
-      std::int32_t kept[kLanes];
-      for (int i = 0; i < kLanes; ++i) kept[i] = cells[i] && cells[i][(first_key + j) * p.dropout_keep.key] ? -1 : 0;
-      f(j, w, load(kept));
-    }
-  }
+  for_each_true(p.dropout_keep, span, group, seen, first_key, keys, f);
 }
 
 inline __attribute__((always_inline)) Vec where(VecI mask, Vec v) {

@@ -41,6 +41,29 @@ inline void for_each_cell(const Problem& p, const Grid<T>& grid, const Span& spa
   }
 }
 
+// f(j, w, allowed) for each key and kLanes lanes of a boolean grid: all bits of a lane are set where it is true.
+template <class F>
+inline void for_each_true(const Grid<bool>& grid, const Span& span, int group, const Interval& seen,
+                          std::int64_t first_key, std::int64_t keys, F&& f) {
+  for (int w = 0; w < kColumns; w += kLanes) {
+    static constexpr bool kNone = false;
+    const bool* cells[kLanes];
+    std::int64_t step[kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+      const bool holds = group * kColumns + w + i < span.rows;
+      cells[i] = holds ? grid.data + span.batch * grid.batch + seen.head[w + i] * grid.head +
+                             seen.token[w + i] * grid.query + first_key * grid.key
+                       : &kNone;
+      step[i] = holds ? grid.key : 0;
+    }
+    for (std::int64_t j = 0; j < keys; ++j) {
+      std::int32_t allowed[kLanes];
+      ATTN_UNROLL for (int i = 0; i < kLanes; ++i) allowed[i] = -static_cast<std::int32_t>(cells[i][j * step[i]]);
+      f(j, w, load(allowed));
+    }
+  }
+}
+
 inline void apply_interval(const Interval& seen, float* s, std::int64_t first_key, std::int64_t keys) {
   if (seen.all_first <= first_key && first_key + keys <= seen.all_last) return;
   for (int w = 0; w < kColumns; w += kLanes) {
@@ -83,8 +106,10 @@ inline void mask_scores(const Problem& p, const Span& span, int group, const Int
   }
   if (p.alibi_slopes) apply_alibi(seen, s, first_key, keys);
   if (p.keep.data) {
-    for_each_cell(p, p.keep, span, group, first_key, keys,
-                  [s](std::int64_t at, bool keep) { s[at] = keep ? s[at] : kMinusInfinity; });
+    for_each_true(p.keep, span, group, seen, first_key, keys, [s](std::int64_t j, int w, VecI allowed) {
+      float* at = s + j * kColumns + w;
+      store(at, allowed ? load(at) : splat(kMinusInfinity));
+    });
   }
   apply_interval(seen, s, first_key, keys);
 }
