@@ -10,7 +10,7 @@
 
 namespace attn {
 
-// A module given a Trace computes by the plain reference and records each step:
+// A module given a Trace computes attention by the plain reference (projections as ever) and records each step:
 // inputs, queries, keys, values, scores, scaled, masked, weights, dropped, context, merged, output
 // (those that the module has). Heads computed one after the other are "heads.0.queries", ….
 class Trace {
