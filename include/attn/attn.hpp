@@ -5,6 +5,7 @@
 #include "attn/dlpack.hpp"
 #include "attn/error.hpp"
 #include "attn/io.hpp"
+#include "attn/kv_cache.hpp"
 #include "attn/modules.hpp"
 #include "attn/print.hpp"
 #include "attn/random.hpp"

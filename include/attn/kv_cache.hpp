@@ -1,0 +1,77 @@
+// Keys and values of the tokens so far, kept between the steps of a decoder (Pope et al. 2022, "Efficiently Scaling
+// Transformer Inference", section 2.1; pages: Kwon et al. 2023, "PagedAttention", section 4.1).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "attn/attention.hpp"
+#include "attn/tensor.hpp"
+
+namespace attn {
+
+struct KVCacheConfig {
+  std::int64_t batch = 1;
+  std::int64_t kv_heads = 1;
+  std::int64_t head_dim = 1;
+  std::int64_t value_dim = 0;  // 0 = head_dim
+  // How elements are stored: f32, bf16, f16, or i8 with a float32 scale for each row (one token of one head, keys and
+  // values apart): symmetric, the row's largest magnitude becomes 127, so that an element errs by 1/254 of it at most.
+  DType dtype = DType::f32;
+  // 0: each batch item's rows lie together, and are moved to a place twice as large when it is full. Else tokens a
+  // page: pages come from a pool that all items share, nothing is ever moved, and what truncate() frees is used again.
+  std::int64_t page_size = 0;
+  std::int64_t capacity = 0;  // make room for so many tokens an item at once; more fit all the same
+};
+
+// Batch items grow independently. Copies are made by clone() only. Calls that do not change a cache may run at the
+// same time. Throws Error (argument) for a config that does not fit, for an item or a length that is not there, and
+// for a cache that was moved from.
+class KVCache {
+ public:
+  explicit KVCache(const KVCacheConfig& config);
+  KVCache(KVCache&& other) noexcept;
+  KVCache& operator=(KVCache&& other) noexcept;
+  ~KVCache();
+  KVCache clone() const;
+
+  // k (b, hkv, t, d), v (b, hkv, t, dv), of any floating dtypes and strides: t tokens more for every item. A finite
+  // value past the stored dtype's range becomes its largest; in int8 a row that is not finite becomes NaN. Throws
+  // Error (shape, dtype) or std::bad_alloc, and then the cache is as before.
+  void append(const Tensor& k, const Tensor& v);
+  // k (hkv, t, d), v (hkv, t, dv): for one item.
+  void append(std::int64_t item, const Tensor& k, const Tensor& v);
+  // Forgets the tokens from `length` on, of one item or of every item that has as many.
+  void truncate(std::int64_t item, std::int64_t length);
+  void truncate(std::int64_t length);
+  void clear();
+
+  const KVCacheConfig& config() const;  // value_dim as it is in use
+  std::int64_t length(std::int64_t item) const;
+  std::int64_t max_length() const;  // of all items
+  Tensor lengths() const;           // int64 (b)
+  // Copies of one item's (hkv, length, d) and (hkv, length, dv), in the stored dtype; int8 as float32.
+  Tensor keys(std::int64_t item) const;
+  Tensor values(std::int64_t item) const;
+  std::size_t bytes() const;  // of the memory held for keys, values and scales, in use or not
+
+ private:
+  struct State;
+  const State& state() const;
+  State& state();
+
+  std::unique_ptr<State> state_;
+
+  friend AttentionResult attention(const Tensor& q, const KVCache& cache, const AttentionOptions& options);
+};
+
+// attention() of q (b, hq, tq, d), float32, bfloat16 or float16 whatever the cache stores, to the keys and values of
+// the cache, whose lengths take the place of options.mask.key_lengths: tk is max_length(), and query i of an item with
+// n keys is, where the mask is aligned bottom_right, token n - tq + i of it. That is what a decoder wants that has
+// appended its new tokens first; top_left, the default, puts the first query beside the first key. Up to four queries
+// a head read the cache as it is; more read a copy. Computed in float32 unless q and cache share a dtype. Throws Error
+// as attention() does, and (argument) for a mask with key_lengths or packed sequences of its own.
+AttentionResult attention(const Tensor& q, const KVCache& cache, const AttentionOptions& options = {});
+
+}  // namespace attn

@@ -1,0 +1,162 @@
+#include "attn/kv_cache.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "attention/kv_cache_rows.hpp"
+#include "attention/kv_cache_state.hpp"
+#include "attn/error.hpp"
+
+namespace attn {
+namespace {
+
+using Kind = Error::Kind;
+
+constexpr std::int64_t kMostTokens = (std::int64_t{1} << 30) - 1;  // as attention() takes
+constexpr std::int64_t kMostRows = 1 << 20;                        // batch items, heads, and elements of a row
+
+[[noreturn]] void fail(Kind kind, const std::string& expected, const std::string& found) {
+  throw Error(kind, "KVCache", expected, found);
+}
+
+void check_range(const char* what, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return;
+  fail(Kind::argument, std::string(what) + " from " + std::to_string(least) + " to " + std::to_string(most),
+       std::to_string(value));
+}
+
+KVCacheConfig checked(KVCacheConfig config) {
+  check_range("batch", config.batch, 1, kMostRows);
+  check_range("kv_heads", config.kv_heads, 1, kMostRows);
+  check_range("head_dim", config.head_dim, 1, kMostRows);
+  check_range("value_dim", config.value_dim, 0, kMostRows);
+  check_range("page_size", config.page_size, 0, kMostTokens);
+  check_range("capacity", config.capacity, 0, kMostTokens);
+  if (config.value_dim == 0) config.value_dim = config.head_dim;
+  switch (config.dtype) {
+    case DType::f32:
+    case DType::bf16:
+    case DType::f16:
+    case DType::i8:
+      return config;
+    default:
+      throw Error(Kind::dtype, "KVCache", "storage in float32, bfloat16, float16 or int8", name(config.dtype));
+  }
+}
+
+void check_rows(const Tensor& k, const Tensor& v, const Shape& leading, const KVCacheConfig& config) {
+  if (!k.defined() || !v.defined()) fail(Kind::argument, "k and v", "an undefined tensor");
+  for (const Tensor* t : {&k, &v}) {
+    if (!is_floating(t->dtype())) throw Error(Kind::dtype, "KVCache", "k and v of floating dtypes", name(t->dtype()));
+  }
+  const std::size_t rank = leading.size() + 2;
+  Shape keys = leading, values = leading;
+  const std::int64_t tokens = k.rank() == rank ? k.size(-2) : 1;
+  for (Shape* s : {&keys, &values}) s->push_back(tokens);
+  keys.push_back(config.head_dim), values.push_back(config.value_dim);
+  if (k.shape() == keys && v.shape() == values) return;
+  fail(Kind::shape,
+       std::string(rank == 4 ? "k (b, hkv, t, d), v (b, hkv, t, dv)" : "k (hkv, t, d), v (hkv, t, dv)") + " like " +
+           keys.str() + " and " + values.str(),
+       k.shape().str() + " and " + v.shape().str());
+}
+
+}  // namespace
+
+KVCache::KVCache(const KVCacheConfig& config) {
+  const KVCacheConfig own = checked(config);
+  state_.reset(new State{own, KVPages(own), std::vector<std::int64_t>(static_cast<std::size_t>(own.batch), 0)});
+}
+
+KVCache::KVCache(KVCache&&) noexcept = default;
+KVCache& KVCache::operator=(KVCache&&) noexcept = default;
+KVCache::~KVCache() = default;
+
+const KVCache::State& KVCache::state() const {
+  if (!state_) fail(Kind::argument, "a cache", "one that was moved from");
+  return *state_;
+}
+
+KVCache::State& KVCache::state() { return const_cast<State&>(std::as_const(*this).state()); }
+
+KVCache KVCache::clone() const {
+  const State& from = state();
+  KVCacheConfig empty = from.config;
+  empty.capacity = 0;
+  KVCache copy(empty);
+  *copy.state_ = {from.config, from.pages.clone(), from.lengths};
+  return copy;
+}
+
+void KVCache::append(const Tensor& k, const Tensor& v) {
+  State& s = state();
+  check_rows(k, v, {s.config.batch, s.config.kv_heads}, s.config);
+  const std::int64_t tokens = k.size(2);
+  check_range("tokens of an item", max_length() + tokens, 0, kMostTokens);
+  // First all that can fail, then the rows, which nobody sees before the lengths count them.
+  for (std::int64_t item = 0; item < s.config.batch; ++item) s.pages.reserve(item, length(item) + tokens);
+  for (std::int64_t item = 0; item < s.config.batch; ++item) {
+    write_rows(s.pages, s.pages.keys(), s.config.dtype, item, length(item), k.select(0, item));
+    write_rows(s.pages, s.pages.values(), s.config.dtype, item, length(item), v.select(0, item));
+  }
+  for (std::int64_t& length : s.lengths) length += tokens;
+}
+
+void KVCache::append(std::int64_t item, const Tensor& k, const Tensor& v) {
+  State& s = state();
+  const std::int64_t before = length(item);
+  check_rows(k, v, {s.config.kv_heads}, s.config);
+  check_range("tokens of an item", before + k.size(1), 0, kMostTokens);
+  s.pages.reserve(item, before + k.size(1));
+  write_rows(s.pages, s.pages.keys(), s.config.dtype, item, before, k);
+  write_rows(s.pages, s.pages.values(), s.config.dtype, item, before, v);
+  s.lengths[static_cast<std::size_t>(item)] += k.size(1);
+}
+
+void KVCache::truncate(std::int64_t item, std::int64_t length) {
+  State& s = state();
+  check_range("a length to truncate to", length, 0, this->length(item));
+  s.lengths[static_cast<std::size_t>(item)] = length;
+  s.pages.release(item, length);
+}
+
+void KVCache::truncate(std::int64_t length) {
+  check_range("a length to truncate to", length, 0, max_length());
+  for (std::int64_t item = 0; item < config().batch; ++item) truncate(item, std::min(length, this->length(item)));
+}
+
+void KVCache::clear() { truncate(0); }
+
+const KVCacheConfig& KVCache::config() const { return state().config; }
+
+std::int64_t KVCache::length(std::int64_t item) const {
+  const State& s = state();
+  check_range("an item", item, 0, s.config.batch - 1);
+  return s.lengths[static_cast<std::size_t>(item)];
+}
+
+std::int64_t KVCache::max_length() const { return *std::max_element(state().lengths.begin(), state().lengths.end()); }
+
+Tensor KVCache::lengths() const {
+  return Tensor::from(std::span<const std::int64_t>(state().lengths), {state().config.batch});
+}
+
+Tensor KVCache::keys(std::int64_t item) const {
+  const State& s = state();
+  const DType dtype = s.config.dtype == DType::i8 ? DType::f32 : s.config.dtype;
+  Tensor out = Tensor::empty({s.config.kv_heads, length(item), s.config.head_dim}, dtype);
+  read_rows(s.pages, s.pages.keys(), s.config.dtype, item, out);
+  return out;
+}
+
+Tensor KVCache::values(std::int64_t item) const {
+  const State& s = state();
+  const DType dtype = s.config.dtype == DType::i8 ? DType::f32 : s.config.dtype;
+  Tensor out = Tensor::empty({s.config.kv_heads, length(item), s.config.value_dim}, dtype);
+  read_rows(s.pages, s.pages.values(), s.config.dtype, item, out);
+  return out;
+}
+
+std::size_t KVCache::bytes() const { return state().pages.bytes(); }
+
+}  // namespace attn

@@ -1,0 +1,54 @@
+// The memory of a KVCache: pages from a pool, and a table of them for each batch item.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "attn/kv_cache.hpp"
+
+namespace attn {
+
+// Rows of keys, or of values: (hkv, tokens of a page, width) from `offset` of a page on, and of int8 (hkv, tokens)
+// float32 scales from `scales` on. In bytes.
+struct PagePart {
+  std::int64_t width, row, offset = 0, scales = 0;
+};
+
+class KVPages {
+ public:
+  // Throws Error (argument) when a page would not fit an address.
+  explicit KVPages(const KVCacheConfig& config);
+
+  // Room for `tokens` of every item, or of one. Throws std::bad_alloc, and then nothing of a cache is lost.
+  void reserve(std::int64_t tokens);
+  void reserve(std::int64_t item, std::int64_t tokens);
+  // Pages that `tokens` do not need go back to the pool.
+  void release(std::int64_t item, std::int64_t tokens) noexcept;
+  KVPages clone() const;
+
+  const PagePart& keys() const noexcept { return keys_; }
+  const PagePart& values() const noexcept { return values_; }
+  std::int64_t page_tokens() const noexcept { return page_tokens_; }
+  // Of an item: page i holds its tokens from i · page_tokens on.
+  const std::byte* const* table(std::int64_t item) const { return tables_[static_cast<std::size_t>(item)].data(); }
+  std::byte* row(const PagePart& part, std::int64_t item, std::int64_t head, std::int64_t token) const;
+  float* scale(const PagePart& part, std::int64_t item, std::int64_t head, std::int64_t token) const;
+  std::size_t bytes() const noexcept;
+
+ private:
+  void lay_out(std::int64_t tokens);
+  void refill(std::size_t pages);
+  void grow(std::int64_t tokens);
+  std::byte* page(std::int64_t item, std::int64_t token) const;
+
+  std::int64_t heads_, page_tokens_ = 0, page_bytes_ = 0;
+  bool paged_, scaled_;
+  PagePart keys_, values_;
+  std::vector<Tensor> slabs_;     // what owns the pages: some of them each
+  std::vector<std::byte*> free_;  // room for all pages, so that release() needs no memory
+  std::size_t pages_ = 0;         // in all
+  std::vector<std::vector<std::byte*>> tables_;
+};
+
+}  // namespace attn

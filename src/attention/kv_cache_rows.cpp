@@ -1,0 +1,90 @@
+#include "attention/kv_cache_rows.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "reference/loops.hpp"
+
+namespace attn {
+namespace {
+
+using reference::narrow;
+
+template <class To, class From>
+void convert_row(const From* in, std::int64_t stride, std::int64_t width, To* out) {
+  if constexpr (std::is_same_v<To, From>) {
+    if (stride == 1) {
+      std::memcpy(out, in, static_cast<std::size_t>(width) * sizeof(To));
+      return;
+    }
+  }
+  for (std::int64_t c = 0; c < width; ++c) out[c] = narrow<To>(to_double(in[c * stride]));
+}
+
+// out[c] · (the returned scale) is in[c]. A scale that is NaN makes all of them so.
+template <class From>
+float quantise_row(const From* in, std::int64_t stride, std::int64_t width, std::int8_t* out) {
+  float most = 0;
+  bool finite = true;
+  for (std::int64_t c = 0; c < width; ++c) {
+    const auto x = narrow<float>(to_double(in[c * stride]));
+    most = std::fmax(most, std::fabs(x));
+    finite = finite && std::isfinite(x);
+  }
+  float scale = most / 127;
+  if (scale * 127 > std::numeric_limits<float>::max()) scale = std::nextafter(scale, 0.f);
+  for (std::int64_t c = 0; c < width; ++c) {
+    const float level = std::nearbyint(narrow<float>(to_double(in[c * stride])) / scale);  // NaN of 0 / 0
+    out[c] = finite && scale > 0 ? static_cast<std::int8_t>(std::clamp(level, -127.f, 127.f)) : std::int8_t{0};
+  }
+  return finite ? scale : std::numeric_limits<float>::quiet_NaN();
+}
+
+// Calls f(pointer to the row, head, token) for each row of x (hkv, t, width).
+template <class T, class F>
+void for_each_row(const Tensor& x, F&& f) {
+  T* data = x.data<T>();
+  for (std::int64_t h = 0; h < x.size(0); ++h) {
+    for (std::int64_t t = 0; t < x.size(1); ++t) f(data + h * x.stride(0) + t * x.stride(1), h, t);
+  }
+}
+
+}  // namespace
+
+void write_rows(const KVPages& pages, const PagePart& part, DType dtype, std::int64_t item, std::int64_t first,
+                const Tensor& x) {
+  reference::visit_floating("KVCache", x.dtype(), [&](auto source) {
+    for_each_row<decltype(source)>(x, [&](auto* in, std::int64_t h, std::int64_t t) {
+      void* out = pages.row(part, item, h, first + t);
+      if (dtype == DType::i8) {
+        *pages.scale(part, item, h, first + t) =
+            quantise_row(in, x.stride(2), part.width, static_cast<std::int8_t*>(out));
+        return;
+      }
+      reference::visit_floating("KVCache", dtype, [&](auto stored) {
+        convert_row(in, x.stride(2), part.width, static_cast<decltype(stored)*>(out));
+      });
+    });
+  });
+}
+
+void read_rows(const KVPages& pages, const PagePart& part, DType dtype, std::int64_t item, const Tensor& out) {
+  if (dtype != DType::i8) {
+    reference::visit_floating("KVCache", dtype, [&](auto stored) {
+      for_each_row<decltype(stored)>(out, [&](auto* to, std::int64_t h, std::int64_t t) {
+        std::memcpy(to, pages.row(part, item, h, t), static_cast<std::size_t>(part.row));
+      });
+    });
+    return;
+  }
+  for_each_row<float>(out, [&](float* to, std::int64_t h, std::int64_t t) {
+    const auto* row = reinterpret_cast<const std::int8_t*>(pages.row(part, item, h, t));
+    const float scale = *pages.scale(part, item, h, t);
+    for (std::int64_t c = 0; c < part.width; ++c) to[c] = static_cast<float>(row[c]) * scale;
+  });
+}
+
+}  // namespace attn
