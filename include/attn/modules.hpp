@@ -53,6 +53,8 @@ class Module {
 class Linear : public Module {
  public:
   Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, Generator& rng, std::string_view name = {});
+  // Zeros, to be loaded or drawn by the caller.
+  Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, std::string_view name = {});
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
   // dx, for dy and the x of the forward pass.
   Tensor backward(const Tensor& dy, const Tensor& x);
@@ -103,6 +105,7 @@ struct ModuleConfig {
   std::optional<double> scale = {};            // default 1/√head_dim
   std::optional<LayerOrder> layer_order = {};  // default qkv; SelfAttentionHead's is kqv
   bool out_proj = true;                        // of MultiHeadAttention
+  bool initialise = true;                      // false: draws nothing, every weight is 0 until it is loaded
 };
 
 // Linear projections, then attention over num_heads consecutive slices of d_out (weight splits), then an

@@ -6,6 +6,7 @@
 
 #include "kernels/problem.hpp"
 #include "kernels/product.hpp"
+#include "kernels/rows.hpp"
 
 namespace attn::kernels {
 
@@ -42,6 +43,15 @@ struct Kernels {
   std::size_t (*product_scratch)(const Product&);  // bytes
   // False when a result left float32's range.
   bool (*product)(const Product&, const float* packed, std::int64_t task, void* scratch);
+
+  // What a language model does between its products; `tanh_form` or exact (GELU).
+  void (*layer_norm)(const LayerNormRows&);
+  void (*layer_norm_backward)(const LayerNormGradient&);
+  void (*gelu)(bool tanh_form, std::int64_t n, const float* x, float* y);
+  void (*gelu_backward)(bool tanh_form, std::int64_t n, const float* dy, const float* x, float* dx);
+  double (*cross_entropy)(const LogitsRow&);
+  void (*adamw)(const AdamWStep&);
+  double (*sum_of_squares)(std::int64_t n, const float* x);
 
   // The processor's limits, to measure kernels by: multiply-adds out of registers, which return how many
   // floating-point operations they did, and reading memory. `sink` is one float, near 1.

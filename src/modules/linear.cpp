@@ -5,14 +5,20 @@
 
 namespace attn {
 
-Linear::Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, Generator& rng, std::string_view name) {
+Linear::Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, std::string_view name) {
   require_positive("Linear", "d_in", d_in);
   require_positive("Linear", "d_out", d_out);
   const std::string prefix = name.empty() ? "" : std::string(name) + ".";
+  weight = {prefix + "weight", Tensor::zeros({d_out, d_in}), {}};
+  bias = {prefix + "bias", has_bias ? Tensor::zeros({d_out}) : Tensor{}, {}};
+}
+
+Linear::Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, Generator& rng, std::string_view name)
+    : Linear(d_in, d_out, has_bias, name) {
   // kaiming_uniform_(a = √5) comes to 1/√d_in, as a double.
   const double bound = 1 / std::sqrt(static_cast<double>(d_in));
-  weight = {prefix + "weight", rng.uniform({d_out, d_in}, -bound, bound), {}};
-  bias = {prefix + "bias", has_bias ? rng.uniform({d_out}, -bound, bound) : Tensor{}, {}};
+  weight.value = rng.uniform({d_out, d_in}, -bound, bound);
+  if (has_bias) bias.value = rng.uniform({d_out}, -bound, bound);
 }
 
 Tensor Linear::forward(const Tensor& x, Trace* trace) {

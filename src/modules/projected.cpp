@@ -34,17 +34,18 @@ Tensor batched(const Tensor& x) { return x.rank() == 3 ? x : x.unsqueeze(0); }
 ProjectedAttention::ProjectedAttention(const ModuleConfig& config, Generator& rng, std::string_view prefix)
     : config_(config), rng_(rng) {
   check_config(config);
-  const auto draw = [&](std::string_view name) {
-    return std::make_unique<Linear>(config.d_in, config.d_out, config.qkv_bias, rng, std::string(prefix).append(name));
+  const auto layer = [&](std::int64_t d_in, bool has_bias, std::string_view name) {
+    const std::string full = std::string(prefix).append(name);
+    return config.initialise ? std::make_unique<Linear>(d_in, config.d_out, has_bias, rng, full)
+                             : std::make_unique<Linear>(d_in, config.d_out, has_bias, full);
   };
+  const auto projection = [&](std::string_view name) { return layer(config.d_in, config.qkv_bias, name); };
   const LayerOrder order = config.layer_order.value_or(LayerOrder::qkv);
-  if (order == LayerOrder::qkv) W_query_ = draw("W_query");
-  W_key_ = draw("W_key");
-  if (order == LayerOrder::kqv) W_query_ = draw("W_query");
-  W_value_ = draw("W_value");
-  if (config.out_proj) {
-    out_proj_ = std::make_unique<Linear>(config.d_out, config.d_out, true, rng, std::string(prefix).append("out_proj"));
-  }
+  if (order == LayerOrder::qkv) W_query_ = projection("W_query");
+  W_key_ = projection("W_key");
+  if (order == LayerOrder::kqv) W_query_ = projection("W_query");
+  W_value_ = projection("W_value");
+  if (config.out_proj) out_proj_ = layer(config.d_out, true, "out_proj");
 }
 
 std::vector<Parameter*> ProjectedAttention::parameters() {

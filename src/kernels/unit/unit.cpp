@@ -1,8 +1,12 @@
 // Compiled once for every instruction set, with ATTN_UNIT naming it: the one source of its kernels.
 #include "kernels/table.hpp"
+#include "kernels/unit/adamw.hpp"
 #include "kernels/unit/backward.hpp"
+#include "kernels/unit/cross_entropy.hpp"
 #include "kernels/unit/decode.hpp"
 #include "kernels/unit/forward.hpp"
+#include "kernels/unit/gelu.hpp"
+#include "kernels/unit/layer_norm.hpp"
 #include "kernels/unit/limits.hpp"
 #include "kernels/unit/product.hpp"
 
@@ -34,6 +38,13 @@ const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .product_tasks = ATTN_UNIT::product_tasks,
     .product_scratch = ATTN_UNIT::product_scratch,
     .product = ATTN_UNIT::product,
+    .layer_norm = ATTN_UNIT::layer_norm,
+    .layer_norm_backward = ATTN_UNIT::layer_norm_backward,
+    .gelu = ATTN_UNIT::gelu,
+    .gelu_backward = ATTN_UNIT::gelu_backward,
+    .cross_entropy = ATTN_UNIT::cross_entropy,
+    .adamw = ATTN_UNIT::adamw,
+    .sum_of_squares = ATTN_UNIT::sum_of_squares,
     .multiply_add_f32 = ATTN_UNIT::multiply_add_f32,
     .read_memory = ATTN_UNIT::read_memory,
 };

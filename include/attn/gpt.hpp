@@ -1,0 +1,159 @@
+// GPT-2 (Radford et al. 2019) on the attention modules: what trains, and what generates.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "attn/modules.hpp"
+
+namespace attn {
+
+// GELU (Hendrycks & Gimpel 2016), x · Φ(x): exactly, or as GPT-2 has it,
+// 0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³))).
+enum class Gelu { tanh, exact };
+
+struct GPTConfig {
+  std::int64_t vocab_size = 256;  // 256: bytes
+  std::int64_t context_length = 256;
+  std::int64_t layers = 6;
+  std::int64_t heads = 6;
+  std::int64_t width = 384;
+  double dropout = 0;     // in train mode: on the embeddings, the attention weights and both branches of a block
+  double epsilon = 1e-5;  // of LayerNorm
+  Gelu gelu = Gelu::tanh;
+  bool tied = true;        // the head shares wte's weight, as GPT-2's does; false: lm_head of its own
+  bool initialise = true;  // false: draws nothing, every weight is 0 until load_state_dict()
+
+  friend bool operator==(const GPTConfig&, const GPTConfig&) = default;
+};
+
+// "117M", "345M", "762M" or "1.5B", with GPT-2's vocabulary of 50257 and 1024 tokens of context; dropout 0.1.
+// Throws Error (argument) for another name.
+GPTConfig gpt2(std::string_view size);
+
+// y = (x - mean) / √(variance + ε) · weight + bias over the last dimension (Ba et al. 2016), the variance biased.
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(std::int64_t width, double epsilon = 1e-5, std::string_view name = {});
+  Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
+  // dx of the last forward pass, whose x must be unchanged. Given the gradient of a residual path beside it, adds
+  // to that tensor, in place, and returns it.
+  Tensor backward(const Tensor& dy, const Tensor& residual = {});
+  Tensor output() const;  // of the last forward pass, computed again
+  std::vector<Parameter*> parameters() override { return {&weight, &bias}; }
+
+  Parameter weight, bias;  // (width): ones and zeros
+
+ private:
+  double epsilon_;
+  Tensor x_, mean_, rstd_;
+};
+
+// x · keep / (1 - p) in train mode; x itself otherwise.
+class Dropout : public Module {
+ public:
+  Dropout(double p, const Generator& rng);
+  Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
+  Tensor backward(const Tensor& dy) const;  // of the last forward pass
+
+ private:
+  double p_;
+  Generator rng_;
+  Tensor keep_;
+};
+
+// c_proj(gelu(c_fc(x))), four times as wide inside.
+class FeedForward : public Module {
+ public:
+  explicit FeedForward(std::int64_t width, Gelu form = Gelu::tanh, std::string_view prefix = {});  // zeros
+  Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
+  Tensor backward(const Tensor& dy, const Tensor& x);  // for the x of the last forward pass
+  std::vector<Parameter*> parameters() override;
+
+  Linear c_fc, c_proj;
+
+ private:
+  Gelu gelu_;
+  Tensor hidden_;  // c_fc(x)
+};
+
+// x + dropout(attn(ln_1(x))), then x + dropout(mlp(ln_2(x))). The parts are open, to be run one by one (with a cache
+// of keys and values, say).
+class Block : public Module {
+ public:
+  // Matrices are zeros, to be drawn by GPT or loaded; rng is for dropout.
+  Block(const GPTConfig& config, Generator& rng, std::string_view prefix = {});
+  Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
+  Tensor backward(const Tensor& dy);  // dx of the last forward pass
+  std::vector<Parameter*> parameters() override;
+  void train(bool on = true) override;
+
+  LayerNorm ln_1;
+  MultiHeadAttention attention;
+  Dropout attention_dropout;
+  LayerNorm ln_2;
+  FeedForward feed_forward;
+  Dropout feed_forward_dropout;
+};
+
+// The language model. Parameters are named as in Hugging Face's GPT-2, but for what the attention modules keep apart:
+// h.0.attn.W_query, W_key, W_value and out_proj for c_attn and c_proj; every Linear's weight is (d_out, d_in), the
+// transpose of Hugging Face's Conv1D.
+//
+// Initial values are GPT-2's: each matrix torch.nn.init.normal_(weight, 0, 0.02), in the order of parameters(), the
+// last one of each branch 0.02 / √(2 · layers); biases 0; LayerNorm's weight 1.
+class GPT : public Module {
+ public:
+  GPT(const GPTConfig& config, Generator& rng);
+  // Token ids int64 (t) or (b, t), in [0, vocab_size), t up to context_length → logits (…, t, vocab_size).
+  // With a trace, records each block's steps as "h.0.attn.weights", ….
+  Tensor forward(const Tensor& ids, Trace* trace = nullptr) override;
+  // Of the last forward(): adds to every parameter's grad.
+  void backward(const Tensor& d_logits);
+
+  // Mean cross-entropy, in nats, of the targets: int64 of the shape of ids, -100 (PyTorch's ignore_index) where there
+  // is none. Logits are computed a part at a time. backward() then adds factor · gradient to every parameter's grad.
+  double loss(const Tensor& ids, const Tensor& targets);
+  void backward(double factor = 1);
+  // The same mean, with nothing kept for a backward pass.
+  double evaluate(const Tensor& ids, const Tensor& targets);
+
+  std::vector<Parameter*> parameters() override;
+  void train(bool on = true) override;
+  const GPTConfig& config() const noexcept { return config_; }
+  const Tensor& head() const noexcept { return config_.tied ? wte.value : lm_head.value; }  // (vocab_size, width)
+
+  Parameter wte, wpe;  // (vocab_size, width), (context_length, width)
+  Dropout dropout;     // of the embeddings
+  std::vector<std::unique_ptr<Block>> h;
+  LayerNorm ln_f;
+  Parameter lm_head;  // (vocab_size, width); value undefined when tied
+
+ private:
+  Tensor hidden(const Tensor& ids, Trace* trace);  // (b, t, width), after ln_f
+  void hidden_backward(const Tensor& d_hidden);
+  double cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient);
+  void initialise(Generator& rng);
+
+  GPTConfig config_;
+  Tensor ids_, hidden_;       // of the last forward pass: (b, t), (b, t, width)
+  Tensor d_hidden_, d_head_;  // left by loss() for backward()
+};
+
+// The pieces as functions.
+Tensor gelu(const Tensor& x, Gelu form = Gelu::tanh);
+Tensor gelu_backward(const Tensor& dy, const Tensor& x, Gelu form = Gelu::tanh);
+
+struct CrossEntropy {
+  double loss = 0;         // mean over the targets that are not ignored, in nats; 0 when all are
+  std::int64_t count = 0;  // how many those are
+};
+// logits (…, vocab) float32, targets int64 (…), -100 is ignored.
+CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets);
+// The same, leaving factor · d(sum of losses)/d(logits) in place of the logits.
+CrossEntropy cross_entropy_in_place(const Tensor& logits, const Tensor& targets, double factor);
+
+}  // namespace attn

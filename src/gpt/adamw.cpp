@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+
+#include "attn/error.hpp"
+#include "attn/optim.hpp"
+#include "gpt/rows.hpp"
+#include "kernels/targets.hpp"
+
+namespace attn {
+namespace {
+
+constexpr const char* kOp = "AdamW";
+
+void check(const AdamWConfig& c) {
+  const auto fraction = [](double beta) { return beta >= 0 && beta < 1; };
+  if (!fraction(c.beta1) || !fraction(c.beta2) || !(c.epsilon >= 0) || !(c.weight_decay >= 0)) {
+    throw Error(Error::Kind::argument, kOp, "beta1 and beta2 in [0, 1), epsilon and weight_decay of at least 0",
+                std::to_string(c.beta1) + ", " + std::to_string(c.beta2) + ", " + std::to_string(c.epsilon) + ", " +
+                    std::to_string(c.weight_decay));
+  }
+}
+
+void require_gradient(const Parameter& p) {
+  if (!(p.grad.shape() == p.value.shape()) || p.grad.dtype() != DType::f32) {
+    throw Error(Error::Kind::shape, kOp, "a float32 gradient of the shape of " + p.name + ", " + p.value.shape().str(),
+                p.grad.shape().str());
+  }
+}
+
+}  // namespace
+
+AdamW::AdamW(std::vector<Parameter*> parameters, AdamWConfig config)
+    : parameters_(std::move(parameters)), config_(config) {
+  check(config);
+  for (const Parameter* p : parameters_) {
+    require_float32(kOp, p->name.c_str(), p->value);
+    if (!p->value.is_contiguous()) throw Error(Error::Kind::shape, kOp, "contiguous weights", p->name);
+    mean_.push_back(Tensor::zeros(p->value.shape()));
+    square_.push_back(Tensor::zeros(p->value.shape()));
+  }
+}
+
+void AdamW::step(double rate, double grad_factor) {
+  ++steps_;
+  const auto n = static_cast<double>(steps_);
+  const double mean_correction = 1 - std::pow(config_.beta1, n), square_correction = 1 - std::pow(config_.beta2, n);
+  const kernels::Kernels& kernel = kernels::active();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& p = *parameters_[i];
+    if (!p.grad.defined()) continue;
+    require_gradient(p);
+    const Tensor grad = p.grad.contiguous();
+    const double decay = p.value.rank() >= 2 ? config_.weight_decay : 0;
+    for_runs(grad.numel(), 20, [&](std::int64_t first, std::int64_t count) {
+      kernel.adamw({count, p.value.data<float>() + first, mean_[i].data<float>() + first,
+                    square_[i].data<float>() + first, grad.data<float>() + first, static_cast<float>(grad_factor),
+                    static_cast<float>(config_.beta1), static_cast<float>(config_.beta2),
+                    static_cast<float>(1 - rate * decay), static_cast<float>(rate / mean_correction),
+                    static_cast<float>(1 / std::sqrt(square_correction)), static_cast<float>(config_.epsilon)});
+    });
+  }
+}
+
+StateDict AdamW::state_dict() const {
+  StateDict state;
+  const Tensor steps = Tensor::zeros({1}, DType::i64);
+  steps.data<std::int64_t>()[0] = steps_;
+  state.emplace("steps", steps);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    state.emplace("exp_avg." + parameters_[i]->name, mean_[i]);
+    state.emplace("exp_avg_sq." + parameters_[i]->name, square_[i]);
+  }
+  return state;
+}
+
+void AdamW::load_state_dict(const StateDict& state) {
+  const StateDict mine = state_dict();
+  for (const auto& [name, tensor] : mine) {
+    const auto found = state.find(name);
+    if (found == state.end()) throw Error(Error::Kind::data, kOp, "a tensor " + name, "none in the optimizer's state");
+    const Tensor& given = found->second;
+    if (!(given.shape() == tensor.shape())) {
+      throw Error(Error::Kind::shape, kOp, name + " of shape " + tensor.shape().str(), given.shape().str());
+    }
+    if (given.dtype() != tensor.dtype()) {
+      throw Error(Error::Kind::dtype, kOp, name + " of dtype " + std::string(attn::name(tensor.dtype())),
+                  attn::name(given.dtype()));
+    }
+  }
+  for (const auto& [name, tensor] : mine) {
+    if (name == "steps") {
+      steps_ = state.at(name).data<std::int64_t>()[0];
+    } else {
+      tensor.copy_from(state.at(name));
+    }
+  }
+}
+
+double gradient_norm(std::span<Parameter* const> parameters) {
+  const kernels::Kernels& kernel = kernels::active();
+  constexpr std::int64_t kRun = 65536;
+  double sum = 0;
+  for (const Parameter* p : parameters) {
+    if (!p->grad.defined()) continue;
+    require_gradient(*p);
+    const Tensor grad = p->grad.contiguous();
+    std::vector<double> parts(static_cast<std::size_t>((grad.numel() + kRun - 1) / kRun));
+    const auto part = [&](std::int64_t first, std::int64_t count) {
+      parts[static_cast<std::size_t>(first / kRun)] = kernel.sum_of_squares(count, grad.data<float>() + first);
+    };
+    for_runs(grad.numel(), 2, part, kRun);
+    for (const double some : parts) sum += some;
+  }
+  return std::sqrt(sum);
+}
+
+double clip_factor(double norm, double limit) {
+  if (!(limit > 0)) return 1;
+  return std::min(1.0, limit / (norm + 1e-6));
+}
+
+double CosineSchedule::rate(std::int64_t step) const {
+  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  const auto after = static_cast<double>(std::min(step, steps) - warmup);
+  const auto length = static_cast<double>(std::max<std::int64_t>(steps - warmup, 1));
+  return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * std::min(1.0, after / length)));
+}
+
+}  // namespace attn

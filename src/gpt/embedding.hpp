@@ -1,0 +1,17 @@
+// Rows of a table by token id, and their gradient.
+#pragma once
+
+#include "attn/tensor.hpp"
+
+namespace attn {
+
+// Throws Error unless ids are int64 (t) or (b, t) in [0, vocab), t from 1 to `longest`.
+void check_ids(const Tensor& ids, std::int64_t vocab, std::int64_t longest);
+
+// tokens[ids[b, i]] + positions[i] → (b, t, width); ids contiguous (b, t).
+Tensor embed(const Tensor& ids, const Tensor& tokens, const Tensor& positions);
+
+// Adds dx (b, t, width) to the gradients of the rows that embed() took.
+void embed_backward(const Tensor& dx, const Tensor& ids, const Tensor& d_tokens, const Tensor& d_positions);
+
+}  // namespace attn

@@ -1,0 +1,166 @@
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "attn/gpt.hpp"
+#include "gpt/embedding.hpp"
+#include "gpt/rows.hpp"
+#include "modules/dense.hpp"
+#include "modules/input.hpp"
+
+namespace attn {
+namespace {
+
+constexpr const char* kOp = "GPT";
+constexpr std::int64_t kLogits = std::int64_t{1} << 24, kLeastRows = 1024;  // of a part in loss()
+
+const GPTConfig& checked(const GPTConfig& c) {
+  require_positive(kOp, "vocab_size", c.vocab_size);
+  require_positive(kOp, "context_length", c.context_length);
+  require_positive(kOp, "layers", c.layers);
+  require_positive(kOp, "heads", c.heads);
+  require_positive(kOp, "width", c.width);
+  return c;
+}
+
+Tensor batched(const Tensor& ids) { return (ids.rank() == 2 ? ids : ids.unsqueeze(0)).contiguous(); }
+
+}  // namespace
+
+GPTConfig gpt2(std::string_view size) {
+  constexpr std::array<std::pair<std::string_view, std::int64_t>, 4> layers{
+      {{"117M", 12}, {"345M", 24}, {"762M", 36}, {"1.5B", 48}}};
+  const ModuleConfig attention = gpt2_attention(size);  // throws for another name
+  GPTConfig config;
+  config.vocab_size = 50257;
+  config.context_length = attention.context_length;
+  for (const auto& [name, count] : layers) config.layers = name == size ? count : config.layers;
+  config.heads = attention.num_heads;
+  config.width = attention.d_out;
+  config.dropout = attention.dropout;
+  return config;
+}
+
+GPT::GPT(const GPTConfig& config, Generator& rng)
+    : dropout(checked(config).dropout, rng), ln_f(config.width, config.epsilon, "ln_f"), config_(config) {
+  wte = {"wte.weight", Tensor::zeros({config.vocab_size, config.width}), {}};
+  wpe = {"wpe.weight", Tensor::zeros({config.context_length, config.width}), {}};
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    h.push_back(std::make_unique<Block>(config, rng, "h." + std::to_string(i) + "."));
+  }
+  lm_head = {"lm_head.weight", config.tied ? Tensor{} : Tensor::zeros({config.vocab_size, config.width}), {}};
+  if (config.initialise) initialise(rng);
+}
+
+void GPT::initialise(Generator& rng) {
+  const double residual = 0.02 / std::sqrt(2 * static_cast<double>(config_.layers));
+  for (Parameter* p : parameters()) {
+    if (p->value.rank() != 2) continue;
+    const bool ends_branch = p->name.ends_with("out_proj.weight") || p->name.ends_with("c_proj.weight");
+    p->value = rng.randn(p->value.shape());
+    scale_in_place(p->value, ends_branch ? residual : 0.02);
+  }
+}
+
+Tensor GPT::hidden(const Tensor& ids, Trace* trace) {
+  check_ids(ids, config_.vocab_size, config_.context_length);
+  ids_ = batched(ids);
+  Tensor x = dropout.forward(embed(ids_, wte.value, wpe.value));
+  for (std::size_t i = 0; i < h.size(); ++i) {
+    const Trace::Scope scope(trace, "h." + std::to_string(i));
+    x = h[i]->forward(x, trace);
+  }
+  return hidden_ = ln_f.forward(x);
+}
+
+Tensor GPT::forward(const Tensor& ids, Trace* trace) {
+  const Tensor logits = project(hidden(ids, trace), head(), {});
+  d_hidden_ = {};
+  return ids.rank() == 1 ? logits.select(0, 0) : logits;
+}
+
+void GPT::backward(const Tensor& d_logits) {
+  require_forward(kOp, hidden_.defined());
+  const Tensor dy = d_logits.rank() == 2 ? d_logits.unsqueeze(0) : d_logits;
+  if (dy.rank() != 3 || dy.size(-1) != config_.vocab_size || row_count(dy) != ids_.numel()) {
+    throw Error(Error::Kind::shape, kOp, "d_logits of the logits' shape", d_logits.shape().str());
+  }
+  // logits = hidden · headᵀ
+  const auto grad = project_backward(dy, hidden_, head(), false);
+  accumulate(config_.tied ? wte : lm_head, grad.weight);
+  hidden_backward(grad.x);
+}
+
+void GPT::hidden_backward(const Tensor& d_hidden) {
+  // hidden = ln_f(h[n](… h[0](dropout(wte[ids] + wpe))))
+  Tensor dx = ln_f.backward(d_hidden);
+  for (std::size_t i = h.size(); i-- > 0;) dx = h[i]->backward(dx);
+  for (Parameter* p : {&wte, &wpe}) {
+    if (!p->grad.defined()) p->grad = Tensor::zeros(p->value.shape());
+  }
+  embed_backward(dropout.backward(dx), ids_, wte.grad, wpe.grad);
+}
+
+double GPT::loss(const Tensor& ids, const Tensor& targets) { return cross_entropy_of(ids, targets, true); }
+
+double GPT::evaluate(const Tensor& ids, const Tensor& targets) { return cross_entropy_of(ids, targets, false); }
+
+double GPT::cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient) {
+  if (!(ids.shape() == targets.shape())) {
+    throw Error(Error::Kind::shape, kOp, "targets of the shape of ids " + ids.shape().str(), targets.shape().str());
+  }
+  d_hidden_ = d_head_ = {};
+  const Tensor x = hidden(ids, nullptr).view({-1, config_.width}), wanted = targets.contiguous().view({-1});
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < wanted.numel(); ++i) count += wanted.data<std::int64_t>()[i] != -100;
+  const double factor = count == 0 ? 0 : 1 / static_cast<double>(count);
+  const std::int64_t rows = x.size(0), part = std::max(kLeastRows, kLogits / config_.vocab_size);
+  double sum = 0;
+  const Tensor d_hidden = with_gradient ? Tensor::empty(x.shape()) : Tensor{};
+  for (std::int64_t first = 0; first < rows; first += part) {
+    const std::int64_t last = std::min(rows, first + part);
+    const Tensor some = x.slice(0, first, last), target = wanted.slice(0, first, last);
+    const Tensor logits = project(some, head(), {});
+    const CrossEntropy entropy =
+        with_gradient ? cross_entropy_in_place(logits, target, factor) : attn::cross_entropy(logits, target);
+    sum += entropy.loss * static_cast<double>(entropy.count);
+    if (!with_gradient) continue;
+    // logits = hidden · headᵀ
+    const auto grad = project_backward(logits, some, head(), false);
+    d_hidden.slice(0, first, last).copy_from(grad.x);
+    if (first == 0) {
+      d_head_ = grad.weight;
+    } else {
+      add_in_place(d_head_, grad.weight);
+    }
+  }
+  if (with_gradient) d_hidden_ = d_hidden.view(hidden_.shape());
+  return sum * factor;
+}
+
+void GPT::backward(double factor) {
+  if (!d_hidden_.defined()) throw Error(Error::Kind::argument, kOp, "loss() before backward()", "no loss");
+  scale_in_place(d_hidden_, factor);
+  scale_in_place(d_head_, factor);
+  accumulate(config_.tied ? wte : lm_head, d_head_);
+  hidden_backward(d_hidden_);
+  d_hidden_ = d_head_ = {};
+}
+
+std::vector<Parameter*> GPT::parameters() {
+  std::vector<Parameter*> all{&wte, &wpe};
+  for (const auto& block : h) {
+    for (Parameter* p : block->parameters()) all.push_back(p);
+  }
+  for (Parameter* p : ln_f.parameters()) all.push_back(p);
+  if (!config_.tied) all.push_back(&lm_head);
+  return all;
+}
+
+void GPT::train(bool on) {
+  Module::train(on);
+  dropout.train(on);
+  for (const auto& block : h) block->train(on);
+}
+
+}  // namespace attn

@@ -1,0 +1,84 @@
+#include <string>
+#include <vector>
+
+#include "attn/gpt.hpp"
+#include "gpt/rows.hpp"
+#include "kernels/targets.hpp"
+#include "modules/input.hpp"
+
+namespace attn {
+namespace {
+
+constexpr const char* kOp = "LayerNorm";
+constexpr std::int64_t kRows = 16, kPartialRows = 256;  // of a task, forward and backward
+
+}  // namespace
+
+LayerNorm::LayerNorm(std::int64_t width, double epsilon, std::string_view name) : epsilon_(epsilon) {
+  require_positive(kOp, "width", width);
+  if (!(epsilon > 0)) throw Error(Error::Kind::argument, kOp, "epsilon > 0", std::to_string(epsilon));
+  const std::string prefix = name.empty() ? "" : std::string(name) + ".";
+  weight = {prefix + "weight", Tensor::ones({width}), {}};
+  bias = {prefix + "bias", Tensor::zeros({width}), {}};
+}
+
+Tensor LayerNorm::forward(const Tensor& x, Trace* trace) {
+  require_float32(kOp, "x", x);
+  const std::int64_t width = weight.value.numel();
+  if (x.rank() < 1 || x.size(-1) != width) {
+    throw Error(Error::Kind::shape, kOp, "x (…, " + std::to_string(width) + ")", x.shape().str());
+  }
+  x_ = x.contiguous();
+  mean_ = Tensor::empty({row_count(x)}), rstd_ = Tensor::empty({row_count(x)});
+  const Tensor y = output();
+  if (trace) trace->record("output", y);
+  return y;
+}
+
+Tensor LayerNorm::output() const {
+  require_forward(kOp, x_.defined());
+  const Tensor y = Tensor::empty(x_.shape());
+  const std::int64_t rows = row_count(x_), width = x_.size(-1);
+  const kernels::Kernels& kernel = kernels::active();
+  parallel_for((rows + kRows - 1) / kRows, 0, 8 * static_cast<double>(x_.numel()), [&](std::int64_t task, void*) {
+    const std::int64_t first = task * kRows;
+    kernel.layer_norm({std::min(kRows, rows - first), width, x_.data<float>() + first * width,
+                       weight.value.data<float>(), bias.value.data<float>(), static_cast<float>(epsilon_),
+                       y.data<float>() + first * width, mean_.data<float>() + first, rstd_.data<float>() + first});
+  });
+  return y;
+}
+
+Tensor LayerNorm::backward(const Tensor& dy, const Tensor& residual) {
+  require_forward(kOp, x_.defined());
+  for (const Tensor* given : {&dy, &residual}) {
+    if (given == &residual && !residual.defined()) continue;
+    require_float32(kOp, "the gradient", *given);
+    if (!(given->shape() == x_.shape())) {
+      throw Error(Error::Kind::shape, kOp, "a gradient of x's shape " + x_.shape().str(), given->shape().str());
+    }
+  }
+  const std::int64_t rows = row_count(x_), width = x_.size(-1);
+  const Tensor g = dy.contiguous();
+  const Tensor dx = residual.defined() ? residual : Tensor::zeros(x_.shape());
+  if (!dx.is_contiguous()) throw Error(Error::Kind::shape, kOp, "a contiguous residual", dx.strides().str());
+  // Sums over the rows of a task, which are added up in order.
+  const std::int64_t tasks = (rows + kPartialRows - 1) / kPartialRows;
+  const Tensor d_weight = Tensor::zeros({tasks, width}), d_bias = Tensor::zeros({tasks, width});
+  const kernels::Kernels& kernel = kernels::active();
+  parallel_for(tasks, 0, 16 * static_cast<double>(x_.numel()), [&](std::int64_t task, void*) {
+    const std::int64_t first = task * kPartialRows, at = first * width;
+    kernel.layer_norm_backward({std::min(kPartialRows, rows - first), width, g.data<float>() + at,
+                                x_.data<float>() + at, weight.value.data<float>(), mean_.data<float>() + first,
+                                rstd_.data<float>() + first, dx.data<float>() + at,
+                                d_weight.data<float>() + task * width, d_bias.data<float>() + task * width});
+  });
+  for (const auto& [parameter, partial] : {std::pair{&weight, d_weight}, {&bias, d_bias}}) {
+    const Tensor sum = Tensor::zeros({width});
+    for (std::int64_t task = 0; task < tasks; ++task) add_in_place(sum, partial.select(0, task));
+    accumulate(*parameter, sum);
+  }
+  return dx;
+}
+
+}  // namespace attn
