@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attn/attention.hpp"
+#include "attn/checkpoint.hpp"
 #include "attn/dlpack.hpp"
 #include "attn/error.hpp"
 #include "attn/gpt.hpp"
@@ -13,5 +14,6 @@
 #include "attn/random.hpp"
 #include "attn/reference.hpp"
 #include "attn/tensor.hpp"
+#include "attn/tokenizer.hpp"
 #include "attn/trace.hpp"
 #include "attn/version.hpp"
