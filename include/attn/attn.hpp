@@ -13,6 +13,7 @@
 #include "attn/print.hpp"
 #include "attn/random.hpp"
 #include "attn/reference.hpp"
+#include "attn/score_function.hpp"
 #include "attn/tensor.hpp"
 #include "attn/tokenizer.hpp"
 #include "attn/trace.hpp"
