@@ -4,6 +4,7 @@
 #include "attn/attention.hpp"
 #include "attn/dlpack.hpp"
 #include "attn/error.hpp"
+#include "attn/figure.hpp"
 #include "attn/gpt.hpp"
 #include "attn/io.hpp"
 #include "attn/kv_cache.hpp"
