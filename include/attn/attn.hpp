@@ -5,6 +5,7 @@
 #include "attn/checkpoint.hpp"
 #include "attn/dlpack.hpp"
 #include "attn/error.hpp"
+#include "attn/figure.hpp"
 #include "attn/gpt.hpp"
 #include "attn/io.hpp"
 #include "attn/kv_cache.hpp"
