@@ -9,6 +9,7 @@
 #include "attn/print.hpp"
 #include "attn/random.hpp"
 #include "attn/reference.hpp"
+#include "attn/report.hpp"
 #include "attn/tensor.hpp"
 #include "attn/trace.hpp"
 #include "attn/version.hpp"
