@@ -15,6 +15,7 @@
 #include "attn/random.hpp"
 #include "attn/reference.hpp"
 #include "attn/score_function.hpp"
+#include "attn/report.hpp"
 #include "attn/tensor.hpp"
 #include "attn/tokenizer.hpp"
 #include "attn/trace.hpp"
