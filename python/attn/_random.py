@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from attn import _attn
+
+TYPE_CHECKING = False  # typing itself takes a third of the import's time
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Generator:
