@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from attn import _attn
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
@@ -101,28 +103,33 @@ def scaled_dot_product_attention(
     """
     kind = framework(query)
     if kind == TORCH:
-        from attn.torch import scaled_dot_product_attention as of_torch
-
-        return of_torch(
+        return _of_torch()(
             query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa,
             window=window, softcap=softcap, alibi_slopes=alibi_slopes, sinks=sinks, key_lengths=key_lengths,
             causal_alignment=causal_alignment, precision=precision, return_lse=return_lse,
             return_weights=return_weights, generator=generator,
         )  # fmt: skip
     dropout_key = _dropout_key(generator) if dropout_p > 0 else None
-    weights, rows = _rows(return_weights)
+    weights, rows = rows_of(return_weights)
     output, lse, some = _attn.forward(
         query, key, value, attn_mask, dropout_p, dropout_key, is_causal, scale, enable_gqa, window or (-1, -1),
-        softcap, alibi_slopes, sinks, int64(key_lengths), causal_alignment, precision, weights, rows, kind,
+        softcap, alibi_slopes, sinks, int64(key_lengths), causal_alignment, precision, return_lse, weights, rows, kind,
     )  # fmt: skip
     if kind == DLPACK:
-        output, lse, some = take(output, query), take(lse, query) if return_lse else None, take(some, query)
+        output, lse, some = take(output, query), take(lse, query), take(some, query)
     if not (return_lse or weights):
         return output
     return (output, *([lse] if return_lse else []), *([some] if weights else []))
 
 
-def _rows(return_weights: Any) -> tuple[bool, Any]:
+@functools.cache
+def _of_torch() -> Any:
+    from attn.torch import scaled_dot_product_attention as of_torch
+
+    return of_torch
+
+
+def rows_of(return_weights: Any) -> tuple[bool, Any]:
     if return_weights is False or return_weights is True:
         return return_weights, None
     return True, int64(return_weights)

@@ -49,12 +49,18 @@ bool is_ml_bfloat16(nb::handle object) {
   return nb::hasattr(object, "dtype") && nb::hasattr(object, "view") && text(object.attr("dtype")) == "bfloat16";
 }
 
-DType dtype_of_array(const nb::ndarray<nb::ro>& array, nb::handle object, const char* op, const char* what) {
+std::string dtype_name(nb::dlpack::dtype dtype) {
+  constexpr std::array<const char*, 7> kNames{"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
+  const std::string lanes = dtype.lanes == 1 ? "" : " in " + std::to_string(dtype.lanes) + " lanes";
+  return (dtype.code < kNames.size() ? kNames[dtype.code] : "unknown") + std::to_string(dtype.bits) + lanes;
+}
+
+DType dtype_of_array(const nb::ndarray<nb::ro>& array, const char* op, const char* what) {
   for (const Code& code : kCodes) {
     if (array.dtype() == code.code) return code.dtype;
   }
   throw Error(Kind::dtype, op, std::string(what) + " of float64, 32 or 16, bfloat16, int64, 32 or 8, uint8 or bool",
-              described(object));
+              dtype_name(array.dtype()));
 }
 
 Tensor view(const nb::ndarray<nb::ro>& array, DType dtype, const char* op, const char* what) {
@@ -84,7 +90,7 @@ Tensor view(const nb::ndarray<nb::ro>& array, DType dtype, const char* op, const
 Array read(nb::handle object, const char* op, const char* what) {
   Array result;
   if (nb::try_cast(object, result.keep, false)) {
-    result.tensor = view(result.keep, dtype_of_array(result.keep, object, op, what), op, what);
+    result.tensor = view(result.keep, dtype_of_array(result.keep, op, what), op, what);
     return result;
   }
   PyErr_Clear();

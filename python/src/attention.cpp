@@ -85,7 +85,8 @@ nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::object
                   std::optional<std::uint64_t> dropout_key, bool is_causal, std::optional<double> scale,
                   bool enable_gqa, std::pair<std::int64_t, std::int64_t> window, double softcap,
                   nb::object alibi_slopes, nb::object sinks, nb::object key_lengths, std::string_view causal_alignment,
-                  std::string_view precision, bool return_weights, nb::object weight_rows, int framework) {
+                  std::string_view precision, bool return_lse, bool return_weights, nb::object weight_rows,
+                  int framework) {
   const Array q = read(query, kOp, "query"), k = read(key, kOp, "key"), v = read(value, kOp, "value");
   Options o = read_options({attn_mask, dropout_p, dropout_key, is_causal, scale, window, softcap, alibi_slopes, sinks,
                             key_lengths, causal_alignment, precision});
@@ -102,7 +103,8 @@ nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::object
     result = {unfold(result.output, all), unfold(result.lse, all), unfold(result.weights, all)};
   }
   const Framework to = framework_of(framework);
-  return nb::make_tuple(give(result.output, to), give(result.lse, to), give(result.weights, to));
+  return nb::make_tuple(give(result.output, to), return_lse ? give(result.lse, to) : nb::none(),
+                        give(result.weights, to));
 }
 
 nb::tuple backward(nb::handle d_output, nb::handle query, nb::handle key, nb::handle value, nb::handle output,
@@ -133,8 +135,8 @@ void bind_attention(nb::module_& m) {
         nb::arg("dropout_p"), nb::arg("dropout_key").none(), nb::arg("is_causal"), nb::arg("scale").none(),
         nb::arg("enable_gqa"), nb::arg("window"), nb::arg("softcap"), nb::arg("alibi_slopes").none(),
         nb::arg("sinks").none(), nb::arg("key_lengths").none(), nb::arg("causal_alignment"), nb::arg("precision"),
-        nb::arg("return_weights"), nb::arg("weight_rows").none(), nb::arg("framework"),
-        "(output, lse, weights or None), as arrays of framework 0 NumPy, 1 PyTorch, 2 DLPack.");
+        nb::arg("return_lse"), nb::arg("return_weights"), nb::arg("weight_rows").none(), nb::arg("framework"),
+        "(output, lse or None, weights or None), as arrays of framework 0 NumPy, 1 PyTorch, 2 DLPack.");
   m.def("backward", &backward, nb::arg("d_output"), nb::arg("query"), nb::arg("key"), nb::arg("value"),
         nb::arg("output"), nb::arg("lse"), nb::arg("attn_mask").none(), nb::arg("dropout_p"),
         nb::arg("dropout_key").none(), nb::arg("is_causal"), nb::arg("scale").none(), nb::arg("window"),

@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from attn import _attn
-from attn._attention import TORCH, int64
+from attn._attention import TORCH, int64, rows_of
 from attn.torch import operator
-
-_PLAIN = (Tensor, torch.nn.Parameter)
 
 
 def scaled_dot_product_attention(
@@ -41,47 +39,64 @@ def scaled_dot_product_attention(
     torch's own generator (torch.manual_seed), or from `generator`, a torch.Generator. Under torch.compile one operator,
     torch.ops.attn.attention, without a graph break. Gradients of gradients are not there.
     """
-    _on_cpu(query, key, value, attn_mask, alibi_slopes, sinks)
     dropout_key = None
     if dropout_p > 0:
         dropout_key = torch.randint(-(2**63), 2**63 - 1, (), generator=generator)
-    if return_weights is not False:
-        return _with_weights(
-            query, key, value, attn_mask, dropout_p, dropout_key, is_causal, scale, enable_gqa, window or (-1, -1),
-            softcap, alibi_slopes, sinks, key_lengths, causal_alignment, precision, return_lse, return_weights,
-        )  # fmt: skip
-    leading = None
-    if not _in_order(query, key, value, enable_gqa):
-        query, key, value, attn_mask, leading = _four(query, key, value, attn_mask, enable_gqa)
-    lengths = None if key_lengths is None else torch.as_tensor(int64(key_lengths))
     left, right = window or (-1, -1)
-    args = (
-        query, key, value, attn_mask, sinks, alibi_slopes, lengths, dropout_key, float(dropout_p), is_causal,
-        None if scale is None else float(scale), left, right, float(softcap), causal_alignment, precision,
+    if key_lengths is not None and type(key_lengths) is not Tensor:
+        key_lengths = torch.as_tensor(int64(key_lengths))
+    tensors = (query, key, value, attn_mask, sinks)
+    traced = torch.compiler.is_compiling() or not _plain(tensors)
+    if traced or (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)):
+        if return_weights is not False:
+            raise ValueError(_NO_WEIGHTS)
+        rest = (
+            alibi_slopes, key_lengths, dropout_key, float(dropout_p), is_causal,
+            None if scale is None else float(scale), left, right, float(softcap), causal_alignment, precision,
+        )  # fmt: skip
+        output, lse = _with_gradients(tensors, enable_gqa, rest, traced)
+        return (output, lse) if return_lse else output
+    weights, rows = rows_of(return_weights)
+    bare = operator.bare
+    output, lse, some = _attn.forward(
+        bare(query), bare(key), bare(value), bare(attn_mask), dropout_p, operator.number(dropout_key), is_causal,
+        scale, enable_gqa, (left, right), softcap, bare(alibi_slopes), bare(sinks), bare(key_lengths),
+        causal_alignment, precision, return_lse, weights, rows, TORCH,
     )  # fmt: skip
-    output, lse = _run(args)
-    if leading is not None:
-        output, lse = output.view(*leading, *output.shape[2:]), lse.view(*leading, *lse.shape[2:])
-    return (output, lse) if return_lse else output
+    if not (return_lse or weights):
+        return output
+    return (output, *([lse] if return_lse else []), *([some] if weights else []))
 
 
-def _run(args: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
-    if torch.compiler.is_compiling() or not all(t is None or type(t) in _PLAIN for t in args[:8]):
-        return operator.attention(*args)
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in args[:5]):
-        return operator.Attention.apply(*args)
-    return operator.forward(*args)
+_NO_WEIGHTS = (
+    "[scaled_dot_product_attention] expected return_weights without gradients, and not under torch.compile; found one "
+    "of them; use torch.no_grad(), and call again without return_weights for the gradients"
+)
+_PLAIN = {Tensor, torch.nn.Parameter, type(None)}
 
 
-def _on_cpu(*tensors: Tensor | None) -> None:
+def _plain(tensors: tuple[Any, ...]) -> bool:
+    """No subclass: what fakes or wraps tensors goes by way of torch's dispatcher."""
     for tensor in tensors:
-        if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(f"[scaled_dot_product_attention] expected torch.Tensor; found {type(tensor).__name__}")
-        if tensor is not None and tensor.device.type not in ("cpu", "meta"):
-            raise ValueError(
-                "[scaled_dot_product_attention] expected tensors in the CPU's memory; "
-                f"found device {tensor.device}; copy them with .cpu()"
-            )
+        if type(tensor) not in _PLAIN:
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"[scaled_dot_product_attention] expected torch.Tensor; found {type(tensor).__name__}")
+            return False
+    return True
+
+
+def _with_gradients(tensors: tuple[Any, ...], grouped: bool, rest: tuple[Any, ...], traced: bool) -> Any:
+    query, key, value, mask, sinks = tensors
+    leading = None
+    if not _in_order(query, key, value, grouped):
+        query, key, value, mask, leading = _four(query, key, value, mask, grouped)
+    if traced:
+        output, lse = operator.attention(query, key, value, mask, sinks, *rest)
+    else:
+        output, lse = operator.Attention.apply(query, key, value, mask, sinks, rest)
+    if leading is None:
+        return output, lse
+    return output.view(*leading, *output.shape[2:]), lse.view(*leading, *lse.shape[2:])
 
 
 def _in_order(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -> bool:
@@ -129,24 +144,3 @@ def _product(sizes: tuple[int, ...]) -> int:
 
 def _shapes(query: Tensor, key: Tensor, value: Tensor) -> str:
     return f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
-
-
-def _with_weights(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float, dropout_key: Tensor | None,
-    is_causal: bool, scale: float | None, grouped: bool, window: tuple[int, int], softcap: float, alibi: Tensor | None,
-    sinks: Tensor | None, key_lengths: Any, alignment: str, precision: str, return_lse: bool, return_weights: Any,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """A look inside: for one forward pass, without gradients."""
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (query, key, value, attn_mask)):
-        raise ValueError(
-            "[scaled_dot_product_attention] expected return_weights without gradients; found inputs with "
-            "requires_grad; use torch.no_grad(), and call again without return_weights for the gradients"
-        )
-    rows = None if return_weights is True else int64(return_weights)
-    bare = operator.bare
-    output, lse, weights = _attn.forward(
-        bare(query), bare(key), bare(value), bare(attn_mask), dropout_p, operator.number(dropout_key), is_causal,
-        scale, grouped, window, softcap, bare(alibi), bare(sinks), int64(key_lengths), alignment, precision, True,
-        rows, TORCH,
-    )  # fmt: skip
-    return (output, lse, weights) if return_lse else (output, weights)

@@ -36,8 +36,8 @@ def forward(
     """query (b, hq, tq, d), key (b, hkv, tk, d), value (b, hkv, tk, dv): output (b, hq, tq, dv) and lse (b, hq, tq)."""
     output, lse, _ = _attn.forward(
         bare(query), bare(key), bare(value), bare(attn_mask), dropout_p, number(dropout_key), is_causal, scale, True,
-        (window_left, window_right), softcap, bare(alibi_slopes), bare(sinks), key_lengths, causal_alignment,
-        precision, False, None, TORCH,
+        (window_left, window_right), softcap, bare(alibi_slopes), bare(sinks), bare(key_lengths), causal_alignment,
+        precision, True, False, None, TORCH,
     )  # fmt: skip
     return output, lse
 
@@ -67,15 +67,16 @@ def backward(
     return _attn.backward(
         bare(d_output), bare(query), bare(key), bare(value), bare(output), bare(lse), bare(attn_mask), dropout_p,
         number(dropout_key), is_causal, scale, (window_left, window_right), softcap, bare(alibi_slopes), bare(sinks),
-        key_lengths, causal_alignment, precision, TORCH,
+        bare(key_lengths), causal_alignment, precision, TORCH,
     )  # fmt: skip
 
 
-def bare(tensor: Optional[Tensor]) -> Optional[Tensor]:
-    """What DLPack hands out: no autograd, no lazy negation."""
-    if tensor is None:
-        return None
-    return (tensor.detach() if tensor.requires_grad else tensor).resolve_neg()
+def bare(tensor: Optional[Tensor]) -> Any:
+    """A tensor's memory, as the C++ side takes it fastest: a DLPack capsule."""
+    return None if tensor is None else _capsule(tensor.resolve_neg())
+
+
+_capsule = torch.utils.dlpack.to_dlpack
 
 
 def number(dropout_key: Optional[Tensor]) -> Optional[int]:
@@ -83,11 +84,13 @@ def number(dropout_key: Optional[Tensor]) -> Optional[int]:
 
 
 class Attention(torch.autograd.Function):
+    """(query, key, value, attn_mask, sinks, the other arguments of forward()): output and lse."""
+
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:
-        output, lse = forward(*args)
-        ctx.save_for_backward(*args[:8], output, lse)
-        ctx.options = args[8:]
+        tensors, ctx.rest = args[:5], args[5]
+        output, lse = forward(*tensors, *ctx.rest)
+        ctx.save_for_backward(*tensors, output, lse)
         ctx.mark_non_differentiable(lse)
         ctx.set_materialize_grads(False)
         return output, lse
@@ -95,11 +98,10 @@ class Attention(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, d_output: Optional[Tensor], _: Any) -> tuple[Any, ...]:
-        *tensors, output, lse = ctx.saved_tensors
         if d_output is None:
-            return (None,) * (len(tensors) + len(ctx.options))
-        grads = backward(d_output, *tensors[:3], output, lse, *tensors[3:], *ctx.options)
-        return (*grads, *(None,) * (3 + len(ctx.options)))
+            return (None,) * 6
+        q, k, v, mask, sinks, output, lse = ctx.saved_tensors
+        return (*backward(d_output, q, k, v, output, lse, mask, sinks, *ctx.rest), None)
 
 
 # --- for torch.compile and torch.export --------------------------------------------------------------------------------
