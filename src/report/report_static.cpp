@@ -30,7 +30,7 @@ std::string colour(double share) {
   std::string text = "rgb(";
   for (std::size_t c = 0; c < 3; ++c) {
     const double value = std::lerp(kCividis[below][c], kCividis[below + 1][c], at - static_cast<double>(below));
-    text += (c == 0 ? "" : ",") + std::to_string(std::lround(value));
+    text.append(c == 0 ? "" : ",").append(std::to_string(std::lround(value)));
   }
   return text + ")";
 }

@@ -10,7 +10,10 @@ function panel(id, build) {
 header(document.getElementById("about"));
 selectionBar(document.getElementById("selection"));
 document.getElementById("panels").hidden = false;
-for (const [id, build] of Object.entries({ steps: stagePanel })) panel(id, build);
+for (const [id, build] of Object.entries({
+  steps: stagePanel, lines: linesPanel, heads: headsPanel, space: spacePanel, softmax: softmaxPanel, masks: masksPanel, leak: leakPanel,
+  dropout: dropoutPanel, split: splitPanel, snippets: snippetsPanel,
+})) panel(id, build);
 document.addEventListener("keydown", onArrow);
 window.addEventListener("hashchange", () => select(fromHash()));
 select({ query: 1, ...fromHash() });
