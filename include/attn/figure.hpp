@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "attn/tensor.hpp"
+#include "attn/trace.hpp"
 
 // Every function returns a whole SVG 1.1 document on white, the same for the same input. Texts may hold any bytes:
 // they are shown as text, and shortened where they are long. Lengths are in units of 1/96 inch.
@@ -15,6 +17,65 @@ namespace attn::figure {
 // Scales from dark to bright that are even in lightness and readable with any kind of colour blindness:
 // viridis (Smith and van der Walt 2015), cividis (Nuñez, Anderton and Renslow 2018), grey (bright to dark, for print).
 enum class Colours { viridis, cividis, grey };
+
+enum class Scale { linear, log };
+
+// ---- attention weights, and other matrices ----------------------------------------------
+
+struct Options {
+  std::string title;
+  std::vector<std::string> tokens;      // of the queries: one a row; none: numbers from 1
+  std::vector<std::string> key_tokens;  // of the keys: one a column; none: `tokens` where there are as many
+  Tensor keep;                          // boolean (tq, tk), false where a key is masked; undefined: nothing is
+  Scale scale = Scale::linear;          // log: from the smallest value above 0, at most six decades; no value below 0
+  Colours colours = Colours::viridis;
+  std::string rows = "queries", columns = "keys", values = "weight";  // names of the axes and of the legend
+  std::int64_t max_cells = 128;  // along a side; longer ones are pooled, each cell the largest of its block
+};
+
+// All three: any dtype; colours for finite values, over their true range, which the legend names; NaN hatched, -inf and
+// inf outlined, masked cells blank. Throw Error (shape) for a tensor that is empty or of another rank, labels or a mask
+// that do not fit it; Error (argument) for negative values on a log scale.
+
+// (tq, tk) as cells, with labels; up to 12 × 12 with numbers, up to 32 × 32 with the exact value under the mouse.
+std::string heatmap(const Tensor& weights, const Options& options = {});
+// (h, tq, tk) or (l, h, tq, tk): small multiples on one scale, a row a layer.
+std::string heads(const Tensor& weights, const Options& options = {});
+// (tq, tk) or (h, tq, tk): lines from each query to its keys, as strong as the weight; a colour a head.
+std::string lines(const Tensor& weights, const Options& options = {});
+
+// ---- vectors ------------------------------------------------------------------------------
+
+struct Points {
+  std::string name;  // "inputs", "context"
+  Tensor vectors;    // (n, d)
+  std::vector<std::string> labels;
+};
+
+struct SpaceOptions {
+  std::string title;
+  bool arrows = true;                    // from the origin; else dots above the floor
+  double azimuth = -60, elevation = 30;  // the eye's place, in degrees
+  double width = 560, height = 480;
+};
+
+// Vectors of one d in 3-D: as they are for d = 3 (flat for d below), else by their principal components, whose shares
+// of the variance the axes name. The origin stays the origin. The first set is solid, later ones are dashed or hollow.
+// Throws Error (shape) for sets that are empty or differ in d, labels that do not fit.
+std::string space(std::span<const Points> sets, const SpaceOptions& options = {});
+
+// ---- every step of a forward pass ----------------------------------------------------------
+
+struct StepsOptions {
+  std::string title;
+  std::vector<std::string> tokens;
+  std::int64_t item = 0, layer = 0, head = 0;  // of a batch, of several layers and heads: which is shown, from 0
+  Colours colours = Colours::viridis;
+};
+
+// The steps of a trace as a strip of small heatmaps, each with its name, shape and range, in the order of the data's
+// way. Throws Error as report() does, and for an item, layer or head that is not there.
+std::string steps(const Trace& trace, const StepsOptions& options = {});
 
 // ---- lines over steps: loss curves ------------------------------------------------------
 
@@ -37,6 +98,18 @@ std::string line_chart(std::span<const Series> series, const Axes& axes);
 // ---- in the terminal --------------------------------------------------------------------
 
 enum class Characters { unicode, ascii };
+
+enum class Depth { none, palette, full };  // of colour: characters only, 256 colours, 24 bits
+
+struct TerminalOptions {
+  std::size_t columns = 80;  // at least 20
+  Depth depth = Depth::none;
+  Characters characters = Characters::unicode;
+};
+
+// (tq, tk) as lines of text, at most `columns` wide, pooled where it has more cells; labels before the rows and, where
+// they fit, above the columns; last the legend, and what was pooled. Throws Error as heatmap().
+std::string terminal_heatmap(const Tensor& weights, const Options& options = {}, const TerminalOptions& terminal = {});
 
 // "▂▁▄▆█": values from the lowest to the highest, averaged to at most `columns`; "?" where one is not finite.
 std::string sparkline(std::span<const double> values, std::size_t columns = 80,

@@ -9,6 +9,8 @@ namespace attn::tool {
 void add_run(CLI::App& app, int& status);
 void add_sdpa(CLI::App& app, int& status);
 void add_explain(CLI::App& app, int& status);
+void add_plot(CLI::App& app, int& status);
+void add_show(CLI::App& app, int& status);
 void add_demo(CLI::App& app, int& status);
 void add_info(CLI::App& app, int& status);
 void add_check(CLI::App& app, int& status);

@@ -82,7 +82,7 @@ Rgb shade(Colours colours, double share) {
   const auto index = static_cast<std::size_t>(std::lround(at));
   if (colours == Colours::viridis) return entry(kViridis, index);
   if (colours == Colours::cividis) return entry(kCividis, index);
-  const auto level = static_cast<std::uint8_t>(std::lround(245 - at / (kColours - 1) * 225));
+  const auto level = static_cast<std::uint8_t>(std::lround(215 - at / (kColours - 1) * 195));
   return {level, level, level};
 }
 

@@ -1,6 +1,7 @@
 #include "common/terminal.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -68,13 +69,21 @@ void write_stdout(std::string_view text) {
 
 void write_stderr(std::string_view text) noexcept { write_all(STDERR_FILENO, text); }
 
-Style Style::of_stdout() {
-  const std::string_view term = environment("TERM");
-  if (!isatty(STDOUT_FILENO) || !environment("NO_COLOR").empty() || term.empty() || term == "dumb") {
-    return Style(Colours::none);
-  }
-  const std::string_view depth = environment("COLORTERM");
+Style Style::of_stdout() { return of_stdout("auto"); }
+
+Style Style::of_stdout(std::string_view when) {
+  if (when == "256") return Style(Colours::palette);
+  if (when == "24bit") return Style(Colours::full);
+  const std::string_view term = environment("TERM"), depth = environment("COLORTERM");
+  const bool welcome = isatty(STDOUT_FILENO) && environment("NO_COLOR").empty() && !term.empty() && term != "dumb";
+  if (when == "never" || (when == "auto" && !welcome)) return Style(Colours::none);
   return Style(depth == "truecolor" || depth == "24bit" ? Colours::full : Colours::palette);
+}
+
+std::size_t terminal_width() noexcept {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kColumns;
+  return size.ws_col;
 }
 
 std::string Style::wrap(std::string_view code, std::string_view text) const {

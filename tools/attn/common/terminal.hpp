@@ -29,7 +29,10 @@ class Style {
   explicit Style(Colours colours) : colours_(colours) {}
   // By isatty, NO_COLOR (https://no-color.org), TERM and COLORTERM.
   static Style of_stdout();
+  // As `when` says: auto (as above), never, always (what TERM and COLORTERM tell), 256, 24bit.
+  static Style of_stdout(std::string_view when);
 
+  Colours colours() const noexcept { return colours_; }
   bool coloured() const noexcept { return colours_ != Colours::none; }
   std::string heading(std::string_view text) const;
   std::string strong(std::string_view text) const;
@@ -42,6 +45,9 @@ class Style {
 
   Colours colours_;
 };
+
+// Of standard output when it is a terminal, else kColumns.
+std::size_t terminal_width() noexcept;
 
 // Columns that UTF-8 text takes, one for each code point.
 std::size_t width_of(std::string_view text) noexcept;

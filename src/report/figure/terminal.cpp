@@ -1,0 +1,179 @@
+// A matrix in a terminal, in colours or in characters.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "attn/error.hpp"
+#include "report/figure/cells.hpp"
+#include "report/figure/text.hpp"
+#include "report/figure/validate.hpp"
+
+namespace attn::figure {
+namespace {
+
+constexpr std::size_t kLabel = 14, kWidestCell = 6, kNumberCell = 6;
+constexpr std::string_view kReset = "\x1b[0m";
+
+// The nearest colour of xterm's 6 × 6 × 6 cube, whose levels are 0, 95, 135, 175, 215, 255.
+int palette_index(Rgb colour) {
+  const auto level = [](int channel) { return channel < 48 ? 0 : channel < 115 ? 1 : (channel - 35) / 40; };
+  return 16 + 36 * level(colour.r) + 6 * level(colour.g) + level(colour.b);
+}
+
+std::string paint(Rgb colour, Depth depth) {
+  if (depth == Depth::palette) return "\x1b[48;5;" + std::to_string(palette_index(colour)) + "m";
+  std::string code = "\x1b[48;2;";
+  for (const int channel : {colour.r, colour.g, colour.b}) code.append(std::to_string(channel)).append(";");
+  code.back() = 'm';
+  return code;
+}
+
+std::string padded(std::string text, std::size_t width, bool right = false) {
+  const std::size_t blank = width - std::min(width, columns_of(text));
+  return right ? std::string(blank, ' ') + text : text + std::string(blank, ' ');
+}
+
+std::string mark_of(Kind kind, bool ascii) {
+  switch (kind) {
+    case Kind::masked:
+      return ascii ? "." : "·";
+    case Kind::nan:
+      return "?";
+    case Kind::minus_inf:
+      return ascii ? "-" : "−";
+    case Kind::plus_inf:
+      return "+";
+    case Kind::zero:  // nothing, on a scale whose lowest is something
+    case Kind::value:
+      break;
+  }
+  return " ";
+}
+
+const char* meaning_of(Kind kind) {
+  switch (kind) {
+    case Kind::masked:
+      return "masked";
+    case Kind::nan:
+      return "NaN";
+    case Kind::minus_inf:
+      return "-inf";
+    case Kind::plus_inf:
+      return "inf";
+    case Kind::zero:
+      return "blank 0";
+    case Kind::value:
+      break;
+  }
+  return "";
+}
+
+class Drawing {
+ public:
+  Drawing(const Matrix& m, const ValueScale& scale, const TerminalOptions& options)
+      : m_(m), scale_(scale), options_(options), ascii_(options.characters == Characters::ascii) {}
+
+  // Each in one block, darkness or colour by value.
+  std::string cell(std::int64_t i, std::int64_t j, std::size_t width) const {
+    const double value = m_.at(i, j);
+    const Kind kind = scale_.kind(value, m_.keeps(i, j));
+    if (kind != Kind::value) return centred(mark_of(kind, ascii_), width);
+    if (options_.depth == Depth::none) return shaded(scale_.axis().at(value), width);
+    const Rgb colour = scale_.colour(value);
+    const bool number = width >= kNumberCell && !m_.pooled();
+    if (!number) return paint(colour, options_.depth) + std::string(width, ' ') + std::string(kReset);
+    const std::string ink = std::string_view(ink_on(colour)) == "#000000" ? "\x1b[30m" : "\x1b[97m";
+    return paint(colour, options_.depth) + ink + centred(short_number(value, 2), width) + std::string(kReset);
+  }
+
+  std::string legend() const {
+    const Range& range = scale_.range();
+    std::string text;
+    if (range.any()) {
+      constexpr int steps = 16;
+      const double low = scale_.log() && std::isfinite(range.least) ? scale_.axis().low() : range.low;
+      text = short_number(low, 4) + " ";
+      for (int s = 0; s < steps; ++s) {
+        const double share = (s + 0.5) / steps;
+        text.append(options_.depth == Depth::none
+                        ? shaded(share, 1)
+                        : paint(shade(scale_.colours(), share), options_.depth) + " " + std::string(kReset));
+      }
+      text.append(" ").append(short_number(range.high, 4));
+      if (scale_.log()) text.append(" (log)");
+    }
+    for (const Kind kind : kinds_in(m_, scale_)) {
+      if (kind == Kind::value) continue;
+      text.append(text.empty() ? "" : "   ");
+      if (kind != Kind::zero) text.append(mark_of(kind, ascii_)).append(" ");
+      text.append(meaning_of(kind));
+    }
+    return text;
+  }
+
+ private:
+  static std::string centred(const std::string& text, std::size_t width) {
+    const std::size_t blank = width - std::min(width, columns_of(text));
+    return std::string(blank / 2, ' ') + text + std::string(blank - blank / 2, ' ');
+  }
+  std::string shaded(double share, std::size_t width) const {
+    constexpr std::array<std::string_view, 5> blocks{" ", "░", "▒", "▓", "█"};
+    constexpr std::string_view ramp = " .:-=+*#%@";
+    const std::size_t first = scale_.log(), count = (ascii_ ? ramp.size() : blocks.size()) - first;
+    const auto step = static_cast<std::size_t>(std::max(0.0, share) * static_cast<double>(count));
+    const std::size_t level = first + std::min(count - 1, step);
+    std::string text;
+    for (std::size_t i = 0; i < width; ++i) text.append(ascii_ ? ramp.substr(level, 1) : blocks[level]);
+    return text;
+  }
+
+  const Matrix& m_;
+  const ValueScale& scale_;
+  const TerminalOptions& options_;
+  bool ascii_;
+};
+
+// The columns' labels: written above where they fit, else numbers below every few cells are enough.
+std::string header(const std::vector<std::string>& columns, std::size_t cell, std::size_t indent) {
+  std::size_t widest = 0;
+  for (const std::string& c : columns) widest = std::max(widest, columns_of(c));
+  if (cell < 3) return {};
+  std::string line(indent, ' ');
+  for (const std::string& c : columns) line.append(padded(shortened(c, cell - 1), cell));
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+}  // namespace
+
+std::string terminal_heatmap(const Tensor& weights, const Options& options, const TerminalOptions& terminal) {
+  validate("terminal_heatmap", weights, 2, 2, "a matrix (queries, keys) that is not empty", options);
+  const std::size_t columns = std::max<std::size_t>(terminal.columns, 20);
+  std::size_t label_width = 0;
+  for (const std::string& l : labels_of(options.tokens, weights.size(0), 1, kLabel)) {
+    label_width = std::max(label_width, columns_of(l));
+  }
+  label_width = std::min(label_width, columns / 3);
+  const std::size_t indent = label_width + 2, room = columns - indent;
+  const auto most = static_cast<std::int64_t>(std::max<std::size_t>(room, 2));
+  const Matrix m = matrix_of(weights, options.keep, std::min(options.max_cells, most));
+  const std::size_t cell = std::clamp<std::size_t>(room / static_cast<std::size_t>(m.columns), 1, kWidestCell);
+  const ValueScale scale(m.range, options.scale, options.colours);
+  const auto rows = labels_of(options.tokens, m.rows, m.block_rows, label_width);
+  const auto heads =
+      labels_of(key_tokens_of(options, weights.size(0), weights.size(1)), m.columns, m.block_columns, kWidestCell);
+  const Drawing drawing(m, scale, terminal);
+
+  std::string text = header(heads, cell, indent);
+  for (std::int64_t i = 0; i < m.rows; ++i) {
+    text.append(padded(rows[static_cast<std::size_t>(i)], label_width)).append("  ");
+    for (std::int64_t j = 0; j < m.columns; ++j) text.append(drawing.cell(i, j, cell));
+    while (text.back() == ' ') text.pop_back();
+    text.append("\n");
+  }
+  text.append(std::string(indent, ' ')).append(drawing.legend()).append("\n");
+  if (m.pooled()) text.append(pooling_note(m)).append("\n");
+  return text;
+}
+
+}  // namespace attn::figure

@@ -1,0 +1,104 @@
+#include "common/choice.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "attn/error.hpp"
+#include "common/terminal.hpp"
+
+namespace attn::tool {
+namespace {
+
+void require_index(const char* flag, std::int64_t index, std::int64_t count) {
+  if (index >= 1 && index <= count) return;
+  throw Error(Error::Kind::argument, flag, fmt::format("a number from 1 to {}", count), std::to_string(index));
+}
+
+bool is_pairs(const std::string& step) {
+  return step == "scores" || step == "scaled" || step == "masked" || step == "weights" || step == "dropped";
+}
+
+// (queries, keys), false where the masked scores are -inf in every head.
+Tensor keep_of(const report_page::Block& block) {
+  const Tensor* masked = block.find("masked");
+  if (masked == nullptr) return {};
+  const Shape& shape = masked->shape();
+  Tensor keep = Tensor::zeros({shape[1], shape[2]}, DType::boolean);
+  const float* value = masked->data<float>();  // contiguous float32, as every step of a block
+  for (std::int64_t i = 0; i < masked->numel(); ++i) {
+    if (value[i] != -std::numeric_limits<float>::infinity()) keep.data<bool>()[i % keep.numel()] = true;
+  }
+  return keep;
+}
+
+}  // namespace
+
+void add_choice_flags(CLI::App& verb, ChoiceFlags& flags) {
+  verb.add_option("--step", flags.step,
+                  "Which step: inputs, queries, keys, values, scores, scaled,\n"
+                  "masked, weights, dropped, context, merged, output.\nDefault: weights")
+      ->option_text("NAME");
+  verb.add_option("--layer", flags.layer, "Which of several layers, counted from 1. Default: 1")->option_text("N");
+  verb.add_option("--head", flags.head, "Which head, counted from 1")->option_text("N");
+  verb.add_flag("--log", flags.log, "Logarithmic scale");
+  verb.add_option("--colours,--colors", flags.colours, "viridis, cividis or grey. Default: viridis")
+      ->option_text("NAME")
+      ->check(CLI::IsMember({"viridis", "cividis", "grey"}));
+}
+
+report_page::Blocks arranged(const Pictures& pictures, std::int64_t item) {
+  report_page::Blocks first = report_page::arrange(pictures.steps, 0);
+  require_index("--item", item, std::max<std::int64_t>(first.batch, 1));
+  return item == 1 ? first : report_page::arrange(pictures.steps, item - 1);
+}
+
+const report_page::Block& chosen_layer(const report_page::Blocks& blocks, const ChoiceFlags& flags) {
+  require_index("--layer", flags.layer, static_cast<std::int64_t>(blocks.blocks.size()));
+  return blocks.blocks[static_cast<std::size_t>(flags.layer - 1)];
+}
+
+Tensor chosen_step(const report_page::Block& block, const ChoiceFlags& flags) {
+  const Tensor* step = block.find(flags.step);
+  if (step == nullptr) {
+    std::string names;
+    for (const auto& [name, tensor] : block.steps) names.append(names.empty() ? "" : ", ").append(name);
+    throw Error(Error::Kind::argument, "--step", "a step among: " + names, printable(flags.step));
+  }
+  return step->rank() == 3 ? *step : step->unsqueeze(0);
+}
+
+Tensor chosen_head(const Tensor& step, const ChoiceFlags& flags) {
+  const std::int64_t head = flags.head.value_or(1);
+  require_index("--head", head, step.size(0));
+  return step.select(0, head - 1);
+}
+
+figure::Options options_for(const Pictures& pictures, const report_page::Block& block, const ChoiceFlags& flags) {
+  figure::Options options;
+  const bool pairs = is_pairs(flags.step);
+  const bool of_keys = flags.step == "keys" || flags.step == "values" || flags.step == "source";
+  options.tokens = of_keys ? pictures.key_tokens : pictures.tokens;
+  options.rows = of_keys ? "keys" : pairs ? "queries" : "tokens";
+  options.columns = pairs ? "keys" : "dimensions";
+  options.values = flags.step == "weights" ? "weight" : flags.step;
+  options.scale = flags.log ? figure::Scale::log : figure::Scale::linear;
+  options.colours = colours_named(flags.colours);
+  if (pairs) options.key_tokens = pictures.key_tokens;
+  if (flags.step == "weights" || flags.step == "dropped") options.keep = keep_of(block);
+  // Dimensions have numbers, not the tokens' names, also where there are as many.
+  const Tensor* step = block.find(flags.step);
+  for (std::int64_t d = 0; !pairs && step != nullptr && d < step->size(-1); ++d) {
+    options.key_tokens.push_back(std::to_string(d + 1));
+  }
+  return options;
+}
+
+figure::Colours colours_named(const std::string& name) {
+  return name == "cividis" ? figure::Colours::cividis
+         : name == "grey"  ? figure::Colours::grey
+                           : figure::Colours::viridis;
+}
+
+}  // namespace attn::tool

@@ -1,0 +1,39 @@
+// Which matrix of all the steps is drawn, and how: what plot and show share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "attn/figure.hpp"
+#include "common/pictures.hpp"
+#include "report/report_blocks.hpp"
+
+namespace attn::tool {
+
+struct ChoiceFlags {
+  std::string step = "weights";
+  std::int64_t layer = 1;            // counted from 1
+  std::optional<std::int64_t> head;  // counted from 1
+  bool log = false;
+  std::string colours = "viridis";
+};
+
+// --step, --layer, --head, --log, --colours.
+void add_choice_flags(CLI::App& verb, ChoiceFlags& flags);
+
+// The steps of one text, layer by layer; `item` counts from 1. Throws Error.
+report_page::Blocks arranged(const Pictures& pictures, std::int64_t item);
+const report_page::Block& chosen_layer(const report_page::Blocks& blocks, const ChoiceFlags& flags);
+// The chosen step: (heads, rows, columns), or (1, rows, columns) of a step that has no heads. Throws Error, listing the
+// steps.
+Tensor chosen_step(const report_page::Block& block, const ChoiceFlags& flags);
+// One head of it, (rows, columns): the chosen one, or the first.
+Tensor chosen_head(const Tensor& step, const ChoiceFlags& flags);
+
+// Labels, mask, names, scale and colours for the chosen step. The mask is where "masked" holds -inf.
+figure::Options options_for(const Pictures& pictures, const report_page::Block& block, const ChoiceFlags& flags);
+figure::Colours colours_named(const std::string& name);
+
+}  // namespace attn::tool

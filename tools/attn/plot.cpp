@@ -1,0 +1,139 @@
+// attn plot: figures for papers.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+
+#include "attn/error.hpp"
+#include "attn/figure.hpp"
+#include "attn/io.hpp"
+#include "common/choice.hpp"
+#include "common/outputs.hpp"
+#include "common/pictures.hpp"
+#include "common/png.hpp"
+#include "common/terminal.hpp"
+#include "verbs.hpp"
+
+namespace attn::tool {
+namespace {
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  attn plot causal --output causal.svg\n"
+    "  attn plot multihead --figure lines --output lines.svg\n"
+    "  attn plot simple --figure arrows --title 'Word vectors' --output words.svg\n"
+    "  printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n0.57,0.85,0.64\\n' > x.csv\n"
+    "  attn run multihead --input x.csv --d-out 4 --save-steps s.safetensors\n"
+    "  attn plot s.safetensors --figure steps --output steps.svg\n"
+    "  printf 'Your\\njourney\\nstarts\\n' > words.txt\n"
+    "  printf '1,0,0\\n.5,.5,0\\n.2,.3,.5\\n' > w.csv\n"
+    "  attn plot w.csv --tokens words.txt --colours grey --output w.svg";
+
+struct PlotFlags {
+  PictureFlags pictures;
+  ChoiceFlags choice;
+  std::string figure, title, output;
+  double dpi = 192;
+};
+
+using report_page::Block;
+using report_page::Blocks;
+
+std::string heads_figure(const Blocks& blocks, const Block& block, const PlotFlags& flags,
+                         const figure::Options& options, bool layer_given) {
+  if (blocks.blocks.size() == 1 || layer_given) return figure::heads(chosen_step(block, flags.choice), options);
+  std::vector<Tensor> layers;
+  for (const Block& b : blocks.blocks) layers.push_back(chosen_step(b, flags.choice));
+  return figure::heads(stack(layers), options);
+}
+
+// Words as vectors: the inputs, and beside them the contexts where they have as many dimensions; or the step asked for.
+std::string space_figure(const Pictures& pictures, const Block& block, const PlotFlags& flags, bool step_given) {
+  std::vector<figure::Points> sets;
+  const auto add = [&](const std::string& step) {
+    ChoiceFlags choice = flags.choice;
+    choice.step = step;
+    const Tensor all = chosen_step(block, choice);
+    const bool one = all.size(0) == 1;  // inputs have no heads
+    sets.push_back(
+        {step, one ? all.select(0, 0) : chosen_head(all, choice), options_for(pictures, block, choice).tokens});
+  };
+  if (step_given) {
+    add(flags.choice.step);
+  } else {
+    add("inputs");
+    const Tensor* context = block.find("context");
+    if (context != nullptr && context->size(-1) == sets[0].vectors.size(1)) add("context");
+  }
+  return figure::space(sets, {.title = flags.title, .arrows = flags.figure == "arrows"});
+}
+
+std::string drawn(const CLI::App& verb, const PlotFlags& flags, const Pictures& pictures) {
+  const Blocks blocks = arranged(pictures, flags.pictures.item);
+  const Block& block = chosen_layer(blocks, flags.choice);
+  const auto given = [&](const char* flag) { return verb.get_option(flag)->count() > 0; };
+  if (flags.figure == "space" || flags.figure == "arrows") {
+    return space_figure(pictures, block, flags, given("--step"));
+  }
+  if (flags.figure == "steps") {
+    return figure::steps(pictures.steps, {.title = flags.title,
+                                          .tokens = pictures.tokens,
+                                          .item = flags.pictures.item - 1,
+                                          .layer = flags.choice.layer - 1,
+                                          .head = flags.choice.head.value_or(1) - 1,
+                                          .colours = colours_named(flags.choice.colours)});
+  }
+  figure::Options options = options_for(pictures, block, flags.choice);
+  options.title = flags.title;
+  const Tensor step = chosen_step(block, flags.choice);
+  std::string kind = flags.figure;
+  const bool several = step.size(0) > 1 || (blocks.blocks.size() > 1 && !given("--layer"));
+  if (kind.empty()) kind = several && !flags.choice.head ? "heads" : "heatmap";
+  if (kind == "heads") return heads_figure(blocks, block, flags, options, given("--layer"));
+  if (kind == "lines") return figure::lines(flags.choice.head ? chosen_head(step, flags.choice) : step, options);
+  return figure::heatmap(chosen_head(step, flags.choice), options);
+}
+
+void plot(const CLI::App& verb, const PlotFlags& flags) {
+  Outputs outputs;
+  outputs.declare("--output", flags.output, {".svg", ".png"});
+  const bool as_png = flags.output.ends_with(".png");
+  if (as_png && !has_png()) png({}, flags.dpi);  // says what is missing, before any work
+  const Pictures pictures = load_pictures(verb, flags.pictures);
+  std::string picture = drawn(verb, flags, pictures);
+  if (as_png) picture = png(picture, flags.dpi);
+  outputs.save({{"--output", [&](const std::filesystem::path& to) { io::save_text(to, picture); }}});
+  for (const std::string& note : pictures.notes) write_stderr("attn: " + note + "\n");
+  if (!outputs.to_stdout()) write_stdout("wrote " + printable(flags.output) + "\n");
+}
+
+}  // namespace
+
+void add_plot(CLI::App& app, int&) {
+  auto* verb = app.add_subcommand("plot", "Draw attention weights or any step as SVG or PNG, for papers");
+  const auto flags = std::make_shared<PlotFlags>();
+  add_picture_flags(*verb, flags->pictures);
+  add_choice_flags(*verb, flags->choice);
+  verb->add_option("--figure", flags->figure,
+                   "heatmap  one head, with labels and legend\n"
+                   "heads    all heads, and layers, on one scale\n"
+                   "lines    from each query to its keys\n"
+                   "space    words as points in 3-D, contexts hollow\n"
+                   "arrows   words as vectors from the origin\n"
+                   "steps    every step as a strip\n"
+                   "Default: heads where there are several, else heatmap")
+      ->option_text("NAME")
+      ->check(CLI::IsMember({"heatmap", "heads", "lines", "space", "arrows", "steps"}));
+  verb->add_option("--title", flags->title, "Written above the figure. Default: none")->option_text("TEXT");
+  verb->add_option("--output", flags->output, "Where to: .svg or .png; - is standard output, as SVG")
+      ->option_text("FILE")
+      ->required();
+  verb->add_option("--dpi", flags->dpi, "Pixels an inch of a PNG, 24 to 1200. Default: 192")
+      ->option_text("N")
+      ->check(CLI::Range(24.0, 1200.0).description(""));
+  verb->footer(kFooter);
+  verb->callback([verb, flags] { plot(*verb, *flags); });
+}
+
+}  // namespace attn::tool

@@ -1,0 +1,115 @@
+// attn show: attention weights, or any step, in the terminal.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "attn/figure.hpp"
+#include "common/choice.hpp"
+#include "common/json.hpp"
+#include "common/pictures.hpp"
+#include "common/terminal.hpp"
+#include "verbs.hpp"
+
+namespace attn::tool {
+namespace {
+
+constexpr const char* kFooter =
+    "Colours are used on a terminal; NO_COLOR=1 or a pipe gives characters.\n"
+    "\n"
+    "Examples:\n"
+    "  attn show causal\n"
+    "  attn show multihead --head 2 --numbers\n"
+    "  attn show simple --step scores --color 256\n"
+    "  printf '1,0,0\\n.5,.5,0\\n.2,.3,.5\\n' > w.csv\n"
+    "  printf 'Your\\njourney\\nstarts\\n' > words.txt\n"
+    "  attn show w.csv --tokens words.txt --log --ascii\n"
+    "  attn show w.csv --json";
+
+struct ShowFlags {
+  PictureFlags pictures;
+  ChoiceFlags choice;
+  std::string color = "auto";
+  std::size_t width = 0;  // 0: the terminal's
+  bool numbers = false, ascii = false, json = false;
+};
+
+// What is shown, in one line: "causal: weights (1, 6, 6), head 1 of 1".
+std::string heading(const Pictures& pictures, const report_page::Blocks& blocks, const report_page::Block& block,
+                    const ShowFlags& flags, const Tensor& step) {
+  std::string text = pictures.module.empty() ? "" : printable(pictures.module) + ": ";
+  text.append(flags.choice.step).append(" ").append(block.find(flags.choice.step)->shape().str());
+  if (blocks.blocks.size() > 1) text.append(fmt::format(", layer {} of {}", flags.choice.layer, blocks.blocks.size()));
+  if (step.size(0) > 1) text.append(fmt::format(", head {} of {}", flags.choice.head.value_or(1), step.size(0)));
+  if (blocks.batch > 1) text.append(fmt::format(", text {} of {}", flags.pictures.item, blocks.batch));
+  return text;
+}
+
+Json report(const Pictures& pictures, const report_page::Blocks& blocks, const ShowFlags& flags, const Tensor& step,
+            const figure::Options& options) {
+  Json json;
+  if (!pictures.module.empty()) json["module"] = pictures.module;
+  json["step"] = flags.choice.step;
+  json["layers"] = blocks.blocks.size();
+  json["layer"] = flags.choice.layer;
+  json["heads"] = step.size(0);
+  json["shape"] = json_shape(step.shape());
+  if (!pictures.tokens.empty()) json["tokens"] = pictures.tokens;
+  if (!pictures.key_tokens.empty()) json["key_tokens"] = pictures.key_tokens;
+  if (options.keep.defined()) json["keep"] = json_values(options.keep);
+  json["values"] = json_values(flags.choice.head ? chosen_head(step, flags.choice) : step);
+  if (flags.choice.head) json["head"] = *flags.choice.head;
+  json["notes"] = pictures.notes;
+  return json;
+}
+
+figure::Depth depth_of(Style::Colours colours) {
+  if (colours == Style::Colours::none) return figure::Depth::none;
+  return colours == Style::Colours::full ? figure::Depth::full : figure::Depth::palette;
+}
+
+void show(const CLI::App& verb, const ShowFlags& flags) {
+  const Pictures pictures = load_pictures(verb, flags.pictures);
+  const report_page::Blocks blocks = arranged(pictures, flags.pictures.item);
+  const report_page::Block& block = chosen_layer(blocks, flags.choice);
+  const Tensor step = chosen_step(block, flags.choice);
+  const Tensor matrix = chosen_head(step, flags.choice);
+  const figure::Options options = options_for(pictures, block, flags.choice);
+  if (flags.json) return write_stdout(dump(report(pictures, blocks, flags, step, options)));
+
+  const Style style = Style::of_stdout(flags.color);
+  std::string text = style.strong(heading(pictures, blocks, block, flags, step)) + "\n";
+  if (flags.numbers) {
+    text.append(labelled(matrix, options.tokens)).append("\n");
+  } else {
+    using figure::Characters;
+    text.append(figure::terminal_heatmap(matrix, options,
+                                         {.columns = flags.width == 0 ? terminal_width() : flags.width,
+                                          .depth = depth_of(style.colours()),
+                                          .characters = flags.ascii ? Characters::ascii : Characters::unicode}));
+  }
+  write_stdout(text);
+  for (const std::string& note : pictures.notes) write_stderr("attn: " + note + "\n");
+}
+
+}  // namespace
+
+void add_show(CLI::App& app, int&) {
+  auto* verb = app.add_subcommand("show", "Attention weights or any step in the terminal: heatmap or numbers");
+  const auto flags = std::make_shared<ShowFlags>();
+  add_picture_flags(*verb, flags->pictures);
+  add_choice_flags(*verb, flags->choice);
+  verb->add_flag("--numbers", flags->numbers, "The numbers, as PyTorch prints them");
+  verb->add_option("--color", flags->color, "auto, never, always, 256 or 24bit. Default: auto")
+      ->option_text("WHEN")
+      ->check(CLI::IsMember({"auto", "never", "always", "256", "24bit"}));
+  verb->add_option("--width", flags->width, "Columns, from 20. Default: the terminal's, or 80")
+      ->option_text("N")
+      ->check(CLI::Range(20, 10000).description(""));
+  verb->add_flag("--ascii", flags->ascii, "No character beyond ASCII in the picture");
+  verb->add_flag("--json", flags->json, "All values as one JSON object; --head for one head's");
+  verb->footer(kFooter);
+  verb->callback([verb, flags] { show(*verb, *flags); });
+}
+
+}  // namespace attn::tool
