@@ -88,7 +88,8 @@ def scaled_dot_product_attention(
         alibi_slopes: (h): adds -slope · |i - j|.
         sinks: (h): one more score a head, which takes weight but has no value.
         key_lengths: (b) integers: batch item b has this many keys, the rest is padding.
-        causal_alignment: "top_left", or "bottom_right": query i stands at key i + tk - tq (diagonal, window, ALiBi).
+        causal_alignment: "top_left", or "bottom_right": query i stands at key i + tk - tq (diagonal, window, ALiBi),
+            where tk is the item's own length under key_lengths.
         precision: what products of float32 may be made of, by PyTorch's names: "highest", "high", "medium".
         return_lse: also return log Σ exp of the scores, (…, h, tq).
         return_weights: True, or the numbers of some rows: also return the weights before dropout, (…, h, rows, tk).

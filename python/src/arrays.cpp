@@ -89,7 +89,7 @@ Tensor view(const nb::ndarray<nb::ro>& array, DType dtype, const char* op, const
 
 Array read(nb::handle object, const char* op, const char* what) {
   Array result;
-  if (nb::try_cast(object, result.keep, false)) {
+  if (!object.is_none() && nb::try_cast(object, result.keep, false)) {
     result.tensor = view(result.keep, dtype_of_array(result.keep, op, what), op, what);
     return result;
   }

@@ -131,13 +131,13 @@ nb::tuple backward(nb::handle d_output, nb::handle query, nb::handle key, nb::ha
 }  // namespace
 
 void bind_attention(nb::module_& m) {
-  m.def("forward", &forward, nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("attn_mask").none(),
+  m.def("forward", &forward, nb::arg("query").none(), nb::arg("key").none(), nb::arg("value").none(), nb::arg("attn_mask").none(),
         nb::arg("dropout_p"), nb::arg("dropout_key").none(), nb::arg("is_causal"), nb::arg("scale").none(),
         nb::arg("enable_gqa"), nb::arg("window"), nb::arg("softcap"), nb::arg("alibi_slopes").none(),
         nb::arg("sinks").none(), nb::arg("key_lengths").none(), nb::arg("causal_alignment"), nb::arg("precision"),
         nb::arg("return_lse"), nb::arg("return_weights"), nb::arg("weight_rows").none(), nb::arg("framework"),
         "(output, lse or None, weights or None), as arrays of framework 0 NumPy, 1 PyTorch, 2 DLPack.");
-  m.def("backward", &backward, nb::arg("d_output"), nb::arg("query"), nb::arg("key"), nb::arg("value"),
+  m.def("backward", &backward, nb::arg("d_output"), nb::arg("query").none(), nb::arg("key").none(), nb::arg("value").none(),
         nb::arg("output"), nb::arg("lse"), nb::arg("attn_mask").none(), nb::arg("dropout_p"),
         nb::arg("dropout_key").none(), nb::arg("is_causal"), nb::arg("scale").none(), nb::arg("window"),
         nb::arg("softcap"), nb::arg("alibi_slopes").none(), nb::arg("sinks").none(), nb::arg("key_lengths").none(),

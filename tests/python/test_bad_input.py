@@ -1,0 +1,183 @@
+"""Whatever is passed, an exception that says what was expected; never a crash."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import attn
+
+sdpa = attn.scaled_dot_product_attention
+X = np.random.default_rng(0).standard_normal((2, 3, 5, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize("bad", [None, 1, "query", [[1.0, 2.0]], object(), X.astype(object), X.astype("U4")])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_is_no_array_is_a_type_error(bad, place):
+    arguments = [X, X, X]
+    arguments[place] = bad
+    with pytest.raises(TypeError, match=r"\[.*\] expected .*; found"):
+        sdpa(*arguments)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int8", "bool", "complex64", "uint16", ">f4", "longdouble"])
+def test_a_dtype_that_does_not_fit_is_a_type_error(dtype):
+    with pytest.raises(TypeError, match="expected"):
+        sdpa(X.astype(dtype), X.astype(dtype), X.astype(dtype))
+    with pytest.raises(TypeError, match="expected"):
+        sdpa(X, X.astype(dtype), X)
+
+
+@pytest.mark.parametrize("q, k, v", [
+    [(2, 3, 5, 4), (2, 3, 5, 6), (2, 3, 5, 4)],
+    [(2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 5, 4)],
+    [(2, 3, 5, 4), (2, 2, 5, 4), (2, 2, 5, 4)],
+    [(2, 3, 5, 4), (3, 3, 5, 4), (3, 3, 5, 4)],
+    [(2, 3, 5, 0), (2, 3, 5, 0), (2, 3, 5, 4)],
+    [(4,), (4,), (4,)],
+    [(), (), ()],
+])  # fmt: skip
+def test_shapes_that_do_not_fit_are_value_errors(q, k, v):
+    with pytest.raises(ValueError, match="expected .*; found"):
+        sdpa(*(np.ones(shape, np.float32) for shape in (q, k, v)))
+
+
+@pytest.mark.parametrize("options, error", [
+    ({"attn_mask": np.ones((5, 6), bool)}, ValueError),
+    ({"attn_mask": np.ones((4, 2, 3, 5, 5), bool)}, ValueError),
+    ({"attn_mask": np.ones((5, 5), np.int64)}, TypeError),
+    ({"attn_mask": "causal"}, TypeError),
+    ({"dropout_p": 1.5}, ValueError),
+    ({"dropout_p": -0.5}, ValueError),
+    ({"dropout_p": "half"}, TypeError),
+    ({"scale": float("nan")}, ValueError),
+    ({"softcap": -1.0}, ValueError),
+    ({"window": (-2, 0)}, ValueError),
+    ({"window": (1, 2, 3)}, TypeError),
+    ({"window": 3}, TypeError),
+    ({"key_lengths": [6, 5]}, ValueError),
+    ({"key_lengths": [-1, 5]}, ValueError),
+    ({"key_lengths": [5]}, ValueError),
+    ({"key_lengths": [1.5, 2.5]}, TypeError),
+    ({"alibi_slopes": np.ones(4, np.float32)}, ValueError),
+    ({"sinks": np.ones(3, np.int64)}, TypeError),
+    ({"causal_alignment": "centre"}, ValueError),
+    ({"precision": "low"}, ValueError),
+    ({"return_weights": [5]}, ValueError),
+    ({"return_weights": [-1]}, ValueError),
+    ({"return_weights": "all"}, (TypeError, ValueError)),
+    ({"unknown": 1}, TypeError),
+])  # fmt: skip
+def test_options_that_do_not_fit(options, error):
+    with pytest.raises(error):
+        sdpa(X, X, X, **options)
+
+
+def test_empty_inputs_give_empty_or_zero_results():
+    assert sdpa(X[:0], X[:0], X[:0]).shape == (0, 3, 5, 4)
+    assert sdpa(X[:, :0], X[:, :0], X[:, :0]).shape == (2, 0, 5, 4)
+    assert sdpa(X[:, :, :0], X, X).shape == (2, 3, 0, 4)
+    assert sdpa(X, X, X[..., :0]).shape == (2, 3, 5, 0)
+    np.testing.assert_array_equal(sdpa(X, X[:, :, :0], X[:, :, :0]), np.zeros_like(X))
+
+
+def test_read_only_and_unaligned_inputs():
+    fixed = X.copy()
+    fixed.flags.writeable = False
+    np.testing.assert_array_equal(sdpa(fixed, fixed, fixed), sdpa(X, X, X))
+    raw = np.zeros(X.nbytes + 1, np.uint8)
+    off = raw[1:].view(np.float32).reshape(X.shape)
+    with pytest.raises(ValueError, match="aligned"):
+        sdpa(off, X, X)
+    fields = np.zeros(20, np.dtype([("a", "f4"), ("b", "i1")]))["a"].reshape(5, 4)
+    with pytest.raises((TypeError, ValueError)):
+        sdpa(fields, X, X)
+
+
+def test_sizes_that_no_memory_holds():
+    huge = np.lib.stride_tricks.as_strided(np.ones(4, np.float32), (1, 1, 1 << 31, 4), (0, 0, 0, 4))
+    with pytest.raises(ValueError, match="2\\^30"):
+        sdpa(huge, huge, huge)
+    many = np.lib.stride_tricks.as_strided(np.ones(4, np.float32), (1 << 40, 1, 4, 4), (0, 0, 0, 4))
+    with pytest.raises((MemoryError, ValueError)):
+        sdpa(many, many, many)
+    wide = np.lib.stride_tricks.as_strided(np.ones(4, np.float32), (1 << 14, 1 << 14, 1 << 29, 4), (0, 0, 0, 4))
+    with pytest.raises((MemoryError, ValueError)):
+        sdpa(wide, wide, wide)
+
+
+class _Tensor(ctypes.Structure):
+    """DLPack's DLManagedTensor."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
+                ("byte_offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]  # fmt: skip
+
+
+class _OtherDevice:
+    """An array on a graphics card, as DLPack describes it."""
+
+    def __init__(self, device=2, code=2, bits=32, lanes=1, ndim=4):
+        self.shape = (ctypes.c_int64 * 4)(2, 3, 5, 4)
+        self.tensor = _Tensor(X.ctypes.data, device, 0, ndim, code, bits, lanes, ctypes.addressof(self.shape), None, 0, None, None)
+
+    def __dlpack__(self, **_):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.tensor), b"dltensor", None)
+
+    def __dlpack_device__(self):
+        return (self.tensor.device, 0)
+
+
+def test_memory_of_another_device_is_refused():
+    for device in (2, 10):
+        with pytest.raises(ValueError, match="CPU"):
+            sdpa(_OtherDevice(device), X, X)
+    np.testing.assert_array_equal(sdpa(_OtherDevice(1), X, X), sdpa(X, X, X))
+
+
+def test_strange_dlpack_is_refused():
+    with pytest.raises(TypeError):
+        sdpa(_OtherDevice(1, lanes=4), X, X)
+    with pytest.raises(TypeError):
+        sdpa(_OtherDevice(1, code=9), X, X)
+    with pytest.raises(TypeError):
+        sdpa(_OtherDevice(1, ndim=-1), X, X)
+
+
+class _Liar:
+    dtype = "bfloat16"
+
+    def __dlpack__(self, **_):
+        raise RuntimeError("not today")
+
+    def view(self, _):
+        raise RuntimeError("nor this")
+
+
+def test_an_arrays_own_exception_does_not_kill():
+    with pytest.raises((TypeError, RuntimeError)):
+        sdpa(_Liar(), X, X)
+
+
+ANYTHING = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 9), st.floats(allow_nan=True), st.text(max_size=3),
+    st.lists(st.integers(-2, 7), max_size=3), st.tuples(st.integers(-3, 3), st.integers(-3, 3)),
+    st.builds(lambda shape, dtype: np.ones(shape, dtype), st.lists(st.integers(0, 5), max_size=5),
+              st.sampled_from(["f4", "f8", "?", "i8", "i1", "c8"])),
+)  # fmt: skip
+
+
+@given(st.dictionaries(
+    st.sampled_from(["attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa", "window", "softcap", "alibi_slopes",
+                     "sinks", "key_lengths", "causal_alignment", "precision", "return_lse", "return_weights"]),
+    ANYTHING, max_size=4))  # fmt: skip
+def test_any_options_give_a_result_or_a_python_error(options):
+    try:
+        sdpa(X, X, X, **options)
+    except (TypeError, ValueError, OverflowError):
+        pass
