@@ -286,6 +286,17 @@ void Tensor::copy_from(const Tensor& source) const {
     if (numel_ != 0) std::memmove(data_, source.data_, static_cast<std::size_t>(numel_) * size_of(dtype_));
     return;
   }
+  const std::size_t last = rank();
+  if (source.dtype_ == dtype_ && numel_ != 0 && strides_[last - 1] == 1 && source.strides_[last - 1] == 1) {
+    Shape rows = shape_;
+    rows.erase(last - 1);
+    const std::size_t element = size_of(dtype_), bytes = static_cast<std::size_t>(shape_[last - 1]) * element;
+    for_each_offset(rows, strides_, source.strides_, [&](std::int64_t o, std::int64_t i) {
+      const auto size = static_cast<std::int64_t>(element);
+      std::memmove(static_cast<std::byte*>(data_) + o * size, static_cast<std::byte*>(source.data_) + i * size, bytes);
+    });
+    return;
+  }
   visit(dtype_, [&](auto to_zero) {
     visit(source.dtype_, [&](auto from_zero) {
       using To = decltype(to_zero);

@@ -5,7 +5,7 @@
 
 #include "attn/error.hpp"
 #include "attn/optim.hpp"
-#include "gpt/rows.hpp"
+#include "core/rows.hpp"
 #include "kernels/targets.hpp"
 
 namespace attn {

@@ -1,7 +1,7 @@
 #include <string>
 
 #include "attn/gpt.hpp"
-#include "gpt/rows.hpp"
+#include "core/rows.hpp"
 
 namespace attn {
 namespace {

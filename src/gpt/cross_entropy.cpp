@@ -2,7 +2,7 @@
 
 #include "attn/error.hpp"
 #include "attn/gpt.hpp"
-#include "gpt/rows.hpp"
+#include "core/rows.hpp"
 #include "kernels/targets.hpp"
 
 namespace attn {

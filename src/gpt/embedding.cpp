@@ -3,7 +3,7 @@
 #include <string>
 
 #include "attn/error.hpp"
-#include "gpt/rows.hpp"
+#include "core/rows.hpp"
 
 namespace attn {
 namespace {

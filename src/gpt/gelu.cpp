@@ -1,5 +1,5 @@
 #include "attn/gpt.hpp"
-#include "gpt/rows.hpp"
+#include "core/rows.hpp"
 #include "kernels/targets.hpp"
 #include "modules/input.hpp"
 

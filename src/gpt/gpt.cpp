@@ -4,7 +4,7 @@
 
 #include "attn/gpt.hpp"
 #include "gpt/embedding.hpp"
-#include "gpt/rows.hpp"
+#include "core/rows.hpp"
 #include "modules/dense.hpp"
 #include "modules/input.hpp"
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "attn/gpt.hpp"
-#include "gpt/rows.hpp"
+#include "core/rows.hpp"
 #include "kernels/targets.hpp"
 #include "modules/input.hpp"
 

@@ -1,11 +1,18 @@
 #include "modules/input.hpp"
 
 #include "attn/reference.hpp"
+#include "core/rows.hpp"
 
 namespace attn {
 
 void accumulate(Parameter& parameter, const Tensor& grad) {
-  parameter.grad = parameter.grad.defined() ? reference::add(parameter.grad, grad) : grad;
+  if (!parameter.grad.defined()) {
+    parameter.grad = grad;
+  } else if (parameter.grad.is_contiguous()) {
+    add_in_place(parameter.grad, grad.contiguous());
+  } else {
+    parameter.grad = reference::add(parameter.grad, grad);
+  }
 }
 
 void record_steps(Trace& to, const Trace& from, bool drop_batch, bool drop_heads) {

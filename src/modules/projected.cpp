@@ -2,6 +2,7 @@
 #include <string>
 
 #include "attn/reference.hpp"
+#include "core/rows.hpp"
 #include "modules/input.hpp"
 
 namespace attn {
@@ -130,11 +131,12 @@ ProjectedAttention::Gradient ProjectedAttention::backward(const Tensor& dz) {
       attention_backward(ref::split_heads(d_merged, config_.num_heads), s.q, s.k, s.v, s.options, s.attention);
   // q, k, v = split_heads(W · x)
   const Tensor dx = W_query_->backward(ref::merge_heads(grad.q), s.x);
-  const Tensor d_source = ref::add(W_key_->backward(ref::merge_heads(grad.k), s.source),
-                                   W_value_->backward(ref::merge_heads(grad.v), s.source));
+  const Tensor d_source = W_key_->backward(ref::merge_heads(grad.k), s.source);
+  add_in_place(d_source, W_value_->backward(ref::merge_heads(grad.v), s.source));
   const auto shown = [&](const Tensor& t) { return dz.rank() == 2 ? t.select(0, 0) : t; };
-  if (s.self) return {shown(ref::add(dx, d_source)), {}};
-  return {shown(dx), shown(d_source)};
+  if (!s.self) return {shown(dx), shown(d_source)};
+  add_in_place(dx, d_source);
+  return {shown(dx), {}};
 }
 
 namespace {

@@ -1,5 +1,6 @@
-#include "gpt/rows.hpp"
+#include "core/rows.hpp"
 
+#include <limits>
 #include <string>
 
 #include "attn/error.hpp"
@@ -9,8 +10,15 @@ namespace attn {
 void add_in_place(const Tensor& to, const Tensor& from) {
   auto* sum = to.data<float>();
   const auto* more = from.data<float>();
+  constexpr float kLargest = std::numeric_limits<float>::max();
   for_runs(to.numel(), 1, [=](std::int64_t first, std::int64_t count) {
-    for (std::int64_t i = first; i < first + count; ++i) sum[i] += more[i];
+    for (std::int64_t i = first; i < first + count; ++i) {
+      // Finite in, finite out. `&`, not `&&`: the loop is to be vectorised.
+      const float a = sum[i], b = more[i], s = a + b;
+      const bool over = (s > kLargest) & (a <= kLargest) & (b <= kLargest);
+      const bool under = (s < -kLargest) & (a >= -kLargest) & (b >= -kLargest);
+      sum[i] = over ? kLargest : under ? -kLargest : s;
+    }
   });
 }
 

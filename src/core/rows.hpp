@@ -19,7 +19,7 @@ void for_runs(std::int64_t n, double operations_each, const F& f, std::int64_t r
 // Rows of x's last dimension: how many.
 inline std::int64_t row_count(const Tensor& x) { return x.size(-1) == 0 ? 0 : x.numel() / x.size(-1); }
 
-// to += from, both float32, contiguous, of one size.
+// to += from, both float32, contiguous, of one size; a finite sum past float32's range becomes its largest value.
 void add_in_place(const Tensor& to, const Tensor& from);
 void scale_in_place(const Tensor& x, double factor);
 
