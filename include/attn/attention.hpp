@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "attn/random.hpp"
+#include "attn/score_function.hpp"
 #include "attn/tensor.hpp"
 #include "attn/trace.hpp"
 
@@ -28,6 +29,10 @@ struct Mask {
   Tensor query_starts, key_starts;
   Tensor keep;  // boolean, true = allowed, broadcastable to (b, h, tq, tk)
   Tensor bias;  // floating, added to the scaled scores, broadcastable likewise; -inf forbids
+  // Block-sparse: boolean, broadcastable to (b, h, ⌈tq / block_query⌉, ⌈tk / block_key⌉); query i sees key j if
+  // [b, h, i / block_query, j / block_key] is true. A block that is not costs no time.
+  Tensor block_keep;
+  std::int64_t block_query = 0, block_key = 0;
 
   static Mask none() { return {}; }
   static Mask causal(Align align = Align::top_left);
@@ -36,6 +41,7 @@ struct Mask {
   static Mask sequences(Tensor query_starts, Tensor key_starts);
   static Mask boolean(Tensor keep);
   static Mask additive(Tensor bias);
+  static Mask blocks(Tensor block_keep, std::int64_t block_query, std::int64_t block_key);
   // Throws Error (argument) when both hold the same part, or are aligned differently.
   friend Mask operator&(Mask a, const Mask& b);
 
@@ -49,13 +55,14 @@ enum class Precision { highest, high, medium };
 
 struct AttentionOptions {
   Mask mask = {};
-  std::optional<double> scale = {};  // default 1/sqrt(d)
-  double softcap = 0;                // 0 = none; else scores become cap · tanh(scores / cap)
+  std::optional<double> scale = {};   // default 1/sqrt(d)
+  double softcap = 0;                 // 0 = none; else scores become cap · tanh(scores / cap)
+  ScoreFunction score_function = {};  // the user's own, after the softcap and before biases and masks
   // ALiBi (Press et al. 2022): float32 (hq) slopes; adds -slope · |centre - j|, the centre as for a window.
   Tensor alibi_slopes = {};
   // Attention sinks (Xiao et al. 2024): float32 (hq), one more score a head that takes weight but has no value.
   Tensor sinks = {};
-  double dropout = 0;        // probability in [0, 1] that a weight is dropped
+  double dropout = 0;  // probability in [0, 1] that a weight is dropped
   // With dropout > 0 one of these: which weights are kept, boolean, broadcastable to (b, h, tq, tk); or the key of
   // philox_keep(), from which the kernels draw it without a mask in memory.
   Tensor dropout_keep = {};

@@ -16,7 +16,11 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, con
 
 namespace {
 
-void check_gradient(const Tensor& d_output, const Problem& p) {
+void check_gradient(const Tensor& d_output, const Problem& p, const AttentionOptions& options) {
+  if (options.score_function && !options.score_function.backward) {
+    throw Error(Error::Kind::argument, "attention_backward", "a score function with its gradient", "one without",
+                "give ScoreFunction::elementwise the derivative, too");
+  }
   if (!(d_output.shape() == p.output_shape())) {
     throw Error(Error::Kind::shape, "attention_backward", "d_output (b, hq, tq, dv) = " + p.output_shape().str(),
                 d_output.shape().str());
@@ -40,7 +44,7 @@ void check_forward(const AttentionResult& forward, const Tensor& q, const Proble
 AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
                                      const AttentionOptions& options) {
   const Problem p = validate(q, k, v, options);
-  check_gradient(d_output, p);
+  check_gradient(d_output, p, options);
   if (!can_fuse(q, options)) return composed_attention_backward(d_output, q, k, v, p, options);
   return fused_attention_backward(d_output, q, k, v, p, options, fused_attention(q, k, v, p, options));
 }
@@ -48,7 +52,7 @@ AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, co
 AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
                                      const AttentionOptions& options, const AttentionResult& forward) {
   const Problem p = validate(q, k, v, options);
-  check_gradient(d_output, p);
+  check_gradient(d_output, p, options);
   check_forward(forward, q, p);
   if (!can_fuse(q, options)) return composed_attention_backward(d_output, q, k, v, p, options);
   return fused_attention_backward(d_output, q, k, v, p, options, forward);

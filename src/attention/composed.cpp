@@ -2,7 +2,9 @@
 
 #include <vector>
 
+#include "attention/blocks.hpp"
 #include "attention/positions.hpp"
+#include "attention/score_tiles.hpp"
 #include "attn/reference.hpp"
 #include "reference/elementwise.hpp"
 #include "reference/sum_to.hpp"
@@ -37,7 +39,7 @@ DType compute_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DTy
 
 // The forward pass's tensors: (b, hq, t, d) and (b, hq, tq, tk).
 struct Steps {
-  Tensor q, k, v, scores, scaled, masked, weights, dropped, context;
+  Tensor q, k, v, scores, scaled, capped, masked, weights, dropped, context;
   Tensor with_sink;  // (b, hq, tq, tk + 1): masked, and the sink as one more key; masked itself without sinks
 };
 
@@ -65,9 +67,11 @@ Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& 
   s.v = repeat_heads(v.to(dtype), p.hq);
   s.scores = ref::scores(s.q, s.k);
   s.scaled = ref::scale(s.scores, p.scale);
-  s.masked = options.softcap > 0 ? ref::softcap(s.scaled, options.softcap) : s.scaled;
+  s.capped = options.softcap > 0 ? ref::softcap(s.scaled, options.softcap) : s.scaled;
+  s.masked = options.score_function ? apply_score_function(s.capped, options.score_function) : s.capped;
   if (mask.bias.defined()) s.masked = add_bias(s.masked, ref::saturate_to(mask.bias, dtype));
   if (mask.keep.defined()) s.masked = ref::mask_fill(s.masked, mask.keep);
+  if (mask.block_keep.defined()) s.masked = ref::mask_fill(s.masked, block_cells(p, mask));
   if (options.alibi_slopes.defined())
     s.masked = ref::add(s.masked, alibi_bias(p, mask, options.alibi_slopes).to(dtype));
   if (limits_keys(mask)) s.masked = ref::mask_fill(s.masked, seen_keys(p, mask));
@@ -96,7 +100,8 @@ void record(Trace& trace, const Steps& s, const AttentionOptions& options) {
   trace.record("values", s.v);
   trace.record("scores", s.scores);
   trace.record("scaled", s.scaled);
-  if (!options.mask.empty() || options.alibi_slopes.defined()) trace.record("masked", s.masked);
+  if (!options.mask.empty() || options.alibi_slopes.defined() || options.score_function)
+    trace.record("masked", s.masked);
   trace.record("weights", s.weights.contiguous());
   if (options.dropout > 0) trace.record("dropped", s.dropped);
   trace.record("context", s.context);
@@ -125,9 +130,11 @@ AttentionGradient composed_attention_backward(const Tensor& d_output, const Tens
   // the sink's weight has no value: d_sink = -w_sink · Σ_j w_j · dw_j, and Σ_j d_scaled_j = that sum · w_sink
   const Tensor d_sinks =
       options.sinks.defined() ? ref::scale(ref::sum_to(d_scaled, {p.hq, 1, 1}), -1).view({p.hq}) : Tensor{};
-  // masked = capped + bias
+  // masked = new score + bias
   const Tensor& bias = options.mask.bias;
   const Tensor d_bias = bias.defined() ? ref::saturate_to(ref::sum_to(d_scaled, bias.shape()), bias.dtype()) : Tensor{};
+  // new score = score_function(capped)
+  if (options.score_function) d_scaled = score_function_backward(d_scaled, s.capped, options.score_function);
   // capped = softcap(scaled)
   if (options.softcap > 0) d_scaled = ref::softcap_backward(d_scaled, s.scaled, options.softcap);
   // scaled = scores · scale

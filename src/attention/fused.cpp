@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "attention/blocks.hpp"
 #include "attention/composed.hpp"
 #include "attention/row.hpp"
 #include "core/parallel.hpp"
@@ -25,9 +26,9 @@ kernels::Rows rows(const Tensor& t) { return {t.raw(), t.stride(0), t.stride(1),
 Tensor readable(const Tensor& t) { return t.size(-1) == 1 || t.stride(-1) == 1 ? t : t.contiguous(); }
 
 template <class T>
-kernels::Grid<T> grid(const Tensor& t, const Problem& p) {
+kernels::Grid<T> grid(const Tensor& t, const Shape& shape) {
   if (!t.defined()) return {};
-  const Tensor all = t.expand(p.scores_shape());
+  const Tensor all = t.expand(shape);
   return {all.data<T>(), all.stride(0), all.stride(1), all.stride(2), all.stride(3)};
 }
 
@@ -38,8 +39,10 @@ void mend_overflow(const Tensor& q, const Tensor& k, const Tensor& v, const Prob
   const auto* lse = result.lse.data<float>();
   const auto good = [&](std::int64_t at) {
     if (std::isfinite(lse[at])) return true;
-    const std::size_t i = at_keys.index(p, at / (p.hq * p.tq), at % p.tq);
-    return lse[at] == -std::numeric_limits<float>::infinity() && at_keys.first[i] >= at_keys.last[i];
+    if (lse[at] != -std::numeric_limits<float>::infinity()) return false;
+    const std::int64_t b = at / (p.hq * p.tq), i = at % p.tq;
+    const std::size_t place = at_keys.index(p, b, i);
+    return !sees_block(p, options.mask, b, at / p.tq % p.hq, i, at_keys.first[place], at_keys.last[place]);
   };
   for (std::int64_t at = 0; at < result.lse.numel(); ++at) {
     if (good(at)) continue;
@@ -91,10 +94,18 @@ struct Call {
     problem.softcap = static_cast<float>(options.softcap);
     problem.first = at_keys.first, problem.last = at_keys.last;
     problem.interval_batch = at_keys.per_batch ? p.tq : 0;
-    problem.keep = grid<bool>(options.mask.keep, p);
-    problem.bias = grid<float>(bias, p);
-    problem.dropout_keep =
-        options.dropout > 0 && !options.dropout_key ? grid<bool>(options.dropout_keep, p) : kernels::Grid<bool>{};
+    problem.keep = grid<bool>(options.mask.keep, p.scores_shape());
+    problem.bias = grid<float>(bias, p.scores_shape());
+    if (options.mask.block_keep.defined()) {
+      problem.blocks = grid<bool>(options.mask.block_keep, block_shape(p, options.mask));
+      problem.block_query = options.mask.block_query, problem.block_key = options.mask.block_key;
+    }
+    problem.score_forward = options.score_function.forward;
+    problem.score_backward = options.score_function.backward;
+    problem.score_user = options.score_function.user;
+    problem.dropout_keep = options.dropout > 0 && !options.dropout_key
+                               ? grid<bool>(options.dropout_keep, p.scores_shape())
+                               : kernels::Grid<bool>{};
     problem.dropout_factor = static_cast<float>(1 / (1 - options.dropout));
     if (options.dropout > 0 && options.dropout_key) {
       problem.dropout_key = *options.dropout_key;
@@ -118,7 +129,8 @@ struct Call {
 void run_forward(const Call& call, const kernels::ForwardResult& out) {
   const kernels::Kernels& kernel = kernels::active();
   const kernels::Problem& problem = call.problem;
-  if (!kernel.decodes(problem)) {
+  const bool tiled = problem.score_forward || problem.blocks.data;  // by the forward kernel alone
+  if (tiled || !kernel.decodes(problem)) {
     parallel_for(kernel.forward_tasks(problem), kernel.forward_scratch(problem), call.operations,
                  [&](std::int64_t task, void* scratch) { kernel.forward(problem, out, task, scratch); });
     return;

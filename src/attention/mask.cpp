@@ -41,9 +41,14 @@ Mask Mask::additive(Tensor bias) {
   return with([&](Mask& m) { m.bias = std::move(bias); });
 }
 
+Mask Mask::blocks(Tensor block_keep, std::int64_t block_query, std::int64_t block_key) {
+  return with(
+      [&](Mask& m) { m.block_keep = std::move(block_keep), m.block_query = block_query, m.block_key = block_key; });
+}
+
 bool Mask::empty() const noexcept {
   return !is_causal && !has_window() && !key_lengths.defined() && !query_starts.defined() && !key_starts.defined() &&
-         !keep.defined() && !bias.defined();
+         !keep.defined() && !bias.defined() && !block_keep.defined();
 }
 
 Mask operator&(Mask a, const Mask& b) {
@@ -56,6 +61,7 @@ Mask operator&(Mask a, const Mask& b) {
   once(a.query_starts.defined(), b.query_starts.defined(), "sequences");
   once(a.keep.defined(), b.keep.defined(), "boolean");
   once(a.bias.defined(), b.bias.defined(), "additive");
+  once(a.block_keep.defined(), b.block_keep.defined(), "block");
   const bool a_aligned = a.is_causal || a.has_window(), b_aligned = b.is_causal || b.has_window();
   if (a_aligned && b_aligned && a.align != b.align) {
     throw Error(Error::Kind::argument, "mask", "one alignment", "top_left and bottom_right");
@@ -67,6 +73,7 @@ Mask operator&(Mask a, const Mask& b) {
   if (b.query_starts.defined()) a.query_starts = b.query_starts, a.key_starts = b.key_starts;
   if (b.keep.defined()) a.keep = b.keep;
   if (b.bias.defined()) a.bias = b.bias;
+  if (b.block_keep.defined()) a.block_keep = b.block_keep, a.block_query = b.block_query, a.block_key = b.block_key;
   return a;
 }
 

@@ -76,15 +76,15 @@ Tensor seen_keys(const Problem& p, const Mask& mask) {
 
 Tensor alibi_bias(const Problem& p, const Mask& mask, const Tensor& slopes) {
   const Positions at = positions(p, mask);
-  Tensor bias = Tensor::empty({at.per_batch ? p.batch : 1, p.hq, p.tq, p.tk});
-  auto* cell = bias.data<float>();
+  Tensor bias = Tensor::empty({at.per_batch ? p.batch : 1, p.hq, p.tq, p.tk}, DType::f64);
+  auto* cell = bias.data<double>();
   for (std::int64_t b = 0; b < bias.size(0); ++b) {
     for (std::int64_t h = 0; h < p.hq; ++h) {
       const double slope = slopes.at({h});
       for (std::int64_t i = 0; i < p.tq; ++i) {
         const std::int64_t centre = at.centre[at.index(p, b, i)];
         for (std::int64_t j = 0; j < p.tk; ++j) {
-          *cell++ = static_cast<float>(-slope * static_cast<double>(std::abs(centre - j)));
+          *cell++ = -slope * static_cast<double>(std::abs(centre - j));
         }
       }
     }

@@ -40,7 +40,7 @@ Positions positions(const Problem& p, const Mask& mask);
 // (b or 1, 1, tq, tk) boolean: the same, cell by cell from each part's own rule. For the composed path.
 Tensor seen_keys(const Problem& p, const Mask& mask);
 
-// (b or 1, hq, tq, tk) float32: -slope · |centre - j|.
+// (b or 1, hq, tq, tk) float64: -slope · |centre - j|.
 Tensor alibi_bias(const Problem& p, const Mask& mask, const Tensor& slopes);
 
 }  // namespace attn

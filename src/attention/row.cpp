@@ -2,7 +2,9 @@
 
 #include <cstdlib>
 
+#include "attention/blocks.hpp"
 #include "attention/composed.hpp"
+#include "attention/score_tiles.hpp"
 #include "random/philox.hpp"
 
 namespace attn {
@@ -28,6 +30,9 @@ Tensor keep_row(const Problem& p, const Mask& mask, const Positions& at_keys, co
         .copy_from(mask.keep.defined() ? cells(mask.keep, p, at).slice(3, at_keys.first[n], at_keys.last[n])
                                        : Tensor::ones({1, 1, 1, at_keys.last[n] - at_keys.first[n]}, DType::boolean));
   }
+  if (!mask.block_keep.defined()) return keep;
+  const Tensor blocks = block_row(p, mask, at.b, at.h, at.i);
+  for (std::int64_t j = 0; j < p.tk; ++j) keep.data<bool>()[j] = keep.data<bool>()[j] && blocks.data<bool>()[j];
   return keep;
 }
 
@@ -65,6 +70,7 @@ AttentionResult composed_row(const Tensor& q, const Tensor& k, const Tensor& v, 
   AttentionOptions row;
   row.scale = p.scale;
   row.softcap = options.softcap;
+  if (options.score_function) row.score_function = at_place(options.score_function, b, h, i);
   row.return_weights = options.return_weights;
   row.mask.keep = keep_row(p, options.mask, at_keys, at);
   row.mask.bias = bias_row(p, options, at_keys, at);

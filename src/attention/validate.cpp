@@ -44,6 +44,19 @@ void check_mask(const Mask& mask, const Shape& scores) {
   }
 }
 
+void check_blocks(const Mask& mask, const Problem& p) {
+  if (!mask.block_keep.defined()) return;
+  if (mask.block_keep.dtype() != DType::boolean)
+    fail(Kind::dtype, "mask.block_keep of dtype bool (true = allowed)", std::string(name(mask.block_keep.dtype())));
+  if (!(mask.block_query >= 1 && mask.block_key >= 1))
+    fail(Kind::argument, "block_query and block_key of at least 1",
+         std::to_string(mask.block_query) + " and " + std::to_string(mask.block_key));
+  if (!broadcasts_to(mask.block_keep.shape(), block_shape(p, mask)))
+    fail(Kind::shape,
+         "mask.block_keep that broadcasts to (b, h, tq / block_query, tk / block_key) = " + block_shape(p, mask).str(),
+         mask.block_keep.shape().str());
+}
+
 void require_int64(const Tensor& t, const char* what, const std::string& shape, bool fits) {
   if (t.dtype() != DType::i64) fail(Kind::dtype, std::string(what) + " of dtype int64", std::string(name(t.dtype())));
   if (!fits) fail(Kind::shape, std::string(what) + " of shape " + shape, t.shape().str());
@@ -136,6 +149,11 @@ bool broadcasts_to(const Shape& tensor, const Shape& shape) {
   return true;
 }
 
+Shape block_shape(const Problem& p, const Mask& mask) {
+  const auto blocks = [](std::int64_t tokens, std::int64_t size) { return tokens / size + (tokens % size != 0); };
+  return {p.batch, p.hq, blocks(p.tq, mask.block_query), blocks(p.tk, mask.block_key)};
+}
+
 Problem validate(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   if (!(q.rank() == 4 && k.rank() == 4 && v.rank() == 4))
     fail(Kind::shape, "q (b, hq, tq, d), k (b, hkv, tk, d), v (b, hkv, tk, dv)", shapes(q, k, v),
@@ -154,6 +172,7 @@ Problem validate(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (!(p.tq < most && p.tk < most)) fail(Kind::shape, "fewer than 2^30 tokens", shapes(q, k, v));
   check_mask(options.mask, p.scores_shape());
+  check_blocks(options.mask, p);
   check_positions(options.mask, p);
   check_heads(options.alibi_slopes, "alibi_slopes", p.hq);
   check_heads(options.sinks, "sinks", p.hq);

@@ -17,6 +17,9 @@ struct Problem {
 // Throws Error naming the first thing that does not fit.
 Problem validate(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options);
 
+// (b, hq, blocks of queries, blocks of keys), of a mask that has blocks.
+Shape block_shape(const Problem& p, const Mask& mask);
+
 // `tensor` fits by broadcasting to `shape`.
 bool broadcasts_to(const Shape& tensor, const Shape& shape);
 

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "attn/score_tile.hpp"
+
 namespace attn::kernels {
 
 enum class Element : std::uint8_t { f32, bf16, f16 };
@@ -46,6 +48,13 @@ struct Problem {
   // (j / 4, i, h, b) is below the threshold, p · 2^32; 0 = none.
   std::uint64_t dropout_key = 0;
   std::uint32_t dropout_threshold = 0;
+  // Block-sparse: query i sees key j if [b, h, i / block_query, j / block_key] is true.
+  Grid<bool> blocks = {};
+  std::int64_t block_query = 1, block_key = 1;
+  // The user's function of the scores and its gradient (attn/score_function.hpp); null = none.
+  ScoreForward score_forward = nullptr;
+  ScoreBackward score_backward = nullptr;
+  void* score_user = nullptr;
 };
 
 struct ForwardResult {

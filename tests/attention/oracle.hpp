@@ -1,6 +1,7 @@
 // Attention computed straightforwardly in double, element by element, and random problems to try it on.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "attn/attention.hpp"
@@ -38,6 +39,27 @@ inline Shape broadcastable(std::mt19937& rng, const Sizes& s) {
   return shape;
 }
 
+// Every coordinate and the score itself matter, and some keys are forbidden.
+inline ScoreFunction wavy_scores() {
+  return ScoreFunction::elementwise(
+      [](auto s, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+        const auto x = static_cast<double>(s);
+        if ((i + 3 * j) % 11 == 0) return -kInf;
+        return x / static_cast<double>(1 + h) + 0.05 * static_cast<double>((i + 2 * j) % 8) +
+               0.2 * std::sin(x + static_cast<double>(b));
+      },
+      [](auto s, std::int64_t b, std::int64_t h, std::int64_t, std::int64_t) {
+        return 1 / static_cast<double>(1 + h) + 0.2 * std::cos(static_cast<double>(s) + static_cast<double>(b));
+      });
+}
+
+inline Mask random_blocks(std::mt19937& rng, const Sizes& s, std::int64_t largest) {
+  const std::int64_t query = pick(rng, 1, largest), key = pick(rng, 1, largest);
+  Sizes blocks = s;
+  blocks.tq = (s.tq + query - 1) / query, blocks.tk = (s.tk + key - 1) / key;
+  return Mask::blocks(booleans(rng, broadcastable(rng, blocks), 0.5), query, key);
+}
+
 inline AttentionOptions random_options(std::mt19937& rng, const Sizes& s, DType dtype) {
   AttentionOptions options;
   if (chance(rng, 0.4)) options.mask.is_causal = true;
@@ -56,6 +78,8 @@ inline AttentionOptions random_options(std::mt19937& rng, const Sizes& s, DType 
     options.dropout = chance(rng, 0.1) ? 1 : 0.25;
     options.dropout_keep = booleans(rng, {s.b, s.hq, s.tq, s.tk}, options.dropout == 1 ? 0 : 0.75);
   }
+  if (chance(rng, 0.3)) options.score_function = wavy_scores();
+  if (chance(rng, 0.3)) options.mask = options.mask & random_blocks(rng, s, std::max<std::int64_t>({s.tq, s.tk, 1}));
   options.return_weights = chance(rng, 0.3);  // without them the fused kernels may run
   return options;
 }
@@ -80,6 +104,16 @@ inline double broadcast_at(const Tensor& t, const std::vector<std::int64_t>& ind
   return at.item();
 }
 
+// The user's function of one score.
+inline double changed(const ScoreFunction& f, double score, std::int64_t b, std::int64_t h, std::int64_t i,
+                      std::int64_t j) {
+  if (!f) return score;
+  const auto head = static_cast<std::int32_t>(h), token = static_cast<std::int32_t>(i);
+  const ScoreTile64 tile{&score, 1, 1, 1, 1, b, j, &head, &token};
+  f.forward64(&tile, f.user);
+  return score;
+}
+
 // The score that softmax sees: -inf where the query may not see the key.
 inline double masked_score(const Inputs& in, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
   const Sizes& s = in.sizes;
@@ -87,10 +121,13 @@ inline double masked_score(const Inputs& in, std::int64_t b, std::int64_t h, std
   const std::int64_t last = o.mask.align == Align::top_left ? i : i + s.tk - s.tq;
   if (o.mask.is_causal && j > last) return -kInf;
   if (o.mask.keep.defined() && broadcast_at(o.mask.keep, {b, h, i, j}) == 0) return -kInf;
+  const Tensor& blocks = o.mask.block_keep;
+  if (blocks.defined() && broadcast_at(blocks, {b, h, i / o.mask.block_query, j / o.mask.block_key}) == 0) return -kInf;
   double score = 0;
   for (std::int64_t c = 0; c < s.d; ++c) score += in.q.at({b, h, i, c}) * in.k.at({b, h / (s.hq / s.hkv), j, c});
   score *= o.scale.value_or(1 / std::sqrt(static_cast<double>(s.d)));
   if (o.softcap > 0) score = o.softcap * std::tanh(score / o.softcap);
+  score = changed(o.score_function, score, b, h, i, j);
   if (o.mask.bias.defined()) score += broadcast_at(o.mask.bias, {b, h, i, j});
   return score;
 }

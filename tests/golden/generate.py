@@ -1,6 +1,6 @@
 """Writes the golden data in data/: what PyTorch computes, for the library to repeat.
 
-    python3 tests/golden/generate.py                 # random, modules, operator
+    python3 tests/golden/generate.py                 # random, modules, operator, scores
     python3 tests/golden/generate.py --mkl [LIBRARY] # mkl: dropout of the flavour `mkl`, and modules under it
 
 Deterministic. The committed files come from Debian 12's python3-torch 1.13.1, which is built without MKL and
@@ -285,6 +285,56 @@ def operator_cases(golden):
         operator_case(golden, operator_config(i, chooser))
 
 
+# ---- functions of the scores, and block-sparse masks ---------------------------------------------------------------
+
+
+def t5_bucket(distance, bidirectional, buckets, far):
+    """Raffel et al. 2020, section 2.1: of key minus query position; logarithmic from buckets / 2 of a side on."""
+    base = torch.zeros_like(distance)
+    if bidirectional:
+        buckets //= 2
+        base = (distance > 0) * buckets
+        length = distance.abs()
+    else:
+        length = (-distance).clamp(min=0)
+    exact = buckets // 2
+    share = torch.log(length.clamp(min=1).double() / exact) / math.log(far / exact)
+    shared = (exact + (share * (buckets - exact)).long()).clamp(max=buckets - 1)
+    return base + torch.where(length < exact, length, shared)
+
+
+def scores_case(golden, c):
+    stream = torch.Generator().manual_seed(c["seed"])
+    dtype = getattr(torch, c["dtype"])
+
+    def drawn(*shape):
+        return torch.empty(shape).uniform_(-2, 2, generator=stream).to(dtype)
+
+    b, h, tq, tk = c["b"], c["h"], c["tq"], c["tk"]
+    q, k, v = (drawn(b, h, t, d).requires_grad_() for t, d in ((tq, c["d"]), (tk, c["d"]), (tk, c["dv"])))
+    table = drawn(h, c["buckets"])
+    blocks = torch.rand(-(-tq // c["block_query"]), -(-tk // c["block_key"]), generator=stream) >= 0.5
+    keep = blocks.repeat_interleave(c["block_query"], 0).repeat_interleave(c["block_key"], 1)[:tq, :tk]
+    distance = torch.arange(tk)[None, :] - torch.arange(tq)[:, None]
+    bias = table[:, t5_bucket(distance, bool(c["bidirectional"]), c["buckets"], c["far"])]
+    output, lse, _ = attend(q, k, v, bias, keep, c["scale"])
+    (output * drawn(*output.shape)).sum().backward()
+    golden.add("scores", c["dtype"], line(c), {"output": output, "lse": lse, "q.grad": q.grad, "k.grad": k.grad,
+                                               "v.grad": v.grad})
+
+
+def scores_cases(golden):
+    chooser = random.Random(33)
+    for i in range(16):
+        scores_case(golden, {
+            "dtype": ("float32", "float64")[i % 2], "seed": chooser.randint(0, 2**32), "b": chooser.randint(1, 2),
+            "h": chooser.randint(1, 2), "tq": chooser.choice([1, 5, 20, 33]), "tk": chooser.choice([3, 18, 40, 70]),
+            "d": chooser.randint(1, 5), "dv": chooser.randint(1, 5), "bidirectional": chooser.randint(0, 1),
+            "buckets": chooser.choice([8, 32]), "far": chooser.choice([16, 128]), "scale": chooser.choice([1.0, 0.6]),
+            "block_query": chooser.choice([1, 4, 16]), "block_key": chooser.choice([1, 3, 16]),
+        })
+
+
 # ---- dropout of the flavour mkl ----------------------------------------------------------------------------------
 
 
@@ -360,3 +410,4 @@ if __name__ == "__main__":
         write("random", random_programs)
         write("modules", module_cases)
         write("operator", operator_cases)
+        write("scores", scores_cases)

@@ -1,4 +1,7 @@
 // attention() and attention_backward() against the same composed of matmul and softmax in PyTorch.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "attn/attention.hpp"
@@ -91,6 +94,100 @@ void gradients_equal(const std::string& dtype) {
     ASSERT_EQ(found.bias.defined(), c.expected.count("bias.grad") == 1) << c.config.line();
     if (found.bias.defined()) golden::expect_close(c.expected.at("bias.grad"), found.bias, tolerance, c, "bias.grad");
   }
+}
+
+// Masks, bias and softcap of a case as one function of the scores; its bias has no gradient then.
+AttentionOptions as_score_function(const Inputs& in) {
+  AttentionOptions options = in.options;
+  const std::int64_t shift = options.mask.align == Align::bottom_right ? in.k.size(2) - in.q.size(2) : 0;
+  const Shape all{in.q.size(0), in.q.size(1), in.q.size(2), in.k.size(2)};
+  const Tensor keep = options.mask.keep.defined() ? options.mask.keep.expand(all) : Tensor{};
+  const Tensor bias = options.mask.bias.defined() ? options.mask.bias.expand(all) : Tensor{};
+  const double cap = options.softcap;
+  const auto sees = [=, causal = options.mask.is_causal](auto b, auto h, auto i, auto j) {
+    return (!causal || j <= i + shift) && (!keep.defined() || keep.at({b, h, i, j}) != 0);
+  };
+  options.mask = {}, options.softcap = 0;
+  options.score_function = ScoreFunction::elementwise(
+      [=](auto s, auto... at) {
+        const auto x = static_cast<double>(s);
+        if (!sees(at...)) return -std::numeric_limits<double>::infinity();
+        return (cap > 0 ? cap * std::tanh(x / cap) : x) + (bias.defined() ? bias.at({at...}) : 0);
+      },
+      [=](auto s, auto...) { return cap > 0 ? 1 - std::pow(std::tanh(static_cast<double>(s) / cap), 2) : 1; });
+  return options;
+}
+
+void as_score_functions_equal(const std::string& dtype, bool weights) {
+  for (const auto& c : golden::cases("operator", "operator", dtype)) {
+    const Inputs in = draw_inputs(c.config);
+    AttentionOptions options = as_score_function(in);
+    options.return_weights = weights;  // without them float32 takes the kernels
+    const AttentionResult found = attention(in.q, in.k, in.v, options);
+    golden::expect_close(c.expected.at("output"), found.output, forward_tolerance(dtype), c, "output");
+    golden::expect_close(c.expected.at("lse"), found.lse, forward_tolerance(dtype), c, "lse");
+    const AttentionGradient grad = attention_backward(in.dz, in.q, in.k, in.v, options);
+    const auto tolerance = gradient_tolerance(dtype);
+    golden::expect_close(c.expected.at("q.grad"), grad.q, tolerance, c, "q.grad");
+    golden::expect_close(c.expected.at("k.grad"), grad.k, tolerance, c, "k.grad");
+    golden::expect_close(c.expected.at("v.grad"), grad.v, tolerance, c, "v.grad");
+  }
+}
+
+// T5's relative positions (Raffel et al. 2020, section 2.1): the bucket of key minus query position.
+std::int64_t t5_bucket(std::int64_t distance, bool both_sides, std::int64_t buckets, std::int64_t far) {
+  if (both_sides) buckets /= 2;
+  const std::int64_t base = both_sides && distance > 0 ? buckets : 0, exact = buckets / 2;
+  const std::int64_t length = both_sides ? std::abs(distance) : std::max<std::int64_t>(0, -distance);
+  if (length < exact) return base + length;
+  const double share = std::log(static_cast<double>(length) / static_cast<double>(exact)) /
+                       std::log(static_cast<double>(far) / static_cast<double>(exact));
+  const auto shared = static_cast<std::int64_t>(share * static_cast<double>(buckets - exact));
+  return base + std::min(buckets - 1, exact + shared);
+}
+
+// Relative positions as a score function, under a block-sparse mask.
+void scores_equal(const std::string& dtype) {
+  for (const auto& [number, name, c, expected] : golden::cases("scores", "scores", dtype)) {
+    const golden::Case whole{number, name, c, expected};
+    Generator stream(static_cast<std::uint64_t>(c.integer("seed")));
+    const auto drawn = [&](const Shape& shape) {
+      return stream.uniform(shape, -2, 2).to(dtype == "float64" ? DType::f64 : DType::f32);
+    };
+    const std::int64_t b = c.integer("b"), h = c.integer("h"), tq = c.integer("tq"), tk = c.integer("tk"),
+                       block_query = c.integer("block_query"), block_key = c.integer("block_key");
+    const Tensor q = drawn({b, h, tq, c.integer("d")}), k = drawn({b, h, tk, c.integer("d")}),
+                 v = drawn({b, h, tk, c.integer("dv")}), table = drawn({h, c.integer("buckets")});
+    const Tensor blocks =
+        draw_bool({(tq + block_query - 1) / block_query, (tk + block_key - 1) / block_key}, 0.5, stream);
+    const Tensor dz = drawn({b, h, tq, c.integer("dv")});
+    const auto bias = [=, both = c.flag("bidirectional"), buckets = c.integer("buckets"), far = c.integer("far")](
+                          auto s, auto, auto head, auto i, auto j) {
+      return static_cast<double>(s) + table.at({head, t5_bucket(j - i, both, buckets, far)});
+    };
+    const AttentionOptions options{.mask = Mask::blocks(blocks, block_query, block_key),
+                                   .scale = c.real("scale"),
+                                   .score_function = ScoreFunction::elementwise(bias, [](auto, auto...) { return 1; })};
+    const AttentionResult found = attention(q, k, v, options);
+    golden::expect_close(expected.at("output"), found.output, forward_tolerance(dtype), whole, "output");
+    golden::expect_close(expected.at("lse"), found.lse, forward_tolerance(dtype), whole, "lse");
+    const AttentionGradient grad = attention_backward(dz, q, k, v, options, found);
+    const auto tolerance = gradient_tolerance(dtype);
+    golden::expect_close(expected.at("q.grad"), grad.q, tolerance, whole, "q.grad");
+    golden::expect_close(expected.at("k.grad"), grad.k, tolerance, whole, "k.grad");
+    golden::expect_close(expected.at("v.grad"), grad.v, tolerance, whole, "v.grad");
+  }
+}
+
+TEST(ScoreFunction, InPlaceOfMasksBiasAndSoftcapEqualsPyTorch) {
+  as_score_functions_equal("float32", false);
+  as_score_functions_equal("float32", true);
+  as_score_functions_equal("float64", false);
+}
+
+TEST(ScoreFunction, T5PositionsUnderBlocksEqualPyTorch) {
+  scores_equal("float32");
+  scores_equal("float64");
 }
 
 TEST(Operator, Float32OutputLseAndWeightsEqualPyTorch) { forward_equals("float32"); }

@@ -49,6 +49,7 @@ std::unique_ptr<CLI::App> make_app(int& status) {
   add_demo(*app, status);
   add_run(*app, status);
   add_explain(*app, status);
+  add_report(*app, status);
   add_sdpa(*app, status);
   add_check(*app, status);
   add_bench(*app, status);

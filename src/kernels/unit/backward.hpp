@@ -75,10 +75,9 @@ inline void add_tile(const Problem& p, const KeyPlan& plan, const KeyStep& keys,
   std::int64_t from[kSpanGroups], to[kSpanGroups], low = count, high = 0;
   int begin = kSpanGroups, end = 0;  // groups that see some of these keys
   for (int g = 0; g < mem.queries.groups; ++g) {
-    const Interval& seen = mem.queries.seen[g];
-    from[g] = seen.any_first > first ? seen.any_first - first : 0;
-    to[g] = seen.any_last < first + count ? seen.any_last - first : count;
-    if (from[g] >= to[g]) {
+    const Range seen = seen_range(p, mem.queries.seen[g], first, count);
+    from[g] = seen.from, to[g] = seen.from + seen.keys;
+    if (seen.keys <= 0) {
       from[g] = to[g] = count;
       continue;
     }
@@ -137,9 +136,15 @@ inline void backward_keys(const Problem& p, const BackwardInput& in, const Backw
       span.rows = rows - span.row < kSpanRows ? rows - span.row : kSpanRows;
       if (!place(p, span, first, first + count, mem.queries)) continue;
       pack(p, in, mem.queries);
-      for (std::int64_t at = 0; at < count; at += kTileKeys) {
-        const std::int64_t tile = count - at < kTileKeys ? count - at : kTileKeys;
-        add_tile(p, plan, keys, at, tile, mem, dq + span.row * p.d);
+      const auto next = [&](std::int64_t from) {
+        return next_run(p, mem.queries.seen, mem.queries.groups, first, {0, count}, 1, from);
+      };
+      for (Range run = next(0); run.keys > 0; run = next(run.from + run.keys)) {
+        const std::int64_t end = run.from + run.keys;
+        for (std::int64_t at = run.from; at < end; at += kTileKeys) {
+          const std::int64_t tile = end - at < kTileKeys ? end - at : kTileKeys;
+          add_tile(p, plan, keys, at, tile, mem, dq + span.row * p.d);
+        }
       }
     }
     write_key_rows(p, result.k, p.d, span, keys, plan.step, p.scale, mem.dk, mem.line);

@@ -74,8 +74,7 @@ inline void add_span_to_bias(const Problem& p, const BackwardInput& in, const Ba
     const Block k = block_of(p, p.k, p.d, span, first, count, mem.keys);
     const Block v = block_of(p, p.v, p.dv, span, first, count, mem.values);
     for (int g = 0; g < mem.queries.groups; ++g) {
-      const Interval& seen = mem.queries.seen[g];
-      if (seen.any_first >= first + count || seen.any_last <= first) continue;
+      if (!sees_some(p, mem.queries.seen[g], first, first + count)) continue;
       gradient_tile<false>(p, mem.queries, g, k, v, first, count, mem.tile, mem.weights, mem.d_scores);
       add_to_bias(p, result, mem.queries, g, first, count, mem.d_scores);
     }

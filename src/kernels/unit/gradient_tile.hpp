@@ -42,7 +42,7 @@ inline bool place(const Problem& p, const Span& span, std::int64_t first, std::i
   bool sees = false;
   for (int g = 0; g < queries.groups; ++g) {
     queries.seen[g] = interval(p, span, g);
-    sees |= queries.seen[g].any_first < last && queries.seen[g].any_last > first;
+    sees = sees || sees_some(p, queries.seen[g], first, last);
   }
   return sees;
 }
@@ -107,12 +107,13 @@ inline void pack(const Problem& p, const BackwardInput& in, Queries& queries) {
 
 // Working tiles of one group, (kTileKeys, kColumns) each.
 struct TileScratch {
-  float *scores, *d_weights, *slope, *dropout;
+  float *scores, *d_weights, *slope, *dropout, *before;  // before: the user's function
 
   TileScratch(const Problem& p, Carver& take) {
     constexpr std::int64_t size = kTileKeys * kColumns;
     scores = take(size), d_weights = take(size);
     slope = take(p.softcap > 0 ? size : 0), dropout = take(drops(p) ? size : 0);
+    before = take(p.score_forward ? size : 0);
   }
 };
 
@@ -137,22 +138,38 @@ inline void tile_gradient(const TileScratch& tile, std::int64_t keys, const floa
 
 // The softcap's derivative, 1 - tanh², from capped scores.
 inline void softcap_slope(const Problem& p, const float* capped, std::int64_t keys, float* slope) {
-  const Vec inverse = splat(1 / (p.softcap * kLog2e));
+  const Vec inverse = splat(1 / (p.softcap * score_unit(p)));
   for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) {
     const Vec t = load(capped + i) * inverse;
     store(slope + i, splat(1.f) - t * t);
   }
 }
 
+// The gradient of new scores becomes that of the scores before the user's function and, with a slope, the softcap.
+inline void through_score_function(const Problem& p, const Queries& queries, int g, std::int64_t first,
+                                   std::int64_t keys, const TileScratch& tile, bool sloped, float* d_scores) {
+  float* d = tile.d_weights;  // no longer needed
+  for (std::int64_t j = 0; j < keys; ++j)
+    __builtin_memcpy(d + j * kColumns, d_scores + j * kTileStep, kColumns * sizeof(float));
+  const ScoreTile before = placed(tile.before, queries.span, g, queries.seen[g], first, keys);
+  p.score_backward(&before, d, p.score_user);
+  for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) {
+    float* at = d_scores + i / kColumns * kTileStep + i % kColumns;
+    const Vec changed = sloped ? load(d + i) * load(tile.slope + i) : load(d + i);
+    store(at, load(at) == splat(0.f) ? splat(0.f) : changed);
+  }
+}
+
 // Group g against keys [first, first + keys), whose rows are at k and v: weights after dropout and the gradient
-// of the scores: before the softcap, or (not ThroughCap) after it, which is the bias's.
+// of the scores: before softcap and user's function, or (not ThroughCap) after them, which is the bias's.
 template <bool ThroughCap>
 inline void gradient_tile(const Problem& p, const Queries& queries, int g, const Block& k, const Block& v,
                           std::int64_t first, std::int64_t keys, const TileScratch& tile, float* weights,
                           float* d_scores) {
   capped_scores(p, queries.q + g * padded(p.d) * kColumns, k.data, k.step, keys, tile.scores);
-  const bool sloped = ThroughCap && p.softcap > 0, dropped = drops(p);
+  const bool sloped = ThroughCap && p.softcap > 0, dropped = drops(p), called = ThroughCap && p.score_forward;
   if (sloped) softcap_slope(p, tile.scores, keys, tile.slope);
+  if (called) __builtin_memcpy(tile.before, tile.scores, static_cast<std::size_t>(keys * kColumns) * sizeof(float));
   mask_scores(p, queries.span, g, queries.seen[g], first, keys, tile.scores);
   panel<false>(keys, v.data, v.step, 1, queries.d_output + g * padded(p.dv) * kColumns, kColumns, tile.d_weights,
                kColumns, p.dv);
@@ -162,6 +179,11 @@ inline void gradient_tile(const Problem& p, const Queries& queries, int g, const
     });
   }
   const float *lse = queries.lse + g * kColumns, *delta = queries.delta + g * kColumns;
+  if (called) {
+    if (dropped) tile_gradient<false, true>(tile, keys, lse, delta, weights, d_scores);
+    if (!dropped) tile_gradient<false, false>(tile, keys, lse, delta, weights, d_scores);
+    return through_score_function(p, queries, g, first, keys, tile, sloped, d_scores);
+  }
   if (sloped && dropped) return tile_gradient<true, true>(tile, keys, lse, delta, weights, d_scores);
   if (sloped) return tile_gradient<true, false>(tile, keys, lse, delta, weights, d_scores);
   if (dropped) return tile_gradient<false, true>(tile, keys, lse, delta, weights, d_scores);

@@ -41,7 +41,9 @@ inline void layer_norm_backward(const LayerNormGradient& p) {
     float* dx = p.dx + row * p.width;
     const Vec shift = splat(0.5f * p.mean[row]), factor = splat(2 * p.rstd[row]);
     const auto normal = [&](std::int64_t i, int count) {
-      return (load_some(x + i, count) * splat(0.5f) - shift) * factor;
+      Vec n = (load_some(x + i, count) * splat(0.5f) - shift) * factor;
+      for (int lane = count; lane < kLanes; ++lane) n[lane] = 0;
+      return n;
     };
     Vec sum = splat(0.f), dot = splat(0.f);
     each_vector(p.width, [&](std::int64_t i, int count) {

@@ -24,8 +24,6 @@ struct Running {
   float* context;        // dv rows, made up to a multiple of 16: Σ 2^(s - maximum) · v
 };
 
-inline std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
-
 inline void clear(const Running& run, std::int64_t rows) {
   for (int lane = 0; lane < kColumns; ++lane) run.maximum[lane] = kMinusInfinity, run.sum[lane] = 0;
   for (std::int64_t i = 0; i < rows * kColumns; i += kLanes) store(run.context + i, splat(0.f));
@@ -111,11 +109,7 @@ inline void write_group(const Problem& p, const ForwardResult& result, const Spa
   }
 }
 
-// The keys [from, from + keys) of a block that some lane of a group sees.
-struct Range {
-  std::int64_t from, keys;
-};
-
+// The keys of a block that some lane of a group sees by its interval.
 inline Range visible(const Interval& seen, std::int64_t first, std::int64_t count, std::int64_t step) {
   const std::int64_t from = seen.any_first > first ? seen.any_first - first : 0;
   const std::int64_t to = seen.any_last < first + count ? seen.any_last - first : count;
@@ -174,18 +168,21 @@ inline void online_forward(const Problem& p, const ForwardResult& result, std::i
 
   for (std::int64_t first = begin / kKeys * kKeys; first < end; first += kKeys) {
     const std::int64_t count = p.tk - first < kKeys ? p.tk - first : kKeys;
-    mem.core.load_block(span, first, count);
+    bool loaded = false;
     for (int g = 0; g < groups; ++g) {
-      const Range range = visible(seen[g], first, count, Core::kKeyStep);
-      if (range.keys == 0) continue;
-      const float factor = scores_of(mem.core, p, span, g, seen[g], first, count, range, mem.s);
-      softmax_tile(mem.core, mem.s, range.keys, factor, run[g], mem.rows);
-      if (drops(p)) {
-        const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
-        for_each_kept(p, span, g, seen[g], first + range.from, keys,
-                      [&](std::int64_t j, int w, VecI kept) { mem.core.keep(mem.s, j, w, kept); });
+      const Range all = visible(seen[g], first, count, Core::kKeyStep);
+      const auto next = [&](std::int64_t from) { return next_run(p, &seen[g], 1, first, all, Core::kKeyStep, from); };
+      for (Range range = next(all.from); range.keys > 0; range = next(range.from + range.keys)) {
+        if (!loaded) mem.core.load_block(span, first, count), loaded = true;
+        const float factor = scores_of(mem.core, p, span, g, seen[g], first, count, range, mem.s);
+        softmax_tile(mem.core, mem.s, range.keys, factor, run[g], mem.rows);
+        if (drops(p)) {
+          const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
+          for_each_kept(p, span, g, seen[g], first + range.from, keys,
+                        [&](std::int64_t j, int w, VecI kept) { mem.core.keep(mem.s, j, w, kept); });
+        }
+        mem.core.add_context(range.from, range.keys, mem.s, run[g].context);
       }
-      mem.core.add_context(range.from, range.keys, mem.s, run[g].context);
     }
   }
   for (int g = 0; g < groups; ++g) write_group(p, result, span, g, run[g], mem.rows, mem.lines);

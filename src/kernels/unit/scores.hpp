@@ -1,15 +1,16 @@
 // A tile of scores, keys down and queries across, in units of log2: from q and k to what softmax takes.
 #pragma once
 
-#include "kernels/unit/queries.hpp"
+#include "kernels/unit/blocks.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-constexpr float kMinusInfinity = -__builtin_inff();
+// Scores are in units of log2, as soon as a function of the user's, which takes natural ones, is done with them.
+inline float score_unit(const Problem& p) { return p.score_forward ? 1 : kLog2e; }
 
-// What q is multiplied by when packed, so that scores come out in log2 units; a softcap acts before that.
-inline float query_factor(const Problem& p) { return p.softcap > 0 ? p.scale / p.softcap : p.scale * kLog2e; }
+// What q is multiplied by when packed, so that scores come out in their unit; a softcap acts before that.
+inline float query_factor(const Problem& p) { return p.softcap > 0 ? p.scale / p.softcap : p.scale * score_unit(p); }
 
 // tanh, to about 2 ulp: its series near 0, (1 - e^-2x) / (1 + e^-2x) elsewhere.
 inline __attribute__((always_inline)) Vec tanh(Vec x) {
@@ -27,7 +28,7 @@ inline __attribute__((always_inline)) Vec tanh(Vec x) {
 }
 
 inline void apply_softcap(const Problem& p, float* s, std::int64_t keys) {
-  const Vec cap = splat(p.softcap * kLog2e);
+  const Vec cap = splat(p.softcap * score_unit(p));
   for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) store(s + i, cap * tanh(load(s + i)));
 }
 
@@ -76,6 +77,20 @@ inline void apply_interval(const Interval& seen, float* s, std::int64_t first_ke
   }
 }
 
+// Scores (keys, kColumns) with their places, for the user's function.
+inline ScoreTile placed(float* s, const Span& span, int group, const Interval& seen, std::int64_t first_key,
+                        std::int64_t keys) {
+  const std::int64_t left = span.rows - group * kColumns, queries = left < kColumns ? left : kColumns;
+  return {s, kColumns, 1, keys, queries, span.batch, first_key, seen.head, seen.token};
+}
+
+inline void apply_score_function(const Problem& p, const Span& span, int group, const Interval& seen,
+                                 std::int64_t first_key, std::int64_t keys, float* s) {
+  const ScoreTile tile = placed(s, span, group, seen, first_key, keys);
+  p.score_forward(&tile, p.score_user);
+  for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) store(s + i, load(s + i) * splat(kLog2e));
+}
+
 // s (keys, kColumns): the keys at `k` against a packed group of queries (d, kColumns), scaled and capped.
 inline void capped_scores(const Problem& p, const float* packed_q, const float* k, std::int64_t k_step,
                           std::int64_t keys, float* s) {
@@ -83,8 +98,8 @@ inline void capped_scores(const Problem& p, const float* packed_q, const float* 
   if (p.softcap > 0) apply_softcap(p, s, keys);
 }
 
-// Whether anything is added to scores, which must then be whole: scaled, in log2 units.
-inline bool adjusts(const Problem& p) { return p.softcap > 0 || p.bias.data || p.alibi_slopes; }
+// Whether scores change by more than a factor, and must first be whole: scaled, in their unit.
+inline bool adjusts(const Problem& p) { return p.softcap > 0 || p.score_forward || p.bias.data || p.alibi_slopes; }
 
 inline void apply_alibi(const Interval& seen, float* s, std::int64_t first_key, std::int64_t keys) {
   for (int w = 0; w < kColumns; w += kLanes) {
@@ -97,9 +112,10 @@ inline void apply_alibi(const Interval& seen, float* s, std::int64_t first_key, 
   }
 }
 
-// Adds the biases; -inf where a key is masked.
+// From capped scores to softmax's: the user's function, then the biases; -inf where a key is masked.
 inline void mask_scores(const Problem& p, const Span& span, int group, const Interval& seen, std::int64_t first_key,
                         std::int64_t keys, float* s) {
+  if (p.score_forward) apply_score_function(p, span, group, seen, first_key, keys, s);
   if (p.bias.data) {
     for_each_cell(p, p.bias, span, group, first_key, keys,
                   [s](std::int64_t at, float bias) { s[at] += bias * kLog2e; });
@@ -111,14 +127,8 @@ inline void mask_scores(const Problem& p, const Span& span, int group, const Int
       store(at, allowed ? load(at) : splat(kMinusInfinity));
     });
   }
+  if (p.blocks.data) apply_blocks(p, seen, s, first_key, keys);
   apply_interval(seen, s, first_key, keys);
-}
-
-// Both, for the keys from first_key on.
-inline void score_tile(const Problem& p, const Span& span, int group, const Interval& seen, const float* packed_q,
-                       const float* k, std::int64_t k_step, std::int64_t first_key, std::int64_t keys, float* s) {
-  capped_scores(p, packed_q, k, k_step, keys, s);
-  mask_scores(p, span, group, seen, first_key, keys, s);
 }
 
 }  // namespace

@@ -17,16 +17,6 @@ void require_shape(const Input& input, std::string_view module) {
   throw Error(Error::Kind::shape, input.name, "a tensor (tokens, d_in) or (batch, tokens, d_in)", x.shape().str());
 }
 
-std::vector<std::string> load_tokens(const std::string& path, std::int64_t count) {
-  std::vector<std::string> tokens = io::load_lines(path);
-  if (static_cast<std::int64_t>(tokens.size()) != count) {
-    throw Error(Error::Kind::data, "--tokens", fmt::format("{} lines, one for each token of the input", count),
-                fmt::format("{} in {}", tokens.size(), path == "-" ? "standard input" : printable(path)));
-  }
-  for (std::string& token : tokens) token = printable(token);
-  return tokens;
-}
-
 // PyTorch's state_dict holds the causal mask too, as a buffer; the modules here make their own.
 bool is_mask_buffer(std::string_view name) { return name == "mask" || name.ends_with(".mask"); }
 
@@ -93,6 +83,17 @@ void add_input_flags(CLI::App& verb, InputFlags& flags, bool required) {
   verb.add_option("--weights", flags.weights,
                   "Load weights, named as PyTorch's state_dict.\nDefault: drawn from --seed")
       ->option_text("FILE");
+}
+
+std::vector<std::string> load_tokens(const std::string& path, std::int64_t count, std::string_view flag,
+                                     std::string_view of) {
+  std::vector<std::string> tokens = io::load_lines(path);
+  if (static_cast<std::int64_t>(tokens.size()) != count) {
+    throw Error(Error::Kind::data, flag, fmt::format("{} lines, one for each {}", count, of),
+                fmt::format("{} in {}", tokens.size(), path == "-" ? "standard input" : printable(path)));
+  }
+  for (std::string& token : tokens) token = printable(token);
+  return tokens;
 }
 
 Tensor Job::forward(Trace* trace) const {

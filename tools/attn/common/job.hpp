@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/modules.hpp"
@@ -20,6 +21,10 @@ struct InputFlags {
 
 // --input, --tensor, --context, --tokens, --weights. Without `required`, the six words are the default input.
 void add_input_flags(CLI::App& verb, InputFlags& flags, bool required);
+
+// A file's lines, one for each of `count` tokens: "query", "key", … in the error that says so.
+std::vector<std::string> load_tokens(const std::string& path, std::int64_t count, std::string_view flag = "--tokens",
+                                     std::string_view of = "token of the input");
 
 struct Job {
   ModuleFlags flags;

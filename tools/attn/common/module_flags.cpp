@@ -67,22 +67,29 @@ void require_divisible(const ModuleConfig& config) {
 
 }  // namespace
 
-void add_module_flags(CLI::App& verb, ModuleFlags& flags) {
-  const std::vector<std::string> modules{"simple", "average", "self-v1",   "self-v2", "head",
-                                         "causal", "heads",   "multihead", "cross"};
-  verb.add_option("MODULE", flags.module,
-                  "simple     softmax(x · xᵀ) · x, no weights\n"
-                  "average    row i is the mean of rows 1 to i\n"
-                  "self-v1    weights from rand, used as x · W\n"
-                  "self-v2    weights from Linear, no mask\n"
-                  "head       one causal head, not scaled\n"
-                  "causal     one causal head with dropout\n"
-                  "heads      causal heads one after the other, joined\n"
-                  "multihead  one projection split into heads, out_proj\n"
-                  "cross      queries from x, keys, values from --context")
-      ->required()
-      ->option_text(" ")
-      ->check(CLI::IsMember(modules).description(""));
+std::vector<std::string> module_names() {
+  return {"simple", "average", "self-v1", "self-v2", "head", "causal", "heads", "multihead", "cross"};
+}
+
+void add_module_flags(CLI::App& verb, ModuleFlags& flags, bool or_file) {
+  constexpr const char* modules =
+      "simple     softmax(x · xᵀ) · x, no weights\n"
+      "average    row i is the mean of rows 1 to i\n"
+      "self-v1    weights from rand, used as x · W\n"
+      "self-v2    weights from Linear, no mask\n"
+      "head       one causal head, not scaled\n"
+      "causal     one causal head with dropout\n"
+      "heads      causal heads one after the other, joined\n"
+      "multihead  one projection split into heads, out_proj\n"
+      "cross      queries from x, keys, values from --context";
+  constexpr const char* files =
+      "\nFILE       steps (attn run --save-steps), or attention\n"
+      "           weights (queries, keys), (heads, queries, keys)\n"
+      "           or (layers, heads, queries, keys)";
+  auto* module =
+      verb.add_option(or_file ? "WHAT" : "MODULE", flags.module, modules + std::string(or_file ? files : ""));
+  module->required()->option_text(" ");
+  if (!or_file) module->check(CLI::IsMember(module_names()).description(""));
   verb.add_option("--d-out", flags.d_out, "Output size; of each head for heads. Default: d_in")
       ->option_text("N")
       ->check(CLI::PositiveNumber);
@@ -123,6 +130,16 @@ void require_used_flags(const CLI::App& verb, std::string_view module) {
     throw Error(Error::Kind::argument, "attn " + verb.get_name(), fmt::format("flags that {} uses", module), flag,
                 "modules with it: " + users);
   }
+}
+
+void require_no_module_flags(const CLI::App& verb, std::string_view what) {
+  const auto refuse = [&](std::string_view flag) {
+    const CLI::Option* option = verb.get_option_no_throw(std::string(flag));
+    if (option == nullptr || option->count() == 0) return;
+    throw Error(Error::Kind::argument, "attn " + verb.get_name(), fmt::format("no module's flag with {}", what), flag);
+  };
+  refuse("--input");
+  for (const Use& use : kUses) refuse(use.flag);
 }
 
 bool has_weights(std::string_view module) { return contains(kWeighted, module); }

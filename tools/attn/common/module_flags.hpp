@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "attn/modules.hpp"
 
@@ -23,10 +24,14 @@ struct ModuleFlags {
   std::string layer_order;  // empty: the module's own
 };
 
-// Adds MODULE and the flags above to a verb.
-void add_module_flags(CLI::App& verb, ModuleFlags& flags);
+// Every module's name.
+std::vector<std::string> module_names();
+// Adds MODULE and the flags above to a verb. `or_file`: the name may be a file's, which the verb checks.
+void add_module_flags(CLI::App& verb, ModuleFlags& flags, bool or_file = false);
 // Throws Error (argument) for a flag on the command line that the chosen module would ignore.
 void require_used_flags(const CLI::App& verb, std::string_view module);
+// The same for `what`, which uses none of them.
+void require_no_module_flags(const CLI::App& verb, std::string_view what);
 
 // Does the module have weights (all but simple and average), and is it a ProjectedAttention or made of them?
 bool has_weights(std::string_view module);

@@ -1,0 +1,40 @@
+// The report: every step of a forward pass as one HTML page to look at, which needs nothing else.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attn/modules.hpp"
+#include "attn/random.hpp"
+#include "attn/trace.hpp"
+
+namespace attn {
+
+// What a trace does not know. All of it is optional: the page leaves out what it cannot tell.
+struct ReportOptions {
+  std::vector<std::string> tokens;      // one for each row of the inputs; default: their numbers
+  std::vector<std::string> key_tokens;  // of cross-attention's source; default: tokens
+  std::string title;                    // default: the tokens
+  std::string module;                   // "multihead", … as attn run names them: which snippet, which wiring
+  std::string command;                  // what made these numbers
+  std::int64_t item = 0;                // which text of a batch is shown
+  std::optional<std::uint64_t> seed;
+  DropoutFlavour flavour = DropoutFlavour::mkl;
+  std::optional<ModuleConfig> config;  // with `parameters`: the page computes anew when a word is changed
+  StateDict parameters;                // the module's state_dict()
+  bool training = false;
+  std::vector<std::string> notes;  // shown in the page's head
+};
+
+// One self-contained HTML5 document, UTF-8: no other file and no network is needed, and its Content-Security-Policy
+// allows none. Tokens and texts are data: no part of them is read as markup or script.
+// The trace holds the steps of one module (those that Trace lists), of several layers each in a Trace::Scope, or only
+// "weights" (heads, queries, keys). Values are embedded exactly, as float32, up to 128 tokens; beyond, the weights are
+// pooled to 8 bits with each row's 16 largest exact, vectors are kept in 8 bits, and the page says so.
+// Throws Error (shape) when steps do not fit together or `tokens` is not one for each row, Error (argument) for a
+// trace without weights.
+std::string report(const Trace& trace, const ReportOptions& options = {});
+
+}  // namespace attn

@@ -1,0 +1,49 @@
+"""Attention on the CPU: fused kernels, forward and backward, for NumPy, PyTorch and JAX.
+
+    >>> import attn
+    >>> out = attn.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+Modules by the names of the book's notebooks (MultiHeadAttention, …) are here for NumPy arrays; attn.torch has them as
+torch.nn modules, and importing attn.transformers registers attn_implementation="attn" for Hugging Face models.
+"""
+
+from attn import steps
+from attn._attention import scaled_dot_product_attention
+from attn._attn import __version__
+from attn._random import Generator, default_generator, manual_seed, rand, randint, randn
+from attn.modules import (
+    AveragePast,
+    CausalAttention,
+    CrossAttention,
+    Module,
+    MultiHeadAttention,
+    MultiHeadAttentionWrapper,
+    Parameter,
+    SelfAttention_v1,
+    SelfAttention_v2,
+    SelfAttentionHead,
+    SimplifiedSelfAttention,
+)
+
+__all__ = [
+    "AveragePast",
+    "CausalAttention",
+    "CrossAttention",
+    "Generator",
+    "Module",
+    "MultiHeadAttention",
+    "MultiHeadAttentionWrapper",
+    "Parameter",
+    "SelfAttention_v1",
+    "SelfAttention_v2",
+    "SelfAttentionHead",
+    "SimplifiedSelfAttention",
+    "__version__",
+    "default_generator",
+    "manual_seed",
+    "rand",
+    "randint",
+    "randn",
+    "scaled_dot_product_attention",
+    "steps",
+]

@@ -1,0 +1,76 @@
+"""PyTorch's random numbers, without PyTorch."""
+
+from __future__ import annotations
+
+from attn import _attn
+
+TYPE_CHECKING = False  # typing itself takes a third of the import's time
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Generator:
+    """One stream of random numbers: PyTorch's on the CPU, number for number (mt19937).
+
+    `dropout` names which dropout PyTorch would have drawn, as it draws it differently on different machines: "mkl"
+    (Linux wheels on Intel processors), "native" (elsewhere, and in the printed book), or "philox", this library's own,
+    which the fused kernels draw where they need it.
+    """
+
+    def __init__(self, seed: int = 67280421310721, dropout: str = "mkl") -> None:
+        self._stream = _attn.Stream(seed & 0xFFFFFFFFFFFFFFFF, dropout)
+
+    @property
+    def dropout(self) -> str:
+        return self._stream.dropout
+
+    def manual_seed(self, seed: int) -> Generator:
+        """As torch.manual_seed."""
+        self._stream.manual_seed(seed & 0xFFFFFFFFFFFFFFFF)
+        return self
+
+    def rand(self, *shape: int) -> Any:
+        """float32 in [0, 1), as torch.rand(*shape)."""
+        return self._stream.rand(_shape(shape))
+
+    def randn(self, *shape: int) -> Any:
+        """float32 of mean 0 and variance 1, as torch.randn(*shape)."""
+        return self._stream.randn(_shape(shape))
+
+    def randint(self, low: int, high: int, shape: Any) -> Any:
+        """int64 in [low, high), as torch.randint(low, high, shape)."""
+        return self._stream.randint(low, high, list(shape))
+
+    def dropout_keep(self, shape: Any, p: float) -> Any:
+        """bool: which elements dropout of probability p keeps."""
+        return self._stream.dropout_keep(list(shape), p)
+
+    def next_u64(self) -> int:
+        return self._stream.next_u64()
+
+
+def _shape(shape: tuple[Any, ...]) -> list[int]:
+    return list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else list(shape)
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seeds the default generator, from which modules draw their weights and their dropout."""
+    return default_generator.manual_seed(seed)
+
+
+def rand(*shape: int) -> Any:
+    """As torch.rand(*shape), from the default generator."""
+    return default_generator.rand(*shape)
+
+
+def randn(*shape: int) -> Any:
+    """As torch.randn(*shape), from the default generator."""
+    return default_generator.randn(*shape)
+
+
+def randint(low: int, high: int, shape: Any) -> Any:
+    """As torch.randint(low, high, shape), from the default generator."""
+    return default_generator.randint(low, high, shape)

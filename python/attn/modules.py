@@ -1,0 +1,344 @@
+"""The notebooks' modules, for arrays: initial weights, names and numbers are PyTorch's, without PyTorch.
+
+    attn.manual_seed(123)
+    mha = attn.MultiHeadAttention(d_in=3, d_out=2, context_length=6, dropout=0.0, num_heads=2)
+    z = mha(x)                 # x (tokens, d_in) or (batch, tokens, d_in), float32
+    dx = mha.backward(dz)      # and mha.parameters()[i].grad
+
+As in PyTorch, a module starts in train mode (dropout acts), and weights are drawn from attn.manual_seed's generator
+when it is made. For a PyTorch training loop take the modules of attn.torch, which autograd knows.
+"""
+
+from __future__ import annotations
+
+from attn import _attn
+from attn._attention import DLPACK, TORCH, framework, take
+from attn._random import Generator, default_generator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+
+class Parameter:
+    """One weight: name as in PyTorch's state_dict, value and grad as NumPy arrays.
+
+    `value` is the module's own memory: change it in place (p.value -= 0.1 * p.grad). `grad` is None until backward().
+    """
+
+    def __init__(self, module: Module, name: str) -> None:
+        self._module, self.name = module, name
+
+    @property
+    def value(self) -> Any:
+        return self._module._layer.parameters()[self.name][0]
+
+    @value.setter
+    def value(self, array: Any) -> None:
+        self.value[...] = array
+
+    @property
+    def grad(self) -> Any:
+        return self._module._layer.parameters()[self.name][1]
+
+    def __repr__(self) -> str:
+        return f"Parameter({self.name!r}, shape={self.value.shape})"
+
+
+class Module:
+    """What all of them have."""
+
+    _layer: _attn.Layer
+
+    def _make(self, kind: str, generator: Generator | None, **config: Any) -> None:
+        self._generator = generator or default_generator
+        self._layer = _attn.Layer(kind, self._generator._stream, **config)
+        self.train()
+
+    def __call__(self, x: Any) -> Any:
+        return self.forward(x)
+
+    def forward(self, x: Any) -> Any:
+        """x (tokens, d_in) or (batch, tokens, d_in), float32, of any framework; the result is of the same."""
+        return self._run(x, None, False)
+
+    def steps(self, x: Any) -> dict[str, Any]:
+        """Every step of the forward pass by name, in its order: queries, keys, values, scores, …"""
+        return self._run(x, None, True)[1]
+
+    def backward(self, d_output: Any) -> Any:
+        """The gradient of the last forward pass's input, for that of its output; adds to every parameter's grad."""
+        kind = framework(d_output)
+        dx, d_source = self._layer.backward(d_output, kind)
+        if kind == DLPACK:
+            dx, d_source = take(dx, d_output), take(d_source, d_output)
+        return dx if d_source is None else (dx, d_source)
+
+    def parameters(self) -> list[Parameter]:
+        return [Parameter(self, name) for name in self._layer.parameters()]
+
+    def zero_grad(self) -> None:
+        self._layer.zero_grad()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The weights by PyTorch's names, as NumPy arrays of the module's own memory."""
+        return {name: value for name, (value, _) in self._layer.parameters().items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Weights by PyTorch's names, of any framework; the book's "mask" buffers are passed over.
+
+        Every weight must be there, with its shape, and nothing else; else ValueError, and nothing is changed.
+        """
+        weights = {name: array for name, array in state.items() if name.rpartition(".")[2] != "mask"}
+        self._layer.load({name: _detached(array) for name, array in weights.items()})
+
+    def train(self, mode: bool = True) -> Module:
+        """Dropout acts in train mode only."""
+        self.training = mode
+        self._layer.train(mode)
+        return self
+
+    def eval(self) -> Module:
+        return self.train(False)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            try:
+                return _part(self, name)
+            except KeyError:
+                pass
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{p.name} {p.value.shape}" for p in self.parameters())
+        return f"{type(self).__name__}({shapes})"
+
+    def _run(self, x: Any, source: Any, with_steps: bool) -> Any:
+        if framework(x) == TORCH and x.requires_grad:
+            raise ValueError(
+                f"[{type(self).__name__}] expected an input that autograd does not follow; found one with "
+                f"requires_grad; use attn.torch.{type(self).__name__}, or call backward() here"
+            )
+        kind = framework(x)
+        result = self._layer.forward(x, source, with_steps, kind)
+        if kind != DLPACK:
+            return result
+        if not with_steps:
+            return take(result, x)
+        return take(result[0], x), {name: take(step, x) for name, step in result[1].items()}
+
+
+class Linear:
+    """A projection inside a module: weight (d_out, d_in), bias (d_out) or None, and y = x · weightᵀ + bias."""
+
+    def __init__(self, module: Module, prefix: str) -> None:
+        self._module, self._prefix = module, prefix
+
+    @property
+    def weight(self) -> Any:
+        return self._module.state_dict()[self._prefix + ".weight"]
+
+    @property
+    def bias(self) -> Any:
+        return self._module.state_dict().get(self._prefix + ".bias")
+
+    def __call__(self, x: Any) -> Any:
+        y = _attn.matmul(x, self.weight.T)
+        return y if self.bias is None else y + self.bias
+
+
+class Head:
+    """One head of the wrapper: its projections by name."""
+
+    def __init__(self, module: Module, prefix: str) -> None:
+        self._module, self._prefix = module, prefix
+
+    def __getattr__(self, name: str) -> Any:
+        return _part(self._module, f"{self._prefix}.{name}")
+
+
+def _part(module: Module, name: str) -> Any:
+    """A parameter, a Linear or the heads, by its name in the state_dict."""
+    state = module.state_dict()
+    if name in state:
+        return state[name]
+    if name + ".weight" in state:
+        return Linear(module, name)
+    if name == "heads" and "heads.0.W_query.weight" in state:
+        count = sum(key.endswith("W_query.weight") for key in state)
+        return [Head(module, f"heads.{i}") for i in range(count)]
+    raise KeyError(name)
+
+
+def _detached(array: Any) -> Any:
+    return array.detach() if framework(array) == TORCH else array
+
+
+class SimplifiedSelfAttention(Module):
+    """softmax(x · xᵀ) · x, without weights."""
+
+    def __init__(self) -> None:
+        self._make("simple", None)
+
+
+class AveragePast(Module):
+    """Row i becomes the mean of rows 0 to i."""
+
+    def __init__(self) -> None:
+        self._make("average", None)
+
+
+class SelfAttention_v1(Module):
+    """Self-attention whose weights are torch.rand(d_in, d_out), used as x · W."""
+
+    def __init__(self, d_in: int, d_out: int, *, generator: Generator | None = None) -> None:
+        self._make("self-v1", generator, d_in=d_in, d_out=d_out)
+
+
+class SelfAttention_v2(Module):
+    """Self-attention with nn.Linear's weights. layer_order: "qkv" (the book), or "kqv", in which weights are drawn."""
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        qkv_bias: bool = False,
+        *,
+        layer_order: str = "qkv",
+        generator: Generator | None = None,
+    ) -> None:
+        self._make("self-v2", generator, d_in=d_in, d_out=d_out, qkv_bias=qkv_bias, layer_order=layer_order)
+
+
+class SelfAttentionHead(Module):
+    """One causal head, not scaled, weights drawn key, query, value."""
+
+    def __init__(self, d_in: int, d_out: int, *, generator: Generator | None = None) -> None:
+        self._make("head", generator, d_in=d_in, d_out=d_out)
+
+
+class CausalAttention(Module):
+    """One causal head with dropout on its weights. context_length: longest input. causal=False: no mask."""
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        context_length: int,
+        dropout: float,
+        qkv_bias: bool = False,
+        *,
+        causal: bool = True,
+        layer_order: str = "qkv",
+        generator: Generator | None = None,
+    ) -> None:
+        self._make(
+            "causal",
+            generator,
+            d_in=d_in,
+            d_out=d_out,
+            context_length=context_length,
+            dropout=dropout,
+            qkv_bias=qkv_bias,
+            causal=causal,
+            layer_order=layer_order,
+        )
+
+
+class MultiHeadAttentionWrapper(Module):
+    """num_heads CausalAttention side by side: (…, tokens, d_out · num_heads)."""
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        context_length: int,
+        dropout: float,
+        num_heads: int,
+        qkv_bias: bool = False,
+        *,
+        causal: bool = True,
+        layer_order: str = "qkv",
+        generator: Generator | None = None,
+    ) -> None:
+        self._make(
+            "heads",
+            generator,
+            d_in=d_in,
+            d_out=d_out,
+            context_length=context_length,
+            dropout=dropout,
+            num_heads=num_heads,
+            qkv_bias=qkv_bias,
+            causal=causal,
+            layer_order=layer_order,
+        )
+
+
+class MultiHeadAttention(Module):
+    """num_heads slices of one projection, and an output projection (out_proj=False: none): (…, tokens, d_out)."""
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        context_length: int,
+        dropout: float,
+        num_heads: int,
+        qkv_bias: bool = False,
+        *,
+        causal: bool = True,
+        layer_order: str = "qkv",
+        out_proj: bool = True,
+        generator: Generator | None = None,
+    ) -> None:
+        self._make(
+            "multihead",
+            generator,
+            d_in=d_in,
+            d_out=d_out,
+            context_length=context_length,
+            dropout=dropout,
+            num_heads=num_heads,
+            qkv_bias=qkv_bias,
+            causal=causal,
+            layer_order=layer_order,
+            out_proj=out_proj,
+        )
+
+
+class CrossAttention(Module):
+    """Queries from x, keys and values from a source of any length; no mask. backward() gives (dx, d_source)."""
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        dropout: float = 0.0,
+        num_heads: int = 1,
+        qkv_bias: bool = False,
+        *,
+        out_proj: bool = True,
+        generator: Generator | None = None,
+    ) -> None:
+        self._make(
+            "cross",
+            generator,
+            d_in=d_in,
+            d_out=d_out,
+            dropout=dropout,
+            num_heads=num_heads,
+            qkv_bias=qkv_bias,
+            out_proj=out_proj,
+        )
+
+    def __call__(self, x: Any, source: Any) -> Any:  # type: ignore[override]
+        return self.forward(x, source)
+
+    def forward(self, x: Any, source: Any) -> Any:  # type: ignore[override]
+        """x (…, tq, d_in), source (…, tk, d_in)."""
+        return self._run(x, source, False)
+
+    def steps(self, x: Any, source: Any) -> dict[str, Any]:  # type: ignore[override]
+        return self._run(x, source, True)[1]

@@ -1,0 +1,146 @@
+"""scaled_dot_product_attention for PyTorch's tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attn import _attn
+from attn._attention import TORCH, int64, rows_of
+from attn.torch import operator
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    window: tuple[int, int] | None = None,
+    softcap: float = 0.0,
+    alibi_slopes: Tensor | None = None,
+    sinks: Tensor | None = None,
+    key_lengths: Any = None,
+    causal_alignment: str = "top_left",
+    precision: str = "highest",
+    return_lse: bool = False,
+    return_weights: Any = False,
+    generator: Any = None,
+) -> Any:
+    """attn.scaled_dot_product_attention, which says what the arguments are, on tensors.
+
+    Gradients flow to query, key, value, a float attn_mask and sinks; lse and weights have none. dropout is drawn from
+    torch's own generator (torch.manual_seed), or from `generator`, a torch.Generator. Under torch.compile one operator,
+    torch.ops.attn.attention, without a graph break. Gradients of gradients are not there.
+    """
+    dropout_key = None
+    if dropout_p > 0:
+        dropout_key = torch.randint(-(2**63), 2**63 - 1, (), generator=generator)
+    left, right = window or (-1, -1)
+    if key_lengths is not None and type(key_lengths) is not Tensor:
+        key_lengths = torch.as_tensor(int64(key_lengths))
+    tensors = (query, key, value, attn_mask, sinks)
+    traced = torch.compiler.is_compiling() or not _plain(tensors)
+    if traced or (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)):
+        if return_weights is not False:
+            raise ValueError(_NO_WEIGHTS)
+        rest = (
+            alibi_slopes, key_lengths, dropout_key, float(dropout_p), is_causal,
+            None if scale is None else float(scale), left, right, float(softcap), causal_alignment, precision,
+        )  # fmt: skip
+        output, lse = _with_gradients(tensors, enable_gqa, rest, traced)
+        return (output, lse) if return_lse else output
+    weights, rows = rows_of(return_weights)
+    bare = operator.bare
+    output, lse, some = _attn.forward(
+        bare(query), bare(key), bare(value), bare(attn_mask), dropout_p, operator.number(dropout_key), is_causal,
+        scale, enable_gqa, (left, right), softcap, bare(alibi_slopes), bare(sinks), bare(key_lengths),
+        causal_alignment, precision, return_lse, weights, rows, TORCH,
+    )  # fmt: skip
+    if not (return_lse or weights):
+        return output
+    return (output, *([lse] if return_lse else []), *([some] if weights else []))
+
+
+_NO_WEIGHTS = (
+    "[scaled_dot_product_attention] expected return_weights without gradients, and not under torch.compile; found one "
+    "of them; use torch.no_grad(), and call again without return_weights for the gradients"
+)
+_PLAIN = {Tensor, torch.nn.Parameter, type(None)}
+
+
+def _plain(tensors: tuple[Any, ...]) -> bool:
+    """No subclass: what fakes or wraps tensors goes by way of torch's dispatcher."""
+    for tensor in tensors:
+        if type(tensor) not in _PLAIN:
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"[scaled_dot_product_attention] expected torch.Tensor; found {type(tensor).__name__}")
+            return False
+    return True
+
+
+def _with_gradients(tensors: tuple[Any, ...], grouped: bool, rest: tuple[Any, ...], traced: bool) -> Any:
+    query, key, value, mask, sinks = tensors
+    leading = None
+    if not _in_order(query, key, value, grouped):
+        query, key, value, mask, leading = _four(query, key, value, mask, grouped)
+    if traced:
+        output, lse = operator.attention(query, key, value, mask, sinks, *rest)
+    else:
+        output, lse = operator.Attention.apply(query, key, value, mask, sinks, rest)
+    if leading is None:
+        return output, lse
+    return output.view(*leading, *output.shape[2:]), lse.view(*leading, *lse.shape[2:])
+
+
+def _in_order(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -> bool:
+    if not query.dim() == key.dim() == value.dim() == 4:
+        return False
+    b, h = key.shape[0], key.shape[1]
+    return query.shape[0] == b == value.shape[0] and h == value.shape[1] and (grouped or query.shape[1] == h)
+
+
+def _four(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, grouped: bool) -> tuple[Any, ...]:
+    """(b, h, t, d) of any leading dimensions that broadcast, by operations that autograd knows."""
+    ranks = query.dim(), key.dim(), value.dim()
+    if min(ranks) < 2:
+        raise ValueError(f"[scaled_dot_product_attention] expected at least (t, d); found {_shapes(query, key, value)}")
+    rank = max(*ranks, 4)
+    q, k, v = (t[(None,) * (rank - t.dim())] for t in (query, key, value))
+    try:
+        batch = torch.broadcast_shapes(q.shape[:-3], k.shape[:-3], v.shape[:-3])
+        if grouped and k.shape[-3] == v.shape[-3]:
+            of_q, of_kv = (*batch, q.shape[-3]), (*batch, k.shape[-3])
+        else:
+            of_q = of_kv = (*batch, *torch.broadcast_shapes(q.shape[-3:-2], k.shape[-3:-2], v.shape[-3:-2]))
+    except RuntimeError as error:
+        raise ValueError(
+            "[scaled_dot_product_attention] expected leading dimensions that broadcast (enable_gqa=True for grouped "
+            f"heads); found {_shapes(query, key, value)}"
+        ) from error
+    q, k, v = (
+        t.expand(*lead, *t.shape[-2:]).reshape(-1, *lead[-1:], *t.shape[-2:])
+        if t.numel()
+        else t.new_empty(*lead, *t.shape[-2:]).reshape(_product(lead[:-1]), lead[-1], *t.shape[-2:])
+        for t, lead in ((q, of_q), (k, of_kv), (v, of_kv))
+    )
+    if mask is not None and mask.dim() > 3 and len(batch) > 1:
+        mask = mask[(None,) * (rank - mask.dim())].expand(*batch, *mask.shape[-3:]).reshape(-1, *mask.shape[-3:])
+    return q, k, v, mask, of_q[len(of_q) - (max(ranks) - 2) :]
+
+
+def _product(sizes: tuple[int, ...]) -> int:
+    result = 1
+    for size in sizes:
+        result *= size
+    return result
+
+
+def _shapes(query: Tensor, key: Tensor, value: Tensor) -> str:
+    return f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"

@@ -1,0 +1,116 @@
+"""The book's classes as torch.nn modules on this library's kernels: the same constructors, parameters and numbers.
+
+Change `class MultiHeadAttention(nn.Module)` to `from attn.torch import MultiHeadAttention`. State dicts go both ways;
+the book's causal mask, a buffer named "mask", is not needed: it is passed over when loading, and not saved.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attn.torch.functional import scaled_dot_product_attention
+
+
+class _Attention(nn.Module):
+    dropout_p = 0.0
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        state_dict.pop(prefix + "mask", None)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
+        return scaled_dot_product_attention(
+            q, k, v, dropout_p=self.dropout_p if self.training else 0.0, is_causal=is_causal
+        )
+
+
+class SelfAttention_v1(_Attention):
+    """Self-attention whose weights are torch.rand(d_in, d_out)."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.W_query = nn.Parameter(torch.rand(d_in, d_out))
+        self.W_key = nn.Parameter(torch.rand(d_in, d_out))
+        self.W_value = nn.Parameter(torch.rand(d_in, d_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (…, tokens, d_in): (…, tokens, d_out)."""
+        return self._attend(x @ self.W_query, x @ self.W_key, x @ self.W_value)
+
+
+class SelfAttention_v2(_Attention):
+    """Self-attention with nn.Linear's weights."""
+
+    def __init__(self, d_in: int, d_out: int, qkv_bias: bool = False) -> None:
+        super().__init__()
+        self.W_query = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.W_key = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.W_value = nn.Linear(d_in, d_out, bias=qkv_bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (…, tokens, d_in): (…, tokens, d_out)."""
+        return self._attend(self.W_query(x), self.W_key(x), self.W_value(x))
+
+
+class CausalAttention(SelfAttention_v2):
+    """One causal head with dropout on its weights."""
+
+    def __init__(self, d_in: int, d_out: int, context_length: int, dropout: float, qkv_bias: bool = False) -> None:
+        super().__init__(d_in, d_out, qkv_bias)
+        self.d_out, self.context_length, self.dropout_p = d_out, context_length, dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (…, tokens, d_in), at most context_length tokens: (…, tokens, d_out)."""
+        _fits(self, x)
+        return self._attend(self.W_query(x), self.W_key(x), self.W_value(x), is_causal=True)
+
+
+class MultiHeadAttentionWrapper(nn.Module):
+    """num_heads CausalAttention side by side: (…, tokens, d_out · num_heads)."""
+
+    def __init__(
+        self, d_in: int, d_out: int, context_length: int, dropout: float, num_heads: int, qkv_bias: bool = False
+    ) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(
+            CausalAttention(d_in, d_out, context_length, dropout, qkv_bias) for _ in range(num_heads)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([head(x) for head in self.heads], dim=-1)
+
+
+class MultiHeadAttention(_Attention):
+    """num_heads slices of one projection, and an output projection: (batch, tokens, d_out)."""
+
+    def __init__(
+        self, d_in: int, d_out: int, context_length: int, dropout: float, num_heads: int, qkv_bias: bool = False
+    ) -> None:
+        super().__init__()
+        if d_out % num_heads != 0:
+            raise ValueError(f"expected d_out divisible by num_heads; found d_out = {d_out}, num_heads = {num_heads}")
+        self.d_out, self.num_heads, self.head_dim = d_out, num_heads, d_out // num_heads
+        self.context_length, self.dropout_p = context_length, dropout
+        self.W_query = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.W_key = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.W_value = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.out_proj = nn.Linear(d_out, d_out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (…, tokens, d_in), at most context_length tokens: (…, tokens, d_out)."""
+        _fits(self, x)
+        heads = (layer(x).unflatten(-1, (self.num_heads, self.head_dim)).transpose(-3, -2)
+                 for layer in (self.W_query, self.W_key, self.W_value))  # fmt: skip
+        context = self._attend(*heads, is_causal=True)  # (…, heads, tokens, head_dim)
+        return self.out_proj(context.transpose(-3, -2).flatten(-2))
+
+
+def _fits(module: Any, x: Tensor) -> None:
+    if x.shape[-2] > module.context_length:
+        raise ValueError(
+            f"[{type(module).__name__}] expected at most context_length = {module.context_length} tokens; "
+            f"found {x.shape[-2]}"
+        )

@@ -1,0 +1,52 @@
+"""attn_implementation="attn" for Hugging Face models: import this module, then load a model with it.
+
+    import attn.transformers
+    model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="attn")
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+from attn.torch import scaled_dot_product_attention
+
+
+def attention_forward(
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    softcap: float | None = None,
+    s_aux: Any = None,
+    **_: Any,
+) -> tuple[Any, None]:
+    """query (b, hq, tq, d), key and value (b, hkv, tk, d): output (b, tq, hq, d), and no weights.
+
+    Masks come as for "sdpa": a boolean (or additive) attention_mask, or none where is_causal says all.
+    """
+    if is_causal is None:
+        is_causal = query.shape[2] > 1 and getattr(module, "is_causal", True)
+    output = scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attention_mask,
+        dropout_p=dropout,
+        is_causal=is_causal and attention_mask is None,
+        scale=scaling,
+        enable_gqa=True,
+        softcap=softcap or 0.0,
+        sinks=s_aux,
+    )
+    return output.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register("attn", attention_forward)
+AttentionMaskInterface.register("attn", sdpa_mask)

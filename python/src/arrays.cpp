@@ -1,0 +1,133 @@
+#include "arrays.hpp"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "attn/error.hpp"
+
+namespace attn::python {
+namespace {
+
+using Kind = Error::Kind;
+
+struct Code {
+  DType dtype;
+  nb::dlpack::dtype code;
+};
+
+constexpr Code code_of(DType dtype, nb::dlpack::dtype_code code, std::uint8_t bits) {
+  return {dtype, {static_cast<std::uint8_t>(code), bits, 1}};
+}
+
+constexpr std::array<Code, 9> kCodes{
+    code_of(DType::f64, nb::dlpack::dtype_code::Float, 64),  code_of(DType::f32, nb::dlpack::dtype_code::Float, 32),
+    code_of(DType::f16, nb::dlpack::dtype_code::Float, 16),  code_of(DType::bf16, nb::dlpack::dtype_code::Bfloat, 16),
+    code_of(DType::i64, nb::dlpack::dtype_code::Int, 64),    code_of(DType::i32, nb::dlpack::dtype_code::Int, 32),
+    code_of(DType::i8, nb::dlpack::dtype_code::Int, 8),      code_of(DType::u8, nb::dlpack::dtype_code::UInt, 8),
+    code_of(DType::boolean, nb::dlpack::dtype_code::Bool, 8)};
+
+std::string text(nb::handle object) { return nb::str(object).c_str(); }
+
+std::string described(nb::handle object) {
+  std::string found = text(nb::type_name(object.type()));
+  if (nb::hasattr(object, "dtype")) found += " of dtype " + text(object.attr("dtype"));
+  return found;
+}
+
+// What the array itself says against handing its memory out.
+std::string reason(nb::handle object) {
+  try {
+    if (nb::hasattr(object, "__dlpack__")) object.attr("__dlpack__")();
+  } catch (nb::python_error& error) {
+    return text(error.value());
+  }
+  return {};
+}
+
+bool is_ml_bfloat16(nb::handle object) {
+  return nb::hasattr(object, "dtype") && nb::hasattr(object, "view") && text(object.attr("dtype")) == "bfloat16";
+}
+
+std::string dtype_name(nb::dlpack::dtype dtype) {
+  constexpr std::array<const char*, 7> kNames{"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
+  const std::string lanes = dtype.lanes == 1 ? "" : " in " + std::to_string(dtype.lanes) + " lanes";
+  return (dtype.code < kNames.size() ? kNames[dtype.code] : "unknown") + std::to_string(dtype.bits) + lanes;
+}
+
+DType dtype_of_array(const nb::ndarray<nb::ro>& array, const char* op, const char* what) {
+  for (const Code& code : kCodes) {
+    if (array.dtype() == code.code) return code.dtype;
+  }
+  throw Error(Kind::dtype, op, std::string(what) + " of float64, 32 or 16, bfloat16, int64, 32 or 8, uint8 or bool",
+              dtype_name(array.dtype()));
+}
+
+Tensor view(const nb::ndarray<nb::ro>& array, DType dtype, const char* op, const char* what) {
+  if (array.device_type() != nb::device::cpu::value) {
+    throw Error(Kind::argument, op, std::string(what) + " in the CPU's memory",
+                "device type " + std::to_string(array.device_type()) + " of DLPack",
+                "copy it to the CPU first, for instance with .cpu()");
+  }
+  if (array.ndim() > Shape::max_rank) {
+    throw Error(Kind::shape, op, std::string(what) + " of at most 8 dimensions", std::to_string(array.ndim()));
+  }
+  const Shape shape{std::span(array.shape_ptr(), array.ndim())};
+  const Shape strides{std::span(array.stride_ptr(), array.ndim())};
+  // Without elements there may be no memory; a Tensor needs an address to be defined.
+  alignas(64) static std::byte nothing[64];
+  auto* data = static_cast<std::byte*>(array.data_handle()) + array.byte_offset();
+  if (shape.numel() == 0) return Tensor::from_blob(nothing, shape, shape.contiguous_strides(), dtype);
+  if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) != 0) {
+    throw Error(Kind::argument, op, std::string(what) + " with elements aligned to their size",
+                "an address between two elements", "pass a copy");
+  }
+  return Tensor::from_blob(data, shape, strides, dtype);
+}
+
+}  // namespace
+
+Array read(nb::handle object, const char* op, const char* what) {
+  Array result;
+  if (nb::try_cast(object, result.keep, false)) {
+    result.tensor = view(result.keep, dtype_of_array(result.keep, op, what), op, what);
+    return result;
+  }
+  PyErr_Clear();
+  if (is_ml_bfloat16(object) && nb::try_cast(object.attr("view")("uint16"), result.keep, false)) {
+    result.tensor = view(result.keep, DType::bf16, op, what);
+    return result;
+  }
+  throw Error(Kind::dtype, op, std::string(what) + " as an array of NumPy, PyTorch or JAX", described(object),
+              reason(object));
+}
+
+Array read_optional(nb::handle object, const char* op, const char* what) {
+  return object.is_none() ? Array{} : read(object, op, what);
+}
+
+namespace {
+
+template <class... Kind>
+nb::object export_as(const Tensor& tensor, DType dtype) {
+  std::vector<std::size_t> shape;
+  for (const std::int64_t size : tensor.shape()) shape.push_back(static_cast<std::size_t>(size));
+  const nb::capsule owner(new Tensor(tensor), [](void* self) noexcept { delete static_cast<Tensor*>(self); });
+  const nb::ndarray<Kind...> array(tensor.raw(), shape.size(), shape.data(), owner, tensor.strides().begin(),
+                                   kCodes[static_cast<std::size_t>(dtype)].code, nb::device::cpu::value, 0);
+  return nb::cast(array);
+}
+
+}  // namespace
+
+nb::object give(const Tensor& tensor, Framework framework) {
+  if (!tensor.defined()) return nb::none();
+  if (framework == Framework::torch) return export_as<nb::pytorch>(tensor, tensor.dtype());
+  if (framework == Framework::dlpack) return export_as<>(tensor, tensor.dtype());
+  if (tensor.dtype() != DType::bf16) return export_as<nb::numpy>(tensor, tensor.dtype());
+  // NumPy's name for it comes with ml_dtypes.
+  const nb::object bits = export_as<nb::numpy>(tensor, DType::f16);
+  return bits.attr("view")(nb::module_::import_("ml_dtypes").attr("bfloat16"));
+}
+
+}  // namespace attn::python

@@ -1,0 +1,148 @@
+// The operator and its gradient.
+#include "attn/attention.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string_view.h>
+
+#include <string>
+
+#include "arrays.hpp"
+#include "attn/error.hpp"
+#include "bind.hpp"
+#include "layout.hpp"
+
+namespace attn::python {
+namespace {
+
+constexpr const char* kOp = "scaled_dot_product_attention";
+
+Precision precision_of(std::string_view name) {
+  if (name == "highest") return Precision::highest;
+  if (name == "high") return Precision::high;
+  if (name == "medium") return Precision::medium;
+  throw Error(Error::Kind::argument, kOp, "precision \"highest\", \"high\" or \"medium\"",
+              "\"" + std::string(name) + "\"");
+}
+
+Align align_of(std::string_view name) {
+  if (name == "top_left") return Align::top_left;
+  if (name == "bottom_right") return Align::bottom_right;
+  throw Error(Error::Kind::argument, kOp, "causal_alignment \"top_left\" or \"bottom_right\"",
+              "\"" + std::string(name) + "\"");
+}
+
+// The keyword arguments of one call; what it keeps alive is behind the options' tensors.
+struct Options {
+  Array mask, alibi, sinks, lengths, rows;
+  AttentionOptions options;
+};
+
+// As Python's wrappers pass them: by position, all of them.
+struct Arguments {
+  nb::object attn_mask;
+  double dropout_p;
+  std::optional<std::uint64_t> dropout_key;
+  bool is_causal;
+  std::optional<double> scale;
+  std::pair<std::int64_t, std::int64_t> window;
+  double softcap;
+  nb::object alibi_slopes, sinks, key_lengths;
+  std::string_view causal_alignment, precision;
+};
+
+Options read_options(const Arguments& a) {
+  Options result;
+  AttentionOptions& o = result.options;
+  result.mask = read_optional(a.attn_mask, kOp, "attn_mask");
+  const Tensor& mask = result.mask.tensor;
+  if (mask.defined() && mask.dtype() == DType::boolean) {
+    o.mask.keep = mask;
+  } else {
+    o.mask.bias = mask;
+  }
+  o.mask.is_causal = a.is_causal;
+  o.mask.align = align_of(a.causal_alignment);
+  o.mask.window_left = a.window.first, o.mask.window_right = a.window.second;
+  result.lengths = read_optional(a.key_lengths, kOp, "key_lengths");
+  o.mask.key_lengths = result.lengths.tensor;
+  o.scale = a.scale;
+  o.softcap = a.softcap;
+  result.alibi = read_optional(a.alibi_slopes, kOp, "alibi_slopes");
+  o.alibi_slopes = result.alibi.tensor;
+  result.sinks = read_optional(a.sinks, kOp, "sinks");
+  o.sinks = result.sinks.tensor;
+  o.dropout = a.dropout_p;
+  if (a.dropout_p > 0) o.dropout_key = a.dropout_key;
+  o.precision = precision_of(a.precision);
+  return result;
+}
+
+Framework framework_of(int number) { return static_cast<Framework>(number); }
+
+nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::object attn_mask, double dropout_p,
+                  std::optional<std::uint64_t> dropout_key, bool is_causal, std::optional<double> scale,
+                  bool enable_gqa, std::pair<std::int64_t, std::int64_t> window, double softcap,
+                  nb::object alibi_slopes, nb::object sinks, nb::object key_lengths, std::string_view causal_alignment,
+                  std::string_view precision, bool return_lse, bool return_weights, nb::object weight_rows,
+                  int framework) {
+  const Array q = read(query, kOp, "query"), k = read(key, kOp, "key"), v = read(value, kOp, "value");
+  Options o = read_options({attn_mask, dropout_p, dropout_key, is_causal, scale, window, softcap, alibi_slopes, sinks,
+                            key_lengths, causal_alignment, precision});
+  o.options.return_weights = return_weights;
+  o.rows = read_optional(weight_rows, kOp, "return_weights");
+  o.options.weight_rows = o.rows.tensor;
+  AttentionResult result;
+  {
+    const nb::gil_scoped_release released;
+    const Layout all = layout(q.tensor, k.tensor, v.tensor, enable_gqa);
+    o.options.mask.keep = mask_of(o.options.mask.keep, all);
+    o.options.mask.bias = mask_of(o.options.mask.bias, all);
+    result = attn::attention(all.q, all.k, all.v, o.options);
+    result = {unfold(result.output, all), unfold(result.lse, all), unfold(result.weights, all)};
+  }
+  const Framework to = framework_of(framework);
+  return nb::make_tuple(give(result.output, to), return_lse ? give(result.lse, to) : nb::none(),
+                        give(result.weights, to));
+}
+
+nb::tuple backward(nb::handle d_output, nb::handle query, nb::handle key, nb::handle value, nb::handle output,
+                   nb::handle lse, nb::object attn_mask, double dropout_p, std::optional<std::uint64_t> dropout_key,
+                   bool is_causal, std::optional<double> scale, std::pair<std::int64_t, std::int64_t> window,
+                   double softcap, nb::object alibi_slopes, nb::object sinks, nb::object key_lengths,
+                   std::string_view causal_alignment, std::string_view precision, int framework) {
+  constexpr const char* op = "scaled_dot_product_attention_backward";
+  const Array d = read(d_output, op, "the output's gradient");
+  const Array q = read(query, op, "query"), k = read(key, op, "key"), v = read(value, op, "value");
+  const Array out = read(output, op, "output"), sums = read(lse, op, "lse");
+  const Options o = read_options({attn_mask, dropout_p, dropout_key, is_causal, scale, window, softcap, alibi_slopes,
+                                  sinks, key_lengths, causal_alignment, precision});
+  AttentionGradient grad;
+  {
+    const nb::gil_scoped_release released;
+    grad = attention_backward(d.tensor, q.tensor, k.tensor, v.tensor, o.options, {out.tensor, sums.tensor, {}});
+  }
+  const Framework to = framework_of(framework);
+  return nb::make_tuple(give(grad.q, to), give(grad.k, to), give(grad.v, to), give(grad.bias, to),
+                        give(grad.sinks, to));
+}
+
+}  // namespace
+
+void bind_attention(nb::module_& m) {
+  m.def("forward", &forward, nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("attn_mask").none(),
+        nb::arg("dropout_p"), nb::arg("dropout_key").none(), nb::arg("is_causal"), nb::arg("scale").none(),
+        nb::arg("enable_gqa"), nb::arg("window"), nb::arg("softcap"), nb::arg("alibi_slopes").none(),
+        nb::arg("sinks").none(), nb::arg("key_lengths").none(), nb::arg("causal_alignment"), nb::arg("precision"),
+        nb::arg("return_lse"), nb::arg("return_weights"), nb::arg("weight_rows").none(), nb::arg("framework"),
+        "(output, lse or None, weights or None), as arrays of framework 0 NumPy, 1 PyTorch, 2 DLPack.");
+  m.def("backward", &backward, nb::arg("d_output"), nb::arg("query"), nb::arg("key"), nb::arg("value"),
+        nb::arg("output"), nb::arg("lse"), nb::arg("attn_mask").none(), nb::arg("dropout_p"),
+        nb::arg("dropout_key").none(), nb::arg("is_causal"), nb::arg("scale").none(), nb::arg("window"),
+        nb::arg("softcap"), nb::arg("alibi_slopes").none(), nb::arg("sinks").none(), nb::arg("key_lengths").none(),
+        nb::arg("causal_alignment"), nb::arg("precision"), nb::arg("framework"),
+        "Gradients of query, key, value (b, h, t, d), a float mask or None, sinks or None.");
+}
+
+}  // namespace attn::python

@@ -1,0 +1,13 @@
+// One function a subject: what module.cpp puts into attn._attn.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace attn::python {
+
+void bind_attention(nanobind::module_& m);
+void bind_modules(nanobind::module_& m);
+void bind_random(nanobind::module_& m);
+void bind_steps(nanobind::module_& m);
+
+}  // namespace attn::python

@@ -1,0 +1,180 @@
+// The modules: one class that holds any of them; Python's modules.py gives each its name and signature.
+#include "attn/modules.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "arrays.hpp"
+#include "attn/error.hpp"
+#include "bind.hpp"
+#include "random.hpp"
+
+namespace attn::python {
+namespace {
+
+constexpr const char* kOp = "module";
+
+std::optional<LayerOrder> order_of(std::optional<std::string_view> name) {
+  if (!name) return std::nullopt;
+  if (*name == "qkv") return LayerOrder::qkv;
+  if (*name == "kqv") return LayerOrder::kqv;
+  throw Error(Error::Kind::argument, kOp, "layer_order \"qkv\" or \"kqv\"", "\"" + std::string(*name) + "\"");
+}
+
+using Make = std::unique_ptr<Module> (*)(const ModuleConfig&, Generator&);
+
+template <class M>
+std::unique_ptr<Module> make(const ModuleConfig& config, Generator& rng) {
+  if constexpr (std::is_constructible_v<M, const ModuleConfig&, Generator&>) return std::make_unique<M>(config, rng);
+  if constexpr (std::is_constructible_v<M, std::int64_t, std::int64_t, Generator&>) {
+    return std::make_unique<M>(config.d_in, config.d_out, rng);
+  }
+  if constexpr (std::is_default_constructible_v<M>) return std::make_unique<M>();
+}
+
+const std::map<std::string_view, Make> kModules{
+    {"simple", make<SimplifiedSelfAttention>},
+    {"average", make<AveragePast>},
+    {"self-v1", make<SelfAttentionV1>},
+    {"self-v2", make<SelfAttentionV2>},
+    {"head", make<SelfAttentionHead>},
+    {"causal", make<CausalAttention>},
+    {"heads", make<MultiHeadAttentionWrapper>},
+    {"multihead", make<MultiHeadAttention>},
+    {"cross", make<CrossAttention>},
+};
+
+// One module, and what it takes for threads to share it: it keeps its last forward pass. Nobody waits for the GIL
+// while holding a mutex.
+class Layer {
+ public:
+  Layer(std::string_view kind, Stream& stream, const ModuleConfig& config) : stream_(&stream) {
+    const std::lock_guard lock(stream.mutex);
+    module_ = kModules.at(kind)(config, stream.generator);
+    draws_ = config.dropout > 0;
+  }
+
+  // What work(module) returns, without the GIL.
+  template <class Work>
+  auto run(const Work& work) {
+    const nb::gil_scoped_release released;
+    const std::lock_guard lock(mutex_);
+    std::unique_lock<std::mutex> stream(stream_->mutex, std::defer_lock);
+    if (draws_ && module_->training()) stream.lock();
+    return work(*module_);
+  }
+
+ private:
+  Stream* stream_;  // Python keeps it alive
+  std::unique_ptr<Module> module_;
+  std::mutex mutex_;
+  bool draws_ = false;
+};
+
+Tensor forward_of(Module& module, const Tensor& x, const Tensor& source, Trace* trace) {
+  if (!source.defined()) return module.forward(x, trace);
+  if (auto* two = dynamic_cast<ProjectedAttention*>(&module)) return two->forward(x, source, trace);
+  throw Error(Error::Kind::argument, kOp, "one input", "a source beside it", "CrossAttention takes two");
+}
+
+nb::object forward(Layer& layer, nb::handle input, nb::handle source, bool with_steps, int framework) {
+  const Array x = read(input, kOp, "x"), other = read_optional(source, kOp, "source");
+  Trace trace;
+  const Tensor z = layer.run([&](Module& m) {
+    // Copies, since backward() reads them again: the caller may have changed his by then.
+    const Tensor own = x.tensor.clone(), second = other.tensor.defined() ? other.tensor.clone() : Tensor();
+    return forward_of(m, own, second, with_steps ? &trace : nullptr);
+  });
+  const auto to = static_cast<Framework>(framework);
+  if (!with_steps) return give(z, to);
+  nb::dict steps;
+  for (const auto& [name, value] : trace.steps()) steps[nb::str(name.c_str(), name.size())] = give(value, to);
+  return nb::make_tuple(give(z, to), steps);
+}
+
+struct Gradient {
+  Tensor x, source;
+};
+
+Gradient backward_of(Module& module, const Tensor& dz) {
+  if (auto* projected = dynamic_cast<ProjectedAttention*>(&module)) {
+    const auto grad = projected->backward(dz);
+    return {grad.x, grad.source};
+  }
+  if (auto* v1 = dynamic_cast<SelfAttentionV1*>(&module)) return {v1->backward(dz), {}};
+  if (auto* heads = dynamic_cast<MultiHeadAttentionWrapper*>(&module)) return {heads->backward(dz), {}};
+  throw Error(Error::Kind::argument, kOp, "a module with weights for backward()", "one without");
+}
+
+nb::tuple backward(Layer& layer, nb::handle d_output, int framework) {
+  const Array dz = read(d_output, kOp, "the output's gradient");
+  const Gradient grad = layer.run([&](Module& m) { return backward_of(m, dz.tensor); });
+  const auto to = static_cast<Framework>(framework);
+  return nb::make_tuple(give(grad.x, to), give(grad.source, to));
+}
+
+// {name: (value, grad or None)}, views of the module's own memory.
+nb::dict parameters(Layer& layer) {
+  std::vector<Parameter> all;
+  layer.run([&](Module& m) {
+    for (const Parameter* p : m.parameters()) all.push_back(*p);
+  });
+  nb::dict result;
+  for (const Parameter& p : all) {
+    if (!p.value.defined()) continue;
+    result[nb::str(p.name.c_str())] = nb::make_tuple(give(p.value, Framework::numpy), give(p.grad, Framework::numpy));
+  }
+  return result;
+}
+
+void load(Layer& layer, const nb::dict& state) {
+  StateDict copied;
+  for (const auto& [name, value] : state) {
+    copied[nb::cast<std::string>(name)] = read(value, "load_state_dict", "a parameter").tensor.clone();
+  }
+  layer.run([&](Module& m) { m.load_state_dict(copied); });
+}
+
+}  // namespace
+
+void bind_modules(nb::module_& m) {
+  nb::class_<Layer>(m, "Layer", "Any module of the library.")
+      .def(
+          "__init__",
+          [](Layer* self, std::string_view kind, Stream& stream, std::int64_t d_in, std::int64_t d_out,
+             std::int64_t context_length, double dropout, std::int64_t num_heads, bool qkv_bias, bool causal,
+             std::optional<double> scale, std::optional<std::string_view> layer_order, bool out_proj) {
+            new (self) Layer(kind, stream,
+                             {.d_in = d_in,
+                              .d_out = d_out,
+                              .context_length = context_length,
+                              .dropout = dropout,
+                              .num_heads = num_heads,
+                              .qkv_bias = qkv_bias,
+                              .causal = causal,
+                              .scale = scale,
+                              .layer_order = order_of(layer_order),
+                              .out_proj = out_proj});
+          },
+          nb::arg("kind"), nb::arg("stream"), nb::arg("d_in") = 0, nb::arg("d_out") = 0, nb::arg("context_length") = 0,
+          nb::arg("dropout") = 0.0, nb::arg("num_heads") = 1, nb::arg("qkv_bias") = false, nb::arg("causal") = true,
+          nb::arg("scale").none() = nb::none(), nb::arg("layer_order").none() = nb::none(), nb::arg("out_proj") = true,
+          nb::keep_alive<1, 3>())
+      .def("forward", &forward, nb::arg("x"), nb::arg("source").none(), nb::arg("with_steps"), nb::arg("framework"))
+      .def("backward", &backward, nb::arg("d_output"), nb::arg("framework"))
+      .def("parameters", &parameters)
+      .def("load", &load, nb::arg("state"))
+      .def("zero_grad", [](Layer& self) { self.run([](Module& module) { module.zero_grad(); }); })
+      .def(
+          "train", [](Layer& self, bool on) { self.run([on](Module& module) { module.train(on); }); }, nb::arg("on"));
+}
+
+}  // namespace attn::python

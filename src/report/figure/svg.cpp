@@ -1,0 +1,98 @@
+#include "report/figure/svg.hpp"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "report/figure/text.hpp"
+
+namespace attn::figure {
+
+std::string num(double value, int decimals) {
+  if (!std::isfinite(value)) return "0";
+  std::array<char, 400> buffer{};  // the largest double has 309 digits before the point
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed, decimals);
+  std::string text(buffer.data(), end.ptr);
+  if (text.find('.') != std::string::npos) {
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.back() == '.') text.pop_back();
+  }
+  return text == "-0" ? "0" : text;
+}
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        result.append("&amp;");
+        break;
+      case '<':
+        result.append("&lt;");
+        break;
+      case '>':
+        result.append("&gt;");
+        break;
+      case '"':
+        result.append("&quot;");
+        break;
+      case '\'':
+        result.append("&#39;");
+        break;
+      default:
+        result.push_back(c);
+    }
+  }
+  return result;
+}
+
+Svg::Svg(double width, double height, std::string_view title) {
+  const std::string w = num(width), h = num(height);
+  out_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"" + w + "\" height=\"" + h +
+         "\" viewBox=\"0 0 " + w + " " + h + "\" font-family=\"sans-serif\" font-size=\"12\">\n";
+  out_.append("<title>").append(escaped(clean(title))).append("</title>\n");
+  add("rect", {{"width", width}, {"height", height}, {"fill", "#ffffff"}});
+}
+
+void Svg::start(std::string_view tag, Attributes attributes) {
+  out_.append("<").append(tag);
+  for (const Attribute& a : attributes)
+    out_.append(" ").append(a.name).append("=\"").append(escaped(a.value)).append("\"");
+}
+
+void Svg::open(std::string_view tag, Attributes attributes) {
+  start(tag, attributes);
+  out_.append(">\n");
+}
+
+void Svg::close(std::string_view tag) { out_.append("</").append(tag).append(">\n"); }
+
+void Svg::add(std::string_view tag, Attributes attributes, std::string_view text, std::string_view hint) {
+  start(tag, attributes);
+  if (text.empty() && hint.empty()) {
+    out_.append("/>\n");
+    return;
+  }
+  out_.append(">");
+  if (!hint.empty()) out_.append("<title>").append(escaped(clean(hint))).append("</title>");
+  out_.append(escaped(text)).append("</").append(tag).append(">\n");
+}
+
+void Svg::text(double x, double y, std::string_view text, Attributes attributes) {
+  start("text", {{"x", x}, {"y", y}});
+  bool filled = false;
+  for (const Attribute& a : attributes) {
+    out_.append(" ").append(a.name).append("=\"").append(escaped(a.value)).append("\"");
+    filled = filled || a.name == "fill";
+  }
+  if (!filled) out_.append(" fill=\"").append(kInk).append("\"");
+  out_.append(">").append(escaped(clean(text))).append("</text>\n");
+}
+
+std::string Svg::finish() {
+  out_.append("</svg>\n");
+  return std::move(out_);
+}
+
+}  // namespace attn::figure

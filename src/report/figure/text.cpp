@@ -1,0 +1,146 @@
+#include "report/figure/text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace attn::figure {
+namespace {
+
+constexpr char32_t kReplacement = 0xfffd;
+
+// The code point at `at` and past it; kReplacement for bytes that are not UTF-8 (overlong, surrogate, cut off).
+char32_t next(std::string_view text, std::size_t& at) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
+  const std::uint32_t first = byte(at);
+  const std::size_t length = first < 0x80   ? 1
+                             : first < 0xc2 ? 0
+                             : first < 0xe0 ? 2
+                             : first < 0xf0 ? 3
+                             : first < 0xf5 ? 4
+                                            : 0;
+  if (length == 1) return text[at++] & 0x7f;
+  if (length == 0 || at + length > text.size()) return ++at, kReplacement;
+  char32_t point = first & (0x7fu >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xc0u) != 0x80u) return ++at, kReplacement;
+    point = point << 6 | (byte(at + i) & 0x3fu);
+  }
+  const bool overlong = (length == 3 && point < 0x800) || (length == 4 && point < 0x10000);
+  if (overlong || point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) return ++at, kReplacement;
+  at += length;
+  return point;
+}
+
+void append(std::string& text, char32_t point) {
+  const auto put = [&](char32_t byte) { text.push_back(static_cast<char>(byte)); };
+  if (point < 0x80) {
+    put(point);
+  } else if (point < 0x800) {
+    put(0xc0 | point >> 6), put(0x80 | (point & 0x3f));
+  } else if (point < 0x10000) {
+    put(0xe0 | point >> 12), put(0x80 | (point >> 6 & 0x3f)), put(0x80 | (point & 0x3f));
+  } else {
+    put(0xf0 | point >> 18), put(0x80 | (point >> 12 & 0x3f)), put(0x80 | (point >> 6 & 0x3f)),
+        put(0x80 | (point & 0x3f));
+  }
+}
+
+struct Range {
+  char32_t first, last;
+};
+
+template <std::size_t N>
+bool in(const std::array<Range, N>& ranges, char32_t point) noexcept {
+  return std::any_of(ranges.begin(), ranges.end(), [&](const Range& r) { return point >= r.first && point <= r.last; });
+}
+
+// Marks that open, close or set a direction: they would reach past their own label.
+constexpr std::array<Range, 4> kDirections{{{0x061c, 0x061c}, {0x200e, 0x200f}, {0x202a, 0x202e}, {0x2066, 0x2069}}};
+// Blocks of Unicode 15 whose characters are drawn on the one before, or not at all.
+constexpr std::array<Range, 12> kNoWidth{{{0x0300, 0x036f},
+                                          {0x0483, 0x0489},
+                                          {0x0591, 0x05bd},
+                                          {0x064b, 0x065f},
+                                          {0x0900, 0x0902},
+                                          {0x093c, 0x093c},
+                                          {0x1ab0, 0x1aff},
+                                          {0x1dc0, 0x1dff},
+                                          {0x200b, 0x200d},
+                                          {0x20d0, 0x20ff},
+                                          {0xfe00, 0xfe0f},
+                                          {0xfe20, 0xfe2f}}};
+// East_Asian_Width W and F, and emoji.
+constexpr std::array<Range, 10> kWide{{{0x1100, 0x115f},
+                                       {0x2e80, 0x303e},
+                                       {0x3041, 0xa4cf},
+                                       {0xa960, 0xa97c},
+                                       {0xac00, 0xd7a3},
+                                       {0xf900, 0xfaff},
+                                       {0xfe30, 0xfe6f},
+                                       {0xff00, 0xff60},
+                                       {0x1f000, 0x1faff},
+                                       {0x20000, 0x3fffd}}};
+constexpr char32_t kJoiner = 0x200d;
+
+std::size_t columns_of(char32_t point) noexcept { return in(kNoWidth, point) ? 0 : in(kWide, point) ? 2 : 1; }
+
+char32_t shown(char32_t point) noexcept {
+  if (point < 0x20) return 0x2400 + point;
+  if (point == 0x7f) return 0x2421;
+  const bool unwanted = (point >= 0x80 && point < 0xa0) || in(kDirections, point) || (point & 0xfffe) == 0xfffe ||
+                        point == 0x2028 || point == 0x2029 || (point >= 0xfdd0 && point < 0xfdf0);
+  return unwanted ? kReplacement : point;
+}
+
+}  // namespace
+
+std::string clean(std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) append(result, shown(next(text, at)));
+  return result;
+}
+
+std::size_t columns_of(std::string_view text) noexcept {
+  std::size_t columns = 0;
+  for (std::size_t at = 0; at < text.size();) columns += columns_of(next(text, at));
+  return columns;
+}
+
+std::string shortened(std::string_view text, std::size_t columns) {
+  // Where a cut leaves room for the "…": before a character that starts a new one.
+  std::size_t width = 0, cut = 0;
+  bool joined = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = at;
+    const char32_t point = next(text, at);
+    if (width + 1 <= columns && columns_of(point) > 0 && !joined) cut = begin;
+    width += columns_of(point);
+    joined = point == kJoiner;
+    if (width > columns) return columns == 0 ? "" : std::string(text.substr(0, cut)) + "…";
+  }
+  return std::string(text);
+}
+
+std::string label(std::string_view token, std::size_t columns) {
+  if (token.empty()) return "∅";
+  // A label needs few of a long token's bytes: the widest character has four, and marks may follow it.
+  const std::size_t enough = 64 * (columns + 1);
+  std::string text = clean(token.substr(0, enough));
+  if (token.size() > enough) text.append("…");
+  constexpr std::string_view blank = "␣";
+  const std::size_t lead = std::min(text.find_first_not_of(' '), text.size());
+  const std::size_t tail = lead == text.size() ? 0 : text.size() - 1 - text.find_last_not_of(' ');
+  std::string result;
+  for (std::size_t i = 0; i < lead; ++i) result.append(blank);
+  result.append(text, lead, text.size() - lead - tail);
+  for (std::size_t i = 0; i < tail; ++i) result.append(blank);
+  return shortened(result, columns);
+}
+
+double text_width(std::string_view text, double font_size) noexcept {
+  constexpr double column = 0.6;  // of the font size: DejaVu Sans, which is a wide one
+  return column * font_size * static_cast<double>(columns_of(text));
+}
+
+}  // namespace attn::figure

@@ -1,0 +1,24 @@
+// Tokens and titles as they can be shown: valid UTF-8, of bounded width, nothing that drives a terminal.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace attn::figure {
+
+// What XML and terminals take: bytes that are not UTF-8 become U+FFFD, control characters their pictures
+// (U+2400 and on), marks that turn the direction of writing U+FFFD.
+std::string clean(std::string_view text);
+
+// Columns in a terminal: wide characters (East Asian, emoji) take two, combining marks none. Cleaned text only.
+std::size_t columns_of(std::string_view text) noexcept;
+// Cut to `columns`, the last of them "…", between characters that belong together.
+std::string shortened(std::string_view text, std::size_t columns);
+// A token as a label: clean, its outer blanks visible ("␣"), empty as "∅", at most `columns` wide.
+std::string label(std::string_view token, std::size_t columns);
+
+// What text of one line will measure at a font size, in points: an estimate for a common sans-serif, a little wide.
+double text_width(std::string_view text, double font_size) noexcept;
+
+}  // namespace attn::figure

@@ -1,0 +1,169 @@
+// Where one number of one step comes from: its terms with the real numbers, their total, and the library's number.
+
+const dot = "·";
+const minus = (x) => (x < 0 ? `(${format(x)})` : format(x));
+
+// a · b summed over their index: names for the columns, a label and two numbers for each term.
+function products(title, names, terms, { bias, result, say } = {}) {
+  let total = bias ?? 0;
+  for (const [, a, b] of terms) total += a === 0 && say?.zero ? 0 : a * b;
+  return {
+    title, total, result, say: say?.text,
+    columns: [...names, "product"],
+    rows: terms.map(([label, a, b]) => [label, a, b, a * b]),
+    written: [terms.map(([, a, b]) => `${minus(a)}${dot}${minus(b)}`).join(" + "), bias !== undefined && `${minus(bias)} (bias)`].filter(Boolean).join(" + "),
+    bias,
+  };
+}
+
+const given = (title, result, say) => ({ title, result, total: result, columns: [], rows: [], written: format(result), say });
+
+function arithmetic(block, name, head, query, key, column) {
+  const step = block.step(name), q = word(report.tokens[query]), k = word(report.keyTokens[key]);
+  const row = ofKeys.has(name) ? key : query, at = step.kind === "pairs" ? key : column;
+  const result = step.at(head, row, at);
+  const explain = explanations[name];
+  return explain({ block, step, head, query, key, column, q, k, result });
+}
+
+function projected(which, symbol, of, row, token, { head, column, result, step }) {
+  const title = `${symbol}(${token})[${column + 1}]`;
+  const p = report.module === "average" ? undefined : projection(which, head, step.columns);
+  if (!p || !of) return given(title, result, "The projection's weights are not in this report.");
+  const terms = Array.from({ length: p.inputs }, (_, i) => [`${i + 1}`, of.at(0, row, i), p.at(i, column)]);
+  return products(title, ["dimension", `x(${token})`, which], terms,
+    { bias: p.hasBias ? p.bias(column) : undefined, result, say: { text: `The row of x times column ${column + 1} of this head's ${which}.` } });
+}
+
+const explanations = {
+  inputs: ({ q, column, result }) => given(`x(${q})[${column + 1}]`, result, "Given: the word's embedding."),
+  source: ({ k, column, result }) => given(`x(${k})[${column + 1}]`, result, "Given: the other source's embedding."),
+  queries: (a) => projected("W_query", "q", a.block.step("inputs"), a.query, a.q, a),
+  keys: (a) => projected("W_key", "k", a.block.step("source") ?? a.block.step("inputs"), a.key, a.k, a),
+  values: (a) => projected("W_value", "v", a.block.step("source") ?? a.block.step("inputs"), a.key, a.k, a),
+
+  scores({ block, head, query, key, q, k, result }) {
+    const own = block.step("inputs"), qs = block.step("queries") ?? own, ks = block.step("keys") ?? own;
+    const title = `score(${q}, ${k})`;
+    if (!qs || !ks) return given(title, result, "Queries and keys are not in this report.");
+    const letters = block.step("queries") ? ["q", "k"] : ["x", "x"];
+    const terms = Array.from({ length: qs.columns }, (_, c) => [`${c + 1}`, qs.at(head, query, c), ks.at(head, key, c)]);
+    return products(title, ["dimension", `${letters[0]}(${q})`, `${letters[1]}(${k})`], terms,
+      { result, say: { text: "How alike the query and the key point: their dot product." } });
+  },
+
+  scaled({ block, head, query, key, q, k, result }) {
+    const score = block.step("scores")?.at(head, query, key), factor = scaleFactor(), size = block.step("queries")?.columns;
+    const root = size && Math.abs(factor * Math.sqrt(size) - 1) < 1e-9;
+    if (score === undefined) return given(`scaled(${q}, ${k})`, result);
+    return { title: `scaled(${q}, ${k})`, total: score * factor, result, columns: [], rows: [],
+      written: root ? `${minus(score)} / √${size}` : `${minus(score)}${dot}${format(factor)}`,
+      say: root ? "Divided by the root of the key's size, so that softmax does not become a step as vectors grow." : "Times the scale." };
+  },
+
+  masked({ block, head, query, key, q, k, result }) {
+    const before = block.step("scaled")?.at(head, query, key), title = `masked(${q}, ${k})`;
+    if (result === -Infinity) {
+      return { title, total: -Infinity, result, columns: [], rows: [], written: "−∞",
+        say: key > query ? `“${k}” comes after “${q}”: it may not be seen, and exp(−∞) = 0.` : "This key may not be seen: exp(−∞) = 0." };
+    }
+    if (before !== undefined && before !== result) return given(title, result, "The scaled score with its bias or cap.");
+    return given(title, result, `“${k}” may be seen by “${q}”: the score stays.`);
+  },
+
+  weights(a) {
+    const { block, step, head, query, key, q, k, result } = a;
+    const scores = block.step("masked") ?? block.step("scaled") ?? block.step("scores"), title = `weight(${q}, ${k})`;
+    if (!scores) return weightAlone(a, title);
+    const row = Array.from({ length: step.columns }, (_, j) => scores.at(head, query, j));
+    const most = row.reduce((m, x) => (x > m || Number.isNaN(x) ? x : m), -Infinity);
+    if (most === -Infinity) return { ...given(title, result, "No key may be seen: the weights are 0."), total: 0 };
+    const exps = row.map((x) => Math.exp(x - most)), sum = exps.reduce((s, x) => s + x, 0);
+    return { title, total: exps[key] / sum, result,
+      columns: ["key", "score", "exp(score − largest)", "weight"],
+      rows: row.map((x, j) => [word(report.keyTokens[j]), x, exps[j], exps[j] / sum]),
+      marked: key, sum: ["sum", "", sum, 1],
+      written: `exp(${minus(row[key])} − ${minus(most)}) / ${format(sum)} = ${format(exps[key])} / ${format(sum)}`,
+      say: "Softmax: the scores of a row become weights that sum to 1." };
+  },
+
+  dropped({ block, head, query, key, q, k, result }) {
+    const weight = block.step("weights").at(head, query, key), p = dropoutChance(block);
+    const kept = result !== 0 || weight === 0;
+    return { title: `dropped(${q}, ${k})`, total: kept ? weight / (1 - p) : 0, result, columns: [], rows: [],
+      written: kept ? `${format(weight)} / (1 − ${format(p, 3)})` : "0",
+      say: kept ? "Kept, and made larger so that the mean stays." : "Dropped in this training step." };
+  },
+
+  context({ block, head, query, column, q, result }) {
+    const values = block.step("values") ?? block.step("inputs"), weights = block.step("dropped") ?? block.step("weights");
+    const title = `context(${q})[${column + 1}]`;
+    if (!values) return given(title, result);
+    const some = weights.pooled ? topKeys(weights, head, query) : Array.from({ length: weights.columns }, (_, j) => ({ key: j, weight: weights.at(head, query, j) }));
+    const letter = block.step("values") ? "v" : "x";
+    return products(title, ["key", "weight", letter], some.map(({ key, weight }) => [word(report.keyTokens[key]), weight, values.at(head, key, column)]),
+      { result, say: { zero: true, text: weights.pooled ? `The ${some.length} largest weights of the row; values in 8 bits.` : "Every value, times how much the query looks at it." } });
+  },
+
+  merged({ block, query, column, q, result }) {
+    const size = block.step("context")?.columns;
+    if (!size) return given(`merged(${q})[${column + 1}]`, result);
+    const head = Math.floor(column / size), total = block.step("context").at(head, query, column % size);
+    return { title: `merged(${q})[${column + 1}]`, total, result, columns: [], rows: [], written: format(total),
+      say: `Column ${column % size + 1} of head ${head + 1}'s context: the heads stand side by side.` };
+  },
+
+  output({ block, query, column, q, result, step }) {
+    const from = block.step("merged") ?? block.step("context"), p = projection("out_proj", 0, step.columns);
+    const title = `output(${q})[${column + 1}]`;
+    if (!p || !from) return given(title, result, "The output projection's weights are not in this report.");
+    const terms = Array.from({ length: p.inputs }, (_, i) => [`${i + 1}`, from.at(0, query, i), p.at(i, column)]);
+    return products(title, ["column", "merged", "out_proj"], terms,
+      { bias: p.hasBias ? p.bias(column) : undefined, result, say: { text: "The output projection mixes the heads." } });
+  },
+};
+
+function weightAlone({ step, head, query, key, q, result }, title) {
+  if (report.module === "average") {
+    return { title, total: key <= query ? 1 / (query + 1) : 0, result, columns: [], rows: [],
+      written: key <= query ? `1 / ${query + 1}` : "0", say: `“${q}” and what came before it, all alike.` };
+  }
+  const tops = step.pooled ? topKeys(step, head, query) : [];
+  const known = !step.pooled || tops.some((top) => top.key === key);
+  return { ...given(title, result, step.pooled ? `Of this row the ${tops.length} largest weights are exact; the others are the map's, in 8 bits.` : "Scores are not in this report."),
+    columns: tops.length ? ["key", "weight"] : [], rows: tops.map((top) => [word(report.keyTokens[top.key]), top.weight]),
+    marked: tops.findIndex((top) => top.key === key), near: !known };
+}
+
+// p, from the module or from what is left of a kept weight.
+function dropoutChance(block) {
+  if (config) return config.dropout;
+  const weights = block.step("weights").values, dropped = block.step("dropped").values;
+  const at = dropped.findIndex((x) => x !== 0);
+  return at < 0 ? 1 : 1 - weights[at] / dropped[at];
+}
+
+// ---- as elements -----------------------------------------------------------------------
+const shownTerms = 12;
+
+function arithmeticView(a) {
+  const agrees = Object.is(a.total, a.result) || Math.abs(a.total - a.result) <= 1e-5 * Math.max(1, Math.abs(a.result));
+  const number = (x) => element("td", { class: "number", title: typeof x === "number" ? exactly(x) : null }, typeof x === "number" ? format(x) : x);
+  const row = (cells, i) => element("tr", { class: i === a.marked ? "on" : null }, element("td", {}, element("bdi", {}, cells[0])), cells.slice(1).map(number));
+  const order = a.rows.map((_, i) => i), last = a.columns.length - 1;
+  const few = a.rows.length <= shownTerms ? order : order.slice().sort((x, y) =>
+    (y === a.marked) - (x === a.marked) || Math.abs(a.rows[y][last]) - Math.abs(a.rows[x][last])).slice(0, shownTerms - 1).sort((x, y) => x - y);
+  const left = a.rows.length - few.length;
+  return element("div", { class: "arithmetic", "data-total": String(a.total), "data-result": exactly(a.result) },
+    element("h3", {}, element("bdi", {}, a.title), " = ", element("span", { class: "result", title: exactly(a.result) }, (a.near ? "≈ " : "") + format(a.result))),
+    element("p", { class: "quiet" }, a.say ?? ""),
+    a.rows.length <= 8 ? element("p", { class: "written number" }, `${a.written} = ${format(a.total)}`) : null,
+    a.columns.length ? element("div", { class: "scroll" }, element("table", { class: "terms" },
+      element("thead", {}, element("tr", {}, a.columns.map((name, i) => element("th", { scope: "col", class: i ? "number" : null }, element("bdi", {}, name))))),
+      element("tbody", {}, few.map((i) => row(a.rows[i], i)),
+        left ? element("tr", { class: "quiet" }, element("td", { colspan: a.columns.length }, `and ${left} smaller ones`)) : null,
+        a.bias !== undefined ? row(["bias", ...a.columns.slice(2).map(() => ""), a.bias], -2) : null,
+        a.sum ? element("tr", { class: "sum" }, a.sum.map((x, i) => (i ? number(x) : element("td", {}, x))))
+          : a.columns.at(-1) === "product" ? element("tr", { class: "sum" }, element("td", { colspan: a.columns.length - 1 }, "sum"), number(a.total)) : null))) : null,
+    element("p", { class: agrees ? "agrees" : "quiet" }, agrees ? "The library has the same number." : a.near ? "" : `The library has ${exactly(a.result)}; the terms above give ${format(a.total, 6)}.`));
+}

@@ -1,0 +1,57 @@
+// Colours of numbers. cividis: Nuñez, Anderton, Renslow 2018 (doi 10.1371/journal.pone.0199239), made to look alike to
+// readers with and without colour-vision deficiency. PuOr, for differences: ColorBrewer (Harrower and Brewer 2003).
+const rgbOf = (hex) => hex.match(/../g).map((pair) => parseInt(pair, 16));
+const stopsOf = (text) => text.match(/.{6}/g).map(rgbOf);
+const cividis = stopsOf("00224e00285b002e6a0533711a386f273e6e32436d3b496c434e6c4b546c535a6d5a5f6e61656f686a716f70737676767d" +
+  "7c788482798c8878938e789b9476a39a74aba072b4a76fbcae6cc4b468cdbb63d5c25edec958e7d150f0d846f9e03afee838");
+const puor = stopsOf("2d004b5326878073acb1aad1d8daebf7f7f6fee0b6fcb761e08214b257067f3b08");
+const notANumber = [204, 51, 68];
+
+function between(stops, share) {
+  const at = Math.min(Math.max(share, 0), 1) * (stops.length - 1), below = Math.min(Math.floor(at), stops.length - 2);
+  return stops[below].map((c, i) => Math.round(c + (stops[below + 1][i] - c) * (at - below)));
+}
+
+// The finite range of some values, and what else there is among them.
+function rangeOf(values) {
+  const range = { low: Infinity, high: -Infinity, nan: 0, minus: 0, plus: 0, least: Infinity };
+  for (const x of values) {
+    if (Number.isNaN(x)) range.nan++;
+    else if (x === -Infinity) range.minus++;
+    else if (x === Infinity) range.plus++;
+    else {
+      if (x < range.low) range.low = x;
+      if (x > range.high) range.high = x;
+      if (x > 0 && x < range.least) range.least = x;
+    }
+  }
+  if (range.low > range.high) range.low = range.high = 0;
+  return range;
+}
+
+// A scale: share(x) in [0, 1], colour(x) as [r, g, b], null for what is masked (−∞).
+function scaleOf(range, { log = false, diverging = false } = {}) {
+  const most = Math.max(Math.abs(range.low), Math.abs(range.high));
+  const low = diverging ? -most : range.low, high = diverging ? most : range.high;
+  const floor = Math.max(range.least, high * 1e-6);
+  const share = (x) => {
+    if (log) return x <= floor ? 0 : Math.log(x / floor) / Math.log(high / floor);
+    return high > low ? (x - low) / (high - low) : diverging ? 0.5 : 0;
+  };
+  const colour = (x) => {
+    if (Number.isNaN(x)) return notANumber;
+    if (x === -Infinity) return null;
+    return between(diverging ? puor : cividis, x === Infinity ? 1 : share(x));
+  };
+  return { ...range, low: log ? floor : low, high, log, diverging, share, colour };
+}
+
+const css = (rgb) => `rgb(${rgb.join(",")})`;
+// Black or white, whichever reads better on it (relative luminance, WCAG 2).
+function inkOn(rgb) {
+  const [r, g, b] = rgb.map((c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.2 ? "#111" : "#fff";
+}
+// Distinct colours for words and series: Okabe and Ito 2008, "Color Universal Design".
+const series = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f"];
+const seriesOf = (i) => series[i % series.length];

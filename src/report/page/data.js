@@ -1,0 +1,153 @@
+"use strict";
+// The report's numbers: decoded when first asked for, addressed by step, head, row and column.
+
+const report = JSON.parse(document.getElementById("data").textContent);
+report.keyTokens ??= report.tokens;
+
+function bytesOf(base64) {
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
+  return bytes;
+}
+const floatsOf = (base64) => new Float32Array(bytesOf(base64).buffer);
+
+const stepKinds = {
+  inputs: "flat", source: "flat", merged: "flat", output: "flat",
+  queries: "heads", keys: "heads", values: "heads", context: "heads",
+  scores: "pairs", scaled: "pairs", masked: "pairs", weights: "pairs", dropped: "pairs",
+};
+const ofKeys = new Set(["source", "keys", "values"]);  // steps with a row for each key
+
+// One step of one block. at(head, row, column) is the library's number, or near it where `exact` is false.
+class Step {
+  constructor({ name, data }) {
+    this.name = name;
+    this.data = data;
+    this.kind = stepKinds[name];
+    this.exact = "f32" in data;
+    this.pooled = "pool" in data;
+    const shape = data.shape;
+    this.rows = shape.at(-2);
+    this.columns = shape.at(-1);
+    this.rowLabels = ofKeys.has(name) ? report.keyTokens : report.tokens;
+    this.columnLabels = this.kind === "pairs" ? report.keyTokens : numbers(this.columns);
+  }
+  get values() {
+    return this.decoded ??= this.exact ? floatsOf(this.data.f32) : this.pooled ? null : this.unpacked();
+  }
+  unpacked() {
+    const bytes = bytesOf(this.data.u8), ranges = floatsOf(this.data.ranges);
+    const values = new Float32Array(bytes.length);
+    for (let i = 0; i < bytes.length; i++) {
+      const row = Math.floor(i / this.columns), low = ranges[2 * row], high = ranges[2 * row + 1];
+      values[i] = low + (high - low) * bytes[i] / 255;
+    }
+    return values;
+  }
+  at(head, row, column) {
+    if (this.pooled) return pooledAt(this, head, row, column);
+    const plane = this.kind === "flat" ? 0 : head * this.rows * this.columns;
+    return this.values[plane + row * this.columns + column];
+  }
+  matrix(head) {
+    if (this.pooled) return pooledMap(this, head);
+    const plane = this.rows * this.columns, from = this.kind === "flat" ? 0 : head * plane;
+    return { rows: this.rows, columns: this.columns, values: this.values.subarray(from, from + plane) };
+  }
+}
+
+// ---- weights of long inputs: a map of the largest of each f × f cells, and each row's largest exactly ----
+function pool(step) {
+  return step.pool ??= {
+    bytes: bytesOf(step.data.u8), most: floatsOf(step.data.most), factor: step.data.pool,
+    index: new Uint16Array(bytesOf(step.data.topIndex).buffer), value: floatsOf(step.data.topValue),
+    rows: Math.ceil(step.rows / step.data.pool), columns: Math.ceil(step.columns / step.data.pool),
+  };
+}
+function pooledMap(step, head) {
+  const p = pool(step), plane = p.rows * p.columns, values = new Float32Array(plane);
+  for (let i = 0; i < plane; i++) values[i] = p.most[head] * (p.bytes[head * plane + i] / 255) ** 2;
+  return { rows: p.rows, columns: p.columns, values, factor: p.factor };
+}
+function pooledAt(step, head, row, column) {
+  const known = topKeys(step, head, row).find((top) => top.key === column);
+  if (known) return known.weight;
+  const p = pool(step), cell = Math.floor(row / p.factor) * p.columns + Math.floor(column / p.factor);
+  return p.most[head] * (p.bytes[head * p.rows * p.columns + cell] / 255) ** 2;
+}
+// The row's largest weights, exact, falling: all of them in an exact report.
+function topKeys(step, head, row) {
+  if (step.pooled) {
+    const p = pool(step), count = step.data.top, from = (head * step.rows + row) * count, tops = [];
+    for (let i = from; i < from + count && p.index[i] !== 65535; i++) tops.push({ key: p.index[i], weight: p.value[i] });
+    return tops;
+  }
+  const tops = [];
+  for (let key = 0; key < step.columns; key++) tops.push({ key, weight: step.at(head, row, key) });
+  return tops.sort((a, b) => b.weight - a.weight);
+}
+
+const blocks = report.blocks.map((block) => ({
+  ...block,
+  steps: block.steps.map((step) => new Step(step)),
+  step(name) { return this.steps.find((step) => step.name === name); },
+}));
+
+// A parameter as { shape, values }, or undefined when this report does not hold it.
+const parameterCache = new Map();
+function parameter(name) {
+  const stored = Object.hasOwn(report.parameters, name) ? report.parameters[name] : undefined;
+  if (!stored?.f32) return undefined;
+  if (!parameterCache.has(name)) parameterCache.set(name, { shape: stored.shape, values: floatsOf(stored.f32) });
+  return parameterCache.get(name);
+}
+
+// ---- text ----------------------------------------------------------------------------
+function numbers(count) { return Array.from({ length: count }, (_, i) => String(i + 1)); }
+
+// Four decimals as in the book; scientific where that would show nothing or too much.
+function format(x, digits = 4) {
+  if (Number.isNaN(x)) return "NaN";
+  if (!Number.isFinite(x)) return x < 0 ? "−∞" : "∞";
+  if (x === 0) return "0";
+  const size = Math.abs(x);
+  const text = size < 10 ** -digits / 2 || size >= 1e5 ? x.toExponential(digits - 2) : x.toFixed(digits);
+  return text.replace("-", "−");
+}
+// Every digit that a float32 has.
+function exactly(x) {
+  if (!Number.isFinite(x)) return format(x);
+  for (let digits = 1; digits <= 9; digits++) {
+    const text = x.toPrecision(digits);
+    if (Math.fround(Number(text)) === Math.fround(x)) return String(Number(text));
+  }
+  return String(x);
+}
+const percent = (share) => `${(100 * share).toFixed(1)} %`;
+// A token as a short label: what cannot be seen is named.
+function word(token, most = 14) {
+  if (token === "") return "∅";
+  const shown = token.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, "␣");
+  const characters = Array.from(shown.trim() === "" ? "␣" : shown.slice(0, 4 * most));
+  return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : characters.join("");
+}
+
+// ---- elements ------------------------------------------------------------------------
+// element("td", { class: "n", onclick: f }, "text", child…): texts are text, never markup.
+function element(tag, attributes = {}, ...children) {
+  const svg = element.svgTags.has(tag);
+  const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== undefined && child !== null && child !== false));
+  return made;
+}
+element.svgTags = new Set(["svg", "g", "line", "path", "circle", "rect", "text", "polyline", "title", "image", "defs",
+                           "marker", "polygon"]);
+function fill(host, ...children) { host.replaceChildren(...children.flat().filter(Boolean)); }
+// A token in running text, safe from right-to-left marks beside it.
+const token = (text, most) => element("bdi", { class: "token", title: text.slice(0, 300) }, word(text, most));

@@ -1,0 +1,86 @@
+// Figures and tables on their way out: SVG, PNG, CSV.
+
+const svgText = (node) => new XMLSerializer().serializeToString(node);
+const xml = (text) => text.replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c])
+  .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "\ufffd");
+
+function save(name, blob) {
+  const url = URL.createObjectURL(blob);
+  const link = element("a", { href: url, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+// A standalone SVG of a matrix: labels, cells, a legend of the true range, on white.
+function matrixSvg({ matrix, rowLabels, columnLabels, scale, label }) {
+  const cell = Math.max(2, Math.min(36, 640 / Math.max(matrix.rows, matrix.columns)));
+  const left = 110, top = 100, wide = cell * matrix.columns, high = cell * matrix.rows, parts = [];
+  if (matrix.values.length <= 4096) {
+    matrix.values.forEach((x, i) => {
+      const rgb = scale.colour(x), at = `x="${left + cell * (i % matrix.columns)}" y="${top + cell * Math.floor(i / matrix.columns)}"`;
+      parts.push(`<rect ${at} width="${cell}" height="${cell}" fill="${rgb ? css(rgb) : "#e4e4e4"}"><title>${exactly(x)}</title></rect>`);
+    });
+  } else {
+    parts.push(`<image x="${left}" y="${top}" width="${wide}" height="${high}" preserveAspectRatio="none" image-rendering="pixelated" href="${pixelsOf(matrix, scale).toDataURL()}"/>`);
+  }
+  const rows = rowLabels.length, columns = columnLabels.length;
+  const everyRow = Math.ceil(rows * 13 / high), everyColumn = Math.ceil(columns * 13 / wide);
+  rowLabels.forEach((text, i) => {
+    if (i % everyRow === 0) parts.push(`<text x="${left - 8}" y="${top + high * (i + 0.5) / rows + 4}" text-anchor="end">${xml(word(text))}</text>`);
+  });
+  columnLabels.forEach((text, j) => {
+    if (j % everyColumn === 0) parts.push(`<text transform="translate(${left + wide * (j + 0.5) / columns},${top - 8}) rotate(-50)">${xml(word(text))}</text>`);
+  });
+  for (let i = 0; i < 48; i++) {
+    parts.push(`<rect x="${left + 4 * i}" y="${top + high + 18}" width="4.5" height="10" fill="${css(between(scale.diverging ? puor : cividis, i / 47))}"/>`);
+  }
+  parts.push(`<text x="${left}" y="${top + high + 44}">${format(scale.low)}</text><text x="${left + 192}" y="${top + high + 44}" text-anchor="end">${format(scale.high)}</text>`);
+  const width = left + Math.max(wide, 200) + 80, height = top + high + 60;
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12" fill="#222"><title>${xml(label)}</title><rect width="100%" height="100%" fill="#fff"/>${parts.join("")}</svg>`;
+}
+
+// A live SVG as a file of its own: what the style sheet gave it becomes attributes.
+function standalone(node) {
+  const copy = node.cloneNode(true), from = [node, ...node.querySelectorAll("*")], to = [copy, ...copy.querySelectorAll("*")];
+  to.forEach((made, i) => {
+    const look = getComputedStyle(from[i]);
+    for (const name of ["fill", "stroke", "stroke-width", "opacity", "font-family", "font-size", "font-weight", "text-anchor"]) {
+      made.setAttribute(name, look.getPropertyValue(name));
+    }
+  });
+  const box = node.getBoundingClientRect();
+  copy.setAttribute("width", Math.round(box.width));
+  copy.setAttribute("height", Math.round(box.height));
+  const ground = element("rect", { width: "100%", height: "100%", fill: getComputedStyle(document.body).backgroundColor });
+  copy.prepend(ground);
+  return svgText(copy);
+}
+
+async function savePng(name, svg) {
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+  await image.decode();
+  const canvas = element("canvas", { width: 2 * image.width, height: 2 * image.height });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  canvas.toBlob((blob) => save(name, blob), "image/png");
+}
+
+function csvOf(rows) {
+  const field = (x) => {
+    // A text that a spreadsheet would take for a formula is quoted by an apostrophe, as spreadsheets write it.
+    const text = typeof x === "number" ? exactly(x).replace("−∞", "-inf").replace("∞", "inf") : /^[=+\-@\t\r]/.test(x) ? `'${x}` : String(x);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return rows.map((row) => row.map(field).join(",")).join("\r\n") + "\r\n";
+}
+const matrixRows = ({ matrix, rowLabels, columnLabels }) => [["", ...columnLabels],
+  ...Array.from({ length: matrix.rows }, (_, i) => [rowLabels[i] ?? "", ...matrix.values.subarray(i * matrix.columns, (i + 1) * matrix.columns)])];
+
+// Buttons for what there is: { name, svg(), csv() }.
+function exports({ name, svg, csv }) {
+  const button = (kind, act) => element("button", { class: "export", type: "button", "data-export": kind, onclick: act }, kind);
+  return element("div", { class: "exports" },
+    svg && button("SVG", () => save(`${name()}.svg`, new Blob([svg()], { type: "image/svg+xml" }))),
+    svg && button("PNG", () => savePng(`${name()}.png`, svg())),
+    csv && button("CSV", () => save(`${name()}.csv`, new Blob([csvOf(csv())], { type: "text/csv" }))));
+}

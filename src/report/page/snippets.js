@@ -1,0 +1,78 @@
+// The same computation to take away: in PyTorch, and with this library.
+
+function inputLines(step, name) {
+  if (!step?.exact || step.rows * step.columns > 96) return [`${name} = torch.rand(${step?.rows ?? "tokens"}, ${step?.columns ?? "d_in"})  # your embeddings go here`];
+  const rows = Array.from({ length: step.rows }, (_, i) => `    [${Array.from({ length: step.columns }, (_, c) => exactly(step.at(0, i, c))).join(", ")}],`);
+  return [`${name} = torch.tensor([`, ...rows, "])"];
+}
+
+function torchProjected() {
+  const c = config, heads = c.num_heads, cross = report.module === "cross", source = cross ? "source" : "x", wrapper = report.module === "heads";
+  const size = wrapper ? c.d_out : c.d_out / heads, scale = scaleFactor(), root = Math.abs(scale * Math.sqrt(size) - 1) < 1e-6;
+  const names = c.layer_order === "kqv" ? ["key", "query", "value"] : ["query", "key", "value"];
+  const lines = names.map((name) => `W_${name} = torch.nn.Linear(${c.d_in}, ${c.d_out}, bias=${c.qkv_bias ? "True" : "False"})`);
+  if (c.out_proj && ["multihead", "cross"].includes(report.module)) lines.push(`out_proj = torch.nn.Linear(${c.d_out}, ${c.d_out})`);
+  const split = wrapper || heads === 1 ? "" : `.view(-1, ${heads}, ${size}).transpose(0, 1)`, body = [];
+  body.push(`queries = W_query(x)${split}`, `keys = W_key(${source})${split}`, `values = W_value(${source})${split}`);
+  body.push(`scores = queries @ keys.transpose(-2, -1)${root ? ` / ${size} ** 0.5` : ` * ${exactly(scale)}`}`);
+  if (isCausal()) body.push("future = torch.triu(torch.ones(len(x), len(x), dtype=torch.bool), diagonal=1)", "scores = scores.masked_fill(future, -torch.inf)");
+  body.push("weights = torch.softmax(scores, dim=-1)");
+  if (report.training && c.dropout > 0) body.push(`weights = torch.nn.functional.dropout(weights, ${c.dropout})`);
+  body.push("context = weights @ values");
+  if (!wrapper) return [...lines, "", ...body, `z = ${heads > 1 ? `context.transpose(0, 1).reshape(-1, ${c.d_out})` : "context"}`,
+    ...(lines.length > 3 ? ["z = out_proj(z)"] : []), "print(z)"];
+  const weights = `heads = [[torch.nn.Linear(${c.d_in}, ${c.d_out}, bias=${c.qkv_bias ? "True" : "False"}) for _ in range(3)] for _ in range(${heads})]`;
+  return [weights, "contexts = []", `for W_${names[0]}, W_${names[1]}, W_${names[2]} in heads:`, ...body.map((line) => `    ${line}`), "    contexts.append(context)", "z = torch.cat(contexts, dim=-1)", "print(z)"];
+}
+
+function torchSnippet() {
+  const inputs = stepAt("inputs"), head = ["import torch", ""];
+  const given = [...inputLines(inputs, "x"), ...(report.module === "cross" ? stepAt("source") ? inputLines(stepAt("source"), "source") : ["source = x"] : [])];
+  if (report.module === "simple") return [...head, ...given, "weights = torch.softmax(x @ x.T, dim=-1)", "print(weights @ x)"];
+  if (report.module === "average") return [...head, ...given, "weights = torch.tril(torch.ones(len(x), len(x)))", "weights = weights / weights.sum(dim=-1, keepdim=True)", "print(weights @ x)"];
+  const seeded = weightsAreSeeded() ? [`torch.manual_seed(${report.seed})`] : ["# The report's weights came from a file: load them into the layers below."];
+  if (report.module === "self-v1") {
+    return [...head, ...given, ...seeded, ...["query", "key", "value"].map((name) => `W_${name} = torch.rand(${config.d_in}, ${config.d_out})`),
+      `weights = torch.softmax((x @ W_query) @ (x @ W_key).T / ${config.d_out} ** 0.5, dim=-1)`, "print(weights @ (x @ W_value))"];
+  }
+  return [...head, ...given, ...seeded, ...torchProjected()];
+}
+
+const classes = { simple: "SimplifiedSelfAttention", average: "AveragePast", "self-v1": "SelfAttentionV1", "self-v2": "SelfAttentionV2", head: "SelfAttentionHead",
+  causal: "CausalAttention", heads: "MultiHeadAttentionWrapper", multihead: "MultiHeadAttention", cross: "CrossAttention" };
+
+function configText() {
+  const c = config, several = c.num_heads > 1;
+  const fields = [`.d_in = ${c.d_in}`, `.d_out = ${c.d_out}`, c.context_length && `.context_length = ${c.context_length}`, c.dropout && `.dropout = ${c.dropout}`, several && `.num_heads = ${c.num_heads}`,
+    c.qkv_bias && ".qkv_bias = true", !c.causal && !["self-v2", "cross"].includes(report.module) && ".causal = false", c.scale !== null && report.module !== "head" && `.scale = ${exactly(c.scale)}`,
+    c.layer_order === "kqv" && report.module !== "head" && ".layer_order = attn::LayerOrder::kqv", !c.out_proj && ["multihead", "cross"].includes(report.module) && ".out_proj = false"];
+  return `{${fields.filter(Boolean).join(", ")}}`;
+}
+
+function cppSnippet() {
+  const name = classes[report.module], inputs = stepAt("inputs"), cross = report.module === "cross" && stepAt("source");
+  const literal = (step, of) => step?.exact && step.rows * step.columns <= 96 && step.rows
+    ? [`  const attn::Tensor ${of} = attn::Tensor::of({`, ...Array.from({ length: step.rows }, (_, i) => `      {${Array.from({ length: step.columns }, (_, c) => `${decimal(step.at(0, i, c))}f`).join(", ")}},`), "  });"]
+    : [`  const attn::Tensor ${of} = attn::io::load_tensor("${of}.npy");  // (${step?.rows ?? "tokens"}, ${step?.columns ?? "d_in"})`];
+  const plain = ["simple", "average"].includes(report.module), v1 = report.module === "self-v1";
+  const make = plain ? `  attn::${name} module;` : v1 ? `  attn::${name} module(${config.d_in}, ${config.d_out}, rng);` : `  attn::${name} module(${configText()}, rng);`;
+  const flavour = report.training && config?.dropout ? `, attn::DropoutFlavour::${report.flavour}` : "";
+  return ["#include <attn/attn.hpp>", "", "#include <iostream>", "", "int main() {", ...literal(inputs, "x"), ...(cross ? literal(stepAt("source"), "source") : []),
+    ...(plain ? [] : [`  attn::Generator rng(${report.seed ?? 123}${flavour});`]), make,
+    ...(!plain && !weightsAreSeeded() ? ['  attn::StateDict weights;', '  for (auto& [name, tensor] : attn::io::load("weights.safetensors").tensors) weights[name] = tensor;', "  module.load_state_dict(weights);"] : []),
+    ...(report.training ? ["  module.train();"] : []), "  attn::Trace steps;",
+    `  std::cout << attn::to_string(module.${cross ? "forward(x, source, &steps)" : plain || v1 || report.module === "heads" ? "forward(x, &steps)" : "ProjectedAttention::forward(x, &steps)"}) << "\\n";`,
+    '  attn::io::save_text("report.html", attn::report(steps));', "}"];
+}
+const decimal = (x) => { const text = exactly(x); return /[.e]/.test(text) ? text : `${text}.0`; };
+
+function snippetsPanel(host) {
+  if (!classes[report.module] || (!config && !["simple", "average"].includes(report.module)) || !report.exact) return;
+  const show = (title, id, lines, file, kind) => {
+    const text = lines.join("\n") + "\n";
+    return element("div", {}, element("h3", {}, title), element("pre", { id, tabindex: 0 }, element("code", {}, text)),
+      element("div", { class: "exports" }, element("button", { class: "export", type: "button", onclick: () => save(file, new Blob([text], { type: kind })) }, "save")));
+  };
+  fill(host, element("h2", {}, "Take it away"), element("p", { class: "lead" }, "The same computation in code: run it, and it prints this report’s result."),
+    show("PyTorch", "snippet-torch", torchSnippet(), "attention.py", "text/x-python"), show("C++, this library", "snippet-cpp", cppSnippet(), "attention.cpp", "text/x-c++src"));
+}

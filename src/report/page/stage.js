@@ -1,0 +1,121 @@
+// The steps as a strip; the chosen one large, and beside it where the selected number comes from.
+
+const stepTitles = {
+  inputs: ["x", "Inputs", "One embedding for each word."], source: ["s", "Source", "The other text's embeddings."],
+  queries: ["Q", "Queries", "What each word looks for: x · W_query."], keys: ["K", "Keys", "What each word offers: x · W_key."],
+  values: ["V", "Values", "What each word gives: x · W_value."], scores: ["QKᵀ", "Scores", "Every query with every key: their dot products."],
+  scaled: ["/√d", "Scaled", "Scores times the scale, 1/√d for vectors of d numbers."],
+  masked: ["−∞", "Masked", "What may not be seen is −∞."], weights: ["softmax", "Weights", "Softmax of each row: how a word spreads its attention."],
+  dropped: ["drop", "Dropped", "Training only: some weights are 0, the others larger."],
+  context: ["AV", "Context", "Values summed by the weights."], merged: ["⧺", "Merged", "The heads' contexts, side by side."],
+  output: ["out", "Output", "The output projection of what was merged."],
+};
+
+// What the stage shows of a step: one head, or several taken together.
+const combined = new Map();
+function stageMatrix(step) {
+  const heads = step.kind === "flat" ? 1 : currentBlock().heads;
+  const view = step.kind === "pairs" && heads > 1 ? state.view : "head";
+  if (view === "head") return { matrix: step.matrix(state.head), view };
+  const id = [state.block, step.name, view, state.head, view === "difference" ? state.other : ""].join();
+  if (!combined.has(id)) combined.set(id, combine(step, heads, view));
+  return { matrix: combined.get(id), view };
+}
+
+function combine(step, heads, view) {
+  const parts = view === "difference" ? [step.matrix(state.head), step.matrix(state.other)] : Array.from({ length: heads }, (_, h) => step.matrix(h));
+  const values = new Float32Array(parts[0].values.length);
+  for (let i = 0; i < values.length; i++) {
+    if (view === "difference") values[i] = parts[0].values[i] === parts[1].values[i] ? 0 : parts[0].values[i] - parts[1].values[i];
+    else if (view === "maximum") values[i] = Math.max(...parts.map((part) => part.values[i]));
+    else values[i] = parts.reduce((sum, part) => sum + part.values[i], 0) / heads;
+  }
+  return { ...parts[0], values };
+}
+
+function stageView(step) {
+  const { matrix, view } = stageMatrix(step);
+  const range = rangeOf(matrix.values);
+  const scale = scaleOf(range, { log: state.log && step.kind === "pairs" && range.high > 0 && view !== "difference", diverging: view === "difference" });
+  const row = ofKeys.has(step.name) ? state.key : state.query, column = step.kind === "pairs" ? state.key : state.column;
+  const several = currentBlock().heads > 1 && step.kind !== "flat";
+  const whose = view === "head" ? (several ? `, ${headName(state.head)}` : "") : view === "difference" ? `, ${headName(state.head)} − ${headName(state.other)}` : `, ${view} of the heads`;
+  return {
+    matrix, scale, label: stepTitles[step.name][1] + whose, rowLabels: step.rowLabels, columnLabels: step.columnLabels,
+    selected: { row, column }, corner: step.kind === "pairs" ? "query ↓ key →" : "",
+    pick: (i, j) => select({ [ofKeys.has(step.name) ? "key" : "query"]: i, [step.kind === "pairs" ? "key" : "column"]: j }),
+  };
+}
+
+function stepCard(step, position) {
+  const canvas = pixelsOf(step.matrix(state.head), scaleOf(rangeOf(step.matrix(state.head).values)));
+  canvas.setAttribute("aria-hidden", "true");
+  const shape = step.kind === "flat" ? [step.rows, step.columns] : [currentBlock().heads, step.rows, step.columns];
+  const [, title] = stepTitles[step.name];
+  return element("button", { class: step.name === state.step ? "card on" : "card", type: "button", "data-step": step.name,
+    "aria-pressed": String(step.name === state.step), onclick: () => select({ step: step.name }) },
+    element("span", { class: "card-title" }, `${position + 1} ${title}`), element("span", { class: "card-picture" }, canvas),
+    element("code", {}, `(${shape.join(", ")})`));
+}
+
+function stagePanel(host) {
+  const strip = element("div", { class: "strip", role: "group", "aria-label": "Steps" });
+  const controls = element("div", { class: "controls" }), view = element("div", { class: "stage-matrix" });
+  const side = element("div", { class: "stage-side", "aria-live": "polite" }), below = element("div", { class: "below" });
+  let timer = null, drawnFor = "";
+  const move = (by) => {
+    const steps = currentBlock().steps, at = steps.findIndex((step) => step === currentStep());
+    const next = at + by;
+    if (next < 0 || next >= steps.length) return stop();
+    select({ step: steps[next].name });
+  };
+  const stop = () => { clearInterval(timer); timer = null; play.textContent = "▶ Play"; };
+  const start = () => {
+    if (currentStep() === currentBlock().steps.at(-1)) select({ step: currentBlock().steps[0].name });
+    timer = setInterval(() => move(1), 1600);
+    play.textContent = "❚❚ Pause";
+  };
+  const play = element("button", { type: "button", id: "play", onclick: () => (timer ? stop() : start()) }, "▶ Play");
+  const buttons = element("div", { class: "controls" },
+    element("button", { type: "button", id: "back", onclick: () => { stop(); move(-1); } }, "← Back"), play,
+    element("button", { type: "button", id: "next", onclick: () => { stop(); move(1); } }, "Step →"));
+  const current = () => stageView(currentStep());
+  const out = exports({ name: () => `${state.step}-head-${state.head + 1}`, svg: () => matrixSvg(current()),
+    csv: () => (currentStep().pooled ? topRows() : matrixRows(current())) });
+  fill(host, element("h2", {}, "Step by step"),
+    element("p", { class: "lead" }, "Choose a step, then a cell: beside it stands the arithmetic that made the number."),
+    strip, buttons, element("div", { class: "stage" }, element("div", {}, controls, view, below, out), side));
+  onSelection(() => {
+    const step = currentStep(), shown = current();
+    const id = `${state.block} ${state.head} ${state.step}`;
+    if (drawnFor !== id) fill(strip, currentBlock().steps.map(stepCard));
+    if (drawnFor !== id) strip.querySelector(".on")?.scrollIntoView?.({ block: "nearest", inline: "nearest" });
+    drawnFor = id;
+    fill(controls, element("h3", { id: "stage-title" }, shown.label), stageControls(step));
+    fill(view, matrixView(shown));
+    fill(below, legend(shown.scale), element("p", { class: "quiet" }, stepTitles[step.name][2]));
+    fill(side, report.tokens.length && report.keyTokens.length && step.columns
+      ? arithmeticView(arithmetic(currentBlock(), step.name, state.head, state.query, state.key, state.column)) : null);
+  });
+}
+
+function topRows() {
+  const step = currentStep();
+  return [["query", "key", "weight"], ...report.tokens.flatMap((text, i) => topKeys(step, state.head, i).map((top) => [text, report.keyTokens[top.key], top.weight]))];
+}
+
+function stageControls(step) {
+  if (step.kind !== "pairs") return [];
+  const several = currentBlock().heads > 1;
+  const choice = element("select", { id: "view", "aria-label": "Heads taken together", onchange: (event) => select({ view: event.target.value }) },
+    [["head", "one head"], ["average", "average of heads"], ["maximum", "maximum of heads"], ["difference", "difference of two heads"]]
+      .map(([value, text]) => element("option", { value }, text)));
+  choice.value = state.view;
+  const other = element("select", { id: "other", "aria-label": "The other head", onchange: (event) => select({ other: Number(event.target.value) }) },
+    Array.from({ length: currentBlock().heads }, (_, h) => element("option", { value: h }, headName(h))));
+  other.value = String(state.other);
+  const log = element("input", { type: "checkbox", id: "log", onchange: (event) => select({ log: event.target.checked }) });
+  log.checked = state.log;
+  return [several && choice, several && state.view === "difference" && other,
+    step.name === "weights" && element("label", { class: "check" }, log, "log scale")].filter(Boolean);
+}

@@ -1,0 +1,92 @@
+// What is selected. One query, key and head drive every panel; the address's hash holds them.
+
+const state = { block: 0, head: 0, query: 0, key: 0, column: 0, step: "weights", view: "head", other: 0, log: false };
+const listeners = [];
+const onSelection = (listener) => listeners.push(listener);
+
+const currentBlock = () => blocks[state.block];
+const currentStep = () => currentBlock().step(state.step) ?? currentBlock().step("weights");
+const headName = (head) => `head ${head + 1}`;
+
+function clamp(x, count) { return Math.min(Math.max(Number.isFinite(x) ? Math.trunc(x) : 0, 0), Math.max(count - 1, 0)); }
+
+function tidied(next) {
+  const block = clamp(next.block, blocks.length), heads = blocks[block].heads;
+  const step = blocks[block].step(next.step) ? next.step : "weights";
+  const columns = blocks[block].step(step).columns;
+  return {
+    block, step,
+    head: clamp(next.head, heads), other: clamp(next.other, heads),
+    query: clamp(next.query, report.tokens.length), key: clamp(next.key, report.keyTokens.length),
+    column: clamp(next.column, stepKinds[step] === "pairs" ? Infinity : columns),
+    view: ["head", "average", "maximum", "difference"].includes(next.view) ? next.view : "head",
+    log: Boolean(next.log),
+  };
+}
+
+function select(change) {
+  Object.assign(state, tidied({ ...state, ...change }));
+  const hash = hashOf(state);
+  if (location.hash !== hash) history.replaceState(null, "", hash);
+  for (const listener of listeners) listener();
+}
+
+// #query=2&key=4&head=1&step=weights, counted from 1
+function hashOf(s) {
+  const parts = [`query=${s.query + 1}`, `key=${s.key + 1}`, `head=${s.head + 1}`, `step=${s.step}`];
+  if (stepKinds[s.step] !== "pairs") parts.push(`column=${s.column + 1}`);
+  if (s.block !== 0) parts.push(`layer=${s.block + 1}`);
+  if (s.view !== "head") parts.push(`view=${s.view}`);
+  if (s.view === "difference") parts.push(`other=${s.other + 1}`);
+  if (s.log) parts.push("log=1");
+  return `#${parts.join("&")}`;
+}
+
+function fromHash() {
+  const found = new URLSearchParams(location.hash.slice(1)), change = {};
+  const counted = { query: "query", key: "key", head: "head", column: "column", layer: "block", other: "other" };
+  for (const [name, field] of Object.entries(counted)) {
+    if (found.has(name)) change[field] = Number.parseInt(found.get(name), 10) - 1;
+  }
+  if (found.has("step")) change.step = found.get("step");
+  if (found.has("view")) change.view = found.get("view");
+  if (found.has("log")) change.log = found.get("log") === "1";
+  return change;
+}
+
+// Arrows move the selection: up and down the query, left and right the key (or the column of a vector),
+// page up and down the head. Fields that take arrows themselves keep them.
+function onArrow(event) {
+  if (event.altKey || event.ctrlKey || event.metaKey || event.target.closest("input, select, textarea, [data-keys]")) return;
+  const kind = stepKinds[state.step], row = ofKeys.has(state.step) ? "key" : "query";
+  const across = kind === "pairs" ? "key" : "column";
+  const moves = {
+    ArrowUp: { [row]: state[row] - 1 }, ArrowDown: { [row]: state[row] + 1 },
+    ArrowLeft: { [across]: state[across] - 1 }, ArrowRight: { [across]: state[across] + 1 },
+    "[": { head: state.head - 1 }, "]": { head: state.head + 1 },
+  };
+  const move = moves[event.key];
+  if (!move) return;
+  event.preventDefault();
+  select(move);
+}
+
+// ---- the bar that names the selection -------------------------------------------------
+function chooser(label, name, labels, from) {
+  const list = element("select", { name, onchange: (event) => select({ [name]: Number(event.target.value) }) },
+    labels.map((text, i) => element("option", { value: i }, `${i + 1} · ${word(text, 24)}`)));
+  return { node: element("label", {}, element("span", {}, label), list), show: () => { list.value = String(from()); } };
+}
+
+function selectionBar(host) {
+  const parts = [
+    blocks.length > 1 && chooser("layer", "block", blocks.map((b, i) => b.label || `layer ${i + 1}`), () => state.block),
+    chooser("query", "query", report.tokens, () => state.query),
+    chooser("key", "key", report.keyTokens, () => state.key),
+    blocks.some((b) => b.heads > 1) && chooser("head", "head", numbers(Math.max(...blocks.map((b) => b.heads))).map((n) => `head ${n}`), () => state.head),
+  ].filter(Boolean);
+  fill(host, parts.map((part) => part.node),
+    element("span", { class: "hint" }, "arrow keys move query and key", blocks.some((b) => b.heads > 1) ? ", [ and ] the head" : ""));
+  host.hidden = false;
+  onSelection(() => parts.forEach((part) => part.show()));
+}

@@ -1,0 +1,229 @@
+// The page, put together: its files, the policy that lets nothing else in, and the numbers.
+#include "attn/report.hpp"
+
+#include <algorithm>
+
+#include "attn/error.hpp"
+#include "attn/version.hpp"
+#include "report/report_blocks.hpp"
+#include "report/report_encode.hpp"
+#include "report/report_health.hpp"
+#include "report/report_json.hpp"
+#include "report/report_page.hpp"
+#include "report/report_pca.hpp"
+#include "report/report_scores.hpp"
+#include "report/report_static.hpp"
+
+namespace attn {
+namespace {
+
+using namespace report_page;
+
+constexpr std::int64_t kParameters = 1 << 18;  // with more weights than this the page does without them
+
+std::vector<std::string> labels(const char* what, const std::vector<std::string>& given, std::int64_t count) {
+  if (!given.empty() && static_cast<std::int64_t>(given.size()) != count) {
+    throw Error(Error::Kind::shape, "report", std::to_string(count) + " " + what + ", one for each row",
+                std::to_string(given.size()), "pass as many labels as the weights have queries (and keys)");
+  }
+  if (!given.empty()) return given;
+  std::vector<std::string> numbers;
+  for (std::int64_t i = 1; i <= count; ++i) numbers.push_back(std::to_string(i));
+  return numbers;
+}
+
+std::string sentence(const std::vector<std::string>& tokens) {
+  constexpr std::size_t most = 24;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(tokens.size(), most); ++i) text.append(i == 0 ? "" : " ").append(tokens[i]);
+  return text.append(tokens.size() > most ? " …" : "");
+}
+
+struct Words {
+  std::vector<std::string> queries, keys;
+  std::string title;
+};
+
+Words words_of(const Blocks& blocks, const ReportOptions& options) {
+  Words words;
+  words.queries = labels("tokens", options.tokens, blocks.queries);
+  const bool own = !options.key_tokens.empty() || blocks.queries != blocks.keys;
+  words.keys = own ? labels("key tokens", options.key_tokens, blocks.keys) : words.queries;
+  words.title = options.title.empty() ? sentence(options.tokens) : options.title;
+  if (words.title.empty()) words.title = std::to_string(blocks.queries) + " tokens";
+  return words;
+}
+
+void texts(Json& json, std::string_view name, const std::vector<std::string>& list) {
+  json.name(name).array();
+  for (const std::string& text : list) json.text(text);
+  json.end();
+}
+
+void write_config(Json& json, const ModuleConfig& c) {
+  json.object().name("d_in").number(c.d_in).name("d_out").number(c.d_out);
+  json.name("context_length").number(c.context_length).name("dropout").number(c.dropout);
+  json.name("num_heads").number(c.num_heads).name("qkv_bias").boolean(c.qkv_bias).name("causal").boolean(c.causal);
+  json.name("scale");
+  c.scale ? json.number(*c.scale) : json.null();
+  json.name("layer_order").text(c.layer_order == LayerOrder::kqv ? "kqv" : "qkv");
+  json.name("out_proj").boolean(c.out_proj).end();
+}
+
+void write_head(Json& json, const Blocks& blocks, const Words& words, const ReportOptions& options) {
+  json.name("version").text(ATTN_VERSION).name("title").text(words.title).name("module").text(options.module);
+  json.name("command").text(options.command).name("seed");
+  options.seed ? json.number(static_cast<std::int64_t>(*options.seed)) : json.null();
+  json.name("flavour").text(name(options.flavour)).name("training").boolean(options.training);
+  json.name("batch").number(blocks.batch).name("item").number(options.item).name("config");
+  if (options.config) {
+    write_config(json, *options.config);
+  } else {
+    json.null();
+  }
+  texts(json, "tokens", words.queries);
+  if (words.keys != words.queries) texts(json, "keyTokens", words.keys);
+  texts(json, "notes", options.notes);
+  json.name("shapes").array();
+  for (const auto& [step, shape] : blocks.shapes) json.array().text(step).shape(shape).end();
+  json.end().name("health").array();
+  for (const Check& check : health(blocks, options)) {
+    json.object().name("name").text(check.name).name("holds").boolean(check.holds);
+    json.name("value").number(check.value).name("told").text(check.told).end();
+  }
+  json.end();
+}
+
+// The parameters' names and shapes always (the random stream is theirs first), their values where they are few.
+void write_parameters(Json& json, const StateDict& parameters) {
+  std::int64_t count = 0;
+  for (const auto& [name, tensor] : parameters) count += tensor.numel();
+  json.name("parameters").object();
+  for (const auto& [name, tensor] : parameters) {
+    json.name(name);
+    if (count <= kParameters) {
+      exact(json, tensor);
+    } else {
+      json.object().name("shape").shape(tensor.shape()).end();
+    }
+  }
+  json.end();
+}
+
+void write_steps(Json& json, const Block& block, bool whole) {
+  json.name("steps").array();
+  for (const auto& [step, tensor] : block.steps) {
+    const bool pairs = step == "scores" || step == "scaled" || step == "masked" || step == "dropped";
+    if (!whole && (pairs || step == "merged")) continue;
+    json.object().name("name").text(step).name("data");
+    if (whole) {
+      exact(json, tensor);
+    } else if (step == "weights") {
+      pooled(json, tensor);
+    } else {
+      quantised(json, tensor);
+    }
+    json.end();
+  }
+  json.end();
+}
+
+void write_scores(Json& json, const Tensor& weights) {
+  json.name("scores").array();
+  for (std::int64_t head = 0; head < weights.size(0); ++head) {
+    const HeadScores s = head_scores(weights.select(0, head));
+    json.object().name("entropy").number(s.entropy).name("distance").number(s.distance);
+    json.name("first").number(s.first).name("diagonal").number(s.diagonal).end();
+  }
+  json.end();
+}
+
+void write_points(Json& json, const std::string& label, const Tensor& x, const Projection& projection) {
+  json.object().name("name").text(label).name("size").number(x.size(1)).name("explained").array();
+  for (const double share : projection.explained) json.number(share);
+  json.end().name("points").floats(projected(x, projection)).end();
+}
+
+// Where words and contexts lie, in three dimensions. Those of one size share the words' axes.
+void write_space(Json& json, const Block& block) {
+  const Tensor* inputs = block.find("inputs");
+  json.name("space").array();
+  if (inputs && inputs->numel() != 0) {
+    const Projection axes = principal_axes(*inputs);
+    const auto add = [&](const std::string& label, const Tensor& x) {
+      if (x.numel() != 0) write_points(json, label, x, x.size(1) == inputs->size(1) ? axes : principal_axes(x));
+    };
+    add("inputs", *inputs);
+    if (const Tensor* context = block.find("context")) {
+      for (std::int64_t head = 0; head < context->size(0); ++head) {
+        add("context " + std::to_string(head), context->select(0, head));
+      }
+    }
+    for (const char* step : {"merged", "output"}) {
+      if (const Tensor* x = block.find(step)) add(step, *x);
+    }
+  }
+  json.end();
+}
+
+std::string data_of(const Blocks& blocks, const Words& words, const ReportOptions& options) {
+  const bool whole = std::max(blocks.queries, blocks.keys) <= kExactTokens;
+  Json json;
+  json.object();
+  write_head(json, blocks, words, options);
+  write_parameters(json, options.parameters);
+  json.name("exact").boolean(whole).name("blocks").array();
+  for (const Block& block : blocks.blocks) {
+    json.object().name("label").text(block.label).name("heads").number(block.weights().size(0));
+    write_steps(json, block, whole);
+    write_scores(json, block.weights());
+    write_space(json, block);
+    json.end();
+  }
+  return json.end().end().str();
+}
+
+// "sha256-…" as Content-Security-Policy wants it.
+std::string policy_hash(std::string_view hex) {
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
+    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16)));
+  }
+  return "sha256-" + base64(bytes);
+}
+
+// Nothing is loaded from anywhere, and no script or style runs but the page's own, whatever the tokens say.
+// img-src: a picture is made from the page's SVG before it is saved as PNG.
+std::string policy() {
+  return "default-src 'none'; script-src '" + policy_hash(script_sha256()) + "'; style-src '" + policy_hash(style_sha256()) +
+         "'; img-src data: blob:; base-uri 'none'; form-action 'none'";
+}
+
+std::string value_of(std::string_view name, const Blocks& blocks, const Words& words, const ReportOptions& options) {
+  if (name == "policy") return policy();
+  if (name == "title") return html_escaped(words.title);
+  if (name == "style") return std::string(page_style());
+  if (name == "data") return data_of(blocks, words, options);
+  if (name == "static") return static_heatmap(blocks.blocks.front().weights().select(0, 0), words.queries, words.keys);
+  std::string script;
+  for (const std::string_view part : page_scripts()) script.append(part);
+  return script;
+}
+
+}  // namespace
+
+std::string report(const Trace& trace, const ReportOptions& options) {
+  const Blocks blocks = arrange(trace, options.item);
+  const Words words = words_of(blocks, options);
+  std::string page;
+  std::string_view rest = page_html();
+  for (std::size_t open; (open = rest.find("{{")) != std::string_view::npos;) {
+    const std::size_t close = rest.find("}}", open);
+    page.append(rest.substr(0, open));
+    page.append(value_of(rest.substr(open + 2, close - open - 2), blocks, words, options));
+    rest.remove_prefix(close + 2);
+  }
+  return page.append(rest);
+}
+
+}  // namespace attn

@@ -1,0 +1,168 @@
+#include "report/report_blocks.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "attn/error.hpp"
+
+namespace attn::report_page {
+namespace {
+
+constexpr const char* kOp = "report";
+
+enum class Kind { flat, heads, pairs };  // (t, d), (h, t, d), (h, tq, tk)
+struct Known {
+  std::string_view name;
+  Kind kind;
+};
+constexpr std::array<Known, 13> kSteps{{{"inputs", Kind::flat},
+                                        {"source", Kind::flat},
+                                        {"queries", Kind::heads},
+                                        {"keys", Kind::heads},
+                                        {"values", Kind::heads},
+                                        {"scores", Kind::pairs},
+                                        {"scaled", Kind::pairs},
+                                        {"masked", Kind::pairs},
+                                        {"weights", Kind::pairs},
+                                        {"dropped", Kind::pairs},
+                                        {"context", Kind::heads},
+                                        {"merged", Kind::flat},
+                                        {"output", Kind::flat}}};
+
+[[noreturn]] void refuse(std::string_view expected, std::string_view found, std::string_view hint = {}) {
+  throw Error(Error::Kind::shape, kOp, expected, found, hint);
+}
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// "layers.3.heads.0.queries": of block "layers.3", head "0", step "queries".
+struct Address {
+  std::string block, head, step;
+};
+
+Address address_of(const std::string& name) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return {"", "", name};
+  Address at{name.substr(0, dot), "", name.substr(dot + 1)};
+  const std::size_t heads = at.block.rfind("heads.");
+  if (heads != std::string::npos && (heads == 0 || at.block[heads - 1] == '.') && is_number(at.block.substr(heads + 6))) {
+    at.head = at.block.substr(heads + 6);
+    at.block.resize(heads == 0 ? 0 : heads - 1);
+  }
+  return at;
+}
+
+// Head by head, as recorded.
+using Parts = std::map<std::string, std::vector<Tensor>, std::less<>>;
+struct Found {
+  std::string label;
+  Parts steps;
+};
+
+std::vector<Found> collect(const Trace& trace) {
+  std::vector<Found> found;
+  for (const auto& [name, tensor] : trace.steps()) {
+    const Address at = address_of(name);
+    auto block = std::find_if(found.begin(), found.end(), [&](const Found& f) { return f.label == at.block; });
+    if (block == found.end()) block = found.insert(found.end(), {at.block, {}});
+    block->steps[at.step].push_back(tensor);
+  }
+  std::erase_if(found, [](const Found& f) { return !f.steps.contains("weights"); });
+  return found;
+}
+
+// Has this block's recording a batch dimension? Its inputs tell; without inputs only (b, h, tq, tk) can have one.
+std::int64_t batch_of(const Parts& steps) {
+  const auto inputs = steps.find("inputs");
+  const Tensor& weights = steps.find("weights")->second.front();
+  const auto first = [&](const Tensor& t, std::size_t rank) { return t.rank() == rank ? t.size(0) : 0; };
+  return inputs != steps.end() ? first(inputs->second.front(), 3) : first(weights, 4);
+}
+
+Tensor one_text(const Tensor& tensor, std::size_t rank, std::int64_t batch, std::int64_t item) {
+  if (batch == 0 || tensor.rank() < rank || tensor.size(0) != batch) return tensor;
+  return tensor.select(0, item);
+}
+
+Tensor of_kind(const std::string& name, Kind kind, const std::vector<Tensor>& heads, std::int64_t batch,
+               std::int64_t item) {
+  std::vector<Tensor> parts;
+  for (const Tensor& head : heads) {
+    Tensor part = one_text(head, 3, batch, item);
+    if (part.rank() == 2 && kind != Kind::flat) part = part.unsqueeze(0);
+    if (part.rank() != (kind == Kind::flat ? 2u : 3u)) {
+      refuse(name + (kind == Kind::flat ? " (tokens, size)" : kind == Kind::heads ? " (heads, tokens, size)"
+                                                                                  : " (heads, queries, keys)"),
+             head.shape().str());
+    }
+    parts.push_back(part.to(DType::f32).contiguous());
+  }
+  if (parts.size() == 1) return parts.front();
+  if (kind == Kind::flat) return parts.back();
+  for (Tensor& part : parts) part = part.select(0, 0);
+  return stack(parts);
+}
+
+void require_fits(const Block& block, const std::string& name, Kind kind, const Tensor& tensor) {
+  const Tensor& weights = block.weights();
+  const std::int64_t heads = weights.size(0), queries = weights.size(1), keys = weights.size(2);
+  const bool of_keys = name == "keys" || name == "values" || name == "source";
+  const Shape& s = tensor.shape();
+  const std::int64_t rows = of_keys ? keys : queries;
+  const bool fits = kind == Kind::pairs   ? s == weights.shape()
+                    : kind == Kind::heads ? s[0] == heads && s[1] == rows
+                                          : s[0] == rows;
+  if (!fits) {
+    refuse(name + " that fit the weights " + weights.shape().str() + " (heads, queries, keys)", s.str());
+  }
+}
+
+Block block_of(const Found& found, std::int64_t batch, std::int64_t item) {
+  Block block{found.label, {}};
+  for (const auto& [step, kind] : kSteps) {
+    const auto at = found.steps.find(step);
+    if (at == found.steps.end()) continue;
+    block.steps.emplace_back(step, of_kind(at->first, kind, at->second, batch, item));
+  }
+  for (const auto& [step, kind] : kSteps) {
+    if (const Tensor* tensor = block.find(step)) require_fits(block, std::string(step), kind, *tensor);
+  }
+  return block;
+}
+
+}  // namespace
+
+const Tensor* Block::find(std::string_view name) const noexcept {
+  const auto at = std::find_if(steps.begin(), steps.end(), [&](const auto& step) { return step.first == name; });
+  return at == steps.end() ? nullptr : &at->second;
+}
+
+Blocks arrange(const Trace& trace, std::int64_t item) {
+  Blocks result;
+  const std::vector<Found> found = collect(trace);
+  if (found.empty()) {
+    std::string names;
+    for (const auto& [name, tensor] : trace.steps()) names.append(names.empty() ? "" : ", ").append(name);
+    throw Error(Error::Kind::argument, kOp, "a trace with the step \"weights\"", names.empty() ? "an empty one" : names);
+  }
+  for (const auto& [name, tensor] : trace.steps()) result.shapes.emplace_back(name, tensor.shape());
+  result.batch = batch_of(found.front().steps);
+  if (item < 0 || item >= std::max<std::int64_t>(result.batch, 1)) {
+    throw Error(Error::Kind::argument, kOp, "item from 0 to " + std::to_string(std::max<std::int64_t>(result.batch, 1) - 1),
+                std::to_string(item));
+  }
+  for (const Found& f : found) result.blocks.push_back(block_of(f, batch_of(f.steps), item));
+  const Shape& first = result.blocks.front().weights().shape();
+  result.queries = first[1], result.keys = first[2];
+  for (const Block& block : result.blocks) {
+    if (!(block.weights().shape() == first)) {
+      refuse("layers of one shape " + first.str(), block.weights().shape().str() + " in " + block.label);
+    }
+  }
+  return result;
+}
+
+}  // namespace attn::report_page

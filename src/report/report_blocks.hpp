@@ -1,0 +1,34 @@
+// A trace put in order: blocks (layers) of named steps, every one with its heads apart.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attn/report.hpp"
+
+namespace attn::report_page {
+
+// Steps of one module, float32 and contiguous, in the order of the data's way:
+//   inputs (tq, d_in)  source (tk, d_in)  queries (h, tq, d)  keys (h, tk, d)  values (h, tk, dv)
+//   scores, scaled, masked, weights, dropped (h, tq, tk)  context (h, tq, dv)  merged, output (tq, d_out)
+struct Block {
+  std::string label;  // of the layer, "" for the only one
+  std::vector<std::pair<std::string, Tensor>> steps;
+
+  const Tensor* find(std::string_view name) const noexcept;
+  const Tensor& weights() const { return *find("weights"); }
+};
+
+struct Blocks {
+  std::vector<Block> blocks;
+  std::int64_t batch = 0;                             // texts in the trace, 0 when it has no such dimension
+  std::vector<std::pair<std::string, Shape>> shapes;  // as recorded
+  std::int64_t queries = 0, keys = 0;                 // tokens, of every block
+};
+
+// Text `item` of the trace. Throws Error as report() does.
+Blocks arrange(const Trace& trace, std::int64_t item);
+
+}  // namespace attn::report_page

@@ -1,0 +1,108 @@
+#include "report/report_encode.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+namespace attn::report_page {
+namespace {
+
+template <class T>
+std::span<const std::byte> bytes_of(const std::vector<T>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+std::uint8_t byte_of(double share) {
+  constexpr double most = 255;
+  return static_cast<std::uint8_t>(std::lround(most * std::clamp(std::isnan(share) ? 0 : share, 0.0, 1.0)));
+}
+
+struct Pool {
+  std::vector<std::uint8_t> cells;
+  float most = 0;
+};
+
+Pool pool(std::span<const float> weights, std::int64_t queries, std::int64_t keys, std::int64_t factor) {
+  const auto columns = static_cast<std::size_t>((keys + factor - 1) / factor);
+  std::vector<float> largest(static_cast<std::size_t>((queries + factor - 1) / factor) * columns);
+  Pool result;
+  for (std::int64_t i = 0; i < queries; ++i) {
+    for (std::int64_t j = 0; j < keys; ++j) {
+      const float w = weights[static_cast<std::size_t>(i * keys + j)];
+      float& cell = largest[static_cast<std::size_t>(i / factor) * columns + static_cast<std::size_t>(j / factor)];
+      cell = std::max(cell, w);
+      if (std::isfinite(w)) result.most = std::max(result.most, w);
+    }
+  }
+  for (const float w : largest) result.cells.push_back(byte_of(result.most > 0 ? std::sqrt(w / result.most) : 0));
+  return result;
+}
+
+struct Top {
+  std::vector<std::uint16_t> index;
+  std::vector<float> value;
+};
+
+void add_top(Top& top, std::span<const float> row) {
+  constexpr std::uint16_t missing = 65535;
+  std::vector<std::uint32_t> order(row.size());
+  std::iota(order.begin(), order.end(), 0u);
+  const auto kept = std::min<std::size_t>(kTopKeys, order.size());
+  const auto rank = [&](std::uint32_t j) { return std::isnan(row[j]) ? -INFINITY : row[j]; };
+  const auto larger = [&](std::uint32_t a, std::uint32_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; };
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(), larger);
+  for (std::size_t i = 0; i < kTopKeys; ++i) {
+    const bool there = i < kept && row[order[i]] > 0;
+    top.index.push_back(there ? static_cast<std::uint16_t>(order[i]) : missing);
+    top.value.push_back(there ? row[order[i]] : 0);
+  }
+}
+
+}  // namespace
+
+void exact(Json& json, const Tensor& tensor) {
+  json.object().name("shape").shape(tensor.shape()).name("f32").floats(tensor).end();
+}
+
+void quantised(Json& json, const Tensor& tensor) {
+  const auto n = static_cast<std::size_t>(tensor.size(-1)), rows = n == 0 ? 0 : static_cast<std::size_t>(tensor.numel()) / n;
+  const float* x = tensor.data<float>();
+  std::vector<std::uint8_t> bytes;
+  std::vector<float> ranges;
+  for (std::size_t r = 0; r < rows; ++r, x += n) {
+    float low = INFINITY, high = -INFINITY;
+    for (std::size_t k = 0; k < n; ++k) {
+      if (std::isfinite(x[k])) low = std::min(low, x[k]), high = std::max(high, x[k]);
+    }
+    if (!(low <= high)) low = high = 0;
+    ranges.insert(ranges.end(), {low, high});
+    const double span = static_cast<double>(high) - static_cast<double>(low);
+    for (std::size_t k = 0; k < n; ++k) bytes.push_back(byte_of(span > 0 ? (static_cast<double>(x[k]) - static_cast<double>(low)) / span : 0));
+  }
+  json.object().name("shape").shape(tensor.shape()).name("u8").base64(bytes_of(bytes));
+  json.name("ranges").base64(bytes_of(ranges)).end();
+}
+
+void pooled(Json& json, const Tensor& weights) {
+  const std::int64_t heads = weights.size(0), queries = weights.size(1), keys = weights.size(2);
+  const std::int64_t factor = (std::max(queries, keys) + kMapCells - 1) / kMapCells;
+  const auto cells = static_cast<std::size_t>(queries * keys);
+  std::vector<std::uint8_t> bytes;
+  std::vector<float> most;
+  Top top;
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const std::span all(weights.data<float>() + static_cast<std::size_t>(head) * cells, cells);
+    const Pool map = pool(all, queries, keys, factor);
+    bytes.insert(bytes.end(), map.cells.begin(), map.cells.end());
+    most.push_back(map.most);
+    for (std::int64_t i = 0; i < queries; ++i) {
+      add_top(top, all.subspan(static_cast<std::size_t>(i * keys), static_cast<std::size_t>(keys)));
+    }
+  }
+  json.object().name("shape").shape(weights.shape()).name("pool").number(factor);
+  json.name("u8").base64(bytes_of(bytes)).name("most").base64(bytes_of(most)).name("top").number(kTopKeys);
+  json.name("topIndex").base64(bytes_of(top.index)).name("topValue").base64(bytes_of(top.value)).end();
+}
+
+}  // namespace attn::report_page

@@ -1,0 +1,153 @@
+#include "report/report_json.hpp"
+
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+namespace attn::report_page {
+namespace {
+
+constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+// Bytes of the well-formed UTF-8 sequence at the front (Unicode 15, table 3-7), 0 when there is none.
+std::size_t sequence_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(0);
+  if (first < 0x80) return first == 0 ? 0 : 1;
+  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4) return 0;
+  const unsigned low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+  const unsigned high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+  if (byte(1) < low || byte(1) > high) return 0;
+  for (std::size_t i = 2; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  return length;
+}
+
+}  // namespace
+
+std::string valid_utf8(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t length = sequence_length(text);
+    out.append(length == 0 ? kReplacement : text.substr(0, length));
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return out;
+}
+
+std::string base64(std::span<const std::byte> bytes) {
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const auto byte = [&](std::size_t k) { return i + k < bytes.size() ? static_cast<unsigned>(bytes[i + k]) : 0u; };
+    const unsigned group = byte(0) << 16 | byte(1) << 8 | byte(2);
+    for (unsigned k = 0; k < 4; ++k) {
+      out.push_back(i + k > bytes.size() ? '=' : kAlphabet[group >> (18 - 6 * k) & 63]);
+    }
+  }
+  return out;
+}
+
+std::string html_escaped(std::string_view text) {
+  std::string out;
+  for (const char c : valid_utf8(text)) {
+    switch (c) {
+      case '&': out.append("&amp;"); break;
+      case '<': out.append("&lt;"); break;
+      case '>': out.append("&gt;"); break;
+      case '"': out.append("&quot;"); break;
+      case '\'': out.append("&#39;"); break;
+      default: out.push_back(c);
+    }
+  }
+  return out;
+}
+
+std::string short_number(double value, int digits) {
+  std::array<char, 40> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::general, digits);
+  return {buffer.data(), end.ptr};
+}
+
+Json& Json::open(char bracket) {
+  separate();
+  text_.push_back(bracket);
+  closing_.push_back(bracket == '{' ? '}' : ']');
+  return *this;
+}
+
+Json& Json::end() {
+  text_.push_back(closing_.back());
+  closing_.pop_back();
+  return *this;
+}
+
+void Json::separate() {
+  if (!text_.empty() && text_.back() != '{' && text_.back() != '[' && text_.back() != ':') text_.push_back(',');
+}
+
+Json& Json::raw(std::string_view text) {
+  separate();
+  text_.append(text);
+  return *this;
+}
+
+// "<", ">" and "&" are escaped too: no text can end the script element or begin another.
+void Json::quote(std::string_view text) {
+  text_.push_back('"');
+  for (const char c : valid_utf8(text)) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code < 0x20 || code == 0x7F || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&') {
+      std::array<char, 8> buffer{};
+      std::snprintf(buffer.data(), buffer.size(), "\\u%04x", code);
+      text_.append(buffer.data());
+    } else {
+      text_.push_back(c);
+    }
+  }
+  text_.push_back('"');
+}
+
+Json& Json::name(std::string_view text) {
+  separate();
+  quote(text);
+  text_.push_back(':');
+  return *this;
+}
+
+Json& Json::text(std::string_view value) {
+  separate();
+  quote(value);
+  return *this;
+}
+
+Json& Json::number(double value) {
+  if (std::isnan(value)) return text("nan");
+  if (std::isinf(value)) return text(value < 0 ? "-inf" : "inf");
+  return raw(short_number(value, 17));
+}
+
+Json& Json::base64(std::span<const std::byte> bytes) {
+  separate();
+  text_.append("\"").append(report_page::base64(bytes)).append("\"");
+  return *this;
+}
+
+Json& Json::floats(const Tensor& tensor) {
+  static_assert(std::endian::native == std::endian::little);
+  const Tensor values = tensor.to(DType::f32).contiguous();
+  return base64(std::as_bytes(std::span(values.data<float>(), static_cast<std::size_t>(values.numel()))));
+}
+
+Json& Json::shape(const Shape& shape) {
+  array();
+  for (const std::int64_t size : shape) number(size);
+  return end();
+}
+
+}  // namespace attn::report_page

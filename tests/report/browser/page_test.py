@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""The report in a real browser: its numbers against the library's, its controls, its silence on the network.
+
+    ATTN_COMMAND=build/default/attn tests/report/browser/page_test.py [NAME…]
+"""
+
+import math
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+import chromium
+import library
+
+BROWSER = chromium.find()
+STEPS = ["inputs", "queries", "keys", "values", "scores", "scaled", "masked", "weights", "context", "merged", "output"]
+WORDS = ["Your", "journey", "starts", "with", "one", "step"]
+
+
+class ReportTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="attn-report-"))
+        cls.browser = chromium.Chromium(BROWSER).__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.__exit__()
+        shutil.rmtree(cls.folder)
+
+    def setUp(self):
+        self.pages = []
+
+    def tearDown(self):
+        for page in self.pages:
+            self.assertEqual(page.complaints(), [])
+            page.close()
+
+    def open(self, *arguments, fragment="", **options):
+        """Writes a report by `attn report ARGUMENTS` and opens it."""
+        path = self.folder / f"{self.id().split('.')[-1]}-{len(self.pages)}.html"
+        library.attn(self.folder, "report", *arguments, "--output", path)
+        self.pages.append(self.browser.page(f"file://{path}{fragment}", **options))
+        return self.pages[-1]
+
+    def near(self, found, wanted, tolerance=1e-6, message=""):
+        if math.isnan(wanted) or math.isinf(wanted):
+            self.assertEqual(str(found), str(wanted), message)
+        else:
+            self.assertLessEqual(abs(found - wanted), tolerance * max(1, abs(wanted)), f"{message}: {found} for {wanted}")
+
+    def cells(self, page, host="#steps .stage-matrix"):
+        """{(row, column): number} of the table shown, by the digits in each cell's title."""
+        found = page.run(f"[...document.querySelectorAll('{host} .cell')].map((c) => [c.dataset.row, c.dataset.column, c.dataset.value, c.innerText])")
+        return {(int(row), int(column)): (library.number(value), text) for row, column, value, text in found}
+
+    def six(self, *arguments):
+        """The steps of a module on the six words, by attn run."""
+        rows = ["0.43,0.15,0.89", "0.55,0.87,0.66", "0.57,0.85,0.64", "0.22,0.58,0.33", "0.77,0.25,0.10", "0.05,0.80,0.55"]
+        (self.folder / "x.csv").write_text("\n".join(rows) + "\n")
+        library.attn(self.folder, "run", arguments[0], "--input", "x.csv", *arguments[1:], "--save-steps", "steps.safetensors")
+        return library.steps(self.folder / "steps.safetensors")
+
+
+class Steps(ReportTest):
+    ARGUMENTS = ("multihead", "--d-out", 4)
+
+    def test_every_number_of_every_step_is_the_librarys(self):
+        steps = self.six(*self.ARGUMENTS)
+        page = self.open(*self.ARGUMENTS)
+        for name in STEPS:
+            page.click(f"[data-step={name}]")
+            for head in range(2 if len(steps[name].shape) == 3 else 1):
+                page.set("[name=head]", str(head))
+                cells = self.cells(page)
+                self.assertEqual(len(cells), math.prod(steps[name].shape[-2:]))
+                for (row, column), (value, text) in cells.items():
+                    wanted = steps[name][(head, row, column) if len(steps[name].shape) == 3 else (row, column)]
+                    self.assertEqual(value if math.isinf(value) else library.float32(value), wanted, (name, head, row, column))
+                    self.near(library.number(text), wanted, 5.1e-5)
+
+    def test_the_arithmetic_of_every_step_gives_the_librarys_number(self):
+        steps = self.six(*self.ARGUMENTS)
+        page = self.open(*self.ARGUMENTS)
+        page.set("[name=head]", "1")
+        for name in STEPS:
+            page.click(f"[data-step={name}]")
+            shape = steps[name].shape
+            for row, column in [(0, 0), (4, 1), (shape[-2] - 1, shape[-1] - 1)]:
+                page.click(f"#steps .cell[data-row='{row}'][data-column='{column}']")
+                wanted = steps[name][(1, row, column) if len(shape) == 3 else (row, column)]
+                self.near(library.number(page.attribute(".arithmetic", "data-total").replace("Infinity", "inf")), wanted, 1e-6, name)
+                self.near(library.number(page.text(".arithmetic .result")), wanted, 5.1e-5, name)
+                self.assertIn("same number", page.text(".arithmetic"))
+
+    def test_the_terms_written_out_are_the_librarys(self):
+        steps = self.six(*self.ARGUMENTS)
+        page = self.open(*self.ARGUMENTS, fragment="#query=5&key=3&head=2&step=scores")
+        found = page.run("[...document.querySelectorAll('.terms tbody tr')].slice(0, 2).map((r) => [...r.cells].slice(1).map((c) => c.title))")
+        for dimension, (q, k, product) in enumerate(found):
+            self.near(float(q), steps["queries"][1, 4, dimension])
+            self.near(float(k), steps["keys"][1, 2, dimension])
+            self.near(float(product), steps["queries"][1, 4, dimension] * steps["keys"][1, 2, dimension])
+
+    def test_the_legend_tells_the_true_range(self):
+        steps = self.six(*self.ARGUMENTS)
+        page = self.open(*self.ARGUMENTS)
+        for name in STEPS:
+            page.click(f"[data-step={name}]")
+            values = [x for x in steps[name].values[: math.prod(steps[name].shape[-2:])] if math.isfinite(x)]
+            self.near(float(page.attribute("#steps .legend", "data-low")), min(values), 0)
+            self.near(float(page.attribute("#steps .legend", "data-high")), max(values), 0)
+        page.click("[data-step=masked]")
+        self.assertIn("masked", page.text("#steps .legend"))
+
+    def test_the_selection_is_one_and_lives_in_the_address(self):
+        page = self.open(*self.ARGUMENTS)
+        page.click("#steps .cell[data-row='3'][data-column='1']")
+        self.assertIn("query=4&key=2", page.run("location.hash"))
+        page.key("ArrowDown"), page.key("ArrowRight"), page.key("]")
+        self.assertIn("query=5&key=3&head=2", page.run("location.hash"))
+        self.assertEqual(page.run("[...document.querySelectorAll('#selection select')].map((s) => s.value)"), ["4", "2", "1"])
+        page.run("location.hash = '#query=999&key=-7&head=zebra&step=%3Cscript%3E'")
+        page.run("new Promise((done) => setTimeout(done, 50))")
+        self.assertIn("query=6&key=1&head=1&step=weights", page.run("location.hash"))
+
+    def test_play_step_and_back(self):
+        page = self.open(*self.ARGUMENTS, fragment="#step=scores")
+        page.click("#next")
+        self.assertIn("step=scaled", page.run("location.hash"))
+        page.click("#back"), page.click("#back")
+        self.assertIn("step=values", page.run("location.hash"))
+        page.click("#play")
+        page.run("new Promise((done) => setTimeout(done, 2000))")
+        page.click("#play")
+        self.assertIn("step=scores", page.run("location.hash"))
+
+    def test_the_heads_taken_together(self):
+        steps = self.six(*self.ARGUMENTS)
+        page = self.open(*self.ARGUMENTS)
+        w = steps["weights"]
+        ways = {"average": lambda i, j: (w[0, i, j] + w[1, i, j]) / 2, "maximum": lambda i, j: max(w[0, i, j], w[1, i, j]),
+                "difference": lambda i, j: w[0, i, j] - w[1, i, j]}
+        for way, wanted in ways.items():
+            page.set("#view", way)
+            if way == "difference":
+                page.set("#other", "1")
+            for (i, j), (value, _) in self.cells(page).items():
+                self.near(value, wanted(i, j), 1e-7, way)
+
+    def test_the_head_of_the_page(self):
+        page = self.open(*self.ARGUMENTS)
+        self.assertEqual(page.text("h1"), " ".join(WORDS))
+        self.assertEqual(page.run("[...document.querySelectorAll('.health li')].map((e) => e.className + ' ' + e.dataset.check)"),
+                         ["holds rows sum to 1", "holds no NaN", "holds mask leak", "holds difference from float64"])
+        self.assertIn("attn report multihead --d-out 4", page.text(".facts"))
+        self.assertRegex(page.text(".chain"), r"(?s)inputs\s*\(6, 3\).*queries\s*\(2, 6, 2\).*weights\s*\(2, 6, 6\).*output\s*\(6, 4\)")
+
+
+if __name__ == "__main__":
+    if not BROWSER:
+        print("skipped: no chromium here (Debian: apt-get install chromium)")
+        sys.exit(77)
+    unittest.main(verbosity=2)

@@ -1,0 +1,143 @@
+#include "report/source.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "attn/error.hpp"
+#include "attn/io.hpp"
+#include "common/command_line.hpp"
+#include "common/terminal.hpp"
+
+namespace attn::tool {
+namespace {
+
+ModuleConfig config_of(const Job& job) {
+  if (const auto* module = dynamic_cast<const ProjectedAttention*>(job.module.get())) return module->config();
+  ModuleConfig config;
+  config.d_in = job.x.tensor.size(-1);
+  config.d_out = job.flags.d_out.value_or(config.d_in);
+  config.context_length = job.flags.context_length.value_or(0);
+  config.causal = job.flags.module == "average";
+  if (job.flags.module == "heads") {
+    config.num_heads = heads_of(job.flags);
+    config.dropout = job.flags.dropout;
+    config.qkv_bias = job.flags.qkv_bias;
+    config.causal = !job.flags.no_mask;
+    if (!job.flags.scale.empty()) config.scale = parse_scale(job.flags.scale);
+    if (job.flags.layer_order == "kqv") config.layer_order = LayerOrder::kqv;
+    config.out_proj = false;
+  }
+  return config;
+}
+
+ReportSource run_module(const CLI::App& verb, const SourceFlags& flags) {
+  ReportSource source;
+  const Job job = prepare(verb, flags.module, flags.input, true);
+  if (job.flags.module != "cross" || job.x.tensor.size(-2) == job.context->tensor.size(-2)) source.options.key_tokens = {};
+  job.forward(&source.steps);
+  ReportOptions& options = source.options;
+  options.tokens = job.tokens;
+  if (job.context) options.key_tokens = job.context_tokens;
+  options.module = job.flags.module;
+  options.command = command_line();
+  if (has_weights(job.flags.module)) options.seed = job.flags.seed;
+  options.flavour = dropout_flavour(job.flags.rng);
+  options.config = config_of(job);
+  options.parameters = job.module->state_dict();
+  options.training = job.module->training();
+  options.notes = job.notes;
+  return source;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+// What attn run --save-steps wrote, or any safetensors or npz file with "weights" among its tensors.
+ReportSource load_steps(const std::string& path) {
+  ReportSource source;
+  const io::NamedTensors file = io::load(path);
+  for (const auto& [name, tensor] : file.tensors) source.steps.record(name, tensor);
+  if (!source.steps.contains("weights") && !source.steps.contains("heads.0.weights")) {
+    bool any = false;
+    for (const auto& [name, tensor] : file.tensors) any = any || name.ends_with(".weights");
+    if (!any) {
+      throw Error(Error::Kind::data, "--steps", "a file with the step \"weights\", as attn run --save-steps writes it",
+                  fmt::format("{} tensors without it", file.tensors.size()), "for a single tensor of weights pass --attention FILE");
+    }
+  }
+  const auto metadata = [&](const char* key) {
+    const auto at = file.metadata.find(key);
+    return at == file.metadata.end() ? std::string() : at->second;
+  };
+  ReportOptions& options = source.options;
+  options.module = metadata("module");
+  options.command = metadata("command");
+  if (const std::string text = metadata("tokens"); !text.empty()) options.tokens = lines_of(text);
+  std::uint64_t seed = 0;
+  const std::string digits = metadata("seed");
+  if (std::from_chars(digits.data(), digits.data() + digits.size(), seed).ec == std::errc()) options.seed = seed;
+  if (const std::string rng = metadata("rng"); !rng.empty()) options.flavour = dropout_flavour(rng);
+  return source;
+}
+
+// (t, t), (h, t, t) or (l, h, t, t).
+ReportSource load_attention(const std::string& path, const std::string& tensor_name) {
+  ReportSource source;
+  const Tensor weights = io::load_tensor(path, tensor_name);
+  if (weights.rank() < 2 || weights.rank() > 4) {
+    throw Error(Error::Kind::shape, "--attention", "weights (heads, queries, keys) or (layers, heads, queries, keys)",
+                weights.shape().str(), "save one of these shapes, rows that sum to 1; or pass --input for embeddings");
+  }
+  if (weights.rank() < 4) {
+    source.steps.record("weights", weights);
+  } else {
+    for (std::int64_t layer = 0; layer < weights.size(0); ++layer) {
+      source.steps.record("layer " + std::to_string(layer + 1) + ".weights", weights.select(0, layer));
+    }
+  }
+  source.options.command = command_line();
+  return source;
+}
+
+void read_tokens(const SourceFlags& flags, ReportSource& source) {
+  if (flags.input.tokens.empty()) return;
+  source.options.tokens = io::load_lines(flags.input.tokens);
+}
+
+void require_one(const SourceFlags& flags) {
+  const int given = !flags.module.module.empty() + !flags.steps.empty() + !flags.attention.empty();
+  if (given == 1) return;
+  throw Error(Error::Kind::argument, "attn report", "one of MODULE, --steps FILE and --attention FILE",
+              given == 0 ? "none of them" : fmt::format("{} of them", given), "attn report multihead --output report.html shows the six words");
+}
+
+}  // namespace
+
+void add_source_flags(CLI::App& verb, SourceFlags& flags) {
+  add_module_flags(verb, flags.module);
+  verb.get_option("MODULE")->required(false);
+  add_input_flags(verb, flags.input, false);
+  verb.add_option("--steps", flags.steps, "Steps that attn run --save-steps wrote, instead of MODULE")->option_text("FILE");
+  verb.add_option("--attention", flags.attention,
+                  "Attention weights, instead of MODULE: (heads, queries,\nkeys) or (layers, heads, queries, keys), .npy or others")
+      ->option_text("FILE");
+}
+
+ReportSource load_source(const CLI::App& verb, const SourceFlags& flags) {
+  require_one(flags);
+  if (!flags.module.module.empty()) return run_module(verb, flags);
+  require_one_stdin({flags.steps, flags.attention, flags.input.tokens});
+  ReportSource source = flags.steps.empty() ? load_attention(flags.attention, flags.input.tensor) : load_steps(flags.steps);
+  read_tokens(flags, source);
+  return source;
+}
+
+}  // namespace attn::tool
