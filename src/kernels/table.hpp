@@ -44,6 +44,10 @@ struct Kernels {
   // False when a result left float32's range.
   bool (*product)(const Product&, const float* packed, std::int64_t task, void* scratch);
 
+  // The same sums for few rows and any weight, read as it lies; false as above.
+  std::int64_t (*few_rows_tasks)(const FewRows&);
+  bool (*few_rows)(const FewRows&, std::int64_t task);
+
   // What a language model does between its products; `tanh_form` or exact (GELU).
   void (*layer_norm)(const LayerNormRows&);
   void (*layer_norm_backward)(const LayerNormGradient&);

@@ -7,37 +7,56 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// Lane 0 of both, lane 1 of both, ...: the lower halves of a and b; then the upper halves.
+// A vector is parts of four lanes. Within all parts at once, and of whole parts: the moves that take one instruction.
 #if defined(__AVX512F__)
-inline __attribute__((always_inline)) Vec zip_low(Vec a, Vec b) {
-  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-}
-inline __attribute__((always_inline)) Vec zip_high(Vec a, Vec b) {
-  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-}
+#define ATTN_IN_PARTS(LANES) LANES(0), LANES(4), LANES(8), LANES(12)
 #elif defined(__AVX2__)
-inline __attribute__((always_inline)) Vec zip_low(Vec a, Vec b) {
-  return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
-}
-inline __attribute__((always_inline)) Vec zip_high(Vec a, Vec b) {
-  return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
-}
+#define ATTN_IN_PARTS(LANES) LANES(0), LANES(4)
 #else
-inline __attribute__((always_inline)) Vec zip_low(Vec a, Vec b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
-inline __attribute__((always_inline)) Vec zip_high(Vec a, Vec b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
+#define ATTN_IN_PARTS(LANES) LANES(0)
 #endif
+#define ATTN_PART(p) p, p + 1, p + 2, p + 3
+#define ATTN_ZIP_LOW(p) p, kLanes + p, p + 1, kLanes + p + 1
+#define ATTN_ZIP_HIGH(p) p + 2, kLanes + p + 2, p + 3, kLanes + p + 3
+#define ATTN_JOIN_LOW(p) p, p + 1, kLanes + p, kLanes + p + 1
+#define ATTN_JOIN_HIGH(p) p + 2, p + 3, kLanes + p + 2, kLanes + p + 3
+#define ATTN_MOVE(a, b, LANES) __builtin_shufflevector(a, b, ATTN_IN_PARTS(LANES))
 
-// Each round of zips of rows i and i + kLanes / 2 rotates the index (row, lane) by one bit: log2(kLanes) rounds
-// swap row and lane. Nothing but moves, so that the lanes may hold any bits.
-inline __attribute__((always_inline)) void transpose(Vec (&v)[kLanes]) {
-  ATTN_UNROLL for (int round = 1; round < kLanes; round *= 2) {
-    Vec next[kLanes];
-    ATTN_UNROLL for (int i = 0; i < kLanes / 2; ++i) {
-      next[2 * i] = zip_low(v[i], v[i + kLanes / 2]);
-      next[2 * i + 1] = zip_high(v[i], v[i + kLanes / 2]);
-    }
-    ATTN_UNROLL for (int i = 0; i < kLanes; ++i) v[i] = next[i];
+// Part q of row 4p + t and part p of row 4q + t change places, for all p, q and t.
+inline __attribute__((always_inline)) void transpose_parts([[maybe_unused]] Vec (&v)[kLanes]) {
+#if defined(__AVX512F__)
+  ATTN_UNROLL for (int t = 0; t < 4; ++t) {
+    const Vec a = v[t], b = v[t + 4], c = v[t + 8], d = v[t + 12];
+    const Vec ab_low = __builtin_shufflevector(a, b, ATTN_PART(0), ATTN_PART(4), ATTN_PART(16), ATTN_PART(20));
+    const Vec ab_high = __builtin_shufflevector(a, b, ATTN_PART(8), ATTN_PART(12), ATTN_PART(24), ATTN_PART(28));
+    const Vec cd_low = __builtin_shufflevector(c, d, ATTN_PART(0), ATTN_PART(4), ATTN_PART(16), ATTN_PART(20));
+    const Vec cd_high = __builtin_shufflevector(c, d, ATTN_PART(8), ATTN_PART(12), ATTN_PART(24), ATTN_PART(28));
+    v[t] = __builtin_shufflevector(ab_low, cd_low, ATTN_PART(0), ATTN_PART(8), ATTN_PART(16), ATTN_PART(24));
+    v[t + 4] = __builtin_shufflevector(ab_low, cd_low, ATTN_PART(4), ATTN_PART(12), ATTN_PART(20), ATTN_PART(28));
+    v[t + 8] = __builtin_shufflevector(ab_high, cd_high, ATTN_PART(0), ATTN_PART(8), ATTN_PART(16), ATTN_PART(24));
+    v[t + 12] = __builtin_shufflevector(ab_high, cd_high, ATTN_PART(4), ATTN_PART(12), ATTN_PART(20), ATTN_PART(28));
   }
+#elif defined(__AVX2__)
+  ATTN_UNROLL for (int t = 0; t < 4; ++t) {
+    const Vec a = v[t], b = v[t + 4];
+    v[t] = __builtin_shufflevector(a, b, ATTN_PART(0), ATTN_PART(8));
+    v[t + 4] = __builtin_shufflevector(a, b, ATTN_PART(4), ATTN_PART(12));
+  }
+#endif
+}
+
+// v[i][j] becomes v[j][i]. Nothing but moves, so that the lanes may hold any bits.
+inline __attribute__((always_inline)) void transpose(Vec (&v)[kLanes]) {
+  ATTN_UNROLL for (int i = 0; i < kLanes; i += 4) {
+    const Vec ab_low = ATTN_MOVE(v[i], v[i + 1], ATTN_ZIP_LOW), cd_low = ATTN_MOVE(v[i + 2], v[i + 3], ATTN_ZIP_LOW);
+    const Vec ab_high = ATTN_MOVE(v[i], v[i + 1], ATTN_ZIP_HIGH),
+              cd_high = ATTN_MOVE(v[i + 2], v[i + 3], ATTN_ZIP_HIGH);
+    v[i] = ATTN_MOVE(ab_low, cd_low, ATTN_JOIN_LOW);
+    v[i + 1] = ATTN_MOVE(ab_low, cd_low, ATTN_JOIN_HIGH);
+    v[i + 2] = ATTN_MOVE(ab_high, cd_high, ATTN_JOIN_LOW);
+    v[i + 3] = ATTN_MOVE(ab_high, cd_high, ATTN_JOIN_HIGH);
+  }
+  transpose_parts(v);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "kernels/unit/backward.hpp"
 #include "kernels/unit/cross_entropy.hpp"
 #include "kernels/unit/decode.hpp"
+#include "kernels/unit/few_rows.hpp"
 #include "kernels/unit/forward.hpp"
 #include "kernels/unit/gelu.hpp"
 #include "kernels/unit/layer_norm.hpp"
@@ -38,6 +39,8 @@ const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .product_tasks = ATTN_UNIT::product_tasks,
     .product_scratch = ATTN_UNIT::product_scratch,
     .product = ATTN_UNIT::product,
+    .few_rows_tasks = ATTN_UNIT::few_rows_tasks,
+    .few_rows = ATTN_UNIT::few_rows,
     .layer_norm = ATTN_UNIT::layer_norm,
     .layer_norm_backward = ATTN_UNIT::layer_norm_backward,
     .gelu = ATTN_UNIT::gelu,
