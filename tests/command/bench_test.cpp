@@ -92,14 +92,31 @@ TEST_F(Bench, RatesFollowFromTheTime) {
 
 TEST_F(Bench, EveryMaskAndOpRuns) {
   std::string list;
-  for (const char* mask : {"none", "causal", "causal-br", "window=2", "lengths", "keep", "bias", "alibi", "sinks",
-                           "softcap=5", "dropout=0.5", "causal+keep+softcap=2"}) {
+  for (const char* mask :
+       {"none", "causal", "causal-br", "window=2", "lengths", "keep", "bias", "alibi", "sinks", "softcap=5",
+        "dropout=0.5", "dropout-keep=0.5", "blocks=0.5", "score", "score+blocks=0", "causal+keep+softcap=2"}) {
     list.append("forward 2,2,5/7,3 f32 ").append(mask).append("\n");
     list.append("backward 2,2,5/7,3 f32 ").append(mask).append("\n");
   }
   list += "forward 1,1,4,4 bf16\nforward 1,1,4,4 f16 # a comment\n\n# another\nlinear-training 3,4,5 f32\n";
   list += "module-training 1,4,4,2 f32 causal\n";
-  EXPECT_EQ(rows(list).size(), 28u);
+  list += "forward 1,1,4,4 f32 none high\nbackward 1,1,4,4 f32 none medium\n";
+  EXPECT_EQ(rows(list).size(), 38u);
+}
+
+TEST_F(Bench, BlocksAreCountedAsKept) {
+  const auto operations = [](const json& row) { return row["gflops"].get<double>() * row["ms"].get<double>() * 1e6; };
+  const auto found = rows("forward 1,1,200/300,2 f32 blocks=1\nforward 1,1,200/300,2 f32 blocks=0\n");
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_NEAR(operations(found[0]), 4.0 * 200 * 300 * 2, 1);
+  EXPECT_TRUE(found[1]["gflops"].is_null());
+}
+
+TEST_F(Bench, PlainSecondsSayWhereThePlainPathIsTimed) {
+  const std::string list = "forward 1,1,64,64 f32\n";  // 1e6 operations, about a millisecond
+  EXPECT_GT(rows(list)[0]["plain_ms"].get<double>(), 0);
+  EXPECT_TRUE(rows(list, "--plain 0.0001")[0]["plain_ms"].is_null());
+  EXPECT_EQ(run("attn bench --plain -1").status, 2);
 }
 
 TEST_F(Bench, LimitsComeFirst) {
@@ -159,7 +176,8 @@ TEST_F(Bench, BadRowsAreNamedByLine) {
   EXPECT_THAT(complaint("forward 1,1,4,4 f32 casual\n"), HasSubstr("found casual"));
   EXPECT_THAT(complaint("forward 1,1,4,4 f32 window\n"), HasSubstr("window=N"));
   EXPECT_THAT(complaint("forward 1,1,4,4 f32 window=-1\n"), HasSubstr("window=N"));
-  EXPECT_THAT(complaint("forward 1,1,4,4 f32 none lowest\n"), HasSubstr("highest"));
+  EXPECT_THAT(complaint("forward 1,1,4,4 f32 none lowest\n"), HasSubstr("highest, high or medium"));
+  EXPECT_THAT(complaint("linear 1,2,3 f32 none high\n"), HasSubstr("expected highest"));
   EXPECT_THAT(complaint("forward 1,1,4,4\n"), HasSubstr("op shape dtype"));
   EXPECT_THAT(complaint("linear 1,2,3 bf16\n"), HasSubstr("expected f32"));
   EXPECT_THAT(complaint("module 1,4,4,2 f32 keep\n"), HasSubstr("none or causal"));

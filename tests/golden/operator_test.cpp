@@ -127,7 +127,8 @@ void as_score_functions_equal(const std::string& dtype, bool weights) {
     golden::expect_close(c.expected.at("output"), found.output, forward_tolerance(dtype), c, "output");
     golden::expect_close(c.expected.at("lse"), found.lse, forward_tolerance(dtype), c, "lse");
     const AttentionGradient grad = attention_backward(in.dz, in.q, in.k, in.v, options);
-    const auto tolerance = gradient_tolerance(dtype);
+    auto tolerance = gradient_tolerance(dtype);
+    tolerance.absolute *= 2;  // scores are rounded once more, on the way to the function
     golden::expect_close(c.expected.at("q.grad"), grad.q, tolerance, c, "q.grad");
     golden::expect_close(c.expected.at("k.grad"), grad.k, tolerance, c, "k.grad");
     golden::expect_close(c.expected.at("v.grad"), grad.v, tolerance, c, "v.grad");

@@ -27,6 +27,7 @@ struct BenchFlags {
   std::string list, filter, isa;
   std::vector<std::string> threads;
   int repeats = 5;
+  double plain = 1;
   bool json = false;
 };
 
@@ -37,7 +38,10 @@ constexpr const char* kFooter =
     "         module, module-training (MultiHeadAttention): b,t,d,heads\n"
     "  dtype  f32, bf16, f16\n"
     "  mask   none, or parts joined by +: causal, causal-br (bottom right), window=N,\n"
-    "         lengths, keep, bias, alibi, sinks, softcap=C, dropout=P\n"
+    "         lengths, keep, bias, blocks=P (share of 128 × 128 blocks kept), alibi,\n"
+    "         score (ALiBi as a function of the scores), sinks, softcap=C, dropout=P,\n"
+    "         dropout-keep=P (from a mask in memory)\n"
+    "  precision  highest, high or medium: what products of f32 may be made of\n"
     "\n"
     "Examples:\n"
     "  attn bench --filter 'forward f32' --threads 1\n"
@@ -101,7 +105,7 @@ void progress(const std::string& text) {
 }
 
 void bench(const BenchFlags& flags) {
-  const Plan plan{rows_of(flags), threads_of(flags), flags.repeats};
+  const Plan plan{rows_of(flags), threads_of(flags), flags.repeats, flags.plain};
   if (!flags.isa.empty()) force(flags.isa);
   const auto measured = measure(plan, progress);
   progress("");
@@ -112,6 +116,7 @@ void bench(const BenchFlags& flags) {
 
 void add_bench(CLI::App& app, int&) {
   constexpr int most_repeats = 10000;
+  constexpr double most_plain = 1e6;
   auto* verb = app.add_subcommand("bench", "Speed, beside this machine's own limits");
   const auto flags = std::make_shared<BenchFlags>();
   verb->add_option("--list", flags->list, "Rows to time. Default: the list that comes with it")->option_text("FILE");
@@ -123,6 +128,9 @@ void add_bench(CLI::App& app, int&) {
   verb->add_option("--repeats", flags->repeats, "Samples of every row. Default: 5")
       ->option_text("N")
       ->check(CLI::Range(1, most_repeats));
+  verb->add_option("--plain", flags->plain, "Time the plain path, too, where it takes up to S seconds. Default: 1")
+      ->option_text("S")
+      ->check(CLI::Range(0.0, most_plain));
   verb->add_flag("--json", flags->json, "One JSON object a row, one row a line");
   verb->footer(kFooter);
   verb->callback([flags] { bench(*flags); });

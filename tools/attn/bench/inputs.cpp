@@ -41,7 +41,7 @@ Tensor BenchInputs::normal(const std::string& role, const Shape& shape, DType dt
 }
 
 Tensor BenchInputs::coins(const std::string& role, const Shape& shape, double chance) {
-  return kept(role, shape, generator(role).dropout_keep({kBlock}, 1 - chance));
+  return kept(fmt::format("{} {}", role, chance), shape, generator(role).dropout_keep({kBlock}, 1 - chance));
 }
 
 }  // namespace attn::tool

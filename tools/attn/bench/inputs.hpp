@@ -13,7 +13,7 @@ class BenchInputs {
  public:
   // Normally distributed, of a floating dtype. Tensors of another `role` ("q", "k", …) hold other numbers.
   Tensor normal(const std::string& role, const Shape& shape, DType dtype);
-  // True with probability `chance`.
+  // True with probability `chance`; another chance gives others.
   Tensor coins(const std::string& role, const Shape& shape, double chance);
 
   double bytes() const noexcept { return bytes_; }  // of all tensors

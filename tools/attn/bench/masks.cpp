@@ -4,9 +4,11 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attn/error.hpp"
@@ -15,6 +17,8 @@ namespace attn::tool {
 namespace {
 
 using Apply = void (*)(AttentionOptions&, double value, const AttentionSizes&, BenchInputs&);
+
+constexpr std::int64_t kBlock = 128;
 
 struct Part {
   std::string_view name;
@@ -35,6 +39,14 @@ Tensor slopes_of(const AttentionSizes& s) {
     slopes.set({h}, std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(s.hq)));
   }
   return slopes;
+}
+
+ScoreFunction relative_positions(const Tensor& slopes) {
+  return ScoreFunction::elementwise(
+      [slopes, slope = slopes.data<float>()](auto score, std::int64_t, std::int64_t h, std::int64_t i, std::int64_t j) {
+        return score - slope[h] * static_cast<float>(std::abs(i - j));
+      },
+      [](auto, auto...) { return 1; });
 }
 
 constexpr std::array kParts{
@@ -63,8 +75,18 @@ constexpr std::array kParts{
          [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs& in) {
            o.mask = o.mask & Mask::additive(in.normal("bias", {1, 1, s.tq, s.tk}, DType::f32));
          }},
+    Part{
+        "blocks", true,
+        [](AttentionOptions& o, double value, const AttentionSizes& s, BenchInputs& in) {
+          const auto blocks = [](std::int64_t tokens) { return (tokens + kBlock - 1) / kBlock; };
+          o.mask = o.mask & Mask::blocks(in.coins("blocks", {1, 1, blocks(s.tq), blocks(s.tk)}, value), kBlock, kBlock);
+        }},
     Part{"alibi", false,
          [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs&) { o.alibi_slopes = slopes_of(s); }},
+    Part{"score", false,
+         [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs&) {
+           o.score_function = relative_positions(slopes_of(s));
+         }},
     Part{"sinks", false,
          [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs& in) {
            o.sinks = in.normal("sinks", {s.hq}, DType::f32);
@@ -72,6 +94,11 @@ constexpr std::array kParts{
     Part{"softcap", true,
          [](AttentionOptions& o, double value, const AttentionSizes&, BenchInputs&) { o.softcap = value; }},
     Part{"dropout", true,
+         [](AttentionOptions& o, double value, const AttentionSizes&, BenchInputs&) {
+           o.dropout = value;
+           o.dropout_key = 1;
+         }},
+    Part{"dropout-keep", true,
          [](AttentionOptions& o, double value, const AttentionSizes& s, BenchInputs& in) {
            o.dropout = value;
            o.dropout_keep = in.coins("dropout", {1, 1, s.tq, s.tk}, 1 - value);
@@ -104,8 +131,8 @@ std::vector<Found> parse(const std::string& mask) {
     const auto found = find(word);
     if (!found) {
       throw Error(Error::Kind::data, "mask",
-                  "none, or causal, causal-br, window=N, lengths, keep, bias, alibi, sinks, softcap=C, dropout=P, "
-                  "joined by +",
+                  "none, or causal, causal-br, window=N, lengths, keep, bias, blocks=P, alibi, score, sinks, "
+                  "softcap=C, dropout=P, dropout-keep=P, joined by +",
                   mask);
     }
     parts.push_back(*found);
@@ -123,22 +150,45 @@ AttentionOptions mask_options(const std::string& mask, const AttentionSizes& siz
   return options;
 }
 
+namespace {
+
+// Keys [first, last) that query i sees, by its diagonal, window and length.
+std::pair<std::int64_t, std::int64_t> seen_keys(const Mask& mask, const AttentionSizes& s, std::int64_t length,
+                                                std::int64_t i) {
+  const std::int64_t centre = i + (mask.align == Align::bottom_right ? s.tk - s.tq : 0);
+  const std::int64_t first = mask.window_left >= 0 ? centre - mask.window_left : 0;
+  std::int64_t last = mask.is_causal ? centre + 1 : length;
+  if (mask.window_right >= 0) last = std::min(last, centre + mask.window_right + 1);
+  const std::int64_t begin = std::clamp<std::int64_t>(first, 0, length);
+  return {begin, std::max(begin, std::clamp<std::int64_t>(last, 0, length))};
+}
+
+// How many of them the blocks leave; all rows have blocks of their own, all heads the same.
+std::int64_t in_blocks(const Mask& mask, std::int64_t i, std::int64_t first, std::int64_t last) {
+  if (!mask.block_keep.defined()) return last - first;
+  const Tensor row = mask.block_keep.select(0, 0).select(0, 0).select(0, i / mask.block_query);
+  std::int64_t seen = 0;
+  for (std::int64_t block = 0; block < row.numel(); ++block) {
+    const std::int64_t begin = std::max(first, block * mask.block_key);
+    const std::int64_t end = std::min(last, (block + 1) * mask.block_key);
+    if (row.data<bool>()[block] && begin < end) seen += end - begin;
+  }
+  return seen;
+}
+
+}  // namespace
+
 double seen_share(const AttentionOptions& options, const AttentionSizes& s) {
   const Mask& mask = options.mask;
-  const bool bounded = mask.has_window() || mask.key_lengths.defined();
+  const bool bounded = mask.has_window() || mask.key_lengths.defined() || mask.block_keep.defined();
   if (!bounded && !mask.is_causal) return 1;
   if (!bounded && s.tq == s.tk) return 0.5;
-  const std::int64_t shift = mask.align == Align::bottom_right ? s.tk - s.tq : 0;
   double seen = 0;
   for (std::int64_t b = 0; b < s.b; ++b) {
     const auto length = mask.key_lengths.defined() ? mask.key_lengths.data<std::int64_t>()[b] : s.tk;
     for (std::int64_t i = 0; i < s.tq; ++i) {
-      const std::int64_t centre = i + shift;
-      const std::int64_t first = mask.window_left >= 0 ? centre - mask.window_left : 0;
-      std::int64_t last = mask.is_causal ? centre + 1 : length;
-      if (mask.window_right >= 0) last = std::min(last, centre + mask.window_right + 1);
-      const std::int64_t begin = std::clamp<std::int64_t>(first, 0, length);
-      seen += static_cast<double>(std::max<std::int64_t>(0, std::clamp<std::int64_t>(last, 0, length) - begin));
+      const auto [first, last] = seen_keys(mask, s, length, i);
+      seen += static_cast<double>(in_blocks(mask, i, first, last));
     }
   }
   return seen / (static_cast<double>(s.b) * static_cast<double>(s.tq) * static_cast<double>(s.tk));

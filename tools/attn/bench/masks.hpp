@@ -4,8 +4,11 @@
 //   window=N            the last N keys before the query and itself
 //   lengths             batch item i of b has (i + 1) / b of the keys
 //   keep, bias          a boolean mask that keeps half, a float one; (1, 1, tq, tk)
+//   blocks=P            blocks of 128 queries and 128 keys, of which a share P is kept
 //   alibi, sinks        one a head
-//   softcap=C, dropout=P
+//   score               ALiBi again, as a user's function of the scores
+//   softcap=C
+//   dropout=P           drawn where it is needed, by Philox; dropout-keep=P: from a mask in memory
 #pragma once
 
 #include <string>
@@ -22,8 +25,8 @@ struct AttentionSizes {
 // Throws Error (data) for a part that is not above.
 void check_mask(const std::string& mask);
 AttentionOptions mask_options(const std::string& mask, const AttentionSizes& sizes, BenchInputs& inputs);
-// How much of the (tq, tk) scores the causal diagonal, windows and lengths leave: 1 without a mask, exactly one half
-// for a square causal mask, as the field counts it.
+// How much of the (tq, tk) scores the causal diagonal, windows, lengths and blocks leave: 1 without a mask, exactly one
+// half for a square causal mask, as the field counts it.
 double seen_share(const AttentionOptions& options, const AttentionSizes& sizes);
 
 }  // namespace attn::tool

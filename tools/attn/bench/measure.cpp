@@ -17,6 +17,7 @@ namespace {
 constexpr double kSample = 0.01;    // seconds: shorter calls are repeated for so long
 constexpr double kWarmUpTo = 0.2;   // calls shorter than this are preceded by one that is not timed
 constexpr double kPlainLong = 0.1;  // plain calls longer than this are timed once in all
+constexpr double kPlainRate = 1e9;  // operations a second of the plain path, about
 constexpr double kLimitTime = 0.1;  // a limit is a maximum: single calls are sampled for so long to find it
 
 double seconds_of(const std::function<void()>& call, std::int64_t count) {
@@ -40,10 +41,11 @@ void sample_limit(Measurement& m) {
   }
 }
 
-void sample(Measurement& m) {
+void sample(Measurement& m, double plain_seconds) {
   if (m.is_limit()) return sample_limit(m);
   sample(m.work.run, m.time);
-  if (m.work.plain && (m.plain.empty() || m.plain.fastest() < kPlainLong)) sample(m.work.plain, m.plain);
+  if (!m.work.plain || m.work.plain_operations > plain_seconds * kPlainRate) return;
+  if (m.plain.empty() || m.plain.fastest() < kPlainLong) sample(m.work.plain, m.plain);
 }
 
 std::vector<Measurement> prepare(const Plan& plan, const std::function<void(const std::string&)>& progress) {
@@ -82,7 +84,7 @@ std::vector<Measurement> measure(const Plan& plan, const std::function<void(cons
     for (Measurement& m : measurements) {
       progress(fmt::format("{}/{}: {}, {}", repeat, plan.repeats, m.row.text(), m.threads));
       omp_set_num_threads(m.threads);
-      sample(m);
+      sample(m, plan.plain_seconds);
     }
   }
   omp_set_num_threads(threads_before);

@@ -35,6 +35,7 @@ struct Plan {
   std::vector<Row> rows;
   std::vector<int> threads;
   int repeats = 5;
+  double plain_seconds = 1;  // the plain path is timed, too, where it takes about so long at most
 };
 
 // The machine's limits first, then the rows, for each number of threads. `progress` is told what comes next.

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attn/attention.hpp"
 #include "attn/dtype.hpp"
 
 namespace attn::tool {
@@ -36,5 +37,7 @@ struct Extent {
 std::vector<Extent> parse_shape(const std::string& shape);
 // "f32", "bf16" or "f16". Throws Error (data).
 DType parse_dtype(const std::string& dtype);
+// "highest", "high" or "medium". Throws Error (data).
+Precision parse_precision(const std::string& precision);
 
 }  // namespace attn::tool

@@ -19,8 +19,7 @@
 namespace attn::tool {
 namespace {
 
-constexpr double kPlainOperations = 1e9;  // the reference does about as many a second
-constexpr double kBackwardFactor = 2.5;   // five products of the forward pass's two
+constexpr double kBackwardFactor = 2.5;  // five products of the forward pass's two
 
 using Make = Work (*)(const Row&, const std::vector<Extent>&, BenchInputs&);
 
@@ -41,11 +40,17 @@ struct Operands {
   AttentionOptions options;
 };
 
+AttentionOptions options_of(const Row& row, const AttentionSizes& s, BenchInputs& inputs) {
+  AttentionOptions options = mask_options(row.mask, s, inputs);
+  options.precision = parse_precision(row.precision);
+  return options;
+}
+
 Operands operands(const Row& row, const AttentionSizes& s, BenchInputs& inputs) {
   const DType dtype = parse_dtype(row.dtype);
   return {inputs.normal("q", {s.b, s.hq, s.tq, s.d}, dtype), inputs.normal("k", {s.b, s.hkv, s.tk, s.d}, dtype),
           inputs.normal("v", {s.b, s.hkv, s.tk, s.dv}, dtype),
-          inputs.normal("d_output", {s.b, s.hq, s.tq, s.dv}, dtype), mask_options(row.mask, s, inputs)};
+          inputs.normal("d_output", {s.b, s.hq, s.tq, s.dv}, dtype), options_of(row, s, inputs)};
 }
 
 void plain_forward(const Operands& in) {
@@ -54,6 +59,13 @@ void plain_forward(const Operands& in) {
 
 void plain_backward(const Operands& in) {
   composed_attention_backward(in.d_output, in.q, in.k, in.v, validate(in.q, in.k, in.v, in.options), in.options);
+}
+
+// The reference holds the scores of several steps at once.
+bool fits_scores(const AttentionSizes& s) {
+  constexpr double steps = 12;
+  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  return steps * product_of({s.b, s.hq, s.tq, s.tk, sizeof(float)}) < memory / 2;
 }
 
 // `forward` and `backward`: how many passes of each.
@@ -65,13 +77,14 @@ Work attention_work(const Row& row, const std::vector<Extent>& extents, BenchInp
   const double passes = (forward ? 1 : 0) + (backward ? kBackwardFactor : 0);
   Work work;
   work.operations = all * passes * seen_share(in.options, s);
-  work.bound = row.dtype == "bf16" ? Bound::bf16 : Bound::f32;
+  work.bound = row.dtype == "bf16" || row.precision == "medium" ? Bound::bf16 : Bound::f32;
   const AttentionResult known = forward ? AttentionResult{} : attention(in.q, in.k, in.v, in.options);
   work.run = [in, forward, backward, known] {
     const AttentionResult result = forward ? attention(in.q, in.k, in.v, in.options) : known;
     if (backward) attention_backward(in.d_output, in.q, in.k, in.v, in.options, result);
   };
-  if (all * passes > kPlainOperations) return work;
+  work.plain_operations = all * passes;
+  if (!fits_scores(s)) return work;
   work.plain = [in, forward, backward] {
     if (forward) plain_forward(in);
     if (backward) plain_backward(in);
@@ -135,7 +148,7 @@ Work linear_work(const std::vector<Extent>& e, BenchInputs& inputs, bool trainin
     layer->zero_grad();
     layer->backward(dy, x);
   };
-  if (work.operations > kPlainOperations) return work;
+  work.plain_operations = work.operations;
   work.plain = [=] {
     reference::project(x, layer->weight.value, layer->bias.value);
     if (training) reference::project_backward(dy, x, layer->weight.value, true);
@@ -165,7 +178,8 @@ Work module_work(const Row& row, const std::vector<Extent>& e, BenchInputs& inpu
     module->zero_grad();
     module->backward(dz);
   };
-  if (!training && work.operations <= kPlainOperations) {
+  work.plain_operations = work.operations;
+  if (!training && fits_scores({b, heads, heads, t, t})) {
     work.plain = [=] {
       Trace steps;  // recording takes the reference's way
       module->forward(x, &steps);
@@ -226,8 +240,9 @@ void check_row(const Row& row) {
   const Op& op = find_op(row);
   const auto extents = parse_shape(row.shape);
   parse_dtype(row.dtype);
-  if (row.precision != "highest") refuse("precision", "highest", row.precision);
+  const bool highest = parse_precision(row.precision) == Precision::highest;
   if (op.kind == Kind::attention) return check_attention(row, extents);
+  if (!highest) refuse("precision", "highest", row.precision);
   if (op.kind == Kind::linear) check_float32(row, extents, 3, "rows,d_in,d_out");
   if (op.kind == Kind::module) {
     check_float32(row, extents, 4, "b,t,d,heads");

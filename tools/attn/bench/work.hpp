@@ -13,7 +13,8 @@ enum class Bound { f32, bf16, read };
 
 struct Work {
   std::function<void()> run;
-  std::function<void()> plain;  // the same by the reference; empty when that takes more than about a second
+  std::function<void()> plain;  // the same by the reference; empty when it has none, or not the memory for it
+  double plain_operations = 0;  // of that; the reference does about 1e9 a second
   double operations = 0;        // floating-point; of a causal mask half, of a backward pass 2.5 forward passes
   double bytes = 0;             // that must come from memory, of Bound::read
   Bound bound = Bound::f32;
