@@ -168,7 +168,8 @@ def torch_flex(row, threads):
 def torch_linear(row, threads):
     del threads
     rows, d_in, d_out = row.sizes
-    layer, x = torch.nn.Linear(d_in, d_out), torch.randn(rows, d_in)
+    dtype = DTYPES[row.dtype]
+    layer, x = torch.nn.Linear(d_in, d_out, dtype=dtype), torch.randn(rows, d_in, dtype=dtype)
     if row.op == "linear":
         return no_grad(lambda: layer(x))
     return training(layer, x)
@@ -257,6 +258,8 @@ def onnx_runtime(contrib, row, threads):
 
 def peers_for(row, flex=True):
     """{name: function(row, threads) -> call} of those that have anything like the row's op."""
+    if row.precision != "highest":
+        return {}  # not theirs to choose call by call
     if row.op.startswith("linear"):
         return {"PyTorch": torch_linear}
     if row.op.startswith("module"):

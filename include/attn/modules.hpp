@@ -62,6 +62,8 @@ class Linear : public Module {
 
   Parameter weight;  // (d_out, d_in)
   Parameter bias;    // (d_out); value undefined without bias
+  // Of the three products: y = x · weightᵀ, dx = dy · weight, d_weight = dyᵀ · x. Sums stay float32.
+  Precision precision = Precision::highest;
 };
 
 // Simplified self-attention, no weights: softmax(x · xᵀ) · x. Seeds 000 and 001.
@@ -106,6 +108,7 @@ struct ModuleConfig {
   std::optional<LayerOrder> layer_order = {};  // default qkv; SelfAttentionHead's is kqv
   bool out_proj = true;                        // of MultiHeadAttention
   bool initialise = true;                      // false: draws nothing, every weight is 0 until it is loaded
+  Precision precision = Precision::highest;    // of projections and attention, forward and backward
 };
 
 // Linear projections, then attention over num_heads consecutive slices of d_out (weight splits), then an

@@ -6,6 +6,7 @@
 
 #include "attention/blocks.hpp"
 #include "attention/composed.hpp"
+#include "attention/element.hpp"
 #include "attention/row.hpp"
 #include "core/parallel.hpp"
 #include "core/visit.hpp"
@@ -14,11 +15,6 @@
 
 namespace attn {
 namespace {
-
-kernels::Element element(DType dtype) {
-  if (dtype == DType::bf16) return kernels::Element::bf16;
-  return dtype == DType::f16 ? kernels::Element::f16 : kernels::Element::f32;
-}
 
 kernels::Rows rows(const Tensor& t) { return {t.raw(), t.stride(0), t.stride(1), t.stride(2)}; }
 
@@ -111,7 +107,7 @@ struct Call {
       problem.dropout_key = *options.dropout_key;
       problem.dropout_threshold = static_cast<std::uint32_t>(philox_threshold(options.dropout));
     }
-    problem.precision = static_cast<kernels::Precision>(options.precision);
+    problem.precision = precision(options.precision);
     if (options.alibi_slopes.defined()) {
       slopes = options.alibi_slopes.to(DType::f32).contiguous();
       problem.alibi_slopes = slopes.data<float>();

@@ -37,12 +37,12 @@ struct Kernels {
 
   // A dense product: pack each panel of b, then run the tasks.
   std::int64_t (*panels)(const Product&);
-  std::int64_t (*packed_floats)(const Product&);
-  void (*pack_panel)(const Product&, float* packed, std::int64_t panel);
+  std::size_t (*packed_bytes)(const Product&);
+  void (*pack_panel)(const Product&, void* packed, std::int64_t panel);
   std::int64_t (*product_tasks)(const Product&);
   std::size_t (*product_scratch)(const Product&);  // bytes
-  // False when a result left float32's range.
-  bool (*product)(const Product&, const float* packed, std::int64_t task, void* scratch);
+  // False when a result left the element's range.
+  bool (*product)(const Product&, const void* packed, std::int64_t task, void* scratch);
 
   // The same sums for few rows and any weight, read as it lies; false as above.
   std::int64_t (*few_rows_tasks)(const FewRows&);

@@ -1,72 +1,111 @@
 #include "modules/dense.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <vector>
 
+#include "attention/element.hpp"
 #include "core/parallel.hpp"
+#include "core/visit.hpp"
 #include "kernels/targets.hpp"
 
 namespace attn {
 namespace {
 
-// a (m, k) · b (k, n) + bias (n), any strides → (m, n); undefined when a result left float32's range.
-Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias) {
+// A matrix with a unit stride, as the kernels read.
+Tensor readable(const Tensor& t) { return t.stride(0) == 1 || t.stride(1) == 1 ? t : t.contiguous(); }
+
+// One element long has any.
+std::int64_t step(const Tensor& t, std::int64_t dim) { return t.size(dim) == 1 ? 1 : t.stride(dim); }
+
+// a (m, k) · b (k, n) + bias (n), any strides → (m, n); undefined when a result left its dtype's range.
+Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, Precision named) {
+  const Tensor a = readable(left), b = readable(right);
   const std::int64_t m = a.size(0), k = a.size(1), n = b.size(1);
-  Tensor c = Tensor::empty({m, n});
+  Tensor c = Tensor::empty({m, n}, a.dtype());
   const kernels::Product p{m,
                            n,
                            k,
-                           a.data<float>(),
-                           a.stride(0),
-                           a.stride(1),
-                           b.data<float>(),
-                           b.stride(0),
-                           b.stride(1),
-                           bias.defined() ? bias.data<float>() : nullptr,
-                           c.data<float>(),
-                           n};
+                           a.raw(),
+                           step(a, 0),
+                           step(a, 1),
+                           b.raw(),
+                           step(b, 0),
+                           step(b, 1),
+                           bias.defined() ? bias.raw() : nullptr,
+                           c.raw(),
+                           n,
+                           element(a.dtype()),
+                           precision(named)};
   const kernels::Kernels& kernel = kernels::active();
-  const Tensor packed = Tensor::empty({kernel.packed_floats(p)});
-  auto* panels = packed.data<float>();
-  std::atomic<bool> finite{true};
+  const Tensor packed = Tensor::empty({static_cast<std::int64_t>(kernel.packed_bytes(p))}, DType::u8);
+  std::atomic<bool> fits{true};
   const auto size = static_cast<double>(n) * static_cast<double>(k);
-  parallel_for(kernel.panels(p), 0, size, [&](std::int64_t i, void*) { kernel.pack_panel(p, panels, i); });
+  parallel_for(kernel.panels(p), 0, size, [&](std::int64_t i, void*) { kernel.pack_panel(p, packed.raw(), i); });
   parallel_for(kernel.product_tasks(p), kernel.product_scratch(p), 2 * size * static_cast<double>(m),
                [&](std::int64_t task, void* scratch) {
-                 if (!kernel.product(p, panels, task, scratch)) finite.store(false, std::memory_order_relaxed);
+                 if (!kernel.product(p, packed.raw(), task, scratch)) fits.store(false, std::memory_order_relaxed);
                });
-  return finite ? c : Tensor{};
+  return fits ? c : Tensor{};
+}
+
+// Σ over the rows of (m, n) → (n), in order, in float32; undefined when a sum left its dtype's range.
+Tensor sum_rows(const Tensor& rows) {
+  constexpr std::int64_t kColumns = 64;  // of a task
+  const std::int64_t m = rows.size(0), n = rows.size(1);
+  Tensor sums = Tensor::zeros({n});
+  const double size = static_cast<double>(m) * static_cast<double>(n);
+  parallel_for((n + kColumns - 1) / kColumns, 0, size, [&](std::int64_t task, void*) {
+    const std::int64_t begin = task * kColumns, columns = std::min(kColumns, n - begin);
+    float* out = sums.data<float>() + begin;
+    visit(rows.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      const T* in = rows.data<T>() + begin;
+      for (std::int64_t i = 0; i < m; ++i) {
+        for (std::int64_t j = 0; j < columns; ++j) out[j] += static_cast<float>(in[i * n + j]);
+      }
+    });
+  });
+  const Tensor narrowed = sums.to(rows.dtype());
+  for (std::int64_t j = 0; j < n; ++j) {
+    if (!std::isfinite(narrowed.at({j}))) return {};
+  }
+  return narrowed;
 }
 
 Tensor as_rows(const Tensor& x) { return x.contiguous().view({x.numel() / x.size(-1), x.size(-1)}); }
 
-bool all_float32(const Tensor& a, const Tensor& b) {
-  return a.dtype() == DType::f32 && b.dtype() == DType::f32 && a.numel() > 0 && b.numel() > 0;
+bool has_kernel(const Tensor& a, const Tensor& b) {
+  return is_floating(a.dtype()) && a.dtype() != DType::f64 && a.dtype() == b.dtype() && a.numel() > 0 && b.numel() > 0;
 }
 
 }  // namespace
 
-Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, Precision precision) {
   const bool fits = x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.size(1);
-  if (!fits || !all_float32(x, weight)) return reference::project(x, weight, bias);
-  const Tensor y = product(as_rows(x), weight.transpose(0, 1), bias.defined() ? bias.contiguous() : bias);
+  const bool biased = bias.defined() && bias.dtype() == weight.dtype() && bias.shape() == Shape{weight.size(0)};
+  if (!fits || (bias.defined() && !biased) || !has_kernel(x, weight)) return reference::project(x, weight, bias);
+  const Tensor y = product(as_rows(x), weight.transpose(0, 1), biased ? bias.contiguous() : bias, precision);
   if (!y.defined()) return reference::project(x, weight, bias);
   Shape shape = x.shape();
   shape.back() = weight.size(0);
   return y.view(shape);
 }
 
-reference::ProjectGradient project_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, bool has_bias) {
-  if (!all_float32(x, weight) || !all_float32(dy, weight)) return reference::project_backward(dy, x, weight, has_bias);
-  const Tensor dy_rows = as_rows(dy);
-  const Tensor x_rows = as_rows(x);
-  const Tensor dx = product(dy_rows, weight, {});                        // y = x · weightᵀ
-  const Tensor d_weight = product(dy_rows.transpose(0, 1), x_rows, {});  // y = x · weightᵀ
-  // y = … + bias, on every row
-  const Tensor d_bias = has_bias ? product(Tensor::ones({1, dy_rows.size(0)}), dy_rows, {}) : dx;
-  if (!dx.defined() || !d_weight.defined() || !d_bias.defined()) {
+reference::ProjectGradient project_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, bool has_bias,
+                                            Precision precision) {
+  if (!has_kernel(x, weight) || !has_kernel(dy, weight)) {
     return reference::project_backward(dy, x, weight, has_bias);
   }
-  return {dx.view(x.shape()), d_weight, has_bias ? d_bias.view({dy.size(-1)}) : Tensor{}};
+  const Tensor dy_rows = as_rows(dy), x_rows = as_rows(x);
+  const Tensor dx = product(dy_rows, weight, {}, precision);                        // y = x · weightᵀ
+  const Tensor d_weight = product(dy_rows.transpose(0, 1), x_rows, {}, precision);  // y = x · weightᵀ
+  const Tensor d_bias = has_bias ? sum_rows(dy_rows) : Tensor{};                    // y = … + bias, on every row
+  if (!dx.defined() || !d_weight.defined() || (has_bias && !d_bias.defined())) {
+    return reference::project_backward(dy, x, weight, has_bias);
+  }
+  return {dx.view(x.shape()), d_weight, d_bias};
 }
 
 }  // namespace attn

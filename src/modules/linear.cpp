@@ -22,14 +22,14 @@ Linear::Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, Generator& 
 }
 
 Tensor Linear::forward(const Tensor& x, Trace* trace) {
-  const Tensor y = project(x, weight.value, bias.value);
+  const Tensor y = project(x, weight.value, bias.value, precision);
   if (trace) trace->record("output", y);
   return y;
 }
 
 Tensor Linear::backward(const Tensor& dy, const Tensor& x) {
   // y = x · weightᵀ + bias
-  const auto grad = project_backward(dy, x, weight.value, bias.value.defined());
+  const auto grad = project_backward(dy, x, weight.value, bias.value.defined(), precision);
   accumulate(weight, grad.weight);
   if (bias.value.defined()) accumulate(bias, grad.bias);
   return grad.x;

@@ -37,8 +37,10 @@ ProjectedAttention::ProjectedAttention(const ModuleConfig& config, Generator& rn
   check_config(config);
   const auto layer = [&](std::int64_t d_in, bool has_bias, std::string_view name) {
     const std::string full = std::string(prefix).append(name);
-    return config.initialise ? std::make_unique<Linear>(d_in, config.d_out, has_bias, rng, full)
-                             : std::make_unique<Linear>(d_in, config.d_out, has_bias, full);
+    auto made = config.initialise ? std::make_unique<Linear>(d_in, config.d_out, has_bias, rng, full)
+                                  : std::make_unique<Linear>(d_in, config.d_out, has_bias, full);
+    made->precision = config.precision;
+    return made;
   };
   const auto projection = [&](std::string_view name) { return layer(config.d_in, config.qkv_bias, name); };
   const LayerOrder order = config.layer_order.value_or(LayerOrder::qkv);
@@ -72,6 +74,7 @@ AttentionOptions ProjectedAttention::options_for(std::int64_t batch, std::int64_
   AttentionOptions options;
   if (config_.causal) options.mask = Mask::causal();
   options.scale = config_.scale;
+  options.precision = config_.precision;
   if (training_ && config_.dropout > 0) {
     options.dropout = config_.dropout;
     if (rng_.flavour() == DropoutFlavour::philox) {

@@ -8,11 +8,7 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// Whether the products are faster here than float32's.
-inline bool takes(const Problem& p) {
-  if (p.element != Element::f32) return p.element == Element::bf16;
-  return p.precision == Precision::medium || (p.precision == Precision::high && kTakesHigh);
-}
+inline bool takes(const Problem& p) { return takes(p.element, p.precision); }
 
 // The query's factor, cut in two: a power of two (and the sign), by which bf16 is multiplied exactly, when packed;
 // and the rest, from 1 to 2, for softmax to apply. Scores so pass float32's range only if they do scaled.
@@ -34,8 +30,8 @@ class MatrixCore {
   MatrixCore(const Problem& p, Carver& take)
       : p_(p),
         factor_(query_factor(p)),
-        parts_(p.element == Element::f32 && p.precision == Precision::high ? 2 : 1),
-        products_(parts_ == 2 ? 3 : 1),
+        parts_(parts_of(p.element, p.precision)),
+        products_(products_of(parts_)),
         depth_(round_up(p.d, 32)),
         width_(round_up(p.dv, 16)) {
     queries_ = halves(take, kGroups * parts_ * depth_ * kColumns);
@@ -121,10 +117,6 @@ class MatrixCore {
   }
 
  private:
-  static std::uint16_t* halves(Carver& take, std::int64_t count) {
-    return reinterpret_cast<std::uint16_t*>(take((count + 1) / 2));
-  }
-
   std::uint16_t* query_part(int group, int part) const {
     return queries_ + (group * parts_ + part) * depth_ * kColumns;
   }

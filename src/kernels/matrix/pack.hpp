@@ -4,11 +4,28 @@
 #include <immintrin.h>
 
 #include "kernels/matrix/operands.hpp"
+#include "kernels/unit/carver.hpp"
 #include "kernels/unit/elements.hpp"
 #include "kernels/unit/transpose.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
+
+// Whether products of bf16 parts are faster here than float32's.
+inline bool takes(Element element, Precision precision) {
+  if (element != Element::f32) return element == Element::bf16;
+  return precision == Precision::medium || (precision == Precision::high && kTakesHigh);
+}
+
+// Of an operand's numbers, and of a product of two such.
+inline int parts_of(Element element, Precision precision) {
+  return element == Element::f32 && precision == Precision::high ? 2 : 1;
+}
+inline int products_of(int parts) { return parts == 2 ? 3 : 1; }
+
+inline std::uint16_t* halves(Carver& take, std::int64_t count) {
+  return reinterpret_cast<std::uint16_t*>(take((count + 1) / 2));
+}
 
 using Bf16s = std::uint16_t __attribute__((vector_size(kLanes * 2)));
 using Pairs = std::uint32_t __attribute__((vector_size(kLanes * 4)));
@@ -61,6 +78,16 @@ inline void pack_columns(Element element, const void* const (&rows)[kLanes], std
     ATTN_UNROLL for (int i = 0; i < kLanes; ++i) {
       __builtin_memcpy(out + (c / 2 + i) * 2 * kColumns, &pairs[i], sizeof pairs[i]);
     }
+  }
+}
+
+// out (kColumns, 2): kColumns columns, from `at` on, of two rows of `width`.
+inline void pack_pair(Element element, const void* first, const void* second, std::int64_t at, std::int64_t width,
+                      int part, std::uint16_t* out) {
+  for (std::int64_t c = 0; c < kColumns; c += kLanes) {
+    const Pairs pairs = zero_extend(load_part(element, first, at + c, width, 1, part)) |
+                        zero_extend(load_part(element, second, at + c, width, 1, part)) << 16;
+    __builtin_memcpy(out + 2 * c, &pairs, sizeof pairs);
   }
 }
 

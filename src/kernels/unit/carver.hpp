@@ -1,10 +1,13 @@
-// A task's scratch is one allocation, cut into parts.
+// How sizes are cut: a task's scratch is one allocation, in parts.
 #pragma once
 
 #include <cstdint>
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
+
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+inline std::int64_t round_up(std::int64_t n, std::int64_t step) { return ceil_div(n, step) * step; }
 
 // Hands out parts of one allocation, each a multiple of 64 bytes; with a null base it only counts.
 struct Carver {

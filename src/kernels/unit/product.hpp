@@ -1,56 +1,100 @@
-// Dense products for the projections, on the same tiles as attention: an element's sum runs over the depth in
-// order, so that it does not depend on the other rows, the other columns, or the threads.
+// Dense products for the projections: an element's sum runs over the depth in order, so that it does not depend on
+// the other rows, the other columns, or the threads. For any Core that multiplies, which has b packed into panels of
+// kColumns columns and offers
+//   kHeight, kPanels                     rows and panels of a task, at most
+//   kDepth                               depth that it takes at once: a block
+//   packed_bytes(p), pack_panel(p, packed, panel)
+//   load_rows(row, rows, first, depth)   of a: a task's, in a block
+//   multiply(packed, panel, first, depth, rows, sums)
+//                                        sums (rows, kColumns) of a block: anew for the first, else added
 #pragma once
 
 #include "kernels/product.hpp"
+#include "kernels/unit/carver.hpp"
 #include "kernels/unit/elements.hpp"
 #include "kernels/unit/tile.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-constexpr std::int64_t kTaskHeight = 8 * kRows;    // rows of a task
-constexpr std::int64_t kTaskWidth = 8 * kColumns;  // columns of a task
-
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-// b is packed into panels of kColumns columns, (depth, kColumns) each, zeros past the last column.
 inline std::int64_t panels(const Product& p) { return ceil_div(p.n, kColumns); }
 
-inline std::int64_t packed_floats(const Product& p) { return panels(p) * p.k * kColumns; }
-
-inline void pack_panel(const Product& p, float* packed, std::int64_t panel_index) {
-  const std::int64_t first = panel_index * kColumns, columns = p.n - first < kColumns ? p.n - first : kColumns;
-  float* out = packed + first * p.k;
-  for (std::int64_t l = 0; l < p.k; ++l) {
-    const float* in = p.b + l * p.b_depth + first * p.b_column;
-    for (std::int64_t j = 0; j < columns; ++j) out[l * kColumns + j] = in[j * p.b_column];
-    for (std::int64_t j = columns; j < kColumns; ++j) out[l * kColumns + j] = 0;
-  }
+inline const void* element_at(const void* data, Element element, std::int64_t at) {
+  return static_cast<const char*>(data) + at * element_bytes(element);
 }
 
-inline std::int64_t product_tasks(const Product& p) { return ceil_div(p.m, kTaskHeight) * ceil_div(p.n, kTaskWidth); }
+// From here on a float is stored as infinity.
+inline float end_of_range(Element element) {
+  if (element == Element::f32) return __builtin_inff();
+  return element == Element::bf16 ? 0x1.ffp127f : 65520.f;
+}
 
-inline std::size_t product_scratch(const Product&) { return kTaskHeight * kColumns * sizeof(float); }
+// c (rows, columns of a panel) = sums + bias. False when one of them leaves the element's range.
+inline bool write_panel(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t column, const float* sums) {
+  const std::int64_t columns = p.n - column < kColumns ? p.n - column : kColumns;
+  const float end = end_of_range(p.element);
+  float bias[kColumns] = {}, line[kColumns];
+  if (p.bias) widen(p.element, element_at(p.bias, p.element, column), bias, columns);
+  bool fits = true;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < kColumns; ++j) line[j] = sums[i * kColumns + j] + bias[j];
+    for (std::int64_t j = 0; j < columns; ++j) fits &= __builtin_fabsf(line[j]) < end;
+    const std::int64_t at = (row + i) * p.c_row + column;
+    narrow(p.element, line, static_cast<char*>(p.c) + at * element_bytes(p.element), columns);
+  }
+  return fits;
+}
 
-inline bool product(const Product& p, const float* packed, std::int64_t task, void* scratch) {
-  const std::int64_t across = ceil_div(p.n, kTaskWidth);
-  const std::int64_t row = task / across * kTaskHeight, rows = p.m - row < kTaskHeight ? p.m - row : kTaskHeight;
-  const std::int64_t begin = task % across * kTaskWidth, end = begin + kTaskWidth < p.n ? begin + kTaskWidth : p.n;
-  auto* sums = static_cast<float*>(scratch);
-  std::uint32_t out_of_range = 0;
-  for (std::int64_t first = begin; first < end; first += kColumns) {
-    panel<false>(rows, p.a + row * p.a_row, p.a_row, p.a_depth, packed + first * p.k, kColumns, sums, kColumns, p.k);
-    const std::int64_t columns = end - first < kColumns ? end - first : kColumns;
-    for (std::int64_t i = 0; i < rows; ++i) {
-      float* out = p.c + (row + i) * p.c_row + first;
-      for (std::int64_t j = 0; j < columns; ++j) {
-        out[j] = sums[i * kColumns + j] + (p.bias ? p.bias[first + j] : 0);
-        out_of_range |= (float_to_bits(out[j]) & 0x7f800000u) == 0x7f800000u;
-      }
+// A wide task reads a less often; but there shall be 32 tasks for the threads to share, where that can be.
+template <class Core>
+inline std::int64_t task_panels(const Product& p) {
+  std::int64_t wide = Core::kPanels;
+  while (wide > 8 && ceil_div(p.m, Core::kHeight) * ceil_div(panels(p), wide) < 16) wide /= 2;
+  return wide;
+}
+
+template <class Core>
+inline std::int64_t product_tasks(const Product& p) {
+  return ceil_div(p.m, Core::kHeight) * ceil_div(panels(p), task_panels<Core>(p));
+}
+
+// A task's operands, and its sums by panel: (kHeight, kColumns).
+template <class Core>
+struct ProductScratch {
+  Core core;
+  float* sums;
+
+  ProductScratch(const Product& p, Carver& take)
+      : core(p, take), sums(take(Core::kHeight * Core::kPanels * kColumns)) {}
+};
+
+template <class Core>
+inline std::size_t product_scratch(const Product& p) {
+  Carver count{nullptr};
+  const ProductScratch<Core> parts(p, count);
+  return static_cast<std::size_t>(count.used) * sizeof(float);
+}
+
+template <class Core>
+inline bool run_product(const Product& p, const void* packed, std::int64_t task, void* scratch) {
+  Carver carver{static_cast<float*>(scratch)};
+  ProductScratch<Core> mem(p, carver);
+  const std::int64_t wide = task_panels<Core>(p), across = ceil_div(panels(p), wide);
+  const std::int64_t row = task / across * Core::kHeight, begin = task % across * wide;
+  const std::int64_t rows = p.m - row < Core::kHeight ? p.m - row : Core::kHeight;
+  const std::int64_t end = begin + wide < panels(p) ? begin + wide : panels(p);
+  bool fits = true;
+  for (std::int64_t first = 0; first < p.k; first += Core::kDepth) {
+    const bool last = p.k - first <= Core::kDepth;
+    const std::int64_t depth = last ? p.k - first : Core::kDepth;
+    mem.core.load_rows(row, rows, first, depth);
+    for (std::int64_t i = begin; i < end; ++i) {
+      float* sums = mem.sums + (i - begin) * Core::kHeight * kColumns;
+      mem.core.multiply(packed, i, first, depth, rows, sums);
+      if (last) fits &= write_panel(p, row, rows, i * kColumns, sums);
     }
   }
-  return out_of_range == 0;
+  return fits;
 }
 
 }  // namespace

@@ -5,11 +5,11 @@
 #include "kernels/unit/cross_entropy.hpp"
 #include "kernels/unit/decode.hpp"
 #include "kernels/unit/few_rows.hpp"
+#include "kernels/unit/float_product.hpp"
 #include "kernels/unit/forward.hpp"
 #include "kernels/unit/gelu.hpp"
 #include "kernels/unit/layer_norm.hpp"
 #include "kernels/unit/limits.hpp"
-#include "kernels/unit/product.hpp"
 
 #define ATTN_STRING_OF(x) #x
 #define ATTN_STRING(x) ATTN_STRING_OF(x)
@@ -34,11 +34,11 @@ const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .backward_tasks = ATTN_UNIT::backward_tasks,
     .backward = ATTN_UNIT::backward,
     .panels = ATTN_UNIT::panels,
-    .packed_floats = ATTN_UNIT::packed_floats,
-    .pack_panel = ATTN_UNIT::pack_panel,
-    .product_tasks = ATTN_UNIT::product_tasks,
-    .product_scratch = ATTN_UNIT::product_scratch,
-    .product = ATTN_UNIT::product,
+    .packed_bytes = ATTN_UNIT::FloatProduct::packed_bytes,
+    .pack_panel = ATTN_UNIT::FloatProduct::pack_panel,
+    .product_tasks = ATTN_UNIT::product_tasks<ATTN_UNIT::FloatProduct>,
+    .product_scratch = ATTN_UNIT::product_scratch<ATTN_UNIT::FloatProduct>,
+    .product = ATTN_UNIT::run_product<ATTN_UNIT::FloatProduct>,
     .few_rows_tasks = ATTN_UNIT::few_rows_tasks,
     .few_rows = ATTN_UNIT::few_rows,
     .layer_norm = ATTN_UNIT::layer_norm,

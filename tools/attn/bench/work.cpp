@@ -29,6 +29,11 @@ double product_of(std::initializer_list<std::int64_t> sizes) {
   return product;
 }
 
+// What the products' rate is compared with: float32's, for three products of bf16 parts too.
+Bound products_of(const Row& row) {
+  return row.dtype == "bf16" || row.precision == "medium" ? Bound::bf16 : Bound::f32;
+}
+
 // ---- attention: b,h,t,d ---------------------------------------------------------------
 
 AttentionSizes attention_sizes(const std::vector<Extent>& e) {
@@ -77,7 +82,7 @@ Work attention_work(const Row& row, const std::vector<Extent>& extents, BenchInp
   const double passes = (forward ? 1 : 0) + (backward ? kBackwardFactor : 0);
   Work work;
   work.operations = all * passes * seen_share(in.options, s);
-  work.bound = row.dtype == "bf16" || row.precision == "medium" ? Bound::bf16 : Bound::f32;
+  work.bound = products_of(row);
   const AttentionResult known = forward ? AttentionResult{} : attention(in.q, in.k, in.v, in.options);
   work.run = [in, forward, backward, known] {
     const AttentionResult result = forward ? attention(in.q, in.k, in.v, in.options) : known;
@@ -135,12 +140,16 @@ Work decode(const Row& row, const std::vector<Extent>& extents, BenchInputs& inp
 
 // ---- linear: rows,d_in,d_out ----------------------------------------------------------
 
-Work linear_work(const std::vector<Extent>& e, BenchInputs& inputs, bool training) {
+Work linear_work(const Row& row, const std::vector<Extent>& e, BenchInputs& inputs, bool training) {
   const std::int64_t rows = e[0].first, d_in = e[1].first, d_out = e[2].first;
+  const DType dtype = parse_dtype(row.dtype);
   Generator rng(1);
   const auto layer = std::make_shared<Linear>(d_in, d_out, true, rng);
-  const Tensor x = inputs.normal("x", {rows, d_in}, DType::f32), dy = inputs.normal("dy", {rows, d_out}, DType::f32);
+  layer->precision = parse_precision(row.precision);
+  for (Parameter* p : layer->parameters()) p->value = p->value.to(dtype);
+  const Tensor x = inputs.normal("x", {rows, d_in}, dtype), dy = inputs.normal("dy", {rows, d_out}, dtype);
   Work work;
+  work.bound = products_of(row);
   work.operations = 2 * product_of({rows, d_in, d_out}) * (training ? 3 : 1);
   work.run = [=] {
     layer->forward(x);
@@ -156,8 +165,10 @@ Work linear_work(const std::vector<Extent>& e, BenchInputs& inputs, bool trainin
   return work;
 }
 
-Work linear(const Row&, const std::vector<Extent>& e, BenchInputs& in) { return linear_work(e, in, false); }
-Work linear_training(const Row&, const std::vector<Extent>& e, BenchInputs& in) { return linear_work(e, in, true); }
+Work linear(const Row& row, const std::vector<Extent>& e, BenchInputs& in) { return linear_work(row, e, in, false); }
+Work linear_training(const Row& row, const std::vector<Extent>& e, BenchInputs& in) {
+  return linear_work(row, e, in, true);
+}
 
 // ---- module: MultiHeadAttention with its projections, b,t,d,heads ----------------------
 
@@ -165,12 +176,14 @@ Work module_work(const Row& row, const std::vector<Extent>& e, BenchInputs& inpu
   const std::int64_t b = e[0].first, t = e[1].first, d = e[2].first, heads = e[3].first;
   const bool causal = row.mask == "causal";
   ModuleConfig config{.d_in = d, .d_out = d, .context_length = t, .num_heads = heads, .causal = causal};
+  config.precision = parse_precision(row.precision);
   Generator rng(1);
   const auto module = std::make_shared<MultiHeadAttention>(config, rng);
   module->train(training);
   const Tensor x = inputs.normal("x", {b, t, d}, DType::f32), dz = inputs.normal("dz", {b, t, d}, DType::f32);
   const double projections = 8 * product_of({b, t, d, d}), scores = 4 * product_of({b, t, t, d}) * (causal ? 0.5 : 1);
   Work work;
+  work.bound = products_of(row);
   work.operations = training ? 3 * projections + (1 + kBackwardFactor) * scores : projections + scores;
   work.run = [=] {
     module->forward(x);
@@ -228,10 +241,9 @@ void check_attention(const Row& row, const std::vector<Extent>& e) {
   check_mask(row.mask);
 }
 
-void check_float32(const Row& row, const std::vector<Extent>& e, std::size_t places, const char* form) {
+void check_single(const Row& row, const std::vector<Extent>& e, std::size_t places, const char* form) {
   const bool single = std::all_of(e.begin(), e.end(), [](const Extent& x) { return x.first == x.second; });
   if (e.size() != places || !single) refuse("shape", form, row.shape);
-  if (row.dtype != "f32") refuse("dtype", "f32", row.dtype);
 }
 
 }  // namespace
@@ -240,12 +252,12 @@ void check_row(const Row& row) {
   const Op& op = find_op(row);
   const auto extents = parse_shape(row.shape);
   parse_dtype(row.dtype);
-  const bool highest = parse_precision(row.precision) == Precision::highest;
+  parse_precision(row.precision);
   if (op.kind == Kind::attention) return check_attention(row, extents);
-  if (!highest) refuse("precision", "highest", row.precision);
-  if (op.kind == Kind::linear) check_float32(row, extents, 3, "rows,d_in,d_out");
+  if (op.kind == Kind::linear) check_single(row, extents, 3, "rows,d_in,d_out");
   if (op.kind == Kind::module) {
-    check_float32(row, extents, 4, "b,t,d,heads");
+    check_single(row, extents, 4, "b,t,d,heads");
+    if (row.dtype != "f32") refuse("dtype", "f32", row.dtype);
     if (extents[2].first % extents[3].first != 0) refuse("shape", "d that is a multiple of heads", row.shape);
   }
   if (row.mask == "none" || (op.kind == Kind::module && row.mask == "causal")) return;

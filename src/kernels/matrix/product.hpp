@@ -1,0 +1,97 @@
+// Dense products of bf16 parts: rows of a, packed by task, against b in panels of pairs.
+#pragma once
+
+#include "kernels/matrix/pack.hpp"
+#include "kernels/unit/product.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+class MatrixProduct {
+ public:
+  static constexpr std::int64_t kHeight = 96, kPanels = 32, kDepth = 1024;  // sums and rows of a in L2
+
+  MatrixProduct(const Product& p, Carver& take) : p_(p) { rows_ = halves(take, parts(p) * kPart); }
+
+  static std::size_t packed_bytes(const Product& p) {
+    return static_cast<std::size_t>(panels(p) * panel_size(p)) * sizeof(std::uint16_t);
+  }
+
+  static void pack_panel(const Product& p, void* packed, std::int64_t panel) {
+    auto* out = static_cast<std::uint16_t*>(packed) + panel * panel_size(p);
+    for (int part = 0; part < parts(p); ++part, out += padded_depth(p) * kColumns) {
+      p.b_depth == 1 ? pack_lines(p, panel * kColumns, part, out) : pack_pairs(p, panel * kColumns, part, out);
+    }
+  }
+
+  void load_rows(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t depth) {
+    const void* corner = element_at(p_.a, p_.element, row * p_.a_row + first * p_.a_depth);
+    for (int part = 0; part < parts(p_); ++part) {
+      p_.a_depth == 1 ? pack_rows(corner, rows, depth, part) : transpose_rows(corner, rows, depth, part);
+    }
+  }
+
+  void multiply(const void* packed, std::int64_t panel, std::int64_t first, std::int64_t depth, std::int64_t rows,
+                float* sums) const {
+    const auto* right = static_cast<const std::uint16_t*>(packed) + panel * panel_size(p_) + first * kColumns;
+    const auto add = first == 0 ? ATTN_UNIT::multiply<false> : ATTN_UNIT::multiply<true>;
+    add(round_up(rows, kRowStep), {rows_, kStep, kPart}, {right, padded_depth(p_) * kColumns}, sums,
+        round_up(depth, kDepthStep) / 2, products_of(parts(p_)));
+  }
+
+ private:
+  static constexpr std::int64_t kStep = kDepth + 32;  // of packed rows; the odd 64 bytes spread them over the cache
+  static constexpr std::int64_t kPart = kHeight * kStep;
+  static_assert(kHeight % 32 == 0 && kDepth % 32 == 0);
+
+  static int parts(const Product& p) { return parts_of(p.element, p.precision); }
+  static std::int64_t padded_depth(const Product& p) { return round_up(p.k, 32); }
+  static std::int64_t panel_size(const Product& p) { return parts(p) * padded_depth(p) * kColumns; }
+
+  // A column of b is a line in memory.
+  static void pack_lines(const Product& p, std::int64_t column, int part, std::uint16_t* out) {
+    for (int half = 0; half < kColumns; half += kLanes) {
+      const void* lines[kLanes];
+      for (int i = 0; i < kLanes; ++i) {
+        const std::int64_t j = column + half + i;
+        lines[i] = j < p.n ? element_at(p.b, p.element, j * p.b_column) : nullptr;
+      }
+      pack_columns(p.element, lines, p.k, 1, part, out + 2 * half, padded_depth(p));
+    }
+  }
+
+  // A row of b is a line in memory.
+  static void pack_pairs(const Product& p, std::int64_t column, int part, std::uint16_t* out) {
+    const auto line = [&](std::int64_t l) { return l < p.k ? element_at(p.b, p.element, l * p.b_depth) : nullptr; };
+    for (std::int64_t l = 0; l < padded_depth(p); l += 2) {
+      for (std::int64_t ahead = l + 32; ahead < l + 34; ++ahead) {  // the processor sees no pattern in lines far apart
+        if (ahead < p.k) __builtin_prefetch(element_at(line(ahead), p.element, column));
+      }
+      pack_pair(p.element, line(l), line(l + 1), column, p.n, part, out + l * kColumns);
+    }
+  }
+
+  void pack_rows(const void* corner, std::int64_t rows, std::int64_t depth, int part) {
+    for (std::int64_t i = 0; i < round_up(rows, kRowStep); ++i) {
+      const void* line = i < rows ? element_at(corner, p_.element, i * p_.a_row) : nullptr;
+      pack_row(p_.element, line, depth, part, rows_ + part * kPart + i * kStep, round_up(depth, 32));
+    }
+  }
+
+  // A column of a is a line in memory.
+  void transpose_rows(const void* corner, std::int64_t rows, std::int64_t depth, int part) {
+    for (std::int64_t l = 0; l < depth; l += 32) {
+      const void* lines[32];
+      for (int i = 0; i < 32; ++i) {
+        lines[i] = l + i < depth ? element_at(corner, p_.element, (l + i) * p_.a_depth) : nullptr;
+      }
+      pack_transposed(p_.element, lines, rows, part, rows_ + part * kPart + l, kStep);
+    }
+  }
+
+  const Product& p_;
+  std::uint16_t* rows_;
+};
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT

@@ -1,0 +1,79 @@
+// Dense products in float32: broadcasts of a, float32 read in place, against b in panels of (depth, kColumns).
+#pragma once
+
+#include "kernels/unit/product.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+class FloatProduct {
+ public:
+  static constexpr std::int64_t kHeight = 8 * kRows, kPanels = 8;
+  static constexpr std::int64_t kDepth = 512;
+
+  FloatProduct(const Product& p, Carver& take) : p_(p) { buffer_ = take(in_place() ? 0 : kHeight * kDepth); }
+
+  static std::size_t packed_bytes(const Product& p) {
+    return static_cast<std::size_t>(panels(p) * p.k * kColumns) * sizeof(float);
+  }
+
+  // Zeros past the last column.
+  static void pack_panel(const Product& p, void* packed, std::int64_t panel) {
+    const std::int64_t first = panel * kColumns, columns = p.n - first < kColumns ? p.n - first : kColumns;
+    float* out = static_cast<float*>(packed) + first * p.k;
+    for (std::int64_t l = 0; l < p.k; ++l) {
+      copy(p.element, element_at(p.b, p.element, l * p.b_depth + first * p.b_column), p.b_column, columns, out);
+      out += columns;
+      for (std::int64_t j = columns; j < kColumns; ++j) *out++ = 0;
+    }
+  }
+
+  void load_rows(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t depth) {
+    const void* corner = element_at(p_.a, p_.element, row * p_.a_row + first * p_.a_depth);
+    if (in_place()) {
+      left_ = {static_cast<const float*>(corner), p_.a_row, 1};
+    } else if (p_.a_depth == 1) {
+      left_ = {buffer_, kDepth, 1};
+      for (std::int64_t i = 0; i < rows; ++i) {
+        widen(p_.element, element_at(corner, p_.element, i * p_.a_row), buffer_ + i * kDepth, depth);
+      }
+    } else {  // lines far apart in memory
+      left_ = {buffer_, 1, kHeight};
+      for (std::int64_t l = 0; l < depth; ++l) {
+        widen(p_.element, element_at(corner, p_.element, l * p_.a_depth), buffer_ + l * kHeight, rows);
+      }
+    }
+  }
+
+  void multiply(const void* packed, std::int64_t index, std::int64_t first, std::int64_t depth, std::int64_t rows,
+                float* sums) const {
+    const float* right = static_cast<const float*>(packed) + (index * p_.k + first) * kColumns;
+    const auto add = first == 0 ? panel<false> : panel<true>;
+    add(rows, left_.data, left_.row, left_.depth, right, kColumns, sums, kColumns, depth);
+  }
+
+ private:
+  bool in_place() const { return p_.element == Element::f32 && p_.a_depth == 1; }
+
+  // n elements, `step` apart, as float32.
+  static void copy(Element element, const void* from, std::int64_t step, std::int64_t n, float* out) {
+    if (step == 1) return widen(element, from, out, n);
+    if (element == Element::f32) {
+      for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<const float*>(from)[i * step];
+    } else {
+      for (std::int64_t i = 0; i < n; ++i) widen(element, element_at(from, element, i * step), out + i, 1);
+    }
+  }
+
+  struct Rows {
+    const float* data;
+    std::int64_t row, depth;
+  };
+
+  const Product& p_;
+  float* buffer_;
+  Rows left_{};
+};
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT

@@ -1,0 +1,155 @@
+// Dense products of every dtype and precision: against float64, and bit for bit against themselves in other company.
+#include <cmath>
+
+#include "attn/tensor.hpp"
+#include "kernels/units.hpp"
+
+namespace attn::kernels {
+namespace {
+
+using Random = std::mt19937_64;
+
+std::int64_t draw(Random& random, std::int64_t low, std::int64_t high) {
+  return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+}
+
+struct Kind {
+  const char* name;
+  DType dtype;
+  Element element;
+  Precision precision;
+};
+constexpr Kind kKinds[] = {{"float32", DType::f32, Element::f32, Precision::highest},
+                           {"high", DType::f32, Element::f32, Precision::high},
+                           {"medium", DType::f32, Element::f32, Precision::medium},
+                           {"bf16", DType::bf16, Element::bf16, Precision::highest},
+                           {"f16", DType::f16, Element::f16, Precision::highest}};
+
+// (rows, columns), with a gap after each row or, transposed, after each column.
+Tensor matrix(Random& random, std::int64_t rows, std::int64_t columns, DType dtype) {
+  const bool transposed = draw(random, 0, 1) == 1;
+  const std::int64_t lines = transposed ? columns : rows, length = transposed ? rows : columns;
+  const Tensor wide = Tensor::empty({lines, length + draw(random, 0, 3)}, dtype);
+  std::normal_distribution<double> normal;
+  Tensor t = wide.slice(1, 0, length);
+  for (std::int64_t i = 0; i < lines; ++i) {
+    for (std::int64_t j = 0; j < length; ++j) t.set({i, j}, normal(random));
+  }
+  return transposed ? t.transpose(0, 1) : t;
+}
+
+struct Case {
+  Kind kind;
+  Tensor a, b, bias;  // bias: (1, n), or undefined
+};
+
+Case draw_case(Random& random, const Kind& kind) {
+  const bool deep = draw(random, 0, 3) == 0;  // more than a block of the depth
+  const std::int64_t m = draw(random, 1, deep ? 40 : 220), n = draw(random, 1, deep ? 70 : 300);
+  const std::int64_t k = draw(random, 1, deep ? 2500 : 100);
+  Case c{kind, matrix(random, m, k, kind.dtype), matrix(random, k, n, kind.dtype), {}};
+  if (draw(random, 0, 1)) c.bias = matrix(random, 1, n, kind.dtype).contiguous();
+  return c;
+}
+
+std::int64_t step(const Tensor& t, std::int64_t dim) { return t.size(dim) == 1 ? 1 : t.stride(dim); }
+
+// (m, n), its tasks in a random order; undefined when the kernel says that a result left the range.
+Tensor run(const Kernels& kernels, const Case& c, Random& random) {
+  const Tensor out = Tensor::full({c.a.size(0), c.b.size(1)}, std::nan(""), c.kind.dtype);
+  const Product p{c.a.size(0),  c.b.size(1), c.a.size(1),    c.a.raw(),       step(c.a, 0),
+                  step(c.a, 1), c.b.raw(),   step(c.b, 0),   step(c.b, 1),    c.bias.defined() ? c.bias.raw() : nullptr,
+                  out.raw(),    c.b.size(1), c.kind.element, c.kind.precision};
+  const Poisoned packed(kernels.packed_bytes(p));
+  for (const std::int64_t i : shuffled(kernels.panels(p), random)) kernels.pack_panel(p, packed.data.get(), i);
+  bool fits = true;
+  for (const std::int64_t task : shuffled(kernels.product_tasks(p), random)) {
+    const Poisoned scratch(kernels.product_scratch(p));
+    fits &= kernels.product(p, packed.data.get(), task, scratch.data.get());
+  }
+  return fits ? out : Tensor{};
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.numel()) * size_of(a.dtype())) == 0;
+}
+
+double rounded(double x) { return static_cast<double>(static_cast<float>(bfloat16(static_cast<float>(x)))); }
+
+// Errors: of float32's sums, of what parts in bf16 leave of a product, of the result's dtype.
+void expect_close(const Case& c, const Tensor& got, bool rounds) {
+  const bool medium = rounds && c.kind.precision == Precision::medium;
+  const double parts = c.kind.precision == Precision::high ? 0x3p-16 : 0;
+  const double narrow = c.kind.dtype == DType::bf16 ? 0x1p-8 : c.kind.dtype == DType::f16 ? 0x1p-11 : 0;
+  const std::int64_t k = c.a.size(1);
+  const Tensor rows = c.a.to(DType::f64).contiguous(), columns = c.b.to(DType::f64).transpose(0, 1).contiguous();
+  for (const Tensor& t : {rows, columns}) {
+    for (std::int64_t i = 0; medium && i < t.numel(); ++i) t.data<double>()[i] = rounded(t.data<double>()[i]);
+  }
+  for (std::int64_t i = 0; i < got.size(0); ++i) {
+    for (std::int64_t j = 0; j < got.size(1); ++j) {
+      const double *a = rows.data<double>() + i * k, *b = columns.data<double>() + j * k;
+      double sum = 0, terms = 0;
+      for (std::int64_t l = 0; l < k; ++l) sum += a[l] * b[l], terms += std::abs(a[l] * b[l]);
+      if (c.bias.defined()) sum += c.bias.at({0, j}), terms += std::abs(c.bias.at({0, j}));
+      const double in_sum = std::sqrt(static_cast<double>(k + 16)) * 0x1p-23;
+      ASSERT_NEAR(got.at({i, j}), sum, (in_sum + parts) * terms + narrow * std::abs(sum) + 1e-7 * narrow)
+          << i << ", " << j;
+    }
+  }
+}
+
+class Products : public Units {};
+INSTANTIATE_TEST_SUITE_P(Kernels, Products, testing::ValuesIn(unit_names()),
+                         [](const auto& param) { return param.param; });
+
+TEST_P(Products, AgreeWithFloat64) {
+  for (const Kind& kind : kKinds) {
+    for (unsigned seed = 1; seed <= 8; ++seed) {
+      Random random(seed);
+      const Case c = draw_case(random, kind);
+      SCOPED_TRACE(std::string(kind.name) + ", seed " + std::to_string(seed) + ": " + c.a.shape().str() + " · " +
+                   c.b.shape().str());
+      const Tensor got = run(kernels_, c, random);
+      ASSERT_TRUE(got.defined());
+      expect_close(c, got, has_matrix());
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// A row and a column alone, and rows of another layout in memory: the same bits.
+TEST_P(Products, AnElementDoesNotDependOnTheOthers) {
+  for (const Kind& kind : kKinds) {
+    for (unsigned seed = 101; seed <= 108; ++seed) {
+      Random random(seed);
+      const Case c = draw_case(random, kind);
+      const Tensor all = run(kernels_, c, random);
+      const std::int64_t i = draw(random, 0, all.size(0) - 1), j = draw(random, 0, all.size(1) - 1);
+      Case row = c, column = c, dense = c;
+      row.a = c.a.slice(0, i, i + 1);
+      column.b = c.b.slice(1, j, j + 1);
+      if (c.bias.defined()) column.bias = c.bias.slice(1, j, j + 1);
+      dense.a = c.a.clone(), dense.b = c.b.transpose(0, 1).clone().transpose(0, 1);
+      SCOPED_TRACE(std::string(kind.name) + ", seed " + std::to_string(seed));
+      EXPECT_TRUE(same_bits(run(kernels_, row, random), all.slice(0, i, i + 1)));
+      EXPECT_TRUE(same_bits(run(kernels_, column, random), all.slice(1, j, j + 1).contiguous()));
+      EXPECT_TRUE(same_bits(run(kernels_, dense, random), all));
+    }
+  }
+}
+
+TEST_P(Products, SayWhenAResultLeavesTheRange) {
+  for (const Kind& kind : kKinds) {
+    Random random(1);
+    for (const double most : {kind.dtype == DType::f16 ? 6e4 : 3e38, 1.0}) {
+      Case c{kind, Tensor::full({3, 2}, most, kind.dtype), Tensor::ones({2, 5}, kind.dtype), {}};
+      EXPECT_EQ(run(kernels_, c, random).defined(), most == 1) << kind.name;
+      c.b.set({0, 4}, std::nan(""));
+      EXPECT_FALSE(run(kernels_, c, random).defined()) << kind.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attn::kernels

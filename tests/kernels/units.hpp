@@ -1,0 +1,80 @@
+// The kernels under test: every instruction set of this build, and AMX's on emulated tiles.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/targets.hpp"
+#if defined(ATTN_AMX_EMULATED)
+#include "kernels/processor.hpp"
+#endif
+
+namespace attn::kernels {
+
+#if defined(ATTN_AMX_EMULATED)
+Kernels kernels_amx_emulated();
+#endif
+
+inline std::vector<std::string> unit_names() {
+  std::vector<std::string> names;
+  for (const Target& target : targets()) names.emplace_back(target.isa);
+#if defined(ATTN_AMX_EMULATED)
+  names.emplace_back("amx_emulated");
+#endif
+  return names;
+}
+
+// None where this processor cannot run them.
+inline std::optional<Kernels> unit_named(const std::string& name) {
+#if defined(ATTN_AMX_EMULATED)
+  if (name == "amx_emulated") return has_avx512bf16() ? std::optional(kernels_amx_emulated()) : std::nullopt;
+#endif
+  for (const Target& target : targets()) {
+    if (target.isa == name && target.supported) return *target.kernels;
+  }
+  return std::nullopt;
+}
+
+// Uninitialised memory that shows when it is read: every float is NaN, and sanitizers see its end.
+struct Poisoned {
+  std::unique_ptr<void, void (*)(void*)> data{nullptr, std::free};
+
+  explicit Poisoned(std::size_t bytes) {
+    bytes = (bytes + 63) / 64 * 64;
+    data.reset(std::aligned_alloc(64, bytes == 0 ? 64 : bytes));
+    std::memset(data.get(), 0xff, bytes);
+  }
+};
+
+// [0, n) in a random order.
+inline std::vector<std::int64_t> shuffled(std::int64_t n, std::mt19937_64& random) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  return order;
+}
+
+class Units : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const auto unit = unit_named(GetParam());
+    if (!unit) GTEST_SKIP() << "this processor has no " << GetParam();
+    kernels_ = *unit;
+  }
+
+  // Whether products of bf16 parts are its own.
+  bool has_matrix() const { return kernels_.multiply_add_bf16 != nullptr; }
+
+  Kernels kernels_{};
+};
+
+}  // namespace attn::kernels

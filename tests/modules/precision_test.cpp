@@ -1,0 +1,93 @@
+// Products of less than float32, as Linear and the attention modules ask for them.
+#include "attn/reference.hpp"
+#include "modules/helpers.hpp"
+
+namespace {
+
+using namespace attn;
+using namespace attn::test;
+
+double largest(const Tensor& t) {
+  const Tensor wide = t.to(DType::f64).contiguous();
+  double most = 0;
+  for (std::int64_t i = 0; i < wide.numel(); ++i) most = std::max(most, std::abs(wide.data<double>()[i]));
+  return most;
+}
+
+// `epsilons` of bf16, of the largest.
+void expect_near(const Tensor& got, const Tensor& want, double epsilons, const std::string& what) {
+  ASSERT_EQ(got.shape(), want.shape()) << what;
+  const Tensor a = got.to(DType::f64).contiguous(), b = want.to(DType::f64).contiguous();
+  const double tolerance = epsilons * 0x1p-8 * largest(want);
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    ASSERT_NEAR(a.data<double>()[i], b.data<double>()[i], tolerance) << what << " " << i;
+  }
+}
+
+struct Gradients {
+  Tensor y, dx, weight, bias;
+};
+
+Gradients pass(Linear& linear, const Tensor& x, const Tensor& dy) {
+  linear.zero_grad();
+  const Tensor y = linear.forward(x), dx = linear.backward(dy, x);
+  return {y, dx, linear.weight.grad, linear.bias.grad};
+}
+
+void expect_near(const Gradients& got, const Gradients& want, double epsilons) {
+  expect_near(got.y, want.y, epsilons, "y");
+  expect_near(got.dx, want.dx, epsilons, "dx");
+  expect_near(got.weight, want.weight, epsilons, "d_weight");
+  expect_near(got.bias, want.bias, epsilons, "d_bias");
+}
+
+TEST(Precision, LinearInEachStaysWithinItsRounding) {
+  Generator rng(1);
+  Linear linear(70, 50, true, rng);
+  const Tensor x = draw({2, 30, 70}, 2), dy = draw({2, 30, 50}, 3);
+  const Gradients exact = pass(linear, x, dy);
+  linear.precision = Precision::medium;
+  expect_near(pass(linear, x, dy), exact, 1);
+  linear.precision = Precision::high;
+  expect_near(pass(linear, x, dy), exact, 0x1p-6);
+}
+
+TEST(Precision, LinearOfHalvesKeepsTheirDtype) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Generator rng(1);
+    Linear linear(70, 50, true, rng);
+    const Tensor x = draw({30, 70}, 2), dy = draw({30, 50}, 3);
+    const Gradients exact = pass(linear, x, dy);
+    for (Parameter* p : linear.parameters()) p->value = p->value.to(dtype);
+    const Gradients got = pass(linear, x.to(dtype), dy.to(dtype));
+    EXPECT_EQ(got.y.dtype(), dtype);
+    EXPECT_EQ(got.weight.dtype(), dtype);
+    EXPECT_EQ(got.bias.dtype(), dtype);
+    expect_near(got, exact, 2);
+  }
+}
+
+// What leaves a dtype's range is the reference's to say: the largest finite value.
+TEST(Precision, LinearOfHalvesStaysFinite) {
+  Generator rng(1);
+  Linear linear(4, 3, true, rng);
+  linear.weight.value = Tensor::full({3, 4}, 300, DType::f16), linear.bias.value = Tensor::zeros({3}, DType::f16);
+  const Tensor x = Tensor::full({2, 4}, 300, DType::f16);
+  EXPECT_EQ(linear.forward(x).at({1, 2}), 65504);
+}
+
+TEST(Precision, AttentionInMedium) {
+  const ModuleConfig config{.d_in = 24, .d_out = 32, .num_heads = 2};
+  ModuleConfig medium = config;
+  medium.precision = Precision::medium;
+  Generator rng(1), same(1);
+  MultiHeadAttention exact(config, rng), rough(medium, same);
+  const Tensor x = draw({2, 40, 24}, 2), dz = draw({2, 40, 32}, 3);
+  expect_near(rough.forward(x), exact.forward(x), 3, "z");
+  expect_near(rough.backward(dz).x, exact.backward(dz).x, 6, "dx");
+  for (std::size_t i = 0; i < exact.parameters().size(); ++i) {
+    expect_near(rough.parameters()[i]->grad, exact.parameters()[i]->grad, 6, exact.parameters()[i]->name);
+  }
+}
+
+}  // namespace
