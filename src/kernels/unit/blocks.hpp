@@ -1,6 +1,7 @@
 // Block-sparse masks: which keys need no work, and which cells of a tile are hidden.
 #pragma once
 
+#include "kernels/unit/carver.hpp"
 #include "kernels/unit/queries.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
@@ -12,8 +13,6 @@ constexpr float kMinusInfinity = -__builtin_inff();
 struct Range {
   std::int64_t from, keys;
 };
-
-inline std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
 // Whether some lane of these groups sees the keys of a block.
 inline bool any_sees(const Problem& p, const Interval* seen, int groups, std::int64_t block) {
