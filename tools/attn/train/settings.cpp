@@ -45,7 +45,7 @@ std::string precision_name(Precision precision) {
 
 void add_train_settings(CLI::App& verb, TrainSettings& settings, std::string& precision, std::string& gelu) {
   each_setting(settings, [&](const char* flag, auto& value, const char* what) {
-    verb.add_option(flag, value, what)->option_text("N")->group(kGroup)->capture_default_str();
+    verb.add_option(flag, value, what)->option_text("N")->group(kGroup)->capture_default_str()->take_last();
   });
   verb.add_option("--gelu", gelu, "tanh, as GPT-2, or exact")->group(kGroup)->option_text("FORM")->capture_default_str();
   verb.add_option("--precision", precision, "Of the products: highest (float32) or medium (bfloat16)")
