@@ -1,5 +1,8 @@
 // attn train: a GPT from text.
 #include <fmt/format.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <unistd.h>
 
 #include <csignal>
@@ -51,6 +54,16 @@ void catch_signals() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+}
+
+// A step allocates and frees the same large tensors again and again. Handed back to the system in between, each of
+// their pages costs a fault.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  constexpr int kept = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, kept);
+  mallopt(M_TRIM_THRESHOLD, kept);
+#endif
 }
 
 std::filesystem::path beside(const std::string& out, const char* extension) {
@@ -118,6 +131,7 @@ void conclude(const Run& run, const Progress& progress, const TrainFlags& flags)
 }
 
 void train(const CLI::App& verb, TrainFlags& flags, int& status) {
+  keep_freed_memory();
   if (flags.curve.empty()) flags.curve = beside(flags.out, ".svg").string();
   Outputs outputs;  // refused before the work, not after it
   outputs.declare("--out", flags.out, {".safetensors"});
