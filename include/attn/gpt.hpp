@@ -25,6 +25,7 @@ struct GPTConfig {
   double epsilon = 1e-5;  // of LayerNorm
   Gelu gelu = Gelu::tanh;
   bool tied = true;        // the head shares wte's weight, as GPT-2's does; false: lm_head of its own
+  Precision precision = Precision::highest;  // of the products, forward and backward; weights stay float32
   bool initialise = true;  // false: draws nothing, every weight is 0 until load_state_dict()
 
   friend bool operator==(const GPTConfig&, const GPTConfig&) = default;

@@ -28,6 +28,10 @@ class Generator {
   void manual_seed(std::uint64_t seed);
   DropoutFlavour flavour() const noexcept;
 
+  // Where the stream is: int64 (n), to be kept in a checkpoint. set_state() throws Error (data) for anything else.
+  Tensor state() const;
+  void set_state(const Tensor& state);
+
   std::uint32_t next_u32();
   std::uint64_t next_u64();  // (first u32 << 32) | second u32
 

@@ -1,9 +1,13 @@
 // PyTorch's CPU generator: mt19937 and the ways in which rand, randn, randint and bernoulli draw from it.
+#include <bit>
 #include <cmath>
 #include <numbers>
 #include <optional>
 #include <random>
+#include <span>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "attn/error.hpp"
 #include "attn/random.hpp"
@@ -59,6 +63,35 @@ void Generator::manual_seed(std::uint64_t seed) {
 }
 
 DropoutFlavour Generator::flavour() const noexcept { return state_->flavour; }
+
+// The engine as the standard writes it, in decimal numbers; then whether a normal is kept, and its bits.
+Tensor Generator::state() const {
+  std::stringstream text;
+  text << state_->engine;
+  std::vector<std::int64_t> all;
+  for (std::int64_t word = 0; text >> word;) all.push_back(word);
+  all.push_back(state_->next_normal.has_value());
+  all.push_back(std::bit_cast<std::int64_t>(state_->next_normal.value_or(0)));
+  return Tensor::from(std::span<const std::int64_t>(all), {static_cast<std::int64_t>(all.size())});
+}
+
+void Generator::set_state(const Tensor& state) {
+  const auto fail = [](std::string_view found) {
+    return Error(Error::Kind::data, "Generator", "a state as state() gives it", found);
+  };
+  if (!state.defined() || state.dtype() != DType::i64 || state.rank() != 1) throw fail("another tensor");
+  const Tensor words = state.contiguous();
+  if (words.numel() != this->state().numel()) throw fail(std::to_string(words.numel()) + " numbers");
+  const auto* word = words.data<std::int64_t>();
+  const std::int64_t count = words.numel() - 2;
+  std::stringstream text;
+  for (std::int64_t i = 0; i < count; ++i) text << word[i] << ' ';
+  std::mt19937 engine;
+  if (!(text >> engine)) throw fail("numbers that are no mt19937");
+  state_->engine = engine;
+  state_->next_normal.reset();
+  if (word[count] != 0) state_->next_normal = std::bit_cast<double>(word[count + 1]);
+}
 
 std::uint32_t Generator::next_u32() { return static_cast<std::uint32_t>(state_->engine()); }
 

@@ -223,4 +223,24 @@ TEST(Mcg31, SkippingEqualsStepping) {
   EXPECT_EQ(zero.next(), 1.0 / 2147483647);
 }
 
+TEST(Generator, AStateContinuesTheStream) {
+  for (const int drawn : {0, 1, 5, 700}) {
+    Generator rng(7), other(1);
+    for (int i = 0; i < drawn; ++i) rng.next_u32();
+    rng.randn({3});  // leaves one of a pair
+    const Tensor state = rng.state();
+    const Tensor normals = rng.randn({5});
+    const std::uint64_t next = rng.next_u64();
+    other.set_state(state);
+    const Tensor again = other.randn({5});
+    for (std::int64_t i = 0; i < 5; ++i) EXPECT_EQ(again.at({i}), normals.at({i}));
+    EXPECT_EQ(other.next_u64(), next);
+  }
+  Generator rng(1), same(1);
+  EXPECT_THROW(rng.set_state({}), Error);
+  EXPECT_THROW(rng.set_state(Tensor::zeros({3}, DType::i64)), Error);
+  EXPECT_THROW(rng.set_state(Tensor::full(rng.state().shape(), -1, DType::i64)), Error);
+  EXPECT_EQ(rng.next_u32(), same.next_u32()) << "a refused state changes nothing";
+}
+
 }  // namespace

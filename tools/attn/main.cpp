@@ -52,6 +52,7 @@ std::unique_ptr<CLI::App> make_app(int& status) {
   add_show(*app, status);
   add_plot(*app, status);
   add_report(*app, status);
+  add_train(*app, status);
   add_sdpa(*app, status);
   add_check(*app, status);
   add_bench(*app, status);

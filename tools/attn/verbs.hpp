@@ -16,5 +16,6 @@ void add_info(CLI::App& app, int& status);
 void add_check(CLI::App& app, int& status);
 void add_report(CLI::App& app, int& status);
 void add_bench(CLI::App& app, int& status);
+void add_train(CLI::App& app, int& status);
 
 }  // namespace attn::tool

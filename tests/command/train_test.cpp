@@ -1,0 +1,142 @@
+// attn train: that it learns, that a run which is killed or stopped continues bit for bit, and what it refuses.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "attn/checkpoint.hpp"
+#include "attn/error.hpp"
+#include "command/command.hpp"
+
+namespace {
+
+using namespace attn;
+using namespace attn::test;
+using testing::HasSubstr;
+
+class TrainTest : public Command {
+ protected:
+  void SetUp() override {
+    Command::SetUp();
+    std::mt19937 rng(1);
+    constexpr const char* kWords[] = {"attend ", "query ", "key ", "value ", "head ", "mask ", "soft ", "sum.\n"};
+    std::string text;
+    for (int i = 0; i < 2000; ++i) text += kWords[rng() % 8];
+    write("text.txt", text);
+  }
+
+  // One thread: so small a model gains nothing by more.
+  static constexpr const char* kRun =
+      "OMP_NUM_THREADS=1 attn train --text text.txt --layers 1 --heads 2 --width 16 --context 16 --batch 4 --dropout 0.1 "
+      "--steps 60 --warmup 5 --lr 0.01 --eval-every 10 ";
+  static constexpr const char* kResume = "OMP_NUM_THREADS=1 attn train --text text.txt --resume ";
+
+  std::map<std::string, std::string> result(const std::string& name) const {
+    return {{"model", read(path(name + ".safetensors"))},
+            {"checkpoint", read(path(name + ".training.safetensors"))},
+            {"curve", read(path(name + ".svg"))}};
+  }
+};
+
+TEST_F(TrainTest, LearnsAndWritesAModelACheckpointAndACurve) {
+  const std::string out = out_of(std::string(kRun) + "--out m.safetensors --json");
+  std::istringstream lines(out);
+  std::vector<nlohmann::json> steps;
+  for (std::string line; std::getline(lines, line);) steps.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(steps.size(), 7u);  // 1, 10, …, 60
+  EXPECT_NEAR(steps.front()["loss"].get<double>(), std::log(256), 0.1);
+  EXPECT_LT(steps.back()["validation"].get<double>(), 3.2);
+  EXPECT_EQ(steps.back()["step"], 60);
+  EXPECT_GT(steps.back()["tokens_per_second"].get<double>(), 0);
+  GPT model = load_gpt(path("m.safetensors"));
+  EXPECT_EQ(model.config().width, 16);
+  EXPECT_EQ(model.config().dropout, 0.1);
+  EXPECT_THAT(read(path("m.svg")), HasSubstr("validation"));
+  // The same run again, to the bit; plain lines, and a summary.
+  const Ran again = run(std::string(kRun) + "--out n.safetensors");
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("step     60  loss "));
+  EXPECT_THAT(again.out, HasSubstr("validation loss "));
+  EXPECT_EQ(result("m"), result("n"));
+}
+
+TEST_F(TrainTest, KilledAtAnyMomentItContinuesBitForBit) {
+  out_of(std::string(kRun) + "--out whole.safetensors");
+  std::random_device seed;
+  const unsigned drawn = seed();
+  SCOPED_TRACE("seed " + std::to_string(drawn));
+  std::mt19937 rng(drawn);
+  bool killed = false;
+  for (int attempt = 0; attempt < 40; ++attempt) {
+    const bool begun = std::filesystem::exists(path("m.training.safetensors"));
+    // A checkpoint a step, so that most kills hit one being written.
+    const std::string line = std::string(begun ? kResume : kRun) + "--out m.safetensors --save-every 1";
+    const double seconds = attempt < 15 ? std::uniform_real_distribution<>(0.005, 0.25)(rng) : 60;
+    const Ran ran = run("timeout -s KILL " + std::to_string(seconds) + " env " + line);
+    if (ran.status == 0) break;
+    killed = true;
+    ASSERT_GE(ran.status, 124) << ran.err;  // by timeout, never an error of its own
+  }
+  EXPECT_TRUE(killed);
+  EXPECT_EQ(result("m"), result("whole"));
+}
+
+TEST_F(TrainTest, StoppedByASignalItSavesAndContinues) {
+  out_of(std::string(kRun) + "--out whole.safetensors");
+  for (const auto& [signal, status] : {std::pair{"INT", 130}, {"TERM", 143}}) {
+    const std::string name = signal;
+    const Ran ran = run(std::string(kRun) + "--steps 100000 --save-every 1000000 --out " + name +
+                        ".safetensors 2>log & until grep -q ^step log; do sleep 0.02; done; kill -" + name + " $!; wait $!");
+    EXPECT_EQ(ran.status, status) << ran.err;
+    EXPECT_THAT(ran.out, HasSubstr("--resume"));
+    EXPECT_TRUE(std::filesystem::exists(path(name + ".training.safetensors")));
+  }
+  // In two parts, by time: the same as whole.
+  const Ran part = run(std::string(kRun) + "--out m.safetensors --minutes 0.001");
+  EXPECT_EQ(part.status, 0) << part.err;
+  EXPECT_EQ(run(std::string(kResume) + "--out m.safetensors").status, 0);
+  EXPECT_EQ(result("m"), result("whole"));
+}
+
+TEST_F(TrainTest, Refuses) {
+  const auto fails = [&](const std::string& line, int status, const std::string& part) {
+    const auto before = files();
+    const Ran ran = run(line);
+    EXPECT_EQ(ran.status, status) << line << "\n" << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr(part)) << line;
+    EXPECT_EQ(files(), before) << line;
+  };
+  const std::string tiny = "attn train --layers 1 --heads 1 --width 8 --context 8 --batch 2 --steps 2 ";
+  fails(tiny + "--text text.txt --out m.bin", 2, "--out");
+  fails(tiny + "--text none.txt --out m.safetensors", 3, "none.txt");
+  fails(tiny + "--out m.safetensors", 2, "--text");
+  fails(tiny + "--text text.txt", 2, "--out");
+  fails("printf short | " + tiny + "--text - --out m.safetensors", 3, "at least 9 tokens");
+  fails(tiny + "--text text.txt --out m.safetensors --heads 3", 2, "num_heads");
+  fails(tiny + "--text text.txt --out m.safetensors --precision low", 2, "highest, high or medium");
+  fails(tiny + "--text text.txt --out m.safetensors --gelu other", 2, "tanh or exact");
+  fails(tiny + "--text text.txt --out m.safetensors --rng other", 2, "mkl, native or philox");
+  fails(tiny + "--text text.txt --out m.safetensors --steps 0", 2, "--steps");
+  fails(tiny + "--text text.txt --out m.safetensors --batch 0", 2, "--batch");
+  fails(tiny + "--text text.txt --out m.safetensors --eval-every 0", 2, "--eval-every");
+  fails(tiny + "--text text.txt --out m.safetensors --validation 1", 2, "--validation");
+  fails(tiny + "--text text.txt --out m.safetensors --lr nan", 2, "--lr");
+  fails("attn train --text text.txt --out m.safetensors --resume", 3, "m.training.safetensors");
+  out_of(tiny + "--text text.txt --out m.safetensors");
+  fails("attn train --text text.txt --out m.safetensors --resume --width 8", 2, "--width");
+  write("other.txt", read(path("text.txt")) + "more");
+  fails("attn train --text other.txt --out m.safetensors --resume", 3, "give the same files");
+  // A checkpoint that is none, or a damaged one.
+  const std::string good = read(path("m.training.safetensors"));
+  std::filesystem::copy(path("m.safetensors"), path("m.training.safetensors"),
+                        std::filesystem::copy_options::overwrite_existing);
+  fails("attn train --text text.txt --out m.safetensors --resume", 3, "a checkpoint of attn train");
+  write("m.training.safetensors", good.substr(0, good.size() / 2));
+  fails("attn train --text text.txt --out m.safetensors --resume", 3, "safetensors");
+  std::string swapped = good;
+  swapped.replace(swapped.find("\"losses\""), 8, "\"lossez\"");
+  write("m.training.safetensors", swapped);
+  fails("attn train --text text.txt --out m.safetensors --resume", 3, "losses");
+}
+
+}  // namespace

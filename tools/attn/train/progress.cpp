@@ -1,0 +1,95 @@
+#include "train/progress.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/terminal.hpp"
+
+namespace attn::tool {
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::llround(std::max(0.0, seconds)));
+  if (whole >= 3600) return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+  return whole >= 60 ? fmt::format("{} min {} s", whole / 60, whole % 60) : fmt::format("{} s", whole);
+}
+
+Progress::Progress(Form form, const Run& run, std::int64_t log_every, double minutes)
+    : form_(form),
+      run_(run),
+      log_every_(log_every),
+      first_step_(run.steps_done()),
+      minutes_(minutes),
+      start_(std::chrono::steady_clock::now()) {}
+
+double Progress::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+double Progress::tokens_per_second() const {
+  const TrainSettings& s = run_.settings();
+  const auto steps = static_cast<double>(run_.steps_done() - first_step_);
+  return steps * static_cast<double>(s.batch * s.model.context_length) / std::max(seconds(), 1e-9);
+}
+
+double Progress::seconds_left() const {
+  const auto done = static_cast<double>(run_.steps_done() - first_step_);
+  const auto left = static_cast<double>(run_.settings().steps - run_.steps_done());
+  const double by_steps = seconds() / std::max(done, 1.0) * left;
+  return minutes_ > 0 ? std::min(by_steps, 60 * minutes_ - seconds()) : by_steps;
+}
+
+std::string Progress::bar_text(const Run::Step& step) const {
+  constexpr std::size_t width = 20;
+  const double part = static_cast<double>(run_.steps_done()) / static_cast<double>(run_.settings().steps);
+  const auto full = static_cast<std::size_t>(part * static_cast<double>(width));
+  std::string text = "[" + std::string(full, '#') + std::string(width - full, '.') + "] ";
+  text += fmt::format("{}/{}  loss {:.3f}", run_.steps_done(), run_.settings().steps, step.loss);
+  if (!run_.validations().empty()) text += fmt::format("  validation {:.3f}", run_.validations().back().second);
+  return text + fmt::format("  {:.0f} tokens/s  {} left", tokens_per_second(), duration_text(seconds_left()));
+}
+
+std::string Progress::line_text(const Run::Step& step) const {
+  std::string text = fmt::format("step {:>6}  loss {:.4f}", run_.steps_done(), step.loss);
+  if (step.validation) text += fmt::format("  validation {:.4f}", *step.validation);
+  return text + fmt::format("  norm {:.2f}  rate {:.2e}  {:.0f} tokens/s  {} left\n", step.norm, step.rate,
+                            tokens_per_second(), duration_text(seconds_left()));
+}
+
+std::string Progress::json_text(const Run::Step& step) const {
+  Json json{{"step", run_.steps_done()},
+            {"loss", json_number(step.loss)},
+            {"norm", json_number(step.norm)},
+            {"rate", step.rate},
+            {"tokens_per_second", std::round(tokens_per_second())},
+            {"seconds", seconds()},
+            {"seconds_left", seconds_left()}};
+  if (step.validation) json["validation"] = json_number(*step.validation);
+  return json.dump() + "\n";
+}
+
+void Progress::show(const Run::Step& step) {
+  if (form_ == Form::bar) {
+    std::string text = bar_text(step);
+    const std::size_t columns = text.size();
+    if (columns < shown_) text.append(shown_ - columns, ' ');
+    shown_ = columns;
+    write_stderr("\r" + text);
+    return;
+  }
+  const bool first = run_.steps_done() == first_step_ + 1;
+  if (!first && !run_.done() && !step.validation && run_.steps_done() % log_every_ != 0) return;
+  if (form_ == Form::json) {
+    write_stdout(json_text(step));
+  } else {
+    write_stderr(line_text(step));
+  }
+}
+
+void Progress::finish() {
+  if (form_ == Form::bar && shown_ > 0) write_stderr("\n");
+  shown_ = 0;
+}
+
+}  // namespace attn::tool

@@ -1,0 +1,41 @@
+// How a run is seen: a bar on a terminal, plain lines elsewhere, JSON lines for machines.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "train/run.hpp"
+
+namespace attn::tool {
+
+class Progress {
+ public:
+  enum class Form { bar, lines, json };
+
+  // `minutes` 0: no limit of time.
+  Progress(Form form, const Run& run, std::int64_t log_every, double minutes);
+  // After each step.
+  void show(const Run::Step& step);
+  // Ends the bar's line.
+  void finish();
+  double seconds() const;
+  double tokens_per_second() const;  // of this run's steps, measurements included
+
+ private:
+  std::string bar_text(const Run::Step& step) const;
+  std::string line_text(const Run::Step& step) const;
+  std::string json_text(const Run::Step& step) const;
+  double seconds_left() const;
+
+  Form form_;
+  const Run& run_;
+  std::int64_t log_every_, first_step_;
+  double minutes_;
+  std::chrono::steady_clock::time_point start_;
+  std::size_t shown_ = 0;  // columns of the bar now on the terminal
+};
+
+// "3 min 20 s", "12 s".
+std::string duration_text(double seconds);
+
+}  // namespace attn::tool

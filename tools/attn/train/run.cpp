@@ -1,0 +1,133 @@
+#include "train/run.hpp"
+
+#include "attn/error.hpp"
+#include "attn/io.hpp"
+
+namespace attn::tool {
+namespace {
+
+constexpr const char* kModel = "model.";
+constexpr const char* kOptimizer = "optimizer.";
+
+Tensor column(const std::vector<double>& values) {
+  return Tensor::from(std::span<const double>(values), {static_cast<std::int64_t>(values.size())});
+}
+
+std::vector<double> values(const Tensor& column) {
+  const Tensor all = column.to(DType::f64).contiguous();
+  return {all.data<double>(), all.data<double>() + all.numel()};
+}
+
+// The tensors whose names begin with `prefix`, without it.
+StateDict part(const io::NamedTensors& file, std::string_view prefix) {
+  StateDict state;
+  for (const auto& [name, tensor] : file.tensors) {
+    if (name.starts_with(prefix)) state.emplace(name.substr(prefix.size()), tensor);
+  }
+  return state;
+}
+
+const Tensor& tensor_of(const io::NamedTensors& file, const char* name, const std::string& source) {
+  const Tensor* found = file.find(name);
+  if (!found) throw Error(Error::Kind::data, "train", std::string("a tensor ") + name + " in " + source, "none");
+  return *found;
+}
+
+const TrainSettings& checked(const TrainSettings& s) {
+  const auto require = [](bool holds, const char* flag, const char* expected) {
+    if (!holds) throw Error(Error::Kind::argument, flag, expected, "another value");
+  };
+  require(s.steps >= 1, "--steps", "at least 1");
+  require(s.batch >= 1, "--batch", "at least 1");
+  require(s.eval_every >= 1, "--eval-every", "at least 1");
+  require(s.warmup >= 0, "--warmup", "at least 0");
+  require(s.rate > 0 && s.rate < 1e3, "--lr", "a number above 0");
+  require(s.floor >= 0 && s.floor <= s.rate, "--min-lr", "a number from 0 to --lr");
+  require(s.clip >= 0, "--clip", "a number of at least 0");
+  return s;
+}
+
+}  // namespace
+
+Run::Run(const TrainSettings& settings, const Text& text)
+    : settings_(checked(settings)),
+      text_(&text),
+      rng_(settings.seed, dropout_flavour(settings.rng)),
+      model_(settings.model, rng_),
+      optimizer_(model_.parameters(), settings.optimizer),
+      validation_(text.validation(settings.batch)) {}
+
+Run::Step Run::step() {
+  const Batch batch = text_->training(rng_, settings_.batch);
+  const auto parameters = model_.parameters();
+  Step step;
+  step.rate = settings_.schedule().rate(steps_done());
+  model_.train();
+  model_.zero_grad();
+  step.loss = model_.loss(batch.ids, batch.targets);
+  model_.backward();
+  step.norm = gradient_norm(parameters);
+  optimizer_.step(step.rate, clip_factor(step.norm, settings_.clip));
+  losses_.push_back(step.loss);
+  if (steps_done() % settings_.eval_every == 0 || done()) {
+    step.validation = validate();
+    validations_.emplace_back(steps_done(), *step.validation);
+  }
+  return step;
+}
+
+double Run::validate() {
+  model_.eval();
+  double sum = 0, count = 0;
+  for (const Batch& batch : validation_) {
+    const auto texts = static_cast<double>(batch.ids.size(0));
+    sum += model_.evaluate(batch.ids, batch.targets) * texts;
+    count += texts;
+  }
+  return sum / count;
+}
+
+void Run::save(const std::filesystem::path& path) const {
+  io::NamedTensors file;
+  for (const Parameter* p : const_cast<GPT&>(model_).parameters()) file.tensors.emplace_back(kModel + p->name, p->value);
+  for (const auto& [name, tensor] : optimizer_.state_dict()) file.tensors.emplace_back(kOptimizer + name, tensor);
+  std::vector<double> at, loss;
+  for (const auto& [step, value] : validations_) at.push_back(static_cast<double>(step)), loss.push_back(value);
+  file.tensors.emplace_back("generator", rng_.state());
+  file.tensors.emplace_back("losses", column(losses_));
+  file.tensors.emplace_back("validation.step", column(at));
+  file.tensors.emplace_back("validation.loss", column(loss));
+  file.metadata["settings"] = to_json(settings_).dump();
+  file.metadata["text"] = text_->fingerprint();
+  io::save_safetensors(path, file);
+}
+
+std::unique_ptr<Run> Run::resume(const std::filesystem::path& path, const std::vector<std::string>& files,
+                                 const Tokenizer& tokenizer, std::optional<Text>& text) {
+  const std::string source = path.string();
+  const io::NamedTensors file = io::load(path);
+  const auto settings = file.metadata.find("settings"), fingerprint = file.metadata.find("text");
+  if (settings == file.metadata.end() || fingerprint == file.metadata.end()) {
+    throw Error(Error::Kind::data, "train", "a checkpoint of attn train in " + source, "another file");
+  }
+  TrainSettings mine = parse_settings(settings->second, source);
+  mine.model.initialise = false;
+  text.emplace(files, tokenizer, mine.validation, mine.model.context_length);
+  if (text->fingerprint() != fingerprint->second) {
+    throw Error(Error::Kind::data, "train", "the text that " + source + " was trained on", "another", "give the same files");
+  }
+  auto run = std::make_unique<Run>(mine, *text);
+  run->model_.load_state_dict(part(file, kModel));
+  run->optimizer_.load_state_dict(part(file, kOptimizer));
+  run->rng_.set_state(tensor_of(file, "generator", source));
+  run->losses_ = values(tensor_of(file, "losses", source));
+  const auto at = values(tensor_of(file, "validation.step", source));
+  const auto loss = values(tensor_of(file, "validation.loss", source));
+  if (at.size() != loss.size() || static_cast<std::int64_t>(run->losses_.size()) != run->steps_done()) {
+    throw Error(Error::Kind::data, "train", "curves of the steps that " + source + " names", "other ones");
+  }
+  for (std::size_t i = 0; i < at.size(); ++i) run->validations_.emplace_back(static_cast<std::int64_t>(at[i]), loss[i]);
+  return run;
+}
+
+}  // namespace attn::tool

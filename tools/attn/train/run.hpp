@@ -1,0 +1,56 @@
+// A training run: steps, measurements, and the checkpoint that holds all of it.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attn/gpt.hpp"
+#include "attn/optim.hpp"
+#include "train/settings.hpp"
+#include "train/text.hpp"
+
+namespace attn::tool {
+
+class Run {
+ public:
+  Run(const TrainSettings& settings, const Text& text);
+  Run(const Run&) = delete;  // the optimizer points into the model
+  Run& operator=(const Run&) = delete;
+
+  struct Step {
+    double loss = 0, norm = 0, rate = 0;
+    std::optional<double> validation;  // measured after this step
+  };
+  // One step; its loss is that before the weights changed.
+  Step step();
+  double validate();  // mean loss, in nats a token
+
+  std::int64_t steps_done() const noexcept { return optimizer_.steps(); }
+  bool done() const noexcept { return steps_done() >= settings_.steps; }
+  const TrainSettings& settings() const noexcept { return settings_; }
+  GPT& model() noexcept { return model_; }
+  const std::vector<double>& losses() const noexcept { return losses_; }  // of every step
+  // (step, loss) of every measurement.
+  const std::vector<std::pair<std::int64_t, double>>& validations() const noexcept { return validations_; }
+
+  // Weights, optimizer, generator, place in the text and both curves, in one file that is whole or untouched.
+  void save(const std::filesystem::path& path) const;
+  // Continues bit for bit where save() left. Throws Error (data) for another text, or a file that is no checkpoint.
+  static std::unique_ptr<Run> resume(const std::filesystem::path& path, const std::vector<std::string>& files,
+                                     const Tokenizer& tokenizer, std::optional<Text>& text);
+
+ private:
+  TrainSettings settings_;
+  const Text* text_;
+  Generator rng_;
+  GPT model_;
+  AdamW optimizer_;
+  std::vector<Batch> validation_;
+  std::vector<double> losses_;
+  std::vector<std::pair<std::int64_t, double>> validations_;
+};
+
+}  // namespace attn::tool

@@ -1,0 +1,88 @@
+#include "train/settings.hpp"
+
+#include "attn/error.hpp"
+
+namespace attn::tool {
+namespace {
+
+constexpr const char* kGroup = "What is trained, and how (a resumed run has them already)";
+
+// Visits every setting by the name of its flag: the one list of them.
+template <class Settings, class F>
+void each_setting(Settings& s, F&& f) {
+  f("--layers", s.model.layers, "Blocks");
+  f("--heads", s.model.heads, "Attention heads of a block");
+  f("--width", s.model.width, "Of the residual stream; a multiple of --heads");
+  f("--context", s.model.context_length, "Tokens that the model sees");
+  f("--dropout", s.model.dropout, "Probability, in [0, 1]");
+  f("--steps", s.steps, "Optimizer steps; the learning rate falls to --min-lr at the last");
+  f("--batch", s.batch, "Texts a step, each of --context tokens");
+  f("--lr", s.rate, "Highest learning rate");
+  f("--min-lr", s.floor, "Learning rate at the end");
+  f("--warmup", s.warmup, "Steps over which the learning rate rises");
+  f("--weight-decay", s.optimizer.weight_decay, "Of matrices");
+  f("--beta2", s.optimizer.beta2, "AdamW's second");
+  f("--clip", s.clip, "Largest norm of the gradient; 0: any");
+  f("--validation", s.validation, "Part of the text, its end, that is not trained on");
+  f("--eval-every", s.eval_every, "Steps between measurements on that part");
+  f("--seed", s.seed, "Of initial values, batches and dropout");
+  f("--rng", s.rng, "Dropout's flavour: philox, native or mkl");
+}
+
+}  // namespace
+
+Precision parse_precision(const std::string& name) {
+  if (name == "highest") return Precision::highest;
+  if (name == "high") return Precision::high;
+  if (name == "medium") return Precision::medium;
+  throw Error(Error::Kind::argument, "--precision", "highest, high or medium", name);
+}
+
+std::string precision_name(Precision precision) {
+  if (precision == Precision::high) return "high";
+  return precision == Precision::medium ? "medium" : "highest";
+}
+
+void add_train_settings(CLI::App& verb, TrainSettings& settings, std::string& precision, std::string& gelu) {
+  each_setting(settings, [&](const char* flag, auto& value, const char* what) {
+    verb.add_option(flag, value, what)->option_text("N")->group(kGroup)->capture_default_str()->take_last();
+  });
+  verb.add_option("--gelu", gelu, "tanh, as GPT-2, or exact")->group(kGroup)->option_text("FORM")->capture_default_str();
+  verb.add_option("--precision", precision, "Of the products: highest (float32) or medium (bfloat16)")
+      ->group(kGroup)
+      ->option_text("NAME")
+      ->capture_default_str();
+}
+
+std::vector<std::string> given_settings(const CLI::App& verb) {
+  std::vector<std::string> given;
+  for (const CLI::Option* option : verb.get_options()) {
+    if (option->get_group() == kGroup && option->count() > 0) given.push_back(option->get_name());
+  }
+  return given;
+}
+
+Json to_json(const TrainSettings& settings) {
+  Json json;
+  each_setting(settings, [&](const char* flag, const auto& value, const char*) { json[flag + 2] = value; });
+  json["vocab"] = settings.model.vocab_size;
+  json["gelu"] = settings.model.gelu == Gelu::tanh ? "tanh" : "exact";
+  json["precision"] = precision_name(settings.model.precision);
+  return json;
+}
+
+TrainSettings parse_settings(const std::string& text, const std::string& source) {
+  try {
+    const Json json = Json::parse(text);
+    TrainSettings settings;
+    each_setting(settings, [&](const char* flag, auto& value, const char*) { json.at(flag + 2).get_to(value); });
+    json.at("vocab").get_to(settings.model.vocab_size);
+    settings.model.gelu = json.at("gelu").get<std::string>() == "exact" ? Gelu::exact : Gelu::tanh;
+    settings.model.precision = parse_precision(json.at("precision").get<std::string>());
+    return settings;
+  } catch (const Json::exception&) {
+    throw Error(Error::Kind::data, "train", "the settings of a training run in " + source, "others");
+  }
+}
+
+}  // namespace attn::tool

@@ -1,0 +1,40 @@
+// What a training run is made of: flags, and what a checkpoint says of the run that it continues.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attn/gpt.hpp"
+#include "attn/optim.hpp"
+#include "common/json.hpp"
+
+namespace attn::tool {
+
+// All that decides the numbers of a run.
+struct TrainSettings {
+  GPTConfig model;
+  AdamWConfig optimizer;
+  std::int64_t steps = 2000, warmup = 100, batch = 16, eval_every = 100;
+  double rate = 1e-3, floor = 1e-4, clip = 1, validation = 0.1;
+  std::uint64_t seed = 1337;
+  std::string rng = "philox";
+
+  CosineSchedule schedule() const { return {.peak = rate, .floor = floor, .warmup = warmup, .steps = steps}; }
+};
+
+// Adds the flags of the above. A run that is resumed takes none of them: `resumed` throws CLI's error then.
+void add_train_settings(CLI::App& verb, TrainSettings& settings, std::string& precision, std::string& gelu);
+// The same flags, by name, as given on the command line.
+std::vector<std::string> given_settings(const CLI::App& verb);
+
+Json to_json(const TrainSettings& settings);
+// Throws Error (data) for what to_json() would not write.
+TrainSettings parse_settings(const std::string& json, const std::string& source);
+
+// "highest", "high", "medium". Throws Error (argument).
+Precision parse_precision(const std::string& name);
+std::string precision_name(Precision precision);
+
+}  // namespace attn::tool
