@@ -1,15 +1,21 @@
 // Runs the built command as a user would: through a shell, in an empty folder of its own.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "attn/io.hpp"
 #include "attn/tensor.hpp"
@@ -58,6 +64,37 @@ class Command : public testing::Test {
     const Ran ran = run(line);
     EXPECT_EQ(ran.status, 0) << line << "\n" << ran.err;
     return ran.out;
+  }
+
+  // What `line` prints when its standard output is a terminal, of a known width or not.
+  std::string on_terminal(const std::string& line, unsigned short columns = 0) const {
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    EXPECT_GE(terminal, 0);
+    EXPECT_EQ(grantpt(terminal), 0);
+    EXPECT_EQ(unlockpt(terminal), 0);
+    const std::string name = ptsname(terminal);
+    const int keep_open = open(name.c_str(), O_RDWR | O_NOCTTY);  // else reads fail before the child writes
+    fcntl(terminal, F_SETFL, O_NONBLOCK);
+    const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    EXPECT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
+    std::atomic<bool> done = false;
+    std::string text;
+    std::thread reader([&] {
+      char buffer[4096];
+      for (bool last = false; !last;) {
+        last = done;
+        for (ssize_t got; (got = ::read(terminal, buffer, sizeof buffer)) > 0;)
+          text.append(buffer, static_cast<std::size_t>(got));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+    const Ran ran = run("{ " + line + "; } > " + name);
+    done = true;
+    reader.join();
+    close(keep_open);
+    close(terminal);
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return text;
   }
 
   void write(const std::string& name, const std::string& text) const {

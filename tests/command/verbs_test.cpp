@@ -1,11 +1,7 @@
 // demo, explain, info and the help: what a person sees in the terminal.
-#include <fcntl.h>
 #include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "command/command.hpp"
 
@@ -32,37 +28,7 @@ void expect_width(const std::string& text, std::ptrdiff_t width) {
   for (const std::string& line : lines_of(text)) EXPECT_LE(columns(line), width) << line;
 }
 
-class Verbs : public Command {
- protected:
-  // What `line` prints when its standard output is a terminal.
-  std::string on_terminal(const std::string& line) const {
-    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
-    EXPECT_GE(terminal, 0);
-    EXPECT_EQ(grantpt(terminal), 0);
-    EXPECT_EQ(unlockpt(terminal), 0);
-    const std::string name = ptsname(terminal);
-    const int keep_open = open(name.c_str(), O_RDWR | O_NOCTTY);  // else reads fail before the child writes
-    fcntl(terminal, F_SETFL, O_NONBLOCK);
-    std::atomic<bool> done = false;
-    std::string text;
-    std::thread reader([&] {
-      char buffer[4096];
-      for (bool last = false; !last;) {
-        last = done;
-        for (ssize_t got; (got = ::read(terminal, buffer, sizeof buffer)) > 0;)
-          text.append(buffer, static_cast<std::size_t>(got));
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
-    });
-    const Ran ran = run("{ " + line + "; } > " + name);
-    done = true;
-    reader.join();
-    close(keep_open);
-    close(terminal);
-    EXPECT_EQ(ran.status, 0) << ran.err;
-    return text;
-  }
-};
+class Verbs : public Command {};
 
 // ---- demo -----------------------------------------------------------------------------------
 
@@ -208,7 +174,7 @@ std::vector<std::string> examples_of(const std::string& help) {
 }
 
 TEST_F(Verbs, HelpExamplesRun) {
-  for (const std::string verb : {"", " demo", " run", " explain", " sdpa", " info"}) {
+  for (const std::string verb : {"", " demo", " run", " show", " plot", " explain", " sdpa", " info"}) {
     const std::string help = out_of("attn" + verb + " --help");
     const auto examples = examples_of(help);
     EXPECT_GE(examples.size(), 2u) << verb;
@@ -219,7 +185,7 @@ TEST_F(Verbs, HelpExamplesRun) {
 }
 
 TEST_F(Verbs, HelpFitsTheTerminal) {
-  for (const std::string verb : {" demo", " run", " explain", " sdpa", " info"}) {
+  for (const std::string verb : {" demo", " run", " show", " plot", " explain", " sdpa", " info"}) {
     expect_width(out_of("attn" + verb + " --help"), 84);
   }
 }

@@ -99,7 +99,7 @@ void plot(const CLI::App& verb, const PlotFlags& flags) {
   Outputs outputs;
   outputs.declare("--output", flags.output, {".svg", ".png"});
   const bool as_png = flags.output.ends_with(".png");
-  if (as_png && !has_png()) png({}, flags.dpi);  // says what is missing, before any work
+  if (as_png) require_png();  // before any work
   const Pictures pictures = load_pictures(verb, flags.pictures);
   std::string picture = drawn(verb, flags, pictures);
   if (as_png) picture = png(picture, flags.dpi);

@@ -27,6 +27,15 @@ std::string value_text(double value, Kind kind, int digits) {
   return short_number(value, digits);
 }
 
+// Two decimals where they tell something, so that the numbers of a column stand alike.
+std::string cell_text(double value, Kind kind, const Range& range) {
+  if (kind == Kind::minus_inf) return "-∞";
+  if (kind == Kind::plus_inf) return "∞";
+  const double largest = std::max(std::abs(range.low), std::abs(range.high));
+  const bool told = value == 0 || std::abs(value) >= 0.005;
+  return largest >= 0.1 && largest < 100 && told ? fixed(value, 2) : short_number(value, 2);
+}
+
 void draw_numbers(Svg& svg, const Matrix& m, const ValueScale& scale, const Placed& at) {
   svg.open("g", {{"font-size", 10.0}, {"text-anchor", "middle"}});
   for (std::int64_t i = 0; i < m.rows; ++i) {
@@ -35,7 +44,7 @@ void draw_numbers(Svg& svg, const Matrix& m, const ValueScale& scale, const Plac
       const Kind kind = scale.kind(value, m.keeps(i, j));
       if (kind == Kind::masked || kind == Kind::nan) continue;
       const char* ink = kind == Kind::value ? ink_on(scale.colour(value)) : kInk;
-      const std::string text = kind == Kind::minus_inf ? "-∞" : kind == Kind::plus_inf ? "∞" : short_number(value, 2);
+      const std::string text = cell_text(value, kind, scale.range());
       svg.text(at.x + (static_cast<double>(j) + 0.5) * at.cell_width,
                at.y + (static_cast<double>(i) + 0.5) * at.cell_height + 3.5, text, {{"fill", ink}});
     }

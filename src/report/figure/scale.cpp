@@ -121,7 +121,7 @@ double legend_height(double bar, const std::set<Kind>& kinds) {
 void draw_legend(Svg& svg, double x, double y, double height, const ValueScale& scale, const std::set<Kind>& kinds,
                  std::string_view name) {
   svg.open("g", {{"font-size", kFont}});
-  svg.text(x, y - 8, label(name, 14));
+  svg.text(x, y - 12, label(name, 14));
   constexpr int steps = 64;
   svg.open("g", {{"shape-rendering", "crispEdges"}});
   for (int i = 0; i < steps; ++i) {

@@ -8,12 +8,16 @@
 
 namespace attn::figure {
 
-std::string num(double value, int decimals) {
-  if (!std::isfinite(value)) return "0";
+std::string fixed(double value, int decimals) {
   std::array<char, 400> buffer{};  // the largest double has 309 digits before the point
   const auto end =
       std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed, decimals);
-  std::string text(buffer.data(), end.ptr);
+  return {buffer.data(), end.ptr};
+}
+
+std::string num(double value, int decimals) {
+  if (!std::isfinite(value)) return "0";
+  std::string text = fixed(value, decimals);
   if (text.find('.') != std::string::npos) {
     text.erase(text.find_last_not_of('0') + 1);
     if (text.back() == '.') text.pop_back();

@@ -7,6 +7,8 @@
 
 namespace attn::figure {
 
+// With all its decimals: 12.50.
+std::string fixed(double value, int decimals);
 // At most `decimals` of them, no trailing zeros, "." in every locale: 12.5, 3, 0.07. Not a number: "0".
 std::string num(double value, int decimals = 2);
 // & < > " and ' as entities. The text must be UTF-8 that XML allows: see clean() in text.hpp.

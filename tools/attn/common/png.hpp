@@ -1,14 +1,16 @@
-// SVG to PNG, by librsvg.
+// SVG to PNG, by librsvg where it is installed.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace attn::tool {
 
-// Was the command built with librsvg?
-bool has_png() noexcept;
-// The bytes of a PNG file, 96 units of the SVG an inch. Throws Error (argument) without librsvg or past 32767 pixels.
+// Throws Error (argument), which says what to install, when librsvg is not there.
+void require_png();
+// The bytes of a PNG file. Throws as require_png(), and for more than 32767 pixels a side.
 std::string png(std::string_view svg, double dpi);
 
 }  // namespace attn::tool

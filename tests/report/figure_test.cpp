@@ -1,0 +1,358 @@
+// Figures of weights, read back: cells, labels, legends, texts.
+#include "attn/figure.hpp"
+
+#include <cmath>
+#include <set>
+
+#include "core/testing.hpp"
+#include "report/xml.hpp"
+
+namespace attn::test {
+namespace {
+
+namespace fig = figure;
+using testing::Contains;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::vector<std::string> kWords{"Your", "journey", "starts", "with", "one", "step"};
+
+// Rectangles that tell what they show, as "query → key: value".
+std::map<std::string, Element> cells(const Document& d) {
+  std::map<std::string, Element> found;
+  for (const Element& e : d.all("rect")) {
+    if (e.hint.find(" → ") != std::string::npos) found[e.hint.substr(0, e.hint.rfind(": "))] = e;
+  }
+  return found;
+}
+
+std::string value_of(const Element& cell) { return cell.hint.substr(cell.hint.rfind(": ") + 2); }
+
+double luminance(const std::string& hex) {
+  const auto channel = [&](std::size_t at) { return std::stoi(hex.substr(at, 2), nullptr, 16); };
+  return 0.3 * channel(1) + 0.59 * channel(3) + 0.11 * channel(5);
+}
+
+Tensor some_weights() { return Tensor::of({{1, 0, 0}, {0.25f, 0.75f, 0}, {0.2f, 0.3f, 0.5f}}); }
+
+TEST(Heatmap, EveryCellTellsItsValueInItsPlace) {
+  std::mt19937 rng(1);
+  const Tensor w = uniform(rng, {4, 6}, DType::f32);
+  const Document d(fig::heatmap(w, {.tokens = {"a", "b", "c", "d"}, .key_tokens = kWords}));
+  const auto all = cells(d);
+  ASSERT_EQ(all.size(), 24u);
+  const Element& first = all.at("a → Your");
+  const double size = first.number("width");
+  const std::vector<std::string> rows{"a", "b", "c", "d"};
+  for (std::int64_t i = 0; i < 4; ++i) {
+    for (std::int64_t j = 0; j < 6; ++j) {
+      const Element& e = all.at(rows[static_cast<std::size_t>(i)] + " → " + kWords[static_cast<std::size_t>(j)]);
+      EXPECT_NEAR(std::stod(value_of(e)), w.at({i, j}), 1e-5);
+      EXPECT_NEAR(e.number("x"), first.number("x") + static_cast<double>(j) * size, 0.02);
+      EXPECT_NEAR(e.number("y"), first.number("y") + static_cast<double>(i) * size, 0.02);
+    }
+  }
+  for (const std::string& word : kWords) EXPECT_THAT(d.texts(), Contains(word));
+}
+
+TEST(Heatmap, ColoursAreTheScalesAndTheLegendIsTheTrueRange) {
+  const Tensor w = Tensor::of({{0.125f, 0.25f}, {0.5f, 0.875f}});
+  // Both ends of the published tables.
+  const std::map<fig::Colours, std::pair<std::string, std::string>> ends{
+      {fig::Colours::viridis, {"#440154", "#fde724"}}, {fig::Colours::cividis, {"#00224d", "#fde737"}}};
+  for (const auto& [colours, pair] : ends) {
+    const Document d(fig::heatmap(w, {.colours = colours}));
+    const auto all = cells(d);
+    EXPECT_EQ(all.at("1 → 1").attributes.at("fill"), pair.first);
+    EXPECT_EQ(all.at("2 → 2").attributes.at("fill"), pair.second);
+    EXPECT_THAT(d.texts(), Contains("0.125"));
+    EXPECT_THAT(d.texts(), Contains("0.875"));
+  }
+}
+
+TEST(Heatmap, BrighterIsMore) {
+  Tensor w = Tensor::empty({1, 32});
+  for (std::int64_t i = 0; i < 32; ++i) w.set({0, i}, static_cast<double>(i));
+  for (const auto colours : {fig::Colours::viridis, fig::Colours::cividis, fig::Colours::grey}) {
+    const auto all = cells(Document(fig::heatmap(w, {.colours = colours})));
+    for (int i = 2; i <= 32; ++i) {
+      const double before = luminance(all.at("1 → " + std::to_string(i - 1)).attributes.at("fill"));
+      const double here = luminance(all.at("1 → " + std::to_string(i)).attributes.at("fill"));
+      EXPECT_GT((here - before) * (colours == fig::Colours::grey ? -1 : 1), 0) << i;
+    }
+  }
+}
+
+TEST(Heatmap, LogScaleSpacesByFactors) {
+  const Tensor w = Tensor::of({{0, 0.001f, 0.01f}, {0.1f, 1, 1}});
+  const Document d(fig::heatmap(w, {.scale = fig::Scale::log}));
+  const auto all = cells(d);
+  EXPECT_EQ(all.at("1 → 2").attributes.at("fill"), "#440154");
+  EXPECT_EQ(all.at("1 → 1").attributes.at("fill"), "#ffffff") << "0 has no place on the scale";
+  const Document linear(fig::heatmap(Tensor::of({{0, 1, 2}, {3, 3, 3}})));
+  EXPECT_EQ(all.at("1 → 3").attributes.at("fill"), cells(linear).at("1 → 2").attributes.at("fill"));
+  EXPECT_EQ(all.at("2 → 1").attributes.at("fill"), cells(linear).at("1 → 3").attributes.at("fill"));
+  EXPECT_THAT(d.texts(), Contains("0.001"));
+  expect_error(Error::Kind::argument, {"log", "-1"}, [&] {
+    fig::heatmap(Tensor::of({{-1, 1}}), {.scale = fig::Scale::log});
+  });
+}
+
+TEST(Heatmap, NanInfinityAndMaskAreDrawnAsSuch) {
+  Tensor w = some_weights();
+  w.set({1, 0}, kNan), w.set({2, 0}, -kInf), w.set({2, 1}, kInf);
+  const Document d(fig::heatmap(w, {.keep = tril_ones(3, 3, DType::boolean)}));
+  const auto all = cells(d);
+  EXPECT_EQ(all.at("2 → 1").attributes.at("fill"), "url(#attn-nan)");
+  EXPECT_EQ(value_of(all.at("2 → 1")), "NaN");
+  EXPECT_EQ(all.at("3 → 1").attributes.at("fill"), "url(#attn-minus-inf)");
+  EXPECT_EQ(value_of(all.at("3 → 1")), "-inf");
+  EXPECT_TRUE(all.at("3 → 2").has("stroke"));
+  EXPECT_EQ(value_of(all.at("1 → 2")), "masked");
+  std::set<std::string> looks;
+  for (const char* cell : {"1 → 1", "1 → 2", "2 → 1", "3 → 1", "3 → 2"})
+    looks.insert(all.at(cell).attributes.at("fill"));
+  EXPECT_EQ(looks.size(), 5u);
+  for (const char* name : {"NaN", "-inf", "inf", "masked", "0.5", "1"}) EXPECT_THAT(d.texts(), Contains(name));
+  std::set<std::string> patterns;
+  for (const Element& p : d.all("pattern")) patterns.insert("url(#" + p.attributes.at("id") + ")");
+  EXPECT_TRUE(patterns.contains("url(#attn-nan)") && patterns.contains("url(#attn-minus-inf)"));
+}
+
+TEST(Heatmap, LegendNamesOnlyWhatOccurs) {
+  EXPECT_THAT(Document(fig::heatmap(some_weights())).texts(), Not(Contains("NaN")));
+  EXPECT_THAT(Document(fig::heatmap(some_weights())).texts(), Not(Contains("masked")));
+}
+
+TEST(Heatmap, NumbersAreReadableOnEveryColour) {
+  const Document d(fig::heatmap(Tensor::of({{0, 0.25f}, {0.5f, 1}})));
+  std::map<std::string, std::string> ink;
+  for (const Element& e : d.all("text")) {
+    if (e.has("fill")) ink[e.text] = e.attributes.at("fill");
+  }
+  EXPECT_EQ(ink.at("0.00"), "#ffffff");
+  EXPECT_EQ(ink.at("1.00"), "#000000");
+}
+
+TEST(Heatmap, LargeOnesArePooledAndSaySo) {
+  Tensor w = Tensor::zeros({1000, 1000});
+  w.set({777, 333}, 0.5);
+  w.set({3, 3}, kNan);
+  const std::string svg = fig::heatmap(w);
+  EXPECT_LT(svg.size(), 300000u);
+  const Document d(svg);
+  EXPECT_THAT(d.texts(), Contains("1000 × 1000 drawn as 125 × 125: each cell is the largest of 8 × 8"));
+  std::vector<Element> bright, nan;
+  for (const Element& e : d.all("rect")) {
+    if (e.attributes.at("fill") == "#fde724" && e.number("width") < 10) bright.push_back(e);
+    if (e.attributes.at("fill") == "url(#attn-nan)" && e.number("width") < 10) nan.push_back(e);
+  }
+  ASSERT_EQ(bright.size(), 1u);
+  ASSERT_EQ(nan.size(), 1u) << "one NaN of 64 cells must not hide";
+  // By block: rows 777 / 8 = 97, columns 333 / 8 = 41; the NaN is in block 0, 0.
+  const double cell = bright[0].number("height");
+  EXPECT_NEAR(bright[0].number("y") - nan[0].number("y"), 97 * cell, 0.1);
+  EXPECT_NEAR(bright[0].number("x") - nan[0].number("x"), 41 * cell, 0.1);
+}
+
+TEST(Heatmap, ExtremeValuesKeepValidNumbers) {
+  const double huge = std::numeric_limits<double>::max();
+  for (const auto& values : std::vector<std::vector<double>>{{-huge, huge},
+                                                             {5e-324, 0},
+                                                             {1, 1},
+                                                             {kNan, kNan},
+                                                             {-kInf, kInf},
+                                                             {1e-300, 1e300},
+                                                             {1, std::nextafter(1, 2)}}) {
+    for (const auto scale : {fig::Scale::linear, fig::Scale::log}) {
+      if (scale == fig::Scale::log && values[0] < 0 && std::isfinite(values[0])) continue;
+      const Document d(fig::heatmap(tensor(values, {1, 2}), {.scale = scale}));
+      EXPECT_EQ(cells(d).size(), 2u);
+    }
+  }
+}
+
+TEST(Heatmap, HostileTokensAreText) {
+  const std::vector<std::string> hostile{"</script><svg onload=\"alert(1)\">",
+                                         "\"quotes\" & 'q'",
+                                         "שלום",
+                                         "🙂",
+                                         "",
+                                         std::string(10000, 'x'),
+                                         "\xff\xfe",
+                                         "a\nb\x1b[2J",
+                                         "\u202eevil",
+                                         " lead",
+                                         "]]>"};
+  const auto n = static_cast<std::int64_t>(hostile.size());
+  const std::string svg = fig::heatmap(Tensor::ones({n, n}), {.title = hostile[0], .tokens = hostile});
+  const Document d(svg);
+  const auto texts = d.texts();
+  for (const char* shown : {"</script><svg onl…", "\"quotes\" & 'q'", "שלום", "🙂", "∅", "xxxxxxxxxxxxxxxxx…",
+                            "\uFFFD\uFFFD", "a␊b␛[2J", "\uFFFDevil", "␣lead", "]]>"}) {
+    EXPECT_EQ(std::count(texts.begin(), texts.end(), shown), 2) << shown << ": a row's label and a column's";
+  }
+  EXPECT_THAT(svg, Not(HasSubstr("<script")));
+  EXPECT_THAT(svg, Not(HasSubstr("</script")));
+  EXPECT_LT(svg.size(), 100000u);
+  std::set<std::string> tags;
+  for (const Element& e : d.elements()) tags.insert(e.tag);
+  EXPECT_EQ(tags, (std::set<std::string>{"svg", "title", "defs", "pattern", "rect", "g", "text", "line"}));
+}
+
+TEST(Heatmap, RandomBytesAsTokensStayWellFormed) {
+  for_seeds(50, [](std::mt19937& rng) {
+    std::vector<std::string> tokens(3);
+    for (std::string& token : tokens) {
+      for (std::int64_t i = pick(rng, 0, 40); i > 0; --i) token.push_back(static_cast<char>(pick(rng, 0, 255)));
+    }
+    const Document d(fig::heatmap(some_weights(), {.title = tokens[0], .tokens = tokens}));
+    EXPECT_FALSE(d.texts().empty());
+  });
+}
+
+TEST(Heatmap, SameInputSameText) { EXPECT_EQ(fig::heatmap(some_weights()), fig::heatmap(some_weights())); }
+
+TEST(Heatmap, AnyDtypeAndStride) {
+  const Tensor w = Tensor::of({{0.5f, 0.25f}, {1, 0}});
+  EXPECT_EQ(fig::heatmap(w), fig::heatmap(w.to(DType::bf16)));
+  EXPECT_EQ(fig::heatmap(w), fig::heatmap(w.to(DType::f64).transpose(0, 1).contiguous().transpose(0, 1)));
+}
+
+TEST(Heatmap, RefusesWhatDoesNotFit) {
+  const Tensor w = some_weights();
+  expect_error(Error::Kind::shape, {"(queries, keys)", "(2, 3, 3)"}, [&] { fig::heatmap(Tensor::ones({2, 3, 3})); });
+  expect_error(Error::Kind::shape, {"(0, 3)"}, [&] { fig::heatmap(Tensor::ones({0, 3})); });
+  expect_error(Error::Kind::shape, {"no tensor"}, [&] { fig::heatmap({}); });
+  expect_error(Error::Kind::shape, {"3 tokens", "1"}, [&] { fig::heatmap(w, {.tokens = {"a"}}); });
+  expect_error(Error::Kind::shape, {"3 key tokens", "2"}, [&] { fig::heatmap(w, {.key_tokens = {"a", "b"}}); });
+  expect_error(Error::Kind::shape, {"mask (3, 3)", "(2, 2)"},
+               [&] { fig::heatmap(w, {.keep = tril_ones(2, 2, DType::boolean)}); });
+  expect_error(Error::Kind::argument, {"max_cells"}, [&] { fig::heatmap(w, {.max_cells = 0}); });
+}
+
+// ---- heads --------------------------------------------------------------------------------------
+
+TEST(Heads, ShareOneScale) {
+  Tensor w = Tensor::zeros({2, 3, 3});
+  w.select(0, 0).copy_from(some_weights());
+  w.select(0, 1).fill(0.25);
+  const Document d(fig::heads(w));
+  EXPECT_THAT(d.texts(), Contains("head 1"));
+  EXPECT_THAT(d.texts(), Contains("head 2"));
+  std::multimap<std::string, std::string> fills;
+  for (const Element& e : d.all("rect")) {
+    if (!e.hint.empty()) fills.emplace(value_of(e), e.attributes.at("fill"));
+  }
+  EXPECT_EQ(fills.count("0.25"), 10u);
+  const auto [first, last] = fills.equal_range("0.25");
+  for (auto at = first; at != last; ++at) EXPECT_EQ(at->second, first->second);
+}
+
+TEST(Heads, LayersAreRows) {
+  const Document d(fig::heads(Tensor::ones({2, 3, 4, 4})));
+  double y1 = 0, y2 = 0;
+  for (const Element& e : d.all("text")) {
+    if (e.text == "layer 1, head 3") y1 = e.number("y");
+    if (e.text == "layer 2, head 1") y2 = e.number("y");
+  }
+  EXPECT_GT(y1, 0);
+  EXPECT_GT(y2, y1);
+  expect_error(Error::Kind::shape, {"(heads, queries, keys)", "(4, 4)"}, [] { fig::heads(Tensor::ones({4, 4})); });
+  expect_error(Error::Kind::shape, {"1024 heads"}, [] { fig::heads(Tensor::ones({1025, 1, 1})); });
+}
+
+// ---- lines --------------------------------------------------------------------------------------
+
+TEST(Lines, AreAsStrongAsTheWeight) {
+  const Document d(fig::lines(some_weights(), {.tokens = {"a", "b", "c"}}));
+  std::map<std::string, double> strength;
+  for (const Element& e : d.all("line")) strength[e.hint] = e.number("stroke-opacity");
+  EXPECT_EQ(strength.size(), 6u) << "weights of 0 are not drawn";
+  EXPECT_NEAR(strength.at("a → a: 1"), 1, 0.01);
+  EXPECT_NEAR(strength.at("b → a: 0.25"), 0.25, 0.01);
+  EXPECT_NEAR(strength.at("c → c: 0.5"), 0.5, 0.01);
+}
+
+TEST(Lines, GoFromTheQueryToTheKey) {
+  Tensor w = Tensor::zeros({2, 4, 4});
+  w.set({1, 2, 0}, 1);
+  const Document d(fig::lines(w, {.tokens = {"a", "b", "c", "d"}}));
+  ASSERT_EQ(d.all("line").size(), 1u);
+  const Element line = d.all("line")[0];
+  for (const Element& e : d.all("text")) {
+    if (e.text == "c" && e.number("x") < line.number("x1")) {
+      EXPECT_NEAR(e.number("y"), line.number("y1"), 6);
+    }
+    if (e.text == "a" && e.number("x") > line.number("x2")) {
+      EXPECT_NEAR(e.number("y"), line.number("y2"), 6);
+    }
+  }
+  EXPECT_EQ(line.hint, "c → a, head 2: 1");
+}
+
+TEST(Lines, MillionsOfWeightsStayDrawable) {
+  const std::string svg = fig::lines(Tensor::ones({12, 600, 600}), {.max_cells = 600});
+  EXPECT_LT(svg.size(), 6000000u);
+  const Document d(svg);
+  EXPECT_EQ(d.all("line").size(), 20000u);
+  bool told = false;
+  for (const std::string& text : d.texts())
+    told = told || text.find("4300000 weaker lines left out") != std::string::npos;
+  EXPECT_TRUE(told);
+}
+
+// ---- in the terminal ------------------------------------------------------------------------------
+
+TEST(TerminalHeatmap, PlainInAscii) {
+  EXPECT_EQ(fig::terminal_heatmap(some_weights(), {.tokens = {"a", "bb", "c"}, .keep = tril_ones(3, 3, DType::boolean)},
+                                  {.characters = fig::Characters::ascii}),
+            "    a     bb    c\n"
+            "a   @@@@@@  .     .\n"
+            "bb        ******  .\n"
+            "c         ......------\n"
+            "    0.2   .::-==++*##%@@ 1   . masked\n");
+}
+
+TEST(TerminalHeatmap, FitsTheWidth) {
+  for (const std::size_t columns : {20u, 33u, 80u, 200u}) {
+    for (const std::int64_t t : {1, 6, 17, 70, 300}) {
+      const std::vector<std::string> tokens(static_cast<std::size_t>(t), "a long token 🙂🙂🙂🙂🙂🙂");
+      const std::string text = fig::terminal_heatmap(Tensor::ones({t, t}), {.tokens = tokens}, {.columns = columns});
+      std::istringstream in(text);
+      std::string line;
+      for (std::int64_t i = 0; i < std::min<std::int64_t>(t, 4) && std::getline(in, line); ++i) {
+        // Continuation bytes take no column; the emoji, of four bytes, take two.
+        std::size_t width = 0;
+        for (const char c : line) width += (c & 0xc0) != 0x80, width += (static_cast<unsigned char>(c) >= 0xf0);
+        EXPECT_LE(width, columns) << line;
+      }
+    }
+  }
+}
+
+TEST(TerminalHeatmap, ColoursOnlyWhenAsked) {
+  const Tensor w = some_weights();
+  EXPECT_THAT(fig::terminal_heatmap(w), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(fig::terminal_heatmap(w, {}, {.depth = fig::Depth::palette}), HasSubstr("\x1b[48;5;"));
+  EXPECT_THAT(fig::terminal_heatmap(w, {}, {.depth = fig::Depth::full}), HasSubstr("\x1b[48;2;253;231;36m"));
+}
+
+TEST(TerminalHeatmap, SaysWhatItPooledAndWhatIsNotFinite) {
+  Tensor w = Tensor::zeros({200, 200});
+  w.set({100, 100}, kNan);
+  const std::string text = fig::terminal_heatmap(w);
+  EXPECT_THAT(text, HasSubstr("200 × 200 drawn as 67 × 67: each cell is the largest of 3 × 3"));
+  EXPECT_THAT(text, HasSubstr("? NaN"));
+}
+
+TEST(TerminalHeatmap, LabelsCannotDriveTheTerminal) {
+  const std::string text = fig::terminal_heatmap(some_weights(), {.tokens = {"\x1b[2J", "\xc2\x9b", "\u202eevil"}});
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, Not(HasSubstr("\xc2\x9b")));
+  EXPECT_THAT(text, Not(HasSubstr("\u202e")));
+}
+
+}  // namespace
+}  // namespace attn::test
