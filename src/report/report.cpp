@@ -195,8 +195,8 @@ std::string policy_hash(std::string_view hex) {
 // Nothing is loaded from anywhere, and no script or style runs but the page's own, whatever the tokens say.
 // img-src: a picture is made from the page's SVG before it is saved as PNG.
 std::string policy() {
-  return "default-src 'none'; script-src '" + policy_hash(script_sha256()) + "'; style-src '" + policy_hash(style_sha256()) +
-         "'; img-src data: blob:; base-uri 'none'; form-action 'none'";
+  return "default-src 'none'; script-src '" + policy_hash(script_sha256()) + "'; style-src '" +
+         policy_hash(style_sha256()) + "'; img-src data: blob:; base-uri 'none'; form-action 'none'";
 }
 
 std::string value_of(std::string_view name, const Blocks& blocks, const Words& words, const ReportOptions& options) {

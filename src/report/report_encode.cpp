@@ -66,7 +66,8 @@ void exact(Json& json, const Tensor& tensor) {
 }
 
 void quantised(Json& json, const Tensor& tensor) {
-  const auto n = static_cast<std::size_t>(tensor.size(-1)), rows = n == 0 ? 0 : static_cast<std::size_t>(tensor.numel()) / n;
+  const auto n = static_cast<std::size_t>(tensor.size(-1)),
+             rows = n == 0 ? 0 : static_cast<std::size_t>(tensor.numel()) / n;
   const float* x = tensor.data<float>();
   std::vector<std::uint8_t> bytes;
   std::vector<float> ranges;
@@ -78,7 +79,8 @@ void quantised(Json& json, const Tensor& tensor) {
     if (!(low <= high)) low = high = 0;
     ranges.insert(ranges.end(), {low, high});
     const double span = static_cast<double>(high) - static_cast<double>(low);
-    for (std::size_t k = 0; k < n; ++k) bytes.push_back(byte_of(span > 0 ? (static_cast<double>(x[k]) - static_cast<double>(low)) / span : 0));
+    for (std::size_t k = 0; k < n; ++k)
+      bytes.push_back(byte_of(span > 0 ? (static_cast<double>(x[k]) - static_cast<double>(low)) / span : 0));
   }
   json.object().name("shape").shape(tensor.shape()).name("u8").base64(bytes_of(bytes));
   json.name("ranges").base64(bytes_of(ranges)).end();
