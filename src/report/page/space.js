@@ -44,17 +44,23 @@ function spaceSvg() {
     }
   }
   const order = Array.from({ length: count }, (_, i) => i).filter((i) => [...pointAt(words, i), ...moving(i)].every(Number.isFinite));
+  const dots = { word: [], moved: [] };  // of a long text: all but the near ones, as one path each
   for (const i of order) {
-    const at = place(pointAt(words, i)), to = place(moving(i)), on = i === state.query, colour = seriesOf(i), shown = !many || near.has(i);
-    const point = element("g", { class: on ? "vector on" : "vector", "data-word": i, onclick: () => select({ query: i }) },
-      shown && line(origin, at, { stroke: colour, class: "stem" }),
-      element("circle", { cx: at[0], cy: at[1], r: many ? 2.5 : on ? 6 : 4.5, fill: colour }, element("title", {}, word(report.tokens[i], 40))),
-      turned.moved > 0 && shown && line(origin, to, { stroke: colour, class: "stem moved" }),
-      turned.moved > 0 && shown && line(at, to, { stroke: colour, class: "path" }),
-      turned.moved > 0 && element("circle", { cx: to[0], cy: to[1], r: many ? 2.5 : on ? 6 : 4.5, stroke: colour, class: "ring" }),
-      shown && element("text", { x: at[0] + 8, y: at[1] - 7, class: "word" }, word(report.tokens[i])));
-    parts.push(point);
+    const at = place(pointAt(words, i)), to = place(moving(i)), on = i === state.query, colour = seriesOf(i);
+    if (many && !near.has(i)) {
+      dots.word.push(`M${at[0].toFixed(1)} ${at[1].toFixed(1)}h0`);
+      if (turned.moved > 0) dots.moved.push(`M${to[0].toFixed(1)} ${to[1].toFixed(1)}h0`);
+      continue;
+    }
+    parts.push(element("g", { class: on ? "vector on" : "vector", "data-word": i, onclick: () => select({ query: i }) },
+      line(origin, at, { stroke: colour, class: "stem" }),
+      element("circle", { cx: at[0], cy: at[1], r: on ? 6 : 4.5, fill: colour }, element("title", {}, word(report.tokens[i], 40))),
+      turned.moved > 0 && line(origin, to, { stroke: colour, class: "stem moved" }),
+      turned.moved > 0 && line(at, to, { stroke: colour, class: "path" }),
+      turned.moved > 0 && element("circle", { cx: to[0], cy: to[1], r: on ? 6 : 4.5, stroke: colour, class: "ring" }),
+      element("text", { x: at[0] + 8, y: at[1] - 7, class: "word" }, word(report.tokens[i]))));
   }
+  parts.unshift(...Object.entries(dots).filter(([, d]) => d.length).map(([name, d]) => element("path", { d: d.join(""), class: `dots ${name}` })));
   return element("svg", { viewBox: `0 0 ${wide} ${high}`, class: "space", role: "img", tabindex: 0, "data-keys": true,
     "aria-label": "Words as arrows from the origin. Arrow keys turn the view." }, parts);
 }

@@ -119,7 +119,7 @@ class Sources(ReportTest):
         values = softmax_rows(tokens, tokens)
         library.save_npy(self.folder / "long.npy", values, (1, tokens, tokens))
         page = self.open("--attention", "long.npy", fragment="#query=250&key=3")
-        self.assertIn("More than 128 tokens", page.text(".note"))
+        self.assertIn("Too much to hold exactly", page.text(".note"))
         row = values[249 * tokens : 250 * tokens]
         best = sorted(range(tokens), key=lambda j: (-library.float32(row[j]), j))[:keep]
         shown = page.run("topKeys(currentBlock().step('weights'), 0, 249)")
