@@ -110,16 +110,16 @@ void write_parameters(Json& json, const StateDict& parameters) {
   json.end();
 }
 
-void write_steps(Json& json, const Block& block, bool whole) {
+void write_steps(Json& json, const Block& block, const Plan& plan) {
   json.name("steps").array();
   for (const auto& [step, tensor] : block.steps) {
-    const bool pairs = step == "scores" || step == "scaled" || step == "masked" || step == "dropped";
-    if (!whole && (pairs || step == "merged")) continue;
+    const bool weights = step == "weights";
+    if (!plan.exact && !weights && !(plan.vectors && is_vector(step))) continue;
     json.object().name("name").text(step).name("data");
-    if (whole) {
+    if (plan.exact) {
       exact(json, tensor);
-    } else if (step == "weights") {
-      pooled(json, tensor);
+    } else if (weights) {
+      pooled(json, tensor, plan);
     } else {
       quantised(json, tensor);
     }
@@ -167,15 +167,15 @@ void write_space(Json& json, const Block& block) {
 }
 
 std::string data_of(const Blocks& blocks, const Words& words, const ReportOptions& options) {
-  const bool whole = std::max(blocks.queries, blocks.keys) <= kExactTokens;
+  const Plan plan = plan_for(blocks);
   Json json;
   json.object();
   write_head(json, blocks, words, options);
   write_parameters(json, options.parameters);
-  json.name("exact").boolean(whole).name("blocks").array();
+  json.name("exact").boolean(plan.exact).name("blocks").array();
   for (const Block& block : blocks.blocks) {
     json.object().name("label").text(block.label).name("heads").number(block.weights().size(0));
-    write_steps(json, block, whole);
+    write_steps(json, block, plan);
     write_scores(json, block.weights());
     write_space(json, block);
     json.end();
@@ -195,8 +195,8 @@ std::string policy_hash(std::string_view hex) {
 // Nothing is loaded from anywhere, and no script or style runs but the page's own, whatever the tokens say.
 // img-src: a picture is made from the page's SVG before it is saved as PNG.
 std::string policy() {
-  return "default-src 'none'; script-src '" + policy_hash(script_sha256()) + "'; style-src '" + policy_hash(style_sha256()) +
-         "'; img-src data: blob:; base-uri 'none'; form-action 'none'";
+  return "default-src 'none'; script-src '" + policy_hash(script_sha256()) + "'; style-src '" +
+         policy_hash(style_sha256()) + "'; img-src data: blob:; base-uri 'none'; form-action 'none'";
 }
 
 std::string value_of(std::string_view name, const Blocks& blocks, const Words& words, const ReportOptions& options) {

@@ -48,7 +48,8 @@ Address address_of(const std::string& name) {
   if (dot == std::string::npos) return {"", "", name};
   Address at{name.substr(0, dot), "", name.substr(dot + 1)};
   const std::size_t heads = at.block.rfind("heads.");
-  if (heads != std::string::npos && (heads == 0 || at.block[heads - 1] == '.') && is_number(at.block.substr(heads + 6))) {
+  if (heads != std::string::npos && (heads == 0 || at.block[heads - 1] == '.') &&
+      is_number(at.block.substr(heads + 6))) {
     at.head = at.block.substr(heads + 6);
     at.block.resize(heads == 0 ? 0 : heads - 1);
   }
@@ -94,8 +95,9 @@ Tensor of_kind(const std::string& name, Kind kind, const std::vector<Tensor>& he
     Tensor part = one_text(head, 3, batch, item);
     if (part.rank() == 2 && kind != Kind::flat) part = part.unsqueeze(0);
     if (part.rank() != (kind == Kind::flat ? 2u : 3u)) {
-      refuse(name + (kind == Kind::flat ? " (tokens, size)" : kind == Kind::heads ? " (heads, tokens, size)"
-                                                                                  : " (heads, queries, keys)"),
+      refuse(name + (kind == Kind::flat    ? " (tokens, size)"
+                     : kind == Kind::heads ? " (heads, tokens, size)"
+                                           : " (heads, queries, keys)"),
              head.shape().str());
     }
     parts.push_back(part.to(DType::f32).contiguous());
@@ -146,13 +148,14 @@ Blocks arrange(const Trace& trace, std::int64_t item) {
   if (found.empty()) {
     std::string names;
     for (const auto& [name, tensor] : trace.steps()) names.append(names.empty() ? "" : ", ").append(name);
-    throw Error(Error::Kind::argument, kOp, "a trace with the step \"weights\"", names.empty() ? "an empty one" : names);
+    throw Error(Error::Kind::argument, kOp, "a trace with the step \"weights\"",
+                names.empty() ? "an empty one" : names);
   }
   for (const auto& [name, tensor] : trace.steps()) result.shapes.emplace_back(name, tensor.shape());
   result.batch = batch_of(found.front().steps);
   if (item < 0 || item >= std::max<std::int64_t>(result.batch, 1)) {
-    throw Error(Error::Kind::argument, kOp, "item from 0 to " + std::to_string(std::max<std::int64_t>(result.batch, 1) - 1),
-                std::to_string(item));
+    throw Error(Error::Kind::argument, kOp,
+                "item from 0 to " + std::to_string(std::max<std::int64_t>(result.batch, 1) - 1), std::to_string(item));
   }
   for (const Found& f : found) result.blocks.push_back(block_of(f, batch_of(f.steps), item));
   const Shape& first = result.blocks.front().weights().shape();

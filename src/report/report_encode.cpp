@@ -44,29 +44,67 @@ struct Top {
   std::vector<float> value;
 };
 
-void add_top(Top& top, std::span<const float> row) {
+void add_top(Top& top, std::span<const float> row, std::int64_t count) {
   constexpr std::uint16_t missing = 65535;
   std::vector<std::uint32_t> order(row.size());
   std::iota(order.begin(), order.end(), 0u);
-  const auto kept = std::min<std::size_t>(kTopKeys, order.size());
+  const auto kept = std::min(static_cast<std::size_t>(count), order.size());
   const auto rank = [&](std::uint32_t j) { return std::isnan(row[j]) ? -INFINITY : row[j]; };
   const auto larger = [&](std::uint32_t a, std::uint32_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; };
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(), larger);
-  for (std::size_t i = 0; i < kTopKeys; ++i) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     const bool there = i < kept && row[order[i]] > 0;
     top.index.push_back(there ? static_cast<std::uint16_t>(order[i]) : missing);
     top.value.push_back(there ? row[order[i]] : 0);
   }
 }
 
+// Bytes of float32 that the exact report holds, and of 8 bits for the vectors of the other.
+struct Sizes {
+  double exact = 0, vectors = 0, heads = 0, rows = 0;
+};
+
+Sizes sizes_of(const Blocks& blocks) {
+  Sizes sizes;
+  for (const Block& block : blocks.blocks) {
+    for (const auto& [step, tensor] : block.steps) {
+      sizes.exact += 4 * static_cast<double>(tensor.numel());
+      if (is_vector(step)) sizes.vectors += static_cast<double>(tensor.numel());
+    }
+    sizes.heads += static_cast<double>(block.weights().size(0));
+  }
+  sizes.rows = sizes.heads * static_cast<double>(blocks.queries);
+  return sizes;
+}
+
 }  // namespace
+
+bool is_vector(std::string_view step) {
+  return step == "queries" || step == "keys" || step == "values" || step == "context";
+}
+
+Plan plan_for(const Blocks& blocks) {
+  constexpr std::int64_t exact_tokens = 128;
+  constexpr double mega = 1 << 20, exact_bytes = 32 * mega, vector_bytes = 4 * mega, map_bytes = 4 * mega,
+                   top_bytes = 2 * mega;
+  constexpr double bytes_a_top = 6;  // index and value
+  const Sizes sizes = sizes_of(blocks);
+  Plan plan;
+  plan.exact = std::max(blocks.queries, blocks.keys) <= exact_tokens && sizes.exact <= exact_bytes;
+  plan.vectors = sizes.vectors <= vector_bytes;
+  plan.cells = std::clamp(static_cast<std::int64_t>(std::sqrt(map_bytes / sizes.heads)), std::int64_t{32}, plan.cells);
+  plan.top = std::clamp(static_cast<std::int64_t>(top_bytes / bytes_a_top / std::max(sizes.rows, 1.0)), std::int64_t{4},
+                        plan.top);
+  return plan;
+}
 
 void exact(Json& json, const Tensor& tensor) {
   json.object().name("shape").shape(tensor.shape()).name("f32").floats(tensor).end();
 }
 
 void quantised(Json& json, const Tensor& tensor) {
-  const auto n = static_cast<std::size_t>(tensor.size(-1)), rows = n == 0 ? 0 : static_cast<std::size_t>(tensor.numel()) / n;
+  const auto n = static_cast<std::size_t>(tensor.size(-1)),
+             rows = n == 0 ? 0 : static_cast<std::size_t>(tensor.numel()) / n;
   const float* x = tensor.data<float>();
   std::vector<std::uint8_t> bytes;
   std::vector<float> ranges;
@@ -78,15 +116,16 @@ void quantised(Json& json, const Tensor& tensor) {
     if (!(low <= high)) low = high = 0;
     ranges.insert(ranges.end(), {low, high});
     const double span = static_cast<double>(high) - static_cast<double>(low);
-    for (std::size_t k = 0; k < n; ++k) bytes.push_back(byte_of(span > 0 ? (static_cast<double>(x[k]) - static_cast<double>(low)) / span : 0));
+    for (std::size_t k = 0; k < n; ++k)
+      bytes.push_back(byte_of(span > 0 ? (static_cast<double>(x[k]) - static_cast<double>(low)) / span : 0));
   }
   json.object().name("shape").shape(tensor.shape()).name("u8").base64(bytes_of(bytes));
   json.name("ranges").base64(bytes_of(ranges)).end();
 }
 
-void pooled(Json& json, const Tensor& weights) {
+void pooled(Json& json, const Tensor& weights, const Plan& plan) {
   const std::int64_t heads = weights.size(0), queries = weights.size(1), keys = weights.size(2);
-  const std::int64_t factor = (std::max(queries, keys) + kMapCells - 1) / kMapCells;
+  const std::int64_t factor = (std::max(queries, keys) + plan.cells - 1) / plan.cells;
   const auto cells = static_cast<std::size_t>(queries * keys);
   std::vector<std::uint8_t> bytes;
   std::vector<float> most;
@@ -97,11 +136,11 @@ void pooled(Json& json, const Tensor& weights) {
     bytes.insert(bytes.end(), map.cells.begin(), map.cells.end());
     most.push_back(map.most);
     for (std::int64_t i = 0; i < queries; ++i) {
-      add_top(top, all.subspan(static_cast<std::size_t>(i * keys), static_cast<std::size_t>(keys)));
+      add_top(top, all.subspan(static_cast<std::size_t>(i * keys), static_cast<std::size_t>(keys)), plan.top);
     }
   }
   json.object().name("shape").shape(weights.shape()).name("pool").number(factor);
-  json.name("u8").base64(bytes_of(bytes)).name("most").base64(bytes_of(most)).name("top").number(kTopKeys);
+  json.name("u8").base64(bytes_of(bytes)).name("most").base64(bytes_of(most)).name("top").number(plan.top);
   json.name("topIndex").base64(bytes_of(top.index)).name("topValue").base64(bytes_of(top.value)).end();
 }
 

@@ -1,16 +1,27 @@
 // Tensors of a report as JSON: exact for short inputs, small for long ones.
 #pragma once
 
-#include <string>
+#include <string_view>
 
 #include "report/report_blocks.hpp"
 #include "report/report_json.hpp"
 
 namespace attn::report_page {
 
-inline constexpr std::int64_t kExactTokens = 128;  // more queries or keys than this are pooled and quantised
-inline constexpr std::int64_t kMapCells = 512;     // cells a side of a pooled map, at most
-inline constexpr std::int64_t kTopKeys = 16;       // exact weights of each row beside a pooled map
+// How much of a report is embedded, and how.
+struct Plan {
+  bool exact = true;         // every step as float32
+  bool vectors = true;       // else: queries, keys, values and contexts in 8 bits
+  std::int64_t cells = 512;  // else: cells a side of the weights' map, at most
+  std::int64_t top = 16;     // else: exact weights of each row beside the map
+};
+
+// Steps with a vector for each token and head.
+bool is_vector(std::string_view step);
+
+// Exact up to 128 tokens, unless that would be more than 32 MB. Beyond, what keeps a page small: a layer of 1024
+// tokens, 12 heads and 768 dimensions stays below 12 MB.
+Plan plan_for(const Blocks& blocks);
 
 // {"shape": [...], "f32": base64}
 void exact(Json& json, const Tensor& tensor);
@@ -20,6 +31,6 @@ void quantised(Json& json, const Tensor& tensor);
 // (h, tq, tk) weights: {"shape", "pool": f, "u8": base64, "most": [...], "top": k, "topIndex": base64 of uint16,
 // "topValue": base64 of float32}. Byte u of a cell of f × f stands for its largest weight, most[head] · (u / 255)²;
 // the top weights of each row fall, and a missing one has index 65535.
-void pooled(Json& json, const Tensor& weights);
+void pooled(Json& json, const Tensor& weights, const Plan& plan);
 
 }  // namespace attn::report_page

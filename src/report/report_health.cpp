@@ -12,9 +12,7 @@ namespace {
 
 namespace ref = reference;
 
-std::span<const float> values(const Tensor& t) {
-  return {t.data<float>(), static_cast<std::size_t>(t.numel())};
-}
+std::span<const float> values(const Tensor& t) { return {t.data<float>(), static_cast<std::size_t>(t.numel())}; }
 
 // Calls f(row) with the keys of each query of each head.
 template <class F>
@@ -88,7 +86,8 @@ Check leak(const Blocks& blocks) {
 constexpr std::int64_t kRows = 128;
 
 Tensor float64_weights(const Block& block, const Tensor& q, const Tensor& k, const Tensor& masked, double factor) {
-  Tensor scores = q.defined() ? ref::scale(ref::scores(q.to(DType::f64), k.to(DType::f64)), factor) : masked.to(DType::f64);
+  Tensor scores =
+      q.defined() ? ref::scale(ref::scores(q.to(DType::f64), k.to(DType::f64)), factor) : masked.to(DType::f64);
   if (q.defined() && block.find("masked")) {
     auto* s = scores.data<double>();
     const Tensor m = masked.contiguous();
@@ -129,8 +128,9 @@ Check float64_difference(const Blocks& blocks) {
     const std::int64_t rows = std::min(weights.size(1), kRows);
     for (std::int64_t head = 0; head < weights.size(0); ++head) {
       const auto part = [&](const Tensor& t) { return t.rank() == 2 ? t : t.select(0, head); };
-      const Tensor exact = float64_weights(block, whole ? part(*q).slice(0, 0, rows) : Tensor(), whole ? part(*k) : Tensor(),
-                                           part(*masked).slice(0, 0, rows), scale_of(block));
+      const Tensor exact =
+          float64_weights(block, whole ? part(*q).slice(0, 0, rows) : Tensor(), whole ? part(*k) : Tensor(),
+                          part(*masked).slice(0, 0, rows), scale_of(block));
       const Tensor found = weights.select(0, head).slice(0, 0, rows);
       for (std::int64_t i = 0; i < exact.numel(); ++i) {
         const double d = std::abs(exact.data<double>()[i] - static_cast<double>(found.data<float>()[i]));

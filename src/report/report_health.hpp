@@ -9,10 +9,10 @@
 namespace attn::report_page {
 
 struct Check {
-  std::string name;   // "rows sum to 1"
+  std::string name;  // "rows sum to 1"
   bool holds = true;
-  double value = 0;   // what was measured
-  std::string told;   // the measure in words
+  double value = 0;  // what was measured
+  std::string told;  // the measure in words
 };
 
 // Rows that sum to 1, NaN and infinities, weight on masked keys, difference from float64. A check that needs a step

@@ -144,8 +144,8 @@ Projection principal_axes(const Tensor& x) {
   Projection result{Tensor::zeros({x.size(1), static_cast<std::int64_t>(kShown)}, DType::f64), {}};
   for (std::size_t axis = 0; axis < kShown; ++axis) {
     const auto& vector = found.vectors[axis];
-    const auto largest = std::max_element(vector.begin(), vector.end(),
-                                          [](double a, double b) { return std::abs(a) < std::abs(b); });
+    const auto largest =
+        std::max_element(vector.begin(), vector.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
     const double sign = *largest < 0 ? -1 : 1;
     for (std::size_t k = 0; k < d; ++k) result.axes.data<double>()[k * kShown + axis] = sign * vector[k];
     result.explained.push_back(total > 0 ? std::max(0.0, found.values[axis]) / total : 0);
@@ -159,7 +159,8 @@ Tensor projected(const Tensor& x, const Projection& projection) {
   for (std::int64_t i = 0; i < n; ++i) {
     for (std::int64_t axis = 0; axis < static_cast<std::int64_t>(kShown); ++axis) {
       double sum = projection.axes.defined() || axis >= d ? 0 : x.at({i, axis});
-      for (std::int64_t k = 0; projection.axes.defined() && k < d; ++k) sum += x.at({i, k}) * projection.axes.at({k, axis});
+      for (std::int64_t k = 0; projection.axes.defined() && k < d; ++k)
+        sum += x.at({i, k}) * projection.axes.at({k, axis});
       out.set({i, axis}, sum);
     }
   }

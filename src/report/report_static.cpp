@@ -59,7 +59,8 @@ std::string label(double x, double y, const std::string& token, bool turned) {
 
 }  // namespace
 
-std::string static_heatmap(const Tensor& weights, std::span<const std::string> queries, std::span<const std::string> keys) {
+std::string static_heatmap(const Tensor& weights, std::span<const std::string> queries,
+                           std::span<const std::string> keys) {
   const std::int64_t tq = weights.size(0), tk = weights.size(1);
   if (tq == 0 || tk == 0) return {};
   const std::int64_t factor = (std::max(tq, tk) + kMost - 1) / kMost;
@@ -82,15 +83,18 @@ std::string static_heatmap(const Tensor& weights, std::span<const std::string> q
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < columns; ++j) {
       const double share = (map.at({i, j}) - low) / span;
-      svg += rect(kLeft + cell * static_cast<double>(j), kTop + cell * static_cast<double>(i), cell, cell, colour(share));
+      svg +=
+          rect(kLeft + cell * static_cast<double>(j), kTop + cell * static_cast<double>(i), cell, cell, colour(share));
     }
   }
   const auto every = static_cast<std::int64_t>(std::ceil(16 / cell));  // labels that do not touch
   for (std::int64_t i = 0; i < rows; i += every) {
-    svg += label(kLeft - 8, kTop + cell * (static_cast<double>(i) + 0.5) + 4, queries[static_cast<std::size_t>(i * factor)], false);
+    svg += label(kLeft - 8, kTop + cell * (static_cast<double>(i) + 0.5) + 4,
+                 queries[static_cast<std::size_t>(i * factor)], false);
   }
   for (std::int64_t j = 0; j < columns; j += every) {
-    svg += label(kLeft + cell * (static_cast<double>(j) + 0.5), kTop - 8, keys[static_cast<std::size_t>(j * factor)], true);
+    svg += label(kLeft + cell * (static_cast<double>(j) + 0.5), kTop - 8, keys[static_cast<std::size_t>(j * factor)],
+                 true);
   }
   constexpr int steps = 48;
   for (int s = 0; s < steps; ++s) {

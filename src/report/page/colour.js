@@ -13,7 +13,12 @@ function between(stops, share) {
 }
 
 // The finite range of some values, and what else there is among them.
+const ranges = new WeakMap();
 function rangeOf(values) {
+  if (!ranges.has(values)) ranges.set(values, rangeOfAll(values));
+  return ranges.get(values);
+}
+function rangeOfAll(values) {
   const range = { low: Infinity, high: -Infinity, nan: 0, minus: 0, plus: 0, least: Infinity };
   for (const x of values) {
     if (Number.isNaN(x)) range.nan++;

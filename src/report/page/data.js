@@ -50,10 +50,14 @@ class Step {
     const plane = this.kind === "flat" ? 0 : head * this.rows * this.columns;
     return this.values[plane + row * this.columns + column];
   }
+  // One head's numbers, the same object each time: what is drawn from it is drawn once.
   matrix(head) {
-    if (this.pooled) return pooledMap(this, head);
-    const plane = this.rows * this.columns, from = this.kind === "flat" ? 0 : head * plane;
-    return { rows: this.rows, columns: this.columns, values: this.values.subarray(from, from + plane) };
+    const at = this.kind === "flat" ? 0 : head;
+    return (this.matrices ??= [])[at] ??= this.pooled ? pooledMap(this, at) : this.plane(at);
+  }
+  plane(head) {
+    const size = this.rows * this.columns;
+    return { rows: this.rows, columns: this.columns, values: this.values.subarray(head * size, (head + 1) * size) };
   }
 }
 

@@ -9,7 +9,7 @@ function dropoutPanel(host) {
   const step = blocks[0].step("weights");
   if (blocks.length !== 1 || !step.exact || !step.rows || !step.columns) return;
   const field = (name, input) => element("label", { class: "field" }, name, input);
-  const flavour = element("select", { id: "dropout-flavour" }, element("option", { value: "mkl" }, "mkl · PyTorch on Linux, Intel"), element("option", { value: "native" }, "native · macOS, Arm, AMD"));
+  const flavour = element("select", { id: "dropout-flavour" }, element("option", { value: "mkl" }, "mkl: Linux, Intel"), element("option", { value: "native" }, "native: others"));
   flavour.value = report.flavour === "native" ? "native" : "mkl";
   const p = element("input", { type: "range", id: "dropout-p", min: 0, max: 1, step: 0.05, value: config?.dropout || 0.5 }), shownP = element("output", { class: "number" });
   const seed = element("input", { type: "number", id: "dropout-seed", min: 0, max: 4294967295, step: 1, value: report.seed ?? 123 });
@@ -23,8 +23,8 @@ function dropoutPanel(host) {
     const chance = Number(p.value), values = mean ? mean.values(state.head) : dropoutOnce(weights(), kept[state.head], chance);
     const rowSums = Array.from({ length: step.rows }, (_, i) => values.subarray(i * step.columns, (i + 1) * step.columns).reduce((a, b) => a + b, 0));
     shownP.textContent = format(chance, 2);
-    fill(view, matrixView({ matrix: { rows: step.rows, columns: step.columns, values }, rowLabels: step.rowLabels, columnLabels: step.columnLabels,
-      scale: scaleOf({ ...rangeOf(values), low: 0 }), label: "Weights after dropout", selected: { row: state.query, column: state.key }, pick: (query, key) => select({ query, key }) }));
+    fill(view, matrixFigure({ matrix: { rows: step.rows, columns: step.columns, values }, rowLabels: step.rowLabels, columnLabels: step.columnLabels,
+      scale: scaleOf({ ...rangeOf(values), low: 0 }), label: "Weights after dropout", selected: { row: state.query, column: state.key }, pick: (query, key) => select({ query, key }) }, `dropout-head-${state.head + 1}`));
     sums.textContent = `Row sums, 1 before: ${rowSums.slice(0, 12).map((x) => format(x, 3)).join("  ")}${rowSums.length > 12 ? " …" : ""}`;
     sums.dataset.sums = rowSums.join(" ");
     const apart = values.reduce((most, x, i) => Math.max(most, Math.abs(x - weights()[i])), 0);

@@ -84,3 +84,5 @@ function exports({ name, svg, csv }) {
     svg && button("PNG", () => savePng(`${name()}.png`, svg())),
     csv && button("CSV", () => save(`${name()}.csv`, new Blob([csvOf(csv())], { type: "text/csv" }))));
 }
+// A matrix with its own buttons.
+const matrixFigure = (view, name) => [matrixView(view), exports({ name: () => name, svg: () => matrixSvg(view), csv: () => matrixRows(view) })];

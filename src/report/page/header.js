@@ -33,8 +33,9 @@ function facts() {
 function header(host) {
   const notes = [...report.notes];
   if (!report.exact) {
-    notes.push(`More than 128 tokens: weights are drawn from a map of the largest of neighbouring cells, in 8 bits, and vectors are in 8 bits. ` +
-      `Exact are each row's 16 largest weights and every head's scores. Scores before the softmax are left out.`);
+    const weights = blocks[0].step("weights"), vectors = blocks[0].step("queries");
+    notes.push(`Too much to hold exactly (more than 128 tokens, or very many heads). The maps show the largest of neighbouring weights, in 8 bits; ` +
+      `exact are each row’s ${weights.data.top} largest weights, and every head’s scores. ${vectors ? "Queries, keys, values and contexts are in 8 bits; the" : "The"} other steps are left out.`);
   }
   fill(host, healthList(), shapeChain(), facts(), notes.map((note) => element("p", { class: "note" }, note)));
   document.getElementById("made").textContent = `Made by attn ${report.version}. One file, no network: keep it, mail it, print it.`;

@@ -46,10 +46,10 @@ function headsPanel(host) {
   log.addEventListener("change", draw);
   fill(host, element("h2", {}, heads.length > 1 ? `${heads.length} heads` : "The head, in numbers"),
     element("p", { class: "lead" }, "Each picture is one head's weights, queries down and keys across, from 0 to its largest weight. Choose one to see it everywhere."),
-    element("div", { class: "controls" }, element("label", { class: "check" }, log, "log scale")), grid,
-    element("details", { open: heads.length <= 12 }, element("summary", {}, "The scores as a table"), element("div", { class: "scroll" }, element("table", { class: "plain" },
+    element("div", { class: "controls" }, element("label", { class: "check" }, log, "log scale")),
+    element("div", { class: heads.length <= 3 ? "beside" : null }, grid, element("details", { open: heads.length <= 12 }, element("summary", {}, "The scores as a table"), element("div", { class: "scroll" }, element("table", { class: "plain" },
       element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "head"), names.map((key) => element("th", { scope: "col", class: "number", title: scoreNames[key][1] }, scoreNames[key][0])))),
-      element("tbody", {}, rows))), element("p", { class: "quiet" }, names.map((key) => `${scoreNames[key][0]}: ${scoreNames[key][1]}`).join(". ") + ".")),
+      element("tbody", {}, rows))), element("p", { class: "quiet" }, names.map((key) => `${scoreNames[key][0]}: ${scoreNames[key][1]}`).join(". ") + "."))),
     exports({ name: () => "heads", svg: () => headsSvg(heads), csv: () => [["head", ...names], ...heads.map(({ name, scores }) => [name, ...names.map((key) => scores[key])])] }));
   draw();
   onSelection(mark);

@@ -1,7 +1,7 @@
 // The page, from top to bottom.
 
 function panel(id, build) {
-  const host = element("section", { class: "panel page", id });
+  const host = element("section", { class: "panel", id });
   document.getElementById("panels").append(host);
   build(host);
   if (!host.hasChildNodes()) host.remove();
@@ -11,7 +11,7 @@ header(document.getElementById("about"));
 selectionBar(document.getElementById("selection"));
 document.getElementById("panels").hidden = false;
 for (const [id, build] of Object.entries({
-  steps: stagePanel, lines: linesPanel, heads: headsPanel, space: spacePanel, softmax: softmaxPanel, masks: masksPanel, leak: leakPanel,
+  steps: stagePanel, lines: linesPanel, space: spacePanel, heads: headsPanel, softmax: softmaxPanel, masks: masksPanel, leak: leakPanel,
   dropout: dropoutPanel, split: splitPanel, snippets: snippetsPanel,
 })) panel(id, build);
 document.addEventListener("keydown", onArrow);

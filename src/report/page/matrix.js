@@ -57,6 +57,7 @@ function matrixTable({ matrix, rowLabels, columnLabels, scale, label, selected =
 
 function pixelsOf(matrix, scale) {
   const canvas = element("canvas", { width: matrix.columns, height: matrix.rows });
+  if (!matrix.values.length) return canvas;
   const context = canvas.getContext("2d"), image = context.createImageData(matrix.columns, matrix.rows);
   const table = Array.from({ length: 1025 }, (_, i) => between(scale.diverging ? puor : cividis, i / 1024));
   for (let i = 0; i < matrix.values.length; i++) {

@@ -74,5 +74,5 @@ function snippetsPanel(host) {
       element("div", { class: "exports" }, element("button", { class: "export", type: "button", onclick: () => save(file, new Blob([text], { type: kind })) }, "save")));
   };
   fill(host, element("h2", {}, "Take it away"), element("p", { class: "lead" }, "The same computation in code: run it, and it prints this report’s result."),
-    show("PyTorch", "snippet-torch", torchSnippet(), "attention.py", "text/x-python"), show("C++, this library", "snippet-cpp", cppSnippet(), "attention.cpp", "text/x-c++src"));
+    element("div", { class: "snippets" }, show("PyTorch", "snippet-torch", torchSnippet(), "attention.py", "text/x-python"), show("C++, this library", "snippet-cpp", cppSnippet(), "attention.cpp", "text/x-c++src")));
 }

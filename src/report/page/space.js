@@ -1,12 +1,12 @@
 // Words and contexts as vectors in three dimensions, to turn with the mouse or the arrow keys.
 
-const turned = { yaw: -0.6, pitch: 0.45, moved: 0, what: "context" };
+const turned = { yaw: 0.5, pitch: 0.45, moved: 0, what: "context" };
 
-// Sideways, up and towards the reader: the third axis stands upright, as in the notebooks' plots.
+// Sideways and up: the third axis stands upright, as in the notebooks' plots.
 function turn([x, y, z]) {
   const c = Math.cos(turned.yaw), s = Math.sin(turned.yaw), cp = Math.cos(turned.pitch), sp = Math.sin(turned.pitch);
-  const side = c * x + s * y, depth = -s * x + c * y;
-  return [side, cp * z - sp * depth, sp * z + cp * depth];
+  const side = c * x + s * y, near = s * x - c * y;
+  return [side, cp * z - sp * near];
 }
 
 function pointsOf(name) {
@@ -21,16 +21,16 @@ function contextSpace() {
 }
 
 function spaceSvg() {
-  const words = pointsOf("inputs"), contexts = contextSpace(), size = 460, middle = size / 2, count = report.tokens.length;
+  const words = pointsOf("inputs"), contexts = contextSpace(), wide = 560, high = 440, middle = wide / 2, ground = 0.56 * high, count = report.tokens.length;
   const finite = (values) => values.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);
-  const unit = 0.36 * size / Math.max(finite(words.values), contexts ? finite(contexts.values) : 0, 1e-12);
-  const place = (point) => { const [x, y] = turn(point); return [middle + unit * x, middle - unit * y]; };
+  const unit = 0.44 * high / Math.max(finite(words.values), contexts ? finite(contexts.values) : 0, 1e-12);
+  const place = (point) => { const [x, y] = turn(point); return [middle + unit * x, ground - unit * y]; };
   const moving = (i) => {
     const from = pointAt(words, i), to = contexts ? pointAt(contexts, i) : from;
     return from.map((x, axis) => x + turned.moved * (to[axis] - x));
   };
   const parts = [], line = (a, b, look) => element("line", { x1: a[0], y1: a[1], x2: b[0], y2: b[1], ...look });
-  const origin = place([0, 0, 0]), reach = 0.44 * size / unit;
+  const origin = place([0, 0, 0]), reach = 0.5 * high / unit;
   words.explained.concat(words.explained.length ? [] : [0, 0, 0]).slice(0, Math.min(3, Math.max(words.size, contexts?.size ?? 0))).forEach((share, axis) => {
     const end = place([0, 1, 2].map((i) => (i === axis ? reach : 0)));
     parts.push(line(origin, end, { class: "axis" }), element("text", { x: end[0], y: end[1], class: "axis-name" },
@@ -44,18 +44,24 @@ function spaceSvg() {
     }
   }
   const order = Array.from({ length: count }, (_, i) => i).filter((i) => [...pointAt(words, i), ...moving(i)].every(Number.isFinite));
+  const dots = { word: [], moved: [] };  // of a long text: all but the near ones, as one path each
   for (const i of order) {
-    const at = place(pointAt(words, i)), to = place(moving(i)), on = i === state.query, colour = seriesOf(i), shown = !many || near.has(i);
-    const point = element("g", { class: on ? "vector on" : "vector", "data-word": i, onclick: () => select({ query: i }) },
-      shown && line(origin, at, { stroke: colour, class: "stem" }),
-      element("circle", { cx: at[0], cy: at[1], r: many ? 2.5 : on ? 6 : 4.5, fill: colour }, element("title", {}, word(report.tokens[i], 40))),
-      turned.moved > 0 && shown && line(origin, to, { stroke: colour, class: "stem moved" }),
-      turned.moved > 0 && shown && line(at, to, { stroke: colour, class: "path" }),
-      turned.moved > 0 && element("circle", { cx: to[0], cy: to[1], r: many ? 2.5 : on ? 6 : 4.5, stroke: colour, class: "ring" }),
-      shown && element("text", { x: at[0] + 8, y: at[1] - 7, class: "word" }, word(report.tokens[i])));
-    parts.push(point);
+    const at = place(pointAt(words, i)), to = place(moving(i)), on = i === state.query, colour = seriesOf(i);
+    if (many && !near.has(i)) {
+      dots.word.push(`M${at[0].toFixed(1)} ${at[1].toFixed(1)}h0`);
+      if (turned.moved > 0) dots.moved.push(`M${to[0].toFixed(1)} ${to[1].toFixed(1)}h0`);
+      continue;
+    }
+    parts.push(element("g", { class: on ? "vector on" : "vector", "data-word": i, onclick: () => select({ query: i }) },
+      line(origin, at, { stroke: colour, class: "stem" }),
+      element("circle", { cx: at[0], cy: at[1], r: on ? 6 : 4.5, fill: colour }, element("title", {}, word(report.tokens[i], 40))),
+      turned.moved > 0 && line(origin, to, { stroke: colour, class: "stem moved" }),
+      turned.moved > 0 && line(at, to, { stroke: colour, class: "path" }),
+      turned.moved > 0 && element("circle", { cx: to[0], cy: to[1], r: on ? 6 : 4.5, stroke: colour, class: "ring" }),
+      element("text", { x: at[0] + 8, y: at[1] - 7, class: "word" }, word(report.tokens[i]))));
   }
-  return element("svg", { viewBox: `0 0 ${size} ${size}`, class: "space", role: "img", tabindex: 0, "data-keys": true,
+  parts.unshift(...Object.entries(dots).filter(([, d]) => d.length).map(([name, d]) => element("path", { d: d.join(""), class: `dots ${name}` })));
+  return element("svg", { viewBox: `0 0 ${wide} ${high}`, class: "space", role: "img", tabindex: 0, "data-keys": true,
     "aria-label": "Words as arrows from the origin. Arrow keys turn the view." }, parts);
 }
 

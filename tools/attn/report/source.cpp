@@ -34,7 +34,8 @@ ModuleConfig config_of(const Job& job) {
 ReportSource run_module(const CLI::App& verb, const SourceFlags& flags) {
   ReportSource source;
   const Job job = prepare(verb, flags.module, flags.input, true);
-  if (job.flags.module != "cross" || job.x.tensor.size(-2) == job.context->tensor.size(-2)) source.options.key_tokens = {};
+  if (job.flags.module != "cross" || job.x.tensor.size(-2) == job.context->tensor.size(-2))
+    source.options.key_tokens = {};
   job.forward(&source.steps);
   ReportOptions& options = source.options;
   options.tokens = job.tokens;
@@ -70,7 +71,8 @@ ReportSource load_steps(const std::string& path) {
     for (const auto& [name, tensor] : file.tensors) any = any || name.ends_with(".weights");
     if (!any) {
       throw Error(Error::Kind::data, "--steps", "a file with the step \"weights\", as attn run --save-steps writes it",
-                  fmt::format("{} tensors without it", file.tensors.size()), "for a single tensor of weights pass --attention FILE");
+                  fmt::format("{} tensors without it", file.tensors.size()),
+                  "for a single tensor of weights pass --attention FILE");
     }
   }
   const auto metadata = [&](const char* key) {
@@ -116,7 +118,8 @@ void require_one(const SourceFlags& flags) {
   const int given = !flags.module.module.empty() + !flags.steps.empty() + !flags.attention.empty();
   if (given == 1) return;
   throw Error(Error::Kind::argument, "attn report", "one of MODULE, --steps FILE and --attention FILE",
-              given == 0 ? "none of them" : fmt::format("{} of them", given), "attn report multihead --output report.html shows the six words");
+              given == 0 ? "none of them" : fmt::format("{} of them", given),
+              "attn report multihead --output report.html shows the six words");
 }
 
 }  // namespace
@@ -125,9 +128,11 @@ void add_source_flags(CLI::App& verb, SourceFlags& flags) {
   add_module_flags(verb, flags.module);
   verb.get_option("MODULE")->required(false);
   add_input_flags(verb, flags.input, false);
-  verb.add_option("--steps", flags.steps, "Steps that attn run --save-steps wrote, instead of MODULE")->option_text("FILE");
+  verb.add_option("--steps", flags.steps, "Steps that attn run --save-steps wrote, instead of MODULE")
+      ->option_text("FILE");
   verb.add_option("--attention", flags.attention,
-                  "Attention weights, instead of MODULE: (heads, queries,\nkeys) or (layers, heads, queries, keys), .npy or others")
+                  "Attention weights, instead of MODULE: (heads, queries,\nkeys) or (layers, heads, queries, keys), "
+                  ".npy or others")
       ->option_text("FILE");
 }
 
@@ -135,7 +140,8 @@ ReportSource load_source(const CLI::App& verb, const SourceFlags& flags) {
   require_one(flags);
   if (!flags.module.module.empty()) return run_module(verb, flags);
   require_one_stdin({flags.steps, flags.attention, flags.input.tokens});
-  ReportSource source = flags.steps.empty() ? load_attention(flags.attention, flags.input.tensor) : load_steps(flags.steps);
+  ReportSource source =
+      flags.steps.empty() ? load_attention(flags.attention, flags.input.tensor) : load_steps(flags.steps);
   read_tokens(flags, source);
   return source;
 }

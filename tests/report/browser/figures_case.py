@@ -1,0 +1,95 @@
+"""Heads, lines, space, exports: drawn from the library's numbers."""
+
+import json
+import math
+import xml.etree.ElementTree as xml
+
+import library
+from report_case import WORDS, ReportTest
+
+SAVED = """(window.saved = [], window.save = async (name, blob) => window.saved.push(
+    [name, blob.type, Array.from(new Uint8Array(await blob.arrayBuffer()))]), undefined)"""
+
+
+class Figures(ReportTest):
+    ARGUMENTS = ("multihead", "--d-out", 4)
+
+    def test_the_heads_scores(self):
+        w = self.six(*self.ARGUMENTS)["weights"]
+        page = self.open(*self.ARGUMENTS)
+        found = page.run("[...document.querySelectorAll('#heads tbody tr')].map((r) => [...r.querySelectorAll('td')].map((c) => Number(c.title)))")
+        for head, shown in enumerate(found):
+            pairs = [(i, j, w[head, i, j]) for i in range(6) for j in range(6) if w[head, i, j] > 0]
+            wanted = [sum(-x * math.log(x) for _, _, x in pairs), sum(x * abs(i - j) for i, j, x in pairs),
+                      sum(x for _, j, x in pairs if j == 0), sum(x for i, j, x in pairs if i == j)]
+            for a, b in zip(shown, wanted):
+                self.near(a, b / 6, 1e-9)
+        page.click(".head[data-head='1']")
+        self.assertIn("head=2", page.run("location.hash"))
+
+    def test_the_lines_between_words(self):
+        w = self.six(*self.ARGUMENTS)["weights"]
+        page = self.open(*self.ARGUMENTS, fragment="#head=2&query=4")
+        lines = page.run("[...document.querySelectorAll('#lines line')].map((l) => [l.dataset.query, l.dataset.key, l.getAttribute('stroke-width')])")
+        self.assertEqual({(int(q), int(k)) for q, k, _ in lines}, {(i, j) for i in range(6) for j in range(i + 1)})
+        for q, k, width in lines:
+            self.near(float(width), 0.4 + 7 * w[1, int(q), int(k)], 0.006)
+        page.run("document.querySelector('#lines .line-word').dispatchEvent(new MouseEvent('click', { bubbles: true }))")
+        self.assertIn("query=1", page.run("location.hash"))
+
+    def test_the_space_turns_and_words_go_to_their_contexts(self):
+        steps = self.six("simple")
+        page = self.open("simple")
+        before = page.attribute("#space figure", "data-yaw")
+        page.drag("#space figure", 60, 20)
+        self.near(float(page.attribute("#space figure", "data-yaw")), float(before) + 0.6, 1e-3)
+        page.run("document.querySelector('#space svg').focus()")
+        page.key("ArrowRight")
+        self.near(float(page.attribute("#space figure", "data-yaw")), float(before) + 0.7, 1e-3)
+        page.set("#moved", "1")
+        yaw, pitch = (float(page.attribute("#space figure", f"data-{angle}")) for angle in ("yaw", "pitch"))
+        unit = 0.44 * 440 / max(map(abs, steps["inputs"].values))
+        circles = page.run("[...document.querySelectorAll('#space .vector')].map((g) => [...g.querySelectorAll('circle')].map((c) => [Number(c.getAttribute('cx')), Number(c.getAttribute('cy'))]))")
+        for i, (dot, ring) in enumerate(circles):
+            for at, name in ((dot, "inputs"), (ring, "context")):
+                x, y, z = (steps[name][i, axis] for axis in range(3))
+                side, near = math.cos(yaw) * x + math.sin(yaw) * y, math.sin(yaw) * x - math.cos(yaw) * y
+                self.near(at[0], 280 + unit * side, 1e-2)
+                self.near(at[1], 0.56 * 440 - unit * (math.cos(pitch) * z - math.sin(pitch) * near), 1e-2)
+        self.assertIn("drawn as they are", page.text("#space"))
+
+    def test_more_dimensions_are_drawn_by_principal_components(self):
+        values = [math.sin(1.7 * i * i + i) for i in range(9 * 7)]
+        library.save_npy(self.folder / "wide.npy", values, (9, 7))
+        page = self.open("simple", "--input", "wide.npy")
+        self.assertRegex(page.text("#space"), r"7 numbers, drawn by their first three principal components, which explain \d+\.\d %, \d+\.\d %, \d+\.\d %")
+
+    def test_exports(self):
+        steps = self.six(*self.ARGUMENTS)
+        page = self.open(*self.ARGUMENTS, fragment="#head=2")
+        page.run(SAVED)
+        for button in page.run("[...document.querySelectorAll('[data-export]')].map((b, i) => (b.id = `export-${i}`))"):
+            page.run(f"document.getElementById('{button}').click()")
+        page.run("new Promise((done) => setTimeout(done, 700))")
+        saved = page.run("window.saved")
+        self.assertEqual(len(saved), page.run("document.querySelectorAll('[data-export]').length"))
+        for name, kind, content in saved:
+            data = bytes(content)
+            if name.endswith(".svg"):
+                self.assertEqual(xml.fromstring(data).tag, "{http://www.w3.org/2000/svg}svg", name)
+            elif name.endswith(".png"):
+                self.assertEqual(data[:8], b"\x89PNG\r\n\x1a\n", name)
+            else:
+                self.assertEqual(kind, "text/csv", name)
+        rows = [line.split(",") for line in next(bytes(c) for n, _, c in saved if n == "weights-head-2.csv").decode().split("\r\n")]
+        self.assertEqual(rows[0], ["", *WORDS])
+        for i in range(6):
+            self.assertEqual([library.float32(float(x)) for x in rows[i + 1][1:]], [steps["weights"][1, i, j] for j in range(6)])
+
+    def test_the_snippets_name_the_module(self):
+        page = self.open(*self.ARGUMENTS)
+        self.assertIn("torch.manual_seed(123)", page.text("#snippet-torch"))
+        self.assertIn("attn::MultiHeadAttention module({.d_in = 3, .d_out = 4, .num_heads = 2}, rng);", page.text("#snippet-cpp"))
+        library.attn(self.folder, "run", "self-v1", "--input", "x.csv", "--d-out", 2, "--seed", 5, "--save-weights", "w.safetensors", "--output", "z.npy")
+        page = self.open("self-v1", "--input", "x.csv", "--d-out", 2, "--weights", "w.safetensors")
+        self.assertNotIn("manual_seed", page.text("#snippet-torch"))

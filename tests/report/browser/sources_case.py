@@ -1,0 +1,147 @@
+"""Where reports come from, and what they must bear: steps files, bare weights, hostile tokens, NaN, long inputs."""
+
+import math
+import subprocess
+import time
+
+import library
+from report_case import ReportTest, WORDS
+
+HOSTILE = ["</script><script>document.title='broken'</script>", "<img src=x onerror=\"document.title='broken'\">", "\"quoted' & <b>", "שלום \u202eevil",
+           "👩‍👩‍👧‍👦", "long" * 2500, "", "{{data}}", "__proto__", "]]>-->"]
+
+
+def softmax_rows(queries, keys, seed=1.0, causal=True):
+    rows = []
+    for i in range(queries):
+        e = [math.exp(2 * math.sin(seed * (3 * i + 7 * j))) if j <= i or not causal else 0 for j in range(keys)]
+        rows.extend(x / sum(e) for x in e)
+    return rows
+
+
+class Sources(ReportTest):
+    def refused(self, *arguments):
+        ran = subprocess.run([library.os.path.abspath(library.ATTN), "report", *map(str, arguments)], cwd=self.folder, capture_output=True, check=False)
+        self.assertIn(ran.returncode, (2, 3))
+        self.assertFalse((self.folder / "attn-report.html").exists())
+        return ran.stderr.decode()
+
+    def test_a_steps_file(self):
+        steps = self.six("causal", "--d-out", 2, "--dropout", 0.5, "--train")
+        (self.folder / "words.txt").write_text("\n".join(WORDS) + "\n")
+        page = self.open("--steps", "steps.safetensors", "--tokens", "words.txt", fragment="#step=dropped&query=5&key=2")
+        self.assertEqual(page.text("h1"), " ".join(WORDS))
+        self.assertIn("attn run causal", page.text(".facts"))
+        for (i, j), (value, _) in self.cells(page).items():
+            self.assertEqual(library.float32(value), steps["dropped"][i, j])
+        self.assertIn("same number", page.text(".arithmetic"))
+        for step in ("masked", "scaled", "context"):
+            page.click(f"[data-step={step}]")
+            self.assertIn("same number", page.text(".arithmetic"))
+        page.click("[data-step=queries]")
+        self.assertIn("not in this report", page.text(".arithmetic"))
+
+    def test_bare_weights_with_heads_and_layers(self):
+        values = [x for layer in range(2) for head in range(3) for x in softmax_rows(5, 5, 1 + layer + 0.1 * head)]
+        library.save_npy(self.folder / "w.npy", values, (2, 3, 5, 5))
+        page = self.open("--attention", "w.npy", fragment="#layer=2&head=3&query=4")
+        for (i, j), (value, _) in self.cells(page).items():
+            self.assertEqual(library.float32(value), library.float32(values[(5 * 25) + 5 * i + j]))
+        self.assertEqual(page.run("document.querySelectorAll('#heads .head').length"), 6)
+        page.set("[name=block]", "0")
+        for (i, j), (value, _) in self.cells(page).items():
+            self.assertEqual(library.float32(value), library.float32(values[(2 * 25) + 5 * i + j]))
+
+    def test_every_module_opens(self):
+        for module, flags in (("simple", []), ("average", []), ("self-v1", ["--d-out", 2]), ("self-v2", ["--d-out", 2]), ("head", ["--d-out", 2]), ("cross", ["--d-out", 2])):
+            page = self.open(module, *flags)
+            for step in page.run("[...document.querySelectorAll('.card')].map((c) => c.dataset.step)"):
+                page.click(f"[data-step={step}]")
+                self.assertIn("same number", page.text(".arithmetic"), f"{module} {step}")
+
+    def test_shape_mistakes_say_what_to_pass(self):
+        library.save_npy(self.folder / "flat.npy", [1.0, 2.0], (2,))
+        self.assertIn("(heads, queries, keys) or (layers, heads, queries, keys)", self.refused("--attention", "flat.npy"))
+        library.save_npy(self.folder / "w.npy", softmax_rows(3, 3), (3, 3))
+        (self.folder / "two.txt").write_text("a\nb\n")
+        self.assertIn("3 tokens, one for each row; found 2", self.refused("--attention", "w.npy", "--tokens", "two.txt"))
+        self.assertIn("one of MODULE, --steps FILE and --attention FILE", self.refused())
+        self.assertIn("one of MODULE", self.refused("simple", "--attention", "w.npy"))
+        library.save_npy(self.folder / "z.npy", [1.0, 2.0], (1, 2))
+        self.assertIn("the step \"weights\"", self.refused("--steps", "w.npy"))
+        self.assertIn("item from 0 to 0", self.refused("simple", "--item", 2))
+        self.assertIn(".html", self.refused("simple", "--output", "x.txt"))
+
+    def test_hostile_tokens_are_text(self):
+        count = len(HOSTILE)
+        library.save_npy(self.folder / "w.npy", softmax_rows(count, count), (1, count, count))
+        (self.folder / "hostile.txt").write_bytes(("\n".join(HOSTILE) + "\n").encode())
+        page = self.open("--attention", "w.npy", "--tokens", "hostile.txt")
+        self.assertNotEqual(page.run("document.title"), "broken")
+        self.assertEqual(page.run("report.tokens"), HOSTILE)
+        self.assertEqual(page.run("document.images.length + document.scripts.length"), 2)
+        self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 1200)
+        self.assertIn("</script>", page.text("[name=query]"))
+        self.assertEqual(page.run("[...document.querySelectorAll('.matrix tbody th bdi')].filter((e) => e.innerText === '').length"), 0)
+        (self.folder / "bytes.txt").write_bytes(b"\xff\xfe\n" + b"\n".join([b"a\x00b"] * (count - 1)) + b"\n")
+        page = self.open("--attention", "w.npy", "--tokens", "bytes.txt")
+        self.assertEqual(page.run("report.tokens[0]"), "\ufffd\ufffd")
+
+    def test_nan_and_infinity_are_drawn_as_such(self):
+        library.save_npy(self.folder / "w.npy", [1.0, 0.0, math.nan, 0.5, -math.inf, math.inf, 0.2, 0.3, 0.5], (1, 3, 3))
+        page = self.open("--attention", "w.npy")
+        cells = self.cells(page)
+        self.assertEqual([cells[0, 2][1], cells[1, 1][1], cells[1, 2][1]], ["NaN", "−∞", "∞"])
+        self.assertEqual((float(page.attribute("#steps .legend", "data-low")), float(page.attribute("#steps .legend", "data-high"))), (0, 1))
+        self.assertIn("NaN", page.text("#steps .legend"))
+        self.assertEqual(page.run("[...document.querySelectorAll('.health .sign')].map((s) => s.innerText)")[:2], ["✗", "✗"])
+
+    def test_nothing_at_all(self):
+        library.save_npy(self.folder / "w.npy", [], (1, 0, 0))
+        self.assertIn("no tokens", self.open("--attention", "w.npy").text("#steps"))
+        library.save_npy(self.folder / "one.npy", [1.0], (1, 1))
+        self.assertEqual(self.cells(self.open("--attention", "one.npy"))[0, 0], (1.0, "1.0000"))
+
+    def test_scripts_off_shows_the_weights(self):
+        page = self.open("causal", "--d-out", 2, scripts=False)
+        page.send("Emulation.setScriptExecutionDisabled", {"value": False})
+        self.assertEqual(page.run("document.querySelectorAll('noscript svg rect').length"), 36 + 48)
+        self.assertIn("journey", page.run("document.querySelector('noscript').textContent"))
+        self.assertTrue(page.run("document.getElementById('panels').hidden"))
+
+    def test_narrow_and_dark(self):
+        page = self.open("multihead", "--d-out", 4, width=400, dark=True)
+        self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 400)
+        self.assertEqual(page.run("getComputedStyle(document.body).backgroundColor"), "rgb(20, 23, 27)")
+
+    def test_long_inputs_are_pooled_and_say_so(self):
+        tokens, keep = 300, 16
+        values = softmax_rows(tokens, tokens)
+        library.save_npy(self.folder / "long.npy", values, (1, tokens, tokens))
+        page = self.open("--attention", "long.npy", fragment="#query=250&key=3")
+        self.assertIn("Too much to hold exactly", page.text(".note"))
+        row = values[249 * tokens : 250 * tokens]
+        best = sorted(range(tokens), key=lambda j: (-library.float32(row[j]), j))[:keep]
+        shown = page.run("topKeys(currentBlock().step('weights'), 0, 249)")
+        self.assertEqual([top["key"] for top in shown], best)
+        self.assertEqual([top["weight"] for top in shown], [library.float32(row[j]) for j in best])
+        most = max(values)
+        for i, j in [(0, 0), (7, 3), (250, 200), (299, 299), (3, 200)]:
+            shown = page.run(f"currentStep().matrix(0).values[{i * tokens + j}]")
+            self.assertLessEqual(abs(math.sqrt(shown / most) - math.sqrt(values[i * tokens + j] / most)), 0.51 / 255)
+
+    def test_a_layer_of_1024_tokens_is_small_and_quick(self):
+        size, heads, width = 1024, 12, 96
+        library.save_npy(self.folder / "x.npy", [math.sin(0.37 * i * (1 + i % 11)) for i in range(size * width)], (size, width))
+        page = self.open("multihead", "--input", "x.npy", "--d-out", width, "--heads", heads)
+        written = next(self.folder.glob("*1024*.html")).stat().st_size
+        self.assertLess(written, 12e6)
+        page.run("select({ query: 500 })")
+        page.box("#steps .frame")
+        took = []
+        for part in (0.2, 0.5, 0.8):
+            took.append(page.run(f"""new Promise((done) => {{ const b = document.querySelector('#steps .frame canvas').getBoundingClientRect(), from = performance.now();
+                document.querySelector('#steps .frame').dispatchEvent(new MouseEvent('click', {{ clientX: b.left + b.width * {part}, clientY: b.top + b.height * {part} }}));
+                requestAnimationFrame(() => setTimeout(() => done(performance.now() - from))); }})"""))
+        self.assertIn("key=820", page.run("location.hash"))
+        print(f"click to drawn: {min(took):.0f} ms of {[round(t) for t in took]}", flush=True)
