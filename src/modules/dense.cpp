@@ -47,9 +47,12 @@ bool all_float32(const Tensor& a, const Tensor& b) {
 
 Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const bool fits = x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.size(1);
-  if (!fits || !all_float32(x, weight)) return reference::project(x, weight, bias);
-  const Tensor y = product(as_rows(x), weight.transpose(0, 1), bias.defined() ? bias.contiguous() : bias);
-  if (!y.defined()) return reference::project(x, weight, bias);
+  const bool few = fits && has_few_rows(x, weight);
+  if (!few && weight.dtype() == DType::bf16 && x.dtype() == DType::f32) return project(x, weight.to(DType::f32), bias);
+  if (!fits || (!few && !all_float32(x, weight))) return reference::project(x, weight, bias);
+  const Tensor line = bias.defined() ? bias.contiguous() : bias;
+  const Tensor y = few ? project_few_rows(as_rows(x), weight, line) : product(as_rows(x), weight.transpose(0, 1), line);
+  if (!y.defined()) return reference::project(x, weight.to(DType::f32), bias);
   Shape shape = x.shape();
   shape.back() = weight.size(0);
   return y.view(shape);
