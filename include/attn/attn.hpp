@@ -6,6 +6,7 @@
 #include "attn/dlpack.hpp"
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
+#include "attn/generate.hpp"
 #include "attn/gpt.hpp"
 #include "attn/io.hpp"
 #include "attn/kv_cache.hpp"

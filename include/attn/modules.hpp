@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attn/attention.hpp"
+#include "attn/kv_cache.hpp"
 #include "attn/random.hpp"
 #include "attn/tensor.hpp"
 #include "attn/trace.hpp"
@@ -118,6 +119,9 @@ class ProjectedAttention : public Module {
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override { return forward(x, x, trace); }
   // Queries from x (…, tq, d_in), keys and values from source (…, tk, d_in).
   Tensor forward(const Tensor& x, const Tensor& source, Trace* trace);
+  // A decoder's step: x (…, t, d_in) are the tokens that follow those in the cache, which takes their keys and values
+  // and must have this module's heads and x's batch. No dropout acts, and nothing is kept for backward().
+  Tensor forward(const Tensor& x, KVCache& cache);
 
   struct Gradient {
     Tensor x, source;

@@ -84,10 +84,17 @@ bool has_kernel(const Tensor& a, const Tensor& b) {
 
 Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, Precision precision) {
   const bool fits = x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.size(1);
-  const bool biased = bias.defined() && bias.dtype() == weight.dtype() && bias.shape() == Shape{weight.size(0)};
-  if (!fits || (bias.defined() && !biased) || !has_kernel(x, weight)) return reference::project(x, weight, bias);
-  const Tensor y = product(as_rows(x), weight.transpose(0, 1), biased ? bias.contiguous() : bias, precision);
-  if (!y.defined()) return reference::project(x, weight, bias);
+  const bool few = fits && precision == Precision::highest && has_few_rows(x, weight);
+  if (fits && !few && weight.dtype() == DType::bf16 && x.dtype() == DType::f32) {
+    return project(x, weight.to(DType::f32), bias, precision);
+  }
+  const bool biased = bias.defined() && bias.dtype() == x.dtype() && bias.shape() == Shape{weight.size(0)};
+  const bool known = fits && (biased || !bias.defined()) && (few || has_kernel(x, weight));
+  if (!known) return reference::project(x, weight, bias);
+  const Tensor line = biased ? bias.contiguous() : bias;
+  const Tensor y = few ? project_few_rows(as_rows(x), weight, line)
+                       : product(as_rows(x), weight.transpose(0, 1), line, precision);
+  if (!y.defined()) return reference::project(x, weight.to(x.dtype()), bias);
   Shape shape = x.shape();
   shape.back() = weight.size(0);
   return y.view(shape);

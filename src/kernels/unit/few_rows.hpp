@@ -9,8 +9,8 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-constexpr int kOutputGroups = 2;                           // vectors of outputs at once: sums that do not wait for each other
-constexpr int kOutputs = kOutputGroups * kLanes;           // of a pass
+constexpr int kOutputGroups = 2;                     // vectors of outputs at once: sums that do not wait for each other
+constexpr int kOutputs = kOutputGroups * kLanes;     // of a pass
 constexpr std::int64_t kTaskOutputs = 4 * kOutputs;  // of a task
 constexpr int kRowsAtOnce = kRows > 6 ? 4 : 2;       // rows of x that share a pass
 constexpr std::int64_t kAhead =
@@ -56,7 +56,9 @@ inline void few_rows_pass(const FewRows& p, std::int64_t row, std::int64_t first
   const float* x = p.a + row * p.a_row;
   const T* weight[kOutputs];
   for (int j = 0; j < kOutputs; ++j) weight[j] = weight_at<T>(p, first + j, 0);
-  ATTN_UNROLL for (int g = 0; g < kOutputGroups; ++g) { ATTN_UNROLL for (int i = 0; i < Rows; ++i) sums[g][i] = splat(0.f); }
+  ATTN_UNROLL for (int g = 0; g < kOutputGroups; ++g) {
+    ATTN_UNROLL for (int i = 0; i < Rows; ++i) sums[g][i] = splat(0.f);
+  }
   std::int64_t k = 0;
   for (; k + square <= p.k; k += square) {
     ATTN_UNROLL for (int g = 0; g < kOutputGroups; ++g) {

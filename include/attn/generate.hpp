@@ -1,0 +1,79 @@
+// Text from a language model, a token at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "attn/gpt.hpp"
+#include "attn/kv_cache.hpp"
+#include "attn/random.hpp"
+
+namespace attn {
+
+// Keeps a GPT's matrices (embeddings, projections, head) in `dtype`, float32 or bfloat16: in bfloat16 they take half
+// the memory, and a Decoder half the time. Sums stay in float32. Such a model decodes and can be saved; forward() and
+// training want float32.
+void store_matrices(GPT& model, DType dtype);
+
+// A GPT that remembers the keys and values of what it has read, so that a token more costs one token's work. Logits are
+// GPT::forward's up to rounding: attention adds up in another order. No dropout acts. `model` must outlive it and keep
+// its weights.
+class Decoder {
+ public:
+  explicit Decoder(GPT& model, std::int64_t batch = 1, DType cache = DType::f32);
+
+  // Reads ids int64 (b, t), t >= 1 → the logits (b, vocab_size) that follow the last one. Throws Error (shape) when
+  // that makes more than context_length tokens, and is then as before.
+  Tensor read(const Tensor& ids);
+  Tensor read(std::span<const std::int64_t> ids);  // batch 1: → (vocab_size)
+
+  std::int64_t length() const noexcept { return length_; }  // tokens read
+  void truncate(std::int64_t length);                       // forgets the later ones
+
+ private:
+  Tensor embed(const Tensor& ids) const;
+
+  GPT* model_;
+  std::int64_t batch_, length_ = 0;
+  std::vector<KVCache> caches_;  // one a layer
+};
+
+// How a token is drawn, in this order: logits / temperature, then only the top_k largest, then of these only the
+// largest whose probabilities add up to top_p (Holtzman et al. 2020, nucleus sampling), the one that reaches it
+// included. Temperature 0 takes the largest, of equal ones the lowest id.
+struct Sampling {
+  double temperature = 1;  // >= 0
+  std::int64_t top_k = 0;  // 0: all
+  double top_p = 1;        // in (0, 1]
+};
+
+struct Candidate {
+  std::int64_t id = 0;
+  double probability = 0;
+};
+
+// The tokens that may be drawn, and how likely each is. logits (vocab_size) float32. Throws Error: (argument) for a
+// sampling out of range, (data) when a logit is NaN or none is above -inf.
+std::vector<Candidate> candidates(const Tensor& logits, const Sampling& sampling);
+// One of them. Draws one 53-bit number of rng, none at temperature 0.
+std::int64_t sample(const Tensor& logits, const Sampling& sampling, Generator& rng);
+
+struct GenerateOptions {
+  std::int64_t tokens = 100;  // at most so many
+  Sampling sampling = {};
+  std::optional<std::int64_t> stop = {};  // the id that ends the text; it is not part of the result
+  DType cache = DType::f32;               // of keys and values: f32, bf16, f16 or i8
+};
+
+// Tokens that follow `prompt`, at least one id. `each`, if given, is handed every token as soon as it is drawn, and
+// ends the text by returning false. A text longer than context_length goes on with its latest half: the last
+// context_length / 2 tokens are read anew, whenever the context is full. (Positions are learned, so that keys cannot
+// move up.) A longer prompt begins so. Throws Error as above, and (argument) for an id outside the vocabulary.
+std::vector<std::int64_t> generate(GPT& model, std::span<const std::int64_t> prompt, const GenerateOptions& options,
+                                   Generator& rng, const std::function<bool(std::int64_t)>& each = {});
+
+}  // namespace attn

@@ -1,0 +1,40 @@
+// The products of a decoder: a row or a few against a whole weight, which is read once.
+#include <atomic>
+
+#include "core/parallel.hpp"
+#include "kernels/targets.hpp"
+#include "modules/dense.hpp"
+
+namespace attn {
+
+bool has_few_rows(const Tensor& x, const Tensor& weight) {
+  constexpr std::int64_t few = 8;
+  const bool stored = weight.dtype() == DType::f32 || weight.dtype() == DType::bf16;
+  return stored && x.dtype() == DType::f32 && x.numel() > 0 && x.numel() <= few * x.size(-1) && weight.numel() > 0 &&
+         weight.stride(1) == 1;
+}
+
+Tensor project_few_rows(const Tensor& rows, const Tensor& weight, const Tensor& bias) {
+  const std::int64_t m = rows.size(0), n = weight.size(0), k = weight.size(1);
+  const Tensor y = Tensor::empty({m, n});
+  const kernels::FewRows p{m,
+                           n,
+                           k,
+                           rows.data<float>(),
+                           rows.stride(0),
+                           weight.dtype() == DType::bf16 ? kernels::Element::bf16 : kernels::Element::f32,
+                           weight.raw(),
+                           weight.stride(0),
+                           bias.defined() ? bias.data<float>() : nullptr,
+                           y.data<float>(),
+                           n};
+  const kernels::Kernels& kernel = kernels::active();
+  std::atomic<bool> finite{true};
+  const double operations = 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  parallel_for(kernel.few_rows_tasks(p), 0, operations, [&](std::int64_t task, void*) {
+    if (!kernel.few_rows(p, task)) finite.store(false, std::memory_order_relaxed);
+  });
+  return finite ? y : Tensor{};
+}
+
+}  // namespace attn
