@@ -24,6 +24,8 @@ from attn.modules import (
     SelfAttentionHead,
     SimplifiedSelfAttention,
 )
+from attn.reports import Report, report
+from attn.scores import ScoreFunction, score_function
 
 __all__ = [
     "AveragePast",
@@ -34,6 +36,8 @@ __all__ = [
     "MultiHeadAttention",
     "MultiHeadAttentionWrapper",
     "Parameter",
+    "Report",
+    "ScoreFunction",
     "SelfAttention_v1",
     "SelfAttention_v2",
     "SelfAttentionHead",
@@ -44,6 +48,8 @@ __all__ = [
     "rand",
     "randint",
     "randn",
+    "report",
     "scaled_dot_product_attention",
+    "score_function",
     "steps",
 ]

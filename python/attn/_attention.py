@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-
 from attn import _attn
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
     from typing import Any
+
+    from attn.scores import ScoreFunction
 
 NUMPY, TORCH, DLPACK = range(3)  # Framework of src/arrays.hpp
 
@@ -61,6 +61,7 @@ def scaled_dot_product_attention(
     key_lengths: Any = None,
     causal_alignment: str = "top_left",
     precision: str = "highest",
+    score_function: ScoreFunction | None = None,
     return_lse: bool = False,
     return_weights: Any = False,
     generator: Any = None,
@@ -91,6 +92,7 @@ def scaled_dot_product_attention(
         causal_alignment: "top_left", or "bottom_right": query i stands at key i + tk - tq (diagonal, window, ALiBi),
             where tk is the item's own length under key_lengths.
         precision: what products of float32 may be made of, by PyTorch's names: "highest", "high", "medium".
+        score_function: an attn.ScoreFunction: changes scores inside the kernels, after softcap, before biases and masks.
         return_lse: also return log Σ exp of the scores, (…, h, tq).
         return_weights: True, or the numbers of some rows: also return the weights before dropout, (…, h, rows, tk).
         generator: an attn.Generator; default the one that attn.manual_seed seeds.
@@ -104,17 +106,20 @@ def scaled_dot_product_attention(
     """
     kind = framework(query)
     if kind == TORCH:
-        return _of_torch()(
+        import attn.torch as of_torch
+
+        return of_torch.scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa,
             window=window, softcap=softcap, alibi_slopes=alibi_slopes, sinks=sinks, key_lengths=key_lengths,
-            causal_alignment=causal_alignment, precision=precision, return_lse=return_lse,
-            return_weights=return_weights, generator=generator,
+            causal_alignment=causal_alignment, precision=precision, score_function=score_function,
+            return_lse=return_lse, return_weights=return_weights, generator=generator,
         )  # fmt: skip
     dropout_key = _dropout_key(generator) if dropout_p > 0 else None
     weights, rows = rows_of(return_weights)
     output, lse, some = _attn.forward(
         query, key, value, attn_mask, dropout_p, dropout_key, is_causal, scale, enable_gqa, window or (-1, -1),
-        softcap, alibi_slopes, sinks, int64(key_lengths), causal_alignment, precision, return_lse, weights, rows, kind,
+        softcap, alibi_slopes, sinks, int64(key_lengths), causal_alignment, precision, addresses(score_function),
+        return_lse, weights, rows, kind,
     )  # fmt: skip
     if kind == DLPACK:
         output, lse, some = take(output, query), take(lse, query), take(some, query)
@@ -123,11 +128,16 @@ def scaled_dot_product_attention(
     return (output, *([lse] if return_lse else []), *([some] if weights else []))
 
 
-@functools.cache
-def _of_torch() -> Any:
-    from attn.torch import scaled_dot_product_attention as of_torch
-
-    return of_torch
+def addresses(score_function: ScoreFunction | None) -> Any:
+    if score_function is None:
+        return None
+    try:
+        return score_function.addresses
+    except AttributeError:
+        found = type(score_function).__name__
+        raise TypeError(
+            f"[scaled_dot_product_attention] expected score_function as attn.ScoreFunction; found {found}"
+        ) from None
 
 
 def rows_of(return_weights: Any) -> tuple[bool, Any]:

@@ -2,10 +2,12 @@
 #include "attn/attention.hpp"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string_view.h>
 
+#include <array>
 #include <string>
 
 #include "arrays.hpp"
@@ -39,6 +41,19 @@ struct Options {
   AttentionOptions options;
 };
 
+// Of ScoreFunction's forward, backward, forward64, backward64 and user.
+using Addresses = std::array<std::uintptr_t, 5>;
+
+ScoreFunction score_function_of(const Addresses& at) {
+  ScoreFunction result;
+  result.forward = reinterpret_cast<ScoreForward>(at[0]);
+  result.backward = reinterpret_cast<ScoreBackward>(at[1]);
+  result.forward64 = reinterpret_cast<ScoreForward64>(at[2]);
+  result.backward64 = reinterpret_cast<ScoreBackward64>(at[3]);
+  result.user = reinterpret_cast<void*>(at[4]);
+  return result;
+}
+
 // As Python's wrappers pass them: by position, all of them.
 struct Arguments {
   nb::object attn_mask;
@@ -50,6 +65,7 @@ struct Arguments {
   double softcap;
   nb::object alibi_slopes, sinks, key_lengths;
   std::string_view causal_alignment, precision;
+  std::optional<Addresses> score_function;
 };
 
 Options read_options(const Arguments& a) {
@@ -76,6 +92,7 @@ Options read_options(const Arguments& a) {
   o.dropout = a.dropout_p;
   if (a.dropout_p > 0) o.dropout_key = a.dropout_key;
   o.precision = precision_of(a.precision);
+  if (a.score_function) o.score_function = score_function_of(*a.score_function);
   return result;
 }
 
@@ -85,11 +102,11 @@ nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::object
                   std::optional<std::uint64_t> dropout_key, bool is_causal, std::optional<double> scale,
                   bool enable_gqa, std::pair<std::int64_t, std::int64_t> window, double softcap,
                   nb::object alibi_slopes, nb::object sinks, nb::object key_lengths, std::string_view causal_alignment,
-                  std::string_view precision, bool return_lse, bool return_weights, nb::object weight_rows,
-                  int framework) {
+                  std::string_view precision, std::optional<Addresses> score_function, bool return_lse,
+                  bool return_weights, nb::object weight_rows, int framework) {
   const Array q = read(query, kOp, "query"), k = read(key, kOp, "key"), v = read(value, kOp, "value");
   Options o = read_options({attn_mask, dropout_p, dropout_key, is_causal, scale, window, softcap, alibi_slopes, sinks,
-                            key_lengths, causal_alignment, precision});
+                            key_lengths, causal_alignment, precision, score_function});
   o.options.return_weights = return_weights;
   o.rows = read_optional(weight_rows, kOp, "return_weights");
   o.options.weight_rows = o.rows.tensor;
@@ -111,13 +128,14 @@ nb::tuple backward(nb::handle d_output, nb::handle query, nb::handle key, nb::ha
                    nb::handle lse, nb::object attn_mask, double dropout_p, std::optional<std::uint64_t> dropout_key,
                    bool is_causal, std::optional<double> scale, std::pair<std::int64_t, std::int64_t> window,
                    double softcap, nb::object alibi_slopes, nb::object sinks, nb::object key_lengths,
-                   std::string_view causal_alignment, std::string_view precision, int framework) {
+                   std::string_view causal_alignment, std::string_view precision,
+                   std::optional<Addresses> score_function, int framework) {
   constexpr const char* op = "scaled_dot_product_attention_backward";
   const Array d = read(d_output, op, "the output's gradient");
   const Array q = read(query, op, "query"), k = read(key, op, "key"), v = read(value, op, "value");
   const Array out = read(output, op, "output"), sums = read(lse, op, "lse");
   const Options o = read_options({attn_mask, dropout_p, dropout_key, is_causal, scale, window, softcap, alibi_slopes,
-                                  sinks, key_lengths, causal_alignment, precision});
+                                  sinks, key_lengths, causal_alignment, precision, score_function});
   AttentionGradient grad;
   {
     const nb::gil_scoped_release released;
@@ -131,17 +149,18 @@ nb::tuple backward(nb::handle d_output, nb::handle query, nb::handle key, nb::ha
 }  // namespace
 
 void bind_attention(nb::module_& m) {
-  m.def("forward", &forward, nb::arg("query").none(), nb::arg("key").none(), nb::arg("value").none(), nb::arg("attn_mask").none(),
-        nb::arg("dropout_p"), nb::arg("dropout_key").none(), nb::arg("is_causal"), nb::arg("scale").none(),
-        nb::arg("enable_gqa"), nb::arg("window"), nb::arg("softcap"), nb::arg("alibi_slopes").none(),
-        nb::arg("sinks").none(), nb::arg("key_lengths").none(), nb::arg("causal_alignment"), nb::arg("precision"),
-        nb::arg("return_lse"), nb::arg("return_weights"), nb::arg("weight_rows").none(), nb::arg("framework"),
+  m.def("forward", &forward, nb::arg("query").none(), nb::arg("key").none(), nb::arg("value").none(),
+        nb::arg("attn_mask").none(), nb::arg("dropout_p"), nb::arg("dropout_key").none(), nb::arg("is_causal"),
+        nb::arg("scale").none(), nb::arg("enable_gqa"), nb::arg("window"), nb::arg("softcap"),
+        nb::arg("alibi_slopes").none(), nb::arg("sinks").none(), nb::arg("key_lengths").none(),
+        nb::arg("causal_alignment"), nb::arg("precision"), nb::arg("score_function").none(), nb::arg("return_lse"),
+        nb::arg("return_weights"), nb::arg("weight_rows").none(), nb::arg("framework"),
         "(output, lse or None, weights or None), as arrays of framework 0 NumPy, 1 PyTorch, 2 DLPack.");
-  m.def("backward", &backward, nb::arg("d_output"), nb::arg("query").none(), nb::arg("key").none(), nb::arg("value").none(),
-        nb::arg("output"), nb::arg("lse"), nb::arg("attn_mask").none(), nb::arg("dropout_p"),
+  m.def("backward", &backward, nb::arg("d_output"), nb::arg("query").none(), nb::arg("key").none(),
+        nb::arg("value").none(), nb::arg("output"), nb::arg("lse"), nb::arg("attn_mask").none(), nb::arg("dropout_p"),
         nb::arg("dropout_key").none(), nb::arg("is_causal"), nb::arg("scale").none(), nb::arg("window"),
         nb::arg("softcap"), nb::arg("alibi_slopes").none(), nb::arg("sinks").none(), nb::arg("key_lengths").none(),
-        nb::arg("causal_alignment"), nb::arg("precision"), nb::arg("framework"),
+        nb::arg("causal_alignment"), nb::arg("precision"), nb::arg("score_function").none(), nb::arg("framework"),
         "Gradients of query, key, value (b, h, t, d), a float mask or None, sinks or None.");
 }
 

@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
 
 #include <functional>
 #include <map>
@@ -14,6 +15,7 @@
 
 #include "arrays.hpp"
 #include "attn/error.hpp"
+#include "attn/report.hpp"
 #include "bind.hpp"
 #include "random.hpp"
 
@@ -56,11 +58,15 @@ const std::map<std::string_view, Make> kModules{
 // while holding a mutex.
 class Layer {
  public:
-  Layer(std::string_view kind, Stream& stream, const ModuleConfig& config) : stream_(&stream) {
+  Layer(std::string_view kind, Stream& stream, const ModuleConfig& config)
+      : kind_(kind), config_(config), stream_(&stream) {
     const std::lock_guard lock(stream.mutex);
     module_ = kModules.at(kind)(config, stream.generator);
-    draws_ = config.dropout > 0;
   }
+
+  const std::string& kind() const { return kind_; }
+  const ModuleConfig& config() const { return config_; }
+  DropoutFlavour flavour() const { return stream_->generator.flavour(); }
 
   // What work(module) returns, without the GIL.
   template <class Work>
@@ -68,15 +74,16 @@ class Layer {
     const nb::gil_scoped_release released;
     const std::lock_guard lock(mutex_);
     std::unique_lock<std::mutex> stream(stream_->mutex, std::defer_lock);
-    if (draws_ && module_->training()) stream.lock();
+    if (config_.dropout > 0 && module_->training()) stream.lock();
     return work(*module_);
   }
 
  private:
+  std::string kind_;
+  ModuleConfig config_;
   Stream* stream_;  // Python keeps it alive
   std::unique_ptr<Module> module_;
   std::mutex mutex_;
-  bool draws_ = false;
 };
 
 Tensor forward_of(Module& module, const Tensor& x, const Tensor& source, Trace* trace) {
@@ -143,6 +150,35 @@ void load(Layer& layer, const nb::dict& state) {
   layer.run([&](Module& m) { m.load_state_dict(copied); });
 }
 
+// The page of one forward pass, as `attn report` writes it.
+nb::str page_of(Layer& layer, nb::handle input, nb::handle source, std::vector<std::string> tokens,
+                std::vector<std::string> key_tokens, std::string title, std::int64_t item) {
+  const Array x = read(input, kOp, "x"), other = read_optional(source, kOp, "source");
+  const std::string page = layer.run([&](Module& m) {
+    Trace trace;
+    forward_of(m, x.tensor.clone(), other.tensor.defined() ? other.tensor.clone() : Tensor(), &trace);
+    ReportOptions options;
+    options.tokens = std::move(tokens), options.key_tokens = std::move(key_tokens);
+    options.title = std::move(title), options.item = item;
+    options.module = layer.kind(), options.flavour = layer.flavour(), options.training = m.training();
+    options.parameters = m.state_dict();
+    if (!options.parameters.empty()) options.config = layer.config();
+    return report(trace, options);
+  });
+  return nb::str(page.c_str(), page.size());
+}
+
+nb::str page_of_weights(nb::handle weights, std::vector<std::string> tokens, std::vector<std::string> key_tokens,
+                        std::string title) {
+  const Array w = read(weights, "report", "weights");
+  ReportOptions options;
+  options.tokens = std::move(tokens), options.key_tokens = std::move(key_tokens), options.title = std::move(title);
+  Trace trace;
+  trace.record("weights", w.tensor);
+  const std::string page = report(trace, options);
+  return nb::str(page.c_str(), page.size());
+}
+
 }  // namespace
 
 void bind_modules(nb::module_& m) {
@@ -170,11 +206,15 @@ void bind_modules(nb::module_& m) {
           nb::keep_alive<1, 3>())
       .def("forward", &forward, nb::arg("x"), nb::arg("source").none(), nb::arg("with_steps"), nb::arg("framework"))
       .def("backward", &backward, nb::arg("d_output"), nb::arg("framework"))
+      .def("page", &page_of, nb::arg("x"), nb::arg("source").none(), nb::arg("tokens"), nb::arg("key_tokens"),
+           nb::arg("title"), nb::arg("item"))
       .def("parameters", &parameters)
       .def("load", &load, nb::arg("state"))
       .def("zero_grad", [](Layer& self) { self.run([](Module& module) { module.zero_grad(); }); })
       .def(
           "train", [](Layer& self, bool on) { self.run([on](Module& module) { module.train(on); }); }, nb::arg("on"));
+  m.def("page_of_weights", &page_of_weights, nb::arg("weights"), nb::arg("tokens"), nb::arg("key_tokens"),
+        nb::arg("title"), "The report's page of weights (heads, queries, keys).");
 }
 
 }  // namespace attn::python

@@ -103,9 +103,6 @@ def test_sizes_that_no_memory_holds():
     many = np.lib.stride_tricks.as_strided(np.ones(4, np.float32), (1 << 40, 1, 4, 4), (0, 0, 0, 4))
     with pytest.raises((MemoryError, ValueError)):
         sdpa(many, many, many)
-    wide = np.lib.stride_tricks.as_strided(np.ones(4, np.float32), (1 << 14, 1 << 14, 1 << 29, 4), (0, 0, 0, 4))
-    with pytest.raises((MemoryError, ValueError)):
-        sdpa(wide, wide, wide)
 
 
 class _Tensor(ctypes.Structure):

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from attn import _attn
-from attn._attention import TORCH, int64, rows_of
+from attn._attention import TORCH, addresses, int64, rows_of
+from attn.scores import ScoreFunction
 from attn.torch import operator
 
 
@@ -29,6 +30,7 @@ def scaled_dot_product_attention(
     key_lengths: Any = None,
     causal_alignment: str = "top_left",
     precision: str = "highest",
+    score_function: ScoreFunction | None = None,
     return_lse: bool = False,
     return_weights: Any = False,
     generator: Any = None,
@@ -37,7 +39,8 @@ def scaled_dot_product_attention(
 
     Gradients flow to query, key, value, a float attn_mask and sinks; lse and weights have none. dropout is drawn from
     torch's own generator (torch.manual_seed), or from `generator`, a torch.Generator. Under torch.compile one operator,
-    torch.ops.attn.attention, without a graph break. Gradients of gradients are not there.
+    torch.ops.attn.attention, without a graph break; keep a score_function alive there. Gradients of gradients are not
+    there.
     """
     dropout_key = None
     if dropout_p > 0:
@@ -53,15 +56,16 @@ def scaled_dot_product_attention(
         rest = (
             alibi_slopes, key_lengths, dropout_key, float(dropout_p), is_causal,
             None if scale is None else float(scale), left, right, float(softcap), causal_alignment, precision,
+            addresses(score_function),
         )  # fmt: skip
-        output, lse = _with_gradients(tensors, enable_gqa, rest, traced)
+        output, lse = _with_gradients(tensors, enable_gqa, rest, score_function, traced)
         return (output, lse) if return_lse else output
     weights, rows = rows_of(return_weights)
     bare = operator.bare
     output, lse, some = _attn.forward(
         bare(query), bare(key), bare(value), bare(attn_mask), dropout_p, operator.number(dropout_key), is_causal,
         scale, enable_gqa, (left, right), softcap, bare(alibi_slopes), bare(sinks), bare(key_lengths),
-        causal_alignment, precision, return_lse, weights, rows, TORCH,
+        causal_alignment, precision, addresses(score_function), return_lse, weights, rows, TORCH,
     )  # fmt: skip
     if not (return_lse or weights):
         return output
@@ -85,7 +89,7 @@ def _plain(tensors: tuple[Any, ...]) -> bool:
     return True
 
 
-def _with_gradients(tensors: tuple[Any, ...], grouped: bool, rest: tuple[Any, ...], traced: bool) -> Any:
+def _with_gradients(tensors: tuple[Any, ...], grouped: bool, rest: tuple[Any, ...], keep: Any, traced: bool) -> Any:
     query, key, value, mask, sinks = tensors
     leading = None
     if not _in_order(query, key, value, grouped):
@@ -93,7 +97,7 @@ def _with_gradients(tensors: tuple[Any, ...], grouped: bool, rest: tuple[Any, ..
     if traced:
         output, lse = operator.attention(query, key, value, mask, sinks, *rest)
     else:
-        output, lse = operator.Attention.apply(query, key, value, mask, sinks, rest)
+        output, lse = operator.Attention.apply(query, key, value, mask, sinks, rest, keep)
     if leading is None:
         return output, lse
     return output.view(*leading, *output.shape[2:]), lse.view(*leading, *lse.shape[2:])

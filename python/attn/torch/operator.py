@@ -32,12 +32,13 @@ def forward(
     softcap: float,
     causal_alignment: str,
     precision: str,
+    score_function: Optional[list[int]],
 ) -> tuple[Tensor, Tensor]:
     """query (b, hq, tq, d), key (b, hkv, tk, d), value (b, hkv, tk, dv): output (b, hq, tq, dv) and lse (b, hq, tq)."""
     output, lse, _ = _attn.forward(
         bare(query), bare(key), bare(value), bare(attn_mask), dropout_p, number(dropout_key), is_causal, scale, True,
         (window_left, window_right), softcap, bare(alibi_slopes), bare(sinks), bare(key_lengths), causal_alignment,
-        precision, True, False, None, TORCH,
+        precision, score_function, True, False, None, TORCH,
     )  # fmt: skip
     return output, lse
 
@@ -62,12 +63,13 @@ def backward(
     softcap: float,
     causal_alignment: str,
     precision: str,
+    score_function: Optional[list[int]],
 ) -> tuple[Tensor, Tensor, Tensor, Optional[Tensor], Optional[Tensor]]:
     """Gradients of query, key, value, a float mask and sinks."""
     return _attn.backward(
         bare(d_output), bare(query), bare(key), bare(value), bare(output), bare(lse), bare(attn_mask), dropout_p,
         number(dropout_key), is_causal, scale, (window_left, window_right), softcap, bare(alibi_slopes), bare(sinks),
-        bare(key_lengths), causal_alignment, precision, TORCH,
+        bare(key_lengths), causal_alignment, precision, score_function, TORCH,
     )  # fmt: skip
 
 
@@ -84,11 +86,11 @@ def number(dropout_key: Optional[Tensor]) -> Optional[int]:
 
 
 class Attention(torch.autograd.Function):
-    """(query, key, value, attn_mask, sinks, the other arguments of forward()): output and lse."""
+    """(query, key, value, attn_mask, sinks, the other arguments of forward(), what to keep alive): output and lse."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:
-        tensors, ctx.rest = args[:5], args[5]
+        tensors, ctx.rest, ctx.keep = args[:5], args[5], args[6]
         output, lse = forward(*tensors, *ctx.rest)
         ctx.save_for_backward(*tensors, output, lse)
         ctx.mark_non_differentiable(lse)
@@ -99,9 +101,9 @@ class Attention(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, d_output: Optional[Tensor], _: Any) -> tuple[Any, ...]:
         if d_output is None:
-            return (None,) * 6
+            return (None,) * 7
         q, k, v, mask, sinks, output, lse = ctx.saved_tensors
-        return (*backward(d_output, q, k, v, output, lse, mask, sinks, *ctx.rest), None)
+        return (*backward(d_output, q, k, v, output, lse, mask, sinks, *ctx.rest), None, None)
 
 
 # --- for torch.compile and torch.export --------------------------------------------------------------------------------
@@ -125,10 +127,11 @@ def attention(
     softcap: float,
     causal_alignment: str,
     precision: str,
+    score_function: Optional[list[int]],
 ) -> tuple[Tensor, Tensor]:
     return forward(
         query, key, value, attn_mask, sinks, alibi_slopes, key_lengths, dropout_key, dropout_p, is_causal, scale,
-        window_left, window_right, softcap, causal_alignment, precision,
+        window_left, window_right, softcap, causal_alignment, precision, score_function,
     )  # fmt: skip
 
 
@@ -161,10 +164,11 @@ def attention_backward(
     softcap: float,
     causal_alignment: str,
     precision: str,
+    score_function: Optional[list[int]],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     q, k, v, mask, sink = backward(
         d_output, query, key, value, output, lse, attn_mask, sinks, alibi_slopes, key_lengths, dropout_key, dropout_p,
-        is_causal, scale, window_left, window_right, softcap, causal_alignment, precision,
+        is_causal, scale, window_left, window_right, softcap, causal_alignment, precision, score_function,
     )  # fmt: skip
     none = query.new_empty(0)
     return q, k, v, none if mask is None else mask, none.clone() if sink is None else sink

@@ -1,0 +1,72 @@
+"""Functions of one's own on the scores, inside the fused kernels: compiled code, handed over by address.
+
+    @numba.cfunc(...)                                  # or C, Rust, ctypes, a capsule: attn/score_tile.hpp
+    def forward(tile, user): ...
+    attn.scaled_dot_product_attention(q, k, v, score_function=attn.ScoreFunction(forward, backward))
+
+attn.score_function(f, derivative) compiles the functions of one score with numba, and needs no more than them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+CAPSULE = b"attn.score_function"
+
+
+class ScoreFunction:
+    """Pointers to functions of attn/score_tile.hpp: forward(tile, user) and backward(before, d_scores, user).
+
+    Each is a numba cfunc, a ctypes function, a PyCapsule named "attn.score_function", or an address. They run on several
+    threads at once, without the GIL. Without `backward` there are no gradients; forward64 and backward64 take float64's
+    scores, which are else rounded to float32. `user` is handed to each: an address, or a ctypes object.
+    """
+
+    def __init__(
+        self, forward: Any, backward: Any = None, *, forward64: Any = None, backward64: Any = None, user: Any = None
+    ) -> None:
+        functions = (forward, backward, forward64, backward64)
+        if forward is None:
+            raise TypeError("[ScoreFunction] expected forward; found None")
+        self._keep = (*functions, user)
+        self.addresses = (*(_address(f) for f in functions), _user(user))
+
+
+def _address(function: Any) -> int:
+    if function is None:
+        return 0
+    if isinstance(function, int):
+        return function
+    if hasattr(function, "address"):  # numba
+        return int(function.address)
+    if isinstance(function, ctypes._CFuncPtr):
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+    if type(function).__name__ == "PyCapsule":
+        get = ctypes.pythonapi.PyCapsule_GetPointer
+        get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        return int(get(function, CAPSULE))
+    raise TypeError(
+        "[ScoreFunction] expected a numba cfunc, a ctypes function, a PyCapsule or an address; "
+        f"found {type(function).__name__}"
+    )
+
+
+def _user(user: Any) -> int:
+    if user is None or isinstance(user, int):
+        return user or 0
+    return ctypes.addressof(user)
+
+
+def score_function(f: Callable[..., Any], derivative: Callable[..., Any] | None = None) -> ScoreFunction:
+    """f(score, b, h, i, j), the new score of query i of head h and key j, and its derivative by the old one, compiled.
+
+    Both are functions that numba compiles (pip install numba), of numbers alone.
+    """
+    from attn._numba import compiled
+
+    return compiled(f, derivative)
