@@ -31,7 +31,8 @@ struct ScoreFunction {
   explicit operator bool() const noexcept { return forward != nullptr; }
 
   // From functions of one score: f(score, b, h, i, j) is the new score of query i of head h and key j, derivative(…)
-  // its derivative by the old one. Both take float and double scores (`auto`), or double alone.
+  // its derivative by the old one. Both take float and double scores (`auto`), or double alone. Indices are
+  // std::int32_t.
   template <class F, class D>
   static ScoreFunction elementwise(F f, D derivative);
   template <class F>
@@ -45,9 +46,9 @@ template <class T, class F>
 void for_each(const ScoreTileOf<T>& tile, F&& change) {
   const auto all = [&](std::int64_t query_step) {
     for (std::int64_t r = 0; r < tile.keys; ++r) {
+      const auto key = static_cast<std::int32_t>(tile.first_key + r);
       for (std::int64_t c = 0; c < tile.queries; ++c) {
-        const std::int64_t head = tile.heads[c], token = tile.tokens[c];
-        change(r * tile.key_step + c * query_step, head, token, tile.first_key + r);
+        change(r * tile.key_step + c * query_step, tile.heads[c], tile.tokens[c], key);
       }
     }
   };
@@ -56,15 +57,17 @@ void for_each(const ScoreTileOf<T>& tile, F&& change) {
 
 template <class T, class F>
 void forward(const ScoreTileOf<T>* tile, const F& f) noexcept {
-  for_each(*tile, [&](std::int64_t at, std::int64_t h, std::int64_t i, std::int64_t j) {
-    tile->scores[at] = static_cast<T>(f(tile->scores[at], tile->batch, h, i, j));
+  const auto batch = static_cast<std::int32_t>(tile->batch);
+  for_each(*tile, [&](std::int64_t at, std::int32_t h, std::int32_t i, std::int32_t j) {
+    tile->scores[at] = static_cast<T>(f(tile->scores[at], batch, h, i, j));
   });
 }
 
 template <class T, class D>
 void backward(const ScoreTileOf<T>* before, T* d_scores, const D& derivative) noexcept {
-  for_each(*before, [&](std::int64_t at, std::int64_t h, std::int64_t i, std::int64_t j) {
-    d_scores[at] *= static_cast<T>(derivative(before->scores[at], before->batch, h, i, j));
+  const auto batch = static_cast<std::int32_t>(before->batch);
+  for_each(*before, [&](std::int64_t at, std::int32_t h, std::int32_t i, std::int32_t j) {
+    d_scores[at] *= static_cast<T>(derivative(before->scores[at], batch, h, i, j));
   });
 }
 

@@ -3,9 +3,13 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <new>
+#if defined(ATTN_STD_THREADS)
+#include <thread>
 #include <vector>
+#endif
 
 namespace attn {
 namespace {
@@ -36,33 +40,64 @@ class Scratch {
 
 thread_local Scratch own_scratch;
 
+#if defined(ATTN_STD_THREADS)
+
+// For the thread sanitizer, which knows std::thread, and not how OpenMP's runtime hands work over.
+thread_local bool in_parallel = false;
+
+template <class F>
+void on_threads(int count, F&& body) {
+  const auto inside = [&body] {
+    in_parallel = true;
+    body();
+    in_parallel = false;
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < count; ++i) others.emplace_back(inside);
+  inside();
+  for (std::thread& thread : others) thread.join();
+}
+
+bool nested() { return in_parallel; }
+
+#else
+
+template <class F>
+void on_threads(int count, F&& body) {
+#pragma omp parallel num_threads(count)
+  body();
+}
+
+bool nested() { return omp_in_parallel() != 0; }
+
+#endif
+
 }  // namespace
 
 int thread_count() noexcept { return omp_get_max_threads(); }
 
 void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operations, TaskRef work) {
   const auto threads = static_cast<int>(std::min<std::int64_t>(tasks, thread_count()));
-  if (threads <= 1 || operations < kSerialBelow || omp_in_parallel()) {
+  if (threads <= 1 || operations < kSerialBelow || nested()) {
     void* scratch = own_scratch.reserve(scratch_bytes);
     for (std::int64_t task = 0; task < tasks; ++task) work(task, scratch);
     return;
   }
-  bool out_of_memory = false;
-#pragma omp parallel num_threads(threads)
-  {
+  std::atomic<std::int64_t> next = 0;
+  std::atomic<bool> out_of_memory = false;
+  on_threads(threads, [&] {
     void* scratch = nullptr;
     try {
       scratch = own_scratch.reserve(scratch_bytes);
     } catch (const std::bad_alloc&) {
-#pragma omp atomic write
       out_of_memory = true;
     }
-#pragma omp barrier
-    if (!out_of_memory) {
-#pragma omp for schedule(dynamic, 1)
-      for (std::int64_t task = 0; task < tasks; ++task) work(task, scratch);
+    while (!out_of_memory) {
+      const std::int64_t task = next++;
+      if (task >= tasks) return;
+      work(task, scratch);
     }
-  }
+  });
   if (out_of_memory) throw std::bad_alloc();
 }
 

@@ -26,8 +26,8 @@ class TaskRef {
 int thread_count() noexcept;
 
 // Calls work(task, scratch) for each task in [0, tasks), in any order; scratch has `scratch_bytes`, aligned to
-// 64, one a thread. `operations` is the work in all: too little stays on the calling thread. Throws std::bad_alloc,
-// before any work, when there is no memory.
+// 64, one a thread. `operations` is the work in all: too little stays on the calling thread. Throws std::bad_alloc
+// when there is no memory for scratch; some tasks may have run then.
 void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operations, TaskRef work);
 
 }  // namespace attn

@@ -15,11 +15,11 @@ class FloatCore {
     queries_ = take(kGroups * p.d * kColumns);
     keys_buffer_ = take(widens ? kKeys * p.d : 0);
     values_buffer_ = take(widens ? kKeys * p.dv : 0);
-    line_ = take(p.d);
+    lines_ = take(kLanes * round_up(p.d, kLanes));
   }
 
   void pack_queries(const Span& span, int group) {
-    pack_lanes(p_, p_.q, p_.d, span, group, query_factor(p_), line_, queries_ + group * p_.d * kColumns);
+    pack_lanes(p_, p_.q, p_.d, span, group, query_factor(p_), lines_, queries_ + group * p_.d * kColumns);
   }
 
   void load_block(const Span& span, std::int64_t first, std::int64_t count) {
@@ -49,7 +49,7 @@ class FloatCore {
 
  private:
   const Problem& p_;
-  float *queries_, *keys_buffer_, *values_buffer_, *line_;
+  float *queries_, *keys_buffer_, *values_buffer_, *lines_;
   Block keys_{}, values_{};
 };
 

@@ -4,6 +4,7 @@
 
 #include "kernels/unit/elements.hpp"
 #include "kernels/unit/tile.hpp"
+#include "kernels/unit/transpose.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
@@ -98,18 +99,27 @@ inline Interval interval(const Problem& p, const Span& span, int group) {
   return seen;
 }
 
-// out[c · kColumns + lane] = factor · rows(lane)[c] for a group's lanes; lanes without a query are zero.
+// out[c · kColumns + lane] = factor · rows(lane)[c] for a group's lanes; lanes without a query are zero. `lines` has
+// kLanes rows of `width`, made up to whole vectors.
 inline void pack_lanes(const Problem& p, const Rows& rows, std::int64_t width, const Span& span, int group,
-                       float factor, float* row_buffer, float* out) {
-  for (int lane = 0; lane < kColumns; ++lane) {
-    const std::int64_t r = group * kColumns + lane;
-    if (r >= span.rows) {
-      for (std::int64_t c = 0; c < width; ++c) out[c * kColumns + lane] = 0;
-      continue;
+                       float factor, float* lines, float* out) {
+  const std::int64_t step = (width + kLanes - 1) / kLanes * kLanes;
+  for (int half = 0; half < kColumns; half += kLanes) {
+    for (int i = 0; i < kLanes; ++i) {
+      const std::int64_t r = group * kColumns + half + i;
+      float* line = lines + i * step;
+      const Query at = query(p, span, r < span.rows ? r : 0);
+      if (r < span.rows) widen(p.element, row(rows, p.element, span.batch, at.head, at.token), line, width);
+      for (std::int64_t c = r < span.rows ? width : 0; c < step; ++c) line[c] = 0;
     }
-    const Query at = query(p, span, r);
-    widen(p.element, row(rows, p.element, span.batch, at.head, at.token), row_buffer, width);
-    for (std::int64_t c = 0; c < width; ++c) out[c * kColumns + lane] = row_buffer[c] * factor;
+    for (std::int64_t c = 0; c < width; c += kLanes) {
+      Vec square[kLanes];
+      ATTN_UNROLL for (int i = 0; i < kLanes; ++i) square[i] = load(lines + i * step + c);
+      transpose(square);
+      for (int i = 0; i < kLanes && c + i < width; ++i) {
+        store(out + (c + i) * kColumns + half, square[i] * splat(factor));
+      }
+    }
   }
 }
 

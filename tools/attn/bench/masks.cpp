@@ -43,7 +43,7 @@ Tensor slopes_of(const AttentionSizes& s) {
 
 ScoreFunction relative_positions(const Tensor& slopes) {
   return ScoreFunction::elementwise(
-      [slopes, slope = slopes.data<float>()](auto score, std::int64_t, std::int64_t h, std::int64_t i, std::int64_t j) {
+      [slopes, slope = slopes.data<float>()](auto score, auto, auto h, auto i, auto j) {
         return score - slope[h] * static_cast<float>(std::abs(i - j));
       },
       [](auto, auto...) { return 1; });
