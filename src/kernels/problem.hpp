@@ -5,7 +5,7 @@
 
 namespace attn::kernels {
 
-enum class Element : std::uint8_t { f32, bf16, f16 };
+enum class Element : std::uint8_t { f32, bf16, f16, i8 };  // i8: in a cache only
 
 // What products of float32 may be made of: float32, three products of bf16 parts, one of bf16. A kernel may do
 // better than asked; bf16 elements are multiplied as they are, their weights rounded to bf16.
@@ -22,6 +22,20 @@ template <class T>
 struct Grid {
   const T* data = nullptr;
   std::int64_t batch = 0, head = 0, query = 0, key = 0;
+};
+
+// The keys, or the values, of a cache, in bytes: rows (hkv, tokens of a page, width) from `offset` of a page on, and of
+// i8 (hkv, tokens) float scales from `scales` on.
+struct PageRows {
+  std::int64_t offset, head, token, scales;
+};
+
+// Keys and values in pages: token t of batch item b lies in page tables[b][t / tokens].
+struct Pages {
+  const void* const* const* tables;
+  std::int64_t tokens;
+  Element element;
+  PageRows k, v;
 };
 
 struct Problem {
@@ -46,6 +60,7 @@ struct Problem {
   // (j / 4, i, h, b) is below the threshold, p · 2^32; 0 = none.
   std::uint64_t dropout_key = 0;
   std::uint32_t dropout_threshold = 0;
+  const Pages* pages = nullptr;  // where keys and values are, in place of k and v; only decode reads them
 };
 
 struct ForwardResult {
