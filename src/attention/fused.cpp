@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include "attention/blocks.hpp"
@@ -30,8 +31,9 @@ kernels::Grid<T> grid(const Tensor& t, const Shape& shape) {
 
 // Rows whose scores or sums left float32's range show it: their log-sum-exp is not finite, though they see keys.
 // The reference, which sums in double, computes those again. A row at a time, so that memory stays linear in tk.
-void mend_overflow(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p, const AttentionOptions& options,
-                   const Positions& at_keys, AttentionResult& result) {
+// composed(b, h, i) is such a row.
+template <class Row>
+void mend_overflow(const Problem& p, const Positions& at_keys, AttentionResult& result, Row&& composed) {
   const auto* lse = result.lse.data<float>();
   const auto good = [&](std::int64_t at) {
     if (std::isfinite(lse[at])) return true;
@@ -43,22 +45,21 @@ void mend_overflow(const Tensor& q, const Tensor& k, const Tensor& v, const Prob
   for (std::int64_t at = 0; at < result.lse.numel(); ++at) {
     if (good(at)) continue;
     const std::int64_t b = at / (p.hq * p.tq), h = at / p.tq % p.hq, i = at % p.tq;
-    const AttentionResult exact = composed_row(q, k, v, p, options, at_keys, b, h, i);
+    const AttentionResult exact = composed(b, h, i);
     result.output.select(0, b).select(0, h).select(0, i).copy_from(exact.output.view({p.dv}));
     result.lse.data<float>()[at] = exact.lse.data<float>()[0];
   }
 }
 
 // Of options.weight_rows.
-Tensor weights_of_rows(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p,
-                       const AttentionOptions& options, const Positions& at_keys) {
+template <class Row>
+Tensor weights_of_rows(const Problem& p, const AttentionOptions& options, Row&& composed) {
   const std::int64_t n = options.weight_rows.numel();
   Tensor weights = Tensor::empty({p.batch, p.hq, n, p.tk});
   for (std::int64_t at = 0; p.tk != 0 && at < p.batch * p.hq * n; ++at) {
     const std::int64_t b = at / n / p.hq, h = at / n % p.hq;
     const auto i = static_cast<std::int64_t>(options.weight_rows.at({at % n}));
-    const Tensor row = composed_row(q, k, v, p, options, at_keys, b, h, i).weights;
-    weights.select(0, b).select(0, h).select(0, at % n).copy_from(row.view({p.tk}));
+    weights.select(0, b).select(0, h).select(0, at % n).copy_from(composed(b, h, i).weights.view({p.tk}));
   }
   return weights;
 }
@@ -80,12 +81,19 @@ struct Call {
   double operations;
 
   Call(const Tensor& query, const Tensor& key, const Tensor& value, const Problem& p, const AttentionOptions& options)
-      : q(readable(query)), k(readable(key)), v(readable(value)), at_keys(positions(p, options.mask)) {
+      : Call(query, p, options) {
+    k = readable(key), v = readable(value);
+    problem.k = rows(k), problem.v = rows(v);
+  }
+
+  // Without keys and values.
+  Call(const Tensor& query, const Problem& p, const AttentionOptions& options)
+      : q(readable(query)), at_keys(positions(p, options.mask)) {
     if (options.mask.bias.defined()) bias = options.mask.bias.to(DType::f32);
     problem.batch = p.batch, problem.hq = p.hq, problem.hkv = p.hkv;
     problem.tq = p.tq, problem.tk = p.tk, problem.d = p.d, problem.dv = p.dv;
     problem.element = element(q.dtype());
-    problem.q = rows(q), problem.k = rows(k), problem.v = rows(v);
+    problem.q = rows(q);
     problem.scale = static_cast<float>(p.scale);
     problem.softcap = static_cast<float>(options.softcap);
     problem.first = at_keys.first, problem.last = at_keys.last;
@@ -180,8 +188,34 @@ AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& 
   const Call call(q, k, v, p, options);
   AttentionResult result{Tensor::empty(p.output_shape(), q.dtype()), Tensor::empty({p.batch, p.hq, p.tq}), {}};
   run_forward(call, {rows(result.output), result.lse.data<float>()});
-  mend_overflow(q, k, v, p, options, call.at_keys, result);
-  if (options.return_weights) result.weights = weights_of_rows(q, k, v, p, options, call.at_keys);
+  const auto composed = [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+    return composed_row(q, k, v, p, options, call.at_keys, b, h, i);
+  };
+  mend_overflow(p, call.at_keys, result, composed);
+  if (options.return_weights) result.weights = weights_of_rows(p, options, composed);
+  return result;
+}
+
+bool can_decode(const Tensor& q, const Problem& p, const AttentionOptions& options) {
+  kernels::Problem sizes{};
+  sizes.hq = p.hq, sizes.hkv = p.hkv, sizes.tq = p.tq;
+  return can_fuse(q, options) && kernels::active().decodes(sizes);
+}
+
+AttentionResult fused_decode(const Tensor& q, const kernels::Pages& pages, const Problem& p,
+                             const AttentionOptions& options,
+                             const std::function<std::pair<Tensor, Tensor>()>& gather) {
+  Call call(q, p, options);
+  call.problem.pages = &pages;
+  AttentionResult result{Tensor::empty(p.output_shape(), q.dtype()), Tensor::empty({p.batch, p.hq, p.tq}), {}};
+  run_forward(call, {rows(result.output), result.lse.data<float>()});
+  Tensor k, v;
+  const auto composed = [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+    if (!k.defined()) std::tie(k, v) = gather();
+    return composed_row(q, k, v, p, options, call.at_keys, b, h, i);
+  };
+  mend_overflow(p, call.at_keys, result, composed);
+  if (options.return_weights) result.weights = weights_of_rows(p, options, composed);
   return result;
 }
 

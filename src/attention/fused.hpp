@@ -1,7 +1,11 @@
 // attention() by the fused kernels: memory linear in tokens.
 #pragma once
 
+#include <functional>
+#include <utility>
+
 #include "attention/validate.hpp"
+#include "kernels/problem.hpp"
 
 namespace attn {
 
@@ -10,6 +14,14 @@ bool can_fuse(const Tensor& q, const AttentionOptions& options);
 
 AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p,
                                 const AttentionOptions& options);
+
+// The kernels take these queries against a cache as it is.
+bool can_decode(const Tensor& q, const Problem& p, const AttentionOptions& options);
+
+// Against the keys and values in `pages`. `gather` copies them, (b, hkv, tk, d) and (b, hkv, tk, dv) of float32: for
+// the few rows that the kernels cannot do.
+AttentionResult fused_decode(const Tensor& q, const kernels::Pages& pages, const Problem& p,
+                             const AttentionOptions& options, const std::function<std::pair<Tensor, Tensor>()>& gather);
 
 // `forward` is what fused_attention() gave for the same inputs.
 AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,

@@ -1,9 +1,13 @@
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "attention/fused.hpp"
 #include "attention/kv_cache_rows.hpp"
 #include "attention/kv_cache_state.hpp"
 #include "attn/error.hpp"
 #include "attn/kv_cache.hpp"
+#include "kernels/problem.hpp"
 #include "reference/elementwise.hpp"
 
 namespace attn {
@@ -34,6 +38,23 @@ void check_queries(const Tensor& q) {
               q.defined() ? std::string(name(q.dtype())) : "an undefined tensor");
 }
 
+// What stands for the cache's keys or values where only their shape counts.
+Tensor shape_of(const KVCache& cache, std::int64_t width, DType dtype) {
+  static double zero = 0;
+  const KVCacheConfig& c = cache.config();
+  return Tensor::from_blob(&zero, {c.batch, c.kv_heads, cache.max_length(), width}, {0, 0, 0, 0}, dtype);
+}
+
+kernels::Element element(DType dtype) {
+  if (dtype == DType::i8) return kernels::Element::i8;
+  if (dtype == DType::bf16) return kernels::Element::bf16;
+  return dtype == DType::f16 ? kernels::Element::f16 : kernels::Element::f32;
+}
+
+kernels::PageRows page_rows(const KVPages& pages, const PagePart& part) {
+  return {part.offset, pages.page_tokens() * part.row, part.row, part.scales};
+}
+
 }  // namespace
 
 AttentionResult attention(const Tensor& q, const KVCache& cache, const AttentionOptions& options) {
@@ -42,10 +63,28 @@ AttentionResult attention(const Tensor& q, const KVCache& cache, const Attention
   check_own_parts(options.mask);
   AttentionOptions own = options;
   own.mask.key_lengths = cache.lengths();
-  const DType dtype = q.dtype() == s.config.dtype ? q.dtype() : DType::f32;
-  const Tensor k = gather(s.pages, s.pages.keys(), s.config, s.lengths, cache.max_length()).to(dtype);
-  const Tensor v = gather(s.pages, s.pages.values(), s.config, s.lengths, cache.max_length()).to(dtype);
-  AttentionResult result = attention(q.to(dtype), k, v, own);
+  const auto gathered = [&](DType dtype) {
+    const auto all = [&](const PagePart& part) {
+      return gather(s.pages, part, s.config, s.lengths, cache.max_length()).to(dtype);
+    };
+    return std::pair(all(s.pages.keys()), all(s.pages.values()));
+  };
+  AttentionResult result;
+  const Problem p =
+      validate(q, shape_of(cache, s.config.head_dim, q.dtype()), shape_of(cache, s.config.value_dim, q.dtype()), own);
+  if (can_decode(q, p, own)) {
+    std::vector<const void* const*> tables;
+    for (std::int64_t item = 0; item < s.config.batch; ++item) {
+      tables.push_back(s.pages.table(item));
+    }
+    const kernels::Pages pages{tables.data(), s.pages.page_tokens(), element(s.config.dtype),
+                               page_rows(s.pages, s.pages.keys()), page_rows(s.pages, s.pages.values())};
+    result = fused_decode(q.to(DType::f32), pages, p, own, [&] { return gathered(DType::f32); });
+  } else {
+    const DType dtype = q.dtype() == s.config.dtype ? q.dtype() : DType::f32;
+    const auto [k, v] = gathered(dtype);
+    result = attention(q.to(dtype), k, v, own);
+  }
   result.output = reference::saturate_to(result.output, q.dtype());
   return result;
 }

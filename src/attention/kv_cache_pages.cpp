@@ -97,7 +97,7 @@ void KVPages::grow(std::int64_t tokens) {
   larger.lay_out(std::max({tokens, 2 * page_tokens_, kFirstTokens}));
   for (auto& table : larger.tables_) {
     larger.slabs_.push_back(Tensor::empty({larger.page_bytes_}, DType::u8));
-    table.assign(1, static_cast<std::byte*>(larger.slabs_.back().raw()));
+    table.assign(1, larger.slabs_.back().raw());
   }
   const auto move = [&](std::int64_t item, std::int64_t head) {
     for (const auto side : {&KVPages::keys_, &KVPages::values_}) {
@@ -132,7 +132,7 @@ KVPages KVPages::clone() const {
     const auto pages = static_cast<std::int64_t>(table.size());
     copy.slabs_.push_back(Tensor::empty({pages, page_bytes_}, DType::u8));
     auto* first = static_cast<std::byte*>(copy.slabs_.back().raw());
-    for (std::byte*& page : table) {
+    for (void*& page : table) {
       std::memcpy(first, page, static_cast<std::size_t>(page_bytes_));
       page = first;
       first += page_bytes_;
@@ -144,7 +144,8 @@ KVPages KVPages::clone() const {
 }
 
 std::byte* KVPages::page(std::int64_t item, std::int64_t token) const {
-  return tables_[static_cast<std::size_t>(item)][static_cast<std::size_t>(token / page_tokens_)];
+  return static_cast<std::byte*>(
+      tables_[static_cast<std::size_t>(item)][static_cast<std::size_t>(token / page_tokens_)]);
 }
 
 std::byte* KVPages::row(const PagePart& part, std::int64_t item, std::int64_t head, std::int64_t token) const {

@@ -31,7 +31,7 @@ class KVPages {
   const PagePart& values() const noexcept { return values_; }
   std::int64_t page_tokens() const noexcept { return page_tokens_; }
   // Of an item: page i holds its tokens from i · page_tokens on.
-  const std::byte* const* table(std::int64_t item) const { return tables_[static_cast<std::size_t>(item)].data(); }
+  const void* const* table(std::int64_t item) const { return tables_[static_cast<std::size_t>(item)].data(); }
   std::byte* row(const PagePart& part, std::int64_t item, std::int64_t head, std::int64_t token) const;
   float* scale(const PagePart& part, std::int64_t item, std::int64_t head, std::int64_t token) const;
   std::size_t bytes() const noexcept;
@@ -45,10 +45,10 @@ class KVPages {
   std::int64_t heads_, page_tokens_ = 0, page_bytes_ = 0;
   bool paged_, scaled_;
   PagePart keys_, values_;
-  std::vector<Tensor> slabs_;     // what owns the pages: some of them each
-  std::vector<std::byte*> free_;  // room for all pages, so that release() needs no memory
-  std::size_t pages_ = 0;         // in all
-  std::vector<std::vector<std::byte*>> tables_;
+  std::vector<Tensor> slabs_;  // what owns the pages: some of them each
+  std::vector<void*> free_;    // room for all pages, so that release() needs no memory
+  std::size_t pages_ = 0;      // in all
+  std::vector<std::vector<void*>> tables_;
 };
 
 }  // namespace attn

@@ -7,7 +7,7 @@
 
 namespace attn::kernels {
 
-enum class Element : std::uint8_t { f32, bf16, f16 };
+enum class Element : std::uint8_t { f32, bf16, f16, i8 };  // i8: in a cache only
 
 // What products of float32 may be made of: float32, three products of bf16 parts, one of bf16. A kernel may do
 // better than asked; bf16 elements are multiplied as they are, their weights rounded to bf16.
@@ -24,6 +24,20 @@ template <class T>
 struct Grid {
   const T* data = nullptr;
   std::int64_t batch = 0, head = 0, query = 0, key = 0;
+};
+
+// The keys, or the values, of a cache, in bytes: rows (hkv, tokens of a page, width) from `offset` of a page on, and of
+// i8 (hkv, tokens) float scales from `scales` on.
+struct PageRows {
+  std::int64_t offset, head, token, scales;
+};
+
+// Keys and values in pages: token t of batch item b lies in page tables[b][t / tokens].
+struct Pages {
+  const void* const* const* tables;
+  std::int64_t tokens;
+  Element element;
+  PageRows k, v;
 };
 
 struct Problem {
@@ -55,6 +69,7 @@ struct Problem {
   ScoreForward score_forward = nullptr;
   ScoreBackward score_backward = nullptr;
   void* score_user = nullptr;
+  const Pages* pages = nullptr;  // where keys and values are, in place of k and v; only decode reads them
 };
 
 struct ForwardResult {

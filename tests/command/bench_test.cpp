@@ -100,8 +100,9 @@ TEST_F(Bench, EveryMaskAndOpRuns) {
   }
   list += "forward 1,1,4,4 bf16\nforward 1,1,4,4 f16 # a comment\n\n# another\nlinear-training 3,4,5 f32\n";
   list += "module-training 1,4,4,2 f32 causal\n";
+  list += "cache 1,4/2,1/70,8 i8\ncache 2,2,3/70,8/4 f16 keep\ncache-paged 1,4/2,1/70,8 bf16 causal-br\n";
   list += "forward 1,1,4,4 f32 none high\nbackward 1,1,4,4 f32 none medium\n";
-  EXPECT_EQ(rows(list).size(), 38u);
+  EXPECT_EQ(rows(list).size(), 41u);
 }
 
 TEST_F(Bench, BlocksAreCountedAsKept) {
@@ -172,7 +173,9 @@ TEST_F(Bench, BadRowsAreNamedByLine) {
   EXPECT_THAT(complaint("forward 1,1,4,4x f32\n"), HasSubstr("sizes from 1"));
   EXPECT_THAT(complaint("forward 1,1,99999999999999999999,4 f32\n"), HasSubstr("sizes from 1"));
   EXPECT_THAT(complaint("forward 1,1,4/5/6,4 f32\n"), HasSubstr("two sizes"));
-  EXPECT_THAT(complaint("forward 1,1,4,4 f64\n"), HasSubstr("f32, bf16 or f16"));
+  EXPECT_THAT(complaint("forward 1,1,4,4 f64\n"), HasSubstr("f32, bf16, f16 or i8"));
+  EXPECT_THAT(complaint("forward 1,1,4,4 i8\n"), HasSubstr("cache and cache-paged only"));
+  EXPECT_THAT(complaint("cache 1,1,1/4,4 i8 lengths\n"), HasSubstr("a cache has its own"));
   EXPECT_THAT(complaint("forward 1,1,4,4 f32 casual\n"), HasSubstr("found casual"));
   EXPECT_THAT(complaint("forward 1,1,4,4 f32 window\n"), HasSubstr("window=N"));
   EXPECT_THAT(complaint("forward 1,1,4,4 f32 window=-1\n"), HasSubstr("window=N"));

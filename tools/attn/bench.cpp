@@ -34,9 +34,11 @@ struct BenchFlags {
 constexpr const char* kFooter =
     "A list has a row a line: op shape dtype [mask [precision]].\n"
     "  op     forward, backward, training (both), decode: shape b,h,t,d, where keys\n"
-    "         differ hq/hkv, tq/tk, d/dv; linear, linear-training: rows,d_in,d_out;\n"
+    "         differ hq/hkv, tq/tk, d/dv; cache, cache-paged (decode from a KVCache,\n"
+    "         paged: 64 tokens a page): the same; linear, linear-training:\n"
+    "         rows,d_in,d_out;\n"
     "         module, module-training (MultiHeadAttention): b,t,d,heads\n"
-    "  dtype  f32, bf16, f16\n"
+    "  dtype  f32, bf16, f16; i8 for a cache\n"
     "  mask   none, or parts joined by +: causal, causal-br (bottom right), window=N,\n"
     "         lengths, keep, bias, blocks=P (share of 128 × 128 blocks kept), alibi,\n"
     "         score (ALiBi as a function of the scores), sinks, softcap=C, dropout=P,\n"

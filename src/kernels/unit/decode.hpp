@@ -3,26 +3,20 @@
 // the threads nor the batch change a bit.
 #pragma once
 
-#include "kernels/unit/carver.hpp"
-#include "kernels/unit/dropout.hpp"
-#include "kernels/unit/scores.hpp"
-#include "kernels/unit/transpose.hpp"
+#include "kernels/unit/decode_products.hpp"
+#include "kernels/unit/decode_softmax.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
 constexpr std::int64_t kDecodeQueries = 4;  // most queries of a head; more fill the lanes of the other kernel
-constexpr std::int64_t kChunkKeys = 512;    // keys of a task
-constexpr std::int64_t kStepKeys = 32;      // keys widened at once: they stay in L1
 
 inline bool decodes(const Problem& p) { return p.hkv > 0 && p.tq > 0 && p.tq <= kDecodeQueries; }
-
-inline std::int64_t pad_lanes(std::int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 inline std::int64_t chunks(const Problem& p) { return p.tk == 0 ? 1 : (p.tk + kChunkKeys - 1) / kChunkKeys; }
 
 // A chunk's result for a query: the largest score, Σ 2^(s - largest), and the context (dv, padded) in that scale.
-inline std::int64_t partial_floats(const Problem& p) { return pad_lanes(2) + pad_lanes(p.dv); }
+inline std::int64_t partial_floats(const Problem& p) { return pad_lanes(2) + pad_lanes(p.dv) + kLanes; }
 
 inline std::size_t decode_shared(const Problem& p) {
   return static_cast<std::size_t>(p.batch * p.hkv * chunks(p) * rows_per_key_head(p) * partial_floats(p)) *
@@ -35,204 +29,184 @@ inline float* partial(const Problem& p, void* shared, std::int64_t task, std::in
   return static_cast<float*>(shared) + (task * rows_per_key_head(p) + r) * partial_floats(p);
 }
 
-struct DecodeScratch {
-  float *queries, *keys, *values, *s;
-  std::int64_t d, dv;  // padded to whole vectors
+// Calls f with an E{} of what is stored.
+template <class F>
+inline decltype(auto) with_stored(const Problem& p, F&& f) {
+  switch (p.pages ? p.pages->element : p.element) {
+    case Element::bf16:
+      return f(StoredBf16{});
+    case Element::f16:
+      return f(StoredF16{});
+    case Element::i8:
+      return f(StoredI8{});
+    case Element::f32:
+      break;
+  }
+  return f(StoredF32{});
+}
 
-  DecodeScratch(const Problem& p, Carver& take) : d(pad_lanes(p.d)), dv(pad_lanes(p.dv)) {
-    queries = take(rows_per_key_head(p) * d);
-    keys = take(kStepKeys * d);
-    values = take(kStepKeys * dv);
-    s = take(rows_per_key_head(p) * kStepKeys);
+template <class E>
+struct DecodeScratch {
+  Loads<E> key_loads, value_loads;
+  float *line, *queries, *contexts, *s;
+  char *narrow_keys, *narrow_values;
+  RowList* list;
+
+  DecodeScratch(const Problem& p, Carver& take) : key_loads(p.d), value_loads(p.dv) {
+    constexpr std::int64_t kNarrow = kStepKeys * E::kSpan * E::kBytes / 4;
+    const std::int64_t rows = rows_per_key_head(p);
+    line = take(p.d + E::kSpan);
+    queries = take(rows * key_loads.floats());
+    contexts = take(rows * value_loads.floats());
+    s = take(rows * kStepKeys);
+    narrow_keys = reinterpret_cast<char*>(take(key_loads.narrow() ? kNarrow : 0));
+    narrow_values = reinterpret_cast<char*>(take(value_loads.narrow() ? kNarrow : 0));
+    list = reinterpret_cast<RowList*>(take(sizeof(RowList) / sizeof(float)));
   }
 };
 
 inline std::size_t decode_scratch(const Problem& p) {
   Carver count{nullptr};
-  const DecodeScratch parts(p, count);
+  with_stored(p, [&]<class E>(E) { DecodeScratch<E>(p, count); });
   return static_cast<std::size_t>(count.used) * sizeof(float);
 }
 
-// kStepKeys rows from `first` on, of whole vectors: in place, or as float32 in `buffer`, zeros past `width`; what
-// the rows past `count` hold does not matter.
-inline Block rows_of(const Problem& p, const Rows& rows, std::int64_t width, const Span& span, std::int64_t first,
-                     std::int64_t count, float* buffer) {
-  const std::int64_t padded = pad_lanes(width);
-  if (p.element == Element::f32 && padded == width && count == kStepKeys) {
-    return block_of(p, rows, width, span, first, count, buffer);
+// One chunk of keys against all queries of a key head.
+template <class E>
+class Decoder {
+ public:
+  Decoder(const Problem& p, std::int64_t task, void* shared, Carver take)
+      : p_(p), mem_(p, take), partials_(partial(p, shared, task, 0)) {
+    const std::int64_t head = task / chunks(p);
+    span_ = {head / p.hkv, head % p.hkv, 0, rows_per_key_head(p)};
+    begin_ = task % chunks(p) * kChunkKeys;
   }
-  for (std::int64_t j = 0; j < count; ++j) {
-    widen(p.element, row(rows, p.element, span.batch, span.key_head, first + j), buffer + j * padded, width);
-    for (std::int64_t c = width; c < padded; ++c) buffer[j * padded + c] = 0;
-  }
-  return {buffer, padded};
-}
 
-// s[j] = q · k[j] for kLanes keys: as many sums at once, which a transposition brings into one vector.
-inline void score_keys(const float* q, std::int64_t width, const Block& k, float* s) {
-  Vec sums[kLanes];
-  ATTN_UNROLL for (int j = 0; j < kLanes; ++j) sums[j] = splat(0.f);
-  for (std::int64_t c = 0; c < width; c += kLanes) {
-    const Vec left = load(q + c);
-    ATTN_UNROLL for (int j = 0; j < kLanes; ++j) sums[j] = left * load(k.data + j * k.step + c) + sums[j];
+  void run() {
+    find_rows();
+    start();
+    for (int i = 0; i < steps_; ++i) step(i);
+    finish();
   }
-  transpose(sums);
-  ATTN_UNROLL for (int half = kLanes / 2; half > 0; half /= 2) {
-    ATTN_UNROLL for (int j = 0; j < half; ++j) sums[j] += sums[j + half];
-  }
-  store(s, sums[0]);
-}
 
-// context[i] += Σ_j w[i][j] · v[j] for Count queries and Width vectors of their contexts.
-template <int Count, int Width>
-inline void add_values(const float* w, const Block& v, std::int64_t keys, float* context, std::int64_t context_step) {
-  Vec sums[Count][Width];
-  ATTN_UNROLL for (int i = 0; i < Count; ++i) {
-    ATTN_UNROLL for (int c = 0; c < Width; ++c) sums[i][c] = load(context + i * context_step + c * kLanes);
-  }
-  for (std::int64_t j = 0; j < keys; ++j) {
-    ATTN_UNROLL for (int c = 0; c < Width; ++c) {
-      const Vec value = load(v.data + j * v.step + c * kLanes);
-      ATTN_UNROLL for (int i = 0; i < Count; ++i) sums[i][c] = splat(w[i * kStepKeys + j]) * value + sums[i][c];
+ private:
+  static constexpr int kSteps = kChunkKeys / kStepKeys;
+
+  float* state(std::int64_t r) const { return partials_ + r * partial_floats(p_); }
+  float* context(std::int64_t r) const { return mem_.contexts + r * mem_.value_loads.floats(); }
+
+  // The steps that some query sees keys of, and where their rows lie.
+  void find_rows() {
+    std::int64_t first = p_.tk, last = 0;
+    for (std::int64_t i = 0; i < p_.tq; ++i) {
+      const std::int64_t place = span_.batch * p_.interval_batch + i;
+      if (p_.first[place] >= p_.last[place]) continue;
+      first = p_.first[place] < first ? p_.first[place] : first;
+      last = p_.last[place] > last ? p_.last[place] : last;
     }
-  }
-  ATTN_UNROLL for (int i = 0; i < Count; ++i) {
-    ATTN_UNROLL for (int c = 0; c < Width; ++c) store(context + i * context_step + c * kLanes, sums[i][c]);
-  }
-}
-
-// The whole width, in pieces that keep eight sums in flight.
-template <int Count>
-inline void add_all_values(const float* w, const Block& v, std::int64_t width, std::int64_t keys, float* context,
-                           std::int64_t context_step) {
-  constexpr int kWide = 8 / Count;
-  std::int64_t c = 0;
-  for (; c + kWide * kLanes <= width; c += kWide * kLanes) {
-    add_values<Count, kWide>(w, {v.data + c, v.step}, keys, context + c, context_step);
-  }
-  for (; c < width; c += kLanes) add_values<Count, 1>(w, {v.data + c, v.step}, keys, context + c, context_step);
-}
-
-// Cell (query, key) of a grid, key by key.
-template <class T, class F>
-inline void for_each_key(const Grid<T>& grid, const Span& span, const Query& at, std::int64_t first, std::int64_t keys,
-                         F&& f) {
-  const T* cells = grid.data + span.batch * grid.batch + at.head * grid.head + at.token * grid.query;
-  for (std::int64_t j = 0; j < keys; ++j) f(j, cells[(first + j) * grid.key]);
-}
-
-// A lane draws four keys at once.
-inline void decode_dropout(const Problem& p, const Span& span, const Query& at, std::int64_t first, std::int64_t keys,
-                           float* s) {
-  if (p.dropout_keep.data) {
-    for_each_key(p.dropout_keep, span, at, first, keys,
-                 [&](std::int64_t j, bool keep) { s[j] = keep ? s[j] * p.dropout_factor : 0; });
-    return;
-  }
-  for (std::int64_t quad = 0; quad < kStepKeys / 4; quad += kLanes) {
-    VecU words[4] = {VecU{}, VecU{} + static_cast<std::uint32_t>(at.token),
-                     VecU{} + static_cast<std::uint32_t>(at.head), VecU{} + static_cast<std::uint32_t>(span.batch)};
-    std::uint32_t quads[kLanes];
-    for (int i = 0; i < kLanes; ++i) quads[i] = static_cast<std::uint32_t>(first / 4 + quad + i);
-    __builtin_memcpy(&words[0], quads, sizeof quads);
-    philox(words, p.dropout_key);
-    for (std::int64_t j = 0; j < 4 * kLanes && quad * 4 + j < kStepKeys; ++j) {
-      s[quad * 4 + j] *= words[j % 4][j / 4] >= p.dropout_threshold ? p.dropout_factor : 0;
+    RowList& list = *mem_.list;
+    list.used = 0;
+    for (std::int64_t at = begin_; at < begin_ + kChunkKeys; at += kStepKeys) {
+      const std::int64_t from = first > at ? first / kLanes * kLanes : at;
+      const std::int64_t to = last < at + kStepKeys ? last : at + kStepKeys;
+      if (from >= to) continue;
+      first_[steps_] = from, keys_[steps_] = to - from, list_[steps_] = list.used;
+      list.add(p_, p_.k, p_.pages ? &p_.pages->k : nullptr, span_, from, to - from);
+      list.add(p_, p_.v, p_.pages ? &p_.pages->v : nullptr, span_, from, to - from);
+      ++steps_;
     }
+    if (steps_ > 0) list.close();
   }
-}
 
-// One query's scores for keys first … first + keys - 1 become weights; returns by how much its context must shrink.
-inline float decode_softmax(const Problem& p, const Span& span, std::int64_t r, std::int64_t first, std::int64_t keys,
-                            float* s, float* state) {
-  const Query at = query(p, span, r);
-  const std::int64_t place = span.batch * p.interval_batch + at.token;
-  for (std::int64_t j = keys; j < kStepKeys; ++j) s[j] = kMinusInfinity;
-  if (p.softcap > 0) {
-    const Vec cap = splat(p.softcap * kLog2e);
-    for (std::int64_t j = 0; j < keys; j += kLanes) store(s + j, cap * tanh(load(s + j)));
-    for (std::int64_t j = keys; j < kStepKeys; ++j) s[j] = kMinusInfinity;
-  }
-  if (p.bias.data) for_each_key(p.bias, span, at, first, keys, [s](std::int64_t j, float b) { s[j] += b * kLog2e; });
-  if (p.alibi_slopes) {
-    const float slope = p.alibi_slopes[at.head] * kLog2e;
-    for (std::int64_t j = 0; j < keys; ++j) {
-      s[j] -= slope * __builtin_fabsf(static_cast<float>(first + j) - static_cast<float>(p.centre[place]));
-    }
-  }
-  if (p.keep.data) {
-    for_each_key(p.keep, span, at, first, keys,
-                 [s](std::int64_t j, bool keep) { s[j] = keep ? s[j] : kMinusInfinity; });
-  }
-  for (std::int64_t j = 0; j < keys; ++j) {
-    if (first + j < p.first[place] || first + j >= p.last[place]) s[j] = kMinusInfinity;
-  }
-  Vec most = load(s);
-  for (std::int64_t j = kLanes; j < kStepKeys; j += kLanes) most = max(load(s + j), most);
-  float largest = state[0];
-  for (int i = 0; i < kLanes; ++i) largest = most[i] > largest || most[i] != most[i] ? most[i] : largest;
-  const Vec base = splat(largest == kMinusInfinity ? 0 : largest);
-  Vec sum = splat(0.f);
-  for (std::int64_t j = 0; j < kStepKeys; j += kLanes) {
-    const Vec weight = exp2_nonpositive(load(s + j) - base);
-    sum += weight;
-    store(s + j, weight);
-  }
-  const float shrink = exp2_nonpositive(splat(state[0]) - base)[0];
-  state[0] = largest;
-  state[1] = state[1] * shrink + sum_lanes(sum);
-  if (drops(p)) decode_dropout(p, span, at, first, keys, s);
-  return shrink;
-}
-
-// Calls f with a compile-time count for each run of at most four queries.
-template <class F>
-inline void by_fours(std::int64_t rows, F&& f) {
-  std::int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) f.template operator()<4>(r);
-  for (; r < rows; ++r) f.template operator()<1>(r);
-}
-
-inline void decode_chunk(const Problem& p, std::int64_t task, void* shared, void* scratch) {
-  Carver take{static_cast<float*>(scratch)};
-  const DecodeScratch mem(p, take);
-  const std::int64_t rows = rows_per_key_head(p), head = task / chunks(p), begin = task % chunks(p) * kChunkKeys;
-  const std::int64_t end = begin + kChunkKeys < p.tk ? begin + kChunkKeys : p.tk;
-  const Span span{head / p.hkv, head % p.hkv, 0, rows};
-
-  const auto context = [&](std::int64_t r) { return partial(p, shared, task, r) + pad_lanes(2); };
-  for (std::int64_t r = 0; r < rows; ++r) {
-    float* state = partial(p, shared, task, r);
+  void start() {
     // A sink is a score met before any key: by the first chunk alone.
-    const bool sink = p.sinks && begin == 0;
-    state[0] = sink ? p.sinks[query(p, span, r).head] * kLog2e : kMinusInfinity;
-    state[1] = state[0] == kMinusInfinity ? 0 : 1;
-    for (std::int64_t c = 0; c < mem.dv; ++c) context(r)[c] = 0;
-    const Query at = query(p, span, r);
-    float* line = mem.queries + r * mem.d;
-    widen(p.element, row(p.q, p.element, span.batch, at.head, at.token), line, p.d);
-    for (std::int64_t c = 0; c < mem.d; ++c) line[c] = c < p.d ? line[c] * query_factor(p) : 0;
-  }
-
-  for (std::int64_t first = begin; first < end; first += kStepKeys) {
-    const std::int64_t keys = end - first < kStepKeys ? end - first : kStepKeys;
-    const Block k = rows_of(p, p.k, p.d, span, first, keys, mem.keys);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t j = 0; j < keys; j += kLanes) {
-        score_keys(mem.queries + r * mem.d, mem.d, {k.data + j * k.step, k.step}, mem.s + r * kStepKeys + j);
-      }
+    const bool with_sink = p_.sinks && begin_ == 0;
+    for (std::int64_t r = 0; r < span_.rows; ++r) {
+      state(r)[0] = with_sink ? p_.sinks[query(p_, span_, r).head] * kLog2e : kMinusInfinity;
+      state(r)[1] = state(r)[0] == kMinusInfinity ? 0 : 1;
     }
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const float shrink = decode_softmax(p, span, r, first, keys, mem.s + r * kStepKeys, partial(p, shared, task, r));
-      if (shrink == 1) continue;
-      for (std::int64_t c = 0; c < mem.dv; c += kLanes) store(context(r) + c, load(context(r) + c) * splat(shrink));
+    for (std::int64_t c = 0; c < span_.rows * mem_.value_loads.floats(); c += kLanes) {
+      store(mem_.contexts + c, splat(0.f));
     }
-    const Block v = rows_of(p, p.v, p.dv, span, first, keys, mem.values);
-    by_fours(rows, [&]<int Count>(std::int64_t r) {
-      add_all_values<Count>(mem.s + r * kStepKeys, v, mem.dv, keys, context(r), partial_floats(p));
+    by_fours(span_.rows, [&]<int Count>(std::int64_t r) {
+      float* packed = mem_.queries + r * mem_.key_loads.floats();
+      for (int i = 0; i < Count; ++i) pack(r + i, packed + i * kLanes, Count * kLanes);
     });
   }
-}
+
+  // Query r, scaled, as multiply_keys() takes it.
+  void pack(std::int64_t r, float* packed, std::int64_t step) {
+    const Query at = query(p_, span_, r);
+    const float factor = query_factor(p_);
+    widen(p_.element, row(p_.q, p_.element, span_.batch, at.head, at.token), mem_.line, p_.d);
+    for (std::int64_t c = 0; c < p_.d; ++c) mem_.line[c] *= factor;
+    mem_.key_loads.pack(mem_.line, packed, step);
+  }
+
+  void step(int i) {
+    const std::int64_t keys = keys_[i];
+    const char** k = mem_.list->at + list_[i];
+    const char** v = k + pad_lanes(keys);
+    const float *k_scale = mem_.list->scale + list_[i], *v_scale = k_scale + pad_lanes(keys);
+    if (mem_.key_loads.narrow()) copy_narrow(mem_.key_loads, k, pad_lanes(keys), mem_.narrow_keys);
+    if (mem_.value_loads.narrow()) copy_narrow(mem_.value_loads, v, pad_lanes(keys), mem_.narrow_values);
+    for_blocks(keys, [&]<int Count>(std::int64_t r, std::int64_t j, std::int64_t count, bool ahead) {
+      score_keys<E, Count>(mem_.queries + r * mem_.key_loads.floats(), mem_.key_loads, k + j, count,
+                           ahead ? k + j + mem_.key_loads.ahead() : nullptr, mem_.s + r * kStepKeys + j);
+    });
+    for (std::int64_t r = 0; r < span_.rows; ++r) soften(r, first_[i], keys, k_scale, v_scale);
+    for_blocks(keys, [&]<int Count>(std::int64_t r, std::int64_t j, std::int64_t count, bool ahead) {
+      add_values<E, Count>(mem_.s + r * kStepKeys + j, mem_.value_loads, v + j, count,
+                           ahead ? v + j + mem_.value_loads.ahead() : nullptr, context(r));
+    });
+  }
+
+  // Calls f<Count>(r, j, count, ahead) for each block of keys and Count queries from r on; `ahead`: the first of these.
+  template <class F>
+  void for_blocks(std::int64_t keys, F&& f) {
+    for (std::int64_t j = 0; j < keys; j += kBlockKeys) {
+      const std::int64_t count = keys - j < kBlockKeys ? keys - j : kBlockKeys;
+      by_fours(span_.rows, [&]<int Count>(std::int64_t r) { f.template operator()<Count>(r, j, count, r == 0); });
+    }
+  }
+
+  // Scores of query r to weights.
+  void soften(std::int64_t r, std::int64_t first, std::int64_t keys, const float* k_scale, const float* v_scale) {
+    const Query at = query(p_, span_, r);
+    const std::int64_t place = span_.batch * p_.interval_batch + at.token;
+    const Line line{
+        at,   p_.first[place],       p_.last[place], p_.alibi_slopes ? static_cast<float>(p_.centre[place]) : 0, first,
+        keys, mem_.s + r * kStepKeys};
+    scale_line(line, k_scale);
+    adjust_line(p_, span_, line);
+    mask_line(p_, span_, line);
+    const float shrink = soften_line(line, state(r));
+    if (drops(p_)) drop_line(p_, span_, line);
+    scale_line(line, v_scale);
+    if (shrink == 1) return;
+    for (std::int64_t c = 0; c < mem_.value_loads.floats(); c += kLanes) {
+      store(context(r) + c, load(context(r) + c) * splat(shrink));
+    }
+  }
+
+  static void scale_line(const Line& line, const float* scale) {
+    if constexpr (E::kBytes == 1) {
+      for (std::int64_t j = 0; j < line.keys; j += kLanes) store(line.s + j, load(line.s + j) * load(scale + j));
+    }
+  }
+
+  void finish() {
+    for (std::int64_t r = 0; r < span_.rows; ++r) mem_.value_loads.unpack(context(r), state(r) + pad_lanes(2));
+  }
+
+  const Problem& p_;
+  DecodeScratch<E> mem_;
+  float* partials_;
+  Span span_;
+  std::int64_t begin_;
+  int steps_ = 0;
+  std::int64_t first_[kSteps], keys_[kSteps], list_[kSteps];
+};
 
 // Merges the chunks of a key head, in order, into the first one's place, and writes the rows.
 inline void decode_merge(const Problem& p, const ForwardResult& result, std::int64_t task, void* shared) {
@@ -242,6 +216,7 @@ inline void decode_merge(const Problem& p, const ForwardResult& result, std::int
     float* context = sum + pad_lanes(2);
     for (std::int64_t i = 1; i < chunks(p); ++i) {
       const float* part = partial(p, shared, task * chunks(p) + i, r);
+      if (part[0] == kMinusInfinity && part[1] == 0) continue;
       const float most = part[0] > sum[0] || part[0] != part[0] ? part[0] : sum[0];
       const float base = most == kMinusInfinity ? 0 : most;
       const float keep = exp2_nonpositive(splat(sum[0] - base))[0], add = exp2_nonpositive(splat(part[0] - base))[0];
@@ -263,7 +238,8 @@ inline void decode_merge(const Problem& p, const ForwardResult& result, std::int
 
 inline void decode(const Problem& p, const ForwardResult& result, int phase, std::int64_t task, void* shared,
                    void* scratch) {
-  phase == 0 ? decode_chunk(p, task, shared, scratch) : decode_merge(p, result, task, shared);
+  if (phase == 1) return decode_merge(p, result, task, shared);
+  with_stored(p, [&]<class E>(E) { Decoder<E>(p, task, shared, Carver{static_cast<float*>(scratch)}).run(); });
 }
 
 }  // namespace

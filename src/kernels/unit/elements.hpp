@@ -29,11 +29,34 @@ inline float from_f16(std::uint16_t h) {
   return bits_to_float(bits | static_cast<std::uint32_t>(h & 0x8000u) << 16);
 }
 
-// The same, in every lane.
+// The same, in every lane. g++ 12 widens long vectors by halves, where the processor has one instruction.
 inline __attribute__((always_inline)) VecU half_lanes(const std::uint16_t* p) {
+#if defined(__AVX512F__) && !defined(__clang__)
+  short __attribute__((vector_size(kLanes * 2))) v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return reinterpret_cast<VecU>(__builtin_ia32_pmovzxwd512_mask(v, VecI{}, 0xffff));
+#else
   std::uint16_t __attribute__((vector_size(kLanes * 2))) v;
   __builtin_memcpy(&v, p, sizeof v);
   return __builtin_convertvector(v, VecU);
+#endif
+}
+
+inline __attribute__((always_inline)) Vec byte_lanes(const std::int8_t* p) {
+#if defined(__AVX512F__) && !defined(__clang__)
+  char __attribute__((vector_size(kLanes))) v;
+  __builtin_memcpy(&v, p, kLanes);
+  const VecI wide = __builtin_ia32_pmovsxbd512_mask(v, VecI{}, static_cast<short>(0xffff));
+#elif defined(__AVX2__) && !defined(__clang__)
+  char __attribute__((vector_size(16))) v{};
+  __builtin_memcpy(&v, p, kLanes);
+  const VecI wide = __builtin_ia32_pmovsxbd256(v);
+#else
+  std::int8_t __attribute__((vector_size(kLanes))) v;
+  __builtin_memcpy(&v, p, kLanes);
+  const VecI wide = __builtin_convertvector(v, VecI);
+#endif
+  return __builtin_convertvector(wide, Vec);
 }
 
 inline __attribute__((always_inline)) Vec from_bf16(VecU h) { return reinterpret_cast<Vec>(h << 16); }
@@ -90,7 +113,9 @@ inline void narrow(Element element, const float* source, void* out, std::int64_t
   }
 }
 
-inline std::int64_t element_bytes(Element element) { return element == Element::f32 ? 4 : 2; }
+inline std::int64_t element_bytes(Element element) {
+  return element == Element::f32 ? 4 : element == Element::i8 ? 1 : 2;
+}
 
 // Element (b, h, t, 0).
 inline void* row(const Rows& rows, Element element, std::int64_t b, std::int64_t h, std::int64_t t) {

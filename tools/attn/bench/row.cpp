@@ -94,7 +94,8 @@ DType parse_dtype(const std::string& dtype) {
   if (dtype == "f32") return DType::f32;
   if (dtype == "bf16") return DType::bf16;
   if (dtype == "f16") return DType::f16;
-  throw Error(Error::Kind::data, "dtype", "f32, bf16 or f16", dtype);
+  if (dtype == "i8") return DType::i8;
+  throw Error(Error::Kind::data, "dtype", "f32, bf16, f16 or i8", dtype);
 }
 
 Precision parse_precision(const std::string& precision) {

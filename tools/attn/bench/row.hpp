@@ -35,7 +35,7 @@ struct Extent {
 };
 // Throws Error (data).
 std::vector<Extent> parse_shape(const std::string& shape);
-// "f32", "bf16" or "f16". Throws Error (data).
+// "f32", "bf16", "f16" or "i8". Throws Error (data).
 DType parse_dtype(const std::string& dtype);
 // "highest", "high" or "medium". Throws Error (data).
 Precision parse_precision(const std::string& precision);

@@ -12,6 +12,7 @@
 
 #include "attention/composed.hpp"
 #include "attn/error.hpp"
+#include "attn/kv_cache.hpp"
 #include "attn/modules.hpp"
 #include "attn/reference.hpp"
 #include "bench/masks.hpp"
@@ -117,15 +118,18 @@ double last_level_cache() {
 }
 
 // A model has other layers' caches between two visits to one: as many copies take turns as make each visit cold.
+int cold_copies(double bytes) {
+  return static_cast<int>(std::clamp(std::ceil(3 * last_level_cache() / bytes), 1.0, 16.0));
+}
+
 Work decode(const Row& row, const std::vector<Extent>& extents, BenchInputs& inputs) {
   const AttentionSizes s = attention_sizes(extents);
   Work work = attention_work(row, extents, inputs, true, false);
   const auto size = static_cast<std::int64_t>(size_of(parse_dtype(row.dtype)));
   work.bound = Bound::read;
   work.bytes = product_of({s.b, s.hkv, s.tk, s.d + s.dv, size});
-  const double copies = std::clamp(std::ceil(3 * last_level_cache() / work.bytes), 1.0, 16.0);
   auto caches = std::make_shared<std::vector<Operands>>();
-  for (int i = 0; i < static_cast<int>(copies); ++i) {
+  for (int i = 0; i < cold_copies(work.bytes); ++i) {
     Operands in = operands(row, s, inputs);
     in.k = inputs.normal(fmt::format("k{}", i), in.k.shape(), in.k.dtype());
     in.v = inputs.normal(fmt::format("v{}", i), in.v.shape(), in.v.dtype());
@@ -136,6 +140,41 @@ Work decode(const Row& row, const std::vector<Extent>& extents, BenchInputs& inp
     attention(in.q, in.k, in.v, in.options);
   };
   return work;
+}
+
+// The same against a KVCache, whole or in pages; queries of an int8 cache are bfloat16.
+Work cache_work(const Row& row, const std::vector<Extent>& extents, BenchInputs& inputs, std::int64_t page_size) {
+  const AttentionSizes s = attention_sizes(extents);
+  const DType stored = parse_dtype(row.dtype), dtype = stored == DType::i8 ? DType::bf16 : stored;
+  const KVCacheConfig config{.batch = s.b,
+                             .kv_heads = s.hkv,
+                             .head_dim = s.d,
+                             .value_dim = s.dv,
+                             .dtype = stored,
+                             .page_size = page_size,
+                             .capacity = s.tk};
+  const auto row_bytes = static_cast<std::int64_t>(size_of(stored)) * (s.d + s.dv) + (stored == DType::i8 ? 8 : 0);
+  const AttentionOptions options = mask_options(row.mask, s, inputs);
+  Work work;
+  work.operations = 2 * product_of({s.b, s.hq, s.tq, s.tk, s.d + s.dv}) * seen_share(options, s);
+  work.bound = Bound::read;
+  work.bytes = product_of({s.b, s.hkv, s.tk, row_bytes});
+  auto caches = std::make_shared<std::vector<KVCache>>();
+  for (int i = 0; i < cold_copies(work.bytes); ++i) {
+    caches->emplace_back(config);
+    caches->back().append(inputs.normal("k", {s.b, s.hkv, s.tk, s.d}, dtype),
+                          inputs.normal("v", {s.b, s.hkv, s.tk, s.dv}, dtype));
+  }
+  work.run = [caches, q = inputs.normal("q", {s.b, s.hq, s.tq, s.d}, dtype), options, next = std::size_t{0}]() mutable {
+    attention(q, (*caches)[next++ % caches->size()], options);
+  };
+  return work;
+}
+
+Work cache(const Row& row, const std::vector<Extent>& e, BenchInputs& in) { return cache_work(row, e, in, 0); }
+Work cache_paged(const Row& row, const std::vector<Extent>& e, BenchInputs& in) {
+  constexpr std::int64_t page_size = 64;
+  return cache_work(row, e, in, page_size);
 }
 
 // ---- linear: rows,d_in,d_out ----------------------------------------------------------
@@ -208,7 +247,7 @@ Work module_training(const Row& row, const std::vector<Extent>& e, BenchInputs& 
 
 // ---- all ops --------------------------------------------------------------------------
 
-enum class Kind { attention, linear, module };
+enum class Kind { attention, cache, linear, module };
 
 struct Op {
   std::string_view name;
@@ -219,6 +258,7 @@ struct Op {
 constexpr std::array kOps{
     Op{"forward", Kind::attention, forward},   Op{"backward", Kind::attention, backward},
     Op{"training", Kind::attention, training}, Op{"decode", Kind::attention, decode},
+    Op{"cache", Kind::cache, cache},           Op{"cache-paged", Kind::cache, cache_paged},
     Op{"linear", Kind::linear, linear},        Op{"linear-training", Kind::linear, linear_training},
     Op{"module", Kind::module, module},        Op{"module-training", Kind::module, module_training},
 };
@@ -252,7 +292,13 @@ void check_row(const Row& row) {
   const Op& op = find_op(row);
   const auto extents = parse_shape(row.shape);
   parse_dtype(row.dtype);
-  parse_precision(row.precision);
+  const bool highest = parse_precision(row.precision) == Precision::highest;
+  if (op.kind == Kind::cache) {
+    if (!highest) refuse("precision", "highest", row.precision);
+    if (row.mask.find("lengths") != std::string::npos) refuse("mask", "none of lengths: a cache has its own", row.mask);
+    return check_attention(row, extents);
+  }
+  if (row.dtype == "i8") refuse("dtype", "i8 with cache and cache-paged only", row.dtype);
   if (op.kind == Kind::attention) return check_attention(row, extents);
   if (op.kind == Kind::linear) check_single(row, extents, 3, "rows,d_in,d_out");
   if (op.kind == Kind::module) {

@@ -1,0 +1,127 @@
+// Both products of decode, for Count queries at a time, so that a row that was read serves them all.
+#pragma once
+
+#include "kernels/unit/decode_rows.hpp"
+#include "kernels/unit/transpose.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+// Calls f with a compile-time count for each run of four, two or one of `rows` queries.
+template <class F>
+inline void by_fours(std::int64_t rows, F&& f) {
+  std::int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) f.template operator()<4>(r);
+  if (r + 2 <= rows) f.template operator()<2>(r), r += 2;
+  if (r < rows) f.template operator()<1>(r);
+}
+
+// Lane i of the result is the sum of v[i]'s lanes: each round adds two halves of two vectors, and so halves both.
+inline __attribute__((always_inline)) Vec sum_each(Vec (&v)[kLanes]) {
+  ATTN_UNROLL for (int half = kLanes / 2; half > 0; half /= 2) {
+    ATTN_UNROLL for (int i = 0; i < half; ++i) v[i] = zip_low(v[i], v[i + half]) + zip_high(v[i], v[i + half]);
+  }
+  return v[0];
+}
+
+inline __attribute__((always_inline)) void prefetch(const char* row, std::int64_t lines) {
+  for (std::int64_t i = 0; i < lines; ++i) __builtin_prefetch(row + i * 64);
+}
+
+// sums[i][j] = q_i · k_j, lane by lane, for Count queries and Keys keys. q (loads, parts, Count, kLanes).
+template <class E, int Count, int Keys>
+inline __attribute__((always_inline)) void multiply_keys(const float* q, const Loads<E>& loads, const char* const* keys,
+                                                         Vec (*sums)[kLanes]) {
+  Vec sum[Count][Keys];
+  ATTN_UNROLL for (int i = 0; i < Count; ++i) { ATTN_UNROLL for (int j = 0; j < Keys; ++j) sum[i][j] = splat(0.f); }
+  std::int64_t b = 0;
+  do {  // at least once, which a compiler that keeps sums in registers must know
+    const std::int64_t offset = loads.begin(b) * E::kBytes;
+    Vec parts[Keys][E::kParts];
+    ATTN_UNROLL for (int j = 0; j < Keys; ++j) E::widen(keys[j] + offset, parts[j]);
+    ATTN_UNROLL for (int part = 0; part < E::kParts; ++part) {
+      ATTN_UNROLL for (int i = 0; i < Count; ++i) {
+        const Vec left = load(q + (part * Count + i) * kLanes);
+        ATTN_UNROLL for (int j = 0; j < Keys; ++j) sum[i][j] = left * parts[j][part] + sum[i][j];
+      }
+    }
+    q += E::kParts * Count * kLanes;
+  } while (++b < loads.count);
+  ATTN_UNROLL for (int i = 0; i < Count; ++i) { ATTN_UNROLL for (int j = 0; j < Keys; ++j) sums[i][j] = sum[i][j]; }
+}
+
+// s[i · kStepKeys + j] = q_i · k_j for Count queries and `count` keys, made up to whole vectors. Rows are read in
+// order, so that the processor's own prefetch follows. `ahead`: rows to prefetch, or null.
+template <class E, int Count>
+__attribute__((noinline)) void score_keys(const float* q, const Loads<E>& loads, const char* const* keys,
+                                          std::int64_t count, const char* const* ahead, float* s) {
+  constexpr int kAtOnce = kRows < 12 && Count == 4 ? 2 : 4;  // as many sums as registers hold
+  for (std::int64_t j = 0; j < count; j += kLanes) {
+    Vec sums[Count][kLanes];
+    for (std::int64_t n = 0; n < kLanes; n += kAtOnce) {
+      if (ahead) {
+        for (std::int64_t i = 0; i < kAtOnce; ++i) prefetch(ahead[j + n + i], loads.lines());
+      }
+      multiply_keys<E, Count, kAtOnce>(q, loads, keys + j + n, reinterpret_cast<Vec(*)[kLanes]>(&sums[0][n]));
+    }
+    for (int i = 0; i < Count; ++i) store(s + i * kStepKeys + j, sum_each(sums[i]));
+  }
+}
+
+// context_i += Σ_j w[i][j] · v_j, of Width loads from load b on. context (Count, loads, parts, kLanes).
+template <class E, int Count, int Width>
+__attribute__((noinline)) void add_loads(const float* w, const Loads<E>& loads, const char* const* values,
+                                         std::int64_t count, const char* const* ahead, std::int64_t b, float* context) {
+  Vec sums[Count][Width][E::kParts];
+  std::int64_t begin[Width];
+  const auto at = [&](int i, int n, int part) {
+    return context + i * loads.floats() + ((b + n) * E::kParts + part) * kLanes;
+  };
+  ATTN_UNROLL for (int n = 0; n < Width; ++n) {
+    begin[n] = loads.begin(b + n) * E::kBytes;
+    ATTN_UNROLL for (int i = 0; i < Count; ++i) {
+      ATTN_UNROLL for (int part = 0; part < E::kParts; ++part) sums[i][n][part] = load(at(i, n, part));
+    }
+  }
+  for (std::int64_t j = 0; j < count; ++j) {
+    if (ahead) prefetch(ahead[j], loads.lines());
+    Vec weight[Count];
+    ATTN_UNROLL for (int i = 0; i < Count; ++i) weight[i] = splat(w[i * kStepKeys + j]);
+    ATTN_UNROLL for (int n = 0; n < Width; ++n) {
+      Vec parts[E::kParts];
+      E::widen(values[j] + begin[n], parts);
+      ATTN_UNROLL for (int part = 0; part < E::kParts; ++part) {
+        ATTN_UNROLL for (int i = 0; i < Count; ++i) sums[i][n][part] = weight[i] * parts[part] + sums[i][n][part];
+      }
+    }
+  }
+  ATTN_UNROLL for (int n = 0; n < Width; ++n) {
+    ATTN_UNROLL for (int i = 0; i < Count; ++i) {
+      ATTN_UNROLL for (int part = 0; part < E::kParts; ++part) store(at(i, n, part), sums[i][n][part]);
+    }
+  }
+}
+
+// From load b to the row's end, as many loads at once as registers hold, and then half as many, ….
+template <class E, int Count, int Width>
+inline void add_row(const float* w, const Loads<E>& loads, const char* const* values, std::int64_t count,
+                    const char* const* ahead, std::int64_t b, float* context) {
+  for (; b + Width <= loads.count; b += Width) {
+    add_loads<E, Count, Width>(w, loads, values, count, ahead, b, context);
+    ahead = nullptr;
+  }
+  if constexpr (Width > 1) {
+    if (b < loads.count) add_row<E, Count, Width / 2>(w, loads, values, count, ahead, b, context);
+  }
+}
+
+template <class E, int Count>
+inline void add_values(const float* w, const Loads<E>& loads, const char* const* values, std::int64_t count,
+                       const char* const* ahead, float* context) {
+  constexpr int kSums = kRows >= 12 ? 16 : 8;  // that fit in registers, with what they are made of
+  constexpr int kWide = kSums / (Count * E::kParts);
+  add_row<E, Count, kWide == 0 ? 1 : kWide>(w, loads, values, count, ahead, 0, context);
+}
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT
