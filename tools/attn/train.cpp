@@ -100,7 +100,7 @@ std::unique_ptr<Run> start(const CLI::App& verb, TrainFlags& flags, const Tokeni
     return Run::resume(beside(flags.out, ".training.safetensors"), flags.text, tokenizer, text);
   }
   flags.settings.model.vocab_size = tokenizer.vocab_size();
-  flags.settings.model.precision = parse_precision(flags.precision);
+  flags.settings.model.precision = training_precision(flags.precision);
   if (flags.gelu != "tanh" && flags.gelu != "exact") {
     throw Error(Error::Kind::argument, "--gelu", "tanh or exact", flags.gelu);
   }
