@@ -13,6 +13,7 @@ ModuleConfig attention_config(const GPTConfig& config) {
   c.context_length = config.context_length;
   c.dropout = config.dropout;
   c.qkv_bias = true;
+  c.precision = config.precision;
   c.initialise = false;
   return c;
 }
@@ -26,6 +27,7 @@ Block::Block(const GPTConfig& config, Generator& rng, std::string_view prefix)
       ln_2(config.width, config.epsilon, std::string(prefix) + "ln_2"),
       feed_forward(config.width, config.gelu, std::string(prefix) + "mlp."),
       feed_forward_dropout(config.dropout, rng) {
+  feed_forward.c_fc.precision = feed_forward.c_proj.precision = config.precision;
   for (Parameter* p : attention.parameters()) p->name = std::string(prefix) + "attn." + p->name;
 }
 

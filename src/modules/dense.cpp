@@ -50,24 +50,27 @@ Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, Prec
   return fits ? c : Tensor{};
 }
 
-// Σ over the rows of (m, n) → (n), in order, in float32; undefined when a sum left its dtype's range.
+// Σ over the rows of (m, n) → (n), in float32: by runs of rows, then over the runs, in order; undefined when a sum left
+// its dtype's range.
 Tensor sum_rows(const Tensor& rows) {
-  constexpr std::int64_t kColumns = 64;  // of a task
-  const std::int64_t m = rows.size(0), n = rows.size(1);
-  Tensor sums = Tensor::zeros({n});
-  const double size = static_cast<double>(m) * static_cast<double>(n);
-  parallel_for((n + kColumns - 1) / kColumns, 0, size, [&](std::int64_t task, void*) {
-    const std::int64_t begin = task * kColumns, columns = std::min(kColumns, n - begin);
-    float* out = sums.data<float>() + begin;
+  constexpr std::int64_t kRun = 256;
+  const std::int64_t m = rows.size(0), n = rows.size(1), runs = (m + kRun - 1) / kRun;
+  Tensor sums = Tensor::zeros({runs, n});
+  parallel_for(runs, 0, static_cast<double>(m) * static_cast<double>(n), [&](std::int64_t run, void*) {
+    float* out = sums.data<float>() + run * n;
     visit(rows.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      const T* in = rows.data<T>() + begin;
-      for (std::int64_t i = 0; i < m; ++i) {
-        for (std::int64_t j = 0; j < columns; ++j) out[j] += static_cast<float>(in[i * n + j]);
+      for (std::int64_t i = run * kRun; i < std::min(m, (run + 1) * kRun); ++i) {
+        const T* in = rows.data<T>() + i * n;
+        for (std::int64_t j = 0; j < n; ++j) out[j] += static_cast<float>(in[j]);
       }
     });
   });
-  const Tensor narrowed = sums.to(rows.dtype());
+  float* out = sums.data<float>();
+  for (std::int64_t run = 1; run < runs; ++run) {
+    for (std::int64_t j = 0; j < n; ++j) out[j] += out[run * n + j];
+  }
+  const Tensor narrowed = sums.select(0, 0).to(rows.dtype());
   for (std::int64_t j = 0; j < n; ++j) {
     if (!std::isfinite(narrowed.at({j}))) return {};
   }

@@ -1,7 +1,10 @@
 #include "random/philox.hpp"
 
+#include <algorithm>
+
 #include "attn/error.hpp"
 #include "attn/random.hpp"
+#include "core/parallel.hpp"
 
 namespace attn {
 
@@ -12,17 +15,20 @@ Tensor philox_keep(const Shape& shape, double p, std::uint64_t key) {
   const std::uint64_t threshold = philox_threshold(p);
   Tensor keep = Tensor::empty(shape, DType::boolean);
   auto* out = keep.data<bool>();
-  const std::int64_t tk = shape[3];
-  for (std::int64_t row = 0; tk != 0 && row < keep.numel() / tk; ++row) {
-    const auto i = static_cast<std::uint32_t>(row % shape[2]),
-               h = static_cast<std::uint32_t>(row / shape[2] % shape[1]);
-    const auto b = static_cast<std::uint32_t>(row / shape[2] / shape[1]);
-    std::array<std::uint32_t, 4> words{};
-    for (std::int64_t j = 0; j < tk; ++j) {
-      if (j % 4 == 0) words = philox({static_cast<std::uint32_t>(j / 4), i, h, b}, key);
-      *out++ = words[static_cast<std::size_t>(j % 4)] >= threshold;
+  const std::int64_t tk = shape[3], rows = tk == 0 ? 0 : keep.numel() / tk;
+  constexpr std::int64_t kRows = 16;  // of a task
+  parallel_for((rows + kRows - 1) / kRows, 0, 20 * static_cast<double>(keep.numel()), [&](std::int64_t task, void*) {
+    for (std::int64_t row = task * kRows; row < std::min(rows, (task + 1) * kRows); ++row) {
+      const auto i = static_cast<std::uint32_t>(row % shape[2]),
+                 h = static_cast<std::uint32_t>(row / shape[2] % shape[1]);
+      const auto b = static_cast<std::uint32_t>(row / shape[2] / shape[1]);
+      std::array<std::uint32_t, 4> words{};
+      for (std::int64_t j = 0; j < tk; ++j) {
+        if (j % 4 == 0) words = philox({static_cast<std::uint32_t>(j / 4), i, h, b}, key);
+        out[row * tk + j] = words[static_cast<std::size_t>(j % 4)] >= threshold;
+      }
     }
-  }
+  });
   return keep;
 }
 

@@ -91,9 +91,11 @@ TEST_F(TrainTest, StoppedByASignalItSavesAndContinues) {
     EXPECT_THAT(ran.out, HasSubstr("--resume"));
     EXPECT_TRUE(std::filesystem::exists(path(name + ".training.safetensors")));
   }
-  // In two parts, by time: the same as whole.
-  const Ran part = run(std::string(kRun) + "--out m.safetensors --minutes 0.001");
-  EXPECT_EQ(part.status, 0) << part.err;
+  // In parts, by steps and by time: the same as whole.
+  for (const char* part : {"--until 23", "--until 41", "--minutes 0.0001"}) {
+    const Ran ran = run(std::string(std::filesystem::exists(path("m.safetensors")) ? kResume : kRun) + "--out m.safetensors " + part);
+    EXPECT_EQ(ran.status, 0) << ran.err;
+  }
   EXPECT_EQ(run(std::string(kResume) + "--out m.safetensors").status, 0);
   EXPECT_EQ(result("m"), result("whole"));
 }
@@ -137,6 +139,34 @@ TEST_F(TrainTest, Refuses) {
   swapped.replace(swapped.find("\"losses\""), 8, "\"lossez\"");
   write("m.training.safetensors", swapped);
   fails("attn train --text text.txt --out m.safetensors --resume", 3, "losses");
+}
+
+// docs/training.md: the run on the licences that every Debian has. Its first steps, to the loss that the page states.
+TEST_F(TrainTest, TheFirstMinuteOfTheDocumentedRun) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "too slow under sanitizers, which the other tests run under";
+#endif
+  const std::string page = read(ATTN_SOURCE "/docs/training.md");
+  const auto find = [&](const std::string& before, const std::string& after) {
+    const auto begin = page.find(before);
+    EXPECT_NE(begin, std::string::npos) << before;
+    return page.substr(begin + before.size(), page.find(after, begin + before.size()) - begin - before.size());
+  };
+  // The command, line ends joined, as the page has it.
+  std::string line = find("<!-- run -->\n```sh\n", "\n```");
+  const std::string text = line.substr(0, line.find("attn train"));
+  if (run(text + " cat $text | md5sum").out.substr(0, 32) != find("md5sum of the text: `", "`")) {
+    GTEST_SKIP() << "this system's licences are other ones";
+  }
+  out_of(line + " --until 50 --json > log");
+  const std::string log = read(path("log"));
+  double loss = 0;
+  std::istringstream lines(log);
+  for (std::string each; std::getline(lines, each);) {
+    const auto step = nlohmann::json::parse(each);
+    if (step.contains("validation")) loss = step["validation"].get<double>();
+  }
+  EXPECT_NEAR(loss, std::stod(find("| 50 | ", " |")), 0.02);
 }
 
 }  // namespace

@@ -119,6 +119,28 @@ TEST(Gpt, TheSameBitsForAnyNumberOfThreads) {
   }
 }
 
+TEST(Gpt, PrecisionMediumIsNearAndRepeats) {
+  GPTConfig config = small();
+  config.width = 64, config.context_length = 32;
+  std::vector<Tensor> grads[3];
+  double losses[3];
+  for (const int run : {0, 1, 2}) {
+    Generator rng(1);
+    config.precision = run == 0 ? Precision::highest : Precision::medium;
+    GPT model(config, rng);
+    const Tensor ids = rng.randint(0, 11, {4, 32}), targets = rng.randint(0, 11, {4, 32});
+    losses[run] = model.loss(ids, targets);
+    model.backward();
+    for (const Parameter* p : model.parameters()) grads[run].push_back(p->grad);
+  }
+  EXPECT_NEAR(losses[1], losses[0], 1e-2);
+  EXPECT_EQ(losses[1], losses[2]);
+  for (std::size_t i = 0; i < grads[0].size(); ++i) {
+    expect_close(grads[1][i], grads[0][i], 1e-2, std::to_string(i));
+    EXPECT_TRUE(identical(grads[1][i], grads[2][i]));
+  }
+}
+
 TEST(Gpt, LossInPartsIsTheLoss) {
   // A vocabulary so large that loss() computes the logits in parts, of 1024 rows.
   Generator rng(1);

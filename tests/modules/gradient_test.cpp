@@ -55,19 +55,41 @@ TEST(ModuleGradients, CrossAttentionFromAnotherSource) {
   }
 }
 
-TEST(ModuleGradients, ThroughDropout) {
+TEST(ModuleGradients, ThroughDropoutOfEveryFlavour) {
   // The same seed before each pass gives each the same mask.
-  for (const std::string name : {"CausalAttention", "MultiHeadAttention", "MultiHeadAttentionWrapper"}) {
-    SCOPED_TRACE(name);
-    Generator rng(1);
-    const auto module = build(name, {.d_in = 3, .d_out = 4, .dropout = 0.4, .num_heads = 2}, rng);
-    module->train();
-    const Tensor x = draw({2, 4, 3});
+  for (const auto flavour : {DropoutFlavour::mkl, DropoutFlavour::native, DropoutFlavour::philox}) {
+    for (const std::string name : {"CausalAttention", "MultiHeadAttention", "MultiHeadAttentionWrapper"}) {
+      SCOPED_TRACE(name + " " + std::string(attn::name(flavour)));
+      Generator rng(1, flavour);
+      const auto module = build(name, {.d_in = 3, .d_out = 4, .dropout = 0.4, .num_heads = 2}, rng);
+      module->train();
+      const Tensor x = draw({2, 4, 3});
+      const auto forward = [&] {
+        rng.manual_seed(5);
+        return module->forward(x);
+      };
+      expect_module_gradients(*module, x, forward, [&](const Tensor& g) { return backward(*module, g); });
+    }
+  }
+}
+
+TEST(ModuleGradients, CrossAttentionThroughDropout) {
+  for (const auto flavour : {DropoutFlavour::mkl, DropoutFlavour::native, DropoutFlavour::philox}) {
+    SCOPED_TRACE(attn::name(flavour));
+    Generator rng(1, flavour);
+    CrossAttention cross({.d_in = 3, .d_out = 4, .dropout = 0.3, .num_heads = 2}, rng);
+    cross.train();
+    const Tensor x = draw({2, 4, 3}, 1), source = draw({2, 6, 3}, 2);
     const auto forward = [&] {
-      rng.manual_seed(5);
-      return module->forward(x);
+      rng.manual_seed(9);
+      return cross.forward(x, source, nullptr);
     };
-    expect_module_gradients(*module, x, forward, [&](const Tensor& g) { return backward(*module, g); });
+    const Tensor g = draw(forward().shape(), 77);
+    const auto grad = cross.backward(g);
+    const auto loss = [&] { return dot(forward(), g); };
+    expect_gradient(grad.x, x, loss, kStep, kTolerance, "dx");
+    expect_gradient(grad.source, source, loss, kStep, kTolerance, "dsource");
+    for (Parameter* p : cross.parameters()) expect_gradient(p->grad, p->value, loss, kStep, kTolerance, p->name);
   }
 }
 

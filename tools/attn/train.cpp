@@ -27,7 +27,7 @@ struct TrainFlags {
   std::string precision = "highest", gelu = "tanh";
   std::vector<std::string> text;
   std::string out, curve, tokenizer;
-  std::int64_t save_every = 100, log_every = 10;
+  std::int64_t save_every = 100, log_every = 10, until = 0;
   double minutes = 0;
   bool resume = false, json = false;
 };
@@ -100,7 +100,7 @@ std::unique_ptr<Run> start(const CLI::App& verb, TrainFlags& flags, const Tokeni
     return Run::resume(beside(flags.out, ".training.safetensors"), flags.text, tokenizer, text);
   }
   flags.settings.model.vocab_size = tokenizer.vocab_size();
-  flags.settings.model.precision = parse_precision(flags.precision);
+  flags.settings.model.precision = training_precision(flags.precision);
   if (flags.gelu != "tanh" && flags.gelu != "exact") {
     throw Error(Error::Kind::argument, "--gelu", "tanh or exact", flags.gelu);
   }
@@ -148,7 +148,11 @@ void train(const CLI::App& verb, TrainFlags& flags, int& status) {
                                             : Progress::Form::lines;
   Progress progress(form, *run, flags.log_every, flags.minutes);
   std::int64_t saved = -1;
-  while (!run->done() && stopped_by == 0 && !(flags.minutes > 0 && progress.seconds() >= 60 * flags.minutes)) {
+  const auto enough = [&] {
+    return run->done() || stopped_by != 0 || (flags.until > 0 && run->steps_done() >= flags.until) ||
+           (flags.minutes > 0 && progress.seconds() >= 60 * flags.minutes);
+  };
+  while (!enough()) {
     progress.show(run->step());
     if (run->steps_done() % flags.save_every == 0) save(*run, flags), saved = run->steps_done();
   }
@@ -169,6 +173,9 @@ void add_train(CLI::App& app, int& status) {
   verb->add_option("--tokenizer", flags->tokenizer, "Folder with GPT-2's vocab.json and merges.txt. Default: bytes")
       ->option_text("DIR");
   verb->add_option("--minutes", flags->minutes, "Save and stop after so long. Default: when --steps are done")
+      ->option_text("N")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--until", flags->until, "Save and stop after this step, as if interrupted there")
       ->option_text("N")
       ->check(CLI::PositiveNumber);
   verb->add_option("--save-every", flags->save_every, "Steps between checkpoints")

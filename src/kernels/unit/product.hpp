@@ -29,12 +29,28 @@ inline float end_of_range(Element element) {
   return element == Element::bf16 ? 0x1.ffp127f : 65520.f;
 }
 
+// A whole panel of float32, a vector at a time.
+inline bool write_floats(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t column, const float* sums,
+                         const float* bias) {
+  Vec excess = splat(0.f);  // x - x is 0, and NaN where x is not finite
+  float* out = static_cast<float*>(p.c) + row * p.c_row + column;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    ATTN_UNROLL for (int w = 0; w < kColumns; w += kLanes) {
+      const Vec x = load(sums + i * kColumns + w) + load(bias + w);
+      store(out + i * p.c_row + w, x);
+      excess += x - x;
+    }
+  }
+  return sum_lanes(excess) == 0;
+}
+
 // c (rows, columns of a panel) = sums + bias. False when one of them leaves the element's range.
 inline bool write_panel(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t column, const float* sums) {
   const std::int64_t columns = p.n - column < kColumns ? p.n - column : kColumns;
   const float end = end_of_range(p.element);
   float bias[kColumns] = {}, line[kColumns];
   if (p.bias) widen(p.element, element_at(p.bias, p.element, column), bias, columns);
+  if (p.element == Element::f32 && columns == kColumns) return write_floats(p, row, rows, column, sums, bias);
   bool fits = true;
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < kColumns; ++j) line[j] = sums[i * kColumns + j] + bias[j];

@@ -31,7 +31,7 @@ void each_setting(Settings& s, F&& f) {
 
 }  // namespace
 
-Precision parse_precision(const std::string& name) {
+Precision training_precision(const std::string& name) {
   if (name == "highest") return Precision::highest;
   if (name == "high") return Precision::high;
   if (name == "medium") return Precision::medium;
@@ -78,7 +78,7 @@ TrainSettings parse_settings(const std::string& text, const std::string& source)
     each_setting(settings, [&](const char* flag, auto& value, const char*) { json.at(flag + 2).get_to(value); });
     json.at("vocab").get_to(settings.model.vocab_size);
     settings.model.gelu = json.at("gelu").get<std::string>() == "exact" ? Gelu::exact : Gelu::tanh;
-    settings.model.precision = parse_precision(json.at("precision").get<std::string>());
+    settings.model.precision = training_precision(json.at("precision").get<std::string>());
     return settings;
   } catch (const Json::exception&) {
     throw Error(Error::Kind::data, "train", "the settings of a training run in " + source, "others");

@@ -34,7 +34,7 @@ Json to_json(const TrainSettings& settings);
 TrainSettings parse_settings(const std::string& json, const std::string& source);
 
 // "highest", "high", "medium". Throws Error (argument).
-Precision parse_precision(const std::string& name);
+Precision training_precision(const std::string& name);
 std::string precision_name(Precision precision);
 
 }  // namespace attn::tool
