@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <filesystem>
 #include <memory>
+#include <string_view>
+#include <utility>
 
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
@@ -69,6 +72,21 @@ std::string space_figure(const Pictures& pictures, const Block& block, const Plo
   return figure::space(sets, {.title = flags.title, .arrows = flags.figure == "arrows"});
 }
 
+// Throws Error (argument) for a flag that the figure would ignore.
+void require_used_flags(const CLI::App& verb, const std::string& figure) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> unused{{{"steps", "--step"},
+                                                                                 {"steps", "--log"},
+                                                                                 {"space", "--log"},
+                                                                                 {"arrows", "--log"},
+                                                                                 {"space", "--colours"},
+                                                                                 {"arrows", "--colours"},
+                                                                                 {"heads", "--head"}}};
+  for (const auto& [name, flag] : unused) {
+    if (name != figure || verb.get_option(std::string(flag))->count() == 0) continue;
+    throw Error(Error::Kind::argument, "attn plot", fmt::format("flags that --figure {} uses", figure), flag);
+  }
+}
+
 std::string drawn(const CLI::App& verb, const PlotFlags& flags, const Pictures& pictures) {
   const Blocks blocks = arranged(pictures, flags.pictures.item);
   const Block& block = chosen_layer(blocks, flags.choice);
@@ -96,6 +114,7 @@ std::string drawn(const CLI::App& verb, const PlotFlags& flags, const Pictures& 
 }
 
 void plot(const CLI::App& verb, const PlotFlags& flags) {
+  require_used_flags(verb, flags.figure);
   Outputs outputs;
   outputs.declare("--output", flags.output, {".svg", ".png"});
   const bool as_png = flags.output.ends_with(".png");

@@ -249,9 +249,16 @@ class Space {
     svg.text(name.x, name.y, axis_name(axis), {{"text-anchor", "middle"}, {"font-size", kFont}, {"fill", kFaint}});
   }
 
-  // One vector: its arrow or stem, its tip, its label.
+  struct Written {
+    V2 at;
+    std::string text;
+    const char *colour, *style;
+  };
+
+  // Arrows or stems first, then labels on a white rim, so that both can be read where they cross.
   void vectors(Svg& svg) {
     Labels labels;
+    std::vector<Written> written;
     for (const V3& p : points_) {
       if (finite(p)) labels.take(at(p));
     }
@@ -268,9 +275,14 @@ class Space {
         if (sets_[set].labels.empty()) continue;
         const std::string text = label(sets_[set].labels[static_cast<std::size_t>(row)], kLabel);
         const V2 place = labels.place(at(p), text_width(text, kFont), options_.arrows && at(p).x < at({0, 0, 0}).x);
-        svg.text(place.x, place.y, text, {{"fill", colour}, {"font-style", set > 0 ? "italic" : "normal"}});
+        written.push_back({place, text, colour, set > 0 ? "italic" : "normal"});
       }
     }
+    for (const Written& w : written) {
+      svg.text(w.at.x, w.at.y, w.text,
+               {{"fill", "#ffffff"}, {"stroke", "#ffffff"}, {"stroke-width", 3.0}, {"font-style", w.style}});
+    }
+    for (const Written& w : written) svg.text(w.at.x, w.at.y, w.text, {{"fill", w.colour}, {"font-style", w.style}});
   }
 
   void arrow(Svg& svg, V3 p, const char* colour, bool dashed) const {
