@@ -1,24 +1,25 @@
 # The front door. Each target installs what it misses, configures a CMake preset and builds it.
-.PHONY: help demo build test check sanitize install-test tidy format clean configure dependencies
+.PHONY: help demo build test check sanitize install-test tidy format clean configure dependencies browser
 
 help:          ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
 
-demo: configure  ## build the command, and see the chapter's steps on six words
+demo: configure  ## build the command, see the chapter's steps on six words, and as a page in build/six-words.html
 	@cmake --build --preset default --target attn_command
 	@build/default/attn demo
+	@build/default/attn report multihead --d-out 4 --output build/six-words.html
 
 build: configure  ## the library, the command, the examples and the tests, optimised, in build/default
 	@cmake --build --preset default
 
-test: build    ## every test
+test: build browser  ## every test
 	ctest --preset default -j2
 
 check: configure  ## every number of the five notebooks, digit by digit
 	@cmake --build --preset default --target attn_command
 	@build/default/attn check
 
-sanitize: dependencies  ## every test under the address and undefined-behaviour sanitizers, in build/asan
+sanitize: dependencies browser  ## every test under the address and undefined-behaviour sanitizers, in build/asan
 	cmake --preset asan
 	cmake --build --preset asan
 	ctest --preset asan -j2
@@ -42,3 +43,6 @@ configure: dependencies
 dependencies:
 	@mkdir -p build
 	@scripts/install-dependencies
+
+browser:       # the report's tests open it in one
+	@scripts/install-dependencies chromium python3

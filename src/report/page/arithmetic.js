@@ -147,7 +147,7 @@ function dropoutChance(block) {
 const shownTerms = 12;
 
 function arithmeticView(a) {
-  const agrees = Object.is(a.total, a.result) || Math.abs(a.total - a.result) <= 1e-5 * Math.max(1, Math.abs(a.result));
+  const agrees = !a.near && (Object.is(a.total, a.result) || Math.abs(a.total - a.result) <= 1e-5 * Math.max(1, Math.abs(a.result)));
   const number = (x) => element("td", { class: "number", title: typeof x === "number" ? exactly(x) : null }, typeof x === "number" ? format(x) : x);
   const row = (cells, i) => element("tr", { class: i === a.marked ? "on" : null }, element("td", {}, element("bdi", {}, cells[0])), cells.slice(1).map(number));
   const order = a.rows.map((_, i) => i), last = a.columns.length - 1;

@@ -34,7 +34,7 @@ function headsSvg(heads) {
 
 function headsPanel(host) {
   const heads = allHeads(), names = Object.keys(scoreNames);
-  const grid = element("div", { class: "heads" }), log = element("input", { type: "checkbox", id: "heads-log" });
+  const grid = element("div", { class: "heads" }), log = element("input", { type: "checkbox", id: "heads-log", checked: !report.exact });
   const draw = () => { fill(grid, heads.map((head) => headCard(head, log.checked))); mark(); };
   const rows = heads.map(({ b, head, name, scores }) => element("tr", { "data-head": head, "data-block": b },
     element("th", { scope: "row" }, name), names.map((key) => element("td", { class: "number", "data-score": key, title: String(scores[key]) }, format(scores[key])))));

@@ -21,7 +21,7 @@ function linesSvg() {
       if (at < 0 || !(weight > 0.001)) continue;
       const on = query === state.query;
       parts.push(element("line", { x1: left, y1: y(row) - 4, x2: right, y2: y(at) - 4, class: on ? "link on" : "link", "data-query": query, "data-key": key,
-        "stroke-width": (0.4 + 7 * weight).toFixed(2), opacity: (on ? 0.25 + 0.75 * weight : 0.08 + 0.25 * weight).toFixed(3) },
+        "stroke-width": (0.4 + 7 * weight).toFixed(2), opacity: (on ? 0.4 + 0.6 * weight : 0.08 + 0.25 * weight).toFixed(3) },
         element("title", {}, `${word(report.tokens[query])} → ${word(report.keyTokens[key])}: ${exactly(weight)}`)));
     }
   });

@@ -16,4 +16,5 @@ for (const [id, build] of Object.entries({
 })) panel(id, build);
 document.addEventListener("keydown", onArrow);
 window.addEventListener("hashchange", () => select(fromHash()));
-select({ query: 1, ...fromHash() });
+// Long rows have many small weights: there the log scale tells more.
+select({ query: 1, log: !report.exact, ...fromHash() });

@@ -101,8 +101,20 @@ function matrixCanvas({ matrix, rowLabels, columnLabels, scale, label, selected 
   }
   const sides = element("div", { class: "canvas-view" }, element("div", { class: "axis-top" }, corner || `${wide} columns`),
     element("div", { class: "axis-left" }, axisLabels(rowLabels, selected.row)), frame);
-  return factor > 1 ? element("div", {}, sides, element("p", { class: "quiet" },
-    `Each cell is the largest of ${factor} × ${factor} weights, in 8 bits.`)) : sides;
+  const note = factor > 1 && element("p", { class: "quiet" }, `Each cell is the largest of ${factor} × ${factor} weights, in 8 bits.`);
+  return element("div", {}, sides, note || null, factor === 1 && selected.row !== undefined ? rowTable(matrix, selected.row, rowLabels, columnLabels) : null);
+}
+
+// The selected row in numbers: what a picture does not tell a screen reader.
+function rowTable(matrix, row, rowLabels, columnLabels) {
+  const details = element("details", {}, element("summary", {}, "The selected row as a table"));
+  details.addEventListener("toggle", () => {
+    if (!details.open || details.querySelector("table")) return;
+    const values = matrix.values.subarray(row * matrix.columns, (row + 1) * matrix.columns);
+    details.append(element("div", { class: "scroll tall" }, element("table", { class: "plain" }, element("caption", { class: "unseen" }, word(rowLabels[row])),
+      element("tbody", {}, Array.from(values, (x, j) => element("tr", {}, element("th", { scope: "row" }, token(columnLabels[j])), element("td", { class: "number" }, exactly(x))))))));
+  });
+  return details;
 }
 
 function axisLabels(labels, selected) {

@@ -38,7 +38,7 @@ function hashOf(s) {
   if (s.block !== 0) parts.push(`layer=${s.block + 1}`);
   if (s.view !== "head") parts.push(`view=${s.view}`);
   if (s.view === "difference") parts.push(`other=${s.other + 1}`);
-  if (s.log) parts.push("log=1");
+  if (s.log !== !report.exact) parts.push(`log=${Number(s.log)}`);
   return `#${parts.join("&")}`;
 }
 
