@@ -57,3 +57,15 @@ def test_an_encoder_without_a_causal_mask():
         with torch.no_grad():
             results.append(model(ids, attention_mask=padded).last_hidden_state[padded.bool()])
     torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)
+
+
+def test_position_bias_and_masks():
+    q, bias = torch.randn(2, 3, 5, 4), torch.randn(1, 3, 5, 5)
+    module = type("M", (), {"is_causal": True})()
+    seen = torch.ones(5, 5, dtype=torch.bool).tril()
+    want = torch.nn.functional.scaled_dot_product_attention(q, q, q, torch.where(seen, bias, -torch.inf))
+    for mask in (None, seen[None, None], torch.where(seen, 0.0, -torch.inf)[None, None]):
+        output, _ = attn.transformers.attention_forward(module, q, q, q, mask, position_bias=bias)
+        torch.testing.assert_close(output, want.transpose(1, 2))
+    with pytest.raises(ValueError, match="paged"):
+        attn.transformers.attention_forward(module, q, q, q, None, cache=object())
