@@ -1,5 +1,5 @@
 # The front door. Each target installs what it misses, configures a CMake preset and builds it.
-.PHONY: help demo build test check sanitize install-test tidy format clean configure dependencies browser
+.PHONY: help demo build test check sanitize install-test python-test tidy format clean configure dependencies browser
 
 help:          ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -26,6 +26,12 @@ sanitize: dependencies browser  ## every test under the address and undefined-be
 
 install-test: build  ## install to a temporary folder and use it by find_package and pkg-config
 	tests/install/run.sh build/default
+
+python-test:   ## the Python package in build/python-venv, and its tests (PyTorch's where it can be imported)
+	@scripts/install-dependencies python
+	@test -x build/python-venv/bin/python || python3 -m venv build/python-venv
+	build/python-venv/bin/pip install --quiet '.[test]'
+	build/python-venv/bin/python -m pytest tests/python
 
 tidy: dependencies  ## clang-tidy over the whole tree
 	cmake --preset tidy

@@ -123,7 +123,7 @@ nb::object export_as(const Tensor& tensor, DType dtype) {
 nb::object give(const Tensor& tensor, Framework framework) {
   if (!tensor.defined()) return nb::none();
   if (framework == Framework::torch) return export_as<nb::pytorch>(tensor, tensor.dtype());
-  if (framework == Framework::dlpack) return export_as<>(tensor, tensor.dtype());
+  if (framework == Framework::dlpack) return export_as<nb::array_api>(tensor, tensor.dtype());
   if (tensor.dtype() != DType::bf16) return export_as<nb::numpy>(tensor, tensor.dtype());
   // NumPy's name for it comes with ml_dtypes.
   const nb::object bits = export_as<nb::numpy>(tensor, DType::f16);

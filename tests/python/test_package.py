@@ -1,0 +1,64 @@
+"""What is installed: quick to import, typed, and a command."""
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import attn
+
+PACKAGE = pathlib.Path(attn.__file__).parent
+
+
+def run(*arguments):
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
+
+
+def test_import_is_quick_and_brings_no_framework():
+    code = (
+        "import sys, time; start = time.process_time(); import attn; spent = time.process_time() - start\n"
+        "print(spent); print([m for m in ('numpy', 'torch', 'jax', 'typing') if m in sys.modules])"
+    )
+    times = []
+    for _ in range(5):
+        spent, modules = run("-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{code}").stdout.splitlines()
+        assert modules == "[]"
+        times.append(float(spent))
+    assert min(times) < 0.05
+
+
+def test_version_and_names():
+    assert attn.__version__.count(".") == 2
+    assert all(hasattr(attn, name) for name in attn.__all__)
+
+
+def test_command():
+    result = run("-m", "attn", "--version")
+    if (PACKAGE / "bin" / "attn").exists():
+        assert result.stdout == f"attn {attn.__version__}\n" and result.returncode == 0
+        assert json.loads(run("-m", "attn", "info", "--json").stdout)
+        assert run("-m", "attn", "nonsense").returncode == 2
+    else:
+        assert result.returncode == 3 and "without the command" in result.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="no mypy")
+def test_types(tmp_path):
+    assert (PACKAGE / "py.typed").exists() and (PACKAGE / "_attn.pyi").exists()
+    use = tmp_path / "use.py"
+    use.write_text(
+        "import attn, numpy as np\n"
+        "x = np.ones((2, 3), np.float32)\n"
+        "m = attn.MultiHeadAttention(3, 4, 6, 0.0, num_heads=2)\n"
+        "m(x)\n"
+        "attn.scaled_dot_product_attention(x, x, x, is_causal=True, window=(3, 0))\n"
+        "attn.manual_seed(1).rand(2, 3)\n"
+    )
+    good = run("-m", "mypy", "--ignore-missing-imports", "--cache-dir", str(tmp_path), str(use))
+    assert good.returncode == 0, good.stdout
+    use.write_text("import attn\nattn.MultiHeadAttention('three', 4, 6, 0.0, 2)\nattn.nothing\n")
+    bad = run("-m", "mypy", "--ignore-missing-imports", "--cache-dir", str(tmp_path), str(use))
+    assert bad.stdout.count("error:") == 2, bad.stdout

@@ -1,0 +1,81 @@
+"""Score functions of one's own, and the report."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+import attn
+
+rng = np.random.default_rng(0)
+Q = rng.standard_normal((2, 3, 40, 16)).astype(np.float32)
+
+
+class Tile(ctypes.Structure):
+    """attn/score_tile.hpp's ScoreTile."""
+
+    _fields_ = [("scores", ctypes.POINTER(ctypes.c_float)), ("key_step", ctypes.c_int64),
+                ("query_step", ctypes.c_int64), ("keys", ctypes.c_int64), ("queries", ctypes.c_int64),
+                ("batch", ctypes.c_int64), ("first_key", ctypes.c_int64), ("heads", ctypes.POINTER(ctypes.c_int32)),
+                ("tokens", ctypes.POINTER(ctypes.c_int32))]  # fmt: skip
+
+
+@ctypes.CFUNCTYPE(None, ctypes.POINTER(Tile), ctypes.c_void_p)
+def by_distance(tile, user):
+    t = tile.contents
+    for r in range(t.keys):
+        for c in range(t.queries):
+            t.scores[r * t.key_step + c * t.query_step] -= 0.1 * abs(t.tokens[c] - t.first_key - r)
+
+
+WANT = attn.scaled_dot_product_attention(Q, Q, Q, alibi_slopes=np.full(3, 0.1, np.float32))
+
+
+def capsule(address):
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return new(address, b"attn.score_function", None)
+
+
+def test_functions_by_ctypes_capsule_and_address():
+    address = ctypes.cast(by_distance, ctypes.c_void_p).value
+    for function in (by_distance, address, capsule(address)):
+        got = attn.scaled_dot_product_attention(Q, Q, Q, score_function=attn.ScoreFunction(function))
+        np.testing.assert_allclose(got, WANT, atol=2e-6)
+
+
+def test_functions_by_numba():
+    pytest.importorskip("numba")
+    function = attn.score_function(lambda s, b, h, i, j: s - 0.1 * abs(i - j), lambda s, b, h, i, j: 1.0)
+    np.testing.assert_allclose(attn.scaled_dot_product_attention(Q, Q, Q, score_function=function), WANT, atol=2e-6)
+    wide = Q.astype(np.float64)
+    got = attn.scaled_dot_product_attention(wide, wide, wide, score_function=function)
+    np.testing.assert_allclose(got, WANT, atol=2e-6)
+
+
+def test_what_is_no_score_function():
+    with pytest.raises(TypeError, match="ScoreFunction"):
+        attn.scaled_dot_product_attention(Q, Q, Q, score_function=lambda s: s)
+    for bad in (None, "f", 1.5, lambda s: s):
+        with pytest.raises(TypeError):
+            attn.ScoreFunction(bad)
+
+
+def test_report_shows_itself_and_saves(tmp_path):
+    x = Q[0, 0, :6]
+    attn.manual_seed(1)
+    module = attn.MultiHeadAttention(16, 8, 6, 0.0, 2)
+    report = attn.report(module, x, tokens=["Your", "journey", "</script>", "with", "one", '"step"'], title="six words")
+    page = str(report)
+    assert page.startswith("<!doctype html>") and "six words" in page and "</script>\"" not in page
+    shown = report._repr_html_()
+    assert shown.startswith("<iframe srcdoc=") and "<html" not in shown
+    report.save(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
+    with pytest.raises(OSError):
+        report.save(tmp_path / "no folder" / "report.html")
+    assert "<!doctype html>" in str(attn.report(np.full((2, 5, 5), 0.2, np.float32)))
+    with pytest.raises(ValueError):
+        attn.report(module, x, tokens=["one"])
+    with pytest.raises(TypeError):
+        attn.report(module)

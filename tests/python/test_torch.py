@@ -1,0 +1,301 @@
+"""attn.torch: PyTorch's numbers, gradients, torch.compile, modules."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F  # noqa: E402
+
+import attn  # noqa: E402
+import attn.torch  # noqa: E402
+
+sdpa = attn.torch.scaled_dot_product_attention
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+
+
+def inputs(*shapes, dtype=torch.float32, grad=True, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(s, dtype=dtype, generator=generator).requires_grad_(grad) for s in shapes]
+
+
+@st.composite
+def calls(draw):
+    dtype = draw(st.sampled_from(DTYPES))
+    b, hkv, groups = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    tq, tk, d, dv = (draw(st.integers(1, n)) for n in (40, 70, 33, 33))
+    seed = draw(st.integers(0, 2**32))
+    q, k, v = inputs((b, hkv * groups, tq, d), (b, hkv, tk, d), (b, hkv, tk, dv), dtype=dtype, grad=False, seed=seed)
+    if draw(st.booleans()):
+        k = k.transpose(1, 2).contiguous().transpose(1, 2)
+    mask = None
+    kind = draw(st.sampled_from(["none", "causal", "bool", "float"]))
+    if kind == "bool":
+        mask = torch.rand(b, 1, tq, tk) < 0.8
+        mask[..., 0] = True
+    if kind == "float":
+        mask = torch.randn(hkv * groups, tq, tk).to(dtype)
+    scale = draw(st.one_of(st.none(), st.floats(0.1, 1)))
+    return (q, k, v, mask, 0.0, kind == "causal", scale), dtype
+
+
+@given(calls())
+@settings(max_examples=40)
+def test_the_same_as_pytorch_forward_and_backward(call):
+    arguments, dtype = call
+
+    def run(f, to):
+        tensors = [t.detach().to(to).requires_grad_() for t in arguments[:3]]
+        mask = arguments[3]
+        if mask is not None and mask.is_floating_point():
+            mask = mask.to(to)
+        output = f(*tensors, mask, *arguments[4:], enable_gqa=True)
+        torch.manual_seed(0)
+        gradients = torch.autograd.grad(output, tensors, torch.randn(output.shape).to(to))
+        return [output, *gradients]
+
+    wants = run(F.scaled_dot_product_attention, torch.float64)
+    for got, want in zip(run(sdpa, dtype), wants):
+        assert got.dtype == dtype
+        limit = 40 * torch.finfo(dtype).eps * max(1.0, want.abs().max().item())
+        assert (got.double() - want).abs().max().item() <= limit
+
+
+GRADCHECKS = {
+    "plain": {},
+    "causal": {"is_causal": True, "causal_alignment": "bottom_right"},
+    "softcap": {"softcap": 2.0, "window": (2, 1)},
+    "lengths": {"key_lengths": [4, 0]},
+    "dropout": {"dropout_p": 0.3},
+}
+
+
+@pytest.mark.parametrize("name", GRADCHECKS)
+def test_gradcheck(name):
+    q, k, v, bias, sinks = inputs((2, 4, 5, 3), (2, 2, 6, 3), (2, 2, 6, 4), (4, 1, 6), (4,), dtype=torch.float64)
+
+    def f(q, k, v, bias, sinks):
+        torch.manual_seed(1)
+        return sdpa(q, k, v, bias, enable_gqa=True, sinks=sinks, **GRADCHECKS[name])
+
+    assert torch.autograd.gradcheck(f, (q, k, v, bias, sinks))
+
+
+@pytest.mark.parametrize("shapes", [[(5, 4)] * 3, [(2, 5, 4)] * 3, [(3, 8, 5, 4), (8, 7, 4), (1, 1, 7, 3)],
+                                    [(2, 3, 4, 5, 4), (3, 4, 7, 4), (2, 1, 1, 7, 3)]])  # fmt: skip
+def test_leading_dimensions_and_their_gradients(shapes):
+    tensors = inputs(*shapes, dtype=torch.float64)
+    assert torch.autograd.gradcheck(sdpa, tensors)
+    leading = torch.broadcast_shapes(*(s[:-2] for s in shapes))
+    want = F.scaled_dot_product_attention(*(t.expand(*leading, *t.shape[-2:]) for t in tensors))
+    torch.testing.assert_close(sdpa(*tensors), want)
+    with torch.no_grad():
+        torch.testing.assert_close(sdpa(*tensors), want)
+
+
+def test_numpy_and_torch_share_the_kernels():
+    q, k, v = inputs((2, 3, 20, 8), (2, 3, 20, 8), (2, 3, 20, 8), grad=False)
+    want = attn.scaled_dot_product_attention(q.numpy(), k.numpy(), v.numpy(), is_causal=True)
+    got = attn.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert isinstance(got, torch.Tensor) and np.array_equal(got.numpy(), want)
+
+
+def test_dropout_follows_torch_manual_seed():
+    q, = inputs((2, 3, 20, 8), grad=False)
+    torch.manual_seed(4)
+    first, second = sdpa(q, q, q, dropout_p=0.5), sdpa(q, q, q, dropout_p=0.5)
+    torch.manual_seed(4)
+    assert torch.equal(first, sdpa(q, q, q, dropout_p=0.5)) and not torch.equal(first, second)
+    with torch.no_grad():
+        generator = torch.Generator().manual_seed(4)
+        assert torch.equal(first, sdpa(q, q, q, dropout_p=0.5, generator=generator))
+
+
+def test_lse_and_weights():
+    q, = inputs((1, 2, 6, 4))
+    output, lse = sdpa(q, q, q, return_lse=True)
+    assert output.requires_grad and not lse.requires_grad
+    with pytest.raises(ValueError, match="no_grad"):
+        sdpa(q, q, q, return_weights=True)
+    with torch.no_grad():
+        _, weights = sdpa(q, q, q, return_weights=torch.tensor([0, 5]))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 2))
+
+
+def options(q, k, v, bias, sinks):
+    return sdpa(q, k, v, bias, is_causal=True, softcap=3.0, sinks=sinks, enable_gqa=True, window=(3, -1))
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return torch.compile(options, fullgraph=True)
+
+
+def test_compile_without_a_graph_break(compiled):
+    tensors = inputs((2, 4, 9, 8), (2, 2, 9, 8), (2, 2, 9, 8), (4, 9, 9), (4,))
+    want, got = options(*tensors), compiled(*tensors)
+    torch.testing.assert_close(got, want, rtol=0, atol=0)
+    d_output = torch.randn_like(want)
+    for a, b in zip(torch.autograd.grad(got, tensors, d_output), torch.autograd.grad(want, tensors, d_output)):
+        torch.testing.assert_close(a, b)
+
+
+def test_compile_a_module_with_dropout():
+    torch.manual_seed(0)
+    module = attn.torch.MultiHeadAttention(8, 8, 16, 0.2, 2)
+    fast = torch.compile(module, fullgraph=True)
+    x = torch.randn(2, 7, 8)
+    fast(x).sum().backward()
+    assert module.W_query.weight.grad.abs().sum() > 0
+    module.eval()
+    torch.testing.assert_close(fast(x), module(x))
+
+
+def test_opcheck():
+    tensors = inputs((2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 8), (5, 6), (4,))
+    rest = (None, torch.tensor([6, 3]), None, 0.0, False, None, -1, -1, 0.0, "top_left", "highest", None)
+    torch.library.opcheck(torch.ops.attn.attention.default, (*tensors, *rest))
+
+
+def test_meta_tensors_have_shapes():
+    q = torch.empty(2, 4, 5, 8, device="meta")
+    with torch.device("meta"):
+        assert torch.ops.attn.attention(q, q, q, *[None] * 5, 0.0, False, None, -1, -1, 0.0, "top_left", "highest",
+                                        None)[0].shape == q.shape  # fmt: skip
+
+
+@pytest.mark.parametrize("bad, error", [
+    (lambda q: sdpa(q, q, q.numpy()), TypeError),
+    (lambda q: sdpa(q, q, None), TypeError),
+    (lambda q: sdpa(q.to(torch.complex64), q, q), TypeError),
+    (lambda q: sdpa(q.long(), q.long(), q.long()), TypeError),
+    (lambda q: sdpa(q, q.double(), q), TypeError),
+    (lambda q: sdpa(q, q[..., :2], q), ValueError),
+    (lambda q: sdpa(q, q[:, :1].expand(2, 2, 5, 4), q[:, :2]), ValueError),
+    (lambda q: sdpa(q.requires_grad_(), q[:, :2], q[:, :2]), ValueError),
+    (lambda q: sdpa(q.requires_grad_(), q[0, 0, 0], q), ValueError),
+    (lambda q: sdpa(q, q, q, torch.ones(5, 5, dtype=torch.int)), TypeError),
+    (lambda q: sdpa(q, q, q, torch.ones(4, 5)), ValueError),
+    (lambda q: sdpa(q, q, q, dropout_p=2.0), ValueError),
+    (lambda q: sdpa(q.to_sparse(), q, q), (TypeError, ValueError, RuntimeError)),
+    (lambda q: sdpa(q.to("meta"), q, q), (TypeError, ValueError, RuntimeError)),
+])  # fmt: skip
+def test_mistakes(bad, error):
+    q, = inputs((2, 3, 5, 4), grad=False)
+    with pytest.raises(error):
+        bad(q)
+
+
+def test_empty_tensors():
+    for shape in [(0, 3, 5, 4), (2, 0, 5, 4), (2, 3, 0, 4)]:
+        q, = inputs(shape)
+        sdpa(q, q, q).sum().backward()
+        assert q.grad.shape == shape
+
+
+def test_negated_and_expanded_views():
+    q = torch.randn(2, 3, 5, 4, dtype=torch.complex64)
+    negated = q.conj().imag
+    torch.testing.assert_close(sdpa(negated, negated, negated), F.scaled_dot_product_attention(*[negated.clone()] * 3))
+    k = torch.randn(1, 1, 5, 4).expand(2, 3, 5, 4).requires_grad_()
+    sdpa(k, k, k).sum().backward()
+
+
+def book(num_heads):
+    """The book's MultiHeadAttention (chapter 3), to compare with."""
+    from torch import nn
+
+    class MultiHeadAttention(nn.Module):
+        def __init__(self, d_in, d_out, context_length, dropout, num_heads, qkv_bias=False):
+            super().__init__()
+            self.d_out, self.num_heads, self.head_dim = d_out, num_heads, d_out // num_heads
+            self.W_query = nn.Linear(d_in, d_out, bias=qkv_bias)
+            self.W_key = nn.Linear(d_in, d_out, bias=qkv_bias)
+            self.W_value = nn.Linear(d_in, d_out, bias=qkv_bias)
+            self.out_proj = nn.Linear(d_out, d_out)
+            self.dropout = nn.Dropout(dropout)
+            self.register_buffer("mask", torch.triu(torch.ones(context_length, context_length), diagonal=1))
+
+        def forward(self, x):
+            b, t, _ = x.shape
+            q, k, v = (w(x).view(b, t, self.num_heads, self.head_dim).transpose(1, 2)
+                       for w in (self.W_query, self.W_key, self.W_value))
+            scores = (q @ k.transpose(2, 3)).masked_fill(self.mask.bool()[:t, :t], -torch.inf)
+            weights = self.dropout(torch.softmax(scores / self.head_dim**0.5, dim=-1))
+            return self.out_proj((weights @ v).transpose(1, 2).reshape(b, t, self.d_out))
+
+    return MultiHeadAttention(8, 8, 16, 0.0, num_heads)
+
+
+def test_a_module_in_place_of_the_books():
+    torch.manual_seed(123)
+    theirs = book(2)
+    torch.manual_seed(123)
+    ours = attn.torch.MultiHeadAttention(8, 8, 16, 0.0, 2)
+    x = torch.randn(2, 7, 8)
+    torch.testing.assert_close(ours(x), theirs(x))
+    other = attn.torch.MultiHeadAttention(8, 8, 16, 0.0, 2)
+    other.load_state_dict(theirs.state_dict())
+    torch.testing.assert_close(other(x), theirs(x))
+    theirs.load_state_dict(ours.state_dict(), strict=False)
+    # And without PyTorch, from its weights.
+    plain = attn.MultiHeadAttention(8, 8, 16, 0.0, 2)
+    plain.load_state_dict(theirs.state_dict())
+    torch.testing.assert_close(plain(x), theirs(x).detach())
+    ours.load_state_dict({name: torch.as_tensor(value) for name, value in plain.state_dict().items()})
+
+
+def test_every_module_starts_with_the_same_numbers_as_without_torch():
+    x = torch.rand(2, 6, 3)
+    for name, arguments in [("SelfAttention_v1", (3, 4)), ("SelfAttention_v2", (3, 4, True)),
+                            ("CausalAttention", (3, 4, 6, 0.0)), ("MultiHeadAttentionWrapper", (3, 2, 6, 0.0, 2)),
+                            ("MultiHeadAttention", (3, 4, 6, 0.0, 2, True))]:  # fmt: skip
+        torch.manual_seed(123)
+        attn.manual_seed(123)
+        theirs, ours = getattr(attn.torch, name)(*arguments), getattr(attn, name)(*arguments)
+        torch.testing.assert_close(ours(x), theirs(x).detach())
+        assert sorted(theirs.state_dict()) == sorted(ours.state_dict())
+
+
+def test_training_follows_pytorchs():
+    """The book's module and ours, the same seed, batches and optimizer: the same losses."""
+    losses = []
+    for make in (lambda: book(2), lambda: attn.torch.MultiHeadAttention(8, 8, 16, 0.0, 2)):
+        torch.manual_seed(7)
+        module = make()
+        optimizer = torch.optim.AdamW(module.parameters(), 1e-2)
+        x, target = torch.randn(4, 16, 8), torch.randn(4, 16, 8)
+        losses.append([])
+        for _ in range(50):
+            optimizer.zero_grad()
+            loss = F.mse_loss(module(x), target)
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.item())
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+    assert losses[0][-1] < losses[0][0]
+
+
+def test_a_module_without_autograd_says_so():
+    with pytest.raises(ValueError, match="attn.torch"):
+        attn.SelfAttention_v1(3, 2)(torch.ones(6, 3, requires_grad=True))
+
+
+def test_memory_does_not_grow():
+    q, k, v = inputs((1, 4, 64, 64), (1, 4, 64, 64), (1, 4, 64, 64))
+
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    def call():
+        sdpa(q, k, v, is_causal=True, dropout_p=0.1).sum().backward()
+        q.grad = k.grad = v.grad = None
+
+    for _ in range(50):
+        call()
+    before = resident()
+    for _ in range(300):
+        call()
+    assert resident() - before < 4 << 20  # one result leaked a call would be 20 MB
