@@ -334,13 +334,14 @@ double relative_error(const Tensor& got, const Tensor& want) {
   return std::sqrt(error / norm);
 }
 
-// Roundings to bf16 fall both ways: on the whole they leave less than an epsilon.
-TEST_P(Backward, Bf16LeavesLessThanAnEpsilonOnTheWhole) {
+// Roundings to bf16 fall both ways: on the whole those of weights and score gradients leave less than an epsilon, and
+// those of medium precision's operands another.
+TEST_P(Backward, Bf16LeavesAnEpsilonOnTheWhole) {
   for (const bool medium : {false, true}) {
     for (const bool masked : {false, true}) {
       Random random(11);
       Case c{};
-      c.b = 1, c.hq = 4, c.hkv = 2, c.tq = 130, c.tk = 330, c.d = 64, c.dv = 80;
+      c.b = 1, c.hq = 2, c.hkv = 1, c.tq = 70, c.tk = 330, c.d = 64, c.dv = 80;
       draw_tensors(random, c, medium ? DType::f32 : DType::bf16);
       if (medium) c.precision = kernels::Precision::medium;
       for (std::int32_t i = 0; i < c.tq; ++i) {
@@ -348,10 +349,11 @@ TEST_P(Backward, Bf16LeavesLessThanAnEpsilonOnTheWhole) {
       }
       if (masked) c.dropout = 0.25, c.dropout_keep = booleans(random, c.scores(), 0.75);
       const AttentionGradient got = backward(kernels_, c, forward(kernels_, c)), want = reference(c, false);
+      const double most = medium ? 0x2p-8 : 0x1p-8;
       SCOPED_TRACE(c.str());
-      EXPECT_LE(relative_error(got.q, want.q), 0x1p-8);
-      EXPECT_LE(relative_error(got.k, want.k), 0x1p-8);
-      EXPECT_LE(relative_error(got.v, want.v), 0x1p-8);
+      EXPECT_LE(relative_error(got.q, want.q), most);
+      EXPECT_LE(relative_error(got.k, want.k), most);
+      EXPECT_LE(relative_error(got.v, want.v), most);
     }
   }
 }
