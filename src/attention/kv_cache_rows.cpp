@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "reference/loops.hpp"
 
@@ -21,26 +22,30 @@ void convert_row(const From* in, std::int64_t stride, std::int64_t width, To* ou
       return;
     }
   }
-  for (std::int64_t c = 0; c < width; ++c) out[c] = narrow<To>(to_double(in[c * stride]));
+  for (std::int64_t c = 0; c < width; ++c) {
+    if constexpr (std::is_same_v<To, float> && !std::is_same_v<From, double>) {
+      out[c] = static_cast<float>(in[c * stride]);  // whose range holds the others'
+    } else {
+      out[c] = narrow<To>(to_double(in[c * stride]));
+    }
+  }
 }
 
-// out[c] · (the returned scale) is in[c]. A scale that is NaN makes all of them so.
-template <class From>
-float quantise_row(const From* in, std::int64_t stride, std::int64_t width, std::int8_t* out) {
-  float most = 0;
-  bool finite = true;
-  for (std::int64_t c = 0; c < width; ++c) {
-    const auto x = narrow<float>(to_double(in[c * stride]));
-    most = std::fmax(most, std::fabs(x));
-    finite = finite && std::isfinite(x);
+// out[c] · (the returned scale) is row[c]. A scale that is NaN makes all of them so.
+float quantise_row(const std::vector<float>& row, std::int8_t* out) {
+  float most = 0, zero = 0;  // NaN once an element is not finite
+  for (const float x : row) {
+    most = std::max(most, std::fabs(x));
+    zero += x * 0;
   }
   float scale = most / 127;
   if (scale * 127 > std::numeric_limits<float>::max()) scale = std::nextafter(scale, 0.f);
-  for (std::int64_t c = 0; c < width; ++c) {
-    const float level = std::nearbyint(narrow<float>(to_double(in[c * stride])) / scale);  // NaN of 0 / 0
-    out[c] = finite && scale > 0 ? static_cast<std::int8_t>(std::clamp(level, -127.f, 127.f)) : std::int8_t{0};
+  const bool empty = std::isnan(zero) || scale == 0;
+  for (std::size_t c = 0; c < row.size(); ++c) {
+    const float level = empty ? 0 : row[c] / scale;
+    out[c] = static_cast<std::int8_t>(std::clamp(std::nearbyint(level), -127.f, 127.f));
   }
-  return finite ? scale : std::numeric_limits<float>::quiet_NaN();
+  return std::isnan(zero) ? zero : scale;
 }
 
 // Calls f(pointer to the row, head, token) for each row of x (hkv, t, width).
@@ -56,12 +61,13 @@ void for_each_row(const Tensor& x, F&& f) {
 
 void write_rows(const KVPages& pages, const PagePart& part, DType dtype, std::int64_t item, std::int64_t first,
                 const Tensor& x) {
+  std::vector<float> wide(dtype == DType::i8 ? static_cast<std::size_t>(part.width) : 0);
   reference::visit_floating("KVCache", x.dtype(), [&](auto source) {
     for_each_row<decltype(source)>(x, [&](auto* in, std::int64_t h, std::int64_t t) {
       void* out = pages.row(part, item, h, first + t);
       if (dtype == DType::i8) {
-        *pages.scale(part, item, h, first + t) =
-            quantise_row(in, x.stride(2), part.width, static_cast<std::int8_t*>(out));
+        convert_row(in, x.stride(2), part.width, wide.data());
+        *pages.scale(part, item, h, first + t) = quantise_row(wide, static_cast<std::int8_t*>(out));
         return;
       }
       reference::visit_floating("KVCache", dtype, [&](auto stored) {
