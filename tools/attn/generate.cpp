@@ -39,7 +39,8 @@ constexpr const char* kFooter =
     "  attn generate --model model.safetensors --prompt 'A ' --json";
 
 std::unique_ptr<Tokenizer> tokenizer_for(const GenerateFlags& flags, const GPTConfig& config) {
-  const auto folder = flags.tokenizer.empty() ? gpt_file(flags.model).parent_path() : flags.tokenizer;
+  const std::filesystem::path folder =
+      flags.tokenizer.empty() ? gpt_file(flags.model).parent_path() : std::filesystem::path(flags.tokenizer);
   std::unique_ptr<Tokenizer> tokenizer;
   if (!flags.tokenizer.empty() || std::filesystem::exists(folder / "vocab.json")) {
     tokenizer = std::make_unique<BPETokenizer>(BPETokenizer::load(folder));
