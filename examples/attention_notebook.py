@@ -220,8 +220,9 @@ def build() -> nbformat.NotebookNode:
 
 
 def execute(notebook: nbformat.NotebookNode, folder: pathlib.Path) -> nbformat.NotebookNode:
-    client = nbclient.NotebookClient(notebook, timeout=120, record_timing=False)
-    client.execute(resources={"metadata": {"path": str(folder)}})
+    resources = {"metadata": {"path": str(folder)}}
+    client = nbclient.NotebookClient(notebook, timeout=120, record_timing=False, resources=resources)
+    client.execute()
     notebook.metadata.pop("language_info", None)  # the Python version is the machine's
     return notebook
 

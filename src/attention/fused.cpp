@@ -33,14 +33,15 @@ kernels::Grid<T> grid(const Tensor& t, const Shape& shape) {
 // The reference, which sums in double, computes those again. A row at a time, so that memory stays linear in tk.
 // composed(b, h, i) is such a row.
 template <class Row>
-void mend_overflow(const Problem& p, const Positions& at_keys, AttentionResult& result, Row&& composed) {
+void mend_overflow(const Problem& p, const Mask& mask, const Positions& at_keys, AttentionResult& result,
+                   Row&& composed) {
   const auto* lse = result.lse.data<float>();
   const auto good = [&](std::int64_t at) {
     if (std::isfinite(lse[at])) return true;
     if (lse[at] != -std::numeric_limits<float>::infinity()) return false;
     const std::int64_t b = at / (p.hq * p.tq), i = at % p.tq;
     const std::size_t place = at_keys.index(p, b, i);
-    return !sees_block(p, options.mask, b, at / p.tq % p.hq, i, at_keys.first[place], at_keys.last[place]);
+    return !sees_block(p, mask, b, at / p.tq % p.hq, i, at_keys.first[place], at_keys.last[place]);
   };
   for (std::int64_t at = 0; at < result.lse.numel(); ++at) {
     if (good(at)) continue;
@@ -191,12 +192,13 @@ AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& 
   const auto composed = [&](std::int64_t b, std::int64_t h, std::int64_t i) {
     return composed_row(q, k, v, p, options, call.at_keys, b, h, i);
   };
-  mend_overflow(p, call.at_keys, result, composed);
+  mend_overflow(p, options.mask, call.at_keys, result, composed);
   if (options.return_weights) result.weights = weights_of_rows(p, options, composed);
   return result;
 }
 
 bool can_decode(const Tensor& q, const Problem& p, const AttentionOptions& options) {
+  if (options.score_function.forward || options.mask.block_keep.defined()) return false;  // by the forward kernel alone
   kernels::Problem sizes{};
   sizes.hq = p.hq, sizes.hkv = p.hkv, sizes.tq = p.tq;
   return can_fuse(q, options) && kernels::active().decodes(sizes);
@@ -214,7 +216,7 @@ AttentionResult fused_decode(const Tensor& q, const kernels::Pages& pages, const
     if (!k.defined()) std::tie(k, v) = gather();
     return composed_row(q, k, v, p, options, call.at_keys, b, h, i);
   };
-  mend_overflow(p, call.at_keys, result, composed);
+  mend_overflow(p, options.mask, call.at_keys, result, composed);
   if (options.return_weights) result.weights = weights_of_rows(p, options, composed);
   return result;
 }

@@ -15,7 +15,7 @@ import sys
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import (GPT2Config, GPT2LMHeadModel, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "checkpoints")
 SIZES = {"vocab_size": 61, "n_positions": 12, "n_embd": 16, "n_layer": 2, "n_head": 2}
@@ -42,7 +42,25 @@ def make(name, dtype=torch.float32, bare=False, **more):
             mask = torch.tril(torch.ones(1, 1, config.n_positions, config.n_positions))
             tensors |= {f"h.{i}.attn.bias": mask, f"h.{i}.attn.masked_bias": torch.tensor(-1e4)}
         save_file(tensors, path)
-    save_file({"ids": ids, "logits": logits}, os.path.join(folder, "logits.safetensors"))
+    greedy = model.float().generate(ids[:1, :3], do_sample=False, min_new_tokens=9, max_new_tokens=9, pad_token_id=0)
+    save_file({"ids": ids, "logits": logits, "greedy": greedy[0]}, os.path.join(folder, "logits.safetensors"))
+
+
+def make_sampling():
+    """Probabilities that transformers' warpers leave, in the order in which generate() applies them."""
+    torch.manual_seed(7)
+    logits, settings, left = torch.randn(6, 97) * 3, [], []
+    for temperature in (0.5, 1.0, 1.7):
+        for top_k in (0, 1, 5, 200):
+            for top_p in (1.0, 0.9, 0.4, 1e-6):
+                scores = TemperatureLogitsWarper(temperature)(None, logits)
+                scores = TopKLogitsWarper(top_k)(None, scores) if top_k else scores
+                scores = TopPLogitsWarper(top_p)(None, scores) if top_p < 1 else scores
+                settings.append([temperature, top_k, top_p])
+                left.append(scores.double().softmax(-1))
+    tensors = {"logits": logits, "settings": torch.tensor(settings, dtype=torch.float64),
+               "probabilities": torch.stack(left).float()}
+    save_file(tensors, os.path.join(DATA, "sampling.safetensors"))
 
 
 def check(folder):
@@ -62,3 +80,4 @@ if __name__ == "__main__":
     make("tied-gelu-f16", torch.float16, activation_function="gelu", layer_norm_epsilon=1e-4)
     make("untied-bf16", torch.bfloat16, tie_word_embeddings=False)
     make("bare-2019-f32", bare=True)
+    make_sampling()

@@ -55,6 +55,7 @@ std::unique_ptr<CLI::App> make_app(int& status) {
   add_train(*app, status);
   add_sdpa(*app, status);
   add_check(*app, status);
+  add_generate(*app, status);
   add_bench(*app, status);
   add_info(*app, status);
   for (CLI::App* verb : app->get_subcommands({})) {

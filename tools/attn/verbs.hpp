@@ -15,6 +15,7 @@ void add_demo(CLI::App& app, int& status);
 void add_info(CLI::App& app, int& status);
 void add_check(CLI::App& app, int& status);
 void add_report(CLI::App& app, int& status);
+void add_generate(CLI::App& app, int& status);
 void add_bench(CLI::App& app, int& status);
 void add_train(CLI::App& app, int& status);
 

@@ -1,6 +1,6 @@
-// The kernels on a processor's bf16 matrix instructions, attention's forward and dense products: compiled for
-// vdpbf16ps and for AMX, with ATTN_UNIT naming which. What they do not take, float32 at highest precision and f16, goes
-// to the AVX-512 kernels.
+// The kernels on a processor's bf16 matrix instructions, attention forward and backward and dense products: compiled
+// for vdpbf16ps and for AMX, with ATTN_UNIT naming which. What they do not take, float32 at highest precision and f16,
+// goes to the AVX-512 kernels.
 #define ATTN_TASK_GROUPS 16  // packed keys and values are used by 512 rows before they leave L2
 #define ATTN_BLOCK_KEYS 256  // as many as let a tile of scores stay in L1: the context is loaded and stored per block
 #include "kernels/table.hpp"
@@ -10,8 +10,10 @@
 #include "kernels/matrix/dot.hpp"
 #endif
 #include "kernels/matrix/core.hpp"
+#include "kernels/matrix/gradient.hpp"
 #include "kernels/matrix/limits.hpp"
 #include "kernels/matrix/product.hpp"
+#include "kernels/unit/backward.hpp"
 
 #define ATTN_JOIN_OF(a, b) a##b
 #define ATTN_JOIN(a, b) ATTN_JOIN_OF(a, b)
@@ -35,6 +37,29 @@ void forward(const Problem& p, const ForwardResult& result, std::int64_t task, v
   if (!takes(p)) return kernels_avx512.forward(p, result, task, scratch);
   [[maybe_unused]] const Session session;
   online_forward<MatrixCore>(p, result, task, scratch);
+}
+
+// Of float32 at high precision the backward pass is float32's.
+bool takes_backward(const Problem& p) { return takes(p) && parts_of(p.element, p.precision) == 1; }
+
+std::size_t backward_shared(const Problem& p) {
+  return takes_backward(p) ? backward_shared<MatrixGradient>(p) : kernels_avx512.backward_shared(p);
+}
+
+std::size_t backward_scratch(const Problem& p) {
+  return takes_backward(p) ? backward_scratch<MatrixGradient>(p) : kernels_avx512.backward_scratch(p);
+}
+
+std::int64_t backward_tasks(const Problem& p, const BackwardResult& result, int phase) {
+  return takes_backward(p) ? backward_tasks<MatrixGradient>(p, result, phase)
+                           : kernels_avx512.backward_tasks(p, result, phase);
+}
+
+void backward(const Problem& p, const BackwardInput& in, const BackwardResult& result, int phase, std::int64_t task,
+              void* shared, void* scratch) {
+  if (!takes_backward(p)) return kernels_avx512.backward(p, in, result, phase, task, shared, scratch);
+  [[maybe_unused]] const Session session;
+  run_backward<MatrixGradient>(p, in, result, phase, task, shared, scratch);
 }
 
 bool takes(const Product& p) { return takes(p.element, p.precision); }
@@ -72,6 +97,10 @@ Kernels ATTN_JOIN(kernels_, ATTN_UNIT)() {
   kernels.forward_tasks = ATTN_UNIT::forward_tasks;
   kernels.forward_scratch = ATTN_UNIT::forward_scratch;
   kernels.forward = ATTN_UNIT::forward;
+  kernels.backward_shared = ATTN_UNIT::backward_shared;
+  kernels.backward_scratch = ATTN_UNIT::backward_scratch;
+  kernels.backward_tasks = ATTN_UNIT::backward_tasks;
+  kernels.backward = ATTN_UNIT::backward;
   kernels.packed_bytes = ATTN_UNIT::packed_bytes;
   kernels.pack_panel = ATTN_UNIT::pack_panel;
   kernels.product_tasks = ATTN_UNIT::product_tasks;

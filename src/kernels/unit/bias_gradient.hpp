@@ -23,17 +23,13 @@ struct BiasPlan {
   }
 };
 
+template <class Core>
 struct BiasScratch {
+  Core core;
   Queries queries;
   TileScratch tile;
-  float *weights, *d_scores;  // (kTileKeys, kTileStep)
-  float *keys, *values;
 
-  BiasScratch(const Problem& p, Carver& take) : queries(p, take), tile(p, take) {
-    const bool widens = p.element != Element::f32;
-    weights = take(kTileKeys * kTileStep), d_scores = take(kTileKeys * kTileStep);
-    keys = take(widens ? kTileKeys * p.d : 0), values = take(widens ? kTileKeys * p.dv : 0);
-  }
+  BiasScratch(const Problem& p, Carver& take) : core(p, kTileKeys, take), queries(p, take), tile(p, take) {}
 };
 
 // Adds a group's tile. A repeated dimension is summed within the tile first: fewer roundings in the long sum.
@@ -48,7 +44,7 @@ inline void add_to_bias(const Problem& p, const BackwardResult& result, const Qu
     for (std::int64_t lane = 0; lane < lanes; ++lane) {
       float sum = 0;
       for (std::int64_t j = 0; j < keys; ++j) {
-        const float d_score = d_scores[j * kTileStep + lane];
+        const float d_score = d_scores[j * kColumns + lane];
         result.bias_key ? out[lane * result.bias_query + j * result.bias_key] += d_score : sum += d_score;
       }
       if (!result.bias_key) out[lane * result.bias_query] += sum;
@@ -58,25 +54,26 @@ inline void add_to_bias(const Problem& p, const BackwardResult& result, const Qu
   float total = 0;
   for (std::int64_t j = 0; j < keys; ++j) {
     float sum = 0;
-    for (std::int64_t lane = 0; lane < lanes; ++lane) sum += d_scores[j * kTileStep + lane];
+    for (std::int64_t lane = 0; lane < lanes; ++lane) sum += d_scores[j * kColumns + lane];
     result.bias_key ? out[j * result.bias_key] += sum : total += sum;
   }
   if (!result.bias_key) *out += total;
 }
 
 // A span of one head's queries against keys [first, last).
+template <class Core>
 inline void add_span_to_bias(const Problem& p, const BackwardInput& in, const BackwardResult& result, const Span& span,
-                             std::int64_t first, std::int64_t last, BiasScratch& mem) {
+                             std::int64_t first, std::int64_t last, BiasScratch<Core>& mem) {
   if (!place(p, span, first, last, mem.queries)) return;
   pack(p, in, mem.queries);
+  mem.core.pack_queries(in, mem.queries);
   for (; first < last; first += kTileKeys) {
     const std::int64_t count = last - first < kTileKeys ? last - first : kTileKeys;
-    const Block k = block_of(p, p.k, p.d, span, first, count, mem.keys);
-    const Block v = block_of(p, p.v, p.dv, span, first, count, mem.values);
+    mem.core.load_keys(span, first, count);
     for (int g = 0; g < mem.queries.groups; ++g) {
       if (!sees_some(p, mem.queries.seen[g], first, first + count)) continue;
-      gradient_tile<false>(p, mem.queries, g, k, v, first, count, mem.tile, mem.weights, mem.d_scores);
-      add_to_bias(p, result, mem.queries, g, first, count, mem.d_scores);
+      gradient_tile<false>(mem.core, p, mem.queries, g, first, count, {0, round_up(count, Core::kKeyStep)}, mem.tile);
+      add_to_bias(p, result, mem.queries, g, first, count, mem.tile.d_weights);
     }
   }
 }
@@ -87,10 +84,11 @@ inline std::int64_t bias_task_count(const Problem& p, const BackwardResult& resu
   return plan.batches * plan.heads * plan.queries * plan.keys;
 }
 
+template <class Core>
 inline void backward_bias(const Problem& p, const BackwardInput& in, const BackwardResult& result, std::int64_t task,
                           void* scratch) {
   Carver carver{static_cast<float*>(scratch)};
-  BiasScratch mem(p, carver);
+  BiasScratch<Core> mem(p, carver);
   const BiasPlan plan(p, result);
   // This task's range of a dimension of `size`, `length` to a task; all of it where the bias repeats.
   const auto range = [&](std::int64_t& begin, std::int64_t& end, std::int64_t stride, std::int64_t tasks,

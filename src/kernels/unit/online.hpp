@@ -117,21 +117,6 @@ inline Range visible(const Interval& seen, std::int64_t first, std::int64_t coun
   return {from / step * step, round_up(to, step) - from / step * step};
 }
 
-// Scores of a range, masked: s · (the returned factor) is what softmax takes.
-template <class Core>
-inline float scores_of(Core& core, const Problem& p, const Span& span, int group, const Interval& seen,
-                       std::int64_t first, std::int64_t count, const Range& range, float* s) {
-  const float factor = core.scores(group, range.from, range.keys, s);
-  const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
-  if (adjusts(p) && factor != 1) {
-    for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) store(s + i, load(s + i) * splat(factor));
-  }
-  if (p.softcap > 0) apply_softcap(p, s, keys);
-  mask_scores(p, span, group, seen, first + range.from, keys, s);
-  for (std::int64_t i = keys * kColumns; i < range.keys * kColumns; i += kLanes) store(s + i, splat(kMinusInfinity));
-  return adjusts(p) ? 1 : factor;
-}
-
 template <class Core>
 struct OnlineScratch {
   Core core;
@@ -174,7 +159,8 @@ inline void online_forward(const Problem& p, const ForwardResult& result, std::i
       const auto next = [&](std::int64_t from) { return next_run(p, &seen[g], 1, first, all, Core::kKeyStep, from); };
       for (Range range = next(all.from); range.keys > 0; range = next(range.from + range.keys)) {
         if (!loaded) mem.core.load_block(span, first, count), loaded = true;
-        const float factor = scores_of(mem.core, p, span, g, seen[g], first, count, range, mem.s);
+        const float factor = capped_scores(mem.core, p, g, range, mem.s);
+        mask_range(p, span, g, seen[g], first, count, range, mem.s);
         softmax_tile(mem.core, mem.s, range.keys, factor, run[g], mem.rows);
         if (drops(p)) {
           const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;

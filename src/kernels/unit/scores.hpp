@@ -91,13 +91,6 @@ inline void apply_score_function(const Problem& p, const Span& span, int group, 
   for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) store(s + i, load(s + i) * splat(kLog2e));
 }
 
-// s (keys, kColumns): the keys at `k` against a packed group of queries (d, kColumns), scaled and capped.
-inline void capped_scores(const Problem& p, const float* packed_q, const float* k, std::int64_t k_step,
-                          std::int64_t keys, float* s) {
-  panel<false>(keys, k, k_step, 1, packed_q, kColumns, s, kColumns, p.d);
-  if (p.softcap > 0) apply_softcap(p, s, keys);
-}
-
 // Whether scores change by more than a factor, and must first be whole: scaled, in their unit.
 inline bool adjusts(const Problem& p) { return p.softcap > 0 || p.score_forward || p.bias.data || p.alibi_slopes; }
 
@@ -129,6 +122,25 @@ inline void mask_scores(const Problem& p, const Span& span, int group, const Int
   }
   if (p.blocks.data) apply_blocks(p, seen, s, first_key, keys);
   apply_interval(seen, s, first_key, keys);
+}
+
+// s (keys, kColumns): a core's scores of a range of its keys, capped. Returns the factor that they still lack.
+template <class Core>
+inline float capped_scores(Core& core, const Problem& p, int group, const Range& range, float* s) {
+  const float factor = core.scores(group, range.from, range.keys, s);
+  if (!adjusts(p)) return factor;
+  for (std::int64_t i = 0; factor != 1 && i < range.keys * kColumns; i += kLanes)
+    store(s + i, load(s + i) * splat(factor));
+  if (p.softcap > 0) apply_softcap(p, s, range.keys);
+  return 1;
+}
+
+// mask_scores for a range of the `count` keys from key `first` on; those past them are masked.
+inline void mask_range(const Problem& p, const Span& span, int group, const Interval& seen, std::int64_t first,
+                       std::int64_t count, const Range& range, float* s) {
+  const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
+  mask_scores(p, span, group, seen, first + range.from, keys, s);
+  for (std::int64_t i = keys * kColumns; i < range.keys * kColumns; i += kLanes) store(s + i, splat(kMinusInfinity));
 }
 
 }  // namespace

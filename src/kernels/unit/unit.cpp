@@ -5,6 +5,7 @@
 #include "kernels/unit/cross_entropy.hpp"
 #include "kernels/unit/decode.hpp"
 #include "kernels/unit/few_rows.hpp"
+#include "kernels/unit/float_gradient.hpp"
 #include "kernels/unit/float_product.hpp"
 #include "kernels/unit/forward.hpp"
 #include "kernels/unit/gelu.hpp"
@@ -29,10 +30,10 @@ const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .decode_scratch = ATTN_UNIT::decode_scratch,
     .decode_tasks = ATTN_UNIT::decode_tasks,
     .decode = ATTN_UNIT::decode,
-    .backward_shared = ATTN_UNIT::backward_shared,
-    .backward_scratch = ATTN_UNIT::backward_scratch,
-    .backward_tasks = ATTN_UNIT::backward_tasks,
-    .backward = ATTN_UNIT::backward,
+    .backward_shared = ATTN_UNIT::backward_shared<ATTN_UNIT::FloatGradient>,
+    .backward_scratch = ATTN_UNIT::backward_scratch<ATTN_UNIT::FloatGradient>,
+    .backward_tasks = ATTN_UNIT::backward_tasks<ATTN_UNIT::FloatGradient>,
+    .backward = ATTN_UNIT::run_backward<ATTN_UNIT::FloatGradient>,
     .panels = ATTN_UNIT::panels,
     .packed_bytes = ATTN_UNIT::FloatProduct::packed_bytes,
     .pack_panel = ATTN_UNIT::FloatProduct::pack_panel,

@@ -1,0 +1,167 @@
+// The backward pass's products on bf16: weights and the scores' gradient are rounded to bf16, every sum is float32's.
+#pragma once
+
+#include "kernels/matrix/core.hpp"
+#include "kernels/unit/gradient_tile.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+class MatrixGradient {
+ public:
+  static constexpr std::int64_t kKeyStep = kDepthStep, kRowStep = ATTN_UNIT::kRowStep;
+  static_assert(kTileKeys % kKeyStep == 0 && kColumns % kKeyStep == 0 && (kKeyStep == 2 || kKeyStep % kRowStep == 0));
+
+  MatrixGradient(const Problem& p, std::int64_t keys, Carver& take)
+      : p_(p),
+        factor_(query_factor(p)),
+        depth_(round_up(p.d, 32)),
+        value_depth_(round_up(p.dv, 32)),
+        key_step_(round_up(keys, 32) + 32) {
+    q_ = halves(take, depth_ * kSpanRows), d_output_ = halves(take, value_depth_ * kSpanRows);
+    q_rows_ = halves(take, padded(p.d) * kSpanRows), d_output_rows_ = halves(take, padded(p.dv) * kSpanRows);
+    weights_ = halves(take, kTileKeys * kTileStep), d_scores_ = halves(take, kTileKeys * kTileStep);
+    d_score_pairs_ = halves(take, kTileKeys * kColumns);
+    keys_buffer_ = halves(take, key_step_ * depth_), values_buffer_ = halves(take, key_step_ * value_depth_);
+    transposed_keys_ = halves(take, round_up(p.d, 16) * key_step_);
+  }
+
+  void load_keys(const Span& span, std::int64_t first, std::int64_t count) {
+    keys_ = lines(p_.k, p_.d, depth_, span, first, count, keys_buffer_);
+    values_ = lines(p_.v, p_.dv, value_depth_, span, first, count, values_buffer_);
+    for (std::int64_t j = 0; j < count; j += 32) {
+      const void* rows[32];
+      for (int i = 0; i < 32; ++i) {
+        rows[i] = j + i < count ? row(p_.k, p_.element, span.batch, span.key_head, first + j + i) : nullptr;
+      }
+      pack_transposed(p_.element, rows, p_.d, 0, transposed_keys_ + j, key_step_);
+    }
+  }
+
+  void pack_queries(const BackwardInput& in, const Queries& queries) {
+    pack_span(queries, p_.q, p_.d, factor_.packed, depth_, q_, q_rows_);
+    pack_span(queries, in.d_output, p_.dv, 1, value_depth_, d_output_, d_output_rows_);
+  }
+
+  float scores(int group, std::int64_t from, std::int64_t keys, float* s) const {
+    multiply<false>(round_up(keys, kRowStep), from_line(keys_, from), {q_ + group * depth_ * kColumns, 0}, s,
+                    round_up(p_.d, kDepthStep) / 2, 1);
+    return factor_.rest;
+  }
+
+  void d_weights(int group, std::int64_t from, std::int64_t keys, float* s) const {
+    multiply<false>(round_up(keys, kRowStep), from_line(values_, from),
+                    {d_output_ + group * value_depth_ * kColumns, 0}, s, round_up(p_.dv, kDepthStep) / 2, 1);
+  }
+
+  // Weights as they are multiplied from the left; d_scores also from the right, two keys beside each other.
+  void put(int group, std::int64_t at, std::int64_t keys, const TileScratch& tile) const {
+    for (std::int64_t j = 0; j < keys; j += 2) {
+      put_row(tile.scores + j * kColumns, weights_ + corner(group, at + j));
+      put_row(tile.scores + (j + 1) * kColumns, weights_ + corner(group, at + j + 1));
+      const __m512i first = put_row(tile.d_weights + j * kColumns, d_scores_ + corner(group, at + j));
+      const __m512i second = put_row(tile.d_weights + (j + 1) * kColumns, d_scores_ + corner(group, at + j + 1));
+      std::uint16_t* pairs = d_score_pairs_ + (at + j) * kColumns;
+      _mm512_storeu_si512(pairs, _mm512_permutex2var_epi16(first, pair_order(0), second));
+      _mm512_storeu_si512(pairs + 2 * kLanes, _mm512_permutex2var_epi16(first, pair_order(kLanes), second));
+    }
+  }
+
+  void forget(int group, std::int64_t at, std::int64_t keys) const {
+    for (std::int64_t j = at; j < at + keys; ++j) {
+      _mm512_storeu_si512(weights_ + corner(group, j), _mm512_setzero_si512());
+      _mm512_storeu_si512(d_scores_ + corner(group, j), _mm512_setzero_si512());
+    }
+  }
+
+  void add_dq(int, std::int64_t from, std::int64_t at, std::int64_t keys, float* dq) const {
+    multiply<true>(round_up(p_.d, kRowStep), {transposed_keys_ + from, key_step_, 0},
+                   {d_score_pairs_ + at * kColumns, 0}, dq, keys / 2, 1);
+  }
+
+  void add_dk(const Groups& groups, std::int64_t at, std::int64_t keys, std::int64_t step, float* out) const {
+    add_rows(d_scores_ + corner(groups.begin, at), groups, keys, q_rows_, p_.d, step, out);
+  }
+
+  void add_dv(const Groups& groups, std::int64_t at, std::int64_t keys, std::int64_t step, float* out) const {
+    add_rows(weights_ + corner(groups.begin, at), groups, keys, d_output_rows_, p_.dv, step, out);
+  }
+
+ private:
+  static constexpr int kTileStep =
+      kSpanRows + 32;  // of a wide tile's rows; the odd 64 bytes spread them over the cache
+
+  static std::int64_t corner(int group, std::int64_t key) { return key * kTileStep + group * kColumns; }
+
+  static Left from_line(const Left& lines, std::int64_t from) { return {lines.data + from * lines.row, lines.row, 0}; }
+
+  // Keys or values, in place when their rows are whole, dense pairs.
+  Left lines(const Rows& rows, std::int64_t width, std::int64_t depth, const Span& span, std::int64_t first,
+             std::int64_t count, std::uint16_t* buffer) const {
+    const auto line = [&](std::int64_t j) { return row(rows, p_.element, span.batch, span.key_head, first + j); };
+    if (p_.element == Element::bf16 && width % kDepthStep == 0 && rows.token == width && count % kKeyStep == 0) {
+      return {static_cast<const std::uint16_t*>(line(0)), width, 0};
+    }
+    for (std::int64_t j = 0; j < round_up(count, kKeyStep); ++j) {
+      pack_row(p_.element, j < count ? line(j) : nullptr, width, 0, buffer + j * depth, depth);
+    }
+    return {buffer, depth, 0};
+  }
+
+  // Rows of a span as right operands: by group (depth / 2, kColumns, 2), times a factor, and by panel
+  // (kSpanRows / 2, kColumns, 2).
+  void pack_span(const Queries& queries, const Rows& from, std::int64_t width, float factor, std::int64_t depth,
+                 std::uint16_t* by_group, std::uint16_t* by_panel) const {
+    for (std::int64_t r = 0; r < queries.groups * kColumns; r += kLanes) {
+      const void* rows[kLanes];
+      for (int i = 0; i < kLanes; ++i) rows[i] = row_of(p_, from, queries.span, r + i);
+      pack_columns(p_.element, rows, width, factor, 0, by_group + r / kColumns * kColumns * depth + r % kColumns * 2,
+                   depth);
+      for (int i = 0; i < kLanes; i += 2) {
+        for (std::int64_t c = 0; c < width; c += kColumns) {
+          pack_pair(p_.element, rows[i], rows[i + 1], c, width, 0, by_panel + c * kSpanRows + (r + i) * kColumns);
+        }
+      }
+    }
+  }
+
+  // kColumns numbers in bf16.
+  static __attribute__((always_inline)) __m512i put_row(const float* row, std::uint16_t* out) {
+    const auto low = reinterpret_cast<__m512>(load(row)), high = reinterpret_cast<__m512>(load(row + kLanes));
+    const auto both = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+    _mm512_storeu_si512(out, both);
+    return both;
+  }
+
+  // The order of pairs: number i of one row and of another, from `first` on.
+  static __attribute__((always_inline)) __m512i pair_order(int first) {
+    constexpr std::uint32_t one = 1u | 1u << 16;
+    using Words = std::uint32_t __attribute__((vector_size(64)));
+    Words order = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    order += static_cast<std::uint32_t>(first);
+    return reinterpret_cast<__m512i>(order * one + (32u << 16));
+  }
+
+  // out (keys, panels · kColumns) += tileᵀ · rows
+  static void add_rows(const std::uint16_t* tile, const Groups& groups, std::int64_t keys, const std::uint16_t* rows,
+                       std::int64_t width, std::int64_t step, float* out) {
+    rows += groups.begin * kColumns * kColumns;
+    for (std::int64_t c = 0; c < width; c += kColumns) {
+      multiply<true>(keys, {tile, kTileStep, 0}, {rows + c * kSpanRows, 0}, out + c * step, groups.rows() / 2, 1);
+    }
+  }
+
+  const Problem& p_;
+  Factor factor_;
+  std::int64_t depth_, value_depth_, key_step_;
+  std::uint16_t *q_, *d_output_;            // by group: the right operands of scores and d_weights
+  std::uint16_t *q_rows_, *d_output_rows_;  // by panel: the right operands of dk and dv
+  std::uint16_t *weights_, *d_scores_;      // (kTileKeys, kTileStep)
+  std::uint16_t* d_score_pairs_;            // of one group: (kTileKeys / 2, kColumns, 2)
+  std::uint16_t *keys_buffer_, *values_buffer_;
+  std::uint16_t* transposed_keys_;  // (d made up to a multiple of 16, key_step)
+  Left keys_{}, values_{};
+};
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT

@@ -1,0 +1,319 @@
+// A decoder beside the whole forward pass, sampling beside transformers' (make_checkpoints.py), and what generate()
+// promises.
+#include "attn/generate.hpp"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <random>
+#include <string>
+
+#include "attn/checkpoint.hpp"
+#include "attn/error.hpp"
+#include "attn/io.hpp"
+
+namespace attn::test {
+namespace {
+
+constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
+const std::string kData = ATTN_TEST_DATA "/checkpoints/";
+
+GPT random_model(Generator& rng) {
+  GPT model({.vocab_size = 37, .context_length = 24, .layers = 3, .heads = 3, .width = 24}, rng);
+  for (Parameter* p : model.parameters()) {  // large enough for weights and logits that differ
+    const Tensor noise = rng.randn(p->value.shape());
+    for (std::int64_t i = 0; i < noise.numel(); ++i) p->value.data<float>()[i] += 0.3f * noise.data<float>()[i];
+  }
+  return model;
+}
+
+double largest(const Tensor& t) {
+  double most = 0;
+  const Tensor flat = t.contiguous().view({-1});
+  for (std::int64_t i = 0; i < flat.numel(); ++i) most = std::max(most, std::abs(flat.at({i})));
+  return most;
+}
+
+double distance(const Tensor& a, const Tensor& b) {
+  if (!(a.shape() == b.shape())) return std::numeric_limits<double>::infinity();
+  const Tensor d = Tensor::empty(a.shape(), DType::f64), x = a.to(DType::f64).contiguous(), y = b.to(DType::f64);
+  const Tensor z = y.contiguous();
+  for (std::int64_t i = 0; i < d.numel(); ++i) d.data<double>()[i] = x.data<double>()[i] - z.data<double>()[i];
+  return largest(d);
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.contiguous(), y = b.contiguous();
+  return a.shape() == b.shape() &&
+         std::memcmp(x.raw(), y.raw(), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())) == 0;
+}
+
+// The logits after each token that ends a piece, the text read in pieces of these sizes: (pieces, b, vocab).
+std::vector<Tensor> read_in_pieces(Decoder& decoder, const Tensor& ids, const std::vector<std::int64_t>& sizes) {
+  std::vector<Tensor> logits;
+  std::int64_t at = 0;
+  for (const std::int64_t size : sizes) {
+    logits.push_back(decoder.read(ids.slice(1, at, at + size)));
+    at += size;
+  }
+  return logits;
+}
+
+std::vector<std::int64_t> random_pieces(std::mt19937& random, std::int64_t total) {
+  std::vector<std::int64_t> sizes;
+  while (total > 0) {
+    sizes.push_back(std::min<std::int64_t>(total, std::uniform_int_distribution<std::int64_t>(1, 7)(random)));
+    total -= sizes.back();
+  }
+  return sizes;
+}
+
+TEST(Decoder, GivesTheLogitsOfTheWholeForwardPass) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 6; ++round) {
+    Generator rng(seed + static_cast<unsigned>(round));
+    GPT model = random_model(rng);
+    const std::int64_t batch = 1 + round % 3;
+    const Tensor ids = rng.randint(0, 37, {batch, 24}), wanted = model.forward(ids);
+    const auto sizes = round == 0 ? std::vector<std::int64_t>(24, 1) : random_pieces(random, 24);
+    Decoder decoder(model, batch);
+    const auto logits = read_in_pieces(decoder, ids, sizes);
+    std::int64_t at = 0;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      at += sizes[i];
+      // Both sum in float32, through three layers.
+      EXPECT_LT(distance(logits[i], wanted.select(1, at - 1)), 64 * kEpsilon * largest(wanted)) << "token " << at;
+    }
+    EXPECT_EQ(decoder.length(), 24);
+  }
+}
+
+TEST(Decoder, SameBitsForAnyThreadsAndBatch) {
+  Generator rng(4);
+  GPT model = random_model(rng);
+  const Tensor ids = rng.randint(0, 37, {3, 20});
+  const std::vector<std::int64_t> sizes{9, 1, 1, 3, 1, 5};
+  Decoder all(model, 3), one(model, 1);
+  const auto wanted = read_in_pieces(all, ids, sizes), alone = read_in_pieces(one, ids.slice(0, 1, 2), sizes);
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(threads == 1 ? 3 : 1);
+  Decoder other(model, 3);
+  const auto found = read_in_pieces(other, ids, sizes);
+  omp_set_num_threads(threads);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    EXPECT_TRUE(same_bits(wanted[i], found[i])) << "threads, piece " << i;
+    EXPECT_TRUE(same_bits(wanted[i].slice(0, 1, 2), alone[i])) << "batch, piece " << i;
+  }
+}
+
+TEST(Decoder, ForgetsAndReadsAgain) {
+  Generator rng(5);
+  GPT model = random_model(rng);
+  Decoder decoder(model);
+  const std::vector<std::int64_t> text{1, 2, 3, 4, 5};
+  const Tensor first = decoder.read(text);
+  decoder.truncate(2);
+  EXPECT_EQ(decoder.length(), 2);
+  decoder.read(std::vector<std::int64_t>{9, 8});
+  decoder.truncate(0);
+  EXPECT_TRUE(same_bits(decoder.read(text), first));
+}
+
+TEST(Decoder, RefusesWhatDoesNotFitAndGoesOn) {
+  Generator rng(6);
+  GPT model = random_model(rng);
+  Decoder decoder(model, 2);
+  const Tensor ids = rng.randint(0, 37, {2, 20});
+  decoder.read(ids);
+  EXPECT_THROW(decoder.read(rng.randint(0, 37, {2, 5})), Error);            // 25 tokens of 24
+  EXPECT_THROW(decoder.read(rng.randint(0, 37, {1, 2})), Error);            // another batch
+  EXPECT_THROW(decoder.read(Tensor::full({2, 1}, 37, DType::i64)), Error);  // no such token
+  EXPECT_THROW(decoder.read(Tensor::full({2, 1}, -1, DType::i64)), Error);  //
+  EXPECT_THROW(decoder.read(Tensor::full({2, 1}, 1, DType::f32)), Error);   // no ids
+  EXPECT_THROW(decoder.read(Tensor::empty({2, 0}, DType::i64)), Error);     // none
+  EXPECT_THROW(decoder.read(std::vector<std::int64_t>{}), Error);           //
+  EXPECT_EQ(decoder.length(), 20);
+  const Tensor more = rng.randint(0, 37, {2, 4});
+  Decoder fresh(model, 2);
+  fresh.read(ids);
+  EXPECT_TRUE(same_bits(decoder.read(more), fresh.read(more)));
+}
+
+TEST(Decoder, ReadsMatricesInBfloat16) {
+  Generator rng(7);
+  GPT model = random_model(rng), rounded = random_model(rng);
+  for (Parameter* p : model.parameters()) {
+    if (p->value.rank() == 2) p->value = p->value.to(DType::bf16).to(DType::f32);
+  }
+  rounded.load_state_dict(model.state_dict());
+  store_matrices(rounded, DType::bf16);
+  const Tensor ids = rng.randint(0, 37, {1, 24});
+  Decoder plain(model), half(rounded);
+  // The same values, and sums in the same order: of few rows and, by their float32 copy, of many.
+  EXPECT_TRUE(same_bits(plain.read(ids.slice(1, 0, 20)), half.read(ids.slice(1, 0, 20))));
+  EXPECT_TRUE(same_bits(plain.read(ids.slice(1, 20, 21)), half.read(ids.slice(1, 20, 21))));
+  EXPECT_THROW(store_matrices(model, DType::f16), Error);
+}
+
+TEST(Decoder, KeepsKeysAndValuesInFewerBits) {
+  Generator rng(8);
+  GPT model = random_model(rng);
+  const Tensor ids = rng.randint(0, 37, {1, 24});
+  Decoder exact(model);
+  const Tensor wanted = exact.read(ids);
+  for (const DType dtype : {DType::bf16, DType::i8}) {
+    Decoder decoder(model, 1, dtype);
+    const double error = distance(decoder.read(ids), wanted);
+    EXPECT_GT(error, 0);
+    EXPECT_LT(error, 0.05 * largest(wanted)) << name(dtype);
+  }
+}
+
+// ---- sampling -------------------------------------------------------------------------
+
+TEST(Sampling, LeavesWhatTransformersWarpersLeave) {
+  const auto file = io::load(kData + "sampling.safetensors");
+  const Tensor logits = *file.find("logits"), settings = *file.find("settings"), wanted = *file.find("probabilities");
+  for (std::int64_t s = 0; s < settings.size(0); ++s) {
+    const Sampling sampling{settings.at({s, 0}), static_cast<std::int64_t>(settings.at({s, 1})), settings.at({s, 2})};
+    SCOPED_TRACE(testing::Message() << sampling.temperature << " " << sampling.top_k << " " << sampling.top_p);
+    for (std::int64_t row = 0; row < logits.size(0); ++row) {
+      std::map<std::int64_t, double> found;
+      for (const Candidate& c : candidates(logits.select(0, row), sampling)) found[c.id] = c.probability;
+      for (std::int64_t id = 0; id < logits.size(1); ++id) {
+        const double p = wanted.at({s, row, id});
+        EXPECT_EQ(found.contains(id), p > 0) << id;
+        EXPECT_NEAR(found.contains(id) ? found[id] : 0, p, 8 * kEpsilon) << id;
+      }
+    }
+  }
+}
+
+TEST(Sampling, DrawsAsOftenAsTheProbabilitiesSay) {
+  const Tensor logits = Tensor::of({0, 1, 2, -1, 1.5f});
+  const Sampling sampling{.temperature = 0.8, .top_k = 4};
+  Generator rng(99);
+  std::map<std::int64_t, int> counts;
+  constexpr int kDraws = 20000;
+  for (int i = 0; i < kDraws; ++i) ++counts[sample(logits, sampling, rng)];
+  for (const Candidate& c : candidates(logits, sampling)) {
+    const double deviation = std::sqrt(kDraws * c.probability * (1 - c.probability));
+    EXPECT_NEAR(counts[c.id], kDraws * c.probability, 5 * deviation) << c.id;
+    counts.erase(c.id);
+  }
+  EXPECT_TRUE(counts.empty());
+}
+
+TEST(Sampling, TemperatureZeroTakesTheLargestAndDrawsNothing) {
+  Generator rng(1), untouched(1);
+  EXPECT_EQ(sample(Tensor::of({1, 3, -2, 3}), {.temperature = 0}, rng), 1);
+  EXPECT_EQ(rng.next_u64(), untouched.next_u64());
+  EXPECT_EQ(sample(Tensor::of({1, 3, 3.5f}), {.temperature = 1e-300}, rng), 2);
+}
+
+TEST(Sampling, RejectsWhatIsOutOfRange) {
+  Generator rng(1);
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor good = Tensor::of({1, 2});
+  for (const Sampling& s : {Sampling{-1}, Sampling{inf}, Sampling{nan}, Sampling{1, -1}, Sampling{1, 0, 0},
+                            Sampling{1, 0, 1.1}, Sampling{1, 0, nan}}) {
+    EXPECT_THROW(sample(good, s, rng), Error);
+  }
+  EXPECT_THROW(sample(Tensor::of({1, nan}), {}, rng), Error);
+  EXPECT_THROW(sample(Tensor::of({1, inf}), {}, rng), Error);
+  EXPECT_THROW(sample(Tensor::of({-inf, -inf}), {}, rng), Error);
+  EXPECT_THROW(sample(Tensor::empty({0}), {}, rng), Error);
+  EXPECT_THROW(sample(Tensor::ones({1, 2}), {}, rng), Error);
+  EXPECT_EQ(sample(Tensor::of({-inf, 2}), {}, rng), 1);
+}
+
+// ---- generate -------------------------------------------------------------------------
+
+TEST(Generate, GreedyIsTransformersGenerate) {
+  for (const char* name : {"tied-tanh-f32", "tied-gelu-f16", "untied-bf16", "bare-2019-f32"}) {
+    GPT model = load_gpt(kData + name);
+    const Tensor greedy = io::load_tensor(kData + name + "/logits.safetensors", "greedy");
+    std::vector<std::int64_t> all(greedy.data<std::int64_t>(), greedy.data<std::int64_t>() + greedy.numel());
+    ASSERT_EQ(all.size(), 12u);
+    Generator rng(1);
+    const auto found = generate(model, std::span(all).first(3), {.tokens = 9, .sampling = {.temperature = 0}}, rng);
+    EXPECT_EQ(found, std::vector(all.begin() + 3, all.end())) << name;
+  }
+}
+
+std::int64_t likeliest(GPT& model, std::span<const std::int64_t> text) {
+  const Tensor logits = model.forward(Tensor::from(text, {static_cast<std::int64_t>(text.size())}));
+  Generator rng(1);
+  return sample(logits.select(0, logits.size(0) - 1), {.temperature = 0}, rng);
+}
+
+// Past the context the latest half is read anew: told once more, without a cache.
+TEST(Generate, GoesOnWithTheLatestHalf) {
+  Generator rng(11);
+  GPT model = random_model(rng);  // context 24
+  for (const std::size_t length :
+       {std::size_t{1}, std::size_t{23}, std::size_t{24}, std::size_t{25}, std::size_t{60}}) {
+    std::vector<std::int64_t> text;
+    for (std::size_t i = 0; i < length; ++i) text.push_back(static_cast<std::int64_t>(rng.next_u32() % 37));
+    const auto found = generate(model, text, {.tokens = 40, .sampling = {.temperature = 0}}, rng);
+    ASSERT_EQ(found.size(), 40u);
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (text.size() - begin > 24) begin = text.size() - 12;
+      EXPECT_EQ(found[i], likeliest(model, std::span(text).subspan(begin))) << "prompt " << length << ", token " << i;
+      text.push_back(found[i]);
+    }
+  }
+}
+
+TEST(Generate, SameSeedSameText) {
+  Generator rng(12);
+  GPT model = random_model(rng);
+  const std::vector<std::int64_t> prompt{3, 1};
+  const auto with = [&](std::uint64_t seed) {
+    Generator own(seed);
+    return generate(model, prompt, {.tokens = 50, .sampling = {.temperature = 3}}, own);
+  };
+  EXPECT_EQ(with(1), with(1));
+  EXPECT_NE(with(1), with(2));
+}
+
+TEST(Generate, StopsWhereItIsTold) {
+  Generator rng(13);
+  GPT model = random_model(rng);
+  const std::vector<std::int64_t> prompt{3};
+  const GenerateOptions options{.tokens = 20, .sampling = {.temperature = 3}};
+  Generator a(1), b(1), c(1), d(1);
+  const auto whole = generate(model, prompt, options, a);
+  std::vector<std::int64_t> handed;
+  const auto five = generate(model, prompt, options, b, [&](std::int64_t id) {
+    handed.push_back(id);
+    return handed.size() < 5;
+  });
+  EXPECT_EQ(five, std::vector(whole.begin(), whole.begin() + 5));
+  EXPECT_EQ(handed, five);
+  GenerateOptions stopping = options;
+  stopping.stop = whole[7];
+  const auto first = std::find(whole.begin(), whole.end(), whole[7]);
+  EXPECT_EQ(generate(model, prompt, stopping, c), std::vector(whole.begin(), first));
+  GenerateOptions none = options;
+  none.tokens = 0;
+  EXPECT_TRUE(generate(model, prompt, none, d).empty());
+}
+
+TEST(Generate, RejectsBadPrompts) {
+  Generator rng(14);
+  GPT model = random_model(rng);
+  EXPECT_THROW(generate(model, {}, {}, rng), Error);
+  EXPECT_THROW(generate(model, std::vector<std::int64_t>{37}, {}, rng), Error);
+  EXPECT_THROW(generate(model, std::vector<std::int64_t>{1}, {.tokens = -1}, rng), Error);
+}
+
+}  // namespace
+}  // namespace attn::test

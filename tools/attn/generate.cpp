@@ -1,0 +1,180 @@
+// attn generate: text from a trained model, as it comes.
+#include "attn/generate.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+
+#include "attn/checkpoint.hpp"
+#include "attn/error.hpp"
+#include "attn/tokenizer.hpp"
+#include "common/json.hpp"
+#include "common/terminal.hpp"
+#include "verbs.hpp"
+
+namespace attn::tool {
+namespace {
+
+struct GenerateFlags {
+  std::string model, prompt, tokenizer, weights = "float32";
+  GenerateOptions options;
+  std::uint64_t seed = 123;
+  bool json = false;
+};
+
+constexpr const char* kFooter =
+    "The prompt is printed, and the text as it goes on; a text longer than the model's context goes on with its\n"
+    "latest half. Without --tokenizer, vocab.json and merges.txt beside the model are taken, or, for a model of 256\n"
+    "tokens, bytes. On a terminal, control characters are shown as ?.\n"
+    "Exit codes: 0 done, 2 wrong usage, 3 bad data or files.\n"
+    "\n"
+    "Examples:\n"
+    "  attn generate --model model.safetensors --prompt 'Your journey'\n"
+    "  attn generate --model model.safetensors --prompt 'Your journey' --temperature 0 --tokens 40\n"
+    "  attn generate --model gpt2/ --prompt 'Attention is' --top-k 40 --top-p 0.95 --seed 7 --weights bfloat16\n"
+    "  attn generate --model model.safetensors --prompt 'A ' --json";
+
+std::unique_ptr<Tokenizer> tokenizer_for(const GenerateFlags& flags, const GPTConfig& config) {
+  const std::filesystem::path folder =
+      flags.tokenizer.empty() ? gpt_file(flags.model).parent_path() : std::filesystem::path(flags.tokenizer);
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (!flags.tokenizer.empty() || std::filesystem::exists(folder / "vocab.json")) {
+    tokenizer = std::make_unique<BPETokenizer>(BPETokenizer::load(folder));
+  } else {
+    tokenizer = std::make_unique<ByteTokenizer>();
+  }
+  if (tokenizer->vocab_size() != config.vocab_size) {
+    throw Error(Error::Kind::data, "--tokenizer",
+                "the tokenizer of a model of " + std::to_string(config.vocab_size) + " tokens",
+                "one of " + std::to_string(tokenizer->vocab_size()),
+                "give the folder of its vocab.json and merges.txt");
+  }
+  return tokenizer;
+}
+
+// The prompt's ids; an empty prompt is the end of a text before, or a new line.
+std::vector<std::int64_t> prompt_ids(const std::string& prompt, const Tokenizer& tokenizer) {
+  if (!prompt.empty()) return tokenizer.encode(prompt);
+  if (const auto end = tokenizer.end_of_text()) return {*end};
+  return tokenizer.encode("\n");
+}
+
+// Whole characters; for a terminal, none that would drive it but line ends and tabs.
+std::string shown(std::string_view text) {
+  if (!isatty(STDOUT_FILENO)) return std::string(text);
+  std::string safe;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of("\n\t"), text.size());
+    safe.append(printable(text.substr(0, end))).append(text.substr(end, 1));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return safe;
+}
+
+struct Written {
+  std::vector<std::int64_t> prompt, ids;
+  std::string text;
+  bool stopped = false;  // by the end of the text
+  double first = 0, seconds = 0;
+};
+
+Written write(GPT& model, const Tokenizer& tokenizer, const GenerateFlags& flags) {
+  using Clock = std::chrono::steady_clock;
+  Written written;
+  written.prompt = prompt_ids(flags.prompt, tokenizer);
+  GenerateOptions options = flags.options;
+  options.stop = tokenizer.end_of_text();
+  Generator rng(flags.seed);
+  Utf8Stream stream;
+  const auto say = [&](const std::string& text) {
+    if (!flags.json) write_stdout(shown(text));
+  };
+  say(stream.push(flags.prompt));
+  const auto start = Clock::now();
+  const auto since = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  written.ids = generate(model, written.prompt, options, rng, [&](std::int64_t id) {
+    if (written.first == 0) written.first = since();
+    say(stream.push(tokenizer.decode(id)));
+    return true;
+  });
+  written.seconds = since();
+  written.stopped = static_cast<std::int64_t>(written.ids.size()) < options.tokens;
+  written.text = tokenizer.decode(written.ids);
+  say(stream.finish() + "\n");
+  return written;
+}
+
+// Tokens a second after the first one, which waits for the whole prompt.
+double rate(const Written& written) {
+  const double rest = written.seconds - written.first;
+  return written.ids.size() > 1 && rest > 0 ? static_cast<double>(written.ids.size() - 1) / rest : 0;
+}
+
+Json report(const Written& written, const GenerateFlags& flags, const GPTConfig& config) {
+  const Sampling& sampling = flags.options.sampling;
+  Json json;
+  json["model"] = flags.model;
+  json["prompt"] = flags.prompt;
+  json["text"] = written.text;
+  json["prompt_ids"] = written.prompt;
+  json["ids"] = written.ids;
+  json["finish"] = written.stopped ? "stop" : "length";
+  json["seed"] = flags.seed;
+  json["temperature"] = sampling.temperature;
+  json["top_k"] = sampling.top_k;
+  json["top_p"] = sampling.top_p;
+  json["weights"] = flags.weights;
+  json["context_length"] = config.context_length;
+  json["first_token_seconds"] = written.first;
+  json["seconds"] = written.seconds;
+  json["tokens_per_second"] = rate(written);
+  return json;
+}
+
+void run(const GenerateFlags& flags) {
+  GPT model = load_gpt(flags.model);
+  store_matrices(model, flags.weights == "bfloat16" ? DType::bf16 : DType::f32);
+  const auto tokenizer = tokenizer_for(flags, model.config());
+  const Written written = write(model, *tokenizer, flags);
+  if (flags.json) return write_stdout(dump(report(written, flags, model.config())));
+  if (isatty(STDERR_FILENO)) {
+    write_stderr(fmt::format("attn: {} tokens in {:.2f} s, {:.0f} tokens/s\n", written.ids.size(), written.seconds,
+                             rate(written)));
+  }
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, int&) {
+  auto* verb = app.add_subcommand("generate", "Text from a model that attn train or Hugging Face made");
+  const auto flags = std::make_shared<GenerateFlags>();
+  GenerateOptions& options = flags->options;
+  verb->add_option("--model", flags->model, "A .safetensors file, or a folder with model.safetensors")
+      ->required()
+      ->option_text("PATH");
+  verb->add_option("--prompt", flags->prompt, "What the text begins with; default: nothing")->option_text("TEXT");
+  verb->add_option("--tokens", options.tokens, "Tokens to write at most; default: 100")
+      ->check(CLI::NonNegativeNumber)
+      ->option_text("N");
+  verb->add_option("--temperature", options.sampling.temperature,
+                   "Logits are divided by it; 0 takes the likeliest token; default: 1")
+      ->option_text("T");
+  verb->add_option("--top-k", options.sampling.top_k, "Only the K likeliest tokens; default: 0, all")->option_text("K");
+  verb->add_option("--top-p", options.sampling.top_p,
+                   "Only the likeliest tokens whose probabilities add up to P; default: 1")
+      ->option_text("P");
+  verb->add_option("--seed", flags->seed, "Of what is drawn; default: 123")->option_text("N");
+  verb->add_option("--tokenizer", flags->tokenizer, "A folder with vocab.json and merges.txt")->option_text("FOLDER");
+  verb->add_option("--weights", flags->weights, "float32 or bfloat16, faster and rounded; default: float32")
+      ->check(CLI::IsMember({"float32", "bfloat16"}))
+      ->option_text("DTYPE");
+  verb->add_flag("--json", flags->json, "One JSON object when all is done");
+  verb->footer(kFooter);
+  verb->callback([flags] { run(*flags); });
+}
+
+}  // namespace attn::tool
