@@ -75,7 +75,15 @@ def backward(
 
 def bare(tensor: Optional[Tensor]) -> Any:
     """A tensor's memory, as the C++ side takes it fastest: a DLPack capsule."""
-    return None if tensor is None else _capsule(tensor.resolve_neg())
+    if tensor is None:
+        return None
+    try:
+        return _capsule(tensor.resolve_neg())
+    except (BufferError, RuntimeError) as error:
+        raise ValueError(
+            "[scaled_dot_product_attention] expected dense tensors in the CPU's memory; "
+            f"found {tensor.layout} on {tensor.device}: {error}"
+        ) from error
 
 
 _capsule = torch.utils.dlpack.to_dlpack
