@@ -16,12 +16,29 @@ inline void by_fours(std::int64_t rows, F&& f) {
   if (r < rows) f.template operator()<1>(r);
 }
 
-// Lane i of the result is the sum of v[i]'s lanes: each round adds two halves of two vectors, and so halves both.
+// Lane i of the result is the sum of v[i]'s lanes: of four vectors within each part of four lanes, then of whole parts.
 inline __attribute__((always_inline)) Vec sum_each(Vec (&v)[kLanes]) {
-  ATTN_UNROLL for (int half = kLanes / 2; half > 0; half /= 2) {
-    ATTN_UNROLL for (int i = 0; i < half; ++i) v[i] = zip_low(v[i], v[i + half]) + zip_high(v[i], v[i + half]);
+  Vec four[kLanes / 4];
+  ATTN_UNROLL for (int i = 0; i < kLanes / 4; ++i) {
+    const Vec a = v[4 * i], b = v[4 * i + 1], c = v[4 * i + 2], d = v[4 * i + 3];
+    const Vec ab = ATTN_MOVE(a, b, ATTN_ZIP_LOW) + ATTN_MOVE(a, b, ATTN_ZIP_HIGH);
+    const Vec cd = ATTN_MOVE(c, d, ATTN_ZIP_LOW) + ATTN_MOVE(c, d, ATTN_ZIP_HIGH);
+    four[i] = ATTN_MOVE(ab, cd, ATTN_JOIN_LOW) + ATTN_MOVE(ab, cd, ATTN_JOIN_HIGH);
   }
-  return v[0];
+#if defined(__AVX512F__)
+  const auto halves = [](Vec a, Vec b) __attribute__((always_inline)) {
+    return __builtin_shufflevector(a, b, ATTN_PART(0), ATTN_PART(4), ATTN_PART(16), ATTN_PART(20)) +
+           __builtin_shufflevector(a, b, ATTN_PART(8), ATTN_PART(12), ATTN_PART(24), ATTN_PART(28));
+  };
+  const Vec low = halves(four[0], four[1]), high = halves(four[2], four[3]);
+  return __builtin_shufflevector(low, high, ATTN_PART(0), ATTN_PART(8), ATTN_PART(16), ATTN_PART(24)) +
+         __builtin_shufflevector(low, high, ATTN_PART(4), ATTN_PART(12), ATTN_PART(20), ATTN_PART(28));
+#elif defined(__AVX2__)
+  return __builtin_shufflevector(four[0], four[1], ATTN_PART(0), ATTN_PART(8)) +
+         __builtin_shufflevector(four[0], four[1], ATTN_PART(4), ATTN_PART(12));
+#else
+  return four[0];
+#endif
 }
 
 inline __attribute__((always_inline)) void prefetch(const char* row, std::int64_t lines) {
