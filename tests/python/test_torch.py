@@ -50,7 +50,7 @@ def test_the_same_as_pytorch_forward_and_backward(call):
         mask = arguments[3]
         if mask is not None and mask.is_floating_point():
             mask = mask.to(to)
-        output = f(*tensors, mask, *arguments[4:], enable_gqa=True)
+        output = f(*tensors, mask, *arguments[4:6], scale=arguments[6], enable_gqa=True)
         torch.manual_seed(0)
         gradients = torch.autograd.grad(output, tensors, torch.randn(output.shape).to(to))
         return [output, *gradients]
