@@ -1,5 +1,6 @@
 # The front door. Each target installs what it misses, configures a CMake preset and builds it.
-.PHONY: help demo build test check sanitize install-test python-test tidy format clean configure dependencies browser
+.PHONY: help demo build test check sanitize sanitize-threads test-neon install-test python-test tidy format clean
+.PHONY: configure dependencies browser
 
 help:          ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -24,6 +25,16 @@ sanitize: dependencies browser  ## every test under the address and undefined-be
 	cmake --build --preset asan
 	ctest --preset asan -j2
 
+sanitize-threads: dependencies  ## what threads share, under the thread sanitizer, in build/tsan
+	cmake --preset tsan
+	cmake --build --preset tsan --target test_attention test_kernels
+	ctest --preset tsan -j2 -R 'ThreadsAndBatch|SameBits|ScoreFunction\.|Blocks\.Cost'
+
+test-neon: neon-dependencies  ## the kernels for 64-bit Arm, under qemu-user, in build/neon
+	cmake --preset neon
+	cmake --build --preset neon --target test_attention test_kernels
+	OMP_WAIT_POLICY=passive ctest --preset neon -j2 -R '/neon$$|Fused\..*/float32|ScoreFunction\.|Blocks\.Cost'
+
 install-test: build  ## install to a temporary folder and use it by find_package and pkg-config
 	tests/install/run.sh build/default
 
@@ -45,6 +56,10 @@ clean:         ## remove build/
 
 configure: dependencies
 	@cmake --preset default >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+
+neon-dependencies:
+	@mkdir -p build
+	@scripts/install-dependencies g++-aarch64-linux-gnu qemu-user
 
 dependencies:
 	@mkdir -p build
