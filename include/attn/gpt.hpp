@@ -24,9 +24,9 @@ struct GPTConfig {
   double dropout = 0;     // in train mode: on the embeddings, the attention weights and both branches of a block
   double epsilon = 1e-5;  // of LayerNorm
   Gelu gelu = Gelu::tanh;
-  bool tied = true;        // the head shares wte's weight, as GPT-2's does; false: lm_head of its own
+  bool tied = true;                          // the head shares wte's weight, as GPT-2's does; false: lm_head of its own
   Precision precision = Precision::highest;  // of the products, forward and backward; weights stay float32
-  bool initialise = true;  // false: draws nothing, every weight is 0 until load_state_dict()
+  bool initialise = true;                    // false: draws nothing, every weight is 0 until load_state_dict()
 
   friend bool operator==(const GPTConfig&, const GPTConfig&) = default;
 };

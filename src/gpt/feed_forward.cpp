@@ -24,8 +24,6 @@ Tensor FeedForward::backward(const Tensor& dy, const Tensor& x) {
   return c_fc.backward(gelu_backward(d_active, hidden_, gelu_), x);
 }
 
-std::vector<Parameter*> FeedForward::parameters() {
-  return {&c_fc.weight, &c_fc.bias, &c_proj.weight, &c_proj.bias};
-}
+std::vector<Parameter*> FeedForward::parameters() { return {&c_fc.weight, &c_fc.bias, &c_proj.weight, &c_proj.bias}; }
 
 }  // namespace attn

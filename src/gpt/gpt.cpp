@@ -1,10 +1,11 @@
+#include "attn/gpt.hpp"
+
 #include <array>
 #include <cmath>
 #include <string>
 
-#include "attn/gpt.hpp"
-#include "gpt/embedding.hpp"
 #include "core/rows.hpp"
+#include "gpt/embedding.hpp"
 #include "modules/dense.hpp"
 #include "modules/input.hpp"
 

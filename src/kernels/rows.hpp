@@ -16,7 +16,7 @@ struct LayerNormRows {
 struct LayerNormGradient {
   std::int64_t rows, width;
   const float *dy, *x, *weight, *mean, *rstd;
-  float* dx;                  // added to
+  float* dx;                 // added to
   float *d_weight, *d_bias;  // (width), added to
 };
 
@@ -32,7 +32,7 @@ struct AdamWStep {
   std::int64_t n;
   float *value, *mean, *square;  // the weights; running means of the gradient and of its square
   const float* grad;
-  float grad_factor;    // of clipping
+  float grad_factor;  // of clipping
   float beta1, beta2;
   float decay;          // 1 - rate · weight_decay
   float rate;           // rate / (1 - beta1^step)

@@ -138,7 +138,8 @@ TEST(GoldenTrain, TwoHundredStepsFollowPyTorchsLossCurve) {
     double worst = 0;
     for (std::int64_t step = 0; step < steps; ++step) {
       const Tensor starts = rng.randint(0, static_cast<std::int64_t>(data.size()) - tokens, {batch});
-      const Tensor ids = Tensor::empty({batch, tokens}, DType::i64), targets = Tensor::empty({batch, tokens}, DType::i64);
+      const Tensor ids = Tensor::empty({batch, tokens}, DType::i64),
+                   targets = Tensor::empty({batch, tokens}, DType::i64);
       for (std::int64_t i = 0; i < batch * tokens; ++i) {
         const auto at = static_cast<std::size_t>(starts.data<std::int64_t>()[i / tokens] + i % tokens);
         ids.data<std::int64_t>()[i] = data[at];

@@ -70,13 +70,15 @@ class DoubleGPT {
     Tensor x = Tensor::empty({b, t, width}, DType::f64);
     for (std::int64_t i = 0; i < b * t * width; ++i) {
       const std::int64_t row = i / width, token = ids.data<std::int64_t>()[row];
-      x.data<double>()[i] =
-          w("wte.weight").data<double>()[token * width + i % width] + w("wpe.weight").data<double>()[row % t * width + i % width];
+      x.data<double>()[i] = w("wte.weight").data<double>()[token * width + i % width] +
+                            w("wpe.weight").data<double>()[row % t * width + i % width];
     }
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
       const std::string h = "h." + std::to_string(layer) + ".";
       const Tensor a = norm(h + "ln_1", x);
-      const auto heads = [&](const char* name) { return ref::split_heads(linear(h + "attn." + name, a), config_.heads); };
+      const auto heads = [&](const char* name) {
+        return ref::split_heads(linear(h + "attn." + name, a), config_.heads);
+      };
       const double scale = 1 / std::sqrt(static_cast<double>(width / config_.heads));
       const Tensor scores = ref::scale(ref::scores(heads("W_query"), heads("W_key")), scale);
       const Tensor shown = ref::softmax(ref::mask_fill(scores, causal_keep(t, t)));

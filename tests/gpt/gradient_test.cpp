@@ -88,7 +88,8 @@ TEST(GptGradients, CrossEntropy) {
     const std::int64_t rows = pick(rng, 1, 6), vocab = pick(rng, 1, 40);
     const Tensor logits = uniform(rng, {rows, vocab}, DType::f64, -6, 6);
     Tensor targets = Tensor::empty({rows}, DType::i64);
-    for (std::int64_t i = 0; i < rows; ++i) targets.set({i}, chance(rng, 0.2) ? -100.0 : static_cast<double>(pick(rng, 0, vocab - 1)));
+    for (std::int64_t i = 0; i < rows; ++i)
+      targets.set({i}, chance(rng, 0.2) ? -100.0 : static_cast<double>(pick(rng, 0, vocab - 1)));
     const auto loss = [&] { return cross_entropy_double(logits, targets); };
     const Tensor found = logits.to(DType::f32).clone();
     const CrossEntropy entropy = cross_entropy(found, targets);

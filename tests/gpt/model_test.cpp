@@ -50,12 +50,12 @@ TEST(Gpt, ParametersAreNamedAsHuggingFaces) {
   std::int64_t count = 0;
   GPT model(config, rng);
   for (const Parameter* p : model.parameters()) names.push_back(p->name), count += p->value.numel();
-  EXPECT_THAT(names, testing::ElementsAre(
-                         "wte.weight", "wpe.weight", "h.0.ln_1.weight", "h.0.ln_1.bias", "h.0.attn.W_query.weight",
-                         "h.0.attn.W_query.bias", "h.0.attn.W_key.weight", "h.0.attn.W_key.bias",
-                         "h.0.attn.W_value.weight", "h.0.attn.W_value.bias", "h.0.attn.out_proj.weight",
-                         "h.0.attn.out_proj.bias", "h.0.ln_2.weight", "h.0.ln_2.bias", "h.0.mlp.c_fc.weight",
-                         "h.0.mlp.c_fc.bias", "h.0.mlp.c_proj.weight", "h.0.mlp.c_proj.bias", "ln_f.weight", "ln_f.bias"));
+  EXPECT_THAT(names, testing::ElementsAre("wte.weight", "wpe.weight", "h.0.ln_1.weight", "h.0.ln_1.bias",
+                                          "h.0.attn.W_query.weight", "h.0.attn.W_query.bias", "h.0.attn.W_key.weight",
+                                          "h.0.attn.W_key.bias", "h.0.attn.W_value.weight", "h.0.attn.W_value.bias",
+                                          "h.0.attn.out_proj.weight", "h.0.attn.out_proj.bias", "h.0.ln_2.weight",
+                                          "h.0.ln_2.bias", "h.0.mlp.c_fc.weight", "h.0.mlp.c_fc.bias",
+                                          "h.0.mlp.c_proj.weight", "h.0.mlp.c_proj.bias", "ln_f.weight", "ln_f.bias"));
   EXPECT_EQ(count, (11 + 8) * 8 + 12 * 64 + 13 * 8 + 16);
   config.tied = false;
   EXPECT_EQ(GPT(config, rng).parameters().back()->name, "lm_head.weight");
@@ -223,13 +223,15 @@ TEST(Gpt, Errors) {
   expect_error(Error::Kind::shape, {"1 to 8 tokens"}, [&] { model.forward({}); });
   expect_error(Error::Kind::dtype, {"int64"}, [&] { model.forward(Tensor::zeros({3})); });
   expect_error(Error::Kind::argument, {"loss() before backward()"}, [&] { model.backward(); });
-  expect_error(Error::Kind::argument, {"forward() before backward()"}, [&] { GPT(small(), rng).backward(Tensor::ones({1, 11})); });
+  expect_error(Error::Kind::argument, {"forward() before backward()"}, [&] {
+    GPT(small(), rng).backward(Tensor::ones({1, 11}));
+  });
   expect_error(Error::Kind::shape, {"targets"}, [&] { model.loss(ids_of({1, 2}), ids_of({1})); });
   expect_error(Error::Kind::argument, {"-100 to ignore", "12"}, [&] { model.loss(ids_of({1, 2}), ids_of({1, 12})); });
   model.forward(ids_of({1, 2}));
   expect_error(Error::Kind::shape, {"d_logits"}, [&] { model.backward(Tensor::ones({3, 11})); });
-  for (const auto change : {&GPTConfig::vocab_size, &GPTConfig::context_length, &GPTConfig::layers, &GPTConfig::heads,
-                            &GPTConfig::width}) {
+  for (const auto change :
+       {&GPTConfig::vocab_size, &GPTConfig::context_length, &GPTConfig::layers, &GPTConfig::heads, &GPTConfig::width}) {
     GPTConfig config = small();
     config.*change = 0;
     expect_error(Error::Kind::argument, {"at least 1"}, [&] { GPT(config, rng); });
@@ -246,8 +248,11 @@ TEST(Gpt, Errors) {
 TEST(Gpt, FiniteInFiniteOut) {
   const auto largest = static_cast<double>(std::numeric_limits<float>::max());
   LayerNorm norm(4);
-  for (const auto& row : {std::vector<double>{largest, -largest, largest, -largest}, {largest, largest, largest, largest},
-                          {1e30, 2e30, 3e30, 4e30}, {0, 0, 0, 0}, {1e-40, 0, 0, 1e-40}}) {
+  for (const auto& row : {std::vector<double>{largest, -largest, largest, -largest},
+                          {largest, largest, largest, largest},
+                          {1e30, 2e30, 3e30, 4e30},
+                          {0, 0, 0, 0},
+                          {1e-40, 0, 0, 1e-40}}) {
     const Tensor x = tensor(row, {1, 4}, DType::f32);
     expect_finite(norm.forward(x), "layer norm");
     expect_finite(norm.backward(Tensor::ones({1, 4})), "its gradient");

@@ -14,7 +14,8 @@ Parameter parameter(std::mt19937& rng, const std::string& name, const Shape& sha
 
 TEST(AdamW, StepsAreTheDefinition) {
   for_seeds(10, [](std::mt19937& rng) {
-    Parameter matrix = parameter(rng, "a", {pick(rng, 1, 9), pick(rng, 1, 9)}), vector = parameter(rng, "b", {pick(rng, 1, 40)});
+    Parameter matrix = parameter(rng, "a", {pick(rng, 1, 9), pick(rng, 1, 9)}),
+              vector = parameter(rng, "b", {pick(rng, 1, 40)});
     Parameter without{"c", uniform(rng, {3}, DType::f32), {}};
     const Tensor untouched = without.value.clone();
     const AdamWConfig config{.beta1 = 0.8, .beta2 = 0.9, .epsilon = 1e-6, .weight_decay = 0.3};

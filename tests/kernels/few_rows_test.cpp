@@ -38,14 +38,14 @@ Tensor many(const Kernels& kernel, const Tensor& x, const Tensor& weight, const 
                            bias.defined() ? bias.data<float>() : nullptr,
                            y.data<float>(),
                            n};
-  const Tensor packed = Tensor::empty({kernel.packed_floats(p)});
+  const Tensor packed = Tensor::empty({static_cast<std::int64_t>(kernel.packed_bytes(p))}, DType::u8);
   std::vector<float> scratch(kernel.product_scratch(p) / sizeof(float) + 16);
   void* aligned = scratch.data();
   std::size_t space = scratch.size() * sizeof(float);
   std::align(64, kernel.product_scratch(p), aligned, space);
-  for (std::int64_t i = 0; i < kernel.panels(p); ++i) kernel.pack_panel(p, packed.data<float>(), i);
+  for (std::int64_t i = 0; i < kernel.panels(p); ++i) kernel.pack_panel(p, packed.raw(), i);
   for (std::int64_t i = 0; i < kernel.product_tasks(p); ++i) {
-    EXPECT_TRUE(kernel.product(p, packed.data<float>(), i, aligned));
+    EXPECT_TRUE(kernel.product(p, packed.raw(), i, aligned));
   }
   return y;
 }

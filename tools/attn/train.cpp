@@ -34,7 +34,8 @@ struct TrainFlags {
 
 constexpr const char* kFooter =
     "Two files are written: --out, the model in Hugging Face GPT-2's names, and beside it NAME.training.safetensors,\n"
-    "the checkpoint that --resume continues from, bit for bit. Each is whole or untouched, whenever the run is killed.\n"
+    "the checkpoint that --resume continues from, bit for bit. Each is whole or untouched, whenever the run is "
+    "killed.\n"
     "Ctrl-C saves and stops. Losses are in nats a token (a byte, without --tokenizer).\n"
     "Exit codes: 0 done, 2 wrong usage, 3 bad data or files, 130 stopped by Ctrl-C (143: terminated), all saved.\n"
     "\n"
@@ -94,7 +95,8 @@ std::unique_ptr<Run> start(const CLI::App& verb, TrainFlags& flags, const Tokeni
   if (flags.resume) {
     const auto given = given_settings(verb);
     if (!given.empty()) {
-      throw Error(Error::Kind::argument, given.front(), "no settings beside --resume, which has them from its checkpoint",
+      throw Error(Error::Kind::argument, given.front(),
+                  "no settings beside --resume, which has them from its checkpoint",
                   fmt::format("{}", fmt::join(given, " ")));
     }
     return Run::resume(beside(flags.out, ".training.safetensors"), flags.text, tokenizer, text);
@@ -143,7 +145,7 @@ void train(const CLI::App& verb, TrainFlags& flags, int& status) {
   introduce(*run, *text);
 
   catch_signals();
-  const auto form = flags.json           ? Progress::Form::json
+  const auto form = flags.json              ? Progress::Form::json
                     : isatty(STDERR_FILENO) ? Progress::Form::bar
                                             : Progress::Form::lines;
   Progress progress(form, *run, flags.log_every, flags.minutes);

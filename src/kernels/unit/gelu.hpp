@@ -9,9 +9,9 @@ namespace {
 
 // exp(a²) · erfc(a) = Σ kErfc[i] · t^(i+1), t = 1/(1 + a/2): a minimax fit for 0 <= a <= 14, relative error 4.5e-8.
 constexpr int kErfcTerms = 9;
-constexpr float kErfc[kErfcTerms] = {0.282084331987f,   0.282412097209f, 0.242835056771f,
-                                     0.203753012275f,   -0.0291502397271f, 0.28173650748f,
-                                     -0.49040978089f, 0.28612586965f, -0.0593868989372f};
+constexpr float kErfc[kErfcTerms] = {0.282084331987f, 0.282412097209f,   0.242835056771f,
+                                     0.203753012275f, -0.0291502397271f, 0.28173650748f,
+                                     -0.49040978089f, 0.28612586965f,    -0.0593868989372f};
 
 // A distribution function's value and density where GELU asks for them.
 struct Gate {

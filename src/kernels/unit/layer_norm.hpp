@@ -25,8 +25,8 @@ inline void layer_norm(const LayerNormRows& p) {
     const float shift = static_cast<float>(mean), factor = static_cast<float>(rstd);
     each_vector(p.width, [&](std::int64_t i, int count) {
       const Vec centred = load_some(x + i, count) * splat(0.5f) - splat(0.5f * shift);
-      store_some(y + i,
-                 centred * splat(2 * factor) * load_some(p.weight + i, count) + load_some(p.bias + i, count), count);
+      store_some(y + i, centred * splat(2 * factor) * load_some(p.weight + i, count) + load_some(p.bias + i, count),
+                 count);
     });
     p.mean[row] = shift;
     p.rstd[row] = factor;

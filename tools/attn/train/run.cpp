@@ -89,7 +89,8 @@ double Run::validate() {
 
 void Run::save(const std::filesystem::path& path) const {
   io::NamedTensors file;
-  for (const Parameter* p : const_cast<GPT&>(model_).parameters()) file.tensors.emplace_back(kModel + p->name, p->value);
+  for (const Parameter* p : const_cast<GPT&>(model_).parameters())
+    file.tensors.emplace_back(kModel + p->name, p->value);
   for (const auto& [name, tensor] : optimizer_.state_dict()) file.tensors.emplace_back(kOptimizer + name, tensor);
   std::vector<double> at, loss;
   for (const auto& [step, value] : validations_) at.push_back(static_cast<double>(step)), loss.push_back(value);
@@ -114,7 +115,8 @@ std::unique_ptr<Run> Run::resume(const std::filesystem::path& path, const std::v
   mine.model.initialise = false;
   text.emplace(files, tokenizer, mine.validation, mine.model.context_length);
   if (text->fingerprint() != fingerprint->second) {
-    throw Error(Error::Kind::data, "train", "the text that " + source + " was trained on", "another", "give the same files");
+    throw Error(Error::Kind::data, "train", "the text that " + source + " was trained on", "another",
+                "give the same files");
   }
   auto run = std::make_unique<Run>(mine, *text);
   run->model_.load_state_dict(part(file, kModel));

@@ -47,7 +47,10 @@ void add_train_settings(CLI::App& verb, TrainSettings& settings, std::string& pr
   each_setting(settings, [&](const char* flag, auto& value, const char* what) {
     verb.add_option(flag, value, what)->option_text("N")->group(kGroup)->capture_default_str()->take_last();
   });
-  verb.add_option("--gelu", gelu, "tanh, as GPT-2, or exact")->group(kGroup)->option_text("FORM")->capture_default_str();
+  verb.add_option("--gelu", gelu, "tanh, as GPT-2, or exact")
+      ->group(kGroup)
+      ->option_text("FORM")
+      ->capture_default_str();
   verb.add_option("--precision", precision, "Of the products: highest (float32) or medium (bfloat16)")
       ->group(kGroup)
       ->option_text("NAME")

@@ -21,7 +21,8 @@ Text::Text(const std::vector<std::string>& files, const Tokenizer& tokenizer, do
   const auto count = static_cast<std::int64_t>(ids_.size());
   split_ = count - static_cast<std::int64_t>(validation * static_cast<double>(count));
   if (validation_tokens() < context + 1 || training_tokens() < context + 1) {
-    throw Error(Error::Kind::data, "--text", fmt::format("at least {} tokens to train on and to validate by", context + 1),
+    throw Error(Error::Kind::data, "--text",
+                fmt::format("at least {} tokens to train on and to validate by", context + 1),
                 fmt::format("{} and {}", training_tokens(), validation_tokens()), "more text, or a smaller --context");
   }
 }
