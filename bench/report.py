@@ -39,6 +39,7 @@ def once(browser, attn, folder, tokens, d_in, d_out, heads):
                    cwd=folder, check=True, stdout=subprocess.DEVNULL)
     write = time.perf_counter() - begin
     page = browser.page(f"file://{folder}/r.html")
+    page.run("new Promise((done) => new PerformanceObserver((_, o) => (o.disconnect(), done())).observe({ type: 'paint', buffered: true }))")
     paint = page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
     ready = page.run("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
     page.box("#steps .frame, #steps .matrix")
