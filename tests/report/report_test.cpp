@@ -9,10 +9,10 @@
 
 #include "attn/error.hpp"
 #include "core/testing.hpp"
-#include "report/report_encode.hpp"
-#include "report/report_json.hpp"
-#include "report/report_pca.hpp"
-#include "report/report_scores.hpp"
+#include "report/html/encode.hpp"
+#include "report/html/json.hpp"
+#include "report/pca.hpp"
+#include "report/html/scores.hpp"
 
 namespace attn::test {
 namespace {

@@ -9,7 +9,7 @@
 #include "report/figure/colour.hpp"
 #include "report/figure/svg.hpp"
 #include "report/figure/text.hpp"
-#include "report/report_pca.hpp"
+#include "report/pca.hpp"
 
 namespace attn::figure {
 namespace {

@@ -6,7 +6,7 @@
 #include "attn/figure.hpp"
 #include "report/figure/cells.hpp"
 #include "report/figure/text.hpp"
-#include "report/report_blocks.hpp"
+#include "report/html/blocks.hpp"
 
 namespace attn::figure {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "attn/figure.hpp"
 #include "common/pictures.hpp"
-#include "report/report_blocks.hpp"
+#include "report/html/blocks.hpp"
 
 namespace attn::tool {
 

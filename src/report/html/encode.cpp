@@ -1,4 +1,4 @@
-#include "report/report_encode.hpp"
+#include "report/html/encode.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "report/report_blocks.hpp"
-#include "report/report_json.hpp"
+#include "report/html/blocks.hpp"
+#include "report/html/json.hpp"
 
 namespace attn::report_page {
 

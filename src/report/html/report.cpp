@@ -4,15 +4,15 @@
 #include <algorithm>
 
 #include "attn/error.hpp"
+#include "attn/figure.hpp"
 #include "attn/version.hpp"
-#include "report/report_blocks.hpp"
-#include "report/report_encode.hpp"
-#include "report/report_health.hpp"
-#include "report/report_json.hpp"
-#include "report/report_page.hpp"
-#include "report/report_pca.hpp"
-#include "report/report_scores.hpp"
-#include "report/report_static.hpp"
+#include "report/html/blocks.hpp"
+#include "report/html/encode.hpp"
+#include "report/html/health.hpp"
+#include "report/html/json.hpp"
+#include "report/html/page.hpp"
+#include "report/html/scores.hpp"
+#include "report/pca.hpp"
 
 namespace attn {
 namespace {
@@ -199,12 +199,20 @@ std::string policy() {
          policy_hash(style_sha256()) + "'; img-src data: blob:; base-uri 'none'; form-action 'none'";
 }
 
+// The first head's weights, for readers whose browser runs no scripts.
+std::string without_scripts(const Blocks& blocks, const Words& words) {
+  const Tensor& weights = blocks.blocks.front().weights();
+  if (weights.numel() == 0) return {};
+  return figure::heatmap(weights.select(0, 0),
+                         {.tokens = words.queries, .key_tokens = words.keys, .colours = figure::Colours::cividis});
+}
+
 std::string value_of(std::string_view name, const Blocks& blocks, const Words& words, const ReportOptions& options) {
   if (name == "policy") return policy();
   if (name == "title") return html_escaped(words.title);
   if (name == "style") return std::string(page_style());
   if (name == "data") return data_of(blocks, words, options);
-  if (name == "static") return static_heatmap(blocks.blocks.front().weights().select(0, 0), words.queries, words.keys);
+  if (name == "static") return without_scripts(blocks, words);
   std::string script;
   for (const std::string_view part : page_scripts()) script.append(part);
   return script;

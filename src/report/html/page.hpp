@@ -1,4 +1,4 @@
-// The page's own text: what lies in src/report/page, put into the library when it is built.
+// The page's own text: what lies in the folder page, put into the library when it is built.
 #pragma once
 
 #include <span>

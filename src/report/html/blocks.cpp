@@ -1,4 +1,4 @@
-#include "report/report_blocks.hpp"
+#include "report/html/blocks.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "report/report_pca.hpp"
+#include "report/pca.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,11 +1,11 @@
-#include "report/report_health.hpp"
+#include "report/html/health.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <span>
 
 #include "attn/reference.hpp"
-#include "report/report_json.hpp"
+#include "report/html/json.hpp"
 
 namespace attn::report_page {
 namespace {

@@ -1,4 +1,4 @@
-#include "report/report_scores.hpp"
+#include "report/html/scores.hpp"
 
 #include <cmath>
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "report/report_blocks.hpp"
+#include "report/html/blocks.hpp"
 
 namespace attn::report_page {
 

@@ -1,4 +1,4 @@
-#include "report/report_json.hpp"
+#include "report/html/json.hpp"
 
 #include <array>
 #include <bit>
