@@ -85,7 +85,11 @@ void Generator::set_state(const Tensor& state) {
   const auto* word = words.data<std::int64_t>();
   const std::int64_t count = words.numel() - 2;
   std::stringstream text;
-  for (std::int64_t i = 0; i < count; ++i) text << word[i] << ' ';
+  for (std::int64_t i = 0; i < count; ++i) {
+    // Reading "-1" into an unsigned number does not fail.
+    if (word[i] < 0 || word[i] > 0xffffffff) throw fail("a number past 32 bits");
+    text << word[i] << ' ';
+  }
   std::mt19937 engine;
   if (!(text >> engine)) throw fail("numbers that are no mt19937");
   state_->engine = engine;

@@ -180,7 +180,7 @@ TEST_F(Bench, BadRowsAreNamedByLine) {
   EXPECT_THAT(complaint("forward 1,1,4,4 f32 window\n"), HasSubstr("window=N"));
   EXPECT_THAT(complaint("forward 1,1,4,4 f32 window=-1\n"), HasSubstr("window=N"));
   EXPECT_THAT(complaint("forward 1,1,4,4 f32 none lowest\n"), HasSubstr("highest, high or medium"));
-  EXPECT_THAT(complaint("linear 1,2,3 f32 none high\n"), HasSubstr("expected highest"));
+  EXPECT_THAT(complaint("cache 1,1,1/4,4 f32 none high\n"), HasSubstr("expected highest"));
   EXPECT_THAT(complaint("forward 1,1,4,4\n"), HasSubstr("op shape dtype"));
   EXPECT_THAT(complaint("module 1,4,4,2 bf16\n"), HasSubstr("expected f32"));
   EXPECT_THAT(complaint("module 1,4,4,2 f32 keep\n"), HasSubstr("none or causal"));
