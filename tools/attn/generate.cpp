@@ -6,14 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <memory>
 
 #include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
-#include "attn/tokenizer.hpp"
 #include "common/json.hpp"
 #include "common/terminal.hpp"
+#include "common/tokenizers.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -37,24 +36,6 @@ constexpr const char* kFooter =
     "  attn generate --model model.safetensors --prompt 'Your journey' --temperature 0 --tokens 40\n"
     "  attn generate --model gpt2/ --prompt 'Attention is' --top-k 40 --top-p 0.95 --seed 7 --weights bfloat16\n"
     "  attn generate --model model.safetensors --prompt 'A ' --json";
-
-std::unique_ptr<Tokenizer> tokenizer_for(const GenerateFlags& flags, const GPTConfig& config) {
-  const std::filesystem::path folder =
-      flags.tokenizer.empty() ? gpt_file(flags.model).parent_path() : std::filesystem::path(flags.tokenizer);
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (!flags.tokenizer.empty() || std::filesystem::exists(folder / "vocab.json")) {
-    tokenizer = std::make_unique<BPETokenizer>(BPETokenizer::load(folder));
-  } else {
-    tokenizer = std::make_unique<ByteTokenizer>();
-  }
-  if (tokenizer->vocab_size() != config.vocab_size) {
-    throw Error(Error::Kind::data, "--tokenizer",
-                "the tokenizer of a model of " + std::to_string(config.vocab_size) + " tokens",
-                "one of " + std::to_string(tokenizer->vocab_size()),
-                "give the folder of its vocab.json and merges.txt");
-  }
-  return tokenizer;
-}
 
 // The prompt's ids; an empty prompt is the end of a text before, or a new line.
 std::vector<std::int64_t> prompt_ids(const std::string& prompt, const Tokenizer& tokenizer) {
@@ -138,7 +119,7 @@ Json report(const Written& written, const GenerateFlags& flags, const GPTConfig&
 void run(const GenerateFlags& flags) {
   GPT model = load_gpt(flags.model);
   store_matrices(model, flags.weights == "bfloat16" ? DType::bf16 : DType::f32);
-  const auto tokenizer = tokenizer_for(flags, model.config());
+  const auto tokenizer = tokenizer_for(flags.model, model.config(), flags.tokenizer);
   const Written written = write(model, *tokenizer, flags);
   if (flags.json) return write_stdout(dump(report(written, flags, model.config())));
   if (isatty(STDERR_FILENO)) {

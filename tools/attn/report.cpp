@@ -23,9 +23,11 @@ struct Flags {
 };
 
 constexpr const char* kFooter =
-    "The page needs no network and no other file. It shows the steps of a MODULE (on the six words, or on\n"
-    "--input), of a file that attn run --save-steps wrote, or bare attention weights.\n"
-    "Up to 128 tokens every number is exact; beyond, the page says what it has simplified.\n"
+    "The page needs no network and no other file. It shows the steps of a MODULE (on\n"
+    "the six words, or on --input), of a trained model on --text, of a file that\n"
+    "attn run --save-steps wrote, or bare attention weights.\n"
+    "Up to 128 tokens every number is exact; beyond, the page says what it has\n"
+    "simplified.\n"
     "\n"
     "Examples:\n"
     "  attn report multihead --d-out 4 --output six-words.html\n"
@@ -33,6 +35,7 @@ constexpr const char* kFooter =
     "  attn report causal --input x.csv --d-out 2 --dropout 0.5 --train\n"
     "  attn run multihead --input x.csv --d-out 4 --output z.npy --save-steps s.safetensors\n"
     "  attn report --steps s.safetensors\n"
+    "  attn report --model model.safetensors --text 'Your journey starts'\n"
     "  printf '1,0\\n0.5,0.5\\n' > w.csv\n"
     "  printf 'hello\\nworld\\n' > words.txt\n"
     "  attn report --attention w.csv --tokens words.txt";

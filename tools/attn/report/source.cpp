@@ -4,10 +4,12 @@
 
 #include <charconv>
 
+#include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
 #include "attn/io.hpp"
 #include "common/command_line.hpp"
 #include "common/terminal.hpp"
+#include "common/tokenizers.hpp"
 
 namespace attn::tool {
 namespace {
@@ -109,15 +111,36 @@ ReportSource load_attention(const std::string& path, const std::string& tensor_n
   return source;
 }
 
+// Every layer's steps on the text.
+ReportSource run_model(const SourceFlags& flags) {
+  ReportSource source;
+  GPT model = load_gpt(flags.model);
+  const auto tokenizer = tokenizer_for(flags.model, model.config(), flags.tokenizer);
+  const std::vector<std::int64_t> ids = tokenizer->encode(flags.text);
+  const std::int64_t most = model.config().context_length, count = static_cast<std::int64_t>(ids.size());
+  if (ids.empty() || count > most) {
+    throw Error(Error::Kind::argument, "--text", fmt::format("1 to {} tokens, as the model takes", most),
+                fmt::format("{}", count), ids.empty() ? "pass --text \"some words\"" : "pass a shorter text");
+  }
+  model.forward(Tensor::from(std::span(ids), {count}), &source.steps);
+  for (const std::int64_t id : ids) source.options.tokens.push_back(tokenizer->decode(id));
+  source.options.command = command_line();
+  return source;
+}
+
 void read_tokens(const SourceFlags& flags, ReportSource& source) {
   if (flags.input.tokens.empty()) return;
   source.options.tokens = io::load_lines(flags.input.tokens);
 }
 
 void require_one(const SourceFlags& flags) {
-  const int given = !flags.module.module.empty() + !flags.steps.empty() + !flags.attention.empty();
+  const int given = !flags.module.module.empty() + !flags.steps.empty() + !flags.attention.empty() + !flags.model.empty();
+  if (flags.model.empty() && !(flags.text + flags.tokenizer).empty()) {
+    throw Error(Error::Kind::argument, "attn report", "--model FILE with --text and --tokenizer", "none",
+                "pass the model that attn train wrote");
+  }
   if (given == 1) return;
-  throw Error(Error::Kind::argument, "attn report", "one of MODULE, --steps FILE and --attention FILE",
+  throw Error(Error::Kind::argument, "attn report", "one of MODULE, --model FILE, --steps FILE and --attention FILE",
               given == 0 ? "none of them" : fmt::format("{} of them", given),
               "attn report multihead --output report.html shows the six words");
 }
@@ -134,11 +157,18 @@ void add_source_flags(CLI::App& verb, SourceFlags& flags) {
                   "Attention weights, instead of MODULE: (heads, queries,\nkeys) or (layers, heads, queries, keys), "
                   ".npy or others")
       ->option_text("FILE");
+  verb.add_option("--model", flags.model, "A trained GPT, instead of MODULE: what attn train or\nHugging Face wrote")
+      ->option_text("FILE");
+  verb.add_option("--text", flags.text, "What the model reads")->option_text("TEXT");
+  verb.add_option("--tokenizer", flags.tokenizer,
+                  "Folder with GPT-2's vocab.json and merges.txt. Default:\nbeside the model, or bytes")
+      ->option_text("FOLDER");
 }
 
 ReportSource load_source(const CLI::App& verb, const SourceFlags& flags) {
   require_one(flags);
   if (!flags.module.module.empty()) return run_module(verb, flags);
+  if (!flags.model.empty()) return run_model(flags);
   require_one_stdin({flags.steps, flags.attention, flags.input.tokens});
   ReportSource source =
       flags.steps.empty() ? load_attention(flags.attention, flags.input.tensor) : load_steps(flags.steps);

@@ -1,4 +1,4 @@
-// Where a report's steps come from: a module that is run, a file of steps, or bare weights.
+// Where a report's steps come from: a module that is run, a trained model, a file of steps, or bare weights.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,9 +13,10 @@ struct SourceFlags {
   ModuleFlags module;
   InputFlags input;
   std::string steps, attention;
+  std::string model, text, tokenizer;
 };
 
-// MODULE (not required) with its flags and inputs, --steps and --attention.
+// MODULE (not required) with its flags and inputs, --steps, --attention, and --model with --text and --tokenizer.
 void add_source_flags(CLI::App& verb, SourceFlags& flags);
 
 struct ReportSource {
