@@ -1,6 +1,8 @@
 // attn generate on small models made here.
 #include "attn/generate.hpp"
 
+#include <gmock/gmock.h>
+
 #include <nlohmann/json.hpp>
 
 #include "attn/checkpoint.hpp"
@@ -11,6 +13,8 @@ namespace attn::test {
 namespace {
 
 using Json = nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
 
 class Generate : public Command {
  protected:
@@ -48,6 +52,18 @@ TEST_F(Generate, PrintsThePromptAndWhatFollows) {
                    "--top-p 0.9 --seed 8"),
             characters("Your é" + expected("Your é", options, 8)) + "\n");
   EXPECT_EQ(out_of("attn generate --model m.safetensors --tokens 0"), "\n");
+}
+
+TEST_F(Generate, ReportShowsEveryLayersHeads) {
+  out_of("attn report --model m.safetensors --text 'Your </script>' --output page.html");
+  const std::string page = read(folder() / "page.html");
+  for (const char* part : {"h.0.attn", "h.1.attn", "Your "}) EXPECT_THAT(page, HasSubstr(part));
+  EXPECT_THAT(page, Not(HasSubstr("Your </script>")));
+  for (const char* wrong : {"--model m.safetensors", "--model m.safetensors --text 'seventeen letters'", "--text A",
+                            "causal --model m.safetensors --text A"}) {
+    EXPECT_NE(run("attn report " + std::string(wrong) + " --output wrong.html").status, 0) << wrong;
+    EXPECT_FALSE(std::filesystem::exists(folder() / "wrong.html")) << wrong;
+  }
 }
 
 TEST_F(Generate, TellsInJson) {

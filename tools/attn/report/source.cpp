@@ -124,6 +124,7 @@ ReportSource run_model(const SourceFlags& flags) {
   }
   model.forward(Tensor::from(std::span(ids), {count}), &source.steps);
   for (const std::int64_t id : ids) source.options.tokens.push_back(tokenizer->decode(id));
+  source.options.title = flags.text;
   source.options.command = command_line();
   return source;
 }
