@@ -207,8 +207,11 @@ TEST(BPE, RejectsBadFiles) {
   expect_rejected(with(", \"new\": 1025.0"), merges, "fraction");
   expect_rejected(with(", \"a\": 1025"), merges, "twice");
   expect_rejected(with(", \"new\": \"1025\""), merges, "a string");
-  for (const char* line : {"a", "a ", " a", "a b c", "a  b", "a nosuchtoken", "q q"}) {
-    expect_rejected(vocab, merges + line + "\n", line[0] == 'q' || line[2] == 'n' ? "tokens of vocab.json" : "blank");
+  for (const std::string line : {"a", "a ", " a", "a b c", "a  b"}) {
+    expect_rejected(vocab, merges + line + "\n", "blank");
+  }
+  for (const std::string line : {"a nosuchtoken", "q q"}) {
+    expect_rejected(vocab, merges + line + "\n", "tokens of vocab.json");
   }
   const auto first = merges.find('\n') + 1;
   expect_rejected(vocab, merges + merges.substr(first, merges.find('\n', first) - first), "once");
