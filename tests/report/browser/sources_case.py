@@ -65,7 +65,7 @@ class Sources(ReportTest):
         library.save_npy(self.folder / "w.npy", softmax_rows(3, 3), (3, 3))
         (self.folder / "two.txt").write_text("a\nb\n")
         self.assertIn("3 tokens, one for each row; found 2", self.refused("--attention", "w.npy", "--tokens", "two.txt"))
-        self.assertIn("one of MODULE, --steps FILE and --attention FILE", self.refused())
+        self.assertIn("one of MODULE, --model FILE, --steps FILE and --attention FILE", self.refused())
         self.assertIn("one of MODULE", self.refused("simple", "--attention", "w.npy"))
         library.save_npy(self.folder / "z.npy", [1.0, 2.0], (1, 2))
         self.assertIn("the step \"weights\"", self.refused("--steps", "w.npy"))
