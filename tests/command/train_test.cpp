@@ -114,6 +114,15 @@ TEST_F(TrainTest, StoppedByASignalItSavesAndContinues) {
   EXPECT_EQ(result("m"), result("whole"));
 }
 
+TEST_F(TrainTest, AClosedPipeSavesAndStops) {
+  const Ran ran = run(std::string(kRun) +
+                      "--steps 100000 --json --log-every 1 --save-every 1000000 --out m.safetensors | head -1");
+  EXPECT_THAT(ran.out, HasSubstr("\"step\":1,"));
+  EXPECT_THAT(ran.err, HasSubstr("--resume"));
+  EXPECT_TRUE(std::filesystem::exists(path("m.training.safetensors")));
+  EXPECT_EQ(run(std::string(kResume) + "--out m.safetensors --minutes 0.0001").status, 0);
+}
+
 TEST_F(TrainTest, Refuses) {
   const auto fails = [&](const std::string& line, int status, const std::string& part) {
     const auto before = files();

@@ -36,7 +36,8 @@ constexpr const char* kFooter =
     "Two files are written: --out, the model in Hugging Face GPT-2's names, and beside it NAME.training.safetensors,\n"
     "the checkpoint that --resume continues from, bit for bit. Each is whole or untouched, whenever the run is "
     "killed.\n"
-    "Ctrl-C saves and stops. Losses are in nats a token (a byte, without --tokenizer).\n"
+    "Ctrl-C saves and stops, and so does a reader of --json that goes away.\n"
+    "Losses are in nats a token (a byte, without --tokenizer).\n"
     "Exit codes: 0 done, 2 wrong usage, 3 bad data or files, 130 stopped by Ctrl-C (143: terminated), all saved.\n"
     "\n"
     "Examples:\n"
@@ -150,17 +151,24 @@ void train(const CLI::App& verb, TrainFlags& flags, int& status) {
                                             : Progress::Form::lines;
   Progress progress(form, *run, flags.log_every, flags.minutes);
   std::int64_t saved = -1;
+  bool unread = false;  // nobody reads --json any more
   const auto enough = [&] {
-    return run->done() || stopped_by != 0 || (flags.until > 0 && run->steps_done() >= flags.until) ||
+    return run->done() || unread || stopped_by != 0 || (flags.until > 0 && run->steps_done() >= flags.until) ||
            (flags.minutes > 0 && progress.seconds() >= 60 * flags.minutes);
   };
   while (!enough()) {
-    progress.show(run->step());
+    const Run::Step step = run->step();
+    try {
+      progress.show(step);
+    } catch (const ClosedPipe&) {
+      unread = true;
+    }
     if (run->steps_done() % flags.save_every == 0) save(*run, flags), saved = run->steps_done();
   }
   progress.finish();
   if (saved != run->steps_done()) save(*run, flags);
   conclude(*run, progress, flags);
+  if (unread) throw ClosedPipe{};
   if (stopped_by != 0) status = 128 + stopped_by;
 }
 
