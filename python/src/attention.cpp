@@ -20,14 +20,6 @@ namespace {
 
 constexpr const char* kOp = "scaled_dot_product_attention";
 
-Precision precision_of(std::string_view name) {
-  if (name == "highest") return Precision::highest;
-  if (name == "high") return Precision::high;
-  if (name == "medium") return Precision::medium;
-  throw Error(Error::Kind::argument, kOp, "precision \"highest\", \"high\" or \"medium\"",
-              "\"" + std::string(name) + "\"");
-}
-
 Align align_of(std::string_view name) {
   if (name == "top_left") return Align::top_left;
   if (name == "bottom_right") return Align::bottom_right;
@@ -91,7 +83,7 @@ Options read_options(const Arguments& a) {
   o.sinks = result.sinks.tensor;
   o.dropout = a.dropout_p;
   if (a.dropout_p > 0) o.dropout_key = a.dropout_key;
-  o.precision = precision_of(a.precision);
+  o.precision = parse_precision(a.precision);
   if (a.score_function) o.score_function = score_function_of(*a.score_function);
   return result;
 }

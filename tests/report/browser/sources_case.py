@@ -29,7 +29,7 @@ class Sources(ReportTest):
     def test_a_steps_file(self):
         steps = self.six("causal", "--d-out", 2, "--dropout", 0.5, "--train")
         (self.folder / "words.txt").write_text("\n".join(WORDS) + "\n")
-        page = self.open("--steps", "steps.safetensors", "--tokens", "words.txt", fragment="#step=dropped&query=5&key=2")
+        page = self.open("steps.safetensors", "--tokens", "words.txt", fragment="#step=dropped&query=5&key=2")
         self.assertEqual(page.text("h1"), " ".join(WORDS))
         self.assertIn("attn run causal", page.text(".facts"))
         for (i, j), (value, _) in self.cells(page).items():
@@ -44,7 +44,7 @@ class Sources(ReportTest):
     def test_bare_weights_with_heads_and_layers(self):
         values = [x for layer in range(2) for head in range(3) for x in softmax_rows(5, 5, 1 + layer + 0.1 * head)]
         library.save_npy(self.folder / "w.npy", values, (2, 3, 5, 5))
-        page = self.open("--attention", "w.npy", fragment="#layer=2&head=3&query=4")
+        page = self.open("w.npy", fragment="#layer=2&head=3&query=4")
         for (i, j), (value, _) in self.cells(page).items():
             self.assertEqual(library.float32(value), library.float32(values[(5 * 25) + 5 * i + j]))
         self.assertEqual(page.run("document.querySelectorAll('#heads .head').length"), 6)
@@ -61,22 +61,24 @@ class Sources(ReportTest):
 
     def test_shape_mistakes_say_what_to_pass(self):
         library.save_npy(self.folder / "flat.npy", [1.0, 2.0], (2,))
-        self.assertIn("(heads, queries, keys) or (layers, heads, queries, keys)", self.refused("--attention", "flat.npy"))
+        self.assertIn("(heads, queries, keys) or (layers, heads, queries, keys)", self.refused("flat.npy"))
         library.save_npy(self.folder / "w.npy", softmax_rows(3, 3), (3, 3))
         (self.folder / "two.txt").write_text("a\nb\n")
-        self.assertIn("3 tokens, one for each row; found 2", self.refused("--attention", "w.npy", "--tokens", "two.txt"))
-        self.assertIn("one of MODULE, --model FILE, --steps FILE and --attention FILE", self.refused())
-        self.assertIn("one of MODULE", self.refused("simple", "--attention", "w.npy"))
-        library.save_npy(self.folder / "z.npy", [1.0, 2.0], (1, 2))
-        self.assertIn("the step \"weights\"", self.refused("--steps", "w.npy"))
-        self.assertIn("item from 0 to 0", self.refused("simple", "--item", 2))
+        self.assertIn("3 lines, one for each query; found 2", self.refused("w.npy", "--tokens", "two.txt"))
+        self.assertIn("either WHAT (a module or a file) or --model FILE", self.refused())
+        self.assertIn("found both", self.refused("simple", "--model", "m.safetensors"))
+        self.assertIn("--model FILE with --text", self.refused("simple", "--text", "words"))
+        for shape in ((0, 3, 3), (0, 2, 3, 3), (2, 0, 3, 3)):
+            library.save_npy(self.folder / "none.npy", [], shape)
+            self.assertIn("(heads, queries, keys)", self.refused("none.npy"))
+        self.assertIn("a number from 1 to 1; found 2", self.refused("simple", "--item", 2))
         self.assertIn(".html", self.refused("simple", "--output", "x.txt"))
 
     def test_hostile_tokens_are_text(self):
         count = len(HOSTILE)
         library.save_npy(self.folder / "w.npy", softmax_rows(count, count), (1, count, count))
         (self.folder / "hostile.txt").write_bytes(("\n".join(HOSTILE) + "\n").encode())
-        page = self.open("--attention", "w.npy", "--tokens", "hostile.txt")
+        page = self.open("w.npy", "--tokens", "hostile.txt")
         self.assertNotEqual(page.run("document.title"), "broken")
         self.assertEqual(page.run("report.tokens"), HOSTILE)
         self.assertEqual(page.run("document.images.length + document.scripts.length"), 2)
@@ -84,12 +86,12 @@ class Sources(ReportTest):
         self.assertIn("</script>", page.text("[name=query]"))
         self.assertEqual(page.run("[...document.querySelectorAll('.matrix tbody th bdi')].filter((e) => e.innerText === '').length"), 0)
         (self.folder / "bytes.txt").write_bytes(b"\xff\xfe\n" + b"\n".join([b"a\x00b"] * (count - 1)) + b"\n")
-        page = self.open("--attention", "w.npy", "--tokens", "bytes.txt")
-        self.assertEqual(page.run("report.tokens[0]"), "\ufffd\ufffd")
+        page = self.open("w.npy", "--tokens", "bytes.txt")
+        self.assertEqual(page.run("report.tokens[0]"), "\\xFF\\xFE")
 
     def test_nan_and_infinity_are_drawn_as_such(self):
         library.save_npy(self.folder / "w.npy", [1.0, 0.0, math.nan, 0.5, -math.inf, math.inf, 0.2, 0.3, 0.5], (1, 3, 3))
-        page = self.open("--attention", "w.npy")
+        page = self.open("w.npy")
         cells = self.cells(page)
         self.assertEqual([cells[0, 2][1], cells[1, 1][1], cells[1, 2][1]], ["NaN", "−∞", "∞"])
         self.assertEqual((float(page.attribute("#steps .legend", "data-low")), float(page.attribute("#steps .legend", "data-high"))), (0, 1))
@@ -98,9 +100,9 @@ class Sources(ReportTest):
 
     def test_nothing_at_all(self):
         library.save_npy(self.folder / "w.npy", [], (1, 0, 0))
-        self.assertIn("no tokens", self.open("--attention", "w.npy").text("#steps"))
+        self.assertIn("no tokens", self.open("w.npy").text("#steps"))
         library.save_npy(self.folder / "one.npy", [1.0], (1, 1))
-        self.assertEqual(self.cells(self.open("--attention", "one.npy"))[0, 0], (1.0, "1.0000"))
+        self.assertEqual(self.cells(self.open("one.npy"))[0, 0], (1.0, "1.0000"))
 
     def test_scripts_off_shows_the_weights(self):
         page = self.open("causal", "--d-out", 2, scripts=False)
@@ -118,7 +120,7 @@ class Sources(ReportTest):
         tokens, keep = 300, 16
         values = softmax_rows(tokens, tokens)
         library.save_npy(self.folder / "long.npy", values, (1, tokens, tokens))
-        page = self.open("--attention", "long.npy", fragment="#query=250&key=3")
+        page = self.open("long.npy", fragment="#query=250&key=3")
         self.assertIn("Too much to hold exactly", page.text(".note"))
         row = values[249 * tokens : 250 * tokens]
         best = sorted(range(tokens), key=lambda j: (-library.float32(row[j]), j))[:keep]

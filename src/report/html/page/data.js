@@ -129,11 +129,13 @@ function exactly(x) {
   return String(x);
 }
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
-// A token as a short label: what cannot be seen is named.
+// A token as a short label: what cannot be seen is named, outer blanks too; marks of direction do not act.
 function word(token, most = 14) {
   if (token === "") return "∅";
-  const shown = token.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, "␣");
-  const characters = Array.from(shown.trim() === "" ? "␣" : shown.slice(0, 4 * most));
+  const shown = token.slice(0, 8 * most).replace(/^ +| +$/g, (blanks) => "␣".repeat(blanks.length))
+    .replace(/[\0-\x1f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
+    .replace(/[\p{Cc}\p{Zl}\p{Zp}]|(?![\u200c\u200d])\p{Cf}/gu, "\ufffd");
+  const characters = Array.from(shown);
   return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : characters.join("");
 }
 
