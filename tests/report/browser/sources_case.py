@@ -84,6 +84,8 @@ class Sources(ReportTest):
         self.assertEqual(page.run("document.images.length + document.scripts.length"), 2)
         self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 1200)
         self.assertIn("</script>", page.text("[name=query]"))
+        self.assertNotIn("\u202e", page.text("h1"))
+        self.assertLess(len(page.text("h1")), 300)
         self.assertEqual(page.run("[...document.querySelectorAll('.matrix tbody th bdi')].filter((e) => e.innerText === '').length"), 0)
         (self.folder / "bytes.txt").write_bytes(b"\xff\xfe\n" + b"\n".join([b"a\x00b"] * (count - 1)) + b"\n")
         page = self.open("w.npy", "--tokens", "bytes.txt")
@@ -115,6 +117,26 @@ class Sources(ReportTest):
         page = self.open("multihead", "--d-out", 4, width=400, dark=True)
         self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 400)
         self.assertEqual(page.run("getComputedStyle(document.body).backgroundColor"), "rgb(20, 23, 27)")
+
+    def test_print_is_dark_on_white(self):
+        page = self.open("multihead", "--d-out", 4, dark=True)
+        page.send("Emulation.setEmulatedMedia", {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]})
+        colours = page.run("[document.body, document.querySelector('.stage-side'), document.querySelector('.health li')].map((e) => getComputedStyle(e).backgroundColor)")
+        self.assertEqual(colours, ["rgb(255, 255, 255)"] * 3)
+        self.assertEqual(page.run("getComputedStyle(document.querySelector('.terms td')).color"), "rgb(0, 0, 0)")
+        self.assertEqual(page.run("getComputedStyle(document.querySelector('#selection')).display"), "none")
+
+    def test_a_trained_model(self):
+        (self.folder / "book.txt").write_text("Attention is all you need. " * 12)
+        library.attn(self.folder, "train", "--text", "book.txt", "--out", "m.safetensors", "--layers", 2, "--heads", 2, "--width", 8, "--context", 8, "--steps", 2)
+        page = self.open("--model", "m.safetensors", "--text", "a\ncafé", fragment="#layer=2&head=2&query=7&key=6")
+        self.assertEqual(page.run("report.tokens"), ["a", "\n", "c", "a", "f", "\\xC3", "\\xA9"])
+        self.assertIn("weight(\\xA9, \\xC3)", page.text(".arithmetic"))
+        self.assertIn("same number", page.text(".arithmetic"))
+        self.assertEqual(page.run("[...document.querySelectorAll('#steps tbody th bdi')].map((e) => e.innerText)")[1], "␊")
+        told = library.json.loads(library.attn(self.folder, "show", "--model", "m.safetensors", "--text", "a\ncafé", "--layer", 2, "--head", 2, "--json"))
+        for (i, j), (value, _) in self.cells(page).items():
+            self.near(value, told["values"][i][j], 1e-7)
 
     def test_long_inputs_are_pooled_and_say_so(self):
         tokens, keep = 300, 16
