@@ -20,7 +20,7 @@ namespace {
 
 using namespace report_page;
 
-constexpr std::size_t kTitle = 240;             // columns
+constexpr std::size_t kTitle = 240;            // columns
 constexpr std::int64_t kParameters = 1 << 18;  // with more weights than this the page does without them
 
 std::vector<std::string> labels(const char* what, const std::vector<std::string>& given, std::int64_t count) {
