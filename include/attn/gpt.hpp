@@ -40,17 +40,19 @@ class LayerNorm : public Module {
  public:
   explicit LayerNorm(std::int64_t width, double epsilon = 1e-5, std::string_view name = {});
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
-  // dx of the last forward pass, whose x must be unchanged. Given the gradient of a residual path beside it, adds
-  // to that tensor, in place, and returns it.
+  Tensor forward(const Tensor& x, DType dtype);  // the same in float32 or bfloat16
+  // dx of the last forward pass, whose x must be unchanged; plus the gradient of a residual path beside it, if given.
   Tensor backward(const Tensor& dy, const Tensor& residual = {});
-  Tensor output() const;  // of the last forward pass, computed again
+  Tensor output() const;  // of the last forward pass: kept in bfloat16, computed again in float32
   std::vector<Parameter*> parameters() override { return {&weight, &bias}; }
 
   Parameter weight, bias;  // (width): ones and zeros
 
  private:
   double epsilon_;
-  Tensor x_, mean_, rstd_;
+  Tensor normalised(DType dtype) const;
+
+  Tensor x_, mean_, rstd_, y_;  // y_ where bfloat16
 };
 
 // x · keep / (1 - p) in train mode; x itself otherwise.
@@ -78,7 +80,7 @@ class FeedForward : public Module {
 
  private:
   Gelu gelu_;
-  Tensor hidden_;  // c_fc(x)
+  Tensor hidden_, active_;  // c_fc(x); gelu(hidden) where bfloat16, else computed again
 };
 
 // x + dropout(attn(ln_1(x))), then x + dropout(mlp(ln_2(x))). The parts are open, to be run one by one (with a cache
@@ -144,7 +146,7 @@ class GPT : public Module {
   Tensor d_hidden_, d_head_;  // left by loss() for backward()
 };
 
-// The pieces as functions.
+// The pieces as functions. GELU's tensors are float32 or bfloat16; dx has x's dtype.
 Tensor gelu(const Tensor& x, Gelu form = Gelu::tanh);
 Tensor gelu_backward(const Tensor& dy, const Tensor& x, Gelu form = Gelu::tanh);
 

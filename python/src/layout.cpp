@@ -109,7 +109,7 @@ Tensor unfold(const Tensor& result, const Layout& layout) {
   if (!result.defined() || layout.leading.size() == 2) return result;
   Shape shape = layout.leading;
   for (std::size_t i = 2; i < result.rank(); ++i) shape.push_back(result.shape()[i]);
-  return result.view(shape);
+  return result.contiguous().view(shape);
 }
 
 }  // namespace attn::python

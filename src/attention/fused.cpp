@@ -1,5 +1,6 @@
 #include "attention/fused.hpp"
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <tuple>
@@ -10,6 +11,7 @@
 #include "attention/element.hpp"
 #include "attention/row.hpp"
 #include "core/parallel.hpp"
+#include "core/rows.hpp"
 #include "core/visit.hpp"
 #include "kernels/targets.hpp"
 #include "random/philox.hpp"
@@ -21,6 +23,13 @@ kernels::Rows rows(const Tensor& t) { return {t.raw(), t.stride(0), t.stride(1),
 
 // Unit stride in the last dimension, as the kernels read; one element long has any.
 Tensor readable(const Tensor& t) { return t.size(-1) == 1 || t.stride(-1) == 1 ? t : t.contiguous(); }
+
+// Without a value, (b, h, t, d); tokens before heads in memory where `like` has them so, that is, where it was split
+// from projections: heads then merge without a copy.
+Tensor empty_like(const Tensor& like, const Shape& shape) {
+  if (like.stride(1) >= like.stride(2) || shape[1] == 1) return Tensor::empty(shape, like.dtype());
+  return Tensor::empty({shape[0], shape[2], shape[1], shape[3]}, like.dtype()).transpose(1, 2);
+}
 
 template <class T>
 kernels::Grid<T> grid(const Tensor& t, const Shape& shape) {
@@ -148,15 +157,27 @@ void run_forward(const Call& call, const kernels::ForwardResult& out) {
   }
 }
 
+template <class T>
+bool is_finite(T x) {
+  return std::isfinite(static_cast<double>(x));
+}
+bool is_finite(float x) { return std::isfinite(x); }
+bool is_finite(float16 x) { return (x.bits & 0x7c00u) != 0x7c00u; }
+bool is_finite(bfloat16 x) { return (x.bits & 0x7f80u) != 0x7f80u; }
+
+// Of any dense layout.
 bool all_finite(const Tensor& x) {
   if (!x.defined()) return true;
-  return visit(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* p = x.data<T>();
-    bool finite = true;
-    for (std::int64_t i = 0; i < x.numel(); ++i) finite = finite && std::isfinite(to_double(p[i]));
-    return finite;
+  std::atomic<bool> finite{true};
+  visit(x.dtype(), [&](auto zero) {
+    const auto* p = static_cast<const decltype(zero)*>(x.raw());
+    for_runs(x.numel(), 1, [&](std::int64_t first, std::int64_t count) {
+      bool good = true;
+      for (std::int64_t i = first; i < first + count; ++i) good &= is_finite(p[i]);
+      if (!good) finite.store(false, std::memory_order_relaxed);
+    });
   });
+  return finite;
 }
 
 // A sink's weight has no value: d_sink = -Σ_i w_i,sink · (d_output_i · output_i).
@@ -187,7 +208,7 @@ Tensor sinks_gradient(const Problem& p, const AttentionOptions& options, const T
 AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p,
                                 const AttentionOptions& options) {
   const Call call(q, k, v, p, options);
-  AttentionResult result{Tensor::empty(p.output_shape(), q.dtype()), Tensor::empty({p.batch, p.hq, p.tq}), {}};
+  AttentionResult result{empty_like(q, p.output_shape()), Tensor::empty({p.batch, p.hq, p.tq}), {}};
   run_forward(call, {rows(result.output), result.lse.data<float>()});
   const auto composed = [&](std::int64_t b, std::int64_t h, std::int64_t i) {
     return composed_row(q, k, v, p, options, call.at_keys, b, h, i);
@@ -226,11 +247,7 @@ AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor&
                                            const AttentionResult& forward) {
   const Call call(q, k, v, p, options);
   const Tensor d_out = readable(d_output.to(q.dtype())), out = readable(forward.output), lse = forward.lse.contiguous();
-  AttentionGradient grad{Tensor::empty(q.shape(), q.dtype()),
-                         Tensor::empty(k.shape(), q.dtype()),
-                         Tensor::empty(v.shape(), q.dtype()),
-                         {},
-                         {}};
+  AttentionGradient grad{empty_like(q, q.shape()), empty_like(k, k.shape()), empty_like(v, v.shape()), {}, {}};
   const kernels::BackwardInput input{rows(out), rows(d_out), lse.data<float>()};
   kernels::BackwardResult result{rows(grad.q), rows(grad.k), rows(grad.v)};
   if (call.bias.defined()) {

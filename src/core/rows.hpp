@@ -16,6 +16,11 @@ void for_runs(std::int64_t n, double operations_each, const F& f, std::int64_t r
                [&](std::int64_t task, void*) { f(task * run, std::min(run, n - task * run)); });
 }
 
+// Where element `index` of a contiguous tensor is.
+inline void* address(const Tensor& t, std::int64_t index) {
+  return static_cast<std::byte*>(t.raw()) + index * static_cast<std::int64_t>(size_of(t.dtype()));
+}
+
 // Rows of x's last dimension: how many.
 inline std::int64_t row_count(const Tensor& x) { return x.size(-1) == 0 ? 0 : x.numel() / x.size(-1); }
 

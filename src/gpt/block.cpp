@@ -2,6 +2,7 @@
 
 #include "attn/gpt.hpp"
 #include "core/rows.hpp"
+#include "modules/dense.hpp"
 
 namespace attn {
 namespace {
@@ -32,13 +33,14 @@ Block::Block(const GPTConfig& config, Generator& rng, std::string_view prefix)
 }
 
 Tensor Block::forward(const Tensor& x, Trace* trace) {
+  const DType kept = trace ? DType::f32 : stored(feed_forward.c_fc.precision);
   Tensor attended;
   {
     const Trace::Scope scope(trace, "attn");
-    attended = attention_dropout.forward(attention.forward(ln_1.forward(x), trace));
+    attended = attention_dropout.forward(attention.forward(ln_1.forward(x, kept), trace));
   }
   add_in_place(attended, x);
-  const Tensor y = feed_forward_dropout.forward(feed_forward.forward(ln_2.forward(attended)));
+  const Tensor y = feed_forward_dropout.forward(feed_forward.forward(ln_2.forward(attended, kept)));
   add_in_place(y, attended);
   if (trace) trace->record("output", y);
   return y;
@@ -47,7 +49,7 @@ Tensor Block::forward(const Tensor& x, Trace* trace) {
 Tensor Block::backward(const Tensor& dy) {
   // y = attended + dropout(mlp(ln_2(attended)))
   const Tensor d_normal = feed_forward.backward(feed_forward_dropout.backward(dy), ln_2.output());
-  const Tensor d_attended = ln_2.backward(d_normal, dy.clone());
+  const Tensor d_attended = ln_2.backward(d_normal, dy);
   // attended = x + dropout(attention(ln_1(x)))
   return ln_1.backward(attention.backward(attention_dropout.backward(d_attended)).x, d_attended);
 }

@@ -1,6 +1,7 @@
 #include <string>
 
 #include "attn/gpt.hpp"
+#include "modules/dense.hpp"
 #include "modules/input.hpp"
 
 namespace attn {
@@ -11,8 +12,9 @@ FeedForward::FeedForward(std::int64_t width, Gelu form, std::string_view prefix)
       gelu_(form) {}
 
 Tensor FeedForward::forward(const Tensor& x, Trace* trace) {
-  hidden_ = c_fc.forward(x);
-  const Tensor y = c_proj.forward(gelu(hidden_, gelu_));
+  hidden_ = linear(c_fc, x, stored(c_fc.precision));
+  const Tensor active = gelu(hidden_, gelu_), y = linear(c_proj, active, DType::f32);
+  active_ = active.dtype() == DType::bf16 ? active : Tensor{};
   if (trace) trace->record("output", y);
   return y;
 }
@@ -20,8 +22,9 @@ Tensor FeedForward::forward(const Tensor& x, Trace* trace) {
 Tensor FeedForward::backward(const Tensor& dy, const Tensor& x) {
   require_forward("FeedForward", hidden_.defined());
   // y = c_proj(gelu(hidden)), hidden = c_fc(x)
-  const Tensor d_active = c_proj.backward(dy, gelu(hidden_, gelu_));
-  return c_fc.backward(gelu_backward(d_active, hidden_, gelu_), x);
+  const Tensor active = active_.defined() ? active_ : gelu(hidden_, gelu_);
+  const Tensor d_active = linear_backward(c_proj, dy, active, hidden_.dtype());
+  return linear_backward(c_fc, gelu_backward(d_active, hidden_, gelu_), x, DType::f32);
 }
 
 std::vector<Parameter*> FeedForward::parameters() { return {&c_fc.weight, &c_fc.bias, &c_proj.weight, &c_proj.bias}; }

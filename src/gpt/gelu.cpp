@@ -1,31 +1,39 @@
+#include "attention/element.hpp"
 #include "attn/gpt.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
 #include "modules/input.hpp"
 
 namespace attn {
+namespace {
+
+void require_stored(const char* op, const char* what, const Tensor& x) {
+  if (!x.defined() || x.dtype() != DType::bf16) require_float32(op, what, x);
+}
+
+}  // namespace
 
 Tensor gelu(const Tensor& x, Gelu form) {
-  require_float32("gelu", "x", x);
-  const Tensor in = x.contiguous(), y = Tensor::empty(x.shape());
+  require_stored("gelu", "x", x);
+  const Tensor in = x.contiguous(), y = Tensor::empty(x.shape(), x.dtype());
   const kernels::Kernels& kernel = kernels::active();
   for_runs(in.numel(), 20, [&](std::int64_t first, std::int64_t count) {
-    kernel.gelu(form == Gelu::tanh, count, in.data<float>() + first, y.data<float>() + first);
+    kernel.gelu({form == Gelu::tanh, element(x.dtype()), count, nullptr, address(in, first), address(y, first)});
   });
   return y;
 }
 
 Tensor gelu_backward(const Tensor& dy, const Tensor& x, Gelu form) {
-  require_float32("gelu_backward", "x", x);
-  require_float32("gelu_backward", "dy", dy);
+  require_stored("gelu_backward", "x", x);
+  require_stored("gelu_backward", "dy", dy);
   if (!(dy.shape() == x.shape())) {
     throw Error(Error::Kind::shape, "gelu_backward", "dy of x's shape " + x.shape().str(), dy.shape().str());
   }
-  const Tensor in = x.contiguous(), g = dy.contiguous(), dx = Tensor::empty(x.shape());
+  const Tensor in = x.contiguous(), g = dy.to(x.dtype()).contiguous(), dx = Tensor::empty(x.shape(), x.dtype());
   const kernels::Kernels& kernel = kernels::active();
   for_runs(in.numel(), 30, [&](std::int64_t first, std::int64_t count) {
-    kernel.gelu_backward(form == Gelu::tanh, count, g.data<float>() + first, in.data<float>() + first,
-                         dx.data<float>() + first);
+    kernel.gelu_backward(
+        {form == Gelu::tanh, element(x.dtype()), count, address(g, first), address(in, first), address(dx, first)});
   });
   return dx;
 }

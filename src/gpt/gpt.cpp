@@ -75,7 +75,7 @@ Tensor GPT::hidden(const Tensor& ids, Trace* trace) {
 }
 
 Tensor GPT::forward(const Tensor& ids, Trace* trace) {
-  const Tensor logits = project(hidden(ids, trace), head(), {}, config_.precision);
+  const Tensor logits = project(hidden(ids, trace), head(), {}, {config_.precision});
   d_hidden_ = {};
   return ids.rank() == 1 ? logits.select(0, 0) : logits;
 }
@@ -87,7 +87,7 @@ void GPT::backward(const Tensor& d_logits) {
     throw Error(Error::Kind::shape, kOp, "d_logits of the logits' shape", d_logits.shape().str());
   }
   // logits = hidden · headᵀ
-  const auto grad = project_backward(dy, hidden_, head(), false, config_.precision);
+  const auto grad = project_backward(dy, hidden_, head(), false, {config_.precision});
   accumulate(config_.tied ? wte : lm_head, grad.weight);
   hidden_backward(grad.x);
 }
@@ -121,13 +121,13 @@ double GPT::cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with
   for (std::int64_t first = 0; first < rows; first += part) {
     const std::int64_t last = std::min(rows, first + part);
     const Tensor some = x.slice(0, first, last), target = wanted.slice(0, first, last);
-    const Tensor logits = project(some, head(), {}, config_.precision);
+    const Tensor logits = project(some, head(), {}, {config_.precision});
     const CrossEntropy entropy =
         with_gradient ? cross_entropy_in_place(logits, target, factor) : attn::cross_entropy(logits, target);
     sum += entropy.loss * static_cast<double>(entropy.count);
     if (!with_gradient) continue;
     // logits = hidden · headᵀ
-    const auto grad = project_backward(logits, some, head(), false, config_.precision);
+    const auto grad = project_backward(logits, some, head(), false, {config_.precision});
     d_hidden.slice(0, first, last).copy_from(grad.x);
     if (first == 0) {
       d_head_ = grad.weight;

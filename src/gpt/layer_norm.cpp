@@ -1,6 +1,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/element.hpp"
 #include "attn/gpt.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
@@ -23,28 +24,42 @@ LayerNorm::LayerNorm(std::int64_t width, double epsilon, std::string_view name) 
 }
 
 Tensor LayerNorm::forward(const Tensor& x, Trace* trace) {
+  const Tensor y = forward(x, DType::f32);
+  if (trace) trace->record("output", y);
+  return y;
+}
+
+Tensor LayerNorm::forward(const Tensor& x, DType dtype) {
   require_float32(kOp, "x", x);
   const std::int64_t width = weight.value.numel();
   if (x.rank() < 1 || x.size(-1) != width) {
     throw Error(Error::Kind::shape, kOp, "x (…, " + std::to_string(width) + ")", x.shape().str());
   }
+  if (dtype != DType::f32 && dtype != DType::bf16) {
+    throw Error(Error::Kind::dtype, kOp, "a result in float32 or bfloat16", name(dtype));
+  }
   x_ = x.contiguous();
   mean_ = Tensor::empty({row_count(x)}), rstd_ = Tensor::empty({row_count(x)});
-  const Tensor y = output();
-  if (trace) trace->record("output", y);
+  const Tensor y = normalised(dtype);
+  y_ = dtype == DType::bf16 ? y : Tensor{};
   return y;
 }
 
 Tensor LayerNorm::output() const {
   require_forward(kOp, x_.defined());
-  const Tensor y = Tensor::empty(x_.shape());
+  return y_.defined() ? y_ : normalised(DType::f32);
+}
+
+Tensor LayerNorm::normalised(DType dtype) const {
+  const Tensor y = Tensor::empty(x_.shape(), dtype);
   const std::int64_t rows = row_count(x_), width = x_.size(-1);
   const kernels::Kernels& kernel = kernels::active();
   parallel_for((rows + kRows - 1) / kRows, 0, 8 * static_cast<double>(x_.numel()), [&](std::int64_t task, void*) {
     const std::int64_t first = task * kRows;
     kernel.layer_norm({std::min(kRows, rows - first), width, x_.data<float>() + first * width,
                        weight.value.data<float>(), bias.value.data<float>(), static_cast<float>(epsilon_),
-                       y.data<float>() + first * width, mean_.data<float>() + first, rstd_.data<float>() + first});
+                       element(dtype), address(y, first * width), mean_.data<float>() + first,
+                       rstd_.data<float>() + first});
   });
   return y;
 }
@@ -60,8 +75,7 @@ Tensor LayerNorm::backward(const Tensor& dy, const Tensor& residual) {
   }
   const std::int64_t rows = row_count(x_), width = x_.size(-1);
   const Tensor g = dy.contiguous();
-  const Tensor dx = residual.defined() ? residual : Tensor::zeros(x_.shape());
-  if (!dx.is_contiguous()) throw Error(Error::Kind::shape, kOp, "a contiguous residual", dx.strides().str());
+  const Tensor more = residual.defined() ? residual.contiguous() : residual, dx = Tensor::empty(x_.shape());
   // Sums over the rows of a task, which are added up in order.
   const std::int64_t tasks = (rows + kPartialRows - 1) / kPartialRows;
   const Tensor d_weight = Tensor::zeros({tasks, width}), d_bias = Tensor::zeros({tasks, width});
@@ -70,8 +84,9 @@ Tensor LayerNorm::backward(const Tensor& dy, const Tensor& residual) {
     const std::int64_t first = task * kPartialRows, at = first * width;
     kernel.layer_norm_backward({std::min(kPartialRows, rows - first), width, g.data<float>() + at,
                                 x_.data<float>() + at, weight.value.data<float>(), mean_.data<float>() + first,
-                                rstd_.data<float>() + first, dx.data<float>() + at,
-                                d_weight.data<float>() + task * width, d_bias.data<float>() + task * width});
+                                rstd_.data<float>() + first, more.defined() ? more.data<float>() + at : nullptr,
+                                dx.data<float>() + at, d_weight.data<float>() + task * width,
+                                d_bias.data<float>() + task * width});
   });
   for (const auto& [parameter, partial] : {std::pair{&weight, d_weight}, {&bias, d_bias}}) {
     const Tensor sum = Tensor::zeros({width});

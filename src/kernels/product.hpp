@@ -1,4 +1,4 @@
-// c = a · b + bias: what a dense product is handed.
+// c = a · b + bias + more: what a dense product is handed.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,20 @@
 
 namespace attn::kernels {
 
-// c (m, n), a (m, k), b (k, n), bias (n) or null, all of one element, no size zero. Steps count elements; one of a's
-// two is 1, and one of b's.
+// c (m, n), a (m, k), b (k, n), bias (n) or null, `more` (m, n) or null, no size zero. Steps count elements; one of
+// a's two is 1, and one of b's. `more` has c's rows, and may be c where that is float32.
 struct Product {
   std::int64_t m, n, k;
   const void* a;
   std::int64_t a_row, a_depth;
   const void* b;
   std::int64_t b_depth, b_column;
-  const void* bias;
+  const float* bias;
   void* c;
   std::int64_t c_row;
-  Element element = Element::f32;
+  Element a_element = Element::f32, b_element = Element::f32, c_element = Element::f32;
   Precision precision = Precision::highest;  // of float32
+  const float* more = nullptr;
 };
 
 // c (m, n) = a (m, k) · weightᵀ (k, n) + bias for few rows of a; depth has unit steps, the weight is f32 or bf16.

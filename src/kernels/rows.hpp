@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/problem.hpp"
+
 namespace attn::kernels {
 
 // y = (x - mean) · rstd · weight + bias on rows of `width`, rows one after the other.
@@ -10,14 +12,26 @@ struct LayerNormRows {
   std::int64_t rows, width;
   const float *x, *weight, *bias;
   float epsilon;
-  float *y, *mean, *rstd;  // mean and rstd: one a row
+  Element element;  // of y: f32 or bf16
+  void* y;
+  float *mean, *rstd;  // one a row
 };
 
 struct LayerNormGradient {
   std::int64_t rows, width;
   const float *dy, *x, *weight, *mean, *rstd;
-  float* dx;                 // added to
+  const float* more;  // null, or what dx has beside
+  float* dx;
   float *d_weight, *d_bias;  // (width), added to
+};
+
+// y = gelu(x), or dx of dy and x: n elements, all f32 or all bf16.
+struct GeluRun {
+  bool tanh_form;  // or exact
+  Element element;
+  std::int64_t n;
+  const void *dy, *x;  // dy of the gradient
+  void* out;
 };
 
 // One row of logits.

@@ -48,11 +48,12 @@ struct Kernels {
   std::int64_t (*few_rows_tasks)(const FewRows&);
   bool (*few_rows)(const FewRows&, std::int64_t task);
 
-  // What a language model does between its products; `tanh_form` or exact (GELU).
+  // What a language model does between its products.
+  void (*narrow)(Element, const float* from, void* to, std::int64_t n);
   void (*layer_norm)(const LayerNormRows&);
   void (*layer_norm_backward)(const LayerNormGradient&);
-  void (*gelu)(bool tanh_form, std::int64_t n, const float* x, float* y);
-  void (*gelu_backward)(bool tanh_form, std::int64_t n, const float* dy, const float* x, float* dx);
+  void (*gelu)(const GeluRun&);
+  void (*gelu_backward)(const GeluRun&);
   double (*cross_entropy)(const LogitsRow&);
   void (*adamw)(const AdamWStep&);
   double (*sum_of_squares)(std::int64_t n, const float* x);

@@ -7,8 +7,10 @@
 
 #include "attention/element.hpp"
 #include "core/parallel.hpp"
+#include "core/rows.hpp"
 #include "core/visit.hpp"
 #include "kernels/targets.hpp"
+#include "reference/elementwise.hpp"
 
 namespace attn {
 namespace {
@@ -19,25 +21,22 @@ Tensor readable(const Tensor& t) { return t.stride(0) == 1 || t.stride(1) == 1 ?
 // One element long has any.
 std::int64_t step(const Tensor& t, std::int64_t dim) { return t.size(dim) == 1 ? 1 : t.stride(dim); }
 
-// a (m, k) · b (k, n) + bias (n), any strides → (m, n); undefined when a result left its dtype's range.
-Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, Precision named) {
+// a (m, k) · b (k, n) + bias (n, float32) + more (m, n, float32), a and b of any strides → (m, n); undefined when a
+// result left its dtype's range.
+Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, const Tensor& more, Precision named,
+               DType dtype) {
   const Tensor a = readable(left), b = readable(right);
   const std::int64_t m = a.size(0), k = a.size(1), n = b.size(1);
-  Tensor c = Tensor::empty({m, n}, a.dtype());
-  const kernels::Product p{m,
-                           n,
-                           k,
-                           a.raw(),
-                           step(a, 0),
-                           step(a, 1),
-                           b.raw(),
-                           step(b, 0),
-                           step(b, 1),
-                           bias.defined() ? bias.raw() : nullptr,
-                           c.raw(),
-                           n,
-                           element(a.dtype()),
-                           precision(named)};
+  Tensor c = Tensor::empty({m, n}, dtype);
+  kernels::Product p{};
+  p.m = m, p.n = n, p.k = k;
+  p.a = a.raw(), p.a_row = step(a, 0), p.a_depth = step(a, 1);
+  p.b = b.raw(), p.b_depth = step(b, 0), p.b_column = step(b, 1);
+  p.c = c.raw(), p.c_row = n;
+  p.a_element = element(a.dtype()), p.b_element = element(b.dtype()), p.c_element = element(dtype);
+  if (bias.defined()) p.bias = bias.data<float>();
+  if (more.defined()) p.more = more.data<float>();
+  p.precision = precision(named);
   const kernels::Kernels& kernel = kernels::active();
   const Tensor packed = Tensor::empty({static_cast<std::int64_t>(kernel.packed_bytes(p))}, DType::u8);
   std::atomic<bool> fits{true};
@@ -50,9 +49,9 @@ Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, Prec
   return fits ? c : Tensor{};
 }
 
-// Σ over the rows of (m, n) → (n), in float32: by runs of rows, then over the runs, in order; undefined when a sum left
-// its dtype's range.
-Tensor sum_rows(const Tensor& rows) {
+// Σ over the rows of (m, n) → (n), summed in float32: by runs of rows, then over the runs, in order; undefined when a
+// sum left its dtype's range.
+Tensor sum_rows(const Tensor& rows, DType dtype) {
   constexpr std::int64_t kRun = 256;
   const std::int64_t m = rows.size(0), n = rows.size(1), runs = (m + kRun - 1) / kRun;
   Tensor sums = Tensor::zeros({runs, n});
@@ -70,7 +69,7 @@ Tensor sum_rows(const Tensor& rows) {
   for (std::int64_t run = 1; run < runs; ++run) {
     for (std::int64_t j = 0; j < n; ++j) out[j] += out[run * n + j];
   }
-  const Tensor narrowed = sums.select(0, 0).to(rows.dtype());
+  const Tensor narrowed = sums.select(0, 0).to(dtype);
   for (std::int64_t j = 0; j < n; ++j) {
     if (!std::isfinite(narrowed.at({j}))) return {};
   }
@@ -79,42 +78,84 @@ Tensor sum_rows(const Tensor& rows) {
 
 Tensor as_rows(const Tensor& x) { return x.contiguous().view({x.numel() / x.size(-1), x.size(-1)}); }
 
+// One dtype that the kernels take, or float32 and bfloat16.
+bool multiply(DType a, DType b) {
+  const auto plain = [](DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; };
+  return (plain(a) && plain(b)) || (a == DType::f16 && b == DType::f16);
+}
+
 bool has_kernel(const Tensor& a, const Tensor& b) {
-  return is_floating(a.dtype()) && a.dtype() != DType::f64 && a.dtype() == b.dtype() && a.numel() > 0 && b.numel() > 0;
+  return multiply(a.dtype(), b.dtype()) && a.numel() > 0 && b.numel() > 0;
+}
+
+// The reference takes one dtype: float32 in place of float32 and bfloat16 side by side.
+template <class... T>
+bool mixed(const Tensor& first, const T&... others) {
+  return (multiply(first.dtype(), others.dtype()) && ...) && ((first.dtype() != others.dtype()) || ...);
+}
+
+Tensor widened(const Tensor& x, bool mixed) { return mixed && x.defined() ? x.to(DType::f32) : x; }
+
+// + more, in `dtype`; of what the reference computed.
+Tensor finished(Tensor y, const Tensor& more, DType dtype) {
+  if (more.defined()) add_in_place(y = y.to(DType::f32), more);
+  return reference::saturate_to(y, dtype);
 }
 
 }  // namespace
 
-Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, Precision precision) {
+Tensor rounded(const Tensor& x) {
+  const Tensor from = x.contiguous(), to = Tensor::empty(x.shape(), DType::bf16);
+  const kernels::Kernels& kernel = kernels::active();
+  for_runs(from.numel(), 1, [&](std::int64_t first, std::int64_t count) {
+    kernel.narrow(element(to.dtype()), from.data<float>() + first, address(to, first), count);
+  });
+  return to;
+}
+
+DType stored(Precision named) {
+  const bool rounds = named == Precision::medium && kernels::active().multiply_add_bf16 != nullptr;
+  return rounds ? DType::bf16 : DType::f32;
+}
+
+Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options) {
+  const DType dtype = options.dtype.value_or(x.dtype());
   const bool fits = x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.size(1);
-  const bool few = fits && precision == Precision::highest && has_few_rows(x, weight);
-  if (fits && !few && weight.dtype() == DType::bf16 && x.dtype() == DType::f32) {
-    return project(x, weight.to(DType::f32), bias, precision);
-  }
-  const bool biased = bias.defined() && bias.dtype() == x.dtype() && bias.shape() == Shape{weight.size(0)};
+  const bool few = fits && options.precision == Precision::highest && dtype == x.dtype() && !options.more.defined() &&
+                   has_few_rows(x, weight);
+  const bool biased = bias.defined() && (bias.dtype() == x.dtype() || bias.dtype() == weight.dtype()) &&
+                      bias.shape() == Shape{weight.size(0)};
   const bool known = fits && (biased || !bias.defined()) && (few || has_kernel(x, weight));
-  if (!known) return reference::project(x, weight, bias);
-  const Tensor line = biased ? bias.contiguous() : bias;
-  const Tensor y = few ? project_few_rows(as_rows(x), weight, line)
-                       : product(as_rows(x), weight.transpose(0, 1), line, precision);
-  if (!y.defined()) return reference::project(x, weight.to(x.dtype()), bias);
+  const Tensor line = biased ? bias.to(DType::f32).contiguous() : bias;
+  const Tensor y = !known ? Tensor{}
+                   : few  ? project_few_rows(as_rows(x), weight, line)
+                          : product(as_rows(x), weight.transpose(0, 1), line, options.more, options.precision, dtype);
+  if (!y.defined()) {
+    const bool wide = mixed(x, weight);
+    const Tensor exact = reference::project(widened(x, wide), widened(weight, wide), widened(bias, wide));
+    return finished(exact, options.more, dtype);
+  }
   Shape shape = x.shape();
   shape.back() = weight.size(0);
   return y.view(shape);
 }
 
 reference::ProjectGradient project_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, bool has_bias,
-                                            Precision precision) {
-  if (!has_kernel(x, weight) || !has_kernel(dy, weight)) {
-    return reference::project_backward(dy, x, weight, has_bias);
-  }
+                                            const ProductOptions& options) {
+  const DType dtype = options.dtype.value_or(x.dtype());
+  const auto exact = [&] {
+    const bool wide = mixed(dy, x, weight);
+    auto grad = reference::project_backward(widened(dy, wide), widened(x, wide), widened(weight, wide), has_bias);
+    grad.x = finished(grad.x, options.more, dtype);
+    return grad;
+  };
+  if (!has_kernel(x, weight) || !has_kernel(dy, weight)) return exact();
   const Tensor dy_rows = as_rows(dy), x_rows = as_rows(x);
-  const Tensor dx = product(dy_rows, weight, {}, precision);                        // y = x · weightᵀ
-  const Tensor d_weight = product(dy_rows.transpose(0, 1), x_rows, {}, precision);  // y = x · weightᵀ
-  const Tensor d_bias = has_bias ? sum_rows(dy_rows) : Tensor{};                    // y = … + bias, on every row
-  if (!dx.defined() || !d_weight.defined() || (has_bias && !d_bias.defined())) {
-    return reference::project_backward(dy, x, weight, has_bias);
-  }
+  // y = x · weightᵀ + bias, the bias on every row
+  const Tensor dx = product(dy_rows, weight, {}, options.more, options.precision, dtype);
+  const Tensor d_weight = product(dy_rows.transpose(0, 1), x_rows, {}, {}, options.precision, weight.dtype());
+  const Tensor d_bias = has_bias ? sum_rows(dy_rows, weight.dtype()) : Tensor{};
+  if (!dx.defined() || !d_weight.defined() || (has_bias && !d_bias.defined())) return exact();
   return {dx.view(x.shape()), d_weight, d_bias};
 }
 

@@ -1,17 +1,36 @@
 // Projections on the kernels' matrix core; by the reference where the dtype, or an overflow, asks for it.
 #pragma once
 
+#include <optional>
+
 #include "attn/attention.hpp"
+#include "attn/modules.hpp"
 #include "attn/reference.hpp"
 
 namespace attn {
 
+struct ProductOptions {
+  Precision precision = Precision::highest;
+  std::optional<DType> dtype = {};  // of the result; x's unless given
+  Tensor more = {};                 // float32 of the result's shape, contiguous: added to it
+};
+
 // As reference::project and reference::project_backward, for float32 in products of `precision`; sums are float32's,
-// and a row of the result has the same bits whatever other rows there are. A weight in bfloat16 under float32 rows
-// takes half the memory, and half the time where reading it is what takes time; the sums are of its values.
-Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, Precision precision = Precision::highest);
+// and a row of the result has the same bits whatever other rows there are. x, weight and dy may be float32 and bfloat16
+// side by side: a weight in bfloat16 under float32 rows takes half the memory, and half the time where reading it is
+// what takes time. Of a gradient the options are dx's.
+Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options = {});
 reference::ProjectGradient project_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, bool has_bias,
-                                            Precision precision = Precision::highest);
+                                            const ProductOptions& options = {});
+// layer.forward(x), and layer.backward(dy, x), in the layer's precision, with the other options.
+Tensor linear(const Linear& layer, const Tensor& x, DType dtype);
+Tensor linear_backward(Linear& layer, const Tensor& dy, const Tensor& x, DType dtype, const Tensor& more = {});
+
+// A float32 tensor in bfloat16, on all threads.
+Tensor rounded(const Tensor& x);
+
+// What lies between products of this precision is kept in this dtype: bfloat16 where they round it to that anyway.
+DType stored(Precision precision);
 
 // The part of project() for few rows (m, d_in) of float32; undefined when a result left float32's range. Each element
 // has the same bits as in a product of more rows.

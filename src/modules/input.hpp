@@ -8,14 +8,15 @@
 
 namespace attn {
 
-// x is float32, (t, d_in) or (b, t, d_in); d_in = 0 takes any.
-inline void require_input(const char* op, const char* what, const Tensor& x, std::int64_t d_in) {
+// x is float32 (or `stored`), (t, d_in) or (b, t, d_in); d_in = 0 takes any.
+inline void require_input(const char* op, const char* what, const Tensor& x, std::int64_t d_in,
+                          DType stored = DType::f32) {
   const std::string size = d_in == 0 ? "d_in" : std::to_string(d_in);
   if (x.rank() < 2 || x.rank() > 3 || (d_in != 0 && x.size(-1) != d_in)) {
     throw Error(Error::Kind::shape, op, std::string(what) + " (tokens, " + size + ") or (batch, tokens, " + size + ")",
                 x.shape().str());
   }
-  if (x.dtype() != DType::f32) {
+  if (x.dtype() != DType::f32 && x.dtype() != stored) {
     throw Error(Error::Kind::dtype, op, std::string(what) + " of dtype float32", name(x.dtype()),
                 "convert with to(DType::f32)");
   }

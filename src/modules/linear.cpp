@@ -22,16 +22,24 @@ Linear::Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, Generator& 
 }
 
 Tensor Linear::forward(const Tensor& x, Trace* trace) {
-  const Tensor y = project(x, weight.value, bias.value, precision);
+  const Tensor y = linear(*this, x, x.dtype());
   if (trace) trace->record("output", y);
   return y;
 }
 
-Tensor Linear::backward(const Tensor& dy, const Tensor& x) {
+Tensor Linear::backward(const Tensor& dy, const Tensor& x) { return linear_backward(*this, dy, x, x.dtype()); }
+
+Tensor linear(const Linear& layer, const Tensor& x, DType dtype) {
+  return project(x, layer.weight.value, layer.bias.value, {layer.precision, dtype});
+}
+
+Tensor linear_backward(Linear& layer, const Tensor& dy, const Tensor& x, DType dtype, const Tensor& more) {
   // y = x · weightᵀ + bias
-  const auto grad = project_backward(dy, x, weight.value, bias.value.defined(), precision);
-  accumulate(weight, grad.weight);
-  if (bias.value.defined()) accumulate(bias, grad.bias);
+  const bool has_bias = layer.bias.value.defined();
+  const Tensor d = x.dtype() == DType::bf16 && dy.dtype() == DType::f32 ? rounded(dy) : dy;
+  const auto grad = project_backward(d, x, layer.weight.value, has_bias, {layer.precision, dtype, more});
+  accumulate(layer.weight, grad.weight);
+  if (has_bias) accumulate(layer.bias, grad.bias);
   return grad.x;
 }
 

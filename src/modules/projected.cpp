@@ -3,6 +3,7 @@
 
 #include "attn/reference.hpp"
 #include "core/rows.hpp"
+#include "modules/dense.hpp"
 #include "modules/input.hpp"
 
 namespace attn {
@@ -62,7 +63,7 @@ std::vector<Parameter*> ProjectedAttention::parameters() {
 }
 
 void ProjectedAttention::check_input(const Tensor& x, const char* what) const {
-  require_input(kOp, what, x, config_.d_in);
+  require_input(kOp, what, x, config_.d_in, stored(config_.precision));
   if (config_.context_length > 0 && x.size(-2) > config_.context_length) {
     throw Error(Error::Kind::shape, kOp,
                 "at most context_length = " + std::to_string(config_.context_length) + " tokens",
@@ -97,15 +98,16 @@ Tensor ProjectedAttention::forward(const Tensor& x, const Tensor& source, Trace*
   Saved s;
   s.x = batched(x), s.source = batched(source);
   s.self = x.raw() == source.raw() && x.shape() == source.shape() && x.strides() == source.strides();
-  s.q = ref::split_heads(W_query_->forward(s.x), heads);       // (b, h, tq, head_dim)
-  s.k = ref::split_heads(W_key_->forward(s.source), heads);    // (b, h, tk, head_dim)
-  s.v = ref::split_heads(W_value_->forward(s.source), heads);  // (b, h, tk, head_dim)
+  const DType kept = trace ? DType::f32 : stored(config_.precision);
+  s.q = ref::split_heads(linear(*W_query_, s.x, kept), heads);       // (b, h, tq, head_dim)
+  s.k = ref::split_heads(linear(*W_key_, s.source, kept), heads);    // (b, h, tk, head_dim)
+  s.v = ref::split_heads(linear(*W_value_, s.source, kept), heads);  // (b, h, tk, head_dim)
   s.options = options_for(s.x.size(0), x.size(-2), source.size(-2));
 
   Trace steps;
   s.attention = attention(s.q, s.k, s.v, s.options, trace ? &steps : nullptr);
   s.merged = ref::merge_heads(s.attention.output);  // (b, tq, d_out)
-  const Tensor z = out_proj_ ? out_proj_->forward(s.merged) : s.merged;
+  const Tensor z = out_proj_ ? linear(*out_proj_, s.merged, DType::f32) : s.merged.to(DType::f32);
 
   const bool unbatched = x.rank() == 2;
   const auto shown = [unbatched](const Tensor& t) { return unbatched ? t.select(0, 0) : t; };
@@ -148,18 +150,20 @@ ProjectedAttention::Gradient ProjectedAttention::backward(const Tensor& dz) {
     throw Error(Error::Kind::shape, kOp, "dz of the output's shape " + s.merged.shape().str(), dz.shape().str());
   }
   // z = out_proj(merged)
-  const Tensor d_merged = out_proj_ ? out_proj_->backward(dz3, s.merged) : dz3;
+  const Tensor d_merged = out_proj_ ? linear_backward(*out_proj_, dz3, s.merged, s.merged.dtype()) : dz3;
   // merged = merge_heads(context), context = attention(q, k, v)
   const auto grad =
       attention_backward(ref::split_heads(d_merged, config_.num_heads), s.q, s.k, s.v, s.options, s.attention);
   // q, k, v = split_heads(W · x)
-  const Tensor dx = W_query_->backward(ref::merge_heads(grad.q), s.x);
-  const Tensor d_source = W_key_->backward(ref::merge_heads(grad.k), s.source);
-  add_in_place(d_source, W_value_->backward(ref::merge_heads(grad.v), s.source));
+  const auto back = [](const std::unique_ptr<Linear>& layer, const Tensor& d, const Tensor& x, const Tensor& more) {
+    return linear_backward(*layer, ref::merge_heads(d), x, DType::f32, more);
+  };
+  const Tensor dx = back(W_query_, grad.q, s.x, {});
+  const Tensor d_keys = back(W_key_, grad.k, s.source, s.self ? dx : Tensor{});
+  const Tensor d_source = back(W_value_, grad.v, s.source, d_keys);
   const auto shown = [&](const Tensor& t) { return dz.rank() == 2 ? t.select(0, 0) : t; };
-  if (!s.self) return {shown(dx), shown(d_source)};
-  add_in_place(dx, d_source);
-  return {shown(dx), {}};
+  if (s.self) return {shown(d_source), {}};
+  return {shown(dx), shown(d_source)};
 }
 
 namespace {

@@ -15,15 +15,23 @@ std::int64_t draw(Random& random, std::int64_t low, std::int64_t high) {
 
 struct Kind {
   const char* name;
-  DType dtype;
-  Element element;
+  DType a, b, c;
   Precision precision;
 };
-constexpr Kind kKinds[] = {{"float32", DType::f32, Element::f32, Precision::highest},
-                           {"high", DType::f32, Element::f32, Precision::high},
-                           {"medium", DType::f32, Element::f32, Precision::medium},
-                           {"bf16", DType::bf16, Element::bf16, Precision::highest},
-                           {"f16", DType::f16, Element::f16, Precision::highest}};
+constexpr Kind kKinds[] = {{"float32", DType::f32, DType::f32, DType::f32, Precision::highest},
+                           {"high", DType::f32, DType::f32, DType::f32, Precision::high},
+                           {"medium", DType::f32, DType::f32, DType::f32, Precision::medium},
+                           {"bf16", DType::bf16, DType::bf16, DType::bf16, Precision::highest},
+                           {"f16", DType::f16, DType::f16, DType::f16, Precision::highest},
+                           {"bf16 by float32", DType::bf16, DType::f32, DType::bf16, Precision::medium},
+                           {"float32 by bf16", DType::f32, DType::bf16, DType::f32, Precision::medium},
+                           {"bf16 to float32", DType::bf16, DType::bf16, DType::f32, Precision::highest},
+                           {"bf16 by float32, high", DType::bf16, DType::f32, DType::f32, Precision::high},
+                           {"bf16 by float32, highest", DType::bf16, DType::f32, DType::f32, Precision::highest}};
+
+Element element(const Tensor& t) {
+  return t.dtype() == DType::bf16 ? Element::bf16 : t.dtype() == DType::f16 ? Element::f16 : Element::f32;
+}
 
 // (rows, columns), with a gap after each row or, transposed, after each column.
 Tensor matrix(Random& random, std::int64_t rows, std::int64_t columns, DType dtype) {
@@ -40,15 +48,17 @@ Tensor matrix(Random& random, std::int64_t rows, std::int64_t columns, DType dty
 
 struct Case {
   Kind kind;
-  Tensor a, b, bias;  // bias: (1, n), or undefined
+  Tensor a, b, bias, more;  // bias (1, n) and more (m, n): float32, or undefined
 };
 
 Case draw_case(Random& random, const Kind& kind) {
   const bool deep = draw(random, 0, 3) == 0;  // more than a block of the depth
   const std::int64_t m = draw(random, 1, deep ? 40 : 220), n = draw(random, 1, deep ? 70 : 300);
-  const std::int64_t k = draw(random, 1, deep ? 2500 : 100);
-  Case c{kind, matrix(random, m, k, kind.dtype), matrix(random, k, n, kind.dtype), {}};
-  if (draw(random, 0, 1)) c.bias = matrix(random, 1, n, kind.dtype).contiguous();
+  const bool whole = draw(random, 0, 2) == 0;  // rows that can be read in place
+  const std::int64_t k = whole ? 32 * draw(random, 1, deep ? 80 : 3) : draw(random, 1, deep ? 2500 : 100);
+  Case c{kind, matrix(random, m, k, kind.a), matrix(random, k, n, kind.b), {}, {}};
+  if (draw(random, 0, 1)) c.bias = matrix(random, 1, n, DType::f32).contiguous();
+  if (draw(random, 0, 1)) c.more = matrix(random, m, n, DType::f32).contiguous();
   return c;
 }
 
@@ -56,10 +66,24 @@ std::int64_t step(const Tensor& t, std::int64_t dim) { return t.size(dim) == 1 ?
 
 // (m, n), its tasks in a random order; undefined when the kernel says that a result left the range.
 Tensor run(const Kernels& kernels, const Case& c, Random& random) {
-  const Tensor out = Tensor::full({c.a.size(0), c.b.size(1)}, std::nan(""), c.kind.dtype);
-  const Product p{c.a.size(0),  c.b.size(1), c.a.size(1),    c.a.raw(),       step(c.a, 0),
-                  step(c.a, 1), c.b.raw(),   step(c.b, 0),   step(c.b, 1),    c.bias.defined() ? c.bias.raw() : nullptr,
-                  out.raw(),    c.b.size(1), c.kind.element, c.kind.precision};
+  const Tensor out = Tensor::full({c.a.size(0), c.b.size(1)}, std::nan(""), c.kind.c);
+  const Product p{.m = c.a.size(0),
+                  .n = c.b.size(1),
+                  .k = c.a.size(1),
+                  .a = c.a.raw(),
+                  .a_row = step(c.a, 0),
+                  .a_depth = step(c.a, 1),
+                  .b = c.b.raw(),
+                  .b_depth = step(c.b, 0),
+                  .b_column = step(c.b, 1),
+                  .bias = c.bias.defined() ? c.bias.data<float>() : nullptr,
+                  .c = out.raw(),
+                  .c_row = c.b.size(1),
+                  .a_element = element(c.a),
+                  .b_element = element(c.b),
+                  .c_element = element(out),
+                  .precision = c.kind.precision,
+                  .more = c.more.defined() ? c.more.data<float>() : nullptr};
   const Poisoned packed(kernels.packed_bytes(p));
   for (const std::int64_t i : shuffled(kernels.panels(p), random)) kernels.pack_panel(p, packed.data.get(), i);
   bool fits = true;
@@ -80,7 +104,7 @@ double rounded(double x) { return static_cast<double>(static_cast<float>(bfloat1
 void expect_close(const Case& c, const Tensor& got, bool rounds) {
   const bool medium = rounds && c.kind.precision == Precision::medium;
   const double parts = c.kind.precision == Precision::high ? 0x3p-16 : 0;
-  const double narrow = c.kind.dtype == DType::bf16 ? 0x1p-8 : c.kind.dtype == DType::f16 ? 0x1p-11 : 0;
+  const double narrow = c.kind.c == DType::bf16 ? 0x1p-8 : c.kind.c == DType::f16 ? 0x1p-11 : 0;
   const std::int64_t k = c.a.size(1);
   const Tensor rows = c.a.to(DType::f64).contiguous(), columns = c.b.to(DType::f64).transpose(0, 1).contiguous();
   for (const Tensor& t : {rows, columns}) {
@@ -92,6 +116,7 @@ void expect_close(const Case& c, const Tensor& got, bool rounds) {
       double sum = 0, terms = 0;
       for (std::int64_t l = 0; l < k; ++l) sum += a[l] * b[l], terms += std::abs(a[l] * b[l]);
       if (c.bias.defined()) sum += c.bias.at({0, j}), terms += std::abs(c.bias.at({0, j}));
+      if (c.more.defined()) sum += c.more.at({i, j}), terms += std::abs(c.more.at({i, j}));
       const double in_sum = std::sqrt(static_cast<double>(k + 16)) * 0x1p-23;
       ASSERT_NEAR(got.at({i, j}), sum, (in_sum + parts) * terms + narrow * std::abs(sum) + 1e-7 * narrow)
           << i << ", " << j;
@@ -130,6 +155,9 @@ TEST_P(Products, AnElementDoesNotDependOnTheOthers) {
       row.a = c.a.slice(0, i, i + 1);
       column.b = c.b.slice(1, j, j + 1);
       if (c.bias.defined()) column.bias = c.bias.slice(1, j, j + 1);
+      if (c.more.defined()) {
+        row.more = c.more.slice(0, i, i + 1), column.more = c.more.slice(1, j, j + 1).contiguous();
+      }
       dense.a = c.a.clone(), dense.b = c.b.transpose(0, 1).clone().transpose(0, 1);
       SCOPED_TRACE(std::string(kind.name) + ", seed " + std::to_string(seed));
       EXPECT_TRUE(same_bits(run(kernels_, row, random), all.slice(0, i, i + 1)));
@@ -142,8 +170,8 @@ TEST_P(Products, AnElementDoesNotDependOnTheOthers) {
 TEST_P(Products, SayWhenAResultLeavesTheRange) {
   for (const Kind& kind : kKinds) {
     Random random(1);
-    for (const double most : {kind.dtype == DType::f16 ? 6e4 : 3e38, 1.0}) {
-      Case c{kind, Tensor::full({3, 2}, most, kind.dtype), Tensor::ones({2, 5}, kind.dtype), {}};
+    for (const double most : {kind.c == DType::f16 ? 6e4 : 3e38, 1.0}) {
+      Case c{kind, Tensor::full({3, 2}, most, kind.a), Tensor::ones({2, 5}, kind.b), {}, {}};
       EXPECT_EQ(run(kernels_, c, random).defined(), most == 1) << kind.name;
       c.b.set({0, 4}, std::nan(""));
       EXPECT_FALSE(run(kernels_, c, random).defined()) << kind.name;

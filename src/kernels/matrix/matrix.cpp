@@ -62,7 +62,7 @@ void backward(const Problem& p, const BackwardInput& in, const BackwardResult& r
   run_backward<MatrixGradient>(p, in, result, phase, task, shared, scratch);
 }
 
-bool takes(const Product& p) { return takes(p.element, p.precision); }
+bool takes(const Product& p) { return takes(operands(p), p.precision); }
 
 std::size_t packed_bytes(const Product& p) {
   return takes(p) ? MatrixProduct::packed_bytes(p) : kernels_avx512.packed_bytes(p);

@@ -1,4 +1,4 @@
-// Dense products of bf16 parts: rows of a, packed by task, against b in panels of pairs.
+// Dense products of bf16 parts: rows of a, packed by task or read in place, against b in panels of pairs.
 #pragma once
 
 #include "kernels/matrix/pack.hpp"
@@ -11,7 +11,7 @@ class MatrixProduct {
  public:
   static constexpr std::int64_t kHeight = 96, kPanels = 32, kDepth = 1024;  // sums and rows of a in L2
 
-  MatrixProduct(const Product& p, Carver& take) : p_(p) { rows_ = halves(take, parts(p) * kPart); }
+  MatrixProduct(const Product& p, Carver& take) : p_(p) { rows_ = halves(take, in_place() ? 0 : parts(p) * kPart); }
 
   static std::size_t packed_bytes(const Product& p) {
     return static_cast<std::size_t>(panels(p) * panel_size(p)) * sizeof(std::uint16_t);
@@ -25,7 +25,12 @@ class MatrixProduct {
   }
 
   void load_rows(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t depth) {
-    const void* corner = element_at(p_.a, p_.element, row * p_.a_row + first * p_.a_depth);
+    const void* corner = element_at(p_.a, p_.a_element, row * p_.a_row + first * p_.a_depth);
+    left_ = {rows_, kStep, kPart};
+    if (in_place()) {
+      left_ = {static_cast<const std::uint16_t*>(corner), p_.a_row, 0};
+      return;
+    }
     for (int part = 0; part < parts(p_); ++part) {
       p_.a_depth == 1 ? pack_rows(corner, rows, depth, part) : transpose_rows(corner, rows, depth, part);
     }
@@ -35,8 +40,8 @@ class MatrixProduct {
                 float* sums) const {
     const auto* right = static_cast<const std::uint16_t*>(packed) + panel * panel_size(p_) + first * kColumns;
     const auto add = first == 0 ? ATTN_UNIT::multiply<false> : ATTN_UNIT::multiply<true>;
-    add(round_up(rows, kRowStep), {rows_, kStep, kPart}, {right, padded_depth(p_) * kColumns}, sums,
-        round_up(depth, kDepthStep) / 2, products_of(parts(p_)));
+    add(round_up(rows, kRowStep), left_, {right, padded_depth(p_) * kColumns}, sums, round_up(depth, kDepthStep) / 2,
+        products_of(parts(p_)));
   }
 
  private:
@@ -44,7 +49,13 @@ class MatrixProduct {
   static constexpr std::int64_t kPart = kHeight * kStep;
   static_assert(kHeight % 32 == 0 && kDepth % 32 == 0);
 
-  static int parts(const Product& p) { return parts_of(p.element, p.precision); }
+  // Whole rows of bf16, and not 4 KB apart: those would share a set of L1.
+  bool in_place() const {
+    return p_.a_element == Element::bf16 && parts(p_) == 1 && p_.a_depth == 1 && p_.m % kRowStep == 0 &&
+           p_.k % 32 == 0 && p_.a_row % 2048 != 0;
+  }
+
+  static int parts(const Product& p) { return parts_of(operands(p), p.precision); }
   static std::int64_t padded_depth(const Product& p) { return round_up(p.k, 32); }
   static std::int64_t panel_size(const Product& p) { return parts(p) * padded_depth(p) * kColumns; }
 
@@ -54,27 +65,27 @@ class MatrixProduct {
       const void* lines[kLanes];
       for (int i = 0; i < kLanes; ++i) {
         const std::int64_t j = column + half + i;
-        lines[i] = j < p.n ? element_at(p.b, p.element, j * p.b_column) : nullptr;
+        lines[i] = j < p.n ? element_at(p.b, p.b_element, j * p.b_column) : nullptr;
       }
-      pack_columns(p.element, lines, p.k, 1, part, out + 2 * half, padded_depth(p));
+      pack_columns(p.b_element, lines, p.k, 1, part, out + 2 * half, padded_depth(p));
     }
   }
 
   // A row of b is a line in memory.
   static void pack_pairs(const Product& p, std::int64_t column, int part, std::uint16_t* out) {
-    const auto line = [&](std::int64_t l) { return l < p.k ? element_at(p.b, p.element, l * p.b_depth) : nullptr; };
+    const auto line = [&](std::int64_t l) { return l < p.k ? element_at(p.b, p.b_element, l * p.b_depth) : nullptr; };
     for (std::int64_t l = 0; l < padded_depth(p); l += 2) {
       for (std::int64_t ahead = l + 32; ahead < l + 34; ++ahead) {  // the processor sees no pattern in lines far apart
-        if (ahead < p.k) __builtin_prefetch(element_at(line(ahead), p.element, column));
+        if (ahead < p.k) __builtin_prefetch(element_at(line(ahead), p.b_element, column));
       }
-      pack_pair(p.element, line(l), line(l + 1), column, p.n, part, out + l * kColumns);
+      pack_pair(p.b_element, line(l), line(l + 1), column, p.n, part, out + l * kColumns);
     }
   }
 
   void pack_rows(const void* corner, std::int64_t rows, std::int64_t depth, int part) {
     for (std::int64_t i = 0; i < round_up(rows, kRowStep); ++i) {
-      const void* line = i < rows ? element_at(corner, p_.element, i * p_.a_row) : nullptr;
-      pack_row(p_.element, line, depth, part, rows_ + part * kPart + i * kStep, round_up(depth, 32));
+      const void* line = i < rows ? element_at(corner, p_.a_element, i * p_.a_row) : nullptr;
+      pack_row(p_.a_element, line, depth, part, rows_ + part * kPart + i * kStep, round_up(depth, 32));
     }
   }
 
@@ -83,14 +94,15 @@ class MatrixProduct {
     for (std::int64_t l = 0; l < depth; l += 32) {
       const void* lines[32];
       for (int i = 0; i < 32; ++i) {
-        lines[i] = l + i < depth ? element_at(corner, p_.element, (l + i) * p_.a_depth) : nullptr;
+        lines[i] = l + i < depth ? element_at(corner, p_.a_element, (l + i) * p_.a_depth) : nullptr;
       }
-      pack_transposed(p_.element, lines, rows, part, rows_ + part * kPart + l, kStep);
+      pack_transposed(p_.a_element, lines, rows, part, rows_ + part * kPart + l, kStep);
     }
   }
 
   const Product& p_;
   std::uint16_t* rows_;
+  Left left_{};
 };
 
 }  // namespace

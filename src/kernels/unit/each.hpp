@@ -1,6 +1,7 @@
 // Arrays of any length, a vector at a time.
 #pragma once
 
+#include "kernels/unit/elements.hpp"
 #include "kernels/unit/queries.hpp"
 #include "kernels/unit/simd.hpp"
 
@@ -35,6 +36,26 @@ inline __attribute__((always_inline)) void store_some(float* p, Vec v, int count
   float lane[kLanes];
   store(lane, v);
   for (int i = 0; i < count; ++i) p[i] = lane[i];
+}
+
+// The same of bf16.
+inline __attribute__((always_inline)) Vec load_some(const std::uint16_t* p, int count) {
+  if (count == kLanes) return from_bf16(half_lanes(p));
+  std::uint16_t lane[kLanes] = {};
+  for (int i = 0; i < count; ++i) lane[i] = p[i];
+  return from_bf16(half_lanes(lane));
+}
+
+inline __attribute__((always_inline)) void store_some(std::uint16_t* p, Vec v, int count) {
+  const std::uint16_t __attribute__((vector_size(kLanes * 2))) half =
+      __builtin_convertvector(to_bf16(v), std::uint16_t __attribute__((vector_size(kLanes * 2))));
+  __builtin_memcpy(p, &half, static_cast<std::size_t>(count) * 2);
+}
+
+// f(a float or a bf16, as its bits) for arrays of either.
+template <class F>
+inline __attribute__((always_inline)) void with_element(Element element, F f) {
+  element == Element::bf16 ? f(std::uint16_t{}) : f(float{});
 }
 
 // Doubles beside a vector's floats, to sum in.

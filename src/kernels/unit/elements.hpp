@@ -75,6 +75,12 @@ inline std::uint16_t to_bf16(float f) {
   return static_cast<std::uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded);
 }
 
+inline __attribute__((always_inline)) VecU to_bf16(Vec v) {
+  const VecU u = reinterpret_cast<VecU>(v);
+  const VecU rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  return (u & 0x7fffffffu) > (VecU{} + 0x7f800000u) ? (u >> 16) | 0x40u : rounded;
+}
+
 inline std::uint16_t to_f16(float f) {
   const std::uint32_t u = float_to_bits(f), magnitude = u & 0x7fffffffu, sign = (u >> 16) & 0x8000u;
   // Adding 0.5 leaves a subnormal's 2^-24 units, rounded, in the low bits.

@@ -22,25 +22,25 @@ class FloatProduct {
     const std::int64_t first = panel * kColumns, columns = p.n - first < kColumns ? p.n - first : kColumns;
     float* out = static_cast<float*>(packed) + first * p.k;
     for (std::int64_t l = 0; l < p.k; ++l) {
-      copy(p.element, element_at(p.b, p.element, l * p.b_depth + first * p.b_column), p.b_column, columns, out);
+      copy(p.b_element, element_at(p.b, p.b_element, l * p.b_depth + first * p.b_column), p.b_column, columns, out);
       out += columns;
       for (std::int64_t j = columns; j < kColumns; ++j) *out++ = 0;
     }
   }
 
   void load_rows(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t depth) {
-    const void* corner = element_at(p_.a, p_.element, row * p_.a_row + first * p_.a_depth);
+    const void* corner = element_at(p_.a, p_.a_element, row * p_.a_row + first * p_.a_depth);
     if (in_place()) {
       left_ = {static_cast<const float*>(corner), p_.a_row, 1};
     } else if (p_.a_depth == 1) {
       left_ = {buffer_, kDepth, 1};
       for (std::int64_t i = 0; i < rows; ++i) {
-        widen(p_.element, element_at(corner, p_.element, i * p_.a_row), buffer_ + i * kDepth, depth);
+        widen(p_.a_element, element_at(corner, p_.a_element, i * p_.a_row), buffer_ + i * kDepth, depth);
       }
     } else {  // lines far apart in memory
       left_ = {buffer_, 1, kHeight};
       for (std::int64_t l = 0; l < depth; ++l) {
-        widen(p_.element, element_at(corner, p_.element, l * p_.a_depth), buffer_ + l * kHeight, rows);
+        widen(p_.a_element, element_at(corner, p_.a_element, l * p_.a_depth), buffer_ + l * kHeight, rows);
       }
     }
   }
@@ -53,7 +53,7 @@ class FloatProduct {
   }
 
  private:
-  bool in_place() const { return p_.element == Element::f32 && p_.a_depth == 1; }
+  bool in_place() const { return p_.a_element == Element::f32 && p_.a_depth == 1; }
 
   // n elements, `step` apart, as float32.
   static void copy(Element element, const void* from, std::int64_t step, std::int64_t n, float* out) {

@@ -1,6 +1,7 @@
 // GELU and its gradient, both forms.
 #pragma once
 
+#include "kernels/rows.hpp"
 #include "kernels/unit/each.hpp"
 #include "kernels/unit/tile.hpp"
 
@@ -61,23 +62,32 @@ inline __attribute__((always_inline)) Vec gelu_gradient(Vec dy, Vec x) {
 }
 
 template <bool kTanh>
-inline void gelu_elements(std::int64_t n, const float* x, float* y) {
-  each_vector(n, [=](std::int64_t i, int count) { store_some(y + i, gelu<kTanh>(load_some(x + i, count)), count); });
-}
-
-template <bool kTanh>
-inline void gelu_gradient_elements(std::int64_t n, const float* dy, const float* x, float* dx) {
-  each_vector(n, [=](std::int64_t i, int count) {
-    store_some(dx + i, gelu_gradient<kTanh>(load_some(dy + i, count), load_some(x + i, count)), count);
+inline void gelu_elements(const GeluRun& p) {
+  with_element(p.element, [&](auto zero) {
+    using T = decltype(zero);
+    const T* x = static_cast<const T*>(p.x);
+    T* y = static_cast<T*>(p.out);
+    each_vector(p.n,
+                [=](std::int64_t i, int count) { store_some(y + i, gelu<kTanh>(load_some(x + i, count)), count); });
   });
 }
 
-inline void gelu(bool tanh_form, std::int64_t n, const float* x, float* y) {
-  tanh_form ? gelu_elements<true>(n, x, y) : gelu_elements<false>(n, x, y);
+template <bool kTanh>
+inline void gelu_gradient_elements(const GeluRun& p) {
+  with_element(p.element, [&](auto zero) {
+    using T = decltype(zero);
+    const T *dy = static_cast<const T*>(p.dy), *x = static_cast<const T*>(p.x);
+    T* dx = static_cast<T*>(p.out);
+    each_vector(p.n, [=](std::int64_t i, int count) {
+      store_some(dx + i, gelu_gradient<kTanh>(load_some(dy + i, count), load_some(x + i, count)), count);
+    });
+  });
 }
 
-inline void gelu_backward(bool tanh_form, std::int64_t n, const float* dy, const float* x, float* dx) {
-  tanh_form ? gelu_gradient_elements<true>(n, dy, x, dx) : gelu_gradient_elements<false>(n, dy, x, dx);
+inline void gelu(const GeluRun& p) { p.tanh_form ? gelu_elements<true>(p) : gelu_elements<false>(p); }
+
+inline void gelu_backward(const GeluRun& p) {
+  p.tanh_form ? gelu_gradient_elements<true>(p) : gelu_gradient_elements<false>(p);
 }
 
 }  // namespace

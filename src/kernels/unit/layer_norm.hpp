@@ -7,11 +7,12 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-inline void layer_norm(const LayerNormRows& p) {
+template <class T>
+inline void layer_norm_to(const LayerNormRows& p) {
   const double n = static_cast<double>(p.width);
   for (std::int64_t row = 0; row < p.rows; ++row) {
     const float* x = p.x + row * p.width;
-    float* y = p.y + row * p.width;
+    T* y = static_cast<T*>(p.y) + row * p.width;
     VecD sums{}, squares{};
     each_vector(p.width, [&](std::int64_t i, int count) { sums += widen(load_some(x + i, count)); });
     const double mean = sum_lanes(sums) / n;
@@ -33,11 +34,16 @@ inline void layer_norm(const LayerNormRows& p) {
   }
 }
 
+inline void layer_norm(const LayerNormRows& p) {
+  with_element(p.element, [&](auto zero) { layer_norm_to<decltype(zero)>(p); });
+}
+
 // y = n · weight + bias, n = (x - mean) · rstd: dx = rstd · (g - mean(g) - n · mean(g · n)), g = dy · weight
 inline void layer_norm_backward(const LayerNormGradient& p) {
   const float width = static_cast<float>(p.width);
   for (std::int64_t row = 0; row < p.rows; ++row) {
     const float *x = p.x + row * p.width, *dy = p.dy + row * p.width;
+    const float* more = p.more ? p.more + row * p.width : nullptr;
     float* dx = p.dx + row * p.width;
     const Vec shift = splat(0.5f * p.mean[row]), factor = splat(2 * p.rstd[row]);
     const auto normal = [&](std::int64_t i, int count) {
@@ -57,7 +63,8 @@ inline void layer_norm_backward(const LayerNormGradient& p) {
     const Vec rstd = splat(p.rstd[row]);
     each_vector(p.width, [&](std::int64_t i, int count) {
       const Vec g = load_some(dy + i, count) * load_some(p.weight + i, count);
-      store_some(dx + i, load_some(dx + i, count) + rstd * (g - mean_g - normal(i, count) * mean_gn), count);
+      const Vec given = more ? load_some(more + i, count) : splat(0.f);
+      store_some(dx + i, given + rstd * (g - mean_g - normal(i, count) * mean_gn), count);
     });
   }
 }

@@ -23,42 +23,52 @@ inline const void* element_at(const void* data, Element element, std::int64_t at
   return static_cast<const char*>(data) + at * element_bytes(element);
 }
 
+// What a product's operands are together: the widest of the two.
+inline Element operands(const Product& p) {
+  if (p.a_element == Element::f16 || p.b_element == Element::f16) return Element::f16;
+  return p.a_element == Element::f32 ? p.a_element : p.b_element;
+}
+
 // From here on a float is stored as infinity.
 inline float end_of_range(Element element) {
   if (element == Element::f32) return __builtin_inff();
   return element == Element::bf16 ? 0x1.ffp127f : 65520.f;
 }
 
-// A whole panel of float32, a vector at a time.
-inline bool write_floats(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t column, const float* sums,
-                         const float* bias) {
-  Vec excess = splat(0.f);  // x - x is 0, and NaN where x is not finite
-  float* out = static_cast<float*>(p.c) + row * p.c_row + column;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    ATTN_UNROLL for (int w = 0; w < kColumns; w += kLanes) {
-      const Vec x = load(sums + i * kColumns + w) + load(bias + w);
-      store(out + i * p.c_row + w, x);
-      excess += x - x;
-    }
-  }
-  return sum_lanes(excess) == 0;
+inline __attribute__((always_inline)) Vec load_columns(const float* from, std::int64_t count) {
+  if (count >= kLanes) return load(from);
+  float lane[kLanes] = {};
+  for (std::int64_t i = 0; i < count; ++i) lane[i] = from[i];
+  return load(lane);
 }
 
-// c (rows, columns of a panel) = sums + bias. False when one of them leaves the element's range.
-inline bool write_panel(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t column, const float* sums) {
+// c (rows, columns of a panel) = sums + bias + more. False when one of them leaves the element's range.
+template <Element element>
+inline bool write_rows(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t column, const float* sums) {
   const std::int64_t columns = p.n - column < kColumns ? p.n - column : kColumns;
-  const float end = end_of_range(p.element);
-  float bias[kColumns] = {}, line[kColumns];
-  if (p.bias) widen(p.element, element_at(p.bias, p.element, column), bias, columns);
-  if (p.element == Element::f32 && columns == kColumns) return write_floats(p, row, rows, column, sums, bias);
-  bool fits = true;
+  const Vec end = splat(end_of_range(element));
+  Vec bias[kWidth] = {};
+  for (int w = 0; p.bias && w < kWidth; ++w) bias[w] = load_columns(p.bias + column + w * kLanes, columns - w * kLanes);
+  VecI outside{};
   for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < kColumns; ++j) line[j] = sums[i * kColumns + j] + bias[j];
-    for (std::int64_t j = 0; j < columns; ++j) fits &= __builtin_fabsf(line[j]) < end;
     const std::int64_t at = (row + i) * p.c_row + column;
-    narrow(p.element, line, static_cast<char*>(p.c) + at * element_bytes(p.element), columns);
+    float line[kColumns];
+    ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
+      Vec x = load(sums + i * kColumns + w * kLanes) + bias[w];
+      if (p.more) x += load_columns(p.more + at + w * kLanes, columns - w * kLanes);
+      outside |= ~((x < end) & (x > -end));  // NaN, too
+      store(line + w * kLanes, x);
+    }
+    void* out = static_cast<char*>(p.c) + at * element_bytes(element);
+    columns == kColumns ? narrow(element, line, out, kColumns) : narrow(element, line, out, columns);
   }
-  return fits;
+  return !any(outside);
+}
+
+inline bool write_panel(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t column, const float* sums) {
+  if (p.c_element == Element::f32) return write_rows<Element::f32>(p, row, rows, column, sums);
+  if (p.c_element == Element::bf16) return write_rows<Element::bf16>(p, row, rows, column, sums);
+  return write_rows<Element::f16>(p, row, rows, column, sums);
 }
 
 // A wide task reads a less often; but there shall be 32 tasks for the threads to share, where that can be.
