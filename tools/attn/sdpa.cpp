@@ -45,7 +45,7 @@ constexpr const char* kFooter =
     "  attn sdpa --q q.csv --k q.csv --v q.csv --causal top-left --lse lse.npy\n"
     "  printf '0,-1,-1\\n0,0,-1\\n0,0,0\\n' > bias.csv\n"
     "  attn sdpa --q q.csv --k q.csv --v q.csv --mask bias.csv --output o.npy --json\n"
-    "  printf '1,0\\n1,1\n' > blocks.csv\n"
+    "  printf '1,0\\n1,1\\n' > blocks.csv\n"
     "  attn sdpa --q q.csv --k q.csv --v q.csv --blocks blocks.csv --block-size 2";
 
 Operands load(const SdpaFlags& flags) {
