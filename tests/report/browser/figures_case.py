@@ -86,6 +86,10 @@ class Figures(ReportTest):
                 self.assertEqual(data[:8], b"\x89PNG\r\n\x1a\n", name)
             else:
                 self.assertEqual(kind, "text/csv", name)
+        for name, _, content in saved:
+            if name in ("softmax.csv", "leak.csv", "heads.csv", "arithmetic.csv", "space.csv"):
+                cells = [cell for line in bytes(content).decode().split("\r\n")[1:-1] for cell in line.split(",")[2 if name == "leak.csv" else 1 :]]
+                self.assertTrue(cells and all(math.isfinite(float(cell)) or cell == "-inf" for cell in cells), name)
         rows = [line.split(",") for line in next(bytes(c) for n, _, c in saved if n == "weights-head-2.csv").decode().split("\r\n")]
         self.assertEqual(rows[0], ["", *WORDS])
         for i in range(6):

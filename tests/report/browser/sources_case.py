@@ -152,7 +152,19 @@ class Sources(ReportTest):
         most = max(values)
         for i, j in [(0, 0), (7, 3), (250, 200), (299, 299), (3, 200)]:
             shown = page.run(f"currentStep().matrix(0).values[{i * tokens + j}]")
-            self.assertLessEqual(abs(math.sqrt(shown / most) - math.sqrt(values[i * tokens + j] / most)), 0.51 / 255)
+            self.assertLessEqual(abs(math.sqrt(shown / most) - math.sqrt(values[i * tokens + j] / most)), 0.51 / 252)
+
+    def test_nan_and_infinity_in_long_inputs(self):
+        values = softmax_rows(600, 600)
+        values[3 * 600 + 100], values[200 * 600 + 301] = math.nan, math.inf
+        for i in (400, 401):
+            for j in (500, 501):
+                values[i * 600 + j] = -math.inf
+        library.save_npy(self.folder / "wrong.npy", values, (1, 600, 600))
+        page = self.open("wrong.npy")
+        self.assertEqual(page.run("[[3, 100], [200, 301], [400, 500], [0, 1]].map(([i, j]) => String(currentStep().matrix(0).values[(i >> 1) * 300 + (j >> 1)]))")[:3], ["NaN", "Infinity", "-Infinity"])
+        self.assertIn("NaN (1)", page.text("#steps .legend"))
+        self.assertIn("✗", page.text(".health"))
 
     def test_a_layer_of_1024_tokens_is_small_and_quick(self):
         size, heads, width = 1024, 12, 96

@@ -159,7 +159,7 @@ function arithmeticView(a) {
     element("h3", {}, element("bdi", {}, a.title), " = ", element("span", { class: "result", title: exactly(a.result) }, (a.near ? "≈ " : "") + format(a.result))),
     element("p", { class: "quiet" }, a.say ?? ""),
     a.rows.length <= 8 && !a.alone ? element("p", { class: "written number" }, `${a.written} = ${format(a.total)}`) : null,
-    a.columns.length ? element("div", { class: "scroll" }, element("table", { class: "terms" },
+    a.columns.length ? element("div", { class: "scroll" }, element("table", { class: "terms" }, element("caption", { class: "unseen" }, "The terms"),
       element("thead", {}, element("tr", {}, a.columns.map((name, i) => element("th", { scope: "col", class: i ? "number" : null }, element("bdi", {}, name))))),
       element("tbody", {}, few.map((i) => row(a.rows[i], i)),
         left ? element("tr", { class: "quiet" }, element("td", { colspan: a.columns.length }, `and ${left} smaller ones`)) : null,

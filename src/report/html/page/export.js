@@ -47,7 +47,7 @@ function standalone(node) {
   const copy = node.cloneNode(true), from = [node, ...node.querySelectorAll("*")], to = [copy, ...copy.querySelectorAll("*")];
   to.forEach((made, i) => {
     const look = getComputedStyle(from[i]);
-    for (const name of ["fill", "stroke", "stroke-width", "opacity", "font-family", "font-size", "font-weight", "text-anchor"]) {
+    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "font-family", "font-size", "font-weight", "text-anchor"]) {
       made.setAttribute(name, look.getPropertyValue(name));
     }
   });
