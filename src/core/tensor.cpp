@@ -30,7 +30,7 @@ void* allocate_bytes(std::size_t bytes, std::size_t alignment) {
 std::shared_ptr<void> allocate(std::int64_t numel, DType dtype) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(static_cast<std::size_t>(numel), size_of(dtype), &bytes) ||
-      bytes > static_cast<std::size_t>(PTRDIFF_MAX) - kAlignment) {
+      bytes > static_cast<std::size_t>(PTRDIFF_MAX) - kLargePage) {
     throw std::bad_alloc();
   }
   bytes = std::max(bytes, std::size_t{1});
