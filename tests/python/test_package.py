@@ -64,6 +64,12 @@ def test_command():
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="no mypy")
+def test_the_package_itself_is_well_typed(tmp_path):
+    result = run("-m", "mypy", "--ignore-missing-imports", "--cache-dir", str(tmp_path), str(PACKAGE))
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="no mypy")
 def test_types(tmp_path):
     assert (PACKAGE / "py.typed").exists() and (PACKAGE / "_attn.pyi").exists()
     use = tmp_path / "use.py"

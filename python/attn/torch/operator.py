@@ -31,14 +31,16 @@ BACKWARD = (
 def forward(*arguments: Any) -> tuple[Tensor, Tensor]:
     """FORWARD."""
     tensors, dropout_key, rest = arguments[:7], arguments[7], arguments[8:]
-    output, lse, _ = _attn.forward(*map(bare, tensors), number(dropout_key), *rest, True, True, False, None, TORCH)
+    call: Any = _attn.forward
+    output, lse, _ = call(*map(bare, tensors), number(dropout_key), *rest, True, True, False, None, TORCH)
     return output, lse
 
 
 def backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Optional[Tensor], Optional[Tensor]]:
     """BACKWARD, but for None where there is no gradient."""
     tensors, dropout_key, rest = arguments[:10], arguments[10], arguments[11:]
-    return _attn.backward(*map(bare, tensors), number(dropout_key), *rest, TORCH)
+    call: Any = _attn.backward
+    return call(*map(bare, tensors), number(dropout_key), *rest, TORCH)
 
 
 def bare(tensor: Optional[Tensor]) -> Any:
