@@ -197,6 +197,10 @@ def threads_text(threads):
     return f"{threads} thread" + ("s" if threads > 1 else "")
 
 
+def dtype_text(dtype, precision):
+    return dtype if precision == "highest" else f"{dtype} {precision}"
+
+
 def report(results, counts):
     lines = []
     for row in results.rows:
@@ -221,18 +225,32 @@ def markdown_table(header, rows):
 def op_table(results, op, threads):
     rows = [row for row in results.rows if row.op == op]
     peers = list(dict.fromkeys(who for row in rows for who in results.peers(row, threads)))
-    unit = "GB/s" if op == "decode" else "GFLOP/s"
+    unit = "GB/s" if results.attn[rows[0].key(), threads]["bound"] == "read" else "GFLOP/s"
     body = []
     for row in rows:
         ours = results.median(row, threads, "attn")
         rate, share = results.rate(row, threads)
-        dtype = row.dtype if row.precision == "highest" else f"{row.dtype} {row.precision}"
+        dtype = dtype_text(row.dtype, row.precision)
         cells = [row.shape, dtype, row.mask, time_text(ours), f"{rate:.1f}", f"{share:.0%}"]
         for who in peers:
             theirs = results.median(row, threads, who)
             cells.append("–" if theirs is None else f"{time_text(theirs)} ({theirs / ours:.2f}×)")
         body.append(cells)
     return markdown_table(["shape", "dtype", "mask", "attn", unit, "share", *peers], body)
+
+
+def ratios_table(results, counts):
+    """Of the fastest peer's time to attn's: the smallest and the median over the rows of an op and dtype."""
+    ratios = {}
+    for row in results.rows:
+        for threads in counts:
+            theirs = [results.median(row, threads, who) for who in results.peers(row, threads)]
+            if theirs:
+                ratio = min(theirs) / results.median(row, threads, "attn")
+                ratios.setdefault((row.op, row.dtype, threads_text(threads)), []).append(ratio)
+    body = [[*key, str(len(each)), f"{min(each):.2f}×", f"{statistics.median(each):.2f}×"]
+            for key, each in ratios.items()]
+    return markdown_table(["op", "dtype", "threads", "rows", "smallest", "median"], body)
 
 
 def limits_table(results, counts):
@@ -253,7 +271,7 @@ def isa_tables(options):
         limits = [e for e in entries if e["op"] == "limit"]
         entries = [e for e in entries if e["op"] != "limit"]
         told = ", ".join(f"{e['limit']:.1f} {'GB/s of reads' if e['bound'] == 'read' else 'GFLOP/s'}" for e in limits)
-        body = [[e["op"], e["shape"], e["dtype"], e["mask"], time_text(e["ms"]),
+        body = [[e["op"], e["shape"], dtype_text(e["dtype"], e["precision"]), e["mask"], time_text(e["ms"]),
                  f"{e['gbps'] or e['gflops']:.1f}", f"{e['share']:.0%}",
                  f"{e['plain_ms'] / e['ms']:.2f}×" if e["plain_ms"] else "–"] for e in entries]
         header = ["op", "shape", "dtype", "mask", "attn", "GFLOP/s or GB/s", "share", "plain path"]
@@ -272,9 +290,11 @@ def page(results, counts, versions, options):
         "- peers: " + ", ".join(f"{name} {version}" for name, version in versions.items()), "",
         f"Times are medians of {options.repeats} rounds, in which attn and its peers took turns; in brackets a peer's "
         "time in attn's: above 1 attn is faster. GFLOP/s count a causal mask half and a backward pass as 2.5 forward "
-        "passes; share is of the limit below. decode reads a cache that comes from memory. training is forward and "
-        "backward; module is MultiHeadAttention with its projections, beside the ways of the book's chapter 3 on "
-        "PyTorch.", "", *limits_table(results, counts),
+        "passes; share is of the limit below. decode reads keys and values that come from memory, cache the same from "
+        "a KVCache. training is forward and backward; module is MultiHeadAttention with its projections, beside the "
+        "ways of the book's chapter 3 on PyTorch; high and medium are PyTorch's with its float32_matmul_precision.",
+        "", *limits_table(results, counts), "", "## Against the fastest peer of each row", "",
+        *ratios_table(results, counts),
     ]
     for op in dict.fromkeys(row.op for row in results.rows):
         for threads in counts:

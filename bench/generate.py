@@ -107,8 +107,8 @@ def main():
     options = arguments()
     import torch
     import transformers
-    print(f"torch {torch.__version__}, transformers {transformers.__version__}, {options.tokens} tokens, "
-          f"median of {options.repeats}")
+    print(f"| model | weights | threads | attn, ms | transformers {transformers.__version__} generate() | its bare loop "
+          "| ratio | attn reads, GB/s | tokens the same |\n|---|---|---|---|---|---|---|---|---|")
     for name in options.models.split(","):
         with tempfile.TemporaryDirectory() as folder:
             model = make(name, folder)
@@ -128,10 +128,9 @@ def main():
                     ms = {who: statistics.median(values) * 1e3 for who, values in samples.items()}
                     rate = weights * (4 if dtype == "float32" else 2) / ms["attn"] / 1e6
                     best = min(ms["generate()"], ms["bare loop"])
-                    print(f"{name:6} {dtype:9} {threads} thread{'s' if threads > 1 else ' '}  attn {ms['attn']:7.2f} ms "
-                          f"a token, reads {rate:5.1f} GB/s;  generate() {ms['generate()']:7.2f}, bare loop "
-                          f"{ms['bare loop']:7.2f} ms: {best / ms['attn']:.2f}×;  "
-                          f"first {agreement(tokens, found['ids'])} tokens the same", flush=True)
+                    print(f"| {name} | {dtype} | {threads} | {ms['attn']:.2f} | {ms['generate()']:.2f} | "
+                          f"{ms['bare loop']:.2f} | {best / ms['attn']:.2f} | {rate:.1f} | "
+                          f"{agreement(tokens, found['ids'])} of {options.tokens} |", flush=True)
 
 
 main()

@@ -256,18 +256,34 @@ def onnx_runtime(contrib, row, threads):
 # ---- who can do what ------------------------------------------------------------------
 
 
+def at_precision(make, row, threads):
+    """PyTorch's call with its float32 products as the row says; the setting is global, so it is set for each call."""
+    call = make(row, threads)
+    if row.precision == "highest":
+        return call
+
+    def run():
+        torch.set_float32_matmul_precision(row.precision)
+        try:
+            return call()
+        finally:
+            torch.set_float32_matmul_precision("highest")
+
+    return run
+
+
 def peers_for(row, flex=True):
     """{name: function(row, threads) -> call} of those that have anything like the row's op."""
-    if row.precision != "highest":
-        return {}  # not theirs to choose call by call
+    if row.op.startswith("cache"):
+        return {}  # decode's rows have the peers
     if row.op.startswith("linear"):
-        return {"PyTorch": torch_linear}
-    if row.op.startswith("module"):
-        return {name: functools.partial(torch_module, name) for name in VARIANTS}
-    peers = {"PyTorch SDPA": torch_sdpa}
-    if flex:
-        peers["PyTorch flex"] = torch_flex
-    if row.op in ("forward", "decode"):
+        torch_peers = {"PyTorch": torch_linear}
+    elif row.op.startswith("module"):
+        torch_peers = {name: functools.partial(torch_module, name) for name in VARIANTS}
+    else:
+        torch_peers = {"PyTorch SDPA": torch_sdpa} | ({"PyTorch flex": torch_flex} if flex else {})
+    peers = {name: functools.partial(at_precision, make) for name, make in torch_peers.items()}
+    if row.op in ("forward", "decode") and row.precision == "highest":
         peers["ONNX Runtime Attention"] = functools.partial(onnx_runtime, False)
         peers["ONNX Runtime MHA"] = functools.partial(onnx_runtime, True)
     return peers

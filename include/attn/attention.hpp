@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "attn/random.hpp"
 #include "attn/score_function.hpp"
@@ -52,6 +53,10 @@ struct Mask {
 // What products of float32 inputs may be made of, by PyTorch's names: float32; three products of bfloat16 parts,
 // which keep 16 bits; one of bfloat16. A kernel may do better than asked.
 enum class Precision { highest, high, medium };
+
+std::string_view name(Precision precision) noexcept;
+// "highest", "high" or "medium". Throws Error (argument) for another name.
+Precision parse_precision(std::string_view text);
 
 struct AttentionOptions {
   Mask mask = {};

@@ -9,7 +9,7 @@ torch.nn modules, and importing attn.transformers registers attn_implementation=
 
 from attn import steps
 from attn._attention import scaled_dot_product_attention
-from attn._attn import __version__
+from attn._attn import __version__  # type: ignore[attr-defined]
 from attn._random import Generator, default_generator, manual_seed, rand, randint, randn
 from attn.modules import (
     AveragePast,

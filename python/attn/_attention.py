@@ -115,11 +115,12 @@ def scaled_dot_product_attention(
             return_lse=return_lse, return_weights=return_weights, generator=generator,
         )  # fmt: skip
     dropout_key = _dropout_key(generator) if dropout_p > 0 else None
+    left, right = window_of(window)
     weights, rows = rows_of(return_weights)
     output, lse, some = _attn.forward(
-        query, key, value, attn_mask, dropout_p, dropout_key, is_causal, scale, enable_gqa, window or (-1, -1),
-        softcap, alibi_slopes, sinks, int64(key_lengths), causal_alignment, precision, addresses(score_function),
-        return_lse, weights, rows, kind,
+        query, key, value, attn_mask, sinks, alibi_slopes, int64(key_lengths), dropout_key, dropout_p, is_causal, scale,
+        left, right, softcap, causal_alignment, precision, addresses(score_function), enable_gqa, return_lse, weights,
+        rows, kind,
     )  # fmt: skip
     if kind == DLPACK:
         output, lse, some = take(output, query), take(lse, query), take(some, query)
@@ -144,6 +145,18 @@ def rows_of(return_weights: Any) -> tuple[bool, Any]:
     if return_weights is False or return_weights is True:
         return return_weights, None
     return True, int64(return_weights)
+
+
+def window_of(window: Any) -> tuple[int, int]:
+    if window is None:
+        return -1, -1
+    try:
+        left, right = window
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"[scaled_dot_product_attention] expected window as (left, right); found {window!r}"
+        ) from None
+    return left, right
 
 
 def _dropout_key(generator: Any) -> int:

@@ -121,7 +121,7 @@ class Module:
                 f"requires_grad; use attn.torch.{type(self).__name__}, or call backward() here"
             )
         kind = framework(x)
-        result = self._layer.forward(x, source, with_steps, kind)
+        result: Any = self._layer.forward(x, source, with_steps, kind)
         if kind != DLPACK:
             return result
         if not with_steps:

@@ -44,7 +44,7 @@ def _address(function: Any) -> int:
         return function
     if hasattr(function, "address"):  # numba
         return int(function.address)
-    if isinstance(function, ctypes._CFuncPtr):
+    if isinstance(function, ctypes._CFuncPtr):  # type: ignore[attr-defined]
         return ctypes.cast(function, ctypes.c_void_p).value or 0
     if type(function).__name__ == "PyCapsule":
         get = ctypes.pythonapi.PyCapsule_GetPointer

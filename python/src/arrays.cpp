@@ -122,7 +122,10 @@ nb::object export_as(const Tensor& tensor, DType dtype) {
 
 nb::object give(const Tensor& tensor, Framework framework) {
   if (!tensor.defined()) return nb::none();
-  if (framework == Framework::torch) return export_as<nb::pytorch>(tensor, tensor.dtype());
+  // A bare capsule: from_dlpack asks an object with __dlpack__ five questions first.
+  if (framework == Framework::torch) {
+    return nb::module_::import_("torch.utils.dlpack").attr("from_dlpack")(export_as<>(tensor, tensor.dtype()));
+  }
   if (framework == Framework::dlpack) return export_as<nb::array_api>(tensor, tensor.dtype());
   if (tensor.dtype() != DType::bf16) return export_as<nb::numpy>(tensor, tensor.dtype());
   // NumPy's name for it comes with ml_dtypes.

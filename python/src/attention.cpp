@@ -4,7 +4,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string_view.h>
 
 #include <array>
@@ -19,14 +18,6 @@ namespace attn::python {
 namespace {
 
 constexpr const char* kOp = "scaled_dot_product_attention";
-
-Precision precision_of(std::string_view name) {
-  if (name == "highest") return Precision::highest;
-  if (name == "high") return Precision::high;
-  if (name == "medium") return Precision::medium;
-  throw Error(Error::Kind::argument, kOp, "precision \"highest\", \"high\" or \"medium\"",
-              "\"" + std::string(name) + "\"");
-}
 
 Align align_of(std::string_view name) {
   if (name == "top_left") return Align::top_left;
@@ -54,16 +45,15 @@ ScoreFunction score_function_of(const Addresses& at) {
   return result;
 }
 
-// As Python's wrappers pass them: by position, all of them.
+// In the order of every binding here and of operator.py's schemas: by position, all of them.
 struct Arguments {
-  nb::object attn_mask;
-  double dropout_p;
+  nb::object attn_mask, sinks, alibi_slopes, key_lengths;
   std::optional<std::uint64_t> dropout_key;
+  double dropout_p;
   bool is_causal;
   std::optional<double> scale;
-  std::pair<std::int64_t, std::int64_t> window;
+  std::int64_t window_left, window_right;
   double softcap;
-  nb::object alibi_slopes, sinks, key_lengths;
   std::string_view causal_alignment, precision;
   std::optional<Addresses> score_function;
 };
@@ -80,7 +70,7 @@ Options read_options(const Arguments& a) {
   }
   o.mask.is_causal = a.is_causal;
   o.mask.align = align_of(a.causal_alignment);
-  o.mask.window_left = a.window.first, o.mask.window_right = a.window.second;
+  o.mask.window_left = a.window_left, o.mask.window_right = a.window_right;
   result.lengths = read_optional(a.key_lengths, kOp, "key_lengths");
   o.mask.key_lengths = result.lengths.tensor;
   o.scale = a.scale;
@@ -91,22 +81,22 @@ Options read_options(const Arguments& a) {
   o.sinks = result.sinks.tensor;
   o.dropout = a.dropout_p;
   if (a.dropout_p > 0) o.dropout_key = a.dropout_key;
-  o.precision = precision_of(a.precision);
+  o.precision = parse_precision(a.precision);
   if (a.score_function) o.score_function = score_function_of(*a.score_function);
   return result;
 }
 
 Framework framework_of(int number) { return static_cast<Framework>(number); }
 
-nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::object attn_mask, double dropout_p,
-                  std::optional<std::uint64_t> dropout_key, bool is_causal, std::optional<double> scale,
-                  bool enable_gqa, std::pair<std::int64_t, std::int64_t> window, double softcap,
-                  nb::object alibi_slopes, nb::object sinks, nb::object key_lengths, std::string_view causal_alignment,
-                  std::string_view precision, std::optional<Addresses> score_function, bool return_lse,
-                  bool return_weights, nb::object weight_rows, int framework) {
+nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::object attn_mask, nb::object sinks,
+                  nb::object alibi_slopes, nb::object key_lengths, std::optional<std::uint64_t> dropout_key,
+                  double dropout_p, bool is_causal, std::optional<double> scale, std::int64_t window_left,
+                  std::int64_t window_right, double softcap, std::string_view causal_alignment,
+                  std::string_view precision, std::optional<Addresses> score_function, bool enable_gqa,
+                  bool return_lse, bool return_weights, nb::object weight_rows, int framework) {
   const Array q = read(query, kOp, "query"), k = read(key, kOp, "key"), v = read(value, kOp, "value");
-  Options o = read_options({attn_mask, dropout_p, dropout_key, is_causal, scale, window, softcap, alibi_slopes, sinks,
-                            key_lengths, causal_alignment, precision, score_function});
+  Options o = read_options({attn_mask, sinks, alibi_slopes, key_lengths, dropout_key, dropout_p, is_causal, scale,
+                            window_left, window_right, softcap, causal_alignment, precision, score_function});
   o.options.return_weights = return_weights;
   o.rows = read_optional(weight_rows, kOp, "return_weights");
   o.options.weight_rows = o.rows.tensor;
@@ -125,17 +115,17 @@ nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::object
 }
 
 nb::tuple backward(nb::handle d_output, nb::handle query, nb::handle key, nb::handle value, nb::handle output,
-                   nb::handle lse, nb::object attn_mask, double dropout_p, std::optional<std::uint64_t> dropout_key,
-                   bool is_causal, std::optional<double> scale, std::pair<std::int64_t, std::int64_t> window,
-                   double softcap, nb::object alibi_slopes, nb::object sinks, nb::object key_lengths,
+                   nb::handle lse, nb::object attn_mask, nb::object sinks, nb::object alibi_slopes,
+                   nb::object key_lengths, std::optional<std::uint64_t> dropout_key, double dropout_p, bool is_causal,
+                   std::optional<double> scale, std::int64_t window_left, std::int64_t window_right, double softcap,
                    std::string_view causal_alignment, std::string_view precision,
                    std::optional<Addresses> score_function, int framework) {
   constexpr const char* op = "scaled_dot_product_attention_backward";
   const Array d = read(d_output, op, "the output's gradient");
   const Array q = read(query, op, "query"), k = read(key, op, "key"), v = read(value, op, "value");
   const Array out = read(output, op, "output"), sums = read(lse, op, "lse");
-  const Options o = read_options({attn_mask, dropout_p, dropout_key, is_causal, scale, window, softcap, alibi_slopes,
-                                  sinks, key_lengths, causal_alignment, precision, score_function});
+  const Options o = read_options({attn_mask, sinks, alibi_slopes, key_lengths, dropout_key, dropout_p, is_causal, scale,
+                                  window_left, window_right, softcap, causal_alignment, precision, score_function});
   AttentionGradient grad;
   {
     const nb::gil_scoped_release released;
@@ -150,17 +140,18 @@ nb::tuple backward(nb::handle d_output, nb::handle query, nb::handle key, nb::ha
 
 void bind_attention(nb::module_& m) {
   m.def("forward", &forward, nb::arg("query").none(), nb::arg("key").none(), nb::arg("value").none(),
-        nb::arg("attn_mask").none(), nb::arg("dropout_p"), nb::arg("dropout_key").none(), nb::arg("is_causal"),
-        nb::arg("scale").none(), nb::arg("enable_gqa"), nb::arg("window"), nb::arg("softcap"),
-        nb::arg("alibi_slopes").none(), nb::arg("sinks").none(), nb::arg("key_lengths").none(),
-        nb::arg("causal_alignment"), nb::arg("precision"), nb::arg("score_function").none(), nb::arg("return_lse"),
-        nb::arg("return_weights"), nb::arg("weight_rows").none(), nb::arg("framework"),
+        nb::arg("attn_mask").none(), nb::arg("sinks").none(), nb::arg("alibi_slopes").none(),
+        nb::arg("key_lengths").none(), nb::arg("dropout_key").none(), nb::arg("dropout_p"), nb::arg("is_causal"),
+        nb::arg("scale").none(), nb::arg("window_left"), nb::arg("window_right"), nb::arg("softcap"),
+        nb::arg("causal_alignment"), nb::arg("precision"), nb::arg("score_function").none(), nb::arg("enable_gqa"),
+        nb::arg("return_lse"), nb::arg("return_weights"), nb::arg("weight_rows").none(), nb::arg("framework"),
         "(output, lse or None, weights or None), as arrays of framework 0 NumPy, 1 PyTorch, 2 DLPack.");
   m.def("backward", &backward, nb::arg("d_output"), nb::arg("query").none(), nb::arg("key").none(),
-        nb::arg("value").none(), nb::arg("output"), nb::arg("lse"), nb::arg("attn_mask").none(), nb::arg("dropout_p"),
-        nb::arg("dropout_key").none(), nb::arg("is_causal"), nb::arg("scale").none(), nb::arg("window"),
-        nb::arg("softcap"), nb::arg("alibi_slopes").none(), nb::arg("sinks").none(), nb::arg("key_lengths").none(),
-        nb::arg("causal_alignment"), nb::arg("precision"), nb::arg("score_function").none(), nb::arg("framework"),
+        nb::arg("value").none(), nb::arg("output"), nb::arg("lse"), nb::arg("attn_mask").none(),
+        nb::arg("sinks").none(), nb::arg("alibi_slopes").none(), nb::arg("key_lengths").none(),
+        nb::arg("dropout_key").none(), nb::arg("dropout_p"), nb::arg("is_causal"), nb::arg("scale").none(),
+        nb::arg("window_left"), nb::arg("window_right"), nb::arg("softcap"), nb::arg("causal_alignment"),
+        nb::arg("precision"), nb::arg("score_function").none(), nb::arg("framework"),
         "Gradients of query, key, value (b, h, t, d), a float mask or None, sinks or None.");
 }
 

@@ -13,7 +13,8 @@ bool entry(const Tensor& row, std::int64_t block) { return row.data<bool>()[bloc
 }  // namespace
 
 Tensor block_row(const Problem& p, const Mask& mask, std::int64_t b, std::int64_t h, std::int64_t i) {
-  const Tensor row = entries(p, mask, b, h, i), keep = Tensor::empty({p.tk}, DType::boolean);
+  const Tensor row = entries(p, mask, b, h, i);
+  Tensor keep = Tensor::empty({p.tk}, DType::boolean);
   for (std::int64_t j = 0; j < p.tk; ++j) keep.data<bool>()[j] = entry(row, j / mask.block_key);
   return keep;
 }
@@ -23,7 +24,7 @@ Tensor block_cells(const Problem& p, const Mask& mask) {
     const Shape& shape = mask.block_keep.shape();
     return shape.size() + dim < 4 || shape[shape.size() + dim - 4] == 1 ? std::int64_t{1} : full;
   };
-  const Tensor keep = Tensor::empty({size(0, p.batch), size(1, p.hq), p.tq, p.tk}, DType::boolean);
+  Tensor keep = Tensor::empty({size(0, p.batch), size(1, p.hq), p.tq, p.tk}, DType::boolean);
   for (std::int64_t b = 0; b < (p.batch == 0 ? 0 : keep.size(0)); ++b) {
     for (std::int64_t h = 0; h < (p.hq == 0 ? 0 : keep.size(1)); ++h) {
       for (std::int64_t i = 0; i < p.tq; ++i)

@@ -40,8 +40,7 @@ Tensor keep_row(const Problem& p, const Mask& mask, const Positions& at_keys, co
 Tensor bias_row(const Problem& p, const AttentionOptions& options, const Positions& at_keys, const Place& at) {
   const Tensor& bias = options.mask.bias;
   if (!options.alibi_slopes.defined()) return bias.defined() ? cells(bias, p, at) : Tensor{};
-  const Tensor sum =
-      bias.defined() ? cells(bias, p, at).to(DType::f64).clone() : Tensor::zeros({1, 1, 1, p.tk}, DType::f64);
+  Tensor sum = bias.defined() ? cells(bias, p, at).to(DType::f64).clone() : Tensor::zeros({1, 1, 1, p.tk}, DType::f64);
   const double slope = options.alibi_slopes.at({at.h});
   const std::int64_t centre = at_keys.centre[at_keys.index(p, at.b, at.i)];
   for (std::int64_t j = 0; j < p.tk; ++j) {

@@ -32,7 +32,7 @@ bool in_float64(const Tensor& scores, bool has_function) { return scores.dtype()
 
 Tensor apply_score_function(const Tensor& scores, const ScoreFunction& function) {
   if (in_float64(scores, function.forward64)) {
-    const Tensor changed = scores.clone();
+    Tensor changed = scores.clone();
     for_each_head<double>(changed, [&](const ScoreTile64& t, std::int64_t) { function.forward64(&t, function.user); });
     return changed;
   }

@@ -1,5 +1,9 @@
 #include "attn/tensor.hpp"
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -12,17 +16,27 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kAlignment = 64, kLargePage = std::size_t{1} << 21;
+
+// Much memory comes in large pages where the system has them to give: one fault for each, and not 512 times as many.
+void* allocate_bytes(std::size_t bytes, std::size_t alignment) {
+  void* memory = ::operator new (bytes, std::align_val_t{alignment});
+#if defined(__linux__)
+  if (alignment == kLargePage) madvise(memory, bytes, MADV_HUGEPAGE);  // advice: without it all works as well
+#endif
+  return memory;
+}
 
 std::shared_ptr<void> allocate(std::int64_t numel, DType dtype) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(static_cast<std::size_t>(numel), size_of(dtype), &bytes) ||
-      bytes > static_cast<std::size_t>(PTRDIFF_MAX) - kAlignment) {
+      bytes > static_cast<std::size_t>(PTRDIFF_MAX) - kLargePage) {
     throw std::bad_alloc();
   }
   bytes = std::max(bytes, std::size_t{1});
-  return {::operator new (bytes, std::align_val_t{kAlignment}),
-          [](void* p) { ::operator delete (p, std::align_val_t{kAlignment}); }};
+  const std::size_t alignment = bytes >= 2 * kLargePage ? kLargePage : kAlignment;
+  return {allocate_bytes(bytes, alignment),
+          [alignment](void* p) { ::operator delete (p, std::align_val_t{alignment}); }};
 }
 
 // Calls f(offset_a, offset_b) for each index of `shape`, in row-major order; offsets follow the two strides.

@@ -126,17 +126,51 @@ TEST(Philox, KeepsItsShareAndDrawsEachElementByItself) {
   EXPECT_FALSE(identical(keep, philox_keep({2, 3, 50, 70}, 0.3, 8)));
 }
 
+// One problem with dropout from a key, and the same with the key's mask in memory.
+struct TwoDropouts {
+  Inputs in;
+  AttentionOptions by_key, by_mask;
+
+  TwoDropouts(std::mt19937& rng, DType dtype) {
+    const Sizes s = in.sizes = tile_sizes(rng);
+    in.q = uniform(rng, {s.b, s.hq, s.tq, s.d}, dtype), in.k = uniform(rng, {s.b, s.hkv, s.tk, s.d}, dtype);
+    in.v = uniform(rng, {s.b, s.hkv, s.tk, s.dv}, dtype);
+    by_key.dropout = by_mask.dropout = 0.4;
+    by_key.dropout_key = rng() * std::uint64_t{0x100000001};
+    by_mask.dropout_keep = philox_keep({s.b, s.hq, s.tq, s.tk}, 0.4, *by_key.dropout_key);
+  }
+};
+
 TEST(Philox, FusedDropoutIsItsMask) {
-  for_seeds(10, [](std::mt19937& rng) {
-    const Sizes s = tile_sizes(rng);
-    const Tensor q = uniform(rng, {s.b, s.hq, s.tq, s.d}, DType::f32),
-                 k = uniform(rng, {s.b, s.hkv, s.tk, s.d}, DType::f32);
-    const Tensor v = uniform(rng, {s.b, s.hkv, s.tk, s.dv}, DType::f32);
-    const std::uint64_t key = rng() * std::uint64_t{0x100000001};
-    const Tensor keep = philox_keep({s.b, s.hq, s.tq, s.tk}, 0.4, key);
-    EXPECT_TRUE(identical(attention(q, k, v, {.dropout = 0.4, .dropout_key = key}).output,
-                          attention(q, k, v, {.dropout = 0.4, .dropout_keep = keep}).output));
-  });
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for_seeds(10, [dtype](std::mt19937& rng) {
+      const TwoDropouts two(rng, dtype);
+      const Inputs& in = two.in;
+      EXPECT_TRUE(
+          identical(attention(in.q, in.k, in.v, two.by_key).output, attention(in.q, in.k, in.v, two.by_mask).output));
+    });
+  }
+}
+
+// Forward and backward draw the same mask: the gradient is the reference's for that mask, and its bits are those of
+// the mask in memory.
+TEST(Philox, FusedGradientIsOfItsMask) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for_seeds(6, [dtype](std::mt19937& rng) {
+      const TwoDropouts two(rng, dtype);
+      const Inputs& in = two.in;
+      SCOPED_TRACE(std::string(name(dtype)) + " " + describe(in));
+      const Tensor g = uniform(rng, {in.sizes.b, in.sizes.hq, in.sizes.tq, in.sizes.dv}, dtype);
+      const auto wide = [](const Tensor& t) { return t.to(DType::f64); };
+      const AttentionGradient found = attention_backward(g, in.q, in.k, in.v, two.by_key),
+                              same = attention_backward(g, in.q, in.k, in.v, two.by_mask),
+                              exact = attention_backward(wide(g), wide(in.q), wide(in.k), wide(in.v), two.by_mask);
+      EXPECT_TRUE(identical(found.q, same.q) && identical(found.k, same.k) && identical(found.v, same.v));
+      expect_close(found.q, exact.q, 8 * tolerance(dtype), "dq");
+      expect_close(found.k, exact.k, 8 * tolerance(dtype), "dk");
+      expect_close(found.v, exact.v, 8 * tolerance(dtype), "dv");
+    });
+  }
 }
 
 // ---- memory -------------------------------------------------------------------------------
@@ -151,7 +185,7 @@ TEST(Memory, IsLinearIn64kTokens) {
   EXPECT_EQ(grad.k.shape(), k.shape());
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  // The tensors are 4 MB each; a (tokens, tokens) of bytes alone would be 4 GB. Sanitizers take several times more.
+  // 70 MB, 4 for each tensor; a (tokens, tokens) of bytes alone would be 4 GB. Sanitizers take several times more.
   EXPECT_LT(usage.ru_maxrss / 1024, 1024) << "MB";
 }
 

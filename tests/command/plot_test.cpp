@@ -89,6 +89,22 @@ TEST_F(Pictures, ChoosesLayerHeadStepAndText) {
             svg("attn plot s.safetensors"));
 }
 
+TEST_F(Pictures, ATrainedModelsHeads) {
+  write("book.txt", std::string(300, 'a') + "Attention is all you need.");
+  out_of("attn train --text book.txt --out m.safetensors --layers 2 --heads 2 --width 8 --context 8 --steps 2");
+  EXPECT_THAT(svg("attn plot --model m.safetensors --text 'need it'"), HasSubstr("layer 2, head 2"));
+  EXPECT_THAT(svg("attn plot --model m.safetensors --text 'need it' --layer 2 --head 1"), HasSubstr("t → ␣: 0."));
+  const json told = json::parse(out_of("attn show --model m.safetensors --text 'né' --layer 2 --head 2 --json"));
+  EXPECT_EQ(told["layers"], 2);
+  EXPECT_EQ(told["values"][0], json({1, 0, 0}));
+  EXPECT_THAT(out_of("attn show --model m.safetensors --text 'né'"), HasSubstr("\\xA9"));
+  refused("attn plot --model m.safetensors --text '' --output f.svg", 2, {"1 to 8 tokens"});
+  refused("attn plot --model m.safetensors --text 'far too long' --output f.svg", 2, {"1 to 8 tokens", "12"});
+  refused("attn plot --model m.safetensors --text a --heads 2 --output f.svg", 2, {"--heads"});
+  refused("attn plot causal --model m.safetensors --output f.svg", 2, {"WHAT", "both"});
+  refused("attn plot m.safetensors --output f.svg", 3, {"and ", " more", "--model FILE --text TEXT"});
+}
+
 TEST_F(Pictures, KeysHaveTheirOwnWords) {
   write("keys.txt", "k1\nk2\nk3\nk4\n");
   write("w.csv", "1,0,0,0\n0,1,0,0\n");
@@ -162,6 +178,8 @@ TEST_F(Pictures, Refused) {
   io::save_npy(path("vector.npy"), Tensor::ones({6}));
   io::save_npy(path("five.npy"), Tensor::ones({1, 1, 1, 2, 2}));
   io::save_npy(path("none.npy"), Tensor::ones({0, 6, 6}));
+  io::save_npy(path("no-keys.npy"), Tensor::ones({1, 6, 0}));
+  refused("attn plot no-keys.npy --output f.svg", data, {"(heads, queries, keys) that are not empty"});
   for (const char* file : {"vector.npy", "five.npy", "none.npy"}) {
     refused(std::string("attn plot ") + file + " --output f.svg", data, {"(heads, queries, keys)", "pass a module"});
   }

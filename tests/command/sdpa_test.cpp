@@ -47,6 +47,28 @@ TEST_F(Sdpa, FloatMaskIsAdded) {
   EXPECT_LT(off("--mask m.csv", Tensor::of({{1.5000f, 0.0000f}})), kRounding);
 }
 
+TEST_F(Sdpa, BlocksKeepWhatTheyHold) {
+  write("b.csv", "0,1\n");  // of two keys, and the third
+  EXPECT_LT(off("--blocks b.csv --block-size 2", Tensor::of({{0.0f, 0.0f}})), kRounding);
+  write("b.csv", "1,0\n");
+  EXPECT_LT(off("--blocks b.csv --block-size 2", Tensor::of({{4.5f, 4.5f}})), kRounding);
+  EXPECT_LT(off("--blocks b.csv --block-size 2 --causal top-left", Tensor::of({{3.0f, 0.0f}})), kRounding);
+  const bool keep[] = {true};
+  io::save_npy(path("b.npy"), Tensor::from(std::span<const bool>(keep), {1, 1}));
+  EXPECT_LT(off("--blocks b.npy", Tensor::of({{3.0f, 3.0f}})), kRounding);
+}
+
+TEST_F(Sdpa, BlocksThatAreNone) {
+  write("b.csv", "1,0\n");
+  EXPECT_THAT(run(std::string(kBase) + "--blocks b.csv").err, HasSubstr("block_keep"));
+  write("b.csv", "0.5\n");
+  const Ran half = run(std::string(kBase) + "--blocks b.csv");
+  EXPECT_EQ(half.status, 3);
+  EXPECT_THAT(half.err, HasSubstr("[--blocks] expected zeros and ones; found 0.5"));
+  EXPECT_EQ(run(std::string(kBase) + "--block-size 2").status, 2);
+  EXPECT_EQ(run(std::string(kBase) + "--blocks b.csv --block-size 0").status, 2);
+}
+
 TEST_F(Sdpa, AFullyMaskedRowGivesZeros) {
   io::save_npy(path("m.npy"), Tensor::zeros({1, 3}, DType::boolean));
   EXPECT_EQ(out_of(std::string(kBase) + "--mask m.npy --lse lse.npy"), "tensor([[0., 0.]])\n");

@@ -2,6 +2,7 @@ import os
 import pathlib
 
 import hypothesis
+import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 hypothesis.settings.register_profile(
@@ -11,3 +12,13 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("attn")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--no-skips", action="store_true", help="a skipped test is a failure")
+
+
+def pytest_sessionfinish(session):
+    skipped = session.config.pluginmanager.get_plugin("terminalreporter").stats.get("skipped", [])
+    if skipped and session.config.getoption("--no-skips"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

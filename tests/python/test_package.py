@@ -3,10 +3,12 @@
 import importlib.util
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
+from conftest import ROOT
 
 import attn
 
@@ -20,7 +22,7 @@ def run(*arguments):
 def test_import_is_quick_and_brings_no_framework():
     code = (
         "import sys, time; start = time.process_time(); import attn; spent = time.process_time() - start\n"
-        "print(spent); print([m for m in ('numpy', 'torch', 'jax', 'typing') if m in sys.modules])"
+        "print(spent); print([m for m in ('numpy', 'torch', 'jax', 'numba', 'typing', 'inspect', 'json', 'html') if m in sys.modules])"
     )
     times = []
     for _ in range(5):
@@ -35,6 +37,22 @@ def test_version_and_names():
     assert all(hasattr(attn, name) for name in attn.__all__)
 
 
+def test_the_readmes_snippet():
+    code, = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert names["out"].shape == names["q"].shape and names["out"].dtype == names["q"].dtype
+
+
+def test_the_documented_calls():
+    """docs/python.md's first two: of the operator and of a score function."""
+    pytest.importorskip("numba")
+    first, second = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL)[:2]
+    names = {}
+    exec(first + second, names)
+    assert names["rows"].shape == (1, 8, 2, 1024) and names["lse"].shape == (1, 8, 1024)
+
+
 def test_command():
     result = run("-m", "attn", "--version")
     if (PACKAGE / "bin" / "attn").exists():
@@ -43,6 +61,12 @@ def test_command():
         assert run("-m", "attn", "nonsense").returncode == 2
     else:
         assert result.returncode == 3 and "without the command" in result.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="no mypy")
+def test_the_package_itself_is_well_typed(tmp_path):
+    result = run("-m", "mypy", "--ignore-missing-imports", "--cache-dir", str(tmp_path), str(PACKAGE))
+    assert result.returncode == 0, result.stdout
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="no mypy")

@@ -94,6 +94,13 @@ def test_leading_dimensions_and_their_gradients(shapes):
         torch.testing.assert_close(sdpa(*tensors), want)
 
 
+def test_gradients_of_gradients_are_refused():
+    q, = inputs((1, 1, 3, 2), dtype=torch.float64)
+    gradient, = torch.autograd.grad(sdpa(q, q, q).square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="twice"):
+        gradient.sum().backward()
+
+
 def test_numpy_and_torch_share_the_kernels():
     q, k, v = inputs((2, 3, 20, 8), (2, 3, 20, 8), (2, 3, 20, 8), grad=False)
     want = attn.scaled_dot_product_attention(q.numpy(), k.numpy(), v.numpy(), is_causal=True)
@@ -178,6 +185,8 @@ def test_meta_tensors_have_shapes():
     (lambda q: sdpa(q, q, q, torch.ones(5, 5, dtype=torch.int)), TypeError),
     (lambda q: sdpa(q, q, q, torch.ones(4, 5)), ValueError),
     (lambda q: sdpa(q, q, q, dropout_p=2.0), ValueError),
+    (lambda q: sdpa(q, q, q, window=(1, 2, 3)), TypeError),
+    (lambda q: sdpa(q, q, q, window=(1.5, 2)), TypeError),
     (lambda q: sdpa(q.to_sparse(), q, q), ValueError),
     (lambda q: sdpa(q.to("meta"), q, q), ValueError),
 ])  # fmt: skip

@@ -11,8 +11,9 @@
 #include "core/testing.hpp"
 #include "report/html/encode.hpp"
 #include "report/html/json.hpp"
-#include "report/pca.hpp"
 #include "report/html/scores.hpp"
+#include "report/pca.hpp"
+#include "report/utf8.hpp"
 
 namespace attn::test {
 namespace {
@@ -64,7 +65,7 @@ TEST(Report, TokensStayText) {
       report(weights_only({1, 2, 2}), {.tokens = {evil, "\"&<>\x01\xff"}, .command = evil, .notes = {evil}});
   EXPECT_THAT(page, Not(HasSubstr("<script>alert")));
   EXPECT_THAT(page, HasSubstr("\\u003c/script\\u003e\\u003cscript\\u003ealert(1)"));
-  EXPECT_THAT(page, HasSubstr("\\u0022\\u0026\\u003c\\u003e\\u0001\xEF\xBF\xBD"));
+  EXPECT_THAT(page, HasSubstr("\\u0022\\u0026\\u003c\\u003e\\u0001\\u005cxFF"));
 }
 
 TEST(Report, WantsWeightsThatFit) {
@@ -119,13 +120,13 @@ TEST(Report, Base64IsRfc4648) {
   }
 }
 
-TEST(Report, ReplacesWhatIsNoUtf8) {
-  const std::string bad = "\xEF\xBF\xBD";
-  EXPECT_EQ(report_page::valid_utf8("ä€😀"), "ä€😀");
-  EXPECT_EQ(report_page::valid_utf8("a\xC0\xAF"), "a" + bad + bad);     // overlong
-  EXPECT_EQ(report_page::valid_utf8("\xED\xA0\x80"), bad + bad + bad);  // a surrogate
-  EXPECT_EQ(report_page::valid_utf8("\xF4\x90\x80\x80x"), bad + bad + bad + bad + "x");
-  EXPECT_EQ(report_page::valid_utf8("\xE2\x82"), bad + bad);
+TEST(Report, NamesBytesThatAreNoUtf8) {
+  EXPECT_EQ(valid_utf8("ä€😀"), "ä€😀");
+  EXPECT_EQ(valid_utf8("a\xC0\xAF"), "a\\xC0\\xAF");                    // overlong
+  EXPECT_EQ(valid_utf8("\xED\xA0\x80"), "\\xED\\xA0\\x80");             // a surrogate
+  EXPECT_EQ(valid_utf8("\xF4\x90\x80\x80x"), "\\xF4\\x90\\x80\\x80x");  // past the last code point
+  EXPECT_EQ(valid_utf8("\xE2\x82"), "\\xE2\\x82");                      // cut off
+  EXPECT_EQ(valid_utf8(std::string("\0", 1)), std::string("\0", 1));
 }
 
 // Axes are orthonormal eigenvectors of the covariance, and explain what they should.

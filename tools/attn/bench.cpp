@@ -47,7 +47,7 @@ constexpr const char* kFooter =
     "\n"
     "Examples:\n"
     "  attn bench --filter 'forward f32' --threads 1\n"
-    "  attn bench --isa avx2 --json\n"
+    "  attn bench --isa scalar --json\n"
     "  echo 'training 2,8,512,64 f32 causal' >rows.txt; attn bench --list rows.txt";
 
 std::vector<Row> rows_of(const BenchFlags& flags) {
@@ -130,7 +130,7 @@ void add_bench(CLI::App& app, int&) {
   verb->add_option("--repeats", flags->repeats, "Samples of every row. Default: 5")
       ->option_text("N")
       ->check(CLI::Range(1, most_repeats));
-  verb->add_option("--plain", flags->plain, "Time the plain path, too, where it takes up to S seconds. Default: 1")
+  verb->add_option("--plain", flags->plain, "Time the plain path, too, where it takes up to S\nseconds. Default: 1")
       ->option_text("S")
       ->check(CLI::Range(0.0, most_plain));
   verb->add_flag("--json", flags->json, "One JSON object a row, one row a line");

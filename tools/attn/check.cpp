@@ -48,17 +48,19 @@ void print_json(const std::vector<Comparison>& rows) {
 }  // namespace
 
 void add_check(CLI::App& app, int& status) {
-  auto* verb =
-      app.add_subcommand("check", "Every number the notebooks print, digit by digit");
+  auto* verb = app.add_subcommand("check", "Every number the notebooks print, digit by digit");
   struct Flags {
     std::string layer_order, rng;
     bool no_mask = false, json = false;
   };
   const auto flags = std::make_shared<Flags>();
   verb->add_option("--layer-order", flags->layer_order,
-                   "What if every module drew its weights in this order? Default: each notebook's own")
+                   "What if every module drew its weights in this order,\nqkv or kqv? Default: each notebook's own")
+      ->option_text("ORDER")
       ->check(CLI::IsMember({"qkv", "kqv"}));
-  verb->add_option("--rng", flags->rng, "What if every dropout were of this flavour? Default: each notebook's own")
+  verb->add_option("--rng", flags->rng,
+                   "What if every dropout were of this flavour, mkl or\nnative? Default: each notebook's own")
+      ->option_text("NAME")
       ->check(CLI::IsMember({"mkl", "native"}));
   verb->add_flag("--no-mask", flags->no_mask, "What if no future word were hidden?");
   verb->add_flag("--json", flags->json, "One JSON object instead of the table");

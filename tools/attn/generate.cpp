@@ -26,15 +26,16 @@ struct GenerateFlags {
 };
 
 constexpr const char* kFooter =
-    "The prompt is printed, and the text as it goes on; a text longer than the model's context goes on with its\n"
-    "latest half. Without --tokenizer, vocab.json and merges.txt beside the model are taken, or, for a model of 256\n"
-    "tokens, bytes. On a terminal, control characters are shown as ?.\n"
+    "The prompt is printed, and the text as it goes on; a text longer than the model's\n"
+    "context goes on with its latest half. Without --tokenizer, vocab.json and\n"
+    "merges.txt beside the model are taken, or, for a model of 256 tokens, bytes.\n"
+    "On a terminal, control characters are shown as ?.\n"
     "Exit codes: 0 done, 2 wrong usage, 3 bad data or files.\n"
     "\n"
     "Examples:\n"
     "  attn generate --model model.safetensors --prompt 'Your journey'\n"
-    "  attn generate --model model.safetensors --prompt 'Your journey' --temperature 0 --tokens 40\n"
-    "  attn generate --model gpt2/ --prompt 'Attention is' --top-k 40 --top-p 0.95 --seed 7 --weights bfloat16\n"
+    "  attn generate --model model.safetensors --prompt 'A' --temperature 0 --tokens 40\n"
+    "  attn generate --model gpt2/ --prompt 'Attention is' --top-k 40 --weights bfloat16\n"
     "  attn generate --model model.safetensors --prompt 'A ' --json";
 
 // The prompt's ids; an empty prompt is the end of a text before, or a new line.
@@ -142,11 +143,10 @@ void add_generate(CLI::App& app, int&) {
       ->check(CLI::NonNegativeNumber)
       ->option_text("N");
   verb->add_option("--temperature", options.sampling.temperature,
-                   "Logits are divided by it; 0 takes the likeliest token; default: 1")
+                   "Logits are divided by it; 0: the likeliest; default: 1")
       ->option_text("T");
   verb->add_option("--top-k", options.sampling.top_k, "Only the K likeliest tokens; default: 0, all")->option_text("K");
-  verb->add_option("--top-p", options.sampling.top_p,
-                   "Only the likeliest tokens whose probabilities add up to P; default: 1")
+  verb->add_option("--top-p", options.sampling.top_p, "Only the likeliest tokens, that add up to P; default: 1")
       ->option_text("P");
   verb->add_option("--seed", flags->seed, "Of what is drawn; default: 123")->option_text("N");
   verb->add_option("--tokenizer", flags->tokenizer, "A folder with vocab.json and merges.txt")->option_text("FOLDER");

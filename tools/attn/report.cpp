@@ -3,42 +3,43 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <filesystem>
 #include <memory>
 
 #include "attn/error.hpp"
 #include "attn/io.hpp"
+#include "common/choice.hpp"
+#include "common/command_line.hpp"
 #include "common/outputs.hpp"
+#include "common/pictures.hpp"
 #include "common/terminal.hpp"
-#include "report/source.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
 namespace {
 
 struct Flags {
-  SourceFlags source;
+  PictureFlags pictures;
   std::string output = "attn-report.html", title;
-  std::int64_t item = 1;
 };
 
 constexpr const char* kFooter =
-    "The page needs no network and no other file. It shows the steps of a MODULE (on\n"
-    "the six words, or on --input), of a trained model on --text, of a file that\n"
-    "attn run --save-steps wrote, or bare attention weights.\n"
-    "Up to 128 tokens every number is exact; beyond, the page says what it has\n"
-    "simplified.\n"
+    "The page needs no network and no other file. Up to 128 tokens every number is\n"
+    "exact; beyond, the page says what it has simplified.\n"
     "\n"
     "Examples:\n"
     "  attn report multihead --d-out 4 --output six-words.html\n"
     "  printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n' > x.csv\n"
     "  attn report causal --input x.csv --d-out 2 --dropout 0.5 --train\n"
-    "  attn run multihead --input x.csv --d-out 4 --output z.npy --save-steps s.safetensors\n"
-    "  attn report --steps s.safetensors\n"
-    "  attn report --model model.safetensors --text 'Your journey starts'\n"
+    "  attn run multihead --input x.csv --d-out 4 --save-steps s.safetensors\n"
+    "  attn report s.safetensors\n"
     "  printf '1,0\\n0.5,0.5\\n' > w.csv\n"
     "  printf 'hello\\nworld\\n' > words.txt\n"
-    "  attn report --attention w.csv --tokens words.txt";
+    "  attn report w.csv --tokens words.txt\n"
+    "  attn demo > book.txt\n"
+    "  attn train --text book.txt --out m.safetensors --layers 2 --context 8 --steps 9\n"
+    "  attn report --model m.safetensors --text 'Once'";
 
 std::string size_text(std::size_t bytes) {
   constexpr double kilo = 1000;
@@ -46,15 +47,51 @@ std::string size_text(std::size_t bytes) {
   return size < kilo * kilo ? fmt::format("{:.0f} kB", size / kilo) : fmt::format("{:.1f} MB", size / kilo / kilo);
 }
 
+// Of a module that has just run: what the page needs to compute anew.
+void describe(const Job& job, ReportOptions& options) {
+  options.config = config_of(job.flags, job.x.tensor.size(-1));
+  if (const auto* module = dynamic_cast<const ProjectedAttention*>(job.module.get())) options.config = module->config();
+  if (!is_projected(job.flags.module)) options.config->causal = job.flags.module == "average";
+  options.parameters = job.module->state_dict();
+  options.training = job.module->training();
+  options.flavour = dropout_flavour(job.flags.rng);
+  if (has_weights(job.flags.module)) options.seed = job.flags.seed;
+}
+
+// What attn run has written beside its steps.
+void describe(const std::map<std::string, std::string>& metadata, ReportOptions& options) {
+  const auto told = [&](const char* key) {
+    const auto at = metadata.find(key);
+    return at == metadata.end() ? std::string() : at->second;
+  };
+  if (!told("command").empty()) options.command = told("command");
+  std::uint64_t seed = 0;
+  const std::string digits = told("seed");
+  if (std::from_chars(digits.data(), digits.data() + digits.size(), seed).ec == std::errc()) options.seed = seed;
+  if (told("rng") == "mkl" || told("rng") == "native") options.flavour = dropout_flavour(told("rng"));
+}
+
+ReportOptions options_for(const Pictures& pictures, const Flags& flags) {
+  ReportOptions options;
+  options.tokens = pictures.tokens;
+  options.key_tokens = pictures.key_tokens;
+  options.title = flags.title.empty() ? flags.pictures.text : flags.title;
+  options.module = pictures.module;
+  options.command = command_line();
+  options.item = flags.pictures.item - 1;
+  options.notes = pictures.notes;
+  pictures.job ? describe(*pictures.job, options) : describe(pictures.metadata, options);
+  return options;
+}
+
 void write_report(const CLI::App& verb, const Flags& flags) {
   Outputs outputs;
   outputs.declare("--output", flags.output, {".html", ".htm"});
-  ReportSource source = load_source(verb, flags.source);
-  source.options.item = flags.item - 1;
-  if (!flags.title.empty()) source.options.title = flags.title;
-  const std::string page = report(source.steps, source.options);
+  const Pictures pictures = load_pictures(verb, flags.pictures);
+  arranged(pictures, flags.pictures.item);  // complains of --item as the user counts
+  const std::string page = report(pictures.steps, options_for(pictures, flags));
   outputs.save({{"--output", [&](const std::filesystem::path& to) { io::save_text(to, page); }}});
-  for (const std::string& note : source.options.notes) write_stderr("attn: " + note + "\n");
+  for (const std::string& note : pictures.notes) write_stderr("attn: " + note + "\n");
   if (!outputs.to_stdout()) {
     write_stdout(fmt::format("wrote {} ({}): open it in a browser\n", printable(flags.output), size_text(page.size())));
   }
@@ -63,12 +100,9 @@ void write_report(const CLI::App& verb, const Flags& flags) {
 }  // namespace
 
 void add_report(CLI::App& app, int&) {
-  auto* verb = app.add_subcommand("report", "Write one HTML page that shows every step, to look at offline");
+  auto* verb = app.add_subcommand("report", "Write one HTML page that shows every step; needs no network");
   const auto flags = std::make_shared<Flags>();
-  add_source_flags(*verb, flags->source);
-  verb->add_option("--item", flags->item, "Which text of a batch is shown, counted from 1. Default: 1")
-      ->option_text("N")
-      ->check(CLI::PositiveNumber);
+  add_picture_flags(*verb, flags->pictures);
   verb->add_option("--title", flags->title, "The page's title. Default: the tokens")->option_text("TEXT");
   verb->add_option("--output", flags->output, "The page; - is standard output.\nDefault: attn-report.html")
       ->option_text("FILE");

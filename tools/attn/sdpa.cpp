@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -22,7 +24,8 @@ namespace attn::tool {
 namespace {
 
 struct SdpaFlags {
-  std::string q, k, v, mask, causal, scale, output, lse, save_weights;
+  std::string q, k, v, mask, blocks, causal, scale, output, lse, save_weights;
+  std::int64_t block_size = 64;
   double softcap = 0;
   bool json = false;
 };
@@ -41,10 +44,12 @@ constexpr const char* kFooter =
     "  attn sdpa --q q.csv --k q.csv --v q.csv\n"
     "  attn sdpa --q q.csv --k q.csv --v q.csv --causal top-left --lse lse.npy\n"
     "  printf '0,-1,-1\\n0,0,-1\\n0,0,0\\n' > bias.csv\n"
-    "  attn sdpa --q q.csv --k q.csv --v q.csv --mask bias.csv --output o.npy --json";
+    "  attn sdpa --q q.csv --k q.csv --v q.csv --mask bias.csv --output o.npy --json\n"
+    "  printf '1,0\\n1,1\\n' > blocks.csv\n"
+    "  attn sdpa --q q.csv --k q.csv --v q.csv --blocks blocks.csv --block-size 2";
 
 Operands load(const SdpaFlags& flags) {
-  require_one_stdin({flags.q, flags.k, flags.v, flags.mask});
+  require_one_stdin({flags.q, flags.k, flags.v, flags.mask, flags.blocks});
   Operands in;
   in.q = load_floating(flags.q, in.notes);
   in.k = load_floating(flags.k, in.notes);
@@ -69,20 +74,38 @@ Tensor without_leading(Tensor tensor, std::size_t dims) {
   return tensor;
 }
 
-Mask load_mask(const SdpaFlags& flags) {
-  Mask mask;
-  if (!flags.causal.empty()) mask = Mask::causal(flags.causal == "top-left" ? Align::top_left : Align::bottom_right);
-  if (flags.mask.empty()) return mask;
-  const Tensor tensor = io::load_tensor(flags.mask);
-  if (tensor.dtype() == DType::boolean) return mask & Mask::boolean(tensor);
-  if (is_floating(tensor.dtype())) return mask & Mask::additive(tensor);
+Mask load_mask(const std::string& path) {
+  const Tensor tensor = io::load_tensor(path);
+  if (tensor.dtype() == DType::boolean) return Mask::boolean(tensor);
+  if (is_floating(tensor.dtype())) return Mask::additive(tensor);
   throw Error(Error::Kind::dtype, "--mask", "bool (true: may be seen) or a float dtype (added to the scores)",
               name(tensor.dtype()));
 }
 
+// Ones and zeros of any dtype, so that a CSV file will do.
+Mask load_blocks(const std::string& path, std::int64_t size) {
+  const Tensor tensor = io::load_tensor(path);
+  if (tensor.dtype() == DType::boolean) return Mask::blocks(tensor, size, size);
+  const Tensor numbers = tensor.to(DType::f64).contiguous(), keep = Tensor::empty(tensor.shape(), DType::boolean);
+  for (std::int64_t i = 0; i < keep.numel(); ++i) {
+    const double x = numbers.data<double>()[i];
+    if (x != 0 && x != 1) throw Error(Error::Kind::data, "--blocks", "zeros and ones", fmt::format("{}", x));
+    keep.data<bool>()[i] = x == 1;
+  }
+  return Mask::blocks(keep, size, size);
+}
+
+Mask mask_of(const SdpaFlags& flags) {
+  Mask mask;
+  if (!flags.causal.empty()) mask = Mask::causal(flags.causal == "top-left" ? Align::top_left : Align::bottom_right);
+  if (!flags.mask.empty()) mask = mask & load_mask(flags.mask);
+  if (!flags.blocks.empty()) mask = mask & load_blocks(flags.blocks, flags.block_size);
+  return mask;
+}
+
 AttentionOptions options_of(const SdpaFlags& flags) {
   AttentionOptions options;
-  options.mask = load_mask(flags);
+  options.mask = mask_of(flags);
   if (!flags.scale.empty()) options.scale = parse_scale(flags.scale);
   options.softcap = flags.softcap;
   options.return_weights = !flags.save_weights.empty();
@@ -175,6 +198,14 @@ void add_sdpa(CLI::App& app, int&) {
   verb->add_option("--mask", flags->mask,
                    "Broadcast to (b, h, tq, tk); bool: true may be seen,\nfloat: added to the scaled scores")
       ->option_text("FILE");
+  auto* blocks = verb->add_option("--blocks", flags->blocks,
+                                  "Block-sparse mask of 1 (computed) and 0 (skipped),\n"
+                                  "broadcast to (b, h, blocks of q, blocks of k)")
+                     ->option_text("FILE");
+  verb->add_option("--block-size", flags->block_size, "Tokens a block of --blocks. Default: 64")
+      ->option_text("N")
+      ->needs(blocks)
+      ->check(CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max()));
   verb->add_option("--causal", flags->causal,
                    "Hide later keys; the diagonal starts top-left or\nends bottom-right. Default: none hidden")
       ->option_text("ALIGN")

@@ -63,11 +63,6 @@ Json report(const Pictures& pictures, const report_page::Blocks& blocks, const S
   return json;
 }
 
-figure::Depth depth_of(Style::Colours colours) {
-  if (colours == Style::Colours::none) return figure::Depth::none;
-  return colours == Style::Colours::full ? figure::Depth::full : figure::Depth::palette;
-}
-
 void show(const CLI::App& verb, const ShowFlags& flags) {
   const Pictures pictures = load_pictures(verb, flags.pictures);
   const report_page::Blocks blocks = arranged(pictures, flags.pictures.item);
@@ -85,7 +80,7 @@ void show(const CLI::App& verb, const ShowFlags& flags) {
     using figure::Characters;
     text.append(figure::terminal_heatmap(matrix, options,
                                          {.columns = flags.width == 0 ? terminal_width() : flags.width,
-                                          .depth = depth_of(style.colours()),
+                                          .depth = style.depth(),
                                           .characters = flags.ascii ? Characters::ascii : Characters::unicode}));
   }
   write_stdout(text);
@@ -95,7 +90,7 @@ void show(const CLI::App& verb, const ShowFlags& flags) {
 }  // namespace
 
 void add_show(CLI::App& app, int&) {
-  auto* verb = app.add_subcommand("show", "Attention weights or any step in the terminal: heatmap or numbers");
+  auto* verb = app.add_subcommand("show", "Attention weights or any step in the terminal");
   const auto flags = std::make_shared<ShowFlags>();
   add_picture_flags(*verb, flags->pictures);
   add_choice_flags(*verb, flags->choice);

@@ -33,17 +33,18 @@ struct TrainFlags {
 };
 
 constexpr const char* kFooter =
-    "Two files are written: --out, the model in Hugging Face GPT-2's names, and beside it NAME.training.safetensors,\n"
-    "the checkpoint that --resume continues from, bit for bit. Each is whole or untouched, whenever the run is "
-    "killed.\n"
+    "Two files are written: --out, the model in Hugging Face GPT-2's names, and beside\n"
+    "it NAME.training.safetensors, the checkpoint that --resume continues from, bit\n"
+    "for bit. Each is whole or untouched, whenever the run is killed.\n"
     "Ctrl-C saves and stops, and so does a reader of --json that goes away.\n"
     "Losses are in nats a token (a byte, without --tokenizer).\n"
-    "Exit codes: 0 done, 2 wrong usage, 3 bad data or files, 130 stopped by Ctrl-C (143: terminated), all saved.\n"
+    "Exit codes: 0 done, 2 wrong usage, 3 bad data or files, 130 stopped by Ctrl-C\n"
+    "(143: terminated), all saved.\n"
     "\n"
     "Examples:\n"
     "  attn train --text book.txt --out model.safetensors\n"
     "  attn train --text book.txt --out model.safetensors --resume\n"
-    "  attn train --text a.txt b.txt --out m.safetensors --layers 2 --width 128 --heads 4 --minutes 5 --json";
+    "  attn train --text book.txt --out m.safetensors --layers 2 --minutes 5 --json";
 
 volatile std::sig_atomic_t stopped_by = 0;
 
@@ -103,7 +104,7 @@ std::unique_ptr<Run> start(const CLI::App& verb, TrainFlags& flags, const Tokeni
     return Run::resume(beside(flags.out, ".training.safetensors"), flags.text, tokenizer, text);
   }
   flags.settings.model.vocab_size = tokenizer.vocab_size();
-  flags.settings.model.precision = training_precision(flags.precision);
+  flags.settings.model.precision = parse_precision(flags.precision);
   if (flags.gelu != "tanh" && flags.gelu != "exact") {
     throw Error(Error::Kind::argument, "--gelu", "tanh or exact", flags.gelu);
   }
@@ -180,7 +181,7 @@ void add_train(CLI::App& app, int& status) {
   verb->add_option("--text", flags->text, "Files of text; - is standard input")->option_text("FILE…")->required();
   verb->add_option("--out", flags->out, "The model, .safetensors")->option_text("FILE")->required();
   verb->add_flag("--resume", flags->resume, "Continue from the checkpoint beside --out");
-  verb->add_option("--tokenizer", flags->tokenizer, "Folder with GPT-2's vocab.json and merges.txt. Default: bytes")
+  verb->add_option("--tokenizer", flags->tokenizer, "Folder with GPT-2's vocab.json and merges.txt.\nDefault: bytes")
       ->option_text("DIR");
   verb->add_option("--minutes", flags->minutes, "Save and stop after so long. Default: when --steps are done")
       ->option_text("N")

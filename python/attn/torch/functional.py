@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attn import _attn
-from attn._attention import TORCH, addresses, int64, rows_of
+from attn._attention import TORCH, addresses, int64, rows_of, window_of
 from attn.scores import ScoreFunction
 from attn.torch import operator
 
@@ -45,12 +45,12 @@ def scaled_dot_product_attention(
     dropout_key = None
     if dropout_p > 0:
         dropout_key = torch.randint(-(2**63), 2**63 - 1, (), generator=generator)
-    left, right = window or (-1, -1)
+    left, right = window_of(window)
     if key_lengths is not None and type(key_lengths) is not Tensor:
         key_lengths = torch.as_tensor(int64(key_lengths))
     tensors = (query, key, value, attn_mask, sinks)
     traced = torch.compiler.is_compiling() or not _plain(tensors)
-    if traced or (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)):
+    if traced or (torch.is_grad_enabled() and _followed(tensors)):
         if return_weights is not False:
             raise ValueError(_NO_WEIGHTS)
         rest = (
@@ -63,9 +63,9 @@ def scaled_dot_product_attention(
     weights, rows = rows_of(return_weights)
     bare = operator.bare
     output, lse, some = _attn.forward(
-        bare(query), bare(key), bare(value), bare(attn_mask), dropout_p, operator.number(dropout_key), is_causal,
-        scale, enable_gqa, (left, right), softcap, bare(alibi_slopes), bare(sinks), bare(key_lengths),
-        causal_alignment, precision, addresses(score_function), return_lse, weights, rows, TORCH,
+        bare(query), bare(key), bare(value), bare(attn_mask), bare(sinks), bare(alibi_slopes), bare(key_lengths),
+        operator.number(dropout_key), dropout_p, is_causal, scale, left, right, softcap, causal_alignment, precision,
+        addresses(score_function), enable_gqa, return_lse, weights, rows, TORCH,
     )  # fmt: skip
     if not (return_lse or weights):
         return output
@@ -87,6 +87,14 @@ def _plain(tensors: tuple[Any, ...]) -> bool:
                 raise TypeError(f"[scaled_dot_product_attention] expected torch.Tensor; found {type(tensor).__name__}")
             return False
     return True
+
+
+def _followed(tensors: tuple[Any, ...]) -> bool:
+    """By autograd."""
+    for tensor in tensors:  # any() would take three times as long
+        if tensor is not None and tensor.requires_grad:
+            return True
+    return False
 
 
 def _with_gradients(tensors: tuple[Any, ...], grouped: bool, rest: tuple[Any, ...], keep: Any, traced: bool) -> Any:

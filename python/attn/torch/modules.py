@@ -102,9 +102,9 @@ class MultiHeadAttention(_Attention):
     def forward(self, x: Tensor) -> Tensor:
         """x (…, tokens, d_in), at most context_length tokens: (…, tokens, d_out)."""
         _fits(self, x)
-        heads = (layer(x).unflatten(-1, (self.num_heads, self.head_dim)).transpose(-3, -2)
-                 for layer in (self.W_query, self.W_key, self.W_value))  # fmt: skip
-        context = self._attend(*heads, is_causal=True)  # (…, heads, tokens, head_dim)
+        q, k, v = (layer(x).unflatten(-1, (self.num_heads, self.head_dim)).transpose(-3, -2)
+                   for layer in (self.W_query, self.W_key, self.W_value))  # fmt: skip
+        context = self._attend(q, k, v, is_causal=True)  # (…, heads, tokens, head_dim)
         return self.out_proj(context.transpose(-3, -2).flatten(-2))
 
 

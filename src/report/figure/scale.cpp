@@ -18,24 +18,6 @@ Axis axis_of(const Range& range, bool log) {
   return {std::max(range.least, range.high / kDecades), range.high, true};
 }
 
-const char* name_of(Kind kind) {
-  switch (kind) {
-    case Kind::zero:
-      return "0";
-    case Kind::masked:
-      return "masked";
-    case Kind::nan:
-      return "NaN";
-    case Kind::minus_inf:
-      return "-inf";
-    case Kind::plus_inf:
-      return "inf";
-    case Kind::value:
-      break;
-  }
-  return "";
-}
-
 // The ends are the true range; between them round numbers that do not touch them.
 std::vector<Tick> legend_ticks(const ValueScale& scale, double height) {
   const Range& range = scale.range();
@@ -54,6 +36,24 @@ std::vector<Tick> legend_ticks(const ValueScale& scale, double height) {
 }
 
 }  // namespace
+
+const char* name_of(Kind kind) noexcept {
+  switch (kind) {
+    case Kind::zero:
+      return "0";
+    case Kind::masked:
+      return "masked";
+    case Kind::nan:
+      return "NaN";
+    case Kind::minus_inf:
+      return "-inf";
+    case Kind::plus_inf:
+      return "inf";
+    case Kind::value:
+      break;
+  }
+  return "";
+}
 
 ValueScale::ValueScale(const Range& range, Scale scale, Colours colours)
     : range_(range), log_(scale == Scale::log), colours_(colours), axis_(axis_of(range, scale == Scale::log)) {

@@ -12,6 +12,9 @@ namespace attn::figure {
 
 enum class Kind { value, zero, masked, nan, minus_inf, plus_inf };  // zero: on a log scale, which has no place for it
 
+// As legends write it: "masked", "NaN", "-inf"; "" for a value.
+const char* name_of(Kind kind) noexcept;
+
 class ValueScale {
  public:
   // Throws Error (argument) for negative values on a log scale.

@@ -50,24 +50,6 @@ std::string mark_of(Kind kind, bool ascii) {
   return " ";
 }
 
-const char* meaning_of(Kind kind) {
-  switch (kind) {
-    case Kind::masked:
-      return "masked";
-    case Kind::nan:
-      return "NaN";
-    case Kind::minus_inf:
-      return "-inf";
-    case Kind::plus_inf:
-      return "inf";
-    case Kind::zero:
-      return "blank 0";
-    case Kind::value:
-      break;
-  }
-  return "";
-}
-
 class Drawing {
  public:
   Drawing(const Matrix& m, const ValueScale& scale, const TerminalOptions& options)
@@ -105,8 +87,7 @@ class Drawing {
     for (const Kind kind : kinds_in(m_, scale_)) {
       if (kind == Kind::value) continue;
       text.append(text.empty() ? "" : "   ");
-      if (kind != Kind::zero) text.append(mark_of(kind, ascii_)).append(" ");
-      text.append(meaning_of(kind));
+      text.append(kind == Kind::zero ? "blank" : mark_of(kind, ascii_)).append(" ").append(name_of(kind));
     }
     return text;
   }

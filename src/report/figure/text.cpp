@@ -4,30 +4,20 @@
 #include <array>
 #include <cstdint>
 
+#include "report/utf8.hpp"
+
 namespace attn::figure {
 namespace {
 
 constexpr char32_t kReplacement = 0xfffd;
 
-// The code point at `at` and past it; kReplacement for bytes that are not UTF-8 (overlong, surrogate, cut off).
+// The code point at `at` of well-formed text, and past it; of other bytes kReplacement.
 char32_t next(std::string_view text, std::size_t& at) noexcept {
-  const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
-  const std::uint32_t first = byte(at);
-  const std::size_t length = first < 0x80   ? 1
-                             : first < 0xc2 ? 0
-                             : first < 0xe0 ? 2
-                             : first < 0xf0 ? 3
-                             : first < 0xf5 ? 4
-                                            : 0;
-  if (length == 1) return text[at++] & 0x7f;
-  if (length == 0 || at + length > text.size()) return ++at, kReplacement;
-  char32_t point = first & (0x7fu >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(at + i) & 0xc0u) != 0x80u) return ++at, kReplacement;
-    point = point << 6 | (byte(at + i) & 0x3fu);
-  }
-  const bool overlong = (length == 3 && point < 0x800) || (length == 4 && point < 0x10000);
-  if (overlong || point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) return ++at, kReplacement;
+  const std::size_t length = utf8_length(text.substr(at));
+  if (length == 0) return ++at, kReplacement;
+  const auto byte = [&](std::size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[at + i])); };
+  char32_t point = length == 1 ? byte(0) : byte(0) & (0x7fu >> length);
+  for (std::size_t i = 1; i < length; ++i) point = point << 6 | (byte(i) & 0x3fu);
   at += length;
   return point;
 }
@@ -96,8 +86,9 @@ char32_t shown(char32_t point) noexcept {
 }  // namespace
 
 std::string clean(std::string_view text) {
+  const std::string valid = valid_utf8(text);
   std::string result;
-  for (std::size_t at = 0; at < text.size();) append(result, shown(next(text, at)));
+  for (std::size_t at = 0; at < valid.size();) append(result, shown(next(valid, at)));
   return result;
 }
 

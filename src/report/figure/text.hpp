@@ -7,7 +7,7 @@
 
 namespace attn::figure {
 
-// What XML and terminals take: bytes that are not UTF-8 become U+FFFD, control characters their pictures
+// What XML and terminals take: bytes that are not UTF-8 become "\xC3", control characters their pictures
 // (U+2400 and on), marks that turn the direction of writing U+FFFD.
 std::string clean(std::string_view text);
 

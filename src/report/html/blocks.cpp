@@ -151,7 +151,10 @@ Blocks arrange(const Trace& trace, std::int64_t item) {
     throw Error(Error::Kind::argument, kOp, "a trace with the step \"weights\"",
                 names.empty() ? "an empty one" : names);
   }
-  for (const auto& [name, tensor] : trace.steps()) result.shapes.emplace_back(name, tensor.shape());
+  for (const auto& [name, tensor] : trace.steps()) {
+    const auto of_block = [&](const Found& f) { return f.label == address_of(name).block; };
+    if (std::any_of(found.begin(), found.end(), of_block)) result.shapes.emplace_back(name, tensor.shape());
+  }
   result.batch = batch_of(found.front().steps);
   if (item < 0 || item >= std::max<std::int64_t>(result.batch, 1)) {
     throw Error(Error::Kind::argument, kOp,

@@ -24,7 +24,7 @@ struct Block {
 struct Blocks {
   std::vector<Block> blocks;
   std::int64_t batch = 0;                             // texts in the trace, 0 when it has no such dimension
-  std::vector<std::pair<std::string, Shape>> shapes;  // as recorded
+  std::vector<std::pair<std::string, Shape>> shapes;  // of the blocks, as recorded
   std::int64_t queries = 0, keys = 0;                 // tokens, of every block
 };
 

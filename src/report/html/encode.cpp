@@ -18,6 +18,15 @@ std::uint8_t byte_of(double share) {
   return static_cast<std::uint8_t>(std::lround(most * std::clamp(std::isnan(share) ? 0 : share, 0.0, 1.0)));
 }
 
+// A cell of a map: 0 to 252 on a square-root scale, and codes for what is no number; the page's data.js reads them.
+std::uint8_t cell_byte(float w, float most) {
+  constexpr double levels = 252;
+  constexpr std::uint8_t minus_inf = 253, plus_inf = 254, nan = 255;
+  if (std::isnan(w)) return nan;
+  if (std::isinf(w)) return w < 0 ? minus_inf : plus_inf;
+  return static_cast<std::uint8_t>(std::lround(most > 0 && w > 0 ? levels * std::sqrt(w / most) : 0));
+}
+
 struct Pool {
   std::vector<std::uint8_t> cells;
   float most = 0;
@@ -25,17 +34,17 @@ struct Pool {
 
 Pool pool(std::span<const float> weights, std::int64_t queries, std::int64_t keys, std::int64_t factor) {
   const auto columns = static_cast<std::size_t>((keys + factor - 1) / factor);
-  std::vector<float> largest(static_cast<std::size_t>((queries + factor - 1) / factor) * columns);
+  std::vector<float> largest(static_cast<std::size_t>((queries + factor - 1) / factor) * columns, -INFINITY);
   Pool result;
   for (std::int64_t i = 0; i < queries; ++i) {
     for (std::int64_t j = 0; j < keys; ++j) {
       const float w = weights[static_cast<std::size_t>(i * keys + j)];
       float& cell = largest[static_cast<std::size_t>(i / factor) * columns + static_cast<std::size_t>(j / factor)];
-      cell = std::max(cell, w);
+      if (std::isnan(w) || w > cell) cell = w;  // a NaN stays: nothing is larger
       if (std::isfinite(w)) result.most = std::max(result.most, w);
     }
   }
-  for (const float w : largest) result.cells.push_back(byte_of(result.most > 0 ? std::sqrt(w / result.most) : 0));
+  for (const float w : largest) result.cells.push_back(cell_byte(w, result.most));
   return result;
 }
 

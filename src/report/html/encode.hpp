@@ -29,7 +29,8 @@ void exact(Json& json, const Tensor& tensor);
 // ranges are float32 (rows, 2). NaN and infinities become the row's nearest end.
 void quantised(Json& json, const Tensor& tensor);
 // (h, tq, tk) weights: {"shape", "pool": f, "u8": base64, "most": [...], "top": k, "topIndex": base64 of uint16,
-// "topValue": base64 of float32}. Byte u of a cell of f × f stands for its largest weight, most[head] · (u / 255)²;
+// "topValue": base64 of float32}. Byte u of a cell of f × f stands for its largest weight, most[head] · (u / 252)²,
+// 253 for -inf, 254 for inf, 255 for NaN;
 // the top weights of each row fall, and a missing one has index 65535.
 void pooled(Json& json, const Tensor& weights, const Plan& plan);
 

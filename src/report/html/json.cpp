@@ -6,39 +6,14 @@
 #include <cmath>
 #include <cstdio>
 
+#include "report/utf8.hpp"
+
 namespace attn::report_page {
 namespace {
 
 constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
-// Bytes of the well-formed UTF-8 sequence at the front (Unicode 15, table 3-7), 0 when there is none.
-std::size_t sequence_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return first == 0 ? 0 : 1;
-  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4) return 0;
-  const unsigned low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-  const unsigned high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-  if (byte(1) < low || byte(1) > high) return 0;
-  for (std::size_t i = 2; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  return length;
-}
 
 }  // namespace
-
-std::string valid_utf8(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const std::size_t length = sequence_length(text);
-    out.append(length == 0 ? kReplacement : text.substr(0, length));
-    text.remove_prefix(length == 0 ? 1 : length);
-  }
-  return out;
-}
 
 std::string base64(std::span<const std::byte> bytes) {
   std::string out;
@@ -71,6 +46,9 @@ std::string html_escaped(std::string_view text) {
         break;
       case '\'':
         out.append("&#39;");
+        break;
+      case '\0':  // HTML has no place for it
+        out.append("␀");
         break;
       default:
         out.push_back(c);

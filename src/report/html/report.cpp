@@ -6,6 +6,7 @@
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
 #include "attn/version.hpp"
+#include "report/figure/text.hpp"
 #include "report/html/blocks.hpp"
 #include "report/html/encode.hpp"
 #include "report/html/health.hpp"
@@ -19,6 +20,7 @@ namespace {
 
 using namespace report_page;
 
+constexpr std::size_t kTitle = 240;            // columns
 constexpr std::int64_t kParameters = 1 << 18;  // with more weights than this the page does without them
 
 std::vector<std::string> labels(const char* what, const std::vector<std::string>& given, std::int64_t count) {
@@ -209,7 +211,7 @@ std::string without_scripts(const Blocks& blocks, const Words& words) {
 
 std::string value_of(std::string_view name, const Blocks& blocks, const Words& words, const ReportOptions& options) {
   if (name == "policy") return policy();
-  if (name == "title") return html_escaped(words.title);
+  if (name == "title") return html_escaped(figure::shortened(figure::clean(words.title), kTitle));
   if (name == "style") return std::string(page_style());
   if (name == "data") return data_of(blocks, words, options);
   if (name == "static") return without_scripts(blocks, words);

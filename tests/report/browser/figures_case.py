@@ -46,17 +46,22 @@ class Figures(ReportTest):
         page.run("document.querySelector('#space svg').focus()")
         page.key("ArrowRight")
         self.near(float(page.attribute("#space figure", "data-yaw")), float(before) + 0.7, 1e-3)
-        page.set("#moved", "1")
+        page.set("#moved", "0.25")
         yaw, pitch = (float(page.attribute("#space figure", f"data-{angle}")) for angle in ("yaw", "pitch"))
-        unit = 0.44 * 440 / max(map(abs, steps["inputs"].values))
+        unit = float(page.attribute("#space svg", "data-unit"))
+        centre = [float(x) for x in page.attribute("#space svg", "data-centre").split()]
+        self.assertGreater(unit, 150)
         circles = page.run("[...document.querySelectorAll('#space .vector')].map((g) => [...g.querySelectorAll('circle')].map((c) => [Number(c.getAttribute('cx')), Number(c.getAttribute('cy'))]))")
         for i, (dot, ring) in enumerate(circles):
-            for at, name in ((dot, "inputs"), (ring, "context")):
-                x, y, z = (steps[name][i, axis] for axis in range(3))
+            for at, share in ((dot, 0.25), (ring, 1)):
+                x, y, z = ((1 - share) * steps["inputs"][i, axis] + share * steps["context"][i, axis] - centre[axis] for axis in range(3))
                 side, near = math.cos(yaw) * x + math.sin(yaw) * y, math.sin(yaw) * x - math.cos(yaw) * y
                 self.near(at[0], 280 + unit * side, 1e-2)
-                self.near(at[1], 0.56 * 440 - unit * (math.cos(pitch) * z - math.sin(pitch) * near), 1e-2)
+                self.near(at[1], 220 - unit * (math.cos(pitch) * z - math.sin(pitch) * near), 1e-2)
         self.assertIn("drawn as they are", page.text("#space"))
+        self.assertEqual(page.run("document.querySelectorAll('#space .stem').length"), 12)
+        page.set("#arrows", False)
+        self.assertEqual(page.run("[document.querySelectorAll('#space .stem').length, document.querySelectorAll('#space circle').length]"), [0, 12])
 
     def test_more_dimensions_are_drawn_by_principal_components(self):
         values = [math.sin(1.7 * i * i + i) for i in range(9 * 7)]
@@ -81,6 +86,10 @@ class Figures(ReportTest):
                 self.assertEqual(data[:8], b"\x89PNG\r\n\x1a\n", name)
             else:
                 self.assertEqual(kind, "text/csv", name)
+        for name, _, content in saved:
+            if name in ("softmax.csv", "leak.csv", "heads.csv", "arithmetic.csv", "space.csv"):
+                cells = [cell for line in bytes(content).decode().split("\r\n")[1:-1] for cell in line.split(",")[2 if name == "leak.csv" else 1 :]]
+                self.assertTrue(cells and all(math.isfinite(float(cell)) or cell == "-inf" for cell in cells), name)
         rows = [line.split(",") for line in next(bytes(c) for n, _, c in saved if n == "weights-head-2.csv").decode().split("\r\n")]
         self.assertEqual(rows[0], ["", *WORDS])
         for i in range(6):
@@ -93,3 +102,8 @@ class Figures(ReportTest):
         library.attn(self.folder, "run", "self-v1", "--input", "x.csv", "--d-out", 2, "--seed", 5, "--save-weights", "w.safetensors", "--output", "z.npy")
         page = self.open("self-v1", "--input", "x.csv", "--d-out", 2, "--weights", "w.safetensors")
         self.assertNotIn("manual_seed", page.text("#snippet-torch"))
+        library.save_npy(self.folder / "long.npy", [math.sin(i) for i in range(200 * 4)], (200, 4))
+        page = self.open("multihead", "--input", "long.npy", "--d-out", 8)
+        self.assertIn('x = torch.from_numpy(numpy.load("x.npy"))', page.text("#snippet-torch"))
+        self.assertIn("/ 4 ** 0.5", page.text("#snippet-torch"))
+        self.assertIn('attn::io::load_tensor("x.npy")', page.text("#snippet-cpp"))

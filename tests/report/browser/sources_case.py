@@ -29,7 +29,7 @@ class Sources(ReportTest):
     def test_a_steps_file(self):
         steps = self.six("causal", "--d-out", 2, "--dropout", 0.5, "--train")
         (self.folder / "words.txt").write_text("\n".join(WORDS) + "\n")
-        page = self.open("--steps", "steps.safetensors", "--tokens", "words.txt", fragment="#step=dropped&query=5&key=2")
+        page = self.open("steps.safetensors", "--tokens", "words.txt", fragment="#step=dropped&query=5&key=2")
         self.assertEqual(page.text("h1"), " ".join(WORDS))
         self.assertIn("attn run causal", page.text(".facts"))
         for (i, j), (value, _) in self.cells(page).items():
@@ -44,7 +44,7 @@ class Sources(ReportTest):
     def test_bare_weights_with_heads_and_layers(self):
         values = [x for layer in range(2) for head in range(3) for x in softmax_rows(5, 5, 1 + layer + 0.1 * head)]
         library.save_npy(self.folder / "w.npy", values, (2, 3, 5, 5))
-        page = self.open("--attention", "w.npy", fragment="#layer=2&head=3&query=4")
+        page = self.open("w.npy", fragment="#layer=2&head=3&query=4")
         for (i, j), (value, _) in self.cells(page).items():
             self.assertEqual(library.float32(value), library.float32(values[(5 * 25) + 5 * i + j]))
         self.assertEqual(page.run("document.querySelectorAll('#heads .head').length"), 6)
@@ -61,35 +61,39 @@ class Sources(ReportTest):
 
     def test_shape_mistakes_say_what_to_pass(self):
         library.save_npy(self.folder / "flat.npy", [1.0, 2.0], (2,))
-        self.assertIn("(heads, queries, keys) or (layers, heads, queries, keys)", self.refused("--attention", "flat.npy"))
+        self.assertIn("(heads, queries, keys) or (layers, heads, queries, keys)", self.refused("flat.npy"))
         library.save_npy(self.folder / "w.npy", softmax_rows(3, 3), (3, 3))
         (self.folder / "two.txt").write_text("a\nb\n")
-        self.assertIn("3 tokens, one for each row; found 2", self.refused("--attention", "w.npy", "--tokens", "two.txt"))
-        self.assertIn("one of MODULE, --model FILE, --steps FILE and --attention FILE", self.refused())
-        self.assertIn("one of MODULE", self.refused("simple", "--attention", "w.npy"))
-        library.save_npy(self.folder / "z.npy", [1.0, 2.0], (1, 2))
-        self.assertIn("the step \"weights\"", self.refused("--steps", "w.npy"))
-        self.assertIn("item from 0 to 0", self.refused("simple", "--item", 2))
+        self.assertIn("3 lines, one for each query; found 2", self.refused("w.npy", "--tokens", "two.txt"))
+        self.assertIn("either WHAT (a module or a file) or --model FILE", self.refused())
+        self.assertIn("found both", self.refused("simple", "--model", "m.safetensors"))
+        self.assertIn("--model FILE with --text", self.refused("simple", "--text", "words"))
+        for shape in ((0, 3, 3), (0, 2, 3, 3), (2, 0, 3, 3)):
+            library.save_npy(self.folder / "none.npy", [], shape)
+            self.assertIn("(heads, queries, keys)", self.refused("none.npy"))
+        self.assertIn("a number from 1 to 1; found 2", self.refused("simple", "--item", 2))
         self.assertIn(".html", self.refused("simple", "--output", "x.txt"))
 
     def test_hostile_tokens_are_text(self):
         count = len(HOSTILE)
         library.save_npy(self.folder / "w.npy", softmax_rows(count, count), (1, count, count))
         (self.folder / "hostile.txt").write_bytes(("\n".join(HOSTILE) + "\n").encode())
-        page = self.open("--attention", "w.npy", "--tokens", "hostile.txt")
+        page = self.open("w.npy", "--tokens", "hostile.txt")
         self.assertNotEqual(page.run("document.title"), "broken")
         self.assertEqual(page.run("report.tokens"), HOSTILE)
         self.assertEqual(page.run("document.images.length + document.scripts.length"), 2)
         self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 1200)
         self.assertIn("</script>", page.text("[name=query]"))
+        self.assertNotIn("\u202e", page.text("h1"))
+        self.assertLess(len(page.text("h1")), 300)
         self.assertEqual(page.run("[...document.querySelectorAll('.matrix tbody th bdi')].filter((e) => e.innerText === '').length"), 0)
         (self.folder / "bytes.txt").write_bytes(b"\xff\xfe\n" + b"\n".join([b"a\x00b"] * (count - 1)) + b"\n")
-        page = self.open("--attention", "w.npy", "--tokens", "bytes.txt")
-        self.assertEqual(page.run("report.tokens[0]"), "\ufffd\ufffd")
+        page = self.open("w.npy", "--tokens", "bytes.txt")
+        self.assertEqual(page.run("report.tokens[0]"), "\\xFF\\xFE")
 
     def test_nan_and_infinity_are_drawn_as_such(self):
         library.save_npy(self.folder / "w.npy", [1.0, 0.0, math.nan, 0.5, -math.inf, math.inf, 0.2, 0.3, 0.5], (1, 3, 3))
-        page = self.open("--attention", "w.npy")
+        page = self.open("w.npy")
         cells = self.cells(page)
         self.assertEqual([cells[0, 2][1], cells[1, 1][1], cells[1, 2][1]], ["NaN", "−∞", "∞"])
         self.assertEqual((float(page.attribute("#steps .legend", "data-low")), float(page.attribute("#steps .legend", "data-high"))), (0, 1))
@@ -98,9 +102,9 @@ class Sources(ReportTest):
 
     def test_nothing_at_all(self):
         library.save_npy(self.folder / "w.npy", [], (1, 0, 0))
-        self.assertIn("no tokens", self.open("--attention", "w.npy").text("#steps"))
+        self.assertIn("no tokens", self.open("w.npy").text("#steps"))
         library.save_npy(self.folder / "one.npy", [1.0], (1, 1))
-        self.assertEqual(self.cells(self.open("--attention", "one.npy"))[0, 0], (1.0, "1.0000"))
+        self.assertEqual(self.cells(self.open("one.npy"))[0, 0], (1.0, "1.0000"))
 
     def test_scripts_off_shows_the_weights(self):
         page = self.open("causal", "--d-out", 2, scripts=False)
@@ -114,11 +118,31 @@ class Sources(ReportTest):
         self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 400)
         self.assertEqual(page.run("getComputedStyle(document.body).backgroundColor"), "rgb(20, 23, 27)")
 
+    def test_print_is_dark_on_white(self):
+        page = self.open("multihead", "--d-out", 4, dark=True)
+        page.send("Emulation.setEmulatedMedia", {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]})
+        colours = page.run("[document.body, document.querySelector('.stage-side'), document.querySelector('.health li')].map((e) => getComputedStyle(e).backgroundColor)")
+        self.assertEqual(colours, ["rgb(255, 255, 255)"] * 3)
+        self.assertEqual(page.run("getComputedStyle(document.querySelector('.terms td')).color"), "rgb(0, 0, 0)")
+        self.assertEqual(page.run("getComputedStyle(document.querySelector('#selection')).display"), "none")
+
+    def test_a_trained_model(self):
+        (self.folder / "book.txt").write_text("Attention is all you need. " * 12)
+        library.attn(self.folder, "train", "--text", "book.txt", "--out", "m.safetensors", "--layers", 2, "--heads", 2, "--width", 8, "--context", 8, "--steps", 2)
+        page = self.open("--model", "m.safetensors", "--text", "a\ncafé", fragment="#layer=2&head=2&query=7&key=6")
+        self.assertEqual(page.run("report.tokens"), ["a", "\n", "c", "a", "f", "\\xC3", "\\xA9"])
+        self.assertIn("weight(\\xA9, \\xC3)", page.text(".arithmetic"))
+        self.assertIn("same number", page.text(".arithmetic"))
+        self.assertEqual(page.run("[...document.querySelectorAll('#steps tbody th bdi')].map((e) => e.innerText)")[1], "␊")
+        told = library.json.loads(library.attn(self.folder, "show", "--model", "m.safetensors", "--text", "a\ncafé", "--layer", 2, "--head", 2, "--json"))
+        for (i, j), (value, _) in self.cells(page).items():
+            self.near(value, told["values"][i][j], 1e-7)
+
     def test_long_inputs_are_pooled_and_say_so(self):
         tokens, keep = 300, 16
         values = softmax_rows(tokens, tokens)
         library.save_npy(self.folder / "long.npy", values, (1, tokens, tokens))
-        page = self.open("--attention", "long.npy", fragment="#query=250&key=3")
+        page = self.open("long.npy", fragment="#query=250&key=3")
         self.assertIn("Too much to hold exactly", page.text(".note"))
         row = values[249 * tokens : 250 * tokens]
         best = sorted(range(tokens), key=lambda j: (-library.float32(row[j]), j))[:keep]
@@ -128,7 +152,19 @@ class Sources(ReportTest):
         most = max(values)
         for i, j in [(0, 0), (7, 3), (250, 200), (299, 299), (3, 200)]:
             shown = page.run(f"currentStep().matrix(0).values[{i * tokens + j}]")
-            self.assertLessEqual(abs(math.sqrt(shown / most) - math.sqrt(values[i * tokens + j] / most)), 0.51 / 255)
+            self.assertLessEqual(abs(math.sqrt(shown / most) - math.sqrt(values[i * tokens + j] / most)), 0.51 / 252)
+
+    def test_nan_and_infinity_in_long_inputs(self):
+        values = softmax_rows(600, 600)
+        values[3 * 600 + 100], values[200 * 600 + 301] = math.nan, math.inf
+        for i in (400, 401):
+            for j in (500, 501):
+                values[i * 600 + j] = -math.inf
+        library.save_npy(self.folder / "wrong.npy", values, (1, 600, 600))
+        page = self.open("wrong.npy")
+        self.assertEqual(page.run("[[3, 100], [200, 301], [400, 500], [0, 1]].map(([i, j]) => String(currentStep().matrix(0).values[(i >> 1) * 300 + (j >> 1)]))")[:3], ["NaN", "Infinity", "-Infinity"])
+        self.assertIn("NaN (1)", page.text("#steps .legend"))
+        self.assertIn("✗", page.text(".health"))
 
     def test_a_layer_of_1024_tokens_is_small_and_quick(self):
         size, heads, width = 1024, 12, 96

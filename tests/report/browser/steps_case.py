@@ -76,10 +76,27 @@ class Steps(ReportTest):
         self.assertIn("step=scaled", page.run("location.hash"))
         page.click("#back"), page.click("#back")
         self.assertIn("step=values", page.run("location.hash"))
-        page.click("#play")
-        page.run("new Promise((done) => setTimeout(done, 2000))")
-        page.click("#play")
+        # Stopped in the page itself, at once: however busy the machine, it has moved by one step.
+        page.run("""new Promise((done) => {
+          const play = document.querySelector('#play'), from = location.hash;
+          play.click();
+          const watch = setInterval(() => { if (location.hash !== from) { clearInterval(watch); play.click(); done(); } }, 20);
+        })""")
         self.assertIn("step=scores", page.run("location.hash"))
+
+    def test_the_log_scale(self):
+        w = self.six(*self.ARGUMENTS)["weights"]
+        page = self.open(*self.ARGUMENTS)
+        page.click("#log")
+        shown = {(i, j): w[0, i, j] for i in range(6) for j in range(6) if w[0, i, j] > 0}
+        low, high = min(shown.values()), max(shown.values())
+        self.near(float(page.attribute("#steps .legend", "data-low")), low, 0)
+        self.assertIn("log scale", page.text("#steps .legend"))
+        colours = page.run("[...document.querySelectorAll('#steps .stage-matrix .cell')].map((c) => [Number(c.dataset.row), Number(c.dataset.column), c.style.backgroundColor])")
+        for i, j, colour in colours:
+            share = math.log(w[0, i, j] / low) / math.log(high / low) if w[0, i, j] > 0 else 0
+            red, green, blue = page.run(f"between(cividis, {share!r})")
+            self.assertEqual(colour, f"rgb({red}, {green}, {blue})", (i, j))
 
     def test_the_heads_taken_together(self):
         steps = self.six(*self.ARGUMENTS)

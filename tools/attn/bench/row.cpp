@@ -98,11 +98,4 @@ DType parse_dtype(const std::string& dtype) {
   throw Error(Error::Kind::data, "dtype", "f32, bf16, f16 or i8", dtype);
 }
 
-Precision parse_row_precision(const std::string& precision) {
-  if (precision == "highest") return Precision::highest;
-  if (precision == "high") return Precision::high;
-  if (precision == "medium") return Precision::medium;
-  throw Error(Error::Kind::data, "precision", "highest, high or medium", precision);
-}
-
 }  // namespace attn::tool

@@ -37,7 +37,5 @@ struct Extent {
 std::vector<Extent> parse_shape(const std::string& shape);
 // "f32", "bf16", "f16" or "i8". Throws Error (data).
 DType parse_dtype(const std::string& dtype);
-// "highest", "high" or "medium". Throws Error (data).
-Precision parse_row_precision(const std::string& precision);
 
 }  // namespace attn::tool

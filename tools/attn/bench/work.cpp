@@ -48,7 +48,7 @@ struct Operands {
 
 AttentionOptions options_of(const Row& row, const AttentionSizes& s, BenchInputs& inputs) {
   AttentionOptions options = mask_options(row.mask, s, inputs);
-  options.precision = parse_row_precision(row.precision);
+  options.precision = parse_precision(row.precision);
   return options;
 }
 
@@ -184,7 +184,7 @@ Work linear_work(const Row& row, const std::vector<Extent>& e, BenchInputs& inpu
   const DType dtype = parse_dtype(row.dtype);
   Generator rng(1);
   const auto layer = std::make_shared<Linear>(d_in, d_out, true, rng);
-  layer->precision = parse_row_precision(row.precision);
+  layer->precision = parse_precision(row.precision);
   for (Parameter* p : layer->parameters()) p->value = p->value.to(dtype);
   const Tensor x = inputs.normal("x", {rows, d_in}, dtype), dy = inputs.normal("dy", {rows, d_out}, dtype);
   Work work;
@@ -215,7 +215,7 @@ Work module_work(const Row& row, const std::vector<Extent>& e, BenchInputs& inpu
   const std::int64_t b = e[0].first, t = e[1].first, d = e[2].first, heads = e[3].first;
   const bool causal = row.mask == "causal";
   ModuleConfig config{.d_in = d, .d_out = d, .context_length = t, .num_heads = heads, .causal = causal};
-  config.precision = parse_row_precision(row.precision);
+  config.precision = parse_precision(row.precision);
   Generator rng(1);
   const auto module = std::make_shared<MultiHeadAttention>(config, rng);
   module->train(training);
@@ -292,7 +292,7 @@ void check_row(const Row& row) {
   const Op& op = find_op(row);
   const auto extents = parse_shape(row.shape);
   parse_dtype(row.dtype);
-  const bool highest = parse_row_precision(row.precision) == Precision::highest;
+  const bool highest = parse_precision(row.precision) == Precision::highest;
   if (op.kind == Kind::cache) {
     if (!highest) refuse("precision", "highest", row.precision);
     if (row.mask.find("lengths") != std::string::npos) refuse("mask", "none of lengths: a cache has its own", row.mask);

@@ -55,6 +55,10 @@ report_page::Blocks arranged(const Pictures& pictures, std::int64_t item) {
 }
 
 const report_page::Block& chosen_layer(const report_page::Blocks& blocks, const ChoiceFlags& flags) {
+  if (blocks.queries == 0 || blocks.keys == 0) {
+    throw Error(Error::Kind::shape, "weights", "weights (heads, queries, keys) that are not empty",
+                blocks.blocks.front().weights().shape().str(), "pass a module and --input with some tokens");
+  }
   require_index("--layer", flags.layer, static_cast<std::int64_t>(blocks.blocks.size()));
   return blocks.blocks[static_cast<std::size_t>(flags.layer - 1)];
 }

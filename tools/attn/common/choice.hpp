@@ -25,6 +25,7 @@ void add_choice_flags(CLI::App& verb, ChoiceFlags& flags);
 
 // The steps of one text, layer by layer; `item` counts from 1. Throws Error.
 report_page::Blocks arranged(const Pictures& pictures, std::int64_t item);
+// Throws Error for a layer that is not there, and where there is nothing to draw.
 const report_page::Block& chosen_layer(const report_page::Blocks& blocks, const ChoiceFlags& flags);
 // The chosen step: (heads, rows, columns), or (1, rows, columns) of a step that has no heads. Throws Error, listing the
 // steps.

@@ -44,21 +44,6 @@ bool contains(std::string_view words, std::string_view word) {
   return false;
 }
 
-ModuleConfig config_of(const ModuleFlags& flags, std::int64_t d_in) {
-  ModuleConfig config;
-  config.d_in = d_in;
-  config.d_out = flags.d_out.value_or(d_in);
-  config.context_length = flags.context_length.value_or(0);
-  config.dropout = flags.dropout;
-  config.num_heads = heads_of(flags);
-  config.qkv_bias = flags.qkv_bias;
-  config.causal = !flags.no_mask;
-  if (!flags.scale.empty()) config.scale = parse_scale(flags.scale);
-  if (!flags.layer_order.empty()) config.layer_order = flags.layer_order == "kqv" ? LayerOrder::kqv : LayerOrder::qkv;
-  config.out_proj = !flags.no_out_proj;
-  return config;
-}
-
 void require_divisible(const ModuleConfig& config) {
   if (config.d_out % config.num_heads == 0) return;
   throw Error(Error::Kind::argument, "--heads", "a number of heads that divides d_out",
@@ -148,6 +133,21 @@ bool is_projected(std::string_view module) { return contains(kProjected, module)
 std::int64_t heads_of(const ModuleFlags& flags) {
   const bool several = flags.module == "heads" || flags.module == "multihead";
   return flags.heads.value_or(several ? 2 : 1);
+}
+
+ModuleConfig config_of(const ModuleFlags& flags, std::int64_t d_in) {
+  ModuleConfig config;
+  config.d_in = d_in;
+  config.d_out = flags.d_out.value_or(d_in);
+  config.context_length = flags.context_length.value_or(0);
+  config.dropout = flags.dropout;
+  config.num_heads = heads_of(flags);
+  config.qkv_bias = flags.qkv_bias;
+  config.causal = !flags.no_mask;
+  if (!flags.scale.empty()) config.scale = parse_scale(flags.scale);
+  if (!flags.layer_order.empty()) config.layer_order = flags.layer_order == "kqv" ? LayerOrder::kqv : LayerOrder::qkv;
+  config.out_proj = !flags.no_out_proj;
+  return config;
 }
 
 std::unique_ptr<Module> make_module(const ModuleFlags& flags, std::int64_t d_in, Generator& rng) {

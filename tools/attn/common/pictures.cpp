@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
 #include "attn/io.hpp"
 #include "common/terminal.hpp"
+#include "common/tokenizers.hpp"
 
 namespace attn::tool {
 namespace {
@@ -17,9 +19,15 @@ constexpr const char* kBare = "weights (queries, keys), (heads, queries, keys) o
 bool is_weights(std::string_view name) { return name == "weights" || name.ends_with(".weights"); }
 
 std::string names_of(const io::NamedTensors& file) {
-  std::string names;
-  for (const auto& [name, tensor] : file.tensors) names.append(names.empty() ? "" : ", ").append(printable(name));
-  return names.empty() ? "none" : names;
+  constexpr std::size_t most = 12;
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : file.tensors) {
+    if (names.size() == most) break;
+    names.push_back(printable(name));
+  }
+  const std::size_t left = file.tensors.size() - names.size();
+  if (left != 0) names.push_back(fmt::format("and {} more", left));
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
 // The tensor that is meant as weights, if the file is not a steps file.
@@ -32,13 +40,18 @@ const Tensor* bare_weights(const io::NamedTensors& file, const std::string& chos
       std::any_of(file.tensors.begin(), file.tensors.end(), [](const auto& t) { return is_weights(t.first); });
   if (steps) return nullptr;
   if (file.tensors.size() == 1) return &file.tensors.front().second;
+  const bool model = std::any_of(file.tensors.begin(), file.tensors.end(),
+                                 [](const auto& t) { return t.first.ends_with("wte.weight"); });
   throw Error(Error::Kind::data, source, "steps (attn run … --save-steps FILE) or one tensor of weights",
-              "tensors " + names_of(file), "choose one with --tensor NAME");
+              "tensors " + names_of(file),
+              model ? "of a trained model: --model FILE --text TEXT" : "choose one with --tensor NAME");
 }
 
 void record_bare(const Tensor& weights, const std::string& source, Trace& steps) {
-  const bool empty = weights.numel() == 0;
-  if (weights.rank() < 2 || weights.rank() > 4 || empty) {
+  const auto none = [&](std::size_t rank) {
+    return weights.rank() >= rank && weights.size(-static_cast<int>(rank)) == 0;
+  };
+  if (weights.rank() < 2 || weights.rank() > 4 || none(3) || none(4)) {
     throw Error(Error::Kind::shape, source, kBare, weights.shape().str(),
                 "to compute weights from vectors, pass a module and --input " + source);
   }
@@ -47,6 +60,26 @@ void record_bare(const Tensor& weights, const std::string& source, Trace& steps)
   for (std::int64_t layer = 0; layer < weights.size(0); ++layer) {
     steps.record(fmt::format("layers.{}.weights", layer), weights.select(0, layer));
   }
+}
+
+// Every layer's steps on the text.
+Pictures of_model(const CLI::App& verb, const PictureFlags& flags) {
+  require_no_module_flags(verb, "--model");
+  GPT model = load_gpt(flags.model);
+  const auto tokenizer = tokenizer_for(flags.model, model.config(), flags.tokenizer);
+  const std::vector<std::int64_t> ids = tokenizer->encode(flags.text);
+  const std::int64_t most = model.config().context_length, count = static_cast<std::int64_t>(ids.size());
+  if (ids.empty() || count > most) {
+    throw Error(Error::Kind::argument, "--text", fmt::format("1 to {} tokens, as the model takes", most),
+                fmt::format("{}", count), ids.empty() ? "pass --text \"some words\"" : "pass a shorter text");
+  }
+  constexpr double bytes = 16;  // of a query and a key: scores, scaled, masked, weights
+  require_scores_memory(model.config().layers, model.config().heads, count, count, bytes);
+  Pictures pictures;
+  model.forward(Tensor::from(std::span(ids), {count}), &pictures.steps);
+  for (const std::int64_t id : ids) pictures.tokens.push_back(tokenizer->decode(id));
+  pictures.key_tokens = pictures.tokens;
+  return pictures;
 }
 
 // One label a line, as --save-steps leaves them.
@@ -100,9 +133,6 @@ Pictures of_module(const CLI::App& verb, const PictureFlags& flags) {
   Pictures pictures;
   require_one_stdin({flags.input.input, flags.input.tokens, flags.key_tokens});
   Job job = prepare(verb, flags.module, flags.input, true);
-  if (job.x.tensor.numel() == 0 || (job.context && job.context->tensor.numel() == 0)) {
-    throw Error(Error::Kind::shape, "attn " + verb.get_name(), "inputs that are not empty", job.x.tensor.shape().str());
-  }
   job.forward(&pictures.steps);
   pictures.module = flags.module.module;
   pictures.tokens = job.tokens;
@@ -112,8 +142,25 @@ Pictures of_module(const CLI::App& verb, const PictureFlags& flags) {
   return pictures;
 }
 
-void require_known(const std::string& what) {
-  if (what == "-" || std::filesystem::exists(std::filesystem::path(what))) return;
+bool is_module(const std::string& what) {
+  const std::vector<std::string> modules = module_names();
+  return std::find(modules.begin(), modules.end(), what) != modules.end();
+}
+
+// Exactly one of WHAT, a module's name or a file's, and --model; --text and --tokenizer with it alone.
+void require_one(const CLI::App& verb, const PictureFlags& flags) {
+  const std::string& what = flags.module.module;
+  const std::string op = "attn " + verb.get_name();
+  const auto given = [&](const char* flag) { return verb.get_option(flag)->count() > 0; };
+  if (!given("--model") && (given("--text") || given("--tokenizer"))) {
+    throw Error(Error::Kind::argument, op, "--model FILE with --text and --tokenizer", "none",
+                "pass the model that attn train wrote");
+  }
+  if (what.empty() != given("--model")) {
+    throw Error(Error::Kind::argument, op, "either WHAT (a module or a file) or --model FILE with --text",
+                what.empty() ? "neither" : "both", op + " --help shows examples");
+  }
+  if (what.empty() || what == "-" || is_module(what) || std::filesystem::exists(std::filesystem::path(what))) return;
   throw Error(Error::Kind::argument, "WHAT",
               fmt::format("a module ({}) or a file of steps or weights", fmt::join(module_names(), ", ")),
               printable(what));
@@ -123,17 +170,24 @@ void require_known(const std::string& what) {
 
 void add_picture_flags(CLI::App& verb, PictureFlags& flags) {
   add_module_flags(verb, flags.module, true);
+  verb.get_option("WHAT")->required(false);
   add_input_flags(verb, flags.input, false);
+  verb.add_option("--model", flags.model, "Instead of WHAT a trained GPT, as attn train or Hugging\nFace writes it")
+      ->option_text("FILE");
+  verb.add_option("--text", flags.text, "What the model reads")->option_text("TEXT");
+  verb.add_option("--tokenizer", flags.tokenizer,
+                  "Folder with GPT-2's vocab.json and merges.txt. Default:\nbeside the model, or bytes")
+      ->option_text("FOLDER");
   verb.add_option("--key-tokens", flags.key_tokens, "Words for the keys, where they are not the queries'")
       ->option_text("FILE");
   verb.add_option("--item", flags.item, "Which text of a batch, counted from 1. Default: 1")->option_text("N");
 }
 
 Pictures load_pictures(const CLI::App& verb, const PictureFlags& flags) {
-  const std::vector<std::string> modules = module_names();
-  const bool module = std::find(modules.begin(), modules.end(), flags.module.module) != modules.end();
-  if (!module) require_known(flags.module.module);
-  Pictures pictures = module ? of_module(verb, flags) : of_file(verb, flags);
+  require_one(verb, flags);
+  Pictures pictures = flags.module.module.empty()      ? of_model(verb, flags)
+                      : is_module(flags.module.module) ? of_module(verb, flags)
+                                                       : of_file(verb, flags);
   if (!flags.key_tokens.empty()) {
     pictures.key_tokens = load_tokens(flags.key_tokens, any_weights(pictures.steps).size(-1), "--key-tokens", "key");
   }

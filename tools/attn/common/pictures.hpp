@@ -1,4 +1,5 @@
-// What plot, show and report draw: the steps of a module's run, of a steps file, or bare attention weights.
+// What plot, show and report draw: the steps of a module's run, of a trained model reading a text, of a steps file, or
+// bare attention weights.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,15 +17,17 @@ namespace attn::tool {
 struct PictureFlags {
   ModuleFlags module;  // its `module` is WHAT: a module's name, or a file
   InputFlags input;
+  std::string model, text, tokenizer;
   std::string key_tokens;
   std::int64_t item = 1;  // which text of a batch, counted from 1
 };
 
-// WHAT, --key-tokens, --item, and all that attn run takes for a module and its input.
+// WHAT, --model with --text and --tokenizer, --key-tokens, --item, and all that attn run takes for a module and its
+// input.
 void add_picture_flags(CLI::App& verb, PictureFlags& flags);
 
 struct Pictures {
-  // Steps as a module records them; bare weights are "weights", of several layers "layers.0.weights", ….
+  // Steps as a module or a model records them; bare weights are "weights", of several layers "layers.0.weights", ….
   Trace steps;
   std::string module;                           // "" when not known
   std::vector<std::string> tokens, key_tokens;  // one for each query, each key; or none
@@ -33,7 +36,7 @@ struct Pictures {
   std::optional<Job> job;                       // of a module
 };
 
-// Runs the module or reads the file. Throws Error, which says what to pass.
+// Runs the module or the model, or reads the file. Weights may be of no tokens. Throws Error, which says what to pass.
 Pictures load_pictures(const CLI::App& verb, const PictureFlags& flags);
 
 }  // namespace attn::tool

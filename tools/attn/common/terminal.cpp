@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
 #include <system_error>
 
@@ -36,26 +34,6 @@ std::string_view environment(const char* name) {
   return value ? value : "";
 }
 
-struct Rgb {
-  double r, g, b;
-};
-
-// From near black over blue and green to yellow, even in brightness.
-Rgb shade(double value) {
-  constexpr std::array<Rgb, 5> stops{{{40, 20, 60}, {60, 70, 140}, {35, 145, 140}, {100, 200, 95}, {250, 230, 60}}};
-  const double at = std::clamp(std::isnan(value) ? 0 : value, 0.0, 1.0) * (stops.size() - 1);
-  const auto below = std::min(static_cast<std::size_t>(at), stops.size() - 2);
-  const double part = at - static_cast<double>(below);
-  const Rgb &a = stops[below], &b = stops[below + 1];
-  return {std::lerp(a.r, b.r, part), std::lerp(a.g, b.g, part), std::lerp(a.b, b.b, part)};
-}
-
-// The nearest colour of xterm's 6 × 6 × 6 cube.
-int palette_index(const Rgb& colour) {
-  const auto level = [](double channel) { return static_cast<int>(std::lround(channel / 51)); };
-  return 16 + 36 * level(colour.r) + 6 * level(colour.g) + level(colour.b);
-}
-
 }  // namespace
 
 void write_stdout(std::string_view text) {
@@ -72,12 +50,12 @@ void write_stderr(std::string_view text) noexcept { write_all(STDERR_FILENO, tex
 Style Style::of_stdout() { return of_stdout("auto"); }
 
 Style Style::of_stdout(std::string_view when) {
-  if (when == "256") return Style(Colours::palette);
-  if (when == "24bit") return Style(Colours::full);
+  if (when == "256") return Style(figure::Depth::palette);
+  if (when == "24bit") return Style(figure::Depth::full);
   const std::string_view term = environment("TERM"), depth = environment("COLORTERM");
   const bool welcome = isatty(STDOUT_FILENO) && environment("NO_COLOR").empty() && !term.empty() && term != "dumb";
-  if (when == "never" || (when == "auto" && !welcome)) return Style(Colours::none);
-  return Style(depth == "truecolor" || depth == "24bit" ? Colours::full : Colours::palette);
+  if (when == "never" || (when == "auto" && !welcome)) return Style(figure::Depth::none);
+  return Style(depth == "truecolor" || depth == "24bit" ? figure::Depth::full : figure::Depth::palette);
 }
 
 std::size_t terminal_width() noexcept {
@@ -93,14 +71,6 @@ std::string Style::wrap(std::string_view code, std::string_view text) const {
 std::string Style::heading(std::string_view text) const { return wrap("1;36", text); }
 std::string Style::strong(std::string_view text) const { return wrap("1", text); }
 std::string Style::faint(std::string_view text) const { return wrap("2", text); }
-
-std::string Style::block(double value, std::size_t width) const {
-  const std::string blank(width, ' ');
-  if (!coloured()) return blank;
-  const Rgb c = shade(value);
-  return colours_ == Colours::full ? wrap(fmt::format("48;2;{:.0f};{:.0f};{:.0f}", c.r, c.g, c.b), blank)
-                                   : wrap(fmt::format("48;5;{}", palette_index(c)), blank);
-}
 
 std::size_t width_of(std::string_view text) noexcept {
   return static_cast<std::size_t>(
@@ -125,18 +95,9 @@ std::string printable(std::string_view text) {
   return result;
 }
 
-std::string heatmap(const Tensor& weights, std::span<const std::string> labels, const Style& style) {
+std::string heatmap(const Tensor& weights, const std::vector<std::string>& tokens, const Style& style) {
   if (!style.coloured()) return {};
-  std::size_t label_width = 0;
-  for (const std::string& label : labels) label_width = std::max(label_width, width_of(label));
-  std::string text;
-  for (std::int64_t i = 0; i < weights.size(0); ++i) {
-    const auto row = static_cast<std::size_t>(i);
-    text.append("  ").append(padded(row < labels.size() ? labels[row] : "", label_width)).append("  ");
-    for (const double value : values_of(weights.select(0, i))) text.append(style.block(value, 4));
-    text.append("\n");
-  }
-  return text;
+  return figure::terminal_heatmap(weights, {.tokens = tokens}, {.columns = kColumns, .depth = style.depth()});
 }
 
 std::string labelled(const Tensor& tensor, std::span<const std::string> labels) {
@@ -155,7 +116,7 @@ std::string labelled(const Tensor& tensor, std::span<const std::string> labels) 
     result.append(line);
     if (line.find(']') != std::string_view::npos) {  // a row may take several lines; this is its last
       const std::size_t index = gap && row % shown >= edge ? labels.size() - shown + row % shown : row % shown;
-      result.append("  # ").append(labels[index]);
+      result.append("  # ").append(printable(labels[index]));
       ++row;
     }
     if (end < text.size()) result.append("\n");

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attn/figure.hpp"
 #include "attn/tensor.hpp"
 
 namespace attn::tool {
@@ -24,26 +25,22 @@ void write_stderr(std::string_view text) noexcept;
 // Escape codes where standard output is a terminal that takes them, empty strings elsewhere.
 class Style {
  public:
-  enum class Colours { none, palette, full };  // none, 256, 24-bit
-
-  explicit Style(Colours colours) : colours_(colours) {}
+  explicit Style(figure::Depth depth) : depth_(depth) {}
   // By isatty, NO_COLOR (https://no-color.org), TERM and COLORTERM.
   static Style of_stdout();
   // As `when` says: auto (as above), never, always (what TERM and COLORTERM tell), 256, 24bit.
   static Style of_stdout(std::string_view when);
 
-  Colours colours() const noexcept { return colours_; }
-  bool coloured() const noexcept { return colours_ != Colours::none; }
+  figure::Depth depth() const noexcept { return depth_; }
+  bool coloured() const noexcept { return depth_ != figure::Depth::none; }
   std::string heading(std::string_view text) const;
   std::string strong(std::string_view text) const;
   std::string faint(std::string_view text) const;
-  // A block of `width` columns, coloured dark for 0 to bright for 1.
-  std::string block(double value, std::size_t width) const;
 
  private:
   std::string wrap(std::string_view code, std::string_view text) const;
 
-  Colours colours_;
+  figure::Depth depth_;
 };
 
 // Of standard output when it is a terminal, else kColumns.
@@ -55,8 +52,8 @@ std::string padded(std::string_view text, std::size_t width);
 // Text of a file without the control characters that would drive the terminal.
 std::string printable(std::string_view text);
 
-// (rows, columns) of values in [0, 1] as coloured blocks, a row label before each; empty without colour.
-std::string heatmap(const Tensor& weights, std::span<const std::string> labels, const Style& style);
+// Weights (queries, keys) as coloured blocks, beside numbers that have just been printed; empty without colour.
+std::string heatmap(const Tensor& weights, const std::vector<std::string>& tokens, const Style& style);
 
 // As to_string(tensor), with the label of each row of the last but one dimension: "…],  # Your". No labels: as is.
 std::string labelled(const Tensor& tensor, std::span<const std::string> labels);

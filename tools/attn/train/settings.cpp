@@ -15,7 +15,7 @@ void each_setting(Settings& s, F&& f) {
   f("--width", s.model.width, "Of the residual stream; a multiple of --heads");
   f("--context", s.model.context_length, "Tokens that the model sees");
   f("--dropout", s.model.dropout, "Probability, in [0, 1]");
-  f("--steps", s.steps, "Optimizer steps; the learning rate falls to --min-lr at the last");
+  f("--steps", s.steps, "Optimizer steps; at the last the rate is --min-lr");
   f("--batch", s.batch, "Texts a step, each of --context tokens");
   f("--lr", s.rate, "Highest learning rate");
   f("--min-lr", s.floor, "Learning rate at the end");
@@ -30,18 +30,6 @@ void each_setting(Settings& s, F&& f) {
 }
 
 }  // namespace
-
-Precision training_precision(const std::string& name) {
-  if (name == "highest") return Precision::highest;
-  if (name == "high") return Precision::high;
-  if (name == "medium") return Precision::medium;
-  throw Error(Error::Kind::argument, "--precision", "highest, high or medium", name);
-}
-
-std::string precision_name(Precision precision) {
-  if (precision == Precision::high) return "high";
-  return precision == Precision::medium ? "medium" : "highest";
-}
 
 void add_train_settings(CLI::App& verb, TrainSettings& settings, std::string& precision, std::string& gelu) {
   each_setting(settings, [&](const char* flag, auto& value, const char* what) {
@@ -70,7 +58,7 @@ Json to_json(const TrainSettings& settings) {
   each_setting(settings, [&](const char* flag, const auto& value, const char*) { json[flag + 2] = value; });
   json["vocab"] = settings.model.vocab_size;
   json["gelu"] = settings.model.gelu == Gelu::tanh ? "tanh" : "exact";
-  json["precision"] = precision_name(settings.model.precision);
+  json["precision"] = name(settings.model.precision);
   return json;
 }
 
@@ -81,7 +69,7 @@ TrainSettings parse_settings(const std::string& text, const std::string& source)
     each_setting(settings, [&](const char* flag, auto& value, const char*) { json.at(flag + 2).get_to(value); });
     json.at("vocab").get_to(settings.model.vocab_size);
     settings.model.gelu = json.at("gelu").get<std::string>() == "exact" ? Gelu::exact : Gelu::tanh;
-    settings.model.precision = training_precision(json.at("precision").get<std::string>());
+    settings.model.precision = parse_precision(json.at("precision").get<std::string>());
     return settings;
   } catch (const Json::exception&) {
     throw Error(Error::Kind::data, "train", "the settings of a training run in " + source, "others");

@@ -33,8 +33,4 @@ Json to_json(const TrainSettings& settings);
 // Throws Error (data) for what to_json() would not write.
 TrainSettings parse_settings(const std::string& json, const std::string& source);
 
-// "highest", "high", "medium". Throws Error (argument).
-Precision training_precision(const std::string& name);
-std::string precision_name(Precision precision);
-
 }  // namespace attn::tool

@@ -17,6 +17,7 @@ function products(title, names, terms, { bias, result, say } = {}) {
 }
 
 const given = (title, result, say) => ({ title, result, total: result, columns: [], rows: [], written: format(result), say });
+const missing = (title, result, say) => ({ ...given(title, result, say), alone: true });  // its origin is not in the report
 
 function arithmetic(block, name, head, query, key, column) {
   const step = block.step(name), q = word(report.tokens[query]), k = word(report.keyTokens[key]);
@@ -29,7 +30,7 @@ function arithmetic(block, name, head, query, key, column) {
 function projected(which, symbol, of, row, token, { head, column, result, step }) {
   const title = `${symbol}(${token})[${column + 1}]`;
   const p = report.module === "average" ? undefined : projection(which, head, step.columns);
-  if (!p || !of) return given(title, result, "The projection's weights are not in this report.");
+  if (!p || !of) return missing(title, result, "The projection's weights are not in this report.");
   const terms = Array.from({ length: p.inputs }, (_, i) => [`${i + 1}`, of.at(0, row, i), p.at(i, column)]);
   return products(title, ["dimension", `x(${token})`, which], terms,
     { bias: p.hasBias ? p.bias(column) : undefined, result, say: { text: `The row of x times column ${column + 1} of this head's ${which}.` } });
@@ -45,7 +46,7 @@ const explanations = {
   scores({ block, head, query, key, q, k, result }) {
     const own = block.step("inputs"), qs = block.step("queries") ?? own, ks = block.step("keys") ?? own;
     const title = `score(${q}, ${k})`;
-    if (!qs || !ks) return given(title, result, "Queries and keys are not in this report.");
+    if (!qs || !ks) return missing(title, result, "Queries and keys are not in this report.");
     const letters = block.step("queries") ? ["q", "k"] : ["x", "x"];
     const terms = Array.from({ length: qs.columns }, (_, c) => [`${c + 1}`, qs.at(head, query, c), ks.at(head, key, c)]);
     return products(title, ["dimension", `${letters[0]}(${q})`, `${letters[1]}(${k})`], terms,
@@ -55,7 +56,7 @@ const explanations = {
   scaled({ block, head, query, key, q, k, result }) {
     const score = block.step("scores")?.at(head, query, key), factor = scaleFactor(), size = block.step("queries")?.columns;
     const root = size && Math.abs(factor * Math.sqrt(size) - 1) < 1e-9;
-    if (score === undefined) return given(`scaled(${q}, ${k})`, result);
+    if (score === undefined) return missing(`scaled(${q}, ${k})`, result);
     return { title: `scaled(${q}, ${k})`, total: score * factor, result, columns: [], rows: [],
       written: root ? `${minus(score)} / √${size}` : `${minus(score)}${dot}${format(factor)}`,
       say: root ? "Divided by the root of the key's size, so that softmax does not become a step as vectors grow." : "Times the scale." };
@@ -98,7 +99,7 @@ const explanations = {
   context({ block, head, query, column, q, result }) {
     const values = block.step("values") ?? block.step("inputs"), weights = block.step("dropped") ?? block.step("weights");
     const title = `context(${q})[${column + 1}]`;
-    if (!values) return given(title, result);
+    if (!values) return missing(title, result);
     const some = weights.pooled ? topKeys(weights, head, query) : Array.from({ length: weights.columns }, (_, j) => ({ key: j, weight: weights.at(head, query, j) }));
     const letter = block.step("values") ? "v" : "x";
     return products(title, ["key", "weight", letter], some.map(({ key, weight }) => [word(report.keyTokens[key]), weight, values.at(head, key, column)]),
@@ -107,7 +108,7 @@ const explanations = {
 
   merged({ block, query, column, q, result }) {
     const size = block.step("context")?.columns;
-    if (!size) return given(`merged(${q})[${column + 1}]`, result);
+    if (!size) return missing(`merged(${q})[${column + 1}]`, result);
     const head = Math.floor(column / size), total = block.step("context").at(head, query, column % size);
     return { title: `merged(${q})[${column + 1}]`, total, result, columns: [], rows: [], written: format(total),
       say: `Column ${column % size + 1} of head ${head + 1}'s context: the heads stand side by side.` };
@@ -116,7 +117,7 @@ const explanations = {
   output({ block, query, column, q, result, step }) {
     const from = block.step("merged") ?? block.step("context"), p = projection("out_proj", 0, step.columns);
     const title = `output(${q})[${column + 1}]`;
-    if (!p || !from) return given(title, result, "The output projection's weights are not in this report.");
+    if (!p || !from) return missing(title, result, "The output projection's weights are not in this report.");
     const terms = Array.from({ length: p.inputs }, (_, i) => [`${i + 1}`, from.at(0, query, i), p.at(i, column)]);
     return products(title, ["column", "merged", "out_proj"], terms,
       { bias: p.hasBias ? p.bias(column) : undefined, result, say: { text: "The output projection mixes the heads." } });
@@ -130,7 +131,7 @@ function weightAlone({ step, head, query, key, q, result }, title) {
   }
   const tops = step.pooled ? topKeys(step, head, query) : [];
   const known = !step.pooled || tops.some((top) => top.key === key);
-  return { ...given(title, result, step.pooled ? `Of this row the ${tops.length} largest weights are exact; the others are the map's, in 8 bits.` : "Scores are not in this report."),
+  return { ...missing(title, result, step.pooled ? `Of this row the ${tops.length} largest weights are exact; the others are the map's, in 8 bits.` : "Scores are not in this report."),
     columns: tops.length ? ["key", "weight"] : [], rows: tops.map((top) => [word(report.keyTokens[top.key]), top.weight]),
     marked: tops.findIndex((top) => top.key === key), near: !known };
 }
@@ -157,13 +158,14 @@ function arithmeticView(a) {
   return element("div", { class: "arithmetic", "data-total": String(a.total), "data-result": exactly(a.result) },
     element("h3", {}, element("bdi", {}, a.title), " = ", element("span", { class: "result", title: exactly(a.result) }, (a.near ? "≈ " : "") + format(a.result))),
     element("p", { class: "quiet" }, a.say ?? ""),
-    a.rows.length <= 8 ? element("p", { class: "written number" }, `${a.written} = ${format(a.total)}`) : null,
-    a.columns.length ? element("div", { class: "scroll" }, element("table", { class: "terms" },
+    a.rows.length <= 8 && !a.alone ? element("p", { class: "written number" }, `${a.written} = ${format(a.total)}`) : null,
+    a.columns.length ? element("div", { class: "scroll" }, element("table", { class: "terms" }, element("caption", { class: "unseen" }, "The terms"),
       element("thead", {}, element("tr", {}, a.columns.map((name, i) => element("th", { scope: "col", class: i ? "number" : null }, element("bdi", {}, name))))),
       element("tbody", {}, few.map((i) => row(a.rows[i], i)),
         left ? element("tr", { class: "quiet" }, element("td", { colspan: a.columns.length }, `and ${left} smaller ones`)) : null,
         a.bias !== undefined ? row(["bias", ...a.columns.slice(2).map(() => ""), a.bias], -2) : null,
         a.sum ? element("tr", { class: "sum" }, a.sum.map((x, i) => (i ? number(x) : element("td", {}, x))))
           : a.columns.at(-1) === "product" ? element("tr", { class: "sum" }, element("td", { colspan: a.columns.length - 1 }, "sum"), number(a.total)) : null))) : null,
-    element("p", { class: agrees ? "agrees" : "quiet" }, agrees ? "The library has the same number." : a.near ? "" : `The library has ${exactly(a.result)}; the terms above give ${format(a.total, 6)}.`));
+    a.columns.length ? exports({ name: () => "arithmetic", csv: () => [a.columns, ...a.rows, ...(a.bias === undefined ? [] : [["bias", ...a.columns.slice(2).map(() => ""), a.bias]])] }) : null,
+    a.alone ? null : element("p", { class: agrees ? "agrees" : "quiet" }, agrees ? "The library has the same number." : a.near ? "" : `The library has ${exactly(a.result)}; the terms above give ${format(a.total, 6)}.`));
 }

@@ -69,16 +69,18 @@ function pool(step) {
     rows: Math.ceil(step.rows / step.data.pool), columns: Math.ceil(step.columns / step.data.pool),
   };
 }
+// The largest weight of a cell; 253 to 255 are codes.
+const cellValue = (byte, most) => (byte > 252 ? [-Infinity, Infinity, NaN][byte - 253] : most * (byte / 252) ** 2);
 function pooledMap(step, head) {
   const p = pool(step), plane = p.rows * p.columns, values = new Float32Array(plane);
-  for (let i = 0; i < plane; i++) values[i] = p.most[head] * (p.bytes[head * plane + i] / 255) ** 2;
+  for (let i = 0; i < plane; i++) values[i] = cellValue(p.bytes[head * plane + i], p.most[head]);
   return { rows: p.rows, columns: p.columns, values, factor: p.factor };
 }
 function pooledAt(step, head, row, column) {
   const known = topKeys(step, head, row).find((top) => top.key === column);
   if (known) return known.weight;
   const p = pool(step), cell = Math.floor(row / p.factor) * p.columns + Math.floor(column / p.factor);
-  return p.most[head] * (p.bytes[head * p.rows * p.columns + cell] / 255) ** 2;
+  return cellValue(p.bytes[head * p.rows * p.columns + cell], p.most[head]);
 }
 // The row's largest weights, exact, falling: all of them in an exact report.
 function topKeys(step, head, row) {
@@ -129,11 +131,13 @@ function exactly(x) {
   return String(x);
 }
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
-// A token as a short label: what cannot be seen is named.
+// A token as a short label: what cannot be seen is named, outer blanks too; marks of direction do not act.
 function word(token, most = 14) {
   if (token === "") return "∅";
-  const shown = token.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, "␣");
-  const characters = Array.from(shown.trim() === "" ? "␣" : shown.slice(0, 4 * most));
+  const shown = token.slice(0, 8 * most).replace(/^ +| +$/g, (blanks) => "␣".repeat(blanks.length))
+    .replace(/[\0-\x1f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
+    .replace(/[\p{Cc}\p{Zl}\p{Zp}]|(?![\u200c\u200d])\p{Cf}/gu, "\ufffd");
+  const characters = Array.from(shown);
   return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : characters.join("");
 }
 

@@ -34,8 +34,11 @@ function matrixSvg({ matrix, rowLabels, columnLabels, scale, label }) {
   for (let i = 0; i < 48; i++) {
     parts.push(`<rect x="${left + 4 * i}" y="${top + high + 18}" width="4.5" height="10" fill="${css(between(scale.diverging ? puor : cividis, i / 47))}"/>`);
   }
-  parts.push(`<text x="${left}" y="${top + high + 44}">${format(scale.low)}</text><text x="${left + 192}" y="${top + high + 44}" text-anchor="end">${format(scale.high)}</text>`);
-  const width = left + Math.max(wide, 200) + 80, height = top + high + 60;
+  parts.push(`<text x="${left}" y="${top + high + 44}">${(scale.log && scale.low < scale.high ? "≤ " : "") + format(scale.low)}</text><text x="${left + 192}" y="${top + high + 44}" text-anchor="end">${format(scale.high)}${scale.log ? ", log" : ""}</text>`);
+  const others = [[scale.minus, "#e4e4e4", "−∞, masked"], [scale.nan, css(notANumber), "NaN"], [scale.plus, css(cividis.at(-1)), "∞"]].filter(([count]) => count > 0);
+  others.forEach(([, colour, name], i) => parts.push(`<rect x="${left + 100 * i}" y="${top + high + 56}" width="12" height="12" fill="${colour}" stroke="#888"/>`,
+    `<text x="${left + 100 * i + 18}" y="${top + high + 66}">${name}</text>`));
+  const width = left + Math.max(wide, 300) + 80, height = top + high + (others.length ? 84 : 60);
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12" fill="#222"><title>${xml(label)}</title><rect width="100%" height="100%" fill="#fff"/>${parts.join("")}</svg>`;
 }
 
@@ -44,7 +47,7 @@ function standalone(node) {
   const copy = node.cloneNode(true), from = [node, ...node.querySelectorAll("*")], to = [copy, ...copy.querySelectorAll("*")];
   to.forEach((made, i) => {
     const look = getComputedStyle(from[i]);
-    for (const name of ["fill", "stroke", "stroke-width", "opacity", "font-family", "font-size", "font-weight", "text-anchor"]) {
+    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "font-family", "font-size", "font-weight", "text-anchor"]) {
       made.setAttribute(name, look.getPropertyValue(name));
     }
   });
@@ -84,5 +87,5 @@ function exports({ name, svg, csv }) {
     svg && button("PNG", () => savePng(`${name()}.png`, svg())),
     csv && button("CSV", () => save(`${name()}.csv`, new Blob([csvOf(csv())], { type: "text/csv" }))));
 }
-// A matrix with its own buttons.
-const matrixFigure = (view, name) => [matrixView(view), exports({ name: () => name, svg: () => matrixSvg(view), csv: () => matrixRows(view) })];
+// A matrix with its legend and its own buttons.
+const matrixFigure = (view, name) => [matrixView(view), legend(view.scale), exports({ name: () => name, svg: () => matrixSvg(view), csv: () => matrixRows(view) })];

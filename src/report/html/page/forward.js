@@ -23,7 +23,7 @@ function projection(which, head, size) {
   };
 }
 
-const headSize = () => stepAt("queries")?.columns ?? stepAt("inputs")?.columns ?? 0;
+const headSize = () => stepAt("queries")?.columns ?? (config && report.module !== "average" ? config.d_out / (isWrapper ? 1 : config.num_heads) : stepAt("inputs")?.columns ?? 0);
 
 // Everything needed is here: inputs and, but for the simplified way, the weights.
 function canRecompute() {
@@ -85,9 +85,10 @@ function weightedSum(w, v, tq, tk, d) {
 
 // The factor of the scores: the module's, or what the recorded steps say.
 function scaleFactor() {
-  if (simplified || !stepAt("scaled")) return 1;
+  if (simplified) return 1;
   if (config?.scale !== null && config?.scale !== undefined) return config.scale;
   const root = 1 / Math.sqrt(headSize());
+  if (!stepAt("scaled")) return config ? root : 1;
   const scores = stepAt("scores")?.values, scaled = stepAt("scaled").values;
   let most = 0, factor = root;
   scores?.forEach((s, i) => {

@@ -16,7 +16,7 @@ function healthList() {
   return element("ul", { class: "health", "aria-label": "Checks" }, report.health.map((check) =>
     element("li", { class: check.holds ? "holds" : "fails", "data-check": check.name, "data-value": String(check.value) },
       element("span", { class: "sign", "aria-hidden": "true" }, check.holds ? "✓" : "✗"),
-      element("strong", {}, check.holds ? check.name : `${check.name}: does not hold`), element("span", { class: "quiet" }, check.told))));
+      element("strong", {}, check.holds ? check.name : `${check.name}: does not hold`), element("span", { class: "quiet" }, check.told.replaceAll("-", "\u2011")))));
 }
 
 function facts() {

@@ -16,7 +16,7 @@ function headCard({ b, head, name, scores, step }, log) {
   canvas.setAttribute("aria-hidden", "true");
   return element("button", { class: "head", type: "button", "data-head": head, "data-block": b, onclick: () => select({ block: b, head }) },
     element("span", { class: "head-name" }, name), canvas,
-    element("span", { class: "head-scores" }, Object.entries(scoreNames).map(([key, [label]]) =>
+    element("span", { class: "head-scores" }, element("span", {}, "largest ", element("b", { class: "number" }, format(range.high, 2))), Object.entries(scoreNames).map(([key, [label]]) =>
       element("span", {}, `${label} `, element("b", { class: "number" }, format(scores[key], 2))))));
 }
 
@@ -26,7 +26,7 @@ function headsSvg(heads) {
   const parts = heads.map(({ head, name, step }, i) => {
     const x = 20 + (size + 20) * (i % across), y = 40 + (size + 40) * Math.floor(i / across), matrix = step.matrix(head), range = rangeOf(matrix.values);
     const picture = pixelsOf(matrix, scaleOf({ ...range, low: 0 })).toDataURL();
-    return `<text x="${x}" y="${y - 8}">${xml(name)}</text><image x="${x}" y="${y}" width="${size}" height="${size}" preserveAspectRatio="none" image-rendering="pixelated" href="${picture}"/>`;
+    return `<text x="${x}" y="${y - 8}">${xml(name)}: 0 to ${format(range.high, 2)}</text><image x="${x}" y="${y}" width="${size}" height="${size}" preserveAspectRatio="none" image-rendering="pixelated" href="${picture}"/>`;
   });
   const width = 20 + (size + 20) * across, height = 20 + (size + 40) * down;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12" fill="#222"><rect width="100%" height="100%" fill="#fff"/>${parts.join("")}</svg>`;
@@ -45,9 +45,9 @@ function headsPanel(host) {
   };
   log.addEventListener("change", draw);
   fill(host, element("h2", {}, heads.length > 1 ? `${heads.length} heads` : "The head, in numbers"),
-    element("p", { class: "lead" }, "Each picture is one head's weights, queries down and keys across, from 0 to its largest weight. Choose one to see it everywhere."),
+    element("p", { class: "lead" }, "Each picture is one head's weights, queries down and keys across, dark for 0, bright for its largest. Choose one to see it everywhere."),
     element("div", { class: "controls" }, element("label", { class: "check" }, log, "log scale")),
-    element("div", { class: heads.length <= 3 ? "beside" : null }, grid, element("details", { open: heads.length <= 12 }, element("summary", {}, "The scores as a table"), element("div", { class: "scroll" }, element("table", { class: "plain" },
+    element("div", { class: heads.length <= 3 ? "beside" : null }, grid, element("details", { open: heads.length <= 12 }, element("summary", {}, "The scores as a table"), element("div", { class: "scroll" }, element("table", { class: "plain" }, element("caption", { class: "unseen" }, "What each head does"),
       element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "head"), names.map((key) => element("th", { scope: "col", class: "number", title: scoreNames[key][1] }, scoreNames[key][0])))),
       element("tbody", {}, rows))), element("p", { class: "quiet" }, names.map((key) => `${scoreNames[key][0]}: ${scoreNames[key][1]}`).join(". ") + "."))),
     exports({ name: () => "heads", svg: () => headsSvg(heads), csv: () => [["head", ...names], ...heads.map(({ name, scores }) => [name, ...names.map((key) => scores[key])])] }));

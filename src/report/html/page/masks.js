@@ -62,8 +62,11 @@ function leakPanel(host) {
   const mask = element("input", { type: "checkbox", id: "leak-mask" });
   mask.checked = isCausal();
   const table = element("div", { class: "scroll" }), said = element("p", { class: "note", id: "leak-said", "aria-live": "polite" });
+  let moved = [];
+  const place = (i) => (i < Number(chosen.value) ? "before" : i === Number(chosen.value) ? "changed" : "after");
   const draw = () => {
     const changed = Number(chosen.value), result = leakTest(changed, Number(amount.value), mask.checked), most = Math.max(...result.moved, 1e-30);
+    moved = result.moved;
     const early = result.moved.slice(0, changed), leaks = early.filter((x) => x !== 0).length;
     amountText.textContent = `${amount.value > 0 ? "+" : ""}${format(Number(amount.value), 2)}`;
     said.classList.toggle("leaks", leaks > 0);
@@ -75,9 +78,9 @@ function leakPanel(host) {
       const cell = element("td", { class: "number bar", "data-value": String(x) }, format(x, 6));
       cell.style.backgroundSize = `${100 * x / most}% 70%`;
       return element("tr", { class: i === changed ? "on" : null, "data-word": i, "data-output": Array.from(result.output.subarray(i * result.columns, (i + 1) * result.columns), exactly).join(" ") },
-        element("th", { scope: "row" }, token(report.tokens[i])), element("td", { class: "quiet" }, i < changed ? "before" : i === changed ? "changed" : "after"), cell);
+        element("th", { scope: "row" }, token(report.tokens[i])), element("td", { class: "quiet" }, place(i)), cell);
     });
-    fill(table, element("table", { class: "plain" }, element("thead", {}, element("tr", {}, ["word", "", "largest change of its output"].map((name, i) => element("th", { scope: "col", class: i === 2 ? "number" : null }, name)))), element("tbody", {}, rows)));
+    fill(table, element("table", { class: "plain" }, element("caption", { class: "unseen" }, "How far each word’s output moved"), element("thead", {}, element("tr", {}, ["word", "", "largest change of its output"].map((name, i) => element("th", { scope: "col", class: i === 2 ? "number" : null }, name)))), element("tbody", {}, rows)));
   };
   for (const field of [chosen, amount, mask]) field.addEventListener("input", draw);
   const recomputed = forward(stepAt("inputs").values, sourceOf());
@@ -87,7 +90,7 @@ function leakPanel(host) {
     element("p", { class: "lead" }, "Change one word’s embedding, and the page computes every output anew with the module’s own weights. With a causal mask nothing before that word may move."),
     element("div", { class: "controls" }, element("label", { class: "field" }, "change", chosen), element("label", { class: "field" }, "by", amount), amountText, element("label", { class: "check" }, mask, "causal mask")),
     said, table,
-    exports({ name: () => "leak", csv: () => [["word", "place", "largest change"], ...[...table.querySelectorAll("tbody tr")].map((row) => [...row.cells].map((cell) => cell.innerText))] }),
+    exports({ name: () => "leak", csv: () => [["word", "place", "largest change"], ...moved.map((x, i) => [report.tokens[i], place(i), x])] }),
     element("p", { class: "quiet", id: "recomputed", "data-apart": String(apart) }, Number.isNaN(apart) ? "Computed without dropout."
       : `Unchanged, the page’s own computation differs from the library’s by at most ${format(apart, 9)}.`));
   draw();

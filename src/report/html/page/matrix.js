@@ -13,7 +13,7 @@ function legend(scale, { unit = "" } = {}) {
   const other = [
     scale.minus > 0 && element("span", { class: "key" }, element("i", { class: "swatch masked" }), "−∞, masked"),
     scale.nan > 0 && element("span", { class: "key" }, element("i", { class: "swatch nan" }), `NaN (${scale.nan})`),
-    scale.plus > 0 && element("span", { class: "key" }, `∞ (${scale.plus})`),
+    scale.plus > 0 && element("span", { class: "key" }, element("i", { class: "swatch infinite" }), `∞ (${scale.plus})`),
   ];
   return element("div", { class: "legend", "data-low": scale.low, "data-high": scale.high },
     element("span", { class: "number" }, (scale.log && scale.low < scale.high ? "≤ " : "") + format(scale.low)), bar,
@@ -26,6 +26,7 @@ function paint(cell, x, scale) {
   if (!rgb) return cell.classList.add("masked");
   cell.style.backgroundColor = css(rgb);
   cell.style.color = inkOn(rgb);
+  if (x === Infinity) cell.classList.add("infinite");
 }
 
 // view: { matrix, rowLabels, columnLabels, scale, label, selected: { row, column }, pick(row, column), corner }

@@ -1,7 +1,7 @@
 // The same computation to take away: in PyTorch, and with this library.
 
 function inputLines(step, name) {
-  if (!step?.exact || step.rows * step.columns > 96) return [`${name} = torch.rand(${step?.rows ?? "tokens"}, ${step?.columns ?? "d_in"})  # your embeddings go here`];
+  if (!step?.exact || step.rows * step.columns > 96) return [`${name} = torch.from_numpy(numpy.load("${name}.npy"))  # (tokens, ${config?.d_in ?? step?.columns ?? "d_in"})`];
   const rows = Array.from({ length: step.rows }, (_, i) => `    [${Array.from({ length: step.columns }, (_, c) => exactly(step.at(0, i, c))).join(", ")}],`);
   return [`${name} = torch.tensor([`, ...rows, "])"];
 }
@@ -26,8 +26,9 @@ function torchProjected() {
 }
 
 function torchSnippet() {
-  const inputs = stepAt("inputs"), head = ["import torch", ""];
+  const inputs = stepAt("inputs");
   const given = [...inputLines(inputs, "x"), ...(report.module === "cross" ? stepAt("source") ? inputLines(stepAt("source"), "source") : ["source = x"] : [])];
+  const head = [...(given.some((line) => line.includes("numpy")) ? ["import numpy"] : []), "import torch", ""];
   if (report.module === "simple") return [...head, ...given, "weights = torch.softmax(x @ x.T, dim=-1)", "print(weights @ x)"];
   if (report.module === "average") return [...head, ...given, "weights = torch.tril(torch.ones(len(x), len(x)))", "weights = weights / weights.sum(dim=-1, keepdim=True)", "print(weights @ x)"];
   const seeded = weightsAreSeeded() ? [`torch.manual_seed(${report.seed})`] : ["# The report's weights came from a file: load them into the layers below."];
@@ -53,7 +54,7 @@ function cppSnippet() {
   const name = classes[report.module], inputs = stepAt("inputs"), cross = report.module === "cross" && stepAt("source");
   const literal = (step, of) => step?.exact && step.rows * step.columns <= 96 && step.rows
     ? [`  const attn::Tensor ${of} = attn::Tensor::of({`, ...Array.from({ length: step.rows }, (_, i) => `      {${Array.from({ length: step.columns }, (_, c) => `${decimal(step.at(0, i, c))}f`).join(", ")}},`), "  });"]
-    : [`  const attn::Tensor ${of} = attn::io::load_tensor("${of}.npy");  // (${step?.rows ?? "tokens"}, ${step?.columns ?? "d_in"})`];
+    : [`  const attn::Tensor ${of} = attn::io::load_tensor("${of}.npy");  // (tokens, ${config?.d_in ?? step?.columns ?? "d_in"})`];
   const plain = ["simple", "average"].includes(report.module), v1 = report.module === "self-v1";
   const make = plain ? `  attn::${name} module;` : v1 ? `  attn::${name} module(${config.d_in}, ${config.d_out}, rng);` : `  attn::${name} module(${configText()}, rng);`;
   const flavour = report.training && config?.dropout ? `, attn::DropoutFlavour::${report.flavour}` : "";
@@ -67,12 +68,12 @@ function cppSnippet() {
 const decimal = (x) => { const text = exactly(x); return /[.e]/.test(text) ? text : `${text}.0`; };
 
 function snippetsPanel(host) {
-  if (!classes[report.module] || (!config && !["simple", "average"].includes(report.module)) || !report.exact) return;
+  if (!classes[report.module] || (!config && !["simple", "average"].includes(report.module))) return;
   const show = (title, id, lines, file, kind) => {
     const text = lines.join("\n") + "\n";
     return element("div", {}, element("h3", {}, title), element("pre", { id, tabindex: 0 }, element("code", {}, text)),
       element("div", { class: "exports" }, element("button", { class: "export", type: "button", onclick: () => save(file, new Blob([text], { type: kind })) }, "save")));
   };
-  fill(host, element("h2", {}, "Take it away"), element("p", { class: "lead" }, "The same computation in code: run it, and it prints this report’s result."),
+  fill(host, element("h2", {}, "Take it away"), element("p", { class: "lead" }, `The same computation in code: run it, and it prints this report’s result.${torchSnippet().join().includes(".npy") ? " The .npy file is the report’s input." : ""}`),
     element("div", { class: "snippets" }, show("PyTorch", "snippet-torch", torchSnippet(), "attention.py", "text/x-python"), show("C++, this library", "snippet-cpp", cppSnippet(), "attention.cpp", "text/x-c++src")));
 }

@@ -28,7 +28,7 @@ function softmaxPanel(host) {
   if (!step || !step.rows || !step.columns) return;
   const slider = element("input", { type: "range", id: "softmax-scale", min: -2, max: 4, step: 0.01, value: Math.log10(Math.abs(scaleFactor()) || 1) });
   const factorText = element("output", { class: "number", id: "softmax-factor" }), table = element("div", {}), said = element("p", { class: "note", id: "softmax-said", "aria-live": "polite" });
-  let factor = scaleFactor();
+  let factor = scaleFactor(), numbersShown = [];
   const visible = () => {
     const block = currentBlock(), masked = block.step("masked");
     return report.keyTokens.map((_, key) => key).filter((key) => masked?.at(state.head, state.query, key) !== -Infinity);
@@ -45,9 +45,10 @@ function softmaxPanel(host) {
       return cell;
     };
     const few = keys.length <= 16 ? keys.map((_, i) => i) : keys.map((_, i) => i).sort((a, b) => ways[2][b] - ways[2][a]).slice(0, 16);
+    numbersShown = few.map((i) => [report.keyTokens[keys[i]], scaled[i], ...ways.map((way) => way[i])]);
     factorText.textContent = format(factor, 3);
     said.textContent = keys.length ? softmaxSentence(ways[1], ways[2], scaled) : "This query sees no key.";
-    fill(table, element("table", { class: "plain wide" }, element("thead", {}, element("tr", {},
+    fill(table, element("table", { class: "plain wide" }, element("caption", { class: "unseen" }, "The selected query’s scores, normalised in three ways"), element("thead", {}, element("tr", {},
       ["key", "score · scale", "s / Σ s", "naive: exp(s) / Σ exp(s)", "stable: exp(s − max) / Σ"].map((name, i) => element("th", { scope: "col", class: i ? "number" : null }, name)))),
     element("tbody", {}, few.map((i) => element("tr", { "data-key": keys[i], class: keys[i] === state.key ? "on" : null }, element("td", {}, token(report.keyTokens[keys[i]])),
       element("td", { class: "number" }, format(scaled[i])), ways.map((way) => bar(way[i])))))),
@@ -55,10 +56,9 @@ function softmaxPanel(host) {
   };
   slider.addEventListener("input", () => { factor = 10 ** Number(slider.value); draw(); });
   const reset = element("button", { type: "button", id: "softmax-reset", onclick: () => { factor = scaleFactor(); slider.value = String(Math.log10(Math.abs(factor) || 1)); draw(); } }, "the module’s scale");
-  const rows = () => [["key", "score", "by sum", "naive", "stable"], ...[...table.querySelectorAll("tbody tr")].map((row) => [...row.cells].map((cell) => cell.innerText))];
   fill(host, element("h2", {}, "Lab: three ways to normalise"),
     element("p", { class: "lead" }, "The selected query’s scores, times a scale of your choice. Dividing by the sum breaks on negative scores, the naive softmax overflows, the stable one does neither."),
     element("div", { class: "controls" }, element("label", { class: "field" }, "scale", slider), factorText, reset), said, element("div", { class: "scroll" }, table),
-    exports({ name: () => "softmax", csv: rows }));
+    exports({ name: () => "softmax", csv: () => [["key", "score", "by sum", "naive", "stable"], ...numbersShown] }));
   onSelection(draw);
 }
