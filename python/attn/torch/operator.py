@@ -90,7 +90,11 @@ _backward_of_graph = torch.autograd.function.once_differentiable(_backward)
 
 # --- for torch.compile and torch.export --------------------------------------------------------------------------------
 
-attention = torch.library.custom_op("attn::attention", forward, mutates_args=(), device_types="cpu", schema=FORWARD)
+@torch.library.custom_op("attn::attention", mutates_args=(), device_types="cpu", schema=FORWARD)
+def attention(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """Row-major, as the fake says; the library's own result may have tokens before heads, as query has."""
+    output, lse = forward(*arguments)
+    return output.contiguous(), lse
 
 
 @attention.register_fake
@@ -102,8 +106,8 @@ def _(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor,
 
 @torch.library.custom_op("attn::attention_backward", mutates_args=(), device_types="cpu", schema=BACKWARD)
 def attention_backward(*arguments: Any) -> tuple[Tensor, ...]:
-    """An operator returns tensors, never None: an absent gradient is an empty one."""
-    return tuple(arguments[0].new_empty(0) if d is None else d for d in backward(*arguments))
+    """Row-major. An operator returns tensors, never None: an absent gradient is an empty one."""
+    return tuple(arguments[0].new_empty(0) if d is None else d.contiguous() for d in backward(*arguments))
 
 
 @attention_backward.register_fake
