@@ -20,7 +20,8 @@ constexpr std::size_t kAlignment = 64, kLargePage = std::size_t{1} << 21;
 
 // Much memory comes in large pages where the system has them to give: one fault for each, and not 512 times as many.
 void* allocate_bytes(std::size_t bytes, std::size_t alignment) {
-  void* memory = ::operator new (bytes, std::align_val_t{alignment});
+  void* memory = ::operator new (bytes, std::align_val_t{alignment}, std::nothrow);  // sanitizers abort in the other
+  if (memory == nullptr) throw std::bad_alloc();
 #if defined(__linux__)
   if (alignment == kLargePage) madvise(memory, bytes, MADV_HUGEPAGE);  // advice: without it all works as well
 #endif
