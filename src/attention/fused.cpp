@@ -145,8 +145,14 @@ void run_forward(const Call& call, const kernels::ForwardResult& out) {
   const kernels::Problem& problem = call.problem;
   const bool tiled = problem.score_forward || problem.blocks.data;  // by the forward kernel alone
   if (tiled || !kernel.decodes(problem)) {
-    parallel_for(kernel.forward_tasks(problem), kernel.forward_scratch(problem), call.operations,
-                 [&](std::int64_t task, void* scratch) { kernel.forward(problem, out, task, scratch); });
+    const std::size_t bytes = kernel.forward_shared(problem);
+    const Tensor shared = bytes > 0 ? Tensor::empty({static_cast<std::int64_t>(bytes)}, DType::u8) : Tensor{};
+    void* const memory = bytes > 0 ? shared.raw() : nullptr;
+    for (int phase = 0; phase < kernels::kForwardPhases; ++phase) {
+      parallel_for(
+          kernel.forward_tasks(problem, phase), kernel.forward_scratch(problem), call.operations,
+          [&](std::int64_t task, void* scratch) { kernel.forward(problem, out, phase, task, memory, scratch); });
+    }
     return;
   }
   const Tensor shared = Tensor::empty({static_cast<std::int64_t>(kernel.decode_shared(problem))}, DType::u8);

@@ -10,25 +10,28 @@
 
 namespace attn::kernels {
 
-constexpr int kBackwardPhases = 2, kDecodePhases = 2;
+constexpr int kForwardPhases = 2, kBackwardPhases = 2, kDecodePhases = 2;
 
 // A call is cut into tasks that can run in any order and on any thread: what a task computes, and in which
 // order it adds, depends on the problem alone. Each running task has its own scratch, aligned to 64 bytes.
 struct Kernels {
   const char* isa;
-  std::int64_t (*forward_tasks)(const Problem&);
-  std::size_t (*forward_scratch)(const Problem&);  // bytes
-  void (*forward)(const Problem&, const ForwardResult&, std::int64_t task, void* scratch);
 
-  // Few queries and many keys, in kDecodePhases phases, as `backward` below: for problems that decodes() names.
+  // In kForwardPhases phases: all tasks of one must be done before the next begins. `shared` is one block of memory for
+  // the whole call, linear in tk, handed on from phase to phase; it needs no clearing.
+  std::size_t (*forward_shared)(const Problem&);   // bytes
+  std::size_t (*forward_scratch)(const Problem&);  // bytes
+  std::int64_t (*forward_tasks)(const Problem&, int phase);
+  void (*forward)(const Problem&, const ForwardResult&, int phase, std::int64_t task, void* shared, void* scratch);
+
+  // Few queries and many keys, in kDecodePhases phases, likewise: for problems that decodes() names.
   bool (*decodes)(const Problem&);
   std::size_t (*decode_shared)(const Problem&);   // bytes
   std::size_t (*decode_scratch)(const Problem&);  // bytes
   std::int64_t (*decode_tasks)(const Problem&, int phase);
   void (*decode)(const Problem&, const ForwardResult&, int phase, std::int64_t task, void* shared, void* scratch);
 
-  // The gradient, in kBackwardPhases phases: all tasks of one must be done before the next begins. `shared` is one
-  // block of memory for the whole call, linear in tq, handed on from phase to phase; it needs no clearing.
+  // The gradient, in kBackwardPhases phases, likewise; `shared` is linear in tq.
   std::size_t (*backward_shared)(const Problem&);   // bytes
   std::size_t (*backward_scratch)(const Problem&);  // bytes
   std::int64_t (*backward_tasks)(const Problem&, const BackwardResult&, int phase);

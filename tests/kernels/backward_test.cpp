@@ -186,9 +186,12 @@ struct Forward {
 Forward forward(const Kernels& kernels, const Case& c) {
   const kernels::Problem p = problem(c);
   Forward f{Tensor::empty({c.b, c.hq, c.tq, c.dv}, c.q.dtype()), Tensor::empty({c.b, c.hq, c.tq})};
-  run(kernels.forward_tasks(p), kernels.forward_scratch(p), {}, [&](std::int64_t task, void* scratch) {
-    kernels.forward(p, {rows(f.output), f.lse.data<float>()}, task, scratch);
-  });
+  const Poisoned shared(kernels.forward_shared(p));
+  for (int phase = 0; phase < kernels::kForwardPhases; ++phase) {
+    run(kernels.forward_tasks(p, phase), kernels.forward_scratch(p), {}, [&](std::int64_t task, void* scratch) {
+      kernels.forward(p, {rows(f.output), f.lse.data<float>()}, phase, task, shared.data.get(), scratch);
+    });
+  }
   return f;
 }
 

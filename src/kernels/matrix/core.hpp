@@ -1,9 +1,9 @@
-// The fused forward on bf16 products: keys against packed queries, weights rounded to bf16 against packed values.
-// Sums of weights are taken in float32 before the rounding.
+// The operands of the fused forward on bf16 products: keys against packed queries, weights rounded to bf16 against
+// packed values. Sums of weights are taken in float32 before the rounding. Keys and values are packed once, by block,
+// for all tasks.
 #pragma once
 
-#include "kernels/matrix/pack.hpp"
-#include "kernels/unit/online.hpp"
+#include "kernels/matrix/softmax.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
@@ -23,22 +23,120 @@ struct Factor {
   }
 };
 
+// Packed keys and values of all blocks, in memory that the tasks share.
+class PackedBlocks {
+ public:
+  PackedBlocks(const Problem& p, void* shared)
+      : p_(p),
+        parts_(parts_of(p.element, p.precision)),
+        blocks_(ceil_div(p.tk, kKeys)),
+        block_keys_(p.tk < kKeys ? round_up(p.tk, kStripKeys) : kKeys),
+        depth_(round_up(p.d, 32)),
+        width_(round_up(p.dv, 16)),
+        shared_(static_cast<std::uint16_t*>(shared)) {}
+
+  std::int64_t tasks() const { return p_.batch * p_.hkv * blocks_; }
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(p_.batch * p_.hkv * head_size()) * sizeof(std::uint16_t);
+  }
+
+  void pack(std::int64_t task) const {
+    const std::int64_t head = task / blocks_, block = task % blocks_;
+    const Span span{head / p_.hkv, head % p_.hkv, 0, 0};
+    if (!in_place(block)) pack_keys(span, block);
+    pack_values(span, block);
+  }
+
+  // (keys, depth), made up with zeros to a multiple of kStripKeys and of 32.
+  Left keys(const Span& span, std::int64_t block) const {
+    if (!in_place(block)) return {keys_of(span, block), depth_, block_keys_ * depth_};
+    const void* first = row(p_.k, p_.element, span.batch, span.key_head, block * kKeys);
+    return {static_cast<const std::uint16_t*>(first), p_.d, 0};
+  }
+
+  // (dv, keys), likewise.
+  Left values(const Span& span, std::int64_t block) const {
+    return {values_of(span, block), value_step(), width_ * value_step()};
+  }
+
+  // Brings one share of `shares` of a block into L2.
+  void prefetch(const Span& span, std::int64_t block, int share, int shares) const {
+    if (block >= blocks_) return;
+    const Left left = keys(span, block);
+    prefetch_share(left.data, in_place(block) ? block_keys_ * depth_ : key_size(), share, shares);
+    prefetch_share(values_of(span, block), value_size(), share, shares);
+  }
+
+ private:
+  static void prefetch_share(const std::uint16_t* data, std::int64_t count, int share, int shares) {
+    constexpr std::int64_t kLine = 32;
+    for (std::int64_t at = count * share / shares; at < count * (share + 1) / shares; at += kLine)
+      __builtin_prefetch(data + at, 0, 2);
+  }
+
+  // Rows of keys that are whole, dense pairs.
+  bool dense() const { return p_.element == Element::bf16 && p_.d % kDepthStep == 0 && p_.k.token == p_.d; }
+  bool in_place(std::int64_t block) const { return dense() && (p_.tk % kStripKeys == 0 || block + 1 < blocks_); }
+
+  std::int64_t value_step() const { return block_keys_ + 32; }  // the odd 64 bytes spread rows over the cache
+  std::int64_t key_size() const { return parts_ * block_keys_ * depth_; }
+  std::int64_t value_size() const { return parts_ * width_ * value_step(); }
+  std::int64_t key_blocks() const { return !dense() ? blocks_ : p_.tk % kStripKeys == 0 ? 0 : 1; }
+  std::int64_t head_size() const { return blocks_ * value_size() + key_blocks() * key_size(); }
+
+  std::uint16_t* values_of(const Span& span, std::int64_t block) const {
+    return shared_ + (span.batch * p_.hkv + span.key_head) * head_size() + block * value_size();
+  }
+  std::uint16_t* keys_of(const Span& span, std::int64_t block) const {
+    return values_of(span, blocks_) + (dense() ? 0 : block) * key_size();
+  }
+
+  const void* key(const Rows& rows, const Span& span, std::int64_t j) const {
+    return j < p_.tk ? row(rows, p_.element, span.batch, span.key_head, j) : nullptr;
+  }
+
+  void pack_keys(const Span& span, std::int64_t block) const {
+    std::uint16_t* out = keys_of(span, block);
+    for (int part = 0; part < parts_; ++part) {
+      for (std::int64_t j = 0; j < block_keys_; ++j, out += depth_) {
+        pack_row(p_.element, key(p_.k, span, block * kKeys + j), p_.d, part, out, depth_);
+      }
+    }
+  }
+
+  void pack_values(const Span& span, std::int64_t block) const {
+    for (std::int64_t j = 0; j < block_keys_; j += 32) {
+      const void* rows[32];
+      for (int i = 0; i < 32; ++i) rows[i] = key(p_.v, span, block * kKeys + j + i);
+      for (int part = 0; part < parts_; ++part) {
+        std::uint16_t* out = values_of(span, block) + part * width_ * value_step() + j;
+        pack_transposed(p_.element, rows, p_.dv, part, out, value_step());
+      }
+    }
+  }
+
+  const Problem& p_;
+  int parts_;
+  std::int64_t blocks_, block_keys_, depth_, width_;  // keys of a block, of which the last may have fewer
+  std::uint16_t* shared_;
+};
+
 class MatrixCore {
  public:
-  static constexpr int kKeyStep = kDepthStep, kKeyRows = 2;  // keys are the depth of the second product
-
-  MatrixCore(const Problem& p, Carver& take)
+  MatrixCore(const Problem& p, void* shared, Carver& take)
       : p_(p),
         factor_(query_factor(p)),
         parts_(parts_of(p.element, p.precision)),
         products_(products_of(parts_)),
         depth_(round_up(p.d, 32)),
-        width_(round_up(p.dv, 16)) {
+        blocks_(p, shared) {
     queries_ = halves(take, kGroups * parts_ * depth_ * kColumns);
-    keys_ = halves(take, parts_ * kKeys * depth_);
-    values_ = halves(take, parts_ * kKeys * width_);
-    weights_ = halves(take, parts_ * kKeys * kColumns);
   }
+
+  // Steps of a strip's scores, between which softmax may take its turns.
+  std::int64_t steps_a_strip() const { return products_ * depth_ / 32; }
+
+  Weights weights(Carver& take) const { return {halves(take, parts_ * kKeys * kColumns), kKeys * kColumns, parts_}; }
 
   void pack_queries(const Span& span, int group) {
     for (int half = 0; half < kColumns; half += kLanes) {
@@ -54,55 +152,31 @@ class MatrixCore {
     }
   }
 
-  // Keys are read in place when their rows are whole, dense pairs; values are always packed.
-  void load_block(const Span& span, std::int64_t first, std::int64_t count) {
-    const std::int64_t keys = round_up(count, kKeyStep);
-    if (p_.element == Element::bf16 && p_.d % kDepthStep == 0 && p_.k.token == p_.d && keys == count) {
-      left_keys_ = {static_cast<const std::uint16_t*>(row(p_.k, p_.element, span.batch, span.key_head, first)), p_.d,
-                    0};
-    } else {
-      left_keys_ = {keys_, depth_, kKeys * depth_};
-      for (int part = 0; part < parts_; ++part) {
-        for (std::int64_t j = 0; j < keys; ++j) {
-          const void* key = j < count ? row(p_.k, p_.element, span.batch, span.key_head, first + j) : nullptr;
-          pack_row(p_.element, key, p_.d, part, keys_ + part * left_keys_.part + j * depth_, depth_);
-        }
-      }
-    }
-    for (std::int64_t j = 0; j < keys; j += 32) {
-      const void* rows[32];
-      for (int i = 0; i < 32; ++i) {
-        rows[i] = j + i < count ? row(p_.v, p_.element, span.batch, span.key_head, first + j + i) : nullptr;
-      }
-      for (int part = 0; part < parts_; ++part) {
-        pack_transposed(p_.element, rows, p_.dv, part, values_ + part * kKeys * width_ + j, kKeys);
-      }
-    }
+  // The block that begins at a key is the one that is worked on.
+  void take_block(const Span& span, std::int64_t first) {
+    keys_ = blocks_.keys(span, first / kKeys), values_ = blocks_.values(span, first / kKeys);
   }
 
-  float scores(int group, std::int64_t from, std::int64_t keys, float* s) const {
-    const Left left{left_keys_.data + from * left_keys_.row, left_keys_.row, left_keys_.part};
-    multiply<false>(round_up(keys, kRowStep), left, {query_part(group, 0), depth_ * kColumns}, s,
-                    round_up(p_.d, kDepthStep) / 2, products_);
+  void prefetch_block(const Span& span, std::int64_t first, int share, int shares) const {
+    blocks_.prefetch(span, first / kKeys, share, shares);
+  }
+
+  // s (keys, kColumns), from key `from` of the block on, with something to do beside; returns the factor that is still
+  // missing.
+  template <class Beside>
+  float scores(int group, std::int64_t from, std::int64_t keys, float* s, Beside& beside) const {
+    const Left left{keys_.data + from * keys_.row, keys_.row, keys_.part};
+    multiply<false>(keys, left, {query_part(group, 0), depth_ * kColumns}, s, round_up(p_.d, kDepthStep) / 2, products_,
+                    beside);
     return factor_.rest;
   }
 
-  __attribute__((always_inline)) void store_weights(float*, std::int64_t j, int w, const Vec (&weights)[kKeyRows]) {
-    const Pairs high = interleaved(weights[0], weights[1]);
-    std::uint16_t* at = weights_ + j * kColumns + 2 * w;
-    __builtin_memcpy(at, &high, sizeof high);
-    if (parts_ == 1) return;
-    const Vec first = weights[0] - reinterpret_cast<Vec>(high << 16);
-    const Vec second = weights[1] - reinterpret_cast<Vec>(high & 0xffff0000u);
-    const Pairs low = interleaved(first, second);
-    __builtin_memcpy(at + kKeys * kColumns, &low, sizeof low);
-  }
-
-  // A lane holds two keys' weights; the other one stays.
-  void keep(float*, std::int64_t j, int w, VecI kept) const {
+  // Forgets the weights of key j, lanes w to w + kLanes - 1, whose bits are not set. A lane holds two keys' weights;
+  // the other one stays.
+  void keep(const Weights& weights, std::int64_t j, int w, VecI kept) const {
     const VecI other = splat(static_cast<std::int32_t>(j % 2 == 0 ? 0xffff0000u : 0x0000ffffu));
     for (int part = 0; part < parts_; ++part) {
-      std::uint16_t* at = weights_ + part * kKeys * kColumns + j / 2 * 2 * kColumns + 2 * w;
+      std::uint16_t* at = weights.data + part * weights.part + j / 2 * 2 * kColumns + 2 * w;
       VecI pairs;
       __builtin_memcpy(&pairs, at, sizeof pairs);
       pairs &= kept | other;
@@ -111,9 +185,9 @@ class MatrixCore {
   }
 
   // contextᵀ (dv, queries) += vᵀ · weights
-  void add_context(std::int64_t from, std::int64_t keys, const float*, float* context) const {
-    multiply<true>(round_up(p_.dv, kRowStep), {values_ + from, kKeys, kKeys * width_}, {weights_, kKeys * kColumns},
-                   context, keys / 2, products_);
+  void add_values(const Weights& weights, const Range& range, float* context) const {
+    multiply<true>(round_up(p_.dv, kRowStep), {values_.data + range.from, values_.row, values_.part},
+                   {weights.data + range.from * kColumns, weights.part}, context, range.keys / 2, products_);
   }
 
  private:
@@ -121,21 +195,13 @@ class MatrixCore {
     return queries_ + (group * parts_ + part) * depth_ * kColumns;
   }
 
-  // (kLanes, 2) in bf16: a and b, lane by lane.
-  static __attribute__((always_inline)) Pairs interleaved(Vec a, Vec b) {
-    const auto both =
-        reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(a)));
-    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    return reinterpret_cast<Pairs>(_mm512_permutexvar_epi16(order, both));
-  }
-
   const Problem& p_;
   Factor factor_;
   int parts_, products_;
-  std::int64_t depth_, width_;  // of packed queries and keys; of packed values
-  std::uint16_t *queries_, *keys_, *values_, *weights_;
-  Left left_keys_{};
+  std::int64_t depth_;  // of packed queries
+  PackedBlocks blocks_;
+  std::uint16_t* queries_;
+  Left keys_{}, values_{};
 };
 
 }  // namespace

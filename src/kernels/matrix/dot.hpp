@@ -72,5 +72,11 @@ void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t 
   dot_tail<kRows - 1, Accumulate>(rows, a, b, c, pairs, parts);
 }
 
+// The vector units multiply: nothing can be done beside.
+template <bool Accumulate, class Beside>
+void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int parts, Beside&) {
+  multiply<Accumulate>(rows, a, b, c, pairs, parts);
+}
+
 }  // namespace
 }  // namespace attn::kernels::ATTN_UNIT

@@ -9,7 +9,7 @@
 #else
 #include "kernels/matrix/dot.hpp"
 #endif
-#include "kernels/matrix/core.hpp"
+#include "kernels/matrix/forward.hpp"
 #include "kernels/matrix/gradient.hpp"
 #include "kernels/matrix/limits.hpp"
 #include "kernels/matrix/product.hpp"
@@ -27,16 +27,22 @@ extern const Kernels kernels_avx512;
 namespace ATTN_UNIT {
 namespace {
 
-std::int64_t forward_tasks(const Problem& p) { return takes(p) ? task_count(p) : kernels_avx512.forward_tasks(p); }
-
-std::size_t forward_scratch(const Problem& p) {
-  return takes(p) ? online_scratch<MatrixCore>(p) : kernels_avx512.forward_scratch(p);
+std::size_t forward_shared(const Problem& p) {
+  return takes(p) ? PackedBlocks(p, nullptr).bytes() : kernels_avx512.forward_shared(p);
 }
 
-void forward(const Problem& p, const ForwardResult& result, std::int64_t task, void* scratch) {
-  if (!takes(p)) return kernels_avx512.forward(p, result, task, scratch);
+std::size_t forward_scratch(const Problem& p) {
+  return takes(p) ? matrix_forward_scratch(p) : kernels_avx512.forward_scratch(p);
+}
+
+std::int64_t forward_tasks(const Problem& p, int phase) {
+  return takes(p) ? matrix_forward_tasks(p, phase) : kernels_avx512.forward_tasks(p, phase);
+}
+
+void forward(const Problem& p, const ForwardResult& result, int phase, std::int64_t task, void* shared, void* scratch) {
+  if (!takes(p)) return kernels_avx512.forward(p, result, phase, task, shared, scratch);
   [[maybe_unused]] const Session session;
-  online_forward<MatrixCore>(p, result, task, scratch);
+  run_matrix_forward(p, result, phase, task, shared, scratch);
 }
 
 // Of float32 at high precision the backward pass is float32's.
@@ -94,6 +100,7 @@ Kernels ATTN_JOIN(kernels_, ATTN_UNIT)();
 Kernels ATTN_JOIN(kernels_, ATTN_UNIT)() {
   Kernels kernels = kernels_avx512;
   kernels.isa = ATTN_STRING(ATTN_UNIT);
+  kernels.forward_shared = ATTN_UNIT::forward_shared;
   kernels.forward_tasks = ATTN_UNIT::forward_tasks;
   kernels.forward_scratch = ATTN_UNIT::forward_scratch;
   kernels.forward = ATTN_UNIT::forward;

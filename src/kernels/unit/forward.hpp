@@ -53,11 +53,16 @@ class FloatCore {
   Block keys_{}, values_{};
 };
 
-inline void forward(const Problem& p, const ForwardResult& result, std::int64_t task, void* scratch) {
-  online_forward<FloatCore>(p, result, task, scratch);
-}
+inline std::size_t forward_shared(const Problem&) { return 0; }
 
 inline std::size_t forward_scratch(const Problem& p) { return online_scratch<FloatCore>(p); }
+
+// Keys and values are read in place: nothing is done in phase 0.
+inline std::int64_t forward_tasks(const Problem& p, int phase) { return phase == 0 ? 0 : task_count(p); }
+
+inline void forward(const Problem& p, const ForwardResult& result, int, std::int64_t task, void*, void* scratch) {
+  online_forward<FloatCore>(p, result, task, scratch);
+}
 
 }  // namespace
 }  // namespace attn::kernels::ATTN_UNIT

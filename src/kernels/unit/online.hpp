@@ -100,13 +100,31 @@ inline void write_group(const Problem& p, const ForwardResult& result, const Spa
   for (int lane = 0; lane < kColumns && group * kColumns + lane < span.rows; ++lane) {
     const Query at = query(p, span, group * kColumns + lane);
     const float* line = lines + lane * rows;
-    float zero = 0;  // NaN once a context is not finite
-    for (std::int64_t c = 0; c < p.dv; ++c) zero += line[c] * 0;
+    Vec zeros = splat(0.f);  // NaN once a context is not finite
+    for (std::int64_t c = 0; c < rows; c += kLanes) zeros += load(line + c) * splat(0.f);
     narrow(p.element, line, row(result.output, p.element, span.batch, at.head, at.token), p.dv);
     const float sum = run.sum[lane], most = run.maximum[lane];
     result.lse[(span.batch * p.hq + at.head) * p.tq + at.token] =
-        most == kMinusInfinity ? kMinusInfinity : (most + __builtin_log2f(sum)) * kLn2 + zero;
+        most == kMinusInfinity ? kMinusInfinity : (most + __builtin_log2f(sum)) * kLn2 + sum_lanes(zeros);
   }
+}
+
+inline int groups_of(const Span& span) { return static_cast<int>((span.rows + kColumns - 1) / kColumns); }
+
+// Begins all of a task's groups: contexts of `mem`, queries packed. Returns the keys that some group sees.
+template <class Scratch>
+inline Range start(const Problem& p, const Span& span, Scratch& mem, Running* run, Interval* seen) {
+  std::int64_t begin = p.tk, end = 0;
+  for (int g = 0; g < groups_of(span); ++g) {
+    run[g] = {mem.maximum + g * kColumns, mem.sum + g * kColumns, mem.context + g * mem.rows * kColumns};
+    clear(run[g], mem.rows);
+    seen[g] = interval(p, span, g);
+    if (p.sinks) start_with_sinks(p, seen[g], run[g]);
+    if (seen[g].any_first < begin) begin = seen[g].any_first;
+    if (seen[g].any_last > end) end = seen[g].any_last;
+    mem.core.pack_queries(span, g);
+  }
+  return {begin, end - begin};
 }
 
 // The keys of a block that some lane of a group sees by its interval.
@@ -136,25 +154,13 @@ inline void online_forward(const Problem& p, const ForwardResult& result, std::i
   Carver take{static_cast<float*>(scratch)};
   OnlineScratch<Core> mem(p, take);
   const Span span = locate(p, task);
-  const int groups = static_cast<int>((span.rows + kColumns - 1) / kColumns);
-
   Running run[kGroups];
   Interval seen[kGroups];
-  std::int64_t begin = p.tk, end = 0;
-  for (int g = 0; g < groups; ++g) {
-    run[g] = {mem.maximum + g * kColumns, mem.sum + g * kColumns, mem.context + g * mem.rows * kColumns};
-    clear(run[g], mem.rows);
-    seen[g] = interval(p, span, g);
-    if (p.sinks) start_with_sinks(p, seen[g], run[g]);
-    if (seen[g].any_first < begin) begin = seen[g].any_first;
-    if (seen[g].any_last > end) end = seen[g].any_last;
-    mem.core.pack_queries(span, g);
-  }
-
-  for (std::int64_t first = begin / kKeys * kKeys; first < end; first += kKeys) {
+  const Range whole = start(p, span, mem, run, seen);
+  for (std::int64_t first = whole.from / kKeys * kKeys; first < whole.from + whole.keys; first += kKeys) {
     const std::int64_t count = p.tk - first < kKeys ? p.tk - first : kKeys;
     bool loaded = false;
-    for (int g = 0; g < groups; ++g) {
+    for (int g = 0; g < groups_of(span); ++g) {
       const Range all = visible(seen[g], first, count, Core::kKeyStep);
       const auto next = [&](std::int64_t from) { return next_run(p, &seen[g], 1, first, all, Core::kKeyStep, from); };
       for (Range range = next(all.from); range.keys > 0; range = next(range.from + range.keys)) {
@@ -171,7 +177,7 @@ inline void online_forward(const Problem& p, const ForwardResult& result, std::i
       }
     }
   }
-  for (int g = 0; g < groups; ++g) write_group(p, result, span, g, run[g], mem.rows, mem.lines);
+  for (int g = 0; g < groups_of(span); ++g) write_group(p, result, span, g, run[g], mem.rows, mem.lines);
 }
 
 template <class Core>

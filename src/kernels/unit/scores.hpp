@@ -124,10 +124,11 @@ inline void mask_scores(const Problem& p, const Span& span, int group, const Int
   apply_interval(seen, s, first_key, keys);
 }
 
-// s (keys, kColumns): a core's scores of a range of its keys, capped. Returns the factor that they still lack.
-template <class Core>
-inline float capped_scores(Core& core, const Problem& p, int group, const Range& range, float* s) {
-  const float factor = core.scores(group, range.from, range.keys, s);
+// s (keys, kColumns): a core's scores of a range of its keys, capped. Returns the factor that they still lack. A core
+// may take something more, to do beside its products.
+template <class Core, class... Beside>
+inline float capped_scores(Core& core, const Problem& p, int group, const Range& range, float* s, Beside&... beside) {
+  const float factor = core.scores(group, range.from, range.keys, s, beside...);
   if (!adjusts(p)) return factor;
   for (std::int64_t i = 0; factor != 1 && i < range.keys * kColumns; i += kLanes)
     store(s + i, load(s + i) * splat(factor));

@@ -22,8 +22,9 @@ namespace attn::kernels {
 extern const Kernels ATTN_JOIN(kernels_, ATTN_UNIT);
 const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .isa = ATTN_STRING(ATTN_UNIT),
-    .forward_tasks = ATTN_UNIT::task_count,
+    .forward_shared = ATTN_UNIT::forward_shared,
     .forward_scratch = ATTN_UNIT::forward_scratch,
+    .forward_tasks = ATTN_UNIT::forward_tasks,
     .forward = ATTN_UNIT::forward,
     .decodes = ATTN_UNIT::decodes,
     .decode_shared = ATTN_UNIT::decode_shared,

@@ -1,0 +1,85 @@
+// The fused forward on bf16 products, with softmax beside them. A group of queries goes over a block of keys by strips:
+// while the scores of a strip are multiplied, the strip before becomes weights. Then the block's values are added.
+#pragma once
+
+#include "kernels/matrix/core.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+struct ForwardScratch {
+  MatrixCore core;
+  float *context, *maximum, *sum, *s[2], *lines;
+  Weights weights;
+  std::int64_t rows;  // of a context
+
+  ForwardScratch(const Problem& p, void* shared, Carver& take) : core(p, shared, take), rows(round_up(p.dv, 16)) {
+    context = take(kGroups * rows * kColumns);
+    maximum = take(kTaskRows), sum = take(kTaskRows);
+    for (float*& strip : s) strip = take(kStripKeys * kColumns);
+    weights = core.weights(take);
+    lines = take(rows * kColumns);
+  }
+};
+
+// A group against a range of a block's keys, in two strips of scores that take turns.
+inline void add_range(const Problem& p, const Span& span, int group, const Interval& seen, std::int64_t first,
+                      std::int64_t count, const Range& range, const Running& run, ForwardScratch& mem) {
+  const Weights& weights = mem.weights;
+  Softmax softmax(mem.core.steps_a_strip(), weights, run, range.from);
+  const std::int64_t end = range.from + range.keys;
+  for (std::int64_t from = range.from; from < end; from += kStripKeys) {
+    float* s = mem.s[from / kStripKeys % 2];
+    const Range strip{from, kStripKeys};
+    const float factor = capped_scores(mem.core, p, group, strip, s, softmax);
+    softmax.finish();
+    mask_range(p, span, group, seen, first, count, strip, s);
+    softmax.begin(s, factor);
+  }
+  softmax.finish();
+  if (drops(p)) {
+    const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
+    for_each_kept(p, span, group, seen, first + range.from, keys,
+                  [&](std::int64_t j, int w, VecI kept) { mem.core.keep(weights, j, w, kept); });
+  }
+  softmax.scale(run.context, mem.rows);
+  mem.core.add_values(weights, range, run.context);
+}
+
+// Phase 0 packs keys and values, a block a task; phase 1 is the forward pass.
+inline std::int64_t matrix_forward_tasks(const Problem& p, int phase) {
+  return phase == 0 ? PackedBlocks(p, nullptr).tasks() : task_count(p);
+}
+
+inline void run_matrix_forward(const Problem& p, const ForwardResult& result, int phase, std::int64_t task,
+                               void* shared, void* scratch) {
+  if (phase == 0) return PackedBlocks(p, shared).pack(task);
+  Carver take{static_cast<float*>(scratch)};
+  ForwardScratch mem(p, shared, take);
+  const Span span = locate(p, task);
+  Running run[kGroups];
+  Interval seen[kGroups];
+  const Range whole = start(p, span, mem, run, seen);
+  for (std::int64_t first = whole.from / kKeys * kKeys; first < whole.from + whole.keys; first += kKeys) {
+    const std::int64_t count = p.tk - first < kKeys ? p.tk - first : kKeys;
+    mem.core.take_block(span, first);
+    for (int g = 0; g < groups_of(span); ++g) {
+      mem.core.prefetch_block(span, first + kKeys, g, groups_of(span));
+      const Range all = visible(seen[g], first, count, kStripKeys);
+      const auto next = [&](std::int64_t from) { return next_run(p, &seen[g], 1, first, all, kStripKeys, from); };
+      for (Range range = next(all.from); range.keys > 0; range = next(range.from + range.keys)) {
+        add_range(p, span, g, seen[g], first, count, range, run[g], mem);
+      }
+    }
+  }
+  for (int g = 0; g < groups_of(span); ++g) write_group(p, result, span, g, run[g], mem.rows, mem.lines);
+}
+
+inline std::size_t matrix_forward_scratch(const Problem& p) {
+  Carver count{nullptr};
+  const ForwardScratch parts(p, nullptr, count);
+  return static_cast<std::size_t>(count.used) * sizeof(float);
+}
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT
