@@ -259,7 +259,7 @@ void expect_close(const Case& c, const Result& result) {
           // A score's error; 8 and 16 for the scores' and the softmax's own arithmetic in float32.
           const double in_score = row.terms * (high ? 3 * kHigh : 8 * kFloat) + 16 * kFloat * (1 + std::abs(row.lse));
           const bool highest = p.element == Element::f32 && p.precision == Precision::highest;
-          const double in_sum = highest || high ? 0 : kBf16 / 32;  // of exponentials for weights in bf16
+          const double in_sum = highest || high ? 0 : std::ldexp(1, -18);  // exponentials for weights in bf16
           ASSERT_NEAR(static_cast<double>(result.lse[at]), row.lse, in_score + in_sum + 16 * kFloat) << b << h << i;
           const double in_weight = 2 * in_score + (highest ? 0 : high ? 3 * kHigh : kBf16) + 16 * kFloat;
           for (std::int64_t d = 0; d < p.dv; ++d) {

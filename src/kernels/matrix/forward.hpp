@@ -40,7 +40,7 @@ inline void add_range(const Problem& p, const Span& span, int group, const Inter
   if (drops(p)) {
     const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
     for_each_kept(p, span, group, seen, first + range.from, keys,
-                  [&](std::int64_t j, int w, VecI kept) { mem.core.keep(weights, j, w, kept); });
+                  [&](std::int64_t j, int w, VecI kept) { mem.core.keep(weights, range.from + j, w, kept); });
   }
   softmax.scale(run.context, mem.rows);
   mem.core.add_values(weights, range, run.context);
