@@ -1,4 +1,4 @@
-// A task's queries: 4 groups of kColumns rows, a row in each lane. With the keys down the rows of a tile and
+// A task's queries: groups of kColumns rows, a row in each lane. With the keys down the rows of a tile and
 // the queries across its lanes, maxima, sums and masks need no horizontal step, and K and V are read in place.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace attn::kernels::ATTN_UNIT {
 namespace {
 
 #if !defined(ATTN_TASK_GROUPS)
-#define ATTN_TASK_GROUPS 4
+#define ATTN_TASK_GROUPS 16
 #define ATTN_BLOCK_KEYS 128
 #endif
 constexpr int kGroups = ATTN_TASK_GROUPS;      // groups that share each block of keys while it is in L2
