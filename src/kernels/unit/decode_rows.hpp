@@ -63,9 +63,9 @@ struct Loads {
   bool narrow() const { return width < E::kSpan; }
   std::int64_t floats() const { return count * E::kParts * kLanes; }  // of a row, widened
   std::int64_t lines() const { return (width * E::kBytes + 63) / 64; }
-  // How many rows ahead to prefetch: about 8 KB, which are under way while a core reads on.
+  // How many rows ahead to prefetch: about 6 KB, which are under way while a core reads on.
   std::int64_t ahead() const {
-    const std::int64_t rows = 8192 / (width * E::kBytes + 1) + 1;
+    const std::int64_t rows = 6144 / (width * E::kBytes + 1) + 1;
     return rows < kMostAhead ? rows : kMostAhead;
   }
   // The first element of load i.

@@ -1,4 +1,4 @@
-// A task's queries: 4 groups of kColumns rows, a row in each lane. With the keys down the rows of a tile and
+// A task's queries: groups of kColumns rows, a row in each lane. With the keys down the rows of a tile and
 // the queries across its lanes, maxima, sums and masks need no horizontal step, and K and V are read in place.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace attn::kernels::ATTN_UNIT {
 namespace {
 
 #if !defined(ATTN_TASK_GROUPS)
-#define ATTN_TASK_GROUPS 4
+#define ATTN_TASK_GROUPS 16
 #define ATTN_BLOCK_KEYS 128
 #endif
 constexpr int kGroups = ATTN_TASK_GROUPS;      // groups that share each block of keys while it is in L2
@@ -105,16 +105,14 @@ inline void pack_lanes(const Problem& p, const Rows& rows, std::int64_t width, c
                        float factor, float* lines, float* out) {
   const std::int64_t step = (width + kLanes - 1) / kLanes * kLanes;
   for (int half = 0; half < kColumns; half += kLanes) {
-    for (int i = 0; i < kLanes; ++i) {
-      const std::int64_t r = group * kColumns + half + i;
-      float* line = lines + i * step;
-      const Query at = query(p, span, r < span.rows ? r : 0);
-      if (r < span.rows) widen(p.element, row(rows, p.element, span.batch, at.head, at.token), line, width);
-      for (std::int64_t c = r < span.rows ? width : 0; c < step; ++c) line[c] = 0;
+    const std::int64_t first = group * kColumns + half, held = span.rows - first;
+    for (int i = 0; i < kLanes && i < held; ++i) {
+      const Query at = query(p, span, first + i);
+      widen(p.element, row(rows, p.element, span.batch, at.head, at.token), lines + i * step, width);
     }
     for (std::int64_t c = 0; c < width; c += kLanes) {
       Vec square[kLanes];
-      ATTN_UNROLL for (int i = 0; i < kLanes; ++i) square[i] = load(lines + i * step + c);
+      ATTN_UNROLL for (int i = 0; i < kLanes; ++i) square[i] = i < held ? load(lines + i * step + c) : splat(0.f);
       transpose(square);
       for (int i = 0; i < kLanes && c + i < width; ++i) {
         store(out + (c + i) * kColumns + half, square[i] * splat(factor));

@@ -63,10 +63,9 @@ inline __attribute__((always_inline)) float sum_lanes(Vec v) {
 // exactly: what does not change is scaled by 1.
 inline __attribute__((always_inline)) Vec exp2_nonpositive(Vec x) {
   const Vec floor = splat(-125.f);
-  const Vec clamped = x < floor ? floor : x;
   const Vec magic = splat(12582912.f);  // 1.5 · 2^23: adding it rounds to an integer
-  const Vec shifted = clamped + magic;
-  const Vec f = clamped - (shifted - magic);
+  const Vec shifted = x + magic;
+  const Vec f = x - (shifted - magic);
   Vec p = splat(0.0013269407209008932f);
   p = p * f + splat(0.009671294130384922f);
   p = p * f + splat(0.0555071122944355f);
@@ -75,7 +74,7 @@ inline __attribute__((always_inline)) Vec exp2_nonpositive(Vec x) {
   p = p * f + splat(1.f);
   const VecI exponent = reinterpret_cast<VecI>(shifted) << 23;
   const Vec scaled = reinterpret_cast<Vec>(reinterpret_cast<VecI>(p) + exponent);
-  return x < floor ? splat(0.f) : scaled;
+  return x < floor ? splat(0.f) : scaled;  // below it, `scaled` is anything
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ inline __attribute__((always_inline)) void tile(const float* a, std::int64_t row
   ATTN_UNROLL for (int i = 0; i < Rows; ++i) {
     ATTN_UNROLL for (int w = 0; w < kWidth; ++w) sum[i][w] = Accumulate ? load(c + i * ldc + w * kLanes) : splat(0.f);
   }
-  for (std::int64_t k = 0; k < depth; ++k) {
+  const auto step = [&]() __attribute__((always_inline)) {
     Vec right[kWidth];
     ATTN_UNROLL for (int w = 0; w < kWidth; ++w) right[w] = load(b + w * kLanes);
     ATTN_UNROLL for (int i = 0; i < Rows; ++i) {
@@ -38,7 +38,10 @@ inline __attribute__((always_inline)) void tile(const float* a, std::int64_t row
     }
     a += depth_step;
     b += ldb;
-  }
+  };
+  // Two a round: half of the loop's own instructions, which take places of the multiply-adds.
+  for (std::int64_t pairs = depth / 2; pairs > 0; --pairs) step(), step();
+  if (depth % 2 != 0) step();
   ATTN_UNROLL for (int i = 0; i < Rows; ++i) {
     ATTN_UNROLL for (int w = 0; w < kWidth; ++w) store(c + i * ldc + w * kLanes, sum[i][w]);
   }
