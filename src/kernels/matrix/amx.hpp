@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kRowStep = 16;    // rows of C that a product takes at once
 constexpr int kDepthStep = 32;  // depth likewise: 16 pairs
+constexpr int kStripRows = 32;   // of a dense product, beside which another's results are written
 constexpr bool kTakesHigh = true;
 static_assert(kColumns == 32, "two tiles across");
 
@@ -61,6 +62,47 @@ void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t 
     c += 32 * kColumns;
   }
   if (rows > 0) amx_tile<1, Accumulate>(a, b, c, pairs, parts);
+}
+
+// A strip of a dense product, whose rows stay in L1 while columns pass by: sums as amx_tile's, of one or two rows of
+// tiles. `beside` is called between the steps of the depth: what it does on vectors runs beside the tile products.
+template <int RowTiles, bool Accumulate, class Beside>
+inline void amx_strip(const Left& a, const Right& b, float* c, std::int64_t pairs, int parts, Beside beside) {
+  constexpr std::int64_t kSumStep = kColumns * 4, kRightStep = kColumns * 4;  // bytes
+  constexpr bool kTwo = RowTiles == 2;
+  if constexpr (Accumulate) {
+    tile_load<0>(c, kSumStep), tile_load<1>(c + 16, kSumStep);
+    if constexpr (kTwo) tile_load<2>(c + 16 * kColumns, kSumStep), tile_load<3>(c + 16 * kColumns + 16, kSumStep);
+  } else {
+    tile_zero<0>(), tile_zero<1>();
+    if constexpr (kTwo) tile_zero<2>(), tile_zero<3>();
+  }
+  for (int part = 0; part < parts; ++part) {
+    const std::uint16_t* left = a.data + left_part(part) * a.part;
+    const std::uint16_t* right = b.data + right_part(part) * b.part;
+    for (std::int64_t k = 0; k < pairs; k += 16) {
+      tile_stream<6>(right, kRightStep), tile_stream<7>(right + 32, kRightStep);
+      tile_load<4>(left, a.row * 2);
+      if constexpr (kTwo) tile_load<5>(left + 16 * a.row, a.row * 2);
+      tile_multiply<0, 4, 6>(), tile_multiply<1, 4, 7>();
+      if constexpr (kTwo) tile_multiply<2, 5, 6>(), tile_multiply<3, 5, 7>();
+      left += 32;
+      right += 32 * kColumns;
+      beside();
+    }
+  }
+  tile_store<0>(c, kSumStep), tile_store<1>(c + 16, kSumStep);
+  if constexpr (kTwo) tile_store<2>(c + 16 * kColumns, kSumStep), tile_store<3>(c + 16 * kColumns + 16, kSumStep);
+}
+
+// As multiply(), of kStripRows at most, and beside it all that `writer` has left, some rows at every step.
+template <bool Accumulate, class Writer>
+void multiply_beside(std::int64_t rows, const Left& a, const Right& b, float* c, std::int64_t pairs, int parts,
+                     Writer& writer) {
+  const std::int64_t steps = pairs / 16 * parts, some = (writer.left() + steps - 1) / steps;
+  const auto write = [&] { writer.write(some); };
+  rows > 16 ? amx_strip<2, Accumulate>(a, b, c, pairs, parts, write)
+            : amx_strip<1, Accumulate>(a, b, c, pairs, parts, write);
 }
 
 }  // namespace
