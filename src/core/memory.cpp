@@ -29,9 +29,7 @@ void* take_new(std::size_t bytes) {
   return memory;
 }
 
-void give_back(void* memory, std::size_t bytes) {
-  ::operator delete (memory, std::align_val_t{alignment_of(bytes)});
-}
+void give_back(void* memory, std::size_t bytes) { ::operator delete (memory, std::align_val_t{alignment_of(bytes)}); }
 
 class Kept {
  public:
@@ -40,7 +38,7 @@ class Kept {
     used_ += bytes;
     most_ = std::max(most_, used_);
     if (const auto found = blocks_.find(bytes); found != blocks_.end()) return remove(found);
-    while (waiting_ > most_ / 2) give_back_one();
+    trim();
     try {
       return take_new(bytes);
     } catch (...) {
@@ -55,6 +53,7 @@ class Kept {
     if (keepers_ == 0) return give_back(memory, bytes);
     blocks_.emplace(bytes, memory);
     waiting_ += bytes;
+    trim();
   }
 
   void begin() {
@@ -76,6 +75,10 @@ class Kept {
     waiting_ -= block->first;
     blocks_.erase(block);
     return memory;
+  }
+
+  void trim() {
+    while (!blocks_.empty() && waiting_ + used_ > most_ + most_ / 2) give_back_one();
   }
 
   void give_back_one() {

@@ -9,8 +9,8 @@ namespace attn {
 
 std::shared_ptr<void> allocate(std::size_t bytes);  // aligned to 64 bytes; throws std::bad_alloc
 
-// While one of these lives, memory that a tensor gives back waits for the next one of its size. What waits is at most
-// half of what was in use at once: tensors of one pass are not those of another.
+// While one of these lives, memory that a tensor gives back waits for the next one of its size. With what waits, memory
+// is up to half as much again as was in use at once: a forward pass has other sizes than a backward pass.
 class KeepMemory {
  public:
   KeepMemory();

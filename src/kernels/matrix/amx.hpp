@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kRowStep = 16;    // rows of C that a product takes at once
 constexpr int kDepthStep = 32;  // depth likewise: 16 pairs
-constexpr int kStripRows = 32;   // of a dense product, beside which another's results are written
+constexpr int kStripRows = 32;  // of a dense product, beside which another's results are written
 constexpr bool kTakesHigh = true;
 static_assert(kColumns == 32, "two tiles across");
 

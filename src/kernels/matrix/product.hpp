@@ -41,8 +41,8 @@ class MatrixProduct {
     }
   }
 
-  void multiply(const void* packed, std::int64_t panel, std::int64_t first, std::int64_t depth,
-                std::int64_t strip, std::int64_t rows, float* sums, PanelWriter& writer) const {
+  void multiply(const void* packed, std::int64_t panel, std::int64_t first, std::int64_t depth, std::int64_t strip,
+                std::int64_t rows, float* sums, PanelWriter& writer) const {
     Left left = left_;
     left.data += strip * left.row;
     const auto* right = static_cast<const std::uint16_t*>(packed) + panel * panel_size(p_) + first * kColumns;

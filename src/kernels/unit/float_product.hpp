@@ -47,8 +47,8 @@ class FloatProduct {
     }
   }
 
-  void multiply(const void* packed, std::int64_t index, std::int64_t first, std::int64_t depth,
-                std::int64_t strip, std::int64_t rows, float* sums, PanelWriter& writer) const {
+  void multiply(const void* packed, std::int64_t index, std::int64_t first, std::int64_t depth, std::int64_t strip,
+                std::int64_t rows, float* sums, PanelWriter& writer) const {
     writer.write(writer.left());
     const float* right = static_cast<const float*>(packed) + (index * p_.k + first) * kColumns;
     const auto add = first == 0 ? panel<false> : panel<true>;

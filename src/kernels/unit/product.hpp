@@ -61,6 +61,7 @@ inline __attribute__((always_inline)) Vec load_columns(const float* from, std::i
 // A vector of results at its place.
 template <Element element>
 inline __attribute__((always_inline)) void store_result(void* out, Vec x, std::int64_t count) {
+  if (element == Element::f32 && count >= kLanes) return store(static_cast<float*>(out), x);
   if (element == Element::bf16 && count >= kLanes) return store_bf16(static_cast<std::uint16_t*>(out), x);
   float lane[kLanes];
   store(lane, x);
@@ -140,7 +141,8 @@ inline std::int64_t count_tasks(const Product& p, const TaskSize& size) {
 }
 
 // A wide task reads a less often; but there shall be 32 tasks for the threads to share, where that can be. A deep
-// product's panels do not stay in L2 from task to task: it is cut into fewer and higher ones, which read them less often.
+// product's panels do not stay in L2 from task to task: it is cut into fewer and higher ones, which read them less
+// often.
 template <class Core>
 inline TaskSize task_size(const Product& p) {
   TaskSize size{Core::kHeight, Core::kPanels};
