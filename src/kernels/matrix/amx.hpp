@@ -1,5 +1,4 @@
 // Products of bf16 pairs by AMX tiles: 2 × 2 tiles of 16 × 16 sums, each TDPBF16PS adding 16 pairs of depth.
-// Developed where no AMX was at hand: the tests prove its logic on emulated tiles, its speed is not yet measured.
 #pragma once
 
 #include "kernels/matrix/operands.hpp"
@@ -12,9 +11,10 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-constexpr int kRowStep = 16;    // rows of C that a product takes at once
-constexpr int kDepthStep = 32;  // depth likewise: 16 pairs
-constexpr int kStripRows = 32;  // of a dense product, beside which another's results are written
+constexpr int kRowStep = 16;      // rows of C that a product takes at once
+constexpr int kDepthStep = 32;    // depth likewise: 16 pairs
+constexpr int kStripRows = 32;    // of a dense product, beside which another's results are written
+constexpr int kBlockDepth = 512;  // and its depth: a strip stays in L1
 constexpr bool kTakesHigh = true;
 static_assert(kColumns == 32, "two tiles across");
 

@@ -10,7 +10,8 @@ namespace {
 
 constexpr int kRowStep = 1;         // rows of C that a product takes at once
 constexpr int kDepthStep = 2;       // depth likewise
-constexpr int kStripRows = 96;      // of a dense product, beside which another's results are written
+constexpr int kStripRows = 96;      // of a dense product, at once
+constexpr int kBlockDepth = 1024;   // and its depth
 constexpr bool kTakesHigh = false;  // three products of twice float32's rate
 struct Session {};                  // what the unit needs while a task runs: nothing
 

@@ -9,7 +9,7 @@ namespace {
 
 class MatrixProduct {
  public:
-  static constexpr std::int64_t kHeight = 96, kPanels = 32, kDepth = 512;  // sums and rows of a in L2
+  static constexpr std::int64_t kHeight = 96, kPanels = 32, kDepth = kBlockDepth;  // sums and rows of a in L2
   static constexpr std::int64_t kStrip = kStripRows;
   static constexpr std::int64_t kDeep = 4 * kDepth, kDeepHeight = 4 * kHeight, kDeepPanels = 12;
 
