@@ -42,12 +42,16 @@ class Module {
   void zero_grad();
 
   // Dropout acts in train mode only. Modules start in eval mode (PyTorch's start in train mode).
-  virtual void train(bool on = true) { training_ = on; }
+  // In train mode memory of large tensors is kept for the next ones.
+  virtual void train(bool on = true);
   void eval() { train(false); }
   bool training() const noexcept { return training_; }
 
  protected:
   bool training_ = false;
+
+ private:
+  std::shared_ptr<void> keeps_memory_;
 };
 
 // y = x · weightᵀ + bias. Initial values as nn.Linear's: uniform in ±1/√d_in, weight first, then bias.

@@ -1,5 +1,7 @@
 #include "core/rows.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -7,17 +9,43 @@
 
 namespace attn {
 
+namespace {
+
+constexpr float kLargest = std::numeric_limits<float>::max();
+
+// Finite in, finite out.
+float saturated_sum(float a, float b) {
+  const float s = a + b;
+  if (s > kLargest && a <= kLargest && b <= kLargest) return kLargest;
+  if (s < -kLargest && a >= -kLargest && b >= -kLargest) return -kLargest;
+  return s;
+}
+
+// Nearly always no sum is past the range: that is looked at once for a line of them.
+constexpr std::int64_t kLine = 1024;
+
+void add_line(float* sum, const float* more, std::int64_t n) {
+  float line[kLine];
+  std::int32_t past = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    line[i] = sum[i] + more[i];
+    past |= std::abs(line[i]) <= kLargest ? 0 : -1;
+  }
+  if (past == 0) {
+    std::copy_n(line, n, sum);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) sum[i] = saturated_sum(sum[i], more[i]);
+  }
+}
+
+}  // namespace
+
 void add_in_place(const Tensor& to, const Tensor& from) {
   auto* sum = to.data<float>();
   const auto* more = from.data<float>();
-  constexpr float kLargest = std::numeric_limits<float>::max();
   for_runs(to.numel(), 1, [=](std::int64_t first, std::int64_t count) {
-    for (std::int64_t i = first; i < first + count; ++i) {
-      // Finite in, finite out. `&`, not `&&`: the loop is to be vectorised.
-      const float a = sum[i], b = more[i], s = a + b;
-      const bool over = (s > kLargest) & (a <= kLargest) & (b <= kLargest);
-      const bool under = (s < -kLargest) & (a >= -kLargest) & (b >= -kLargest);
-      sum[i] = over ? kLargest : under ? -kLargest : s;
+    for (std::int64_t i = first; i < first + count; i += kLine) {
+      add_line(sum + i, more + i, std::min(kLine, first + count - i));
     }
   });
 }

@@ -1,9 +1,5 @@
 #include "attn/tensor.hpp"
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -11,33 +7,16 @@
 #include <utility>
 
 #include "attn/error.hpp"
+#include "core/memory.hpp"
 #include "core/visit.hpp"
 
 namespace attn {
 namespace {
 
-constexpr std::size_t kAlignment = 64, kLargePage = std::size_t{1} << 21;
-
-// Much memory comes in large pages where the system has them to give: one fault for each, and not 512 times as many.
-void* allocate_bytes(std::size_t bytes, std::size_t alignment) {
-  void* memory = ::operator new (bytes, std::align_val_t{alignment}, std::nothrow);  // sanitizers abort in the other
-  if (memory == nullptr) throw std::bad_alloc();
-#if defined(__linux__)
-  if (alignment == kLargePage) madvise(memory, bytes, MADV_HUGEPAGE);  // advice: without it all works as well
-#endif
-  return memory;
-}
-
 std::shared_ptr<void> allocate(std::int64_t numel, DType dtype) {
   std::size_t bytes = 0;
-  if (__builtin_mul_overflow(static_cast<std::size_t>(numel), size_of(dtype), &bytes) ||
-      bytes > static_cast<std::size_t>(PTRDIFF_MAX) - kLargePage) {
-    throw std::bad_alloc();
-  }
-  bytes = std::max(bytes, std::size_t{1});
-  const std::size_t alignment = bytes >= 2 * kLargePage ? kLargePage : kAlignment;
-  return {allocate_bytes(bytes, alignment),
-          [alignment](void* p) { ::operator delete (p, std::align_val_t{alignment}); }};
+  if (__builtin_mul_overflow(static_cast<std::size_t>(numel), size_of(dtype), &bytes)) throw std::bad_alloc();
+  return attn::allocate(bytes);
 }
 
 // Calls f(offset_a, offset_b) for each index of `shape`, in row-major order; offsets follow the two strides.
@@ -122,7 +101,7 @@ Tensor Tensor::from_blob(void* data, const Shape& shape, const Shape& strides, D
     throw shape_error("tensor", "one stride for each dimension of " + shape.str(), strides.str());
   }
   // A tensor without elements may come without memory; its address only says that it is defined.
-  alignas(kAlignment) static std::byte nothing[kAlignment];
+  alignas(64) static std::byte nothing[64];
   Tensor result;
   result.numel_ = shape.numel();
   if (data == nullptr && result.numel_ != 0) {

@@ -38,10 +38,10 @@ struct Kernels {
   void (*backward)(const Problem&, const BackwardInput&, const BackwardResult&, int phase, std::int64_t task,
                    void* shared, void* scratch);
 
-  // A dense product: pack each panel of b, then run the tasks.
-  std::int64_t (*panels)(const Product&);
+  // A dense product: pack b, then run the tasks.
   std::size_t (*packed_bytes)(const Product&);
-  void (*pack_panel)(const Product&, void* packed, std::int64_t panel);
+  std::int64_t (*pack_tasks)(const Product&);
+  void (*pack)(const Product&, void* packed, std::int64_t task);
   std::int64_t (*product_tasks)(const Product&);
   std::size_t (*product_scratch)(const Product&);  // bytes
   // False when a result left the element's range.

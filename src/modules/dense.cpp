@@ -41,7 +41,7 @@ Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, cons
   const Tensor packed = Tensor::empty({static_cast<std::int64_t>(kernel.packed_bytes(p))}, DType::u8);
   std::atomic<bool> fits{true};
   const auto size = static_cast<double>(n) * static_cast<double>(k);
-  parallel_for(kernel.panels(p), 0, size, [&](std::int64_t i, void*) { kernel.pack_panel(p, packed.raw(), i); });
+  parallel_for(kernel.pack_tasks(p), 0, size, [&](std::int64_t i, void*) { kernel.pack(p, packed.raw(), i); });
   parallel_for(kernel.product_tasks(p), kernel.product_scratch(p), 2 * size * static_cast<double>(m),
                [&](std::int64_t task, void* scratch) {
                  if (!kernel.product(p, packed.raw(), task, scratch)) fits.store(false, std::memory_order_relaxed);

@@ -2,8 +2,18 @@
 
 #include "attn/error.hpp"
 #include "attn/modules.hpp"
+#include "core/memory.hpp"
 
 namespace attn {
+
+void Module::train(bool on) {
+  training_ = on;
+  if (!on) {
+    keeps_memory_ = nullptr;
+  } else if (!keeps_memory_) {
+    keeps_memory_ = std::make_shared<KeepMemory>();
+  }
+}
 
 StateDict Module::state_dict() {
   StateDict state;

@@ -43,7 +43,7 @@ Tensor many(const Kernels& kernel, const Tensor& x, const Tensor& weight, const 
   void* aligned = scratch.data();
   std::size_t space = scratch.size() * sizeof(float);
   std::align(64, kernel.product_scratch(p), aligned, space);
-  for (std::int64_t i = 0; i < kernel.panels(p); ++i) kernel.pack_panel(p, packed.raw(), i);
+  for (std::int64_t i = 0; i < kernel.pack_tasks(p); ++i) kernel.pack(p, packed.raw(), i);
   for (std::int64_t i = 0; i < kernel.product_tasks(p); ++i) {
     EXPECT_TRUE(kernel.product(p, packed.raw(), i, aligned));
   }

@@ -85,7 +85,7 @@ Tensor run(const Kernels& kernels, const Case& c, Random& random) {
                   .precision = c.kind.precision,
                   .more = c.more.defined() ? c.more.data<float>() : nullptr};
   const Poisoned packed(kernels.packed_bytes(p));
-  for (const std::int64_t i : shuffled(kernels.panels(p), random)) kernels.pack_panel(p, packed.data.get(), i);
+  for (const std::int64_t i : shuffled(kernels.pack_tasks(p), random)) kernels.pack(p, packed.data.get(), i);
   bool fits = true;
   for (const std::int64_t task : shuffled(kernels.product_tasks(p), random)) {
     const Poisoned scratch(kernels.product_scratch(p));

@@ -10,6 +10,8 @@ namespace {
 
 constexpr int kRowStep = 1;         // rows of C that a product takes at once
 constexpr int kDepthStep = 2;       // depth likewise
+constexpr int kStripRows = 96;      // of a dense product, at once
+constexpr int kBlockDepth = 1024;   // and its depth
 constexpr bool kTakesHigh = false;  // three products of twice float32's rate
 struct Session {};                  // what the unit needs while a task runs: nothing
 
@@ -73,7 +75,7 @@ void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t 
 }
 
 // The vector units multiply: nothing can be done beside.
-template <bool Accumulate, class Beside>
+template <bool Accumulate, bool = false, class Beside>
 void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int parts, Beside&) {
   multiply<Accumulate>(rows, a, b, c, pairs, parts);
 }

@@ -74,8 +74,8 @@ std::size_t packed_bytes(const Product& p) {
   return takes(p) ? MatrixProduct::packed_bytes(p) : kernels_avx512.packed_bytes(p);
 }
 
-void pack_panel(const Product& p, void* packed, std::int64_t panel) {
-  takes(p) ? MatrixProduct::pack_panel(p, packed, panel) : kernels_avx512.pack_panel(p, packed, panel);
+void pack(const Product& p, void* packed, std::int64_t task) {
+  takes(p) ? run_pack<MatrixProduct>(p, packed, task) : kernels_avx512.pack(p, packed, task);
 }
 
 std::int64_t product_tasks(const Product& p) {
@@ -109,7 +109,7 @@ Kernels ATTN_JOIN(kernels_, ATTN_UNIT)() {
   kernels.backward_tasks = ATTN_UNIT::backward_tasks;
   kernels.backward = ATTN_UNIT::backward;
   kernels.packed_bytes = ATTN_UNIT::packed_bytes;
-  kernels.pack_panel = ATTN_UNIT::pack_panel;
+  kernels.pack = ATTN_UNIT::pack;
   kernels.product_tasks = ATTN_UNIT::product_tasks;
   kernels.product_scratch = ATTN_UNIT::product_scratch;
   kernels.product = ATTN_UNIT::product;

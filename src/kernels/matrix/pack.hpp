@@ -42,6 +42,9 @@ inline __m256i round_bf16(Vec x) { return reinterpret_cast<__m256i>(_mm512_cvtne
 inline __m256i load_part(Element element, const void* row, std::int64_t at, std::int64_t width, float factor,
                          int part) {
   if (!row || at >= width) return _mm256_setzero_si256();
+  if (element == Element::bf16 && part == 0 && factor == 1 && width - at >= 16) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(static_cast<const std::uint16_t*>(row) + at));
+  }
   const auto mask = static_cast<__mmask16>(width - at >= 16 ? 0xffff : (1 << (width - at)) - 1);
   Vec x;
   if (element == Element::bf16) {

@@ -9,24 +9,29 @@ namespace {
 
 class MatrixProduct {
  public:
-  static constexpr std::int64_t kHeight = 96, kPanels = 32, kDepth = 1024;  // sums and rows of a in L2
+  static constexpr std::int64_t kHeight = 96, kPanels = 32, kDepth = kBlockDepth;  // sums and rows of a in L2
+  static constexpr std::int64_t kStrip = kStripRows;
+  static constexpr std::int64_t kDeep = 4 * kDepth, kDeepHeight = 4 * kHeight, kDeepPanels = 12;
 
-  MatrixProduct(const Product& p, Carver& take) : p_(p) { rows_ = halves(take, in_place() ? 0 : parts(p) * kPart); }
+  MatrixProduct(const Product& p, std::int64_t height, Carver& take) : p_(p), part_(height * kStep) {
+    rows_ = halves(take, in_place() ? 0 : parts(p) * part_);
+  }
 
   static std::size_t packed_bytes(const Product& p) {
     return static_cast<std::size_t>(panels(p) * panel_size(p)) * sizeof(std::uint16_t);
   }
 
-  static void pack_panel(const Product& p, void* packed, std::int64_t panel) {
+  static void pack(const Product& p, void* packed, std::int64_t panel, std::int64_t first, std::int64_t depth) {
     auto* out = static_cast<std::uint16_t*>(packed) + panel * panel_size(p);
     for (int part = 0; part < parts(p); ++part, out += padded_depth(p) * kColumns) {
-      p.b_depth == 1 ? pack_lines(p, panel * kColumns, part, out) : pack_pairs(p, panel * kColumns, part, out);
+      p.b_depth == 1 ? pack_lines(p, panel * kColumns, part, out)
+                     : pack_pairs(p, panel * kColumns, part, first, first + round_up(depth, 32), out);
     }
   }
 
   void load_rows(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t depth) {
     const void* corner = element_at(p_.a, p_.a_element, row * p_.a_row + first * p_.a_depth);
-    left_ = {rows_, kStep, kPart};
+    left_ = {rows_, kStep, part_};
     if (in_place()) {
       left_ = {static_cast<const std::uint16_t*>(corner), p_.a_row, 0};
       return;
@@ -36,18 +41,24 @@ class MatrixProduct {
     }
   }
 
-  void multiply(const void* packed, std::int64_t panel, std::int64_t first, std::int64_t depth, std::int64_t rows,
-                float* sums) const {
+  void multiply(const void* packed, std::int64_t panel, std::int64_t first, std::int64_t depth, std::int64_t strip,
+                std::int64_t rows, float* sums, PanelWriter& writer) const {
+    Left left = left_;
+    left.data += strip * left.row;
     const auto* right = static_cast<const std::uint16_t*>(packed) + panel * panel_size(p_) + first * kColumns;
-    const auto add = first == 0 ? ATTN_UNIT::multiply<false> : ATTN_UNIT::multiply<true>;
-    add(round_up(rows, kRowStep), left_, {right, padded_depth(p_) * kColumns}, sums, round_up(depth, kDepthStep) / 2,
-        products_of(parts(p_)));
+    const std::int64_t pairs = round_up(depth, kDepthStep) / 2, steps = ceil_div(pairs, 16) * products_of(parts(p_));
+    const std::int64_t some = ceil_div(writer.left(), steps);
+    const auto write = [&] { writer.write(some); };
+    const auto add = first == 0 ? ATTN_UNIT::multiply<false, true, decltype(write)>
+                                : ATTN_UNIT::multiply<true, true, decltype(write)>;
+    add(round_up(rows, kRowStep), left, {right, padded_depth(p_) * kColumns}, sums, pairs, products_of(parts(p_)),
+        write);
+    writer.write(writer.left());
   }
 
  private:
   static constexpr std::int64_t kStep = kDepth + 32;  // of packed rows; the odd 64 bytes spread them over the cache
-  static constexpr std::int64_t kPart = kHeight * kStep;
-  static_assert(kHeight % 32 == 0 && kDepth % 32 == 0);
+  static_assert(kHeight % 32 == 0 && kDepth % 32 == 0 && kPackDepth % 32 == 0);
 
   // Whole rows of bf16, and not 4 KB apart: those would share a set of L1.
   bool in_place() const {
@@ -72,12 +83,10 @@ class MatrixProduct {
   }
 
   // A row of b is a line in memory.
-  static void pack_pairs(const Product& p, std::int64_t column, int part, std::uint16_t* out) {
+  static void pack_pairs(const Product& p, std::int64_t column, int part, std::int64_t first, std::int64_t last,
+                         std::uint16_t* out) {
     const auto line = [&](std::int64_t l) { return l < p.k ? element_at(p.b, p.b_element, l * p.b_depth) : nullptr; };
-    for (std::int64_t l = 0; l < padded_depth(p); l += 2) {
-      for (std::int64_t ahead = l + 32; ahead < l + 34; ++ahead) {  // the processor sees no pattern in lines far apart
-        if (ahead < p.k) __builtin_prefetch(element_at(line(ahead), p.b_element, column));
-      }
+    for (std::int64_t l = first; l < last; l += 2) {
       pack_pair(p.b_element, line(l), line(l + 1), column, p.n, part, out + l * kColumns);
     }
   }
@@ -85,7 +94,7 @@ class MatrixProduct {
   void pack_rows(const void* corner, std::int64_t rows, std::int64_t depth, int part) {
     for (std::int64_t i = 0; i < round_up(rows, kRowStep); ++i) {
       const void* line = i < rows ? element_at(corner, p_.a_element, i * p_.a_row) : nullptr;
-      pack_row(p_.a_element, line, depth, part, rows_ + part * kPart + i * kStep, round_up(depth, 32));
+      pack_row(p_.a_element, line, depth, part, rows_ + part * part_ + i * kStep, round_up(depth, 32));
     }
   }
 
@@ -96,11 +105,12 @@ class MatrixProduct {
       for (int i = 0; i < 32; ++i) {
         lines[i] = l + i < depth ? element_at(corner, p_.a_element, (l + i) * p_.a_depth) : nullptr;
       }
-      pack_transposed(p_.a_element, lines, rows, part, rows_ + part * kPart + l, kStep);
+      pack_transposed(p_.a_element, lines, rows, part, rows_ + part * part_ + l, kStep);
     }
   }
 
   const Product& p_;
+  std::int64_t part_;
   std::uint16_t* rows_;
   Left left_{};
 };

@@ -36,6 +36,12 @@ inline void tile_load(const void* from, std::int64_t step) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(step), "i"(Tile) : "memory");
 }
 
+// The same for what is not needed again soon: it leaves in L1 what is there.
+template <int Tile>
+inline void tile_stream(const void* from, std::int64_t step) {
+  asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(step), "i"(Tile) : "memory");
+}
+
 template <int Tile>
 inline void tile_store(void* to, std::int64_t step) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(step), "i"(Tile) : "memory");

@@ -45,6 +45,11 @@ inline void tile_load(const void* from, std::int64_t step) {
 }
 
 template <int Tile>
+inline void tile_stream(const void* from, std::int64_t step) {
+  tile_load<Tile>(from, step);
+}
+
+template <int Tile>
 inline void tile_store(void* to, std::int64_t step) {
   for (int i = 0; i < 16; ++i) __builtin_memcpy(static_cast<char*>(to) + i * step, configured().tile[Tile][i], 64);
 }

@@ -1,6 +1,10 @@
 // 16-bit floats to float32 and back, a row at a time.
 #pragma once
 
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
 #include "kernels/problem.hpp"
 #include "kernels/unit/simd.hpp"
 
@@ -79,6 +83,17 @@ inline __attribute__((always_inline)) VecU to_bf16(Vec v) {
   const VecU u = reinterpret_cast<VecU>(v);
   const VecU rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   return (u & 0x7fffffffu) > (VecU{} + 0x7f800000u) ? (u >> 16) | 0x40u : rounded;
+}
+
+// A vector of them at `out`, subnormal or not.
+inline __attribute__((always_inline)) void store_bf16(std::uint16_t* out, Vec v) {
+#if defined(__AVX512BF16__)
+  const __m256bh half = _mm512_cvtneps_pbh(reinterpret_cast<__m512>(v));
+#else
+  using Half = std::uint16_t __attribute__((vector_size(kLanes * 2)));
+  const Half half = __builtin_convertvector(to_bf16(v), Half);
+#endif
+  __builtin_memcpy(out, &half, sizeof half);
 }
 
 inline std::uint16_t to_f16(float f) {

@@ -8,21 +8,23 @@ namespace {
 
 class FloatProduct {
  public:
-  static constexpr std::int64_t kHeight = 8 * kRows, kPanels = 8;
-  static constexpr std::int64_t kDepth = 512;
+  static constexpr std::int64_t kHeight = 8 * kRows, kPanels = 8, kStrip = kRows;
+  static constexpr std::int64_t kDepth = 512, kDeep = 4 * kDepth, kDeepHeight = 2 * kHeight, kDeepPanels = kPanels;
 
-  FloatProduct(const Product& p, Carver& take) : p_(p) { buffer_ = take(in_place() ? 0 : kHeight * kDepth); }
+  FloatProduct(const Product& p, std::int64_t height, Carver& take) : p_(p), height_(height) {
+    buffer_ = take(in_place() ? 0 : height * kDepth);
+  }
 
   static std::size_t packed_bytes(const Product& p) {
     return static_cast<std::size_t>(panels(p) * p.k * kColumns) * sizeof(float);
   }
 
   // Zeros past the last column.
-  static void pack_panel(const Product& p, void* packed, std::int64_t panel) {
-    const std::int64_t first = panel * kColumns, columns = p.n - first < kColumns ? p.n - first : kColumns;
-    float* out = static_cast<float*>(packed) + first * p.k;
-    for (std::int64_t l = 0; l < p.k; ++l) {
-      copy(p.b_element, element_at(p.b, p.b_element, l * p.b_depth + first * p.b_column), p.b_column, columns, out);
+  static void pack(const Product& p, void* packed, std::int64_t panel, std::int64_t first, std::int64_t depth) {
+    const std::int64_t column = panel * kColumns, columns = p.n - column < kColumns ? p.n - column : kColumns;
+    float* out = static_cast<float*>(packed) + column * p.k + first * kColumns;
+    for (std::int64_t l = first; l < first + depth; ++l) {
+      copy(p.b_element, element_at(p.b, p.b_element, l * p.b_depth + column * p.b_column), p.b_column, columns, out);
       out += columns;
       for (std::int64_t j = columns; j < kColumns; ++j) *out++ = 0;
     }
@@ -38,18 +40,19 @@ class FloatProduct {
         widen(p_.a_element, element_at(corner, p_.a_element, i * p_.a_row), buffer_ + i * kDepth, depth);
       }
     } else {  // lines far apart in memory
-      left_ = {buffer_, 1, kHeight};
+      left_ = {buffer_, 1, height_};
       for (std::int64_t l = 0; l < depth; ++l) {
-        widen(p_.a_element, element_at(corner, p_.a_element, l * p_.a_depth), buffer_ + l * kHeight, rows);
+        widen(p_.a_element, element_at(corner, p_.a_element, l * p_.a_depth), buffer_ + l * height_, rows);
       }
     }
   }
 
-  void multiply(const void* packed, std::int64_t index, std::int64_t first, std::int64_t depth, std::int64_t rows,
-                float* sums) const {
+  void multiply(const void* packed, std::int64_t index, std::int64_t first, std::int64_t depth, std::int64_t strip,
+                std::int64_t rows, float* sums, PanelWriter& writer) const {
+    writer.write(writer.left());
     const float* right = static_cast<const float*>(packed) + (index * p_.k + first) * kColumns;
     const auto add = first == 0 ? panel<false> : panel<true>;
-    add(rows, left_.data, left_.row, left_.depth, right, kColumns, sums, kColumns, depth);
+    add(rows, left_.data + strip * left_.row, left_.row, left_.depth, right, kColumns, sums, kColumns, depth);
   }
 
  private:
@@ -71,6 +74,7 @@ class FloatProduct {
   };
 
   const Product& p_;
+  std::int64_t height_;
   float* buffer_;
   Rows left_{};
 };

@@ -1,12 +1,16 @@
 // Dense products for the projections: an element's sum runs over the depth in order, so that it does not depend on
 // the other rows, the other columns, or the threads. For any Core that multiplies, which has b packed into panels of
 // kColumns columns and offers
-//   kHeight, kPanels                     rows and panels of a task, at most
+//   kHeight, kPanels                     rows and panels of a task
 //   kDepth                               depth that it takes at once: a block
-//   packed_bytes(p), pack_panel(p, packed, panel)
+//   kDeep, kDeepHeight, kDeepPanels      of a product deeper than kDeep: at most
+//   packed_bytes(p), pack(p, packed, panel, first, depth)
+//                                        a block of a panel, from a multiple of kPackDepth on
 //   load_rows(row, rows, first, depth)   of a: a task's, in a block
-//   multiply(packed, panel, first, depth, rows, sums)
-//                                        sums (rows, kColumns) of a block: anew for the first, else added
+//   kStrip                               rows that it multiplies at once
+//   multiply(packed, panel, first, depth, strip, rows, sums, writer)
+//                                        sums (rows, kColumns) of a block and of the loaded rows from `strip` on: anew
+//                                        for the first, else added; what `writer` has left is written meanwhile
 #pragma once
 
 #include "kernels/product.hpp"
@@ -18,6 +22,18 @@ namespace attn::kernels::ATTN_UNIT {
 namespace {
 
 inline std::int64_t panels(const Product& p) { return ceil_div(p.n, kColumns); }
+
+// b is packed in tasks along its lines in memory: a panel, where those are columns, or a run of depth.
+constexpr std::int64_t kPackDepth = 64;
+
+inline std::int64_t pack_tasks(const Product& p) { return p.b_depth == 1 ? panels(p) : ceil_div(p.k, kPackDepth); }
+
+template <class Core>
+inline void run_pack(const Product& p, void* packed, std::int64_t task) {
+  if (p.b_depth == 1) return Core::pack(p, packed, task, 0, p.k);
+  const std::int64_t first = task * kPackDepth, depth = p.k - first < kPackDepth ? p.k - first : kPackDepth;
+  for (std::int64_t panel = 0; panel < panels(p); ++panel) Core::pack(p, packed, panel, first, depth);
+}
 
 inline const void* element_at(const void* data, Element element, std::int64_t at) {
   return static_cast<const char*>(data) + at * element_bytes(element);
@@ -42,56 +58,118 @@ inline __attribute__((always_inline)) Vec load_columns(const float* from, std::i
   return load(lane);
 }
 
-// c (rows, columns of a panel) = sums + bias + more. False when one of them leaves the element's range.
+// A vector of results at its place.
 template <Element element>
-inline bool write_rows(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t column, const float* sums) {
-  const std::int64_t columns = p.n - column < kColumns ? p.n - column : kColumns;
-  const Vec end = splat(end_of_range(element));
-  Vec bias[kWidth] = {};
-  for (int w = 0; p.bias && w < kWidth; ++w) bias[w] = load_columns(p.bias + column + w * kLanes, columns - w * kLanes);
-  VecI outside{};
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const std::int64_t at = (row + i) * p.c_row + column;
-    float line[kColumns];
-    ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
-      Vec x = load(sums + i * kColumns + w * kLanes) + bias[w];
-      if (p.more) x += load_columns(p.more + at + w * kLanes, columns - w * kLanes);
-      outside |= ~((x < end) & (x > -end));  // NaN, too
-      store(line + w * kLanes, x);
-    }
-    void* out = static_cast<char*>(p.c) + at * element_bytes(element);
-    columns == kColumns ? narrow(element, line, out, kColumns) : narrow(element, line, out, columns);
+inline __attribute__((always_inline)) void store_result(void* out, Vec x, std::int64_t count) {
+  if (element == Element::f32 && count >= kLanes) return store(static_cast<float*>(out), x);
+  if (element == Element::bf16 && count >= kLanes) return store_bf16(static_cast<std::uint16_t*>(out), x);
+  float lane[kLanes];
+  store(lane, x);
+  narrow(element, lane, out, count < kLanes ? count : kLanes);
+}
+
+// Writes a panel's results, sums + bias + more, some rows at a time: beside the products of the next panel.
+class PanelWriter {
+ public:
+  explicit PanelWriter(const Product& p) : p_(p) {}
+
+  void begin(std::int64_t row, std::int64_t rows, std::int64_t column, const float* sums) {
+    row_ = row, left_ = rows, column_ = column, sums_ = sums;
   }
-  return !any(outside);
+
+  std::int64_t left() const { return left_; }  // rows
+
+  void write(std::int64_t rows) {
+    rows = rows < left_ ? rows : left_;
+    if (rows <= 0) return;
+    const bool whole = p_.n - column_ >= kColumns;
+    if (p_.c_element == Element::bf16) {
+      whole ? write_rows<Element::bf16, true>(rows) : write_rows<Element::bf16, false>(rows);
+    } else if (p_.c_element == Element::f32) {
+      whole ? write_rows<Element::f32, true>(rows) : write_rows<Element::f32, false>(rows);
+    } else {
+      write_rows<Element::f16, false>(rows);
+    }
+    row_ += rows, left_ -= rows, sums_ += rows * kColumns;
+  }
+
+  // Whether all that was written is in the range of its element.
+  bool fits() const {
+    const float end = end_of_range(p_.c_element);
+    std::uint32_t largest = 0;
+    for (int i = 0; i < kLanes; ++i) largest = largest_[i] > largest ? largest_[i] : largest;
+    return largest < float_to_bits(end);
+  }
+
+ private:
+  template <Element element, bool Whole>
+  void write_rows(std::int64_t rows) {
+    const std::int64_t columns = Whole ? kColumns : p_.n - column_;
+    Vec bias[kWidth] = {};
+    for (int w = 0; p_.bias && w < kWidth; ++w) {
+      bias[w] = load_columns(p_.bias + column_ + w * kLanes, columns - w * kLanes);
+    }
+    const float* more = p_.more;
+    VecU largest = largest_;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::int64_t at = (row_ + i) * p_.c_row + column_;
+      ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
+        const std::int64_t from = at + w * kLanes, count = columns - w * kLanes;
+        Vec x = load(sums_ + i * kColumns + w * kLanes) + bias[w];
+        if (more) x += load_columns(more + from, count);
+        const VecU magnitude = reinterpret_cast<VecU>(x) & 0x7fffffffu;  // NaN's is above all numbers'
+        largest = magnitude > largest ? magnitude : largest;
+        if (count > 0) store_result<element>(static_cast<char*>(p_.c) + from * element_bytes(element), x, count);
+      }
+    }
+    largest_ = largest;
+  }
+
+  const Product& p_;
+  std::int64_t row_ = 0, left_ = 0, column_ = 0;
+  const float* sums_ = nullptr;
+  VecU largest_{};
+};
+
+// What a task computes at most: rows, and panels of columns.
+struct TaskSize {
+  std::int64_t rows, panels;
+};
+
+inline std::int64_t count_tasks(const Product& p, const TaskSize& size) {
+  return ceil_div(p.m, size.rows) * ceil_div(panels(p), size.panels);
 }
 
-inline bool write_panel(const Product& p, std::int64_t row, std::int64_t rows, std::int64_t column, const float* sums) {
-  if (p.c_element == Element::f32) return write_rows<Element::f32>(p, row, rows, column, sums);
-  if (p.c_element == Element::bf16) return write_rows<Element::bf16>(p, row, rows, column, sums);
-  return write_rows<Element::f16>(p, row, rows, column, sums);
-}
-
-// A wide task reads a less often; but there shall be 32 tasks for the threads to share, where that can be.
+// A wide task reads a less often; but there shall be 32 tasks for the threads to share, where that can be. A deep
+// product's panels do not stay in L2 from task to task: it is cut into fewer and higher ones, which read them less
+// often.
 template <class Core>
-inline std::int64_t task_panels(const Product& p) {
-  std::int64_t wide = Core::kPanels;
-  while (wide > 8 && ceil_div(p.m, Core::kHeight) * ceil_div(panels(p), wide) < 16) wide /= 2;
-  return wide;
+inline TaskSize task_size(const Product& p) {
+  TaskSize size{Core::kHeight, Core::kPanels};
+  if (p.k > Core::kDeep) {
+    size.panels = Core::kDeepPanels;
+    while (2 * size.rows <= Core::kDeepHeight && count_tasks(p, {2 * size.rows, size.panels}) >= 6) size.rows *= 2;
+  }
+  while (size.panels > 8 && count_tasks(p, size) < 16 && size.rows == Core::kHeight) size.panels /= 2;
+  return size;
 }
 
 template <class Core>
 inline std::int64_t product_tasks(const Product& p) {
-  return ceil_div(p.m, Core::kHeight) * ceil_div(panels(p), task_panels<Core>(p));
+  return count_tasks(p, task_size<Core>(p));
 }
 
-// A task's operands, and its sums by panel: (kHeight, kColumns).
+// A task's operands, and its sums by panel: (rows of a task, kColumns).
 template <class Core>
 struct ProductScratch {
+  TaskSize size;
   Core core;
   float* sums;
 
   ProductScratch(const Product& p, Carver& take)
-      : core(p, take), sums(take(Core::kHeight * Core::kPanels * kColumns)) {}
+      : size(task_size<Core>(p)),
+        core(p, size.rows, take),
+        sums(take((size.rows * size.panels + Core::kStrip) * kColumns)) {}
 };
 
 template <class Core>
@@ -105,22 +183,29 @@ template <class Core>
 inline bool run_product(const Product& p, const void* packed, std::int64_t task, void* scratch) {
   Carver carver{static_cast<float*>(scratch)};
   ProductScratch<Core> mem(p, carver);
-  const std::int64_t wide = task_panels<Core>(p), across = ceil_div(panels(p), wide);
-  const std::int64_t row = task / across * Core::kHeight, begin = task % across * wide;
-  const std::int64_t rows = p.m - row < Core::kHeight ? p.m - row : Core::kHeight;
-  const std::int64_t end = begin + wide < panels(p) ? begin + wide : panels(p);
-  bool fits = true;
+  const std::int64_t across = ceil_div(panels(p), mem.size.panels);
+  const std::int64_t row = task / across * mem.size.rows, begin = task % across * mem.size.panels;
+  const std::int64_t rows = p.m - row < mem.size.rows ? p.m - row : mem.size.rows;
+  const std::int64_t end = begin + mem.size.panels < panels(p) ? begin + mem.size.panels : panels(p);
+  const bool whole = p.k <= Core::kDepth;  // sums of two strips will do, in turns
+  std::int64_t turn = 0;
+  PanelWriter writer(p);
   for (std::int64_t first = 0; first < p.k; first += Core::kDepth) {
     const bool last = p.k - first <= Core::kDepth;
     const std::int64_t depth = last ? p.k - first : Core::kDepth;
     mem.core.load_rows(row, rows, first, depth);
-    for (std::int64_t i = begin; i < end; ++i) {
-      float* sums = mem.sums + (i - begin) * Core::kHeight * kColumns;
-      mem.core.multiply(packed, i, first, depth, rows, sums);
-      if (last) fits &= write_panel(p, row, rows, i * kColumns, sums);
+    for (std::int64_t strip = 0; strip < rows; strip += Core::kStrip) {
+      const std::int64_t high = rows - strip < Core::kStrip ? rows - strip : Core::kStrip;
+      for (std::int64_t i = begin; i < end; ++i) {
+        float* sums = mem.sums + (whole ? turn : (i - begin) * mem.size.rows + strip) * kColumns;
+        turn = Core::kStrip - turn;
+        mem.core.multiply(packed, i, first, depth, strip, high, sums, writer);
+        if (last) writer.begin(row + strip, high, i * kColumns, sums);
+      }
     }
   }
-  return fits;
+  writer.write(rows);
+  return writer.fits();
 }
 
 }  // namespace

@@ -1,0 +1,113 @@
+#include "core/memory.hpp"
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <new>
+
+namespace attn {
+namespace {
+
+constexpr std::size_t kAlignment = 64, kLargePage = std::size_t{1} << 21;
+constexpr std::size_t kWorthKeeping = std::size_t{1} << 20;
+
+std::size_t alignment_of(std::size_t bytes) { return bytes >= 2 * kLargePage ? kLargePage : kAlignment; }
+
+// Much memory comes in large pages where the system has them to give: one fault for each, and not 512 times as many.
+void* take_new(std::size_t bytes) {
+  const std::size_t alignment = alignment_of(bytes);
+  void* memory = ::operator new (bytes, std::align_val_t{alignment}, std::nothrow);  // sanitizers abort in the other
+  if (memory == nullptr) throw std::bad_alloc();
+#if defined(__linux__)
+  if (alignment == kLargePage) madvise(memory, bytes, MADV_HUGEPAGE);  // advice: without it all works as well
+#endif
+  return memory;
+}
+
+void give_back(void* memory, std::size_t bytes) { ::operator delete (memory, std::align_val_t{alignment_of(bytes)}); }
+
+class Kept {
+ public:
+  void* take(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    used_ += bytes;
+    most_ = std::max(most_, used_);
+    if (const auto found = blocks_.find(bytes); found != blocks_.end()) return remove(found);
+    trim();
+    try {
+      return take_new(bytes);
+    } catch (...) {
+      used_ -= bytes;
+      throw;
+    }
+  }
+
+  void give(void* memory, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    used_ -= bytes;
+    if (keepers_ == 0) return give_back(memory, bytes);
+    blocks_.emplace(bytes, memory);
+    waiting_ += bytes;
+    trim();
+  }
+
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    if (keepers_++ == 0) most_ = used_;
+  }
+
+  void end() {
+    const std::lock_guard lock(mutex_);
+    if (--keepers_ > 0) return;
+    while (!blocks_.empty()) give_back_one();
+  }
+
+ private:
+  using Blocks = std::multimap<std::size_t, void*>;
+
+  void* remove(Blocks::iterator block) {
+    void* memory = block->second;
+    waiting_ -= block->first;
+    blocks_.erase(block);
+    return memory;
+  }
+
+  void trim() {
+    while (!blocks_.empty() && waiting_ + used_ > most_ + most_ / 2) give_back_one();
+  }
+
+  void give_back_one() {
+    const auto block = blocks_.begin();
+    const std::size_t bytes = block->first;
+    give_back(remove(block), bytes);
+  }
+
+  std::mutex mutex_;
+  Blocks blocks_;
+  std::size_t used_ = 0, most_ = 0, waiting_ = 0;  // bytes
+  int keepers_ = 0;
+};
+
+Kept& kept() {
+  static Kept& blocks = *new Kept;  // outlives every tensor
+  return blocks;
+}
+
+}  // namespace
+
+std::shared_ptr<void> allocate(std::size_t bytes) {
+  if (bytes > static_cast<std::size_t>(PTRDIFF_MAX) - kLargePage) throw std::bad_alloc();
+  bytes = std::max(bytes, std::size_t{1});
+  if (bytes < kWorthKeeping) return {take_new(bytes), [bytes](void* p) { give_back(p, bytes); }};
+  return {kept().take(bytes), [bytes](void* p) { kept().give(p, bytes); }};
+}
+
+KeepMemory::KeepMemory() { kept().begin(); }
+KeepMemory::~KeepMemory() { kept().end(); }
+
+}  // namespace attn

@@ -1,0 +1,40 @@
+#include "core/memory.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace attn {
+namespace {
+
+constexpr std::size_t kLarge = std::size_t{3} << 20;
+
+TEST(Memory, IsKeptForTheNextOfItsSize) {
+  const KeepMemory keep;
+  const auto held = allocate(2 * kLarge);
+  const void* first = allocate(kLarge).get();
+  const auto other = allocate(kLarge / 2), same = allocate(kLarge);
+  EXPECT_EQ(same.get(), first);
+  EXPECT_NE(other.get(), first);
+}
+
+TEST(Memory, IsAlignedAndCanBeWritten) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, kLarge, 4 * kLarge}) {
+    const auto memory = allocate(bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % 64, 0u);
+    for (std::size_t i = 0; i < bytes; i += 4096) static_cast<char*>(memory.get())[i] = 1;
+  }
+}
+
+TEST(Memory, OutlivesItsKeeper) {
+  std::shared_ptr<void> memory;
+  {
+    const KeepMemory keep;
+    memory = allocate(kLarge);
+    allocate(kLarge);
+  }
+  static_cast<char*>(memory.get())[kLarge - 1] = 1;
+}
+
+}  // namespace
+}  // namespace attn
