@@ -25,6 +25,10 @@ class TaskRef {
 // How many threads parallel work uses: omp_get_max_threads(), so OMP_NUM_THREADS sets it.
 int thread_count() noexcept;
 
+// Memory for what the tasks of a call share, aligned to 64: the calling thread's, good until it asks again. Kept from
+// call to call as scratch is. Throws std::bad_alloc.
+void* call_scratch(std::size_t bytes);
+
 // Calls work(task, scratch) for each task in [0, tasks), in any order; scratch has `scratch_bytes`, aligned to
 // 64, one a thread. `operations` is the work in all: too little stays on the calling thread. Throws std::bad_alloc
 // when there is no memory for scratch; some tasks may have run then.
