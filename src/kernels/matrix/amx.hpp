@@ -14,15 +14,12 @@ namespace {
 
 constexpr int kRowStep = 16;    // rows of C that a product takes at once
 constexpr int kDepthStep = 32;  // depth likewise: 16 pairs
-constexpr bool kOverlaps = true;  // vector work runs beside products
 constexpr bool kTakesHigh = true;
 static_assert(kColumns == 32, "two tiles across");
 
 // Tiles 0 to 3 hold the sums, 4 and 5 rows of A, 6 and 7 columns of B. For one row of tiles, 2, 3 and 5 rest.
-// After each step of the depth beside() does some other work, which the processor overlaps with the products.
-template <int RowTiles, bool Accumulate, class Beside>
-inline __attribute__((always_inline)) void amx_tile(const Left& a, const Right& b, float* c, std::int64_t pairs,
-                                                    int parts, Beside&& beside) {
+template <int RowTiles, bool Accumulate>
+inline void amx_tile(const Left& a, const Right& b, float* c, std::int64_t pairs, int parts) {
   constexpr std::int64_t kSumStep = kColumns * 4, kRightStep = kColumns * 4;  // bytes
   constexpr bool kTwo = RowTiles == 2;
   if constexpr (Accumulate) {
@@ -46,7 +43,6 @@ inline __attribute__((always_inline)) void amx_tile(const Left& a, const Right& 
         tile_multiply<2, 5, 6>();
         tile_multiply<3, 5, 7>();
       }
-      beside();
       left += 32;
       right += 32 * kColumns;
     }
@@ -57,20 +53,14 @@ inline __attribute__((always_inline)) void amx_tile(const Left& a, const Right& 
 
 // C (rows, kColumns) (+)= A · B, over `pairs` pairs of each of `parts` parts, in order. Rows are a multiple of
 // kRowStep, pairs of kDepthStep / 2.
-template <bool Accumulate, class Beside>
-inline __attribute__((always_inline)) void multiply_beside(std::int64_t rows, Left a, const Right& b, float* c,
-                                                           std::int64_t pairs, int parts, Beside&& beside) {
+template <bool Accumulate>
+void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int parts) {
   for (; rows >= 32; rows -= 32) {
-    amx_tile<2, Accumulate>(a, b, c, pairs, parts, beside);
+    amx_tile<2, Accumulate>(a, b, c, pairs, parts);
     a.data += 32 * a.row;
     c += 32 * kColumns;
   }
-  if (rows > 0) amx_tile<1, Accumulate>(a, b, c, pairs, parts, beside);
-}
-
-template <bool Accumulate>
-void multiply(std::int64_t rows, const Left& a, const Right& b, float* c, std::int64_t pairs, int parts) {
-  multiply_beside<Accumulate>(rows, a, b, c, pairs, parts, [] {});
+  if (rows > 0) amx_tile<1, Accumulate>(a, b, c, pairs, parts);
 }
 
 }  // namespace

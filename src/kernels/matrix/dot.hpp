@@ -10,7 +10,6 @@ namespace {
 
 constexpr int kRowStep = 1;         // rows of C that a product takes at once
 constexpr int kDepthStep = 2;       // depth likewise
-constexpr bool kOverlaps = false;   // vector work runs beside products
 constexpr bool kTakesHigh = false;  // three products of twice float32's rate
 struct Session {};                  // what the unit needs while a task runs: nothing
 
@@ -71,13 +70,6 @@ void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t 
     c += kRows * kColumns;
   }
   dot_tail<kRows - 1, Accumulate>(rows, a, b, c, pairs, parts);
-}
-
-// Other work gains nothing beside these products: none is done.
-template <bool Accumulate, class Beside>
-void multiply_beside(std::int64_t rows, const Left& a, const Right& b, float* c, std::int64_t pairs, int parts,
-                     Beside&&) {
-  multiply<Accumulate>(rows, a, b, c, pairs, parts);
 }
 
 }  // namespace

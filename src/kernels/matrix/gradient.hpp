@@ -11,10 +11,7 @@ class MatrixGradient {
  public:
   static constexpr std::int64_t kKeyStep = kDepthStep, kRowStep = ATTN_UNIT::kRowStep;
   static constexpr int kKeyRows = 2;
-  static constexpr bool kOverlaps = ATTN_UNIT::kOverlaps;
   static_assert(kStripKeys % kKeyStep == 0 && kColumns % kKeyStep == 0 && (kKeyStep == 2 || kKeyStep % kRowStep == 0));
-  // dq takes keys of many strips at once.
-  static_assert(kStripKeys == kTileKeys || kStripKeys == kKeyStep);
 
   MatrixGradient(const Problem& p, std::int64_t keys, Carver& take)
       : p_(p),
@@ -46,14 +43,12 @@ class MatrixGradient {
     pack_span(queries, in.d_output, p_.dv, value_depth_, d_output_, d_output_rows_);
   }
 
-  template <class Beside>
-  __attribute__((always_inline)) float products(int group, std::int64_t from, std::int64_t keys, float* s,
-                                                float* d_weights, Beside&& beside) const {
+  float products(int group, std::int64_t from, std::int64_t keys, float* s, float* d_weights) const {
     const std::int64_t rows = round_up(keys, kRowStep);
-    multiply_beside<false>(rows, from_line(keys_, from), {q_ + group * depth_ * kColumns, 0}, s,
-                           round_up(p_.d, kDepthStep) / 2, 1, beside);
-    multiply_beside<false>(rows, from_line(values_, from), {d_output_ + group * value_depth_ * kColumns, 0}, d_weights,
-                           round_up(p_.dv, kDepthStep) / 2, 1, beside);
+    multiply<false>(rows, from_line(keys_, from), {q_ + group * depth_ * kColumns, 0}, s,
+                    round_up(p_.d, kDepthStep) / 2, 1);
+    multiply<false>(rows, from_line(values_, from), {d_output_ + group * value_depth_ * kColumns, 0}, d_weights,
+                    round_up(p_.dv, kDepthStep) / 2, 1);
     return query_factor(p_);
   }
 
@@ -74,9 +69,7 @@ class MatrixGradient {
     ATTN_UNROLL for (int i = 0; i < 2; ++i) put_row(weights[i], weights_ + corner(group, at + i));
     const __m512i first = put_row(d_scores[0], d_scores_ + corner(group, at));
     const __m512i second = put_row(d_scores[1], d_scores_ + corner(group, at + 1));
-    std::uint16_t* pairs = pair_of(group, at);
-    _mm512_storeu_si512(pairs, _mm512_permutex2var_epi16(first, pair_order(0), second));
-    _mm512_storeu_si512(pairs + 2 * kLanes, _mm512_permutex2var_epi16(first, pair_order(kLanes), second));
+    put_pairs(first, second, pair_of(group, at));
   }
 
   void forget(int group, std::int64_t at, std::int64_t keys) const {
@@ -136,7 +129,12 @@ class MatrixGradient {
                    depth);
       for (int i = 0; i < kLanes; i += 2) {
         for (std::int64_t c = 0; c < width; c += kColumns) {
-          pack_pair(p_.element, rows[i], rows[i + 1], c, width, 0, by_panel + c * kSpanRows + (r + i) * kColumns);
+          std::uint16_t* pairs = by_panel + c * kSpanRows + (r + i) * kColumns;
+          if (p_.element == Element::bf16 && rows[i + 1] && c + kColumns <= width) {
+            put_pairs(load_row(rows[i], c), load_row(rows[i + 1], c), pairs);
+          } else {
+            pack_pair(p_.element, rows[i], rows[i + 1], c, width, 0, pairs);
+          }
         }
       }
     }
@@ -148,6 +146,16 @@ class MatrixGradient {
         _mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(row[1]), reinterpret_cast<__m512>(row[0])));
     _mm512_storeu_si512(out, both);
     return both;
+  }
+
+  static __m512i load_row(const void* row, std::int64_t at) {
+    return _mm512_loadu_si512(static_cast<const std::uint16_t*>(row) + at);
+  }
+
+  // Two rows of kColumns bf16, number by number beside each other.
+  static __attribute__((always_inline)) void put_pairs(__m512i first, __m512i second, std::uint16_t* pairs) {
+    _mm512_storeu_si512(pairs, _mm512_permutex2var_epi16(first, pair_order(0), second));
+    _mm512_storeu_si512(pairs + 2 * kLanes, _mm512_permutex2var_epi16(first, pair_order(kLanes), second));
   }
 
   // The order of pairs: number i of one row and of another, from `first` on.

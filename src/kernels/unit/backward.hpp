@@ -56,39 +56,17 @@ template <class Core>
 struct BackwardScratch {
   Core core;
   Queries queries;
-  TileScratch tiles[2];  // in turn
-  float *dk, *dv;        // by panel: (step, kColumns)
+  TileScratch tile;
+  float *dk, *dv;  // by panel: (step, kColumns)
   float* line;
   bool fresh[kSpanGroups];  // no gradient of a group's dq yet
 
   BackwardScratch(const Problem& p, const KeyPlan& plan, Carver& take)
-      : core(p, plan.step, take), queries(take), tiles{{p, take}, {p, take}} {
+      : core(p, plan.step, take), queries(take), tile(p, take) {
     dk = take(plan.step * padded(p.d)), dv = take(plan.step * padded(p.dv));
     line = take(padded(p.d > p.dv ? p.d : p.dv));
   }
 };
-
-// Group g against keys [from, to) of a strip, which begins at key `at` of a tile. On the way the products of before are
-// taken to weights and gradient; these come after.
-template <class Core>
-inline void add_group(const Problem& p, std::int64_t first, std::int64_t tile_at, std::int64_t at, std::int64_t count,
-                      int g, const Range& range, BackwardScratch<Core>& mem, Pending& before) {
-  const TileScratch& tile = mem.tiles[Core::kOverlaps && before.tile == &mem.tiles[0]];
-  const Range keys{tile_at + at + range.from, range.keys};
-  const std::int64_t some = round_up(ceil_div(32 * before.keys, p.d + p.dv), Core::kKeyRows);
-  const float factor = mem.core.products(g, keys.from, keys.keys, tile.scores, tile.d_weights,
-                                         [&] { advance(mem.core, mem.queries, before, some); });
-  finish(mem.core, mem.queries, before);
-  before = prepare<true>(p, mem.queries, g, first, tile_at + at + count, keys, factor, tile);
-  before.at = at + range.from;
-  if (p.score_forward) {
-    InTile<Core> sink{tile};
-    finish(sink, mem.queries, before);
-    through_score_function(p, mem.queries, g, first + keys.from, before.keys, tile, p.softcap > 0);
-    put_tile(mem.core, g, before.at, before.keys, tile);
-  }
-  if (!Core::kOverlaps) finish(mem.core, mem.queries, before);
-}
 
 // A span of queries against `count` keys from key `at` of a tile on, which itself begins at key `tile_at` of those that
 // the core holds, and these at key `first`. Adds to dk and dv; `done`: the keys of the tile that dq has then to take.
@@ -98,7 +76,6 @@ inline void add_strip(const Problem& p, const KeyPlan& plan, std::int64_t first,
   const std::int64_t whole = round_up(count, Core::kKeyStep);
   std::int64_t low = count, high = 0;
   Groups groups{kSpanGroups, 0};  // those that see some of these keys
-  Pending before;
   for (int g = 0; g < mem.queries.groups; ++g) {
     const Range seen = seen_range(p, mem.queries.seen[g], first + tile_at + at, count);
     if (seen.keys <= 0) {
@@ -110,11 +87,11 @@ inline void add_strip(const Problem& p, const KeyPlan& plan, std::int64_t first,
     low = from < low ? from : low, high = to > high ? to : high;
     groups = {g < groups.begin ? g : groups.begin, g + 1};
     mem.core.forget(g, at, from), mem.core.forget(g, at + to, whole - to);
-    add_group(p, first, tile_at, at, count, g, {from, to - from}, mem, before);
+    put_tile(mem.core, p, mem.queries, g, first, tile_at + at + count, {tile_at + at + from, to - from}, mem.tile,
+             at + from);
     if (done[g].keys == 0) done[g].from = at + from;
     done[g].keys = at + to - done[g].from;
   }
-  finish(mem.core, mem.queries, before);
   if (groups.begin >= groups.end) return;
   const std::int64_t row = tile_at + at + low;
   mem.core.add_dv(groups, at + low, high - low, plan.step, mem.dv + row * kColumns);

@@ -72,7 +72,8 @@ inline void add_span_to_bias(const Problem& p, const BackwardInput& in, const Ba
     mem.core.load_keys(span, first, count);
     for (int g = 0; g < mem.queries.groups; ++g) {
       if (!sees_some(p, mem.queries.seen[g], first, first + count)) continue;
-      bias_tile(mem.core, p, mem.queries, g, first, count, {0, round_up(count, Core::kKeyStep)}, mem.tile);
+      gradient_tile<false>(mem.core, p, mem.queries, g, first, count, {0, round_up(count, Core::kKeyStep)}, mem.tile,
+                           InTile<Core>{mem.tile}, 0);
       add_to_bias(p, result, mem.queries, g, first, count, mem.tile.d_weights);
     }
   }

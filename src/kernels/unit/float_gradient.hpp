@@ -13,7 +13,6 @@ class FloatGradient {
  public:
   static constexpr std::int64_t kKeyStep = 1, kRowStep = 1;
   static constexpr int kKeyRows = 1;
-  static constexpr bool kOverlaps = false;
 
   FloatGradient(const Problem& p, std::int64_t keys, Carver& take) : p_(p) {
     const bool widens = p.element != Element::f32;
@@ -39,8 +38,7 @@ class FloatGradient {
   }
 
   // The queries were scaled when packed: scores lack nothing.
-  template <class Beside>
-  float products(int group, std::int64_t from, std::int64_t keys, float* s, float* d_weights, Beside&&) const {
+  float products(int group, std::int64_t from, std::int64_t keys, float* s, float* d_weights) const {
     panel<false>(keys, keys_.data + from * keys_.step, keys_.step, 1, q_ + group * padded(p_.d) * kColumns, kColumns, s,
                  kColumns, p_.d);
     panel<false>(keys, values_.data + from * values_.step, values_.step, 1,

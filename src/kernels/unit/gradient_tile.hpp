@@ -3,12 +3,11 @@
 //   kKeyStep                           keys a product takes at once: a range of keys begins and ends at a multiple
 //   kKeyRows                           keys that are put at once
 //   kRowStep                           rows of a group's dq that a product takes at once
-//   kOverlaps                          other work beside its products is done at the same time
 //   load_keys(span, first, count)      keys and values [first, first + count), zeros up to the next kKeyStep
 //   pack_queries(in, queries)          a span's rows of q and d_output, zeros past its end
-//   products(group, from, keys, s, d_weights, beside)
+//   products(group, from, keys, s, d_weights)
 //                                      s (keys, kColumns), from key `from` of the loaded on, and d_weights likewise:
-//                                      values · d_outputᵀ. Calls beside() on the way. Returns the factor that s lacks
+//                                      values · d_outputᵀ. Returns the factor that s lacks
 //   exp2(x)                            2^x, good enough for its products
 //   put(group, at, weights, d_scores)  keeps those of kKeyRows keys and a group, keys `at` on of a tile of kTileKeys;
 //                                      add_dk and add_dv read them while their strip of kStripKeys is the last put
@@ -136,57 +135,32 @@ struct TileScratch {
   }
 };
 
-// A tile whose products are done, and whose weights and gradient are not, from key `done` on.
-struct Pending {
-  const TileScratch* tile = nullptr;
-  int group = 0;
-  std::int64_t at = 0, keys = 0, done = 0;  // `at`: its place for the sink
-  float factor = 0;                         // that scores lack
-  bool sloped = false, dropped = false;
-};
-
-// Up to key `end`: weights 2^(s · factor - lse) after dropout, and the scores' gradient weight · (d_weight - delta).
+// To a sink, from `at` on: weights 2^(s · factor - lse) after dropout, and the scores' gradient,
+// weight · (d_weight - delta).
 template <bool Sloped, bool Dropped, class Sink>
-inline __attribute__((always_inline)) void put_gradient(Sink& sink, const Queries& queries, Pending& some,
-                                                        std::int64_t end) {
-  const TileScratch& tile = *some.tile;
-  const Vec scale = splat(some.factor);
+inline void put_gradient(const Sink& sink, const TileScratch& tile, const Queries& queries, int g, std::int64_t at,
+                         std::int64_t keys, float factor) {
+  const Vec scale = splat(factor);
   Vec lse[kWidth], delta[kWidth];
   ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
-    lse[w] = load(queries.lse + some.group * kColumns + w * kLanes);
-    delta[w] = load(queries.delta + some.group * kColumns + w * kLanes);
+    lse[w] = load(queries.lse + g * kColumns + w * kLanes);
+    delta[w] = load(queries.delta + g * kColumns + w * kLanes);
   }
-  for (; some.done < end; some.done += Sink::kKeyRows) {
+  for (std::int64_t j = 0; j < keys; j += Sink::kKeyRows) {
     Vec weights[Sink::kKeyRows][kWidth], d_scores[Sink::kKeyRows][kWidth];
     ATTN_UNROLL for (int i = 0; i < Sink::kKeyRows; ++i) {
       ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
-        const std::int64_t at = (some.done + i) * kColumns + w * kLanes;
-        const Vec weight = Sink::exp2(load(tile.scores + at) * scale - lse[w]);
-        Vec kept = weight, d_weight = load(tile.d_weights + at);
-        if constexpr (Dropped) kept *= load(tile.dropout + at), d_weight *= load(tile.dropout + at);
+        const std::int64_t cell = (j + i) * kColumns + w * kLanes;
+        const Vec weight = Sink::exp2(load(tile.scores + cell) * scale - lse[w]);
+        Vec kept = weight, d_weight = load(tile.d_weights + cell);
+        if constexpr (Dropped) kept *= load(tile.dropout + cell), d_weight *= load(tile.dropout + cell);
         Vec d_score = weight * (d_weight - delta[w]);
-        if constexpr (Sloped) d_score *= load(tile.slope + at);
+        if constexpr (Sloped) d_score *= load(tile.slope + cell);
         weights[i][w] = kept, d_scores[i][w] = d_score;
       }
     }
-    sink.put(some.group, some.at + some.done, weights, d_scores);
+    sink.put(g, at + j, weights, d_scores);
   }
-}
-
-// The next `keys` of what is pending, to the sink.
-template <class Sink>
-inline __attribute__((always_inline)) void advance(Sink& sink, const Queries& queries, Pending& some,
-                                                   std::int64_t keys) {
-  const std::int64_t end = some.done + keys < some.keys ? some.done + keys : some.keys;
-  if (some.done >= end) return;
-  if (!some.sloped && !some.dropped) return put_gradient<false, false>(sink, queries, some, end);
-  if (!some.sloped) return put_gradient<false, true>(sink, queries, some, end);
-  some.dropped ? put_gradient<true, true>(sink, queries, some, end) : put_gradient<true, false>(sink, queries, some, end);
-}
-
-template <class Sink>
-void finish(Sink& sink, const Queries& queries, Pending& some) {
-  advance(sink, queries, some, some.keys);
 }
 
 // A sink that leaves weights and gradient in the tile, in float32.
@@ -203,9 +177,9 @@ struct InTile {
   }
 };
 
-// From such a tile to the core.
+// From such a tile to a core.
 template <class Core>
-inline void put_tile(Core& core, int group, std::int64_t at, std::int64_t keys, const TileScratch& tile) {
+inline void copy_tile(const TileScratch& tile, const Core& core, int group, std::int64_t at, std::int64_t keys) {
   for (std::int64_t j = 0; j < keys; j += Core::kKeyRows) {
     Vec weights[Core::kKeyRows][kWidth], d_scores[Core::kKeyRows][kWidth];
     __builtin_memcpy(weights, tile.scores + j * kColumns, sizeof weights);
@@ -237,16 +211,20 @@ inline void through_score_function(const Problem& p, const Queries& queries, int
   }
 }
 
-// Group g against a range of the `count` keys that the core has from key `first` on: from a core's products, which
-// lack a factor, to what the gradient takes. ThroughCap: it is to go through user's function and softcap.
-template <bool ThroughCap>
-inline Pending prepare(const Problem& p, const Queries& queries, int g, std::int64_t first, std::int64_t count,
-                       const Range& range, float factor, const TileScratch& tile) {
-  factor = cap_scores(p, range.keys, factor, tile.scores);
-  const bool sloped = ThroughCap && p.softcap > 0, dropped = drops(p), called = ThroughCap && p.score_forward;
+// Group g against a range of the `count` keys that the core has from key `first` on: weights after dropout and the
+// gradient of the scores go to the sink, from `at` on. ThroughCap: that of the scores before the softcap.
+template <bool ThroughCap, class Core, class Sink>
+inline void gradient_tile(Core& core, const Problem& p, const Queries& queries, int g, std::int64_t first,
+                          std::int64_t count, const Range& range, const TileScratch& tile, const Sink& sink,
+                          std::int64_t at) {
+  const float lacks = core.products(g, range.from, range.keys, tile.scores, tile.d_weights);
+  const float factor = cap_scores(p, range.keys, lacks, tile.scores);
+  const bool sloped = ThroughCap && p.softcap > 0, dropped = drops(p);
   const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
   if (sloped) softcap_slope(p, tile.scores, range.keys, tile.slope);
-  if (called) __builtin_memcpy(tile.before, tile.scores, static_cast<std::size_t>(keys * kColumns) * sizeof(float));
+  if (p.score_forward) {
+    __builtin_memcpy(tile.before, tile.scores, static_cast<std::size_t>(keys * kColumns) * sizeof(float));
+  }
   mask_range(p, queries.span, g, queries.seen[g], first, count, range, tile.scores);
   if (dropped) {
     clear(tile.dropout + keys * kColumns, (range.keys - keys) * kColumns);
@@ -254,17 +232,24 @@ inline Pending prepare(const Problem& p, const Queries& queries, int g, std::int
       store(tile.dropout + j * kColumns + w, where(kept, splat(p.dropout_factor)));
     });
   }
-  return {&tile, g, 0, range.keys, 0, factor, sloped && !called, dropped};
+  const auto put = sloped ? (dropped ? put_gradient<true, true, Sink> : put_gradient<true, false, Sink>)
+                          : (dropped ? put_gradient<false, true, Sink> : put_gradient<false, false, Sink>);
+  put(sink, tile, queries, g, at, range.keys, factor);
 }
 
-// Leaves in the tile the gradient of the scores after softcap and user's function, which is the bias's.
+// The same to the core, of the scores before softcap and user's function. That function sees the gradient in float32,
+// and without the slope.
 template <class Core>
-inline void bias_tile(Core& core, const Problem& p, const Queries& queries, int g, std::int64_t first,
-                      std::int64_t count, const Range& range, const TileScratch& tile) {
-  const float factor = core.products(g, range.from, range.keys, tile.scores, tile.d_weights, [] {});
-  Pending all = prepare<false>(p, queries, g, first, count, range, factor, tile);
-  InTile<Core> sink{tile};
-  finish(sink, queries, all);
+inline void put_tile(Core& core, const Problem& p, const Queries& queries, int g, std::int64_t first,
+                     std::int64_t count, const Range& range, const TileScratch& tile, std::int64_t at) {
+  if (!p.score_forward) {
+    return gradient_tile<true>(core, p, queries, g, first, count, range, tile, core, at);
+  }
+  gradient_tile<false>(core, p, queries, g, first, count, range, tile, InTile<Core>{tile}, 0);
+  const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
+  if (p.softcap > 0) softcap_slope(p, tile.before, keys, tile.slope);
+  through_score_function(p, queries, g, first + range.from, keys, tile, p.softcap > 0);
+  copy_tile(tile, core, g, at, range.keys);
 }
 
 }  // namespace
