@@ -32,7 +32,8 @@ class Scratch {
       memory_.reset();
       bytes_ = 0;
       const std::size_t whole = bytes < kLargePage / 2 ? bytes : (bytes + kLargePage - 1) / kLargePage * kLargePage;
-      memory_.reset(::operator new (whole, std::align_val_t{kLargePage}, std::nothrow));  // sanitizers abort in the other
+      memory_.reset(
+          ::operator new (whole, std::align_val_t{kLargePage}, std::nothrow));  // sanitizers abort in the other
       if (!memory_) throw std::bad_alloc();
 #if defined(__linux__)
       if (whole >= kLargePage) madvise(memory_.get(), whole, MADV_HUGEPAGE);

@@ -14,10 +14,7 @@ class MatrixGradient {
   static_assert(kStripKeys % kKeyStep == 0 && kColumns % kKeyStep == 0 && (kKeyStep == 2 || kKeyStep % kRowStep == 0));
 
   MatrixGradient(const Problem& p, std::int64_t keys, Carver& take)
-      : p_(p),
-        depth_(round_up(p.d, 32)),
-        value_depth_(round_up(p.dv, 32)),
-        key_step_(round_up(keys, 32) + 32) {
+      : p_(p), depth_(round_up(p.d, 32)), value_depth_(round_up(p.dv, 32)), key_step_(round_up(keys, 32) + 32) {
     q_ = halves(take, depth_ * kSpanRows), d_output_ = halves(take, value_depth_ * kSpanRows);
     q_rows_ = halves(take, padded(p.d) * kSpanRows), d_output_rows_ = halves(take, padded(p.dv) * kSpanRows);
     weights_ = halves(take, kStripKeys * kTileStep), d_scores_ = halves(take, kStripKeys * kTileStep);
@@ -125,8 +122,7 @@ class MatrixGradient {
     for (std::int64_t r = 0; r < queries.groups * kColumns; r += kLanes) {
       const void* rows[kLanes];
       for (int i = 0; i < kLanes; ++i) rows[i] = row_of(p_, from, queries.span, r + i);
-      pack_columns(p_.element, rows, width, 1, 0, by_group + r / kColumns * kColumns * depth + r % kColumns * 2,
-                   depth);
+      pack_columns(p_.element, rows, width, 1, 0, by_group + r / kColumns * kColumns * depth + r % kColumns * 2, depth);
       for (int i = 0; i < kLanes; i += 2) {
         for (std::int64_t c = 0; c < width; c += kColumns) {
           std::uint16_t* pairs = by_panel + c * kSpanRows + (r + i) * kColumns;

@@ -75,11 +75,12 @@ inline void pack_columns(Element element, const void* const (&rows)[kLanes], std
       ATTN_UNROLL for (int i = 0; i < kLanes; ++i) {
         __builtin_memcpy(&pairs[i], static_cast<const std::uint16_t*>(rows[i]) + c, sizeof pairs[i]);
       }
-    } else ATTN_UNROLL for (int i = 0; i < kLanes; ++i) {
-      const __m256i first = load_part(element, rows[i], c, width, factor, part);
-      const __m256i second = load_part(element, rows[i], c + 16, width, factor, part);
-      pairs[i] = reinterpret_cast<Vec>(__builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7));
-    }
+    } else
+      ATTN_UNROLL for (int i = 0; i < kLanes; ++i) {
+        const __m256i first = load_part(element, rows[i], c, width, factor, part);
+        const __m256i second = load_part(element, rows[i], c + 16, width, factor, part);
+        pairs[i] = reinterpret_cast<Vec>(__builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7));
+      }
     transpose(pairs);
     ATTN_UNROLL for (int i = 0; i < kLanes; ++i) {
       __builtin_memcpy(out + (c / 2 + i) * 2 * kColumns, &pairs[i], sizeof pairs[i]);

@@ -35,7 +35,6 @@ struct KeyPlan {
     step = ceil_div(ceil_div(chunk, steps), kTileKeys) * kTileKeys;
     partial = heads == 0 ? 0 : padded(rows_per_key_head(p)) * width;
   }
-
 };
 
 // What the tasks share.

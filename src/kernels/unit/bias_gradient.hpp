@@ -63,7 +63,8 @@ inline void add_to_bias(const Problem& p, const BackwardResult& result, const Qu
 // A span of one head's queries against keys [first, last).
 template <class Core>
 inline void add_span_to_bias(const Problem& p, const BackwardInput& in, const BackwardResult& result,
-                             const RowSums& sums, const Span& span, std::int64_t first, std::int64_t last, BiasScratch<Core>& mem) {
+                             const RowSums& sums, const Span& span, std::int64_t first, std::int64_t last,
+                             BiasScratch<Core>& mem) {
   if (!place(p, span, first, last, mem.queries)) return;
   pack(p, sums, mem.queries);
   mem.core.pack_queries(in, mem.queries);
@@ -86,8 +87,8 @@ inline std::int64_t bias_task_count(const Problem& p, const BackwardResult& resu
 }
 
 template <class Core>
-inline void backward_bias(const Problem& p, const BackwardInput& in, const BackwardResult& result,
-                          const RowSums& sums, std::int64_t task, void* scratch) {
+inline void backward_bias(const Problem& p, const BackwardInput& in, const BackwardResult& result, const RowSums& sums,
+                          std::int64_t task, void* scratch) {
   Carver carver{static_cast<float*>(scratch)};
   BiasScratch<Core> mem(p, carver);
   const BiasPlan plan(p, result);

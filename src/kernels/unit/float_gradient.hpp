@@ -61,8 +61,8 @@ class FloatGradient {
 
   void add_dq(int group, std::int64_t from, std::int64_t at, std::int64_t keys, bool fresh, float* dq) const {
     const auto add = fresh ? panel<false> : panel<true>;
-    add(p_.d, keys_.data + from * keys_.step, 1, keys_.step, d_scores_ + corner(group, at), kTileStep, dq,
-        kColumns, keys);
+    add(p_.d, keys_.data + from * keys_.step, 1, keys_.step, d_scores_ + corner(group, at), kTileStep, dq, kColumns,
+        keys);
   }
 
   void add_dk(const Groups& groups, std::int64_t at, std::int64_t keys, std::int64_t step, float* out) const {

@@ -171,7 +171,8 @@ struct InTile {
 
   static __attribute__((always_inline)) Vec exp2(Vec x) { return Core::exp2(x); }
 
-  void put(int, std::int64_t at, const Vec (&weights)[kKeyRows][kWidth], const Vec (&d_scores)[kKeyRows][kWidth]) const {
+  void put(int, std::int64_t at, const Vec (&weights)[kKeyRows][kWidth],
+           const Vec (&d_scores)[kKeyRows][kWidth]) const {
     __builtin_memcpy(tile.scores + at * kColumns, weights, sizeof weights);
     __builtin_memcpy(tile.d_weights + at * kColumns, d_scores, sizeof d_scores);
   }
