@@ -1,5 +1,6 @@
 #include "attention/fused.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -12,7 +13,6 @@
 #include "attention/row.hpp"
 #include "core/parallel.hpp"
 #include "core/rows.hpp"
-#include "core/visit.hpp"
 #include "kernels/targets.hpp"
 #include "random/philox.hpp"
 
@@ -145,45 +145,46 @@ void run_forward(const Call& call, const kernels::ForwardResult& out) {
   const kernels::Problem& problem = call.problem;
   const bool tiled = problem.score_forward || problem.blocks.data;  // by the forward kernel alone
   if (tiled || !kernel.decodes(problem)) {
-    const std::size_t bytes = kernel.forward_shared(problem);
-    const Tensor shared = bytes > 0 ? Tensor::empty({static_cast<std::int64_t>(bytes)}, DType::u8) : Tensor{};
-    void* const memory = bytes > 0 ? shared.raw() : nullptr;
+    const CallMemory shared(kernel.forward_shared(problem));
     for (int phase = 0; phase < kernels::kForwardPhases; ++phase) {
       parallel_for(
           kernel.forward_tasks(problem, phase), kernel.forward_scratch(problem), call.operations,
-          [&](std::int64_t task, void* scratch) { kernel.forward(problem, out, phase, task, memory, scratch); });
+          [&](std::int64_t task, void* scratch) { kernel.forward(problem, out, phase, task, shared.get(), scratch); });
     }
     return;
   }
-  const Tensor shared = Tensor::empty({static_cast<std::int64_t>(kernel.decode_shared(problem))}, DType::u8);
+  const CallMemory shared(kernel.decode_shared(problem));
   for (int phase = 0; phase < kernels::kDecodePhases; ++phase) {
     parallel_for(
         kernel.decode_tasks(problem, phase), kernel.decode_scratch(problem), call.operations,
-        [&](std::int64_t task, void* scratch) { kernel.decode(problem, out, phase, task, shared.raw(), scratch); });
+        [&](std::int64_t task, void* scratch) { kernel.decode(problem, out, phase, task, shared.get(), scratch); });
   }
 }
 
-template <class T>
-bool is_finite(T x) {
-  return std::isfinite(static_cast<double>(x));
+// A float's exponent, in place: all bits of it are set in infinities and NaN. As signed integers, whose largest the
+// compiler finds a vector at a time.
+constexpr std::int16_t kBf16Exponent = 0x7f80, kF16Exponent = 0x7c00;
+constexpr std::int32_t kF32Exponent = 0x7f800000;
+std::int16_t exponent(std::uint16_t bits, std::int16_t all) { return static_cast<std::int16_t>(bits & all); }
+std::int32_t exponent(std::uint32_t bits, std::int32_t all) { return static_cast<std::int32_t>(bits) & all; }
+
+template <class Bits, class Exponent>
+bool all_finite(const Tensor& x, Exponent all) {
+  const auto* p = static_cast<const Bits*>(x.raw());
+  std::atomic<bool> finite{true};
+  for_runs(x.numel(), 1, [&](std::int64_t first, std::int64_t count) {
+    Exponent most = 0;
+    for (std::int64_t i = first; i < first + count; ++i) most = std::max(most, exponent(p[i], all));
+    if (most == all) finite.store(false, std::memory_order_relaxed);
+  });
+  return finite;
 }
-bool is_finite(float x) { return std::isfinite(x); }
-bool is_finite(float16 x) { return (x.bits & 0x7c00u) != 0x7c00u; }
-bool is_finite(bfloat16 x) { return (x.bits & 0x7f80u) != 0x7f80u; }
 
 // Of any dense layout.
 bool all_finite(const Tensor& x) {
   if (!x.defined()) return true;
-  std::atomic<bool> finite{true};
-  visit(x.dtype(), [&](auto zero) {
-    const auto* p = static_cast<const decltype(zero)*>(x.raw());
-    for_runs(x.numel(), 1, [&](std::int64_t first, std::int64_t count) {
-      bool good = true;
-      for (std::int64_t i = first; i < first + count; ++i) good &= is_finite(p[i]);
-      if (!good) finite.store(false, std::memory_order_relaxed);
-    });
-  });
-  return finite;
+  if (x.dtype() == DType::f32) return all_finite<std::uint32_t>(x, kF32Exponent);
+  return all_finite<std::uint16_t>(x, x.dtype() == DType::bf16 ? kBf16Exponent : kF16Exponent);
 }
 
 // A sink's weight has no value: d_sink = -Σ_i w_i,sink · (d_output_i · output_i).
@@ -264,11 +265,11 @@ AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor&
     result.bias_query = all.stride(2), result.bias_key = all.stride(3);
   }
   const kernels::Kernels& kernel = kernels::active();
-  const Tensor shared = Tensor::empty({static_cast<std::int64_t>(kernel.backward_shared(call.problem))}, DType::u8);
+  const CallMemory shared(kernel.backward_shared(call.problem));
   for (int phase = 0; phase < kernels::kBackwardPhases; ++phase) {
     parallel_for(kernel.backward_tasks(call.problem, result, phase), kernel.backward_scratch(call.problem),
                  2.5 * call.operations, [&](std::int64_t task, void* scratch) {
-                   kernel.backward(call.problem, input, result, phase, task, shared.raw(), scratch);
+                   kernel.backward(call.problem, input, result, phase, task, shared.get(), scratch);
                  });
   }
   if (!all_finite(grad.q) || !all_finite(grad.k) || !all_finite(grad.v) || !all_finite(grad.bias)) {

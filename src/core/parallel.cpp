@@ -1,6 +1,9 @@
 #include "core/parallel.hpp"
 
 #include <omp.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -11,13 +14,16 @@
 #include <vector>
 #endif
 
+#include "core/memory.hpp"
+
 namespace attn {
 namespace {
 
+constexpr std::size_t kLargePage = std::size_t{1} << 21, kMostKept = std::size_t{64} << 20;
 constexpr double kSerialBelow = 2e5;  // operations: some 2 µs of work, what waking the threads costs
 
 struct AlignedDelete {
-  void operator()(void* p) const { ::operator delete (p, std::align_val_t{64}); }
+  void operator()(void* p) const { ::operator delete (p, std::align_val_t{kLargePage}); }
 };
 
 // A thread's scratch, kept from call to call: fresh pages would cost more than a small call's work.
@@ -27,8 +33,14 @@ class Scratch {
     if (bytes > bytes_) {
       memory_.reset();
       bytes_ = 0;
-      memory_.reset(::operator new (bytes, std::align_val_t{64}));
-      bytes_ = bytes;
+      const std::size_t whole = bytes < kLargePage / 2 ? bytes : (bytes + kLargePage - 1) / kLargePage * kLargePage;
+      memory_.reset(
+          ::operator new (whole, std::align_val_t{kLargePage}, std::nothrow));  // sanitizers abort in the other
+      if (!memory_) throw std::bad_alloc();
+#if defined(__linux__)
+      if (whole >= kLargePage) madvise(memory_.get(), whole, MADV_HUGEPAGE);
+#endif
+      bytes_ = whole;
     }
     return memory_.get();
   }
@@ -38,7 +50,8 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
-thread_local Scratch own_scratch;
+thread_local Scratch own_scratch, shared_scratch;
+thread_local bool shared_is_lent = false;
 
 #if defined(ATTN_STD_THREADS)
 
@@ -73,6 +86,20 @@ bool nested() { return omp_in_parallel() != 0; }
 #endif
 
 }  // namespace
+
+CallMemory::CallMemory(std::size_t bytes) {
+  if (bytes > kMostKept || shared_is_lent) {
+    own_ = allocate(bytes);
+    data_ = own_.get();
+    return;
+  }
+  data_ = shared_scratch.reserve(bytes);
+  shared_is_lent = true;
+}
+
+CallMemory::~CallMemory() {
+  if (!own_) shared_is_lent = false;
+}
 
 int thread_count() noexcept { return omp_get_max_threads(); }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace attn {
 
@@ -24,6 +25,22 @@ class TaskRef {
 
 // How many threads parallel work uses: omp_get_max_threads(), so OMP_NUM_THREADS sets it.
 int thread_count() noexcept;
+
+// Memory for what the tasks of a call share, aligned to 64. Up to 64 MB are the calling thread's, kept from call to call
+// as scratch is; what is more, or asked for while those are in use, is new.
+class CallMemory {
+ public:
+  explicit CallMemory(std::size_t bytes);  // throws std::bad_alloc
+  ~CallMemory();
+  CallMemory(const CallMemory&) = delete;
+  CallMemory& operator=(const CallMemory&) = delete;
+
+  void* get() const noexcept { return data_; }
+
+ private:
+  std::shared_ptr<void> own_;
+  void* data_;
+};
 
 // Calls work(task, scratch) for each task in [0, tasks), in any order; scratch has `scratch_bytes`, aligned to
 // 64, one a thread. `operations` is the work in all: too little stays on the calling thread. Throws std::bad_alloc

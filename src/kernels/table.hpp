@@ -10,7 +10,7 @@
 
 namespace attn::kernels {
 
-constexpr int kForwardPhases = 2, kBackwardPhases = 2, kDecodePhases = 2;
+constexpr int kForwardPhases = 2, kBackwardPhases = 3, kDecodePhases = 2;
 
 // A call is cut into tasks that can run in any order and on any thread: what a task computes, and in which
 // order it adds, depends on the problem alone. Each running task has its own scratch, aligned to 64 bytes.

@@ -30,7 +30,7 @@ class PackedBlocks {
       : p_(p),
         parts_(parts_of(p.element, p.precision)),
         blocks_(ceil_div(p.tk, kKeys)),
-        block_keys_(p.tk < kKeys ? round_up(p.tk, kStripKeys) : kKeys),
+        block_keys_(p.tk < kKeys ? round_up(p.tk, kForwardStrip) : kKeys),
         depth_(round_up(p.d, 32)),
         width_(round_up(p.dv, 16)),
         shared_(static_cast<std::uint16_t*>(shared)) {}
@@ -47,7 +47,7 @@ class PackedBlocks {
     pack_values(span, block);
   }
 
-  // (keys, depth), made up with zeros to a multiple of kStripKeys and of 32.
+  // (keys, depth), made up with zeros to a multiple of kForwardStrip and of 32.
   Left keys(const Span& span, std::int64_t block) const {
     if (!in_place(block)) return {keys_of(span, block), depth_, block_keys_ * depth_};
     const void* first = row(p_.k, p_.element, span.batch, span.key_head, block * kKeys);
@@ -76,12 +76,12 @@ class PackedBlocks {
 
   // Rows of keys that are whole, dense pairs.
   bool dense() const { return p_.element == Element::bf16 && p_.d % kDepthStep == 0 && p_.k.token == p_.d; }
-  bool in_place(std::int64_t block) const { return dense() && (p_.tk % kStripKeys == 0 || block + 1 < blocks_); }
+  bool in_place(std::int64_t block) const { return dense() && (p_.tk % kForwardStrip == 0 || block + 1 < blocks_); }
 
   std::int64_t value_step() const { return block_keys_ + 32; }  // the odd 64 bytes spread rows over the cache
   std::int64_t key_size() const { return parts_ * block_keys_ * depth_; }
   std::int64_t value_size() const { return parts_ * width_ * value_step(); }
-  std::int64_t key_blocks() const { return !dense() ? blocks_ : p_.tk % kStripKeys == 0 ? 0 : 1; }
+  std::int64_t key_blocks() const { return !dense() ? blocks_ : p_.tk % kForwardStrip == 0 ? 0 : 1; }
   std::int64_t head_size() const { return blocks_ * value_size() + key_blocks() * key_size(); }
 
   std::uint16_t* values_of(const Span& span, std::int64_t block) const {

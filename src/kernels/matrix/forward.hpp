@@ -16,7 +16,7 @@ struct ForwardScratch {
   ForwardScratch(const Problem& p, void* shared, Carver& take) : core(p, shared, take), rows(round_up(p.dv, 16)) {
     context = take(kGroups * rows * kColumns);
     maximum = take(kTaskRows), sum = take(kTaskRows);
-    for (float*& strip : s) strip = take(kStripKeys * kColumns);
+    for (float*& strip : s) strip = take(kForwardStrip * kColumns);
     weights = core.weights(take);
     lines = take(rows * kColumns);
   }
@@ -28,9 +28,9 @@ inline void add_range(const Problem& p, const Span& span, int group, const Inter
   const Weights& weights = mem.weights;
   Softmax softmax(mem.core.steps_a_strip(), weights, run, range.from);
   const std::int64_t end = range.from + range.keys;
-  for (std::int64_t from = range.from; from < end; from += kStripKeys) {
-    float* s = mem.s[from / kStripKeys % 2];
-    const Range strip{from, kStripKeys};
+  for (std::int64_t from = range.from; from < end; from += kForwardStrip) {
+    float* s = mem.s[from / kForwardStrip % 2];
+    const Range strip{from, kForwardStrip};
     const float factor = capped_scores(mem.core, p, group, strip, s, softmax);
     softmax.finish();
     mask_range(p, span, group, seen, first, count, strip, s);
@@ -65,8 +65,8 @@ inline void run_matrix_forward(const Problem& p, const ForwardResult& result, in
     mem.core.take_block(span, first);
     for (int g = 0; g < groups_of(span); ++g) {
       mem.core.prefetch_block(span, first + kKeys, g, groups_of(span));
-      const Range all = visible(seen[g], first, count, kStripKeys);
-      const auto next = [&](std::int64_t from) { return next_run(p, &seen[g], 1, first, all, kStripKeys, from); };
+      const Range all = visible(seen[g], first, count, kForwardStrip);
+      const auto next = [&](std::int64_t from) { return next_run(p, &seen[g], 1, first, all, kForwardStrip, from); };
       for (Range range = next(all.from); range.keys > 0; range = next(range.from + range.keys)) {
         add_range(p, span, g, seen[g], first, count, range, run[g], mem);
       }

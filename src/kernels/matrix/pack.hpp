@@ -70,13 +70,20 @@ inline void pack_row(Element element, const void* row, std::int64_t width, int p
 // out (depth / 2, kColumns, 2), 16 columns of it: rows[i] is column i. `depth` is a multiple of 32.
 inline void pack_columns(Element element, const void* const (&rows)[kLanes], std::int64_t width, float factor, int part,
                          std::uint16_t* out, std::int64_t depth) {
+  bool whole = true;  // every row is there
+  for (const void* row : rows) whole = whole && row;
   for (std::int64_t c = 0; c < depth; c += 32) {
     Vec pairs[kLanes];
-    ATTN_UNROLL for (int i = 0; i < kLanes; ++i) {
-      const __m256i first = load_part(element, rows[i], c, width, factor, part);
-      const __m256i second = load_part(element, rows[i], c + 16, width, factor, part);
-      pairs[i] = reinterpret_cast<Vec>(__builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7));
-    }
+    if (element == Element::bf16 && factor == 1 && part == 0 && whole && c + 32 <= width) {
+      ATTN_UNROLL for (int i = 0; i < kLanes; ++i) {
+        __builtin_memcpy(&pairs[i], static_cast<const std::uint16_t*>(rows[i]) + c, sizeof pairs[i]);
+      }
+    } else
+      ATTN_UNROLL for (int i = 0; i < kLanes; ++i) {
+        const __m256i first = load_part(element, rows[i], c, width, factor, part);
+        const __m256i second = load_part(element, rows[i], c + 16, width, factor, part);
+        pairs[i] = reinterpret_cast<Vec>(__builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7));
+      }
     transpose(pairs);
     ATTN_UNROLL for (int i = 0; i < kLanes; ++i) {
       __builtin_memcpy(out + (c / 2 + i) * 2 * kColumns, &pairs[i], sizeof pairs[i]);

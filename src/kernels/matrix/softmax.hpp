@@ -1,38 +1,15 @@
-// Softmax of strips of scores, kStripKeys keys by kColumns queries, a little at a time: the tiles' products run beside
-// the vector units, and call it between them.
+// Softmax of strips of scores, kForwardStrip keys by kColumns queries, a little at a time: the tiles' products run
+// beside the vector units, and call it between them.
 #pragma once
 
+#include "kernels/matrix/exp2.hpp"
 #include "kernels/matrix/pack.hpp"
 #include "kernels/unit/online.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-constexpr std::int64_t kStripKeys = 32;
-
-// 2^x, for x of any sign: 2^⌊x⌋ · p(x - ⌊x⌋), p a minimax fit of 2^f on [0, 1] with p(0) = 1. For weights that will be
-// rounded to bf16 p is of degree 4, relative error 2.9e-6; else of degree 5, 8.3e-8.
-template <bool Fine>
-inline __attribute__((always_inline)) Vec exp2_of(Vec x) {
-  constexpr int kFloor = 0x09;  // to minus infinity, no exception
-  const Vec f = reinterpret_cast<Vec>(_mm512_maskz_reduce_ps(0xffff, reinterpret_cast<__m512>(x), kFloor));
-  Vec p;
-  if constexpr (Fine) {
-    p = splat(0.0018671386642381549f);
-    p = p * f + splat(0.009017008356750011f);
-    p = p * f + splat(0.0557999312877655f);
-    p = p * f + splat(0.24016444385051727f);
-    p = p * f + splat(0.6931512951850891f);
-  } else {
-    p = splat(0.013426684774458408f);
-    p = p * f + splat(0.052242472767829895f);
-    p = p * f + splat(0.241280198097229f);
-    p = p * f + splat(0.6930448412895203f);
-  }
-  p = p * f + splat(1.f);
-  return reinterpret_cast<Vec>(
-      _mm512_maskz_scalef_ps(0xffff, reinterpret_cast<__m512>(p), reinterpret_cast<__m512>(x)));
-}
+constexpr std::int64_t kForwardStrip = 32;
 
 // (kLanes, 2) in bf16: positive a and b, lane by lane, rounded to nearest, a tie up. Additions and a move of bytes, for
 // beside the tiles vcvtne2ps2bf16 takes as long as four of them.
@@ -59,7 +36,7 @@ class Softmax {
  public:
   // `steps`: how often it will be called while the next strip's scores are multiplied.
   Softmax(std::int64_t steps, const Weights& weights, const Running& run, std::int64_t from)
-      : pairs_a_step_(ceil_div(kStripKeys / 2, steps)),
+      : pairs_a_step_(ceil_div(kForwardStrip / 2, steps)),
         weights_(weights),
         run_(run),
         begin_(weights.data + from * kColumns),
@@ -68,7 +45,7 @@ class Softmax {
     set_base();
   }
 
-  // The run's next strip: scores s (kStripKeys, kColumns) · factor.
+  // The run's next strip: scores s (kForwardStrip, kColumns) · factor.
   void begin(const float* s, float factor) {
     strip_ = s, scale_ = factor, strip_out_ += kStripSize;
     if (has_empty_lanes_) raise();
@@ -99,14 +76,14 @@ class Softmax {
   }
 
  private:
-  static constexpr std::int64_t kStripSize = kStripKeys * kColumns;
+  static constexpr std::int64_t kStripSize = kForwardStrip * kColumns;
 
   static Vec ceil(Vec x) {
     return reinterpret_cast<Vec>(_mm512_maskz_roundscale_ps(0xffff, reinterpret_cast<__m512>(x), 0x0a));
   }
 
   void rewind() {
-    s_ = strip_, out_ = strip_out_, pairs_ = kStripKeys / 2, below_ = 0xffff;
+    s_ = strip_, out_ = strip_out_, pairs_ = kForwardStrip / 2, below_ = 0xffff;
     for (int w = 0; w < kWidth; ++w) {
       sum_[w] = Vec{};
       limit_[w] = (load(run_.maximum + w * kLanes) + splat(8.f)) * splat(1 / scale_);
@@ -131,7 +108,7 @@ class Softmax {
   void raise() {
     for (int w = 0; w < kWidth; ++w) {
       const Vec before = load(run_.maximum + w * kLanes);
-      const Vec most = largest(strip_ + w * kLanes, kStripKeys, splat(scale_));
+      const Vec most = largest(strip_ + w * kLanes, kForwardStrip, splat(scale_));
       const VecI rises = most > before + splat(8.f);
       if (!any(rises)) continue;
       const Vec after = rises ? ceil(most) : before;

@@ -9,7 +9,7 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-constexpr std::int64_t kBiasKeys = 8 * kTileKeys;  // of a task
+constexpr std::int64_t kBiasKeys = ceil_div(768, kStripKeys) * kStripKeys;  // of a task
 
 // How many tasks share each of the four dimensions; 1 where the bias repeats, and the task goes over all of it.
 struct BiasPlan {
@@ -29,7 +29,7 @@ struct BiasScratch {
   Queries queries;
   TileScratch tile;
 
-  BiasScratch(const Problem& p, Carver& take) : core(p, kTileKeys, take), queries(p, take), tile(p, take) {}
+  BiasScratch(const Problem& p, Carver& take) : core(p, kStripKeys, take), queries(take), tile(p, take) {}
 };
 
 // Adds a group's tile. A repeated dimension is summed within the tile first: fewer roundings in the long sum.
@@ -62,17 +62,19 @@ inline void add_to_bias(const Problem& p, const BackwardResult& result, const Qu
 
 // A span of one head's queries against keys [first, last).
 template <class Core>
-inline void add_span_to_bias(const Problem& p, const BackwardInput& in, const BackwardResult& result, const Span& span,
-                             std::int64_t first, std::int64_t last, BiasScratch<Core>& mem) {
+inline void add_span_to_bias(const Problem& p, const BackwardInput& in, const BackwardResult& result,
+                             const RowSums& sums, const Span& span, std::int64_t first, std::int64_t last,
+                             BiasScratch<Core>& mem) {
   if (!place(p, span, first, last, mem.queries)) return;
-  pack(p, in, mem.queries);
+  pack(p, sums, mem.queries);
   mem.core.pack_queries(in, mem.queries);
-  for (; first < last; first += kTileKeys) {
-    const std::int64_t count = last - first < kTileKeys ? last - first : kTileKeys;
+  for (; first < last; first += kStripKeys) {
+    const std::int64_t count = last - first < kStripKeys ? last - first : kStripKeys;
     mem.core.load_keys(span, first, count);
     for (int g = 0; g < mem.queries.groups; ++g) {
       if (!sees_some(p, mem.queries.seen[g], first, first + count)) continue;
-      gradient_tile<false>(mem.core, p, mem.queries, g, first, count, {0, round_up(count, Core::kKeyStep)}, mem.tile);
+      gradient_tile<false>(mem.core, p, mem.queries, g, first, count, {0, round_up(count, Core::kKeyStep)}, mem.tile,
+                           InTile<Core>{mem.tile}, 0);
       add_to_bias(p, result, mem.queries, g, first, count, mem.tile.d_weights);
     }
   }
@@ -85,8 +87,8 @@ inline std::int64_t bias_task_count(const Problem& p, const BackwardResult& resu
 }
 
 template <class Core>
-inline void backward_bias(const Problem& p, const BackwardInput& in, const BackwardResult& result, std::int64_t task,
-                          void* scratch) {
+inline void backward_bias(const Problem& p, const BackwardInput& in, const BackwardResult& result, const RowSums& sums,
+                          std::int64_t task, void* scratch) {
   Carver carver{static_cast<float*>(scratch)};
   BiasScratch<Core> mem(p, carver);
   const BiasPlan plan(p, result);
@@ -107,7 +109,7 @@ inline void backward_bias(const Problem& p, const BackwardInput& in, const Backw
     for (std::int64_t h = head; h < last_head; ++h) {
       for (std::int64_t t = token; t < last_token; t += kSpanRows) {
         const std::int64_t rows = last_token - t < kSpanRows ? last_token - t : kSpanRows;
-        add_span_to_bias(p, in, result, {b, h / group, h % group * p.tq + t, rows}, key, last_key, mem);
+        add_span_to_bias(p, in, result, sums, {b, h / group, h % group * p.tq + t, rows}, key, last_key, mem);
       }
     }
   }

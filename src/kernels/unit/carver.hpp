@@ -6,8 +6,8 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-inline std::int64_t round_up(std::int64_t n, std::int64_t step) { return ceil_div(n, step) * step; }
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return ceil_div(n, step) * step; }
 
 // Hands out parts of one allocation, each a multiple of 64 bytes; with a null base it only counts.
 struct Carver {

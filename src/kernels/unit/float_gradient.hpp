@@ -8,14 +8,17 @@ namespace attn::kernels::ATTN_UNIT {
 namespace {
 
 class FloatGradient {
+  static_assert(kTileKeys == kStripKeys);
+
  public:
   static constexpr std::int64_t kKeyStep = 1, kRowStep = 1;
+  static constexpr int kKeyRows = 1;
 
   FloatGradient(const Problem& p, std::int64_t keys, Carver& take) : p_(p) {
     const bool widens = p.element != Element::f32;
     q_ = take(padded(p.d) * kSpanRows), d_output_ = take(padded(p.dv) * kSpanRows);
     q_rows_ = take(padded(p.d) * kSpanRows), d_output_rows_ = take(padded(p.dv) * kSpanRows);
-    weights_ = take(kTileKeys * kTileStep), d_scores_ = take(kTileKeys * kTileStep);
+    weights_ = take(kStripKeys * kTileStep), d_scores_ = take(kStripKeys * kTileStep);
     keys_buffer_ = take(widens ? keys * p.d : 0), values_buffer_ = take(widens ? keys * p.dv : 0);
     line_ = take(padded(p.d > p.dv ? p.d : p.dv));
   }
@@ -34,23 +37,20 @@ class FloatGradient {
     to_lanes(d_output_rows_, p_.dv, queries.groups, 1, d_output_);
   }
 
-  float scores(int group, std::int64_t from, std::int64_t keys, float* s) const {
+  // The queries were scaled when packed: scores lack nothing.
+  float products(int group, std::int64_t from, std::int64_t keys, float* s, float* d_weights) const {
     panel<false>(keys, keys_.data + from * keys_.step, keys_.step, 1, q_ + group * padded(p_.d) * kColumns, kColumns, s,
                  kColumns, p_.d);
-    return 1;  // the queries were scaled when packed
-  }
-
-  void d_weights(int group, std::int64_t from, std::int64_t keys, float* s) const {
     panel<false>(keys, values_.data + from * values_.step, values_.step, 1,
-                 d_output_ + group * padded(p_.dv) * kColumns, kColumns, s, kColumns, p_.dv);
+                 d_output_ + group * padded(p_.dv) * kColumns, kColumns, d_weights, kColumns, p_.dv);
+    return 1;
   }
 
-  void put(int group, std::int64_t at, std::int64_t keys, const TileScratch& tile) const {
-    constexpr std::size_t bytes = kColumns * sizeof(float);
-    for (std::int64_t j = 0; j < keys; ++j) {
-      __builtin_memcpy(weights_ + corner(group, at + j), tile.scores + j * kColumns, bytes);
-      __builtin_memcpy(d_scores_ + corner(group, at + j), tile.d_weights + j * kColumns, bytes);
-    }
+  static __attribute__((always_inline)) Vec exp2(Vec x) { return exp2_nonpositive(x); }
+
+  void put(int group, std::int64_t at, const Vec (&weights)[1][kWidth], const Vec (&d_scores)[1][kWidth]) const {
+    __builtin_memcpy(weights_ + corner(group, at), weights, sizeof weights);
+    __builtin_memcpy(d_scores_ + corner(group, at), d_scores, sizeof d_scores);
   }
 
   void forget(int group, std::int64_t at, std::int64_t keys) const {
@@ -59,9 +59,10 @@ class FloatGradient {
     }
   }
 
-  void add_dq(int group, std::int64_t from, std::int64_t at, std::int64_t keys, float* dq) const {
-    panel<true>(p_.d, keys_.data + from * keys_.step, 1, keys_.step, d_scores_ + corner(group, at), kTileStep, dq,
-                kColumns, keys);
+  void add_dq(int group, std::int64_t from, std::int64_t at, std::int64_t keys, bool fresh, float* dq) const {
+    const auto add = fresh ? panel<false> : panel<true>;
+    add(p_.d, keys_.data + from * keys_.step, 1, keys_.step, d_scores_ + corner(group, at), kTileStep, dq, kColumns,
+        keys);
   }
 
   void add_dk(const Groups& groups, std::int64_t at, std::int64_t keys, std::int64_t step, float* out) const {
@@ -112,7 +113,7 @@ class FloatGradient {
   const Problem& p_;
   float *q_, *d_output_;            // by group: (padded width, kColumns), the right operands of scores and d_weights
   float *q_rows_, *d_output_rows_;  // by panel: (kSpanRows, kColumns), the right operands of dk and dv
-  float *weights_, *d_scores_;      // (kTileKeys, kTileStep)
+  float *weights_, *d_scores_;      // (kStripKeys, kTileStep)
   float *keys_buffer_, *values_buffer_, *line_;
   Block keys_{}, values_{};
 };

@@ -124,16 +124,19 @@ inline void mask_scores(const Problem& p, const Span& span, int group, const Int
   apply_interval(seen, s, first_key, keys);
 }
 
+// Caps scores (keys, kColumns) that lack a factor. Returns the factor that they lack then.
+inline float cap_scores(const Problem& p, std::int64_t keys, float factor, float* s) {
+  if (!adjusts(p)) return factor;
+  for (std::int64_t i = 0; factor != 1 && i < keys * kColumns; i += kLanes) store(s + i, load(s + i) * splat(factor));
+  if (p.softcap > 0) apply_softcap(p, s, keys);
+  return 1;
+}
+
 // s (keys, kColumns): a core's scores of a range of its keys, capped. Returns the factor that they still lack. A core
 // may take something more, to do beside its products.
 template <class Core, class... Beside>
 inline float capped_scores(Core& core, const Problem& p, int group, const Range& range, float* s, Beside&... beside) {
-  const float factor = core.scores(group, range.from, range.keys, s, beside...);
-  if (!adjusts(p)) return factor;
-  for (std::int64_t i = 0; factor != 1 && i < range.keys * kColumns; i += kLanes)
-    store(s + i, load(s + i) * splat(factor));
-  if (p.softcap > 0) apply_softcap(p, s, range.keys);
-  return 1;
+  return cap_scores(p, range.keys, core.scores(group, range.from, range.keys, s, beside...), s);
 }
 
 // mask_scores for a range of the `count` keys from key `first` on; those past them are masked.
