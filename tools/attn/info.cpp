@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attn/io.hpp"
 #include "attn/version.hpp"

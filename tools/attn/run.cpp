@@ -2,6 +2,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attn/error.hpp"
 #include "attn/io.hpp"

@@ -1,5 +1,6 @@
 // attn show: attention weights, or any step, in the terminal.
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attn/figure.hpp"
 #include "common/choice.hpp"

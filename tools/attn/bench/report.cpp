@@ -1,6 +1,7 @@
 #include "bench/report.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "common/format.hpp"
 #include "common/json.hpp"

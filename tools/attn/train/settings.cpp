@@ -1,5 +1,7 @@
 #include "train/settings.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "attn/error.hpp"
 
 namespace attn::tool {
