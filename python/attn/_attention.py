@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from attn.scores import ScoreFunction
 
 NUMPY, TORCH, DLPACK = range(3)  # Framework of src/arrays.hpp
+NO_WINDOW = -1, -1
 
 
 def framework(array: Any) -> int:
@@ -115,7 +116,7 @@ def scaled_dot_product_attention(
             return_lse=return_lse, return_weights=return_weights, generator=generator,
         )  # fmt: skip
     dropout_key = _dropout_key(generator) if dropout_p > 0 else None
-    left, right = window_of(window)
+    left, right = NO_WINDOW if window is None else window_of(window)
     weights, rows = rows_of(return_weights)
     output, lse, some = _attn.forward(
         query, key, value, attn_mask, sinks, alibi_slopes, int64(key_lengths), dropout_key, dropout_p, is_causal, scale,
@@ -148,8 +149,6 @@ def rows_of(return_weights: Any) -> tuple[bool, Any]:
 
 
 def window_of(window: Any) -> tuple[int, int]:
-    if window is None:
-        return -1, -1
     try:
         left, right = window
     except (TypeError, ValueError):

@@ -12,6 +12,7 @@
 #include "arrays.hpp"
 #include "attn/error.hpp"
 #include "bind.hpp"
+#include "exchange.hpp"
 #include "layout.hpp"
 
 namespace attn::python {
@@ -58,10 +59,10 @@ struct Arguments {
   std::optional<Addresses> score_function;
 };
 
-Options read_options(const Arguments& a) {
+Options read_options(const Arguments& a, Framework from) {
   Options result;
   AttentionOptions& o = result.options;
-  result.mask = read_optional(a.attn_mask, kOp, "attn_mask");
+  result.mask = read_optional(a.attn_mask, kOp, "attn_mask", from);
   const Tensor& mask = result.mask.tensor;
   if (mask.defined() && mask.dtype() == DType::boolean) {
     o.mask.keep = mask;
@@ -71,13 +72,13 @@ Options read_options(const Arguments& a) {
   o.mask.is_causal = a.is_causal;
   o.mask.align = align_of(a.causal_alignment);
   o.mask.window_left = a.window_left, o.mask.window_right = a.window_right;
-  result.lengths = read_optional(a.key_lengths, kOp, "key_lengths");
+  result.lengths = read_optional(a.key_lengths, kOp, "key_lengths", from);
   o.mask.key_lengths = result.lengths.tensor;
   o.scale = a.scale;
   o.softcap = a.softcap;
-  result.alibi = read_optional(a.alibi_slopes, kOp, "alibi_slopes");
+  result.alibi = read_optional(a.alibi_slopes, kOp, "alibi_slopes", from);
   o.alibi_slopes = result.alibi.tensor;
-  result.sinks = read_optional(a.sinks, kOp, "sinks");
+  result.sinks = read_optional(a.sinks, kOp, "sinks", from);
   o.sinks = result.sinks.tensor;
   o.dropout = a.dropout_p;
   if (a.dropout_p > 0) o.dropout_key = a.dropout_key;
@@ -86,19 +87,19 @@ Options read_options(const Arguments& a) {
   return result;
 }
 
-Framework framework_of(int number) { return static_cast<Framework>(number); }
-
 nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::object attn_mask, nb::object sinks,
                   nb::object alibi_slopes, nb::object key_lengths, std::optional<std::uint64_t> dropout_key,
                   double dropout_p, bool is_causal, std::optional<double> scale, std::int64_t window_left,
                   std::int64_t window_right, double softcap, std::string_view causal_alignment,
-                  std::string_view precision, std::optional<Addresses> score_function, bool enable_gqa,
-                  bool return_lse, bool return_weights, nb::object weight_rows, int framework) {
-  const Array q = read(query, kOp, "query"), k = read(key, kOp, "key"), v = read(value, kOp, "value");
+                  std::string_view precision, std::optional<Addresses> score_function, bool enable_gqa, bool return_lse,
+                  bool return_weights, nb::object weight_rows, int framework) {
+  const auto with = static_cast<Framework>(framework);
+  const Array q = read(query, kOp, "query", with), k = read(key, kOp, "key", with), v = read(value, kOp, "value", with);
   Options o = read_options({attn_mask, sinks, alibi_slopes, key_lengths, dropout_key, dropout_p, is_causal, scale,
-                            window_left, window_right, softcap, causal_alignment, precision, score_function});
+                            window_left, window_right, softcap, causal_alignment, precision, score_function},
+                           with);
   o.options.return_weights = return_weights;
-  o.rows = read_optional(weight_rows, kOp, "return_weights");
+  o.rows = read_optional(weight_rows, kOp, "return_weights", with);
   o.options.weight_rows = o.rows.tensor;
   AttentionResult result;
   {
@@ -109,9 +110,8 @@ nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::object
     result = attn::attention(all.q, all.k, all.v, o.options);
     result = {unfold(result.output, all), unfold(result.lse, all), unfold(result.weights, all)};
   }
-  const Framework to = framework_of(framework);
-  return nb::make_tuple(give(result.output, to), return_lse ? give(result.lse, to) : nb::none(),
-                        give(result.weights, to));
+  return nb::make_tuple(give(result.output, with), return_lse ? give(result.lse, with) : nb::none(),
+                        give(result.weights, with));
 }
 
 nb::tuple backward(nb::handle d_output, nb::handle query, nb::handle key, nb::handle value, nb::handle output,
@@ -121,24 +121,27 @@ nb::tuple backward(nb::handle d_output, nb::handle query, nb::handle key, nb::ha
                    std::string_view causal_alignment, std::string_view precision,
                    std::optional<Addresses> score_function, int framework) {
   constexpr const char* op = "scaled_dot_product_attention_backward";
-  const Array d = read(d_output, op, "the output's gradient");
-  const Array q = read(query, op, "query"), k = read(key, op, "key"), v = read(value, op, "value");
-  const Array out = read(output, op, "output"), sums = read(lse, op, "lse");
+  const auto with = static_cast<Framework>(framework);
+  const Array d = read(d_output, op, "the output's gradient", with);
+  const Array q = read(query, op, "query", with), k = read(key, op, "key", with), v = read(value, op, "value", with);
+  const Array out = read(output, op, "output", with), sums = read(lse, op, "lse", with);
   const Options o = read_options({attn_mask, sinks, alibi_slopes, key_lengths, dropout_key, dropout_p, is_causal, scale,
-                                  window_left, window_right, softcap, causal_alignment, precision, score_function});
+                                  window_left, window_right, softcap, causal_alignment, precision, score_function},
+                                 with);
   AttentionGradient grad;
   {
     const nb::gil_scoped_release released;
     grad = attention_backward(d.tensor, q.tensor, k.tensor, v.tensor, o.options, {out.tensor, sums.tensor, {}});
   }
-  const Framework to = framework_of(framework);
-  return nb::make_tuple(give(grad.q, to), give(grad.k, to), give(grad.v, to), give(grad.bias, to),
-                        give(grad.sinks, to));
+  return nb::make_tuple(give(grad.q, with), give(grad.k, with), give(grad.v, with), give(grad.bias, with),
+                        give(grad.sinks, with));
 }
 
 }  // namespace
 
 void bind_attention(nb::module_& m) {
+  m.def("use_exchange", &use_exchange, nb::arg("type"), nb::arg("capsule"),
+        "Tensors of that type are taken and made by its DLPack C exchange API; False for one not known here.");
   m.def("forward", &forward, nb::arg("query").none(), nb::arg("key").none(), nb::arg("value").none(),
         nb::arg("attn_mask").none(), nb::arg("sinks").none(), nb::arg("alibi_slopes").none(),
         nb::arg("key_lengths").none(), nb::arg("dropout_key").none(), nb::arg("dropout_p"), nb::arg("is_causal"),

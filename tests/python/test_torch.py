@@ -203,6 +203,17 @@ def test_empty_tensors():
         assert q.grad.shape == shape
 
 
+def test_capsules_where_torch_has_no_exchange_api(monkeypatch):
+    """PyTorch before 2.10."""
+    q = torch.randn(1, 2, 5, 4, requires_grad=True)
+    call = lambda: torch.autograd.grad(sdpa(q, q, q, is_causal=True).sum(), q)[0]
+    with_api = call()
+    monkeypatch.setattr("attn.torch.operator.EXCHANGE", False)
+    assert torch.equal(call(), with_api)
+    with pytest.raises(ValueError, match="dense"):
+        sdpa(q.detach().to_sparse(), q, q)
+
+
 def test_negated_and_expanded_views():
     q = torch.randn(2, 3, 5, 4, dtype=torch.complex64)
     negated = q.conj().imag

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attn import _attn
-from attn._attention import TORCH, addresses, int64, rows_of, window_of
+from attn._attention import NO_WINDOW, TORCH, addresses, int64, rows_of, window_of
 from attn.scores import ScoreFunction
 from attn.torch import operator
 
@@ -45,7 +45,7 @@ def scaled_dot_product_attention(
     dropout_key = None
     if dropout_p > 0:
         dropout_key = torch.randint(-(2**63), 2**63 - 1, (), generator=generator)
-    left, right = window_of(window)
+    left, right = NO_WINDOW if window is None else window_of(window)
     if key_lengths is not None and type(key_lengths) is not Tensor:
         key_lengths = torch.as_tensor(int64(key_lengths))
     tensors = (query, key, value, attn_mask, sinks)
@@ -60,12 +60,12 @@ def scaled_dot_product_attention(
         )  # fmt: skip
         output, lse = _with_gradients(tensors, enable_gqa, rest, score_function, traced)
         return (output, lse) if return_lse else output
-    weights, rows = rows_of(return_weights)
-    bare = operator.bare
-    output, lse, some = _attn.forward(
-        bare(query), bare(key), bare(value), bare(attn_mask), bare(sinks), bare(alibi_slopes), bare(key_lengths),
-        operator.number(dropout_key), dropout_p, is_causal, scale, left, right, softcap, causal_alignment, precision,
-        addresses(score_function), enable_gqa, return_lse, weights, rows, TORCH,
+    weights, rows = (False, None) if return_weights is False else rows_of(return_weights)
+    call: Any = _attn.forward
+    output, lse, some = call(
+        *operator.bare((*tensors, alibi_slopes, key_lengths)), operator.number(dropout_key), dropout_p,
+        is_causal, scale, left, right, softcap, causal_alignment, precision, addresses(score_function), enable_gqa,
+        return_lse, weights, rows, TORCH,
     )  # fmt: skip
     if not (return_lse or weights):
         return output
@@ -112,10 +112,8 @@ def _with_gradients(tensors: tuple[Any, ...], grouped: bool, rest: tuple[Any, ..
 
 
 def _in_order(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -> bool:
-    if not query.dim() == key.dim() == value.dim() == 4:
-        return False
-    b, h = key.shape[0], key.shape[1]
-    return query.shape[0] == b == value.shape[0] and h == value.shape[1] and (grouped or query.shape[1] == h)
+    q, k, v = query.shape, key.shape, value.shape
+    return len(q) == len(k) == len(v) == 4 and q[0] == k[0] == v[0] and k[1] == v[1] and (grouped or q[1] == k[1])
 
 
 def _four(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, grouped: bool) -> tuple[Any, ...]:

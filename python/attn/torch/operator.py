@@ -30,21 +30,29 @@ BACKWARD = (
 
 def forward(*arguments: Any) -> tuple[Tensor, Tensor]:
     """FORWARD."""
-    tensors, dropout_key, rest = arguments[:7], arguments[7], arguments[8:]
+    tensors, dropout_key, rest = bare(arguments[:7]), arguments[7], arguments[8:]
     call: Any = _attn.forward
-    output, lse, _ = call(*map(bare, tensors), number(dropout_key), *rest, True, True, False, None, TORCH)
+    output, lse, _ = call(*tensors, number(dropout_key), *rest, True, True, False, None, TORCH)
     return output, lse
 
 
 def backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Optional[Tensor], Optional[Tensor]]:
     """BACKWARD, but for None where there is no gradient."""
-    tensors, dropout_key, rest = arguments[:10], arguments[10], arguments[11:]
+    tensors, dropout_key, rest = bare(arguments[:10]), arguments[10], arguments[11:]
     call: Any = _attn.backward
-    return call(*map(bare, tensors), number(dropout_key), *rest, TORCH)
+    return call(*tensors, number(dropout_key), *rest, TORCH)
 
 
-def bare(tensor: Optional[Tensor]) -> Any:
-    """A tensor's memory, as the C++ side takes it fastest: a DLPack capsule."""
+_api = getattr(Tensor, "__dlpack_c_exchange_api__", None)
+EXCHANGE = _api is not None and _attn.use_exchange(Tensor, _api)
+
+
+def bare(tensors: tuple[Optional[Tensor], ...]) -> Any:
+    """As the C++ side takes them fastest: as they are, or before PyTorch 2.10 as DLPack capsules."""
+    return tensors if EXCHANGE else map(_capsule, tensors)
+
+
+def _capsule(tensor: Optional[Tensor]) -> Any:
     if tensor is None:
         return None
     try:
