@@ -29,7 +29,7 @@ Align align_of(std::string_view name) {
 
 // The keyword arguments of one call; what it keeps alive is behind the options' tensors.
 struct Options {
-  Array mask, alibi, sinks, lengths, rows;
+  Array mask, alibi, sinks, lengths, query_starts, key_starts, blocks, rows;
   AttentionOptions options;
 };
 
@@ -48,12 +48,12 @@ ScoreFunction score_function_of(const Addresses& at) {
 
 // In the order of every binding here and of operator.py's schemas: by position, all of them.
 struct Arguments {
-  nb::object attn_mask, sinks, alibi_slopes, key_lengths;
+  nb::object attn_mask, sinks, alibi_slopes, key_lengths, query_starts, key_starts, block_mask;
   std::optional<std::uint64_t> dropout_key;
   double dropout_p;
   bool is_causal;
   std::optional<double> scale;
-  std::int64_t window_left, window_right;
+  std::int64_t window_left, window_right, block_query, block_key;
   double softcap;
   std::string_view causal_alignment, precision;
   std::optional<Addresses> score_function;
@@ -74,6 +74,12 @@ Options read_options(const Arguments& a, Framework from) {
   o.mask.window_left = a.window_left, o.mask.window_right = a.window_right;
   result.lengths = read_optional(a.key_lengths, kOp, "key_lengths", from);
   o.mask.key_lengths = result.lengths.tensor;
+  result.query_starts = read_optional(a.query_starts, kOp, "cu_seqlens_q", from);
+  result.key_starts = read_optional(a.key_starts, kOp, "cu_seqlens_k", from);
+  o.mask.query_starts = result.query_starts.tensor, o.mask.key_starts = result.key_starts.tensor;
+  result.blocks = read_optional(a.block_mask, kOp, "block_mask", from);
+  o.mask.block_keep = result.blocks.tensor;
+  if (o.mask.block_keep.defined()) o.mask.block_query = a.block_query, o.mask.block_key = a.block_key;
   o.scale = a.scale;
   o.softcap = a.softcap;
   result.alibi = read_optional(a.alibi_slopes, kOp, "alibi_slopes", from);
@@ -88,15 +94,17 @@ Options read_options(const Arguments& a, Framework from) {
 }
 
 nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::object attn_mask, nb::object sinks,
-                  nb::object alibi_slopes, nb::object key_lengths, std::optional<std::uint64_t> dropout_key,
-                  double dropout_p, bool is_causal, std::optional<double> scale, std::int64_t window_left,
-                  std::int64_t window_right, double softcap, std::string_view causal_alignment,
+                  nb::object alibi_slopes, nb::object key_lengths, nb::object query_starts, nb::object key_starts,
+                  nb::object block_mask, std::optional<std::uint64_t> dropout_key, double dropout_p, bool is_causal,
+                  std::optional<double> scale, std::int64_t window_left, std::int64_t window_right,
+                  std::int64_t block_query, std::int64_t block_key, double softcap, std::string_view causal_alignment,
                   std::string_view precision, std::optional<Addresses> score_function, bool enable_gqa, bool return_lse,
                   bool return_weights, nb::object weight_rows, int framework) {
   const auto with = static_cast<Framework>(framework);
   const Array q = read(query, kOp, "query", with), k = read(key, kOp, "key", with), v = read(value, kOp, "value", with);
-  Options o = read_options({attn_mask, sinks, alibi_slopes, key_lengths, dropout_key, dropout_p, is_causal, scale,
-                            window_left, window_right, softcap, causal_alignment, precision, score_function},
+  Options o = read_options({attn_mask, sinks, alibi_slopes, key_lengths, query_starts, key_starts, block_mask,
+                            dropout_key, dropout_p, is_causal, scale, window_left, window_right, block_query, block_key,
+                            softcap, causal_alignment, precision, score_function},
                            with);
   o.options.return_weights = return_weights;
   o.rows = read_optional(weight_rows, kOp, "return_weights", with);
@@ -107,6 +115,7 @@ nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::object
     const Layout all = layout(q.tensor, k.tensor, v.tensor, enable_gqa);
     o.options.mask.keep = mask_of(o.options.mask.keep, all);
     o.options.mask.bias = mask_of(o.options.mask.bias, all);
+    o.options.mask.block_keep = mask_of(o.options.mask.block_keep, all);
     result = attn::attention(all.q, all.k, all.v, o.options);
     result = {unfold(result.output, all), unfold(result.lse, all), unfold(result.weights, all)};
   }
@@ -116,17 +125,19 @@ nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::object
 
 nb::tuple backward(nb::handle d_output, nb::handle query, nb::handle key, nb::handle value, nb::handle output,
                    nb::handle lse, nb::object attn_mask, nb::object sinks, nb::object alibi_slopes,
-                   nb::object key_lengths, std::optional<std::uint64_t> dropout_key, double dropout_p, bool is_causal,
-                   std::optional<double> scale, std::int64_t window_left, std::int64_t window_right, double softcap,
-                   std::string_view causal_alignment, std::string_view precision,
-                   std::optional<Addresses> score_function, int framework) {
+                   nb::object key_lengths, nb::object query_starts, nb::object key_starts, nb::object block_mask,
+                   std::optional<std::uint64_t> dropout_key, double dropout_p, bool is_causal,
+                   std::optional<double> scale, std::int64_t window_left, std::int64_t window_right,
+                   std::int64_t block_query, std::int64_t block_key, double softcap, std::string_view causal_alignment,
+                   std::string_view precision, std::optional<Addresses> score_function, int framework) {
   constexpr const char* op = "scaled_dot_product_attention_backward";
   const auto with = static_cast<Framework>(framework);
   const Array d = read(d_output, op, "the output's gradient", with);
   const Array q = read(query, op, "query", with), k = read(key, op, "key", with), v = read(value, op, "value", with);
   const Array out = read(output, op, "output", with), sums = read(lse, op, "lse", with);
-  const Options o = read_options({attn_mask, sinks, alibi_slopes, key_lengths, dropout_key, dropout_p, is_causal, scale,
-                                  window_left, window_right, softcap, causal_alignment, precision, score_function},
+  const Options o = read_options({attn_mask, sinks, alibi_slopes, key_lengths, query_starts, key_starts, block_mask,
+                                  dropout_key, dropout_p, is_causal, scale, window_left, window_right, block_query,
+                                  block_key, softcap, causal_alignment, precision, score_function},
                                  with);
   AttentionGradient grad;
   {
@@ -144,18 +155,21 @@ void bind_attention(nb::module_& m) {
         "Tensors of that type are taken and made by its DLPack C exchange API; False for one not known here.");
   m.def("forward", &forward, nb::arg("query").none(), nb::arg("key").none(), nb::arg("value").none(),
         nb::arg("attn_mask").none(), nb::arg("sinks").none(), nb::arg("alibi_slopes").none(),
-        nb::arg("key_lengths").none(), nb::arg("dropout_key").none(), nb::arg("dropout_p"), nb::arg("is_causal"),
-        nb::arg("scale").none(), nb::arg("window_left"), nb::arg("window_right"), nb::arg("softcap"),
-        nb::arg("causal_alignment"), nb::arg("precision"), nb::arg("score_function").none(), nb::arg("enable_gqa"),
-        nb::arg("return_lse"), nb::arg("return_weights"), nb::arg("weight_rows").none(), nb::arg("framework"),
+        nb::arg("key_lengths").none(), nb::arg("query_starts").none(), nb::arg("key_starts").none(),
+        nb::arg("block_mask").none(), nb::arg("dropout_key").none(), nb::arg("dropout_p"), nb::arg("is_causal"),
+        nb::arg("scale").none(), nb::arg("window_left"), nb::arg("window_right"), nb::arg("block_query"),
+        nb::arg("block_key"), nb::arg("softcap"), nb::arg("causal_alignment"), nb::arg("precision"),
+        nb::arg("score_function").none(), nb::arg("enable_gqa"), nb::arg("return_lse"), nb::arg("return_weights"),
+        nb::arg("weight_rows").none(), nb::arg("framework"),
         "(output, lse or None, weights or None), as arrays of framework 0 NumPy, 1 PyTorch, 2 DLPack.");
   m.def("backward", &backward, nb::arg("d_output"), nb::arg("query").none(), nb::arg("key").none(),
         nb::arg("value").none(), nb::arg("output"), nb::arg("lse"), nb::arg("attn_mask").none(),
         nb::arg("sinks").none(), nb::arg("alibi_slopes").none(), nb::arg("key_lengths").none(),
+        nb::arg("query_starts").none(), nb::arg("key_starts").none(), nb::arg("block_mask").none(),
         nb::arg("dropout_key").none(), nb::arg("dropout_p"), nb::arg("is_causal"), nb::arg("scale").none(),
-        nb::arg("window_left"), nb::arg("window_right"), nb::arg("softcap"), nb::arg("causal_alignment"),
-        nb::arg("precision"), nb::arg("score_function").none(), nb::arg("framework"),
-        "Gradients of query, key, value (b, h, t, d), a float mask or None, sinks or None.");
+        nb::arg("window_left"), nb::arg("window_right"), nb::arg("block_query"), nb::arg("block_key"),
+        nb::arg("softcap"), nb::arg("causal_alignment"), nb::arg("precision"), nb::arg("score_function").none(),
+        nb::arg("framework"), "Gradients of query, key, value (b, h, t, d), a float mask or None, sinks or None.");
 }
 
 }  // namespace attn::python
