@@ -8,6 +8,8 @@
 
 #include <array>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "arrays.hpp"
 #include "attn/error.hpp"
@@ -27,10 +29,15 @@ Align align_of(std::string_view name) {
               "\"" + std::string(name) + "\"");
 }
 
-// The keyword arguments of one call; what it keeps alive is behind the options' tensors.
+// The keyword arguments of one call, and the arrays behind their tensors.
 struct Options {
-  Array mask, alibi, sinks, lengths, query_starts, key_starts, blocks, rows;
+  std::vector<Array> kept;
   AttentionOptions options;
+
+  // Undefined stays what is None: most calls give few of them.
+  void take(Tensor& to, nb::handle object, const char* what, Framework from) {
+    if (!object.is_none()) to = kept.emplace_back(read(object, kOp, what, from)).tensor;
+  }
 };
 
 // Of ScoreFunction's forward, backward, forward64, backward64 and user.
@@ -62,30 +69,20 @@ struct Arguments {
 Options read_options(const Arguments& a, Framework from) {
   Options result;
   AttentionOptions& o = result.options;
-  result.mask = read_optional(a.attn_mask, kOp, "attn_mask", from);
-  const Tensor& mask = result.mask.tensor;
-  if (mask.defined() && mask.dtype() == DType::boolean) {
-    o.mask.keep = mask;
-  } else {
-    o.mask.bias = mask;
-  }
+  result.take(o.mask.bias, a.attn_mask, "attn_mask", from);
+  if (o.mask.bias.defined() && o.mask.bias.dtype() == DType::boolean) std::swap(o.mask.bias, o.mask.keep);
   o.mask.is_causal = a.is_causal;
   o.mask.align = align_of(a.causal_alignment);
   o.mask.window_left = a.window_left, o.mask.window_right = a.window_right;
-  result.lengths = read_optional(a.key_lengths, kOp, "key_lengths", from);
-  o.mask.key_lengths = result.lengths.tensor;
-  result.query_starts = read_optional(a.query_starts, kOp, "cu_seqlens_q", from);
-  result.key_starts = read_optional(a.key_starts, kOp, "cu_seqlens_k", from);
-  o.mask.query_starts = result.query_starts.tensor, o.mask.key_starts = result.key_starts.tensor;
-  result.blocks = read_optional(a.block_mask, kOp, "block_mask", from);
-  o.mask.block_keep = result.blocks.tensor;
+  result.take(o.mask.key_lengths, a.key_lengths, "key_lengths", from);
+  result.take(o.mask.query_starts, a.query_starts, "cu_seqlens_q", from);
+  result.take(o.mask.key_starts, a.key_starts, "cu_seqlens_k", from);
+  result.take(o.mask.block_keep, a.block_mask, "block_mask", from);
   if (o.mask.block_keep.defined()) o.mask.block_query = a.block_query, o.mask.block_key = a.block_key;
   o.scale = a.scale;
   o.softcap = a.softcap;
-  result.alibi = read_optional(a.alibi_slopes, kOp, "alibi_slopes", from);
-  o.alibi_slopes = result.alibi.tensor;
-  result.sinks = read_optional(a.sinks, kOp, "sinks", from);
-  o.sinks = result.sinks.tensor;
+  result.take(o.alibi_slopes, a.alibi_slopes, "alibi_slopes", from);
+  result.take(o.sinks, a.sinks, "sinks", from);
   o.dropout = a.dropout_p;
   if (a.dropout_p > 0) o.dropout_key = a.dropout_key;
   o.precision = parse_precision(a.precision);
@@ -107,15 +104,14 @@ nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::object
                             softcap, causal_alignment, precision, score_function},
                            with);
   o.options.return_weights = return_weights;
-  o.rows = read_optional(weight_rows, kOp, "return_weights", with);
-  o.options.weight_rows = o.rows.tensor;
+  o.take(o.options.weight_rows, weight_rows, "return_weights", with);
   AttentionResult result;
   {
     const nb::gil_scoped_release released;
     const Layout all = layout(q.tensor, k.tensor, v.tensor, enable_gqa);
-    o.options.mask.keep = mask_of(o.options.mask.keep, all);
-    o.options.mask.bias = mask_of(o.options.mask.bias, all);
-    o.options.mask.block_keep = mask_of(o.options.mask.block_keep, all);
+    for (Tensor* mask : {&o.options.mask.keep, &o.options.mask.bias, &o.options.mask.block_keep}) {
+      if (mask->defined()) *mask = mask_of(*mask, all);
+    }
     result = attn::attention(all.q, all.k, all.v, o.options);
     result = {unfold(result.output, all), unfold(result.lse, all), unfold(result.weights, all)};
   }
