@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from attn.scores import ScoreFunction
 
 NUMPY, TORCH, DLPACK = range(3)  # Framework of src/arrays.hpp
+NO_WINDOW = -1, -1
 
 
 def framework(array: Any) -> int:
@@ -59,6 +60,10 @@ def scaled_dot_product_attention(
     alibi_slopes: Any = None,
     sinks: Any = None,
     key_lengths: Any = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
+    block_mask: Any = None,
+    block_size: int | tuple[int, int] = 64,
     causal_alignment: str = "top_left",
     precision: str = "highest",
     score_function: ScoreFunction | None = None,
@@ -89,6 +94,11 @@ def scaled_dot_product_attention(
         alibi_slopes: (h): adds -slope · |i - j|.
         sinks: (h): one more score a head, which takes weight but has no value.
         key_lengths: (b) integers: batch item b has this many keys, the rest is padding.
+        cu_seqlens_q: (n + 1) integers, 0 first: sequence s is queries cu_seqlens_q[s] to cu_seqlens_q[s + 1] - 1 of the
+            one batch item, and sees its own keys alone. Causal and window masks count within the sequence.
+        cu_seqlens_k: the same for the keys; default cu_seqlens_q.
+        block_mask: boolean, broadcastable to (…, h, ⌈tq / bq⌉, ⌈tk / bk⌉): a block that is False costs no time.
+        block_size: (bq, bk), or one number for both.
         causal_alignment: "top_left", or "bottom_right": query i stands at key i + tk - tq (diagonal, window, ALiBi),
             where tk is the item's own length under key_lengths.
         precision: what products of float32 may be made of, by PyTorch's names: "highest", "high", "medium".
@@ -111,15 +121,19 @@ def scaled_dot_product_attention(
         return of_torch.scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa,
             window=window, softcap=softcap, alibi_slopes=alibi_slopes, sinks=sinks, key_lengths=key_lengths,
+            cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, block_mask=block_mask, block_size=block_size,
             causal_alignment=causal_alignment, precision=precision, score_function=score_function,
             return_lse=return_lse, return_weights=return_weights, generator=generator,
         )  # fmt: skip
     dropout_key = _dropout_key(generator) if dropout_p > 0 else None
-    left, right = window_of(window)
+    left, right = NO_WINDOW if window is None else window_of(window)
     weights, rows = rows_of(return_weights)
+    starts_q = int64(cu_seqlens_q)
+    starts_k = starts_q if cu_seqlens_k is None else int64(cu_seqlens_k)
+    block_query, block_key = pair_of(block_size)
     output, lse, some = _attn.forward(
-        query, key, value, attn_mask, sinks, alibi_slopes, int64(key_lengths), dropout_key, dropout_p, is_causal, scale,
-        left, right, softcap, causal_alignment, precision, addresses(score_function), enable_gqa, return_lse, weights,
+        query, key, value, attn_mask, sinks, alibi_slopes, int64(key_lengths), starts_q, starts_k, block_mask,
+        dropout_key, dropout_p, is_causal, scale, left, right, block_query, block_key, softcap, causal_alignment, precision, addresses(score_function), enable_gqa, return_lse, weights,
         rows, kind,
     )  # fmt: skip
     if kind == DLPACK:
@@ -148,8 +162,6 @@ def rows_of(return_weights: Any) -> tuple[bool, Any]:
 
 
 def window_of(window: Any) -> tuple[int, int]:
-    if window is None:
-        return -1, -1
     try:
         left, right = window
     except (TypeError, ValueError):
@@ -157,6 +169,10 @@ def window_of(window: Any) -> tuple[int, int]:
             f"[scaled_dot_product_attention] expected window as (left, right); found {window!r}"
         ) from None
     return left, right
+
+
+def pair_of(size: int | tuple[int, int]) -> tuple[int, int]:
+    return size if isinstance(size, tuple) else (size, size)
 
 
 def _dropout_key(generator: Any) -> int:

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attn/error.hpp"
+#include "exchange.hpp"
 
 namespace attn::python {
 namespace {
@@ -55,28 +56,41 @@ std::string dtype_name(nb::dlpack::dtype dtype) {
   return (dtype.code < kNames.size() ? kNames[dtype.code] : "unknown") + std::to_string(dtype.bits) + lanes;
 }
 
-DType dtype_of_array(const nb::ndarray<nb::ro>& array, const char* op, const char* what) {
+DType dtype_of_array(const nb::dlpack::dltensor& array, const char* op, const char* what) {
   for (const Code& code : kCodes) {
-    if (array.dtype() == code.code) return code.dtype;
+    if (array.dtype == code.code) return code.dtype;
   }
   throw Error(Kind::dtype, op, std::string(what) + " of float64, 32 or 16, bfloat16, int64, 32 or 8, uint8 or bool",
-              dtype_name(array.dtype()));
+              dtype_name(array.dtype));
 }
 
-Tensor view(const nb::ndarray<nb::ro>& array, DType dtype, const char* op, const char* what) {
-  if (array.device_type() != nb::device::cpu::value) {
+nb::dlpack::dltensor told_by(const nb::ndarray<nb::ro>& array) {
+  nb::dlpack::dltensor result;
+  result.data = const_cast<void*>(array.data_handle());
+  result.device = {array.device_type(), array.device_id()};
+  result.ndim = static_cast<std::int32_t>(array.ndim());
+  result.dtype = array.dtype();
+  result.shape = const_cast<std::int64_t*>(array.shape_ptr());
+  result.strides = const_cast<std::int64_t*>(array.stride_ptr());
+  result.byte_offset = array.byte_offset();
+  return result;
+}
+
+Tensor view(const nb::dlpack::dltensor& array, DType dtype, const char* op, const char* what) {
+  if (array.device.device_type != nb::device::cpu::value) {
     throw Error(Kind::argument, op, std::string(what) + " in the CPU's memory",
-                "device type " + std::to_string(array.device_type()) + " of DLPack",
+                "device type " + std::to_string(array.device.device_type) + " of DLPack",
                 "copy it to the CPU first, for instance with .cpu()");
   }
-  if (array.ndim() > Shape::max_rank) {
-    throw Error(Kind::shape, op, std::string(what) + " of at most 8 dimensions", std::to_string(array.ndim()));
+  const auto rank = static_cast<std::size_t>(array.ndim);
+  if (rank > Shape::max_rank) {
+    throw Error(Kind::shape, op, std::string(what) + " of at most 8 dimensions", std::to_string(rank));
   }
-  const Shape shape{std::span(array.shape_ptr(), array.ndim())};
-  const Shape strides{std::span(array.stride_ptr(), array.ndim())};
+  const Shape shape{std::span<const std::int64_t>(array.shape, rank)};
+  const Shape strides{std::span<const std::int64_t>(array.strides, rank)};
   // Without elements there may be no memory; a Tensor needs an address to be defined.
   alignas(64) static std::byte nothing[64];
-  auto* data = static_cast<std::byte*>(array.data_handle()) + array.byte_offset();
+  auto* data = static_cast<std::byte*>(array.data) + array.byte_offset;
   if (shape.numel() == 0) return Tensor::from_blob(nothing, shape, shape.contiguous_strides(), dtype);
   if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) != 0) {
     throw Error(Kind::argument, op, std::string(what) + " with elements aligned to their size",
@@ -85,25 +99,42 @@ Tensor view(const nb::ndarray<nb::ro>& array, DType dtype, const char* op, const
   return Tensor::from_blob(data, shape, strides, dtype);
 }
 
+// A tensor of PyTorch; its negation is a bit that DLPack does not know of.
+Array read_exchanged(nb::handle object, const char* op, const char* what) {
+  Array result;
+  try {
+    const bool negated = nb::cast<bool>(object.attr("is_neg")());
+    result.object = negated ? object.attr("resolve_neg")() : nb::borrow(object);
+    const nb::dlpack::dltensor array = borrow(result.object);
+    result.tensor = view(array, dtype_of_array(array, op, what), op, what);
+  } catch (nb::python_error& error) {
+    throw Error(Kind::argument, op, std::string(what) + " as a dense tensor in the CPU's memory",
+                text(object.attr("layout")) + " on " + text(object.attr("device")), text(error.value()));
+  }
+  return result;
+}
+
 }  // namespace
 
-Array read(nb::handle object, const char* op, const char* what) {
+Array read(nb::handle object, const char* op, const char* what, Framework from) {
+  if (from == Framework::torch && exchanges(object)) return read_exchanged(object, op, what);
   Array result;
   if (!object.is_none() && nb::try_cast(object, result.keep, false)) {
-    result.tensor = view(result.keep, dtype_of_array(result.keep, op, what), op, what);
+    const nb::dlpack::dltensor array = told_by(result.keep);
+    result.tensor = view(array, dtype_of_array(array, op, what), op, what);
     return result;
   }
   PyErr_Clear();
   if (is_ml_bfloat16(object) && nb::try_cast(object.attr("view")("uint16"), result.keep, false)) {
-    result.tensor = view(result.keep, DType::bf16, op, what);
+    result.tensor = view(told_by(result.keep), DType::bf16, op, what);
     return result;
   }
   throw Error(Kind::dtype, op, std::string(what) + " as an array of NumPy, PyTorch or JAX", described(object),
               reason(object));
 }
 
-Array read_optional(nb::handle object, const char* op, const char* what) {
-  return object.is_none() ? Array{} : read(object, op, what);
+Array read_optional(nb::handle object, const char* op, const char* what, Framework from) {
+  return object.is_none() ? Array{} : read(object, op, what, from);
 }
 
 namespace {
@@ -124,6 +155,7 @@ nb::object give(const Tensor& tensor, Framework framework) {
   if (!tensor.defined()) return nb::none();
   // A bare capsule: from_dlpack asks an object with __dlpack__ five questions first.
   if (framework == Framework::torch) {
+    if (nb::object object = exchanged(tensor, kCodes[static_cast<std::size_t>(tensor.dtype())].code)) return object;
     return nb::module_::import_("torch.utils.dlpack").attr("from_dlpack")(export_as<>(tensor, tensor.dtype()));
   }
   if (framework == Framework::dlpack) return export_as<nb::array_api>(tensor, tensor.dtype());

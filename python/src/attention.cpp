@@ -8,10 +8,13 @@
 
 #include <array>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "arrays.hpp"
 #include "attn/error.hpp"
 #include "bind.hpp"
+#include "exchange.hpp"
 #include "layout.hpp"
 
 namespace attn::python {
@@ -26,10 +29,15 @@ Align align_of(std::string_view name) {
               "\"" + std::string(name) + "\"");
 }
 
-// The keyword arguments of one call; what it keeps alive is behind the options' tensors.
+// The keyword arguments of one call, and the arrays behind their tensors.
 struct Options {
-  Array mask, alibi, sinks, lengths, rows;
+  std::vector<Array> kept;
   AttentionOptions options;
+
+  // Undefined stays what is None: most calls give few of them.
+  void take(Tensor& to, nb::handle object, const char* what, Framework from) {
+    if (!object.is_none()) to = kept.emplace_back(read(object, kOp, what, from)).tensor;
+  }
 };
 
 // Of ScoreFunction's forward, backward, forward64, backward64 and user.
@@ -47,38 +55,34 @@ ScoreFunction score_function_of(const Addresses& at) {
 
 // In the order of every binding here and of operator.py's schemas: by position, all of them.
 struct Arguments {
-  nb::object attn_mask, sinks, alibi_slopes, key_lengths;
+  nb::object attn_mask, sinks, alibi_slopes, key_lengths, query_starts, key_starts, block_mask;
   std::optional<std::uint64_t> dropout_key;
   double dropout_p;
   bool is_causal;
   std::optional<double> scale;
-  std::int64_t window_left, window_right;
+  std::int64_t window_left, window_right, block_query, block_key;
   double softcap;
   std::string_view causal_alignment, precision;
   std::optional<Addresses> score_function;
 };
 
-Options read_options(const Arguments& a) {
+Options read_options(const Arguments& a, Framework from) {
   Options result;
   AttentionOptions& o = result.options;
-  result.mask = read_optional(a.attn_mask, kOp, "attn_mask");
-  const Tensor& mask = result.mask.tensor;
-  if (mask.defined() && mask.dtype() == DType::boolean) {
-    o.mask.keep = mask;
-  } else {
-    o.mask.bias = mask;
-  }
+  result.take(o.mask.bias, a.attn_mask, "attn_mask", from);
+  if (o.mask.bias.defined() && o.mask.bias.dtype() == DType::boolean) std::swap(o.mask.bias, o.mask.keep);
   o.mask.is_causal = a.is_causal;
   o.mask.align = align_of(a.causal_alignment);
   o.mask.window_left = a.window_left, o.mask.window_right = a.window_right;
-  result.lengths = read_optional(a.key_lengths, kOp, "key_lengths");
-  o.mask.key_lengths = result.lengths.tensor;
+  result.take(o.mask.key_lengths, a.key_lengths, "key_lengths", from);
+  result.take(o.mask.query_starts, a.query_starts, "cu_seqlens_q", from);
+  result.take(o.mask.key_starts, a.key_starts, "cu_seqlens_k", from);
+  result.take(o.mask.block_keep, a.block_mask, "block_mask", from);
+  if (o.mask.block_keep.defined()) o.mask.block_query = a.block_query, o.mask.block_key = a.block_key;
   o.scale = a.scale;
   o.softcap = a.softcap;
-  result.alibi = read_optional(a.alibi_slopes, kOp, "alibi_slopes");
-  o.alibi_slopes = result.alibi.tensor;
-  result.sinks = read_optional(a.sinks, kOp, "sinks");
-  o.sinks = result.sinks.tensor;
+  result.take(o.alibi_slopes, a.alibi_slopes, "alibi_slopes", from);
+  result.take(o.sinks, a.sinks, "sinks", from);
   o.dropout = a.dropout_p;
   if (a.dropout_p > 0) o.dropout_key = a.dropout_key;
   o.precision = parse_precision(a.precision);
@@ -86,73 +90,82 @@ Options read_options(const Arguments& a) {
   return result;
 }
 
-Framework framework_of(int number) { return static_cast<Framework>(number); }
-
 nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::object attn_mask, nb::object sinks,
-                  nb::object alibi_slopes, nb::object key_lengths, std::optional<std::uint64_t> dropout_key,
-                  double dropout_p, bool is_causal, std::optional<double> scale, std::int64_t window_left,
-                  std::int64_t window_right, double softcap, std::string_view causal_alignment,
-                  std::string_view precision, std::optional<Addresses> score_function, bool enable_gqa,
-                  bool return_lse, bool return_weights, nb::object weight_rows, int framework) {
-  const Array q = read(query, kOp, "query"), k = read(key, kOp, "key"), v = read(value, kOp, "value");
-  Options o = read_options({attn_mask, sinks, alibi_slopes, key_lengths, dropout_key, dropout_p, is_causal, scale,
-                            window_left, window_right, softcap, causal_alignment, precision, score_function});
+                  nb::object alibi_slopes, nb::object key_lengths, nb::object query_starts, nb::object key_starts,
+                  nb::object block_mask, std::optional<std::uint64_t> dropout_key, double dropout_p, bool is_causal,
+                  std::optional<double> scale, std::int64_t window_left, std::int64_t window_right,
+                  std::int64_t block_query, std::int64_t block_key, double softcap, std::string_view causal_alignment,
+                  std::string_view precision, std::optional<Addresses> score_function, bool enable_gqa, bool return_lse,
+                  bool return_weights, nb::object weight_rows, int framework) {
+  const auto with = static_cast<Framework>(framework);
+  const Array q = read(query, kOp, "query", with), k = read(key, kOp, "key", with), v = read(value, kOp, "value", with);
+  Options o = read_options({attn_mask, sinks, alibi_slopes, key_lengths, query_starts, key_starts, block_mask,
+                            dropout_key, dropout_p, is_causal, scale, window_left, window_right, block_query, block_key,
+                            softcap, causal_alignment, precision, score_function},
+                           with);
   o.options.return_weights = return_weights;
-  o.rows = read_optional(weight_rows, kOp, "return_weights");
-  o.options.weight_rows = o.rows.tensor;
+  o.take(o.options.weight_rows, weight_rows, "return_weights", with);
   AttentionResult result;
   {
     const nb::gil_scoped_release released;
     const Layout all = layout(q.tensor, k.tensor, v.tensor, enable_gqa);
-    o.options.mask.keep = mask_of(o.options.mask.keep, all);
-    o.options.mask.bias = mask_of(o.options.mask.bias, all);
+    for (Tensor* mask : {&o.options.mask.keep, &o.options.mask.bias, &o.options.mask.block_keep}) {
+      if (mask->defined()) *mask = mask_of(*mask, all);
+    }
     result = attn::attention(all.q, all.k, all.v, o.options);
     result = {unfold(result.output, all), unfold(result.lse, all), unfold(result.weights, all)};
   }
-  const Framework to = framework_of(framework);
-  return nb::make_tuple(give(result.output, to), return_lse ? give(result.lse, to) : nb::none(),
-                        give(result.weights, to));
+  return nb::make_tuple(give(result.output, with), return_lse ? give(result.lse, with) : nb::none(),
+                        give(result.weights, with));
 }
 
 nb::tuple backward(nb::handle d_output, nb::handle query, nb::handle key, nb::handle value, nb::handle output,
                    nb::handle lse, nb::object attn_mask, nb::object sinks, nb::object alibi_slopes,
-                   nb::object key_lengths, std::optional<std::uint64_t> dropout_key, double dropout_p, bool is_causal,
-                   std::optional<double> scale, std::int64_t window_left, std::int64_t window_right, double softcap,
-                   std::string_view causal_alignment, std::string_view precision,
-                   std::optional<Addresses> score_function, int framework) {
+                   nb::object key_lengths, nb::object query_starts, nb::object key_starts, nb::object block_mask,
+                   std::optional<std::uint64_t> dropout_key, double dropout_p, bool is_causal,
+                   std::optional<double> scale, std::int64_t window_left, std::int64_t window_right,
+                   std::int64_t block_query, std::int64_t block_key, double softcap, std::string_view causal_alignment,
+                   std::string_view precision, std::optional<Addresses> score_function, int framework) {
   constexpr const char* op = "scaled_dot_product_attention_backward";
-  const Array d = read(d_output, op, "the output's gradient");
-  const Array q = read(query, op, "query"), k = read(key, op, "key"), v = read(value, op, "value");
-  const Array out = read(output, op, "output"), sums = read(lse, op, "lse");
-  const Options o = read_options({attn_mask, sinks, alibi_slopes, key_lengths, dropout_key, dropout_p, is_causal, scale,
-                                  window_left, window_right, softcap, causal_alignment, precision, score_function});
+  const auto with = static_cast<Framework>(framework);
+  const Array d = read(d_output, op, "the output's gradient", with);
+  const Array q = read(query, op, "query", with), k = read(key, op, "key", with), v = read(value, op, "value", with);
+  const Array out = read(output, op, "output", with), sums = read(lse, op, "lse", with);
+  const Options o = read_options({attn_mask, sinks, alibi_slopes, key_lengths, query_starts, key_starts, block_mask,
+                                  dropout_key, dropout_p, is_causal, scale, window_left, window_right, block_query,
+                                  block_key, softcap, causal_alignment, precision, score_function},
+                                 with);
   AttentionGradient grad;
   {
     const nb::gil_scoped_release released;
     grad = attention_backward(d.tensor, q.tensor, k.tensor, v.tensor, o.options, {out.tensor, sums.tensor, {}});
   }
-  const Framework to = framework_of(framework);
-  return nb::make_tuple(give(grad.q, to), give(grad.k, to), give(grad.v, to), give(grad.bias, to),
-                        give(grad.sinks, to));
+  return nb::make_tuple(give(grad.q, with), give(grad.k, with), give(grad.v, with), give(grad.bias, with),
+                        give(grad.sinks, with));
 }
 
 }  // namespace
 
 void bind_attention(nb::module_& m) {
+  m.def("use_exchange", &use_exchange, nb::arg("type"), nb::arg("capsule"),
+        "Tensors of that type are taken and made by its DLPack C exchange API; False for one not known here.");
   m.def("forward", &forward, nb::arg("query").none(), nb::arg("key").none(), nb::arg("value").none(),
         nb::arg("attn_mask").none(), nb::arg("sinks").none(), nb::arg("alibi_slopes").none(),
-        nb::arg("key_lengths").none(), nb::arg("dropout_key").none(), nb::arg("dropout_p"), nb::arg("is_causal"),
-        nb::arg("scale").none(), nb::arg("window_left"), nb::arg("window_right"), nb::arg("softcap"),
-        nb::arg("causal_alignment"), nb::arg("precision"), nb::arg("score_function").none(), nb::arg("enable_gqa"),
-        nb::arg("return_lse"), nb::arg("return_weights"), nb::arg("weight_rows").none(), nb::arg("framework"),
+        nb::arg("key_lengths").none(), nb::arg("query_starts").none(), nb::arg("key_starts").none(),
+        nb::arg("block_mask").none(), nb::arg("dropout_key").none(), nb::arg("dropout_p"), nb::arg("is_causal"),
+        nb::arg("scale").none(), nb::arg("window_left"), nb::arg("window_right"), nb::arg("block_query"),
+        nb::arg("block_key"), nb::arg("softcap"), nb::arg("causal_alignment"), nb::arg("precision"),
+        nb::arg("score_function").none(), nb::arg("enable_gqa"), nb::arg("return_lse"), nb::arg("return_weights"),
+        nb::arg("weight_rows").none(), nb::arg("framework"),
         "(output, lse or None, weights or None), as arrays of framework 0 NumPy, 1 PyTorch, 2 DLPack.");
   m.def("backward", &backward, nb::arg("d_output"), nb::arg("query").none(), nb::arg("key").none(),
         nb::arg("value").none(), nb::arg("output"), nb::arg("lse"), nb::arg("attn_mask").none(),
         nb::arg("sinks").none(), nb::arg("alibi_slopes").none(), nb::arg("key_lengths").none(),
+        nb::arg("query_starts").none(), nb::arg("key_starts").none(), nb::arg("block_mask").none(),
         nb::arg("dropout_key").none(), nb::arg("dropout_p"), nb::arg("is_causal"), nb::arg("scale").none(),
-        nb::arg("window_left"), nb::arg("window_right"), nb::arg("softcap"), nb::arg("causal_alignment"),
-        nb::arg("precision"), nb::arg("score_function").none(), nb::arg("framework"),
-        "Gradients of query, key, value (b, h, t, d), a float mask or None, sinks or None.");
+        nb::arg("window_left"), nb::arg("window_right"), nb::arg("block_query"), nb::arg("block_key"),
+        nb::arg("softcap"), nb::arg("causal_alignment"), nb::arg("precision"), nb::arg("score_function").none(),
+        nb::arg("framework"), "Gradients of query, key, value (b, h, t, d), a float mask or None, sinks or None.");
 }
 
 }  // namespace attn::python

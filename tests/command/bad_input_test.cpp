@@ -45,7 +45,15 @@ TEST_F(BadInput, Usage) {
   refused("attn run causal --input x.csv --output", kUsage, {"--output"});
   refused("attn run causal --input x.csv --d-out two", kUsage, {"--d-out", "two"});
   refused("attn run causal --input x.csv --d-out 0", kUsage, {"--d-out"});
-  refused("attn run heads --input x.csv --heads -1", kUsage, {"--heads"});
+  refused("attn run causal --input x.csv --d-out 2.0", kUsage, {"--d-out", "2.0"});
+  refused("attn run heads --input x.csv --heads -1", kUsage, {"--heads", "positive", "-1"});
+  refused("attn run causal --input x.csv --output --json", kUsage, {"--output", "a value"});
+  refused("attn run causal --input x.csv --no-mask=3", kUsage, {"--no-mask", "no value"});
+  refused("attn run causal --input x.csv simple", kUsage, {"simple", "attn run --help"});
+  refused("attn explain causal --query ''", kUsage, {"--query", "whole number"});
+  refused("attn show causal --item 99999999999999999999", kUsage, {"--item", "99999999999999999999"});
+  refused("attn show causal --width 1", kUsage, {"--width", "20 to 10000"});
+  refused("attn sdpa --q x.csv --k x.csv --v x.csv --block-size 2", kUsage, {"--block-size", "--blocks"});
   refused("attn run causal --input x.csv --seed one", kUsage, {"--seed", "one"});
   refused("attn run causal --input x.csv --rng cuda", kUsage, {"cuda"});
   refused("attn run causal --input x.csv --layer-order vkq", kUsage, {"vkq"});

@@ -118,7 +118,7 @@ TEST_F(Verbs, ExplainTakesABatchAndItsTokens) {
 
 TEST_F(Verbs, InfoTellsTheBuild) {
   const std::string text = out_of("attn info");
-  for (const char* key : {"attn ", "compiler ", "build ", "processor ", "features ", "threads ", "CLI11 "}) {
+  for (const char* key : {"attn ", "compiler ", "build ", "processor ", "features ", "threads ", "libzip "}) {
     EXPECT_THAT(text, HasSubstr(key));
   }
   expect_width(text, 80);
@@ -248,6 +248,13 @@ TEST_F(Help, FitsTheTerminal) {
     SCOPED_TRACE(verb);
     expect_width(out_of("attn " + verb + " --help"), 84);
   }
+}
+
+TEST_F(Help, ValuesMayFollowAnEqualsSign) {
+  const std::string plain = out_of("attn explain causal --query 3");
+  EXPECT_EQ(out_of("attn explain --query=2 causal --query=+3"), plain);
+  EXPECT_EQ(out_of("attn explain --query 3 -- causal"), plain);
+  EXPECT_EQ(out_of("attn show simple --colors grey"), out_of("attn show simple --colours grey"));
 }
 
 TEST_F(Help, NeedsNoRequiredFlags) {

@@ -128,6 +128,23 @@ def test_results_are_tuples_of_what_was_asked_for():
     assert [r.shape for r in sdpa(x, x, x, return_lse=True, return_weights=True)] == [x.shape, (1, 2, 5), (1, 2, 5, 5)]
 
 
+def test_packed_sequences_are_each_alone():
+    rng = np.random.default_rng(5)
+    q, k = (rng.standard_normal((1, 2, n, 8), np.float32) for n in (9, 12))
+    packed = sdpa(q, k, k, is_causal=True, causal_alignment="bottom_right", cu_seqlens_q=[0, 4, 9], cu_seqlens_k=[0, 7, 12])
+    apart = [sdpa(q[:, :, i], k[:, :, j], k[:, :, j], is_causal=True, causal_alignment="bottom_right")
+             for i, j in [(slice(0, 4), slice(0, 7)), (slice(4, 9), slice(7, 12))]]  # fmt: skip
+    np.testing.assert_allclose(packed, np.concatenate(apart, axis=2), rtol=1e-5, atol=1e-6)
+
+
+def test_block_masks_are_masks_of_blocks():
+    rng = np.random.default_rng(6)
+    q, k = (rng.standard_normal((2, 2, n, 8), np.float32) for n in (10, 13))
+    blocks = rng.random((2, 1, 3, 3)) < 0.6
+    keep = blocks.repeat(4, 2)[:, :, :10].repeat(5, 3)[..., :13]
+    np.testing.assert_allclose(sdpa(q, k, k, block_mask=blocks, block_size=(4, 5)), sdpa(q, k, k, keep), rtol=1e-5, atol=1e-6)
+
+
 def test_nothing_is_copied():
     """Keys that would take 4 GB, all in the same 32 bytes."""
     keys = np.lib.stride_tricks.as_strided(np.ones(8, np.float32), (1, 1, 1 << 27, 8), (0, 0, 0, 4))

@@ -61,6 +61,12 @@ def test_shapes_that_do_not_fit_are_value_errors(q, k, v):
     ({"key_lengths": [-1, 5]}, ValueError),
     ({"key_lengths": [5]}, ValueError),
     ({"key_lengths": [1.5, 2.5]}, TypeError),
+    ({"cu_seqlens_q": [0, 5]}, ValueError),  # of a batch of two
+    ({"cu_seqlens_q": [0.0, 5.0]}, TypeError),
+    ({"block_mask": np.ones((3, 3), bool)}, ValueError),
+    ({"block_mask": np.ones((1, 1), np.float32)}, TypeError),
+    ({"block_mask": np.ones((1, 1), bool), "block_size": 0}, ValueError),
+    ({"block_mask": np.ones((1, 1), bool), "block_size": "all"}, TypeError),
     ({"alibi_slopes": np.ones(4, np.float32)}, ValueError),
     ({"sinks": np.ones(3, np.int64)}, TypeError),
     ({"causal_alignment": "centre"}, ValueError),
@@ -171,7 +177,7 @@ ANYTHING = st.one_of(
 
 @given(st.dictionaries(
     st.sampled_from(["attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa", "window", "softcap", "alibi_slopes",
-                     "sinks", "key_lengths", "causal_alignment", "precision", "return_lse", "return_weights"]),
+                     "sinks", "key_lengths", "cu_seqlens_q", "cu_seqlens_k", "block_mask", "block_size", "causal_alignment", "precision", "return_lse", "return_weights"]),
     ANYTHING, max_size=4))  # fmt: skip
 def test_any_options_give_a_result_or_a_python_error(options):
     try:

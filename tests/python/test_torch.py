@@ -68,6 +68,7 @@ GRADCHECKS = {
     "softcap": {"softcap": 2.0, "window": (2, 1)},
     "lengths": {"key_lengths": [4, 0]},
     "dropout": {"dropout_p": 0.3},
+    "blocks": {"block_mask": torch.tensor([[True, False], [True, True], [False, True]]), "block_size": (2, 4)},
 }
 
 
@@ -92,6 +93,24 @@ def test_leading_dimensions_and_their_gradients(shapes):
     torch.testing.assert_close(sdpa(*tensors), want)
     with torch.no_grad():
         torch.testing.assert_close(sdpa(*tensors), want)
+
+
+def test_packed_sequences_have_the_gradients_of_each_apart():
+    q, = inputs((1, 2, 9, 4))
+    together = sdpa(q, q, q, is_causal=True, cu_seqlens_q=[0, 4, 9])
+    apart = torch.cat([sdpa(t, t, t, is_causal=True) for t in (q[:, :, :4], q[:, :, 4:])], dim=2)
+    torch.testing.assert_close(together, apart)
+    d = torch.randn_like(q)
+    torch.testing.assert_close(torch.autograd.grad(together, q, d), torch.autograd.grad(apart, q, d))
+
+
+def test_block_masks_of_more_dimensions():
+    q, = inputs((2, 3, 2, 6, 4))
+    blocks = torch.rand(2, 3, 1, 2, 2, generator=torch.Generator().manual_seed(3)) < 0.7
+    want = sdpa(q, q, q, blocks.repeat_interleave(4, 3)[..., :6, :].repeat_interleave(4, 4)[..., :6])
+    torch.testing.assert_close(sdpa(q, q, q, block_mask=blocks, block_size=4), want)
+    with torch.no_grad():
+        torch.testing.assert_close(sdpa(q, q, q, block_mask=blocks, block_size=4), want)
 
 
 def test_gradients_of_gradients_are_refused():
@@ -161,14 +180,16 @@ def test_compile_a_module_with_dropout():
 
 def test_opcheck():
     tensors = inputs((2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 8), (5, 6), (4,))
-    rest = (None, torch.tensor([6, 3]), None, 0.0, False, None, -1, -1, 0.0, "top_left", "highest", None)
+    blocks = torch.tensor([[True, False], [True, True]])
+    rest = (None, torch.tensor([6, 3]), None, None, blocks, None, 0.0, False, None, -1, -1, 4, 3, 0.0, "top_left",
+            "highest", None)  # fmt: skip
     torch.library.opcheck(torch.ops.attn.attention.default, (*tensors, *rest))
 
 
 def test_meta_tensors_have_shapes():
     q = torch.empty(2, 4, 5, 8, device="meta")
     with torch.device("meta"):
-        assert torch.ops.attn.attention(q, q, q, *[None] * 5, 0.0, False, None, -1, -1, 0.0, "top_left", "highest",
+        assert torch.ops.attn.attention(q, q, q, *[None] * 8, 0.0, False, None, -1, -1, 0, 0, 0.0, "top_left", "highest",
                                         None)[0].shape == q.shape  # fmt: skip
 
 
@@ -201,6 +222,17 @@ def test_empty_tensors():
         q, = inputs(shape)
         sdpa(q, q, q).sum().backward()
         assert q.grad.shape == shape
+
+
+def test_capsules_where_torch_has_no_exchange_api(monkeypatch):
+    """PyTorch before 2.10."""
+    q = torch.randn(1, 2, 5, 4, requires_grad=True)
+    call = lambda: torch.autograd.grad(sdpa(q, q, q, is_causal=True).sum(), q)[0]
+    with_api = call()
+    monkeypatch.setattr("attn.torch.operator.EXCHANGE", False)
+    assert torch.equal(call(), with_api)
+    with pytest.raises(ValueError, match="dense"):
+        sdpa(q.detach().to_sparse(), q, q)
 
 
 def test_negated_and_expanded_views():

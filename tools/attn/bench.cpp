@@ -1,8 +1,6 @@
 // attn bench: the machine's limits, and how near to them the operator comes.
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -15,6 +13,7 @@
 #include "bench/measure.hpp"
 #include "bench/report.hpp"
 #include "bench/shapes.hpp"
+#include "common/format.hpp"
 #include "common/processor.hpp"
 #include "common/terminal.hpp"
 #include "kernels/targets.hpp"
@@ -80,7 +79,7 @@ std::vector<int> threads_of(const BenchFlags& flags) {
     int count = text == "all" ? all : 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
     if (text != "all" && (error != std::errc{} || end != text.data() + text.size() || count < 1 || count > all)) {
-      throw Error(Error::Kind::argument, "--threads", fmt::format("all, or counts from 1 to {}", all), printable(text));
+      throw Error(Error::Kind::argument, "--threads", formatted("all, or counts from 1 to {}", all), printable(text));
     }
     if (std::find(counts.begin(), counts.end(), count) == counts.end()) counts.push_back(count);
   }
@@ -116,26 +115,26 @@ void bench(const BenchFlags& flags) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, int&) {
+void add_bench(Verbs& verbs, int&) {
   constexpr int most_repeats = 10000;
   constexpr double most_plain = 1e6;
-  auto* verb = app.add_subcommand("bench", "Speed, beside this machine's own limits");
+  Verb& verb = verbs.add("bench", "Speed, beside this machine's own limits");
   const auto flags = std::make_shared<BenchFlags>();
-  verb->add_option("--list", flags->list, "Rows to time. Default: the list that comes with it")->option_text("FILE");
-  verb->add_option("--filter", flags->filter, "Only rows that hold every word of this text")->option_text("TEXT");
-  verb->add_option("--threads", flags->threads, "Counts, or all; joined by commas. Default: 1,all")
-      ->delimiter(',')
-      ->option_text("N,…");
-  verb->add_option("--isa", flags->isa, "Instruction set to use. Default: the fastest here")->option_text("NAME");
-  verb->add_option("--repeats", flags->repeats, "Samples of every row. Default: 5")
-      ->option_text("N")
-      ->check(CLI::Range(1, most_repeats));
-  verb->add_option("--plain", flags->plain, "Time the plain path, too, where it takes up to S\nseconds. Default: 1")
-      ->option_text("S")
-      ->check(CLI::Range(0.0, most_plain));
-  verb->add_flag("--json", flags->json, "One JSON object a row, one row a line");
-  verb->footer(kFooter);
-  verb->callback([flags] { bench(*flags); });
+  verb.add_option("--list", flags->list, "Rows to time. Default: the list that comes with it").value_name("FILE");
+  verb.add_option("--filter", flags->filter, "Only rows that hold every word of this text").value_name("TEXT");
+  verb.add_option("--threads", flags->threads, "Counts, or all; joined by commas. Default: 1,all")
+      .delimiter(',')
+      .value_name("N,…");
+  verb.add_option("--isa", flags->isa, "Instruction set to use. Default: the fastest here").value_name("NAME");
+  verb.add_option("--repeats", flags->repeats, "Samples of every row. Default: 5")
+      .value_name("N")
+      .between(1, most_repeats);
+  verb.add_option("--plain", flags->plain, "Time the plain path, too, where it takes up to S\nseconds. Default: 1")
+      .value_name("S")
+      .between(0.0, most_plain);
+  verb.add_flag("--json", flags->json, "One JSON object a row, one row a line");
+  verb.footer(kFooter);
+  verb.callback([flags] { bench(*flags); });
 }
 
 }  // namespace attn::tool

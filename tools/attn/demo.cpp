@@ -1,10 +1,8 @@
 // attn demo: the chapter in one screen after the other, on its six words.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <array>
 
 #include "attn/attn.hpp"
+#include "common/format.hpp"
 #include "common/terminal.hpp"
 #include "common/words.hpp"
 #include "verbs.hpp"
@@ -23,20 +21,20 @@ class Demo {
 
   std::string text() {
     // In a braced list the parts are made from left to right; later ones build on earlier ones.
-    const std::initializer_list<std::string> parts{opening(), simplified(), one_by_one(), trainable(),     linear(),
-                                                   causal(),  dropout(),    batch(),      several_heads(), closing()};
-    return fmt::format("{}", fmt::join(parts, ""));
+    const std::vector<std::string> parts{opening(), simplified(), one_by_one(), trainable(),     linear(),
+                                         causal(),  dropout(),    batch(),      several_heads(), closing()};
+    return joined(parts, "");
   }
 
  private:
   std::string heading(std::string_view title) {
-    return "\n" + style_.heading(fmt::format("{}  {}", ++section_, title)) + "\n";
+    return "\n" + style_.heading(formatted("{}  {}", ++section_, title)) + "\n";
   }
   std::string say(std::string_view text) const { return style_.faint(text) + "\n"; }
   // A tensor with its name before it, its rows named by the words where it has one for each.
   std::string show(std::string_view name, const Tensor& tensor, bool by_word = false) const {
     const auto labels = by_word ? std::span<const std::string>(words_) : std::span<const std::string>();
-    return fmt::format("{}\n{}\n", style_.strong(name), labelled(tensor, labels));
+    return formatted("{}\n{}\n", style_.strong(name), labelled(tensor, labels));
   }
   std::string picture(const Tensor& weights) const { return heatmap(weights, words_, style_); }
 
@@ -61,7 +59,7 @@ class Demo {
     return heading("Simplified self-attention: one query, no weights to learn") +
            say("The second word asks. Its score with a word is their dot product.") +
            show("scores of \"journey\"", scores) + say("Normalised, the scores become weights whose sum is 1.") +
-           show(fmt::format("by their sum ({:.4f})", sum(by_sum)), by_sum) +
+           show(formatted("by their sum ({:.4f})", sum(by_sum)), by_sum) +
            show("by softmax: exp(s) / Σ exp(s), which overflows for large scores", naive) +
            show("by the stable softmax: exp(s - largest) / Σ", weights) +
            say("The context is the sum of all inputs, each times its weight.") +
@@ -129,7 +127,7 @@ class Demo {
     CausalAttention attention({.d_in = 3, .d_out = 2, .context_length = 6}, rng);
     const Tensor z = attention.ProjectedAttention::forward(two_texts(), nullptr);
     return heading("CausalAttention on a batch of two texts, seed 123") +
-           show(fmt::format("contexts {}", z.shape().str()), z);
+           show(formatted("contexts {}", z.shape().str()), z);
   }
 
   std::string several_heads() {
@@ -169,15 +167,15 @@ class Demo {
 
 }  // namespace
 
-void add_demo(CLI::App& app, int&) {
-  auto* verb = app.add_subcommand("demo", "Six words through every step of the chapter; start here");
-  verb->footer(
+void add_demo(Verbs& verbs, int&) {
+  Verb& verb = verbs.add("demo", "Six words through every step of the chapter; start here");
+  verb.footer(
       "Colours are used on a terminal; NO_COLOR=1 or a pipe gives plain text.\n"
       "\n"
       "Examples:\n"
       "  attn demo\n"
       "  NO_COLOR=1 attn demo > demo.txt");
-  verb->callback([] { write_stdout(Demo(Style::of_stdout()).text()); });
+  verb.callback([] { write_stdout(Demo(Style::of_stdout()).text()); });
 }
 
 }  // namespace attn::tool

@@ -1,5 +1,4 @@
 // attn explain: one query's way through a module, in the terminal.
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "attn/error.hpp"
@@ -27,7 +26,7 @@ struct ExplainFlags {
   WalkOptions walk;
 };
 
-void explain(const CLI::App& verb, const ExplainFlags& flags) {
+void explain(const Verb& verb, const ExplainFlags& flags) {
   const Job job = prepare(verb, flags.module, flags.input, true);
   if (job.x.tensor.numel() == 0 || (job.context && job.context->tensor.numel() == 0)) {
     throw Error(Error::Kind::shape, "attn explain", "inputs that are not empty", job.x.tensor.shape().str());
@@ -40,15 +39,15 @@ void explain(const CLI::App& verb, const ExplainFlags& flags) {
 
 }  // namespace
 
-void add_explain(CLI::App& app, int&) {
-  auto* verb = app.add_subcommand("explain", "Walk one query through a module, the arithmetic written out");
+void add_explain(Verbs& verbs, int&) {
+  Verb& verb = verbs.add("explain", "Walk one query through a module, the arithmetic written out");
   const auto flags = std::make_shared<ExplainFlags>();
-  add_module_flags(*verb, flags->module);
-  add_input_flags(*verb, flags->input, false);
-  verb->add_option("--query", flags->walk.query, "Which token asks, counted from 1. Default: 2")->option_text("N");
-  verb->add_option("--head", flags->walk.head, "Which head is shown, counted from 1. Default: 1")->option_text("N");
-  verb->footer(kFooter);
-  verb->callback([verb, flags] { explain(*verb, *flags); });
+  add_module_flags(verb, flags->module);
+  add_input_flags(verb, flags->input, false);
+  verb.add_option("--query", flags->walk.query, "Which token asks, counted from 1. Default: 2").value_name("N");
+  verb.add_option("--head", flags->walk.head, "Which head is shown, counted from 1. Default: 1").value_name("N");
+  verb.footer(kFooter);
+  verb.callback([&verb, flags] { explain(verb, *flags); });
 }
 
 }  // namespace attn::tool

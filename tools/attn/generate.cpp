@@ -1,15 +1,16 @@
 // attn generate: text from a trained model, as it comes.
 #include "attn/generate.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
+#include "common/format.hpp"
 #include "common/json.hpp"
 #include "common/terminal.hpp"
 #include "common/tokenizers.hpp"
@@ -124,38 +125,36 @@ void run(const GenerateFlags& flags) {
   const Written written = write(model, *tokenizer, flags);
   if (flags.json) return write_stdout(dump(report(written, flags, model.config())));
   if (isatty(STDERR_FILENO)) {
-    write_stderr(fmt::format("attn: {} tokens in {:.2f} s, {:.0f} tokens/s\n", written.ids.size(), written.seconds,
-                             rate(written)));
+    write_stderr(formatted("attn: {} tokens in {:.2f} s, {:.0f} tokens/s\n", written.ids.size(), written.seconds,
+                           rate(written)));
   }
 }
 
 }  // namespace
 
-void add_generate(CLI::App& app, int&) {
-  auto* verb = app.add_subcommand("generate", "Text from a model that attn train or Hugging Face made");
+void add_generate(Verbs& verbs, int&) {
+  Verb& verb = verbs.add("generate", "Text from a model that attn train or Hugging Face made");
   const auto flags = std::make_shared<GenerateFlags>();
   GenerateOptions& options = flags->options;
-  verb->add_option("--model", flags->model, "A .safetensors file, or a folder with model.safetensors")
-      ->required()
-      ->option_text("PATH");
-  verb->add_option("--prompt", flags->prompt, "What the text begins with; default: nothing")->option_text("TEXT");
-  verb->add_option("--tokens", options.tokens, "Tokens to write at most; default: 100")
-      ->check(CLI::NonNegativeNumber)
-      ->option_text("N");
-  verb->add_option("--temperature", options.sampling.temperature,
-                   "Logits are divided by it; 0: the likeliest; default: 1")
-      ->option_text("T");
-  verb->add_option("--top-k", options.sampling.top_k, "Only the K likeliest tokens; default: 0, all")->option_text("K");
-  verb->add_option("--top-p", options.sampling.top_p, "Only the likeliest tokens, that add up to P; default: 1")
-      ->option_text("P");
-  verb->add_option("--seed", flags->seed, "Of what is drawn; default: 123")->option_text("N");
-  verb->add_option("--tokenizer", flags->tokenizer, "A folder with vocab.json and merges.txt")->option_text("FOLDER");
-  verb->add_option("--weights", flags->weights, "float32 or bfloat16, faster and rounded; default: float32")
-      ->check(CLI::IsMember({"float32", "bfloat16"}))
-      ->option_text("DTYPE");
-  verb->add_flag("--json", flags->json, "One JSON object when all is done");
-  verb->footer(kFooter);
-  verb->callback([flags] { run(*flags); });
+  verb.add_option("--model", flags->model, "A .safetensors file, or a folder with model.safetensors")
+      .required()
+      .value_name("PATH");
+  verb.add_option("--prompt", flags->prompt, "What the text begins with; default: nothing").value_name("TEXT");
+  verb.add_option("--tokens", options.tokens, "Tokens to write at most; default: 100").at_least(0).value_name("N");
+  verb.add_option("--temperature", options.sampling.temperature,
+                  "Logits are divided by it; 0: the likeliest; default: 1")
+      .value_name("T");
+  verb.add_option("--top-k", options.sampling.top_k, "Only the K likeliest tokens; default: 0, all").value_name("K");
+  verb.add_option("--top-p", options.sampling.top_p, "Only the likeliest tokens, that add up to P; default: 1")
+      .value_name("P");
+  verb.add_option("--seed", flags->seed, "Of what is drawn; default: 123").value_name("N");
+  verb.add_option("--tokenizer", flags->tokenizer, "A folder with vocab.json and merges.txt").value_name("FOLDER");
+  verb.add_option("--weights", flags->weights, "float32 or bfloat16, faster and rounded; default: float32")
+      .one_of({"float32", "bfloat16"})
+      .value_name("DTYPE");
+  verb.add_flag("--json", flags->json, "One JSON object when all is done");
+  verb.footer(kFooter);
+  verb.callback([flags] { run(*flags); });
 }
 
 }  // namespace attn::tool

@@ -1,14 +1,13 @@
 // attn info: this build on this machine, or what a file holds.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attn/io.hpp"
 #include "attn/version.hpp"
+#include "common/format.hpp"
 #include "common/inputs.hpp"
 #include "common/json.hpp"
 #include "common/processor.hpp"
@@ -26,6 +25,8 @@ constexpr const char* kCompiler = "gcc " __VERSION__;
 constexpr const char* kCompiler = "unknown";
 #endif
 
+std::string or_else(const std::string& text, const char* otherwise) { return text.empty() ? otherwise : text; }
+
 // ---- the build and the machine --------------------------------------------------------
 
 Json build_report() {
@@ -39,12 +40,9 @@ Json build_report() {
   json["features"] = Json::object();
   for (const auto& [feature, there] : processor.features) json["features"][feature] = there;
   json["threads"] = processor.threads;
-  json["dependencies"] = {
-      {"CLI11", CLI11_VERSION},
-      {"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
-      {"libzip", ATTN_LIBZIP_VERSION},
-      {"nlohmann_json",
-       fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)}};
+  json["dependencies"] = {{"libzip", or_else(ATTN_LIBZIP_VERSION, "none")},
+                          {"nlohmann_json", formatted("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
+                                                      NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)}};
   return json;
 }
 
@@ -66,8 +64,6 @@ std::string wrapped(const std::vector<std::string>& words, std::size_t indent) {
   return text;
 }
 
-std::string or_else(const std::string& text, const char* otherwise) { return text.empty() ? otherwise : text; }
-
 std::string build_text(const Json& json) {
   constexpr std::size_t indent = 14;
   std::vector<std::string> features, dependencies;
@@ -79,7 +75,7 @@ std::string build_text(const Json& json) {
   }
   dependencies.back().pop_back();
   const auto of = [&](const char* key) { return json[key].get<std::string>(); };
-  return fmt::format(
+  return formatted(
       "attn          {}\ncompiler      {}\nbuild         {}\nsanitizers    {}\nprocessor     {}\nfeatures      {}\n"
       "threads       {}\ndependencies  {}\n",
       of("version"), of("compiler"), or_else(of("build"), "without a type"), or_else(of("sanitizers"), "none"),
@@ -189,11 +185,11 @@ std::string file_text(const Json& json) {
                      std::to_string(t["inf"].get<std::int64_t>())});
   }
   std::string text =
-      fmt::format("{}: {}, {} tensor{}\n", printable(json["file"].get<std::string>()),
-                  json["format"].get<std::string>(), json["tensors"].size(), json["tensors"].size() == 1 ? "" : "s");
+      formatted("{}: {}, {} tensor{}\n", printable(json["file"].get<std::string>()), json["format"].get<std::string>(),
+                json["tensors"].size(), json["tensors"].size() == 1 ? "" : "s");
   if (table.size() > 1) text.append(table_text(table, 3));
   for (const auto& [key, value] : json["metadata"].items()) {
-    text.append(fmt::format("{}: {}\n", printable(key), printable(value.get<std::string>())));
+    text.append(formatted("{}: {}\n", printable(key), printable(value.get<std::string>())));
   }
   return text;
 }
@@ -205,23 +201,23 @@ void info(const std::string& path, bool json) {
 
 }  // namespace
 
-void add_info(CLI::App& app, int&) {
+void add_info(Verbs& verbs, int&) {
   struct Flags {
     std::string file;
     bool json = false;
   };
-  auto* verb = app.add_subcommand("info", "This build and processor; with FILE, the tensors in it");
+  Verb& verb = verbs.add("info", "This build and processor; with FILE, the tensors in it");
   const auto flags = std::make_shared<Flags>();
-  verb->add_option("FILE", flags->file, ".npy, .npz, safetensors or CSV; - is standard input")->option_text(" ");
-  verb->add_flag("--json", flags->json, "One JSON object");
-  verb->footer(
+  verb.add_option("FILE", flags->file, ".npy, .npz, safetensors or CSV; - is standard input");
+  verb.add_flag("--json", flags->json, "One JSON object");
+  verb.footer(
       "Smallest, largest and mean value are of the finite elements.\n"
       "\n"
       "Examples:\n"
       "  attn info\n"
       "  printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n' | attn info -\n"
       "  attn info --json");
-  verb->callback([flags] { info(flags->file, flags->json); });
+  verb.callback([flags] { info(flags->file, flags->json); });
 }
 
 }  // namespace attn::tool

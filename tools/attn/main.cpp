@@ -1,11 +1,7 @@
 // The command `attn`: verbs, exit codes, and the one place where errors become messages.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
-#include <cstdio>
 #include <exception>
-#include <memory>
 #include <new>
 #include <span>
 #include <string>
@@ -13,6 +9,7 @@
 #include "attn/error.hpp"
 #include "attn/version.hpp"
 #include "common/command_line.hpp"
+#include "common/format.hpp"
 #include "common/terminal.hpp"
 #include "verbs.hpp"
 
@@ -35,68 +32,65 @@ int complain(const std::string& message, int status) {
   return status;
 }
 
-std::unique_ptr<CLI::App> make_app(int& status) {
-  auto app = std::make_unique<CLI::App>("Attention mechanisms, every step open to look at; the numbers are PyTorch's.",
-                                        "attn");
-  constexpr std::size_t option_column = 24;
-  app->get_formatter()->column_width(option_column);
-  app->get_formatter()->label("SUBCOMMAND", "VERB");
-  app->get_formatter()->label("Positionals", "Arguments");
-  app->set_version_flag("--version", "attn " ATTN_VERSION, "Print the version and exit");
-  app->set_help_flag("-h,--help", "Print this help and exit; attn VERB --help for a verb");
-  app->require_subcommand(1);
-  app->footer(kFooter);
-  add_demo(*app, status);
-  add_run(*app, status);
-  add_explain(*app, status);
-  add_show(*app, status);
-  add_plot(*app, status);
-  add_report(*app, status);
-  add_train(*app, status);
-  add_sdpa(*app, status);
-  add_check(*app, status);
-  add_generate(*app, status);
-  add_bench(*app, status);
-  add_info(*app, status);
-  for (CLI::App* verb : app->get_subcommands({})) {
-    verb->group("Verbs")->set_help_flag("-h,--help", "Print this help and exit");
-  }
-  return app;
+std::string help(const Verbs& verbs) {
+  return "Attention mechanisms, every step open to look at; the numbers are PyTorch's.\n"
+         "Usage: attn [OPTIONS] VERB\n\nOptions:\n" +
+         help_line("--version", "Print the version and exit") +
+         help_line("-h,--help", "Print this help and exit; attn VERB --help for a verb") + "\nVerbs:\n" + verbs.help() +
+         "\n" + kFooter + "\n";
 }
 
-int usage_error(const CLI::App& app, const CLI::ParseError& error, std::span<char* const> arguments) {
-  const auto verbs = app.get_subcommands();
-  const std::string hint = verbs.empty() ? "attn --help" : "attn " + verbs.front()->get_name() + " --help";
-  std::string message = error.what();
-  if (verbs.empty() && arguments.size() < 2) message = "a verb is missing";
-  if (verbs.empty() && arguments.size() > 1) {
-    message = fmt::format("there is no {} \"{}\"", arguments[1][0] == '-' ? "option" : "verb", arguments[1]);
-  }
-  return complain(fmt::format("{}; try {}", printable(message), hint), kUsage);
+void add_verbs(Verbs& verbs, int& status) {
+  add_demo(verbs, status);
+  add_run(verbs, status);
+  add_explain(verbs, status);
+  add_show(verbs, status);
+  add_plot(verbs, status);
+  add_report(verbs, status);
+  add_train(verbs, status);
+  add_sdpa(verbs, status);
+  add_check(verbs, status);
+  add_generate(verbs, status);
+  add_bench(verbs, status);
+  add_info(verbs, status);
 }
 
-int parse(CLI::App& app, std::span<char* const> arguments, const int& status) {
+// False where all is said: by the help, or by an error, which sets `status`.
+bool parse(Verb& verb, std::span<char* const> words, int& status) {
   try {
-    app.parse(static_cast<int>(arguments.size()), arguments.data());
-    return status;
-  } catch (const CLI::CallForHelp&) {
-    write_stdout(app.help());
-  } catch (const CLI::CallForVersion& version) {
-    write_stdout(std::string(version.what()) + "\n");
-  } catch (const CLI::ParseError& error) {
-    return usage_error(app, error, arguments);
+    if (verb.parse({words.begin(), words.end()})) return true;
+    write_stdout(verb.help());
+  } catch (const Error& error) {
+    status = complain(formatted("{}; try attn {} --help", error.what(), verb.name()), kUsage);
   }
-  return 0;
+  return false;
+}
+
+// The first word: an option of the command itself, or a verb, to which the rest belongs.
+int call(std::span<char* const> words) {
+  int status = 0;
+  Verbs verbs;
+  add_verbs(verbs, status);
+  if (words.empty()) return complain("a verb is missing; try attn --help", kUsage);
+  const std::string_view first = words.front();
+  if (Verb* verb = verbs.find(first); verb != nullptr) {
+    if (parse(*verb, words.subspan(1), status)) verb->run();
+  } else if (first == "-h" || first == "--help") {
+    write_stdout(help(verbs));
+  } else if (first == "--version") {
+    write_stdout("attn " ATTN_VERSION "\n");
+  } else {
+    status = complain(formatted("there is no {} \"{}\"; try attn --help", first.starts_with('-') ? "option" : "verb",
+                                printable(first)),
+                      kUsage);
+  }
+  return status;
 }
 
 int run(std::span<char* const> arguments) {
   try {
     set_command_line(arguments);
-    int status = 0;
-    const auto app = make_app(status);
-    const int result = parse(*app, arguments, status);
-    // What a verb printed by way of stdio must have arrived too.
-    return std::fflush(stdout) == 0 ? result : complain("standard output could not be written", kData);
+    return call(arguments.subspan(std::min<std::size_t>(arguments.size(), 1)));
   } catch (const ClosedPipe&) {
     return kData;
   } catch (const Error& error) {

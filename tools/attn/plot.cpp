@@ -1,7 +1,4 @@
 // attn plot: figures for papers.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -12,6 +9,7 @@
 #include "attn/figure.hpp"
 #include "attn/io.hpp"
 #include "common/choice.hpp"
+#include "common/format.hpp"
 #include "common/outputs.hpp"
 #include "common/pictures.hpp"
 #include "common/png.hpp"
@@ -73,7 +71,7 @@ std::string space_figure(const Pictures& pictures, const Block& block, const Plo
 }
 
 // Throws Error (argument) for a flag that the figure would ignore.
-void require_used_flags(const CLI::App& verb, const std::string& figure) {
+void require_used_flags(const Verb& verb, const std::string& figure) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 7> unused{{{"steps", "--step"},
                                                                                  {"steps", "--log"},
                                                                                  {"space", "--log"},
@@ -82,15 +80,15 @@ void require_used_flags(const CLI::App& verb, const std::string& figure) {
                                                                                  {"arrows", "--colours"},
                                                                                  {"heads", "--head"}}};
   for (const auto& [name, flag] : unused) {
-    if (name != figure || verb.get_option(std::string(flag))->count() == 0) continue;
-    throw Error(Error::Kind::argument, "attn plot", fmt::format("flags that --figure {} uses", figure), flag);
+    if (name != figure || !verb.given(flag)) continue;
+    throw Error(Error::Kind::argument, "attn plot", formatted("flags that --figure {} uses", figure), flag);
   }
 }
 
-std::string drawn(const CLI::App& verb, const PlotFlags& flags, const Pictures& pictures) {
+std::string drawn(const Verb& verb, const PlotFlags& flags, const Pictures& pictures) {
   const Blocks blocks = arranged(pictures, flags.pictures.item);
   const Block& block = chosen_layer(blocks, flags.choice);
-  const auto given = [&](const char* flag) { return verb.get_option(flag)->count() > 0; };
+  const auto given = [&](const char* flag) { return verb.given(flag); };
   if (flags.figure == "space" || flags.figure == "arrows") {
     return space_figure(pictures, block, flags, given("--step"));
   }
@@ -113,7 +111,7 @@ std::string drawn(const CLI::App& verb, const PlotFlags& flags, const Pictures& 
   return figure::heatmap(chosen_head(step, flags.choice), options);
 }
 
-void plot(const CLI::App& verb, const PlotFlags& flags) {
+void plot(const Verb& verb, const PlotFlags& flags) {
   require_used_flags(verb, flags.figure);
   Outputs outputs;
   outputs.declare("--output", flags.output, {".svg", ".png"});
@@ -129,30 +127,30 @@ void plot(const CLI::App& verb, const PlotFlags& flags) {
 
 }  // namespace
 
-void add_plot(CLI::App& app, int&) {
-  auto* verb = app.add_subcommand("plot", "Draw attention weights or any step as SVG or PNG, for papers");
+void add_plot(Verbs& verbs, int&) {
+  Verb& verb = verbs.add("plot", "Draw attention weights or any step as SVG or PNG, for papers");
   const auto flags = std::make_shared<PlotFlags>();
-  add_picture_flags(*verb, flags->pictures);
-  add_choice_flags(*verb, flags->choice);
-  verb->add_option("--figure", flags->figure,
-                   "heatmap  one head, with labels and legend\n"
-                   "heads    all heads, and layers, on one scale\n"
-                   "lines    from each query to its keys\n"
-                   "space    words as points in 3-D, contexts hollow\n"
-                   "arrows   words as vectors from the origin\n"
-                   "steps    every step as a strip\n"
-                   "Default: heads where there are several, else heatmap")
-      ->option_text("NAME")
-      ->check(CLI::IsMember({"heatmap", "heads", "lines", "space", "arrows", "steps"}));
-  verb->add_option("--title", flags->title, "Written above the figure. Default: none")->option_text("TEXT");
-  verb->add_option("--output", flags->output, "Where to: .svg or .png; - is standard output, as SVG")
-      ->option_text("FILE")
-      ->required();
-  verb->add_option("--dpi", flags->dpi, "Pixels an inch of a PNG, 24 to 1200. Default: 192")
-      ->option_text("N")
-      ->check(CLI::Range(24.0, 1200.0).description(""));
-  verb->footer(kFooter);
-  verb->callback([verb, flags] { plot(*verb, *flags); });
+  add_picture_flags(verb, flags->pictures);
+  add_choice_flags(verb, flags->choice);
+  verb.add_option("--figure", flags->figure,
+                  "heatmap  one head, with labels and legend\n"
+                  "heads    all heads, and layers, on one scale\n"
+                  "lines    from each query to its keys\n"
+                  "space    words as points in 3-D, contexts hollow\n"
+                  "arrows   words as vectors from the origin\n"
+                  "steps    every step as a strip\n"
+                  "Default: heads where there are several, else heatmap")
+      .value_name("NAME")
+      .one_of({"heatmap", "heads", "lines", "space", "arrows", "steps"});
+  verb.add_option("--title", flags->title, "Written above the figure. Default: none").value_name("TEXT");
+  verb.add_option("--output", flags->output, "Where to: .svg or .png; - is standard output, as SVG")
+      .value_name("FILE")
+      .required();
+  verb.add_option("--dpi", flags->dpi, "Pixels an inch of a PNG, 24 to 1200. Default: 192")
+      .value_name("N")
+      .between(24.0, 1200.0);
+  verb.footer(kFooter);
+  verb.callback([&verb, flags] { plot(verb, *flags); });
 }
 
 }  // namespace attn::tool

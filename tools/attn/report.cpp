@@ -1,8 +1,6 @@
 // attn report: one HTML page that shows every step.
 #include "attn/report.hpp"
 
-#include <fmt/format.h>
-
 #include <charconv>
 #include <filesystem>
 #include <memory>
@@ -11,6 +9,7 @@
 #include "attn/io.hpp"
 #include "common/choice.hpp"
 #include "common/command_line.hpp"
+#include "common/format.hpp"
 #include "common/outputs.hpp"
 #include "common/pictures.hpp"
 #include "common/terminal.hpp"
@@ -44,7 +43,7 @@ constexpr const char* kFooter =
 std::string size_text(std::size_t bytes) {
   constexpr double kilo = 1000;
   const auto size = static_cast<double>(bytes);
-  return size < kilo * kilo ? fmt::format("{:.0f} kB", size / kilo) : fmt::format("{:.1f} MB", size / kilo / kilo);
+  return size < kilo * kilo ? formatted("{:.0f} kB", size / kilo) : formatted("{:.1f} MB", size / kilo / kilo);
 }
 
 // Of a module that has just run: what the page needs to compute anew.
@@ -84,7 +83,7 @@ ReportOptions options_for(const Pictures& pictures, const Flags& flags) {
   return options;
 }
 
-void write_report(const CLI::App& verb, const Flags& flags) {
+void write_report(const Verb& verb, const Flags& flags) {
   Outputs outputs;
   outputs.declare("--output", flags.output, {".html", ".htm"});
   const Pictures pictures = load_pictures(verb, flags.pictures);
@@ -93,21 +92,21 @@ void write_report(const CLI::App& verb, const Flags& flags) {
   outputs.save({{"--output", [&](const std::filesystem::path& to) { io::save_text(to, page); }}});
   for (const std::string& note : pictures.notes) write_stderr("attn: " + note + "\n");
   if (!outputs.to_stdout()) {
-    write_stdout(fmt::format("wrote {} ({}): open it in a browser\n", printable(flags.output), size_text(page.size())));
+    write_stdout(formatted("wrote {} ({}): open it in a browser\n", printable(flags.output), size_text(page.size())));
   }
 }
 
 }  // namespace
 
-void add_report(CLI::App& app, int&) {
-  auto* verb = app.add_subcommand("report", "Write one HTML page that shows every step; needs no network");
+void add_report(Verbs& verbs, int&) {
+  Verb& verb = verbs.add("report", "Write one HTML page that shows every step; needs no network");
   const auto flags = std::make_shared<Flags>();
-  add_picture_flags(*verb, flags->pictures);
-  verb->add_option("--title", flags->title, "The page's title. Default: the tokens")->option_text("TEXT");
-  verb->add_option("--output", flags->output, "The page; - is standard output.\nDefault: attn-report.html")
-      ->option_text("FILE");
-  verb->footer(kFooter);
-  verb->callback([verb, flags] { write_report(*verb, *flags); });
+  add_picture_flags(verb, flags->pictures);
+  verb.add_option("--title", flags->title, "The page's title. Default: the tokens").value_name("TEXT");
+  verb.add_option("--output", flags->output, "The page; - is standard output.\nDefault: attn-report.html")
+      .value_name("FILE");
+  verb.footer(kFooter);
+  verb.callback([&verb, flags] { write_report(verb, *flags); });
 }
 
 }  // namespace attn::tool

@@ -1,14 +1,14 @@
 // attn run: one module on one input.
-#include <fmt/format.h>
-
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attn/error.hpp"
 #include "attn/io.hpp"
 #include "attn/version.hpp"
 #include "common/command_line.hpp"
+#include "common/format.hpp"
 #include "common/job.hpp"
 #include "common/json.hpp"
 #include "common/outputs.hpp"
@@ -54,8 +54,6 @@ Result compute(const Job& job, bool with_steps) {
   return result;
 }
 
-std::string joined(const std::vector<std::string>& lines) { return fmt::format("{}", fmt::join(lines, "\n")); }
-
 io::NamedTensors steps_file(const Job& job, const Trace& steps) {
   io::NamedTensors file;
   file.tensors.assign(steps.steps().begin(), steps.steps().end());
@@ -64,7 +62,7 @@ io::NamedTensors steps_file(const Job& job, const Trace& steps) {
                    {"seed", std::to_string(job.flags.seed)},
                    {"rng", job.flags.rng},
                    {"command", command_line()}};
-  if (!job.tokens.empty()) file.metadata["tokens"] = valid_utf8(joined(job.tokens));
+  if (!job.tokens.empty()) file.metadata["tokens"] = valid_utf8(joined(job.tokens, "\n"));
   return file;
 }
 
@@ -89,8 +87,8 @@ void save(Outputs& outputs, const Job& job, const Result& result) {
 
 std::string summary(const Job& job, const Result& result, const Outputs& outputs) {
   const std::string context = job.context ? " and " + job.context->tensor.shape().str() : "";
-  std::string text = fmt::format("{}: {}{} → {} in {:.3f} s\n", job.flags.module, job.x.tensor.shape().str(), context,
-                                 result.output.shape().str(), result.seconds);
+  std::string text = formatted("{}: {}{} → {} in {:.3f} s\n", job.flags.module, job.x.tensor.shape().str(), context,
+                               result.output.shape().str(), result.seconds);
   for (const std::string& note : job.notes) text.append(note).append("\n");
   if (result.counts.any()) text.append("the output holds " + counts_text(result.counts) + "\n");
   for (const std::string& path : outputs.paths()) {
@@ -132,7 +130,7 @@ void tell(const RunFlags& flags, const Job& job, const Result& result, const Out
   for (const std::string& path : outputs.paths()) write_stderr("attn: wrote " + printable(path) + "\n");
 }
 
-void run(const CLI::App& verb, const RunFlags& flags) {
+void run(const Verb& verb, const RunFlags& flags) {
   Outputs outputs;
   declare(outputs, flags);
   const Job job = prepare(verb, flags.module, flags.input, !flags.save_steps.empty());
@@ -146,19 +144,19 @@ void run(const CLI::App& verb, const RunFlags& flags) {
 
 }  // namespace
 
-void add_run(CLI::App& app, int&) {
-  auto* verb = app.add_subcommand("run", "Run a module on an input: read, compute, save or print");
+void add_run(Verbs& verbs, int&) {
+  Verb& verb = verbs.add("run", "Run a module on an input: read, compute, save or print");
   const auto flags = std::make_shared<RunFlags>();
-  add_module_flags(*verb, flags->module);
-  add_input_flags(*verb, flags->input, true);
-  verb->add_option("--output", flags->output,
-                   "Save the result: .npy, .npz, .safetensors or .csv;\n- is standard output, as .npy")
-      ->option_text("FILE");
-  verb->add_option("--save-weights", flags->save_weights, "Save the weights, to .safetensors")->option_text("FILE");
-  verb->add_option("--save-steps", flags->save_steps, "Save every step, to .safetensors")->option_text("FILE");
-  verb->add_flag("--json", flags->json, "Tell what was done as one JSON object");
-  verb->footer(kFooter);
-  verb->callback([verb, flags] { run(*verb, *flags); });
+  add_module_flags(verb, flags->module);
+  add_input_flags(verb, flags->input, true);
+  verb.add_option("--output", flags->output,
+                  "Save the result: .npy, .npz, .safetensors or .csv;\n- is standard output, as .npy")
+      .value_name("FILE");
+  verb.add_option("--save-weights", flags->save_weights, "Save the weights, to .safetensors").value_name("FILE");
+  verb.add_option("--save-steps", flags->save_steps, "Save every step, to .safetensors").value_name("FILE");
+  verb.add_flag("--json", flags->json, "Tell what was done as one JSON object");
+  verb.footer(kFooter);
+  verb.callback([&verb, flags] { run(verb, *flags); });
 }
 
 }  // namespace attn::tool

@@ -1,18 +1,17 @@
 // attn sdpa: the bare operator on queries, keys and values.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "attn/attention.hpp"
 #include "attn/error.hpp"
 #include "attn/io.hpp"
 #include "attn/print.hpp"
+#include "common/format.hpp"
 #include "common/inputs.hpp"
 #include "common/json.hpp"
 #include "common/module_flags.hpp"
@@ -56,9 +55,9 @@ Operands load(const SdpaFlags& flags) {
   in.v = load_floating(flags.v, in.notes);
   const std::size_t rank = in.q.tensor.rank();
   if (rank < 2 || rank > 4 || in.k.tensor.rank() != rank || in.v.tensor.rank() != rank) {
-    throw Error(Error::Kind::shape, "attn sdpa", "q, k and v of one rank: (b, h, t, d), (h, t, d) or (t, d)",
-                fmt::format("q {}, k {}, v {}", in.q.tensor.shape().str(), in.k.tensor.shape().str(),
-                            in.v.tensor.shape().str()));
+    throw Error(
+        Error::Kind::shape, "attn sdpa", "q, k and v of one rank: (b, h, t, d), (h, t, d) or (t, d)",
+        formatted("q {}, k {}, v {}", in.q.tensor.shape().str(), in.k.tensor.shape().str(), in.v.tensor.shape().str()));
   }
   return in;
 }
@@ -89,7 +88,7 @@ Mask load_blocks(const std::string& path, std::int64_t size) {
   const Tensor numbers = tensor.to(DType::f64).contiguous(), keep = Tensor::empty(tensor.shape(), DType::boolean);
   for (std::int64_t i = 0; i < keep.numel(); ++i) {
     const double x = numbers.data<double>()[i];
-    if (x != 0 && x != 1) throw Error(Error::Kind::data, "--blocks", "zeros and ones", fmt::format("{}", x));
+    if (x != 0 && x != 1) throw Error(Error::Kind::data, "--blocks", "zeros and ones", formatted("{}", x));
     keep.data<bool>()[i] = x == 1;
   }
   return Mask::blocks(keep, size, size);
@@ -146,8 +145,8 @@ Json report(const SdpaFlags& flags, const Operands& in, const AttentionResult& r
 
 std::string summary(const Operands& in, const AttentionResult& result, const Outputs& outputs, double seconds) {
   std::string text =
-      fmt::format("sdpa: q {}, k {}, v {} → {} in {:.3f} s\n", in.q.tensor.shape().str(), in.k.tensor.shape().str(),
-                  in.v.tensor.shape().str(), result.output.shape().str(), seconds);
+      formatted("sdpa: q {}, k {}, v {} → {} in {:.3f} s\n", in.q.tensor.shape().str(), in.k.tensor.shape().str(),
+                in.v.tensor.shape().str(), result.output.shape().str(), seconds);
   for (const std::string& note : in.notes) text.append(note).append("\n");
   if (const Counts counts = count_nonfinite(result.output); counts.any()) {
     text.append("the output holds " + counts_text(counts) + "\n");
@@ -187,41 +186,38 @@ void run(const SdpaFlags& flags) {
 
 }  // namespace
 
-void add_sdpa(CLI::App& app, int&) {
-  auto* verb = app.add_subcommand("sdpa", "The bare operator: softmax(mask(q · kᵀ · scale)) · v");
+void add_sdpa(Verbs& verbs, int&) {
+  Verb& verb = verbs.add("sdpa", "The bare operator: softmax(mask(q · kᵀ · scale)) · v");
   const auto flags = std::make_shared<SdpaFlags>();
-  verb->add_option("--q", flags->q, "Queries; a file of one tensor, - is standard input")
-      ->option_text("FILE")
-      ->required();
-  verb->add_option("--k", flags->k, "Keys; their heads divide the queries'")->option_text("FILE")->required();
-  verb->add_option("--v", flags->v, "Values")->option_text("FILE")->required();
-  verb->add_option("--mask", flags->mask,
-                   "Broadcast to (b, h, tq, tk); bool: true may be seen,\nfloat: added to the scaled scores")
-      ->option_text("FILE");
-  auto* blocks = verb->add_option("--blocks", flags->blocks,
-                                  "Block-sparse mask of 1 (computed) and 0 (skipped),\n"
-                                  "broadcast to (b, h, blocks of q, blocks of k)")
-                     ->option_text("FILE");
-  verb->add_option("--block-size", flags->block_size, "Tokens a block of --blocks. Default: 64")
-      ->option_text("N")
-      ->needs(blocks)
-      ->check(CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max()));
-  verb->add_option("--causal", flags->causal,
-                   "Hide later keys; the diagonal starts top-left or\nends bottom-right. Default: none hidden")
-      ->option_text("ALIGN")
-      ->check(CLI::IsMember({"top-left", "bottom-right"}));
-  verb->add_option("--scale", flags->scale, "Factor of the scores; none is 1. Default: 1/√d")->option_text("S");
-  verb->add_option("--softcap", flags->softcap, "Scores become C · tanh(scores / C). Default: 0, none")
-      ->option_text("C");
-  verb->add_option("--output", flags->output,
-                   "Save the result: .npy, .npz or .safetensors;\n- is standard output, as .npy")
-      ->option_text("FILE");
-  verb->add_option("--lse", flags->lse, "Save log Σ exp of the masked scores, (b, h, tq)")->option_text("FILE");
-  verb->add_option("--save-weights", flags->save_weights, "Save the attention weights, (b, h, tq, tk)")
-      ->option_text("FILE");
-  verb->add_flag("--json", flags->json, "Tell what was done as one JSON object");
-  verb->footer(kFooter);
-  verb->callback([flags] { run(*flags); });
+  verb.add_option("--q", flags->q, "Queries; a file of one tensor, - is standard input").value_name("FILE").required();
+  verb.add_option("--k", flags->k, "Keys; their heads divide the queries'").value_name("FILE").required();
+  verb.add_option("--v", flags->v, "Values").value_name("FILE").required();
+  verb.add_option("--mask", flags->mask,
+                  "Broadcast to (b, h, tq, tk); bool: true may be seen,\nfloat: added to the scaled scores")
+      .value_name("FILE");
+  const Option& blocks = verb.add_option("--blocks", flags->blocks,
+                                         "Block-sparse mask of 1 (computed) and 0 (skipped),\n"
+                                         "broadcast to (b, h, blocks of q, blocks of k)")
+                             .value_name("FILE");
+  verb.add_option("--block-size", flags->block_size, "Tokens a block of --blocks. Default: 64")
+      .value_name("N")
+      .needs(blocks)
+      .at_least(1);
+  verb.add_option("--causal", flags->causal,
+                  "Hide later keys; the diagonal starts top-left or\nends bottom-right. Default: none hidden")
+      .value_name("ALIGN")
+      .one_of({"top-left", "bottom-right"});
+  verb.add_option("--scale", flags->scale, "Factor of the scores; none is 1. Default: 1/√d").value_name("S");
+  verb.add_option("--softcap", flags->softcap, "Scores become C · tanh(scores / C). Default: 0, none").value_name("C");
+  verb.add_option("--output", flags->output,
+                  "Save the result: .npy, .npz or .safetensors;\n- is standard output, as .npy")
+      .value_name("FILE");
+  verb.add_option("--lse", flags->lse, "Save log Σ exp of the masked scores, (b, h, tq)").value_name("FILE");
+  verb.add_option("--save-weights", flags->save_weights, "Save the attention weights, (b, h, tq, tk)")
+      .value_name("FILE");
+  verb.add_flag("--json", flags->json, "Tell what was done as one JSON object");
+  verb.footer(kFooter);
+  verb.callback([flags] { run(*flags); });
 }
 
 }  // namespace attn::tool

@@ -1,11 +1,10 @@
 // attn show: attention weights, or any step, in the terminal.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "attn/figure.hpp"
 #include "common/choice.hpp"
+#include "common/format.hpp"
 #include "common/json.hpp"
 #include "common/pictures.hpp"
 #include "common/terminal.hpp"
@@ -39,9 +38,9 @@ std::string heading(const Pictures& pictures, const report_page::Blocks& blocks,
                     const ShowFlags& flags, const Tensor& step) {
   std::string text = pictures.module.empty() ? "" : printable(pictures.module) + ": ";
   text.append(flags.choice.step).append(" ").append(block.find(flags.choice.step)->shape().str());
-  if (blocks.blocks.size() > 1) text.append(fmt::format(", layer {} of {}", flags.choice.layer, blocks.blocks.size()));
-  if (step.size(0) > 1) text.append(fmt::format(", head {} of {}", flags.choice.head.value_or(1), step.size(0)));
-  if (blocks.batch > 1) text.append(fmt::format(", text {} of {}", flags.pictures.item, blocks.batch));
+  if (blocks.blocks.size() > 1) text.append(formatted(", layer {} of {}", flags.choice.layer, blocks.blocks.size()));
+  if (step.size(0) > 1) text.append(formatted(", head {} of {}", flags.choice.head.value_or(1), step.size(0)));
+  if (blocks.batch > 1) text.append(formatted(", text {} of {}", flags.pictures.item, blocks.batch));
   return text;
 }
 
@@ -63,7 +62,7 @@ Json report(const Pictures& pictures, const report_page::Blocks& blocks, const S
   return json;
 }
 
-void show(const CLI::App& verb, const ShowFlags& flags) {
+void show(const Verb& verb, const ShowFlags& flags) {
   const Pictures pictures = load_pictures(verb, flags.pictures);
   const report_page::Blocks blocks = arranged(pictures, flags.pictures.item);
   const report_page::Block& block = chosen_layer(blocks, flags.choice);
@@ -89,22 +88,22 @@ void show(const CLI::App& verb, const ShowFlags& flags) {
 
 }  // namespace
 
-void add_show(CLI::App& app, int&) {
-  auto* verb = app.add_subcommand("show", "Attention weights or any step in the terminal");
+void add_show(Verbs& verbs, int&) {
+  Verb& verb = verbs.add("show", "Attention weights or any step in the terminal");
   const auto flags = std::make_shared<ShowFlags>();
-  add_picture_flags(*verb, flags->pictures);
-  add_choice_flags(*verb, flags->choice);
-  verb->add_flag("--numbers", flags->numbers, "The numbers, as PyTorch prints them");
-  verb->add_option("--color", flags->color, "auto, never, always, 256 or 24bit. Default: auto")
-      ->option_text("WHEN")
-      ->check(CLI::IsMember({"auto", "never", "always", "256", "24bit"}));
-  verb->add_option("--width", flags->width, "Columns, from 20. Default: the terminal's, or 80")
-      ->option_text("N")
-      ->check(CLI::Range(20, 10000).description(""));
-  verb->add_flag("--ascii", flags->ascii, "No character beyond ASCII in the picture");
-  verb->add_flag("--json", flags->json, "All values as one JSON object; --head for one head's");
-  verb->footer(kFooter);
-  verb->callback([verb, flags] { show(*verb, *flags); });
+  add_picture_flags(verb, flags->pictures);
+  add_choice_flags(verb, flags->choice);
+  verb.add_flag("--numbers", flags->numbers, "The numbers, as PyTorch prints them");
+  verb.add_option("--color", flags->color, "auto, never, always, 256 or 24bit. Default: auto")
+      .value_name("WHEN")
+      .one_of({"auto", "never", "always", "256", "24bit"});
+  verb.add_option("--width", flags->width, "Columns, from 20. Default: the terminal's, or 80")
+      .value_name("N")
+      .between(20, 10000);
+  verb.add_flag("--ascii", flags->ascii, "No character beyond ASCII in the picture");
+  verb.add_flag("--json", flags->json, "All values as one JSON object; --head for one head's");
+  verb.footer(kFooter);
+  verb.callback([&verb, flags] { show(verb, *flags); });
 }
 
 }  // namespace attn::tool

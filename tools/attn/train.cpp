@@ -1,6 +1,5 @@
 // attn train: a GPT from text.
-#include <fmt/format.h>
-#ifdef __GLIBC__
+#if __has_include(<malloc.h>)
 #include <malloc.h>
 #endif
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
 #include "attn/io.hpp"
+#include "common/format.hpp"
 #include "common/outputs.hpp"
 #include "common/terminal.hpp"
 #include "train/progress.hpp"
@@ -92,14 +92,12 @@ void save(Run& run, const TrainFlags& flags) {
   io::save_text(flags.curve, curve_svg(run));
 }
 
-std::unique_ptr<Run> start(const CLI::App& verb, TrainFlags& flags, const Tokenizer& tokenizer,
-                           std::optional<Text>& text) {
+std::unique_ptr<Run> start(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer, std::optional<Text>& text) {
   if (flags.resume) {
     const auto given = given_settings(verb);
     if (!given.empty()) {
       throw Error(Error::Kind::argument, given.front(),
-                  "no settings beside --resume, which has them from its checkpoint",
-                  fmt::format("{}", fmt::join(given, " ")));
+                  "no settings beside --resume, which has them from its checkpoint", joined(given, " "));
     }
     return Run::resume(beside(flags.out, ".training.safetensors"), flags.text, tokenizer, text);
   }
@@ -116,25 +114,25 @@ std::unique_ptr<Run> start(const CLI::App& verb, TrainFlags& flags, const Tokeni
 void introduce(Run& run, const Text& text) {
   std::int64_t weights = 0;
   for (const Parameter* p : run.model().parameters()) weights += p->value.numel();
-  write_stderr(fmt::format("{:.2f} million weights; {} tokens to train on, {} to validate by{}\n",
-                           static_cast<double>(weights) / 1e6, text.training_tokens(), text.validation_tokens(),
-                           run.steps_done() == 0 ? "" : fmt::format("; from step {}", run.steps_done())));
+  write_stderr(formatted("{:.2f} million weights; {} tokens to train on, {} to validate by{}\n",
+                         static_cast<double>(weights) / 1e6, text.training_tokens(), text.validation_tokens(),
+                         run.steps_done() == 0 ? "" : formatted("; from step {}", run.steps_done())));
 }
 
 void conclude(const Run& run, const Progress& progress, const TrainFlags& flags) {
-  std::string text = fmt::format("loss {}\n", figure::sparkline(run.losses(), kColumns - 5));
+  std::string text = formatted("loss {}\n", figure::sparkline(run.losses(), kColumns - 5));
   if (!run.validations().empty()) {
-    text += fmt::format("validation loss {:.4f} nats a token at step {}\n", run.validations().back().second,
-                        run.validations().back().first);
+    text += formatted("validation loss {:.4f} nats a token at step {}\n", run.validations().back().second,
+                      run.validations().back().first);
   }
-  text += fmt::format("step {} of {}, {}, {:.0f} tokens/s\nwrote {}, {}, {}\n", run.steps_done(), run.settings().steps,
-                      duration_text(progress.seconds()), progress.tokens_per_second(), printable(flags.out),
-                      printable(beside(flags.out, ".training.safetensors").string()), printable(flags.curve));
+  text += formatted("step {} of {}, {}, {:.0f} tokens/s\nwrote {}, {}, {}\n", run.steps_done(), run.settings().steps,
+                    duration_text(progress.seconds()), progress.tokens_per_second(), printable(flags.out),
+                    printable(beside(flags.out, ".training.safetensors").string()), printable(flags.curve));
   if (!run.done()) text += "continue with the same --text and --out, and --resume\n";
   flags.json ? write_stderr(text) : write_stdout(text);
 }
 
-void train(const CLI::App& verb, TrainFlags& flags, int& status) {
+void train(const Verb& verb, TrainFlags& flags, int& status) {
   keep_freed_memory();
   if (flags.curve.empty()) flags.curve = beside(flags.out, ".svg").string();
   Outputs outputs;  // refused before the work, not after it
@@ -175,33 +173,27 @@ void train(const CLI::App& verb, TrainFlags& flags, int& status) {
 
 }  // namespace
 
-void add_train(CLI::App& app, int& status) {
-  auto* verb = app.add_subcommand("train", "Train a GPT on text, to a model file");
+void add_train(Verbs& verbs, int& status) {
+  Verb& verb = verbs.add("train", "Train a GPT on text, to a model file");
   const auto flags = std::make_shared<TrainFlags>();
-  verb->add_option("--text", flags->text, "Files of text; - is standard input")->option_text("FILE…")->required();
-  verb->add_option("--out", flags->out, "The model, .safetensors")->option_text("FILE")->required();
-  verb->add_flag("--resume", flags->resume, "Continue from the checkpoint beside --out");
-  verb->add_option("--tokenizer", flags->tokenizer, "Folder with GPT-2's vocab.json and merges.txt.\nDefault: bytes")
-      ->option_text("DIR");
-  verb->add_option("--minutes", flags->minutes, "Save and stop after so long. Default: when --steps are done")
-      ->option_text("N")
-      ->check(CLI::PositiveNumber);
-  verb->add_option("--until", flags->until, "Save and stop after this step, as if interrupted there")
-      ->option_text("N")
-      ->check(CLI::PositiveNumber);
-  verb->add_option("--save-every", flags->save_every, "Steps between checkpoints")
-      ->option_text("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  verb->add_option("--log-every", flags->log_every, "Steps between lines")
-      ->option_text("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  verb->add_option("--curve", flags->curve, "The loss curve, .svg. Default: beside --out")->option_text("FILE");
-  verb->add_flag("--json", flags->json, "Progress as JSON, an object a line, on standard output");
-  add_train_settings(*verb, flags->settings, flags->precision, flags->gelu);
-  verb->footer(kFooter);
-  verb->callback([verb, flags, &status] { train(*verb, *flags, status); });
+  verb.add_option("--text", flags->text, "Files of text; - is standard input").value_name("FILE…").required();
+  verb.add_option("--out", flags->out, "The model, .safetensors").value_name("FILE").required();
+  verb.add_flag("--resume", flags->resume, "Continue from the checkpoint beside --out");
+  verb.add_option("--tokenizer", flags->tokenizer, "Folder with GPT-2's vocab.json and merges.txt.\nDefault: bytes")
+      .value_name("DIR");
+  verb.add_option("--minutes", flags->minutes, "Save and stop after so long. Default: when --steps are done")
+      .value_name("N")
+      .positive();
+  verb.add_option("--until", flags->until, "Save and stop after this step, as if interrupted there")
+      .value_name("N")
+      .positive();
+  verb.add_option("--save-every", flags->save_every, "Steps between checkpoints").value_name("N").positive();
+  verb.add_option("--log-every", flags->log_every, "Steps between lines").value_name("N").positive();
+  verb.add_option("--curve", flags->curve, "The loss curve, .svg. Default: beside --out").value_name("FILE");
+  verb.add_flag("--json", flags->json, "Progress as JSON, an object a line, on standard output");
+  add_train_settings(verb, flags->settings, flags->precision, flags->gelu);
+  verb.footer(kFooter);
+  verb.callback([&verb, flags, &status] { train(verb, *flags, status); });
 }
 
 }  // namespace attn::tool

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attn import _attn
-from attn._attention import TORCH, addresses, int64, rows_of, window_of
+from attn._attention import NO_WINDOW, TORCH, addresses, int64, pair_of, rows_of, window_of
 from attn.scores import ScoreFunction
 from attn.torch import operator
 
@@ -28,6 +28,10 @@ def scaled_dot_product_attention(
     alibi_slopes: Tensor | None = None,
     sinks: Tensor | None = None,
     key_lengths: Any = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
+    block_mask: Tensor | None = None,
+    block_size: int | tuple[int, int] = 64,
     causal_alignment: str = "top_left",
     precision: str = "highest",
     score_function: ScoreFunction | None = None,
@@ -45,31 +49,36 @@ def scaled_dot_product_attention(
     dropout_key = None
     if dropout_p > 0:
         dropout_key = torch.randint(-(2**63), 2**63 - 1, (), generator=generator)
-    left, right = window_of(window)
-    if key_lengths is not None and type(key_lengths) is not Tensor:
-        key_lengths = torch.as_tensor(int64(key_lengths))
+    left, right = NO_WINDOW if window is None else window_of(window)
+    key_lengths, starts_q = _int64(key_lengths), _int64(cu_seqlens_q)
+    starts_k = starts_q if cu_seqlens_k is None else _int64(cu_seqlens_k)
+    block_query, block_key = pair_of(block_size)
     tensors = (query, key, value, attn_mask, sinks)
     traced = torch.compiler.is_compiling() or not _plain(tensors)
     if traced or (torch.is_grad_enabled() and _followed(tensors)):
         if return_weights is not False:
             raise ValueError(_NO_WEIGHTS)
         rest = (
-            alibi_slopes, key_lengths, dropout_key, float(dropout_p), is_causal,
-            None if scale is None else float(scale), left, right, float(softcap), causal_alignment, precision,
+            alibi_slopes, key_lengths, starts_q, starts_k, block_mask, dropout_key, float(dropout_p), is_causal,
+            None if scale is None else float(scale), left, right, block_query, block_key, float(softcap), causal_alignment, precision,
             addresses(score_function),
         )  # fmt: skip
         output, lse = _with_gradients(tensors, enable_gqa, rest, score_function, traced)
         return (output, lse) if return_lse else output
-    weights, rows = rows_of(return_weights)
-    bare = operator.bare
-    output, lse, some = _attn.forward(
-        bare(query), bare(key), bare(value), bare(attn_mask), bare(sinks), bare(alibi_slopes), bare(key_lengths),
-        operator.number(dropout_key), dropout_p, is_causal, scale, left, right, softcap, causal_alignment, precision,
-        addresses(score_function), enable_gqa, return_lse, weights, rows, TORCH,
+    weights, rows = (False, None) if return_weights is False else rows_of(return_weights)
+    call: Any = _attn.forward
+    output, lse, some = call(
+        *operator.bare((*tensors, alibi_slopes, key_lengths, starts_q, starts_k, block_mask)),
+        operator.number(dropout_key), dropout_p, is_causal, scale, left, right, block_query, block_key, softcap,
+        causal_alignment, precision, addresses(score_function), enable_gqa, return_lse, weights, rows, TORCH,
     )  # fmt: skip
     if not (return_lse or weights):
         return output
     return (output, *([lse] if return_lse else []), *([some] if weights else []))
+
+
+def _int64(values: Any) -> Tensor | None:
+    return values if values is None or type(values) is Tensor else torch.as_tensor(int64(values))
 
 
 _NO_WEIGHTS = (
@@ -97,11 +106,15 @@ def _followed(tensors: tuple[Any, ...]) -> bool:
     return False
 
 
+_BLOCKS = 4  # where in `rest` the block mask is
+
+
 def _with_gradients(tensors: tuple[Any, ...], grouped: bool, rest: tuple[Any, ...], keep: Any, traced: bool) -> Any:
     query, key, value, mask, sinks = tensors
     leading = None
     if not _in_order(query, key, value, grouped):
-        query, key, value, mask, leading = _four(query, key, value, mask, grouped)
+        query, key, value, (mask, blocks), leading = _four(query, key, value, (mask, rest[_BLOCKS]), grouped)
+        rest = (*rest[:_BLOCKS], blocks, *rest[_BLOCKS + 1 :])
     if traced:
         output, lse = operator.attention(query, key, value, mask, sinks, *rest)
     else:
@@ -112,13 +125,11 @@ def _with_gradients(tensors: tuple[Any, ...], grouped: bool, rest: tuple[Any, ..
 
 
 def _in_order(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -> bool:
-    if not query.dim() == key.dim() == value.dim() == 4:
-        return False
-    b, h = key.shape[0], key.shape[1]
-    return query.shape[0] == b == value.shape[0] and h == value.shape[1] and (grouped or query.shape[1] == h)
+    q, k, v = query.shape, key.shape, value.shape
+    return len(q) == len(k) == len(v) == 4 and q[0] == k[0] == v[0] and k[1] == v[1] and (grouped or q[1] == k[1])
 
 
-def _four(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, grouped: bool) -> tuple[Any, ...]:
+def _four(query: Tensor, key: Tensor, value: Tensor, masks: tuple[Any, ...], grouped: bool) -> tuple[Any, ...]:
     """(b, h, t, d) of any leading dimensions that broadcast, by operations that autograd knows."""
     ranks = query.dim(), key.dim(), value.dim()
     if min(ranks) < 2:
@@ -142,9 +153,13 @@ def _four(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, groupe
         else t.new_empty(*lead, *t.shape[-2:]).reshape(_product(lead[:-1]), lead[-1], *t.shape[-2:])
         for t, lead in ((q, of_q), (k, of_kv), (v, of_kv))
     )
-    if mask is not None and mask.dim() > 3 and len(batch) > 1:
-        mask = mask[(None,) * (rank - mask.dim())].expand(*batch, *mask.shape[-3:]).reshape(-1, *mask.shape[-3:])
-    return q, k, v, mask, of_q[len(of_q) - (max(ranks) - 2) :]
+    folded = [
+        mask[(None,) * (rank - mask.dim())].expand(*batch, *mask.shape[-3:]).reshape(-1, *mask.shape[-3:])
+        if mask is not None and mask.dim() > 3 and len(batch) > 1
+        else mask
+        for mask in masks
+    ]
+    return q, k, v, folded, of_q[len(of_q) - (max(ranks) - 2) :]
 
 
 def _product(sizes: tuple[int, ...]) -> int:

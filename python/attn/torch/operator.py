@@ -17,8 +17,9 @@ from attn._attention import TORCH
 # Everything by position, in the order of attn._attn. query (b, hq, tq, d), key (b, hkv, tk, d), value (b, hkv, tk, dv):
 # output (b, hq, tq, dv) and lse (b, hq, tq). Gradients are those of query, key, value, a float attn_mask and sinks.
 OPTIONS = (
-    "Tensor? attn_mask, Tensor? sinks, Tensor? alibi_slopes, Tensor? key_lengths, Tensor? dropout_key, "
-    "float dropout_p, bool is_causal, float? scale, int window_left, int window_right, float softcap, "
+    "Tensor? attn_mask, Tensor? sinks, Tensor? alibi_slopes, Tensor? key_lengths, Tensor? query_starts, "
+    "Tensor? key_starts, Tensor? block_mask, Tensor? dropout_key, float dropout_p, bool is_causal, float? scale, "
+    "int window_left, int window_right, int block_query, int block_key, float softcap, "
     "str causal_alignment, str precision, int[]? score_function"
 )
 FORWARD = f"(Tensor query, Tensor key, Tensor value, {OPTIONS}) -> (Tensor, Tensor)"
@@ -30,21 +31,29 @@ BACKWARD = (
 
 def forward(*arguments: Any) -> tuple[Tensor, Tensor]:
     """FORWARD."""
-    tensors, dropout_key, rest = arguments[:7], arguments[7], arguments[8:]
+    tensors, dropout_key, rest = bare(arguments[:10]), arguments[10], arguments[11:]
     call: Any = _attn.forward
-    output, lse, _ = call(*map(bare, tensors), number(dropout_key), *rest, True, True, False, None, TORCH)
+    output, lse, _ = call(*tensors, number(dropout_key), *rest, True, True, False, None, TORCH)
     return output, lse
 
 
 def backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Optional[Tensor], Optional[Tensor]]:
     """BACKWARD, but for None where there is no gradient."""
-    tensors, dropout_key, rest = arguments[:10], arguments[10], arguments[11:]
+    tensors, dropout_key, rest = bare(arguments[:13]), arguments[13], arguments[14:]
     call: Any = _attn.backward
-    return call(*map(bare, tensors), number(dropout_key), *rest, TORCH)
+    return call(*tensors, number(dropout_key), *rest, TORCH)
 
 
-def bare(tensor: Optional[Tensor]) -> Any:
-    """A tensor's memory, as the C++ side takes it fastest: a DLPack capsule."""
+_api = getattr(Tensor, "__dlpack_c_exchange_api__", None)
+EXCHANGE = _api is not None and _attn.use_exchange(Tensor, _api)
+
+
+def bare(tensors: tuple[Optional[Tensor], ...]) -> Any:
+    """As the C++ side takes them fastest: as they are, or before PyTorch 2.10 as DLPack capsules."""
+    return tensors if EXCHANGE else map(_capsule, tensors)
+
+
+def _capsule(tensor: Optional[Tensor]) -> Any:
     if tensor is None:
         return None
     try:
@@ -124,8 +133,8 @@ def _has_gradient(tensor: Optional[Tensor]) -> bool:
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*inputs[:8], *output)
-    ctx.options = inputs[8:]
+    ctx.save_for_backward(*inputs[:11], *output)
+    ctx.options = inputs[11:]
     ctx.mark_non_differentiable(output[1])
 
 
@@ -133,7 +142,7 @@ def _backward_of_operator(ctx: Any, d_output: Tensor, _: Any) -> tuple[Any, ...]
     *tensors, output, lse = ctx.saved_tensors
     gradients = attention_backward(d_output, *tensors[:3], output, lse, *tensors[3:], *ctx.options)
     of_tensors = (d if _has_gradient(tensor) else None for d, tensor in zip(gradients, tensors))
-    return (*of_tensors, *(None,) * (3 + len(ctx.options)))
+    return (*of_tensors, *(None,) * (6 + len(ctx.options)))
 
 
 attention.register_autograd(_backward_of_operator, setup_context=_setup_context)

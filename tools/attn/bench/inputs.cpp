@@ -1,13 +1,12 @@
 #include "bench/inputs.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 
 #include "attn/random.hpp"
+#include "common/format.hpp"
 #include "common/inputs.hpp"
 
 namespace attn::tool {
@@ -22,7 +21,7 @@ Generator generator(const std::string& role) { return Generator(std::hash<std::s
 }  // namespace
 
 Tensor BenchInputs::kept(const std::string& role, const Shape& shape, const Tensor& block) {
-  Tensor& tensor = tensors_[fmt::format("{} {} {}", role, name(block.dtype()), shape.str())];
+  Tensor& tensor = tensors_[formatted("{} {} {}", role, name(block.dtype()), shape.str())];
   if (tensor.defined()) return tensor;
   const auto size = static_cast<std::int64_t>(size_of(block.dtype()));
   bytes_ += static_cast<double>(shape.numel()) * static_cast<double>(size);
@@ -41,7 +40,7 @@ Tensor BenchInputs::normal(const std::string& role, const Shape& shape, DType dt
 }
 
 Tensor BenchInputs::coins(const std::string& role, const Shape& shape, double chance) {
-  return kept(fmt::format("{} {}", role, chance), shape, generator(role).dropout_keep({kBlock}, 1 - chance));
+  return kept(formatted("{} {}", role, chance), shape, generator(role).dropout_keep({kBlock}, 1 - chance));
 }
 
 }  // namespace attn::tool

@@ -1,6 +1,5 @@
 #include "bench/measure.hpp"
 
-#include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "bench/inputs.hpp"
 #include "bench/limits.hpp"
+#include "common/format.hpp"
 
 namespace attn::tool {
 namespace {
@@ -82,7 +82,7 @@ std::vector<Measurement> measure(const Plan& plan, const std::function<void(cons
   const int threads_before = omp_get_max_threads();
   for (int repeat = 1; repeat <= plan.repeats; ++repeat) {
     for (Measurement& m : measurements) {
-      progress(fmt::format("{}/{}: {}, {}", repeat, plan.repeats, m.row.text(), m.threads));
+      progress(formatted("{}/{}: {}, {}", repeat, plan.repeats, m.row.text(), m.threads));
       omp_set_num_threads(m.threads);
       sample(m, plan.plain_seconds);
     }

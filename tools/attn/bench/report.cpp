@@ -1,9 +1,9 @@
 #include "bench/report.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
+#include "common/format.hpp"
 #include "common/json.hpp"
 #include "common/processor.hpp"
 #include "common/terminal.hpp"
@@ -17,22 +17,22 @@ constexpr double kGiga = 1e9, kMilli = 1e3;
 // "6.3 ms", four digits at most.
 std::string time_text(double seconds) {
   const auto digits = [](double x) { return x < 10 ? 2 : x < 100 ? 1 : 0; };
-  if (seconds < 1e-3) return fmt::format("{:.{}f} µs", seconds * 1e6, digits(seconds * 1e6));
-  if (seconds < 1) return fmt::format("{:.{}f} ms", seconds * 1e3, digits(seconds * 1e3));
-  return fmt::format("{:.{}f} s ", seconds, digits(seconds));
+  if (seconds < 1e-3) return fixed(seconds * 1e6, digits(seconds * 1e6)) + " µs";
+  if (seconds < 1) return fixed(seconds * 1e3, digits(seconds * 1e3)) + " ms";
+  return fixed(seconds, digits(seconds)) + " s ";
 }
 
 // Two decimals where one would show nothing.
-std::string rate_text(double rate) { return fmt::format("{:.{}f}", rate / kGiga, rate < kGiga ? 2 : 1); }
+std::string rate_text(double rate) { return fixed(rate / kGiga, rate < kGiga ? 2 : 1); }
 
 std::string right(const std::string& text, std::size_t width) {
   return std::string(width - std::min(width, width_of(text)), ' ') + text;
 }
 
-std::string threads_text(int threads) { return fmt::format("{} thread{}", threads, threads == 1 ? "" : "s"); }
+std::string threads_text(int threads) { return formatted("{} thread{}", threads, threads == 1 ? "" : "s"); }
 
 std::string limit_name(const Measurement& m) {
-  return m.work.bound == Bound::read ? "reads, GB/s" : fmt::format("{} multiply-adds, GFLOP/s", m.row.dtype);
+  return m.work.bound == Bound::read ? "reads, GB/s" : formatted("{} multiply-adds, GFLOP/s", m.row.dtype);
 }
 
 // One line a limit, one column a number of threads.
@@ -52,7 +52,7 @@ std::string limits_table(const std::vector<Measurement>& all, const Style& style
   for (std::size_t kind = 0; kind < kinds; ++kind) {
     text += padded(limit_name(*limits[kind]), name_width);
     for (std::size_t t = 0; t < threads.size(); ++t) {
-      text += right(fmt::format("{:.1f}", limits[t * kinds + kind]->rate() / kGiga), width);
+      text += right(formatted("{:.1f}", limits[t * kinds + kind]->rate() / kGiga), width);
     }
     text += "\n";
   }
@@ -77,9 +77,9 @@ std::string line(const std::vector<Column>& columns, const std::vector<std::stri
 std::string row_text(const Measurement& m, const std::vector<Measurement>& all, const std::vector<Column>& columns) {
   const std::string dtype = m.row.precision == "highest" ? m.row.dtype : m.row.dtype + " " + m.row.precision;
   const double share = m.rate() / limit_of(m, all);
-  const std::string plain = m.plain.empty() ? "-" : fmt::format("{:.3g}×", m.plain.median() / m.time.median());
+  const std::string plain = m.plain.empty() ? "-" : formatted("{:.3g}×", m.plain.median() / m.time.median());
   return line(columns, {m.row.shape, dtype, m.row.mask, time_text(m.time.median()), time_text(m.time.fastest()),
-                        rate_text(m.rate()), fmt::format("{:.0f} %", share * 100), plain});
+                        rate_text(m.rate()), formatted("{:.0f} %", share * 100), plain});
 }
 
 std::string rows_table(const std::string& op, int threads, const std::vector<Measurement>& all, const Style& style) {
@@ -97,7 +97,7 @@ std::string rows_table(const std::string& op, int threads, const std::vector<Mea
   }
   std::vector<std::string> titles;
   for (const Column& column : columns) titles.emplace_back(column.title);
-  return style.heading(fmt::format("{}, {}", op, threads_text(threads))) + "\n" + style.faint(line(columns, titles)) +
+  return style.heading(formatted("{}, {}", op, threads_text(threads))) + "\n" + style.faint(line(columns, titles)) +
          body;
 }
 
@@ -109,11 +109,11 @@ std::string promise_text(const std::vector<Measurement>& all) {
     if (m.plain.empty()) continue;
     ++timed;
     if (m.time.median() <= m.plain.median()) continue;
-    slower += fmt::format("  {}, {}: {} against {}\n", m.row.text(), threads_text(m.threads),
-                          time_text(m.time.median()), time_text(m.plain.median()));
+    slower += formatted("  {}, {}: {} against {}\n", m.row.text(), threads_text(m.threads), time_text(m.time.median()),
+                        time_text(m.plain.median()));
   }
   if (timed == 0) return {};
-  if (slower.empty()) return fmt::format("\nNever slower than the plain path, in the {} rows that timed it.\n", timed);
+  if (slower.empty()) return formatted("\nNever slower than the plain path, in the {} rows that timed it.\n", timed);
   return slower.insert(0, "\nSlower than the plain path:\n");
 }
 
@@ -145,7 +145,7 @@ Json row_json(const Measurement& m, const std::vector<Measurement>& all, int rep
 std::string report_text(const std::vector<Measurement>& all, int repeats) {
   const Style style = Style::of_stdout();
   const std::string processor = this_processor().name;
-  std::string text = fmt::format(
+  std::string text = formatted(
       "{}, {}; median and fastest of {}.\n"
       "A causal mask is counted half, a backward pass as 2.5 forward passes.\n"
       "share: of the limit; plain: the plain path's time, in ours.\n\n",

@@ -1,13 +1,12 @@
 #include "bench/row.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <sstream>
 
 #include "attn/error.hpp"
 #include "bench/work.hpp"
+#include "common/format.hpp"
 
 namespace attn::tool {
 namespace {
@@ -34,14 +33,14 @@ std::int64_t parse_size(const std::string& text, const std::string& shape) {
   std::int64_t size = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
   if (error != std::errc{} || end != text.data() + text.size() || size < 1 || size > most) {
-    throw Error(Error::Kind::data, "shape", fmt::format("sizes from 1 to {}, joined by commas", most), shape);
+    throw Error(Error::Kind::data, "shape", formatted("sizes from 1 to {}, joined by commas", most), shape);
   }
   return size;
 }
 
 Row parse_row(const std::vector<std::string>& words) {
   if (words.size() < 3 || words.size() > 5) {
-    throw Error(Error::Kind::data, "row", "op shape dtype [mask [precision]]", fmt::format("{} words", words.size()));
+    throw Error(Error::Kind::data, "row", "op shape dtype [mask [precision]]", formatted("{} words", words.size()));
   }
   Row row{words[0], words[1], words[2]};
   if (words.size() > 3) row.mask = words[3];
@@ -63,8 +62,8 @@ std::vector<Row> parse_rows(std::string_view list, const std::string& name) {
     try {
       rows.push_back(parse_row(words));
     } catch (const Error& error) {
-      throw Error(Error::Kind::data, fmt::format("{}:{}", name, number), "a row that can be timed",
-                  fmt::format("\"{}\"", fmt::join(words, " ")), error.what());
+      throw Error(Error::Kind::data, formatted("{}:{}", name, number), "a row that can be timed",
+                  formatted("\"{}\"", joined(words, " ")), error.what());
     }
   }
   return rows;

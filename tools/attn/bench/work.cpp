@@ -1,6 +1,5 @@
 #include "bench/work.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "attn/modules.hpp"
 #include "attn/reference.hpp"
 #include "bench/masks.hpp"
+#include "common/format.hpp"
 
 namespace attn::tool {
 namespace {
@@ -131,8 +131,8 @@ Work decode(const Row& row, const std::vector<Extent>& extents, BenchInputs& inp
   auto caches = std::make_shared<std::vector<Operands>>();
   for (int i = 0; i < cold_copies(work.bytes); ++i) {
     Operands in = operands(row, s, inputs);
-    in.k = inputs.normal(fmt::format("k{}", i), in.k.shape(), in.k.dtype());
-    in.v = inputs.normal(fmt::format("v{}", i), in.v.shape(), in.v.dtype());
+    in.k = inputs.normal(formatted("k{}", i), in.k.shape(), in.k.dtype());
+    in.v = inputs.normal(formatted("v{}", i), in.v.shape(), in.v.dtype());
     caches->push_back(in);
   }
   work.run = [caches, next = std::size_t{0}]() mutable {
@@ -270,9 +270,9 @@ constexpr std::array kOps{
 const Op& find_op(const Row& row) {
   const auto* op = std::find_if(kOps.begin(), kOps.end(), [&](const Op& o) { return o.name == row.op; });
   if (op != kOps.end()) return *op;
-  std::vector<std::string_view> names;
-  for (const Op& o : kOps) names.push_back(o.name);
-  refuse("op", fmt::format("one of {}", fmt::join(names, ", ")), row.op);
+  std::vector<std::string> names;
+  for (const Op& o : kOps) names.emplace_back(o.name);
+  refuse("op", formatted("one of {}", joined(names, ", ")), row.op);
 }
 
 void check_attention(const Row& row, const std::vector<Extent>& e) {

@@ -1,11 +1,10 @@
 #include "common/choice.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <limits>
 
 #include "attn/error.hpp"
+#include "common/format.hpp"
 #include "common/terminal.hpp"
 
 namespace attn::tool {
@@ -13,7 +12,7 @@ namespace {
 
 void require_index(const char* flag, std::int64_t index, std::int64_t count) {
   if (index >= 1 && index <= count) return;
-  throw Error(Error::Kind::argument, flag, fmt::format("a number from 1 to {}", count), std::to_string(index));
+  throw Error(Error::Kind::argument, flag, formatted("a number from 1 to {}", count), std::to_string(index));
 }
 
 bool is_pairs(const std::string& step) {
@@ -35,17 +34,17 @@ Tensor keep_of(const report_page::Block& block) {
 
 }  // namespace
 
-void add_choice_flags(CLI::App& verb, ChoiceFlags& flags) {
+void add_choice_flags(Verb& verb, ChoiceFlags& flags) {
   verb.add_option("--step", flags.step,
                   "Which step: inputs, queries, keys, values, scores, scaled,\n"
                   "masked, weights, dropped, context, merged, output.\nDefault: weights")
-      ->option_text("NAME");
-  verb.add_option("--layer", flags.layer, "Which of several layers, counted from 1. Default: 1")->option_text("N");
-  verb.add_option("--head", flags.head, "Which head, counted from 1")->option_text("N");
+      .value_name("NAME");
+  verb.add_option("--layer", flags.layer, "Which of several layers, counted from 1. Default: 1").value_name("N");
+  verb.add_option("--head", flags.head, "Which head, counted from 1").value_name("N");
   verb.add_flag("--log", flags.log, "Logarithmic scale");
   verb.add_option("--colours,--colors", flags.colours, "viridis, cividis or grey. Default: viridis")
-      ->option_text("NAME")
-      ->check(CLI::IsMember({"viridis", "cividis", "grey"}));
+      .value_name("NAME")
+      .one_of({"viridis", "cividis", "grey"});
 }
 
 report_page::Blocks arranged(const Pictures& pictures, std::int64_t item) {

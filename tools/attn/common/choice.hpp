@@ -1,12 +1,12 @@
 // Which matrix of all the steps is drawn, and how: what plot and show share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "attn/figure.hpp"
+#include "common/options.hpp"
 #include "common/pictures.hpp"
 #include "report/html/blocks.hpp"
 
@@ -21,7 +21,7 @@ struct ChoiceFlags {
 };
 
 // --step, --layer, --head, --log, --colours.
-void add_choice_flags(CLI::App& verb, ChoiceFlags& flags);
+void add_choice_flags(Verb& verb, ChoiceFlags& flags);
 
 // The steps of one text, layer by layer; `item` counts from 1. Throws Error.
 report_page::Blocks arranged(const Pictures& pictures, std::int64_t item);

@@ -1,6 +1,5 @@
 #include "common/inputs.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 
 #include "attn/error.hpp"
 #include "attn/io.hpp"
+#include "common/format.hpp"
 #include "common/terminal.hpp"
 
 namespace attn::tool {
@@ -29,13 +29,13 @@ void count_row(const Tensor& row, Counts& counts) {
 // Computes as much as it can in float32: the library's modules take nothing else.
 Tensor converted(const Tensor& tensor, const std::string& name, std::vector<std::string>& notes) {
   if (tensor.dtype() == DType::f32) return tensor;
-  notes.push_back(fmt::format("{} is {}: converted to float32", name, attn::name(tensor.dtype())));
+  notes.push_back(formatted("{} is {}: converted to float32", name, attn::name(tensor.dtype())));
   return tensor.to(DType::f32);
 }
 
 void note_counts(const Input& input, std::vector<std::string>& notes) {
   if (input.counts.any()) {
-    notes.push_back(fmt::format("{} holds {}: passed through", input.name, counts_text(input.counts)));
+    notes.push_back(formatted("{} holds {}: passed through", input.name, counts_text(input.counts)));
   }
 }
 
@@ -49,8 +49,8 @@ Counts count_nonfinite(const Tensor& tensor) {
 }
 
 std::string counts_text(const Counts& counts) {
-  const std::string nan = counts.nan ? fmt::format("{} NaN", counts.nan) : "";
-  const std::string inf = counts.inf ? fmt::format("{} inf", counts.inf) : "";
+  const std::string nan = counts.nan ? formatted("{} NaN", counts.nan) : "";
+  const std::string inf = counts.inf ? formatted("{} inf", counts.inf) : "";
   return nan + (counts.nan && counts.inf ? " and " : "") + inf;
 }
 
@@ -80,12 +80,12 @@ void require_memory(const std::string& what, double bytes, const std::string& hi
   const double machine = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (machine <= 0 || bytes <= machine) return;
   constexpr double giga = 1e9;
-  throw Error(Error::Kind::argument, "memory", fmt::format("at most this machine's {:.1f} GB", machine / giga),
-              fmt::format("{:.4g} GB for {}", bytes / giga, what), hint);
+  throw Error(Error::Kind::argument, "memory", formatted("at most this machine's {:.1f} GB", machine / giga),
+              formatted("{:.4g} GB for {}", bytes / giga, what), hint);
 }
 
 void require_scores_memory(std::int64_t batch, std::int64_t heads, std::int64_t tq, std::int64_t tk, double bytes) {
-  require_memory(fmt::format("the weights of {} × {} × {} × {} (batch, heads, queries, keys)", batch, heads, tq, tk),
+  require_memory(formatted("the weights of {} × {} × {} × {} (batch, heads, queries, keys)", batch, heads, tq, tk),
                  static_cast<double>(batch) * static_cast<double>(heads) * static_cast<double>(tq) *
                      static_cast<double>(tk) * bytes,
                  "shorten the input, or split its batch");

@@ -1,9 +1,8 @@
 #include "common/job.hpp"
 
-#include <fmt/format.h>
-
 #include "attn/error.hpp"
 #include "attn/io.hpp"
+#include "common/format.hpp"
 #include "common/terminal.hpp"
 #include "common/words.hpp"
 
@@ -25,7 +24,7 @@ void load_weights(const std::string& path, Job& job) {
   for (auto& [name, tensor] : io::load(path).tensors) {
     if (is_mask_buffer(name)) continue;
     if (const Counts counts = count_nonfinite(tensor); counts.any()) {
-      job.notes.push_back(fmt::format("{} of the weights holds {}", printable(name), counts_text(counts)));
+      job.notes.push_back(formatted("{} of the weights holds {}", printable(name), counts_text(counts)));
     }
     state.emplace(std::move(name), std::move(tensor));
   }
@@ -70,27 +69,27 @@ void load_context(Job& job, const std::string& path, bool six_words_used) {
 
 }  // namespace
 
-void add_input_flags(CLI::App& verb, InputFlags& flags, bool required) {
+void add_input_flags(Verb& verb, InputFlags& flags, bool required) {
   verb.add_option("--input", flags.input,
                   std::string("(tokens, d_in) or (batch, tokens, d_in): .npy, .npz,\n"
                               "safetensors or CSV by content; - is standard input") +
                       (required ? "" : ".\nDefault: the six words of the notebooks, --d-out 2"))
-      ->option_text("FILE")
-      ->required(required);
-  verb.add_option("--tensor", flags.tensor, "Which tensor of an --input that holds several")->option_text("NAME");
-  verb.add_option("--context", flags.context, "Keys' and values' source (cross), as --input")->option_text("FILE");
-  verb.add_option("--tokens", flags.tokens, "Words to label the rows with, one a line")->option_text("FILE");
+      .value_name("FILE")
+      .required(required);
+  verb.add_option("--tensor", flags.tensor, "Which tensor of an --input that holds several").value_name("NAME");
+  verb.add_option("--context", flags.context, "Keys' and values' source (cross), as --input").value_name("FILE");
+  verb.add_option("--tokens", flags.tokens, "Words to label the rows with, one a line").value_name("FILE");
   verb.add_option("--weights", flags.weights,
                   "Load weights, named as PyTorch's state_dict.\nDefault: drawn from --seed")
-      ->option_text("FILE");
+      .value_name("FILE");
 }
 
 std::vector<std::string> load_tokens(const std::string& path, std::int64_t count, std::string_view flag,
                                      std::string_view of) {
   std::vector<std::string> tokens = io::load_lines(path);
   if (static_cast<std::int64_t>(tokens.size()) != count) {
-    throw Error(Error::Kind::data, flag, fmt::format("{} lines, one for each {}", count, of),
-                fmt::format("{} in {}", tokens.size(), path == "-" ? "standard input" : printable(path)));
+    throw Error(Error::Kind::data, flag, formatted("{} lines, one for each {}", count, of),
+                formatted("{} in {}", tokens.size(), path == "-" ? "standard input" : printable(path)));
   }
   for (std::string& token : tokens) token = printable(token);
   return tokens;
@@ -101,7 +100,7 @@ Tensor Job::forward(Trace* trace) const {
   return dynamic_cast<ProjectedAttention&>(*module).forward(x.tensor, context->tensor, trace);
 }
 
-Job prepare(const CLI::App& verb, const ModuleFlags& flags, const InputFlags& inputs, bool with_steps) {
+Job prepare(const Verb& verb, const ModuleFlags& flags, const InputFlags& inputs, bool with_steps) {
   require_used_flags(verb, flags.module);
   require_one_stdin({inputs.input, inputs.context, inputs.tokens, inputs.weights});
   Job job;

@@ -1,7 +1,6 @@
 // A module, its weights and its inputs, ready to compute: what run and explain have in common.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "attn/trace.hpp"
 #include "common/inputs.hpp"
 #include "common/module_flags.hpp"
+#include "common/options.hpp"
 
 namespace attn::tool {
 
@@ -20,7 +20,7 @@ struct InputFlags {
 };
 
 // --input, --tensor, --context, --tokens, --weights. Without `required`, the six words are the default input.
-void add_input_flags(CLI::App& verb, InputFlags& flags, bool required);
+void add_input_flags(Verb& verb, InputFlags& flags, bool required);
 
 // A file's lines, one for each of `count` tokens: "query", "key", … in the error that says so.
 std::vector<std::string> load_tokens(const std::string& path, std::int64_t count, std::string_view flag = "--tokens",
@@ -41,6 +41,6 @@ struct Job {
 
 // Checks the flags, reads the files, builds the module and loads its weights. `with_steps`: forward() will be
 // given a trace, which holds every (queries, keys) matrix. Throws Error.
-Job prepare(const CLI::App& verb, const ModuleFlags& module, const InputFlags& inputs, bool with_steps);
+Job prepare(const Verb& verb, const ModuleFlags& module, const InputFlags& inputs, bool with_steps);
 
 }  // namespace attn::tool

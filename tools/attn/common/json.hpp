@@ -1,7 +1,8 @@
-// Tensors and numbers in JSON: always valid, whatever they hold.
+// Tensors and numbers in JSON: always valid, whatever they hold. Who makes or reads a Json includes the whole of
+// <nlohmann/json.hpp>.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 

@@ -1,13 +1,12 @@
 #include "common/module_flags.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 
 #include "attn/error.hpp"
+#include "common/format.hpp"
 
 namespace attn::tool {
 namespace {
@@ -47,7 +46,7 @@ bool contains(std::string_view words, std::string_view word) {
 void require_divisible(const ModuleConfig& config) {
   if (config.d_out % config.num_heads == 0) return;
   throw Error(Error::Kind::argument, "--heads", "a number of heads that divides d_out",
-              fmt::format("{} heads for d_out = {}", config.num_heads, config.d_out), "change --heads or --d-out");
+              formatted("{} heads for d_out = {}", config.num_heads, config.d_out), "change --heads or --d-out");
 }
 
 }  // namespace
@@ -56,7 +55,7 @@ std::vector<std::string> module_names() {
   return {"simple", "average", "self-v1", "self-v2", "head", "causal", "heads", "multihead", "cross"};
 }
 
-void add_module_flags(CLI::App& verb, ModuleFlags& flags, bool or_file) {
+void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file) {
   constexpr const char* modules =
       "simple     softmax(x · xᵀ) · x, no weights\n"
       "average    row i is the mean of rows 1 to i\n"
@@ -71,57 +70,53 @@ void add_module_flags(CLI::App& verb, ModuleFlags& flags, bool or_file) {
       "\nFILE       steps (attn run --save-steps), or attention\n"
       "           weights (queries, keys), (heads, queries, keys)\n"
       "           or (layers, heads, queries, keys)";
-  auto* module =
-      verb.add_option(or_file ? "WHAT" : "MODULE", flags.module, modules + std::string(or_file ? files : ""));
-  module->required()->option_text(" ");
-  if (!or_file) module->check(CLI::IsMember(module_names()).description(""));
+  Option& module =
+      verb.add_option(or_file ? "WHAT" : "MODULE", flags.module, modules + std::string(or_file ? files : ""))
+          .required();
+  if (!or_file) module.one_of(module_names());
   verb.add_option("--d-out", flags.d_out, "Output size; of each head for heads. Default: d_in")
-      ->option_text("N")
-      ->check(CLI::PositiveNumber);
-  verb.add_option("--heads", flags.heads, "Heads. Default: 2; for cross 1")
-      ->option_text("N")
-      ->check(CLI::PositiveNumber);
+      .value_name("N")
+      .positive();
+  verb.add_option("--heads", flags.heads, "Heads. Default: 2; for cross 1").value_name("N").positive();
   verb.add_option("--context-length", flags.context_length, "Most tokens allowed. Default: as many as there are")
-      ->option_text("N")
-      ->check(CLI::PositiveNumber);
+      .value_name("N")
+      .positive();
   verb.add_option("--dropout", flags.dropout,
                   "Chance in [0, 1] that a weight is dropped; acts\nwith --train only. Default: 0")
-      ->option_text("P");
+      .value_name("P");
   verb.add_flag("--train", flags.train, "Train mode: dropout acts. Default: eval mode");
   verb.add_flag("--no-mask", flags.no_mask, "Future tokens may be seen (an encoder's block)");
   verb.add_flag("--no-out-proj", flags.no_out_proj, "No output projection (multihead, cross)");
   verb.add_flag("--qkv-bias", flags.qkv_bias, "Query, key and value projections have a bias");
   verb.add_option("--scale", flags.scale, "Factor of the scores; none is 1.\nDefault: 1/√(head size); for head none")
-      ->option_text("S");
+      .value_name("S");
   verb.add_option("--seed", flags.seed,
                   "Of weights and dropout, as torch.manual_seed takes\nit: the low 32 bits count. Default: 123")
-      ->option_text("N");
+      .value_name("N");
   verb.add_option("--rng", flags.rng,
                   "Dropout as PyTorch draws it: mkl (Linux wheels on Intel)\nor native (macOS, Arm). Default: mkl")
-      ->option_text("NAME")
-      ->check(CLI::IsMember({"mkl", "native"}));
+      .value_name("NAME")
+      .one_of({"mkl", "native"});
   verb.add_option("--layer-order", flags.layer_order,
                   "Which initial weights are drawn first: qkv or kqv.\nDefault: qkv; for head kqv")
-      ->option_text("ORDER")
-      ->check(CLI::IsMember({"qkv", "kqv"}));
+      .value_name("ORDER")
+      .one_of({"qkv", "kqv"});
 }
 
-void require_used_flags(const CLI::App& verb, std::string_view module) {
+void require_used_flags(const Verb& verb, std::string_view module) {
   for (const auto& [flag, modules] : kUses) {
-    const CLI::Option* option = verb.get_option_no_throw(std::string(flag));
-    if (option == nullptr || option->count() == 0 || contains(modules, module)) continue;
+    if (!verb.given(flag) || contains(modules, module)) continue;
     std::string users(modules);
     for (std::size_t at = 0; (at = users.find(' ', at)) != std::string::npos; at += 2) users.replace(at, 1, ", ");
-    throw Error(Error::Kind::argument, "attn " + verb.get_name(), fmt::format("flags that {} uses", module), flag,
+    throw Error(Error::Kind::argument, "attn " + verb.name(), formatted("flags that {} uses", module), flag,
                 "modules with it: " + users);
   }
 }
 
-void require_no_module_flags(const CLI::App& verb, std::string_view what) {
+void require_no_module_flags(const Verb& verb, std::string_view what) {
   const auto refuse = [&](std::string_view flag) {
-    const CLI::Option* option = verb.get_option_no_throw(std::string(flag));
-    if (option == nullptr || option->count() == 0) return;
-    throw Error(Error::Kind::argument, "attn " + verb.get_name(), fmt::format("no module's flag with {}", what), flag);
+    if (!verb.given(flag)) return;
+    throw Error(Error::Kind::argument, "attn " + verb.name(), formatted("no module's flag with {}", what), flag);
   };
   refuse("--input");
   for (const Use& use : kUses) refuse(use.flag);

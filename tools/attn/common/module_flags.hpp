@@ -1,7 +1,6 @@
 // MODULE and its flags: from the command line to a module with weights.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "attn/modules.hpp"
+#include "common/options.hpp"
 
 namespace attn::tool {
 
@@ -27,11 +27,11 @@ struct ModuleFlags {
 // Every module's name.
 std::vector<std::string> module_names();
 // Adds MODULE and the flags above to a verb. `or_file`: the name may be a file's, which the verb checks.
-void add_module_flags(CLI::App& verb, ModuleFlags& flags, bool or_file = false);
+void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file = false);
 // Throws Error (argument) for a flag on the command line that the chosen module would ignore.
-void require_used_flags(const CLI::App& verb, std::string_view module);
+void require_used_flags(const Verb& verb, std::string_view module);
 // The same for `what`, which uses none of them.
-void require_no_module_flags(const CLI::App& verb, std::string_view what);
+void require_no_module_flags(const Verb& verb, std::string_view what);
 
 // Does the module have weights (all but simple and average), and is it a ProjectedAttention or made of them?
 bool has_weights(std::string_view module);

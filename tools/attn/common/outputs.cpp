@@ -1,6 +1,5 @@
 #include "common/outputs.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <system_error>
 
 #include "attn/error.hpp"
+#include "common/format.hpp"
 #include "common/terminal.hpp"
 
 namespace attn::tool {
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const std::string& flag, const fs::path& path, const std::string& why) {
   throw Error(Error::Kind::file, flag, "a file that can be written",
-              fmt::format("{} at \"{}\"", why, printable(path.string())));
+              formatted("{} at \"{}\"", why, printable(path.string())));
 }
 
 std::string reason(int error) { return std::generic_category().message(error); }
@@ -36,8 +36,8 @@ std::string lower_extension(const fs::path& path) {
 void check_extension(const std::string& flag, const fs::path& path, const std::vector<std::string>& extensions) {
   const std::string extension = lower_extension(path);
   if (std::find(extensions.begin(), extensions.end(), extension) != extensions.end()) return;
-  throw Error(Error::Kind::argument, flag, fmt::format("a path that ends in {}", fmt::join(extensions, ", ")),
-              fmt::format("\"{}\"", printable(path.string())));
+  throw Error(Error::Kind::argument, flag, formatted("a path that ends in {}", joined(extensions, ", ")),
+              formatted("\"{}\"", printable(path.string())));
 }
 
 }  // namespace

@@ -1,13 +1,12 @@
 #include "common/pictures.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 
 #include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
 #include "attn/io.hpp"
+#include "common/format.hpp"
 #include "common/terminal.hpp"
 #include "common/tokenizers.hpp"
 
@@ -26,8 +25,8 @@ std::string names_of(const io::NamedTensors& file) {
     names.push_back(printable(name));
   }
   const std::size_t left = file.tensors.size() - names.size();
-  if (left != 0) names.push_back(fmt::format("and {} more", left));
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+  if (left != 0) names.push_back(formatted("and {} more", left));
+  return names.empty() ? "none" : joined(names, ", ");
 }
 
 // The tensor that is meant as weights, if the file is not a steps file.
@@ -58,20 +57,20 @@ void record_bare(const Tensor& weights, const std::string& source, Trace& steps)
   if (weights.rank() == 2) return steps.record("weights", weights.unsqueeze(0));
   if (weights.rank() == 3) return steps.record("weights", weights);
   for (std::int64_t layer = 0; layer < weights.size(0); ++layer) {
-    steps.record(fmt::format("layers.{}.weights", layer), weights.select(0, layer));
+    steps.record(formatted("layers.{}.weights", layer), weights.select(0, layer));
   }
 }
 
 // Every layer's steps on the text.
-Pictures of_model(const CLI::App& verb, const PictureFlags& flags) {
+Pictures of_model(const Verb& verb, const PictureFlags& flags) {
   require_no_module_flags(verb, "--model");
   GPT model = load_gpt(flags.model);
   const auto tokenizer = tokenizer_for(flags.model, model.config(), flags.tokenizer);
   const std::vector<std::int64_t> ids = tokenizer->encode(flags.text);
   const std::int64_t most = model.config().context_length, count = static_cast<std::int64_t>(ids.size());
   if (ids.empty() || count > most) {
-    throw Error(Error::Kind::argument, "--text", fmt::format("1 to {} tokens, as the model takes", most),
-                fmt::format("{}", count), ids.empty() ? "pass --text \"some words\"" : "pass a shorter text");
+    throw Error(Error::Kind::argument, "--text", formatted("1 to {} tokens, as the model takes", most),
+                formatted("{}", count), ids.empty() ? "pass --text \"some words\"" : "pass a shorter text");
   }
   constexpr double bytes = 16;  // of a query and a key: scores, scaled, masked, weights
   require_scores_memory(model.config().layers, model.config().heads, count, count, bytes);
@@ -111,7 +110,7 @@ void label(Pictures& pictures, const PictureFlags& flags) {
   if (keys == queries) pictures.key_tokens = pictures.tokens;
 }
 
-Pictures of_file(const CLI::App& verb, const PictureFlags& flags) {
+Pictures of_file(const Verb& verb, const PictureFlags& flags) {
   const std::string& path = flags.module.module;
   require_no_module_flags(verb, "a file of steps or weights");
   require_one_stdin({path, flags.input.tokens, flags.key_tokens});
@@ -129,7 +128,7 @@ Pictures of_file(const CLI::App& verb, const PictureFlags& flags) {
   return pictures;
 }
 
-Pictures of_module(const CLI::App& verb, const PictureFlags& flags) {
+Pictures of_module(const Verb& verb, const PictureFlags& flags) {
   Pictures pictures;
   require_one_stdin({flags.input.input, flags.input.tokens, flags.key_tokens});
   Job job = prepare(verb, flags.module, flags.input, true);
@@ -148,10 +147,10 @@ bool is_module(const std::string& what) {
 }
 
 // Exactly one of WHAT, a module's name or a file's, and --model; --text and --tokenizer with it alone.
-void require_one(const CLI::App& verb, const PictureFlags& flags) {
+void require_one(const Verb& verb, const PictureFlags& flags) {
   const std::string& what = flags.module.module;
-  const std::string op = "attn " + verb.get_name();
-  const auto given = [&](const char* flag) { return verb.get_option(flag)->count() > 0; };
+  const std::string op = "attn " + verb.name();
+  const auto given = [&](const char* flag) { return verb.given(flag); };
   if (!given("--model") && (given("--text") || given("--tokenizer"))) {
     throw Error(Error::Kind::argument, op, "--model FILE with --text and --tokenizer", "none",
                 "pass the model that attn train wrote");
@@ -162,28 +161,27 @@ void require_one(const CLI::App& verb, const PictureFlags& flags) {
   }
   if (what.empty() || what == "-" || is_module(what) || std::filesystem::exists(std::filesystem::path(what))) return;
   throw Error(Error::Kind::argument, "WHAT",
-              fmt::format("a module ({}) or a file of steps or weights", fmt::join(module_names(), ", ")),
-              printable(what));
+              formatted("a module ({}) or a file of steps or weights", joined(module_names(), ", ")), printable(what));
 }
 
 }  // namespace
 
-void add_picture_flags(CLI::App& verb, PictureFlags& flags) {
+void add_picture_flags(Verb& verb, PictureFlags& flags) {
   add_module_flags(verb, flags.module, true);
-  verb.get_option("WHAT")->required(false);
+  verb.find("WHAT")->required(false);
   add_input_flags(verb, flags.input, false);
   verb.add_option("--model", flags.model, "Instead of WHAT a trained GPT, as attn train or Hugging\nFace writes it")
-      ->option_text("FILE");
-  verb.add_option("--text", flags.text, "What the model reads")->option_text("TEXT");
+      .value_name("FILE");
+  verb.add_option("--text", flags.text, "What the model reads").value_name("TEXT");
   verb.add_option("--tokenizer", flags.tokenizer,
                   "Folder with GPT-2's vocab.json and merges.txt. Default:\nbeside the model, or bytes")
-      ->option_text("FOLDER");
+      .value_name("FOLDER");
   verb.add_option("--key-tokens", flags.key_tokens, "Words for the keys, where they are not the queries'")
-      ->option_text("FILE");
-  verb.add_option("--item", flags.item, "Which text of a batch, counted from 1. Default: 1")->option_text("N");
+      .value_name("FILE");
+  verb.add_option("--item", flags.item, "Which text of a batch, counted from 1. Default: 1").value_name("N");
 }
 
-Pictures load_pictures(const CLI::App& verb, const PictureFlags& flags) {
+Pictures load_pictures(const Verb& verb, const PictureFlags& flags) {
   require_one(verb, flags);
   Pictures pictures = flags.module.module.empty()      ? of_model(verb, flags)
                       : is_module(flags.module.module) ? of_module(verb, flags)

@@ -2,7 +2,6 @@
 // bare attention weights.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -11,6 +10,7 @@
 
 #include "attn/trace.hpp"
 #include "common/job.hpp"
+#include "common/options.hpp"
 
 namespace attn::tool {
 
@@ -24,7 +24,7 @@ struct PictureFlags {
 
 // WHAT, --model with --text and --tokenizer, --key-tokens, --item, and all that attn run takes for a module and its
 // input.
-void add_picture_flags(CLI::App& verb, PictureFlags& flags);
+void add_picture_flags(Verb& verb, PictureFlags& flags);
 
 struct Pictures {
   // Steps as a module or a model records them; bare weights are "weights", of several layers "layers.0.weights", ….
@@ -37,6 +37,6 @@ struct Pictures {
 };
 
 // Runs the module or the model, or reads the file. Weights may be of no tokens. Throws Error, which says what to pass.
-Pictures load_pictures(const CLI::App& verb, const PictureFlags& flags);
+Pictures load_pictures(const Verb& verb, const PictureFlags& flags);
 
 }  // namespace attn::tool

@@ -1,13 +1,13 @@
 #include "common/png.hpp"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include <cmath>
 #include <memory>
 #include <new>
 
 #include "attn/error.hpp"
+#include "common/format.hpp"
 
 // The few functions that are used, as librsvg's, cairo's and GLib's headers declare them. With the headers everybody
 // who builds would install a hundred packages; linked, 50 libraries would be loaded whenever the command starts.
@@ -72,8 +72,8 @@ int append(void* bytes, const unsigned char* data, unsigned length) {
 
 void require_size(double width, double height) {
   if (width >= 1 && height >= 1 && width <= kMostPixels && height <= kMostPixels) return;
-  throw Error(Error::Kind::argument, "PNG", fmt::format("at most {} pixels a side", kMostPixels),
-              fmt::format("{:.0f} × {:.0f}", width, height), "lower --dpi, or write .svg");
+  throw Error(Error::Kind::argument, "PNG", formatted("at most {} pixels a side", kMostPixels),
+              formatted("{:.0f} × {:.0f}", width, height), "lower --dpi, or write .svg");
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "common/terminal.hpp"
 
-#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 
 #include "attn/error.hpp"
 #include "attn/print.hpp"
+#include "common/format.hpp"
 
 namespace attn::tool {
 namespace {
@@ -65,7 +65,7 @@ std::size_t terminal_width() noexcept {
 }
 
 std::string Style::wrap(std::string_view code, std::string_view text) const {
-  return coloured() ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
+  return coloured() ? formatted("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
 }
 
 std::string Style::heading(std::string_view text) const { return wrap("1;36", text); }
@@ -129,8 +129,8 @@ std::string number_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   const double size = std::abs(value);
-  if (size != 0 && (size < 5e-5 || size >= 1e6)) return fmt::format("{:.3e}", value);
-  const std::string text = fmt::format("{:.4f}", value);
+  if (size != 0 && (size < 5e-5 || size >= 1e6)) return formatted("{:.3e}", value);
+  const std::string text = formatted("{:.4f}", value);
   return text == "-0.0000" ? "0.0000" : text;
 }
 

@@ -1,12 +1,11 @@
 #include "explain/walk.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "attn/error.hpp"
 #include "common/arithmetic.hpp"
+#include "common/format.hpp"
 
 namespace attn::tool {
 namespace {
@@ -15,8 +14,7 @@ constexpr std::int64_t kMostRows = 10, kMostComponents = 4;
 
 std::int64_t checked(const char* flag, std::int64_t value, std::int64_t count, const char* what) {
   if (value >= 1 && value <= count) return value - 1;
-  throw Error(Error::Kind::argument, flag, fmt::format("1 to {}, the number of {}", count, what),
-              std::to_string(value));
+  throw Error(Error::Kind::argument, flag, formatted("1 to {}, the number of {}", count, what), std::to_string(value));
 }
 
 // A gap in a list that shows only some rows.
@@ -35,11 +33,11 @@ Walk::Walk(const Job& job, const Trace& steps, const WalkOptions& options, const
 // ---- the recorded numbers -------------------------------------------------------------
 
 bool Walk::has(std::string_view step) const {
-  return steps_.contains(step) || steps_.contains(fmt::format("heads.{}.{}", head_, step));
+  return steps_.contains(step) || steps_.contains(formatted("heads.{}.{}", head_, step));
 }
 
 Tensor Walk::matrix(std::string_view step) const {
-  const std::string of_head = fmt::format("heads.{}.{}", head_, step);
+  const std::string of_head = formatted("heads.{}.{}", head_, step);
   Tensor tensor = steps_[steps_.contains(of_head) ? of_head : step];
   if (batched_ && tensor.rank() > 2) tensor = tensor.select(0, 0);
   return tensor.rank() > 2 ? tensor.select(0, head_) : tensor;
@@ -49,7 +47,7 @@ Walk::Row Walk::row(std::string_view step, std::int64_t i) const { return values
 
 Tensor Walk::parameter(std::string_view name) const {
   const StateDict state = job_.module->state_dict();
-  const std::string prefix = job_.flags.module == "heads" ? fmt::format("heads.{}.", head_) : "";
+  const std::string prefix = job_.flags.module == "heads" ? formatted("heads.{}.", head_) : "";
   const auto found = state.find(prefix + std::string(name));
   return found == state.end() ? Tensor{} : found->second;
 }
@@ -73,18 +71,17 @@ std::string Walk::key_label(std::int64_t key) const {
 // ---- one section each -----------------------------------------------------------------
 
 std::string Walk::heading(std::string_view title) {
-  return "\n" + style_.heading(fmt::format("{}. {}", ++section_, title)) + "\n";
+  return "\n" + style_.heading(formatted("{}. {}", ++section_, title)) + "\n";
 }
 
 std::string Walk::intro() const {
-  const std::string word = label(query_).empty() ? "" : fmt::format(" \"{}\"", label(query_));
-  std::string text = style_.strong(fmt::format("{}: what query {}{} attends to", job_.flags.module, query_ + 1, word));
-  if (heads_ > 1) text.append(fmt::format(", in head {} of {}", head_ + 1, heads_));
-  text.append(fmt::format("\nInput: {}, {}", job_.x.name, job_.x.tensor.shape().str()));
+  const std::string word = label(query_).empty() ? "" : formatted(" \"{}\"", label(query_));
+  std::string text = style_.strong(formatted("{}: what query {}{} attends to", job_.flags.module, query_ + 1, word));
+  if (heads_ > 1) text.append(formatted(", in head {} of {}", head_ + 1, heads_));
+  text.append(formatted("\nInput: {}, {}", job_.x.name, job_.x.tensor.shape().str()));
   if (batched_) text.append("; the first of the batch is shown");
-  if (job_.context)
-    text.append(fmt::format("\nContext: {}, {}", job_.context->name, job_.context->tensor.shape().str()));
-  if (has_weights(job_.flags.module)) text.append(fmt::format("\nSeed {}", job_.flags.seed));
+  if (job_.context) text.append(formatted("\nContext: {}, {}", job_.context->name, job_.context->tensor.shape().str()));
+  if (has_weights(job_.flags.module)) text.append(formatted("\nSeed {}", job_.flags.seed));
   return text + "\n";
 }
 
@@ -96,7 +93,7 @@ std::string Walk::rows(std::string_view letter, std::string_view step) const {
   for (const std::int64_t i : shown(all.size(0), query_)) {
     text.append(gap(previous, i));
     const std::string name = of_keys ? key_label(i) : label(i);
-    text.append(fmt::format("  {}_{} = {}  {}", letter, i + 1, vector_text(values_of(all.select(0, i))), name));
+    text.append(formatted("  {}_{} = {}  {}", letter, i + 1, vector_text(values_of(all.select(0, i))), name));
     while (text.ends_with(' ')) text.pop_back();
     text.append("\n");
     previous = i;
@@ -111,21 +108,21 @@ std::string Walk::inputs() {
 }
 
 std::string Walk::projection(std::string_view letter, std::string_view step) const {
-  const std::string name = fmt::format("W_{}", letter);
+  const std::string name = formatted("W_{}", letter);
   const Tensor v1 = parameter(name);  // (d_in, d_out); Linear's weights are (d_out, d_in)
   const Tensor weight = v1.defined() ? v1.transpose(0, 1) : parameter(name + ".weight");
   const Tensor bias = parameter(name + ".bias");
   const Row x = row("inputs", query_), result = row(step, query_);
   const auto size = static_cast<std::int64_t>(result.size());
   const std::int64_t first = job_.flags.module == "heads" ? 0 : head_ * size;  // the head's slice of d_out
-  std::string text = fmt::format("{0}_{1} = x_{1} · {2} = {3}\n", letter, query_ + 1, name, vector_text(result));
+  std::string text = formatted("{}_{} = x_{} · {} = {}\n", letter, query_ + 1, query_ + 1, name, vector_text(result));
   std::int64_t previous = -1;
   for (std::int64_t c = 0; c < size; ++c) {
     if (size > kMostComponents && c >= 2 && c != size - 1) continue;
     text.append(gap(previous, c));
     const auto b = bias.defined() ? std::optional(bias.at({first + c})) : std::nullopt;
-    text.append(dot_line(fmt::format("  {}_{}[{}]", letter, query_ + 1, c + 1), x,
-                         values_of(weight.select(0, first + c)), b, result[static_cast<std::size_t>(c)]));
+    text.append(dot_line(formatted("  {}_{}[{}]", letter, query_ + 1, c + 1), x, values_of(weight.select(0, first + c)),
+                         b, result[static_cast<std::size_t>(c)]));
     previous = c;
   }
   return text;
@@ -146,11 +143,11 @@ std::string Walk::scores() {
   const bool projected = has("queries");
   const std::string q = projected ? "query" : "x", k = projected ? "key" : "x";
   const Row query = row(projected ? "queries" : "inputs", query_), totals = row("scores", query_);
-  std::string text = heading(fmt::format("Scores: {}_{} · every {}", q, query_ + 1, projected ? "key" : "input"));
+  std::string text = heading(formatted("Scores: {}_{} · every {}", q, query_ + 1, projected ? "key" : "input"));
   std::int64_t previous = -1;
   for (const std::int64_t j : shown(keys_, query_)) {
     text.append(gap(previous, j));
-    text.append(dot_line(fmt::format("  {}_{} · {}_{}", q, query_ + 1, k, j + 1), query,
+    text.append(dot_line(formatted("  {}_{} · {}_{}", q, query_ + 1, k, j + 1), query,
                          row(projected ? "keys" : "inputs", j), std::nullopt, totals[static_cast<std::size_t>(j)],
                          key_label(j)));
     previous = j;
@@ -166,14 +163,14 @@ std::string Walk::scaling() {
   const double factor =
       own ? 1 / std::sqrt(static_cast<double>(d)) : (job_.flags.scale.empty() ? 1 : parse_scale(job_.flags.scale));
   if (factor == 1) return heading(own ? "Scaling: scores / √1, they stay as they are" : "Scaling: none");
-  const std::string how = own ? fmt::format("/ √{}", d) : "· " + number_text(factor);
-  std::string text = heading(own ? fmt::format("Scaling: scores / √{}, the size of a key", d)
-                                 : fmt::format("Scaling: scores · {}", number_text(factor)));
+  const std::string how = own ? formatted("/ √{}", d) : "· " + number_text(factor);
+  std::string text = heading(own ? formatted("Scaling: scores / √{}, the size of a key", d)
+                                 : formatted("Scaling: scores · {}", number_text(factor)));
   std::int64_t previous = -1;
   for (const std::int64_t j : shown(keys_, query_)) {
     const auto i = static_cast<std::size_t>(j);
     text.append(gap(previous, j));
-    text.append(fmt::format("  {} {} = {}\n", number_text(from[i]), how, number_text(to[i])));
+    text.append(formatted("  {} {} = {}\n", number_text(from[i]), how, number_text(to[i])));
     previous = j;
   }
   return text;
@@ -184,8 +181,8 @@ std::string Walk::masking() {
   std::string text = heading("Causal mask: later tokens are hidden, their scores become -inf");
   const std::int64_t hidden = keys_ - query_ - 1;
   if (hidden <= 0) return text + "  query " + std::to_string(query_ + 1) + " is the last: nothing to hide\n";
-  return text + fmt::format("  hidden: {} of {} keys, from key {} on\n  {}\n", hidden, keys_, query_ + 2,
-                            vector_text(row("masked", query_)));
+  return text + formatted("  hidden: {} of {} keys, from key {} on\n  {}\n", hidden, keys_, query_ + 2,
+                          vector_text(row("masked", query_)));
 }
 
 std::string Walk::softmax() {
@@ -195,14 +192,14 @@ std::string Walk::softmax() {
   double sum = 0;
   for (const double s : from) sum += std::exp(s - largest);
   std::string text = heading("Softmax: exp(score - largest) / their sum");
-  text.append(fmt::format("  largest = {}, sum of exps = {}\n", number_text(largest), number_text(sum)));
+  text.append(formatted("  largest = {}, sum of exps = {}\n", number_text(largest), number_text(sum)));
   std::int64_t previous = -1;
   for (const std::int64_t j : shown(keys_, query_)) {
     const auto i = static_cast<std::size_t>(j);
     text.append(gap(previous, j));
-    text.append(fmt::format("  exp({} - {}) / {} = {} / {} = {}  {}", number_text(from[i]), number_text(largest),
-                            number_text(sum), number_text(std::exp(from[i] - largest)), number_text(sum),
-                            number_text(weights[i]), key_label(j)));
+    text.append(formatted("  exp({} - {}) / {} = {} / {} = {}  {}", number_text(from[i]), number_text(largest),
+                          number_text(sum), number_text(std::exp(from[i] - largest)), number_text(sum),
+                          number_text(weights[i]), key_label(j)));
     while (text.ends_with(' ')) text.pop_back();
     text.append("\n");
     previous = j;
@@ -214,14 +211,14 @@ std::string Walk::dropout() {
   if (!has("dropped")) return {};
   const double p = job_.flags.dropout;
   const Row from = row("weights", query_), to = row("dropped", query_);
-  std::string text = heading(fmt::format("Dropout: each weight dropped with chance {}, kept ones times {}", p,
-                                         number_text(p < 1 ? 1 / (1 - p) : 0)));
+  std::string text = heading(formatted("Dropout: each weight dropped with chance {}, kept ones times {}", p,
+                                       number_text(p < 1 ? 1 / (1 - p) : 0)));
   std::int64_t previous = -1;
   for (const std::int64_t j : shown(keys_, query_)) {
     const auto i = static_cast<std::size_t>(j);
     text.append(gap(previous, j));
     const bool dropped = to[i] == 0 && from[i] != 0;
-    text.append(fmt::format("  {} → {}{}\n", number_text(from[i]), number_text(to[i]), dropped ? "  dropped" : ""));
+    text.append(formatted("  {} → {}{}\n", number_text(from[i]), number_text(to[i]), dropped ? "  dropped" : ""));
     previous = j;
   }
   return text;
@@ -234,25 +231,25 @@ std::string Walk::context() {
   std::int64_t previous = -1;
   for (const std::int64_t j : shown(keys_, query_)) {
     text.append(gap(previous, j));
-    text.append(fmt::format("  {} {} · {}  {}", j == 0 ? " " : "+", number_text(weights[static_cast<std::size_t>(j)]),
-                            vector_text(row(values, j)), key_label(j)));
+    text.append(formatted("  {} {} · {}  {}", j == 0 ? " " : "+", number_text(weights[static_cast<std::size_t>(j)]),
+                          vector_text(row(values, j)), key_label(j)));
     while (text.ends_with(' ')) text.pop_back();
     text.append("\n");
     previous = j;
   }
-  return text + style_.strong(fmt::format("  context_{} = {}", query_ + 1, vector_text(row("context", query_)))) + "\n";
+  return text + style_.strong(formatted("  context_{} = {}", query_ + 1, vector_text(row("context", query_)))) + "\n";
 }
 
 std::string Walk::averaging() {
   return heading("Weights: the same for this token and all before it") +
-         fmt::format("  1 / {} = {}\n", query_ + 1, number_text(1.0 / static_cast<double>(query_ + 1)));
+         formatted("  1 / {} = {}\n", query_ + 1, number_text(1.0 / static_cast<double>(query_ + 1)));
 }
 
 std::string Walk::output_projection() {
   std::string text;
   if (has("merged")) {
     text = heading("Heads: the contexts of all heads, side by side") +
-           fmt::format("  merged_{} = {}\n", query_ + 1, vector_text(row("merged", query_)));
+           formatted("  merged_{} = {}\n", query_ + 1, vector_text(row("merged", query_)));
   }
   if (!has("output")) return text;
   const Tensor weight = parameter("out_proj.weight"), bias = parameter("out_proj.bias");
@@ -263,18 +260,18 @@ std::string Walk::output_projection() {
   for (std::int64_t c = 0; c < size; ++c) {
     if (size > kMostComponents && c >= 2 && c != size - 1) continue;
     text.append(gap(previous, c));
-    text.append(dot_line(fmt::format("  output_{}[{}]", query_ + 1, c + 1), from, values_of(weight.select(0, c)),
+    text.append(dot_line(formatted("  output_{}[{}]", query_ + 1, c + 1), from, values_of(weight.select(0, c)),
                          bias.at({c}), to[static_cast<std::size_t>(c)]));
     previous = c;
   }
-  return text + style_.strong(fmt::format("  output_{} = {}", query_ + 1, vector_text(to))) + "\n";
+  return text + style_.strong(formatted("  output_{} = {}", query_ + 1, vector_text(to))) + "\n";
 }
 
 std::string Walk::all_queries() {
   std::string text = heading("All queries at once");
   for (const char* step : {"scores", "scaled", "masked", "weights", "dropped", "context", "merged", "output"}) {
     if (!has(step)) continue;
-    text.append(fmt::format("{}\n{}\n", step, labelled(matrix(step), job_.tokens)));
+    text.append(formatted("{}\n{}\n", step, labelled(matrix(step), job_.tokens)));
     if (std::string_view(step) == "weights" && matrix(step).size(1) <= 16) {
       text.append(heatmap(matrix(step), job_.tokens, style_));
     }

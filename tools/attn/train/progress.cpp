@@ -1,18 +1,18 @@
 #include "train/progress.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
+#include "common/format.hpp"
 #include "common/terminal.hpp"
 
 namespace attn::tool {
 
 std::string duration_text(double seconds) {
   const auto whole = static_cast<std::int64_t>(std::llround(std::max(0.0, seconds)));
-  if (whole >= 3600) return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
-  return whole >= 60 ? fmt::format("{} min {} s", whole / 60, whole % 60) : fmt::format("{} s", whole);
+  if (whole >= 3600) return formatted("{} h {} min", whole / 3600, whole % 3600 / 60);
+  return whole >= 60 ? formatted("{} min {} s", whole / 60, whole % 60) : formatted("{} s", whole);
 }
 
 Progress::Progress(Form form, const Run& run, std::int64_t log_every, double minutes)
@@ -45,16 +45,16 @@ std::string Progress::bar_text(const Run::Step& step) const {
   const double part = static_cast<double>(run_.steps_done()) / static_cast<double>(run_.settings().steps);
   const auto full = static_cast<std::size_t>(part * static_cast<double>(width));
   std::string text = "[" + std::string(full, '#') + std::string(width - full, '.') + "] ";
-  text += fmt::format("{}/{}  loss {:.3f}", run_.steps_done(), run_.settings().steps, step.loss);
-  if (!run_.validations().empty()) text += fmt::format("  validation {:.3f}", run_.validations().back().second);
-  return text + fmt::format("  {:.0f} tokens/s  {} left", tokens_per_second(), duration_text(seconds_left()));
+  text += formatted("{}/{}  loss {:.3f}", run_.steps_done(), run_.settings().steps, step.loss);
+  if (!run_.validations().empty()) text += formatted("  validation {:.3f}", run_.validations().back().second);
+  return text + formatted("  {:.0f} tokens/s  {} left", tokens_per_second(), duration_text(seconds_left()));
 }
 
 std::string Progress::line_text(const Run::Step& step) const {
-  std::string text = fmt::format("step {:>6}  loss {:.4f}", run_.steps_done(), step.loss);
-  if (step.validation) text += fmt::format("  validation {:.4f}", *step.validation);
-  return text + fmt::format("  norm {:.2f}  rate {:.2e}  {:.0f} tokens/s  {} left\n", step.norm, step.rate,
-                            tokens_per_second(), duration_text(seconds_left()));
+  std::string text = formatted("step {:>6}  loss {:.4f}", run_.steps_done(), step.loss);
+  if (step.validation) text += formatted("  validation {:.4f}", *step.validation);
+  return text + formatted("  norm {:.2f}  rate {:.2e}  {:.0f} tokens/s  {} left\n", step.norm, step.rate,
+                          tokens_per_second(), duration_text(seconds_left()));
 }
 
 std::string Progress::json_text(const Run::Step& step) const {

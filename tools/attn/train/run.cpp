@@ -1,5 +1,7 @@
 #include "train/run.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "attn/error.hpp"
 #include "attn/io.hpp"
 

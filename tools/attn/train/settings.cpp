@@ -1,5 +1,7 @@
 #include "train/settings.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "attn/error.hpp"
 
 namespace attn::tool {
@@ -31,27 +33,17 @@ void each_setting(Settings& s, F&& f) {
 
 }  // namespace
 
-void add_train_settings(CLI::App& verb, TrainSettings& settings, std::string& precision, std::string& gelu) {
+void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precision, std::string& gelu) {
   each_setting(settings, [&](const char* flag, auto& value, const char* what) {
-    verb.add_option(flag, value, what)->option_text("N")->group(kGroup)->capture_default_str()->take_last();
+    verb.add_option(flag, value, what).value_name("N").group(kGroup);
   });
-  verb.add_option("--gelu", gelu, "tanh, as GPT-2, or exact")
-      ->group(kGroup)
-      ->option_text("FORM")
-      ->capture_default_str();
+  verb.add_option("--gelu", gelu, "tanh, as GPT-2, or exact").group(kGroup).value_name("FORM");
   verb.add_option("--precision", precision, "Of the products: highest (float32) or medium (bfloat16)")
-      ->group(kGroup)
-      ->option_text("NAME")
-      ->capture_default_str();
+      .group(kGroup)
+      .value_name("NAME");
 }
 
-std::vector<std::string> given_settings(const CLI::App& verb) {
-  std::vector<std::string> given;
-  for (const CLI::Option* option : verb.get_options()) {
-    if (option->get_group() == kGroup && option->count() > 0) given.push_back(option->get_name());
-  }
-  return given;
-}
+std::vector<std::string> given_settings(const Verb& verb) { return verb.given_of(kGroup); }
 
 Json to_json(const TrainSettings& settings) {
   Json json;

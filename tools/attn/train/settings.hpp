@@ -1,7 +1,6 @@
 // What a training run is made of: flags, and what a checkpoint says of the run that it continues.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "attn/gpt.hpp"
 #include "attn/optim.hpp"
 #include "common/json.hpp"
+#include "common/options.hpp"
 
 namespace attn::tool {
 
@@ -24,10 +24,10 @@ struct TrainSettings {
   CosineSchedule schedule() const { return {.peak = rate, .floor = floor, .warmup = warmup, .steps = steps}; }
 };
 
-// Adds the flags of the above. A run that is resumed takes none of them: `resumed` throws CLI's error then.
-void add_train_settings(CLI::App& verb, TrainSettings& settings, std::string& precision, std::string& gelu);
+// Adds the flags of the above.
+void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precision, std::string& gelu);
 // The same flags, by name, as given on the command line.
-std::vector<std::string> given_settings(const CLI::App& verb);
+std::vector<std::string> given_settings(const Verb& verb);
 
 Json to_json(const TrainSettings& settings);
 // Throws Error (data) for what to_json() would not write.

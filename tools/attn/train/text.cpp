@@ -1,8 +1,7 @@
 #include "train/text.hpp"
 
-#include <fmt/format.h>
-
 #include "attn/error.hpp"
+#include "common/format.hpp"
 #include "io/file.hpp"
 
 namespace attn::tool {
@@ -22,8 +21,8 @@ Text::Text(const std::vector<std::string>& files, const Tokenizer& tokenizer, do
   split_ = count - static_cast<std::int64_t>(validation * static_cast<double>(count));
   if (validation_tokens() < context + 1 || training_tokens() < context + 1) {
     throw Error(Error::Kind::data, "--text",
-                fmt::format("at least {} tokens to train on and to validate by", context + 1),
-                fmt::format("{} and {}", training_tokens(), validation_tokens()), "more text, or a smaller --context");
+                formatted("at least {} tokens to train on and to validate by", context + 1),
+                formatted("{} and {}", training_tokens(), validation_tokens()), "more text, or a smaller --context");
   }
 }
 
@@ -64,7 +63,7 @@ std::vector<Batch> Text::validation(std::int64_t batch) const {
 std::string Text::fingerprint() const {
   std::uint64_t hash = 14695981039346656037u;
   for (const std::int32_t id : ids_) hash = (hash ^ static_cast<std::uint32_t>(id)) * 1099511628211u;
-  return fmt::format("{:016x}", hash);
+  return formatted("{:016x}", hash);
 }
 
 }  // namespace attn::tool

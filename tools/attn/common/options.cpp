@@ -1,0 +1,258 @@
+#include "common/options.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "attn/error.hpp"
+#include "common/format.hpp"
+#include "common/terminal.hpp"
+
+namespace attn::tool {
+namespace {
+
+constexpr const char* kHelp = "-h,--help";
+
+[[noreturn]] void refuse(std::string_view who, std::string_view expected, std::string_view found) {
+  throw Error(Error::Kind::argument, who, expected, found.empty() ? "none" : printable(found));
+}
+
+std::vector<std::string> split(std::string_view text, char at) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t end = std::min(text.find(at), text.size());
+    parts.emplace_back(text.substr(0, end));
+    if (end == text.size()) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+template <class T>
+const char* read_number(std::string_view text, T& value, const char* expected) {
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? nullptr : expected;
+}
+
+std::string range_text(double least, double most) {
+  if (least == std::numeric_limits<double>::denorm_min()) return "a positive number";
+  if (most == std::numeric_limits<double>::infinity()) return "a number from " + shortest(least) + " on";
+  return formatted("a number from {} to {}", least, most);
+}
+
+}  // namespace
+
+const char* read_value(std::string_view text, std::string& value) {
+  value = text;
+  return nullptr;
+}
+
+const char* read_value(std::string_view text, double& value) { return read_number(text, value, "a number"); }
+const char* read_value(std::string_view text, int& value) { return read_number(text, value, "a whole number"); }
+const char* read_value(std::string_view text, std::int64_t& value) {
+  return read_number(text, value, "a whole number");
+}
+
+const char* read_value(std::string_view text, std::uint64_t& value) {
+  if (!text.starts_with('-')) return read_number(text, value, "a whole number");
+  std::int64_t negative = 0;
+  const char* expected = read_value(text, negative);
+  value = static_cast<std::uint64_t>(negative);
+  return expected;
+}
+
+const char* read_value(std::string_view text, std::vector<std::string>& values) {
+  values.emplace_back(text);
+  return nullptr;
+}
+
+Option::Option(std::string names, Kind kind, Reader read, std::string what)
+    : names_(split(names, ',')), kind_(kind), read_(std::move(read)), what_(std::move(what)) {}
+
+Option& Option::value_name(std::string name) {
+  value_name_ = std::move(name);
+  return *this;
+}
+
+Option& Option::group(std::string heading) {
+  group_ = std::move(heading);
+  return *this;
+}
+
+Option& Option::required(bool yes) {
+  required_ = yes;
+  return *this;
+}
+
+Option& Option::needs(const Option& other) {
+  needs_ = &other;
+  return *this;
+}
+
+Option& Option::one_of(std::vector<std::string> names) {
+  choices_ = std::move(names);
+  return *this;
+}
+
+Option& Option::between(double least, double most) {
+  range_ = {least, most};
+  return *this;
+}
+
+Option& Option::delimiter(char c) {
+  delimiter_ = c;
+  return *this;
+}
+
+void Option::take(std::string_view text) {
+  given_ = true;
+  for (const std::string& part : delimiter_ == 0 ? std::vector{std::string(text)} : split(text, delimiter_)) {
+    check(part);
+    if (const char* expected = read_(part)) refuse(name(), expected, part);
+  }
+}
+
+void Option::check(std::string_view text) const {
+  if (!choices_.empty() && std::find(choices_.begin(), choices_.end(), text) == choices_.end()) {
+    refuse(name(), "one of " + joined(choices_, ", "), text);
+  }
+  double number = 0;
+  if (!range_) return;
+  const auto [least, most] = *range_;
+  if (read_value(text, number) != nullptr || !(number >= least && number <= most)) {
+    refuse(name(), range_text(least, most), text);
+  }
+}
+
+std::string Option::help() const {
+  return help_line(joined(names_, ",") + (value_name_.empty() ? "" : " ") + value_name_, what_);
+}
+
+Verb::Verb(std::string name, std::string description) : name_(std::move(name)), description_(std::move(description)) {}
+
+Option& Verb::add_flag(std::string names, bool& value, std::string what) {
+  const auto read = [&value](std::string_view) -> const char* {
+    value = true;
+    return nullptr;
+  };
+  return add(std::move(names), Option::Kind::flag, read, std::move(what));
+}
+
+Option& Verb::add(std::string names, Option::Kind kind, Option::Reader read, std::string what) {
+  return *options_.emplace_back(std::make_unique<Option>(std::move(names), kind, std::move(read), std::move(what)));
+}
+
+Option* Verb::find(std::string_view name) const {
+  for (const auto& option : options_) {
+    if (std::find(option->names_.begin(), option->names_.end(), name) != option->names_.end()) return option.get();
+  }
+  return nullptr;
+}
+
+std::vector<std::string> Verb::given_of(std::string_view group) const {
+  std::vector<std::string> names;
+  for (const auto& option : options_) {
+    if (option->group_ == group && option->given()) names.push_back(option->name());
+  }
+  return names;
+}
+
+std::string Verb::help() const {
+  std::string usage = formatted("{}\nUsage: attn {} [OPTIONS]", description_, name_), arguments;
+  std::vector<std::pair<std::string, std::string>> groups{{"Options", ""}};
+  for (const auto& option : options_) {
+    if (option->positional()) {
+      usage += option->required_ ? " " + option->name() : formatted(" [{}]", option->name());
+      arguments += option->help();
+      continue;
+    }
+    if (groups.back().first != option->group_) groups.emplace_back(option->group_, "");
+    groups.back().second += option->help();
+  }
+  groups.front().second += help_line(kHelp, "Print this help and exit");
+  std::string text = usage + "\n";
+  if (!arguments.empty()) text += "\nArguments:\n" + arguments;
+  for (const auto& [heading, lines] : groups) text.append("\n").append(heading).append(":\n").append(lines);
+  return text + "\n" + footer_ + "\n";
+}
+
+bool Verb::parse(const std::vector<std::string_view>& words) {
+  for (const std::string_view word : words) {
+    if (word == "--") break;
+    if (word == "-h" || word == "--help") return false;
+  }
+  read(words);
+  check();
+  return true;
+}
+
+void Verb::read(const std::vector<std::string_view>& words) {
+  bool options = true;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    if (!options || word == "-" || !word.starts_with('-')) {
+      read_argument(word);
+    } else if (word == "--") {
+      options = false;
+    } else {
+      i += read_option(word, words, i + 1);
+    }
+  }
+}
+
+std::size_t Verb::read_option(std::string_view word, const std::vector<std::string_view>& words, std::size_t next) {
+  const std::size_t equals = word.find('=');
+  Option* option = find(word.substr(0, equals));
+  if (option == nullptr) refuse("attn " + name_, "options of this verb", word);
+  const bool flag = option->kind_ == Option::Kind::flag;
+  if (equals != std::string_view::npos) {
+    if (flag) refuse(option->name(), "no value", word.substr(equals + 1));
+    option->take(word.substr(equals + 1));
+    return 0;
+  }
+  if (flag) return option->take(""), 0;
+  // A list goes on to the next option; "-" is standard input.
+  std::size_t taken = 0;
+  const auto more = [&] { return next + taken < words.size() && find(words[next + taken]) == nullptr; };
+  const auto dashed = [&] { return words[next + taken].size() > 1 && words[next + taken].starts_with('-'); };
+  if (!more()) refuse(option->name(), "a value", "");
+  do option->take(words[next + taken++]);
+  while (option->kind_ == Option::Kind::list && more() && !dashed());
+  return taken;
+}
+
+void Verb::read_argument(std::string_view word) {
+  for (const auto& option : options_) {
+    if (option->positional() && !option->given()) return option->take(word);
+  }
+  refuse("attn " + name_, "no further argument", word);
+}
+
+void Verb::check() const {
+  for (const auto& option : options_) {
+    if (option->required_ && !option->given()) refuse("attn " + name_, option->name(), "");
+    if (option->given() && option->needs_ != nullptr && !option->needs_->given()) {
+      refuse(option->name(), option->needs_->name() + " beside it", "");
+    }
+  }
+}
+
+Verb* Verbs::find(std::string_view name) const {
+  const auto at = std::find_if(verbs_.begin(), verbs_.end(), [&](const auto& verb) { return verb->name() == name; });
+  return at == verbs_.end() ? nullptr : at->get();
+}
+
+std::string Verbs::help() const {
+  std::string text;
+  for (const auto& verb : verbs_) text += help_line(verb->name(), verb->description());
+  return text;
+}
+
+std::string help_line(std::string_view left, std::string_view what) {
+  constexpr std::size_t column = 24;
+  std::string text = padded("  " + std::string(left), column);
+  if (width_of(text) > column || text.back() != ' ') text.append("\n").append(column, ' ');
+  for (const char c : what) c == '\n' ? text.append("\n").append(column, ' ') : text.append(1, c);
+  return text + "\n";
+}
+
+}  // namespace attn::tool

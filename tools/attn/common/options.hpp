@@ -1,0 +1,134 @@
+// The command line of a verb: its options say where their values go, what they may be, and how --help tells of them.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace attn::tool {
+
+// Takes a text as a value; null, or what was expected where it is none.
+const char* read_value(std::string_view text, std::string& value);
+const char* read_value(std::string_view text, double& value);
+const char* read_value(std::string_view text, int& value);
+const char* read_value(std::string_view text, std::int64_t& value);
+const char* read_value(std::string_view text, std::uint64_t& value);  // -1 is 2⁶⁴ - 1, as seeds are taken
+template <class T>
+const char* read_value(std::string_view text, std::optional<T>& value) {
+  return read_value(text, value.emplace());
+}
+const char* read_value(std::string_view text, std::vector<std::string>& values);  // one more of them
+
+class Option {
+ public:
+  using Reader = std::function<const char*(std::string_view)>;
+  enum class Kind { flag, value, list };
+
+  Option(std::string names, Kind kind, Reader read, std::string what);
+
+  // What --help calls the value: FILE, N.
+  Option& value_name(std::string name);
+  // The heading in --help, if not "Options".
+  Option& group(std::string heading);
+  Option& required(bool yes = true);
+  Option& needs(const Option& other);
+  Option& one_of(std::vector<std::string> names);
+  Option& between(double least, double most);
+  Option& at_least(double least) { return between(least, std::numeric_limits<double>::infinity()); }
+  Option& positive() { return at_least(std::numeric_limits<double>::denorm_min()); }
+  // A list's value is split there.
+  Option& delimiter(char c);
+
+  bool given() const noexcept { return given_; }
+  const std::string& name() const noexcept { return names_.front(); }
+
+ private:
+  friend class Verb;
+
+  bool positional() const noexcept { return !names_.front().starts_with('-'); }
+  // Throws Error (argument) for a value that it does not take.
+  void take(std::string_view text);
+  void check(std::string_view text) const;
+  std::string help() const;
+
+  std::vector<std::string> names_;
+  Kind kind_;
+  Reader read_;
+  std::string what_, value_name_, group_ = "Options";
+  bool required_ = false, given_ = false;
+  const Option* needs_ = nullptr;
+  std::vector<std::string> choices_;
+  std::optional<std::pair<double, double>> range_;
+  char delimiter_ = 0;
+};
+
+class Verb {
+ public:
+  Verb(std::string name, std::string description);
+
+  // "--colours,--colors": names of one option; without dashes an argument, in its place on the line. `value` has to
+  // live until the verb has run.
+  template <class T>
+  Option& add_option(std::string names, T& value, std::string what) {
+    constexpr bool list = std::same_as<T, std::vector<std::string>>;
+    return add(
+        std::move(names), list ? Option::Kind::list : Option::Kind::value,
+        [&value](std::string_view text) { return read_value(text, value); }, std::move(what));
+  }
+  Option& add_flag(std::string names, bool& value, std::string what);
+  // Below the options in --help.
+  void footer(std::string text) { footer_ = std::move(text); }
+  void callback(std::function<void()> run) { run_ = std::move(run); }
+
+  const std::string& name() const noexcept { return name_; }
+  const std::string& description() const noexcept { return description_; }
+  std::string help() const;
+  // The option of that name, or null.
+  Option* find(std::string_view name) const;
+  bool given(std::string_view name) const { return find(name) != nullptr && find(name)->given(); }
+  // Names of the options under that heading that the command line holds.
+  std::vector<std::string> given_of(std::string_view group) const;
+
+  // Reads the words behind the verb; false where they ask for help. Throws Error (argument), which says where to look.
+  bool parse(const std::vector<std::string_view>& words);
+  void run() const { run_(); }
+
+ private:
+  Option& add(std::string names, Option::Kind kind, Option::Reader read, std::string what);
+  void read(const std::vector<std::string_view>& words);
+  // Reads the option at `word`, which its values follow; returns how many.
+  std::size_t read_option(std::string_view word, const std::vector<std::string_view>& words, std::size_t next);
+  void read_argument(std::string_view word);
+  void check() const;
+
+  std::string name_, description_, footer_;
+  std::vector<std::unique_ptr<Option>> options_;
+  std::function<void()> run_;
+};
+
+class Verbs {
+ public:
+  Verb& add(std::string name, std::string description) {
+    return *verbs_.emplace_back(std::make_unique<Verb>(std::move(name), std::move(description)));
+  }
+  // The verb of that name, or null.
+  Verb* find(std::string_view name) const;
+  // A line for each.
+  std::string help() const;
+
+ private:
+  std::vector<std::unique_ptr<Verb>> verbs_;
+};
+
+// A line of --help: `left`, and what it means in a column of its own, which may have lines.
+std::string help_line(std::string_view left, std::string_view what);
+
+}  // namespace attn::tool
