@@ -19,7 +19,7 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kLargePage = std::size_t{1} << 21, kMostKept = std::size_t{64} << 20;
+constexpr std::size_t kLargePage = std::size_t{1} << 21, kMostKept = std::size_t{256} << 20;
 constexpr double kSerialBelow = 2e5;  // operations: some 2 µs of work, what waking the threads costs
 
 struct AlignedDelete {

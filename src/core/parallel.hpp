@@ -26,8 +26,8 @@ class TaskRef {
 // How many threads parallel work uses: omp_get_max_threads(), so OMP_NUM_THREADS sets it.
 int thread_count() noexcept;
 
-// Memory for what the tasks of a call share, aligned to 64. Up to 64 MB are the calling thread's, kept from call to call
-// as scratch is; what is more, or asked for while those are in use, is new.
+// Memory for what the tasks of a call share, aligned to 64. Up to 256 MB are the calling thread's, kept from call to
+// call as scratch is; what is more, or asked for while those are in use, is new.
 class CallMemory {
  public:
   explicit CallMemory(std::size_t bytes);  // throws std::bad_alloc
