@@ -172,7 +172,10 @@ def window_of(window: Any) -> tuple[int, int]:
 
 
 def pair_of(size: int | tuple[int, int]) -> tuple[int, int]:
-    return size if isinstance(size, tuple) else (size, size)
+    if not isinstance(size, tuple | list):
+        return size, size
+    query, key = size
+    return query, key
 
 
 def _dropout_key(generator: Any) -> int:

@@ -35,23 +35,27 @@ class Kept {
  public:
   void* take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
+    void* memory = nullptr;
+    if (const auto found = blocks_.find(bytes); found != blocks_.end()) {
+      memory = remove(found);
+    } else {
+      memory = take_new_or_less(bytes);
+    }
     used_ += bytes;
     most_ = std::max(most_, used_);
-    if (const auto found = blocks_.find(bytes); found != blocks_.end()) return remove(found);
     trim();
-    try {
-      return take_new(bytes);
-    } catch (...) {
-      used_ -= bytes;
-      throw;
-    }
+    return memory;
   }
 
   void give(void* memory, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     used_ -= bytes;
     if (keepers_ == 0) return give_back(memory, bytes);
-    blocks_.emplace(bytes, memory);
+    try {
+      blocks_.emplace(bytes, memory);
+    } catch (const std::bad_alloc&) {
+      return give_back(memory, bytes);
+    }
     waiting_ += bytes;
     trim();
   }
@@ -69,6 +73,17 @@ class Kept {
 
  private:
   using Blocks = std::multimap<std::size_t, void*>;
+
+  // Where there is no more to be had, what waits is given back first.
+  void* take_new_or_less(std::size_t bytes) {
+    try {
+      return take_new(bytes);
+    } catch (const std::bad_alloc&) {
+      if (blocks_.empty()) throw;
+    }
+    while (!blocks_.empty()) give_back_one();
+    return take_new(bytes);
+  }
 
   void* remove(Blocks::iterator block) {
     void* memory = block->second;

@@ -28,6 +28,23 @@ TEST_P(Fused, EqualsTheComposedSteps) {
   });
 }
 
+// One key's score is above the others', which are 2^8 times a sink that is no whole number of log2: a maximum that
+// rises for it takes along the weights that were made before.
+TEST(HighPrecision, HoldsWhereTheMaximumRisesAboveASink) {
+  for_seeds(20, [](std::mt19937& rng) {
+    const Tensor q = Tensor::ones({1, 1, 8, 32}), v = uniform(rng, {1, 1, 64, 32}, DType::f32, 0.5, 1);
+    Tensor k = uniform(rng, {1, 1, 64, 32}, DType::f32, 0.178, 0.184);  // scores of 8.2 to 8.5
+    k.slice(2, 40, 41).fill(0.2014);                                    // 9.3
+    AttentionOptions options;
+    options.scale = 1;
+    options.precision = Precision::high;
+    options.sinks = uniform(rng, {1}, DType::f32, 0.45, 0.65);
+    const AttentionResult found = attention(q, k, v, options);
+    const AttentionResult expected = attention(q.to(DType::f64), k.to(DType::f64), v.to(DType::f64), options);
+    expect_close(found.output, expected.output, 4e-5, "output");
+  });
+}
+
 TEST_P(Fused, GradientsEqualTheComposedSteps) {
   for_seeds(25, [](std::mt19937& rng) {
     Inputs in = tile_inputs(rng, GetParam());

@@ -48,6 +48,7 @@ class Softmax {
   // The run's next strip: scores s (kForwardStrip, kColumns) · factor.
   void begin(const float* s, float factor) {
     strip_ = s, scale_ = factor, strip_out_ += kStripSize;
+    set_limits();
     if (has_empty_lanes_) raise();
     rewind();
   }
@@ -84,10 +85,11 @@ class Softmax {
 
   void rewind() {
     s_ = strip_, out_ = strip_out_, pairs_ = kForwardStrip / 2, below_ = 0xffff;
-    for (int w = 0; w < kWidth; ++w) {
-      sum_[w] = Vec{};
-      limit_[w] = (load(run_.maximum + w * kLanes) + splat(8.f)) * splat(1 / scale_);
-    }
+    for (int w = 0; w < kWidth; ++w) sum_[w] = Vec{};
+  }
+
+  void set_limits() {
+    for (int w = 0; w < kWidth; ++w) limit_[w] = (load(run_.maximum + w * kLanes) + splat(8.f)) * splat(1 / scale_);
   }
 
   void finish_pairs() {
@@ -105,17 +107,19 @@ class Softmax {
     }
   }
 
+  // By the very limit that the loop compares with: whether a lane rises does not depend on what other lanes do.
   void raise() {
     for (int w = 0; w < kWidth; ++w) {
       const Vec before = load(run_.maximum + w * kLanes);
-      const Vec most = largest(strip_ + w * kLanes, kForwardStrip, splat(scale_));
-      const VecI rises = most > before + splat(8.f);
+      const Vec most = largest(strip_ + w * kLanes, kForwardStrip, splat(1.f));
+      const VecI rises = most > limit_[w];
       if (!any(rises)) continue;
-      const Vec after = rises ? ceil(most) : before;
+      const Vec after = rises ? ceil(most * splat(scale_)) : before;
       store(run_.maximum + w * kLanes, after);
       shrink(w, rises ? exp2_of<true>(before - after) : splat(1.f));
     }
     set_base();
+    set_limits();
   }
 
   // The sum, the run's weights and, later, the context follow the maximum.

@@ -29,11 +29,13 @@ inline void clear(const Running& run, std::int64_t rows) {
   for (std::int64_t i = 0; i < rows * kColumns; i += kLanes) store(run.context + i, splat(0.f));
 }
 
-// A sink is a score that was met before any key.
+// A sink is a score that was met before any key. A maximum is a whole number where softmax wants it so
+// (matrix/softmax.hpp).
 inline void start_with_sinks(const Problem& p, const Interval& seen, const Running& run) {
   for (int lane = 0; lane < kColumns; ++lane) {
-    run.maximum[lane] = p.sinks[seen.head[lane]] * kLog2e;
-    run.sum[lane] = run.maximum[lane] == kMinusInfinity ? 0 : 1;
+    const float sink = p.sinks[seen.head[lane]] * kLog2e, maximum = __builtin_ceilf(sink);
+    run.maximum[lane] = maximum;
+    run.sum[lane] = sink == kMinusInfinity ? 0 : sink == maximum ? 1 : __builtin_exp2f(sink - maximum);
   }
 }
 

@@ -199,6 +199,10 @@ void Verb::read(const std::vector<std::string_view>& words) {
   }
 }
 
+bool Verb::looks_like_option(std::string_view word) const {
+  return word.starts_with("--") || (word.starts_with('-') && find(word) != nullptr);
+}
+
 std::size_t Verb::read_option(std::string_view word, const std::vector<std::string_view>& words, std::size_t next) {
   const std::size_t equals = word.find('=');
   Option* option = find(word.substr(0, equals));
@@ -210,11 +214,15 @@ std::size_t Verb::read_option(std::string_view word, const std::vector<std::stri
     return 0;
   }
   if (flag) return option->take(""), 0;
-  // A list goes on to the next option; "-" is standard input.
+  // A list goes on to the next option; "-" is standard input, "-1" a value.
   std::size_t taken = 0;
-  const auto more = [&] { return next + taken < words.size() && find(words[next + taken]) == nullptr; };
+  const auto more = [&] { return next + taken < words.size() && !looks_like_option(words[next + taken]); };
   const auto dashed = [&] { return words[next + taken].size() > 1 && words[next + taken].starts_with('-'); };
-  if (!more()) refuse(option->name(), "a value", "");
+  if (!more()) {
+    const bool option_there = next < words.size() && words[next].size() > 2;
+    refuse(option->name(), option_there ? "a value; one that begins so is written behind =" : "a value",
+           option_there ? words[next] : "");
+  }
   do option->take(words[next + taken++]);
   while (option->kind_ == Option::Kind::list && more() && !dashed());
   return taken;

@@ -106,6 +106,7 @@ class Verb {
   void read(const std::vector<std::string_view>& words);
   // Reads the option at `word`, which its values follow; returns how many.
   std::size_t read_option(std::string_view word, const std::vector<std::string_view>& words, std::size_t next);
+  bool looks_like_option(std::string_view word) const;
   void read_argument(std::string_view word);
   void check() const;
 
