@@ -14,7 +14,7 @@ namespace attn {
 namespace {
 
 constexpr std::size_t kAlignment = 64, kLargePage = std::size_t{1} << 21;
-constexpr std::size_t kWorthKeeping = std::size_t{1} << 20;
+constexpr std::size_t kWorthKeeping = std::size_t{1} << 20, kAlwaysKept = std::size_t{256} << 20;
 
 std::size_t alignment_of(std::size_t bytes) { return bytes >= 2 * kLargePage ? kLargePage : kAlignment; }
 
@@ -50,7 +50,7 @@ class Kept {
   void give(void* memory, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     used_ -= bytes;
-    if (keepers_ == 0) return give_back(memory, bytes);
+    if (bytes > limit()) return give_back(memory, bytes);
     try {
       blocks_.emplace(bytes, memory);
     } catch (const std::bad_alloc&) {
@@ -67,8 +67,8 @@ class Kept {
 
   void end() {
     const std::lock_guard lock(mutex_);
-    if (--keepers_ > 0) return;
-    while (!blocks_.empty()) give_back_one();
+    --keepers_;
+    trim();
   }
 
  private:
@@ -92,8 +92,14 @@ class Kept {
     return memory;
   }
 
+  // Of what waits.
+  std::size_t limit() const {
+    const std::size_t most = most_ + most_ / 2;
+    return keepers_ == 0 || most < used_ + kAlwaysKept ? kAlwaysKept : most - used_;
+  }
+
   void trim() {
-    while (!blocks_.empty() && waiting_ + used_ > most_ + most_ / 2) give_back_one();
+    while (waiting_ > limit()) give_back_one();
   }
 
   void give_back_one() {

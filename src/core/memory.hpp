@@ -1,5 +1,6 @@
-// Memory for tensors. New pages from the system cost about as much as writing them, which a step of training would pay
-// for each of its tensors, again and again.
+// Memory for tensors. New pages from the system cost about as much as writing them, and on virtual machines many times
+// that, which a module or a step of training would pay for each of its tensors, again and again. So memory that a tensor
+// of 1 MB or more gives back waits for the next one of its size: up to 256 MB.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,8 @@ namespace attn {
 
 std::shared_ptr<void> allocate(std::size_t bytes);  // aligned to 64 bytes; throws std::bad_alloc
 
-// While one of these lives, memory that a tensor gives back waits for the next one of its size. With what waits, memory
-// is up to half as much again as was in use at once: a forward pass has other sizes than a backward pass.
+// While one of these lives, as much may wait as makes, with what is in use, half as much again as was in use at once: a
+// forward pass has other sizes than a backward pass.
 class KeepMemory {
  public:
   KeepMemory();

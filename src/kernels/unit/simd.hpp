@@ -72,8 +72,8 @@ inline __attribute__((always_inline)) Vec exp2_nonpositive(Vec x) {
   p = p * f + splat(0.24022246897220612f);
   p = p * f + splat(0.6931470036506653f);
   p = p * f + splat(1.f);
-  const VecI exponent = reinterpret_cast<VecI>(shifted) << 23;
-  const Vec scaled = reinterpret_cast<Vec>(reinterpret_cast<VecI>(p) + exponent);
+  const VecU exponent = reinterpret_cast<VecU>(shifted) << 23;
+  const Vec scaled = reinterpret_cast<Vec>(reinterpret_cast<VecU>(p) + exponent);
   return x < floor ? splat(0.f) : scaled;  // below it, `scaled` is anything
 }
 
