@@ -11,6 +11,7 @@ from attn import steps
 from attn._attention import scaled_dot_product_attention
 from attn._attn import __version__  # type: ignore[attr-defined]
 from attn._random import Generator, default_generator, manual_seed, rand, randint, randn
+from attn.cache import KVCache
 from attn.modules import (
     AveragePast,
     CausalAttention,
@@ -32,6 +33,7 @@ __all__ = [
     "CausalAttention",
     "CrossAttention",
     "Generator",
+    "KVCache",
     "Module",
     "MultiHeadAttention",
     "MultiHeadAttentionWrapper",

@@ -28,6 +28,7 @@ NB_MODULE(_attn, m) {
   m.attr("__version__") = ATTN_VERSION;
   nb::register_exception_translator(translate);
   attn::python::bind_attention(m);
+  attn::python::bind_cache(m);
   attn::python::bind_random(m);
   attn::python::bind_modules(m);
   attn::python::bind_steps(m);

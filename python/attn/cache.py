@@ -1,0 +1,136 @@
+"""The cache of keys and values that a decoder keeps between its steps.
+
+    cache = attn.KVCache(batch=1, kv_heads=8, head_dim=128, dtype="bfloat16")
+    cache.append(k, v)                           # the prompt: k (1, 8, t, 128), v (1, 8, t, 128)
+    out = cache.attention(q, is_causal=True)     # q (1, 32, t, 128): the cache's last t tokens
+"""
+
+from __future__ import annotations
+
+from attn import _attn
+from attn._attention import DLPACK, NO_WINDOW, TORCH, addresses, framework, rows_of, take, window_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from attn.scores import ScoreFunction
+
+
+class KVCache:
+    """Keys and values of the tokens so far (Kwon et al. 2023, PagedAttention, section 4.1, with pages).
+
+    Batch items grow independently. Threads may share a cache: calls that change it wait for those that read it.
+
+    Args:
+        batch: items.
+        kv_heads: heads of keys and values; the queries' heads may be a multiple.
+        head_dim: of keys.
+        value_dim: of values; default head_dim.
+        dtype: how elements are kept: "float32", "bfloat16", "float16", "int8" (with a scale for each row: an element
+            errs by 1/254 of its row's largest at most), or NumPy's or PyTorch's name for these.
+        page_size: 0: an item's rows lie together, and move to twice the room when it is full. Else tokens a page:
+            nothing is ever moved, and what truncate() frees serves any item.
+        capacity: room for so many tokens an item at once; more fit all the same.
+
+    Raises:
+        TypeError: a dtype that is none of these.
+        ValueError: sizes that do not fit.
+    """
+
+    def __init__(self, batch: int = 1, kv_heads: int = 1, head_dim: int = 1, value_dim: int | None = None,
+                 dtype: Any = "float32", page_size: int = 0, capacity: int = 0) -> None:  # fmt: skip
+        if value_dim is not None and value_dim < 1:
+            raise ValueError(f"[KVCache] expected value_dim of at least 1; found {value_dim}")
+        name = getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2]
+        self._cache = _attn.Cache(batch, kv_heads, head_dim, value_dim or 0, name, page_size, capacity)
+        self._config = f"{kv_heads=}, {head_dim=}, dtype={name}"
+
+    def append(self, key: Any, value: Any, item: int | None = None) -> None:
+        """Tokens more: key (b, hkv, t, d), value (b, hkv, t, dv), of any floating dtype; for one item without b.
+
+        A finite value past the stored dtype's range becomes its largest. ValueError for shapes that do not fit; the
+        cache is then as it was.
+        """
+        key, value = _without_gradient(key), _without_gradient(value)
+        self._cache.append(key, value, item, framework(key))
+
+    def attention(
+        self,
+        query: Any,
+        attn_mask: Any = None,
+        is_causal: bool = False,
+        scale: float | None = None,
+        *,
+        window: tuple[int, int] | None = None,
+        softcap: float = 0.0,
+        alibi_slopes: Any = None,
+        sinks: Any = None,
+        causal_alignment: str = "bottom_right",
+        precision: str = "highest",
+        score_function: ScoreFunction | None = None,
+        return_lse: bool = False,
+        return_weights: Any = False,
+    ) -> Any:
+        """query (b, hq, tq, d) to all that is kept; arguments and results of attn.scaled_dot_product_attention.
+
+        The diagonal ends bottom right by default: query i of an item of n tokens is its token n - tq + i, as in a
+        decoder that has appended its new tokens first. A mask broadcasts to (b, hq, tq, longest item). Up to four
+        queries a head read the cache as it is; more read a copy. No gradient flows.
+        """
+        query = _without_gradient(query)
+        kind = framework(query)
+        left, right = NO_WINDOW if window is None else window_of(window)
+        weights, rows = rows_of(return_weights)
+        output, lse, some = self._cache.attend(
+            query, attn_mask, sinks, alibi_slopes, is_causal, scale, left, right, softcap, causal_alignment, precision,
+            addresses(score_function), return_lse, weights, rows, kind,
+        )  # fmt: skip
+        if kind == DLPACK:
+            output, lse, some = take(output, query), take(lse, query), take(some, query)
+        if not (return_lse or weights):
+            return output
+        return (output, *([lse] if return_lse else []), *([some] if weights else []))
+
+    def truncate(self, length: int, item: int | None = None) -> None:
+        """Forgets the tokens from `length` on, of one item or of every item that has as many."""
+        self._cache.truncate(length, item)
+
+    def clear(self) -> None:
+        self._cache.truncate(0, None)
+
+    def copy(self) -> KVCache:
+        """A cache of its own with the same tokens: for beams, or to go on twice from one prompt."""
+        other = KVCache.__new__(KVCache)
+        other._cache, other._config = self._cache.clone(), self._config
+        return other
+
+    @property
+    def lengths(self) -> Any:
+        """Tokens of each item: int64 (b), a NumPy array."""
+        return self._cache.lengths()
+
+    @property
+    def nbytes(self) -> int:
+        """Of the memory held for keys, values and scales, in use or not."""
+        return self._cache.nbytes()
+
+    def keys(self, item: int) -> Any:
+        """A NumPy copy of one item's keys (hkv, length, d), in the stored dtype; int8 as float32."""
+        return self._cache.rows(item)[0]
+
+    def values(self, item: int) -> Any:
+        """A NumPy copy of one item's values (hkv, length, dv), in the stored dtype; int8 as float32."""
+        return self._cache.rows(item)[1]
+
+    def __repr__(self) -> str:
+        return f"KVCache({self._config}, lengths={self.lengths.tolist()}, {self.nbytes} bytes)"
+
+
+def _without_gradient(array: Any) -> Any:
+    if framework(array) == TORCH and array.requires_grad:
+        raise ValueError(
+            "[KVCache] expected an array that autograd does not follow; found one with requires_grad; "
+            "decode under torch.no_grad(), or pass .detach()"
+        )
+    return array

@@ -1,0 +1,142 @@
+// The key-value cache; Python's cache.py gives it its signatures.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <utility>
+
+#include "arrays.hpp"
+#include "attn/error.hpp"
+#include "attn/kv_cache.hpp"
+#include "bind.hpp"
+#include "options.hpp"
+
+namespace attn::python {
+namespace {
+
+constexpr const char* kOp = "KVCache";
+
+DType stored_dtype(std::string_view wanted) {
+  constexpr std::array kDTypes{DType::f32, DType::bf16, DType::f16, DType::i8};
+  const auto* found = std::ranges::find_if(kDTypes, [&](DType dtype) { return name(dtype) == wanted; });
+  if (found != kDTypes.end()) return *found;
+  throw Error(Error::Kind::dtype, kOp, "storage in float32, bfloat16, float16 or int8", std::string(wanted));
+}
+
+// A cache that threads may share: any number read it, or one changes it. Nobody waits for the GIL while holding it.
+class Cache {
+ public:
+  explicit Cache(KVCache&& cache) : cache_(std::move(cache)) {}
+
+  template <class Work>
+  auto read(const Work& work) {
+    const nb::gil_scoped_release released;
+    const std::shared_lock lock(mutex_);
+    return work(std::as_const(cache_));
+  }
+
+  template <class Work>
+  void change(const Work& work) {
+    const nb::gil_scoped_release released;
+    const std::lock_guard lock(mutex_);
+    work(cache_);
+  }
+
+ private:
+  KVCache cache_;
+  std::shared_mutex mutex_;
+};
+
+void append(Cache& self, nb::handle key, nb::handle value, std::optional<std::int64_t> item, int framework) {
+  const auto from = static_cast<Framework>(framework);
+  const Array k = read(key, kOp, "key", from), v = read(value, kOp, "value", from);
+  self.change(
+      [&](KVCache& cache) { item ? cache.append(*item, k.tensor, v.tensor) : cache.append(k.tensor, v.tensor); });
+}
+
+nb::tuple attend(Cache& self, nb::handle query, nb::object attn_mask, nb::object sinks, nb::object alibi_slopes,
+                 bool is_causal, std::optional<double> scale, std::int64_t window_left, std::int64_t window_right,
+                 double softcap, std::string_view causal_alignment, std::string_view precision,
+                 std::optional<Addresses> score_function, bool return_lse, bool return_weights, nb::object weight_rows,
+                 int framework) {
+  const auto with = static_cast<Framework>(framework);
+  const Array q = read(query, kOp, "query", with);
+  const nb::object none = nb::none();
+  Options o = read_options({attn_mask,
+                            sinks,
+                            alibi_slopes,
+                            none,
+                            none,
+                            none,
+                            none,
+                            {},
+                            0.0,
+                            is_causal,
+                            scale,
+                            window_left,
+                            window_right,
+                            0,
+                            0,
+                            softcap,
+                            causal_alignment,
+                            precision,
+                            score_function},
+                           with);
+  o.options.return_weights = return_weights;
+  o.take(o.options.weight_rows, weight_rows, "return_weights", with);
+  const AttentionResult result = self.read([&](const KVCache& cache) { return attention(q.tensor, cache, o.options); });
+  return nb::make_tuple(give(result.output, with), return_lse ? give(result.lse, with) : nb::none(),
+                        give(result.weights, with));
+}
+
+}  // namespace
+
+void bind_cache(nb::module_& m) {
+  nb::class_<Cache>(m, "Cache", "Keys and values of the tokens so far.")
+      .def(
+          "__init__",
+          [](Cache* self, std::int64_t batch, std::int64_t kv_heads, std::int64_t head_dim, std::int64_t value_dim,
+             std::string_view dtype, std::int64_t page_size, std::int64_t capacity) {
+            new (self) Cache(KVCache({batch, kv_heads, head_dim, value_dim, stored_dtype(dtype), page_size, capacity}));
+          },
+          nb::arg("batch"), nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("value_dim"), nb::arg("dtype"),
+          nb::arg("page_size"), nb::arg("capacity"))
+      .def("append", &append, nb::arg("key").none(), nb::arg("value").none(), nb::arg("item").none(),
+           nb::arg("framework"))
+      .def("attend", &attend, nb::arg("query").none(), nb::arg("attn_mask").none(), nb::arg("sinks").none(),
+           nb::arg("alibi_slopes").none(), nb::arg("is_causal"), nb::arg("scale").none(), nb::arg("window_left"),
+           nb::arg("window_right"), nb::arg("softcap"), nb::arg("causal_alignment"), nb::arg("precision"),
+           nb::arg("score_function").none(), nb::arg("return_lse"), nb::arg("return_weights"),
+           nb::arg("weight_rows").none(), nb::arg("framework"))
+      .def(
+          "truncate",
+          [](Cache& self, std::int64_t length, std::optional<std::int64_t> item) {
+            self.change([&](KVCache& cache) { item ? cache.truncate(*item, length) : cache.truncate(length); });
+          },
+          nb::arg("length"), nb::arg("item").none())
+      .def("lengths",
+           [](Cache& self) {
+             return give(self.read([](const KVCache& cache) { return cache.lengths(); }), Framework::numpy);
+           })
+      .def(
+          "rows",
+          [](Cache& self, std::int64_t item) {
+            const auto [k, v] =
+                self.read([&](const KVCache& cache) { return std::pair(cache.keys(item), cache.values(item)); });
+            return nb::make_tuple(give(k, Framework::numpy), give(v, Framework::numpy));
+          },
+          nb::arg("item"))
+      .def("nbytes", [](Cache& self) { return self.read([](const KVCache& cache) { return cache.bytes(); }); })
+      .def(
+          "clone", [](Cache& self) { return new Cache(self.read([](const KVCache& cache) { return cache.clone(); })); },
+          nb::rv_policy::take_ownership);
+}
+
+}  // namespace attn::python
