@@ -33,6 +33,8 @@ struct KeyPlan {
     chunks = ceil_div(p.tk, chunk);
     const std::int64_t steps = ceil_div(chunk * (padded(p.d) + padded(p.dv)), floats_in_cache);
     step = ceil_div(ceil_div(chunk, steps), kTileKeys) * kTileKeys;
+    const std::int64_t all = round_up(p.tk, 32);  // a multiple of every core's kKeyStep
+    step = step < all ? step : all;
     partial = heads == 0 ? 0 : padded(rows_per_key_head(p)) * width;
   }
 };
