@@ -5,7 +5,9 @@
 Needs PyTorch (`pip install torch`). The model is GPT-2's block, 6 layers, 6 heads, 384 wide, 256 tokens of context,
 16 texts a step, 256 tokens in the vocabulary; AdamW, clipping. PyTorch runs it in eager mode with its own attention
 operator (tests/golden/torch_gpt.py), under autocast for bfloat16; attn by `attn train`, --precision medium for
-bfloat16. Each round starts every program anew; a program's rate is that of its fastest step, the first one left out;
+bfloat16. Each row has both at the precision of one name, float32 once more at `high`: attn multiplies three pairs of
+bfloat16 parts then, on AMX, and PyTorch what torch.set_float32_matmul_precision("high") gives (in 2.15 on a CPU
+without TF32: float32). Each round starts every program anew; a program's rate is that of its fastest step, the first one left out;
 memory is the process's peak resident size, of which `base` was there before the model (imports).
 """
 import argparse
@@ -22,6 +24,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = {"layers": 6, "heads": 6, "width": 384, "context": 256}
 BATCH, VOCAB = 16, 256
+WORDS = {"highest": "float32", "high": "float32 high", "medium": "bfloat16"}
 
 
 def peak_megabytes(who=resource.RUSAGE_SELF):
@@ -35,6 +38,7 @@ def run_torch(precision, steps, threads):
     from torch_gpt import GPT, FastAttention, optimizer
 
     torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision("high" if precision == "high" else "highest")
     base = peak_megabytes()
     model = GPT(VOCAB, attention=FastAttention, **MODEL).draw(1337).train()
     adamw = optimizer(model, 0.1, lr=1e-3, betas=(0.9, 0.95))
@@ -93,7 +97,7 @@ def main():
     tokens = BATCH * MODEL["context"]
     results = {}
     for _ in range(options.rounds):
-        for precision in ("highest", "medium"):
+        for precision in WORDS:
             for name, measure in (("attn", measure_attn), ("torch", measure_torch)):
                 result = measure(precision, options)
                 best = results.setdefault((name, precision), {"rate": 0, "peak": 0, "base": result["base"]})
@@ -105,7 +109,7 @@ def main():
         print("| precision | attn tokens/s | PyTorch %s tokens/s | ratio | attn peak MB | PyTorch peak MB (base) |"
               % results["torch", "highest"]["version"])
         print("|---|---|---|---|---|---|")
-    for precision, words in (("highest", "float32"), ("medium", "bfloat16")):
+    for precision, words in WORDS.items():
         ours, theirs = results["attn", precision], results["torch", precision]
         row = {"precision": words, "threads": options.threads, "attn": ours["rate"], "torch": theirs["rate"],
                "ratio": ours["rate"] / theirs["rate"], "attn_peak_mb": ours["peak"], "torch_peak_mb": theirs["peak"],

@@ -72,6 +72,19 @@ bool names_descriptor(const std::filesystem::path& path) {
   return name == "/dev/stderr" || name.starts_with("/dev/fd/") || name.starts_with("/proc/");
 }
 
+// By which an open file gets a name.
+std::string link_of(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+
+// -1 where there is no such thing.
+int open_nameless([[maybe_unused]] const std::filesystem::path& folder, [[maybe_unused]] mode_t mode) {
+#if defined(O_TMPFILE)
+  const int fd = open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+  if (fd < 0 || access(link_of(fd).c_str(), F_OK) == 0) return fd;
+  close(fd);
+#endif
+  return -1;
+}
+
 }  // namespace
 
 void Buffer::grow() {
@@ -137,23 +150,36 @@ OutputFile::~OutputFile() {
   if (!temporary_.empty()) unlink(temporary_.c_str());
 }
 
+// Without a name where the file system can do that: nothing is left behind when the process is killed.
 void OutputFile::create_temporary(mode_t mode, bool keep_mode) {
+  if (const int fd = open_nameless(folder(), mode); fd >= 0) {
+    file_.reset(fd);
+    nameless_ = true;
+  } else {
+    each_temporary_name([&](const std::string& name) {
+      file_.reset(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+      return file_.get() >= 0;
+    });
+  }
+  if (!keep_mode || fchmod(file_.get(), mode) == 0) return;
+  const int error = errno;
+  if (!temporary_.empty()) unlink(temporary_.c_str());  // the destructor does not run when the constructor throws
+  fail("no way to keep its permissions", error);
+}
+
+std::filesystem::path OutputFile::folder() const { return path_.has_parent_path() ? path_.parent_path() : "."; }
+
+void OutputFile::each_temporary_name(const std::function<bool(const std::string&)>& create) {
   static std::atomic<unsigned> counter{0};
   const std::string prefix = ".attn-" + std::to_string(getpid()) + "-";
   constexpr int attempts = 1000;  // leftovers of a killed process with our id
   for (int i = 0; i < attempts; ++i) {
     const auto candidate = path_.parent_path() / (prefix + std::to_string(counter++) + ".tmp");
-    const int fd = open(candidate.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    if (fd < 0 && errno == EEXIST) continue;
-    if (fd < 0) fail("no way to create a file in its folder", errno);
-    temporary_ = candidate;
-    file_.reset(fd);
-    if (keep_mode && fchmod(fd, mode) != 0) {
-      const int error = errno;
-      unlink(candidate.c_str());  // the destructor does not run when the constructor throws
-      fail("no way to keep its permissions", error);
+    if (create(candidate.native())) {
+      temporary_ = candidate;
+      return;
     }
-    return;
+    if (errno != EEXIST) fail("no way to create a file in its folder", errno);
   }
   fail("no free temporary name in its folder", EEXIST);
 }
@@ -170,12 +196,18 @@ void OutputFile::write(Bytes bytes) {
 }
 
 void OutputFile::commit() {
-  if (temporary_.empty()) {
+  if (temporary_.empty() && !nameless_) {
     if (file_.close() != 0) fail("a failed write", errno);
     return;
   }
   // Some file systems have no fsync; they say EINVAL.
   if (fsync(file_.get()) != 0 && errno != EINVAL) fail("a failed write", errno);
+  if (nameless_) {
+    const std::string link = link_of(file_.get());
+    each_temporary_name([&](const std::string& name) {
+      return linkat(AT_FDCWD, link.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+    });
+  }
   if (file_.close() != 0) fail("a failed write", errno);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("no way to rename the finished file", errno);
   temporary_.clear();

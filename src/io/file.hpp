@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -53,9 +54,9 @@ class Descriptor {
   bool owned_;
 };
 
-// Writes a file that is whole or untouched: the bytes go to a temporary file beside it, commit() renames
-// that over it, and without a commit() the temporary is removed. "-" is standard output; a device or a pipe
-// is written to directly. Throws Error (file) with the system's reason.
+// Writes a file that is whole or untouched: the bytes go to a temporary file beside it, without a name where the file
+// system has such; commit() renames that over it, and without a commit() the temporary is gone. "-" is standard output;
+// a device or a pipe is written to directly. Throws Error (file) with the system's reason.
 class OutputFile {
  public:
   OutputFile(const std::filesystem::path& path, std::string_view op);
@@ -69,11 +70,14 @@ class OutputFile {
 
  private:
   void create_temporary(mode_t mode, bool keep_mode);
+  void each_temporary_name(const std::function<bool(const std::string&)>& create);  // until it could
+  std::filesystem::path folder() const;
   [[noreturn]] void fail(std::string_view what, int error) const;
 
   std::filesystem::path path_;
   std::string op_;
-  std::filesystem::path temporary_;  // empty: written to directly, or committed
+  std::filesystem::path temporary_;  // empty: written to directly, without a name, or committed
+  bool nameless_ = false;
   Descriptor file_;
 };
 

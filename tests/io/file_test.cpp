@@ -203,6 +203,36 @@ TEST_F(File, LeavesTheOldFileWhenAWriteFails) {
   EXPECT_THAT(names(), testing::ElementsAre("x.npy"));
 }
 
+// Killed half way, by the same limit.
+TEST_F(File, LeavesNothingBesideAFileWhenItIsKilled) {
+  const int nameless = open(path("").c_str(), O_TMPFILE | O_WRONLY, 0600);
+  if (nameless < 0) GTEST_SKIP() << "this file system has no files without names";
+  close(nameless);
+  write_bytes(path("x.npy"), "old");
+  const auto save = [&] {
+    const struct rlimit none {
+    }, small{4096, 4096};
+    setrlimit(RLIMIT_CORE, &none), setrlimit(RLIMIT_FSIZE, &small);
+    signal(SIGXFSZ, SIG_DFL);
+    io::save_npy(path("x.npy"), Tensor::zeros({100, 100}));
+  };
+  EXPECT_EXIT(save(), testing::KilledBySignal(SIGXFSZ), "");
+  EXPECT_EQ(read_bytes(path("x.npy")), "old");
+  EXPECT_THAT(names(), testing::ElementsAre("x.npy"));
+}
+
+TEST_F(File, TakesWritersSideBySide) {
+  const auto write = [&](double value) {
+    for (int i = 0; i < 50; ++i) io::save_npy(path("x.npy"), Tensor::full({30}, value));
+  };
+  std::thread other(write, 1);
+  write(2);
+  other.join();
+  const Tensor x = io::load_tensor(path("x.npy"));
+  EXPECT_EQ(x.at({0}), x.at({29}));
+  EXPECT_THAT(names(), testing::ElementsAre("x.npy"));
+}
+
 TEST_F(File, WritesStraightToPipesAndDevices) {
   io::save_npy("/dev/null", golden(DType::f32, {2, 3}));
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));

@@ -1,5 +1,6 @@
 // Dense products of every dtype and precision: against float64, and bit for bit against themselves in other company.
 #include <cmath>
+#include <limits>
 
 #include "attn/tensor.hpp"
 #include "kernels/units.hpp"
@@ -175,6 +176,28 @@ TEST_P(Products, SayWhenAResultLeavesTheRange) {
       EXPECT_EQ(run(kernels_, c, random).defined(), most == 1) << kind.name;
       c.b.set({0, 4}, std::nan(""));
       EXPECT_FALSE(run(kernels_, c, random).defined()) << kind.name;
+    }
+  }
+}
+
+// Of one product of two numbers: what its parts in bf16 lose, numbers that have no low part, or only a part of bf16's
+// range. What bf16 rounds to infinity may be reported in place of being computed.
+TEST_P(Products, HighOfEveryMagnitude) {
+  constexpr double kLeast = 0x1p-126;  // below it a part is zero
+  const double largest = std::numeric_limits<float>::max(), infinity = std::numeric_limits<double>::infinity();
+  for (const double a :
+       {1.0,     1 + 0x1p-7, 1 + 0x1p-8, 1 + 0x1p-9, 1 - 0x1p-24, 256.0, 257.0, 3.1415926, 1e30,     3.38e38,
+        largest, 1e-30,      1e-36,      2e-38,      1e-40,       1e-45, 0.0,   -0.0,      infinity, std::nan("")}) {
+    for (const double b : {1.0, -1 - 0x1p-23, 0x1p-20, 1e-3, -0.75}) {
+      SCOPED_TRACE(std::to_string(a) + " · " + std::to_string(b));
+      const Case c{kKinds[1], Tensor::full({1, 1}, a, DType::f32), Tensor::full({1, 1}, b, DType::f32), {}, {}};
+      Random random(1);
+      const double x = c.a.at({0, 0}), want = x * c.b.at({0, 0});
+      const Tensor got = run(kernels_, c, random);
+      ASSERT_TRUE(got.defined() || !(std::abs(x) < 0x1.ffp127));
+      if (!got.defined()) continue;
+      ASSERT_TRUE(std::isfinite(x));
+      ASSERT_NEAR(got.at({0, 0}), want, 0x3p-16 * std::abs(want) + kLeast * (1 + std::abs(b)));
     }
   }
 }

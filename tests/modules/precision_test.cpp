@@ -1,4 +1,7 @@
 // Products of less than float32, as Linear and the attention modules ask for them.
+#include <cmath>
+#include <limits>
+
 #include "attn/reference.hpp"
 #include "modules/helpers.hpp"
 
@@ -50,6 +53,21 @@ TEST(Precision, LinearInEachStaysWithinItsRounding) {
   expect_near(pass(linear, x, dy), exact, 1);
   linear.precision = Precision::high;
   expect_near(pass(linear, x, dy), exact, 0x1p-6);
+}
+
+// Finite in, finite out, also where bf16's parts would leave the range.
+TEST(Precision, LinearAtHighTakesEveryFloat) {
+  Generator rng(1);
+  Linear linear(3, 2, true, rng);
+  linear.weight.value = Tensor::full({2, 3}, 0.25), linear.bias.value = Tensor::zeros({2});
+  linear.precision = Precision::high;
+  const double largest = std::numeric_limits<float>::max(), infinity = std::numeric_limits<double>::infinity();
+  for (const double x : {largest, -largest, 3.4e38, 1.0, 1e-38, 0.0}) {
+    const double y = linear.forward(Tensor::full({9, 3}, x)).at({8, 1});
+    EXPECT_NEAR(y, 0.75 * x, 0x1p-15 * std::abs(x) + 0x1p-125) << x;
+  }
+  EXPECT_EQ(linear.forward(Tensor::full({9, 3}, infinity)).at({8, 1}), infinity);
+  EXPECT_TRUE(std::isnan(linear.forward(Tensor::full({9, 3}, std::nan(""))).at({8, 1})));
 }
 
 TEST(Precision, LinearOfHalvesKeepsTheirDtype) {

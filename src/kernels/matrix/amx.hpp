@@ -20,16 +20,27 @@ static_assert(kColumns == 32, "two tiles across");
 
 // Tiles 0 to 3 hold the sums, 4 and 5 rows of A, 6 and 7 columns of B. For one row of tiles, 2, 3 and 5 rest. Columns
 // that pass by once are streamed: they leave in L1 what is there.
-template <int RowTiles, bool StreamsRight>
-inline void load_operands(const std::uint16_t* left, std::int64_t row, const std::uint16_t* right) {
-  constexpr std::int64_t kRightStep = kColumns * 4;  // bytes
-  if constexpr (StreamsRight) {
-    tile_stream<6>(right, kRightStep), tile_stream<7>(right + 32, kRightStep);
-  } else {
-    tile_load<6>(right, kRightStep), tile_load<7>(right + 32, kRightStep);
-  }
+template <int RowTiles>
+inline void load_left(const std::uint16_t* left, std::int64_t row) {
   tile_load<4>(left, row * 2);
   if constexpr (RowTiles == 2) tile_load<5>(left + 16 * row, row * 2);
+}
+
+template <bool StreamsRight>
+inline void load_right(const std::uint16_t* right) {
+  constexpr std::int64_t kStep = kColumns * 4;  // bytes
+  if constexpr (StreamsRight) {
+    tile_stream<6>(right, kStep), tile_stream<7>(right + 32, kStep);
+  } else {
+    tile_load<6>(right, kStep), tile_load<7>(right + 32, kStep);
+  }
+}
+
+// The operands of the first of a step's products: high parts, and of A's low ones where there are any.
+template <int RowTiles, bool StreamsRight>
+inline void load_operands(const Left& a, const Right& b, std::int64_t pair, int products) {
+  load_right<StreamsRight>(b.data + pair * 2 * kColumns);
+  load_left<RowTiles>(a.data + (products == 3 ? a.part : 0) + 2 * pair, a.row);
 }
 
 template <int RowTiles>
@@ -60,46 +71,48 @@ inline void store_sums(float* c) {
 
 // One row of tiles or two, whose first operands are loaded. Leaves the sums in the tiles.
 template <int RowTiles, bool StreamsRight, class Beside>
-inline void multiply_rows(const Left& a, const Right& b, std::int64_t pairs, int parts, Beside& beside) {
-  multiply_operands<RowTiles>();
-  beside();
-  std::int64_t k = 16;
-  for (int part = 0; part < parts; ++part, k = 0) {
-    const std::uint16_t* left = a.data + left_part(part) * a.part + 2 * k;
-    const std::uint16_t* right = b.data + right_part(part) * b.part + k * 2 * kColumns;
-    for (; k < pairs; k += 16, left += 32, right += 32 * kColumns) {
-      load_operands<RowTiles, StreamsRight>(left, a.row, right);
+inline void multiply_rows(const Left& a, const Right& b, std::int64_t pairs, int products, Beside& beside) {
+  for (std::int64_t k = 0;;) {
+    multiply_operands<RowTiles>();
+    beside();
+    if (products == 3) {  // low · high is done: high · high and high · low
+      load_left<RowTiles>(a.data + 2 * k, a.row);
+      multiply_operands<RowTiles>();
+      beside();
+      load_right<StreamsRight>(b.data + b.part + k * 2 * kColumns);
       multiply_operands<RowTiles>();
       beside();
     }
+    if ((k += 16) >= pairs) return;
+    load_operands<RowTiles, StreamsRight>(a, b, k, products);
   }
 }
 
-// C (rows, kColumns) (+)= A · B, over `pairs` pairs of each of `parts` parts, in order. Rows are a multiple of
+// C (rows, kColumns) (+)= A · B, over `pairs` pairs, one product of bf16 parts or three. Rows are a multiple of
 // kRowStep, pairs of kDepthStep / 2, one at least. The tiles multiply while the vector units do what `beside` calls
 // for. Operands of the next rows are loaded before sums are stored, which waits for the products.
 template <bool Accumulate, bool StreamsRight = false, class Beside>
-void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int parts, Beside& beside) {
-  if (rows >= 32) load_operands<2, StreamsRight>(a.data, a.row, b.data);
+void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products, Beside& beside) {
+  if (rows >= 32) load_operands<2, StreamsRight>(a, b, 0, products);
   for (; rows >= 32; rows -= 32) {
     load_sums<2, Accumulate>(c);
-    multiply_rows<2, StreamsRight>(a, b, pairs, parts, beside);
+    multiply_rows<2, StreamsRight>(a, b, pairs, products, beside);
     a.data += 32 * a.row;
-    if (rows >= 64) load_operands<2, StreamsRight>(a.data, a.row, b.data);
+    if (rows >= 64) load_operands<2, StreamsRight>(a, b, 0, products);
     store_sums<2>(c);
     c += 32 * kColumns;
   }
   if (rows == 0) return;
-  load_operands<1, StreamsRight>(a.data, a.row, b.data);
+  load_operands<1, StreamsRight>(a, b, 0, products);
   load_sums<1, Accumulate>(c);
-  multiply_rows<1, StreamsRight>(a, b, pairs, parts, beside);
+  multiply_rows<1, StreamsRight>(a, b, pairs, products, beside);
   store_sums<1>(c);
 }
 
 template <bool Accumulate>
-void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int parts) {
+void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products) {
   const auto nothing = [] {};
-  multiply<Accumulate>(rows, a, b, c, pairs, parts, nothing);
+  multiply<Accumulate>(rows, a, b, c, pairs, products, nothing);
 }
 
 }  // namespace

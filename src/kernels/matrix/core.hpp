@@ -97,10 +97,9 @@ class PackedBlocks {
 
   void pack_keys(const Span& span, std::int64_t block) const {
     std::uint16_t* out = keys_of(span, block);
-    for (int part = 0; part < parts_; ++part) {
-      for (std::int64_t j = 0; j < block_keys_; ++j, out += depth_) {
-        pack_row(p_.element, key(p_.k, span, block * kKeys + j), p_.d, part, out, depth_);
-      }
+    const std::int64_t low = low_part(parts_, block_keys_ * depth_);
+    for (std::int64_t j = 0; j < block_keys_; ++j, out += depth_) {
+      pack_row(p_.element, key(p_.k, span, block * kKeys + j), p_.d, low, out, depth_);
     }
   }
 
@@ -108,10 +107,8 @@ class PackedBlocks {
     for (std::int64_t j = 0; j < block_keys_; j += 32) {
       const void* rows[32];
       for (int i = 0; i < 32; ++i) rows[i] = key(p_.v, span, block * kKeys + j + i);
-      for (int part = 0; part < parts_; ++part) {
-        std::uint16_t* out = values_of(span, block) + part * width_ * value_step() + j;
-        pack_transposed(p_.element, rows, p_.dv, part, out, value_step());
-      }
+      pack_transposed(p_.element, rows, p_.dv, low_part(parts_, width_ * value_step()), values_of(span, block) + j,
+                      value_step());
     }
   }
 
@@ -146,9 +143,8 @@ class MatrixCore {
         const Query at = query(p_, span, r < span.rows ? r : 0);
         rows[i] = r < span.rows ? row(p_.q, p_.element, span.batch, at.head, at.token) : nullptr;
       }
-      for (int part = 0; part < parts_; ++part) {
-        pack_columns(p_.element, rows, p_.d, factor_.packed, part, query_part(group, part) + 2 * half, depth_);
-      }
+      pack_columns(p_.element, rows, p_.d, factor_.packed, low_part(parts_, depth_ * kColumns),
+                   queries_of(group) + 2 * half, depth_);
     }
   }
 
@@ -166,7 +162,7 @@ class MatrixCore {
   template <class Beside>
   float scores(int group, std::int64_t from, std::int64_t keys, float* s, Beside& beside) const {
     const Left left{keys_.data + from * keys_.row, keys_.row, keys_.part};
-    multiply<false>(keys, left, {query_part(group, 0), depth_ * kColumns}, s, round_up(p_.d, kDepthStep) / 2, products_,
+    multiply<false>(keys, left, {queries_of(group), depth_ * kColumns}, s, round_up(p_.d, kDepthStep) / 2, products_,
                     beside);
     return factor_.rest;
   }
@@ -191,9 +187,7 @@ class MatrixCore {
   }
 
  private:
-  std::uint16_t* query_part(int group, int part) const {
-    return queries_ + (group * parts_ + part) * depth_ * kColumns;
-  }
+  std::uint16_t* queries_of(int group) const { return queries_ + group * parts_ * depth_ * kColumns; }
 
   const Problem& p_;
   Factor factor_;

@@ -22,29 +22,25 @@ inline __attribute__((always_inline)) __m512bh broadcast_pair(const std::uint16_
 }
 
 template <int Rows, bool Accumulate>
-inline __attribute__((always_inline)) void dot_tile(const Left& a, const Right& b, float* c, std::int64_t pairs,
-                                                    int parts) {
+inline __attribute__((always_inline)) void dot_tile(const Left& a, const Right& b, float* c, std::int64_t pairs) {
   __m512 sum[Rows][kWidth];
   ATTN_UNROLL for (int i = 0; i < Rows; ++i) {
     ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
       sum[i][w] = Accumulate ? _mm512_loadu_ps(c + i * kColumns + w * kLanes) : _mm512_setzero_ps();
     }
   }
-  for (int part = 0; part < parts; ++part) {
-    const std::uint16_t* left = a.data + left_part(part) * a.part;
-    const std::uint16_t* right = b.data + right_part(part) * b.part;
-    for (std::int64_t k = 0; k < pairs; ++k) {
-      __m512bh columns[kWidth];
-      ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
-        columns[w] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(right + w * 2 * kLanes));
-      }
-      ATTN_UNROLL for (int i = 0; i < Rows; ++i) {
-        const __m512bh pair = broadcast_pair(left + i * a.row);
-        ATTN_UNROLL for (int w = 0; w < kWidth; ++w) sum[i][w] = _mm512_dpbf16_ps(sum[i][w], pair, columns[w]);
-      }
-      left += 2;
-      right += 2 * kColumns;
+  const std::uint16_t *left = a.data, *right = b.data;
+  for (std::int64_t k = 0; k < pairs; ++k) {
+    __m512bh columns[kWidth];
+    ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
+      columns[w] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(right + w * 2 * kLanes));
     }
+    ATTN_UNROLL for (int i = 0; i < Rows; ++i) {
+      const __m512bh pair = broadcast_pair(left + i * a.row);
+      ATTN_UNROLL for (int w = 0; w < kWidth; ++w) sum[i][w] = _mm512_dpbf16_ps(sum[i][w], pair, columns[w]);
+    }
+    left += 2;
+    right += 2 * kColumns;
   }
   ATTN_UNROLL for (int i = 0; i < Rows; ++i) {
     ATTN_UNROLL for (int w = 0; w < kWidth; ++w) _mm512_storeu_ps(c + i * kColumns + w * kLanes, sum[i][w]);
@@ -53,31 +49,31 @@ inline __attribute__((always_inline)) void dot_tile(const Left& a, const Right& 
 
 // The same for `rows` of a tile's last few.
 template <int Rows, bool Accumulate>
-void dot_tail(std::int64_t rows, const Left& a, const Right& b, float* c, std::int64_t pairs, int parts) {
+void dot_tail(std::int64_t rows, const Left& a, const Right& b, float* c, std::int64_t pairs) {
   if constexpr (Rows > 0) {
     if (rows == Rows) {
-      dot_tile<Rows, Accumulate>(a, b, c, pairs, parts);
+      dot_tile<Rows, Accumulate>(a, b, c, pairs);
     } else {
-      dot_tail<Rows - 1, Accumulate>(rows, a, b, c, pairs, parts);
+      dot_tail<Rows - 1, Accumulate>(rows, a, b, c, pairs);
     }
   }
 }
 
-// C (rows, kColumns) (+)= A · B, over `pairs` pairs of each of `parts` parts, in order.
+// C (rows, kColumns) (+)= A · B, over `pairs` pairs in order: always one product.
 template <bool Accumulate>
-void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int parts) {
+void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int) {
   for (; rows >= kRows; rows -= kRows) {
-    dot_tile<kRows, Accumulate>(a, b, c, pairs, parts);
+    dot_tile<kRows, Accumulate>(a, b, c, pairs);
     a.data += kRows * a.row;
     c += kRows * kColumns;
   }
-  dot_tail<kRows - 1, Accumulate>(rows, a, b, c, pairs, parts);
+  dot_tail<kRows - 1, Accumulate>(rows, a, b, c, pairs);
 }
 
 // The vector units multiply: nothing can be done beside.
 template <bool Accumulate, bool = false, class Beside>
-void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int parts, Beside&) {
-  multiply<Accumulate>(rows, a, b, c, pairs, parts);
+void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products, Beside&) {
+  multiply<Accumulate>(rows, a, b, c, pairs, products);
 }
 
 }  // namespace

@@ -139,21 +139,6 @@ class MatrixGradient {
     return _mm512_loadu_si512(static_cast<const std::uint16_t*>(row) + at);
   }
 
-  // Two rows of kColumns bf16, number by number beside each other.
-  static __attribute__((always_inline)) void put_pairs(__m512i first, __m512i second, std::uint16_t* pairs) {
-    _mm512_storeu_si512(pairs, _mm512_permutex2var_epi16(first, pair_order(0), second));
-    _mm512_storeu_si512(pairs + 2 * kLanes, _mm512_permutex2var_epi16(first, pair_order(kLanes), second));
-  }
-
-  // The order of pairs: number i of one row and of another, from `first` on.
-  static __attribute__((always_inline)) __m512i pair_order(int first) {
-    constexpr std::uint32_t one = 1u | 1u << 16;
-    using Words = std::uint32_t __attribute__((vector_size(64)));
-    Words order = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    order += static_cast<std::uint32_t>(first);
-    return reinterpret_cast<__m512i>(order * one + (32u << 16));
-  }
-
   // out (keys, panels · kColumns) += tileᵀ · rows
   static void add_rows(const std::uint16_t* tile, const Groups& groups, std::int64_t keys, const std::uint16_t* rows,
                        std::int64_t width, std::int64_t step, float* out) {

@@ -77,7 +77,11 @@ void backward(const Problem& p, const BackwardInput& in, const BackwardResult& r
 bool takes(const Product& p) { return takes(operands(p), p.precision); }
 
 std::size_t packed_bytes(const Product& p) {
-  return takes(p) ? MatrixProduct::packed_bytes(p) : kernels_avx512.packed_bytes(p);
+  return takes(p) ? packed_bytes<MatrixProduct>(p) : kernels_avx512.packed_bytes(p);
+}
+
+std::int64_t pack_tasks(const Product& p) {
+  return takes(p) ? pack_tasks<MatrixProduct>(p) : kernels_avx512.pack_tasks(p);
 }
 
 void pack(const Product& p, void* packed, std::int64_t task) {
@@ -115,6 +119,7 @@ Kernels ATTN_JOIN(kernels_, ATTN_UNIT)() {
   kernels.backward_tasks = ATTN_UNIT::backward_tasks;
   kernels.backward = ATTN_UNIT::backward;
   kernels.packed_bytes = ATTN_UNIT::packed_bytes;
+  kernels.pack_tasks = ATTN_UNIT::pack_tasks;
   kernels.pack = ATTN_UNIT::pack;
   kernels.product_tasks = ATTN_UNIT::product_tasks;
   kernels.product_scratch = ATTN_UNIT::product_scratch;

@@ -19,8 +19,5 @@ struct Right {
   std::int64_t part;
 };
 
-inline std::int64_t left_part(int part) { return part == 2; }
-inline std::int64_t right_part(int part) { return part == 1; }
-
 }  // namespace
 }  // namespace attn::kernels::ATTN_UNIT

@@ -9,24 +9,27 @@ namespace {
 
 class MatrixProduct {
  public:
-  static constexpr std::int64_t kHeight = 96, kPanels = 32, kDepth = kBlockDepth;  // sums and rows of a in L2
-  static constexpr std::int64_t kStrip = kStripRows;
-  static constexpr std::int64_t kDeep = 4 * kDepth, kDeepHeight = 4 * kHeight, kDeepPanels = 12;
+  static constexpr std::int64_t kHeight = 96, kDepth = kBlockDepth;  // sums and rows of a in L2
+  static constexpr std::int64_t kStrip = kStripRows, kLineBytes = kColumns * 2;
+  static constexpr std::int64_t kDeep = 4, kDeepHeight = 4 * kHeight, kDeepPanels = 12;
 
   MatrixProduct(const Product& p, std::int64_t height, Carver& take) : p_(p), part_(height * kStep) {
     rows_ = halves(take, in_place() ? 0 : parts(p) * part_);
   }
 
-  static std::size_t packed_bytes(const Product& p) {
-    return static_cast<std::size_t>(panels(p) * panel_size(p)) * sizeof(std::uint16_t);
+  // So that a strip of rows stays in L1, and panels in L2, with all their parts.
+  static std::int64_t depth(const Product& p) { return kDepth / parts(p); }
+  static std::int64_t task_panels(const Product& p) { return 32 / parts(p); }
+
+  static std::int64_t panel_bytes(const Product& p, std::int64_t depth) {
+    return parts(p) * round_up(depth, 32) * kLineBytes;
   }
 
-  static void pack(const Product& p, void* packed, std::int64_t panel, std::int64_t first, std::int64_t depth) {
-    auto* out = static_cast<std::uint16_t*>(packed) + panel * panel_size(p);
-    for (int part = 0; part < parts(p); ++part, out += padded_depth(p) * kColumns) {
-      p.b_depth == 1 ? pack_lines(p, panel * kColumns, part, out)
-                     : pack_pairs(p, panel * kColumns, part, first, first + round_up(depth, 32), out);
-    }
+  static void pack(const Product& p, std::int64_t panel, std::int64_t first, std::int64_t depth, const Panel& to) {
+    const std::int64_t low = low_part(parts(p), round_up(to.depth, 32) * kColumns);
+    auto* out = static_cast<std::uint16_t*>(to.data);
+    p.b_depth == 1 ? pack_lines(p, panel * kColumns, first, depth, low, out)
+                   : pack_pairs(p, panel * kColumns, first, depth, low, out);
   }
 
   void load_rows(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t depth) {
@@ -36,23 +39,21 @@ class MatrixProduct {
       left_ = {static_cast<const std::uint16_t*>(corner), p_.a_row, 0};
       return;
     }
-    for (int part = 0; part < parts(p_); ++part) {
-      p_.a_depth == 1 ? pack_rows(corner, rows, depth, part) : transpose_rows(corner, rows, depth, part);
-    }
+    const std::int64_t low = low_part(parts(p_), part_);
+    p_.a_depth == 1 ? pack_rows(corner, rows, depth, low) : transpose_rows(corner, rows, depth, low);
   }
 
-  void multiply(const void* packed, std::int64_t panel, std::int64_t first, std::int64_t depth, std::int64_t strip,
-                std::int64_t rows, float* sums, PanelWriter& writer) const {
+  void multiply(const Panel& panel, std::int64_t first, std::int64_t depth, std::int64_t strip, std::int64_t rows,
+                float* sums, PanelWriter& writer) const {
     Left left = left_;
     left.data += strip * left.row;
-    const auto* right = static_cast<const std::uint16_t*>(packed) + panel * panel_size(p_) + first * kColumns;
+    const Right right{static_cast<const std::uint16_t*>(panel.data), round_up(panel.depth, 32) * kColumns};
     const std::int64_t pairs = round_up(depth, kDepthStep) / 2, steps = ceil_div(pairs, 16) * products_of(parts(p_));
     const std::int64_t some = ceil_div(writer.left(), steps);
     const auto write = [&] { writer.write(some); };
     const auto add = first == 0 ? ATTN_UNIT::multiply<false, true, decltype(write)>
                                 : ATTN_UNIT::multiply<true, true, decltype(write)>;
-    add(round_up(rows, kRowStep), left, {right, padded_depth(p_) * kColumns}, sums, pairs, products_of(parts(p_)),
-        write);
+    add(round_up(rows, kRowStep), left, right, sums, pairs, products_of(parts(p_)), write);
     writer.write(writer.left());
   }
 
@@ -67,45 +68,46 @@ class MatrixProduct {
   }
 
   static int parts(const Product& p) { return parts_of(operands(p), p.precision); }
-  static std::int64_t padded_depth(const Product& p) { return round_up(p.k, 32); }
-  static std::int64_t panel_size(const Product& p) { return parts(p) * padded_depth(p) * kColumns; }
 
   // A column of b is a line in memory.
-  static void pack_lines(const Product& p, std::int64_t column, int part, std::uint16_t* out) {
+  static void pack_lines(const Product& p, std::int64_t column, std::int64_t first, std::int64_t depth,
+                         std::int64_t low, std::uint16_t* out) {
     for (int half = 0; half < kColumns; half += kLanes) {
       const void* lines[kLanes];
       for (int i = 0; i < kLanes; ++i) {
         const std::int64_t j = column + half + i;
-        lines[i] = j < p.n ? element_at(p.b, p.b_element, j * p.b_column) : nullptr;
+        lines[i] = j < p.n ? element_at(p.b, p.b_element, j * p.b_column + first) : nullptr;
       }
-      pack_columns(p.b_element, lines, p.k, 1, part, out + 2 * half, padded_depth(p));
+      pack_columns(p.b_element, lines, depth, 1, low, out + 2 * half, round_up(depth, 32));
     }
   }
 
   // A row of b is a line in memory.
-  static void pack_pairs(const Product& p, std::int64_t column, int part, std::int64_t first, std::int64_t last,
-                         std::uint16_t* out) {
-    const auto line = [&](std::int64_t l) { return l < p.k ? element_at(p.b, p.b_element, l * p.b_depth) : nullptr; };
-    for (std::int64_t l = first; l < last; l += 2) {
-      pack_pair(p.b_element, line(l), line(l + 1), column, p.n, part, out + l * kColumns);
+  static void pack_pairs(const Product& p, std::int64_t column, std::int64_t first, std::int64_t depth,
+                         std::int64_t low, std::uint16_t* out) {
+    const auto line = [&](std::int64_t l) {
+      return first + l < p.k ? element_at(p.b, p.b_element, (first + l) * p.b_depth) : nullptr;
+    };
+    for (std::int64_t l = 0; l < round_up(depth, 32); l += 2) {
+      pack_pair(p.b_element, line(l), line(l + 1), column, p.n, low, out + l * kColumns);
     }
   }
 
-  void pack_rows(const void* corner, std::int64_t rows, std::int64_t depth, int part) {
+  void pack_rows(const void* corner, std::int64_t rows, std::int64_t depth, std::int64_t low) {
     for (std::int64_t i = 0; i < round_up(rows, kRowStep); ++i) {
       const void* line = i < rows ? element_at(corner, p_.a_element, i * p_.a_row) : nullptr;
-      pack_row(p_.a_element, line, depth, part, rows_ + part * part_ + i * kStep, round_up(depth, 32));
+      pack_row(p_.a_element, line, depth, low, rows_ + i * kStep, round_up(depth, 32));
     }
   }
 
   // A column of a is a line in memory.
-  void transpose_rows(const void* corner, std::int64_t rows, std::int64_t depth, int part) {
+  void transpose_rows(const void* corner, std::int64_t rows, std::int64_t depth, std::int64_t low) {
     for (std::int64_t l = 0; l < depth; l += 32) {
       const void* lines[32];
       for (int i = 0; i < 32; ++i) {
         lines[i] = l + i < depth ? element_at(corner, p_.a_element, (l + i) * p_.a_depth) : nullptr;
       }
-      pack_transposed(p_.a_element, lines, rows, part, rows_ + part * part_ + l, kStep);
+      pack_transposed(p_.a_element, lines, rows, low, rows_ + l, kStep);
     }
   }
 

@@ -8,21 +8,22 @@ namespace {
 
 class FloatProduct {
  public:
-  static constexpr std::int64_t kHeight = 8 * kRows, kPanels = 8, kStrip = kRows;
-  static constexpr std::int64_t kDepth = 512, kDeep = 4 * kDepth, kDeepHeight = 2 * kHeight, kDeepPanels = kPanels;
+  static constexpr std::int64_t kHeight = 8 * kRows, kStrip = kRows, kLineBytes = kColumns * 4;
+  static constexpr std::int64_t kDepth = 512, kDeep = 4, kDeepHeight = 2 * kHeight, kDeepPanels = 8;
 
   FloatProduct(const Product& p, std::int64_t height, Carver& take) : p_(p), height_(height) {
     buffer_ = take(in_place() ? 0 : height * kDepth);
   }
 
-  static std::size_t packed_bytes(const Product& p) {
-    return static_cast<std::size_t>(panels(p) * p.k * kColumns) * sizeof(float);
-  }
+  static std::int64_t depth(const Product&) { return kDepth; }
+  static std::int64_t task_panels(const Product&) { return kDeepPanels; }
+
+  static std::int64_t panel_bytes(const Product&, std::int64_t depth) { return depth * kLineBytes; }
 
   // Zeros past the last column.
-  static void pack(const Product& p, void* packed, std::int64_t panel, std::int64_t first, std::int64_t depth) {
+  static void pack(const Product& p, std::int64_t panel, std::int64_t first, std::int64_t depth, const Panel& to) {
     const std::int64_t column = panel * kColumns, columns = p.n - column < kColumns ? p.n - column : kColumns;
-    float* out = static_cast<float*>(packed) + column * p.k + first * kColumns;
+    auto* out = static_cast<float*>(to.data);
     for (std::int64_t l = first; l < first + depth; ++l) {
       copy(p.b_element, element_at(p.b, p.b_element, l * p.b_depth + column * p.b_column), p.b_column, columns, out);
       out += columns;
@@ -47,11 +48,11 @@ class FloatProduct {
     }
   }
 
-  void multiply(const void* packed, std::int64_t index, std::int64_t first, std::int64_t depth, std::int64_t strip,
-                std::int64_t rows, float* sums, PanelWriter& writer) const {
+  void multiply(const Panel& panel, std::int64_t first, std::int64_t depth, std::int64_t strip, std::int64_t rows,
+                float* sums, PanelWriter& writer) const {
     writer.write(writer.left());
-    const float* right = static_cast<const float*>(packed) + (index * p_.k + first) * kColumns;
-    const auto add = first == 0 ? panel<false> : panel<true>;
+    const auto* right = static_cast<const float*>(panel.data);
+    const auto add = first == 0 ? ATTN_UNIT::panel<false> : ATTN_UNIT::panel<true>;
     add(rows, left_.data + strip * left_.row, left_.row, left_.depth, right, kColumns, sums, kColumns, depth);
   }
 

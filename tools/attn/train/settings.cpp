@@ -38,7 +38,9 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
     verb.add_option(flag, value, what).value_name("N").group(kGroup);
   });
   verb.add_option("--gelu", gelu, "tanh, as GPT-2, or exact").group(kGroup).value_name("FORM");
-  verb.add_option("--precision", precision, "Of the products: highest (float32) or medium (bfloat16)")
+  verb.add_option("--precision", precision,
+                  "Of the products: highest (float32), high (on AMX three of bfloat16 parts) or medium "
+                  "(bfloat16)")
       .group(kGroup)
       .value_name("NAME");
 }
