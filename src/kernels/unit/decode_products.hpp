@@ -1,6 +1,7 @@
 // Both products of decode, for Count queries at a time, so that a row that was read serves them all.
 #pragma once
 
+#include "kernels/unit/ahead.hpp"
 #include "kernels/unit/decode_rows.hpp"
 #include "kernels/unit/transpose.hpp"
 
@@ -39,11 +40,6 @@ inline __attribute__((always_inline)) Vec sum_each(Vec (&v)[kLanes]) {
 #else
   return four[0];
 #endif
-}
-
-// To L2: lines on their way to L1 are fewer than memory's latency asks for.
-inline __attribute__((always_inline)) void prefetch(const char* row, std::int64_t lines) {
-  for (std::int64_t i = 0; i < lines; ++i) __builtin_prefetch(row + i * 64, 0, 2);
 }
 
 // sums[i][j] = q_i · k_j, lane by lane, for Count queries and Keys keys. q (loads, parts, Count, kLanes).
