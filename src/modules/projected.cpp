@@ -95,6 +95,7 @@ Tensor ProjectedAttention::forward(const Tensor& x, const Tensor& source, Trace*
                 x.shape().str() + " and " + source.shape().str());
   }
   const std::int64_t heads = config_.num_heads;
+  saved_.reset();  // what the pass before kept: this one has the same sizes
   Saved s;
   s.x = batched(x), s.source = batched(source);
   s.self = x.raw() == source.raw() && x.shape() == source.shape() && x.strides() == source.strides();

@@ -107,7 +107,7 @@ class Decoder {
     RowList& list = *mem_.list;
     list.used = 0;
     for (std::int64_t at = begin_; at < begin_ + kChunkKeys; at += kStepKeys) {
-      const std::int64_t from = first > at ? first / kLanes * kLanes : at;
+      const std::int64_t from = first > at ? first / kBlockKeys * kBlockKeys : at;
       const std::int64_t to = last < at + kStepKeys ? last : at + kStepKeys;
       if (from >= to) continue;
       first_[steps_] = from, keys_[steps_] = to - from, list_[steps_] = list.used;
@@ -152,13 +152,17 @@ class Decoder {
     if (mem_.value_loads.narrow()) copy_narrow(mem_.value_loads, v, pad_lanes(keys), mem_.narrow_values);
     for_blocks(keys, [&]<int Count>(std::int64_t r, std::int64_t j, std::int64_t count, bool ahead) {
       score_keys<E, Count>(mem_.queries + r * mem_.key_loads.floats(), mem_.key_loads, k + j, count,
-                           ahead ? k + j + mem_.key_loads.ahead() : nullptr, mem_.s + r * kStepKeys + j);
+                           rows_ahead(mem_.key_loads, ahead ? k + j : nullptr), mem_.s + r * kStepKeys + j);
     });
     for (std::int64_t r = 0; r < span_.rows; ++r) soften(r, first_[i], keys, k_scale, v_scale);
     for_blocks(keys, [&]<int Count>(std::int64_t r, std::int64_t j, std::int64_t count, bool ahead) {
       add_values<E, Count>(mem_.s + r * kStepKeys + j, mem_.value_loads, v + j, count,
-                           ahead ? v + j + mem_.value_loads.ahead() : nullptr, context(r));
+                           rows_ahead(mem_.value_loads, ahead ? v + j : nullptr), context(r));
     });
+  }
+
+  static RowsAhead rows_ahead(const Loads<E>& loads, const char* const* rows) {
+    return {rows, loads.ahead(), loads.lines()};
   }
 
   // Calls f<Count>(r, j, count, ahead) for each block of keys and Count queries from r on; `ahead`: the first of these.

@@ -1,6 +1,7 @@
 // Both products of decode, for Count queries at a time, so that a row that was read serves them all.
 #pragma once
 
+#include "kernels/unit/ahead.hpp"
 #include "kernels/unit/decode_rows.hpp"
 #include "kernels/unit/transpose.hpp"
 
@@ -41,11 +42,6 @@ inline __attribute__((always_inline)) Vec sum_each(Vec (&v)[kLanes]) {
 #endif
 }
 
-// To L2: lines on their way to L1 are fewer than memory's latency asks for.
-inline __attribute__((always_inline)) void prefetch(const char* row, std::int64_t lines) {
-  for (std::int64_t i = 0; i < lines; ++i) __builtin_prefetch(row + i * 64, 0, 2);
-}
-
 // sums[i][j] = q_i · k_j, lane by lane, for Count queries and Keys keys. q (loads, parts, Count, kLanes).
 template <class E, int Count, int Keys>
 inline __attribute__((always_inline)) void multiply_keys(const float* q, const Loads<E>& loads, const char* const* keys,
@@ -68,28 +64,50 @@ inline __attribute__((always_inline)) void multiply_keys(const float* q, const L
   ATTN_UNROLL for (int i = 0; i < Count; ++i) { ATTN_UNROLL for (int j = 0; j < Keys; ++j) sums[i][j] = sum[i][j]; }
 }
 
-// s[i · kStepKeys + j] = q_i · k_j for Count queries and `count` keys, made up to whole vectors. Rows are read in
-// order, so that the processor's own prefetch follows. `ahead`: rows to prefetch, or null.
+// Rows of a list on their way to L2, for those of a block that are read now; or of none.
+class RowsAhead {
+ public:
+  RowsAhead(const char* const* rows, std::int64_t ahead, std::int64_t lines) : rows_(rows), ahead_(ahead), lines_(lines) {}
+
+  // For row j: the one as far ahead in its half, or in that half of the next block.
+  __attribute__((always_inline)) void operator()(std::int64_t j) const {
+    if (!rows_) return;
+    const std::int64_t next = j % kHalfKeys + ahead_ < kHalfKeys ? 0 : kBlockKeys - kHalfKeys;
+    prefetch(rows_[j + ahead_ + next], lines_);
+  }
+
+ private:
+  const char* const* rows_;
+  std::int64_t ahead_, lines_;
+};
+
+// s[i · kStepKeys + j] = q_i · k_j for Count queries and `count` keys of a block, made up to whole vectors; both halves
+// are read in turn.
 template <class E, int Count>
 __attribute__((noinline)) void score_keys(const float* q, const Loads<E>& loads, const char* const* keys,
-                                          std::int64_t count, const char* const* ahead, float* s) {
+                                          std::int64_t count, const RowsAhead& ahead, float* s) {
   constexpr int kAtOnce = kRows < 12 && Count == 4 ? 2 : 4;  // as many sums as registers hold
-  for (std::int64_t j = 0; j < count; j += kLanes) {
-    Vec sums[Count][kLanes];
+  for (std::int64_t j = 0; j < kHalfKeys && j < count; j += kLanes) {
+    Vec sums[2][Count][kLanes];
+    const int halves = j + kHalfKeys < count ? 2 : 1;
     for (std::int64_t n = 0; n < kLanes; n += kAtOnce) {
-      if (ahead) {
-        for (std::int64_t i = 0; i < kAtOnce; ++i) prefetch(ahead[j + n + i], loads.lines());
+      for (int half = 0; half < halves; ++half) {
+        const std::int64_t at = half * kHalfKeys + j + n;
+        for (int i = 0; i < kAtOnce; ++i) ahead(at + i);
+        multiply_keys<E, Count, kAtOnce>(q, loads, keys + at, reinterpret_cast<Vec(*)[kLanes]>(&sums[half][0][n]));
       }
-      multiply_keys<E, Count, kAtOnce>(q, loads, keys + j + n, reinterpret_cast<Vec(*)[kLanes]>(&sums[0][n]));
     }
-    for (int i = 0; i < Count; ++i) store(s + i * kStepKeys + j, sum_each(sums[i]));
+    for (int half = 0; half < halves; ++half) {
+      for (int i = 0; i < Count; ++i) store(s + i * kStepKeys + half * kHalfKeys + j, sum_each(sums[half][i]));
+    }
   }
 }
 
-// context_i += Σ_j w[i][j] · v_j, of Width loads from load b on. context (Count, loads, parts, kLanes).
+// context_i += Σ_j w[i][j] · v_j, of Width loads from load b on; a value of each half in turn. context (Count, loads,
+// parts, kLanes).
 template <class E, int Count, int Width>
 __attribute__((noinline)) void add_loads(const float* w, const Loads<E>& loads, const char* const* values,
-                                         std::int64_t count, const char* const* ahead, std::int64_t b, float* context) {
+                                         std::int64_t count, const RowsAhead& ahead, std::int64_t b, float* context) {
   Vec sums[Count][Width][E::kParts];
   std::int64_t begin[Width];
   const auto at = [&](int i, int n, int part) {
@@ -101,8 +119,8 @@ __attribute__((noinline)) void add_loads(const float* w, const Loads<E>& loads, 
       ATTN_UNROLL for (int part = 0; part < E::kParts; ++part) sums[i][n][part] = load(at(i, n, part));
     }
   }
-  for (std::int64_t j = 0; j < count; ++j) {
-    if (ahead) prefetch(ahead[j], loads.lines());
+  const auto add = [&](std::int64_t j) __attribute__((always_inline)) {
+    ahead(j);
     Vec weight[Count];
     ATTN_UNROLL for (int i = 0; i < Count; ++i) weight[i] = splat(w[i * kStepKeys + j]);
     ATTN_UNROLL for (int n = 0; n < Width; ++n) {
@@ -112,6 +130,10 @@ __attribute__((noinline)) void add_loads(const float* w, const Loads<E>& loads, 
         ATTN_UNROLL for (int i = 0; i < Count; ++i) sums[i][n][part] = weight[i] * parts[part] + sums[i][n][part];
       }
     }
+  };
+  for (std::int64_t j = 0; j < kHalfKeys && j < count; ++j) {
+    add(j);
+    if (j + kHalfKeys < count) add(j + kHalfKeys);
   }
   ATTN_UNROLL for (int n = 0; n < Width; ++n) {
     ATTN_UNROLL for (int i = 0; i < Count; ++i) {
@@ -123,10 +145,10 @@ __attribute__((noinline)) void add_loads(const float* w, const Loads<E>& loads, 
 // From load b to the row's end, as many loads at once as registers hold, and then half as many, ….
 template <class E, int Count, int Width>
 inline void add_row(const float* w, const Loads<E>& loads, const char* const* values, std::int64_t count,
-                    const char* const* ahead, std::int64_t b, float* context) {
+                    RowsAhead ahead, std::int64_t b, float* context) {
   for (; b + Width <= loads.count; b += Width) {
     add_loads<E, Count, Width>(w, loads, values, count, ahead, b, context);
-    ahead = nullptr;
+    ahead = {nullptr, 0, 0};
   }
   if constexpr (Width > 1) {
     if (b < loads.count) add_row<E, Count, Width / 2>(w, loads, values, count, ahead, b, context);
@@ -135,7 +157,7 @@ inline void add_row(const float* w, const Loads<E>& loads, const char* const* va
 
 template <class E, int Count>
 inline void add_values(const float* w, const Loads<E>& loads, const char* const* values, std::int64_t count,
-                       const char* const* ahead, float* context) {
+                       const RowsAhead& ahead, float* context) {
   constexpr int kSums = kRows >= 12 ? 16 : 8;  // that fit in registers, with what they are made of
   constexpr int kWide = kSums / (Count * E::kParts);
   add_row<E, Count, kWide == 0 ? 1 : kWide>(w, loads, values, count, ahead, 0, context);

@@ -1,6 +1,7 @@
 // The fused forward in float32: broadcasts of keys and values, read in place, against lanes of queries.
 #pragma once
 
+#include "kernels/unit/ahead.hpp"
 #include "kernels/unit/online.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
@@ -10,7 +11,7 @@ class FloatCore {
  public:
   static constexpr int kKeyStep = 1, kKeyRows = 1;
 
-  FloatCore(const Problem& p, Carver& take) : p_(p) {
+  FloatCore(const Problem& p, Carver& take) : p_(p), ahead_(p) {
     const bool widens = p.element != Element::f32;
     queries_ = take(kGroups * p.d * kColumns);
     keys_buffer_ = take(widens ? kKeys * p.d : 0);
@@ -25,11 +26,12 @@ class FloatCore {
   void load_block(const Span& span, std::int64_t first, std::int64_t count) {
     keys_ = block_of(p_, p_.k, p_.d, span, first, count, keys_buffer_);
     values_ = block_of(p_, p_.v, p_.dv, span, first, count, values_buffer_);
+    ahead_.begin(p_, span, first + kKeys);
   }
 
   float scores(int group, std::int64_t from, std::int64_t keys, float* s) {
     panel<false>(keys, keys_.data + from * keys_.step, keys_.step, 1, queries_ + group * p_.d * kColumns, kColumns, s,
-                 kColumns, p_.d);
+                 kColumns, p_.d, ahead_);
     return 1;  // the queries were scaled when packed
   }
 
@@ -44,13 +46,15 @@ class FloatCore {
 
   // contextᵀ (dv, queries) += vᵀ · weights
   void add_context(std::int64_t from, std::int64_t keys, const float* s, float* context) {
-    panel<true>(p_.dv, values_.data + from * values_.step, 1, values_.step, s, kColumns, context, kColumns, keys);
+    panel<true>(p_.dv, values_.data + from * values_.step, 1, values_.step, s, kColumns, context, kColumns, keys,
+                ahead_);
   }
 
  private:
   const Problem& p_;
   float *queries_, *keys_buffer_, *values_buffer_, *lines_;
   Block keys_{}, values_{};
+  Ahead ahead_;  // the next block
 };
 
 inline std::size_t forward_shared(const Problem&) { return 0; }

@@ -41,14 +41,15 @@ inline void start_with_sinks(const Problem& p, const Interval& seen, const Runni
 
 // The largest of keys rows of s, and of `before`, in kLanes lanes.
 inline Vec largest(const float* s, std::int64_t keys, Vec factor) {
-  Vec most = splat(kMinusInfinity), other = most;
+  constexpr int kChains = 4;
+  Vec most[kChains];
+  ATTN_UNROLL for (int i = 0; i < kChains; ++i) most[i] = splat(kMinusInfinity);
   std::int64_t j = 0;
-  for (; j + 2 <= keys; j += 2) {
-    most = max(load(s + j * kColumns), most);
-    other = max(load(s + (j + 1) * kColumns), other);
+  for (; j + kChains <= keys; j += kChains) {
+    ATTN_UNROLL for (int i = 0; i < kChains; ++i) most[i] = max(load(s + (j + i) * kColumns), most[i]);
   }
-  if (j < keys) most = max(load(s + j * kColumns), most);
-  return max(most, other) * factor;
+  for (; j < keys; ++j) most[0] = max(load(s + j * kColumns), most[0]);
+  return max(max(most[0], most[1]), max(most[2], most[3])) * factor;
 }
 
 // s · factor becomes weights 2^(s · factor - maximum), and the core keeps them; the sum, of weights in float32,

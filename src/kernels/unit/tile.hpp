@@ -60,12 +60,13 @@ void tile_tail(int rows, const float* a, std::int64_t row_step, std::int64_t dep
   }
 }
 
-// kColumns of a product with any number of rows.
-template <bool Accumulate>
+// kColumns of a product with any number of rows; beside() before each whole tile.
+template <bool Accumulate, class... Beside>
 void panel(std::int64_t rows, const float* a, std::int64_t row_step, std::int64_t depth_step, const float* b,
-           std::int64_t ldb, float* c, std::int64_t ldc, std::int64_t depth) {
+           std::int64_t ldb, float* c, std::int64_t ldc, std::int64_t depth, Beside&... beside) {
   std::int64_t i = 0;
   for (; i + kRows <= rows; i += kRows) {
+    (beside(), ...);
     tile<kRows, Accumulate>(a + i * row_step, row_step, depth_step, b, ldb, c + i * ldc, ldc, depth);
   }
   tile_tail<kRows - 1, Accumulate>(static_cast<int>(rows - i), a + i * row_step, row_step, depth_step, b, ldb,
