@@ -372,6 +372,16 @@ TEST_P(Backward, AgreesForWideHeads) {
   expect_agreement(c);
 }
 
+// Several spans of queries, the last of them short, by several tiles of keys.
+TEST_P(Backward, AgreesForManyQueries) {
+  Random random(5);
+  Case c{};
+  c.b = 1, c.hq = 4, c.hkv = 1, c.tq = 150, c.tk = 330, c.d = 72, c.dv = 40;
+  draw_tensors(random, c, DType::bf16);
+  for (std::int32_t i = 0; i < c.tq; ++i) c.first.push_back(0), c.last.push_back(i + 181);
+  expect_agreement(c);
+}
+
 // Every way to broadcast a bias, at sizes where tasks share out its queries, and where they share out its keys.
 TEST_P(Backward, BiasGradientForEveryBroadcast) {
   for (unsigned draws = 0; draws < 32; ++draws) {

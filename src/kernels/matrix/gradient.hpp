@@ -1,6 +1,7 @@
 // The backward pass's products on bf16: weights and the scores' gradient are rounded to bf16, every sum is float32's.
 #pragma once
 
+#include "kernels/matrix/chain.hpp"
 #include "kernels/matrix/core.hpp"
 #include "kernels/unit/gradient_tile.hpp"
 
@@ -42,10 +43,12 @@ class MatrixGradient {
 
   float products(int group, std::int64_t from, std::int64_t keys, float* s, float* d_weights) const {
     const std::int64_t rows = round_up(keys, kRowStep);
-    multiply<false>(rows, from_line(keys_, from), {q_ + group * depth_ * kColumns, 0}, s,
-                    round_up(p_.d, kDepthStep) / 2, 1);
-    multiply<false>(rows, from_line(values_, from), {d_output_ + group * value_depth_ * kColumns, 0}, d_weights,
-                    round_up(p_.dv, kDepthStep) / 2, 1);
+    Chain chain;
+    chain.add<false, Passes::right>(rows, from_line(keys_, from), {q_ + group * depth_ * kColumns, 0}, s,
+                                    round_up(p_.d, kDepthStep) / 2, d_weights);
+    chain.add<false, Passes::right>(rows, from_line(values_, from), {d_output_ + group * value_depth_ * kColumns, 0},
+                                    d_weights, round_up(p_.dv, kDepthStep) / 2, s);
+    chain.finish();
     return query_factor(p_);
   }
 
@@ -69,8 +72,14 @@ class MatrixGradient {
   }
 
   void add_dq(int group, std::int64_t from, std::int64_t at, std::int64_t keys, bool fresh, float* dq) const {
-    const auto add = fresh ? multiply<false> : multiply<true>;
-    add(round_up(p_.d, kRowStep), {transposed_keys_ + from, key_step_, 0}, {pair_of(group, at), 0}, dq, keys / 2, 1);
+    Chain chain;
+    const Left left{transposed_keys_ + from, key_step_, 0};
+    const Right right{pair_of(group, at), 0};
+    const std::int64_t rows = round_up(p_.d, kRowStep);
+    const float* next = dq + rows * kColumns;
+    fresh ? chain.add<false, Passes::left>(rows, left, right, dq, keys / 2, next)
+          : chain.add<true, Passes::left>(rows, left, right, dq, keys / 2, next);
+    chain.finish();
   }
 
   void add_dk(const Groups& groups, std::int64_t at, std::int64_t keys, std::int64_t step, float* out) const {
@@ -143,9 +152,13 @@ class MatrixGradient {
   static void add_rows(const std::uint16_t* tile, const Groups& groups, std::int64_t keys, const std::uint16_t* rows,
                        std::int64_t width, std::int64_t step, float* out) {
     rows += groups.begin * kColumns * kColumns;
+    Chain chain;
     for (std::int64_t c = 0; c < width; c += kColumns) {
-      multiply<true>(keys, {tile, kTileStep, 0}, {rows + c * kSpanRows, 0}, out + c * step, groups.rows() / 2, 1);
+      float* sums = out + c * step;
+      chain.add<true, Passes::right>(keys, {tile, kTileStep, 0}, {rows + c * kSpanRows, 0}, sums, groups.rows() / 2,
+                                     sums + step * kColumns);
     }
+    chain.finish();
   }
 
   const Problem& p_;

@@ -4,8 +4,8 @@
 #define ATTN_TASK_GROUPS 16  // packed keys and values are used by 512 rows before they leave L2
 #define ATTN_BLOCK_KEYS 256  // as many as let a tile of scores stay in L1: the context is loaded and stored per block
 #if defined(ATTN_AMX)
-// Backward: loading and storing a tile of sums takes as long as two of its products, of which these are 8 in a row.
-#define ATTN_SPAN_GROUPS 8
+// Backward: a tile of sums comes from L2 and goes there again: 16 products in a row for dk and dv, 8 for dq.
+#define ATTN_SPAN_GROUPS 16
 #define ATTN_TILE_KEYS 256
 #define ATTN_STRIP_KEYS 32
 #endif
