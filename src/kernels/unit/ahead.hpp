@@ -15,7 +15,9 @@ inline __attribute__((always_inline)) void prefetch(const char* row, std::int64_
 class Ahead {
  public:
   explicit Ahead(const Problem& p)
-      : bytes_(element_bytes(p.element)), key_lines_((p.d * bytes_ + 63) / 64), value_lines_((p.dv * bytes_ + 63) / 64) {}
+      : bytes_(element_bytes(p.element)),
+        key_lines_((p.d * bytes_ + 63) / 64),
+        value_lines_((p.dv * bytes_ + 63) / 64) {}
 
   void begin(const Problem& p, const Span& span, std::int64_t first) {
     const std::int64_t left = p.tk - first;

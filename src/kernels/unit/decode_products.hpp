@@ -67,7 +67,8 @@ inline __attribute__((always_inline)) void multiply_keys(const float* q, const L
 // Rows of a list on their way to L2, for those of a block that are read now; or of none.
 class RowsAhead {
  public:
-  RowsAhead(const char* const* rows, std::int64_t ahead, std::int64_t lines) : rows_(rows), ahead_(ahead), lines_(lines) {}
+  RowsAhead(const char* const* rows, std::int64_t ahead, std::int64_t lines)
+      : rows_(rows), ahead_(ahead), lines_(lines) {}
 
   // For row j: the one as far ahead in its half, or in that half of the next block.
   __attribute__((always_inline)) void operator()(std::int64_t j) const {

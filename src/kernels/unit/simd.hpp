@@ -63,22 +63,22 @@ inline __attribute__((always_inline)) float sum_lanes(Vec v) {
 }
 
 // 2^x for x <= 0 (a little above does no harm, up to 126), exact to 1 ulp; zero below 2^-125 (no denormals) and for
-// -inf; NaN stays NaN. The polynomial is a minimax fit of degree 5, with 2^0 = 1 exactly: what does not change is scaled
-// by 1.
+// -inf; NaN stays NaN. The polynomial is a minimax fit of degree 5, with 2^0 = 1 exactly: what does not change is
+// scaled by 1.
 #if defined(__AVX512DQ__)
 // 2^⌊x⌋ · p(x - ⌊x⌋), relative error 8.3e-8.
 inline __attribute__((always_inline)) Vec exp2_nonpositive(Vec x) {
   constexpr int kFloor = 0x09;  // to minus infinity, no exception
-  const auto whole = reinterpret_cast<__m512>(x);
-  const Vec f = reinterpret_cast<Vec>(_mm512_maskz_reduce_ps(0xffff, whole, kFloor));
+  const auto in = reinterpret_cast<__m512>(x);
+  const Vec f = reinterpret_cast<Vec>(_mm512_maskz_reduce_ps(0xffff, in, kFloor));
   Vec p = splat(0.0018671386642381549f);
   p = p * f + splat(0.009017008356750011f);
   p = p * f + splat(0.0557999312877655f);
   p = p * f + splat(0.24016444385051727f);
   p = p * f + splat(0.6931512951850891f);
   p = p * f + splat(1.f);
-  const __mmask16 kept = _mm512_cmp_ps_mask(whole, _mm512_set1_ps(-125.f), _CMP_NLT_UQ);
-  return reinterpret_cast<Vec>(_mm512_maskz_scalef_ps(kept, reinterpret_cast<__m512>(p), whole));
+  const __mmask16 kept = _mm512_cmp_ps_mask(in, _mm512_set1_ps(-125.f), _CMP_NLT_UQ);
+  return reinterpret_cast<Vec>(_mm512_maskz_scalef_ps(kept, reinterpret_cast<__m512>(p), in));
 }
 #else
 // On [-1/2, 1/2], relative error 9.4e-8.
