@@ -42,25 +42,36 @@ inline void for_each_cell(const Problem& p, const Grid<T>& grid, const Span& spa
   }
 }
 
-// f(j, w, allowed) for each key and kLanes lanes of a boolean grid: all bits of a lane are set where it is true.
+// f(j, w, allowed) for each key and kLanes lanes of a boolean grid: all bits of a lane are set where it is true. Cells of
+// four keys are read at once: a lane's bytes.
 template <class F>
 inline void for_each_true(const Grid<bool>& grid, const Span& span, int group, const Interval& seen,
                           std::int64_t first_key, std::int64_t keys, F&& f) {
   for (int w = 0; w < kColumns; w += kLanes) {
-    static constexpr bool kNone = false;
+    static constexpr bool kNone[4] = {};
     const bool* cells[kLanes];
     std::int64_t step[kLanes];
     for (int i = 0; i < kLanes; ++i) {
       const bool holds = group * kColumns + w + i < span.rows;
       cells[i] = holds ? grid.data + span.batch * grid.batch + seen.head[w + i] * grid.head +
                              seen.token[w + i] * grid.query + first_key * grid.key
-                       : &kNone;
+                       : kNone;
       step[i] = holds ? grid.key : 0;
     }
-    for (std::int64_t j = 0; j < keys; ++j) {
-      std::int32_t allowed[kLanes];
-      ATTN_UNROLL for (int i = 0; i < kLanes; ++i) allowed[i] = -static_cast<std::int32_t>(cells[i][j * step[i]]);
-      f(j, w, load(allowed));
+    for (std::int64_t j = 0; j < keys; j += 4) {
+      const std::int64_t count = keys - j < 4 ? keys - j : 4;
+      std::int32_t four[kLanes];
+      if (grid.key == 1 && count == 4) {
+        ATTN_UNROLL for (int i = 0; i < kLanes; ++i) __builtin_memcpy(&four[i], cells[i] + j * step[i], 4);
+      } else {
+        for (int i = 0; i < kLanes; ++i) {
+          bool bytes[4] = {};
+          for (std::int64_t k = 0; k < count; ++k) bytes[k] = cells[i][(j + k) * step[i]];
+          __builtin_memcpy(&four[i], bytes, 4);
+        }
+      }
+      VecI bits = load(four);
+      for (std::int64_t k = 0; k < count; ++k, bits >>= 8) f(j + k, w, -(bits & splat(1)));
     }
   }
 }
