@@ -39,8 +39,7 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
   });
   verb.add_option("--gelu", gelu, "tanh, as GPT-2, or exact").group(kGroup).value_name("FORM");
   verb.add_option("--precision", precision,
-                  "Of the products: highest (float32), high (on AMX three of bfloat16 parts) or medium "
-                  "(bfloat16)")
+                  "Of products: highest, high (bfloat16 thrice, on AMX), medium")
       .group(kGroup)
       .value_name("NAME");
 }
