@@ -42,8 +42,8 @@ inline void for_each_cell(const Problem& p, const Grid<T>& grid, const Span& spa
   }
 }
 
-// f(j, w, allowed) for each key and kLanes lanes of a boolean grid: all bits of a lane are set where it is true. Cells of
-// four keys are read at once: a lane's bytes.
+// f(j, w, allowed) for each key and kLanes lanes of a boolean grid: all bits of a lane are set where it is true. Cells
+// of four keys are read at once: a lane's bytes.
 template <class F>
 inline void for_each_true(const Grid<bool>& grid, const Span& span, int group, const Interval& seen,
                           std::int64_t first_key, std::int64_t keys, F&& f) {

@@ -38,8 +38,7 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
     verb.add_option(flag, value, what).value_name("N").group(kGroup);
   });
   verb.add_option("--gelu", gelu, "tanh, as GPT-2, or exact").group(kGroup).value_name("FORM");
-  verb.add_option("--precision", precision,
-                  "Of products: highest, high (bfloat16 thrice, on AMX), medium")
+  verb.add_option("--precision", precision, "Of products: highest, high (bfloat16 thrice, on AMX), medium")
       .group(kGroup)
       .value_name("NAME");
 }
