@@ -30,7 +30,7 @@ struct BenchFlags {
   bool json = false;
 };
 
-constexpr const char* kFooter =
+constexpr const char* kBenchFooter =
     "A list has a row a line: op shape dtype [mask [precision]].\n"
     "  op     forward, backward, training (both), decode: shape b,h,t,d, where keys\n"
     "         differ hq/hkv, tq/tk, d/dv; cache, cache-paged (decode from a KVCache,\n"
@@ -133,7 +133,7 @@ void add_bench(Verbs& verbs, int&) {
       .value_name("S")
       .between(0.0, most_plain);
   verb.add_flag("--json", flags->json, "One JSON object a row, one row a line");
-  verb.footer(kFooter);
+  verb.footer(kBenchFooter);
   verb.callback([flags] { bench(*flags); });
 }
 

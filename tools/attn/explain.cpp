@@ -10,7 +10,7 @@
 namespace attn::tool {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kExplainFooter =
     "Examples:\n"
     "  attn explain self-v1\n"
     "  attn explain causal --query 3\n"
@@ -46,7 +46,7 @@ void add_explain(Verbs& verbs, int&) {
   add_input_flags(verb, flags->input, false);
   verb.add_option("--query", flags->walk.query, "Which token asks, counted from 1. Default: 2").value_name("N");
   verb.add_option("--head", flags->walk.head, "Which head is shown, counted from 1. Default: 1").value_name("N");
-  verb.footer(kFooter);
+  verb.footer(kExplainFooter);
   verb.callback([&verb, flags] { explain(verb, *flags); });
 }
 

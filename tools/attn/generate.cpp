@@ -26,7 +26,7 @@ struct GenerateFlags {
   bool json = false;
 };
 
-constexpr const char* kFooter =
+constexpr const char* kGenerateFooter =
     "The prompt is printed, and the text as it goes on; a text longer than the model's\n"
     "context goes on with its latest half. Without --tokenizer, vocab.json and\n"
     "merges.txt beside the model are taken, or, for a model of 256 tokens, bytes.\n"
@@ -153,7 +153,7 @@ void add_generate(Verbs& verbs, int&) {
       .one_of({"float32", "bfloat16"})
       .value_name("DTYPE");
   verb.add_flag("--json", flags->json, "One JSON object when all is done");
-  verb.footer(kFooter);
+  verb.footer(kGenerateFooter);
   verb.callback([flags] { run(*flags); });
 }
 

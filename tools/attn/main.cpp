@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kUsage = 2, kData = 3;
 
-constexpr const char* kFooter =
+constexpr const char* kMainFooter =
     "Exit codes: 0 done, 1 a check failed, 2 wrong usage, 3 bad data or files.\n"
     "\n"
     "Examples:\n"
@@ -37,7 +37,7 @@ std::string help(const Verbs& verbs) {
          "Usage: attn [OPTIONS] VERB\n\nOptions:\n" +
          help_line("--version", "Print the version and exit") +
          help_line("-h,--help", "Print this help and exit; attn VERB --help for a verb") + "\nVerbs:\n" + verbs.help() +
-         "\n" + kFooter + "\n";
+         "\n" + kMainFooter + "\n";
 }
 
 void add_verbs(Verbs& verbs, int& status) {

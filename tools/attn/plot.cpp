@@ -19,7 +19,7 @@
 namespace attn::tool {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kPlotFooter =
     "Examples:\n"
     "  attn plot causal --output causal.svg\n"
     "  attn plot multihead --figure lines --output lines.svg\n"
@@ -149,7 +149,7 @@ void add_plot(Verbs& verbs, int&) {
   verb.add_option("--dpi", flags->dpi, "Pixels an inch of a PNG, 24 to 1200. Default: 192")
       .value_name("N")
       .between(24.0, 1200.0);
-  verb.footer(kFooter);
+  verb.footer(kPlotFooter);
   verb.callback([&verb, flags] { plot(verb, *flags); });
 }
 

@@ -23,7 +23,7 @@ struct Flags {
   std::string output = "attn-report.html", title;
 };
 
-constexpr const char* kFooter =
+constexpr const char* kReportFooter =
     "The page needs no network and no other file. Up to 128 tokens every number is\n"
     "exact; beyond, the page says what it has simplified.\n"
     "\n"
@@ -105,7 +105,7 @@ void add_report(Verbs& verbs, int&) {
   verb.add_option("--title", flags->title, "The page's title. Default: the tokens").value_name("TEXT");
   verb.add_option("--output", flags->output, "The page; - is standard output.\nDefault: attn-report.html")
       .value_name("FILE");
-  verb.footer(kFooter);
+  verb.footer(kReportFooter);
   verb.callback([&verb, flags] { write_report(verb, *flags); });
 }
 

@@ -32,7 +32,7 @@ struct Result {
   double seconds = 0;
 };
 
-constexpr const char* kFooter =
+constexpr const char* kRunFooter =
     "Without --output the result is printed as PyTorch prints it.\n"
     "Exit codes: 0 done, 2 wrong usage, 3 bad data or files (no output is changed).\n"
     "\n"
@@ -155,7 +155,7 @@ void add_run(Verbs& verbs, int&) {
   verb.add_option("--save-weights", flags->save_weights, "Save the weights, to .safetensors").value_name("FILE");
   verb.add_option("--save-steps", flags->save_steps, "Save every step, to .safetensors").value_name("FILE");
   verb.add_flag("--json", flags->json, "Tell what was done as one JSON object");
-  verb.footer(kFooter);
+  verb.footer(kRunFooter);
   verb.callback([&verb, flags] { run(verb, *flags); });
 }
 

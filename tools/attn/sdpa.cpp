@@ -34,7 +34,7 @@ struct Operands {
   std::vector<std::string> notes;
 };
 
-constexpr const char* kFooter =
+constexpr const char* kSdpaFooter =
     "Arrays are (b, h, t, d), (h, t, d) or (t, d), all of one rank, as the results.\n"
     "Without --output the result is printed as PyTorch prints it.\n"
     "\n"
@@ -216,7 +216,7 @@ void add_sdpa(Verbs& verbs, int&) {
   verb.add_option("--save-weights", flags->save_weights, "Save the attention weights, (b, h, tq, tk)")
       .value_name("FILE");
   verb.add_flag("--json", flags->json, "Tell what was done as one JSON object");
-  verb.footer(kFooter);
+  verb.footer(kSdpaFooter);
   verb.callback([flags] { run(*flags); });
 }
 

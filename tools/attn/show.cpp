@@ -13,7 +13,7 @@
 namespace attn::tool {
 namespace {
 
-constexpr const char* kFooter =
+constexpr const char* kShowFooter =
     "Colours are used on a terminal; NO_COLOR=1 or a pipe gives characters.\n"
     "\n"
     "Examples:\n"
@@ -102,7 +102,7 @@ void add_show(Verbs& verbs, int&) {
       .between(20, 10000);
   verb.add_flag("--ascii", flags->ascii, "No character beyond ASCII in the picture");
   verb.add_flag("--json", flags->json, "All values as one JSON object; --head for one head's");
-  verb.footer(kFooter);
+  verb.footer(kShowFooter);
   verb.callback([&verb, flags] { show(verb, *flags); });
 }
 

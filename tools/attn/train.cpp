@@ -32,7 +32,7 @@ struct TrainFlags {
   bool resume = false, json = false;
 };
 
-constexpr const char* kFooter =
+constexpr const char* kTrainFooter =
     "Two files are written: --out, the model in Hugging Face GPT-2's names, and beside\n"
     "it NAME.training.safetensors, the checkpoint that --resume continues from, bit\n"
     "for bit. Each is whole or untouched, whenever the run is killed.\n"
@@ -192,7 +192,7 @@ void add_train(Verbs& verbs, int& status) {
   verb.add_option("--curve", flags->curve, "The loss curve, .svg. Default: beside --out").value_name("FILE");
   verb.add_flag("--json", flags->json, "Progress as JSON, an object a line, on standard output");
   add_train_settings(verb, flags->settings, flags->precision, flags->gelu);
-  verb.footer(kFooter);
+  verb.footer(kTrainFooter);
   verb.callback([&verb, flags, &status] { train(verb, *flags, status); });
 }
 

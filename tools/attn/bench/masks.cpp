@@ -18,7 +18,7 @@ namespace {
 
 using Apply = void (*)(AttentionOptions&, double value, const AttentionSizes&, BenchInputs&);
 
-constexpr std::int64_t kBlock = 128;
+constexpr std::int64_t kMaskBlock = 128;
 
 struct Part {
   std::string_view name;
@@ -78,8 +78,8 @@ constexpr std::array kParts{
     Part{
         "blocks", true,
         [](AttentionOptions& o, double value, const AttentionSizes& s, BenchInputs& in) {
-          const auto blocks = [](std::int64_t tokens) { return (tokens + kBlock - 1) / kBlock; };
-          o.mask = o.mask & Mask::blocks(in.coins("blocks", {1, 1, blocks(s.tq), blocks(s.tk)}, value), kBlock, kBlock);
+          const auto blocks = [](std::int64_t tokens) { return (tokens + kMaskBlock - 1) / kMaskBlock; };
+          o.mask = o.mask & Mask::blocks(in.coins("blocks", {1, 1, blocks(s.tq), blocks(s.tk)}, value), kMaskBlock, kMaskBlock);
         }},
     Part{"alibi", false,
          [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs&) { o.alibi_slopes = slopes_of(s); }},

@@ -17,7 +17,7 @@ double sum(const Tensor& row) {
 
 Tensor row_sums(const Tensor& x) { return ref::matmul(x, Tensor::ones({x.size(1), 1})).view({x.size(0)}); }
 
-void simplified(Results& out) {
+void simplified_000(Results& out) {
   const Tensor x = six_words();
   Trace steps;
   SimplifiedSelfAttention().forward(x, &steps);
@@ -85,7 +85,7 @@ void trainable_v2_and_masks(Results& out) {
 }  // namespace
 
 void notebook_000(Results& out) {
-  simplified(out);
+  simplified_000(out);
   trainable_v1(out);
   trainable_v2_and_masks(out);
 }

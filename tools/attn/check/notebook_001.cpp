@@ -7,7 +7,7 @@ namespace {
 
 namespace ref = reference;
 
-void simplified(Results& out) {
+void simplified_001(Results& out) {
   const Tensor x = six_words();
   Trace steps;
   const Tensor z = SimplifiedSelfAttention().forward(x, &steps);
@@ -92,7 +92,7 @@ void heads(Results& out, const Tensor& batch) {
 
 void notebook_001(Results& out) {
   const Tensor batch = stack(std::vector<Tensor>{six_words(), six_words()});
-  simplified(out);
+  simplified_001(out);
   trainable_by_rand(out);
   linear_and_causal(out, batch);
   heads(out, batch);
