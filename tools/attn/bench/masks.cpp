@@ -75,12 +75,12 @@ constexpr std::array kParts{
          [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs& in) {
            o.mask = o.mask & Mask::additive(in.normal("bias", {1, 1, s.tq, s.tk}, DType::f32));
          }},
-    Part{
-        "blocks", true,
-        [](AttentionOptions& o, double value, const AttentionSizes& s, BenchInputs& in) {
-          const auto blocks = [](std::int64_t tokens) { return (tokens + kMaskBlock - 1) / kMaskBlock; };
-          o.mask = o.mask & Mask::blocks(in.coins("blocks", {1, 1, blocks(s.tq), blocks(s.tk)}, value), kMaskBlock, kMaskBlock);
-        }},
+    Part{"blocks", true,
+         [](AttentionOptions& o, double value, const AttentionSizes& s, BenchInputs& in) {
+           const auto blocks = [](std::int64_t tokens) { return (tokens + kMaskBlock - 1) / kMaskBlock; };
+           o.mask = o.mask &
+                    Mask::blocks(in.coins("blocks", {1, 1, blocks(s.tq), blocks(s.tk)}, value), kMaskBlock, kMaskBlock);
+         }},
     Part{"alibi", false,
          [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs&) { o.alibi_slopes = slopes_of(s); }},
     Part{"score", false,
