@@ -131,13 +131,17 @@ def scaled_dot_product_attention(
     starts_q = int64(cu_seqlens_q)
     starts_k = starts_q if cu_seqlens_k is None else int64(cu_seqlens_k)
     block_query, block_key = pair_of(block_size)
-    output, lse, some = _attn.forward(
+    result = _attn.forward(
         query, key, value, attn_mask, sinks, alibi_slopes, int64(key_lengths), starts_q, starts_k, block_mask,
         dropout_key, dropout_p, is_causal, scale, left, right, block_query, block_key, softcap, causal_alignment, precision, addresses(score_function), enable_gqa, return_lse, weights,
         rows, kind,
     )  # fmt: skip
-    if kind == DLPACK:
-        output, lse, some = take(output, query), take(lse, query), take(some, query)
+    return asked_for(result, query, kind, return_lse, weights)
+
+
+def asked_for(result: Any, query: Any, kind: int, return_lse: bool, weights: bool) -> Any:
+    """The output, or a tuple of it and what was asked for, as arrays of query's framework."""
+    output, lse, some = (take(each, query) for each in result) if kind == DLPACK else result
     if not (return_lse or weights):
         return output
     return (output, *([lse] if return_lse else []), *([some] if weights else []))

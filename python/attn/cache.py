@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._attention import DLPACK, NO_WINDOW, TORCH, addresses, framework, rows_of, take, window_of
+from attn._attention import NO_WINDOW, TORCH, addresses, asked_for, framework, rows_of, window_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,15 +82,11 @@ class KVCache:
         kind = framework(query)
         left, right = NO_WINDOW if window is None else window_of(window)
         weights, rows = rows_of(return_weights)
-        output, lse, some = self._cache.attend(
+        result = self._cache.attend(
             query, attn_mask, sinks, alibi_slopes, is_causal, scale, left, right, softcap, causal_alignment, precision,
             addresses(score_function), return_lse, weights, rows, kind,
         )  # fmt: skip
-        if kind == DLPACK:
-            output, lse, some = take(output, query), take(lse, query), take(some, query)
-        if not (return_lse or weights):
-            return output
-        return (output, *([lse] if return_lse else []), *([some] if weights else []))
+        return asked_for(result, query, kind, return_lse, weights)
 
     def truncate(self, length: int, item: int | None = None) -> None:
         """Forgets the tokens from `length` on, of one item or of every item that has as many."""
