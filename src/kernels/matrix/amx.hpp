@@ -36,11 +36,12 @@ inline void load_right(const std::uint16_t* right) {
   }
 }
 
-// The operands of the first of a step's products: high parts, and of A's low ones where there are any.
+// The operands of the first of a step's products: A's high parts and B's lowest.
 template <int RowTiles, bool StreamsRight>
 inline void load_operands(const Left& a, const Right& b, std::int64_t pair, int products) {
-  load_right<StreamsRight>(b.data + pair * 2 * kColumns);
-  load_left<RowTiles>(a.data + (products == 3 ? a.part : 0) + 2 * pair, a.row);
+  const int lowest = products == 6 ? 2 : products == 3 ? 1 : 0;
+  load_right<StreamsRight>(b.data + lowest * b.part + pair * 2 * kColumns);
+  load_left<RowTiles>(a.data + 2 * pair, a.row);
 }
 
 template <int RowTiles>
@@ -69,26 +70,37 @@ inline void store_sums(float* c) {
   if constexpr (RowTiles == 2) tile_store<2>(c + 16 * kColumns, kStep), tile_store<3>(c + 16 * kColumns + 16, kStep);
 }
 
+// What is left of a step of three products, or six, after high · lowest: one operand changes at a time.
+template <int RowTiles, bool StreamsRight, class Beside>
+inline void multiply_parts(const Left& a, const Right& b, std::int64_t k, int products, Beside& beside) {
+  const auto left = [&](int part) { load_left<RowTiles>(a.data + part * a.part + 2 * k, a.row); };
+  const auto right = [&](int part) { load_right<StreamsRight>(b.data + part * b.part + k * 2 * kColumns); };
+  const auto multiply = [&] { multiply_operands<RowTiles>(), beside(); };
+  if (products == 3) {
+    right(0), multiply();  // high · high
+    left(1), multiply();   // low · high
+    return;
+  }
+  right(1), multiply();  // high · middle
+  left(1), multiply();   // middle · middle
+  right(0), multiply();  // middle · high
+  left(2), multiply();   // low · high
+  left(0), multiply();   // high · high
+}
+
 // One row of tiles or two, whose first operands are loaded. Leaves the sums in the tiles.
 template <int RowTiles, bool StreamsRight, class Beside>
 inline void multiply_rows(const Left& a, const Right& b, std::int64_t pairs, int products, Beside& beside) {
   for (std::int64_t k = 0;;) {
     multiply_operands<RowTiles>();
     beside();
-    if (products == 3) {  // low · high is done: high · high and high · low
-      load_left<RowTiles>(a.data + 2 * k, a.row);
-      multiply_operands<RowTiles>();
-      beside();
-      load_right<StreamsRight>(b.data + b.part + k * 2 * kColumns);
-      multiply_operands<RowTiles>();
-      beside();
-    }
+    if (products > 1) multiply_parts<RowTiles, StreamsRight>(a, b, k, products, beside);
     if ((k += 16) >= pairs) return;
     load_operands<RowTiles, StreamsRight>(a, b, k, products);
   }
 }
 
-// C (rows, kColumns) (+)= A · B, over `pairs` pairs, one product of bf16 parts or three. Rows are a multiple of
+// C (rows, kColumns) (+)= A · B, over `pairs` pairs, one product of bf16 parts, three or six. Rows are a multiple of
 // kRowStep, pairs of kDepthStep / 2, one at least. The tiles multiply while the vector units do what `beside` calls
 // for. Operands of the next rows are loaded before sums are stored, which waits for the products.
 template <bool Accumulate, bool StreamsRight = false, class Beside>

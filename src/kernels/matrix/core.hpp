@@ -97,9 +97,9 @@ class PackedBlocks {
 
   void pack_keys(const Span& span, std::int64_t block) const {
     std::uint16_t* out = keys_of(span, block);
-    const std::int64_t low = low_part(parts_, block_keys_ * depth_);
+    const Spread spread{parts_, block_keys_ * depth_};
     for (std::int64_t j = 0; j < block_keys_; ++j, out += depth_) {
-      pack_row(p_.element, key(p_.k, span, block * kKeys + j), p_.d, low, out, depth_);
+      pack_row(p_.element, key(p_.k, span, block * kKeys + j), p_.d, spread, out, depth_);
     }
   }
 
@@ -107,7 +107,7 @@ class PackedBlocks {
     for (std::int64_t j = 0; j < block_keys_; j += 32) {
       const void* rows[32];
       for (int i = 0; i < 32; ++i) rows[i] = key(p_.v, span, block * kKeys + j + i);
-      pack_transposed(p_.element, rows, p_.dv, low_part(parts_, width_ * value_step()), values_of(span, block) + j,
+      pack_transposed(p_.element, rows, p_.dv, {parts_, width_ * value_step()}, values_of(span, block) + j,
                       value_step());
     }
   }
@@ -143,7 +143,7 @@ class MatrixCore {
         const Query at = query(p_, span, r < span.rows ? r : 0);
         rows[i] = r < span.rows ? row(p_.q, p_.element, span.batch, at.head, at.token) : nullptr;
       }
-      pack_columns(p_.element, rows, p_.d, factor_.packed, low_part(parts_, depth_ * kColumns),
+      pack_columns(p_.element, rows, p_.d, factor_.packed, {parts_, depth_ * kColumns},
                    queries_of(group) + 2 * half, depth_);
     }
   }

@@ -32,7 +32,7 @@ class MatrixGradient {
       for (int i = 0; i < 32; ++i) {
         rows[i] = j + i < count ? row(p_.k, p_.element, span.batch, span.key_head, first + j + i) : nullptr;
       }
-      pack_transposed(p_.element, rows, p_.d, 0, transposed_keys_ + j, key_step_);
+      pack_transposed(p_.element, rows, p_.d, kOnePart, transposed_keys_ + j, key_step_);
     }
   }
 
@@ -110,7 +110,7 @@ class MatrixGradient {
       return {static_cast<const std::uint16_t*>(line(0)), width, 0};
     }
     for (std::int64_t j = 0; j < round_up(count, kKeyStep); ++j) {
-      pack_row(p_.element, j < count ? line(j) : nullptr, width, 0, buffer + j * depth, depth);
+      pack_row(p_.element, j < count ? line(j) : nullptr, width, kOnePart, buffer + j * depth, depth);
     }
     return {buffer, depth, 0};
   }
@@ -122,14 +122,15 @@ class MatrixGradient {
     for (std::int64_t r = 0; r < queries.groups * kColumns; r += kLanes) {
       const void* rows[kLanes];
       for (int i = 0; i < kLanes; ++i) rows[i] = row_of(p_, from, queries.span, r + i);
-      pack_columns(p_.element, rows, width, 1, 0, by_group + r / kColumns * kColumns * depth + r % kColumns * 2, depth);
+      pack_columns(p_.element, rows, width, 1, kOnePart, by_group + r / kColumns * kColumns * depth + r % kColumns * 2,
+                   depth);
       for (int i = 0; i < kLanes; i += 2) {
         for (std::int64_t c = 0; c < width; c += kColumns) {
           std::uint16_t* pairs = by_panel + c * kSpanRows + (r + i) * kColumns;
           if (p_.element == Element::bf16 && rows[i + 1] && c + kColumns <= width) {
             put_pairs(load_row(rows[i], c), load_row(rows[i + 1], c), pairs);
           } else {
-            pack_pair(p_.element, rows[i], rows[i + 1], c, width, 0, pairs);
+            pack_pair(p_.element, rows[i], rows[i + 1], c, width, kOnePart, pairs);
           }
         }
       }

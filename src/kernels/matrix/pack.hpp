@@ -19,11 +19,27 @@ inline bool takes(Element element, Precision precision) {
 
 // Of an operand's numbers, and of a product of two such.
 inline int parts_of(Element element, Precision precision) {
-  return element == Element::f32 && precision == Precision::high ? 2 : 1;
+  if (element != Element::f32 || precision == Precision::medium) return 1;
+  return precision == Precision::high ? 2 : 3;
 }
-inline int products_of(int parts) { return parts == 2 ? 3 : 1; }
-// Where low parts are, from the high ones: 0 when there are none.
-inline std::int64_t low_part(int parts, std::int64_t distance) { return parts == 2 ? distance : 0; }
+inline int products_of(int parts) { return parts * (parts + 1) / 2; }
+
+// Parts of packed numbers: how many, and how many elements one lies behind the other.
+struct Spread {
+  int parts;
+  std::int64_t step;
+};
+constexpr Spread kOnePart{1, 0};
+
+// f(std::integral_constant<int, parts>), without the header.
+template <int N>
+struct PartCount {
+  static constexpr int value = N;
+};
+template <class F>
+inline void with_parts(const Spread& spread, const F& f) {
+  spread.parts == 1 ? f(PartCount<1>{}) : spread.parts == 2 ? f(PartCount<2>{}) : f(PartCount<3>{});
+}
 
 inline std::uint16_t* halves(Carver& take, std::int64_t count) {
   return reinterpret_cast<std::uint16_t*>(take((count + 1) / 2));
@@ -31,9 +47,10 @@ inline std::uint16_t* halves(Carver& take, std::int64_t count) {
 
 using Pairs = std::uint32_t __attribute__((vector_size(kLanes * 4)));
 
-// 32 numbers in bf16: their high parts are the numbers rounded, their low parts what that left, rounded.
+// 32 numbers in bf16, from the high part down: each part is what those before left, rounded.
+template <int kParts>
 struct Parts {
-  __m512i high, low;
+  __m512i part[kParts];
 };
 
 inline __attribute__((always_inline)) __m512i round_bf16(Vec first, Vec second) {
@@ -46,31 +63,44 @@ inline __attribute__((always_inline)) Vec high_part(Vec x) {
   return reinterpret_cast<Vec>((reinterpret_cast<VecU>(x) + 0x8000u) & 0xffff0000u);
 }
 
-template <bool kLow>
-inline __attribute__((always_inline)) Parts split(Vec first, Vec second) {
-  if (!kLow) return {round_bf16(first, second), _mm512_setzero_si512()};
-  const Vec high_first = high_part(first), high_second = high_part(second);
-  return {round_bf16(high_first, high_second), round_bf16(first - high_first, second - high_second)};
+template <int kParts>
+inline __attribute__((always_inline)) Parts<kParts> split(Vec first, Vec second) {
+  Parts<kParts> parts;
+  ATTN_UNROLL for (int i = 0; i + 1 < kParts; ++i) {
+    const Vec high_first = high_part(first), high_second = high_part(second);
+    parts.part[i] = round_bf16(high_first, high_second);
+    first -= high_first, second -= high_second;
+  }
+  parts.part[kParts - 1] = round_bf16(first, second);
+  return parts;
+}
+
+// Numbers that are bf16 already: what their low parts would be is zero.
+template <int kParts>
+inline __attribute__((always_inline)) Parts<kParts> only_high(__m512i high) {
+  Parts<kParts> parts{{high}};
+  ATTN_UNROLL for (int i = 1; i < kParts; ++i) parts.part[i] = _mm512_setzero_si512();
+  return parts;
 }
 
 // Elements [at, at + 32) of a row of `width` (null: no such row), times a factor.
-template <bool kLow>
-inline __attribute__((always_inline)) Parts load_parts(Element element, const void* row, std::int64_t at,
-                                                       std::int64_t width, float factor = 1) {
-  if (!row || at >= width) return {_mm512_setzero_si512(), _mm512_setzero_si512()};
+template <int kParts>
+inline __attribute__((always_inline)) Parts<kParts> load_parts(Element element, const void* row, std::int64_t at,
+                                                               std::int64_t width, float factor = 1) {
+  if (!row || at >= width) return only_high<kParts>(_mm512_setzero_si512());
   const std::uint32_t mask = width - at >= 32 ? 0xffffffffu : (1u << (width - at)) - 1;
   if (element == Element::f32) {
     const float* from = static_cast<const float*>(row) + at;
     const auto first = reinterpret_cast<Vec>(_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from));
     const auto second = reinterpret_cast<Vec>(_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), from + kLanes));
-    return split<kLow>(first * splat(factor), second * splat(factor));
+    return split<kParts>(first * splat(factor), second * splat(factor));
   }
   const __m512i bits = _mm512_maskz_loadu_epi16(mask, static_cast<const std::uint16_t*>(row) + at);
-  if (factor == 1) return {bits, _mm512_setzero_si512()};
+  if (factor == 1) return only_high<kParts>(bits);
   std::uint16_t lanes[2 * kLanes];
   _mm512_storeu_si512(lanes, bits);
-  return split<kLow>(from_bf16(half_lanes(lanes)) * splat(factor),
-                     from_bf16(half_lanes(lanes + kLanes)) * splat(factor));
+  return split<kParts>(from_bf16(half_lanes(lanes)) * splat(factor),
+                       from_bf16(half_lanes(lanes + kLanes)) * splat(factor));
 }
 
 // The order of pairs: number i of one row and of another, from `first` on.
@@ -98,57 +128,52 @@ inline __attribute__((always_inline)) void put_transposed(Vec (&pairs)[kLanes], 
   ATTN_UNROLL for (int i = 0; i < kLanes; ++i) __builtin_memcpy(out + i * step, &pairs[i], sizeof pairs[i]);
 }
 
-// In what follows the low parts go `low` elements behind the high ones; 0: there are none.
-
-template <bool kLow>
-inline void pack_row_of(Element element, const void* row, std::int64_t width, std::int64_t low, std::uint16_t* out,
+template <int kParts>
+inline void pack_row_of(Element element, const void* row, std::int64_t width, std::int64_t step, std::uint16_t* out,
                         std::int64_t row_step) {
   for (std::int64_t c = 0; c < row_step; c += 32) {
-    const Parts parts = load_parts<kLow>(element, row, c, width);
-    _mm512_storeu_si512(out + c, parts.high);
-    if (kLow) _mm512_storeu_si512(out + low + c, parts.low);
+    const auto parts = load_parts<kParts>(element, row, c, width);
+    ATTN_UNROLL for (int i = 0; i < kParts; ++i) _mm512_storeu_si512(out + i * step + c, parts.part[i]);
   }
 }
 
 // out (row_step), a multiple of 32: one row, made up with zeros.
-inline void pack_row(Element element, const void* row, std::int64_t width, std::int64_t low, std::uint16_t* out,
+inline void pack_row(Element element, const void* row, std::int64_t width, const Spread& spread, std::uint16_t* out,
                      std::int64_t row_step) {
-  (low ? pack_row_of<true> : pack_row_of<false>)(element, row, width, low, out, row_step);
+  with_parts(spread, [&](auto n) { pack_row_of<n.value>(element, row, width, spread.step, out, row_step); });
 }
 
-template <bool kLow>
+template <int kParts>
 inline void pack_columns_of(Element element, const void* const (&rows)[kLanes], std::int64_t width, float factor,
-                            std::int64_t low, std::uint16_t* out, std::int64_t depth) {
+                            std::int64_t step, std::uint16_t* out, std::int64_t depth) {
   for (std::int64_t c = 0; c < depth; c += 32, out += 32 * kColumns) {
-    Vec high[kLanes], rest[kLanes];
-    ATTN_UNROLL for (int i = 0; i < kLanes; ++i) {
-      const Parts parts = load_parts<kLow>(element, rows[i], c, width, factor);
-      high[i] = reinterpret_cast<Vec>(parts.high), rest[i] = reinterpret_cast<Vec>(parts.low);
+    Vec pairs[kParts][kLanes];
+    ATTN_UNROLL for (int j = 0; j < kLanes; ++j) {
+      const auto parts = load_parts<kParts>(element, rows[j], c, width, factor);
+      ATTN_UNROLL for (int i = 0; i < kParts; ++i) pairs[i][j] = reinterpret_cast<Vec>(parts.part[i]);
     }
-    put_transposed(high, out, 2 * kColumns);
-    if (kLow) put_transposed(rest, out + low, 2 * kColumns);
+    ATTN_UNROLL for (int i = 0; i < kParts; ++i) put_transposed(pairs[i], out + i * step, 2 * kColumns);
   }
 }
 
 // out (depth / 2, kColumns, 2), 16 columns of it: rows[i] is column i. `depth` is a multiple of 32.
 inline void pack_columns(Element element, const void* const (&rows)[kLanes], std::int64_t width, float factor,
-                         std::int64_t low, std::uint16_t* out, std::int64_t depth) {
-  (low ? pack_columns_of<true> : pack_columns_of<false>)(element, rows, width, factor, low, out, depth);
+                         const Spread& spread, std::uint16_t* out, std::int64_t depth) {
+  with_parts(spread, [&](auto n) { pack_columns_of<n.value>(element, rows, width, factor, spread.step, out, depth); });
 }
 
-template <bool kLow>
+template <int kParts>
 inline void pack_pair_of(Element element, const void* first, const void* second, std::int64_t at, std::int64_t width,
-                         std::int64_t low, std::uint16_t* out) {
+                         std::int64_t step, std::uint16_t* out) {
   static_assert(kColumns == 32);
-  const Parts one = load_parts<kLow>(element, first, at, width), other = load_parts<kLow>(element, second, at, width);
-  put_pairs(one.high, other.high, out);
-  if (kLow) put_pairs(one.low, other.low, out + low);
+  const auto one = load_parts<kParts>(element, first, at, width), other = load_parts<kParts>(element, second, at, width);
+  ATTN_UNROLL for (int i = 0; i < kParts; ++i) put_pairs(one.part[i], other.part[i], out + i * step);
 }
 
 // out (kColumns, 2): kColumns columns, from `at` on, of two rows of `width`.
 inline void pack_pair(Element element, const void* first, const void* second, std::int64_t at, std::int64_t width,
-                      std::int64_t low, std::uint16_t* out) {
-  (low ? pack_pair_of<true> : pack_pair_of<false>)(element, first, second, at, width, low, out);
+                      const Spread& spread, std::uint16_t* out) {
+  with_parts(spread, [&](auto n) { pack_pair_of<n.value>(element, first, second, at, width, spread.step, out); });
 }
 
 // 32 columns of 16 pairs of rows, as 16 columns of each vector.
@@ -165,26 +190,26 @@ struct Square {
   }
 };
 
-template <bool kLow>
+template <int kParts>
 inline void pack_transposed_of(Element element, const void* const (&rows)[2 * kLanes], std::int64_t width,
-                               std::int64_t low, std::uint16_t* out, std::int64_t out_step) {
+                               std::int64_t step, std::uint16_t* out, std::int64_t out_step) {
   for (std::int64_t c = 0; c < width; c += 2 * kLanes, out += 2 * kLanes * out_step) {
-    Square high, rest;
-    ATTN_UNROLL for (int i = 0; i < kLanes; ++i) {
-      const Parts first = load_parts<kLow>(element, rows[2 * i], c, width);
-      const Parts second = load_parts<kLow>(element, rows[2 * i + 1], c, width);
-      high.put(i, first.high, second.high);
-      if (kLow) rest.put(i, first.low, second.low);
+    Square squares[kParts];
+    ATTN_UNROLL for (int j = 0; j < kLanes; ++j) {
+      const auto first = load_parts<kParts>(element, rows[2 * j], c, width);
+      const auto second = load_parts<kParts>(element, rows[2 * j + 1], c, width);
+      ATTN_UNROLL for (int i = 0; i < kParts; ++i) squares[i].put(j, first.part[i], second.part[i]);
     }
-    high.transpose_to(out, out_step, c + kLanes < width);
-    if (kLow) rest.transpose_to(out + low, out_step, c + kLanes < width);
+    ATTN_UNROLL for (int i = 0; i < kParts; ++i) {
+      squares[i].transpose_to(out + i * step, out_step, c + kLanes < width);
+    }
   }
 }
 
 // out (width made up to a multiple of 16, out_step): the transpose of 32 rows, at 32 of its columns.
 inline void pack_transposed(Element element, const void* const (&rows)[2 * kLanes], std::int64_t width,
-                            std::int64_t low, std::uint16_t* out, std::int64_t out_step) {
-  (low ? pack_transposed_of<true> : pack_transposed_of<false>)(element, rows, width, low, out, out_step);
+                            const Spread& spread, std::uint16_t* out, std::int64_t out_step) {
+  with_parts(spread, [&](auto n) { pack_transposed_of<n.value>(element, rows, width, spread.step, out, out_step); });
 }
 
 }  // namespace

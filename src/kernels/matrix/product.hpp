@@ -26,10 +26,10 @@ class MatrixProduct {
   }
 
   static void pack(const Product& p, std::int64_t panel, std::int64_t first, std::int64_t depth, const Panel& to) {
-    const std::int64_t low = low_part(parts(p), round_up(to.depth, 32) * kColumns);
+    const Spread spread{parts(p), round_up(to.depth, 32) * kColumns};
     auto* out = static_cast<std::uint16_t*>(to.data);
-    p.b_depth == 1 ? pack_lines(p, panel * kColumns, first, depth, low, out)
-                   : pack_pairs(p, panel * kColumns, first, depth, low, out);
+    p.b_depth == 1 ? pack_lines(p, panel * kColumns, first, depth, spread, out)
+                   : pack_pairs(p, panel * kColumns, first, depth, spread, out);
   }
 
   void load_rows(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t depth) {
@@ -39,8 +39,8 @@ class MatrixProduct {
       left_ = {static_cast<const std::uint16_t*>(corner), p_.a_row, 0};
       return;
     }
-    const std::int64_t low = low_part(parts(p_), part_);
-    p_.a_depth == 1 ? pack_rows(corner, rows, depth, low) : transpose_rows(corner, rows, depth, low);
+    const Spread spread{parts(p_), part_};
+    p_.a_depth == 1 ? pack_rows(corner, rows, depth, spread) : transpose_rows(corner, rows, depth, spread);
   }
 
   void multiply(const Panel& panel, std::int64_t first, std::int64_t depth, std::int64_t strip, std::int64_t rows,
@@ -71,43 +71,43 @@ class MatrixProduct {
 
   // A column of b is a line in memory.
   static void pack_lines(const Product& p, std::int64_t column, std::int64_t first, std::int64_t depth,
-                         std::int64_t low, std::uint16_t* out) {
+                         const Spread& spread, std::uint16_t* out) {
     for (int half = 0; half < kColumns; half += kLanes) {
       const void* lines[kLanes];
       for (int i = 0; i < kLanes; ++i) {
         const std::int64_t j = column + half + i;
         lines[i] = j < p.n ? element_at(p.b, p.b_element, j * p.b_column + first) : nullptr;
       }
-      pack_columns(p.b_element, lines, depth, 1, low, out + 2 * half, round_up(depth, 32));
+      pack_columns(p.b_element, lines, depth, 1, spread, out + 2 * half, round_up(depth, 32));
     }
   }
 
   // A row of b is a line in memory.
   static void pack_pairs(const Product& p, std::int64_t column, std::int64_t first, std::int64_t depth,
-                         std::int64_t low, std::uint16_t* out) {
+                         const Spread& spread, std::uint16_t* out) {
     const auto line = [&](std::int64_t l) {
       return first + l < p.k ? element_at(p.b, p.b_element, (first + l) * p.b_depth) : nullptr;
     };
     for (std::int64_t l = 0; l < round_up(depth, 32); l += 2) {
-      pack_pair(p.b_element, line(l), line(l + 1), column, p.n, low, out + l * kColumns);
+      pack_pair(p.b_element, line(l), line(l + 1), column, p.n, spread, out + l * kColumns);
     }
   }
 
-  void pack_rows(const void* corner, std::int64_t rows, std::int64_t depth, std::int64_t low) {
+  void pack_rows(const void* corner, std::int64_t rows, std::int64_t depth, const Spread& spread) {
     for (std::int64_t i = 0; i < round_up(rows, kRowStep); ++i) {
       const void* line = i < rows ? element_at(corner, p_.a_element, i * p_.a_row) : nullptr;
-      pack_row(p_.a_element, line, depth, low, rows_ + i * kStep, round_up(depth, 32));
+      pack_row(p_.a_element, line, depth, spread, rows_ + i * kStep, round_up(depth, 32));
     }
   }
 
   // A column of a is a line in memory.
-  void transpose_rows(const void* corner, std::int64_t rows, std::int64_t depth, std::int64_t low) {
+  void transpose_rows(const void* corner, std::int64_t rows, std::int64_t depth, const Spread& spread) {
     for (std::int64_t l = 0; l < depth; l += 32) {
       const void* lines[32];
       for (int i = 0; i < 32; ++i) {
         lines[i] = l + i < depth ? element_at(corner, p_.a_element, (l + i) * p_.a_depth) : nullptr;
       }
-      pack_transposed(p_.a_element, lines, rows, low, rows_ + l, kStep);
+      pack_transposed(p_.a_element, lines, rows, spread, rows_ + l, kStep);
     }
   }
 
