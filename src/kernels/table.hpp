@@ -49,7 +49,8 @@ struct Kernels {
 
   // The same sums for few rows and any weight, read as it lies; false as above.
   std::int64_t (*few_rows_tasks)(const FewRows&);
-  bool (*few_rows)(const FewRows&, std::int64_t task);
+  std::size_t (*few_rows_scratch)(const FewRows&);  // bytes
+  bool (*few_rows)(const FewRows&, std::int64_t task, void* scratch);
 
   // What a language model does between its products.
   void (*narrow)(Element, const float* from, void* to, std::int64_t n);

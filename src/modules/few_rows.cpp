@@ -31,8 +31,8 @@ Tensor project_few_rows(const Tensor& rows, const Tensor& weight, const Tensor& 
   const kernels::Kernels& kernel = kernels::active();
   std::atomic<bool> finite{true};
   const double operations = 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  parallel_for(kernel.few_rows_tasks(p), 0, operations, [&](std::int64_t task, void*) {
-    if (!kernel.few_rows(p, task)) finite.store(false, std::memory_order_relaxed);
+  parallel_for(kernel.few_rows_tasks(p), kernel.few_rows_scratch(p), operations, [&](std::int64_t task, void* scratch) {
+    if (!kernel.few_rows(p, task, scratch)) finite.store(false, std::memory_order_relaxed);
   });
   return finite ? y : Tensor{};
 }

@@ -172,7 +172,8 @@ TEST_P(Products, SayWhenAResultLeavesTheRange) {
   for (const Kind& kind : kKinds) {
     Random random(1);
     for (const double most : {kind.c == DType::f16 ? 6e4 : 3e38, 1.0}) {
-      Case c{kind, Tensor::full({3, 2}, most, kind.a), Tensor::ones({2, 5}, kind.b), {}, {}};
+      const std::int64_t k = draw(random, 2, 200);
+      Case c{kind, Tensor::full({3, k}, most, kind.a), Tensor::ones({k, 5}, kind.b), {}, {}};
       EXPECT_EQ(run(kernels_, c, random).defined(), most == 1) << kind.name;
       c.b.set({0, 4}, std::nan(""));
       EXPECT_FALSE(run(kernels_, c, random).defined()) << kind.name;
@@ -180,24 +181,67 @@ TEST_P(Products, SayWhenAResultLeavesTheRange) {
   }
 }
 
-// Of one product of two numbers: what its parts in bf16 lose, numbers that have no low part, or only a part of bf16's
-// range. What bf16 rounds to infinity may be reported in place of being computed.
-TEST_P(Products, HighOfEveryMagnitude) {
+// Of one product of two numbers: what its parts in bf16 lose, numbers that have no lower parts, or only a part of
+// bf16's range. What bf16 rounds to infinity may be reported in place of being computed.
+TEST_P(Products, PartsOfEveryMagnitude) {
   constexpr double kLeast = 0x1p-126;  // below it a part is zero
+  constexpr std::int64_t kDepth = 64;  // where float32 at highest precision has parts
   const double largest = std::numeric_limits<float>::max(), infinity = std::numeric_limits<double>::infinity();
-  for (const double a :
-       {1.0,     1 + 0x1p-7, 1 + 0x1p-8, 1 + 0x1p-9, 1 - 0x1p-24, 256.0, 257.0, 3.1415926, 1e30,     3.38e38,
-        largest, 1e-30,      1e-36,      2e-38,      1e-40,       1e-45, 0.0,   -0.0,      infinity, std::nan("")}) {
-    for (const double b : {1.0, -1 - 0x1p-23, 0x1p-20, 1e-3, -0.75}) {
-      SCOPED_TRACE(std::to_string(a) + " · " + std::to_string(b));
-      const Case c{kKinds[1], Tensor::full({1, 1}, a, DType::f32), Tensor::full({1, 1}, b, DType::f32), {}, {}};
-      Random random(1);
-      const double x = c.a.at({0, 0}), want = x * c.b.at({0, 0});
+  for (const Kind& kind : {kKinds[0], kKinds[1]}) {
+    const double lost = kind.precision == Precision::high ? 0x3p-16 : 0x3p-24;
+    for (const double a :
+         {1.0,     1 + 0x1p-7, 1 + 0x1p-8, 1 + 0x1p-9, 1 - 0x1p-24, 256.0, 257.0, 3.1415926, 1e30,     3.38e38,
+          largest, 1e-30,      1e-36,      2e-38,      1e-40,       1e-45, 0.0,   -0.0,      infinity, std::nan("")}) {
+      for (const double b : {1.0, -1 - 0x1p-23, 0x1p-20, 1e-3, -0.75}) {
+        SCOPED_TRACE(std::string(kind.name) + ": " + std::to_string(a) + " · " + std::to_string(b));
+        const Case c{kind, Tensor::zeros({1, kDepth}), Tensor::zeros({kDepth, 1}), {}, {}};
+        c.a.data<float>()[3] = static_cast<float>(a), c.b.data<float>()[3] = static_cast<float>(b);
+        Random random(1);
+        const double x = c.a.at({0, 3}), want = x * c.b.at({3, 0});
+        const Tensor got = run(kernels_, c, random);
+        ASSERT_TRUE(got.defined() || !(std::abs(x) < 0x1.ffp127));
+        if (!got.defined()) continue;
+        ASSERT_TRUE(std::isfinite(x));
+        ASSERT_NEAR(got.at({0, 0}), want, lost * std::abs(want) + kLeast * (1 + std::abs(b)));
+      }
+    }
+  }
+}
+
+// What a chain of float32's multiply-adds leaves, in rms and at most, is not exceeded at highest precision: of normal
+// numbers, of numbers of every size, and of products that nearly cancel.
+TEST_P(Products, HighestIsAsExactAsMultiplyAdds) {
+  constexpr std::int64_t kRows = 16;
+  Random random(1);
+  std::normal_distribution<float> normal;
+  for (const std::int64_t k : {64, 384, 1536}) {
+    for (const char* numbers : {"normal", "of every size", "cancelling"}) {
+      const Case c{kKinds[0], Tensor::empty({kRows, k}), Tensor::empty({kRows, k}).transpose(0, 1), {}, {}};
+      float *a = c.a.data<float>(), *b = c.b.data<float>();  // both by rows of the depth
+      for (std::int64_t i = 0; i < kRows * k; ++i) {
+        const bool scaled = numbers[0] == 'o', cancels = numbers[0] == 'c' && i % 2 == 1;
+        a[i] = cancels ? a[i - 1] : normal(random) * (scaled ? std::exp2(4 * normal(random)) : 1);
+        b[i] = cancels ? -b[i - 1] * (1 + 1e-4f * a[i]) : normal(random) * (scaled ? std::exp2(4 * normal(random)) : 1);
+      }
       const Tensor got = run(kernels_, c, random);
-      ASSERT_TRUE(got.defined() || !(std::abs(x) < 0x1.ffp127));
-      if (!got.defined()) continue;
-      ASSERT_TRUE(std::isfinite(x));
-      ASSERT_NEAR(got.at({0, 0}), want, 0x3p-16 * std::abs(want) + kLeast * (1 + std::abs(b)));
+      double squares = 0, chain_squares = 0, most = 0, chain_most = 0;
+      for (std::int64_t i = 0; i < kRows; ++i) {
+        for (std::int64_t j = 0; j < kRows; ++j) {
+          double sum = 0, terms = 0;
+          float chain = 0;
+          for (std::int64_t l = 0; l < k; ++l) {
+            const double x = a[i * k + l], y = b[j * k + l];
+            sum += x * y, terms += x * x * y * y;
+            chain = std::fma(a[i * k + l], b[j * k + l], chain);
+          }
+          const double error = (got.at({i, j}) - sum) / std::sqrt(terms), chained = (chain - sum) / std::sqrt(terms);
+          squares += error * error, chain_squares += chained * chained;
+          most = std::max(most, std::abs(error)), chain_most = std::max(chain_most, std::abs(chained));
+        }
+      }
+      const double share = GetParam() == "scalar" ? 3 : 1.05;  // the compiler's baseline may round twice
+      EXPECT_LE(std::sqrt(squares), share * std::sqrt(chain_squares)) << numbers << ", " << k;
+      EXPECT_LE(most, share * chain_most) << numbers << ", " << k;
     }
   }
 }

@@ -12,6 +12,7 @@
 #include "kernels/table.hpp"
 #if defined(ATTN_AMX)
 #include "kernels/matrix/amx.hpp"
+#include "kernels/matrix/few_rows.hpp"
 #else
 #include "kernels/matrix/dot.hpp"
 #endif
@@ -74,7 +75,16 @@ void backward(const Problem& p, const BackwardInput& in, const BackwardResult& r
   run_backward<MatrixGradient>(p, in, result, phase, task, shared, scratch);
 }
 
-bool takes(const Product& p) { return takes(operands(p), p.precision); }
+// Float32 at highest precision from some depth on: an element's bits shall not depend on how many rows there are, nor
+// columns.
+bool takes_exact(std::int64_t depth) {
+  constexpr std::int64_t kLeastDepth = 64;
+  return kTakesHigh && depth >= kLeastDepth;
+}
+
+bool takes(const Product& p) {
+  return takes(operands(p), p.precision) || (operands(p) == Element::f32 && takes_exact(p.k));
+}
 
 std::size_t packed_bytes(const Product& p) {
   return takes(p) ? packed_bytes<MatrixProduct>(p) : kernels_avx512.packed_bytes(p);
@@ -102,6 +112,22 @@ bool product(const Product& p, const void* packed, std::int64_t task, void* scra
   return run_product<MatrixProduct>(p, packed, task, scratch);
 }
 
+#if defined(ATTN_AMX)
+std::size_t few_rows_scratch(const FewRows& p) {
+  return takes_exact(p.k) ? FewRowsScratch(p, Carver{nullptr}).bytes : kernels_avx512.few_rows_scratch(p);
+}
+
+std::int64_t few_rows_tasks(const FewRows& p) {
+  return takes_exact(p.k) ? ceil_div(p.n, kTaskOutputs) : kernels_avx512.few_rows_tasks(p);
+}
+
+bool few_rows(const FewRows& p, std::int64_t task, void* scratch) {
+  if (!takes_exact(p.k)) return kernels_avx512.few_rows(p, task, scratch);
+  [[maybe_unused]] const Session session;
+  return run_few_rows(p, task, scratch);
+}
+#endif
+
 }  // namespace
 }  // namespace ATTN_UNIT
 
@@ -124,6 +150,11 @@ Kernels ATTN_JOIN(kernels_, ATTN_UNIT)() {
   kernels.product_tasks = ATTN_UNIT::product_tasks;
   kernels.product_scratch = ATTN_UNIT::product_scratch;
   kernels.product = ATTN_UNIT::product;
+#if defined(ATTN_AMX)
+  kernels.few_rows_scratch = ATTN_UNIT::few_rows_scratch;
+  kernels.few_rows_tasks = ATTN_UNIT::few_rows_tasks;
+  kernels.few_rows = ATTN_UNIT::few_rows;
+#endif
   kernels.multiply_add_bf16 = ATTN_UNIT::multiply_add_bf16;
   return kernels;
 }

@@ -114,7 +114,9 @@ inline bool few_rows_of(const FewRows& p, std::int64_t task) {
   return in_range;
 }
 
-inline bool few_rows(const FewRows& p, std::int64_t task) {
+inline std::size_t few_rows_scratch(const FewRows&) { return 0; }
+
+inline bool few_rows(const FewRows& p, std::int64_t task, void*) {
   return p.element == Element::bf16 ? few_rows_of<std::uint16_t>(p, task) : few_rows_of<float>(p, task);
 }
 

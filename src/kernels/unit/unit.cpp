@@ -42,6 +42,7 @@ const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .product_scratch = ATTN_UNIT::product_scratch<ATTN_UNIT::FloatProduct>,
     .product = ATTN_UNIT::run_product<ATTN_UNIT::FloatProduct>,
     .few_rows_tasks = ATTN_UNIT::few_rows_tasks,
+    .few_rows_scratch = ATTN_UNIT::few_rows_scratch,
     .few_rows = ATTN_UNIT::few_rows,
     .narrow = ATTN_UNIT::narrow,
     .layer_norm = ATTN_UNIT::layer_norm,
