@@ -50,16 +50,25 @@ inline void multiply_operands() {
   if constexpr (RowTiles == 2) tile_multiply<2, 5, 6>(), tile_multiply<3, 5, 7>();
 }
 
-// Row tiles of C from memory, or zeros.
-template <int RowTiles, bool Accumulate>
-inline void load_sums(const float* c) {
+// The first product of a tile of sums of C, which stores those that waited there.
+template <int Sum, int A, int B, bool Accumulate>
+inline void begin_sum(const float* c, float* waiting, std::int64_t at) {
   constexpr std::int64_t kStep = kColumns * 4;  // bytes
+  if (waiting) tile_store<Sum>(waiting + at, kStep);
   if constexpr (Accumulate) {
-    tile_load<0>(c, kStep), tile_load<1>(c + 16, kStep);
-    if constexpr (RowTiles == 2) tile_load<2>(c + 16 * kColumns, kStep), tile_load<3>(c + 16 * kColumns + 16, kStep);
+    tile_load<Sum>(c + at, kStep);
   } else {
-    tile_zero<0>(), tile_zero<1>();
-    if constexpr (RowTiles == 2) tile_zero<2>(), tile_zero<3>();
+    tile_zero<Sum>();
+  }
+  tile_multiply<Sum, A, B>();
+}
+
+template <int RowTiles, bool Accumulate>
+inline void begin_sums(const float* c, float* waiting) {
+  begin_sum<0, 4, 6, Accumulate>(c, waiting, 0), begin_sum<1, 4, 7, Accumulate>(c, waiting, 16);
+  if constexpr (RowTiles == 2) {
+    begin_sum<2, 5, 6, Accumulate>(c, waiting, 16 * kColumns);
+    begin_sum<3, 5, 7, Accumulate>(c, waiting, 16 * kColumns + 16);
   }
 }
 
@@ -88,37 +97,57 @@ inline void multiply_parts(const Left& a, const Right& b, std::int64_t k, int pr
   left(0), multiply();   // high · high
 }
 
-// One row of tiles or two, whose first operands are loaded. Leaves the sums in the tiles.
-template <int RowTiles, bool StreamsRight, class Beside>
-inline void multiply_rows(const Left& a, const Right& b, std::int64_t pairs, int products, Beside& beside) {
-  for (std::int64_t k = 0;;) {
-    multiply_operands<RowTiles>();
+// One row of tiles or two. Leaves the sums in the tiles.
+template <int RowTiles, bool Accumulate, bool StreamsRight, class Beside>
+inline void multiply_rows(const Left& a, const Right& b, const float* c, std::int64_t pairs, int products,
+                          Beside& beside, float* waiting) {
+  for (std::int64_t k = 0; k < pairs; k += 16) {
+    load_operands<RowTiles, StreamsRight>(a, b, k, products);
+    k == 0 ? begin_sums<RowTiles, Accumulate>(c, waiting) : multiply_operands<RowTiles>();
     beside();
     if (products > 1) multiply_parts<RowTiles, StreamsRight>(a, b, k, products, beside);
-    if ((k += 16) >= pairs) return;
-    load_operands<RowTiles, StreamsRight>(a, b, k, products);
   }
 }
 
+// Sums in the tiles, and where they go. They are stored between the first products of the next, where that takes no
+// time; right after their own products the stores would wait for these, and hold up the next.
+class Waiting {
+ public:
+  void add(float* sums) { sums_ = sums; }
+  float* sums() const { return sums_; }
+  void finish() {
+    if (sums_) store_sums<2>(sums_);
+    sums_ = nullptr;
+  }
+
+ private:
+  float* sums_ = nullptr;
+};
+
 // C (rows, kColumns) (+)= A · B, over `pairs` pairs, one product of bf16 parts, three or six. Rows are a multiple of
 // kRowStep, pairs of kDepthStep / 2, one at least. The tiles multiply while the vector units do what `beside` calls
-// for. Operands of the next rows are loaded before sums are stored, which waits for the products.
+// for. What waited is in memory when that is first called; C's last rows wait in turn.
 template <bool Accumulate, bool StreamsRight = false, class Beside>
-void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products, Beside& beside) {
-  if (rows >= 32) load_operands<2, StreamsRight>(a, b, 0, products);
+void multiply_in_turn(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products,
+                      Beside& beside, Waiting& waiting) {
   for (; rows >= 32; rows -= 32) {
-    load_sums<2, Accumulate>(c);
-    multiply_rows<2, StreamsRight>(a, b, pairs, products, beside);
+    multiply_rows<2, Accumulate, StreamsRight>(a, b, c, pairs, products, beside, waiting.sums());
+    waiting.add(c);
     a.data += 32 * a.row;
-    if (rows >= 64) load_operands<2, StreamsRight>(a, b, 0, products);
-    store_sums<2>(c);
     c += 32 * kColumns;
   }
   if (rows == 0) return;
-  load_operands<1, StreamsRight>(a, b, 0, products);
-  load_sums<1, Accumulate>(c);
-  multiply_rows<1, StreamsRight>(a, b, pairs, products, beside);
+  waiting.finish();
+  multiply_rows<1, Accumulate, StreamsRight>(a, b, c, pairs, products, beside, nullptr);
   store_sums<1>(c);
+}
+
+// The same, all of it in memory.
+template <bool Accumulate, bool StreamsRight = false, class Beside>
+void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products, Beside& beside) {
+  Waiting waiting;
+  multiply_in_turn<Accumulate, StreamsRight>(rows, a, b, c, pairs, products, beside, waiting);
+  waiting.finish();
 }
 
 template <bool Accumulate>

@@ -166,7 +166,8 @@ template <int kParts>
 inline void pack_pair_of(Element element, const void* first, const void* second, std::int64_t at, std::int64_t width,
                          std::int64_t step, std::uint16_t* out) {
   static_assert(kColumns == 32);
-  const auto one = load_parts<kParts>(element, first, at, width), other = load_parts<kParts>(element, second, at, width);
+  const auto one = load_parts<kParts>(element, first, at, width),
+             other = load_parts<kParts>(element, second, at, width);
   ATTN_UNROLL for (int i = 0; i < kParts; ++i) put_pairs(one.part[i], other.part[i], out + i * step);
 }
 
