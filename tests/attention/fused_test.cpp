@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "attention/tiles.hpp"
 #include "attn/attention.hpp"
@@ -108,6 +110,39 @@ TEST(FusedBatch, ABatchItemAloneIsTheSame) {
       EXPECT_TRUE(identical(one(whole).clone(), attention(one(q), one(k), one(v), {.mask = mask}).output));
     }
   });
+}
+
+// Sizes at which kernels may split float32 into parts. Errors are measured by the largest number that came in.
+TEST(Precision, GradientsOfExtremeNumbersEndAsInFloat64) {
+  static constexpr double kMost = std::numeric_limits<float>::max();
+  const auto check = [](const Tensor& found, const Tensor& expected, double close, const char* what) {
+    const auto got = values(found), want = values(expected);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      ASSERT_EQ(std::isfinite(got[i]), std::isfinite(want[i])) << what << " " << i << ": " << got[i] << ", " << want[i];
+      if (std::isfinite(want[i])) ASSERT_NEAR(got[i], std::clamp(want[i], -kMost, kMost), close) << what << " " << i;
+    }
+  };
+  for (const double extreme : {HUGE_VAL, std::nan(""), kMost, -kMost, 1e-40}) {
+    for (std::size_t operand = 0; operand < 4; ++operand) {
+      for (const auto& [precision, tolerance] : {std::pair{Precision::highest, 1e-5}, {Precision::high, 2e-4}}) {
+        std::mt19937 rng(3);
+        Tensor in[4];  // q, k, v and the output's gradient
+        for (Tensor& t : in) t = uniform(rng, {1, 1, 160, 64}, DType::f32);
+        in[operand].set({0, 0, 90, 7}, extreme);
+        AttentionOptions options;
+        options.mask = Mask::causal();
+        options.precision = precision;
+        const AttentionGradient found = attention_backward(in[3], in[0], in[1], in[2], options);
+        for (Tensor& t : in) t = t.to(DType::f64);
+        const AttentionGradient expected = attention_backward(in[3], in[0], in[1], in[2], options);
+        const double close = tolerance * (std::isfinite(extreme) ? std::max(1.0, std::fabs(extreme)) : 1);
+        SCOPED_TRACE(std::to_string(extreme) + " in operand " + std::to_string(operand));
+        check(found.q, expected.q, close, "dq");
+        check(found.k, expected.k, close, "dk");
+        check(found.v, expected.v, close, "dv");
+      }
+    }
+  }
 }
 
 TEST(Precision, KeepsItsPromise) {

@@ -70,7 +70,9 @@ struct Case {
            std::string(name(q.dtype())) + (keep.defined() ? " keep " + keep.shape().str() : "") +
            (bias.defined() ? " bias " + bias.shape().str() : "") + " softcap " + std::to_string(softcap) + " dropout " +
            std::to_string(dropout) + (slopes.defined() ? " alibi" : "") + (blocks.defined() ? " blocks" : "") +
-           (precision == kernels::Precision::medium ? " medium" : "");
+           (precision == kernels::Precision::medium ? " medium"
+            : precision == kernels::Precision::high ? " high"
+                                                    : "");
   }
 };
 
@@ -97,16 +99,7 @@ void draw_tensors(Random& random, Case& c, DType dtype) {
   c.scale = (chance(random, 0.5) ? 1 : 2) / std::sqrt(static_cast<double>(c.d));
 }
 
-Case draw_case(Random& random) {
-  Case c{};
-  const bool big = chance(random, 0.3);
-  c.b = draw(random, 1, 2), c.hkv = draw(random, 1, 3), c.hq = c.hkv * draw(random, 1, 3);
-  c.tq = draw(random, 1, big ? 200 : 40), c.tk = draw(random, 1, big ? 500 : 40);
-  c.d = draw(random, 1, chance(random, 0.3) ? 140 : 40), c.dv = chance(random, 0.5) ? c.d : draw(random, 1, 80);
-  const DType dtypes[] = {DType::f32, DType::f32, DType::bf16, DType::bf16, DType::f16};
-  const std::int64_t kind = draw(random, 0, 4);
-  draw_tensors(random, c, dtypes[kind]);
-  if (kind == 1) c.precision = kernels::Precision::medium;
+void draw_options(Random& random, Case& c) {
   draw_intervals(random, c);
   if (chance(random, 0.3)) c.softcap = 1.5;
   if (chance(random, 0.3)) c.keep = booleans(random, broadcast_shape(random, c.scores()), 0.7);
@@ -126,6 +119,31 @@ Case draw_case(Random& random) {
     const auto count = [](std::int64_t n, std::int64_t block) { return (n + block - 1) / block; };
     c.blocks = booleans(random, {c.b, c.hq, count(c.tq, c.block_query), count(c.tk, c.block_key)}, 0.4);
   }
+}
+
+Case draw_case(Random& random) {
+  Case c{};
+  const bool big = chance(random, 0.3);
+  c.b = draw(random, 1, 2), c.hkv = draw(random, 1, 3), c.hq = c.hkv * draw(random, 1, 3);
+  c.tq = draw(random, 1, big ? 200 : 40), c.tk = draw(random, 1, big ? 500 : 40);
+  c.d = draw(random, 1, chance(random, 0.3) ? 140 : 40), c.dv = chance(random, 0.5) ? c.d : draw(random, 1, 80);
+  const DType dtypes[] = {DType::f32, DType::f32, DType::bf16, DType::bf16, DType::f16};
+  const std::int64_t kind = draw(random, 0, 4);
+  draw_tensors(random, c, dtypes[kind]);
+  if (kind == 1) c.precision = kernels::Precision::medium;
+  draw_options(random, c);
+  return c;
+}
+
+// In float32, and so large that a matrix kernel multiplies parts in bf16 at each precision.
+Case draw_large(Random& random) {
+  Case c{};
+  c.b = draw(random, 1, 2), c.hkv = draw(random, 1, 2), c.hq = c.hkv * draw(random, 1, 2);
+  c.tq = draw(random, 128, 180), c.tk = draw(random, 128, 300), c.d = draw(random, 64, 140),
+  c.dv = draw(random, 64, 80);
+  draw_tensors(random, c, DType::f32);
+  if (chance(random, 0.5)) c.precision = kernels::Precision::high;
+  draw_options(random, c);
   return c;
 }
 
@@ -274,10 +292,12 @@ double distance(const Tensor& a, const Tensor& b) {
 
 // The output is rounded to its dtype before it comes back, so a gradient that cancels to nothing keeps an error
 // of an epsilon of what cancelled: `unit` is a score gradient's size, Σ_c |d_output · v|. So does one that sums
-// weights and score gradients rounded to bf16.
-void expect_close(const AttentionGradient& got, const AttentionGradient& want, const Case& c, bool rounds) {
-  const DType dtype = rounds ? DType::bf16 : c.q.dtype();
-  const double rounding = dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : 0x1p-24;
+// weights and score gradients rounded to bf16, or to two parts.
+void expect_close(const AttentionGradient& got, const AttentionGradient& want, const Case& c, bool matrix) {
+  using kernels::Precision;
+  const DType dtype = matrix && c.precision == Precision::medium ? DType::bf16 : c.q.dtype();
+  const double in_f32 = matrix && c.precision == Precision::high ? 0x1p-16 : 0x1p-24;
+  const double rounding = dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : in_f32;
   const double epsilon = rounding + 3 * 0x1p-24;  // the dtype's, and a few of float32's on the way
   const double grown = 1 / (1 - c.dropout);
   const double unit = std::sqrt(static_cast<double>(c.dv)) * largest(c.v) * largest(c.d_output) * grown;
@@ -311,7 +331,7 @@ class Backward : public kernels::Units {
  protected:
   void expect_agreement(const Case& c) const {
     const bool rounds = has_matrix() && c.precision == kernels::Precision::medium;
-    expect_close(backward(kernels_, c, forward(kernels_, c)), reference(c, rounds), c, rounds);
+    expect_close(backward(kernels_, c, forward(kernels_, c)), reference(c, rounds), c, has_matrix());
   }
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, Backward, ::testing::ValuesIn(kernels::unit_names()),
@@ -321,6 +341,16 @@ TEST_P(Backward, AgreesWithTheReference) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Random random(seed);
     const Case c = draw_case(random);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + c.str());
+    expect_agreement(c);
+    if (HasFailure()) break;
+  }
+}
+
+TEST_P(Backward, AgreesWithTheReferenceInParts) {
+  for (std::uint64_t seed = 301; seed <= 316; ++seed) {
+    Random random(seed);
+    const Case c = draw_large(random);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + c.str());
     expect_agreement(c);
     if (HasFailure()) break;
@@ -358,6 +388,58 @@ TEST_P(Backward, Bf16LeavesAnEpsilonOnTheWhole) {
       EXPECT_LE(relative_error(got.k, want.k), most);
       EXPECT_LE(relative_error(got.v, want.v), most);
     }
+  }
+}
+
+// Numbers of one sign, so that sums grow, or of both; a causal mask, or none.
+Case plain_case(std::uint64_t seed, std::int64_t tq, std::int64_t tk, std::int64_t d, bool causal) {
+  Random random(seed);
+  Case c{};
+  c.b = 1, c.hq = c.hkv = 1, c.tq = tq, c.tk = tk, c.d = c.dv = d;
+  draw_tensors(random, c, DType::f32);
+  if (seed % 2 == 0) {
+    for (Tensor* t : {&c.v, &c.d_output}) {
+      const Tensor positive = t->clone();
+      for (std::int64_t i = 0; i < positive.numel(); ++i)
+        positive.data<float>()[i] = std::fabs(positive.data<float>()[i]);
+      *t = positive;
+    }
+  }
+  for (std::int64_t i = 0; i < tq; ++i) {
+    c.first.push_back(0), c.last.push_back(static_cast<std::int32_t>(causal ? i + 1 : tk));
+  }
+  return c;
+}
+
+// Three parts hold a float32 number, and their sums are rounded less often than a chain of multiply-adds. Each after
+// its own forward pass, whose scores are off by as much. The largest error is one number's, and chance.
+TEST_P(Backward, ErrorsAtHighestAreNoLargerThanMultiplyAdds) {
+  const std::optional<Kernels> multiply_adds = kernels::unit_named("avx512");
+  if (!has_matrix() || !multiply_adds) GTEST_SKIP() << "one kernel to compare";
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    const Case c = plain_case(seed, 256, seed % 3 == 0 ? 512 : 256, seed % 4 < 2 ? 64 : 128, seed % 3 == 1);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + c.str());
+    const AttentionGradient got = backward(kernels_, c, forward(kernels_, c));
+    const AttentionGradient other = backward(*multiply_adds, c, forward(*multiply_adds, c)), want = reference(c, false);
+    const auto check = [](const char* what, const Tensor& a, const Tensor& b, const Tensor& exact) {
+      EXPECT_LE(relative_error(a, exact), relative_error(b, exact)) << what;
+      EXPECT_LE(distance(a, exact), 1.2 * distance(b, exact)) << what;
+    };
+    check("dq", got.q, other.q, want.q), check("dk", got.k, other.k, want.k), check("dv", got.v, other.v, want.v);
+  }
+}
+
+// Of numbers of one sign the scores' gradients are small differences.
+TEST_P(Backward, HighKeepsSixteenBitsOnTheWhole) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    Case c = plain_case(seed, 256, 300, seed < 3 ? 64 : 128, false);
+    c.precision = kernels::Precision::high;
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + c.str());
+    const AttentionGradient got = backward(kernels_, c, forward(kernels_, c)), want = reference(c, false);
+    const double most = seed % 2 == 0 ? 1e-4 : 0x1p-16;
+    EXPECT_LE(relative_error(got.q, want.q), most);
+    EXPECT_LE(relative_error(got.k, want.k), most);
+    EXPECT_LE(relative_error(got.v, want.v), 0x1p-16);
   }
 }
 
@@ -403,9 +485,9 @@ TEST_P(Backward, BiasGradientForEveryBroadcast) {
 }
 
 TEST_P(Backward, SameBitsInAnyOrderAndForAnyThreads) {
-  for (std::uint64_t seed = 101; seed <= 112; ++seed) {
+  for (std::uint64_t seed = 101; seed <= 118; ++seed) {
     Random random(seed);
-    const Case c = draw_case(random);
+    const Case c = seed <= 112 ? draw_case(random) : draw_large(random);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + c.str());
     const Forward f = forward(kernels_, c);
     const AttentionGradient one = backward(kernels_, c, f);
@@ -432,9 +514,9 @@ Case item(const Case& c, std::int64_t b) {
 }
 
 TEST_P(Backward, SameBitsWhateverElseIsInTheBatch) {
-  for (std::uint64_t seed = 201; seed <= 212; ++seed) {
+  for (std::uint64_t seed = 201; seed <= 218; ++seed) {
     Random random(seed);
-    const Case c = draw_case(random);
+    const Case c = seed <= 212 ? draw_case(random) : draw_large(random);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + c.str());
     const AttentionGradient all = backward(kernels_, c, forward(kernels_, c));
     for (std::int64_t b = 0; b < c.b; ++b) {
@@ -464,7 +546,7 @@ TEST_P(Backward, MaskedRowsHaveZeroGradients) {
     EXPECT_EQ(g.bias.at({0, 0, query, 0}), 0) << query;
   }
   EXPECT_GT(largest(g.q), 0);
-  expect_close(g, reference(c, false), c, false);
+  expect_close(g, reference(c, false), c, has_matrix());
 }
 
 TEST_P(Backward, NoKeysOrNoQueries) {

@@ -18,30 +18,22 @@ constexpr int kBlockDepth = 512;  // and its depth: a strip stays in L1
 constexpr bool kTakesHigh = true;
 static_assert(kColumns == 32, "two tiles across");
 
-// Tiles 0 to 3 hold the sums, 4 and 5 rows of A, 6 and 7 columns of B. For one row of tiles, 2, 3 and 5 rest. Columns
-// that pass by once are streamed: they leave in L1 what is there.
-template <int RowTiles>
-inline void load_left(const std::uint16_t* left, std::int64_t row) {
-  tile_load<4>(left, row * 2);
-  if constexpr (RowTiles == 2) tile_load<5>(left + 16 * row, row * 2);
+// Tiles 0 to 3 hold the sums, 4 and 5 rows of A, 6 and 7 columns of B. For one row of tiles, 2, 3 and 5 rest.
+template <int Tile, bool IsStreamed>
+inline void load_operand(const void* from, std::int64_t step) {
+  IsStreamed ? tile_stream<Tile>(from, step) : tile_load<Tile>(from, step);
 }
 
-template <bool StreamsRight>
+template <int RowTiles, bool IsStreamed>
+inline void load_left(const std::uint16_t* left, std::int64_t row) {
+  load_operand<4, IsStreamed>(left, row * 2);
+  if constexpr (RowTiles == 2) load_operand<5, IsStreamed>(left + 16 * row, row * 2);
+}
+
+template <bool IsStreamed>
 inline void load_right(const std::uint16_t* right) {
   constexpr std::int64_t kStep = kColumns * 4;  // bytes
-  if constexpr (StreamsRight) {
-    tile_stream<6>(right, kStep), tile_stream<7>(right + 32, kStep);
-  } else {
-    tile_load<6>(right, kStep), tile_load<7>(right + 32, kStep);
-  }
-}
-
-// The operands of the first of a step's products: A's high parts and B's lowest.
-template <int RowTiles, bool StreamsRight>
-inline void load_operands(const Left& a, const Right& b, std::int64_t pair, int products) {
-  const int lowest = products == 6 ? 2 : products == 3 ? 1 : 0;
-  load_right<StreamsRight>(b.data + lowest * b.part + pair * 2 * kColumns);
-  load_left<RowTiles>(a.data + 2 * pair, a.row);
+  load_operand<6, IsStreamed>(right, kStep), load_operand<7, IsStreamed>(right + 32, kStep);
 }
 
 template <int RowTiles>
@@ -50,16 +42,25 @@ inline void multiply_operands() {
   if constexpr (RowTiles == 2) tile_multiply<2, 5, 6>(), tile_multiply<3, 5, 7>();
 }
 
-// Row tiles of C from memory, or zeros.
-template <int RowTiles, bool Accumulate>
-inline void load_sums(const float* c) {
+// The first product of a tile of sums of C, which stores those that waited there.
+template <int Sum, int A, int B, bool Accumulate>
+inline void begin_sum(const float* c, float* waiting, std::int64_t at) {
   constexpr std::int64_t kStep = kColumns * 4;  // bytes
+  if (waiting) tile_store<Sum>(waiting + at, kStep);
   if constexpr (Accumulate) {
-    tile_load<0>(c, kStep), tile_load<1>(c + 16, kStep);
-    if constexpr (RowTiles == 2) tile_load<2>(c + 16 * kColumns, kStep), tile_load<3>(c + 16 * kColumns + 16, kStep);
+    tile_load<Sum>(c + at, kStep);
   } else {
-    tile_zero<0>(), tile_zero<1>();
-    if constexpr (RowTiles == 2) tile_zero<2>(), tile_zero<3>();
+    tile_zero<Sum>();
+  }
+  tile_multiply<Sum, A, B>();
+}
+
+template <int RowTiles, bool Accumulate>
+inline void begin_sums(const float* c, float* waiting) {
+  begin_sum<0, 4, 6, Accumulate>(c, waiting, 0), begin_sum<1, 4, 7, Accumulate>(c, waiting, 16);
+  if constexpr (RowTiles == 2) {
+    begin_sum<2, 5, 6, Accumulate>(c, waiting, 16 * kColumns);
+    begin_sum<3, 5, 7, Accumulate>(c, waiting, 16 * kColumns + 16);
   }
 }
 
@@ -70,55 +71,90 @@ inline void store_sums(float* c) {
   if constexpr (RowTiles == 2) tile_store<2>(c + 16 * kColumns, kStep), tile_store<3>(c + 16 * kColumns + 16, kStep);
 }
 
-// What is left of a step of three products, or six, after high · lowest: one operand changes at a time.
-template <int RowTiles, bool StreamsRight, class Beside>
-inline void multiply_parts(const Left& a, const Right& b, std::int64_t k, int products, Beside& beside) {
-  const auto left = [&](int part) { load_left<RowTiles>(a.data + part * a.part + 2 * k, a.row); };
-  const auto right = [&](int part) { load_right<StreamsRight>(b.data + part * b.part + k * 2 * kColumns); };
-  const auto multiply = [&] { multiply_operands<RowTiles>(), beside(); };
+// A step's products, one, three or six, for which one operand changes at a time. `one(part)` and `other(part)` load
+// parts of either, one's high part twice.
+template <class One, class Other, class Multiply>
+inline __attribute__((always_inline)) void multiply_parts(int products, const One& one, const Other& other,
+                                                          const Multiply& multiply) {
+  other(products == 6 ? 2 : products == 3 ? 1 : 0), one(0), multiply();  // high · lowest
+  if (products == 1) return;
   if (products == 3) {
-    right(0), multiply();  // high · high
-    left(1), multiply();   // low · high
+    other(0), multiply();  // high · high
+    one(1), multiply();    // low · high
     return;
   }
-  right(1), multiply();  // high · middle
-  left(1), multiply();   // middle · middle
-  right(0), multiply();  // middle · high
-  left(2), multiply();   // low · high
-  left(0), multiply();   // high · high
+  other(1), multiply();  // high · middle
+  one(1), multiply();    // middle · middle
+  other(0), multiply();  // middle · high
+  one(2), multiply();    // low · high
+  one(0), multiply();    // high · high
 }
 
-// One row of tiles or two, whose first operands are loaded. Leaves the sums in the tiles.
-template <int RowTiles, bool StreamsRight, class Beside>
-inline void multiply_rows(const Left& a, const Right& b, std::int64_t pairs, int products, Beside& beside) {
-  for (std::int64_t k = 0;;) {
-    multiply_operands<RowTiles>();
+// One row of tiles or two. Leaves the sums in the tiles.
+template <int RowTiles, bool Accumulate, Streams Streamed, class Beside>
+inline void multiply_rows(const Left& a, const Right& b, const float* c, std::int64_t pairs, int products,
+                          Beside& beside, float* waiting) {
+  bool begun = false;
+  const auto multiply = [&] {
+    begun ? multiply_operands<RowTiles>() : begin_sums<RowTiles, Accumulate>(c, waiting);
+    begun = true;
     beside();
-    if (products > 1) multiply_parts<RowTiles, StreamsRight>(a, b, k, products, beside);
-    if ((k += 16) >= pairs) return;
-    load_operands<RowTiles, StreamsRight>(a, b, k, products);
+  };
+  for (std::int64_t k = 0; k < pairs; k += 16) {
+    const auto left = [&](int part) {
+      load_left<RowTiles, Streamed == Streams::left>(a.data + part * a.part + 2 * k, a.row);
+    };
+    const auto right = [&](int part) {
+      load_right<Streamed == Streams::right>(b.data + part * b.part + k * 2 * kColumns);
+    };
+    if constexpr (Streamed == Streams::left) {
+      multiply_parts(products, right, left, multiply);
+    } else {
+      multiply_parts(products, left, right, multiply);
+    }
   }
 }
+
+// Sums in the tiles, and where they go. They are stored between the first products of the next, where that takes no
+// time; right after their own products the stores would wait for these, and hold up the next.
+class Waiting {
+ public:
+  void add(float* sums) { sums_ = sums; }
+  float* sums() const { return sums_; }
+  void finish() {
+    if (sums_) store_sums<2>(sums_);
+    sums_ = nullptr;
+  }
+
+ private:
+  float* sums_ = nullptr;
+};
 
 // C (rows, kColumns) (+)= A · B, over `pairs` pairs, one product of bf16 parts, three or six. Rows are a multiple of
 // kRowStep, pairs of kDepthStep / 2, one at least. The tiles multiply while the vector units do what `beside` calls
-// for. Operands of the next rows are loaded before sums are stored, which waits for the products.
-template <bool Accumulate, bool StreamsRight = false, class Beside>
-void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products, Beside& beside) {
-  if (rows >= 32) load_operands<2, StreamsRight>(a, b, 0, products);
+// for. What waited is in memory when that is first called; C's last rows wait in turn.
+template <bool Accumulate, Streams Streamed = Streams::neither, class Beside>
+void multiply_in_turn(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products,
+                      Beside& beside, Waiting& waiting) {
   for (; rows >= 32; rows -= 32) {
-    load_sums<2, Accumulate>(c);
-    multiply_rows<2, StreamsRight>(a, b, pairs, products, beside);
+    multiply_rows<2, Accumulate, Streamed>(a, b, c, pairs, products, beside, waiting.sums());
+    waiting.add(c);
     a.data += 32 * a.row;
-    if (rows >= 64) load_operands<2, StreamsRight>(a, b, 0, products);
-    store_sums<2>(c);
     c += 32 * kColumns;
   }
   if (rows == 0) return;
-  load_operands<1, StreamsRight>(a, b, 0, products);
-  load_sums<1, Accumulate>(c);
-  multiply_rows<1, StreamsRight>(a, b, pairs, products, beside);
+  waiting.finish();
+  multiply_rows<1, Accumulate, Streamed>(a, b, c, pairs, products, beside, nullptr);
   store_sums<1>(c);
+}
+
+// The same, all of it in memory.
+template <bool Accumulate, bool StreamsRight = false, class Beside>
+void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products, Beside& beside) {
+  Waiting waiting;
+  constexpr Streams kStreamed = StreamsRight ? Streams::right : Streams::neither;
+  multiply_in_turn<Accumulate, kStreamed>(rows, a, b, c, pairs, products, beside, waiting);
+  waiting.finish();
 }
 
 template <bool Accumulate>

@@ -8,7 +8,14 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-inline bool takes(const Problem& p) { return takes(p.element, p.precision); }
+// Float32 at highest precision is six products of parts: worth their packing when a key meets many queries, and a depth
+// is not mostly made up. What decides is the same for any batch and number of heads, so that these change no bits.
+inline bool takes_highest(const Problem& p) {
+  return kTakesHigh && p.element == Element::f32 && p.precision == Precision::highest && p.tq >= 128 && p.tk >= 128 &&
+         p.d >= 32 && 4 * p.d >= 3 * round_up(p.d, 32);
+}
+
+inline bool takes(const Problem& p) { return takes(p.element, p.precision) || takes_highest(p); }
 
 // The query's factor, cut in two: a power of two (and the sign), by which bf16 is multiplied exactly, when packed;
 // and the rest, from 1 to 2, for softmax to apply. Scores so pass float32's range only if they do scaled.
@@ -23,14 +30,32 @@ struct Factor {
   }
 };
 
+// Keys of a block: so many that their weights, in three parts too, stay in L1.
+inline std::int64_t keys_a_block(const Problem& p) { return parts_of(p.element, p.precision) == 3 ? kKeys / 2 : kKeys; }
+
+constexpr std::int64_t kLine = 32;  // bf16 numbers
+
+// Keys and values on their way to L2, some lines of each with every step: many at once would hold up the operands.
+struct Fetch {
+  const std::uint16_t *at[2] = {}, *end[2] = {};
+  std::int64_t lines = 0;
+
+  __attribute__((always_inline)) void operator()() {
+    ATTN_UNROLL for (int i = 0; i < 2; ++i) {
+      for (std::int64_t n = 0; n < lines && at[i] < end[i]; ++n, at[i] += kLine) __builtin_prefetch(at[i], 0, 2);
+    }
+  }
+};
+
 // Packed keys and values of all blocks, in memory that the tasks share.
 class PackedBlocks {
  public:
   PackedBlocks(const Problem& p, void* shared)
       : p_(p),
         parts_(parts_of(p.element, p.precision)),
-        blocks_(ceil_div(p.tk, kKeys)),
-        block_keys_(p.tk < kKeys ? round_up(p.tk, kForwardStrip) : kKeys),
+        step_(keys_a_block(p)),
+        blocks_(ceil_div(p.tk, step_)),
+        block_keys_(p.tk < step_ ? round_up(p.tk, kForwardStrip) : step_),
         depth_(round_up(p.d, 32)),
         width_(round_up(p.dv, 16)),
         shared_(static_cast<std::uint16_t*>(shared)) {}
@@ -50,7 +75,7 @@ class PackedBlocks {
   // (keys, depth), made up with zeros to a multiple of kForwardStrip and of 32.
   Left keys(const Span& span, std::int64_t block) const {
     if (!in_place(block)) return {keys_of(span, block), depth_, block_keys_ * depth_};
-    const void* first = row(p_.k, p_.element, span.batch, span.key_head, block * kKeys);
+    const void* first = row(p_.k, p_.element, span.batch, span.key_head, block * step_);
     return {static_cast<const std::uint16_t*>(first), p_.d, 0};
   }
 
@@ -59,21 +84,16 @@ class PackedBlocks {
     return {values_of(span, block), value_step(), width_ * value_step()};
   }
 
-  // Brings one share of `shares` of a block into L2.
-  void prefetch(const Span& span, std::int64_t block, int share, int shares) const {
-    if (block >= blocks_) return;
-    const Left left = keys(span, block);
-    prefetch_share(left.data, in_place(block) ? block_keys_ * depth_ : key_size(), share, shares);
-    prefetch_share(values_of(span, block), value_size(), share, shares);
+  // A block on its way to L2, to be had in about this many steps.
+  Fetch fetch(const Span& span, std::int64_t block, std::int64_t steps) const {
+    if (block >= blocks_) return {};
+    const std::int64_t keys = in_place(block) ? block_keys_ * depth_ : key_size();
+    const std::int64_t most = keys > value_size() ? keys : value_size();
+    const std::uint16_t *first_key = this->keys(span, block).data, *first_value = values_of(span, block);
+    return {{first_key, first_value}, {first_key + keys, first_value + value_size()}, ceil_div(most, kLine * steps)};
   }
 
  private:
-  static void prefetch_share(const std::uint16_t* data, std::int64_t count, int share, int shares) {
-    constexpr std::int64_t kLine = 32;
-    for (std::int64_t at = count * share / shares; at < count * (share + 1) / shares; at += kLine)
-      __builtin_prefetch(data + at, 0, 2);
-  }
-
   // Rows of keys that are whole, dense pairs.
   bool dense() const { return p_.element == Element::bf16 && p_.d % kDepthStep == 0 && p_.k.token == p_.d; }
   bool in_place(std::int64_t block) const { return dense() && (p_.tk % kForwardStrip == 0 || block + 1 < blocks_); }
@@ -99,14 +119,14 @@ class PackedBlocks {
     std::uint16_t* out = keys_of(span, block);
     const Spread spread{parts_, block_keys_ * depth_};
     for (std::int64_t j = 0; j < block_keys_; ++j, out += depth_) {
-      pack_row(p_.element, key(p_.k, span, block * kKeys + j), p_.d, spread, out, depth_);
+      pack_row(p_.element, key(p_.k, span, block * step_ + j), p_.d, spread, out, depth_);
     }
   }
 
   void pack_values(const Span& span, std::int64_t block) const {
     for (std::int64_t j = 0; j < block_keys_; j += 32) {
       const void* rows[32];
-      for (int i = 0; i < 32; ++i) rows[i] = key(p_.v, span, block * kKeys + j + i);
+      for (int i = 0; i < 32; ++i) rows[i] = key(p_.v, span, block * step_ + j + i);
       pack_transposed(p_.element, rows, p_.dv, {parts_, width_ * value_step()}, values_of(span, block) + j,
                       value_step());
     }
@@ -114,7 +134,7 @@ class PackedBlocks {
 
   const Problem& p_;
   int parts_;
-  std::int64_t blocks_, block_keys_, depth_, width_;  // keys of a block, of which the last may have fewer
+  std::int64_t step_, blocks_, block_keys_, depth_, width_;  // keys of a block, of which the last may have fewer
   std::uint16_t* shared_;
 };
 
@@ -125,6 +145,7 @@ class MatrixCore {
         factor_(query_factor(p)),
         parts_(parts_of(p.element, p.precision)),
         products_(products_of(parts_)),
+        block_keys_(keys_a_block(p)),
         depth_(round_up(p.d, 32)),
         blocks_(p, shared) {
     queries_ = halves(take, kGroups * parts_ * depth_ * kColumns);
@@ -133,7 +154,9 @@ class MatrixCore {
   // Steps of a strip's scores, between which softmax may take its turns.
   std::int64_t steps_a_strip() const { return products_ * depth_ / 32; }
 
-  Weights weights(Carver& take) const { return {halves(take, parts_ * kKeys * kColumns), kKeys * kColumns, parts_}; }
+  Weights weights(Carver& take) const {
+    return {halves(take, parts_ * block_keys_ * kColumns), block_keys_ * kColumns};
+  }
 
   void pack_queries(const Span& span, int group) {
     for (int half = 0; half < kColumns; half += kLanes) {
@@ -143,29 +166,33 @@ class MatrixCore {
         const Query at = query(p_, span, r < span.rows ? r : 0);
         rows[i] = r < span.rows ? row(p_.q, p_.element, span.batch, at.head, at.token) : nullptr;
       }
-      pack_columns(p_.element, rows, p_.d, factor_.packed, {parts_, depth_ * kColumns},
-                   queries_of(group) + 2 * half, depth_);
+      pack_columns(p_.element, rows, p_.d, factor_.packed, {parts_, depth_ * kColumns}, queries_of(group) + 2 * half,
+                   depth_);
     }
   }
 
-  // The block that begins at a key is the one that is worked on.
+  // The block that begins at a key is the one that is worked on; beside it the next one is fetched.
   void take_block(const Span& span, std::int64_t first) {
-    keys_ = blocks_.keys(span, first / kKeys), values_ = blocks_.values(span, first / kKeys);
+    const std::int64_t block = first / block_keys_;
+    keys_ = blocks_.keys(span, block), values_ = blocks_.values(span, block);
+    fetch_ = blocks_.fetch(span, block + 1, groups_of(span) * block_keys_ / kForwardStrip * steps_a_strip());
   }
 
-  void prefetch_block(const Span& span, std::int64_t first, int share, int shares) const {
-    blocks_.prefetch(span, first / kKeys, share, shares);
-  }
-
-  // s (keys, kColumns), from key `from` of the block on, with something to do beside; returns the factor that is still
-  // missing.
+  // s (kForwardStrip, kColumns), from key `from` of the block on, with something to do beside. They are in memory when
+  // that is first called beside the next, or after finish().
   template <class Beside>
-  float scores(int group, std::int64_t from, std::int64_t keys, float* s, Beside& beside) const {
+  void scores(int group, std::int64_t from, float* s, Beside& beside) {
+    const auto fetching = [&] { fetch_(), beside(); };
     const Left left{keys_.data + from * keys_.row, keys_.row, keys_.part};
-    multiply<false>(keys, left, {queries_of(group), depth_ * kColumns}, s, round_up(p_.d, kDepthStep) / 2, products_,
-                    beside);
-    return factor_.rest;
+    multiply_in_turn<false>(kForwardStrip, left, {queries_of(group), depth_ * kColumns}, s,
+                            round_up(p_.d, kDepthStep) / 2, products_, fetching, waiting_);
   }
+
+  // The factor that scores still lack.
+  float factor() const { return factor_.rest; }
+
+  // What was multiplied is in memory.
+  void finish() { waiting_.finish(); }
 
   // Forgets the weights of key j, lanes w to w + kLanes - 1, whose bits are not set. A lane holds two keys' weights;
   // the other one stays.
@@ -180,10 +207,12 @@ class MatrixCore {
     }
   }
 
-  // contextᵀ (dv, queries) += vᵀ · weights
-  void add_values(const Weights& weights, const Range& range, float* context) const {
-    multiply<true>(round_up(p_.dv, kRowStep), {values_.data + range.from, values_.row, values_.part},
-                   {weights.data + range.from * kColumns, weights.part}, context, range.keys / 2, products_);
+  // contextᵀ (dv, queries) += vᵀ · weights; whole after the next scores, or finish().
+  void add_values(const Weights& weights, const Range& range, float* context) {
+    const auto nothing = [] {};
+    multiply_in_turn<true>(round_up(p_.dv, kRowStep), {values_.data + range.from, values_.row, values_.part},
+                           {weights.data + range.from * kColumns, weights.part}, context, range.keys / 2, products_,
+                           nothing, waiting_);
   }
 
  private:
@@ -192,10 +221,12 @@ class MatrixCore {
   const Problem& p_;
   Factor factor_;
   int parts_, products_;
-  std::int64_t depth_;  // of packed queries
+  std::int64_t block_keys_, depth_;  // of a block; of packed queries
   PackedBlocks blocks_;
   std::uint16_t* queries_;
   Left keys_{}, values_{};
+  Fetch fetch_;
+  Waiting waiting_;
 };
 
 }  // namespace

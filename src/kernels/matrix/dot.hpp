@@ -76,5 +76,16 @@ void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t 
   multiply<Accumulate>(rows, a, b, c, pairs, products);
 }
 
+// Nor does anything wait; `beside` may have waited for what was stored before.
+struct Waiting {
+  void finish() {}
+};
+template <bool Accumulate, Streams = Streams::neither, class Beside>
+void multiply_in_turn(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products,
+                      Beside& beside, Waiting&) {
+  beside();
+  multiply<Accumulate>(rows, a, b, c, pairs, products);
+}
+
 }  // namespace
 }  // namespace attn::kernels::ATTN_UNIT

@@ -22,20 +22,33 @@ struct ForwardScratch {
   }
 };
 
-// A group against a range of a block's keys, in two strips of scores that take turns.
+// A group against a range of a block's keys, in two strips of scores that take turns. A strip's scores are in memory
+// once the next products have begun; beside the rest of them they become weights.
+template <int kParts>
 inline void add_range(const Problem& p, const Span& span, int group, const Interval& seen, std::int64_t first,
                       std::int64_t count, const Range& range, const Running& run, ForwardScratch& mem) {
   const Weights& weights = mem.weights;
-  Softmax softmax(mem.core.steps_a_strip(), weights, run, range.from);
-  const std::int64_t end = range.from + range.keys;
-  for (std::int64_t from = range.from; from < end; from += kForwardStrip) {
-    float* s = mem.s[from / kForwardStrip % 2];
-    const Range strip{from, kForwardStrip};
-    const float factor = capped_scores(mem.core, p, group, strip, s, softmax);
+  Softmax<kParts> softmax(mem.core.steps_a_strip(), weights, run, range.from);
+  const auto scores = [&](std::int64_t from) { return mem.s[from / kForwardStrip % 2]; };
+  Range waiting{range.from, 0};
+  const auto take = [&]() __attribute__((noinline)) {
+    float* s = scores(waiting.from);
     softmax.finish();
-    mask_range(p, span, group, seen, first, count, strip, s);
+    const float factor = cap_scores(p, kForwardStrip, mem.core.factor(), s);
+    mask_range(p, span, group, seen, first, count, waiting, s);
     softmax.begin(s, factor);
+    waiting.keys = 0;
+  };
+  const auto beside = [&] {
+    if (waiting.keys > 0) take();
+    softmax();
+  };
+  for (std::int64_t from = range.from; from < range.from + range.keys; from += kForwardStrip) {
+    mem.core.scores(group, from, scores(from), beside);
+    waiting = {from, kForwardStrip};
   }
+  mem.core.finish();
+  take();
   softmax.finish();
   if (drops(p)) {
     const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
@@ -46,6 +59,31 @@ inline void add_range(const Problem& p, const Span& span, int group, const Inter
   mem.core.add_values(weights, range, run.context);
 }
 
+template <int kParts>
+inline void forward_task(const Problem& p, const ForwardResult& result, std::int64_t task, void* shared,
+                         void* scratch) {
+  Carver take{static_cast<float*>(scratch)};
+  ForwardScratch mem(p, shared, take);
+  const Span span = locate(p, task);
+  Running run[kGroups];
+  Interval seen[kGroups];
+  const Range whole = start(p, span, mem, run, seen);
+  const std::int64_t keys = keys_a_block(p);
+  for (std::int64_t first = whole.from / keys * keys; first < whole.from + whole.keys; first += keys) {
+    const std::int64_t count = p.tk - first < keys ? p.tk - first : keys;
+    mem.core.take_block(span, first);
+    for (int g = 0; g < groups_of(span); ++g) {
+      const Range all = visible(seen[g], first, count, kForwardStrip);
+      const auto next = [&](std::int64_t from) { return next_run(p, &seen[g], 1, first, all, kForwardStrip, from); };
+      for (Range range = next(all.from); range.keys > 0; range = next(range.from + range.keys)) {
+        add_range<kParts>(p, span, g, seen[g], first, count, range, run[g], mem);
+      }
+    }
+  }
+  mem.core.finish();
+  for (int g = 0; g < groups_of(span); ++g) write_group(p, result, span, g, run[g], mem.rows, mem.lines);
+}
+
 // Phase 0 packs keys and values, a block a task; phase 1 is the forward pass.
 inline std::int64_t matrix_forward_tasks(const Problem& p, int phase) {
   return phase == 0 ? PackedBlocks(p, nullptr).tasks() : task_count(p);
@@ -54,25 +92,8 @@ inline std::int64_t matrix_forward_tasks(const Problem& p, int phase) {
 inline void run_matrix_forward(const Problem& p, const ForwardResult& result, int phase, std::int64_t task,
                                void* shared, void* scratch) {
   if (phase == 0) return PackedBlocks(p, shared).pack(task);
-  Carver take{static_cast<float*>(scratch)};
-  ForwardScratch mem(p, shared, take);
-  const Span span = locate(p, task);
-  Running run[kGroups];
-  Interval seen[kGroups];
-  const Range whole = start(p, span, mem, run, seen);
-  for (std::int64_t first = whole.from / kKeys * kKeys; first < whole.from + whole.keys; first += kKeys) {
-    const std::int64_t count = p.tk - first < kKeys ? p.tk - first : kKeys;
-    mem.core.take_block(span, first);
-    for (int g = 0; g < groups_of(span); ++g) {
-      mem.core.prefetch_block(span, first + kKeys, g, groups_of(span));
-      const Range all = visible(seen[g], first, count, kForwardStrip);
-      const auto next = [&](std::int64_t from) { return next_run(p, &seen[g], 1, first, all, kForwardStrip, from); };
-      for (Range range = next(all.from); range.keys > 0; range = next(range.from + range.keys)) {
-        add_range(p, span, g, seen[g], first, count, range, run[g], mem);
-      }
-    }
-  }
-  for (int g = 0; g < groups_of(span); ++g) write_group(p, result, span, g, run[g], mem.rows, mem.lines);
+  with_parts({parts_of(p.element, p.precision), 0},
+             [&](auto parts) { forward_task<parts.value>(p, result, task, shared, scratch); });
 }
 
 inline std::size_t matrix_forward_scratch(const Problem& p) {

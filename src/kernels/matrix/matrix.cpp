@@ -3,12 +3,6 @@
 // goes to the AVX-512 kernels.
 #define ATTN_TASK_GROUPS 16  // packed keys and values are used by 512 rows before they leave L2
 #define ATTN_BLOCK_KEYS 256  // as many as let a tile of scores stay in L1: the context is loaded and stored per block
-#if defined(ATTN_AMX)
-// Backward: a tile of sums comes from L2 and goes there again: 16 products in a row for dk and dv, 8 for dq.
-#define ATTN_SPAN_GROUPS 16
-#define ATTN_TILE_KEYS 256
-#define ATTN_STRIP_KEYS 32
-#endif
 #include "kernels/table.hpp"
 #if defined(ATTN_AMX)
 #include "kernels/matrix/amx.hpp"
@@ -52,27 +46,26 @@ void forward(const Problem& p, const ForwardResult& result, int phase, std::int6
   run_matrix_forward(p, result, phase, task, shared, scratch);
 }
 
-// Of float32 at high precision the backward pass is float32's.
-bool takes_backward(const Problem& p) { return takes(p) && parts_of(p.element, p.precision) == 1; }
-
 std::size_t backward_shared(const Problem& p) {
-  return takes_backward(p) ? backward_shared<MatrixGradient>(p) : kernels_avx512.backward_shared(p);
+  if (!takes(p)) return kernels_avx512.backward_shared(p);
+  return with_gradient(p, [&]<class Core>() { return backward_shared<Core>(p); });
 }
 
 std::size_t backward_scratch(const Problem& p) {
-  return takes_backward(p) ? backward_scratch<MatrixGradient>(p) : kernels_avx512.backward_scratch(p);
+  if (!takes(p)) return kernels_avx512.backward_scratch(p);
+  return with_gradient(p, [&]<class Core>() { return backward_scratch<Core>(p); });
 }
 
 std::int64_t backward_tasks(const Problem& p, const BackwardResult& result, int phase) {
-  return takes_backward(p) ? backward_tasks<MatrixGradient>(p, result, phase)
-                           : kernels_avx512.backward_tasks(p, result, phase);
+  if (!takes(p)) return kernels_avx512.backward_tasks(p, result, phase);
+  return with_gradient(p, [&]<class Core>() { return backward_tasks<Core>(p, result, phase); });
 }
 
 void backward(const Problem& p, const BackwardInput& in, const BackwardResult& result, int phase, std::int64_t task,
               void* shared, void* scratch) {
-  if (!takes_backward(p)) return kernels_avx512.backward(p, in, result, phase, task, shared, scratch);
+  if (!takes(p)) return kernels_avx512.backward(p, in, result, phase, task, shared, scratch);
   [[maybe_unused]] const Session session;
-  run_backward<MatrixGradient>(p, in, result, phase, task, shared, scratch);
+  with_gradient(p, [&]<class Core>() { run_backward<Core>(p, in, result, phase, task, shared, scratch); });
 }
 
 // Float32 at highest precision from some depth on: an element's bits shall not depend on how many rows there are, nor

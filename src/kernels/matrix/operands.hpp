@@ -20,5 +20,8 @@ struct Right {
   std::int64_t part;
 };
 
+// Which operand passes by once: it is streamed, and leaves in L1 what is there.
+enum class Streams { neither, left, right };
+
 }  // namespace
 }  // namespace attn::kernels::ATTN_UNIT

@@ -22,7 +22,7 @@ inline int parts_of(Element element, Precision precision) {
   if (element != Element::f32 || precision == Precision::medium) return 1;
   return precision == Precision::high ? 2 : 3;
 }
-inline int products_of(int parts) { return parts * (parts + 1) / 2; }
+constexpr int products_of(int parts) { return parts * (parts + 1) / 2; }
 
 // Parts of packed numbers: how many, and how many elements one lies behind the other.
 struct Spread {

@@ -26,12 +26,12 @@ inline __attribute__((always_inline)) Pairs interleaved(Vec a, Vec b) {
 struct Weights {
   std::uint16_t* data;
   std::int64_t part;
-  int parts;
 };
 
 // A run of strips, which begins at key `from` of its block. The maximum rises only when it must by more than 8: weights
 // stay below 2^8, and sums are rarely scaled (Zadouri et al. 2026). It is a whole number: what was summed before is
 // scaled by a power of two, and no rounding tells in which strips keys came.
+template <int kParts>
 class Softmax {
  public:
   // `steps`: how often it will be called while the next strip's scores are multiplied.
@@ -55,7 +55,7 @@ class Softmax {
 
   // Some of what is left.
   __attribute__((always_inline)) void operator()() {
-    if (pairs_ > 0) weights_.parts == 1 ? work<false>(pairs_a_step_) : work<true>(pairs_a_step_);
+    if (pairs_ > 0) work(pairs_a_step_);
   }
 
   // All of it. A strip with a score that is above its lane's maximum by more than 8, or NaN, is done again with a
@@ -78,6 +78,7 @@ class Softmax {
 
  private:
   static constexpr std::int64_t kStripSize = kForwardStrip * kColumns;
+  static constexpr bool kFine = kParts > 1;
 
   static Vec ceil(Vec x) {
     return reinterpret_cast<Vec>(_mm512_maskz_roundscale_ps(0xffff, reinterpret_cast<__m512>(x), 0x0a));
@@ -93,7 +94,7 @@ class Softmax {
   }
 
   void finish_pairs() {
-    if (pairs_ > 0) weights_.parts == 1 ? work<false>(pairs_) : work<true>(pairs_);
+    if (pairs_ > 0) work(pairs_);
   }
 
   // While every key is masked the maximum is -inf; subtracting 0 instead gives weights of 0, not NaN.
@@ -127,7 +128,7 @@ class Softmax {
     store(run_.sum + w * kLanes, load(run_.sum + w * kLanes) * factor);
     shrink_[w] *= factor;
     shrinks_ = true;
-    for (int part = 0; part < weights_.parts; ++part) {
+    for (int part = 0; part < kParts; ++part) {
       std::uint16_t* at = begin_ + part * weights_.part + w * 2 * kLanes;
       for (std::int64_t left = strip_out_ - begin_; left > 0; left -= 2 * kColumns, at += 2 * kColumns) {
         Pairs pair;
@@ -143,11 +144,10 @@ class Softmax {
   // What is read and written in the loop is kept in registers: for all that the compiler knows, the stores may change
   // this object. Scores are compared with the limit: a maximum would wait for the one unit that multiplies beside the
   // tiles.
-  template <bool Fine>
   __attribute__((always_inline)) void work(std::int64_t pairs) {
     const float* s = s_;
     std::uint16_t* out = out_;
-    const std::int64_t part = Fine ? weights_.part : 0;
+    const std::int64_t part = weights_.part;
     const Vec scale = splat(scale_);
     Vec base[kWidth], limit[kWidth], sum[kWidth];
     ATTN_UNROLL for (int w = 0; w < kWidth; ++w) base[w] = base_[w], limit[w] = limit_[w], sum[w] = sum_[w];
@@ -158,9 +158,9 @@ class Softmax {
       ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
         const Vec first = load(s + w * kLanes), second = load(s + kColumns + w * kLanes);
         below = below_limit(below_limit(below, first, limit[w]), second, limit[w]);
-        const Vec a = exp2_of<Fine>(first * scale - base[w]), b = exp2_of<Fine>(second * scale - base[w]);
+        const Vec a = exp2_of<kFine>(first * scale - base[w]), b = exp2_of<kFine>(second * scale - base[w]);
         sum[w] += a + b;
-        put<Fine>(a, b, out + w * 2 * kLanes, part);
+        put(a, b, out + w * 2 * kLanes, part);
       }
     }
     s_ = s, out_ = out, below_ = below;
@@ -171,20 +171,17 @@ class Softmax {
     return _mm512_mask_cmp_ps_mask(all, reinterpret_cast<__m512>(x), reinterpret_cast<__m512>(limit), _CMP_LE_OQ);
   }
 
-  template <bool Fine>
+  // All parts but the last are cut off, so that none has a sign; of three the last is exact.
   static __attribute__((always_inline)) void put(Vec first, Vec second, std::uint16_t* out, std::int64_t part) {
-    if constexpr (Fine) {  // the high part is cut off, so that the low one has no sign either
+    ATTN_UNROLL for (int i = 0; i + 1 < kParts; ++i, out += part) {
       const Pairs high_first = reinterpret_cast<Pairs>(first) & 0xffff0000u;
       const Pairs high_second = reinterpret_cast<Pairs>(second) & 0xffff0000u;
       const Pairs high = high_first >> 16 | high_second;
-      const Pairs low =
-          interleaved(first - reinterpret_cast<Vec>(high_first), second - reinterpret_cast<Vec>(high_second));
       __builtin_memcpy(out, &high, sizeof high);
-      __builtin_memcpy(out + part, &low, sizeof low);
-    } else {
-      const Pairs high = interleaved(first, second);
-      __builtin_memcpy(out, &high, sizeof high);
+      first -= reinterpret_cast<Vec>(high_first), second -= reinterpret_cast<Vec>(high_second);
     }
+    const Pairs last = interleaved(first, second);
+    __builtin_memcpy(out, &last, sizeof last);
   }
 
   std::int64_t pairs_a_step_, pairs_ = 0;  // pairs of keys: to a step, and left of the strip

@@ -14,6 +14,7 @@ namespace attn::kernels::ATTN_UNIT {
 namespace {
 
 // How the keys are cut: by the sizes of one batch item alone.
+template <class Core>
 struct KeyPlan {
   std::int64_t chunk, chunks;  // keys of a task; tasks of a key head
   std::int64_t step;           // keys whose k, v, dk and dv stay in L2 while the queries pass
@@ -21,9 +22,10 @@ struct KeyPlan {
   std::int64_t width;          // rows of a group's dqᵀ
   std::int64_t partial;        // floats of a head's partial dq: by group of queries, (width, kColumns)
 
-  KeyPlan(const Problem& p, std::int64_t row_step) : width(round_up(p.d, row_step)) {
+  explicit KeyPlan(const Problem& p) : width(round_up(p.d, Core::kRowStep)) {
+    constexpr std::int64_t kTileKeys = Core::kTileKeys;
     // Each chunk costs a partial dq of all the query heads: fewer of them where key heads are shared.
-    constexpr std::int64_t tasks_of_an_item = 32, floats_in_cache = 1 << 18;
+    constexpr std::int64_t tasks_of_an_item = 32;
     constexpr std::int64_t least = ceil_div(256, kTileKeys) * kTileKeys;
     const std::int64_t most_chunks = p.hq == p.hkv ? 8 : 4;
     heads = p.hkv == 0 ? 0 : p.batch * p.hkv;
@@ -31,7 +33,7 @@ struct KeyPlan {
     wanted = wanted < 1 ? 1 : wanted > most_chunks ? most_chunks : wanted;
     chunk = ceil_div(p.tk, wanted) > least ? round_up(ceil_div(p.tk, wanted), kTileKeys) : least;
     chunks = ceil_div(p.tk, chunk);
-    const std::int64_t steps = ceil_div(chunk * (padded(p.d) + padded(p.dv)), floats_in_cache);
+    const std::int64_t steps = ceil_div(chunk * (padded(p.d) + padded(p.dv)), Core::kCachedKeys);
     step = ceil_div(ceil_div(chunk, steps), kTileKeys) * kTileKeys;
     const std::int64_t all = round_up(p.tk, 32);  // a multiple of every core's kKeyStep
     step = step < all ? step : all;
@@ -40,15 +42,16 @@ struct KeyPlan {
 };
 
 // What the tasks share.
+template <class Core>
 struct BackwardShared {
   RowSums sums;
   float* partials;  // of dq, by chunk and head
 
-  BackwardShared(const Problem& p, const KeyPlan& plan, Carver& take) : sums(p, take) {
+  BackwardShared(const Problem& p, const KeyPlan<Core>& plan, Carver& take) : sums(p, take) {
     partials = take(plan.chunks * plan.heads * plan.partial);
   }
 
-  float* dq(const KeyPlan& plan, std::int64_t chunk, std::int64_t head) const {
+  float* dq(const KeyPlan<Core>& plan, std::int64_t chunk, std::int64_t head) const {
     return partials + (chunk * plan.heads + head) * plan.partial;
   }
 };
@@ -60,10 +63,10 @@ struct BackwardScratch {
   TileScratch tile;
   float *dk, *dv;  // by panel: (step, kColumns)
   float* line;
-  bool fresh[kSpanGroups];  // no gradient of a group's dq yet
+  bool fresh[Core::kSpanGroups];  // no gradient of a group's dq yet
 
-  BackwardScratch(const Problem& p, const KeyPlan& plan, Carver& take)
-      : core(p, plan.step, take), queries(take), tile(p, take) {
+  BackwardScratch(const Problem& p, const KeyPlan<Core>& plan, Carver& take)
+      : core(p, plan.step, take), queries(span_rows<Core>(), take), tile(p, Core::kStripKeys, take) {
     dk = take(plan.step * padded(p.d)), dv = take(plan.step * padded(p.dv));
     line = take(padded(p.d > p.dv ? p.d : p.dv));
   }
@@ -72,11 +75,12 @@ struct BackwardScratch {
 // A span of queries against `count` keys from key `at` of a tile on, which itself begins at key `tile_at` of those that
 // the core holds, and these at key `first`. Adds to dk and dv; `done`: the keys of the tile that dq has then to take.
 template <class Core>
-inline void add_strip(const Problem& p, const KeyPlan& plan, std::int64_t first, std::int64_t tile_at, std::int64_t at,
-                      std::int64_t count, BackwardScratch<Core>& mem, Range (&done)[kSpanGroups]) {
+inline void add_strip(const Problem& p, const KeyPlan<Core>& plan, std::int64_t first, std::int64_t tile_at,
+                      std::int64_t at, std::int64_t count, BackwardScratch<Core>& mem,
+                      Range (&done)[Core::kSpanGroups]) {
   const std::int64_t whole = round_up(count, Core::kKeyStep);
   std::int64_t low = count, high = 0;
-  Groups groups{kSpanGroups, 0};  // those that see some of these keys
+  Groups groups{Core::kSpanGroups, 0};  // those that see some of these keys
   for (int g = 0; g < mem.queries.groups; ++g) {
     const Range seen = seen_range(p, mem.queries.seen[g], first + tile_at + at, count);
     if (seen.keys <= 0) {
@@ -101,11 +105,11 @@ inline void add_strip(const Problem& p, const KeyPlan& plan, std::int64_t first,
 
 // A span of queries against keys [at, at + count) of those that the core holds, which begin at key `first`.
 template <class Core>
-inline void add_tile(const Problem& p, const KeyPlan& plan, std::int64_t first, std::int64_t at, std::int64_t count,
-                     BackwardScratch<Core>& mem, float* dq) {
-  Range done[kSpanGroups] = {};
-  for (std::int64_t strip = 0; strip < count; strip += kStripKeys) {
-    const std::int64_t keys = count - strip < kStripKeys ? count - strip : kStripKeys;
+inline void add_tile(const Problem& p, const KeyPlan<Core>& plan, std::int64_t first, std::int64_t at,
+                     std::int64_t count, BackwardScratch<Core>& mem, float* dq) {
+  Range done[Core::kSpanGroups] = {};
+  for (std::int64_t strip = 0; strip < count; strip += Core::kStripKeys) {
+    const std::int64_t keys = count - strip < Core::kStripKeys ? count - strip : Core::kStripKeys;
     add_strip(p, plan, first, at, strip, keys, mem, done);
   }
   for (int g = 0; g < mem.queries.groups; ++g) {
@@ -117,7 +121,7 @@ inline void add_tile(const Problem& p, const KeyPlan& plan, std::int64_t first, 
 
 // A span's queries against the `count` keys that the core holds from key `first` on.
 template <class Core>
-inline void add_span(const Problem& p, const BackwardInput& in, const RowSums& sums, const KeyPlan& plan,
+inline void add_span(const Problem& p, const BackwardInput& in, const RowSums& sums, const KeyPlan<Core>& plan,
                      std::int64_t first, std::int64_t count, BackwardScratch<Core>& mem, float* dq) {
   pack(p, sums, mem.queries);
   mem.core.pack_queries(in, mem.queries);
@@ -126,8 +130,8 @@ inline void add_span(const Problem& p, const BackwardInput& in, const RowSums& s
   };
   for (Range run = next(0); run.keys > 0; run = next(run.from + run.keys)) {
     const std::int64_t end = run.from + run.keys;
-    for (std::int64_t at = run.from; at < end; at += kTileKeys) {
-      const std::int64_t tile = end - at < kTileKeys ? end - at : kTileKeys;
+    for (std::int64_t at = run.from; at < end; at += Core::kTileKeys) {
+      const std::int64_t tile = end - at < Core::kTileKeys ? end - at : Core::kTileKeys;
       add_tile(p, plan, first, at, tile, mem, dq);
     }
   }
@@ -146,8 +150,9 @@ inline void write_key_rows(const Problem& p, const Rows& out, std::int64_t width
 }
 
 template <class Core>
-inline void backward_keys(const Problem& p, const BackwardInput& in, const BackwardResult& result, const KeyPlan& plan,
-                          const BackwardShared& shared, std::int64_t task, void* scratch) {
+inline void backward_keys(const Problem& p, const BackwardInput& in, const BackwardResult& result,
+                          const KeyPlan<Core>& plan, const BackwardShared<Core>& shared, std::int64_t task,
+                          void* scratch) {
   Carver carver{static_cast<float*>(scratch)};
   BackwardScratch<Core> mem(p, plan, carver);
   // The first keys of every head first: under a causal mask they have the most queries.
@@ -158,8 +163,8 @@ inline void backward_keys(const Problem& p, const BackwardInput& in, const Backw
     const std::int64_t count = last - first < plan.step ? last - first : plan.step;
     mem.core.load_keys(span, first, count);
     clear(mem.dk, plan.step * padded(p.d)), clear(mem.dv, plan.step * padded(p.dv));
-    for (span.row = 0; span.row < rows; span.row += kSpanRows) {
-      span.rows = rows - span.row < kSpanRows ? rows - span.row : kSpanRows;
+    for (span.row = 0; span.row < rows; span.row += span_rows<Core>()) {
+      span.rows = rows - span.row < span_rows<Core>() ? rows - span.row : span_rows<Core>();
       float* dq = shared.dq(plan, chunk, head) + span.row * plan.width;
       for (bool& fresh : mem.fresh) fresh = first == begin;
       if (place(p, span, first, first + count, mem.queries)) {
@@ -186,8 +191,9 @@ inline void to_rows(const float* sum, std::int64_t width, float factor, float* r
   }
 }
 
-inline void backward_queries(const Problem& p, const BackwardResult& result, const KeyPlan& plan,
-                             const BackwardShared& shared, std::int64_t task, void* scratch) {
+template <class Core>
+inline void backward_queries(const Problem& p, const BackwardResult& result, const KeyPlan<Core>& plan,
+                             const BackwardShared<Core>& shared, std::int64_t task, void* scratch) {
   Carver take{static_cast<float*>(scratch)};
   const std::int64_t step = padded(p.d);
   float *sum = take(step * kColumns), *lines = take(kColumns * step);
@@ -209,16 +215,16 @@ inline void backward_queries(const Problem& p, const BackwardResult& result, con
 
 template <class Core>
 inline std::size_t backward_shared(const Problem& p) {
-  const KeyPlan plan(p, Core::kRowStep);
+  const KeyPlan<Core> plan(p);
   Carver carver{nullptr};
-  const BackwardShared shared(p, plan, carver);
+  const BackwardShared<Core> shared(p, plan, carver);
   return static_cast<std::size_t>(carver.used) * sizeof(float);
 }
 
 template <class Core>
 inline std::size_t backward_scratch(const Problem& p) {
   Carver carver{nullptr};
-  const BackwardScratch<Core> keys(p, KeyPlan(p, Core::kRowStep), carver);
+  const BackwardScratch<Core> keys(p, KeyPlan<Core>(p), carver);
   Carver bias{nullptr}, queries{nullptr}, rows{nullptr};
   const BiasScratch<Core> mem(p, bias);
   queries(2 * padded(p.d) * kColumns), rows(2 * p.dv);
@@ -230,18 +236,18 @@ inline std::size_t backward_scratch(const Problem& p) {
 
 template <class Core>
 inline std::int64_t backward_tasks(const Problem& p, const BackwardResult& result, int phase) {
-  const KeyPlan plan(p, Core::kRowStep);
-  return phase == 1 ? plan.heads * plan.chunks + bias_task_count(p, result) : task_count(p);
+  const KeyPlan<Core> plan(p);
+  return phase == 1 ? plan.heads * plan.chunks + bias_task_count<Core>(p, result) : task_count(p);
 }
 
 template <class Core>
 inline void run_backward(const Problem& p, const BackwardInput& in, const BackwardResult& result, int phase,
                          std::int64_t task, void* shared_memory, void* scratch) {
-  const KeyPlan plan(p, Core::kRowStep);
+  const KeyPlan<Core> plan(p);
   Carver carver{static_cast<float*>(shared_memory)};
-  const BackwardShared shared(p, plan, carver);
+  const BackwardShared<Core> shared(p, plan, carver);
   if (phase == 0) return sum_rows(p, in, locate(p, task), shared.sums, static_cast<float*>(scratch));
-  if (phase == 2) return backward_queries(p, result, plan, shared, task, scratch);
+  if (phase == 2) return backward_queries<Core>(p, result, plan, shared, task, scratch);
   const std::int64_t key_tasks = plan.heads * plan.chunks;
   if (task < key_tasks) return backward_keys<Core>(p, in, result, plan, shared, task, scratch);
   backward_bias<Core>(p, in, result, shared.sums, task - key_tasks, scratch);

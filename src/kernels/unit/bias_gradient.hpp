@@ -9,16 +9,16 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-constexpr std::int64_t kBiasKeys = ceil_div(768, kStripKeys) * kStripKeys;  // of a task
-
 // How many tasks share each of the four dimensions; 1 where the bias repeats, and the task goes over all of it.
+template <class Core>
 struct BiasPlan {
+  static constexpr std::int64_t kBiasKeys = ceil_div(768, Core::kStripKeys) * Core::kStripKeys;  // of a task
   std::int64_t batches, heads, queries, keys;
 
   BiasPlan(const Problem& p, const BackwardResult& result) {
     batches = result.bias_batch ? p.batch : 1;
     heads = result.bias_head ? p.hq : 1;
-    queries = result.bias_query ? (p.tq + kSpanRows - 1) / kSpanRows : 1;
+    queries = result.bias_query ? (p.tq + span_rows<Core>() - 1) / span_rows<Core>() : 1;
     keys = result.bias_key ? (p.tk + kBiasKeys - 1) / kBiasKeys : 1;
   }
 };
@@ -29,7 +29,8 @@ struct BiasScratch {
   Queries queries;
   TileScratch tile;
 
-  BiasScratch(const Problem& p, Carver& take) : core(p, kStripKeys, take), queries(take), tile(p, take) {}
+  BiasScratch(const Problem& p, Carver& take)
+      : core(p, Core::kStripKeys, take), queries(span_rows<Core>(), take), tile(p, Core::kStripKeys, take) {}
 };
 
 // Adds a group's tile. A repeated dimension is summed within the tile first: fewer roundings in the long sum.
@@ -68,8 +69,8 @@ inline void add_span_to_bias(const Problem& p, const BackwardInput& in, const Ba
   if (!place(p, span, first, last, mem.queries)) return;
   pack(p, sums, mem.queries);
   mem.core.pack_queries(in, mem.queries);
-  for (; first < last; first += kStripKeys) {
-    const std::int64_t count = last - first < kStripKeys ? last - first : kStripKeys;
+  for (; first < last; first += Core::kStripKeys) {
+    const std::int64_t count = last - first < Core::kStripKeys ? last - first : Core::kStripKeys;
     mem.core.load_keys(span, first, count);
     for (int g = 0; g < mem.queries.groups; ++g) {
       if (!sees_some(p, mem.queries.seen[g], first, first + count)) continue;
@@ -80,9 +81,10 @@ inline void add_span_to_bias(const Problem& p, const BackwardInput& in, const Ba
   }
 }
 
+template <class Core>
 inline std::int64_t bias_task_count(const Problem& p, const BackwardResult& result) {
   if (!result.bias || p.hkv == 0) return 0;
-  const BiasPlan plan(p, result);
+  const BiasPlan<Core> plan(p, result);
   return plan.batches * plan.heads * plan.queries * plan.keys;
 }
 
@@ -91,7 +93,7 @@ inline void backward_bias(const Problem& p, const BackwardInput& in, const Backw
                           std::int64_t task, void* scratch) {
   Carver carver{static_cast<float*>(scratch)};
   BiasScratch<Core> mem(p, carver);
-  const BiasPlan plan(p, result);
+  const BiasPlan<Core> plan(p, result);
   // This task's range of a dimension of `size`, `length` to a task; all of it where the bias repeats.
   const auto range = [&](std::int64_t& begin, std::int64_t& end, std::int64_t stride, std::int64_t tasks,
                          std::int64_t length, std::int64_t size) {
@@ -100,15 +102,15 @@ inline void backward_bias(const Problem& p, const BackwardInput& in, const Backw
     task /= tasks;
   };
   std::int64_t key, last_key, token, last_token, head, last_head, batch, last_batch;
-  range(key, last_key, result.bias_key, plan.keys, kBiasKeys, p.tk);
-  range(token, last_token, result.bias_query, plan.queries, kSpanRows, p.tq);
+  range(key, last_key, result.bias_key, plan.keys, plan.kBiasKeys, p.tk);
+  range(token, last_token, result.bias_query, plan.queries, span_rows<Core>(), p.tq);
   range(head, last_head, result.bias_head, plan.heads, 1, p.hq);
   range(batch, last_batch, result.bias_batch, plan.batches, 1, p.batch);
   const std::int64_t group = p.hq / p.hkv;
   for (std::int64_t b = batch; b < last_batch; ++b) {
     for (std::int64_t h = head; h < last_head; ++h) {
-      for (std::int64_t t = token; t < last_token; t += kSpanRows) {
-        const std::int64_t rows = last_token - t < kSpanRows ? last_token - t : kSpanRows;
+      for (std::int64_t t = token; t < last_token; t += span_rows<Core>()) {
+        const std::int64_t rows = last_token - t < span_rows<Core>() ? last_token - t : span_rows<Core>();
         add_span_to_bias(p, in, result, sums, {b, h / group, h % group * p.tq + t, rows}, key, last_key, mem);
       }
     }

@@ -8,9 +8,9 @@ namespace attn::kernels::ATTN_UNIT {
 namespace {
 
 class FloatGradient {
-  static_assert(kTileKeys == kStripKeys);
-
  public:
+  static constexpr int kSpanGroups = 4, kTileKeys = 96, kStripKeys = kTileKeys;
+  static constexpr std::int64_t kCachedKeys = 1 << 18;
   static constexpr std::int64_t kKeyStep = 1, kRowStep = 1;
   static constexpr int kKeyRows = 1;
 
@@ -74,6 +74,7 @@ class FloatGradient {
   }
 
  private:
+  static constexpr int kSpanRows = kSpanGroups * kColumns;
   static constexpr int kTileStep =
       kSpanRows + 16;  // of a wide tile's rows; the odd 64 bytes spread them over the cache
 

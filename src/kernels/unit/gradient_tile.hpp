@@ -1,8 +1,13 @@
 // What the backward tasks share: a span of queries, and the gradient of a tile of scores, for any core that multiplies.
 // A core holds the packed operands of a task: it is made for a problem and the most keys that it will hold, and offers
+//   kSpanGroups                        groups of queries that a tile holds side by side, kMostGroups at most
+//   kTileKeys                          keys that dq takes at once
+//   kStripKeys                         of them, those whose dk and dv are taken at once: a multiple of every kRows, and
+//                                      of kKeyStep
 //   kKeyStep                           keys a product takes at once: a range of keys begins and ends at a multiple
 //   kKeyRows                           keys that are put at once
 //   kRowStep                           rows of a group's dq that a product takes at once
+//   kCachedKeys                        numbers of keys and values that stay in L2 with their gradients
 //   load_keys(span, first, count)      keys and values [first, first + count), zeros up to the next kKeyStep
 //   pack_queries(in, queries)          a span's rows of q and d_output, zeros past its end
 //   products(group, from, keys, s, d_weights)
@@ -25,29 +30,25 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-#if !defined(ATTN_SPAN_GROUPS)
-#define ATTN_SPAN_GROUPS 4
-#define ATTN_TILE_KEYS 96
-#define ATTN_STRIP_KEYS 96
-#endif
-constexpr int kSpanGroups = ATTN_SPAN_GROUPS;  // groups of queries that a tile holds side by side
-constexpr int kSpanRows = kSpanGroups * kColumns;
-constexpr int kTileKeys = ATTN_TILE_KEYS;    // keys that dq takes at once
-constexpr int kStripKeys = ATTN_STRIP_KEYS;  // of them, those whose dk and dv are taken at once: a multiple of every
-                                             // kRows, and of every core's kKeyStep
-static_assert(kTileKeys % kStripKeys == 0);
+constexpr int kMostGroups = 16;  // of queries, in a span
+
+template <class Core>
+constexpr std::int64_t span_rows() {
+  static_assert(Core::kSpanGroups <= kMostGroups && Core::kTileKeys % Core::kStripKeys == 0);
+  return Core::kSpanGroups * kColumns;
+}
 
 // Width of a row in panels of kColumns.
 inline std::int64_t padded(std::int64_t width) { return (width + kColumns - 1) / kColumns * kColumns; }
 
 // A span's queries, but for the rows of q and d_output, which a core holds.
 struct Queries {
-  float *lse, *delta;  // (kSpanRows), as of RowSums
-  Interval seen[kSpanGroups];
+  float *lse, *delta;  // by row, as of RowSums
+  Interval seen[kMostGroups];
   Span span;
   int groups;
 
-  explicit Queries(Carver& take) { lse = take(kSpanRows), delta = take(kSpanRows); }
+  Queries(std::int64_t rows, Carver& take) { lse = take(rows), delta = take(rows); }
 };
 
 // Groups [begin, end) of a span.
@@ -116,19 +117,19 @@ inline void sum_rows(const Problem& p, const BackwardInput& in, const Span& span
 // A span's sums; zeros in lanes without a query.
 inline void pack(const Problem& p, const RowSums& sums, Queries& queries) {
   const std::int64_t first = RowSums::place(p, queries.span), rows = queries.span.rows;
-  clear(queries.lse, kSpanRows), clear(queries.delta, kSpanRows);
+  clear(queries.lse, queries.groups * kColumns), clear(queries.delta, queries.groups * kColumns);
   __builtin_memcpy(queries.lse, sums.lse + first, static_cast<std::size_t>(rows) * sizeof(float));
   __builtin_memcpy(queries.delta, sums.delta + first, static_cast<std::size_t>(rows) * sizeof(float));
 }
 
-// Working tiles of one group, (kStripKeys, kColumns) each.
+// Working tiles of one group, (keys, kColumns) each.
 struct TileScratch {
   float *scores, *d_weights;  // which become the weights after dropout, and the scores' gradient
   float *slope, *dropout;     // of the softcap; the factor of each weight
   float *before, *d_before;   // the user's function
 
-  TileScratch(const Problem& p, Carver& take) {
-    constexpr std::int64_t size = kStripKeys * kColumns;
+  TileScratch(const Problem& p, std::int64_t keys, Carver& take) {
+    const std::int64_t size = keys * kColumns;
     scores = take(size), d_weights = take(size);
     slope = take(p.softcap > 0 ? size : 0), dropout = take(drops(p) ? size : 0);
     before = take(p.score_forward ? size : 0), d_before = take(p.score_forward ? size : 0);
