@@ -42,8 +42,9 @@ bool has_avx512bf16() {
 
 bool has_amx_bf16() {
   const unsigned features = cpuid(7, 0).d;
-  constexpr int kAmxBf16 = 22, kAmxTile = 24;
-  static const bool usable = has_avx512bf16() && bit(features, kAmxBf16) && bit(features, kAmxTile) && tiles_granted();
+  constexpr int kAmxBf16 = 22, kAmxTile = 24, kAmxInt8 = 25;  // no processor has the first without the last
+  static const bool usable = has_avx512bf16() && bit(features, kAmxBf16) && bit(features, kAmxTile) &&
+                             bit(features, kAmxInt8) && tiles_granted();
   return usable;
 }
 

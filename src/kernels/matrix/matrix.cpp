@@ -6,6 +6,7 @@
 #include "kernels/table.hpp"
 #if defined(ATTN_AMX)
 #include "kernels/matrix/amx.hpp"
+#include "kernels/matrix/decode_int8.hpp"
 #include "kernels/matrix/few_rows.hpp"
 #else
 #include "kernels/matrix/dot.hpp"
@@ -45,6 +46,18 @@ void forward(const Problem& p, const ForwardResult& result, int phase, std::int6
   [[maybe_unused]] const Session session;
   run_matrix_forward(p, result, phase, task, shared, scratch);
 }
+
+#if defined(ATTN_AMX)
+std::size_t decode_scratch(const Problem& p) {
+  return decodes_int8(p) ? decode_scratch<Int8Decode>(p) : kernels_avx512.decode_scratch(p);
+}
+
+void decode(const Problem& p, const ForwardResult& result, int phase, std::int64_t task, void* shared, void* scratch) {
+  if (!decodes_int8(p)) return kernels_avx512.decode(p, result, phase, task, shared, scratch);
+  [[maybe_unused]] const Session session;
+  run_decode<Int8Decode>(p, result, phase, task, shared, scratch);
+}
+#endif
 
 std::size_t backward_shared(const Problem& p) {
   if (!takes(p)) return kernels_avx512.backward_shared(p);
@@ -133,6 +146,10 @@ Kernels ATTN_JOIN(kernels_, ATTN_UNIT)() {
   kernels.forward_tasks = ATTN_UNIT::forward_tasks;
   kernels.forward_scratch = ATTN_UNIT::forward_scratch;
   kernels.forward = ATTN_UNIT::forward;
+#if defined(ATTN_AMX)
+  kernels.decode_scratch = ATTN_UNIT::decode_scratch;
+  kernels.decode = ATTN_UNIT::decode;
+#endif
   kernels.backward_shared = ATTN_UNIT::backward_shared;
   kernels.backward_scratch = ATTN_UNIT::backward_scratch;
   kernels.backward_tasks = ATTN_UNIT::backward_tasks;

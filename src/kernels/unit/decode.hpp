@@ -3,7 +3,6 @@
 // the threads nor the batch change a bit.
 #pragma once
 
-#include "kernels/unit/decode_products.hpp"
 #include "kernels/unit/decode_softmax.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
@@ -29,71 +28,38 @@ inline float* partial(const Problem& p, void* shared, std::int64_t task, std::in
   return static_cast<float*>(shared) + (task * rows_per_key_head(p) + r) * partial_floats(p);
 }
 
-// Calls f with an E{} of what is stored.
-template <class F>
-inline decltype(auto) with_stored(const Problem& p, F&& f) {
-  switch (p.pages ? p.pages->element : p.element) {
-    case Element::bf16:
-      return f(StoredBf16{});
-    case Element::f16:
-      return f(StoredF16{});
-    case Element::i8:
-      return f(StoredI8{});
-    case Element::f32:
-      break;
-  }
-  return f(StoredF32{});
-}
-
-template <class E>
-struct DecodeScratch {
-  Loads<E> key_loads, value_loads;
-  float *line, *queries, *contexts, *s;
-  char *narrow_keys, *narrow_values;
-  RowList* list;
-
-  DecodeScratch(const Problem& p, Carver& take) : key_loads(p.d), value_loads(p.dv) {
-    constexpr std::int64_t kNarrow = kStepKeys * E::kSpan * E::kBytes / 4;
-    const std::int64_t rows = rows_per_key_head(p);
-    line = take(p.d + E::kSpan);
-    queries = take(rows * key_loads.floats());
-    contexts = take(rows * value_loads.floats());
-    s = take(rows * kStepKeys);
-    narrow_keys = reinterpret_cast<char*>(take(key_loads.narrow() ? kNarrow : 0));
-    narrow_values = reinterpret_cast<char*>(take(value_loads.narrow() ? kNarrow : 0));
-    list = reinterpret_cast<RowList*>(take(sizeof(RowList) / sizeof(float)));
-  }
-};
-
-inline std::size_t decode_scratch(const Problem& p) {
-  Carver count{nullptr};
-  with_stored(p, [&]<class E>(E) { DecodeScratch<E>(p, count); });
-  return static_cast<std::size_t>(count.used) * sizeof(float);
-}
-
-// One chunk of keys against all queries of a key head.
-template <class E>
+// One chunk of keys against all queries of a key head. A core holds the queries and the contexts, and multiplies both
+// by rows where they lie.
+template <class Core>
 class Decoder {
  public:
-  Decoder(const Problem& p, std::int64_t task, void* shared, Carver take)
-      : p_(p), mem_(p, take), partials_(partial(p, shared, task, 0)) {
-    const std::int64_t head = task / chunks(p);
-    span_ = {head / p.hkv, head % p.hkv, 0, rows_per_key_head(p)};
-    begin_ = task % chunks(p) * kChunkKeys;
+  Decoder(const Problem& p, Carver& take) : p_(p), core_(p, take) {
+    line_ = take(p.d + kMostSpan);
+    s_ = take(rows_per_key_head(p) * kStepKeys);
+    list_ = reinterpret_cast<RowList*>(take(sizeof(RowList) / sizeof(float)));
+    steps_ = reinterpret_cast<Step*>(take(kChunkKeys / kStepKeys * sizeof(Step) / sizeof(float)));
   }
 
-  void run() {
+  void run(std::int64_t task, void* shared) {
+    partials_ = partial(p_, shared, task, 0);
+    const std::int64_t head = task / chunks(p_);
+    span_ = {head / p_.hkv, head % p_.hkv, 0, rows_per_key_head(p_)};
+    begin_ = task % chunks(p_) * kChunkKeys;
     find_rows();
     start();
-    for (int i = 0; i < steps_; ++i) step(i);
+    for (int i = 0; i < count_; ++i) run(steps_[i]);
     finish();
   }
 
  private:
-  static constexpr int kSteps = kChunkKeys / kStepKeys;
+  struct Step {
+    std::int64_t first, keys, units;
+    std::int64_t place[kStepUnits];  // of its units
+    const char **k, **v;
+    float k_scale[kStepKeys], v_scale[kStepKeys];  // of i8
+  };
 
   float* state(std::int64_t r) const { return partials_ + r * partial_floats(p_); }
-  float* context(std::int64_t r) const { return mem_.contexts + r * mem_.value_loads.floats(); }
 
   // The steps that some query sees keys of, and where their rows lie.
   void find_rows() {
@@ -104,18 +70,44 @@ class Decoder {
       first = p_.first[place] < first ? p_.first[place] : first;
       last = p_.last[place] > last ? p_.last[place] : last;
     }
-    RowList& list = *mem_.list;
-    list.used = 0;
+    list_->used = 0;
     for (std::int64_t at = begin_; at < begin_ + kChunkKeys; at += kStepKeys) {
-      const std::int64_t from = first > at ? first / kBlockKeys * kBlockKeys : at;
+      const std::int64_t from = first > at ? first / kUnitKeys * kUnitKeys : at;
       const std::int64_t to = last < at + kStepKeys ? last : at + kStepKeys;
-      if (from >= to) continue;
-      first_[steps_] = from, keys_[steps_] = to - from, list_[steps_] = list.used;
-      list.add(p_, p_.k, p_.pages ? &p_.pages->k : nullptr, span_, from, to - from);
-      list.add(p_, p_.v, p_.pages ? &p_.pages->v : nullptr, span_, from, to - from);
-      ++steps_;
+      if (from < to) add_step(steps_[count_++], at, from, to);
     }
-    if (steps_ > 0) list.close();
+    if (count_ > 0) list_next(last);
+  }
+
+  // What is fetched while the last block is read: the first of the next chunk, which is likely this thread's as well.
+  void list_next(std::int64_t last) {
+    float scales[kUnitKeys];
+    for (std::int64_t i = 0; i < kStreams; ++i) {
+      const std::int64_t key = begin_ + kChunkKeys + i * (kStepKeys / kStreams);
+      if (key >= last) break;
+      const std::int64_t left = last - key;
+      list_->add(p_, p_.k, p_.pages ? &p_.pages->k : nullptr, span_, key, left < kUnitKeys ? left : kUnitKeys, scales);
+    }
+    list_->close();
+  }
+
+  void add_step(Step& step, std::int64_t begin, std::int64_t from, std::int64_t to) {
+    step.first = from, step.keys = to - from, step.units = 0;
+    for (std::int64_t i = 0; i < kStepUnits; ++i) {
+      const std::int64_t key = begin + (i % kStreams * (kStepUnits / kStreams) + i / kStreams) * kUnitKeys;
+      if (from <= key && key < to) step.place[step.units++] = key - from;
+    }
+    step.k = list_->at + list_->used;
+    add_rows(step, p_.k, p_.pages ? &p_.pages->k : nullptr, step.k_scale);
+    step.v = list_->at + list_->used;
+    add_rows(step, p_.v, p_.pages ? &p_.pages->v : nullptr, step.v_scale);
+  }
+
+  void add_rows(const Step& step, const Rows& rows, const PageRows* paged, float* scales) {
+    for (std::int64_t u = 0; u < step.units; ++u) {
+      const std::int64_t place = step.place[u], left = step.keys - place;
+      list_->add(p_, rows, paged, span_, step.first + place, left < kUnitKeys ? left : kUnitKeys, scales + place);
+    }
   }
 
   void start() {
@@ -125,91 +117,57 @@ class Decoder {
       state(r)[0] = with_sink ? p_.sinks[query(p_, span_, r).head] * kLog2e : kMinusInfinity;
       state(r)[1] = state(r)[0] == kMinusInfinity ? 0 : 1;
     }
-    for (std::int64_t c = 0; c < span_.rows * mem_.value_loads.floats(); c += kLanes) {
-      store(mem_.contexts + c, splat(0.f));
-    }
-    by_fours(span_.rows, [&]<int Count>(std::int64_t r) {
-      float* packed = mem_.queries + r * mem_.key_loads.floats();
-      for (int i = 0; i < Count; ++i) pack(r + i, packed + i * kLanes, Count * kLanes);
-    });
+    core_.start([&](std::int64_t r) { return scaled_query(r); });
   }
 
-  // Query r, scaled, as multiply_keys() takes it.
-  void pack(std::int64_t r, float* packed, std::int64_t step) {
+  float* scaled_query(std::int64_t r) {
     const Query at = query(p_, span_, r);
     const float factor = query_factor(p_);
-    widen(p_.element, row(p_.q, p_.element, span_.batch, at.head, at.token), mem_.line, p_.d);
-    for (std::int64_t c = 0; c < p_.d; ++c) mem_.line[c] *= factor;
-    mem_.key_loads.pack(mem_.line, packed, step);
+    widen(p_.element, row(p_.q, p_.element, span_.batch, at.head, at.token), line_, p_.d);
+    for (std::int64_t c = 0; c < p_.d; ++c) line_[c] *= factor;
+    return line_;
   }
 
-  void step(int i) {
-    const std::int64_t keys = keys_[i];
-    const char** k = mem_.list->at + list_[i];
-    const char** v = k + pad_lanes(keys);
-    const float *k_scale = mem_.list->scale + list_[i], *v_scale = k_scale + pad_lanes(keys);
-    if (mem_.key_loads.narrow()) copy_narrow(mem_.key_loads, k, pad_lanes(keys), mem_.narrow_keys);
-    if (mem_.value_loads.narrow()) copy_narrow(mem_.value_loads, v, pad_lanes(keys), mem_.narrow_values);
-    for_blocks(keys, [&]<int Count>(std::int64_t r, std::int64_t j, std::int64_t count, bool ahead) {
-      score_keys<E, Count>(mem_.queries + r * mem_.key_loads.floats(), mem_.key_loads, k + j, count,
-                           rows_ahead(mem_.key_loads, ahead ? k + j : nullptr), mem_.s + r * kStepKeys + j);
-    });
-    for (std::int64_t r = 0; r < span_.rows; ++r) soften(r, first_[i], keys, k_scale, v_scale);
-    for_blocks(keys, [&]<int Count>(std::int64_t r, std::int64_t j, std::int64_t count, bool ahead) {
-      add_values<E, Count>(mem_.s + r * kStepKeys + j, mem_.value_loads, v + j, count,
-                           rows_ahead(mem_.value_loads, ahead ? v + j : nullptr), context(r));
-    });
-  }
-
-  static RowsAhead rows_ahead(const Loads<E>& loads, const char* const* rows) {
-    return {rows, loads.ahead(), loads.lines()};
-  }
-
-  // Calls f<Count>(r, j, count, ahead) for each block of keys and Count queries from r on; `ahead`: the first of these.
-  template <class F>
-  void for_blocks(std::int64_t keys, F&& f) {
-    for (std::int64_t j = 0; j < keys; j += kBlockKeys) {
-      const std::int64_t count = keys - j < kBlockKeys ? keys - j : kBlockKeys;
-      by_fours(span_.rows, [&]<int Count>(std::int64_t r) { f.template operator()<Count>(r, j, count, r == 0); });
-    }
+  void run(const Step& step) {
+    core_.scores({step.k, step.place, step.units, step.keys}, s_);
+    for (std::int64_t r = 0; r < span_.rows; ++r) soften(r, step);
+    core_.add_values(s_, {step.v, step.place, step.units, step.keys});
   }
 
   // Scores of query r to weights.
-  void soften(std::int64_t r, std::int64_t first, std::int64_t keys, const float* k_scale, const float* v_scale) {
+  void soften(std::int64_t r, const Step& step) {
     const Query at = query(p_, span_, r);
     const std::int64_t place = span_.batch * p_.interval_batch + at.token;
     const Line line{
-        at,   p_.first[place],       p_.last[place], p_.alibi_slopes ? static_cast<float>(p_.centre[place]) : 0, first,
-        keys, mem_.s + r * kStepKeys};
-    scale_line(line, k_scale);
+        at,         p_.first[place], p_.last[place],    p_.alibi_slopes ? static_cast<float>(p_.centre[place]) : 0,
+        step.first, step.keys,       s_ + r * kStepKeys};
+    scale_line(line, step.k_scale);
     adjust_line(p_, span_, line);
     mask_line(p_, span_, line);
     const float shrink = soften_line(line, state(r));
     if (drops(p_)) drop_line(p_, span_, line);
-    scale_line(line, v_scale);
-    if (shrink == 1) return;
-    for (std::int64_t c = 0; c < mem_.value_loads.floats(); c += kLanes) {
-      store(context(r) + c, load(context(r) + c) * splat(shrink));
-    }
+    scale_line(line, step.v_scale);
+    if (shrink != 1) core_.shrink(r, shrink);
   }
 
   static void scale_line(const Line& line, const float* scale) {
-    if constexpr (E::kBytes == 1) {
+    if constexpr (Core::kScaled) {
       for (std::int64_t j = 0; j < line.keys; j += kLanes) store(line.s + j, load(line.s + j) * load(scale + j));
     }
   }
 
   void finish() {
-    for (std::int64_t r = 0; r < span_.rows; ++r) mem_.value_loads.unpack(context(r), state(r) + pad_lanes(2));
+    for (std::int64_t r = 0; r < span_.rows; ++r) core_.finish(r, state(r) + pad_lanes(2));
   }
 
   const Problem& p_;
-  DecodeScratch<E> mem_;
-  float* partials_;
+  Core core_;
+  float *line_, *s_, *partials_;
+  RowList* list_;
+  Step* steps_;
   Span span_;
   std::int64_t begin_;
-  int steps_ = 0;
-  std::int64_t first_[kSteps], keys_[kSteps], list_[kSteps];
+  int count_ = 0;
 };
 
 // Merges the chunks of a key head, in order, into the first one's place, and writes the rows.
@@ -240,10 +198,19 @@ inline void decode_merge(const Problem& p, const ForwardResult& result, std::int
   }
 }
 
-inline void decode(const Problem& p, const ForwardResult& result, int phase, std::int64_t task, void* shared,
-                   void* scratch) {
+template <class Core>
+inline std::size_t decode_scratch(const Problem& p) {
+  Carver count{nullptr};
+  Decoder<Core>(p, count);
+  return static_cast<std::size_t>(count.used) * sizeof(float);
+}
+
+template <class Core>
+inline void run_decode(const Problem& p, const ForwardResult& result, int phase, std::int64_t task, void* shared,
+                       void* scratch) {
   if (phase == 1) return decode_merge(p, result, task, shared);
-  with_stored(p, [&]<class E>(E) { Decoder<E>(p, task, shared, Carver{static_cast<float*>(scratch)}).run(); });
+  Carver take{static_cast<float*>(scratch)};
+  Decoder<Core>(p, take).run(task, shared);
 }
 
 }  // namespace

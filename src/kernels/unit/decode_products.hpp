@@ -45,14 +45,17 @@ inline __attribute__((always_inline)) Vec sum_each(Vec (&v)[kLanes]) {
 // sums[i][j] = q_i · k_j, lane by lane, for Count queries and Keys keys. q (loads, parts, Count, kLanes).
 template <class E, int Count, int Keys>
 inline __attribute__((always_inline)) void multiply_keys(const float* q, const Loads<E>& loads, const char* const* keys,
-                                                         Vec (*sums)[kLanes]) {
+                                                         const char* const* ahead, Vec (*sums)[kLanes]) {
   Vec sum[Count][Keys];
   ATTN_UNROLL for (int i = 0; i < Count; ++i) { ATTN_UNROLL for (int j = 0; j < Keys; ++j) sum[i][j] = splat(0.f); }
   std::int64_t b = 0;
   do {  // at least once, which a compiler that keeps sums in registers must know
     const std::int64_t offset = loads.begin(b) * E::kBytes;
     Vec parts[Keys][E::kParts];
-    ATTN_UNROLL for (int j = 0; j < Keys; ++j) E::widen(keys[j] + offset, parts[j]);
+    ATTN_UNROLL for (int j = 0; j < Keys; ++j) {
+      fetch_line(ahead[j], b * E::kSpan * E::kBytes);
+      E::widen(keys[j] + offset, parts[j]);
+    }
     ATTN_UNROLL for (int part = 0; part < E::kParts; ++part) {
       ATTN_UNROLL for (int i = 0; i < Count; ++i) {
         const Vec left = load(q + (part * Count + i) * kLanes);
@@ -64,51 +67,29 @@ inline __attribute__((always_inline)) void multiply_keys(const float* q, const L
   ATTN_UNROLL for (int i = 0; i < Count; ++i) { ATTN_UNROLL for (int j = 0; j < Keys; ++j) sums[i][j] = sum[i][j]; }
 }
 
-// Rows of a list on their way to L2, for those of a block that are read now; or of none.
-class RowsAhead {
- public:
-  RowsAhead(const char* const* rows, std::int64_t ahead, std::int64_t lines)
-      : rows_(rows), ahead_(ahead), lines_(lines) {}
-
-  // For row j: the one as far ahead in its half, or in that half of the next block.
-  __attribute__((always_inline)) void operator()(std::int64_t j) const {
-    if (!rows_) return;
-    const std::int64_t next = j % kHalfKeys + ahead_ < kHalfKeys ? 0 : kBlockKeys - kHalfKeys;
-    prefetch(rows_[j + ahead_ + next], lines_);
-  }
-
- private:
-  const char* const* rows_;
-  std::int64_t ahead_, lines_;
-};
-
-// s[i · kStepKeys + j] = q_i · k_j for Count queries and `count` keys of a block, made up to whole vectors; both halves
-// are read in turn.
+// s[i · kStepKeys + j] = q_i · k_j for Count queries and a block's keys j.
 template <class E, int Count>
-__attribute__((noinline)) void score_keys(const float* q, const Loads<E>& loads, const char* const* keys,
-                                          std::int64_t count, const RowsAhead& ahead, float* s) {
+__attribute__((noinline)) void score_keys(const float* q, const Loads<E>& loads, const Units& block, bool fetch,
+                                          float* s) {
   constexpr int kAtOnce = kRows < 12 && Count == 4 ? 2 : 4;  // as many sums as registers hold
-  for (std::int64_t j = 0; j < kHalfKeys && j < count; j += kLanes) {
-    Vec sums[2][Count][kLanes];
-    const int halves = j + kHalfKeys < count ? 2 : 1;
-    for (std::int64_t n = 0; n < kLanes; n += kAtOnce) {
-      for (int half = 0; half < halves; ++half) {
-        const std::int64_t at = half * kHalfKeys + j + n;
-        for (int i = 0; i < kAtOnce; ++i) ahead(at + i);
-        multiply_keys<E, Count, kAtOnce>(q, loads, keys + at, reinterpret_cast<Vec(*)[kLanes]>(&sums[half][0][n]));
-      }
+  for (std::int64_t j = 0; j < block.count * kUnitKeys; j += kLanes) {
+    Vec sums[Count][kLanes];
+    for (int n = 0; n < kLanes; n += kAtOnce) {
+      const char* ahead[kAtOnce];
+      for (int i = 0; i < kAtOnce; ++i) ahead[i] = fetch ? block.ahead(j + n + i) : nullptr;
+      multiply_keys<E, Count, kAtOnce>(q, loads, block.rows + j + n, ahead,
+                                       reinterpret_cast<Vec(*)[kLanes]>(&sums[0][n]));
     }
-    for (int half = 0; half < halves; ++half) {
-      for (int i = 0; i < Count; ++i) store(s + i * kStepKeys + half * kHalfKeys + j, sum_each(sums[half][i]));
-    }
+    float* out = s + block.place[j / kUnitKeys] + j % kUnitKeys;
+    for (int i = 0; i < Count; ++i) store(out + i * kStepKeys, sum_each(sums[i]));
   }
 }
 
-// context_i += Σ_j w[i][j] · v_j, of Width loads from load b on; a value of each half in turn. context (Count, loads,
-// parts, kLanes).
+// context_i += Σ_j w[i][j] · v_j, of Width loads from load b on, over a block's values. context (Count, loads, parts,
+// kLanes).
 template <class E, int Count, int Width>
-__attribute__((noinline)) void add_loads(const float* w, const Loads<E>& loads, const char* const* values,
-                                         std::int64_t count, const RowsAhead& ahead, std::int64_t b, float* context) {
+__attribute__((noinline)) void add_loads(const float* w, const Loads<E>& loads, const Units& block, bool fetch,
+                                         std::int64_t b, float* context) {
   Vec sums[Count][Width][E::kParts];
   std::int64_t begin[Width];
   const auto at = [&](int i, int n, int part) {
@@ -120,21 +101,22 @@ __attribute__((noinline)) void add_loads(const float* w, const Loads<E>& loads, 
       ATTN_UNROLL for (int part = 0; part < E::kParts; ++part) sums[i][n][part] = load(at(i, n, part));
     }
   }
-  const auto add = [&](std::int64_t j) __attribute__((always_inline)) {
-    ahead(j);
-    Vec weight[Count];
-    ATTN_UNROLL for (int i = 0; i < Count; ++i) weight[i] = splat(w[i * kStepKeys + j]);
-    ATTN_UNROLL for (int n = 0; n < Width; ++n) {
-      Vec parts[E::kParts];
-      E::widen(values[j] + begin[n], parts);
-      ATTN_UNROLL for (int part = 0; part < E::kParts; ++part) {
-        ATTN_UNROLL for (int i = 0; i < Count; ++i) sums[i][n][part] = weight[i] * parts[part] + sums[i][n][part];
+  for (std::int64_t unit = 0; unit < block.count; ++unit) {
+    const float* const weights = w + block.place[unit];
+    for (std::int64_t j = 0; j < block.rows_of(unit); ++j) {
+      const char* const value = block.rows[unit * kUnitKeys + j];
+      const char* const ahead = fetch ? block.ahead(unit * kUnitKeys + j) : nullptr;
+      Vec weight[Count];
+      ATTN_UNROLL for (int i = 0; i < Count; ++i) weight[i] = splat(weights[i * kStepKeys + j]);
+      ATTN_UNROLL for (int n = 0; n < Width; ++n) {
+        Vec parts[E::kParts];
+        fetch_line(ahead, (b + n) * E::kSpan * E::kBytes);
+        E::widen(value + begin[n], parts);
+        ATTN_UNROLL for (int part = 0; part < E::kParts; ++part) {
+          ATTN_UNROLL for (int i = 0; i < Count; ++i) sums[i][n][part] = weight[i] * parts[part] + sums[i][n][part];
+        }
       }
     }
-  };
-  for (std::int64_t j = 0; j < kHalfKeys && j < count; ++j) {
-    add(j);
-    if (j + kHalfKeys < count) add(j + kHalfKeys);
   }
   ATTN_UNROLL for (int n = 0; n < Width; ++n) {
     ATTN_UNROLL for (int i = 0; i < Count; ++i) {
@@ -145,23 +127,19 @@ __attribute__((noinline)) void add_loads(const float* w, const Loads<E>& loads, 
 
 // From load b to the row's end, as many loads at once as registers hold, and then half as many, ….
 template <class E, int Count, int Width>
-inline void add_row(const float* w, const Loads<E>& loads, const char* const* values, std::int64_t count,
-                    RowsAhead ahead, std::int64_t b, float* context) {
-  for (; b + Width <= loads.count; b += Width) {
-    add_loads<E, Count, Width>(w, loads, values, count, ahead, b, context);
-    ahead = {nullptr, 0, 0};
-  }
+inline void add_row(const float* w, const Loads<E>& loads, const Units& block, bool fetch, std::int64_t b,
+                    float* context) {
+  for (; b + Width <= loads.count; b += Width) add_loads<E, Count, Width>(w, loads, block, fetch, b, context);
   if constexpr (Width > 1) {
-    if (b < loads.count) add_row<E, Count, Width / 2>(w, loads, values, count, ahead, b, context);
+    if (b < loads.count) add_row<E, Count, Width / 2>(w, loads, block, fetch, b, context);
   }
 }
 
 template <class E, int Count>
-inline void add_values(const float* w, const Loads<E>& loads, const char* const* values, std::int64_t count,
-                       const RowsAhead& ahead, float* context) {
+inline void add_block(const float* w, const Loads<E>& loads, const Units& block, bool fetch, float* context) {
   constexpr int kSums = kRows >= 12 ? 16 : 8;  // that fit in registers, with what they are made of
   constexpr int kWide = kSums / (Count * E::kParts);
-  add_row<E, Count, kWide == 0 ? 1 : kWide>(w, loads, values, count, ahead, 0, context);
+  add_row<E, Count, kWide == 0 ? 1 : kWide>(w, loads, block, fetch, 0, context);
 }
 
 }  // namespace

@@ -11,9 +11,11 @@ inline std::int64_t pad_lanes(std::int64_t n) { return (n + kLanes - 1) / kLanes
 
 constexpr std::int64_t kChunkKeys = 512;  // keys of a task
 constexpr std::int64_t kStepKeys = 256;   // keys whose scores are at hand at once
-constexpr std::int64_t kMostAhead = 128;  // rows to prefetch
 constexpr std::int64_t kBlockKeys = 64;   // keys, or values, that stay in L1 for all queries
-constexpr std::int64_t kHalfKeys = 32;    // read in turn with the other half of a block: two pages come faster than one
+constexpr std::int64_t kUnitKeys = 16;    // keys in a row
+constexpr std::int64_t kStreams = 4;      // a block's units, each from another part of the step
+constexpr std::int64_t kStepUnits = kStepKeys / kUnitKeys;
+constexpr std::int64_t kMostSpan = 64;  // elements that a load may take
 
 // What is stored, by element: a load takes kSpan elements, which become kParts vectors; lane l of part i is element
 // place(i, l) of them.
@@ -63,12 +65,6 @@ struct Loads {
 
   bool narrow() const { return width < E::kSpan; }
   std::int64_t floats() const { return count * E::kParts * kLanes; }  // of a row, widened
-  std::int64_t lines() const { return (width * E::kBytes + 63) / 64; }
-  // How many rows of each half ahead to prefetch: in all about 6 KB, which are under way while a core reads on.
-  std::int64_t ahead() const {
-    const std::int64_t rows = 3072 / (width * E::kBytes + 1) + 1;
-    return rows < kHalfKeys ? rows : kHalfKeys;
-  }
   // The first element of load i.
   std::int64_t begin(std::int64_t i) const { return i + 1 < count || narrow() ? i * E::kSpan : width - E::kSpan; }
 
@@ -98,44 +94,78 @@ struct Loads {
   }
 };
 
+// The line of a row that holds byte `at`, if it begins there, on its way to L2; null is none. One at a time: many at
+// once hold up what comes after them.
+inline __attribute__((always_inline)) void fetch_line(const char* row, std::int64_t at) {
+  if (row && at % 64 == 0) __builtin_prefetch(row + at, 0, 2);
+}
+
+// Units of a step in the order in which they are read: one from each quarter in turn, as memory is faster from several
+// pages at once.
+struct Units {
+  const char** rows;          // kUnitKeys of each
+  const std::int64_t* place;  // their first keys, in the step
+  std::int64_t count, keys;   // units; keys of the step
+
+  std::int64_t rows_of(std::int64_t unit) const {
+    const std::int64_t left = keys - place[unit];
+    return left < kUnitKeys ? left : kUnitKeys;
+  }
+  Units block(std::int64_t first) const {
+    const std::int64_t left = count - first;
+    return {rows + first * kUnitKeys, place + first, left < kStreams ? left : kStreams, keys};
+  }
+  // The row to fetch while row i of a block is read: of the block after it, each unit in turn.
+  const char* ahead(std::int64_t i) const { return rows[kBlockKeys + i % kStreams * kUnitKeys + i / kStreams]; }
+};
+
 // Where a chunk's rows lie, in the order in which they are read: the keys of a step, its values, the keys of the next
-// step, …. Pages cost no more than this list, and what is to be prefetched is found further on in it.
+// step, …. Pages cost no more than this list, and what is to be fetched is found further on in it.
 struct RowList {
   std::int64_t used = 0;
-  const char* at[2 * kChunkKeys + kMostAhead];
-  float scale[2 * kChunkKeys];  // of i8
+  const char* at[2 * kChunkKeys + 3 * kBlockKeys];
 
-  // Keys, or values, first … first + count - 1, made up to whole vectors by the last one.
+  // `count` keys, or values, from `first` on, made up to a unit by the last one. Those of i8 have scales.
   void add(const Problem& p, const Rows& rows, const PageRows* paged, const Span& span, std::int64_t first,
-           std::int64_t count) {
+           std::int64_t count, float* scales) {
     if (!p.pages) {
       const char* row0 = static_cast<const char*>(row(rows, p.element, span.batch, span.key_head, first));
       const std::int64_t step = rows.token * element_bytes(p.element);
-      for (std::int64_t j = 0; j < count; ++j) at[used + j] = row0 + j * step;
-      used += count;
+      list_rows(row0, step, count, at + used);
     } else {
-      for (std::int64_t j = 0; j < count;) j += add_from_page(*p.pages, *paged, span, first + j, count - j);
+      for (std::int64_t j = 0; j < count;) {
+        j += add_from_page(*p.pages, *paged, span, first + j, count - j, at + used + j, scales + j);
+      }
     }
-    for (; used % kLanes != 0; ++used) at[used] = at[used - 1], scale[used] = 0;
+    for (std::int64_t j = count; j < kUnitKeys; ++j) at[used + j] = at[used + count - 1], scales[j] = 0;
+    used += kUnitKeys;
   }
 
   void close() {
-    for (std::int64_t j = 0; j < kMostAhead; ++j) at[used + j] = at[used - 1];
+    for (std::int64_t j = 0; j < 2 * kBlockKeys; ++j) at[used + j] = at[used - 1];
   }
 
  private:
+  // Nearly always a whole unit, which vectors do.
+  static void list_rows(const char* row0, std::int64_t step, std::int64_t count, const char** at) {
+    if (count == kUnitKeys) {
+      ATTN_UNROLL for (std::int64_t j = 0; j < kUnitKeys; ++j) at[j] = row0 + j * step;
+    } else {
+      for (std::int64_t j = 0; j < count; ++j) at[j] = row0 + j * step;
+    }
+  }
+
   // Those of the page that `token` lies in, `most` at most; returns how many.
-  std::int64_t add_from_page(const Pages& pages, const PageRows& part, const Span& span, std::int64_t token,
-                             std::int64_t most) {
+  static std::int64_t add_from_page(const Pages& pages, const PageRows& part, const Span& span, std::int64_t token,
+                                    std::int64_t most, const char** at, float* scales) {
     const char* page = static_cast<const char*>(pages.tables[span.batch][token / pages.tokens]);
     const std::int64_t place = token % pages.tokens, left = pages.tokens - place, count = left < most ? left : most;
     const char* row0 = page + part.offset + span.key_head * part.head + place * part.token;
-    for (std::int64_t j = 0; j < count; ++j) at[used + j] = row0 + j * part.token;
+    list_rows(row0, part.token, count, at);
     if (pages.element == Element::i8) {
-      const auto* scales = reinterpret_cast<const float*>(page + part.scales) + span.key_head * pages.tokens + place;
-      for (std::int64_t j = 0; j < count; ++j) scale[used + j] = scales[j];
+      const auto* of_page = reinterpret_cast<const float*>(page + part.scales) + span.key_head * pages.tokens + place;
+      __builtin_memcpy(scales, of_page, static_cast<std::size_t>(count) * sizeof(float));
     }
-    used += count;
     return count;
   }
 };

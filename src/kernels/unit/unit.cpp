@@ -3,7 +3,7 @@
 #include "kernels/unit/adamw.hpp"
 #include "kernels/unit/backward.hpp"
 #include "kernels/unit/cross_entropy.hpp"
-#include "kernels/unit/decode.hpp"
+#include "kernels/unit/decode_float.hpp"
 #include "kernels/unit/few_rows.hpp"
 #include "kernels/unit/float_gradient.hpp"
 #include "kernels/unit/float_product.hpp"
