@@ -12,7 +12,7 @@ namespace attn::kernels::ATTN_UNIT {
 namespace {
 
 constexpr std::int64_t kTile = 1024;   // bytes: 16 rows of 64
-constexpr std::int64_t kTileRows = 4;  // queries of a tile, four rows each: three digits, and what is left over
+constexpr std::int64_t kTileQueries = 4;  // queries of a tile, four rows each: three digits, and what is left over
 
 // Sums (16, 16) += A (16, 64) · B (16, 16, 4), of signed bytes.
 #if defined(ATTN_AMX_EMULATED)
@@ -138,7 +138,7 @@ class Int8Decode {
   static constexpr int kBytes = 1;
 
   Int8Decode(const Problem& p, Carver& take)
-      : rows_(rows_per_key_head(p)), tiles_(ceil_div(rows_, kTileRows)), d_(p.d), dv_(p.dv) {
+      : rows_(rows_per_key_head(p)), tiles_(ceil_div(rows_, kTileQueries)), d_(p.d), dv_(p.dv) {
     const auto bytes = [&](std::int64_t n) { return reinterpret_cast<char*>(take(n / 4)); };
     exponents_ = take(2 * rows_);
     queries_ = bytes(tiles_ * spans(d_) * kTile);
@@ -157,7 +157,7 @@ class Int8Decode {
       float* line = query(r);
       for (std::int64_t c = d_; c < spans(d_) * 64; ++c) line[c] = 0;
       exponents_[r] = unit_exponent(line, spans(d_) * 64);
-      char* out = queries_ + r / kTileRows * spans(d_) * kTile + r % kTileRows * 16;
+      char* out = queries_ + r / kTileQueries * spans(d_) * kTile + r % kTileQueries * 16;
       for (std::int64_t c = 0; c < spans(d_) * 64; c += kLanes) {
         store_parts(out + c * 16, 64, to_digits(load(line + c), exponents_[r]));
       }
@@ -171,8 +171,8 @@ class Int8Decode {
         copy_keys(keys.block(u / kStreams * kStreams), u % kStreams, d_, keys_);
         for (std::int64_t tile = 0; tile < tiles_; ++tile) multiply_keys(tile, sums_of(u, tile));
       }
-      for (std::int64_t r = 0; u > 0 && r < rows_; r += kTileRows) {
-        store_scores(sums_of(u - 1, r / kTileRows), r, s + r * kStepKeys + keys.place[u - 1]);
+      for (std::int64_t r = 0; u > 0 && r < rows_; r += kTileQueries) {
+        store_scores(sums_of(u - 1, r / kTileQueries), r, s + r * kStepKeys + keys.place[u - 1]);
       }
     }
   }
@@ -223,9 +223,9 @@ class Int8Decode {
 
   // For queries r to r + 3.
   void store_scores(const std::int32_t* sums, std::int64_t r, float* s) const {
-    Vec of_query[kTileRows];
+    Vec of_query[kTileQueries];
     add_digits(sums, of_query);
-    for (std::int64_t i = 0; i < kTileRows && r + i < rows_; ++i) {
+    for (std::int64_t i = 0; i < kTileQueries && r + i < rows_; ++i) {
       store(s + i * kStepKeys, scaled(of_query[i], exponents_[r + i]));
     }
   }
@@ -234,7 +234,7 @@ class Int8Decode {
   void set_weights(std::int64_t r, const float* w, const Units& values) {
     const float exponent = exponents_[rows_ + r] = unit_exponent(w, pad_lanes(values.keys));
     const __m512i by_row = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    char* out = weights_ + r / kTileRows * kStepKeys / 64 * kTile + r % kTileRows * 4 * 64;
+    char* out = weights_ + r / kTileQueries * kStepKeys / 64 * kTile + r % kTileQueries * 4 * 64;
     for (std::int64_t u = 0; u < round_up(values.count, kStreams); ++u) {
       const Vec run = u < values.count ? load(w + values.place[u]) : splat(0.f);
       store_parts(out + u / 4 * kTile + u % 4 * 16, 64,
@@ -265,7 +265,7 @@ class Int8Decode {
 
   // A step's sums of query r, in units of its weights, to its context.
   void add_sums(std::int64_t r) {
-    const char* sums = sums_ + r / kTileRows * spans(dv_) * 4 * kTile + r % kTileRows * 4 * 64;
+    const char* sums = sums_ + r / kTileQueries * spans(dv_) * 4 * kTile + r % kTileQueries * 4 * 64;
     const auto digit = [](const char* row) {
       return __builtin_convertvector(load(reinterpret_cast<const std::int32_t*>(row)), Vec);
     };
