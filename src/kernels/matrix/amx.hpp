@@ -18,12 +18,17 @@ constexpr int kBlockDepth = 512;  // and its depth: a strip stays in L1
 constexpr bool kTakesHigh = true;
 static_assert(kColumns == 32, "two tiles across");
 
-// Tiles 0 to 3 hold the sums, 4 and 5 rows of A, 6 and 7 columns of B. For one row of tiles, 2, 3 and 5 rest. Columns
-// that pass by once are streamed: they leave in L1 what is there.
-template <int RowTiles>
+// Tiles 0 to 3 hold the sums, 4 and 5 rows of A, 6 and 7 columns of B. For one row of tiles, 2, 3 and 5 rest. Of rows
+// and columns those that pass by once are streamed: they leave in L1 what is there.
+template <int RowTiles, bool StreamsLeft = false>
 inline void load_left(const std::uint16_t* left, std::int64_t row) {
-  tile_load<4>(left, row * 2);
-  if constexpr (RowTiles == 2) tile_load<5>(left + 16 * row, row * 2);
+  if constexpr (StreamsLeft) {
+    tile_stream<4>(left, row * 2);
+    if constexpr (RowTiles == 2) tile_stream<5>(left + 16 * row, row * 2);
+  } else {
+    tile_load<4>(left, row * 2);
+    if constexpr (RowTiles == 2) tile_load<5>(left + 16 * row, row * 2);
+  }
 }
 
 template <bool StreamsRight>
@@ -41,7 +46,7 @@ template <int RowTiles, bool StreamsRight>
 inline void load_operands(const Left& a, const Right& b, std::int64_t pair, int products) {
   const int lowest = products == 6 ? 2 : products == 3 ? 1 : 0;
   load_right<StreamsRight>(b.data + lowest * b.part + pair * 2 * kColumns);
-  load_left<RowTiles>(a.data + 2 * pair, a.row);
+  load_left<RowTiles, !StreamsRight>(a.data + 2 * pair, a.row);
 }
 
 template <int RowTiles>
@@ -64,7 +69,7 @@ inline void begin_sum(const float* c, float* waiting, std::int64_t at) {
 }
 
 template <int RowTiles, bool Accumulate>
-inline void begin_sums(const float* c, float* waiting) {
+inline __attribute__((always_inline)) void begin_sums(const float* c, float* waiting) {
   begin_sum<0, 4, 6, Accumulate>(c, waiting, 0), begin_sum<1, 4, 7, Accumulate>(c, waiting, 16);
   if constexpr (RowTiles == 2) {
     begin_sum<2, 5, 6, Accumulate>(c, waiting, 16 * kColumns);
@@ -82,7 +87,7 @@ inline void store_sums(float* c) {
 // What is left of a step of three products, or six, after high · lowest: one operand changes at a time.
 template <int RowTiles, bool StreamsRight, class Beside>
 inline void multiply_parts(const Left& a, const Right& b, std::int64_t k, int products, Beside& beside) {
-  const auto left = [&](int part) { load_left<RowTiles>(a.data + part * a.part + 2 * k, a.row); };
+  const auto left = [&](int part) { load_left<RowTiles, !StreamsRight>(a.data + part * a.part + 2 * k, a.row); };
   const auto right = [&](int part) { load_right<StreamsRight>(b.data + part * b.part + k * 2 * kColumns); };
   const auto multiply = [&] { multiply_operands<RowTiles>(), beside(); };
   if (products == 3) {
