@@ -71,23 +71,23 @@ inline void store_sums(float* c) {
   if constexpr (RowTiles == 2) tile_store<2>(c + 16 * kColumns, kStep), tile_store<3>(c + 16 * kColumns + 16, kStep);
 }
 
-// A step's products, one, three or six, for which one operand changes at a time. `one(part)` and `other(part)` load
-// parts of either, one's high part twice.
-template <class One, class Other, class Multiply>
-inline __attribute__((always_inline)) void multiply_parts(int products, const One& one, const Other& other,
+// A step's products, one, three or six, for which one operand changes at a time. `left(part)` and `right(part)` load
+// it.
+template <class LoadLeft, class LoadRight, class Multiply>
+inline __attribute__((always_inline)) void multiply_parts(int products, const LoadLeft& left, const LoadRight& right,
                                                           const Multiply& multiply) {
-  other(products == 6 ? 2 : products == 3 ? 1 : 0), one(0), multiply();  // high · lowest
+  right(products == 6 ? 2 : products == 3 ? 1 : 0), left(0), multiply();  // high · lowest
   if (products == 1) return;
   if (products == 3) {
-    other(0), multiply();  // high · high
-    one(1), multiply();    // low · high
+    right(0), multiply();  // high · high
+    left(1), multiply();   // low · high
     return;
   }
-  other(1), multiply();  // high · middle
-  one(1), multiply();    // middle · middle
-  other(0), multiply();  // middle · high
-  one(2), multiply();    // low · high
-  one(0), multiply();    // high · high
+  right(1), multiply();  // high · middle
+  left(1), multiply();   // middle · middle
+  right(0), multiply();  // middle · high
+  left(2), multiply();   // low · high
+  left(0), multiply();   // high · high
 }
 
 // One row of tiles or two. Leaves the sums in the tiles.
@@ -107,11 +107,7 @@ inline void multiply_rows(const Left& a, const Right& b, const float* c, std::in
     const auto right = [&](int part) {
       load_right<Streamed == Streams::right>(b.data + part * b.part + k * 2 * kColumns);
     };
-    if constexpr (Streamed == Streams::left) {
-      multiply_parts(products, right, left, multiply);
-    } else {
-      multiply_parts(products, left, right, multiply);
-    }
+    multiply_parts(products, left, right, multiply);
   }
 }
 
@@ -133,7 +129,7 @@ class Waiting {
 // C (rows, kColumns) (+)= A · B, over `pairs` pairs, one product of bf16 parts, three or six. Rows are a multiple of
 // kRowStep, pairs of kDepthStep / 2, one at least. The tiles multiply while the vector units do what `beside` calls
 // for. What waited is in memory when that is first called; C's last rows wait in turn.
-template <bool Accumulate, Streams Streamed = Streams::neither, class Beside>
+template <bool Accumulate, Streams Streamed = Streams::left, class Beside>
 void multiply_in_turn(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products,
                       Beside& beside, Waiting& waiting) {
   for (; rows >= 32; rows -= 32) {
@@ -152,7 +148,7 @@ void multiply_in_turn(std::int64_t rows, Left a, const Right& b, float* c, std::
 template <bool Accumulate, bool StreamsRight = false, class Beside>
 void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products, Beside& beside) {
   Waiting waiting;
-  constexpr Streams kStreamed = StreamsRight ? Streams::right : Streams::neither;
+  constexpr Streams kStreamed = StreamsRight ? Streams::right : Streams::left;
   multiply_in_turn<Accumulate, kStreamed>(rows, a, b, c, pairs, products, beside, waiting);
   waiting.finish();
 }

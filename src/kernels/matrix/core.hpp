@@ -47,11 +47,13 @@ struct Fetch {
   }
 };
 
-// Packed keys and values of all blocks, in memory that the tasks share.
+// Packed keys and values: of all blocks, in memory that the tasks share; or, where each of many heads has one task, of
+// the block that a task works on, which then stays in L2.
 class PackedBlocks {
  public:
   PackedBlocks(const Problem& p, void* shared)
       : p_(p),
+        shares_(p.batch * p.hkv < 32 || tasks_per_key_head(p) > 1),
         parts_(parts_of(p.element, p.precision)),
         step_(keys_a_block(p)),
         blocks_(ceil_div(p.tk, step_)),
@@ -60,16 +62,20 @@ class PackedBlocks {
         width_(round_up(p.dv, 16)),
         shared_(static_cast<std::uint16_t*>(shared)) {}
 
-  std::int64_t tasks() const { return p_.batch * p_.hkv * blocks_; }
+  std::int64_t tasks() const { return shares_ ? p_.batch * p_.hkv * blocks_ : 0; }
   std::size_t bytes() const {
-    return static_cast<std::size_t>(p_.batch * p_.hkv * head_size()) * sizeof(std::uint16_t);
+    return shares_ ? static_cast<std::size_t>(p_.batch * p_.hkv * head_size()) * sizeof(std::uint16_t) : 0;
+  }
+
+  // A task's own block.
+  void take_own(Carver& take) { own_ = halves(take, shares_ ? 0 : key_size() + value_size()); }
+  void pack_own(const Span& span, std::int64_t block) const {
+    if (!shares_) pack(span, block);
   }
 
   void pack(std::int64_t task) const {
     const std::int64_t head = task / blocks_, block = task % blocks_;
-    const Span span{head / p_.hkv, head % p_.hkv, 0, 0};
-    if (!in_place(block)) pack_keys(span, block);
-    pack_values(span, block);
+    pack({head / p_.hkv, head % p_.hkv, 0, 0}, block);
   }
 
   // (keys, depth), made up with zeros to a multiple of kForwardStrip and of 32.
@@ -86,7 +92,7 @@ class PackedBlocks {
 
   // A block on its way to L2, to be had in about this many steps.
   Fetch fetch(const Span& span, std::int64_t block, std::int64_t steps) const {
-    if (block >= blocks_) return {};
+    if (!shares_ || block >= blocks_) return {};
     const std::int64_t keys = in_place(block) ? block_keys_ * depth_ : key_size();
     const std::int64_t most = keys > value_size() ? keys : value_size();
     const std::uint16_t *first_key = this->keys(span, block).data, *first_value = values_of(span, block);
@@ -105,14 +111,21 @@ class PackedBlocks {
   std::int64_t head_size() const { return blocks_ * value_size() + key_blocks() * key_size(); }
 
   std::uint16_t* values_of(const Span& span, std::int64_t block) const {
+    if (!shares_) return own_;
     return shared_ + (span.batch * p_.hkv + span.key_head) * head_size() + block * value_size();
   }
   std::uint16_t* keys_of(const Span& span, std::int64_t block) const {
+    if (!shares_) return own_ + value_size();
     return values_of(span, blocks_) + (dense() ? 0 : block) * key_size();
   }
 
   const void* key(const Rows& rows, const Span& span, std::int64_t j) const {
     return j < p_.tk ? row(rows, p_.element, span.batch, span.key_head, j) : nullptr;
+  }
+
+  void pack(const Span& span, std::int64_t block) const {
+    if (!in_place(block)) pack_keys(span, block);
+    pack_values(span, block);
   }
 
   void pack_keys(const Span& span, std::int64_t block) const {
@@ -133,9 +146,10 @@ class PackedBlocks {
   }
 
   const Problem& p_;
+  bool shares_;
   int parts_;
   std::int64_t step_, blocks_, block_keys_, depth_, width_;  // keys of a block, of which the last may have fewer
-  std::uint16_t* shared_;
+  std::uint16_t *shared_, *own_ = nullptr;
 };
 
 class MatrixCore {
@@ -148,6 +162,7 @@ class MatrixCore {
         block_keys_(keys_a_block(p)),
         depth_(round_up(p.d, 32)),
         blocks_(p, shared) {
+    blocks_.take_own(take);
     queries_ = halves(take, kGroups * parts_ * depth_ * kColumns);
   }
 
@@ -174,6 +189,7 @@ class MatrixCore {
   // The block that begins at a key is the one that is worked on; beside it the next one is fetched.
   void take_block(const Span& span, std::int64_t first) {
     const std::int64_t block = first / block_keys_;
+    blocks_.pack_own(span, block);
     keys_ = blocks_.keys(span, block), values_ = blocks_.values(span, block);
     fetch_ = blocks_.fetch(span, block + 1, groups_of(span) * block_keys_ / kForwardStrip * steps_a_strip());
   }
@@ -196,14 +212,13 @@ class MatrixCore {
 
   // Forgets the weights of key j, lanes w to w + kLanes - 1, whose bits are not set. A lane holds two keys' weights;
   // the other one stays.
-  void keep(const Weights& weights, std::int64_t j, int w, VecI kept) const {
+  template <int kParts>
+  static void keep(const Weights& weights, std::int64_t j, int w, VecI kept) {
     const VecI other = splat(static_cast<std::int32_t>(j % 2 == 0 ? 0xffff0000u : 0x0000ffffu));
-    for (int part = 0; part < parts_; ++part) {
+    const __mmask32 dropped = _mm512_movepi16_mask(reinterpret_cast<__m512i>(~(kept | other)));
+    ATTN_UNROLL for (int part = 0; part < kParts; ++part) {
       std::uint16_t* at = weights.data + part * weights.part + j / 2 * 2 * kColumns + 2 * w;
-      VecI pairs;
-      __builtin_memcpy(&pairs, at, sizeof pairs);
-      pairs &= kept | other;
-      __builtin_memcpy(at, &pairs, sizeof pairs);
+      _mm512_mask_storeu_epi16(at, dropped, _mm512_setzero_si512());
     }
   }
 

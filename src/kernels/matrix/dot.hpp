@@ -80,7 +80,7 @@ void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t 
 struct Waiting {
   void finish() {}
 };
-template <bool Accumulate, Streams = Streams::neither, class Beside>
+template <bool Accumulate, Streams = Streams::left, class Beside>
 void multiply_in_turn(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products,
                       Beside& beside, Waiting&) {
   beside();

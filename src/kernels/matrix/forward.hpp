@@ -43,17 +43,19 @@ inline void add_range(const Problem& p, const Span& span, int group, const Inter
     if (waiting.keys > 0) take();
     softmax();
   };
+  const bool few = mem.core.steps_a_strip() < 4;  // of which none are left beside softmax, after the first
   for (std::int64_t from = range.from; from < range.from + range.keys; from += kForwardStrip) {
     mem.core.scores(group, from, scores(from), beside);
     waiting = {from, kForwardStrip};
+    if (few) mem.core.finish(), take();
   }
-  mem.core.finish();
-  take();
+  if (!few) mem.core.finish(), take();
   softmax.finish();
   if (drops(p)) {
     const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
-    for_each_kept(p, span, group, seen, first + range.from, keys,
-                  [&](std::int64_t j, int w, VecI kept) { mem.core.keep(weights, range.from + j, w, kept); });
+    for_each_kept(p, span, group, seen, first + range.from, keys, [&](std::int64_t j, int w, VecI kept) {
+      MatrixCore::keep<kParts>(weights, range.from + j, w, kept);
+    });
   }
   softmax.scale(run.context, mem.rows);
   mem.core.add_values(weights, range, run.context);

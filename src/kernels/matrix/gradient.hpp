@@ -120,8 +120,7 @@ class MatrixGradient {
  private:
   static constexpr int kProducts = products_of(Parts);
   static constexpr std::int64_t kSpanRows = kSpanGroups * kColumns;
-  static constexpr std::int64_t kTileStep =
-      kSpanRows + 32;  // of a strip's rows; the odd 64 bytes spread them over the cache
+  static constexpr std::int64_t kTileStep = kSpanRows + 32;  // the odd 64 bytes spread rows over the cache
   static constexpr std::int64_t kTile = kStripKeys * kTileStep, kPairs = kTileKeys * kColumns;  // of a part
 
   static std::int64_t corner(int group, std::int64_t key) { return key % kStripKeys * kTileStep + group * kColumns; }

@@ -21,7 +21,7 @@ struct Right {
 };
 
 // Which operand passes by once: it is streamed, and leaves in L1 what is there.
-enum class Streams { neither, left, right };
+enum class Streams { left, right };
 
 }  // namespace
 }  // namespace attn::kernels::ATTN_UNIT

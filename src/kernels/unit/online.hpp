@@ -44,11 +44,11 @@ inline Vec largest(const float* s, std::int64_t keys, Vec factor) {
   constexpr int kChains = 4;
   Vec most[kChains];
   ATTN_UNROLL for (int i = 0; i < kChains; ++i) most[i] = splat(kMinusInfinity);
-  std::int64_t j = 0;
-  for (; j + kChains <= keys; j += kChains) {
+  const std::int64_t whole = keys / kChains * kChains;
+  for (std::int64_t j = 0; j < whole; j += kChains) {
     ATTN_UNROLL for (int i = 0; i < kChains; ++i) most[i] = max(load(s + (j + i) * kColumns), most[i]);
   }
-  for (; j < keys; ++j) most[0] = max(load(s + j * kColumns), most[0]);
+  for (std::int64_t j = whole; j < keys; ++j) most[0] = max(load(s + j * kColumns), most[0]);
   return max(max(most[0], most[1]), max(most[2], most[3])) * factor;
 }
 
