@@ -43,7 +43,7 @@ inline void add_range(const Problem& p, const Span& span, int group, const Inter
     if (waiting.keys > 0) take();
     softmax();
   };
-  const bool few = mem.core.steps_a_strip() < 4;  // of which none are left beside softmax, after the first
+  const bool few = false;  // of which none are left beside softmax, after the first
   for (std::int64_t from = range.from; from < range.from + range.keys; from += kForwardStrip) {
     mem.core.scores(group, from, scores(from), beside);
     waiting = {from, kForwardStrip};
