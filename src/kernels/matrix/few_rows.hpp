@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kTileRows = 16, kTileDepth = 32, kTileHalves = kTileRows * kTileDepth;
 constexpr std::int64_t kPassOutputs = 2 * kTileRows, kTaskOutputs = 128;
-constexpr std::int64_t kAhead = 128;  // depths from what is read to what is prefetched
+constexpr std::int64_t kAhead = 96;  // depths from what is read to what is prefetched
 constexpr int kExactParts = 3;
 
 // Tiles 0 and 1 hold the sums, 4 rows of the weight, 5 to 7 the parts of x.
