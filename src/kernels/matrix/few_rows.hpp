@@ -10,15 +10,15 @@ namespace attn::kernels::ATTN_UNIT {
 namespace {
 
 constexpr int kTileRows = 16, kTileDepth = 32, kTileHalves = kTileRows * kTileDepth;
-constexpr std::int64_t kTaskOutputs = 128;
-constexpr std::int64_t kAhead = 128;  // depths from what is read to what is prefetched
+constexpr std::int64_t kPassOutputs = 2 * kTileRows, kTaskOutputs = 128;
+constexpr std::int64_t kAhead = 96;  // depths from what is read to what is prefetched
 constexpr int kExactParts = 3;
 
-// Tile 0 holds the sums, 4 rows of the weight, 5 to 7 the parts of x.
+// Tiles 0 and 1 hold the sums, 4 rows of the weight, 5 to 7 the parts of x.
 struct FewRowsScratch {
   std::int64_t depth, part;  // of x: made up, and elements of a part
   std::uint16_t *line, *x;   // a row in parts; all rows, (parts) (depth / 2, rows, 2)
-  std::uint16_t* weight;     // two tiles in parts, in turn
+  std::uint16_t* weight;     // of either tile two in parts, in turn
   float* sums;
 
   FewRowsScratch(const FewRows& p, Carver take)
@@ -26,8 +26,8 @@ struct FewRowsScratch {
         part(depth * (p.m < kTileRows ? p.m : kTileRows)),
         line(halves(take, kExactParts * depth)),
         x(halves(take, kExactParts * part + kTileDepth)),  // the last pairs are loaded 16 wide
-        weight(halves(take, 2 * kExactParts * kTileHalves)),
-        sums(take(kTileRows * kTileRows)),
+        weight(halves(take, 4 * kExactParts * kTileHalves)),
+        sums(take(kPassOutputs * kTileRows)),
         bytes(static_cast<std::size_t>(take.used) * sizeof(float)) {}
 
   std::size_t bytes;
@@ -77,7 +77,7 @@ inline __attribute__((always_inline)) WeightTile load_weight(const FewRows& p, s
   };
   const char* corner = at(output, k);
   const bool next = k + kAhead >= p.k;
-  const char* ahead = next ? at(output + kTileRows, k + kAhead - p.k) : at(output, k + kAhead);
+  const char* ahead = next ? at(output + kPassOutputs, k + kAhead - p.k) : at(output, k + kAhead);
   const auto fetch = [&](int quarter) {
     for (int i = 4 * quarter; i < 4 * quarter + 4; ++i) {
       for (std::int64_t line = 0; line < kTileDepth * bytes; line += 64) __builtin_prefetch(ahead + i * step + line);
@@ -98,44 +98,46 @@ inline __attribute__((always_inline)) WeightTile load_weight(const FewRows& p, s
 
 // A quarter of the products of x's parts and the weight's, in product.hpp's order; a weight in bf16 is its own high
 // part.
-template <int kParts>
+template <int Sum, int kParts>
 inline __attribute__((always_inline)) void multiply_weight(const WeightTile& weight, int quarter) {
   const auto load = [&](int part) {
     tile_load<4>(static_cast<const std::uint16_t*>(weight.data) + part * kTileHalves, weight.step);
   };
-  if (quarter == 0 && kParts == 3) load(2), tile_multiply<0, 4, 5>();
-  if (quarter == 1 && kParts == 3) load(1), tile_multiply<0, 4, 5>();
-  if (quarter == 2 && kParts == 3) tile_multiply<0, 4, 6>();
-  if (quarter == 2) load(0), tile_multiply<0, 4, 6>();
-  if (quarter == 3) tile_multiply<0, 4, 7>(), tile_multiply<0, 4, 5>();
+  if (quarter == 0 && kParts == 3) load(2), tile_multiply<Sum, 4, 5>();
+  if (quarter == 1 && kParts == 3) load(1), tile_multiply<Sum, 4, 5>();
+  if (quarter == 2 && kParts == 3) tile_multiply<Sum, 4, 6>();
+  if (quarter == 2) load(0), tile_multiply<Sum, 4, 6>();
+  if (quarter == 3) tile_multiply<Sum, 4, 7>(), tile_multiply<Sum, 4, 5>();
 }
 
-// Sums (16 outputs, 16 rows of x). While a tile of the weight is multiplied the next is split.
+// Sums (kPassOutputs, 16 rows of x). While a tile of the weight is multiplied the next below it is split.
 template <int kParts>
 inline void few_rows_pass(const FewRows& p, std::int64_t output, std::int64_t rows, const FewRowsScratch& mem) {
-  const auto load = [&](std::int64_t k, const auto& beside) {
-    return load_weight<kParts>(p, output, k, mem.weight + k / kTileDepth % 2 * kExactParts * kTileHalves, beside);
+  WeightTile weight[2];
+  const auto load = [&](int tile, std::int64_t k, const auto& beside) {
+    std::uint16_t* to = mem.weight + (k / kTileDepth % 2 * 2 + tile) * kExactParts * kTileHalves;
+    weight[tile] = load_weight<kParts>(p, output + tile * kTileRows, k, to, beside);
   };
-  tile_zero<0>();
-  WeightTile weight = load(0, [](int) {});
+  const auto multiply = [&]<int Sum>(PartCount<Sum>, std::int64_t k) {
+    const auto quarter = [now = weight[Sum]](int i) { multiply_weight<Sum, kParts>(now, i); };
+    if (k + kTileDepth < p.k) return load(Sum, k + kTileDepth, quarter);
+    for (int i = 0; i < 4; ++i) quarter(i);
+  };
+  tile_zero<0>(), tile_zero<1>();
+  for (int tile = 0; tile < 2; ++tile) load(tile, 0, [](int) {});
   for (std::int64_t k = 0; k < p.k; k += kTileDepth) {
     const std::uint16_t* x = mem.x + k * rows;
     tile_load<5>(x, 4 * rows), tile_load<6>(x + mem.part, 4 * rows), tile_load<7>(x + 2 * mem.part, 4 * rows);
-    const auto multiply = [now = weight](int quarter) { multiply_weight<kParts>(now, quarter); };
-    if (k + kTileDepth < p.k) {
-      weight = load(k + kTileDepth, multiply);
-    } else {
-      for (int i = 0; i < 4; ++i) multiply(i);
-    }
+    multiply(PartCount<0>{}, k), multiply(PartCount<1>{}, k);
   }
-  tile_store<0>(mem.sums, 64);
+  tile_store<0>(mem.sums, 64), tile_store<1>(mem.sums + kTileRows * kTileRows, 64);
 }
 
 // Returns whether all results are in float32's range.
 inline bool write_few_rows(const FewRows& p, std::int64_t output, std::int64_t row, std::int64_t rows,
                            const float* sums) {
   bool in_range = true;
-  const std::int64_t outputs = p.n - output < kTileRows ? p.n - output : kTileRows;
+  const std::int64_t outputs = p.n - output < kPassOutputs ? p.n - output : kPassOutputs;
   for (std::int64_t i = 0; i < rows; ++i) {
     float* out = p.c + (row + i) * p.c_row + output;
     for (std::int64_t j = 0; j < outputs; ++j) {
@@ -153,7 +155,7 @@ inline bool run_few_rows(const FewRows& p, std::int64_t task, void* scratch) {
   for (std::int64_t row = 0; row < p.m; row += kTileRows) {
     const std::int64_t rows = p.m - row < kTileRows ? p.m - row : kTileRows;
     pack_few_rows(p, row, rows, mem);
-    for (std::int64_t output = begin; output < end; output += kTileRows) {
+    for (std::int64_t output = begin; output < end; output += kPassOutputs) {
       p.element == Element::bf16 ? few_rows_pass<1>(p, output, rows, mem)
                                  : few_rows_pass<kExactParts>(p, output, rows, mem);
       in_range = write_few_rows(p, output, row, rows, mem.sums) && in_range;

@@ -29,7 +29,7 @@ class MatrixProduct {
  public:
   static constexpr std::int64_t kHeight = 96, kDepth = kBlockDepth;  // sums and rows of a in L2
   static constexpr std::int64_t kStrip = kStripRows, kLineBytes = kColumns * 2;
-  static constexpr std::int64_t kDeep = 4, kDeepHeight = 2 * kHeight, kDeepPanels = 12;
+  static constexpr std::int64_t kDeep = 4, kDeepPanels = 12;
 
   MatrixProduct(const Product& p, std::int64_t height, Carver& take)
       : p_(p), step_(depth(p) + 32), part_(height * step_) {
@@ -38,6 +38,7 @@ class MatrixProduct {
 
   // So that a strip of rows stays in L1, and panels in L2, with all their parts.
   static std::int64_t depth(const Product& p) { return parts(p) == 1 ? kDepth : kDepth * 3 / 4 / parts(p); }
+  static std::int64_t deep_height(const Product& p) { return (parts(p) == 1 ? 4 : 2) * kHeight; }
   static std::int64_t task_panels(const Product& p) { return parts(p) == 1 ? 32 : parts(p) == 2 ? 16 : 12; }
 
   static std::int64_t panel_bytes(const Product& p, std::int64_t depth) {
@@ -69,11 +70,18 @@ class MatrixProduct {
     const Right right{static_cast<const std::uint16_t*>(panel.data), round_up(panel.depth, 32) * kColumns};
     const std::int64_t pairs = round_up(depth, kDepthStep) / 2, steps = ceil_div(pairs, 16) * products_of(parts(p_));
     const std::int64_t some = ceil_div(writer.left(), steps);
-    PanelAhead ahead = next_block(panel, first + depth, strip, steps);
-    const auto beside = [&] { writer.write(some), ahead(); };
-    const auto add = first == 0 ? ATTN_UNIT::multiply<false, true, decltype(beside)>
-                                : ATTN_UNIT::multiply<true, true, decltype(beside)>;
-    add(round_up(rows, kRowStep), left, right, sums, pairs, products_of(parts(p_)), beside);
+    const auto run = [&]<class Beside>(Beside& beside) {
+      const auto add = first == 0 ? ATTN_UNIT::multiply<false, true, Beside> : ATTN_UNIT::multiply<true, true, Beside>;
+      add(round_up(rows, kRowStep), left, right, sums, pairs, products_of(parts(p_)), beside);
+    };
+    const auto write = [&] { writer.write(some); };
+    if (parts(p_) == 1) {
+      run(write);  // bound by memory as it is
+    } else {
+      PanelAhead ahead = next_block(panel, first + depth, strip, steps);
+      const auto both = [&] { write(), ahead(); };
+      run(both);
+    }
     writer.write(writer.left());
   }
 
@@ -82,7 +90,7 @@ class MatrixProduct {
 
   // A strip's share of the lines from `from` on.
   PanelAhead next_block(const Panel& panel, std::int64_t from, std::int64_t strip, std::int64_t steps) const {
-    const std::int64_t left = panel.depth - from, lines = left < 0 ? 0 : left < depth(p_) ? left : depth(p_);
+    const std::int64_t left = panel.depth - from, lines = left < depth(p_) ? left : depth(p_);
     const std::int64_t share = ceil_div(lines * kStrip, part_ / step_), begin = strip / kStrip * share;
     const std::int64_t count = lines - begin < share ? lines - begin : share;
     const auto* data = static_cast<const char*>(panel.data) + (depth(p_) + begin) * kLineBytes;

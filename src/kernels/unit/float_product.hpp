@@ -9,13 +9,14 @@ namespace {
 class FloatProduct {
  public:
   static constexpr std::int64_t kHeight = 8 * kRows, kStrip = kRows, kLineBytes = kColumns * 4;
-  static constexpr std::int64_t kDepth = 512, kDeep = 4, kDeepHeight = 2 * kHeight, kDeepPanels = 8;
+  static constexpr std::int64_t kDepth = 512, kDeep = 4, kDeepPanels = 8;
 
   FloatProduct(const Product& p, std::int64_t height, Carver& take) : p_(p), height_(height) {
     buffer_ = take(in_place() ? 0 : height * kDepth);
   }
 
   static std::int64_t depth(const Product&) { return kDepth; }
+  static std::int64_t deep_height(const Product&) { return 2 * kHeight; }
   static std::int64_t task_panels(const Product&) { return kDeepPanels; }
 
   static std::int64_t panel_bytes(const Product&, std::int64_t depth) { return depth * kLineBytes; }

@@ -3,7 +3,7 @@
 // kColumns columns and offers
 //   kHeight, task_panels(p)              rows and panels of a task
 //   depth(p)                             depth that it takes at once: a block
-//   kDeep, kDeepHeight, kDeepPanels      of a product of more blocks than kDeep: at most
+//   kDeep, deep_height(p), kDeepPanels   of a product of more blocks than kDeep: at most
 //   kLineBytes, panel_bytes(p, depth)    of a packed panel: of each depth, in its first part, and of all parts
 //   pack(p, panel, first, depth, to)     a part of a panel, from a multiple of kPackDepth on
 //   load_rows(row, rows, first, depth)   of a: a task's, in a block
@@ -147,7 +147,7 @@ inline TaskSize task_size(const Product& p) {
   TaskSize size{Core::kHeight, Core::task_panels(p)};
   if (is_deep<Core>(p)) {
     size.panels = Core::kDeepPanels;
-    while (2 * size.rows <= Core::kDeepHeight && count_tasks(p, {2 * size.rows, size.panels}) >= 6) size.rows *= 2;
+    while (2 * size.rows <= Core::deep_height(p) && count_tasks(p, {2 * size.rows, size.panels}) >= 6) size.rows *= 2;
   }
   while (size.panels > 8 && count_tasks(p, size) < 16 && size.rows == Core::kHeight) size.panels /= 2;
   return size;
