@@ -56,7 +56,7 @@ inline void begin_sum(const float* c, float* waiting, std::int64_t at) {
 }
 
 template <int RowTiles, bool Accumulate>
-inline void begin_sums(const float* c, float* waiting) {
+inline __attribute__((always_inline)) void begin_sums(const float* c, float* waiting) {
   begin_sum<0, 4, 6, Accumulate>(c, waiting, 0), begin_sum<1, 4, 7, Accumulate>(c, waiting, 16);
   if constexpr (RowTiles == 2) {
     begin_sum<2, 5, 6, Accumulate>(c, waiting, 16 * kColumns);
@@ -71,13 +71,11 @@ inline void store_sums(float* c) {
   if constexpr (RowTiles == 2) tile_store<2>(c + 16 * kColumns, kStep), tile_store<3>(c + 16 * kColumns + 16, kStep);
 }
 
-// A step's products, one, three or six, for which one operand changes at a time. `left(part)` and `right(part)` load
-// it.
+// What is left of a step of three products, or six, after high · lowest: one operand changes at a time, of which `left`
+// and `right` load a part.
 template <class LoadLeft, class LoadRight, class Multiply>
 inline __attribute__((always_inline)) void multiply_parts(int products, const LoadLeft& left, const LoadRight& right,
                                                           const Multiply& multiply) {
-  right(products == 6 ? 2 : products == 3 ? 1 : 0), left(0), multiply();  // high · lowest
-  if (products == 1) return;
   if (products == 3) {
     right(0), multiply();  // high · high
     left(1), multiply();   // low · high
@@ -94,12 +92,8 @@ inline __attribute__((always_inline)) void multiply_parts(int products, const Lo
 template <int RowTiles, bool Accumulate, Streams Streamed, class Beside>
 inline void multiply_rows(const Left& a, const Right& b, const float* c, std::int64_t pairs, int products,
                           Beside& beside, float* waiting) {
-  bool begun = false;
-  const auto multiply = [&] {
-    begun ? multiply_operands<RowTiles>() : begin_sums<RowTiles, Accumulate>(c, waiting);
-    begun = true;
-    beside();
-  };
+  const int lowest = products == 6 ? 2 : products == 3 ? 1 : 0;
+  const auto multiply = [&] { multiply_operands<RowTiles>(), beside(); };
   for (std::int64_t k = 0; k < pairs; k += 16) {
     const auto left = [&](int part) {
       load_left<RowTiles, Streamed == Streams::left>(a.data + part * a.part + 2 * k, a.row);
@@ -107,7 +101,10 @@ inline void multiply_rows(const Left& a, const Right& b, const float* c, std::in
     const auto right = [&](int part) {
       load_right<Streamed == Streams::right>(b.data + part * b.part + k * 2 * kColumns);
     };
-    multiply_parts(products, left, right, multiply);
+    right(lowest), left(0);
+    k == 0 ? begin_sums<RowTiles, Accumulate>(c, waiting) : multiply_operands<RowTiles>();
+    beside();
+    if (products > 1) multiply_parts(products, left, right, multiply);
   }
 }
 
