@@ -73,10 +73,11 @@ inline void store_sums(float* c) {
 
 // What is left of a step of three products, or six, after high · lowest: one operand changes at a time, of which `left`
 // and `right` load a part.
-template <class LoadLeft, class LoadRight, class Multiply>
-inline __attribute__((always_inline)) void multiply_parts(int products, const LoadLeft& left, const LoadRight& right,
+template <int Products, class LoadLeft, class LoadRight, class Multiply>
+inline __attribute__((always_inline)) void multiply_parts(const LoadLeft& left, const LoadRight& right,
                                                           const Multiply& multiply) {
-  if (products == 3) {
+  if constexpr (Products == 1) return;
+  if constexpr (Products == 3) {
     right(0), multiply();  // high · high
     left(1), multiply();   // low · high
     return;
@@ -89,10 +90,10 @@ inline __attribute__((always_inline)) void multiply_parts(int products, const Lo
 }
 
 // One row of tiles or two. Leaves the sums in the tiles.
-template <int RowTiles, bool Accumulate, Streams Streamed, class Beside>
-inline void multiply_rows(const Left& a, const Right& b, const float* c, std::int64_t pairs, int products,
-                          Beside& beside, float* waiting) {
-  const int lowest = products == 6 ? 2 : products == 3 ? 1 : 0;
+template <int Products, int RowTiles, bool Accumulate, Streams Streamed, class Beside>
+inline void multiply_rows(const Left& a, const Right& b, const float* c, std::int64_t pairs, Beside& beside,
+                          float* waiting) {
+  constexpr int kLowest = Products == 6 ? 2 : Products == 3 ? 1 : 0;
   const auto multiply = [&] { multiply_operands<RowTiles>(), beside(); };
   for (std::int64_t k = 0; k < pairs; k += 16) {
     const auto left = [&](int part) {
@@ -101,10 +102,10 @@ inline void multiply_rows(const Left& a, const Right& b, const float* c, std::in
     const auto right = [&](int part) {
       load_right<Streamed == Streams::right>(b.data + part * b.part + k * 2 * kColumns);
     };
-    right(lowest), left(0);
+    right(kLowest), left(0);
     k == 0 ? begin_sums<RowTiles, Accumulate>(c, waiting) : multiply_operands<RowTiles>();
     beside();
-    if (products > 1) multiply_parts(products, left, right, multiply);
+    multiply_parts<Products>(left, right, multiply);
   }
 }
 
@@ -126,18 +127,18 @@ class Waiting {
 // C (rows, kColumns) (+)= A · B, over `pairs` pairs, one product of bf16 parts, three or six. Rows are a multiple of
 // kRowStep, pairs of kDepthStep / 2, one at least. The tiles multiply while the vector units do what `beside` calls
 // for. What waited is in memory when that is first called; C's last rows wait in turn.
-template <bool Accumulate, Streams Streamed = Streams::left, class Beside>
-void multiply_in_turn(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products,
-                      Beside& beside, Waiting& waiting) {
+template <int Products, bool Accumulate, Streams Streamed = Streams::left, class Beside>
+inline void multiply_in_turn(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, Beside& beside,
+                             Waiting& waiting) {
   for (; rows >= 32; rows -= 32) {
-    multiply_rows<2, Accumulate, Streamed>(a, b, c, pairs, products, beside, waiting.sums());
+    multiply_rows<Products, 2, Accumulate, Streamed>(a, b, c, pairs, beside, waiting.sums());
     waiting.add(c);
     a.data += 32 * a.row;
     c += 32 * kColumns;
   }
   if (rows == 0) return;
   waiting.finish();
-  multiply_rows<1, Accumulate, Streamed>(a, b, c, pairs, products, beside, nullptr);
+  multiply_rows<Products, 1, Accumulate, Streamed>(a, b, c, pairs, beside, nullptr);
   store_sums<1>(c);
 }
 
@@ -146,7 +147,13 @@ template <bool Accumulate, bool StreamsRight = false, class Beside>
 void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products, Beside& beside) {
   Waiting waiting;
   constexpr Streams kStreamed = StreamsRight ? Streams::right : Streams::left;
-  multiply_in_turn<Accumulate, kStreamed>(rows, a, b, c, pairs, products, beside, waiting);
+  if (products == 1) {
+    multiply_in_turn<1, Accumulate, kStreamed>(rows, a, b, c, pairs, beside, waiting);
+  } else if (products == 3) {
+    multiply_in_turn<3, Accumulate, kStreamed>(rows, a, b, c, pairs, beside, waiting);
+  } else {
+    multiply_in_turn<6, Accumulate, kStreamed>(rows, a, b, c, pairs, beside, waiting);
+  }
   waiting.finish();
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/matrix/softmax.hpp"
+#include "kernels/matrix/sums_ahead.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
@@ -152,25 +153,20 @@ class PackedBlocks {
   std::uint16_t *shared_, *own_ = nullptr;
 };
 
+template <int kParts>
 class MatrixCore {
  public:
   MatrixCore(const Problem& p, void* shared, Carver& take)
-      : p_(p),
-        factor_(query_factor(p)),
-        parts_(parts_of(p.element, p.precision)),
-        products_(products_of(parts_)),
-        block_keys_(keys_a_block(p)),
-        depth_(round_up(p.d, 32)),
-        blocks_(p, shared) {
+      : p_(p), factor_(query_factor(p)), block_keys_(keys_a_block(p)), depth_(round_up(p.d, 32)), blocks_(p, shared) {
     blocks_.take_own(take);
-    queries_ = halves(take, kGroups * parts_ * depth_ * kColumns);
+    queries_ = halves(take, kGroups * kParts * depth_ * kColumns);
   }
 
   // Steps of a strip's scores, between which softmax may take its turns.
-  std::int64_t steps_a_strip() const { return products_ * depth_ / 32; }
+  std::int64_t steps_a_strip() const { return kProducts * depth_ / 32; }
 
   Weights weights(Carver& take) const {
-    return {halves(take, parts_ * block_keys_ * kColumns), block_keys_ * kColumns};
+    return {halves(take, kParts * block_keys_ * kColumns), block_keys_ * kColumns};
   }
 
   void pack_queries(const Span& span, int group) {
@@ -181,7 +177,7 @@ class MatrixCore {
         const Query at = query(p_, span, r < span.rows ? r : 0);
         rows[i] = r < span.rows ? row(p_.q, p_.element, span.batch, at.head, at.token) : nullptr;
       }
-      pack_columns(p_.element, rows, p_.d, factor_.packed, {parts_, depth_ * kColumns}, queries_of(group) + 2 * half,
+      pack_columns(p_.element, rows, p_.d, factor_.packed, {kParts, depth_ * kColumns}, queries_of(group) + 2 * half,
                    depth_);
     }
   }
@@ -200,8 +196,8 @@ class MatrixCore {
   void scores(int group, std::int64_t from, float* s, Beside& beside) {
     const auto fetching = [&] { fetch_(), beside(); };
     const Left left{keys_.data + from * keys_.row, keys_.row, keys_.part};
-    multiply_in_turn<false>(kForwardStrip, left, {queries_of(group), depth_ * kColumns}, s,
-                            round_up(p_.d, kDepthStep) / 2, products_, fetching, waiting_);
+    multiply_in_turn<kProducts, false>(kForwardStrip, left, {queries_of(group), depth_ * kColumns}, s,
+                                       round_up(p_.d, kDepthStep) / 2, fetching, waiting_);
   }
 
   // The factor that scores still lack.
@@ -212,7 +208,6 @@ class MatrixCore {
 
   // Forgets the weights of key j, lanes w to w + kLanes - 1, whose bits are not set. A lane holds two keys' weights;
   // the other one stays.
-  template <int kParts>
   static void keep(const Weights& weights, std::int64_t j, int w, VecI kept) {
     const VecI other = splat(static_cast<std::int32_t>(j % 2 == 0 ? 0xffff0000u : 0x0000ffffu));
     const __mmask32 dropped = _mm512_movepi16_mask(reinterpret_cast<__m512i>(~(kept | other)));
@@ -224,18 +219,19 @@ class MatrixCore {
 
   // contextᵀ (dv, queries) += vᵀ · weights; whole after the next scores, or finish().
   void add_values(const Weights& weights, const Range& range, float* context) {
-    const auto nothing = [] {};
-    multiply_in_turn<true>(round_up(p_.dv, kRowStep), {values_.data + range.from, values_.row, values_.part},
-                           {weights.data + range.from * kColumns, weights.part}, context, range.keys / 2, products_,
-                           nothing, waiting_);
+    SumsAhead<kProducts> ahead(context + 32 * kColumns, range.keys / 2);
+    multiply_in_turn<kProducts, true>(round_up(p_.dv, kRowStep), {values_.data + range.from, values_.row, values_.part},
+                                      {weights.data + range.from * kColumns, weights.part}, context, range.keys / 2,
+                                      ahead, waiting_);
   }
 
  private:
-  std::uint16_t* queries_of(int group) const { return queries_ + group * parts_ * depth_ * kColumns; }
+  static constexpr int kProducts = products_of(kParts);
+
+  std::uint16_t* queries_of(int group) const { return queries_ + group * kParts * depth_ * kColumns; }
 
   const Problem& p_;
   Factor factor_;
-  int parts_, products_;
   std::int64_t block_keys_, depth_;  // of a block; of packed queries
   PackedBlocks blocks_;
   std::uint16_t* queries_;

@@ -11,7 +11,7 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-constexpr std::int64_t kTile = 1024;   // bytes: 16 rows of 64
+constexpr std::int64_t kTile = 1024;      // bytes: 16 rows of 64
 constexpr std::int64_t kTileQueries = 4;  // queries of a tile, four rows each: three digits, and what is left over
 
 // Sums (16, 16) += A (16, 64) · B (16, 16, 4), of signed bytes.

@@ -80,11 +80,11 @@ void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t 
 struct Waiting {
   void finish() {}
 };
-template <bool Accumulate, Streams = Streams::left, class Beside>
-void multiply_in_turn(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products,
-                      Beside& beside, Waiting&) {
+template <int Products, bool Accumulate, Streams = Streams::left, class Beside>
+void multiply_in_turn(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, Beside& beside,
+                      Waiting&) {
   beside();
-  multiply<Accumulate>(rows, a, b, c, pairs, products);
+  multiply<Accumulate>(rows, a, b, c, pairs, Products);
 }
 
 }  // namespace

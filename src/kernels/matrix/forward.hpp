@@ -7,8 +7,9 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
+template <int kParts>
 struct ForwardScratch {
-  MatrixCore core;
+  MatrixCore<kParts> core;
   float *context, *maximum, *sum, *s[2], *lines;
   Weights weights;
   std::int64_t rows;  // of a context
@@ -22,39 +23,38 @@ struct ForwardScratch {
   }
 };
 
-// A group against a range of a block's keys, in two strips of scores that take turns. A strip's scores are in memory
-// once the next products have begun; beside the rest of them they become weights.
+// Whether softmax takes a strip's scores as they come: nothing is added to them, and all lanes see all keys.
+inline bool stand(const Problem& p, const Interval& seen, std::int64_t first, std::int64_t count, const Range& strip) {
+  return !adjusts(p) && !p.keep.data && !p.blocks.data && strip.from + strip.keys <= count &&
+         seen.all_first <= first + strip.from && first + strip.from + strip.keys <= seen.all_last;
+}
+
+// A group against a range of a block's keys, in two strips of scores that take turns. Scores that stand are in memory
+// once the next products have begun; beside the rest of these they become weights.
 template <int kParts>
 inline void add_range(const Problem& p, const Span& span, int group, const Interval& seen, std::int64_t first,
-                      std::int64_t count, const Range& range, const Running& run, ForwardScratch& mem) {
+                      std::int64_t count, const Range& range, const Running& run, ForwardScratch<kParts>& mem) {
   const Weights& weights = mem.weights;
   Softmax<kParts> softmax(mem.core.steps_a_strip(), weights, run, range.from);
-  const auto scores = [&](std::int64_t from) { return mem.s[from / kForwardStrip % 2]; };
-  Range waiting{range.from, 0};
-  const auto take = [&]() __attribute__((noinline)) {
-    float* s = scores(waiting.from);
-    softmax.finish();
-    const float factor = cap_scores(p, kForwardStrip, mem.core.factor(), s);
-    mask_range(p, span, group, seen, first, count, waiting, s);
-    softmax.begin(s, factor);
-    waiting.keys = 0;
-  };
-  const auto beside = [&] {
-    if (waiting.keys > 0) take();
-    softmax();
-  };
-  const bool few = false;  // of which none are left beside softmax, after the first
   for (std::int64_t from = range.from; from < range.from + range.keys; from += kForwardStrip) {
-    mem.core.scores(group, from, scores(from), beside);
-    waiting = {from, kForwardStrip};
-    if (few) mem.core.finish(), take();
+    float* s = mem.s[from / kForwardStrip % 2];
+    const Range strip{from, kForwardStrip};
+    mem.core.scores(group, from, s, softmax);
+    softmax.finish();
+    float factor = mem.core.factor();
+    if (softmax.looks_first() || !stand(p, seen, first, count, strip)) {
+      mem.core.finish();
+      factor = cap_scores(p, kForwardStrip, factor, s);
+      mask_range(p, span, group, seen, first, count, strip, s);
+    }
+    softmax.begin(s, factor);
   }
-  if (!few) mem.core.finish(), take();
+  mem.core.finish();
   softmax.finish();
   if (drops(p)) {
     const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
     for_each_kept(p, span, group, seen, first + range.from, keys, [&](std::int64_t j, int w, VecI kept) {
-      MatrixCore::keep<kParts>(weights, range.from + j, w, kept);
+      MatrixCore<kParts>::keep(weights, range.from + j, w, kept);
     });
   }
   softmax.scale(run.context, mem.rows);
@@ -65,7 +65,7 @@ template <int kParts>
 inline void forward_task(const Problem& p, const ForwardResult& result, std::int64_t task, void* shared,
                          void* scratch) {
   Carver take{static_cast<float*>(scratch)};
-  ForwardScratch mem(p, shared, take);
+  ForwardScratch<kParts> mem(p, shared, take);
   const Span span = locate(p, task);
   Running run[kGroups];
   Interval seen[kGroups];
@@ -100,7 +100,8 @@ inline void run_matrix_forward(const Problem& p, const ForwardResult& result, in
 
 inline std::size_t matrix_forward_scratch(const Problem& p) {
   Carver count{nullptr};
-  const ForwardScratch parts(p, nullptr, count);
+  with_parts({parts_of(p.element, p.precision), 0},
+             [&](auto parts) { const ForwardScratch<parts.value> made(p, nullptr, count); });
   return static_cast<std::size_t>(count.used) * sizeof(float);
 }
 

@@ -65,10 +65,11 @@ class MatrixGradient {
     const std::int64_t rows = round_up(keys, kRowStep);
     const auto nothing = [] {};
     Waiting waiting;
-    multiply_in_turn<false, Streams::right>(rows, from_line(keys_, from), of_group(q_, depth_, group), s,
-                                            round_up(p_.d, kDepthStep) / 2, kProducts, nothing, waiting);
-    multiply_in_turn<false, Streams::right>(rows, from_line(values_, from), of_group(d_output_, value_depth_, group),
-                                            d_weights, round_up(p_.dv, kDepthStep) / 2, kProducts, nothing, waiting);
+    multiply_in_turn<kProducts, false, Streams::right>(rows, from_line(keys_, from), of_group(q_, depth_, group), s,
+                                                       round_up(p_.d, kDepthStep) / 2, nothing, waiting);
+    multiply_in_turn<kProducts, false, Streams::right>(rows, from_line(values_, from),
+                                                       of_group(d_output_, value_depth_, group), d_weights,
+                                                       round_up(p_.dv, kDepthStep) / 2, nothing, waiting);
     waiting.finish();
     return query_factor(p_);
   }
@@ -101,11 +102,11 @@ class MatrixGradient {
     const Left left{transposed_keys_ + from, key_step_, round_up(p_.d, 16) * key_step_};
     const Right right{pair_of(group, at), kPairs};
     const std::int64_t rows = round_up(p_.d, kRowStep);
-    SumsAhead ahead(dq + 32 * kColumns, keys / 2);
+    SumsAhead<kProducts> ahead(dq + 32 * kColumns, keys / 2);
     Waiting waiting;
-    const auto add =
-        fresh ? multiply_in_turn<false, Streams::left, SumsAhead> : multiply_in_turn<true, Streams::left, SumsAhead>;
-    add(rows, left, right, dq, keys / 2, kProducts, ahead, waiting);
+    const auto add = fresh ? multiply_in_turn<kProducts, false, Streams::left, SumsAhead<kProducts>>
+                           : multiply_in_turn<kProducts, true, Streams::left, SumsAhead<kProducts>>;
+    add(rows, left, right, dq, keys / 2, ahead, waiting);
     waiting.finish();
   }
 
@@ -128,22 +129,6 @@ class MatrixGradient {
   std::uint16_t* pair_of(int group, std::int64_t key) const {
     return d_score_pairs_ + (group * Parts * kTileKeys + key) * kColumns;
   }
-
-  // The sums of 32 rows to come, fetched with every product of these 32.
-  class SumsAhead {
-   public:
-    SumsAhead(const float* next, std::int64_t pairs)
-        : next_(next), step_(round_up(32 * kColumns * (kDepthStep / 2) / (pairs * kProducts), 16)) {}
-
-    void operator()() {
-      for (std::int64_t i = 0; i < step_; i += 16) __builtin_prefetch(next_ + i, 1);
-      next_ += step_;
-    }
-
-   private:
-    const float* next_;
-    std::int64_t step_;
-  };
 
   static Left from_line(const Left& lines, std::int64_t from) {
     return {lines.data + from * lines.row, lines.row, lines.part};
@@ -212,9 +197,9 @@ class MatrixGradient {
     for (std::int64_t c = 0; c < width; c += kColumns) {
       float* sums = out + c * step;
       const Right right{rows + c * Parts * kSpanRows, kSpanRows * kColumns};
-      SumsAhead ahead(sums + step * kColumns, groups.rows() / 2);
-      multiply_in_turn<true, Streams::right>(keys, {tile, kTileStep, kTile}, right, sums, groups.rows() / 2, kProducts,
-                                             ahead, waiting);
+      SumsAhead<kProducts> ahead(sums + step * kColumns, groups.rows() / 2);
+      multiply_in_turn<kProducts, true, Streams::right>(keys, {tile, kTileStep, kTile}, right, sums, groups.rows() / 2,
+                                                        ahead, waiting);
     }
     waiting.finish();
   }

@@ -1,6 +1,6 @@
 // The kernels on a processor's bf16 matrix instructions, attention forward and backward and dense products: compiled
-// for vdpbf16ps and for AMX, with ATTN_UNIT naming which. What they do not take, f16 and float32 where that is faster or
-// all there is, goes to the AVX-512 kernels.
+// for vdpbf16ps and for AMX, with ATTN_UNIT naming which. What they do not take, f16 and float32 where that is faster
+// or all there is, goes to the AVX-512 kernels.
 #define ATTN_TASK_GROUPS 16  // packed keys and values are used by 512 rows before they leave L2
 #define ATTN_BLOCK_KEYS 256  // as many as let a tile of scores stay in L1: the context is loaded and stored per block
 #include "kernels/table.hpp"

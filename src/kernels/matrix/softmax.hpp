@@ -53,6 +53,9 @@ class Softmax {
     rewind();
   }
 
+  // Whether begin() reads the scores: lanes that saw no key yet need a maximum.
+  bool looks_first() const { return has_empty_lanes_; }
+
   // Some of what is left.
   __attribute__((always_inline)) void operator()() {
     if (pairs_ > 0) work(pairs_a_step_);
