@@ -171,12 +171,13 @@ TEST_P(Products, AnElementDoesNotDependOnTheOthers) {
 TEST_P(Products, SayWhenAResultLeavesTheRange) {
   for (const Kind& kind : kKinds) {
     Random random(1);
-    for (const double most : {kind.c == DType::f16 ? 6e4 : 3e38, 1.0}) {
-      const std::int64_t k = draw(random, 2, 200);
-      Case c{kind, Tensor::full({3, k}, most, kind.a), Tensor::ones({k, 5}, kind.b), {}, {}};
-      EXPECT_EQ(run(kernels_, c, random).defined(), most == 1) << kind.name;
-      c.b.set({0, 4}, std::nan(""));
-      EXPECT_FALSE(run(kernels_, c, random).defined()) << kind.name;
+    for (const std::int64_t k : {2, 200}) {
+      for (const double most : {kind.c == DType::f16 ? 6e4 : 3e38, 1.0}) {
+        Case c{kind, Tensor::full({3, k}, most, kind.a), Tensor::ones({k, 5}, kind.b), {}, {}};
+        EXPECT_EQ(run(kernels_, c, random).defined(), most == 1) << kind.name;
+        c.b.set({0, 4}, std::nan(""));
+        EXPECT_FALSE(run(kernels_, c, random).defined()) << kind.name;
+      }
     }
   }
 }

@@ -42,13 +42,14 @@ inline Vec scaled(Vec v, float exponent) {
   return reinterpret_cast<Vec>(_mm512_maskz_scalef_ps(0xffff, as_m512(v), _mm512_set1_ps(exponent)));
 }
 
-// The exponent of the unit in which all of x are below 2^23 - 2^17; NaN if one is not finite. In whole vectors.
+// The exponent of the unit in which all of x are below 2^23 - 2^16; NaN if one is not finite, or near float32's end. In
+// whole vectors.
 inline float unit_exponent(const float* x, std::int64_t count) {
   VecI most = splat(std::int32_t{0x00800000});
   for (std::int64_t c = 0; c < count; c += kLanes) most = max(most, reinterpret_cast<VecI>(load(x + c)) & 0x7fffffff);
   std::int32_t largest = 0;
   for (int i = 0; i < kLanes; ++i) largest = most[i] > largest ? most[i] : largest;
-  const int exponent = (largest + 0x20000) >> 23;
+  const auto exponent = static_cast<std::int32_t>((static_cast<std::uint32_t>(largest) + 0x20000u) >> 23);
   return exponent >= 255 ? __builtin_nanf("") : static_cast<float>(exponent - 127 - 22);
 }
 
@@ -135,7 +136,6 @@ inline __attribute__((always_inline)) void add_digits(const std::int32_t* sums, 
 class Int8Decode {
  public:
   static constexpr bool kScaled = true;
-  static constexpr int kBytes = 1;
 
   Int8Decode(const Problem& p, Carver& take)
       : rows_(rows_per_key_head(p)), tiles_(ceil_div(rows_, kTileQueries)), d_(p.d), dv_(p.dv) {

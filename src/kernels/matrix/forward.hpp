@@ -73,17 +73,28 @@ inline void forward_task(const Problem& p, const ForwardResult& result, std::int
   const std::int64_t keys = keys_a_block(p);
   for (std::int64_t first = whole.from / keys * keys; first < whole.from + whole.keys; first += keys) {
     const std::int64_t count = p.tk - first < keys ? p.tk - first : keys;
-    mem.core.take_block(span, first);
+    bool taken = false;
     for (int g = 0; g < groups_of(span); ++g) {
       const Range all = visible(seen[g], first, count, kForwardStrip);
       const auto next = [&](std::int64_t from) { return next_run(p, &seen[g], 1, first, all, kForwardStrip, from); };
       for (Range range = next(all.from); range.keys > 0; range = next(range.from + range.keys)) {
+        if (!taken) mem.core.take_block(span, first), taken = true;
         add_range<kParts>(p, span, g, seen[g], first, count, range, run[g], mem);
       }
     }
   }
   mem.core.finish();
   for (int g = 0; g < groups_of(span); ++g) write_group(p, result, span, g, run[g], mem.rows, mem.lines);
+}
+
+// f(how many parts a problem's numbers have, as a constant).
+template <class F>
+inline void with_parts_of(const Problem& p, const F& f) {
+  if constexpr (kTakesHigh) {
+    with_parts({parts_of(p.element, p.precision), 0}, f);
+  } else {
+    f(PartCount<1>{});
+  }
 }
 
 // Phase 0 packs keys and values, a block a task; phase 1 is the forward pass.
@@ -94,14 +105,12 @@ inline std::int64_t matrix_forward_tasks(const Problem& p, int phase) {
 inline void run_matrix_forward(const Problem& p, const ForwardResult& result, int phase, std::int64_t task,
                                void* shared, void* scratch) {
   if (phase == 0) return PackedBlocks(p, shared).pack(task);
-  with_parts({parts_of(p.element, p.precision), 0},
-             [&](auto parts) { forward_task<parts.value>(p, result, task, shared, scratch); });
+  with_parts_of(p, [&](auto parts) { forward_task<parts.value>(p, result, task, shared, scratch); });
 }
 
 inline std::size_t matrix_forward_scratch(const Problem& p) {
   Carver count{nullptr};
-  with_parts({parts_of(p.element, p.precision), 0},
-             [&](auto parts) { const ForwardScratch<parts.value> made(p, nullptr, count); });
+  with_parts_of(p, [&](auto parts) { const ForwardScratch<parts.value> made(p, nullptr, count); });
   return static_cast<std::size_t>(count.used) * sizeof(float);
 }
 

@@ -11,7 +11,6 @@ template <class E>
 class FloatDecode {
  public:
   static constexpr bool kScaled = E::kBytes == 1;  // rows have scales
-  static constexpr int kBytes = E::kBytes;
 
   FloatDecode(const Problem& p, Carver& take) : rows_(rows_per_key_head(p)), keys_(p.d), values_(p.dv) {
     constexpr std::int64_t kNarrow = kStepKeys * E::kSpan * E::kBytes / 4;

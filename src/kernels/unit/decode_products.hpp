@@ -1,7 +1,6 @@
 // Both products of decode, for Count queries at a time, so that a row that was read serves them all.
 #pragma once
 
-#include "kernels/unit/ahead.hpp"
 #include "kernels/unit/decode_rows.hpp"
 #include "kernels/unit/transpose.hpp"
 
