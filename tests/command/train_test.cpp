@@ -73,7 +73,8 @@ TEST_F(TrainTest, KilledAtAnyMomentItContinuesBitForBit) {
     const std::string line = std::string(begun ? kResume : kRun) + "--out m.safetensors --save-every 1";
     return run("timeout -s KILL " + std::to_string(seconds) + " env " + line);
   };
-  // A run that ends before it is killed is one more run to compare; the next is killed sooner, on however fast a machine.
+  // A run that ends before it is killed is one more run to compare; the next is killed sooner, on however fast a
+  // machine.
   double longest = 0.25;
   for (int kills = 0; kills < 15;) {
     const Ran ran = train(std::uniform_real_distribution<>(0.001, longest)(rng));
@@ -98,8 +99,8 @@ TEST_F(TrainTest, StoppedByASignalItSavesAndContinues) {
   for (const auto& [signal, status] : {std::pair{"INT", 130}, {"TERM", 143}}) {
     const std::string name = signal;
     const Ran ran =
-        run(std::string(kRun) + "--steps 100000 --save-every 1000000 --out " + name +
-            ".safetensors 2>log & until grep -q ^step log; do sleep 0.02; done; kill -" + name + " $!; wait $!");
+        run(std::string(kRun) + "--steps 100000 --save-every 1000000 --out " + name + ".safetensors 2>" + name +
+            ".log & until grep -q ^step " + name + ".log; do sleep 0.02; done; kill -" + name + " $!; wait $!");
     EXPECT_EQ(ran.status, status) << ran.err;
     EXPECT_THAT(ran.out, HasSubstr("--resume"));
     EXPECT_TRUE(std::filesystem::exists(path(name + ".training.safetensors")));
@@ -115,8 +116,8 @@ TEST_F(TrainTest, StoppedByASignalItSavesAndContinues) {
 }
 
 TEST_F(TrainTest, AClosedPipeSavesAndStops) {
-  const Ran ran = run(std::string(kRun) +
-                      "--steps 100000 --json --log-every 1 --save-every 1000000 --out m.safetensors | head -1");
+  const Ran ran =
+      run(std::string(kRun) + "--steps 100000 --json --log-every 1 --save-every 1000000 --out m.safetensors | head -1");
   EXPECT_THAT(ran.out, HasSubstr("\"step\":1,"));
   EXPECT_THAT(ran.err, HasSubstr("--resume"));
   EXPECT_TRUE(std::filesystem::exists(path("m.training.safetensors")));
