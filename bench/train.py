@@ -5,9 +5,9 @@
 Needs PyTorch (`pip install torch`). The model is GPT-2's block, 6 layers, 6 heads, 384 wide, 256 tokens of context,
 16 texts a step, 256 tokens in the vocabulary; AdamW, clipping. PyTorch runs it in eager mode with its own attention
 operator (tests/golden/torch_gpt.py), under autocast for bfloat16; attn by `attn train`, --precision medium for
-bfloat16. Each row has both at the precision of one name, float32 once more at `high`: attn multiplies three pairs of
-bfloat16 parts then, on AMX, and PyTorch what torch.set_float32_matmul_precision("high") gives (in 2.15 on a CPU
-without TF32: float32). Each round starts every program anew; a program's rate is that of its fastest step, the first one left out;
+bfloat16. Each row has both at the precision of one name, float32 once more at `high`: on AMX attn multiplies three pairs
+of bfloat16 parts then, where float32 takes six, and PyTorch what torch.set_float32_matmul_precision("high") gives (in
+2.15 on a CPU without TF32: float32). Each round starts every program anew; a program's rate is that of its fastest step, the first one left out;
 memory is the process's peak resident size, of which `base` was there before the model (imports).
 """
 import argparse
