@@ -333,29 +333,23 @@ class Backward : public kernels::Units {
     const bool rounds = has_matrix() && c.precision == kernels::Precision::medium;
     expect_close(backward(kernels_, c, forward(kernels_, c)), reference(c, rounds), c, has_matrix());
   }
+
+  void expect_agreement(std::uint64_t first_seed, std::uint64_t last_seed, Case (*draw)(Random&)) const {
+    for (std::uint64_t seed = first_seed; seed <= last_seed; ++seed) {
+      Random random(seed);
+      const Case c = draw(random);
+      SCOPED_TRACE("seed " + std::to_string(seed) + ": " + c.str());
+      expect_agreement(c);
+      if (HasFailure()) break;
+    }
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, Backward, ::testing::ValuesIn(kernels::unit_names()),
                          [](const auto& param) { return param.param; });
 
-TEST_P(Backward, AgreesWithTheReference) {
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
-    Random random(seed);
-    const Case c = draw_case(random);
-    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + c.str());
-    expect_agreement(c);
-    if (HasFailure()) break;
-  }
-}
+TEST_P(Backward, AgreesWithTheReference) { expect_agreement(1, 40, draw_case); }
 
-TEST_P(Backward, AgreesWithTheReferenceInParts) {
-  for (std::uint64_t seed = 301; seed <= 316; ++seed) {
-    Random random(seed);
-    const Case c = draw_large(random);
-    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + c.str());
-    expect_agreement(c);
-    if (HasFailure()) break;
-  }
-}
+TEST_P(Backward, AgreesWithTheReferenceInParts) { expect_agreement(301, 316, draw_large); }
 
 double relative_error(const Tensor& got, const Tensor& want) {
   const Tensor a = got.to(DType::f64).contiguous(), b = want.to(DType::f64).contiguous();
