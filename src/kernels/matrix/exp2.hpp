@@ -1,8 +1,6 @@
 // 2^x by the instructions that AVX-512 has for it.
 #pragma once
 
-#include <immintrin.h>
-
 #include "kernels/unit/simd.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
@@ -14,16 +12,12 @@ namespace {
 template <bool Fine>
 inline __attribute__((always_inline)) Vec exp2_of(Vec x) {
   if constexpr (Fine) return exp2_nonpositive(x);
-  constexpr int kFloor = 0x09;  // to minus infinity, no exception
-  const auto in = reinterpret_cast<__m512>(x);
-  const Vec f = reinterpret_cast<Vec>(_mm512_maskz_reduce_ps(0xffff, in, kFloor));
+  const Vec f = fraction(x);
   Vec p = splat(0.013426684774458408f);
   p = p * f + splat(0.052242472767829895f);
   p = p * f + splat(0.241280198097229f);
   p = p * f + splat(0.6930448412895203f);
-  p = p * f + splat(1.f);
-  const __mmask16 kept = _mm512_cmp_ps_mask(in, _mm512_set1_ps(-125.f), _CMP_NLT_UQ);
-  return reinterpret_cast<Vec>(_mm512_maskz_scalef_ps(kept, reinterpret_cast<__m512>(p), in));
+  return scaled_by_floor(p * f + splat(1.f), x);
 }
 
 }  // namespace

@@ -66,19 +66,28 @@ inline __attribute__((always_inline)) float sum_lanes(Vec v) {
 // -inf; NaN stays NaN. The polynomial is a minimax fit of degree 5, with 2^0 = 1 exactly: what does not change is
 // scaled by 1.
 #if defined(__AVX512DQ__)
+// x - ⌊x⌋
+inline __attribute__((always_inline)) Vec fraction(Vec x) {
+  constexpr int kFloor = 0x09;  // to minus infinity, no exception
+  return reinterpret_cast<Vec>(_mm512_maskz_reduce_ps(0xffff, reinterpret_cast<__m512>(x), kFloor));
+}
+
+// p · 2^⌊x⌋, zero for x below -125.
+inline __attribute__((always_inline)) Vec scaled_by_floor(Vec p, Vec x) {
+  const auto in = reinterpret_cast<__m512>(x);
+  const __mmask16 kept = _mm512_cmp_ps_mask(in, _mm512_set1_ps(-125.f), _CMP_NLT_UQ);
+  return reinterpret_cast<Vec>(_mm512_maskz_scalef_ps(kept, reinterpret_cast<__m512>(p), in));
+}
+
 // 2^⌊x⌋ · p(x - ⌊x⌋), relative error 8.3e-8.
 inline __attribute__((always_inline)) Vec exp2_nonpositive(Vec x) {
-  constexpr int kFloor = 0x09;  // to minus infinity, no exception
-  const auto in = reinterpret_cast<__m512>(x);
-  const Vec f = reinterpret_cast<Vec>(_mm512_maskz_reduce_ps(0xffff, in, kFloor));
+  const Vec f = fraction(x);
   Vec p = splat(0.0018671386642381549f);
   p = p * f + splat(0.009017008356750011f);
   p = p * f + splat(0.0557999312877655f);
   p = p * f + splat(0.24016444385051727f);
   p = p * f + splat(0.6931512951850891f);
-  p = p * f + splat(1.f);
-  const __mmask16 kept = _mm512_cmp_ps_mask(in, _mm512_set1_ps(-125.f), _CMP_NLT_UQ);
-  return reinterpret_cast<Vec>(_mm512_maskz_scalef_ps(kept, reinterpret_cast<__m512>(p), in));
+  return scaled_by_floor(p * f + splat(1.f), x);
 }
 #else
 // On [-1/2, 1/2], relative error 9.4e-8.
