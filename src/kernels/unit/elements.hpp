@@ -138,6 +138,10 @@ inline std::int64_t element_bytes(Element element) {
   return element == Element::f32 ? 4 : element == Element::i8 ? 1 : 2;
 }
 
+inline const void* element_at(const void* data, Element element, std::int64_t at) {
+  return static_cast<const char*>(data) + at * element_bytes(element);
+}
+
 // Element (b, h, t, 0).
 inline void* row(const Rows& rows, Element element, std::int64_t b, std::int64_t h, std::int64_t t) {
   return static_cast<char*>(rows.data) + (b * rows.batch + h * rows.head + t * rows.token) * element_bytes(element);
