@@ -103,14 +103,21 @@ CallMemory::~CallMemory() {
 
 int thread_count() noexcept { return omp_get_max_threads(); }
 
-void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operations, TaskRef work) {
+void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operations,
+                  FunctionRef<std::int64_t, void*> work) {
+  parallel_shares(tasks, scratch_bytes, operations, [&](TaskQueue& queue, void* scratch) {
+    for (std::int64_t task = queue.take(); task >= 0; task = queue.take()) work(task, scratch);
+  });
+}
+
+void parallel_shares(std::int64_t tasks, std::size_t scratch_bytes, double operations,
+                     FunctionRef<TaskQueue&, void*> work) {
+  TaskQueue queue(tasks);
   const auto threads = static_cast<int>(std::min<std::int64_t>(tasks, thread_count()));
   if (threads <= 1 || operations < kSerialBelow || nested()) {
-    void* scratch = own_scratch.reserve(scratch_bytes);
-    for (std::int64_t task = 0; task < tasks; ++task) work(task, scratch);
+    work(queue, own_scratch.reserve(scratch_bytes));
     return;
   }
-  std::atomic<std::int64_t> next = 0;
   std::atomic<bool> out_of_memory = false;
   on_threads(threads, [&] {
     void* scratch = nullptr;
@@ -118,12 +125,10 @@ void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operatio
       scratch = own_scratch.reserve(scratch_bytes);
     } catch (const std::bad_alloc&) {
       out_of_memory = true;
+      queue.stop();
+      return;
     }
-    while (!out_of_memory) {
-      const std::int64_t task = next++;
-      if (task >= tasks) return;
-      work(task, scratch);
-    }
+    work(queue, scratch);
   });
   if (out_of_memory) throw std::bad_alloc();
 }

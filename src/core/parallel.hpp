@@ -1,6 +1,7 @@
 // Work in tasks, on all threads, each with scratch of its own.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,19 +9,35 @@
 namespace attn {
 
 // A function handed down without an allocation; it must outlive the call.
-class TaskRef {
+template <class... Args>
+class FunctionRef {
  public:
   template <class F>
-  TaskRef(const F& f)
-      : object_(&f), call_([](const void* object, std::int64_t task, void* scratch) {  // NOLINT: implicit
-          (*static_cast<const F*>(object))(task, scratch);
-        }) {}
+  FunctionRef(const F& f)  // NOLINT: implicit
+      : object_(&f), call_([](const void* object, Args... args) { (*static_cast<const F*>(object))(args...); }) {}
 
-  void operator()(std::int64_t task, void* scratch) const { call_(object_, task, scratch); }
+  void operator()(Args... args) const { call_(object_, args...); }
 
  private:
   const void* object_;
-  void (*call_)(const void*, std::int64_t, void*);
+  void (*call_)(const void*, Args...);
+};
+
+// The tasks of a call, which its threads take one by one.
+class TaskQueue {
+ public:
+  explicit TaskQueue(std::int64_t tasks) : tasks_(tasks) {}
+
+  // The next one's number, or -1 when none is left.
+  std::int64_t take() {
+    const std::int64_t task = next_++;
+    return task < tasks_ ? task : -1;
+  }
+  void stop() { next_ = tasks_; }
+
+ private:
+  std::int64_t tasks_;
+  std::atomic<std::int64_t> next_ = 0;
 };
 
 // How many threads parallel work uses: omp_get_max_threads(), so OMP_NUM_THREADS sets it.
@@ -45,6 +62,11 @@ class CallMemory {
 // Calls work(task, scratch) for each task in [0, tasks), in any order; scratch has `scratch_bytes`, aligned to
 // 64, one a thread. `operations` is the work in all: too little stays on the calling thread. Throws std::bad_alloc
 // when there is no memory for scratch; some tasks may have run then.
-void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operations, TaskRef work);
+void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operations,
+                  FunctionRef<std::int64_t, void*> work);
+
+// The same with work(tasks, scratch) once on each thread, which takes tasks until there are none.
+void parallel_shares(std::int64_t tasks, std::size_t scratch_bytes, double operations,
+                     FunctionRef<TaskQueue&, void*> work);
 
 }  // namespace attn

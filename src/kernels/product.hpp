@@ -23,6 +23,12 @@ struct Product {
   const float* more = nullptr;
 };
 
+// Where a thread takes its next task from: its number, or -1 when none is left.
+struct TaskSource {
+  std::int64_t (*take)(void* queue);
+  void* queue;
+};
+
 // c (m, n) = a (m, k) · weightᵀ (k, n) + bias for few rows of a; depth has unit steps, the weight is f32 or bf16.
 struct FewRows {
   std::int64_t m, n, k;

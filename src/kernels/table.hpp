@@ -44,8 +44,9 @@ struct Kernels {
   void (*pack)(const Product&, void* packed, std::int64_t task);
   std::int64_t (*product_tasks)(const Product&);
   std::size_t (*product_scratch)(const Product&);  // bytes
-  // False when a result left the element's range.
-  bool (*product)(const Product&, const void* packed, std::int64_t task, void* scratch);
+  // A thread's tasks, as long as there are any: it may read what the next one needs beside the one before. False when a
+  // result left the element's range.
+  bool (*product)(const Product&, const void* packed, const TaskSource&, void* scratch);
 
   // The same sums for few rows and any weight, read as it lies; false as above.
   std::int64_t (*few_rows_tasks)(const FewRows&);

@@ -42,10 +42,12 @@ Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, cons
   std::atomic<bool> fits{true};
   const auto size = static_cast<double>(n) * static_cast<double>(k);
   parallel_for(kernel.pack_tasks(p), 0, size, [&](std::int64_t i, void*) { kernel.pack(p, packed.raw(), i); });
-  parallel_for(kernel.product_tasks(p), kernel.product_scratch(p), 2 * size * static_cast<double>(m),
-               [&](std::int64_t task, void* scratch) {
-                 if (!kernel.product(p, packed.raw(), task, scratch)) fits.store(false, std::memory_order_relaxed);
-               });
+  parallel_shares(kernel.product_tasks(p), kernel.product_scratch(p), 2 * size * static_cast<double>(m),
+                  [&](TaskQueue& tasks, void* scratch) {
+                    const auto take = [](void* queue) { return static_cast<TaskQueue*>(queue)->take(); };
+                    const bool fit = kernel.product(p, packed.raw(), {take, &tasks}, scratch);
+                    if (!fit) fits.store(false, std::memory_order_relaxed);
+                  });
   return fits ? c : Tensor{};
 }
 

@@ -33,11 +33,11 @@ Tensor many(const Kernels& kernel, const Tensor& x, const Tensor& weight, const 
                   .c = y.raw(),
                   .c_row = n,
                   .b_element = element(weight)};
-  const Poisoned packed(kernel.packed_bytes(p)), scratch(kernel.product_scratch(p));
+  const Poisoned packed(kernel.packed_bytes(p));
   for (std::int64_t i = 0; i < kernel.pack_tasks(p); ++i) kernel.pack(p, packed.data.get(), i);
-  for (std::int64_t i = 0; i < kernel.product_tasks(p); ++i) {
-    EXPECT_TRUE(kernel.product(p, packed.data.get(), i, scratch.data.get()));
-  }
+  std::vector<std::int64_t> tasks(static_cast<std::size_t>(kernel.product_tasks(p)));
+  std::iota(tasks.begin(), tasks.end(), 0);
+  EXPECT_TRUE(run_product(kernel, p, packed.data.get(), tasks));
   return y;
 }
 

@@ -87,11 +87,7 @@ Tensor run(const Kernels& kernels, const Case& c, Random& random) {
                   .more = c.more.defined() ? c.more.data<float>() : nullptr};
   const Poisoned packed(kernels.packed_bytes(p));
   for (const std::int64_t i : shuffled(kernels.pack_tasks(p), random)) kernels.pack(p, packed.data.get(), i);
-  bool fits = true;
-  for (const std::int64_t task : shuffled(kernels.product_tasks(p), random)) {
-    const Poisoned scratch(kernels.product_scratch(p));
-    fits &= kernels.product(p, packed.data.get(), task, scratch.data.get());
-  }
+  const bool fits = run_product(kernels, p, packed.data.get(), shuffled(kernels.product_tasks(p), random));
   return fits ? out : Tensor{};
 }
 

@@ -63,6 +63,25 @@ inline std::vector<std::int64_t> shuffled(std::int64_t n, std::mt19937_64& rando
   return order;
 }
 
+// A product's tasks in the order given, as two threads might share them: false when a result left the range.
+inline bool run_product(const kernels::Kernels& kernel, const kernels::Product& p, const void* packed,
+                        const std::vector<std::int64_t>& order) {
+  struct Queue {
+    const std::int64_t *next, *end;
+  };
+  const auto take = [](void* from) {
+    auto* queue = static_cast<Queue*>(from);
+    return queue->next < queue->end ? *queue->next++ : -1;
+  };
+  const std::int64_t *begin = order.data(), *end = begin + order.size(), *middle = begin + order.size() / 3;
+  bool fits = true;
+  for (Queue queue : {Queue{begin, middle}, Queue{middle, end}}) {
+    const Poisoned scratch(kernel.product_scratch(p));
+    fits = kernel.product(p, packed, {take, &queue}, scratch.data.get()) && fits;
+  }
+  return fits;
+}
+
 class Units : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {

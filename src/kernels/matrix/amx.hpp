@@ -16,6 +16,7 @@ constexpr int kDepthStep = 32;    // depth likewise: 16 pairs
 constexpr int kStripRows = 32;    // of a dense product, beside which another's results are written
 constexpr int kBlockDepth = 512;  // and its depth: a strip stays in L1
 constexpr bool kTakesHigh = true;
+constexpr bool kWorksBeside = true;  // the vector units are free meanwhile
 static_assert(kColumns == 32, "two tiles across");
 
 // Tiles 0 to 3 hold the sums, 4 and 5 rows of A, 6 and 7 columns of B. For one row of tiles, 2, 3 and 5 rest.
@@ -140,27 +141,6 @@ inline void multiply_in_turn(std::int64_t rows, Left a, const Right& b, float* c
   waiting.finish();
   multiply_rows<Products, 1, Accumulate, Streamed>(a, b, c, pairs, beside, nullptr);
   store_sums<1>(c);
-}
-
-// The same, all of it in memory.
-template <bool Accumulate, bool StreamsRight = false, class Beside>
-void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products, Beside& beside) {
-  Waiting waiting;
-  constexpr Streams kStreamed = StreamsRight ? Streams::right : Streams::left;
-  if (products == 1) {
-    multiply_in_turn<1, Accumulate, kStreamed>(rows, a, b, c, pairs, beside, waiting);
-  } else if (products == 3) {
-    multiply_in_turn<3, Accumulate, kStreamed>(rows, a, b, c, pairs, beside, waiting);
-  } else {
-    multiply_in_turn<6, Accumulate, kStreamed>(rows, a, b, c, pairs, beside, waiting);
-  }
-  waiting.finish();
-}
-
-template <bool Accumulate>
-void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products) {
-  const auto nothing = [] {};
-  multiply<Accumulate>(rows, a, b, c, pairs, products, nothing);
 }
 
 }  // namespace

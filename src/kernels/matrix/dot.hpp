@@ -13,7 +13,8 @@ constexpr int kDepthStep = 2;       // depth likewise
 constexpr int kStripRows = 96;      // of a dense product, at once
 constexpr int kBlockDepth = 1024;   // and its depth
 constexpr bool kTakesHigh = false;  // three products of twice float32's rate
-struct Session {};                  // what the unit needs while a task runs: nothing
+constexpr bool kWorksBeside = false;
+struct Session {};  // what the unit needs while a task runs: nothing
 
 inline __attribute__((always_inline)) __m512bh broadcast_pair(const std::uint16_t* pair) {
   std::int32_t bits;
@@ -59,9 +60,9 @@ void dot_tail(std::int64_t rows, const Left& a, const Right& b, float* c, std::i
   }
 }
 
-// C (rows, kColumns) (+)= A · B, over `pairs` pairs in order: always one product.
+// C (rows, kColumns) (+)= A · B, over `pairs` pairs in order.
 template <bool Accumulate>
-void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int) {
+void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs) {
   for (; rows >= kRows; rows -= kRows) {
     dot_tile<kRows, Accumulate>(a, b, c, pairs);
     a.data += kRows * a.row;
@@ -70,21 +71,15 @@ void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t 
   dot_tail<kRows - 1, Accumulate>(rows, a, b, c, pairs);
 }
 
-// The vector units multiply: nothing can be done beside.
-template <bool Accumulate, bool = false, class Beside>
-void multiply(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, int products, Beside&) {
-  multiply<Accumulate>(rows, a, b, c, pairs, products);
-}
-
-// Nor does anything wait; `beside` may have waited for what was stored before.
+// The same, and nothing waits; `beside` may have waited for what was stored before.
 struct Waiting {
   void finish() {}
 };
-template <int Products, bool Accumulate, Streams = Streams::left, class Beside>
+template <int, bool Accumulate, Streams = Streams::left, class Beside>
 void multiply_in_turn(std::int64_t rows, Left a, const Right& b, float* c, std::int64_t pairs, Beside& beside,
                       Waiting&) {
   beside();
-  multiply<Accumulate>(rows, a, b, c, pairs, Products);
+  multiply<Accumulate>(rows, a, b, c, pairs);
 }
 
 }  // namespace

@@ -112,10 +112,10 @@ std::size_t product_scratch(const Product& p) {
   return takes(p) ? product_scratch<MatrixProduct>(p) : kernels_avx512.product_scratch(p);
 }
 
-bool product(const Product& p, const void* packed, std::int64_t task, void* scratch) {
-  if (!takes(p)) return kernels_avx512.product(p, packed, task, scratch);
+bool product(const Product& p, const void* packed, const TaskSource& tasks, void* scratch) {
+  if (!takes(p)) return kernels_avx512.product(p, packed, tasks, scratch);
   [[maybe_unused]] const Session session;
-  return run_product<MatrixProduct>(p, packed, task, scratch);
+  return run_product<MatrixProduct>(p, packed, tasks, scratch);
 }
 
 #if defined(ATTN_AMX)

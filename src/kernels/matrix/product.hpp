@@ -1,8 +1,7 @@
 // Dense products of bf16 parts: rows of a, packed by task or read in place, against b in panels of pairs.
 #pragma once
 
-#include "kernels/matrix/pack.hpp"
-#include "kernels/unit/product.hpp"
+#include "kernels/matrix/rows_ahead.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
@@ -32,8 +31,8 @@ class MatrixProduct {
   static constexpr std::int64_t kDeep = 4, kDeepPanels = 12;
 
   MatrixProduct(const Product& p, std::int64_t height, Carver& take)
-      : p_(p), step_(depth(p) + 32), part_(height * step_) {
-    rows_ = halves(take, in_place() ? 0 : parts(p) * part_);
+      : p_(p), step_(depth(p) + 32), part_(height * step_), ahead_(p, step_, {parts(p), part_}) {
+    for (std::uint16_t*& rows : rows_) rows = halves(take, in_place() ? 0 : parts(p) * part_);
   }
 
   // So that a strip of rows stays in L1, and panels in L2, with all their parts.
@@ -52,41 +51,57 @@ class MatrixProduct {
                    : pack_pairs(p, panel * kColumns, first, depth, spread, out);
   }
 
-  void load_rows(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t depth) {
-    const void* corner = element_at(p_.a, p_.a_element, row * p_.a_row + first * p_.a_depth);
-    left_ = {rows_, step_, part_};
+  void begin_rows(const TaskBlock& block, std::int64_t products) {
+    next_ = block;
+    if (in_place()) return;
+    ahead_.begin(block, rows_[turn_]);
+    const std::int64_t calls = products * ceil_div(depth(p_), 32) * products_of(parts(p_));
+    pieces_ = kWorksBeside && parts(p_) > 1 && calls > 0 ? ceil_div(ahead_.pieces(), calls) : 0;
+  }
+
+  void take_rows() {
     if (in_place()) {
+      const void* corner = element_at(p_.a, p_.a_element, next_.row * p_.a_row + next_.first);
       left_ = {static_cast<const std::uint16_t*>(corner), p_.a_row, 0};
       return;
     }
-    const Spread spread{parts(p_), part_};
-    p_.a_depth == 1 ? pack_rows(corner, rows, depth, spread) : transpose_rows(corner, rows, depth, spread);
+    ahead_.finish();
+    left_ = {rows_[turn_], step_, part_};
+    turn_ = kWorksBeside ? 1 - turn_ : 0;
   }
 
-  void multiply(const Panel& panel, std::int64_t first, std::int64_t depth, std::int64_t strip, std::int64_t rows,
-                float* sums, PanelWriter& writer) const {
-    Left left = left_;
-    left.data += strip * left.row;
-    const Right right{static_cast<const std::uint16_t*>(panel.data), round_up(panel.depth, 32) * kColumns};
-    const std::int64_t pairs = round_up(depth, kDepthStep) / 2, steps = ceil_div(pairs, 16) * products_of(parts(p_));
-    const std::int64_t some = ceil_div(writer.left(), steps);
-    const auto run = [&]<class Beside>(Beside& beside) {
-      const auto add = first == 0 ? ATTN_UNIT::multiply<false, true, Beside> : ATTN_UNIT::multiply<true, true, Beside>;
-      add(round_up(rows, kRowStep), left, right, sums, pairs, products_of(parts(p_)), beside);
-    };
-    const auto write = [&] { writer.write(some); };
-    if (parts(p_) == 1) {
-      run(write);  // bound by memory as it is
-    } else {
-      PanelAhead ahead = next_block(panel, first + depth, strip, steps);
-      const auto both = [&] { write(), ahead(); };
-      run(both);
-    }
-    writer.write(writer.left());
+  void multiply(const Panel& panel, const TaskBlock& block, std::int64_t strip, std::int64_t rows, float* sums,
+                PanelWriter& writer) {
+    with_parts({parts(p_), 0}, [&](auto n) {
+      block.first == 0 ? multiply_parts<n.value, false>(panel, block, strip, rows, sums, writer)
+                       : multiply_parts<n.value, true>(panel, block, strip, rows, sums, writer);
+    });
   }
+
+  void finish() { waiting_.finish(); }
 
  private:
   static_assert(kHeight % 32 == 0 && kDepth % 32 == 0 && kPackDepth % 32 == 0);
+
+  template <int kParts, bool Accumulate>
+  void multiply_parts(const Panel& panel, const TaskBlock& block, std::int64_t strip, std::int64_t rows, float* sums,
+                      PanelWriter& writer) {
+    constexpr int kProducts = products_of(kParts);
+    Left left = left_;
+    left.data += strip * left.row;
+    const Right right{static_cast<const std::uint16_t*>(panel.data), round_up(panel.depth, 32) * kColumns};
+    const std::int64_t pairs = round_up(block.depth, kDepthStep) / 2, steps = ceil_div(pairs, 16) * kProducts;
+    const std::int64_t some = ceil_div(writer.left(), steps);
+    PanelAhead ahead = next_block(panel, block.first + block.depth, strip, steps);
+    const auto beside = [&] {
+      writer.write(some);
+      if (kParts > 1) ahead();  // of one part all is bound by memory as it is
+      for (std::int64_t i = 0; i < pieces_ && !ahead_.done(); ++i) ahead_.template pack_piece<kParts>();
+    };
+    multiply_in_turn<kProducts, Accumulate, Streams::right>(round_up(rows, kRowStep), left, right, sums, pairs, beside,
+                                                            waiting_);
+    writer.write(writer.left());
+  }
 
   // A strip's share of the lines from `from` on.
   PanelAhead next_block(const Panel& panel, std::int64_t from, std::int64_t strip, std::int64_t steps) const {
@@ -129,28 +144,15 @@ class MatrixProduct {
     }
   }
 
-  void pack_rows(const void* corner, std::int64_t rows, std::int64_t depth, const Spread& spread) {
-    for (std::int64_t i = 0; i < round_up(rows, kRowStep); ++i) {
-      const void* line = i < rows ? element_at(corner, p_.a_element, i * p_.a_row) : nullptr;
-      pack_row(p_.a_element, line, depth, spread, rows_ + i * step_, round_up(depth, 32));
-    }
-  }
-
-  // A column of a is a line in memory.
-  void transpose_rows(const void* corner, std::int64_t rows, std::int64_t depth, const Spread& spread) {
-    for (std::int64_t l = 0; l < depth; l += 32) {
-      const void* lines[32];
-      for (int i = 0; i < 32; ++i) {
-        lines[i] = l + i < depth ? element_at(corner, p_.a_element, (l + i) * p_.a_depth) : nullptr;
-      }
-      pack_transposed(p_.a_element, lines, rows, spread, rows_ + l, step_);
-    }
-  }
-
   const Product& p_;
   std::int64_t step_, part_;  // of packed rows; their odd 64 bytes spread them over the cache
-  std::uint16_t* rows_;
+  std::uint16_t* rows_[kWorksBeside ? 2 : 1];
+  int turn_ = 0;  // of rows_: what the next block is packed to
+  TaskBlock next_{};
+  RowsAhead ahead_;
+  std::int64_t pieces_ = 0;  // of the next block, packed at a time
   Left left_{};
+  Waiting waiting_;
 };
 
 }  // namespace

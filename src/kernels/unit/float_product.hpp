@@ -32,30 +32,34 @@ class FloatProduct {
     }
   }
 
-  void load_rows(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t depth) {
-    const void* corner = element_at(p_.a, p_.a_element, row * p_.a_row + first * p_.a_depth);
+  void begin_rows(const TaskBlock& block, std::int64_t) { next_ = block; }
+
+  void take_rows() {
+    const void* corner = element_at(p_.a, p_.a_element, next_.row * p_.a_row + next_.first * p_.a_depth);
     if (in_place()) {
       left_ = {static_cast<const float*>(corner), p_.a_row, 1};
     } else if (p_.a_depth == 1) {
       left_ = {buffer_, kDepth, 1};
-      for (std::int64_t i = 0; i < rows; ++i) {
-        widen(p_.a_element, element_at(corner, p_.a_element, i * p_.a_row), buffer_ + i * kDepth, depth);
+      for (std::int64_t i = 0; i < next_.rows; ++i) {
+        widen(p_.a_element, element_at(corner, p_.a_element, i * p_.a_row), buffer_ + i * kDepth, next_.depth);
       }
     } else {  // lines far apart in memory
       left_ = {buffer_, 1, height_};
-      for (std::int64_t l = 0; l < depth; ++l) {
-        widen(p_.a_element, element_at(corner, p_.a_element, l * p_.a_depth), buffer_ + l * height_, rows);
+      for (std::int64_t l = 0; l < next_.depth; ++l) {
+        widen(p_.a_element, element_at(corner, p_.a_element, l * p_.a_depth), buffer_ + l * height_, next_.rows);
       }
     }
   }
 
-  void multiply(const Panel& panel, std::int64_t first, std::int64_t depth, std::int64_t strip, std::int64_t rows,
-                float* sums, PanelWriter& writer) const {
+  void multiply(const Panel& panel, const TaskBlock& block, std::int64_t strip, std::int64_t rows, float* sums,
+                PanelWriter& writer) const {
     writer.write(writer.left());
     const auto* right = static_cast<const float*>(panel.data);
-    const auto add = first == 0 ? ATTN_UNIT::panel<false> : ATTN_UNIT::panel<true>;
-    add(rows, left_.data + strip * left_.row, left_.row, left_.depth, right, kColumns, sums, kColumns, depth);
+    const auto add = block.first == 0 ? ATTN_UNIT::panel<false> : ATTN_UNIT::panel<true>;
+    add(rows, left_.data + strip * left_.row, left_.row, left_.depth, right, kColumns, sums, kColumns, block.depth);
   }
+
+  void finish() const {}
 
  private:
   bool in_place() const { return p_.a_element == Element::f32 && p_.a_depth == 1; }
@@ -78,6 +82,7 @@ class FloatProduct {
   const Product& p_;
   std::int64_t height_;
   float* buffer_;
+  TaskBlock next_{};
   Rows left_{};
 };
 

@@ -6,11 +6,13 @@
 //   kDeep, deep_height(p), kDeepPanels   of a product of more blocks than kDeep: at most
 //   kLineBytes, panel_bytes(p, depth)    of a packed panel: of each depth, in its first part, and of all parts
 //   pack(p, panel, first, depth, to)     a part of a panel, from a multiple of kPackDepth on
-//   load_rows(row, rows, first, depth)   of a: a task's, in a block
+//   begin_rows(block, products)          of a: those of the block after this one, which has so many products left;
+//   take_rows()                          from here on those are multiplied
 //   kStrip                               rows that it multiplies at once
-//   multiply(panel, first, depth, strip, rows, sums, writer)
-//                                        sums (rows, kColumns) of a block and of the loaded rows from `strip` on: anew
-//                                        for the first, else added; what `writer` has left is written meanwhile
+//   multiply(panel, block, strip, rows, sums, writer)
+//                                        sums (rows, kColumns) of the block's rows from `strip` on: anew for the first
+//                                        block, else added; what `writer` has left is written meanwhile
+//   finish()                             all sums are in memory, as they are when `writer` is called the next time
 #pragma once
 
 #include "kernels/product.hpp"
@@ -107,13 +109,19 @@ inline void run_pack(const Product& p, void* packed, std::int64_t task) {
   for (std::int64_t panel = 0; panel < panels(p); ++panel) Core::pack(p, panel, first, depth, to.at(panel, first));
 }
 
-// A block of the panels from `begin` to `end`.
+// A block of a task: its rows and panels of c, and the depth that is worked on. Past the last one there are no rows.
+struct TaskBlock {
+  std::int64_t row, rows, begin, end, first, depth;
+};
+
+// A block of its panels.
 template <class Core>
-inline void pack_block(const Panels<Core>& to, std::int64_t begin, std::int64_t end, std::int64_t first,
-                       std::int64_t depth) {
-  for (std::int64_t line = 0; line < depth; line += kPackDepth) {
-    const std::int64_t lines = depth - line < kPackDepth ? depth - line : kPackDepth;
-    for (std::int64_t i = begin; i < end; ++i) Core::pack(to.p, i, first + line, lines, to.at(i - begin, line));
+inline void pack_block(const Panels<Core>& to, const TaskBlock& block) {
+  for (std::int64_t line = 0; line < block.depth; line += kPackDepth) {
+    const std::int64_t lines = block.depth - line < kPackDepth ? block.depth - line : kPackDepth;
+    for (std::int64_t i = block.begin; i < block.end; ++i) {
+      Core::pack(to.p, i, block.first + line, lines, to.at(i - block.begin, line));
+    }
   }
 }
 
@@ -142,39 +150,78 @@ inline std::size_t product_scratch(const Product& p) {
   return static_cast<std::size_t>(count.used) * sizeof(float);
 }
 
-// Tasks that share panels follow each other, so that these stay in L2.
+// A thread's tasks, block by block.
 template <class Core>
-inline bool run_product(const Product& p, const void* packed, std::int64_t task, void* scratch) {
-  Carver carver{static_cast<float*>(scratch)};
-  ProductScratch<Core> mem(p, carver);
-  const std::int64_t down = ceil_div(p.m, mem.size.rows);
-  const std::int64_t row = task % down * mem.size.rows, begin = task / down * mem.size.panels;
-  const std::int64_t rows = p.m - row < mem.size.rows ? p.m - row : mem.size.rows;
-  const std::int64_t end = begin + mem.size.panels < panels(p) ? begin + mem.size.panels : panels(p);
-  const std::int64_t block = Core::depth(p);
-  const bool whole = p.k <= block;  // sums of two strips will do, in turns
-  const bool packs = packs_in_tasks<Core>(p);
-  const Panels<Core> all{p, static_cast<char*>(const_cast<void*>(packed)), p.k};
-  std::int64_t turn = 0;
-  PanelWriter writer(p);
-  for (std::int64_t first = 0; first < p.k; first += block) {
-    const bool last = p.k - first <= block;
-    const std::int64_t depth = last ? p.k - first : block;
-    mem.core.load_rows(row, rows, first, depth);
-    if (packs) pack_block(mem.own, begin, end, first, depth);
-    for (std::int64_t strip = 0; strip < rows; strip += Core::kStrip) {
-      const std::int64_t high = rows - strip < Core::kStrip ? rows - strip : Core::kStrip;
-      for (std::int64_t i = begin; i < end; ++i) {
-        float* sums = mem.sums + (whole ? turn : (i - begin) * mem.size.rows + strip) * kColumns;
-        turn = Core::kStrip - turn;
-        const Panel panel = packs ? mem.own.at(i - begin, 0) : all.at(i, first);
-        mem.core.multiply(panel, first, depth, strip, high, sums, writer);
-        if (last) writer.begin(row + strip, high, i * kColumns, sums);
+class ProductRun {
+ public:
+  ProductRun(const Product& p, const void* packed, void* scratch)
+      : p_(p),
+        carver_{static_cast<float*>(scratch)},
+        mem_(p, carver_),
+        all_{p, static_cast<char*>(const_cast<void*>(packed)), p.k},
+        writer_(p) {}
+
+  bool run(const TaskSource& tasks) {
+    TaskBlock block = first_block(tasks.take(tasks.queue));
+    if (block.rows > 0) mem_.core.begin_rows(block, 0);
+    while (block.rows > 0) {
+      mem_.core.take_rows();
+      const bool last = block.first + block.depth == p_.k;
+      const TaskBlock next = last ? first_block(tasks.take(tasks.queue)) : at_depth(block, block.first + block.depth);
+      if (next.rows > 0) mem_.core.begin_rows(next, ceil_div(block.rows, Core::kStrip) * (block.end - block.begin));
+      multiply(block, last);
+      block = next;
+    }
+    return writer_.fits();
+  }
+
+ private:
+  // Tasks that share panels follow each other, so that these stay in L2.
+  TaskBlock first_block(std::int64_t task) const {
+    if (task < 0) return {};
+    const TaskSize& size = mem_.size;
+    const std::int64_t down = ceil_div(p_.m, size.rows);
+    const std::int64_t row = task % down * size.rows, begin = task / down * size.panels;
+    const std::int64_t rows = p_.m - row < size.rows ? p_.m - row : size.rows;
+    const std::int64_t end = begin + size.panels < panels(p_) ? begin + size.panels : panels(p_);
+    return at_depth({row, rows, begin, end, 0, 0}, 0);
+  }
+
+  TaskBlock at_depth(TaskBlock block, std::int64_t first) const {
+    const std::int64_t depth = Core::depth(p_), left = p_.k - first;
+    block.first = first, block.depth = left < depth ? left : depth;
+    return block;
+  }
+
+  void multiply(const TaskBlock& block, bool last) {
+    const bool whole = p_.k <= Core::depth(p_);  // sums of two strips will do, in turns
+    const bool packs = packs_in_tasks<Core>(p_);
+    if (packs) pack_block(mem_.own, block);
+    for (std::int64_t strip = 0; strip < block.rows; strip += Core::kStrip) {
+      const std::int64_t rows = block.rows - strip < Core::kStrip ? block.rows - strip : Core::kStrip;
+      for (std::int64_t i = block.begin; i < block.end; ++i) {
+        const std::int64_t own = i - block.begin;
+        float* sums = mem_.sums + (whole ? turn_ : own * mem_.size.rows + strip) * kColumns;
+        turn_ = Core::kStrip - turn_;
+        const Panel panel = packs ? mem_.own.at(own, 0) : all_.at(i, block.first);
+        mem_.core.multiply(panel, block, strip, rows, sums, writer_);
+        if (last) writer_.begin(block.row + strip, rows, i * kColumns, sums);
       }
     }
+    if (last) mem_.core.finish(), writer_.write(writer_.left());
   }
-  writer.write(rows);
-  return writer.fits();
+
+  const Product& p_;
+  Carver carver_;
+  ProductScratch<Core> mem_;
+  Panels<Core> all_;
+  PanelWriter writer_;
+  std::int64_t turn_ = 0;
+};
+
+template <class Core>
+inline bool run_product(const Product& p, const void* packed, const TaskSource& tasks, void* scratch) {
+  return ProductRun<Core>(p, packed, scratch).run(tasks);
 }
 
 }  // namespace
