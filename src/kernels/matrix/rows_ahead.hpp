@@ -41,7 +41,7 @@ class RowsAhead {
   bool lines() const { return p_.a_depth == 1; }  // else columns of a are
 
   // Null past the last.
-  const void* line(std::int64_t i, std::int64_t at) const {
+  __attribute__((always_inline)) const void* line(std::int64_t i, std::int64_t at) const {
     const std::int64_t count = lines() ? block_.rows : block_.depth, step = lines() ? p_.a_row : p_.a_depth;
     const std::int64_t corner = block_.row * p_.a_row + block_.first * p_.a_depth;
     return i < count ? element_at(p_.a, p_.a_element, corner + i * step + at) : nullptr;
