@@ -27,8 +27,8 @@ sanitize: dependencies browser  ## every test under the address and undefined-be
 
 sanitize-threads: dependencies  ## what threads share, under the thread sanitizer, in build/tsan
 	cmake --preset tsan
-	cmake --build --preset tsan --target test_attention test_kernels
-	ctest --preset tsan -j2 -R 'ThreadsAndBatch|NorThreads|SameBits|ScoreFunction\.|Blocks\.Cost'
+	cmake --build --preset tsan --target test_attention test_kernels test_modules
+	ctest --preset tsan -j2 -R 'ThreadsAndBatch|NorThreads|ThreadsDoNot|SameBits|ScoreFunction\.|Blocks\.Cost'
 
 test-neon: neon-dependencies  ## the kernels for 64-bit Arm, under qemu-user, in build/neon
 	cmake --preset neon

@@ -1,6 +1,9 @@
 // Products of less than float32, as Linear and the attention modules ask for them.
+#include <omp.h>
+
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "attn/reference.hpp"
 #include "modules/helpers.hpp"
@@ -105,6 +108,30 @@ TEST(Precision, AttentionInMedium) {
   expect_near(rough.backward(dz).x, exact.backward(dz).x, 6, "dx");
   for (std::size_t i = 0; i < exact.parameters().size(); ++i) {
     expect_near(rough.parameters()[i]->grad, exact.parameters()[i]->grad, 6, exact.parameters()[i]->name);
+  }
+}
+
+// Rows of a thread's next task are packed beside the products of the one before, whichever those are.
+TEST(Precision, LinearsThreadsDoNotChangeABit) {
+  Generator rng(11);
+  const Tensor x = rng.randn({700, 160}), dy = rng.randn({700, 420});
+  for (const Precision precision : {Precision::highest, Precision::high, Precision::medium}) {
+    Linear linear(160, 420, true, rng);
+    linear.precision = precision;
+    const int threads = omp_get_max_threads();
+    std::vector<Gradients> runs;
+    for (const int count : {1, 2, 5}) {
+      omp_set_num_threads(count);
+      runs.push_back(pass(linear, x, dy));
+      for (Tensor* t : {&runs.back().weight, &runs.back().bias}) *t = t->clone();
+    }
+    omp_set_num_threads(threads);
+    for (const Gradients& run : runs) {
+      EXPECT_TRUE(identical(run.y, runs[0].y));
+      EXPECT_TRUE(identical(run.dx, runs[0].dx));
+      EXPECT_TRUE(identical(run.weight, runs[0].weight));
+      EXPECT_TRUE(identical(run.bias, runs[0].bias));
+    }
   }
 }
 
