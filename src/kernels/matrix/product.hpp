@@ -1,7 +1,7 @@
 // Dense products of bf16 parts: rows of a, packed by task or read in place, against b in panels of pairs.
 #pragma once
 
-#include "kernels/matrix/rows_ahead.hpp"
+#include "kernels/matrix/packed_ahead.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
@@ -149,7 +149,7 @@ class MatrixProduct {
   std::uint16_t* rows_[kWorksBeside ? 2 : 1];
   int turn_ = 0;  // of rows_: what the next block is packed to
   TaskBlock next_{};
-  RowsAhead ahead_;
+  PackedAhead ahead_;
   std::int64_t pieces_ = 0;  // of the next block, packed at a time
   Left left_{};
   Waiting waiting_;

@@ -7,10 +7,10 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-class RowsAhead {
+class PackedAhead {
  public:
   // To rows `step` apart, in parts.
-  RowsAhead(const Product& p, std::int64_t step, const Spread& parts) : p_(p), step_(step), parts_(parts) {}
+  PackedAhead(const Product& p, std::int64_t step, const Spread& parts) : p_(p), step_(step), parts_(parts) {}
 
   void begin(const TaskBlock& block, std::uint16_t* to) {
     block_ = block, to_ = to;
