@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <new>
+#include <utility>
 #if defined(ATTN_STD_THREADS)
 #include <thread>
 #include <vector>
@@ -85,6 +86,26 @@ bool nested() { return omp_in_parallel() != 0; }
 
 #endif
 
+// Tasks in order, by runs that become shorter: a thread mostly goes from one task to the next, of which it may have
+// fetched something, and none waits long for the last.
+class Runs {
+ public:
+  Runs(std::int64_t tasks, int threads) : tasks_(tasks), share_(4 * static_cast<std::int64_t>(threads)) {}
+
+  // The next one is [first, last); empty once all are handed out.
+  std::pair<std::int64_t, std::int64_t> next() {
+    std::int64_t first = next_, last = first;
+    do {
+      last = first + (tasks_ - first + share_ - 1) / share_;
+    } while (first < tasks_ && !next_.compare_exchange_weak(first, last));
+    return {first, last};
+  }
+
+ private:
+  std::atomic<std::int64_t> next_ = 0;
+  const std::int64_t tasks_, share_;
+};
+
 }  // namespace
 
 CallMemory::CallMemory(std::size_t bytes) {
@@ -110,7 +131,7 @@ void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operatio
     for (std::int64_t task = 0; task < tasks; ++task) work(task, scratch);
     return;
   }
-  std::atomic<std::int64_t> next = 0;
+  Runs runs(tasks, threads);
   std::atomic<bool> out_of_memory = false;
   on_threads(threads, [&] {
     void* scratch = nullptr;
@@ -120,9 +141,9 @@ void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operatio
       out_of_memory = true;
     }
     while (!out_of_memory) {
-      const std::int64_t task = next++;
-      if (task >= tasks) return;
-      work(task, scratch);
+      const auto [first, last] = runs.next();
+      if (first == last) return;
+      for (std::int64_t task = first; task < last; ++task) work(task, scratch);
     }
   });
   if (out_of_memory) throw std::bad_alloc();

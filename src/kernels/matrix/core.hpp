@@ -3,9 +3,9 @@
 // for all tasks.
 #pragma once
 
-#include "kernels/unit/rows_ahead.hpp"
 #include "kernels/matrix/softmax.hpp"
 #include "kernels/matrix/sums_ahead.hpp"
+#include "kernels/unit/rows_ahead.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {

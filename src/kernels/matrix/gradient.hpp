@@ -196,7 +196,7 @@ class MatrixGradient {
 
   // out (keys, panels · kColumns) += tileᵀ · rows
   void add_rows(const std::uint16_t* tile, const Groups& groups, std::int64_t keys, const std::uint16_t* rows,
-                       std::int64_t width, std::int64_t step, float* out) {
+                std::int64_t width, std::int64_t step, float* out) {
     rows += groups.begin * kColumns * kColumns;
     Waiting waiting;
     for (std::int64_t c = 0; c < width; c += kColumns) {

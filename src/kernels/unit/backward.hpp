@@ -156,8 +156,9 @@ inline void add_span(const Problem& p, const BackwardInput& in, const RowSums& s
 
 // The gradient of `count` rows of k or v, from panels of `step` rows.
 inline void write_key_rows(const Problem& p, const Rows& out, std::int64_t width, const Span& span, std::int64_t first,
-                           std::int64_t count, std::int64_t step, float factor, const float* panels, float* line) {
-  const RowWriter write(p.element, p.batch * p.hkv * p.tk * width);
+                           std::int64_t count, std::int64_t step, float factor, const float* panels, float* line,
+                           bool* finite) {
+  RowWriter write(p.element, p.batch * p.hkv * p.tk * width, finite);
   for (std::int64_t j = 0; j < count; ++j) {
     for (std::int64_t c = 0; c < width; c += kLanes) {
       const float* panel = panels + c / kColumns * kColumns * step + c % kColumns;
@@ -182,7 +183,7 @@ inline void to_rows(const float* sum, std::int64_t width, float factor, float* r
 // The group of a span that begins at row `first`: `sum` as above, by way of lines (kColumns, d).
 inline void write_query_rows(const Problem& p, const BackwardResult& result, const Span& span, std::int64_t first,
                              const float* sum, float* lines) {
-  const RowWriter write(p.element, p.batch * p.hq * p.tq * p.d);
+  RowWriter write(p.element, p.batch * p.hq * p.tq * p.d, result.finite);
   const std::int64_t step = padded(p.d);
   to_rows(sum, p.d, p.scale, lines, step);
   for (int lane = 0; lane < kColumns && first + lane < span.rows; ++lane) {
@@ -267,8 +268,8 @@ inline void backward_keys(const Problem& p, const BackwardInput& in, const Backw
         if (is_whole) write_query_rows(p, result, span, g * kColumns, dq, mem.lines);
       }
     }
-    write_key_rows(p, result.k, p.d, span, first, count, plan.step, p.scale, mem.dk, mem.line);
-    write_key_rows(p, result.v, p.dv, span, first, count, plan.step, 1, mem.dv, mem.line);
+    write_key_rows(p, result.k, p.d, span, first, count, plan.step, p.scale, mem.dk, mem.line, result.finite);
+    write_key_rows(p, result.v, p.dv, span, first, count, plan.step, 1, mem.dv, mem.line, result.finite);
   }
 }
 
