@@ -193,12 +193,13 @@ class MatrixCore {
     fetch_ = blocks_.fetch(span, block + 1, groups_of(span) * block_keys_ / kForwardStrip * steps_a_strip());
   }
 
-  // The rows that the next task will pack are fetched beside this one's products.
+  // The rows that the next task will pack first are fetched beside this one's products.
   void fetch_rows_of(const Span& span) {
     if (blocks_.shares()) return;
-    ahead_.add(p_, p_.k, span.batch, span.key_head, 0, p_.tk, p_.d);
-    ahead_.add(p_, p_.q, span.batch, span.key_head, 0, p_.tq, p_.d);
-    ahead_.add(p_, p_.v, span.batch, span.key_head, 0, p_.tk, p_.dv);
+    const std::int64_t keys = p_.tk < kTaskRows ? p_.tk : kTaskRows;
+    ahead_.add(p_, p_.k, span.batch, span.key_head, 0, keys, p_.d);
+    ahead_.add(p_, p_.q, span.batch, query(p_, span, 0).head, 0, p_.tq, p_.d);
+    ahead_.add(p_, p_.v, span.batch, span.key_head, 0, keys, p_.dv);
     ahead_.spread_over(groups_of(span) * ceil_div(p_.tk, kForwardStrip) * steps_a_strip());
   }
 

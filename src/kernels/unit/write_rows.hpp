@@ -43,7 +43,7 @@ class RowWriter {
   }
 
   void finish() const {
-#if defined(__AVX512F__)
+#if defined(__x86_64__)
     if (streams_) __builtin_ia32_sfence();  // for whoever this thread tells that it is done
 #endif
     const VecU fits = largest_ < float_to_bits(end_of_range(element_));
