@@ -161,30 +161,19 @@ void run_forward(const Call& call, const kernels::ForwardResult& out) {
   }
 }
 
-// A float's exponent, in place: all bits of it are set in infinities and NaN. As signed integers, whose largest the
-// compiler finds a vector at a time.
-constexpr std::int16_t kBf16Exponent = 0x7f80, kF16Exponent = 0x7c00;
-constexpr std::int32_t kF32Exponent = 0x7f800000;
-std::int16_t exponent(std::uint16_t bits, std::int16_t all) { return static_cast<std::int16_t>(bits & all); }
-std::int32_t exponent(std::uint32_t bits, std::int32_t all) { return static_cast<std::int32_t>(bits) & all; }
-
-template <class Bits, class Exponent>
-bool all_finite(const Tensor& x, Exponent all) {
-  const auto* p = static_cast<const Bits*>(x.raw());
+// Of float32, in any dense layout. All bits of the exponent are set in infinities and NaN; as signed integers, whose
+// largest the compiler finds a vector at a time.
+bool all_finite(const Tensor& x) {
+  constexpr std::int32_t exponent = 0x7f800000;
+  const auto* p = static_cast<const std::uint32_t*>(x.raw());
   std::atomic<bool> finite{true};
   for_runs(x.numel(), 1, [&](std::int64_t first, std::int64_t count) {
-    Exponent most = 0;
-    for (std::int64_t i = first; i < first + count; ++i) most = std::max(most, exponent(p[i], all));
-    if (most == all) finite.store(false, std::memory_order_relaxed);
+    std::int32_t most = 0;
+    for (std::int64_t i = first; i < first + count; ++i)
+      most = std::max(most, static_cast<std::int32_t>(p[i] & exponent));
+    if (most == exponent) finite.store(false, std::memory_order_relaxed);
   });
   return finite;
-}
-
-// Of any dense layout.
-bool all_finite(const Tensor& x) {
-  if (!x.defined()) return true;
-  if (x.dtype() == DType::f32) return all_finite<std::uint32_t>(x, kF32Exponent);
-  return all_finite<std::uint16_t>(x, x.dtype() == DType::bf16 ? kBf16Exponent : kF16Exponent);
 }
 
 // A sink's weight has no value: d_sink = -Σ_i w_i,sink · (d_output_i · output_i).
@@ -257,6 +246,8 @@ AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor&
   AttentionGradient grad{empty_like(q, q.shape()), empty_like(k, k.shape()), empty_like(v, v.shape()), {}, {}};
   const kernels::BackwardInput input{rows(out), rows(d_out), lse.data<float>()};
   kernels::BackwardResult result{rows(grad.q), rows(grad.k), rows(grad.v)};
+  bool finite = true;
+  result.finite = &finite;
   if (call.bias.defined()) {
     grad.bias = Tensor::zeros(call.bias.shape());
     const Tensor all = grad.bias.expand(p.scores_shape());
@@ -272,7 +263,7 @@ AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor&
                    kernel.backward(call.problem, input, result, phase, task, shared.get(), scratch);
                  });
   }
-  if (!all_finite(grad.q) || !all_finite(grad.k) || !all_finite(grad.v) || !all_finite(grad.bias)) {
+  if (!finite || (grad.bias.defined() && !all_finite(grad.bias))) {
     return composed_attention_backward(d_output, q, k, v, p, options);
   }
   if (grad.bias.defined()) grad.bias = grad.bias.to(options.mask.bias.dtype());

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <new>
+#include <utility>
 #if defined(ATTN_STD_THREADS)
 #include <thread>
 #include <vector>
@@ -103,18 +104,29 @@ CallMemory::~CallMemory() {
 
 int thread_count() noexcept { return omp_get_max_threads(); }
 
+std::pair<std::int64_t, std::int64_t> TaskQueue::take_run() {
+  std::int64_t first = next_, last = first;
+  do {
+    last = first + (tasks_ - first + share_ - 1) / share_;
+  } while (first < tasks_ && !next_.compare_exchange_weak(first, last));
+  return {first, std::max(first, last)};
+}
+
 void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operations,
                   FunctionRef<std::int64_t, void*> work) {
   parallel_shares(tasks, scratch_bytes, operations, [&](TaskQueue& queue, void* scratch) {
-    for (std::int64_t task = queue.take(); task >= 0; task = queue.take()) work(task, scratch);
+    for (auto run = queue.take_run(); run.first < run.second; run = queue.take_run()) {
+      for (std::int64_t task = run.first; task < run.second; ++task) work(task, scratch);
+    }
   });
 }
 
 void parallel_shares(std::int64_t tasks, std::size_t scratch_bytes, double operations,
                      FunctionRef<TaskQueue&, void*> work) {
-  TaskQueue queue(tasks);
   const auto threads = static_cast<int>(std::min<std::int64_t>(tasks, thread_count()));
-  if (threads <= 1 || operations < kSerialBelow || nested()) {
+  const bool serial = threads <= 1 || operations < kSerialBelow || nested();
+  TaskQueue queue(tasks, serial ? 1 : threads);
+  if (serial) {
     work(queue, own_scratch.reserve(scratch_bytes));
     return;
   }

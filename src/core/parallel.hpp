@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace attn {
 
@@ -23,20 +24,25 @@ class FunctionRef {
   void (*call_)(const void*, Args...);
 };
 
-// The tasks of a call, which its threads take one by one.
+// The tasks of a call, which its threads take in order.
 class TaskQueue {
  public:
-  explicit TaskQueue(std::int64_t tasks) : tasks_(tasks) {}
+  TaskQueue(std::int64_t tasks, int threads) : tasks_(tasks), share_(4 * static_cast<std::int64_t>(threads)) {}
 
   // The next one's number, or -1 when none is left.
   std::int64_t take() {
     const std::int64_t task = next_++;
     return task < tasks_ ? task : -1;
   }
+
+  // Some of those that are left, [first, last), empty when none is, by runs that become shorter: a thread mostly goes
+  // from one task to the next, of which it may have fetched something, and none waits long for the last.
+  std::pair<std::int64_t, std::int64_t> take_run();
+
   void stop() { next_ = tasks_; }
 
  private:
-  std::int64_t tasks_;
+  const std::int64_t tasks_, share_;
   std::atomic<std::int64_t> next_ = 0;
 };
 

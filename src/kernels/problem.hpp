@@ -89,6 +89,7 @@ struct BackwardResult {
   // there. Null when not asked for.
   float* bias = nullptr;
   std::int64_t bias_batch = 0, bias_head = 0, bias_query = 0, bias_key = 0;
+  bool* finite = nullptr;  // set to false where a result but the bias's is not finite; null when not asked for
 };
 
 }  // namespace attn::kernels

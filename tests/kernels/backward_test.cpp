@@ -213,6 +213,12 @@ Forward forward(const Kernels& kernels, const Case& c) {
   return f;
 }
 
+bool all_finite(const Tensor& x) {
+  const Tensor numbers = x.to(DType::f64).contiguous();
+  return std::all_of(numbers.data<double>(), numbers.data<double>() + numbers.numel(),
+                     [](double number) { return std::isfinite(number); });
+}
+
 AttentionGradient backward(const Kernels& kernels, const Case& c, const Forward& f, const Order& how = {}) {
   const kernels::Problem p = problem(c);
   Random random(7);
@@ -223,6 +229,8 @@ AttentionGradient backward(const Kernels& kernels, const Case& c, const Forward&
   };
   AttentionGradient out{poisoned(c.q), poisoned(c.k), poisoned(c.v), {}};
   kernels::BackwardResult result{rows(out.q), rows(out.k), rows(out.v)};
+  bool finite = true;
+  result.finite = &finite;
   if (c.bias.defined()) {
     out.bias = Tensor::zeros(c.bias.shape());
     const auto g = grid<float>(out.bias, c);
@@ -237,6 +245,7 @@ AttentionGradient backward(const Kernels& kernels, const Case& c, const Forward&
           kernels.backward(p, in, result, phase, task, shared.data.get(), scratch);
         });
   }
+  EXPECT_EQ(finite, all_finite(out.q) && all_finite(out.k) && all_finite(out.v)) << c.str();
   return out;
 }
 
@@ -520,6 +529,18 @@ TEST_P(Backward, SameBitsWhateverElseIsInTheBatch) {
       EXPECT_TRUE(same_bits(all.k.slice(0, b, b + 1), alone.k)) << "dk";
       EXPECT_TRUE(same_bits(all.v.slice(0, b, b + 1), alone.v)) << "dv";
     }
+  }
+}
+
+TEST_P(Backward, SaysWhereAGradientLeavesTheRange) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    Random random(17);
+    Case c{};
+    c.b = 1, c.hq = 2, c.hkv = 2, c.tq = 130, c.tk = 140, c.d = 40, c.dv = 32;
+    draw_tensors(random, c, dtype);
+    c.d_output.fill(dtype == DType::f16 ? 60000 : 3e38);
+    c.first.assign(130, 0), c.last.assign(130, 140);
+    EXPECT_FALSE(all_finite(backward(kernels_, c, forward(kernels_, c)).v));
   }
 }
 

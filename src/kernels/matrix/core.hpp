@@ -5,6 +5,7 @@
 
 #include "kernels/matrix/softmax.hpp"
 #include "kernels/matrix/sums_ahead.hpp"
+#include "kernels/unit/rows_ahead.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
@@ -67,6 +68,8 @@ class PackedBlocks {
   std::size_t bytes() const {
     return shares_ ? static_cast<std::size_t>(p_.batch * p_.hkv * head_size()) * sizeof(std::uint16_t) : 0;
   }
+
+  bool shares() const { return shares_; }
 
   // A task's own block.
   void take_own(Carver& take) { own_ = halves(take, shares_ ? 0 : key_size() + value_size()); }
@@ -190,11 +193,21 @@ class MatrixCore {
     fetch_ = blocks_.fetch(span, block + 1, groups_of(span) * block_keys_ / kForwardStrip * steps_a_strip());
   }
 
+  // The rows that the next task will pack first are fetched beside this one's products.
+  void fetch_rows_of(const Span& span) {
+    if (blocks_.shares()) return;
+    const std::int64_t keys = p_.tk < kTaskRows ? p_.tk : kTaskRows;
+    ahead_.add(p_, p_.k, span.batch, span.key_head, 0, keys, p_.d);
+    ahead_.add(p_, p_.q, span.batch, query(p_, span, 0).head, 0, p_.tq, p_.d);
+    ahead_.add(p_, p_.v, span.batch, span.key_head, 0, keys, p_.dv);
+    ahead_.spread_over(groups_of(span) * ceil_div(p_.tk, kForwardStrip) * steps_a_strip());
+  }
+
   // s (kForwardStrip, kColumns), from key `from` of the block on, with something to do beside. They are in memory when
   // that is first called beside the next, or after finish().
   template <class Beside>
   void scores(int group, std::int64_t from, float* s, Beside& beside) {
-    const auto fetching = [&] { fetch_(), beside(); };
+    const auto fetching = [&] { fetch_(), ahead_(), beside(); };
     const Left left{keys_.data + from * keys_.row, keys_.row, keys_.part};
     multiply_in_turn<kProducts, false>(kForwardStrip, left, {queries_of(group), depth_ * kColumns}, s,
                                        round_up(p_.d, kDepthStep) / 2, fetching, waiting_);
@@ -219,7 +232,8 @@ class MatrixCore {
 
   // contextᵀ (dv, queries) += vᵀ · weights; whole after the next scores, or finish().
   void add_values(const Weights& weights, const Range& range, float* context) {
-    SumsAhead<kProducts> ahead(context + 32 * kColumns, range.keys / 2);
+    SumsAhead<kProducts> sums(context + 32 * kColumns, range.keys / 2);
+    const auto ahead = [&] { sums(), ahead_(); };
     multiply_in_turn<kProducts, true>(round_up(p_.dv, kRowStep), {values_.data + range.from, values_.row, values_.part},
                                       {weights.data + range.from * kColumns, weights.part}, context, range.keys / 2,
                                       ahead, waiting_);
@@ -237,6 +251,7 @@ class MatrixCore {
   std::uint16_t* queries_;
   Left keys_{}, values_{};
   Fetch fetch_;
+  RowsAhead ahead_;
   Waiting waiting_;
 };
 

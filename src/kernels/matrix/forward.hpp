@@ -70,6 +70,7 @@ inline void forward_task(const Problem& p, const ForwardResult& result, std::int
   Running run[kGroups];
   Interval seen[kGroups];
   const Range whole = start(p, span, mem, run, seen);
+  if (task + 1 < task_count(p)) mem.core.fetch_rows_of(locate(p, task + 1));
   const std::int64_t keys = keys_a_block(p);
   for (std::int64_t first = whole.from / keys * keys; first < whole.from + whole.keys; first += keys) {
     const std::int64_t count = p.tk - first < keys ? p.tk - first : keys;

@@ -61,15 +61,19 @@ class MatrixGradient {
     pack_span(queries, in.d_output, p_.dv, value_depth_, d_output_, d_output_rows_);
   }
 
-  float products(int group, std::int64_t from, std::int64_t keys, float* s, float* d_weights) const {
+  void fetch(const RowsAhead& ahead, std::int64_t keys) {
+    ahead_ = ahead;
+    ahead_.spread_over(keys / 32 * kProducts * (3 * depth_ + 2 * value_depth_) / 32);
+  }
+
+  float products(int group, std::int64_t from, std::int64_t keys, float* s, float* d_weights) {
     const std::int64_t rows = round_up(keys, kRowStep);
-    const auto nothing = [] {};
     Waiting waiting;
     multiply_in_turn<kProducts, false, Streams::right>(rows, from_line(keys_, from), of_group(q_, depth_, group), s,
-                                                       round_up(p_.d, kDepthStep) / 2, nothing, waiting);
+                                                       round_up(p_.d, kDepthStep) / 2, ahead_, waiting);
     multiply_in_turn<kProducts, false, Streams::right>(rows, from_line(values_, from),
                                                        of_group(d_output_, value_depth_, group), d_weights,
-                                                       round_up(p_.dv, kDepthStep) / 2, nothing, waiting);
+                                                       round_up(p_.dv, kDepthStep) / 2, ahead_, waiting);
     waiting.finish();
     return query_factor(p_);
   }
@@ -98,23 +102,24 @@ class MatrixGradient {
     }
   }
 
-  void add_dq(int group, std::int64_t from, std::int64_t at, std::int64_t keys, bool fresh, float* dq) const {
+  void add_dq(int group, std::int64_t from, std::int64_t at, std::int64_t keys, bool fresh, float* dq) {
     const Left left{transposed_keys_ + from, key_step_, round_up(p_.d, 16) * key_step_};
     const Right right{pair_of(group, at), kPairs};
     const std::int64_t rows = round_up(p_.d, kRowStep);
-    SumsAhead<kProducts> ahead(dq + 32 * kColumns, keys / 2);
+    SumsAhead<kProducts> sums(dq + 32 * kColumns, keys / 2);
+    auto ahead = [&] { sums(), ahead_(); };
     Waiting waiting;
-    const auto add = fresh ? multiply_in_turn<kProducts, false, Streams::left, SumsAhead<kProducts>>
-                           : multiply_in_turn<kProducts, true, Streams::left, SumsAhead<kProducts>>;
+    const auto add = fresh ? multiply_in_turn<kProducts, false, Streams::left, decltype(ahead)>
+                           : multiply_in_turn<kProducts, true, Streams::left, decltype(ahead)>;
     add(rows, left, right, dq, keys / 2, ahead, waiting);
     waiting.finish();
   }
 
-  void add_dk(const Groups& groups, std::int64_t at, std::int64_t keys, std::int64_t step, float* out) const {
+  void add_dk(const Groups& groups, std::int64_t at, std::int64_t keys, std::int64_t step, float* out) {
     add_rows(d_scores_ + corner(groups.begin, at), groups, keys, q_rows_, p_.d, step, out);
   }
 
-  void add_dv(const Groups& groups, std::int64_t at, std::int64_t keys, std::int64_t step, float* out) const {
+  void add_dv(const Groups& groups, std::int64_t at, std::int64_t keys, std::int64_t step, float* out) {
     add_rows(weights_ + corner(groups.begin, at), groups, keys, d_output_rows_, p_.dv, step, out);
   }
 
@@ -190,14 +195,15 @@ class MatrixGradient {
   }
 
   // out (keys, panels · kColumns) += tileᵀ · rows
-  static void add_rows(const std::uint16_t* tile, const Groups& groups, std::int64_t keys, const std::uint16_t* rows,
-                       std::int64_t width, std::int64_t step, float* out) {
+  void add_rows(const std::uint16_t* tile, const Groups& groups, std::int64_t keys, const std::uint16_t* rows,
+                std::int64_t width, std::int64_t step, float* out) {
     rows += groups.begin * kColumns * kColumns;
     Waiting waiting;
     for (std::int64_t c = 0; c < width; c += kColumns) {
       float* sums = out + c * step;
       const Right right{rows + c * Parts * kSpanRows, kSpanRows * kColumns};
-      SumsAhead<kProducts> ahead(sums + step * kColumns, groups.rows() / 2);
+      SumsAhead<kProducts> next(sums + step * kColumns, groups.rows() / 2);
+      const auto ahead = [&] { next(), ahead_(); };
       multiply_in_turn<kProducts, true, Streams::right>(keys, {tile, kTileStep, kTile}, right, sums, groups.rows() / 2,
                                                         ahead, waiting);
     }
@@ -213,6 +219,7 @@ class MatrixGradient {
   std::uint16_t *keys_buffer_, *values_buffer_;
   std::uint16_t* transposed_keys_;  // (Parts, d made up to a multiple of 16, key_step)
   Left keys_{}, values_{};
+  RowsAhead ahead_;
 };
 
 // f.operator()<Core>(), with the core of a problem that takes() names.

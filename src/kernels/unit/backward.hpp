@@ -4,11 +4,13 @@
 // Phase 1: a task takes a chunk of a key head's keys and goes over all its queries. dk and dv stay in the task's
 // scratch; dq goes to a partial sum, one for every chunk, in memory shared by the tasks. Then the bias's tasks.
 // Phase 2: a task adds up the partial sums of a span of queries, in the chunks' order.
+// Where a head's keys are one chunk, its task does the work of all three.
 #pragma once
 
 #include "kernels/unit/bias_gradient.hpp"
 #include "kernels/unit/gradient_tile.hpp"
 #include "kernels/unit/transpose.hpp"
+#include "kernels/unit/write_rows.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
@@ -39,6 +41,19 @@ struct KeyPlan {
     step = step < all ? step : all;
     partial = heads == 0 ? 0 : padded(rows_per_key_head(p)) * width;
   }
+
+  // Each task has all keys of a head.
+  bool has_whole_heads() const { return chunks == 1; }
+
+  // A task's keys are [first, last) of a head. The first keys of every head come first: under a causal mask they have
+  // the most queries.
+  struct Keys {
+    std::int64_t head, first, last;
+  };
+  Keys keys_of(const Problem& p, std::int64_t task) const {
+    const std::int64_t first = task / heads * chunk;
+    return {task % heads, first, first + chunk < p.tk ? first + chunk : p.tk};
+  }
 };
 
 // What the tasks share.
@@ -48,7 +63,7 @@ struct BackwardShared {
   float* partials;  // of dq, by chunk and head
 
   BackwardShared(const Problem& p, const KeyPlan<Core>& plan, Carver& take) : sums(p, take) {
-    partials = take(plan.chunks * plan.heads * plan.partial);
+    partials = take(plan.has_whole_heads() ? 0 : plan.chunks * plan.heads * plan.partial);
   }
 
   float* dq(const KeyPlan<Core>& plan, std::int64_t chunk, std::int64_t head) const {
@@ -62,13 +77,15 @@ struct BackwardScratch {
   Queries queries;
   TileScratch tile;
   float *dk, *dv;  // by panel: (step, kColumns)
-  float* line;
+  float* dq;       // of a whole head, laid out as a partial sum
+  float *line, *lines;
   bool fresh[Core::kSpanGroups];  // no gradient of a group's dq yet
 
   BackwardScratch(const Problem& p, const KeyPlan<Core>& plan, Carver& take)
       : core(p, plan.step, take), queries(span_rows<Core>(), take), tile(p, Core::kStripKeys, take) {
     dk = take(plan.step * padded(p.d)), dv = take(plan.step * padded(p.dv));
-    line = take(padded(p.d > p.dv ? p.d : p.dv));
+    dq = take(plan.has_whole_heads() ? plan.partial : 0);
+    line = take(2 * padded(p.d > p.dv ? p.d : p.dv)), lines = take(kColumns * padded(p.d));
   }
 };
 
@@ -139,43 +156,15 @@ inline void add_span(const Problem& p, const BackwardInput& in, const RowSums& s
 
 // The gradient of `count` rows of k or v, from panels of `step` rows.
 inline void write_key_rows(const Problem& p, const Rows& out, std::int64_t width, const Span& span, std::int64_t first,
-                           std::int64_t count, std::int64_t step, float factor, const float* panels, float* line) {
+                           std::int64_t count, std::int64_t step, float factor, const float* panels, float* line,
+                           bool* finite) {
+  RowWriter write(p.element, p.batch * p.hkv * p.tk * width, finite);
   for (std::int64_t j = 0; j < count; ++j) {
     for (std::int64_t c = 0; c < width; c += kLanes) {
       const float* panel = panels + c / kColumns * kColumns * step + c % kColumns;
       store(line + c, load(panel + j * kColumns) * splat(factor));
     }
-    narrow(p.element, line, row(out, p.element, span.batch, span.key_head, first + j), width);
-  }
-}
-
-template <class Core>
-inline void backward_keys(const Problem& p, const BackwardInput& in, const BackwardResult& result,
-                          const KeyPlan<Core>& plan, const BackwardShared<Core>& shared, std::int64_t task,
-                          void* scratch) {
-  Carver carver{static_cast<float*>(scratch)};
-  BackwardScratch<Core> mem(p, plan, carver);
-  // The first keys of every head first: under a causal mask they have the most queries.
-  const std::int64_t chunk = task / plan.heads, head = task % plan.heads, rows = rows_per_key_head(p);
-  Span span{head / p.hkv, head % p.hkv, 0, 0};
-  const std::int64_t begin = chunk * plan.chunk, last = begin + plan.chunk < p.tk ? begin + plan.chunk : p.tk;
-  for (std::int64_t first = begin; first < last; first += plan.step) {
-    const std::int64_t count = last - first < plan.step ? last - first : plan.step;
-    mem.core.load_keys(span, first, count);
-    clear(mem.dk, plan.step * padded(p.d)), clear(mem.dv, plan.step * padded(p.dv));
-    for (span.row = 0; span.row < rows; span.row += span_rows<Core>()) {
-      span.rows = rows - span.row < span_rows<Core>() ? rows - span.row : span_rows<Core>();
-      float* dq = shared.dq(plan, chunk, head) + span.row * plan.width;
-      for (bool& fresh : mem.fresh) fresh = first == begin;
-      if (place(p, span, first, first + count, mem.queries)) {
-        add_span(p, in, shared.sums, plan, first, count, mem, dq);
-      }
-      for (int g = 0; g < mem.queries.groups; ++g) {
-        if (mem.fresh[g]) clear(dq + g * plan.width * kColumns, plan.width * kColumns);
-      }
-    }
-    write_key_rows(p, result.k, p.d, span, first, count, plan.step, p.scale, mem.dk, mem.line);
-    write_key_rows(p, result.v, p.dv, span, first, count, plan.step, 1, mem.dv, mem.line);
+    write(line, row(out, p.element, span.batch, span.key_head, first + j), width);
   }
 }
 
@@ -188,6 +177,99 @@ inline void to_rows(const float* sum, std::int64_t width, float factor, float* r
       transpose(square);
       ATTN_UNROLL for (int i = 0; i < kLanes; ++i) store(rows + (w + i) * step + c, square[i]);
     }
+  }
+}
+
+// The group of a span that begins at row `first`: `sum` as above, by way of lines (kColumns, d).
+inline void write_query_rows(const Problem& p, const BackwardResult& result, const Span& span, std::int64_t first,
+                             const float* sum, float* lines) {
+  RowWriter write(p.element, p.batch * p.hq * p.tq * p.d, result.finite);
+  const std::int64_t step = padded(p.d);
+  to_rows(sum, p.d, p.scale, lines, step);
+  for (int lane = 0; lane < kColumns && first + lane < span.rows; ++lane) {
+    const Query at = query(p, span, first + lane);
+    write(lines + lane * step, row(result.q, p.element, span.batch, at.head, at.token), p.d);
+  }
+}
+
+// The span of a key head that begins at a row.
+template <class Core>
+inline Span span_at(const Problem& p, std::int64_t head, std::int64_t row) {
+  const std::int64_t left = rows_per_key_head(p) - row;
+  return {head / p.hkv, head % p.hkv, row, left < span_rows<Core>() ? left : span_rows<Core>()};
+}
+
+// What is packed after a span's products, on its way to L2 beside them: the next span, and keys where these change too.
+template <class Core>
+inline void fetch_next(const Problem& p, const BackwardInput& in, const KeyPlan<Core>& plan, const Span& span,
+                       std::int64_t next_key, std::int64_t task, std::int64_t cells, Core& core) {
+  RowsAhead ahead;
+  typename KeyPlan<Core>::Keys keys = plan.keys_of(p, task);
+  std::int64_t next_row = span.row + span.rows;
+  if (next_row == rows_per_key_head(p)) {
+    next_row = 0, keys.first = next_key;
+    if (next_key == keys.last) {
+      if (task + 1 == plan.heads * plan.chunks) return core.fetch(ahead, cells);
+      keys = plan.keys_of(p, task + 1);
+    }
+    const std::int64_t left = keys.last - keys.first, count = left < plan.step ? left : plan.step;
+    ahead.add(p, p.k, keys.head / p.hkv, keys.head % p.hkv, keys.first, count, p.d);
+    ahead.add(p, p.v, keys.head / p.hkv, keys.head % p.hkv, keys.first, count, p.dv);
+  }
+  const Span next = span_at<Core>(p, keys.head, next_row);
+  const Query at = query(p, next, 0);
+  const std::int64_t rows = p.tq - at.token < next.rows ? p.tq - at.token : next.rows;
+  ahead.add(p, p.q, next.batch, at.head, at.token, rows, p.d);
+  ahead.add(p, in.d_output, next.batch, at.head, at.token, rows, p.dv);
+  if (plan.has_whole_heads()) ahead.add(p, in.output, next.batch, at.head, at.token, rows, p.dv);
+  core.fetch(ahead, cells);
+}
+
+// Keys of [first, first + count) that each group of queries sees, in all.
+inline std::int64_t keys_seen(const Problem& p, const Queries& queries, std::int64_t first, std::int64_t count) {
+  std::int64_t keys = 0;
+  for (int g = 0; g < queries.groups; ++g) {
+    const Range seen = seen_range(p, queries.seen[g], first, count);
+    keys += seen.keys > 0 ? seen.keys : 0;
+  }
+  return keys;
+}
+
+// Whether phase 1 does the work of phase 0 too: nothing but its own tasks needs that.
+template <class Core>
+inline bool sums_rows_itself(const KeyPlan<Core>& plan, const BackwardResult& result) {
+  return plan.has_whole_heads() && !result.bias;
+}
+
+template <class Core>
+inline void backward_keys(const Problem& p, const BackwardInput& in, const BackwardResult& result,
+                          const KeyPlan<Core>& plan, const BackwardShared<Core>& shared, std::int64_t task,
+                          void* scratch) {
+  Carver carver{static_cast<float*>(scratch)};
+  BackwardScratch<Core> mem(p, plan, carver);
+  const auto [head, begin, last] = plan.keys_of(p, task);
+  float* whole_dq = plan.has_whole_heads() ? mem.dq : shared.dq(plan, begin / plan.chunk, head);
+  for (std::int64_t first = begin; first < last; first += plan.step) {
+    const std::int64_t count = last - first < plan.step ? last - first : plan.step;
+    Span span = span_at<Core>(p, head, 0);
+    mem.core.load_keys(span, first, count);
+    clear(mem.dk, plan.step * padded(p.d)), clear(mem.dv, plan.step * padded(p.dv));
+    for (; span.rows > 0; span = span_at<Core>(p, head, span.row + span.rows)) {
+      float* dq = whole_dq + span.row * plan.width;
+      if (first == begin && sums_rows_itself(plan, result)) sum_rows(p, in, span, shared.sums, mem.line);
+      for (bool& fresh : mem.fresh) fresh = first == begin;
+      if (place(p, span, first, first + count, mem.queries)) {
+        fetch_next(p, in, plan, span, first + count, task, keys_seen(p, mem.queries, first, count), mem.core);
+        add_span(p, in, shared.sums, plan, first, count, mem, dq);
+      }
+      const bool is_whole = plan.has_whole_heads() && first + count == last;
+      for (int g = 0; g < mem.queries.groups; ++g, dq += plan.width * kColumns) {
+        if (mem.fresh[g]) clear(dq, plan.width * kColumns);
+        if (is_whole) write_query_rows(p, result, span, g * kColumns, dq, mem.lines);
+      }
+    }
+    write_key_rows(p, result.k, p.d, span, first, count, plan.step, p.scale, mem.dk, mem.line, result.finite);
+    write_key_rows(p, result.v, p.dv, span, first, count, plan.step, 1, mem.dv, mem.line, result.finite);
   }
 }
 
@@ -205,11 +287,7 @@ inline void backward_queries(const Problem& p, const BackwardResult& result, con
       const float* part = shared.dq(plan, chunk, head) + (span.row + first) * plan.width;
       for (std::int64_t i = 0; i < p.d * kColumns; i += kLanes) store(sum + i, load(sum + i) + load(part + i));
     }
-    to_rows(sum, p.d, p.scale, lines, step);
-    for (int lane = 0; lane < kColumns && first + lane < span.rows; ++lane) {
-      const Query at = query(p, span, first + lane);
-      narrow(p.element, lines + lane * step, row(result.q, p.element, span.batch, at.head, at.token), p.d);
-    }
+    write_query_rows(p, result, span, first, sum, lines);
   }
 }
 
@@ -237,6 +315,8 @@ inline std::size_t backward_scratch(const Problem& p) {
 template <class Core>
 inline std::int64_t backward_tasks(const Problem& p, const BackwardResult& result, int phase) {
   const KeyPlan<Core> plan(p);
+  if (phase == 0 && sums_rows_itself(plan, result)) return 0;
+  if (phase == 2 && plan.has_whole_heads()) return 0;
   return phase == 1 ? plan.heads * plan.chunks + bias_task_count<Core>(p, result) : task_count(p);
 }
 

@@ -37,6 +37,8 @@ class FloatGradient {
     to_lanes(d_output_rows_, p_.dv, queries.groups, 1, d_output_);
   }
 
+  void fetch(const RowsAhead&, std::int64_t) {}
+
   // The queries were scaled when packed: scores lack nothing.
   float products(int group, std::int64_t from, std::int64_t keys, float* s, float* d_weights) const {
     panel<false>(keys, keys_.data + from * keys_.step, keys_.step, 1, q_ + group * padded(p_.d) * kColumns, kColumns, s,

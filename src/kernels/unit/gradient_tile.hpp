@@ -10,6 +10,7 @@
 //   kCachedKeys                        numbers of keys and values that stay in L2 with their gradients
 //   load_keys(span, first, count)      keys and values [first, first + count), zeros up to the next kKeyStep
 //   pack_queries(in, queries)          a span's rows of q and d_output, zeros past its end
+//   fetch(ahead, keys)                 calls it beside the products of so many keys by a group of queries
 //   products(group, from, keys, s, d_weights)
 //                                      s (keys, kColumns), from key `from` of the loaded on, and d_weights likewise:
 //                                      values · d_outputᵀ. Returns the factor that s lacks
@@ -25,6 +26,7 @@
 
 #include "kernels/unit/carver.hpp"
 #include "kernels/unit/dropout.hpp"
+#include "kernels/unit/rows_ahead.hpp"
 #include "kernels/unit/scores.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
