@@ -22,16 +22,20 @@ class RowWriter {
 
   void operator()(const float* line, void* out, std::int64_t width) {
     const bool streams = streams_ && width % kLanes == 0 && reinterpret_cast<std::uintptr_t>(out) % sizeof(Vec) == 0;
+    if (finite_) note(line, width);
+    if (!streams) return narrow(element_, line, out, width);
+    for (std::int64_t c = 0; c < width; c += kLanes) stream(static_cast<float*>(out) + c, load(line + c));
+  }
+
+ private:
+  void note(const float* line, std::int64_t width) {
     for (std::int64_t c = 0; c < width; c += kLanes) {
       const Vec x = load_columns(line + c, width - c);
       const VecU magnitude = reinterpret_cast<VecU>(x) & 0x7fffffffu;  // NaN's is above all numbers'
       largest_ = magnitude > largest_ ? magnitude : largest_;
-      if (streams) stream(static_cast<float*>(out) + c, x);
     }
-    if (!streams) narrow(element_, line, out, width);
   }
 
- private:
   static __attribute__((always_inline)) void stream(float* to, Vec x) {
 #if defined(__clang__)
     __builtin_nontemporal_store(x, reinterpret_cast<Vec*>(to));
