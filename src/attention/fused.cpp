@@ -126,6 +126,8 @@ struct Call {
       problem.dropout_threshold = static_cast<std::uint32_t>(philox_threshold(options.dropout));
     }
     problem.precision = precision(options.precision);
+    const std::int64_t left = options.mask.window_left, right = options.mask.is_causal ? 0 : options.mask.window_right;
+    if (left >= 0 && right >= 0) problem.window = std::min(left, p.tk) + std::min(right, p.tk) + 1;
     if (options.alibi_slopes.defined()) {
       slopes = options.alibi_slopes.to(DType::f32).contiguous();
       problem.alibi_slopes = slopes.data<float>();

@@ -55,6 +55,7 @@ struct Problem {
   Grid<bool> dropout_keep;
   float dropout_factor;  // 1 / (1 - p)
   Precision precision = Precision::highest;
+  std::int64_t window = 0;               // keys that a sliding window lets a query see, at most; 0 = no window
   const float* alibi_slopes = nullptr;   // (hq): adds -slope · |centre - key|
   const std::int32_t* centre = nullptr;  // the key at a query's own position, laid out as first; for ALiBi
   const float* sinks = nullptr;          // (hq): one more score a head, without a value

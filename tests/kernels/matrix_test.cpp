@@ -523,6 +523,17 @@ TEST_P(Matrix, SmallFloat32AtHighestPrecisionIsAvx512s) {
   }
 }
 
+// Nor is a narrow window.
+TEST_P(Matrix, Float32AtHighestPrecisionInANarrowWindowIsAvx512s) {
+  Random random(1);
+  Case c = plain_case(random, Precision::highest, 150, 700, 64);
+  c.p.window = 255;
+  EXPECT_EQ(run(kernels_, c.p, random), run(avx512_kernels(), c.p, random));
+  c.p.window = 256;
+  const bool same = run(kernels_, c.p, random) == run(avx512_kernels(), c.p, random);
+  EXPECT_EQ(same, std::string(GetParam()) == "avx512bf16");
+}
+
 // Else the tests of what tiles make of it would compare AVX-512 with itself.
 TEST_P(Matrix, LargeFloat32AtHighestPrecisionIsTheTiles) {
   Random random(1);

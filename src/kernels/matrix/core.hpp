@@ -10,11 +10,12 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// Float32 at highest precision is six products of parts: worth their packing when a key meets many queries, and a depth
-// is not mostly made up. What decides is the same for any batch and number of heads, so that these change no bits.
+// Float32 at highest precision is six products of parts: worth their packing when a key meets many queries and a query
+// many keys, and a depth is not mostly made up. What decides is the same for any batch and number of heads, so that these
+// change no bits.
 inline bool takes_highest(const Problem& p) {
   return kTakesHigh && p.element == Element::f32 && p.precision == Precision::highest && p.tq >= 128 && p.tk >= 128 &&
-         p.d >= 32 && 4 * p.d >= 3 * round_up(p.d, 32);
+         (p.window == 0 || p.window >= 256) && p.d >= 32 && 4 * p.d >= 3 * round_up(p.d, 32);
 }
 
 inline bool takes(const Problem& p) { return takes(p.element, p.precision) || takes_highest(p); }
