@@ -27,10 +27,12 @@ class FunctionRef {
 // The tasks of a call, which its threads take in order.
 class TaskQueue {
  public:
-  TaskQueue(std::int64_t tasks, int threads) : tasks_(tasks), share_(4 * static_cast<std::int64_t>(threads)) {}
+  TaskQueue(std::int64_t tasks, int threads) : tasks_(tasks), threads_(threads) {}
 
-  // The next one's number, or -1 when none is left.
-  std::int64_t take() {
+  // The next one's number, or -1 when none is left; `early`, by a thread that still has one, also when there are fewer
+  // than threads.
+  std::int64_t take(bool early = false) {
+    if (early && tasks_ - next_ < threads_) return -1;
     const std::int64_t task = next_++;
     return task < tasks_ ? task : -1;
   }
@@ -42,7 +44,7 @@ class TaskQueue {
   void stop() { next_ = tasks_; }
 
  private:
-  const std::int64_t tasks_, share_;
+  const std::int64_t tasks_, threads_;
   std::atomic<std::int64_t> next_ = 0;
 };
 

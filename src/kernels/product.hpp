@@ -23,9 +23,10 @@ struct Product {
   const float* more = nullptr;
 };
 
-// Where a thread takes its next task from: its number, or -1 when none is left.
+// Where a thread takes its next task from: its number, or -1 when none is left; `early`, while it still has one, also when
+// others may soon want the rest.
 struct TaskSource {
-  std::int64_t (*take)(void* queue);
+  std::int64_t (*take)(void* queue, bool early);
   void* queue;
 };
 

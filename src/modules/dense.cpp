@@ -44,7 +44,9 @@ Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, cons
   parallel_for(kernel.pack_tasks(p), 0, size, [&](std::int64_t i, void*) { kernel.pack(p, packed.raw(), i); });
   parallel_shares(kernel.product_tasks(p), kernel.product_scratch(p), 2 * size * static_cast<double>(m),
                   [&](TaskQueue& tasks, void* scratch) {
-                    const auto take = [](void* queue) { return static_cast<TaskQueue*>(queue)->take(); };
+                    const auto take = [](void* queue, bool early) {
+                      return static_cast<TaskQueue*>(queue)->take(early);
+                    };
                     const bool fit = kernel.product(p, packed.raw(), {take, &tasks}, scratch);
                     if (!fit) fits.store(false, std::memory_order_relaxed);
                   });

@@ -468,6 +468,20 @@ TEST_P(Backward, AgreesForManyQueries) {
 }
 
 // Every way to broadcast a bias, at sizes where tasks share out its queries, and where they share out its keys.
+// Each head is one task's, whatever its keys, and these take turns in L2. The results are large enough to be written past
+// the caches.
+TEST_P(Backward, AgreesForManyHeads) {
+  Random random(19);
+  Case c{};
+  c.b = 1, c.hq = c.hkv = 18, c.tq = 70, c.tk = 920, c.d = c.dv = 64;
+  draw_tensors(random, c, DType::f32);
+  for (std::int64_t i = 0; i < c.tq; ++i) {
+    c.first.push_back(static_cast<std::int32_t>(3 * i));
+    c.last.push_back(static_cast<std::int32_t>(c.tk - 5 * i));
+  }
+  expect_agreement(c);
+}
+
 TEST_P(Backward, BiasGradientForEveryBroadcast) {
   for (unsigned draws = 0; draws < 32; ++draws) {
     Random random(5);
@@ -534,13 +548,15 @@ TEST_P(Backward, SameBitsWhateverElseIsInTheBatch) {
 
 TEST_P(Backward, SaysWhereAGradientLeavesTheRange) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    Random random(17);
-    Case c{};
-    c.b = 1, c.hq = 2, c.hkv = 2, c.tq = 130, c.tk = 140, c.d = 40, c.dv = 32;
-    draw_tensors(random, c, dtype);
-    c.d_output.fill(dtype == DType::f16 ? 60000 : 3e38);
-    c.first.assign(130, 0), c.last.assign(130, 140);
-    EXPECT_FALSE(all_finite(backward(kernels_, c, forward(kernels_, c)).v));
+    for (const std::int64_t tk : {140, 700}) {  // a head's keys are one task's, or more
+      Random random(17);
+      Case c{};
+      c.b = 1, c.hq = 2, c.hkv = 2, c.tq = 130, c.tk = tk, c.d = 40, c.dv = 32;
+      draw_tensors(random, c, dtype);
+      c.d_output.fill(dtype == DType::f16 ? 60000 : 3e38);
+      c.first.assign(130, 0), c.last.assign(130, static_cast<std::int32_t>(tk));
+      EXPECT_FALSE(all_finite(backward(kernels_, c, forward(kernels_, c)).v));
+    }
   }
 }
 

@@ -53,10 +53,12 @@ struct Case {
 };
 
 Case draw_case(Random& random, const Kind& kind) {
-  const bool deep = draw(random, 0, 3) == 0;  // more than a block of the depth
-  const std::int64_t m = draw(random, 1, deep ? 40 : 220), n = draw(random, 1, deep ? 70 : 300);
+  // Depths of one block at most; of many; of several, and several tasks.
+  const std::int64_t depth = draw(random, 0, 4), most = depth == 0 ? 2500 : depth == 1 ? 400 : 100;
+  const std::int64_t m = depth == 0 ? draw(random, 1, 40) : draw(random, depth == 1 ? 97 : 1, 220);
+  const std::int64_t n = draw(random, 1, depth == 0 ? 70 : depth == 1 ? 150 : 300);
   const bool whole = draw(random, 0, 2) == 0;  // rows that can be read in place
-  const std::int64_t k = whole ? 32 * draw(random, 1, deep ? 80 : 3) : draw(random, 1, deep ? 2500 : 100);
+  const std::int64_t k = whole ? 32 * draw(random, 1, most / 32) : draw(random, 1, most);
   Case c{kind, matrix(random, m, k, kind.a), matrix(random, k, n, kind.b), {}, {}};
   if (draw(random, 0, 1)) c.bias = matrix(random, 1, n, DType::f32).contiguous();
   if (draw(random, 0, 1)) c.more = matrix(random, m, n, DType::f32).contiguous();

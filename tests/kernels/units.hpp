@@ -69,9 +69,10 @@ inline bool run_product(const kernels::Kernels& kernel, const kernels::Product& 
   struct Queue {
     const std::int64_t *next, *end;
   };
-  const auto take = [](void* from) {
+  const auto take = [](void* from, bool early) {
     auto* queue = static_cast<Queue*>(from);
-    return queue->next < queue->end ? *queue->next++ : -1;
+    const bool waits = early && (queue->end - queue->next) % 3 == 1;
+    return queue->next < queue->end && !waits ? *queue->next++ : -1;
   };
   const std::int64_t *begin = order.data(), *end = begin + order.size(), *middle = begin + order.size() / 3;
   bool fits = true;

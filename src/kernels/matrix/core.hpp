@@ -11,8 +11,8 @@ namespace attn::kernels::ATTN_UNIT {
 namespace {
 
 // Float32 at highest precision is six products of parts: worth their packing when a key meets many queries and a query
-// many keys, and a depth is not mostly made up. What decides is the same for any batch and number of heads, so that these
-// change no bits.
+// many keys, and a depth is not mostly made up. What decides is the same for any batch and number of heads, so that
+// these change no bits.
 inline bool takes_highest(const Problem& p) {
   return kTakesHigh && p.element == Element::f32 && p.precision == Precision::highest && p.tq >= 128 && p.tk >= 128 &&
          (p.window == 0 || p.window >= 256) && p.d >= 32 && 4 * p.d >= 3 * round_up(p.d, 32);
@@ -194,13 +194,13 @@ class MatrixCore {
     fetch_ = blocks_.fetch(span, block + 1, groups_of(span) * block_keys_ / kForwardStrip * steps_a_strip());
   }
 
-  // The rows that the next task will pack first are fetched beside this one's products.
+  // The rows that the next task will pack are fetched beside this one's products: where they are few, so that reading
+  // them takes part of its time.
   void fetch_rows_of(const Span& span) {
-    if (blocks_.shares()) return;
-    const std::int64_t keys = p_.tk < kTaskRows ? p_.tk : kTaskRows;
-    ahead_.add(p_, p_.k, span.batch, span.key_head, 0, keys, p_.d);
+    if (!kWorksBeside || blocks_.shares() || p_.tk > kTaskRows) return;
+    ahead_.add(p_, p_.k, span.batch, span.key_head, 0, p_.tk, p_.d);
     ahead_.add(p_, p_.q, span.batch, query(p_, span, 0).head, 0, p_.tq, p_.d);
-    ahead_.add(p_, p_.v, span.batch, span.key_head, 0, keys, p_.dv);
+    ahead_.add(p_, p_.v, span.batch, span.key_head, 0, p_.tk, p_.dv);
     ahead_.spread_over(groups_of(span) * ceil_div(p_.tk, kForwardStrip) * steps_a_strip());
   }
 

@@ -62,8 +62,9 @@ class MatrixGradient {
   }
 
   void fetch(const RowsAhead& ahead, std::int64_t keys) {
+    if (!kWorksBeside) return;
     ahead_ = ahead;
-    ahead_.spread_over(keys / 32 * kProducts * (3 * depth_ + 2 * value_depth_) / 32);
+    ahead_.spread_over(ceil_div(keys, 32) * kProducts * (3 * depth_ + 2 * value_depth_) / 32);
   }
 
   float products(int group, std::int64_t from, std::int64_t keys, float* s, float* d_weights) {

@@ -32,7 +32,8 @@ class MatrixProduct {
 
   MatrixProduct(const Product& p, std::int64_t height, Carver& take)
       : p_(p), step_(depth(p) + 32), part_(height * step_), ahead_(p, step_, {parts(p), part_}) {
-    for (std::uint16_t*& rows : rows_) rows = halves(take, in_place() ? 0 : parts(p) * part_);
+    rows_[0] = halves(take, in_place() ? 0 : parts(p) * part_);
+    rows_[1] = halves(take, packs_ahead(p) ? parts(p) * part_ : 0);
   }
 
   // So that a strip of rows stays in L1, and panels in L2, with all their parts.
@@ -51,12 +52,16 @@ class MatrixProduct {
                    : pack_pairs(p, panel * kColumns, first, depth, spread, out);
   }
 
-  void begin_rows(const TaskBlock& block, std::int64_t products) {
-    next_ = block;
+  // Of one part all is bound by memory as it is.
+  static bool packs_ahead(const Product& p) { return kWorksBeside && parts(p) > 1; }
+
+  void begin_rows(const TaskBlock& block, const TaskBlock* before) {
+    next_ = block, pieces_ = 0;
     if (in_place()) return;
     ahead_.begin(block, rows_[turn_]);
-    const std::int64_t calls = products * ceil_div(depth(p_), 32) * products_of(parts(p_));
-    pieces_ = kWorksBeside && parts(p_) > 1 && calls > 0 ? ceil_div(ahead_.pieces(), calls) : 0;
+    if (!before || !packs_ahead(p_)) return;
+    const std::int64_t products = ceil_div(before->rows, kStrip) * (before->end - before->begin);
+    pieces_ = ceil_div(ahead_.pieces(), products * ceil_div(before->depth, 32) * products_of(parts(p_)));
   }
 
   void take_rows() {
@@ -67,7 +72,7 @@ class MatrixProduct {
     }
     ahead_.finish();
     left_ = {rows_[turn_], step_, part_};
-    turn_ = kWorksBeside ? 1 - turn_ : 0;
+    turn_ = packs_ahead(p_) ? 1 - turn_ : 0;
   }
 
   void multiply(const Panel& panel, const TaskBlock& block, std::int64_t strip, std::int64_t rows, float* sums,
@@ -95,7 +100,7 @@ class MatrixProduct {
     PanelAhead ahead = next_block(panel, block.first + block.depth, strip, steps);
     const auto beside = [&] {
       writer.write(some);
-      if (kParts > 1) ahead();  // of one part all is bound by memory as it is
+      if (kParts > 1) ahead();
       for (std::int64_t i = 0; i < pieces_ && !ahead_.done(); ++i) ahead_.template pack_piece<kParts>();
     };
     multiply_in_turn<kProducts, Accumulate, Streams::right>(round_up(rows, kRowStep), left, right, sums, pairs, beside,
@@ -146,7 +151,7 @@ class MatrixProduct {
 
   const Product& p_;
   std::int64_t step_, part_;  // of packed rows; their odd 64 bytes spread them over the cache
-  std::uint16_t* rows_[kWorksBeside ? 2 : 1];
+  std::uint16_t* rows_[2];
   int turn_ = 0;  // of rows_: what the next block is packed to
   TaskBlock next_{};
   PackedAhead ahead_;

@@ -4,7 +4,8 @@
 // Phase 1: a task takes a chunk of a key head's keys and goes over all its queries. dk and dv stay in the task's
 // scratch; dq goes to a partial sum, one for every chunk, in memory shared by the tasks. Then the bias's tasks.
 // Phase 2: a task adds up the partial sums of a span of queries, in the chunks' order.
-// Where a head's keys are one chunk, its task does the work of all three.
+// Where a head's keys are one chunk, and its dq is not large, its task does the work of phase 2 too, and of phase 0
+// unless the bias needs that.
 #pragma once
 
 #include "kernels/unit/bias_gradient.hpp"
@@ -42,8 +43,11 @@ struct KeyPlan {
     partial = heads == 0 ? 0 : padded(rows_per_key_head(p)) * width;
   }
 
-  // Each task has all keys of a head.
-  bool has_whole_heads() const { return chunks == 1; }
+  // Each task has all keys of a head, and room for its dq.
+  bool has_whole_heads() const {
+    constexpr std::int64_t most = 1 << 20;  // 4 MB
+    return chunks == 1 && partial <= most;
+  }
 
   // A task's keys are [first, last) of a head. The first keys of every head come first: under a causal mask they have
   // the most queries.
@@ -84,7 +88,7 @@ struct BackwardScratch {
   BackwardScratch(const Problem& p, const KeyPlan<Core>& plan, Carver& take)
       : core(p, plan.step, take), queries(span_rows<Core>(), take), tile(p, Core::kStripKeys, take) {
     dk = take(plan.step * padded(p.d)), dv = take(plan.step * padded(p.dv));
-    dq = take(plan.has_whole_heads() ? plan.partial : 0);
+    dq = take(plan.has_whole_heads() ? plan.partial + kLanes * kColumns : 0);  // read by whole squares
     line = take(2 * padded(p.d > p.dv ? p.d : p.dv)), lines = take(kColumns * padded(p.d));
   }
 };

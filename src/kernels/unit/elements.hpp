@@ -134,6 +134,19 @@ inline void narrow(Element element, const float* source, void* out, std::int64_t
   }
 }
 
+// From here on a float is stored as infinity.
+inline float end_of_range(Element element) {
+  if (element == Element::f32) return __builtin_inff();
+  return element == Element::bf16 ? 0x1.ffp127f : 65520.f;
+}
+
+inline __attribute__((always_inline)) Vec load_columns(const float* from, std::int64_t count) {
+  if (count >= kLanes) return load(from);
+  float lane[kLanes] = {};
+  for (std::int64_t i = 0; i < count; ++i) lane[i] = from[i];
+  return load(lane);
+}
+
 inline std::int64_t element_bytes(Element element) {
   return element == Element::f32 ? 4 : element == Element::i8 ? 1 : 2;
 }

@@ -32,7 +32,8 @@ class FloatProduct {
     }
   }
 
-  void begin_rows(const TaskBlock& block, std::int64_t) { next_ = block; }
+  static bool packs_ahead(const Product&) { return false; }
+  void begin_rows(const TaskBlock& block, const TaskBlock*) { next_ = block; }
 
   void take_rows() {
     const void* corner = element_at(p_.a, p_.a_element, next_.row * p_.a_row + next_.first * p_.a_depth);

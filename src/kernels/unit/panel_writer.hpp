@@ -8,19 +8,6 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// From here on a float is stored as infinity.
-inline float end_of_range(Element element) {
-  if (element == Element::f32) return __builtin_inff();
-  return element == Element::bf16 ? 0x1.ffp127f : 65520.f;
-}
-
-inline __attribute__((always_inline)) Vec load_columns(const float* from, std::int64_t count) {
-  if (count >= kLanes) return load(from);
-  float lane[kLanes] = {};
-  for (std::int64_t i = 0; i < count; ++i) lane[i] = from[i];
-  return load(lane);
-}
-
 // A vector of results at its place.
 template <Element element>
 inline __attribute__((always_inline)) void store_result(void* out, Vec x, std::int64_t count) {

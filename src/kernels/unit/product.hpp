@@ -6,7 +6,8 @@
 //   kDeep, deep_height(p), kDeepPanels   of a product of more blocks than kDeep: at most
 //   kLineBytes, panel_bytes(p, depth)    of a packed panel: of each depth, in its first part, and of all parts
 //   pack(p, panel, first, depth, to)     a part of a panel, from a multiple of kPackDepth on
-//   begin_rows(block, products)          of a: those of the block after this one, which has so many products left;
+//   packs_ahead(p)                       whether rows of a are loaded beside the products of the block before
+//   begin_rows(block, before)            of a, for the next block; null: none is before it
 //   take_rows()                          from here on those are multiplied
 //   kStrip                               rows that it multiplies at once
 //   multiply(panel, block, strip, rows, sums, writer)
@@ -162,20 +163,27 @@ class ProductRun {
         writer_(p) {}
 
   bool run(const TaskSource& tasks) {
-    TaskBlock block = first_block(tasks.take(tasks.queue));
-    if (block.rows > 0) mem_.core.begin_rows(block, 0);
+    TaskBlock block = begin(tasks, false);
     while (block.rows > 0) {
       mem_.core.take_rows();
       const bool last = block.first + block.depth == p_.k;
-      const TaskBlock next = last ? first_block(tasks.take(tasks.queue)) : at_depth(block, block.first + block.depth);
-      if (next.rows > 0) mem_.core.begin_rows(next, ceil_div(block.rows, Core::kStrip) * (block.end - block.begin));
+      TaskBlock next = last ? TaskBlock{} : at_depth(block, block.first + block.depth);
+      if (!last) mem_.core.begin_rows(next, &block);
+      if (last && Core::packs_ahead(p_)) next = begin(tasks, true, &block);
       multiply(block, last);
-      block = next;
+      block = last && next.rows == 0 ? begin(tasks, false) : next;
     }
     return writer_.fits();
   }
 
  private:
+  // The next task's first block; its rows may be loaded beside the products of the block before.
+  TaskBlock begin(const TaskSource& tasks, bool early, const TaskBlock* before = nullptr) {
+    const TaskBlock block = first_block(tasks.take(tasks.queue, early));
+    if (block.rows > 0) mem_.core.begin_rows(block, before);
+    return block;
+  }
+
   // Tasks that share panels follow each other, so that these stay in L2.
   TaskBlock first_block(std::int64_t task) const {
     if (task < 0) return {};

@@ -2,7 +2,7 @@
 // first, which takes as long as any other read, and these are written whole.
 #pragma once
 
-#include "kernels/unit/panel_writer.hpp"
+#include "kernels/unit/elements.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
@@ -14,7 +14,7 @@ class RowWriter {
   // Of `numbers` in all; `finite`, if given, becomes false once one is not, as it is stored.
   RowWriter(Element element, std::int64_t numbers, bool* finite)
       : element_(element),
-        streams_(element == Element::f32 && numbers * element_bytes(element) >= kCachedBytes),
+        streams_(kStreams && element == Element::f32 && numbers * element_bytes(element) >= kCachedBytes),
         finite_(finite) {}
   ~RowWriter() { finish(); }
   RowWriter(const RowWriter&) = delete;
@@ -36,19 +36,19 @@ class RowWriter {
     }
   }
 
+#if defined(__AVX512F__)
+  static constexpr bool kStreams = true;
   static __attribute__((always_inline)) void stream(float* to, Vec x) {
-#if defined(__clang__)
-    __builtin_nontemporal_store(x, reinterpret_cast<Vec*>(to));
-#elif defined(__AVX512F__)
-    __builtin_ia32_movntps512(to, x);
-#else
-    store(to, x);
-#endif
+    _mm512_stream_ps(to, reinterpret_cast<__m512>(x));
   }
+#else
+  static constexpr bool kStreams = false;
+  static void stream(float* to, Vec x) { store(to, x); }
+#endif
 
   void finish() const {
-#if defined(__x86_64__)
-    if (streams_) __builtin_ia32_sfence();  // for whoever this thread tells that it is done
+#if defined(__AVX512F__)
+    if (streams_) _mm_sfence();  // for whoever this thread tells that it is done
 #endif
     const VecU fits = largest_ < float_to_bits(end_of_range(element_));
     if (finite_ && any(~reinterpret_cast<VecI>(fits))) __atomic_store_n(finite_, false, __ATOMIC_RELAXED);
