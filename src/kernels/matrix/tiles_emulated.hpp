@@ -9,7 +9,7 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// One register file a task, as one a thread: tasks make it and end it.
+// One register file a thread: what runs tasks makes it and ends it.
 struct TileRegisters {
   bool configured = false;
   std::uint32_t tile[8][16][16];
