@@ -17,10 +17,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 SECTIONS = [
     ("Training a GPT", "train.py", ["--attn", None, "--rounds", "2"],
      "A step of 6 layers, 6 heads, 384 wide, 256 tokens of context, 16 texts, two threads; PyTorch eager, in bfloat16 "
-     "under autocast; memory is the process's peak, base what was there before the model."),
+     "under autocast; memory is the process's peak, base what was there before the model. On a processor with AMX: "
+     "[benchmarks-amx.md](benchmarks-amx.md)."),
     ("Generating with a cache", "generate.py", ["--attn", None],
      "Milliseconds a token, random models of GPT-2's format; the ratio is of the faster of transformers' `generate()` and "
-     "a bare loop over its model. Reading every weight once bounds it."),
+     "a bare loop over its model. Reading every weight once bounds it. On AMX: [benchmarks-amx.md](benchmarks-amx.md)."),
     ("Calls from Python", "python_overhead.py", [],
      "Beside PyTorch's `scaled_dot_product_attention`, causal, one thread."),
 ]
