@@ -171,8 +171,9 @@ bool all_finite(const Tensor& x) {
   std::atomic<bool> finite{true};
   for_runs(x.numel(), 1, [&](std::int64_t first, std::int64_t count) {
     std::int32_t most = 0;
-    for (std::int64_t i = first; i < first + count; ++i)
+    for (std::int64_t i = first; i < first + count; ++i) {
       most = std::max(most, static_cast<std::int32_t>(p[i] & exponent));
+    }
     if (most == exponent) finite.store(false, std::memory_order_relaxed);
   });
   return finite;
