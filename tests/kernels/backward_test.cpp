@@ -303,16 +303,16 @@ TEST_P(Backward, AgreesForManyQueries) {
 }
 
 // Every way to broadcast a bias, at sizes where tasks share out its queries, and where they share out its keys.
-// Each head is one task's, whatever its keys, and these take turns in L2. The results are large enough to be written
+// Each head is one task's, whatever its keys; on AMX these take turns in L2. The results are large enough to be written
 // past the caches.
 TEST_P(Backward, AgreesForManyHeads) {
   Random random(19);
   Case c{};
-  c.b = 1, c.hq = c.hkv = 18, c.tq = 70, c.tk = 920, c.d = c.dv = 64;
+  c.b = 1, c.hq = c.hkv = 17, c.tq = 130, c.tk = 970, c.d = c.dv = 64;
   draw_tensors(random, c, DType::f32);
   for (std::int64_t i = 0; i < c.tq; ++i) {
-    c.first.push_back(static_cast<std::int32_t>(3 * i));
-    c.last.push_back(static_cast<std::int32_t>(c.tk - 5 * i));
+    c.first.push_back(static_cast<std::int32_t>(2 * i));
+    c.last.push_back(static_cast<std::int32_t>(c.tk - 3 * i));
   }
   expect_agreement(c);
 }
@@ -391,6 +391,29 @@ TEST_P(Backward, SaysWhereAGradientLeavesTheRange) {
       c.d_output.fill(dtype == DType::f16 ? 60000 : 3e38);
       c.first.assign(130, 0), c.last.assign(130, static_cast<std::int32_t>(tk));
       EXPECT_FALSE(all_finite(backward(kernels_, c, forward(kernels_, c)).v));
+    }
+  }
+}
+
+void scale(const Tensor& t, double factor) {
+  const Tensor numbers = t.to(DType::f64).contiguous();
+  for (std::int64_t i = 0; i < numbers.numel(); ++i) numbers.data<double>()[i] *= factor;
+  t.copy_from(numbers);
+}
+
+// dq = d_scores · k: of 1e30 and 1e10, where dk, of 1e30 and 1e-20, and dv stay in the range.
+TEST_P(Backward, SaysWhereOnlyTheQueriesGradientLeavesTheRange) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const std::int64_t tk : {140, 700}) {
+      Random random(23);
+      Case c{};
+      c.b = 1, c.hq = 2, c.hkv = 2, c.tq = 130, c.tk = tk, c.d = 40, c.dv = 32;
+      draw_tensors(random, c, dtype);
+      scale(c.q, 1e-20), scale(c.k, 1e10), scale(c.v, 1e15), scale(c.d_output, 1e15);
+      c.first.assign(130, 0), c.last.assign(130, static_cast<std::int32_t>(tk));
+      const AttentionGradient grad = backward(kernels_, c, forward(kernels_, c));
+      EXPECT_FALSE(all_finite(grad.q));
+      EXPECT_TRUE(all_finite(grad.k) && all_finite(grad.v));
     }
   }
 }
