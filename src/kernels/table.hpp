@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/model/problem.hpp"
 #include "kernels/problem.hpp"
-#include "kernels/product.hpp"
-#include "kernels/rows.hpp"
+#include "kernels/product/problem.hpp"
 
 namespace attn::kernels {
 

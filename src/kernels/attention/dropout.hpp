@@ -1,0 +1,43 @@
+// Which weights survive dropout: from a mask in memory, or drawn where they are needed.
+#pragma once
+
+#include "kernels/attention/scores.hpp"
+#include "kernels/simd/philox.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+inline bool drops(const Problem& p) { return p.dropout_keep.data || p.dropout_threshold; }
+
+// f(j, w, kept) for each key and kLanes lanes: all bits of a lane are set where its weight is kept.
+template <class F>
+inline void for_each_drawn(const Problem& p, const Span& span, const Interval& seen, std::int64_t first_key,
+                           std::int64_t keys, F&& f) {
+  const VecU threshold = VecU{} + p.dropout_threshold;
+  for (int w = 0; w < kColumns; w += kLanes) {
+    const VecU token = reinterpret_cast<VecU>(load(seen.token + w)), head = reinterpret_cast<VecU>(load(seen.head + w));
+    for (std::int64_t quad = first_key / 4; quad * 4 < first_key + keys; ++quad) {
+      VecU words[4] = {VecU{} + static_cast<std::uint32_t>(quad), token, head,
+                       VecU{} + static_cast<std::uint32_t>(span.batch)};
+      philox(words, p.dropout_key);
+      for (int i = 0; i < 4; ++i) {
+        const std::int64_t j = quad * 4 + i - first_key;
+        if (j >= 0 && j < keys) f(j, w, static_cast<VecI>(words[i] >= threshold));
+      }
+    }
+  }
+}
+
+template <class F>
+inline void for_each_kept(const Problem& p, const Span& span, int group, const Interval& seen, std::int64_t first_key,
+                          std::int64_t keys, F&& f) {
+  if (!p.dropout_keep.data) return for_each_drawn(p, span, seen, first_key, keys, f);
+  for_each_true(p.dropout_keep, span, group, seen, first_key, keys, f);
+}
+
+inline __attribute__((always_inline)) Vec where(VecI mask, Vec v) {
+  return reinterpret_cast<Vec>(reinterpret_cast<VecI>(v) & mask);
+}
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT

@@ -1,0 +1,260 @@
+// What the backward tasks share: a span of queries, and the gradient of a tile of scores, for any core that multiplies.
+// A core holds the packed operands of a task: it is made for a problem and the most keys that it will hold, and offers
+//   kSpanGroups                        groups of queries that a tile holds side by side, kMostGroups at most
+//   kTileKeys                          keys that dq takes at once
+//   kStripKeys                         of them, those whose dk and dv are taken at once: a multiple of every kRows, and
+//                                      of kKeyStep
+//   kKeyStep                           keys a product takes at once: a range of keys begins and ends at a multiple
+//   kKeyRows                           keys that are put at once
+//   kRowStep                           rows of a group's dq that a product takes at once
+//   kCachedKeys                        numbers of keys and values that stay in L2 with their gradients
+//   load_keys(span, first, count)      keys and values [first, first + count), zeros up to the next kKeyStep
+//   pack_queries(in, queries)          a span's rows of q and d_output, zeros past its end
+//   fetch(ahead, keys)                 calls it beside the products of so many keys by a group of queries
+//   products(group, from, keys, s, d_weights)
+//                                      s (keys, kColumns), from key `from` of the loaded on, and d_weights likewise:
+//                                      values · d_outputᵀ. Returns the factor that s lacks
+//   exp2(x)                            2^x, good enough for its products
+//   put(group, at, weights, d_scores)  keeps those of kKeyRows keys and a group, keys `at` on of a tile of kTileKeys;
+//                                      add_dk and add_dv read them while their strip of kStripKeys is the last put
+//   forget(group, at, keys)            zeros instead
+//   add_dq(group, from, at, keys, fresh, dq)
+//                                      dqᵀ (d, kColumns) += keysᵀ · d_scores; fresh: = in place of +=
+//   add_dk, add_dv(groups, at, keys, step, out)
+//                                      out, panels of (step, kColumns), += d_scores · q, weights · d_output
+#pragma once
+
+#include "kernels/attention/dropout.hpp"
+#include "kernels/attention/scores.hpp"
+#include "kernels/prefetch.hpp"
+#include "kernels/workspace.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+constexpr int kMostGroups = 16;  // of queries, in a span
+
+template <class Core>
+constexpr std::int64_t span_rows() {
+  static_assert(Core::kSpanGroups <= kMostGroups && Core::kTileKeys % Core::kStripKeys == 0);
+  return Core::kSpanGroups * kColumns;
+}
+
+// Width of a row in panels of kColumns.
+inline std::int64_t padded(std::int64_t width) { return (width + kColumns - 1) / kColumns * kColumns; }
+
+// A span's queries, but for the rows of q and d_output, which a core holds.
+struct Queries {
+  float *lse, *delta;  // by row, as of RowSums
+  Interval seen[kMostGroups];
+  Span span;
+  int groups;
+
+  Queries(std::int64_t rows, Carver& take) { lse = take(rows), delta = take(rows); }
+};
+
+// Groups [begin, end) of a span.
+struct Groups {
+  int begin, end;
+  std::int64_t rows() const { return (end - begin) * kColumns; }
+};
+
+// Which keys the span sees. True when some of [first, last) are among them.
+inline bool place(const Problem& p, const Span& span, std::int64_t first, std::int64_t last, Queries& queries) {
+  queries.span = span;
+  queries.groups = static_cast<int>((span.rows + kColumns - 1) / kColumns);
+  bool sees = false;
+  for (int g = 0; g < queries.groups; ++g) {
+    queries.seen[g] = interval(p, span, g);
+    sees = sees || sees_some(p, queries.seen[g], first, last);
+  }
+  return sees;
+}
+
+inline float dot(const float* a, const float* b, std::int64_t n) {
+  Vec sums = splat(0.f);
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) sums += load(a + i) * load(b + i);
+  float sum = sum_lanes(sums);
+  for (; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+inline void clear(float* out, std::int64_t n) { __builtin_memset(out, 0, static_cast<std::size_t>(n) * sizeof(float)); }
+
+// Row r of the span; null past its end.
+inline const void* row_of(const Problem& p, const Rows& rows, const Span& span, std::int64_t r) {
+  if (r >= span.rows) return nullptr;
+  const Query at = query(p, span, r);
+  return row(rows, p.element, span.batch, at.head, at.token);
+}
+
+// What every query needs beside its rows, laid out as the forward's lse is, (b, hq, tq): a key head's rows are a run.
+struct RowSums {
+  float *lse, *delta;  // lse in units of log2; Σ_c d_output · output
+
+  RowSums(const Problem& p, Carver& take) {
+    const std::int64_t rows = p.batch * p.hq * p.tq;
+    lse = take(rows), delta = take(rows);
+  }
+
+  static std::int64_t place(const Problem& p, const Span& span) {
+    return (span.batch * p.hkv + span.key_head) * rows_per_key_head(p) + span.row;
+  }
+};
+
+// Those of a span's rows, in memory of at least 2 rows of dv.
+inline void sum_rows(const Problem& p, const BackwardInput& in, const Span& span, const RowSums& sums, float* lines) {
+  const std::int64_t first = RowSums::place(p, span);
+  for (std::int64_t r = 0; r < span.rows; ++r) {
+    widen(p.element, row_of(p, in.d_output, span, r), lines, p.dv);
+    widen(p.element, row_of(p, in.output, span, r), lines + p.dv, p.dv);
+    sums.delta[first + r] = dot(lines, lines + p.dv, p.dv);
+    const float lse = in.lse[first + r];
+    // Where every key is masked, 0 keeps 2^(score - lse) at 2^-inf.
+    sums.lse[first + r] = lse == kMinusInfinity ? 0 : lse * kLog2e;
+  }
+}
+
+// A span's sums; zeros in lanes without a query.
+inline void pack(const Problem& p, const RowSums& sums, Queries& queries) {
+  const std::int64_t first = RowSums::place(p, queries.span), rows = queries.span.rows;
+  clear(queries.lse, queries.groups * kColumns), clear(queries.delta, queries.groups * kColumns);
+  __builtin_memcpy(queries.lse, sums.lse + first, static_cast<std::size_t>(rows) * sizeof(float));
+  __builtin_memcpy(queries.delta, sums.delta + first, static_cast<std::size_t>(rows) * sizeof(float));
+}
+
+// Working tiles of one group, (keys, kColumns) each.
+struct TileScratch {
+  float *scores, *d_weights;  // which become the weights after dropout, and the scores' gradient
+  float *slope, *dropout;     // of the softcap; the factor of each weight
+  float *before, *d_before;   // the user's function
+
+  TileScratch(const Problem& p, std::int64_t keys, Carver& take) {
+    const std::int64_t size = keys * kColumns;
+    scores = take(size), d_weights = take(size);
+    slope = take(p.softcap > 0 ? size : 0), dropout = take(drops(p) ? size : 0);
+    before = take(p.score_forward ? size : 0), d_before = take(p.score_forward ? size : 0);
+  }
+};
+
+// To a sink, from `at` on: weights 2^(s · factor - lse) after dropout, and the scores' gradient,
+// weight · (d_weight - delta).
+template <bool Sloped, bool Dropped, class Sink>
+inline void put_gradient(const Sink& sink, const TileScratch& tile, const Queries& queries, int g, std::int64_t at,
+                         std::int64_t keys, float factor) {
+  const Vec scale = splat(factor);
+  Vec lse[kWidth], delta[kWidth];
+  ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
+    lse[w] = load(queries.lse + g * kColumns + w * kLanes);
+    delta[w] = load(queries.delta + g * kColumns + w * kLanes);
+  }
+  for (std::int64_t j = 0; j < keys; j += Sink::kKeyRows) {
+    Vec weights[Sink::kKeyRows][kWidth], d_scores[Sink::kKeyRows][kWidth];
+    ATTN_UNROLL for (int i = 0; i < Sink::kKeyRows; ++i) {
+      ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
+        const std::int64_t cell = (j + i) * kColumns + w * kLanes;
+        const Vec weight = Sink::exp2(load(tile.scores + cell) * scale - lse[w]);
+        Vec kept = weight, d_weight = load(tile.d_weights + cell);
+        if constexpr (Dropped) kept *= load(tile.dropout + cell), d_weight *= load(tile.dropout + cell);
+        Vec d_score = weight * (d_weight - delta[w]);
+        if constexpr (Sloped) d_score *= load(tile.slope + cell);
+        weights[i][w] = kept, d_scores[i][w] = d_score;
+      }
+    }
+    sink.put(g, at + j, weights, d_scores);
+  }
+}
+
+// A sink that leaves weights and gradient in the tile, in float32.
+template <class Core>
+struct InTile {
+  static constexpr int kKeyRows = Core::kKeyRows;
+  const TileScratch& tile;
+
+  static __attribute__((always_inline)) Vec exp2(Vec x) { return Core::exp2(x); }
+
+  void put(int, std::int64_t at, const Vec (&weights)[kKeyRows][kWidth],
+           const Vec (&d_scores)[kKeyRows][kWidth]) const {
+    __builtin_memcpy(tile.scores + at * kColumns, weights, sizeof weights);
+    __builtin_memcpy(tile.d_weights + at * kColumns, d_scores, sizeof d_scores);
+  }
+};
+
+// From such a tile to a core.
+template <class Core>
+inline void copy_tile(const TileScratch& tile, const Core& core, int group, std::int64_t at, std::int64_t keys) {
+  for (std::int64_t j = 0; j < keys; j += Core::kKeyRows) {
+    Vec weights[Core::kKeyRows][kWidth], d_scores[Core::kKeyRows][kWidth];
+    __builtin_memcpy(weights, tile.scores + j * kColumns, sizeof weights);
+    __builtin_memcpy(d_scores, tile.d_weights + j * kColumns, sizeof d_scores);
+    core.put(group, at + j, weights, d_scores);
+  }
+}
+
+// The softcap's derivative, 1 - tanh², from capped scores.
+inline void softcap_slope(const Problem& p, const float* capped, std::int64_t keys, float* slope) {
+  const Vec inverse = splat(1 / (p.softcap * score_unit(p)));
+  for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) {
+    const Vec t = load(capped + i) * inverse;
+    store(slope + i, splat(1.f) - t * t);
+  }
+}
+
+// The gradient of new scores becomes that of the scores before the user's function and, with a slope, the softcap.
+inline void through_score_function(const Problem& p, const Queries& queries, int g, std::int64_t first,
+                                   std::int64_t keys, const TileScratch& tile, bool sloped) {
+  float* d = tile.d_before;
+  __builtin_memcpy(d, tile.d_weights, static_cast<std::size_t>(keys * kColumns) * sizeof(float));
+  const ScoreTile before = placed(tile.before, queries.span, g, queries.seen[g], first, keys);
+  p.score_backward(&before, d, p.score_user);
+  for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) {
+    float* at = tile.d_weights + i;
+    const Vec changed = sloped ? load(d + i) * load(tile.slope + i) : load(d + i);
+    store(at, load(at) == splat(0.f) ? splat(0.f) : changed);
+  }
+}
+
+// Group g against a range of the `count` keys that the core has from key `first` on: weights after dropout and the
+// gradient of the scores go to the sink, from `at` on. ThroughCap: that of the scores before the softcap.
+template <bool ThroughCap, class Core, class Sink>
+inline void gradient_tile(Core& core, const Problem& p, const Queries& queries, int g, std::int64_t first,
+                          std::int64_t count, const Range& range, const TileScratch& tile, const Sink& sink,
+                          std::int64_t at) {
+  const float lacks = core.products(g, range.from, range.keys, tile.scores, tile.d_weights);
+  const float factor = cap_scores(p, range.keys, lacks, tile.scores);
+  const bool sloped = ThroughCap && p.softcap > 0, dropped = drops(p);
+  const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
+  if (sloped) softcap_slope(p, tile.scores, range.keys, tile.slope);
+  if (p.score_forward) {
+    __builtin_memcpy(tile.before, tile.scores, static_cast<std::size_t>(keys * kColumns) * sizeof(float));
+  }
+  mask_range(p, queries.span, g, queries.seen[g], first, count, range, tile.scores);
+  if (dropped) {
+    clear(tile.dropout + keys * kColumns, (range.keys - keys) * kColumns);
+    for_each_kept(p, queries.span, g, queries.seen[g], first + range.from, keys, [&](std::int64_t j, int w, VecI kept) {
+      store(tile.dropout + j * kColumns + w, where(kept, splat(p.dropout_factor)));
+    });
+  }
+  const auto put = sloped ? (dropped ? put_gradient<true, true, Sink> : put_gradient<true, false, Sink>)
+                          : (dropped ? put_gradient<false, true, Sink> : put_gradient<false, false, Sink>);
+  put(sink, tile, queries, g, at, range.keys, factor);
+}
+
+// The same to the core, of the scores before softcap and user's function. That function sees the gradient in float32,
+// and without the slope.
+template <class Core>
+inline void put_tile(Core& core, const Problem& p, const Queries& queries, int g, std::int64_t first,
+                     std::int64_t count, const Range& range, const TileScratch& tile, std::int64_t at) {
+  if (!p.score_forward) {
+    return gradient_tile<true>(core, p, queries, g, first, count, range, tile, core, at);
+  }
+  gradient_tile<false>(core, p, queries, g, first, count, range, tile, InTile<Core>{tile}, 0);
+  const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
+  if (p.softcap > 0) softcap_slope(p, tile.before, keys, tile.slope);
+  through_score_function(p, queries, g, first + range.from, keys, tile, p.softcap > 0);
+  copy_tile(tile, core, g, at, range.keys);
+}
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT

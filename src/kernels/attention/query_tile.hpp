@@ -1,0 +1,142 @@
+// A task's queries: groups of kColumns rows, a row in each lane. With the keys down the rows of a tile and
+// the queries across its lanes, maxima, sums and masks need no horizontal step, and K and V are read in place.
+#pragma once
+
+#include "kernels/simd/elements.hpp"
+#include "kernels/simd/tile.hpp"
+#include "kernels/simd/transpose.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+#if !defined(ATTN_TASK_GROUPS)
+#define ATTN_TASK_GROUPS 16
+#define ATTN_BLOCK_KEYS 128
+#endif
+constexpr int kGroups = ATTN_TASK_GROUPS;      // groups that share each block of keys while it is in L2
+constexpr int kTaskRows = kGroups * kColumns;  // queries of a task, at most
+constexpr int kKeys = ATTN_BLOCK_KEYS;         // keys of a block
+constexpr float kLog2e = 1.44269504088896340736f;
+constexpr float kLn2 = 0.69314718055994530942f;
+
+// Where a task's rows lie. Query heads that share a key head are rows of one list: row r of it is query
+// r % tq of head hkv · (hq / hkv) + r / tq.
+struct Span {
+  std::int64_t batch, key_head, row, rows;
+};
+
+inline std::int64_t rows_per_key_head(const Problem& p) { return p.hq / p.hkv * p.tq; }
+
+inline std::int64_t tasks_of(const Problem& p, std::int64_t task_rows) {
+  return (rows_per_key_head(p) + task_rows - 1) / task_rows;
+}
+
+// Fewer than kTaskRows, down to 4 groups, where there would not be 32 tasks for the threads to share.
+inline std::int64_t task_rows(const Problem& p) {
+  std::int64_t rows = kTaskRows;
+  while (rows >= 8 * kColumns && p.batch * p.hkv * tasks_of(p, rows) < 32) rows /= 2;
+  return rows;
+}
+
+inline std::int64_t tasks_per_key_head(const Problem& p) { return tasks_of(p, task_rows(p)); }
+
+inline std::int64_t task_count(const Problem& p) { return p.hkv == 0 ? 0 : p.batch * p.hkv * tasks_per_key_head(p); }
+
+inline Span locate(const Problem& p, std::int64_t task) {
+  const std::int64_t step = task_rows(p), per_head = tasks_of(p, step);
+  // Last rows first: under a causal mask they have the most keys.
+  const std::int64_t row = (per_head - 1 - task % per_head) * step, left = rows_per_key_head(p) - row;
+  return {task / per_head / p.hkv, task / per_head % p.hkv, row, left < step ? left : step};
+}
+
+struct Query {
+  std::int64_t head, token;
+};
+
+inline Query query(const Problem& p, const Span& span, std::int64_t r) {
+  const std::int64_t at = span.row + r;
+  return {span.key_head * (p.hq / p.hkv) + at / p.tq, at % p.tq};
+}
+
+// The keys that a group's lanes see.
+struct Interval {
+  std::int32_t first[kColumns], last[kColumns];  // by lane, as the rest of these
+  std::int32_t head[kColumns], token[kColumns];
+  float slope[kColumns], centre[kColumns];  // of ALiBi
+  const bool* blocks[kColumns];             // its row of a block-sparse mask; null without, and without a query
+  std::int32_t any_first, any_last;         // seen by some lane
+  std::int32_t all_first, all_last;         // seen by every lane that holds a query
+};
+
+inline Interval interval(const Problem& p, const Span& span, int group) {
+  Interval seen;
+  seen.any_first = seen.all_last = 0x7fffffff;
+  seen.any_last = seen.all_first = 0;
+  for (int lane = 0; lane < kColumns; ++lane) {
+    const std::int64_t r = group * kColumns + lane;
+    seen.first[lane] = seen.last[lane] = seen.head[lane] = seen.token[lane] = 0;
+    seen.slope[lane] = seen.centre[lane] = 0;
+    seen.blocks[lane] = nullptr;
+    if (r >= span.rows) continue;
+    const Query place = query(p, span, r);
+    const std::int64_t at = span.batch * p.interval_batch + place.token;
+    seen.head[lane] = static_cast<std::int32_t>(place.head), seen.token[lane] = static_cast<std::int32_t>(place.token);
+    if (p.alibi_slopes) {
+      seen.slope[lane] = p.alibi_slopes[place.head] * kLog2e, seen.centre[lane] = static_cast<float>(p.centre[at]);
+    }
+    if (p.blocks.data) {
+      seen.blocks[lane] = p.blocks.data + span.batch * p.blocks.batch + place.head * p.blocks.head +
+                          place.token / p.block_query * p.blocks.query;
+    }
+    const std::int32_t first = p.first[at], last = p.last[at];
+    seen.first[lane] = first, seen.last[lane] = last;
+    seen.all_first = first > seen.all_first ? first : seen.all_first;
+    seen.all_last = last < seen.all_last ? last : seen.all_last;
+    if (first >= last) continue;
+    seen.any_first = first < seen.any_first ? first : seen.any_first;
+    seen.any_last = last > seen.any_last ? last : seen.any_last;
+  }
+  return seen;
+}
+
+// out[c · kColumns + lane] = factor · rows(lane)[c] for a group's lanes; lanes without a query are zero. `lines` has
+// kLanes rows of `width`, made up to whole vectors.
+inline void pack_lanes(const Problem& p, const Rows& rows, std::int64_t width, const Span& span, int group,
+                       float factor, float* lines, float* out) {
+  const std::int64_t step = (width + kLanes - 1) / kLanes * kLanes;
+  for (int half = 0; half < kColumns; half += kLanes) {
+    const std::int64_t first = group * kColumns + half, held = span.rows - first;
+    for (int i = 0; i < kLanes && i < held; ++i) {
+      const Query at = query(p, span, first + i);
+      widen(p.element, row(rows, p.element, span.batch, at.head, at.token), lines + i * step, width);
+    }
+    for (std::int64_t c = 0; c < width; c += kLanes) {
+      Vec square[kLanes];
+      ATTN_UNROLL for (int i = 0; i < kLanes; ++i) square[i] = i < held ? load(lines + i * step + c) : splat(0.f);
+      transpose(square);
+      for (int i = 0; i < kLanes && c + i < width; ++i) {
+        store(out + (c + i) * kColumns + half, square[i] * splat(factor));
+      }
+    }
+  }
+}
+
+// A block of keys or values as float32 rows: in place, or widened into `buffer`.
+struct Block {
+  const float* data;
+  std::int64_t step;
+};
+
+inline Block block_of(const Problem& p, const Rows& rows, std::int64_t width, const Span& span, std::int64_t first,
+                      std::int64_t count, float* buffer) {
+  if (p.element == Element::f32) {
+    return {static_cast<const float*>(row(rows, p.element, span.batch, span.key_head, first)), rows.token};
+  }
+  for (std::int64_t j = 0; j < count; ++j) {
+    widen(p.element, row(rows, p.element, span.batch, span.key_head, first + j), buffer + j * width, width);
+  }
+  return {buffer, width};
+}
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT

@@ -1,0 +1,124 @@
+// y = x · weightᵀ for the few rows of x that a decoder has: the weight is read once, as it lies, at the speed of
+// memory. An element's sum runs over the depth in order, one fused multiply-add each, as in product.hpp: the same bits.
+#pragma once
+
+#include "kernels/product/problem.hpp"
+#include "kernels/simd/elements.hpp"
+#include "kernels/simd/transpose.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+constexpr int kOutputGroups = 2;                     // vectors of outputs at once: sums that do not wait for each other
+constexpr int kOutputs = kOutputGroups * kLanes;     // of a pass
+constexpr std::int64_t kTaskOutputs = 4 * kOutputs;  // of a task
+constexpr int kRowsAtOnce = kRows > 6 ? 4 : 2;       // rows of x that share a pass
+constexpr std::int64_t kAhead =
+    512;  // bytes to prefetch of each row of the weight: there are too many for the processor to follow
+
+inline std::int64_t few_rows_tasks(const FewRows& p) { return (p.n + kTaskOutputs - 1) / kTaskOutputs; }
+
+// Row `output` of the weight from depth k on; past the last output, the last one: its sums are not stored.
+template <class T>
+inline const T* weight_at(const FewRows& p, std::int64_t output, std::int64_t k) {
+  return static_cast<const T*>(p.weight) + (output < p.n ? output : p.n - 1) * p.weight_row + k;
+}
+
+inline float widened(float x) { return x; }
+inline float widened(std::uint16_t x) { return from_bf16(x); }
+
+// sums[i] += x[i][k] · w for every row i.
+template <int Rows>
+inline __attribute__((always_inline)) void add_depth(const float* x, std::int64_t step, Vec w, Vec (&sums)[Rows]) {
+  ATTN_UNROLL for (int i = 0; i < Rows; ++i) sums[i] = splat(x[i * step]) * w + sums[i];
+}
+
+// A vector of depths, of float32; with bfloat16 two, in the halves of its words.
+template <int Rows>
+inline __attribute__((always_inline)) void add_square(const float* x, std::int64_t step, Vec (&w)[kLanes], float,
+                                                      Vec (&sums)[Rows]) {
+  ATTN_UNROLL for (int k = 0; k < kLanes; ++k) add_depth<Rows>(x + k, step, w[k], sums);
+}
+template <int Rows>
+inline __attribute__((always_inline)) void add_square(const float* x, std::int64_t step, Vec (&w)[kLanes],
+                                                      std::uint16_t, Vec (&sums)[Rows]) {
+  ATTN_UNROLL for (int k = 0; k < kLanes; ++k) {
+    const VecU pair = reinterpret_cast<VecU>(w[k]);
+    add_depth<Rows>(x + 2 * k, step, reinterpret_cast<Vec>(pair << 16), sums);
+    add_depth<Rows>(x + 2 * k + 1, step, reinterpret_cast<Vec>(pair & 0xffff0000u), sums);
+  }
+}
+
+// kOutputs outputs from `first` on, of Rows rows of x.
+template <class T, int Rows>
+inline void few_rows_pass(const FewRows& p, std::int64_t row, std::int64_t first, Vec (&sums)[kOutputGroups][Rows]) {
+  constexpr std::int64_t square = kLanes * sizeof(float) / sizeof(T);  // depths of a square of words
+  const float* x = p.a + row * p.a_row;
+  const T* weight[kOutputs];
+  for (int j = 0; j < kOutputs; ++j) weight[j] = weight_at<T>(p, first + j, 0);
+  ATTN_UNROLL for (int g = 0; g < kOutputGroups; ++g) {
+    ATTN_UNROLL for (int i = 0; i < Rows; ++i) sums[g][i] = splat(0.f);
+  }
+  std::int64_t k = 0;
+  for (; k + square <= p.k; k += square) {
+    ATTN_UNROLL for (int g = 0; g < kOutputGroups; ++g) {
+      Vec w[kLanes];
+      ATTN_UNROLL for (int j = 0; j < kLanes; ++j) {
+        const T* at = weight[g * kLanes + j] + k;
+        __builtin_memcpy(&w[j], at, sizeof w[j]);
+        __builtin_prefetch(reinterpret_cast<const char*>(at) + kAhead);
+      }
+      transpose(w);
+      add_square<Rows>(x + k, p.a_row, w, T{}, sums[g]);
+    }
+  }
+  for (; k < p.k; ++k) {
+    for (int g = 0; g < kOutputGroups; ++g) {
+      float column[kLanes];
+      for (int j = 0; j < kLanes; ++j) column[j] = widened(weight[g * kLanes + j][k]);
+      add_depth<Rows>(x + k, p.a_row, load(column), sums[g]);
+    }
+  }
+}
+
+// Returns whether all results are in float32's range.
+template <class T, int Rows>
+inline bool few_rows_block(const FewRows& p, std::int64_t row, std::int64_t first) {
+  Vec sums[kOutputGroups][Rows];
+  few_rows_pass<T, Rows>(p, row, first, sums);
+  std::uint32_t out_of_range = 0;
+  const std::int64_t outputs = p.n - first < kOutputs ? p.n - first : kOutputs;
+  for (int i = 0; i < Rows; ++i) {
+    float line[kOutputs];
+    for (int g = 0; g < kOutputGroups; ++g) store(line + g * kLanes, sums[g][i]);
+    float* out = p.c + (row + i) * p.c_row + first;
+    for (std::int64_t j = 0; j < outputs; ++j) {
+      out[j] = line[j] + (p.bias ? p.bias[first + j] : 0);
+      out_of_range |= (float_to_bits(out[j]) & 0x7f800000u) == 0x7f800000u;
+    }
+  }
+  return out_of_range == 0;
+}
+
+template <class T>
+inline bool few_rows_of(const FewRows& p, std::int64_t task) {
+  const std::int64_t begin = task * kTaskOutputs, end = begin + kTaskOutputs < p.n ? begin + kTaskOutputs : p.n;
+  bool in_range = true;
+  for (std::int64_t first = begin; first < end; first += kOutputs) {
+    std::int64_t row = 0;
+    for (; row + kRowsAtOnce <= p.m; row += kRowsAtOnce) {
+      in_range = few_rows_block<T, kRowsAtOnce>(p, row, first) && in_range;
+    }
+    for (; row < p.m; ++row) in_range = few_rows_block<T, 1>(p, row, first) && in_range;
+  }
+  return in_range;
+}
+
+inline std::size_t few_rows_scratch(const FewRows&) { return 0; }
+
+inline bool few_rows(const FewRows& p, std::int64_t task, void*) {
+  return p.element == Element::bf16 ? few_rows_of<std::uint16_t>(p, task) : few_rows_of<float>(p, task);
+}
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT

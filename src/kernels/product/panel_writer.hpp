@@ -1,0 +1,85 @@
+// Where the results of a dense product go.
+#pragma once
+
+#include "kernels/product/problem.hpp"
+#include "kernels/simd/elements.hpp"
+#include "kernels/simd/tile.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+// A vector of results at its place.
+template <Element element>
+inline __attribute__((always_inline)) void store_result(void* out, Vec x, std::int64_t count) {
+  if (element == Element::f32 && count >= kLanes) return store(static_cast<float*>(out), x);
+  if (element == Element::bf16 && count >= kLanes) return store_bf16(static_cast<std::uint16_t*>(out), x);
+  float lane[kLanes];
+  store(lane, x);
+  narrow(element, lane, out, count < kLanes ? count : kLanes);
+}
+
+// Writes a panel's results, sums + bias + more, some rows at a time: beside the products of the next panel.
+class PanelWriter {
+ public:
+  explicit PanelWriter(const Product& p) : p_(p) {}
+
+  void begin(std::int64_t row, std::int64_t rows, std::int64_t column, const float* sums) {
+    row_ = row, left_ = rows, column_ = column, sums_ = sums;
+  }
+
+  std::int64_t left() const { return left_; }  // rows
+
+  void write(std::int64_t rows) {
+    rows = rows < left_ ? rows : left_;
+    if (rows <= 0) return;
+    const bool whole = p_.n - column_ >= kColumns;
+    if (p_.c_element == Element::bf16) {
+      whole ? write_rows<Element::bf16, true>(rows) : write_rows<Element::bf16, false>(rows);
+    } else if (p_.c_element == Element::f32) {
+      whole ? write_rows<Element::f32, true>(rows) : write_rows<Element::f32, false>(rows);
+    } else {
+      write_rows<Element::f16, false>(rows);
+    }
+    row_ += rows, left_ -= rows, sums_ += rows * kColumns;
+  }
+
+  // Whether all that was written is in the range of its element.
+  bool fits() const {
+    const float end = end_of_range(p_.c_element);
+    std::uint32_t largest = 0;
+    for (int i = 0; i < kLanes; ++i) largest = largest_[i] > largest ? largest_[i] : largest;
+    return largest < float_to_bits(end);
+  }
+
+ private:
+  template <Element element, bool Whole>
+  void write_rows(std::int64_t rows) {
+    const std::int64_t columns = Whole ? kColumns : p_.n - column_;
+    Vec bias[kWidth] = {};
+    for (int w = 0; p_.bias && w < kWidth; ++w) {
+      bias[w] = load_columns(p_.bias + column_ + w * kLanes, columns - w * kLanes);
+    }
+    const float* more = p_.more;
+    VecU largest = largest_;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::int64_t at = (row_ + i) * p_.c_row + column_;
+      ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
+        const std::int64_t from = at + w * kLanes, count = columns - w * kLanes;
+        Vec x = load(sums_ + i * kColumns + w * kLanes) + bias[w];
+        if (more) x += load_columns(more + from, count);
+        const VecU magnitude = reinterpret_cast<VecU>(x) & 0x7fffffffu;  // NaN's is above all numbers'
+        largest = magnitude > largest ? magnitude : largest;
+        if (count > 0) store_result<element>(static_cast<char*>(p_.c) + from * element_bytes(element), x, count);
+      }
+    }
+    largest_ = largest;
+  }
+
+  const Product& p_;
+  std::int64_t row_ = 0, left_ = 0, column_ = 0;
+  const float* sums_ = nullptr;
+  VecU largest_{};
+};
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT
