@@ -45,7 +45,11 @@ NamedTensors parse_safetensors(std::span<const std::byte> bytes, std::string_vie
 // skipped. float32 (rows, columns).
 Tensor parse_csv(std::string_view text, std::string_view source);
 
-// Writers write to a temporary file beside `path` and rename it, so that `path` is whole or untouched.
+// Writers leave `path` whole or untouched: old or new, whenever the process is killed. Links are followed, also one
+// whose target is not there yet. Until it is whole the new file has no name, so that a kill leaves nothing beside it,
+// with two exceptions: a file system without O_TMPFILE (FAT, NFS), and kill -9 between the two system calls that
+// replace a file which is there already. Then a file named .attn-….tmp stays, which may be deleted. Pipes, devices and
+// "-", standard output, are written to as they are.
 void save_npy(const std::filesystem::path& path, const Tensor& tensor);  // bf16 is written as f4
 void save_npz(const std::filesystem::path& path, const NamedTensors& tensors);
 void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors);

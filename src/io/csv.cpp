@@ -10,7 +10,7 @@
 #include "attn/error.hpp"
 #include "attn/io.hpp"
 #include "io/elements.hpp"
-#include "io/file.hpp"
+#include "io/writers.hpp"
 
 namespace attn::io {
 namespace {
@@ -119,6 +119,14 @@ std::string rows_of(const Tensor& table) {
   return text;
 }
 
+void require_table(const Tensor& tensor) {
+  require_defined(tensor, "save_csv");
+  if (tensor.rank() != 1 && tensor.rank() != 2) {
+    throw Error(Error::Kind::shape, "save_csv", "a tensor of rank 1 or 2", tensor.shape().str(),
+                "save it as .npy, or select() a part");
+  }
+}
+
 }  // namespace
 
 Tensor parse_csv(std::string_view text, std::string_view source) {
@@ -126,13 +134,8 @@ Tensor parse_csv(std::string_view text, std::string_view source) {
   return CsvReader(origin).read(text);
 }
 
-void save_csv(const std::filesystem::path& path, const Tensor& tensor) {
-  require_defined(tensor, "save_csv");
-  if (tensor.rank() != 1 && tensor.rank() != 2) {
-    throw Error(Error::Kind::shape, "save_csv", "a tensor of rank 1 or 2", tensor.shape().str(),
-                "save it as .npy, or select() a part");
-  }
-  OutputFile file(path, "save_csv");
+void write_csv(OutputFile& file, const Tensor& tensor) {
+  require_table(tensor);
   if (tensor.dtype() == DType::f64) {
     file.write(rows_of<double>(tensor.contiguous()));
   } else if (is_floating(tensor.dtype())) {
@@ -142,6 +145,11 @@ void save_csv(const std::filesystem::path& path, const Tensor& tensor) {
     const Tensor whole = tensor.dtype() == DType::i64 ? tensor : tensor.to(DType::i64);
     file.write(rows_of<std::int64_t>(whole.contiguous()));
   }
+}
+
+void save_csv(const std::filesystem::path& path, const Tensor& tensor) {
+  OutputFile file(path, "save_csv");
+  write_csv(file, tensor);
   file.commit();
 }
 

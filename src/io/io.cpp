@@ -9,6 +9,7 @@
 #include "io/bytes.hpp"
 #include "io/file.hpp"
 #include "io/npy.hpp"
+#include "io/writers.hpp"
 
 namespace attn::io {
 namespace {
@@ -26,6 +27,25 @@ std::string names_of(const NamedTensors& tensors) {
   }
   if (tensors.tensors.size() > shown) list.append(", … (" + std::to_string(tensors.tensors.size()) + " in all)");
   return list;
+}
+
+NamedTensors named(std::string name, const Tensor& tensor) {
+  NamedTensors result;
+  result.tensors.emplace_back(std::move(name), tensor);
+  return result;
+}
+
+// Throws Error (argument) for a name without a known extension.
+Format format_named(const std::filesystem::path& path) {
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  if (path == "-" || extension == ".npy") return Format::npy;
+  if (extension == ".csv") return Format::csv;
+  if (extension == ".npz") return Format::npz;
+  if (extension == ".safetensors") return Format::safetensors;
+  throw Error(Error::Kind::argument, "save_tensor", "a path that ends in .npy, .npz, .safetensors or .csv",
+              source_name(path));
 }
 
 NamedTensors only(Format format, Tensor tensor) {
@@ -66,19 +86,24 @@ Tensor load_tensor(const std::filesystem::path& path, std::string_view name) {
               file.tensors.empty() ? "no tensors" : (nameless ? "one without a name" : names_of(file)));
 }
 
+void write_tensor(OutputFile& file, const std::filesystem::path& path, const Tensor& tensor) {
+  switch (format_named(path)) {
+    case Format::npy:
+      return write_npy(file, tensor);
+    case Format::csv:
+      return write_csv(file, tensor);
+    case Format::npz:
+      return write_npz(file, named("arr_0", tensor));  // NumPy's name for an array without one
+    case Format::safetensors:
+      return write_safetensors(file, named("tensor", tensor));
+  }
+}
+
 void save_tensor(const std::filesystem::path& path, const Tensor& tensor) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  if (path == "-" || extension == ".npy") return save_npy(path, tensor);
-  if (extension == ".csv") return save_csv(path, tensor);
-  NamedTensors named;
-  // NumPy's name for an array without one, and a telling one.
-  named.tensors.emplace_back(extension == ".npz" ? "arr_0" : "tensor", tensor);
-  if (extension == ".npz") return save_npz(path, named);
-  if (extension == ".safetensors") return save_safetensors(path, named);
-  throw Error(Error::Kind::argument, "save_tensor", "a path that ends in .npy, .npz, .safetensors or .csv",
-              source_name(path));
+  format_named(path);
+  OutputFile file(path, "save_tensor");
+  write_tensor(file, path, tensor);
+  file.commit();
 }
 
 void save_text(const std::filesystem::path& path, std::string_view text) {

@@ -5,7 +5,7 @@
 
 #include "attn/io.hpp"
 #include "io/elements.hpp"
-#include "io/file.hpp"
+#include "io/writers.hpp"
 
 namespace attn::io {
 
@@ -45,12 +45,16 @@ Tensor npy_storable(const Tensor& tensor) {
   return storable(tensor.dtype() == DType::bf16 ? tensor.to(DType::f32) : tensor);
 }
 
-void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
+void write_npy(OutputFile& file, const Tensor& tensor) {
   require_defined(tensor, "save_npy");
   const Tensor elements = npy_storable(tensor);
-  OutputFile file(path, "save_npy");
   file.write(npy_header(elements));
   file.write(elements_of(elements));
+}
+
+void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
+  OutputFile file(path, "save_npy");
+  write_npy(file, tensor);
   file.commit();
 }
 

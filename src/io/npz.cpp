@@ -13,6 +13,7 @@
 #include "io/elements.hpp"
 #include "io/file.hpp"
 #include "io/npy.hpp"
+#include "io/writers.hpp"
 
 namespace attn::io {
 namespace {
@@ -217,18 +218,19 @@ NamedTensors parse_npz(std::span<const std::byte> bytes, std::string_view source
   return NpzReader(bytes, origin).read();
 }
 
-void save_npz(const std::filesystem::path& path, const NamedTensors& tensors) {
+void write_npz(OutputFile& file, const NamedTensors& tensors) {
   check_names(tensors);
+  if (tensors.tensors.empty()) return file.write(kEmptyZip);
+  ZipError error;
+  const Source sink(zip_source_buffer_create(nullptr, 0, 0, &error.value), zip_source_free);
+  if (!sink) throw std::bad_alloc();
+  write_zip(sink.get(), tensors);
+  copy_to(file, sink.get());
+}
+
+void save_npz(const std::filesystem::path& path, const NamedTensors& tensors) {
   OutputFile file(path, "save_npz");
-  if (tensors.tensors.empty()) {
-    file.write(kEmptyZip);
-  } else {
-    ZipError error;
-    const Source sink(zip_source_buffer_create(nullptr, 0, 0, &error.value), zip_source_free);
-    if (!sink) throw std::bad_alloc();
-    write_zip(sink.get(), tensors);
-    copy_to(file, sink.get());
-  }
+  write_npz(file, tensors);
   file.commit();
 }
 

@@ -6,8 +6,8 @@
 #include "attn/error.hpp"
 #include "attn/io.hpp"
 #include "io/elements.hpp"
-#include "io/file.hpp"
 #include "io/safetensors_header.hpp"
+#include "io/writers.hpp"
 
 namespace attn::io {
 namespace {
@@ -128,19 +128,23 @@ NamedTensors parse_safetensors(std::span<const std::byte> bytes, std::string_vie
   return result;
 }
 
-void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors) {
+void write_safetensors(OutputFile& file, const NamedTensors& tensors) {
   check_names(tensors);
   const auto order = data_order(tensors);
   const std::string header = header_of(tensors, order);
   std::string length;
   for (std::size_t i = 0; i < kLengthBytes; ++i) length.push_back(static_cast<char>(header.size() >> (8 * i) & 0xff));
-  OutputFile file(path, "save_safetensors");
   file.write(length);
   file.write(header);
   for (const std::size_t i : order) {
     const Tensor elements = storable(tensors.tensors[i].second);
     file.write(elements_of(elements));
   }
+}
+
+void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors) {
+  OutputFile file(path, "save_safetensors");
+  write_safetensors(file, tensors);
   file.commit();
 }
 

@@ -10,7 +10,9 @@
 #include "attn/version.hpp"
 #include "common/command_line.hpp"
 #include "common/format.hpp"
+#include "common/signals.hpp"
 #include "common/terminal.hpp"
+#include "io/output_file.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -30,6 +32,13 @@ constexpr const char* kMainFooter =
 int complain(const std::string& message, int status) {
   write_stderr("attn: error: " + message + "\n");
   return status;
+}
+
+// As Unix tools end there: by the signal, which a shell shows as 141.
+int end_as_a_writer_without_reader() {
+  std::signal(SIGPIPE, SIG_DFL);
+  std::raise(SIGPIPE);
+  return 128 + SIGPIPE;
 }
 
 std::string help(const Verbs& verbs) {
@@ -91,8 +100,8 @@ int run(std::span<char* const> arguments) {
   try {
     set_command_line(arguments);
     return call(arguments.subspan(std::min<std::size_t>(arguments.size(), 1)));
-  } catch (const ClosedPipe&) {
-    return kData;
+  } catch (const io::ClosedPipe&) {
+    return end_as_a_writer_without_reader();
   } catch (const Error& error) {
     return complain(error.what(), error.kind() == Error::Kind::argument ? kUsage : kData);
   } catch (const std::bad_alloc&) {
@@ -109,8 +118,7 @@ int run(std::span<char* const> arguments) {
 }  // namespace attn::tool
 
 int main(int argc, char** argv) {
-#ifdef SIGPIPE
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a failed write, handled where it happens
-#endif
+  attn::tool::end_cleanly_by_signals();
   return attn::tool::run({argv, static_cast<std::size_t>(argc)});
 }

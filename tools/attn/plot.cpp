@@ -1,6 +1,5 @@
 // attn plot: figures for papers.
 #include <array>
-#include <filesystem>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -120,7 +119,7 @@ void plot(const Verb& verb, const PlotFlags& flags) {
   const Pictures pictures = load_pictures(verb, flags.pictures);
   std::string picture = drawn(verb, flags, pictures);
   if (as_png) picture = png(picture, flags.dpi);
-  outputs.save({{"--output", [&](const std::filesystem::path& to) { io::save_text(to, picture); }}});
+  outputs.save({{"--output", [&](io::OutputFile& to) { to.write(picture); }}});
   for (const std::string& note : pictures.notes) write_stderr("attn: " + note + "\n");
   if (!outputs.to_stdout()) write_stdout("wrote " + printable(flags.output) + "\n");
 }

@@ -2,7 +2,6 @@
 #include "attn/report.hpp"
 
 #include <charconv>
-#include <filesystem>
 #include <memory>
 
 #include "attn/error.hpp"
@@ -89,7 +88,7 @@ void write_report(const Verb& verb, const Flags& flags) {
   const Pictures pictures = load_pictures(verb, flags.pictures);
   arranged(pictures, flags.pictures.item);  // complains of --item as the user counts
   const std::string page = report(pictures.steps, options_for(pictures, flags));
-  outputs.save({{"--output", [&](const std::filesystem::path& to) { io::save_text(to, page); }}});
+  outputs.save({{"--output", [&](io::OutputFile& to) { to.write(page); }}});
   for (const std::string& note : pictures.notes) write_stderr("attn: " + note + "\n");
   if (!outputs.to_stdout()) {
     write_stdout(formatted("wrote {} ({}): open it in a browser\n", printable(flags.output), size_text(page.size())));

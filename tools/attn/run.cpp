@@ -1,6 +1,5 @@
 // attn run: one module on one input.
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +12,7 @@
 #include "common/json.hpp"
 #include "common/outputs.hpp"
 #include "common/terminal.hpp"
+#include "io/writers.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -78,11 +78,11 @@ void declare(Outputs& outputs, const RunFlags& flags) {
   outputs.declare("--save-steps", flags.save_steps, {".safetensors"});
 }
 
-void save(Outputs& outputs, const Job& job, const Result& result) {
-  using std::filesystem::path;
-  outputs.save({{"--output", [&](const path& to) { io::save_tensor(to, result.output); }},
-                {"--save-weights", [&](const path& to) { io::save_safetensors(to, weights_file(job)); }},
-                {"--save-steps", [&](const path& to) { io::save_safetensors(to, steps_file(job, result.steps)); }}});
+void save(const RunFlags& flags, const Outputs& outputs, const Job& job, const Result& result) {
+  using io::OutputFile;
+  outputs.save({{"--output", [&](OutputFile& to) { io::write_tensor(to, flags.output, result.output); }},
+                {"--save-weights", [&](OutputFile& to) { io::write_safetensors(to, weights_file(job)); }},
+                {"--save-steps", [&](OutputFile& to) { io::write_safetensors(to, steps_file(job, result.steps)); }}});
 }
 
 std::string summary(const Job& job, const Result& result, const Outputs& outputs) {
@@ -138,7 +138,7 @@ void run(const Verb& verb, const RunFlags& flags) {
     throw Error(Error::Kind::argument, "--output", ".npy, .npz or .safetensors for a batch", ".csv");
   }
   const Result result = compute(job, !flags.save_steps.empty());
-  save(outputs, job, result);
+  save(flags, outputs, job, result);
   tell(flags, job, result, outputs);
 }
 

@@ -17,6 +17,7 @@
 #include "common/module_flags.hpp"
 #include "common/outputs.hpp"
 #include "common/terminal.hpp"
+#include "io/writers.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -157,11 +158,11 @@ std::string summary(const Operands& in, const AttentionResult& result, const Out
   return text;
 }
 
-void save(Outputs& outputs, const AttentionResult& result) {
-  using std::filesystem::path;
-  outputs.save({{"--output", [&](const path& to) { io::save_tensor(to, result.output); }},
-                {"--lse", [&](const path& to) { io::save_tensor(to, result.lse); }},
-                {"--save-weights", [&](const path& to) { io::save_tensor(to, result.weights); }}});
+void save(const SdpaFlags& flags, const Outputs& outputs, const AttentionResult& result) {
+  using io::OutputFile;
+  outputs.save({{"--output", [&](OutputFile& to) { io::write_tensor(to, flags.output, result.output); }},
+                {"--lse", [&](OutputFile& to) { io::write_tensor(to, flags.lse, result.lse); }},
+                {"--save-weights", [&](OutputFile& to) { io::write_tensor(to, flags.save_weights, result.weights); }}});
 }
 
 void run(const SdpaFlags& flags) {
@@ -175,7 +176,7 @@ void run(const SdpaFlags& flags) {
   const auto start = std::chrono::steady_clock::now();
   const AttentionResult result = compute(in, options);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  save(outputs, result);
+  save(flags, outputs, result);
   const auto say = [&](const std::string& text) { outputs.to_stdout() ? write_stderr(text) : write_stdout(text); };
   if (flags.json) return say(dump(report(flags, in, result, outputs, seconds)));
   if (!flags.output.empty()) return say(summary(in, result, outputs, seconds));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <exception>
 #include <filesystem>
 #include <memory>
 
@@ -14,6 +15,7 @@
 #include "attn/io.hpp"
 #include "common/format.hpp"
 #include "common/outputs.hpp"
+#include "common/signals.hpp"
 #include "common/terminal.hpp"
 #include "train/progress.hpp"
 #include "train/run.hpp"
@@ -48,12 +50,14 @@ constexpr const char* kTrainFooter =
 
 volatile std::sig_atomic_t stopped_by = 0;
 
-extern "C" void stop_after_this_step(int signal) { stopped_by = signal; }
+extern "C" void stop_after_this_step(int signal) {
+  stopped_by = signal;
+  end_cleanly_by(signal);  // a second Ctrl-C ends it at once
+}
 
 void catch_signals() {
   struct sigaction action {};
   action.sa_handler = stop_after_this_step;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);  // a second Ctrl-C ends it at once
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
@@ -137,6 +141,7 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
   if (flags.curve.empty()) flags.curve = beside(flags.out, ".svg").string();
   Outputs outputs;  // refused before the work, not after it
   outputs.declare("--out", flags.out, {".safetensors"});
+  outputs.declare("the checkpoint", beside(flags.out, ".training.safetensors").string(), {".safetensors"});
   outputs.declare("--curve", flags.curve, {".svg"});
   std::unique_ptr<Tokenizer> tokenizer = std::make_unique<ByteTokenizer>();
   if (!flags.tokenizer.empty()) tokenizer = std::make_unique<BPETokenizer>(BPETokenizer::load(flags.tokenizer));
@@ -150,7 +155,7 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
                                             : Progress::Form::lines;
   Progress progress(form, *run, flags.log_every, flags.minutes);
   std::int64_t saved = -1;
-  bool unread = false;  // nobody reads --json any more
+  std::exception_ptr unread;  // nobody reads --json any more
   const auto enough = [&] {
     return run->done() || unread || stopped_by != 0 || (flags.until > 0 && run->steps_done() >= flags.until) ||
            (flags.minutes > 0 && progress.seconds() >= 60 * flags.minutes);
@@ -159,15 +164,15 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
     const Run::Step step = run->step();
     try {
       progress.show(step);
-    } catch (const ClosedPipe&) {
-      unread = true;
+    } catch (const io::ClosedPipe&) {
+      unread = std::current_exception();
     }
     if (run->steps_done() % flags.save_every == 0) save(*run, flags), saved = run->steps_done();
   }
   progress.finish();
   if (saved != run->steps_done()) save(*run, flags);
   conclude(*run, progress, flags);
-  if (unread) throw ClosedPipe{};
+  if (unread) std::rethrow_exception(unread);
   if (stopped_by != 0) status = 128 + stopped_by;
 }
 

@@ -7,27 +7,13 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <system_error>
 
-#include "attn/error.hpp"
 #include "attn/print.hpp"
 #include "common/format.hpp"
+#include "io/output_file.hpp"
 
 namespace attn::tool {
 namespace {
-
-// errno, or 0.
-int write_all(int fd, std::string_view text) noexcept {
-  while (!text.empty()) {
-    const ssize_t done = ::write(fd, text.data(), text.size());
-    if (done >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(done));
-    } else if (errno != EINTR) {
-      return errno;
-    }
-  }
-  return 0;
-}
 
 std::string_view environment(const char* name) {
   const char* value = std::getenv(name);
@@ -36,16 +22,15 @@ std::string_view environment(const char* name) {
 
 }  // namespace
 
-void write_stdout(std::string_view text) {
-  const int error = write_all(STDOUT_FILENO, text);
-  if (error == EPIPE) throw ClosedPipe{};
-  if (error != 0) {
-    throw Error(Error::Kind::file, "standard output", "an output that takes the text",
-                std::generic_category().message(error));
+void write_stdout(std::string_view text) { io::OutputFile("-", "attn").write(text); }
+
+void write_stderr(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const ssize_t done = ::write(STDERR_FILENO, text.data(), text.size());
+    if (done >= 0) text.remove_prefix(static_cast<std::size_t>(done));
+    if (done < 0 && errno != EINTR) return;
   }
 }
-
-void write_stderr(std::string_view text) noexcept { write_all(STDERR_FILENO, text); }
 
 Style Style::of_stdout() { return of_stdout("auto"); }
 

@@ -14,10 +14,7 @@ namespace attn::tool {
 
 inline constexpr std::size_t kColumns = 80;
 
-// Thrown when the reader of standard output has gone (attn demo | head -1): nothing is left to say.
-struct ClosedPipe {};
-
-// Throws Error (file) when the text could not be written, ClosedPipe when nobody reads it.
+// Throws Error (file) when the text could not be written, io::ClosedPipe when nobody reads it (attn demo | head -1).
 void write_stdout(std::string_view text);
 // Best effort: there is nowhere to complain.
 void write_stderr(std::string_view text) noexcept;

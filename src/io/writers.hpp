@@ -1,0 +1,16 @@
+// Tensors into files that are open: what the save functions do between opening and committing.
+#pragma once
+
+#include "attn/io.hpp"
+#include "io/output_file.hpp"
+
+namespace attn::io {
+
+void write_npy(OutputFile& file, const Tensor& tensor);
+void write_npz(OutputFile& file, const NamedTensors& tensors);
+void write_safetensors(OutputFile& file, const NamedTensors& tensors);
+void write_csv(OutputFile& file, const Tensor& tensor);
+// In the format that the name of `path` asks for, as save_tensor().
+void write_tensor(OutputFile& file, const std::filesystem::path& path, const Tensor& tensor);
+
+}  // namespace attn::io

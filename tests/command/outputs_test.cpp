@@ -1,0 +1,111 @@
+// What the command leaves behind: whole files under the names that were asked for, and nothing else.
+#include <gmock/gmock.h>
+
+#include "command/command.hpp"
+
+namespace attn::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kUsage = 2, kData = 3, kClosedPipe = 128 + SIGPIPE;
+
+class OutputsOfTheCommand : public Command {
+ protected:
+  void SetUp() override {
+    Command::SetUp();
+    write_six_words();
+    write("old.npy", "an older result");
+    std::filesystem::create_directory(path("folder"));
+  }
+
+  void same_file(const std::string& line) const {
+    const auto before = files();
+    const Ran ran = run(line);
+    EXPECT_EQ(ran.status, kUsage) << line << "\n" << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr("the same one")) << line;
+    EXPECT_EQ(files(), before) << line;
+  }
+};
+
+TEST_F(OutputsOfTheCommand, AreDifferentFilesByWhateverName) {
+  write("w.safetensors", "older weights");
+  std::filesystem::create_symlink("w.safetensors", path("link.safetensors"));
+  std::filesystem::create_symlink("new.safetensors", path("dangling.safetensors"));
+  std::filesystem::create_symlink("folder", path("way"));
+  std::filesystem::create_hard_link(path("w.safetensors"), path("hard.safetensors"));
+  const std::string causal = "attn run causal --input x.csv --d-out 2 ";
+  same_file(causal + "--output a.safetensors --save-weights ./a.safetensors");
+  same_file(causal + "--output a.safetensors --save-weights folder/../a.safetensors");
+  same_file(causal + "--output folder/a.safetensors --save-weights way/a.safetensors");
+  same_file(causal + "--output w.safetensors --save-weights link.safetensors");
+  same_file(causal + "--output w.safetensors --save-weights hard.safetensors");
+  same_file(causal + "--save-steps new.safetensors --save-weights dangling.safetensors");
+  same_file("attn sdpa --q x.csv --k x.csv --v x.csv --output a.npy --lse ./a.npy");
+  same_file("attn sdpa --q x.csv --k x.csv --v x.csv --lse a.npy --save-weights $PWD/a.npy");
+  same_file(causal + "--output - --save-weights w.safetensors >>w.safetensors");
+}
+
+TEST_F(OutputsOfTheCommand, OfTrainingAreDifferentFiles) {
+  write("book.txt", std::string(4000, 'a'));
+  write("m.safetensors", "a model");
+  std::filesystem::create_symlink("m.safetensors", path("m.training.safetensors"));
+  same_file("attn train --text book.txt --out m.safetensors --steps 1 --layers 1 --context 8");
+}
+
+TEST_F(OutputsOfTheCommand, GoThroughLinks) {
+  std::filesystem::create_symlink("folder/new.npy", path("dangling.npy"));
+  std::filesystem::create_symlink("old.npy", path("link.npy"));
+  for (const char* name : {"dangling.npy", "link.npy"}) {
+    out_of(std::string("attn run simple --input x.csv --output ") + name);
+    EXPECT_TRUE(std::filesystem::is_symlink(path(name))) << name;
+  }
+  EXPECT_EQ(io::load_tensor(path("folder/new.npy")).shape(), (Shape{6, 3}));
+  EXPECT_EQ(io::load_tensor(path("old.npy")).shape(), (Shape{6, 3}));
+}
+
+TEST_F(OutputsOfTheCommand, TakeTheFormatOfTheNameThatWasGiven) {
+  std::filesystem::create_symlink("data", path("link.csv"));
+  out_of("attn run simple --input x.csv --output link.csv");
+  EXPECT_EQ(io::load(path("data")).format, io::Format::csv);
+}
+
+// A limit on file sizes kills half way, as kill -9 would: no handler runs.
+TEST_F(OutputsOfTheCommand, AreOldAndAloneAfterAKillHalfWay) {
+  io::save_npy(path("long.npy"), Tensor::ones({400, 64}));
+  const auto before = files();
+  for (const char* line :
+       {"attn run simple --input long.npy --output old.npy", "attn run simple --input long.npy --output new.npy",
+        "attn run self-v1 --input long.npy --output old.npy --save-weights w.safetensors --save-steps s.safetensors",
+        "attn plot simple --input long.npy --output p.svg", "attn report simple --input long.npy --output r.html",
+        "attn sdpa --q long.npy --k long.npy --v long.npy --output z.npy --save-weights w.npy"}) {
+    const Ran ran = run(std::string("(ulimit -c 0; ulimit -f 8; exec ") + line + ")");
+    EXPECT_EQ(ran.status, 128 + SIGXFSZ) << line << ran.err;
+    EXPECT_EQ(files(), before) << line;
+  }
+}
+
+TEST_F(OutputsOfTheCommand, AreAllOldWhereOneCannotBeWritten) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  const auto before = files();
+  const Ran ran = run("attn run causal --input x.csv --d-out 2 --save-weights w.safetensors --output - >/dev/full");
+  EXPECT_EQ(ran.status, kData);
+  EXPECT_THAT(ran.err, HasSubstr("No space left"));
+  EXPECT_EQ(files(), before);
+}
+
+TEST_F(OutputsOfTheCommand, EndQuietlyWithTheirReader) {
+  for (const char* verb : {"report multihead --d-out 4 --output -", "plot causal --output -", "demo", "--help",
+                           "run simple --input x.csv", "run simple --input x.csv --output -"}) {
+    // The reader is gone before the first byte is written.
+    const Ran ran = run(std::string("{ sleep 0.2; attn ") + verb + "; echo $? >status; } | true; cat status");
+    EXPECT_EQ(ran.out, std::to_string(kClosedPipe) + "\n") << verb;
+    EXPECT_EQ(ran.err, "") << verb;
+  }
+  const Ran part = run("{ attn report multihead --d-out 4 --output -; echo $? >status; } | head -1; cat status");
+  EXPECT_THAT(part.out, testing::EndsWith(std::to_string(kClosedPipe) + "\n"));
+  EXPECT_EQ(part.err, "");
+}
+
+}  // namespace
+}  // namespace attn::test
