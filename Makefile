@@ -1,5 +1,5 @@
 # The front door. Each target installs what it misses, configures a CMake preset and builds it.
-.PHONY: help demo build test check sanitize sanitize-threads test-neon install-test python-test python-test-all tidy format clean
+.PHONY: help demo build test check sanitize sanitize-threads test-neon install-test package python-test python-test-all tidy format clean
 .PHONY: configure dependencies neon-dependencies python-venv browser
 
 help:          ## this list
@@ -38,6 +38,10 @@ test-neon: neon-dependencies  ## the kernels for 64-bit Arm, under qemu-user, in
 
 install-test: build  ## install to a temporary folder and use it by find_package and pkg-config
 	tests/install/run.sh build/default
+
+package: build  ## a Debian package of the library and the command, in build/default
+	@scripts/install-dependencies dpkg-dev
+	cd build/default && cpack --config CPackConfig.cmake
 
 python-test: python-venv  ## the Python package in build/python-venv, and its tests (PyTorch's where it can be imported)
 	build/python-venv/bin/pip install --quiet '.[test]'

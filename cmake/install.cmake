@@ -33,3 +33,17 @@ if(ATTN_NPZ)
 endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/attn.pc.in ${PROJECT_BINARY_DIR}/attn.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/attn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# A Debian package: `make package`, or cpack in the build folder.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME attn)
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGE_CONTACT "the maintainers of attention.cpp")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "librsvg2-2, libzip-dev, nlohmann-json3-dev")  # PNG figures; programs that link to it
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # from the libraries that the command is linked to
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+set(CPACK_STRIP_FILES ON)
+include(CPack)

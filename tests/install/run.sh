@@ -46,4 +46,10 @@ if [ -x "$build/attn" ]; then
   "$prefix/bin/attn" check >"$work/log" || { cat "$work/log"; exit 1; }
   tail -n 1 "$work/log"
 fi
+if [ -x "$build/attn" ] && command -v dpkg-deb >/dev/null; then
+  echo "a Debian package, unpacked"
+  (cd "$work" && cpack --config "$build/CPackConfig.cmake") >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+  dpkg-deb -x "$work"/attn_*.deb "$work/unpacked"
+  "$work/unpacked/usr/bin/attn" --version
+fi
 echo "install: ok"
