@@ -6,10 +6,8 @@
 
 namespace attn {
 
-inline kernels::Element element(DType dtype) {
-  if (dtype == DType::bf16) return kernels::Element::bf16;
-  return dtype == DType::f16 ? kernels::Element::f16 : kernels::Element::f32;
-}
+// Throws Error (dtype) for a dtype that no kernel reads.
+kernels::Element element(DType dtype);
 
 inline kernels::Precision precision(Precision named) { return static_cast<kernels::Precision>(named); }
 

@@ -143,23 +143,13 @@ struct Call {
 };
 
 void run_forward(const Call& call, const kernels::ForwardResult& out) {
-  const kernels::Kernels& kernel = kernels::active();
   const kernels::Problem& problem = call.problem;
-  const bool tiled = problem.score_forward || problem.blocks.data;  // by the forward kernel alone
-  if (tiled || !kernel.decodes(problem)) {
-    const CallMemory shared(kernel.forward_shared(problem));
-    for (int phase = 0; phase < kernels::kForwardPhases; ++phase) {
-      parallel_for(
-          kernel.forward_tasks(problem, phase), kernel.forward_scratch(problem), call.operations,
-          [&](std::int64_t task, void* scratch) { kernel.forward(problem, out, phase, task, shared.get(), scratch); });
-    }
-    return;
-  }
-  const CallMemory shared(kernel.decode_shared(problem));
-  for (int phase = 0; phase < kernels::kDecodePhases; ++phase) {
-    parallel_for(
-        kernel.decode_tasks(problem, phase), kernel.decode_scratch(problem), call.operations,
-        [&](std::int64_t task, void* scratch) { kernel.decode(problem, out, phase, task, shared.get(), scratch); });
+  const kernels::ForwardPlan plan = kernels::plan(problem, kernels::active());
+  const CallMemory shared(plan.shared);
+  for (int phase = 0; phase < plan.phases; ++phase) {
+    parallel_for(plan.tasks[phase], plan.scratch, call.operations, [&](std::int64_t task, void* scratch) {
+      plan.kernel->run(problem, plan, out, phase, task, shared.get(), scratch);
+    });
   }
 }
 
@@ -218,10 +208,7 @@ AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& 
 }
 
 bool can_decode(const Tensor& q, const Problem& p, const AttentionOptions& options) {
-  if (options.score_function.forward || options.mask.block_keep.defined()) return false;  // by the forward kernel alone
-  kernels::Problem sizes{};
-  sizes.hq = p.hq, sizes.hkv = p.hkv, sizes.tq = p.tq;
-  return can_fuse(q, options) && kernels::active().decodes(sizes);
+  return can_fuse(q, options) && kernels::plan(Call(q, p, options).problem, kernels::active()).decodes();
 }
 
 AttentionResult fused_decode(const Tensor& q, const kernels::Pages& pages, const Problem& p,
@@ -258,13 +245,12 @@ AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor&
     result.bias_batch = all.stride(0), result.bias_head = all.stride(1);
     result.bias_query = all.stride(2), result.bias_key = all.stride(3);
   }
-  const kernels::Kernels& kernel = kernels::active();
-  const CallMemory shared(kernel.backward_shared(call.problem));
-  for (int phase = 0; phase < kernels::kBackwardPhases; ++phase) {
-    parallel_for(kernel.backward_tasks(call.problem, result, phase), kernel.backward_scratch(call.problem),
-                 2.5 * call.operations, [&](std::int64_t task, void* scratch) {
-                   kernel.backward(call.problem, input, result, phase, task, shared.get(), scratch);
-                 });
+  const kernels::BackwardPlan plan = kernels::plan(call.problem, result, kernels::active());
+  const CallMemory shared(plan.shared);
+  for (int phase = 0; phase < plan.phases; ++phase) {
+    parallel_for(plan.tasks[phase], plan.scratch, 2.5 * call.operations, [&](std::int64_t task, void* scratch) {
+      plan.kernel->run(call.problem, plan, input, result, phase, task, shared.get(), scratch);
+    });
   }
   if (!finite || (grad.bias.defined() && !all_finite(grad.bias))) {
     return composed_attention_backward(d_output, q, k, v, p, options);

@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/element.hpp"
 #include "attention/fused.hpp"
 #include "attention/kv_cache_rows.hpp"
 #include "attention/kv_cache_state.hpp"
@@ -43,12 +44,6 @@ Tensor shape_of(const KVCache& cache, std::int64_t width, DType dtype) {
   static double zero = 0;
   const KVCacheConfig& c = cache.config();
   return Tensor::from_blob(&zero, {c.batch, c.kv_heads, cache.max_length(), width}, {0, 0, 0, 0}, dtype);
-}
-
-kernels::Element element(DType dtype) {
-  if (dtype == DType::i8) return kernels::Element::i8;
-  if (dtype == DType::bf16) return kernels::Element::bf16;
-  return dtype == DType::f16 ? kernels::Element::f16 : kernels::Element::f32;
 }
 
 kernels::PageRows page_rows(const KVPages& pages, const PagePart& part) {

@@ -46,7 +46,7 @@ void AdamW::step(double rate, double grad_factor) {
   ++steps_;
   const auto n = static_cast<double>(steps_);
   const double mean_correction = 1 - std::pow(config_.beta1, n), square_correction = 1 - std::pow(config_.beta2, n);
-  const kernels::Kernels& kernel = kernels::active();
+  const kernels::ModelKernel& kernel = *kernels::active().model;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter& p = *parameters_[i];
     if (!p.grad.defined()) continue;
@@ -99,7 +99,7 @@ void AdamW::load_state_dict(const StateDict& state) {
 }
 
 double gradient_norm(std::span<Parameter* const> parameters) {
-  const kernels::Kernels& kernel = kernels::active();
+  const kernels::ModelKernel& kernel = *kernels::active().model;
   constexpr std::int64_t kRun = 65536;
   double sum = 0;
   for (const Parameter* p : parameters) {

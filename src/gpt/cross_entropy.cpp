@@ -37,7 +37,7 @@ CrossEntropy losses(const Tensor& logits, const Tensor& targets, float* gradient
     ++result.count;
   }
   const Tensor each = Tensor::zeros({rows}, DType::f64);
-  const kernels::Kernels& kernel = kernels::active();
+  const kernels::ModelKernel& kernel = *kernels::active().model;
   parallel_for((rows + kRows - 1) / kRows, 0, 20 * static_cast<double>(logits.numel()), [&](std::int64_t task, void*) {
     for (std::int64_t row = task * kRows; row < std::min(rows, (task + 1) * kRows); ++row) {
       float* out = gradient ? gradient + row * vocab : nullptr;

@@ -53,7 +53,7 @@ Tensor LayerNorm::output() const {
 Tensor LayerNorm::normalised(DType dtype) const {
   const Tensor y = Tensor::empty(x_.shape(), dtype);
   const std::int64_t rows = row_count(x_), width = x_.size(-1);
-  const kernels::Kernels& kernel = kernels::active();
+  const kernels::ModelKernel& kernel = *kernels::active().model;
   parallel_for((rows + kRows - 1) / kRows, 0, 8 * static_cast<double>(x_.numel()), [&](std::int64_t task, void*) {
     const std::int64_t first = task * kRows;
     kernel.layer_norm({std::min(kRows, rows - first), width, x_.data<float>() + first * width,
@@ -79,7 +79,7 @@ Tensor LayerNorm::backward(const Tensor& dy, const Tensor& residual) {
   // Sums over the rows of a task, which are added up in order.
   const std::int64_t tasks = (rows + kPartialRows - 1) / kPartialRows;
   const Tensor d_weight = Tensor::zeros({tasks, width}), d_bias = Tensor::zeros({tasks, width});
-  const kernels::Kernels& kernel = kernels::active();
+  const kernels::ModelKernel& kernel = *kernels::active().model;
   parallel_for(tasks, 0, 16 * static_cast<double>(x_.numel()), [&](std::int64_t task, void*) {
     const std::int64_t first = task * kPartialRows, at = first * width;
     kernel.layer_norm_backward({std::min(kPartialRows, rows - first), width, g.data<float>() + at,

@@ -1,59 +1,94 @@
-// The kernels of one instruction set, as a table of functions.
+// The kernels of one instruction set: what each family tells the plan about itself, and its functions.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "kernels/model/problem.hpp"
-#include "kernels/problem.hpp"
-#include "kernels/product/problem.hpp"
+#include "kernels/plan.hpp"
 
 namespace attn::kernels {
 
-constexpr int kForwardPhases = 2, kBackwardPhases = 3, kDecodePhases = 2;
+struct ForwardFunctions {
+  std::size_t (*shared)(const Problem&, const ForwardPlan&);   // bytes
+  std::size_t (*scratch)(const Problem&, const ForwardPlan&);  // bytes
+  void (*run)(const Problem&, const ForwardPlan&, const ForwardResult&, int phase, std::int64_t task, void* shared,
+              void* scratch);
+};
 
-// A call is cut into tasks that can run in any order and on any thread: what a task computes, and in which
-// order it adds, depends on the problem alone. Each running task has its own scratch, aligned to 64 bytes.
-struct Kernels {
-  const char* isa;
+struct ForwardKernel {
+  ForwardFunctions functions;
+  int columns;      // queries of a group
+  int task_groups;  // groups of a task, at most
+  int block_keys;   // keys of a block
+  int key_step;     // of which a packed block has a multiple; 0: keys are not packed
+  int most_parts;   // of bf16 that a number may be split into; 0: float32
+};
 
-  // In kForwardPhases phases: all tasks of one must be done before the next begins. `shared` is one block of memory for
-  // the whole call, linear in tk, handed on from phase to phase; it needs no clearing.
-  std::size_t (*forward_shared)(const Problem&);   // bytes
-  std::size_t (*forward_scratch)(const Problem&);  // bytes
-  std::int64_t (*forward_tasks)(const Problem&, int phase);
-  void (*forward)(const Problem&, const ForwardResult&, int phase, std::int64_t task, void* shared, void* scratch);
+struct DecodeKernel {
+  ForwardFunctions functions;
+  int most_queries;  // of a head; more fill the lanes of tiles
+  int chunk_keys;    // of a task
+};
 
-  // Few queries and many keys, in kDecodePhases phases, likewise: for problems that decodes() names.
-  bool (*decodes)(const Problem&);
-  std::size_t (*decode_shared)(const Problem&);   // bytes
-  std::size_t (*decode_scratch)(const Problem&);  // bytes
-  std::int64_t (*decode_tasks)(const Problem&, int phase);
-  void (*decode)(const Problem&, const ForwardResult&, int phase, std::int64_t task, void* shared, void* scratch);
+struct BackwardFunctions {
+  std::size_t (*shared)(const Problem&, const BackwardPlan&);
+  std::size_t (*scratch)(const Problem&, const BackwardPlan&);
+  void (*run)(const Problem&, const BackwardPlan&, const BackwardInput&, const BackwardResult&, int phase,
+              std::int64_t task, void* shared, void* scratch);
+};
 
-  // The gradient, in kBackwardPhases phases, likewise; `shared` is linear in tq.
-  std::size_t (*backward_shared)(const Problem&);   // bytes
-  std::size_t (*backward_scratch)(const Problem&);  // bytes
-  std::int64_t (*backward_tasks)(const Problem&, const BackwardResult&, int phase);
-  void (*backward)(const Problem&, const BackwardInput&, const BackwardResult&, int phase, std::int64_t task,
-                   void* shared, void* scratch);
+// How keys and queries are cut.
+struct BackwardCut {
+  int span_groups;              // groups of queries that a tile holds side by side
+  int tile_keys;                // keys that dq takes at once
+  int strip_keys;               // of them, those whose dk and dv are taken at once
+  std::int64_t cached_numbers;  // of keys and values that stay in L2 with their gradients
+};
 
-  // A dense product: pack b, then run the tasks.
-  std::size_t (*packed_bytes)(const Product&);
-  std::int64_t (*pack_tasks)(const Product&);
-  void (*pack)(const Product&, void* packed, std::int64_t task);
-  std::int64_t (*product_tasks)(const Product&);
-  std::size_t (*product_scratch)(const Product&);  // bytes
-  // A thread's tasks, as long as there are any: it may read what the next one needs beside the one before. False when a
-  // result left the element's range.
-  bool (*product)(const Product&, const void* packed, const TaskSource&, void* scratch);
+struct BackwardKernel {
+  BackwardFunctions functions;
+  int columns, task_groups;  // as of forward, in phases 0 and 2
+  int row_step;              // rows of a group's dq that a product takes at once
+  int most_parts;
+  BackwardCut cuts[3];  // by the number of parts
+};
 
-  // The same sums for few rows and any weight, read as it lies; false as above.
-  std::int64_t (*few_rows_tasks)(const FewRows&);
-  std::size_t (*few_rows_scratch)(const FewRows&);  // bytes
-  bool (*few_rows)(const FewRows&, std::int64_t task, void* scratch);
+struct ProductFunctions {
+  std::size_t (*packed)(const Product&, const ProductPlan&);   // bytes
+  std::size_t (*scratch)(const Product&, const ProductPlan&);  // bytes
+  void (*pack)(const Product&, const ProductPlan&, void* packed, std::int64_t task);
+  // A thread's tasks, as long as there are any: it may read what the next one needs beside the one before. False when
+  // a result left the element's range.
+  bool (*run)(const Product&, const ProductPlan&, const void* packed, const TaskSource&, void* scratch);
+};
 
-  // What a language model does between its products.
+struct ProductCut {
+  int depth;        // that is taken at once
+  int panels;       // of a task
+  int deep_panels;  // of a task of a product of many blocks
+  int deep_height;  // and its rows, at most
+};
+
+struct ProductKernel {
+  ProductFunctions functions;
+  int columns;  // of a panel
+  int height;   // rows of a task
+  int most_parts;
+  bool works_beside;   // the vector units are free while tiles multiply
+  ProductCut cuts[3];  // by the number of parts
+};
+
+// The same sums for few rows and any weight, read as it lies; false as above.
+struct FewRowsFunctions {
+  std::size_t (*scratch)(const FewRows&, const FewRowsPlan&);  // bytes
+  bool (*run)(const FewRows&, const FewRowsPlan&, std::int64_t task, void* scratch);
+};
+
+struct FewRowsKernel {
+  FewRowsFunctions functions;
+  int task_outputs;
+};
+
+// What a language model does between its products.
+struct ModelKernel {
   void (*narrow)(Element, const float* from, void* to, std::int64_t n);
   void (*layer_norm)(const LayerNormRows&);
   void (*layer_norm_backward)(const LayerNormGradient&);
@@ -62,12 +97,26 @@ struct Kernels {
   double (*cross_entropy)(const LogitsRow&);
   void (*adamw)(const AdamWStep&);
   double (*sum_of_squares)(std::int64_t n, const float* x);
+};
 
-  // The processor's limits, to measure kernels by: multiply-adds out of registers, which return how many
-  // floating-point operations they did, and reading memory. `sink` is one float, near 1.
-  double (*multiply_add_f32)(std::int64_t rounds, float* sink);
-  double (*multiply_add_bf16)(std::int64_t rounds, float* sink) = nullptr;  // null: no such instruction
+// The processor's limits, to measure kernels by: multiply-adds out of registers, which return how many floating-point
+// operations they did, and reading memory. `sink` is one float, near 1.
+struct LimitKernel {
+  double (*multiply_add)(std::int64_t rounds, float* sink);
   void (*read_memory)(const float* data, std::int64_t count, float* sink);
+};
+
+// A null family is none of this instruction set's.
+struct Kernels {
+  const char* isa;
+  const ForwardKernel *forward, *bf16_forward;
+  const DecodeKernel *decode, *int8_decode;
+  const BackwardKernel *backward, *bf16_backward;
+  const ProductKernel *product, *bf16_product;
+  const FewRowsKernel *few_rows, *bf16_few_rows;
+  const ModelKernel* model;
+  const LimitKernel* limits;
+  double (*multiply_add_bf16)(std::int64_t rounds, float* sink);  // null: no such instruction
 };
 
 }  // namespace attn::kernels

@@ -1,25 +1,34 @@
-// How sizes are cut: a task's scratch is one allocation, in parts.
+// A task's memory is one allocation, in parts.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
+
+#include "kernels/rounding.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return ceil_div(n, step) * step; }
-
 // Hands out parts of one allocation, each a multiple of 64 bytes; with a null base it only counts.
-struct Carver {
+struct Workspace {
   float* base;
   std::int64_t used = 0;
 
   float* operator()(std::int64_t floats) {
     float* part = base ? base + used : nullptr;
-    used += (floats + 15) / 16 * 16;
+    used += round_up(floats, 16);
     return part;
   }
+
+  std::size_t bytes() const { return static_cast<std::size_t>(used) * sizeof(float); }
 };
+
+// Of what is made with these arguments, and takes its parts from a workspace.
+template <class T, class... Args>
+std::size_t bytes_of(const Args&... args) {
+  Workspace count{nullptr};
+  const T counted(args..., count);
+  return count.bytes();
+}
 
 }  // namespace
 }  // namespace attn::kernels::ATTN_UNIT

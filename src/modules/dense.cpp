@@ -37,17 +37,18 @@ Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, cons
   if (bias.defined()) p.bias = bias.data<float>();
   if (more.defined()) p.more = more.data<float>();
   p.precision = precision(named);
-  const kernels::Kernels& kernel = kernels::active();
-  const Tensor packed = Tensor::empty({static_cast<std::int64_t>(kernel.packed_bytes(p))}, DType::u8);
+  const kernels::ProductPlan plan = kernels::plan(p, kernels::active());
+  const kernels::ProductFunctions& kernel = *plan.kernel;
+  const Tensor packed = Tensor::empty({static_cast<std::int64_t>(plan.packed)}, DType::u8);
   std::atomic<bool> fits{true};
   const auto size = static_cast<double>(n) * static_cast<double>(k);
-  parallel_for(kernel.pack_tasks(p), 0, size, [&](std::int64_t i, void*) { kernel.pack(p, packed.raw(), i); });
-  parallel_shares(kernel.product_tasks(p), kernel.product_scratch(p), 2 * size * static_cast<double>(m),
+  parallel_for(plan.pack_tasks, 0, size, [&](std::int64_t i, void*) { kernel.pack(p, plan, packed.raw(), i); });
+  parallel_shares(plan.tasks[0], plan.scratch, 2 * size * static_cast<double>(m),
                   [&](TaskQueue& tasks, void* scratch) {
                     const auto take = [](void* queue, bool early) {
                       return static_cast<TaskQueue*>(queue)->take(early);
                     };
-                    const bool fit = kernel.product(p, packed.raw(), {take, &tasks}, scratch);
+                    const bool fit = kernel.run(p, plan, packed.raw(), {take, &tasks}, scratch);
                     if (!fit) fits.store(false, std::memory_order_relaxed);
                   });
   return fits ? c : Tensor{};
@@ -110,7 +111,7 @@ Tensor finished(Tensor y, const Tensor& more, DType dtype) {
 
 Tensor rounded(const Tensor& x) {
   const Tensor from = x.contiguous(), to = Tensor::empty(x.shape(), DType::bf16);
-  const kernels::Kernels& kernel = kernels::active();
+  const kernels::ModelKernel& kernel = *kernels::active().model;
   for_runs(from.numel(), 1, [&](std::int64_t first, std::int64_t count) {
     kernel.narrow(element(to.dtype()), from.data<float>() + first, address(to, first), count);
   });
@@ -118,8 +119,7 @@ Tensor rounded(const Tensor& x) {
 }
 
 DType stored(Precision named) {
-  const bool rounds = named == Precision::medium && kernels::active().multiply_add_bf16 != nullptr;
-  return rounds ? DType::bf16 : DType::f32;
+  return kernels::rounds_to_bf16(precision(named), kernels::active()) ? DType::bf16 : DType::f32;
 }
 
 Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options) {

@@ -1,6 +1,7 @@
 // The products of a decoder: a row or a few against a whole weight, which is read once.
 #include <atomic>
 
+#include "attention/element.hpp"
 #include "core/parallel.hpp"
 #include "kernels/targets.hpp"
 #include "modules/dense.hpp"
@@ -22,17 +23,17 @@ Tensor project_few_rows(const Tensor& rows, const Tensor& weight, const Tensor& 
                            k,
                            rows.data<float>(),
                            rows.stride(0),
-                           weight.dtype() == DType::bf16 ? kernels::Element::bf16 : kernels::Element::f32,
+                           element(weight.dtype()),
                            weight.raw(),
                            weight.stride(0),
                            bias.defined() ? bias.data<float>() : nullptr,
                            y.data<float>(),
                            n};
-  const kernels::Kernels& kernel = kernels::active();
+  const kernels::FewRowsPlan plan = kernels::plan(p, kernels::active());
   std::atomic<bool> finite{true};
   const double operations = 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  parallel_for(kernel.few_rows_tasks(p), kernel.few_rows_scratch(p), operations, [&](std::int64_t task, void* scratch) {
-    if (!kernel.few_rows(p, task, scratch)) finite.store(false, std::memory_order_relaxed);
+  parallel_for(plan.tasks[0], plan.scratch, operations, [&](std::int64_t task, void* scratch) {
+    if (!plan.kernel->run(p, plan, task, scratch)) finite.store(false, std::memory_order_relaxed);
   });
   return finite ? y : Tensor{};
 }

@@ -39,10 +39,11 @@ struct Forward {
 Forward forward(const Kernels& kernels, const Case& c) {
   const kernels::Problem p = problem(c);
   Forward f{Tensor::empty({c.b, c.hq, c.tq, c.dv}, c.q.dtype()), Tensor::empty({c.b, c.hq, c.tq})};
-  const Poisoned shared(kernels.forward_shared(p));
-  for (int phase = 0; phase < kernels::kForwardPhases; ++phase) {
-    run(kernels.forward_tasks(p, phase), kernels.forward_scratch(p), {}, [&](std::int64_t task, void* scratch) {
-      kernels.forward(p, {rows(f.output), f.lse.data<float>()}, phase, task, shared.data.get(), scratch);
+  const kernels::ForwardPlan plan = kernels::plan_tiles(p, kernels);
+  const Poisoned shared(plan.shared);
+  for (int phase = 0; phase < plan.phases; ++phase) {
+    run(plan.tasks[phase], plan.scratch, {}, [&](std::int64_t task, void* scratch) {
+      plan.kernel->run(p, plan, {rows(f.output), f.lse.data<float>()}, phase, task, shared.data.get(), scratch);
     });
   }
   return f;
@@ -73,11 +74,12 @@ AttentionGradient backward(const Kernels& kernels, const Case& c, const Forward&
     result.bias_batch = g.batch, result.bias_head = g.head, result.bias_query = g.query, result.bias_key = g.key;
   }
   const kernels::BackwardInput in{rows(f.output), rows(c.d_output), f.lse.data<float>()};
-  const Poisoned shared(kernels.backward_shared(p));
-  for (int phase = 0; phase < kernels::kBackwardPhases; ++phase) {
-    run(kernels.backward_tasks(p, result, phase), kernels.backward_scratch(p), how,
+  const kernels::BackwardPlan plan = kernels::plan(p, result, kernels);
+  const Poisoned shared(plan.shared);
+  for (int phase = 0; phase < plan.phases; ++phase) {
+    run(plan.tasks[phase], plan.scratch, how,
         [&](std::int64_t task, void* scratch) {
-          kernels.backward(p, in, result, phase, task, shared.data.get(), scratch);
+          plan.kernel->run(p, plan, in, result, phase, task, shared.data.get(), scratch);
         });
   }
   EXPECT_EQ(finite, all_finite(out.q) && all_finite(out.k) && all_finite(out.v)) << c.str();
@@ -459,17 +461,19 @@ TEST_P(Backward, MemoryGrowsWithTheTokens) {
   };
   const kernels::Problem p = sized(65536), half = sized(32768);
   const std::size_t dq = 12 * 65536 * 64 * sizeof(float);
-  EXPECT_LE(kernels_.backward_shared(p), 8 * dq);
-  EXPECT_EQ(kernels_.backward_shared(p), 2 * kernels_.backward_shared(half));
-  EXPECT_LE(kernels_.backward_scratch(p), std::size_t{2} << 20);
+  const kernels::BackwardPlan plan = kernels::plan(p, {}, kernels_);
+  EXPECT_LE(plan.shared, 8 * dq);
+  EXPECT_EQ(plan.shared, 2 * kernels::plan(half, {}, kernels_).shared);
+  EXPECT_LE(plan.scratch, std::size_t{2} << 20);
 }
 
 // One head of one item, and still more than one task to share out.
 TEST_P(Backward, IsParallelWithinAHead) {
   kernels::Problem p{};
   p.batch = p.hq = p.hkv = 1, p.tq = p.tk = 4096, p.d = p.dv = 64;
-  EXPECT_GE(kernels_.backward_tasks(p, {}, 0), 4);
-  EXPECT_GE(kernels_.backward_tasks(p, {}, 1), 4);
+  const kernels::BackwardPlan plan = kernels::plan(p, {}, kernels_);
+  EXPECT_GE(plan.tasks[0], 4);
+  EXPECT_GE(plan.tasks[1], 4);
 }
 
 }  // namespace

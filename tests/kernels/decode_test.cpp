@@ -96,11 +96,13 @@ Found decode(const Kernels& kernel, const Case& c, std::int64_t tokens, std::mt1
   p.q = {const_cast<float*>(c.q.data()), c.hq() * c.tq * c.d, c.tq * c.d, c.d};
   p.first = c.first.data(), p.last = c.last.data(), p.interval_batch = c.tq, p.dropout_factor = 1;
   p.sinks = c.with_sinks ? c.sinks.data() : nullptr, p.pages = &described;
-  const Poisoned shared(kernel.decode_shared(p)), scratch(kernel.decode_scratch(p));
+  const ForwardPlan plan = kernels::plan(p, kernel);
+  EXPECT_TRUE(plan.decodes());
+  const Poisoned shared(plan.shared), scratch(plan.scratch);
   const ForwardResult result{{found.output.data(), c.hq() * c.tq * c.dv, c.tq * c.dv, c.dv}, found.lse.data()};
-  for (int phase = 0; phase < kDecodePhases; ++phase) {
-    for (const std::int64_t task : shuffled(kernel.decode_tasks(p, phase), random)) {
-      kernel.decode(p, result, phase, task, shared.data.get(), scratch.data.get());
+  for (int phase = 0; phase < plan.phases; ++phase) {
+    for (const std::int64_t task : shuffled(plan.tasks[phase], random)) {
+      plan.kernel->run(p, plan, result, phase, task, shared.data.get(), scratch.data.get());
     }
   }
   return found;

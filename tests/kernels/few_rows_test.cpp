@@ -33,11 +33,12 @@ Tensor many(const Kernels& kernel, const Tensor& x, const Tensor& weight, const 
                   .c = y.raw(),
                   .c_row = n,
                   .b_element = element(weight)};
-  const Poisoned packed(kernel.packed_bytes(p));
-  for (std::int64_t i = 0; i < kernel.pack_tasks(p); ++i) kernel.pack(p, packed.data.get(), i);
-  std::vector<std::int64_t> tasks(static_cast<std::size_t>(kernel.product_tasks(p)));
+  const ProductPlan plan = kernels::plan(p, kernel);
+  const Poisoned packed(plan.packed);
+  for (std::int64_t i = 0; i < plan.pack_tasks; ++i) plan.kernel->pack(p, plan, packed.data.get(), i);
+  std::vector<std::int64_t> tasks(static_cast<std::size_t>(plan.tasks[0]));
   std::iota(tasks.begin(), tasks.end(), 0);
-  EXPECT_TRUE(run_product(kernel, p, packed.data.get(), tasks));
+  EXPECT_TRUE(run_product(p, plan, packed.data.get(), tasks));
   return y;
 }
 
@@ -60,9 +61,10 @@ Result few(const Kernels& kernel, const Tensor& x, const Tensor& weight, const T
                   bias.defined() ? bias.data<float>() : nullptr,
                   result.y.data<float>(),
                   n};
-  for (std::int64_t i = 0; i < kernel.few_rows_tasks(p); ++i) {
-    const Poisoned scratch(kernel.few_rows_scratch(p));
-    result.in_range &= kernel.few_rows(p, i, scratch.data.get());
+  const FewRowsPlan plan = kernels::plan(p, kernel);
+  for (std::int64_t i = 0; i < plan.tasks[0]; ++i) {
+    const Poisoned scratch(plan.scratch);
+    result.in_range &= plan.kernel->run(p, plan, i, scratch.data.get());
   }
   return result;
 }

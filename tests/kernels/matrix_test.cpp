@@ -185,14 +185,15 @@ Result run(const Kernels& kernels, const Problem& p, Random& random) {
     if (bytes > 0) std::memset(memory.get(), 0xff, bytes);
     return memory;
   };
-  const auto shared = poisoned(kernels.forward_shared(p));
-  for (int phase = 0; phase < kernels::kForwardPhases; ++phase) {
-    std::vector<std::int64_t> tasks(static_cast<std::size_t>(kernels.forward_tasks(p, phase)));
+  const ForwardPlan plan = plan_tiles(p, kernels);
+  const auto shared = poisoned(plan.shared);
+  for (int phase = 0; phase < plan.phases; ++phase) {
+    std::vector<std::int64_t> tasks(static_cast<std::size_t>(plan.tasks[phase]));
     std::iota(tasks.begin(), tasks.end(), 0);
     std::shuffle(tasks.begin(), tasks.end(), random);
     for (std::int64_t task : tasks) {
-      const auto scratch = poisoned(kernels.forward_scratch(p));
-      kernels.forward(p, out, phase, task, shared.get(), scratch.get());
+      const auto scratch = poisoned(plan.scratch);
+      plan.kernel->run(p, plan, out, phase, task, shared.get(), scratch.get());
     }
   }
   if (p.element == Element::bf16) {

@@ -87,9 +87,10 @@ Tensor run(const Kernels& kernels, const Case& c, Random& random) {
                   .c_element = element(out),
                   .precision = c.kind.precision,
                   .more = c.more.defined() ? c.more.data<float>() : nullptr};
-  const Poisoned packed(kernels.packed_bytes(p));
-  for (const std::int64_t i : shuffled(kernels.pack_tasks(p), random)) kernels.pack(p, packed.data.get(), i);
-  const bool fits = run_product(kernels, p, packed.data.get(), shuffled(kernels.product_tasks(p), random));
+  const ProductPlan plan = kernels::plan(p, kernels);
+  const Poisoned packed(plan.packed);
+  for (const std::int64_t i : shuffled(plan.pack_tasks, random)) plan.kernel->pack(p, plan, packed.data.get(), i);
+  const bool fits = run_product(p, plan, packed.data.get(), shuffled(plan.tasks[0], random));
   return fits ? out : Tensor{};
 }
 

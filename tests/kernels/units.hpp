@@ -64,7 +64,7 @@ inline std::vector<std::int64_t> shuffled(std::int64_t n, std::mt19937_64& rando
 }
 
 // A product's tasks in the order given, as two threads might share them: false when a result left the range.
-inline bool run_product(const kernels::Kernels& kernel, const kernels::Product& p, const void* packed,
+inline bool run_product(const kernels::Product& p, const kernels::ProductPlan& plan, const void* packed,
                         const std::vector<std::int64_t>& order) {
   struct Queue {
     const std::int64_t *next, *end;
@@ -77,8 +77,8 @@ inline bool run_product(const kernels::Kernels& kernel, const kernels::Product& 
   const std::int64_t *begin = order.data(), *end = begin + order.size(), *middle = begin + order.size() / 3;
   bool fits = true;
   for (Queue queue : {Queue{begin, middle}, Queue{middle, end}}) {
-    const Poisoned scratch(kernel.product_scratch(p));
-    fits = kernel.product(p, packed, {take, &queue}, scratch.data.get()) && fits;
+    const Poisoned scratch(plan.scratch);
+    fits = plan.kernel->run(p, plan, packed, {take, &queue}, scratch.data.get()) && fits;
   }
   return fits;
 }
@@ -92,7 +92,7 @@ class Units : public testing::TestWithParam<std::string> {
   }
 
   // Whether products of bf16 parts are its own.
-  bool has_matrix() const { return kernels_.multiply_add_bf16 != nullptr; }
+  bool has_matrix() const { return kernels_.bf16_product != nullptr; }
 
   Kernels kernels_{};
 };

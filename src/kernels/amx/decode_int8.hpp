@@ -137,7 +137,7 @@ class Int8Decode {
  public:
   static constexpr bool kScaled = true;
 
-  Int8Decode(const Problem& p, Carver& take)
+  Int8Decode(const Problem& p, Workspace& take)
       : rows_(rows_per_key_head(p)), tiles_(ceil_div(rows_, kTileQueries)), d_(p.d), dv_(p.dv) {
     const auto bytes = [&](std::int64_t n) { return reinterpret_cast<char*>(take(n / 4)); };
     exponents_ = take(2 * rows_);
@@ -280,11 +280,6 @@ class Int8Decode {
   float *exponents_, *contexts_;  // exponents of queries, then of weights
   char *queries_, *keys_, *scores_, *weights_, *values_, *sums_;
 };
-
-// Sums of bytes must stay in 32 bits; one query or two are read as fast in float32.
-inline bool decodes_int8(const Problem& p) {
-  return p.pages && p.pages->element == Element::i8 && p.d <= 65536 && rows_per_key_head(p) > 2;
-}
 
 }  // namespace
 }  // namespace attn::kernels::ATTN_UNIT

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernels/bf16/pack.hpp"
-#include "kernels/product/problem.hpp"
+#include "kernels/plan.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
@@ -21,16 +21,13 @@ struct FewRowsScratch {
   std::uint16_t* weight;     // of either tile two in parts, in turn
   float* sums;
 
-  FewRowsScratch(const FewRows& p, Carver take)
+  FewRowsScratch(const FewRows& p, Workspace& take)
       : depth(round_up(p.k, kTileDepth)),
         part(depth * (p.m < kTileRows ? p.m : kTileRows)),
         line(halves(take, kExactParts * depth)),
         x(halves(take, kExactParts * part + kTileDepth)),  // the last pairs are loaded 16 wide
         weight(halves(take, 4 * kExactParts * kTileHalves)),
-        sums(take(kPassOutputs * kTileRows)),
-        bytes(static_cast<std::size_t>(take.used) * sizeof(float)) {}
-
-  std::size_t bytes;
+        sums(take(kPassOutputs * kTileRows)) {}
 };
 
 // The rows of x from `row` on.
@@ -148,9 +145,10 @@ inline bool write_few_rows(const FewRows& p, std::int64_t output, std::int64_t r
   return in_range;
 }
 
-inline bool run_few_rows(const FewRows& p, std::int64_t task, void* scratch) {
-  const FewRowsScratch mem(p, Carver{static_cast<float*>(scratch)});
-  const std::int64_t begin = task * kTaskOutputs, end = begin + kTaskOutputs < p.n ? begin + kTaskOutputs : p.n;
+inline bool run_few_rows(const FewRows& p, const FewRowsPlan& plan, std::int64_t task, void* scratch) {
+  Workspace take{static_cast<float*>(scratch)};
+  const FewRowsScratch mem(p, take);
+  const std::int64_t begin = task * plan.task_outputs, end = least_of(begin + plan.task_outputs, p.n);
   bool in_range = true;
   for (std::int64_t row = 0; row < p.m; row += kTileRows) {
     const std::int64_t rows = p.m - row < kTileRows ? p.m - row : kTileRows;

@@ -15,7 +15,7 @@ constexpr int kRowStep = 16;      // rows of C that a product takes at once
 constexpr int kDepthStep = 32;    // depth likewise: 16 pairs
 constexpr int kStripRows = 32;    // of a dense product, beside which another's results are written
 constexpr int kBlockDepth = 512;  // and its depth: a strip stays in L1
-constexpr bool kTakesHigh = true;
+constexpr int kMostParts = 3;
 constexpr bool kWorksBeside = true;  // the vector units are free meanwhile
 static_assert(kColumns == 32, "two tiles across");
 

@@ -16,61 +16,27 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// How the keys are cut: by the sizes of one batch item alone.
-template <class Core>
-struct KeyPlan {
-  std::int64_t chunk, chunks;  // keys of a task; tasks of a key head
-  std::int64_t step;           // keys whose k, v, dk and dv stay in L2 while the queries pass
-  std::int64_t heads;          // (batch, key head) pairs
-  std::int64_t width;          // rows of a group's dqᵀ
-  std::int64_t partial;        // floats of a head's partial dq: by group of queries, (width, kColumns)
-
-  explicit KeyPlan(const Problem& p) : width(round_up(p.d, Core::kRowStep)) {
-    constexpr std::int64_t kTileKeys = Core::kTileKeys;
-    // Each chunk costs a partial dq of all the query heads: fewer of them where key heads are shared.
-    constexpr std::int64_t tasks_of_an_item = 32;
-    constexpr std::int64_t least = ceil_div(256, kTileKeys) * kTileKeys;
-    const std::int64_t most_chunks = p.hq == p.hkv ? 8 : 4;
-    heads = p.hkv == 0 ? 0 : p.batch * p.hkv;
-    std::int64_t wanted = tasks_of_an_item / (p.hkv == 0 ? 1 : p.hkv);
-    wanted = wanted < 1 ? 1 : wanted > most_chunks ? most_chunks : wanted;
-    chunk = ceil_div(p.tk, wanted) > least ? round_up(ceil_div(p.tk, wanted), kTileKeys) : least;
-    chunks = ceil_div(p.tk, chunk);
-    const std::int64_t steps = ceil_div(chunk * (padded(p.d) + padded(p.dv)), Core::kCachedKeys);
-    step = ceil_div(ceil_div(chunk, steps), kTileKeys) * kTileKeys;
-    const std::int64_t all = round_up(p.tk, 32);  // a multiple of every core's kKeyStep
-    step = step < all ? step : all;
-    partial = heads == 0 ? 0 : padded(rows_per_key_head(p)) * width;
-  }
-
-  // Each task has all keys of a head, and room for its dq.
-  bool has_whole_heads() const {
-    constexpr std::int64_t most = 1 << 20;  // 4 MB
-    return chunks == 1 && partial <= most;
-  }
-
-  // A task's keys are [first, last) of a head. The first keys of every head come first: under a causal mask they have
-  // the most queries.
-  struct Keys {
-    std::int64_t head, first, last;
-  };
-  Keys keys_of(const Problem& p, std::int64_t task) const {
-    const std::int64_t first = task / heads * chunk;
-    return {task % heads, first, first + chunk < p.tk ? first + chunk : p.tk};
-  }
+// A task's keys are [first, last) of a head. The first keys of every head come first: under a causal mask they have the
+// most queries.
+struct Keys {
+  std::int64_t head, first, last;
 };
 
+inline Keys keys_of(const Problem& p, const BackwardPlan& plan, std::int64_t task) {
+  const std::int64_t first = task / plan.heads * plan.chunk;
+  return {task % plan.heads, first, least_of(first + plan.chunk, p.tk)};
+}
+
 // What the tasks share.
-template <class Core>
 struct BackwardShared {
   RowSums sums;
   float* partials;  // of dq, by chunk and head
 
-  BackwardShared(const Problem& p, const KeyPlan<Core>& plan, Carver& take) : sums(p, take) {
-    partials = take(plan.has_whole_heads() ? 0 : plan.chunks * plan.heads * plan.partial);
+  BackwardShared(const Problem& p, const BackwardPlan& plan, Workspace& take) : sums(p, take) {
+    partials = take(plan.whole_heads ? 0 : plan.chunks * plan.heads * plan.partial);
   }
 
-  float* dq(const KeyPlan<Core>& plan, std::int64_t chunk, std::int64_t head) const {
+  float* dq(const BackwardPlan& plan, std::int64_t chunk, std::int64_t head) const {
     return partials + (chunk * plan.heads + head) * plan.partial;
   }
 };
@@ -85,10 +51,10 @@ struct BackwardScratch {
   float *line, *lines;
   bool fresh[Core::kSpanGroups];  // no gradient of a group's dq yet
 
-  BackwardScratch(const Problem& p, const KeyPlan<Core>& plan, Carver& take)
+  BackwardScratch(const Problem& p, const BackwardPlan& plan, Workspace& take)
       : core(p, plan.step, take), queries(span_rows<Core>(), take), tile(p, Core::kStripKeys, take) {
     dk = take(plan.step * padded(p.d)), dv = take(plan.step * padded(p.dv));
-    dq = take(plan.has_whole_heads() ? plan.partial + kLanes * kColumns : 0);  // read by whole squares
+    dq = take(plan.whole_heads ? plan.partial + kLanes * kColumns : 0);  // read by whole squares
     line = take(2 * padded(p.d > p.dv ? p.d : p.dv)), lines = take(kColumns * padded(p.d));
   }
 };
@@ -96,7 +62,7 @@ struct BackwardScratch {
 // A span of queries against `count` keys from key `at` of a tile on, which itself begins at key `tile_at` of those that
 // the core holds, and these at key `first`. Adds to dk and dv; `done`: the keys of the tile that dq has then to take.
 template <class Core>
-inline void add_strip(const Problem& p, const KeyPlan<Core>& plan, std::int64_t first, std::int64_t tile_at,
+inline void add_strip(const Problem& p, const BackwardPlan& plan, std::int64_t first, std::int64_t tile_at,
                       std::int64_t at, std::int64_t count, BackwardScratch<Core>& mem,
                       Range (&done)[Core::kSpanGroups]) {
   const std::int64_t whole = round_up(count, Core::kKeyStep);
@@ -126,7 +92,7 @@ inline void add_strip(const Problem& p, const KeyPlan<Core>& plan, std::int64_t 
 
 // A span of queries against keys [at, at + count) of those that the core holds, which begin at key `first`.
 template <class Core>
-inline void add_tile(const Problem& p, const KeyPlan<Core>& plan, std::int64_t first, std::int64_t at,
+inline void add_tile(const Problem& p, const BackwardPlan& plan, std::int64_t first, std::int64_t at,
                      std::int64_t count, BackwardScratch<Core>& mem, float* dq) {
   Range done[Core::kSpanGroups] = {};
   for (std::int64_t strip = 0; strip < count; strip += Core::kStripKeys) {
@@ -142,7 +108,7 @@ inline void add_tile(const Problem& p, const KeyPlan<Core>& plan, std::int64_t f
 
 // A span's queries against the `count` keys that the core holds from key `first` on.
 template <class Core>
-inline void add_span(const Problem& p, const BackwardInput& in, const RowSums& sums, const KeyPlan<Core>& plan,
+inline void add_span(const Problem& p, const BackwardInput& in, const RowSums& sums, const BackwardPlan& plan,
                      std::int64_t first, std::int64_t count, BackwardScratch<Core>& mem, float* dq) {
   pack(p, sums, mem.queries);
   mem.core.pack_queries(in, mem.queries);
@@ -205,16 +171,16 @@ inline Span span_at(const Problem& p, std::int64_t head, std::int64_t row) {
 
 // What is packed after a span's products, on its way to L2 beside them: the next span, and keys where these change too.
 template <class Core>
-inline void fetch_next(const Problem& p, const BackwardInput& in, const KeyPlan<Core>& plan, const Span& span,
+inline void fetch_next(const Problem& p, const BackwardInput& in, const BackwardPlan& plan, const Span& span,
                        std::int64_t next_key, std::int64_t task, std::int64_t cells, Core& core) {
   RowsAhead ahead;
-  typename KeyPlan<Core>::Keys keys = plan.keys_of(p, task);
+  Keys keys = keys_of(p, plan, task);
   std::int64_t next_row = span.row + span.rows;
   if (next_row == rows_per_key_head(p)) {
     next_row = 0, keys.first = next_key;
     if (next_key == keys.last) {
       if (task + 1 == plan.heads * plan.chunks) return core.fetch(ahead, cells);
-      keys = plan.keys_of(p, task + 1);
+      keys = keys_of(p, plan, task + 1);
     }
     const std::int64_t left = keys.last - keys.first, count = left < plan.step ? left : plan.step;
     ahead.add(p, p.k, keys.head / p.hkv, keys.head % p.hkv, keys.first, count, p.d);
@@ -225,7 +191,7 @@ inline void fetch_next(const Problem& p, const BackwardInput& in, const KeyPlan<
   const std::int64_t rows = p.tq - at.token < next.rows ? p.tq - at.token : next.rows;
   ahead.add(p, p.q, next.batch, at.head, at.token, rows, p.d);
   ahead.add(p, in.d_output, next.batch, at.head, at.token, rows, p.dv);
-  if (plan.has_whole_heads()) ahead.add(p, in.output, next.batch, at.head, at.token, rows, p.dv);
+  if (plan.whole_heads) ahead.add(p, in.output, next.batch, at.head, at.token, rows, p.dv);
   core.fetch(ahead, cells);
 }
 
@@ -239,20 +205,13 @@ inline std::int64_t keys_seen(const Problem& p, const Queries& queries, std::int
   return keys;
 }
 
-// Whether phase 1 does the work of phase 0 too: nothing but its own tasks needs that.
-template <class Core>
-inline bool sums_rows_itself(const KeyPlan<Core>& plan, const BackwardResult& result) {
-  return plan.has_whole_heads() && !result.bias;
-}
-
 template <class Core>
 inline void backward_keys(const Problem& p, const BackwardInput& in, const BackwardResult& result,
-                          const KeyPlan<Core>& plan, const BackwardShared<Core>& shared, std::int64_t task,
-                          void* scratch) {
-  Carver carver{static_cast<float*>(scratch)};
-  BackwardScratch<Core> mem(p, plan, carver);
-  const auto [head, begin, last] = plan.keys_of(p, task);
-  float* whole_dq = plan.has_whole_heads() ? mem.dq : shared.dq(plan, begin / plan.chunk, head);
+                          const BackwardPlan& plan, const BackwardShared& shared, std::int64_t task, void* scratch) {
+  Workspace memory{static_cast<float*>(scratch)};
+  BackwardScratch<Core> mem(p, plan, memory);
+  const auto [head, begin, last] = keys_of(p, plan, task);
+  float* whole_dq = plan.whole_heads ? mem.dq : shared.dq(plan, begin / plan.chunk, head);
   for (std::int64_t first = begin; first < last; first += plan.step) {
     const std::int64_t count = last - first < plan.step ? last - first : plan.step;
     Span span = span_at<Core>(p, head, 0);
@@ -260,13 +219,13 @@ inline void backward_keys(const Problem& p, const BackwardInput& in, const Backw
     clear(mem.dk, plan.step * padded(p.d)), clear(mem.dv, plan.step * padded(p.dv));
     for (; span.rows > 0; span = span_at<Core>(p, head, span.row + span.rows)) {
       float* dq = whole_dq + span.row * plan.width;
-      if (first == begin && sums_rows_itself(plan, result)) sum_rows(p, in, span, shared.sums, mem.line);
+      if (first == begin && plan.sums_rows_itself) sum_rows(p, in, span, shared.sums, mem.line);
       for (bool& fresh : mem.fresh) fresh = first == begin;
       if (place(p, span, first, first + count, mem.queries)) {
         fetch_next(p, in, plan, span, first + count, task, keys_seen(p, mem.queries, first, count), mem.core);
         add_span(p, in, shared.sums, plan, first, count, mem, dq);
       }
-      const bool is_whole = plan.has_whole_heads() && first + count == last;
+      const bool is_whole = plan.whole_heads && first + count == last;
       for (int g = 0; g < mem.queries.groups; ++g, dq += plan.width * kColumns) {
         if (mem.fresh[g]) clear(dq, plan.width * kColumns);
         if (is_whole) write_query_rows(p, result, span, g * kColumns, dq, mem.lines);
@@ -277,13 +236,12 @@ inline void backward_keys(const Problem& p, const BackwardInput& in, const Backw
   }
 }
 
-template <class Core>
-inline void backward_queries(const Problem& p, const BackwardResult& result, const KeyPlan<Core>& plan,
-                             const BackwardShared<Core>& shared, std::int64_t task, void* scratch) {
-  Carver take{static_cast<float*>(scratch)};
+inline void backward_queries(const Problem& p, const BackwardResult& result, const BackwardPlan& plan,
+                             const BackwardShared& shared, std::int64_t task, void* scratch) {
+  Workspace take{static_cast<float*>(scratch)};
   const std::int64_t step = padded(p.d);
   float *sum = take(step * kColumns), *lines = take(kColumns * step);
-  const Span span = locate(p, task);
+  const Span span = locate(p, plan.queries, task);
   const std::int64_t head = span.batch * p.hkv + span.key_head;
   for (std::int64_t first = 0; first < span.rows; first += kColumns) {
     clear(sum, step * kColumns);
@@ -295,46 +253,32 @@ inline void backward_queries(const Problem& p, const BackwardResult& result, con
   }
 }
 
-template <class Core>
-inline std::size_t backward_shared(const Problem& p) {
-  const KeyPlan<Core> plan(p);
-  Carver carver{nullptr};
-  const BackwardShared<Core> shared(p, plan, carver);
-  return static_cast<std::size_t>(carver.used) * sizeof(float);
+inline std::size_t backward_shared(const Problem& p, const BackwardPlan& plan) {
+  return bytes_of<BackwardShared>(p, plan);
 }
 
 template <class Core>
-inline std::size_t backward_scratch(const Problem& p) {
-  Carver carver{nullptr};
-  const BackwardScratch<Core> keys(p, KeyPlan<Core>(p), carver);
-  Carver bias{nullptr}, queries{nullptr}, rows{nullptr};
-  const BiasScratch<Core> mem(p, bias);
+inline std::size_t backward_scratch(const Problem& p, const BackwardPlan& plan) {
+  Workspace queries{nullptr}, rows{nullptr};
   queries(2 * padded(p.d) * kColumns), rows(2 * p.dv);
-  const std::int64_t sizes[] = {carver.used, bias.used, queries.used, rows.used};
-  std::int64_t most = 0;
-  for (const std::int64_t size : sizes) most = most > size ? most : size;
-  return static_cast<std::size_t>(most) * sizeof(float);
+  const std::size_t sizes[] = {bytes_of<BackwardScratch<Core>>(p, plan), bytes_of<BiasScratch<Core>>(p),
+                               queries.bytes(), rows.bytes()};
+  std::size_t most = 0;
+  for (const std::size_t size : sizes) most = most > size ? most : size;
+  return most;
 }
 
 template <class Core>
-inline std::int64_t backward_tasks(const Problem& p, const BackwardResult& result, int phase) {
-  const KeyPlan<Core> plan(p);
-  if (phase == 0 && sums_rows_itself(plan, result)) return 0;
-  if (phase == 2 && plan.has_whole_heads()) return 0;
-  return phase == 1 ? plan.heads * plan.chunks + bias_task_count<Core>(p, result) : task_count(p);
-}
-
-template <class Core>
-inline void run_backward(const Problem& p, const BackwardInput& in, const BackwardResult& result, int phase,
-                         std::int64_t task, void* shared_memory, void* scratch) {
-  const KeyPlan<Core> plan(p);
-  Carver carver{static_cast<float*>(shared_memory)};
-  const BackwardShared<Core> shared(p, plan, carver);
-  if (phase == 0) return sum_rows(p, in, locate(p, task), shared.sums, static_cast<float*>(scratch));
-  if (phase == 2) return backward_queries<Core>(p, result, plan, shared, task, scratch);
+inline void run_backward(const Problem& p, const BackwardPlan& plan, const BackwardInput& in,
+                         const BackwardResult& result, int phase, std::int64_t task, void* shared_memory,
+                         void* scratch) {
+  Workspace memory{static_cast<float*>(shared_memory)};
+  const BackwardShared shared(p, plan, memory);
+  if (phase == 0) return sum_rows(p, in, locate(p, plan.queries, task), shared.sums, static_cast<float*>(scratch));
+  if (phase == 2) return backward_queries(p, result, plan, shared, task, scratch);
   const std::int64_t key_tasks = plan.heads * plan.chunks;
   if (task < key_tasks) return backward_keys<Core>(p, in, result, plan, shared, task, scratch);
-  backward_bias<Core>(p, in, result, shared.sums, task - key_tasks, scratch);
+  backward_bias<Core>(p, plan.bias, in, result, shared.sums, task - key_tasks, scratch);
 }
 
 }  // namespace

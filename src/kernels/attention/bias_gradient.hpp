@@ -9,27 +9,13 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// How many tasks share each of the four dimensions; 1 where the bias repeats, and the task goes over all of it.
-template <class Core>
-struct BiasPlan {
-  static constexpr std::int64_t kBiasKeys = ceil_div(768, Core::kStripKeys) * Core::kStripKeys;  // of a task
-  std::int64_t batches, heads, queries, keys;
-
-  BiasPlan(const Problem& p, const BackwardResult& result) {
-    batches = result.bias_batch ? p.batch : 1;
-    heads = result.bias_head ? p.hq : 1;
-    queries = result.bias_query ? (p.tq + span_rows<Core>() - 1) / span_rows<Core>() : 1;
-    keys = result.bias_key ? (p.tk + kBiasKeys - 1) / kBiasKeys : 1;
-  }
-};
-
 template <class Core>
 struct BiasScratch {
   Core core;
   Queries queries;
   TileScratch tile;
 
-  BiasScratch(const Problem& p, Carver& take)
+  BiasScratch(const Problem& p, Workspace& take)
       : core(p, Core::kStripKeys, take), queries(span_rows<Core>(), take), tile(p, Core::kStripKeys, take) {}
 };
 
@@ -82,18 +68,10 @@ inline void add_span_to_bias(const Problem& p, const BackwardInput& in, const Ba
 }
 
 template <class Core>
-inline std::int64_t bias_task_count(const Problem& p, const BackwardResult& result) {
-  if (!result.bias || p.hkv == 0) return 0;
-  const BiasPlan<Core> plan(p, result);
-  return plan.batches * plan.heads * plan.queries * plan.keys;
-}
-
-template <class Core>
-inline void backward_bias(const Problem& p, const BackwardInput& in, const BackwardResult& result, const RowSums& sums,
-                          std::int64_t task, void* scratch) {
-  Carver carver{static_cast<float*>(scratch)};
-  BiasScratch<Core> mem(p, carver);
-  const BiasPlan<Core> plan(p, result);
+inline void backward_bias(const Problem& p, const BiasPlan& plan, const BackwardInput& in, const BackwardResult& result,
+                          const RowSums& sums, std::int64_t task, void* scratch) {
+  Workspace memory{static_cast<float*>(scratch)};
+  BiasScratch<Core> mem(p, memory);
   // This task's range of a dimension of `size`, `length` to a task; all of it where the bias repeats.
   const auto range = [&](std::int64_t& begin, std::int64_t& end, std::int64_t stride, std::int64_t tasks,
                          std::int64_t length, std::int64_t size) {
@@ -102,7 +80,7 @@ inline void backward_bias(const Problem& p, const BackwardInput& in, const Backw
     task /= tasks;
   };
   std::int64_t key, last_key, token, last_token, head, last_head, batch, last_batch;
-  range(key, last_key, result.bias_key, plan.keys, plan.kBiasKeys, p.tk);
+  range(key, last_key, result.bias_key, plan.keys, plan.task_keys, p.tk);
   range(token, last_token, result.bias_query, plan.queries, span_rows<Core>(), p.tq);
   range(head, last_head, result.bias_head, plan.heads, 1, p.hq);
   range(batch, last_batch, result.bias_batch, plan.batches, 1, p.batch);

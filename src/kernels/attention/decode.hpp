@@ -8,21 +8,14 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-constexpr std::int64_t kDecodeQueries = 4;  // most queries of a head; more fill the lanes of the other kernel
-
-inline bool decodes(const Problem& p) { return p.hkv > 0 && p.tq > 0 && p.tq <= kDecodeQueries; }
-
-inline std::int64_t chunks(const Problem& p) { return p.tk == 0 ? 1 : (p.tk + kChunkKeys - 1) / kChunkKeys; }
+constexpr int kDecodeQueries = 4;  // of a head, at most; more fill the lanes of tiles
 
 // A chunk's result for a query: the largest score, Σ 2^(s - largest), and the context (dv, padded) in that scale.
 inline std::int64_t partial_floats(const Problem& p) { return pad_lanes(2) + pad_lanes(p.dv) + kLanes; }
 
-inline std::size_t decode_shared(const Problem& p) {
-  return static_cast<std::size_t>(p.batch * p.hkv * chunks(p) * rows_per_key_head(p) * partial_floats(p)) *
-         sizeof(float);
+inline std::size_t decode_shared(const Problem& p, const ForwardPlan& plan) {
+  return static_cast<std::size_t>(plan.tasks[0] * rows_per_key_head(p) * partial_floats(p)) * sizeof(float);
 }
-
-inline std::int64_t decode_tasks(const Problem& p, int phase) { return p.batch * p.hkv * (phase == 0 ? chunks(p) : 1); }
 
 inline float* partial(const Problem& p, void* shared, std::int64_t task, std::int64_t r) {
   return static_cast<float*>(shared) + (task * rows_per_key_head(p) + r) * partial_floats(p);
@@ -33,7 +26,7 @@ inline float* partial(const Problem& p, void* shared, std::int64_t task, std::in
 template <class Core>
 class Decoder {
  public:
-  Decoder(const Problem& p, Carver& take) : p_(p), core_(p, take) {
+  Decoder(const Problem& p, const ForwardPlan& plan, Workspace& take) : p_(p), plan_(plan), core_(p, take) {
     line_ = take(p.d + kMostSpan);
     s_ = take(rows_per_key_head(p) * kStepKeys);
     list_ = reinterpret_cast<RowList*>(take(sizeof(RowList) / sizeof(float)));
@@ -42,9 +35,9 @@ class Decoder {
 
   void run(std::int64_t task, void* shared) {
     partials_ = partial(p_, shared, task, 0);
-    const std::int64_t head = task / chunks(p_);
+    const std::int64_t head = task / plan_.chunks;
     span_ = {head / p_.hkv, head % p_.hkv, 0, rows_per_key_head(p_)};
-    begin_ = task % chunks(p_) * kChunkKeys;
+    begin_ = task % plan_.chunks * kChunkKeys;
     find_rows();
     start();
     for (int i = 0; i < count_; ++i) run(steps_[i]);
@@ -161,6 +154,7 @@ class Decoder {
   }
 
   const Problem& p_;
+  const ForwardPlan& plan_;
   Core core_;
   float *line_, *s_, *partials_;
   RowList* list_;
@@ -171,13 +165,14 @@ class Decoder {
 };
 
 // Merges the chunks of a key head, in order, into the first one's place, and writes the rows.
-inline void decode_merge(const Problem& p, const ForwardResult& result, std::int64_t task, void* shared) {
+inline void decode_merge(const Problem& p, const ForwardPlan& plan, const ForwardResult& result, std::int64_t task,
+                         void* shared) {
   const Span span{task / p.hkv, task % p.hkv, 0, rows_per_key_head(p)};
   for (std::int64_t r = 0; r < span.rows; ++r) {
-    float* sum = partial(p, shared, task * chunks(p), r);
+    float* sum = partial(p, shared, task * plan.chunks, r);
     float* context = sum + pad_lanes(2);
-    for (std::int64_t i = 1; i < chunks(p); ++i) {
-      const float* part = partial(p, shared, task * chunks(p) + i, r);
+    for (std::int64_t i = 1; i < plan.chunks; ++i) {
+      const float* part = partial(p, shared, task * plan.chunks + i, r);
       if (part[0] == kMinusInfinity && part[1] == 0) continue;
       const float most = part[0] > sum[0] || part[0] != part[0] ? part[0] : sum[0];
       const float base = most == kMinusInfinity ? 0 : most;
@@ -199,18 +194,11 @@ inline void decode_merge(const Problem& p, const ForwardResult& result, std::int
 }
 
 template <class Core>
-inline std::size_t decode_scratch(const Problem& p) {
-  Carver count{nullptr};
-  Decoder<Core>(p, count);
-  return static_cast<std::size_t>(count.used) * sizeof(float);
-}
-
-template <class Core>
-inline void run_decode(const Problem& p, const ForwardResult& result, int phase, std::int64_t task, void* shared,
-                       void* scratch) {
-  if (phase == 1) return decode_merge(p, result, task, shared);
-  Carver take{static_cast<float*>(scratch)};
-  Decoder<Core>(p, take).run(task, shared);
+inline void run_decode(const Problem& p, const ForwardPlan& plan, const ForwardResult& result, int phase,
+                       std::int64_t task, void* shared, void* scratch) {
+  if (phase == 1) return decode_merge(p, plan, result, task, shared);
+  Workspace take{static_cast<float*>(scratch)};
+  Decoder<Core>(p, plan, take).run(task, shared);
 }
 
 }  // namespace

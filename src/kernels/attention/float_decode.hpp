@@ -12,7 +12,7 @@ class FloatDecode {
  public:
   static constexpr bool kScaled = E::kBytes == 1;  // rows have scales
 
-  FloatDecode(const Problem& p, Carver& take) : rows_(rows_per_key_head(p)), keys_(p.d), values_(p.dv) {
+  FloatDecode(const Problem& p, Workspace& take) : rows_(rows_per_key_head(p)), keys_(p.d), values_(p.dv) {
     constexpr std::int64_t kNarrow = kStepKeys * E::kSpan * E::kBytes / 4;
     queries_ = take(rows_ * keys_.floats());
     contexts_ = take(rows_ * values_.floats());
@@ -82,15 +82,6 @@ inline decltype(auto) with_stored(const Problem& p, F&& f) {
       break;
   }
   return f(StoredF32{});
-}
-
-inline std::size_t decode_scratch(const Problem& p) {
-  return with_stored(p, [&]<class E>(E) { return decode_scratch<FloatDecode<E>>(p); });
-}
-
-inline void decode(const Problem& p, const ForwardResult& result, int phase, std::int64_t task, void* shared,
-                   void* scratch) {
-  with_stored(p, [&]<class E>(E) { run_decode<FloatDecode<E>>(p, result, phase, task, shared, scratch); });
 }
 
 }  // namespace

@@ -9,13 +9,13 @@ namespace {
 
 class FloatCore {
  public:
-  static constexpr int kKeyStep = 1, kKeyRows = 1;
+  static constexpr int kBlockKeys = 128, kKeyStep = 1, kKeyRows = 1;
 
-  FloatCore(const Problem& p, Carver& take) : p_(p), ahead_(p) {
+  FloatCore(const Problem& p, Workspace& take) : p_(p), ahead_(p) {
     const bool widens = p.element != Element::f32;
     queries_ = take(kGroups * p.d * kColumns);
-    keys_buffer_ = take(widens ? kKeys * p.d : 0);
-    values_buffer_ = take(widens ? kKeys * p.dv : 0);
+    keys_buffer_ = take(widens ? kBlockKeys * p.d : 0);
+    values_buffer_ = take(widens ? kBlockKeys * p.dv : 0);
     lines_ = take(kLanes * round_up(p.d, kLanes));
   }
 
@@ -26,7 +26,7 @@ class FloatCore {
   void load_block(const Span& span, std::int64_t first, std::int64_t count) {
     keys_ = block_of(p_, p_.k, p_.d, span, first, count, keys_buffer_);
     values_ = block_of(p_, p_.v, p_.dv, span, first, count, values_buffer_);
-    ahead_.begin(p_, span, first + kKeys);
+    ahead_.begin(p_, span, first + kBlockKeys, kBlockKeys);
   }
 
   float scores(int group, std::int64_t from, std::int64_t keys, float* s) {
@@ -56,17 +56,6 @@ class FloatCore {
   Block keys_{}, values_{};
   Ahead ahead_;  // the next block
 };
-
-inline std::size_t forward_shared(const Problem&) { return 0; }
-
-inline std::size_t forward_scratch(const Problem& p) { return online_scratch<FloatCore>(p); }
-
-// Keys and values are read in place: nothing is done in phase 0.
-inline std::int64_t forward_tasks(const Problem& p, int phase) { return phase == 0 ? 0 : task_count(p); }
-
-inline void forward(const Problem& p, const ForwardResult& result, int, std::int64_t task, void*, void* scratch) {
-  online_forward<FloatCore>(p, result, task, scratch);
-}
 
 }  // namespace
 }  // namespace attn::kernels::ATTN_UNIT

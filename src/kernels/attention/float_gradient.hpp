@@ -9,12 +9,12 @@ namespace {
 
 class FloatGradient {
  public:
-  static constexpr int kSpanGroups = 4, kTileKeys = 96, kStripKeys = kTileKeys;
-  static constexpr std::int64_t kCachedKeys = 1 << 18;
+  static constexpr BackwardCut kCut{4, 96, 96, 1 << 18};
+  static constexpr int kSpanGroups = kCut.span_groups, kTileKeys = kCut.tile_keys, kStripKeys = kCut.strip_keys;
   static constexpr std::int64_t kKeyStep = 1, kRowStep = 1;
   static constexpr int kKeyRows = 1;
 
-  FloatGradient(const Problem& p, std::int64_t keys, Carver& take) : p_(p) {
+  FloatGradient(const Problem& p, std::int64_t keys, Workspace& take) : p_(p) {
     const bool widens = p.element != Element::f32;
     q_ = take(padded(p.d) * kSpanRows), d_output_ = take(padded(p.dv) * kSpanRows);
     q_rows_ = take(padded(p.d) * kSpanRows), d_output_rows_ = take(padded(p.dv) * kSpanRows);

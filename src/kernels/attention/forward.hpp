@@ -146,24 +146,26 @@ struct OnlineScratch {
   float *context, *maximum, *sum, *s, *lines;
   std::int64_t rows;  // of a context
 
-  OnlineScratch(const Problem& p, Carver& take) : core(p, take), rows(round_up(p.dv, 16)) {
+  OnlineScratch(const Problem& p, Workspace& take) : core(p, take), rows(round_up(p.dv, 16)) {
     context = take(kGroups * rows * kColumns);
     maximum = take(kTaskRows), sum = take(kTaskRows);
-    s = take(kKeys * kColumns);
+    s = take(Core::kBlockKeys * kColumns);
     lines = take(rows * kColumns);
   }
 };
 
 template <class Core>
-inline void online_forward(const Problem& p, const ForwardResult& result, std::int64_t task, void* scratch) {
-  Carver take{static_cast<float*>(scratch)};
+inline void online_forward(const Problem& p, const ForwardPlan& plan, const ForwardResult& result, std::int64_t task,
+                           void* scratch) {
+  Workspace take{static_cast<float*>(scratch)};
   OnlineScratch<Core> mem(p, take);
-  const Span span = locate(p, task);
+  const Span span = locate(p, plan.queries, task);
   Running run[kGroups];
   Interval seen[kGroups];
   const Range whole = start(p, span, mem, run, seen);
-  for (std::int64_t first = whole.from / kKeys * kKeys; first < whole.from + whole.keys; first += kKeys) {
-    const std::int64_t count = p.tk - first < kKeys ? p.tk - first : kKeys;
+  for (std::int64_t first = whole.from / Core::kBlockKeys * Core::kBlockKeys; first < whole.from + whole.keys;
+       first += Core::kBlockKeys) {
+    const std::int64_t count = p.tk - first < Core::kBlockKeys ? p.tk - first : Core::kBlockKeys;
     bool loaded = false;
     for (int g = 0; g < groups_of(span); ++g) {
       const Range all = visible(seen[g], first, count, Core::kKeyStep);
@@ -183,13 +185,6 @@ inline void online_forward(const Problem& p, const ForwardResult& result, std::i
     }
   }
   for (int g = 0; g < groups_of(span); ++g) write_group(p, result, span, g, run[g], mem.rows, mem.lines);
-}
-
-template <class Core>
-inline std::size_t online_scratch(const Problem& p) {
-  Carver count{nullptr};
-  const OnlineScratch<Core> parts(p, count);
-  return static_cast<std::size_t>(count.used) * sizeof(float);
 }
 
 }  // namespace

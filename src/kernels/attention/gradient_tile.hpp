@@ -7,7 +7,6 @@
 //   kKeyStep                           keys a product takes at once: a range of keys begins and ends at a multiple
 //   kKeyRows                           keys that are put at once
 //   kRowStep                           rows of a group's dq that a product takes at once
-//   kCachedKeys                        numbers of keys and values that stay in L2 with their gradients
 //   load_keys(span, first, count)      keys and values [first, first + count), zeros up to the next kKeyStep
 //   pack_queries(in, queries)          a span's rows of q and d_output, zeros past its end
 //   fetch(ahead, keys)                 calls it beside the products of so many keys by a group of queries
@@ -26,6 +25,7 @@
 
 #include "kernels/attention/dropout.hpp"
 #include "kernels/attention/scores.hpp"
+#include "kernels/table.hpp"
 #include "kernels/prefetch.hpp"
 #include "kernels/workspace.hpp"
 
@@ -50,7 +50,7 @@ struct Queries {
   Span span;
   int groups;
 
-  Queries(std::int64_t rows, Carver& take) { lse = take(rows), delta = take(rows); }
+  Queries(std::int64_t rows, Workspace& take) { lse = take(rows), delta = take(rows); }
 };
 
 // Groups [begin, end) of a span.
@@ -93,7 +93,7 @@ inline const void* row_of(const Problem& p, const Rows& rows, const Span& span, 
 struct RowSums {
   float *lse, *delta;  // lse in units of log2; Σ_c d_output · output
 
-  RowSums(const Problem& p, Carver& take) {
+  RowSums(const Problem& p, Workspace& take) {
     const std::int64_t rows = p.batch * p.hq * p.tq;
     lse = take(rows), delta = take(rows);
   }
@@ -130,7 +130,7 @@ struct TileScratch {
   float *slope, *dropout;     // of the softcap; the factor of each weight
   float *before, *d_before;   // the user's function
 
-  TileScratch(const Problem& p, std::int64_t keys, Carver& take) {
+  TileScratch(const Problem& p, std::int64_t keys, Workspace& take) {
     const std::int64_t size = keys * kColumns;
     scores = take(size), d_weights = take(size);
     slope = take(p.softcap > 0 ? size : 0), dropout = take(drops(p) ? size : 0);

@@ -19,9 +19,9 @@ class Ahead {
         key_lines_((p.d * bytes_ + 63) / 64),
         value_lines_((p.dv * bytes_ + 63) / 64) {}
 
-  void begin(const Problem& p, const Span& span, std::int64_t first) {
+  void begin(const Problem& p, const Span& span, std::int64_t first, std::int64_t most) {
     const std::int64_t left = p.tk - first;
-    left_ = left < 0 ? 0 : left < kKeys ? left : kKeys;
+    left_ = left < 0 ? 0 : left < most ? left : most;
     if (left_ == 0) return;
     key_ = static_cast<const char*>(row(p.k, p.element, span.batch, span.key_head, first));
     value_ = static_cast<const char*>(row(p.v, p.element, span.batch, span.key_head, first));

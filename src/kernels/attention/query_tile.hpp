@@ -2,6 +2,8 @@
 // the queries across its lanes, maxima, sums and masks need no horizontal step, and K and V are read in place.
 #pragma once
 
+#include "kernels/plan.hpp"
+#include "kernels/rounding.hpp"
 #include "kernels/simd/elements.hpp"
 #include "kernels/simd/tile.hpp"
 #include "kernels/simd/transpose.hpp"
@@ -9,13 +11,8 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-#if !defined(ATTN_TASK_GROUPS)
-#define ATTN_TASK_GROUPS 16
-#define ATTN_BLOCK_KEYS 128
-#endif
-constexpr int kGroups = ATTN_TASK_GROUPS;      // groups that share each block of keys while it is in L2
+constexpr int kGroups = 16;                    // groups that share each block of keys while it is in L2
 constexpr int kTaskRows = kGroups * kColumns;  // queries of a task, at most
-constexpr int kKeys = ATTN_BLOCK_KEYS;         // keys of a block
 constexpr float kLog2e = 1.44269504088896340736f;
 constexpr float kLn2 = 0.69314718055994530942f;
 
@@ -27,26 +24,11 @@ struct Span {
 
 inline std::int64_t rows_per_key_head(const Problem& p) { return p.hq / p.hkv * p.tq; }
 
-inline std::int64_t tasks_of(const Problem& p, std::int64_t task_rows) {
-  return (rows_per_key_head(p) + task_rows - 1) / task_rows;
-}
-
-// Fewer than kTaskRows, down to 4 groups, where there would not be 32 tasks for the threads to share.
-inline std::int64_t task_rows(const Problem& p) {
-  std::int64_t rows = kTaskRows;
-  while (rows >= 8 * kColumns && p.batch * p.hkv * tasks_of(p, rows) < 32) rows /= 2;
-  return rows;
-}
-
-inline std::int64_t tasks_per_key_head(const Problem& p) { return tasks_of(p, task_rows(p)); }
-
-inline std::int64_t task_count(const Problem& p) { return p.hkv == 0 ? 0 : p.batch * p.hkv * tasks_per_key_head(p); }
-
-inline Span locate(const Problem& p, std::int64_t task) {
-  const std::int64_t step = task_rows(p), per_head = tasks_of(p, step);
+inline Span locate(const Problem& p, const QueryTasks& tasks, std::int64_t task) {
   // Last rows first: under a causal mask they have the most keys.
-  const std::int64_t row = (per_head - 1 - task % per_head) * step, left = rows_per_key_head(p) - row;
-  return {task / per_head / p.hkv, task / per_head % p.hkv, row, left < step ? left : step};
+  const std::int64_t row = (tasks.per_head - 1 - task % tasks.per_head) * tasks.rows;
+  const std::int64_t head = task / tasks.per_head, left = rows_per_key_head(p) - row;
+  return {head / p.hkv, head % p.hkv, row, least_of(left, tasks.rows)};
 }
 
 struct Query {

@@ -14,7 +14,8 @@ struct ForwardScratch {
   Weights weights;
   std::int64_t rows;  // of a context
 
-  ForwardScratch(const Problem& p, void* shared, Carver& take) : core(p, shared, take), rows(round_up(p.dv, 16)) {
+  ForwardScratch(const Problem& p, const ForwardPlan& plan, void* shared, Workspace& take)
+      : core(p, plan, shared, take), rows(round_up(p.dv, 16)) {
     context = take(kGroups * rows * kColumns);
     maximum = take(kTaskRows), sum = take(kTaskRows);
     for (float*& strip : s) strip = take(kForwardStrip * kColumns);
@@ -62,16 +63,16 @@ inline void add_range(const Problem& p, const Span& span, int group, const Inter
 }
 
 template <int kParts>
-inline void forward_task(const Problem& p, const ForwardResult& result, std::int64_t task, void* shared,
-                         void* scratch) {
-  Carver take{static_cast<float*>(scratch)};
-  ForwardScratch<kParts> mem(p, shared, take);
-  const Span span = locate(p, task);
+inline void forward_task(const Problem& p, const ForwardPlan& plan, const ForwardResult& result, std::int64_t task,
+                         void* shared, void* scratch) {
+  Workspace take{static_cast<float*>(scratch)};
+  ForwardScratch<kParts> mem(p, plan, shared, take);
+  const Span span = locate(p, plan.queries, task);
   Running run[kGroups];
   Interval seen[kGroups];
   const Range whole = start(p, span, mem, run, seen);
-  if (task + 1 < task_count(p)) mem.core.fetch_rows_of(locate(p, task + 1));
-  const std::int64_t keys = keys_a_block(p);
+  if (task + 1 < plan.tasks[1]) mem.core.fetch_rows_of(locate(p, plan.queries, task + 1));
+  const std::int64_t keys = plan.block_keys;
   for (std::int64_t first = whole.from / keys * keys; first < whole.from + whole.keys; first += keys) {
     const std::int64_t count = p.tk - first < keys ? p.tk - first : keys;
     bool taken = false;
@@ -86,33 +87,6 @@ inline void forward_task(const Problem& p, const ForwardResult& result, std::int
   }
   mem.core.finish();
   for (int g = 0; g < groups_of(span); ++g) write_group(p, result, span, g, run[g], mem.rows, mem.lines);
-}
-
-// f(how many parts a problem's numbers have, as a constant).
-template <class F>
-inline void with_parts_of(const Problem& p, const F& f) {
-  if constexpr (kTakesHigh) {
-    with_parts({parts_of(p.element, p.precision), 0}, f);
-  } else {
-    f(PartCount<1>{});
-  }
-}
-
-// Phase 0 packs keys and values, a block a task; phase 1 is the forward pass.
-inline std::int64_t matrix_forward_tasks(const Problem& p, int phase) {
-  return phase == 0 ? PackedBlocks(p, nullptr).tasks() : task_count(p);
-}
-
-inline void run_matrix_forward(const Problem& p, const ForwardResult& result, int phase, std::int64_t task,
-                               void* shared, void* scratch) {
-  if (phase == 0) return PackedBlocks(p, shared).pack(task);
-  with_parts_of(p, [&](auto parts) { forward_task<parts.value>(p, result, task, shared, scratch); });
-}
-
-inline std::size_t matrix_forward_scratch(const Problem& p) {
-  Carver count{nullptr};
-  with_parts_of(p, [&](auto parts) { const ForwardScratch<parts.value> made(p, nullptr, count); });
-  return static_cast<std::size_t>(count.used) * sizeof(float);
 }
 
 }  // namespace

@@ -8,32 +8,24 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// How a core cuts its problem: groups of queries in a span, keys of a tile and of a strip, numbers of keys and values
-// that stay in L2.
-struct GradientCut {
-  int groups, tile, strip;
-  std::int64_t cached;
-};
-
 // By the number of parts. On AMX a tile of sums comes from L2 and goes there again: after 16 products in a row for dk
 // and dv, with more parts 24.
 #if defined(ATTN_AMX)
-constexpr GradientCut kGradientCuts[] = {{16, 256, 32, 1 << 18}, {8, 128, 32, 1 << 17}, {4, 128, 32, 1 << 16}};
+constexpr BackwardCut kGradientCuts[3] = {{16, 256, 32, 1 << 18}, {8, 128, 32, 1 << 17}, {4, 128, 32, 1 << 16}};
 #else
-constexpr GradientCut kGradientCuts[] = {{4, 96, 96, 1 << 18}};
+constexpr BackwardCut kGradientCuts[3] = {{4, 96, 96, 1 << 18}};
 #endif
 
 template <int Parts>
 class MatrixGradient {
  public:
-  static constexpr GradientCut kCut = kGradientCuts[Parts - 1];
-  static constexpr int kSpanGroups = kCut.groups, kTileKeys = kCut.tile, kStripKeys = kCut.strip;
-  static constexpr std::int64_t kCachedKeys = kCut.cached;
+  static constexpr BackwardCut kCut = kGradientCuts[Parts - 1];
+  static constexpr int kSpanGroups = kCut.span_groups, kTileKeys = kCut.tile_keys, kStripKeys = kCut.strip_keys;
   static constexpr std::int64_t kKeyStep = kDepthStep, kRowStep = ATTN_UNIT::kRowStep;
   static constexpr int kKeyRows = 2;
   static_assert(kStripKeys % kKeyStep == 0 && kColumns % kKeyStep == 0 && (kKeyStep == 2 || kKeyStep % kRowStep == 0));
 
-  MatrixGradient(const Problem& p, std::int64_t keys, Carver& take)
+  MatrixGradient(const Problem& p, std::int64_t keys, Workspace& take)
       : p_(p), depth_(round_up(p.d, 32)), value_depth_(round_up(p.dv, 32)), key_step_(round_up(keys, 32) + 32) {
     const auto parts = [&](std::int64_t count) { return halves(take, Parts * count); };
     q_ = parts(depth_ * kSpanRows), d_output_ = parts(value_depth_ * kSpanRows);
@@ -222,17 +214,6 @@ class MatrixGradient {
   Left keys_{}, values_{};
   RowsAhead ahead_;
 };
-
-// f.operator()<Core>(), with the core of a problem that takes() names.
-template <class F>
-auto with_gradient([[maybe_unused]] const Problem& p, const F& f) {
-#if defined(ATTN_AMX)
-  const int parts = parts_of(p.element, p.precision);
-  if (parts == 2) return f.template operator()<MatrixGradient<2>>();
-  if (parts == 3) return f.template operator()<MatrixGradient<3>>();
-#endif
-  return f.template operator()<MatrixGradient<1>>();
-}
 
 }  // namespace
 }  // namespace attn::kernels::ATTN_UNIT

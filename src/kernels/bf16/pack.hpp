@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/bf16/parts.hpp"
+#include "kernels/bf16/multiply.hpp"
 #include "kernels/simd/elements.hpp"
 #include "kernels/simd/transpose.hpp"
 #include "kernels/workspace.hpp"
@@ -11,17 +11,7 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// Whether products of bf16 parts are faster here than float32's.
-inline bool takes(Element element, Precision precision) {
-  if (element != Element::f32) return element == Element::bf16;
-  return precision == Precision::medium || (precision == Precision::high && kTakesHigh);
-}
-
-// Of an operand's numbers, and of a product of two such.
-inline int parts_of(Element element, Precision precision) {
-  if (element != Element::f32 || precision == Precision::medium) return 1;
-  return precision == Precision::high ? 2 : 3;
-}
+// Of a product of two numbers in so many parts.
 constexpr int products_of(int parts) { return parts * (parts + 1) / 2; }
 
 // Parts of packed numbers: how many, and how many elements one lies behind the other.
@@ -37,11 +27,15 @@ struct PartCount {
   static constexpr int value = N;
 };
 template <class F>
-inline void with_parts(const Spread& spread, const F& f) {
-  spread.parts == 1 ? f(PartCount<1>{}) : spread.parts == 2 ? f(PartCount<2>{}) : f(PartCount<3>{});
+inline void with_parts(int parts, const F& f) {
+  if constexpr (kMostParts == 1) {
+    f(PartCount<1>{});
+  } else {
+    parts == 1 ? f(PartCount<1>{}) : parts == 2 ? f(PartCount<2>{}) : f(PartCount<3>{});
+  }
 }
 
-inline std::uint16_t* halves(Carver& take, std::int64_t count) {
+inline std::uint16_t* halves(Workspace& take, std::int64_t count) {
   return reinterpret_cast<std::uint16_t*>(take((count + 1) / 2));
 }
 
@@ -149,7 +143,7 @@ inline void pack_row_of(Element element, const void* row, std::int64_t width, st
 // out (row_step), a multiple of 32: one row, made up with zeros.
 inline void pack_row(Element element, const void* row, std::int64_t width, const Spread& spread, std::uint16_t* out,
                      std::int64_t row_step) {
-  with_parts(spread, [&](auto n) { pack_row_of<n.value>(element, row, width, spread.step, out, row_step); });
+  with_parts(spread.parts, [&](auto n) { pack_row_of<n.value>(element, row, width, spread.step, out, row_step); });
 }
 
 template <int kParts>
@@ -168,7 +162,8 @@ inline void pack_columns_of(Element element, const void* const (&rows)[kLanes], 
 // out (depth / 2, kColumns, 2), 16 columns of it: rows[i] is column i. `depth` is a multiple of 32.
 inline void pack_columns(Element element, const void* const (&rows)[kLanes], std::int64_t width, float factor,
                          const Spread& spread, std::uint16_t* out, std::int64_t depth) {
-  with_parts(spread, [&](auto n) { pack_columns_of<n.value>(element, rows, width, factor, spread.step, out, depth); });
+  with_parts(spread.parts,
+             [&](auto n) { pack_columns_of<n.value>(element, rows, width, factor, spread.step, out, depth); });
 }
 
 template <int kParts>
@@ -183,7 +178,7 @@ inline void pack_pair_of(Element element, const void* first, const void* second,
 // out (kColumns, 2): kColumns columns, from `at` on, of two rows of `width`.
 inline void pack_pair(Element element, const void* first, const void* second, std::int64_t at, std::int64_t width,
                       const Spread& spread, std::uint16_t* out) {
-  with_parts(spread, [&](auto n) { pack_pair_of<n.value>(element, first, second, at, width, spread.step, out); });
+  with_parts(spread.parts, [&](auto n) { pack_pair_of<n.value>(element, first, second, at, width, spread.step, out); });
 }
 
 // 32 columns of 16 pairs of rows, as 16 columns of each vector.
@@ -219,7 +214,8 @@ inline void pack_transposed_of(Element element, const void* const (&rows)[2 * kL
 // out (width made up to a multiple of 16, out_step): the transpose of 32 rows, at 32 of its columns.
 inline void pack_transposed(Element element, const void* const (&rows)[2 * kLanes], std::int64_t width,
                             const Spread& spread, std::uint16_t* out, std::int64_t out_step) {
-  with_parts(spread, [&](auto n) { pack_transposed_of<n.value>(element, rows, width, spread.step, out, out_step); });
+  with_parts(spread.parts,
+             [&](auto n) { pack_transposed_of<n.value>(element, rows, width, spread.step, out, out_step); });
 }
 
 }  // namespace

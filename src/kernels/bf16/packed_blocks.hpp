@@ -10,16 +10,6 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// Float32 at highest precision is six products of parts: worth their packing when a key meets many queries and a query
-// many keys, and a depth is not mostly made up. What decides is the same for any batch and number of heads, so that
-// these change no bits.
-inline bool takes_highest(const Problem& p) {
-  return kTakesHigh && p.element == Element::f32 && p.precision == Precision::highest && p.tq >= 128 && p.tk >= 128 &&
-         (p.window == 0 || p.window >= 256) && p.d >= 32 && 4 * p.d >= 3 * round_up(p.d, 32);
-}
-
-inline bool takes(const Problem& p) { return takes(p.element, p.precision) || takes_highest(p); }
-
 // The query's factor, cut in two: a power of two (and the sign), by which bf16 is multiplied exactly, when packed;
 // and the rest, from 1 to 2, for softmax to apply. Scores so pass float32's range only if they do scaled.
 struct Factor {
@@ -33,8 +23,8 @@ struct Factor {
   }
 };
 
-// Keys of a block: so many that their weights, in three parts too, stay in L1.
-inline std::int64_t keys_a_block(const Problem& p) { return parts_of(p.element, p.precision) == 3 ? kKeys / 2 : kKeys; }
+constexpr int kBlockKeys =
+    256;  // as many as let a tile of scores stay in L1: the context is loaded and stored per block
 
 constexpr std::int64_t kLine = 32;  // bf16 numbers
 
@@ -54,18 +44,17 @@ struct Fetch {
 // the block that a task works on, which then stays in L2.
 class PackedBlocks {
  public:
-  PackedBlocks(const Problem& p, void* shared)
+  PackedBlocks(const Problem& p, const ForwardPlan& plan, void* shared)
       : p_(p),
-        shares_(p.batch * p.hkv < 32 || tasks_per_key_head(p) > 1),
-        parts_(parts_of(p.element, p.precision)),
-        step_(keys_a_block(p)),
-        blocks_(ceil_div(p.tk, step_)),
-        block_keys_(p.tk < step_ ? round_up(p.tk, kForwardStrip) : step_),
+        shares_(plan.packs_first),
+        parts_(plan.parts),
+        step_(plan.block_keys),
+        blocks_(plan.blocks),
+        block_keys_(plan.packed_keys),
         depth_(round_up(p.d, 32)),
         width_(round_up(p.dv, 16)),
         shared_(static_cast<std::uint16_t*>(shared)) {}
 
-  std::int64_t tasks() const { return shares_ ? p_.batch * p_.hkv * blocks_ : 0; }
   std::size_t bytes() const {
     return shares_ ? static_cast<std::size_t>(p_.batch * p_.hkv * head_size()) * sizeof(std::uint16_t) : 0;
   }
@@ -73,7 +62,7 @@ class PackedBlocks {
   bool shares() const { return shares_; }
 
   // A task's own block.
-  void take_own(Carver& take) { own_ = halves(take, shares_ ? 0 : key_size() + value_size()); }
+  void take_own(Workspace& take) { own_ = halves(take, shares_ ? 0 : key_size() + value_size()); }
   void pack_own(const Span& span, std::int64_t block) const {
     if (!shares_) pack(span, block);
   }
@@ -160,8 +149,12 @@ class PackedBlocks {
 template <int kParts>
 class MatrixCore {
  public:
-  MatrixCore(const Problem& p, void* shared, Carver& take)
-      : p_(p), factor_(query_factor(p)), block_keys_(keys_a_block(p)), depth_(round_up(p.d, 32)), blocks_(p, shared) {
+  MatrixCore(const Problem& p, const ForwardPlan& plan, void* shared, Workspace& take)
+      : p_(p),
+        factor_(query_factor(p)),
+        block_keys_(plan.block_keys),
+        depth_(round_up(p.d, 32)),
+        blocks_(p, plan, shared) {
     blocks_.take_own(take);
     queries_ = halves(take, kGroups * kParts * depth_ * kColumns);
   }
@@ -169,7 +162,7 @@ class MatrixCore {
   // Steps of a strip's scores, between which softmax may take its turns.
   std::int64_t steps_a_strip() const { return kProducts * depth_ / 32; }
 
-  Weights weights(Carver& take) const {
+  Weights weights(Workspace& take) const {
     return {halves(take, kParts * block_keys_ * kColumns), block_keys_ * kColumns};
   }
 

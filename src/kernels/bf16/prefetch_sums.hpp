@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/bf16/parts.hpp"
+#include "kernels/rounding.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {

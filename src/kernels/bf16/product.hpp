@@ -26,42 +26,37 @@ class PanelAhead {
 
 class MatrixProduct {
  public:
-  static constexpr std::int64_t kHeight = 96, kDepth = kBlockDepth;  // sums and rows of a in L2
   static constexpr std::int64_t kStrip = kStripRows, kLineBytes = kColumns * 2;
-  static constexpr std::int64_t kDeep = 4, kDeepPanels = 12;
 
-  MatrixProduct(const Product& p, std::int64_t height, Carver& take)
-      : p_(p), step_(depth(p) + 32), part_(height * step_), ahead_(p, step_, {parts(p), part_}) {
-    rows_[0] = halves(take, in_place() ? 0 : parts(p) * part_);
-    rows_[1] = halves(take, packs_ahead(p) ? parts(p) * part_ : 0);
+  MatrixProduct(const Product& p, const ProductPlan& plan, Workspace& take)
+      : p_(p),
+        plan_(plan),
+        step_(plan.depth + 32),
+        part_(plan.task_rows * step_),
+        ahead_(p, step_, {plan.parts, part_}) {
+    rows_[0] = halves(take, in_place() ? 0 : plan.parts * part_);
+    rows_[1] = halves(take, plan.packs_ahead ? plan.parts * part_ : 0);
   }
 
-  // So that a strip of rows stays in L1, and panels in L2, with all their parts.
-  static std::int64_t depth(const Product& p) { return parts(p) == 1 ? kDepth : kDepth * 3 / 4 / parts(p); }
-  static std::int64_t deep_height(const Product& p) { return (parts(p) == 1 ? 4 : 2) * kHeight; }
-  static std::int64_t task_panels(const Product& p) { return parts(p) == 1 ? 32 : parts(p) == 2 ? 16 : 12; }
-
-  static std::int64_t panel_bytes(const Product& p, std::int64_t depth) {
-    return parts(p) * round_up(depth, 32) * kLineBytes;
+  static std::int64_t panel_bytes(const ProductPlan& plan, std::int64_t depth) {
+    return plan.parts * round_up(depth, 32) * kLineBytes;
   }
 
-  static void pack(const Product& p, std::int64_t panel, std::int64_t first, std::int64_t depth, const Panel& to) {
-    const Spread spread{parts(p), round_up(to.depth, 32) * kColumns};
+  static void pack(const Product& p, const ProductPlan& plan, std::int64_t panel, std::int64_t first,
+                   std::int64_t depth, const Panel& to) {
+    const Spread spread{plan.parts, round_up(to.depth, 32) * kColumns};
     auto* out = static_cast<std::uint16_t*>(to.data);
     p.b_depth == 1 ? pack_lines(p, panel * kColumns, first, depth, spread, out)
                    : pack_pairs(p, panel * kColumns, first, depth, spread, out);
   }
 
-  // Of one part all is bound by memory as it is.
-  static bool packs_ahead(const Product& p) { return kWorksBeside && parts(p) > 1; }
-
   void begin_rows(const TaskBlock& block, const TaskBlock* before) {
     next_ = block, pieces_ = 0;
     if (in_place()) return;
     ahead_.begin(block, rows_[turn_]);
-    if (!before || !packs_ahead(p_)) return;
+    if (!before || !plan_.packs_ahead) return;
     const std::int64_t products = ceil_div(before->rows, kStrip) * (before->end - before->begin);
-    pieces_ = ceil_div(ahead_.pieces(), products * ceil_div(before->depth, 32) * products_of(parts(p_)));
+    pieces_ = ceil_div(ahead_.pieces(), products * ceil_div(before->depth, 32) * products_of(plan_.parts));
   }
 
   void take_rows() {
@@ -72,12 +67,12 @@ class MatrixProduct {
     }
     ahead_.finish();
     left_ = {rows_[turn_], step_, part_};
-    turn_ = packs_ahead(p_) ? 1 - turn_ : 0;
+    turn_ = plan_.packs_ahead ? 1 - turn_ : 0;
   }
 
   void multiply(const Panel& panel, const TaskBlock& block, std::int64_t strip, std::int64_t rows, float* sums,
                 PanelWriter& writer) {
-    with_parts({parts(p_), 0}, [&](auto n) {
+    with_parts(plan_.parts, [&](auto n) {
       block.first == 0 ? multiply_parts<n.value, false>(panel, block, strip, rows, sums, writer)
                        : multiply_parts<n.value, true>(panel, block, strip, rows, sums, writer);
     });
@@ -86,8 +81,6 @@ class MatrixProduct {
   void finish() { waiting_.finish(); }
 
  private:
-  static_assert(kHeight % 32 == 0 && kDepth % 32 == 0 && kPackDepth % 32 == 0);
-
   template <int kParts, bool Accumulate>
   void multiply_parts(const Panel& panel, const TaskBlock& block, std::int64_t strip, std::int64_t rows, float* sums,
                       PanelWriter& writer) {
@@ -110,20 +103,18 @@ class MatrixProduct {
 
   // A strip's share of the lines from `from` on.
   PanelAhead next_block(const Panel& panel, std::int64_t from, std::int64_t strip, std::int64_t steps) const {
-    const std::int64_t left = panel.depth - from, lines = left < depth(p_) ? left : depth(p_);
+    const std::int64_t left = panel.depth - from, lines = left < plan_.depth ? left : plan_.depth;
     const std::int64_t share = ceil_div(lines * kStrip, part_ / step_), begin = strip / kStrip * share;
     const std::int64_t count = lines - begin < share ? lines - begin : share;
-    const auto* data = static_cast<const char*>(panel.data) + (depth(p_) + begin) * kLineBytes;
-    return {data, count < 0 ? 0 : count, steps, {parts(p_), round_up(panel.depth, 32) * kColumns}};
+    const auto* data = static_cast<const char*>(panel.data) + (plan_.depth + begin) * kLineBytes;
+    return {data, count < 0 ? 0 : count, steps, {plan_.parts, round_up(panel.depth, 32) * kColumns}};
   }
 
   // Whole rows of bf16, and not 4 KB apart: those would share a set of L1.
   bool in_place() const {
-    return p_.a_element == Element::bf16 && parts(p_) == 1 && p_.a_depth == 1 && p_.m % kRowStep == 0 &&
+    return p_.a_element == Element::bf16 && plan_.parts == 1 && p_.a_depth == 1 && p_.m % kRowStep == 0 &&
            p_.k % 32 == 0 && p_.a_row % 2048 != 0;
   }
-
-  static int parts(const Product& p) { return parts_of(operands(p), p.precision); }
 
   // A column of b is a line in memory.
   static void pack_lines(const Product& p, std::int64_t column, std::int64_t first, std::int64_t depth,
@@ -150,6 +141,7 @@ class MatrixProduct {
   }
 
   const Product& p_;
+  const ProductPlan& plan_;
   std::int64_t step_, part_;  // of packed rows; their odd 64 bytes spread them over the cache
   std::uint16_t* rows_[2];
   int turn_ = 0;  // of rows_: what the next block is packed to

@@ -28,7 +28,7 @@ class PackedAhead {
   }
 
   void finish() {
-    with_parts(parts_, [&](auto n) {
+    with_parts(parts_.parts, [&](auto n) {
       while (!done()) pack_piece<n.value>();
     });
   }

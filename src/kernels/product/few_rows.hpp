@@ -2,7 +2,8 @@
 // memory. An element's sum runs over the depth in order, one fused multiply-add each, as in product.hpp: the same bits.
 #pragma once
 
-#include "kernels/product/problem.hpp"
+#include "kernels/plan.hpp"
+#include "kernels/rounding.hpp"
 #include "kernels/simd/elements.hpp"
 #include "kernels/simd/transpose.hpp"
 
@@ -15,8 +16,6 @@ constexpr std::int64_t kTaskOutputs = 4 * kOutputs;  // of a task
 constexpr int kRowsAtOnce = kRows > 6 ? 4 : 2;       // rows of x that share a pass
 constexpr std::int64_t kAhead =
     512;  // bytes to prefetch of each row of the weight: there are too many for the processor to follow
-
-inline std::int64_t few_rows_tasks(const FewRows& p) { return (p.n + kTaskOutputs - 1) / kTaskOutputs; }
 
 // Row `output` of the weight from depth k on; past the last output, the last one: its sums are not stored.
 template <class T>
@@ -101,8 +100,8 @@ inline bool few_rows_block(const FewRows& p, std::int64_t row, std::int64_t firs
 }
 
 template <class T>
-inline bool few_rows_of(const FewRows& p, std::int64_t task) {
-  const std::int64_t begin = task * kTaskOutputs, end = begin + kTaskOutputs < p.n ? begin + kTaskOutputs : p.n;
+inline bool few_rows_of(const FewRows& p, const FewRowsPlan& plan, std::int64_t task) {
+  const std::int64_t begin = task * plan.task_outputs, end = least_of(begin + plan.task_outputs, p.n);
   bool in_range = true;
   for (std::int64_t first = begin; first < end; first += kOutputs) {
     std::int64_t row = 0;
@@ -112,12 +111,6 @@ inline bool few_rows_of(const FewRows& p, std::int64_t task) {
     for (; row < p.m; ++row) in_range = few_rows_block<T, 1>(p, row, first) && in_range;
   }
   return in_range;
-}
-
-inline std::size_t few_rows_scratch(const FewRows&) { return 0; }
-
-inline bool few_rows(const FewRows& p, std::int64_t task, void*) {
-  return p.element == Element::bf16 ? few_rows_of<std::uint16_t>(p, task) : few_rows_of<float>(p, task);
 }
 
 }  // namespace

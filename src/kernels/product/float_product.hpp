@@ -8,21 +8,16 @@ namespace {
 
 class FloatProduct {
  public:
-  static constexpr std::int64_t kHeight = 8 * kRows, kStrip = kRows, kLineBytes = kColumns * 4;
-  static constexpr std::int64_t kDepth = 512, kDeep = 4, kDeepPanels = 8;
+  static constexpr std::int64_t kStrip = kRows, kLineBytes = kColumns * 4;
 
-  FloatProduct(const Product& p, std::int64_t height, Carver& take) : p_(p), height_(height) {
-    buffer_ = take(in_place() ? 0 : height * kDepth);
-  }
+  FloatProduct(const Product& p, const ProductPlan& plan, Workspace& take)
+      : p_(p), height_(plan.task_rows), depth_(plan.depth), buffer_(take(in_place() ? 0 : height_ * depth_)) {}
 
-  static std::int64_t depth(const Product&) { return kDepth; }
-  static std::int64_t deep_height(const Product&) { return 2 * kHeight; }
-  static std::int64_t task_panels(const Product&) { return kDeepPanels; }
-
-  static std::int64_t panel_bytes(const Product&, std::int64_t depth) { return depth * kLineBytes; }
+  static std::int64_t panel_bytes(const ProductPlan&, std::int64_t depth) { return depth * kLineBytes; }
 
   // Zeros past the last column.
-  static void pack(const Product& p, std::int64_t panel, std::int64_t first, std::int64_t depth, const Panel& to) {
+  static void pack(const Product& p, const ProductPlan&, std::int64_t panel, std::int64_t first, std::int64_t depth,
+                   const Panel& to) {
     const std::int64_t column = panel * kColumns, columns = p.n - column < kColumns ? p.n - column : kColumns;
     auto* out = static_cast<float*>(to.data);
     for (std::int64_t l = first; l < first + depth; ++l) {
@@ -32,7 +27,6 @@ class FloatProduct {
     }
   }
 
-  static bool packs_ahead(const Product&) { return false; }
   void begin_rows(const TaskBlock& block, const TaskBlock*) { next_ = block; }
 
   void take_rows() {
@@ -40,9 +34,9 @@ class FloatProduct {
     if (in_place()) {
       left_ = {static_cast<const float*>(corner), p_.a_row, 1};
     } else if (p_.a_depth == 1) {
-      left_ = {buffer_, kDepth, 1};
+      left_ = {buffer_, depth_, 1};
       for (std::int64_t i = 0; i < next_.rows; ++i) {
-        widen(p_.a_element, element_at(corner, p_.a_element, i * p_.a_row), buffer_ + i * kDepth, next_.depth);
+        widen(p_.a_element, element_at(corner, p_.a_element, i * p_.a_row), buffer_ + i * depth_, next_.depth);
       }
     } else {  // lines far apart in memory
       left_ = {buffer_, 1, height_};
@@ -81,7 +75,7 @@ class FloatProduct {
   };
 
   const Product& p_;
-  std::int64_t height_;
+  std::int64_t height_, depth_;
   float* buffer_;
   TaskBlock next_{};
   Rows left_{};

@@ -8,11 +8,11 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-constexpr int kRowStep = 1;         // rows of C that a product takes at once
-constexpr int kDepthStep = 2;       // depth likewise
-constexpr int kStripRows = 96;      // of a dense product, at once
-constexpr int kBlockDepth = 1024;   // and its depth
-constexpr bool kTakesHigh = false;  // three products of twice float32's rate
+constexpr int kRowStep = 1;        // rows of C that a product takes at once
+constexpr int kDepthStep = 2;      // depth likewise
+constexpr int kStripRows = 96;     // of a dense product, at once
+constexpr int kBlockDepth = 1024;  // and its depth
+constexpr int kMostParts = 1;      // three products are more than twice one of float32
 constexpr bool kWorksBeside = false;
 struct Session {};  // what the unit needs while a task runs: nothing
 

@@ -55,7 +55,7 @@ Work reads(const Kernels& kernel) {
   Work work;
   work.bound = Bound::read;
   work.bytes = static_cast<double>(floats) * sizeof(float);
-  work.run = [=, read = kernel.read_memory] {
+  work.run = [=, read = kernel.limits->read_memory] {
     parallel_for(kShares, 0, kMuch, [&](std::int64_t share, void*) {
       float one = 1;
       read(memory.data<float>() + floats / kShares * share, floats / kShares, &one);
@@ -69,7 +69,7 @@ Work reads(const Kernels& kernel) {
 std::vector<Limit> machine_limits() {
   const Kernels& kernel = kernels::active();
   std::vector<Limit> limits;
-  limits.push_back({{"limit", "multiply-add", "f32"}, multiply_adds(kernel.multiply_add_f32, Bound::f32)});
+  limits.push_back({{"limit", "multiply-add", "f32"}, multiply_adds(kernel.limits->multiply_add, Bound::f32)});
   if (kernel.multiply_add_bf16) {
     limits.push_back({{"limit", "multiply-add", "bf16"}, multiply_adds(kernel.multiply_add_bf16, Bound::bf16)});
   }

@@ -1,0 +1,23 @@
+// The fused forward on tiles of float32, for the unit's table.
+#include "kernels/attention/float_forward.hpp"
+#include "kernels/table.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+// Keys and values are read in place: the tasks share nothing.
+std::size_t shared(const Problem&, const ForwardPlan&) { return 0; }
+
+std::size_t scratch(const Problem& p, const ForwardPlan&) { return bytes_of<OnlineScratch<FloatCore>>(p); }
+
+void run(const Problem& p, const ForwardPlan& plan, const ForwardResult& result, int, std::int64_t task, void*,
+         void* scratch) {
+  online_forward<FloatCore>(p, plan, result, task, scratch);
+}
+
+}  // namespace
+
+extern const ForwardKernel forward_kernel;
+const ForwardKernel forward_kernel{{shared, scratch, run}, kColumns, kGroups, FloatCore::kBlockKeys, 0, 0};
+
+}  // namespace attn::kernels::ATTN_UNIT

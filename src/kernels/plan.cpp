@@ -1,0 +1,233 @@
+#include "kernels/plan.hpp"
+
+#include <algorithm>
+
+#include "kernels/rounding.hpp"
+#include "kernels/table.hpp"
+
+namespace attn::kernels {
+namespace {
+
+constexpr std::int64_t kTasksWanted = 32;  // for the threads to share, where there can be so many
+
+// What numbers are multiplied as, and why.
+struct Choice {
+  int parts;  // of bf16; 0: float32
+  const char* reason;
+};
+
+Choice choose(Element element, Precision precision, int most_parts) {
+  if (most_parts == 0) return {0, "this instruction set multiplies float32 alone"};
+  if (element == Element::bf16) return {1, "bf16 is multiplied as it is"};
+  if (element == Element::f16) return {0, "f16 is multiplied as float32"};
+  switch (precision) {
+    case Precision::medium:
+      return {1, "medium precision: float32 rounded to bf16"};
+    case Precision::high:
+      if (most_parts >= 2) return {2, "high precision: two parts hold 16 bits"};
+      return {0, "three products of parts would be no faster than float32"};
+    case Precision::highest:
+      break;
+  }
+  if (most_parts >= 3) return {3, "highest precision: three parts hold float32"};
+  return {0, "highest precision: fewer parts than three do not hold float32"};
+}
+
+// Float32 at highest precision is six products of parts: worth their packing when a key meets many queries and a query
+// many keys, and a depth is not mostly made up.
+Choice choose(const Problem& p, int most_parts) {
+  const Choice choice = choose(p.element, p.precision, most_parts);
+  if (choice.parts < 3) return choice;
+  if (p.tq < 128) return {0, "fewer than 128 queries: not worth splitting in parts"};
+  if (p.tk < 128) return {0, "fewer than 128 keys: not worth splitting in parts"};
+  if (p.window != 0 && p.window < 256) return {0, "a window of fewer than 256 keys: not worth splitting in parts"};
+  if (p.d < 32 || 4 * p.d < 3 * round_up(p.d, 32)) return {0, "a depth of which tiles would be made up too much"};
+  return choice;
+}
+
+// An element's bits shall not depend on how many rows there are, nor columns: the depth alone decides.
+constexpr std::int64_t kLeastDepth = 64;
+
+Choice choose(const Product& p, int most_parts) {
+  const bool has_f16 = p.a_element == Element::f16 || p.b_element == Element::f16;
+  // What a product's operands are together: the widest of the two.
+  const Element together = has_f16 ? Element::f16 : p.a_element == Element::f32 ? p.a_element : p.b_element;
+  const Choice choice = choose(together, p.precision, most_parts);
+  if (choice.parts < 3 || p.k >= kLeastDepth) return choice;
+  return {0, "a depth below 64: not worth splitting in parts"};
+}
+
+// Query heads that share a key head are rows of one list.
+std::int64_t rows_per_key_head(const Problem& p) { return p.hq / p.hkv * p.tq; }
+
+std::int64_t key_heads(const Problem& p) { return p.hkv == 0 ? 0 : p.batch * p.hkv; }
+
+// Fewer rows than a task could have, down to 4 groups, where there would not be enough tasks.
+QueryTasks query_tasks(const Problem& p, std::int64_t columns, std::int64_t most_groups) {
+  if (p.hkv == 0) return {};
+  QueryTasks tasks{most_groups * columns, 0};
+  const auto per_head = [&] { return ceil_div(rows_per_key_head(p), tasks.rows); };
+  while (tasks.rows >= 8 * columns && key_heads(p) * per_head() < kTasksWanted) tasks.rows /= 2;
+  tasks.per_head = per_head();
+  return tasks;
+}
+
+ForwardPlan plan_decode(const Problem& p, const Kernels& kernels) {
+  // Sums of bytes must stay in 32 bits; one query or two are read as fast in float32.
+  const bool of_bytes =
+      kernels.int8_decode && p.pages && p.pages->element == Element::i8 && p.d <= 65536 && rows_per_key_head(p) > 2;
+  const DecodeKernel& kernel = of_bytes ? *kernels.int8_decode : *kernels.decode;
+  ForwardPlan plan{};
+  plan.isa = kernels.isa, plan.kernel = &kernel.functions;
+  plan.family = of_bytes ? Family::int8_decode : Family::float_decode;
+  plan.reason = of_bytes ? "an int8 cache, three queries of a key head or more" : "four queries of a head at most";
+  plan.chunk_keys = kernel.chunk_keys;
+  plan.chunks = std::max<std::int64_t>(ceil_div(p.tk, plan.chunk_keys), 1);
+  plan.phases = 2;
+  plan.tasks[0] = key_heads(p) * plan.chunks, plan.tasks[1] = key_heads(p);
+  plan.shared = kernel.functions.shared(p, plan), plan.scratch = kernel.functions.scratch(p, plan);
+  return plan;
+}
+
+// How the keys are cut: by the sizes of one batch item alone.
+void cut_keys(const Problem& p, const BackwardKernel& kernel, const BackwardCut& cut, BackwardPlan& plan) {
+  // Each chunk costs a partial dq of all the query heads: fewer of them where key heads are shared.
+  const std::int64_t most_chunks = p.hq == p.hkv ? 8 : 4, least = round_up(256, cut.tile_keys);
+  const std::int64_t wanted = std::clamp<std::int64_t>(kTasksWanted / std::max<std::int64_t>(p.hkv, 1), 1, most_chunks);
+  const auto padded = [&](std::int64_t width) { return round_up(width, kernel.columns); };
+  plan.heads = key_heads(p);
+  plan.chunk = std::max(round_up(ceil_div(p.tk, wanted), cut.tile_keys), least);
+  plan.chunks = ceil_div(p.tk, plan.chunk);
+  const std::int64_t steps = ceil_div(plan.chunk * (padded(p.d) + padded(p.dv)), cut.cached_numbers);
+  const std::int64_t all = round_up(p.tk, 32);  // a multiple of every core's kKeyStep
+  plan.step = std::min(round_up(ceil_div(plan.chunk, steps), cut.tile_keys), all);
+  plan.width = round_up(p.d, kernel.row_step);
+  plan.partial = plan.heads == 0 ? 0 : padded(rows_per_key_head(p)) * plan.width;
+}
+
+BiasPlan plan_bias(const Problem& p, const BackwardResult& result, std::int64_t span_rows, std::int64_t strip_keys) {
+  BiasPlan bias{};
+  if (!result.bias || p.hkv == 0) return bias;
+  bias.task_keys = round_up(768, strip_keys);
+  bias.batches = result.bias_batch ? p.batch : 1;
+  bias.heads = result.bias_head ? p.hq : 1;
+  bias.queries = result.bias_query ? ceil_div(p.tq, span_rows) : 1;
+  bias.keys = result.bias_key ? ceil_div(p.tk, bias.task_keys) : 1;
+  return bias;
+}
+
+struct TaskSize {
+  std::int64_t rows, panels;
+};
+
+// A wide task reads a less often; but there shall be enough tasks for the threads to share, where that can be. A deep
+// product's panels do not stay in L2 from task to task: it is cut into fewer and higher ones, which read them less
+// often.
+TaskSize task_size(const Product& p, std::int64_t panels, std::int64_t height, const ProductCut& cut, bool is_deep) {
+  const auto tasks = [&](const TaskSize& size) { return ceil_div(p.m, size.rows) * ceil_div(panels, size.panels); };
+  TaskSize size{height, is_deep ? cut.deep_panels : cut.panels};
+  while (is_deep && 2 * size.rows <= cut.deep_height && tasks({2 * size.rows, size.panels}) >= 6) size.rows *= 2;
+  while (size.panels > 8 && tasks(size) < 16 && size.rows == height) size.panels /= 2;
+  return size;
+}
+
+}  // namespace
+
+ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels) {
+  const Choice choice = choose(p, kernels.bf16_forward ? kernels.bf16_forward->most_parts : 0);
+  const ForwardKernel& kernel = choice.parts > 0 ? *kernels.bf16_forward : *kernels.forward;
+  ForwardPlan plan{};
+  plan.isa = kernels.isa, plan.kernel = &kernel.functions;
+  plan.family = choice.parts > 0 ? Family::bf16_tiles : Family::float_tiles;
+  plan.parts = choice.parts, plan.reason = choice.reason;
+  plan.queries = query_tasks(p, kernel.columns, kernel.task_groups);
+  // So many that their weights, in three parts too, stay in L1.
+  plan.block_keys = plan.parts == 3 ? kernel.block_keys / 2 : kernel.block_keys;
+  plan.blocks = ceil_div(p.tk, plan.block_keys);
+  plan.phases = 2;
+  if (kernel.key_step > 0) {
+    plan.packed_keys = p.tk < plan.block_keys ? round_up(p.tk, kernel.key_step) : plan.block_keys;
+    // Where each of many heads has one task, that packs a block at a time, which then stays in L2.
+    plan.packs_first = key_heads(p) < kTasksWanted || plan.queries.per_head > 1;
+    plan.tasks[0] = plan.packs_first ? key_heads(p) * plan.blocks : 0;
+  }
+  plan.tasks[1] = key_heads(p) * plan.queries.per_head;
+  plan.shared = kernel.functions.shared(p, plan), plan.scratch = kernel.functions.scratch(p, plan);
+  return plan;
+}
+
+ForwardPlan plan(const Problem& p, const Kernels& kernels) {
+  const bool needs_tiles = p.score_forward || p.blocks.data;  // decode does not split keys for these
+  const bool is_decode = p.hkv > 0 && p.tq > 0 && p.tq <= kernels.decode->most_queries && !needs_tiles;
+  return is_decode ? plan_decode(p, kernels) : plan_tiles(p, kernels);
+}
+
+BackwardPlan plan(const Problem& p, const BackwardResult& result, const Kernels& kernels) {
+  constexpr std::int64_t most_partial = 1 << 20;  // floats of dq in a task's own memory: 4 MB
+  const Choice choice = choose(p, kernels.bf16_backward ? kernels.bf16_backward->most_parts : 0);
+  const BackwardKernel& kernel = choice.parts > 0 ? *kernels.bf16_backward : *kernels.backward;
+  const BackwardCut& cut = kernel.cuts[std::max(choice.parts, 1) - 1];
+  BackwardPlan plan{};
+  plan.isa = kernels.isa, plan.kernel = &kernel.functions;
+  plan.family = choice.parts > 0 ? Family::bf16_tiles : Family::float_tiles;
+  plan.parts = choice.parts, plan.reason = choice.reason;
+  plan.queries = query_tasks(p, kernel.columns, kernel.task_groups);
+  cut_keys(p, kernel, cut, plan);
+  plan.whole_heads = plan.chunks == 1 && plan.partial <= most_partial;
+  plan.sums_rows_itself = plan.whole_heads && !result.bias;  // nothing but its own tasks needs them
+  plan.bias = plan_bias(p, result, cut.span_groups * kernel.columns, cut.strip_keys);
+  plan.phases = 3;
+  const std::int64_t of_queries = plan.heads * plan.queries.per_head;
+  plan.tasks[0] = plan.sums_rows_itself ? 0 : of_queries;
+  plan.tasks[1] = plan.heads * plan.chunks + plan.bias.batches * plan.bias.heads * plan.bias.queries * plan.bias.keys;
+  plan.tasks[2] = plan.whole_heads ? 0 : of_queries;
+  plan.shared = kernel.functions.shared(p, plan), plan.scratch = kernel.functions.scratch(p, plan);
+  return plan;
+}
+
+ProductPlan plan(const Product& p, const Kernels& kernels) {
+  constexpr std::int64_t most_blocks = 4;  // of more, a product is deep
+  constexpr std::int64_t pack_depth = 64;
+  const Choice choice = choose(p, kernels.bf16_product ? kernels.bf16_product->most_parts : 0);
+  const ProductKernel& kernel = choice.parts > 0 ? *kernels.bf16_product : *kernels.product;
+  const ProductCut& cut = kernel.cuts[std::max(choice.parts, 1) - 1];
+  ProductPlan plan{};
+  plan.isa = kernels.isa, plan.kernel = &kernel.functions;
+  plan.family = choice.parts > 0 ? Family::bf16_tiles : Family::float_tiles;
+  plan.parts = choice.parts, plan.reason = choice.reason;
+  plan.depth = cut.depth;
+  plan.panels = ceil_div(p.n, kernel.columns);
+  const bool is_deep = p.k > most_blocks * plan.depth;
+  const TaskSize size = task_size(p, plan.panels, kernel.height, cut, is_deep);
+  plan.task_rows = size.rows, plan.task_panels = size.panels;
+  plan.packs_in_tasks = is_deep && p.m <= 2 * size.rows;     // where b is needed once or twice, and deep
+  plan.packs_ahead = kernel.works_beside && plan.parts > 1;  // of one part all is bound by memory as it is
+  // b is packed in runs along its lines in memory: of a panel, where those are columns, else of pack_depth.
+  plan.pack_depth = pack_depth;
+  plan.pack_tasks = plan.packs_in_tasks ? 0 : p.b_depth == 1 ? plan.panels : ceil_div(p.k, pack_depth);
+  plan.phases = 1;
+  plan.tasks[0] = ceil_div(p.m, size.rows) * ceil_div(plan.panels, size.panels);
+  plan.packed = kernel.functions.packed(p, plan), plan.scratch = kernel.functions.scratch(p, plan);
+  return plan;
+}
+
+FewRowsPlan plan(const FewRows& p, const Kernels& kernels) {
+  const bool in_parts = kernels.bf16_few_rows && p.k >= kLeastDepth;
+  const FewRowsKernel& kernel = in_parts ? *kernels.bf16_few_rows : *kernels.few_rows;
+  FewRowsPlan plan{};
+  plan.isa = kernels.isa, plan.kernel = &kernel.functions;
+  plan.family = in_parts ? Family::bf16_tiles : Family::float_tiles;
+  plan.parts = in_parts ? 3 : 0;
+  plan.reason = in_parts ? "as many rows: in three parts" : "as many rows: in float32";
+  plan.task_outputs = kernel.task_outputs;
+  plan.phases = 1;
+  plan.tasks[0] = ceil_div(p.n, plan.task_outputs);
+  plan.scratch = kernel.functions.scratch(p, plan);
+  return plan;
+}
+
+bool rounds_to_bf16(Precision precision, const Kernels& kernels) {
+  return precision == Precision::medium && kernels.bf16_product;
+}
+
+}  // namespace attn::kernels

@@ -1,0 +1,31 @@
+// Dense products in float32, of many rows and of few, for the unit's table.
+#include "kernels/product/few_rows.hpp"
+#include "kernels/product/float_product.hpp"
+#include "kernels/table.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+std::size_t few_rows_scratch(const FewRows&, const FewRowsPlan&) { return 0; }
+
+bool few_rows(const FewRows& p, const FewRowsPlan& plan, std::int64_t task, void*) {
+  return p.element == Element::bf16 ? few_rows_of<std::uint16_t>(p, plan, task) : few_rows_of<float>(p, plan, task);
+}
+
+constexpr int kHeight = 8 * kRows;
+
+}  // namespace
+
+extern const ProductKernel product_kernel;
+const ProductKernel product_kernel{{packed_bytes<FloatProduct>, bytes_of<ProductScratch<FloatProduct>>,
+                                    run_pack<FloatProduct>, run_product<FloatProduct>},
+                                   kColumns,
+                                   kHeight,
+                                   0,
+                                   false,
+                                   {{512, 8, 8, 2 * kHeight}}};
+
+extern const FewRowsKernel few_rows_kernel;
+const FewRowsKernel few_rows_kernel{{few_rows_scratch, few_rows}, kTaskOutputs};
+
+}  // namespace attn::kernels::ATTN_UNIT
