@@ -111,6 +111,8 @@ _BLOCKS = 4  # where in `rest` the block mask is
 
 def _with_gradients(tensors: tuple[Any, ...], grouped: bool, rest: tuple[Any, ...], keep: Any, traced: bool) -> Any:
     query, key, value, mask, sinks = tensors
+    if query is None or key is None or value is None:
+        raise TypeError("[scaled_dot_product_attention] expected query, key and value as torch.Tensor; found None")
     leading = None
     if not _in_order(query, key, value, grouped):
         query, key, value, (mask, blocks), leading = _four(query, key, value, (mask, rest[_BLOCKS]), grouped)

@@ -1,0 +1,107 @@
+"""ONNX's own test cases of the operator Attention, opset 23 to 25: expected values come from ONNX's reference.
+
+An adapter says each case in this library's words: past keys are concatenated, heads unfolded from three dimensions, and
+the scores that a case asks for are log weights + lse.
+"""
+
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+from onnx import helper  # noqa: E402
+from onnx.backend.test.case.node import collect_testcases  # noqa: E402
+
+import attn  # noqa: E402
+
+# The first query's position is neither 0 nor tk - tq.
+OWN_OFFSET = {
+    "test_attention_4d_with_past_and_present_qk_matmul_bias_3d_mask_causal",
+    "test_attention_4d_with_past_and_present_qk_matmul_bias_4d_mask_causal",
+    "test_attention_local_window_with_past",
+}
+AFTER_SCALE, AFTER_SOFTCAP, AFTER_MASK, AFTER_SOFTMAX = range(4)  # qk_matmul_output_mode
+
+
+def collected():
+    """Cases of one node; "expanded" ones are the same numbers from a graph of simpler nodes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = [case for case in collect_testcases("Attention") if len(case.model.graph.node) == 1]
+    return {case.name: case for case in cases}
+
+
+CASES = collected()
+
+
+def four(x, heads):
+    """(b, t, h · d) as (b, h, t, d)."""
+    return x if x.ndim == 4 else x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
+
+
+def like(x, of):
+    return x if of.ndim == 4 else x.swapaxes(1, 2).reshape(*of.shape[:2], -1)
+
+
+def padded(mask, tk):
+    """A mask may be shorter than the keys, which are padding from there on."""
+    fill = False if mask.dtype == bool else -np.inf
+    width = [(0, 0)] * (mask.ndim - 1) + [(0, tk - mask.shape[-1])]
+    return np.pad(mask, width, constant_values=fill)
+
+
+def scores(q, k, v, mask, options, mode):
+    """What qk_matmul_output holds, from weights and lse."""
+    if mode < AFTER_MASK:
+        mask, options = None, {name: options[name] for name in ("scale", "softcap") if name in options}
+    if mode == AFTER_SCALE:
+        options.pop("softcap", None)
+    _, lse, weights = attn.scaled_dot_product_attention(
+        q, k, v, mask, enable_gqa=True, return_lse=True, return_weights=True, **options
+    )
+    if mode != AFTER_SOFTMAX:
+        with np.errstate(divide="ignore"):
+            weights = np.log(weights) + lse[..., None]
+    return weights.astype(q.dtype)
+
+
+def run(node, inputs):
+    """The node's outputs by name."""
+    given = dict(zip([name for name in node.input if name], inputs))
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    q = four(given["Q"], attributes.get("q_num_heads"))
+    k, v = (four(given[name], attributes.get("kv_num_heads")) for name in "KV")
+    options = {name: attributes[name] for name in ("scale", "softcap") if name in attributes}
+    options["is_causal"] = bool(attributes.get("is_causal"))
+    options["window"] = attributes.get("left_window_size", -1), attributes.get("right_window_size", -1)
+    if "past_key" in given:
+        assert k.shape[2] == q.shape[2] or not (options["is_causal"] or options["window"] != (-1, -1))
+        options["causal_alignment"] = "bottom_right"
+        k, v = (np.concatenate([given[past], x], axis=2) for past, x in (("past_key", k), ("past_value", v)))
+    if "nonpad_kv_seqlen" in given:
+        options.update(causal_alignment="bottom_right", key_lengths=given["nonpad_kv_seqlen"])
+    mask = padded(given["attn_mask"], k.shape[2]) if "attn_mask" in given else None
+    output = attn.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True, **options)
+    results = {"Y": like(output, given["Q"]), "present_key": k, "present_value": v}
+    if "qk_matmul_output" in node.output:
+        results["qk_matmul_output"] = scores(q, k, v, mask, options, attributes.get("qk_matmul_output_mode", AFTER_SCALE))
+    return results
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - OWN_OFFSET))
+def test_a_case_of_onnx(name):
+    case = CASES[name]
+    node, = case.model.graph.node
+    for inputs, outputs in case.data_sets:
+        results = run(node, inputs)
+        for output, want in zip([name for name in node.output if name], outputs):
+            got = results[output]
+            assert got.dtype == want.dtype and got.shape == want.shape, output
+            limit = 8 * float(ml_dtypes.finfo(want.dtype).eps)
+            np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=limit, atol=limit)
+
+
+def test_no_case_is_left_out():
+    assert len(CASES) >= 93 and OWN_OFFSET <= CASES.keys()
