@@ -18,7 +18,11 @@ namespace attn::figure {
 // viridis (Smith and van der Walt 2015), cividis (Nuñez, Anderton and Renslow 2018), grey (bright to dark, for print).
 enum class Colours { viridis, cividis, grey };
 
-enum class Scale { linear, log };
+// How values become colours. linear: from 0, or from the smallest value where there are values below 0, to the largest.
+// log: from the smallest value above 0, over at most six decades, to the largest. row: each row from 0 to its own
+// largest value, so that rows of many small weights can be read as well as rows of few large ones. automatic: row for
+// matrices of 12 and more rows or columns without values below 0, else linear.
+enum class Scale { automatic, linear, log, row };
 
 // ---- attention weights, and other matrices ----------------------------------------------
 
@@ -27,15 +31,16 @@ struct Options {
   std::vector<std::string> tokens;      // of the queries: one a row; none: numbers from 1
   std::vector<std::string> key_tokens;  // of the keys: one a column; none: `tokens` where there are as many
   Tensor keep;                          // boolean (tq, tk), false where a key is masked; undefined: nothing is
-  Scale scale = Scale::linear;          // log: from the smallest value above 0, at most six decades; no value below 0
+  Scale scale = Scale::automatic;
   Colours colours = Colours::viridis;
   std::string rows = "queries", columns = "keys", values = "weight";  // names of the axes and of the legend
   std::int64_t max_cells = 128;  // along a side; longer ones are pooled, each cell the largest of its block
 };
 
-// All three: any dtype; colours for finite values, over their true range, which the legend names; NaN hatched, -inf and
-// inf outlined, masked cells blank. Throw Error (shape) for a tensor that is empty or of another rank, labels or a mask
-// that do not fit it; Error (argument) for negative values on a log scale.
+// All three: any dtype; colours for finite values on a scale that the legend names; masked cells, NaN and -inf hatched,
+// each in its own way, inf outlined. A long title is broken into lines. Throw Error (shape) for a tensor that is empty
+// or of another rank, labels or a mask that do not fit it; Error (argument) for values below 0 on the scales log and
+// row.
 
 // (tq, tk) as cells, with labels; up to 12 × 12 with numbers, up to 32 × 32 with the exact value under the mouse.
 std::string heatmap(const Tensor& weights, const Options& options = {});
@@ -108,7 +113,8 @@ struct TerminalOptions {
 };
 
 // (tq, tk) as lines of text, at most `columns` wide, pooled where it has more cells; labels before the rows and, where
-// they fit, above the columns; last the legend, and what was pooled. Throws Error as heatmap().
+// they fit, above the columns; numbers in the cells where they fit; last the legend, and what was pooled. Throws Error
+// as heatmap().
 std::string terminal_heatmap(const Tensor& weights, const Options& options = {}, const TerminalOptions& terminal = {});
 
 // "▂▁▄▆█": values from the lowest to the highest, averaged to at most `columns`; "?" where one is not finite.

@@ -56,8 +56,8 @@ TEST(Heatmap, EveryCellTellsItsValueInItsPlace) {
   for (const std::string& word : kWords) EXPECT_THAT(d.texts(), Contains(word));
 }
 
-TEST(Heatmap, ColoursAreTheScalesAndTheLegendIsTheTrueRange) {
-  const Tensor w = Tensor::of({{0.125f, 0.25f}, {0.5f, 0.875f}});
+TEST(Heatmap, ColoursAreTheScalesFromZeroToTheLargest) {
+  const Tensor w = Tensor::of({{0, 0.25f}, {0.5f, 0.875f}});
   // Both ends of the published tables.
   const std::map<fig::Colours, std::pair<std::string, std::string>> ends{
       {fig::Colours::viridis, {"#440154", "#fde724"}}, {fig::Colours::cividis, {"#00224d", "#fde737"}}};
@@ -66,8 +66,61 @@ TEST(Heatmap, ColoursAreTheScalesAndTheLegendIsTheTrueRange) {
     const auto all = cells(d);
     EXPECT_EQ(all.at("1 → 1").attributes.at("fill"), pair.first);
     EXPECT_EQ(all.at("2 → 2").attributes.at("fill"), pair.second);
-    EXPECT_THAT(d.texts(), Contains("0.125"));
+    EXPECT_THAT(d.texts(), Contains("0"));
     EXPECT_THAT(d.texts(), Contains("0.875"));
+  }
+  // Half of the largest is the middle of the scale, whatever the smallest is.
+  const auto above_zero = cells(Document(fig::heatmap(Tensor::of({{0.5f, 1}, {0.75f, 1}}))));
+  const auto from_zero = cells(Document(fig::heatmap(Tensor::of({{0, 1}, {0.5f, 1}}))));
+  EXPECT_EQ(above_zero.at("1 → 1").attributes.at("fill"), from_zero.at("2 → 1").attributes.at("fill"));
+  const Document below_zero(fig::heatmap(Tensor::of({{-2, 1}, {0, 1}})));
+  EXPECT_EQ(cells(below_zero).at("1 → 1").attributes.at("fill"), "#440154");
+  EXPECT_THAT(below_zero.texts(), Contains("-2"));
+}
+
+// Row i holds i + 1 weights of 1 / (i + 1), but for one of each row that is twice the others.
+Tensor causal_weights(std::int64_t tokens) {
+  Tensor w = Tensor::zeros({tokens, tokens});
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    for (std::int64_t j = 0; j <= i; ++j) w.set({i, j}, (j == i / 2 ? 2.0 : 1.0) / static_cast<double>(i + 2));
+  }
+  return w;
+}
+
+TEST(Heatmap, FromTwelveTokensOnEachRowHasItsOwnScale) {
+  const Document d(fig::heatmap(causal_weights(24), {.keep = tril_ones(24, 24, DType::boolean)}));
+  const auto all = cells(d);
+  for (int i = 2; i <= 24; ++i) {
+    const std::string row = std::to_string(i) + " → ";
+    EXPECT_EQ(all.at(row + std::to_string((i - 1) / 2 + 1)).attributes.at("fill"), "#fde724") << i;
+    EXPECT_EQ(all.at(row + std::to_string(i)).attributes.at("fill"), all.at("2 → 2").attributes.at("fill")) << i;
+  }
+  EXPECT_THAT(d.texts(), Contains("weight, by row"));
+  EXPECT_THAT(d.texts(), Contains("row's max"));
+  for (int i = 1; i <= 24; ++i) EXPECT_THAT(d.texts(), Contains(std::to_string(i)));  // every label is written
+  const Document linear(fig::heatmap(causal_weights(24), {.scale = fig::Scale::linear}));
+  EXPECT_THAT(linear.texts(), Contains("weight"));
+  EXPECT_NE(cells(linear).at("24 → 12").attributes.at("fill"), "#fde724");
+  const Document small(fig::heatmap(causal_weights(11)));
+  EXPECT_THAT(small.texts(), Contains("weight")) << "few tokens share one scale";
+}
+
+TEST(Heatmap, MaskedCellsAreHatched) {
+  const Document d(fig::heatmap(some_weights(), {.keep = tril_ones(3, 3, DType::boolean)}));
+  EXPECT_EQ(cells(d).at("1 → 2").attributes.at("fill"), "url(#attn-masked)");
+}
+
+TEST(Figures, ALongTitleIsBrokenAndNeverCut) {
+  std::string title;
+  for (int i = 0; i < 40; ++i) title.append(i == 0 ? "word" : " word").append(std::to_string(i));
+  const Tensor w = some_weights();
+  for (const std::string& svg : {fig::heatmap(w, {.title = title}), fig::heads(w.unsqueeze(0), {.title = title}),
+                                 fig::lines(w, {.title = title})}) {
+    const Document d(svg);
+    std::string all;
+    for (const std::string& text : d.texts()) all.append(text).append(" ");
+    for (int i = 0; i < 40; ++i) EXPECT_NE(all.find("word" + std::to_string(i) + " "), std::string::npos) << i;
+    EXPECT_EQ(all.find("…"), std::string::npos);
   }
 }
 
@@ -309,10 +362,10 @@ TEST(TerminalHeatmap, PlainInAscii) {
   EXPECT_EQ(fig::terminal_heatmap(some_weights(), {.tokens = {"a", "bb", "c"}, .keep = tril_ones(3, 3, DType::boolean)},
                                   {.characters = fig::Characters::ascii}),
             "    a     bb    c\n"
-            "a   @@@@@@  .     .\n"
-            "bb        ******  .\n"
-            "c         ......------\n"
-            "    0.2   .::-==++*##%@@ 1   . masked\n");
+            "a     1     .     .\n"
+            "bb   0.25  0.75   .\n"
+            "c    0.2   0.3   0.5\n"
+            "    0   .::-==++*##%@@ 1   . masked\n");
 }
 
 TEST(TerminalHeatmap, FitsTheWidth) {

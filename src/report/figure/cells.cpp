@@ -43,7 +43,7 @@ void draw_numbers(Svg& svg, const Matrix& m, const ValueScale& scale, const Plac
       const double value = m.at(i, j);
       const Kind kind = scale.kind(value, m.keeps(i, j));
       if (kind == Kind::masked || kind == Kind::nan) continue;
-      const char* ink = kind == Kind::value ? ink_on(scale.colour(value)) : kInk;
+      const char* ink = kind == Kind::value ? ink_on(scale.colour(m, i, j)) : kInk;
       const std::string text = cell_text(value, kind, scale.range());
       svg.text(at.x + (static_cast<double>(j) + 0.5) * at.cell_width,
                at.y + (static_cast<double>(i) + 0.5) * at.cell_height + 3.5, text, {{"fill", ink}});
@@ -58,7 +58,7 @@ void draw_runs(Svg& svg, const Matrix& m, const ValueScale& scale, const Placed&
     for (std::int64_t begin = 0, end = 0; begin < m.columns; begin = end) {
       const auto look = [&](std::int64_t j) {
         const Kind kind = scale.kind(m.at(i, j), m.keeps(i, j));
-        return std::pair(kind, kind == Kind::value ? hex(scale.colour(m.at(i, j))) : std::string());
+        return std::pair(kind, kind == Kind::value ? hex(scale.colour(m, i, j)) : std::string());
       };
       const auto [kind, fill] = look(begin);
       for (end = begin + 1; end < m.columns && look(end) == std::pair(kind, fill);) ++end;
@@ -87,7 +87,7 @@ void draw_cells(Svg& svg, const Matrix& m, const ValueScale& scale, const Placed
       for (std::int64_t j = 0; j < m.columns; ++j) {
         const double value = m.at(i, j);
         const Kind kind = scale.kind(value, m.keeps(i, j));
-        const std::string fill = kind == Kind::value ? hex(scale.colour(value)) : "";
+        const std::string fill = kind == Kind::value ? hex(scale.colour(m, i, j)) : "";
         draw_cell(svg, at.x + static_cast<double>(j) * at.cell_width, at.y + static_cast<double>(i) * at.cell_height,
                   at.cell_width, at.cell_height, kind, fill.c_str(),
                   (*hints.rows)[static_cast<std::size_t>(i)] + " → " + (*hints.columns)[static_cast<std::size_t>(j)] +

@@ -6,6 +6,7 @@
 #include "attn/figure.hpp"
 #include "report/figure/cells.hpp"
 #include "report/figure/text.hpp"
+#include "report/figure/title.hpp"
 #include "report/figure/validate.hpp"
 
 namespace attn::figure {
@@ -50,7 +51,7 @@ std::string heads(const Tensor& weights, const Options& options) {
     panels.push_back(matrix_of(all.select(0, i / grid.heads).select(0, i % grid.heads), options.keep, max_cells));
     range.take(panels.back().range);
   }
-  const ValueScale scale(range, options.scale, options.colours);
+  const ValueScale scale(range, chosen_scale(options.scale, range, all.size(2), all.size(3)), options.colours);
   std::set<Kind> kinds;
   for (const Matrix& m : panels) kinds.merge(kinds_in(m, scale));
 
@@ -62,20 +63,18 @@ std::string heads(const Tensor& weights, const Options& options) {
   const auto columns =
       labels_of(key_tokens_of(options, all.size(2), all.size(3)), first.columns, first.block_columns, kLabel);
   const double left = kMargin + (labelled ? row_labels_width(rows, cell) : 0);
-  const double top = kMargin + (options.title.empty() ? 0 : 26) + (labelled ? column_labels_height(columns, cell) : 0);
   const double step_x = std::max(width, text_width(panel_name(grid, grid.layers - 1, grid.heads - 1), 11)) + kGap;
   const double step_y = height + kTitle + kGap;
   const double right = left + static_cast<double>(grid.columns) * step_x;
+  const Title title(options.title, right + 8 + kLegendWidth - 2 * kMargin);
+  const double top = kMargin + title.height() + (labelled ? column_labels_height(columns, cell) : 0);
   const double bottom = top + static_cast<double>(grid.rows) * step_y;
   const double bar = std::clamp(height, 80.0, 240.0);
   const double whole = std::max(bottom, top + kTitle + legend_height(bar, kinds)) + kMargin + (first.pooled() ? 16 : 0);
 
   Svg svg(right + 8 + kLegendWidth, whole, options.title.empty() ? "Heads" : label(options.title, 200));
   define_patterns(svg);
-  if (!options.title.empty()) {
-    const auto fitting = static_cast<std::size_t>((right + kLegendWidth - 2 * kMargin) / (0.62 * 14));
-    svg.text(kMargin, 28, label(options.title, fitting), {{"font-size", 14.0}, {"font-weight", "bold"}});
-  }
+  title.draw(svg, kMargin, kMargin - 4);
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(panels.size()); ++i) {
     const std::int64_t column = grid.layers > 1 ? i % grid.heads : i % grid.columns;
     const std::int64_t row = grid.layers > 1 ? i / grid.heads : i / grid.columns;

@@ -4,42 +4,49 @@
 #include "attn/figure.hpp"
 #include "report/figure/cells.hpp"
 #include "report/figure/text.hpp"
+#include "report/figure/title.hpp"
 #include "report/figure/validate.hpp"
 
 namespace attn::figure {
 namespace {
 
-constexpr double kSide = 480, kSmallestCell = 4, kLargestCell = 44, kMargin = 16, kGap = 24;
+constexpr double kSide = 480, kLongSide = 900;  // of the cells; of many, whose labels need room
+constexpr double kSmallestCell = 4, kLabelledCell = 10, kLargestCell = 44, kMargin = 16, kGap = 24;
 constexpr std::int64_t kNumbered = 12, kExact = 32;
 constexpr std::size_t kLabel = 18;
+
+// As large as fits, and as a label needs while it can be had.
+double cell_size(double longest) {
+  return std::clamp(std::max(kSide / longest, std::min(kLabelledCell, kLongSide / longest)), kSmallestCell,
+                    kLargestCell);
+}
 
 }  // namespace
 
 std::string heatmap(const Tensor& weights, const Options& options) {
   validate("heatmap", weights, 2, 2, "a matrix (queries, keys) that is not empty", options);
   const Matrix m = matrix_of(weights, options.keep, options.max_cells);
-  const ValueScale scale(m.range, options.scale, options.colours);
+  const Scale chosen = chosen_scale(options.scale, m.range, weights.size(0), weights.size(1));
+  const ValueScale scale(m.range, chosen, options.colours);
   const auto kinds = kinds_in(m, scale);
   const auto rows = labels_of(options.tokens, m.rows, m.block_rows, kLabel);
   const auto columns =
       labels_of(key_tokens_of(options, weights.size(0), weights.size(1)), m.columns, m.block_columns, kLabel);
 
   const auto longest = static_cast<double>(std::max(m.rows, m.columns));
-  const double cell = std::clamp(kSide / longest, kSmallestCell, kLargestCell);
-  const double head = kMargin + (options.title.empty() ? 0 : 22), names = 18;
-  const Placed at{kMargin + names + row_labels_width(rows, cell), head + names + column_labels_height(columns, cell),
-                  cell, cell};
+  const double cell = cell_size(longest), names = 18;
+  const double left = kMargin + names + row_labels_width(rows, cell);
+  const double whole_width = std::max(left + static_cast<double>(m.columns) * cell + kGap + kLegendWidth, 280.0);
+  const Title title(options.title, whole_width - 2 * kMargin);
+  const double head = kMargin + title.height();
+  const Placed at{left, head + names + column_labels_height(columns, cell), cell, cell};
   const double width = static_cast<double>(m.columns) * cell, height = static_cast<double>(m.rows) * cell;
   const double bar = std::clamp(height, 80.0, 240.0), note = m.pooled() ? 24 : 0;
   const double whole_height = at.y + std::max(height, legend_height(bar, kinds)) + kMargin + note;
 
-  Svg svg(std::max(at.x + width + kGap + kLegendWidth, 280.0), whole_height,
-          options.title.empty() ? "Heatmap" : label(options.title, 200));
+  Svg svg(whole_width, whole_height, options.title.empty() ? "Heatmap" : label(options.title, 200));
   define_patterns(svg);
-  if (!options.title.empty()) {
-    const auto fitting = static_cast<std::size_t>((at.x + width + kGap + kLegendWidth - 2 * kMargin) / (0.62 * 14));
-    svg.text(kMargin, 26, label(options.title, fitting), {{"font-size", 14.0}, {"font-weight", "bold"}});
-  }
+  title.draw(svg, kMargin, kMargin - 4);
   svg.text(at.x + width / 2, head + 10, label(options.columns, 40), {{"text-anchor", "middle"}, {"fill", kFaint}});
   const double middle = at.y + height / 2;
   svg.text(kMargin + 10, middle, label(options.rows, 40),

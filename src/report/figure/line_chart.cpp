@@ -9,11 +9,12 @@
 #include "report/figure/colour.hpp"
 #include "report/figure/svg.hpp"
 #include "report/figure/text.hpp"
+#include "report/figure/title.hpp"
 
 namespace attn::figure {
 namespace {
 
-constexpr double kTitle = 14, kName = 12, kTick = 11;
+constexpr double kName = 12, kTick = 11;
 constexpr std::size_t kMaxName = 40;
 constexpr std::size_t kDotted = 40;  // so few points are drawn as dots too
 
@@ -100,10 +101,7 @@ class Chart {
 
   std::string svg() {
     Svg svg(axes_.width, axes_.height, axes_.title.empty() ? "Line chart" : shortened(clean(axes_.title), 200));
-    if (!axes_.title.empty()) {
-      const auto columns = static_cast<std::size_t>((axes_.width - 32) / (0.6 * kTitle));
-      svg.text(16, 24, shortened(clean(axes_.title), columns), {{"font-size", kTitle}, {"font-weight", "bold"}});
-    }
+    title().draw(svg, 16, 10);
     names(svg);
     grid(svg);
     lines(svg);
@@ -111,12 +109,14 @@ class Chart {
   }
 
  private:
+  Title title() const { return {axes_.title, axes_.width - 32}; }
+
   void lay_out() {
     double widest = 0;
     for (const Tick& tick : y_ticks_) widest = std::max(widest, text_width(tick.text, kTick));
     left_ = 16 + (axes_.y.empty() ? 0 : 20) + widest + 8;
     right_ = axes_.width - 24;
-    top_ = 16 + (axes_.title.empty() ? 0 : 20) + (named() ? 20 : 0);
+    top_ = 16 + title().height() + (named() ? 20 : 0);
     bottom_ = axes_.height - 24 - (axes_.x.empty() ? 8 : 26);
   }
   bool named() const {

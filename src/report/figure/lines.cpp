@@ -6,6 +6,7 @@
 #include "attn/figure.hpp"
 #include "report/figure/cells.hpp"
 #include "report/figure/text.hpp"
+#include "report/figure/title.hpp"
 #include "report/figure/validate.hpp"
 
 namespace attn::figure {
@@ -38,7 +39,7 @@ Links links_of(const std::vector<Matrix>& heads, const ValueScale& scale) {
         const Kind kind = scale.kind(value, m.keeps(i, j));
         links.nonfinite += kind == Kind::nan || kind == Kind::plus_inf;
         if (kind != Kind::value || links.strongest <= 0) continue;
-        const double share = scale.log() ? scale.axis().at(value) : value / links.strongest;
+        const double share = scale.log() || scale.by_row() ? scale.share(m, i, j) : value / links.strongest;
         if (share >= kFaintest) links.drawn.push_back({static_cast<std::int64_t>(h), i, j, share});
       }
     }
@@ -54,7 +55,9 @@ Links links_of(const std::vector<Matrix>& heads, const ValueScale& scale) {
 
 std::string note_of(const Links& links, const ValueScale& scale, const Matrix& first) {
   std::string note = scale.log() ? "as strong as the logarithm of the weight; "
-                                 : "as strong as the weight; below 1 % of the largest not drawn; ";
+                     : scale.by_row()
+                         ? "as strong as the weight beside its query's largest; below 1 % of that not drawn; "
+                         : "as strong as the weight; below 1 % of the largest not drawn; ";
   note.append("largest ").append(short_number(links.strongest, 4));
   if (links.hidden > 0) note.append("; ").append(std::to_string(links.hidden)).append(" weaker lines left out");
   if (links.nonfinite > 0) note.append("; ").append(std::to_string(links.nonfinite)).append(" NaN or inf not drawn");
@@ -73,7 +76,7 @@ std::string lines(const Tensor& weights, const Options& options) {
     heads.push_back(matrix_of(all.select(0, h), options.keep, options.max_cells));
     range.take(heads.back().range);
   }
-  const ValueScale scale(range, options.scale, options.colours);
+  const ValueScale scale(range, chosen_scale(options.scale, range, all.size(1), all.size(2)), options.colours);
   const Links links = links_of(heads, scale);
   const Matrix& first = heads.front();
   const auto queries = labels_of(options.tokens, first.rows, first.block_rows, kLabel);
@@ -83,19 +86,17 @@ std::string lines(const Tensor& weights, const Options& options) {
   const double step = std::min(kStep, kTallest / static_cast<double>(std::max(first.rows, first.columns)));
   const double left = kMargin + row_labels_width(queries, step), right = left + kSpan;
   const bool several = heads.size() > 1;
-  const double top = kMargin + (options.title.empty() ? 0 : 24) + (several ? 22 : 0) + 20;
   const double height = static_cast<double>(std::max(first.rows, first.columns)) * step;
   const double width = std::max(right + row_labels_width(keys, step) + kMargin, 420.0);
+  const Title title(options.title, width - 2 * kMargin);
+  const double top = kMargin + title.height() + (several ? 22 : 0) + 20;
   const std::string note = note_of(links, scale, first);
   const std::size_t per_line = static_cast<std::size_t>((width - 2 * kMargin) / (0.56 * 10));
   const double bottom = top + height + 24;
 
   Svg svg(width, bottom + 8 + (note.size() > per_line ? 14 : 0),
           options.title.empty() ? "Lines between tokens" : label(options.title, 200));
-  if (!options.title.empty()) {
-    svg.text(kMargin, 28, label(options.title, static_cast<std::size_t>((width - 2 * kMargin) / (0.62 * 14))),
-             {{"font-size", 14.0}, {"font-weight", "bold"}});
-  }
+  title.draw(svg, kMargin, kMargin - 4);
   double x = kMargin;
   for (std::size_t h = 0; several && h < heads.size(); ++h) {
     const std::string name = "head " + std::to_string(h + 1);

@@ -42,6 +42,13 @@ Matrix matrix_of(const Tensor& source, const Tensor& keep, std::int64_t max_cell
       m.range.take(value);
     }
   }
+  for (std::int64_t i = 0; i < m.rows; ++i) {
+    double largest = 0;
+    for (std::int64_t j = 0; j < m.columns; ++j) {
+      if (std::isfinite(m.at(i, j))) largest = std::max(largest, m.at(i, j));
+    }
+    m.row_largest.push_back(largest);
+  }
   return m;
 }
 

@@ -25,6 +25,7 @@ struct Matrix {
   std::vector<double> values;                        // row-major
   std::vector<char> kept;                            // 0: every source cell is masked
   Range range;                                       // of the kept source cells
+  std::vector<double> row_largest;                   // the largest finite value of each drawn row, or 0
 
   bool pooled() const noexcept { return block_rows > 1 || block_columns > 1; }
   double at(std::int64_t row, std::int64_t column) const { return values[index(row, column)]; }

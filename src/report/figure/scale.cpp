@@ -12,27 +12,38 @@ namespace {
 constexpr double kDecades = 1e6, kFont = 11, kBar = 14, kSwatch = 14, kSwatchStep = 22;
 constexpr const char* kWarning = "#c2185b";
 
-Axis axis_of(const Range& range, bool log) {
-  if (!log) return range.any() ? Axis(range.low, range.high, false) : Axis(0, 1, false);
+Axis axis_of(const Range& range, Scale scale) {
+  if (scale == Scale::row || !range.any()) return {0, 1, false};
+  if (scale != Scale::log) return {std::min(range.low, 0.0), range.high, false};
   if (!std::isfinite(range.least)) return {0.1, 1, true};
   return {std::max(range.least, range.high / kDecades), range.high, true};
 }
 
-// The ends are the true range; between them round numbers that do not touch them.
+// Between the ends round numbers that do not touch them.
 std::vector<Tick> legend_ticks(const ValueScale& scale, double height) {
   const Range& range = scale.range();
   if (!range.any() || (scale.log() && !std::isfinite(range.least))) return {};
-  const double low = scale.log() ? scale.axis().low() : range.low;
-  if (low == range.high) return {{low, short_number(low, 4)}};
-  std::vector<Tick> ticks{{low, short_number(low, 4)}};
-  if (scale.log() && low > range.least) ticks[0].text = "≤ " + ticks[0].text;
+  const LegendEnds ends = legend_ends(scale);
+  if (ends.low == ends.high) return {{ends.low, ends.low_text}};
+  std::vector<Tick> ticks{{ends.low, ends.low_text}};
   const double room = 16 / height;
   for (Tick& tick : scale.axis().ticks(std::max(2, static_cast<int>(height / 40)))) {
     const double at = scale.axis().at(tick.value);
-    if (at > room && at < 1 - room) ticks.push_back(std::move(tick));
+    if (!scale.by_row() && at > room && at < 1 - room) ticks.push_back(std::move(tick));
   }
-  ticks.push_back({range.high, short_number(range.high, 4)});
+  ticks.push_back({ends.high, ends.high_text});
   return ticks;
+}
+
+void define_hatch(Svg& svg, std::string_view id, double step, double stroke, int degrees, const char* colour) {
+  svg.open("pattern", {{"id", id},
+                       {"width", step},
+                       {"height", step},
+                       {"patternUnits", "userSpaceOnUse"},
+                       {"patternTransform", "rotate(" + std::to_string(degrees) + ")"}});
+  svg.add("rect", {{"width", step}, {"height", step}, {"fill", "#ffffff"}});
+  svg.add("rect", {{"width", stroke}, {"height", step}, {"fill", colour}});
+  svg.close("pattern");
 }
 
 }  // namespace
@@ -55,38 +66,53 @@ const char* name_of(Kind kind) noexcept {
   return "";
 }
 
+Scale chosen_scale(Scale scale, const Range& range, std::int64_t rows, std::int64_t columns) noexcept {
+  constexpr std::int64_t kLong = 12;
+  if (scale != Scale::automatic) return scale;
+  const bool below_zero = range.any() && range.low < 0;
+  return !below_zero && std::max(rows, columns) >= kLong ? Scale::row : Scale::linear;
+}
+
 ValueScale::ValueScale(const Range& range, Scale scale, Colours colours)
-    : range_(range), log_(scale == Scale::log), colours_(colours), axis_(axis_of(range, scale == Scale::log)) {
-  if (log_ && range.any() && range.low < 0) {
-    throw Error(Error::Kind::argument, "figure", "no value below 0 on a log scale", short_number(range.low, 6));
+    : range_(range), scale_(scale), colours_(colours), axis_(axis_of(range, scale)) {
+  if ((log() || by_row()) && range.any() && range.low < 0) {
+    throw Error(Error::Kind::argument, "figure",
+                std::string("no value below 0 on a ") + (log() ? "log scale" : "scale by row"),
+                short_number(range.low, 6));
   }
+}
+
+double ValueScale::share(const Matrix& m, std::int64_t row, std::int64_t column) const noexcept {
+  const double value = m.at(row, column);
+  if (!by_row()) return axis_.at(value);
+  const double largest = m.row_largest[static_cast<std::size_t>(row)];
+  return largest > 0 ? value / largest : 0;
+}
+
+LegendEnds legend_ends(const ValueScale& scale) {
+  const Range& range = scale.range();
+  if (scale.by_row()) return {0, 1, "0", "row's max"};
+  const double low = scale.axis().low() < range.high ? scale.axis().low() : range.high;
+  const bool cut = scale.log() && low > range.least;
+  return {low, range.high, (cut ? "≤ " : "") + short_number(low, 4), short_number(range.high, 4)};
+}
+
+std::string legend_name(const ValueScale& scale, std::string_view values) {
+  return std::string(values) + (scale.by_row() ? ", by row" : scale.log() ? ", log" : "");
 }
 
 Kind ValueScale::kind(double value, bool kept) const noexcept {
   if (!kept) return Kind::masked;
   if (std::isnan(value)) return Kind::nan;
   if (std::isinf(value)) return value < 0 ? Kind::minus_inf : Kind::plus_inf;
-  return log_ && value == 0 ? Kind::zero : Kind::value;
+  return log() && value == 0 ? Kind::zero : Kind::value;
 }
 
 void define_patterns(Svg& svg) {
   svg.open("defs");
-  svg.open("pattern", {{"id", "attn-nan"},
-                       {"width", 6.0},
-                       {"height", 6.0},
-                       {"patternUnits", "userSpaceOnUse"},
-                       {"patternTransform", "rotate(45)"}});
-  svg.add("rect", {{"width", 6.0}, {"height", 6.0}, {"fill", "#ffffff"}});
-  svg.add("rect", {{"width", 2.0}, {"height", 6.0}, {"fill", kWarning}});
-  svg.close("pattern");
-  svg.open("pattern", {{"id", "attn-minus-inf"},
-                       {"width", 5.0},
-                       {"height", 5.0},
-                       {"patternUnits", "userSpaceOnUse"},
-                       {"patternTransform", "rotate(-45)"}});
-  svg.add("rect", {{"width", 5.0}, {"height", 5.0}, {"fill", "#ffffff"}});
-  svg.add("rect", {{"width", 1.0}, {"height", 5.0}, {"fill", "#c4c4c4"}});
-  svg.close("pattern");
+  define_hatch(svg, "attn-nan", 6, 2, 45, kWarning);
+  define_hatch(svg, "attn-minus-inf", 5, 1, -45, "#c4c4c4");
+  define_hatch(svg, "attn-masked", 5, 1, 45, "#d0d0d0");
   svg.close("defs");
 }
 
@@ -107,7 +133,7 @@ void draw_cell(Svg& svg, double x, double y, double width, double height, Kind k
   }
   const char* fill = kind == Kind::nan         ? "url(#attn-nan)"
                      : kind == Kind::minus_inf ? "url(#attn-minus-inf)"
-                     : kind == Kind::masked    ? "#f1f1f1"
+                     : kind == Kind::masked    ? "url(#attn-masked)"
                      : kind == Kind::zero      ? "#ffffff"
                                                : value_fill;
   svg.add("rect", {{"x", x}, {"y", y}, {"width", width}, {"height", height}, {"fill", fill}}, {}, hint);
@@ -121,7 +147,7 @@ double legend_height(double bar, const std::set<Kind>& kinds) {
 void draw_legend(Svg& svg, double x, double y, double height, const ValueScale& scale, const std::set<Kind>& kinds,
                  std::string_view name) {
   svg.open("g", {{"font-size", kFont}});
-  svg.text(x, y - 12, label(name, 14));
+  svg.text(x, y - 12, label(legend_name(scale, name), 16));
   constexpr int steps = 64;
   svg.open("g", {{"shape-rendering", "crispEdges"}});
   for (int i = 0; i < steps; ++i) {

@@ -1,7 +1,10 @@
 // From a value to a colour, and the legend that tells which.
 #pragma once
 
+#include <cstdint>
 #include <set>
+#include <string>
+#include <string_view>
 
 #include "report/figure/axis.hpp"
 #include "report/figure/colour.hpp"
@@ -15,24 +18,42 @@ enum class Kind { value, zero, masked, nan, minus_inf, plus_inf };  // zero: on 
 // As legends write it: "masked", "NaN", "-inf"; "" for a value.
 const char* name_of(Kind kind) noexcept;
 
+// What `scale` means for matrices of these sizes and values: never automatic.
+Scale chosen_scale(Scale scale, const Range& range, std::int64_t rows, std::int64_t columns) noexcept;
+
 class ValueScale {
  public:
-  // Throws Error (argument) for negative values on a log scale.
+  // Throws Error (argument) for values below 0 on the scales log and row.
   ValueScale(const Range& range, Scale scale, Colours colours);
 
   Kind kind(double value, bool kept) const noexcept;
-  Rgb colour(double value) const noexcept { return shade(colours_, axis_.at(value)); }
+  // Where a cell's value lies on the scale, from 0 to 1.
+  double share(const Matrix& m, std::int64_t row, std::int64_t column) const noexcept;
+  Rgb colour(const Matrix& m, std::int64_t row, std::int64_t column) const noexcept {
+    return shade(colours_, share(m, row, column));
+  }
+  double share(double value) const noexcept { return axis_.at(value); }  // of a whole matrix, not by row
   const Axis& axis() const noexcept { return axis_; }
   const Range& range() const noexcept { return range_; }
   Colours colours() const noexcept { return colours_; }
-  bool log() const noexcept { return log_; }
+  bool log() const noexcept { return scale_ == Scale::log; }
+  bool by_row() const noexcept { return scale_ == Scale::row; }
 
  private:
   Range range_;
-  bool log_;
+  Scale scale_;
   Colours colours_;
   Axis axis_;
 };
+
+// The ends of a legend's bar: "0" and "0.93", or "0" and "row's max".
+struct LegendEnds {
+  double low, high;
+  std::string low_text, high_text;
+};
+LegendEnds legend_ends(const ValueScale& scale);
+// "weight", "weight, log" or "weight, by row".
+std::string legend_name(const ValueScale& scale, std::string_view values);
 
 // The patterns that cells refer to; once a document.
 void define_patterns(Svg& svg);

@@ -9,6 +9,7 @@
 #include "report/figure/colour.hpp"
 #include "report/figure/svg.hpp"
 #include "report/figure/text.hpp"
+#include "report/figure/title.hpp"
 #include "report/pca.hpp"
 
 namespace attn::figure {
@@ -132,10 +133,7 @@ class Space {
 
   std::string svg() {
     Svg svg(options_.width, options_.height, options_.title.empty() ? "Vectors" : label(options_.title, 200));
-    if (!options_.title.empty()) {
-      svg.text(kMargin, 28, label(options_.title, static_cast<std::size_t>((options_.width - 32) / (0.62 * 14))),
-               {{"font-size", 14.0}, {"font-weight", "bold"}});
-    }
+    title().draw(svg, kMargin, kMargin - 4);
     flat_ ? plane(svg) : box(svg);
     vectors(svg);
     names(svg);
@@ -143,6 +141,7 @@ class Space {
   }
 
  private:
+  Title title() const { return {options_.title, options_.width - 2 * kMargin}; }
   static bool finite(V3 p) { return std::isfinite(p.x) && std::isfinite(p.y) && std::isfinite(p.z); }
 
   // Unit cube to picture, before it is fitted.
@@ -167,7 +166,7 @@ class Space {
       const V2 r = raw({end(0), end(1), end(2)});
       low = {std::min(low.x, r.x), std::min(low.y, r.y)}, high = {std::max(high.x, r.x), std::max(high.y, r.y)};
     }
-    const double top = options_.title.empty() ? kMargin : 44, side = 64, bottom = 64;
+    const double top = kMargin + title().height(), side = 64, bottom = 64;
     const double width = options_.width - 2 * side, height = options_.height - top - bottom;
     scale_ = line_ ? width : std::min(width / (high.x - low.x), height / (high.y - low.y));
     centre_ = {options_.width / 2 - scale_ * (low.x + high.x) / 2, top + height / 2 - scale_ * (low.y + high.y) / 2};

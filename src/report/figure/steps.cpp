@@ -6,6 +6,7 @@
 #include "attn/figure.hpp"
 #include "report/figure/cells.hpp"
 #include "report/figure/text.hpp"
+#include "report/figure/title.hpp"
 #include "report/html/blocks.hpp"
 
 namespace attn::figure {
@@ -113,20 +114,18 @@ std::string steps(const Trace& trace, const StepsOptions& options) {
   const auto tokens = labels_of(options.tokens, first.rows, first.block_rows, kLabel);
   const bool labelled = first.rows <= kLabelled;
   const double indent = kMargin + (labelled ? row_labels_width(tokens, cell_of(first)) : 0);
-  const double top = kMargin + (options.title.empty() ? 4 : 28);
   double width = indent, height = 0;
   for (const Column& column : columns) {
     width += width_of(column) + kGap;
     height = std::max(height, height_of(column));
   }
   const std::string note = note_of(columns, options.head, heads);
-  Svg svg(std::max(width - kGap + kMargin, 2 * kMargin + text_width(note, 10)), top + height + 36,
-          options.title.empty() ? "Steps" : label(options.title, 200));
+  const double whole_width = std::max(width - kGap + kMargin, 2 * kMargin + text_width(note, 10));
+  const Title title(options.title, whole_width - 2 * kMargin);
+  const double top = kMargin + 4 + title.height();
+  Svg svg(whole_width, top + height + 36, options.title.empty() ? "Steps" : label(options.title, 200));
   define_patterns(svg);
-  if (!options.title.empty()) {
-    svg.text(kMargin, 28, label(options.title, static_cast<std::size_t>(width / (0.62 * 14))),
-             {{"font-size", 14.0}, {"font-weight", "bold"}});
-  }
+  title.draw(svg, kMargin, kMargin - 4);
   double x = indent;
   for (const Column& column : columns) {
     double y = top + (height - height_of(column)) / 2;  // all centred on one line

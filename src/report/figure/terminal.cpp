@@ -55,14 +55,16 @@ class Drawing {
   Drawing(const Matrix& m, const ValueScale& scale, const TerminalOptions& options)
       : m_(m), scale_(scale), options_(options), ascii_(options.characters == Characters::ascii) {}
 
-  // Each in one block, darkness or colour by value.
+  // A number where there is room for it, on its colour; else a block whose darkness or colour is the value.
   std::string cell(std::int64_t i, std::int64_t j, std::size_t width) const {
     const double value = m_.at(i, j);
     const Kind kind = scale_.kind(value, m_.keeps(i, j));
     if (kind != Kind::value) return centred(mark_of(kind, ascii_), width);
-    if (options_.depth == Depth::none) return shaded(scale_.axis().at(value), width);
-    const Rgb colour = scale_.colour(value);
     const bool number = width >= kNumberCell && !m_.pooled();
+    if (options_.depth == Depth::none) {
+      return number ? centred(short_number(value, 2), width) : shaded(scale_.share(m_, i, j), width);
+    }
+    const Rgb colour = scale_.colour(m_, i, j);
     if (!number) return paint(colour, options_.depth) + std::string(width, ' ') + std::string(kReset);
     const std::string ink = std::string_view(ink_on(colour)) == "#000000" ? "\x1b[30m" : "\x1b[97m";
     return paint(colour, options_.depth) + ink + centred(short_number(value, 2), width) + std::string(kReset);
@@ -73,16 +75,17 @@ class Drawing {
     std::string text;
     if (range.any()) {
       constexpr int steps = 16;
-      const double low = scale_.log() && std::isfinite(range.least) ? scale_.axis().low() : range.low;
-      text = short_number(low, 4) + " ";
+      const LegendEnds ends = legend_ends(scale_);
+      text = ends.low_text + " ";
       for (int s = 0; s < steps; ++s) {
         const double share = (s + 0.5) / steps;
         text.append(options_.depth == Depth::none
                         ? shaded(share, 1)
                         : paint(shade(scale_.colours(), share), options_.depth) + " " + std::string(kReset));
       }
-      text.append(" ").append(short_number(range.high, 4));
+      text.append(" ").append(ends.high_text);
       if (scale_.log()) text.append(" (log)");
+      if (scale_.by_row()) text.append(" (by row)");
     }
     for (const Kind kind : kinds_in(m_, scale_)) {
       if (kind == Kind::value) continue;
@@ -139,7 +142,8 @@ std::string terminal_heatmap(const Tensor& weights, const Options& options, cons
   const auto most = static_cast<std::int64_t>(std::max<std::size_t>(room, 2));
   const Matrix m = matrix_of(weights, options.keep, std::min(options.max_cells, most));
   const std::size_t cell = std::clamp<std::size_t>(room / static_cast<std::size_t>(m.columns), 1, kWidestCell);
-  const ValueScale scale(m.range, options.scale, options.colours);
+  const ValueScale scale(m.range, chosen_scale(options.scale, m.range, weights.size(0), weights.size(1)),
+                         options.colours);
   const auto rows = labels_of(options.tokens, m.rows, m.block_rows, label_width);
   const auto heads =
       labels_of(key_tokens_of(options, weights.size(0), weights.size(1)), m.columns, m.block_columns, kWidestCell);

@@ -10,6 +10,13 @@
 namespace attn::tool {
 namespace {
 
+figure::Scale scale_named(const std::string& name) {
+  return name == "linear" ? figure::Scale::linear
+         : name == "row"  ? figure::Scale::row
+         : name == "log"  ? figure::Scale::log
+                          : figure::Scale::automatic;
+}
+
 void require_index(const char* flag, std::int64_t index, std::int64_t count) {
   if (index >= 1 && index <= count) return;
   throw Error(Error::Kind::argument, flag, formatted("a number from 1 to {}", count), std::to_string(index));
@@ -41,7 +48,14 @@ void add_choice_flags(Verb& verb, ChoiceFlags& flags) {
       .value_name("NAME");
   verb.add_option("--layer", flags.layer, "Which of several layers, counted from 1. Default: 1").value_name("N");
   verb.add_option("--head", flags.head, "Which head, counted from 1").value_name("N");
-  verb.add_flag("--log", flags.log, "Logarithmic scale");
+  verb.add_option("--scale", flags.scale,
+                  "linear  colours from 0 to the largest value\n"
+                  "row     each row from 0 to its own largest value\n"
+                  "log     by the logarithm of the value\n"
+                  "auto    row from 12 tokens on, else linear; the default")
+      .value_name("NAME")
+      .one_of({"auto", "linear", "row", "log"});
+  verb.add_flag("--log", flags.log, "The same as --scale log");
   verb.add_option("--colours,--colors", flags.colours, "viridis, cividis or grey. Default: viridis")
       .value_name("NAME")
       .one_of({"viridis", "cividis", "grey"});
@@ -86,7 +100,7 @@ figure::Options options_for(const Pictures& pictures, const report_page::Block& 
   options.rows = of_keys ? "keys" : pairs ? "queries" : "tokens";
   options.columns = pairs ? "keys" : "dimensions";
   options.values = flags.step == "weights" ? "weight" : flags.step;
-  options.scale = flags.log ? figure::Scale::log : figure::Scale::linear;
+  options.scale = flags.log ? figure::Scale::log : scale_named(flags.scale);
   options.colours = colours_named(flags.colours);
   if (pairs) options.key_tokens = pictures.key_tokens;
   if (flags.step == "weights" || flags.step == "dropped") options.keep = keep_of(block);

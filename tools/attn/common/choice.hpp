@@ -16,11 +16,12 @@ struct ChoiceFlags {
   std::string step = "weights";
   std::int64_t layer = 1;            // counted from 1
   std::optional<std::int64_t> head;  // counted from 1
-  bool log = false;
+  std::string scale = "auto";
+  bool log = false;  // the same as scale = "log"
   std::string colours = "viridis";
 };
 
-// --step, --layer, --head, --log, --colours.
+// --step, --layer, --head, --scale, --log, --colours.
 void add_choice_flags(Verb& verb, ChoiceFlags& flags);
 
 // The steps of one text, layer by layer; `item` counts from 1. Throws Error.
