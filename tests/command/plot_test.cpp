@@ -201,9 +201,9 @@ TEST_F(Pictures, ShowInCharacters) {
   EXPECT_EQ(out_of("attn show w.csv --tokens w.txt --ascii"),
             "weights (1, 3, 3)\n"
             "         Your  jour… star…\n"
-            "Your     @@@@@@\n"
-            "journey  ++++++++++++\n"
-            "starts   ::::::------++++++\n"
+            "Your       1     0     0\n"
+            "journey   0.5   0.5    0\n"
+            "starts    0.2   0.3   0.5\n"
             "         0   .::-==++*##%@@ 1\n");
   EXPECT_THAT(out_of("attn show multihead --head 2"), HasSubstr("multihead: weights (2, 6, 6), head 2 of 2"));
 }
