@@ -1,5 +1,6 @@
 # The front door. Each target installs what it misses, configures a CMake preset and builds it.
-.PHONY: help demo build test check sanitize sanitize-threads test-neon install-test package python-test python-test-all tidy format clean
+.PHONY: help demo build test check sanitize sanitize-threads test-neon install-test package python-test python-test-all
+.PHONY: python-sanitize tidy format clean
 .PHONY: configure dependencies neon-dependencies python-venv browser
 
 help:          ## this list
@@ -50,6 +51,10 @@ python-test: python-venv  ## the Python package in build/python-venv, and its te
 python-test-all: python-venv  ## the same with PyTorch, transformers, JAX and numba (5 GB): no test is skipped
 	build/python-venv/bin/pip install --quiet '.[test-all]'
 	build/python-venv/bin/python -m pytest tests/python --no-skips
+
+python-sanitize: python-venv  ## the Python package under the address sanitizer, in build/python-asan
+	build/python-venv/bin/pip install --quiet 'nanobind>=3.1,<4' numpy pytest hypothesis ml_dtypes
+	scripts/python-sanitize build/python-venv/bin/python
 
 tidy: dependencies  ## clang-tidy over the whole tree
 	cmake --preset tidy

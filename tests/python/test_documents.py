@@ -17,6 +17,7 @@ def snippets(document):
     return [block for block in blocks(document) if block.language == "python" and not block.reason_not_run]
 
 
+@pytest.mark.no_sanitizer
 @pytest.mark.parametrize("document", [d for d in documents(ROOT) if snippets(d)], ids=lambda d: d.name)
 def test_snippets_run(document, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -23,6 +23,7 @@ def numbers(text):
     return [float(n) for n in re.findall(r"-?\d+\.\d*(?:e[-+]\d+)?", text)]
 
 
+@pytest.mark.no_sanitizer
 def test_the_notebook(script, tmp_path):
     committed = nbformat.read(script.PATH, as_version=4)
     nbformat.validate(committed)

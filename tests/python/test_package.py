@@ -19,6 +19,7 @@ def run(*arguments):
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
 
 
+@pytest.mark.no_sanitizer
 def test_import_is_quick_and_brings_no_framework():
     code = (
         "import sys, time; start = time.process_time(); import attn; spent = time.process_time() - start\n"
@@ -63,12 +64,14 @@ def test_command():
         assert result.returncode == 3 and "without the command" in result.stderr
 
 
+@pytest.mark.no_sanitizer
 @pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="no mypy")
 def test_the_package_itself_is_well_typed(tmp_path):
     result = run("-m", "mypy", "--ignore-missing-imports", "--cache-dir", str(tmp_path), "-p", "attn")
     assert result.returncode == 0, result.stdout
 
 
+@pytest.mark.no_sanitizer
 @pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="no mypy")
 def test_types(tmp_path):
     assert (PACKAGE / "py.typed").exists() and (PACKAGE / "_attn.pyi").exists()

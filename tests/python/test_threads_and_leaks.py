@@ -64,6 +64,7 @@ def test_the_gil_is_released():
     assert turns > 3
 
 
+@pytest.mark.no_sanitizer
 @pytest.mark.parametrize("what", ["attention", "options", "error", "module", "steps"])
 def test_memory_does_not_grow(what):
     x = rng.standard_normal((1, 4, 64, 64)).astype(np.float32)

@@ -72,6 +72,7 @@ GRADCHECKS = {
 }
 
 
+@pytest.mark.no_sanitizer
 @pytest.mark.parametrize("name", GRADCHECKS)
 def test_gradcheck(name):
     q, k, v, bias, sinks = inputs((2, 4, 5, 3), (2, 2, 6, 3), (2, 2, 6, 4), (4, 1, 6), (4,), dtype=torch.float64)
@@ -83,6 +84,7 @@ def test_gradcheck(name):
     assert torch.autograd.gradcheck(f, (q, k, v, bias, sinks))
 
 
+@pytest.mark.no_sanitizer
 @pytest.mark.parametrize("shapes", [[(5, 4)] * 3, [(2, 5, 4)] * 3, [(3, 8, 5, 4), (8, 7, 4), (1, 1, 7, 3)],
                                     [(2, 3, 4, 5, 4), (3, 4, 7, 4), (2, 1, 1, 7, 3)]])  # fmt: skip
 def test_leading_dimensions_and_their_gradients(shapes):
@@ -323,6 +325,7 @@ def test_a_module_without_autograd_says_so():
         attn.SelfAttention_v1(3, 2)(torch.ones(6, 3, requires_grad=True))
 
 
+@pytest.mark.no_sanitizer
 def test_memory_does_not_grow():
     q, k, v = inputs((1, 4, 64, 64), (1, 4, 64, 64), (1, 4, 64, 64))
 

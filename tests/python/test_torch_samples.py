@@ -9,6 +9,7 @@ from torch.testing._internal.common_methods_invocations import op_db  # noqa: E4
 
 import attn.torch  # noqa: E402
 
+pytestmark = pytest.mark.no_sanitizer  # no binding that test_torch.py does not use
 sdpa = attn.torch.scaled_dot_product_attention
 OPERATOR, = (op for op in op_db if op.name == "nn.functional.scaled_dot_product_attention")
 DTYPES = sorted(OPERATOR.supported_dtypes("cpu"), key=str)

@@ -6,6 +6,9 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 import attn.transformers  # noqa: E402, F401
 
+pytestmark = pytest.mark.no_sanitizer  # no binding that test_torch.py does not use
+
+
 def test_from_config_by_name():
     config = transformers.GPT2Config(n_embd=32, n_layer=1, n_head=4, n_positions=64)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="attn")
