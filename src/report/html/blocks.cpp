@@ -152,8 +152,8 @@ Blocks arrange(const Trace& trace, std::int64_t item) {
                 names.empty() ? "an empty one" : names);
   }
   for (const auto& [name, tensor] : trace.steps()) {
-    const auto of_block = [&](const Found& f) { return f.label == address_of(name).block; };
-    if (std::any_of(found.begin(), found.end(), of_block)) result.shapes.emplace_back(name, tensor.shape());
+    const auto is_its_block = [block = address_of(name).block](const Found& f) { return f.label == block; };
+    if (std::any_of(found.begin(), found.end(), is_its_block)) result.shapes.emplace_back(name, tensor.shape());
   }
   result.batch = batch_of(found.front().steps);
   if (item < 0 || item >= std::max<std::int64_t>(result.batch, 1)) {
