@@ -1,6 +1,7 @@
 #include "kernels/targets.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <string>
 
@@ -19,6 +20,8 @@ extern const Kernels kernels_neon;
 #endif
 
 namespace {
+
+std::atomic<const Kernels*> in_use{nullptr};
 
 std::string names(bool supported_only) {
   std::string text;
@@ -67,8 +70,11 @@ std::span<const Target> targets() {
 }
 
 const Kernels& active() {
-  static const Kernels& kernels = choose();  // a throw leaves it unset, and the next call tries again
-  return kernels;
+  const Kernels* kernels = in_use.load(std::memory_order_relaxed);
+  if (!kernels) use(kernels = &choose());
+  return *kernels;
 }
+
+void use(const Kernels* kernels) { in_use.store(kernels, std::memory_order_relaxed); }
 
 }  // namespace attn::kernels

@@ -22,4 +22,8 @@ std::span<const Target> targets();
 // (argument) when that one is unknown, or not supported here.
 const Kernels& active();
 
+// From now on these, of a processor that has their instructions; null: as above, chosen anew. For tests, and not while
+// other threads compute.
+void use(const Kernels* kernels);
+
 }  // namespace attn::kernels
