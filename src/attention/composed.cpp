@@ -40,7 +40,8 @@ DType compute_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DTy
 // The forward pass's tensors: (b, hq, t, d) and (b, hq, tq, tk).
 struct Steps {
   Tensor q, k, v, scores, scaled, capped, masked, weights, dropped, context;
-  Tensor with_sink;  // (b, hq, tq, tk + 1): masked, and the sink as one more key; masked itself without sinks
+  // (b, hq, tq, tk + 1): masked and weights, with the sink as one more key where there is one.
+  Tensor with_sink, all_weights;
 };
 
 bool limits_keys(const Mask& mask) {
@@ -73,10 +74,11 @@ Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& 
   if (mask.keep.defined()) s.masked = ref::mask_fill(s.masked, mask.keep);
   if (mask.block_keep.defined()) s.masked = ref::mask_fill(s.masked, block_cells(p, mask));
   if (options.alibi_slopes.defined())
-    s.masked = ref::add(s.masked, alibi_bias(p, mask, options.alibi_slopes).to(dtype));
+    s.masked = ref::add(s.masked, ref::saturate_to(alibi_bias(p, mask, options.alibi_slopes), dtype));
   if (limits_keys(mask)) s.masked = ref::mask_fill(s.masked, seen_keys(p, mask));
   s.with_sink = with_sink(s.masked, options.sinks, p);
-  s.weights = ref::softmax(s.with_sink).slice(-1, 0, p.tk);
+  s.all_weights = ref::softmax(s.with_sink);
+  s.weights = s.all_weights.slice(-1, 0, p.tk);
   s.dropped = options.dropout > 0 ? ref::dropout(s.weights, dropout_keep(p, options), options.dropout) : s.weights;
   s.context = ref::weighted_sum(s.dropped, s.v);
   return s;
@@ -92,6 +94,15 @@ Tensor chosen_weights(const Tensor& weights, const AttentionOptions& options) {
     chosen.select(2, r).copy_from(weights.select(2, static_cast<std::int64_t>(options.weight_rows.at({r}))));
   }
   return chosen;
+}
+
+// The sink's weight has no value: d_sink = -w_sink · Σ_j w_j · d_weight_j. That sum is -Σ_j d_score_j, too, whose terms
+// cancel.
+Tensor sinks_gradient(const Steps& s, const Tensor& d_weights, const Problem& p) {
+  const auto product = [](auto w, auto d) { return w == 0 ? w : w * d; };
+  const Tensor means = ref::sum_to(ref::map("attention", s.weights, d_weights, product), Shape{p.batch, p.hq, p.tq, 1});
+  const Tensor sink_weights = s.all_weights.slice(-1, p.tk, p.tk + 1);
+  return ref::scale(ref::sum_to(ref::map("attention", sink_weights, means, product), {p.hq, 1, 1}), -1).view({p.hq});
 }
 
 void record(Trace& trace, const Steps& s, const AttentionOptions& options) {
@@ -127,9 +138,7 @@ AttentionGradient composed_attention_backward(const Tensor& d_output, const Tens
       options.dropout > 0 ? ref::dropout(d_dropped, dropout_keep(p, options), options.dropout) : d_dropped;
   // weights = softmax(masked and sink); masking gives weights, and so gradients, of zero
   Tensor d_scaled = ref::softmax_backward(d_weights, s.weights);
-  // the sink's weight has no value: d_sink = -w_sink · Σ_j w_j · dw_j, and Σ_j d_scaled_j = that sum · w_sink
-  const Tensor d_sinks =
-      options.sinks.defined() ? ref::scale(ref::sum_to(d_scaled, {p.hq, 1, 1}), -1).view({p.hq}) : Tensor{};
+  const Tensor d_sinks = options.sinks.defined() ? sinks_gradient(s, d_weights, p) : Tensor{};
   // masked = new score + bias
   const Tensor& bias = options.mask.bias;
   const Tensor d_bias = bias.defined() ? ref::saturate_to(ref::sum_to(d_scaled, bias.shape()), bias.dtype()) : Tensor{};

@@ -24,7 +24,7 @@ class Attention : public testing::TestWithParam<DType> {};
 TEST_P(Attention, EqualsTheOracle) {
   for_seeds(150, [](std::mt19937& rng) {
     Inputs in = random_inputs(rng, GetParam());
-    const AttentionResult expected = oracle(in);
+    const AttentionResult expected = by_definition(in);
     if (chance(rng, 0.5)) in.q = scattered(rng, in.q);
     if (chance(rng, 0.5)) in.k = scattered(rng, in.k);
     if (chance(rng, 0.5)) in.v = scattered(rng, in.v);
@@ -123,7 +123,7 @@ TEST(Mask, BroadcastsInEveryLegalWay) {
       SCOPED_TRACE(shape.str());
       in.options = {};
       in.options.mask = Mask::boolean(booleans(rng, shape, 0.6)) & Mask::additive(uniform(rng, shape, DType::f32));
-      expect_close(attention(in.q, in.k, in.v, in.options).output, oracle(in).output, 1e-14, "output");
+      expect_close(attention(in.q, in.k, in.v, in.options).output, by_definition(in).output, 1e-14, "output");
     }
   }
 }

@@ -1,4 +1,4 @@
-// Attention computed straightforwardly in double, element by element, and random problems to try it on.
+// Random problems, and what the oracle makes of them.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "attn/attention.hpp"
 #include "core/testing.hpp"
+#include "oracle/convert.hpp"
 
 namespace attn::test {
 
@@ -104,68 +105,17 @@ inline double broadcast_at(const Tensor& t, const std::vector<std::int64_t>& ind
   return at.item();
 }
 
-// The user's function of one score.
-inline double changed(const ScoreFunction& f, double score, std::int64_t b, std::int64_t h, std::int64_t i,
-                      std::int64_t j) {
-  if (!f) return score;
-  const auto head = static_cast<std::int32_t>(h), token = static_cast<std::int32_t>(i);
-  const ScoreTile64 tile{&score, 1, 1, 1, 1, b, j, &head, &token};
-  f.forward64(&tile, f.user);
-  return score;
-}
-
-// The score that softmax sees: -inf where the query may not see the key.
-inline double masked_score(const Inputs& in, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+// By the oracle, in float64.
+inline AttentionResult by_definition(const Inputs& in) {
   const Sizes& s = in.sizes;
-  const AttentionOptions& o = in.options;
-  const std::int64_t last = o.mask.align == Align::top_left ? i : i + s.tk - s.tq;
-  if (o.mask.is_causal && j > last) return -kInf;
-  if (o.mask.keep.defined() && broadcast_at(o.mask.keep, {b, h, i, j}) == 0) return -kInf;
-  const Tensor& blocks = o.mask.block_keep;
-  if (blocks.defined() && broadcast_at(blocks, {b, h, i / o.mask.block_query, j / o.mask.block_key}) == 0) return -kInf;
-  double score = 0;
-  for (std::int64_t c = 0; c < s.d; ++c) score += in.q.at({b, h, i, c}) * in.k.at({b, h / (s.hq / s.hkv), j, c});
-  score *= o.scale.value_or(1 / std::sqrt(static_cast<double>(s.d)));
-  if (o.softcap > 0) score = o.softcap * std::tanh(score / o.softcap);
-  score = changed(o.score_function, score, b, h, i, j);
-  if (o.mask.bias.defined()) score += broadcast_at(o.mask.bias, {b, h, i, j});
-  return score;
-}
-
-// One row of weights and its log-sum-exp.
-inline double softmax_row(std::vector<double>& row) {
-  double most = -kInf, sum = 0;
-  for (const double x : row) most = std::fmax(most, x);
-  for (double& x : row) sum += x = most == -kInf ? 0 : std::exp(x - most);
-  for (double& x : row) x = sum == 0 ? 0 : x / sum;
-  return sum == 0 ? -kInf : most + std::log(sum);
-}
-
-inline AttentionResult oracle(const Inputs& in) {
-  const Sizes& s = in.sizes;
-  AttentionResult r{Tensor::zeros({s.b, s.hq, s.tq, s.dv}, DType::f64), Tensor::zeros({s.b, s.hq, s.tq}, DType::f64),
-                    Tensor::zeros({s.b, s.hq, s.tq, s.tk}, DType::f64)};
-  for (std::int64_t b = 0; b < s.b; ++b) {
-    for (std::int64_t h = 0; h < s.hq; ++h) {
-      for (std::int64_t i = 0; i < s.tq; ++i) {
-        std::vector<double> row;
-        for (std::int64_t j = 0; j < s.tk; ++j) row.push_back(masked_score(in, b, h, i, j));
-        r.lse.set({b, h, i}, softmax_row(row));
-        for (std::int64_t j = 0; j < s.tk; ++j) {
-          double w = row[static_cast<std::size_t>(j)];
-          r.weights.set({b, h, i, j}, w);
-          if (in.options.dropout > 0) {
-            w = in.options.dropout_keep.at({b, h, i, j}) != 0 ? w / (1 - in.options.dropout) : 0;
-          }
-          for (std::int64_t c = 0; c < s.dv; ++c) {
-            const double sum = r.output.at({b, h, i, c}) + w * in.v.at({b, h / (s.hq / s.hkv), j, c});
-            r.output.set({b, h, i, c}, sum);
-          }
-        }
-      }
-    }
-  }
-  return r;
+  const ::oracle::Result r = ::oracle::attention(::oracle::problem_of(in.q, in.k, in.v, in.options));
+  const auto tensor_of = [](const ::oracle::Numbers& numbers, const Shape& shape) {
+    std::vector<double> all;
+    for (const ::oracle::Number& n : numbers) all.push_back(n.value);
+    return tensor(all, shape);
+  };
+  return {tensor_of(r.output, {s.b, s.hq, s.tq, s.dv}), tensor_of(r.lse, {s.b, s.hq, s.tq}),
+          tensor_of(r.weights, {s.b, s.hq, s.tq, s.tk})};
 }
 
 }  // namespace attn::test
