@@ -1,5 +1,6 @@
 #include "train/run.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "attn/error.hpp"
@@ -33,6 +34,22 @@ const Tensor& tensor_of(const io::NamedTensors& file, const char* name, const st
   const Tensor* found = file.find(name);
   if (!found) throw Error(Error::Kind::data, "train", std::string("a tensor ") + name + " in " + source, "none");
   return *found;
+}
+
+// The largest tensors that the settings speak of, before a model is made of their sizes: a small file that lies about
+// them must not take the machine's memory.
+void check_sizes(const GPTConfig& config, const StateDict& model, const std::string& source) {
+  const auto require = [&](const std::string& name, const Shape& shape) {
+    const auto found = model.find(name);
+    if (found != model.end() && found->second.shape() == shape) return;
+    throw Error(Error::Kind::data, "train", kModel + name + " of shape " + shape.str() + " in " + source,
+                found == model.end() ? "none" : found->second.shape().str());
+  };
+  require("wte.weight", {config.vocab_size, config.width});
+  require("wpe.weight", {config.context_length, config.width});
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    require("h." + std::to_string(i) + ".mlp.c_fc.weight", {4 * config.width, config.width});
+  }
 }
 
 const TrainSettings& checked(const TrainSettings& s) {
@@ -115,19 +132,23 @@ std::unique_ptr<Run> Run::resume(const std::filesystem::path& path, const std::v
   }
   TrainSettings mine = parse_settings(settings->second, source);
   mine.model.initialise = false;
+  const StateDict model = part(file, kModel);
+  check_sizes(mine.model, model, source);
   text.emplace(files, tokenizer, mine.validation, mine.model.context_length);
   if (text->fingerprint() != fingerprint->second) {
     throw Error(Error::Kind::data, "train", "the text that " + source + " was trained on", "another",
                 "give the same files");
   }
   auto run = std::make_unique<Run>(mine, *text);
-  run->model_.load_state_dict(part(file, kModel));
+  run->model_.load_state_dict(model);
   run->optimizer_.load_state_dict(part(file, kOptimizer));
   run->rng_.set_state(tensor_of(file, "generator", source));
   run->losses_ = values(tensor_of(file, "losses", source));
   const auto at = values(tensor_of(file, "validation.step", source));
   const auto loss = values(tensor_of(file, "validation.loss", source));
-  if (at.size() != loss.size() || static_cast<std::int64_t>(run->losses_.size()) != run->steps_done()) {
+  const auto is_a_step = [&](double step) { return step >= 0 && step <= static_cast<double>(run->steps_done()); };
+  if (at.size() != loss.size() || !std::all_of(at.begin(), at.end(), is_a_step) ||
+      static_cast<std::int64_t>(run->losses_.size()) != run->steps_done()) {
     throw Error(Error::Kind::data, "train", "curves of the steps that " + source + " names", "other ones");
   }
   for (std::size_t i = 0; i < at.size(); ++i) run->validations_.emplace_back(static_cast<std::int64_t>(at[i]), loss[i]);

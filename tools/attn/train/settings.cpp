@@ -1,6 +1,7 @@
 #include "train/settings.hpp"
 
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "attn/error.hpp"
 
@@ -31,6 +32,13 @@ void each_setting(Settings& s, F&& f) {
   f("--rng", s.rng, "Dropout's flavour: philox, native or mkl");
 }
 
+template <class T>
+void read(const Json& json, T& value) {
+  // Throws for 1e300, which is no number of layers, and whose conversion would be undefined.
+  if constexpr (std::is_integral_v<T>) static_cast<void>(json.get_ref<const Json::number_integer_t&>());
+  json.get_to(value);
+}
+
 }  // namespace
 
 void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precision, std::string& gelu) {
@@ -58,8 +66,8 @@ TrainSettings parse_settings(const std::string& text, const std::string& source)
   try {
     const Json json = Json::parse(text);
     TrainSettings settings;
-    each_setting(settings, [&](const char* flag, auto& value, const char*) { json.at(flag + 2).get_to(value); });
-    json.at("vocab").get_to(settings.model.vocab_size);
+    each_setting(settings, [&](const char* flag, auto& value, const char*) { read(json.at(flag + 2), value); });
+    read(json.at("vocab"), settings.model.vocab_size);
     settings.model.gelu = json.at("gelu").get<std::string>() == "exact" ? Gelu::exact : Gelu::tanh;
     settings.model.precision = parse_precision(json.at("precision").get<std::string>());
     return settings;
