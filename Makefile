@@ -1,6 +1,6 @@
 # The front door. Each target installs what it misses, configures a CMake preset and builds it.
 .PHONY: help demo build test check sanitize sanitize-threads test-neon install-test package python-test python-test-all
-.PHONY: python-sanitize tidy format clean
+.PHONY: python-sanitize fuzz fuzz-long clang tidy format clean fuzzers clang-dependencies
 .PHONY: configure dependencies neon-dependencies python-venv browser
 
 help:          ## this list
@@ -56,6 +56,17 @@ python-sanitize: python-venv  ## the Python package under the address sanitizer,
 	build/python-venv/bin/pip install --quiet 'nanobind>=3.1,<4' numpy pytest hypothesis ml_dtypes
 	scripts/python-sanitize build/python-venv/bin/python
 
+fuzz: fuzzers  ## every fuzzer for 20 s from its committed corpus, under the sanitizers, in build/fuzz
+	scripts/fuzz 20
+
+HOURS = 1
+fuzz-long: fuzzers  ## all fuzzers in HOURS=… hours; scripts/fuzz count sums up what ran
+	scripts/fuzz long $(HOURS)
+
+clang: clang-dependencies  ## the whole tree with clang, warnings are errors, in build/clang
+	cmake --preset clang
+	cmake --build --preset clang
+
 tidy: dependencies  ## clang-tidy over the whole tree
 	cmake --preset tidy
 	cmake --build --preset tidy
@@ -80,6 +91,16 @@ neon-dependencies:
 dependencies:
 	@mkdir -p build
 	@scripts/install-dependencies
+
+clang-dependencies:
+	@mkdir -p build
+	@scripts/install-dependencies clang libomp-dev
+
+fuzzers:
+	@mkdir -p build
+	@scripts/install-dependencies clang libomp-dev libclang-rt-dev
+	cmake --preset fuzz
+	cmake --build --preset fuzz
 
 browser:       # the report's tests open it in one
 	@scripts/install-dependencies chromium python3
