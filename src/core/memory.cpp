@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #endif
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -71,6 +73,8 @@ class Kept {
     trim();
   }
 
+  std::mutex& mutex() { return mutex_; }
+
  private:
   using Blocks = std::multimap<std::size_t, void*>;
 
@@ -118,6 +122,10 @@ Kept& kept() {
   static Kept& blocks = *new Kept;  // outlives every tensor
   return blocks;
 }
+
+// No other thread may be amidst a change at a fork(): the child has that state for good, and not the thread.
+[[maybe_unused]] const int registered =
+    pthread_atfork([] { kept().mutex().lock(); }, [] { kept().mutex().unlock(); }, [] { kept().mutex().unlock(); });
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 #include "core/parallel.hpp"
 
 #include <omp.h>
+#include <pthread.h>
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
@@ -85,6 +86,12 @@ void on_threads(int count, F&& body) {
 bool nested() { return omp_in_parallel() != 0; }
 
 #endif
+
+// A child of fork() has but the thread that forked. GCC's runtime would wait there for the others of that thread's team
+// for ever, so the team ends before: parent and child start another with their next call. Inside a parallel region it
+// stays, and the child has one thread.
+[[maybe_unused]] const int registered =
+    pthread_atfork([] { omp_pause_resource_all(omp_pause_soft); }, nullptr, nullptr);
 
 }  // namespace
 

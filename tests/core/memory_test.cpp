@@ -1,8 +1,13 @@
 #include "core/memory.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
+#include <thread>
+#include <vector>
 
 namespace attn {
 namespace {
@@ -34,6 +39,31 @@ TEST(Memory, OutlivesItsKeeper) {
     allocate(kLarge);
   }
   static_cast<char*>(memory.get())[kLarge - 1] = 1;
+}
+
+// A child has but the thread that forked: what the others held at that moment must be free.
+TEST(Memory, IsThereInAForkedChildWhileOtherThreadsTakeIt) {
+  std::atomic<bool> done = false;
+  std::vector<std::thread> others;
+  for (std::size_t i = 1; i <= 3; ++i) {
+    others.emplace_back([&done, i] {
+      while (!done) allocate(i * kLarge + kLarge);
+    });
+  }
+  constexpr unsigned seconds = 20;
+  int status = 0;
+  for (int forks = 0; forks < 200 && status == 0; ++forks) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(seconds);  // ends it when it hangs
+      allocate(kLarge);
+      _exit(0);
+    }
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+  }
+  done = true;
+  for (std::thread& other : others) other.join();
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
