@@ -22,7 +22,8 @@ class AdamW {
   explicit AdamW(std::vector<Parameter*> parameters, AdamWConfig config = {});
 
   // One step at this learning rate. Gradients are multiplied by grad_factor first (clipping); a parameter without
-  // one is left alone.
+  // one is left alone. Throws Error (argument) for a factor that is not finite, as clip_factor() returns it where
+  // a gradient is not, and changes nothing.
   void step(double rate, double grad_factor = 1);
   std::int64_t steps() const noexcept { return steps_; }
 
@@ -38,9 +39,11 @@ class AdamW {
   std::int64_t steps_ = 0;
 };
 
-// √Σ grad², over all parameters: torch.nn.utils.clip_grad_norm_'s norm.
+// √Σ grad², over all parameters: torch.nn.utils.clip_grad_norm_'s norm. Not finite exactly when a gradient is not,
+// which is how a loop sees that training diverged: the sum is of doubles, which no finite gradient overflows.
 double gradient_norm(std::span<Parameter* const> parameters);
 // What to multiply gradients by so that their norm is at most `limit`, as clip_grad_norm_ does; 1 without a limit (0).
+// NaN for a norm that is not finite, with a limit or without.
 double clip_factor(double norm, double limit);
 
 // Linear warm-up to `peak`, then half a cosine down to `floor` at the last step (Loshchilov & Hutter 2017).

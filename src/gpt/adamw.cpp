@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <string>
 
@@ -43,6 +44,10 @@ AdamW::AdamW(std::vector<Parameter*> parameters, AdamWConfig config)
 }
 
 void AdamW::step(double rate, double grad_factor) {
+  if (!std::isfinite(grad_factor)) {
+    throw Error(Error::Kind::argument, kOp, "a finite grad_factor", std::to_string(grad_factor),
+                "leave out a step whose gradient_norm() is not finite, or stop");
+  }
   ++steps_;
   const auto n = static_cast<double>(steps_);
   const double mean_correction = 1 - std::pow(config_.beta1, n), square_correction = 1 - std::pow(config_.beta2, n);
@@ -117,6 +122,7 @@ double gradient_norm(std::span<Parameter* const> parameters) {
 }
 
 double clip_factor(double norm, double limit) {
+  if (!std::isfinite(norm)) return std::numeric_limits<double>::quiet_NaN();
   if (!(limit > 0)) return 1;
   return std::min(1.0, limit / (norm + 1e-6));
 }

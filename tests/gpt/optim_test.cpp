@@ -81,6 +81,26 @@ TEST(AdamW, HugeGradientsStayFinite) {
   for (const auto& [name, tensor] : optimizer.state_dict()) expect_finite(tensor, name);
 }
 
+// How a loop sees that training diverged, whether it clips or not.
+TEST(AdamW, GradientsThatAreNotFiniteAreSeenAndChangeNothing) {
+  for (const double poison : {kNan, kInf, -kInf}) {
+    Parameter p{"p", Tensor::ones({70000}), Tensor::ones({70000})};
+    AdamW optimizer({&p});
+    optimizer.step(0.1);
+    const Tensor before = p.value.clone();
+    p.grad.set({69999}, poison);
+    const double norm = gradient_norm(std::vector<Parameter*>{&p});
+    EXPECT_FALSE(std::isfinite(norm));
+    for (const double limit : {0.0, 1.0}) {
+      EXPECT_TRUE(std::isnan(clip_factor(norm, limit)));
+      expect_error(Error::Kind::argument, {"finite grad_factor", "nan"},
+                   [&] { optimizer.step(0.1, clip_factor(norm, limit)); });
+    }
+    EXPECT_TRUE(identical(p.value, before));
+    EXPECT_EQ(optimizer.steps(), 1);
+  }
+}
+
 TEST(AdamW, Errors) {
   Parameter p{"p", Tensor::ones({3}), Tensor::ones({4})};
   AdamW optimizer({&p});
