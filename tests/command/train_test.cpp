@@ -1,4 +1,5 @@
-// attn train: that it learns, that a run which is killed or stopped continues bit for bit, and what it refuses.
+// attn train: that it learns, that a run which is stopped continues bit for bit (tests/kill: one that is killed), what
+// becomes of one that diverges, and what it refuses.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -61,39 +62,6 @@ TEST_F(TrainTest, LearnsAndWritesAModelACheckpointAndACurve) {
   EXPECT_EQ(result("m"), result("n"));
 }
 
-TEST_F(TrainTest, KilledAtAnyMomentItContinuesBitForBit) {
-  out_of(std::string(kRun) + "--out whole.safetensors");
-  std::random_device seed;
-  const unsigned drawn = seed();
-  SCOPED_TRACE("seed " + std::to_string(drawn));
-  std::mt19937 rng(drawn);
-  const auto train = [&](double seconds) {
-    const bool begun = std::filesystem::exists(path("m.training.safetensors"));
-    // A checkpoint a step, so that most kills hit one being written.
-    const std::string line = std::string(begun ? kResume : kRun) + "--out m.safetensors --save-every 1";
-    return run("timeout -s KILL " + std::to_string(seconds) + " env " + line);
-  };
-  // A run that ends before it is killed is one more run to compare; the next is killed sooner, on however fast a
-  // machine.
-  double longest = 0.25;
-  for (int kills = 0; kills < 15;) {
-    const Ran ran = train(std::uniform_real_distribution<>(0.001, longest)(rng));
-    if (ran.status != 0) {
-      ASSERT_EQ(ran.status, 137) << ran.err;  // by the signal, never an error of its own
-      ++kills;
-      continue;
-    }
-    EXPECT_EQ(result("m"), result("whole"));
-    for (const char* end : {".safetensors", ".training.safetensors", ".svg"}) {
-      std::filesystem::remove(path(std::string("m") + end));
-    }
-    longest = std::max(0.002, longest * 0.7);
-  }
-  const Ran last = train(60);
-  EXPECT_EQ(last.status, 0) << last.err;
-  EXPECT_EQ(result("m"), result("whole"));
-}
-
 TEST_F(TrainTest, StoppedByASignalItSavesAndContinues) {
   out_of(std::string(kRun) + "--out whole.safetensors");
   for (const auto& [signal, status] : {std::pair{"INT", 130}, {"TERM", 143}}) {
@@ -113,6 +81,95 @@ TEST_F(TrainTest, StoppedByASignalItSavesAndContinues) {
   }
   EXPECT_EQ(run(std::string(kResume) + "--out m.safetensors").status, 0);
   EXPECT_EQ(result("m"), result("whole"));
+}
+
+// Weight decay that turns weights over, and grows them without bound: by step 2 the gradient is not finite.
+constexpr const char* kDiverging = "--weight-decay 1e30 --save-every 1 --out m.safetensors ";
+
+TEST_F(TrainTest, DivergedItStopsAndKeepsTheLastFiniteCheckpoint) {
+  out_of(std::string(kRun) + kDiverging + "--until 1");
+  const auto finite = result("m");
+  for (const char* way : {"", "--json ", "--on-nan stop "}) {
+    const Ran ran = run(std::string(kRun) + kDiverging + "--force " + way);
+    EXPECT_EQ(ran.status, 3) << way;
+    EXPECT_THAT(ran.err, testing::ContainsRegex("found loss .+ and gradient norm .+ at step [0-9]+; "));
+    EXPECT_THAT(ran.err, HasSubstr("gradient norm nan at step 2; \"m.training.safetensors\" is still the checkpoint of "
+                                   "step 1; "));
+    EXPECT_THAT(ran.err, HasSubstr("--on-nan skip"));
+    EXPECT_EQ(result("m"), finite) << way;
+  }
+  // Before there is a checkpoint; and from one.
+  std::filesystem::remove(path("m.safetensors"));
+  std::filesystem::remove(path("m.training.safetensors"));
+  const auto before = files();
+  const Ran none = run(std::string(kRun) + kDiverging + "--save-every 10");
+  EXPECT_EQ(none.status, 3);
+  EXPECT_THAT(none.err, HasSubstr("nothing was saved yet"));
+  EXPECT_EQ(files(), before);
+  out_of(std::string(kRun) + kDiverging + "--until 1");
+  const Ran resumed = run(std::string(kResume) + "--out m.safetensors");
+  EXPECT_EQ(resumed.status, 3);
+  EXPECT_THAT(resumed.err, HasSubstr("checkpoint of step 1;"));
+  EXPECT_EQ(result("m"), finite);
+}
+
+TEST_F(TrainTest, StepsThatAreNotFiniteAreSkippedButNotForEver) {
+  out_of(std::string(kRun) + kDiverging + "--until 1");
+  const auto finite = result("m");
+  const Ran plain = run(std::string(kResume) + "--out m.safetensors --on-nan skip");
+  EXPECT_EQ(plain.status, 3);
+  EXPECT_THAT(plain.err, HasSubstr("step      2  skipped: loss "));
+  EXPECT_THAT(plain.err, HasSubstr("at step 2, with 10 batches in a row; "));
+  const Ran json = run(std::string(kResume) + "--out m.safetensors --on-nan skip --json");
+  std::istringstream lines(json.out);
+  int skipped = 0;
+  for (std::string line; std::getline(lines, line); ++skipped) {
+    const auto step = nlohmann::json::parse(line);
+    EXPECT_EQ(step["step"], 2);
+    EXPECT_EQ(step["skipped"], true);
+    EXPECT_EQ(step["norm"], "nan");
+  }
+  EXPECT_EQ(skipped, 9);
+  EXPECT_EQ(result("m"), finite);
+  EXPECT_EQ(run("attn train --text text.txt --out n.safetensors --on-nan other").status, 2);
+}
+
+TEST_F(TrainTest, ReplacesAModelOnlyByForce) {
+  const std::string tiny = "attn train --text text.txt --layers 1 --heads 1 --width 8 --context 8 --batch 2 ";
+  out_of(tiny + "--steps 2 --out m.safetensors");
+  const auto old = result("m");
+  for (const char* gone : {"none", "m.safetensors", "m.training.safetensors"}) {
+    const std::string kept = read(path(gone));
+    std::filesystem::remove(path(gone));
+    const auto before = files();
+    const Ran ran = run(tiny + "--steps 3 --out m.safetensors");
+    EXPECT_EQ(ran.status, 2) << gone;
+    EXPECT_THAT(ran.err, HasSubstr("--resume, or replace it by --force")) << gone;
+    EXPECT_EQ(files(), before) << gone;
+    if (!kept.empty()) write(gone, kept);
+  }
+  EXPECT_EQ(run("attn train --text text.txt --out m.safetensors --resume --force").status, 2);
+  EXPECT_EQ(result("m"), old);
+  out_of(tiny + "--steps 3 --out m.safetensors --force");
+  out_of(tiny + "--steps 3 --out new.safetensors");
+  EXPECT_EQ(result("m"), result("new"));
+}
+
+TEST_F(TrainTest, OneAtATimeAndAKilledOneLocksNobodyOut) {
+  const std::string endless = std::string(kRun) + "--steps 1000000 --out m.safetensors ";
+  std::filesystem::create_symlink("m.safetensors", path("link.safetensors"));
+  // Its process, as the lock file has it; killed at the end of the script.
+  const std::string begin = "(exec " + endless.substr(endless.find("attn train")) +
+                            ") 2>log & until grep -q ^step log; do sleep 0.02; done; cat m.training.lock >holder; ";
+  for (const char* out : {"m.safetensors", "./m.safetensors", "link.safetensors"}) {
+    const Ran ran = run(begin + "(" + kRun + "--force --out " + out + "); status=$?; kill -KILL $!; exit $status");
+    const std::string holder = read(path("holder"));
+    EXPECT_EQ(ran.status, 3) << out;
+    EXPECT_THAT(ran.err, HasSubstr("found process " + holder.substr(0, holder.find('\n')) + " training \"")) << out;
+    EXPECT_TRUE(std::filesystem::exists(path("m.training.lock")));  // left by the kill
+  }
+  EXPECT_THAT(run(std::string(kRun) + "--steps 10 --out m.safetensors").err, Not(HasSubstr("error")));
+  EXPECT_FALSE(std::filesystem::exists(path("m.training.lock")));
 }
 
 TEST_F(TrainTest, AClosedPipeSavesAndStops) {
@@ -148,6 +205,7 @@ TEST_F(TrainTest, Refuses) {
   fails(tiny + "--text text.txt --out m.safetensors --validation 1", 2, "--validation");
   fails(tiny + "--text text.txt --out m.safetensors --lr nan", 2, "--lr");
   fails("attn train --text text.txt --out m.safetensors --resume", 3, "m.training.safetensors");
+  fails(tiny + "--text text.txt --out -", 2, "a file");
   out_of(tiny + "--text text.txt --out m.safetensors");
   fails("attn train --text text.txt --out m.safetensors --resume --width 8", 2, "--width");
   write("other.txt", read(path("text.txt")) + "more");

@@ -6,17 +6,17 @@
 
 #include <csignal>
 #include <exception>
-#include <filesystem>
 #include <memory>
 
-#include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
-#include "attn/io.hpp"
 #include "common/format.hpp"
 #include "common/outputs.hpp"
 #include "common/signals.hpp"
 #include "common/terminal.hpp"
+#include "train/divergence.hpp"
+#include "train/files.hpp"
+#include "train/lock.hpp"
 #include "train/progress.hpp"
 #include "train/run.hpp"
 #include "verbs.hpp"
@@ -28,17 +28,21 @@ struct TrainFlags {
   TrainSettings settings;
   std::string precision = "highest", gelu = "tanh";
   std::vector<std::string> text;
-  std::string out, curve, tokenizer;
+  std::string out, curve, tokenizer, on_nan = "stop";
   std::int64_t save_every = 100, log_every = 10, until = 0;
   double minutes = 0;
-  bool resume = false, json = false;
+  bool resume = false, force = false, json = false;
 };
 
 constexpr const char* kTrainFooter =
     "Two files are written: --out, the model in Hugging Face GPT-2's names, and beside\n"
     "it NAME.training.safetensors, the checkpoint that --resume continues from, bit\n"
-    "for bit. Each is whole or untouched, whenever the run is killed.\n"
-    "Ctrl-C saves and stops, and so does a reader of --json that goes away.\n"
+    "for bit. Each is whole or untouched, whenever the run is killed. While it trains,\n"
+    "NAME.training.lock keeps other runs from the same --out; one that a kill left\n"
+    "does not. Ctrl-C saves and stops, and so does a reader of --json that goes away.\n"
+    "A loss or gradient that is not finite ends the run, which keeps its checkpoint.\n"
+    "With --on-nan skip such a step changes nothing, and is tried with other batches,\n"
+    "at most 10 in a row. Weights that are not finite are never saved.\n"
     "Losses are in nats a token (a byte, without --tokenizer).\n"
     "Exit codes: 0 done, 2 wrong usage, 3 bad data or files, 130 stopped by Ctrl-C\n"
     "(143: terminated), all saved.\n"
@@ -73,38 +77,21 @@ void keep_freed_memory() {
 #endif
 }
 
-std::filesystem::path beside(const std::string& out, const char* extension) {
-  std::filesystem::path path = out;
-  return path.replace_extension(extension);
-}
-
-std::string curve_svg(const Run& run) {
-  figure::Series training{"training", {}, run.losses()}, validation{"validation", {}, {}};
-  for (std::size_t i = 0; i < training.y.size(); ++i) training.x.push_back(static_cast<double>(i + 1));
-  for (const auto& [step, loss] : run.validations()) {
-    validation.x.push_back(static_cast<double>(step));
-    validation.y.push_back(loss);
-  }
-  const figure::Series all[] = {training, validation};
-  return figure::line_chart(all, {.title = "Loss", .x = "step", .y = "nats a token"});
-}
-
-// The checkpoint first: the model and the curve can be written again from it.
-void save(Run& run, const TrainFlags& flags) {
-  run.save(beside(flags.out, ".training.safetensors"));
-  save_gpt(flags.out, run.model(), {{"steps", std::to_string(run.steps_done())}});
-  io::save_text(flags.curve, curve_svg(run));
-}
-
-std::unique_ptr<Run> start(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer, std::optional<Text>& text) {
+std::unique_ptr<Run> start(const Verb& verb, TrainFlags& flags, TrainingFiles& files, const Tokenizer& tokenizer,
+                           std::optional<Text>& text) {
   if (flags.resume) {
-    const auto given = given_settings(verb);
+    auto given = given_settings(verb);
+    if (flags.force) given.emplace_back("--force");
     if (!given.empty()) {
       throw Error(Error::Kind::argument, given.front(),
-                  "no settings beside --resume, which has them from its checkpoint", joined(given, " "));
+                  "neither settings nor --force beside --resume, which has all from its checkpoint",
+                  joined(given, " "));
     }
-    return Run::resume(beside(flags.out, ".training.safetensors"), flags.text, tokenizer, text);
+    auto run = Run::resume(files.checkpoint(), flags.text, tokenizer, text);
+    files.resumed(*run);
+    return run;
   }
+  if (!flags.force) files.require_new();
   flags.settings.model.vocab_size = tokenizer.vocab_size();
   flags.settings.model.precision = parse_precision(flags.precision);
   if (flags.gelu != "tanh" && flags.gelu != "exact") {
@@ -123,30 +110,35 @@ void introduce(Run& run, const Text& text) {
                          run.steps_done() == 0 ? "" : formatted("; from step {}", run.steps_done())));
 }
 
-void conclude(const Run& run, const Progress& progress, const TrainFlags& flags) {
+void conclude(const Run& run, const Progress& progress, const TrainingFiles& files, bool json) {
   std::string text = formatted("loss {}\n", figure::sparkline(run.losses(), kColumns - 5));
   if (!run.validations().empty()) {
     text += formatted("validation loss {:.4f} nats a token at step {}\n", run.validations().back().second,
                       run.validations().back().first);
   }
   text += formatted("step {} of {}, {}, {:.0f} tokens/s\nwrote {}, {}, {}\n", run.steps_done(), run.settings().steps,
-                    duration_text(progress.seconds()), progress.tokens_per_second(), printable(flags.out),
-                    printable(beside(flags.out, ".training.safetensors").string()), printable(flags.curve));
+                    duration_text(progress.seconds()), progress.tokens_per_second(), printable(files.model().string()),
+                    printable(files.checkpoint().string()), printable(files.curve().string()));
+  if (!run.skipped().empty()) {
+    text += formatted("skipped {} times, the last at step {}: loss or gradient not finite\n", run.skipped().size(),
+                      static_cast<std::int64_t>(run.skipped().back()));
+  }
   if (!run.done()) text += "continue with the same --text and --out, and --resume\n";
-  flags.json ? write_stderr(text) : write_stdout(text);
+  json ? write_stderr(text) : write_stdout(text);
 }
 
 void train(const Verb& verb, TrainFlags& flags, int& status) {
   keep_freed_memory();
-  if (flags.curve.empty()) flags.curve = beside(flags.out, ".svg").string();
+  TrainingFiles files(flags.out, flags.curve);
   Outputs outputs;  // refused before the work, not after it
   outputs.declare("--out", flags.out, {".safetensors"});
-  outputs.declare("the checkpoint", beside(flags.out, ".training.safetensors").string(), {".safetensors"});
-  outputs.declare("--curve", flags.curve, {".svg"});
+  outputs.declare("the checkpoint", files.checkpoint().string(), {".safetensors"});
+  outputs.declare("--curve", files.curve().string(), {".svg"});
+  const TrainingLock lock(io::Destination(files.model(), "--out"));
   std::unique_ptr<Tokenizer> tokenizer = std::make_unique<ByteTokenizer>();
   if (!flags.tokenizer.empty()) tokenizer = std::make_unique<BPETokenizer>(BPETokenizer::load(flags.tokenizer));
   std::optional<Text> text;
-  const auto run = start(verb, flags, *tokenizer, text);
+  const auto run = start(verb, flags, files, *tokenizer, text);
   introduce(*run, *text);
 
   catch_signals();
@@ -154,7 +146,7 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
                     : isatty(STDERR_FILENO) ? Progress::Form::bar
                                             : Progress::Form::lines;
   Progress progress(form, *run, flags.log_every, flags.minutes);
-  std::int64_t saved = -1;
+  Divergence divergence(flags.on_nan == "skip" ? Divergence::Then::skip : Divergence::Then::stop, files);
   std::exception_ptr unread;  // nobody reads --json any more
   const auto enough = [&] {
     return run->done() || unread || stopped_by != 0 || (flags.until > 0 && run->steps_done() >= flags.until) ||
@@ -162,16 +154,17 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
   };
   while (!enough()) {
     const Run::Step step = run->step();
+    divergence.check(step, *run);
     try {
       progress.show(step);
     } catch (const io::ClosedPipe&) {
       unread = std::current_exception();
     }
-    if (run->steps_done() % flags.save_every == 0) save(*run, flags), saved = run->steps_done();
+    if (step.finite() && run->steps_done() % flags.save_every == 0) files.save(*run);
   }
   progress.finish();
-  if (saved != run->steps_done()) save(*run, flags);
-  conclude(*run, progress, flags);
+  if (!files.hold(*run)) files.save(*run);
+  conclude(*run, progress, files, flags.json);
   if (unread) std::rethrow_exception(unread);
   if (stopped_by != 0) status = 128 + stopped_by;
 }
@@ -184,6 +177,10 @@ void add_train(Verbs& verbs, int& status) {
   verb.add_option("--text", flags->text, "Files of text; - is standard input").value_name("FILE…").required();
   verb.add_option("--out", flags->out, "The model, .safetensors").value_name("FILE").required();
   verb.add_flag("--resume", flags->resume, "Continue from the checkpoint beside --out");
+  verb.add_flag("--force", flags->force, "Replace the model that --out names, with no --resume");
+  verb.add_option("--on-nan", flags->on_nan, "A loss or gradient that is not finite: stop, or skip\nthat step")
+      .value_name("WHAT")
+      .one_of({"stop", "skip"});
   verb.add_option("--tokenizer", flags->tokenizer, "Folder with GPT-2's vocab.json and merges.txt.\nDefault: bytes")
       .value_name("DIR");
   verb.add_option("--minutes", flags->minutes, "Save and stop after so long. Default: when --steps are done")

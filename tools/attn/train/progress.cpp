@@ -57,6 +57,17 @@ std::string Progress::line_text(const Run::Step& step) const {
                           tokens_per_second(), duration_text(seconds_left()));
 }
 
+std::string Progress::skipped_text(const Run::Step& step) const {
+  if (form_ == Form::json) {
+    const Json json{{"step", run_.steps_done() + 1},
+                    {"skipped", true},
+                    {"loss", json_number(step.loss)},
+                    {"norm", json_number(step.norm)}};
+    return json.dump() + "\n";
+  }
+  return formatted("step {:>6}  skipped: loss {}, gradient norm {}\n", run_.steps_done() + 1, step.loss, step.norm);
+}
+
 std::string Progress::json_text(const Run::Step& step) const {
   Json json{{"step", run_.steps_done()},
             {"loss", json_number(step.loss)},
@@ -70,6 +81,11 @@ std::string Progress::json_text(const Run::Step& step) const {
 }
 
 void Progress::show(const Run::Step& step) {
+  if (!step.finite()) {
+    finish();
+    form_ == Form::json ? write_stdout(skipped_text(step)) : write_stderr(skipped_text(step));
+    return;
+  }
   if (form_ == Form::bar) {
     std::string text = bar_text(step);
     const std::size_t columns = text.size();

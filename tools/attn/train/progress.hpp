@@ -14,6 +14,9 @@ class Progress {
 
   // `minutes` 0: no limit of time.
   Progress(Form form, const Run& run, std::int64_t log_every, double minutes);
+  ~Progress() { finish(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
   // After each step.
   void show(const Run::Step& step);
   // Ends the bar's line.
@@ -25,6 +28,7 @@ class Progress {
   std::string bar_text(const Run::Step& step) const;
   std::string line_text(const Run::Step& step) const;
   std::string json_text(const Run::Step& step) const;
+  std::string skipped_text(const Run::Step& step) const;
   double seconds_left() const;
 
   Form form_;

@@ -86,6 +86,10 @@ Run::Step Run::step() {
   step.loss = model_.loss(batch.ids, batch.targets);
   model_.backward();
   step.norm = gradient_norm(parameters);
+  if (!step.finite()) {
+    skipped_.push_back(static_cast<double>(steps_done() + 1));
+    return step;
+  }
   optimizer_.step(step.rate, clip_factor(step.norm, settings_.clip));
   losses_.push_back(step.loss);
   if (steps_done() % settings_.eval_every == 0 || done()) {
@@ -93,6 +97,14 @@ Run::Step Run::step() {
     validations_.emplace_back(steps_done(), *step.validation);
   }
   return step;
+}
+
+bool Run::finite() {
+  const auto all = model_.parameters();
+  return std::all_of(all.begin(), all.end(), [](const Parameter* p) {
+    const float* value = p->value.data<float>();
+    return std::all_of(value, value + p->value.numel(), [](float x) { return std::isfinite(x); });
+  });
 }
 
 double Run::validate() {
@@ -115,6 +127,7 @@ void Run::save(const std::filesystem::path& path) const {
   for (const auto& [step, value] : validations_) at.push_back(static_cast<double>(step)), loss.push_back(value);
   file.tensors.emplace_back("generator", rng_.state());
   file.tensors.emplace_back("losses", column(losses_));
+  file.tensors.emplace_back("skipped", column(skipped_));
   file.tensors.emplace_back("validation.step", column(at));
   file.tensors.emplace_back("validation.loss", column(loss));
   file.metadata["settings"] = to_json(settings_).dump();
@@ -144,10 +157,12 @@ std::unique_ptr<Run> Run::resume(const std::filesystem::path& path, const std::v
   run->optimizer_.load_state_dict(part(file, kOptimizer));
   run->rng_.set_state(tensor_of(file, "generator", source));
   run->losses_ = values(tensor_of(file, "losses", source));
+  if (const Tensor* skipped = file.find("skipped")) run->skipped_ = values(*skipped);
   const auto at = values(tensor_of(file, "validation.step", source));
   const auto loss = values(tensor_of(file, "validation.loss", source));
   const auto is_a_step = [&](double step) { return step >= 0 && step <= static_cast<double>(run->steps_done()); };
   if (at.size() != loss.size() || !std::all_of(at.begin(), at.end(), is_a_step) ||
+      !std::all_of(run->skipped_.begin(), run->skipped_.end(), [&](double step) { return is_a_step(step - 1); }) ||
       static_cast<std::int64_t>(run->losses_.size()) != run->steps_done()) {
     throw Error(Error::Kind::data, "train", "curves of the steps that " + source + " names", "other ones");
   }

@@ -1,6 +1,7 @@
 // A training run: steps, measurements, and the checkpoint that holds all of it.
 #pragma once
 
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -23,9 +24,13 @@ class Run {
   struct Step {
     double loss = 0, norm = 0, rate = 0;
     std::optional<double> validation;  // measured after this step
+    bool finite() const noexcept { return std::isfinite(loss) && std::isfinite(norm); }
   };
-  // One step; its loss is that before the weights changed.
+  // One step; its loss is that before the weights changed. One that is not finite changes nothing but the generator,
+  // which draws another batch for the next, and is no step: it is counted in skipped().
   Step step();
+  // Whether all weights are.
+  bool finite();
   double validate();  // mean loss, in nats a token
 
   std::int64_t steps_done() const noexcept { return optimizer_.steps(); }
@@ -33,6 +38,8 @@ class Run {
   const TrainSettings& settings() const noexcept { return settings_; }
   GPT& model() noexcept { return model_; }
   const std::vector<double>& losses() const noexcept { return losses_; }  // of every step
+  // The steps whose place was taken by another batch; one step may be here several times.
+  const std::vector<double>& skipped() const noexcept { return skipped_; }
   // (step, loss) of every measurement.
   const std::vector<std::pair<std::int64_t, double>>& validations() const noexcept { return validations_; }
 
@@ -49,7 +56,7 @@ class Run {
   GPT model_;
   AdamW optimizer_;
   std::vector<Batch> validation_;
-  std::vector<double> losses_;
+  std::vector<double> losses_, skipped_;
   std::vector<std::pair<std::int64_t, double>> validations_;
 };
 
