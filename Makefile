@@ -1,6 +1,6 @@
 # The front door. Each target installs what it misses, configures a CMake preset and builds it.
-.PHONY: help demo build test check sanitize sanitize-threads test-neon install-test package python-test python-test-all
-.PHONY: python-sanitize fuzz fuzz-long clang tidy format clean fuzzers clang-dependencies
+.PHONY: help demo build test kill-test check sanitize sanitize-threads test-neon install-test package python-test
+.PHONY: python-test-all python-sanitize fuzz fuzz-long clang tidy format clean fuzzers clang-dependencies
 .PHONY: configure dependencies neon-dependencies python-venv browser
 
 help:          ## this list
@@ -30,6 +30,10 @@ sanitize-threads: dependencies  ## what threads share, under the thread sanitize
 	cmake --preset tsan
 	cmake --build --preset tsan --target test_attention test_kernels test_modules
 	ctest --preset tsan -j2 -R 'ThreadsAndBatch|NorThreads|ThreadsDoNot|SameBits|ScoreFunction\.|Blocks\.Cost'
+
+MOMENTS = 1000
+kill-test: build  ## verbs killed at MOMENTS=… random moments, full disks, two writers
+	ATTN_KILL_MOMENTS=$(MOMENTS) build/default/tests/test_kill
 
 test-neon: neon-dependencies  ## the kernels for 64-bit Arm, under qemu-user, in build/neon
 	cmake --preset neon
