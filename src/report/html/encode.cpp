@@ -101,7 +101,8 @@ Plan plan_for(const Blocks& blocks) {
   Plan plan;
   plan.exact = std::max(blocks.queries, blocks.keys) <= exact_tokens && sizes.exact <= exact_bytes;
   plan.vectors = sizes.vectors <= vector_bytes;
-  plan.cells = std::clamp(static_cast<std::int64_t>(std::sqrt(map_bytes / sizes.heads)), std::int64_t{32}, plan.cells);
+  plan.cells = std::clamp(static_cast<std::int64_t>(std::sqrt(map_bytes / std::max(sizes.heads, 1.0))),
+                          std::int64_t{32}, plan.cells);
   plan.top = std::clamp(static_cast<std::int64_t>(top_bytes / bytes_a_top / std::max(sizes.rows, 1.0)), std::int64_t{4},
                         plan.top);
   return plan;
