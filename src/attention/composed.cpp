@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "attention/blocks.hpp"
-#include "attention/positions.hpp"
+#include "attention/pieces.hpp"
 #include "attention/score_tiles.hpp"
 #include "attn/reference.hpp"
 #include "reference/elementwise.hpp"

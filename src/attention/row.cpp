@@ -22,14 +22,12 @@ Tensor cell(const Tensor& t, const Place& at) {
 Tensor cells(const Tensor& t, const Problem& p, const Place& at) { return cell(t.expand(p.scores_shape()), at); }
 
 // Every part of the mask that says yes or no, in one (1, 1, 1, tk).
-Tensor keep_row(const Problem& p, const Mask& mask, const Positions& at_keys, const Place& at) {
+Tensor keep_row(const Problem& p, const Mask& mask, const Piece& piece, const Place& at) {
   Tensor keep = Tensor::zeros({1, 1, 1, p.tk}, DType::boolean);
-  const std::size_t n = at_keys.index(p, at.b, at.i);
-  if (at_keys.first[n] < at_keys.last[n]) {
-    keep.slice(3, at_keys.first[n], at_keys.last[n])
-        .copy_from(mask.keep.defined() ? cells(mask.keep, p, at).slice(3, at_keys.first[n], at_keys.last[n])
-                                       : Tensor::ones({1, 1, 1, at_keys.last[n] - at_keys.first[n]}, DType::boolean));
-  }
+  const auto [first, last] = piece.seen(at.i - piece.query);
+  const Tensor seen = keep.slice(3, piece.key + first, piece.key + last);
+  seen.fill(1);
+  if (mask.keep.defined()) seen.copy_from(cells(mask.keep, p, at).slice(3, piece.key + first, piece.key + last));
   if (!mask.block_keep.defined()) return keep;
   const Tensor blocks = block_row(p, mask, at.b, at.h, at.i);
   for (std::int64_t j = 0; j < p.tk; ++j) keep.data<bool>()[j] = keep.data<bool>()[j] && blocks.data<bool>()[j];
@@ -37,12 +35,12 @@ Tensor keep_row(const Problem& p, const Mask& mask, const Positions& at_keys, co
 }
 
 // Every part that is added to the scores.
-Tensor bias_row(const Problem& p, const AttentionOptions& options, const Positions& at_keys, const Place& at) {
+Tensor bias_row(const Problem& p, const AttentionOptions& options, const Piece& piece, const Place& at) {
   const Tensor& bias = options.mask.bias;
   if (!options.alibi_slopes.defined()) return bias.defined() ? cells(bias, p, at) : Tensor{};
   Tensor sum = bias.defined() ? cells(bias, p, at).to(DType::f64).clone() : Tensor::zeros({1, 1, 1, p.tk}, DType::f64);
   const double slope = options.alibi_slopes.at({at.h});
-  const std::int64_t centre = at_keys.centre[at_keys.index(p, at.b, at.i)];
+  const std::int64_t centre = piece.key + piece.centre(at.i - piece.query);
   for (std::int64_t j = 0; j < p.tk; ++j) {
     sum.data<double>()[j] -= slope * static_cast<double>(std::abs(centre - j));
   }
@@ -63,7 +61,7 @@ Tensor dropout_row(const Problem& p, const AttentionOptions& options, const Plac
 }  // namespace
 
 AttentionResult composed_row(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p,
-                             const AttentionOptions& options, const Positions& at_keys, std::int64_t b, std::int64_t h,
+                             const AttentionOptions& options, const Piece& piece, std::int64_t b, std::int64_t h,
                              std::int64_t i) {
   const Place at{b, h, i};
   AttentionOptions row;
@@ -71,8 +69,8 @@ AttentionResult composed_row(const Tensor& q, const Tensor& k, const Tensor& v, 
   row.softcap = options.softcap;
   if (options.score_function) row.score_function = at_place(options.score_function, b, h, i);
   row.return_weights = options.return_weights;
-  row.mask.keep = keep_row(p, options.mask, at_keys, at);
-  row.mask.bias = bias_row(p, options, at_keys, at);
+  row.mask.keep = keep_row(p, options.mask, piece, at);
+  row.mask.bias = bias_row(p, options, piece, at);
   if (options.sinks.defined()) row.sinks = options.sinks.slice(0, h, h + 1);
   row.dropout = options.dropout;
   if (options.dropout > 0) row.dropout_keep = dropout_row(p, options, at);

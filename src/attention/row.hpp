@@ -2,13 +2,14 @@
 // chosen rows beside a fused output.
 #pragma once
 
-#include "attention/positions.hpp"
+#include "attention/pieces.hpp"
 
 namespace attn {
 
-// Query i of head h of batch item b: output (1, 1, 1, dv), lse (1, 1, 1), and, if options ask, weights (1, 1, 1, tk).
+// Query i of head h of batch item b, which is of `piece`: output (1, 1, 1, dv), lse (1, 1, 1), and, if options ask,
+// weights (1, 1, 1, tk).
 AttentionResult composed_row(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p,
-                             const AttentionOptions& options, const Positions& at_keys, std::int64_t b, std::int64_t h,
+                             const AttentionOptions& options, const Piece& piece, std::int64_t b, std::int64_t h,
                              std::int64_t i);
 
 }  // namespace attn

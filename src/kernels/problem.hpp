@@ -60,12 +60,15 @@ struct Problem {
   const std::int32_t* centre = nullptr;  // the key at a query's own position, laid out as first; for ALiBi
   const float* sinks = nullptr;          // (hq): one more score a head, without a value
   // Dropout without a mask in memory: weight (b, h, i, j) is dropped when word j % 4 of Philox4x32-10 at counter
-  // (j / 4, i, h, b) is below the threshold, p · 2^32; 0 = none.
+  // (j / 4, i, h, b), numbers as below, is below the threshold, p · 2^32; 0 = none.
   std::uint64_t dropout_key = 0;
   std::uint32_t dropout_threshold = 0;
   // Block-sparse: query i sees key j if [b, h, i / block_query, j / block_key] is true.
   Grid<bool> blocks = {};
   std::int64_t block_query = 1, block_key = 1;
+  std::int64_t block_query_start = 0, block_key_start = 0;  // of the first query and key in their blocks
+  // The numbers by which dropout's counters and score functions know the first batch item, query and key.
+  std::int64_t first_batch = 0, first_query = 0, first_key = 0;
   // The user's function of the scores and its gradient (attn/score_function.hpp); null = none.
   ScoreForward score_forward = nullptr;
   ScoreBackward score_backward = nullptr;
@@ -74,14 +77,19 @@ struct Problem {
 };
 
 struct ForwardResult {
-  Rows output;  // of the problem's element
-  float* lse;   // (b, hq, tq), contiguous; NaN where float32's range was left: such a row is to be computed again
+  Rows output;
+  // Of query i of head h of item b, at (b · hq + h) · lse_head + i; NaN where float32's range was left: such a row is
+  // to be computed again.
+  float* lse;
+  std::int64_t lse_head;
+  Element element;  // of the output: the problem's, or float32
 };
 
 // What the forward pass left, and the gradient that comes in; rows of the problem's element.
 struct BackwardInput {
   Rows output, d_output;
-  const float* lse;  // (b, hq, tq), contiguous
+  const float* lse;  // laid out as the forward's
+  std::int64_t lse_head;
 };
 
 struct BackwardResult {

@@ -43,7 +43,8 @@ Forward forward(const Kernels& kernels, const Case& c) {
   const Poisoned shared(plan.shared);
   for (int phase = 0; phase < plan.phases; ++phase) {
     run(plan.tasks[phase], plan.scratch, {}, [&](std::int64_t task, void* scratch) {
-      plan.kernel->run(p, plan, {rows(f.output), f.lse.data<float>()}, phase, task, shared.data.get(), scratch);
+      plan.kernel->run(p, plan, {rows(f.output), f.lse.data<float>(), p.tq, p.element}, phase, task, shared.data.get(),
+                       scratch);
     });
   }
   return f;
@@ -73,14 +74,13 @@ AttentionGradient backward(const Kernels& kernels, const Case& c, const Forward&
     result.bias = out.bias.data<float>();
     result.bias_batch = g.batch, result.bias_head = g.head, result.bias_query = g.query, result.bias_key = g.key;
   }
-  const kernels::BackwardInput in{rows(f.output), rows(c.d_output), f.lse.data<float>()};
+  const kernels::BackwardInput in{rows(f.output), rows(c.d_output), f.lse.data<float>(), p.tq};
   const kernels::BackwardPlan plan = kernels::plan(p, result, kernels);
   const Poisoned shared(plan.shared);
   for (int phase = 0; phase < plan.phases; ++phase) {
-    run(plan.tasks[phase], plan.scratch, how,
-        [&](std::int64_t task, void* scratch) {
-          plan.kernel->run(p, plan, in, result, phase, task, shared.data.get(), scratch);
-        });
+    run(plan.tasks[phase], plan.scratch, how, [&](std::int64_t task, void* scratch) {
+      plan.kernel->run(p, plan, in, result, phase, task, shared.data.get(), scratch);
+    });
   }
   EXPECT_EQ(finite, all_finite(out.q) && all_finite(out.k) && all_finite(out.v)) << c.str();
   return out;

@@ -99,7 +99,8 @@ Found decode(const Kernels& kernel, const Case& c, std::int64_t tokens, std::mt1
   const ForwardPlan plan = kernels::plan(p, kernel);
   EXPECT_TRUE(plan.decodes());
   const Poisoned shared(plan.shared), scratch(plan.scratch);
-  const ForwardResult result{{found.output.data(), c.hq() * c.tq * c.dv, c.tq * c.dv, c.dv}, found.lse.data()};
+  const ForwardResult result{
+      {found.output.data(), c.hq() * c.tq * c.dv, c.tq * c.dv, c.dv}, found.lse.data(), c.tq, p.element};
   for (int phase = 0; phase < plan.phases; ++phase) {
     for (const std::int64_t task : shuffled(plan.tasks[phase], random)) {
       plan.kernel->run(p, plan, result, phase, task, shared.data.get(), scratch.data.get());

@@ -178,7 +178,7 @@ Result run(const Kernels& kernels, const Problem& p, Random& random) {
   Result result{std::vector<float>(outputs, 77.f), std::vector<float>(static_cast<std::size_t>(p.batch * p.hq * p.tq))};
   std::vector<bfloat16> halves(outputs, bfloat16(77.f));
   void* data = p.element == Element::f32 ? static_cast<void*>(result.output.data()) : halves.data();
-  const ForwardResult out{{data, p.hq * p.tq * p.dv, p.tq * p.dv, p.dv}, result.lse.data()};
+  const ForwardResult out{{data, p.hq * p.tq * p.dv, p.tq * p.dv, p.dv}, result.lse.data(), p.tq, p.element};
 
   const auto poisoned = [](std::size_t bytes) {
     std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(64, (bytes + 63) / 64 * 64), std::free);

@@ -14,6 +14,12 @@ struct Range {
   std::int64_t from, keys;
 };
 
+// The block that a key lies in, and the first key behind a block.
+inline std::int64_t block_at(const Problem& p, std::int64_t key) { return (p.block_key_start + key) / p.block_key; }
+inline std::int64_t block_end(const Problem& p, std::int64_t block) {
+  return (block + 1) * p.block_key - p.block_key_start;
+}
+
 // Whether some lane of these groups sees the keys of a block.
 inline bool any_sees(const Problem& p, const Interval* seen, int groups, std::int64_t block) {
   const bool* before = nullptr;  // neighbours mostly share their row of blocks
@@ -34,14 +40,14 @@ inline Range next_run(const Problem& p, const Interval* seen, int groups, std::i
   if (!p.blocks.data) return {from, to - from};
   std::int64_t begin = to, end = to;
   for (std::int64_t key = first + from; key < first + to && key < p.tk;) {
-    const std::int64_t block = key / p.block_key;
+    const std::int64_t block = block_at(p, key);
     const bool sees = any_sees(p, seen, groups, block);
     if (sees && begin == to) begin = (key - first) / step * step;
     if (!sees && begin != to) {
       end = round_up(key - first, step);
       break;
     }
-    key = (block + 1) * p.block_key;
+    key = block_end(p, block);
   }
   return {begin, (end < to ? end : to) - begin};
 }
@@ -58,16 +64,16 @@ inline Range seen_range(const Problem& p, const Interval& seen, std::int64_t fir
   std::int64_t from = seen.any_first > first ? seen.any_first - first : 0;
   std::int64_t to = seen.any_last < first + count ? seen.any_last - first : count;
   if (!p.blocks.data) return {from, to - from};
-  while (from < to && !any_sees(p, &seen, 1, (first + from) / p.block_key))
-    from = ((first + from) / p.block_key + 1) * p.block_key - first;
-  while (from < to && !any_sees(p, &seen, 1, (first + to - 1) / p.block_key))
-    to = (first + to - 1) / p.block_key * p.block_key - first;
+  while (from < to && !any_sees(p, &seen, 1, block_at(p, first + from)))
+    from = block_end(p, block_at(p, first + from)) - first;
+  while (from < to && !any_sees(p, &seen, 1, block_at(p, first + to - 1)))
+    to = block_end(p, block_at(p, first + to - 1) - 1) - first;
   return {from, to - from};
 }
 
 inline void apply_blocks(const Problem& p, const Interval& seen, float* s, std::int64_t first_key, std::int64_t keys) {
   for (std::int64_t j = 0, end = 0; j < keys; j = end) {
-    const std::int64_t block = (first_key + j) / p.block_key, next = (block + 1) * p.block_key - first_key;
+    const std::int64_t block = block_at(p, first_key + j), next = block_end(p, block) - first_key;
     end = next < keys ? next : keys;
     for (int w = 0; w < kColumns; w += kLanes) {
       std::int32_t hidden[kLanes], some = 0;

@@ -187,8 +187,8 @@ inline void decode_merge(const Problem& p, const ForwardPlan& plan, const Forwar
       zero += context[c] * 0;
     }
     const Query at = query(p, span, r);
-    narrow(p.element, context, row(result.output, p.element, span.batch, at.head, at.token), p.dv);
-    result.lse[(span.batch * p.hq + at.head) * p.tq + at.token] =
+    narrow(result.element, context, row(result.output, result.element, span.batch, at.head, at.token), p.dv);
+    result.lse[(span.batch * p.hq + at.head) * result.lse_head + at.token] =
         sum[0] == kMinusInfinity ? kMinusInfinity : (sum[0] + __builtin_log2f(sum[1])) * kLn2 + zero;
   }
 }

@@ -77,11 +77,13 @@ inline void drop_line(const Problem& p, const Span& span, const Line& line) {
   const auto word = [](std::int64_t n) { return VecU{} + static_cast<std::uint32_t>(n); };
   VecU lane;
   for (int i = 0; i < kLanes; ++i) lane[i] = static_cast<std::uint32_t>(i);
-  for (std::int64_t quad = line.first / 4; quad * 4 < line.first + line.keys; quad += kLanes) {
-    VecU words[4] = {word(quad) + lane, word(line.at.token), word(line.at.head), word(span.batch)};
+  const std::int64_t number = p.first_key + line.first;
+  for (std::int64_t quad = number / 4; quad * 4 < number + line.keys; quad += kLanes) {
+    VecU words[4] = {word(quad) + lane, word(p.first_query + line.at.token), word(line.at.head),
+                     word(p.first_batch + span.batch)};
     philox(words, p.dropout_key);
     for (int i = 0; i < 4 * kLanes; ++i) {
-      const std::int64_t j = quad * 4 + i - line.first;
+      const std::int64_t j = quad * 4 + i - number;
       if (j < 0 || j >= line.keys) continue;
       s[j] *= words[i % 4][i / 4] >= p.dropout_threshold ? p.dropout_factor : 0;
     }

@@ -14,14 +14,16 @@ template <class F>
 inline void for_each_drawn(const Problem& p, const Span& span, const Interval& seen, std::int64_t first_key,
                            std::int64_t keys, F&& f) {
   const VecU threshold = VecU{} + p.dropout_threshold;
+  const std::int64_t number = p.first_key + first_key;
   for (int w = 0; w < kColumns; w += kLanes) {
-    const VecU token = reinterpret_cast<VecU>(load(seen.token + w)), head = reinterpret_cast<VecU>(load(seen.head + w));
-    for (std::int64_t quad = first_key / 4; quad * 4 < first_key + keys; ++quad) {
+    const VecU token = reinterpret_cast<VecU>(load(seen.number + w)),
+               head = reinterpret_cast<VecU>(load(seen.head + w));
+    for (std::int64_t quad = number / 4; quad * 4 < number + keys; ++quad) {
       VecU words[4] = {VecU{} + static_cast<std::uint32_t>(quad), token, head,
-                       VecU{} + static_cast<std::uint32_t>(span.batch)};
+                       VecU{} + static_cast<std::uint32_t>(p.first_batch + span.batch)};
       philox(words, p.dropout_key);
       for (int i = 0; i < 4; ++i) {
-        const std::int64_t j = quad * 4 + i - first_key;
+        const std::int64_t j = quad * 4 + i - number;
         if (j >= 0 && j < keys) f(j, w, static_cast<VecI>(words[i] >= threshold));
       }
     }

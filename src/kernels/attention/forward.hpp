@@ -100,16 +100,16 @@ inline void finish_context(const Running& run, float factor, std::int64_t rows, 
 // Writes a group's rows; the log-sum-exp of a row that is not finite becomes NaN, for the caller to see.
 inline void write_group(const Problem& p, const ForwardResult& result, const Span& span, int group, const Running& run,
                         std::int64_t rows, float* lines) {
-  RowWriter write(p.element, p.batch * p.hq * p.tq * p.dv, nullptr);
+  RowWriter write(result.element, p.batch * p.hq * p.tq * p.dv, nullptr);
   finish_context(run, drops(p) ? p.dropout_factor : 1, rows, lines);
   for (int lane = 0; lane < kColumns && group * kColumns + lane < span.rows; ++lane) {
     const Query at = query(p, span, group * kColumns + lane);
     const float* line = lines + lane * rows;
     Vec zeros = splat(0.f);  // NaN once a context is not finite
     for (std::int64_t c = 0; c < rows; c += kLanes) zeros += load(line + c) * splat(0.f);
-    write(line, row(result.output, p.element, span.batch, at.head, at.token), p.dv);
+    write(line, row(result.output, result.element, span.batch, at.head, at.token), p.dv);
     const float sum = run.sum[lane], most = run.maximum[lane];
-    result.lse[(span.batch * p.hq + at.head) * p.tq + at.token] =
+    result.lse[(span.batch * p.hq + at.head) * result.lse_head + at.token] =
         most == kMinusInfinity ? kMinusInfinity : (most + __builtin_log2f(sum)) * kLn2 + sum_lanes(zeros);
   }
 }

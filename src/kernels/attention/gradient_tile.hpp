@@ -110,7 +110,8 @@ inline void sum_rows(const Problem& p, const BackwardInput& in, const Span& span
     widen(p.element, row_of(p, in.d_output, span, r), lines, p.dv);
     widen(p.element, row_of(p, in.output, span, r), lines + p.dv, p.dv);
     sums.delta[first + r] = dot(lines, lines + p.dv, p.dv);
-    const float lse = in.lse[first + r];
+    const Query at = query(p, span, r);
+    const float lse = in.lse[(span.batch * p.hq + at.head) * in.lse_head + at.token];
     // Where every key is masked, 0 keeps 2^(score - lse) at 2^-inf.
     sums.lse[first + r] = lse == kMinusInfinity ? 0 : lse * kLog2e;
   }
@@ -206,7 +207,7 @@ inline void through_score_function(const Problem& p, const Queries& queries, int
                                    std::int64_t keys, const TileScratch& tile, bool sloped) {
   float* d = tile.d_before;
   __builtin_memcpy(d, tile.d_weights, static_cast<std::size_t>(keys * kColumns) * sizeof(float));
-  const ScoreTile before = placed(tile.before, queries.span, g, queries.seen[g], first, keys);
+  const ScoreTile before = placed(p, tile.before, queries.span, g, queries.seen[g], first, keys);
   p.score_backward(&before, d, p.score_user);
   for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) {
     float* at = tile.d_weights + i;

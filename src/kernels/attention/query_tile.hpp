@@ -44,6 +44,7 @@ inline Query query(const Problem& p, const Span& span, std::int64_t r) {
 struct Interval {
   std::int32_t first[kColumns], last[kColumns];  // by lane, as the rest of these
   std::int32_t head[kColumns], token[kColumns];
+  std::int32_t number[kColumns];            // the token's, for dropout and score functions
   float slope[kColumns], centre[kColumns];  // of ALiBi
   const bool* blocks[kColumns];             // its row of a block-sparse mask; null without, and without a query
   std::int32_t any_first, any_last;         // seen by some lane
@@ -56,19 +57,20 @@ inline Interval interval(const Problem& p, const Span& span, int group) {
   seen.any_last = seen.all_first = 0;
   for (int lane = 0; lane < kColumns; ++lane) {
     const std::int64_t r = group * kColumns + lane;
-    seen.first[lane] = seen.last[lane] = seen.head[lane] = seen.token[lane] = 0;
+    seen.first[lane] = seen.last[lane] = seen.head[lane] = seen.token[lane] = seen.number[lane] = 0;
     seen.slope[lane] = seen.centre[lane] = 0;
     seen.blocks[lane] = nullptr;
     if (r >= span.rows) continue;
     const Query place = query(p, span, r);
     const std::int64_t at = span.batch * p.interval_batch + place.token;
     seen.head[lane] = static_cast<std::int32_t>(place.head), seen.token[lane] = static_cast<std::int32_t>(place.token);
+    seen.number[lane] = static_cast<std::int32_t>(p.first_query + place.token);
     if (p.alibi_slopes) {
       seen.slope[lane] = p.alibi_slopes[place.head] * kLog2e, seen.centre[lane] = static_cast<float>(p.centre[at]);
     }
     if (p.blocks.data) {
       seen.blocks[lane] = p.blocks.data + span.batch * p.blocks.batch + place.head * p.blocks.head +
-                          place.token / p.block_query * p.blocks.query;
+                          (p.block_query_start + place.token) / p.block_query * p.blocks.query;
     }
     const std::int32_t first = p.first[at], last = p.last[at];
     seen.first[lane] = first, seen.last[lane] = last;

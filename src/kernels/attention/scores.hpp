@@ -89,15 +89,15 @@ inline void apply_interval(const Interval& seen, float* s, std::int64_t first_ke
 }
 
 // Scores (keys, kColumns) with their places, for the user's function.
-inline ScoreTile placed(float* s, const Span& span, int group, const Interval& seen, std::int64_t first_key,
-                        std::int64_t keys) {
+inline ScoreTile placed(const Problem& p, float* s, const Span& span, int group, const Interval& seen,
+                        std::int64_t first_key, std::int64_t keys) {
   const std::int64_t left = span.rows - group * kColumns, queries = left < kColumns ? left : kColumns;
-  return {s, kColumns, 1, keys, queries, span.batch, first_key, seen.head, seen.token};
+  return {s, kColumns, 1, keys, queries, p.first_batch + span.batch, p.first_key + first_key, seen.head, seen.number};
 }
 
 inline void apply_score_function(const Problem& p, const Span& span, int group, const Interval& seen,
                                  std::int64_t first_key, std::int64_t keys, float* s) {
-  const ScoreTile tile = placed(s, span, group, seen, first_key, keys);
+  const ScoreTile tile = placed(p, s, span, group, seen, first_key, keys);
   p.score_forward(&tile, p.score_user);
   for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) store(s + i, load(s + i) * splat(kLog2e));
 }

@@ -1,0 +1,42 @@
+// A batch as the problems that it is made of: a run of items alike, or one sequence of a packed batch. Each is computed
+// as if it were alone, so that the lengths of its neighbours change none of its bits.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attention/validate.hpp"
+
+namespace attn {
+
+struct Piece {
+  std::int64_t batch, batches;  // its first item, and how many
+  std::int64_t query, tq;       // its first query in the tensors, and how many
+  std::int64_t key, tk;
+  std::int64_t shift;        // query i of it stands at its key i + shift, which need not be there
+  std::int64_t left, right;  // keys that a query sees before and behind its own; kEvery: all of them
+
+  // More than any two positions are apart, and far from where sums of positions overflow.
+  static constexpr std::int64_t kEvery = std::int64_t{1} << 40;
+
+  std::int64_t centre(std::int64_t i) const { return i + shift; }
+
+  struct Keys {
+    std::int64_t first, last;
+  };
+  // The keys that query i sees are [first, last) of the piece's.
+  Keys seen(std::int64_t i) const;
+
+  bool has_window() const { return left < kEvery && right < kEvery; }
+};
+
+// In the tensors' order; together they have all queries. tq and tk are below 2^30 (validate() sees to it).
+std::vector<Piece> pieces(const Problem& p, const Mask& mask);
+
+// (b or 1, 1, tq, tk) boolean: which keys a query sees. For the composed path.
+Tensor seen_keys(const Problem& p, const Mask& mask);
+
+// (b or 1, hq, tq, tk) float64: -slope · |centre - j|.
+Tensor alibi_bias(const Problem& p, const Mask& mask, const Tensor& slopes);
+
+}  // namespace attn
