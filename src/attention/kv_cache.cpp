@@ -92,7 +92,7 @@ void KVCache::append(const Tensor& k, const Tensor& v) {
   State& s = state();
   check_rows(k, v, {s.config.batch, s.config.kv_heads}, s.config);
   const std::int64_t tokens = k.size(2);
-  check_range("tokens of an item", max_length() + tokens, 0, kMostTokens);
+  check_range("further tokens of an item", tokens, 0, kMostTokens - max_length());
   // First all that can fail, then the rows, which nobody sees before the lengths count them.
   for (std::int64_t item = 0; item < s.config.batch; ++item) s.pages.reserve(item, length(item) + tokens);
   for (std::int64_t item = 0; item < s.config.batch; ++item) {
@@ -106,7 +106,7 @@ void KVCache::append(std::int64_t item, const Tensor& k, const Tensor& v) {
   State& s = state();
   const std::int64_t before = length(item);
   check_rows(k, v, {s.config.kv_heads}, s.config);
-  check_range("tokens of an item", before + k.size(1), 0, kMostTokens);
+  check_range("further tokens of an item", k.size(1), 0, kMostTokens - before);
   s.pages.reserve(item, before + k.size(1));
   write_rows(s.pages, s.pages.keys(), s.config.dtype, item, before, k);
   write_rows(s.pages, s.pages.values(), s.config.dtype, item, before, v);

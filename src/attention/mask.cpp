@@ -80,7 +80,7 @@ Mask operator&(Mask a, const Mask& b) {
 Tensor causal_keep(std::int64_t tq, std::int64_t tk, Align align) {
   Tensor keep = Tensor::zeros({tq, tk}, DType::boolean);
   const std::int64_t shift = align == Align::bottom_right ? tk - tq : 0;
-  for (std::int64_t i = 0; i < tq; ++i) {
+  for (std::int64_t i = 0; i < (tk == 0 ? 0 : tq); ++i) {
     keep.select(0, i).slice(0, 0, std::clamp<std::int64_t>(i + shift + 1, 0, tk)).fill(1);
   }
   return keep;

@@ -62,16 +62,19 @@ void require_int64(const Tensor& t, const char* what, const std::string& shape, 
   if (!fits) fail(Kind::shape, std::string(what) + " of shape " + shape, t.shape().str());
 }
 
+// Element i of a line of int64, of which a double would hold 53 bits.
+std::int64_t number(const Tensor& t, std::int64_t i) { return t.data<std::int64_t>()[i * t.stride(0)]; }
+
 // Cumulative lengths: 0 first, never falling, `total` last.
 void check_starts(const Tensor& starts, const char* what, std::int64_t total) {
   require_int64(starts, what, "(n + 1)", starts.rank() == 1 && starts.numel() >= 1);
-  double before = 0;
-  bool rising = starts.at({0}) == 0;
+  std::int64_t before = 0;
+  bool rising = number(starts, 0) == 0;
   for (std::int64_t i = 0; i < starts.numel(); ++i) {
-    rising = rising && starts.at({i}) >= before;
-    before = starts.at({i});
+    rising = rising && number(starts, i) >= before;
+    before = number(starts, i);
   }
-  if (!(rising && before == static_cast<double>(total)))
+  if (!(rising && before == total))
     fail(Kind::argument, std::string(what) + " that start at 0, never fall and end at " + std::to_string(total),
          std::to_string(starts.numel()) + " values that do not");
 }
@@ -94,10 +97,9 @@ void check_positions(const Mask& mask, const Problem& p) {
   if (!mask.key_lengths.defined()) return;
   require_int64(mask.key_lengths, "key_lengths", "(b)", mask.key_lengths.shape() == Shape{p.batch});
   for (std::int64_t b = 0; b < p.batch; ++b) {
-    const double length = mask.key_lengths.at({b});
-    if (!(length >= 0 && length <= static_cast<double>(p.tk)))
-      fail(Kind::argument, "key_lengths from 0 to tk = " + std::to_string(p.tk),
-           std::to_string(static_cast<std::int64_t>(length)));
+    const std::int64_t length = number(mask.key_lengths, b);
+    if (!(length >= 0 && length <= p.tk))
+      fail(Kind::argument, "key_lengths from 0 to tk = " + std::to_string(p.tk), std::to_string(length));
   }
 }
 
@@ -115,10 +117,9 @@ void check_weight_rows(const AttentionOptions& options, std::int64_t tq) {
   if (!options.return_weights) fail(Kind::argument, "return_weights with weight_rows", "return_weights = false");
   require_int64(rows, "weight_rows", "(n)", rows.rank() == 1);
   for (std::int64_t r = 0; r < rows.numel(); ++r) {
-    const double row = rows.at({r});
-    if (!(row >= 0 && row < static_cast<double>(tq)))
-      fail(Kind::argument, "weight_rows from 0 to tq - 1 = " + std::to_string(tq - 1),
-           std::to_string(static_cast<std::int64_t>(row)));
+    const std::int64_t row = number(rows, r);
+    if (!(row >= 0 && row < tq))
+      fail(Kind::argument, "weight_rows from 0 to tq - 1 = " + std::to_string(tq - 1), std::to_string(row));
   }
 }
 
@@ -136,6 +137,19 @@ void check_numbers(const AttentionOptions& options, const Shape& scores) {
   if (!(keep.defined() && keep.dtype() == DType::boolean && broadcasts_to(keep.shape(), scores)))
     fail(Kind::argument, "dropout_keep: booleans that broadcast to " + scores.str(),
          keep.defined() ? keep.shape().str() : "none", "draw it with Generator::dropout_keep, or give a dropout_key");
+}
+
+}  // namespace
+
+namespace {
+
+// Sums and products of what passes do not overflow.
+void check_range(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v) {
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  if (!(p.tq < most && p.tk < most)) fail(Kind::shape, "fewer than 2^30 tokens", shapes(q, k, v));
+  if (!(p.d < most && p.dv < most)) fail(Kind::shape, "a head_dim below 2^30", shapes(q, k, v));
+  if (!(p.batch < most && p.hq < most && p.batch * p.hq < most))
+    fail(Kind::shape, "fewer than 2^30 heads in all", shapes(q, k, v));
 }
 
 }  // namespace
@@ -169,8 +183,7 @@ Problem validate(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
 
   Problem p{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), v.size(3), 0};
   p.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(p.d)));
-  constexpr std::int64_t most = std::int64_t{1} << 30;
-  if (!(p.tq < most && p.tk < most)) fail(Kind::shape, "fewer than 2^30 tokens", shapes(q, k, v));
+  check_range(p, q, k, v);
   check_mask(options.mask, p.scores_shape());
   check_blocks(options.mask, p);
   check_positions(options.mask, p);

@@ -68,7 +68,8 @@ Tensor Decoder::read(const Tensor& ids_in) {
     throw;
   }
   length_ += ids.size(1);
-  return project(model_->ln_f.forward(x.slice(1, ids.size(1) - 1, ids.size(1)).contiguous()), model_->head(), {})
+  return project(model_->ln_f.forward(x.slice(1, ids.size(1) - 1, ids.size(1)).contiguous()), model_->head(), {},
+                 {c.precision})
       .view({batch_, c.vocab_size});
 }
 

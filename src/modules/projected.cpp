@@ -126,18 +126,18 @@ Tensor ProjectedAttention::forward(const Tensor& x, const Tensor& source, Trace*
 Tensor ProjectedAttention::forward(const Tensor& x_in, KVCache& cache) {
   check_input(x_in, "x");
   const Tensor x = batched(x_in);
-  const std::int64_t heads = config_.num_heads, total = cache.max_length() + x.size(1);
-  if (config_.context_length > 0 && total > config_.context_length) {
-    throw Error(
-        Error::Kind::shape, kOp,
-        "at most context_length = " + std::to_string(config_.context_length) + " tokens with those in the cache",
-        std::to_string(total));
+  const std::int64_t heads = config_.num_heads, held = cache.max_length(), longest = config_.context_length;
+  if (longest > 0 && x.size(1) > longest - held) {
+    throw Error(Error::Kind::shape, kOp,
+                "at most context_length = " + std::to_string(longest) + " tokens with those in the cache",
+                std::to_string(held) + " and " + std::to_string(x.size(1)));
   }
   const Tensor q = ref::split_heads(W_query_->forward(x), heads);
   cache.append(ref::split_heads(W_key_->forward(x), heads), ref::split_heads(W_value_->forward(x), heads));
   AttentionOptions options;
   if (config_.causal) options.mask = Mask::causal(Align::bottom_right);
   options.scale = config_.scale;
+  options.precision = config_.precision;
   const Tensor merged = ref::merge_heads(attention(q, cache, options).output);
   const Tensor z = out_proj_ ? out_proj_->forward(merged) : merged;
   return x_in.rank() == 2 ? z.select(0, 0) : z;

@@ -15,6 +15,7 @@
 #include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
 #include "attn/io.hpp"
+#include "kernels/use.hpp"
 
 namespace attn::test {
 namespace {
@@ -91,6 +92,24 @@ TEST(Decoder, GivesTheLogitsOfTheWholeForwardPass) {
       EXPECT_LT(distance(logits[i], wanted.select(1, at - 1)), 64 * kEpsilon * largest(wanted)) << "token " << at;
     }
     EXPECT_EQ(decoder.length(), 24);
+  }
+}
+
+// Blocks that add nothing leave the logits' product, which rounds as the whole forward pass does.
+TEST(Decoder, FollowsThePrecision) {
+  for (const kernels::Target& target : kernels::targets()) {
+    if (!target.supported || target.kernels->multiply_add_bf16 == nullptr) continue;
+    const kernels::UseKernels use(*target.kernels);
+    for (const Precision precision : {Precision::highest, Precision::high, Precision::medium}) {
+      Generator rng(5);
+      GPT model({.vocab_size = 37, .context_length = 24, .layers = 1, .heads = 3, .width = 96, .precision = precision},
+                rng);
+      for (Parameter* p : model.h[0]->parameters()) p->value.fill(0);
+      const Tensor ids = rng.randint(0, 37, {2, 7});
+      Decoder decoder(model, 2);
+      const Tensor whole = model.forward(ids).slice(1, 6, 7).contiguous().view({2, 37});
+      EXPECT_TRUE(same_bits(decoder.read(ids), whole)) << target.isa << ", " << name(precision);
+    }
   }
 }
 

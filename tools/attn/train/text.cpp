@@ -19,9 +19,8 @@ Text::Text(const std::vector<std::string>& files, const Tokenizer& tokenizer, do
   }
   const auto count = static_cast<std::int64_t>(ids_.size());
   split_ = count - static_cast<std::int64_t>(validation * static_cast<double>(count));
-  if (validation_tokens() < context + 1 || training_tokens() < context + 1) {
-    throw Error(Error::Kind::data, "--text",
-                formatted("at least {} tokens to train on and to validate by", context + 1),
+  if (validation_tokens() <= context || training_tokens() <= context) {
+    throw Error(Error::Kind::data, "--text", formatted("more than {} tokens to train on and to validate by", context),
                 formatted("{} and {}", training_tokens(), validation_tokens()), "more text, or a smaller --context");
   }
 }
