@@ -185,8 +185,9 @@ TEST(Extremes, SizesPastTheirRangeAreRefused) {
 TEST(Extremes, ConfigurationsOfACacheAreComputedOrRefused) {
   for_seeds(400, [](std::mt19937& rng) {
     const auto size = [&] { return chance(rng, 0.7) ? pick(rng, 1, 3) : extreme(rng); };
-    KVCacheConfig c{.batch = size(), .kv_heads = size(), .head_dim = size(), .value_dim = size() - 1};
-    c.page_size = size() - 1, c.capacity = size() - 1;
+    const auto length = [&] { return chance(rng, 0.7) ? pick(rng, 0, 2) : extreme(rng); };
+    KVCacheConfig c{.batch = size(), .kv_heads = size(), .head_dim = size(), .value_dim = length()};
+    c.page_size = length(), c.capacity = length();
     const auto least = std::max({c.batch, c.kv_heads, c.head_dim, c.value_dim, c.page_size, c.capacity});
     if (least > 12 && least < Limits::max() / 4 && least >= (1 << 20)) return;  // may be had, with memory
     accepted([&] {
