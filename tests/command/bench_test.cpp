@@ -41,6 +41,20 @@ class Bench : public Command {
   }
 };
 
+TEST_F(Bench, ReadsItsListAsOtherFilesAreRead) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  const Ran pipe = run("timeout 20 attn bench --list pipe");  // and does not wait for a writer
+  EXPECT_EQ(pipe.status, 3);
+  EXPECT_NE(pipe.err.find("a pipe or device"), std::string::npos) << pipe.err;
+  EXPECT_EQ(run("attn bench --list .").status, 3);
+  EXPECT_EQ(run("attn bench --list missing").status, 3);
+  const Ran endless = run("timeout 20 attn bench --list - </dev/zero");
+  EXPECT_EQ(endless.status, 3);
+  EXPECT_NE(endless.err.find("at most 1000000 bytes"), std::string::npos) << endless.err;
+  EXPECT_EQ(objects("echo 'forward 1,1,4,4 f32' | attn bench --json --repeats 1 --threads 1 --list -").back()["op"],
+            "forward");
+}
+
 TEST_F(Bench, ARowTellsEverything) {
   const auto found = rows("forward 1,2,8,4 f32 causal\n");
   ASSERT_EQ(found.size(), 1u);

@@ -4,10 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <memory>
-#include <sstream>
 
 #include "attn/error.hpp"
 #include "bench/measure.hpp"
@@ -16,6 +13,8 @@
 #include "common/format.hpp"
 #include "common/processor.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
+#include "io/file.hpp"
 #include "kernels/targets.hpp"
 #include "verbs.hpp"
 
@@ -52,15 +51,8 @@ constexpr const char* kBenchFooter =
 std::vector<Row> rows_of(const BenchFlags& flags) {
   std::string list = kDefaultShapes;
   if (!flags.list.empty()) {
-    std::ifstream file(flags.list);
-    if (!file) throw Error(Error::Kind::file, "--list", "a file that can be read", printable(flags.list));
-    constexpr std::size_t most = 1 << 20;
-    list.assign(most, '\0');
-    file.read(list.data(), most);
-    list.resize(static_cast<std::size_t>(file.gcount()));
-    if (list.size() == most || file.bad()) {
-      throw Error(Error::Kind::file, "--list", "a text file of less than 1 MB", printable(flags.list));
-    }
+    constexpr std::size_t most = 1'000'000;
+    list = io::as_text(io::read_file(flags.list, "--list", most).bytes());
   }
   const auto rows = filtered(parse_rows(list, flags.list.empty() ? "shapes.txt" : flags.list), flags.filter);
   if (rows.empty()) {
@@ -120,7 +112,8 @@ void add_bench(Verbs& verbs, int&) {
   constexpr double most_plain = 1e6;
   Verb& verb = verbs.add("bench", "Speed, beside this machine's own limits");
   const auto flags = std::make_shared<BenchFlags>();
-  verb.add_option("--list", flags->list, "Rows to time. Default: the list that comes with it").value_name("FILE");
+  verb.add_option("--list", flags->list, "Rows to time; - is standard input.\nDefault: the list that comes with it")
+      .value_name("FILE");
   verb.add_option("--filter", flags->filter, "Only rows that hold every word of this text").value_name("TEXT");
   verb.add_option("--threads", flags->threads, "Counts, or all; joined by commas. Default: 1,all")
       .delimiter(',')
