@@ -51,6 +51,9 @@ struct Sampling {
   double top_p = 1;        // in (0, 1]
 };
 
+// Throws Error (argument) for what is out of range; candidates() and generate() do so before all else.
+void require_valid(const Sampling& sampling);
+
 struct Candidate {
   std::int64_t id = 0;
   double probability = 0;
@@ -68,6 +71,8 @@ struct GenerateOptions {
   std::optional<std::int64_t> stop = {};  // the id that ends the text; it is not part of the result
   DType cache = DType::f32;               // of keys and values: f32, bf16, f16 or i8
 };
+
+void require_valid(const GenerateOptions& options);  // as of a sampling
 
 // Tokens that follow `prompt`, at least one id. `each`, if given, is handed every token as soon as it is drawn, and
 // ends the text by returning false. A text longer than context_length goes on with its latest half: the last

@@ -7,12 +7,17 @@
 
 namespace attn {
 
-std::vector<std::int64_t> generate(GPT& model, std::span<const std::int64_t> prompt, const GenerateOptions& options,
-                                   Generator& rng, const std::function<bool(std::int64_t)>& each) {
-  if (prompt.empty()) throw Error(Error::Kind::argument, "generate", "a prompt of at least one token", "none");
+void require_valid(const GenerateOptions& options) {
   if (options.tokens < 0) {
     throw Error(Error::Kind::argument, "generate", "tokens of at least 0", std::to_string(options.tokens));
   }
+  require_valid(options.sampling);
+}
+
+std::vector<std::int64_t> generate(GPT& model, std::span<const std::int64_t> prompt, const GenerateOptions& options,
+                                   Generator& rng, const std::function<bool(std::int64_t)>& each) {
+  if (prompt.empty()) throw Error(Error::Kind::argument, "generate", "a prompt of at least one token", "none");
+  require_valid(options);
   const std::int64_t context = model.config().context_length, half = std::max<std::int64_t>(1, context / 2);
   Decoder decoder(model, 1, options.cache);
   std::vector<std::int64_t> text(prompt.begin(), prompt.end());

@@ -10,15 +10,6 @@
 namespace attn {
 namespace {
 
-void check(const Sampling& s) {
-  const auto wrong = [](const char* expected, double found) {
-    throw Error(Error::Kind::argument, "sample", expected, std::to_string(found));
-  };
-  if (!(s.temperature >= 0 && std::isfinite(s.temperature))) wrong("a temperature of at least 0", s.temperature);
-  if (s.top_k < 0) wrong("top_k of at least 0 (0: all)", static_cast<double>(s.top_k));
-  if (!(s.top_p > 0 && s.top_p <= 1)) wrong("top_p above 0 and at most 1", s.top_p);
-}
-
 // The more likely first; of equal ones the lower id.
 bool before(const Candidate& a, const Candidate& b) {
   return a.probability != b.probability ? a.probability > b.probability : a.id < b.id;
@@ -69,8 +60,17 @@ void keep_nucleus(std::vector<Candidate>& all, double mass) {
 
 }  // namespace
 
+void require_valid(const Sampling& s) {
+  const auto wrong = [](const char* expected, double found) {
+    throw Error(Error::Kind::argument, "sample", expected, std::to_string(found));
+  };
+  if (!(s.temperature >= 0 && std::isfinite(s.temperature))) wrong("a temperature of at least 0", s.temperature);
+  if (s.top_k < 0) wrong("top_k of at least 0 (0: all)", static_cast<double>(s.top_k));
+  if (!(s.top_p > 0 && s.top_p <= 1)) wrong("top_p above 0 and at most 1", s.top_p);
+}
+
 std::vector<Candidate> candidates(const Tensor& logits, const Sampling& sampling) {
-  check(sampling);
+  require_valid(sampling);
   std::vector<Candidate> all = all_tokens(logits);
   const bool greedy = sampling.temperature == 0;
   const auto count = greedy ? 1 : static_cast<std::size_t>(sampling.top_k);

@@ -111,10 +111,11 @@ TEST_F(Generate, RefusesWithAReason) {
   };
   write("bad.safetensors", "not one");
   EXPECT_EQ(status(""), 2);
-  EXPECT_EQ(status("--model m.safetensors --temperature -1"), 2);
-  EXPECT_EQ(status("--model m.safetensors --top-p 0"), 2);
-  EXPECT_EQ(status("--model m.safetensors --top-k -3"), 2);
-  EXPECT_EQ(status("--model m.safetensors --tokens -1"), 2);
+  for (const char* wrong : {"--temperature -1", "--temperature nan", "--temperature inf", "--top-p 5", "--top-p 0",
+                            "--top-p nan", "--top-k -3", "--tokens -1", "--top-p 5 --tokens 0"}) {
+    EXPECT_EQ(status(std::string("--model m.safetensors --prompt 'A text' ") + wrong), 2) << wrong;
+    EXPECT_EQ(status(std::string("--model nowhere.safetensors ") + wrong), 2) << wrong;
+  }
   EXPECT_EQ(status("--model m.safetensors --weights int4"), 2);
   EXPECT_EQ(status("--model nowhere.safetensors"), 3);
   EXPECT_EQ(status("--model bad.safetensors"), 3);

@@ -114,6 +114,7 @@ Json report(const Written& written, const GenerateFlags& flags, const GPTConfig&
   json["context_length"] = config.context_length;
   json["first_token_seconds"] = written.first;
   json["seconds"] = written.seconds;
+  require_valid(flags.options);  // before anything is printed
   json["tokens_per_second"] = rate(written);
   return json;
 }
