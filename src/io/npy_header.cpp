@@ -115,6 +115,10 @@ class DictParser {
       }
     }
     if (at_ == begin) fail("a size of at least 0");
+    if (text_[begin] == '0' && at_ > begin + 1) {
+      at_ = begin;
+      fail("a size without leading zeros");
+    }
     if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 wrote long integers so
     return value;
   }

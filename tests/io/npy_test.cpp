@@ -88,6 +88,7 @@ TEST(Npy, RejectsDictsThatLie) {
   expect_bad(npy(dict(f4, no, "(4294967296, 4294967296)"), ""), {"2^63"});
   expect_bad(npy(dict(f4, no, "(0, 4294967296, 4294967296)"), ""), {"2^63"});
   expect_bad(npy(dict(f4, no, "(9223372036854775808,)"), ""), {"2^63"});
+  expect_bad(npy(dict(f4, no, "(02,)"), "12345678"), {"leading zeros", "02"});  // Python's octal of old
   expect_bad(npy(dict(f4, no, "(99999999999999999999,)"), ""), {"2^64"});
   expect_bad(npy(dict(f4, no, "(-1,)"), ""), {"at least 0", "-1"});
   expect_bad(npy(dict(f4, no, "(3)"), "123456789012"), {"tuple"});
