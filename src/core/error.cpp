@@ -1,5 +1,7 @@
 #include "attn/error.hpp"
 
+#include "core/escape.hpp"
+
 namespace attn {
 namespace {
 
@@ -7,7 +9,7 @@ std::string message(std::string_view op, std::string_view expected, std::string_
   std::string text;
   text.append("[").append(op).append("] expected ").append(expected).append("; found ").append(found);
   if (!hint.empty()) text.append("; ").append(hint);
-  return text;
+  return escaped(text);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 #include "io/bytes.hpp"
 
-#include <array>
+#include <algorithm>
 
 #include "attn/error.hpp"
+#include "core/escape.hpp"
 
 namespace attn::io {
 
@@ -13,18 +14,11 @@ void Origin::fail(std::string_view expected, std::string_view found, std::string
 }
 
 std::string in_quotes(std::string_view text) {
-  constexpr std::size_t longest = 60;
-  constexpr std::string_view digits = "0123456789abcdef";
+  std::size_t end = std::min<std::size_t>(text.size(), 60);
+  const bool cut = end < text.size();
+  while (cut && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80) --end;  // not within a character
   std::string result = "\"";
-  for (const char c : text.substr(0, longest)) {
-    const auto u = static_cast<unsigned char>(c);
-    if (u < 0x20 || u == 0x7f) {
-      result.append("\\x").append(1, digits[u >> 4]).append(1, digits[u & 15]);
-    } else {
-      result.append(1, c);
-    }
-  }
-  return result.append(text.size() > longest ? "…\"" : "\"");
+  return result.append(escaped(text.substr(0, end))).append(cut ? "…\"" : "\"");
 }
 
 std::uint64_t little_endian(Bytes bytes, std::size_t offset, std::size_t count) noexcept {

@@ -3,7 +3,7 @@
 
 #include "attn/error.hpp"
 #include "attn/tokenizer.hpp"
-#include "text/utf8.hpp"
+#include "core/utf8.hpp"
 
 namespace attn {
 
@@ -33,7 +33,7 @@ std::string Utf8Stream::push(std::string_view bytes) {
   std::string whole;
   std::string_view left = rest_;
   while (!left.empty()) {
-    const auto c = text::first_character(left);
+    const auto c = first_character(left);
     if (c.cut_off) break;
     whole.append(c.valid ? left.substr(0, c.length) : "\xef\xbf\xbd");
     left.remove_prefix(c.length);

@@ -6,7 +6,7 @@
 
 #include "attn/tokenizer.hpp"
 #include "text/classes.hpp"
-#include "text/utf8.hpp"
+#include "core/utf8.hpp"
 
 namespace attn {
 namespace text {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "io/bytes.hpp"
-#include "text/utf8.hpp"
+#include "core/utf8.hpp"
 
 namespace attn::text {
 namespace {

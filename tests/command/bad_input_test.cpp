@@ -190,8 +190,74 @@ TEST_F(BadInput, TooMuchForTheMachine) {
   refused("attn sdpa --q long.npy --k long.npy --v long.npy --save-weights w.npy", kUsage, {"GB", "shorten"});
 }
 
-TEST_F(BadInput, ErrorsHoldNoControlCharacters) {
-  const Ran ran = run("attn run simple --input \"$(printf 'a\\033[31mb')\"");
+// Names of files and tensors, words, metadata: whoever has written them must not drive the terminal.
+TEST_F(BadInput, NothingFromFilesDrivesTheTerminal) {
+  const std::vector<std::string> evil{"\x1b[31m", "\u202e", "\u009b31m", "\u2066", "\x7f"};
+  std::string name = "w";
+  for (const std::string& text : evil) name += text;
+  const Tensor x = io::load_tensor(path("x.csv"));
+  io::NamedTensors file;
+  const std::string in_zip = "w\u202e\u2066";  // a zip's names have no control characters
+  file.tensors = {{in_zip, x}, {"b" + in_zip, x}};
+  io::save_npz(path("evil.npz"), file);
+  file.tensors = {{name, x}, {"b" + name, x}};
+  file.metadata = {{"module", name}, {"tokens", name + "\nb\nc\nd\ne\nf"}, {name, name}};
+  io::save_safetensors(path("evil.safetensors"), file);
+  file.tensors = {{name + ".weights", Tensor::full({6, 6}, 1.0 / 6)}};
+  io::save_safetensors(path("steps.safetensors"), file);
+  io::save_npy(path(name + ".npy"), x);
+  write("words", name + "\n\xff\x9b[31m\nc\nd\ne\nf\n");
+  for (const std::string& line :
+       std::vector<std::string>{"attn info evil.npz",
+                                "attn info evil.safetensors",
+                                "attn info evil.npz --json",
+                                "attn info evil.safetensors --json",
+                                "attn info w*.npy",
+                                "attn info w*.npy --json",
+                                "attn run simple --input w*.npy",
+                                "attn run simple --input w*.npy --output z$(ls w*.npy)",
+                                "attn run simple --input w*.npy --json",
+                                "attn run simple --input evil.npz",
+                                "attn run simple --input evil.npz --tensor \"$(ls w*.npy)\"",
+                                "attn run simple --input x.csv --tokens words",
+                                "attn run simple --input x.csv --tokens words --json",
+                                "attn run causal --input x.csv --weights evil.npz",
+                                "attn run causal --input x.csv --weights evil.safetensors",
+                                "attn explain simple --input x.csv --tokens words",
+                                "attn show simple --input x.csv --tokens words",
+                                "attn show steps.safetensors --ascii",
+                                "attn show steps.safetensors --json",
+                                "attn show evil.safetensors",
+                                "attn plot evil.safetensors --output p.svg",
+                                "attn sdpa --q w*.npy --k w*.npy --v w*.npy --output z$(ls w*.npy)",
+                                "attn check $(ls w*.npy)",
+                                "attn bench --list w*.npy",
+                                "attn bench --filter w*.npy",
+                                "attn generate --model w*.npy --prompt w*.npy",
+                                "attn train --text w*.npy --out z$(ls w*.npy)",
+                                "attn report --model evil.safetensors --text a",
+                                "attn w*.npy"}) {
+    const Ran ran = run(line);
+    for (const std::string& text : evil) {
+      EXPECT_EQ((ran.out + ran.err).find(text), std::string::npos) << line << "\n" << ran.out << ran.err;
+    }
+    EXPECT_EQ((ran.out + ran.err).find('\xff'), std::string::npos) << line;
+    EXPECT_NE(ran.status, 134) << line;
+  }
+}
+
+TEST_F(BadInput, OutOfMemorySaysForWhat) {
+  if (std::string(ATTN_COMMAND).find("asan") != std::string::npos) GTEST_SKIP() << "a sanitizer needs all addresses";
+  io::save_npy(path("long.npy"), Tensor::zeros({20'000, 1}));
+  io::save_npy(path("wide.npy"), Tensor::zeros({1, 20'000}));
+  const std::string limit = "ulimit -v 1000000; ";
+  refused(limit + "attn run simple --input long.npy --output z.npy", kData,
+          {"1.6 GB (1600000000 bytes) for a tensor (20000, 20000) of float32", "fewer tokens"});
+  refused(limit + "attn run self-v2 --input wide.npy --d-out 20000 --output z.npy", kData,
+          {"1600000000 bytes", "(20000, 20000)", "smaller sizes"});
+  write("huge.npy", "");
+  std::filesystem::resize_file(path("huge.npy"), 3'000'000'000);
+  const Ran ran = run(limit + "attn info huge.npy");
   EXPECT_EQ(ran.status, kData);
   EXPECT_EQ(ran.err.find('\x1b'), std::string::npos) << ran.err;
 }

@@ -57,7 +57,7 @@ std::vector<Row> rows_of(const BenchFlags& flags) {
   const auto rows = filtered(parse_rows(list, flags.list.empty() ? "shapes.txt" : flags.list), flags.filter);
   if (rows.empty()) {
     throw Error(Error::Kind::argument, "attn bench", "a row to time",
-                flags.filter.empty() ? "an empty list" : "none with \"" + printable(flags.filter) + "\"");
+                flags.filter.empty() ? "an empty list" : "none with \"" + escaped(flags.filter) + "\"");
   }
   return rows;
 }
@@ -71,7 +71,7 @@ std::vector<int> threads_of(const BenchFlags& flags) {
     int count = text == "all" ? all : 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
     if (text != "all" && (error != std::errc{} || end != text.data() + text.size() || count < 1 || count > all)) {
-      throw Error(Error::Kind::argument, "--threads", formatted("all, or counts from 1 to {}", all), printable(text));
+      throw Error(Error::Kind::argument, "--threads", formatted("all, or counts from 1 to {}", all), escaped(text));
     }
     if (std::find(counts.begin(), counts.end(), count) == counts.end()) counts.push_back(count);
   }
@@ -88,13 +88,13 @@ void force(const std::string& isa) {
     }
     names.append(names.empty() ? "" : ", ").append(target.isa);
   }
-  throw Error(Error::Kind::argument, "--isa", "an instruction set of this processor: " + names, printable(isa));
+  throw Error(Error::Kind::argument, "--isa", "an instruction set of this processor: " + names, escaped(isa));
 }
 
 // One line that is written over; nothing where standard error is not a terminal.
 void progress(const std::string& text) {
   if (!isatty(STDERR_FILENO)) return;
-  write_stderr("\r\x1b[K" + printable(text).substr(0, kColumns - 1));
+  write_stderr("\r\x1b[K" + escaped(text).substr(0, kColumns - 1));
 }
 
 void bench(const BenchFlags& flags) {

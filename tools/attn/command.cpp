@@ -13,6 +13,7 @@
 #include "common/format.hpp"
 #include "common/signals.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 #include "io/output_file.hpp"
 #include "verbs.hpp"
 
@@ -91,7 +92,7 @@ int call(std::span<char* const> words) {
     write_stdout("attn " ATTN_VERSION "\n");
   } else {
     status = complain(formatted("there is no {} \"{}\"; try attn --help", first.starts_with('-') ? "option" : "verb",
-                                printable(first)),
+                                escaped(first)),
                       kUsage);
   }
   return status;
@@ -113,7 +114,7 @@ int run_command(std::span<char* const> arguments) {
         "shorten the input, split its batch, or save fewer of them",
         kData);
   } catch (const std::exception& error) {
-    return complain(printable(error.what()), kData);
+    return complain(escaped(error.what()), kData);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "common/json.hpp"
 #include "common/terminal.hpp"
 #include "common/tokenizers.hpp"
+#include "core/escape.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -30,7 +31,7 @@ constexpr const char* kGenerateFooter =
     "The prompt is printed, and the text as it goes on; a text longer than the model's\n"
     "context goes on with its latest half. Without --tokenizer, vocab.json and\n"
     "merges.txt beside the model are taken, or, for a model of 256 tokens, bytes.\n"
-    "On a terminal, control characters are shown as ?.\n"
+    "On a terminal, control characters are shown as \\u001b.\n"
     "Exit codes: 0 done, 2 wrong usage, 3 bad data or files.\n"
     "\n"
     "Examples:\n"
@@ -49,13 +50,7 @@ std::vector<std::int64_t> prompt_ids(const std::string& prompt, const Tokenizer&
 // Whole characters; for a terminal, none that would drive it but line ends and tabs.
 std::string shown(std::string_view text) {
   if (!isatty(STDOUT_FILENO)) return std::string(text);
-  std::string safe;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find_first_of("\n\t"), text.size());
-    safe.append(printable(text.substr(0, end))).append(text.substr(end, 1));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return safe;
+  return escaped(text, "\n\t");
 }
 
 struct Written {

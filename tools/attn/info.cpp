@@ -12,6 +12,7 @@
 #include "common/json.hpp"
 #include "common/processor.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -79,7 +80,7 @@ std::string build_text(const Json& json) {
       "attn          {}\ncompiler      {}\nbuild         {}\nsanitizers    {}\nprocessor     {}\nfeatures      {}\n"
       "threads       {}\ndependencies  {}\n",
       of("version"), of("compiler"), or_else(of("build"), "without a type"), or_else(of("sanitizers"), "none"),
-      or_else(printable(of("processor")), "unknown"), or_else(wrapped(features, indent), "none known"),
+      or_else(escaped(of("processor")), "unknown"), or_else(wrapped(features, indent), "none known"),
       json["threads"].get<unsigned>(), wrapped(dependencies, indent));
 }
 
@@ -179,17 +180,17 @@ std::string file_text(const Json& json) {
   Table table{{"name", "dtype", "shape", "bytes", "min", "max", "mean", "nan", "inf"}};
   const auto number = [](const Json& value) { return value.is_null() ? "-" : number_text(value.get<double>()); };
   for (const Json& t : json["tensors"]) {
-    table.push_back({or_else(printable(t["name"].get<std::string>()), "-"), t["dtype"].get<std::string>(),
+    table.push_back({or_else(escaped(t["name"].get<std::string>()), "-"), t["dtype"].get<std::string>(),
                      shape_text(t["shape"]), std::to_string(t["bytes"].get<std::uint64_t>()), number(t["min"]),
                      number(t["max"]), number(t["mean"]), std::to_string(t["nan"].get<std::int64_t>()),
                      std::to_string(t["inf"].get<std::int64_t>())});
   }
   std::string text =
-      formatted("{}: {}, {} tensor{}\n", printable(json["file"].get<std::string>()), json["format"].get<std::string>(),
+      formatted("{}: {}, {} tensor{}\n", escaped(json["file"].get<std::string>()), json["format"].get<std::string>(),
                 json["tensors"].size(), json["tensors"].size() == 1 ? "" : "s");
   if (table.size() > 1) text.append(table_text(table, 3));
   for (const auto& [key, value] : json["metadata"].items()) {
-    text.append(formatted("{}: {}\n", printable(key), printable(value.get<std::string>())));
+    text.append(formatted("{}: {}\n", escaped(key), escaped(value.get<std::string>())));
   }
   return text;
 }

@@ -13,6 +13,7 @@
 #include "common/pictures.hpp"
 #include "common/png.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -121,7 +122,7 @@ void plot(const Verb& verb, const PlotFlags& flags) {
   if (as_png) picture = png(picture, flags.dpi);
   outputs.save({{"--output", [&](io::OutputFile& to) { to.write(picture); }}});
   for (const std::string& note : pictures.notes) write_stderr("attn: " + note + "\n");
-  if (!outputs.to_stdout()) write_stdout("wrote " + printable(flags.output) + "\n");
+  if (!outputs.to_stdout()) write_stdout("wrote " + escaped(flags.output) + "\n");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "common/outputs.hpp"
 #include "common/pictures.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -91,7 +92,7 @@ void write_report(const Verb& verb, const Flags& flags) {
   outputs.save({{"--output", [&](io::OutputFile& to) { to.write(page); }}});
   for (const std::string& note : pictures.notes) write_stderr("attn: " + note + "\n");
   if (!outputs.to_stdout()) {
-    write_stdout(formatted("wrote {} ({}): open it in a browser\n", printable(flags.output), size_text(page.size())));
+    write_stdout(formatted("wrote {} ({}): open it in a browser\n", escaped(flags.output), size_text(page.size())));
   }
 }
 

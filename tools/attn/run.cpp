@@ -12,6 +12,7 @@
 #include "common/json.hpp"
 #include "common/outputs.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 #include "io/writers.hpp"
 #include "verbs.hpp"
 
@@ -92,7 +93,7 @@ std::string summary(const Job& job, const Result& result, const Outputs& outputs
   for (const std::string& note : job.notes) text.append(note).append("\n");
   if (result.counts.any()) text.append("the output holds " + counts_text(result.counts) + "\n");
   for (const std::string& path : outputs.paths()) {
-    if (path != "-") text.append("wrote " + printable(path) + "\n");
+    if (path != "-") text.append("wrote " + escaped(path) + "\n");
   }
   return text;
 }
@@ -127,7 +128,7 @@ void tell(const RunFlags& flags, const Job& job, const Result& result, const Out
   if (!flags.output.empty()) return say(summary(job, result, outputs));
   write_stdout(labelled(result.output, job.tokens) + "\n");
   for (const std::string& note : job.notes) write_stderr("attn: " + note + "\n");
-  for (const std::string& path : outputs.paths()) write_stderr("attn: wrote " + printable(path) + "\n");
+  for (const std::string& path : outputs.paths()) write_stderr("attn: wrote " + escaped(path) + "\n");
 }
 
 void run(const Verb& verb, const RunFlags& flags) {

@@ -17,6 +17,7 @@
 #include "common/module_flags.hpp"
 #include "common/outputs.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 #include "io/writers.hpp"
 #include "verbs.hpp"
 
@@ -153,7 +154,7 @@ std::string summary(const Operands& in, const AttentionResult& result, const Out
     text.append("the output holds " + counts_text(counts) + "\n");
   }
   for (const std::string& path : outputs.paths()) {
-    if (path != "-") text.append("wrote " + printable(path) + "\n");
+    if (path != "-") text.append("wrote " + escaped(path) + "\n");
   }
   return text;
 }
@@ -182,7 +183,7 @@ void run(const SdpaFlags& flags) {
   if (!flags.output.empty()) return say(summary(in, result, outputs, seconds));
   write_stdout(to_string(result.output) + "\n");
   for (const std::string& note : in.notes) write_stderr("attn: " + note + "\n");
-  for (const std::string& path : outputs.paths()) write_stderr("attn: wrote " + printable(path) + "\n");
+  for (const std::string& path : outputs.paths()) write_stderr("attn: wrote " + escaped(path) + "\n");
 }
 
 }  // namespace

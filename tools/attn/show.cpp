@@ -8,6 +8,7 @@
 #include "common/json.hpp"
 #include "common/pictures.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -36,7 +37,7 @@ struct ShowFlags {
 // What is shown, in one line: "causal: weights (1, 6, 6), head 1 of 1".
 std::string heading(const Pictures& pictures, const report_page::Blocks& blocks, const report_page::Block& block,
                     const ShowFlags& flags, const Tensor& step) {
-  std::string text = pictures.module.empty() ? "" : printable(pictures.module) + ": ";
+  std::string text = pictures.module.empty() ? "" : escaped(pictures.module) + ": ";
   text.append(flags.choice.step).append(" ").append(block.find(flags.choice.step)->shape().str());
   if (blocks.blocks.size() > 1) text.append(formatted(", layer {} of {}", flags.choice.layer, blocks.blocks.size()));
   if (step.size(0) > 1) text.append(formatted(", head {} of {}", flags.choice.head.value_or(1), step.size(0)));

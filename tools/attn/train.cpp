@@ -14,6 +14,7 @@
 #include "common/outputs.hpp"
 #include "common/signals.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 #include "train/divergence.hpp"
 #include "train/files.hpp"
 #include "train/lock.hpp"
@@ -117,8 +118,8 @@ void conclude(const Run& run, const Progress& progress, const TrainingFiles& fil
                       run.validations().back().first);
   }
   text += formatted("step {} of {}, {}, {:.0f} tokens/s\nwrote {}, {}, {}\n", run.steps_done(), run.settings().steps,
-                    duration_text(progress.seconds()), progress.tokens_per_second(), printable(files.model().string()),
-                    printable(files.checkpoint().string()), printable(files.curve().string()));
+                    duration_text(progress.seconds()), progress.tokens_per_second(), escaped(files.model().string()),
+                    escaped(files.checkpoint().string()), escaped(files.curve().string()));
   if (!run.skipped().empty()) {
     text += formatted("skipped {} times, the last at step {}: loss or gradient not finite\n", run.skipped().size(),
                       static_cast<std::int64_t>(run.skipped().back()));

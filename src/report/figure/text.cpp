@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "core/escape.hpp"
+#include "core/utf8.hpp"
 #include "report/utf8.hpp"
 
 namespace attn::figure {
@@ -13,13 +15,10 @@ constexpr char32_t kReplacement = 0xfffd;
 
 // The code point at `at` of well-formed text, and past it; of other bytes kReplacement.
 char32_t next(std::string_view text, std::size_t& at) noexcept {
-  const std::size_t length = utf8_length(text.substr(at));
-  if (length == 0) return ++at, kReplacement;
-  const auto byte = [&](std::size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[at + i])); };
-  char32_t point = length == 1 ? byte(0) : byte(0) & (0x7fu >> length);
-  for (std::size_t i = 1; i < length; ++i) point = point << 6 | (byte(i) & 0x3fu);
-  at += length;
-  return point;
+  const Character c = first_character(text.substr(at));
+  if (!c.valid) return ++at, kReplacement;
+  at += c.length;
+  return c.code;
 }
 
 void append(std::string& text, char32_t point) {
@@ -45,8 +44,6 @@ bool in(const std::array<Range, N>& ranges, char32_t point) noexcept {
   return std::any_of(ranges.begin(), ranges.end(), [&](const Range& r) { return point >= r.first && point <= r.last; });
 }
 
-// Marks that open, close or set a direction: they would reach past their own label.
-constexpr std::array<Range, 4> kDirections{{{0x061c, 0x061c}, {0x200e, 0x200f}, {0x202a, 0x202e}, {0x2066, 0x2069}}};
 // Blocks of Unicode 15 whose characters are drawn on the one before, or not at all.
 constexpr std::array<Range, 12> kNoWidth{{{0x0300, 0x036f},
                                           {0x0483, 0x0489},
@@ -78,8 +75,8 @@ std::size_t columns_of(char32_t point) noexcept { return in(kNoWidth, point) ? 0
 char32_t shown(char32_t point) noexcept {
   if (point < 0x20) return 0x2400 + point;
   if (point == 0x7f) return 0x2421;
-  const bool unwanted = (point >= 0x80 && point < 0xa0) || in(kDirections, point) || (point & 0xfffe) == 0xfffe ||
-                        point == 0x2028 || point == 0x2029 || (point >= 0xfdd0 && point < 0xfdf0);
+  const bool unwanted =  // the others are no characters, and no XML
+      drives_terminal(point) || (point & 0xfffe) == 0xfffe || (point >= 0xfdd0 && point < 0xfdf0);
   return unwanted ? kReplacement : point;
 }
 

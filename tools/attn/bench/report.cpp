@@ -7,6 +7,7 @@
 #include "common/json.hpp"
 #include "common/processor.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 #include "kernels/targets.hpp"
 
 namespace attn::tool {
@@ -149,7 +150,7 @@ std::string report_text(const std::vector<Measurement>& all, int repeats) {
       "{}, {}; median and fastest of {}.\n"
       "A causal mask is counted half, a backward pass as 2.5 forward passes.\n"
       "share: of the limit; plain: the plain path's time, in ours.\n\n",
-      processor.empty() ? "processor unknown" : printable(processor), kernels::active().isa, repeats);
+      processor.empty() ? "processor unknown" : escaped(processor), kernels::active().isa, repeats);
   text += limits_table(all, style);
   std::vector<std::pair<std::string, int>> told;
   for (const Measurement& m : all) {

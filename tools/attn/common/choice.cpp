@@ -6,6 +6,7 @@
 #include "attn/error.hpp"
 #include "common/format.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 
 namespace attn::tool {
 namespace {
@@ -81,7 +82,7 @@ Tensor chosen_step(const report_page::Block& block, const ChoiceFlags& flags) {
   if (step == nullptr) {
     std::string names;
     for (const auto& [name, tensor] : block.steps) names.append(names.empty() ? "" : ", ").append(name);
-    throw Error(Error::Kind::argument, "--step", "a step among: " + names, printable(flags.step));
+    throw Error(Error::Kind::argument, "--step", "a step among: " + names, escaped(flags.step));
   }
   return step->rank() == 3 ? *step : step->unsqueeze(0);
 }

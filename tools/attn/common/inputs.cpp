@@ -9,11 +9,12 @@
 #include "attn/io.hpp"
 #include "common/format.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 
 namespace attn::tool {
 namespace {
 
-std::string name_of(const std::string& path) { return path == "-" ? "standard input" : printable(path); }
+std::string name_of(const std::string& path) { return path == "-" ? "standard input" : escaped(path); }
 
 void count_row(const Tensor& row, Counts& counts) {
   // A long row's float64 copy is made piece by piece.

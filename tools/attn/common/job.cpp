@@ -5,6 +5,7 @@
 #include "common/format.hpp"
 #include "common/terminal.hpp"
 #include "common/words.hpp"
+#include "core/escape.hpp"
 
 namespace attn::tool {
 namespace {
@@ -24,7 +25,7 @@ void load_weights(const std::string& path, Job& job) {
   for (auto& [name, tensor] : io::load(path).tensors) {
     if (is_mask_buffer(name)) continue;
     if (const Counts counts = count_nonfinite(tensor); counts.any()) {
-      job.notes.push_back(formatted("{} of the weights holds {}", printable(name), counts_text(counts)));
+      job.notes.push_back(formatted("{} of the weights holds {}", escaped(name), counts_text(counts)));
     }
     state.emplace(std::move(name), std::move(tensor));
   }
@@ -89,9 +90,9 @@ std::vector<std::string> load_tokens(const std::string& path, std::int64_t count
   std::vector<std::string> tokens = io::load_lines(path);
   if (static_cast<std::int64_t>(tokens.size()) != count) {
     throw Error(Error::Kind::data, flag, formatted("{} lines, one for each {}", count, of),
-                formatted("{} in {}", tokens.size(), path == "-" ? "standard input" : printable(path)));
+                formatted("{} in {}", tokens.size(), path == "-" ? "standard input" : escaped(path)));
   }
-  for (std::string& token : tokens) token = printable(token);
+  for (std::string& token : tokens) token = escaped(token);
   return tokens;
 }
 

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "core/escape.hpp"
+
 namespace attn::tool {
 
 Json json_number(double value) {
@@ -26,7 +28,8 @@ Json json_values(const Tensor& tensor) {
 
 std::string dump(const Json& json) {
   constexpr int indent = 2;
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
+  // JSON has no escapes but \u for what it leaves in its strings.
+  return escaped(json.dump(indent, ' ', false, Json::error_handler_t::replace), "\n") + "\n";
 }
 
 std::string valid_utf8(std::string_view text) {

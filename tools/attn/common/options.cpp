@@ -6,6 +6,7 @@
 #include "attn/error.hpp"
 #include "common/format.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 
 namespace attn::tool {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 constexpr const char* kHelp = "-h,--help";
 
 [[noreturn]] void refuse(std::string_view who, std::string_view expected, std::string_view found) {
-  throw Error(Error::Kind::argument, who, expected, found.empty() ? "none" : printable(found));
+  throw Error(Error::Kind::argument, who, expected, found.empty() ? "none" : escaped(found));
 }
 
 std::vector<std::string> split(std::string_view text, char at) {

@@ -7,6 +7,7 @@
 #include "attn/error.hpp"
 #include "common/format.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 
 namespace attn::tool {
 namespace {
@@ -18,7 +19,7 @@ void check_extension(const std::string& flag, const std::filesystem::path& path,
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   if (std::find(extensions.begin(), extensions.end(), extension) != extensions.end()) return;
   throw Error(Error::Kind::argument, flag, formatted("a path that ends in {}", joined(extensions, ", ")),
-              formatted("\"{}\"", printable(path.string())));
+              formatted("\"{}\"", escaped(path.string())));
 }
 
 }  // namespace
@@ -30,8 +31,8 @@ void Outputs::declare(const std::string& flag, const std::string& given, const s
   for (const Target& other : targets_) {
     if (!destination.same_as(other.destination)) continue;
     throw Error(Error::Kind::argument, "outputs", "a file for each",
-                formatted("{} \"{}\" and {} \"{}\", which are the same one", other.flag, printable(other.given), flag,
-                          printable(given)));
+                formatted("{} \"{}\" and {} \"{}\", which are the same one", other.flag, escaped(other.given), flag,
+                          escaped(given)));
   }
   if (!destination.is_stream()) const io::OutputFile probe(destination);  // that its folder takes files
   targets_.push_back({flag, given, destination});

@@ -9,6 +9,7 @@
 #include "common/format.hpp"
 #include "common/terminal.hpp"
 #include "common/tokenizers.hpp"
+#include "core/escape.hpp"
 
 namespace attn::tool {
 namespace {
@@ -22,7 +23,7 @@ std::string names_of(const io::NamedTensors& file) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : file.tensors) {
     if (names.size() == most) break;
-    names.push_back(printable(name));
+    names.push_back(escaped(name));
   }
   const std::size_t left = file.tensors.size() - names.size();
   if (left != 0) names.push_back(formatted("and {} more", left));
@@ -33,7 +34,7 @@ std::string names_of(const io::NamedTensors& file) {
 const Tensor* bare_weights(const io::NamedTensors& file, const std::string& chosen, const std::string& source) {
   if (!chosen.empty()) {
     if (const Tensor* tensor = file.find(chosen)) return tensor;
-    throw Error(Error::Kind::argument, "--tensor", "a tensor of " + source + ": " + names_of(file), printable(chosen));
+    throw Error(Error::Kind::argument, "--tensor", "a tensor of " + source + ": " + names_of(file), escaped(chosen));
   }
   const bool steps =
       std::any_of(file.tensors.begin(), file.tensors.end(), [](const auto& t) { return is_weights(t.first); });
@@ -114,8 +115,8 @@ Pictures of_file(const Verb& verb, const PictureFlags& flags) {
   const std::string& path = flags.module.module;
   require_no_module_flags(verb, "a file of steps or weights");
   require_one_stdin({path, flags.input.tokens, flags.key_tokens});
-  const std::string source = path == "-" ? "standard input" : printable(path);
-  io::NamedTensors file = io::load(path);
+  const std::string source = path == "-" ? "standard input" : escaped(path);
+  io::NamedTensors file = io::load(path, flags.input.max_bytes);
   Pictures pictures;
   pictures.metadata = std::move(file.metadata);
   if (const auto at = pictures.metadata.find("module"); at != pictures.metadata.end()) pictures.module = at->second;
@@ -161,7 +162,7 @@ void require_one(const Verb& verb, const PictureFlags& flags) {
   }
   if (what.empty() || what == "-" || is_module(what) || std::filesystem::exists(std::filesystem::path(what))) return;
   throw Error(Error::Kind::argument, "WHAT",
-              formatted("a module ({}) or a file of steps or weights", joined(module_names(), ", ")), printable(what));
+              formatted("a module ({}) or a file of steps or weights", joined(module_names(), ", ")), escaped(what));
 }
 
 }  // namespace

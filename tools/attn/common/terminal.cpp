@@ -10,6 +10,7 @@
 
 #include "attn/print.hpp"
 #include "common/format.hpp"
+#include "core/escape.hpp"
 #include "io/output_file.hpp"
 
 namespace attn::tool {
@@ -68,18 +69,6 @@ std::string padded(std::string_view text, std::size_t width) {
   return result;
 }
 
-std::string printable(std::string_view text) {
-  std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    // Some terminals obey U+0080 to U+009F, the control characters' second range, too.
-    const bool second_range = c == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    if (second_range) ++i;
-    result.push_back(c < 0x20 || c == 0x7f || second_range ? '?' : text[i]);
-  }
-  return result;
-}
-
 std::string heatmap(const Tensor& weights, const std::vector<std::string>& tokens, const Style& style) {
   if (!style.coloured()) return {};
   return figure::terminal_heatmap(weights, {.tokens = tokens}, {.columns = kColumns, .depth = style.depth()});
@@ -101,7 +90,7 @@ std::string labelled(const Tensor& tensor, std::span<const std::string> labels) 
     result.append(line);
     if (line.find(']') != std::string_view::npos) {  // a row may take several lines; this is its last
       const std::size_t index = gap && row % shown >= edge ? labels.size() - shown + row % shown : row % shown;
-      result.append("  # ").append(printable(labels[index]));
+      result.append("  # ").append(escaped(labels[index]));
       ++row;
     }
     if (end < text.size()) result.append("\n");

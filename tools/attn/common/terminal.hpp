@@ -46,8 +46,6 @@ std::size_t terminal_width() noexcept;
 // Columns that UTF-8 text takes, one for each code point.
 std::size_t width_of(std::string_view text) noexcept;
 std::string padded(std::string_view text, std::size_t width);
-// Text of a file without the control characters that would drive the terminal.
-std::string printable(std::string_view text);
 
 // Weights (queries, keys) as coloured blocks, beside numbers that have just been printed; empty without colour.
 std::string heatmap(const Tensor& weights, const std::vector<std::string>& tokens, const Style& style);

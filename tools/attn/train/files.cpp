@@ -7,6 +7,7 @@
 #include "common/format.hpp"
 #include "common/terminal.hpp"
 #include "train/divergence.hpp"
+#include "core/escape.hpp"
 
 namespace attn::tool {
 namespace {
@@ -36,7 +37,7 @@ TrainingFiles::TrainingFiles(const std::string& model, const std::string& curve)
 void TrainingFiles::require_new() const {
   for (const fs::path& path : {model_, checkpoint_}) {
     if (!fs::exists(path)) continue;
-    throw Error(Error::Kind::argument, "--out", "no model there yet", formatted("\"{}\"", printable(path.string())),
+    throw Error(Error::Kind::argument, "--out", "no model there yet", formatted("\"{}\"", escaped(path.string())),
                 "continue it by --resume, or replace it by --force");
   }
 }
@@ -53,7 +54,7 @@ void TrainingFiles::save(Run& run) {
 
 std::string TrainingFiles::kept() const {
   if (kept_ < 0) return "nothing was saved yet";
-  return formatted("\"{}\" is still the checkpoint of step {}", printable(checkpoint_.string()), kept_);
+  return formatted("\"{}\" is still the checkpoint of step {}", escaped(checkpoint_.string()), kept_);
 }
 
 }  // namespace attn::tool

@@ -14,6 +14,7 @@
 #include "attn/error.hpp"
 #include "common/format.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 
 namespace attn::tool {
 namespace {
@@ -49,12 +50,12 @@ bool TrainingLock::take() {
   if (file_.get() < 0) {
     const std::string why = std::generic_category().message(errno);
     throw Error(Error::Kind::file, "--out", "a folder in which a model can be trained",
-                formatted("no way to lock \"{}\" ({})", printable(path_.string()), why));
+                formatted("no way to lock \"{}\" ({})", escaped(path_.string()), why));
   }
   if (flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) {
       throw Error(Error::Kind::file, "--out", "a model that no other training writes",
-                  formatted("{} training \"{}\"", holder(file_.get()), printable(model_.string())),
+                  formatted("{} training \"{}\"", holder(file_.get()), escaped(model_.string())),
                   "wait until it ends, or give another --out");
     }
     return errno != EINTR;  // some file systems have no locks: better trained without

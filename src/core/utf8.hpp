@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace attn::text {
+namespace attn {
 
 struct Character {
   std::uint32_t code = 0;  // meaningless unless valid
@@ -35,4 +35,4 @@ inline Character first_character(std::string_view text) {
   return {code, length};
 }
 
-}  // namespace attn::text
+}  // namespace attn
