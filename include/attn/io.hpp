@@ -41,8 +41,10 @@ Tensor parse_npy(std::span<const std::byte> bytes, std::string_view source);
 NamedTensors parse_npz(std::span<const std::byte> bytes, std::string_view source);
 // https://github.com/huggingface/safetensors: header at most 100 MB, no gap, no overlap, no trailing bytes.
 NamedTensors parse_safetensors(std::span<const std::byte> bytes, std::string_view source);
-// Rows of numbers split by comma, semicolon, tab or blanks; '#' starts a comment; one header row of names is
-// skipped. float32 (rows, columns).
+// Rows of numbers split by comma, semicolon, tab or blanks; '#' starts a comment at the beginning of a line or behind a
+// blank or separator. A first row with names, and without a cell that begins like a number, is a header and skipped.
+// Every other cell is a decimal number, nan or inf, or an error with line and column: too large for float32,
+// hexadecimal, with a minus that is not ASCII. Too small ones are rounded to zero. float32 (rows, columns).
 Tensor parse_csv(std::string_view text, std::string_view source);
 
 // Writers leave `path` whole or untouched: old or new, whenever the process is killed. Links are followed, also one

@@ -2,13 +2,15 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "attn/error.hpp"
 #include "attn/io.hpp"
+#include "core/utf8.hpp"
 #include "io/elements.hpp"
 #include "io/writers.hpp"
 
@@ -22,18 +24,84 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
+// Whether the number, in from_chars' notation, is nearer to zero than one: it may be out of double's range.
+bool is_small(std::string_view text) {
+  const std::size_t first = text.find_first_of("123456789"), exponent = std::min(text.find_first_of("eE"), text.size());
+  if (first >= exponent) return true;
+  const std::size_t point = std::min(text.find('.'), exponent);
+  // Digits between the point and the first that counts: negative where that comes first.
+  const double places = static_cast<double>(first) - static_cast<double>(point);
+  std::string_view power = text.substr(std::min(exponent + 1, text.size()));
+  const bool down = power.starts_with('-');
+  if (down || power.starts_with('+')) power.remove_prefix(1);
+  double shift = 0;
+  for (const char digit : power) shift = 10 * shift + (digit - '0');
+  return places > (down ? -shift : shift);
+}
+
+// Numbers that float32 is too coarse for are rounded, also to zero; too large ones are none.
 std::optional<float> number(std::string_view text) {
   // from_chars takes no plus sign.
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   const char* const end = text.data() + text.size();
   float value = 0;
   const auto parsed = std::from_chars(text.data(), end, value);
-  if (parsed.ec == std::errc() && parsed.ptr == end) return value;
-  if (parsed.ec != std::errc::result_out_of_range || parsed.ptr != end) return {};
-  // Out of range is too small as well as too large; the small ones are rounded.
+  if (parsed.ptr != end || parsed.ec == std::errc::invalid_argument) return {};
+  if (parsed.ec == std::errc()) return value;
   double wide = 0;
   const bool fits = std::from_chars(text.data(), end, wide).ec == std::errc();
-  return fits && std::abs(wide) < 1 ? std::optional(static_cast<float>(wide)) : std::nullopt;
+  if (!(fits ? std::abs(wide) < 1 : is_small(text))) return {};
+  return fits ? static_cast<float>(wide) : text.starts_with('-') ? -0.0f : 0.0f;
+}
+
+// What may stand before a number's first digit, where ASCII has no letter: blanks, signs and dashes of Unicode.
+bool is_sign_or_blank(std::uint32_t code) {
+  const auto in = [code](std::uint32_t first, std::uint32_t last) { return code >= first && code <= last; };
+  return code == 0xa0 || in(0x2000, 0x200f) || in(0x2010, 0x2015) || code == 0x202f || code == 0x2212 ||
+         in(0x207a, 0x207b) || code == 0x3000 || code == 0xfe63 || code == 0xfeff || code == 0xff0b || code == 0xff0d;
+}
+
+// Arabic, Persian, Devanagari and full-width digits, the ones that spreadsheets write.
+bool is_foreign_digit(std::uint32_t code) {
+  const auto in = [code](std::uint32_t first, std::uint32_t last) { return code >= first && code <= last; };
+  return in(0x660, 0x669) || in(0x6f0, 0x6f9) || in(0x966, 0x96f) || in(0xff10, 0xff19);
+}
+
+enum class Cell { blank, name, number };
+
+// By what comes first, a letter or a digit: "0x10", "−1" and "1e39" are meant as numbers, "d2" as a name.
+Cell kind_of(std::string_view text) {
+  if (number(text)) return Cell::number;  // nan and inf, too
+  while (!text.empty()) {
+    const Character c = first_character(text);
+    text.remove_prefix(c.length);
+    if ((c.code >= '0' && c.code <= '9') || is_foreign_digit(c.code)) return Cell::number;
+    const std::uint32_t lower = c.code | 0x20u;
+    if ((lower >= 'a' && lower <= 'z') || c.code == '_' || (c.code >= 0x80 && !is_sign_or_blank(c.code))) {
+      return Cell::name;
+    }
+  }
+  return Cell::blank;
+}
+
+// A row of names: at least one, and no cell that is meant as a number.
+bool is_header(std::span<const std::string_view> cells) {
+  bool names = false;
+  for (const std::string_view cell : cells) {
+    const Cell kind = kind_of(cell);
+    if (kind == Cell::number) return false;
+    names = names || kind == Cell::name;
+  }
+  return names;
+}
+
+// Without the comment, which '#' opens at the beginning or behind a blank or a separator: "1.#INF" is no 1.
+std::string_view without_comment(std::string_view line) {
+  constexpr std::string_view before = " ,;\t";
+  for (std::size_t at = line.find('#'); at != std::string_view::npos; at = line.find('#', at + 1)) {
+    if (at == 0 || before.find(line[at - 1]) != std::string_view::npos) return line.substr(0, at);
+  }
+  return line;
 }
 
 // The fields of one line; runs of blanks count as one separator, every other separator for itself.
@@ -70,11 +138,11 @@ class CsvReader {
 
  private:
   void line(std::string_view text) {
-    text = trim(text.substr(0, text.find('#')));
+    text = trim(without_comment(text));
     if (text.empty()) return;
     split(text, fields_);
     const bool first = rows_ == 0 && !names_seen_;
-    if (first && std::none_of(fields_.begin(), fields_.end(), [](auto field) { return number(field).has_value(); })) {
+    if (first && is_header(fields_)) {
       names_seen_ = true;
       return;
     }
@@ -90,9 +158,10 @@ class CsvReader {
   float value(std::size_t column) const {
     if (const auto parsed = number(fields_[column])) return *parsed;
     origin_.fail(
-        "a number in float32's range",
+        "a decimal number in float32's range",
         in_quotes(fields_[column]) + " in line " + std::to_string(line_) + ", column " + std::to_string(column + 1),
-        "files may be .npy, .npz, safetensors or rows of numbers");
+        rows_ == 0 ? "a row of names has no cell that begins like a number; # makes a line a comment"
+                   : "files may be .npy, .npz, safetensors or rows of numbers");
   }
 
   const Origin& origin_;

@@ -52,6 +52,40 @@ TEST(Csv, ReadsSpecialNumbers) {
   EXPECT_EQ(v[8], std::numeric_limits<float>::max());
 }
 
+TEST(Csv, RoundsWhatIsTooSmall) {
+  const Tensor row = parse("1e-400,-1e-400,1e-99999999999999999999,0.0e999,0." + std::string(400, '0') + "1,1" +
+                           std::string(400, '0') + "e-800");
+  for (const double value : values_of(row)) EXPECT_EQ(value, 0);
+  EXPECT_TRUE(std::signbit(row.data<float>()[1]));
+  EXPECT_EQ(parse("0." + std::string(400, '0') + "1e401").at({0, 0}), 1);
+  EXPECT_EQ(parse("1" + std::string(400, '0') + "e-400").at({0, 0}), 1);
+}
+
+TEST(Csv, TakesAFirstRowWithoutNumbersAsNames) {
+  for (const char* names : {"x,y", "x,", ",y", "d2,d1", "\"a\",b", "größe,高さ", "é,-", "information,nano", "_1,_2"}) {
+    SCOPED_TRACE(names);
+    EXPECT_THAT(values_of(parse(std::string(names) + "\n1,2\n")), testing::ElementsAre(1, 2));
+  }
+}
+
+// A first row that looks like numbers is never taken for names, which would lose it.
+TEST(Csv, RejectsAFirstRowOfWhatLooksLikeNumbers) {
+  for (const char* cell :
+       {"1e39", "-1e39", "1e999", "0x10",    "-0x1p3", "−1",     "–1",    "－1", "＋1",   "\u00a01", "１",  "٣",
+        "1O",   "2nd",   "$5",    "\"1.5\"", "(1)",    "1.#INF", "1.2.3", "1e",  "1_000", "+-1",     ".5.", "1d5"}) {
+    SCOPED_TRACE(cell);
+    expect_bad(std::string(cell) + "\n1\n", {"float32", "line 1, column 1"});
+    expect_bad("x," + std::string(cell) + "\n1,2\n", {"line 1, column"});
+    expect_bad("x\n" + std::string(cell) + "\n", {"line 2, column 1"});
+  }
+  for (const char* row : {",\n1,2\n", "-,-\n1,2\n", "?;?\n1;2\n"}) expect_bad(row, {"line 1, column 1"});
+}
+
+TEST(Csv, OpensCommentsBehindBlanksAndSeparatorsOnly) {
+  EXPECT_THAT(values_of(parse("#c\n1,2 #c\n3\t4 # c#\n")), testing::ElementsAre(1, 2, 3, 4));
+  expect_bad("2,1.#QNAN\n", {"1.#QNAN", "column 2"});
+}
+
 TEST(Csv, RejectsRaggedRows) {
   expect_bad("1,2\n3,4\n# no\n5\n", {"2 columns", "1 in line 4", "test.csv"});
   expect_bad("1 2\n3 4 5\n", {"2 columns", "3 in line 2"});
@@ -64,11 +98,12 @@ TEST(Csv, RejectsWhatIsNoNumber) {
   expect_bad("1,,3\n", {"\"\" in line 1, column 2"});
   expect_bad("1,2,\n", {"\"\" in line 1, column 3"});
   expect_bad("1,5;2,5\n", {"\"5;2\""});  // decimal commas are not misread
-  for (const char* text : {"1,1e39", "1,-1e39", "1,1e999", "1,0x10", "1,+-1", "1,++1", "1,+", "1,1.2.3", "1,\"2\""}) {
+  for (const char* text :
+       {"1,1e39", "1,-1e39", "1,1e999", "1,0x10", "1,+-1", "1,−1", "1,++1", "1,+", "1,1.2.3", "1,\"2\""}) {
     SCOPED_TRACE(text);
     expect_bad(text, {"float32", "column 2"});
   }
-  expect_bad(std::string("1,\0", 3), {"\"\\x00\""});
+  expect_bad(std::string("1,\0", 3), {"\"\\u0000\""});
 }
 
 TEST(Csv, RejectsFilesWithoutRows) {
