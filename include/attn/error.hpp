@@ -8,7 +8,10 @@
 namespace attn {
 
 // Thrown for every mistake a caller can make: "[op] expected …; found …", and
-// where it helps "; try …". Nothing else is thrown, except std::bad_alloc.
+// where it helps "; try …". Nothing else is thrown, except std::bad_alloc, whose
+// what() says how many bytes were wanted for what, where that is known. The message is one line that is safe to
+// print: control characters, and marks that turn the direction of writing, are "\u001b" in it, whoever has named a file
+// so.
 class Error : public std::runtime_error {
  public:
   // What went wrong, so that a binding or a command can map it to its own kinds.

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <map>
 #include <mutex>
 #include <new>
@@ -24,7 +25,7 @@ std::size_t alignment_of(std::size_t bytes) { return bytes >= 2 * kLargePage ? k
 void* take_new(std::size_t bytes) {
   const std::size_t alignment = alignment_of(bytes);
   void* memory = ::operator new (bytes, std::align_val_t{alignment}, std::nothrow);  // sanitizers abort in the other
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) throw OutOfMemory(bytes, "numbers");
 #if defined(__linux__)
   if (alignment == kLargePage) madvise(memory, bytes, MADV_HUGEPAGE);  // advice: without it all works as well
 #endif
@@ -129,8 +130,14 @@ Kept& kept() {
 
 }  // namespace
 
+OutOfMemory::OutOfMemory(std::size_t bytes, std::string_view what_for) noexcept {
+  constexpr double giga = 1e9;
+  std::snprintf(text_.data(), text_.size(), "[memory] expected %.3g GB (%zu bytes) for %.*s; found less",
+                static_cast<double>(bytes) / giga, bytes, static_cast<int>(what_for.size()), what_for.data());
+}
+
 std::shared_ptr<void> allocate(std::size_t bytes) {
-  if (bytes > static_cast<std::size_t>(PTRDIFF_MAX) - kLargePage) throw std::bad_alloc();
+  if (bytes > static_cast<std::size_t>(PTRDIFF_MAX) - kLargePage) throw OutOfMemory(bytes, "numbers");
   bytes = std::max(bytes, std::size_t{1});
   if (bytes < kWorthKeeping) return {take_new(bytes), [bytes](void* p) { give_back(p, bytes); }};
   return {kept().take(bytes), [bytes](void* p) { kept().give(p, bytes); }};

@@ -38,7 +38,7 @@ class Scratch {
       const std::size_t whole = bytes < kLargePage / 2 ? bytes : (bytes + kLargePage - 1) / kLargePage * kLargePage;
       memory_.reset(
           ::operator new (whole, std::align_val_t{kLargePage}, std::nothrow));  // sanitizers abort in the other
-      if (!memory_) throw std::bad_alloc();
+      if (!memory_) throw OutOfMemory(whole, "a thread's share of the work");
 #if defined(__linux__)
       if (whole >= kLargePage) madvise(memory_.get(), whole, MADV_HUGEPAGE);
 #endif
@@ -149,7 +149,7 @@ void parallel_shares(std::int64_t tasks, std::size_t scratch_bytes, double opera
     }
     work(queue, scratch);
   });
-  if (out_of_memory) throw std::bad_alloc();
+  if (out_of_memory) throw OutOfMemory(scratch_bytes, "a thread's share of the work");
 }
 
 }  // namespace attn

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "attn/error.hpp"
@@ -13,10 +15,15 @@
 namespace attn {
 namespace {
 
-std::shared_ptr<void> allocate(std::int64_t numel, DType dtype) {
+std::shared_ptr<void> allocate(const Shape& shape, DType dtype) {
   std::size_t bytes = 0;
-  if (__builtin_mul_overflow(static_cast<std::size_t>(numel), size_of(dtype), &bytes)) throw std::bad_alloc();
-  return attn::allocate(bytes);
+  const bool fits = !__builtin_mul_overflow(static_cast<std::size_t>(shape.numel()), size_of(dtype), &bytes);
+  try {
+    if (fits) return attn::allocate(bytes);
+  } catch (const OutOfMemory&) {
+  }
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  throw OutOfMemory(fits ? bytes : most, "a tensor " + shape.str() + " of " + std::string(name(dtype)));
 }
 
 // Calls f(offset_a, offset_b) for each index of `shape`, in row-major order; offsets follow the two strides.
@@ -49,7 +56,7 @@ Error shape_error(const char* op, const std::string& expected, const std::string
 }  // namespace
 
 Tensor Tensor::empty(const Shape& shape, DType dtype) {
-  auto storage = allocate(shape.numel(), dtype);
+  auto storage = allocate(shape, dtype);
   void* data = storage.get();
   return from_blob(data, shape, shape.contiguous_strides(), dtype, std::move(storage));
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "attn/error.hpp"
+#include "core/memory.hpp"
 
 namespace attn::io {
 namespace {
@@ -62,7 +63,9 @@ Buffer read_all(int fd, std::size_t expected_size, const Input& input) {
 
 }  // namespace
 
-Buffer::Buffer(std::size_t capacity) : data_(new std::byte[capacity]), capacity_(capacity) {}
+Buffer::Buffer(std::size_t capacity) : data_(new (std::nothrow) std::byte[capacity]), capacity_(capacity) {
+  if (!data_) throw OutOfMemory(capacity, "a file's bytes");
+}
 
 void Buffer::grow() {
   Buffer larger(std::max<std::size_t>(2 * capacity_, std::size_t{1} << 16));

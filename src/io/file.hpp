@@ -15,7 +15,7 @@ namespace attn::io {
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(std::size_t capacity);  // throws Error (memory)
+  explicit Buffer(std::size_t capacity);  // throws std::bad_alloc
 
   std::span<std::byte> unused() noexcept { return {data_.get() + size_, capacity_ - size_}; }
   void use(std::size_t bytes) noexcept { size_ += bytes; }

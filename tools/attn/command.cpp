@@ -14,6 +14,7 @@
 #include "common/signals.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
+#include "core/memory.hpp"
 #include "io/output_file.hpp"
 #include "verbs.hpp"
 
@@ -21,6 +22,9 @@ namespace attn::tool {
 namespace {
 
 constexpr int kUsage = 2, kData = 3;
+
+constexpr const char* kLessMemory =
+    "use fewer tokens, smaller sizes or a smaller batch, save fewer steps, or raise the memory limit (ulimit -v)";
 
 constexpr const char* kMainFooter =
     "Exit codes: 0 done, 1 a check failed, 2 wrong usage, 3 bad data or files.\n"
@@ -108,11 +112,10 @@ int run_command(std::span<char* const> arguments) {
     return end_as_a_writer_without_reader();
   } catch (const Error& error) {
     return complain(error.what(), error.kind() == Error::Kind::argument ? kUsage : kData);
+  } catch (const OutOfMemory& error) {
+    return complain(formatted("{}; {}", error.what(), kLessMemory), kData);
   } catch (const std::bad_alloc&) {
-    return complain(
-        "out of memory: steps and weights are matrices of tokens × tokens for each head (10000 tokens: 400 MB); "
-        "shorten the input, split its batch, or save fewer of them",
-        kData);
+    return complain(formatted("out of memory; {}", kLessMemory), kData);
   } catch (const std::exception& error) {
     return complain(escaped(error.what()), kData);
   }
