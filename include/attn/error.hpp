@@ -8,8 +8,7 @@
 namespace attn {
 
 // Thrown for every mistake a caller can make: "[op] expected …; found …", and
-// where it helps "; try …". Nothing else is thrown, except std::bad_alloc, whose
-// what() says how many bytes were wanted for what, where that is known. The message is one line that is safe to
+// where it helps "; try …". Nothing else is thrown, except std::bad_alloc. The message is one line that is safe to
 // print: control characters, and marks that turn the direction of writing, are "\u001b" in it, whoever has named a file
 // so.
 class Error : public std::runtime_error {

@@ -29,16 +29,20 @@ struct NamedTensors {
   const Tensor* find(std::string_view name) const noexcept;
 };
 
+// `max_bytes`: the most bytes that a compressed file may unpack to. Only .npz is ever compressed: a few MB can unpack
+// to a thousand times as much, and fill the memory. 0, the default: 1 GB (10⁹), or 16 times the file's size where that
+// is more.
+//
 // By content, not by name: a zip is npz, "\x93NUMPY" npy, a header length and '{' safetensors, else CSV.
-NamedTensors parse(std::span<const std::byte> bytes, std::string_view source);
-NamedTensors load(const std::filesystem::path& path);  // "-" is standard input
+NamedTensors parse(std::span<const std::byte> bytes, std::string_view source, std::uint64_t max_bytes = 0);
+NamedTensors load(const std::filesystem::path& path, std::uint64_t max_bytes = 0);  // "-" is standard input
 // The only tensor of a file; of several, the one named `name`. Throws, listing the names, when unclear.
-Tensor load_tensor(const std::filesystem::path& path, std::string_view name = {});
+Tensor load_tensor(const std::filesystem::path& path, std::string_view name = {}, std::uint64_t max_bytes = 0);
 
 // NumPy format 1.0 to 3.0: f2 f4 f8 i1 u1 i4 i8 b1 in either byte order, C or Fortran order.
 Tensor parse_npy(std::span<const std::byte> bytes, std::string_view source);
 // A zip of .npy files, stored or deflated.
-NamedTensors parse_npz(std::span<const std::byte> bytes, std::string_view source);
+NamedTensors parse_npz(std::span<const std::byte> bytes, std::string_view source, std::uint64_t max_bytes = 0);
 // https://github.com/huggingface/safetensors: header at most 100 MB, no gap, no overlap, no trailing bytes.
 NamedTensors parse_safetensors(std::span<const std::byte> bytes, std::string_view source);
 // Rows of numbers split by comma, semicolon, tab or blanks; '#' starts a comment at the beginning of a line or behind a

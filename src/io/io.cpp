@@ -63,20 +63,20 @@ const Tensor* NamedTensors::find(std::string_view name) const noexcept {
   return found == tensors.end() ? nullptr : &found->second;
 }
 
-NamedTensors parse(std::span<const std::byte> bytes, std::string_view source) {
+NamedTensors parse(std::span<const std::byte> bytes, std::string_view source, std::uint64_t max_bytes) {
   const std::string_view text = as_text(bytes);
-  if (starts_a_zip(bytes)) return parse_npz(bytes, source);
+  if (starts_a_zip(bytes)) return parse_npz(bytes, source, max_bytes);
   if (text.starts_with(kNpyMagic)) return only(Format::npy, parse_npy(bytes, source));
   if (looks_like_safetensors(bytes)) return parse_safetensors(bytes, source);
   return only(Format::csv, parse_csv(text, source));
 }
 
-NamedTensors load(const std::filesystem::path& path) {
-  return parse(read_file(path, "load").bytes(), source_name(path));
+NamedTensors load(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  return parse(read_file(path, "load").bytes(), source_name(path), max_bytes);
 }
 
-Tensor load_tensor(const std::filesystem::path& path, std::string_view name) {
-  const NamedTensors file = load(path);
+Tensor load_tensor(const std::filesystem::path& path, std::string_view name, std::uint64_t max_bytes) {
+  const NamedTensors file = load(path, max_bytes);
   if (name.empty() && file.tensors.size() == 1) return file.tensors.front().second;
   if (const Tensor* found = name.empty() ? nullptr : file.find(name)) return *found;
   const bool nameless = file.format == Format::npy || file.format == Format::csv;

@@ -11,7 +11,7 @@ namespace {
 
 }  // namespace
 
-NamedTensors parse_npz(std::span<const std::byte>, std::string_view) { refuse("parse_npz"); }
+NamedTensors parse_npz(std::span<const std::byte>, std::string_view, std::uint64_t) { refuse("parse_npz"); }
 void save_npz(const std::filesystem::path&, const NamedTensors&) { refuse("save_npz"); }
 
 }  // namespace attn::io

@@ -39,7 +39,7 @@ struct ZipError {
 
 class NpzReader {
  public:
-  NpzReader(Bytes bytes, const Origin& origin) : bytes_(bytes), origin_(origin) {
+  NpzReader(Bytes bytes, const Origin& origin, std::uint64_t most) : bytes_(bytes), origin_(origin), most_(most) {
     ZipError error;
     Source source(zip_source_buffer_create(bytes.data(), bytes.size(), 0, &error.value), zip_source_free);
     if (!source) throw std::bad_alloc();
@@ -78,6 +78,7 @@ class NpzReader {
                    "method " + std::to_string(info.comp_method) + " for " + in_quotes(name));
     }
     check_ratio(info);
+    check_limit(info);
     return info;
   }
 
@@ -95,6 +96,15 @@ class NpzReader {
           "a size that its compressed bytes can hold",
           std::to_string(info.size) + " from " + std::to_string(info.comp_size) + " for " + in_quotes(info.name));
     }
+  }
+
+  void check_limit(const zip_stat_t& info) {
+    if (info.size > most_ - unpacked_) {
+      origin_.fail("at most " + std::to_string(most_) + " bytes unpacked",
+                   std::to_string(info.size) + (unpacked_ == 0 ? "" : " more") + " at " + in_quotes(info.name),
+                   "pass max_bytes (attn: --max-bytes) to take as many");
+    }
+    unpacked_ += info.size;
   }
 
   // Reads the header first, so that storage is taken only once header and zip agree on its size.
@@ -141,8 +151,15 @@ class NpzReader {
   const Origin& origin_;
   Archive archive_{nullptr, zip_discard};
   std::set<std::string, std::less<>> names_;
-  zip_uint64_t compressed_ = 0;
+  std::uint64_t most_;
+  zip_uint64_t compressed_ = 0, unpacked_ = 0;
 };
+
+// Zeros, which deflate packs best, make no honest file that much smaller than numbers do.
+std::uint64_t most_unpacked(std::size_t file_bytes, std::uint64_t asked) {
+  constexpr std::uint64_t always = 1'000'000'000, ratio = 16;
+  return asked != 0 ? asked : std::max<std::uint64_t>(always, ratio * file_bytes);
+}
 
 [[noreturn]] void zip_failed(const std::string& why) {
   throw Error(Error::Kind::argument, "save_npz", "tensors that fit a zip archive", why);
@@ -210,12 +227,12 @@ void check_names(const NamedTensors& tensors) {
 
 }  // namespace
 
-NamedTensors parse_npz(std::span<const std::byte> bytes, std::string_view source) {
+NamedTensors parse_npz(std::span<const std::byte> bytes, std::string_view source, std::uint64_t max_bytes) {
   const Origin origin{"parse_npz", source};
   // libzip would take no bytes for no members, and look for a zip behind other bytes.
   if (!starts_a_zip(bytes)) origin.fail("a zip archive", std::to_string(bytes.size()) + " bytes of something else");
   if (as_text(bytes) == kEmptyZip) return {.format = Format::npz};
-  return NpzReader(bytes, origin).read();
+  return NpzReader(bytes, origin, most_unpacked(bytes.size(), max_bytes)).read();
 }
 
 void write_npz(OutputFile& file, const NamedTensors& tensors) {

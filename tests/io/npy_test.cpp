@@ -1,10 +1,13 @@
 #include <map>
 
 #include "attn/io.hpp"
+#include "io/forged.hpp"
 #include "io/helpers.hpp"
 
 namespace attn::test {
 namespace {
+
+using namespace forged;
 
 const std::map<std::string, DType> kCodes{{"f8", DType::f64}, {"f4", DType::f32},    {"f2", DType::f16},
                                           {"i8", DType::i64}, {"i4", DType::i32},    {"i1", DType::i8},
@@ -12,15 +15,6 @@ const std::map<std::string, DType> kCodes{{"f8", DType::f64}, {"f4", DType::f32}
 
 Tensor parse_npy(std::string_view bytes) { return io::parse_npy(bytes_of(bytes), "test.npy"); }
 Tensor golden_npy(const std::string& name) { return parse_npy(read_bytes(data_path(name))); }
-
-// An array of version 1.0 with any dict and data.
-std::string npy(const std::string& dict, const std::string& data) {
-  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(dict.size() & 0xff) +
-         static_cast<char>(dict.size() >> 8) + dict + data;
-}
-std::string dict(const std::string& descr, const std::string& fortran, const std::string& shape) {
-  return "{'descr': " + descr + ", 'fortran_order': " + fortran + ", 'shape': " + shape + ", }\n";
-}
 
 void expect_bad(const std::string& bytes, std::initializer_list<std::string_view> parts) {
   expect_error([&] { parse_npy(bytes); }, Error::Kind::data, parts);
@@ -88,13 +82,13 @@ TEST(Npy, RejectsDictsThatLie) {
   expect_bad(npy(dict(f4, no, "(4294967296, 4294967296)"), ""), {"2^63"});
   expect_bad(npy(dict(f4, no, "(0, 4294967296, 4294967296)"), ""), {"2^63"});
   expect_bad(npy(dict(f4, no, "(9223372036854775808,)"), ""), {"2^63"});
-  expect_bad(npy(dict(f4, no, "(02,)"), "12345678"), {"leading zeros", "02"});  // Python's octal of old
   expect_bad(npy(dict(f4, no, "(99999999999999999999,)"), ""), {"2^64"});
   expect_bad(npy(dict(f4, no, "(-1,)"), ""), {"at least 0", "-1"});
   expect_bad(npy(dict(f4, no, "(3)"), "123456789012"), {"tuple"});
   expect_bad(npy(dict(f4, no, "3"), "123456789012"), {"tuple"});
   expect_bad(npy(dict(f4, no, "(,)"), "1234"), {"a size"});
   expect_bad(npy(dict(f4, no, "(1.5,)"), "1234"), {"comma"});
+  expect_bad(npy(dict(f4, no, "(02,)"), "12345678"), {"leading zeros", "02"});  // Python's octal of old
   expect_bad(npy(dict(f4, "0", "(1,)"), "1234"), {"True or False"});
   expect_bad(npy(dict("[('x', '<f4')]", no, "(1,)"), "1234"), {"fields"});
   expect_bad(npy("{'descr': '<f4", ""), {"closing quote"});

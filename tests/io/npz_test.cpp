@@ -1,54 +1,18 @@
 #include <algorithm>
 
 #include "attn/io.hpp"
+#include "io/forged.hpp"
 #include "io/helpers.hpp"
 
 namespace attn::test {
 namespace {
 
+using namespace forged;
+
 io::NamedTensors parse_npz(std::string_view bytes) { return io::parse_npz(bytes_of(bytes), "test.npz"); }
 
 void expect_bad(std::string_view bytes, std::initializer_list<std::string_view> parts) {
   expect_error([&] { parse_npz(bytes); }, Error::Kind::data, parts);
-}
-
-std::string number(std::uint64_t value, std::size_t bytes) {
-  std::string text;
-  for (std::size_t i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 0xff);
-  return text;
-}
-
-std::uint32_t crc32(std::string_view bytes) {
-  std::uint32_t crc = 0xffffffffu;
-  for (const char c : bytes) {
-    crc ^= static_cast<unsigned char>(c);
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0u);
-  }
-  return ~crc;
-}
-
-// One stored member, with claims about it that may be lies.
-struct Member {
-  std::string name, data;
-  std::uint32_t compressed_size, size, crc;
-  std::uint16_t method = 0;
-};
-Member honest(const std::string& name, const std::string& data) {
-  const auto size = static_cast<std::uint32_t>(data.size());
-  return {name, data, size, size, crc32(data)};
-}
-
-std::string zip(const std::vector<Member>& members) {
-  std::string body, directory;
-  for (const Member& m : members) {
-    const std::string common = number(20, 2) + number(0x800, 2) + number(m.method, 2) + number(0x210000, 4) +
-                               number(m.crc, 4) + number(m.compressed_size, 4) + number(m.size, 4) +
-                               number(m.name.size(), 2) + number(0, 2);
-    directory += "PK\x01\x02" + number(20, 2) + common + std::string(10, '\0') + number(body.size(), 4) + m.name;
-    body += "PK\x03\x04" + common + m.name + m.data;
-  }
-  return body + directory + "PK\x05\x06" + number(0, 4) + number(members.size(), 2) + number(members.size(), 2) +
-         number(directory.size(), 4) + number(body.size(), 4) + number(0, 2);
 }
 
 std::string array() { return read_bytes(data_path("le_f4.npy")); }

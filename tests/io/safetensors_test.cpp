@@ -1,26 +1,15 @@
 #include <cctype>
 
 #include "attn/io.hpp"
+#include "io/forged.hpp"
 #include "io/helpers.hpp"
 
 namespace attn::test {
 namespace {
 
-io::NamedTensors parse(std::string_view bytes) { return io::parse_safetensors(bytes_of(bytes), "test.safetensors"); }
+using namespace forged;
 
-std::string with_length(std::uint64_t length, const std::string& header, const std::string& data = {}) {
-  std::string bytes;
-  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(length >> (8 * i) & 0xff);
-  return bytes + header + data;
-}
-std::string file(const std::string& header, const std::string& data = {}) {
-  return with_length(header.size(), header, data);
-}
-// One entry named `name`.
-std::string entry(const std::string& name, const std::string& shape, const std::string& offsets,
-                  const std::string& dtype = "F32") {
-  return "\"" + name + R"(":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
-}
+io::NamedTensors parse(std::string_view bytes) { return io::parse_safetensors(bytes_of(bytes), "test.safetensors"); }
 
 void expect_bad(const std::string& bytes, std::initializer_list<std::string_view> parts) {
   expect_error([&] { parse(bytes); }, Error::Kind::data, parts);

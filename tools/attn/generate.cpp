@@ -109,12 +109,12 @@ Json report(const Written& written, const GenerateFlags& flags, const GPTConfig&
   json["context_length"] = config.context_length;
   json["first_token_seconds"] = written.first;
   json["seconds"] = written.seconds;
-  require_valid(flags.options);  // before anything is printed
   json["tokens_per_second"] = rate(written);
   return json;
 }
 
 void run(const GenerateFlags& flags) {
+  require_valid(flags.options);  // before anything is printed
   GPT model = load_gpt(flags.model);
   store_matrices(model, flags.weights == "bfloat16" ? DType::bf16 : DType::f32);
   const auto tokenizer = tokenizer_for(flags.model, model.config(), flags.tokenizer);

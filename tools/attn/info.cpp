@@ -195,8 +195,8 @@ std::string file_text(const Json& json) {
   return text;
 }
 
-void info(const std::string& path, bool json) {
-  const Json report = path.empty() ? build_report() : file_report(path, io::load(path));
+void info(const std::string& path, std::uint64_t max_bytes, bool json) {
+  const Json report = path.empty() ? build_report() : file_report(path, io::load(path, max_bytes));
   write_stdout(json ? dump(report) : (path.empty() ? build_text(report) : file_text(report)));
 }
 
@@ -205,11 +205,13 @@ void info(const std::string& path, bool json) {
 void add_info(Verbs& verbs, int&) {
   struct Flags {
     std::string file;
+    std::uint64_t max_bytes = 0;
     bool json = false;
   };
   Verb& verb = verbs.add("info", "This build and processor; with FILE, the tensors in it");
   const auto flags = std::make_shared<Flags>();
   verb.add_option("FILE", flags->file, ".npy, .npz, safetensors or CSV; - is standard input");
+  add_limit_flag(verb, flags->max_bytes);
   verb.add_flag("--json", flags->json, "One JSON object");
   verb.footer(
       "Smallest, largest and mean value are of the finite elements.\n"
@@ -218,7 +220,7 @@ void add_info(Verbs& verbs, int&) {
       "  attn info\n"
       "  printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n' | attn info -\n"
       "  attn info --json");
-  verb.callback([flags] { info(flags->file, flags->json); });
+  verb.callback([flags] { info(flags->file, flags->max_bytes, flags->json); });
 }
 
 }  // namespace attn::tool

@@ -27,6 +27,7 @@ namespace {
 struct SdpaFlags {
   std::string q, k, v, mask, blocks, causal, scale, output, lse, save_weights;
   std::int64_t block_size = 64;
+  std::uint64_t max_bytes = 0;
   double softcap = 0;
   bool json = false;
 };
@@ -52,9 +53,9 @@ constexpr const char* kSdpaFooter =
 Operands load(const SdpaFlags& flags) {
   require_one_stdin({flags.q, flags.k, flags.v, flags.mask, flags.blocks});
   Operands in;
-  in.q = load_floating(flags.q, in.notes);
-  in.k = load_floating(flags.k, in.notes);
-  in.v = load_floating(flags.v, in.notes);
+  in.q = load_floating(flags.q, flags.max_bytes, in.notes);
+  in.k = load_floating(flags.k, flags.max_bytes, in.notes);
+  in.v = load_floating(flags.v, flags.max_bytes, in.notes);
   const std::size_t rank = in.q.tensor.rank();
   if (rank < 2 || rank > 4 || in.k.tensor.rank() != rank || in.v.tensor.rank() != rank) {
     throw Error(
@@ -75,8 +76,8 @@ Tensor without_leading(Tensor tensor, std::size_t dims) {
   return tensor;
 }
 
-Mask load_mask(const std::string& path) {
-  const Tensor tensor = io::load_tensor(path);
+Mask load_mask(const std::string& path, std::uint64_t max_bytes) {
+  const Tensor tensor = io::load_tensor(path, {}, max_bytes);
   if (tensor.dtype() == DType::boolean) return Mask::boolean(tensor);
   if (is_floating(tensor.dtype())) return Mask::additive(tensor);
   throw Error(Error::Kind::dtype, "--mask", "bool (true: may be seen) or a float dtype (added to the scores)",
@@ -84,8 +85,8 @@ Mask load_mask(const std::string& path) {
 }
 
 // Ones and zeros of any dtype, so that a CSV file will do.
-Mask load_blocks(const std::string& path, std::int64_t size) {
-  const Tensor tensor = io::load_tensor(path);
+Mask load_blocks(const std::string& path, std::int64_t size, std::uint64_t max_bytes) {
+  const Tensor tensor = io::load_tensor(path, {}, max_bytes);
   if (tensor.dtype() == DType::boolean) return Mask::blocks(tensor, size, size);
   const Tensor numbers = tensor.to(DType::f64).contiguous(), keep = Tensor::empty(tensor.shape(), DType::boolean);
   for (std::int64_t i = 0; i < keep.numel(); ++i) {
@@ -99,8 +100,8 @@ Mask load_blocks(const std::string& path, std::int64_t size) {
 Mask mask_of(const SdpaFlags& flags) {
   Mask mask;
   if (!flags.causal.empty()) mask = Mask::causal(flags.causal == "top-left" ? Align::top_left : Align::bottom_right);
-  if (!flags.mask.empty()) mask = mask & load_mask(flags.mask);
-  if (!flags.blocks.empty()) mask = mask & load_blocks(flags.blocks, flags.block_size);
+  if (!flags.mask.empty()) mask = mask & load_mask(flags.mask, flags.max_bytes);
+  if (!flags.blocks.empty()) mask = mask & load_blocks(flags.blocks, flags.block_size, flags.max_bytes);
   return mask;
 }
 
@@ -217,6 +218,7 @@ void add_sdpa(Verbs& verbs, int&) {
   verb.add_option("--lse", flags->lse, "Save log Σ exp of the masked scores, (b, h, tq)").value_name("FILE");
   verb.add_option("--save-weights", flags->save_weights, "Save the attention weights, (b, h, tq, tk)")
       .value_name("FILE");
+  add_limit_flag(verb, flags->max_bytes);
   verb.add_flag("--json", flags->json, "Tell what was done as one JSON object");
   verb.footer(kSdpaFooter);
   verb.callback([flags] { run(*flags); });

@@ -55,20 +55,28 @@ std::string counts_text(const Counts& counts) {
   return nan + (counts.nan && counts.inf ? " and " : "") + inf;
 }
 
-Input load_float32(const std::string& path, const std::string& tensor_name, std::vector<std::string>& notes) {
-  Input input{name_of(path), io::load_tensor(path, tensor_name), {}};
+Input load_float32(const std::string& path, const std::string& tensor_name, std::uint64_t max_bytes,
+                   std::vector<std::string>& notes) {
+  Input input{name_of(path), io::load_tensor(path, tensor_name, max_bytes), {}};
   input.tensor = converted(input.tensor, input.name, notes);
   input.counts = count_nonfinite(input.tensor);
   note_counts(input, notes);
   return input;
 }
 
-Input load_floating(const std::string& path, std::vector<std::string>& notes) {
-  Input input{name_of(path), io::load_tensor(path), {}};
+Input load_floating(const std::string& path, std::uint64_t max_bytes, std::vector<std::string>& notes) {
+  Input input{name_of(path), io::load_tensor(path, {}, max_bytes), {}};
   if (!is_floating(input.tensor.dtype())) input.tensor = converted(input.tensor, input.name, notes);
   input.counts = count_nonfinite(input.tensor);
   note_counts(input, notes);
   return input;
+}
+
+void add_limit_flag(Verb& verb, std::uint64_t& max_bytes) {
+  verb.add_option("--max-bytes", max_bytes,
+                  "Most bytes that an .npz may unpack to. Default: 1 GB,\nor 16 times its size where that is more")
+      .value_name("N")
+      .at_least(1);
 }
 
 void require_one_stdin(std::initializer_list<std::string> paths) {

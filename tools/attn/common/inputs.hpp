@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attn/tensor.hpp"
+#include "common/options.hpp"
 
 namespace attn::tool {
 
@@ -27,9 +28,13 @@ struct Input {
 
 // Reads one tensor and converts it to float32; what is worth telling is added to `notes`.
 // `tensor_name` chooses among several. Throws Error as io::load_tensor does.
-Input load_float32(const std::string& path, const std::string& tensor_name, std::vector<std::string>& notes);
+Input load_float32(const std::string& path, const std::string& tensor_name, std::uint64_t max_bytes,
+                   std::vector<std::string>& notes);
 // As it is, for the operator; only integers are converted.
-Input load_floating(const std::string& path, std::vector<std::string>& notes);
+Input load_floating(const std::string& path, std::uint64_t max_bytes, std::vector<std::string>& notes);
+
+// --max-bytes, for io::load.
+void add_limit_flag(Verb& verb, std::uint64_t& max_bytes);
 
 // Throws Error (argument) when standard input is asked for more than once.
 void require_one_stdin(std::initializer_list<std::string> paths);

@@ -20,9 +20,9 @@ void require_shape(const Input& input, std::string_view module) {
 // PyTorch's state_dict holds the causal mask too, as a buffer; the modules here make their own.
 bool is_mask_buffer(std::string_view name) { return name == "mask" || name.ends_with(".mask"); }
 
-void load_weights(const std::string& path, Job& job) {
+void load_weights(const std::string& path, std::uint64_t max_bytes, Job& job) {
   StateDict state;
-  for (auto& [name, tensor] : io::load(path).tensors) {
+  for (auto& [name, tensor] : io::load(path, max_bytes).tensors) {
     if (is_mask_buffer(name)) continue;
     if (const Counts counts = count_nonfinite(tensor); counts.any()) {
       job.notes.push_back(formatted("{} of the weights holds {}", escaped(name), counts_text(counts)));
@@ -54,10 +54,10 @@ void use_six_words(Job& job) {
   if (!job.flags.d_out) job.flags.d_out = 2;
 }
 
-void load_context(Job& job, const std::string& path, bool six_words_used) {
+void load_context(Job& job, const std::string& path, std::uint64_t max_bytes, bool six_words_used) {
   if (job.flags.module != "cross") return;
   if (!path.empty()) {
-    job.context = load_float32(path, "", job.notes);
+    job.context = load_float32(path, "", max_bytes, job.notes);
   } else if (six_words_used) {
     constexpr std::int64_t words = 4;  // another length than the queries'
     job.context = Input{"the first four words", job.x.tensor.slice(0, 0, words).clone(), {}};
@@ -83,6 +83,7 @@ void add_input_flags(Verb& verb, InputFlags& flags, bool required) {
   verb.add_option("--weights", flags.weights,
                   "Load weights, named as PyTorch's state_dict.\nDefault: drawn from --seed")
       .value_name("FILE");
+  add_limit_flag(verb, flags.max_bytes);
 }
 
 std::vector<std::string> load_tokens(const std::string& path, std::int64_t count, std::string_view flag,
@@ -109,11 +110,11 @@ Job prepare(const Verb& verb, const ModuleFlags& flags, const InputFlags& inputs
   if (inputs.input.empty()) {
     use_six_words(job);
   } else {
-    job.x = load_float32(inputs.input, inputs.tensor, job.notes);
+    job.x = load_float32(inputs.input, inputs.tensor, inputs.max_bytes, job.notes);
   }
   require_shape(job.x, flags.module);
   if (!inputs.tokens.empty()) job.tokens = load_tokens(inputs.tokens, job.x.tensor.size(-2));
-  load_context(job, inputs.context, inputs.input.empty());
+  load_context(job, inputs.context, inputs.max_bytes, inputs.input.empty());
   if (!job.context) job.context_tokens = job.tokens;
   if (flags.dropout > 0 && !flags.train)
     job.notes.emplace_back("--dropout acts with --train only: no weight is dropped");
@@ -125,7 +126,7 @@ Job prepare(const Verb& verb, const ModuleFlags& flags, const InputFlags& inputs
   require_weights_memory(job.flags, x.size(-1));
   Generator rng(flags.seed, dropout_flavour(flags.rng));
   job.module = make_module(job.flags, x.size(-1), rng);
-  if (!inputs.weights.empty()) load_weights(inputs.weights, job);
+  if (!inputs.weights.empty()) load_weights(inputs.weights, inputs.max_bytes, job);
   job.module->train(flags.train);
   return job;
 }

@@ -17,9 +17,11 @@ namespace attn::tool {
 
 struct InputFlags {
   std::string input, tensor, context, tokens, weights;
+  std::uint64_t max_bytes = 0;
 };
 
-// --input, --tensor, --context, --tokens, --weights. Without `required`, the six words are the default input.
+// --input, --tensor, --context, --tokens, --weights, --max-bytes. Without `required`, the six words are the default
+// input.
 void add_input_flags(Verb& verb, InputFlags& flags, bool required);
 
 // A file's lines, one for each of `count` tokens: "query", "key", … in the error that says so.
