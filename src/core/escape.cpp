@@ -16,7 +16,7 @@ bool drives_terminal(std::uint32_t code) noexcept {
 std::string escaped(std::string_view text, std::string_view kept) {
   std::string result;
   const auto append = [&](const char* format, unsigned code) {
-    std::array<char, 8> digits{};
+    std::array<char, 16> digits{};
     std::snprintf(digits.data(), digits.size(), format, code);
     result.append(digits.data());
   };

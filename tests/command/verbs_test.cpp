@@ -158,7 +158,7 @@ TEST_F(Verbs, InfoKeepsHostileNamesFromTheTerminal) {
   io::save_safetensors(path("f.safetensors"), file);
   const std::string text = out_of("attn info f.safetensors");
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
-  EXPECT_THAT(text, HasSubstr("?[2Jname"));
+  EXPECT_THAT(text, HasSubstr("\\u001b[2Jname"));
 }
 
 // ---- help -------------------------------------------------------------------------------------
