@@ -3,46 +3,13 @@
 from __future__ import annotations
 
 from attn import _attn
+from attn._arguments import TORCH, addresses, asked_for, framework, int64, pair_of, rows_of, window_of
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
     from typing import Any
 
     from attn.scores import ScoreFunction
-
-NUMPY, TORCH, DLPACK = range(3)  # Framework of src/arrays.hpp
-NO_WINDOW = -1, -1
-
-
-def framework(array: Any) -> int:
-    """Whose array it is: what it gets as a result."""
-    module = type(array).__module__
-    if module == "numpy":
-        return NUMPY
-    if module == "torch" or module.startswith("torch."):
-        return TORCH
-    return DLPACK if hasattr(array, "__array_namespace__") else _by_class(array)
-
-
-def _by_class(array: Any) -> int:
-    return TORCH if any(base.__module__ == "torch" for base in type(array).__mro__) else NUMPY
-
-
-def take(result: Any, like: Any) -> Any:
-    """A result of framework DLPACK as an array of `like`'s framework."""
-    return None if result is None else like.__array_namespace__().from_dlpack(result)
-
-
-def int64(values: Any) -> Any:
-    """Lengths and row numbers: an int64 array as it is; a list, or other integers, converted."""
-    if values is None or str(getattr(values, "dtype", "")) in ("int64", "torch.int64"):
-        return values
-    import numpy
-
-    array = numpy.asarray(values)
-    if array.size and array.dtype.kind not in "iu":
-        raise TypeError(f"[scaled_dot_product_attention] expected integers; found dtype {array.dtype}")
-    return array.astype(numpy.int64)
 
 
 def scaled_dot_product_attention(
@@ -125,61 +92,34 @@ def scaled_dot_product_attention(
             causal_alignment=causal_alignment, precision=precision, score_function=score_function,
             return_lse=return_lse, return_weights=return_weights, generator=generator,
         )  # fmt: skip
-    dropout_key = _dropout_key(generator) if dropout_p > 0 else None
-    left, right = NO_WINDOW if window is None else window_of(window)
-    weights, rows = rows_of(return_weights)
+    left, right = window_of(window)
     starts_q = int64(cu_seqlens_q)
-    starts_k = starts_q if cu_seqlens_k is None else int64(cu_seqlens_k)
     block_query, block_key = pair_of(block_size)
+    options = _attn.Options(
+        framework=kind,
+        alibi_slopes=alibi_slopes,
+        key_lengths=int64(key_lengths),
+        query_starts=starts_q,
+        key_starts=starts_q if cu_seqlens_k is None else int64(cu_seqlens_k),
+        block_mask=block_mask,
+        block_query=block_query,
+        block_key=block_key,
+        dropout_key=_dropout_key(generator) if dropout_p else None,
+        dropout_p=dropout_p,
+        is_causal=is_causal,
+        scale=scale,
+        window_left=left,
+        window_right=right,
+        softcap=softcap,
+        causal_alignment=causal_alignment,
+        precision=precision,
+        score_function=addresses(score_function),
+    )
+    weights = rows_of(return_weights)
     result = _attn.forward(
-        query, key, value, attn_mask, sinks, alibi_slopes, int64(key_lengths), starts_q, starts_k, block_mask,
-        dropout_key, dropout_p, is_causal, scale, left, right, block_query, block_key, softcap, causal_alignment, precision, addresses(score_function), enable_gqa, return_lse, weights,
-        rows, kind,
-    )  # fmt: skip
+        query, key, value, attn_mask, sinks, options, enable_gqa, return_lse, weights, kind
+    )
     return asked_for(result, query, kind, return_lse, weights)
-
-
-def asked_for(result: Any, query: Any, kind: int, return_lse: bool, weights: bool) -> Any:
-    """The output, or a tuple of it and what was asked for, as arrays of query's framework."""
-    output, lse, some = (take(each, query) for each in result) if kind == DLPACK else result
-    if not (return_lse or weights):
-        return output
-    return (output, *([lse] if return_lse else []), *([some] if weights else []))
-
-
-def addresses(score_function: ScoreFunction | None) -> Any:
-    if score_function is None:
-        return None
-    try:
-        return score_function.addresses
-    except AttributeError:
-        found = type(score_function).__name__
-        raise TypeError(
-            f"[scaled_dot_product_attention] expected score_function as attn.ScoreFunction; found {found}"
-        ) from None
-
-
-def rows_of(return_weights: Any) -> tuple[bool, Any]:
-    if return_weights is False or return_weights is True:
-        return return_weights, None
-    return True, int64(return_weights)
-
-
-def window_of(window: Any) -> tuple[int, int]:
-    try:
-        left, right = window
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"[scaled_dot_product_attention] expected window as (left, right); found {window!r}"
-        ) from None
-    return left, right
-
-
-def pair_of(size: int | tuple[int, int]) -> tuple[int, int]:
-    if not isinstance(size, tuple | list):
-        return size, size
-    query, key = size
-    return query, key
 
 
 def _dropout_key(generator: Any) -> int:

@@ -9,8 +9,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from attn.scores import ScoreFunction
-
 
 @intrinsic
 def _pointer(typingctx: Any, address: Any) -> Any:
@@ -59,12 +57,11 @@ def _backward(derivative: Any, scalar: Any) -> Any:
     return backward
 
 
-def compiled(f: Any, derivative: Any = None) -> ScoreFunction:
+def compiled(f: Any, derivative: Any = None) -> dict[str, Any]:
+    """What ScoreFunction takes, by name."""
     f = numba.njit(f)
-    both = (numba.float32, numba.float64)
-    forward, forward64 = (_forward(f, scalar) for scalar in both)
-    if derivative is None:
-        return ScoreFunction(forward, forward64=forward64)
-    derivative = numba.njit(derivative)
-    backward, backward64 = (_backward(derivative, scalar) for scalar in both)
-    return ScoreFunction(forward, backward, forward64=forward64, backward64=backward64)
+    functions = {"forward": _forward(f, numba.float32), "forward64": _forward(f, numba.float64)}
+    if derivative is not None:
+        derivative = numba.njit(derivative)
+        functions |= {"backward": _backward(derivative, numba.float32), "backward64": _backward(derivative, numba.float64)}
+    return functions

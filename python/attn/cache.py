@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._attention import NO_WINDOW, TORCH, addresses, asked_for, framework, rows_of, window_of
+from attn._arguments import TORCH, addresses, asked_for, framework, rows_of, window_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,12 +80,21 @@ class KVCache:
         """
         query = _without_gradient(query)
         kind = framework(query)
-        left, right = NO_WINDOW if window is None else window_of(window)
-        weights, rows = rows_of(return_weights)
-        result = self._cache.attend(
-            query, attn_mask, sinks, alibi_slopes, is_causal, scale, left, right, softcap, causal_alignment, precision,
-            addresses(score_function), return_lse, weights, rows, kind,
-        )  # fmt: skip
+        left, right = window_of(window)
+        options = _attn.Options(
+            framework=kind,
+            alibi_slopes=alibi_slopes,
+            is_causal=is_causal,
+            scale=scale,
+            window_left=left,
+            window_right=right,
+            softcap=softcap,
+            causal_alignment=causal_alignment,
+            precision=precision,
+            score_function=addresses(score_function),
+        )
+        weights = rows_of(return_weights)
+        result = self._cache.attend(query, attn_mask, sinks, options, return_lse, weights, kind)
         return asked_for(result, query, kind, return_lse, weights)
 
     def truncate(self, length: int, item: int | None = None) -> None:

@@ -12,8 +12,22 @@ when it is made. For a PyTorch training loop take the modules of attn.torch, whi
 from __future__ import annotations
 
 from attn import _attn
-from attn._attention import DLPACK, TORCH, framework, take
+from attn._arguments import DLPACK, TORCH, framework, take
 from attn._random import Generator, default_generator
+
+__all__ = [
+    "AveragePast",
+    "CausalAttention",
+    "CrossAttention",
+    "Module",
+    "MultiHeadAttention",
+    "MultiHeadAttentionWrapper",
+    "Parameter",
+    "SelfAttention_v1",
+    "SelfAttention_v2",
+    "SelfAttentionHead",
+    "SimplifiedSelfAttention",
+]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -69,4 +69,4 @@ def score_function(f: Callable[..., Any], derivative: Callable[..., Any] | None 
     """
     from attn._numba import compiled
 
-    return compiled(f, derivative)
+    return ScoreFunction(**compiled(f, derivative))

@@ -8,6 +8,7 @@ namespace attn::python {
 void bind_attention(nanobind::module_& m);
 void bind_cache(nanobind::module_& m);
 void bind_modules(nanobind::module_& m);
+void bind_options(nanobind::module_& m);
 void bind_random(nanobind::module_& m);
 void bind_steps(nanobind::module_& m);
 

@@ -1,6 +1,5 @@
 // The key-value cache; Python's cache.py gives it its signatures.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -17,6 +16,7 @@
 #include "attn/kv_cache.hpp"
 #include "bind.hpp"
 #include "options.hpp"
+#include "values.hpp"
 
 namespace attn::python {
 namespace {
@@ -61,38 +61,15 @@ void append(Cache& self, nb::handle key, nb::handle value, std::optional<std::in
       [&](KVCache& cache) { item ? cache.append(*item, k.tensor, v.tensor) : cache.append(k.tensor, v.tensor); });
 }
 
-nb::tuple attend(Cache& self, nb::handle query, nb::object attn_mask, nb::object sinks, nb::object alibi_slopes,
-                 bool is_causal, std::optional<double> scale, std::int64_t window_left, std::int64_t window_right,
-                 double softcap, std::string_view causal_alignment, std::string_view precision,
-                 std::optional<Addresses> score_function, bool return_lse, bool return_weights, nb::object weight_rows,
-                 int framework) {
+nb::tuple attend(Cache& self, nb::handle query, nb::handle attn_mask, nb::handle sinks, const Options& options,
+                 nb::handle return_lse, nb::handle return_weights, int framework) {
   const auto with = static_cast<Framework>(framework);
   const Array q = read(query, kOp, "query", with);
-  const nb::object none = nb::none();
-  Options o = read_options({attn_mask,
-                            sinks,
-                            alibi_slopes,
-                            none,
-                            none,
-                            none,
-                            none,
-                            {},
-                            0.0,
-                            is_causal,
-                            scale,
-                            window_left,
-                            window_right,
-                            0,
-                            0,
-                            softcap,
-                            causal_alignment,
-                            precision,
-                            score_function},
-                           with);
-  o.options.return_weights = return_weights;
-  o.take(o.options.weight_rows, weight_rows, "return_weights", with);
+  const bool lse = plain<bool>(return_lse, kOp, "return_lse");
+  Options o = with_inputs(options, attn_mask, sinks, with);
+  o.take_return_weights(return_weights, with);
   const AttentionResult result = self.read([&](const KVCache& cache) { return attention(q.tensor, cache, o.options); });
-  return nb::make_tuple(give(result.output, with), return_lse ? give(result.lse, with) : nb::none(),
+  return nb::make_tuple(give(result.output, with), lse ? give(result.lse, with) : nb::none(),
                         give(result.weights, with));
 }
 
@@ -111,10 +88,7 @@ void bind_cache(nb::module_& m) {
       .def("append", &append, nb::arg("key").none(), nb::arg("value").none(), nb::arg("item").none(),
            nb::arg("framework"))
       .def("attend", &attend, nb::arg("query").none(), nb::arg("attn_mask").none(), nb::arg("sinks").none(),
-           nb::arg("alibi_slopes").none(), nb::arg("is_causal"), nb::arg("scale").none(), nb::arg("window_left"),
-           nb::arg("window_right"), nb::arg("softcap"), nb::arg("causal_alignment"), nb::arg("precision"),
-           nb::arg("score_function").none(), nb::arg("return_lse"), nb::arg("return_weights"),
-           nb::arg("weight_rows").none(), nb::arg("framework"))
+           nb::arg("options"), nb::arg("return_lse"), nb::arg("return_weights").none(), nb::arg("framework"))
       .def(
           "truncate",
           [](Cache& self, std::int64_t length, std::optional<std::int64_t> item) {

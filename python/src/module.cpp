@@ -27,6 +27,7 @@ void translate(const std::exception_ptr& caught, void*) {
 NB_MODULE(_attn, m) {
   m.attr("__version__") = ATTN_VERSION;
   nb::register_exception_translator(translate);
+  attn::python::bind_options(m);
   attn::python::bind_attention(m);
   attn::python::bind_cache(m);
   attn::python::bind_random(m);

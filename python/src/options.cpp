@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "attn/error.hpp"
+#include "bind.hpp"
+#include "values.hpp"
 
 namespace attn::python {
 namespace {
@@ -27,34 +29,68 @@ ScoreFunction score_function_of(const Addresses& at) {
   return result;
 }
 
+void make(Options* self, int framework, nb::handle alibi_slopes, nb::handle key_lengths, nb::handle query_starts,
+          nb::handle key_starts, nb::handle block_mask, nb::handle block_query, nb::handle block_key,
+          nb::handle dropout_key, nb::handle dropout_p, nb::handle is_causal, nb::handle scale, nb::handle window_left,
+          nb::handle window_right, nb::handle softcap, nb::handle causal_alignment, nb::handle precision,
+          nb::handle score_function) {
+  const auto from = static_cast<Framework>(framework);
+  Options result;
+  AttentionOptions& o = result.options;
+  o.mask.is_causal = plain<bool>(is_causal, kOp, "is_causal");
+  o.mask.align = align_of(plain<std::string_view>(causal_alignment, kOp, "causal_alignment"));
+  o.mask.window_left = plain<std::int64_t>(window_left, kOp, "window's left");
+  o.mask.window_right = plain<std::int64_t>(window_right, kOp, "window's right");
+  result.take(o.mask.key_lengths, key_lengths, "key_lengths", from);
+  result.take(o.mask.query_starts, query_starts, "cu_seqlens_q", from);
+  result.take(o.mask.key_starts, key_starts, "cu_seqlens_k", from);
+  result.take(o.mask.block_keep, block_mask, "block_mask", from);
+  if (o.mask.block_keep.defined()) {
+    o.mask.block_query = plain<std::int64_t>(block_query, kOp, "block_size");
+    o.mask.block_key = plain<std::int64_t>(block_key, kOp, "block_size");
+  }
+  o.scale = optional_plain<double>(scale, kOp, "scale");
+  o.softcap = plain<double>(softcap, kOp, "softcap");
+  result.take(o.alibi_slopes, alibi_slopes, "alibi_slopes", from);
+  o.dropout = plain<double>(dropout_p, kOp, "dropout_p");
+  if (o.dropout > 0) o.dropout_key = optional_plain<std::uint64_t>(dropout_key, kOp, "dropout's key");
+  o.precision = parse_precision(plain<std::string_view>(precision, kOp, "precision"));
+  if (!score_function.is_none()) {
+    o.score_function = score_function_of(plain<Addresses>(score_function, kOp, "score_function's addresses"));
+  }
+  new (self) Options(std::move(result));
+}
+
 }  // namespace
 
 void Options::take(Tensor& to, nb::handle object, const char* what, Framework from) {
   if (!object.is_none()) to = kept.emplace_back(read(object, kOp, what, from)).tensor;
 }
 
-Options read_options(const Arguments& a, Framework from) {
-  Options result;
-  AttentionOptions& o = result.options;
-  result.take(o.mask.bias, a.attn_mask, "attn_mask", from);
-  if (o.mask.bias.defined() && o.mask.bias.dtype() == DType::boolean) std::swap(o.mask.bias, o.mask.keep);
-  o.mask.is_causal = a.is_causal;
-  o.mask.align = align_of(a.causal_alignment);
-  o.mask.window_left = a.window_left, o.mask.window_right = a.window_right;
-  result.take(o.mask.key_lengths, a.key_lengths, "key_lengths", from);
-  result.take(o.mask.query_starts, a.query_starts, "cu_seqlens_q", from);
-  result.take(o.mask.key_starts, a.key_starts, "cu_seqlens_k", from);
-  result.take(o.mask.block_keep, a.block_mask, "block_mask", from);
-  if (o.mask.block_keep.defined()) o.mask.block_query = a.block_query, o.mask.block_key = a.block_key;
-  o.scale = a.scale;
-  o.softcap = a.softcap;
-  result.take(o.alibi_slopes, a.alibi_slopes, "alibi_slopes", from);
-  result.take(o.sinks, a.sinks, "sinks", from);
-  o.dropout = a.dropout_p;
-  if (a.dropout_p > 0) o.dropout_key = a.dropout_key;
-  o.precision = parse_precision(a.precision);
-  if (a.score_function) o.score_function = score_function_of(*a.score_function);
+void Options::take_return_weights(nb::handle wanted, Framework from) {
+  options.return_weights = !wanted.is(nb::handle(Py_False));
+  if (!nb::isinstance<nb::bool_>(wanted)) take(options.weight_rows, wanted, "return_weights", from);
+}
+
+Options with_inputs(const Options& options, nb::handle attn_mask, nb::handle sinks, Framework from) {
+  Options result = options;
+  Mask& mask = result.options.mask;
+  result.take(mask.bias, attn_mask, "attn_mask", from);
+  if (mask.bias.defined() && mask.bias.dtype() == DType::boolean) std::swap(mask.bias, mask.keep);
+  result.take(result.options.sinks, sinks, "sinks", from);
   return result;
+}
+
+void bind_options(nb::module_& m) {
+  const nb::object none = nb::none();
+  nb::class_<Options>(m, "Options", "The operator's options by name; what is not given is as if it were not there.")
+      .def("__init__", &make, nb::arg("framework"), nb::arg("alibi_slopes").none() = none,
+           nb::arg("key_lengths").none() = none, nb::arg("query_starts").none() = none,
+           nb::arg("key_starts").none() = none, nb::arg("block_mask").none() = none, nb::arg("block_query") = 0,
+           nb::arg("block_key") = 0, nb::arg("dropout_key").none() = none, nb::arg("dropout_p") = 0.0,
+           nb::arg("is_causal") = false, nb::arg("scale").none() = none, nb::arg("window_left") = -1,
+           nb::arg("window_right") = -1, nb::arg("softcap") = 0.0, nb::arg("causal_alignment") = "top_left",
+           nb::arg("precision") = "highest", nb::arg("score_function").none() = none);
 }
 
 }  // namespace attn::python

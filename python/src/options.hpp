@@ -1,12 +1,10 @@
-// The operator's keyword arguments as AttentionOptions.
+// The operator's keyword arguments beside its inputs, as AttentionOptions: what Python holds as attn._attn.Options.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 #include <array>
 #include <cstdint>
-#include <optional>
-#include <string_view>
 #include <vector>
 
 #include "arrays.hpp"
@@ -17,29 +15,19 @@ namespace attn::python {
 // Of ScoreFunction's forward, backward, forward64, backward64 and user.
 using Addresses = std::array<std::uintptr_t, 5>;
 
-// In the order of every binding and of operator.py's schemas: by position, all of them.
-struct Arguments {
-  nb::object attn_mask, sinks, alibi_slopes, key_lengths, query_starts, key_starts, block_mask;
-  std::optional<std::uint64_t> dropout_key;
-  double dropout_p;
-  bool is_causal;
-  std::optional<double> scale;
-  std::int64_t window_left, window_right, block_query, block_key;
-  double softcap;
-  std::string_view causal_alignment, precision;
-  std::optional<Addresses> score_function;
-};
-
-// And the arrays behind the options' tensors.
+// Options, and the arrays behind their tensors. The holder of the GIL makes and destroys it.
 struct Options {
   std::vector<Array> kept;
   AttentionOptions options;
 
   // Undefined stays what is None: most calls give few of them.
   void take(Tensor& to, nb::handle object, const char* what, Framework from);
+  // False, True, or the numbers of some rows.
+  void take_return_weights(nb::handle wanted, Framework from);
 };
 
-// Throws Error for a name that is none of causal_alignment's or precision's, and what read() throws.
-Options read_options(const Arguments& arguments, Framework from);
+// The options of one call: the same, and the inputs beside query, key and value that gradients flow to. attn_mask is by
+// its dtype what is kept (boolean) or what is added (floating).
+Options with_inputs(const Options& options, nb::handle attn_mask, nb::handle sinks, Framework from);
 
 }  // namespace attn::python

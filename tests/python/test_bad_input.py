@@ -184,3 +184,19 @@ def test_any_options_give_a_result_or_a_python_error(options):
         sdpa(X, X, X, **options)
     except (TypeError, ValueError, OverflowError):
         pass
+
+
+@pytest.mark.parametrize("options, words", [
+    ({"dropout_p": "half"}, "dropout_p as a number; found str"),
+    ({"is_causal": 1}, "is_causal as True or False; found int"),
+    ({"enable_gqa": "yes"}, "enable_gqa as True or False; found str"),
+    ({"return_lse": 1}, "return_lse as True or False; found int"),
+    ({"scale": "big"}, "scale as a number; found str"),
+    ({"softcap": None}, "softcap as a number; found NoneType"),
+    ({"window": (1.5, 2)}, "window's left as an integer; found float"),
+    ({"precision": 3}, "precision as a string; found int"),
+    ({"causal_alignment": None}, "causal_alignment as a string; found NoneType"),
+])  # fmt: skip
+def test_a_value_of_the_wrong_kind_is_named(options, words):
+    with pytest.raises(TypeError, match=r"^\[scaled_dot_product_attention\] expected " + words + "$"):
+        sdpa(X, X, X, **options)

@@ -180,19 +180,23 @@ def test_compile_a_module_with_dropout():
     torch.testing.assert_close(fast(x), module(x))
 
 
+NUMBERS = {
+    "block_query": 4, "block_key": 3, "dropout_p": 0.0, "is_causal": False, "scale": None, "window_left": -1,
+    "window_right": -1, "softcap": 0.0, "causal_alignment": "top_left", "precision": "highest", "score_function": None,
+}  # fmt: skip
+
+
 def test_opcheck():
     tensors = inputs((2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 8), (5, 6), (4,))
     blocks = torch.tensor([[True, False], [True, True]])
-    rest = (None, torch.tensor([6, 3]), None, None, blocks, None, 0.0, False, None, -1, -1, 4, 3, 0.0, "top_left",
-            "highest", None)  # fmt: skip
-    torch.library.opcheck(torch.ops.attn.attention.default, (*tensors, *rest))
+    lengths = torch.tensor([6, 3])
+    torch.library.opcheck(torch.ops.attn.attention.default, (*tensors, None, lengths, None, None, blocks, None), NUMBERS)
 
 
 def test_meta_tensors_have_shapes():
     q = torch.empty(2, 4, 5, 8, device="meta")
     with torch.device("meta"):
-        assert torch.ops.attn.attention(q, q, q, *[None] * 8, 0.0, False, None, -1, -1, 0, 0, 0.0, "top_left", "highest",
-                                        None)[0].shape == q.shape  # fmt: skip
+        assert torch.ops.attn.attention(q, q, q, *[None] * 8, **NUMBERS)[0].shape == q.shape
 
 
 @pytest.mark.parametrize("bad, error", [

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attn import _attn
-from attn._attention import NO_WINDOW, TORCH, addresses, int64, pair_of, rows_of, window_of
+from attn._arguments import TORCH, addresses, asked_for, int64, pair_of, rows_of, window_of
 from attn.scores import ScoreFunction
 from attn.torch import operator
 
@@ -49,32 +49,39 @@ def scaled_dot_product_attention(
     dropout_key = None
     if dropout_p > 0:
         dropout_key = torch.randint(-(2**63), 2**63 - 1, (), generator=generator)
-    left, right = NO_WINDOW if window is None else window_of(window)
-    key_lengths, starts_q = _int64(key_lengths), _int64(cu_seqlens_q)
-    starts_k = starts_q if cu_seqlens_k is None else _int64(cu_seqlens_k)
+    left, right = window_of(window)
+    starts_q = _int64(cu_seqlens_q)
     block_query, block_key = pair_of(block_size)
+    options = {
+        "alibi_slopes": alibi_slopes,
+        "key_lengths": _int64(key_lengths),
+        "query_starts": starts_q,
+        "key_starts": starts_q if cu_seqlens_k is None else _int64(cu_seqlens_k),
+        "block_mask": block_mask,
+        "block_query": block_query,
+        "block_key": block_key,
+        "dropout_key": dropout_key,
+        "dropout_p": dropout_p,
+        "is_causal": is_causal,
+        "scale": scale,
+        "window_left": left,
+        "window_right": right,
+        "softcap": softcap,
+        "causal_alignment": causal_alignment,
+        "precision": precision,
+        "score_function": addresses(score_function),
+    }
     tensors = (query, key, value, attn_mask, sinks)
     traced = torch.compiler.is_compiling() or not _plain(tensors)
     if traced or (torch.is_grad_enabled() and _followed(tensors)):
         if return_weights is not False:
             raise ValueError(_NO_WEIGHTS)
-        rest = (
-            alibi_slopes, key_lengths, starts_q, starts_k, block_mask, dropout_key, float(dropout_p), is_causal,
-            None if scale is None else float(scale), left, right, block_query, block_key, float(softcap), causal_alignment, precision,
-            addresses(score_function),
-        )  # fmt: skip
-        output, lse = _with_gradients(tensors, enable_gqa, rest, score_function, traced)
+        output, lse = _with_gradients(tensors, enable_gqa, options, score_function, traced)
         return (output, lse) if return_lse else output
-    weights, rows = (False, None) if return_weights is False else rows_of(return_weights)
+    weights = rows_of(return_weights)
     call: Any = _attn.forward
-    output, lse, some = call(
-        *operator.bare((*tensors, alibi_slopes, key_lengths, starts_q, starts_k, block_mask)),
-        operator.number(dropout_key), dropout_p, is_causal, scale, left, right, block_query, block_key, softcap,
-        causal_alignment, precision, addresses(score_function), enable_gqa, return_lse, weights, rows, TORCH,
-    )  # fmt: skip
-    if not (return_lse or weights):
-        return output
-    return (output, *([lse] if return_lse else []), *([some] if weights else []))
+    result = call(*operator.bare(tensors), operator.options(options), enable_gqa, return_lse, weights, TORCH)
+    return asked_for(result, query, TORCH, return_lse, weights)
 
 
 def _int64(values: Any) -> Tensor | None:
@@ -106,21 +113,20 @@ def _followed(tensors: tuple[Any, ...]) -> bool:
     return False
 
 
-_BLOCKS = 4  # where in `rest` the block mask is
-
-
-def _with_gradients(tensors: tuple[Any, ...], grouped: bool, rest: tuple[Any, ...], keep: Any, traced: bool) -> Any:
+def _with_gradients(
+    tensors: tuple[Any, ...], grouped: bool, options: dict[str, Any], keep: Any, traced: bool
+) -> Any:
     query, key, value, mask, sinks = tensors
     if query is None or key is None or value is None:
         raise TypeError("[scaled_dot_product_attention] expected query, key and value as torch.Tensor; found None")
     leading = None
     if not _in_order(query, key, value, grouped):
-        query, key, value, (mask, blocks), leading = _four(query, key, value, (mask, rest[_BLOCKS]), grouped)
-        rest = (*rest[:_BLOCKS], blocks, *rest[_BLOCKS + 1 :])
+        masks = mask, options["block_mask"]
+        query, key, value, (mask, options["block_mask"]), leading = _four(query, key, value, masks, grouped)
     if traced:
-        output, lse = operator.attention(query, key, value, mask, sinks, *rest)
+        output, lse = operator.traced(query, key, value, mask, sinks, options)
     else:
-        output, lse = operator.Attention.apply(query, key, value, mask, sinks, rest, keep)
+        output, lse = operator.Attention.apply(query, key, value, mask, sinks, operator.options(options), keep)
     if leading is None:
         return output, lse
     return output.view(*leading, *output.shape[2:]), lse.view(*leading, *lse.shape[2:])

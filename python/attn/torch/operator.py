@@ -14,34 +14,47 @@ from torch.utils.dlpack import to_dlpack
 from attn import _attn
 from attn._attention import TORCH
 
-# Everything by position, in the order of attn._attn. query (b, hq, tq, d), key (b, hkv, tk, d), value (b, hkv, tk, dv):
-# output (b, hq, tq, dv) and lse (b, hq, tq). Gradients are those of query, key, value, a float attn_mask and sinks.
-OPTIONS = (
-    "Tensor? attn_mask, Tensor? sinks, Tensor? alibi_slopes, Tensor? key_lengths, Tensor? query_starts, "
-    "Tensor? key_starts, Tensor? block_mask, Tensor? dropout_key, float dropout_p, bool is_causal, float? scale, "
-    "int window_left, int window_right, int block_query, int block_key, float softcap, "
-    "str causal_alignment, str precision, int[]? score_function"
+# query (b, hq, tq, d), key (b, hkv, tk, d), value (b, hkv, tk, dv): output (b, hq, tq, dv) and lse (b, hq, tq). Gradients
+# are those of INPUTS. TENSORS and NUMBERS are the keywords of attn._attn.Options; an operator of PyTorch with gradients
+# takes tensors by position.
+INPUTS = "Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor? sinks"
+TENSORS = (
+    "Tensor? alibi_slopes, Tensor? key_lengths, Tensor? query_starts, Tensor? key_starts, Tensor? block_mask, "
+    "Tensor? dropout_key"
 )
-FORWARD = f"(Tensor query, Tensor key, Tensor value, {OPTIONS}) -> (Tensor, Tensor)"
+NUMBERS = (
+    "int block_query, int block_key, float dropout_p, bool is_causal, float? scale, int window_left, int window_right, "
+    "float softcap, str causal_alignment, str precision, int[]? score_function"
+)
+FORWARD = f"({INPUTS}, {TENSORS}, *, {NUMBERS}) -> (Tensor, Tensor)"
 BACKWARD = (
-    f"(Tensor d_output, Tensor query, Tensor key, Tensor value, Tensor output, Tensor lse, {OPTIONS}) -> "
+    f"(Tensor d_output, {INPUTS}, Tensor output, Tensor lse, {TENSORS}, *, {NUMBERS}) -> "
     "(Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
+TENSOR_NAMES = [word for word in TENSORS.replace(",", "").split() if word != "Tensor?"]
 
 
-def forward(*arguments: Any) -> tuple[Tensor, Tensor]:
-    """FORWARD."""
-    tensors, dropout_key, rest = bare(arguments[:10]), arguments[10], arguments[11:]
+def options(named: dict[str, Any]) -> Any:
+    """The library's, of TENSORS and NUMBERS by name."""
+    key = named["dropout_key"]
+    if key is not None:
+        named = {**named, "dropout_key": int(key) & 0xFFFFFFFFFFFFFFFF}
+    if not EXCHANGE:
+        named = {name: _capsule(value) if isinstance(value, Tensor) else value for name, value in named.items()}
+    return _attn.Options(framework=TORCH, **named)
+
+
+def forward(inputs: tuple[Any, ...], given: Any) -> tuple[Tensor, Tensor]:
+    """Of INPUTS and options(): output and lse."""
     call: Any = _attn.forward
-    output, lse, _ = call(*tensors, number(dropout_key), *rest, True, True, False, None, TORCH)
+    output, lse, _ = call(*bare(inputs), given, True, True, False, TORCH)
     return output, lse
 
 
-def backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Optional[Tensor], Optional[Tensor]]:
-    """BACKWARD, but for None where there is no gradient."""
-    tensors, dropout_key, rest = bare(arguments[:13]), arguments[13], arguments[14:]
+def backward(d_output: Tensor, inputs: Any, results: Any, given: Any) -> tuple[Optional[Tensor], ...]:
+    """Gradients of INPUTS, None where there is none; results are forward's."""
     call: Any = _attn.backward
-    return call(*tensors, number(dropout_key), *rest, TORCH)
+    return call(*bare((d_output, *inputs, *results)), given, TORCH)
 
 
 _api = getattr(Tensor, "__dlpack_c_exchange_api__", None)
@@ -65,18 +78,14 @@ def _capsule(tensor: Optional[Tensor]) -> Any:
         ) from error
 
 
-def number(dropout_key: Optional[Tensor]) -> Optional[int]:
-    return None if dropout_key is None else int(dropout_key) & 0xFFFFFFFFFFFFFFFF
-
-
 class Attention(torch.autograd.Function):
-    """(query, key, value, attn_mask, sinks, a tuple of the other options, what to keep alive): output and lse."""
+    """(query, key, value, attn_mask, sinks, options(), what to keep alive): output and lse."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:
-        tensors, ctx.rest, ctx.keep = args[:5], args[5], args[6]
-        output, lse = forward(*tensors, *ctx.rest)
-        ctx.save_for_backward(*tensors, output, lse)
+        *inputs, ctx.options, ctx.keep = args
+        output, lse = forward(tuple(inputs), ctx.options)
+        ctx.save_for_backward(*inputs, output, lse)
         ctx.mark_non_differentiable(lse)
         ctx.set_materialize_grads(False)
         return output, lse
@@ -89,8 +98,8 @@ class Attention(torch.autograd.Function):
 
 
 def _backward(ctx: Any, d_output: Tensor) -> tuple[Any, ...]:
-    *qkv, mask, sinks, output, lse = ctx.saved_tensors
-    return (*backward(d_output, *qkv, output, lse, mask, sinks, *ctx.rest), None, None)
+    *inputs, output, lse = ctx.saved_tensors
+    return (*backward(d_output, inputs, (output, lse), ctx.options), None, None)
 
 
 # create_graph=True: the gradients say, when asked for theirs, that there are none.
@@ -100,31 +109,59 @@ _backward_of_graph = torch.autograd.function.once_differentiable(_backward)
 # --- for torch.compile and torch.export --------------------------------------------------------------------------------
 
 @torch.library.custom_op("attn::attention", mutates_args=(), device_types="cpu", schema=FORWARD)
-def attention(*arguments: Any) -> tuple[Tensor, Tensor]:
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Any, sinks: Any, *tensors: Any, **numbers: Any
+) -> tuple[Tensor, Tensor]:
     """Row-major, as the fake says; the library's own result may have tokens before heads, as query has."""
-    output, lse = forward(*arguments)
+    output, lse = forward((query, key, value, attn_mask, sinks), options(_named(tensors, numbers)))
     return output.contiguous(), lse
 
 
+def _named(tensors: Any, numbers: dict[str, Any]) -> dict[str, Any]:
+    return dict(zip(TENSOR_NAMES, tensors), **numbers)
+
+
+def traced(*inputs: Any) -> Any:
+    """attention, of INPUTS and a dict of TENSORS and NUMBERS."""
+    *tensors, named = inputs
+    for name in ("dropout_p", "softcap", "scale"):
+        named[name] = None if named[name] is None else float(named[name])
+    return attention(*tensors, **named)
+
+
 @attention.register_fake
-def _(query: Tensor, key: Tensor, value: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
+def _(query: Tensor, key: Tensor, value: Tensor, *tensors: Any, **numbers: Any) -> tuple[Tensor, Tensor]:
     b, h, tq, _ = query.shape
     lse = torch.float64 if query.dtype == torch.float64 else torch.float32
     return query.new_empty((b, h, tq, value.shape[-1])), query.new_empty((b, h, tq), dtype=lse)
 
 
 @torch.library.custom_op("attn::attention_backward", mutates_args=(), device_types="cpu", schema=BACKWARD)
-def attention_backward(*arguments: Any) -> tuple[Tensor, ...]:
+def attention_backward(
+    d_output: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Any,
+    sinks: Any,
+    output: Tensor,
+    lse: Tensor,
+    *tensors: Any,
+    **numbers: Any,
+) -> tuple[Tensor, ...]:
     """Row-major. An operator returns tensors, never None: an absent gradient is an empty one."""
-    return tuple(arguments[0].new_empty(0) if d is None else d.contiguous() for d in backward(*arguments))
+    inputs = (query, key, value, attn_mask, sinks)
+    gradients = backward(d_output, inputs, (output, lse), options(_named(tensors, numbers)))
+    return tuple(d_output.new_empty(0) if d is None else d.contiguous() for d in gradients)
 
 
 @attention_backward.register_fake
-def _(d_output: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
-    query, key, value, _, _, mask, sinks = arguments[:7]
+def _(
+    d_output: Tensor, query: Tensor, key: Tensor, value: Tensor, attn_mask: Any, sinks: Any, *others: Any, **numbers: Any
+) -> tuple[Tensor, ...]:
     return tuple(
         tensor.new_empty(tensor.shape) if _has_gradient(tensor) else d_output.new_empty(0)
-        for tensor in (query, key, value, mask, sinks)
+        for tensor in (query, key, value, attn_mask, sinks)
     )
 
 
@@ -132,17 +169,18 @@ def _has_gradient(tensor: Optional[Tensor]) -> bool:
     return tensor is not None and tensor.dtype.is_floating_point
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*inputs[:11], *output)
-    ctx.options = inputs[11:]
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
+    ctx.save_for_backward(*inputs, *output)
+    ctx.numbers = keyword_only_inputs
     ctx.mark_non_differentiable(output[1])
 
 
 def _backward_of_operator(ctx: Any, d_output: Tensor, _: Any) -> tuple[Any, ...]:
-    *tensors, output, lse = ctx.saved_tensors
-    gradients = attention_backward(d_output, *tensors[:3], output, lse, *tensors[3:], *ctx.options)
-    of_tensors = (d if _has_gradient(tensor) else None for d, tensor in zip(gradients, tensors))
-    return (*of_tensors, *(None,) * (6 + len(ctx.options)))
+    query, key, value, attn_mask, sinks, *tensors, output, lse = ctx.saved_tensors
+    inputs = (query, key, value, attn_mask, sinks)
+    gradients = attention_backward(d_output, *inputs, output, lse, *tensors, **ctx.numbers)
+    of_inputs = (d if _has_gradient(tensor) else None for d, tensor in zip(gradients, inputs))
+    return (*of_inputs, *(None for _ in tensors))
 
 
 attention.register_autograd(_backward_of_operator, setup_context=_setup_context)

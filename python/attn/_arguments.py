@@ -1,0 +1,89 @@
+"""Arguments as the binding takes them: whose array, which options, by name."""
+
+from __future__ import annotations
+
+from attn import _attn
+
+TYPE_CHECKING = False  # typing itself takes a third of the import's time
+if TYPE_CHECKING:
+    from typing import Any
+
+    from attn.scores import ScoreFunction
+
+NUMPY, TORCH, DLPACK = range(3)  # Framework of src/arrays.hpp
+NO_WINDOW = -1, -1
+
+
+def framework(array: Any) -> int:
+    """Whose array it is: what it gets as a result."""
+    module = type(array).__module__
+    if module == "numpy":
+        return NUMPY
+    if module == "torch" or module.startswith("torch."):
+        return TORCH
+    return DLPACK if hasattr(array, "__array_namespace__") else _by_class(array)
+
+
+def _by_class(array: Any) -> int:
+    return TORCH if any(base.__module__ == "torch" for base in type(array).__mro__) else NUMPY
+
+
+def take(result: Any, like: Any) -> Any:
+    """A result of framework DLPACK as an array of `like`'s framework."""
+    return None if result is None else like.__array_namespace__().from_dlpack(result)
+
+
+def asked_for(result: Any, query: Any, kind: int, return_lse: bool, return_weights: Any) -> Any:
+    """The output, or a tuple of it and what was asked for, as arrays of query's framework."""
+    output, lse, weights = (take(each, query) for each in result) if kind == DLPACK else result
+    if not return_lse and return_weights is False:
+        return output
+    return (output, *([lse] if return_lse else []), *([] if return_weights is False else [weights]))
+
+
+def int64(values: Any) -> Any:
+    """Lengths and row numbers: an int64 array as it is; a list, or other integers, converted."""
+    if values is None or str(getattr(values, "dtype", "")) in ("int64", "torch.int64"):
+        return values
+    import numpy
+
+    array = numpy.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"[scaled_dot_product_attention] expected integers; found dtype {array.dtype}")
+    return array.astype(numpy.int64)
+
+
+def rows_of(return_weights: Any) -> Any:
+    """False, True, or the numbers of some rows as int64."""
+    return return_weights if return_weights is False or return_weights is True else int64(return_weights)
+
+
+def window_of(window: Any) -> tuple[int, int]:
+    if window is None:
+        return NO_WINDOW
+    try:
+        left, right = window
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"[scaled_dot_product_attention] expected window as (left, right); found {window!r}"
+        ) from None
+    return left, right
+
+
+def pair_of(size: int | tuple[int, int]) -> tuple[int, int]:
+    if not isinstance(size, tuple | list):
+        return size, size
+    query, key = size
+    return query, key
+
+
+def addresses(score_function: ScoreFunction | None) -> Any:
+    if score_function is None:
+        return None
+    try:
+        return score_function.addresses
+    except AttributeError:
+        found = type(score_function).__name__
+        raise TypeError(
+            f"[scaled_dot_product_attention] expected score_function as attn.ScoreFunction; found {found}"
+        ) from None

@@ -1,0 +1,44 @@
+// Python's plain values, with errors in Python's words where nanobind would tell a C++ signature.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/string_view.h>
+
+#include <concepts>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "attn/error.hpp"
+
+namespace attn::python {
+
+namespace nb = nanobind;
+
+template <class T>
+constexpr std::string_view kind_of() {
+  if constexpr (std::same_as<T, bool>) return "True or False";
+  if constexpr (std::integral<T>) return "an integer";
+  if constexpr (std::floating_point<T>) return "a number";
+  if constexpr (std::same_as<T, std::string_view>) return "a string";
+  return "a sequence of integers";
+}
+
+// Throws Error (dtype) for what is no T: "[op] expected what as a number; found str".
+template <class T>
+T plain(nb::handle object, const char* op, const char* what) {
+  T result{};
+  if (nb::try_cast(object, result)) return result;
+  PyErr_Clear();
+  throw Error(Error::Kind::dtype, op, std::string(what).append(" as ").append(kind_of<T>()),
+              nb::str(nb::type_name(object.type())).c_str());
+}
+
+template <class T>
+std::optional<T> optional_plain(nb::handle object, const char* op, const char* what) {
+  if (object.is_none()) return std::nullopt;
+  return plain<T>(object, op, what);
+}
+
+}  // namespace attn::python
