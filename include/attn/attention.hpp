@@ -86,7 +86,7 @@ struct AttentionResult {
 
 // q (b, hq, tq, d)  k (b, hkv, tk, d)  v (b, hkv, tk, dv): float dtypes, all the same; hq a multiple of
 // hkv (query head i reads key head i / (hq / hkv)); any strides. A row whose every key is masked gives
-// zeros. Given a trace, records queries, keys, values, scores, scaled, masked, weights, dropped, context.
+// zeros. Given a trace, records the steps from queries to context (attn/steps.hpp) that the options ask for.
 // Throws Error for shapes, dtypes or options that do not fit.
 AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
                           Trace* trace = nullptr);

@@ -22,6 +22,7 @@
 #include "attn/reference.hpp"
 #include "attn/score_function.hpp"
 #include "attn/report.hpp"
+#include "attn/steps.hpp"
 #include "attn/tensor.hpp"
 #include "attn/tokenizer.hpp"
 #include "attn/trace.hpp"

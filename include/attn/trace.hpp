@@ -10,9 +10,8 @@
 
 namespace attn {
 
-// A module given a Trace computes attention by the plain reference (projections as ever) and records each step:
-// inputs, queries, keys, values, scores, scaled, masked, weights, dropped, context, merged, output
-// (those that the module has). Heads computed one after the other are "heads.0.queries", ….
+// A module given a Trace computes attention by the plain reference (projections as ever) and records each step
+// by its name in attn/steps.hpp, of those that the module takes. Heads computed one after the other are "heads.0.queries", ….
 class Trace {
  public:
   using Entry = std::pair<std::string, Tensor>;

@@ -39,7 +39,7 @@ DType compute_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DTy
 
 // The forward pass's tensors: (b, hq, t, d) and (b, hq, tq, tk).
 struct Steps {
-  Tensor q, k, v, scores, scaled, capped, masked, weights, dropped, context;
+  Tensor q, k, v, scores, scaled, capped, scored, biased, alibi, masked, weights, dropped, context;
   // (b, hq, tq, tk + 1): masked and weights, with the sink as one more key where there is one.
   Tensor with_sink, all_weights;
 };
@@ -69,12 +69,13 @@ Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& 
   s.scores = ref::scores(s.q, s.k);
   s.scaled = ref::scale(s.scores, p.scale);
   s.capped = options.softcap > 0 ? ref::softcap(s.scaled, options.softcap) : s.scaled;
-  s.masked = options.score_function ? apply_score_function(s.capped, options.score_function) : s.capped;
-  if (mask.bias.defined()) s.masked = add_bias(s.masked, ref::saturate_to(mask.bias, dtype));
+  s.scored = options.score_function ? apply_score_function(s.capped, options.score_function) : s.capped;
+  s.biased = mask.bias.defined() ? add_bias(s.scored, ref::saturate_to(mask.bias, dtype)) : s.scored;
+  s.alibi = options.alibi_slopes.defined() ? ref::add(s.biased, ref::saturate_to(alibi_bias(p, mask, options.alibi_slopes), dtype))
+                                           : s.biased;
+  s.masked = s.alibi;
   if (mask.keep.defined()) s.masked = ref::mask_fill(s.masked, mask.keep);
   if (mask.block_keep.defined()) s.masked = ref::mask_fill(s.masked, block_cells(p, mask));
-  if (options.alibi_slopes.defined())
-    s.masked = ref::add(s.masked, ref::saturate_to(alibi_bias(p, mask, options.alibi_slopes), dtype));
   if (limits_keys(mask)) s.masked = ref::mask_fill(s.masked, seen_keys(p, mask));
   s.with_sink = with_sink(s.masked, options.sinks, p);
   s.all_weights = ref::softmax(s.with_sink);
@@ -111,8 +112,11 @@ void record(Trace& trace, const Steps& s, const AttentionOptions& options) {
   trace.record("values", s.v);
   trace.record("scores", s.scores);
   trace.record("scaled", s.scaled);
-  if (!options.mask.empty() || options.alibi_slopes.defined() || options.score_function)
-    trace.record("masked", s.masked);
+  if (options.softcap > 0) trace.record("capped", s.capped);
+  if (options.score_function) trace.record("scored", s.scored);
+  if (options.mask.bias.defined()) trace.record("biased", s.biased);
+  if (options.alibi_slopes.defined()) trace.record("alibi", s.alibi);
+  if (!options.mask.empty()) trace.record("masked", s.masked);
   trace.record("weights", s.weights.contiguous());
   if (options.dropout > 0) trace.record("dropped", s.dropped);
   trace.record("context", s.context);
@@ -139,10 +143,10 @@ AttentionGradient composed_attention_backward(const Tensor& d_output, const Tens
   // weights = softmax(masked and sink); masking gives weights, and so gradients, of zero
   Tensor d_scaled = ref::softmax_backward(d_weights, s.weights);
   const Tensor d_sinks = options.sinks.defined() ? sinks_gradient(s, d_weights, p) : Tensor{};
-  // masked = new score + bias
+  // biased = scored + bias
   const Tensor& bias = options.mask.bias;
   const Tensor d_bias = bias.defined() ? ref::saturate_to(ref::sum_to(d_scaled, bias.shape()), bias.dtype()) : Tensor{};
-  // new score = score_function(capped)
+  // scored = score_function(capped)
   if (options.score_function) d_scaled = score_function_backward(d_scaled, s.capped, options.score_function);
   // capped = softcap(scaled)
   if (options.softcap > 0) d_scaled = ref::softcap_backward(d_scaled, s.scaled, options.softcap);

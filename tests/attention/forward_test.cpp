@@ -233,7 +233,38 @@ TEST(Attention, TracesItsStepsInOrder) {
       .mask = Mask::causal(), .dropout = 0.5, .dropout_keep = Tensor::ones({1, 4, 3, 5}, DType::boolean)};
   EXPECT_EQ(names(all), head + "scaled(1, 4, 3, 5) masked(1, 4, 3, 5) weights(1, 4, 3, 5) dropped(1, 4, 3, 5) " +
                             "context(1, 4, 3, 6) ");
+  const AttentionOptions changed{.mask = Mask::causal() & Mask::additive(Tensor::ones({3, 5})),
+                                 .softcap = 2,
+                                 .score_function = ScoreFunction::elementwise([](auto s, auto...) { return s / 2; }),
+                                 .alibi_slopes = Tensor::ones({4})};
+  EXPECT_EQ(names(changed), head + "scaled(1, 4, 3, 5) capped(1, 4, 3, 5) scored(1, 4, 3, 5) biased(1, 4, 3, 5) " +
+                                "alibi(1, 4, 3, 5) masked(1, 4, 3, 5) weights(1, 4, 3, 5) context(1, 4, 3, 6) ");
   EXPECT_FALSE(attention(q, k, v).weights.defined());
+}
+
+// Each step from the one before, by its definition.
+TEST(Attention, TracesWhatEachStepChanges) {
+  std::mt19937 rng(2);
+  const std::int64_t t = 4;
+  const Tensor q = uniform(rng, {1, 1, t, 2}).to(DType::f64), bias = uniform(rng, {t, t}).to(DType::f64);
+  const double cap = 0.5, slope = 0.25;
+  Trace trace;
+  attention(q, q, q,
+            {.mask = Mask::causal() & Mask::additive(bias),
+             .softcap = cap,
+             .score_function = ScoreFunction::elementwise([](auto s, auto...) { return 3 * s; }),
+             .alibi_slopes = Tensor::full({1}, slope)},
+            &trace);
+  for (std::int64_t i = 0; i < t; ++i) {
+    for (std::int64_t j = 0; j < t; ++j) {
+      const auto at = [&](const char* step) { return trace[step].at({0, 0, i, j}); };
+      EXPECT_NEAR(at("capped"), cap * std::tanh(at("scaled") / cap), 1e-15);
+      EXPECT_EQ(at("scored"), 3 * at("capped"));
+      EXPECT_EQ(at("biased"), at("scored") + bias.at({i, j}));
+      EXPECT_EQ(at("alibi"), at("biased") - slope * static_cast<double>(std::abs(i - j)));
+      EXPECT_EQ(at("masked"), j > i ? -std::numeric_limits<double>::infinity() : at("alibi"));
+    }
+  }
 }
 
 }  // namespace

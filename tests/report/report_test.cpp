@@ -107,6 +107,36 @@ TEST(Report, ChecksWhatItShows) {
   EXPECT_THAT(report(wrong), HasSubstr("{\"name\":\"difference from float64\",\"holds\":false,\"value\":0.231"));
 }
 
+// Scores that are changed on their way are no error of the weights: each alone, and all together.
+TEST(Report, ChecksFollowEveryStepOfTheScores) {
+  std::mt19937 rng(5);
+  const std::int64_t t = 6;
+  Tensor q = Tensor::empty({1, 2, t, 4}), bias = Tensor::empty({t, t});
+  std::normal_distribution<float> normal(0, 3);
+  for (Tensor* x : {&q, &bias}) {
+    for (std::int64_t i = 0; i < x->numel(); ++i) x->data<float>()[i] = normal(rng);
+  }
+  const ScoreFunction half = ScoreFunction::elementwise([](auto score, auto...) { return score / 2; });
+  const Tensor slopes = Tensor::of({0.5f, 1});
+  const std::pair<const char*, AttentionOptions> cases[] = {
+      {"capped", {.softcap = 1}},
+      {"scored", {.score_function = half}},
+      {"biased", {.mask = Mask::additive(bias)}},
+      {"alibi", {.alibi_slopes = slopes}},
+      {"masked", {.mask = Mask::causal(), .softcap = 1}},
+      {"masked",
+       {.mask = Mask::causal() & Mask::additive(bias), .softcap = 1, .score_function = half, .alibi_slopes = slopes}}};
+  for (const auto& [step, options] : cases) {
+    SCOPED_TRACE(step);
+    Trace trace;
+    attention(q, q, q, options, &trace);
+    const std::string page = report(trace);
+    EXPECT_THAT(page, HasSubstr("\"name\":\"" + std::string(step) + "\""));
+    EXPECT_THAT(page, HasSubstr("{\"name\":\"difference from float64\",\"holds\":true"));
+    EXPECT_THAT(page, Not(HasSubstr("\"holds\":false")));
+  }
+}
+
 TEST(Report, Base64IsRfc4648) {
   const std::pair<std::string, std::string> vectors[] = {{"", ""},
                                                          {"f", "Zg=="},

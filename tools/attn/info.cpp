@@ -47,24 +47,6 @@ Json build_report() {
   return json;
 }
 
-// Words, broken at the width of the terminal and indented below the first.
-std::string wrapped(const std::vector<std::string>& words, std::size_t indent) {
-  std::string text;
-  std::size_t column = indent;
-  for (const std::string& word : words) {
-    if (column != indent && column + 1 + word.size() > kColumns) {
-      text.append("\n").append(indent, ' ');
-      column = indent;
-    } else if (column != indent) {
-      text.append(" ");
-      ++column;
-    }
-    text.append(word);
-    column += word.size();
-  }
-  return text;
-}
-
 std::string build_text(const Json& json) {
   constexpr std::size_t indent = 14;
   std::vector<std::string> features, dependencies;
@@ -80,8 +62,8 @@ std::string build_text(const Json& json) {
       "attn          {}\ncompiler      {}\nbuild         {}\nsanitizers    {}\nprocessor     {}\nfeatures      {}\n"
       "threads       {}\ndependencies  {}\n",
       of("version"), of("compiler"), or_else(of("build"), "without a type"), or_else(of("sanitizers"), "none"),
-      or_else(escaped(of("processor")), "unknown"), or_else(wrapped(features, indent), "none known"),
-      json["threads"].get<unsigned>(), wrapped(dependencies, indent));
+      or_else(escaped(of("processor")), "unknown"), or_else(wrapped(features, kColumns, indent), "none known"),
+      json["threads"].get<unsigned>(), wrapped(dependencies, kColumns, indent));
 }
 
 // ---- a file ---------------------------------------------------------------------------
@@ -203,12 +185,12 @@ void info(const std::string& path, std::uint64_t max_bytes, bool json) {
 }  // namespace
 
 void add_info(Verbs& verbs, int&) {
+  Verb& verb = verbs.add("info", "This build and processor; with FILE, the tensors in it");
   struct Flags {
     std::string file;
     std::uint64_t max_bytes = 0;
     bool json = false;
   };
-  Verb& verb = verbs.add("info", "This build and processor; with FILE, the tensors in it");
   const auto flags = std::make_shared<Flags>();
   verb.add_option("FILE", flags->file, ".npy, .npz, safetensors or CSV; - is standard input");
   add_limit_flag(verb, flags->max_bytes);

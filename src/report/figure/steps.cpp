@@ -1,4 +1,6 @@
 // The steps of a forward pass as a strip.
+#include "attn/steps.hpp"
+
 #include <algorithm>
 #include <array>
 
@@ -15,9 +17,6 @@ namespace {
 constexpr double kMargin = 16, kThumb = 96, kGap = 34, kCaption = 44;
 constexpr std::int64_t kMaxCells = 64, kLabelled = 16;
 constexpr std::size_t kLabel = 12;
-
-// Steps that are made side by side stand in one column.
-bool beside(std::string_view step) { return step == "keys" || step == "values" || step == "source"; }
 
 struct Thumb {
   std::string name;
@@ -37,7 +36,7 @@ std::vector<Column> columns_of(const report_page::Block& block, std::int64_t hea
   for (const auto& [name, tensor] : block.steps) {
     if (tensor.numel() == 0) continue;
     const Tensor shown = tensor.rank() == 3 ? tensor.select(0, head) : tensor;
-    if (columns.empty() || !beside(name)) columns.emplace_back();
+    if (columns.empty() || !find_step(name)->of_keys) columns.emplace_back();  // keys and values stand under queries
     columns.back().push_back({name, tensor.shape(), matrix_of(shown, {}, kMaxCells)});
   }
   return columns;

@@ -1,34 +1,15 @@
 #include "report/html/blocks.hpp"
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include "attn/error.hpp"
+#include "attn/steps.hpp"
 
 namespace attn::report_page {
 namespace {
 
 constexpr const char* kOp = "report";
-
-enum class Kind { flat, heads, pairs };  // (t, d), (h, t, d), (h, tq, tk)
-struct Known {
-  std::string_view name;
-  Kind kind;
-};
-constexpr std::array<Known, 13> kSteps{{{"inputs", Kind::flat},
-                                        {"source", Kind::flat},
-                                        {"queries", Kind::heads},
-                                        {"keys", Kind::heads},
-                                        {"values", Kind::heads},
-                                        {"scores", Kind::pairs},
-                                        {"scaled", Kind::pairs},
-                                        {"masked", Kind::pairs},
-                                        {"weights", Kind::pairs},
-                                        {"dropped", Kind::pairs},
-                                        {"context", Kind::heads},
-                                        {"merged", Kind::flat},
-                                        {"output", Kind::flat}}};
 
 [[noreturn]] void refuse(std::string_view expected, std::string_view found, std::string_view hint = {}) {
   throw Error(Error::Kind::shape, kOp, expected, found, hint);
@@ -88,50 +69,48 @@ Tensor one_text(const Tensor& tensor, std::size_t rank, std::int64_t batch, std:
   return tensor.select(0, item);
 }
 
-Tensor of_kind(const std::string& name, Kind kind, const std::vector<Tensor>& heads, std::int64_t batch,
-               std::int64_t item) {
+// One text's tensor of a step: (t, d), (h, t, d) or (h, tq, tk).
+Tensor of_step(const Step& step, const std::vector<Tensor>& heads, std::int64_t batch, std::int64_t item) {
+  const bool flat = step.kind == StepKind::tokens;
   std::vector<Tensor> parts;
   for (const Tensor& head : heads) {
     Tensor part = one_text(head, 3, batch, item);
-    if (part.rank() == 2 && kind != Kind::flat) part = part.unsqueeze(0);
-    if (part.rank() != (kind == Kind::flat ? 2u : 3u)) {
-      refuse(name + (kind == Kind::flat    ? " (tokens, size)"
-                     : kind == Kind::heads ? " (heads, tokens, size)"
-                                           : " (heads, queries, keys)"),
-             head.shape().str());
+    if (part.rank() == 2 && !flat) part = part.unsqueeze(0);
+    if (part.rank() != (flat ? 2u : 3u)) {
+      const char* const shape = flat           ? " (tokens, size)"
+                                : step.pairs() ? " (heads, queries, keys)"
+                                               : " (heads, tokens, size)";
+      refuse(std::string(step.name) + shape, head.shape().str());
     }
     parts.push_back(part.to(DType::f32).contiguous());
   }
   if (parts.size() == 1) return parts.front();
-  if (kind == Kind::flat) return parts.back();
+  if (flat) return parts.back();
   for (Tensor& part : parts) part = part.select(0, 0);
   return stack(parts);
 }
 
-void require_fits(const Block& block, const std::string& name, Kind kind, const Tensor& tensor) {
+void require_fits(const Block& block, const Step& step, const Tensor& tensor) {
   const Tensor& weights = block.weights();
   const std::int64_t heads = weights.size(0), queries = weights.size(1), keys = weights.size(2);
-  const bool of_keys = name == "keys" || name == "values" || name == "source";
   const Shape& s = tensor.shape();
-  const std::int64_t rows = of_keys ? keys : queries;
-  const bool fits = kind == Kind::pairs   ? s == weights.shape()
-                    : kind == Kind::heads ? s[0] == heads && s[1] == rows
-                                          : s[0] == rows;
+  const std::int64_t rows = step.of_keys ? keys : queries;
+  const bool fits = step.pairs()                   ? s == weights.shape()
+                    : step.kind == StepKind::heads ? s[0] == heads && s[1] == rows
+                                                   : s[0] == rows;
   if (!fits) {
-    refuse(name + " that fit the weights " + weights.shape().str() + " (heads, queries, keys)", s.str());
+    refuse(std::string(step.name) + " that fit the weights " + weights.shape().str() + " (heads, queries, keys)",
+           s.str());
   }
 }
 
 Block block_of(const Found& found, std::int64_t batch, std::int64_t item) {
   Block block{found.label, {}};
-  for (const auto& [step, kind] : kSteps) {
-    const auto at = found.steps.find(step);
-    if (at == found.steps.end()) continue;
-    block.steps.emplace_back(step, of_kind(at->first, kind, at->second, batch, item));
+  for (const Step& step : known_steps()) {
+    const auto at = found.steps.find(step.name);
+    if (at != found.steps.end()) block.steps.emplace_back(step.name, of_step(step, at->second, batch, item));
   }
-  for (const auto& [step, kind] : kSteps) {
-    if (const Tensor* tensor = block.find(step)) require_fits(block, std::string(step), kind, *tensor);
-  }
+  for (const auto& [name, tensor] : block.steps) require_fits(block, *find_step(name), tensor);
   return block;
 }
 
@@ -140,6 +119,10 @@ Block block_of(const Found& found, std::int64_t batch, std::int64_t item) {
 const Tensor* Block::find(std::string_view name) const noexcept {
   const auto at = std::find_if(steps.begin(), steps.end(), [&](const auto& step) { return step.first == name; });
   return at == steps.end() ? nullptr : &at->second;
+}
+
+const Tensor* Block::softmax_input() const noexcept {
+  return find(attn::softmax_input([&](std::string_view name) { return find(name) != nullptr; }));
 }
 
 Blocks arrange(const Trace& trace, std::int64_t item) {

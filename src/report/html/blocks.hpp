@@ -10,15 +10,15 @@
 
 namespace attn::report_page {
 
-// Steps of one module, float32 and contiguous, in the order of the data's way:
-//   inputs (tq, d_in)  source (tk, d_in)  queries (h, tq, d)  keys (h, tk, d)  values (h, tk, dv)
-//   scores, scaled, masked, weights, dropped (h, tq, tk)  context (h, tq, dv)  merged, output (tq, d_out)
+// Steps of one module, float32 and contiguous, in the order and of the shapes that attn/steps.hpp names.
 struct Block {
   std::string label;  // of the layer, "" for the only one
   std::vector<std::pair<std::string, Tensor>> steps;
 
   const Tensor* find(std::string_view name) const noexcept;
   const Tensor& weights() const { return *find("weights"); }
+  // The scores whose rows softmax took, null where none were recorded.
+  const Tensor* softmax_input() const noexcept;
 };
 
 struct Blocks {

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "attn/steps.hpp"
+
 namespace attn::report_page {
 namespace {
 
@@ -78,7 +80,7 @@ Sizes sizes_of(const Blocks& blocks) {
   for (const Block& block : blocks.blocks) {
     for (const auto& [step, tensor] : block.steps) {
       sizes.exact += 4 * static_cast<double>(tensor.numel());
-      if (is_vector(step)) sizes.vectors += static_cast<double>(tensor.numel());
+      if (find_step(step)->kind == StepKind::heads) sizes.vectors += static_cast<double>(tensor.numel());
     }
     sizes.heads += static_cast<double>(block.weights().size(0));
   }
@@ -87,10 +89,6 @@ Sizes sizes_of(const Blocks& blocks) {
 }
 
 }  // namespace
-
-bool is_vector(std::string_view step) {
-  return step == "queries" || step == "keys" || step == "values" || step == "context";
-}
 
 Plan plan_for(const Blocks& blocks) {
   constexpr std::int64_t exact_tokens = 128;

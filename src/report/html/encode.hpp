@@ -16,9 +16,6 @@ struct Plan {
   std::int64_t top = 16;     // else: exact weights of each row beside the map
 };
 
-// Steps with a vector for each token and head.
-bool is_vector(std::string_view step);
-
 // Exact up to 128 tokens, unless that would be more than 32 MB. Beyond, what keeps a page small: a layer of 1024
 // tokens, 12 heads and 768 dimensions stays below 12 MB.
 Plan plan_for(const Blocks& blocks);

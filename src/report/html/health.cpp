@@ -42,6 +42,11 @@ Check row_sums(const Blocks& blocks) {
   return check;
 }
 
+// Scores that may be -inf on purpose.
+bool may_forbid(std::string_view step) {
+  return step == "scored" || step == "biased" || step == "alibi" || step == "masked";
+}
+
 Check finite(const Blocks& blocks) {
   Check check{"no NaN"};
   std::int64_t nan = 0, inf = 0;
@@ -49,7 +54,7 @@ Check finite(const Blocks& blocks) {
     for (const auto& [name, tensor] : block.steps) {
       for (const float x : values(tensor)) {
         nan += std::isnan(x);
-        inf += std::isinf(x) && name != "masked";
+        inf += std::isinf(x) && !(x < 0 && may_forbid(name));
       }
     }
   }
@@ -98,9 +103,10 @@ Tensor float64_weights(const Block& block, const Tensor& q, const Tensor& k, con
   return ref::softmax(scores);
 }
 
-// A bias, softcap or the like between scaled and masked: then float64 starts from the masked scores.
+// Is a score softmax's as it was scaled, or forbidden? Where a softcap, bias or the like stands between, float64 starts
+// from what softmax took.
 bool only_masks(const Block& block) {
-  const Tensor *scaled = block.find("scaled"), *masked = block.find("masked");
+  const Tensor *scaled = block.find("scaled"), *masked = block.softmax_input();
   if (!scaled || !masked) return true;
   const auto a = values(*scaled), b = values(*masked);
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -109,18 +115,11 @@ bool only_masks(const Block& block) {
   return true;
 }
 
-const Tensor* last_scores(const Block& block) {
-  for (const char* step : {"masked", "scaled", "scores"}) {
-    if (const Tensor* tensor = block.find(step)) return tensor;
-  }
-  return nullptr;
-}
-
 Check float64_difference(const Blocks& blocks) {
   Check check{"difference from float64"};
   std::int64_t compared = 0;
   for (const Block& block : blocks.blocks) {
-    const Tensor* masked = last_scores(block);
+    const Tensor* masked = block.softmax_input();
     if (!masked) continue;
     const Tensor &weights = block.weights(), *q = block.find("queries"), *k = block.find("keys");
     if (!q && !block.find("scaled")) q = k = block.find("inputs");  // simplified: x is all of them

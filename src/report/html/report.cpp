@@ -2,9 +2,11 @@
 #include "attn/report.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
+#include "attn/steps.hpp"
 #include "attn/version.hpp"
 #include "report/figure/text.hpp"
 #include "report/html/blocks.hpp"
@@ -112,12 +114,20 @@ void write_parameters(Json& json, const StateDict& parameters) {
   json.end();
 }
 
+std::string_view kind_name(StepKind kind) {
+  constexpr std::array<std::string_view, 4> names{"tokens", "heads", "scores", "weights"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
 void write_steps(Json& json, const Block& block, const Plan& plan) {
   json.name("steps").array();
   for (const auto& [step, tensor] : block.steps) {
+    const Step& known = *find_step(step);
     const bool weights = step == "weights";
-    if (!plan.exact && !weights && !(plan.vectors && is_vector(step))) continue;
-    json.object().name("name").text(step).name("data");
+    if (!plan.exact && !weights && !(plan.vectors && known.kind == StepKind::heads)) continue;
+    json.object().name("name").text(step).name("kind").text(kind_name(known.kind));
+    json.name("ofKeys").boolean(known.of_keys).name("title").text(known.title);
+    json.name("meaning").text(known.meaning).name("data");
     if (plan.exact) {
       exact(json, tensor);
     } else if (weights) {

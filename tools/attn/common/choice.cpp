@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "attn/error.hpp"
+#include "attn/steps.hpp"
 #include "common/format.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
@@ -23,8 +24,12 @@ void require_index(const char* flag, std::int64_t index, std::int64_t count) {
   throw Error(Error::Kind::argument, flag, formatted("a number from 1 to {}", count), std::to_string(index));
 }
 
-bool is_pairs(const std::string& step) {
-  return step == "scores" || step == "scaled" || step == "masked" || step == "weights" || step == "dropped";
+std::string step_names() {
+  std::vector<std::string> words{"Which", "step:"};
+  for (const Step& step : known_steps()) words.push_back(std::string(step.name).append(","));
+  words.back().pop_back();
+  constexpr std::size_t columns = 58;
+  return wrapped(words, columns);
 }
 
 // (queries, keys), false where the masked scores are -inf in every head.
@@ -43,10 +48,7 @@ Tensor keep_of(const report_page::Block& block) {
 }  // namespace
 
 void add_choice_flags(Verb& verb, ChoiceFlags& flags) {
-  verb.add_option("--step", flags.step,
-                  "Which step: inputs, queries, keys, values, scores, scaled,\n"
-                  "masked, weights, dropped, context, merged, output.\nDefault: weights")
-      .value_name("NAME");
+  verb.add_option("--step", flags.step, step_names() + ".\nDefault: weights").value_name("NAME");
   verb.add_option("--layer", flags.layer, "Which of several layers, counted from 1. Default: 1").value_name("N");
   verb.add_option("--head", flags.head, "Which head, counted from 1").value_name("N");
   verb.add_option("--scale", flags.scale,
@@ -95,8 +97,8 @@ Tensor chosen_head(const Tensor& step, const ChoiceFlags& flags) {
 
 figure::Options options_for(const Pictures& pictures, const report_page::Block& block, const ChoiceFlags& flags) {
   figure::Options options;
-  const bool pairs = is_pairs(flags.step);
-  const bool of_keys = flags.step == "keys" || flags.step == "values" || flags.step == "source";
+  const Step& known = *find_step(flags.step);  // chosen_step() has found it
+  const bool pairs = known.pairs(), of_keys = known.of_keys;
   options.tokens = of_keys ? pictures.key_tokens : pictures.tokens;
   options.rows = of_keys ? "keys" : pairs ? "queries" : "tokens";
   options.columns = pairs ? "keys" : "dimensions";
@@ -104,7 +106,7 @@ figure::Options options_for(const Pictures& pictures, const report_page::Block& 
   options.scale = flags.log ? figure::Scale::log : scale_named(flags.scale);
   options.colours = colours_named(flags.colours);
   if (pairs) options.key_tokens = pictures.key_tokens;
-  if (flags.step == "weights" || flags.step == "dropped") options.keep = keep_of(block);
+  if (known.kind == StepKind::weights) options.keep = keep_of(block);
   // Dimensions have numbers, not the tokens' names, also where there are as many.
   const Tensor* step = block.find(flags.step);
   for (std::int64_t d = 0; !pairs && step != nullptr && d < step->size(-1); ++d) {

@@ -93,6 +93,23 @@ std::string shortest(double value) {
   return std::strtod(text.c_str(), nullptr) == value ? text : printed("%.*g", enough, value);
 }
 
+std::string wrapped(const std::vector<std::string>& words, std::size_t columns, std::size_t indent) {
+  std::string text;
+  std::size_t column = indent;
+  for (const std::string& word : words) {
+    if (column != indent && column + 1 + word.size() > columns) {
+      text.append("\n").append(indent, ' ');
+      column = indent;
+    } else if (column != indent) {
+      text.append(" ");
+      ++column;
+    }
+    text.append(word);
+    column += word.size();
+  }
+  return text;
+}
+
 std::string joined(const std::vector<std::string>& parts, std::string_view between) {
   std::string text;
   for (const std::string& part : parts) text.append(text.empty() ? "" : between).append(part);

@@ -57,6 +57,8 @@ std::string formatted(Pattern<sizeof...(Values)> pattern, const Values&... value
 std::string fixed(double value, int digits);
 // As %g writes it, with as many digits as it takes to read it back.
 std::string shortest(double value);
+// Words in lines of so many columns, those below the first indented.
+std::string wrapped(const std::vector<std::string>& words, std::size_t columns, std::size_t indent = 0);
 std::string joined(const std::vector<std::string>& parts, std::string_view between);
 
 }  // namespace attn::tool

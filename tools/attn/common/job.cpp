@@ -42,7 +42,7 @@ void require_weights_memory(const ModuleFlags& flags, std::int64_t d_in) {
 
 // Bytes that forward() holds for one query and one key.
 double bytes_a_score(const ModuleFlags& flags, bool with_steps) {
-  if (with_steps) return 16;                 // scores, scaled, masked, weights
+  if (with_steps) return kStepBytes;
   if (!has_weights(flags.module)) return 8;  // scores and weights: no fused way
   return flags.train && flags.dropout > 0 ? 1 : 0;
 }

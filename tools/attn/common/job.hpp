@@ -20,6 +20,9 @@ struct InputFlags {
   std::uint64_t max_bytes = 0;
 };
 
+// Of a query and a key, in a module's trace: scores, scaled, masked, weights.
+inline constexpr double kStepBytes = 16;
+
 // --input, --tensor, --context, --tokens, --weights, --max-bytes. Without `required`, the six words are the default
 // input.
 void add_input_flags(Verb& verb, InputFlags& flags, bool required);

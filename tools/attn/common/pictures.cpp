@@ -73,8 +73,7 @@ Pictures of_model(const Verb& verb, const PictureFlags& flags) {
     throw Error(Error::Kind::argument, "--text", formatted("1 to {} tokens, as the model takes", most),
                 formatted("{}", count), ids.empty() ? "pass --text \"some words\"" : "pass a shorter text");
   }
-  constexpr double bytes = 16;  // of a query and a key: scores, scaled, masked, weights
-  require_scores_memory(model.config().layers, model.config().heads, count, count, bytes);
+  require_scores_memory(model.config().layers, model.config().heads, count, count, kStepBytes);
   Pictures pictures;
   model.forward(Tensor::from(std::span(ids), {count}), &pictures.steps);
   for (const std::int64_t id : ids) pictures.tokens.push_back(tokenizer->decode(id));

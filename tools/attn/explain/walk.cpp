@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "attn/error.hpp"
+#include "attn/steps.hpp"
 #include "common/arithmetic.hpp"
 #include "common/format.hpp"
 
@@ -186,7 +188,7 @@ std::string Walk::masking() {
 }
 
 std::string Walk::softmax() {
-  const char* const step = has("masked") ? "masked" : (has("scaled") ? "scaled" : "scores");
+  const std::string_view step = softmax_input([this](std::string_view name) { return has(name); });
   const Row from = row(step, query_), weights = row("weights", query_);
   const double largest = *std::max_element(from.begin(), from.end());
   double sum = 0;
@@ -269,11 +271,12 @@ std::string Walk::output_projection() {
 
 std::string Walk::all_queries() {
   std::string text = heading("All queries at once");
-  for (const char* step : {"scores", "scaled", "masked", "weights", "dropped", "context", "merged", "output"}) {
-    if (!has(step)) continue;
-    text.append(formatted("{}\n{}\n", step, labelled(matrix(step), job_.tokens)));
-    if (std::string_view(step) == "weights" && matrix(step).size(1) <= 16) {
-      text.append(heatmap(matrix(step), job_.tokens, style_));
+  const auto scores = std::ranges::find(known_steps(), "scores", &Step::name);
+  for (const Step& step : std::span(scores, known_steps().end())) {
+    if (!has(step.name)) continue;
+    text.append(formatted("{}\n{}\n", step.name, labelled(matrix(step.name), job_.tokens)));
+    if (step.name == "weights" && matrix(step.name).size(1) <= 16) {
+      text.append(heatmap(matrix(step.name), job_.tokens, style_));
     }
   }
   return text;

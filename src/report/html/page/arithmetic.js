@@ -21,7 +21,7 @@ const missing = (title, result, say) => ({ ...given(title, result, say), alone: 
 
 function arithmetic(block, name, head, query, key, column) {
   const step = block.step(name), q = word(report.tokens[query]), k = word(report.keyTokens[key]);
-  const row = ofKeys.has(name) ? key : query, at = step.kind === "pairs" ? key : column;
+  const row = step.ofKeys ? key : query, at = step.pairs ? key : column;
   const result = step.at(head, row, at);
   const explain = explanations[name];
   return explain({ block, step, head, query, key, column, q, k, result });
@@ -34,6 +34,17 @@ function projected(which, symbol, of, row, token, { head, column, result, step }
   const terms = Array.from({ length: p.inputs }, (_, i) => [`${i + 1}`, of.at(0, row, i), p.at(i, column)]);
   return products(title, ["dimension", `x(${token})`, which], terms,
     { bias: p.hasBias ? p.bias(column) : undefined, result, say: { text: `The row of x times column ${column + 1} of this head's ${which}.` } });
+}
+
+// A score that a step changes by what the report does not hold; and one to which it adds.
+function changed(name, block, head, query, key, q, k, result, say) {
+  const before = block.before(name)?.at(head, query, key);
+  return { ...given(`${name}(${q}, ${k})`, result, before === undefined ? say : `${say} Before: ${format(before)}.`), alone: true };
+}
+function added(name, block, head, query, key, q, k, result, say) {
+  const before = block.before(name)?.at(head, query, key);
+  if (!Number.isFinite(before) || !Number.isFinite(result)) return changed(name, block, head, query, key, q, k, result, say);
+  return { ...given(`${name}(${q}, ${k})`, result, say), written: `${minus(before)} + ${minus(result - before)}` };
 }
 
 const explanations = {
@@ -62,19 +73,35 @@ const explanations = {
       say: root ? "Divided by the root of the key's size, so that softmax does not become a step as vectors grow." : "Times the scale." };
   },
 
+  capped({ block, head, query, key, q, k, result }) {
+    return changed("capped", block, head, query, key, q, k, result, "The softcap bends large scores: cap · tanh(score / cap).");
+  },
+
+  scored({ block, head, query, key, q, k, result }) {
+    return changed("scored", block, head, query, key, q, k, result, "As the score function changes it.");
+  },
+
+  biased({ block, head, query, key, q, k, result }) {
+    return added("biased", block, head, query, key, q, k, result, "The score and the bias of this query and key.");
+  },
+
+  alibi({ block, head, query, key, q, k, result }) {
+    return added("alibi", block, head, query, key, q, k, result, "The score falls with the distance, by the head’s slope.");
+  },
+
   masked({ block, head, query, key, q, k, result }) {
-    const before = block.step("scaled")?.at(head, query, key), title = `masked(${q}, ${k})`;
+    const before = block.before("masked")?.at(head, query, key), title = `masked(${q}, ${k})`;
     if (result === -Infinity) {
       return { title, total: -Infinity, result, columns: [], rows: [], written: "−∞",
         say: key > query ? `“${k}” comes after “${q}”: it may not be seen, and exp(−∞) = 0.` : "This key may not be seen: exp(−∞) = 0." };
     }
-    if (before !== undefined && before !== result) return given(title, result, "The scaled score with its bias or cap.");
+    if (before !== undefined && before !== result) return given(title, result, "The scaled score, changed on its way.");
     return given(title, result, `“${k}” may be seen by “${q}”: the score stays.`);
   },
 
   weights(a) {
     const { block, step, head, query, key, q, k, result } = a;
-    const scores = block.step("masked") ?? block.step("scaled") ?? block.step("scores"), title = `weight(${q}, ${k})`;
+    const scores = block.softmaxInput(), title = `weight(${q}, ${k})`;
     if (!scores) return weightAlone(a, title);
     const row = Array.from({ length: step.columns }, (_, j) => scores.at(head, query, j));
     const most = row.reduce((m, x) => (x > m || Number.isNaN(x) ? x : m), -Infinity);

@@ -12,26 +12,18 @@ function bytesOf(base64) {
 }
 const floatsOf = (base64) => new Float32Array(bytesOf(base64).buffer);
 
-const stepKinds = {
-  inputs: "flat", source: "flat", merged: "flat", output: "flat",
-  queries: "heads", keys: "heads", values: "heads", context: "heads",
-  scores: "pairs", scaled: "pairs", masked: "pairs", weights: "pairs", dropped: "pairs",
-};
-const ofKeys = new Set(["source", "keys", "values"]);  // steps with a row for each key
-
 // One step of one block. at(head, row, column) is the library's number, or near it where `exact` is false.
 class Step {
-  constructor({ name, data }) {
-    this.name = name;
-    this.data = data;
-    this.kind = stepKinds[name];
+  constructor({ name, kind, ofKeys, title, meaning, data }) {
+    Object.assign(this, { name, kind, ofKeys, title, meaning, data });  // kind: tokens, heads, scores, weights
+    this.pairs = kind === "scores" || kind === "weights";
     this.exact = "f32" in data;
     this.pooled = "pool" in data;
     const shape = data.shape;
     this.rows = shape.at(-2);
     this.columns = shape.at(-1);
-    this.rowLabels = ofKeys.has(name) ? report.keyTokens : report.tokens;
-    this.columnLabels = this.kind === "pairs" ? report.keyTokens : numbers(this.columns);
+    this.rowLabels = ofKeys ? report.keyTokens : report.tokens;
+    this.columnLabels = this.pairs ? report.keyTokens : numbers(this.columns);
   }
   get values() {
     return this.decoded ??= this.exact ? floatsOf(this.data.f32) : this.pooled ? null : this.unpacked();
@@ -47,12 +39,12 @@ class Step {
   }
   at(head, row, column) {
     if (this.pooled) return pooledAt(this, head, row, column);
-    const plane = this.kind === "flat" ? 0 : head * this.rows * this.columns;
+    const plane = this.kind === "tokens" ? 0 : head * this.rows * this.columns;
     return this.values[plane + row * this.columns + column];
   }
   // One head's numbers, the same object each time: what is drawn from it is drawn once.
   matrix(head) {
-    const at = this.kind === "flat" ? 0 : head;
+    const at = this.kind === "tokens" ? 0 : head;
     return (this.matrices ??= [])[at] ??= this.pooled ? pooledMap(this, at) : this.plane(at);
   }
   plane(head) {
@@ -98,6 +90,12 @@ const blocks = report.blocks.map((block) => ({
   ...block,
   steps: block.steps.map((step) => new Step(step)),
   step(name) { return this.steps.find((step) => step.name === name); },
+  softmaxInput() { return this.steps.findLast((step) => step.kind === "scores"); },
+  // The step whose scores this one changes.
+  before(name) {
+    const at = this.steps.findIndex((step) => step.name === name);
+    return this.steps.slice(0, Math.max(at, 0)).findLast((step) => step.kind === "scores");
+  },
 }));
 
 // A parameter as { shape, values }, or undefined when this report does not hold it.

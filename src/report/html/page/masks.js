@@ -11,6 +11,9 @@ function renormalised(weights, size) {
   return out;
 }
 
+// The scores before a mask.
+const unmasked = (block) => (block.step("masked") ? block.before("masked") : block.softmaxInput());
+
 function maskRoutes(scaled, size) {
   const future = (at) => at % size > Math.floor(at / size), all = softmaxRows(scaled, size);
   const masked = scaled.map((s, at) => (future(at) ? -Infinity : s));
@@ -18,11 +21,11 @@ function maskRoutes(scaled, size) {
 }
 
 function masksPanel(host) {
-  const step = currentBlock().step("scaled") ?? currentBlock().step("scores");
+  const step = unmasked(currentBlock());
   if (!step?.exact || step.rows !== step.columns || !step.rows || report.keyTokens !== report.tokens) return;
   const views = element("div", { class: "routes small" }), said = element("p", { class: "note", id: "routes-said" });
   const draw = () => {
-    const from = currentBlock().step("scaled") ?? currentBlock().step("scores"), size = from.rows;
+    const from = unmasked(currentBlock()), size = from.rows;
     const routes = maskRoutes(from.matrix(state.head).values, size);
     const one = scaleOf({ low: 0, high: 1, nan: 0, minus: 0, plus: 0, least: 1 });
     const show = (title, id, values, scale = one) => element("div", { id }, element("h3", {}, title), matrixFigure({

@@ -1,21 +1,10 @@
 // The steps as a strip; the chosen one large, and beside it where the selected number comes from.
 
-const stepTitles = {
-  inputs: ["x", "Inputs", "One embedding for each word."], source: ["s", "Source", "The other text's embeddings."],
-  queries: ["Q", "Queries", "What each word looks for: x · W_query."], keys: ["K", "Keys", "What each word offers: x · W_key."],
-  values: ["V", "Values", "What each word gives: x · W_value."], scores: ["QKᵀ", "Scores", "Every query with every key: their dot products."],
-  scaled: ["/√d", "Scaled", "Scores times the scale, 1/√d for vectors of d numbers."],
-  masked: ["−∞", "Masked", "What may not be seen is −∞."], weights: ["softmax", "Weights", "Softmax of each row: how a word spreads its attention."],
-  dropped: ["drop", "Dropped", "Training only: some weights are 0, the others larger."],
-  context: ["AV", "Context", "Values summed by the weights."], merged: ["⧺", "Merged", "The heads' contexts, side by side."],
-  output: ["out", "Output", "The output projection of what was merged."],
-};
-
 // What the stage shows of a step: one head, or several taken together.
 const combined = new Map();
 function stageMatrix(step) {
-  const heads = step.kind === "flat" ? 1 : currentBlock().heads;
-  const view = step.kind === "pairs" && heads > 1 ? state.view : "head";
+  const heads = step.kind === "tokens" ? 1 : currentBlock().heads;
+  const view = step.pairs && heads > 1 ? state.view : "head";
   if (view === "head") return { matrix: step.matrix(state.head), view };
   const id = [state.block, step.name, view, state.head, view === "difference" ? state.other : ""].join();
   if (!combined.has(id)) combined.set(id, combine(step, heads, view));
@@ -36,25 +25,24 @@ function combine(step, heads, view) {
 function stageView(step) {
   const { matrix, view } = stageMatrix(step);
   const range = rangeOf(matrix.values);
-  const scale = scaleOf(range, { log: state.log && step.kind === "pairs" && range.high > 0 && view !== "difference", diverging: view === "difference" });
-  const row = ofKeys.has(step.name) ? state.key : state.query, column = step.kind === "pairs" ? state.key : state.column;
-  const several = currentBlock().heads > 1 && step.kind !== "flat";
+  const scale = scaleOf(range, { log: state.log && step.pairs && range.high > 0 && view !== "difference", diverging: view === "difference" });
+  const row = step.ofKeys ? state.key : state.query, column = step.pairs ? state.key : state.column;
+  const several = currentBlock().heads > 1 && step.kind !== "tokens";
   const whose = view === "head" ? (several ? `, ${headName(state.head)}` : "") : view === "difference" ? `, ${headName(state.head)} − ${headName(state.other)}` : `, ${view} of the heads`;
   return {
-    matrix, scale, label: stepTitles[step.name][1] + whose, rowLabels: step.rowLabels, columnLabels: step.columnLabels,
-    selected: { row, column }, corner: step.kind === "pairs" ? "query ↓ key →" : "",
-    pick: (i, j) => select({ [ofKeys.has(step.name) ? "key" : "query"]: i, [step.kind === "pairs" ? "key" : "column"]: j }),
+    matrix, scale, label: step.title + whose, rowLabels: step.rowLabels, columnLabels: step.columnLabels,
+    selected: { row, column }, corner: step.pairs ? "query ↓ key →" : "",
+    pick: (i, j) => select({ [step.ofKeys ? "key" : "query"]: i, [step.pairs ? "key" : "column"]: j }),
   };
 }
 
 function stepCard(step, position) {
   const canvas = pixelsOf(step.matrix(state.head), scaleOf(rangeOf(step.matrix(state.head).values)));
   canvas.setAttribute("aria-hidden", "true");
-  const shape = step.kind === "flat" ? [step.rows, step.columns] : [currentBlock().heads, step.rows, step.columns];
-  const [, title] = stepTitles[step.name];
+  const shape = step.kind === "tokens" ? [step.rows, step.columns] : [currentBlock().heads, step.rows, step.columns];
   return element("button", { class: step.name === state.step ? "card on" : "card", type: "button", "data-step": step.name,
     "aria-pressed": String(step.name === state.step), onclick: () => select({ step: step.name }) },
-    element("span", { class: "card-title" }, `${position + 1} ${title}`), element("span", { class: "card-picture" }, canvas),
+    element("span", { class: "card-title" }, `${position + 1} ${step.title}`), element("span", { class: "card-picture" }, canvas),
     element("code", {}, `(${shape.join(", ")})`));
 }
 
@@ -93,7 +81,7 @@ function stagePanel(host) {
     drawnFor = id;
     fill(controls, element("h3", { id: "stage-title" }, shown.label), stageControls(step));
     fill(view, matrixView(shown));
-    fill(below, legend(shown.scale), element("p", { class: "quiet" }, stepTitles[step.name][2]));
+    fill(below, legend(shown.scale), element("p", { class: "quiet" }, step.meaning));
     fill(side, report.tokens.length && report.keyTokens.length && step.columns
       ? arithmeticView(arithmetic(currentBlock(), step.name, state.head, state.query, state.key, state.column)) : null);
   });
@@ -105,7 +93,7 @@ function topRows() {
 }
 
 function stageControls(step) {
-  if (step.kind !== "pairs") return [];
+  if (!step.pairs) return [];
   const several = currentBlock().heads > 1;
   const choice = element("select", { id: "view", "aria-label": "Heads taken together", onchange: (event) => select({ view: event.target.value }) },
     [["head", "one head"], ["average", "average of heads"], ["maximum", "maximum of heads"], ["difference", "difference of two heads"]]

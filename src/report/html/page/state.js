@@ -13,12 +13,12 @@ function clamp(x, count) { return Math.min(Math.max(Number.isFinite(x) ? Math.tr
 function tidied(next) {
   const block = clamp(next.block, blocks.length), heads = blocks[block].heads;
   const step = blocks[block].step(next.step) ? next.step : "weights";
-  const columns = blocks[block].step(step).columns;
+  const shown = blocks[block].step(step);
   return {
     block, step,
     head: clamp(next.head, heads), other: clamp(next.other, heads),
     query: clamp(next.query, report.tokens.length), key: clamp(next.key, report.keyTokens.length),
-    column: clamp(next.column, stepKinds[step] === "pairs" ? Infinity : columns),
+    column: clamp(next.column, shown.pairs ? Infinity : shown.columns),
     view: ["head", "average", "maximum", "difference"].includes(next.view) ? next.view : "head",
     log: Boolean(next.log),
   };
@@ -34,7 +34,7 @@ function select(change) {
 // #query=2&key=4&head=1&step=weights, counted from 1
 function hashOf(s) {
   const parts = [`query=${s.query + 1}`, `key=${s.key + 1}`, `head=${s.head + 1}`, `step=${s.step}`];
-  if (stepKinds[s.step] !== "pairs") parts.push(`column=${s.column + 1}`);
+  if (!blocks[s.block].step(s.step).pairs) parts.push(`column=${s.column + 1}`);
   if (s.block !== 0) parts.push(`layer=${s.block + 1}`);
   if (s.view !== "head") parts.push(`view=${s.view}`);
   if (s.view === "difference") parts.push(`other=${s.other + 1}`);
@@ -58,8 +58,7 @@ function fromHash() {
 // page up and down the head. Fields that take arrows themselves keep them.
 function onArrow(event) {
   if (event.altKey || event.ctrlKey || event.metaKey || event.target.closest("input, select, textarea, [data-keys]")) return;
-  const kind = stepKinds[state.step], row = ofKeys.has(state.step) ? "key" : "query";
-  const across = kind === "pairs" ? "key" : "column";
+  const { pairs, ofKeys } = currentStep(), row = ofKeys ? "key" : "query", across = pairs ? "key" : "column";
   const moves = {
     ArrowUp: { [row]: state[row] - 1 }, ArrowDown: { [row]: state[row] + 1 },
     ArrowLeft: { [across]: state[across] - 1 }, ArrowRight: { [across]: state[across] + 1 },

@@ -1,0 +1,40 @@
+#include "attn/steps.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace attn {
+namespace {
+
+using enum StepKind;
+
+constexpr std::array kSteps{
+    Step{"inputs", tokens, false, "Inputs", "One embedding for each word."},
+    Step{"source", tokens, true, "Source", "The other text's embeddings."},
+    Step{"queries", heads, false, "Queries", "What each word looks for: x · W_query."},
+    Step{"keys", heads, true, "Keys", "What each word offers: x · W_key."},
+    Step{"values", heads, true, "Values", "What each word gives: x · W_value."},
+    Step{"scores", scores, false, "Scores", "Every query with every key: their dot products."},
+    Step{"scaled", scores, false, "Scaled", "Scores times the scale, 1/√d for vectors of d numbers."},
+    Step{"capped", scores, false, "Capped", "No score grows past the softcap: cap · tanh(score / cap)."},
+    Step{"scored", scores, false, "Scored", "Each score as the score function changes it."},
+    Step{"biased", scores, false, "Biased", "Scores and the bias of each query and key."},
+    Step{"alibi", scores, false, "ALiBi", "Scores fall with the distance of query and key, by each head's slope."},
+    Step{"masked", scores, false, "Masked", "What may not be seen is −∞."},
+    Step{"weights", weights, false, "Weights", "Softmax of each row: how a word spreads its attention."},
+    Step{"dropped", weights, false, "Dropped", "Training only: some weights are 0, the others larger."},
+    Step{"context", heads, false, "Context", "Values summed by the weights."},
+    Step{"merged", tokens, false, "Merged", "The heads' contexts, side by side."},
+    Step{"output", tokens, false, "Output", "The output projection of what was merged."},
+};
+
+}  // namespace
+
+std::span<const Step> known_steps() noexcept { return kSteps; }
+
+const Step* find_step(std::string_view name) noexcept {
+  const auto* at = std::ranges::find(kSteps, name, &Step::name);
+  return at == kSteps.end() ? nullptr : at;
+}
+
+}  // namespace attn
