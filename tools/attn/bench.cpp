@@ -107,10 +107,9 @@ void bench(const BenchFlags& flags) {
 
 }  // namespace
 
-void add_bench(Verbs& verbs, int&) {
+void define_bench(Verb& verb, int&) {
   constexpr int most_repeats = 10000;
   constexpr double most_plain = 1e6;
-  Verb& verb = verbs.add("bench", "Speed, beside this machine's own limits");
   const auto flags = std::make_shared<BenchFlags>();
   verb.add_option("--list", flags->list, "Rows to time; - is standard input.\nDefault: the list that comes with it")
       .value_name("FILE");

@@ -49,8 +49,7 @@ Json report(const std::vector<Comparison>& rows) {
 
 }  // namespace
 
-void add_check(Verbs& verbs, int& status) {
-  Verb& verb = verbs.add("check", "Every number the notebooks print, digit by digit");
+void define_check(Verb& verb, int& status) {
   struct Flags {
     std::string layer_order, rng;
     bool no_mask = false, json = false;

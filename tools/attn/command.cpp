@@ -47,27 +47,14 @@ int end_as_a_writer_without_reader() {
   return 128 + SIGPIPE;
 }
 
-std::string help(const Verbs& verbs) {
-  return "Attention mechanisms, every step open to look at; the numbers are PyTorch's.\n"
-         "Usage: attn [OPTIONS] VERB\n\nOptions:\n" +
-         help_line("--version", "Print the version and exit") +
-         help_line("-h,--help", "Print this help and exit; attn VERB --help for a verb") + "\nVerbs:\n" + verbs.help() +
-         "\n" + kMainFooter + "\n";
-}
-
-void add_verbs(Verbs& verbs, int& status) {
-  add_demo(verbs, status);
-  add_run(verbs, status);
-  add_explain(verbs, status);
-  add_show(verbs, status);
-  add_plot(verbs, status);
-  add_report(verbs, status);
-  add_train(verbs, status);
-  add_sdpa(verbs, status);
-  add_check(verbs, status);
-  add_generate(verbs, status);
-  add_bench(verbs, status);
-  add_info(verbs, status);
+std::string help() {
+  std::string text =
+      "Attention mechanisms, every step open to look at; the numbers are PyTorch's.\n"
+      "Usage: attn [OPTIONS] VERB\n\nOptions:\n" +
+      help_line("--version", "Print the version and exit") +
+      help_line("-h,--help", "Print this help and exit; attn VERB --help for a verb") + "\nVerbs:\n";
+  for (const VerbEntry& verb : verbs()) text += help_line(verb.name, verb.summary);
+  return text + "\n" + kMainFooter + "\n";
 }
 
 // False where all is said: by the help, or by an error, which sets `status`.
@@ -84,14 +71,14 @@ bool parse(Verb& verb, std::span<char* const> words, int& status) {
 // The first word: an option of the command itself, or a verb, to which the rest belongs.
 int call(std::span<char* const> words) {
   int status = 0;
-  Verbs verbs;
-  add_verbs(verbs, status);
   if (words.empty()) return complain("a verb is missing; try attn --help", kUsage);
   const std::string_view first = words.front();
-  if (Verb* verb = verbs.find(first); verb != nullptr) {
-    if (parse(*verb, words.subspan(1), status)) verb->run();
+  if (const VerbEntry* entry = find_verb(first)) {
+    Verb verb{std::string(entry->name), std::string(entry->summary)};
+    entry->define(verb, status);
+    if (parse(verb, words.subspan(1), status)) verb.run();
   } else if (first == "-h" || first == "--help") {
-    write_stdout(help(verbs));
+    write_stdout(help());
   } else if (first == "--version") {
     write_stdout("attn " ATTN_VERSION "\n");
   } else {

@@ -167,8 +167,7 @@ class Demo {
 
 }  // namespace
 
-void add_demo(Verbs& verbs, int&) {
-  Verb& verb = verbs.add("demo", "Six words through every step of the chapter; start here");
+void define_demo(Verb& verb, int&) {
   verb.footer(
       "Colours are used on a terminal; NO_COLOR=1 or a pipe gives plain text.\n"
       "\n"

@@ -39,8 +39,7 @@ void explain(const Verb& verb, const ExplainFlags& flags) {
 
 }  // namespace
 
-void add_explain(Verbs& verbs, int&) {
-  Verb& verb = verbs.add("explain", "Walk one query through a module, the arithmetic written out");
+void define_explain(Verb& verb, int&) {
   const auto flags = std::make_shared<ExplainFlags>();
   add_module_flags(verb, flags->module);
   add_input_flags(verb, flags->input, false);

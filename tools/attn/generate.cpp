@@ -128,8 +128,7 @@ void run(const GenerateFlags& flags) {
 
 }  // namespace
 
-void add_generate(Verbs& verbs, int&) {
-  Verb& verb = verbs.add("generate", "Text from a model that attn train or Hugging Face made");
+void define_generate(Verb& verb, int&) {
   const auto flags = std::make_shared<GenerateFlags>();
   GenerateOptions& options = flags->options;
   verb.add_option("--model", flags->model, "A .safetensors file, or a folder with model.safetensors")

@@ -184,8 +184,7 @@ void info(const std::string& path, std::uint64_t max_bytes, bool json) {
 
 }  // namespace
 
-void add_info(Verbs& verbs, int&) {
-  Verb& verb = verbs.add("info", "This build and processor; with FILE, the tensors in it");
+void define_info(Verb& verb, int&) {
   struct Flags {
     std::string file;
     std::uint64_t max_bytes = 0;

@@ -127,8 +127,7 @@ void plot(const Verb& verb, const PlotFlags& flags) {
 
 }  // namespace
 
-void add_plot(Verbs& verbs, int&) {
-  Verb& verb = verbs.add("plot", "Draw attention weights or any step as SVG or PNG, for papers");
+void define_plot(Verb& verb, int&) {
   const auto flags = std::make_shared<PlotFlags>();
   add_picture_flags(verb, flags->pictures);
   add_choice_flags(verb, flags->choice);

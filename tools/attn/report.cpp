@@ -98,8 +98,7 @@ void write_report(const Verb& verb, const Flags& flags) {
 
 }  // namespace
 
-void add_report(Verbs& verbs, int&) {
-  Verb& verb = verbs.add("report", "Write one HTML page that shows every step; needs no network");
+void define_report(Verb& verb, int&) {
   const auto flags = std::make_shared<Flags>();
   add_picture_flags(verb, flags->pictures);
   verb.add_option("--title", flags->title, "The page's title. Default: the tokens").value_name("TEXT");

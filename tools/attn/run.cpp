@@ -145,8 +145,7 @@ void run(const Verb& verb, const RunFlags& flags) {
 
 }  // namespace
 
-void add_run(Verbs& verbs, int&) {
-  Verb& verb = verbs.add("run", "Run a module on an input: read, compute, save or print");
+void define_run(Verb& verb, int&) {
   const auto flags = std::make_shared<RunFlags>();
   add_module_flags(verb, flags->module);
   add_input_flags(verb, flags->input, true);

@@ -189,8 +189,7 @@ void run(const SdpaFlags& flags) {
 
 }  // namespace
 
-void add_sdpa(Verbs& verbs, int&) {
-  Verb& verb = verbs.add("sdpa", "The bare operator: softmax(mask(q · kᵀ · scale)) · v");
+void define_sdpa(Verb& verb, int&) {
   const auto flags = std::make_shared<SdpaFlags>();
   verb.add_option("--q", flags->q, "Queries; a file of one tensor, - is standard input").value_name("FILE").required();
   verb.add_option("--k", flags->k, "Keys; their heads divide the queries'").value_name("FILE").required();

@@ -89,8 +89,7 @@ void show(const Verb& verb, const ShowFlags& flags) {
 
 }  // namespace
 
-void add_show(Verbs& verbs, int&) {
-  Verb& verb = verbs.add("show", "Attention weights or any step in the terminal");
+void define_show(Verb& verb, int&) {
   const auto flags = std::make_shared<ShowFlags>();
   add_picture_flags(verb, flags->pictures);
   add_choice_flags(verb, flags->choice);

@@ -172,8 +172,7 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
 
 }  // namespace
 
-void add_train(Verbs& verbs, int& status) {
-  Verb& verb = verbs.add("train", "Train a GPT on text, to a model file");
+void define_train(Verb& verb, int& status) {
   const auto flags = std::make_shared<TrainFlags>();
   verb.add_option("--text", flags->text, "Files of text; - is standard input").value_name("FILE…").required();
   verb.add_option("--out", flags->out, "The model, .safetensors").value_name("FILE").required();

@@ -245,17 +245,6 @@ void Verb::check() const {
   }
 }
 
-Verb* Verbs::find(std::string_view name) const {
-  const auto at = std::find_if(verbs_.begin(), verbs_.end(), [&](const auto& verb) { return verb->name() == name; });
-  return at == verbs_.end() ? nullptr : at->get();
-}
-
-std::string Verbs::help() const {
-  std::string text;
-  for (const auto& verb : verbs_) text += help_line(verb->name(), verb->description());
-  return text;
-}
-
 std::string help_line(std::string_view left, std::string_view what) {
   constexpr std::size_t column = 24;
   std::string text = padded("  " + std::string(left), column);

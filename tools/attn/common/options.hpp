@@ -89,7 +89,6 @@ class Verb {
   void callback(std::function<void()> run) { run_ = std::move(run); }
 
   const std::string& name() const noexcept { return name_; }
-  const std::string& description() const noexcept { return description_; }
   std::string help() const;
   // The option of that name, or null.
   Option* find(std::string_view name) const;
@@ -113,20 +112,6 @@ class Verb {
   std::string name_, description_, footer_;
   std::vector<std::unique_ptr<Option>> options_;
   std::function<void()> run_;
-};
-
-class Verbs {
- public:
-  Verb& add(std::string name, std::string description) {
-    return *verbs_.emplace_back(std::make_unique<Verb>(std::move(name), std::move(description)));
-  }
-  // The verb of that name, or null.
-  Verb* find(std::string_view name) const;
-  // A line for each.
-  std::string help() const;
-
- private:
-  std::vector<std::unique_ptr<Verb>> verbs_;
 };
 
 // A line of --help: `left`, and what it means in a column of its own, which may have lines.
