@@ -14,6 +14,7 @@
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "io/writers.hpp"
+#include "report/utf8.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {

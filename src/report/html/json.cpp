@@ -28,35 +28,6 @@ std::string base64(std::span<const std::byte> bytes) {
   return out;
 }
 
-std::string html_escaped(std::string_view text) {
-  std::string out;
-  for (const char c : valid_utf8(text)) {
-    switch (c) {
-      case '&':
-        out.append("&amp;");
-        break;
-      case '<':
-        out.append("&lt;");
-        break;
-      case '>':
-        out.append("&gt;");
-        break;
-      case '"':
-        out.append("&quot;");
-        break;
-      case '\'':
-        out.append("&#39;");
-        break;
-      case '\0':  // HTML has no place for it
-        out.append("␀");
-        break;
-      default:
-        out.push_back(c);
-    }
-  }
-  return out;
-}
-
 std::string short_number(double value, int digits) {
   std::array<char, 40> buffer{};
   const auto end =

@@ -39,8 +39,6 @@ class Json {
 };
 
 std::string base64(std::span<const std::byte> bytes);
-// Text between tags or in a quoted attribute.
-std::string html_escaped(std::string_view text);
 // A finite number in few characters, "%.{digits}g".
 std::string short_number(double value, int digits = 4);
 

@@ -8,6 +8,7 @@
 #include "attn/figure.hpp"
 #include "attn/steps.hpp"
 #include "attn/version.hpp"
+#include "report/figure/svg.hpp"
 #include "report/figure/text.hpp"
 #include "report/html/blocks.hpp"
 #include "report/html/encode.hpp"
@@ -221,7 +222,7 @@ std::string without_scripts(const Blocks& blocks, const Words& words) {
 
 std::string value_of(std::string_view name, const Blocks& blocks, const Words& words, const ReportOptions& options) {
   if (name == "policy") return policy();
-  if (name == "title") return html_escaped(figure::shortened(figure::clean(words.title), kTitle));
+  if (name == "title") return figure::escaped(figure::shortened(figure::clean(words.title), kTitle));
   if (name == "style") return std::string(page_style());
   if (name == "data") return data_of(blocks, words, options);
   if (name == "static") return without_scripts(blocks, words);

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "common/json.hpp"
+#include "report/utf8.hpp"
 
 namespace attn::tool {
 namespace {

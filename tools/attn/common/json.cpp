@@ -32,9 +32,4 @@ std::string dump(const Json& json) {
   return escaped(json.dump(indent, ' ', false, Json::error_handler_t::replace), "\n") + "\n";
 }
 
-std::string valid_utf8(std::string_view text) {
-  const std::string quoted = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-  return Json::parse(quoted).get<std::string>();
-}
-
 }  // namespace attn::tool

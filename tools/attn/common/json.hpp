@@ -20,6 +20,5 @@ Json json_values(const Tensor& tensor);
 
 // Indented, with a final newline; bytes that are not UTF-8 become U+FFFD.
 std::string dump(const Json& json);
-std::string valid_utf8(std::string_view text);
 
 }  // namespace attn::tool
