@@ -15,6 +15,7 @@
 #include "attn/gpt.hpp"
 #include "attn/io.hpp"
 #include "attn/kv_cache.hpp"
+#include "attn/module_kinds.hpp"
 #include "attn/modules.hpp"
 #include "attn/optim.hpp"
 #include "attn/print.hpp"

@@ -41,8 +41,10 @@ class LayerNorm : public Module {
   explicit LayerNorm(std::int64_t width, double epsilon = 1e-5, std::string_view name = {});
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
   Tensor forward(const Tensor& x, DType dtype);  // the same in float32 or bfloat16
-  // dx of the last forward pass, whose x must be unchanged; plus the gradient of a residual path beside it, if given.
-  Tensor backward(const Tensor& dy, const Tensor& residual = {});
+  // Of the last forward pass, whose x must be unchanged.
+  Gradient backward(const Tensor& dy) override { return {backward(dy, {}), {}}; }
+  // dx plus the gradient of a residual path beside it, if defined.
+  Tensor backward(const Tensor& dy, const Tensor& residual);
   Tensor output() const;  // of the last forward pass: kept in bfloat16, computed again in float32
   std::vector<Parameter*> parameters() override { return {&weight, &bias}; }
 
@@ -60,7 +62,7 @@ class Dropout : public Module {
  public:
   Dropout(double p, const Generator& rng);
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
-  Tensor backward(const Tensor& dy) const;  // of the last forward pass
+  Gradient backward(const Tensor& dy) override;
 
  private:
   double p_;
@@ -73,6 +75,7 @@ class FeedForward : public Module {
  public:
   explicit FeedForward(std::int64_t width, Gelu form = Gelu::tanh, std::string_view prefix = {});  // zeros
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
+  using Module::backward;
   Tensor backward(const Tensor& dy, const Tensor& x);  // for the x of the last forward pass
   std::vector<Parameter*> parameters() override;
 
@@ -90,7 +93,7 @@ class Block : public Module {
   // Matrices are zeros, to be drawn by GPT or loaded; rng is for dropout.
   Block(const GPTConfig& config, Generator& rng, std::string_view prefix = {});
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
-  Tensor backward(const Tensor& dy);  // dx of the last forward pass
+  Gradient backward(const Tensor& dy) override;
   std::vector<Parameter*> parameters() override;
   void train(bool on = true) override;
 
@@ -114,8 +117,8 @@ class GPT : public Module {
   // Token ids int64 (t) or (b, t), in [0, vocab_size), t up to context_length → logits (…, t, vocab_size).
   // With a trace, records each block's steps as "h.0.attn.weights", ….
   Tensor forward(const Tensor& ids, Trace* trace = nullptr) override;
-  // Of the last forward(): adds to every parameter's grad.
-  void backward(const Tensor& d_logits);
+  // Of the last forward(). Ids have no gradient: none is returned.
+  Gradient backward(const Tensor& d_logits) override;
 
   // Mean cross-entropy, in nats, of the targets: int64 of the shape of ids, -100 (PyTorch's ignore_index) where there
   // is none. Logits are computed a part at a time. backward() then adds factor · gradient to every parameter's grad.

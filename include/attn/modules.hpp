@@ -34,6 +34,13 @@ class Module {
   // without the batch dimension when x has none. Throws Error for a shape or dtype that does not fit.
   virtual Tensor forward(const Tensor& x, Trace* trace = nullptr) = 0;
 
+  struct Gradient {
+    Tensor x, source;  // source: of a second input, where the last forward pass had one
+  };
+  // Of the last forward pass, for the gradient of its output; adds to every parameter's grad. Throws Error (argument)
+  // before a forward pass, and for a module that has no backward pass.
+  virtual Gradient backward(const Tensor& dz);
+
   virtual std::vector<Parameter*> parameters() { return {}; }
   StateDict state_dict();
   // Every parameter must be there, with its shape, and nothing else; otherwise throws Error and
@@ -61,6 +68,7 @@ class Linear : public Module {
   // Zeros, to be loaded or drawn by the caller.
   Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, std::string_view name = {});
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
+  using Module::backward;
   // dx, for dy and the x of the forward pass.
   Tensor backward(const Tensor& dy, const Tensor& x);
   std::vector<Parameter*> parameters() override;
@@ -88,7 +96,7 @@ class SelfAttentionV1 : public Module {
  public:
   SelfAttentionV1(std::int64_t d_in, std::int64_t d_out, Generator& rng);
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
-  Tensor backward(const Tensor& dz);  // dx; after a forward pass
+  Gradient backward(const Tensor& dz) override;
   std::vector<Parameter*> parameters() override;
 
   Parameter W_query, W_key, W_value;  // (d_in, d_out)
@@ -127,12 +135,8 @@ class ProjectedAttention : public Module {
   // and must have this module's heads and x's batch. No dropout acts, and nothing is kept for backward().
   Tensor forward(const Tensor& x, KVCache& cache);
 
-  struct Gradient {
-    Tensor x, source;
-  };
-  // Of the last forward pass; adds to every parameter's grad. When x was its own source, the whole
-  // gradient is in x and source is undefined.
-  Gradient backward(const Tensor& dz);
+  // When x was its own source, the whole gradient is in x and source is undefined.
+  Gradient backward(const Tensor& dz) override;
 
   std::vector<Parameter*> parameters() override;
   const ModuleConfig& config() const noexcept { return config_; }
@@ -191,7 +195,7 @@ class MultiHeadAttentionWrapper : public Module {
  public:
   MultiHeadAttentionWrapper(const ModuleConfig& config, Generator& rng);
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
-  Tensor backward(const Tensor& dz);  // dx; after a forward pass
+  Gradient backward(const Tensor& dz) override;
   std::vector<Parameter*> parameters() override;
   void train(bool on = true) override;
 

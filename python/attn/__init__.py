@@ -7,43 +7,20 @@ Modules by the names of the book's notebooks (MultiHeadAttention, …) are here 
 torch.nn modules, and importing attn.transformers registers attn_implementation="attn" for Hugging Face models.
 """
 
-from attn import steps
+from attn import modules, steps
 from attn._attention import scaled_dot_product_attention
 from attn._attn import __version__  # type: ignore[attr-defined]
 from attn._random import Generator, default_generator, manual_seed, rand, randint, randn
 from attn.cache import KVCache
-from attn.modules import (
-    AveragePast,
-    CausalAttention,
-    CrossAttention,
-    Module,
-    MultiHeadAttention,
-    MultiHeadAttentionWrapper,
-    Parameter,
-    SelfAttention_v1,
-    SelfAttention_v2,
-    SelfAttentionHead,
-    SimplifiedSelfAttention,
-)
+from attn.modules import *  # noqa: F403
 from attn.reports import Report, report
 from attn.scores import ScoreFunction, score_function
 
 __all__ = [
-    "AveragePast",
-    "CausalAttention",
-    "CrossAttention",
     "Generator",
     "KVCache",
-    "Module",
-    "MultiHeadAttention",
-    "MultiHeadAttentionWrapper",
-    "Parameter",
     "Report",
     "ScoreFunction",
-    "SelfAttention_v1",
-    "SelfAttention_v2",
-    "SelfAttentionHead",
-    "SimplifiedSelfAttention",
     "__version__",
     "default_generator",
     "manual_seed",
@@ -55,3 +32,4 @@ __all__ = [
     "score_function",
     "steps",
 ]
+__all__ += modules.__all__

@@ -60,8 +60,8 @@ void bind_attention(nb::module_& m) {
   m.def("use_exchange", &use_exchange, nb::arg("type"), nb::arg("capsule"),
         "Tensors of that type are taken and made by its DLPack C exchange API; False for one not known here.");
   m.def("forward", &forward, nb::arg("query").none(), nb::arg("key").none(), nb::arg("value").none(),
-        nb::arg("attn_mask").none(), nb::arg("sinks").none(), nb::arg("options"), nb::arg("enable_gqa"),
-        nb::arg("return_lse"), nb::arg("return_weights").none(), nb::arg("framework"),
+        nb::arg("attn_mask").none(), nb::arg("sinks").none(), nb::arg("options"), nb::arg("enable_gqa").none(),
+        nb::arg("return_lse").none(), nb::arg("return_weights").none(), nb::arg("framework"),
         "(output, lse or None, weights or None), as arrays of framework 0 NumPy, 1 PyTorch, 2 DLPack.");
   m.def("backward", &backward, nb::arg("d_output"), nb::arg("query").none(), nb::arg("key").none(),
         nb::arg("value").none(), nb::arg("attn_mask").none(), nb::arg("sinks").none(), nb::arg("output"),

@@ -88,7 +88,7 @@ void bind_cache(nb::module_& m) {
       .def("append", &append, nb::arg("key").none(), nb::arg("value").none(), nb::arg("item").none(),
            nb::arg("framework"))
       .def("attend", &attend, nb::arg("query").none(), nb::arg("attn_mask").none(), nb::arg("sinks").none(),
-           nb::arg("options"), nb::arg("return_lse"), nb::arg("return_weights").none(), nb::arg("framework"))
+           nb::arg("options"), nb::arg("return_lse").none(), nb::arg("return_weights").none(), nb::arg("framework"))
       .def(
           "truncate",
           [](Cache& self, std::int64_t length, std::optional<std::int64_t> item) {

@@ -1,20 +1,17 @@
 // The modules: one class that holds any of them; Python's modules.py gives each its name and signature.
-#include "attn/modules.hpp"
-
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
-#include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "arrays.hpp"
 #include "attn/error.hpp"
+#include "attn/module_kinds.hpp"
 #include "attn/report.hpp"
 #include "bind.hpp"
 #include "random.hpp"
@@ -31,29 +28,6 @@ std::optional<LayerOrder> order_of(std::optional<std::string_view> name) {
   throw Error(Error::Kind::argument, kOp, "layer_order \"qkv\" or \"kqv\"", "\"" + std::string(*name) + "\"");
 }
 
-using Make = std::unique_ptr<Module> (*)(const ModuleConfig&, Generator&);
-
-template <class M>
-std::unique_ptr<Module> make(const ModuleConfig& config, Generator& rng) {
-  if constexpr (std::is_constructible_v<M, const ModuleConfig&, Generator&>) return std::make_unique<M>(config, rng);
-  if constexpr (std::is_constructible_v<M, std::int64_t, std::int64_t, Generator&>) {
-    return std::make_unique<M>(config.d_in, config.d_out, rng);
-  }
-  if constexpr (std::is_default_constructible_v<M>) return std::make_unique<M>();
-}
-
-const std::map<std::string_view, Make> kModules{
-    {"simple", make<SimplifiedSelfAttention>},
-    {"average", make<AveragePast>},
-    {"self-v1", make<SelfAttentionV1>},
-    {"self-v2", make<SelfAttentionV2>},
-    {"head", make<SelfAttentionHead>},
-    {"causal", make<CausalAttention>},
-    {"heads", make<MultiHeadAttentionWrapper>},
-    {"multihead", make<MultiHeadAttention>},
-    {"cross", make<CrossAttention>},
-};
-
 // One module, and what it takes for threads to share it: it keeps its last forward pass. Nobody waits for the GIL
 // while holding a mutex.
 class Layer {
@@ -61,7 +35,7 @@ class Layer {
   Layer(std::string_view kind, Stream& stream, const ModuleConfig& config)
       : kind_(kind), config_(config), stream_(&stream) {
     const std::lock_guard lock(stream.mutex);
-    module_ = kModules.at(kind)(config, stream.generator);
+    module_ = module_kind(kind).make(config, stream.generator);
   }
 
   const std::string& kind() const { return kind_; }
@@ -107,23 +81,9 @@ nb::object forward(Layer& layer, nb::handle input, nb::handle source, bool with_
   return nb::make_tuple(give(z, to), steps);
 }
 
-struct Gradient {
-  Tensor x, source;
-};
-
-Gradient backward_of(Module& module, const Tensor& dz) {
-  if (auto* projected = dynamic_cast<ProjectedAttention*>(&module)) {
-    const auto grad = projected->backward(dz);
-    return {grad.x, grad.source};
-  }
-  if (auto* v1 = dynamic_cast<SelfAttentionV1*>(&module)) return {v1->backward(dz), {}};
-  if (auto* heads = dynamic_cast<MultiHeadAttentionWrapper*>(&module)) return {heads->backward(dz), {}};
-  throw Error(Error::Kind::argument, kOp, "a module with weights for backward()", "one without");
-}
-
 nb::tuple backward(Layer& layer, nb::handle d_output, int framework) {
   const Array dz = read(d_output, kOp, "the output's gradient");
-  const Gradient grad = layer.run([&](Module& m) { return backward_of(m, dz.tensor); });
+  const Module::Gradient grad = layer.run([&](Module& m) { return m.backward(dz.tensor); });
   const auto to = static_cast<Framework>(framework);
   return nb::make_tuple(give(grad.x, to), give(grad.source, to));
 }

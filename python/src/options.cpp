@@ -86,11 +86,12 @@ void bind_options(nb::module_& m) {
   nb::class_<Options>(m, "Options", "The operator's options by name; what is not given is as if it were not there.")
       .def("__init__", &make, nb::arg("framework"), nb::arg("alibi_slopes").none() = none,
            nb::arg("key_lengths").none() = none, nb::arg("query_starts").none() = none,
-           nb::arg("key_starts").none() = none, nb::arg("block_mask").none() = none, nb::arg("block_query") = 0,
-           nb::arg("block_key") = 0, nb::arg("dropout_key").none() = none, nb::arg("dropout_p") = 0.0,
-           nb::arg("is_causal") = false, nb::arg("scale").none() = none, nb::arg("window_left") = -1,
-           nb::arg("window_right") = -1, nb::arg("softcap") = 0.0, nb::arg("causal_alignment") = "top_left",
-           nb::arg("precision") = "highest", nb::arg("score_function").none() = none);
+           nb::arg("key_starts").none() = none, nb::arg("block_mask").none() = none, nb::arg("block_query").none() = 0,
+           nb::arg("block_key").none() = 0, nb::arg("dropout_key").none() = none, nb::arg("dropout_p").none() = 0.0,
+           nb::arg("is_causal").none() = false, nb::arg("scale").none() = none, nb::arg("window_left").none() = -1,
+           nb::arg("window_right").none() = -1, nb::arg("softcap").none() = 0.0,
+           nb::arg("causal_alignment").none() = "top_left", nb::arg("precision").none() = "highest",
+           nb::arg("score_function").none() = none);
 }
 
 }  // namespace attn::python

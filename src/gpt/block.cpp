@@ -46,12 +46,12 @@ Tensor Block::forward(const Tensor& x, Trace* trace) {
   return y;
 }
 
-Tensor Block::backward(const Tensor& dy) {
+Module::Gradient Block::backward(const Tensor& dy) {
   // y = attended + dropout(mlp(ln_2(attended)))
-  const Tensor d_normal = feed_forward.backward(feed_forward_dropout.backward(dy), ln_2.output());
+  const Tensor d_normal = feed_forward.backward(feed_forward_dropout.backward(dy).x, ln_2.output());
   const Tensor d_attended = ln_2.backward(d_normal, dy);
   // attended = x + dropout(attention(ln_1(x)))
-  return ln_1.backward(attention.backward(attention_dropout.backward(d_attended)).x, d_attended);
+  return {ln_1.backward(attention.backward(attention_dropout.backward(d_attended).x).x, d_attended), {}};
 }
 
 std::vector<Parameter*> Block::parameters() {

@@ -39,9 +39,9 @@ Tensor Dropout::forward(const Tensor& x, Trace*) {
   return kept(x, keep_, p_);
 }
 
-Tensor Dropout::backward(const Tensor& dy) const {
+Module::Gradient Dropout::backward(const Tensor& dy) {
   // y = x · keep / (1 - p)
-  return keep_.defined() ? kept(dy, keep_, p_) : dy;
+  return {keep_.defined() ? kept(dy, keep_, p_) : dy, {}};
 }
 
 }  // namespace attn

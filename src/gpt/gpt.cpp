@@ -80,7 +80,7 @@ Tensor GPT::forward(const Tensor& ids, Trace* trace) {
   return ids.rank() == 1 ? logits.select(0, 0) : logits;
 }
 
-void GPT::backward(const Tensor& d_logits) {
+Module::Gradient GPT::backward(const Tensor& d_logits) {
   require_forward(kOp, hidden_.defined());
   const Tensor dy = d_logits.rank() == 2 ? d_logits.unsqueeze(0) : d_logits;
   if (dy.rank() != 3 || dy.size(-1) != config_.vocab_size || row_count(dy) != ids_.numel()) {
@@ -90,16 +90,17 @@ void GPT::backward(const Tensor& d_logits) {
   const auto grad = project_backward(dy, hidden_, head(), false, {config_.precision});
   accumulate(config_.tied ? wte : lm_head, grad.weight);
   hidden_backward(grad.x);
+  return {};
 }
 
 void GPT::hidden_backward(const Tensor& d_hidden) {
   // hidden = ln_f(h[n](… h[0](dropout(wte[ids] + wpe))))
-  Tensor dx = ln_f.backward(d_hidden);
-  for (std::size_t i = h.size(); i-- > 0;) dx = h[i]->backward(dx);
+  Tensor dx = ln_f.backward(d_hidden).x;
+  for (std::size_t i = h.size(); i-- > 0;) dx = h[i]->backward(dx).x;
   for (Parameter* p : {&wte, &wpe}) {
     if (!p->grad.defined()) p->grad = Tensor::zeros(p->value.shape());
   }
-  embed_backward(dropout.backward(dx), ids_, wte.grad, wpe.grad);
+  embed_backward(dropout.backward(dx).x, ids_, wte.grad, wpe.grad);
 }
 
 double GPT::loss(const Tensor& ids, const Tensor& targets) { return cross_entropy_of(ids, targets, true); }

@@ -15,6 +15,10 @@ void Module::train(bool on) {
   }
 }
 
+Module::Gradient Module::backward(const Tensor&) {
+  throw Error(Error::Kind::argument, "backward", "a module with a backward pass", "one without");
+}
+
 StateDict Module::state_dict() {
   StateDict state;
   for (const Parameter* p : parameters()) state.emplace(p->name, p->value);

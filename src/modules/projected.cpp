@@ -143,7 +143,7 @@ Tensor ProjectedAttention::forward(const Tensor& x_in, KVCache& cache) {
   return x_in.rank() == 2 ? z.select(0, 0) : z;
 }
 
-ProjectedAttention::Gradient ProjectedAttention::backward(const Tensor& dz) {
+Module::Gradient ProjectedAttention::backward(const Tensor& dz) {
   require_forward(kOp, saved_.has_value());
   const Saved& s = *saved_;
   const Tensor dz3 = batched(dz);

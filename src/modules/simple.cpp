@@ -54,7 +54,7 @@ Tensor SelfAttentionV1::forward(const Tensor& x, Trace* trace) {
   return batched ? context : context.select(0, 0);
 }
 
-Tensor SelfAttentionV1::backward(const Tensor& dz) {
+Module::Gradient SelfAttentionV1::backward(const Tensor& dz) {
   require_forward("SelfAttentionV1", x_.defined());
   const Tensor dz4 = (dz.rank() == 3 ? dz : dz.unsqueeze(0)).unsqueeze(1);
   // z = attention(q, k, v)
@@ -69,7 +69,7 @@ Tensor SelfAttentionV1::backward(const Tensor& dz) {
   back(grad.q, W_query);
   back(grad.k, W_key);
   back(grad.v, W_value);
-  return dz.rank() == 3 ? dx : dx.select(0, 0);
+  return {dz.rank() == 3 ? dx : dx.select(0, 0), {}};
 }
 
 std::vector<Parameter*> SelfAttentionV1::parameters() { return {&W_query, &W_key, &W_value}; }

@@ -23,7 +23,7 @@ Tensor MultiHeadAttentionWrapper::forward(const Tensor& x, Trace* trace) {
   return z;
 }
 
-Tensor MultiHeadAttentionWrapper::backward(const Tensor& dz) {
+Module::Gradient MultiHeadAttentionWrapper::backward(const Tensor& dz) {
   const std::int64_t d_out = heads_.front()->config().d_out;
   if (dz.rank() < 2 || dz.size(-1) != d_out * static_cast<std::int64_t>(heads_.size())) {
     throw Error(Error::Kind::shape, "MultiHeadAttentionWrapper",
@@ -38,7 +38,7 @@ Tensor MultiHeadAttentionWrapper::backward(const Tensor& dz) {
     dx = dx.defined() ? reference::add(dx, part) : part;
     begin += d_out;
   }
-  return dx;
+  return {dx, {}};
 }
 
 std::vector<Parameter*> MultiHeadAttentionWrapper::parameters() {

@@ -25,9 +25,7 @@ struct Runner {
   // By the input's name in the golden file.
   std::map<std::string, Tensor> backward(const Tensor& dz) {
     if (auto* m = dynamic_cast<Linear*>(module.get())) return {{"x.grad", m->backward(dz, x)}};
-    if (auto* m = dynamic_cast<SelfAttentionV1*>(module.get())) return {{"x.grad", m->backward(dz)}};
-    if (auto* m = dynamic_cast<MultiHeadAttentionWrapper*>(module.get())) return {{"x.grad", m->backward(dz)}};
-    const auto grad = dynamic_cast<ProjectedAttention&>(*module).backward(dz);
+    const Module::Gradient grad = module->backward(dz);
     std::map<std::string, Tensor> all{{"x.grad", grad.x}};
     if (source.defined()) all.emplace("source.grad", grad.source);
     return all;

@@ -50,7 +50,6 @@ std::string size_text(std::size_t bytes) {
 void describe(const Job& job, ReportOptions& options) {
   options.config = config_of(job.flags, job.x.tensor.size(-1));
   if (const auto* module = dynamic_cast<const ProjectedAttention*>(job.module.get())) options.config = module->config();
-  if (!is_projected(job.flags.module)) options.config->causal = job.flags.module == "average";
   options.parameters = job.module->state_dict();
   options.training = job.module->training();
   options.flavour = dropout_flavour(job.flags.rng);

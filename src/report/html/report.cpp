@@ -6,6 +6,7 @@
 
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
+#include "attn/module_kinds.hpp"
 #include "attn/steps.hpp"
 #include "attn/version.hpp"
 #include "report/figure/svg.hpp"
@@ -75,8 +76,23 @@ void write_config(Json& json, const ModuleConfig& c) {
   json.name("out_proj").boolean(c.out_proj).end();
 }
 
+// The class and what acts on it; null for a module that is not in the list, a model's or a file's.
+void write_kind(Json& json, std::string_view module) {
+  json.name("kind");
+  const ModuleKind* kind = find_module_kind(module);
+  if (!kind) {
+    json.null();
+    return;
+  }
+  const ModuleUses& uses = kind->uses;
+  json.object().name("class").text(kind->class_name).name("weights").boolean(uses.weights);
+  json.name("linear").boolean(uses.linear).name("mask").boolean(uses.mask).name("heads").boolean(uses.heads);
+  json.name("outProj").boolean(uses.out_proj).name("source").boolean(uses.source).end();
+}
+
 void write_head(Json& json, const Blocks& blocks, const Words& words, const ReportOptions& options) {
   json.name("version").text(ATTN_VERSION).name("title").text(words.title).name("module").text(options.module);
+  write_kind(json, options.module);
   json.name("command").text(options.command).name("seed");
   options.seed ? json.number(static_cast<std::int64_t>(*options.seed)) : json.null();
   json.name("flavour").text(name(options.flavour)).name("training").boolean(options.training);

@@ -55,7 +55,7 @@ void use_six_words(Job& job) {
 }
 
 void load_context(Job& job, const std::string& path, std::uint64_t max_bytes, bool six_words_used) {
-  if (job.flags.module != "cross") return;
+  if (!module_kind(job.flags.module).uses.source) return;
   if (!path.empty()) {
     job.context = load_float32(path, "", max_bytes, job.notes);
   } else if (six_words_used) {

@@ -11,36 +11,33 @@
 namespace attn::tool {
 namespace {
 
-constexpr std::string_view kWeighted = "self-v1 self-v2 head causal heads multihead cross";
-constexpr std::string_view kProjected = "self-v2 head causal heads multihead cross";
-
 // Which modules use a flag; flags that are not here are of the verb, not of the module.
 struct Use {
-  std::string_view flag, modules;
+  std::string_view flag;
+  bool ModuleUses::*by;
 };
-constexpr std::array<Use, 15> kUses{{{"--d-out", kWeighted},
-                                     {"--heads", "heads multihead cross"},
-                                     {"--context-length", kProjected},
-                                     {"--dropout", kProjected},
-                                     {"--train", kProjected},
-                                     {"--no-mask", "head causal heads multihead"},
-                                     {"--no-out-proj", "multihead cross"},
-                                     {"--qkv-bias", kProjected},
-                                     {"--scale", kProjected},
-                                     {"--seed", kWeighted},
-                                     {"--rng", kProjected},
-                                     {"--layer-order", kProjected},
-                                     {"--context", "cross"},
-                                     {"--weights", kWeighted},
-                                     {"--save-weights", kWeighted}}};
+constexpr std::array kUses{Use{"--d-out", &ModuleUses::weights},
+                           Use{"--heads", &ModuleUses::heads},
+                           Use{"--context-length", &ModuleUses::linear},
+                           Use{"--dropout", &ModuleUses::linear},
+                           Use{"--train", &ModuleUses::linear},
+                           Use{"--no-mask", &ModuleUses::mask},
+                           Use{"--no-out-proj", &ModuleUses::out_proj},
+                           Use{"--qkv-bias", &ModuleUses::linear},
+                           Use{"--scale", &ModuleUses::linear},
+                           Use{"--seed", &ModuleUses::weights},
+                           Use{"--rng", &ModuleUses::linear},
+                           Use{"--layer-order", &ModuleUses::linear},
+                           Use{"--context", &ModuleUses::source},
+                           Use{"--weights", &ModuleUses::weights},
+                           Use{"--save-weights", &ModuleUses::weights}};
 
-bool contains(std::string_view words, std::string_view word) {
-  while (!words.empty()) {
-    const std::size_t end = std::min(words.find(' '), words.size());
-    if (words.substr(0, end) == word) return true;
-    words.remove_prefix(std::min(end + 1, words.size()));
+std::string summaries() {
+  std::string text;
+  for (const ModuleKind& kind : module_kinds()) {
+    text.append(text.empty() ? "" : "\n").append(formatted("{:<11}{}", kind.name, kind.summary));
   }
-  return false;
+  return text;
 }
 
 void require_divisible(const ModuleConfig& config) {
@@ -52,27 +49,18 @@ void require_divisible(const ModuleConfig& config) {
 }  // namespace
 
 std::vector<std::string> module_names() {
-  return {"simple", "average", "self-v1", "self-v2", "head", "causal", "heads", "multihead", "cross"};
+  std::vector<std::string> names;
+  for (const ModuleKind& kind : module_kinds()) names.emplace_back(kind.name);
+  return names;
 }
 
 void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file) {
-  constexpr const char* modules =
-      "simple     softmax(x · xᵀ) · x, no weights\n"
-      "average    row i is the mean of rows 1 to i\n"
-      "self-v1    weights from rand, used as x · W\n"
-      "self-v2    weights from Linear, no mask\n"
-      "head       one causal head, not scaled\n"
-      "causal     one causal head with dropout\n"
-      "heads      causal heads one after the other, joined\n"
-      "multihead  one projection split into heads, out_proj\n"
-      "cross      queries from x, keys, values from --context";
   constexpr const char* files =
       "\nFILE       steps (attn run --save-steps), or attention\n"
       "           weights (queries, keys), (heads, queries, keys)\n"
       "           or (layers, heads, queries, keys)";
   Option& module =
-      verb.add_option(or_file ? "WHAT" : "MODULE", flags.module, modules + std::string(or_file ? files : ""))
-          .required();
+      verb.add_option(or_file ? "WHAT" : "MODULE", flags.module, summaries() + (or_file ? files : "")).required();
   if (!or_file) module.one_of(module_names());
   verb.add_option("--d-out", flags.d_out, "Output size; of each head for heads. Default: d_in")
       .value_name("N")
@@ -104,12 +92,14 @@ void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file) {
 }
 
 void require_used_flags(const Verb& verb, std::string_view module) {
-  for (const auto& [flag, modules] : kUses) {
-    if (!verb.given(flag) || contains(modules, module)) continue;
-    std::string users(modules);
-    for (std::size_t at = 0; (at = users.find(' ', at)) != std::string::npos; at += 2) users.replace(at, 1, ", ");
+  for (const auto& [flag, by] : kUses) {
+    if (!verb.given(flag) || module_kind(module).uses.*by) continue;
+    std::vector<std::string> users;
+    for (const ModuleKind& kind : module_kinds()) {
+      if (kind.uses.*by) users.emplace_back(kind.name);
+    }
     throw Error(Error::Kind::argument, "attn " + verb.name(), formatted("flags that {} uses", module), flag,
-                "modules with it: " + users);
+                "modules with it: " + joined(users, ", "));
   }
 }
 
@@ -122,12 +112,11 @@ void require_no_module_flags(const Verb& verb, std::string_view what) {
   for (const Use& use : kUses) refuse(use.flag);
 }
 
-bool has_weights(std::string_view module) { return contains(kWeighted, module); }
-bool is_projected(std::string_view module) { return contains(kProjected, module); }
+bool has_weights(std::string_view module) { return module_kind(module).uses.weights; }
 
 std::int64_t heads_of(const ModuleFlags& flags) {
-  const bool several = flags.module == "heads" || flags.module == "multihead";
-  return flags.heads.value_or(several ? 2 : 1);
+  const ModuleUses& uses = module_kind(flags.module).uses;
+  return flags.heads.value_or(uses.heads && !uses.source ? 2 : 1);
 }
 
 ModuleConfig config_of(const ModuleFlags& flags, std::int64_t d_in) {
@@ -146,18 +135,10 @@ ModuleConfig config_of(const ModuleFlags& flags, std::int64_t d_in) {
 }
 
 std::unique_ptr<Module> make_module(const ModuleFlags& flags, std::int64_t d_in, Generator& rng) {
-  const std::string& module = flags.module;
+  const ModuleKind& kind = module_kind(flags.module);
   const ModuleConfig config = config_of(flags, d_in);
-  if (module == "simple") return std::make_unique<SimplifiedSelfAttention>();
-  if (module == "average") return std::make_unique<AveragePast>();
-  if (module == "self-v1") return std::make_unique<SelfAttentionV1>(d_in, config.d_out, rng);
-  if (module == "self-v2") return std::make_unique<SelfAttentionV2>(config, rng);
-  if (module == "causal") return std::make_unique<CausalAttention>(config, rng);
-  if (module == "heads") return std::make_unique<MultiHeadAttentionWrapper>(config, rng);
-  if (module == "head") return std::make_unique<SelfAttentionHead>(config, rng);
-  require_divisible(config);
-  if (module == "cross") return std::make_unique<CrossAttention>(config, rng);
-  return std::make_unique<MultiHeadAttention>(config, rng);
+  if (kind.uses.out_proj) require_divisible(config);
+  return kind.make(config, rng);
 }
 
 double parse_scale(const std::string& text) {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "attn/modules.hpp"
+#include "attn/module_kinds.hpp"
 #include "common/options.hpp"
 
 namespace attn::tool {
@@ -33,9 +33,7 @@ void require_used_flags(const Verb& verb, std::string_view module);
 // The same for `what`, which uses none of them.
 void require_no_module_flags(const Verb& verb, std::string_view what);
 
-// Does the module have weights (all but simple and average), and is it a ProjectedAttention or made of them?
 bool has_weights(std::string_view module);
-bool is_projected(std::string_view module);
 
 // Number of heads, by flag or by the module's default.
 std::int64_t heads_of(const ModuleFlags& flags);

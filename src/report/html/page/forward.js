@@ -97,7 +97,7 @@ function scaleFactor() {
   return Math.abs(factor / root - 1) < 1e-5 ? root : factor;
 }
 
-const isCausal = () => (config ? config.causal && report.module !== "self-v2" && report.module !== "cross" : looksCausal());
+const isCausal = () => (config ? config.causal && report.kind?.mask : looksCausal());
 function looksCausal() {
   const masked = stepAt("masked");
   if (!masked?.exact || masked.rows !== masked.columns) return false;

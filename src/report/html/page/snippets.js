@@ -7,11 +7,11 @@ function inputLines(step, name) {
 }
 
 function torchProjected() {
-  const c = config, heads = c.num_heads, cross = report.module === "cross", source = cross ? "source" : "x", wrapper = report.module === "heads";
+  const c = config, heads = c.num_heads, cross = report.kind.source, source = cross ? "source" : "x", wrapper = report.module === "heads";
   const size = wrapper ? c.d_out : c.d_out / heads, scale = scaleFactor(), root = Math.abs(scale * Math.sqrt(size) - 1) < 1e-6;
   const names = c.layer_order === "kqv" ? ["key", "query", "value"] : ["query", "key", "value"];
   const lines = names.map((name) => `W_${name} = torch.nn.Linear(${c.d_in}, ${c.d_out}, bias=${c.qkv_bias ? "True" : "False"})`);
-  if (c.out_proj && ["multihead", "cross"].includes(report.module)) lines.push(`out_proj = torch.nn.Linear(${c.d_out}, ${c.d_out})`);
+  if (c.out_proj && report.kind.outProj) lines.push(`out_proj = torch.nn.Linear(${c.d_out}, ${c.d_out})`);
   const split = wrapper || heads === 1 ? "" : `.view(-1, ${heads}, ${size}).transpose(0, 1)`, body = [];
   body.push(`queries = W_query(x)${split}`, `keys = W_key(${source})${split}`, `values = W_value(${source})${split}`);
   body.push(`scores = queries @ keys.transpose(-2, -1)${root ? ` / ${size} ** 0.5` : ` * ${exactly(scale)}`}`);
@@ -27,7 +27,7 @@ function torchProjected() {
 
 function torchSnippet() {
   const inputs = stepAt("inputs");
-  const given = [...inputLines(inputs, "x"), ...(report.module === "cross" ? stepAt("source") ? inputLines(stepAt("source"), "source") : ["source = x"] : [])];
+  const given = [...inputLines(inputs, "x"), ...(report.kind.source ? stepAt("source") ? inputLines(stepAt("source"), "source") : ["source = x"] : [])];
   const head = [...(given.some((line) => line.includes("numpy")) ? ["import numpy"] : []), "import torch", ""];
   if (report.module === "simple") return [...head, ...given, "weights = torch.softmax(x @ x.T, dim=-1)", "print(weights @ x)"];
   if (report.module === "average") return [...head, ...given, "weights = torch.tril(torch.ones(len(x), len(x)))", "weights = weights / weights.sum(dim=-1, keepdim=True)", "print(weights @ x)"];
@@ -39,23 +39,20 @@ function torchSnippet() {
   return [...head, ...given, ...seeded, ...torchProjected()];
 }
 
-const classes = { simple: "SimplifiedSelfAttention", average: "AveragePast", "self-v1": "SelfAttentionV1", "self-v2": "SelfAttentionV2", head: "SelfAttentionHead",
-  causal: "CausalAttention", heads: "MultiHeadAttentionWrapper", multihead: "MultiHeadAttention", cross: "CrossAttention" };
-
 function configText() {
   const c = config, several = c.num_heads > 1;
   const fields = [`.d_in = ${c.d_in}`, `.d_out = ${c.d_out}`, c.context_length && `.context_length = ${c.context_length}`, c.dropout && `.dropout = ${c.dropout}`, several && `.num_heads = ${c.num_heads}`,
-    c.qkv_bias && ".qkv_bias = true", !c.causal && !["self-v2", "cross"].includes(report.module) && ".causal = false", c.scale !== null && report.module !== "head" && `.scale = ${exactly(c.scale)}`,
-    c.layer_order === "kqv" && report.module !== "head" && ".layer_order = attn::LayerOrder::kqv", !c.out_proj && ["multihead", "cross"].includes(report.module) && ".out_proj = false"];
+    c.qkv_bias && ".qkv_bias = true", !c.causal && report.kind.mask && ".causal = false", c.scale !== null && report.module !== "head" && `.scale = ${exactly(c.scale)}`,
+    c.layer_order === "kqv" && report.module !== "head" && ".layer_order = attn::LayerOrder::kqv", !c.out_proj && report.kind.outProj && ".out_proj = false"];
   return `{${fields.filter(Boolean).join(", ")}}`;
 }
 
 function cppSnippet() {
-  const name = classes[report.module], inputs = stepAt("inputs"), cross = report.module === "cross" && stepAt("source");
+  const name = report.kind.class, inputs = stepAt("inputs"), cross = report.kind.source && stepAt("source");
   const literal = (step, of) => step?.exact && step.rows * step.columns <= 96 && step.rows
     ? [`  const attn::Tensor ${of} = attn::Tensor::of({`, ...Array.from({ length: step.rows }, (_, i) => `      {${Array.from({ length: step.columns }, (_, c) => `${decimal(step.at(0, i, c))}f`).join(", ")}},`), "  });"]
     : [`  const attn::Tensor ${of} = attn::io::load_tensor("${of}.npy");  // (tokens, ${config?.d_in ?? step?.columns ?? "d_in"})`];
-  const plain = ["simple", "average"].includes(report.module), v1 = report.module === "self-v1";
+  const plain = !report.kind.weights, v1 = report.module === "self-v1";
   const make = plain ? `  attn::${name} module;` : v1 ? `  attn::${name} module(${config.d_in}, ${config.d_out}, rng);` : `  attn::${name} module(${configText()}, rng);`;
   const flavour = report.training && config?.dropout ? `, attn::DropoutFlavour::${report.flavour}` : "";
   return ["#include <attn/attn.hpp>", "", "#include <iostream>", "", "int main() {", ...literal(inputs, "x"), ...(cross ? literal(stepAt("source"), "source") : []),
@@ -68,7 +65,7 @@ function cppSnippet() {
 const decimal = (x) => { const text = exactly(x); return /[.e]/.test(text) ? text : `${text}.0`; };
 
 function snippetsPanel(host) {
-  if (!classes[report.module] || (!config && !["simple", "average"].includes(report.module))) return;
+  if (!report.kind || (!config && report.kind.weights)) return;
   const show = (title, id, lines, file, kind) => {
     const text = lines.join("\n") + "\n";
     return element("div", {}, element("h3", {}, title), element("pre", { id, tabindex: 0 }, element("code", {}, text)),

@@ -1,0 +1,69 @@
+// The list of modules.
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <string>
+
+#include "attn/error.hpp"
+#include "attn/module_kinds.hpp"
+
+namespace attn {
+namespace {
+
+template <class M>
+std::unique_ptr<Module> make(const ModuleConfig& config, Generator& rng) {
+  if constexpr (std::constructible_from<M, const ModuleConfig&, Generator&>) {
+    return std::make_unique<M>(config, rng);
+  } else if constexpr (std::default_initializable<M>) {
+    return std::make_unique<M>();
+  } else {
+    return std::make_unique<M>(config.d_in, config.d_out, rng);
+  }
+}
+
+constexpr ModuleUses kLinear{.weights = true, .linear = true};
+constexpr ModuleUses kCausal{.weights = true, .linear = true, .mask = true};
+
+constexpr std::array kKinds{
+    ModuleKind{
+        "simple", "SimplifiedSelfAttention", "softmax(x · xᵀ) · x, no weights", {}, make<SimplifiedSelfAttention>},
+    ModuleKind{"average", "AveragePast", "row i is the mean of rows 1 to i", {}, make<AveragePast>},
+    ModuleKind{
+        "self-v1", "SelfAttentionV1", "weights from rand, used as x · W", {.weights = true}, make<SelfAttentionV1>},
+    ModuleKind{"self-v2", "SelfAttentionV2", "weights from Linear, no mask", kLinear, make<SelfAttentionV2>},
+    ModuleKind{"head", "SelfAttentionHead", "one causal head, not scaled", kCausal, make<SelfAttentionHead>},
+    ModuleKind{"causal", "CausalAttention", "one causal head with dropout", kCausal, make<CausalAttention>},
+    ModuleKind{"heads",
+               "MultiHeadAttentionWrapper",
+               "causal heads one after the other, joined",
+               {.weights = true, .linear = true, .mask = true, .heads = true},
+               make<MultiHeadAttentionWrapper>},
+    ModuleKind{"multihead",
+               "MultiHeadAttention",
+               "one projection split into heads, out_proj",
+               {.weights = true, .linear = true, .mask = true, .heads = true, .out_proj = true},
+               make<MultiHeadAttention>},
+    ModuleKind{"cross",
+               "CrossAttention",
+               "queries from x, keys, values from --context",
+               {.weights = true, .linear = true, .heads = true, .out_proj = true, .source = true},
+               make<CrossAttention>},
+};
+
+}  // namespace
+
+std::span<const ModuleKind> module_kinds() noexcept { return kKinds; }
+
+const ModuleKind* find_module_kind(std::string_view name) noexcept {
+  const auto* at = std::ranges::find(kKinds, name, &ModuleKind::name);
+  return at == kKinds.end() ? nullptr : at;
+}
+
+const ModuleKind& module_kind(std::string_view name) {
+  if (const ModuleKind* kind = find_module_kind(name)) return *kind;
+  std::string names;
+  for (const ModuleKind& kind : kKinds) names.append(names.empty() ? "" : ", ").append(kind.name);
+  throw Error(Error::Kind::argument, "module", "a module among: " + names, name);
+}
+
+}  // namespace attn
