@@ -1,6 +1,5 @@
 // The modules: one class that holds any of them; Python's modules.py gives each its name and signature.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -15,6 +14,7 @@
 #include "attn/report.hpp"
 #include "bind.hpp"
 #include "random.hpp"
+#include "values.hpp"
 
 namespace attn::python {
 namespace {
@@ -145,25 +145,29 @@ void bind_modules(nb::module_& m) {
   nb::class_<Layer>(m, "Layer", "Any module of the library.")
       .def(
           "__init__",
-          [](Layer* self, std::string_view kind, Stream& stream, std::int64_t d_in, std::int64_t d_out,
-             std::int64_t context_length, double dropout, std::int64_t num_heads, bool qkv_bias, bool causal,
-             std::optional<double> scale, std::optional<std::string_view> layer_order, bool out_proj) {
-            new (self) Layer(kind, stream,
-                             {.d_in = d_in,
-                              .d_out = d_out,
-                              .context_length = context_length,
-                              .dropout = dropout,
-                              .num_heads = num_heads,
-                              .qkv_bias = qkv_bias,
-                              .causal = causal,
-                              .scale = scale,
-                              .layer_order = order_of(layer_order),
-                              .out_proj = out_proj});
+          [](Layer* self, std::string_view kind, Stream& stream, nb::handle d_in, nb::handle d_out,
+             nb::handle context_length, nb::handle dropout, nb::handle num_heads, nb::handle qkv_bias,
+             nb::handle causal, nb::handle layer_order, nb::handle out_proj) {
+            const auto integer = [](nb::handle value, const char* what) {
+              return plain<std::int64_t>(value, kOp, what);
+            };
+            const auto flag = [](nb::handle value, const char* what) { return plain<bool>(value, kOp, what); };
+            new (self)
+                Layer(kind, stream,
+                      {.d_in = integer(d_in, "d_in"),
+                       .d_out = integer(d_out, "d_out"),
+                       .context_length = integer(context_length, "context_length"),
+                       .dropout = plain<double>(dropout, kOp, "dropout"),
+                       .num_heads = integer(num_heads, "num_heads"),
+                       .qkv_bias = flag(qkv_bias, "qkv_bias"),
+                       .causal = flag(causal, "causal"),
+                       .layer_order = order_of(optional_plain<std::string_view>(layer_order, kOp, "layer_order")),
+                       .out_proj = flag(out_proj, "out_proj")});
           },
-          nb::arg("kind"), nb::arg("stream"), nb::arg("d_in") = 0, nb::arg("d_out") = 0, nb::arg("context_length") = 0,
-          nb::arg("dropout") = 0.0, nb::arg("num_heads") = 1, nb::arg("qkv_bias") = false, nb::arg("causal") = true,
-          nb::arg("scale").none() = nb::none(), nb::arg("layer_order").none() = nb::none(), nb::arg("out_proj") = true,
-          nb::keep_alive<1, 3>())
+          nb::arg("kind"), nb::arg("stream"), nb::arg("d_in").none() = 0, nb::arg("d_out").none() = 0,
+          nb::arg("context_length").none() = 0, nb::arg("dropout").none() = 0.0, nb::arg("num_heads").none() = 1,
+          nb::arg("qkv_bias").none() = false, nb::arg("causal").none() = true,
+          nb::arg("layer_order").none() = nb::none(), nb::arg("out_proj").none() = true, nb::keep_alive<1, 3>())
       .def("forward", &forward, nb::arg("x"), nb::arg("source").none(), nb::arg("with_steps"), nb::arg("framework"))
       .def("backward", &backward, nb::arg("d_output"), nb::arg("framework"))
       .def("page", &page_of, nb::arg("x"), nb::arg("source").none(), nb::arg("tokens"), nb::arg("key_tokens"),

@@ -19,7 +19,7 @@ namespace {
 void check_gradient(const Tensor& d_output, const Problem& p, const AttentionOptions& options) {
   if (options.score_function && !options.score_function.backward) {
     throw Error(Error::Kind::argument, "attention_backward", "a score function with its gradient", "one without",
-                "give ScoreFunction::elementwise the derivative, too");
+                "give it the derivative, too");
   }
   if (!(d_output.shape() == p.output_shape())) {
     throw Error(Error::Kind::shape, "attention_backward", "d_output (b, hq, tq, dv) = " + p.output_shape().str(),

@@ -18,7 +18,7 @@ inline void require_input(const char* op, const char* what, const Tensor& x, std
   }
   if (x.dtype() != DType::f32 && x.dtype() != stored) {
     throw Error(Error::Kind::dtype, op, std::string(what) + " of dtype float32", name(x.dtype()),
-                "convert with to(DType::f32)");
+                "convert it to float32");
   }
 }
 

@@ -220,3 +220,16 @@ def test_cross_attention():
 def test_mistakes(bad, error):
     with pytest.raises(error):
         bad()
+
+
+@pytest.mark.parametrize("options, words", [
+    ({"d_in": "3"}, "d_in as an integer; found str"),
+    ({"num_heads": None}, "num_heads as an integer; found NoneType"),
+    ({"dropout": "half"}, "dropout as a number; found str"),
+    ({"qkv_bias": 1}, "qkv_bias as True or False; found int"),
+    ({"layer_order": 1}, "layer_order as a string; found int"),
+])  # fmt: skip
+def test_a_value_of_the_wrong_kind_is_named(options, words):
+    right = {"d_in": 3, "d_out": 4, "context_length": 5, "dropout": 0.0, "num_heads": 2}
+    with pytest.raises(TypeError, match=r"^\[module\] expected " + words + "$"):
+        attn.MultiHeadAttention(**(right | options))
