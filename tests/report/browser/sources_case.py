@@ -41,6 +41,34 @@ class Sources(ReportTest):
         page.click("[data-step=queries]")
         self.assertIn("not in this report", page.text(".arithmetic"))
 
+    def test_scores_that_are_changed_on_their_way(self):
+        size, pairs = 4, [(i, j) for i in range(4) for j in range(4)]
+        scaled = [2 * math.sin(3 * i + 7 * j) for i, j in pairs]
+        capped = [math.tanh(s) for s in scaled]
+        biased = [s + 0.25 * i for s, (i, _) in zip(capped, pairs)]
+        alibi = [s - 0.5 * abs(i - j) for s, (i, j) in zip(biased, pairs)]
+        masked = [s if j <= i else -math.inf for s, (i, j) in zip(alibi, pairs)]
+        weights = []
+        for i in range(size):
+            e = [math.exp(s) for s in masked[size * i:size * (i + 1)]]
+            weights.extend(x / sum(e) for x in e)
+        names = {"scaled": scaled, "capped": capped, "biased": biased, "alibi": alibi, "masked": masked, "weights": weights}
+        library.save_safetensors(self.folder / "steps.safetensors", {name: (values, (1, size, size)) for name, values in names.items()})
+        page = self.open("steps.safetensors", fragment="#query=3&key=2")
+        self.assertEqual(page.run("document.querySelectorAll('.health .fails').length"), 0)
+        for name, values in names.items():
+            page.click(f"[data-step={name}]")
+            for (i, j), (value, _) in self.cells(page).items():
+                self.assertEqual(library.float32(value) if math.isfinite(value) else value, library.float32(values[size * i + j]))
+        page.click("[data-step=capped]")
+        self.assertIn("softcap", page.text(".arithmetic"))
+        for name, change in (("biased", 0.5), ("alibi", -0.5)):
+            page.click(f"[data-step={name}]")
+            self.assertIn(f"{abs(change):.4f}", page.text(".arithmetic .written"), name)
+        for name in ("masked", "weights"):
+            page.click(f"[data-step={name}]")
+            self.assertIn("same number", page.text(".arithmetic"), name)
+
     def test_bare_weights_with_heads_and_layers(self):
         values = [x for layer in range(2) for head in range(3) for x in softmax_rows(5, 5, 1 + layer + 0.1 * head)]
         library.save_npy(self.folder / "w.npy", values, (2, 3, 5, 5))
