@@ -100,9 +100,9 @@ std::string drawn(const Verb& verb, const PlotFlags& flags, const Pictures& pict
                                           .head = flags.choice.head.value_or(1) - 1,
                                           .colours = colours_named(flags.choice.colours)});
   }
+  const Tensor step = chosen_step(block, flags.choice);
   figure::Options options = options_for(pictures, block, flags.choice);
   options.title = flags.title;
-  const Tensor step = chosen_step(block, flags.choice);
   std::string kind = flags.figure;
   const bool several = step.size(0) > 1 || (blocks.blocks.size() > 1 && !given("--layer"));
   if (kind.empty()) kind = several && !flags.choice.head ? "heads" : "heatmap";
