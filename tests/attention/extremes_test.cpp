@@ -196,9 +196,9 @@ TEST(Extremes, ConfigurationsOfACacheAreComputedOrRefused) {
       const Tensor v = Tensor::ones({c.batch, c.kv_heads, 2, cache.config().value_dim});
       cache.append(k, v);
       EXPECT_EQ(cache.max_length(), 2);
-      const std::int64_t item = extreme(rng), length = extreme(rng);
+      const std::int64_t item = extreme(rng), end = extreme(rng);
       EXPECT_EQ(accepted([&] { cache.length(item); }), item >= 0 && item < c.batch);
-      EXPECT_EQ(accepted([&] { cache.truncate(0, length); }), length >= 0 && length <= 2);
+      EXPECT_EQ(accepted([&] { cache.truncate(0, end); }), end >= 0 && end <= 2);
     });
   });
   KVCache cache({});
