@@ -175,7 +175,7 @@ struct Call {
       problem.dropout_key = *options.dropout_key;
       problem.dropout_threshold = static_cast<std::uint32_t>(philox_threshold(options.dropout));
     }
-    problem.precision = precision(options.precision);
+    problem.precision = options.precision;
     if (piece.has_window()) problem.window = std::min(piece.left, piece.tk) + std::min(piece.right, piece.tk) + 1;
     if (slopes.defined()) problem.alibi_slopes = slopes.data<float>();
     if (sinks.defined()) problem.sinks = sinks.data<float>();

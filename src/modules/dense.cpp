@@ -21,9 +21,9 @@ Tensor readable(const Tensor& t) { return t.stride(0) == 1 || t.stride(1) == 1 ?
 // One element long has any.
 std::int64_t step(const Tensor& t, std::int64_t dim) { return t.size(dim) == 1 ? 1 : t.stride(dim); }
 
-// a (m, k) · b (k, n) + bias (n, float32) + more (m, n, float32), a and b of any strides → (m, n); undefined when a
+// a (m, k) · b (k, n) + bias (n, float32) + residual (m, n, float32), a and b of any strides → (m, n); undefined when a
 // result left its dtype's range.
-Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, const Tensor& more, Precision named,
+Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, const Tensor& residual, Precision precision,
                DType dtype) {
   const Tensor a = readable(left), b = readable(right);
   const std::int64_t m = a.size(0), k = a.size(1), n = b.size(1);
@@ -35,22 +35,19 @@ Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, cons
   p.c = c.raw(), p.c_row = n;
   p.a_element = element(a.dtype()), p.b_element = element(b.dtype()), p.c_element = element(dtype);
   if (bias.defined()) p.bias = bias.data<float>();
-  if (more.defined()) p.more = more.data<float>();
-  p.precision = precision(named);
+  if (residual.defined()) p.residual = residual.data<float>();
+  p.precision = precision;
   const kernels::ProductPlan plan = kernels::plan(p, kernels::active());
   const kernels::ProductFunctions& kernel = *plan.kernel;
   const Tensor packed = Tensor::empty({static_cast<std::int64_t>(plan.packed)}, DType::u8);
   std::atomic<bool> fits{true};
   const auto size = static_cast<double>(n) * static_cast<double>(k);
   parallel_for(plan.pack_tasks, 0, size, [&](std::int64_t i, void*) { kernel.pack(p, plan, packed.raw(), i); });
-  parallel_shares(plan.tasks[0], plan.scratch, 2 * size * static_cast<double>(m),
-                  [&](TaskQueue& tasks, void* scratch) {
-                    const auto take = [](void* queue, bool early) {
-                      return static_cast<TaskQueue*>(queue)->take(early);
-                    };
-                    const bool fit = kernel.run(p, plan, packed.raw(), {take, &tasks}, scratch);
-                    if (!fit) fits.store(false, std::memory_order_relaxed);
-                  });
+  parallel_shares(plan.tasks[0], plan.scratch, 2 * size * static_cast<double>(m), [&](TaskQueue& tasks, void* scratch) {
+    const auto take = [](void* queue, bool early) { return static_cast<TaskQueue*>(queue)->take(early); };
+    const bool fit = kernel.run(p, plan, packed.raw(), {take, &tasks}, scratch);
+    if (!fit) fits.store(false, std::memory_order_relaxed);
+  });
   return fits ? c : Tensor{};
 }
 
@@ -101,9 +98,9 @@ bool mixed(const Tensor& first, const T&... others) {
 
 Tensor widened(const Tensor& x, bool mixed) { return mixed && x.defined() ? x.to(DType::f32) : x; }
 
-// + more, in `dtype`; of what the reference computed.
-Tensor finished(Tensor y, const Tensor& more, DType dtype) {
-  if (more.defined()) add_in_place(y = y.to(DType::f32), more);
+// + residual, in `dtype`; of what the reference computed.
+Tensor finished(Tensor y, const Tensor& residual, DType dtype) {
+  if (residual.defined()) add_in_place(y = y.to(DType::f32), residual);
   return reference::saturate_to(y, dtype);
 }
 
@@ -118,26 +115,27 @@ Tensor rounded(const Tensor& x) {
   return to;
 }
 
-DType stored(Precision named) {
-  return kernels::rounds_to_bf16(precision(named), kernels::active()) ? DType::bf16 : DType::f32;
+DType stored(Precision precision) {
+  return kernels::rounds_to_bf16(precision, kernels::active()) ? DType::bf16 : DType::f32;
 }
 
 Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options) {
   const DType dtype = options.dtype.value_or(x.dtype());
   const bool fits = x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.size(1);
-  const bool few = fits && options.precision == Precision::highest && dtype == x.dtype() && !options.more.defined() &&
-                   has_few_rows(x, weight);
+  const bool few = fits && options.precision == Precision::highest && dtype == x.dtype() &&
+                   !options.residual.defined() && has_few_rows(x, weight);
   const bool biased = bias.defined() && (bias.dtype() == x.dtype() || bias.dtype() == weight.dtype()) &&
                       bias.shape() == Shape{weight.size(0)};
   const bool known = fits && (biased || !bias.defined()) && (few || has_kernel(x, weight));
   const Tensor line = biased ? bias.to(DType::f32).contiguous() : bias;
   const Tensor y = !known ? Tensor{}
-                   : few  ? project_few_rows(as_rows(x), weight, line)
-                          : product(as_rows(x), weight.transpose(0, 1), line, options.more, options.precision, dtype);
+                   : few
+                       ? project_few_rows(as_rows(x), weight, line)
+                       : product(as_rows(x), weight.transpose(0, 1), line, options.residual, options.precision, dtype);
   if (!y.defined()) {
     const bool wide = mixed(x, weight);
     const Tensor exact = reference::project(widened(x, wide), widened(weight, wide), widened(bias, wide));
-    return finished(exact, options.more, dtype);
+    return finished(exact, options.residual, dtype);
   }
   Shape shape = x.shape();
   shape.back() = weight.size(0);
@@ -150,13 +148,13 @@ reference::ProjectGradient project_backward(const Tensor& dy, const Tensor& x, c
   const auto exact = [&] {
     const bool wide = mixed(dy, x, weight);
     auto grad = reference::project_backward(widened(dy, wide), widened(x, wide), widened(weight, wide), has_bias);
-    grad.x = finished(grad.x, options.more, dtype);
+    grad.x = finished(grad.x, options.residual, dtype);
     return grad;
   };
   if (!has_kernel(x, weight) || !has_kernel(dy, weight)) return exact();
   const Tensor dy_rows = as_rows(dy), x_rows = as_rows(x);
   // y = x · weightᵀ + bias, the bias on every row
-  const Tensor dx = product(dy_rows, weight, {}, options.more, options.precision, dtype);
+  const Tensor dx = product(dy_rows, weight, {}, options.residual, options.precision, dtype);
   const Tensor d_weight = product(dy_rows.transpose(0, 1), x_rows, {}, {}, options.precision, weight.dtype());
   const Tensor d_bias = has_bias ? sum_rows(dy_rows, weight.dtype()) : Tensor{};
   if (!dx.defined() || !d_weight.defined() || (has_bias && !d_bias.defined())) return exact();

@@ -12,7 +12,7 @@ namespace attn {
 struct ProductOptions {
   Precision precision = Precision::highest;
   std::optional<DType> dtype = {};  // of the result; x's unless given
-  Tensor more = {};                 // float32 of the result's shape, contiguous: added to it
+  Tensor residual = {};             // float32 of the result's shape, contiguous: added to it
 };
 
 // As reference::project and reference::project_backward, for float32 in products of `precision`; sums are float32's,
@@ -24,7 +24,7 @@ reference::ProjectGradient project_backward(const Tensor& dy, const Tensor& x, c
                                             const ProductOptions& options = {});
 // layer.forward(x), and layer.backward(dy, x), in the layer's precision, with the other options.
 Tensor linear(const Linear& layer, const Tensor& x, DType dtype);
-Tensor linear_backward(Linear& layer, const Tensor& dy, const Tensor& x, DType dtype, const Tensor& more = {});
+Tensor linear_backward(Linear& layer, const Tensor& dy, const Tensor& x, DType dtype, const Tensor& residual = {});
 
 // A float32 tensor in bfloat16, on all threads.
 Tensor rounded(const Tensor& x);

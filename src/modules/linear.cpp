@@ -33,11 +33,11 @@ Tensor linear(const Linear& layer, const Tensor& x, DType dtype) {
   return project(x, layer.weight.value, layer.bias.value, {layer.precision, dtype});
 }
 
-Tensor linear_backward(Linear& layer, const Tensor& dy, const Tensor& x, DType dtype, const Tensor& more) {
+Tensor linear_backward(Linear& layer, const Tensor& dy, const Tensor& x, DType dtype, const Tensor& residual) {
   // y = x · weightᵀ + bias
   const bool has_bias = layer.bias.value.defined();
   const Tensor d = x.dtype() == DType::bf16 && dy.dtype() == DType::f32 ? rounded(dy) : dy;
-  const auto grad = project_backward(d, x, layer.weight.value, has_bias, {layer.precision, dtype, more});
+  const auto grad = project_backward(d, x, layer.weight.value, has_bias, {layer.precision, dtype, residual});
   accumulate(layer.weight, grad.weight);
   if (has_bias) accumulate(layer.bias, grad.bias);
   return grad.x;

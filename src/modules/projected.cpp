@@ -156,8 +156,8 @@ ProjectedAttention::Gradient ProjectedAttention::backward(const Tensor& dz) {
   const auto grad =
       attention_backward(ref::split_heads(d_merged, config_.num_heads), s.q, s.k, s.v, s.options, s.attention);
   // q, k, v = split_heads(W · x)
-  const auto back = [](const std::unique_ptr<Linear>& layer, const Tensor& d, const Tensor& x, const Tensor& more) {
-    return linear_backward(*layer, ref::merge_heads(d), x, DType::f32, more);
+  const auto back = [](const std::unique_ptr<Linear>& layer, const Tensor& d, const Tensor& x, const Tensor& residual) {
+    return linear_backward(*layer, ref::merge_heads(d), x, DType::f32, residual);
   };
   const Tensor dx = back(W_query_, grad.q, s.x, {});
   const Tensor d_keys = back(W_key_, grad.k, s.source, s.self ? dx : Tensor{});
