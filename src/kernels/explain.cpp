@@ -83,7 +83,7 @@ std::string text(const Explanation& e) {
   return all + line + "\n";
 }
 
-thread_local PlanListener* PlanListener::current = nullptr;
+constinit thread_local PlanListener* PlanListener::current = nullptr;
 
 void PlanListener::hear(const Explanation& e) {
   if (std::find(heard_.begin(), heard_.end(), e) == heard_.end()) heard_.push_back(e);

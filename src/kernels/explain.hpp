@@ -48,7 +48,7 @@ class PlanListener {
  private:
   void hear(const Explanation& e);
 
-  static thread_local PlanListener* current;
+  static constinit thread_local PlanListener* current;
   PlanListener* before_;
   std::vector<Explanation> heard_;
 };

@@ -51,6 +51,7 @@ class FloatForward {
  private:
   // Keys and values of the block from a key on, beside the first of this block's products: loads shall not wait.
   void fetch_block(const Span& span, std::int64_t first) {
+    if (first >= p_.tk) return;
     const std::int64_t count = least_of(p_.tk - first, kBlockKeys);
     ahead_ = {};
     ahead_.add(p_, p_.k, span.batch, span.key_head, first, count, p_.d);
