@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "attn/precision.hpp"
 #include "attn/random.hpp"
 #include "attn/score_function.hpp"
 #include "attn/tensor.hpp"
@@ -49,11 +50,6 @@ struct Mask {
   bool has_window() const noexcept { return window_left >= 0 || window_right >= 0; }
   bool empty() const noexcept;
 };
-
-// What products of float32 inputs may be made of, by PyTorch's names: float32, or, on AMX, six products of bfloat16
-// parts, which keep its 24 bits (of numbers below 2^-102 fewer: parts below 2^-126 are zero) and sum with no more
-// error; three such products, which keep 16 bits; one of bfloat16. A kernel may do better than asked.
-enum class Precision { highest, high, medium };
 
 std::string_view name(Precision precision) noexcept;
 // "highest", "high" or "medium". Throws Error (argument) for another name.

@@ -1,4 +1,4 @@
-// The kernels' names of dtypes and precisions.
+// The kernels' names of dtypes.
 #pragma once
 
 #include "attn/attention.hpp"
@@ -8,7 +8,5 @@ namespace attn {
 
 // Throws Error (dtype) for a dtype that no kernel reads.
 kernels::Element element(DType dtype);
-
-inline kernels::Precision precision(Precision named) { return static_cast<kernels::Precision>(named); }
 
 }  // namespace attn

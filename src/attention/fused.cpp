@@ -15,6 +15,7 @@
 #include "attention/row.hpp"
 #include "core/parallel.hpp"
 #include "core/rows.hpp"
+#include "kernels/explain.hpp"
 #include "kernels/targets.hpp"
 #include "random/philox.hpp"
 
@@ -175,7 +176,7 @@ struct Call {
       problem.dropout_key = *options.dropout_key;
       problem.dropout_threshold = static_cast<std::uint32_t>(philox_threshold(options.dropout));
     }
-    problem.precision = precision(options.precision);
+    problem.precision = options.precision;
     if (piece.has_window()) problem.window = std::min(piece.left, piece.tk) + std::min(piece.right, piece.tk) + 1;
     if (slopes.defined()) problem.alibi_slopes = slopes.data<float>();
     if (sinks.defined()) problem.sinks = sinks.data<float>();
@@ -343,6 +344,7 @@ AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& 
 bool can_decode(const Tensor& q, const Problem& p, const AttentionOptions& options) {
   if (!can_fuse(q, options)) return false;
   const Call call(q, p, options);
+  const kernels::PlanListener unheard;  // nobody is told of plans that are not carried out
   return std::all_of(call.parts.begin(), call.parts.end(),
                      [](const Part& part) { return kernels::plan(part.problem, kernels::active()).decodes(); });
 }

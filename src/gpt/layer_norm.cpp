@@ -75,7 +75,7 @@ Tensor LayerNorm::backward(const Tensor& dy, const Tensor& residual) {
   }
   const std::int64_t rows = row_count(x_), width = x_.size(-1);
   const Tensor g = dy.contiguous();
-  const Tensor more = residual.defined() ? residual.contiguous() : residual, dx = Tensor::empty(x_.shape());
+  const Tensor added = residual.defined() ? residual.contiguous() : residual, dx = Tensor::empty(x_.shape());
   // Sums over the rows of a task, which are added up in order.
   const std::int64_t tasks = (rows + kPartialRows - 1) / kPartialRows;
   const Tensor d_weight = Tensor::zeros({tasks, width}), d_bias = Tensor::zeros({tasks, width});
@@ -84,7 +84,7 @@ Tensor LayerNorm::backward(const Tensor& dy, const Tensor& residual) {
     const std::int64_t first = task * kPartialRows, at = first * width;
     kernel.layer_norm_backward({std::min(kPartialRows, rows - first), width, g.data<float>() + at,
                                 x_.data<float>() + at, weight.value.data<float>(), mean_.data<float>() + first,
-                                rstd_.data<float>() + first, more.defined() ? more.data<float>() + at : nullptr,
+                                rstd_.data<float>() + first, added.defined() ? added.data<float>() + at : nullptr,
                                 dx.data<float>() + at, d_weight.data<float>() + task * width,
                                 d_bias.data<float>() + task * width});
   });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/explain.hpp"
 #include "kernels/rounding.hpp"
 #include "kernels/table.hpp"
 
@@ -159,7 +160,9 @@ ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels) {
 ForwardPlan plan(const Problem& p, const Kernels& kernels) {
   const bool needs_tiles = p.score_forward || p.blocks.data;  // decode does not split keys for these
   const bool is_decode = p.hkv > 0 && p.tq > 0 && p.tq <= kernels.decode->most_queries && !needs_tiles;
-  return is_decode ? plan_decode(p, kernels) : plan_tiles(p, kernels);
+  const ForwardPlan plan = is_decode ? plan_decode(p, kernels) : plan_tiles(p, kernels);
+  PlanListener::tell(p, plan);
+  return plan;
 }
 
 BackwardPlan plan(const Problem& p, const BackwardResult& result, const Kernels& kernels) {
@@ -182,6 +185,7 @@ BackwardPlan plan(const Problem& p, const BackwardResult& result, const Kernels&
   plan.tasks[1] = plan.heads * plan.chunks + plan.bias.batches * plan.bias.heads * plan.bias.queries * plan.bias.keys;
   plan.tasks[2] = plan.whole_heads ? 0 : of_queries;
   plan.shared = kernel.functions.shared(p, plan), plan.scratch = kernel.functions.scratch(p, plan);
+  PlanListener::tell(p, plan);
   return plan;
 }
 
@@ -208,6 +212,7 @@ ProductPlan plan(const Product& p, const Kernels& kernels) {
   plan.phases = 1;
   plan.tasks[0] = ceil_div(p.m, size.rows) * ceil_div(plan.panels, size.panels);
   plan.packed = kernel.functions.packed(p, plan), plan.scratch = kernel.functions.scratch(p, plan);
+  PlanListener::tell(p, plan);
   return plan;
 }
 
@@ -223,6 +228,7 @@ FewRowsPlan plan(const FewRows& p, const Kernels& kernels) {
   plan.phases = 1;
   plan.tasks[0] = ceil_div(p.n, plan.task_outputs);
   plan.scratch = kernel.functions.scratch(p, plan);
+  PlanListener::tell(p, plan);
   return plan;
 }
 

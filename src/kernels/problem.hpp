@@ -3,15 +3,14 @@
 
 #include <cstdint>
 
+#include "attn/precision.hpp"
 #include "attn/score_tile.hpp"
 
 namespace attn::kernels {
 
 enum class Element : std::uint8_t { f32, bf16, f16, i8 };  // i8: in a cache only
 
-// What products of float32 may be made of: float32, three products of bf16 parts, one of bf16. A kernel may do
-// better than asked; bf16 elements are multiplied as they are, their weights rounded to bf16.
-enum class Precision : std::uint8_t { highest, high, medium };
+using attn::Precision;
 
 // (b, h, t, d) with unit stride in d; strides count elements.
 struct Rows {

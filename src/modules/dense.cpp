@@ -23,7 +23,7 @@ std::int64_t step(const Tensor& t, std::int64_t dim) { return t.size(dim) == 1 ?
 
 // a (m, k) · b (k, n) + bias (n, float32) + residual (m, n, float32), a and b of any strides → (m, n); undefined when a
 // result left its dtype's range.
-Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, const Tensor& residual, Precision named,
+Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, const Tensor& residual, Precision precision,
                DType dtype) {
   const Tensor a = readable(left), b = readable(right);
   const std::int64_t m = a.size(0), k = a.size(1), n = b.size(1);
@@ -35,22 +35,19 @@ Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, cons
   p.c = c.raw(), p.c_row = n;
   p.a_element = element(a.dtype()), p.b_element = element(b.dtype()), p.c_element = element(dtype);
   if (bias.defined()) p.bias = bias.data<float>();
-  if (residual.defined()) p.more = residual.data<float>();
-  p.precision = precision(named);
+  if (residual.defined()) p.residual = residual.data<float>();
+  p.precision = precision;
   const kernels::ProductPlan plan = kernels::plan(p, kernels::active());
   const kernels::ProductFunctions& kernel = *plan.kernel;
   const Tensor packed = Tensor::empty({static_cast<std::int64_t>(plan.packed)}, DType::u8);
   std::atomic<bool> fits{true};
   const auto size = static_cast<double>(n) * static_cast<double>(k);
   parallel_for(plan.pack_tasks, 0, size, [&](std::int64_t i, void*) { kernel.pack(p, plan, packed.raw(), i); });
-  parallel_shares(plan.tasks[0], plan.scratch, 2 * size * static_cast<double>(m),
-                  [&](TaskQueue& tasks, void* scratch) {
-                    const auto take = [](void* queue, bool early) {
-                      return static_cast<TaskQueue*>(queue)->take(early);
-                    };
-                    const bool fit = kernel.run(p, plan, packed.raw(), {take, &tasks}, scratch);
-                    if (!fit) fits.store(false, std::memory_order_relaxed);
-                  });
+  parallel_shares(plan.tasks[0], plan.scratch, 2 * size * static_cast<double>(m), [&](TaskQueue& tasks, void* scratch) {
+    const auto take = [](void* queue, bool early) { return static_cast<TaskQueue*>(queue)->take(early); };
+    const bool fit = kernel.run(p, plan, packed.raw(), {take, &tasks}, scratch);
+    if (!fit) fits.store(false, std::memory_order_relaxed);
+  });
   return fits ? c : Tensor{};
 }
 
@@ -118,8 +115,8 @@ Tensor rounded(const Tensor& x) {
   return to;
 }
 
-DType stored(Precision named) {
-  return kernels::rounds_to_bf16(precision(named), kernels::active()) ? DType::bf16 : DType::f32;
+DType stored(Precision precision) {
+  return kernels::rounds_to_bf16(precision, kernels::active()) ? DType::bf16 : DType::f32;
 }
 
 Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options) {

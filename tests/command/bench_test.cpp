@@ -55,6 +55,23 @@ TEST_F(Bench, ReadsItsListAsOtherFilesAreRead) {
             "forward");
 }
 
+TEST_F(Bench, ExplainTellsThePlansOfEveryRow) {
+  write("rows.txt", "training 1,2,64,16 f32 causal\ncache 1,2,1/300,64 i8\nmodule 1,6,4,2 f32\n");
+  const std::string line = "attn bench --explain --isa scalar --list rows.txt";
+  const std::string text = out_of(line);
+  for (const char* part :
+       {"training 1,2,64,16 f32 causal", "forward on scalar", "backward on scalar", "decode on scalar",
+        "1 query, 300 keys, depth 64", "on scalar: multiply-adds of float32", "6 queries, 6 keys"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("GFLOP")));
+  const std::vector<json> rows = objects(line + " --json");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["op"], "training");
+  EXPECT_EQ(rows[0]["plans"][1]["call"], "backward");
+  EXPECT_EQ(rows[1]["plans"][0]["call"], "decode");
+}
+
 TEST_F(Bench, ARowTellsEverything) {
   const auto found = rows("forward 1,2,8,4 f32 causal\n");
   ASSERT_EQ(found.size(), 1u);

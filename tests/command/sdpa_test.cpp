@@ -29,6 +29,22 @@ class Sdpa : public Command {
   static constexpr const char* kBase = "attn sdpa --q q.csv --k k.csv --v v.csv ";
 };
 
+// The plan's own words are tested with the kernels.
+TEST_F(Sdpa, ExplainTellsThePlan) {
+  const Ran printed = run(std::string("ATTN_FORCE_ISA=scalar ") + kBase + "--explain");
+  EXPECT_EQ(printed.status, 0);
+  EXPECT_THAT(printed.err, HasSubstr("decode on scalar: multiply-adds of float32\n"));
+  EXPECT_THAT(printed.err, HasSubstr("1 query, 3 keys, depth 2; "));
+  EXPECT_THAT(out_of(std::string("ATTN_FORCE_ISA=scalar ") + kBase + "--explain --output o.npy"),
+              HasSubstr("decode on scalar"));
+  const auto json = nlohmann::json::parse(out_of(std::string("ATTN_FORCE_ISA=scalar ") + kBase + "--explain --json"));
+  ASSERT_EQ(json["plans"].size(), 1u);
+  EXPECT_EQ(json["plans"][0]["isa"], "scalar");
+  EXPECT_EQ(json["plans"][0]["sizes"], "1 query, 3 keys, depth 2");
+  EXPECT_FALSE(nlohmann::json::parse(out_of(std::string(kBase) + "--json")).contains("plans"));
+  EXPECT_THAT(run(std::string(kBase) + "--explain --save-weights w.npy").err, HasSubstr("step by step"));
+}
+
 TEST_F(Sdpa, ZeroQueryTakesTheMean) { EXPECT_LT(off("", Tensor::of({{3, 3}})), kRounding); }
 
 TEST_F(Sdpa, CausalAlignmentMatters) {

@@ -172,4 +172,33 @@ inline kernels::Problem problem(const Case& c) {
   return p;
 }
 
+// What each query sees, intervals included.
+inline Tensor seen_keys(const Case& c) {
+  const Tensor seen = Tensor::zeros(c.scores(), DType::boolean);
+  const Tensor keep = c.keep.defined() ? c.keep.expand(c.scores()) : Tensor{};
+  for (std::int64_t i = 0; i < seen.numel(); ++i) {
+    const std::int64_t key = i % c.tk, query = i / c.tk % c.tq, h = i / c.tk / c.tq % c.hq, b = i / c.tk / c.tq / c.hq;
+    const auto at = static_cast<std::size_t>(b * c.interval_batch + query);
+    bool kept = !keep.defined() || keep.at({b, h, query, key}) != 0;
+    if (c.blocks.defined()) kept = kept && c.blocks.at({b, h, query / c.block_query, key / c.block_key}) != 0;
+    seen.data<bool>()[i] = kept && key >= c.first[at] && key < c.last[at];
+  }
+  return seen;
+}
+
+// `rounds`: of what the kernel multiplies, float32 numbers rounded to bf16.
+inline AttentionGradient reference(const Case& c, bool rounds) {
+  const auto wide = [](const Tensor& t) { return t.defined() ? t.to(DType::f64) : t; };
+  const auto operand = [&](const Tensor& t) { return rounds ? t.to(DType::bf16).to(DType::f64) : t.to(DType::f64); };
+  AttentionOptions options;
+  options.mask.keep = seen_keys(c);
+  options.mask.bias = wide(c.bias);
+  options.scale = c.scale;
+  options.softcap = c.softcap;
+  options.dropout = c.dropout;
+  options.dropout_keep = c.dropout_keep;
+  options.alibi_slopes = c.slopes;
+  return attention_backward(operand(c.d_output), operand(c.q), operand(c.k), operand(c.v), options);
+}
+
 }  // namespace attn

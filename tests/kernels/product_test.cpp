@@ -49,7 +49,7 @@ Tensor matrix(Random& random, std::int64_t rows, std::int64_t columns, DType dty
 
 struct Case {
   Kind kind;
-  Tensor a, b, bias, more;  // bias (1, n) and more (m, n): float32, or undefined
+  Tensor a, b, bias, residual;  // bias (1, n) and residual (m, n): float32, or undefined
 };
 
 Case draw_case(Random& random, const Kind& kind) {
@@ -61,7 +61,7 @@ Case draw_case(Random& random, const Kind& kind) {
   const std::int64_t k = whole ? 32 * draw(random, 1, most / 32) : draw(random, 1, most);
   Case c{kind, matrix(random, m, k, kind.a), matrix(random, k, n, kind.b), {}, {}};
   if (draw(random, 0, 1)) c.bias = matrix(random, 1, n, DType::f32).contiguous();
-  if (draw(random, 0, 1)) c.more = matrix(random, m, n, DType::f32).contiguous();
+  if (draw(random, 0, 1)) c.residual = matrix(random, m, n, DType::f32).contiguous();
   return c;
 }
 
@@ -86,7 +86,7 @@ Tensor run(const Kernels& kernels, const Case& c, Random& random) {
                   .b_element = element(c.b),
                   .c_element = element(out),
                   .precision = c.kind.precision,
-                  .more = c.more.defined() ? c.more.data<float>() : nullptr};
+                  .residual = c.residual.defined() ? c.residual.data<float>() : nullptr};
   const ProductPlan plan = kernels::plan(p, kernels);
   const Poisoned packed(plan.packed);
   for (const std::int64_t i : shuffled(plan.pack_tasks, random)) plan.kernel->pack(p, plan, packed.data.get(), i);
@@ -116,7 +116,7 @@ void expect_close(const Case& c, const Tensor& got, bool rounds) {
       double sum = 0, terms = 0;
       for (std::int64_t l = 0; l < k; ++l) sum += a[l] * b[l], terms += std::abs(a[l] * b[l]);
       if (c.bias.defined()) sum += c.bias.at({0, j}), terms += std::abs(c.bias.at({0, j}));
-      if (c.more.defined()) sum += c.more.at({i, j}), terms += std::abs(c.more.at({i, j}));
+      if (c.residual.defined()) sum += c.residual.at({i, j}), terms += std::abs(c.residual.at({i, j}));
       const double in_sum = std::sqrt(static_cast<double>(k + 16)) * 0x1p-23;
       ASSERT_NEAR(got.at({i, j}), sum, (in_sum + parts) * terms + narrow * std::abs(sum) + 1e-7 * narrow)
           << i << ", " << j;
@@ -155,8 +155,8 @@ TEST_P(Products, AnElementDoesNotDependOnTheOthers) {
       row.a = c.a.slice(0, i, i + 1);
       column.b = c.b.slice(1, j, j + 1);
       if (c.bias.defined()) column.bias = c.bias.slice(1, j, j + 1);
-      if (c.more.defined()) {
-        row.more = c.more.slice(0, i, i + 1), column.more = c.more.slice(1, j, j + 1).contiguous();
+      if (c.residual.defined()) {
+        row.residual = c.residual.slice(0, i, i + 1), column.residual = c.residual.slice(1, j, j + 1).contiguous();
       }
       dense.a = c.a.clone(), dense.b = c.b.transpose(0, 1).clone().transpose(0, 1);
       SCOPED_TRACE(std::string(kind.name) + ", seed " + std::to_string(seed));

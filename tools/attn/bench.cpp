@@ -5,12 +5,16 @@
 #include <charconv>
 #include <cstdlib>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "attn/error.hpp"
 #include "bench/measure.hpp"
 #include "bench/report.hpp"
 #include "bench/shapes.hpp"
 #include "common/format.hpp"
+#include "common/json.hpp"
+#include "common/plans.hpp"
 #include "common/processor.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
@@ -26,7 +30,7 @@ struct BenchFlags {
   std::vector<std::string> threads;
   int repeats = 5;
   double plain = 1;
-  bool json = false;
+  bool explain = false, json = false;
 };
 
 constexpr const char* kBenchFooter =
@@ -97,9 +101,29 @@ void progress(const std::string& text) {
   write_stderr("\r\x1b[K" + escaped(text).substr(0, kColumns - 1));
 }
 
+// Each row is computed once, untimed.
+void explain(const BenchFlags& flags) {
+  std::string all;
+  for (const Row& row : rows_of(flags)) {
+    BenchInputs inputs;
+    const Work work = make_work(row, inputs);
+    const kernels::PlanListener listener;
+    work.run();
+    if (flags.json) {
+      const Json json{{"op", row.op},     {"shape", row.shape},         {"dtype", row.dtype},
+                      {"mask", row.mask}, {"precision", row.precision}, {"plans", plans_json(listener.heard())}};
+      all += json.dump() + "\n";
+    } else {
+      all += row.text() + "\n" + plans_text(listener.heard()) + "\n";
+    }
+  }
+  write_stdout(all);
+}
+
 void bench(const BenchFlags& flags) {
   const Plan plan{rows_of(flags), threads_of(flags), flags.repeats, flags.plain};
   if (!flags.isa.empty()) force(flags.isa);
+  if (flags.explain) return explain(flags);
   const auto measured = measure(plan, progress);
   progress("");
   write_stdout(flags.json ? report_json(measured, flags.repeats) : report_text(measured, flags.repeats));
@@ -124,6 +148,7 @@ void define_bench(Verb& verb, int&) {
   verb.add_option("--plain", flags->plain, "Time the plain path, too, where it takes up to S\nseconds. Default: 1")
       .value_name("S")
       .between(0.0, most_plain);
+  verb.add_flag("--explain", flags->explain, "Tell which kernels compute a row, how, and why; time\nnothing");
   verb.add_flag("--json", flags->json, "One JSON object a row, one row a line");
   verb.footer(kBenchFooter);
   verb.callback([flags] { bench(*flags); });

@@ -16,6 +16,7 @@
 #include "common/json.hpp"
 #include "common/module_flags.hpp"
 #include "common/outputs.hpp"
+#include "common/plans.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "io/writers.hpp"
@@ -29,7 +30,7 @@ struct SdpaFlags {
   std::int64_t block_size = 64;
   std::uint64_t max_bytes = 0;
   double softcap = 0;
-  bool json = false;
+  bool explain = false, json = false;
 };
 
 struct Operands {
@@ -126,8 +127,10 @@ AttentionResult compute(const Operands& in, const AttentionOptions& options) {
   return result;
 }
 
+using Plans = std::vector<kernels::Explanation>;
+
 Json report(const SdpaFlags& flags, const Operands& in, const AttentionResult& result, const Outputs& outputs,
-            double seconds) {
+            double seconds, const Plans& plans) {
   const Counts counts = count_nonfinite(result.output);
   Json json;
   const auto describe = [&](const char* what, const Tensor& tensor, const Counts& c) {
@@ -142,6 +145,7 @@ Json report(const SdpaFlags& flags, const Operands& in, const AttentionResult& r
   json["seconds"] = seconds;
   json["files"] = outputs.paths();
   json["notes"] = in.notes;
+  if (flags.explain) json["plans"] = plans_json(plans);
   if (flags.output.empty()) json["output"] = json_values(result.output);
   return json;
 }
@@ -176,15 +180,18 @@ void run(const SdpaFlags& flags) {
   const AttentionOptions options = options_of(flags);
   const Operands in = load(flags);
   const auto start = std::chrono::steady_clock::now();
+  const kernels::PlanListener listener;
   const AttentionResult result = compute(in, options);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   save(flags, outputs, result);
   const auto say = [&](const std::string& text) { outputs.to_stdout() ? write_stderr(text) : write_stdout(text); };
-  if (flags.json) return say(dump(report(flags, in, result, outputs, seconds)));
-  if (!flags.output.empty()) return say(summary(in, result, outputs, seconds));
+  if (flags.json) return say(dump(report(flags, in, result, outputs, seconds, listener.heard())));
+  const std::string plans = flags.explain ? plans_text(listener.heard()) : "";
+  if (!flags.output.empty()) return say(summary(in, result, outputs, seconds) + plans);
   write_stdout(to_string(result.output) + "\n");
   for (const std::string& note : in.notes) write_stderr("attn: " + note + "\n");
   for (const std::string& path : outputs.paths()) write_stderr("attn: wrote " + escaped(path) + "\n");
+  write_stderr(plans);
 }
 
 }  // namespace
@@ -218,6 +225,7 @@ void define_sdpa(Verb& verb, int&) {
   verb.add_option("--save-weights", flags->save_weights, "Save the attention weights, (b, h, tq, tk)")
       .value_name("FILE");
   add_limit_flag(verb, flags->max_bytes);
+  verb.add_flag("--explain", flags->explain, "Tell which kernel computed it, how, and why");
   verb.add_flag("--json", flags->json, "Tell what was done as one JSON object");
   verb.footer(kSdpaFooter);
   verb.callback([flags] { run(*flags); });

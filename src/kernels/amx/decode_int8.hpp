@@ -83,7 +83,7 @@ inline void copy_keys(const Units& block, std::int64_t unit, std::int64_t width,
   for (std::int64_t c = 0; c < width; c += 64, tiles += kTile) {
     const __mmask64 mask = held(width - c);
     ATTN_UNROLL for (int j = 0; j < kUnitKeys; ++j) {
-      fetch_line(block.ahead(unit * kUnitKeys + j), c);
+      prefetch_at(block.ahead(unit * kUnitKeys + j), c);
       _mm512_store_si512(tiles + j * 64, row_bytes(rows[j], c, mask));
     }
   }
@@ -96,7 +96,7 @@ inline void turn_values(const Units& block, std::int64_t t, std::int64_t width, 
     const __mmask64 mask = held(width - c);
     __m512i v[4];
     ATTN_UNROLL for (int j = 0; j < 4; ++j) {
-      fetch_line(block.ahead(4 * t + j), c);
+      prefetch_at(block.ahead(4 * t + j), c);
       v[j] = row_bytes(block.rows[4 * t + j], c, mask);
     }
     const __m512i low01 = _mm512_unpacklo_epi8(v[0], v[1]), high01 = _mm512_unpackhi_epi8(v[0], v[1]);

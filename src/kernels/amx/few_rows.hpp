@@ -77,7 +77,7 @@ inline __attribute__((always_inline)) WeightTile load_weight(const FewRows& p, s
   const char* ahead = next ? at(output + kPassOutputs, k + kAhead - p.k) : at(output, k + kAhead);
   const auto fetch = [&](int quarter) {
     for (int i = 4 * quarter; i < 4 * quarter + 4; ++i) {
-      for (std::int64_t line = 0; line < kTileDepth * bytes; line += 64) __builtin_prefetch(ahead + i * step + line);
+      for (std::int64_t line = 0; line < kTileDepth * bytes; line += 64) prefetch<Cache::l1>(ahead + i * step + line);
     }
     beside(quarter);
   };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/bf16/parts.hpp"
+#include "kernels/table.hpp"
 #if defined(ATTN_AMX_EMULATED)
 #include "kernels/amx/tiles_emulated.hpp"
 #else
@@ -18,6 +19,10 @@ constexpr int kBlockDepth = 512;  // and its depth: a strip stays in L1
 constexpr int kMostParts = 3;
 constexpr bool kWorksBeside = true;  // the vector units are free meanwhile
 static_assert(kColumns == 32, "two tiles across");
+
+// Of the backward pass, by the number of parts. A tile of sums comes from L2 and goes there again: after 16 products in
+// a row for dk and dv, with more parts 24.
+constexpr BackwardCut kGradientCuts[3] = {{16, 256, 32, 1 << 18}, {8, 128, 32, 1 << 17}, {4, 128, 32, 1 << 16}};
 
 // Tiles 0 to 3 hold the sums, 4 and 5 rows of A, 6 and 7 columns of B. For one row of tiles, 2, 3 and 5 rest.
 template <int Tile, bool IsStreamed>

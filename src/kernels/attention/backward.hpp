@@ -41,7 +41,7 @@ struct BackwardShared {
   }
 };
 
-template <class Core>
+template <GradientCore Core>
 struct BackwardScratch {
   Core core;
   Queries queries;
@@ -61,7 +61,7 @@ struct BackwardScratch {
 
 // A span of queries against `count` keys from key `at` of a tile on, which itself begins at key `tile_at` of those that
 // the core holds, and these at key `first`. Adds to dk and dv; `done`: the keys of the tile that dq has then to take.
-template <class Core>
+template <GradientCore Core>
 inline void add_strip(const Problem& p, const BackwardPlan& plan, std::int64_t first, std::int64_t tile_at,
                       std::int64_t at, std::int64_t count, BackwardScratch<Core>& mem,
                       Range (&done)[Core::kSpanGroups]) {
@@ -71,14 +71,14 @@ inline void add_strip(const Problem& p, const BackwardPlan& plan, std::int64_t f
   for (int g = 0; g < mem.queries.groups; ++g) {
     const Range seen = seen_range(p, mem.queries.seen[g], first + tile_at + at, count);
     if (seen.keys <= 0) {
-      mem.core.forget(g, at, whole);
+      mem.core.put_zeros(g, at, whole);
       continue;
     }
     const std::int64_t from = seen.from / Core::kKeyStep * Core::kKeyStep,
                        to = round_up(seen.from + seen.keys, Core::kKeyStep);
     low = from < low ? from : low, high = to > high ? to : high;
     groups = {g < groups.begin ? g : groups.begin, g + 1};
-    mem.core.forget(g, at, from), mem.core.forget(g, at + to, whole - to);
+    mem.core.put_zeros(g, at, from), mem.core.put_zeros(g, at + to, whole - to);
     put_tile(mem.core, p, mem.queries, g, first, tile_at + at + count, {tile_at + at + from, to - from}, mem.tile,
              at + from);
     if (done[g].keys == 0) done[g].from = at + from;
@@ -91,7 +91,7 @@ inline void add_strip(const Problem& p, const BackwardPlan& plan, std::int64_t f
 }
 
 // A span of queries against keys [at, at + count) of those that the core holds, which begin at key `first`.
-template <class Core>
+template <GradientCore Core>
 inline void add_tile(const Problem& p, const BackwardPlan& plan, std::int64_t first, std::int64_t at,
                      std::int64_t count, BackwardScratch<Core>& mem, float* dq) {
   Range done[Core::kSpanGroups] = {};
@@ -107,7 +107,7 @@ inline void add_tile(const Problem& p, const BackwardPlan& plan, std::int64_t fi
 }
 
 // A span's queries against the `count` keys that the core holds from key `first` on.
-template <class Core>
+template <GradientCore Core>
 inline void add_span(const Problem& p, const BackwardInput& in, const RowSums& sums, const BackwardPlan& plan,
                      std::int64_t first, std::int64_t count, BackwardScratch<Core>& mem, float* dq) {
   pack(p, sums, mem.queries);
@@ -163,17 +163,17 @@ inline void write_query_rows(const Problem& p, const BackwardResult& result, con
 }
 
 // The span of a key head that begins at a row.
-template <class Core>
+template <GradientCore Core>
 inline Span span_at(const Problem& p, std::int64_t head, std::int64_t row) {
   const std::int64_t left = rows_per_key_head(p) - row;
   return {head / p.hkv, head % p.hkv, row, left < span_rows<Core>() ? left : span_rows<Core>()};
 }
 
 // What is packed after a span's products, on its way to L2 beside them: the next span, and keys where these change too.
-template <class Core>
+template <GradientCore Core>
 inline void fetch_next(const Problem& p, const BackwardInput& in, const BackwardPlan& plan, const Span& span,
                        std::int64_t next_key, std::int64_t task, std::int64_t cells, Core& core) {
-  RowsAhead ahead;
+  PrefetchRows ahead;
   Keys keys = keys_of(p, plan, task);
   std::int64_t next_row = span.row + span.rows;
   if (next_row == rows_per_key_head(p)) {
@@ -205,7 +205,7 @@ inline std::int64_t keys_seen(const Problem& p, const Queries& queries, std::int
   return keys;
 }
 
-template <class Core>
+template <GradientCore Core>
 inline void backward_keys(const Problem& p, const BackwardInput& in, const BackwardResult& result,
                           const BackwardPlan& plan, const BackwardShared& shared, std::int64_t task, void* scratch) {
   Workspace memory{static_cast<float*>(scratch)};
@@ -257,7 +257,7 @@ inline std::size_t backward_shared(const Problem& p, const BackwardPlan& plan) {
   return bytes_of<BackwardShared>(p, plan);
 }
 
-template <class Core>
+template <GradientCore Core>
 inline std::size_t backward_scratch(const Problem& p, const BackwardPlan& plan) {
   Workspace queries{nullptr}, rows{nullptr};
   queries(2 * padded(p.d) * kColumns), rows(2 * p.dv);
@@ -268,7 +268,7 @@ inline std::size_t backward_scratch(const Problem& p, const BackwardPlan& plan) 
   return most;
 }
 
-template <class Core>
+template <GradientCore Core>
 inline void run_backward(const Problem& p, const BackwardPlan& plan, const BackwardInput& in,
                          const BackwardResult& result, int phase, std::int64_t task, void* shared_memory,
                          void* scratch) {

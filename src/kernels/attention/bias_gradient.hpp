@@ -9,7 +9,7 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-template <class Core>
+template <GradientCore Core>
 struct BiasScratch {
   Core core;
   Queries queries;
@@ -48,7 +48,7 @@ inline void add_to_bias(const Problem& p, const BackwardResult& result, const Qu
 }
 
 // A span of one head's queries against keys [first, last).
-template <class Core>
+template <GradientCore Core>
 inline void add_span_to_bias(const Problem& p, const BackwardInput& in, const BackwardResult& result,
                              const RowSums& sums, const Span& span, std::int64_t first, std::int64_t last,
                              BiasScratch<Core>& mem) {
@@ -67,7 +67,7 @@ inline void add_span_to_bias(const Problem& p, const BackwardInput& in, const Ba
   }
 }
 
-template <class Core>
+template <GradientCore Core>
 inline void backward_bias(const Problem& p, const BiasPlan& plan, const BackwardInput& in, const BackwardResult& result,
                           const RowSums& sums, std::int64_t task, void* scratch) {
   Workspace memory{static_cast<float*>(scratch)};

@@ -21,9 +21,20 @@ inline float* partial(const Problem& p, void* shared, std::int64_t task, std::in
   return static_cast<float*>(shared) + (task * rows_per_key_head(p) + r) * partial_floats(p);
 }
 
-// One chunk of keys against all queries of a key head. A core holds the queries and the contexts, and multiplies both
-// by rows where they lie.
+// Holds the queries and the contexts of a key head, and multiplies both by rows where they lie.
 template <class Core>
+concept DecodeCore = requires(Core core, const Units& units, std::int64_t r, float* out,
+                              float* (&query)(std::int64_t)) {
+  requires __is_same(decltype(Core::kScaled), const bool);  // rows have scales
+  core.start(query);                                        // clears the contexts and packs query(r) of every row r
+  core.scores(units, out);                                  // (queries, kStepKeys) = q · kᵀ
+  core.add_values(out, units);                              // contexts += weights · v
+  core.shrink(r, *out);                                     // context r, by a factor
+  core.finish(r, out);                                      // context r, as it is
+};
+
+// One chunk of keys against all queries of a key head.
+template <DecodeCore Core>
 class Decoder {
  public:
   Decoder(const Problem& p, const ForwardPlan& plan, Workspace& take) : p_(p), plan_(plan), core_(p, take) {
@@ -131,9 +142,7 @@ class Decoder {
   void soften(std::int64_t r, const Step& step) {
     const Query at = query(p_, span_, r);
     const std::int64_t place = span_.batch * p_.interval_batch + at.token;
-    const Line line{
-        at,         p_.first[place], p_.last[place],    p_.alibi_slopes ? static_cast<float>(p_.centre[place]) : 0,
-        step.first, step.keys,       s_ + r * kStepKeys};
+    const Line line{at, p_.first[place], p_.last[place], step.first, step.keys, s_ + r * kStepKeys};
     scale_line(line, step.k_scale);
     adjust_line(p_, span_, line);
     mask_line(p_, span_, line);
@@ -193,7 +202,7 @@ inline void decode_merge(const Problem& p, const ForwardPlan& plan, const Forwar
   }
 }
 
-template <class Core>
+template <DecodeCore Core>
 inline void run_decode(const Problem& p, const ForwardPlan& plan, const ForwardResult& result, int phase,
                        std::int64_t task, void* shared, void* scratch) {
   if (phase == 1) return decode_merge(p, plan, result, task, shared);

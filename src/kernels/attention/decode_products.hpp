@@ -52,7 +52,7 @@ inline __attribute__((always_inline)) void multiply_keys(const float* q, const L
     const std::int64_t offset = loads.begin(b) * E::kBytes;
     Vec parts[Keys][E::kParts];
     ATTN_UNROLL for (int j = 0; j < Keys; ++j) {
-      fetch_line(ahead[j], b * E::kSpan * E::kBytes);
+      prefetch_at(ahead[j], b * E::kSpan * E::kBytes);
       E::widen(keys[j] + offset, parts[j]);
     }
     ATTN_UNROLL for (int part = 0; part < E::kParts; ++part) {
@@ -109,7 +109,7 @@ __attribute__((noinline)) void add_loads(const float* w, const Loads<E>& loads, 
       ATTN_UNROLL for (int i = 0; i < Count; ++i) weight[i] = splat(weights[i * kStepKeys + j]);
       ATTN_UNROLL for (int n = 0; n < Width; ++n) {
         Vec parts[E::kParts];
-        fetch_line(ahead, (b + n) * E::kSpan * E::kBytes);
+        prefetch_at(ahead, (b + n) * E::kSpan * E::kBytes);
         E::widen(value + begin[n], parts);
         ATTN_UNROLL for (int part = 0; part < E::kParts; ++part) {
           ATTN_UNROLL for (int i = 0; i < Count; ++i) sums[i][n][part] = weight[i] * parts[part] + sums[i][n][part];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention/query_tile.hpp"
+#include "kernels/prefetch.hpp"
 #include "kernels/workspace.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
@@ -93,12 +94,6 @@ struct Loads {
     }
   }
 };
-
-// The line of a row that holds byte `at`, if it begins there, on its way to L2; null is none. One at a time: many at
-// once hold up what comes after them.
-inline __attribute__((always_inline)) void fetch_line(const char* row, std::int64_t at) {
-  if (row && at % 64 == 0) __builtin_prefetch(row + at, 0, 2);
-}
 
 // Units of a step in the order in which they are read: one from each quarter in turn, as memory is faster from several
 // pages at once.

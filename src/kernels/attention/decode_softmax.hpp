@@ -3,7 +3,7 @@
 
 #include "kernels/attention/decode_rows.hpp"
 #include "kernels/attention/dropout.hpp"
-#include "kernels/attention/scores.hpp"
+#include "kernels/attention/mask.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
@@ -12,7 +12,6 @@ namespace {
 struct Line {
   Query at;
   std::int32_t seen_first, seen_last;
-  float centre;
   std::int64_t first, keys;
   float* s;
 };
@@ -45,7 +44,8 @@ inline void adjust_line(const Problem& p, const Span& span, const Line& line) {
   }
   if (p.bias.data) for_each_key(p.bias, span, line, [s](std::int64_t j, float b) { s[j] += b * kLog2e; });
   if (p.alibi_slopes) {
-    const Vec slope = splat(p.alibi_slopes[line.at.head] * kLog2e), centre = splat(line.centre);
+    const Vec slope = splat(p.alibi_slopes[line.at.head] * kLog2e);
+    const Vec centre = splat(static_cast<float>(p.centre[span.batch * p.interval_batch + line.at.token]));
     for_each_vector(line, [&](std::int64_t j, VecI number) {
       const Vec ahead = __builtin_convertvector(number, Vec) - centre;
       store(s + j, load(s + j) - slope * max(ahead, -ahead));

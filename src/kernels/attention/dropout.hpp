@@ -1,7 +1,7 @@
 // Which weights survive dropout: from a mask in memory, or drawn where they are needed.
 #pragma once
 
-#include "kernels/attention/scores.hpp"
+#include "kernels/attention/mask.hpp"
 #include "kernels/simd/philox.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
@@ -11,7 +11,7 @@ inline bool drops(const Problem& p) { return p.dropout_keep.data || p.dropout_th
 
 // f(j, w, kept) for each key and kLanes lanes: all bits of a lane are set where its weight is kept.
 template <class F>
-inline void for_each_drawn(const Problem& p, const Span& span, const Interval& seen, std::int64_t first_key,
+inline void for_each_drawn(const Problem& p, const Span& span, const QueryTile& seen, std::int64_t first_key,
                            std::int64_t keys, F&& f) {
   const VecU threshold = VecU{} + p.dropout_threshold;
   const std::int64_t number = p.first_key + first_key;
@@ -31,7 +31,7 @@ inline void for_each_drawn(const Problem& p, const Span& span, const Interval& s
 }
 
 template <class F>
-inline void for_each_kept(const Problem& p, const Span& span, int group, const Interval& seen, std::int64_t first_key,
+inline void for_each_kept(const Problem& p, const Span& span, int group, const QueryTile& seen, std::int64_t first_key,
                           std::int64_t keys, F&& f) {
   if (!p.dropout_keep.data) return for_each_drawn(p, span, seen, first_key, keys, f);
   for_each_true(p.dropout_keep, span, group, seen, first_key, keys, f);

@@ -2,59 +2,88 @@
 #pragma once
 
 #include "kernels/attention/forward.hpp"
-#include "kernels/attention/prefetch_block.hpp"
+#include "kernels/prefetch.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-class FloatCore {
- public:
-  static constexpr int kBlockKeys = 128, kKeyStep = 1, kKeyRows = 1;
+constexpr int kBlockKeys = 128;
 
-  FloatCore(const Problem& p, Workspace& take) : p_(p), ahead_(p) {
+class FloatForward {
+ public:
+  static constexpr int kKeyStep = 1;
+
+  FloatForward(const Problem& p, const ForwardPlan& plan, void*, Workspace& take)
+      : p_(p), context_rows_(round_up(p.dv, 16)) {
     const bool widens = p.element != Element::f32;
     queries_ = take(kGroups * p.d * kColumns);
-    keys_buffer_ = take(widens ? kBlockKeys * p.d : 0);
-    values_buffer_ = take(widens ? kBlockKeys * p.dv : 0);
+    keys_buffer_ = take(widens ? plan.block_keys * p.d : 0);
+    values_buffer_ = take(widens ? plan.block_keys * p.dv : 0);
     lines_ = take(kLanes * round_up(p.d, kLanes));
+    scores_ = take(plan.block_keys * kColumns);
   }
 
   void pack_queries(const Span& span, int group) {
     pack_lanes(p_, p_.q, p_.d, span, group, query_factor(p_), lines_, queries_ + group * p_.d * kColumns);
   }
 
-  void load_block(const Span& span, std::int64_t first, std::int64_t count) {
-    keys_ = block_of(p_, p_.k, p_.d, span, first, count, keys_buffer_);
-    values_ = block_of(p_, p_.v, p_.dv, span, first, count, values_buffer_);
-    ahead_.begin(p_, span, first + kBlockKeys, kBlockKeys);
+  void fetch_rows_of(const Span&) {}
+
+  void load_block(const Span& span, const KeyBlock& block) {
+    keys_ = block_of(p_, p_.k, p_.d, span, block.first, block.count, keys_buffer_);
+    values_ = block_of(p_, p_.v, p_.dv, span, block.first, block.count, values_buffer_);
+    fetch_block(span, block.first + kBlockKeys);
   }
 
-  float scores(int group, std::int64_t from, std::int64_t keys, float* s) {
-    panel<false>(keys, keys_.data + from * keys_.step, keys_.step, 1, queries_ + group * p_.d * kColumns, kColumns, s,
-                 kColumns, p_.d, ahead_);
-    return 1;  // the queries were scaled when packed
+  // The queries were scaled when packed: scores lack no factor.
+  void attend(const Span& span, int group, const QueryTile& tile, const KeyBlock& block, const Range& range,
+              const Running& run) {
+    multiply_keys(group, range);
+    cap_scores(p_, range.keys, 1, scores_);
+    mask_range(p_, span, group, tile, block.first, block.count, range, scores_);
+    softmax_tile(scores_, range.keys, 1, run, context_rows_);
+    if (drops(p_)) drop_weights(span, group, tile, block, range);
+    add_values(range, run.context);
   }
 
-  void store_weights(float* s, std::int64_t j, int w, const Vec (&weights)[kKeyRows]) {
-    store(s + j * kColumns + w, weights[0]);
+  void finish() {}
+
+ private:
+  // Keys and values of the block from a key on, beside the first of this block's products: loads shall not wait.
+  void fetch_block(const Span& span, std::int64_t first) {
+    if (first >= p_.tk) return;
+    const std::int64_t count = least_of(p_.tk - first, kBlockKeys);
+    ahead_ = {};
+    ahead_.add(p_, p_.k, span.batch, span.key_head, first, count, p_.d);
+    ahead_.add(p_, p_.v, span.batch, span.key_head, first, count, p_.dv);
+    ahead_.spread_over(kBlockKeys);
   }
 
-  void keep(float* s, std::int64_t j, int w, VecI kept) {
-    float* at = s + j * kColumns + w;
-    store(at, where(kept, load(at)));
+  // scores (keys, kColumns) = k · qᵀ
+  void multiply_keys(int group, const Range& range) {
+    panel<false>(range.keys, keys_.data + range.from * keys_.step, keys_.step, 1, queries_ + group * p_.d * kColumns,
+                 kColumns, scores_, kColumns, p_.d, ahead_);
+  }
+
+  void drop_weights(const Span& span, int group, const QueryTile& tile, const KeyBlock& block, const Range& range) {
+    for_each_kept(p_, span, group, tile, block.first + range.from, least_of(range.keys, block.count - range.from),
+                  [this](std::int64_t j, int w, VecI kept) {
+                    float* at = scores_ + j * kColumns + w;
+                    store(at, where(kept, load(at)));
+                  });
   }
 
   // contextᵀ (dv, queries) += vᵀ · weights
-  void add_context(std::int64_t from, std::int64_t keys, const float* s, float* context) {
-    panel<true>(p_.dv, values_.data + from * values_.step, 1, values_.step, s, kColumns, context, kColumns, keys,
-                ahead_);
+  void add_values(const Range& range, float* context) {
+    panel<true>(p_.dv, values_.data + range.from * values_.step, 1, values_.step, scores_, kColumns, context, kColumns,
+                range.keys, ahead_);
   }
 
- private:
   const Problem& p_;
-  float *queries_, *keys_buffer_, *values_buffer_, *lines_;
+  std::int64_t context_rows_;
+  float *queries_, *keys_buffer_, *values_buffer_, *lines_, *scores_;
   Block keys_{}, values_{};
-  Ahead ahead_;  // the next block
+  PrefetchRows ahead_;
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ class FloatGradient {
     to_lanes(d_output_rows_, p_.dv, queries.groups, 1, d_output_);
   }
 
-  void fetch(const RowsAhead&, std::int64_t) {}
+  void fetch(const PrefetchRows&, std::int64_t) {}
 
   // The queries were scaled when packed: scores lack nothing.
   float products(int group, std::int64_t from, std::int64_t keys, float* s, float* d_weights) const {
@@ -55,7 +55,7 @@ class FloatGradient {
     __builtin_memcpy(d_scores_ + corner(group, at), d_scores, sizeof d_scores);
   }
 
-  void forget(int group, std::int64_t at, std::int64_t keys) const {
+  void put_zeros(int group, std::int64_t at, std::int64_t keys) const {
     for (std::int64_t j = at; j < at + keys; ++j) {
       clear(weights_ + corner(group, j), kColumns), clear(d_scores_ + corner(group, j), kColumns);
     }

@@ -1,32 +1,10 @@
 // What the backward tasks share: a span of queries, and the gradient of a tile of scores, for any core that multiplies.
-// A core holds the packed operands of a task: it is made for a problem and the most keys that it will hold, and offers
-//   kSpanGroups                        groups of queries that a tile holds side by side, kMostGroups at most
-//   kTileKeys                          keys that dq takes at once
-//   kStripKeys                         of them, those whose dk and dv are taken at once: a multiple of every kRows, and
-//                                      of kKeyStep
-//   kKeyStep                           keys a product takes at once: a range of keys begins and ends at a multiple
-//   kKeyRows                           keys that are put at once
-//   kRowStep                           rows of a group's dq that a product takes at once
-//   load_keys(span, first, count)      keys and values [first, first + count), zeros up to the next kKeyStep
-//   pack_queries(in, queries)          a span's rows of q and d_output, zeros past its end
-//   fetch(ahead, keys)                 calls it beside the products of so many keys by a group of queries
-//   products(group, from, keys, s, d_weights)
-//                                      s (keys, kColumns), from key `from` of the loaded on, and d_weights likewise:
-//                                      values · d_outputᵀ. Returns the factor that s lacks
-//   exp2(x)                            2^x, good enough for its products
-//   put(group, at, weights, d_scores)  keeps those of kKeyRows keys and a group, keys `at` on of a tile of kTileKeys;
-//                                      add_dk and add_dv read them while their strip of kStripKeys is the last put
-//   forget(group, at, keys)            zeros instead
-//   add_dq(group, from, at, keys, fresh, dq)
-//                                      dqᵀ (d, kColumns) += keysᵀ · d_scores; fresh: = in place of +=
-//   add_dk, add_dv(groups, at, keys, step, out)
-//                                      out, panels of (step, kColumns), += d_scores · q, weights · d_output
 #pragma once
 
 #include "kernels/attention/dropout.hpp"
-#include "kernels/attention/scores.hpp"
-#include "kernels/table.hpp"
+#include "kernels/attention/mask.hpp"
 #include "kernels/prefetch.hpp"
+#include "kernels/table.hpp"
 #include "kernels/workspace.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
@@ -34,19 +12,13 @@ namespace {
 
 constexpr int kMostGroups = 16;  // of queries, in a span
 
-template <class Core>
-constexpr std::int64_t span_rows() {
-  static_assert(Core::kSpanGroups <= kMostGroups && Core::kTileKeys % Core::kStripKeys == 0);
-  return Core::kSpanGroups * kColumns;
-}
-
 // Width of a row in panels of kColumns.
 inline std::int64_t padded(std::int64_t width) { return (width + kColumns - 1) / kColumns * kColumns; }
 
 // A span's queries, but for the rows of q and d_output, which a core holds.
 struct Queries {
   float *lse, *delta;  // by row, as of RowSums
-  Interval seen[kMostGroups];
+  QueryTile seen[kMostGroups];
   Span span;
   int groups;
 
@@ -59,13 +31,45 @@ struct Groups {
   std::int64_t rows() const { return (end - begin) * kColumns; }
 };
 
+// Holds the packed operands of a task: made for a problem and the most keys that it will hold. Keys are counted from
+// the first one loaded, `at` from the first one of a tile.
+template <class Core>
+concept GradientCore = requires(Core core, const Span& span, const BackwardInput& in, const Queries& queries,
+                                const PrefetchRows& rows, const Groups& groups, int group, std::int64_t n, bool fresh,
+                                float* out, Vec x, const Vec (&tile)[Core::kKeyRows][kWidth]) {
+  Core::kSpanGroups;               // groups of queries that a tile holds side by side, kMostGroups at most
+  Core::kTileKeys;                 // keys that dq takes at once
+  Core::kStripKeys;                // of them, those whose dk and dv are taken at once: a multiple of every kRows
+  Core::kKeyStep;                  // keys a product takes at once: a range of keys begins and ends at a multiple
+  Core::kKeyRows;                  // keys that are put at once
+  Core::kRowStep;                  // rows of a group's dq that a product takes at once
+  core.load_keys(span, n, n);      // `count` keys and values from one on, zeros up to the next kKeyStep
+  core.pack_queries(in, queries);  // a span's rows of q and d_output, zeros past its end
+  core.fetch(rows, n);             // beside the products of so many keys by a group of queries
+  // (group, from, keys, s, d_weights): s (keys, kColumns), and d_weights = values · d_outputᵀ; the factor that s lacks.
+  requires __is_same(decltype(core.products(group, n, n, out, out)), float);
+  requires __is_same(decltype(Core::exp2(x)), Vec);  // 2^x, good enough for its products
+  // (group, at, weights, d_scores) of kKeyRows keys; add_dk and add_dv read them while their strip is the last put.
+  core.put(group, n, tile, tile);
+  core.put_zeros(group, n, n);              // (group, at, keys)
+  core.add_dq(group, n, n, n, fresh, out);  // (group, from, at, keys): dqᵀ (d, kColumns) += keysᵀ · d_scores; fresh: =
+  core.add_dk(groups, n, n, n, out);        // (groups, at, keys, step): panels of (step, kColumns) += d_scores · q
+  core.add_dv(groups, n, n, n, out);        // += weights · d_output
+};
+
+template <GradientCore Core>
+constexpr std::int64_t span_rows() {
+  static_assert(Core::kSpanGroups <= kMostGroups && Core::kTileKeys % Core::kStripKeys == 0);
+  return Core::kSpanGroups * kColumns;
+}
+
 // Which keys the span sees. True when some of [first, last) are among them.
 inline bool place(const Problem& p, const Span& span, std::int64_t first, std::int64_t last, Queries& queries) {
   queries.span = span;
   queries.groups = static_cast<int>((span.rows + kColumns - 1) / kColumns);
   bool sees = false;
   for (int g = 0; g < queries.groups; ++g) {
-    queries.seen[g] = interval(p, span, g);
+    queries.seen[g] = query_tile(p, span, g);
     sees = sees || sees_some(p, queries.seen[g], first, last);
   }
   return sees;
@@ -168,7 +172,7 @@ inline void put_gradient(const Sink& sink, const TileScratch& tile, const Querie
 }
 
 // A sink that leaves weights and gradient in the tile, in float32.
-template <class Core>
+template <GradientCore Core>
 struct InTile {
   static constexpr int kKeyRows = Core::kKeyRows;
   const TileScratch& tile;
@@ -183,7 +187,7 @@ struct InTile {
 };
 
 // From such a tile to a core.
-template <class Core>
+template <GradientCore Core>
 inline void copy_tile(const TileScratch& tile, const Core& core, int group, std::int64_t at, std::int64_t keys) {
   for (std::int64_t j = 0; j < keys; j += Core::kKeyRows) {
     Vec weights[Core::kKeyRows][kWidth], d_scores[Core::kKeyRows][kWidth];
@@ -218,7 +222,7 @@ inline void through_score_function(const Problem& p, const Queries& queries, int
 
 // Group g against a range of the `count` keys that the core has from key `first` on: weights after dropout and the
 // gradient of the scores go to the sink, from `at` on. ThroughCap: that of the scores before the softcap.
-template <bool ThroughCap, class Core, class Sink>
+template <bool ThroughCap, GradientCore Core, class Sink>
 inline void gradient_tile(Core& core, const Problem& p, const Queries& queries, int g, std::int64_t first,
                           std::int64_t count, const Range& range, const TileScratch& tile, const Sink& sink,
                           std::int64_t at) {
@@ -244,7 +248,7 @@ inline void gradient_tile(Core& core, const Problem& p, const Queries& queries, 
 
 // The same to the core, of the scores before softcap and user's function. That function sees the gradient in float32,
 // and without the slope.
-template <class Core>
+template <GradientCore Core>
 inline void put_tile(Core& core, const Problem& p, const Queries& queries, int g, std::int64_t first,
                      std::int64_t count, const Range& range, const TileScratch& tile, std::int64_t at) {
   if (!p.score_forward) {

@@ -13,9 +13,6 @@ namespace {
 
 constexpr int kGroups = 16;                    // groups that share each block of keys while it is in L2
 constexpr int kTaskRows = kGroups * kColumns;  // queries of a task, at most
-constexpr float kLog2e = 1.44269504088896340736f;
-constexpr float kLn2 = 0.69314718055994530942f;
-
 // Where a task's rows lie. Query heads that share a key head are rows of one list: row r of it is query
 // r % tq of head hkv · (hq / hkv) + r / tq.
 struct Span {
@@ -41,7 +38,7 @@ inline Query query(const Problem& p, const Span& span, std::int64_t r) {
 }
 
 // The keys that a group's lanes see.
-struct Interval {
+struct QueryTile {
   std::int32_t first[kColumns], last[kColumns];  // by lane, as the rest of these
   std::int32_t head[kColumns], token[kColumns];
   std::int32_t number[kColumns];            // the token's, for dropout and score functions
@@ -51,8 +48,8 @@ struct Interval {
   std::int32_t all_first, all_last;         // seen by every lane that holds a query
 };
 
-inline Interval interval(const Problem& p, const Span& span, int group) {
-  Interval seen;
+inline QueryTile query_tile(const Problem& p, const Span& span, int group) {
+  QueryTile seen;
   seen.any_first = seen.all_last = 0x7fffffff;
   seen.any_last = seen.all_first = 0;
   for (int lane = 0; lane < kColumns; ++lane) {

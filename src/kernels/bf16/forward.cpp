@@ -10,7 +10,7 @@ std::size_t shared(const Problem& p, const ForwardPlan& plan) { return PackedBlo
 
 std::size_t scratch(const Problem& p, const ForwardPlan& plan) {
   std::size_t bytes = 0;
-  with_parts(plan.parts, [&](auto n) { bytes = bytes_of<ForwardScratch<n.value>>(p, plan, nullptr); });
+  with_parts(plan.parts, [&](auto n) { bytes = bytes_of<ForwardScratch<MatrixForward<n.value>>>(p, plan, nullptr); });
   return bytes;
 }
 
@@ -19,7 +19,7 @@ void run(const Problem& p, const ForwardPlan& plan, const ForwardResult& result,
          void* shared, void* scratch) {
   [[maybe_unused]] const Session session;
   if (phase == 0) return PackedBlocks(p, plan, shared).pack(task);
-  with_parts(plan.parts, [&](auto n) { forward_task<n.value>(p, plan, result, task, shared, scratch); });
+  with_parts(plan.parts, [&](auto n) { forward_task<MatrixForward<n.value>>(p, plan, result, task, shared, scratch); });
 }
 
 }  // namespace

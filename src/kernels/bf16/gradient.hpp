@@ -3,18 +3,11 @@
 #pragma once
 
 #include "kernels/attention/gradient_tile.hpp"
-#include "kernels/bf16/packed_blocks.hpp"
+#include "kernels/bf16/exp2.hpp"
+#include "kernels/bf16/pack.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
-
-// By the number of parts. On AMX a tile of sums comes from L2 and goes there again: after 16 products in a row for dk
-// and dv, with more parts 24.
-#if defined(ATTN_AMX)
-constexpr BackwardCut kGradientCuts[3] = {{16, 256, 32, 1 << 18}, {8, 128, 32, 1 << 17}, {4, 128, 32, 1 << 16}};
-#else
-constexpr BackwardCut kGradientCuts[3] = {{4, 96, 96, 1 << 18}};
-#endif
 
 template <int Parts>
 class MatrixGradient {
@@ -53,7 +46,7 @@ class MatrixGradient {
     pack_span(queries, in.d_output, p_.dv, value_depth_, d_output_, d_output_rows_);
   }
 
-  void fetch(const RowsAhead& ahead, std::int64_t keys) {
+  void fetch(const PrefetchRows& ahead, std::int64_t keys) {
     if (!kWorksBeside) return;
     ahead_ = ahead;
     ahead_.spread_over(ceil_div(keys, 32) * kProducts * (3 * depth_ + 2 * value_depth_) / 32);
@@ -84,7 +77,7 @@ class MatrixGradient {
     }
   }
 
-  void forget(int group, std::int64_t at, std::int64_t keys) const {
+  void put_zeros(int group, std::int64_t at, std::int64_t keys) const {
     const __m512i zero = _mm512_setzero_si512();
     for (std::int64_t j = at; j < at + keys; ++j) {
       for (int part = 0; part < Parts; ++part) {
@@ -99,7 +92,7 @@ class MatrixGradient {
     const Left left{transposed_keys_ + from, key_step_, round_up(p_.d, 16) * key_step_};
     const Right right{pair_of(group, at), kPairs};
     const std::int64_t rows = round_up(p_.d, kRowStep);
-    SumsAhead<kProducts> sums(dq + 32 * kColumns, keys / 2);
+    auto sums = prefetch_sums<kProducts>(dq + 32 * kColumns, rows - 32, keys / 2);
     auto ahead = [&] { sums(), ahead_(); };
     Waiting waiting;
     const auto add = fresh ? multiply_in_turn<kProducts, false, Streams::left, decltype(ahead)>
@@ -195,7 +188,7 @@ class MatrixGradient {
     for (std::int64_t c = 0; c < width; c += kColumns) {
       float* sums = out + c * step;
       const Right right{rows + c * Parts * kSpanRows, kSpanRows * kColumns};
-      SumsAhead<kProducts> next(sums + step * kColumns, groups.rows() / 2);
+      auto next = prefetch_sums<kProducts>(sums + step * kColumns, keys, groups.rows() / 2);
       const auto ahead = [&] { next(), ahead_(); };
       multiply_in_turn<kProducts, true, Streams::right>(keys, {tile, kTileStep, kTile}, right, sums, groups.rows() / 2,
                                                         ahead, waiting);
@@ -212,7 +205,7 @@ class MatrixGradient {
   std::uint16_t *keys_buffer_, *values_buffer_;
   std::uint16_t* transposed_keys_;  // (Parts, d made up to a multiple of 16, key_step)
   Left keys_{}, values_{};
-  RowsAhead ahead_;
+  PrefetchRows ahead_;
 };
 
 }  // namespace

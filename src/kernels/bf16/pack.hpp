@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "kernels/bf16/multiply.hpp"
+#include "kernels/prefetch.hpp"
 #include "kernels/simd/elements.hpp"
 #include "kernels/simd/transpose.hpp"
 #include "kernels/workspace.hpp"
@@ -13,6 +14,16 @@ namespace {
 
 // Of a product of two numbers in so many parts.
 constexpr int products_of(int parts) { return parts * (parts + 1) / 2; }
+
+// `rows` of the sums of a product to come, on their way to L1: of 32 rows with all calls beside the 32 before, which
+// are over `pairs` pairs of depth.
+template <int kProducts>
+inline auto prefetch_sums(const float* sums, std::int64_t rows, std::int64_t pairs) {
+  constexpr std::int64_t kRowBytes = kColumns * sizeof(float);
+  PrefetchRanges<1, Cache::l1_to_write> ahead(ceil_div(32 * kRowBytes * 16, pairs * kProducts * kCacheLine));
+  ahead.set(0, sums, rows * kRowBytes);
+  return ahead;
+}
 
 // Parts of packed numbers: how many, and how many elements one lies behind the other.
 struct Spread {

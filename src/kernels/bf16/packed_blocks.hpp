@@ -1,44 +1,19 @@
-// The operands of the fused forward on bf16 products: keys against packed queries, weights rounded to bf16 against
-// packed values. Sums of weights are taken in float32 before the rounding. Keys and values are packed once, by block,
-// for all tasks.
+// Keys and values of the fused forward on bf16 products, packed by blocks: once for all tasks, or by each.
 #pragma once
 
-#include "kernels/bf16/prefetch_sums.hpp"
-#include "kernels/bf16/softmax.hpp"
+#include "kernels/attention/query_tile.hpp"
+#include "kernels/bf16/pack.hpp"
 #include "kernels/prefetch.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// The query's factor, cut in two: a power of two (and the sign), by which bf16 is multiplied exactly, when packed;
-// and the rest, from 1 to 2, for softmax to apply. Scores so pass float32's range only if they do scaled.
-struct Factor {
-  float packed = 0, rest = 1;
+constexpr std::int64_t kForwardStrip = 32;  // keys whose scores are computed at once
+// Keys of a block: as many as let a tile of scores stay in L1, for the context is loaded and stored per block.
+constexpr int kBlockKeys = 256;
 
-  explicit Factor(float factor) {
-    const std::uint32_t bits = float_to_bits(factor);
-    if ((bits & 0x7fffffffu) == 0) return;
-    packed = bits_to_float((bits & 0x7f800000u) ? bits & 0xff800000u : (bits & 0x80000000u) | 0x00800000u);
-    rest = factor / packed;
-  }
-};
-
-constexpr int kBlockKeys =
-    256;  // as many as let a tile of scores stay in L1: the context is loaded and stored per block
-
-constexpr std::int64_t kLine = 32;  // bf16 numbers
-
-// Keys and values on their way to L2, some lines of each with every step: many at once would hold up the operands.
-struct Fetch {
-  const std::uint16_t *at[2] = {}, *end[2] = {};
-  std::int64_t lines = 0;
-
-  __attribute__((always_inline)) void operator()() {
-    ATTN_UNROLL for (int i = 0; i < 2; ++i) {
-      for (std::int64_t n = 0; n < lines && at[i] < end[i]; ++n, at[i] += kLine) __builtin_prefetch(at[i], 0, 2);
-    }
-  }
-};
+// Packed keys and values on their way to L2.
+using PrefetchBlock = PrefetchRanges<2, Cache::l2>;
 
 // Packed keys and values: of all blocks, in memory that the tasks share; or, where each of many heads has one task, of
 // the block that a task works on, which then stays in L2.
@@ -85,12 +60,14 @@ class PackedBlocks {
   }
 
   // A block on its way to L2, to be had in about this many steps.
-  Fetch fetch(const Span& span, std::int64_t block, std::int64_t steps) const {
+  PrefetchBlock fetch(const Span& span, std::int64_t block, std::int64_t steps) const {
     if (!shares_ || block >= blocks_) return {};
-    const std::int64_t keys = in_place(block) ? block_keys_ * depth_ : key_size();
-    const std::int64_t most = keys > value_size() ? keys : value_size();
-    const std::uint16_t *first_key = this->keys(span, block).data, *first_value = values_of(span, block);
-    return {{first_key, first_value}, {first_key + keys, first_value + value_size()}, ceil_div(most, kLine * steps)};
+    constexpr std::int64_t kSize = sizeof(std::uint16_t);
+    const std::int64_t key_bytes = (in_place(block) ? block_keys_ * depth_ : key_size()) * kSize;
+    const std::int64_t value_bytes = value_size() * kSize, most = key_bytes > value_bytes ? key_bytes : value_bytes;
+    PrefetchBlock next(ceil_div(most, kCacheLine * steps));
+    next.set(0, keys(span, block).data, key_bytes), next.set(1, values_of(span, block), value_bytes);
+    return next;
   }
 
  private:
@@ -144,109 +121,6 @@ class PackedBlocks {
   int parts_;
   std::int64_t step_, blocks_, block_keys_, depth_, width_;  // keys of a block, of which the last may have fewer
   std::uint16_t *shared_, *own_ = nullptr;
-};
-
-template <int kParts>
-class MatrixCore {
- public:
-  MatrixCore(const Problem& p, const ForwardPlan& plan, void* shared, Workspace& take)
-      : p_(p),
-        factor_(query_factor(p)),
-        block_keys_(plan.block_keys),
-        depth_(round_up(p.d, 32)),
-        blocks_(p, plan, shared) {
-    blocks_.take_own(take);
-    queries_ = halves(take, kGroups * kParts * depth_ * kColumns);
-  }
-
-  // Steps of a strip's scores, between which softmax may take its turns.
-  std::int64_t steps_a_strip() const { return kProducts * depth_ / 32; }
-
-  Weights weights(Workspace& take) const {
-    return {halves(take, kParts * block_keys_ * kColumns), block_keys_ * kColumns};
-  }
-
-  void pack_queries(const Span& span, int group) {
-    for (int half = 0; half < kColumns; half += kLanes) {
-      const void* rows[kLanes];
-      for (int i = 0; i < kLanes; ++i) {
-        const std::int64_t r = group * kColumns + half + i;
-        const Query at = query(p_, span, r < span.rows ? r : 0);
-        rows[i] = r < span.rows ? row(p_.q, p_.element, span.batch, at.head, at.token) : nullptr;
-      }
-      pack_columns(p_.element, rows, p_.d, factor_.packed, {kParts, depth_ * kColumns}, queries_of(group) + 2 * half,
-                   depth_);
-    }
-  }
-
-  // The block that begins at a key is the one that is worked on; beside it the next one is fetched.
-  void take_block(const Span& span, std::int64_t first) {
-    const std::int64_t block = first / block_keys_;
-    blocks_.pack_own(span, block);
-    keys_ = blocks_.keys(span, block), values_ = blocks_.values(span, block);
-    fetch_ = blocks_.fetch(span, block + 1, groups_of(span) * block_keys_ / kForwardStrip * steps_a_strip());
-  }
-
-  // The rows that the next task will pack are fetched beside this one's products: where they are few, so that reading
-  // them takes part of its time.
-  void fetch_rows_of(const Span& span) {
-    if (!kWorksBeside || blocks_.shares() || p_.tk > kTaskRows) return;
-    ahead_.add(p_, p_.k, span.batch, span.key_head, 0, p_.tk, p_.d);
-    ahead_.add(p_, p_.q, span.batch, query(p_, span, 0).head, 0, p_.tq, p_.d);
-    ahead_.add(p_, p_.v, span.batch, span.key_head, 0, p_.tk, p_.dv);
-    ahead_.spread_over(groups_of(span) * ceil_div(p_.tk, kForwardStrip) * steps_a_strip());
-  }
-
-  // s (kForwardStrip, kColumns), from key `from` of the block on, with something to do beside. They are in memory when
-  // that is first called beside the next, or after finish().
-  template <class Beside>
-  void scores(int group, std::int64_t from, float* s, Beside& beside) {
-    const auto fetching = [&] { fetch_(), ahead_(), beside(); };
-    const Left left{keys_.data + from * keys_.row, keys_.row, keys_.part};
-    multiply_in_turn<kProducts, false>(kForwardStrip, left, {queries_of(group), depth_ * kColumns}, s,
-                                       round_up(p_.d, kDepthStep) / 2, fetching, waiting_);
-  }
-
-  // The factor that scores still lack.
-  float factor() const { return factor_.rest; }
-
-  // What was multiplied is in memory.
-  void finish() { waiting_.finish(); }
-
-  // Forgets the weights of key j, lanes w to w + kLanes - 1, whose bits are not set. A lane holds two keys' weights;
-  // the other one stays.
-  static void keep(const Weights& weights, std::int64_t j, int w, VecI kept) {
-    const VecI other = splat(static_cast<std::int32_t>(j % 2 == 0 ? 0xffff0000u : 0x0000ffffu));
-    const __mmask32 dropped = _mm512_movepi16_mask(reinterpret_cast<__m512i>(~(kept | other)));
-    ATTN_UNROLL for (int part = 0; part < kParts; ++part) {
-      std::uint16_t* at = weights.data + part * weights.part + j / 2 * 2 * kColumns + 2 * w;
-      _mm512_mask_storeu_epi16(at, dropped, _mm512_setzero_si512());
-    }
-  }
-
-  // contextᵀ (dv, queries) += vᵀ · weights; whole after the next scores, or finish().
-  void add_values(const Weights& weights, const Range& range, float* context) {
-    SumsAhead<kProducts> sums(context + 32 * kColumns, range.keys / 2);
-    const auto ahead = [&] { sums(), ahead_(); };
-    multiply_in_turn<kProducts, true>(round_up(p_.dv, kRowStep), {values_.data + range.from, values_.row, values_.part},
-                                      {weights.data + range.from * kColumns, weights.part}, context, range.keys / 2,
-                                      ahead, waiting_);
-  }
-
- private:
-  static constexpr int kProducts = products_of(kParts);
-
-  std::uint16_t* queries_of(int group) const { return queries_ + group * kParts * depth_ * kColumns; }
-
-  const Problem& p_;
-  Factor factor_;
-  std::int64_t block_keys_, depth_;  // of a block; of packed queries
-  PackedBlocks blocks_;
-  std::uint16_t* queries_;
-  Left keys_{}, values_{};
-  Fetch fetch_;
-  RowsAhead ahead_;
-  Waiting waiting_;
 };
 
 }  // namespace

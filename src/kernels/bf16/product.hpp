@@ -6,24 +6,6 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// Lines of a packed panel, of all its parts, on their way to L2: some with each of `calls`.
-class PanelAhead {
- public:
-  PanelAhead(const char* line, std::int64_t lines, std::int64_t calls, const Spread& parts)
-      : line_(line), left_(lines), each_(ceil_div(lines, calls)), parts_(parts) {}
-
-  void operator()() {
-    for (std::int64_t i = 0; i < each_ && left_ > 0; ++i, --left_, line_ += 2 * kColumns) {
-      for (int part = 0; part < parts_.parts; ++part) __builtin_prefetch(line_ + 2 * part * parts_.step, 0, 2);
-    }
-  }
-
- private:
-  const char* line_;
-  std::int64_t left_, each_;
-  Spread parts_;
-};
-
 class MatrixProduct {
  public:
   static constexpr std::int64_t kStrip = kStripRows, kLineBytes = kColumns * 2;
@@ -90,7 +72,7 @@ class MatrixProduct {
     const Right right{static_cast<const std::uint16_t*>(panel.data), round_up(panel.depth, 32) * kColumns};
     const std::int64_t pairs = round_up(block.depth, kDepthStep) / 2, steps = ceil_div(pairs, 16) * kProducts;
     const std::int64_t some = ceil_div(writer.left(), steps);
-    PanelAhead ahead = next_block(panel, block.first + block.depth, strip, steps);
+    auto ahead = next_block<kParts>(panel, block.first + block.depth, strip, steps);
     const auto beside = [&] {
       writer.write(some);
       if (kParts > 1) ahead();
@@ -101,13 +83,16 @@ class MatrixProduct {
     writer.write(writer.left());
   }
 
-  // A strip's share of the lines from `from` on.
-  PanelAhead next_block(const Panel& panel, std::int64_t from, std::int64_t strip, std::int64_t steps) const {
-    const std::int64_t left = panel.depth - from, lines = left < plan_.depth ? left : plan_.depth;
-    const std::int64_t share = ceil_div(lines * kStrip, part_ / step_), begin = strip / kStrip * share;
-    const std::int64_t count = lines - begin < share ? lines - begin : share;
+  // A strip's share of the lines from `from` on of all parts, on their way to L2.
+  template <int kParts>
+  auto next_block(const Panel& panel, std::int64_t from, std::int64_t strip, std::int64_t steps) const {
+    const std::int64_t lines = least_of(panel.depth - from, plan_.depth);
+    const std::int64_t share = ceil_div(lines * kStrip, plan_.task_rows), begin = strip / kStrip * share;
+    const std::int64_t count = least_of(lines - begin, share), part = round_up(panel.depth, 32) * kLineBytes;
     const auto* data = static_cast<const char*>(panel.data) + (plan_.depth + begin) * kLineBytes;
-    return {data, count < 0 ? 0 : count, steps, {plan_.parts, round_up(panel.depth, 32) * kColumns}};
+    PrefetchRanges<kParts, Cache::l2> ahead(ceil_div(count, steps));
+    for (int i = 0; i < kParts && count > 0; ++i) ahead.set(i, data + i * part, count * kLineBytes);
+    return ahead;
   }
 
   // Whole rows of bf16, and not 4 KB apart: those would share a set of L1.
@@ -146,7 +131,7 @@ class MatrixProduct {
   std::uint16_t* rows_[2];
   int turn_ = 0;  // of rows_: what the next block is packed to
   TaskBlock next_{};
-  PackedAhead ahead_;
+  RowPacker ahead_;
   std::int64_t pieces_ = 0;  // of the next block, packed at a time
   Left left_{};
   Waiting waiting_;

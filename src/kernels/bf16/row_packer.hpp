@@ -7,10 +7,10 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-class PackedAhead {
+class RowPacker {
  public:
   // To rows `step` apart, in parts.
-  PackedAhead(const Product& p, std::int64_t step, const Spread& parts) : p_(p), step_(step), parts_(parts) {}
+  RowPacker(const Product& p, std::int64_t step, const Spread& parts) : p_(p), step_(step), parts_(parts) {}
 
   void begin(const TaskBlock& block, std::uint16_t* to) {
     block_ = block, to_ = to;
@@ -36,7 +36,7 @@ class PackedAhead {
   bool done() const { return lines() ? row_ >= round_up(block_.rows, kRowStep) : depth_ >= block_.depth; }
 
  private:
-  static constexpr int kRowsAhead = 4;  // some 16 pieces
+  static constexpr int kPrefetchRows = 4;  // some 16 pieces
 
   bool lines() const { return p_.a_depth == 1; }  // else columns of a are
 
@@ -49,13 +49,13 @@ class PackedAhead {
 
   static void fetch(const void* from) {
     if (!from) return;
-    __builtin_prefetch(from), __builtin_prefetch(static_cast<const char*>(from) + 64);
+    prefetch<Cache::l1>(from), prefetch<Cache::l1>(static_cast<const char*>(from) + kCacheLine);
   }
 
   // 32 numbers of a row.
   template <int kParts>
   __attribute__((always_inline)) void pack_line() {
-    fetch(line(row_ + kRowsAhead, depth_));
+    fetch(line(row_ + kPrefetchRows, depth_));
     const auto parts = load_parts<kParts>(p_.a_element, line(row_, 0), depth_, block_.depth);
     std::uint16_t* out = to_ + row_ * step_ + depth_;
     ATTN_UNROLL for (int i = 0; i < kParts; ++i) _mm512_storeu_si512(out + i * parts_.step, parts.part[i]);

@@ -2,14 +2,12 @@
 // beside the vector units, and call it between them.
 #pragma once
 
-#include "kernels/attention/forward.hpp"
+#include "kernels/attention/softmax.hpp"
 #include "kernels/bf16/exp2.hpp"
-#include "kernels/bf16/pack.hpp"
+#include "kernels/bf16/packed_blocks.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
-
-constexpr std::int64_t kForwardStrip = 32;
 
 // (kLanes, 2) in bf16: positive a and b, lane by lane, rounded to nearest, a tie up. Additions and a move of bytes, for
 // beside the tiles vcvtne2ps2bf16 takes as long as four of them.

@@ -43,7 +43,7 @@ inline void layer_norm_backward(const LayerNormGradient& p) {
   const float width = static_cast<float>(p.width);
   for (std::int64_t row = 0; row < p.rows; ++row) {
     const float *x = p.x + row * p.width, *dy = p.dy + row * p.width;
-    const float* more = p.more ? p.more + row * p.width : nullptr;
+    const float* residual = p.residual ? p.residual + row * p.width : nullptr;
     float* dx = p.dx + row * p.width;
     const Vec shift = splat(0.5f * p.mean[row]), factor = splat(2 * p.rstd[row]);
     const auto normal = [&](std::int64_t i, int count) {
@@ -63,7 +63,7 @@ inline void layer_norm_backward(const LayerNormGradient& p) {
     const Vec rstd = splat(p.rstd[row]);
     each_vector(p.width, [&](std::int64_t i, int count) {
       const Vec g = load_some(dy + i, count) * load_some(p.weight + i, count);
-      const Vec given = more ? load_some(more + i, count) : splat(0.f);
+      const Vec given = residual ? load_some(residual + i, count) : splat(0.f);
       store_some(dx + i, given + rstd * (g - mean_g - normal(i, count) * mean_gn), count);
     });
   }

@@ -20,7 +20,7 @@ struct LayerNormRows {
 struct LayerNormGradient {
   std::int64_t rows, width;
   const float *dy, *x, *weight, *mean, *rstd;
-  const float* more;  // null, or what dx has beside
+  const float* residual;  // null, or what dx has beside
   float* dx;
   float *d_weight, *d_bias;  // (width), added to
 };

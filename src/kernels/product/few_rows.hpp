@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/plan.hpp"
+#include "kernels/prefetch.hpp"
 #include "kernels/rounding.hpp"
 #include "kernels/simd/elements.hpp"
 #include "kernels/simd/transpose.hpp"
@@ -65,7 +66,7 @@ inline void few_rows_pass(const FewRows& p, std::int64_t row, std::int64_t first
       ATTN_UNROLL for (int j = 0; j < kLanes; ++j) {
         const T* at = weight[g * kLanes + j] + k;
         __builtin_memcpy(&w[j], at, sizeof w[j]);
-        __builtin_prefetch(reinterpret_cast<const char*>(at) + kAhead);
+        prefetch<Cache::l1>(reinterpret_cast<const char*>(at) + kAhead);
       }
       transpose(w);
       add_square<Rows>(x + k, p.a_row, w, T{}, sums[g]);

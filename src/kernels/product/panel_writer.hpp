@@ -18,7 +18,7 @@ inline __attribute__((always_inline)) void store_result(void* out, Vec x, std::i
   narrow(element, lane, out, count < kLanes ? count : kLanes);
 }
 
-// Writes a panel's results, sums + bias + more, some rows at a time: beside the products of the next panel.
+// Writes a panel's results, sums + bias + residual, some rows at a time: beside the products of the next panel.
 class PanelWriter {
  public:
   explicit PanelWriter(const Product& p) : p_(p) {}
@@ -59,14 +59,14 @@ class PanelWriter {
     for (int w = 0; p_.bias && w < kWidth; ++w) {
       bias[w] = load_columns(p_.bias + column_ + w * kLanes, columns - w * kLanes);
     }
-    const float* more = p_.more;
+    const float* residual = p_.residual;
     VecU largest = largest_;
     for (std::int64_t i = 0; i < rows; ++i) {
       const std::int64_t at = (row_ + i) * p_.c_row + column_;
       ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
         const std::int64_t from = at + w * kLanes, count = columns - w * kLanes;
         Vec x = load(sums_ + i * kColumns + w * kLanes) + bias[w];
-        if (more) x += load_columns(more + from, count);
+        if (residual) x += load_columns(residual + from, count);
         const VecU magnitude = reinterpret_cast<VecU>(x) & 0x7fffffffu;  // NaN's is above all numbers'
         largest = magnitude > largest ? magnitude : largest;
         if (count > 0) store_result<element>(static_cast<char*>(p_.c) + from * element_bytes(element), x, count);

@@ -1,4 +1,4 @@
-// c = a · b + bias + more: what a dense product is handed.
+// c = a · b + bias + residual: what a dense product is handed.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace attn::kernels {
 
-// c (m, n), a (m, k), b (k, n), bias (n) or null, `more` (m, n) or null, no size zero. Steps count elements; one of
-// a's two is 1, and one of b's. `more` has c's rows, and may be c where that is float32.
+// c (m, n), a (m, k), b (k, n), bias (n) or null, `residual` (m, n) or null, no size zero. Steps count elements; one of
+// a's two is 1, and one of b's. `residual` has c's rows, and may be c where that is float32.
 struct Product {
   std::int64_t m, n, k;
   const void* a;
@@ -20,7 +20,7 @@ struct Product {
   std::int64_t c_row;
   Element a_element = Element::f32, b_element = Element::f32, c_element = Element::f32;
   Precision precision = Precision::highest;  // of float32
-  const float* more = nullptr;
+  const float* residual = nullptr;
 };
 
 // Where a thread takes its next task from: its number, or -1 when none is left; `early`, while it still has one, also

@@ -1,16 +1,6 @@
 // Dense products for the projections: an element's sum runs over the depth in order, so that it does not depend on
-// the other rows, the other columns, or the threads. For any Core that multiplies, which has b packed into panels of
-// kColumns columns and offers
-//   kLineBytes, panel_bytes(plan, depth) of a packed panel: of each depth, in its first part, and of all parts
-//   pack(p, plan, panel, first, depth, to)
-//                                        a part of a panel, from a multiple of plan.pack_depth on
-//   begin_rows(block, before)            of a, for the next block; null: none is before it
-//   take_rows()                          from here on those are multiplied
-//   kStrip                               rows that it multiplies at once
-//   multiply(panel, block, strip, rows, sums, writer)
-//                                        sums (rows, kColumns) of the block's rows from `strip` on: anew for the first
-//                                        block, else added; what `writer` has left is written meanwhile
-//   finish()                             all sums are in memory, as they are when `writer` is called the next time
+// the other rows, the other columns, or the threads. For any core that multiplies, with b packed into panels of
+// kColumns columns.
 #pragma once
 
 #include "kernels/plan.hpp"
@@ -26,8 +16,29 @@ struct Panel {
   std::int64_t depth;
 };
 
-// Packed panels behind each other, each of `depth`.
+// A block of a task: its rows and panels of c, and the depth that is worked on. Past the last one there are no rows.
+struct TaskBlock {
+  std::int64_t row, rows, begin, end, first, depth;
+};
+
 template <class Core>
+concept ProductCore = requires(Core core, const Product& p, const ProductPlan& plan, const Panel& panel,
+                               const TaskBlock& block, const TaskBlock* before, std::int64_t n, float* sums,
+                               PanelWriter& writer) {
+  Core::kStrip;                         // rows that it multiplies at once
+  Core::kLineBytes;                     // of a packed panel: of each depth, in its first part
+  Core::panel_bytes(plan, n);           // of a depth, all parts
+  Core::pack(p, plan, n, n, n, panel);  // (panel, first, depth, to): from a multiple of plan.pack_depth on
+  core.begin_rows(block, before);       // of a, for the next block, beside the products of one before, or null
+  core.take_rows();                     // from here on those are multiplied
+  // (panel, block, strip, rows, sums): sums (rows, kColumns) of the block's rows from `strip` on, anew for the first
+  // block, else added; what the writer has left is written meanwhile.
+  core.multiply(panel, block, n, n, sums, writer);
+  core.finish();  // all sums are in memory, as they are when the writer is called the next time
+};
+
+// Packed panels behind each other, each of `depth`.
+template <ProductCore Core>
 struct Panels {
   const Product& p;
   const ProductPlan& plan;
@@ -39,12 +50,12 @@ struct Panels {
   }
 };
 
-template <class Core>
+template <ProductCore Core>
 inline std::size_t packed_bytes(const Product& p, const ProductPlan& plan) {
   return plan.packs_in_tasks ? 0 : static_cast<std::size_t>(plan.panels * Core::panel_bytes(plan, p.k));
 }
 
-template <class Core>
+template <ProductCore Core>
 inline void run_pack(const Product& p, const ProductPlan& plan, void* packed, std::int64_t task) {
   const Panels<Core> to{p, plan, static_cast<char*>(packed), p.k};
   if (p.b_depth == 1) return Core::pack(p, plan, task, 0, p.k, to.at(task, 0));
@@ -54,13 +65,8 @@ inline void run_pack(const Product& p, const ProductPlan& plan, void* packed, st
   }
 }
 
-// A block of a task: its rows and panels of c, and the depth that is worked on. Past the last one there are no rows.
-struct TaskBlock {
-  std::int64_t row, rows, begin, end, first, depth;
-};
-
 // A block of its panels.
-template <class Core>
+template <ProductCore Core>
 inline void pack_block(const Panels<Core>& to, const TaskBlock& block) {
   for (std::int64_t line = 0; line < block.depth; line += to.plan.pack_depth) {
     const std::int64_t lines = least_of(block.depth - line, to.plan.pack_depth);
@@ -71,7 +77,7 @@ inline void pack_block(const Panels<Core>& to, const TaskBlock& block) {
 }
 
 // A task's operands, and its sums by panel: (rows of a task, kColumns).
-template <class Core>
+template <ProductCore Core>
 struct ProductScratch {
   Core core;
   float* sums;
@@ -87,7 +93,7 @@ struct ProductScratch {
 };
 
 // A thread's tasks, block by block.
-template <class Core>
+template <ProductCore Core>
 class ProductRun {
  public:
   ProductRun(const Product& p, const ProductPlan& plan, const void* packed, void* scratch)
@@ -161,7 +167,7 @@ class ProductRun {
   std::int64_t turn_ = 0;
 };
 
-template <class Core>
+template <ProductCore Core>
 inline bool run_product(const Product& p, const ProductPlan& plan, const void* packed, const TaskSource& tasks,
                         void* scratch) {
   return ProductRun<Core>(p, plan, packed, scratch).run(tasks);

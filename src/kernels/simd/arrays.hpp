@@ -1,7 +1,6 @@
 // Arrays of any length, a vector at a time.
 #pragma once
 
-#include "kernels/attention/query_tile.hpp"
 #include "kernels/simd/elements.hpp"
 #include "kernels/simd/vector.hpp"
 

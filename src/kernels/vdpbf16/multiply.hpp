@@ -4,15 +4,17 @@
 #include <immintrin.h>
 
 #include "kernels/bf16/parts.hpp"
+#include "kernels/table.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-constexpr int kRowStep = 1;        // rows of C that a product takes at once
-constexpr int kDepthStep = 2;      // depth likewise
-constexpr int kStripRows = 96;     // of a dense product, at once
-constexpr int kBlockDepth = 1024;  // and its depth
-constexpr int kMostParts = 1;      // three products are more than twice one of float32
+constexpr int kRowStep = 1;                                       // rows of C that a product takes at once
+constexpr int kDepthStep = 2;                                     // depth likewise
+constexpr int kStripRows = 96;                                    // of a dense product, at once
+constexpr int kBlockDepth = 1024;                                 // and its depth
+constexpr int kMostParts = 1;                                     // three products are more than twice one of float32
+constexpr BackwardCut kGradientCuts[3] = {{4, 96, 96, 1 << 18}};  // of the backward pass
 constexpr bool kWorksBeside = false;
 struct Session {};  // what the unit needs while a task runs: nothing
 
