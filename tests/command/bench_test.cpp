@@ -225,7 +225,7 @@ TEST_F(Bench, BadFlagsAreRefused) {
   EXPECT_THAT(run("attn bench --threads 1,100000").err, HasSubstr("found 100000"));
   EXPECT_THAT(run("attn bench --threads ''").err, HasSubstr("--threads"));
   EXPECT_THAT(run("attn bench --isa mmx").err, HasSubstr("[--isa] expected an instruction set of this processor"));
-  EXPECT_THAT(run("attn bench --list nowhere.txt").err, HasSubstr("[--list] expected a file that can be read"));
+  EXPECT_THAT(run("attn bench --list nowhere.txt").err, HasSubstr("[--list] expected a file to read"));
   EXPECT_EQ(run("attn bench --list nowhere.txt").status, 3);
   EXPECT_EQ(run("attn bench --repeats 0").status, 2);
   EXPECT_EQ(run("attn bench --isa mmx").status, 2);

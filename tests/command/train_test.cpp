@@ -194,7 +194,7 @@ TEST_F(TrainTest, Refuses) {
   fails(tiny + "--text none.txt --out m.safetensors", 3, "none.txt");
   fails(tiny + "--out m.safetensors", 2, "--text");
   fails(tiny + "--text text.txt", 2, "--out");
-  fails("printf short | " + tiny + "--text - --out m.safetensors", 3, "at least 9 tokens");
+  fails("printf short | " + tiny + "--text - --out m.safetensors", 3, "more than 8 tokens");
   fails(tiny + "--text text.txt --out m.safetensors --heads 3", 2, "num_heads");
   fails(tiny + "--text text.txt --out m.safetensors --precision low", 2, "highest, high or medium");
   fails(tiny + "--text text.txt --out m.safetensors --gelu other", 2, "tanh or exact");
