@@ -118,7 +118,7 @@ class Sources(ReportTest):
         self.assertEqual(page.run("[...document.querySelectorAll('.matrix tbody th bdi')].filter((e) => e.innerText === '').length"), 0)
         (self.folder / "bytes.txt").write_bytes(b"\xff\xfe\n" + b"\n".join([b"a\x00b"] * (count - 1)) + b"\n")
         page = self.open("w.npy", "--tokens", "bytes.txt")
-        self.assertEqual(page.run("report.tokens[0]"), "\\xFF\\xFE")
+        self.assertEqual(page.run("report.tokens[0]"), "\\xff\\xfe")
 
     def test_nan_and_infinity_are_drawn_as_such(self):
         library.save_npy(self.folder / "w.npy", [1.0, 0.0, math.nan, 0.5, -math.inf, math.inf, 0.2, 0.3, 0.5], (1, 3, 3))
