@@ -14,8 +14,9 @@ demo: configure  ## build the command, see the chapter's steps on six words, and
 build: configure  ## the library, the command, the examples and the tests, optimised, in build/default
 	@cmake --build --preset default
 
-test: build browser  ## every test
-	ctest --preset default -j2
+test: build browser  ## every test; a test that this machine can run must not be skipped
+	ctest --preset default -j2 --output-junit $(CURDIR)/build/default/tests.xml
+	@scripts/check-skips build/default/tests.xml
 
 check: configure  ## every number of the five notebooks, digit by digit
 	@cmake --build --preset default --target attn_command
