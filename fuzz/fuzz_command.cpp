@@ -46,7 +46,7 @@ bool holds(const std::vector<std::string>& words, const char* word) {
 // Verbs that take long by themselves are parsed, and refused at their last word; training ends at the first step.
 void bound(std::vector<std::string>& words) {
   if (words.empty()) return;
-  const std::string& verb = words.front();
+  const std::string verb = words.front();  // a copy: words may move
   if (verb == "bench" || verb == "demo" || verb == "check") words.emplace_back("--nothing");
   if (verb != "train" || holds(words, "--resume")) return;
   for (const char* word : {"--layers=1", "--width=8", "--heads=2", "--context=8", "--batch=2", "--until=1"}) {
