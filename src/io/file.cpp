@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -44,6 +45,13 @@ std::size_t check_regular(int fd, const Input& input) {
   }
   if (static_cast<std::size_t>(info.st_size) > input.most) input.too_big();
   return static_cast<std::size_t>(info.st_size);
+}
+
+int open_to_read(const Input& input) {
+  // Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
+  const int fd = open(input.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) input.fail("a file to read", reason(errno));
+  return fd;
 }
 
 Buffer read_all(int fd, std::size_t expected_size, const Input& input) {
@@ -88,10 +96,26 @@ Buffer read_file(const std::filesystem::path& path, std::string_view op, std::si
   const Input input{path, op, most};
   constexpr std::size_t stream_start = std::size_t{1} << 16;
   if (path == "-") return read_all(STDIN_FILENO, stream_start, input);
-  // Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) input.fail("a file to read", reason(errno));
+  const Descriptor file(open_to_read(input));
   return read_all(file.get(), check_regular(file.get(), input), input);
+}
+
+RandomAccessFile::RandomAccessFile(const std::filesystem::path& path, std::string_view op) : path_(path), op_(op) {
+  const Input input{path_, op_, std::numeric_limits<std::size_t>::max()};
+  file_.reset(open_to_read(input));
+  size_ = check_regular(file_.get(), input);
+}
+
+void RandomAccessFile::read(std::uint64_t begin, std::span<std::byte> out) const {
+  const Input input{path_, op_, std::numeric_limits<std::size_t>::max()};
+  while (!out.empty()) {
+    const ssize_t got = pread(file_.get(), out.data(), out.size(), static_cast<off_t>(begin));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) input.fail("a readable file", reason(errno));
+    if (got == 0) input.fail(std::to_string(out.size()) + " bytes more", "a file that has become shorter");
+    begin += static_cast<std::uint64_t>(got);
+    out = out.subspan(static_cast<std::size_t>(got));
+  }
 }
 
 void Descriptor::reset(int fd, bool owned) noexcept {

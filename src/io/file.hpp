@@ -54,4 +54,22 @@ class Descriptor {
   bool owned_;
 };
 
+// A regular file, of which a part is read at a time; by default none is open.
+class RandomAccessFile {
+ public:
+  RandomAccessFile() = default;
+  RandomAccessFile(const std::filesystem::path& path, std::string_view op);  // throws Error (file), as read_file() does
+
+  bool is_open() const noexcept { return file_.get() >= 0; }
+  std::uint64_t size() const noexcept { return size_; }
+  // Fills `out` with the bytes from `begin` on. Throws Error (file) where they are not there, or cannot be read.
+  void read(std::uint64_t begin, std::span<std::byte> out) const;
+
+ private:
+  std::filesystem::path path_;
+  std::string op_;
+  Descriptor file_;
+  std::uint64_t size_ = 0;
+};
+
 }  // namespace attn::io

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
+#include <optional>
 
 #include "attn/error.hpp"
+#include "attn/gguf.hpp"
 #include "io/bytes.hpp"
 #include "io/file.hpp"
+#include "io/gguf_header.hpp"
 #include "io/npy.hpp"
 #include "io/writers.hpp"
 
@@ -35,23 +37,82 @@ NamedTensors named(std::string name, const Tensor& tensor) {
   return result;
 }
 
-// Throws Error (argument) for a name without a known extension.
-Format format_named(const std::filesystem::path& path) {
+// What the extension promises.
+std::optional<Format> format_by_name(const std::filesystem::path& path) {
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  if (path == "-" || extension == ".npy") return Format::npy;
+  if (extension == ".npy") return Format::npy;
   if (extension == ".csv") return Format::csv;
   if (extension == ".npz") return Format::npz;
   if (extension == ".safetensors") return Format::safetensors;
+  if (extension == ".gguf") return Format::gguf;
+  return std::nullopt;
+}
+
+// Throws Error (argument) for a name without a known extension.
+Format format_to_write(const std::filesystem::path& path) {
+  if (path == "-") return Format::npy;
+  if (const auto format = format_by_name(path); format && *format != Format::gguf) return *format;
   throw Error(Error::Kind::argument, "save_tensor", "a path that ends in .npy, .npz, .safetensors or .csv",
               source_name(path));
+}
+
+// What the content is; what is nothing else may be CSV.
+Format format_by_content(Bytes bytes) {
+  if (starts_a_zip(bytes)) return Format::npz;
+  if (as_text(bytes).starts_with(kNpyMagic)) return Format::npy;
+  if (as_text(bytes).starts_with(kGgufMagic)) return Format::gguf;
+  return looks_like_safetensors(bytes) ? Format::safetensors : Format::csv;
+}
+
+std::string name_of(Format format) {
+  constexpr std::array names{"npy", "npz", "safetensors", "CSV", "GGUF"};  // in the order of the enumeration
+  return names[static_cast<std::size_t>(format)];
+}
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t'; }
+
+// How content begins that is of no known format.
+std::string beginning(Bytes bytes) {
+  constexpr std::size_t most_text = 24, most_bytes = 8, looked_at = 1024;
+  if (bytes.empty()) return "an empty file";
+  const std::string_view text = as_text(bytes).substr(0, looked_at);
+  if (std::none_of(text.begin(), text.end(), is_control)) {
+    return "text that begins " + in_quotes(text.substr(0, std::min(text.find('\n'), most_text)));
+  }
+  std::string digits;
+  for (const char c : text.substr(0, most_bytes)) {
+    constexpr const char* hex = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(c);
+    digits.append(" ").append(1, hex[byte / 16]).append(1, hex[byte % 16]);
+  }
+  return "bytes of another format, which begin" + digits;
+}
+
+// Throws Error (data) for content that is no known format, if its name promises one, or if it is no text.
+void require_known(const std::filesystem::path& path, Bytes bytes) {
+  const std::string found = beginning(bytes);
+  const auto promised = format_by_name(path);
+  if (promised.value_or(Format::csv) == Format::csv && !found.starts_with("bytes")) return;  // the CSV parser tells
+  throw Error(Error::Kind::data, "load",
+              promised ? name_of(*promised) + ", as the name of " + source_name(path) + " says"
+                       : "npy, npz, safetensors, GGUF or CSV in " + source_name(path),
+              found);
 }
 
 NamedTensors only(Format format, Tensor tensor) {
   NamedTensors result;
   result.format = format;
   result.tensors.emplace_back("", std::move(tensor));
+  return result;
+}
+
+NamedTensors whole(const Gguf& file) {
+  NamedTensors result;
+  result.format = Format::gguf;
+  for (const GgufTensor& tensor : file.tensors()) result.tensors.emplace_back(tensor.name, file.load(tensor));
+  for (const auto& [key, value] : file.metadata()) result.metadata.emplace(key, text_of(value));
   return result;
 }
 
@@ -64,15 +125,32 @@ const Tensor* NamedTensors::find(std::string_view name) const noexcept {
 }
 
 NamedTensors parse(std::span<const std::byte> bytes, std::string_view source, std::uint64_t max_bytes) {
-  const std::string_view text = as_text(bytes);
-  if (starts_a_zip(bytes)) return parse_npz(bytes, source, max_bytes);
-  if (text.starts_with(kNpyMagic)) return only(Format::npy, parse_npy(bytes, source));
-  if (looks_like_safetensors(bytes)) return parse_safetensors(bytes, source);
-  return only(Format::csv, parse_csv(text, source));
+  switch (format_by_content(bytes)) {
+    case Format::npz:
+      return parse_npz(bytes, source, max_bytes);
+    case Format::npy:
+      return only(Format::npy, parse_npy(bytes, source));
+    case Format::safetensors:
+      return parse_safetensors(bytes, source);
+    case Format::gguf:
+      return whole(Gguf::parse(bytes, source));
+    case Format::csv:
+      break;
+  }
+  return only(Format::csv, parse_csv(as_text(bytes), source));
 }
 
 NamedTensors load(const std::filesystem::path& path, std::uint64_t max_bytes) {
-  return parse(read_file(path, "load").bytes(), source_name(path), max_bytes);
+  const Buffer file = read_file(path, "load");
+  const Format content = format_by_content(file.bytes()), promised = format_by_name(path).value_or(content);
+  try {
+    return parse(file.bytes(), source_name(path), max_bytes);
+  } catch (const Error& error) {
+    if (content == Format::csv) require_known(path, file.bytes());
+    if (content == promised) throw;
+    throw Error(error.kind(), "load", name_of(promised) + ", as the name of " + source_name(path) + " says",
+                name_of(content) + " that cannot be read: " + error.what());
+  }
 }
 
 Tensor load_tensor(const std::filesystem::path& path, std::string_view name, std::uint64_t max_bytes) {
@@ -87,7 +165,7 @@ Tensor load_tensor(const std::filesystem::path& path, std::string_view name, std
 }
 
 void write_tensor(OutputFile& file, const std::filesystem::path& path, const Tensor& tensor) {
-  switch (format_named(path)) {
+  switch (format_to_write(path)) {
     case Format::npy:
       return write_npy(file, tensor);
     case Format::csv:
@@ -96,11 +174,13 @@ void write_tensor(OutputFile& file, const std::filesystem::path& path, const Ten
       return write_npz(file, named("arr_0", tensor));  // NumPy's name for an array without one
     case Format::safetensors:
       return write_safetensors(file, named("tensor", tensor));
+    case Format::gguf:  // which format_to_write() refuses
+      return;
   }
 }
 
 void save_tensor(const std::filesystem::path& path, const Tensor& tensor) {
-  format_named(path);
+  format_to_write(path);
   OutputFile file(path, "save_tensor");
   write_tensor(file, path, tensor);
   file.commit();

@@ -45,7 +45,7 @@ class NpzReader {
     if (!source) throw std::bad_alloc();
     archive_.reset(zip_open_from_source(source.get(), ZIP_RDONLY, &error.value));
     if (!archive_) origin.fail("a zip archive", error.text());
-    source.release();  // the archive's now
+    static_cast<void>(source.release());  // the archive's now
   }
 
   NamedTensors read() {
@@ -175,7 +175,7 @@ void add_member(zip_t* archive, const std::string& name, std::string& header, co
   Source source(zip_source_buffer_fragment(archive, parts.data(), parts.size(), 0), zip_source_free);
   const zip_int64_t added = source ? zip_file_add(archive, name.c_str(), source.get(), ZIP_FL_ENC_UTF_8) : -1;
   if (added < 0) zip_failed(std::string(zip_strerror(archive)) + " for " + in_quotes(name));
-  source.release();  // the archive's now
+  static_cast<void>(source.release());  // the archive's now
   const auto index = static_cast<zip_uint64_t>(added);
   if (zip_set_file_compression(archive, index, ZIP_CM_STORE, 0) != 0 ||
       zip_file_set_dostime(archive, index, kTime, kDate, 0) != 0) {
@@ -202,7 +202,7 @@ void write_zip(zip_source_t* sink, const NamedTensors& tensors) {
     add_member(archive.get(), name + std::string(kSuffix), headers.back(), elements.back());
   }
   if (zip_close(archive.get()) != 0) zip_failed(zip_strerror(archive.get()));
-  archive.release();
+  static_cast<void>(archive.release());
 }
 
 void copy_to(OutputFile& file, zip_source_t* source) {

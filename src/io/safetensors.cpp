@@ -12,31 +12,7 @@
 namespace attn::io {
 namespace {
 
-constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxHeader = 100'000'000;
-
-// Every byte of the data belongs to one tensor: the entries, sorted by offset, follow each other exactly.
-void check_layout(std::span<const SafetensorsEntry> sorted, std::size_t data_size, const Origin& origin) {
-  std::uint64_t at = 0;
-  for (const SafetensorsEntry& entry : sorted) {
-    const std::string who = " for " + in_quotes(entry.name);
-    if (entry.end < entry.begin || entry.end - entry.begin != entry.extent.bytes) {
-      origin.fail("data_offsets " + std::to_string(entry.extent.bytes) + " bytes apart, as shape and dtype say",
-                  std::to_string(entry.begin) + " and " + std::to_string(entry.end) + who);
-    }
-    if (entry.begin != at) {
-      origin.fail("tensors without gap or overlap: begin " + std::to_string(at), std::to_string(entry.begin) + who);
-    }
-    at = entry.end;
-    if (at > data_size) {
-      origin.fail("data_offsets inside the " + std::to_string(data_size) + " bytes of data", std::to_string(at) + who,
-                  "the file is cut off, or its header lies");
-    }
-  }
-  if (at != data_size) {
-    origin.fail("data that ends with the last tensor, at " + std::to_string(at), std::to_string(data_size) + " bytes");
-  }
-}
+constexpr std::size_t kLengthBytes = kSafetensorsLengthBytes;
 
 void check_names(const NamedTensors& tensors) {
   std::set<std::string_view> names;
@@ -94,7 +70,7 @@ std::string header_of(const NamedTensors& tensors, std::span<const std::size_t> 
   json.append("}");
   constexpr std::size_t alignment = 8;
   json.append((alignment - json.size() % alignment) % alignment, ' ');
-  if (json.size() > kMaxHeader) {
+  if (json.size() > kMostSafetensorsHeader) {
     throw Error(Error::Kind::argument, "save_safetensors", "a header of at most 100 MB", std::to_string(json.size()));
   }
   return json;
@@ -107,21 +83,13 @@ NamedTensors parse_safetensors(std::span<const std::byte> bytes, std::string_vie
   if (bytes.size() < kLengthBytes) {
     origin.fail("a header length of 8 bytes", std::to_string(bytes.size()) + " bytes");
   }
-  const std::uint64_t length = little_endian(bytes, 0, kLengthBytes);
-  if (length > kMaxHeader) origin.fail("a header of at most 100 MB", std::to_string(length) + " bytes");
-  if (length > bytes.size() - kLengthBytes) {
-    origin.fail("a header of " + std::to_string(length) + " bytes",
-                std::to_string(bytes.size() - kLengthBytes) + " bytes", "the file is cut off, or its length lies");
-  }
+  const std::uint64_t length = safetensors_header_length(bytes, bytes.size(), origin);
   auto header = parse_safetensors_header(as_text(bytes.subspan(kLengthBytes, length)), origin);
-  auto& entries = header.entries;
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   const Bytes data = bytes.subspan(kLengthBytes + length);
-  check_layout(entries, data.size(), origin);
+  check_safetensors_layout(header, data.size(), origin);
   NamedTensors result;
   result.metadata = std::move(header.metadata);
-  for (auto& [name, dtype, extent, begin, end] : entries) {
+  for (auto& [name, dtype, extent, begin, end] : header.entries) {
     const Bytes elements = data.subspan(begin, extent.bytes);
     result.tensors.emplace_back(std::move(name), tensor_from(elements, extent.shape, dtype, std::endian::little));
   }

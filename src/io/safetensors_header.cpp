@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <utility>
 
 namespace attn::io {
 namespace {
@@ -175,6 +176,40 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, const Origin& 
   HeaderEvents events(origin);
   nlohmann::json::sax_parse(json, &events);
   return events.take();
+}
+
+std::uint64_t safetensors_header_length(Bytes first, std::uint64_t file_bytes, const Origin& origin) {
+  const std::uint64_t length = little_endian(first, 0, kSafetensorsLengthBytes);
+  if (length > kMostSafetensorsHeader) origin.fail("a header of at most 100 MB", std::to_string(length) + " bytes");
+  if (const std::uint64_t there = file_bytes - kSafetensorsLengthBytes; length > there) {
+    origin.fail("a header of " + std::to_string(length) + " bytes", std::to_string(there) + " bytes",
+                "the file is cut off, or its length lies");
+  }
+  return length;
+}
+
+void check_safetensors_layout(SafetensorsHeader& header, std::uint64_t data_size, const Origin& origin) {
+  std::stable_sort(header.entries.begin(), header.entries.end(),
+                   [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  std::uint64_t at = 0;
+  for (const SafetensorsEntry& entry : header.entries) {
+    const std::string who = " for " + in_quotes(entry.name);
+    if (entry.end < entry.begin || entry.end - entry.begin != entry.extent.bytes) {
+      origin.fail("data_offsets " + std::to_string(entry.extent.bytes) + " bytes apart, as shape and dtype say",
+                  std::to_string(entry.begin) + " and " + std::to_string(entry.end) + who);
+    }
+    if (entry.begin != at) {
+      origin.fail("tensors without gap or overlap: begin " + std::to_string(at), std::to_string(entry.begin) + who);
+    }
+    at = entry.end;
+    if (at > data_size) {
+      origin.fail("data_offsets inside the " + std::to_string(data_size) + " bytes of data", std::to_string(at) + who,
+                  "the file is cut off, or its header lies");
+    }
+  }
+  if (at != data_size) {
+    origin.fail("data that ends with the last tensor, at " + std::to_string(at), std::to_string(data_size) + " bytes");
+  }
 }
 
 }  // namespace attn::io

@@ -26,9 +26,15 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
+inline constexpr std::size_t kSafetensorsLengthBytes = 8;  // of the header's length, which the file begins with
+inline constexpr std::uint64_t kMostSafetensorsHeader = 100'000'000;
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 
 std::string_view safetensors_name(DType dtype) noexcept;
+// The header's length, of a file that begins with `first`, 8 bytes at least.
+std::uint64_t safetensors_header_length(Bytes first, std::uint64_t file_bytes, const Origin& origin);
 SafetensorsHeader parse_safetensors_header(std::string_view json, const Origin& origin);
+// Sorts the entries by their place, and requires that every byte of the data belongs to one of them.
+void check_safetensors_layout(SafetensorsHeader& header, std::uint64_t data_size, const Origin& origin);
 
 }  // namespace attn::io

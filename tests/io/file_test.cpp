@@ -74,7 +74,7 @@ TEST_F(File, NamesTheFileInErrors) {
   write_bytes(path("bad.npy"), "\x93NUMPY and no more");
   expect_error([&] { io::load(path("bad.npy")); }, Error::Kind::data, {"[parse_npy]", "bad.npy"});
   write_bytes(path("empty.npy"), "");
-  expect_error([&] { io::load(path("empty.npy")); }, Error::Kind::data, {"none", "empty.npy"});
+  expect_error([&] { io::load(path("empty.npy")); }, Error::Kind::data, {"an empty file", "empty.npy"});
 }
 
 TEST_F(File, ReadsStandardInput) {

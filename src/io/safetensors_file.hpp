@@ -1,0 +1,27 @@
+// A safetensors file whose elements are read when they are asked for, and no more of them at a time.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "io/file.hpp"
+#include "io/safetensors_header.hpp"
+
+namespace attn::io {
+
+class SafetensorsFile {
+ public:
+  // Throws Error: kind `file` when it cannot be read, kind `data` when its header does not fit its bytes.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  const std::vector<SafetensorsEntry>& entries() const noexcept { return header_.entries; }  // by their place
+  Tensor load(const SafetensorsEntry& entry) const;
+
+ private:
+  RandomAccessFile file_;
+  SafetensorsHeader header_;
+  std::uint64_t data_ = 0;  // where the elements begin
+};
+
+}  // namespace attn::io
