@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <utility>
 
 #include "attn/precision.hpp"
 #include "attn/random.hpp"
+#include "attn/relative_bias.hpp"
 #include "attn/score_function.hpp"
 #include "attn/tensor.hpp"
 #include "attn/trace.hpp"
@@ -55,6 +58,30 @@ std::string_view name(Precision precision) noexcept;
 // "highest", "high" or "medium". Throws Error (argument) for another name.
 Precision parse_precision(std::string_view text);
 
+// Where the first token of a piece stands in its sequence: one position for every batch item, or int64 (b), one for
+// each. From 0 to 2^30.
+class Offset {
+ public:
+  Offset() = default;                                        // none given
+  Offset(std::int64_t position) : all_(position) {}          // NOLINT: implicit
+  Offset(Tensor positions) : each_(std::move(positions)) {}  // NOLINT: implicit
+
+  bool given() const noexcept { return all_.has_value() || each_.defined(); }
+  const Tensor& each() const noexcept { return each_; }  // undefined where one position is every item's
+  // Of item b of a batch; 0 where none was given.
+  std::int64_t of(std::int64_t b) const;
+
+ private:
+  std::optional<std::int64_t> all_;
+  Tensor each_;
+};
+
+// Some of a layer's query heads, with their key heads: the number of the first, and how many there are in all (0: no
+// others). A call of some heads then has the bits of the call of all.
+struct HeadRange {
+  std::int64_t first = 0, all = 0;
+};
+
 struct AttentionOptions {
   Mask mask = {};
   std::optional<double> scale = {};   // default 1/sqrt(d)
@@ -62,6 +89,7 @@ struct AttentionOptions {
   ScoreFunction score_function = {};  // the user's own, after the softcap and before biases and masks
   // ALiBi (Press et al. 2022): float32 (hq) slopes; adds -slope · |centre - j|, the centre as for a window.
   Tensor alibi_slopes = {};
+  RelativeBias relative_bias = {};  // by buckets of distances, learned
   // Attention sinks (Xiao et al. 2024): float32 (hq), one more score a head that takes weight but has no value.
   Tensor sinks = {};
   double dropout = 0;  // probability in [0, 1] that a weight is dropped
@@ -69,7 +97,19 @@ struct AttentionOptions {
   // philox_keep(), from which the kernels draw it without a mask in memory.
   Tensor dropout_keep = {};
   std::optional<std::uint64_t> dropout_key = {};
+  // For q or k, v that are a piece of a longer sequence: the positions of their first tokens, 0 where only the other
+  // is given. Causal masks, windows and biases by distance then compare positions, in place of mask.align, which must
+  // be top_left: query i stands at key i + query_offset - key_offset. Dropout's counters and score functions see
+  // positions, too. Other parts of a mask, and dropout_keep, are those of the piece. Positions in packed sequences are
+  // counted through the whole tensors, which must be packed alike for queries and keys.
+  Offset query_offset = {}, key_offset = {};
+  // Dropout's counters and score functions know heads by these numbers. Slopes, sinks, biases and masks are those of
+  // the heads that are here.
+  HeadRange heads = {};
   Precision precision = Precision::highest;
+  // Of the output and of the gradients of q, k and v: q's unless given. float32 is allowed for 16-bit inputs: results
+  // of pieces, before they are merged or added.
+  std::optional<DType> output_dtype = {};
   bool return_weights = false;
   Tensor weight_rows = {};  // int64 (n): with return_weights, only these queries' weights
 };
@@ -82,21 +122,31 @@ struct AttentionResult {
 
 // q (b, hq, tq, d)  k (b, hkv, tk, d)  v (b, hkv, tk, dv): float dtypes, all the same; hq a multiple of
 // hkv (query head i reads key head i / (hq / hkv)); any strides. A row whose every key is masked gives
-// zeros. Given a trace, records the steps from queries to context (attn/steps.hpp) that the options ask for.
-// Throws Error for shapes, dtypes or options that do not fit.
+// zeros, and masked keys and values are as if they were not there, NaN or not. Finite inputs give no NaN: what leaves
+// its dtype's range is the largest number. Given a trace, records the steps from queries to context (attn/steps.hpp)
+// that the options ask for. Throws Error for shapes, dtypes or options that do not fit.
 AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
                           Trace* trace = nullptr);
 
+// One result of several: of the same queries over pieces of the keys that do not overlap, all of one dtype and shape
+// (…, dv), with log-sum-exps (…). Parts are weighed by exp of these and summed in float64, in their order; what has a
+// log-sum-exp of -inf counts for nothing, and rows where all have it are zeros. Sinks belong to one piece
+// alone. The dtype is that of the parts unless given.
+AttentionResult merge(std::span<const Tensor> outputs, std::span<const Tensor> lses, std::optional<DType> dtype = {});
+
 struct AttentionGradient {
   Tensor q, k, v;
-  Tensor bias;   // when options.mask.bias is defined, in its own (broadcast) shape
-  Tensor sinks;  // when options.sinks is defined
+  Tensor bias;           // when options.mask.bias is defined, in its own (broadcast) shape
+  Tensor sinks;          // when options.sinks is defined
+  Tensor relative_bias;  // of the table, when it is defined
 };
 
-// Gradients of attention() for d_output (b, hq, tq, dv), by the same options.
+// Gradients of attention() for d_output (b, hq, tq, dv), by the same options. A gradient that leaves its dtype's range
+// is infinite, or NaN where sums on the way to it are; infinities and NaN that come in reach what their queries see.
 AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
                                      const AttentionOptions& options = {});
-// The same, without computing the forward pass again: `forward` is attention()'s result for the same inputs.
+// The same, without computing the forward pass again: `forward` is attention()'s result for the same inputs. Of a piece
+// of the keys it is the merged result of all pieces: the pieces' dq then add up to the whole's.
 AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
                                      const AttentionOptions& options, const AttentionResult& forward);
 

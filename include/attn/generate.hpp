@@ -10,6 +10,7 @@
 
 #include "attn/gpt.hpp"
 #include "attn/kv_cache.hpp"
+#include "attn/language_model.hpp"
 #include "attn/random.hpp"
 
 namespace attn {
@@ -42,13 +43,17 @@ class Decoder {
   std::vector<KVCache> caches_;  // one a layer
 };
 
-// How a token is drawn, in this order: logits / temperature, then only the top_k largest, then of these only the
-// largest whose probabilities add up to top_p (Holtzman et al. 2020, nucleus sampling), the one that reaches it
-// included. Temperature 0 takes the largest, of equal ones the lowest id.
+// How a token is drawn, in this order: logits of tokens that the text has already are divided by the repetition penalty
+// where they are above 0, and multiplied by it below (Keskar et al. 2019); logits / temperature; then only the top_k
+// largest, then of these only the largest whose probabilities add up to top_p (Holtzman et al. 2020, nucleus sampling),
+// the one that reaches it included; then only those at least min_p times as likely as the likeliest (Nguyen et al.
+// 2024). Temperature 0 takes the largest, of equal ones the lowest id.
 struct Sampling {
-  double temperature = 1;  // >= 0
-  std::int64_t top_k = 0;  // 0: all
-  double top_p = 1;        // in (0, 1]
+  double temperature = 1;         // >= 0
+  std::int64_t top_k = 0;         // 0: all
+  double top_p = 1;               // in (0, 1]
+  double min_p = 0;               // in [0, 1]
+  double repetition_penalty = 1;  // > 0; 1: none
 };
 
 // Throws Error (argument) for what is out of range; candidates() and generate() do so before all else.
@@ -59,17 +64,20 @@ struct Candidate {
   double probability = 0;
 };
 
-// The tokens that may be drawn, and how likely each is. logits (vocab_size) float32. Throws Error: (argument) for a
-// sampling out of range, (data) when a logit is NaN or none is above -inf.
-std::vector<Candidate> candidates(const Tensor& logits, const Sampling& sampling);
+// The tokens that may be drawn, and how likely each is. logits (vocab_size) float32; `text`: the ids before, for the
+// repetition penalty. Throws Error: (argument) for a sampling out of range, (data) when a logit is NaN or none is above
+// -inf.
+std::vector<Candidate> candidates(const Tensor& logits, const Sampling& sampling,
+                                  std::span<const std::int64_t> text = {});
 // One of them. Draws one 53-bit number of rng, none at temperature 0.
-std::int64_t sample(const Tensor& logits, const Sampling& sampling, Generator& rng);
+std::int64_t sample(const Tensor& logits, const Sampling& sampling, Generator& rng,
+                    std::span<const std::int64_t> text = {});
 
 struct GenerateOptions {
   std::int64_t tokens = 100;  // at most so many
   Sampling sampling = {};
-  std::optional<std::int64_t> stop = {};  // the id that ends the text; it is not part of the result
-  DType cache = DType::f32;               // of keys and values: f32, bf16, f16 or i8
+  std::vector<std::int64_t> stops = {};  // ids that end the text; they are not part of the result
+  DType cache = DType::f32;              // of keys and values: f32, bf16, f16 or i8
 };
 
 void require_valid(const GenerateOptions& options);  // as of a sampling
@@ -80,5 +88,19 @@ void require_valid(const GenerateOptions& options);  // as of a sampling
 // move up.) A longer prompt begins so. Throws Error as above, and (argument) for an id outside the vocabulary.
 std::vector<std::int64_t> generate(GPT& model, std::span<const std::int64_t> prompt, const GenerateOptions& options,
                                    Generator& rng, const std::function<bool(std::int64_t)>& each = {});
+
+// What follows a prompt, and whether a stop, or `each`, ended it.
+struct Continuation {
+  std::vector<std::int64_t> ids;
+  bool stopped = false;
+};
+
+// The same by a language model, of several prompts at once; each text is drawn with a Generator(seed) of its own, and
+// is the one that its prompt has alone. `each` is handed a prompt's number and a token of its text, and ends that text
+// by returning false. Throws Error as above, and (argument) before all work for a prompt that leaves no room for the
+// tokens in the model's context.
+std::vector<Continuation> generate(LanguageModel& model, std::span<const std::vector<std::int64_t>> prompts,
+                                   const GenerateOptions& options, std::uint64_t seed,
+                                   const std::function<bool(std::size_t, std::int64_t)>& each = {});
 
 }  // namespace attn

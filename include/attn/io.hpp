@@ -1,4 +1,4 @@
-// Tensors in files: .npy, .npz, safetensors, CSV. Reading trusts nothing; writing is all or nothing.
+// Tensors in files: .npy, .npz, safetensors, CSV; GGUF is read only. Reading trusts nothing; writing is all or nothing.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,13 @@ namespace attn::io {
 // its content is not what the format says. `source` names the bytes' origin in that message.
 // Readers take their sizes from the content only after checking them against the bytes that are there.
 
-enum class Format { npy, npz, safetensors, csv };
+enum class Format { npy, npz, safetensors, csv, gguf };
 
 struct NamedTensors {
   Format format = Format::safetensors;
   std::vector<std::pair<std::string, Tensor>> tensors;  // in file order; .npy and CSV: one, named ""
-  std::map<std::string, std::string> metadata;          // safetensors' __metadata__
+  // safetensors' __metadata__; GGUF's values as text, of a list only its length: attn/gguf.hpp has them as they are.
+  std::map<std::string, std::string> metadata;
 
   const Tensor* find(std::string_view name) const noexcept;
 };
@@ -33,7 +34,8 @@ struct NamedTensors {
 // to a thousand times as much, and fill the memory. 0, the default: 1 GB (10⁹), or 16 times the file's size where that
 // is more.
 //
-// By content, not by name: a zip is npz, "\x93NUMPY" npy, a header length and '{' safetensors, else CSV.
+// By content, not by name: a zip is npz, "\x93NUMPY" npy, "GGUF" GGUF (its tensors widened to float32), a header length
+// and '{' safetensors, else CSV.
 NamedTensors parse(std::span<const std::byte> bytes, std::string_view source, std::uint64_t max_bytes = 0);
 NamedTensors load(const std::filesystem::path& path, std::uint64_t max_bytes = 0);  // "-" is standard input
 // The only tensor of a file; of several, the one named `name`. Throws, listing the names, when unclear.

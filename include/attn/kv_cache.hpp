@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "attn/attention.hpp"
 #include "attn/tensor.hpp"
@@ -46,6 +47,10 @@ class KVCache {
   void truncate(std::int64_t item, std::int64_t length);
   void truncate(std::int64_t length);
   void clear();
+  // Forgets an item's first tokens, which a window no longer shows, and returns how many: as many whole pages as there
+  // are in `tokens`, none where the cache is not paged. The others move up: length() becomes less, masks that are
+  // aligned bottom_right mean what they meant, and the pages are used again.
+  std::int64_t forget(std::int64_t item, std::int64_t tokens);
 
   const KVCacheConfig& config() const;  // value_dim as it is in use
   std::int64_t length(std::int64_t item) const;
@@ -60,10 +65,14 @@ class KVCache {
   struct State;
   const State& state() const;
   State& state();
+  AttentionResult attend(const Tensor& q, const std::vector<std::int64_t>& items,
+                         const AttentionOptions& options) const;
 
   std::unique_ptr<State> state_;
 
   friend AttentionResult attention(const Tensor& q, const KVCache& cache, const AttentionOptions& options);
+  friend AttentionResult attention(const Tensor& q, const KVCache& cache, std::int64_t item,
+                                   const AttentionOptions& options);
 };
 
 // attention() of q (b, hq, tq, d), float32, bfloat16 or float16 whatever the cache stores, to the keys and values of
@@ -73,5 +82,9 @@ class KVCache {
 // a head read the cache as it is; more read a copy. Computed in float32 unless q and cache share a dtype. Throws Error
 // as attention() does, and (argument) for a mask with key_lengths or packed sequences of its own.
 AttentionResult attention(const Tensor& q, const KVCache& cache, const AttentionOptions& options = {});
+// The same of q (1, hq, tq, d) to one item of the cache. Any number of queries reads it as it is where it is not paged
+// and of q's dtype: a long prompt in pieces copies nothing.
+AttentionResult attention(const Tensor& q, const KVCache& cache, std::int64_t item,
+                          const AttentionOptions& options = {});
 
 }  // namespace attn

@@ -1,4 +1,4 @@
-// The attention mechanisms of the seed notebooks as modules.
+// The attention mechanisms of the book's chapter 3 and of the lecture after it, as modules.
 // Names, weight shapes and initial values are PyTorch's, so state_dicts go both ways.
 #pragma once
 
@@ -13,6 +13,7 @@
 #include "attn/attention.hpp"
 #include "attn/kv_cache.hpp"
 #include "attn/random.hpp"
+#include "attn/rotary.hpp"
 #include "attn/tensor.hpp"
 #include "attn/trace.hpp"
 
@@ -105,8 +106,8 @@ class SelfAttentionV1 : public Module {
   Tensor x_, q_, k_, v_;  // of the last forward pass; x (b, t, d_in), the others (b, 1, t, d_out)
 };
 
-// The order in which a module draws its projections' initial weights. The book and seed 002 draw
-// query, key, value; seed 001's classes and seed 003 draw key, query, value.
+// The order in which a module draws its projections' initial weights. The book and its multi-head notebook draw
+// query, key, value; the first notebook's classes and the lecture draw key, query, value.
 enum class LayerOrder { qkv, kqv };
 
 struct ModuleConfig {
@@ -119,9 +120,11 @@ struct ModuleConfig {
   bool causal = true;                          // false: the encoder's block
   std::optional<double> scale = {};            // default 1/√head_dim
   std::optional<LayerOrder> layer_order = {};  // default qkv; SelfAttentionHead's is kqv
-  bool out_proj = true;                        // of MultiHeadAttention
-  bool initialise = true;                      // false: draws nothing, every weight is 0 until it is loaded
-  Precision precision = Precision::highest;    // of projections and attention, forward and backward
+  // Queries and keys turn by their positions before they meet; a cache's tokens count. Not where keys have a source.
+  std::optional<RotaryFrequencies> rope = {};
+  bool out_proj = true;                      // of MultiHeadAttention
+  bool initialise = true;                    // false: draws nothing, every weight is 0 until it is loaded
+  Precision precision = Precision::highest;  // of projections and attention, forward and backward
 };
 
 // Linear projections, then attention over num_heads consecutive slices of d_out (weight splits), then an
@@ -147,10 +150,13 @@ class ProjectedAttention : public Module {
  private:
   void check_input(const Tensor& x, const char* what) const;
   AttentionOptions options_for(std::int64_t batch, std::int64_t tq, std::int64_t tk);
+  RotaryTable turns(std::int64_t tokens);
+  RotaryTable turns(const KVCache& cache, std::int64_t tokens);
 
   ModuleConfig config_;
   Generator rng_;
   std::unique_ptr<Linear> W_query_, W_key_, W_value_, out_proj_;
+  RotaryTable rope_;  // of the positions from 0 on that were there so far
   struct Saved {
     Tensor x, source, q, k, v, merged;
     AttentionOptions options;

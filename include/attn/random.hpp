@@ -52,5 +52,10 @@ class Generator {
 // (b, h, tq, tk) boolean: element (b, h, i, j) is kept when word j % 4 of Philox4x32-10 (Salmon et al. 2011) with
 // this key, at counter (j / 4, i, h, b), is at least p · 2^32.
 Tensor philox_keep(const Shape& shape, double p, std::uint64_t key);
+// The same of a part that begins at an item, a query, a key and a head.
+struct PhiloxStart {
+  std::int64_t batch = 0, query = 0, key = 0, head = 0;
+};
+Tensor philox_keep(const Shape& shape, double p, std::uint64_t key, const PhiloxStart& start);
 
 }  // namespace attn

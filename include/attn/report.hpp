@@ -20,12 +20,18 @@ struct ReportOptions {
   std::string module;                   // "multihead", … as attn run names them: which snippet, which wiring
   std::string command;                  // what made these numbers
   std::int64_t item = 0;                // which text of a batch is shown
+  std::int64_t layer = 0, head = 0;     // which head of which layer is shown first
   std::optional<std::uint64_t> seed;
   DropoutFlavour flavour = DropoutFlavour::mkl;
   std::optional<ModuleConfig> config;  // with `parameters`: the page computes anew when a word is changed
   StateDict parameters;                // the module's state_dict()
+  bool random_weights = false;         // drawn, and not trained: the page says so
   bool training = false;
   std::vector<std::string> notes;  // shown in the page's head
+  // Steps, or weights alone, of the same layers reading `repeated_ids` twice, one after the other, and these token ids,
+  // at least two. With both the page names heads by where the second reading looks.
+  Trace repeated;
+  std::vector<std::int64_t> repeated_ids;
 };
 
 // One self-contained HTML5 document, UTF-8: no other file and no network is needed, and its Content-Security-Policy
@@ -34,7 +40,7 @@ struct ReportOptions {
 // "weights" (heads, queries, keys). Values are embedded exactly, as float32, up to 128 tokens; beyond, the weights are
 // pooled to 8 bits with each row's 16 largest exact, vectors are kept in 8 bits, and the page says so.
 // Throws Error (shape) when steps do not fit together or `tokens` is not one for each row, Error (argument) for a
-// trace without weights.
+// trace without weights, and for an item, layer or head that is not there.
 std::string report(const Trace& trace, const ReportOptions& options = {});
 
 }  // namespace attn

@@ -1,6 +1,7 @@
 // Sizes (or strides) of up to eight dimensions, held in place: no allocation.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +16,12 @@ class Shape {
   static constexpr std::size_t max_rank = 8;
 
   Shape() = default;
-  Shape(std::initializer_list<std::int64_t> sizes);  // throws Error past max_rank
-  explicit Shape(std::span<const std::int64_t> sizes);
+  Shape(std::initializer_list<std::int64_t> sizes)  // throws Error past max_rank
+      : Shape(std::span<const std::int64_t>(sizes.begin(), sizes.size())) {}
+  explicit Shape(std::span<const std::int64_t> sizes) : rank_(sizes.size()) {
+    require_rank(rank_);
+    std::copy(sizes.begin(), sizes.end(), begin());
+  }
 
   std::size_t size() const noexcept { return rank_; }  // number of dimensions
   bool empty() const noexcept { return rank_ == 0; }
@@ -42,6 +47,11 @@ class Shape {
   friend bool operator==(const Shape& a, const Shape& b) noexcept;
 
  private:
+  static void require_rank(std::size_t rank) {
+    if (rank > max_rank) too_many(rank);
+  }
+  [[noreturn]] static void too_many(std::size_t rank);
+
   std::array<std::int64_t, max_rank> sizes_{};
   std::size_t rank_ = 0;
 };

@@ -43,8 +43,8 @@ class Tensor {
   std::size_t rank() const noexcept { return shape_.size(); }
   const Shape& shape() const noexcept { return shape_; }
   const Shape& strides() const noexcept { return strides_; }
-  std::int64_t size(std::int64_t dim) const;
-  std::int64_t stride(std::int64_t dim) const;
+  std::int64_t size(std::int64_t dim) const { return shape_[dim_index(dim, "size")]; }
+  std::int64_t stride(std::int64_t dim) const { return strides_[dim_index(dim, "stride")]; }
   std::int64_t numel() const noexcept { return numel_; }
   DType dtype() const noexcept { return dtype_; }
   bool is_contiguous() const noexcept;
@@ -83,7 +83,12 @@ class Tensor {
   static Tensor copy_of(const void* values, std::size_t count, const Shape& shape, DType dtype);
   [[noreturn]] void wrong_dtype(DType asked) const;
   void require_defined(const char* op) const;  // throws Error (argument)
-  std::size_t dim_index(std::int64_t dim, const char* op) const;
+  std::size_t dim_index(std::int64_t dim, const char* op) const {
+    const auto rank = static_cast<std::int64_t>(shape_.size());
+    if (dim < -rank || dim >= rank) wrong_dim(dim, op);
+    return static_cast<std::size_t>(dim < 0 ? dim + rank : dim);
+  }
+  [[noreturn]] void wrong_dim(std::int64_t dim, const char* op) const;
   std::byte* address(std::initializer_list<std::int64_t> index) const;
 
   std::shared_ptr<void> storage_;

@@ -9,14 +9,14 @@ namespace attn {
 
 AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
                           Trace* trace) {
-  const Problem p = validate(q, k, v, options);
+  const Sizes p = validate(q, k, v, options);
   if (trace == nullptr && can_fuse(q, options)) return fused_attention(q, k, v, p, options);
   return composed_attention(q, k, v, p, options, trace);
 }
 
 namespace {
 
-void check_gradient(const Tensor& d_output, const Problem& p, const AttentionOptions& options) {
+void check_gradient(const Tensor& d_output, const Sizes& p, const AttentionOptions& options) {
   if (options.score_function && !options.score_function.backward) {
     throw Error(Error::Kind::argument, "attention_backward", "a score function with its gradient", "one without",
                 "give it the derivative, too");
@@ -30,9 +30,11 @@ void check_gradient(const Tensor& d_output, const Problem& p, const AttentionOpt
   }
 }
 
-void check_forward(const AttentionResult& forward, const Tensor& q, const Problem& p) {
+void check_forward(const AttentionResult& forward, const Tensor& q, const Sizes& p) {
   const Shape lse{p.batch, p.hq, p.tq};
-  if (forward.output.shape() == p.output_shape() && forward.lse.shape() == lse && forward.output.dtype() == q.dtype())
+  const DType dtype = forward.output.dtype();  // merged results of 16-bit inputs may be of float32
+  if (forward.output.shape() == p.output_shape() && forward.lse.shape() == lse &&
+      (dtype == q.dtype() || (dtype == DType::f32 && size_of(q.dtype()) == 2)) && is_floating(forward.lse.dtype()))
     return;
   throw Error(Error::Kind::shape, "attention_backward",
               "attention()'s result for the same inputs: output " + p.output_shape().str() + " and lse " + lse.str(),
@@ -43,7 +45,7 @@ void check_forward(const AttentionResult& forward, const Tensor& q, const Proble
 
 AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
                                      const AttentionOptions& options) {
-  const Problem p = validate(q, k, v, options);
+  const Sizes p = validate(q, k, v, options);
   check_gradient(d_output, p, options);
   if (!can_fuse(q, options)) return composed_attention_backward(d_output, q, k, v, p, options);
   return fused_attention_backward(d_output, q, k, v, p, options, fused_attention(q, k, v, p, options));
@@ -51,10 +53,10 @@ AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, co
 
 AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
                                      const AttentionOptions& options, const AttentionResult& forward) {
-  const Problem p = validate(q, k, v, options);
+  const Sizes p = validate(q, k, v, options);
   check_gradient(d_output, p, options);
   check_forward(forward, q, p);
-  if (!can_fuse(q, options)) return composed_attention_backward(d_output, q, k, v, p, options);
+  if (!can_fuse(q, options)) return composed_attention_backward(d_output, q, k, v, p, options, &forward);
   return fused_attention_backward(d_output, q, k, v, p, options, forward);
 }
 

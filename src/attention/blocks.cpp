@@ -4,7 +4,7 @@ namespace attn {
 namespace {
 
 // One entry a block of keys.
-Tensor entries(const Problem& p, const Mask& mask, std::int64_t b, std::int64_t h, std::int64_t i) {
+Tensor entries(const Sizes& p, const Mask& mask, std::int64_t b, std::int64_t h, std::int64_t i) {
   return mask.block_keep.expand(block_shape(p, mask)).select(0, b).select(0, h).select(0, i / mask.block_query);
 }
 
@@ -12,14 +12,14 @@ bool entry(const Tensor& row, std::int64_t block) { return row.data<bool>()[bloc
 
 }  // namespace
 
-Tensor block_row(const Problem& p, const Mask& mask, std::int64_t b, std::int64_t h, std::int64_t i) {
+Tensor block_row(const Sizes& p, const Mask& mask, std::int64_t b, std::int64_t h, std::int64_t i) {
   const Tensor row = entries(p, mask, b, h, i);
   Tensor keep = Tensor::empty({p.tk}, DType::boolean);
   for (std::int64_t j = 0; j < p.tk; ++j) keep.data<bool>()[j] = entry(row, j / mask.block_key);
   return keep;
 }
 
-Tensor block_cells(const Problem& p, const Mask& mask) {
+Tensor block_cells(const Sizes& p, const Mask& mask) {
   const auto size = [&](std::size_t dim, std::int64_t full) {  // 1 where the mask repeats
     const Shape& shape = mask.block_keep.shape();
     return shape.size() + dim < 4 || shape[shape.size() + dim - 4] == 1 ? std::int64_t{1} : full;
@@ -32,16 +32,6 @@ Tensor block_cells(const Problem& p, const Mask& mask) {
     }
   }
   return keep;
-}
-
-bool sees_block(const Problem& p, const Mask& mask, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first,
-                std::int64_t last) {
-  if (!mask.block_keep.defined()) return first < last;
-  const Tensor row = entries(p, mask, b, h, i);
-  for (std::int64_t block = first / mask.block_key; block * mask.block_key < last; ++block) {
-    if (first < last && entry(row, block)) return true;
-  }
-  return false;
 }
 
 }  // namespace attn

@@ -6,13 +6,9 @@
 namespace attn {
 
 // (b or 1, hq or 1, tq, tk) boolean, of a mask that has blocks.
-Tensor block_cells(const Problem& p, const Mask& mask);
+Tensor block_cells(const Sizes& p, const Mask& mask);
 
 // (tk) boolean: the keys that query i of head h of batch item b sees by its blocks.
-Tensor block_row(const Problem& p, const Mask& mask, std::int64_t b, std::int64_t h, std::int64_t i);
-
-// Some key of [first, last) is among them; without blocks, all are.
-bool sees_block(const Problem& p, const Mask& mask, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t first,
-                std::int64_t last);
+Tensor block_row(const Sizes& p, const Mask& mask, std::int64_t b, std::int64_t h, std::int64_t i);
 
 }  // namespace attn

@@ -1,9 +1,12 @@
 #include "attention/composed.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "attention/blocks.hpp"
 #include "attention/pieces.hpp"
+#include "attention/relative_bias.hpp"
 #include "attention/score_tiles.hpp"
 #include "attn/reference.hpp"
 #include "reference/elementwise.hpp"
@@ -39,7 +42,7 @@ DType compute_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DTy
 
 // The forward pass's tensors: (b, hq, t, d) and (b, hq, tq, tk).
 struct Steps {
-  Tensor q, k, v, scores, scaled, capped, scored, biased, alibi, masked, weights, dropped, context;
+  Tensor q, k, v, scores, scaled, capped, scored, biased, relative, alibi, masked, weights, dropped, context;
   // (b, hq, tq, tk + 1): masked and weights, with the sink as one more key where there is one.
   Tensor with_sink, all_weights;
 };
@@ -48,19 +51,32 @@ bool limits_keys(const Mask& mask) {
   return mask.is_causal || mask.has_window() || mask.key_lengths.defined() || mask.query_starts.defined();
 }
 
-Tensor with_sink(const Tensor& masked, const Tensor& sinks, const Problem& p) {
+// Positions of each item's first query and key, and the first head's number.
+std::vector<TileStart> starts_of(const Sizes& p, const AttentionOptions& options) {
+  std::vector<TileStart> starts;
+  for (std::int64_t b = 0; b < p.batch; ++b)
+    starts.push_back({options.query_offset.of(b), options.key_offset.of(b), options.heads.first});
+  return starts;
+}
+
+Tensor with_sink(const Tensor& masked, const Tensor& sinks, const Sizes& p) {
   if (!sinks.defined()) return masked;
   const Tensor column = sinks.to(masked.dtype()).view({p.hq, 1, 1}).expand({p.batch, p.hq, p.tq, 1});
   return concat_last(std::vector<Tensor>{masked, column});
 }
 
-Tensor dropout_keep(const Problem& p, const AttentionOptions& options) {
+Tensor dropout_keep(const Sizes& p, const AttentionOptions& options) {
   if (options.dropout == 0 || !options.dropout_key) return options.dropout_keep;
-  return philox_keep(p.scores_shape(), options.dropout, *options.dropout_key);
+  Tensor keep = Tensor::empty(p.scores_shape(), DType::boolean);
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    const PhiloxStart start{b, options.query_offset.of(b), options.key_offset.of(b), options.heads.first};
+    keep.slice(0, b, b + 1).copy_from(philox_keep({1, p.hq, p.tq, p.tk}, options.dropout, *options.dropout_key, start));
+  }
+  return keep;
 }
 
-Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p, const AttentionOptions& options) {
-  const DType dtype = compute_dtype(q.dtype());
+Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& p, const AttentionOptions& options,
+              DType dtype) {
   const Mask& mask = options.mask;
   Steps s;
   s.q = q.to(dtype);
@@ -69,14 +85,18 @@ Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& 
   s.scores = ref::scores(s.q, s.k);
   s.scaled = ref::scale(s.scores, p.scale);
   s.capped = options.softcap > 0 ? ref::softcap(s.scaled, options.softcap) : s.scaled;
-  s.scored = options.score_function ? apply_score_function(s.capped, options.score_function) : s.capped;
+  s.scored =
+      options.score_function ? apply_score_function(s.capped, options.score_function, starts_of(p, options)) : s.capped;
   s.biased = mask.bias.defined() ? add_bias(s.scored, ref::saturate_to(mask.bias, dtype)) : s.scored;
-  s.alibi = options.alibi_slopes.defined() ? ref::add(s.biased, ref::saturate_to(alibi_bias(p, mask, options.alibi_slopes), dtype))
-                                           : s.biased;
+  s.relative = options.relative_bias.table.defined()
+                   ? add_bias(s.biased, ref::saturate_to(relative_bias(p, options), dtype))
+                   : s.biased;
+  s.alibi = options.alibi_slopes.defined() ? ref::add(s.relative, ref::saturate_to(alibi_bias(p, options), dtype))
+                                           : s.relative;
   s.masked = s.alibi;
   if (mask.keep.defined()) s.masked = ref::mask_fill(s.masked, mask.keep);
   if (mask.block_keep.defined()) s.masked = ref::mask_fill(s.masked, block_cells(p, mask));
-  if (limits_keys(mask)) s.masked = ref::mask_fill(s.masked, seen_keys(p, mask));
+  if (limits_keys(mask)) s.masked = ref::mask_fill(s.masked, seen_keys(p, options));
   s.with_sink = with_sink(s.masked, options.sinks, p);
   s.all_weights = ref::softmax(s.with_sink);
   s.weights = s.all_weights.slice(-1, 0, p.tk);
@@ -99,7 +119,7 @@ Tensor chosen_weights(const Tensor& weights, const AttentionOptions& options) {
 
 // The sink's weight has no value: d_sink = -w_sink · Σ_j w_j · d_weight_j. That sum is -Σ_j d_score_j, too, whose terms
 // cancel.
-Tensor sinks_gradient(const Steps& s, const Tensor& d_weights, const Problem& p) {
+Tensor sinks_gradient(const Steps& s, const Tensor& d_weights, const Sizes& p) {
   const auto product = [](auto w, auto d) { return w == 0 ? w : w * d; };
   const Tensor means = ref::sum_to(ref::map("attention", s.weights, d_weights, product), Shape{p.batch, p.hq, p.tq, 1});
   const Tensor sink_weights = s.all_weights.slice(-1, p.tk, p.tk + 1);
@@ -115,6 +135,7 @@ void record(Trace& trace, const Steps& s, const AttentionOptions& options) {
   if (options.softcap > 0) trace.record("capped", s.capped);
   if (options.score_function) trace.record("scored", s.scored);
   if (options.mask.bias.defined()) trace.record("biased", s.biased);
+  if (options.relative_bias.table.defined()) trace.record("relative", s.relative);
   if (options.alibi_slopes.defined()) trace.record("alibi", s.alibi);
   if (!options.mask.empty()) trace.record("masked", s.masked);
   trace.record("weights", s.weights.contiguous());
@@ -122,41 +143,108 @@ void record(Trace& trace, const Steps& s, const AttentionOptions& options) {
   trace.record("context", s.context);
 }
 
+Tensor share_of(const Tensor& own, const Tensor& lse) {
+  const double close = 16 * (lse.dtype() == DType::f64 ? 0x1p-52 : 0x1p-23);
+  return ref::map("attention_backward", own, lse.to(own.dtype()),
+                  [close](auto x, auto y) { return attn::share_of(x, y, close); });
+}
+
+bool any_below_one(const Tensor& share, const Tensor& lse) {
+  const Tensor a = share.to(DType::f64).contiguous(), b = lse.to(DType::f64).contiguous();
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    if (std::isfinite(b.data<double>()[i]) && a.data<double>()[i] != 1) return true;
+  }
+  return false;
+}
+
+// Of rows that see other keys, too: their weights' factor, and Σ w · dw over all keys, which is d_output · output.
+struct Rest {
+  Tensor factor, sums, lse;  // (b, hq, tq, 1), in the dtype that is computed in; undefined where there are none
+
+  Rest(const Steps& s, const Tensor& d_output, const AttentionResult* forward) {
+    const DType dtype = s.v.dtype();
+    const Tensor own = ref::log_sum_exp(s.with_sink);
+    if (!forward) return;
+    const Tensor share = share_of(own, forward->lse);
+    if (!any_below_one(share, forward->lse)) return;
+    lse = ref::saturate_to(forward->lse, dtype).unsqueeze(-1);
+    factor = share.unsqueeze(-1);
+    const Tensor products = ref::map("attention_backward", ref::saturate_to(d_output, dtype),
+                                     ref::saturate_to(forward->output, dtype), [](auto x, auto y) { return x * y; });
+    Shape rows = products.shape();
+    rows.back() = 1;
+    sums = ref::sum_to(products, rows);
+  }
+
+  bool any() const { return factor.defined(); }
+};
+
+Tensor times(const Tensor& x, const Tensor& y) {
+  return ref::map("attention_backward", x, y, [](auto a, auto b) { return a == 0 || b == 0 ? 0 : a * b; });
+}
+
+// The same where queries see other keys, too: d_sink = -w_sink · Σ_j w_j · dw_j over all of them.
+Tensor sinks_gradient(const Rest& rest, const AttentionOptions& options, const Sizes& p) {
+  const Shape heads{p.hq, 1, 1};
+  const Tensor sinks = ref::saturate_to(options.sinks, rest.lse.dtype()).view(heads);
+  const Tensor weights = ref::map("attention_backward", rest.lse, sinks,
+                                  [](auto lse, auto sink) { return std::isinf(lse) ? 0 : -std::exp(sink - lse); });
+  return ref::sum_to(times(rest.sums, weights), heads).view({p.hq});
+}
+
 }  // namespace
 
-AttentionResult composed_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p,
+AttentionResult composed_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& p,
                                    const AttentionOptions& options, Trace* trace) {
-  const Steps s = forward(q, k, v, p, options);
+  const Steps s = forward(q, k, v, p, options, compute_dtype(q.dtype()));
   if (trace) record(*trace, s, options);
-  return {ref::saturate_to(s.context, q.dtype()), ref::log_sum_exp(s.with_sink), chosen_weights(s.weights, options)};
+  return {ref::saturate_to(s.context, output_dtype(q, options)), ref::log_sum_exp(s.with_sink),
+          chosen_weights(s.weights, options)};
 }
 
 AttentionGradient composed_attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
-                                              const Problem& p, const AttentionOptions& options) {
-  const Steps s = forward(q, k, v, p, options);
+                                              const Sizes& p, const AttentionOptions& options,
+                                              const AttentionResult* whole) {
+  // In float64, where no step ends at float32's largest: a gradient that leaves its dtype's range is infinite.
+  Steps s = forward(q, k, v, p, options, DType::f64);
+  const Rest rest(s, d_output, whole);
+  if (rest.any()) s.weights = times(s.weights, rest.factor), s.dropped = times(s.dropped, rest.factor);
 
   // context = dropped · v
-  auto [d_dropped, dv] = ref::weighted_sum_backward(ref::saturate_to(d_output, s.v.dtype()), s.dropped, s.v);
+  auto [d_dropped, dv] = ref::weighted_sum_backward(d_output.to(DType::f64), s.dropped, s.v);
   // dropped = weights · keep / (1 - p)
   const Tensor d_weights =
       options.dropout > 0 ? ref::dropout(d_dropped, dropout_keep(p, options), options.dropout) : d_dropped;
   // weights = softmax(masked and sink); masking gives weights, and so gradients, of zero
-  Tensor d_scaled = ref::softmax_backward(d_weights, s.weights);
-  const Tensor d_sinks = options.sinks.defined() ? sinks_gradient(s, d_weights, p) : Tensor{};
+  Tensor d_scaled =
+      rest.any()
+          ? times(ref::map("attention_backward", d_weights, rest.sums, [](auto x, auto y) { return x - y; }), s.weights)
+          : ref::softmax_backward(d_weights, s.weights);
+  const Tensor d_sinks = !options.sinks.defined() ? Tensor{}
+                         : rest.any()             ? sinks_gradient(rest, options, p)
+                                                  : sinks_gradient(s, d_weights, p);
   // biased = scored + bias
   const Tensor& bias = options.mask.bias;
-  const Tensor d_bias = bias.defined() ? ref::saturate_to(ref::sum_to(d_scaled, bias.shape()), bias.dtype()) : Tensor{};
+  const Tensor d_bias = bias.defined() ? ref::sum_to(d_scaled, bias.shape()).to(bias.dtype()) : Tensor{};
+  // relative = biased + bias of the distance
+  const Tensor& table = options.relative_bias.table;
+  const Tensor d_table = table.defined() ? relative_bias_gradient(p, options, d_scaled).to(table.dtype()) : Tensor{};
   // scored = score_function(capped)
-  if (options.score_function) d_scaled = score_function_backward(d_scaled, s.capped, options.score_function);
+  if (options.score_function)
+    d_scaled = score_function_backward(d_scaled, s.capped, options.score_function, starts_of(p, options));
   // capped = softcap(scaled)
   if (options.softcap > 0) d_scaled = ref::softcap_backward(d_scaled, s.scaled, options.softcap);
   // scaled = scores · scale
   const Tensor d_scores = ref::scale(d_scaled, p.scale);
   // scores = q · kᵀ
   const auto [dq, dk] = ref::scores_backward(d_scores, s.q, s.k);
-  const auto stored = [&](const Tensor& grad) { return ref::saturate_to(grad, q.dtype()); };
-  return {stored(dq), stored(repeat_heads_backward(dk, p.hkv)), stored(repeat_heads_backward(dv, p.hkv)), d_bias,
-          d_sinks.defined() ? ref::saturate_to(d_sinks, options.sinks.dtype()) : d_sinks};
+  const auto stored = [&](const Tensor& grad) { return grad.to(output_dtype(q, options)); };
+  return {stored(dq),
+          stored(repeat_heads_backward(dk, p.hkv)),
+          stored(repeat_heads_backward(dv, p.hkv)),
+          d_bias,
+          d_sinks.defined() ? d_sinks.to(options.sinks.dtype()) : d_sinks,
+          d_table};
 }
 
 }  // namespace attn

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "attention/special.hpp"
 #include "attention/validate.hpp"
 #include "kernels/problem.hpp"
 
@@ -12,20 +13,21 @@ namespace attn {
 // The kernels take these inputs and options.
 bool can_fuse(const Tensor& q, const AttentionOptions& options);
 
-AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Problem& p,
+AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& p,
                                 const AttentionOptions& options);
 
 // The kernels take these queries against a cache as it is.
-bool can_decode(const Tensor& q, const Problem& p, const AttentionOptions& options);
+bool can_decode(const Tensor& q, const Sizes& p, const AttentionOptions& options);
 
-// Against the keys and values in `pages`. `gather` copies them, (b, hkv, tk, d) and (b, hkv, tk, dv) of float32: for
-// the few rows that the kernels cannot do.
-AttentionResult fused_decode(const Tensor& q, const kernels::Pages& pages, const Problem& p,
-                             const AttentionOptions& options, const std::function<std::pair<Tensor, Tensor>()>& gather);
+// Against the keys and values in `pages`. `gather` copies some heads, (b, hkv, tk, d) and (b, hkv, tk, dv) of float32:
+// for the few rows that the kernels cannot do.
+AttentionResult fused_decode(const Tensor& q, const kernels::Pages& pages, const Sizes& p,
+                             const AttentionOptions& options,
+                             const std::function<std::pair<Tensor, Tensor>(const Heads&)>& gather);
 
 // `forward` is what fused_attention() gave for the same inputs.
 AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
-                                           const Problem& p, const AttentionOptions& options,
+                                           const Sizes& p, const AttentionOptions& options,
                                            const AttentionResult& forward);
 
 }  // namespace attn

@@ -125,6 +125,14 @@ void KVCache::truncate(std::int64_t length) {
   for (std::int64_t item = 0; item < config().batch; ++item) truncate(item, std::min(length, this->length(item)));
 }
 
+std::int64_t KVCache::forget(std::int64_t item, std::int64_t tokens) {
+  State& s = state();
+  check_range("tokens to forget", tokens, 0, length(item));
+  const std::int64_t forgotten = s.pages.forget(item, tokens);
+  s.lengths[static_cast<std::size_t>(item)] -= forgotten;
+  return forgotten;
+}
+
 void KVCache::clear() { truncate(0); }
 
 const KVCacheConfig& KVCache::config() const { return state().config; }

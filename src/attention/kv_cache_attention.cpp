@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,22 +11,53 @@
 #include "attention/kv_cache_state.hpp"
 #include "attn/error.hpp"
 #include "attn/kv_cache.hpp"
+#include "core/rows.hpp"
 #include "kernels/problem.hpp"
 #include "reference/elementwise.hpp"
 
 namespace attn {
 namespace {
 
-// All items' rows as (b, hkv, longest, width), zeros past an item's length.
-Tensor gather(const KVPages& pages, const PagePart& part, const KVCacheConfig& config,
-              const std::vector<std::int64_t>& lengths, std::int64_t longest) {
-  const DType dtype = config.dtype == DType::i8 ? DType::f32 : config.dtype;
-  Tensor all = Tensor::zeros({config.batch, config.kv_heads, longest, part.width}, dtype);
-  for (std::int64_t item = 0; item < config.batch; ++item) {
-    read_rows(pages, part, config.dtype, item,
-              all.select(0, item).slice(1, 0, lengths[static_cast<std::size_t>(item)]));
+using Items = std::vector<std::int64_t>;
+
+// How many tokens each has, and the most.
+struct Lengths {
+  Lengths(const KVCache& cache, const Items& items) {
+    for (const std::int64_t item : items) each.push_back(cache.length(item));
+    longest = *std::max_element(each.begin(), each.end());
   }
+
+  Items each;
+  std::int64_t longest;
+};
+
+// The rows of some heads of the items as (b, hkv, longest, width), in the cache's dtype or float32; zeros past an
+// item's length.
+Tensor gather(const KVPages& pages, const PagePart& part, const KVCacheConfig& config, const Items& items,
+              const Lengths& lengths, DType dtype, const Heads& heads) {
+  const auto batch = static_cast<std::int64_t>(items.size());
+  const Tensor all = Tensor::empty({batch, config.kv_heads, lengths.longest, part.width}, dtype);
+  for_runs(
+      batch * config.kv_heads, static_cast<double>(lengths.longest * part.width),
+      [&](std::int64_t at, std::int64_t) {
+        if (!has(heads, at)) return;
+        const std::int64_t b = at / config.kv_heads, h = at % config.kv_heads;
+        const auto i = static_cast<std::size_t>(b);
+        const Tensor own = all.select(0, b).select(0, h);
+        read_rows(pages, part, config.dtype, items[i], h, own.slice(0, 0, lengths.each[i]));
+        own.slice(0, lengths.each[i], lengths.longest).fill(0);
+      },
+      1);
   return all;
+}
+
+// The rows of an item that is not paged, as they lie: (1, hkv, t, width).
+Tensor rows_of(const KVPages& pages, const PagePart& part, const KVCacheConfig& config, std::int64_t item,
+               std::int64_t tokens) {
+  if (tokens == 0) return Tensor::empty({1, config.kv_heads, 0, part.width}, config.dtype);
+  const std::int64_t head = pages.page_tokens() * part.width;
+  return Tensor::from_blob(pages.row(part, item, 0, 0), {1, config.kv_heads, tokens, part.width},
+                           {config.kv_heads * head, head, part.width, 1}, config.dtype);
 }
 
 void check_own_parts(const Mask& mask) {
@@ -40,10 +74,11 @@ void check_queries(const Tensor& q) {
 }
 
 // What stands for the cache's keys or values where only their shape counts.
-Tensor shape_of(const KVCache& cache, std::int64_t width, DType dtype) {
+Tensor shape_of(const KVCacheConfig& config, const Lengths& lengths, std::int64_t width, DType dtype) {
   static double zero = 0;
-  const KVCacheConfig& c = cache.config();
-  return Tensor::from_blob(&zero, {c.batch, c.kv_heads, cache.max_length(), width}, {0, 0, 0, 0}, dtype);
+  return Tensor::from_blob(&zero,
+                           {static_cast<std::int64_t>(lengths.each.size()), config.kv_heads, lengths.longest, width},
+                           {0, 0, 0, 0}, dtype);
 }
 
 kernels::PageRows page_rows(const KVPages& pages, const PagePart& part) {
@@ -52,36 +87,50 @@ kernels::PageRows page_rows(const KVPages& pages, const PagePart& part) {
 
 }  // namespace
 
-AttentionResult attention(const Tensor& q, const KVCache& cache, const AttentionOptions& options) {
-  const KVCache::State& s = cache.state();
+AttentionResult KVCache::attend(const Tensor& q, const Items& items, const AttentionOptions& options) const {
+  const State& s = state();
   check_queries(q);
   check_own_parts(options.mask);
+  const Lengths lengths(*this, items);
   AttentionOptions own = options;
-  own.mask.key_lengths = cache.lengths();
-  const auto gathered = [&](DType dtype) {
+  own.mask.key_lengths =
+      Tensor::from(std::span<const std::int64_t>(lengths.each), {static_cast<std::int64_t>(items.size())});
+  const auto gathered = [&](DType dtype, const Heads& heads) {
     const auto all = [&](const PagePart& part) {
-      return gather(s.pages, part, s.config, s.lengths, cache.max_length()).to(dtype);
+      const bool as_it_is = items.size() == 1 && !s.pages.paged() && s.config.dtype == dtype;
+      return as_it_is ? rows_of(s.pages, part, s.config, items[0], lengths.longest)
+                      : gather(s.pages, part, s.config, items, lengths, dtype, heads);
     };
     return std::pair(all(s.pages.keys()), all(s.pages.values()));
   };
   AttentionResult result;
-  const Problem p =
-      validate(q, shape_of(cache, s.config.head_dim, q.dtype()), shape_of(cache, s.config.value_dim, q.dtype()), own);
+  const Sizes p = validate(q, shape_of(s.config, lengths, s.config.head_dim, q.dtype()),
+                           shape_of(s.config, lengths, s.config.value_dim, q.dtype()), own);
+  if (own.output_dtype != DType::f32) own.output_dtype.reset();  // computed in float32 as it may be, and converted last
   if (can_decode(q, p, own)) {
     std::vector<const void* const*> tables;
-    for (std::int64_t item = 0; item < s.config.batch; ++item) {
-      tables.push_back(s.pages.table(item));
-    }
+    for (const std::int64_t item : items) tables.push_back(s.pages.table(item));
     const kernels::Pages pages{tables.data(), s.pages.page_tokens(), element(s.config.dtype),
                                page_rows(s.pages, s.pages.keys()), page_rows(s.pages, s.pages.values())};
-    result = fused_decode(q.to(DType::f32), pages, p, own, [&] { return gathered(DType::f32); });
+    result =
+        fused_decode(q.to(DType::f32), pages, p, own, [&](const Heads& heads) { return gathered(DType::f32, heads); });
   } else {
     const DType dtype = q.dtype() == s.config.dtype ? q.dtype() : DType::f32;
-    const auto [k, v] = gathered(dtype);
+    const auto [k, v] = gathered(dtype, {});
     result = attention(q.to(dtype), k, v, own);
   }
-  result.output = reference::saturate_to(result.output, q.dtype());
+  result.output = reference::saturate_to(result.output, output_dtype(q, options));
   return result;
+}
+
+AttentionResult attention(const Tensor& q, const KVCache& cache, const AttentionOptions& options) {
+  Items all(static_cast<std::size_t>(cache.config().batch));
+  std::iota(all.begin(), all.end(), std::int64_t{0});
+  return cache.attend(q, all, options);
+}
+
+AttentionResult attention(const Tensor& q, const KVCache& cache, std::int64_t item, const AttentionOptions& options) {
+  return cache.attend(q, {item}, options);
 }
 
 }  // namespace attn

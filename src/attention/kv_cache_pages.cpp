@@ -123,6 +123,15 @@ void KVPages::release(std::int64_t item, std::int64_t tokens) noexcept {
   for (; table.size() > wanted; table.pop_back()) free_.push_back(table.back());
 }
 
+std::int64_t KVPages::forget(std::int64_t item, std::int64_t tokens) noexcept {
+  if (!paged_) return 0;
+  auto& table = tables_[static_cast<std::size_t>(item)];
+  const std::int64_t pages = tokens / page_tokens_;
+  for (std::int64_t i = 0; i < pages; ++i) free_.push_back(table[static_cast<std::size_t>(i)]);
+  table.erase(table.begin(), table.begin() + pages);
+  return pages * page_tokens_;
+}
+
 KVPages KVPages::clone() const {
   KVPages copy = *this;
   copy.slabs_.clear(), copy.free_.clear(), copy.pages_ = 0;

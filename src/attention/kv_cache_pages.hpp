@@ -25,10 +25,13 @@ class KVPages {
   void reserve(std::int64_t item, std::int64_t tokens);
   // Pages that `tokens` do not need go back to the pool.
   void release(std::int64_t item, std::int64_t tokens) noexcept;
+  // Whole pages at the front, of which `tokens` has as many as the result says; none where items are not paged.
+  std::int64_t forget(std::int64_t item, std::int64_t tokens) noexcept;
   KVPages clone() const;
 
   const PagePart& keys() const noexcept { return keys_; }
   const PagePart& values() const noexcept { return values_; }
+  bool paged() const noexcept { return paged_; }
   std::int64_t page_tokens() const noexcept { return page_tokens_; }
   // Of an item: page i holds its tokens from i · page_tokens on.
   const void* const* table(std::int64_t item) const { return tables_[static_cast<std::size_t>(item)].data(); }

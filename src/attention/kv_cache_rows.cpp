@@ -77,20 +77,32 @@ void write_rows(const KVPages& pages, const PagePart& part, DType dtype, std::in
   });
 }
 
-void read_rows(const KVPages& pages, const PagePart& part, DType dtype, std::int64_t item, const Tensor& out) {
-  if (dtype != DType::i8) {
-    reference::visit_floating("KVCache", dtype, [&](auto stored) {
-      for_each_row<decltype(stored)>(out, [&](auto* to, std::int64_t h, std::int64_t t) {
-        std::memcpy(to, pages.row(part, item, h, t), static_cast<std::size_t>(part.row));
-      });
-    });
+void read_rows(const KVPages& pages, const PagePart& part, DType dtype, std::int64_t item, std::int64_t head,
+               const Tensor& out) {
+  const std::int64_t tokens = out.size(0), step = out.stride(0);
+  if (dtype == DType::i8) {
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const auto* row = reinterpret_cast<const std::int8_t*>(pages.row(part, item, head, t));
+      const float scale = *pages.scale(part, item, head, t);
+      float* to = out.data<float>() + t * step;
+      for (std::int64_t c = 0; c < part.width; ++c) to[c] = static_cast<float>(row[c]) * scale;
+    }
     return;
   }
-  for_each_row<float>(out, [&](float* to, std::int64_t h, std::int64_t t) {
-    const auto* row = reinterpret_cast<const std::int8_t*>(pages.row(part, item, h, t));
-    const float scale = *pages.scale(part, item, h, t);
-    for (std::int64_t c = 0; c < part.width; ++c) to[c] = static_cast<float>(row[c]) * scale;
+  reference::visit_floating("KVCache", dtype, [&](auto stored) {
+    using Stored = decltype(stored);
+    const auto read = [&](auto* first) {
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        const auto* row = reinterpret_cast<const Stored*>(pages.row(part, item, head, t));
+        convert_row(row, 1, part.width, first + t * step);
+      }
+    };
+    out.dtype() == dtype ? read(out.data<Stored>()) : read(out.data<float>());
   });
+}
+
+void read_rows(const KVPages& pages, const PagePart& part, DType dtype, std::int64_t item, const Tensor& out) {
+  for (std::int64_t h = 0; h < out.size(0); ++h) read_rows(pages, part, dtype, item, h, out.select(0, h));
 }
 
 }  // namespace attn

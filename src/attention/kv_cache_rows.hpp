@@ -8,8 +8,11 @@ namespace attn {
 // x (hkv, t, width) becomes the item's rows from token `first` on, for which there must be room.
 void write_rows(const KVPages& pages, const PagePart& part, DType dtype, std::int64_t item, std::int64_t first,
                 const Tensor& x);
-// The item's first rows, as many as out (hkv, t, width) holds; out is of the stored dtype, int8 as float32, and has
-// unit stride in its last dimension.
+// The item's first rows, as many as out (hkv, t, width) holds; out is of the stored dtype or float32, and has unit
+// stride in its last dimension.
 void read_rows(const KVPages& pages, const PagePart& part, DType dtype, std::int64_t item, const Tensor& out);
+// The same of one head: out (t, width).
+void read_rows(const KVPages& pages, const PagePart& part, DType dtype, std::int64_t item, std::int64_t head,
+               const Tensor& out);
 
 }  // namespace attn

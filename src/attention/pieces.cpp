@@ -8,74 +8,89 @@ namespace {
 
 std::int64_t entry(const Tensor& t, std::int64_t i) { return t.data<std::int64_t>()[i * t.stride(0)]; }
 
-std::int64_t shift(const Mask& mask, std::int64_t tq, std::int64_t tk) {
-  return mask.align == Align::bottom_right ? tk - tq : 0;
+// By the tokens' positions in the whole, if they are given; else by their places in the piece.
+std::int64_t shift(const AttentionOptions& options, const Piece& piece) {
+  if (options.query_offset.given() || options.key_offset.given())
+    return piece.query_offset + piece.query - (piece.key_offset + piece.key);
+  return options.mask.align == Align::bottom_right ? piece.tk - piece.tq : 0;
 }
 
 // Keys on one side of a query: -1 is no limit, nor is a window wider than any distance.
 std::int64_t side(std::int64_t window) { return window < 0 ? Piece::kEvery : std::min(window, Piece::kEvery); }
 
-std::vector<Piece> sequences(const Mask& mask) {
-  std::vector<Piece> all;
+using Pieces = std::pmr::vector<Piece>;
+
+void add_sequences(const AttentionOptions& options, Pieces& all) {
+  const Mask& mask = options.mask;
   for (std::int64_t s = 0; s + 1 < mask.query_starts.numel(); ++s) {
     Piece piece{};
     piece.batches = 1;
     piece.query = entry(mask.query_starts, s), piece.tq = entry(mask.query_starts, s + 1) - piece.query;
     piece.key = entry(mask.key_starts, s), piece.tk = entry(mask.key_starts, s + 1) - piece.key;
+    piece.query_offset = options.query_offset.of(0), piece.key_offset = options.key_offset.of(0);
     if (piece.tq > 0 || piece.tk > 0) all.push_back(piece);
   }
-  return all;
 }
 
-std::vector<Piece> items(const Problem& p, const Mask& mask) {
-  std::vector<Piece> all;
-  for (std::int64_t b = 0; b < p.batch; ++b) {
-    const std::int64_t tk = mask.key_lengths.defined() ? entry(mask.key_lengths, b) : p.tk;
-    if (!mask.key_lengths.defined()) return {Piece{0, p.batch, 0, p.tq, 0, p.tk, 0, 0, 0}};
-    if (!all.empty() && all.back().tk == tk) {
+void add_items(const Sizes& p, const AttentionOptions& options, Pieces& all) {
+  const Tensor& lengths = options.mask.key_lengths;
+  const bool differ = lengths.defined() || options.query_offset.each().defined() || options.key_offset.each().defined();
+  const auto alike = [](const Piece& a, const Piece& b) {
+    return a.tk == b.tk && a.query_offset == b.query_offset && a.key_offset == b.key_offset;
+  };
+  const std::int64_t step = differ ? 1 : p.batch;
+  for (std::int64_t b = 0; b < p.batch; b += step) {
+    Piece piece{};
+    piece.batch = b, piece.batches = step;
+    piece.tq = p.tq, piece.tk = lengths.defined() ? entry(lengths, b) : p.tk;
+    piece.query_offset = options.query_offset.of(b), piece.key_offset = options.key_offset.of(b);
+    if (!all.empty() && alike(all.back(), piece)) {
       ++all.back().batches;
     } else {
-      all.push_back({b, 1, 0, p.tq, 0, tk, 0, 0, 0});
+      all.push_back(piece);
     }
   }
-  return all;
 }
 
-// f(b, piece) for every batch item that has positions of its own.
+bool are_alike(const Sizes& p, const Pieces& all) { return all.size() == 1 && all[0].batches == p.batch; }
+
+// f(b, piece) for every batch item that has positions of its own, b counted from 0 among these.
 template <class F>
-void for_each_item(const Problem& p, const Mask& mask, F&& f) {
-  for (const Piece& piece : pieces(p, mask)) {
-    const bool alike = piece.batches == p.batch;
-    for (std::int64_t b = 0; b < (alike ? 1 : piece.batches); ++b) f(piece.batch + b, piece);
+void for_each_item(const Sizes& p, const Pieces& all, F&& f) {
+  for (const Piece& piece : all) {
+    for (std::int64_t b = 0; b < (are_alike(p, all) ? 1 : piece.batches); ++b) f(piece.batch + b, piece);
   }
 }
 
 // How many items have positions of their own: 1 when all are alike.
-std::int64_t different_items(const Problem& p, const Mask& mask) {
-  const auto all = pieces(p, mask);
-  return all.empty() || all.front().batches == p.batch ? std::min<std::int64_t>(p.batch, 1) : p.batch;
+std::int64_t different_items(const Sizes& p, const Pieces& all) {
+  return are_alike(p, all) ? std::min<std::int64_t>(p.batch, 1) : p.batch;
 }
 
 }  // namespace
 
-Piece::Keys Piece::seen(std::int64_t i) const {
-  const std::int64_t first = std::clamp<std::int64_t>(centre(i) - left, 0, tk);
-  return {first, std::clamp<std::int64_t>(centre(i) + right + 1, first, tk)};
-}
+std::int64_t Offset::of(std::int64_t b) const { return each_.defined() ? entry(each_, b) : all_.value_or(0); }
 
-std::vector<Piece> pieces(const Problem& p, const Mask& mask) {
-  std::vector<Piece> all = mask.query_starts.defined() ? sequences(mask) : items(p, mask);
+Pieces pieces(const Sizes& p, const AttentionOptions& options, std::pmr::memory_resource* memory) {
+  const Mask& mask = options.mask;
+  Pieces all(memory);
+  if (mask.query_starts.defined()) {
+    add_sequences(options, all);
+  } else {
+    add_items(p, options, all);
+  }
   for (Piece& piece : all) {
-    piece.shift = shift(mask, piece.tq, piece.tk);
+    piece.shift = shift(options, piece);
     piece.left = side(mask.window_left);
     piece.right = mask.is_causal ? 0 : side(mask.window_right);
   }
   return all;
 }
 
-Tensor seen_keys(const Problem& p, const Mask& mask) {
-  Tensor keep = Tensor::zeros({different_items(p, mask), 1, p.tq, p.tk}, DType::boolean);
-  for_each_item(p, mask, [&](std::int64_t b, const Piece& piece) {
+Tensor seen_keys(const Sizes& p, const AttentionOptions& options) {
+  const Pieces all = pieces(p, options);
+  Tensor keep = Tensor::zeros({different_items(p, all), 1, p.tq, p.tk}, DType::boolean);
+  for_each_item(p, all, [&](std::int64_t b, const Piece& piece) {
     for (std::int64_t i = 0; i < piece.tq; ++i) {
       bool* row = keep.data<bool>() + (b * p.tq + piece.query + i) * p.tk + piece.key;
       const std::int64_t centre = piece.centre(i);
@@ -85,18 +100,28 @@ Tensor seen_keys(const Problem& p, const Mask& mask) {
   return keep;
 }
 
-Tensor alibi_bias(const Problem& p, const Mask& mask, const Tensor& slopes) {
-  Tensor bias = Tensor::zeros({different_items(p, mask), p.hq, p.tq, p.tk}, DType::f64);
-  for_each_item(p, mask, [&](std::int64_t b, const Piece& piece) {
-    for (std::int64_t h = 0; h < p.hq; ++h) {
-      const double slope = slopes.at({h});
-      for (std::int64_t i = 0; i < piece.tq; ++i) {
-        double* row = bias.data<double>() + ((b * p.hq + h) * p.tq + piece.query + i) * p.tk + piece.key;
-        const std::int64_t centre = piece.centre(i);
-        for (std::int64_t j = 0; j < piece.tk; ++j) row[j] = -slope * static_cast<double>(std::abs(centre - j));
-      }
+Tensor distances(const Sizes& p, const AttentionOptions& options) {
+  const Pieces all = pieces(p, options);
+  Tensor result = Tensor::zeros({different_items(p, all), 1, p.tq, p.tk}, DType::i64);
+  for_each_item(p, all, [&](std::int64_t b, const Piece& piece) {
+    for (std::int64_t i = 0; i < piece.tq; ++i) {
+      std::int64_t* row = result.data<std::int64_t>() + (b * p.tq + piece.query + i) * p.tk + piece.key;
+      for (std::int64_t j = 0; j < piece.tk; ++j) row[j] = j - piece.centre(i);
     }
   });
+  return result;
+}
+
+Tensor alibi_bias(const Sizes& p, const AttentionOptions& options) {
+  const Tensor all = distances(p, options);
+  Tensor bias = Tensor::empty({all.size(0), p.hq, p.tq, p.tk}, DType::f64);
+  const std::int64_t cells = p.tq * p.tk;
+  for (std::int64_t head = 0; head < all.size(0) * p.hq; ++head) {
+    const double slope = options.alibi_slopes.at({head % p.hq});
+    const std::int64_t* distance = all.data<std::int64_t>() + head / p.hq * cells;
+    double* out = bias.data<double>() + head * cells;
+    for (std::int64_t i = 0; i < cells; ++i) out[i] = -slope * static_cast<double>(std::abs(distance[i]));
+  }
   return bias;
 }
 

@@ -13,16 +13,16 @@ namespace ref = reference;
 
 // call(tile, offset) for the scores of each head, contiguous (b, h, tq, tk).
 template <class T, class F>
-void for_each_head(const Tensor& scores, F&& call) {
+void for_each_head(const Tensor& scores, const std::vector<TileStart>& starts, F&& call) {
   const std::int64_t tq = scores.size(2), tk = scores.size(3);
   std::vector<std::int32_t> heads(static_cast<std::size_t>(tq)), tokens(heads);
-  std::iota(tokens.begin(), tokens.end(), 0);
   for (std::int64_t head = 0; head < scores.size(0) * scores.size(1); ++head) {
-    std::fill(heads.begin(), heads.end(), static_cast<std::int32_t>(head % scores.size(1)));
-    const std::int64_t offset = head * tq * tk;
-    call(
-        ScoreTileOf<T>{scores.data<T>() + offset, 1, tk, tk, tq, head / scores.size(1), 0, heads.data(), tokens.data()},
-        offset);
+    const std::int64_t offset = head * tq * tk, item = head / scores.size(1);
+    const TileStart& start = starts[static_cast<std::size_t>(item)];
+    std::fill(heads.begin(), heads.end(), static_cast<std::int32_t>(start.head + head % scores.size(1)));
+    std::iota(tokens.begin(), tokens.end(), static_cast<std::int32_t>(start.query));
+    call(ScoreTileOf<T>{scores.data<T>() + offset, 1, tk, tk, tq, item, start.key, heads.data(), tokens.data()},
+         offset);
   }
 }
 
@@ -30,27 +30,29 @@ bool in_float64(const Tensor& scores, bool has_function) { return scores.dtype()
 
 }  // namespace
 
-Tensor apply_score_function(const Tensor& scores, const ScoreFunction& function) {
+Tensor apply_score_function(const Tensor& scores, const ScoreFunction& function, const std::vector<TileStart>& starts) {
   if (in_float64(scores, function.forward64)) {
     Tensor changed = scores.clone();
-    for_each_head<double>(changed, [&](const ScoreTile64& t, std::int64_t) { function.forward64(&t, function.user); });
+    for_each_head<double>(changed, starts,
+                          [&](const ScoreTile64& t, std::int64_t) { function.forward64(&t, function.user); });
     return changed;
   }
   const Tensor changed = ref::saturate_to(scores, DType::f32).clone();
-  for_each_head<float>(changed, [&](const ScoreTile& t, std::int64_t) { function.forward(&t, function.user); });
+  for_each_head<float>(changed, starts, [&](const ScoreTile& t, std::int64_t) { function.forward(&t, function.user); });
   return changed.to(scores.dtype());
 }
 
-Tensor score_function_backward(const Tensor& d_new, const Tensor& scores, const ScoreFunction& function) {
+Tensor score_function_backward(const Tensor& d_new, const Tensor& scores, const ScoreFunction& function,
+                               const std::vector<TileStart>& starts) {
   const bool wide = in_float64(scores, function.backward64);
   const DType dtype = wide ? DType::f64 : DType::f32;
   const Tensor before = ref::saturate_to(scores, dtype).contiguous(), d_old = ref::saturate_to(d_new, dtype).clone();
   if (wide) {
-    for_each_head<double>(before, [&](const ScoreTile64& t, std::int64_t offset) {
+    for_each_head<double>(before, starts, [&](const ScoreTile64& t, std::int64_t offset) {
       function.backward64(&t, d_old.data<double>() + offset, function.user);
     });
   } else {
-    for_each_head<float>(before, [&](const ScoreTile& t, std::int64_t offset) {
+    for_each_head<float>(before, starts, [&](const ScoreTile& t, std::int64_t offset) {
       function.backward(&t, d_old.data<float>() + offset, function.user);
     });
   }
@@ -62,22 +64,34 @@ namespace {
 
 struct Placed {
   ScoreFunction function;
-  std::int64_t b;
+  std::int64_t b, key;
   std::int32_t h, i;
+
+  ScoreTile moved(ScoreTile tile) const {
+    tile.batch = b, tile.heads = &h, tile.tokens = &i, tile.first_key += key;
+    return tile;
+  }
 };
 
 }  // namespace
 
-ScoreFunction at_place(const ScoreFunction& function, std::int64_t b, std::int64_t h, std::int64_t i) {
+ScoreFunction at_place(const ScoreFunction& function, std::int64_t b, std::int64_t h, std::int64_t i,
+                       std::int64_t key) {
   auto placed =
-      std::make_shared<Placed>(Placed{function, b, static_cast<std::int32_t>(h), static_cast<std::int32_t>(i)});
+      std::make_shared<Placed>(Placed{function, b, key, static_cast<std::int32_t>(h), static_cast<std::int32_t>(i)});
   ScoreFunction result;
   result.forward = [](const ScoreTile* tile, void* user) {
     const auto* at = static_cast<const Placed*>(user);
-    ScoreTile moved = *tile;
-    moved.batch = at->b, moved.heads = &at->h, moved.tokens = &at->i;
-    at->function.forward(&moved, at->function.user);
+    const ScoreTile there = at->moved(*tile);
+    at->function.forward(&there, at->function.user);
   };
+  if (function.backward) {
+    result.backward = [](const ScoreTile* before, float* d_scores, void* user) {
+      const auto* at = static_cast<const Placed*>(user);
+      const ScoreTile there = at->moved(*before);
+      at->function.backward(&there, d_scores, at->function.user);
+    };
+  }
   result.user = placed.get();
   result.owner = std::move(placed);
   return result;

@@ -1,18 +1,27 @@
 // The user's score function over a whole tensor of scores, for the composed path.
 #pragma once
 
+#include <vector>
+
 #include "attn/score_function.hpp"
 #include "attn/tensor.hpp"
 
 namespace attn {
 
+// Positions of a batch item's first query and first key, and the number of the first head.
+struct TileStart {
+  std::int64_t query, key, head;
+};
+
 // scores (b, h, tq, tk), float32 or float64 → new ones.
-Tensor apply_score_function(const Tensor& scores, const ScoreFunction& function);
+Tensor apply_score_function(const Tensor& scores, const ScoreFunction& function, const std::vector<TileStart>& starts);
 
 // d_new (b, h, tq, tk) → the gradient of `scores`, which apply_score_function() was given.
-Tensor score_function_backward(const Tensor& d_new, const Tensor& scores, const ScoreFunction& function);
+Tensor score_function_backward(const Tensor& d_new, const Tensor& scores, const ScoreFunction& function,
+                               const std::vector<TileStart>& starts);
 
-// The function for a problem that is query i of head h of batch item b alone.
-ScoreFunction at_place(const ScoreFunction& function, std::int64_t b, std::int64_t h, std::int64_t i);
+// The function for a problem that is the query at position i of head h of batch item b alone, its first key at position
+// `key`.
+ScoreFunction at_place(const ScoreFunction& function, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t key);
 
 }  // namespace attn

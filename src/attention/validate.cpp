@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "attention/relative_bias.hpp"
 #include "attn/error.hpp"
 
 namespace attn {
@@ -44,7 +45,7 @@ void check_mask(const Mask& mask, const Shape& scores) {
   }
 }
 
-void check_blocks(const Mask& mask, const Problem& p) {
+void check_blocks(const Mask& mask, const Sizes& p) {
   if (!mask.block_keep.defined()) return;
   if (mask.block_keep.dtype() != DType::boolean)
     fail(Kind::dtype, "mask.block_keep of dtype bool (true = allowed)", std::string(name(mask.block_keep.dtype())));
@@ -79,7 +80,7 @@ void check_starts(const Tensor& starts, const char* what, std::int64_t total) {
          std::to_string(starts.numel()) + " values that do not");
 }
 
-void check_positions(const Mask& mask, const Problem& p) {
+void check_positions(const Mask& mask, const Sizes& p) {
   if (!(mask.window_left >= -1 && mask.window_right >= -1))
     fail(Kind::argument, "window sides of -1 (no limit) or more",
          std::to_string(mask.window_left) + " and " + std::to_string(mask.window_right));
@@ -101,6 +102,43 @@ void check_positions(const Mask& mask, const Problem& p) {
     if (!(length >= 0 && length <= p.tk))
       fail(Kind::argument, "key_lengths from 0 to tk = " + std::to_string(p.tk), std::to_string(length));
   }
+}
+
+constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;  // positions are below 2^31
+
+void check_offset(const Offset& offset, const char* what, const Sizes& p) {
+  if (!offset.given()) return;
+  const bool one = !offset.each().defined();
+  if (!one) require_int64(offset.each(), what, "(b)", offset.each().shape() == Shape{p.batch});
+  for (std::int64_t b = 0; b < (one ? 1 : p.batch); ++b) {
+    if (offset.of(b) >= 0 && offset.of(b) <= kMostOffset) continue;
+    fail(Kind::argument, std::string(what) + " from 0 to 2^30", std::to_string(offset.of(b)));
+  }
+}
+
+void check_offsets(const AttentionOptions& options, const Sizes& p) {
+  check_offset(options.query_offset, "query_offset", p);
+  check_offset(options.key_offset, "key_offset", p);
+  if (!options.query_offset.given() && !options.key_offset.given()) return;
+  if (options.mask.align != Align::top_left)
+    fail(Kind::argument, "a mask aligned top_left with offsets", "bottom_right",
+         "the offsets say where the diagonal lies: bottom_right is query_offset = tk - tq");
+}
+
+void check_head_range(const HeadRange& heads, const Sizes& p) {
+  if (heads.first == 0 && heads.all == 0) return;
+  const bool in_range = heads.first >= 0 && heads.all < (std::int64_t{1} << 30) && p.hq <= heads.all - heads.first;
+  const std::int64_t group = p.hq == 0 ? 1 : p.hq / p.hkv;
+  if (in_range && heads.first % group == 0 && heads.all % group == 0) return;
+  fail(Kind::argument, "heads that are whole groups among all of a layer's",
+       std::to_string(p.hq) + " from " + std::to_string(heads.first) + " on, of " + std::to_string(heads.all));
+}
+
+void check_output_dtype(const AttentionOptions& options, DType dtype) {
+  if (!options.output_dtype || *options.output_dtype == dtype) return;
+  if (*options.output_dtype == DType::f32 && (dtype == DType::bf16 || dtype == DType::f16)) return;
+  fail(Kind::dtype, "an output of q's dtype, or of float32 for 16-bit inputs",
+       std::string(name(*options.output_dtype)) + " for " + std::string(name(dtype)));
 }
 
 void check_heads(const Tensor& t, const char* what, std::int64_t hq) {
@@ -144,7 +182,7 @@ void check_numbers(const AttentionOptions& options, const Shape& scores) {
 namespace {
 
 // Sums and products of what passes do not overflow.
-void check_range(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v) {
+void check_range(const Sizes& p, const Tensor& q, const Tensor& k, const Tensor& v) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   if (!(p.tq < most && p.tk < most)) fail(Kind::shape, "fewer than 2^30 tokens", shapes(q, k, v));
   if (!(p.d < most && p.dv < most)) fail(Kind::shape, "a head_dim below 2^30", shapes(q, k, v));
@@ -163,12 +201,12 @@ bool broadcasts_to(const Shape& tensor, const Shape& shape) {
   return true;
 }
 
-Shape block_shape(const Problem& p, const Mask& mask) {
+Shape block_shape(const Sizes& p, const Mask& mask) {
   const auto blocks = [](std::int64_t tokens, std::int64_t size) { return tokens / size + (tokens % size != 0); };
   return {p.batch, p.hq, blocks(p.tq, mask.block_query), blocks(p.tk, mask.block_key)};
 }
 
-Problem validate(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+Sizes validate(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   if (!(q.rank() == 4 && k.rank() == 4 && v.rank() == 4))
     fail(Kind::shape, "q (b, hq, tq, d), k (b, hkv, tk, d), v (b, hkv, tk, dv)", shapes(q, k, v),
          "add dimensions with unsqueeze(0)");
@@ -181,14 +219,18 @@ Problem validate(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   const bool divides = k.size(1) == 0 ? q.size(1) == 0 : q.size(1) % k.size(1) == 0;
   if (!divides) fail(Kind::shape, "query heads a multiple of key heads", shapes(q, k, v));
 
-  Problem p{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), v.size(3), 0};
+  Sizes p{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), v.size(3), 0};
   p.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(p.d)));
   check_range(p, q, k, v);
   check_mask(options.mask, p.scores_shape());
   check_blocks(options.mask, p);
   check_positions(options.mask, p);
+  check_offsets(options, p);
+  check_head_range(options.heads, p);
+  check_output_dtype(options, q.dtype());
   check_heads(options.alibi_slopes, "alibi_slopes", p.hq);
   check_heads(options.sinks, "sinks", p.hq);
+  check_relative_bias(options.relative_bias, p.hq);
   check_weight_rows(options, p.tq);
   check_numbers(options, p.scores_shape());
   return p;

@@ -5,8 +5,8 @@
 
 namespace attn {
 
-// The sizes of one call. hq is a multiple of hkv.
-struct Problem {
+// The sizes of one call, and the scale of its scores. hq is a multiple of hkv.
+struct Sizes {
   std::int64_t batch, hq, hkv, tq, tk, d, dv;
   double scale;
 
@@ -15,10 +15,15 @@ struct Problem {
 };
 
 // Throws Error naming the first thing that does not fit.
-Problem validate(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options);
+Sizes validate(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options);
+
+// What the options make of q's dtype.
+inline DType output_dtype(const Tensor& q, const AttentionOptions& options) {
+  return options.output_dtype.value_or(q.dtype());
+}
 
 // (b, hq, blocks of queries, blocks of keys), of a mask that has blocks.
-Shape block_shape(const Problem& p, const Mask& mask);
+Shape block_shape(const Sizes& p, const Mask& mask);
 
 // `tensor` fits by broadcasting to `shape`.
 bool broadcasts_to(const Shape& tensor, const Shape& shape);

@@ -112,7 +112,7 @@ CallMemory::~CallMemory() {
 int thread_count() noexcept { return omp_get_max_threads(); }
 
 std::pair<std::int64_t, std::int64_t> TaskQueue::take_run() {
-  std::int64_t first = next_, last = first;
+  std::int64_t first = next_, last;
   do {
     last = first + (tasks_ - first + 4 * threads_ - 1) / (4 * threads_);
   } while (first < tasks_ && !next_.compare_exchange_weak(first, last));

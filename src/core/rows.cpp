@@ -66,4 +66,24 @@ void require_float32(const char* op, const char* what, const Tensor& x) {
   }
 }
 
+void require_norm_input(const char* op, const Tensor& x, std::int64_t width, DType result) {
+  require_float32(op, "x", x);
+  if (x.rank() < 1 || x.size(-1) != width) {
+    throw Error(Error::Kind::shape, op, "x (…, " + std::to_string(width) + ")", x.shape().str());
+  }
+  if (result != DType::f32 && result != DType::bf16) {
+    throw Error(Error::Kind::dtype, op, "a result in float32 or bfloat16", name(result));
+  }
+}
+
+void require_norm_gradient(const char* op, const Tensor& x, const Tensor& dy, const Tensor& residual) {
+  for (const Tensor* given : {&dy, &residual}) {
+    if (given == &residual && !residual.defined()) continue;
+    require_float32(op, "the gradient", *given);
+    if (!(given->shape() == x.shape())) {
+      throw Error(Error::Kind::shape, op, "a gradient of x's shape " + x.shape().str(), given->shape().str());
+    }
+  }
+}
+
 }  // namespace attn

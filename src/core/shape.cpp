@@ -6,11 +6,8 @@
 
 namespace attn {
 
-Shape::Shape(std::initializer_list<std::int64_t> sizes)
-    : Shape(std::span<const std::int64_t>(sizes.begin(), sizes.size())) {}
-
-Shape::Shape(std::span<const std::int64_t> sizes) {
-  for (const std::int64_t size : sizes) push_back(size);
+void Shape::too_many(std::size_t rank) {
+  throw Error(Error::Kind::shape, "shape", "at most 8 dimensions", std::to_string(rank));
 }
 
 void Shape::push_back(std::int64_t size) { insert(rank_, size); }
@@ -21,9 +18,7 @@ void Shape::erase(std::size_t i) {
 }
 
 void Shape::insert(std::size_t i, std::int64_t size) {
-  if (rank_ == max_rank) {
-    throw Error(Error::Kind::shape, "shape", "at most 8 dimensions", std::to_string(rank_ + 1));
-  }
+  require_rank(rank_ + 1);
   std::copy_backward(begin() + i, end(), end() + 1);
   sizes_[i] = size;
   ++rank_;

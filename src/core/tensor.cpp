@@ -122,16 +122,9 @@ Tensor Tensor::from_blob(void* data, const Shape& shape, const Shape& strides, D
   return result;
 }
 
-std::size_t Tensor::dim_index(std::int64_t dim, const char* op) const {
-  const auto rank = static_cast<std::int64_t>(shape_.size());
-  if (dim < -rank || dim >= rank) {
-    throw shape_error(op, "a dimension of " + shape_.str(), std::to_string(dim));
-  }
-  return static_cast<std::size_t>(dim < 0 ? dim + rank : dim);
+void Tensor::wrong_dim(std::int64_t dim, const char* op) const {
+  throw shape_error(op, "a dimension of " + shape_.str(), std::to_string(dim));
 }
-
-std::int64_t Tensor::size(std::int64_t dim) const { return shape_[dim_index(dim, "size")]; }
-std::int64_t Tensor::stride(std::int64_t dim) const { return strides_[dim_index(dim, "stride")]; }
 
 bool Tensor::is_contiguous() const noexcept {
   if (numel_ == 0) return true;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace attn {
@@ -33,6 +34,14 @@ inline Character first_character(std::string_view text) {
     code = code << 6 | (byte(i) & 0x3fu);
   }
   return {code, length};
+}
+
+// Appends the character, which is none of the surrogates.
+inline void append_utf8(std::string& text, std::uint32_t code) {
+  const int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;  // bytes after the first
+  constexpr std::uint32_t leads[] = {0, 0xc0, 0xe0, 0xf0};
+  text.push_back(static_cast<char>(leads[more] | code >> (6 * more)));
+  for (int i = more - 1; i >= 0; --i) text.push_back(static_cast<char>(0x80 | (code >> (6 * i) & 0x3f)));
 }
 
 }  // namespace attn

@@ -10,7 +10,9 @@ namespace attn {
 
 std::uint64_t philox_threshold(double p) { return static_cast<std::uint64_t>(p * 0x1p32); }
 
-Tensor philox_keep(const Shape& shape, double p, std::uint64_t key) {
+Tensor philox_keep(const Shape& shape, double p, std::uint64_t key) { return philox_keep(shape, p, key, {}); }
+
+Tensor philox_keep(const Shape& shape, double p, std::uint64_t key, const PhiloxStart& start) {
   if (shape.size() != 4) throw Error(Error::Kind::shape, "philox_keep", "(b, h, tq, tk)", shape.str());
   const std::uint64_t threshold = philox_threshold(p);
   Tensor keep = Tensor::empty(shape, DType::boolean);
@@ -19,13 +21,14 @@ Tensor philox_keep(const Shape& shape, double p, std::uint64_t key) {
   constexpr std::int64_t kRows = 16;  // of a task
   parallel_for((rows + kRows - 1) / kRows, 0, 20 * static_cast<double>(keep.numel()), [&](std::int64_t task, void*) {
     for (std::int64_t row = task * kRows; row < std::min(rows, (task + 1) * kRows); ++row) {
-      const auto i = static_cast<std::uint32_t>(row % shape[2]),
-                 h = static_cast<std::uint32_t>(row / shape[2] % shape[1]);
-      const auto b = static_cast<std::uint32_t>(row / shape[2] / shape[1]);
+      const auto word = [](std::int64_t n) { return static_cast<std::uint32_t>(n); };
+      const std::uint32_t i = word(start.query + row % shape[2]), h = word(start.head + row / shape[2] % shape[1]),
+                          b = word(start.batch + row / shape[2] / shape[1]);
       std::array<std::uint32_t, 4> words{};
       for (std::int64_t j = 0; j < tk; ++j) {
-        if (j % 4 == 0) words = philox({static_cast<std::uint32_t>(j / 4), i, h, b}, key);
-        out[row * tk + j] = words[static_cast<std::size_t>(j % 4)] >= threshold;
+        const std::int64_t number = start.key + j;
+        if (j == 0 || number % 4 == 0) words = philox({word(number / 4), i, h, b}, key);
+        out[row * tk + j] = words[static_cast<std::size_t>(number % 4)] >= threshold;
       }
     }
   });

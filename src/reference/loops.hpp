@@ -22,14 +22,18 @@ Wide<T> widen(T value) noexcept {
   return static_cast<Wide<T>>(to_double(value));
 }
 
+// T's largest finite value.
+template <class T>
+constexpr Wide<T> largest() noexcept {
+  if constexpr (std::is_same_v<T, float16>) return 65504;
+  if constexpr (std::is_same_v<T, bfloat16>) return 0x1.fep127;
+  if constexpr (!is_half<T>) return static_cast<Wide<T>>(std::numeric_limits<T>::max());
+}
+
 // A finite value past T's range becomes T's largest: finite in, finite out. Infinities and NaN pass.
 template <class T>
 T narrow(Wide<T> value) noexcept {
-  using Limit = std::conditional_t<is_half<T>, float, T>;
-  constexpr auto most =
-      static_cast<Wide<T>>(std::is_same_v<T, float16> ? Limit(65504) : std::numeric_limits<Limit>::max());
-  constexpr auto bound = std::is_same_v<T, bfloat16> ? static_cast<Wide<T>>(0x1.fep127f) : most;
-  if (std::isfinite(value)) value = std::fmin(std::fmax(value, -bound), bound);
+  if (std::isfinite(value)) value = std::fmin(std::fmax(value, -largest<T>()), largest<T>());
   if constexpr (is_half<T>) {
     return T(static_cast<float>(value));
   } else {

@@ -54,10 +54,10 @@ Tensor softcap(const Tensor& s, double cap) {
 }
 
 Tensor softcap_backward(const Tensor& dy, const Tensor& s, double cap) {
-  // y = cap · tanh(s / cap)
+  // y = cap · tanh(s / cap); what is masked later has a gradient of zero, and may be NaN
   return map("softcap", dy, s, [cap](auto g, auto x) {
     const auto t = std::tanh(x / static_cast<decltype(x)>(cap));
-    return g * (1 - t * t);
+    return g == 0 ? g : g * (1 - t * t);
   });
 }
 

@@ -55,9 +55,11 @@ Tensor softmax(const Tensor& s) {
       std::fill(row.begin(), row.end(), 0);  // every key is masked
       return;
     }
-    for (auto& x : row) x = std::exp(x - most);
-    const auto sum = sum_of(row);
-    for (auto& x : row) x /= sum;
+    constexpr int masked = -1;  // which no exponential is
+    for (auto& x : row) x = x == -INFINITY ? masked : std::exp(x - most);
+    typename std::decay_t<decltype(row)>::value_type sum = 0;
+    for (const auto x : row) sum += x == masked ? 0 : x;
+    for (auto& x : row) x = x == masked ? 0 : x / sum;  // in a row of NaN too
   });
 }
 

@@ -1,49 +1,56 @@
 // What is promised of batches: the bits of an item's output and gradients depend on its own queries, keys, values and
 // options alone. Here each item is computed alone, its keys cut to its length, and among random neighbours: by lengths,
-// in packed sequences, in caches and on 1 to 8 threads; sizes lie on both sides of whatever the kernels decide by.
-#include <omp.h>
+// in packed sequences, in caches and on 1 to 8 threads; sizes lie on both sides of wherever the plans change.
+#include <tuple>
 
 #include "attention/tiles.hpp"
 #include "attn/kv_cache.hpp"
-#include "kernels/units.hpp"
+#include "core/threads.hpp"
 #include "kernels/use.hpp"
 
 namespace attn::test {
 namespace {
 
-class Threads {
- public:
-  explicit Threads(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(count); }
-  ~Threads() { omp_set_num_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
+// What of the plans decides how an item is computed.
+auto decided(std::int64_t tq, std::int64_t tk, const kernels::Kernels& kernels) {
+  kernels::Problem p{};
+  p.batch = p.hq = p.hkv = 1, p.tq = tq, p.tk = tk, p.d = p.dv = 64;
+  const kernels::ForwardPlan forward = plan(p, kernels);
+  const kernels::BackwardPlan backward = plan(p, {}, kernels);
+  return std::tuple(forward.family, forward.parts, forward.blocks, forward.packs_first, forward.chunks, backward.family,
+                    backward.parts, backward.chunks, backward.whole_heads);
+}
 
- private:
-  int before_;
-};
-
-class Batch : public kernels::Units {
+class Batch : public kernels::CallsOnUnits {
  protected:
   void SetUp() override {
-    Units::SetUp();
-    if (!IsSkipped()) use_.emplace(kernels_);
+    CallsOnUnits::SetUp();
+    if (IsSkipped()) return;
+    for (std::int64_t n = 2; n <= 600; ++n) {
+      if (decided(160, n, kernels_) != decided(160, n - 1, kernels_)) keys_.push_back(n);
+      if (decided(2, n, kernels_) != decided(2, n - 1, kernels_)) keys_.push_back(n);
+      if (n <= 200 && decided(n, 300, kernels_) != decided(n - 1, 300, kernels_)) queries_.push_back(n);
+    }
+    ASSERT_FALSE(keys_.empty());
+    ASSERT_FALSE(queries_.empty());
   }
+
+  // Sizes of an item on both sides of where the plans of this unit change, or anything else.
+  std::int64_t some_keys(std::mt19937& rng) const { return near(rng, keys_, 600); }
+  std::int64_t some_queries(std::mt19937& rng) const { return near(rng, queries_, 160); }
 
   // Emulated tiles take a hundred times as long.
   unsigned seeds(unsigned count) const { return GetParam() == "amx_emulated" ? (count + 3) / 4 : count; }
 
  private:
-  std::optional<kernels::UseKernels> use_;
+  static std::int64_t near(std::mt19937& rng, const std::vector<std::int64_t>& limits, std::int64_t most) {
+    if (chance(rng, 0.3)) return pick(rng, 0, most);
+    return limits[static_cast<std::size_t>(pick(rng, 0, static_cast<std::int64_t>(limits.size()) - 1))] +
+           pick(rng, -1, 1);
+  }
+
+  std::vector<std::int64_t> keys_, queries_;
 };
-
-std::int64_t near(std::mt19937& rng, std::initializer_list<std::int64_t> limits) {
-  return std::max<std::int64_t>(
-      0, *(limits.begin() + pick(rng, 0, static_cast<std::int64_t>(limits.size()) - 1)) + pick(rng, -1, 1));
-}
-
-// Keys of an item: around the kernels' strips, blocks and chunks, and the least of AMX's float32.
-std::int64_t some_keys(std::mt19937& rng) { return near(rng, {1, 4, 16, 32, 64, 128, 128, 256, 300, 512}); }
-std::int64_t some_queries(std::mt19937& rng) { return near(rng, {1, 4, 5, 32, 128, 128, 160}); }
 
 struct Shapes {
   std::int64_t hkv, hq, d, dv;
@@ -88,7 +95,7 @@ void expect_same(const Tensor& among, const Tensor& alone, const char* what) {
 }
 
 TEST_P(Batch, LengthsOfNeighboursChangeNoBit) {
-  for_seeds(seeds(24), [](std::mt19937& rng) {
+  for_seeds(seeds(24), [this](std::mt19937& rng) {
     const Shapes s = some_shapes(rng);
     const std::int64_t b = pick(rng, 2, 4), tq = some_queries(rng);
     Tensor lengths = Tensor::empty({b}, DType::i64);
@@ -132,7 +139,7 @@ TEST_P(Batch, LengthsOfNeighboursChangeNoBit) {
 }
 
 TEST_P(Batch, NeighboursInAPackedBatchChangeNoBit) {
-  for_seeds(seeds(24), [](std::mt19937& rng) {
+  for_seeds(seeds(24), [this](std::mt19937& rng) {
     const Shapes s = some_shapes(rng);
     const std::int64_t n = pick(rng, 2, 5);
     std::vector<std::int64_t> q_starts{0}, k_starts{0};
@@ -181,7 +188,7 @@ TEST_P(Batch, NeighboursInAPackedBatchChangeNoBit) {
 }
 
 TEST_P(Batch, NeighboursInACacheChangeNoBit) {
-  for_seeds(seeds(24), [](std::mt19937& rng) {
+  for_seeds(seeds(24), [this](std::mt19937& rng) {
     const Shapes s = some_shapes(rng);
     constexpr DType kStored[] = {DType::f32, DType::bf16, DType::f16, DType::i8};
     KVCacheConfig config{.batch = pick(rng, 2, 4), .kv_heads = s.hkv, .head_dim = s.d, .value_dim = s.dv};

@@ -1,5 +1,6 @@
 // Both paths against the oracle, which shares no code with them, over random problems with every option: windows,
-// lengths, packed sequences, ALiBi, sinks, blocks, biases, softcap, grouped queries, dropout.
+// lengths, packed sequences, offsets, ALiBi, buckets of distances, sinks, blocks, biases, softcap, grouped queries,
+// dropout.
 #include "attention/tiles.hpp"
 
 namespace attn::test {
@@ -16,6 +17,7 @@ struct Case {
 Inputs small_inputs(std::mt19937& rng, DType dtype) {
   while (true) {
     Inputs in = tile_inputs(rng, dtype);
+    if (chance(rng, 0.4)) add_offsets(rng, in);
     const Sizes& s = in.sizes;
     if (s.b * s.hq * s.tq * s.tk * (s.d + s.dv) < 4'000'000) return in;
   }
@@ -38,6 +40,7 @@ class Oracle : public testing::TestWithParam<Case> {
     Inputs in = small_inputs(rng, GetParam().dtype);
     in.options.return_weights = GetParam().path == Path::composed;
     in.options.weight_rows = {};
+    if (size_of(in.q.dtype()) == 2 && chance(rng, 0.4)) in.options.output_dtype = DType::f32;
     return in;
   }
 };
@@ -49,6 +52,7 @@ TEST_P(Oracle, AgreesOnTheForwardPass) {
     const oracle::Problem p = problem_of(in);
     const oracle::Result expected = oracle::attention(p);
     const AttentionResult found = attention(in.q, in.k, in.v, in.options);
+    EXPECT_EQ(found.output.dtype(), in.options.output_dtype.value_or(in.q.dtype()));
     expect_numbers(found.output, expected.output, p, "output");
     expect_numbers(found.lse, expected.lse, p, "lse");
     if (found.weights.defined()) expect_numbers(found.weights, expected.weights, p, "weights");
@@ -63,11 +67,14 @@ TEST_P(Oracle, AgreesOnTheGradients) {
     const AttentionGradient found = attention_backward(d_output, in.q, in.k, in.v, in.options);
     const oracle::Problem p = problem_of(in);
     const oracle::Gradient expected = oracle::gradient(p, oracle::values(d_output));
+    EXPECT_EQ(found.q.dtype(), in.options.output_dtype.value_or(in.q.dtype()));
     expect_numbers(found.q, expected.q, p, "dq");
     expect_numbers(found.k, expected.k, p, "dk");
     expect_numbers(found.v, expected.v, p, "dv");
     if (found.bias.defined()) expect_numbers(found.bias, expected.bias, p, "dbias");
     if (found.sinks.defined()) expect_numbers(found.sinks, expected.sinks, p, "dsinks");
+    EXPECT_EQ(found.relative_bias.defined(), in.options.relative_bias.table.defined());
+    if (found.relative_bias.defined()) expect_numbers(found.relative_bias, expected.relative, p, "drelative");
   });
 }
 
@@ -85,6 +92,7 @@ TEST(OracleItself, GradientsEqualFiniteDifferences) {
   for_seeds(20, [](std::mt19937& rng) {
     Inputs in = random_inputs(rng, DType::f64, 1);
     if (chance(rng, 0.5)) in.options.sinks = uniform(rng, {in.sizes.hq});
+    if (chance(rng, 0.5)) in.options.relative_bias = random_relative_bias(rng, in.sizes.hq, DType::f64);
     SCOPED_TRACE(describe(in));
     const std::vector<double> d_output = values(random_gradient(rng, in));
     const auto loss = [&] {
@@ -103,6 +111,8 @@ TEST(OracleItself, GradientsEqualFiniteDifferences) {
     expect_slopes(gradient.k, in.k, "dk");
     expect_slopes(gradient.v, in.v, "dv");
     if (in.options.sinks.defined()) expect_slopes(gradient.sinks, in.options.sinks, "dsinks");
+    const Tensor& table = in.options.relative_bias.table;
+    if (table.defined()) expect_slopes(gradient.relative, table, "drelative");
   });
 }
 

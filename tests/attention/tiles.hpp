@@ -32,6 +32,13 @@ inline Tensor starts(std::mt19937& rng, std::int64_t n, std::int64_t total) {
   return t;
 }
 
+inline RelativeBias random_relative_bias(std::mt19937& rng, std::int64_t hq, DType dtype = DType::f32) {
+  const bool bidirectional = chance(rng, 0.5);
+  const std::int64_t buckets = pick(rng, bidirectional ? 4 : 2, 40);
+  return {uniform(rng, {buckets, hq}, dtype, -2, 2), bidirectional,
+          pick(rng, buckets + 1, chance(rng, 0.5) ? 50 : 2000)};
+}
+
 inline void add_options(std::mt19937& rng, Inputs& in) {
   const Sizes& s = in.sizes;
   Mask& mask = in.options.mask;
@@ -50,8 +57,26 @@ inline void add_options(std::mt19937& rng, Inputs& in) {
     in.options.dropout_keep = {};
     in.options.dropout_key = rng();
   }
+  if (chance(rng, 0.2)) in.options.relative_bias = random_relative_bias(rng, s.hq);
   in.options.return_weights = chance(rng, 0.3);
   if (in.options.return_weights) in.options.weight_rows = lengths(rng, pick(rng, 0, 3), s.tq - 1);
+}
+
+// Positions that matter to masks, and sometimes far ones.
+inline Offset random_offset(std::mt19937& rng, const Sizes& s, std::int64_t far) {
+  if (chance(rng, 0.2)) return {};
+  const auto position = [&] { return far + pick(rng, 0, s.tq + s.tk); };
+  if (chance(rng, 0.5)) return position();
+  Tensor each = Tensor::empty({s.b}, DType::i64);
+  for (std::int64_t b = 0; b < s.b; ++b) each.data<std::int64_t>()[b] = position();
+  return each;
+}
+
+inline void add_offsets(std::mt19937& rng, Inputs& in) {
+  in.options.mask.align = Align::top_left;
+  const std::int64_t far = chance(rng, 0.3) ? (std::int64_t{1} << 30) - 4000 : 0;
+  in.options.query_offset = random_offset(rng, in.sizes, far);
+  in.options.key_offset = random_offset(rng, in.sizes, far);
 }
 
 // Sometimes as a projection leaves it: (b, t, h, d) in memory.
@@ -77,7 +102,9 @@ inline std::string describe(const Inputs& in) {
   return "q " + in.q.shape().str() + " k " + in.k.shape().str() + " dv " + std::to_string(s.dv) + " causal " +
          std::to_string(o.mask.is_causal) + " window " + std::to_string(o.mask.window_left) + "," +
          std::to_string(o.mask.window_right) + " lengths " + std::to_string(o.mask.key_lengths.defined()) +
-         " sequences " + std::to_string(o.mask.query_starts.defined()) + " alibi " +
+         " sequences " + std::to_string(o.mask.query_starts.defined()) + " offsets " +
+         std::to_string(o.query_offset.given()) + std::to_string(o.key_offset.given()) + " relative " +
+         o.relative_bias.table.shape().str() + " to " + std::to_string(o.relative_bias.max_distance) + " alibi " +
          std::to_string(o.alibi_slopes.defined()) + " sinks " + std::to_string(o.sinks.defined()) + " dropout " +
          std::to_string(o.dropout) + " softcap " + std::to_string(o.softcap) + " score function " +
          std::to_string(bool(o.score_function)) + " blocks " +

@@ -7,15 +7,30 @@
 namespace oracle {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInf = std::numeric_limits<double>::infinity(), kUnknown = std::numeric_limits<double>::quiet_NaN();
 // What is past float32's range on the way is known to be large, and no more.
 constexpr double kMost = 1e38, kBeyond = 1e200;
 double in_range(double size) { return size > kMost ? kBeyond : size; }
+
+// Float32 may take such a weight for zero, also after what it was multiplied by.
+bool may_vanish(double weight) { return weight < 0x1p-60; }
 
 // Of a factor, as rounding sees it: kernels may take what is below 2^-102 for zero.
 double magnitude(double x) { return std::fabs(x) + 0x1p-100; }
 
 void add(Number& to, double term, double size) { to.value += term, to.size += size; }
+
+double largest(const double* x, std::int64_t n) {
+  double most = 0;
+  for (std::int64_t c = 0; c < n; ++c) most = std::fmax(most, std::fabs(x[c]));
+  return most;
+}
+
+double sum_of(const double* x, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < n; ++c) sum += std::fabs(x[c]);
+  return sum;
+}
 
 // One query of one head, and what it makes of the keys that it sees.
 struct Row {
@@ -50,6 +65,7 @@ struct Row {
     const auto n = static_cast<std::size_t>(j);
     double dot = 0, size = 0;
     for (std::int64_t c = 0; c < p.depth; ++c) dot += q()[c] * k(j)[c], size += magnitude(q()[c]) * magnitude(k(j)[c]);
+    if (p.fixed_point) size += largest(q(), p.depth) * sum_of(k(j), p.depth);
     double x = dot * p.scale;
     const double before = size;
     size *= std::fabs(p.scale);
@@ -62,26 +78,64 @@ struct Row {
     }
     capped[n] = x;
     if (p.change) {
-      x = p.change(capped[n], b, h, i, j);
-      slope[n] *= p.change_slope ? p.change_slope(capped[n], b, h, i, j) : 1;
+      const std::int64_t query = p.query_number(b, i), key = p.key_number(b, j);
+      x = p.change(capped[n], b, h, query, key);
+      slope[n] *= p.change_slope ? p.change_slope(capped[n], b, h, query, key) : 1;
     }
     if (p.bias.defined()) x += p.bias.at(b, h, i, j), size += std::fabs(p.bias.at(b, h, i, j));
+    if (!p.relative.values.empty()) {
+      const double learned = p.relative.values[relative_place(j)];
+      x += learned, size += std::fabs(learned);
+    }
     if (!p.slopes.empty()) {
-      const double distance = p.slopes[static_cast<std::size_t>(h)] * static_cast<double>(distance_to(j));
+      const double distance = p.slopes[static_cast<std::size_t>(h)] * std::fabs(static_cast<double>(distance_to(j)));
       x -= distance, size += std::fabs(distance);
     }
     score[n] = x;
     seen[n] = x != -kInf;
-    if (seen[n]) strain = std::fmax(strain, size);
+    if (seen[n]) strain = std::fmax(strain, in_range(size));
   }
 
-  // |centre - j|, where the centre is the key at the query's own position in its sequence.
+  // Something that it sees is not finite, or past float32's range: what comes of it depends on the order of sums.
+  bool is_touched(const double* d_output) const {
+    const auto finite = [](const double* first, std::int64_t n) {
+      return std::all_of(first, first + n, [](double x) { return std::isfinite(x); });
+    };
+    bool any = false, touched = !std::isfinite(strain) || strain >= kBeyond;
+    touched = touched || (d_output && !finite(d_output, p.value_depth));
+    for (std::int64_t j = 0; j < p.keys; ++j) {
+      if (!allowed(j)) continue;
+      any = true;
+      touched = touched || std::isnan(score[static_cast<std::size_t>(j)]);  // of a bias
+      touched = touched || !finite(k(j), p.depth) || !finite(v(j), p.value_depth);
+    }
+    return touched || (any && !finite(q(), p.depth));
+  }
+
+  // Something of it is not finite, its scores, the values that it sees, or the gradient that comes in, and some key may
+  // have no part of that: by dropout, a score function, or a weight that vanishes.
+  bool is_uncertain(const double* d_output) const {
+    bool special = std::isnan(lse) || std::isinf(sink_weight), uncertain = false;
+    for (std::int64_t c = 0; c < p.value_depth; ++c) special = special || !std::isfinite(d_output[c]);
+    for (std::int64_t j = 0; j < p.keys; ++j) {
+      if (!allowed(j)) continue;
+      const auto n = static_cast<std::size_t>(j);
+      uncertain = uncertain || !seen[n] || kept(j) == 0 || may_vanish(weight[n]);
+      for (std::int64_t c = 0; c < p.value_depth; ++c) special = special || !std::isfinite(v(j)[c]);
+    }
+    return special && uncertain;
+  }
+
+  // j - centre, where the centre is the key at the query's own position in its sequence.
   std::int64_t distance_to(std::int64_t j) const;
+  std::size_t relative_place(std::int64_t j) const {
+    return static_cast<std::size_t>(p.relative.bucket(distance_to(j)) * p.query_heads + h);
+  }
 
   void compute_weights() {
     double most = p.sinks.empty() ? -kInf : p.sinks[static_cast<std::size_t>(h)];
     strain = most == -kInf ? strain : std::fmax(strain, std::fabs(most));
-    for (const double x : score) most = std::isnan(x) ? x : std::fmax(most, x);
+    for (const double x : score) most = std::isnan(x) || std::isnan(most) ? x + most : std::fmax(most, x);
     if (most == -kInf) return;
     double sum = p.sinks.empty() ? 0 : std::exp(p.sinks[static_cast<std::size_t>(h)] - most);
     for (std::size_t j = 0; j < score.size(); ++j) sum += seen[j] ? std::exp(score[j] - most) : 0;
@@ -95,6 +149,8 @@ struct Row {
     const double known = p.score_roundoff * strain < 1.0 / 64 ? magnitude(w) : 64;
     return known * (1 + strain * p.score_roundoff / p.roundoff);
   }
+
+  bool allowed(std::int64_t j) const { return p.sees(b, h, i, j); }
 
   // What dropout makes of a weight.
   double kept(std::int64_t j) const {
@@ -118,10 +174,11 @@ Place place_of(const Problem& p, std::int64_t b, std::int64_t i) {
     at.k0 = p.key_starts[s], at.nk = p.key_starts[s + 1] - at.k0;
   }
   at.centre = at.k0 + (i - q0) + (p.bottom_right ? at.nk - nq : 0);
+  if (!p.query_offset.empty()) at.centre = p.query_number(b, i) - p.key_number(b, 0);
   return at;
 }
 
-std::int64_t Row::distance_to(std::int64_t j) const { return std::abs(place_of(p, b, i).centre - j); }
+std::int64_t Row::distance_to(std::int64_t j) const { return j - place_of(p, b, i).centre; }
 
 template <class F>
 void for_rows(const Problem& p, F&& f) {
@@ -147,6 +204,26 @@ std::size_t Grid::place(std::int64_t b, std::int64_t h, std::int64_t i, std::int
   return at;
 }
 
+std::int64_t Relative::bucket(std::int64_t distance) const {
+  const std::int64_t side = bidirectional ? buckets / 2 : buckets, exact = side / 2;
+  const std::int64_t start = bidirectional && distance > 0 ? side : 0;
+  const std::int64_t n = bidirectional ? std::llabs(distance) : distance < 0 ? -distance : 0;
+  if (n < exact) return start + n;
+  const float ratio = static_cast<float>(n) / static_cast<float>(exact);
+  const auto log = static_cast<float>(std::log(static_cast<double>(ratio)));
+  const auto whole = static_cast<float>(std::log(static_cast<double>(max_distance) / static_cast<double>(exact)));
+  const float step = log / whole * static_cast<float>(side - exact);
+  return start + std::min<std::int64_t>(exact + static_cast<std::int64_t>(step), side - 1);
+}
+
+std::int64_t Problem::query_number(std::int64_t b, std::int64_t i) const {
+  return i + (query_offset.empty() ? 0 : query_offset[static_cast<std::size_t>(b)]);
+}
+
+std::int64_t Problem::key_number(std::int64_t b, std::int64_t j) const {
+  return j + (key_offset.empty() ? 0 : key_offset[static_cast<std::size_t>(b)]);
+}
+
 bool Problem::sees(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
   const Place at = place_of(*this, b, i);
   if (j < at.k0 || j >= at.k0 + at.nk) return false;
@@ -161,33 +238,66 @@ bool Problem::sees(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t 
 Result attention(const Problem& p) {
   Result r;
   for_rows(p, [&](const Row& row) {
-    r.lse.push_back({row.lse, (row.strain + std::fabs(row.lse)) * p.score_roundoff / p.roundoff + 1});
+    const double unknown = p.only_hidden_specials && row.is_touched(nullptr) ? kUnknown : 0;
+    r.lse.push_back({row.lse, (row.strain + std::fabs(row.lse)) * p.score_roundoff / p.roundoff + 1 + unknown});
     std::vector<Number> out(static_cast<std::size_t>(p.value_depth));
     for (std::int64_t j = 0; j < p.keys; ++j) {
       const double w = row.weight[static_cast<std::size_t>(j)];
       const bool seen = row.seen[static_cast<std::size_t>(j)];
-      r.weights.push_back({w, seen ? row.size_of(w) : 0});
-      if (!seen || row.kept(j) == 0) continue;
+      r.weights.push_back({w, seen ? row.size_of(w) + unknown : 0});
       for (std::size_t c = 0; c < out.size(); ++c) {
+        const bool counts = seen && row.kept(j) != 0;
+        if (!std::isfinite(row.v(j)[c]) && row.allowed(j) && (!counts || may_vanish(w))) out[c].size = kUnknown;
+        if (!counts) continue;
         const double v = row.v(j)[c] * row.kept(j);
         add(out[c], w == 0 ? 0 : w * v, row.size_of(w) * magnitude(v));
       }
     }
+    double unit = 0;
+    for (std::int64_t j = 0; p.fixed_point && j < p.keys; ++j)
+      unit = std::fmax(unit, row.weight[static_cast<std::size_t>(j)] * largest(row.v(j), p.value_depth));
+    for (Number& x : out) x.size += unit * static_cast<double>(p.keys) + unknown;
     r.output.insert(r.output.end(), out.begin(), out.end());
   });
   return r;
 }
 
+namespace {
+
+// Whether a query and key have a part of the gradients at all is not known.
+void forget(const Row& row, std::int64_t j, Gradient& g) {
+  const auto forget_row = [](Numbers& all, std::size_t row_number, std::int64_t width) {
+    for (std::int64_t c = 0; c < width; ++c)
+      all[row_number * static_cast<std::size_t>(width) + static_cast<std::size_t>(c)].size = kUnknown;
+  };
+  const Problem& p = row.p;
+  forget_row(g.q, count(row.b * p.query_heads + row.h, p.queries, 1, 1) + static_cast<std::size_t>(row.i), p.depth);
+  forget_row(g.k, row.key_row(j), p.depth);
+  forget_row(g.v, row.key_row(j), p.value_depth);
+  if (p.bias.defined()) g.bias[p.bias.place(row.b, row.h, row.i, j)].size = kUnknown;
+  if (!p.sinks.empty()) g.sinks[static_cast<std::size_t>(row.h)].size = kUnknown;
+  if (!p.relative.values.empty()) g.relative[row.relative_place(j)].size = kUnknown;
+}
+
+}  // namespace
+
 Gradient gradient(const Problem& p, const std::vector<double>& d_output) {
   Gradient g;
   g.q.resize(p.q.size()), g.k.resize(p.k.size()), g.v.resize(p.v.size());
-  g.bias.resize(p.bias.values.size()), g.sinks.resize(p.sinks.size());
+  g.bias.resize(p.bias.values.size()), g.sinks.resize(p.sinks.size()), g.relative.resize(p.relative.values.size());
   for_rows(p, [&](const Row& row) {
     const std::size_t at = count(row.b * p.query_heads + row.h, p.queries, 1, 1) + static_cast<std::size_t>(row.i);
     const double* d_out = d_output.data() + at * static_cast<std::size_t>(p.value_depth);
     // d_weight_j = d_out · v_j, dropped or not; mean = Σ weight · d_weight
     std::vector<Number> d_weight(static_cast<std::size_t>(p.keys));
     Number mean;
+    std::vector<double> outputs(static_cast<std::size_t>(p.value_depth));  // the sums of their terms' magnitudes
+    if (row.is_uncertain(d_out) || (p.only_hidden_specials && row.is_touched(d_out))) {
+      for (std::int64_t j = 0; j < p.keys; ++j) {
+        if (row.allowed(j)) forget(row, j, g);
+      }
+      return;
+    }
     for (std::int64_t j = 0; j < p.keys; ++j) {
       const auto n = static_cast<std::size_t>(j);
       const double kept = row.kept(j), w = row.weight[n];
@@ -195,6 +305,7 @@ Gradient gradient(const Problem& p, const std::vector<double>& d_output) {
       for (std::int64_t c = 0; c < p.value_depth; ++c) {
         const double term = d_out[c] * row.v(j)[c] * kept;
         add(d_weight[n], term, magnitude(d_out[c]) * magnitude(row.v(j)[c]) * kept);
+        outputs[static_cast<std::size_t>(c)] += w * magnitude(row.v(j)[c]) * kept;
         const double of_value = w == 0 ? 0 : d_out[c] * w * kept;
         add(g.v[row.key_row(j) * static_cast<std::size_t>(p.value_depth) + static_cast<std::size_t>(c)], of_value,
             magnitude(d_out[c]) * kept * row.size_of(w));
@@ -202,9 +313,10 @@ Gradient gradient(const Problem& p, const std::vector<double>& d_output) {
       d_weight[n].size = in_range(d_weight[n].size);
       add(mean, w == 0 ? 0 : w * d_weight[n].value, magnitude(w) * d_weight[n].size);
     }
-    // The output, in its own dtype, may stand for the values: mean = d_out · output.
+    // The output, in its own dtype, may stand for the values: mean = d_out · output. Past its range it is the largest.
     for (std::int64_t c = 0; c < p.value_depth; ++c) mean.size += magnitude(d_out[c]) * p.least / p.roundoff;
-    mean.size = in_range(mean.size);
+    const bool saturates = std::any_of(outputs.begin(), outputs.end(), [&](double x) { return x > p.most; });
+    mean.size = saturates ? kBeyond : in_range(mean.size);
     const auto h = static_cast<std::size_t>(row.h);
     if (!p.sinks.empty()) {
       add(g.sinks[h], -row.sink_weight * mean.value, row.size_of(row.sink_weight) * mean.size);
@@ -216,16 +328,18 @@ Gradient gradient(const Problem& p, const std::vector<double>& d_output) {
       const Number d_score{w == 0 ? 0 : w * (d_weight[n].value - mean.value),
                            in_range(row.size_of(w) * (d_weight[n].size + mean.size))};
       if (p.bias.defined()) add(g.bias[p.bias.place(row.b, row.h, row.i, j)], d_score.value, d_score.size);
+      if (!p.relative.values.empty()) add(g.relative[row.relative_place(j)], d_score.value, d_score.size);
       // The error of a score also moves the slope of softcap and of a score function.
       const double d_dot = d_score.value * row.slope[n] * p.scale,
                    size = d_score.size * std::fabs(p.scale) *
                           (p.softcap > 0 || p.change ? std::fabs(row.slope[n]) + 1 : 1);
       for (std::int64_t c = 0; c < p.depth; ++c) {
         const double k = row.k(j)[c], q = row.q()[c];
+        const double unscaled = in_range(d_score.size * std::fmax(magnitude(k), magnitude(q)));
         add(g.q[at * static_cast<std::size_t>(p.depth) + static_cast<std::size_t>(c)], d_dot == 0 ? 0 : d_dot * k,
-            size * magnitude(k));
+            unscaled == kBeyond ? kBeyond : size * magnitude(k));
         add(g.k[row.key_row(j) * static_cast<std::size_t>(p.depth) + static_cast<std::size_t>(c)],
-            d_dot == 0 ? 0 : d_dot * q, size * magnitude(q));
+            d_dot == 0 ? 0 : d_dot * q, unscaled == kBeyond ? kBeyond : size * magnitude(q));
       }
     }
   });
@@ -237,8 +351,9 @@ Grid philox_keep(const Problem& p, std::uint64_t key) {
   const auto half = [](std::uint64_t x, int which) { return static_cast<std::uint32_t>(x >> (32 * which)); };
   for (std::int64_t b = 0; b < p.batch; ++b) {
     for (std::int64_t h = 0; h < p.query_heads; ++h) {
-      for (std::int64_t i = 0; i < p.queries; ++i) {
-        for (std::int64_t j = 0; j < p.keys; ++j) {
+      for (std::int64_t query = 0; query < p.queries; ++query) {
+        for (std::int64_t key_place = 0; key_place < p.keys; ++key_place) {
+          const std::int64_t i = p.query_number(b, query), j = p.key_number(b, key_place);
           std::uint32_t x[4] = {half(static_cast<std::uint64_t>(j / 4), 0), half(static_cast<std::uint64_t>(i), 0),
                                 half(static_cast<std::uint64_t>(h), 0), half(static_cast<std::uint64_t>(b), 0)};
           std::uint32_t k0 = half(key, 0), k1 = half(key, 1);

@@ -19,6 +19,17 @@ struct Grid {
   double at(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const { return values[place(b, h, i, j)]; }
 };
 
+// A learned number for each bucket of distances and each head (Raffel et al. 2020, "T5"), (buckets, hq); none without.
+struct Relative {
+  std::vector<double> values;
+  std::int64_t buckets = 0, max_distance = 128;
+  bool bidirectional = true;
+
+  // The nearest distances have a bucket each, half of those of their side; the others share the rest by their
+  // logarithm, which float32 rounds as in T5.
+  std::int64_t bucket(std::int64_t distance) const;
+};
+
 using OfScore = std::function<double(double score, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j)>;
 
 // The operator's inputs and options, as include/attn/attention.hpp describes them.
@@ -30,21 +41,35 @@ struct Problem {
   std::int64_t window_left = -1, window_right = -1;
   std::vector<std::int64_t> key_lengths;               // (b), or none
   std::vector<std::int64_t> query_starts, key_starts;  // cumulative, or none
+  std::vector<std::int64_t> query_offset, key_offset;  // (b), positions of the first query and key; both, or none
   Grid keep, bias, block_keep, dropout_keep;
   std::int64_t block_query = 1, block_key = 1;
   std::vector<double> slopes, sinks;  // (hq), or none
+  Relative relative;
   double dropout = 0;
   OfScore change, change_slope;  // the score function and its derivative, or none
   // Of the computation that is compared: roundoff of products and weights, and of scores; half of the smallest number
-  // of its outputs. For the sizes below alone.
-  double roundoff = 0x1p-24, score_roundoff = 0x1p-24, least = 0;
+  // of its outputs, and the largest. For the sizes below alone.
+  double roundoff = 0x1p-24, score_roundoff = 0x1p-24, least = 0, most = 1e38;
+  // Kernels may take the rows of an int8 cache in fixed point: a query's numbers in units of its largest, and weighted
+  // values in units of the largest of them.
+  bool fixed_point = false;
+  // Says nothing of rows that see NaN, infinities, or scores past float32's range, nor of gradients to which such a row
+  // adds: which of them are NaN then depends on the order of sums. What is hidden must not count all the same.
+  bool only_hidden_specials = false;
 
-  // By position, lengths, sequences, boolean and block masks; a bias of -inf forbids likewise.
+  // The numbers that dropout and score functions know a query and a key by.
+  std::int64_t query_number(std::int64_t b, std::int64_t i) const;
+  std::int64_t key_number(std::int64_t b, std::int64_t j) const;
+  // By position, lengths, sequences, boolean and block masks; a bias of -inf forbids likewise. Score functions do
+  // not.
   bool sees(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const;
 };
 
 // A number, and the size that its rounding error is measured by: the sum of its terms' magnitudes, each times what the
-// error of its row's scores does to a weight. A computation is right within a few roundoff · size.
+// error of its row's scores does to a weight. A computation is right within a few roundoff · size. A size of NaN says
+// that nothing is known: an infinity or NaN has a weight that float32 may take for zero, or that dropout or a score
+// function took away.
 struct Number {
   double value = 0, size = 0;
 };
@@ -56,12 +81,12 @@ struct Result {
 Result attention(const Problem& p);
 
 struct Gradient {
-  Numbers q, k, v, bias, sinks;  // bias in its own (broadcast) sizes
+  Numbers q, k, v, bias, sinks, relative;  // bias in its own (broadcast) sizes
 };
 Gradient gradient(const Problem& p, const std::vector<double>& d_output);
 
 // Which weights dropout keeps by a key: word j % 4 of Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as
-// easy as 1, 2, 3") at counter (j / 4, i, h, b) is at least p · 2^32.
+// easy as 1, 2, 3") at counter (j / 4, i, h, b) is at least p · 2^32; i and j are numbers as above.
 Grid philox_keep(const Problem& p, std::uint64_t key);
 
 }  // namespace oracle

@@ -151,6 +151,11 @@ TEST(Randint, IsTheWordModuloTheRange) {
     const std::uint64_t expected = (std::uint64_t{1} << 63) + wide_words.next_u64() % UINT64_MAX;
     EXPECT_EQ(y.data<std::int64_t>()[i], static_cast<std::int64_t>(expected));
   }
+  // A range of 2^32 takes two words, as in PyTorch: torch.manual_seed(5); torch.randint(0, 2**32, (3,)).
+  const Tensor drawn = Generator(5).randint(0, std::int64_t{1} << 32, {3});
+  EXPECT_EQ(drawn.at({0}), 236996814);
+  EXPECT_EQ(drawn.at({1}), 3570525885);
+  EXPECT_EQ(drawn.at({2}), 1562238070);
   expect_error(Kind::argument, {"low < high", "4 and 4"}, [&] { rng.randint(4, 4, {1}); });
 }
 
@@ -240,6 +245,9 @@ TEST(Generator, AStateContinuesTheStream) {
   EXPECT_THROW(rng.set_state({}), Error);
   EXPECT_THROW(rng.set_state(Tensor::zeros({3}, DType::i64)), Error);
   EXPECT_THROW(rng.set_state(Tensor::full(rng.state().shape(), -1, DType::i64)), Error);
+  Tensor wide = rng.state();
+  wide.data<std::int64_t>()[5] = std::int64_t{1} << 32;
+  EXPECT_THROW(rng.set_state(wide), Error) << "a word past 32 bits";
   EXPECT_EQ(rng.next_u32(), same.next_u32()) << "a refused state changes nothing";
 }
 

@@ -89,6 +89,12 @@ TEST(Matmul, BroadcastsLeadingDimensions) {
   EXPECT_EQ(ref::matmul(Tensor::ones({0, 2, 3}), Tensor::ones({1, 3, 4})).shape(), (Shape{0, 2, 4}));
 }
 
+TEST(Matmul, ZeroTimesNanIsNan) {
+  for (const float x : {NAN, INFINITY}) {
+    EXPECT_TRUE(std::isnan(ref::matmul(Tensor::of({{0, 1}}), Tensor::of({x, 1}).unsqueeze(1)).item()));
+  }
+}
+
 TEST(Matmul, RefusesWhatDoesNotFit) {
   expect_error(Kind::shape, {"(2, 3) and (2, 3)"}, [] { ref::matmul(Tensor::ones({2, 3}), Tensor::ones({2, 3})); });
   expect_error(Kind::shape, {"two dimensions"}, [] { ref::matmul(Tensor::ones({3}), Tensor::ones({3, 1})); });

@@ -1,0 +1,142 @@
+// Gradients of calls with infinities or NaN.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <numeric>
+#include <span>
+#include <tuple>
+
+#include "attention/far_rows.hpp"
+#include "attention/special.hpp"
+
+namespace attn {
+namespace {
+
+// A query whose gradient the kernels cannot compute.
+struct LostRow : RowPlace {
+  enum { finite, gradient, weights } kind;  // its numbers are too large; what comes in, or its weights, are not finite
+};
+
+// The rows of a call that are lost, in order. `in` becomes finite: lost rows have weights of zero then, or, where it
+// is the incoming gradient alone that is not finite, take part with what is.
+std::vector<LostRow> lose_rows(const Call& call, const Sizes& p, Incoming& in) {
+  std::vector<LostRow> lost;
+  std::mutex mutex;
+  const Tensor lse = in.lse.clone(), d_output = without_specials(in.d_output, 0),
+               output = without_specials(in.output, 0);
+  for_each_row(call, p, [&](const Part& part, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t at) {
+    float& sum = lse.data<float>()[at];
+    if (sum == -std::numeric_limits<float>::infinity()) return;
+    float* d_row = d_output.data<float>() + at * p.dv;
+    // Of Σ d_output · output, whose terms may leave float32's range where the sum does not.
+    const double size = std::transform_reduce(
+        d_row, d_row + p.dv, output.data<float>() + at * p.dv, 0.0, std::plus<>(),
+        [](float d, float out) { return std::fabs(static_cast<double>(d) * static_cast<double>(out)); });
+    const auto is_whole = [&](const Tensor& t) {
+      return is_finite(row_at(t, part.piece.batch + b, h, part.piece.query + i), t.dtype(), p.dv);
+    };
+    const bool far = !(std::fabs(sum) < 2e38F) || size > 1e38;
+    const bool whole = is_whole(in.d_output) && is_whole(in.output);
+    if (!far && whole) return;
+    if (far) std::fill(d_row, d_row + p.dv, 0.F);
+    const auto kind = !far ? LostRow::gradient : whole && std::isfinite(sum) ? LostRow::finite : LostRow::weights;
+    if (far) sum = 1e38F;
+    const std::lock_guard lock(mutex);
+    lost.push_back({{&part, b, h, i}, kind});
+  });
+  const auto place = [](const LostRow& row) { return std::tuple(row.part, row.b, row.h, row.i); };
+  std::sort(lost.begin(), lost.end(), [&](const LostRow& a, const LostRow& b) { return place(a) < place(b); });
+  const DType dtype = in.d_output.dtype() == DType::bf16 ? DType::bf16 : DType::f32;
+  in = {d_output.to(dtype), output.to(dtype), lse};
+  return lost;
+}
+
+// What lost rows [first, last) of one key head make NaN: their own gradients and those of the keys that they see; of
+// the values the columns where the incoming gradient is not finite.
+void spread(std::span<const LostRow> rows, const Sizes& p, const AttentionOptions& options, const Specials& d_output,
+            AttentionGradient& grad) {
+  const Part& part = *rows.front().part;
+  const kernels::Problem& problem = part.problem;
+  const auto words = static_cast<std::size_t>(p.dv / 64 + 1);  // a bit for each column of a value, and one for the key
+  Columns seen(static_cast<std::size_t>(part.piece.tk) * words), own(words);
+  const std::int64_t b = part.piece.batch + rows.front().b, head = rows.front().h / (p.hq / p.hkv);
+  const bool by_cell = problem.keep.data || problem.bias.data || problem.blocks.data;
+  const ScoreGradients scores(p, options, grad);
+  for (const LostRow& row : rows) {
+    if (row.kind == LostRow::finite) continue;
+    const std::int64_t i = part.piece.query + row.i, place = row.b * problem.interval_batch + row.i;
+    const auto specials = d_output.of(b, row.h);
+    const auto found = std::lower_bound(specials.begin(), specials.end(), i,
+                                        [](const SpecialRow& s, std::int64_t token) { return s.token < token; });
+    const bool of_gradient = row.kind == LostRow::gradient;
+    std::fill(own.begin(), own.end(), of_gradient ? 0 : ~std::uint64_t{0});
+    if (of_gradient && found != specials.end() && found->token == i) {
+      for (std::size_t n = 0; n < found->above.size(); ++n) own[n] = found->above[n] | found->below[n];
+    }
+    own[words - 1] |= std::uint64_t{1} << (p.dv % 64);
+    bool sees_none = true;
+    for (std::int64_t j = problem.first[place]; j < problem.last[place]; ++j) {
+      if (by_cell && !sees(problem, row.b, row.h, row.i, j)) continue;
+      sees_none = false;
+      for (std::size_t n = 0; n < words; ++n) seen[static_cast<std::size_t>(j) * words + n] |= own[n];
+      scores.add(row, j, std::nan(""));
+    }
+    if (!sees_none) Tensor(grad.q.select(0, b).select(0, row.h).select(0, i)).fill(std::nan(""));
+  }
+  for (std::int64_t j = 0; j < part.piece.tk; ++j) {
+    const auto bit = [&](std::int64_t c) {
+      return seen[static_cast<std::size_t>(j) * words + static_cast<std::size_t>(c / 64)] >> (c % 64) & 1;
+    };
+    if (!bit(p.dv)) continue;
+    Tensor(grad.k.select(0, b).select(0, head).select(0, part.piece.key + j)).fill(std::nan(""));
+    Tensor value = grad.v.select(0, b).select(0, head).select(0, part.piece.key + j);
+    for (std::int64_t c = 0; c < p.dv; ++c) {
+      if (bit(c)) value.set({c}, std::nan(""));
+    }
+  }
+}
+
+}  // namespace
+
+// The gradients of a call with infinities or NaN, in memory linear in tokens: the kernels compute them without these,
+// which are put where they belong, so that what is masked takes nothing from them.
+AttentionGradient gradient_beside_specials(const Call& call, const Sizes& p, const AttentionOptions& options,
+                                           Incoming in) {
+  constexpr float kFar = 0x1p100F;  // scores of it are as far away as infinite ones
+  const Specials d_output(in.d_output);
+  const Incoming whole = in;
+  const std::vector<LostRow> lost = lose_rows(call, p, in);
+  const DType dtype = in.d_output.dtype();
+  Call clean(without_specials(call.q, kFar).to(dtype), without_specials(call.k, kFar).to(dtype),
+             without_specials(call.v, 0).to(dtype), p, options);
+  for (Part& part : clean.parts) part.problem.hides = true;
+  AttentionGradient grad = run_backward(clean, p, options, in, DType::f32, false).grad;
+  const auto head = [&](const LostRow& row) { return std::tuple(row.part, row.b, row.h / (p.hq / p.hkv)); };
+  std::vector<std::span<const LostRow>> heads;
+  for (std::size_t first = 0, end = 0; first < lost.size(); first = end) {
+    while (end < lost.size() && head(lost[end]) == head(lost[first])) ++end;
+    heads.push_back(std::span(lost).subspan(first, end - first));
+  }
+  const auto spread_all = [&](std::int64_t first, std::int64_t count) {
+    for (const auto& rows :
+         std::span(heads).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count))) {
+      std::vector<RowPlace> far;
+      for (const LostRow& row : rows) {
+        if (row.kind == LostRow::finite) far.push_back(row);
+      }
+      add_far_rows(far, call, whole, p, options, grad);
+      if (far.size() < rows.size()) spread(rows, p, options, d_output, grad);
+    }
+  };
+  if (grad.bias.defined() || grad.relative_bias.defined()) {
+    spread_all(0, static_cast<std::int64_t>(heads.size()));  // heads may share its cells
+  } else {
+    for_runs(static_cast<std::int64_t>(heads.size()), static_cast<double>(p.tq * p.tk), spread_all, 1);
+  }
+  const DType to = output_dtype(call.q, options);
+  return {grad.q.to(to), grad.k.to(to), grad.v.to(to), grad.bias, {}, grad.relative_bias};
+}
+
+}  // namespace attn

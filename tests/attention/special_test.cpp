@@ -1,0 +1,359 @@
+// Infinities and NaN in seen and hidden places, and numbers whose sums leave float32's range, against the oracle: what
+// a mask hides takes nothing from them, forward and backward. The whole program runs once for every instruction set.
+#include <sys/resource.h>
+
+#include <chrono>
+#include <limits>
+#include <span>
+
+#include "attention/tiles.hpp"
+#include "attn/attention.hpp"
+#include "attn/kv_cache.hpp"
+
+namespace attn::test {
+namespace {
+
+constexpr double kMost = std::numeric_limits<float>::max();
+
+// Some numbers of x become one of `kinds`, some of them in a whole row.
+void spoil(std::mt19937& rng, const Tensor& x, const std::vector<double>& kinds) {
+  if (x.numel() == 0) return;
+  for (std::int64_t n = pick(rng, 1, 3); n > 0; --n) {
+    const double value = kinds[static_cast<std::size_t>(pick(rng, 0, static_cast<std::int64_t>(kinds.size()) - 1))];
+    Tensor row = x.select(0, pick(rng, 0, x.size(0) - 1)).select(0, pick(rng, 0, x.size(1) - 1));
+    row = row.select(0, pick(rng, 0, x.size(2) - 1));
+    chance(rng, 0.3) ? row.fill(value) : row.set({pick(rng, 0, x.size(3) - 1)}, value);
+  }
+}
+
+// A problem that the oracle's loops see every element of. Dropout and score functions are not masks: what they take
+// away is a weight of zero, whose product with NaN is NaN.
+Inputs draw(std::mt19937& rng, DType dtype) {
+  while (true) {
+    Inputs in = tile_inputs(rng, dtype);
+    in.options.dropout = 0, in.options.dropout_keep = {}, in.options.dropout_key = {};
+    in.options.score_function = {};
+    in.options.return_weights = false, in.options.weight_rows = {};
+    const Sizes& s = in.sizes;
+    if (s.b * s.hq * s.tq * s.tk * (s.d + s.dv) < 3'000'000) return in;
+  }
+}
+
+void expect_same(const Tensor& found, const oracle::Numbers& expected, double roundoff, oracle::Of of,
+                 const char* what) {
+  EXPECT_EQ(oracle::difference(found, expected, roundoff, what, of), "");
+}
+
+class SpecialNumbers : public testing::TestWithParam<DType> {};
+
+TEST_P(SpecialNumbers, ReachWhatSeesThemAlone) {
+  for_seeds(60, [](std::mt19937& rng) {
+    const Inputs in = draw(rng, GetParam());
+    SCOPED_TRACE(describe(in));
+    const std::vector<double> kinds{kNan, kInf, -kInf};
+    const std::int64_t which = pick(rng, 0, 4);
+    if (which == 0 || which == 4) spoil(rng, in.v, kinds);
+    if (which == 1 || which == 4) spoil(rng, in.k, {kNan});
+    if (which == 2) spoil(rng, in.q, {kNan});
+    const oracle::Problem p = oracle::problem_of(in.q, in.k, in.v, in.options);
+    const oracle::Result want = oracle::attention(p);
+    const AttentionResult found = attention(in.q, in.k, in.v, in.options);
+    expect_same(found.output, want.output, p.roundoff, oracle::Of::result, "output");
+    expect_same(found.lse, want.lse, p.roundoff, oracle::Of::result, "lse");
+    const Tensor d_output = uniform(rng, found.output.shape(), GetParam());
+    if (which == 3 || which == 4) spoil(rng, d_output, kinds);
+    const oracle::Gradient gradient = oracle::gradient(p, oracle::values(d_output));
+    const AttentionGradient grad = attention_backward(d_output, in.q, in.k, in.v, in.options, found);
+    expect_same(grad.q, gradient.q, p.roundoff, oracle::Of::gradient, "dq");
+    expect_same(grad.k, gradient.k, p.roundoff, oracle::Of::gradient, "dk");
+    expect_same(grad.v, gradient.v, p.roundoff, oracle::Of::gradient, "dv");
+    if (grad.bias.defined()) expect_same(grad.bias, gradient.bias, p.roundoff, oracle::Of::gradient, "dbias");
+    if (grad.relative_bias.defined())
+      expect_same(grad.relative_bias, gradient.relative, p.roundoff, oracle::Of::gradient, "drelative_bias");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, SpecialNumbers, testing::Values(DType::f32, DType::bf16, DType::f16),
+                         [](const auto& instance) { return std::string(name(instance.param)); });
+
+void expect_as_the_oracle(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+                          const Tensor& d_output = {}) {
+  const oracle::Problem p = oracle::problem_of(q, k, v, options);
+  const oracle::Result want = oracle::attention(p);
+  const AttentionResult found = attention(q, k, v, options);
+  EXPECT_EQ(oracle::difference(found.output, want.output, p.roundoff, "output"), "");
+  EXPECT_EQ(oracle::difference(found.lse, want.lse, p.roundoff, "lse"), "");
+  expect_finite(found.output, "output");
+  if (!d_output.defined()) return;
+  const oracle::Gradient gradient = oracle::gradient(p, oracle::values(d_output));
+  const AttentionGradient grad = attention_backward(d_output, q, k, v, options, found);
+  EXPECT_EQ(oracle::difference(grad.q, gradient.q, p.roundoff, "dq"), "");
+  EXPECT_EQ(oracle::difference(grad.k, gradient.k, p.roundoff, "dk"), "");
+  EXPECT_EQ(oracle::difference(grad.v, gradient.v, p.roundoff, "dv"), "");
+}
+
+// ---- finite numbers whose sums are not ------------------------------------------------------
+
+TEST(LargeNumbers, ABiasOfTheLeastFloatHidesNothing) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const std::int64_t tq : {1, 3, 70}) {
+      std::mt19937 rng(1);
+      const Tensor q = uniform(rng, {1, 2, tq, 16}, dtype), k = uniform(rng, {1, 2, 150, 16}, dtype),
+                   v = uniform(rng, {1, 2, 150, 16}, dtype), g = uniform(rng, {1, 2, tq, 16}, dtype);
+      const Tensor bias = Tensor::zeros({tq, 150});
+      bias.select(0, tq / 2).fill(-kMost);  // what PyTorch's finfo.min makes of a padded query
+      bias.slice(1, 100, 150).fill(-kMost);
+      expect_as_the_oracle(q, k, v, {.mask = Mask::additive(bias)}, g);
+    }
+  }
+}
+
+TEST(LargeNumbers, ScoresThatOverflowHideNoOthers) {
+  std::mt19937 rng(2);
+  Tensor q = uniform(rng, {1, 1, 40, 8}, DType::f32), k = uniform(rng, {1, 1, 90, 8}, DType::f32);
+  const Tensor v = uniform(rng, {1, 1, 90, 8}, DType::f32);
+  // Of key 30 the sum is -1e39, which comes of 1e39 - 2e39.
+  q.slice(3, 0, 2).fill(1e20), k.slice(3, 0, 2).fill(0);
+  k.set({0, 0, 30, 0}, 1e19), k.set({0, 0, 30, 1}, -2e19);
+  const AttentionOptions options{.scale = 1};
+  const Tensor found = attention(q, k, v, options).output;
+  AttentionOptions without = options;
+  without.mask.keep = Tensor::full({90}, 1, DType::boolean);
+  without.mask.keep.set({30}, 0);
+  expect_close(found, attention(q, k, v, without).output, 1e-5, "output");
+}
+
+TEST(LargeNumbers, AreAveragedAndCapped) {
+  for (const std::int64_t tq : {1, 4, 60}) {
+    std::mt19937 rng(3);
+    const Tensor q = uniform(rng, {1, 2, tq, 8}, DType::f32), k = uniform(rng, {1, 1, 300, 8}, DType::f32),
+                 v = uniform(rng, {1, 1, 300, 8}, DType::f32, 2e38, 3.4e38);
+    expect_as_the_oracle(q, k, v, {});
+    expect_as_the_oracle(q, k, v, {.mask = Mask::causal(Align::bottom_right)});
+    const Tensor huge = uniform(rng, {1, 2, tq, 8}, DType::f32, -3e38, 3e38),
+                 some = uniform(rng, k.shape(), DType::f32);
+    for (const double scale : {1.0, 1e200, 1e-30}) {
+      expect_as_the_oracle(huge, k, some, {.scale = scale, .softcap = 20});
+      expect_as_the_oracle(huge, k, some, {.scale = scale});
+    }
+    expect_as_the_oracle(huge, uniform(rng, k.shape(), DType::f32, -3e38, 3e38), some, {.softcap = 20});
+  }
+}
+
+TEST(LargeNumbers, ASinkOfTheLeastFloatIsTheLogSumExpOfNothing) {
+  std::mt19937 rng(4);
+  for (const std::int64_t tq : {2, 40}) {
+    const Tensor q = uniform(rng, {1, 2, tq, 8}, DType::f32), k = uniform(rng, {1, 2, 20, 8}, DType::f32);
+    AttentionOptions options{.sinks = tensor({-3e38, 3e38}, {2}, DType::f32)};
+    expect_as_the_oracle(q, k, k, options);
+    options.mask = Mask::boolean(Tensor::zeros({1}, DType::boolean));
+    expect_as_the_oracle(q, k, k, options);
+  }
+}
+
+// Dropout doubles 60,000, which float16 does not hold.
+TEST(LargeNumbers, AnOutputPastItsRangeIsTheLargest) {
+  const Tensor q = Tensor::ones({1, 1, 40, 8}, DType::f16), v = Tensor::full({1, 1, 40, 8}, 60000, DType::f16);
+  const AttentionOptions options{.dropout = 0.5, .dropout_keep = Tensor::ones({1}, DType::boolean)};
+  for (const double x : values(attention(q, q, v, options).output)) EXPECT_EQ(x, 65504);
+}
+
+TEST(LargeNumbers, OfAQueryMeetSmallOnesOfAKey) {
+  std::mt19937 rng(6);
+  for (const double scale : {0.25, 1.0}) {
+    Tensor q = uniform(rng, {1, 1, 5, 14}, DType::f32), k = uniform(rng, {1, 1, 40, 14}, DType::f32, 0.01, 0.2);
+    q.select(3, 0).fill(-3e38);
+    k.set({0, 0, 7, 3}, 3e38);  // whose score overflows
+    expect_as_the_oracle(q, k, k, {.mask = Mask::causal(), .scale = scale});
+  }
+}
+
+TEST(LargeNumbers, OfASlopeTakeNothingFromTheKeyAtADistanceOfZero) {
+  std::mt19937 rng(7);
+  const auto draw = [&](std::int64_t t) { return uniform(rng, {1, 2, t, 8}, DType::f32); };
+  for (const std::int64_t tq : {3, 40}) {
+    AttentionOptions options;
+    options.alibi_slopes = tensor({3e38, 0.5}, {2}, DType::f32);
+    expect_as_the_oracle(draw(tq), draw(40), draw(40), options, draw(tq));
+  }
+}
+
+// What float32 knows of scores of 1e10 is known to 1000: weights that are computed once more from their log-sum-exp.
+TEST(LargeNumbers, OfScoresGiveFiniteGradients) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const bool weights : {false, true}) {
+      for_seeds(10, [&](std::mt19937& rng) {
+        Tensor q = uniform(rng, {1, 2, 30, 24}, dtype, -1e5, 1e5), k = uniform(rng, {1, 2, 50, 24}, dtype, -1e6, 1e6);
+        const Tensor v = uniform(rng, {1, 2, 50, 24}, dtype), g = uniform(rng, {1, 2, 30, 24}, dtype);
+        AttentionOptions options{.return_weights = weights};
+        const AttentionGradient grad = attention_backward(g, q, k, v, options, attention(q, k, v, options));
+        expect_finite(grad.q, "dq"), expect_finite(grad.k, "dk"), expect_finite(grad.v, "dv");
+      });
+    }
+  }
+}
+
+// A log-sum-exp near float32's end may be of other keys alone.
+TEST(LargeNumbers, OfOtherKeysGiveNoGradient) {
+  const Tensor q = Tensor::ones({1, 1, 2, 4}), k = Tensor::ones({1, 1, 3, 4});
+  const AttentionOptions options{.mask = Mask::boolean(Tensor::zeros({1}, DType::boolean))};
+  const AttentionResult whole{Tensor::ones(q.shape()), Tensor::full({1, 1, 2}, 3e38, DType::f32), {}};
+  const AttentionGradient grad = attention_backward(q, q, k, k, options, whole);
+  for (const Tensor& t : {grad.q, grad.k, grad.v}) {
+    for (const double x : values(t)) EXPECT_EQ(x, 0);
+  }
+}
+
+// The log-sum-exp of every row is past 2e38; in float64 that is a number like others. Keys 0 and 2 share the weights of
+// some rows.
+TEST(LargeNumbers, GiveFloat64sGradient) {
+  for_seeds(40, [](std::mt19937& rng) {
+    const std::int64_t tq = pick(rng, 1, 40), tk = tq + pick(rng, 2, 30);
+    const Tensor q = uniform(rng, {1, 4, tq, 1}, DType::f32, 2.3e38, 3e38), v = uniform(rng, {1, 2, tk, 6}, DType::f32),
+                 g = uniform(rng, {1, 4, tq, 6}, DType::f32, -0.01, 0.01);
+    Tensor k = uniform(rng, {1, 2, tk, 1}, DType::f32, -0.9, 0.9), keep = booleans(rng, {tq, tk}, 0.7);
+    k.slice(2, 0, 1).fill(1), k.slice(2, 2, 3).fill(1), keep.slice(1, 0, 1).fill(1);
+    AttentionOptions options{.mask = Mask::causal(Align::bottom_right), .scale = 1};
+    if (chance(rng, 0.3)) options.sinks = tensor({3.2e38, 1, 2, -3e38}, {4}, DType::f32);
+    if (chance(rng, 0.3)) options.alibi_slopes = tensor({1, 1e35, 0, 1e30}, {4}, DType::f32);
+    if (chance(rng, 0.3)) options.dropout = 0.25, options.dropout_keep = booleans(rng, {tq, tk}, 0.75);
+    if (chance(rng, 0.5)) options.mask.keep = keep;
+    if (chance(rng, 0.5)) options.mask.bias = uniform(rng, {tq, tk}, DType::f32, -1e37, 1e37);
+    const AttentionGradient found = attention_backward(g, q, k, v, options);
+    const auto wide = [](const Tensor& t) { return t.to(DType::f64); };
+    const AttentionGradient wanted = attention_backward(wide(g), wide(q), wide(k), wide(v), options);
+    expect_close(found.q, wanted.q.to(DType::f32), 1e-5, "dq");
+    expect_close(found.k, wanted.k.to(DType::f32), 1e-5, "dk");
+    expect_close(found.v, wanted.v.to(DType::f32), 1e-5, "dv");
+    if (options.mask.bias.defined()) expect_close(found.bias, wanted.bias, 1e-5, "dbias");
+  });
+}
+
+TEST(LargeNumbers, OfAWeightThatWasDroppedReachNoGradient) {
+  std::mt19937 rng(8);
+  const auto draw = [&](std::int64_t t) { return uniform(rng, {1, 1, t, 8}, DType::f32); };
+  Tensor v = draw(20), keep = Tensor::ones({20}, DType::boolean);
+  v.select(2, 5).fill(3e38), keep.set({5}, 0);
+  const AttentionOptions options{.dropout = 0.25, .dropout_keep = keep};
+  expect_as_the_oracle(draw(40), draw(20), v, options, Tensor::full({1, 1, 40, 8}, 3));
+}
+
+TEST(SpecialNumbers, UnderASoftcapTakeNothingFromWhoDoesNotSeeThem) {
+  std::mt19937 rng(9);
+  for (const DType dtype : {DType::f32, DType::f16, DType::f64}) {
+    const auto draw = [&](std::int64_t t) { return uniform(rng, {1, 2, t, 8}, dtype); };
+    Tensor k = draw(20), keep = Tensor::ones({20}, DType::boolean);
+    k.select(2, 5).fill(kNan), keep.set({5}, 0);
+    for (const bool weights : {false, true}) {
+      AttentionOptions options{.mask = Mask::boolean(keep), .softcap = 3, .return_weights = weights};
+      Tensor q = draw(30);
+      const Tensor v = draw(20), g = draw(30);
+      const AttentionGradient grad = attention_backward(g, q, k, v, options);
+      expect_finite(grad.q, "dq"), expect_finite(grad.k, "dk"), expect_finite(grad.v, "dv");
+      q.set({0, 0, 3, 2}, kInf);
+      const AttentionGradient of_infinity = attention_backward(g, q, k, v, options);
+      for (const double x : values(of_infinity.k.select(2, 5))) EXPECT_EQ(x, 0);
+      for (const double x : values(of_infinity.v.select(2, 5))) EXPECT_EQ(x, 0);
+    }
+  }
+}
+
+// Softmax of (1, inf, 2) has no number that is one.
+TEST(SpecialNumbers, MakeAllWeightsOfARowNaN) {
+  Tensor q = Tensor::ones({1, 1, 1, 1}), k = Tensor::ones({1, 1, 4, 1});
+  k.set({0, 0, 1, 0}, kInf);
+  AttentionOptions options{.mask = Mask::boolean(tensor({1, 1, 1, 0}, {4}, DType::boolean)), .return_weights = true};
+  const std::vector<double> weights = values(attention(q, k, k, options).weights);
+  for (int j = 0; j < 3; ++j) EXPECT_TRUE(std::isnan(weights[static_cast<std::size_t>(j)])) << j;
+  EXPECT_EQ(weights[3], 0);
+}
+
+// ---- gradients ------------------------------------------------------------------------------
+
+TEST(InfiniteGradients, AreWhatTheirDtypeMakesOfThem) {
+  for (const DType dtype : {DType::f16, DType::f32, DType::f64}) {
+    // dv sums 100 gradients over one key: past float16's range, and not past float32's.
+    const Tensor q = Tensor::ones({1, 1, 100, 8}, dtype), k = Tensor::ones({1, 1, 1, 8}, dtype);
+    const AttentionGradient grad = attention_backward(Tensor::full({1, 1, 100, 8}, 60000, dtype), q, k, k);
+    for (const double x : values(grad.v)) EXPECT_EQ(x, dtype == DType::f16 ? kInf : 6e6);
+    for (const double x : values(grad.q)) EXPECT_EQ(x, 0);
+  }
+}
+
+long peak_megabytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss / 1024;
+}
+
+TEST(InfiniteGradients, TakeMemoryOfTheirTokens) {
+  const long before = peak_megabytes();
+  constexpr std::int64_t tokens = 8192;
+  std::mt19937 rng(5);
+  Tensor in[4];
+  for (Tensor& t : in) t = uniform(rng, {1, 1, tokens, 16}, DType::f16);
+  in[3].set({0, 0, 5000, 3}, kInf);
+  const AttentionOptions options{.mask = Mask::window(64, 0)};
+  const AttentionGradient grad = attention_backward(in[3], in[0], in[1], in[2], options);
+  const auto key = [&](std::int64_t j) { return values(grad.v.select(2, j)); };
+  for (const std::int64_t j : {4936, 5000}) EXPECT_FALSE(std::isfinite(key(j)[3])) << j;
+  for (const std::int64_t j : {4935, 5001}) EXPECT_TRUE(std::isfinite(key(j)[3])) << j;
+  EXPECT_TRUE(std::isfinite(key(5000)[2]));
+  EXPECT_LT(peak_megabytes() - before, 512);  // the scores of the whole would take 2 GB
+}
+
+// ---- what they cost -------------------------------------------------------------------------
+
+// Seconds of a forward and a backward pass, the fastest of three.
+double seconds(const Tensor& x) {
+  double least = kInf;
+  for (int run = 0; run < 3; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    attention_backward(x, x, x, x, {}, attention(x, x, x));
+    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return least;
+}
+
+// bench/special.txt has the costs; the bounds here are those of a loaded machine and of every build. Without what keeps
+// them down the factors of subnormal and huge numbers are 22 and 900.
+TEST(SpecialNumbers, CostLittleMoreThanOthers) {
+  std::mt19937 rng(10);
+  const Tensor x = uniform(rng, {1, 2, 256, 64}, DType::f32);
+  const auto times = [&](double factor) {
+    const Tensor scaled = x.clone();
+    for (float& number : std::span(scaled.data<float>(), static_cast<std::size_t>(scaled.numel())))
+      number *= static_cast<float>(factor);
+    return scaled;
+  };
+  Tensor nan = x.clone();
+  nan.set({0, 0, 100, 3}, kNan);
+  const double ordinary = seconds(x);
+  EXPECT_LT(seconds(times(0x1p-130)), 10 * ordinary);
+  EXPECT_LT(seconds(nan), 10 * ordinary);
+  EXPECT_LT(seconds(times(3e38)), 300 * ordinary);
+}
+
+// ---- caches ---------------------------------------------------------------------------------
+
+TEST(SpecialNumbers, ReachTheQueriesOfACacheThatSeeThem) {
+  for_seeds(20, [](std::mt19937& rng) {
+    KVCache cache({.batch = 1, .kv_heads = 1, .head_dim = 8, .value_dim = 8, .dtype = DType::bf16, .page_size = 16});
+    const Tensor k = uniform(rng, {1, 1, 100, 8}, DType::bf16), v = uniform(rng, {1, 1, 100, 8}, DType::bf16);
+    spoil(rng, v, {kNan, kInf, -kInf});
+    if (chance(rng, 0.3)) spoil(rng, k, {kNan});
+    cache.append(k, v);
+    const Tensor q = uniform(rng, {1, 2, pick(rng, 1, 4), 8}, DType::f32);
+    AttentionOptions options{.mask = Mask::causal(Align::bottom_right)};
+    options.mask.window_left = pick(rng, 0, 90);
+    if (chance(rng, 0.5)) options.mask.keep = booleans(rng, {q.size(2), 100}, 0.7);
+    const oracle::Problem p = oracle::problem_of(q, k, v, options);
+    const oracle::Result want = oracle::attention(p);
+    const AttentionResult found = attention(q, cache, options);
+    expect_same(found.output, want.output, p.roundoff, oracle::Of::result, "output");
+    expect_same(found.lse, want.lse, p.roundoff, oracle::Of::result, "lse");
+  });
+}
+
+}  // namespace
+}  // namespace attn::test
