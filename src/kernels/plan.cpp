@@ -37,6 +37,7 @@ Choice choose(Element element, Precision precision, int most_parts) {
 // Float32 at highest precision is six products of parts: worth their packing when a key meets many queries and a query
 // many keys, and a depth is not mostly made up.
 Choice choose(const Problem& p, int most_parts) {
+  if (p.roots) return {0, "numbers near the end of float32's range"};
   const Choice choice = choose(p.element, p.precision, most_parts);
   if (choice.parts < 3) return choice;
   if (p.tq < 128) return {0, "fewer than 128 queries: not worth splitting in parts"};
@@ -50,6 +51,7 @@ Choice choose(const Problem& p, int most_parts) {
 constexpr std::int64_t kLeastDepth = 64;
 
 Choice choose(const Product& p, int most_parts) {
+  if (p.whole) return {0, "numbers near the end of float32's range, or infinities"};
   const bool has_f16 = p.a_element == Element::f16 || p.b_element == Element::f16;
   // What a product's operands are together: the widest of the two.
   const Element together = has_f16 ? Element::f16 : p.a_element == Element::f32 ? p.a_element : p.b_element;
@@ -94,7 +96,8 @@ ForwardPlan plan_decode(const Problem& p, const Kernels& kernels) {
 void cut_keys(const Problem& p, const BackwardKernel& kernel, const BackwardCut& cut, BackwardPlan& plan) {
   // Each chunk costs a partial dq of all the query heads: fewer of them where key heads are shared.
   const std::int64_t most_chunks = p.hq == p.hkv ? 8 : 4, least = round_up(256, cut.tile_keys);
-  const std::int64_t wanted = std::clamp<std::int64_t>(kTasksWanted / std::max<std::int64_t>(p.hkv, 1), 1, most_chunks);
+  const std::int64_t heads = std::max<std::int64_t>({p.hkv, p.all_key_heads, 1});
+  const std::int64_t wanted = std::clamp<std::int64_t>(kTasksWanted / heads, 1, most_chunks);
   const auto padded = [&](std::int64_t width) { return round_up(width, kernel.columns); };
   plan.heads = key_heads(p);
   plan.chunk = std::max(round_up(ceil_div(p.tk, wanted), cut.tile_keys), least);
@@ -121,14 +124,16 @@ struct TaskSize {
   std::int64_t rows, panels;
 };
 
-// A wide task reads a less often; but there shall be enough tasks for the threads to share, where that can be. A deep
-// product's panels do not stay in L2 from task to task: it is cut into fewer and higher ones, which read them less
-// often.
-TaskSize task_size(const Product& p, std::int64_t panels, std::int64_t height, const ProductCut& cut, bool is_deep) {
+// A wide task reads a less often, and a high one b; but there shall be enough tasks for the threads to share, where
+// that can be. A deep product's panels do not stay in L2 from task to task: it is cut into fewer and higher ones.
+TaskSize task_size(const Product& p, std::int64_t panels, std::int64_t least_rows, const ProductCut& cut,
+                   bool is_deep) {
   const auto tasks = [&](const TaskSize& size) { return ceil_div(p.m, size.rows) * ceil_div(panels, size.panels); };
-  TaskSize size{height, is_deep ? cut.deep_panels : cut.panels};
-  while (is_deep && 2 * size.rows <= cut.deep_height && tasks({2 * size.rows, size.panels}) >= 6) size.rows *= 2;
-  while (size.panels > 8 && tasks(size) < 16 && size.rows == height) size.panels /= 2;
+  const std::int64_t most_rows = is_deep ? cut.deep_height : cut.height, wanted = kTasksWanted / 2;
+  const std::int64_t least_tasks = is_deep ? 6 : wanted;
+  TaskSize size{least_rows, is_deep ? cut.deep_panels : cut.panels};
+  while (2 * size.rows <= most_rows && tasks({2 * size.rows, size.panels}) >= least_tasks) size.rows *= 2;
+  while (size.panels > 8 && tasks(size) < wanted && size.rows == least_rows) size.panels /= 2;
   return size;
 }
 
@@ -159,7 +164,7 @@ ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels) {
 
 ForwardPlan plan(const Problem& p, const Kernels& kernels) {
   const bool needs_tiles = p.score_forward || p.blocks.data;  // decode does not split keys for these
-  const bool is_decode = p.hkv > 0 && p.tq > 0 && p.tq <= kernels.decode->most_queries && !needs_tiles;
+  const bool is_decode = p.hkv > 0 && p.tq > 0 && p.tq <= kernels.decode->most_queries && !needs_tiles && !p.roots;
   const ForwardPlan plan = is_decode ? plan_decode(p, kernels) : plan_tiles(p, kernels);
   PlanListener::tell(p, plan);
   return plan;
@@ -204,8 +209,8 @@ ProductPlan plan(const Product& p, const Kernels& kernels) {
   const bool is_deep = p.k > most_blocks * plan.depth;
   const TaskSize size = task_size(p, plan.panels, kernel.height, cut, is_deep);
   plan.task_rows = size.rows, plan.task_panels = size.panels;
-  plan.packs_in_tasks = is_deep && p.m <= 2 * size.rows;     // where b is needed once or twice, and deep
-  plan.packs_ahead = kernel.works_beside && plan.parts > 1;  // of one part all is bound by memory as it is
+  plan.packs_in_tasks = is_deep && p.m <= 2 * size.rows;      // where b is needed once or twice, and deep
+  plan.packs_ahead = kernel.works_beside && plan.parts != 1;  // of one part all is bound by memory as it is
   // b is packed in runs along its lines in memory: of a panel, where those are columns, else of pack_depth.
   plan.pack_depth = pack_depth;
   plan.pack_tasks = plan.packs_in_tasks ? 0 : p.b_depth == 1 ? plan.panels : ceil_div(p.k, pack_depth);

@@ -39,6 +39,15 @@ struct Pages {
   PageRows k, v;
 };
 
+// A number for each head and distance, in units of log2: for a key `behind` a query's own position (negative: past it),
+// data[h · head + behind]. Distances outside [low, high] have the numbers of the ends; kPad repetitions of those are in
+// memory on both sides.
+struct DistanceBias {
+  static constexpr std::int64_t kPad = 16;
+  const float* data = nullptr;
+  std::int64_t head = 0, low = 0, high = 0;
+};
+
 struct Problem {
   std::int64_t batch, hq, hkv, tq, tk, d, dv;
   Element element;
@@ -56,7 +65,8 @@ struct Problem {
   Precision precision = Precision::highest;
   std::int64_t window = 0;               // keys that a sliding window lets a query see, at most; 0 = no window
   const float* alibi_slopes = nullptr;   // (hq): adds -slope · |centre - key|
-  const std::int32_t* centre = nullptr;  // the key at a query's own position, laid out as first; for ALiBi
+  const std::int32_t* centre = nullptr;  // the key at a query's own position, laid out as first; for biases by distance
+  DistanceBias distances = {};           // data null = none
   const float* sinks = nullptr;          // (hq): one more score a head, without a value
   // Dropout without a mask in memory: weight (b, h, i, j) is dropped when word j % 4 of Philox4x32-10 at counter
   // (j / 4, i, h, b), numbers as below, is below the threshold, p · 2^32; 0 = none.
@@ -66,22 +76,30 @@ struct Problem {
   Grid<bool> blocks = {};
   std::int64_t block_query = 1, block_key = 1;
   std::int64_t block_query_start = 0, block_key_start = 0;  // of the first query and key in their blocks
-  // The numbers by which dropout's counters and score functions know the first batch item, query and key.
-  std::int64_t first_batch = 0, first_query = 0, first_key = 0;
+  // The numbers by which dropout's counters and score functions know the first batch item, head, query and key.
+  std::int64_t first_batch = 0, first_head = 0, first_query = 0, first_key = 0;
+  std::int64_t all_key_heads = 0;  // of the layer that hkv are some of: keys are cut as for all; 0 = no others
   // The user's function of the scores and its gradient (attn/score_function.hpp); null = none.
   ScoreForward score_forward = nullptr;
   ScoreBackward score_backward = nullptr;
   void* score_user = nullptr;
   const Pages* pages = nullptr;  // where keys and values are, in place of k and v; only decode reads them
+  // Of rows that are computed again, as their numbers may leave float32's range. Query i of head h of item b is divided
+  // by the square of roots[(b · hq + h) · roots_head + i], a power of two; scores stay in natural units and end at
+  // float32's largest; weights are multiplied by 2^-weight_shift. Only float tiles forward take these. Null: none of
+  // it.
+  const float* roots = nullptr;
+  std::int64_t roots_head = 0;
+  float weight_shift = 0;
+  bool hides = false;  // backward: what is masked takes nothing from gradients of weights that are not finite
 };
 
 struct ForwardResult {
   Rows output;
-  // Of query i of head h of item b, at (b · hq + h) · lse_head + i; NaN where float32's range was left: such a row is
-  // to be computed again.
-  float* lse;
+  float* lse;  // of query i of head h of item b, at (b · hq + h) · lse_head + i
   std::int64_t lse_head;
-  Element element;  // of the output: the problem's, or float32
+  Element element;         // of the output: the problem's, or float32
+  bool* finite = nullptr;  // set to false where a row that may see something is not finite, or its lse; null: not asked
 };
 
 // What the forward pass left, and the gradient that comes in; rows of the problem's element.
@@ -92,12 +110,18 @@ struct BackwardInput {
 };
 
 struct BackwardResult {
-  Rows q, k, v;  // of the problem's element
+  Rows q, k, v;
+  Element element;  // of these: the problem's, or float32
   // Gradient of the bias, in a grid of the bias's sizes, its strides 0 where the bias repeats: added to what is
   // there. Null when not asked for.
   float* bias = nullptr;
   std::int64_t bias_batch = 0, bias_head = 0, bias_query = 0, bias_key = 0;
-  bool* finite = nullptr;  // set to false where a result but the bias's is not finite; null when not asked for
+  // Gradient of the bias by distance: added to what is there, of chunk c of the keys and head h of item b from
+  // ((c · batch + b) · hq + h) · distances.head on, laid out as the bias. Null when not asked for.
+  float* distances = nullptr;
+  bool* finite = nullptr;    // set to false where a result but the bias's is not finite; null when not asked for
+  bool* given_up = nullptr;  // set to true where a row's output, d_output or lse is not finite: nothing else is to be
+                             // relied on then; null: the whole is computed
 };
 
 }  // namespace attn::kernels

@@ -63,16 +63,17 @@ struct ProductFunctions {
 struct ProductCut {
   int depth;        // that is taken at once
   int panels;       // of a task
-  int deep_panels;  // of a task of a product of many blocks
-  int deep_height;  // and its rows, at most
+  int height;       // its rows, at most
+  int deep_panels;  // the same of a product of many blocks
+  int deep_height;
 };
 
 struct ProductKernel {
   ProductFunctions functions;
   int columns;  // of a panel
-  int height;   // rows of a task
+  int height;   // rows of a task, at least
   int most_parts;
-  bool works_beside;   // the vector units are free while tiles multiply
+  bool works_beside;   // what the next block needs is taken, or on its way, beside the products
   ProductCut cuts[3];  // by the number of parts
 };
 
@@ -92,8 +93,12 @@ struct ModelKernel {
   void (*narrow)(Element, const float* from, void* to, std::int64_t n);
   void (*layer_norm)(const LayerNormRows&);
   void (*layer_norm_backward)(const LayerNormGradient&);
+  void (*rms_norm)(const RmsNormRows&);
+  void (*rms_norm_backward)(const RmsNormGradient&);
   void (*gelu)(const GeluRun&);
   void (*gelu_backward)(const GeluRun&);
+  void (*gated)(const GatedRun&);
+  void (*gated_backward)(const GatedRun&);
   double (*cross_entropy)(const LogitsRow&);
   void (*adamw)(const AdamWStep&);
   double (*sum_of_squares)(std::int64_t n, const float* x);

@@ -12,9 +12,7 @@ namespace attn::kernels {
 
 extern const Kernels kernels_scalar;
 #if defined(__x86_64__)
-extern const Kernels kernels_avx2, kernels_avx512;
-Kernels kernels_avx512bf16();
-Kernels kernels_amx();
+extern const Kernels kernels_avx2, kernels_avx512, kernels_avx512bf16, kernels_amx;
 #elif defined(__aarch64__)
 extern const Kernels kernels_neon;
 #endif
@@ -35,7 +33,7 @@ std::string names(bool supported_only) {
 const Kernels& choose() {
   const char* forced = std::getenv("ATTN_FORCE_ISA");
   if (!forced || !*forced) {
-    const Kernels* best = nullptr;
+    const Kernels* best = targets().front().kernels;
     for (const Target& target : targets()) best = target.supported ? target.kernels : best;
     return *best;
   }
@@ -55,12 +53,11 @@ std::span<const Target> targets() {
   static const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   static const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  static const Kernels bf16 = kernels_avx512bf16(), amx = kernels_amx();
   static const std::array<Target, 5> all{{{"scalar", &kernels_scalar, true},
                                           {"avx2", &kernels_avx2, avx2},
                                           {"avx512", &kernels_avx512, avx512},
-                                          {"avx512bf16", &bf16, has_avx512bf16()},
-                                          {"amx", &amx, has_amx_bf16()}}};
+                                          {"avx512bf16", &kernels_avx512bf16, has_avx512bf16()},
+                                          {"amx", &kernels_amx, has_amx_bf16()}}};
 #elif defined(__aarch64__)
   static const std::array<Target, 2> all{{{"scalar", &kernels_scalar, true}, {"neon", &kernels_neon, true}}};
 #else

@@ -19,7 +19,7 @@ extern const LimitKernel limit_kernel;
 }  // namespace ATTN_UNIT
 
 extern const Kernels ATTN_JOIN(kernels_, ATTN_UNIT);
-const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
+constinit const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .isa = ATTN_STRING(ATTN_UNIT),
     .forward = &ATTN_UNIT::forward_kernel,
     .decode = &ATTN_UNIT::decode_kernel,

@@ -6,13 +6,12 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "attn/dtype.hpp"
-#include "kernels/targets.hpp"
+#include "kernels/units.hpp"
 
 namespace attn::kernels {
 
@@ -155,6 +154,7 @@ inline Case draw_case(Random& random, Element element, Precision precision) {
 // Contiguous (b, hq, tq, dv).
 struct Result {
   std::vector<float> output, lse;
+  bool finite = true;  // as the kernels say
   bool operator==(const Result& other) const {
     const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
       return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
@@ -169,22 +169,15 @@ inline Result run(const Kernels& kernels, const Problem& p, Random& random) {
   Result result{std::vector<float>(outputs, 77.f), std::vector<float>(static_cast<std::size_t>(p.batch * p.hq * p.tq))};
   std::vector<bfloat16> halves(outputs, bfloat16(77.f));
   void* data = p.element == Element::f32 ? static_cast<void*>(result.output.data()) : halves.data();
-  const ForwardResult out{{data, p.hq * p.tq * p.dv, p.tq * p.dv, p.dv}, result.lse.data(), p.tq, p.element};
+  const ForwardResult out{
+      {data, p.hq * p.tq * p.dv, p.tq * p.dv, p.dv}, result.lse.data(), p.tq, p.element, &result.finite};
 
-  const auto poisoned = [](std::size_t bytes) {
-    std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(64, (bytes + 63) / 64 * 64), std::free);
-    if (bytes > 0) std::memset(memory.get(), 0xff, bytes);
-    return memory;
-  };
   const ForwardPlan plan = plan_tiles(p, kernels);
-  const auto shared = poisoned(plan.shared);
+  const Poisoned shared(plan.shared);
   for (int phase = 0; phase < plan.phases; ++phase) {
-    std::vector<std::int64_t> tasks(static_cast<std::size_t>(plan.tasks[phase]));
-    std::iota(tasks.begin(), tasks.end(), 0);
-    std::shuffle(tasks.begin(), tasks.end(), random);
-    for (std::int64_t task : tasks) {
-      const auto scratch = poisoned(plan.scratch);
-      plan.kernel->run(p, plan, out, phase, task, shared.get(), scratch.get());
+    for (const std::int64_t task : shuffled(plan.tasks[phase], random)) {
+      const Poisoned scratch(plan.scratch);
+      plan.kernel->run(p, plan, out, phase, task, shared.data.get(), scratch.data.get());
     }
   }
   if (p.element == Element::bf16) {

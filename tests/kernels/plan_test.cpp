@@ -148,6 +148,23 @@ TEST(PlanText, TellsAProblem) {
             "  1 query, 1000 keys, depth 64; 512 keys a task; 24 tasks\n");
 }
 
+// The names by which a unit is asked for, and which the tests are run with, once for each.
+TEST(Units, EachIsWhatItsNameSays) {
+#if defined(__x86_64__)
+  const std::vector<std::string> documented{"scalar", "avx2", "avx512", "avx512bf16", "amx"};
+#elif defined(__aarch64__)
+  const std::vector<std::string> documented{"scalar", "neon"};
+#else
+  const std::vector<std::string> documented{"scalar"};
+#endif
+  std::vector<std::string> names;
+  for (const Target& target : targets()) {
+    names.emplace_back(target.isa);
+    EXPECT_EQ(target.kernels->isa, target.isa);
+  }
+  EXPECT_EQ(names, documented);
+}
+
 TEST(Elements, ADtypeThatNoKernelReadsIsAnError) {
   EXPECT_EQ(element(DType::f32), Element::f32);
   EXPECT_EQ(element(DType::bf16), Element::bf16);

@@ -143,6 +143,18 @@ TEST_P(Products, AgreeWithFloat64) {
   }
 }
 
+// So many rows that tasks are as high as they become, of several blocks of the depth; rows that do not fill a strip.
+TEST_P(Products, HighTasksAgreeWithFloat64) {
+  for (unsigned seed = 201; seed <= 204; ++seed) {
+    Random random(seed);
+    Case c{kKinds[seed % 2 == 0 ? 0 : 4], {}, {}, matrix(random, 1, 40, DType::f32).contiguous(), {}};
+    c.a = matrix(random, 6200 + draw(random, 0, 20), 400, c.kind.a), c.b = matrix(random, 400, 40, c.kind.b);
+    SCOPED_TRACE(std::string(c.kind.name) + ", seed " + std::to_string(seed) + ": " + c.a.shape().str());
+    expect_close(c, run(kernels_, c, random), has_matrix());
+    if (HasFatalFailure()) return;
+  }
+}
+
 // A row and a column alone, and rows of another layout in memory: the same bits.
 TEST_P(Products, AnElementDoesNotDependOnTheOthers) {
   for (const Kind& kind : kKinds) {

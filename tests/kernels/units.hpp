@@ -8,7 +8,6 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -21,27 +20,33 @@
 namespace attn::kernels {
 
 #if defined(ATTN_AMX_EMULATED)
-Kernels kernels_amx_emulated();
+extern const Kernels kernels_amx_emulated;
 #endif
 
-inline std::vector<std::string> unit_names() {
+// Those that split a float32 number into so many parts of bf16, at least: 0 for all, 1 where they have products of
+// bf16, 3 where large float32 is such products too.
+inline std::vector<std::string> unit_names(int least_parts = 0) {
   std::vector<std::string> names;
-  for (const Target& target : targets()) names.emplace_back(target.isa);
+  const auto add = [&](const std::string& name, const Kernels& kernels) {
+    const int most = kernels.bf16_forward ? kernels.bf16_forward->most_parts : 0;
+    if (most >= least_parts) names.push_back(name);
+  };
+  for (const Target& target : targets()) add(std::string(target.isa), *target.kernels);
 #if defined(ATTN_AMX_EMULATED)
-  names.emplace_back("amx_emulated");
+  add("amx_emulated", kernels_amx_emulated);
 #endif
   return names;
 }
 
-// None where this processor cannot run them.
-inline std::optional<Kernels> unit_named(const std::string& name) {
+// Null where this processor cannot run them.
+inline const Kernels* unit_named(const std::string& name) {
 #if defined(ATTN_AMX_EMULATED)
-  if (name == "amx_emulated") return has_avx512bf16() ? std::optional(kernels_amx_emulated()) : std::nullopt;
+  if (name == "amx_emulated") return has_avx512bf16() ? &kernels_amx_emulated : nullptr;
 #endif
   for (const Target& target : targets()) {
-    if (target.isa == name && target.supported) return *target.kernels;
+    if (target.isa == name && target.supported) return target.kernels;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
 // Uninitialised memory that shows when it is read: every float is NaN, and sanitizers see its end.
@@ -86,10 +91,13 @@ inline bool run_product(const kernels::Product& p, const kernels::ProductPlan& p
 class Units : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    const auto unit = unit_named(GetParam());
+    const Kernels* unit = unit_named(GetParam());
     if (!unit) GTEST_SKIP() << "this processor has no " << GetParam();
     kernels_ = *unit;
   }
+
+  // What units that multiply parts of float32 are compared with, and take what is too small for parts from.
+  static const Kernels& multiply_adds() { return *unit_named("avx512"); }
 
   // Whether products of bf16 parts are its own.
   bool has_matrix() const { return kernels_.bf16_product != nullptr; }

@@ -125,16 +125,16 @@ inline void add_span(const Problem& p, const BackwardInput& in, const RowSums& s
 }
 
 // The gradient of `count` rows of k or v, from panels of `step` rows.
-inline void write_key_rows(const Problem& p, const Rows& out, std::int64_t width, const Span& span, std::int64_t first,
-                           std::int64_t count, std::int64_t step, float factor, const float* panels, float* line,
-                           bool* finite) {
-  RowWriter write(p.element, p.batch * p.hkv * p.tk * width, finite);
+inline void write_key_rows(const Problem& p, const BackwardResult& result, const Rows& out, std::int64_t width,
+                           const Span& span, std::int64_t first, std::int64_t count, std::int64_t step, float factor,
+                           const float* panels, float* line) {
+  RowWriter write(result.element, p.batch * p.hkv * p.tk * width, result.finite);
   for (std::int64_t j = 0; j < count; ++j) {
     for (std::int64_t c = 0; c < width; c += kLanes) {
       const float* panel = panels + c / kColumns * kColumns * step + c % kColumns;
       store(line + c, load(panel + j * kColumns) * splat(factor));
     }
-    write(line, row(out, p.element, span.batch, span.key_head, first + j), width);
+    write(line, row(out, result.element, span.batch, span.key_head, first + j), width);
   }
 }
 
@@ -153,12 +153,12 @@ inline void to_rows(const float* sum, std::int64_t width, float factor, float* r
 // The group of a span that begins at row `first`: `sum` as above, by way of lines (kColumns, d).
 inline void write_query_rows(const Problem& p, const BackwardResult& result, const Span& span, std::int64_t first,
                              const float* sum, float* lines) {
-  RowWriter write(p.element, p.batch * p.hq * p.tq * p.d, result.finite);
+  RowWriter write(result.element, p.batch * p.hq * p.tq * p.d, result.finite);
   const std::int64_t step = padded(p.d);
   to_rows(sum, p.d, p.scale, lines, step);
   for (int lane = 0; lane < kColumns && first + lane < span.rows; ++lane) {
     const Query at = query(p, span, first + lane);
-    write(lines + lane * step, row(result.q, p.element, span.batch, at.head, at.token), p.d);
+    write(lines + lane * step, row(result.q, result.element, span.batch, at.head, at.token), p.d);
   }
 }
 
@@ -211,6 +211,10 @@ inline void backward_keys(const Problem& p, const BackwardInput& in, const Backw
   Workspace memory{static_cast<float*>(scratch)};
   BackwardScratch<Core> mem(p, plan, memory);
   const auto [head, begin, last] = keys_of(p, plan, task);
+  if (result.distances) {
+    const std::int64_t item = begin / plan.chunk * p.batch + head / p.hkv;
+    mem.tile.distances = result.distances + item * p.hq * p.distances.head;
+  }
   float* whole_dq = plan.whole_heads ? mem.dq : shared.dq(plan, begin / plan.chunk, head);
   for (std::int64_t first = begin; first < last; first += plan.step) {
     const std::int64_t count = last - first < plan.step ? last - first : plan.step;
@@ -219,7 +223,7 @@ inline void backward_keys(const Problem& p, const BackwardInput& in, const Backw
     clear(mem.dk, plan.step * padded(p.d)), clear(mem.dv, plan.step * padded(p.dv));
     for (; span.rows > 0; span = span_at<Core>(p, head, span.row + span.rows)) {
       float* dq = whole_dq + span.row * plan.width;
-      if (first == begin && plan.sums_rows_itself) sum_rows(p, in, span, shared.sums, mem.line);
+      if (first == begin && plan.sums_rows_itself) sum_rows(p, in, span, shared.sums, result.given_up, mem.line);
       for (bool& fresh : mem.fresh) fresh = first == begin;
       if (place(p, span, first, first + count, mem.queries)) {
         fetch_next(p, in, plan, span, first + count, task, keys_seen(p, mem.queries, first, count), mem.core);
@@ -231,8 +235,8 @@ inline void backward_keys(const Problem& p, const BackwardInput& in, const Backw
         if (is_whole) write_query_rows(p, result, span, g * kColumns, dq, mem.lines);
       }
     }
-    write_key_rows(p, result.k, p.d, span, first, count, plan.step, p.scale, mem.dk, mem.line, result.finite);
-    write_key_rows(p, result.v, p.dv, span, first, count, plan.step, 1, mem.dv, mem.line, result.finite);
+    write_key_rows(p, result, result.k, p.d, span, first, count, plan.step, p.scale, mem.dk, mem.line);
+    write_key_rows(p, result, result.v, p.dv, span, first, count, plan.step, 1, mem.dv, mem.line);
   }
 }
 
@@ -274,7 +278,10 @@ inline void run_backward(const Problem& p, const BackwardPlan& plan, const Backw
                          void* scratch) {
   Workspace memory{static_cast<float*>(shared_memory)};
   const BackwardShared shared(p, plan, memory);
-  if (phase == 0) return sum_rows(p, in, locate(p, plan.queries, task), shared.sums, static_cast<float*>(scratch));
+  if (phase == 0) {
+    return sum_rows(p, in, locate(p, plan.queries, task), shared.sums, result.given_up, static_cast<float*>(scratch));
+  }
+  if (result.given_up && __atomic_load_n(result.given_up, __ATOMIC_RELAXED)) return;
   if (phase == 2) return backward_queries(p, result, plan, shared, task, scratch);
   const std::int64_t key_tasks = plan.heads * plan.chunks;
   if (task < key_tasks) return backward_keys<Core>(p, in, result, plan, shared, task, scratch);

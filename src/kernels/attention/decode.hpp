@@ -4,6 +4,8 @@
 #pragma once
 
 #include "kernels/attention/decode_softmax.hpp"
+#include "kernels/attention/softmax.hpp"
+#include "kernels/attention/write_rows.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
@@ -177,6 +179,7 @@ class Decoder {
 inline void decode_merge(const Problem& p, const ForwardPlan& plan, const ForwardResult& result, std::int64_t task,
                          void* shared) {
   const Span span{task / p.hkv, task % p.hkv, 0, rows_per_key_head(p)};
+  RowWriter write(result.element, span.rows * p.dv, result.finite);
   for (std::int64_t r = 0; r < span.rows; ++r) {
     float* sum = partial(p, shared, task * plan.chunks, r);
     float* context = sum + pad_lanes(2);
@@ -189,16 +192,12 @@ inline void decode_merge(const Problem& p, const ForwardPlan& plan, const Forwar
       sum[0] = most, sum[1] = sum[1] * keep + part[1] * add;
       for (std::int64_t c = 0; c < p.dv; ++c) context[c] = context[c] * keep + part[pad_lanes(2) + c] * add;
     }
-    const float inverse = sum[0] == kMinusInfinity ? 0 : 1 / sum[1];
-    float zero = 0;  // NaN once a context is not finite
-    for (std::int64_t c = 0; c < p.dv; ++c) {
-      context[c] *= inverse;
-      zero += context[c] * 0;
-    }
+    const float inverse = 1 / sum[1], lse = log_sum_exp(p, sum[0], sum[1]);
+    for (std::int64_t c = 0; c < p.dv; ++c) context[c] = sum[1] == 0 ? 0 : context[c] * inverse;
     const Query at = query(p, span, r);
-    narrow(result.element, context, row(result.output, result.element, span.batch, at.head, at.token), p.dv);
-    result.lse[(span.batch * p.hq + at.head) * result.lse_head + at.token] =
-        sum[0] == kMinusInfinity ? kMinusInfinity : (sum[0] + __builtin_log2f(sum[1])) * kLn2 + zero;
+    write(context, row(result.output, result.element, span.batch, at.head, at.token), p.dv);
+    result.lse[(span.batch * p.hq + at.head) * result.lse_head + at.token] = lse;
+    if (!is_sound(p, span, at, lse)) write.tell();
   }
 }
 

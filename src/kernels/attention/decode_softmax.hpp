@@ -42,9 +42,19 @@ inline void adjust_line(const Problem& p, const Span& span, const Line& line) {
     const Vec cap = splat(p.softcap * kLog2e);
     for (std::int64_t j = 0; j < line.keys; j += kLanes) store(s + j, cap * tanh(load(s + j)));
   }
-  if (p.bias.data) for_each_key(p.bias, span, line, [s](std::int64_t j, float b) { s[j] += b * kLog2e; });
+  if (p.bias.data)
+    for_each_key(p.bias, span, line,
+                 [s](std::int64_t j, float b) { s[j] = b == kMinusInfinity ? b : s[j] + b * kLog2e; });
+  if (p.distances.data) {
+    const float* table = p.distances.data + line.at.head * p.distances.head;
+    const std::int64_t first = p.centre[span.batch * p.interval_batch + line.at.token] - line.first;
+    for (std::int64_t j = 0; j < line.keys; ++j) {
+      const float b = table[clamp(first - j, p.distances.low, p.distances.high)];
+      s[j] = b == kMinusInfinity ? b : s[j] + b;
+    }
+  }
   if (p.alibi_slopes) {
-    const Vec slope = splat(p.alibi_slopes[line.at.head] * kLog2e);
+    const Vec slope = splat(alibi_slope(p, line.at.head, kLog2e));
     const Vec centre = splat(static_cast<float>(p.centre[span.batch * p.interval_batch + line.at.token]));
     for_each_vector(line, [&](std::int64_t j, VecI number) {
       const Vec ahead = __builtin_convertvector(number, Vec) - centre;
@@ -79,7 +89,7 @@ inline void drop_line(const Problem& p, const Span& span, const Line& line) {
   for (int i = 0; i < kLanes; ++i) lane[i] = static_cast<std::uint32_t>(i);
   const std::int64_t number = p.first_key + line.first;
   for (std::int64_t quad = number / 4; quad * 4 < number + line.keys; quad += kLanes) {
-    VecU words[4] = {word(quad) + lane, word(p.first_query + line.at.token), word(line.at.head),
+    VecU words[4] = {word(quad) + lane, word(p.first_query + line.at.token), word(p.first_head + line.at.head),
                      word(p.first_batch + span.batch)};
     philox(words, p.dropout_key);
     for (int i = 0; i < 4 * kLanes; ++i) {

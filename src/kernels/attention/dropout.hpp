@@ -17,7 +17,7 @@ inline void for_each_drawn(const Problem& p, const Span& span, const QueryTile& 
   const std::int64_t number = p.first_key + first_key;
   for (int w = 0; w < kColumns; w += kLanes) {
     const VecU token = reinterpret_cast<VecU>(load(seen.number + w)),
-               head = reinterpret_cast<VecU>(load(seen.head + w));
+               head = reinterpret_cast<VecU>(load(seen.head_number + w));
     for (std::int64_t quad = number / 4; quad * 4 < number + keys; ++quad) {
       VecU words[4] = {VecU{} + static_cast<std::uint32_t>(quad), token, head,
                        VecU{} + static_cast<std::uint32_t>(p.first_batch + span.batch)};

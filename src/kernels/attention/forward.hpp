@@ -11,34 +11,35 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// lines (kColumns, rows): the context, divided by the sums.
+// lines (kColumns, rows): the context, divided by the sums; zeros where no key was seen, whose context may be 0 · NaN
+// of hidden values.
 inline void finish_context(const Running& run, float factor, std::int64_t rows, float* lines) {
   for (int w = 0; w < kColumns; w += kLanes) {
-    const Vec sum = load(run.sum + w);
-    const Vec inverse = load(run.maximum + w) == splat(kMinusInfinity) ? splat(0.f) : splat(factor) / sum;
+    const Vec sum = load(run.sum + w), inverse = splat(factor) / sum;
+    const VecI seen = sum != splat(0.f);  // NaN too
     for (std::int64_t c = 0; c < rows; c += kLanes) {
       Vec square[kLanes];
-      ATTN_UNROLL for (int i = 0; i < kLanes; ++i) square[i] = load(run.context + (c + i) * kColumns + w) * inverse;
+      ATTN_UNROLL for (int i = 0; i < kLanes; ++i) {
+        square[i] = where(seen, load(run.context + (c + i) * kColumns + w) * inverse);
+      }
       transpose(square);
       ATTN_UNROLL for (int i = 0; i < kLanes; ++i) store(lines + (w + i) * rows + c, square[i]);
     }
   }
 }
 
-// Writes a group's rows; the log-sum-exp of a row that is not finite becomes NaN, for the caller to see.
+// Writes a group's rows.
 inline void write_group(const Problem& p, const ForwardResult& result, const Span& span, int group, const Running& run,
                         std::int64_t rows, float* lines) {
-  RowWriter write(result.element, p.batch * p.hq * p.tq * p.dv, nullptr);
+  RowWriter write(result.element, p.batch * p.hq * p.tq * p.dv, result.finite);
   finish_context(run, drops(p) ? p.dropout_factor : 1, rows, lines);
+  for (std::int64_t i = 0; p.roots && i < kColumns * rows; i += kLanes) store(lines + i, saturated(load(lines + i)));
   for (int lane = 0; lane < kColumns && group * kColumns + lane < span.rows; ++lane) {
     const Query at = query(p, span, group * kColumns + lane);
-    const float* line = lines + lane * rows;
-    Vec zeros = splat(0.f);  // NaN once a context is not finite
-    for (std::int64_t c = 0; c < rows; c += kLanes) zeros += load(line + c) * splat(0.f);
-    write(line, row(result.output, result.element, span.batch, at.head, at.token), p.dv);
-    const float sum = run.sum[lane], most = run.maximum[lane];
-    result.lse[(span.batch * p.hq + at.head) * result.lse_head + at.token] =
-        most == kMinusInfinity ? kMinusInfinity : (most + __builtin_log2f(sum)) * kLn2 + sum_lanes(zeros);
+    write(lines + lane * rows, row(result.output, result.element, span.batch, at.head, at.token), p.dv);
+    const float lse = log_sum_exp(p, run.maximum[lane], run.sum[lane]);
+    result.lse[(span.batch * p.hq + at.head) * result.lse_head + at.token] = lse;
+    if (!is_sound(p, span, at, lse)) write.tell();
   }
 }
 
@@ -51,7 +52,7 @@ inline Range start(const Problem& p, const Span& span, Scratch& mem, Running* ru
   for (int g = 0; g < groups_of(span); ++g) {
     run[g] = {mem.maximum + g * kColumns, mem.sum + g * kColumns, mem.context + g * mem.rows * kColumns};
     clear(run[g], mem.rows);
-    seen[g] = query_tile(p, span, g);
+    locate_queries(p, span, g, seen[g]);
     if (p.sinks) start_with_sinks(p, seen[g], run[g]);
     if (seen[g].any_first < begin) begin = seen[g].any_first;
     if (seen[g].any_last > end) end = seen[g].any_last;
@@ -66,6 +67,14 @@ inline Range visible(const QueryTile& seen, std::int64_t first, std::int64_t cou
   const std::int64_t to = seen.any_last < first + count ? seen.any_last - first : count;
   if (from >= to) return {0, 0};
   return {from / step * step, round_up(to, step) - from / step * step};
+}
+
+// All rows of a group are NaN: nothing more can come of them.
+inline bool is_lost(const Span& span, int group, const Running& run) {
+  for (int lane = 0; lane < kColumns && group * kColumns + lane < span.rows; ++lane) {
+    if (run.sum[lane] == run.sum[lane]) return false;
+  }
+  return true;
 }
 
 // `count` keys from key `first` on.
@@ -117,6 +126,7 @@ inline void forward_task(const Problem& p, const ForwardPlan& plan, const Forwar
     const KeyBlock block{first, least_of(p.tk - first, step)};
     bool loaded = false;
     for (int g = 0; g < groups_of(span); ++g) {
+      if (is_lost(span, g, run[g])) continue;
       const Range all = visible(tiles[g], first, block.count, Core::kKeyStep);
       const auto next = [&](std::int64_t from) { return next_run(p, &tiles[g], 1, first, all, Core::kKeyStep, from); };
       for (Range range = next(all.from); range.keys > 0; range = next(range.from + range.keys)) {

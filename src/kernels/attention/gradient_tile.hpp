@@ -69,7 +69,7 @@ inline bool place(const Problem& p, const Span& span, std::int64_t first, std::i
   queries.groups = static_cast<int>((span.rows + kColumns - 1) / kColumns);
   bool sees = false;
   for (int g = 0; g < queries.groups; ++g) {
-    queries.seen[g] = query_tile(p, span, g);
+    locate_queries(p, span, g, queries.seen[g]);
     sees = sees || sees_some(p, queries.seen[g], first, last);
   }
   return sees;
@@ -108,16 +108,20 @@ struct RowSums {
 };
 
 // Those of a span's rows, in memory of at least 2 rows of dv.
-inline void sum_rows(const Problem& p, const BackwardInput& in, const Span& span, const RowSums& sums, float* lines) {
+inline void sum_rows(const Problem& p, const BackwardInput& in, const Span& span, const RowSums& sums, bool* given_up,
+                     float* lines) {
   const std::int64_t first = RowSums::place(p, span);
   for (std::int64_t r = 0; r < span.rows; ++r) {
     widen(p.element, row_of(p, in.d_output, span, r), lines, p.dv);
     widen(p.element, row_of(p, in.output, span, r), lines + p.dv, p.dv);
-    sums.delta[first + r] = dot(lines, lines + p.dv, p.dv);
+    const float delta = sums.delta[first + r] = dot(lines, lines + p.dv, p.dv);
     const Query at = query(p, span, r);
     const float lse = in.lse[(span.batch * p.hq + at.head) * in.lse_head + at.token];
     // Where every key is masked, 0 keeps 2^(score - lse) at 2^-inf.
     sums.lse[first + r] = lse == kMinusInfinity ? 0 : lse * kLog2e;
+    if (given_up && !(delta - delta == 0 && sums.lse[first + r] - sums.lse[first + r] == 0)) {
+      __atomic_store_n(given_up, true, __ATOMIC_RELAXED);
+    }
   }
 }
 
@@ -129,17 +133,22 @@ inline void pack(const Problem& p, const RowSums& sums, Queries& queries) {
   __builtin_memcpy(queries.delta, sums.delta + first, static_cast<std::size_t>(rows) * sizeof(float));
 }
 
+// Whether the gradient of scores is needed as they are after the softcap, too.
+inline bool in_steps(const Problem& p) { return p.score_forward || p.distances.data; }
+inline bool keeps_before(const Problem& p) { return p.score_forward || (p.distances.data && p.softcap > 0); }
+
 // Working tiles of one group, (keys, kColumns) each.
 struct TileScratch {
-  float *scores, *d_weights;  // which become the weights after dropout, and the scores' gradient
-  float *slope, *dropout;     // of the softcap; the factor of each weight
-  float *before, *d_before;   // the user's function
+  float *scores, *d_weights;   // which become the weights after dropout, and the scores' gradient
+  float *slope, *dropout;      // of the softcap; the factor of each weight
+  float *before, *d_before;    // capped scores, for the slope and the user's function; the gradient of this
+  float* distances = nullptr;  // an item's sums of the gradient by distance, where they are asked for
 
   TileScratch(const Problem& p, std::int64_t keys, Workspace& take) {
     const std::int64_t size = keys * kColumns;
     scores = take(size), d_weights = take(size);
     slope = take(p.softcap > 0 ? size : 0), dropout = take(drops(p) ? size : 0);
-    before = take(p.score_forward ? size : 0), d_before = take(p.score_forward ? size : 0);
+    before = take(keeps_before(p) ? size : 0), d_before = take(p.score_forward ? size : 0);
   }
 };
 
@@ -197,12 +206,12 @@ inline void copy_tile(const TileScratch& tile, const Core& core, int group, std:
   }
 }
 
-// The softcap's derivative, 1 - tanh², from capped scores.
+// The softcap's derivative, 1 - tanh², from capped scores; 0 where they are NaN, as their weights are, if any.
 inline void softcap_slope(const Problem& p, const float* capped, std::int64_t keys, float* slope) {
   const Vec inverse = splat(1 / (p.softcap * score_unit(p)));
   for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) {
-    const Vec t = load(capped + i) * inverse;
-    store(slope + i, splat(1.f) - t * t);
+    const Vec t = load(capped + i) * inverse, derivative = splat(1.f) - t * t;
+    store(slope + i, derivative > splat(0.f) ? derivative : splat(0.f));
   }
 }
 
@@ -220,6 +229,28 @@ inline void through_score_function(const Problem& p, const Queries& queries, int
   }
 }
 
+// Multiplied by their factor, scores stay below their row's log-sum-exp, for weights of at most 1: where they are
+// large, those that are computed once more differ from the forward pass's by more than the exponential's range.
+inline void bound_scores(const Queries& queries, int g, float factor, std::int64_t keys, const TileScratch& tile) {
+  const float* lse = queries.lse + g * kColumns;
+  for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) {
+    const Vec score = load(tile.scores + i) * splat(factor), most = load(lse + i % kColumns);
+    store(tile.scores + i, score > most ? most : score);
+  }
+}
+
+// Weights of zero, masked or dropped, take nothing from their gradients, which may be infinite or NaN.
+inline void hide_gradients(const TileScratch& tile, std::int64_t keys, bool dropped) {
+  const auto hide = [&](const float* from, float zero) {
+    for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) {
+      float* d = tile.d_weights + i;
+      store(d, load(from + i) == splat(zero) ? splat(0.f) : load(d));
+    }
+  };
+  hide(tile.scores, kMinusInfinity);
+  if (dropped) hide(tile.dropout, 0);
+}
+
 // Group g against a range of the `count` keys that the core has from key `first` on: weights after dropout and the
 // gradient of the scores go to the sink, from `at` on. ThroughCap: that of the scores before the softcap.
 template <bool ThroughCap, GradientCore Core, class Sink>
@@ -227,11 +258,11 @@ inline void gradient_tile(Core& core, const Problem& p, const Queries& queries, 
                           std::int64_t count, const Range& range, const TileScratch& tile, const Sink& sink,
                           std::int64_t at) {
   const float lacks = core.products(g, range.from, range.keys, tile.scores, tile.d_weights);
-  const float factor = cap_scores(p, range.keys, lacks, tile.scores);
+  float factor = cap_scores(p, range.keys, lacks, tile.scores);
   const bool sloped = ThroughCap && p.softcap > 0, dropped = drops(p);
   const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
   if (sloped) softcap_slope(p, tile.scores, range.keys, tile.slope);
-  if (p.score_forward) {
+  if (keeps_before(p)) {
     __builtin_memcpy(tile.before, tile.scores, static_cast<std::size_t>(keys * kColumns) * sizeof(float));
   }
   mask_range(p, queries.span, g, queries.seen[g], first, count, range, tile.scores);
@@ -241,23 +272,32 @@ inline void gradient_tile(Core& core, const Problem& p, const Queries& queries, 
       store(tile.dropout + j * kColumns + w, where(kept, splat(p.dropout_factor)));
     });
   }
+  if (p.hides) bound_scores(queries, g, factor, range.keys, tile), factor = 1;
+  if (p.hides || p.bias.data)
+    hide_gradients(tile, range.keys, dropped);  // the bias's pass computes what nobody sees, too
   const auto put = sloped ? (dropped ? put_gradient<true, true, Sink> : put_gradient<true, false, Sink>)
                           : (dropped ? put_gradient<false, true, Sink> : put_gradient<false, false, Sink>);
   put(sink, tile, queries, g, at, range.keys, factor);
 }
 
-// The same to the core, of the scores before softcap and user's function. That function sees the gradient in float32,
-// and without the slope.
+// The same to the core, of the scores before softcap and user's function. That function and the sums by distance see
+// the gradient in float32, and without the slope.
 template <GradientCore Core>
 inline void put_tile(Core& core, const Problem& p, const Queries& queries, int g, std::int64_t first,
                      std::int64_t count, const Range& range, const TileScratch& tile, std::int64_t at) {
-  if (!p.score_forward) {
+  if (!in_steps(p)) {
     return gradient_tile<true>(core, p, queries, g, first, count, range, tile, core, at);
   }
   gradient_tile<false>(core, p, queries, g, first, count, range, tile, InTile<Core>{tile}, 0);
-  const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
+  const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left, key = first + range.from;
+  if (tile.distances) add_to_distances(p, queries.span, g, queries.seen[g], tile.d_weights, key, keys, tile.distances);
   if (p.softcap > 0) softcap_slope(p, tile.before, keys, tile.slope);
-  through_score_function(p, queries, g, first + range.from, keys, tile, p.softcap > 0);
+  if (p.score_forward) {
+    through_score_function(p, queries, g, key, keys, tile, p.softcap > 0);
+  } else if (p.softcap > 0) {
+    for (std::int64_t i = 0; i < keys * kColumns; i += kLanes)
+      store(tile.d_weights + i, load(tile.d_weights + i) * load(tile.slope + i));
+  }
   copy_tile(tile, core, g, at, range.keys);
 }
 

@@ -1,8 +1,9 @@
 // Which keys a tile of queries sees: intervals (causal masks, windows, lengths, packed sequences), blocks, a boolean
-// mask; and what is added to scores, biases and ALiBi. First what needs no work at all, then what is hidden in a tile.
-// Forward and backward both mask by mask_range().
+// mask; and what is added to scores, biases, those by distance, and ALiBi. First what needs no work at all, then what
+// is hidden in a tile. Forward and backward both mask by mask_range().
 #pragma once
 
+#include "kernels/attention/distance_bias.hpp"
 #include "kernels/attention/scores.hpp"
 #include "kernels/workspace.hpp"
 
@@ -148,23 +149,38 @@ inline void apply_interval(const QueryTile& seen, float* s, std::int64_t first_k
   }
 }
 
-inline void apply_alibi(const QueryTile& seen, float* s, std::int64_t first_key, std::int64_t keys) {
+inline void apply_alibi(const QueryTile& seen, bool saturates, float* s, std::int64_t first_key, std::int64_t keys) {
   for (int w = 0; w < kColumns; w += kLanes) {
     const Vec slope = load(seen.slope + w), centre = load(seen.centre + w);
     for (std::int64_t j = 0; j < keys; ++j) {
       const Vec ahead = splat(static_cast<float>(first_key + j)) - centre;
       float* at = s + j * kColumns + w;
-      store(at, load(at) - slope * max(ahead, -ahead));
+      const Vec score = load(at) - slope * max(ahead, -ahead);
+      store(at, saturates ? saturated(load(at), score) : score);
     }
   }
 }
 
-// Whether scores change by more than a factor, and must first be whole: scaled, in their unit.
-inline bool adjusts(const Problem& p) { return p.softcap > 0 || p.score_forward || p.bias.data || p.alibi_slopes; }
+// A bias of -inf forbids whatever the score is, NaN too.
+inline void apply_bias(const Problem& p, const Span& span, int group, std::int64_t first_key, std::int64_t keys,
+                       float* s) {
+  const auto add = [&](auto&& sum) {
+    for_each_cell(p, p.bias, span, group, first_key, keys,
+                  [&](std::int64_t at, float bias) { s[at] = bias == kMinusInfinity ? bias : sum(s[at], bias); });
+  };
+  if (!p.roots) return add([](float score, float bias) { return score + bias * kLog2e; });
+  add([](float score, float bias) { return saturated(score + 0 * bias, score + bias); });
+}
 
-// Caps scores (keys, kColumns) that lack a factor. Returns the factor that they lack then.
+// Whether scores change by more than a factor, and must first be whole: scaled, in their unit.
+inline bool adjusts(const Problem& p) {
+  return p.softcap > 0 || p.score_forward || p.bias.data || p.distances.data || p.alibi_slopes;
+}
+
+// Caps scores (keys, kColumns) that lack a factor. Returns the factor that they lack then: a positive one, so that -inf
+// of masks stays what it is.
 inline float cap_scores(const Problem& p, std::int64_t keys, float factor, float* s) {
-  if (!adjusts(p)) return factor;
+  if (!adjusts(p) && factor > 0) return factor;
   for (std::int64_t i = 0; factor != 1 && i < keys * kColumns; i += kLanes) store(s + i, load(s + i) * splat(factor));
   if (p.softcap > 0) apply_softcap(p, s, keys);
   return 1;
@@ -174,11 +190,9 @@ inline float cap_scores(const Problem& p, std::int64_t keys, float factor, float
 inline void mask_scores(const Problem& p, const Span& span, int group, const QueryTile& seen, std::int64_t first_key,
                         std::int64_t keys, float* s) {
   if (p.score_forward) apply_score_function(p, span, group, seen, first_key, keys, s);
-  if (p.bias.data) {
-    for_each_cell(p, p.bias, span, group, first_key, keys,
-                  [s](std::int64_t at, float bias) { s[at] += bias * kLog2e; });
-  }
-  if (p.alibi_slopes) apply_alibi(seen, s, first_key, keys);
+  if (p.bias.data) apply_bias(p, span, group, first_key, keys, s);
+  if (p.distances.data) apply_distances(p, span, group, seen, s, first_key, keys);
+  if (p.alibi_slopes) apply_alibi(seen, p.roots, s, first_key, keys);
   if (p.keep.data) {
     for_each_true(p.keep, span, group, seen, first_key, keys, [s](std::int64_t j, int w, VecI allowed) {
       float* at = s + j * kColumns + w;

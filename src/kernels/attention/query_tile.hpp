@@ -28,12 +28,16 @@ inline Span locate(const Problem& p, const QueryTasks& tasks, std::int64_t task)
   return {head / p.hkv, head % p.hkv, row, least_of(left, tasks.rows)};
 }
 
+// Scores are in units of log2 when softmax takes them; natural ones reach farther.
+inline float softmax_unit(const Problem& p) { return p.roots ? 1 : kLog2e; }
+
 struct Query {
   std::int64_t head, token;
 };
 
 inline Query query(const Problem& p, const Span& span, std::int64_t r) {
   const std::int64_t at = span.row + r;
+  if (p.hq == p.hkv) return {span.key_head, at};  // two divisions would take as long as a small problem's row
   return {span.key_head * (p.hq / p.hkv) + at / p.tq, at % p.tq};
 }
 
@@ -41,30 +45,44 @@ inline Query query(const Problem& p, const Span& span, std::int64_t r) {
 struct QueryTile {
   std::int32_t first[kColumns], last[kColumns];  // by lane, as the rest of these
   std::int32_t head[kColumns], token[kColumns];
-  std::int32_t number[kColumns];            // the token's, for dropout and score functions
+  // The token's and the head's, for dropout and score functions.
+  std::int32_t number[kColumns], head_number[kColumns];
   float slope[kColumns], centre[kColumns];  // of ALiBi
+  float root[kColumns];                     // by whose square its row of q was divided
   const bool* blocks[kColumns];             // its row of a block-sparse mask; null without, and without a query
   std::int32_t any_first, any_last;         // seen by some lane
   std::int32_t all_first, all_last;         // seen by every lane that holds a query
 };
 
-inline QueryTile query_tile(const Problem& p, const Span& span, int group) {
-  QueryTile seen;
+// Finite in its unit, too: at a distance of 0 it takes nothing.
+inline float alibi_slope(const Problem& p, std::int64_t head, float unit) {
+  constexpr float most = 3.402823466e38f;
+  const float slope = p.alibi_slopes[head] * unit;
+  return slope > most ? most : slope < -most ? -most : slope;
+}
+
+// Of a group of a span.
+inline void locate_queries(const Problem& p, const Span& span, int group, QueryTile& seen) {
   seen.any_first = seen.all_last = 0x7fffffff;
   seen.any_last = seen.all_first = 0;
   for (int lane = 0; lane < kColumns; ++lane) {
     const std::int64_t r = group * kColumns + lane;
-    seen.first[lane] = seen.last[lane] = seen.head[lane] = seen.token[lane] = seen.number[lane] = 0;
+    seen.first[lane] = seen.last[lane] = seen.head[lane] = seen.token[lane] = 0;
+    seen.number[lane] = seen.head_number[lane] = 0;
     seen.slope[lane] = seen.centre[lane] = 0;
+    if (p.roots) seen.root[lane] = 1;
     seen.blocks[lane] = nullptr;
     if (r >= span.rows) continue;
     const Query place = query(p, span, r);
     const std::int64_t at = span.batch * p.interval_batch + place.token;
     seen.head[lane] = static_cast<std::int32_t>(place.head), seen.token[lane] = static_cast<std::int32_t>(place.token);
     seen.number[lane] = static_cast<std::int32_t>(p.first_query + place.token);
+    seen.head_number[lane] = static_cast<std::int32_t>(p.first_head + place.head);
     if (p.alibi_slopes) {
-      seen.slope[lane] = p.alibi_slopes[place.head] * kLog2e, seen.centre[lane] = static_cast<float>(p.centre[at]);
+      seen.slope[lane] = alibi_slope(p, place.head, softmax_unit(p));
+      seen.centre[lane] = static_cast<float>(p.centre[at]);
     }
+    if (p.roots) seen.root[lane] = p.roots[(span.batch * p.hq + place.head) * p.roots_head + place.token];
     if (p.blocks.data) {
       seen.blocks[lane] = p.blocks.data + span.batch * p.blocks.batch + place.head * p.blocks.head +
                           (p.block_query_start + place.token) / p.block_query * p.blocks.query;
@@ -77,7 +95,6 @@ inline QueryTile query_tile(const Problem& p, const Span& span, int group) {
     seen.any_first = first < seen.any_first ? first : seen.any_first;
     seen.any_last = last > seen.any_last ? last : seen.any_last;
   }
-  return seen;
 }
 
 // out[c · kColumns + lane] = factor · rows(lane)[c] for a group's lanes; lanes without a query are zero. `lines` has

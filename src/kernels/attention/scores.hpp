@@ -9,8 +9,14 @@ namespace {
 
 constexpr float kMinusInfinity = -__builtin_inff();
 
-// Scores are in units of log2, as soon as a function of the user's, which takes natural ones, is done with them.
-inline float score_unit(const Problem& p) { return p.score_forward ? 1 : kLog2e; }
+// The unit of scores until a function of the user's, which takes natural ones, is done with them.
+inline float score_unit(const Problem& p) { return p.score_forward ? 1 : softmax_unit(p); }
+
+// log Σ exp of scores, from Σ 2^(s - maximum). Rounded twice: weights are computed from it again, and results merged.
+inline float natural_sum(float maximum, float sum) {
+  constexpr double ln2 = 0x1.62e42fefa39efp-1;
+  return static_cast<float>((static_cast<double>(maximum) + static_cast<double>(__builtin_log2f(sum))) * ln2);
+}
 
 // What q is multiplied by when packed, so that scores come out in their unit; a softcap acts before that.
 inline float query_factor(const Problem& p) { return p.softcap > 0 ? p.scale / p.softcap : p.scale * score_unit(p); }
@@ -39,14 +45,36 @@ inline void apply_softcap(const Problem& p, float* s, std::int64_t keys) {
 inline ScoreTile placed(const Problem& p, float* s, const Span& span, int group, const QueryTile& seen,
                         std::int64_t first_key, std::int64_t keys) {
   const std::int64_t left = span.rows - group * kColumns, queries = left < kColumns ? left : kColumns;
-  return {s, kColumns, 1, keys, queries, p.first_batch + span.batch, p.first_key + first_key, seen.head, seen.number};
+  return {s,          kColumns, 1, keys, queries, p.first_batch + span.batch, p.first_key + first_key, seen.head_number,
+          seen.number};
 }
 
 inline void apply_score_function(const Problem& p, const Span& span, int group, const QueryTile& seen,
                                  std::int64_t first_key, std::int64_t keys, float* s) {
   const ScoreTile tile = placed(p, s, span, group, seen, first_key, keys);
   p.score_forward(&tile, p.score_user);
-  for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) store(s + i, load(s + i) * splat(kLog2e));
+  for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) store(s + i, load(s + i) * splat(softmax_unit(p)));
+}
+
+constexpr float kMost = 3.402823466e38f;
+
+// NaN stays.
+inline Vec saturated(Vec x) {
+  const Vec most = splat(kMost);
+  return x > most ? most : x < -most ? -most : x;
+}
+
+// What came of a finite number ends at float32's largest, what came of another is as it is.
+inline Vec saturated(Vec from, Vec x) { return max(from, -from) <= splat(kMost) ? saturated(x) : x; }
+inline float saturated(float from, float x) { return saturated(splat(from), splat(x))[0]; }
+
+// Scores of queries that were divided by squares, which may be past float32's range.
+inline void restore_scores(const QueryTile& seen, float* s, std::int64_t keys) {
+  for (int w = 0; w < kColumns; w += kLanes) {
+    const Vec root = load(seen.root + w);
+    for (float* at = s + w; at < s + keys * kColumns; at += kColumns)
+      store(at, saturated(load(at), load(at) * root * root));
+  }
 }
 
 }  // namespace

@@ -27,6 +27,11 @@ class RowWriter {
     for (std::int64_t c = 0; c < width; c += kLanes) stream(static_cast<float*>(out) + c, load(line + c));
   }
 
+  // Something beside the rows is not finite.
+  void tell() const {
+    if (finite_) __atomic_store_n(finite_, false, __ATOMIC_RELAXED);
+  }
+
  private:
   void note(const float* line, std::int64_t width) {
     for (std::int64_t c = 0; c < width; c += kLanes) {
@@ -51,7 +56,7 @@ class RowWriter {
     if (streams_) _mm_sfence();  // for whoever this thread tells that it is done
 #endif
     const VecU fits = largest_ < float_to_bits(end_of_range(element_));
-    if (finite_ && any(~reinterpret_cast<VecI>(fits))) __atomic_store_n(finite_, false, __ATOMIC_RELAXED);
+    if (any(~reinterpret_cast<VecI>(fits))) tell();
   }
 
   Element element_;

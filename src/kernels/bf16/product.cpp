@@ -23,8 +23,8 @@ const ProductKernel product_kernel{
     kHeight,
     kMostParts,
     kWorksBeside,
-    {{kBlockDepth, 32, 12, 4 * kHeight},
-     {kBlockDepth * 3 / 8, 16, 12, 2 * kHeight},
-     {kBlockDepth / 4, 12, 12, 2 * kHeight}}};
+    {{kBlockDepth, 32, kHeight, 12, 4 * kHeight},
+     {kBlockDepth * 3 / 8, 16, kHeight, 12, 2 * kHeight},
+     {kBlockDepth / 4, 12, kHeight, 12, 2 * kHeight}}};
 
 }  // namespace attn::kernels::ATTN_UNIT

@@ -8,7 +8,15 @@
 
 namespace attn::kernels {
 
-extern const Kernels kernels_avx512;
+namespace avx512 {
+extern const ForwardKernel forward_kernel;
+extern const DecodeKernel decode_kernel;
+extern const BackwardKernel backward_kernel;
+extern const ProductKernel product_kernel;
+extern const FewRowsKernel few_rows_kernel;
+extern const ModelKernel model_kernel;
+extern const LimitKernel limit_kernel;
+}  // namespace avx512
 
 namespace ATTN_UNIT {
 extern const ForwardKernel forward_kernel;
@@ -21,19 +29,20 @@ extern const FewRowsKernel few_rows_kernel;
 #endif
 }  // namespace ATTN_UNIT
 
-Kernels ATTN_JOIN(kernels_, ATTN_UNIT)();
-Kernels ATTN_JOIN(kernels_, ATTN_UNIT)() {
-  Kernels kernels = kernels_avx512;
-  kernels.isa = ATTN_STRING(ATTN_UNIT);
-  kernels.bf16_forward = &ATTN_UNIT::forward_kernel;
-  kernels.bf16_backward = &ATTN_UNIT::backward_kernel;
-  kernels.bf16_product = &ATTN_UNIT::product_kernel;
-  kernels.multiply_add_bf16 = ATTN_UNIT::multiply_add_bf16;
+// Data, not a function that makes it: every processor reads the tables, and not each could run code of this unit.
+extern const Kernels ATTN_JOIN(kernels_, ATTN_UNIT);
+constinit const Kernels ATTN_JOIN(kernels_, ATTN_UNIT) {
+  .isa = ATTN_STRING(ATTN_UNIT), .forward = &avx512::forward_kernel, .bf16_forward = &ATTN_UNIT::forward_kernel,
+  .decode = &avx512::decode_kernel,
 #if defined(ATTN_AMX)
-  kernels.int8_decode = &ATTN_UNIT::decode_kernel;
-  kernels.bf16_few_rows = &ATTN_UNIT::few_rows_kernel;
+  .int8_decode = &ATTN_UNIT::decode_kernel,
 #endif
-  return kernels;
-}
+  .backward = &avx512::backward_kernel, .bf16_backward = &ATTN_UNIT::backward_kernel,
+  .product = &avx512::product_kernel, .bf16_product = &ATTN_UNIT::product_kernel, .few_rows = &avx512::few_rows_kernel,
+#if defined(ATTN_AMX)
+  .bf16_few_rows = &ATTN_UNIT::few_rows_kernel,
+#endif
+  .model = &avx512::model_kernel, .limits = &avx512::limit_kernel, .multiply_add_bf16 = ATTN_UNIT::multiply_add_bf16,
+};
 
 }  // namespace attn::kernels

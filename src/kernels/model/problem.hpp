@@ -25,6 +25,37 @@ struct LayerNormGradient {
   float *d_weight, *d_bias;  // (width), added to
 };
 
+// y = x · rstd · (added + weight) on rows of `width`, rows one after the other.
+struct RmsNormRows {
+  std::int64_t rows, width;
+  const float *x, *weight;
+  float added;  // 0, or Gemma's 1
+  float epsilon;
+  bool rounds_first;  // to y's dtype, before the weight multiplies
+  Element element;    // of y: f32 or bf16
+  void* y;
+  float* rstd;  // one a row
+};
+
+struct RmsNormGradient {
+  std::int64_t rows, width;
+  const float *dy, *x, *weight, *rstd;
+  float added;
+  const float* residual;  // null, or what dx has beside
+  float* dx;
+  float* d_weight;  // (width), added to
+};
+
+// out = activation(gate) · up; or the gradients of gate (out) and up for dy. n elements, all f32 or all bf16.
+enum class Activation { silu, gelu_tanh, gelu };
+struct GatedRun {
+  Activation activation;
+  Element element;
+  std::int64_t n;
+  const void *gate, *up, *dy;
+  void *out, *d_up;
+};
+
 // y = gelu(x), or dx of dy and x: n elements, all f32 or all bf16.
 struct GeluRun {
   bool tanh_form;  // or exact

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/product/problem.hpp"
+#include "kernels/rounding.hpp"
 #include "kernels/simd/elements.hpp"
 #include "kernels/simd/tile.hpp"
 
@@ -41,6 +42,16 @@ class PanelWriter {
       write_rows<Element::f16, false>(rows);
     }
     row_ += rows, left_ -= rows, sums_ += rows * kColumns;
+  }
+
+  // Lines of memory that write() will reach.
+  template <class F>
+  void each_line(F f) const {
+    const std::int64_t bytes = element_bytes(p_.c_element), width = least_of(p_.n - column_, kColumns) * bytes;
+    for (std::int64_t i = 0; i < left_; ++i) {
+      const char* row = static_cast<const char*>(p_.c) + ((row_ + i) * p_.c_row + column_) * bytes;
+      for (std::int64_t at = 0; at < width; at += 64) f(row + at);
+    }
   }
 
   // Whether all that was written is in the range of its element.

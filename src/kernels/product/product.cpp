@@ -12,7 +12,9 @@ bool few_rows(const FewRows& p, const FewRowsPlan& plan, std::int64_t task, void
   return p.element == Element::bf16 ? few_rows_of<std::uint16_t>(p, plan, task) : few_rows_of<float>(p, plan, task);
 }
 
-constexpr int kHeight = 8 * kRows;
+// A block of b, of so many columns, and the sums of a task's rows stay in 1 MB of L2; a strip of rows does in L1.
+constexpr int kDepth = 384, kWide = 256 / kColumns, kHigh = 384;
+static_assert(kDepth <= kMostDepth);
 
 }  // namespace
 
@@ -20,10 +22,10 @@ extern const ProductKernel product_kernel;
 const ProductKernel product_kernel{{packed_bytes<FloatProduct>, bytes_of<ProductScratch<FloatProduct>>,
                                     run_pack<FloatProduct>, run_product<FloatProduct>},
                                    kColumns,
-                                   kHeight,
+                                   8 * kRows,
                                    0,
-                                   false,
-                                   {{512, 8, 8, 2 * kHeight}}};
+                                   true,
+                                   {{kDepth, kWide, kHigh, kWide, kHigh}}};
 
 extern const FewRowsKernel few_rows_kernel;
 const FewRowsKernel few_rows_kernel{{few_rows_scratch, few_rows}, kTaskOutputs};

@@ -20,11 +20,12 @@ constexpr int kColumns = kWidth * kLanes;
 
 // C[i][0..kColumns) (+)= Σ_k A[i · row_step + k · depth_step] · B[k · ldb + 0..kColumns)
 // for i in [0, Rows). The sum runs over k in order, one fused multiply-add each: a row's result does not
-// depend on the rows computed with it.
-template <int Rows, bool Accumulate>
+// depend on the rows computed with it. beside(line of B) with every
+// second k.
+template <int Rows, bool Accumulate, class... Beside>
 inline __attribute__((always_inline)) void tile(const float* a, std::int64_t row_step, std::int64_t depth_step,
                                                 const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
-                                                std::int64_t depth) {
+                                                std::int64_t depth, Beside&... beside) {
   Vec sum[Rows][kWidth];
   ATTN_UNROLL for (int i = 0; i < Rows; ++i) {
     ATTN_UNROLL for (int w = 0; w < kWidth; ++w) sum[i][w] = Accumulate ? load(c + i * ldc + w * kLanes) : splat(0.f);
@@ -40,7 +41,7 @@ inline __attribute__((always_inline)) void tile(const float* a, std::int64_t row
     b += ldb;
   };
   // Two a round: half of the loop's own instructions, which take places of the multiply-adds.
-  for (std::int64_t pairs = depth / 2; pairs > 0; --pairs) step(), step();
+  for (std::int64_t pairs = depth / 2; pairs > 0; --pairs) (beside(b), ...), step(), step();
   if (depth % 2 != 0) step();
   ATTN_UNROLL for (int i = 0; i < Rows; ++i) {
     ATTN_UNROLL for (int w = 0; w < kWidth; ++w) store(c + i * ldc + w * kLanes, sum[i][w]);

@@ -21,7 +21,6 @@ constexpr int kLanes = 4;  // SSE2, NEON, or whatever the compiler makes of it
 #endif
 
 constexpr float kLog2e = 1.44269504088896340736f;
-constexpr float kLn2 = 0.69314718055994530942f;
 
 using Vec = float __attribute__((vector_size(kLanes * 4)));
 using VecU = std::uint32_t __attribute__((vector_size(kLanes * 4)));
