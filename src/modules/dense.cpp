@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "attention/element.hpp"
+#include "attention/special.hpp"
 #include "core/parallel.hpp"
 #include "core/rows.hpp"
+#include "core/subnormals.hpp"
 #include "core/visit.hpp"
 #include "kernels/targets.hpp"
 #include "reference/elementwise.hpp"
@@ -21,10 +24,15 @@ Tensor readable(const Tensor& t) { return t.stride(0) == 1 || t.stride(1) == 1 ?
 // One element long has any.
 std::int64_t step(const Tensor& t, std::int64_t dim) { return t.size(dim) == 1 ? 1 : t.stride(dim); }
 
-// a (m, k) · b (k, n) + bias (n, float32) + residual (m, n, float32), a and b of any strides → (m, n); undefined when a
-// result left its dtype's range.
-Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, const Tensor& residual, Precision precision,
-               DType dtype) {
+struct Finished {
+  Tensor c;
+  bool fits = true;  // all of it is finite
+};
+
+// a (m, k) · b (k, n) + bias (n, float32) + residual (m, n, float32), a and b of any strides → (m, n). Without a
+// precision float32 is multiplied whole.
+Finished product(const Tensor& left, const Tensor& right, const Tensor& bias, const Tensor& residual,
+                 std::optional<Precision> precision, DType dtype) {
   const Tensor a = readable(left), b = readable(right);
   const std::int64_t m = a.size(0), k = a.size(1), n = b.size(1);
   Tensor c = Tensor::empty({m, n}, dtype);
@@ -36,7 +44,7 @@ Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, cons
   p.a_element = element(a.dtype()), p.b_element = element(b.dtype()), p.c_element = element(dtype);
   if (bias.defined()) p.bias = bias.data<float>();
   if (residual.defined()) p.residual = residual.data<float>();
-  p.precision = precision;
+  p.precision = precision.value_or(Precision::highest), p.whole = !precision;
   const kernels::ProductPlan plan = kernels::plan(p, kernels::active());
   const kernels::ProductFunctions& kernel = *plan.kernel;
   const Tensor packed = Tensor::empty({static_cast<std::int64_t>(plan.packed)}, DType::u8);
@@ -44,15 +52,15 @@ Tensor product(const Tensor& left, const Tensor& right, const Tensor& bias, cons
   const auto size = static_cast<double>(n) * static_cast<double>(k);
   parallel_for(plan.pack_tasks, 0, size, [&](std::int64_t i, void*) { kernel.pack(p, plan, packed.raw(), i); });
   parallel_shares(plan.tasks[0], plan.scratch, 2 * size * static_cast<double>(m), [&](TaskQueue& tasks, void* scratch) {
+    const ZeroSubnormals zero(p.a_element != kernels::Element::f16 && p.b_element != kernels::Element::f16);
     const auto take = [](void* queue, bool early) { return static_cast<TaskQueue*>(queue)->take(early); };
     const bool fit = kernel.run(p, plan, packed.raw(), {take, &tasks}, scratch);
     if (!fit) fits.store(false, std::memory_order_relaxed);
   });
-  return fits ? c : Tensor{};
+  return {c, fits};
 }
 
-// Σ over the rows of (m, n) → (n), summed in float32: by runs of rows, then over the runs, in order; undefined when a
-// sum left its dtype's range.
+// Σ over the rows of (m, n) → (n), summed in float32: by runs of rows, then over the runs, in order.
 Tensor sum_rows(const Tensor& rows, DType dtype) {
   constexpr std::int64_t kRun = 256;
   const std::int64_t m = rows.size(0), n = rows.size(1), runs = (m + kRun - 1) / kRun;
@@ -71,11 +79,7 @@ Tensor sum_rows(const Tensor& rows, DType dtype) {
   for (std::int64_t run = 1; run < runs; ++run) {
     for (std::int64_t j = 0; j < n; ++j) out[j] += out[run * n + j];
   }
-  const Tensor narrowed = sums.select(0, 0).to(dtype);
-  for (std::int64_t j = 0; j < n; ++j) {
-    if (!std::isfinite(narrowed.at({j}))) return {};
-  }
-  return narrowed;
+  return sums.select(0, 0).to(dtype);
 }
 
 Tensor as_rows(const Tensor& x) { return x.contiguous().view({x.numel() / x.size(-1), x.size(-1)}); }
@@ -104,6 +108,55 @@ Tensor finished(Tensor y, const Tensor& residual, DType dtype) {
   return reference::saturate_to(y, dtype);
 }
 
+// Whether NaN and infinities may have come of finite numbers, or of infinities that were split in parts.
+bool may_leave_range(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options,
+                     DType dtype) {
+  const auto look = [](const Tensor& t) { return Specials(t.unsqueeze(0).unsqueeze(0)); };
+  const Specials left = look(x), right = look(weight);
+  const bool in_parts = x.dtype() == DType::f32 || weight.dtype() == DType::f32;
+  if (in_parts && kernels::active().bf16_product && (left.infinities() || right.infinities())) return true;
+  const double end = dtype == DType::f16 ? 32768 : 0x1p126, depth = static_cast<double>(x.size(1));
+  return std::max(1.0, left.most()) * std::max(1.0, right.most()) * depth + largest_finite(bias) +
+             largest_finite(options.residual) >
+         end;
+}
+
+// The rows of y = x · weightᵀ + bias + residual that are not finite, once more, of rows of x divided by powers of two,
+// so that no sum leaves float32's range. A finite number past y's range becomes its largest.
+void mend(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options, const Tensor& y) {
+  if (!may_leave_range(x, weight, bias, options, y.dtype())) return;
+  const std::int64_t n = y.size(1);
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < y.size(0); ++i) {
+    if (!is_finite(address(y, i * n), y.dtype(), n)) rows.push_back(i);
+  }
+  const auto count = static_cast<std::int64_t>(rows.size());
+  const Tensor some = Tensor::empty({1, 1, count, x.size(1)}, x.dtype());
+  for (std::int64_t r = 0; r < count; ++r)
+    some.select(0, 0).select(0, 0).select(0, r).copy_from(x.select(0, rows[static_cast<std::size_t>(r)]));
+  const Divided by = divided(some, 1);
+  const Tensor sums =
+      product(by.q.view({count, x.size(1)}), weight.to(DType::f32).transpose(0, 1), {}, {}, {}, DType::f32).c;
+  for_runs(
+      count, static_cast<double>(8 * n),
+      [&](std::int64_t first, std::int64_t some_rows) {
+        for (std::int64_t r = first; r < first + some_rows; ++r) {
+          const std::int64_t i = rows[static_cast<std::size_t>(r)];
+          const std::span line(sums.data<float>() + r * n, static_cast<std::size_t>(n));
+          for (std::int64_t j = 0; j < n; ++j) {
+            float& sum = line[static_cast<std::size_t>(j)];
+            const auto root = static_cast<double>(by.roots.data<float>()[r]);
+            double whole = static_cast<double>(sum) * root * root;
+            if (bias.defined()) whole += static_cast<double>(bias.data<float>()[j]);
+            if (options.residual.defined()) whole += static_cast<double>(options.residual.data<float>()[i * n + j]);
+            sum = reference::narrow<float>(whole);
+          }
+          store_saturated(line, address(y, i * n), y.dtype());
+        }
+      },
+      16);
+}
+
 }  // namespace
 
 Tensor rounded(const Tensor& x) {
@@ -128,18 +181,22 @@ Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const 
                       bias.shape() == Shape{weight.size(0)};
   const bool known = fits && (biased || !bias.defined()) && (few || has_kernel(x, weight));
   const Tensor line = biased ? bias.to(DType::f32).contiguous() : bias;
-  const Tensor y = !known ? Tensor{}
-                   : few
-                       ? project_few_rows(as_rows(x), weight, line)
-                       : product(as_rows(x), weight.transpose(0, 1), line, options.residual, options.precision, dtype);
-  if (!y.defined()) {
+  if (!known) {
     const bool wide = mixed(x, weight);
     const Tensor exact = reference::project(widened(x, wide), widened(weight, wide), widened(bias, wide));
     return finished(exact, options.residual, dtype);
   }
+  const Tensor rows = as_rows(x);
+  Finished y;
+  if (few) {
+    y.c = project_few_rows(rows, weight, line, y.fits);
+  } else {
+    y = product(rows, weight.transpose(0, 1), line, options.residual, options.precision, dtype);
+  }
+  if (!y.fits) mend(rows, weight, line, options, y.c);
   Shape shape = x.shape();
   shape.back() = weight.size(0);
-  return y.view(shape);
+  return y.c.view(shape);
 }
 
 reference::ProjectGradient project_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, bool has_bias,
@@ -154,11 +211,9 @@ reference::ProjectGradient project_backward(const Tensor& dy, const Tensor& x, c
   if (!has_kernel(x, weight) || !has_kernel(dy, weight)) return exact();
   const Tensor dy_rows = as_rows(dy), x_rows = as_rows(x);
   // y = x · weightᵀ + bias, the bias on every row
-  const Tensor dx = product(dy_rows, weight, {}, options.residual, options.precision, dtype);
-  const Tensor d_weight = product(dy_rows.transpose(0, 1), x_rows, {}, {}, options.precision, weight.dtype());
-  const Tensor d_bias = has_bias ? sum_rows(dy_rows, weight.dtype()) : Tensor{};
-  if (!dx.defined() || !d_weight.defined() || (has_bias && !d_bias.defined())) return exact();
-  return {dx.view(x.shape()), d_weight, d_bias};
+  const Tensor dx = product(dy_rows, weight, {}, options.residual, options.precision, dtype).c;
+  const Tensor d_weight = product(dy_rows.transpose(0, 1), x_rows, {}, {}, options.precision, weight.dtype()).c;
+  return {dx.view(x.shape()), d_weight, has_bias ? sum_rows(dy_rows, weight.dtype()) : Tensor{}};
 }
 
 }  // namespace attn

@@ -1,4 +1,4 @@
-// Projections on the kernels' matrix core; by the reference where the dtype, or an overflow, asks for it.
+// Projections on the kernels' matrix core; by the reference where the dtype asks for it.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,8 @@ struct ProductOptions {
 // As reference::project and reference::project_backward, for float32 in products of `precision`; sums are float32's,
 // and a row of the result has the same bits whatever other rows there are. x, weight and dy may be float32 and bfloat16
 // side by side: a weight in bfloat16 under float32 rows takes half the memory, and half the time where reading it is
-// what takes time. Of a gradient the options are dx's.
+// what takes time. Of a gradient the options are dx's. A finite sum past its dtype's range becomes the largest finite
+// value forward, and infinite in a gradient.
 Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options = {});
 reference::ProjectGradient project_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, bool has_bias,
                                             const ProductOptions& options = {});
@@ -32,9 +33,9 @@ Tensor rounded(const Tensor& x);
 // What lies between products of this precision is kept in this dtype: bfloat16 where they round it to that anyway.
 DType stored(Precision precision);
 
-// The part of project() for few rows (m, d_in) of float32; undefined when a result left float32's range. Each element
+// The part of project() for few rows (m, d_in) of float32; `fits` becomes false when a result is not finite. Each element
 // has the same bits as in a product of more rows.
 bool has_few_rows(const Tensor& x, const Tensor& weight);
-Tensor project_few_rows(const Tensor& rows, const Tensor& weight, const Tensor& bias);
+Tensor project_few_rows(const Tensor& rows, const Tensor& weight, const Tensor& bias, bool& fits);
 
 }  // namespace attn

@@ -3,6 +3,7 @@
 
 #include "attention/element.hpp"
 #include "core/parallel.hpp"
+#include "core/subnormals.hpp"
 #include "kernels/targets.hpp"
 #include "modules/dense.hpp"
 
@@ -15,7 +16,7 @@ bool has_few_rows(const Tensor& x, const Tensor& weight) {
          weight.stride(1) == 1;
 }
 
-Tensor project_few_rows(const Tensor& rows, const Tensor& weight, const Tensor& bias) {
+Tensor project_few_rows(const Tensor& rows, const Tensor& weight, const Tensor& bias, bool& fits) {
   const std::int64_t m = rows.size(0), n = weight.size(0), k = weight.size(1);
   const Tensor y = Tensor::empty({m, n});
   const kernels::FewRows p{m,
@@ -33,9 +34,11 @@ Tensor project_few_rows(const Tensor& rows, const Tensor& weight, const Tensor& 
   std::atomic<bool> finite{true};
   const double operations = 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   parallel_for(plan.tasks[0], plan.scratch, operations, [&](std::int64_t task, void* scratch) {
+    const ZeroSubnormals zero(true);
     if (!plan.kernel->run(p, plan, task, scratch)) finite.store(false, std::memory_order_relaxed);
   });
-  return finite ? y : Tensor{};
+  fits = finite;
+  return y;
 }
 
 }  // namespace attn

@@ -23,4 +23,15 @@ void record_steps(Trace& to, const Trace& from, bool drop_batch, bool drop_heads
   }
 }
 
+Trace before_rotation(const Trace& steps, const Tensor& queries, const Tensor& keys) {
+  Trace all;
+  for (const auto& [name, value] : steps.steps()) {
+    all.record(name, name == "queries" ? queries : name == "keys" ? keys : value);
+    if (name != "values") continue;
+    all.record("rotated queries", steps["queries"]);
+    all.record("rotated keys", steps["keys"]);
+  }
+  return all;
+}
+
 }  // namespace attn

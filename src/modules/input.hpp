@@ -37,4 +37,7 @@ void accumulate(Parameter& parameter, const Tensor& grad);
 // recorded are (b, h, …) with b = 1 where `drop_batch`, h = 1 where `drop_heads`.
 void record_steps(Trace& to, const Trace& from, bool drop_batch, bool drop_heads);
 
+// attention() was given queries and keys that were turned: these are what they were before.
+Trace before_rotation(const Trace& steps, const Tensor& queries, const Tensor& keys);
+
 }  // namespace attn

@@ -21,8 +21,8 @@ std::unique_ptr<Module> make(const ModuleConfig& config, Generator& rng) {
   }
 }
 
-constexpr ModuleUses kLinear{.weights = true, .linear = true};
-constexpr ModuleUses kCausal{.weights = true, .linear = true, .mask = true};
+constexpr ModuleUses kLinear{.weights = true, .linear = true, .rope = true};
+constexpr ModuleUses kCausal{.weights = true, .linear = true, .mask = true, .rope = true};
 
 constexpr std::array kKinds{
     ModuleKind{
@@ -36,12 +36,12 @@ constexpr std::array kKinds{
     ModuleKind{"heads",
                "MultiHeadAttentionWrapper",
                "causal heads one after the other, joined",
-               {.weights = true, .linear = true, .mask = true, .heads = true},
+               {.weights = true, .linear = true, .mask = true, .rope = true, .heads = true},
                make<MultiHeadAttentionWrapper>},
     ModuleKind{"multihead",
                "MultiHeadAttention",
                "one projection split into heads, out_proj",
-               {.weights = true, .linear = true, .mask = true, .heads = true, .out_proj = true},
+               {.weights = true, .linear = true, .mask = true, .rope = true, .heads = true, .out_proj = true},
                make<MultiHeadAttention>},
     ModuleKind{"cross",
                "CrossAttention",

@@ -1,4 +1,5 @@
 // Projections, heads, attention, output projection: the one class behind the modules of chapter 3.
+#include <algorithm>
 #include <string>
 
 #include "attn/reference.hpp"
@@ -26,6 +27,12 @@ void check_config(const ModuleConfig& c) {
   }
   if (!(c.dropout >= 0 && c.dropout <= 1)) {
     throw Error(Error::Kind::argument, kOp, "dropout in [0, 1]", std::to_string(c.dropout));
+  }
+  const std::int64_t head_dim = c.d_out / c.num_heads;
+  if (c.rope && 2 * static_cast<std::int64_t>(c.rope->inv_freq.size()) > head_dim) {
+    throw Error(Error::Kind::argument, kOp,
+                "rope of at most head_dim / 2 pairs, for head_dim = " + std::to_string(head_dim),
+                std::to_string(c.rope->inv_freq.size()));
   }
 }
 
@@ -87,6 +94,24 @@ AttentionOptions ProjectedAttention::options_for(std::int64_t batch, std::int64_
   return options;
 }
 
+// Of positions 0 to tokens - 1.
+RotaryTable ProjectedAttention::turns(std::int64_t tokens) {
+  const std::int64_t held = rope_.cos.defined() ? rope_.cos.size(0) : 0;
+  if (tokens > held) rope_ = rotary_table(*config_.rope, std::max(tokens, held + held / 2));
+  return {rope_.cos.slice(0, 0, tokens), rope_.sin.slice(0, 0, tokens), rope_.layout};
+}
+
+// Of the next tokens of each of the cache's items.
+RotaryTable ProjectedAttention::turns(const KVCache& cache, std::int64_t tokens) {
+  const RotaryTable all = turns(cache.max_length() + tokens);
+  const Tensor lengths = cache.lengths();
+  const Tensor positions = Tensor::empty({lengths.numel(), tokens}, DType::i64);
+  for (std::int64_t i = 0; i < positions.numel(); ++i) {
+    positions.data<std::int64_t>()[i] = lengths.data<std::int64_t>()[i / tokens] + i % tokens;
+  }
+  return rotary_rows(all, positions);
+}
+
 Tensor ProjectedAttention::forward(const Tensor& x, const Tensor& source, Trace* trace) {
   check_input(x, "x");
   check_input(source, "source");
@@ -104,9 +129,16 @@ Tensor ProjectedAttention::forward(const Tensor& x, const Tensor& source, Trace*
   s.k = ref::split_heads(linear(*W_key_, s.source, kept), heads);    // (b, h, tk, head_dim)
   s.v = ref::split_heads(linear(*W_value_, s.source, kept), heads);  // (b, h, tk, head_dim)
   s.options = options_for(s.x.size(0), x.size(-2), source.size(-2));
+  Tensor queries, keys;  // before they were turned, for the trace
+  if (config_.rope) {
+    if (trace) queries = s.q.clone(), keys = s.k.clone();
+    rotary_in_place(s.q, turns(s.q.size(2)));
+    rotary_in_place(s.k, turns(s.k.size(2)));
+  }
 
   Trace steps;
   s.attention = attention(s.q, s.k, s.v, s.options, trace ? &steps : nullptr);
+  if (trace && config_.rope) steps = before_rotation(steps, queries, keys);
   s.merged = ref::merge_heads(s.attention.output);  // (b, tq, d_out)
   const Tensor z = out_proj_ ? linear(*out_proj_, s.merged, DType::f32) : s.merged.to(DType::f32);
 
@@ -132,8 +164,13 @@ Tensor ProjectedAttention::forward(const Tensor& x_in, KVCache& cache) {
                 "at most context_length = " + std::to_string(longest) + " tokens with those in the cache",
                 std::to_string(held) + " and " + std::to_string(x.size(1)));
   }
-  const Tensor q = ref::split_heads(W_query_->forward(x), heads);
-  cache.append(ref::split_heads(W_key_->forward(x), heads), ref::split_heads(W_value_->forward(x), heads));
+  const Tensor q = ref::split_heads(W_query_->forward(x), heads), k = ref::split_heads(W_key_->forward(x), heads);
+  if (config_.rope && x.size(0) == cache.config().batch) {  // append() refuses another
+    const RotaryTable table = turns(cache, x.size(1));
+    rotary_in_place(q, table);
+    rotary_in_place(k, table);
+  }
+  cache.append(k, ref::split_heads(W_value_->forward(x), heads));
   AttentionOptions options;
   if (config_.causal) options.mask = Mask::causal(Align::bottom_right);
   options.scale = config_.scale;
@@ -153,8 +190,11 @@ Module::Gradient ProjectedAttention::backward(const Tensor& dz) {
   // z = out_proj(merged)
   const Tensor d_merged = out_proj_ ? linear_backward(*out_proj_, dz3, s.merged, s.merged.dtype()) : dz3;
   // merged = merge_heads(context), context = attention(q, k, v)
-  const auto grad =
-      attention_backward(ref::split_heads(d_merged, config_.num_heads), s.q, s.k, s.v, s.options, s.attention);
+  auto grad = attention_backward(ref::split_heads(d_merged, config_.num_heads), s.q, s.k, s.v, s.options, s.attention);
+  if (config_.rope) {  // q, k = rotary(q, k)
+    grad.q = rotary_backward(grad.q, turns(grad.q.size(2)));
+    grad.k = rotary_backward(grad.k, turns(grad.k.size(2)));
+  }
   // q, k, v = split_heads(W · x)
   const auto back = [](const std::unique_ptr<Linear>& layer, const Tensor& d, const Tensor& x, const Tensor& residual) {
     return linear_backward(*layer, ref::merge_heads(d), x, DType::f32, residual);
@@ -184,6 +224,7 @@ ModuleConfig seed_003_head(ModuleConfig config) {
 
 ModuleConfig without_mask(ModuleConfig config) {
   config.causal = false;
+  config.rope = {};  // distances to another text's tokens mean nothing
   return config;
 }
 

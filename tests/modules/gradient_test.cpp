@@ -40,6 +40,22 @@ TEST(ModuleGradients, Linear) {
       linear, x, [&] { return linear.forward(x); }, [&](const Tensor& g) { return linear.backward(g, x); });
 }
 
+// Runs of rows are summed side by side, the last of them short.
+TEST(ModuleGradients, ABiassGradientIsTheSumOfAllRows) {
+  for (const std::int64_t rows : {1, 255, 256, 257, 700}) {
+    Generator rng(1);
+    Linear linear(3, 5, true, rng);
+    const Tensor x = draw({rows, 3}), dy = draw({rows, 5}, 3);
+    linear.forward(x);
+    linear.backward(dy, x);
+    for (std::int64_t c = 0; c < 5; ++c) {
+      double sum = 0;
+      for (std::int64_t r = 0; r < rows; ++r) sum += dy.at({r, c});
+      EXPECT_NEAR(linear.bias.grad.at({c}), sum, 1e-4) << rows << " rows, column " << c;
+    }
+  }
+}
+
 TEST(ModuleGradients, CrossAttentionFromAnotherSource) {
   for (const auto& [tq, tk] : {std::pair<std::int64_t, std::int64_t>{3, 5}, {5, 2}}) {
     Generator rng(1);
