@@ -1,4 +1,4 @@
-// Text to token ids and back: bytes, or GPT-2's byte-level BPE.
+// Text to token ids and back: bytes, or the byte-pair encodings of released models.
 #pragma once
 
 #include <cstddef>
@@ -13,52 +13,87 @@
 
 namespace attn {
 
-// Every text has ids, whatever its bytes, and decode(encode(text)) is the text, byte for byte.
+namespace io {
+class Gguf;
+}
+
+struct EncodeOptions {
+  bool add_special_tokens = true;  // those that the tokenizer's files put around a text, such as a beginning of text
+};
+
+struct DecodeOptions {
+  bool skip_special_tokens = false;
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  virtual std::vector<std::int64_t> encode(std::string_view text) const = 0;
-  // The ids' bytes, joined: UTF-8 where the whole is, but an id may end inside a character.
-  // Throws Error (argument) for an id outside [0, vocab_size()).
-  virtual std::string decode(std::span<const std::int64_t> ids) const = 0;
-  std::string decode(std::int64_t id) const { return decode(std::span(&id, 1)); }
+  virtual std::vector<std::int64_t> encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
+  // The bytes of one id inside a text; it may begin or end within a character. Throws Error (argument) for an id
+  // outside [0, vocab_size()).
+  virtual std::string decode(std::int64_t id) const = 0;
+  // The ids' bytes, joined: UTF-8 where the whole is, without the blanks that encode() puts before a text.
+  std::string decode(std::span<const std::int64_t> ids, const DecodeOptions& options = {}) const;
 
-  virtual std::int64_t vocab_size() const noexcept = 0;
+  virtual std::int64_t vocab_size() const noexcept = 0;  // the largest id, and one
   // The id that ends a text, where the vocabulary has one.
   virtual std::optional<std::int64_t> end_of_text() const { return {}; }
+  virtual bool is_special(std::int64_t) const { return false; }
+  // The id of a token as the files write it, "<|im_end|>".
+  virtual std::optional<std::int64_t> id_of(std::string_view) const { return {}; }
+  // As the files have it, in Jinja's language; empty where they have none. See ChatTemplate.
+  virtual std::string chat_template() const { return {}; }
+  virtual std::size_t blanks_before() const { return 0; }  // the most that decode() takes from the beginning of a text
 };
 
 // A token is a byte, its id the byte's value.
 class ByteTokenizer : public Tokenizer {
  public:
   using Tokenizer::decode;
-  std::vector<std::int64_t> encode(std::string_view text) const override;
-  std::string decode(std::span<const std::int64_t> ids) const override;
+  std::vector<std::int64_t> encode(std::string_view text, const EncodeOptions& options = {}) const override;
+  std::string decode(std::int64_t id) const override;
   std::int64_t vocab_size() const noexcept override;
 };
 
-// GPT-2's tokenizer (Radford et al. 2019, section 2.2; Sennrich et al. 2016): text is split into pieces by GPT-2's
-// pattern, and in each piece the pair that was learned first is merged until no pair is known. "<|endoftext|>" in the
-// text becomes the token of that name, where the vocabulary has it. A byte that is no UTF-8 counts as a character that
-// is neither letter, digit nor space.
+// Byte-pair encoding (Sennrich et al. 2016): a text is cut into pieces, and in each piece the pair that was learned
+// first is merged until no pair is known. Pieces begin as bytes (GPT-2, Llama 3, Qwen, SmolLM) or as characters, where
+// one without a token becomes the tokens of its bytes (Llama 2, Gemma). Ids are those of the tokenizers package; a byte
+// that is no UTF-8, which that package does not take, counts as a character that is neither letter, digit nor blank.
+// decode(encode(text)) is the text, byte for byte, unless the file asks for a normal form (NFC) or its vocabulary lacks
+// a byte.
 class BPETokenizer : public Tokenizer {
  public:
   // The contents of GPT-2's vocab.json ({"token": id}) and merges.txt (a pair a line, the first one first), in
-  // GPT-2's printable alphabet of bytes. Throws Error (data) unless ids run from 0 without a gap, each of the 256
-  // bytes has a token, and every merge's parts and result have.
+  // GPT-2's printable alphabet of bytes. "<|endoftext|>" in a text becomes the token of that name, where the vocabulary
+  // has it. Throws Error (data) unless ids run from 0 without a gap, each of the 256 bytes has a token, and every
+  // merge's parts and result have.
   BPETokenizer(std::string_view vocab_json, std::string_view merges_txt);
-  // Reads vocab.json and merges.txt in `folder`; throws Error (file), too.
-  static BPETokenizer load(const std::filesystem::path& folder);
+  // The contents of tokenizer.json and, where there is one, of tokenizer_config.json, which tells the end of a text and
+  // the chat template. Throws Error (data) for a file with a part that is not known here, which it names.
+  static BPETokenizer parse(std::string_view tokenizer_json, std::string_view tokenizer_config_json = {},
+                            std::string_view source = "tokenizer.json");
+  // A GGUF file's vocabulary: its models "gpt2" and "llama". Throws Error (data).
+  static BPETokenizer parse(const io::Gguf& file);
+  // Of a folder its tokenizer.json with tokenizer_config.json and chat_template.jinja, or else its vocab.json and
+  // merges.txt; or a tokenizer.json, or a GGUF file. Throws Error (file), too.
+  static BPETokenizer load(const std::filesystem::path& path);
 
   using Tokenizer::decode;
-  std::vector<std::int64_t> encode(std::string_view text) const override;
-  std::string decode(std::span<const std::int64_t> ids) const override;
+  std::vector<std::int64_t> encode(std::string_view text, const EncodeOptions& options = {}) const override;
+  std::string decode(std::int64_t id) const override;
   std::int64_t vocab_size() const noexcept override;
   std::optional<std::int64_t> end_of_text() const override;
+  bool is_special(std::int64_t id) const override;
+  std::optional<std::int64_t> id_of(std::string_view token) const override;
+  std::string chat_template() const override;
+  std::size_t blanks_before() const override;
+
+  std::vector<std::int64_t> special_ids() const;
 
  private:
   struct Table;
+  explicit BPETokenizer(std::shared_ptr<const Table> table);
   std::shared_ptr<const Table> table_;
 };
 
@@ -76,6 +111,21 @@ class Utf8Stream {
 
  private:
   std::string rest_;  // the beginning of a character
+};
+
+// Ids as they come, decoded to whole UTF-8 characters: joined, what decode() gives, but for what is no UTF-8.
+class DecodeStream {
+ public:
+  // The tokenizer has to outlive it.
+  explicit DecodeStream(const Tokenizer& tokenizer, const DecodeOptions& options = {});
+  std::string push(std::int64_t id);
+  std::string finish() { return characters_.finish(); }
+
+ private:
+  const Tokenizer& tokenizer_;
+  DecodeOptions options_;
+  std::size_t blanks_;  // that may still be taken from the beginning
+  Utf8Stream characters_;
 };
 
 }  // namespace attn

@@ -1,129 +1,156 @@
-// Byte-level BPE: which pairs are merged, in which order.
+// The tokenizers of released models: a description's steps, one after the other.
 #include <algorithm>
-#include <queue>
 #include <string>
 #include <utility>
 
 #include "attn/error.hpp"
+#include "attn/gguf.hpp"
 #include "attn/tokenizer.hpp"
 #include "io/file.hpp"
-#include "text/pieces.hpp"
+#include "text/added_tokens.hpp"
+#include "text/merger.hpp"
+#include "text/normalize.hpp"
+#include "text/readers.hpp"
 #include "text/vocabulary.hpp"
 
 namespace attn {
 namespace {
 
 using text::Id;
-using text::kNoRank;
 
-// Merges one piece after the other, on memory that is kept. The symbols are a linked list, and pairs wait in a heap
-// by (rank, place): n log n for a piece of n bytes, whatever it is.
-class Merger {
- public:
-  explicit Merger(const text::Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
+constexpr std::string_view kOp = "BPETokenizer";
 
-  void merge(std::string_view piece, std::vector<std::int64_t>& ids) {
-    const auto size = static_cast<std::uint32_t>(piece.size());
-    symbols_.resize(size);
-    waiting_.clear();
-    for (std::uint32_t i = 0; i < size; ++i) {
-      symbols_[i] = {vocabulary_.byte_id(static_cast<std::uint8_t>(piece[i])), kNoRank, i - 1, i + 1};
-    }
-    for (std::uint32_t i = 0; i + 1 < size; ++i) rank_pair(i);
-    while (!waiting_.empty()) {
-      std::pop_heap(waiting_.begin(), waiting_.end(), std::greater<>());
-      const auto [rank, at] = waiting_.back();
-      waiting_.pop_back();
-      if (symbols_[at].rank == rank) merge_pair(at);  // else the pair is no more
-    }
-    for (std::uint32_t i = 0; i < size; i = symbols_[i].next) ids.push_back(symbols_[i].id);
+// The tokens that are looked for in the text as it is, or else in its normal form, which they are brought into, too.
+text::AddedTokens added_tokens(const text::Description& description, bool normal_form) {
+  std::vector<std::pair<std::string, const text::AddedToken*>> wanted;
+  for (const text::AddedToken& token : description.added) {
+    if (token.normalized != normal_form) continue;
+    wanted.emplace_back(normal_form ? text::normalized(token.content, description.normalizers) : token.content, &token);
   }
-
- private:
-  struct Symbol {
-    Id id;
-    std::uint32_t rank;  // of the pair that begins here; kNoRank also where a symbol is gone
-    std::uint32_t previous, next;
-  };
-
-  // Symbol `at` and the next one wait to be merged, if that is known.
-  void rank_pair(std::uint32_t at) {
-    Symbol& left = symbols_[at];
-    left.rank = left.next < symbols_.size() ? vocabulary_.rank(left.id, symbols_[left.next].id) : kNoRank;
-    if (left.rank == kNoRank) return;
-    waiting_.emplace_back(left.rank, at);
-    std::push_heap(waiting_.begin(), waiting_.end(), std::greater<>());
-  }
-
-  void merge_pair(std::uint32_t at) {
-    Symbol& left = symbols_[at];
-    Symbol& right = symbols_[left.next];
-    left.id = vocabulary_.merged(left.rank);
-    left.next = right.next;
-    right.rank = kNoRank;
-    if (left.next < symbols_.size()) symbols_[left.next].previous = at;
-    rank_pair(at);
-    if (at > 0) rank_pair(left.previous);
-  }
-
-  const text::Vocabulary& vocabulary_;
-  std::vector<Symbol> symbols_;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> waiting_;  // a heap, lowest rank and then place on top
-};
+  return text::AddedTokens(std::move(wanted));
+}
 
 }  // namespace
 
-struct BPETokenizer::Table : text::Vocabulary {
-  using Vocabulary::Vocabulary;
+struct BPETokenizer::Table {
+  Table(text::Description d, const io::Origin& origin)
+      : description(std::move(d)),
+        vocabulary(description, origin),
+        as_written(added_tokens(description, false)),
+        in_normal_form(added_tokens(description, true)) {
+    description.vocabulary = {}, description.merges = {};
+    for (const text::AddedToken& token : description.added) {
+      if (token.special) special.push_back(token.id);
+    }
+    std::ranges::sort(special);
+  }
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+
+  text::Description description;  // its steps; the vocabulary has the rest
+  text::Vocabulary vocabulary;
+  text::AddedTokens as_written, in_normal_form;
+  std::vector<std::int64_t> special;
 };
 
+BPETokenizer::BPETokenizer(std::shared_ptr<const Table> table) : table_(std::move(table)) {}
+
 BPETokenizer::BPETokenizer(std::string_view vocab_json, std::string_view merges_txt)
-    : table_(std::make_shared<const Table>(vocab_json, merges_txt)) {}
+    : table_(std::make_shared<const Table>(text::describe_gpt2(vocab_json, merges_txt),
+                                           io::Origin{kOp, "vocab.json and merges.txt"})) {}
 
-BPETokenizer BPETokenizer::load(const std::filesystem::path& folder) {
-  const io::Buffer vocab = io::read_file(folder / "vocab.json", "BPETokenizer");
-  const io::Buffer merges = io::read_file(folder / "merges.txt", "BPETokenizer");
-  return {io::as_text(vocab.bytes()), io::as_text(merges.bytes())};
+BPETokenizer BPETokenizer::parse(std::string_view tokenizer_json, std::string_view tokenizer_config_json,
+                                 std::string_view source) {
+  const io::Origin origin{kOp, source};
+  text::Description description = text::describe_tokenizer_json(tokenizer_json, origin);
+  if (!tokenizer_config_json.empty()) {
+    text::add_tokenizer_config(tokenizer_config_json, {kOp, "tokenizer_config.json"}, description);
+  }
+  return BPETokenizer(std::make_shared<const Table>(std::move(description), origin));
 }
 
-std::vector<std::int64_t> BPETokenizer::encode(std::string_view text) const {
-  if (text.size() >= kNoRank) {
-    throw Error(Error::Kind::argument, "BPETokenizer::encode", "less than 4 GB of text", std::to_string(text.size()),
-                "encode it in parts");
+BPETokenizer BPETokenizer::parse(const io::Gguf& file) {
+  const io::Origin origin{kOp, "the GGUF file's metadata"};
+  return BPETokenizer(std::make_shared<const Table>(text::describe_gguf(file, origin), origin));
+}
+
+BPETokenizer BPETokenizer::load(const std::filesystem::path& path) {
+  if (io::is_gguf(path)) return parse(io::Gguf::open(path));
+  const auto read = [](const std::filesystem::path& file) {
+    const io::Buffer buffer = io::read_file(file, kOp);
+    return std::string(io::as_text(buffer.bytes()));
+  };
+  if (!std::filesystem::is_directory(path)) return parse(read(path), {}, io::source_name(path));
+  const auto file = path / "tokenizer.json";
+  if (!std::filesystem::exists(file) && !std::filesystem::exists(path / "vocab.json")) {
+    throw Error(Error::Kind::file, kOp, "a tokenizer.json, or vocab.json and merges.txt",
+                "none in " + io::source_name(path));
   }
+  if (!std::filesystem::exists(file)) return {read(path / "vocab.json"), read(path / "merges.txt")};
+  const auto source = io::source_name(file);
+  const io::Origin origin{kOp, source};
+  text::Description description = text::describe_tokenizer_json(read(file), origin);
+  if (const auto config = path / "tokenizer_config.json"; std::filesystem::exists(config)) {
+    text::add_tokenizer_config(read(config), {kOp, io::source_name(config)}, description);
+  }
+  if (const auto chat = path / "chat_template.jinja"; std::filesystem::exists(chat)) {
+    description.chat_template = read(chat);
+  }
+  return BPETokenizer(std::make_shared<const Table>(std::move(description), origin));
+}
+
+std::vector<std::int64_t> BPETokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  const text::Description& steps = table_->description;
+  const text::Vocabulary& vocabulary = table_->vocabulary;
   std::vector<std::int64_t> ids;
-  Merger merger(*table_);
-  const auto end_id = table_->end_of_text();
-  while (true) {
-    const std::size_t stop = end_id ? std::min(text.find(text::kEndOfText), text.size()) : text.size();
-    for (std::string_view part = text.substr(0, stop); !part.empty();) {
-      const std::size_t length = text::piece_length(part);
-      merger.merge(part.substr(0, length), ids);
-      part.remove_prefix(length);
+  text::Merger merger(vocabulary);
+  const auto take_piece = [&](std::string_view piece) {
+    const auto whole = steps.ignore_merges ? vocabulary.find_piece(piece) : std::nullopt;
+    if (whole) return ids.push_back(*whole);
+    merger.merge(piece, ids);
+  };
+  if (options.add_special_tokens) ids.insert(ids.end(), steps.before.begin(), steps.before.end());
+  bool at_start = true;
+  for (const text::Part& outer : table_->as_written.split(text)) {
+    if (outer.token) ids.push_back(outer.token->id);
+    const std::string normal = outer.token ? "" : text::normalized(outer.text, steps.normalizers);
+    for (const text::Part& inner : table_->in_normal_form.split(normal)) {
+      if (inner.token) ids.push_back(inner.token->id);
+      if (!inner.token) text::split(inner.text, at_start, steps.splitters, take_piece);
+      at_start = false;
     }
-    if (stop == text.size()) return ids;
-    ids.push_back(*end_id);
-    text.remove_prefix(stop + text::kEndOfText.size());
+    at_start = false;
   }
+  if (options.add_special_tokens) ids.insert(ids.end(), steps.after.begin(), steps.after.end());
+  return ids;
 }
 
-std::string BPETokenizer::decode(std::span<const std::int64_t> ids) const {
-  std::string text;
-  for (const std::int64_t id : ids) {
-    if (id < 0 || id >= vocab_size()) {
-      throw Error(Error::Kind::argument, "BPETokenizer::decode", "ids from 0 to " + std::to_string(vocab_size() - 1),
-                  std::to_string(id));
-    }
-    text.append(table_->bytes_of(static_cast<Id>(id)));
+std::string BPETokenizer::decode(std::int64_t id) const {
+  if (id < 0 || id >= vocab_size()) {
+    throw Error(Error::Kind::argument, "BPETokenizer::decode", "ids from 0 to " + std::to_string(vocab_size() - 1),
+                std::to_string(id));
   }
-  return text;
+  return table_->vocabulary.bytes_of(static_cast<Id>(id));
 }
 
-std::int64_t BPETokenizer::vocab_size() const noexcept { return static_cast<std::int64_t>(table_->size()); }
+std::int64_t BPETokenizer::vocab_size() const noexcept { return static_cast<std::int64_t>(table_->vocabulary.size()); }
 
 std::optional<std::int64_t> BPETokenizer::end_of_text() const {
-  const auto id = table_->end_of_text();
+  const auto id = table_->description.end_of_text;
   return id ? std::optional<std::int64_t>(*id) : std::nullopt;
 }
+
+bool BPETokenizer::is_special(std::int64_t id) const { return std::ranges::binary_search(table_->special, id); }
+
+std::size_t BPETokenizer::blanks_before() const { return table_->description.blanks_before; }
+
+std::optional<std::int64_t> BPETokenizer::id_of(std::string_view token) const {
+  const auto id = table_->vocabulary.find(token);
+  return id ? std::optional<std::int64_t>(*id) : std::nullopt;
+}
+
+std::vector<std::int64_t> BPETokenizer::special_ids() const { return table_->special; }
+
+std::string BPETokenizer::chat_template() const { return table_->description.chat_template; }
 
 }  // namespace attn

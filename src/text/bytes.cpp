@@ -1,4 +1,5 @@
 // Bytes as tokens, and bytes as characters.
+#include <algorithm>
 #include <string>
 
 #include "attn/error.hpp"
@@ -7,23 +8,28 @@
 
 namespace attn {
 
-std::vector<std::int64_t> ByteTokenizer::encode(std::string_view text) const {
+std::string Tokenizer::decode(std::span<const std::int64_t> ids, const DecodeOptions& options) const {
+  std::string text;
+  for (const std::int64_t id : ids) {
+    const std::string bytes = decode(id);  // also where it is skipped: an error is one
+    if (!options.skip_special_tokens || !is_special(id)) text.append(bytes);
+  }
+  const std::size_t blanks = std::min(text.find_first_not_of(' '), text.size());
+  return text.erase(0, std::min(blanks, blanks_before()));
+}
+
+std::vector<std::int64_t> ByteTokenizer::encode(std::string_view text, const EncodeOptions&) const {
   std::vector<std::int64_t> ids;
   ids.reserve(text.size());
   for (const char c : text) ids.push_back(static_cast<std::uint8_t>(c));
   return ids;
 }
 
-std::string ByteTokenizer::decode(std::span<const std::int64_t> ids) const {
-  std::string text;
-  text.reserve(ids.size());
-  for (const std::int64_t id : ids) {
-    if (id < 0 || id > 255) {
-      throw Error(Error::Kind::argument, "ByteTokenizer::decode", "ids from 0 to 255", std::to_string(id));
-    }
-    text.push_back(static_cast<char>(id));
+std::string ByteTokenizer::decode(std::int64_t id) const {
+  if (id < 0 || id > 255) {
+    throw Error(Error::Kind::argument, "ByteTokenizer::decode", "ids from 0 to 255", std::to_string(id));
   }
-  return text;
+  return std::string(1, static_cast<char>(id));
 }
 
 std::int64_t ByteTokenizer::vocab_size() const noexcept { return 256; }
@@ -46,6 +52,19 @@ std::string Utf8Stream::finish() {
   const std::string end = rest_.empty() ? "" : "\xef\xbf\xbd";
   rest_.clear();
   return end;
+}
+
+DecodeStream::DecodeStream(const Tokenizer& tokenizer, const DecodeOptions& options)
+    : tokenizer_(tokenizer), options_(options), blanks_(tokenizer.blanks_before()) {}
+
+std::string DecodeStream::push(std::int64_t id) {
+  std::string bytes = tokenizer_.decode(id);
+  if (options_.skip_special_tokens && tokenizer_.is_special(id)) return "";
+  const std::size_t blanks = std::min({bytes.find_first_not_of(' '), bytes.size(), blanks_});
+  const bool begins = blanks < bytes.size();
+  bytes.erase(0, blanks);
+  blanks_ = begins ? 0 : blanks_ - blanks;
+  return characters_.push(bytes);
 }
 
 }  // namespace attn

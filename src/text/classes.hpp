@@ -1,4 +1,4 @@
-// What GPT-2's pattern asks of a character.
+// What split patterns ask of a character.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,10 @@
 
 namespace attn::text {
 
-enum class Class : std::uint8_t { other, letter, number, space };  // \p{L}, \p{N}, \s
+// \p{L}, \p{N}, \s; a digit is what a newer version of Unicode calls a number, which Digits knows and patterns do not.
+enum class Class : std::uint8_t { other, letter, number, space, digit };
 
-// Made by scripts/unicode-classes: runs of one class, in order; each is its first code point · 4 + class.
+// Made by scripts/unicode-classes: runs of one class, in order; each is its first code point · 8 + class.
 std::span<const std::uint32_t> class_runs();
 
 Class class_of(std::uint32_t code);

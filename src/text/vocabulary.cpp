@@ -1,97 +1,25 @@
 #include "text/vocabulary.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
+#include <span>
 #include <utility>
 
-#include "io/bytes.hpp"
 #include "core/utf8.hpp"
+#include "text/normalize.hpp"
 
 namespace attn::text {
 namespace {
 
-constexpr std::string_view kVersion = "#version";
-constexpr io::Origin kMerges{"BPETokenizer", "merges.txt"};
-
-using Entries = std::vector<std::pair<std::string, std::uint64_t>>;
-
-// Follows the parser's events: one object of numbers, and nothing else, however deep the rest would go.
-class VocabEvents : public nlohmann::json_sax<nlohmann::json> {
- public:
-  explicit VocabEvents(const io::Origin& origin) : origin_(origin) {}
-
-  Entries take() { return std::move(entries_); }
-
-  bool start_object(std::size_t) override { return depth_++ == 0 || misplaced("an object"); }
-  bool end_object() override { return true; }
-  bool key(string_t& key) override {
-    key_ = key;
-    return true;
-  }
-  bool number_unsigned(number_unsigned_t id) override {
-    if (depth_ == 0) misplaced("a number");
-    entries_.emplace_back(std::move(key_), id);
-    return true;
-  }
-  bool number_integer(number_integer_t) override { return misplaced("a negative id"); }
-  bool number_float(number_float_t, const string_t&) override { return misplaced("a fraction"); }
-  bool string(string_t&) override { return misplaced("a string"); }
-  bool start_array(std::size_t) override { return misplaced("an array"); }
-  bool end_array() override { return true; }
-  bool boolean(bool) override { return misplaced("true or false"); }
-  bool null() override { return misplaced("null"); }
-  bool binary(binary_t&) override { return misplaced("binary"); }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
-    origin_.fail("JSON", "an error at its byte " + std::to_string(position));
-  }
-
- private:
-  [[noreturn]] bool misplaced(const std::string& what) const {
-    origin_.fail("an object of ids, {\"token\": 0, …}", what + " at " + io::in_quotes(key_));
-  }
-
-  const io::Origin& origin_;
-  int depth_ = 0;
-  std::string key_;
-  Entries entries_;
-};
-
-// Sorted by token; ids are 0 to n - 1, each once.
-Entries parse_vocab(std::string_view json, const io::Origin& origin) {
-  if (json.find('\0') != std::string_view::npos) origin.fail("JSON", "a zero byte");  // the parser would stop there
-  VocabEvents events(origin);
-  nlohmann::json::sax_parse(json, &events);
-  Entries entries = events.take();
-  std::vector<bool> seen(entries.size());
-  for (const auto& [token, id] : entries) {
-    if (id >= seen.size() || seen[id]) {
-      origin.fail("ids from 0 to " + std::to_string(seen.size() - 1) + ", each once",
-                  std::to_string(id) + " for " + io::in_quotes(token));
-    }
-    seen[id] = true;
-  }
-  std::sort(entries.begin(), entries.end());
-  const auto twice = std::adjacent_find(entries.begin(), entries.end(),
-                                        [](const auto& a, const auto& b) { return a.first == b.first; });
-  if (twice != entries.end()) origin.fail("every token once", io::in_quotes(twice->first) + " twice");
-  return entries;
-}
-
-void append_utf8(std::string& text, std::uint32_t code) {  // below U+0800
-  if (code >= 0x80) {
-    text.push_back(static_cast<char>(0xc0 | code >> 6));
-    code = 0x80 | (code & 0x3f);
-  }
-  text.push_back(static_cast<char>(code));
-}
+constexpr std::uint64_t kMostIds = kNoRank;
 
 // The bytes that a token of letters stands for; one with other characters stands for itself.
 std::string bytes_of_letters(std::string_view token) {
   static const auto byte_of = [] {
     std::array<int, 512> table;
     table.fill(-1);
-    for (int byte = 0; byte < 256; ++byte) table[letter_of(static_cast<std::uint8_t>(byte))] = byte;
+    for (int byte = 0; byte < 256; ++byte)
+      table[first_character(letter_of(static_cast<std::uint8_t>(byte))).code] = byte;
     return table;
   }();
   std::string bytes;
@@ -104,85 +32,202 @@ std::string bytes_of_letters(std::string_view token) {
   return bytes;
 }
 
-std::string_view take_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
+// "<0xE2>", as SentencePiece names a byte.
+std::string byte_name(std::uint8_t byte) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  std::string name = "<0x00>";
+  name[3] = digits[byte >> 4], name[4] = digits[byte & 15];
+  return name;
 }
 
-std::optional<Id> find(const Entries& sorted, std::string_view token) {
-  const auto at = std::lower_bound(sorted.begin(), sorted.end(), token,
-                                   [](const auto& entry, std::string_view t) { return entry.first < t; });
-  if (at == sorted.end() || at->first != token) return {};
-  return static_cast<Id>(at->second);
-}
-
-std::vector<Vocabulary::Line> parse_merges(std::string_view text, const Entries& entries) {
-  std::vector<Vocabulary::Line> lines;
-  if (text.starts_with(kVersion)) take_line(text);
-  while (!text.empty()) {
-    const std::string_view line = take_line(text);
-    if (line.empty()) continue;
-    const std::size_t blank = line.find(' ');
-    if (blank == 0 || blank == std::string_view::npos || blank + 1 == line.size() ||
-        line.find(' ', blank + 1) != std::string_view::npos) {
-      kMerges.fail("two tokens a line, with one blank between", io::in_quotes(line));
-    }
-    const std::string_view left = line.substr(0, blank), right = line.substr(blank + 1);
-    const auto left_id = find(entries, left), right_id = find(entries, right);
-    const auto merged = find(entries, std::string(left).append(right));
-    if (!left_id || !right_id || !merged) {
-      kMerges.fail("merges whose parts and result are tokens of vocab.json", io::in_quotes(line));
-    }
-    if (lines.size() + 1 >= kNoRank) kMerges.fail("fewer than 2^32 - 1 merges", "more");
-    lines.push_back({*left_id, *right_id, *merged, static_cast<std::uint32_t>(lines.size())});
+std::optional<std::uint8_t> named_byte(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return {};
+  for (int byte = 0; byte < 256; ++byte) {
+    if (byte_name(static_cast<std::uint8_t>(byte)).substr(3, 2) == token.substr(3, 2))
+      return static_cast<std::uint8_t>(byte);
   }
-  return lines;
+  return {};
+}
+
+// A token as a text has it.
+std::string decoded(const std::string& token, const Description& description) {
+  if (description.byte_level) return bytes_of_letters(token);
+  std::string text = token;
+  for (const auto& [from, to] : description.replaced) text = replaced_all(text, from, to);
+  const auto byte = description.bytes_decoded ? named_byte(text) : std::nullopt;
+  return byte ? std::string(1, static_cast<char>(*byte)) : text;
+}
+
+std::optional<Id> look_up(std::string_view content, const std::vector<Id>& order,
+                          const std::vector<std::string>& contents) {
+  const auto at = std::ranges::lower_bound(order, content, {}, [&](Id id) { return std::string_view(contents[id]); });
+  return at != order.end() && contents[*at] == content ? std::optional(*at) : std::nullopt;
 }
 
 }  // namespace
 
-std::uint32_t letter_of(std::uint8_t byte) {
+std::string letter_of(std::uint8_t byte) {
   const auto printable = [](int b) { return (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || b >= 0xae; };
-  if (printable(byte)) return byte;
-  std::uint32_t letter = 0x100;
-  for (int b = 0; b < byte; ++b) letter += printable(b) ? 0 : 1;
-  return letter;
-}
-
-Vocabulary::Vocabulary(std::string_view vocab_json, std::string_view merges_txt) {
-  const io::Origin origin{"BPETokenizer", "vocab.json"};
-  const Entries entries = parse_vocab(vocab_json, origin);
-  if (entries.size() >= kNoRank) origin.fail("fewer than 2^32 - 1 tokens", std::to_string(entries.size()));
-  tokens_.resize(entries.size());
-  for (const auto& [token, id] : entries) tokens_[id] = bytes_of_letters(token);
-  for (int byte = 0; byte < 256; ++byte) {
-    std::string letter;
-    append_utf8(letter, letter_of(static_cast<std::uint8_t>(byte)));
-    const auto id = find(entries, letter);
-    if (!id) origin.fail("a token for each byte", "none for " + std::to_string(byte) + ", " + io::in_quotes(letter));
-    byte_ids_[static_cast<std::size_t>(byte)] = *id;
+  std::uint32_t letter = byte;
+  if (!printable(byte)) {
+    letter = 0x100;
+    for (int b = 0; b < byte; ++b) letter += printable(b) ? 0 : 1;
   }
-  end_of_text_ = find(entries, kEndOfText);
-  index(parse_merges(merges_txt, entries));
+  std::string text;
+  append_utf8(text, letter);
+  return text;
 }
 
-void Vocabulary::index(std::vector<Line> lines) {
-  for (const Line& line : lines) merged_.push_back(line.merged);
-  std::sort(lines.begin(), lines.end(),
-            [](const Line& a, const Line& b) { return std::pair(a.left, a.right) < std::pair(b.left, b.right); });
-  first_.assign(tokens_.size() + 1, 0);
+Vocabulary::Vocabulary(const Description& description, const io::Origin& origin)
+    : byte_level_(description.byte_level), fuse_unknown_(description.fuse_unknown) {
+  take_tokens(description, origin);
+  if (description.unknown) {
+    unknown_ = look_up(*description.unknown, model_by_content_, contents_).value_or(kNoId);
+  }
+  take_characters();
+  take_bytes(description, origin);
+  take_merges(description, origin);
+}
+
+void Vocabulary::take_tokens(const Description& description, const io::Origin& origin) {
+  // Some vocabularies leave ids out, but none leaves out most of them.
+  const std::uint64_t count = description.vocabulary.size() + description.added.size();
+  const std::uint64_t limit = std::min(2 * count + 65536, kMostIds);
+  std::vector<bool> used;
+  const auto take = [&](const std::string& content, std::uint64_t id) {
+    if (id >= limit)
+      origin.fail("ids below " + std::to_string(limit), std::to_string(id) + " for " + io::in_quotes(content));
+    if (id >= contents_.size()) contents_.resize(id + 1), bytes_.resize(id + 1), used.resize(id + 1);
+    if (used[id]) origin.fail("every id once", std::to_string(id) + " for " + io::in_quotes(content) + ", too");
+    used[id] = true;
+    contents_[id] = content, bytes_[id] = decoded(content, description);
+  };
+  const auto sort = [&](std::vector<Id>& ids) {
+    std::ranges::sort(ids, {}, [&](Id id) { return std::string_view(contents_[id]); });
+    const auto twice = std::ranges::adjacent_find(ids, {}, [&](Id id) { return std::string_view(contents_[id]); });
+    if (twice != ids.end()) origin.fail("every token once", io::in_quotes(contents_[*twice]) + " twice");
+  };
+  for (const auto& [content, id] : description.vocabulary) {
+    take(content, id);
+    model_by_content_.push_back(static_cast<Id>(id));
+  }
+  sort(model_by_content_);
+  by_content_ = model_by_content_;
+  for (const AddedToken& token : description.added) {
+    if (used.size() <= token.id || !used[token.id] || contents_[token.id] != token.content) {
+      take(token.content, token.id);
+      by_content_.push_back(token.id);
+    }
+    // Found in its normal form, and given back so.
+    if (token.normalized) {
+      bytes_[token.id] = decoded(normalized(token.content, description.normalizers), description);
+    }
+  }
+  sort(by_content_);
+  if (contents_.empty()) origin.fail("a vocabulary", "none");
+}
+
+void Vocabulary::take_bytes(const Description& description, const io::Origin& origin) {
+  for (int i = 0; i < 256; ++i) {
+    const auto byte = static_cast<std::uint8_t>(i);
+    const std::string name = byte_level_ ? letter_of(byte) : byte_name(byte);
+    const auto id = look_up(name, model_by_content_, contents_);
+    const bool needed = description.byte_fallback;
+    if (needed && !id)
+      origin.fail("a token for each byte", "none for " + std::to_string(i) + ", " + io::in_quotes(name));
+    byte_ids_[byte] = byte_level_ || description.byte_fallback ? id.value_or(kNoId) : kNoId;
+  }
+}
+
+void Vocabulary::take_characters() {
+  if (byte_level_) return;
+  for (const Id id : model_by_content_) {
+    const std::string& content = contents_[id];
+    if (content.empty()) continue;
+    const Character c = first_character(content);
+    if (c.valid && c.length == content.size()) characters_.emplace_back(c.code, id);
+  }
+  std::ranges::sort(characters_);
+  for (std::uint32_t code = 0; code < ascii_.size(); ++code) {
+    const auto at = std::ranges::lower_bound(characters_, std::pair(code, Id{0}));
+    ascii_[code] = at != characters_.end() && at->first == code ? at->second : kNoId;
+  }
+}
+
+void Vocabulary::take_merges(const Description& description, const io::Origin& origin) {
+  struct Line {
+    Id left, right;
+    std::uint32_t rank;
+  };
+  std::vector<Line> lines;
+  for (const auto& [left, right] : description.merges) {
+    const auto left_id = look_up(left, model_by_content_, contents_),
+               right_id = look_up(right, model_by_content_, contents_);
+    const auto merged = look_up(left + right, model_by_content_, contents_);
+    if (!left_id || !right_id || !merged) {
+      origin.fail("merges whose parts and result are tokens", io::in_quotes(left + " " + right));
+    }
+    if (lines.size() + 1 >= kNoRank) origin.fail("fewer than 2^32 - 1 merges", "more");
+    lines.push_back({*left_id, *right_id, static_cast<std::uint32_t>(lines.size())});
+    merged_.push_back(*merged);
+  }
+  std::ranges::sort(lines, {}, [](const Line& line) { return std::pair(line.left, line.right); });
+  first_.assign(size() + 1, 0);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const Line& line = lines[i];
     if (i > 0 && lines[i - 1].left == line.left && lines[i - 1].right == line.right) {
-      kMerges.fail("every merge once", "a second one of " + io::in_quotes(tokens_[line.merged]));
+      origin.fail("every merge once", "a second one of " + io::in_quotes(contents_[merged_[line.rank]]));
     }
     ++first_[line.left + 1];
     merges_.push_back({line.right, line.rank});
   }
   std::partial_sum(first_.begin(), first_.end(), first_.begin());
+}
+
+std::optional<Id> Vocabulary::find(std::string_view content) const { return look_up(content, by_content_, contents_); }
+
+std::optional<Id> Vocabulary::find_piece(std::string_view piece) const {
+  if (!byte_level_) return look_up(piece, model_by_content_, contents_);
+  static const auto letters = [] {
+    std::array<std::string, 256> table;
+    for (int byte = 0; byte < 256; ++byte)
+      table[static_cast<std::size_t>(byte)] = letter_of(static_cast<std::uint8_t>(byte));
+    return table;
+  }();
+  std::string content;
+  for (const char byte : piece) content.append(letters[static_cast<std::uint8_t>(byte)]);
+  return look_up(content, model_by_content_, contents_);
+}
+
+Id Vocabulary::character_id(std::uint32_t code) const {
+  if (code < ascii_.size()) return ascii_[code];
+  const auto at = std::ranges::lower_bound(characters_, std::pair(code, Id{0}));
+  return at != characters_.end() && at->first == code ? at->second : kNoId;
+}
+
+void Vocabulary::symbols_of(std::string_view piece, std::vector<Id>& symbols) const {
+  symbols.clear();
+  bool after_unknown = false;
+  const auto push = [&](Id id) {
+    const bool unknown = id == kNoId;
+    if (unknown && unknown_ != kNoId && !(after_unknown && fuse_unknown_)) symbols.push_back(unknown_);
+    if (!unknown) symbols.push_back(id);
+    after_unknown = unknown;
+  };
+  while (!piece.empty()) {
+    const Character c = first_character(piece);
+    const std::size_t length = c.valid && !byte_level_ ? c.length : 1;
+    const Id id = c.valid && !byte_level_ ? character_id(c.code) : kNoId;
+    const auto bytes = piece.substr(0, length);
+    if (id != kNoId) {
+      push(id);
+    } else if (const Id first = byte_ids_[static_cast<std::uint8_t>(bytes.front())]; first != kNoId || byte_level_) {
+      for (const char byte : bytes) push(byte_ids_[static_cast<std::uint8_t>(byte)]);
+    } else {
+      push(kNoId);
+    }
+    piece.remove_prefix(length);
+  }
 }
 
 std::uint32_t Vocabulary::rank(Id left, Id right) const {

@@ -1,60 +1,65 @@
-// GPT-2's vocab.json and merges.txt, checked, as tables to merge by.
+// A description's tokens and merges, checked, as tables to merge by.
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <limits>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "io/bytes.hpp"
+#include "text/description.hpp"
+
 namespace attn::text {
 
-using Id = std::uint32_t;
-
 inline constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
-inline constexpr std::string_view kEndOfText = "<|endoftext|>";
+inline constexpr Id kNoId = std::numeric_limits<Id>::max();
 
 class Vocabulary {
  public:
-  // See BPETokenizer's constructor.
-  Vocabulary(std::string_view vocab_json, std::string_view merges_txt);
+  // Throws Error (data), in the words of `origin`.
+  Vocabulary(const Description& description, const io::Origin& origin);
 
-  std::size_t size() const noexcept { return tokens_.size(); }
-  const std::string& bytes_of(Id id) const { return tokens_[id]; }
-  Id byte_id(std::uint8_t byte) const { return byte_ids_[byte]; }
-  std::optional<Id> end_of_text() const { return end_of_text_; }
+  std::size_t size() const noexcept { return contents_.size(); }
+  const std::string& bytes_of(Id id) const { return bytes_[id]; }  // empty for an id without a token
+  std::optional<Id> find(std::string_view content) const;
+  // A piece that is a token, as it stands in a text.
+  std::optional<Id> find_piece(std::string_view piece) const;
+
+  // What the piece's characters or bytes begin as; what has no token and no substitute is left out.
+  void symbols_of(std::string_view piece, std::vector<Id>& symbols) const;
 
   // How early the pair was learned, from 0; kNoRank when it was not.
   std::uint32_t rank(Id left, Id right) const;
   Id merged(std::uint32_t rank) const { return merged_[rank]; }
 
-  struct Line {  // of merges.txt
-    Id left, right, merged;
-    std::uint32_t rank;
-  };
-
  private:
-  void index(std::vector<Line> lines);
+  void take_tokens(const Description& description, const io::Origin& origin);
+  void take_bytes(const Description& description, const io::Origin& origin);
+  void take_characters();
+  void take_merges(const Description& description, const io::Origin& origin);
+  Id character_id(std::uint32_t code) const;
 
+  bool byte_level_, fuse_unknown_;
+  std::vector<std::string> contents_, bytes_;      // as the files write a token, and as a text has it
+  std::vector<Id> by_content_, model_by_content_;  // ids in the order of contents; all, and those of the vocabulary
+  std::array<Id, 256> byte_ids_{};                 // kNoId where there is none
+  std::array<Id, 128> ascii_{};
+  std::vector<std::pair<std::uint32_t, Id>> characters_;  // tokens of one character, in order
+  Id unknown_ = kNoId;
+  // The merges of left token l, sorted by right: merges_[first_[l]] to merges_[first_[l + 1]]. Nothing is hashed, so
+  // no file can make a lookup slow.
   struct Merge {
     Id right;
     std::uint32_t rank;
   };
-
-  std::vector<std::string> tokens_;  // bytes
-  std::array<Id, 256> byte_ids_{};
-  std::optional<Id> end_of_text_;
-  // The merges of left token l, sorted by right: merges_[first_[l]] to merges_[first_[l + 1]]. Nothing is hashed, so
-  // no file can make a lookup slow.
   std::vector<std::uint32_t> first_;
   std::vector<Merge> merges_;
   std::vector<Id> merged_;
 };
 
-// The byte as GPT-2's files write it: printable ones as themselves, the others as U+0100 and up, in order.
-std::uint32_t letter_of(std::uint8_t byte);
+// GPT-2's alphabet: printable bytes are themselves, the others are U+0100 and up, in order.
+std::string letter_of(std::uint8_t byte);
 
 }  // namespace attn::text

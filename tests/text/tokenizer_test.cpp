@@ -5,36 +5,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <map>
 #include <numeric>
 #include <random>
 
 #include "attn/error.hpp"
-#include "attn/io.hpp"
+#include "cases.hpp"
 
 namespace attn::test {
 namespace {
 
 using testing::HasSubstr;
 
-std::string read_data(const std::string& name) {
-  std::ifstream file(std::string(ATTN_TEST_DATA "/") + name, std::ios::binary);
-  EXPECT_TRUE(file) << name;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 const BPETokenizer& small() {
   static const BPETokenizer tokenizer = BPETokenizer::load(ATTN_TEST_DATA);
   return tokenizer;
-}
-
-std::vector<std::int64_t> integers(const Tensor& tensor) {
-  std::vector<std::int64_t> values;
-  for (std::int64_t i = 0; i < tensor.numel(); ++i) values.push_back(static_cast<std::int64_t>(tensor.at({i})));
-  return values;
 }
 
 struct Case {
@@ -43,23 +29,11 @@ struct Case {
 };
 
 std::vector<Case> golden_cases() {
-  const auto file = io::load(ATTN_TEST_DATA "/cases.safetensors");
-  const auto column = [&](const char* name) { return integers(*file.find(name)); };
-  const auto cut = [&](const char* name) {
-    const auto values = column(name), ends = column((std::string(name) + "_ends").c_str());
-    std::vector<std::vector<std::int64_t>> rows;
-    std::int64_t begin = 0;
-    for (const std::int64_t end : ends) {
-      rows.emplace_back(values.begin() + begin, values.begin() + end);
-      begin = end;
-    }
-    return rows;
-  };
-  const auto texts = cut("text"), ids = cut("ids"), pieces = cut("pieces");
+  const Columns columns("cases.safetensors");
+  const auto texts = columns.texts("text");
+  const auto ids = columns.rows("ids"), pieces = columns.rows("pieces");
   std::vector<Case> cases;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    cases.push_back({std::string(texts[i].begin(), texts[i].end()), ids[i], pieces[i]});
-  }
+  for (std::size_t i = 0; i < texts.size(); ++i) cases.push_back({texts[i], ids[i], pieces[i]});
   EXPECT_GT(cases.size(), 300u);
   return cases;
 }
@@ -211,7 +185,7 @@ TEST(BPE, RejectsBadFiles) {
     expect_rejected(vocab, merges + line + "\n", "blank");
   }
   for (const std::string line : {"a nosuchtoken", "q q"}) {
-    expect_rejected(vocab, merges + line + "\n", "tokens of vocab.json");
+    expect_rejected(vocab, merges + line + "\n", "result are tokens");
   }
   const auto first = merges.find('\n') + 1;
   expect_rejected(vocab, merges + merges.substr(first, merges.find('\n', first) - first), "once");

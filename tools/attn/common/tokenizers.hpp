@@ -10,9 +10,17 @@
 
 namespace attn::tool {
 
-// The vocab.json and merges.txt in `folder`; without a folder those beside the model, else bytes. Throws Error for a
+// The tokenizer that BPETokenizer::load() finds in `folder`; without a folder the one beside the model, else bytes. Throws Error for a
 // vocabulary that is not the model's, and for files that are no tokenizer.
 std::unique_ptr<Tokenizer> tokenizer_for(const std::filesystem::path& model, const GPTConfig& config,
                                          const std::string& folder);
+
+// The tokenizer in a released model's folder or GGUF file. The model may have more tokens, as tables of embeddings are
+// padded. Throws Error for one with less.
+std::unique_ptr<Tokenizer> released_tokenizer(const std::filesystem::path& place, std::int64_t model_tokens);
+
+// What a user says, after the system where that is not empty, in the form of the model's conversations. Throws Error for
+// a template that is not known.
+std::string conversation(const Tokenizer& tokenizer, const std::string& system, const std::string& user);
 
 }  // namespace attn::tool

@@ -1,0 +1,360 @@
+// tokenizer.json, as Hugging Face's tokenizers package writes it. What is not known here is refused by its name: a
+// tokenizer that is nearly right gives wrong ids without a word.
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "io/json_object.hpp"
+#include "text/readers.hpp"
+
+namespace attn::text {
+namespace {
+
+using io::JsonObject;
+using Json = JsonObject::Json;
+using Event = Json::parse_event_t;
+
+constexpr int kDeepest = 32;
+constexpr std::size_t kMostKeys = 1000;       // of an object other than the vocabulary
+constexpr std::size_t kLongestText = 1024;    // of an added token, or of what a normalizer puts in
+constexpr std::size_t kMostReplacements = 4;  // each may make a text four times as long
+
+// Follows the parser: takes the vocabulary and the merges, which are long, out of what becomes objects.
+class LongLists {
+ public:
+  LongLists(const io::Origin& origin, Description& description) : origin_(origin), description_(description) {}
+
+  bool operator()(int depth, Event event, Json& value) {
+    if (depth > kDeepest) origin_.fail("values that lie less deep", std::to_string(depth) + " deep");
+    const auto level = static_cast<std::size_t>(depth);
+    switch (event) {
+      case Event::object_start:
+      case Event::array_start:
+        keys_[level + 1].clear(), counts_[level + 1] = 0;
+        if (level == 2) enter(event);
+        if (level > 2) require_place(level, event);
+        return true;
+      case Event::object_end:
+      case Event::array_end:
+        if (level == 2) in_vocabulary_ = in_merges_ = false;
+        if (level == 3 && in_merges_) end_merge();
+        return !in_merges_;
+      case Event::key:
+        keys_[level] = value.get<std::string>();
+        if (in_vocabulary_) return false;
+        if (++counts_[level] > kMostKeys) origin_.fail("at most 1000 keys", "more at " + io::in_quotes(keys_[level]));
+        return true;
+      case Event::value:
+        return !(in_merges_ ? take_merge(level, value) : in_vocabulary_ && take_token(value));
+    }
+    return true;
+  }
+
+ private:
+  void enter(Event event) {
+    if (keys_[1] != "model") return;
+    in_vocabulary_ = event == Event::object_start && keys_[2] == "vocab";
+    in_merges_ = event == Event::array_start && keys_[2] == "merges";
+    if ((in_vocabulary_ && !description_.vocabulary.empty()) || (in_merges_ && !description_.merges.empty())) {
+      origin_.fail("one " + keys_[2], "two");
+    }
+  }
+
+  // The vocabulary holds numbers alone, the merges at most lists.
+  void require_place(std::size_t level, Event event) const {
+    if (in_vocabulary_)
+      origin_.fail("ids that are whole numbers", "a list or an object for " + io::in_quotes(keys_[3]));
+    const bool merge = level == 3 && event == Event::array_start;
+    if (in_merges_ && !merge) origin_.fail("merges of two tokens", "another list or an object");
+  }
+
+  bool take_token(const Json& value) {
+    if (!value.is_number_unsigned()) {
+      origin_.fail("ids that are whole numbers", std::string(value.type_name()) + " for " + io::in_quotes(keys_[3]));
+    }
+    description_.vocabulary.emplace_back(keys_[3], value.get<std::uint64_t>());
+    return false;  // its key has not been kept
+  }
+
+  // "a b", or ["a", "b"]
+  bool take_merge(std::size_t level, const Json& value) {
+    if (!value.is_string()) origin_.fail("merges of two tokens", value.type_name());
+    if (level == 3) description_.merges.push_back(merge_of(value.get_ref<const std::string&>(), origin_));
+    if (level == 4) parts_.push_back(value.get<std::string>());
+    return true;
+  }
+
+  void end_merge() {
+    if (parts_.size() != 2) origin_.fail("merges of two tokens", std::to_string(parts_.size()) + " tokens");
+    description_.merges.emplace_back(std::move(parts_[0]), std::move(parts_[1]));
+    parts_.clear();
+  }
+
+  const io::Origin& origin_;
+  Description& description_;
+  bool in_vocabulary_ = false, in_merges_ = false;
+  std::array<std::string, kDeepest + 2> keys_;  // the key at each depth
+  std::array<std::size_t, kDeepest + 2> counts_{};
+  std::vector<std::string> parts_;
+};
+
+Json parsed(std::string_view text, const io::Origin& origin, Description& description) {
+  if (text.find('\0') != std::string_view::npos) origin.fail("JSON", "a zero byte");  // the parser would stop there
+  LongLists lists(origin, description);
+  try {
+    return Json::parse(text, std::ref(lists));
+  } catch (const Json::exception&) {
+    origin.fail("JSON", io::in_quotes(text.substr(0, 60)));
+  }
+}
+
+// Reads the parts of a file; a part that has a list of parts is those.
+class Reader {
+ public:
+  Reader(const Json& root, const io::Origin& origin, Description& description)
+      : origin_(origin), root_(root, origin), d_(description) {}
+
+  void read() {
+    read_model(part(root_, "model"));
+    for (const Json& token : list(root_, "added_tokens")) read_added(JsonObject(token, origin_));
+    each("normalizer", "normalizers", [&](const JsonObject& step) { read_normalizer(step); });
+    each("pre_tokenizer", "pretokenizers", [&](const JsonObject& step) { read_splitter(step); });
+    each("post_processor", "processors", [&](const JsonObject& step) { read_template(step); });
+    if (!root_.find("decoder")) origin_.fail("a decoder", "none");
+    each("decoder", "decoders", [&](const JsonObject& step) { read_decoder(step); });
+    if (d_.byte_level != byte_level_decoder_)
+      origin_.fail("ByteLevel before and after the model, or at neither", "one");
+  }
+
+ private:
+  JsonObject part(const JsonObject& json, const char* key) const {
+    const Json* value = json.find(key);
+    if (!value) json.wrong(key, "there", nullptr);
+    return JsonObject(*value, origin_);
+  }
+
+  static Json list(const JsonObject& json, const char* key) {
+    const Json* value = json.find(key);
+    if (value && !value->is_array()) json.wrong(key, "a list", *value);
+    return value ? *value : Json::array();
+  }
+
+  template <class F>
+  void each(const char* key, const char* members, F&& read) {
+    const Json* value = root_.find(key);
+    if (!value) return;
+    const JsonObject json(*value, origin_);
+    if (json.text("type", "") != "Sequence") return read(json);
+    for (const Json& member : list(json, members)) read(JsonObject(member, origin_));
+  }
+
+  [[noreturn]] void unknown(const char* part, const std::string& type) const {
+    constexpr std::size_t most = 400;  // a pattern is told whole
+    origin_.fail("a " + std::string(part) + " that attn knows",
+                 type.size() < most ? '"' + type + '"' : io::in_quotes(type));
+  }
+
+  std::string short_text(const JsonObject& json, const char* key) const {
+    std::string text = json.text(key, "");
+    if (text.empty() || text.size() > kLongestText) json.wrong(key, "a text of 1 to 1024 bytes", text);
+    return text;
+  }
+
+  // {"String": "▁"}; a pattern of another kind is left to the caller.
+  std::string literal(const JsonObject& json) const {
+    const JsonObject pattern = part(json, "pattern");
+    if (!pattern.find("String")) unknown("pattern", pattern.text("Regex", ""));
+    return short_text(pattern, "String");
+  }
+
+  void read_model(const JsonObject& model) {
+    if (const std::string type = model.text("type", "BPE"); type != "BPE") unknown("model", type);
+    for (const char* const key : {"continuing_subword_prefix", "end_of_word_suffix"}) model.require(key, "");
+    if (model.number("dropout", 0, 0, 1) != 0) model.wrong("dropout", "0", *model.find("dropout"));
+    if (!model.find("merges")) model.wrong("merges", "a list", nullptr);
+    if (d_.vocabulary.empty()) model.wrong("vocab", "an object of ids", nullptr);
+    d_.byte_fallback = model.flag("byte_fallback", false);
+    d_.ignore_merges = model.flag("ignore_merges", false);
+    d_.fuse_unknown = model.flag("fuse_unk", false);
+    if (model.find("unk_token")) d_.unknown = model.text("unk_token", "");
+  }
+
+  void read_added(const JsonObject& json) {
+    AddedToken token;
+    token.content = short_text(json, "content");
+    const Json* id = json.find("id");
+    if (!id || !id->is_number_unsigned() || id->get<std::uint64_t>() >= (std::uint64_t{1} << 31)) {
+      json.wrong("id", "a whole number below 2^31", id ? *id : Json());
+    }
+    token.id = id->get<Id>();
+    token.special = json.flag("special", false);
+    token.lstrip = json.flag("lstrip", false);
+    token.rstrip = json.flag("rstrip", false);
+    token.normalized = json.flag("normalized", !token.special);
+    json.require("single_word", false);
+    d_.added.push_back(std::move(token));
+  }
+
+  void read_normalizer(const JsonObject& json) {
+    const std::string type = json.text("type", "");
+    if (type == "NFC") {
+      d_.normalizers.push_back({Normalizer::Kind::nfc, "", ""});
+    } else if (type == "Prepend") {
+      d_.normalizers.push_back({Normalizer::Kind::prepend, "", short_text(json, "prepend")});
+    } else if (type == "Replace") {
+      const std::string from = literal(json), to = json.text("content", "");
+      if (to.size() > 4 * from.size() || ++replacements_ > kMostReplacements) {
+        origin_.fail("at most 4 replacements, by texts at most 4 times as long", io::in_quotes(to));
+      }
+      d_.normalizers.push_back({Normalizer::Kind::replace, from, to});
+    } else {
+      unknown("normalizer", type);
+    }
+  }
+
+  void read_splitter(const JsonObject& json) {
+    const std::string type = json.text("type", "");
+    if (d_.byte_level) unknown("pre_tokenizer after ByteLevel", type);
+    if (type == "ByteLevel") {
+      d_.byte_level = true;
+      if (json.flag("add_prefix_space", true)) d_.splitters.push_back({.kind = Splitter::Kind::blank_before});
+      if (json.flag("use_regex", true)) {
+        d_.splitters.push_back({.kind = Splitter::Kind::pattern, .pattern = &gpt2_pattern()});
+      }
+    } else if (type == "Digits") {
+      d_.splitters.push_back({.kind = Splitter::Kind::digits, .together = !json.flag("individual_digits", false)});
+    } else if (type == "Split") {
+      read_split(json);
+    } else if (type == "Metaspace") {
+      read_metaspace(json);
+    } else {
+      unknown("pre_tokenizer", type);
+    }
+  }
+
+  // A pattern whose pieces are the text's: all that it finds is kept, and it finds all.
+  void read_split(const JsonObject& json) {
+    const std::string behavior = json.text("behavior", "");
+    const bool invert = json.flag("invert", false);
+    const JsonObject pattern = part(json, "pattern");
+    if (pattern.find("String")) {
+      if (behavior != "MergedWithPrevious" || invert) unknown("behavior of Split", behavior);
+      d_.splitters.push_back({.kind = Splitter::Kind::after, .literal = short_text(pattern, "String")});
+      return;
+    }
+    const std::string written = pattern.text("Regex", "");
+    const Pattern* known = find_pattern(written);
+    if (!known) unknown("pattern of Split", written);
+    if (!(behavior == "Isolated" && !invert) && !(behavior == "Removed" && invert))
+      unknown("behavior of Split", behavior);
+    d_.splitters.push_back({.kind = Splitter::Kind::pattern, .pattern = known});
+  }
+
+  void read_metaspace(const JsonObject& json) {
+    json.require("replacement", std::string(kBlank));
+    const std::string old = json.flag("add_prefix_space", true) ? "always" : "never";
+    const std::string scheme = json.text("prepend_scheme", old.c_str());
+    const std::map<std::string, Splitter::Prepend> schemes{{"never", Splitter::Prepend::never},
+                                                           {"first", Splitter::Prepend::first},
+                                                           {"always", Splitter::Prepend::always}};
+    const auto at = schemes.find(scheme);
+    if (at == schemes.end()) unknown("prepend_scheme", scheme);
+    d_.splitters.push_back(
+        {.kind = Splitter::Kind::metaspace, .together = !json.flag("split", true), .prepend = at->second});
+  }
+
+  // The ids that stand before and after one text.
+  void read_template(const JsonObject& json) {
+    const std::string type = json.text("type", "");
+    if (type == "ByteLevel") return;  // it moves places in the text, not ids
+    if (type != "TemplateProcessing") unknown("post_processor", type);
+    const JsonObject tokens = part(json, "special_tokens");
+    bool after = false;
+    for (const Json& item : list(json, "single")) {
+      const JsonObject member(item, origin_);
+      if (member.find("Sequence")) {
+        if (std::exchange(after, true)) json.wrong("single", "a template with one text", item);
+        continue;
+      }
+      const std::string name = part(member, "SpecialToken").text("id", "");
+      for (const Json& id : list(part(tokens, name.c_str()), "ids")) {
+        const bool fits = id.is_number_unsigned() && id.get<std::uint64_t>() < (std::uint64_t{1} << 31);
+        if (!fits) json.wrong("special_tokens", "ids below 2^31", id);
+        (after ? d_.after : d_.before).push_back(id.get<Id>());
+      }
+    }
+    if (!after) json.wrong("single", "a template with one text", list(json, "single"));
+  }
+
+  void read_decoder(const JsonObject& json) {
+    const std::string type = json.text("type", "");
+    if (type == "ByteLevel") {
+      byte_level_decoder_ = true;
+    } else if (type == "Replace") {
+      d_.replaced.emplace_back(literal(json), json.text("content", ""));
+      if (d_.replaced.size() > kMostReplacements) origin_.fail("at most 4 replacements", "more");
+    } else if (type == "ByteFallback") {
+      d_.bytes_decoded = true;
+    } else if (type == "Fuse") {
+      fused_ = true;
+    } else if (type == "Strip" && fused_) {
+      json.require("content", " ");
+      json.require("stop", 0);
+      d_.blanks_before += static_cast<std::size_t>(json.number("start", 0, 0, 1024));
+    } else {
+      unknown("decoder", type);
+    }
+  }
+
+  const io::Origin& origin_;
+  JsonObject root_;
+  Description& d_;
+  std::size_t replacements_ = 0;
+  bool byte_level_decoder_ = false, fused_ = false;
+};
+
+// "<s>", or {"content": "<s>", …}; null for none.
+std::optional<std::string> token_name(const JsonObject& config, const char* key, const io::Origin& origin) {
+  const Json* value = config.find(key);
+  if (!value) return {};
+  return value->is_object() ? JsonObject(*value, origin).text("content", "") : config.text(key, "");
+}
+
+std::optional<Id> id_of(const std::string& token, const Description& d) {
+  const auto added = std::ranges::find(d.added, token, &AddedToken::content);
+  if (added != d.added.end()) return added->id;
+  const auto at = std::ranges::find(d.vocabulary, token, [](const auto& entry) { return entry.first; });
+  return at == d.vocabulary.end() ? std::nullopt : std::optional(static_cast<Id>(at->second));
+}
+
+}  // namespace
+
+Description describe_tokenizer_json(std::string_view json, const io::Origin& origin) {
+  Description description;
+  const Json root = parsed(json, origin, description);
+  Reader(root, origin, description).read();
+  return description;
+}
+
+void add_tokenizer_config(std::string_view json, const io::Origin& origin, Description& description) {
+  Description none;
+  const JsonObject config(parsed(json, origin, none), origin);
+  if (const auto end = token_name(config, "eos_token", origin)) description.end_of_text = id_of(*end, description);
+  const Json* chat = config.find("chat_template");
+  if (!chat) return;
+  if (!chat->is_array()) {
+    description.chat_template = config.text("chat_template", "");
+    return;
+  }
+  for (const Json& item : *chat) {  // several by name; a conversation has the first of this one
+    const JsonObject named(item, origin);
+    if (named.text("name", "") == "default") description.chat_template = named.text("template", "");
+  }
+}
+
+}  // namespace attn::text

@@ -1,0 +1,285 @@
+// Tokenizers of released models beside the reference packages' ids (make_tokenizers.py), and files that lie.
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <map>
+#include <random>
+#include <span>
+#include <string>
+
+#include "attn/error.hpp"
+#include "attn/gguf.hpp"
+#include "attn/tokenizer.hpp"
+#include "cases.hpp"
+
+namespace attn::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::array kKinds{"gpt2", "smollm", "llama3", "qwen", "granite", "llama2", "mistral", "gemma", "unknown"};
+
+BPETokenizer load(const std::string& file) { return BPETokenizer::load(ATTN_TEST_DATA "/tokenizers/" + file); }
+
+const Columns& columns() {
+  static const Columns all("tokenizers/cases.safetensors");
+  return all;
+}
+
+// As the package shows bytes: what is no UTF-8 is U+FFFD.
+std::string shown(std::string_view bytes) {
+  Utf8Stream stream;
+  const std::string text = stream.push(bytes);
+  return text + stream.finish();
+}
+
+class TokenizerJson : public testing::TestWithParam<const char*> {};
+
+TEST_P(TokenizerJson, GivesThePackagesIdsAndTexts) {
+  const std::string kind = GetParam();
+  const BPETokenizer tokenizer = load(kind + ".json");
+  const auto texts = columns().texts("text");
+  const auto ids = columns().rows(kind + ".ids"), plain = columns().rows(kind + ".plain");
+  const auto decoded = columns().texts(kind + ".decoded"), skipped = columns().texts(kind + ".skipped");
+  ASSERT_GT(texts.size(), 50u);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    SCOPED_TRACE(texts[i]);
+    EXPECT_EQ(tokenizer.encode(texts[i]), ids[i]);
+    EXPECT_EQ(tokenizer.encode(texts[i], {.add_special_tokens = false}), plain[i]);
+    EXPECT_EQ(shown(tokenizer.decode(ids[i])), decoded[i]);
+    EXPECT_EQ(shown(tokenizer.decode(ids[i], {.skip_special_tokens = true})), skipped[i]);
+  }
+}
+
+TEST_P(TokenizerJson, AStreamOfIdsIsTheText) {
+  const BPETokenizer tokenizer = load(std::string(GetParam()) + ".json");
+  for (const auto& ids : columns().rows(std::string(GetParam()) + ".ids")) {
+    for (const bool skip : {false, true}) {
+      DecodeStream stream(tokenizer, {.skip_special_tokens = skip});
+      std::string text;
+      for (const std::int64_t id : ids) text += stream.push(id);
+      EXPECT_EQ(text + stream.finish(), shown(tokenizer.decode(ids, {.skip_special_tokens = skip})));
+    }
+  }
+}
+
+// Texts of `size` bytes of every kind that a tokenizer may be slow at.
+std::map<std::string, std::string> textures(std::size_t size) {
+  std::mt19937 random(3);
+  std::map<std::string, std::string> texts;
+  const auto fill = [&](const char* name, const auto& part) {
+    for (std::string& text = texts[name]; text.size() < size;) text += part();
+  };
+  for (const char* one : {"a", " ", "\n", "0", ".", "'", "\u0301", "\u2581", "\xff"}) {
+    fill(one, [&] { return std::string(one); });
+  }
+  const auto one_of = [&](auto&&... parts) {
+    const std::string all[] = {parts...};
+    return all[random() % std::size(all)];
+  };
+  const auto letters = [&](unsigned count) {
+    std::string word;
+    for (unsigned i = 0; i < count; ++i) word.push_back(static_cast<char>('a' + random() % 26));
+    return word;
+  };
+  fill("bytes", [&] { return std::string(1, static_cast<char>(random())); });
+  fill("words", [&] { return letters(1 + random() % 9) + " "; });
+  fill("one word", [&] { return letters(64); });
+  fill("digits", [&] { return std::to_string(random()); });
+  fill("scripts", [&] { return one_of("a", "\u03b1", "\u0416", "\u6f22", "\uac00", "\u0928\u093f", "\U0001f642"); });
+  fill("one script each", [&] { return one_of("\u03b1", "\u03b2", "\u03b3", "\u03c9"); });
+  fill("blanks", [&] { return one_of(" ", "  ", "\n", "\t", "\r\n", "\u00a0", "x"); });
+  fill("signs", [&] { return one_of("'", "'s", "<|", "|>", "_", "..", "\"", "\u2026"); });
+  fill("marks", [&] { return one_of("e", "\u0301", "\u0323", "\u1100", "\u1161", "\u11a8"); });
+  return texts;
+}
+
+// Eight times the text takes some eight times as long, where a quadratic way would take 64 times.
+TEST_P(TokenizerJson, TimeIsLinearInTheText) {
+  const BPETokenizer tokenizer = load(std::string(GetParam()) + ".json");
+  const auto seconds = [&](const std::string& text) {  // of this process: the machine may have more to do
+    const std::clock_t start = std::clock();
+    const auto ids = tokenizer.encode(text, {.add_special_tokens = false});
+    EXPECT_LE(ids.size(), 3 * text.size() + 1);
+    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  };
+  const auto small = textures(1 << 17), large = textures(1 << 20);
+  for (const auto& [name, text] : large) {
+    const double one = seconds(small.at(name)), eight = seconds(text);
+    EXPECT_LT(eight, 24 * one + 0.05) << name;
+    if (std::getenv("ATTN_PRINT_TIMES")) std::printf("%s, %s: %.3f s\n", GetParam(), name.c_str(), eight);
+  }
+}
+
+TEST_P(TokenizerJson, AnyBytesHaveIds) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const BPETokenizer tokenizer = load(std::string(GetParam()) + ".json");
+  // Qwen's normal form, granite's blank before a number and a vocabulary without bytes change a text.
+  const std::string kind = GetParam();
+  const bool lossless = kind != "qwen" && kind != "granite" && kind != "unknown";
+  for (int round = 0; round < 200; ++round) {
+    std::string text(1, 'x');  // no blank, which some steps would put before it
+    for (int i = 0; i < round; ++i) {
+      text.push_back(random() % 4 ? static_cast<char>(random()) : "ae \n"[random() % 4]);
+    }
+    const std::string back = tokenizer.decode(tokenizer.encode(text, {.add_special_tokens = false}));
+    EXPECT_EQ(back, lossless ? text : back);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerJson, testing::ValuesIn(kKinds), [](const auto& of) { return of.param; });
+
+TEST(TokenizerGguf, GivesSentencePiecesIds) {
+  const BPETokenizer tokenizer = load("sentencepiece.gguf");
+  const auto texts = columns().texts("sentencepiece.text");
+  const auto ids = columns().rows("sentencepiece.ids");
+  ASSERT_GT(texts.size(), 30u);
+  for (std::size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(tokenizer.encode(texts[i]), ids[i]) << texts[i];
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("größer als 注意", {.add_special_tokens = false})), "größer als 注意");
+  EXPECT_EQ(tokenizer.end_of_text(), 2);
+}
+
+TEST(TokenizerGguf, IsTheTokenizerOfItsJson) {
+  const BPETokenizer tokenizer = load("llama3.gguf");
+  const auto texts = columns().texts("text");
+  const auto ids = columns().rows("llama3.ids");
+  for (std::size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(tokenizer.encode(texts[i]), ids[i]) << texts[i];
+  EXPECT_EQ(tokenizer.end_of_text(), tokenizer.id_of("<|end_of_text|>"));
+  EXPECT_TRUE(tokenizer.is_special(*tokenizer.end_of_text()));
+}
+
+TEST(TokenizerGguf, ScoresThatAreNoNumbersAreRefused) {
+  std::string file = read_data("tokenizers/sentencepiece.gguf");
+  const std::string key = "tokenizer.ggml.scores";
+  const std::size_t first =
+      file.find(key) + key.size() + 4 + 4 + 8;             // kinds of the list and of its values, and a count
+  file.replace(first, 4, std::string("\0\0\xc0\x7f", 4));  // NaN
+  const auto parsed = io::Gguf::parse(std::as_bytes(std::span(file.data(), file.size())), "scores");
+  EXPECT_THROW(BPETokenizer::parse(parsed), Error);
+}
+
+// ---- files that are not what they should be -------------------------------------------
+
+std::string json_of(const std::string& kind) { return read_data("tokenizers/" + kind + ".json"); }
+
+std::string with(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+void expect_refused(const std::string& json, const std::string& why) {
+  try {
+    BPETokenizer::parse(json);
+    ADD_FAILURE() << "no Error; expected " << why;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), Error::Kind::data);
+    EXPECT_THAT(error.what(), HasSubstr(why));
+  }
+}
+
+TEST(TokenizerFiles, PartsThatAreNotKnownAreRefusedByName) {
+  const std::string gpt2 = json_of("gpt2"), qwen = json_of("qwen"), gemma = json_of("gemma"),
+                    llama2 = json_of("llama2");
+  expect_refused(with(gpt2, "\"type\":\"BPE\"", "\"type\":\"Unigram\""), "Unigram");
+  expect_refused(with(qwen, "\"type\":\"NFC\"", "\"type\":\"NFKC\""), "NFKC");
+  expect_refused(with(qwen, "\"type\":\"Split\"", "\"type\":\"Whitespace\""), "Whitespace");
+  expect_refused(with(qwen, "\\\\p{N}|", "\\\\p{N}{1,2}|"), "{1,2}");
+  expect_refused(with(qwen, "\"Isolated\"", "\"MergedWithNext\""), "MergedWithNext");
+  expect_refused(with(gemma, "\"MergedWithPrevious\"", "\"Isolated\""), "Isolated");
+  expect_refused(with(gpt2, "\"decoder\":{\"type\":\"ByteLevel\"", "\"decoder\":{\"type\":\"WordPiece\""), "WordPiece");
+  expect_refused(with(gemma, "\"type\":\"TemplateProcessing\"", "\"type\":\"BertProcessing\""), "BertProcessing");
+  expect_refused(with(llama2, "{\"String\":\" \"}", "{\"Regex\":\" +\"}"), " +");
+  expect_refused(with(gpt2, "\"single_word\":false", "\"single_word\":true"), "single_word");
+  expect_refused(with(gpt2, "\"continuing_subword_prefix\":null", "\"continuing_subword_prefix\":\"##\""), "##");
+  expect_refused(with(gpt2, "\"dropout\":null", "\"dropout\":0.5"), "dropout");
+}
+
+TEST(TokenizerFiles, VocabulariesThatLieAreRefused) {
+  const std::string gpt2 = json_of("gpt2"), gemma = json_of("gemma");
+  const std::string merges = gpt2.substr(gpt2.find("\"merges\""));
+  const auto without_merges = gpt2.substr(0, gpt2.find(",\"merges\"")) + "}}";
+  expect_refused(without_merges, "merges");
+  expect_refused(with(gpt2, "\"vocab\":{", "\"words\":{"), "vocab");
+  expect_refused(with(gpt2, "\"merges\":[", "\"merges\":[[\"q\",\"q\"],"), "result are tokens");
+  expect_refused(with(gpt2, "\"merges\":[", "\"merges\":[[\"nosuch\",\"a\"],"), "result are tokens");
+  expect_refused(with(gpt2, "\"merges\":[", "\"merges\":[[\"a\"],"), "two tokens");
+  expect_refused(with(gpt2, "\"merges\":[", "\"merges\":[[\"a\",\"b\",\"c\"],"), "two tokens");
+  expect_refused(with(gpt2, "\"merges\":[", "\"merges\":[[[\"a\"]],"), "two tokens");
+  expect_refused(with(gpt2, "\"merges\":[", "\"merges\":[7,"), "two tokens");
+  expect_refused(with(gpt2, "\"merges\":[", "\"merges\":[\"a  b\","), "two tokens");
+  expect_refused(with(gpt2, "\"merges\":[[\"", "\"merges\":[[\"h\",\"e\"],[\"h\",\"e\"],[\""), "once");
+  expect_refused(with(gpt2, "\"merges\":[", "\"merges\":[],\"merges\":[[\"h\",\"e\"]],\"merges\":["), "one merges");
+  expect_refused(with(gpt2, "\"vocab\":{", "\"vocab\":{\"x\\u00e9y\":0,"), "every id once");
+  expect_refused(with(gpt2, "\"vocab\":{", "\"vocab\":{\"a\":600,"), "every token once");
+  expect_refused(with(gpt2, "\"vocab\":{", "\"vocab\":{\"new\":4000000000,"), "ids below");
+  expect_refused(with(gpt2, "\"vocab\":{", "\"vocab\":{\"new\":-1,"), "whole numbers");
+  expect_refused(with(gpt2, "\"vocab\":{", "\"vocab\":{\"new\":{},"), "whole numbers");
+  expect_refused(with(gemma, "\"<0x41>\"", "\"<0xZZ>\""), "a token for each byte");
+  expect_refused("", "JSON");
+  expect_refused("[]", "an object");
+  expect_refused("{}", "model");
+  expect_refused(gpt2 + "}", "JSON");
+  expect_refused(gpt2 + std::string(1, '\0'), "zero byte");
+  expect_refused("{\"model\":" + std::string(100000, '['), "deep");
+  std::string keys = "{\"k0\":0";
+  for (int i = 1; i < 2000; ++i) keys += ",\"k" + std::to_string(i) + "\":0";
+  expect_refused(keys + "}", "1000 keys");
+}
+
+TEST(TokenizerFiles, AddedTokensThatLieAreRefused) {
+  const std::string gpt2 = json_of("gpt2");
+  expect_refused(with(gpt2, "\"content\":\"<|endoftext|>\"", "\"content\":\"\""), "content");
+  expect_refused(with(gpt2, "\"content\":\"<|endoftext|>\"", "\"content\":\"" + std::string(5000, 'x') + "\""),
+                 "content");
+  expect_refused(with(gpt2, "\"added_tokens\":[{\"id\":", "\"added_tokens\":[{\"id\":4000"), "ids below");
+  expect_refused(with(gpt2, "\"added_tokens\":[{\"id\":", "\"added_tokens\":[{\"id\":-"), "whole number");
+}
+
+TEST(TokenizerFiles, DamagedFilesAreErrorsOrTokenizers) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  for (const char* const kind : kKinds) {
+    const std::string whole = json_of(kind);
+    for (int round = 0; round < 60; ++round) {
+      std::string json = whole;
+      for (int i = 0; i < 3; ++i) json[random() % json.size()] ^= static_cast<char>(1 << random() % 8);
+      if (round % 4 == 0) json.resize(random() % json.size());
+      try {
+        const BPETokenizer tokenizer = BPETokenizer::parse(json);
+        tokenizer.decode(tokenizer.encode("Your journey, 1024 <s> größer\n"));
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), Error::Kind::data) << error.what();
+      }
+    }
+  }
+}
+
+// ---- what stands beside ---------------------------------------------------------------
+
+TEST(TokenizerFiles, TheConfigTellsTheEndAndTheTemplate) {
+  const std::string json = json_of("smollm");
+  const auto plain = BPETokenizer::parse(json);
+  EXPECT_FALSE(plain.end_of_text());
+  EXPECT_EQ(plain.chat_template(), "");
+  const auto told = BPETokenizer::parse(json, R"({"eos_token": "<|im_end|>", "chat_template": "{{ x }}"})");
+  EXPECT_EQ(told.end_of_text(), told.id_of("<|im_end|>"));
+  EXPECT_EQ(told.chat_template(), "{{ x }}");
+  const auto object = BPETokenizer::parse(json, R"({"eos_token": {"content": "<|endoftext|>"}, "chat_template": [
+      {"name": "tools", "template": "t"}, {"name": "default", "template": "d"}]})");
+  EXPECT_EQ(object.end_of_text(), object.id_of("<|endoftext|>"));
+  EXPECT_EQ(object.chat_template(), "d");
+  EXPECT_THROW(BPETokenizer::parse(json, R"({"chat_template": 7})"), Error);
+  EXPECT_THROW(BPETokenizer::parse(json, "[]"), Error);
+  EXPECT_EQ(plain.special_ids().size(), 3u);
+  EXPECT_FALSE(plain.id_of("no such token"));
+}
+
+}  // namespace
+}  // namespace attn::test
