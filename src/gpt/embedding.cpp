@@ -46,6 +46,23 @@ Tensor embed(const Tensor& ids, const Tensor& tokens, const Tensor& positions) {
   return x;
 }
 
+Tensor embed(const Tensor& ids, const Tensor& tokens, double scale) {
+  const std::int64_t width = tokens.size(1);
+  const Tensor x = Tensor::empty({ids.size(0), ids.size(1), width}), rows = x.view({-1, width});
+  const auto factor = static_cast<float>(Tensor::full({1}, scale, tokens.dtype()).item());
+  for_runs(
+      ids.numel(), static_cast<double>(width),
+      [&](std::int64_t first, std::int64_t count) {
+        for (std::int64_t row = first; row < first + count; ++row) {
+          rows.select(0, row).copy_from(tokens.select(0, ids.data<std::int64_t>()[row]));
+          float* out = x.data<float>() + row * width;
+          for (std::int64_t j = 0; factor != 1 && j < width; ++j) out[j] *= factor;
+        }
+      },
+      16);
+  return x;
+}
+
 void embed_backward(const Tensor& dx, const Tensor& ids, const Tensor& d_tokens, const Tensor& d_positions) {
   const std::int64_t t = ids.size(1), width = dx.size(2);
   for_runs(
@@ -55,11 +72,10 @@ void embed_backward(const Tensor& dx, const Tensor& ids, const Tensor& d_tokens,
           // x[row] = tokens[ids[row]] + positions[row % t]
           const float* in = dx.data<float>() + row * width;
           float* token = d_tokens.data<float>() + ids.data<std::int64_t>()[row] * width;
+          for (std::int64_t j = first; j < first + count; ++j) token[j] += in[j];
+          if (!d_positions.defined()) continue;
           float* position = d_positions.data<float>() + row % t * width;
-          for (std::int64_t j = first; j < first + count; ++j) {
-            token[j] += in[j];
-            position[j] += in[j];
-          }
+          for (std::int64_t j = first; j < first + count; ++j) position[j] += in[j];
         }
       },
       kColumns);

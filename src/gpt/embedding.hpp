@@ -11,7 +11,10 @@ void check_ids(const Tensor& ids, std::int64_t vocab, std::int64_t longest);
 // tokens[ids[b, i]] + positions[i] → (b, t, width); ids contiguous (b, t).
 Tensor embed(const Tensor& ids, const Tensor& tokens, const Tensor& positions);
 
-// Adds dx (b, t, width) to the gradients of the rows that embed() took.
+// scale · tokens[ids[b, i]] → (b, t, width) in float32; tokens of a floating dtype, to which the scale is rounded.
+Tensor embed(const Tensor& ids, const Tensor& tokens, double scale);
+
+// Adds dx (b, t, width) to the gradients of the rows that embed() took; d_positions undefined where there are none.
 void embed_backward(const Tensor& dx, const Tensor& ids, const Tensor& d_tokens, const Tensor& d_positions);
 
 }  // namespace attn

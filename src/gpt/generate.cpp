@@ -28,8 +28,8 @@ std::vector<std::int64_t> generate(GPT& model, std::span<const std::int64_t> pro
       unread = std::min(half, static_cast<std::int64_t>(text.size()));
     }
     const Tensor logits = decoder.read(std::span(text).last(static_cast<std::size_t>(unread)));
-    const std::int64_t next = sample(logits, options.sampling, rng);
-    if (next == options.stop) break;
+    const std::int64_t next = sample(logits, options.sampling, rng, text);
+    if (std::ranges::find(options.stops, next) != options.stops.end()) break;
     text.push_back(next);
     unread = 1;
     if (each && !each(next)) break;

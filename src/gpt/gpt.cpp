@@ -6,6 +6,7 @@
 
 #include "core/rows.hpp"
 #include "gpt/embedding.hpp"
+#include "gpt/head.hpp"
 #include "modules/dense.hpp"
 #include "modules/input.hpp"
 
@@ -13,7 +14,6 @@ namespace attn {
 namespace {
 
 constexpr const char* kOp = "GPT";
-constexpr std::int64_t kLogits = std::int64_t{1} << 24, kLeastRows = 1024;  // of a part in loss()
 
 const GPTConfig& checked(const GPTConfig& c) {
   require_positive(kOp, "vocab_size", c.vocab_size);
@@ -55,7 +55,7 @@ GPT::GPT(const GPTConfig& config, Generator& rng)
 
 void GPT::initialise(Generator& rng) {
   const double residual = 0.02 / std::sqrt(2 * static_cast<double>(config_.layers));
-  for (Parameter* p : parameters()) {
+  for (Parameter* p : GPT::parameters()) {  // called by the constructor
     if (p->value.rank() != 2) continue;
     const bool ends_branch = p->name.ends_with("out_proj.weight") || p->name.ends_with("c_proj.weight");
     p->value = rng.randn(p->value.shape());
@@ -75,7 +75,7 @@ Tensor GPT::hidden(const Tensor& ids, Trace* trace) {
 }
 
 Tensor GPT::forward(const Tensor& ids, Trace* trace) {
-  const Tensor logits = project(hidden(ids, trace), head(), {}, {config_.precision});
+  const Tensor logits = logits_of({head(), config_.precision}, hidden(ids, trace));
   d_hidden_ = {};
   return ids.rank() == 1 ? logits.select(0, 0) : logits;
 }
@@ -86,10 +86,9 @@ Module::Gradient GPT::backward(const Tensor& d_logits) {
   if (dy.rank() != 3 || dy.size(-1) != config_.vocab_size || row_count(dy) != ids_.numel()) {
     throw Error(Error::Kind::shape, kOp, "d_logits of the logits' shape", d_logits.shape().str());
   }
-  // logits = hidden · headᵀ
-  const auto grad = project_backward(dy, hidden_, head(), false, {config_.precision});
+  const HeadGradient grad = logits_backward({head(), config_.precision}, dy, {}, hidden_);
   accumulate(config_.tied ? wte : lm_head, grad.weight);
-  hidden_backward(grad.x);
+  hidden_backward(grad.hidden);
   return {};
 }
 
@@ -112,32 +111,9 @@ double GPT::cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with
     throw Error(Error::Kind::shape, kOp, "targets of the shape of ids " + ids.shape().str(), targets.shape().str());
   }
   d_hidden_ = d_head_ = {};
-  const Tensor x = hidden(ids, nullptr).view({-1, config_.width}), wanted = targets.contiguous().view({-1});
-  std::int64_t count = 0;
-  for (std::int64_t i = 0; i < wanted.numel(); ++i) count += wanted.data<std::int64_t>()[i] != -100;
-  const double factor = count == 0 ? 0 : 1 / static_cast<double>(count);
-  const std::int64_t rows = x.size(0), part = std::max(kLeastRows, kLogits / config_.vocab_size);
-  double sum = 0;
-  const Tensor d_hidden = with_gradient ? Tensor::empty(x.shape()) : Tensor{};
-  for (std::int64_t first = 0; first < rows; first += part) {
-    const std::int64_t last = std::min(rows, first + part);
-    const Tensor some = x.slice(0, first, last), target = wanted.slice(0, first, last);
-    const Tensor logits = project(some, head(), {}, {config_.precision});
-    const CrossEntropy entropy =
-        with_gradient ? cross_entropy_in_place(logits, target, factor) : attn::cross_entropy(logits, target);
-    sum += entropy.loss * static_cast<double>(entropy.count);
-    if (!with_gradient) continue;
-    // logits = hidden · headᵀ
-    const auto grad = project_backward(logits, some, head(), false, {config_.precision});
-    d_hidden.slice(0, first, last).copy_from(grad.x);
-    if (first == 0) {
-      d_head_ = grad.weight;
-    } else {
-      add_in_place(d_head_, grad.weight);
-    }
-  }
-  if (with_gradient) d_hidden_ = d_hidden.view(hidden_.shape());
-  return sum * factor;
+  const HeadLoss found = head_loss({head(), config_.precision}, hidden(ids, nullptr), targets, with_gradient);
+  d_hidden_ = found.gradient.hidden, d_head_ = found.gradient.weight;
+  return found.loss;
 }
 
 void GPT::backward(double factor) {

@@ -30,14 +30,7 @@ Tensor LayerNorm::forward(const Tensor& x, Trace* trace) {
 }
 
 Tensor LayerNorm::forward(const Tensor& x, DType dtype) {
-  require_float32(kOp, "x", x);
-  const std::int64_t width = weight.value.numel();
-  if (x.rank() < 1 || x.size(-1) != width) {
-    throw Error(Error::Kind::shape, kOp, "x (…, " + std::to_string(width) + ")", x.shape().str());
-  }
-  if (dtype != DType::f32 && dtype != DType::bf16) {
-    throw Error(Error::Kind::dtype, kOp, "a result in float32 or bfloat16", name(dtype));
-  }
+  require_norm_input(kOp, x, weight.value.numel(), dtype);
   x_ = x.contiguous();
   mean_ = Tensor::empty({row_count(x)}), rstd_ = Tensor::empty({row_count(x)});
   const Tensor y = normalised(dtype);
@@ -66,13 +59,7 @@ Tensor LayerNorm::normalised(DType dtype) const {
 
 Tensor LayerNorm::backward(const Tensor& dy, const Tensor& residual) {
   require_forward(kOp, x_.defined());
-  for (const Tensor* given : {&dy, &residual}) {
-    if (given == &residual && !residual.defined()) continue;
-    require_float32(kOp, "the gradient", *given);
-    if (!(given->shape() == x_.shape())) {
-      throw Error(Error::Kind::shape, kOp, "a gradient of x's shape " + x_.shape().str(), given->shape().str());
-    }
-  }
+  require_norm_gradient(kOp, x_, dy, residual);
   const std::int64_t rows = row_count(x_), width = x_.size(-1);
   const Tensor g = dy.contiguous();
   const Tensor added = residual.defined() ? residual.contiguous() : residual, dx = Tensor::empty(x_.shape());

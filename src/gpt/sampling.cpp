@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "attn/error.hpp"
 #include "attn/generate.hpp"
@@ -35,6 +36,21 @@ std::vector<Candidate> all_tokens(const Tensor& logits) {
   return all;
 }
 
+// Of the ids in the text, each once; `all` holds every token's logit.
+void penalise(std::vector<Candidate>& all, std::span<const std::int64_t> text, double penalty) {
+  std::vector<bool> done(all.size());
+  for (const std::int64_t id : text) {
+    if (id < 0 || id >= static_cast<std::int64_t>(all.size())) {
+      throw Error(Error::Kind::argument, "sample", "token ids in [0, " + std::to_string(all.size()) + ")",
+                  std::to_string(id));
+    }
+    const auto i = static_cast<std::size_t>(id);
+    if (done[i]) continue;
+    done[i] = true;
+    all[i].probability = all[i].probability < 0 ? all[i].probability * penalty : all[i].probability / penalty;
+  }
+}
+
 // Logits become probabilities; returns their sum before.
 void softmax(std::vector<Candidate>& all, double temperature) {
   double largest = all.front().probability, sum = 0;
@@ -58,6 +74,14 @@ void keep_nucleus(std::vector<Candidate>& all, double mass) {
   for (Candidate& c : all) c.probability /= sum;
 }
 
+void keep_likely(std::vector<Candidate>& all, double least) {
+  double most = 0, sum = 0;
+  for (const Candidate& c : all) most = std::max(most, c.probability);
+  std::erase_if(all, [&](const Candidate& c) { return c.probability < least * most; });
+  for (const Candidate& c : all) sum += c.probability;
+  for (Candidate& c : all) c.probability /= sum;
+}
+
 }  // namespace
 
 void require_valid(const Sampling& s) {
@@ -67,11 +91,15 @@ void require_valid(const Sampling& s) {
   if (!(s.temperature >= 0 && std::isfinite(s.temperature))) wrong("a temperature of at least 0", s.temperature);
   if (s.top_k < 0) wrong("top_k of at least 0 (0: all)", static_cast<double>(s.top_k));
   if (!(s.top_p > 0 && s.top_p <= 1)) wrong("top_p above 0 and at most 1", s.top_p);
+  if (!(s.min_p >= 0 && s.min_p <= 1)) wrong("min_p from 0 to 1", s.min_p);
+  const double penalty = s.repetition_penalty;
+  if (!(penalty > 0 && std::isfinite(penalty))) wrong("a repetition_penalty above 0", penalty);
 }
 
-std::vector<Candidate> candidates(const Tensor& logits, const Sampling& sampling) {
+std::vector<Candidate> candidates(const Tensor& logits, const Sampling& sampling, std::span<const std::int64_t> text) {
   require_valid(sampling);
   std::vector<Candidate> all = all_tokens(logits);
+  if (sampling.repetition_penalty != 1) penalise(all, text, sampling.repetition_penalty);
   const bool greedy = sampling.temperature == 0;
   const auto count = greedy ? 1 : static_cast<std::size_t>(sampling.top_k);
   if (count > 0 && count < all.size()) {
@@ -80,11 +108,13 @@ std::vector<Candidate> candidates(const Tensor& logits, const Sampling& sampling
   }
   softmax(all, greedy ? 1 : sampling.temperature);
   if (!greedy && sampling.top_p < 1) keep_nucleus(all, sampling.top_p);
+  if (!greedy && sampling.min_p > 0) keep_likely(all, sampling.min_p);
   return all;
 }
 
-std::int64_t sample(const Tensor& logits, const Sampling& sampling, Generator& rng) {
-  const std::vector<Candidate> all = candidates(logits, sampling);
+std::int64_t sample(const Tensor& logits, const Sampling& sampling, Generator& rng,
+                    std::span<const std::int64_t> text) {
+  const std::vector<Candidate> all = candidates(logits, sampling, text);
   if (sampling.temperature == 0) return all.front().id;
   constexpr int kBits = 53;
   const double drawn = static_cast<double>(rng.next_u64() >> (64 - kBits)) * std::ldexp(1.0, -kBits);

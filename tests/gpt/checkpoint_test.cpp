@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -14,6 +13,7 @@
 
 #include "attn/error.hpp"
 #include "attn/io.hpp"
+#include "core/folder.hpp"
 
 namespace attn::test {
 namespace {
@@ -23,20 +23,6 @@ using testing::HasSubstr;
 
 const fs::path kData = fs::path(ATTN_TEST_DATA) / "checkpoints";
 const char* const kCases[] = {"tied-tanh-f32", "tied-gelu-f16", "untied-bf16", "bare-2019-f32"};
-
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("attn-checkpoint-" + std::to_string(::getpid()))) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  operator const fs::path&() const { return path_; }  // NOLINT
-  fs::path operator/(const char* name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
 
 std::string read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);

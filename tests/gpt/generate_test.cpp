@@ -318,7 +318,7 @@ TEST(Generate, StopsWhereItIsTold) {
   EXPECT_EQ(five, std::vector(whole.begin(), whole.begin() + 5));
   EXPECT_EQ(handed, five);
   GenerateOptions stopping = options;
-  stopping.stop = whole[7];
+  stopping.stops = {whole[7]};
   const auto first = std::find(whole.begin(), whole.end(), whole[7]);
   EXPECT_EQ(generate(model, prompt, stopping, c), std::vector(whole.begin(), first));
   GenerateOptions none = options;

@@ -1,0 +1,79 @@
+// GGUF: a model in one file, its tensors often quantized in blocks; versions 2 and 3, little-endian.
+// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "attn/tensor.hpp"
+
+namespace attn::io {
+
+// How a tensor's elements are stored. The quantized ones are blocks of 32 or 256 elements of a row, with scales.
+enum class GgufType : std::uint32_t {
+  f32 = 0,
+  f16 = 1,
+  q4_0 = 2,
+  q4_1 = 3,
+  q8_0 = 8,
+  q4_k = 12,
+  q5_k = 13,
+  q6_k = 14,
+  bf16 = 30
+};
+
+// "F32", "Q4_K", …
+std::string_view name(GgufType type) noexcept;
+
+// Whole numbers of any size and sign are int64, floating ones double. Arrays have elements of one kind.
+using GgufValue = std::variant<bool, std::int64_t, double, std::string, std::vector<bool>, std::vector<std::int64_t>,
+                               std::vector<double>, std::vector<std::string>>;
+
+// A value in a line: a text as it is, a list as its length, "49152 values".
+std::string text_of(const GgufValue& value);
+
+struct GgufTensor {
+  std::string name;
+  Shape shape;  // row-major, as elsewhere: the file's own order of sizes is the reverse
+  GgufType type = GgufType::f32;
+  std::uint64_t begin = 0, bytes = 0;  // in the file
+};
+
+// Whether a file begins as GGUF does; false also where it cannot be read, and for "-".
+bool is_gguf(const std::filesystem::path& path) noexcept;
+
+// What a file holds, without its elements; these are read when they are asked for, and no more of them at a time.
+class Gguf {
+ public:
+  // Throws Error: kind `file` when the file cannot be read, kind `data` when its content is not what the format says.
+  // Sizes are compared with the bytes that are there before anything is made of them.
+  static Gguf open(const std::filesystem::path& path);
+  // Of bytes that the caller keeps; `source` names them in messages.
+  static Gguf parse(std::span<const std::byte> bytes, std::string_view source);
+
+  const std::map<std::string, GgufValue, std::less<>>& metadata() const noexcept { return metadata_; }
+  const std::vector<GgufTensor>& tensors() const noexcept { return tensors_; }  // in the file's order
+  const GgufTensor* find(std::string_view name) const noexcept;                 // null where there is none
+
+  // Its elements, as float32 or, rounded, as bfloat16 or float16. Throws Error (argument) for another dtype.
+  Tensor load(const GgufTensor& tensor, DType dtype = DType::f32) const;
+
+ private:
+  class Source;
+
+  explicit Gguf(std::shared_ptr<const Source> source);
+
+  std::shared_ptr<const Source> source_;
+  std::map<std::string, GgufValue, std::less<>> metadata_;
+  std::vector<GgufTensor> tensors_;
+};
+
+}  // namespace attn::io

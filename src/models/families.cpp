@@ -1,0 +1,309 @@
+// A family of models is a reader of its config.json, with the defaults of transformers' config class.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "attn/pretrained.hpp"
+#include "io/json_object.hpp"
+
+namespace attn {
+namespace {
+
+using io::JsonObject;
+using Json = JsonObject::Json;
+using Config = LanguageModelConfig;
+
+constexpr const char* kOp = "parse_language_model_config";
+constexpr double kMost = 1e30;
+constexpr std::int64_t kMostLayers = 4096;
+
+// ---- parts that families share -----------------------------------------------------------
+
+std::int64_t required(const JsonObject& json, const char* key) {
+  if (!json.find(key)) json.wrong(key, "there", nullptr);
+  return json.size(key, 0);
+}
+
+Activation activation_of(const JsonObject& json, const char* key, const char* otherwise) {
+  const std::string name = json.text(key, otherwise);
+  if (name == "silu" || name == "swish") return Activation::silu;
+  if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::gelu_tanh;
+  if (name == "gelu") return Activation::gelu;
+  json.wrong(key, "silu, gelu_pytorch_tanh or gelu", name);
+}
+
+// A number that null takes away, and that is `otherwise` where nothing is said.
+double number_or_none(const JsonObject& json, const char* key, double otherwise) {
+  return json.find(key) || !json.has(key) ? json.number(key, otherwise, 0, kMost) : 0;
+}
+
+std::int64_t window_or_none(const JsonObject& json, std::int64_t otherwise) {
+  const bool none = json.has("sliding_window") && !json.find("sliding_window");
+  return none || (otherwise == 0 && !json.find("sliding_window")) ? 0 : json.size("sliding_window", otherwise);
+}
+
+std::vector<std::int64_t> ids_of(const JsonObject& json, const char* key) {
+  std::vector<std::int64_t> ids;
+  const Json* value = json.find(key);
+  if (!value) return ids;
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  for (const Json& id : list) {
+    if (!id.is_number_unsigned()) json.wrong(key, "an id, or a list of them", *value);
+    ids.push_back(id.get<std::int64_t>());
+  }
+  return ids;
+}
+
+// Layers whose type is sliding_attention by layer_types, or else by `slides`, have the window.
+template <class F>
+void window_layers(const JsonObject& json, Config& c, std::int64_t window, const F& slides) {
+  const Json* types = json.find("layer_types");
+  if (types && (!types->is_array() || types->size() != c.layers.size())) {
+    json.wrong("layer_types", "a list of " + std::to_string(c.layers.size()), *types);
+  }
+  for (std::size_t i = 0; i < c.layers.size(); ++i) {
+    bool sliding = slides(i);
+    if (types) {
+      const Json& type = (*types)[i];
+      sliding = type == "sliding_attention";
+      if (!sliding && type != "full_attention") {
+        json.wrong("layer_types", "full_attention and sliding_attention alone", type);
+      }
+    }
+    c.layers[i].window = sliding ? window : 0;
+  }
+}
+
+void no_windows(const JsonObject& json, Config& c) {
+  window_layers(json, c, 0, [](std::size_t) { return false; });
+  if (const Json* types = json.find("layer_types")) {
+    for (const Json& type : *types) {
+      if (type != "full_attention") json.wrong("layer_types", "full_attention alone in this family", type);
+    }
+  }
+}
+
+void every_window(const JsonObject& json, Config& c, std::int64_t otherwise) {
+  const std::int64_t window = window_or_none(json, otherwise);
+  for (LayerConfig& layer : c.layers) layer.window = window;
+}
+
+void qwen_windows(const JsonObject& json, Config& c) {
+  const std::int64_t window = json.flag("use_sliding_window", false) ? window_or_none(json, 4096) : 0;
+  const auto first = static_cast<std::size_t>(json.number("max_window_layers", 28, 0, kMostLayers));
+  window_layers(json, c, window, [&](std::size_t i) { return window > 0 && i >= first; });
+}
+
+void one_rope(const JsonObject& json, Config& c, double theta = 10000) {
+  RopeConfig rope = parse_rope_config(json.dump(), {}, theta, json.origin().source);
+  rope.head_dim = c.head_dim;
+  c.ropes = {rope};
+}
+
+void attention_biases(const JsonObject& json, Config& c) {
+  c.qkv_bias = c.out_bias = json.flag("attention_bias", false);
+}
+
+// ---- the families ------------------------------------------------------------------------
+
+void llama(const JsonObject& json, Config& c) {
+  c.tied = json.flag("tie_word_embeddings", false);
+  attention_biases(json, c);
+  c.feed_forward_bias = json.flag("mlp_bias", false);
+  no_windows(json, c);
+  one_rope(json, c);
+}
+
+void mistral(const JsonObject& json, Config& c) {
+  c.tied = json.flag("tie_word_embeddings", false);
+  c.kv_heads = json.size("num_key_value_heads", json.has("num_key_value_heads") ? c.heads : 8);
+  every_window(json, c, 4096);
+  one_rope(json, c);
+}
+
+void qwen2(const JsonObject& json, Config& c) {
+  c.tied = json.flag("tie_word_embeddings", false);
+  c.qkv_bias = true;
+  qwen_windows(json, c);
+  one_rope(json, c);
+}
+
+void qwen3(const JsonObject& json, Config& c) {
+  c.tied = json.flag("tie_word_embeddings", false);
+  c.head_dim = json.size("head_dim", 128);
+  attention_biases(json, c);
+  c.query_key_norm = QueryKeyNorm::each_head;
+  qwen_windows(json, c);
+  one_rope(json, c);
+}
+
+// What Gemma 2 and 3 share; a layer in `full_every` sees all keys.
+void gemma(const JsonObject& json, Config& c, std::int64_t full_every) {
+  json.require("use_bidirectional_attention", false);
+  c.tied = json.flag("tie_word_embeddings", true);
+  c.kv_heads = json.size("num_key_value_heads", 4);
+  c.head_dim = json.size("head_dim", 256);
+  attention_biases(json, c);
+  c.activation = activation_of(json, "hidden_activation", "gelu_pytorch_tanh");
+  c.norm = RmsWeight::plus_one;
+  c.post_norm = true;
+  c.attention_scale = 1 / std::sqrt(json.number("query_pre_attn_scalar", 256, 1e-6, kMost));
+  c.embedding_scale = std::sqrt(static_cast<double>(c.width));
+  window_layers(json, c, window_or_none(json, 4096),
+                [&](std::size_t i) { return (static_cast<std::int64_t>(i) + 1) % full_every != 0; });
+}
+
+void gemma2(const JsonObject& json, Config& c) {
+  gemma(json, c, 2);
+  c.attention_softcap = number_or_none(json, "attn_logit_softcapping", 50);
+  c.logits_softcap = number_or_none(json, "final_logit_softcapping", 30);
+  one_rope(json, c);
+}
+
+void gemma3(const JsonObject& json, Config& c) {
+  gemma(json, c, json.size("sliding_window_pattern", 6));
+  c.attention_softcap = number_or_none(json, "attn_logit_softcapping", 0);
+  c.logits_softcap = number_or_none(json, "final_logit_softcapping", 0);
+  c.query_key_norm = QueryKeyNorm::each_head;
+  const std::string text = json.dump();
+  for (const auto& [type, theta] : {std::pair{"full_attention", 1e6}, {"sliding_attention", 1e4}}) {
+    c.ropes.push_back(parse_rope_config(text, type, theta, json.origin().source));
+    c.ropes.back().head_dim = c.head_dim;
+  }
+  const Json* types = json.find("layer_types");
+  const std::int64_t every = json.size("sliding_window_pattern", 6);
+  for (std::size_t i = 0; i < c.layers.size(); ++i) {
+    const bool slides = types ? (*types)[i] == "sliding_attention" : (static_cast<std::int64_t>(i) + 1) % every != 0;
+    c.layers[i].rope = slides ? 1 : 0;
+  }
+}
+
+void smollm3(const JsonObject& json, Config& c) {
+  c.tied = json.flag("tie_word_embeddings", true);
+  c.kv_heads = json.size("num_key_value_heads", json.has("num_key_value_heads") ? c.heads : 4);
+  attention_biases(json, c);
+  c.feed_forward_bias = json.flag("mlp_bias", false);
+  one_rope(json, c, 2e6);
+  const std::int64_t interval = json.size("no_rope_layer_interval", 4);
+  const Json* turns = json.find("no_rope_layers");  // 1 where positions turn, in spite of its name
+  if (turns && (!turns->is_array() || turns->size() < c.layers.size())) {
+    json.wrong("no_rope_layers", "a list of " + std::to_string(c.layers.size()), *turns);
+  }
+  for (std::size_t i = 0; i < c.layers.size(); ++i) {
+    const bool turned = turns ? (*turns)[i] == 1 : (static_cast<std::int64_t>(i) + 1) % interval != 0;
+    if (!turned) c.layers[i].rope = std::nullopt;
+  }
+  const std::int64_t window = json.flag("use_sliding_window", false) ? window_or_none(json, 0) : 0;
+  window_layers(json, c, window, [&](std::size_t i) { return !c.layers[i].rope; });
+}
+
+void olmo2(const JsonObject& json, Config& c) {
+  c.epsilon = json.number("rms_norm_eps", 1e-5, 0, 1);
+  c.tied = json.flag("tie_word_embeddings", false);
+  attention_biases(json, c);
+  c.pre_norm = false;
+  c.post_norm = true;
+  c.query_key_norm = QueryKeyNorm::all_heads;
+  no_windows(json, c);
+  one_rope(json, c);
+}
+
+void phi3(const JsonObject& given, Config& c) {
+  Json changed = Json::parse(given.dump());  // its older names of a rope type
+  for (const char* where : {"rope_scaling", "rope_parameters"}) {
+    for (const char* key : {"type", "rope_type"}) {
+      if (!changed.contains(where) || !changed[where].is_object() || !changed[where].contains(key)) continue;
+      Json& type = changed[where][key];
+      if (type == "su" || type == "yarn") type = "longrope";
+    }
+  }
+  const JsonObject json(changed, given.origin());
+  c.epsilon = json.number("rms_norm_eps", 1e-5, 0, 1);
+  c.tied = json.flag("tie_word_embeddings", false);
+  every_window(json, c, 0);
+  one_rope(json, c);
+}
+
+void granite(const JsonObject& json, Config& c) {
+  llama(json, c);
+  c.embedding_scale = json.number("embedding_multiplier", 1, -kMost, kMost);
+  c.residual_scale = json.number("residual_multiplier", 1, -kMost, kMost);
+  c.attention_scale = json.number("attention_multiplier", 1, -kMost, kMost);
+  c.logits_scale = 1 / json.number("logits_scaling", 1, 1e-30, kMost);
+}
+
+struct Family {
+  const char* name;
+  void (*read)(const JsonObject&, Config&);
+};
+
+constexpr std::array<Family, 10> kFamilies{{{"llama", llama},
+                                            {"mistral", mistral},
+                                            {"qwen2", qwen2},
+                                            {"qwen3", qwen3},
+                                            {"gemma2", gemma2},
+                                            {"gemma3_text", gemma3},
+                                            {"smollm3", smollm3},
+                                            {"olmo2", olmo2},
+                                            {"phi3", phi3},
+                                            {"granite", granite}}};
+
+// Sizes that no family can do without, and what is the same in all of them.
+Config common(const JsonObject& json, const std::string& family) {
+  Config c;
+  c.family = family;
+  if (const Json* quantized = json.find("quantization_config")) {
+    json.wrong("quantization_config", "absent: weights in floating dtypes", *quantized);
+  }
+  c.vocab_size = required(json, "vocab_size");
+  c.width = required(json, "hidden_size");
+  c.inner_width = required(json, "intermediate_size");
+  c.heads = required(json, "num_attention_heads");
+  c.context_length = required(json, "max_position_embeddings");
+  const std::int64_t layers = required(json, "num_hidden_layers");
+  if (layers > kMostLayers) json.wrong("num_hidden_layers", "at most " + std::to_string(kMostLayers), layers);
+  c.layers.resize(static_cast<std::size_t>(layers));
+  c.kv_heads = json.size("num_key_value_heads", c.heads);
+  c.head_dim = json.find("head_dim") ? json.size("head_dim", 0) : c.width / c.heads;
+  c.epsilon = json.number("rms_norm_eps", 1e-6, 0, 1);
+  if (!family.starts_with("gemma")) c.activation = activation_of(json, "hidden_act", "silu");
+  c.end_ids = ids_of(json, "eos_token_id");
+  return c;
+}
+
+void check(const JsonObject& json, const Config& c) {
+  if (c.heads % c.kv_heads != 0) {
+    json.wrong("num_key_value_heads", "a divisor of num_attention_heads = " + std::to_string(c.heads), c.kv_heads);
+  }
+  if (c.head_dim < 1) json.wrong("hidden_size", "at least num_attention_heads", c.width);
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  if (c.head_dim > most / c.heads) json.wrong("head_dim", "heads of at most 2^31 numbers together", c.head_dim);
+}
+
+}  // namespace
+
+std::vector<std::string> language_model_families() {
+  std::vector<std::string> names;
+  for (const Family& family : kFamilies) names.emplace_back(family.name);
+  return names;
+}
+
+LanguageModelConfig parse_language_model_config(std::string_view text, std::string_view source) {
+  const io::Origin origin{kOp, source};
+  const JsonObject json(text, origin);
+  const std::string name = json.text("model_type", "");
+  const auto* family = std::ranges::find_if(kFamilies, [&](const Family& f) { return name == f.name; });
+  if (family == kFamilies.end()) {
+    std::string known;
+    for (const Family& f : kFamilies) known.append(known.empty() ? "" : ", ").append(f.name);
+    json.wrong("model_type", "one of " + known, name);
+  }
+  Config config = common(json, name);
+  family->read(json, config);
+  check(json, config);
+  config.json = std::string(text);
+  return config;
+}
+
+}  // namespace attn

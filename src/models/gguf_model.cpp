@@ -1,0 +1,187 @@
+#include "models/gguf_model.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "attn/gguf.hpp"
+#include "io/bytes.hpp"
+#include "io/file.hpp"
+#include "models/gguf_metadata.hpp"
+
+namespace attn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using io::Gguf;
+using io::GgufTensor;
+
+// What an architecture's files do that others do not.
+struct Architecture {
+  const char *name, *family;
+  bool permuted = false;  // queries and keys are laid out for interleaved rotation
+  bool gemma = false;     // norms hold 1 + w
+};
+
+constexpr std::array<Architecture, 5> kArchitectures{{{"llama", "llama", true},
+                                                      {"qwen2", "qwen2"},
+                                                      {"qwen3", "qwen3"},
+                                                      {"gemma2", "gemma2", false, true},
+                                                      {"gemma3", "gemma3_text", false, true}}};
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kLayerNames{
+    {{"attn_q", "self_attn.q_proj"},
+     {"attn_k", "self_attn.k_proj"},
+     {"attn_v", "self_attn.v_proj"},
+     {"attn_output", "self_attn.o_proj"},
+     {"attn_q_norm", "self_attn.q_norm"},
+     {"attn_k_norm", "self_attn.k_norm"},
+     {"ffn_gate", "mlp.gate_proj"},
+     {"ffn_up", "mlp.up_proj"},
+     {"ffn_down", "mlp.down_proj"},
+     {"attn_norm", "input_layernorm"},
+     {"post_attention_norm", "post_attention_layernorm"},
+     {"post_ffw_norm", "post_feedforward_layernorm"},
+     {"ffn_norm", ""}}};  // by the family
+
+const Architecture& architecture_of(const GgufMetadata& metadata) {
+  const std::string name = metadata.text("general.architecture");
+  const auto* at = std::ranges::find_if(kArchitectures, [&](const Architecture& a) { return name == a.name; });
+  if (at != kArchitectures.end()) return *at;
+  std::string known;
+  for (const Architecture& a : kArchitectures) known.append(known.empty() ? "" : ", ").append(a.name);
+  metadata.origin().fail("an architecture among " + known, io::in_quotes(name));
+}
+
+// "blk.3.attn_q.weight" → "model.layers.3.self_attn.q_proj.weight"; empty for what is not known.
+std::string hugging_face_name(std::string_view name, const Architecture& a) {
+  if (name == "token_embd.weight") return "model.embed_tokens.weight";
+  if (name == "output_norm.weight") return "model.norm.weight";
+  if (name == "output.weight") return "lm_head.weight";
+  constexpr std::string_view block = "blk.";
+  if (!name.starts_with(block)) return {};
+  const std::size_t dot = name.find('.', block.size()), last = name.rfind('.');
+  if (dot == std::string_view::npos || last <= dot) return {};
+  const std::string_view layer = name.substr(block.size(), dot - block.size()),
+                         part = name.substr(dot + 1, last - dot - 1);
+  const auto* at = std::ranges::find_if(kLayerNames, [&](const auto& pair) { return pair.first == part; });
+  if (at == kLayerNames.end()) return {};
+  std::string_view ours = at->second;
+  if (part == "ffn_norm") ours = a.gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+  return std::string("model.layers.").append(layer).append(".").append(ours).append(name.substr(last));
+}
+
+void add_rope(Json& config, const GgufMetadata& metadata, const Gguf& file) {
+  const double theta = metadata.number("rope.freq_base", 10000);
+  config["rope_theta"] = theta;
+  const std::string type = metadata.text_or("rope.scaling.type", "none");
+  const double factor = metadata.number("rope.scaling.factor", 1);
+  if (type == "linear" || type == "yarn") {
+    config["rope_scaling"] = {{"rope_type", type}, {"factor", factor}};
+    if (const auto original = metadata.whole("rope.scaling.original_context_length", 0); original > 0) {
+      config["rope_scaling"]["original_max_position_embeddings"] = original;
+    }
+  } else if (type != "none") {
+    metadata.origin().fail("rope.scaling.type none, linear or yarn", io::in_quotes(type));
+  }
+  // Llama 3's scaling, as a factor for each frequency.
+  if (const GgufTensor* factors = file.find("rope_freqs.weight")) {
+    const Tensor values = file.load(*factors);
+    Json list = Json::array();
+    for (std::int64_t i = 0; i < values.numel(); ++i) list.push_back(values.data<float>()[i]);
+    config["rope_scaling"] = {{"rope_type", "longrope"}, {"short_factor", list}, {"long_factor", list}};
+    config["rope_scaling"]["attention_factor"] = 1.0;
+    config["rope_scaling"]["original_max_position_embeddings"] = config["max_position_embeddings"];
+  }
+}
+
+// What the files of Gemma do not say: released sizes but the largest scale queries by their head's dimension.
+void add_gemma(Json& config, const GgufMetadata& metadata, bool third) {
+  const std::int64_t layers = config["num_hidden_layers"], width = config["hidden_size"];
+  const bool largest = layers == (third ? 62 : 46);
+  const std::int64_t heads = config["num_attention_heads"], head_dim = config["head_dim"];
+  config["query_pre_attn_scalar"] = largest ? width / heads : head_dim;
+  config["hidden_activation"] = "gelu_pytorch_tanh";
+  config["sliding_window"] = metadata.whole("attention.sliding_window", 4096);
+  const auto cap = [&](const char* key, const char* from, double otherwise) {
+    const double value = metadata.number(from, otherwise);
+    config[key] = value > 0 ? Json(value) : Json(nullptr);
+  };
+  cap("attn_logit_softcapping", "attn_logit_softcapping", third ? 0 : 50);
+  cap("final_logit_softcapping", "final_logit_softcapping", third ? 0 : 30);
+  if (third) config["rope_local_base_freq"] = 10000.0;
+}
+
+Json config_of(const Gguf& file, const GgufMetadata& metadata, const Architecture& a) {
+  const GgufTensor* embedding = file.find("token_embd.weight");
+  if (!embedding || embedding->shape.size() != 2) metadata.origin().fail("a matrix token_embd.weight", "none");
+  Json config{{"model_type", a.family}};
+  config["vocab_size"] = embedding->shape[0];
+  config["hidden_size"] = metadata.whole("embedding_length");
+  config["intermediate_size"] = metadata.whole("feed_forward_length");
+  config["num_hidden_layers"] = metadata.whole("block_count");
+  config["max_position_embeddings"] = metadata.whole("context_length");
+  const std::int64_t heads = metadata.whole("attention.head_count"), width = metadata.whole("embedding_length");
+  config["num_attention_heads"] = heads;
+  config["num_key_value_heads"] = metadata.whole("attention.head_count_kv", heads);
+  config["head_dim"] = metadata.whole("attention.key_length", metadata.whole("rope.dimension_count", width / heads));
+  config["rms_norm_eps"] = metadata.number("attention.layer_norm_rms_epsilon", 1e-6);
+  config["tie_word_embeddings"] = file.find("output.weight") == nullptr;
+  const bool biased = file.find("blk.0.attn_q.bias") != nullptr && std::string_view(a.family) != "qwen2";
+  if (biased) config["attention_bias"] = true;
+  for (const char* end : {"bos", "eos"}) {
+    const std::int64_t id = metadata.whole(std::string("tokenizer.ggml.") + end + "_token_id", -1);
+    config[std::string(end) + "_token_id"] = id < 0 ? Json(nullptr) : Json(id);
+  }
+  add_rope(config, metadata, file);
+  if (a.gemma) add_gemma(config, metadata, std::string_view(a.name) == "gemma3");
+  return config;
+}
+
+// Rows (heads · d, …) of interleaved pairs, in halves.
+Tensor in_halves(const Tensor& rows, std::int64_t heads) {
+  const std::int64_t half = rows.size(0) / heads / 2, columns = rows.numel() / rows.size(0);
+  return rows.view({heads, half, 2, columns}).transpose(1, 2).contiguous().view(rows.shape());
+}
+
+StoredTensor stored(const std::shared_ptr<const Gguf>& file, const GgufTensor& tensor, const Architecture& a,
+                    const LanguageModelConfig& config) {
+  const std::string name = hugging_face_name(tensor.name, a);
+  const bool queries = name.find("self_attn.q_proj") != std::string::npos;
+  const bool turned = a.permuted && (queries || name.find("self_attn.k_proj") != std::string::npos);
+  const bool less_one = a.gemma && name.ends_with("norm.weight");
+  const std::int64_t heads = queries ? config.heads : config.kv_heads;
+  const auto load = [file, tensor, turned, less_one, heads](DType dtype) {
+    Tensor values = file->load(tensor, less_one ? DType::f32 : dtype);
+    for (std::int64_t i = 0; less_one && i < values.numel(); ++i) values.data<float>()[i] -= 1;
+    const bool divisible = values.rank() > 0 && values.size(0) % (2 * heads) == 0;  // else the shape is refused
+    return turned && divisible ? in_halves(values, heads) : values.to(dtype);
+  };
+  return {name, std::string(io::name(tensor.type)), tensor.shape, tensor.bytes, load};
+}
+
+}  // namespace
+
+PretrainedFiles open_gguf_model(const std::filesystem::path& path) {
+  const auto file = std::make_shared<const Gguf>(Gguf::open(path));
+  const std::string source = io::source_name(path);
+  GgufMetadata metadata(*file, {"load_gguf", source});
+  const Architecture& a = architecture_of(metadata);
+  metadata.set_prefix(a.name);
+  PretrainedFiles files;
+  files.format = "gguf";
+  files.config = parse_language_model_config(config_of(*file, metadata, a).dump(2) + "\n", source);
+  for (const GgufTensor& tensor : file->tensors()) {
+    if (tensor.name == "rope_freqs.weight") continue;  // in the config
+    if (hugging_face_name(tensor.name, a).empty()) {
+      metadata.origin().fail(std::string("only tensors of architecture ") + a.name, io::in_quotes(tensor.name));
+    }
+    files.tensors.push_back(stored(file, tensor, a, files.config));
+  }
+  return files;
+}
+
+}  // namespace attn

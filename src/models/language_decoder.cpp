@@ -1,0 +1,163 @@
+// A language model, piece by piece, on caches of keys and values.
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "attn/error.hpp"
+#include "attn/language_model.hpp"
+#include "gpt/embedding.hpp"
+#include "gpt/head.hpp"
+
+namespace attn {
+namespace {
+
+constexpr const char* kOp = "LanguageDecoder";
+constexpr std::int64_t kPiece = 512;  // tokens of a prompt that are read at once
+constexpr std::int64_t kPage = 64;    // of a cache whose first tokens are forgotten
+
+// Released models turn keys by other frequencies once a text is longer than this, and begin anew then.
+std::int64_t switch_of(const LanguageModelConfig& config) {
+  std::int64_t at = 0;
+  for (const RopeConfig& rope : config.ropes) {
+    if (rope.type == RopeType::longrope) at = rope.original_max_position_embeddings;
+  }
+  return at;
+}
+
+}  // namespace
+
+LanguageDecoder::LanguageDecoder(LanguageModel& model, std::int64_t batch, DType cache)
+    : model_(&model), switches_at_(switch_of(model.config())) {
+  const LanguageModelConfig& c = model.config();
+  for (const LayerConfig& layer : c.layers) {
+    KVCacheConfig own{.batch = batch, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .dtype = cache};
+    if (layer.window > 0) own.page_size = kPage;
+    caches_.emplace_back(own);
+  }
+  length_.assign(static_cast<std::size_t>(batch), 0);
+  texts_.resize(static_cast<std::size_t>(batch));
+}
+
+std::int64_t LanguageDecoder::length(std::int64_t item) const {
+  if (item < 0 || item >= static_cast<std::int64_t>(length_.size())) {
+    throw Error(Error::Kind::argument, kOp, "an item from 0 to " + std::to_string(length_.size() - 1),
+                std::to_string(item));
+  }
+  return length_[static_cast<std::size_t>(item)];
+}
+
+std::size_t LanguageDecoder::bytes() const {
+  std::size_t sum = 0;
+  for (const KVCache& cache : caches_) sum += cache.bytes();
+  return sum;
+}
+
+// Of positions first, first + 1, …, of a text that is `serves` tokens long.
+std::vector<RotaryTable> LanguageDecoder::turns(std::int64_t first, std::int64_t tokens, std::int64_t serves) const {
+  std::vector<RotaryTable> all;
+  for (const RopeConfig& rope : model_->config().ropes) {
+    all.push_back(rotary_table(rotary_frequencies(rope, serves), tokens, first));
+  }
+  return all;
+}
+
+// Of each text's next position, (b, 1, …).
+std::vector<RotaryTable> LanguageDecoder::next_turns() const {
+  std::vector<RotaryTable> all;
+  for (const RopeConfig& rope : model_->config().ropes) {
+    std::vector<Tensor> cos, sin;
+    RotaryTable last;
+    for (const std::int64_t length : length_) {
+      last = rotary_table(rotary_frequencies(rope, length + 1), 1, length);
+      cos.push_back(last.cos), sin.push_back(last.sin);
+    }
+    all.push_back({stack(cos), stack(sin), last.layout});
+  }
+  return all;
+}
+
+// ids (b, t), or (1, t) of one item → the last tokens' logits (b, vocab_size). All caches take them, or none.
+Tensor LanguageDecoder::run(const Tensor& ids, const std::vector<RotaryTable>& turns,
+                            std::optional<std::int64_t> item) {
+  const LanguageModelConfig& c = model_->config();
+  const auto batch = static_cast<std::int64_t>(length_.size()), tokens = ids.size(1);
+  const std::int64_t first = item.value_or(0), last = item ? first + 1 : batch;
+  std::vector<Tensor> before;
+  for (const KVCache& cache : caches_) before.push_back(cache.lengths());
+  Tensor x = embed(ids, model_->embedding.value, c.embedding_scale);
+  try {
+    for (std::size_t i = 0; i < caches_.size(); ++i) {
+      const auto rope = c.layers[i].rope;
+      x = model_->blocks[i]->forward(x, rope ? turns[*rope] : RotaryTable{}, caches_[i], item);
+    }
+  } catch (...) {
+    for (std::size_t i = 0; i < caches_.size(); ++i) {
+      for (std::int64_t b = first; b < last; ++b) caches_[i].truncate(b, before[i].data<std::int64_t>()[b]);
+    }
+    throw;
+  }
+  for (std::int64_t b = first; b < last; ++b) {
+    length_[static_cast<std::size_t>(b)] += tokens;
+    for (std::size_t i = 0; i < caches_.size(); ++i) {  // the next query sees itself, and these
+      const std::int64_t shown = c.layers[i].window - 1, held = caches_[i].length(b);
+      if (c.layers[i].window > 0 && held > shown) caches_[i].forget(b, held - shown);
+    }
+  }
+  const Tensor hidden = model_->norm.forward(x.slice(1, tokens - 1, tokens).contiguous(), DType::f32);
+  return logits_of({model_->head(), c.precision, c.logits_scale, c.logits_softcap}, hidden).view({-1, c.vocab_size});
+}
+
+Tensor LanguageDecoder::read_pieces(std::int64_t item, std::span<const std::int64_t> ids, std::int64_t serves) {
+  Tensor logits;
+  for (std::size_t at = 0; at < ids.size(); at += kPiece) {
+    const auto piece = ids.subspan(at, std::min<std::size_t>(kPiece, ids.size() - at));
+    const auto tokens = static_cast<std::int64_t>(piece.size());
+    logits = run(Tensor::from(piece, {1, tokens}), turns(length(item), tokens, serves), item);
+  }
+  return logits;
+}
+
+// A text that grows past the switch is read again, by the frequencies of long ones.
+void LanguageDecoder::prepare(std::int64_t item, std::int64_t length) {
+  auto& held = length_[static_cast<std::size_t>(item)];
+  if (switches_at_ == 0 || held == 0 || held > switches_at_ || length <= switches_at_) return;
+  for (KVCache& cache : caches_) cache.truncate(item, 0);
+  held = 0;
+  read_pieces(item, texts_[static_cast<std::size_t>(item)], length);
+}
+
+void LanguageDecoder::check(std::span<const std::int64_t> ids, std::int64_t longest) const {
+  const LanguageModelConfig& c = model_->config();
+  const auto count = static_cast<std::int64_t>(ids.size());
+  check_ids(Tensor::from(ids, {count}), c.vocab_size, std::numeric_limits<std::int64_t>::max());
+  if (longest > c.context_length) {
+    throw Error(Error::Kind::shape, kOp,
+                "at most context_length = " + std::to_string(c.context_length) + " tokens in all",
+                std::to_string(longest));
+  }
+}
+
+Tensor LanguageDecoder::read(std::int64_t item, std::span<const std::int64_t> ids) {
+  const std::int64_t before = length(item), after = before + static_cast<std::int64_t>(ids.size());
+  check(ids, after);
+  prepare(item, after);
+  const Tensor logits = read_pieces(item, ids, after);
+  auto& text = texts_[static_cast<std::size_t>(item)];
+  if (switches_at_ > 0) text.insert(text.end(), ids.begin(), ids.end());
+  return logits.select(0, 0);
+}
+
+Tensor LanguageDecoder::read(std::span<const std::int64_t> ids) {
+  const auto batch = static_cast<std::int64_t>(length_.size());
+  if (static_cast<std::int64_t>(ids.size()) != batch) {
+    throw Error(Error::Kind::shape, kOp, "an id for each of " + std::to_string(batch) + " texts",
+                std::to_string(ids.size()));
+  }
+  check(ids, 1 + *std::max_element(length_.begin(), length_.end()));
+  for (std::int64_t b = 0; b < batch; ++b) prepare(b, length(b) + 1);
+  const Tensor logits = run(Tensor::from(ids, {batch, 1}), next_turns(), {});
+  for (std::size_t b = 0; switches_at_ > 0 && b < texts_.size(); ++b) texts_[b].push_back(ids[b]);
+  return logits;
+}
+
+}  // namespace attn

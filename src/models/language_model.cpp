@@ -1,0 +1,147 @@
+#include "attn/language_model.hpp"
+
+#include <string>
+
+#include "attn/error.hpp"
+#include "core/rows.hpp"
+#include "gpt/embedding.hpp"
+#include "gpt/head.hpp"
+#include "modules/dense.hpp"
+#include "modules/input.hpp"
+
+namespace attn {
+namespace {
+
+constexpr const char* kOp = "LanguageModel";
+
+LanguageModelConfig checked(LanguageModelConfig c) {
+  require_positive(kOp, "vocab_size", c.vocab_size);
+  require_positive(kOp, "context_length", c.context_length);
+  require_positive(kOp, "width", c.width);
+  require_positive(kOp, "inner_width", c.inner_width);
+  require_positive(kOp, "heads", c.heads);
+  if (c.kv_heads == 0) c.kv_heads = c.heads;
+  if (c.head_dim == 0) c.head_dim = c.width / c.heads;
+  if (!c.pre_norm && !c.post_norm) throw Error(Error::Kind::argument, kOp, "pre_norm or post_norm", "neither");
+  for (const LayerConfig& layer : c.layers) {
+    if (layer.rope && *layer.rope >= c.ropes.size()) {
+      throw Error(Error::Kind::argument, kOp, "a layer's rope among " + std::to_string(c.ropes.size()),
+                  std::to_string(*layer.rope));
+    }
+  }
+  return c;
+}
+
+Tensor batched(const Tensor& ids) { return (ids.rank() == 2 ? ids : ids.unsqueeze(0)).contiguous(); }
+
+Head head_of(const LanguageModel& model) {
+  const LanguageModelConfig& c = model.config();
+  return {model.head(), c.precision, c.logits_scale, c.logits_softcap};
+}
+
+}  // namespace
+
+LanguageModel::LanguageModel(const LanguageModelConfig& config, bool allocate)
+    : norm(checked(config).width, config.epsilon, config.norm, "model.norm"), config_(checked(config)) {
+  const auto zeros = [&](const Shape& shape) {
+    return allocate ? Tensor::zeros(shape) : Tensor::zeros({1}).expand(shape);
+  };
+  const Shape matrix{config.vocab_size, config.width};
+  embedding = {"model.embed_tokens.weight", zeros(matrix), {}};
+  for (std::size_t i = 0; i < config_.layers.size(); ++i) {
+    const std::string prefix = "model.layers." + std::to_string(i) + ".";
+    blocks.push_back(std::make_unique<DecoderBlock>(config_, config_.layers[i], prefix));
+    if (allocate) continue;
+    for (Parameter* p : blocks.back()->parameters()) p->value = zeros(p->value.shape());
+  }
+  lm_head = {"lm_head.weight", config.tied ? Tensor{} : zeros(matrix), {}};
+}
+
+Tensor LanguageModel::hidden(const Tensor& ids, Trace* trace) {
+  check_ids(ids, config_.vocab_size, config_.context_length);
+  ids_ = batched(ids);
+  const std::int64_t tokens = ids_.size(1);
+  std::vector<RotaryTable> turns;
+  for (const RopeConfig& rope : config_.ropes) turns.push_back(rotary_table(rotary_frequencies(rope, tokens), tokens));
+  Tensor x = embed(ids_, embedding.value, config_.embedding_scale);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const Trace::Scope scope(trace, "model.layers." + std::to_string(i));
+    const auto rope = config_.layers[i].rope;
+    x = blocks[i]->forward(x, rope ? turns[*rope] : RotaryTable{}, trace);
+  }
+  return hidden_ = norm.forward(x, DType::f32);
+}
+
+Tensor LanguageModel::forward(const Tensor& ids, Trace* trace) {
+  const Tensor logits = logits_of(head_of(*this), hidden(ids, trace));
+  logits_ = config_.logits_softcap > 0 ? logits : Tensor{};
+  d_hidden_ = {};
+  return ids.rank() == 1 ? logits.select(0, 0) : logits;
+}
+
+Module::Gradient LanguageModel::backward(const Tensor& d_logits) {
+  require_forward(kOp, hidden_.defined());
+  const Tensor dy = d_logits.rank() == 2 ? d_logits.unsqueeze(0) : d_logits;
+  if (dy.rank() != 3 || dy.size(-1) != config_.vocab_size || row_count(dy) != ids_.numel()) {
+    throw Error(Error::Kind::shape, kOp, "d_logits of the logits' shape", d_logits.shape().str());
+  }
+  const HeadGradient grad = logits_backward(head_of(*this), dy, logits_, hidden_);
+  accumulate(config_.tied ? embedding : lm_head, grad.weight);
+  hidden_backward(grad.hidden);
+  return {};
+}
+
+void LanguageModel::hidden_backward(const Tensor& d_hidden) {
+  // hidden = norm(block[n](… block[0](scale · embedding[ids])))
+  Tensor dx = norm.backward(d_hidden).x;
+  for (std::size_t i = blocks.size(); i-- > 0;) dx = blocks[i]->backward(dx).x;
+  if (!embedding.grad.defined()) embedding.grad = Tensor::zeros(embedding.value.shape());
+  scale_in_place(dx, config_.embedding_scale);
+  embed_backward(dx, ids_, embedding.grad, {});
+}
+
+double LanguageModel::loss(const Tensor& ids, const Tensor& targets) { return cross_entropy_of(ids, targets, true); }
+
+double LanguageModel::evaluate(const Tensor& ids, const Tensor& targets) {
+  return cross_entropy_of(ids, targets, false);
+}
+
+double LanguageModel::cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient) {
+  if (!(ids.shape() == targets.shape())) {
+    throw Error(Error::Kind::shape, kOp, "targets of the shape of ids " + ids.shape().str(), targets.shape().str());
+  }
+  d_hidden_ = d_head_ = logits_ = {};
+  const HeadLoss found = head_loss(head_of(*this), hidden(ids, nullptr), targets, with_gradient);
+  d_hidden_ = found.gradient.hidden, d_head_ = found.gradient.weight;
+  return found.loss;
+}
+
+void LanguageModel::backward(double factor) {
+  if (!d_hidden_.defined()) throw Error(Error::Kind::argument, kOp, "loss() before backward()", "no loss");
+  scale_in_place(d_hidden_, factor);
+  scale_in_place(d_head_, factor);
+  accumulate(config_.tied ? embedding : lm_head, d_head_);
+  hidden_backward(d_hidden_);
+  d_hidden_ = d_head_ = {};
+}
+
+std::vector<Parameter*> LanguageModel::parameters() {
+  std::vector<Parameter*> all{&embedding};
+  for (const auto& block : blocks) {
+    for (Parameter* p : block->parameters()) all.push_back(p);
+  }
+  all.push_back(&norm.weight);
+  if (!config_.tied) all.push_back(&lm_head);
+  return all;
+}
+
+void store_matrices(LanguageModel& model, DType dtype) {
+  if (dtype != DType::f32 && dtype != DType::bf16) {
+    throw Error(Error::Kind::dtype, "store_matrices", "float32 or bfloat16", name(dtype));
+  }
+  for (Parameter* p : model.parameters()) {
+    if (p->value.rank() == 2) p->value = p->value.to(dtype);
+  }
+}
+
+}  // namespace attn

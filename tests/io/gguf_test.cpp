@@ -1,0 +1,203 @@
+// Golden files: make_gguf.py, by the gguf package.
+#include "attn/gguf.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "attn/io.hpp"
+#include "io/forged.hpp"
+#include "io/helpers.hpp"
+
+namespace attn::test {
+namespace {
+
+using forged::number;
+
+TEST(Gguf, EveryTypeIsReadAsLlamaCppReadsIt) {
+  const io::Gguf file = io::Gguf::open(data_path("types.gguf"));
+  const io::NamedTensors expected = io::load(data_path("types.safetensors"));
+  ASSERT_EQ(file.tensors().size(), expected.tensors.size());
+  for (const auto& [name, values] : expected.tensors) {
+    const io::GgufTensor* tensor = file.find(name);
+    ASSERT_NE(tensor, nullptr) << name;
+    EXPECT_EQ(io::name(tensor->type), name);
+    EXPECT_EQ(tensor->shape, values.shape());
+    EXPECT_EQ(values_of(file.load(*tensor)), values_of(values)) << name;
+    EXPECT_EQ(values_of(file.load(*tensor, DType::bf16)), values_of(values.to(DType::bf16))) << name;
+  }
+  EXPECT_EQ(file.find("none"), nullptr);
+}
+
+TEST(Gguf, ValuesOfEveryKind) {
+  const io::Gguf file = io::Gguf::open(data_path("types.gguf"));
+  const auto is = [&](const char* key, const io::GgufValue& value) {
+    const auto found = file.metadata().find(key);
+    ASSERT_NE(found, file.metadata().end()) << key;
+    EXPECT_EQ(found->second, value) << key;
+  };
+  is("kind.u8", std::int64_t{200}), is("kind.i8", std::int64_t{-100});
+  is("kind.u16", std::int64_t{60000}), is("kind.i16", std::int64_t{-30000});
+  is("kind.u32", std::int64_t{4'000'000'000}), is("kind.i32", std::int64_t{-2'000'000'000});
+  is("kind.u64", std::int64_t{1} << 62), is("kind.i64", -(std::int64_t{1} << 62));
+  is("kind.f32", 0.5), is("kind.f64", 0.1), is("kind.bool", true), is("kind.string", "größer");
+  is("list.string", std::vector<std::string>{"a", "", "Ġthe"});
+  is("list.i32", std::vector<std::int64_t>{1, -2, 3}), is("list.f32", std::vector<double>{0.25, -8});
+  is("list.bool", std::vector<bool>{true, false});
+  is("general.architecture", "example");
+}
+
+TEST(Gguf, BytesInMemoryAreReadAsAFile) {
+  const std::string bytes = read_bytes(data_path("types.gguf"));
+  const io::Gguf file = io::Gguf::parse(bytes_of(bytes), "memory");
+  const io::Gguf same = io::Gguf::open(data_path("types.gguf"));
+  for (const io::GgufTensor& tensor : file.tensors()) {
+    EXPECT_EQ(values_of(file.load(tensor)), values_of(same.load(*same.find(tensor.name))));
+  }
+  const io::NamedTensors all = io::load(data_path("types.gguf"));
+  EXPECT_EQ(all.format, io::Format::gguf);
+  EXPECT_EQ(values_of(*all.find("Q4_K")), values_of(file.load(*file.find("Q4_K"))));
+  EXPECT_EQ(all.metadata.at("kind.string"), "größer");
+  EXPECT_EQ(all.metadata.at("list.string"), "3 values");
+}
+
+// ---- files that claim what they like ------------------------------------------------------
+
+std::string text(const std::string& s) { return number(s.size(), 8) + s; }
+
+struct Claim {
+  std::string name = "t";
+  std::vector<std::uint64_t> sizes = {4};
+  std::uint64_t type = 0, offset = 0;
+};
+
+struct Forgery {
+  std::uint64_t version = 3;
+  std::vector<Claim> tensors = {{}};
+  std::vector<std::string> values = {};
+  std::string data = std::string(64, '\0');
+  std::uint64_t tensor_count = 0, value_count = 0;  // 0: as many as there are
+};
+
+std::string forged_file(const Forgery& f) {
+  std::string file = "GGUF" + number(f.version, 4) + number(f.tensor_count ? f.tensor_count : f.tensors.size(), 8) +
+                     number(f.value_count ? f.value_count : f.values.size(), 8);
+  for (const std::string& value : f.values) file += value;
+  for (const Claim& claim : f.tensors) {
+    file += text(claim.name) + number(claim.sizes.size(), 4);
+    for (const std::uint64_t size : claim.sizes) file += number(size, 8);
+    file += number(claim.type, 4) + number(claim.offset, 8);
+  }
+  file.resize((file.size() + 31) / 32 * 32);
+  return file + f.data;
+}
+
+std::string value(const std::string& key, std::uint64_t kind, const std::string& bytes) {
+  return text(key) + number(kind, 4) + bytes;
+}
+
+struct Attack {
+  std::string name, bytes, answer;
+};
+void PrintTo(const Attack& attack, std::ostream* out) { *out << attack.name; }
+
+std::vector<Attack> attacks() {
+  constexpr std::uint64_t huge = ~std::uint64_t{0};
+  const std::string honest = forged_file({});
+  const auto with_values = [](std::vector<std::string> values) { return forged_file({.values = std::move(values)}); };
+  const auto with = [](std::vector<Claim> tensors) { return forged_file({.tensors = std::move(tensors)}); };
+  return {
+      {"Empty", "", "begins with GGUF"},
+      {"OtherMagic", "GGML" + honest.substr(4), "begins with GGUF"},
+      {"Version1", forged_file({.version = 1}), "version 2 or 3"},
+      {"BigEndian", forged_file({.version = 0x03000000}), "a big-endian file"},
+      {"CountOfTensors", forged_file({.tensor_count = huge}), "no more tensors than"},
+      {"CountOfValues", forged_file({.value_count = huge / 4}), "no more values than"},
+      {"LengthOfAKey", with_values({number(huge, 8) + "key"}), "no more characters than"},
+      {"LengthOfAString", with_values({value("k", 8, number(1 << 20, 8))}), "no more characters than"},
+      {"LengthOfAnArray", with_values({value("k", 9, number(0, 4) + number(1 << 20, 8))}), "no more elements than"},
+      {"ArrayOfStrings", with_values({value("k", 9, number(8, 4) + number(100, 8))}), "no more elements than"},
+      {"ArrayOfArrays", with_values({value("k", 9, number(9, 4) + number(1, 8))}), "an array of arrays"},
+      {"UnknownKind", with_values({value("k", 13, "")}), "a kind of value from 0 to 12"},
+      {"KindOfAnArray", with_values({value("k", 9, number(99, 4) + number(1, 8))}), "a kind of value"},
+      {"Boolean2", with_values({value("k", 7, number(2, 1))}), "a boolean of 0 or 1"},
+      {"NumberPast2To63", with_values({value("k", 10, number(huge, 8))}), "below 2^63"},
+      {"KeyTwice", with_values({value("k", 0, "a"), value("k", 0, "b")}), "keys that differ"},
+      {"NameTwice", with({{}, {.offset = 32}}), "names that differ"},
+      {"NoDimensions", with({{.sizes = {}}}), "1 to 4 dimensions"},
+      {"FiveDimensions", with({{.sizes = {1, 1, 1, 1, 1}}}), "1 to 4 dimensions"},
+      {"OverflowingSize", with({{.sizes = {huge}}}), "fewer than 2^63 elements"},
+      {"OverflowingProduct", with({{.sizes = {1ull << 32, 1ull << 32}}}), "fewer than 2^63 elements"},
+      {"OverflowHiddenByZero", with({{.sizes = {1ull << 32, 1ull << 32, 0}}}), "fewer than 2^63 elements"},
+      {"OverflowingBytes", with({{.sizes = {1ull << 62}}}), "fewer than 2^63 bytes"},
+      {"UnknownType", with({{.type = 7}}), "a tensor of type"},
+      {"HalfABlock", with({{.sizes = {33}, .type = 8}}), "rows of whole blocks of 32"},
+      {"PastTheEnd", with({{.sizes = {17}}}), "inside the 64 bytes"},
+      {"OffsetPastTheEnd", with({{.offset = 1 << 20}}), "inside the 64 bytes"},
+      {"OverflowingOffset", with({{.offset = huge - 31}}), "inside the 64 bytes"},
+      {"CrookedOffset", with({{.offset = 4}}), "multiples of 32"},
+      {"Overlap", with({{.sizes = {9}}, {.name = "u", .offset = 32}}), "without overlap"},
+      {"AlignmentZero", with_values({value("general.alignment", 4, number(0, 4))}), "a power of two"},
+      {"AlignmentHuge", with_values({value("general.alignment", 4, number(1u << 31, 4))}), "a power of two"},
+      {"AlignmentText", with_values({value("general.alignment", 8, text("32"))}), "a power of two"},
+      {"CutOff", honest.substr(0, honest.size() - 49), "inside the 15 bytes"},
+      {"CutInTheHeader", honest.substr(0, 40), "no more tensors than"},
+      {"CutInTheStart", honest.substr(0, 6), "of 4 bytes"},
+  };
+}
+
+class GgufAttack : public testing::TestWithParam<Attack> {};
+
+TEST_P(GgufAttack, IsRefused) {
+  // A copy of just this length, so that a sanitizer sees the end.
+  const std::vector<char> bytes(GetParam().bytes.begin(), GetParam().bytes.end());
+  expect_error(
+      [&] {
+        io::Gguf::parse(bytes_of({bytes.data(), bytes.size()}), "attack");
+      },
+      Error::Kind::data, {GetParam().answer});
+}
+
+INSTANTIATE_TEST_SUITE_P(Gguf, GgufAttack, testing::ValuesIn(attacks()),
+                         [](const auto& attack) { return attack.param.name; });
+
+TEST(Gguf, AnHonestFileIsRead) {
+  float numbers[] = {1, -2, 0.5f, 3};
+  Forgery f;
+  std::memcpy(f.data.data(), numbers, sizeof numbers);
+  f.tensors.push_back({.name = "empty", .sizes = {32, 0}, .type = 2, .offset = 32});
+  const std::string bytes = forged_file(f);
+  const io::Gguf file = io::Gguf::parse(bytes_of(bytes), "memory");
+  EXPECT_EQ(values_of(file.load(*file.find("t"))), (std::vector<double>{1, -2, 0.5, 3}));
+  EXPECT_EQ(file.load(*file.find("empty")).shape(), (Shape{0, 32}));
+  EXPECT_EQ(forged_file({.version = 2}).size(), forged_file({}).size());
+  EXPECT_NO_THROW(io::Gguf::parse(bytes_of(forged_file({.version = 2})), "memory"));
+}
+
+// A vocabulary makes a header of megabytes, which is read in several steps.
+TEST(Gguf, ALongHeaderIsReadWhole) {
+  std::string words;
+  constexpr int count = 300'000;
+  for (int i = 0; i < count; ++i) words += text("word" + std::to_string(i));
+  const std::string bytes = forged_file({.values = {value("words", 9, number(8, 4) + number(count, 8) + words)}});
+  const auto path = std::filesystem::path(testing::TempDir()) / "long.gguf";
+  write_bytes(path, bytes);
+  const io::Gguf file = io::Gguf::open(path);
+  const auto& read = std::get<std::vector<std::string>>(file.metadata().at("words"));
+  EXPECT_EQ(read.size(), static_cast<std::size_t>(count));
+  EXPECT_EQ(read.back(), "word299999");
+  EXPECT_EQ(file.load(file.tensors().front()).numel(), 4);
+  // Another program cuts it off meanwhile.
+  std::filesystem::resize_file(path, 100);
+  expect_error([&] { static_cast<void>(file.load(file.tensors().front())); }, Error::Kind::file, {"become shorter"});
+  std::filesystem::remove(path);
+}
+
+TEST(Gguf, LoadsFloatsAlone) {
+  const io::Gguf file = io::Gguf::open(data_path("types.gguf"));
+  expect_error([&] { static_cast<void>(file.load(file.tensors().front(), DType::i8)); }, Error::Kind::argument,
+               {"float32, bfloat16 or float16"});
+  expect_error([] { io::Gguf::open("/nowhere.gguf"); }, Error::Kind::file, {"a file to read"});
+}
+
+}  // namespace
+}  // namespace attn::test

@@ -1,0 +1,111 @@
+// Each family beside what transformers computes (make_models.py): logits, gradients, and greedy tokens.
+#include "attn/generate.hpp"
+#include "models/helpers.hpp"
+
+namespace attn::test {
+namespace {
+
+class Families : public testing::TestWithParam<std::string> {
+ protected:
+  Families() : folder_(kData / GetParam()), golden_(io::load(folder_ / "golden.safetensors")) {}
+
+  const Tensor& golden(const std::string& name) const {
+    const Tensor* found = golden_.find(name);
+    EXPECT_NE(found, nullptr) << name;
+    return *found;
+  }
+
+  fs::path folder_;
+  io::NamedTensors golden_;
+};
+
+TEST_P(Families, HaveTransformersLogits) {
+  LanguageModel model = load_language_model(folder_);
+  EXPECT_EQ(model.config().family, GetParam());
+  expect_of_largest(model.forward(golden("ids")), golden("logits"), 2e-5, "logits");
+  // A text alone, shorter than those beside it.
+  const Tensor one = golden("ids").select(0, 1).slice(0, 0, 7);
+  expect_of_largest(model.forward(one), golden("logits").select(0, 1).slice(0, 0, 7), 2e-5, "one text");
+}
+
+TEST_P(Families, HaveTransformersGradients) {
+  LanguageModel model = load_language_model(folder_);
+  model.forward(golden("ids"));
+  model.backward(golden("d_logits"));
+  const bool fused = GetParam() == "phi3";
+  for (const Parameter* p : model.parameters()) {
+    std::string name = "grad." + p->name;
+    std::int64_t first = 0;
+    if (fused) {  // transformers has one matrix for several of ours
+      const std::int64_t kv = p->value.size(0);
+      for (const auto& [part, whole, row] : {std::tuple{"q_proj", "qkv_proj", std::int64_t{0}},
+                                             {"k_proj", "qkv_proj", 2 * kv},
+                                             {"v_proj", "qkv_proj", 3 * kv},
+                                             {"gate_proj", "gate_up_proj", std::int64_t{0}},
+                                             {"up_proj", "gate_up_proj", kv}}) {
+        const auto at = name.find(std::string(".") + part);
+        if (at == std::string::npos) continue;
+        name.replace(at + 1, std::string(part).size(), whole);
+        first = row;
+        break;
+      }
+    }
+    const Tensor all = golden(name);
+    expect_of_largest(p->grad, all.slice(0, first, first + p->value.size(0)), 1e-4, name);
+  }
+}
+
+TEST_P(Families, WriteTransformersTokensOnACache) {
+  LanguageModel model = load_language_model(folder_);
+  for (const std::int64_t batch : {std::int64_t{1}, std::int64_t{3}}) {
+    for (std::int64_t first = 0; first < 3; first += batch) {
+      LanguageDecoder decoder(model, batch);
+      std::vector<std::int64_t> next;
+      std::vector<std::vector<std::int64_t>> found(static_cast<std::size_t>(batch));
+      for (std::int64_t b = 0; b < batch; ++b) {
+        const std::string i = std::to_string(first + b);
+        const Tensor logits = decoder.read(b, ids_of(golden("prompt." + i)));
+        expect_of_largest(logits, golden("next." + i), 2e-5, "after the prompt");
+        next.push_back(candidates(logits, {.temperature = 0})[0].id);
+      }
+      for (int step = 0; step < 40; ++step) {
+        for (std::size_t b = 0; b < next.size(); ++b) found[b].push_back(next[b]);
+        const Tensor logits = decoder.read(next);
+        for (std::size_t b = 0; b < next.size(); ++b) {
+          next[b] = candidates(logits.select(0, static_cast<std::int64_t>(b)), {.temperature = 0})[0].id;
+        }
+      }
+      for (std::int64_t b = 0; b < batch; ++b) {
+        EXPECT_EQ(found[static_cast<std::size_t>(b)], ids_of(golden("greedy." + std::to_string(first + b)))) << b;
+      }
+    }
+  }
+}
+
+TEST_P(Families, WriteTheSameTokensWithoutACache) {
+  LanguageModel model = load_language_model(folder_);
+  std::vector<std::int64_t> text = ids_of(golden("prompt.1"));
+  const std::vector<std::int64_t> expected = ids_of(golden("greedy.1"));
+  for (const std::int64_t id : expected) {
+    const Tensor ids = Tensor::from(std::span<const std::int64_t>(text), {static_cast<std::int64_t>(text.size())});
+    const Tensor logits = model.forward(ids);
+    ASSERT_EQ(candidates(logits.select(0, logits.size(0) - 1), {.temperature = 0})[0].id, id) << text.size();
+    text.push_back(id);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(language_model_families()),
+                         [](const auto& family) { return family.param; });
+
+TEST(Gguf, HasTheLogitsOfTheModelInIt) {
+  for (const char* architecture : {"llama", "llama3", "qwen2", "qwen3", "gemma2", "gemma3"}) {
+    const fs::path file = kData / "gguf" / (std::string(architecture) + ".gguf");
+    LanguageModel model = load_language_model(file);
+    const auto golden = io::load(kData / "gguf" / (std::string(architecture) + ".safetensors"));
+    expect_of_largest(model.forward(*golden.find("ids")), *golden.find("logits"), 2e-5, architecture);
+    EXPECT_EQ(model.config().end_ids, std::vector<std::int64_t>{7});
+  }
+}
+
+}  // namespace
+}  // namespace attn::test

@@ -1,0 +1,112 @@
+// Text from released models: several prompts at once, what is drawn, where it ends, and what it takes.
+#include "attn/generate.hpp"
+
+#include "models/helpers.hpp"
+
+namespace attn::test {
+namespace {
+
+using Ids = std::vector<std::int64_t>;
+
+TEST(Generation, KeepsWhatTransformersKeeps) {
+  const auto golden = io::load(kData / "sampling.safetensors");
+  const Tensor &logits = *golden.find("logits"), &settings = *golden.find("settings"),
+               &left = *golden.find("probabilities");
+  const Ids text = ids_of(*golden.find("text"));
+  for (std::int64_t s = 0; s < settings.size(0); ++s) {
+    Sampling sampling{.temperature = settings.at({s, 1}), .top_k = static_cast<std::int64_t>(settings.at({s, 2}))};
+    sampling.top_p = settings.at({s, 3}), sampling.min_p = settings.at({s, 4});
+    sampling.repetition_penalty = settings.at({s, 0});
+    for (std::int64_t row = 0; row < logits.size(0); ++row) {
+      std::vector<double> found(static_cast<std::size_t>(logits.size(1)), 0);
+      for (const Candidate& c : candidates(logits.select(0, row), sampling, text)) {
+        found[static_cast<std::size_t>(c.id)] = c.probability;
+      }
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        ASSERT_NEAR(found[i], left.at({s, row, static_cast<std::int64_t>(i)}), 1e-6) << "setting " << s << ", id " << i;
+      }
+    }
+  }
+}
+
+TEST(Generation, RefusesSettingsOutOfRange) {
+  const Tensor logits = Tensor::zeros({4});
+  for (const Sampling& wrong : {Sampling{.min_p = -0.1}, Sampling{.min_p = 1.1}, Sampling{.repetition_penalty = 0},
+                                Sampling{.repetition_penalty = kNan}, Sampling{.min_p = kNan}}) {
+    expect_error(Error::Kind::argument, {"found"}, [&] { candidates(logits, wrong); });
+  }
+  expect_error(Error::Kind::argument, {"[0, 4)"}, [&] { candidates(logits, {.repetition_penalty = 2}, Ids{4}); });
+}
+
+// A text is the one that its prompt has alone, whatever is beside it, however it is drawn.
+TEST(Generation, EachTextIsItsOwn) {
+  for (const char* family : {"gemma3_text", "phi3"}) {
+    LanguageModel model = load_language_model(kData / family);
+    const std::vector<Ids> prompts{{5, 6, 7}, {8}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}};
+    GenerateOptions options{.tokens = 30,
+                            .sampling = {.temperature = 0.8, .top_p = 0.95, .min_p = 0.01, .repetition_penalty = 1.1}};
+    std::vector<Ids> heard(3);
+    const auto all = generate(model, prompts, options, 7, [&](std::size_t i, std::int64_t id) {
+      heard[i].push_back(id);
+      return true;
+    });
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      EXPECT_EQ(all[i].ids.size(), 30u);
+      EXPECT_FALSE(all[i].stopped);
+      EXPECT_EQ(all[i].ids, heard[i]);
+      EXPECT_EQ(all[i].ids, generate(model, std::span(&prompts[i], 1), options, 7)[0].ids) << family << i;
+      EXPECT_NE(all[i].ids, generate(model, std::span(&prompts[i], 1), options, 8)[0].ids) << family << i;
+    }
+    // Stops end one text each, and are not part of it.
+    GenerateOptions stopping = options;
+    stopping.stops = {all[0].ids[4], all[2].ids[9]};
+    const auto stopped = generate(model, prompts, stopping, 7);
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      const Ids& whole = all[i].ids;
+      const auto end = std::find_first_of(whole.begin(), whole.end(), stopping.stops.begin(), stopping.stops.end());
+      EXPECT_EQ(stopped[i].ids, Ids(whole.begin(), end));
+      EXPECT_EQ(stopped[i].stopped, end != whole.end());
+    }
+  }
+}
+
+TEST(Generation, RefusesWhatHasNoRoom) {
+  LanguageModel model = load_language_model(kData / "llama");
+  const std::vector<Ids> prompts{Ids(30, 1), Ids(40, 2)}, empty{Ids{}};
+  const auto refused = [&](const std::vector<Ids>& given, std::int64_t tokens, const char* part) {
+    bool heard = false;
+    expect_error(Error::Kind::argument, {part}, [&] {
+      generate(model, given, {.tokens = tokens}, 1, [&](std::size_t, std::int64_t) { return heard = true; });
+    });
+    EXPECT_FALSE(heard);
+  };
+  refused(prompts, 25, "context_length = 64");
+  refused(empty, 3, "at least one token");
+  refused({}, 3, "at least one prompt");
+  EXPECT_EQ(generate(model, prompts, {.tokens = 24}, 1)[1].ids.size(), 24u);
+  EXPECT_TRUE(generate(model, prompts, {.tokens = 0}, 1)[0].ids.empty());
+}
+
+// A layer with a window keeps what it shows, however long the text; prompts longer than a piece are read in pieces.
+TEST(Generation, AWindowsMemoryStays) {
+  LanguageModelConfig config = open_pretrained(kData / "mistral").config;
+  config.context_length = 5000;
+  LanguageModel model(config);
+  std::mt19937 rng(5);
+  for (Parameter* p : model.parameters()) p->value = uniform(rng, p->value.shape(), DType::f32, -0.5, 0.5);
+  Ids text;
+  for (int i = 0; i < 3000; ++i) text.push_back(pick(rng, 0, config.vocab_size - 1));
+  LanguageDecoder decoder(model), stepwise(model);
+  const Tensor logits = decoder.read(0, text);
+  const std::size_t held = decoder.bytes();
+  for (int i = 0; i < 300; ++i) decoder.read(Ids{text[static_cast<std::size_t>(i)]});
+  EXPECT_EQ(decoder.bytes(), held);
+  EXPECT_EQ(decoder.length(), 3300);
+  expect_of_largest(logits, model.forward(Tensor::from(std::span<const std::int64_t>(text), {3000})).select(0, 2999),
+                    2e-5, "pieces");
+  for (std::size_t at = 0; at < 700; at += 7) stepwise.read(0, std::span(text).subspan(at, 7));
+  expect_of_largest(stepwise.read(0, std::span(text).subspan(700)), logits, 2e-5, "other pieces");
+}
+
+}  // namespace
+}  // namespace attn::test

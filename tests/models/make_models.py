@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Makes data: a small random model of each family as Hugging Face's transformers writes it, with what it computes.
+
+    pip install torch transformers safetensors gguf
+    tests/models/make_models.py [FAMILY …]
+    tests/models/make_models.py --check FOLDER    # a model that we wrote, in transformers, beside its logits
+
+Each folder holds the model and golden.safetensors: "ids" and their "logits"; "grad.NAME", of the sum of the logits times
+"d_logits"; "prompt.N", "greedy.N", the 40 tokens that follow it, and "next.N", the logits after it. Greedy tokens are the
+same with and without a cache and, but where rotary frequencies depend on the padded length, in a left-padded batch: the
+script fails where they are not, or where a tie would leave them to rounding. gguf/ holds the same kinds of models in GGUF,
+written by the gguf package, with the logits that transformers computes from these files.
+
+--check reads FOLDER by from_pretrained(), and FOLDER/logits.safetensors, with "ids" and "logits": the test
+Pretrained.SavesWhatTransformersReads leaves such a folder where ATTN_KEEP says.
+
+The committed files were made by transformers 5.23.0, PyTorch 2.15.0 and gguf 0.19.0.
+"""
+
+import math
+import os
+import shutil
+import sys
+
+import gguf
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, GenerationConfig
+
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
+SIZES = {"vocab_size": 61, "hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "max_position_embeddings": 64, "bos_token_id": None, "eos_token_id": None,
+         "pad_token_id": None}  # fmt: skip
+LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "short_factor": [1.0],
+        "long_factor": [2.5]}  # fmt: skip
+
+FAMILIES = {
+    "llama": ("Llama", {"head_dim": 6, "attention_bias": True, "mlp_bias": True, "rope_parameters": {
+        "rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16}}),
+    "mistral": ("Mistral", {"sliding_window": 5, "head_dim": 8}),
+    "qwen2": ("Qwen2", {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1,
+                        "tie_word_embeddings": True, "rope_parameters": {
+                            "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                            "original_max_position_embeddings": 16}}),
+    "qwen3": ("Qwen3", {"head_dim": 6, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
+    "gemma2": ("Gemma2", {"head_dim": 6, "sliding_window": 4, "query_pre_attn_scalar": 5, "attn_logit_softcapping": 2.0,
+                          "final_logit_softcapping": 4.0}),
+    "gemma3_text": ("Gemma3Text", {"head_dim": 6, "sliding_window": 4, "query_pre_attn_scalar": 5,
+                                   "layer_types": ["sliding_attention", "full_attention"], "rope_parameters": {
+                                       "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                                       "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}),
+    "smollm3": ("SmolLM3", {"no_rope_layer_interval": 2}),
+    "olmo2": ("Olmo2", {}),
+    "phi3": ("Phi3", {"sliding_window": 9, "original_max_position_embeddings": 24, "rope_parameters": LONG}),
+    "granite": ("Granite", {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.3,
+                            "logits_scaling": 0.25, "tie_word_embeddings": True}),
+}  # fmt: skip
+
+
+def random_model(kind, seed, **more):
+    torch.manual_seed(seed)
+    config = getattr(transformers, kind + "Config")(**{**SIZES, **more})
+    model = getattr(transformers, kind.removesuffix("Text") + "ForCausalLM")(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():  # biases and norms are not to be zeros and ones
+            spread = 0.3 if "norm" in name or parameter.dim() == 1 else 0.5 / parameter.shape[1] ** 0.5
+            parameter.add_(torch.randn_like(parameter) * spread)
+    model.generation_config = GenerationConfig(pad_token_id=0)
+    return model
+
+
+def greedy(model, prompts, use_cache):
+    """The 40 tokens after left-padded prompts, and the least distance of the best two logits."""
+    longest = max(len(p) for p in prompts)
+    ids = torch.stack([torch.cat([torch.zeros(longest - len(p), dtype=torch.int64), p]) for p in prompts])
+    mask = torch.stack([(torch.arange(longest) >= longest - len(p)).long() for p in prompts])
+    out = model.generate(ids, attention_mask=mask, do_sample=False, min_new_tokens=40, max_new_tokens=40,
+                         use_cache=use_cache, output_logits=True, return_dict_in_generate=True)  # fmt: skip
+    best = torch.stack(out.logits).topk(2).values
+    return out.sequences[:, longest:], (best[..., 0] - best[..., 1]).min().item(), out.logits[0]
+
+
+def texts(model, padded_alike):
+    prompts = [torch.randint(0, SIZES["vocab_size"], (n,)) for n in (3, 9, 1)]
+    tensors = {}
+    for i, prompt in enumerate(prompts):
+        tokens, margin, after = greedy(model, [prompt], True)
+        assert margin > 2e-3, f"a tie: {margin}"
+        assert torch.equal(tokens, greedy(model, [prompt], False)[0]), "the cache changes tokens"
+        tensors |= {f"prompt.{i}": prompt, f"greedy.{i}": tokens[0], f"next.{i}": after[0]}
+    batch, _, after = greedy(model, prompts, True)
+    for i in range(len(prompts)):
+        if padded_alike:
+            assert torch.equal(batch[i], tensors[f"greedy.{i}"]), "padding changes tokens"
+            tensors[f"next.{i}"] = after[i].clone()
+    return tensors
+
+
+def make(family, seed=1):
+    kind, more = FAMILIES[family]
+    model = random_model(kind, seed, **more)
+    ids = torch.randint(0, SIZES["vocab_size"], (3, 12))
+    logits = model(ids).logits
+    d_logits = torch.randn_like(logits)
+    (logits * d_logits).sum().backward()
+    tensors = {"ids": ids, "logits": logits.detach(), "d_logits": d_logits}
+    tensors |= {"grad." + name: p.grad for name, p in model.named_parameters()}
+    try:
+        with torch.no_grad():
+            tensors |= texts(model, family != "phi3")
+    except AssertionError as error:
+        print(family, seed, error)
+        return make(family, seed + 1)
+    folder = os.path.join(DATA, family)
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder, max_shard_size="8KB" if family == "qwen3" else "1GB")
+    os.remove(os.path.join(folder, "generation_config.json"))
+    save_file({k: v.contiguous() for k, v in tensors.items()}, os.path.join(folder, "golden.safetensors"))
+    print(family, seed, model.num_parameters(), "parameters, largest logit", logits.abs().max().item())
+
+
+# ---- GGUF -----------------------------------------------------------------------------------------------------------
+
+NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+         "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+         "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+         "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}  # fmt: skip
+GEMMA_NAMES = {**NAMES, "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+               "post_feedforward_layernorm": "post_ffw_norm"}  # fmt: skip
+
+
+def gguf_name(name, names):
+    bare, suffix = name.rsplit(".", 1)
+    if bare.startswith("model.layers."):
+        _, _, layer, rest = bare.split(".", 3)
+        return f"blk.{layer}.{names[rest]}.{suffix}"
+    return f"{names[bare]}.{suffix}"
+
+
+def rope_factors(c):
+    """By how much llama3's scaling slows each frequency, as llama.cpp's converter writes it: rope_freqs.weight."""
+    rope, half = c.rope_parameters, c.head_dim // 2
+    wavelengths = [2 * math.pi * rope["rope_theta"] ** (i / half) for i in range(half)]
+    longest, shortest = (rope["original_max_position_embeddings"] / rope[k] for k in ("low_freq_factor", "high_freq_factor"))
+    smooth = [(longest / w - 1) / (longest / shortest - 1) for w in wavelengths]
+    return np.array([1.0 if w < shortest else rope["factor"] if w > longest else 1 / ((1 - s) / rope["factor"] + s)
+                     for w, s in zip(wavelengths, smooth)], np.float32)  # fmt: skip
+
+
+def write_gguf(path, arch, model):
+    """As llama.cpp's converter lays a model out."""
+    c, writer = model.config, gguf.GGUFWriter(path, arch)
+    writer.add_block_count(c.num_hidden_layers)
+    writer.add_context_length(c.max_position_embeddings)
+    writer.add_embedding_length(c.hidden_size)
+    writer.add_feed_forward_length(c.intermediate_size)
+    writer.add_head_count(c.num_attention_heads)
+    writer.add_head_count_kv(c.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(c.rms_norm_eps)
+    writer.add_key_length(c.head_dim if getattr(c, "head_dim", None) else c.hidden_size // c.num_attention_heads)
+    writer.add_vocab_size(c.vocab_size)
+    writer.add_eos_token_id(7)
+    if arch.startswith("gemma"):
+        writer.add_sliding_window(c.sliding_window)
+    if arch == "gemma2":
+        writer.add_attn_logit_softcapping(c.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(c.final_logit_softcapping)
+    rope = c.rope_parameters.get("full_attention", c.rope_parameters)
+    writer.add_rope_freq_base(rope["rope_theta"])
+    if rope.get("rope_type") == "llama3":
+        writer.add_tensor("rope_freqs.weight", rope_factors(c))
+    for name, value in model.state_dict().items():
+        if name == "lm_head.weight" and c.tie_word_embeddings:
+            continue
+        array = value.float().numpy()
+        heads = {"q": c.num_attention_heads, "k": c.num_key_value_heads}.get(name.split("self_attn.")[-1][0])
+        if arch == "llama" and "self_attn" in name and heads and "_proj" in name:
+            array = array.reshape(heads, 2, -1, *array.shape[1:]).swapaxes(1, 2).reshape(array.shape)
+        if arch.startswith("gemma") and name.endswith("norm.weight"):
+            array = array + 1
+        matrix = array.ndim == 2 and name.endswith(("q_proj.weight", "k_proj.weight", "embed_tokens.weight"))
+        array = array.astype(np.float16) if matrix else array
+        writer.add_tensor(gguf_name(name, GEMMA_NAMES if arch.startswith("gemma") else NAMES), np.ascontiguousarray(array))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def make_gguf(arch, kind, seed=5, called=None, **more):
+    model = random_model(kind, seed, **more)
+    folder = os.path.join(DATA, "gguf")
+    os.makedirs(folder, exist_ok=True)
+    called = called or arch
+    path = os.path.join(folder, called + ".gguf")
+    write_gguf(path, arch, model)
+    ids = torch.randint(0, SIZES["vocab_size"], (2, 10))
+    with torch.no_grad():
+        for name, value in model.named_parameters():  # as the file has them
+            if name.endswith(("q_proj.weight", "k_proj.weight", "embed_tokens.weight")):
+                value.copy_(value.half().float())
+        logits = model(ids).logits
+        own = {} if called in ("llama", "qwen2") else {"config": model.config}  # of others it misreads head_dim
+        theirs = AutoModelForCausalLM.from_pretrained(folder, gguf_file=called + ".gguf", dtype=torch.float32, **own)
+        found = theirs.eval()(ids).logits
+        print(called, "gguf, largest difference of transformers' reading:", (found - logits).abs().max().item())
+    save_file({"ids": ids, "logits": logits}, os.path.join(folder, called + ".safetensors"))
+
+
+def make_sampling():
+    """Probabilities that transformers' processors leave, in the order in which generate() applies them."""
+    torch.manual_seed(7)
+    logits, text = torch.randn(4, 53) * 3, torch.randint(0, 53, (1, 9))
+    settings, left = [], []
+    for penalty in (1.0, 1.3, 0.7):
+        for temperature, top_k, top_p, min_p in ((1.0, 0, 1.0, 0.1), (0.7, 20, 0.95, 0.05), (1.5, 0, 0.9, 0.3),
+                                                 (1.0, 5, 1.0, 0.0)):  # fmt: skip
+            scores = transformers.RepetitionPenaltyLogitsProcessor(penalty)(text.expand(4, 9), logits.clone())
+            scores = transformers.TemperatureLogitsWarper(temperature)(None, scores)
+            scores = transformers.TopKLogitsWarper(top_k)(None, scores) if top_k else scores
+            scores = transformers.TopPLogitsWarper(top_p)(None, scores) if top_p < 1 else scores
+            scores = transformers.MinPLogitsWarper(min_p)(None, scores) if min_p else scores
+            settings.append([penalty, temperature, top_k, top_p, min_p])
+            left.append(scores.double().softmax(-1))
+    save_file({"logits": logits, "text": text[0], "settings": torch.tensor(settings, dtype=torch.float64),
+               "probabilities": torch.stack(left).float()}, os.path.join(DATA, "sampling.safetensors"))  # fmt: skip
+
+
+def check(folder):
+    wanted = load_file(os.path.join(folder, "logits.safetensors"))
+    model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, dtype="auto")
+    print({key: value for key, value in info.items() if value})
+    with torch.no_grad():
+        found = model.float().eval()(wanted["ids"]).logits
+    error = ((found - wanted["logits"]).abs().max() / wanted["logits"].abs().max()).item()
+    print(f"largest difference of the logits, of the largest: {error:.3g}")
+    sys.exit(1 if error > 2e-5 or info["missing_keys"] or info["unexpected_keys"] else 0)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] == "--check":
+        check(sys.argv[2])
+    for chosen in sys.argv[1:] or [*FAMILIES, "gguf", "sampling"]:
+        if chosen == "sampling":
+            make_sampling()
+            continue
+        if chosen != "gguf":
+            make(chosen)
+            continue
+        make_gguf("llama", "Llama")
+        make_gguf("llama", "Llama", called="llama3", head_dim=8, rope_parameters={
+            "rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16})  # fmt: skip
+        make_gguf("qwen2", "Qwen2", tie_word_embeddings=True)
+        make_gguf("qwen3", "Qwen3", head_dim=6)
+        make_gguf("gemma2", "Gemma2", head_dim=6, query_pre_attn_scalar=6, sliding_window=4, attn_logit_softcapping=2.0,
+                  final_logit_softcapping=4.0)  # fmt: skip
+        make_gguf("gemma3", "Gemma3Text", head_dim=6, query_pre_attn_scalar=6, sliding_window=4)

@@ -1,0 +1,246 @@
+// Released models in and out: what is read, what is written, and what is refused.
+#include "attn/pretrained.hpp"
+
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iterator>
+
+#include "models/helpers.hpp"
+
+namespace attn::test {
+namespace {
+
+using Kind = Error::Kind;
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+void copy_model(const char* family, const fs::path& to) {
+  for (const auto& entry : fs::directory_iterator(kData / family)) fs::copy_file(entry, to / entry.path().filename());
+}
+
+TEST(Pretrained, ReadsShards) {
+  const PretrainedFiles files = open_pretrained(kData / "qwen3");
+  EXPECT_EQ(files.format, "safetensors");
+  EXPECT_TRUE(fs::exists(kData / "qwen3" / "model.safetensors.index.json"));
+  EXPECT_EQ(files.tensors.size(), 25u);
+  for (const StoredTensor& tensor : files.tensors) {
+    EXPECT_EQ(tensor.dtype, "F32");
+    EXPECT_EQ(tensor.load(DType::f32).shape(), tensor.shape) << tensor.name;
+  }
+}
+
+TEST(Pretrained, KeepsMatricesInBfloat16) {
+  LanguageModel model = load_language_model(kData / "llama", DType::bf16), exact = load_language_model(kData / "llama");
+  const auto full = exact.parameters();
+  std::size_t i = 0;
+  for (const Parameter* p : model.parameters()) {
+    const Parameter* wide = full[i++];
+    const DType dtype = p->value.rank() == 2 ? DType::bf16 : DType::f32;
+    EXPECT_TRUE(identical(p->value, wide->value.to(dtype))) << p->name;
+  }
+  // What is computed is what the rounded weights say, in float32.
+  for (Parameter* p : exact.parameters()) {
+    if (p->value.rank() == 2) p->value = p->value.to(DType::bf16).to(DType::f32);
+  }
+  const std::vector<std::int64_t> ids{3, 1, 4, 1, 5};
+  LanguageDecoder rounded(model), wide(exact);
+  expect_of_largest(rounded.read(0, ids), wide.read(0, ids), 2e-5, "logits");
+  expect_error(Kind::dtype, {"float32 or bfloat16"}, [] { load_language_model(kData / "llama", DType::f16); });
+}
+
+TEST(Pretrained, SavesTheVeryTensors) {
+  for (const std::string& family : language_model_families()) {
+    const Folder folder;
+    LanguageModel model = load_language_model(kData / family);
+    save_language_model(folder, model);
+    const PretrainedFiles theirs = open_pretrained(kData / family), ours = open_pretrained(folder);
+    ASSERT_EQ(theirs.tensors.size(), ours.tensors.size()) << family;
+    for (const StoredTensor& tensor : theirs.tensors) {
+      const auto mine = std::find_if(ours.tensors.begin(), ours.tensors.end(),
+                                     [&](const StoredTensor& t) { return t.name == tensor.name; });
+      ASSERT_NE(mine, ours.tensors.end()) << family << " " << tensor.name;
+      EXPECT_TRUE(identical(mine->load(DType::f32), tensor.load(DType::f32))) << family << " " << tensor.name;
+    }
+    EXPECT_EQ(io::load(folder / "model.safetensors").metadata.at("format"), "pt");
+  }
+}
+
+// ATTN_KEEP=FOLDER keeps the model, for make_models.py --check.
+TEST(Pretrained, SavesWhatTransformersReads) {
+  const Folder scratch;
+  const char* keep = std::getenv("ATTN_KEEP");
+  const fs::path folder = keep ? fs::path(keep) : fs::path(scratch);
+  const char* from = std::getenv("ATTN_FROM");
+  LanguageModel model = load_language_model(from ? fs::path(from) : kData / "gguf" / "gemma3.gguf");
+  save_language_model(folder, model);
+  const Tensor ids = Tensor::from(std::span<const std::int64_t>(std::vector<std::int64_t>{5, 7, 11, 2, 9, 30}), {2, 3});
+  const io::NamedTensors golden{.tensors = {{"ids", ids}, {"logits", model.forward(ids)}}};
+  io::save_safetensors(folder / "logits.safetensors", golden);
+  LanguageModel again = load_language_model(folder);
+  EXPECT_TRUE(identical(again.forward(ids), model.forward(ids)));
+  LanguageModelConfig own = model.config();
+  own.json.clear();
+  LanguageModel nameless(own);
+  expect_error(Kind::argument, {"config.json"}, [&] { save_language_model(folder, nameless); });
+  expect_error(Kind::file, {"nowhere"}, [&] { save_language_model(folder / "nowhere", model); });
+}
+
+TEST(Pretrained, EndIdsComeFromBothConfigs) {
+  const Folder folder;
+  copy_model("llama", folder);
+  write(folder / "config.json",
+        replaced(read(kData / "llama" / "config.json"), "\"eos_token_id\": null", "\"eos_token_id\": 3"));
+  write(folder / "generation_config.json", R"({"eos_token_id": [3, 5]})");
+  EXPECT_EQ(open_pretrained(folder).config.end_ids, (std::vector<std::int64_t>{3, 5}));
+  write(folder / "generation_config.json", R"({"eos_token_id": [-1]})");
+  expect_error(Kind::data, {"eos_token_id"}, [&] { open_pretrained(folder); });
+}
+
+// ---- what is refused ---------------------------------------------------------------------------
+
+TEST(PretrainedMistakes, PartsThatAreNotSupportedAreNamed) {
+  const std::string llama = read(kData / "llama" / "config.json"), gemma = read(kData / "gemma3_text" / "config.json");
+  const std::vector<std::pair<std::string, std::vector<std::string>>> bad{
+      {"{}", {"model_type", "llama, mistral"}},
+      {"[]", {"an object"}},
+      {"{\"model_type\": " + std::string(300000, '[') + std::string(300000, ']') + "}", {"64 levels"}},
+      {R"({"model_type": "mamba"})", {"model_type", "mamba"}},
+      {R"({"model_type": "llama"})", {"vocab_size"}},
+      {replaced(llama, "\"silu\"", "\"relu2\""), {"hidden_act", "relu2"}},
+      {replaced(llama, "\"llama3\"", "\"warp\""), {"rope_type", "warp"}},
+      {replaced(llama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3"), {"num_key_value_heads"}},
+      {replaced(llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2000000000"), {"num_hidden_layers"}},
+      {replaced(llama, "\"head_dim\": 6", "\"head_dim\": 2147483647"), {"head_dim"}},
+      {replaced(llama, "{", "{\"quantization_config\": {\"bits\": 4},"), {"quantization_config"}},
+      {replaced(gemma, "\"full_attention\"\n", "\"linear_attention\"\n"), {"layer_types", "linear_attention"}},
+      {replaced(gemma, "\"use_bidirectional_attention\": false", "\"use_bidirectional_attention\": true"),
+       {"use_bidirectional_attention"}}};
+  for (const auto& [json, parts] : bad) {
+    expect_error(Kind::data, parts, [text = json] { parse_language_model_config(text, "x"); });
+  }
+}
+
+// A folder with one thing changed.
+void expect_refused(Kind kind, const char* family, const std::vector<std::string>& parts,
+                    const std::function<void(const fs::path&)>& change) {
+  SCOPED_TRACE(parts.front());
+  const Folder folder;
+  copy_model(family, folder);
+  change(folder);
+  expect_error(kind, parts, [&] { load_language_model(folder); });
+}
+
+void change_tensors(const fs::path& folder, const std::function<void(io::NamedTensors&)>& change) {
+  io::NamedTensors file = io::load(folder / "model.safetensors");
+  change(file);
+  io::save_safetensors(folder / "model.safetensors", file);
+}
+
+Tensor& tensor_of(io::NamedTensors& file, const std::string& name) {
+  for (auto& [own, tensor] : file.tensors) {
+    if (own == name) return tensor;
+  }
+  throw std::runtime_error("no " + name);
+}
+
+TEST(PretrainedMistakes, OfTheFiles) {
+  const char* shard = "model-00002-of-00004.safetensors";
+  const auto edit_index = [](const char* from, const char* to) {
+    return [=](const fs::path& folder) {
+      const fs::path index = folder / "model.safetensors.index.json";
+      write(index, replaced(read(index), from, to));
+    };
+  };
+  expect_refused(Kind::file, "qwen3", {shard}, [&](const fs::path& f) { fs::remove(f / shard); });
+  expect_refused(Kind::data, "qwen3", {"cut off", shard},
+                 [&](const fs::path& f) { fs::resize_file(f / shard, fs::file_size(f / shard) - 4); });
+  expect_refused(Kind::data, "qwen3", {"8 bytes", shard}, [&](const fs::path& f) { write(f / shard, "abc"); });
+  expect_refused(Kind::data, "qwen3", {"a file beside it"}, edit_index(shard, "../secret"));
+  expect_refused(Kind::data, "qwen3", {"as the index says"}, edit_index("model.norm.weight", "model.norm.other"));
+  expect_refused(Kind::data, "qwen3", {"weight_map"}, edit_index("weight_map", "other_map"));
+  expect_refused(Kind::file, "llama", {"model.safetensors"},
+                 [](const fs::path& f) { fs::remove(f / "model.safetensors"); });
+  expect_refused(Kind::file, "llama", {"config.json"}, [](const fs::path& f) { fs::remove(f / "config.json"); });
+  expect_refused(Kind::data, "llama", {"JSON"}, [](const fs::path& f) { write(f / "config.json", "{"); });
+}
+
+TEST(PretrainedMistakes, OfTheTensors) {
+  const std::string up = "model.layers.1.mlp.up_proj.weight";
+  const auto with = [](const std::function<void(io::NamedTensors&)>& change) {
+    return [=](const fs::path& folder) { change_tensors(folder, change); };
+  };
+  expect_refused(Kind::data, "llama", {up, "(20, 16)", "(16, 20)"}, with([&](io::NamedTensors& file) {
+                   Tensor& t = tensor_of(file, up);
+                   t = t.transpose(0, 1).contiguous();
+                 }));
+  expect_refused(Kind::data, "llama", {up, "floating"}, with([&](io::NamedTensors& file) {
+                   tensor_of(file, up) = Tensor::zeros({20, 16}, DType::i8);
+                 }));
+  expect_refused(Kind::data, "llama", {"a tensor " + up}, with([&](io::NamedTensors& file) {
+                   for (auto& [name, tensor] : file.tensors) name = name == up ? "other" : name;
+                 }));
+  expect_refused(Kind::data, "llama", {"only tensors", "model.layers.2"}, with([&](io::NamedTensors& file) {
+                   file.tensors.emplace_back("model.layers.2.mlp.up_proj.weight", Tensor::ones({20, 16}));
+                 }));
+  expect_refused(Kind::data, "llama", {"a dtype of F64", "F8_E4M3"}, [](const fs::path& folder) {
+    const std::string bytes = read(folder / "model.safetensors");
+    write(folder / "model.safetensors", replaced(bytes, "\"F32\"", "\"F8_E4M3\""));
+  });
+  // Sizes that lie are seen before memory is taken for them.
+  for (const auto& [key, lie] : {std::pair{"hidden_size\": 16", "hidden_size\": 1073741824"},
+                                 {"intermediate_size\": 20", "intermediate_size\": 2147483647"},
+                                 {"vocab_size\": 61", "vocab_size\": 2147483647"},
+                                 {"num_hidden_layers\": 2", "num_hidden_layers\": 4000"},
+                                 {"num_attention_heads\": 4", "num_attention_heads\": 100000000"}}) {
+    expect_refused(Kind::data, "llama", {"expected"}, [&, from = key, to = lie](const fs::path& folder) {
+      write(folder / "config.json", replaced(read(folder / "config.json"), from, to));
+    });
+  }
+}
+
+TEST(PretrainedMistakes, OfAGgufFile) {
+  const std::string bytes = read(kData / "gguf" / "llama.gguf");
+  const Folder folder;
+  const fs::path file = folder / "x.gguf";
+  const auto expect = [&](const std::vector<std::string>& parts, const std::string& changed) {
+    write(file, changed);
+    expect_error(Kind::data, parts, [&] { load_language_model(file); });
+  };
+  expect({"an architecture among llama"}, replaced(bytes, "llama", "mamba"));  // the first one is the architecture
+  expect({"cut off"}, bytes.substr(0, bytes.size() - 100));
+  expect({"llama.block_count"}, replaced(bytes, "llama.block_count", "llama.block_c0unt"));
+  expect({"only tensors of architecture llama"}, replaced(bytes, "blk.1.ffn_up.weight", "blk.1.ffn_xp.weight"));
+  expect({"twice"}, replaced(bytes, "blk.1.ffn_up.weight", "blk.0.ffn_up.weight"));
+  expect_error(Kind::file, {"missing.gguf"}, [&] { load_language_model(folder / "missing.gguf"); });
+}
+
+TEST(PretrainedMistakes, OfTheText) {
+  LanguageModel model = load_language_model(kData / "llama");
+  LanguageDecoder decoder(model, 2);
+  const std::vector<std::int64_t> longest(64, 1), more{1}, wrong{61}, none;
+  decoder.read(0, longest);
+  expect_error(Kind::shape, {"context_length = 64"}, [&] { decoder.read(0, more); });
+  expect_error(Kind::shape, {"context_length = 64"}, [&] { decoder.read(std::vector<std::int64_t>{1, 1}); });
+  expect_error(Kind::argument, {"[0, 61)"}, [&] { decoder.read(1, wrong); });
+  expect_error(Kind::shape, {"ids"}, [&] { decoder.read(1, none); });
+  expect_error(Kind::argument, {"an item"}, [&] { decoder.read(2, more); });
+  expect_error(Kind::shape, {"2 texts"}, [&] { decoder.read(more); });
+  EXPECT_EQ(decoder.length(0), 64);
+  EXPECT_EQ(decoder.length(1), 0);
+}
+
+}  // namespace
+}  // namespace attn::test

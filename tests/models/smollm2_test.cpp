@@ -1,0 +1,69 @@
+// SmolLM2-135M-Instruct beside transformers (make_smollm2.py): real weights, which `make smollm2` fetches.
+#include <filesystem>
+
+#include "attn/generate.hpp"
+#include "attn/tokenizer.hpp"
+#include "models/helpers.hpp"
+
+namespace attn::test {
+namespace {
+
+class SmolLM2 : public testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "takes minutes under a sanitizer";
+#endif
+    if (!fs::exists(file_)) GTEST_SKIP() << file_ << " is not there: make smollm2";
+  }
+
+  const fs::path file_ = fs::path(ATTN_TEST_DATA) / "../../../build/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+  const io::NamedTensors golden_ = io::load(kData / "smollm2.safetensors");
+};
+
+TEST_F(SmolLM2, HasTransformersLogitsAndTokens) {
+  LanguageModel model = load_language_model(file_);
+  EXPECT_EQ(model.config().end_ids, std::vector<std::int64_t>{2});
+  for (const char* i : {"0", "1", "2", "3", "4"}) {
+    const auto golden = [&](const char* name) { return *golden_.find(std::string(name) + "." + i); };
+    const std::vector<std::int64_t> prompt = ids_of(golden("prompt")), at = ids_of(golden("at"));
+    LanguageDecoder decoder(model);
+    const Tensor logits = decoder.read(0, prompt);
+    Tensor some = Tensor::empty({golden("at").numel()});
+    for (std::size_t j = 0; j < at.size(); ++j) {
+      some.set({static_cast<std::int64_t>(j)}, logits.at({at[j]}));
+    }
+    expect_of_largest(some, golden("logits"), 1e-4, "logits");
+    const std::vector<std::int64_t> expected = ids_of(golden("greedy"));
+    const GenerateOptions options{.tokens = static_cast<std::int64_t>(expected.size()), .sampling = {.temperature = 0}};
+    EXPECT_EQ(generate(model, std::span(&prompt, 1), options, 1)[0].ids, expected) << i;
+  }
+}
+
+TEST_F(SmolLM2, HasTransformersIds) {
+  const BPETokenizer tokenizer = BPETokenizer::load(file_);
+  int texts = 0;
+  for (; golden_.find("text." + std::to_string(texts)); ++texts) {
+    const std::string i = std::to_string(texts);
+    const Tensor bytes = *golden_.find("text." + i);
+    const std::string text(reinterpret_cast<const char*>(bytes.raw()), static_cast<std::size_t>(bytes.numel()));
+    EXPECT_EQ(tokenizer.encode(text), ids_of(*golden_.find("ids." + i))) << text;
+  }
+  EXPECT_EQ(texts, 20);
+}
+
+// Saved and read again it says the same; in bfloat16 it still knows the capital of France.
+TEST_F(SmolLM2, IsSavedAndKeptInBfloat16) {
+  const std::vector<std::int64_t> prompt = ids_of(*golden_.find("prompt.0"));
+  LanguageModel model = load_language_model(file_, DType::bf16);
+  const GenerateOptions options{.tokens = 3, .sampling = {.temperature = 0}};
+  const auto found = generate(model, std::span(&prompt, 1), options, 1)[0].ids;
+  EXPECT_EQ(found, (std::vector<std::int64_t>{7042, 30, 198})) << "Paris, a full stop and a new line";
+  const Folder folder;
+  save_language_model(folder, model);
+  LanguageModel again = load_language_model(folder, DType::bf16);
+  EXPECT_EQ(generate(again, std::span(&prompt, 1), options, 1)[0].ids, found);
+}
+
+}  // namespace
+}  // namespace attn::test
