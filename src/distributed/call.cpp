@@ -1,0 +1,306 @@
+// What ranks tell each other before they compute: whether their inputs fit, and whether they mean the same call.
+#include "distributed/call.hpp"
+
+#include <cstring>
+#include <sstream>
+
+#include "attn/error.hpp"
+
+namespace attn::distributed {
+namespace {
+
+constexpr const char* kOp = "distributed attention";
+
+[[noreturn]] void fail(Error::Kind kind, const std::string& expected, const std::string& found, const char* hint = "") {
+  throw Error(kind, kOp, expected, found, hint);
+}
+
+std::string shapes(const Tensor& q, const Tensor& k, const Tensor& v) {
+  return "q " + q.shape().str() + ", k " + k.shape().str() + ", v " + v.shape().str();
+}
+
+// As they lie in memory (FNV-1a).
+std::uint64_t fingerprint(const Tensor& t) {
+  const Tensor all = t.contiguous();
+  const auto* byte = static_cast<const unsigned char*>(all.raw());
+  std::uint64_t hash = 14695981039346656037U;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(all.numel()) * size_of(all.dtype()); ++i)
+    hash = (hash ^ byte[i]) * 1099511628211U;
+  return hash;
+}
+
+void check_tensors(const Tensor& q, const Tensor& k, const Tensor& v) {
+  if (!(q.rank() == 4 && k.rank() == 4 && v.rank() == 4))
+    fail(Error::Kind::shape, "q (b, hq, tq, d), k (b, hkv, tk, d), v (b, hkv, tk, dv)", shapes(q, k, v));
+  const bool fits = k.size(2) == v.size(2) && q.size(0) == k.size(0) && k.size(0) == v.size(0) &&
+                    k.size(1) == v.size(1) && q.size(3) == k.size(3) && k.size(1) > 0 && q.size(1) % k.size(1) == 0;
+  if (!fits) fail(Error::Kind::shape, "q, k and v of one problem, with at least one head", shapes(q, k, v));
+}
+
+void check_options(const AttentionOptions& options) {
+  if (options.return_weights)
+    fail(Error::Kind::argument, "a call without return_weights", "return_weights",
+         "ask attention() for a row's weights");
+  if (options.query_offset.given() || options.key_offset.given())
+    fail(Error::Kind::argument, "no offsets: positions are those of the layouts", "query_offset or key_offset");
+}
+
+// Rows of this rank and all columns, or 1 of either.
+void check_cells(const Tensor& t, const char* what, std::int64_t rows, std::int64_t columns) {
+  if (!t.defined()) return;
+  const bool fits = t.rank() == 4 && (t.size(2) == 1 || t.size(2) == rows) && (t.size(3) == 1 || t.size(3) == columns);
+  if (!fits) {
+    fail(Error::Kind::shape,
+         std::string(what) + " (b, h, this rank's " + std::to_string(rows) + " rows, all " + std::to_string(columns) +
+             " columns), or 1 of any",
+         t.shape().str());
+  }
+}
+
+void check_layout(const Layout& layout, const char* what, const Transport& transport, std::int64_t rows) {
+  if (!layout.defined()) return;
+  if (layout.ranks() != transport.size()) {
+    fail(Error::Kind::argument, std::string(what) + "' layout for " + std::to_string(transport.size()) + " ranks",
+         "one for " + std::to_string(layout.ranks()));
+  }
+  if (layout.rows(transport.rank()) != rows) {
+    fail(Error::Kind::shape,
+         std::string("the layout's ") + std::to_string(layout.rows(transport.rank())) + " rows of " + what,
+         std::to_string(rows));
+  }
+}
+
+void add(std::ostream& out, const char* field, const Tensor& t) {
+  out << field << ' ' << (t.defined() ? t.shape().str() + " of " + std::string(name(t.dtype())) : "none");
+  if (t.defined()) out << " (fingerprint " << std::hex << fingerprint(t) << std::dec << ')';
+  out << '\n';
+}
+
+// A mask's rows are a rank's own: only its dtype and the other sizes are common.
+void add_cells(std::ostream& out, const char* field, const Tensor& t) {
+  out << field << ' ';
+  if (t.defined())
+    out << name(t.dtype()) << ' ' << t.size(0) << " items, " << t.size(1) << " heads, " << t.size(3) << " columns";
+  out << '\n';
+}
+
+void add(std::ostream& out, const char* field, const Layout& layout) {
+  out << field;
+  for (int r = 0; r < layout.ranks(); ++r) {
+    for (const Run& run : layout.runs(r)) out << ' ' << run.first << '-' << run.last;
+    out << ';';
+  }
+  out << '\n';
+}
+
+// A line for each thing that all ranks must mean alike.
+std::string description(const Tensor& q, const Tensor& k, const Tensor& v, const Options& options,
+                        const AttentionOptions& o, Kind kind) {
+  std::ostringstream out;
+  out.precision(17);
+  out << "call " << static_cast<int>(kind) << "\nscheme " << name(options.scheme) << "\ndtypes " << name(q.dtype())
+      << ' ' << name(k.dtype()) << ' ' << name(v.dtype()) << "\nbatch " << q.size(0) << "\nheads " << q.size(1) << ' '
+      << k.size(1) << "\nhead_dim " << q.size(3) << ' ' << v.size(3) << "\nscale " << o.scale.value_or(-0.5)
+      << "\nsoftcap " << o.softcap << "\ncausal " << o.mask.is_causal << "\nalign " << static_cast<int>(o.mask.align)
+      << "\nwindow " << o.mask.window_left << ' ' << o.mask.window_right << "\ndropout " << o.dropout
+      << "\ndropout_key " << (o.dropout_key ? std::to_string(*o.dropout_key) : "none") << "\nprecision "
+      << name(o.precision) << "\noutput_dtype " << (o.output_dtype ? name(*o.output_dtype) : "q's")
+      << "\nscore_function " << static_cast<bool>(o.score_function) << "\nheads " << o.heads.first << ' ' << o.heads.all
+      << "\nmost_bytes " << options.most_bytes << "\nrelative_bias " << o.relative_bias.bidirectional << ' '
+      << o.relative_bias.max_distance << "\ncosts " << options.costs.bytes_per_second << ' ' << options.costs.latency
+      << ' ' << options.costs.flops_per_second << '\n';
+  add(out, "table", o.relative_bias.table), add(out, "alibi_slopes", o.alibi_slopes), add(out, "sinks", o.sinks);
+  add(out, "key_lengths", o.mask.key_lengths), add(out, "query_starts", o.mask.query_starts);
+  add(out, "key_starts", o.mask.key_starts), add(out, "block_keep", o.mask.block_keep);
+  add_cells(out, "keep", o.mask.keep), add_cells(out, "bias", o.mask.bias);
+  add_cells(out, "dropout_keep", o.dropout_keep);
+  if (kind == Kind::decode) add(out, "q", q);
+  add(out, "queries", options.queries), add(out, "keys", options.keys);
+  return out.str();
+}
+
+std::string first_line_of_difference(const std::string& a, const std::string& b) {
+  std::istringstream one(a), other(b);
+  std::string x, y;
+  while (std::getline(one, x) && std::getline(other, y) && x == y) {
+  }
+  return "\"" + x + "\" and \"" + y + "\"";
+}
+
+// What is wrong on any rank is thrown on all of them.
+void compare(Transport& transport, const std::string& error, const std::string& text) {
+  const std::vector<std::string> all = transport.all_gather(error.empty() ? "+" + text : "-" + error);
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r][0] == '-')
+      fail(Error::Kind::argument, "inputs that fit on every rank",
+           "on rank " + std::to_string(r) + ": " + all[r].substr(1));
+  }
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    if (all[r] == all[0]) continue;
+    fail(Error::Kind::argument, "the same call on every rank",
+         first_line_of_difference(all[0].substr(1), all[r].substr(1)) + " on ranks 0 and " + std::to_string(r));
+  }
+}
+
+struct Rows {
+  std::int64_t queries = 0, keys = 0;
+  std::int64_t keep = 0, bias = 0, dropout_keep = 0;  // of masks
+};
+
+Rows rows_of(const Tensor& q, const Tensor& k, const AttentionOptions& o) {
+  const auto rows = [](const Tensor& t) { return t.defined() && t.rank() == 4 ? t.size(2) : 0; };
+  return {rows(q), rows(k), rows(o.mask.keep), rows(o.mask.bias), rows(o.dropout_keep)};
+}
+
+SharedRows shared_rows(const std::vector<Rows>& all) {
+  SharedRows shared;
+  for (const Rows& one : all) {
+    if (one.queries == 1) continue;
+    shared.keep = shared.keep || one.keep == 1, shared.bias = shared.bias || one.bias == 1;
+    shared.dropout_keep = shared.dropout_keep || one.dropout_keep == 1;
+  }
+  return shared;
+}
+
+std::vector<Rows> gather_rows(Transport& transport, const Rows& own) {
+  std::vector<Rows> all(static_cast<std::size_t>(transport.size()));
+  std::vector<Room> from;
+  for (Rows& one : all) from.push_back(std::as_writable_bytes(std::span(&one, 1)));
+  transport.all_gather(std::as_bytes(std::span(&own, 1)), from);
+  return all;
+}
+
+Layout layout_of(const Layout& given, const std::vector<Rows>& rows, std::int64_t Rows::*which) {
+  if (given.defined()) return given;
+  std::vector<std::int64_t> lengths;
+  for (const Rows& one : rows) lengths.push_back(one.*which);
+  return Layout::contiguous(lengths);
+}
+
+bool alike(const std::vector<Rows>& rows) {
+  for (const Rows& one : rows) {
+    if (one.queries != one.keys) return false;
+  }
+  return true;
+}
+
+Tensor of_rank_4(Tensor t) {
+  while (t.defined() && t.rank() < 4) t = t.unsqueeze(0);
+  return t;
+}
+
+// An option's mistakes are the operator's to find: on no rows at all.
+void try_options(const Call& call, const Tensor& q, const Tensor& k, const Tensor& v) {
+  AttentionOptions none = call.options;
+  none.mask.key_lengths = none.mask.query_starts = none.mask.key_starts = none.mask.block_keep = {};
+  for (Tensor* t : {&none.mask.keep, &none.mask.bias, &none.dropout_keep}) {
+    if (!t->defined()) continue;
+    if (t->size(2) != 1) *t = t->slice(2, 0, 0);
+    if (t->size(3) != 1) *t = t->slice(3, 0, 0);
+  }
+  attn::attention(q.slice(2, 0, 0), k.slice(2, 0, 0), v.slice(2, 0, 0), none);
+}
+
+// Of shapes that only all ranks together have.
+void check_whole(const Call& call) {
+  const Mask& mask = call.options.mask;
+  const auto numbers = [](const Tensor& t, const char* what, std::int64_t count) {
+    if (t.defined() && !(t.rank() == 1 && t.dtype() == DType::i64 && (count < 0 || t.numel() == count)))
+      fail(Error::Kind::shape, std::string(what) + ", a line of int64", t.shape().str());
+  };
+  numbers(mask.key_lengths, "key_lengths", call.problem.batch);
+  numbers(mask.query_starts, "query_starts", -1), numbers(mask.key_starts, "key_starts", -1);
+  const auto ends = [](const Tensor& starts, const char* what, std::int64_t total) {
+    std::int64_t before = 0;
+    for (std::int64_t s = 0; s < starts.numel(); ++s) {
+      const std::int64_t at = starts.data<std::int64_t>()[s * starts.stride(0)];
+      if (at < before || (s == 0 && at != 0)) before = total + 1;
+      before = std::max(before, at);
+    }
+    if (before != total)
+      fail(Error::Kind::argument,
+           std::string(what) + " that start at 0, never fall and end at " + std::to_string(total),
+           std::to_string(starts.numel()) + " values that do not");
+  };
+  if (mask.query_starts.defined() != mask.key_starts.defined())
+    fail(Error::Kind::argument, "query_starts and key_starts", "only one");
+  if (mask.query_starts.defined()) {
+    if (call.problem.batch != 1 || mask.key_lengths.defined() || mask.query_starts.numel() != mask.key_starts.numel())
+      fail(Error::Kind::argument,
+           "packed sequences in a batch of 1, without key_lengths, as many of queries as of keys", "others");
+    ends(mask.query_starts, "query_starts", call.queries().tokens());
+    ends(mask.key_starts, "key_starts", call.keys().tokens());
+  }
+  for (std::int64_t b = 0; mask.key_lengths.defined() && b < call.problem.batch; ++b) {
+    const std::int64_t length = mask.key_lengths.data<std::int64_t>()[b * mask.key_lengths.stride(0)];
+    if (length < 0 || length > call.keys().tokens())
+      fail(Error::Kind::argument, "key_lengths from 0 to " + std::to_string(call.keys().tokens()),
+           std::to_string(length));
+  }
+}
+
+void require_able(std::string_view scheme, const std::string& why) {
+  if (!why.empty())
+    fail(Error::Kind::argument, "what " + std::string(scheme) + " can do", why, "choose another scheme");
+}
+
+void choose_scheme(Call& call, const Options& options) {
+  if (call.scheme != Scheme::automatic)
+    return require_able(name(call.scheme), refusal(call.scheme, call.problem, call.options));
+  Options whole = options;
+  whole.attention = call.options;
+  call.scheme = estimate(call.problem, whole).scheme;
+}
+
+// Gradients of what ranks share are sums of parts, which are not to be rounded before they are added.
+void widen_what_is_shared(AttentionOptions& o) {
+  for (Tensor* t : {&o.sinks, &o.relative_bias.table}) {
+    if (t->defined() && is_floating(t->dtype())) *t = t->to(DType::f64);
+  }
+  Tensor& bias = o.mask.bias;
+  if (bias.defined() && size_of(bias.dtype()) == 2) bias = bias.to(DType::f32);
+}
+
+}  // namespace
+
+Call agree(Transport& transport, const Tensor& q, const Tensor& k, const Tensor& v, const Options& options, Kind kind,
+           const std::function<void()>& check) {
+  Call call{transport, options.attention, options.scheme, options.most_bytes, {}};
+  AttentionOptions& o = call.options;
+  o.mask.keep = of_rank_4(o.mask.keep), o.mask.bias = of_rank_4(o.mask.bias);
+  o.dropout_keep = of_rank_4(o.dropout_keep), o.mask.block_keep = of_rank_4(o.mask.block_keep);
+  if (kind == Kind::backward) widen_what_is_shared(o);
+  const Rows own = rows_of(q, k, o);
+  const std::vector<Rows> rows = gather_rows(transport, own);
+  call.shared = shared_rows(rows);
+  std::string error, text;
+  try {
+    check_tensors(q, k, v), check_options(o);
+    check_layout(options.queries, "queries", transport, own.queries);
+    check_layout(options.keys, "keys", transport, own.keys);
+    Layout queries =
+        kind == Kind::decode ? Layout::even(own.queries, 1) : layout_of(options.queries, rows, &Rows::queries);
+    const bool same = kind != Kind::decode && !options.keys.defined() && alike(rows);
+    Layout keys = same ? queries : layout_of(options.keys, rows, &Rows::keys);
+    call.problem = {q.size(0), q.size(1), k.size(1),          q.size(3),
+                    v.size(3), q.dtype(), std::move(queries), std::move(keys)};
+    const std::int64_t columns = call.keys().tokens();
+    check_cells(o.mask.keep, "keep", own.queries, columns), check_cells(o.mask.bias, "bias", own.queries, columns);
+    check_cells(o.dropout_keep, "dropout_keep", own.queries, columns);
+    check_whole(call);
+    if (check) check();
+    try_options(call, q, k, v);
+    text = description(q, k, v, options, o, kind);
+  } catch (const Error& e) {
+    error = e.what();
+  }
+  compare(transport, error, text);
+  if (kind == Kind::decode) {
+    require_able("decode", refusal(Scheme::ring, call.problem, o));
+  } else {
+    choose_scheme(call, options);
+  }
+  return call;
+}
+
+}  // namespace attn::distributed

@@ -1,0 +1,22 @@
+// What a run of queries has of the keys that it has met so far.
+#pragma once
+
+#include "distributed/block.hpp"
+
+namespace attn::distributed {
+
+// Results over disjoint keys, merged one after the other in float64: the error of a row does not grow with the number
+// of ranks.
+class Partial {
+ public:
+  void add(const AttentionResult& part);
+  // A sink is one more part, without a value: (hq) of them, for rows of this shape.
+  void add_sinks(const Tensor& sinks, const Shape& output);
+  // To rows of a result; zeros and -inf where nothing was added.
+  void store(const Tensor& output, const Tensor& lse) const;
+
+ private:
+  Tensor output_, lse_;
+};
+
+}  // namespace attn::distributed

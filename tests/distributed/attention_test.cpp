@@ -1,0 +1,209 @@
+// Ranks that are threads.
+#include <atomic>
+
+#include "core/threads.hpp"
+#include "distributed/cases.hpp"
+#include "distributed/exchange.hpp"
+
+namespace attn::test {
+namespace {
+
+using dist::Layout;
+using dist::Scheme;
+using dist::Transport;
+
+constexpr int kRanks[] = {1, 2, 3, 4, 8};
+
+// body(rng, transport) in every rank, with numbers of its own that begin alike.
+template <class Body>
+void on_ranks(unsigned seeds, Body&& body) {
+  const Threads one(1);  // of a rank
+  for_seeds(seeds, [&](std::mt19937& rng) {
+    const unsigned seed = static_cast<unsigned>(rng());
+    for (const int ranks : kRanks) {
+      dist::run_threads(ranks, [&](Transport& transport) {
+        const Threads own(1);
+        std::mt19937 again(seed);
+        body(again, transport);
+      });
+    }
+  });
+}
+
+TEST(Transport, OfThreadsDeliversWhatIsSent) {
+  for (const int ranks : kRanks) dist::run_threads(ranks, check_transport);
+}
+
+TEST(Transport, ARankThatEndsEndsTheOthers) {
+  const auto body = [](Transport& transport) {
+    if (transport.rank() == 2) throw Error(Error::Kind::file, "rank", "a file", "none");
+    transport.barrier();
+  };
+  expect_error(Error::Kind::file, {"a file"}, [&] { dist::run_threads(4, body); });
+}
+
+TEST(Layouts, HoldEveryPositionOnce) {
+  const Layout zigzag = Layout::zigzag(21, 2);
+  EXPECT_EQ(zigzag.runs(0), (std::vector<dist::Run>{{0, 6}, {16, 21}}));
+  EXPECT_EQ(zigzag.runs(1), (std::vector<dist::Run>{{6, 11}, {11, 16}}));
+  for_seeds(50, [](std::mt19937& rng) {
+    const int ranks = static_cast<int>(pick(rng, 1, 9));
+    const std::int64_t tokens = pick(rng, 0, 40);
+    const Layout layout = random_layout(rng, tokens, ranks);
+    const Tensor whole = uniform(rng, {2, tokens, 3}), again = Tensor::zeros({2, tokens, 3}, DType::f64);
+    std::int64_t rows = 0;
+    for (int r = 0; r < ranks; ++r) rows += layout.rows(r), layout.put(layout.take(whole, 1, r), again, 1, r);
+    EXPECT_EQ(rows, tokens);
+    EXPECT_TRUE(identical(whole, again));
+  });
+  expect_error(Error::Kind::argument, {"every position once", "5"}, [] { Layout({{{0, 4}}, {{5, 6}}}); });
+  expect_error(Error::Kind::argument, {"every position once"}, [] { Layout({{{0, 4}}, {{3, 6}}}); });
+  expect_error(Error::Kind::argument, {"at least one rank"}, [] { Layout::even(4, 0); });
+}
+
+TEST(Distributed, RingIsTheWhole) {
+  on_ranks(12, [](std::mt19937& rng, Transport& t) { check_case(t, random_case(rng, t.size()), Scheme::ring); });
+}
+
+TEST(Distributed, GatherHasTheBitsOfOneProcess) {
+  on_ranks(12, [](std::mt19937& rng, Transport& t) { check_case(t, random_case(rng, t.size()), Scheme::gather); });
+}
+
+TEST(Distributed, UlyssesHasTheBitsOfOneProcess) {
+  on_ranks(12, [](std::mt19937& rng, Transport& t) { check_case(t, random_case(rng, t.size()), Scheme::ulysses); });
+}
+
+TEST(Distributed, DecodeIsTheWhole) {
+  on_ranks(12, [](std::mt19937& rng, Transport& t) { check_decode(t, rng); });
+}
+
+// By norms, of results that are rounded alike, as tests/attention/pieces_test.cpp has it: the error does not grow with
+// the number of ranks.
+TEST(Distributed, RingIsAsNearToTheTruthAsOneProcess) {
+  std::mt19937 rng(7);
+  Case c;
+  c.in.sizes = {1, 1, 1, 1024, 1024, 64, 32};
+  c.in.q = uniform(rng, {1, 1, 1024, 64}, DType::f32, -2, 2),
+  c.in.k = uniform(rng, {1, 1, 1024, 64}, DType::f32, -2, 2);
+  c.in.v = uniform(rng, {1, 1, 1024, 32}, DType::f32), c.g = uniform(rng, {1, 1, 1024, 32}, DType::f32);
+  c.in.options.mask.is_causal = true;
+  const oracle::Problem p = oracle::problem_of(c.in.q, c.in.k, c.in.v, c.in.options);
+  const oracle::Result want = oracle::attention(p);
+  const oracle::Gradient d_want = oracle::gradient(p, oracle::values(c.g));
+  const AttentionResult one = attention(c.in.q, c.in.k, c.in.v, c.in.options);
+  const AttentionGradient d_one = attention_backward(c.g, c.in.q, c.in.k, c.in.v, c.in.options, one);
+  const auto error = [](const Tensor& found, const oracle::Numbers& numbers) {
+    const std::vector<double> all = values(found);
+    double sum = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) sum += (all[i] - numbers[i].value) * (all[i] - numbers[i].value);
+    return std::sqrt(sum);
+  };
+  for (const int ranks : {2, 4, 8}) {
+    c.queries = c.keys = Layout::zigzag(1024, ranks);
+    dist::run_threads(ranks, [&](Transport& t) {
+      Own own = own_rows(c, t);
+      own.options.scheme = Scheme::ring;
+      const AttentionResult found = dist::attention(t, own.q, own.k, own.v, own.options);
+      const AttentionGradient grad = dist::attention_backward(t, own.g, own.q, own.k, own.v, own.options, found);
+      const auto expect = [&](const Tensor& rows, const Tensor& whole, const oracle::Numbers& numbers,
+                              const char* what) {
+        const Tensor all = whole_rows(t, c.queries, rows);
+        EXPECT_LE(error(all, numbers), 1.02 * error(whole, numbers)) << what << " on " << ranks;
+      };
+      expect(found.output, one.output, want.output, "output"), expect(grad.q, d_one.q, d_want.q, "dq");
+      expect(grad.k, d_one.k, d_want.k, "dk"), expect(grad.v, d_one.v, d_want.v, "dv");
+    });
+  }
+}
+
+// Counts what is sent.
+class Counting : public Transport {
+ public:
+  explicit Counting(Transport& of) : of_(of) {}
+  int rank() const noexcept override { return of_.rank(); }
+  int size() const noexcept override { return of_.size(); }
+  dist::Request send(int to, dist::Bytes message, int tag) override {
+    if (tag != 0) bytes += message.size(), ++messages;
+    return of_.send(to, message, tag);
+  }
+  dist::Request receive(int from, dist::Room message, int tag) override { return of_.receive(from, message, tag); }
+
+  std::size_t bytes = 0, messages = 0;
+
+ private:
+  Transport& of_;
+};
+
+// Ranks of 8 rows each, f32, 2 heads of 4 + 3 numbers: a row of keys and values is 56 bytes.
+void expect_sent(const Mask& mask, const std::vector<std::size_t>& rows, const std::vector<std::size_t>& messages) {
+  dist::run_threads(4, [&](Transport& t) {
+    Counting counting(t);
+    std::mt19937 rng(static_cast<unsigned>(t.rank()));
+    const Tensor q = uniform(rng, {1, 2, 8, 4}, DType::f32), v = uniform(rng, {1, 2, 8, 3}, DType::f32);
+    dist::Options options;
+    options.attention.mask = mask, options.scheme = Scheme::ring;
+    dist::attention(counting, q, q, v, options);
+    const auto own = static_cast<std::size_t>(t.rank());
+    EXPECT_EQ(counting.bytes, rows[own] * 56) << "rank " << own;
+    EXPECT_EQ(counting.messages, messages[own]) << "rank " << own;
+  });
+}
+
+TEST(Distributed, RingSendsNoRowThatNoQuerySees) {
+  expect_sent(Mask::none(), {24, 24, 24, 24}, {3, 3, 3, 3});
+  expect_sent(Mask::causal(), {24, 16, 8, 0}, {3, 2, 1, 0});                      // to later ranks
+  expect_sent(Mask::causal() & Mask::window(5, -1), {5, 5, 5, 0}, {1, 1, 1, 0});  // the last rows, to the next
+  Tensor starts = Tensor::zeros({3}, DType::i64);
+  starts.set({1}, 20), starts.set({2}, 32);  // rank 2 has rows of both sequences
+  expect_sent(Mask::sequences(starts, starts), {16, 16, 4 + 4 + 4, 8}, {2, 2, 3, 1});
+}
+
+TEST(Distributed, RanksThatDisagreeAreAllTold) {
+  const auto refuse = [](const std::vector<std::string>& parts,
+                         const std::function<void(Transport&, dist::Options&)>& change) {
+    std::atomic<int> told = 0;
+    dist::run_threads(3, [&](Transport& t) {
+      std::mt19937 rng(1);
+      dist::Options options;
+      options.scheme = Scheme::ring;
+      change(t, options);
+      const Tensor x = uniform(rng, {1, 2, 5, 4}, DType::f32);
+      expect_error(Error::Kind::argument, parts, [&] { dist::attention(t, x, x, x, options); });
+      ++told;
+    });
+    EXPECT_EQ(told, 3);
+  };
+  refuse({"the same call on every rank", "causal 0", "causal 1", "ranks 0 and 1"},
+         [](Transport& t, dist::Options& o) { o.attention.mask.is_causal = t.rank() == 1; });
+  refuse({"fit on every rank", "rank 2", "softcap"},
+         [](Transport& t, dist::Options& o) { o.attention.softcap = t.rank() == 2 ? -1 : 0; });
+  refuse({"rank 1", "layout's 7 rows of queries", "found 5"}, [](Transport& t, dist::Options& o) {
+    if (t.rank() == 1) o.queries = Layout::even(21, 3);
+  });
+  refuse({"what ring can do", "block_keep"}, [](Transport&, dist::Options& o) {
+    o.attention.mask = Mask::blocks(Tensor::ones({15, 15}, DType::boolean), 1, 1);
+  });
+  refuse({"no offsets"}, [](Transport&, dist::Options& o) { o.attention.query_offset = 3; });
+}
+
+TEST(Distributed, TheCostModelChoosesByBytesAndHeads) {
+  dist::Problem p{1, 8, 8, 64, 64, DType::f32, Layout::zigzag(1 << 16, 4), Layout::zigzag(1 << 16, 4)};
+  dist::Options options;
+  options.attention.mask.is_causal = true;
+  const dist::Estimate ring = dist::estimate(p, {.attention = options.attention, .scheme = Scheme::ring});
+  EXPECT_EQ(ring.bytes, 3.0 * (1 << 14) * 8 * 128 * 4);  // all of its rows to three others
+  EXPECT_NEAR(ring.flops, 0.25 * 4.0 * 64 * 8 * 0.5 * 65536.0 * 65536.0,
+              0.01 * ring.flops);  // a quarter of the triangle
+  // On a slow network few bytes count; on a fast one all are hidden, and messages count.
+  options.costs = {.bytes_per_second = 1e6, .latency = 1e-5, .flops_per_second = 1e12};
+  EXPECT_EQ(dist::estimate(p, options).scheme, Scheme::ulysses);
+  p.key_heads = p.query_heads = 1;  // which one rank would compute
+  options.costs = {.bytes_per_second = 1e10, .latency = 1e-5, .flops_per_second = 1e10};
+  EXPECT_EQ(dist::estimate(p, options).scheme, Scheme::ring);
+  EXPECT_NE(dist::estimate(p, options).reason.find("gather"), std::string::npos);
+  options.attention.mask.block_keep = Tensor::ones({1, 1, 1, 1}, DType::boolean);
+  EXPECT_EQ(dist::estimate(p, options).scheme, Scheme::ulysses);  // the only one that can
+}
+
+}  // namespace
+}  // namespace attn::test
