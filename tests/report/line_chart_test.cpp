@@ -4,6 +4,7 @@
 
 #include "attn/figure.hpp"
 #include "core/testing.hpp"
+#include "report/figure/axis.hpp"
 #include "report/xml.hpp"
 
 namespace attn::test {
@@ -128,6 +129,18 @@ TEST(LineChart, HostileNamesAreText) {
 TEST(LineChart, EmptyIsAPictureToo) {
   EXPECT_THAT(Document(line_chart({}, {})).texts(), Contains("no finite values"));
   EXPECT_EQ(line_chart({}, {}), line_chart({}, {}));
+}
+
+TEST(Axis, StepsBy1Or2Or5) {
+  const auto values = [](double high, int count) {
+    std::vector<double> found;
+    for (const figure::Tick& tick : figure::Axis(0, high, false).ticks(count)) found.push_back(tick.value);
+    return found;
+  };
+  EXPECT_EQ(values(4, 4), (std::vector<double>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(values(6, 4), (std::vector<double>{0, 2, 4, 6}));
+  EXPECT_EQ(values(12, 4), (std::vector<double>{0, 5, 10}));
+  EXPECT_EQ(values(30, 4), (std::vector<double>{0, 10, 20, 30}));
 }
 
 TEST(LineChart, RefusesWhatHasNoMeaning) {

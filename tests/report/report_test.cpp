@@ -4,10 +4,13 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <random>
 #include <regex>
 
+#include "attn/blocks.hpp"
 #include "attn/error.hpp"
+#include "attn/rotary.hpp"
 #include "core/testing.hpp"
 #include "report/html/encode.hpp"
 #include "report/html/json.hpp"
@@ -96,15 +99,25 @@ TEST(Report, ChecksWhatItShows) {
   EXPECT_THAT(report(six_words()), Not(HasSubstr("\"holds\":false")));
   Trace leaking = weights_only({1, 2, 2});
   leaking.record("masked", Tensor::of({{1, -INFINITY}, {1, 1}}).unsqueeze(0));
-  EXPECT_THAT(report(leaking), HasSubstr("{\"name\":\"mask leak\",\"holds\":false,\"value\":0.5"));
+  EXPECT_THAT(report(leaking), HasSubstr("{\"name\":\"masked keys have no weight\",\"holds\":false,\"value\":0.5"));
   Trace nan;
   nan.record("weights", Tensor::of({{NAN, 1}, {0.5, 0.6f}}));
-  EXPECT_THAT(report(nan), HasSubstr("{\"name\":\"rows sum to 1\",\"holds\":false"));
-  EXPECT_THAT(report(nan), HasSubstr("{\"name\":\"no NaN\",\"holds\":false,\"value\":1"));
+  EXPECT_THAT(report(nan), HasSubstr("{\"name\":\"each row of weights sums to 1\",\"holds\":false"));
+  EXPECT_THAT(report(nan), HasSubstr("{\"name\":\"every value is a number\",\"holds\":false,\"value\":1"));
+  Trace one_nan;  // the other rows are well
+  one_nan.record("weights", Tensor::of({{NAN, 1}, {0.5, 0.5}}));
+  EXPECT_THAT(report(one_nan),
+              HasSubstr("{\"name\":\"each row of weights sums to 1\",\"holds\":false,\"value\":\"inf\""));
   Trace wrong;
   wrong.record("scaled", Tensor::of({{0, 1}, {2, 3}}));
   wrong.record("weights", Tensor::of({{0.5, 0.5}, {0.5, 0.5}}));
-  EXPECT_THAT(report(wrong), HasSubstr("{\"name\":\"difference from float64\",\"holds\":false,\"value\":0.231"));
+  EXPECT_THAT(report(wrong), HasSubstr("{\"name\":\"float64 gives the same weights\",\"holds\":false,\"value\":0.231"));
+}
+
+TEST(Json, HasWordsForWhatIsNoNumber) {
+  report_page::Json json;
+  json.array().number(-INFINITY).number(INFINITY).number(NAN).number(-0.5).end();
+  EXPECT_EQ(json.str(), "[\"-inf\",\"inf\",\"nan\",-0.5]");
 }
 
 // Scores that are changed on their way are no error of the weights: each alone, and all together.
@@ -117,11 +130,12 @@ TEST(Report, ChecksFollowEveryStepOfTheScores) {
     for (std::int64_t i = 0; i < x->numel(); ++i) x->data<float>()[i] = normal(rng);
   }
   const ScoreFunction half = ScoreFunction::elementwise([](auto score, auto...) { return score / 2; });
-  const Tensor slopes = Tensor::of({0.5f, 1});
+  const Tensor slopes = Tensor::of({0.5f, 1}), table = Tensor::of({{0.5f, 1}, {2, 0}, {-1, 3}, {1, -2}});
   const std::pair<const char*, AttentionOptions> cases[] = {
       {"capped", {.softcap = 1}},
       {"scored", {.score_function = half}},
       {"biased", {.mask = Mask::additive(bias)}},
+      {"relative", {.relative_bias = {table}}},
       {"alibi", {.alibi_slopes = slopes}},
       {"masked", {.mask = Mask::causal(), .softcap = 1}},
       {"masked",
@@ -132,7 +146,7 @@ TEST(Report, ChecksFollowEveryStepOfTheScores) {
     attention(q, q, q, options, &trace);
     const std::string page = report(trace);
     EXPECT_THAT(page, HasSubstr("\"name\":\"" + std::string(step) + "\""));
-    EXPECT_THAT(page, HasSubstr("{\"name\":\"difference from float64\",\"holds\":true"));
+    EXPECT_THAT(page, HasSubstr("{\"name\":\"float64 gives the same weights\",\"holds\":true"));
     EXPECT_THAT(page, Not(HasSubstr("\"holds\":false")));
   }
 }
@@ -206,11 +220,106 @@ TEST(Report, HeadScores) {
   EXPECT_NEAR(uniform.entropy, std::log(4.0), 1e-12);
   EXPECT_NEAR(uniform.distance, 1.25, 1e-12);
   EXPECT_NEAR(uniform.first, 0.25, 1e-12);
+  EXPECT_NEAR(uniform.previous, 0.25, 1e-12);
   EXPECT_NEAR(uniform.diagonal, 0.25, 1e-12);
   const auto own = report_page::head_scores(Tensor::of({{1, 0, 0}, {0, 1, 0}, {0, 0, 0}}));  // the last row sees no key
   EXPECT_EQ(own.entropy, 0);
   EXPECT_EQ(own.first, 0.5);
   EXPECT_EQ(own.diagonal, 1);
+  const auto before = report_page::head_scores(Tensor::of({{1, 0, 0}, {1, 0, 0}, {0, 0.5f, 0.5f}}));
+  EXPECT_EQ(before.previous, 0.75);
+}
+
+// Weights (1, 2n, 2n) of a head whose every query looks at one key.
+Tensor looking_at(std::int64_t n, const std::function<std::int64_t(std::int64_t)>& key) {
+  Tensor weights = Tensor::zeros({1, 2 * n, 2 * n});
+  for (std::int64_t i = 0; i < 2 * n; ++i) weights.set({0, i, std::clamp<std::int64_t>(key(i), 0, i)}, 1);
+  return weights;
+}
+
+TEST(Report, HeadKinds) {
+  const std::vector<std::int64_t> ids{7, 3, 9, 3, 5};
+  const std::int64_t n = 5;
+  const auto kinds = [&](const std::function<std::int64_t(std::int64_t)>& key) {
+    const auto k = report_page::head_kinds(looking_at(n, key).select(0, 0), ids);
+    return std::vector<double>{k.first, k.previous, k.same, k.induction};
+  };
+  using Kinds = std::vector<double>;
+  EXPECT_EQ(kinds([](std::int64_t) { return 0; }), (Kinds{1, 0, 0, 0}));
+  EXPECT_EQ(kinds([](std::int64_t i) { return i - 1; }), (Kinds{0, 1, 0, 0}));
+  EXPECT_EQ(kinds([](std::int64_t i) { return i; }), (Kinds{0, 0, 0, 0}));           // itself is no kind
+  EXPECT_EQ(kinds([&](std::int64_t i) { return i - n; }), (Kinds{0.2, 0, 0.8, 0}));  // key 0 is the first
+  EXPECT_EQ(kinds([&](std::int64_t i) { return i - n + 1; }), (Kinds{0, 0, 0, 1}));
+  EXPECT_EQ(kinds([&](std::int64_t i) { return i - n + 2; }), (Kinds{0, 0, 0.2, 0}));       // 3, and the next 3
+  EXPECT_EQ(kinds([&](std::int64_t i) { return i == 8 ? 2 : i; }), (Kinds{0, 0, 0, 0.2}));  // after the first 3
+}
+
+TEST(Report, NamesHeadsOfATextReadTwice) {
+  Trace once, twice, more;
+  for (const char* layer : {"layers.0", "layers.1"}) {
+    const Trace::Scope first(&once, layer), second(&twice, layer), third(&more, layer);
+    once.record("weights", Tensor::full({2, 3, 3}, 1.0 / 3));
+    const std::vector<Tensor> heads{looking_at(2, [](std::int64_t) { return 0; }).select(0, 0),
+                                    looking_at(2, [](std::int64_t i) { return i - 1; }).select(0, 0)};
+    twice.record("weights", stack(heads));
+    more.record("weights", Tensor::full({1, 4, 4}, 0.25));
+  }
+  const std::string page = report(once, {.repeated = twice, .repeated_ids = {4, 6}});
+  EXPECT_THAT(page, HasSubstr("\"repeated\":2"));
+  EXPECT_THAT(page, HasSubstr("\"kinds\":[{\"first\":1,\"previous\":0,\"same\":0,\"induction\":0},"
+                              "{\"first\":0,\"previous\":1,\"same\":0,\"induction\":0}]"));
+  EXPECT_THAT(report(once), Not(HasSubstr("\"kinds\":")));
+  const std::string expected = "repeated weights of the same layers and heads";
+  EXPECT_THAT(message_of(once, {.repeated = twice, .repeated_ids = {4, 6, 8}}), HasSubstr(expected));
+  EXPECT_THAT(message_of(once, {.repeated = twice, .repeated_ids = {4}}), HasSubstr(expected));
+  EXPECT_THAT(message_of(once, {.repeated = more, .repeated_ids = {4, 6}}), HasSubstr(expected));
+  EXPECT_THAT(message_of(once, {.repeated_ids = {4, 6}}), HasSubstr("a trace with the step"));
+}
+
+// Two heads share a key head: the page keeps it once, and its checks compare each head with its own keys.
+TEST(Report, HeadsShareKeys) {
+  Generator rng(5);
+  GroupedQueryAttention module({.d_in = 8, .heads = 4, .kv_heads = 2});
+  for (Parameter* p : module.parameters()) p->value = rng.randn(p->value.shape());
+  Trace steps;
+  module.forward(rng.randn({6, 8}), rotary_table(rotary_frequencies({.head_dim = 2}, 6), 6), &steps);
+  EXPECT_EQ(steps["keys"].size(0), 2);
+  const std::string page = report(steps);
+  EXPECT_THAT(page, HasSubstr("\"name\":\"float64 gives the same weights\",\"holds\":true"));
+  const Tensor keys = steps["keys"];
+  EXPECT_TRUE(identical(report_page::of_head(keys, 1, 4), keys.select(0, 0)));
+  EXPECT_TRUE(identical(report_page::of_head(keys, 2, 4), keys.select(0, 1)));
+  Trace odd = weights_only({4, 6, 6});
+  odd.record("keys", Tensor::zeros({3, 6, 2}));
+  EXPECT_THAT(message_of(odd), HasSubstr("keys that fit the weights (4, 6, 6)"));
+}
+
+// Which keys are masked: as recorded, each head by itself; of weights alone, the future where all of it is 0.
+TEST(Report, KnowsWhatIsMasked) {
+  const auto block = [](const Trace& trace) { return report_page::arrange(trace, 0).blocks.front(); };
+  Trace recorded;
+  recorded.record("masked", Tensor::of({{1, -INFINITY}, {1, 1}, {1, 1}, {-INFINITY, -INFINITY}}).view({2, 2, 2}));
+  recorded.record("weights", Tensor::of({{1, 0}, {0.5f, 0.5f}, {0.5f, 0.5f}, {0, 0}}).view({2, 2, 2}));
+  const Tensor keep = block(recorded).keep(), any = block(recorded).keep_in_any_head();
+  const bool kept[] = {true, false, true, true, true, true, false, false}, somewhere[] = {true, true, true, true};
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(keep.data<bool>()[i], kept[i]) << i;
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(any.data<bool>()[i], somewhere[i]) << i;
+
+  Trace causal;
+  causal.record("weights", Tensor::of({{1, 0}, {0.5f, 0.5f}}));
+  EXPECT_FALSE(block(causal).keep().data<bool>()[1]);
+  EXPECT_THAT(report(causal), HasSubstr("\"causal\":true"));
+  causal = Trace();
+  causal.record("scores", Tensor::of({{900, -900}, {0, 0}}));  // no mask, but a weight that is 0 in float32
+  causal.record("weights", Tensor::of({{1, 0}, {0.5f, 0.5f}}));
+  EXPECT_FALSE(block(causal).keep().defined());
+}
+
+TEST(Report, OpensWhereItIsTold) {
+  const Trace two = weights_only({2, 3, 3});
+  EXPECT_THAT(report(two, {.head = 1}), HasSubstr("\"start\":{\"layer\":0,\"head\":1}"));
+  EXPECT_THAT(message_of(two, {.head = 2}), HasSubstr("head from 0 to 1; found 2"));
+  EXPECT_THAT(message_of(two, {.layer = -1}), HasSubstr("layer from 0 to 0; found -1"));
 }
 
 }  // namespace

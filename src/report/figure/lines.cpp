@@ -65,6 +65,56 @@ std::string note_of(const Links& links, const ValueScale& scale, const Matrix& f
   return pooled.empty() ? note : note + "; " + pooled;
 }
 
+void name_heads(Svg& svg, std::size_t heads, double top, double width) {
+  double x = kMargin;
+  for (std::size_t h = 0; h < heads; ++h) {
+    const std::string name = "head " + std::to_string(h + 1);
+    if (x + 18 + text_width(name, 11) > width - kMargin) {
+      svg.text(x, top - 26, "…", {{"font-size", 11.0}});
+      break;
+    }
+    svg.add("rect",
+            {{"x", x}, {"y", top - 36}, {"width", 12.0}, {"height", 12.0}, {"fill", kSeries[h % kSeries.size()]}});
+    svg.text(x + 17, top - 26, name, {{"font-size", 11.0}});
+    x += 17 + text_width(name, 11) + 12;
+  }
+}
+
+// Between which columns the lines go, and where the first row is.
+struct Place {
+  double left, right, top, step;
+};
+
+void draw_links(Svg& svg, const Links& links, std::span<const Matrix> heads, std::span<const std::string> queries,
+                std::span<const std::string> keys, const Place& place) {
+  const Matrix& first = heads.front();
+  svg.open("g", {{"stroke-linecap", "round"}});
+  const double thickest = std::clamp(place.step / 6, 0.6, 3.0);
+  // Heads start and end side by side.
+  const double apart = std::min(2.5, 0.6 * place.step / static_cast<double>(heads.size()));
+  const auto height_of = [&](std::int64_t row, std::int64_t head) {
+    return place.top + (static_cast<double>(row) + 0.5) * place.step +
+           apart * (static_cast<double>(head) - static_cast<double>(heads.size() - 1) / 2);
+  };
+  for (const Link& link : links.drawn) {
+    svg.add("line",
+            {{"x1", place.left},
+             {"y1", height_of(link.query, link.head)},
+             {"x2", place.right},
+             {"y2", height_of(link.key, link.head)},
+             {"stroke", kSeries[static_cast<std::size_t>(link.head) % kSeries.size()]},
+             {"stroke-width", num(thickest * (0.4 + 0.6 * link.share))},
+             {"stroke-opacity", num(link.share)}},
+            {},
+            first.pooled()
+                ? std::string()
+                : queries[static_cast<std::size_t>(link.query)] + " → " + keys[static_cast<std::size_t>(link.key)] +
+                      (heads.size() > 1 ? ", head " + std::to_string(link.head + 1) : "") + ": " +
+                      short_number(heads[static_cast<std::size_t>(link.head)].at(link.query, link.key), 6));
+  }
+  svg.close("g");
+}
+
 }  // namespace
 
 std::string lines(const Tensor& weights, const Options& options) {
@@ -97,18 +147,7 @@ std::string lines(const Tensor& weights, const Options& options) {
   Svg svg(width, bottom + 8 + (note.size() > per_line ? 14 : 0),
           options.title.empty() ? "Lines between tokens" : label(options.title, 200));
   title.draw(svg, kMargin, kMargin - 4);
-  double x = kMargin;
-  for (std::size_t h = 0; several && h < heads.size(); ++h) {
-    const std::string name = "head " + std::to_string(h + 1);
-    if (x + 18 + text_width(name, 11) > width - kMargin) {
-      svg.text(x, top - 26, "…", {{"font-size", 11.0}});
-      break;
-    }
-    svg.add("rect",
-            {{"x", x}, {"y", top - 36}, {"width", 12.0}, {"height", 12.0}, {"fill", kSeries[h % kSeries.size()]}});
-    svg.text(x + 17, top - 26, name, {{"font-size", 11.0}});
-    x += 17 + text_width(name, 11) + 12;
-  }
+  if (several) name_heads(svg, heads.size(), top, width);
   svg.text(left - 6, top - 6, label(options.rows, 20), {{"text-anchor", "end"}, {"fill", kFaint}, {"font-size", 11.0}});
   svg.text(right + 6, top - 6, label(options.columns, 20), {{"fill", kFaint}, {"font-size", 11.0}});
   draw_row_labels(svg, queries, {left, top, step, step});
@@ -119,31 +158,7 @@ std::string lines(const Tensor& weights, const Options& options) {
     svg.text(right + 6, top + (static_cast<double>(j) + 0.5) * step + font * 0.35, keys[j]);
   }
   svg.close("g");
-  svg.open("g", {{"stroke-linecap", "round"}});
-  const double thickest = std::clamp(step / 6, 0.6, 3.0);
-  // Heads start and end side by side.
-  const double apart = std::min(2.5, 0.6 * step / static_cast<double>(heads.size()));
-  const auto height_of = [&](std::int64_t row, std::int64_t head) {
-    return top + (static_cast<double>(row) + 0.5) * step +
-           apart * (static_cast<double>(head) - static_cast<double>(heads.size() - 1) / 2);
-  };
-  for (const Link& link : links.drawn) {
-    svg.add("line",
-            {{"x1", left},
-             {"y1", height_of(link.query, link.head)},
-             {"x2", right},
-             {"y2", height_of(link.key, link.head)},
-             {"stroke", kSeries[static_cast<std::size_t>(link.head) % kSeries.size()]},
-             {"stroke-width", num(thickest * (0.4 + 0.6 * link.share))},
-             {"stroke-opacity", num(link.share)}},
-            {},
-            first.pooled()
-                ? std::string()
-                : queries[static_cast<std::size_t>(link.query)] + " → " + keys[static_cast<std::size_t>(link.key)] +
-                      (several ? ", head " + std::to_string(link.head + 1) : "") + ": " +
-                      short_number(heads[static_cast<std::size_t>(link.head)].at(link.query, link.key), 6));
-  }
-  svg.close("g");
+  draw_links(svg, links, heads, queries, keys, {left, right, top, step});
   // The note takes one line, or two.
   std::size_t cut = note.size() <= per_line ? note.size() : note.rfind("; ", per_line);
   if (cut == std::string::npos) cut = note.size();

@@ -35,7 +35,7 @@ std::vector<Column> columns_of(const report_page::Block& block, std::int64_t hea
   std::vector<Column> columns;
   for (const auto& [name, tensor] : block.steps) {
     if (tensor.numel() == 0) continue;
-    const Tensor shown = tensor.rank() == 3 ? tensor.select(0, head) : tensor;
+    const Tensor shown = report_page::of_head(tensor, head, block.weights().size(0));
     if (columns.empty() || !find_step(name)->of_keys) columns.emplace_back();  // keys and values stand under queries
     columns.back().push_back({name, tensor.shape(), matrix_of(shown, {}, kMaxCells)});
   }

@@ -28,7 +28,7 @@ std::string paint(Rgb colour, Depth depth) {
   return code;
 }
 
-std::string padded(std::string text, std::size_t width, bool right = false) {
+std::string padded(const std::string& text, std::size_t width, bool right = false) {
   const std::size_t blank = width - std::min(width, columns_of(text));
   return right ? std::string(blank, ' ') + text : text + std::string(blank, ' ');
 }

@@ -1,6 +1,7 @@
 #include "report/html/blocks.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "attn/error.hpp"
@@ -96,7 +97,7 @@ void require_fits(const Block& block, const Step& step, const Tensor& tensor) {
   const Shape& s = tensor.shape();
   const std::int64_t rows = step.of_keys ? keys : queries;
   const bool fits = step.pairs()                   ? s == weights.shape()
-                    : step.kind == StepKind::heads ? s[0] == heads && s[1] == rows
+                    : step.kind == StepKind::heads ? s[0] > 0 && heads % s[0] == 0 && s[1] == rows
                                                    : s[0] == rows;
   if (!fits) {
     refuse(std::string(step.name) + " that fit the weights " + weights.shape().str() + " (heads, queries, keys)",
@@ -125,6 +126,44 @@ const Tensor* Block::softmax_input() const noexcept {
   return find(attn::softmax_input([&](std::string_view name) { return find(name) != nullptr; }));
 }
 
+bool Block::looks_causal() const noexcept {
+  const Tensor& w = weights();
+  const std::int64_t tokens = w.size(1);
+  if (softmax_input() != nullptr || tokens != w.size(2) || tokens < 2) return false;
+  const float* value = w.data<float>();
+  for (std::int64_t at = 0; at < w.numel(); ++at) {
+    if (at % tokens > at / tokens % tokens && value[at] != 0) return false;
+  }
+  return true;
+}
+
+Tensor Block::keep() const {
+  const Tensor* masked = find("masked");
+  if (masked == nullptr && !looks_causal()) return {};
+  const Tensor& w = weights();
+  const std::int64_t keys = w.size(2);
+  Tensor keep = Tensor::zeros(w.shape(), DType::boolean);
+  for (std::int64_t at = 0; at < w.numel(); ++at) {
+    const bool hidden = masked != nullptr ? masked->data<float>()[at] == -INFINITY : at % keys > at / keys % keys;
+    keep.data<bool>()[at] = !hidden;
+  }
+  return keep;
+}
+
+Tensor Block::keep_in_any_head() const {
+  const Tensor all = keep();
+  if (!all.defined()) return {};
+  Tensor keep = Tensor::zeros({all.size(1), all.size(2)}, DType::boolean);
+  for (std::int64_t at = 0; at < all.numel(); ++at) {
+    if (all.data<bool>()[at]) keep.data<bool>()[at % keep.numel()] = true;
+  }
+  return keep;
+}
+
+Tensor of_head(const Tensor& step, std::int64_t head, std::int64_t heads) {
+  return step.rank() == 2 ? step : step.select(0, head * step.size(0) / heads);
+}
+
 Blocks arrange(const Trace& trace, std::int64_t item) {
   Blocks result;
   const std::vector<Found> found = collect(trace);
@@ -133,10 +172,6 @@ Blocks arrange(const Trace& trace, std::int64_t item) {
     for (const auto& [name, tensor] : trace.steps()) names.append(names.empty() ? "" : ", ").append(name);
     throw Error(Error::Kind::argument, kOp, "a trace with the step \"weights\"",
                 names.empty() ? "an empty one" : names);
-  }
-  for (const auto& [name, tensor] : trace.steps()) {
-    const auto is_its_block = [block = address_of(name).block](const Found& f) { return f.label == block; };
-    if (std::any_of(found.begin(), found.end(), is_its_block)) result.shapes.emplace_back(name, tensor.shape());
   }
   result.batch = batch_of(found.front().steps);
   if (item < 0 || item >= std::max<std::int64_t>(result.batch, 1)) {

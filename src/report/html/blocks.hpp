@@ -19,14 +19,24 @@ struct Block {
   const Tensor& weights() const { return *find("weights"); }
   // The scores whose rows softmax took, null where none were recorded.
   const Tensor* softmax_input() const noexcept;
+  // Are these weights alone, and those of all later keys exactly 0? Then a causal mask was there, though not recorded.
+  bool looks_causal() const noexcept;
+  // (h, tq, tk) boolean, false where a key is masked: by the step "masked", or because the weights look causal.
+  // Undefined where nothing tells of a mask.
+  Tensor keep() const;
+  // (tq, tk), false where a key is masked in every head.
+  Tensor keep_in_any_head() const;
 };
 
 struct Blocks {
   std::vector<Block> blocks;
-  std::int64_t batch = 0;                             // texts in the trace, 0 when it has no such dimension
-  std::vector<std::pair<std::string, Shape>> shapes;  // of the blocks, as recorded
-  std::int64_t queries = 0, keys = 0;                 // tokens, of every block
+  std::int64_t batch = 0;              // texts in the trace, 0 when it has no such dimension
+  std::int64_t queries = 0, keys = 0;  // tokens, of every block
 };
+
+// One head's rows of a step: (tokens, size), (h, …) or, where groups of the `heads` share keys and values, fewer of
+// these.
+Tensor of_head(const Tensor& step, std::int64_t head, std::int64_t heads);
 
 // Text `item` of the trace. Throws Error as report() does.
 Blocks arrange(const Trace& trace, std::int64_t item);

@@ -20,9 +20,11 @@ std::uint8_t byte_of(double share) {
   return static_cast<std::uint8_t>(std::lround(most * std::clamp(std::isnan(share) ? 0 : share, 0.0, 1.0)));
 }
 
-// A cell of a map: 0 to 252 on a square-root scale, and codes for what is no number; the page's data.js reads them.
+// A cell of a map: 0 to 251 on a square-root scale, and codes for what is no number; the page's data.js reads them.
+constexpr std::uint8_t kMasked = 252;
+
 std::uint8_t cell_byte(float w, float most) {
-  constexpr double levels = 252;
+  constexpr double levels = 251;
   constexpr std::uint8_t minus_inf = 253, plus_inf = 254, nan = 255;
   if (std::isnan(w)) return nan;
   if (std::isinf(w)) return w < 0 ? minus_inf : plus_inf;
@@ -34,19 +36,27 @@ struct Pool {
   float most = 0;
 };
 
-Pool pool(std::span<const float> weights, std::int64_t queries, std::int64_t keys, std::int64_t factor) {
+// keep: of each weight, or empty.
+Pool pool(std::span<const float> weights, std::span<const bool> keep, std::int64_t queries, std::int64_t keys,
+          std::int64_t factor) {
   const auto columns = static_cast<std::size_t>((keys + factor - 1) / factor);
   std::vector<float> largest(static_cast<std::size_t>((queries + factor - 1) / factor) * columns, -INFINITY);
+  std::vector<char> kept(largest.size(), keep.empty());
   Pool result;
   for (std::int64_t i = 0; i < queries; ++i) {
     for (std::int64_t j = 0; j < keys; ++j) {
-      const float w = weights[static_cast<std::size_t>(i * keys + j)];
-      float& cell = largest[static_cast<std::size_t>(i / factor) * columns + static_cast<std::size_t>(j / factor)];
-      if (std::isnan(w) || w > cell) cell = w;  // a NaN stays: nothing is larger
+      const auto from = static_cast<std::size_t>(i * keys + j);
+      const auto to = static_cast<std::size_t>(i / factor) * columns + static_cast<std::size_t>(j / factor);
+      const float w = weights[from];
+      if (!keep.empty() && keep[from]) kept[to] = 1;
+      if (std::isnan(w) || w > largest[to]) largest[to] = w;  // a NaN stays: nothing is larger
       if (std::isfinite(w)) result.most = std::max(result.most, w);
     }
   }
-  for (const float w : largest) result.cells.push_back(cell_byte(w, result.most));
+  for (std::size_t at = 0; at < largest.size(); ++at) {
+    const bool hidden = kept[at] == 0 && largest[at] == 0;  // a masked key that has a weight is shown
+    result.cells.push_back(hidden ? kMasked : cell_byte(largest[at], result.most));
+  }
   return result;
 }
 
@@ -131,7 +141,7 @@ void quantised(Json& json, const Tensor& tensor) {
   json.name("ranges").base64(bytes_of(ranges)).end();
 }
 
-void pooled(Json& json, const Tensor& weights, const Plan& plan) {
+void pooled(Json& json, const Tensor& weights, const Tensor& keep, const Plan& plan) {
   const std::int64_t heads = weights.size(0), queries = weights.size(1), keys = weights.size(2);
   const std::int64_t factor = (std::max(queries, keys) + plan.cells - 1) / plan.cells;
   const auto cells = static_cast<std::size_t>(queries * keys);
@@ -140,7 +150,10 @@ void pooled(Json& json, const Tensor& weights, const Plan& plan) {
   Top top;
   for (std::int64_t head = 0; head < heads; ++head) {
     const std::span all(weights.data<float>() + static_cast<std::size_t>(head) * cells, cells);
-    const Pool map = pool(all, queries, keys, factor);
+    const std::span<const bool> kept =
+        keep.defined() ? std::span(keep.data<bool>() + static_cast<std::size_t>(head) * cells, cells)
+                       : std::span<const bool>();
+    const Pool map = pool(all, kept, queries, keys, factor);
     bytes.insert(bytes.end(), map.cells.begin(), map.cells.end());
     most.push_back(map.most);
     for (std::int64_t i = 0; i < queries; ++i) {

@@ -26,9 +26,9 @@ void exact(Json& json, const Tensor& tensor);
 // ranges are float32 (rows, 2). NaN and infinities become the row's nearest end.
 void quantised(Json& json, const Tensor& tensor);
 // (h, tq, tk) weights: {"shape", "pool": f, "u8": base64, "most": [...], "top": k, "topIndex": base64 of uint16,
-// "topValue": base64 of float32}. Byte u of a cell of f × f stands for its largest weight, most[head] · (u / 252)²,
-// 253 for -inf, 254 for inf, 255 for NaN;
-// the top weights of each row fall, and a missing one has index 65535.
-void pooled(Json& json, const Tensor& weights, const Plan& plan);
+// "topValue": base64 of float32}. Byte u of a cell of f × f stands for its largest weight, most[head] · (u / 251)²,
+// 252 where all of them are masked (`keep`, undefined or of the weights' shape), 253 for -inf, 254 for inf, 255 for
+// NaN; the top weights of each row fall, and a missing one has index 65535.
+void pooled(Json& json, const Tensor& weights, const Tensor& keep, const Plan& plan);
 
 }  // namespace attn::report_page

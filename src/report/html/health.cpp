@@ -23,7 +23,7 @@ void for_rows(const Tensor& pairs, F&& f) {
 }
 
 Check row_sums(const Blocks& blocks) {
-  Check check{"rows sum to 1"};
+  Check check{"each row of weights sums to 1"};
   std::int64_t empty = 0, rows = 0;
   for (const Block& block : blocks.blocks) {
     for_rows(block.weights(), [&](std::span<const float> row, std::size_t) {
@@ -37,18 +37,18 @@ Check row_sums(const Blocks& blocks) {
   }
   constexpr double tolerance = 1e-5;  // float32 sums of some thousand keys
   check.holds = check.value <= tolerance;
-  check.told = "largest |Σ − 1| of " + std::to_string(rows) + " rows: " + short_number(check.value, 2);
+  check.told = "the largest |Σ − 1| of " + std::to_string(rows) + " rows is " + short_number(check.value, 2);
   if (empty != 0) check.told += "; " + std::to_string(empty) + " rows see no key and are 0";
   return check;
 }
 
 // Scores that may be -inf on purpose.
 bool may_forbid(std::string_view step) {
-  return step == "scored" || step == "biased" || step == "alibi" || step == "masked";
+  return step == "scored" || step == "biased" || step == "relative" || step == "alibi" || step == "masked";
 }
 
 Check finite(const Blocks& blocks) {
-  Check check{"no NaN"};
+  Check check{"every value is a number"};
   std::int64_t nan = 0, inf = 0;
   for (const Block& block : blocks.blocks) {
     for (const auto& [name, tensor] : block.steps) {
@@ -60,14 +60,15 @@ Check finite(const Blocks& blocks) {
   }
   check.value = static_cast<double>(nan);
   check.holds = nan + inf == 0;
-  check.told = nan == 0 ? "none in any step" : std::to_string(nan) + " NaN in the steps";
-  if (inf != 0) check.told += ", " + std::to_string(inf) + " infinite values";
+  check.told = nan + inf == 0
+                   ? "no NaN and no infinity in any step"
+                   : std::to_string(nan) + " NaN and " + std::to_string(inf) + " infinite values in the steps";
   return check;
 }
 
 // Weight on keys that the mask forbids, of what flows on: dropped where there is dropout.
 Check leak(const Blocks& blocks) {
-  Check check{"mask leak"};
+  Check check{"masked keys have no weight"};
   for (const Block& block : blocks.blocks) {
     const Tensor* masked = block.find("masked");
     if (!masked) continue;
@@ -83,7 +84,7 @@ Check leak(const Blocks& blocks) {
     }
   }
   check.holds = check.value == 0;
-  check.told = "largest weight of a masked key: " + short_number(check.value, 2);
+  check.told = "the largest weight of a masked key is " + short_number(check.value, 2);
   return check;
 }
 
@@ -116,17 +117,19 @@ bool only_masks(const Block& block) {
 }
 
 Check float64_difference(const Blocks& blocks) {
-  Check check{"difference from float64"};
+  Check check{"float64 gives the same weights"};
   std::int64_t compared = 0;
   for (const Block& block : blocks.blocks) {
     const Tensor* masked = block.softmax_input();
     if (!masked) continue;
-    const Tensor &weights = block.weights(), *q = block.find("queries"), *k = block.find("keys");
+    const Tensor &weights = block.weights(), *q = block.find("rotated queries"), *k = block.find("rotated keys");
+    if (!q) q = block.find("queries");
+    if (!k) k = block.find("keys");
     if (!q && !block.find("scaled")) q = k = block.find("inputs");  // simplified: x is all of them
     const bool whole = q && k && only_masks(block);
     const std::int64_t rows = std::min(weights.size(1), kRows);
     for (std::int64_t head = 0; head < weights.size(0); ++head) {
-      const auto part = [&](const Tensor& t) { return t.rank() == 2 ? t : t.select(0, head); };
+      const auto part = [&](const Tensor& t) { return of_head(t, head, weights.size(0)); };
       const Tensor exact =
           float64_weights(block, whole ? part(*q).slice(0, 0, rows) : Tensor(), whole ? part(*k) : Tensor(),
                           part(*masked).slice(0, 0, rows), scale_of(block));
@@ -140,7 +143,7 @@ Check float64_difference(const Blocks& blocks) {
   }
   constexpr double tolerance = 1e-4;
   check.holds = check.value <= tolerance;
-  check.told = "largest in the weights of " + std::to_string(compared) + " rows: " + short_number(check.value, 2);
+  check.told = "the largest difference in " + std::to_string(compared) + " rows is " + short_number(check.value, 2);
   if (compared == 0) check.name.clear();
   return check;
 }

@@ -9,7 +9,7 @@
 namespace attn::report_page {
 
 struct Check {
-  std::string name;  // "rows sum to 1"
+  std::string name;  // "each row of weights sums to 1"
   bool holds = true;
   double value = 0;  // what was measured
   std::string told;  // the measure in words

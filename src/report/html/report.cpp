@@ -38,6 +38,12 @@ std::vector<std::string> labels(const char* what, const std::vector<std::string>
   return numbers;
 }
 
+void require_there(const char* what, std::int64_t index, std::int64_t count) {
+  if (index >= 0 && index < std::max<std::int64_t>(count, 1)) return;
+  throw Error(Error::Kind::argument, "report", std::string(what) + " from 0 to " + std::to_string(count - 1),
+              std::to_string(index));
+}
+
 std::string sentence(const std::vector<std::string>& tokens) {
   constexpr std::size_t most = 24;
   std::string text;
@@ -73,7 +79,16 @@ void write_config(Json& json, const ModuleConfig& c) {
   json.name("scale");
   c.scale ? json.number(*c.scale) : json.null();
   json.name("layer_order").text(c.layer_order == LayerOrder::kqv ? "kqv" : "qkv");
-  json.name("out_proj").boolean(c.out_proj).end();
+  json.name("out_proj").boolean(c.out_proj).name("rope");
+  if (c.rope) {
+    json.object().name("invFreq").array();
+    for (const float rate : c.rope->inv_freq) json.number(static_cast<double>(rate));
+    json.end().name("factor").number(c.rope->attention_factor);
+    json.name("interleaved").boolean(c.rope->layout == RotaryLayout::interleaved).end();
+  } else {
+    json.null();
+  }
+  json.end();
 }
 
 // The class and what acts on it; null for a module that is not in the list, a model's or a file's.
@@ -105,9 +120,9 @@ void write_head(Json& json, const Blocks& blocks, const Words& words, const Repo
   texts(json, "tokens", words.queries);
   if (words.keys != words.queries) texts(json, "keyTokens", words.keys);
   texts(json, "notes", options.notes);
-  json.name("shapes").array();
-  for (const auto& [step, shape] : blocks.shapes) json.array().text(step).shape(shape).end();
-  json.end().name("health").array();
+  json.name("randomWeights").boolean(options.random_weights).name("start").object();
+  json.name("layer").number(options.layer).name("head").number(options.head).end();
+  json.name("health").array();
   for (const Check& check : health(blocks, options)) {
     json.object().name("name").text(check.name).name("holds").boolean(check.holds);
     json.name("value").number(check.value).name("told").text(check.told).end();
@@ -148,7 +163,7 @@ void write_steps(Json& json, const Block& block, const Plan& plan) {
     if (plan.exact) {
       exact(json, tensor);
     } else if (weights) {
-      pooled(json, tensor, plan);
+      pooled(json, tensor, block.keep(), plan);
     } else {
       quantised(json, tensor);
     }
@@ -162,7 +177,36 @@ void write_scores(Json& json, const Tensor& weights) {
   for (std::int64_t head = 0; head < weights.size(0); ++head) {
     const HeadScores s = head_scores(weights.select(0, head));
     json.object().name("entropy").number(s.entropy).name("distance").number(s.distance);
-    json.name("first").number(s.first).name("diagonal").number(s.diagonal).end();
+    json.name("first").number(s.first).name("previous").number(s.previous);
+    json.name("diagonal").number(s.diagonal).end();
+  }
+  json.end();
+}
+
+// Empty, or the blocks of a model that read the same layers' text twice.
+Blocks repeated_blocks(const Blocks& blocks, const ReportOptions& options) {
+  if (options.repeated_ids.empty()) return {};
+  Blocks repeated = arrange(options.repeated, 0);
+  const auto twice = 2 * static_cast<std::int64_t>(options.repeated_ids.size());
+  const auto fits = [&](std::size_t i) {
+    return repeated.blocks[i].weights().size(0) == blocks.blocks[i].weights().size(0);
+  };
+  bool same = twice > 2 && repeated.blocks.size() == blocks.blocks.size() && repeated.queries == twice &&
+              repeated.keys == twice;
+  for (std::size_t i = 0; same && i < blocks.blocks.size(); ++i) same = fits(i);
+  if (same) return repeated;
+  throw Error(Error::Kind::shape, "report",
+              "repeated weights of the same layers and heads, of two tokens or more, each twice",
+              std::to_string(repeated.blocks.size()) + " layers of shape " +
+                  repeated.blocks.front().weights().shape().str() + " for " + std::to_string(twice / 2) + " ids");
+}
+
+void write_kinds(Json& json, const Tensor& weights, const ReportOptions& options) {
+  json.name("kinds").array();
+  for (std::int64_t head = 0; head < weights.size(0); ++head) {
+    const HeadKinds k = head_kinds(weights.select(0, head), options.repeated_ids);
+    json.object().name("first").number(k.first).name("previous").number(k.previous);
+    json.name("same").number(k.same).name("induction").number(k.induction).end();
   }
   json.end();
 }
@@ -197,15 +241,20 @@ void write_space(Json& json, const Block& block) {
 
 std::string data_of(const Blocks& blocks, const Words& words, const ReportOptions& options) {
   const Plan plan = plan_for(blocks);
+  const Blocks repeated = repeated_blocks(blocks, options);
   Json json;
   json.object();
   write_head(json, blocks, words, options);
+  json.name("repeated").number(static_cast<std::int64_t>(options.repeated_ids.size()));
   write_parameters(json, options.parameters);
   json.name("exact").boolean(plan.exact).name("blocks").array();
-  for (const Block& block : blocks.blocks) {
+  for (std::size_t i = 0; i < blocks.blocks.size(); ++i) {
+    const Block& block = blocks.blocks[i];
     json.object().name("label").text(block.label).name("heads").number(block.weights().size(0));
+    json.name("causal").boolean(block.looks_causal());
     write_steps(json, block, plan);
     write_scores(json, block.weights());
+    if (!repeated.blocks.empty()) write_kinds(json, repeated.blocks[i].weights(), options);
     write_space(json, block);
     json.end();
   }
@@ -232,8 +281,11 @@ std::string policy() {
 std::string without_scripts(const Blocks& blocks, const Words& words) {
   const Tensor& weights = blocks.blocks.front().weights();
   if (weights.numel() == 0) return {};
-  return figure::heatmap(weights.select(0, 0),
-                         {.tokens = words.queries, .key_tokens = words.keys, .colours = figure::Colours::cividis});
+  const Tensor keep = blocks.blocks.front().keep();
+  return figure::heatmap(weights.select(0, 0), {.tokens = words.queries,
+                                                .key_tokens = words.keys,
+                                                .keep = keep.defined() ? keep.select(0, 0) : Tensor(),
+                                                .colours = figure::Colours::cividis});
 }
 
 std::string value_of(std::string_view name, const Blocks& blocks, const Words& words, const ReportOptions& options) {
@@ -252,6 +304,8 @@ std::string value_of(std::string_view name, const Blocks& blocks, const Words& w
 std::string report(const Trace& trace, const ReportOptions& options) {
   const Blocks blocks = arrange(trace, options.item);
   const Words words = words_of(blocks, options);
+  require_there("layer", options.layer, static_cast<std::int64_t>(blocks.blocks.size()));
+  require_there("head", options.head, blocks.blocks[static_cast<std::size_t>(options.layer)].weights().size(0));
   std::string page;
   std::string_view rest = page_html();
   for (std::size_t open; (open = rest.find("{{")) != std::string_view::npos;) {

@@ -8,7 +8,7 @@ HeadScores head_scores(const Tensor& weights) {
   const std::int64_t queries = weights.size(0), keys = weights.size(1);
   const Tensor whole = weights.contiguous();
   HeadScores sum;
-  double rows = 0;
+  double rows = 0, later = 0;
   for (std::int64_t i = 0; i < queries; ++i) {
     const float* row = whole.data<float>() + i * keys;
     bool any = false;
@@ -20,11 +20,37 @@ HeadScores head_scores(const Tensor& weights) {
       sum.distance += w * static_cast<double>(std::abs(i - j));
       if (j == 0) sum.first += w;
       if (j == i) sum.diagonal += w;
+      if (j == i - 1) sum.previous += w;
     }
     rows += any;
+    later += any && i > 0;
   }
   if (rows == 0) return {};
-  return {sum.entropy / rows, sum.distance / rows, sum.first / rows, sum.diagonal / rows};
+  return {.entropy = sum.entropy / rows,
+          .distance = sum.distance / rows,
+          .first = sum.first / rows,
+          .previous = later > 0 ? sum.previous / later : 0,
+          .diagonal = sum.diagonal / rows};
+}
+
+HeadKinds head_kinds(const Tensor& weights, std::span<const std::int64_t> ids) {
+  const auto n = static_cast<std::int64_t>(ids.size());
+  const Tensor whole = weights.contiguous();
+  const auto id = [&](std::int64_t at) { return ids[static_cast<std::size_t>(at % n)]; };
+  HeadKinds sum;
+  for (std::int64_t i = n; i < 2 * n; ++i) {
+    const float* row = whole.data<float>() + i * 2 * n;
+    for (std::int64_t j = 0; j < i; ++j) {
+      double* kind = j == 0               ? &sum.first
+                     : j == i - 1         ? &sum.previous
+                     : id(j) == id(i)     ? &sum.same
+                     : id(j - 1) == id(i) ? &sum.induction
+                                          : nullptr;
+      if (kind) *kind += static_cast<double>(row[j]);
+    }
+  }
+  const auto queries = static_cast<double>(n);
+  return {sum.first / queries, sum.previous / queries, sum.same / queries, sum.induction / queries};
 }
 
 }  // namespace attn::report_page

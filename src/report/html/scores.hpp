@@ -1,5 +1,8 @@
-// Four numbers that tell what a head does.
+// Numbers that tell what a head does.
 #pragma once
+
+#include <cstdint>
+#include <span>
 
 #include "attn/tensor.hpp"
 
@@ -10,9 +13,22 @@ struct HeadScores {
   double entropy = 0;   // -Σ w ln w, in nats: 0 looks at one key, ln(n) at n keys alike
   double distance = 0;  // Σ w |i - j|, in tokens
   double first = 0;     // weight on the first key: the attention sink
+  double previous = 0;  // weight on the token before the query's own; a mean over the queries that have one
   double diagonal = 0;  // weight on the query's own token
 };
 
 HeadScores head_scores(const Tensor& weights);  // (tq, tk)
+
+// Where a head looks while it reads n tokens for the second time: mean weights of these n queries. Each key counts
+// once, as the first of these that it is.
+struct HeadKinds {
+  double first = 0;      // the first token of all
+  double previous = 0;   // the token just before
+  double same = 0;       // an earlier token that is the query's own
+  double induction = 0;  // a token that came after such an earlier one (Olsson et al. 2022)
+};
+
+// weights (2n, 2n) of n ids, twice.
+HeadKinds head_kinds(const Tensor& weights, std::span<const std::int64_t> ids);
 
 }  // namespace attn::report_page

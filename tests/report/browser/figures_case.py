@@ -21,7 +21,8 @@ class Figures(ReportTest):
         for head, shown in enumerate(found):
             pairs = [(i, j, w[head, i, j]) for i in range(6) for j in range(6) if w[head, i, j] > 0]
             wanted = [sum(-x * math.log(x) for _, _, x in pairs), sum(x * abs(i - j) for i, j, x in pairs),
-                      sum(x for _, j, x in pairs if j == 0), sum(x for i, j, x in pairs if i == j)]
+                      sum(x for _, j, x in pairs if j == 0), sum(x for i, j, x in pairs if j == i - 1) * 6 / 5, sum(x for i, j, x in pairs if i == j)]
+            self.assertEqual(len(shown), len(wanted))
             for a, b in zip(shown, wanted):
                 self.near(a, b / 6, 1e-9)
         page.click(".head[data-head='1']")
@@ -40,14 +41,14 @@ class Figures(ReportTest):
     def test_the_space_turns_and_words_go_to_their_contexts(self):
         steps = self.six("simple")
         page = self.open("simple")
-        before = page.attribute("#space figure", "data-yaw")
+        before = page.attribute("#space .space-figures", "data-yaw")
         page.drag("#space figure", 60, 20)
-        self.near(float(page.attribute("#space figure", "data-yaw")), float(before) + 0.6, 1e-3)
+        self.near(float(page.attribute("#space .space-figures", "data-yaw")), float(before) + 0.6, 1e-3)
         page.run("document.querySelector('#space svg').focus()")
         page.key("ArrowRight")
-        self.near(float(page.attribute("#space figure", "data-yaw")), float(before) + 0.7, 1e-3)
+        self.near(float(page.attribute("#space .space-figures", "data-yaw")), float(before) + 0.7, 1e-3)
         page.set("#moved", "0.25")
-        yaw, pitch = (float(page.attribute("#space figure", f"data-{angle}")) for angle in ("yaw", "pitch"))
+        yaw, pitch = (float(page.attribute("#space .space-figures", f"data-{angle}")) for angle in ("yaw", "pitch"))
         unit = float(page.attribute("#space svg", "data-unit"))
         centre = [float(x) for x in page.attribute("#space svg", "data-centre").split()]
         self.assertGreater(unit, 150)
@@ -68,6 +69,45 @@ class Figures(ReportTest):
         library.save_npy(self.folder / "wide.npy", values, (9, 7))
         page = self.open("simple", "--input", "wide.npy")
         self.assertRegex(page.text("#space"), r"7 numbers, drawn by their first three principal components, which explain \d+\.\d %, \d+\.\d %, \d+\.\d %")
+
+    def test_contexts_of_two_numbers_have_two_axes_of_their_own(self):
+        steps = self.six(*self.ARGUMENTS)
+        page = self.open(*self.ARGUMENTS)
+        self.assertEqual(page.run("[...document.querySelectorAll('#space figure')].map((f) => [f.dataset.of, f.querySelectorAll('.axis').length, f.querySelectorAll('circle').length])"),
+                         [["words", 3, 6], ["contexts", 2, 6]])
+        self.assertTrue(page.run("document.querySelector('#moved').closest('label').hidden"))
+        unit = float(page.attribute("#space .flat", "data-unit"))
+        centre = [float(x) for x in page.attribute("#space .flat", "data-centre").split()]
+        rings = page.run("[...document.querySelectorAll('#space .flat circle')].map((c) => [Number(c.getAttribute('cx')), Number(c.getAttribute('cy'))])")
+        for i, (x, y) in enumerate(rings):
+            self.near(x, 280 + unit * (steps["context"][0, i, 0] - centre[0]), 1e-2)
+            self.near(y, 220 - unit * (steps["context"][0, i, 1] - centre[1]), 1e-2)
+        page.set("#space-what", "output")
+        self.assertEqual(page.run("[...document.querySelectorAll('#space svg')].map((s) => s.querySelectorAll('.axis').length)"), [3, 3])
+
+    def test_labels_of_vectors_do_not_lie_on_one_another(self):
+        library.save_npy(self.folder / "near.npy", [math.sin(i % 3) + 0.02 * math.sin(7.1 * i) for i in range(24 * 3)], (24, 3))
+        (self.folder / "words.txt").write_text("\n".join(f"word-{i}" for i in range(24)) + "\n")
+        for page in (self.open(*self.ARGUMENTS), self.open("simple"), self.open("simple", "--input", "near.npy", "--tokens", "words.txt", fragment="#query=24")):
+            for svg in range(page.run("document.querySelectorAll('#space svg').length")):
+                boxes = page.run(f"[...document.querySelectorAll('#space svg')[{svg}].querySelectorAll('.word')].map((t) => {{ const b = t.getBBox(); return [t.textContent, b.x, b.y, b.x + b.width, b.y + b.height]; }})")
+                for i, (name, *a) in enumerate(boxes):
+                    self.assertTrue(0 <= a[0] and a[2] <= 560 and 0 <= a[1] and a[3] <= 440, name)
+                    for other, *b in boxes[i + 1:]:
+                        across, down = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+                        self.assertFalse(across > 1 and down > 3, (name, other))  # boxes are taller than their letters
+        self.assertEqual(page.run("document.querySelector('#space .word.on').textContent"), "word-23")
+
+    def test_export_buttons_have_their_figures_name(self):
+        page = self.open(*self.ARGUMENTS)
+        names = page.run("[...document.querySelectorAll('[data-export]')].map((b) => b.getAttribute('aria-label'))")
+        self.assertEqual(len(names), len(set(names)), "two buttons of one name")
+        self.assertIn("Save “Weights, head 1” as PNG", names)
+        self.assertIn("Who looks at whom, head 1", page.text("#lines .exports"))
+        page.set("[name=head]", "1")
+        page.click("[data-step=scores]")
+        self.assertIn("Scores, head 2", page.text("#steps .exports"))
+        self.assertIn("Who looks at whom, head 2", page.text("#lines .exports"))
 
     def test_exports(self):
         steps = self.six(*self.ARGUMENTS)
@@ -99,8 +139,8 @@ class Figures(ReportTest):
         page = self.open(*self.ARGUMENTS)
         self.assertIn("torch.manual_seed(123)", page.text("#snippet-torch"))
         self.assertIn("attn::MultiHeadAttention module({.d_in = 3, .d_out = 4, .num_heads = 2}, rng);", page.text("#snippet-cpp"))
-        library.attn(self.folder, "run", "self-v1", "--input", "x.csv", "--d-out", 2, "--seed", 5, "--save-weights", "w.safetensors", "--output", "z.npy")
-        page = self.open("self-v1", "--input", "x.csv", "--d-out", 2, "--weights", "w.safetensors")
+        library.attn(self.folder, "run", "self-v1", "--seed", 5, "--save-weights", "w.safetensors", "--output", "z.npy")
+        page = self.open("self-v1", "--weights", "w.safetensors")
         self.assertNotIn("manual_seed", page.text("#snippet-torch"))
         library.save_npy(self.folder / "long.npy", [math.sin(i) for i in range(200 * 4)], (200, 4))
         page = self.open("multihead", "--input", "long.npy", "--d-out", 8)

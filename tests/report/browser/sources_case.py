@@ -1,6 +1,7 @@
 """Where reports come from, and what they must bear: steps files, bare weights, hostile tokens, NaN, long inputs."""
 
 import math
+import pathlib
 import subprocess
 import time
 
@@ -46,13 +47,14 @@ class Sources(ReportTest):
         scaled = [2 * math.sin(3 * i + 7 * j) for i, j in pairs]
         capped = [math.tanh(s) for s in scaled]
         biased = [s + 0.25 * i for s, (i, _) in zip(capped, pairs)]
-        alibi = [s - 0.5 * abs(i - j) for s, (i, j) in zip(biased, pairs)]
+        relative = [s + 0.125 * (j - i) ** 2 for s, (i, j) in zip(biased, pairs)]
+        alibi = [s - 0.5 * abs(i - j) for s, (i, j) in zip(relative, pairs)]
         masked = [s if j <= i else -math.inf for s, (i, j) in zip(alibi, pairs)]
         weights = []
         for i in range(size):
             e = [math.exp(s) for s in masked[size * i:size * (i + 1)]]
             weights.extend(x / sum(e) for x in e)
-        names = {"scaled": scaled, "capped": capped, "biased": biased, "alibi": alibi, "masked": masked, "weights": weights}
+        names = {"scaled": scaled, "capped": capped, "biased": biased, "relative": relative, "alibi": alibi, "masked": masked, "weights": weights}
         library.save_safetensors(self.folder / "steps.safetensors", {name: (values, (1, size, size)) for name, values in names.items()})
         page = self.open("steps.safetensors", fragment="#query=3&key=2")
         self.assertEqual(page.run("document.querySelectorAll('.health .fails').length"), 0)
@@ -62,7 +64,7 @@ class Sources(ReportTest):
                 self.assertEqual(library.float32(value) if math.isfinite(value) else value, library.float32(values[size * i + j]))
         page.click("[data-step=capped]")
         self.assertIn("softcap", page.text(".arithmetic"))
-        for name, change in (("biased", 0.5), ("alibi", -0.5)):
+        for name, change in (("biased", 0.5), ("relative", 0.125), ("alibi", -0.5)):
             page.click(f"[data-step={name}]")
             self.assertIn(f"{abs(change):.4f}", page.text(".arithmetic .written"), name)
         for name in ("masked", "weights"):
@@ -142,6 +144,48 @@ class Sources(ReportTest):
         self.assertIn("journey", page.run("document.querySelector('noscript').textContent"))
         self.assertTrue(page.run("document.getElementById('panels').hidden"))
 
+    def test_long_figures_fit_the_screen_with_as_many_labels_as_there_is_room_for(self):
+        for tokens, all_labels in ((12, True), (25, True), (40, True), (120, False), (300, False), (1024, False)):
+            library.save_npy(self.folder / "w.npy", softmax_rows(tokens, tokens), (1, tokens, tokens))
+            (self.folder / "words.txt").write_text("\n".join(f"token-{i}" for i in range(tokens)) + "\n")
+            for width, height in ((1400, 900), (1400, 600), (390, 844)):
+                page = self.open("w.npy", "--tokens", "words.txt", width=width, height=height)
+                place = (tokens, width)
+                self.assertLessEqual(page.run("document.documentElement.scrollWidth"), width, place)
+                if tokens == 12 and width == 1400:
+                    self.assertEqual(len(self.cells(page)), 144)
+                    continue
+                view = page.run("(() => { const b = document.querySelector('#steps .canvas-view').getBoundingClientRect(); return [b.width, b.height]; })()")
+                self.assertLessEqual(view[0], width, place)
+                self.assertLessEqual(view[1], height, place)
+                labels = page.run("[...document.querySelectorAll('#steps .axis-left > span, #steps .axis-top > span')].map((s) => { const b = s.getBoundingClientRect(), a = s.parentNode.getBoundingClientRect(); return [s.innerText, b.left - a.left, a.right - b.right, b.top - a.top, a.bottom - b.bottom, s.parentNode.className]; })")
+                for text, left, right, top, bottom, side in labels:
+                    along = (left, right) if side == "axis-left" else (top, bottom)
+                    self.assertGreaterEqual(min(along), -1, (place, text, side))  # nothing is cut off
+                if all_labels and width == 1400:
+                    self.assertEqual(len(labels), 2 * tokens, place)
+                self.assertGreaterEqual(len(labels), 20, place)
+
+    def test_a_causal_head_can_be_read_without_a_click(self):
+        for tokens in (12, 40, 300, 1024):
+            library.save_npy(self.folder / "w.npy", softmax_rows(tokens, tokens), (1, tokens, tokens))
+            page = self.open("w.npy")
+            self.assertEqual(page.attribute("#steps .legend", "data-scale"), "row")
+            self.assertIn("scale by row", page.text("#steps .legend"))
+            self.assertIn("automatic: by row", page.text("#scale"))
+            # Every row has the brightest colour somewhere, and only the future is hatched.
+            rows = page.run("(() => { const m = currentStep().matrix(0), s = scaleOf(m, 'row'); return Array.from({ length: m.rows }, (_, i) => Math.max(...Array.from(m.values.subarray(i * m.columns, (i + 1) * m.columns), (x) => s.share(x, i)))); })()")
+            self.assertTrue(all(share == 1 for share in rows))
+            wrong = page.run("(() => { const m = currentStep().matrix(0); return m.masked.reduce((n, yes, at) => n + (Boolean(yes) !== at % m.columns > Math.floor(at / m.columns)), 0); })()")
+            self.assertEqual(wrong, 0, tokens)
+
+    def test_the_head_that_is_shown_first(self):
+        values = [x for layer in range(2) for head in range(3) for x in softmax_rows(5, 5, 1 + layer + 0.1 * head)]
+        library.save_npy(self.folder / "w.npy", values, (2, 3, 5, 5))
+        self.assertIn("head=3", self.open("w.npy", "--layer", 2, "--head", 3).run("location.hash"))
+        self.assertIn("--head", self.refused("w.npy", "--head", 4))
+        self.assertIn("--layer", self.refused("w.npy", "--layer", 3))
+
     def test_narrow_and_dark(self):
         page = self.open("multihead", "--d-out", 4, width=400, dark=True)
         self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 400)
@@ -166,6 +210,22 @@ class Sources(ReportTest):
         told = library.json.loads(library.attn(self.folder, "show", "--model", "m.safetensors", "--text", "a\ncafé", "--layer", 2, "--head", 2, "--json"))
         for (i, j), (value, _) in self.cells(page).items():
             self.near(value, told["values"][i][j], 1e-7)
+
+    def test_the_model_that_comes_with_the_project_has_a_head_that_looks_back(self):
+        model = pathlib.Path(__file__).resolve().parents[3] / "examples/data/licences.safetensors"
+        self.assertLess(model.stat().st_size, 2e6)
+        page = self.open("--model", model, "--text", "You may copy the Program.", "--layer", 1, "--head", 2)
+        told = library.json.loads(library.attn(self.folder, "show", "--model", model, "--text", "You may copy the Program.", "--layer", 1, "--head", 2, "--json"))
+        previous = [told["values"][i][i - 1] for i in range(1, 25)]
+        self.assertGreater(sum(previous) / 24, 0.95)
+        narrow = self.open("--model", model, "--text", "You may copy the Program.", width=390)  # short labels
+        for shown in (page, narrow):
+            self.assertLessEqual(*shown.run("(() => { const v = document.querySelector('#steps .canvas-view'); return [v.scrollWidth, v.clientWidth]; })()"))
+        shown = float(page.attribute("#heads tr.on [data-score=previous]", "title"))
+        self.near(shown, sum(previous) / 24, 1e-6)
+        others = page.run("[...document.querySelectorAll('#heads [data-score=previous]')].map((e) => Number(e.title))")
+        self.assertEqual(shown, max(others))
+        self.assertFalse(page.run("Boolean(document.querySelector('#random'))"))
 
     def test_long_inputs_are_pooled_and_say_so(self):
         tokens, keep = 300, 16
@@ -208,5 +268,5 @@ class Sources(ReportTest):
             took.append(page.run(f"""new Promise((done) => {{ const b = document.querySelector('#steps .frame canvas').getBoundingClientRect(), from = performance.now();
                 document.querySelector('#steps .frame').dispatchEvent(new MouseEvent('click', {{ clientX: b.left + b.width * {part}, clientY: b.top + b.height * {part} }}));
                 requestAnimationFrame(() => setTimeout(() => done(performance.now() - from))); }})"""))
-        self.assertIn("key=820", page.run("location.hash"))
+        self.near(page.run("state.key"), 0.8 * size, 4 / 819)  # a pixel is two tokens
         print(f"click to drawn: {min(took):.0f} ms of {[round(t) for t in took]}", flush=True)

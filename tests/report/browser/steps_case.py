@@ -39,6 +39,23 @@ class Steps(ReportTest):
                 self.near(library.number(page.text(".arithmetic .result")), wanted, 5.1e-5, name)
                 self.assertIn("same number", page.text(".arithmetic"))
 
+    def test_the_numbers_of_a_pair_turn_by_their_position(self):
+        arguments = ("multihead", "--d-out", 8, "--rope")
+        steps = self.six(*arguments)
+        page = self.open(*arguments)
+        page.set("[name=head]", "1")
+        for name in ("rotated queries", "rotated keys", "scores"):
+            page.click(f"[data-step='{name}']")
+            for row, column in [(0, 0), (4, 1), (5, 3)]:
+                page.click(f"#steps .cell[data-row='{row}'][data-column='{column}']")
+                self.near(library.number(page.attribute(".arithmetic", "data-total")), steps[name][1, row, column], 1e-6, name)
+                self.assertIn("same number", page.text(".arithmetic"))
+        page.click("[data-step='rotated keys']")
+        page.click("#steps .cell[data-row='5'][data-column='3']")
+        self.assertIn("Numbers 2 and 4 are a pair. At position 5 it turns by 5 · 0.0100 = 0.0500 rad, 2.9°.", page.text(".arithmetic"))
+        self.assertIn("queries, keys = turned(queries), turned(keys)", page.text("#snippet-torch"))
+        self.assertIn(".rope = attn::RotaryFrequencies{.inv_freq = {1.0f, ", page.text("#snippet-cpp"))
+
     def test_the_terms_written_out_are_the_librarys(self):
         steps = self.six(*self.ARGUMENTS)
         page = self.open(*self.ARGUMENTS, fragment="#query=5&key=3&head=2&step=scores")
@@ -48,16 +65,47 @@ class Steps(ReportTest):
             self.near(float(k), steps["keys"][1, 2, dimension])
             self.near(float(product), steps["queries"][1, 4, dimension] * steps["keys"][1, 2, dimension])
 
-    def test_the_legend_tells_the_true_range(self):
+    def test_the_legend_goes_from_0_or_the_least_to_the_largest_that_is_not_masked(self):
         steps = self.six(*self.ARGUMENTS)
         page = self.open(*self.ARGUMENTS)
         for name in STEPS:
             page.click(f"[data-step={name}]")
-            values = [x for x in steps[name].values[: math.prod(steps[name].shape[-2:])] if math.isfinite(x)]
-            self.near(float(page.attribute("#steps .legend", "data-low")), min(values), 0)
-            self.near(float(page.attribute("#steps .legend", "data-high")), max(values), 0)
-        page.click("[data-step=masked]")
-        self.assertIn("masked", page.text("#steps .legend"))
+            pairs = steps[name].shape == [2, 6, 6]
+            values = [x for at, x in enumerate(steps[name].values[: math.prod(steps[name].shape[-2:])]) if not pairs or at % 6 <= at // 6]
+            self.near(float(page.attribute("#steps .legend", "data-low")), min(0, *values), 0)
+            self.near(float(page.attribute("#steps .legend", "data-high")), max(0, *values), 0)
+            self.assertEqual("masked" in page.text("#steps .legend"), pairs, name)
+
+    def test_masked_cells_are_masked_in_every_step(self):
+        page = self.open(*self.ARGUMENTS, "--dropout", 0.25, "--train")
+        future = [[i, j] for i in range(6) for j in range(i + 1, 6)]
+        for name in ("scores", "scaled", "masked", "weights", "dropped"):
+            page.click(f"[data-step={name}]")
+            found = page.run("[...document.querySelectorAll('#steps .stage-matrix .cell.masked')].map((c) => [Number(c.dataset.row), Number(c.dataset.column)])")
+            self.assertEqual(found, future, name)
+        for name in ("scores", "dropped"):  # in the small pictures too: where nothing is painted the hatch shows
+            alpha = page.run(f"[...document.querySelector('[data-step={name}] canvas').getContext('2d').getImageData(0, 0, 6, 6).data].filter((_, i) => i % 4 === 3)")
+            self.assertEqual(alpha, [255 if j <= i else 0 for i in range(6) for j in range(6)], name)
+
+    def test_queries_keys_and_values_stand_beside_one_another(self):
+        page = self.open(*self.ARGUMENTS)
+        places = page.run("Object.fromEntries([...document.querySelectorAll('.flow .card')].map((c) => { const b = c.getBoundingClientRect(); return [c.dataset.step, [b.left, b.top, b.right, b.bottom]]; }))")
+        three = [places[name] for name in ("queries", "keys", "values")]
+        self.assertEqual(len({box[0] for box in three}), 1)
+        for above, below in zip(three, three[1:]):
+            self.assertLess(above[3], below[1])
+        boxes = list(places.items())
+        for i, (name, a) in enumerate(boxes):
+            for other, b in boxes[i + 1:]:
+                self.assertFalse(a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3], (name, other))
+        wires = page.run("[...document.querySelectorAll('.flow .wire')].map((w) => `${w.dataset.from} ${w.dataset.to}`).sort()")
+        self.assertEqual(wires, sorted(["inputs queries", "inputs keys", "inputs values", "queries scores", "keys scores", "scores scaled", "scaled masked",
+                                        "masked weights", "weights context", "values context", "context merged", "merged output"]))
+        wires = self.open("cross").run("[...document.querySelectorAll('.flow .wire')].map((w) => `${w.dataset.from} ${w.dataset.to}`)")
+        self.assertIn("source keys", wires)
+        self.assertIn("source values", wires)
+        self.assertNotIn("inputs keys", wires)
+        self.assertIn("inputs context", self.open("simple").run("[...document.querySelectorAll('.flow .wire')].map((w) => `${w.dataset.from} ${w.dataset.to}`)"))
 
     def test_the_selection_is_one_and_lives_in_the_address(self):
         page = self.open(*self.ARGUMENTS)
@@ -84,17 +132,37 @@ class Steps(ReportTest):
         })""")
         self.assertIn("step=scores", page.run("location.hash"))
 
+    def colours(self, page):
+        found = page.run("[...document.querySelectorAll('#steps .stage-matrix .cell')].map((c) => [Number(c.dataset.row), Number(c.dataset.column), c.style.backgroundColor])")
+        return {(i, j): colour for i, j, colour in found}
+
+    def test_the_scale_by_row(self):
+        w = self.six(*self.ARGUMENTS)["weights"]
+        page = self.open(*self.ARGUMENTS)
+        self.assertIn("automatic: linear", page.text("#scale"))
+        page.set("#scale", "row")
+        self.assertIn("scale=row", page.run("location.hash"))
+        self.assertIn("scale by row", page.text("#steps .legend"))
+        self.assertIn("row’s largest", page.text("#steps .legend"))
+        for (i, j), colour in self.colours(page).items():
+            if j <= i:
+                red, green, blue = page.run(f"between(cividis, {w[0, i, j] / max(w[0, i, k] for k in range(6))!r})")
+                self.assertEqual(colour, f"rgb({red}, {green}, {blue})", (i, j))
+        # One choice for all panels.
+        self.assertEqual(page.run("document.querySelector('#heads-scale').value"), "row")
+
     def test_the_log_scale(self):
         w = self.six(*self.ARGUMENTS)["weights"]
         page = self.open(*self.ARGUMENTS)
-        page.click("#log")
+        page.set("#scale", "log")
         shown = {(i, j): w[0, i, j] for i in range(6) for j in range(6) if w[0, i, j] > 0}
         low, high = min(shown.values()), max(shown.values())
         self.near(float(page.attribute("#steps .legend", "data-low")), low, 0)
-        self.assertIn("log scale", page.text("#steps .legend"))
-        colours = page.run("[...document.querySelectorAll('#steps .stage-matrix .cell')].map((c) => [Number(c.dataset.row), Number(c.dataset.column), c.style.backgroundColor])")
-        for i, j, colour in colours:
-            share = math.log(w[0, i, j] / low) / math.log(high / low) if w[0, i, j] > 0 else 0
+        self.assertIn("scale logarithmic", page.text("#steps .legend"))
+        for (i, j), colour in self.colours(page).items():
+            if j > i:
+                continue
+            share = math.log(w[0, i, j] / low) / math.log(high / low)
             red, green, blue = page.run(f"between(cividis, {share!r})")
             self.assertEqual(colour, f"rgb({red}, {green}, {blue})", (i, j))
 
@@ -115,6 +183,33 @@ class Steps(ReportTest):
         page = self.open(*self.ARGUMENTS)
         self.assertEqual(page.text("h1"), " ".join(WORDS))
         self.assertEqual(page.run("[...document.querySelectorAll('.health li')].map((e) => e.className + ' ' + e.dataset.check)"),
-                         ["holds rows sum to 1", "holds no NaN", "holds mask leak", "holds difference from float64"])
+                         ["holds each row of weights sums to 1", "holds every value is a number", "holds masked keys have no weight", "holds float64 gives the same weights"])
+        self.assertIn("4 of 4 checks", page.text("header .verdict"))
         self.assertIn("attn report multihead --d-out 4", page.text(".facts"))
-        self.assertRegex(page.text(".chain"), r"(?s)inputs\s*\(6, 3\).*queries\s*\(2, 6, 2\).*weights\s*\(2, 6, 6\).*output\s*\(6, 4\)")
+        self.assertRegex(page.text(".flow"), r"(?s)Inputs\s*\(6, 3\).*Queries\s*\(2, 6, 2\).*Weights\s*\(2, 6, 6\).*Output\s*\(6, 4\)")
+
+    def test_attention_is_explained_before_the_checks(self):
+        page = self.open(*self.ARGUMENTS)
+        for word in ("query", "key", "value", "score", "Softmax", "context", "mask", "2 heads"):
+            self.assertIn(word, page.text(".intro"))
+        order = page.run("['.intro', '#steps', '#checks'].map((s) => document.querySelector(s).getBoundingClientRect().top)")
+        self.assertEqual(order, sorted(order))
+        self.assertNotIn("mask", self.open("self-v2", "--d-out", 2).text(".intro"))
+        self.assertIn("mean", self.open("average").text(".intro"))
+
+    def test_random_weights_are_called_random(self):
+        page = self.open(*self.ARGUMENTS, "--seed", 7)
+        self.assertRegex(page.text("#random"), "random.*seed 7.*chance")
+        library.attn(self.folder, "run", *self.ARGUMENTS[:1], "--input", "x.csv", *self.ARGUMENTS[1:], "--save-weights", "w.safetensors", "--output", "z.npy")
+        page = self.open(*self.ARGUMENTS, "--weights", "w.safetensors")
+        self.assertFalse(page.run("Boolean(document.querySelector('#random'))"))
+        self.assertFalse(self.open("simple").run("Boolean(document.querySelector('#random'))"))
+
+    def test_what_is_left_out_of_the_terms_is_named(self):
+        library.save_npy(self.folder / "x.npy", [math.sin(1.3 * i * i) for i in range(20 * 4)], (20, 4))
+        page = self.open("causal", "--input", "x.npy", "--d-out", 4, fragment="#query=6&key=2")
+        self.assertEqual(page.text(".arithmetic .more"), "14 more, masked")
+        page.set("[name=query]", "15")
+        self.assertEqual(page.text(".arithmetic .more"), "5 more, smaller; 4 more, masked")
+        page.click("[data-step=context]")
+        self.assertEqual(page.text(".arithmetic .more"), "5 more, smaller; 4 more, masked")

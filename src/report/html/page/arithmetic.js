@@ -4,11 +4,11 @@ const dot = "·";
 const minus = (x) => (x < 0 ? `(${format(x)})` : format(x));
 
 // a · b summed over their index: names for the columns, a label and two numbers for each term.
-function products(title, names, terms, { bias, result, say } = {}) {
+function products(title, names, terms, { bias, result, say, masked } = {}) {
   let total = bias ?? 0;
   for (const [, a, b] of terms) total += a === 0 && say?.zero ? 0 : a * b;
   return {
-    title, total, result, say: say?.text,
+    title, total, result, masked, say: say?.text,
     columns: [...names, "product"],
     rows: terms.map(([label, a, b]) => [label, a, b, a * b]),
     written: [terms.map(([, a, b]) => `${minus(a)}${dot}${minus(b)}`).join(" + "), bias !== undefined && `${minus(bias)} (bias)`].filter(Boolean).join(" + "),
@@ -36,6 +36,17 @@ function projected(which, symbol, of, row, token, { head, column, result, step }
     { bias: p.hasBias ? p.bias(column) : undefined, result, say: { text: `The row of x times column ${column + 1} of this head's ${which}.` } });
 }
 
+// A number of a pair that turned by its position.
+function turnedNumber(name, symbol, row, token, { block, head, column, result }) {
+  const from = block.step(name), title = `${symbol}′(${token})[${column + 1}]`;
+  if (!config?.rope || !from) return missing(title, result, "How fast pairs turn is not in this report.");
+  const turn = turnOf(column, row);
+  if (!turn) return given(title, result, "This number does not turn.");
+  const term = (c, by) => [`${c + 1}`, from.at(head, row, c), by];
+  return products(title, ["number", `${symbol}(${token})`, "cos, ± sin"], [term(column, turn.cos), term(turn.other, turn.sin)],
+    { result, say: { text: `Numbers ${Math.min(column, turn.other) + 1} and ${Math.max(column, turn.other) + 1} are a pair. At position ${row} it turns by ${row} · ${format(turn.rate)} = ${format(turn.angle)} rad, ${(turn.angle * 180 / Math.PI).toFixed(1)}°.` } });
+}
+
 // A score that a step changes by what the report does not hold; and one to which it adds.
 function changed(name, block, head, query, key, q, k, result, say) {
   const before = block.before(name)?.at(head, query, key);
@@ -54,11 +65,15 @@ const explanations = {
   keys: (a) => projected("W_key", "k", a.block.step("source") ?? a.block.step("inputs"), a.key, a.k, a),
   values: (a) => projected("W_value", "v", a.block.step("source") ?? a.block.step("inputs"), a.key, a.k, a),
 
+  "rotated queries": (a) => turnedNumber("queries", "q", a.query, a.q, a),
+  "rotated keys": (a) => turnedNumber("keys", "k", a.key, a.k, a),
+
   scores({ block, head, query, key, q, k, result }) {
-    const own = block.step("inputs"), qs = block.step("queries") ?? own, ks = block.step("keys") ?? own;
+    const own = block.step("inputs"), rotated = block.step("rotated queries");
+    const qs = rotated ?? block.step("queries") ?? own, ks = block.step("rotated keys") ?? block.step("keys") ?? own;
     const title = `score(${q}, ${k})`;
     if (!qs || !ks) return missing(title, result, "Queries and keys are not in this report.");
-    const letters = block.step("queries") ? ["q", "k"] : ["x", "x"];
+    const letters = rotated ? ["q′", "k′"] : block.step("queries") ? ["q", "k"] : ["x", "x"];
     const terms = Array.from({ length: qs.columns }, (_, c) => [`${c + 1}`, qs.at(head, query, c), ks.at(head, key, c)]);
     return products(title, ["dimension", `${letters[0]}(${q})`, `${letters[1]}(${k})`], terms,
       { result, say: { text: "How alike the query and the key point: their dot product." } });
@@ -85,6 +100,10 @@ const explanations = {
     return added("biased", block, head, query, key, q, k, result, "The score and the bias of this query and key.");
   },
 
+  relative({ block, head, query, key, q, k, result }) {
+    return added("relative", block, head, query, key, q, k, result, "The score and what the head has learned of the distance.");
+  },
+
   alibi({ block, head, query, key, q, k, result }) {
     return added("alibi", block, head, query, key, q, k, result, "The score falls with the distance, by the head’s slope.");
   },
@@ -109,7 +128,7 @@ const explanations = {
     const exps = row.map((x) => Math.exp(x - most)), sum = exps.reduce((s, x) => s + x, 0);
     return { title, total: exps[key] / sum, result,
       columns: ["key", "score", "exp(score − largest)", "weight"],
-      rows: row.map((x, j) => [word(report.keyTokens[j]), x, exps[j], exps[j] / sum]),
+      rows: row.map((x, j) => [word(report.keyTokens[j]), x, exps[j], exps[j] / sum]), masked: row.map((x) => x === -Infinity),
       marked: key, sum: ["sum", "", sum, 1],
       written: `exp(${minus(row[key])} − ${minus(most)}) / ${format(sum)} = ${format(exps[key])} / ${format(sum)}`,
       say: "Softmax: the scores of a row become weights that sum to 1." };
@@ -130,7 +149,7 @@ const explanations = {
     const some = weights.pooled ? topKeys(weights, head, query) : Array.from({ length: weights.columns }, (_, j) => ({ key: j, weight: weights.at(head, query, j) }));
     const letter = block.step("values") ? "v" : "x";
     return products(title, ["key", "weight", letter], some.map(({ key, weight }) => [word(report.keyTokens[key]), weight, values.at(head, key, column)]),
-      { result, say: { zero: true, text: weights.pooled ? `The ${some.length} largest weights of the row; values in 8 bits.` : "Every value, times how much the query looks at it." } });
+      { result, masked: some.map(({ key }) => block.hides(head, query, key)), say: { zero: true, text: weights.pooled ? `The ${some.length} largest weights of the row; values in 8 bits.` : "Every value, times how much the query looks at it." } });
   },
 
   merged({ block, query, column, q, result }) {
@@ -174,14 +193,25 @@ function dropoutChance(block) {
 // ---- as elements -----------------------------------------------------------------------
 const shownTerms = 12;
 
+// Which terms are shown of many: the chosen one, and the largest of those that no mask hides.
+function fewTerms(a) {
+  const order = a.rows.map((_, i) => i), last = a.columns.length - 1, size = (i) => Math.abs(a.rows[i][last]) || 0;
+  if (order.length <= shownTerms) return order;
+  const open = order.filter((i) => !a.masked?.[i] || i === a.marked);
+  if (open.length <= shownTerms) return open;
+  return open.sort((x, y) => (y === a.marked) - (x === a.marked) || size(y) - size(x)).slice(0, shownTerms - 1).sort((x, y) => x - y);
+}
+// The others, in words: "14 more, masked".
+function leftTerms(a, few) {
+  const left = a.rows.map((_, i) => i).filter((i) => !few.includes(i)), masked = left.filter((i) => a.masked?.[i]).length, smaller = left.length - masked;
+  return [smaller && `${smaller} more, smaller`, masked && `${masked} more, masked`].filter(Boolean).join("; ");
+}
+
 function arithmeticView(a) {
   const agrees = !a.near && (Object.is(a.total, a.result) || Math.abs(a.total - a.result) <= 1e-5 * Math.max(1, Math.abs(a.result)));
   const number = (x) => element("td", { class: "number", title: typeof x === "number" ? exactly(x) : null }, typeof x === "number" ? format(x) : x);
   const row = (cells, i) => element("tr", { class: i === a.marked ? "on" : null }, element("td", {}, element("bdi", {}, cells[0])), cells.slice(1).map(number));
-  const order = a.rows.map((_, i) => i), last = a.columns.length - 1;
-  const few = a.rows.length <= shownTerms ? order : order.slice().sort((x, y) =>
-    (y === a.marked) - (x === a.marked) || Math.abs(a.rows[y][last]) - Math.abs(a.rows[x][last])).slice(0, shownTerms - 1).sort((x, y) => x - y);
-  const left = a.rows.length - few.length;
+  const few = fewTerms(a), left = a.rows.length - few.length;
   return element("div", { class: "arithmetic", "data-total": String(a.total), "data-result": exactly(a.result) },
     element("h3", {}, element("bdi", {}, a.title), " = ", element("span", { class: "result", title: exactly(a.result) }, (a.near ? "≈ " : "") + format(a.result))),
     element("p", { class: "quiet" }, a.say ?? ""),
@@ -189,10 +219,10 @@ function arithmeticView(a) {
     a.columns.length ? element("div", { class: "scroll" }, element("table", { class: "terms" }, element("caption", { class: "unseen" }, "The terms"),
       element("thead", {}, element("tr", {}, a.columns.map((name, i) => element("th", { scope: "col", class: i ? "number" : null }, element("bdi", {}, name))))),
       element("tbody", {}, few.map((i) => row(a.rows[i], i)),
-        left ? element("tr", { class: "quiet" }, element("td", { colspan: a.columns.length }, `and ${left} smaller ones`)) : null,
+        left ? element("tr", { class: "quiet more" }, element("td", { colspan: a.columns.length }, leftTerms(a, few))) : null,
         a.bias !== undefined ? row(["bias", ...a.columns.slice(2).map(() => ""), a.bias], -2) : null,
         a.sum ? element("tr", { class: "sum" }, a.sum.map((x, i) => (i ? number(x) : element("td", {}, x))))
           : a.columns.at(-1) === "product" ? element("tr", { class: "sum" }, element("td", { colspan: a.columns.length - 1 }, "sum"), number(a.total)) : null))) : null,
-    a.columns.length ? exports({ name: () => "arithmetic", csv: () => [a.columns, ...a.rows, ...(a.bias === undefined ? [] : [["bias", ...a.columns.slice(2).map(() => ""), a.bias]])] }) : null,
+    a.columns.length ? exports({ name: () => "arithmetic", title: () => a.title, csv: () => [a.columns, ...a.rows, ...(a.bias === undefined ? [] : [["bias", ...a.columns.slice(2).map(() => ""), a.bias]])] }) : null,
     a.alone ? null : element("p", { class: agrees ? "agrees" : "quiet" }, agrees ? "The library has the same number." : a.near ? "" : `The library has ${exactly(a.result)}; the terms above give ${format(a.total, 6)}.`));
 }

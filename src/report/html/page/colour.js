@@ -12,43 +12,58 @@ function between(stops, share) {
   return stops[below].map((c, i) => Math.round(c + (stops[below + 1][i] - c) * (at - below)));
 }
 
-// The finite range of some values, and what else there is among them.
+// The finite range of a matrix, each row's largest value, and what else there is among them. Masked cells do not count.
 const ranges = new WeakMap();
-function rangeOf(values) {
-  if (!ranges.has(values)) ranges.set(values, rangeOfAll(values));
-  return ranges.get(values);
+function rangeOf(matrix) {
+  if (!ranges.has(matrix)) ranges.set(matrix, rangeOfAll(matrix));
+  return ranges.get(matrix);
 }
-function rangeOfAll(values) {
-  const range = { low: Infinity, high: -Infinity, nan: 0, minus: 0, plus: 0, least: Infinity };
-  for (const x of values) {
-    if (Number.isNaN(x)) range.nan++;
+function rangeOfAll({ values, masked, rows, columns }) {
+  const range = { low: Infinity, high: -Infinity, nan: 0, minus: 0, plus: 0, masked: 0, least: Infinity, largest: new Float32Array(rows) };
+  for (let at = 0; at < values.length; at++) {
+    const x = values[at], row = Math.floor(at / columns);
+    if (masked?.[at]) range.masked++;
+    else if (Number.isNaN(x)) range.nan++;
     else if (x === -Infinity) range.minus++;
     else if (x === Infinity) range.plus++;
     else {
       if (x < range.low) range.low = x;
       if (x > range.high) range.high = x;
       if (x > 0 && x < range.least) range.least = x;
+      if (x > range.largest[row]) range.largest[row] = x;
     }
   }
   if (range.low > range.high) range.low = range.high = 0;
   return range;
 }
 
-// A scale: share(x) in [0, 1], colour(x) as [r, g, b], null for what is masked (−∞).
-function scaleOf(range, { log = false, diverging = false } = {}) {
-  const most = Math.max(Math.abs(range.low), Math.abs(range.high));
-  const low = diverging ? -most : range.low, high = diverging ? most : range.high;
-  const floor = Math.max(range.least, high * 1e-6);
-  const share = (x) => {
-    if (log) return x <= floor ? 0 : Math.log(x / floor) / Math.log(high / floor);
-    return high > low ? (x - low) / (high - low) : diverging ? 0.5 : 0;
+const scaleNames = { linear: "linear", row: "by row", log: "logarithmic" };
+// What "auto" means, as in the library's other figures: by row from 12 tokens on.
+function chosenScale(wanted, matrix) {
+  const { low } = rangeOf(matrix), side = Math.max(matrix.rows, matrix.columns) * (matrix.factor ?? 1);
+  if (low < 0) return "linear";
+  return wanted === "auto" ? (side >= 12 ? "row" : "linear") : wanted;
+}
+
+// A scale, from 0 unless there are values below it: share(x, row) in [0, 1], colour(x, row) as [r, g, b], null for −∞.
+// kind: linear; row, each row up to its own largest value; log; diverging, with 0 in the middle.
+function scaleOf(matrix, kind = "linear") {
+  const range = rangeOf(matrix), most = Math.max(Math.abs(range.low), Math.abs(range.high));
+  const diverging = kind === "diverging", floor = Math.max(Math.min(range.least, range.high), range.high * 1e-6);
+  const low = diverging ? -most : kind === "log" ? floor : Math.min(range.low, 0);
+  const high = diverging ? most : Math.max(range.high, 0);
+  const shares = {
+    log: (x) => (x <= floor ? 0 : Math.log(x / floor) / Math.log(high / floor)),
+    row: (x, row) => (range.largest[row] > 0 ? x / range.largest[row] : 0),
   };
-  const colour = (x) => {
+  const share = shares[kind] ?? ((x) => (high > low ? (x - low) / (high - low) : diverging ? 0.5 : 0));
+  const colour = (x, row) => {
     if (Number.isNaN(x)) return notANumber;
     if (x === -Infinity) return null;
-    return between(diverging ? puor : cividis, x === Infinity ? 1 : share(x));
+    return between(diverging ? puor : cividis, x === Infinity ? 1 : share(x, row));
   };
-  return { ...range, low: log ? floor : low, high, log, diverging, share, colour };
+  const ends = kind === "row" ? [0, 1, "0", "row’s largest"] : [low, high, (kind === "log" && low < high ? "≤ " : "") + format(low), format(high)];
+  return { ...range, low: ends[0], high: ends[1], lowText: ends[2], highText: ends[3], kind, diverging, share, colour };
 }
 
 const css = (rgb) => `rgb(${rgb.join(",")})`;

@@ -14,12 +14,13 @@ const floatsOf = (base64) => new Float32Array(bytesOf(base64).buffer);
 
 // One step of one block. at(head, row, column) is the library's number, or near it where `exact` is false.
 class Step {
-  constructor({ name, kind, ofKeys, title, meaning, data }) {
-    Object.assign(this, { name, kind, ofKeys, title, meaning, data });  // kind: tokens, heads, scores, weights
+  constructor({ name, kind, ofKeys, title, meaning, data }, block) {
+    Object.assign(this, { name, kind, ofKeys, title, meaning, data, block });  // kind: tokens, heads, scores, weights
     this.pairs = kind === "scores" || kind === "weights";
     this.exact = "f32" in data;
     this.pooled = "pool" in data;
     const shape = data.shape;
+    this.planes = kind === "tokens" ? 1 : shape[0];
     this.rows = shape.at(-2);
     this.columns = shape.at(-1);
     this.rowLabels = ofKeys ? report.keyTokens : report.tokens;
@@ -37,19 +38,23 @@ class Step {
     }
     return values;
   }
+  // Whose numbers a head has: groups of heads may share their keys and values.
+  planeOf(head) { return Math.floor(head * this.planes / Math.max(this.block.heads, 1)); }
   at(head, row, column) {
     if (this.pooled) return pooledAt(this, head, row, column);
-    const plane = this.kind === "tokens" ? 0 : head * this.rows * this.columns;
-    return this.values[plane + row * this.columns + column];
+    return this.values[(this.planeOf(head) * this.rows + row) * this.columns + column];
   }
   // One head's numbers, the same object each time: what is drawn from it is drawn once.
   matrix(head) {
-    const at = this.kind === "tokens" ? 0 : head;
+    const at = this.planeOf(head);
     return (this.matrices ??= [])[at] ??= this.pooled ? pooledMap(this, at) : this.plane(at);
   }
   plane(head) {
-    const size = this.rows * this.columns;
-    return { rows: this.rows, columns: this.columns, values: this.values.subarray(head * size, (head + 1) * size) };
+    const size = this.rows * this.columns, values = this.values.subarray(head * size, (head + 1) * size);
+    const hidden = this.pairs ? this.block.masked(head) : undefined;
+    // A masked key that has a weight all the same is not hidden.
+    const masked = hidden && this.kind === "weights" ? hidden.map((yes, at) => (yes && values[at] === 0 ? 1 : 0)) : hidden;
+    return { rows: this.rows, columns: this.columns, values, masked };
   }
 }
 
@@ -61,12 +66,17 @@ function pool(step) {
     rows: Math.ceil(step.rows / step.data.pool), columns: Math.ceil(step.columns / step.data.pool),
   };
 }
-// The largest weight of a cell; 253 to 255 are codes.
-const cellValue = (byte, most) => (byte > 252 ? [-Infinity, Infinity, NaN][byte - 253] : most * (byte / 252) ** 2);
+// The largest weight of a cell; 252 to 255 are codes, the first of them for a cell that is masked.
+const maskedCell = 252;
+const cellValue = (byte, most) => (byte >= maskedCell ? [0, -Infinity, Infinity, NaN][byte - maskedCell] : most * (byte / 251) ** 2);
 function pooledMap(step, head) {
-  const p = pool(step), plane = p.rows * p.columns, values = new Float32Array(plane);
-  for (let i = 0; i < plane; i++) values[i] = cellValue(p.bytes[head * plane + i], p.most[head]);
-  return { rows: p.rows, columns: p.columns, values, factor: p.factor };
+  const p = pool(step), plane = p.rows * p.columns, values = new Float32Array(plane), masked = new Uint8Array(plane);
+  for (let i = 0; i < plane; i++) {
+    const byte = p.bytes[head * plane + i];
+    values[i] = cellValue(byte, p.most[head]);
+    masked[i] = byte === maskedCell ? 1 : 0;
+  }
+  return { rows: p.rows, columns: p.columns, values, masked, factor: p.factor };
 }
 function pooledAt(step, head, row, column) {
   const known = topKeys(step, head, row).find((top) => top.key === column);
@@ -86,17 +96,36 @@ function topKeys(step, head, row) {
   return tops.sort((a, b) => b.weight - a.weight);
 }
 
-const blocks = report.blocks.map((block) => ({
-  ...block,
-  steps: block.steps.map((step) => new Step(step)),
-  step(name) { return this.steps.find((step) => step.name === name); },
-  softmaxInput() { return this.steps.findLast((step) => step.kind === "scores"); },
+// One layer: its steps, and what its mask hides.
+class Block {
+  constructor({ label, heads, scores, kinds, space, causal, steps }) {
+    Object.assign(this, { label, heads, scores, kinds, space, causal });
+    this.steps = steps.map((step) => new Step(step, this));
+  }
+  step(name) { return this.steps.find((step) => step.name === name); }
+  softmaxInput() { return this.steps.findLast((step) => step.kind === "scores"); }
   // The step whose scores this one changes.
   before(name) {
     const at = this.steps.findIndex((step) => step.name === name);
     return this.steps.slice(0, Math.max(at, 0)).findLast((step) => step.kind === "scores");
-  },
-}));
+  }
+  // Of an exact report a byte for each query and key of a head, 1 where the key is masked; undefined without a mask.
+  masked(head) {
+    const step = this.step("masked");
+    if (!report.exact || !(step || this.causal)) return undefined;
+    return (this.masks ??= [])[head] ??= step ? this.forbidden(step, head) : this.future();
+  }
+  forbidden({ values, rows, columns }, head) {
+    const size = rows * columns;
+    return Uint8Array.from(values.subarray(head * size, (head + 1) * size), (x) => (x === -Infinity ? 1 : 0));
+  }
+  future() {
+    const { rows, columns } = this.step("weights");
+    return Uint8Array.from({ length: rows * columns }, (_, at) => (at % columns > Math.floor(at / columns) ? 1 : 0));
+  }
+  hides(head, query, key) { return this.masked(head)?.[query * report.keyTokens.length + key] === 1; }
+}
+const blocks = report.blocks.map((block) => new Block(block));
 
 // A parameter as { shape, values }, or undefined when this report does not hold it.
 const parameterCache = new Map();

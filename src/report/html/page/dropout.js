@@ -23,8 +23,9 @@ function dropoutPanel(host) {
     const chance = Number(p.value), values = mean ? mean.values(state.head) : dropoutOnce(weights(), kept[state.head], chance);
     const rowSums = Array.from({ length: step.rows }, (_, i) => values.subarray(i * step.columns, (i + 1) * step.columns).reduce((a, b) => a + b, 0));
     shownP.textContent = format(chance, 2);
-    fill(view, matrixFigure({ matrix: { rows: step.rows, columns: step.columns, values }, rowLabels: step.rowLabels, columnLabels: step.columnLabels,
-      scale: scaleOf({ ...rangeOf(values), low: 0 }), label: "Weights after dropout", selected: { row: state.query, column: state.key }, pick: (query, key) => select({ query, key }) }, `dropout-head-${state.head + 1}`));
+    const matrix = { rows: step.rows, columns: step.columns, values, masked: blocks[0].masked(state.head) };
+    fill(view, matrixFigure({ matrix, rowLabels: step.rowLabels, columnLabels: step.columnLabels,
+      scale: stepScale(step, matrix), label: `Weights after dropout, ${headName(state.head)}`, selected: { row: state.query, column: state.key }, pick: (query, key) => select({ query, key }) }, `dropout-head-${state.head + 1}`));
     sums.textContent = `Row sums, 1 before: ${rowSums.slice(0, 12).map((x) => format(x, 3)).join("  ")}${rowSums.length > 12 ? " …" : ""}`;
     sums.dataset.sums = rowSums.join(" ");
     const apart = values.reduce((most, x, i) => Math.max(most, Math.abs(x - weights()[i])), 0);

@@ -11,17 +11,19 @@ function save(name, blob) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
+const hatchPattern = '<defs><pattern id="masked" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="5" height="5" fill="#fff"/><rect width="1" height="5" fill="#d0d0d0"/></pattern></defs>';
+
 // A standalone SVG of a matrix: labels, cells, a legend of the true range, on white.
 function matrixSvg({ matrix, rowLabels, columnLabels, scale, label }) {
   const cell = Math.max(2, Math.min(36, 640 / Math.max(matrix.rows, matrix.columns)));
-  const left = 110, top = 100, wide = cell * matrix.columns, high = cell * matrix.rows, parts = [];
+  const left = 110, top = 100, hatched = 'fill="url(#masked)"', wide = cell * matrix.columns, high = cell * matrix.rows, parts = [];
   if (matrix.values.length <= 4096) {
     matrix.values.forEach((x, i) => {
-      const rgb = scale.colour(x), at = `x="${left + cell * (i % matrix.columns)}" y="${top + cell * Math.floor(i / matrix.columns)}"`;
-      parts.push(`<rect ${at} width="${cell}" height="${cell}" fill="${rgb ? css(rgb) : "#e4e4e4"}"><title>${exactly(x)}</title></rect>`);
+      const rgb = matrix.masked?.[i] ? null : scale.colour(x, Math.floor(i / matrix.columns)), at = `x="${left + cell * (i % matrix.columns)}" y="${top + cell * Math.floor(i / matrix.columns)}"`;
+      parts.push(`<rect ${at} width="${cell}" height="${cell}" ${rgb ? `fill="${css(rgb)}"` : hatched}><title>${exactly(x)}${matrix.masked?.[i] ? ", masked" : ""}</title></rect>`);
     });
   } else {
-    parts.push(`<image x="${left}" y="${top}" width="${wide}" height="${high}" preserveAspectRatio="none" image-rendering="pixelated" href="${pixelsOf(matrix, scale).toDataURL()}"/>`);
+    parts.push(`<rect x="${left}" y="${top}" width="${wide}" height="${high}" ${hatched}/><image x="${left}" y="${top}" width="${wide}" height="${high}" preserveAspectRatio="none" image-rendering="pixelated" href="${pixelsOf(matrix, scale).toDataURL()}"/>`);
   }
   const rows = rowLabels.length, columns = columnLabels.length;
   const everyRow = Math.ceil(rows * 13 / high), everyColumn = Math.ceil(columns * 13 / wide);
@@ -34,12 +36,13 @@ function matrixSvg({ matrix, rowLabels, columnLabels, scale, label }) {
   for (let i = 0; i < 48; i++) {
     parts.push(`<rect x="${left + 4 * i}" y="${top + high + 18}" width="4.5" height="10" fill="${css(between(scale.diverging ? puor : cividis, i / 47))}"/>`);
   }
-  parts.push(`<text x="${left}" y="${top + high + 44}">${(scale.log && scale.low < scale.high ? "≤ " : "") + format(scale.low)}</text><text x="${left + 192}" y="${top + high + 44}" text-anchor="end">${format(scale.high)}${scale.log ? ", log" : ""}</text>`);
-  const others = [[scale.minus, "#e4e4e4", "−∞, masked"], [scale.nan, css(notANumber), "NaN"], [scale.plus, css(cividis.at(-1)), "∞"]].filter(([count]) => count > 0);
-  others.forEach(([, colour, name], i) => parts.push(`<rect x="${left + 100 * i}" y="${top + high + 56}" width="12" height="12" fill="${colour}" stroke="#888"/>`,
-    `<text x="${left + 100 * i + 18}" y="${top + high + 66}">${name}</text>`));
+  const name = legendName(scale, "");
+  parts.push(`<text x="${left}" y="${top + high + 44}">${scale.lowText}</text><text x="${left + 192}" y="${top + high + 44}" text-anchor="end">${scale.highText}</text><text x="${left + 204}" y="${top + high + 27}">${name}</text>`);
+  const others = otherKinds(scale), colours = { masked: "url(#masked)", nan: css(notANumber), infinite: css(cividis.at(-1)) };
+  others.forEach(({ kind, text }, i) => parts.push(`<rect x="${left + 100 * i}" y="${top + high + 56}" width="12" height="12" fill="${colours[kind]}" stroke="#888"/>`,
+    `<text x="${left + 100 * i + 18}" y="${top + high + 66}">${text}</text>`));
   const width = left + Math.max(wide, 300) + 80, height = top + high + (others.length ? 84 : 60);
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12" fill="#222"><title>${xml(label)}</title><rect width="100%" height="100%" fill="#fff"/>${parts.join("")}</svg>`;
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12" fill="#222"><title>${xml(label)}</title>${hatchPattern}<rect width="100%" height="100%" fill="#fff"/>${parts.join("")}</svg>`;
 }
 
 // A live SVG as a file of its own: what the style sheet gave it becomes attributes.
@@ -79,13 +82,25 @@ function csvOf(rows) {
 const matrixRows = ({ matrix, rowLabels, columnLabels }) => [["", ...columnLabels],
   ...Array.from({ length: matrix.rows }, (_, i) => [rowLabels[i] ?? "", ...matrix.values.subarray(i * matrix.columns, (i + 1) * matrix.columns)])];
 
-// Buttons for what there is: { name, svg(), csv() }.
-function exports({ name, svg, csv }) {
-  const button = (kind, act) => element("button", { class: "export", type: "button", "data-export": kind, onclick: act }, kind);
-  return element("div", { class: "exports" },
+// Buttons for what there is: { name() of the files, title() of the figure, svg(), csv() }.
+function exports({ name, title, svg, csv }) {
+  const said = element("span", { class: "quiet" }), buttons = [];
+  const button = (kind, act) => buttons[buttons.push(element("button", { class: "export", type: "button", "data-export": kind, onclick: act }, kind)) - 1];
+  const rename = () => {
+    said.textContent = title();
+    for (const made of buttons) made.setAttribute("aria-label", `Save “${title()}” as ${made.dataset.export}`);
+  };
+  const host = element("div", { class: "exports", role: "group" }, said,
     svg && button("SVG", () => save(`${name()}.svg`, new Blob([svg()], { type: "image/svg+xml" }))),
     svg && button("PNG", () => savePng(`${name()}.png`, svg())),
     csv && button("CSV", () => save(`${name()}.csv`, new Blob([csvOf(csv())], { type: "text/csv" }))));
+  host.rename = rename;
+  rename();
+  return host;
+}
+// After a new selection the buttons have their figures' new names.
+function renameExports() {
+  for (const host of document.querySelectorAll(".exports")) host.rename?.();
 }
 // A matrix with its legend and its own buttons.
-const matrixFigure = (view, name) => [matrixView(view), legend(view.scale), exports({ name: () => name, svg: () => matrixSvg(view), csv: () => matrixRows(view) })];
+const matrixFigure = (view, name) => [matrixView(view), legend(view.scale), exports({ name: () => name, title: () => view.label, svg: () => matrixSvg(view), csv: () => matrixRows(view) })];

@@ -43,6 +43,24 @@ function project(x, rows, p) {
   return out;
 }
 
+// ---- rotary positions: which number a number turns with, and how far -----------------------
+function turnOf(column, position) {
+  const { invFreq, factor, interleaved } = config.rope, half = invFreq.length;
+  if (column >= 2 * half) return undefined;
+  const pair = interleaved ? column >> 1 : column % half, second = interleaved ? column % 2 === 1 : column >= half;
+  const other = interleaved ? column ^ 1 : second ? column - half : column + half;
+  const angle = Math.fround(Math.fround(position) * Math.fround(invFreq[pair]));
+  return { other, angle, rate: invFreq[pair], cos: Math.cos(angle) * factor, sin: (second ? 1 : -1) * Math.sin(angle) * factor };
+}
+
+function rotate(x, d) {
+  if (!config?.rope) return x;
+  return x.map((value, at) => {
+    const row = Math.floor(at / d), turn = turnOf(at % d, row);
+    return turn ? value * turn.cos + x[row * d + turn.other] * turn.sin : value;
+  });
+}
+
 function scoresOf(q, k, tq, tk, d) {
   const out = new Float32Array(tq * tk);
   for (let i = 0; i < tq; i++) {
@@ -114,7 +132,7 @@ function forward(x, source, { causal = isCausal() } = {}) {
   const heads = Array.from({ length: blocks[0].heads }, (_, head) => {
     const of = (which, rows, from) => simplified ? from : project(from, rows, projection(which, head, d));
     const queries = of("W_query", tq, x), keys = of("W_key", tk, source), values = of("W_value", tk, source);
-    const scores = scoresOf(queries, keys, tq, tk, d), scaled = scores.map((s) => s * factor);
+    const scores = scoresOf(rotate(queries, d), rotate(keys, d), tq, tk, d), scaled = scores.map((s) => s * factor);
     const masked = scaled.map((s, at) => (causal && at % tk > Math.floor(at / tk) ? -Infinity : s));
     const weights = softmaxRows(masked, tk);
     return { queries, keys, values, scores, scaled, masked, weights, context: weightedSum(weights, values, tq, tk, d) };

@@ -1,22 +1,43 @@
-// The page's head: shapes, the command, what was checked.
+// The page's head: what attention does, where these numbers come from, and whether their checks hold.
 
-function shapeChain() {
-  const seen = new Map();
-  for (const [name, shape] of report.shapes) {
-    const short = name.split(".").at(-1), many = name !== short;
-    if (!seen.has(short)) seen.set(short, { shape, count: 0 });
-    seen.get(short).count += many ? 1 : 0;
+// What the steps below do, in the words of what this module has.
+function explanation() {
+  const has = (name) => blocks[0].step(name), heads = blocks[0].heads, hidden = has("masked") || blocks[0].causal;
+  const asks = has("source") ? "Attention lets each word of one text take what it needs from the words of another." : "Attention lets each word take what it needs from the others.";
+  const end = [
+    "Softmax makes weights of them, which sum to 1 for each query, and the word’s new vector, its context, is the sum of the values, each times its weight.",
+    hidden && (blocks[0].causal || isCausal() ? "A mask hides the words that come later, so that they have no weight." : "A mask hides some of the words, so that they have no weight."),
+    heads > 1 && `Each of the ${heads} heads${blocks.length > 1 ? ` of the ${blocks.length} layers` : ""} does this with numbers of its own.`,
+  ];
+  if (report.module === "average") return ["The plainest attention: each word becomes the mean of itself and the words before it. Nothing is learned, and every word that may be seen has the same weight."];
+  if (!has("scores") && !has("scaled") && !has("queries")) {
+    return ["Attention lets each word take what it needs from others. These are its weights alone: a row belongs to one word, the query, and says how much of each other word, the key, goes into it. A row sums to 1."];
   }
-  const links = Array.from(seen, ([name, { shape, count }]) =>
-    element("li", {}, element("span", {}, name), element("code", {}, `${count > 1 ? `${count} × ` : ""}(${shape.join(", ")})`)));
-  return element("ol", { class: "chain", "aria-label": "Shapes, in the order of the steps" }, links);
+  if (!has("queries")) return [asks, "Here the words’ own vectors are all there is: the dot product of two of them is their score.", ...end];
+  return [asks, "Three projections make a query of each word (what it looks for), a key (what it offers) and a value (what it gives). The dot product of a query and a key is their score.", ...end];
 }
 
-function healthList() {
-  return element("ul", { class: "health", "aria-label": "Checks" }, report.health.map((check) =>
-    element("li", { class: check.holds ? "holds" : "fails", "data-check": check.name, "data-value": String(check.value) },
-      element("span", { class: "sign", "aria-hidden": "true" }, check.holds ? "✓" : "✗"),
-      element("strong", {}, check.holds ? check.name : `${check.name}: does not hold`), element("span", { class: "quiet" }, check.told.replaceAll("-", "\u2011")))));
+// Weights that nobody trained: what their pattern does not say.
+function randomNote() {
+  if (!report.randomWeights) return null;
+  const seed = report.seed === null ? "" : ` They were drawn with seed ${report.seed}.`;
+  return element("p", { class: "note", id: "random" }, element("strong", {}, "These weights are random: nobody has trained this module."), seed +
+    " Who looks at whom below is chance, and says nothing about the words; the arithmetic is the same. Random scores are small, so softmax spreads each row almost evenly. Training is what gives a head a pattern.");
+}
+
+// One line while all is well; else what is not. The checks themselves stand at the end of the page.
+function verdict() {
+  const failed = report.health.filter((check) => !check.holds), link = element("a", { href: "#checks", onclick: toChecks }, "the checks");
+  if (!report.health.length) return null;
+  if (!failed.length) return element("p", { class: "verdict quiet" }, `✓ ${report.health.length} of ${report.health.length} checks of these numbers hold: see `, link, " below.");
+  return element("div", { class: "verdict note leaks" }, element("strong", {}, `${failed.length} of ${report.health.length} checks of these numbers fail.`),
+    ` ${failed.map((check) => `${check.name}: ${check.told}`).join("; ")}. See `, link, ".");
+}
+
+// The address holds the selection, so that the link moves the page itself.
+function toChecks(event) {
+  event.preventDefault();
+  document.getElementById("checks").scrollIntoView();
 }
 
 function facts() {
@@ -37,6 +58,6 @@ function header(host) {
     notes.push(`Too much to hold exactly (more than 128 tokens, or very many heads). The maps show the largest of neighbouring weights, in 8 bits; ` +
       `exact are each row’s ${weights.data.top} largest weights, and every head’s scores. ${vectors ? "Queries, keys, values and contexts are in 8 bits; the" : "The"} other steps are left out.`);
   }
-  fill(host, healthList(), shapeChain(), facts(), notes.map((note) => element("p", { class: "note" }, note)));
+  fill(host, element("p", { class: "intro" }, explanation().filter(Boolean).join(" ")), randomNote(), notes.map((note) => element("p", { class: "note" }, note)), facts(), verdict());
   document.getElementById("made").textContent = `Made by attn ${report.version}. One file, no network: keep it, mail it, print it.`;
 }

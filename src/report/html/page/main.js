@@ -11,10 +11,10 @@ header(document.getElementById("about"));
 selectionBar(document.getElementById("selection"));
 document.getElementById("panels").hidden = false;
 for (const [id, build] of Object.entries({
-  steps: stagePanel, lines: linesPanel, space: spacePanel, heads: headsPanel, softmax: softmaxPanel, masks: masksPanel, leak: leakPanel,
-  dropout: dropoutPanel, split: splitPanel, snippets: snippetsPanel,
+  overview: overviewPanel, steps: stagePanel, lines: linesPanel, space: spacePanel, heads: headsPanel, softmax: softmaxPanel, masks: masksPanel, leak: leakPanel,
+  dropout: dropoutPanel, split: splitPanel, checks: checksPanel, snippets: snippetsPanel,
 })) panel(id, build);
 document.addEventListener("keydown", onArrow);
 window.addEventListener("hashchange", () => select(fromHash()));
-// Long rows have many small weights: there the log scale tells more.
-select({ query: 1, log: !report.exact, ...fromHash() });
+window.addEventListener("resize", () => select({}));
+select({ query: 1, block: report.start.layer, head: report.start.head, ...fromHash() });

@@ -27,13 +27,15 @@ function masksPanel(host) {
   const draw = () => {
     const from = unmasked(currentBlock()), size = from.rows;
     const routes = maskRoutes(from.matrix(state.head).values, size);
-    const one = scaleOf({ low: 0, high: 1, nan: 0, minus: 0, plus: 0, least: 1 });
-    const show = (title, id, values, scale = one) => element("div", { id }, element("h3", {}, title), matrixFigure({
-      matrix: { rows: size, columns: size, values }, rowLabels: report.tokens, columnLabels: report.tokens, scale, label: title, digits: 2,
-      selected: { row: state.query, column: state.key }, pick: (query, key) => select({ query, key }) }, id));
+    const future = Uint8Array.from({ length: size * size }, (_, at) => (at % size > Math.floor(at / size) ? 1 : 0));
+    const show = (title, id, values, masked, wanted = state.scale) => {
+      const matrix = { rows: size, columns: size, values, masked };
+      return element("div", { id }, element("h3", {}, title), matrixFigure({ matrix, rowLabels: report.tokens, columnLabels: report.tokens,
+        scale: scaleOf(matrix, chosenScale(wanted, matrix)), label: title, selected: { row: state.query, column: state.key }, pick: (query, key) => select({ query, key }) }, id));
+    };
     const apart = routes.direct.reduce((most, x, i) => Math.max(most, Math.abs(x - routes.divided[i])), 0);
-    fill(views, show("1 softmax of all scores", "route-all", routes.all), show("2 future set to 0, rows divided by their sums", "route-divided", routes.divided),
-      show("1 future set to −∞", "route-masked", routes.masked, scaleOf(rangeOf(routes.masked))), show("2 softmax", "route-direct", routes.direct));
+    fill(views, show("1 softmax of all scores", "route-all", routes.all), show("2 future set to 0, rows divided by their sums", "route-divided", routes.divided, future),
+      show("1 future set to −∞", "route-masked", routes.masked, future, "linear"), show("2 softmax", "route-direct", routes.direct, future));
     said.textContent = `The two routes differ by at most ${format(apart, 9)}: the same weights, but the second never counts what it may not see, and needs one pass.`;
     said.dataset.apart = String(apart);
   };
@@ -93,7 +95,7 @@ function leakPanel(host) {
     element("p", { class: "lead" }, "Change one word’s embedding, and the page computes every output anew with the module’s own weights. With a causal mask nothing before that word may move."),
     element("div", { class: "controls" }, element("label", { class: "field" }, "change", chosen), element("label", { class: "field" }, "by", amount), amountText, element("label", { class: "check" }, mask, "causal mask")),
     said, table,
-    exports({ name: () => "leak", csv: () => [["word", "place", "largest change"], ...moved.map((x, i) => [report.tokens[i], place(i), x])] }),
+    exports({ name: () => "leak", title: () => "How far each word’s output moved", csv: () => [["word", "place", "largest change"], ...moved.map((x, i) => [report.tokens[i], place(i), x])] }),
     element("p", { class: "quiet", id: "recomputed", "data-apart": String(apart) }, Number.isNaN(apart) ? "Computed without dropout."
       : `Unchanged, the page’s own computation differs from the library’s by at most ${format(apart, 9)}.`));
   draw();

@@ -1,8 +1,8 @@
-// A matrix to look at: a real table with its numbers where it is small, a canvas where it is not.
+// A matrix to look at: a real table with its numbers where they fit, a canvas where they do not.
 
-const tableColumns = 16, tableRows = 24;
+const widthOf = (text, size) => 0.62 * size * Array.from(text).length;  // of a label, about
 
-function legend(scale, { unit = "" } = {}) {
+function legend(scale, { name = "" } = {}) {
   const bar = element("canvas", { class: "legend-bar", width: 128, height: 1, "aria-hidden": "true" });
   const context = bar.getContext("2d");
   const pixels = context.createImageData(128, 1);
@@ -10,63 +10,83 @@ function legend(scale, { unit = "" } = {}) {
     pixels.data.set([...between(scale.diverging ? puor : cividis, i / 127), 255], 4 * i);
   }
   context.putImageData(pixels, 0, 0);
-  const other = [
-    scale.minus > 0 && element("span", { class: "key" }, element("i", { class: "swatch masked" }), "−∞, masked"),
-    scale.nan > 0 && element("span", { class: "key" }, element("i", { class: "swatch nan" }), `NaN (${scale.nan})`),
-    scale.plus > 0 && element("span", { class: "key" }, element("i", { class: "swatch infinite" }), `∞ (${scale.plus})`),
-  ];
-  return element("div", { class: "legend", "data-low": scale.low, "data-high": scale.high },
-    element("span", { class: "number" }, (scale.log && scale.low < scale.high ? "≤ " : "") + format(scale.low)), bar,
-    element("span", { class: "number" }, format(scale.high)), scale.log ? element("span", {}, "log scale") : null,
-    unit ? element("span", {}, unit) : null, other);
+  return element("div", { class: "legend", "data-low": scale.low, "data-high": scale.high, "data-scale": scale.kind },
+    element("span", {}, legendName(scale, name)), element("span", { class: "number" }, scale.lowText), bar,
+    element("span", { class: "number" }, scale.highText),
+    otherKinds(scale).map(({ kind, text }) => element("span", { class: "key" }, element("i", { class: `swatch ${kind}` }), text)));
 }
 
-function paint(cell, x, scale) {
-  const rgb = scale.colour(x);
+const legendName = (scale, name) => [name, scale.kind === "row" || scale.kind === "log" ? `scale ${scaleNames[scale.kind]}` : ""].filter(Boolean).join(", ");
+
+// What a colour of the bar does not tell.
+function otherKinds(scale) {
+  return [
+    scale.masked > 0 && { kind: "masked", text: "masked" }, scale.minus > 0 && { kind: "masked", text: "−∞" },
+    scale.nan > 0 && { kind: "nan", text: `NaN (${scale.nan})` }, scale.plus > 0 && { kind: "infinite", text: `∞ (${scale.plus})` },
+  ].filter(Boolean);
+}
+
+function paint(cell, x, row, masked, scale) {
+  const rgb = masked ? null : scale.colour(x, row);
   if (!rgb) return cell.classList.add("masked");
   cell.style.backgroundColor = css(rgb);
   cell.style.color = inkOn(rgb);
   if (x === Infinity) cell.classList.add("infinite");
 }
 
-// view: { matrix, rowLabels, columnLabels, scale, label, selected: { row, column }, pick(row, column), corner }
-function matrixView(view) {
-  const { rows, columns } = view.matrix;
-  if (rows === 0 || columns === 0) return element("p", { class: "quiet" }, `${view.label}: no tokens`);
-  return rows <= tableRows && columns <= tableColumns && !view.matrix.factor ? matrixTable(view) : matrixCanvas(view);
+// The width that a matrix has: half of a wide page, all of a narrow one.
+function roomForMatrix() {
+  const box = document.getElementById("panels"), style = getComputedStyle(box);
+  const inner = box.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  return window.innerWidth > 860 ? Math.floor(0.56 * inner) : inner;
 }
 
-function matrixTable({ matrix, rowLabels, columnLabels, scale, label, selected = {}, pick, corner = "", digits }) {
-  const shown = digits ?? (matrix.columns > 10 ? 2 : 4);
+const widestLabel = (labels) => Math.max(...labels.map((text) => widthOf(word(text), 14)), 40) + 14;
+
+// How many decimals a table of so many columns has room for; none: a canvas.
+function digitsFor({ matrix, rowLabels }) {
+  const each = (roomForMatrix() - widestLabel(rowLabels)) / matrix.columns;
+  return each >= 74 ? 4 : each >= 44 ? 2 : undefined;
+}
+
+// view: { matrix, rowLabels, columnLabels, scale, label, selected: { row, column }, pick(row, column), corner }
+function matrixView(view) {
+  const { rows, columns, factor } = view.matrix;
+  if (rows === 0 || columns === 0) return element("p", { class: "quiet" }, `${view.label}: no tokens`);
+  const digits = rows <= 24 && !factor ? digitsFor(view) : undefined;
+  return digits ? matrixTable(view, digits) : matrixCanvas(view);
+}
+
+function matrixTable({ matrix, rowLabels, columnLabels, scale, label, selected = {}, pick, corner = "" }, digits) {
   const head = element("tr", {}, element("td", { class: "corner" }, corner),
-    columnLabels.map((text, j) => element("th", { scope: "col", class: j === selected.column ? "on" : null }, token(text, 9))));
+    columnLabels.map((text, j) => element("th", { scope: "col", class: j === selected.column ? "on" : null }, token(text, digits > 2 ? 9 : 7))));
   const body = rowLabels.slice(0, matrix.rows).map((text, i) => element("tr", {},
     element("th", { scope: "row", class: i === selected.row ? "on" : null }, token(text)),
     Array.from({ length: matrix.columns }, (_, j) => {
-      const x = matrix.values[i * matrix.columns + j];
+      const at = i * matrix.columns + j, x = matrix.values[at], masked = matrix.masked?.[at] === 1;
       const on = i === selected.row && (j === selected.column || selected.column === undefined);
-      const cell = element("td", { class: on ? "cell on" : "cell", "data-row": i, "data-column": j, "data-value": exactly(x),
-        title: `${word(text)} → ${word(columnLabels[j])}: ${exactly(x)}`,
-        onclick: pick && (() => pick(i, j)) }, format(x, shown));
-      paint(cell, x, scale);
+      const cell = element("td", { class: on ? "cell on" : "cell", "data-row": i, "data-column": j, "data-value": exactly(x), "data-masked": masked,
+        title: `${word(text)} → ${word(columnLabels[j])}: ${exactly(x)}${masked ? ", masked" : ""}`,
+        onclick: pick && (() => pick(i, j)) }, format(x, digits));
+      paint(cell, x, i, masked, scale);
       return cell;
     })));
   return element("div", { class: "scroll" },
-    element("table", { class: pick ? "matrix live" : "matrix" }, element("caption", { class: "unseen" }, label),
+    element("table", { class: `matrix${pick ? " live" : ""}${digits > 2 ? "" : " tight"}` }, element("caption", { class: "unseen" }, label),
       element("thead", {}, head), element("tbody", {}, body)));
 }
 
+// A pixel a cell; what is masked or −∞ is left out, so that the hatched ground shows.
 function pixelsOf(matrix, scale) {
-  const canvas = element("canvas", { width: matrix.columns, height: matrix.rows });
+  const canvas = element("canvas", { class: "hatched", width: matrix.columns, height: matrix.rows });
   if (!matrix.values.length) return canvas;
   const context = canvas.getContext("2d"), image = context.createImageData(matrix.columns, matrix.rows);
   const table = Array.from({ length: 1025 }, (_, i) => between(scale.diverging ? puor : cividis, i / 1024));
   for (let i = 0; i < matrix.values.length; i++) {
     const x = matrix.values[i];
-    const rgb = Number.isNaN(x) ? notANumber : x === -Infinity ? [128, 128, 128]
-      : table[x === Infinity ? 1024 : Math.round(1024 * Math.min(Math.max(scale.share(x), 0), 1))];
-    image.data[4 * i] = rgb[0], image.data[4 * i + 1] = rgb[1], image.data[4 * i + 2] = rgb[2];
-    image.data[4 * i + 3] = x === -Infinity ? 40 : 255;
+    if (matrix.masked?.[i] || x === -Infinity) continue;
+    const share = x === Infinity ? 1 : Math.min(Math.max(scale.share(x, Math.floor(i / matrix.columns)), 0), 1);
+    image.data.set([...(Number.isNaN(x) ? notANumber : table[Math.round(1024 * share)]), 255], 4 * i);
   }
   context.putImageData(image, 0, 0);
   return canvas;
@@ -74,17 +94,23 @@ function pixelsOf(matrix, scale) {
 
 // The same picture for the same numbers: drawing it again costs nothing.
 const drawn = new WeakMap();
+function pictureOf(matrix, scale) {
+  const cached = drawn.get(matrix);
+  if (cached?.kind === scale.kind) return cached.canvas;
+  const canvas = pixelsOf(matrix, scale);
+  drawn.set(matrix, { canvas, kind: scale.kind });
+  return canvas;
+}
+
 function matrixCanvas({ matrix, rowLabels, columnLabels, scale, label, selected = {}, pick, corner = "" }) {
-  const factor = matrix.factor ?? 1, key = matrix.values;
-  const cached = drawn.get(key);
-  const canvas = cached?.low === scale.low && cached?.high === scale.high && cached?.log === scale.log
-    ? cached.canvas : pixelsOf(matrix, scale);
-  drawn.set(key, { canvas, low: scale.low, high: scale.high, log: scale.log });
+  const factor = matrix.factor ?? 1, wide = columnLabels.length, high = rowLabels.length;
+  const beside = Math.max(widestLabel(rowLabels), widthOf(corner, 12) + 12), room = Math.min(roomForMatrix(), 720) - beside - 8, tall = Math.max(0.75 * window.innerHeight, 300);
+  const cell = Math.min(36, room / wide, tall / high);
+  const canvas = pictureOf(matrix, scale);
   canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", `${label}: ${rowLabels.length} rows, ${columnLabels.length} columns`);
+  canvas.setAttribute("aria-label", `${label}: ${high} rows, ${wide} columns`);
   const frame = element("div", { class: "frame" }, canvas);
-  const wide = columnLabels.length, high = rowLabels.length;
-  frame.style.aspectRatio = `${matrix.columns} / ${matrix.rows}`;
+  Object.assign(frame.style, { width: `${Math.round(cell * wide)}px`, height: `${Math.round(cell * high)}px` });
   const mark = (name, left, top, width, height) => {
     const box = element("div", { class: name });
     Object.assign(box.style, { left: `${100 * left}%`, top: `${100 * top}%`, width: `${100 * width}%`, height: `${100 * height}%` });
@@ -100,8 +126,8 @@ function matrixCanvas({ matrix, rowLabels, columnLabels, scale, label, selected 
       pick(part(event.clientY, box.top, box.height, high), part(event.clientX, box.left, box.width, wide));
     });
   }
-  const sides = element("div", { class: "canvas-view" }, element("div", { class: "axis-top" }, corner || `${wide} columns`),
-    element("div", { class: "axis-left" }, axisLabels(rowLabels, selected.row)), frame);
+  const sides = element("div", { class: "canvas-view" }, element("div", { class: "corner" }, corner || `${high} × ${wide}`),
+    axis(columnLabels, cell, selected.column, "top"), axis(rowLabels, cell, selected.row, "left"), frame);
   const note = factor > 1 && element("p", { class: "quiet" }, `Each cell is the largest of ${factor} × ${factor} weights, in 8 bits.`);
   return element("div", {}, sides, note || null, factor === 1 && selected.row !== undefined ? rowTable(matrix, selected.row, rowLabels, columnLabels) : null);
 }
@@ -118,13 +144,19 @@ function rowTable(matrix, row, rowLabels, columnLabels) {
   return details;
 }
 
-function axisLabels(labels, selected) {
-  const every = Math.ceil(labels.length / 24);
-  return labels.flatMap((text, i) => {
-    if (i % every !== 0 && i !== selected) return [];
-    if (selected !== undefined && i !== selected && Math.abs(i - selected) < every) return [];
-    const label = element("span", { class: i === selected ? "on" : null }, token(text, 9));
-    label.style.top = `${100 * (i + 0.5) / labels.length}%`;
+// The labels beside a canvas: all of them while there is room, else every few; the selected one always.
+function axis(labels, cell, selected, side) {
+  const font = Math.min(Math.max(0.8 * cell, 7), 11), every = Math.max(1, Math.ceil((font + 2) / cell));
+  const near = Math.ceil((font + 2) / cell);
+  const shown = labels.flatMap((text, i) => {
+    if (i !== selected && (i % every !== 0 || (selected !== undefined && every > 1 && Math.abs(i - selected) < near))) return [];
+    const label = element("span", { class: i === selected ? "on" : null }, token(text));
+    label.style[side === "left" ? "top" : "left"] = `${100 * (i + 0.5) / labels.length}%`;
     return [label];
   });
+  const longest = Math.max(...labels.map((text) => widthOf(word(text), font)), 0), upright = side === "top" && longest <= cell - 3;
+  const made = element("div", { class: `axis-${side}${upright ? " upright" : ""}` }, shown), long = upright ? font + 4 : longest + 8;
+  made.style.fontSize = `${font}px`;
+  made.style[side === "left" ? "width" : "height"] = `${Math.ceil(long)}px`;
+  return made;
 }

@@ -6,6 +6,17 @@ function inputLines(step, name) {
   return [`${name} = torch.tensor([`, ...rows, "])"];
 }
 
+// Queries and keys turn by their positions.
+function torchRotation({ invFreq, factor, interleaved }) {
+  const n = invFreq.length, scaled = factor === 1 ? "" : ` * ${exactly(factor)}`;
+  const [a, b] = interleaved ? [`0:${2 * n}:2`, `1:${2 * n}:2`] : [`:${n}`, `${n}:${2 * n}`];
+  const pairs = interleaved ? "torch.stack([first, second], dim=-1).flatten(-2)" : "first, second";
+  return ["def turned(x):  # (…, tokens, head size)", `    rates = torch.tensor([${invFreq.map((x) => exactly(x)).join(", ")}])`,
+    "    angles = torch.arange(x.shape[-2])[:, None] * rates", `    cos, sin = angles.cos()${scaled}, angles.sin()${scaled}`,
+    `    a, b = x[..., ${a}], x[..., ${b}]`, "    first, second = a * cos - b * sin, b * cos + a * sin",
+    `    return torch.cat([${pairs}, x[..., ${2 * n}:]], dim=-1)`, ""];
+}
+
 function torchProjected() {
   const c = config, heads = c.num_heads, cross = report.kind.source, source = cross ? "source" : "x", wrapper = report.module === "heads";
   const size = wrapper ? c.d_out : c.d_out / heads, scale = scaleFactor(), root = Math.abs(scale * Math.sqrt(size) - 1) < 1e-6;
@@ -14,6 +25,7 @@ function torchProjected() {
   if (c.out_proj && report.kind.outProj) lines.push(`out_proj = torch.nn.Linear(${c.d_out}, ${c.d_out})`);
   const split = wrapper || heads === 1 ? "" : `.view(-1, ${heads}, ${size}).transpose(0, 1)`, body = [];
   body.push(`queries = W_query(x)${split}`, `keys = W_key(${source})${split}`, `values = W_value(${source})${split}`);
+  if (c.rope) body.push("queries, keys = turned(queries), turned(keys)");
   body.push(`scores = queries @ keys.transpose(-2, -1)${root ? ` / ${size} ** 0.5` : ` * ${exactly(scale)}`}`);
   if (isCausal()) body.push("future = torch.triu(torch.ones(len(x), len(x), dtype=torch.bool), diagonal=1)", "scores = scores.masked_fill(future, -torch.inf)");
   body.push("weights = torch.softmax(scores, dim=-1)");
@@ -31,19 +43,25 @@ function torchSnippet() {
   const head = [...(given.some((line) => line.includes("numpy")) ? ["import numpy"] : []), "import torch", ""];
   if (report.module === "simple") return [...head, ...given, "weights = torch.softmax(x @ x.T, dim=-1)", "print(weights @ x)"];
   if (report.module === "average") return [...head, ...given, "weights = torch.tril(torch.ones(len(x), len(x)))", "weights = weights / weights.sum(dim=-1, keepdim=True)", "print(weights @ x)"];
-  const seeded = weightsAreSeeded() ? [`torch.manual_seed(${report.seed})`] : ["# The report's weights came from a file: load them into the layers below."];
+  const seeded = weightsAreSeeded() ? [`torch.manual_seed(${report.seed})`] : ["# No seed by itself draws the report's weights: load them into the layers below."];
   if (report.module === "self-v1") {
     return [...head, ...given, ...seeded, ...["query", "key", "value"].map((name) => `W_${name} = torch.rand(${config.d_in}, ${config.d_out})`),
       `weights = torch.softmax((x @ W_query) @ (x @ W_key).T / ${config.d_out} ** 0.5, dim=-1)`, "print(weights @ (x @ W_value))"];
   }
-  return [...head, ...given, ...seeded, ...torchProjected()];
+  return [...head, ...(config.rope ? torchRotation(config.rope) : []), ...given, ...seeded, ...torchProjected()];
 }
+
+const ropeText = ({ invFreq, factor, interleaved }) => {
+  const fields = [`.inv_freq = {${invFreq.map((x) => `${decimal(x)}f`).join(", ")}}`, factor !== 1 && `.attention_factor = ${exactly(factor)}`,
+    interleaved && ".layout = attn::RotaryLayout::interleaved"];
+  return `.rope = attn::RotaryFrequencies{${fields.filter(Boolean).join(", ")}}`;
+};
 
 function configText() {
   const c = config, several = c.num_heads > 1;
   const fields = [`.d_in = ${c.d_in}`, `.d_out = ${c.d_out}`, c.context_length && `.context_length = ${c.context_length}`, c.dropout && `.dropout = ${c.dropout}`, several && `.num_heads = ${c.num_heads}`,
     c.qkv_bias && ".qkv_bias = true", !c.causal && report.kind.mask && ".causal = false", c.scale !== null && report.module !== "head" && `.scale = ${exactly(c.scale)}`,
-    c.layer_order === "kqv" && report.module !== "head" && ".layer_order = attn::LayerOrder::kqv", !c.out_proj && report.kind.outProj && ".out_proj = false"];
+    c.layer_order === "kqv" && report.module !== "head" && ".layer_order = attn::LayerOrder::kqv", c.rope && ropeText(c.rope), !c.out_proj && report.kind.outProj && ".out_proj = false"];
   return `{${fields.filter(Boolean).join(", ")}}`;
 }
 
@@ -69,7 +87,7 @@ function snippetsPanel(host) {
   const show = (title, id, lines, file, kind) => {
     const text = lines.join("\n") + "\n";
     return element("div", {}, element("h3", {}, title), element("pre", { id, tabindex: 0 }, element("code", {}, text)),
-      element("div", { class: "exports" }, element("button", { class: "export", type: "button", onclick: () => save(file, new Blob([text], { type: kind })) }, "save")));
+      element("div", { class: "exports" }, element("button", { class: "export", type: "button", onclick: () => save(file, new Blob([text], { type: kind })) }, `save ${file}`)));
   };
   fill(host, element("h2", {}, "Take it away"), element("p", { class: "lead" }, `The same computation in code: run it, and it prints this report’s result.${torchSnippet().join().includes(".npy") ? " The .npy file is the report’s input." : ""}`),
     element("div", { class: "snippets" }, show("PyTorch", "snippet-torch", torchSnippet(), "attention.py", "text/x-python"), show("C++, this library", "snippet-cpp", cppSnippet(), "attention.cpp", "text/x-c++src")));

@@ -1,9 +1,12 @@
-// Words and contexts as vectors in three dimensions, to turn with the mouse or the arrow keys.
+// Words and contexts as vectors in three dimensions, to turn with the mouse or the arrow keys. Contexts of another size
+// than the words have a figure, and axes, of their own.
 
 const turned = { yaw: 0.5, pitch: 0.45, moved: 0, arrows: true, what: "context" };
+const spaceFrame = { wide: 560, high: 440 };
 
-// Sideways and up: the third axis stands upright, as in the notebooks' plots.
-function turn([x, y, z]) {
+// Sideways and up: the third axis stands upright, as in the notebooks' plots. What has two dimensions lies flat.
+function turn([x, y, z], flat) {
+  if (flat) return [x, y];
   const c = Math.cos(turned.yaw), s = Math.sin(turned.yaw), cp = Math.cos(turned.pitch), sp = Math.sin(turned.pitch);
   const side = c * x + s * y, near = s * x - c * y;
   return [side, cp * z - sp * near];
@@ -20,128 +23,163 @@ function contextSpace() {
   return pointsOf(turned.what === "context" ? `context ${state.head}` : turned.what) ?? pointsOf(`context ${state.head}`);
 }
 
-// Turned about the middle of all that is drawn, as large as the frame takes at any angle; the axes end past the furthest.
-function framed(words, contexts) {
+// One figure of words and contexts together where they share their axes, else one of each.
+function spaceFigures() {
+  const words = pointsOf("inputs"), contexts = contextSpace();
+  if (!contexts) return [{ words }];
+  return words.size === contexts.size ? [{ words, contexts }] : [{ words }, { contexts }];
+}
+
+const onAxis = (axis, end) => [0, 1, 2].map((i) => (i === axis ? end : 0));
+
+// Turned about the middle of all that is drawn, as large as the frame takes at any angle. An axis goes from below the
+// least to past the largest number, and always through 0.
+function framed({ words, contexts }) {
   const cache = contexts ?? words;
   if (cache.frame) return cache.frame;
-  const sets = [words, contexts].filter(Boolean), dimensions = Math.min(3, Math.max(...sets.map((set) => set.size)));
+  const sets = [words, contexts].filter(Boolean), dimensions = Math.min(3, cache.size);
   const points = sets.flatMap((set) => report.tokens.map((_, i) => pointAt(set, i)).filter((point) => point.every(Number.isFinite)));
   const most = (f) => points.reduce((largest, point) => Math.max(largest, f(point)), 1e-12);
-  const reach = Array.from({ length: dimensions }, (_, axis) => 1.06 * most((point) => Math.abs(point[axis])));
-  points.push(...reach.map((length, axis) => [0, 1, 2].map((i) => (i === axis ? length : 0))));
+  const furthest = (axis) => most((point) => Math.abs(point[axis]));
+  const ends = Array.from({ length: dimensions }, (_, axis) => [Math.min(0, -1.06 * most((point) => -point[axis])), Math.max(1.06 * most((point) => point[axis]), 0.3 * furthest(axis))]);
+  points.push(...ends.flatMap((two, axis) => two.map((end) => onAxis(axis, end))));
   const centre = [0, 1, 2].map((axis) => (most((point) => point[axis]) - most((point) => -point[axis])) / 2);
-  return cache.frame = { reach, centre, radius: most((point) => Math.hypot(...point.map((x, axis) => x - centre[axis]))) };
+  const radius = most((point) => Math.hypot(...point.map((x, axis) => x - centre[axis])));
+  return cache.frame = { ends, centre, radius, flat: dimensions < 3 };
 }
 
-// Names of points, moved down where they would lie on one another.
-function spread(labels) {
-  const set = [];
-  for (const label of labels.sort((a, b) => a.y - b.y)) {
-    for (const other of set) {
-      if (Math.abs(other.x - label.x) < 7 * Math.max(other.text.length, label.text.length) && label.y - other.y < 12) label.y = other.y + 12;
+// Labels { x, y, text, on } beside their points: each at the first of some places that is free, the selected one
+// first; where none is free a label is left to the mouse.
+function placed(labels, points) {
+  const size = 11, boxes = [], hits = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+  const inside = (box) => box.left >= 2 && box.right <= spaceFrame.wide - 2 && box.top >= 2 && box.bottom <= spaceFrame.high - 2;
+  const dots = points.map(([x, y]) => ({ left: x - 5, right: x + 5, top: y - 5, bottom: y + 5 }));
+  return labels.sort((a, b) => b.on - a.on).flatMap((label) => {
+    const wide = widthOf(label.text, size) * (label.on ? 1.1 : 1), tries = [];
+    for (const far of [8, 18, 30]) {
+      for (const [dx, dy] of [[far, -5], [far, 12], [-far - wide, -5], [-far - wide, 12], [-wide / 2, -far - 2], [-wide / 2, far + 10]]) tries.push([label.x + dx, label.y + dy]);
     }
-    set.push(label);
-  }
-  return set;
-}
-
-function spaceSvg() {
-  const words = pointsOf("inputs"), contexts = contextSpace(), wide = 560, high = 440, count = report.tokens.length;
-  const { reach, centre, radius } = framed(words, contexts), unit = 0.53 * high / radius;
-  const place = (point) => { const [x, y] = turn(point.map((p, axis) => p - centre[axis])); return [wide / 2 + unit * x, high / 2 - unit * y]; };
-  const goal = (i) => pointAt(contexts ?? words, i);
-  const moving = (i) => pointAt(words, i).map((x, axis) => x + turned.moved * (goal(i)[axis] - x));
-  const parts = [], labels = [], line = (a, b, look) => element("line", { x1: a[0], y1: a[1], x2: b[0], y2: b[1], ...look });
-  const origin = place([0, 0, 0]);
-  reach.forEach((length, axis) => {
-    const end = place([0, 1, 2].map((i) => (i === axis ? length : 0)));
-    parts.push(line(origin, end, { class: "axis" }), element("text", { x: end[0], y: end[1], class: "axis-name" }, words.explained.length ? `PC ${axis + 1}` : `${axis + 1}`));
+    const free = tries.map(([x, y]) => ({ x, y, left: x - 1, right: x + wide + 1, top: y - size, bottom: y + 3 }))
+      .find((box) => inside(box) && ![...boxes, ...(label.on ? [] : dots)].some((other) => hits(box, other)));
+    if (!free) return [];
+    boxes.push(free);
+    return [{ ...label, x: free.x, y: free.y }];
   });
-  const many = count > 24, tops = topKeys(currentBlock().step("weights"), state.head, state.query).slice(0, 8).filter((top) => top.weight > 0);
-  const near = new Set([state.query, ...(report.tokens.length === report.keyTokens.length ? tops.map((top) => top.key) : [])]);
-  if (turned.moved > 0 && report.tokens.length === report.keyTokens.length) {
-    for (const { key, weight } of tops) {
-      parts.push(line(place(moving(state.query)), place(pointAt(words, key)), { class: "pull", "stroke-width": 0.5 + 5 * weight }));
-    }
-  }
-  const order = Array.from({ length: count }, (_, i) => i).filter((i) => [...pointAt(words, i), ...goal(i)].every(Number.isFinite));
-  const dots = { word: [], context: [] };  // of a long text: all but the near ones, as one path each
-  for (const i of order) {
-    const from = place(pointAt(words, i)), at = place(moving(i)), to = place(goal(i)), on = i === state.query, colour = seriesOf(i);
-    if (many && !near.has(i)) {
-      dots.word.push(`M${at[0].toFixed(1)} ${at[1].toFixed(1)}h0`);
-      if (contexts) dots.context.push(`M${to[0].toFixed(1)} ${to[1].toFixed(1)}h0`);
-      continue;
-    }
-    const dot = on ? 6 : 4.5;
-    labels.push({ x: at[0] + 8, y: at[1] - 7, text: word(report.tokens[i]), on });
-    parts.push(element("g", { class: on ? "vector on" : "vector", "data-word": i, onclick: () => select({ query: i }) },
-      contexts && turned.arrows && line(origin, to, { stroke: colour, class: "stem context" }),
-      turned.arrows && line(origin, at, { stroke: colour, class: "stem" }),
-      turned.moved > 0 && line(from, at, { stroke: colour, class: "path" }),
-      element("circle", { cx: at[0], cy: at[1], r: dot, fill: colour }, element("title", {}, word(report.tokens[i], 40))),
-      contexts && element("circle", { cx: to[0], cy: to[1], r: dot + 2, stroke: colour, class: "ring" }, element("title", {}, `${word(report.tokens[i], 40)}: context`))));
-  }
-  parts.unshift(...Object.entries(dots).filter(([, d]) => d.length).map(([name, d]) => element("path", { d: d.join(""), class: `dots ${name}` })));
-  parts.push(...spread(labels).map(({ x, y, text, on }) => element("text", { x, y, class: on ? "word on" : "word" }, text)));
-  return element("svg", { viewBox: `0 0 ${wide} ${high}`, class: "space", role: "img", tabindex: 0, "data-keys": true, "data-unit": unit, "data-centre": centre.join(" "),
-    "aria-label": "Words as vectors from the origin, their contexts hollow. Arrow keys turn the view." }, parts);
+}
+
+const movedTo = (words, contexts, i) => pointAt(words, i).map((x, axis) => x + turned.moved * (pointAt(contexts, i)[axis] - x));
+
+// Lines from the selected word, on its way, to the words that pull it.
+function pulls({ words, contexts }, place, tops) {
+  if (!(turned.moved > 0 && words && contexts && report.tokens.length === report.keyTokens.length)) return [];
+  return tops.map(({ key, weight }) => segment(place(movedTo(words, contexts, state.query)), place(pointAt(words, key)), { class: "pull", "stroke-width": 0.5 + 5 * weight }));
+}
+const segment = (a, b, look) => element("line", { x1: a[0], y1: a[1], x2: b[0], y2: b[1], ...look });
+
+function axes({ ends, flat }, place, names) {
+  return ends.flatMap(([low, high], axis) => {
+    const end = place(onAxis(axis, high)), from = low < -0.02 * high ? low : 0;
+    return [segment(place(onAxis(axis, from)), end, { class: "axis" }), element("text", { x: Math.min(end[0], spaceFrame.wide - 30), y: flat && axis === 0 ? end[1] + 14 : end[1], class: "axis-name" }, names(axis))];
+  });
+}
+
+// One word: its arrow, its dot, and its context's arrow and ring; where it goes when the slider moves it.
+function vector(figure, place, i) {
+  const { words, contexts } = figure, both = words && contexts, on = i === state.query, colour = seriesOf(i), dot = on ? 6 : 4.5, origin = place([0, 0, 0]);
+  const at = words && place(both ? movedTo(words, contexts, i) : pointAt(words, i)), to = contexts && place(pointAt(contexts, i));
+  return { i, on, ends: [at, to].filter(Boolean), label: { x: (at ?? to)[0], y: (at ?? to)[1], text: word(report.tokens[i]), on },
+    node: element("g", { class: on ? "vector on" : "vector", "data-word": i, onclick: () => select({ query: i }) },
+      to && turned.arrows && segment(origin, to, { stroke: colour, class: "stem context" }),
+      at && turned.arrows && segment(origin, at, { stroke: colour, class: "stem" }),
+      both && turned.moved > 0 && segment(place(pointAt(words, i)), at, { stroke: colour, class: "path" }),
+      at && element("circle", { cx: at[0], cy: at[1], r: dot, fill: colour }, element("title", {}, word(report.tokens[i], 40))),
+      to && element("circle", { cx: to[0], cy: to[1], r: dot + 2, stroke: colour, class: "ring" }, element("title", {}, `${word(report.tokens[i], 40)}: context`))) };
+}
+
+function spaceSvg(figure) {
+  const { words, contexts } = figure, { wide, high } = spaceFrame, frame = framed(figure), unit = 0.53 * high / frame.radius;
+  const place = (point) => { const [x, y] = turn(point.map((p, axis) => p - frame.centre[axis]), frame.flat); return [wide / 2 + unit * x, high / 2 - unit * y]; };
+  const tops = topKeys(currentBlock().step("weights"), state.head, state.query).slice(0, 8).filter((top) => top.weight > 0);
+  const many = report.tokens.length > 24, near = new Set([state.query, ...(report.tokens.length === report.keyTokens.length ? tops.map((top) => top.key) : [])]);
+  const all = report.tokens.flatMap((_, i) => ([words, contexts].every((set) => !set || pointAt(set, i).every(Number.isFinite)) ? [vector(figure, place, i)] : []));
+  const [far, close] = many ? [all.filter(({ i }) => !near.has(i)), all.filter(({ i }) => near.has(i))] : [[], all];
+  // Of a long text all but the near ones, as one path for the words and one for the contexts.
+  const dots = (name, ends) => ends.length > 0 && element("path", { class: `dots ${name}`, d: ends.map(([x, y]) => `M${x.toFixed(1)} ${y.toFixed(1)}h0`).join("") });
+  const parts = [words && dots("word", far.map(({ ends }) => ends[0])), contexts && dots("context", far.map(({ ends }) => ends.at(-1))),
+    ...axes(frame, place, (axis) => ((words ?? contexts).explained.length ? `PC ${axis + 1}` : `${axis + 1}`)), ...pulls(figure, place, tops), ...close.map(({ node }) => node),
+    ...placed(close.map(({ label }) => label), close.flatMap(({ ends }) => ends)).map(({ x, y, text, on }) => element("text", { x, y, class: on ? "word on" : "word" }, text))];
+  const shown = words && contexts ? "Words as vectors from the origin, their contexts hollow." : words ? "Words as vectors from the origin." : "Contexts as vectors from the origin.";
+  return element("svg", { viewBox: `0 0 ${wide} ${high}`, class: frame.flat ? "space flat" : "space", role: "img", tabindex: 0, "data-keys": frame.flat ? null : true, "data-unit": unit, "data-centre": frame.centre.join(" "),
+    "aria-label": frame.flat ? shown : `${shown} Arrow keys turn the view.` }, parts);
 }
 
 function spaceTable() {
-  const words = pointsOf("inputs"), contexts = contextSpace();
-  return [["word", "x1", "x2", "x3", ...(contexts ? ["context1", "context2", "context3"] : [])],
-    ...report.tokens.map((text, i) => [text, ...pointAt(words, i), ...(contexts ? pointAt(contexts, i) : [])])];
+  const words = pointsOf("inputs"), contexts = contextSpace(), first = (set) => Math.min(3, set.size);
+  const names = (name, set) => Array.from({ length: first(set) }, (_, i) => `${name}${i + 1}`), values = (set, i) => pointAt(set, i).slice(0, first(set));
+  return [["word", ...names("x", words), ...(contexts ? names("context", contexts) : [])],
+    ...report.tokens.map((text, i) => [text, ...values(words, i), ...(contexts ? values(contexts, i) : [])])];
 }
 
-function spaceSentence() {
-  const words = pointsOf("inputs"), contexts = contextSpace();
-  const say = (name, space) => space.explained.length
-    ? `${name}: ${space.size} numbers, drawn by their first three principal components, which explain ${space.explained.map(percent).join(", ")} of the variance.`
-    : `${name}: ${space.size} number${space.size === 1 ? "" : "s"} each, drawn as they are.`;
-  const shared = contexts && contexts.size === words.size;
-  return `${say("Words", words)} ${contexts ? say(turned.what === "context" ? "Contexts" : turned.what === "output" ? "Outputs" : "Merged contexts", contexts) : ""}` +
-    (contexts && !shared ? " The two have axes of their own; between them the slider is only a picture." : "");
+const contextName = () => ({ context: `Contexts of ${headName(state.head)}`, output: "Outputs", merged: "Merged contexts" })[turned.what];
+
+function spaceSentence(name, { size, explained }) {
+  return explained.length
+    ? `${name}: ${size} numbers, drawn by their first three principal components, which explain ${explained.map(percent).join(", ")} of the variance.`
+    : `${name}: ${size} number${size === 1 ? "" : "s"} each, drawn as ${size === 1 ? "it is" : "they are"}.`;
 }
 
-function spacePanel(host) {
-  if (!pointsOf("inputs")) return;
-  const figure = element("figure", { class: "space-figure" }), sentence = element("p", { class: "quiet" });
-  const draw = () => {
-    const had = figure.contains(document.activeElement), svg = spaceSvg();
-    fill(figure, svg);
-    figure.dataset.yaw = turned.yaw.toFixed(4);
-    figure.dataset.pitch = turned.pitch.toFixed(4);
-    sentence.textContent = spaceSentence();
-    if (had) svg.focus({ preventScroll: true });
-  };
+function spaceFigure(figure) {
+  const { words, contexts } = figure, name = words && contexts ? "Words and contexts" : words ? "Words" : contextName();
+  const said = [words && spaceSentence("Words", words), contexts && spaceSentence(contextName(), contexts)].filter(Boolean).join(" ");
+  return element("div", {}, element("figure", { class: "space-figure", "data-of": words && contexts ? "both" : words ? "words" : "contexts" }, spaceSvg(figure)), element("p", { class: "quiet" }, said),
+    exports({ name: () => (words ? "space" : "space-contexts"), title: () => name, svg: () => standalone(spaceSvgNow(words ? 0 : 1)), csv: words && spaceTable }));
+}
+const spaceSvgNow = (which) => document.querySelectorAll("#space svg")[which];
+
+// Drag and arrow keys turn; what is flat stays.
+function turnable(host, draw) {
   const by = (yaw, pitch) => {
     turned.yaw += yaw;
     turned.pitch = Math.min(Math.max(turned.pitch + pitch, -Math.PI / 2), Math.PI / 2);
     draw();
   };
   let from = null;
-  figure.addEventListener("pointerdown", (event) => { from = [event.clientX, event.clientY]; });
+  host.addEventListener("pointerdown", (event) => { from = event.target.closest(".space:not(.flat)") && [event.clientX, event.clientY]; });
   window.addEventListener("pointermove", (event) => {
     if (!from || !event.buttons) return void (from = null);
     by((event.clientX - from[0]) * 0.01, (event.clientY - from[1]) * 0.01);
     from = [event.clientX, event.clientY];
   });
   window.addEventListener("pointerup", () => { from = null; });
-  figure.addEventListener("keydown", (event) => {
-    const turns = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] }[event.key];
+  host.addEventListener("keydown", (event) => {
+    const turns = event.target.closest(".space:not(.flat)") && { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] }[event.key];
     if (!turns) return;
     event.preventDefault();
     by(...turns);
   });
+}
+
+function spacePanel(host) {
+  if (!pointsOf("inputs")) return;
+  const figures = element("div", { class: "space-figures" });
+  const draw = () => {
+    const had = figures.contains(document.activeElement) && document.activeElement.matches("svg"), shown = spaceFigures();
+    fill(figures, shown.map(spaceFigure));
+    figures.dataset.yaw = turned.yaw.toFixed(4);
+    figures.dataset.pitch = turned.pitch.toFixed(4);
+    move.hidden = shown.length > 1;
+    host.classList.toggle("wide", shown.length > 1);
+    if (had) figures.querySelector("svg").focus({ preventScroll: true });
+  };
+  turnable(figures, draw);
   const arrows = element("input", { type: "checkbox", id: "arrows", checked: true, onchange: (event) => { turned.arrows = event.target.checked; draw(); } });
   const slider = element("input", { type: "range", id: "moved", min: 0, max: 1, step: 0.01, value: 0, oninput: (event) => { turned.moved = Number(event.target.value); draw(); } });
+  const move = element("label", { class: "field" }, "embedding", slider, "context");
   const choice = element("select", { id: "space-what", "aria-label": "Which context", onchange: (event) => { turned.what = event.target.value; draw(); } },
     [["context", "context of the head"], ["merged", "merged heads"], ["output", "output"]].filter(([name]) => name === "context" || pointsOf(name))
       .map(([value, text]) => element("option", { value }, text)));
   fill(host, element("h2", {}, "Embedding space"),
-    element("p", { class: "lead" }, "Each word is an arrow from the origin, its context a hollow one. The slider moves the words to their contexts, and lines show which words pull. Drag to turn."),
-    element("div", { class: "controls" }, element("label", { class: "field" }, "embedding", slider, "context"), choice, element("label", { class: "check" }, arrows, "arrows")), figure, sentence,
-    exports({ name: () => "space", svg: () => standalone(figure.firstChild), csv: spaceTable }));
+    element("p", { class: "lead" }, "Each word is an arrow from the origin, and its context is a hollow one. They share a figure where they have as many numbers: there the slider moves the words to their contexts, and lines show which words pull. Drag to turn what has three dimensions."),
+    element("div", { class: "controls" }, move, choice, element("label", { class: "check" }, arrows, "arrows")), figures);
   onSelection(draw);
 }

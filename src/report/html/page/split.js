@@ -22,8 +22,10 @@ function splitPanel(host) {
   const ways = { W_query: bothWays("W_query"), W_key: bothWays("W_key"), W_value: bothWays("W_value") };
   const { whole, joined, separate, rows } = ways.W_query, size = headSize(), columns = heads * size;
   const labels = Array.from({ length: columns }, (_, c) => `h${Math.floor(c / size) + 1}·${c % size + 1}`);
-  const show = (title, id, values, count, names) => element("div", { id }, element("h3", {}, title), matrixFigure({ matrix: { rows: count, columns, values }, rowLabels: names,
-    columnLabels: labels, scale: scaleOf(rangeOf(values)), label: title, digits: 3 }, id));
+  const show = (title, id, values, count, names) => {
+    const matrix = { rows: count, columns, values };
+    return element("div", { id }, element("h3", {}, title), matrixFigure({ matrix, rowLabels: names, columnLabels: labels, scale: scaleOf(matrix), label: title }, id));
+  };
   const w = new Float32Array(whole.inputs * columns);
   for (let i = 0; i < whole.inputs; i++) for (let c = 0; c < columns; c++) w[i * columns + c] = whole.at(i, c);
   const apart = Math.max(...Object.values(ways).map((way) => way.apart));

@@ -11,6 +11,8 @@ function stageMatrix(step) {
   return { matrix: combined.get(id), view };
 }
 
+const maskedInAll = (masks) => masks.every(Boolean) ? masks[0].map((_, at) => (masks.every((mask) => mask[at]) ? 1 : 0)) : undefined;
+
 function combine(step, heads, view) {
   const parts = view === "difference" ? [step.matrix(state.head), step.matrix(state.other)] : Array.from({ length: heads }, (_, h) => step.matrix(h));
   const values = new Float32Array(parts[0].values.length);
@@ -19,13 +21,15 @@ function combine(step, heads, view) {
     else if (view === "maximum") values[i] = Math.max(...parts.map((part) => part.values[i]));
     else values[i] = parts.reduce((sum, part) => sum + part.values[i], 0) / heads;
   }
-  return { ...parts[0], values };
+  return { ...parts[0], values, masked: maskedInAll(parts.map((part) => part.masked)) };
 }
+
+// Weights are drawn on the scale that was chosen, all else from 0 or its smallest value.
+const stepScale = (step, matrix) => scaleOf(matrix, step.kind === "weights" ? chosenScale(state.scale, matrix) : "linear");
 
 function stageView(step) {
   const { matrix, view } = stageMatrix(step);
-  const range = rangeOf(matrix.values);
-  const scale = scaleOf(range, { log: state.log && step.pairs && range.high > 0 && view !== "difference", diverging: view === "difference" });
+  const scale = view === "difference" ? scaleOf(matrix, "diverging") : stepScale(step, matrix);
   const row = step.ofKeys ? state.key : state.query, column = step.pairs ? state.key : state.column;
   const several = currentBlock().heads > 1 && step.kind !== "tokens";
   const whose = view === "head" ? (several ? `, ${headName(state.head)}` : "") : view === "difference" ? `, ${headName(state.head)} − ${headName(state.other)}` : `, ${view} of the heads`;
@@ -36,13 +40,13 @@ function stageView(step) {
   };
 }
 
-function stepCard(step, position) {
-  const canvas = pixelsOf(step.matrix(state.head), scaleOf(rangeOf(step.matrix(state.head).values)));
+function stepCard(step) {
+  const matrix = step.matrix(state.head), canvas = pixelsOf(matrix, stepScale(step, matrix));
   canvas.setAttribute("aria-hidden", "true");
-  const shape = step.kind === "tokens" ? [step.rows, step.columns] : [currentBlock().heads, step.rows, step.columns];
+  const shape = step.kind === "tokens" ? [step.rows, step.columns] : [step.planes, step.rows, step.columns];
   return element("button", { class: step.name === state.step ? "card on" : "card", type: "button", "data-step": step.name,
     "aria-pressed": String(step.name === state.step), onclick: () => select({ step: step.name }) },
-    element("span", { class: "card-title" }, `${position + 1} ${step.title}`), element("span", { class: "card-picture" }, canvas),
+    element("span", { class: "card-title" }, step.title), element("span", { class: "card-picture" }, canvas),
     element("code", {}, `(${shape.join(", ")})`));
 }
 
@@ -68,20 +72,20 @@ function stagePanel(host) {
     element("button", { type: "button", id: "back", onclick: () => { stop(); move(-1); } }, "← Back"), play,
     element("button", { type: "button", id: "next", onclick: () => { stop(); move(1); } }, "Step →"));
   const current = () => stageView(currentStep());
-  const out = exports({ name: () => `${state.step}-head-${state.head + 1}`, svg: () => matrixSvg(current()),
+  const out = exports({ name: () => `${state.step}-head-${state.head + 1}`, title: () => current().label, svg: () => matrixSvg(current()),
     csv: () => (currentStep().pooled ? topRows() : matrixRows(current())) });
   fill(host, element("h2", {}, "Step by step"),
     element("p", { class: "lead" }, "Choose a step, then a cell: beside it stands the arithmetic that made the number."),
     strip, buttons, element("div", { class: "stage" }, element("div", {}, controls, view, below, out), side));
   onSelection(() => {
     const step = currentStep(), shown = current();
-    const id = `${state.block} ${state.head} ${state.step}`;
-    if (drawnFor !== id) fill(strip, currentBlock().steps.map(stepCard));
+    const id = `${state.block} ${state.head} ${state.step} ${state.scale}`;
+    if (drawnFor !== id) fill(strip, flow(currentBlock()));
     if (drawnFor !== id) strip.querySelector(".on")?.scrollIntoView?.({ block: "nearest", inline: "nearest" });
     drawnFor = id;
     fill(controls, element("h3", { id: "stage-title" }, shown.label), stageControls(step));
     fill(view, matrixView(shown));
-    fill(below, legend(shown.scale), element("p", { class: "quiet" }, step.meaning));
+    fill(below, legend(shown.scale, { name: step.title.toLowerCase() }), element("p", { class: "quiet" }, step.meaning, step.kind === "scores" && shown.scale.masked > 0 && step.name !== "masked" ? " The mask will hide the hatched ones." : ""));
     fill(side, report.tokens.length && report.keyTokens.length && step.columns
       ? arithmeticView(arithmetic(currentBlock(), step.name, state.head, state.query, state.key, state.column)) : null);
   });
@@ -102,8 +106,14 @@ function stageControls(step) {
   const other = element("select", { id: "other", "aria-label": "The other head", onchange: (event) => select({ other: Number(event.target.value) }) },
     Array.from({ length: currentBlock().heads }, (_, h) => element("option", { value: h }, headName(h))));
   other.value = String(state.other);
-  const log = element("input", { type: "checkbox", id: "log", onchange: (event) => select({ log: event.target.checked }) });
-  log.checked = state.log;
   return [several && choice, several && state.view === "difference" && other,
-    step.name === "weights" && element("label", { class: "check" }, log, "log scale")].filter(Boolean);
+    step.kind === "weights" && state.view !== "difference" && scaleChooser("scale")].filter(Boolean);
+}
+
+// Which scale the weights are drawn on; one choice for every panel.
+function scaleChooser(id) {
+  const matrix = currentBlock().step("weights").matrix(state.head), list = element("select", { id, onchange: (event) => select({ scale: event.target.value }) },
+    ["auto", ...Object.keys(scaleNames)].map((kind) => element("option", { value: kind }, kind === "auto" ? `automatic: ${scaleNames[chosenScale("auto", matrix)]}` : scaleNames[kind])));
+  list.value = state.scale;
+  return element("label", { class: "field" }, "scale", list);
 }

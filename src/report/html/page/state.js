@@ -1,6 +1,6 @@
 // What is selected. One query, key and head drive every panel; the address's hash holds them.
 
-const state = { block: 0, head: 0, query: 0, key: 0, column: 0, step: "weights", view: "head", other: 0, log: false };
+const state = { block: 0, head: 0, query: 0, key: 0, column: 0, step: "weights", view: "head", other: 0, scale: "auto" };
 const listeners = [];
 const onSelection = (listener) => listeners.push(listener);
 
@@ -20,7 +20,7 @@ function tidied(next) {
     query: clamp(next.query, report.tokens.length), key: clamp(next.key, report.keyTokens.length),
     column: clamp(next.column, shown.pairs ? Infinity : shown.columns),
     view: ["head", "average", "maximum", "difference"].includes(next.view) ? next.view : "head",
-    log: Boolean(next.log),
+    scale: Object.hasOwn(scaleNames, next.scale) ? next.scale : "auto",
   };
 }
 
@@ -29,6 +29,7 @@ function select(change) {
   const hash = hashOf(state);
   if (location.hash !== hash) history.replaceState(null, "", hash);
   for (const listener of listeners) listener();
+  renameExports();
 }
 
 // #query=2&key=4&head=1&step=weights, counted from 1
@@ -38,7 +39,7 @@ function hashOf(s) {
   if (s.block !== 0) parts.push(`layer=${s.block + 1}`);
   if (s.view !== "head") parts.push(`view=${s.view}`);
   if (s.view === "difference") parts.push(`other=${s.other + 1}`);
-  if (s.log !== !report.exact) parts.push(`log=${Number(s.log)}`);
+  if (s.scale !== "auto") parts.push(`scale=${s.scale}`);
   return `#${parts.join("&")}`;
 }
 
@@ -48,9 +49,7 @@ function fromHash() {
   for (const [name, field] of Object.entries(counted)) {
     if (found.has(name)) change[field] = Number.parseInt(found.get(name), 10) - 1;
   }
-  if (found.has("step")) change.step = found.get("step");
-  if (found.has("view")) change.view = found.get("view");
-  if (found.has("log")) change.log = found.get("log") === "1";
+  for (const name of ["step", "view", "scale"]) if (found.has(name)) change[name] = found.get(name);
   return change;
 }
 
