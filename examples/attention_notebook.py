@@ -43,6 +43,10 @@ inputs = np.array(
     np.float32,
 )
 %% text
+Three numbers are a place in space, so we can look at the words. *journey* and *starts* point almost the same way.
+%% code
+attn.plot(attn.SimplifiedSelfAttention(), inputs, figure="arrows", step="inputs", tokens=words)
+%% text
 ## 1. Self-attention without weights
 
 How much has each word to do with *journey*, the second one? The dot products say it: the **attention scores**.
@@ -77,6 +81,14 @@ show(steps.weighted_sum(weights, inputs))
 Which is what the module does:
 %% code
 show(attn.SimplifiedSelfAttention()(inputs))
+%% text
+The weights as a picture: each row is one word, and shows how much of every other word goes into its context.
+%% code
+attn.plot(attn.SimplifiedSelfAttention(), inputs, tokens=words)
+%% text
+And the contexts, hollow, beside the words. All of them move towards the middle of what they look at.
+%% code
+attn.plot(attn.SimplifiedSelfAttention(), inputs, figure="space", tokens=words)
 %% text
 ## 2. Weights that can be trained
 
@@ -180,6 +192,10 @@ context_vecs = mha(batch)
 show(context_vecs)
 print("context_vecs.shape:", context_vecs.shape)
 %% text
+What each head looks at. The weights are random, so the rows are almost even; hatched is masked.
+%% code
+attn.plot(mha, inputs, tokens=words)
+%% text
 It can be trained: gradients of every weight, by hand or by PyTorch (`attn.torch`).
 %% code
 target = attn.Generator(0).randn(2, 6, 2)
@@ -225,6 +241,11 @@ def execute(notebook: nbformat.NotebookNode, folder: pathlib.Path) -> nbformat.N
     client.execute()
     notebook.metadata.pop("language_info", None)  # the Python version is the machine's
     return notebook
+
+
+def pictures(notebook: nbformat.NotebookNode) -> list[str]:
+    cells = [c for c in notebook.cells if c.cell_type == "code"]
+    return [o["data"]["image/svg+xml"] for c in cells for o in c.outputs if "image/svg+xml" in o.get("data", {})]
 
 
 def outputs(notebook: nbformat.NotebookNode) -> list[str]:

@@ -41,7 +41,7 @@ def asked_for(result: Any, query: Any, kind: int, return_lse: bool, return_weigh
     return (output, *([lse] if return_lse else []), *([] if return_weights is False else [weights]))
 
 
-def int64(values: Any) -> Any:
+def int64(values: Any, op: str = "scaled_dot_product_attention") -> Any:
     """Lengths and row numbers: an int64 array as it is; a list, or other integers, converted."""
     if values is None or str(getattr(values, "dtype", "")) in ("int64", "torch.int64"):
         return values
@@ -49,7 +49,7 @@ def int64(values: Any) -> Any:
 
     array = numpy.asarray(values)
     if array.size and array.dtype.kind not in "iu":
-        raise TypeError(f"[scaled_dot_product_attention] expected integers; found dtype {array.dtype}")
+        raise TypeError(f"[{op}] expected integers; found dtype {array.dtype}")
     return array.astype(numpy.int64)
 
 
@@ -75,6 +75,22 @@ def pair_of(size: int | tuple[int, int]) -> tuple[int, int]:
         return size, size
     query, key = size
     return query, key
+
+
+def dtype_name(dtype: Any) -> str | None:
+    """Of NumPy, PyTorch, ml_dtypes, JAX, or a name."""
+    if dtype is None:
+        return None
+    return getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2]
+
+
+def without_gradient(array: Any, op: str, hint: str) -> Any:
+    """The array, which autograd must not follow: no gradient would flow."""
+    if framework(array) == TORCH and array.requires_grad:
+        raise ValueError(
+            f"[{op}] expected an array that autograd does not follow; found one with requires_grad; {hint}"
+        )
+    return array
 
 
 def addresses(score_function: ScoreFunction | None) -> Any:

@@ -3,20 +3,60 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._arguments import TORCH, addresses, asked_for, framework, int64, pair_of, rows_of, window_of
+from attn._arguments import (
+    DLPACK,
+    NUMPY,
+    TORCH,
+    addresses,
+    asked_for,
+    dtype_name,
+    framework,
+    int64,
+    pair_of,
+    rows_of,
+    take,
+    window_of,
+    without_gradient,
+)
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Sequence
+    from typing import Any, Literal, Unpack, overload
 
+    from attn._random import Generator
+    from attn._types import A, Array, DType, Integers, Options, Rows
     from attn.scores import ScoreFunction
+
+if TYPE_CHECKING:
+
+    @overload
+    def scaled_dot_product_attention(
+        query: A, key: A, value: A, attn_mask: Array | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+        scale: float | None = None, enable_gqa: bool = False, *, return_lse: Literal[False] = False,
+        return_weights: Literal[False] = False, **options: Unpack[Options],
+    ) -> A: ...  # fmt: skip
+
+    @overload
+    def scaled_dot_product_attention(
+        query: A, key: A, value: A, attn_mask: Array | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+        scale: float | None = None, enable_gqa: bool = False, *, return_lse: Literal[True],
+        return_weights: Rows = False, **options: Unpack[Options],
+    ) -> tuple[A, ...]: ...  # fmt: skip
+
+    @overload
+    def scaled_dot_product_attention(
+        query: A, key: A, value: A, attn_mask: Array | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+        scale: float | None = None, enable_gqa: bool = False, *, return_lse: bool = False,
+        return_weights: Literal[True] | Integers, **options: Unpack[Options],
+    ) -> tuple[A, ...]: ...  # fmt: skip
 
 
 def scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
+    query: A,
+    key: A,
+    value: A,
+    attn_mask: Array | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
@@ -24,20 +64,26 @@ def scaled_dot_product_attention(
     *,
     window: tuple[int, int] | None = None,
     softcap: float = 0.0,
-    alibi_slopes: Any = None,
-    sinks: Any = None,
-    key_lengths: Any = None,
-    cu_seqlens_q: Any = None,
-    cu_seqlens_k: Any = None,
-    block_mask: Any = None,
+    alibi_slopes: Array | None = None,
+    sinks: Array | None = None,
+    relative_bias: Array | None = None,
+    relative_bidirectional: bool = True,
+    relative_max_distance: int = 128,
+    key_lengths: Integers | None = None,
+    cu_seqlens_q: Integers | None = None,
+    cu_seqlens_k: Integers | None = None,
+    block_mask: Array | None = None,
     block_size: int | tuple[int, int] = 64,
     causal_alignment: str = "top_left",
     precision: str = "highest",
     score_function: ScoreFunction | None = None,
+    query_offset: int | Integers | None = None,
+    key_offset: int | Integers | None = None,
+    output_dtype: DType | None = None,
     return_lse: bool = False,
-    return_weights: Any = False,
-    generator: Any = None,
-) -> Any:
+    return_weights: Rows = False,
+    generator: Generator | None = None,
+) -> A | tuple[A, ...]:
     """softmax(mask(query · keyᵀ · scale)) · value, by fused kernels: memory linear in the number of tokens.
 
     The first eight arguments are those of torch.nn.functional.scaled_dot_product_attention and mean the same; a
@@ -60,6 +106,9 @@ def scaled_dot_product_attention(
         softcap: scores become cap · tanh(scores / cap); 0 is none.
         alibi_slopes: (h): adds -slope · |i - j|.
         sinks: (h): one more score a head, which takes weight but has no value.
+        relative_bias: (buckets, h): a learned number for each head and bucket of distances, as T5's, added to the scores.
+        relative_bidirectional: half of the buckets are for keys behind a query; else those share bucket 0.
+        relative_max_distance: from here on all distances are in the last bucket.
         key_lengths: (b) integers: batch item b has this many keys, the rest is padding.
         cu_seqlens_q: (n + 1) integers, 0 first: sequence s is queries cu_seqlens_q[s] to cu_seqlens_q[s + 1] - 1 of the
             one batch item, and sees its own keys alone. Causal and window masks count within the sequence.
@@ -70,6 +119,10 @@ def scaled_dot_product_attention(
             where tk is the item's own length under key_lengths.
         precision: what products of float32 may be made of, by PyTorch's names: "highest", "high", "medium".
         score_function: an attn.ScoreFunction: changes scores inside the kernels, after softcap, before biases and masks.
+        query_offset: for a piece of a longer sequence: the position of its first query, or (b) integers, one for each
+            batch item. Causal masks, windows, biases by distance, dropout and score functions then see positions.
+        key_offset: the same for the first key; 0 if only query_offset is given.
+        output_dtype: "float32" for results of 16-bit arrays that attn.merge will put together.
         return_lse: also return log Σ exp of the scores, (…, h, tq).
         return_weights: True, or the numbers of some rows: also return the weights before dropout, (…, h, rows, tk).
         generator: an attn.Generator; default the one that attn.manual_seed seeds.
@@ -83,13 +136,16 @@ def scaled_dot_product_attention(
     """
     kind = framework(query)
     if kind == TORCH:
-        import attn.torch as of_torch
+        import attn.torch
 
-        return of_torch.scaled_dot_product_attention(
+        of_torch: Any = attn.torch.scaled_dot_product_attention
+        return of_torch(
             query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa,
-            window=window, softcap=softcap, alibi_slopes=alibi_slopes, sinks=sinks, key_lengths=key_lengths,
-            cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, block_mask=block_mask, block_size=block_size,
+            window=window, softcap=softcap, alibi_slopes=alibi_slopes, sinks=sinks, relative_bias=relative_bias,
+            relative_bidirectional=relative_bidirectional, relative_max_distance=relative_max_distance,
+            key_lengths=key_lengths, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, block_mask=block_mask, block_size=block_size,
             causal_alignment=causal_alignment, precision=precision, score_function=score_function,
+            query_offset=query_offset, key_offset=key_offset, output_dtype=output_dtype,
             return_lse=return_lse, return_weights=return_weights, generator=generator,
         )  # fmt: skip
     left, right = window_of(window)
@@ -114,15 +170,39 @@ def scaled_dot_product_attention(
         causal_alignment=causal_alignment,
         precision=precision,
         score_function=addresses(score_function),
+        query_offset=int64(query_offset),
+        key_offset=int64(key_offset),
+        output_dtype=dtype_name(output_dtype),
+        relative_bidirectional=relative_bidirectional,
+        relative_max_distance=relative_max_distance,
     )
     weights = rows_of(return_weights)
     result = _attn.forward(
-        query, key, value, attn_mask, sinks, options, enable_gqa, return_lse, weights, kind
+        query, key, value, attn_mask, sinks, relative_bias, options, enable_gqa, return_lse, weights, kind
     )
     return asked_for(result, query, kind, return_lse, weights)
 
 
-def _dropout_key(generator: Any) -> int:
+def merge(outputs: Sequence[A], lses: Sequence[A], dtype: DType | None = None) -> tuple[A, A]:
+    """One result of several: of the same queries over pieces of the keys that do not overlap.
+
+    outputs are arrays (…, dv) of one dtype and shape, lses (…) what return_lse gave with them. The parts are weighed by
+    exp(lse) and summed in float64; where an lse is -inf, its part counts for nothing. Sinks belong to one piece alone.
+    No gradient flows.
+
+    Returns:
+        output (…, dv) of `dtype`, by default that of the parts, and lse (…).
+    """
+    hint = "merge under torch.no_grad(), or pass .detach()"
+    parts, sums = ([without_gradient(array, "merge", hint) for array in arrays] for arrays in (outputs, lses))
+    kind = framework(parts[0]) if parts else NUMPY
+    result = _attn.merge(parts, sums, dtype_name(dtype), kind)
+    return tuple(take(each, parts[0]) for each in result) if kind == DLPACK else result
+
+
+def _dropout_key(generator: Generator | None) -> int:
     if generator is None:
-        from attn._random import default_generator as generator
-    return int(generator.next_u64())
+        from attn._random import default_generator
+
+        generator = default_generator
+    return generator.next_u64()

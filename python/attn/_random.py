@@ -6,7 +6,13 @@ from attn import _attn
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from attn._types import Float32, Int64
 
 
 class Generator:
@@ -15,10 +21,14 @@ class Generator:
     `dropout` names which dropout PyTorch would have drawn, as it draws it differently on different machines: "mkl"
     (Linux wheels on Intel processors), "native" (elsewhere, and in the printed book), or "philox", this library's own,
     which the fused kernels draw where they need it.
+
+    Args:
+        seed: what torch.manual_seed is given; its low 32 bits count.
+        dropout: "mkl", "native" or "philox".
     """
 
     def __init__(self, seed: int = 67280421310721, dropout: str = "mkl") -> None:
-        self._stream = _attn.Stream(seed & 0xFFFFFFFFFFFFFFFF, dropout)
+        self._stream: Any = _attn.Stream(seed & 0xFFFFFFFFFFFFFFFF, dropout)
 
     @property
     def dropout(self) -> str:
@@ -29,28 +39,30 @@ class Generator:
         self._stream.manual_seed(seed & 0xFFFFFFFFFFFFFFFF)
         return self
 
-    def rand(self, *shape: int) -> Any:
+    def rand(self, *shape: int) -> Float32:
         """float32 in [0, 1), as torch.rand(*shape)."""
         return self._stream.rand(_shape(shape))
 
-    def randn(self, *shape: int) -> Any:
+    def randn(self, *shape: int) -> Float32:
         """float32 of mean 0 and variance 1, as torch.randn(*shape)."""
         return self._stream.randn(_shape(shape))
 
-    def randint(self, low: int, high: int, shape: Any) -> Any:
+    def randint(self, low: int, high: int, shape: Sequence[int]) -> Int64:
         """int64 in [low, high), as torch.randint(low, high, shape)."""
         return self._stream.randint(low, high, list(shape))
 
-    def dropout_keep(self, shape: Any, p: float) -> Any:
+    def dropout_keep(self, shape: Sequence[int], p: float) -> npt.NDArray[np.bool_]:
         """bool: which elements dropout of probability p keeps."""
         return self._stream.dropout_keep(list(shape), p)
 
     def next_u64(self) -> int:
+        """64 random bits: what dropout by Philox takes for its key."""
         return self._stream.next_u64()
 
 
-def _shape(shape: tuple[Any, ...]) -> list[int]:
-    return list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else list(shape)
+def _shape(shape: tuple[int, ...] | tuple[Sequence[int]]) -> list[int]:
+    first = shape[0] if len(shape) == 1 else None
+    return list(first) if isinstance(first, (tuple, list)) else list(shape)  # type: ignore[arg-type]
 
 
 default_generator = Generator()
@@ -61,16 +73,16 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
-def rand(*shape: int) -> Any:
+def rand(*shape: int) -> Float32:
     """As torch.rand(*shape), from the default generator."""
     return default_generator.rand(*shape)
 
 
-def randn(*shape: int) -> Any:
+def randn(*shape: int) -> Float32:
     """As torch.randn(*shape), from the default generator."""
     return default_generator.randn(*shape)
 
 
-def randint(low: int, high: int, shape: Any) -> Any:
+def randint(low: int, high: int, shape: Sequence[int]) -> Int64:
     """As torch.randint(low, high, shape), from the default generator."""
     return default_generator.randint(low, high, shape)

@@ -8,11 +8,15 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._arguments import TORCH, addresses, asked_for, framework, rows_of, window_of
+from attn._arguments import addresses, asked_for, dtype_name, framework, rows_of, window_of, without_gradient
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Literal, Unpack, overload
+
+    import numpy.typing as npt
+
+    from attn._types import A, Array, CacheOptions, Int64, Integers, Rows
 
     from attn.scores import ScoreFunction
 
@@ -39,14 +43,14 @@ class KVCache:
     """
 
     def __init__(self, batch: int = 1, kv_heads: int = 1, head_dim: int = 1, value_dim: int | None = None,
-                 dtype: Any = "float32", page_size: int = 0, capacity: int = 0) -> None:  # fmt: skip
+                 dtype: str | npt.DTypeLike = "float32", page_size: int = 0, capacity: int = 0) -> None:  # fmt: skip
         if value_dim is not None and value_dim < 1:
             raise ValueError(f"[KVCache] expected value_dim of at least 1; found {value_dim}")
-        name = getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2]
-        self._cache = _attn.Cache(batch, kv_heads, head_dim, value_dim or 0, name, page_size, capacity)
+        name = dtype_name(dtype) or "None"
+        self._cache: Any = _attn.Cache(batch, kv_heads, head_dim, value_dim or 0, name, page_size, capacity)
         self._config = f"{kv_heads=}, {head_dim=}, dtype={name}"
 
-    def append(self, key: Any, value: Any, item: int | None = None) -> None:
+    def append(self, key: Array, value: Array, item: int | None = None) -> None:
         """Tokens more: key (b, hkv, t, d), value (b, hkv, t, dv), of any floating dtype; for one item without b.
 
         A finite value past the stored dtype's range becomes its largest. ValueError for shapes that do not fit; the
@@ -55,23 +59,47 @@ class KVCache:
         key, value = _without_gradient(key), _without_gradient(value)
         self._cache.append(key, value, item, framework(key))
 
+    if TYPE_CHECKING:
+
+        @overload
+        def attention(
+            self, query: A, attn_mask: Array | None = None, is_causal: bool = False, scale: float | None = None,
+            *, return_lse: Literal[False] = False, return_weights: Literal[False] = False,
+            **options: Unpack[CacheOptions],
+        ) -> A: ...  # fmt: skip
+
+        @overload
+        def attention(
+            self, query: A, attn_mask: Array | None = None, is_causal: bool = False, scale: float | None = None,
+            *, return_lse: Literal[True], return_weights: Rows = False, **options: Unpack[CacheOptions],
+        ) -> tuple[A, ...]: ...  # fmt: skip
+
+        @overload
+        def attention(
+            self, query: A, attn_mask: Array | None = None, is_causal: bool = False, scale: float | None = None,
+            *, return_lse: bool = False, return_weights: Literal[True] | Integers, **options: Unpack[CacheOptions],
+        ) -> tuple[A, ...]: ...  # fmt: skip
+
     def attention(
         self,
-        query: Any,
-        attn_mask: Any = None,
+        query: A,
+        attn_mask: Array | None = None,
         is_causal: bool = False,
         scale: float | None = None,
         *,
         window: tuple[int, int] | None = None,
         softcap: float = 0.0,
-        alibi_slopes: Any = None,
-        sinks: Any = None,
+        alibi_slopes: Array | None = None,
+        sinks: Array | None = None,
+        relative_bias: Array | None = None,
+        relative_bidirectional: bool = True,
+        relative_max_distance: int = 128,
         causal_alignment: str = "bottom_right",
         precision: str = "highest",
         score_function: ScoreFunction | None = None,
         return_lse: bool = False,
-        return_weights: Any = False,
-    ) -> Any:
+        return_weights: Rows = False,
+    ) -> A | tuple[A, ...]:
         """query (b, hq, tq, d) to all that is kept; arguments and results of attn.scaled_dot_product_attention.
 
         The diagonal ends bottom right by default: query i of an item of n tokens is its token n - tq + i, as in a
@@ -92,9 +120,11 @@ class KVCache:
             causal_alignment=causal_alignment,
             precision=precision,
             score_function=addresses(score_function),
+            relative_bidirectional=relative_bidirectional,
+            relative_max_distance=relative_max_distance,
         )
         weights = rows_of(return_weights)
-        result = self._cache.attend(query, attn_mask, sinks, options, return_lse, weights, kind)
+        result = self._cache.attend(query, attn_mask, sinks, relative_bias, options, return_lse, weights, kind)
         return asked_for(result, query, kind, return_lse, weights)
 
     def truncate(self, length: int, item: int | None = None) -> None:
@@ -102,6 +132,7 @@ class KVCache:
         self._cache.truncate(length, item)
 
     def clear(self) -> None:
+        """Forgets all tokens."""
         self._cache.truncate(0, None)
 
     def copy(self) -> KVCache:
@@ -111,7 +142,7 @@ class KVCache:
         return other
 
     @property
-    def lengths(self) -> Any:
+    def lengths(self) -> Int64:
         """Tokens of each item: int64 (b), a NumPy array."""
         return self._cache.lengths()
 
@@ -120,11 +151,11 @@ class KVCache:
         """Of the memory held for keys, values and scales, in use or not."""
         return self._cache.nbytes()
 
-    def keys(self, item: int) -> Any:
+    def keys(self, item: int) -> npt.NDArray[Any]:
         """A NumPy copy of one item's keys (hkv, length, d), in the stored dtype; int8 as float32."""
         return self._cache.rows(item)[0]
 
-    def values(self, item: int) -> Any:
+    def values(self, item: int) -> npt.NDArray[Any]:
         """A NumPy copy of one item's values (hkv, length, dv), in the stored dtype; int8 as float32."""
         return self._cache.rows(item)[1]
 
@@ -133,9 +164,4 @@ class KVCache:
 
 
 def _without_gradient(array: Any) -> Any:
-    if framework(array) == TORCH and array.requires_grad:
-        raise ValueError(
-            "[KVCache] expected an array that autograd does not follow; found one with requires_grad; "
-            "decode under torch.no_grad(), or pass .detach()"
-        )
-    return array
+    return without_gradient(array, "KVCache", "decode under torch.no_grad(), or pass .detach()")

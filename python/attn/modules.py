@@ -31,8 +31,11 @@ __all__ = [
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from attn._rotary import RotaryFrequencies
+    from collections.abc import Mapping
     from typing import Any
+
+    from attn._types import A, Array, B, Float32
 
 
 class Parameter:
@@ -45,15 +48,17 @@ class Parameter:
         self._module, self.name = module, name
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Float32:
+        """The weight itself, in the module's memory."""
         return self._module._layer.parameters()[self.name][0]
 
     @value.setter
-    def value(self, array: Any) -> None:
+    def value(self, array: Float32) -> None:
         self.value[...] = array
 
     @property
-    def grad(self) -> Any:
+    def grad(self) -> Float32 | None:
+        """What backward() has added up since zero_grad()."""
         return self._module._layer.parameters()[self.name][1]
 
     def __repr__(self) -> str:
@@ -61,7 +66,7 @@ class Parameter:
 
 
 class Module:
-    """What all of them have."""
+    """What all modules have: called with an input, they return their output."""
 
     _layer: _attn.Layer
 
@@ -70,19 +75,22 @@ class Module:
         self._layer = _attn.Layer(kind, self._generator._stream, **config)
         self.train()
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: A) -> A:
         return self.forward(x)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: A) -> A:
         """x (tokens, d_in) or (batch, tokens, d_in), float32, of any framework; the result is of the same."""
         return self._run(x, None, False)
 
-    def steps(self, x: Any) -> dict[str, Any]:
+    def steps(self, x: A) -> dict[str, A]:
         """Every step of the forward pass by name, in its order: queries, keys, values, scores, …"""
         return self._run(x, None, True)[1]
 
-    def backward(self, d_output: Any) -> Any:
-        """The gradient of the last forward pass's input, for that of its output; adds to every parameter's grad."""
+    def backward(self, d_output: A) -> Any:
+        """The gradient of the last forward pass's input, for that of its output; adds to every parameter's grad.
+
+        A CrossAttention returns two gradients: of x, and of the source.
+        """
         kind = framework(d_output)
         dx, d_source = self._layer.backward(d_output, kind)
         if kind == DLPACK:
@@ -90,16 +98,18 @@ class Module:
         return dx if d_source is None else (dx, d_source)
 
     def parameters(self) -> list[Parameter]:
+        """The weights, in the order of PyTorch's state_dict."""
         return [Parameter(self, name) for name in self._layer.parameters()]
 
     def zero_grad(self) -> None:
+        """Forgets all gradients."""
         self._layer.zero_grad()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Float32]:
         """The weights by PyTorch's names, as NumPy arrays of the module's own memory."""
         return {name: value for name, (value, _) in self._layer.parameters().items()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
         """Weights by PyTorch's names, of any framework; the book's "mask" buffers are passed over.
 
         Every weight must be there, with its shape, and nothing else; else ValueError, and nothing is changed.
@@ -114,6 +124,7 @@ class Module:
         return self
 
     def eval(self) -> Module:
+        """Dropout does nothing from here on."""
         return self.train(False)
 
     def __getattr__(self, name: str) -> Any:
@@ -128,7 +139,7 @@ class Module:
         shapes = ", ".join(f"{p.name} {p.value.shape}" for p in self.parameters())
         return f"{type(self).__name__}({shapes})"
 
-    def _run(self, x: Any, source: Any, with_steps: bool) -> Any:
+    def _run(self, x: Any, source: Array | None, with_steps: bool) -> Any:
         if framework(x) == TORCH and x.requires_grad:
             raise ValueError(
                 f"[{type(self).__name__}] expected an input that autograd does not follow; found one with "
@@ -150,15 +161,17 @@ class Linear:
         self._module, self._prefix = module, prefix
 
     @property
-    def weight(self) -> Any:
+    def weight(self) -> Float32:
+        """(d_out, d_in)"""
         return self._module.state_dict()[self._prefix + ".weight"]
 
     @property
-    def bias(self) -> Any:
+    def bias(self) -> Float32 | None:
+        """(d_out)"""
         return self._module.state_dict().get(self._prefix + ".bias")
 
-    def __call__(self, x: Any) -> Any:
-        y = _attn.matmul(x, self.weight.T)
+    def __call__(self, x: Array) -> Float32:
+        y: Any = _attn.matmul(x, self.weight.T)
         return y if self.bias is None else y + self.bias
 
 
@@ -204,14 +217,28 @@ class AveragePast(Module):
 
 
 class SelfAttention_v1(Module):
-    """Self-attention whose weights are torch.rand(d_in, d_out), used as x · W."""
+    """Self-attention whose weights are torch.rand(d_in, d_out), used as x · W.
+
+    Args:
+        d_in: numbers of a token of the input.
+        d_out: numbers of a token of the output.
+        generator: what the weights and the dropout are drawn from; default the one that attn.manual_seed seeds.
+    """
 
     def __init__(self, d_in: int, d_out: int, *, generator: Generator | None = None) -> None:
         self._make("self-v1", generator, d_in=d_in, d_out=d_out)
 
 
 class SelfAttention_v2(Module):
-    """Self-attention with nn.Linear's weights. layer_order: "qkv" (the book), or "kqv", in which weights are drawn."""
+    """Self-attention with nn.Linear's weights.
+
+    Args:
+        d_in: numbers of a token of the input.
+        d_out: numbers of a token of the output.
+        qkv_bias: whether the three projections add a bias.
+        layer_order: in which order weights are drawn: "qkv" (the book), or "kqv".
+        generator: what the weights and the dropout are drawn from; default the one that attn.manual_seed seeds.
+    """
 
     def __init__(
         self,
@@ -226,14 +253,32 @@ class SelfAttention_v2(Module):
 
 
 class SelfAttentionHead(Module):
-    """One causal head, not scaled, weights drawn key, query, value."""
+    """One causal head, not scaled, weights drawn key, query, value.
+
+    Args:
+        d_in: numbers of a token of the input.
+        d_out: numbers of a token of the output.
+        generator: what the weights and the dropout are drawn from; default the one that attn.manual_seed seeds.
+    """
 
     def __init__(self, d_in: int, d_out: int, *, generator: Generator | None = None) -> None:
         self._make("head", generator, d_in=d_in, d_out=d_out)
 
 
 class CausalAttention(Module):
-    """One causal head with dropout on its weights. context_length: longest input. causal=False: no mask."""
+    """One causal head with dropout on its weights.
+
+    Args:
+        d_in: numbers of a token of the input.
+        d_out: numbers of a token of the output.
+        context_length: the longest input, in tokens.
+        dropout: probability that a weight is dropped, in train mode.
+        qkv_bias: whether the three projections add a bias.
+        causal: whether a token sees itself and those before it alone.
+        layer_order: in which order weights are drawn: "qkv" (the book), or "kqv".
+        rope: how fast queries and keys turn by their positions (attn.rotary_frequencies); default not at all.
+        generator: what the weights and the dropout are drawn from; default the one that attn.manual_seed seeds.
+    """
 
     def __init__(
         self,
@@ -245,6 +290,7 @@ class CausalAttention(Module):
         *,
         causal: bool = True,
         layer_order: str = "qkv",
+        rope: RotaryFrequencies | None = None,
         generator: Generator | None = None,
     ) -> None:
         self._make(
@@ -257,11 +303,25 @@ class CausalAttention(Module):
             qkv_bias=qkv_bias,
             causal=causal,
             layer_order=layer_order,
+            rope=rope,
         )
 
 
 class MultiHeadAttentionWrapper(Module):
-    """num_heads CausalAttention side by side: (…, tokens, d_out · num_heads)."""
+    """num_heads CausalAttention side by side: (…, tokens, d_out · num_heads).
+
+    Args:
+        d_in: numbers of a token of the input.
+        d_out: numbers of a token of one head's output.
+        context_length: the longest input, in tokens.
+        dropout: probability that a weight is dropped, in train mode.
+        num_heads: heads.
+        qkv_bias: whether the three projections add a bias.
+        causal: whether a token sees itself and those before it alone.
+        layer_order: in which order weights are drawn: "qkv" (the book), or "kqv".
+        rope: how fast queries and keys turn by their positions (attn.rotary_frequencies); default not at all.
+        generator: what the weights and the dropout are drawn from; default the one that attn.manual_seed seeds.
+    """
 
     def __init__(
         self,
@@ -274,6 +334,7 @@ class MultiHeadAttentionWrapper(Module):
         *,
         causal: bool = True,
         layer_order: str = "qkv",
+        rope: RotaryFrequencies | None = None,
         generator: Generator | None = None,
     ) -> None:
         self._make(
@@ -287,11 +348,26 @@ class MultiHeadAttentionWrapper(Module):
             qkv_bias=qkv_bias,
             causal=causal,
             layer_order=layer_order,
+            rope=rope,
         )
 
 
 class MultiHeadAttention(Module):
-    """num_heads slices of one projection, and an output projection (out_proj=False: none): (…, tokens, d_out)."""
+    """num_heads slices of one projection, and an output projection: (…, tokens, d_out).
+
+    Args:
+        d_in: numbers of a token of the input.
+        d_out: numbers of a token of the output.
+        context_length: the longest input, in tokens.
+        dropout: probability that a weight is dropped, in train mode.
+        num_heads: heads; d_out is a multiple of it.
+        qkv_bias: whether the three projections add a bias.
+        causal: whether a token sees itself and those before it alone.
+        layer_order: in which order weights are drawn: "qkv" (the book), or "kqv".
+        rope: how fast queries and keys turn by their positions (attn.rotary_frequencies); default not at all.
+        out_proj: whether an output projection follows the heads.
+        generator: what the weights and the dropout are drawn from; default the one that attn.manual_seed seeds.
+    """
 
     def __init__(
         self,
@@ -304,6 +380,7 @@ class MultiHeadAttention(Module):
         *,
         causal: bool = True,
         layer_order: str = "qkv",
+        rope: RotaryFrequencies | None = None,
         out_proj: bool = True,
         generator: Generator | None = None,
     ) -> None:
@@ -318,12 +395,23 @@ class MultiHeadAttention(Module):
             qkv_bias=qkv_bias,
             causal=causal,
             layer_order=layer_order,
+            rope=rope,
             out_proj=out_proj,
         )
 
 
 class CrossAttention(Module):
-    """Queries from x, keys and values from a source of any length; no mask. backward() gives (dx, d_source)."""
+    """Queries from x, keys and values from a source of any length; no mask. backward() gives (dx, d_source).
+
+    Args:
+        d_in: numbers of a token of the input.
+        d_out: numbers of a token of the output.
+        dropout: probability that a weight is dropped, in train mode.
+        num_heads: heads; d_out is a multiple of it.
+        qkv_bias: whether the three projections add a bias.
+        out_proj: whether an output projection follows the heads.
+        generator: what the weights and the dropout are drawn from; default the one that attn.manual_seed seeds.
+    """
 
     def __init__(
         self,
@@ -347,12 +435,12 @@ class CrossAttention(Module):
             out_proj=out_proj,
         )
 
-    def __call__(self, x: Any, source: Any) -> Any:  # type: ignore[override]
+    def __call__(self, x: A, source: B) -> A:  # type: ignore[override]
         return self.forward(x, source)
 
-    def forward(self, x: Any, source: Any) -> Any:  # type: ignore[override]
+    def forward(self, x: A, source: B) -> A:  # type: ignore[override]
         """x (…, tq, d_in), source (…, tk, d_in)."""
         return self._run(x, source, False)
 
-    def steps(self, x: Any, source: Any) -> dict[str, Any]:  # type: ignore[override]
+    def steps(self, x: A, source: B) -> dict[str, A]:  # type: ignore[override]
         return self._run(x, source, True)[1]

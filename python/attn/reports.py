@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn.modules import CrossAttention, Module
+from attn._pictures import attn_module, refuse, steps_of
+from attn.modules import CrossAttention
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ class Report:
     def __str__(self) -> str:
         return self._page
 
+    def __repr__(self) -> str:
+        return "<attn.Report>"
+
     def _repr_html_(self) -> str:
         import html
 
@@ -29,42 +33,78 @@ class Report:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the page to a file, whole or not at all."""
-        import os
+        save_whole(path, self._page)
 
-        part = f"{os.fspath(path)}.part"
-        try:
-            with open(part, "w", encoding="utf-8", newline="") as file:
-                file.write(self._page)
-            os.replace(part, path)
-        except BaseException:
-            if os.path.exists(part):
-                os.unlink(part)
-            raise
+
+def save_whole(path: str | os.PathLike[str], text: str) -> None:
+    """The file is written whole or not at all."""
+    import os
+
+    part = f"{os.fspath(path)}.part"
+    try:
+        with open(part, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        os.replace(part, path)
+    except BaseException:
+        if os.path.exists(part):
+            os.unlink(part)
+        raise
 
 
 def report(
-    what: Module | Any,
+    what: Any,
     x: Any = None,
     source: Any = None,
     *,
+    tokenizer: Any = None,
     tokens: Sequence[str] = (),
     key_tokens: Sequence[str] = (),
     title: str = "",
     item: int = 0,
+    layer: int = 0,
+    head: int = 0,
 ) -> Report:
-    """A page of a module's forward pass on x (CrossAttention: and source), or of bare weights (heads, tq, tk).
+    """A page of attention: of a module, of a Hugging Face model, or of attention weights alone.
+
+        attn.report(mha, x, tokens=words)             # every step; modules of attn and attn.torch
+        attn.report(model, "Once upon", tokenizer)    # all layers and heads of a Hugging Face model, and what each does
+        attn.report(weights, tokens=words)            # (layers, heads, queries, keys), or a model's attentions
 
     Args:
-        what: one of attn's modules, or weights: an array (heads, queries, keys).
-        x: (tokens, d_in) or (batch, tokens, d_in).
-        tokens: a word for each row of x; key_tokens: for each row of source.
+        what: a module; a model; or weights of NumPy, PyTorch or JAX: (queries, keys), (heads, queries, keys),
+            (layers, heads, queries, keys), (layers, batch, heads, queries, keys), or a tuple with an array
+            (batch, heads, queries, keys) or (heads, queries, keys) for each layer.
+        x: a module's input (tokens, d_in) or (batch, tokens, d_in); a model's text, token numbers, or what its
+            tokenizer returned.
+        source: CrossAttention's second input; of a model, its tokenizer.
+        tokenizer: of a Hugging Face model: makes token numbers of a text, and names them.
+        tokens: a word for each query.
+        key_tokens: a word for each key, where they are not the queries'.
+        title: the page's title; else the tokens.
         item: which text of a batch is shown, from 0.
+        layer: which layer is shown first, from 0.
+        head: which head is shown first, from 0.
 
     Raises:
-        ValueError: shapes that do not fit, or not one token for each row.
+        ValueError: what cannot be shown: shapes that do not fit, not one token for each row, no such item.
+        TypeError: what is no array, module or model; weights of a dtype that is not floating.
     """
-    if not isinstance(what, Module):
-        return Report(_attn.page_of_weights(what, list(tokens), list(key_tokens), title))
-    if isinstance(what, CrossAttention) and source is None:
-        raise ValueError("[report] expected x and source for CrossAttention; found no source")
-    return Report(what._layer.page(x, source, list(tokens), list(key_tokens), title, item))
+    labels = list(tokens), list(key_tokens)
+    module = attn_module("report", what)
+    if module is None:
+        shown = steps_of("report", what, x, tokenizer or source, item)
+        words = labels[0] or shown.tokens
+        twice = shown.read_twice() if shown.read_twice else ([], [])
+        return Report(_attn.page_of_steps(shown.steps, words, labels[1], title, 0, layer, head, *twice))
+    if isinstance(module, CrossAttention) and source is None:
+        refuse("report", "x and source for CrossAttention", "no source")
+    if layer != 0:
+        refuse("report", "layer 0 of a module, which is one layer", str(layer))
+    return Report(module._layer.page(input_of(what, x), source, *labels, title, item, head))
+
+
+def input_of(what: Any, x: Any) -> Any:
+    """A PyTorch module's input without its history, as float32."""
+    from attn._pictures import is_model
+
+    return x.detach().float() if is_model(what) and hasattr(x, "detach") else x

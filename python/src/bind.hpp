@@ -9,7 +9,9 @@ void bind_attention(nanobind::module_& m);
 void bind_cache(nanobind::module_& m);
 void bind_modules(nanobind::module_& m);
 void bind_options(nanobind::module_& m);
+void bind_pictures(nanobind::module_& m);
 void bind_random(nanobind::module_& m);
+void bind_rotary(nanobind::module_& m);
 void bind_steps(nanobind::module_& m);
 
 }  // namespace attn::python

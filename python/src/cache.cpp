@@ -61,12 +61,12 @@ void append(Cache& self, nb::handle key, nb::handle value, std::optional<std::in
       [&](KVCache& cache) { item ? cache.append(*item, k.tensor, v.tensor) : cache.append(k.tensor, v.tensor); });
 }
 
-nb::tuple attend(Cache& self, nb::handle query, nb::handle attn_mask, nb::handle sinks, const Options& options,
-                 nb::handle return_lse, nb::handle return_weights, int framework) {
+nb::tuple attend(Cache& self, nb::handle query, nb::handle attn_mask, nb::handle sinks, nb::handle relative_bias,
+                 const Options& options, nb::handle return_lse, nb::handle return_weights, int framework) {
   const auto with = static_cast<Framework>(framework);
   const Array q = read(query, kOp, "query", with);
   const bool lse = plain<bool>(return_lse, kOp, "return_lse");
-  Options o = with_inputs(options, attn_mask, sinks, with);
+  Options o = with_inputs(options, attn_mask, sinks, relative_bias, with);
   o.take_return_weights(return_weights, with);
   const AttentionResult result = self.read([&](const KVCache& cache) { return attention(q.tensor, cache, o.options); });
   return nb::make_tuple(give(result.output, with), lse ? give(result.lse, with) : nb::none(),
@@ -88,7 +88,8 @@ void bind_cache(nb::module_& m) {
       .def("append", &append, nb::arg("key").none(), nb::arg("value").none(), nb::arg("item").none(),
            nb::arg("framework"))
       .def("attend", &attend, nb::arg("query").none(), nb::arg("attn_mask").none(), nb::arg("sinks").none(),
-           nb::arg("options"), nb::arg("return_lse").none(), nb::arg("return_weights").none(), nb::arg("framework"))
+           nb::arg("relative_bias").none(), nb::arg("options"), nb::arg("return_lse").none(),
+           nb::arg("return_weights").none(), nb::arg("framework"))
       .def(
           "truncate",
           [](Cache& self, std::int64_t length, std::optional<std::int64_t> item) {

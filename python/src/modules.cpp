@@ -14,6 +14,7 @@
 #include "attn/report.hpp"
 #include "bind.hpp"
 #include "random.hpp"
+#include "rotary.hpp"
 #include "values.hpp"
 
 namespace attn::python {
@@ -28,6 +29,16 @@ std::optional<LayerOrder> order_of(std::optional<std::string_view> name) {
   throw Error(Error::Kind::argument, kOp, "layer_order \"qkv\" or \"kqv\"", "\"" + std::string(*name) + "\"");
 }
 
+// (inv_freq, attention_factor), as Python's RotaryFrequencies is.
+std::optional<RotaryFrequencies> rope_of(nb::handle rope) {
+  if (rope.is_none()) return std::nullopt;
+  if (!nb::isinstance<nb::tuple>(rope) || nb::len(rope) != 2) {
+    throw Error(Error::Kind::dtype, kOp, "rope as RotaryFrequencies", nb::str(nb::type_name(rope.type())).c_str());
+  }
+  const Array rates = read(rope[0], kOp, "rope's inv_freq");
+  return RotaryFrequencies{float32s(rates.tensor), plain<double>(rope[1], kOp, "rope's attention_factor")};
+}
+
 // One module, and what it takes for threads to share it: it keeps its last forward pass. Nobody waits for the GIL
 // while holding a mutex.
 class Layer {
@@ -36,7 +47,11 @@ class Layer {
       : kind_(kind), config_(config), stream_(&stream) {
     const std::lock_guard lock(stream.mutex);
     module_ = module_kind(kind).make(config, stream.generator);
+    drawn_ = sample();
   }
+
+  // Are the weights still those that were drawn? Neither trained nor loaded, by a few numbers of each.
+  bool random() const { return !drawn_.empty() && sample() == drawn_; }
 
   const std::string& kind() const { return kind_; }
   const ModuleConfig& config() const { return config_; }
@@ -53,7 +68,19 @@ class Layer {
   }
 
  private:
+  std::vector<float> sample() const {
+    constexpr std::int64_t some = 8;
+    std::vector<float> values;
+    for (const Parameter* p : module_->parameters()) {
+      const std::int64_t count = p->value.defined() ? std::min(some, p->value.numel()) : 0;
+      const Tensor value = count > 0 ? p->value.contiguous() : Tensor();
+      if (count > 0) values.insert(values.end(), value.data<float>(), value.data<float>() + count);
+    }
+    return values;
+  }
+
   std::string kind_;
+  std::vector<float> drawn_;
   ModuleConfig config_;
   Stream* stream_;  // Python keeps it alive
   std::unique_ptr<Module> module_;
@@ -112,30 +139,20 @@ void load(Layer& layer, const nb::dict& state) {
 
 // The page of one forward pass, as `attn report` writes it.
 nb::str page_of(Layer& layer, nb::handle input, nb::handle source, std::vector<std::string> tokens,
-                std::vector<std::string> key_tokens, std::string title, std::int64_t item) {
+                std::vector<std::string> key_tokens, std::string title, std::int64_t item, std::int64_t head) {
   const Array x = read(input, kOp, "x"), other = read_optional(source, kOp, "source");
   const std::string page = layer.run([&](Module& m) {
     Trace trace;
     forward_of(m, x.tensor.clone(), other.tensor.defined() ? other.tensor.clone() : Tensor(), &trace);
     ReportOptions options;
     options.tokens = std::move(tokens), options.key_tokens = std::move(key_tokens);
-    options.title = std::move(title), options.item = item;
+    options.title = std::move(title), options.item = item, options.head = head;
+    options.random_weights = layer.random();
     options.module = layer.kind(), options.flavour = layer.flavour(), options.training = m.training();
     options.parameters = m.state_dict();
     if (!options.parameters.empty()) options.config = layer.config();
     return report(trace, options);
   });
-  return nb::str(page.c_str(), page.size());
-}
-
-nb::str page_of_weights(nb::handle weights, std::vector<std::string> tokens, std::vector<std::string> key_tokens,
-                        std::string title) {
-  const Array w = read(weights, "report", "weights");
-  ReportOptions options;
-  options.tokens = std::move(tokens), options.key_tokens = std::move(key_tokens), options.title = std::move(title);
-  Trace trace;
-  trace.record("weights", w.tensor);
-  const std::string page = report(trace, options);
   return nb::str(page.c_str(), page.size());
 }
 
@@ -147,7 +164,7 @@ void bind_modules(nb::module_& m) {
           "__init__",
           [](Layer* self, std::string_view kind, Stream& stream, nb::handle d_in, nb::handle d_out,
              nb::handle context_length, nb::handle dropout, nb::handle num_heads, nb::handle qkv_bias,
-             nb::handle causal, nb::handle layer_order, nb::handle out_proj) {
+             nb::handle causal, nb::handle layer_order, nb::handle rope, nb::handle out_proj) {
             const auto integer = [](nb::handle value, const char* what) {
               return plain<std::int64_t>(value, kOp, what);
             };
@@ -162,23 +179,23 @@ void bind_modules(nb::module_& m) {
                        .qkv_bias = flag(qkv_bias, "qkv_bias"),
                        .causal = flag(causal, "causal"),
                        .layer_order = order_of(optional_plain<std::string_view>(layer_order, kOp, "layer_order")),
+                       .rope = rope_of(rope),
                        .out_proj = flag(out_proj, "out_proj")});
           },
           nb::arg("kind"), nb::arg("stream"), nb::arg("d_in").none() = 0, nb::arg("d_out").none() = 0,
           nb::arg("context_length").none() = 0, nb::arg("dropout").none() = 0.0, nb::arg("num_heads").none() = 1,
           nb::arg("qkv_bias").none() = false, nb::arg("causal").none() = true,
-          nb::arg("layer_order").none() = nb::none(), nb::arg("out_proj").none() = true, nb::keep_alive<1, 3>())
+          nb::arg("layer_order").none() = nb::none(), nb::arg("rope").none() = nb::none(),
+          nb::arg("out_proj").none() = true, nb::keep_alive<1, 3>())
       .def("forward", &forward, nb::arg("x"), nb::arg("source").none(), nb::arg("with_steps"), nb::arg("framework"))
       .def("backward", &backward, nb::arg("d_output"), nb::arg("framework"))
       .def("page", &page_of, nb::arg("x"), nb::arg("source").none(), nb::arg("tokens"), nb::arg("key_tokens"),
-           nb::arg("title"), nb::arg("item"))
+           nb::arg("title"), nb::arg("item"), nb::arg("head"))
       .def("parameters", &parameters)
       .def("load", &load, nb::arg("state"))
       .def("zero_grad", [](Layer& self) { self.run([](Module& module) { module.zero_grad(); }); })
       .def(
           "train", [](Layer& self, bool on) { self.run([on](Module& module) { module.train(on); }); }, nb::arg("on"));
-  m.def("page_of_weights", &page_of_weights, nb::arg("weights"), nb::arg("tokens"), nb::arg("key_tokens"),
-        nb::arg("title"), "The report's page of weights (heads, queries, keys).");
 }
 
 }  // namespace attn::python

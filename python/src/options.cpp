@@ -33,7 +33,8 @@ void make(Options* self, int framework, nb::handle alibi_slopes, nb::handle key_
           nb::handle key_starts, nb::handle block_mask, nb::handle block_query, nb::handle block_key,
           nb::handle dropout_key, nb::handle dropout_p, nb::handle is_causal, nb::handle scale, nb::handle window_left,
           nb::handle window_right, nb::handle softcap, nb::handle causal_alignment, nb::handle precision,
-          nb::handle score_function) {
+          nb::handle score_function, nb::handle query_offset, nb::handle key_offset, nb::handle output_dtype,
+          nb::handle relative_bidirectional, nb::handle relative_max_distance) {
   const auto from = static_cast<Framework>(framework);
   Options result;
   AttentionOptions& o = result.options;
@@ -55,6 +56,11 @@ void make(Options* self, int framework, nb::handle alibi_slopes, nb::handle key_
   o.dropout = plain<double>(dropout_p, kOp, "dropout_p");
   if (o.dropout > 0) o.dropout_key = optional_plain<std::uint64_t>(dropout_key, kOp, "dropout's key");
   o.precision = parse_precision(plain<std::string_view>(precision, kOp, "precision"));
+  result.take_offset(o.query_offset, query_offset, "query_offset", from);
+  result.take_offset(o.key_offset, key_offset, "key_offset", from);
+  o.relative_bias.bidirectional = plain<bool>(relative_bidirectional, kOp, "relative_bidirectional");
+  o.relative_bias.max_distance = plain<std::int64_t>(relative_max_distance, kOp, "relative_max_distance");
+  o.output_dtype = optional_dtype(output_dtype, kOp, "output_dtype");
   if (!score_function.is_none()) {
     o.score_function = score_function_of(plain<Addresses>(score_function, kOp, "score_function's addresses"));
   }
@@ -67,18 +73,38 @@ void Options::take(Tensor& to, nb::handle object, const char* what, Framework fr
   if (!object.is_none()) to = kept.emplace_back(read(object, kOp, what, from)).tensor;
 }
 
+void Options::take_offset(Offset& to, nb::handle object, const char* what, Framework from) {
+  Tensor positions;
+  take(positions, object, what, from);
+  if (!positions.defined()) return;
+  const bool is_one = positions.rank() == 0 && positions.dtype() == DType::i64;
+  to = is_one ? Offset(*positions.data<std::int64_t>()) : Offset(positions);
+}
+
 void Options::take_return_weights(nb::handle wanted, Framework from) {
   options.return_weights = !wanted.is(nb::handle(Py_False));
   if (!nb::isinstance<nb::bool_>(wanted)) take(options.weight_rows, wanted, "return_weights", from);
 }
 
-Options with_inputs(const Options& options, nb::handle attn_mask, nb::handle sinks, Framework from) {
+Options with_inputs(const Options& options, nb::handle attn_mask, nb::handle sinks, nb::handle relative_bias,
+                    Framework from) {
   Options result = options;
   Mask& mask = result.options.mask;
   result.take(mask.bias, attn_mask, "attn_mask", from);
   if (mask.bias.defined() && mask.bias.dtype() == DType::boolean) std::swap(mask.bias, mask.keep);
   result.take(result.options.sinks, sinks, "sinks", from);
+  result.take(result.options.relative_bias.table, relative_bias, "relative_bias", from);
   return result;
+}
+
+std::optional<DType> optional_dtype(nb::handle object, const char* op, const char* what) {
+  if (object.is_none()) return std::nullopt;
+  const auto wanted = plain<std::string_view>(object, op, what);
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+    if (name(dtype) == wanted) return dtype;
+  }
+  throw Error(Error::Kind::dtype, op, std::string(what) + " float32, float64, bfloat16 or float16",
+              std::string(wanted));
 }
 
 void bind_options(nb::module_& m) {
@@ -91,7 +117,9 @@ void bind_options(nb::module_& m) {
            nb::arg("is_causal").none() = false, nb::arg("scale").none() = none, nb::arg("window_left").none() = -1,
            nb::arg("window_right").none() = -1, nb::arg("softcap").none() = 0.0,
            nb::arg("causal_alignment").none() = "top_left", nb::arg("precision").none() = "highest",
-           nb::arg("score_function").none() = none);
+           nb::arg("score_function").none() = none, nb::arg("query_offset").none() = none,
+           nb::arg("key_offset").none() = none, nb::arg("output_dtype").none() = none,
+           nb::arg("relative_bidirectional").none() = true, nb::arg("relative_max_distance").none() = 128);
 }
 
 }  // namespace attn::python

@@ -4,8 +4,9 @@ import numpy as np
 
 
 def attention(q, k, v, *, mask=None, is_causal=False, scale=None, window=(-1, -1), softcap=0.0, alibi_slopes=None,
-              sinks=None, key_lengths=None, causal_alignment="top_left"):  # fmt: skip
-    """q (b, h, tq, d), k (b, hkv, tk, d), v (b, hkv, tk, dv): output, lse, weights."""
+              sinks=None, key_lengths=None, causal_alignment="top_left", query_offset=None,
+              key_offset=None):  # fmt: skip
+    """q (b, h, tq, d), k (b, hkv, tk, d), v (b, hkv, tk, dv): output, lse, weights. Offsets are (b) or a number."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     groups = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, groups, 1), np.repeat(v, groups, 1)
@@ -15,6 +16,9 @@ def attention(q, k, v, *, mask=None, is_causal=False, scale=None, window=(-1, -1
         scores = softcap * np.tanh(scores / softcap)
     lengths = np.full(q.shape[0], tk) if key_lengths is None else np.asarray(key_lengths)
     shift = lengths - tq if causal_alignment == "bottom_right" else np.zeros_like(lengths)
+    if query_offset is not None or key_offset is not None:
+        first_query, first_key = (np.asarray(0 if x is None else x) for x in (query_offset, key_offset))
+        shift = shift + first_query - first_key
     centre = np.arange(tq)[:, None] + shift[:, None, None, None]  # (b, 1, tq, 1)
     j = np.arange(tk)
     seen = np.ones((q.shape[0], 1, tq, tk), bool)

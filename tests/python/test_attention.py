@@ -64,6 +64,9 @@ def calls(draw):
         options["sinks"] = random(rng, h)
     if draw(st.booleans()):
         options["key_lengths"] = rng.integers(0, tk + 1, b)
+    if options["causal_alignment"] == "top_left" and draw(st.booleans()):
+        options["query_offset"] = draw(st.integers(0, 99))
+        options["key_offset"] = rng.integers(0, 99, b)
     mask = None
     if draw(st.booleans()):
         shape = draw(st.sampled_from([(tq, tk), (b, 1, tq, tk), (1, h, 1, tk), (b, h, tq, tk)]))

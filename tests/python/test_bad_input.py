@@ -69,6 +69,13 @@ def test_shapes_that_do_not_fit_are_value_errors(q, k, v):
     ({"block_mask": np.ones((1, 1), bool), "block_size": "all"}, TypeError),
     ({"alibi_slopes": np.ones(4, np.float32)}, ValueError),
     ({"sinks": np.ones(3, np.int64)}, TypeError),
+    ({"relative_bias": np.ones((8, 4), np.float32)}, ValueError),
+    ({"relative_bias": np.ones(3, np.float32)}, ValueError),
+    ({"relative_bias": np.ones((8, 3), np.int64)}, TypeError),
+    ({"relative_bias": np.ones((3, 3), np.float32)}, ValueError),
+    ({"relative_bias": np.ones((8, 3), np.float32), "relative_max_distance": 2}, ValueError),
+    ({"relative_bias": np.ones((8, 3), np.float32), "relative_max_distance": 2**40}, ValueError),
+    ({"relative_bias": np.ones((8, 3), np.float32), "relative_bidirectional": 1}, TypeError),
     ({"causal_alignment": "centre"}, ValueError),
     ({"precision": "low"}, ValueError),
     ({"return_weights": [5]}, ValueError),
@@ -177,7 +184,8 @@ ANYTHING = st.one_of(
 
 @given(st.dictionaries(
     st.sampled_from(["attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa", "window", "softcap", "alibi_slopes",
-                     "sinks", "key_lengths", "cu_seqlens_q", "cu_seqlens_k", "block_mask", "block_size", "causal_alignment", "precision", "return_lse", "return_weights"]),
+                     "sinks", "key_lengths", "cu_seqlens_q", "cu_seqlens_k", "block_mask", "block_size", "causal_alignment", "precision", "query_offset", "key_offset", "output_dtype", "relative_bias", "relative_bidirectional",
+                     "relative_max_distance", "return_lse", "return_weights"]),
     ANYTHING, max_size=4))  # fmt: skip
 def test_any_options_give_a_result_or_a_python_error(options):
     try:

@@ -30,6 +30,10 @@ def test_the_notebook(script, tmp_path):
     assert [c.source for c in committed.cells] == [c.source for c in script.build().cells]
     fresh = script.execute(script.build(), tmp_path)
     assert (tmp_path / "attention-report.html").stat().st_size > 10_000
+    old, new = script.pictures(committed), script.pictures(fresh)
+    assert len(old) == len(new) == 4
+    for before, after in zip(old, new):
+        assert "journey" in before and before.count("<") == after.count("<")
     for old, new in zip(script.outputs(committed), script.outputs(fresh)):
         # The last printed digit may round differently on another processor.
         assert numbers(old) == pytest.approx(numbers(new), abs=2e-4, rel=2e-3)

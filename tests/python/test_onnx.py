@@ -4,36 +4,19 @@ An adapter says each case in this library's words: past keys are concatenated, h
 the scores that a case asks for are log weights + lse.
 """
 
-import warnings
-
 import ml_dtypes
 import numpy as np
 import pytest
 
 pytest.importorskip("onnx")
+import onnx_cases  # noqa: E402
 from onnx import helper  # noqa: E402
-from onnx.backend.test.case.node import collect_testcases  # noqa: E402
 
 import attn  # noqa: E402
 
-# The first query's position is neither 0 nor tk - tq.
-OWN_OFFSET = {
-    "test_attention_4d_with_past_and_present_qk_matmul_bias_3d_mask_causal",
-    "test_attention_4d_with_past_and_present_qk_matmul_bias_4d_mask_causal",
-    "test_attention_local_window_with_past",
-}
 AFTER_SCALE, AFTER_SOFTCAP, AFTER_MASK, AFTER_SOFTMAX = range(4)  # qk_matmul_output_mode
 
-
-def collected():
-    """Cases of one node; "expanded" ones are the same numbers from a graph of simpler nodes."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cases = [case for case in collect_testcases("Attention") if len(case.model.graph.node) == 1]
-    return {case.name: case for case in cases}
-
-
-CASES = collected()
+CASES = {case.name: case for case in onnx_cases.of("Attention")}
 
 
 def four(x, heads):
@@ -77,8 +60,7 @@ def run(node, inputs):
     options["is_causal"] = bool(attributes.get("is_causal"))
     options["window"] = attributes.get("left_window_size", -1), attributes.get("right_window_size", -1)
     if "past_key" in given:
-        assert k.shape[2] == q.shape[2] or not (options["is_causal"] or options["window"] != (-1, -1))
-        options["causal_alignment"] = "bottom_right"
+        options["query_offset"] = given["past_key"].shape[2]
         k, v = (np.concatenate([given[past], x], axis=2) for past, x in (("past_key", k), ("past_value", v)))
     if "nonpad_kv_seqlen" in given:
         options.update(causal_alignment="bottom_right", key_lengths=given["nonpad_kv_seqlen"])
@@ -90,7 +72,7 @@ def run(node, inputs):
     return results
 
 
-@pytest.mark.parametrize("name", sorted(CASES.keys() - OWN_OFFSET))
+@pytest.mark.parametrize("name", sorted(CASES))
 def test_a_case_of_onnx(name):
     case = CASES[name]
     node, = case.model.graph.node
@@ -104,4 +86,4 @@ def test_a_case_of_onnx(name):
 
 
 def test_no_case_is_left_out():
-    assert len(CASES) >= 93 and OWN_OFFSET <= CASES.keys()
+    assert len(CASES) >= 93

@@ -75,13 +75,13 @@ GRADCHECKS = {
 @pytest.mark.no_sanitizer
 @pytest.mark.parametrize("name", GRADCHECKS)
 def test_gradcheck(name):
-    q, k, v, bias, sinks = inputs((2, 4, 5, 3), (2, 2, 6, 3), (2, 2, 6, 4), (4, 1, 6), (4,), dtype=torch.float64)
+    tensors = inputs((2, 4, 5, 3), (2, 2, 6, 3), (2, 2, 6, 4), (4, 1, 6), (4,), (8, 4), dtype=torch.float64)
 
-    def f(q, k, v, bias, sinks):
+    def f(q, k, v, bias, sinks, table):
         torch.manual_seed(1)
-        return sdpa(q, k, v, bias, enable_gqa=True, sinks=sinks, **GRADCHECKS[name])
+        return sdpa(q, k, v, bias, enable_gqa=True, sinks=sinks, relative_bias=table, **GRADCHECKS[name])
 
-    assert torch.autograd.gradcheck(f, (q, k, v, bias, sinks))
+    assert torch.autograd.gradcheck(f, tensors)
 
 
 @pytest.mark.no_sanitizer
@@ -151,8 +151,9 @@ def test_lse_and_weights():
     torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 2))
 
 
-def options(q, k, v, bias, sinks):
-    return sdpa(q, k, v, bias, is_causal=True, softcap=3.0, sinks=sinks, enable_gqa=True, window=(3, -1))
+def options(q, k, v, bias, sinks, table):
+    return sdpa(q, k, v, bias, is_causal=True, softcap=3.0, sinks=sinks, enable_gqa=True, window=(3, -1), query_offset=2,
+                relative_bias=table, relative_bidirectional=False, relative_max_distance=20)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +162,7 @@ def compiled():
 
 
 def test_compile_without_a_graph_break(compiled):
-    tensors = inputs((2, 4, 9, 8), (2, 2, 9, 8), (2, 2, 9, 8), (4, 9, 9), (4,))
+    tensors = inputs((2, 4, 9, 8), (2, 2, 9, 8), (2, 2, 9, 8), (4, 9, 9), (4,), (8, 4))
     want, got = options(*tensors), compiled(*tensors)
     torch.testing.assert_close(got, want, rtol=0, atol=0)
     d_output = torch.randn_like(want)
@@ -183,20 +184,21 @@ def test_compile_a_module_with_dropout():
 NUMBERS = {
     "block_query": 4, "block_key": 3, "dropout_p": 0.0, "is_causal": False, "scale": None, "window_left": -1,
     "window_right": -1, "softcap": 0.0, "causal_alignment": "top_left", "precision": "highest", "score_function": None,
+    "output_dtype": None, "relative_bidirectional": False, "relative_max_distance": 20,
 }  # fmt: skip
 
 
 def test_opcheck():
-    tensors = inputs((2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 8), (5, 6), (4,))
+    tensors = inputs((2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 8), (5, 6), (4,), (8, 4))
     blocks = torch.tensor([[True, False], [True, True]])
     lengths = torch.tensor([6, 3])
-    torch.library.opcheck(torch.ops.attn.attention.default, (*tensors, None, lengths, None, None, blocks, None), NUMBERS)
+    torch.library.opcheck(torch.ops.attn.attention.default, (*tensors, None, lengths, None, None, blocks, None, None, None), NUMBERS)
 
 
 def test_meta_tensors_have_shapes():
     q = torch.empty(2, 4, 5, 8, device="meta")
     with torch.device("meta"):
-        assert torch.ops.attn.attention(q, q, q, *[None] * 8, **NUMBERS)[0].shape == q.shape
+        assert torch.ops.attn.attention(q, q, q, *[None] * 11, **NUMBERS)[0].shape == q.shape
 
 
 @pytest.mark.parametrize("bad, error", [
@@ -347,3 +349,36 @@ def test_memory_does_not_grow():
     for _ in range(300):
         call()
     assert resident() - before < 4 << 20  # one result leaked a call would be 20 MB
+
+
+def test_grad_scaler_skips_a_step_whose_gradients_left_float16():
+    q, k, v = inputs((1, 2, 100, 8), (1, 2, 1, 8), (1, 2, 1, 8), dtype=torch.float16)
+    parameters = [torch.nn.Parameter(x.detach().float()) for x in (q, k, v)]
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    for scale, skipped in ((2.0**15, True), (2.0**8, False)):
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+        before = [p.detach().clone() for p in parameters]
+        optimizer.zero_grad()
+        loss = sdpa(*[p.half() for p in parameters]).float().sum()  # each value has a gradient of 100 times the scale
+        scaler.scale(loss).backward()
+        assert torch.isinf(parameters[2].grad).all() == skipped
+        scaler.step(optimizer)
+        scaler.update()
+        assert all(torch.equal(a, b) for a, b in zip(before, parameters, strict=True)) == skipped
+        assert scaler.get_scale() == (scale / 2 if skipped else scale)
+
+
+def test_nan_behind_a_mask_reaches_neither_outputs_nor_gradients():
+    q, k, v = inputs((1, 2, 40, 8), (1, 2, 50, 8), (1, 2, 50, 8))
+    mask = torch.rand(40, 50) < 0.5
+    mask[3] = False
+    mask[:, 7] = False
+    clean = sdpa(q, k, v, mask)
+    expected = torch.autograd.grad(clean.sum(), (q, k, v))
+    with torch.no_grad():
+        k[:, :, 7], v[:, :, 7] = float("nan"), float("inf")
+    found = sdpa(q, k, v, mask)
+    torch.testing.assert_close(found, clean)
+    assert not found[:, :, 3].any()
+    for grad, want in zip(torch.autograd.grad(found.sum(), (q, k, v)), expected, strict=True):
+        torch.testing.assert_close(grad, want)

@@ -66,16 +66,67 @@ def test_a_window_stays_a_window(monkeypatch):
     model(ids)
     model.generate(ids, max_new_tokens=4, do_sample=False)
     assert len(asked) == 2 * 5 and set(asked) == {(None, (2, -1))}
-    asked.clear()
-    model(ids, attention_mask=torch.tensor([[0] + [1] * 6, [1] * 7]))
-    assert all(mask is not None and window is None for mask, window in asked)
 
 
+PADDED = {"left": [[0, 0, 0, 1, 1, 1, 1, 1, 1], [1] * 9], "right": [[1] * 9, [1, 1, 1, 1, 1, 0, 0, 0, 0]],
+          "one token": [[0] * 8 + [1], [1] * 9], "nothing": [[0] * 9, [1] * 9],
+          "a hole": [[0, 1, 1, 0, 0, 1, 1, 1, 1], [1] * 9]}  # fmt: skip
+
+
+@pytest.mark.parametrize("padding", PADDED)
+@pytest.mark.parametrize("window", [None, 3])
+def test_padding_takes_no_booleans(monkeypatch, window, padding):
+    """A batch of padded texts is packed, unless a window would count a hole; gradients are eager's, too."""
+    asked = []
+    call = attn.transformers.scaled_dot_product_attention
+    monkeypatch.setattr(attn.transformers, "scaled_dot_product_attention",
+                        lambda *args, **options: asked.append((args[3:], options)) or call(*args, **options))  # fmt: skip
+    torch.manual_seed(0)
+    config = transformers.MistralConfig(**SMALL, sliding_window=window)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    ids, seen, results = torch.randint(3, 97, (2, 9)), torch.tensor(PADDED[padding]), []
+    for implementation in ("sdpa", "attn"):
+        model.set_attn_implementation(implementation)
+        model.zero_grad()
+        logits = model(ids, attention_mask=seen).logits[seen.bool()]
+        logits.square().sum().backward()
+        results.append([logits, *(p.grad.clone() for p in model.parameters())])
+    for want, got in zip(*results):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    packs = window is None or padding != "a hole"
+    assert len(asked) == 2
+    for args, options in asked:
+        assert ("cu_seqlens_q" in options) == packs and (not args) == packs
+        assert options.get("window") == (None if window is None or not packs else (2, -1))
+
+
+def test_padded_texts_are_continued_as_by_sdpa():
+    torch.manual_seed(1)
+    for window in (None, 4):
+        config = transformers.MistralConfig(**SMALL, sliding_window=window)
+        model = transformers.AutoModelForCausalLM.from_config(config).eval()
+        ids, results = torch.randint(3, 97, (2, 9)), []
+        for implementation in ("sdpa", "attn"):
+            model.set_attn_implementation(implementation)
+            results.append(model.generate(ids, attention_mask=torch.tensor(PADDED["left"]), max_new_tokens=12,
+                                          do_sample=False))  # fmt: skip
+        assert torch.equal(*results)
+
+
+def test_a_mask_is_not_changed_in_place():
+    mask = attn.transformers.CausalMask.of((1, 1, 4, 4), 3)
+    with pytest.raises(ValueError, match="not changed in place"):
+        mask[:, :, 0] = True
+
+
+@pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("tq, tk", [(7, 7), (1, 9), (3, 9)])
-def test_what_reads_a_window_finds_its_values(tq, tk):
-    window = attn.transformers.CausalWindow.of((2, 1, tq, tk), 3)
+def test_what_reads_a_window_finds_its_values(tq, tk, padded):
+    seen = torch.rand(2, tk, generator=torch.Generator().manual_seed(5)) > 0.4 if padded else None
+    window = attn.transformers.CausalMask.of((2, 1, tq, tk), 3, seen)
     function = transformers.masking_utils.sliding_window_causal_mask_function(3)
-    want = transformers.masking_utils.sdpa_mask(2, tq, tk, tk - tq, mask_function=function, allow_is_causal_skip=False)
+    want = transformers.masking_utils.sdpa_mask(2, tq, tk, tk - tq, mask_function=function, attention_mask=seen,
+                                                allow_is_causal_skip=False)  # fmt: skip
     assert window.shape == want.shape and window.dtype == torch.bool
     for read in (torch.Tensor.clone, lambda m: m[:, :, -1:], lambda m: torch.where(m, 0.0, -1.0), lambda m: ~m,
                  lambda m: m.float(), lambda m: m[..., 1:].any(-1)):  # fmt: skip

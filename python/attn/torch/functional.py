@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attn import _attn
-from attn._arguments import TORCH, addresses, asked_for, int64, pair_of, rows_of, window_of
+from attn._arguments import TORCH, addresses, asked_for, dtype_name, int64, pair_of, rows_of, window_of
 from attn.scores import ScoreFunction
 from attn.torch import operator
 
@@ -27,6 +27,9 @@ def scaled_dot_product_attention(
     softcap: float = 0.0,
     alibi_slopes: Tensor | None = None,
     sinks: Tensor | None = None,
+    relative_bias: Tensor | None = None,
+    relative_bidirectional: bool = True,
+    relative_max_distance: int = 128,
     key_lengths: Any = None,
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
@@ -35,14 +38,17 @@ def scaled_dot_product_attention(
     causal_alignment: str = "top_left",
     precision: str = "highest",
     score_function: ScoreFunction | None = None,
+    query_offset: Any = None,
+    key_offset: Any = None,
+    output_dtype: Any = None,
     return_lse: bool = False,
     return_weights: Any = False,
     generator: Any = None,
 ) -> Any:
     """attn.scaled_dot_product_attention, which says what the arguments are, on tensors.
 
-    Gradients flow to query, key, value, a float attn_mask and sinks; lse and weights have none. dropout is drawn from
-    torch's own generator (torch.manual_seed), or from `generator`, a torch.Generator. Under torch.compile one operator,
+    Gradients flow to query, key, value, a float attn_mask, sinks and relative_bias; lse and weights have none. dropout is
+    drawn from torch's own generator (torch.manual_seed), or from `generator`, a torch.Generator. Under torch.compile one operator,
     torch.ops.attn.attention, without a graph break; keep a score_function alive there. Gradients of gradients are not
     there.
     """
@@ -70,8 +76,13 @@ def scaled_dot_product_attention(
         "causal_alignment": causal_alignment,
         "precision": precision,
         "score_function": addresses(score_function),
+        "query_offset": _int64(query_offset),
+        "key_offset": _int64(key_offset),
+        "output_dtype": dtype_name(output_dtype),
+        "relative_bidirectional": relative_bidirectional,
+        "relative_max_distance": relative_max_distance,
     }
-    tensors = (query, key, value, attn_mask, sinks)
+    tensors = (query, key, value, attn_mask, sinks, relative_bias)
     traced = torch.compiler.is_compiling() or not _plain(tensors)
     if traced or (torch.is_grad_enabled() and _followed(tensors)):
         if return_weights is not False:
@@ -85,6 +96,8 @@ def scaled_dot_product_attention(
 
 
 def _int64(values: Any) -> Tensor | None:
+    if type(values) is int and abs(values) < 2**63:
+        return torch.tensor(values)  # by way of NumPy would break torch.compile's graph
     return values if values is None or type(values) is Tensor else torch.as_tensor(int64(values))
 
 
@@ -116,7 +129,7 @@ def _followed(tensors: tuple[Any, ...]) -> bool:
 def _with_gradients(
     tensors: tuple[Any, ...], grouped: bool, options: dict[str, Any], keep: Any, traced: bool
 ) -> Any:
-    query, key, value, mask, sinks = tensors
+    query, key, value, mask, *others = tensors
     if query is None or key is None or value is None:
         raise TypeError("[scaled_dot_product_attention] expected query, key and value as torch.Tensor; found None")
     leading = None
@@ -124,9 +137,9 @@ def _with_gradients(
         masks = mask, options["block_mask"]
         query, key, value, (mask, options["block_mask"]), leading = _four(query, key, value, masks, grouped)
     if traced:
-        output, lse = operator.traced(query, key, value, mask, sinks, options)
+        output, lse = operator.traced(query, key, value, mask, *others, options)
     else:
-        output, lse = operator.Attention.apply(query, key, value, mask, sinks, operator.options(options), keep)
+        output, lse = operator.Attention.apply(query, key, value, mask, *others, operator.options(options), keep)
     if leading is None:
         return output, lse
     return output.view(*leading, *output.shape[2:]), lse.view(*leading, *lse.shape[2:])

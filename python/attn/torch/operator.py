@@ -17,19 +17,21 @@ from attn._attention import TORCH
 # query (b, hq, tq, d), key (b, hkv, tk, d), value (b, hkv, tk, dv): output (b, hq, tq, dv) and lse (b, hq, tq). Gradients
 # are those of INPUTS. TENSORS and NUMBERS are the keywords of attn._attn.Options; an operator of PyTorch with gradients
 # takes tensors by position.
-INPUTS = "Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor? sinks"
+INPUTS = "Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor? sinks, Tensor? relative_bias"
+INPUT_COUNT = 6
 TENSORS = (
     "Tensor? alibi_slopes, Tensor? key_lengths, Tensor? query_starts, Tensor? key_starts, Tensor? block_mask, "
-    "Tensor? dropout_key"
+    "Tensor? dropout_key, Tensor? query_offset, Tensor? key_offset"
 )
 NUMBERS = (
     "int block_query, int block_key, float dropout_p, bool is_causal, float? scale, int window_left, int window_right, "
-    "float softcap, str causal_alignment, str precision, int[]? score_function"
+    "float softcap, str causal_alignment, str precision, int[]? score_function, str? output_dtype, "
+    "bool relative_bidirectional, int relative_max_distance"
 )
 FORWARD = f"({INPUTS}, {TENSORS}, *, {NUMBERS}) -> (Tensor, Tensor)"
 BACKWARD = (
     f"(Tensor d_output, {INPUTS}, Tensor output, Tensor lse, {TENSORS}, *, {NUMBERS}) -> "
-    "(Tensor, Tensor, Tensor, Tensor, Tensor)"
+    "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 TENSOR_NAMES = [word for word in TENSORS.replace(",", "").split() if word != "Tensor?"]
 
@@ -79,7 +81,7 @@ def _capsule(tensor: Optional[Tensor]) -> Any:
 
 
 class Attention(torch.autograd.Function):
-    """(query, key, value, attn_mask, sinks, options(), what to keep alive): output and lse."""
+    """(*INPUTS, options(), what to keep alive): output and lse."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:
@@ -93,7 +95,7 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, d_output: Optional[Tensor], _: Any) -> tuple[Any, ...]:
         if d_output is None:
-            return (None,) * 7
+            return (None,) * (INPUT_COUNT + 2)
         return (_backward_of_graph if torch.is_grad_enabled() else _backward)(ctx, d_output)
 
 
@@ -110,10 +112,11 @@ _backward_of_graph = torch.autograd.function.once_differentiable(_backward)
 
 @torch.library.custom_op("attn::attention", mutates_args=(), device_types="cpu", schema=FORWARD)
 def attention(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Any, sinks: Any, *tensors: Any, **numbers: Any
+    query: Tensor, key: Tensor, value: Tensor, *tensors: Any, **numbers: Any
 ) -> tuple[Tensor, Tensor]:
     """Row-major, as the fake says; the library's own result may have tokens before heads, as query has."""
-    output, lse = forward((query, key, value, attn_mask, sinks), options(_named(tensors, numbers)))
+    others, named = tensors[: INPUT_COUNT - 3], _named(tensors[INPUT_COUNT - 3 :], numbers)
+    output, lse = forward((query, key, value, *others), options(named))
     return output.contiguous(), lse
 
 
@@ -133,7 +136,9 @@ def traced(*inputs: Any) -> Any:
 def _(query: Tensor, key: Tensor, value: Tensor, *tensors: Any, **numbers: Any) -> tuple[Tensor, Tensor]:
     b, h, tq, _ = query.shape
     lse = torch.float64 if query.dtype == torch.float64 else torch.float32
-    return query.new_empty((b, h, tq, value.shape[-1])), query.new_empty((b, h, tq), dtype=lse)
+    named = numbers["output_dtype"]
+    dtype = query.dtype if named is None else getattr(torch, named)
+    return query.new_empty((b, h, tq, value.shape[-1]), dtype=dtype), query.new_empty((b, h, tq), dtype=lse)
 
 
 @torch.library.custom_op("attn::attention_backward", mutates_args=(), device_types="cpu", schema=BACKWARD)
@@ -144,24 +149,25 @@ def attention_backward(
     value: Tensor,
     attn_mask: Any,
     sinks: Any,
+    relative_bias: Any,
     output: Tensor,
     lse: Tensor,
     *tensors: Any,
     **numbers: Any,
 ) -> tuple[Tensor, ...]:
     """Row-major. An operator returns tensors, never None: an absent gradient is an empty one."""
-    inputs = (query, key, value, attn_mask, sinks)
+    inputs = (query, key, value, attn_mask, sinks, relative_bias)
     gradients = backward(d_output, inputs, (output, lse), options(_named(tensors, numbers)))
     return tuple(d_output.new_empty(0) if d is None else d.contiguous() for d in gradients)
 
 
 @attention_backward.register_fake
 def _(
-    d_output: Tensor, query: Tensor, key: Tensor, value: Tensor, attn_mask: Any, sinks: Any, *others: Any, **numbers: Any
+    d_output: Tensor, *tensors: Any, **numbers: Any
 ) -> tuple[Tensor, ...]:
     return tuple(
         tensor.new_empty(tensor.shape) if _has_gradient(tensor) else d_output.new_empty(0)
-        for tensor in (query, key, value, attn_mask, sinks)
+        for tensor in tensors[:INPUT_COUNT]
     )
 
 
@@ -176,8 +182,8 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[
 
 
 def _backward_of_operator(ctx: Any, d_output: Tensor, _: Any) -> tuple[Any, ...]:
-    query, key, value, attn_mask, sinks, *tensors, output, lse = ctx.saved_tensors
-    inputs = (query, key, value, attn_mask, sinks)
+    *given, output, lse = ctx.saved_tensors
+    inputs, tensors = given[:INPUT_COUNT], given[INPUT_COUNT:]
     gradients = attention_backward(d_output, *inputs, output, lse, *tensors, **ctx.numbers)
     of_inputs = (d if _has_gradient(tensor) else None for d, tensor in zip(gradients, inputs))
     return (*of_inputs, *(None for _ in tensors))

@@ -1,0 +1,188 @@
+"""What report() and plot() draw: named steps, of a module, of a model or of attention weights alone."""
+
+from __future__ import annotations
+
+from attn import modules
+from attn._arguments import TORCH, framework
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, NoReturn
+
+FIELDS = "encoder_attentions", "decoder_attentions", "cross_attentions"  # of models with two stacks
+
+
+MOST_REPEATED = 64  # tokens
+
+
+class Steps:
+    """(name, array) in the order of the data, and a word for each row where they are known.
+
+    read_twice() gives the same of a model that reads the text twice, and the text's token numbers.
+    """
+
+    def __init__(self, steps: list[tuple[str, Any]], tokens: Sequence[str] = ()) -> None:
+        self.steps, self.tokens = steps, list(tokens)
+        self.read_twice: Callable[[], tuple[list[tuple[str, Any]], list[int]]] | None = None
+
+
+def refuse(op: str, expected: str, found: str, hint: str = "") -> NoReturn:
+    raise ValueError(f"[{op}] expected {expected}; found {found}" + (f"; {hint}" if hint else ""))
+
+
+def is_model(what: Any) -> bool:
+    """Has it layers, as torch.nn.Module? PyTorch itself is not imported for the question."""
+    return any(base.__module__ == "torch.nn.modules.module" for base in type(what).__mro__)
+
+
+def attn_module(op: str, what: Any) -> modules.Module | None:
+    """One of attn's modules: `what` itself, or for a module of attn.torch the same with its weights, in eval mode."""
+    if isinstance(what, modules.Module):
+        return what
+    if not type(what).__module__.startswith("attn.torch"):
+        return None
+    kind = type(what).__name__
+    if kind == "SelfAttention_v1":
+        copy: modules.Module = modules.SelfAttention_v1(*what.W_query.shape)
+    else:
+        first = what.heads[0] if kind == "MultiHeadAttentionWrapper" else what
+        size = first.W_query.in_features, first.W_query.out_features
+        bias = first.W_query.bias is not None
+        if kind == "SelfAttention_v2":
+            copy = modules.SelfAttention_v2(*size, qkv_bias=bias)
+        else:
+            heads = {"MultiHeadAttentionWrapper": lambda: len(what.heads), "MultiHeadAttention": lambda: what.num_heads}
+            more = (heads[kind](),) if kind in heads else ()
+            copy = getattr(modules, kind)(*size, first.context_length, 0.0, *more, qkv_bias=bias)
+    copy.load_state_dict({name: weight.float() for name, weight in what.state_dict().items()})
+    return copy.eval()
+
+
+def steps_of(op: str, what: Any, x: Any, tokenizer: Any, item: int) -> Steps:
+    """The steps of a Hugging Face model's run on x, or of weights."""
+    if is_model(what):
+        return _of_model(op, what, x, tokenizer, item)
+    if x is not None:
+        refuse(op, "a module of attn or attn.torch, or a Hugging Face model, with an input", type(what).__name__,
+               "attention weights alone take no input")  # fmt: skip
+    return _of_weights(op, what, item)
+
+
+def _of_weights(op: str, weights: Any, item: int) -> Steps:
+    if isinstance(weights, list | tuple):
+        layers = [(i, layer) for i, layer in enumerate(weights) if layer is not None]
+        if not layers:
+            refuse(op, "attention weights of some layer", f"{len(weights)} layers of None",
+                   'load the model with attn_implementation="attn" and call it with output_attentions=True')  # fmt: skip
+        return Steps([(f"layers.{i}.weights", _heads(_item(op, _checked(op, w, 4), item, 3))) for i, w in layers])
+    array = _item(op, _checked(op, weights, 5), item, 4)
+    if len(array.shape) == 4:
+        if array.shape[0] == 0:
+            refuse(op, "weights of some layer", f"shape {tuple(array.shape)}")
+        return Steps([(f"layers.{i}.weights", array[i]) for i in range(array.shape[0])])
+    return Steps([("weights", _heads(array))])
+
+
+def _heads(array: Any) -> Any:
+    return array[None] if len(array.shape) == 2 else array
+
+
+def _item(op: str, array: Any, item: int, rank: int) -> Any:
+    """(…, heads, queries, keys) of one text: of `rank` dimensions there is no batch, of one more the first or second
+    is."""
+    if len(array.shape) <= rank:
+        if item != 0:
+            refuse(op, f"item 0 of weights without a batch, shape {tuple(array.shape)}", str(item))
+        return array
+    batch = 0 if rank == 3 else 1
+    if not 0 <= item < array.shape[batch]:
+        refuse(op, f"item from 0 to {array.shape[batch] - 1}", str(item))
+    return array[item] if batch == 0 else array[:, item]
+
+
+def _checked(op: str, weights: Any, most: int) -> Any:
+    if not hasattr(weights, "shape") or not hasattr(weights, "dtype"):
+        raise TypeError(
+            f"[{op}] expected a module, a Hugging Face model, or attention weights as an array of NumPy, PyTorch or "
+            f"JAX or a tuple of them, one a layer; found {type(weights).__name__}"
+        )
+    if "float" not in str(weights.dtype):
+        raise TypeError(
+            f"[{op}] expected weights of a floating dtype; found {weights.dtype}; convert them with "
+            ".astype(np.float32), or .float() in PyTorch"
+        )
+    if not 2 <= len(weights.shape) <= most:
+        refuse(op, "weights (heads, queries, keys), (layers, heads, queries, keys) or a tuple of layers",
+               f"shape {tuple(weights.shape)}")  # fmt: skip
+    return weights.detach().cpu() if framework(weights) == TORCH else weights
+
+
+def _of_model(op: str, model: Any, x: Any, tokenizer: Any, item: int) -> Steps:
+    if not hasattr(model, "set_attn_implementation"):
+        refuse(op, "a module of attn or attn.torch, or a Hugging Face model", type(model).__name__,
+               "of another model pass the attention weights")  # fmt: skip
+    if x is None:
+        refuse(op, "a text, token numbers or the tokenizer's result beside the model", "none")
+    inputs = _inputs(op, x, tokenizer)
+    output = _run(model, inputs)
+    weights = output.get("attentions")
+    if not weights:
+        two = [name for name in FIELDS if output.get(name)]
+        refuse(op, "a model that returns the attention weights of one stack",
+               f"{type(model).__name__} with {', '.join(two) or 'none'}",
+               f"pass one of them: attn.{op}(model(**inputs, output_attentions=True).{two[0]})" if two else "")  # fmt: skip
+    found = _of_weights(op, tuple(weights), item)
+    ids = inputs.get("input_ids")
+    if tokenizer is not None and ids is not None:
+        found.tokens = [tokenizer.decode([int(i)]) for i in ids[item]]
+    if ids is not None:
+        text = _text(model, ids[item], inputs.get("attention_mask"), item)
+        if len(text) > 1:
+            found.read_twice = lambda: _of_two_readings(op, model, text)
+    return found
+
+
+def _text(model: Any, ids: Any, mask: Any, item: int) -> Any:
+    """The text's first tokens without padding, as many as the model can read twice."""
+    longest = getattr(model.config, "max_position_embeddings", None) or 2 * MOST_REPEATED
+    unpadded = ids if mask is None or mask.ndim != 2 else ids[mask[item].bool()]
+    return unpadded[: min(MOST_REPEATED, longest // 2)]
+
+
+def _of_two_readings(op: str, model: Any, text: Any) -> tuple[list[tuple[str, Any]], list[int]]:
+    twice = text.repeat(2)[None]
+    return _of_weights(op, tuple(_run(model, {"input_ids": twice})["attentions"]), 0).steps, text.tolist()
+
+
+def _inputs(op: str, x: Any, tokenizer: Any) -> dict[str, Any]:
+    import torch
+
+    if isinstance(x, str):
+        if tokenizer is None:
+            refuse(op, "the model's tokenizer beside a text", "none", f"attn.{op}(model, text, tokenizer)")
+        return dict(tokenizer(x, return_tensors="pt"))
+    if hasattr(x, "keys"):
+        return dict(x)
+    ids = torch.as_tensor(x)
+    if ids.is_floating_point() or ids.ndim not in (1, 2):
+        refuse(op, "token numbers (tokens) or (batch, tokens)", f"{ids.dtype} of shape {tuple(ids.shape)}")
+    return {"input_ids": ids if ids.ndim == 2 else ids[None]}
+
+
+def _run(model: Any, inputs: dict[str, Any]) -> Any:
+    """One forward pass by an implementation that returns weights; then the model is as it was."""
+    import torch
+
+    import attn.transformers  # noqa: F401
+
+    before = getattr(model.config, "_attn_implementation", None)
+    switched = before not in ("attn", "eager")
+    if switched:
+        model.set_attn_implementation("attn")
+    try:
+        with torch.no_grad():
+            return model(**inputs, output_attentions=True, return_dict=True)
+    finally:
+        if switched:
+            model.set_attn_implementation(before)

@@ -1,0 +1,64 @@
+"""What the public signatures name. Never imported when the package runs: typing would double the import's time."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from attn._random import Generator
+    from attn.scores import ScoreFunction
+
+
+class Array(Protocol):
+    """An array in the CPU's memory that has DLPack: NumPy's, PyTorch's, JAX's."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __dlpack_device__(self) -> Any: ...
+
+
+A = TypeVar("A", bound=Array)  # results are arrays of the query's framework
+B = TypeVar("B", bound=Array)
+
+Float32 = npt.NDArray[np.float32]
+Int64 = npt.NDArray[np.int64]
+Integers = Sequence[int] | Array
+Rows = bool | Integers  # all, none, or some by their numbers
+
+
+DType = str | npt.DTypeLike  # a name, or NumPy's, PyTorch's, JAX's or ml_dtypes' own
+
+
+class CacheOptions(TypedDict, total=False):
+    """The options of attention that KVCache.attention takes, too, by keyword alone."""
+
+    window: tuple[int, int] | None
+    softcap: float
+    alibi_slopes: Array | None
+    sinks: Array | None
+    relative_bias: Array | None
+    relative_bidirectional: bool
+    relative_max_distance: int
+    causal_alignment: str
+    precision: str
+    score_function: "ScoreFunction | None"
+
+
+class Options(CacheOptions, total=False):
+    """What scaled_dot_product_attention takes by keyword alone, but for what is returned."""
+
+    relative_bias: Array | None
+    relative_bidirectional: bool
+    relative_max_distance: int
+    key_lengths: Integers | None
+    cu_seqlens_q: Integers | None
+    cu_seqlens_k: Integers | None
+    block_mask: Array | None
+    block_size: int | tuple[int, int]
+    query_offset: int | Integers | None
+    key_offset: int | Integers | None
+    output_dtype: DType | None
+    generator: "Generator | None"

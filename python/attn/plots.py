@@ -1,0 +1,99 @@
+"""The command's figures, drawn inline: attention weights and other steps as SVG."""
+
+from __future__ import annotations
+
+from attn import _attn
+from attn._pictures import attn_module, refuse, steps_of
+from attn.modules import CrossAttention
+from attn.reports import input_of, save_whole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+    from typing import Any
+
+
+class Figure:
+    """A drawing. Jupyter shows it; save() writes it as .svg; str() gives the SVG."""
+
+    def __init__(self, svg: str) -> None:
+        self._svg = svg
+
+    def __str__(self) -> str:
+        return self._svg
+
+    def __repr__(self) -> str:
+        return "<attn.Figure>"
+
+    def _repr_svg_(self) -> str:
+        return self._svg
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the drawing to a file, whole or not at all."""
+        import os
+
+        if not os.fspath(path).endswith(".svg"):
+            refuse("plot", "a path that ends in .svg", repr(os.fspath(path)))
+        save_whole(path, self._svg)
+
+
+def plot(
+    what: Any,
+    x: Any = None,
+    source: Any = None,
+    *,
+    figure: str = "",
+    step: str = "weights",
+    tokenizer: Any = None,
+    tokens: Sequence[str] = (),
+    key_tokens: Sequence[str] = (),
+    title: str = "",
+    item: int = 0,
+    layer: int | None = None,
+    head: int | None = None,
+    scale: str = "auto",
+    colours: str = "viridis",
+) -> Figure:
+    """One of the figures that `attn plot` draws, of what report() takes.
+
+        attn.plot(mha, x, tokens=words)                         # all heads side by side
+        attn.plot(weights, layer=0, head=3, tokens=words)       # one head, with labels and legend
+        attn.plot(mha, x, figure="lines")                       # lines from each query to its keys
+
+    Args:
+        what: a module, a Hugging Face model, or attention weights, as in report().
+        x: a module's or a model's input, as in report().
+        source: CrossAttention's second input; of a model, its tokenizer.
+        figure: "heatmap", "heads", "lines", "space" (words as points in 3-D), "arrows" (as vectors) or "steps" (every
+            step as a strip). Default: heads where there are several and none is chosen, else a heatmap.
+        step: which step is drawn: "weights", "scores", "queries", …
+        tokenizer: of a Hugging Face model.
+        tokens: a word for each query.
+        key_tokens: a word for each key, where they are not the queries'.
+        title: written above the figure.
+        item: which text of a batch, from 0.
+        layer: which layer, from 0. Default: all for heads, else the first.
+        head: which head, from 0. Default: all, or the first.
+        scale: "linear" from 0 to the largest; "row", each row to its own largest; "log"; "auto": row from 12 tokens on.
+        colours: "viridis", "cividis" or "grey".
+
+    Raises:
+        ValueError, TypeError: as report().
+    """
+    module = attn_module("plot", what)
+    words = list(tokens)
+    if module is None:
+        shown = steps_of("plot", what, x, tokenizer or source, item)
+        steps, words, item = shown.steps, words or shown.tokens, 0
+    else:
+        if isinstance(module, CrossAttention) and source is None:
+            refuse("plot", "x and source for CrossAttention", "no source")
+        inputs = input_of(what, x)
+        found = module.steps(inputs, source) if isinstance(module, CrossAttention) else module.steps(inputs)
+        steps = list(found.items())
+    return Figure(
+        _attn.figure_of_steps(
+            steps, figure, step, title, scale, colours, item, layer, head, words, list(key_tokens)
+        )
+    )

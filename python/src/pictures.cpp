@@ -1,0 +1,195 @@
+// Pages and figures of steps: what Python's report() and plot() draw.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arrays.hpp"
+#include "attn/error.hpp"
+#include "attn/figure.hpp"
+#include "attn/report.hpp"
+#include "attn/steps.hpp"
+#include "bind.hpp"
+#include "report/html/blocks.hpp"
+
+namespace attn::python {
+namespace {
+
+using report_page::Block, report_page::Blocks;
+using Texts = std::vector<std::string>;
+
+// Named arrays as a trace; `keep` holds their memory.
+Trace trace_of(const nb::list& steps, std::vector<Array>& keep, const char* op) {
+  Trace trace;
+  for (const nb::handle& step : steps) {
+    const auto name = nb::cast<std::string>(step[0]);
+    keep.push_back(read(step[1], op, name.c_str()));
+    trace.record(name, keep.back().tensor);
+  }
+  return trace;
+}
+
+nb::str page_of_steps(const nb::list& steps, Texts tokens, Texts key_tokens, std::string title, std::int64_t item,
+                      std::int64_t layer, std::int64_t head, const nb::list& repeated,
+                      std::vector<std::int64_t> repeated_ids) {
+  std::vector<Array> keep;
+  const Trace trace = trace_of(steps, keep, "report");
+  ReportOptions options;
+  options.repeated = trace_of(repeated, keep, "report"), options.repeated_ids = std::move(repeated_ids);
+  options.tokens = std::move(tokens), options.key_tokens = std::move(key_tokens), options.title = std::move(title);
+  options.item = item, options.layer = layer, options.head = head;
+  std::string page;
+  {
+    const nb::gil_scoped_release released;
+    page = report(trace, options);
+  }
+  return nb::str(page.c_str(), page.size());
+}
+
+// What is drawn, and how.
+struct Choice {
+  std::string figure, step, title, scale, colours;  // figure "": heads where there are several, else a heatmap
+  std::int64_t item = 0;
+  std::optional<std::int64_t> layer, head;
+  Texts tokens, key_tokens;
+};
+
+template <class Value, std::size_t N>
+Value named(const char* what, const std::string& name, const std::pair<const char*, Value> (&values)[N]) {
+  std::string names;
+  for (const auto& [known, value] : values) {
+    if (name == known) return value;
+    names.append(names.empty() ? "" : ", ").append(known);
+  }
+  throw Error(Error::Kind::argument, "plot", std::string(what) + " among " + names, "\"" + name + "\"");
+}
+
+void require_index(const char* what, std::int64_t index, std::int64_t count) {
+  if (index >= 0 && index < count) return;
+  throw Error(Error::Kind::argument, "plot", std::string(what) + " from 0 to " + std::to_string(count - 1),
+              std::to_string(index));
+}
+
+// (heads, rows, columns)
+Tensor step_of(const Block& block, const std::string& step) {
+  if (const Tensor* found = block.find(step)) return found->rank() == 3 ? *found : found->unsqueeze(0);
+  std::string names;
+  for (const auto& [name, tensor] : block.steps) names.append(names.empty() ? "" : ", ").append(name);
+  throw Error(Error::Kind::argument, "plot", "a step among " + names, "\"" + step + "\"");
+}
+
+figure::Options options_for(const Block& block, const Choice& choice) {
+  using figure::Scale, figure::Colours;
+  const Step& step = *find_step(choice.step);
+  figure::Options options;
+  options.title = choice.title;
+  const bool other_keys = !choice.key_tokens.empty() || block.weights().size(1) != block.weights().size(2);
+  options.tokens = step.of_keys && other_keys ? choice.key_tokens : choice.tokens;
+  options.rows = step.of_keys ? "keys" : step.pairs() ? "queries" : "tokens";
+  options.columns = step.pairs() ? "keys" : "dimensions";
+  options.values = choice.step == "weights" ? "weight" : choice.step;
+  options.scale =
+      named<Scale>("scale", choice.scale,
+                   {{"auto", Scale::automatic}, {"linear", Scale::linear}, {"row", Scale::row}, {"log", Scale::log}});
+  options.colours =
+      named<Colours>("colours", choice.colours,
+                     {{"viridis", Colours::viridis}, {"cividis", Colours::cividis}, {"grey", Colours::grey}});
+  if (step.pairs()) options.key_tokens = choice.key_tokens;
+  if (step.kind == StepKind::weights) options.keep = block.keep_in_any_head();
+  for (std::int64_t d = 0; !step.pairs() && d < block.find(choice.step)->size(-1); ++d) {
+    options.key_tokens.push_back(std::to_string(d + 1));
+  }
+  return options;
+}
+
+// Words as vectors: the inputs, and the contexts beside them where they have as many numbers; or the step asked for.
+std::string space_of(const Block& block, const Choice& choice, bool step_given) {
+  std::vector<figure::Points> sets;
+  const auto add = [&](const std::string& step) {
+    const Tensor all = step_of(block, step);
+    const std::int64_t head = all.size(0) == 1 ? 0 : choice.head.value_or(0);
+    require_index("head", head, all.size(0));
+    sets.push_back({step, all.select(0, head), choice.tokens});
+  };
+  add(step_given ? choice.step : "inputs");
+  const Tensor* context = step_given ? nullptr : block.find("context");
+  if (context != nullptr && context->size(-1) == sets[0].vectors.size(1)) add("context");
+  return figure::space(sets, {.title = choice.title, .arrows = choice.figure == "arrows"});
+}
+
+std::string heads_of(const Blocks& blocks, const Block& block, const Choice& choice, const figure::Options& options) {
+  if (blocks.blocks.size() == 1 || choice.layer) return figure::heads(step_of(block, choice.step), options);
+  std::vector<Tensor> layers;
+  for (const Block& each : blocks.blocks) layers.push_back(step_of(each, choice.step));
+  return figure::heads(stack(layers), options);
+}
+
+std::string drawn(const Trace& trace, const Choice& choice) {
+  const Blocks blocks = report_page::arrange(trace, choice.item);
+  if (blocks.queries == 0 || blocks.keys == 0) {
+    throw Error(Error::Kind::shape, "plot", "weights of some queries and keys",
+                blocks.blocks.front().weights().shape().str());
+  }
+  require_index("layer", choice.layer.value_or(0), static_cast<std::int64_t>(blocks.blocks.size()));
+  const Block& block = blocks.blocks[static_cast<std::size_t>(choice.layer.value_or(0))];
+  if (choice.figure == "space" || choice.figure == "arrows") return space_of(block, choice, choice.step != "weights");
+  if (choice.figure == "steps") {
+    return figure::steps(trace, {.title = choice.title,
+                                 .tokens = choice.tokens,
+                                 .item = choice.item,
+                                 .layer = choice.layer.value_or(0),
+                                 .head = choice.head.value_or(0)});
+  }
+  const Tensor all = step_of(block, choice.step);
+  require_index("head", choice.head.value_or(0), all.size(0));
+  const figure::Options options = options_for(block, choice);
+  const bool several = all.size(0) > 1 || (blocks.blocks.size() > 1 && !choice.layer);
+  const std::string kind = !choice.figure.empty() ? choice.figure : several && !choice.head ? "heads" : "heatmap";
+  if (kind == "heads") return heads_of(blocks, block, choice, options);
+  if (kind == "lines") return figure::lines(choice.head ? all.select(0, *choice.head) : all, options);
+  if (kind == "heatmap") return figure::heatmap(all.select(0, choice.head.value_or(0)), options);
+  throw Error(Error::Kind::argument, "plot", "figure among heatmap, heads, lines, space, arrows, steps",
+              "\"" + kind + "\"");
+}
+
+nb::str figure_of_steps(const nb::list& steps, std::string figure, std::string step, std::string title,
+                        std::string scale, std::string colours, std::int64_t item, std::optional<std::int64_t> layer,
+                        std::optional<std::int64_t> head, Texts tokens, Texts key_tokens) {
+  std::vector<Array> keep;
+  const Trace trace = trace_of(steps, keep, "plot");
+  const Choice choice{std::move(figure),
+                      std::move(step),
+                      std::move(title),
+                      std::move(scale),
+                      std::move(colours),
+                      item,
+                      layer,
+                      head,
+                      std::move(tokens),
+                      std::move(key_tokens)};
+  std::string svg;
+  {
+    const nb::gil_scoped_release released;
+    svg = drawn(trace, choice);
+  }
+  return nb::str(svg.c_str(), svg.size());
+}
+
+}  // namespace
+
+void bind_pictures(nb::module_& m) {
+  m.def("page_of_steps", &page_of_steps, nb::arg("steps"), nb::arg("tokens"), nb::arg("key_tokens"), nb::arg("title"),
+        nb::arg("item"), nb::arg("layer"), nb::arg("head"), nb::arg("repeated"), nb::arg("repeated_ids"),
+        "The report's page of named steps.");
+  m.def("figure_of_steps", &figure_of_steps, nb::arg("steps"), nb::arg("figure"), nb::arg("step"), nb::arg("title"),
+        nb::arg("scale"), nb::arg("colours"), nb::arg("item"), nb::arg("layer").none(), nb::arg("head").none(),
+        nb::arg("tokens"), nb::arg("key_tokens"), "A figure of named steps, as SVG.");
+}
+
+}  // namespace attn::python
