@@ -35,11 +35,10 @@ class BadInput : public Command {
 };
 
 TEST_F(BadInput, Usage) {
-  refused("attn", kUsage, {"attn --help"});
+  refused("attn sdap", kUsage, {"did you mean sdpa?"});
   refused("attn frobnicate", kUsage, {"frobnicate", "attn --help"});
   refused("attn --frobnicate", kUsage, {"--frobnicate"});
   refused("attn run", kUsage, {"MODULE", "attn run --help"});
-  refused("attn run causal", kUsage, {"--input", "attn run --help"});
   refused("attn run transformer --input x.csv", kUsage, {"transformer", "multihead"});
   refused("attn run causal --input x.csv --frobnicate", kUsage, {"--frobnicate", "attn run --help"});
   refused("attn run causal --input x.csv --output", kUsage, {"--output"});
@@ -68,6 +67,10 @@ TEST_F(BadInput, Values) {
   refused("attn run causal --input x.csv --scale inf", kUsage, {"--scale"});
   refused("attn run multihead --input x.csv --heads 2 --output z.npy", kUsage, {"2 heads for d_out = 3", "--d-out"});
   refused("attn run cross --input x.csv --d-out 4 --heads 3 --context x.csv", kUsage, {"3 heads for d_out = 4"});
+  refused("attn run multihead --input x.csv --d-out 6 --rope", kUsage, {"--rope", "heads of an even size", "found 3"});
+  refused("attn run multihead --input x.csv --d-out 4 --rope --rope-theta 0", kUsage, {"--rope-theta", "above 0"});
+  refused("attn run multihead --input x.csv --d-out 4 --rope --rope-theta nan", kUsage, {"--rope-theta"});
+  refused("attn run multihead --input x.csv --d-out 8 --rope --rope-theta 1e-300", kUsage, {"finite"});
   refused("attn explain causal --query 7", kUsage, {"--query", "1 to 6"});
   refused("attn explain causal --query 0", kUsage, {"--query"});
   refused("attn explain multihead --head 3", kUsage, {"--head", "1 to 2"});
@@ -76,6 +79,8 @@ TEST_F(BadInput, Values) {
 
 TEST_F(BadInput, FlagsThatTheModuleDoesNotUse) {
   refused("attn run self-v1 --input x.csv --heads 2", kUsage, {"--heads", "heads, multihead, cross"});
+  refused("attn run cross --input x.csv --context x.csv --rope", kUsage, {"--rope", "causal, heads, multihead"});
+  refused("attn run multihead --input x.csv --d-out 4 --rope-theta 5", kUsage, {"--rope with --rope-theta"});
   refused("attn run simple --input x.csv --seed 1", kUsage, {"--seed", "simple"});
   refused("attn run simple --input x.csv --save-weights w.safetensors", kUsage, {"--save-weights"});
   refused("attn run self-v2 --input x.csv --no-mask", kUsage, {"--no-mask", "causal"});

@@ -124,7 +124,7 @@ TEST_F(Bench, RatesFollowFromTheTime) {
 TEST_F(Bench, EveryMaskAndOpRuns) {
   std::string list;
   for (const char* mask :
-       {"none", "causal", "causal-br", "window=2", "lengths", "keep", "bias", "alibi", "sinks", "softcap=5",
+       {"none", "causal", "causal-br", "window=2", "lengths", "keep", "bias", "alibi", "relative", "sinks", "softcap=5",
         "dropout=0.5", "dropout-keep=0.5", "blocks=0.5", "score", "score+blocks=0", "causal+keep+softcap=2"}) {
     list.append("forward 2,2,5/7,3 f32 ").append(mask).append("\n");
     list.append("backward 2,2,5/7,3 f32 ").append(mask).append("\n");
@@ -133,7 +133,7 @@ TEST_F(Bench, EveryMaskAndOpRuns) {
   list += "module-training 1,4,4,2 f32 causal\n";
   list += "cache 1,4/2,1/70,8 i8\ncache 2,2,3/70,8/4 f16 keep\ncache-paged 1,4/2,1/70,8 bf16 causal-br\n";
   list += "forward 1,1,4,4 f32 none high\nbackward 1,1,4,4 f32 none medium\n";
-  EXPECT_EQ(rows(list).size(), 41u);
+  EXPECT_EQ(rows(list).size(), 43u);
 }
 
 TEST_F(Bench, BlocksAreCountedAsKept) {

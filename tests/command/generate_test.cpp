@@ -89,7 +89,7 @@ TEST_F(Generate, ReadsAFolderWithATokenizer) {
   for (const char* file : {"vocab.json", "merges.txt"}) std::filesystem::copy(data / file, folder() / "hub" / file);
   const auto tokenizer = BPETokenizer::load(data);
   Generator draws(123);
-  const auto ids = generate(model, tokenizer.encode("Your journey"), {.tokens = 20, .stop = 1024}, draws);
+  const auto ids = generate(model, tokenizer.encode("Your journey"), {.tokens = 20, .stops = {1024}}, draws);
   const std::string wanted = characters("Your journey" + tokenizer.decode(ids)) + "\n";
   EXPECT_EQ(out_of("attn generate --model hub --prompt 'Your journey' --tokens 20"), wanted);
   EXPECT_EQ(out_of("attn generate --model hub/model.safetensors --tokenizer hub --prompt 'Your journey' --tokens 20"),
@@ -120,6 +120,114 @@ TEST_F(Generate, RefusesWithAReason) {
   EXPECT_EQ(status("--model nowhere.safetensors"), 3);
   EXPECT_EQ(status("--model bad.safetensors"), 3);
   EXPECT_EQ(status("--model m.safetensors --tokenizer nowhere"), 3);
+}
+
+TEST_F(Generate, SaysWhatStandsInAModelsPlace) {
+  const auto error = [&](const std::string& line) {
+    const Ran ran = run(line);
+    EXPECT_EQ(ran.status, 3) << line;
+    EXPECT_EQ(ran.out, "") << line;
+    return ran.err;
+  };
+  write("notes.md", "# no model");
+  std::filesystem::create_directories(path("empty"));
+  std::filesystem::create_directories(path("docs"));
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) write(std::string("docs/") + name, "");
+  const std::string expected = "a folder with config.json, a GGUF file, or what attn train wrote; found ";
+  for (const std::string line : {"attn generate --ids 1 --model ", "attn report --text A --model "}) {
+    EXPECT_THAT(error(line + "nowhere"), HasSubstr("a model at nowhere: " + expected + "nothing there"));
+    EXPECT_THAT(error(line + "notes.md"), HasSubstr("a model at notes.md: " + expected + "a file of another kind"));
+    EXPECT_THAT(error(line + "empty"), HasSubstr(expected + "an empty folder"));
+    EXPECT_THAT(error(line + "docs"), HasSubstr(expected + "a folder of a, b, c, d and 2 more"));
+  }
+  EXPECT_THAT(error("attn info docs"), HasSubstr("[attn info] expected a model at docs: " + expected + "a folder of"));
+}
+
+// Small random models of other families, whose greedy tokens transformers computed.
+TEST_F(Generate, WritesIdsWithReleasedModels) {
+  const std::filesystem::path models =
+      std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "models/data";
+  for (const char* family : {"llama", "gemma3_text"}) {
+    const io::NamedTensors golden = io::load(models / family / "golden.safetensors");
+    const auto joined = [&](const std::string& name, char between) {
+      std::string text;
+      const Tensor ids = *golden.find(name);
+      for (std::int64_t i = 0; i < ids.numel(); ++i) {
+        if (i > 0) text += between;
+        text += std::to_string(ids.data<std::int64_t>()[i]);
+      }
+      return text;
+    };
+    const std::string generate = "attn generate --temperature 0 --tokens 40 --model " + (models / family).string();
+    EXPECT_EQ(out_of(generate + " --ids " + joined("prompt.0", ',')), joined("greedy.0", ' ') + "\n");
+    EXPECT_EQ(out_of(generate + " --ids " + joined("prompt.0", ',') + " " + joined("prompt.1", ',')),
+              joined("greedy.0", ' ') + "\n" + joined("greedy.1", ' ') + "\n");
+    const Json json = Json::parse(out_of(generate + " --json --ids " + joined("prompt.0", ',') + " 1,2"));
+    ASSERT_EQ(json["texts"].size(), 2u);
+    EXPECT_EQ(json["texts"][1]["prompt_ids"], Json({1, 2}));
+    EXPECT_EQ(json["texts"][0]["finish"], "length");
+    const auto ids = json["texts"][0]["ids"].get<std::vector<std::int64_t>>();
+    const auto at = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), ids[5]) - ids.begin());
+    const Json stopped = Json::parse(
+        out_of(generate + " --json --stop " + std::to_string(ids[5]) + " --ids " + joined("prompt.0", ',')));
+    EXPECT_EQ(stopped["finish"], "stop");
+    EXPECT_EQ(stopped["ids"].size(), at);
+  }
+  const std::string llama = "attn generate --model " + (models / "llama").string();
+  for (const char* wrong :
+       {" --ids 1,", " --ids x", " --ids 1,-2", " --ids 61", " --ids 1 --tokens 64", " --ids 1 --prompt A",
+        " --ids 1 --chat", " --ids 1 --stop x", " --ids 1 --min-p 2", " --ids 1 --repetition-penalty 0"}) {
+    const Ran ran = run(llama + wrong);
+    EXPECT_EQ(ran.status, 2) << wrong << ran.err;
+    EXPECT_EQ(ran.out, "") << wrong;
+  }
+}
+
+// A released model's folder with a tokenizer of three tokens.
+TEST_F(Generate, TextOfAReleasedModel) {
+  const std::filesystem::path models =
+      std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "models/data";
+  std::filesystem::copy(models / "qwen3", path("model"));
+  const Ran without = run("attn generate --model model --prompt ab");
+  EXPECT_EQ(without.status, 3);
+  EXPECT_THAT(without.err, HasSubstr("a tokenizer.json"));
+  const Json tokenizer = Json::parse(R"({"model": {"vocab": {"a": 1, "b": 2, "ab": 3}, "merges": ["a b"]},
+      "added_tokens": [{"id": 4, "content": "<|im_start|>", "special": true}], "decoder": {"type": "Fuse"}})");
+  write("model/tokenizer.json", tokenizer.dump());
+  const std::string generate = "attn generate --model model --tokens 5 --temperature 0 --json ";
+  const Json text = Json::parse(out_of(generate + "--prompt aab")), ids = Json::parse(out_of(generate + "--ids 1,3"));
+  EXPECT_EQ(text["prompt_ids"], Json({1, 3}));
+  EXPECT_EQ(text["ids"], ids["ids"]);
+  EXPECT_EQ(run("attn generate --model model --prompt a --chat").status, 3);
+  write("model/tokenizer_config.json", R"({"chat_template": "<|im_start|>"})");
+  EXPECT_EQ(Json::parse(out_of(generate + "--prompt ab --chat --system a"))["prompt_ids"], Json({4, 1, 4, 3, 4, 1, 1}));
+  Json wide = tokenizer;
+  wide["added_tokens"][0]["id"] = 61;  // one more than the model has
+  write("model/tokenizer.json", wide.dump());
+  EXPECT_THAT(run("attn generate --model model --prompt a").err, HasSubstr("a model of"));
+}
+
+TEST_F(Generate, WritesSeveralTexts) {
+  const GenerateOptions options{.tokens = 9};
+  EXPECT_EQ(
+      out_of("attn generate --model m.safetensors --prompt A 'B c' --tokens 9 --seed 4"),
+      characters("A" + expected("A", options, 4)) + "\n" + characters("B c" + expected("B c", options, 4)) + "\n");
+}
+
+TEST_F(Generate, InfoTellsOfAModel) {
+  const std::filesystem::path models =
+      std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "models/data";
+  const Json qwen = Json::parse(out_of("attn info --json " + (models / "qwen3").string()))["model"];
+  EXPECT_EQ(qwen["family"], "qwen3");
+  EXPECT_EQ(qwen["parameters"], 6280);  // as transformers counts them
+  EXPECT_EQ(qwen["kv_heads"], 2);
+  const Json gguf = Json::parse(out_of("attn info --json " + (models / "gguf/gemma3.gguf").string()));
+  EXPECT_EQ(gguf["model"]["family"], "gemma3_text");
+  EXPECT_EQ(gguf["tensors"][0]["name"], "token_embd.weight");
+  EXPECT_NE(out_of("attn info " + (models / "llama").string()).find("parameters: 6496"), std::string::npos);
+  std::filesystem::create_directory(folder() / "gpt");
+  save_gpt(folder() / "gpt", *model_);
+  EXPECT_NE(out_of("attn info gpt").find("transformer.wte.weight"), std::string::npos);
 }
 
 TEST_F(Generate, HelpShowsExamples) {

@@ -52,6 +52,29 @@ TEST_F(Sdpa, CausalAlignmentMatters) {
   EXPECT_LT(off("--causal bottom-right", Tensor::of({{3.0f, 3.0f}})), kRounding);
 }
 
+TEST_F(Sdpa, OffsetsMoveTheDiagonal) {
+  EXPECT_LT(off("--causal top-left --query-offset 1", Tensor::of({{4.5f, 4.5f}})), kRounding);
+  EXPECT_LT(off("--causal top-left --query-offset 1073741824 --key-offset 1073741823", Tensor::of({{4.5f, 4.5f}})),
+            kRounding);
+  EXPECT_LT(off("--causal top-left --key-offset 1", Tensor::of({{0.0f, 0.0f}})), kRounding);
+  for (const char* far : {"-1", "1073741825", "9223372036854775807"}) {
+    EXPECT_THAT(run(std::string(kBase) + "--query-offset " + far).err,
+                HasSubstr("query_offset from 0 to 2^30; found " + std::string(far)));
+  }
+  EXPECT_EQ(run(std::string(kBase) + "--query-offset 9223372036854775808").status, 2);
+  EXPECT_THAT(run(std::string(kBase) + "--causal bottom-right --key-offset 1").err, HasSubstr("aligned top_left"));
+}
+
+TEST_F(Sdpa, RelativeBiasIsByTheBucketOfADistance) {
+  write("t.csv", "0\n1.38629436112\n");  // log 4 for whatever is behind
+  const std::string table = "--relative-bias t.csv --relative-one-sided ";
+  EXPECT_LT(off(table, Tensor::of({{3.0f, 3.0f}})), kRounding);
+  EXPECT_LT(off(table + "--query-offset 2", Tensor::of({{4.0f, 4.0f}})), kRounding);
+  EXPECT_THAT(run(std::string(kBase) + "--relative-bias t.csv").err, HasSubstr("at least 4 buckets"));
+  EXPECT_THAT(run(std::string(kBase) + table + "--relative-max-distance 1").err, HasSubstr("max_distance past 1"));
+  EXPECT_EQ(run(std::string(kBase) + "--relative-one-sided").status, 2);
+}
+
 TEST_F(Sdpa, BooleanMaskKeeps) {
   const bool keep[] = {false, true, false};
   io::save_npy(path("m.npy"), Tensor::from(std::span<const bool>(keep), {1, 3}));

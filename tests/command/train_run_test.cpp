@@ -25,7 +25,7 @@ class TrainRun : public Command {
     run_ = std::make_unique<tool::Run>(settings_, *text_);
   }
 
-  float& weight() { return run_->model().wte.value.data<float>()[0]; }
+  float& weight() { return run_->model().module().parameters()[0]->value.data<float>()[0]; }
   std::map<std::string, Tensor> saved() {
     run_->save(path("state.safetensors"));
     std::map<std::string, Tensor> state;

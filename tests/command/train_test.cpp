@@ -156,13 +156,15 @@ TEST_F(TrainTest, ReplacesAModelOnlyByForce) {
 }
 
 TEST_F(TrainTest, OneAtATimeAndAKilledOneLocksNobodyOut) {
-  const std::string endless = std::string(kRun) + "--steps 1000000 --out m.safetensors ";
+  const std::string endless = std::string(kRun) + "--steps 1000000 --save-every 1000000 --out m.safetensors ";
   std::filesystem::create_symlink("m.safetensors", path("link.safetensors"));
   // Its process, as the lock file has it; killed at the end of the script.
-  const std::string begin = "(exec " + endless.substr(endless.find("attn train")) +
-                            ") 2>log & until grep -q ^step log; do sleep 0.02; done; cat m.training.lock >holder; ";
+  const std::string begin = "rm -f log; (exec " + endless.substr(endless.find("attn train")) +
+                            ") 2>log & until grep -qs ^step log; do kill -0 $! || exit 1; sleep 0.02; done; "
+                            "cat m.training.lock >holder; ";
   for (const char* out : {"m.safetensors", "./m.safetensors", "link.safetensors"}) {
-    const Ran ran = run(begin + "(" + kRun + "--force --out " + out + "); status=$?; kill -KILL $!; exit $status");
+    const Ran ran =
+        run(begin + "(" + kRun + "--force --out " + out + "); status=$?; kill -KILL $!; wait $!; exit $status");
     const std::string holder = read(path("holder"));
     EXPECT_EQ(ran.status, 3) << out;
     EXPECT_THAT(ran.err, HasSubstr("found process " + holder.substr(0, holder.find('\n')) + " training \"")) << out;
@@ -196,9 +198,9 @@ TEST_F(TrainTest, Refuses) {
   fails(tiny + "--text text.txt", 2, "--out");
   fails("printf short | " + tiny + "--text - --out m.safetensors", 3, "more than 8 tokens");
   fails(tiny + "--text text.txt --out m.safetensors --heads 3", 2, "num_heads");
-  fails(tiny + "--text text.txt --out m.safetensors --precision low", 2, "highest, high or medium");
-  fails(tiny + "--text text.txt --out m.safetensors --gelu other", 2, "tanh or exact");
-  fails(tiny + "--text text.txt --out m.safetensors --rng other", 2, "mkl, native or philox");
+  fails(tiny + "--text text.txt --out m.safetensors --precision low", 2, "highest, high, medium");
+  fails(tiny + "--text text.txt --out m.safetensors --gelu other", 2, "tanh, exact");
+  fails(tiny + "--text text.txt --out m.safetensors --rng other", 2, "philox, native, mkl");
   fails(tiny + "--text text.txt --out m.safetensors --steps 0", 2, "--steps");
   fails(tiny + "--text text.txt --out m.safetensors --batch 0", 2, "--batch");
   fails(tiny + "--text text.txt --out m.safetensors --eval-every 0", 2, "--eval-every");

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command/command.hpp"
+#include "command/help.hpp"
 
 namespace attn::test {
 namespace {
@@ -11,18 +12,6 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-// One column a code point.
-std::ptrdiff_t columns(const std::string& line) {
-  return std::count_if(line.begin(), line.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
-}
 
 void expect_width(const std::string& text, std::ptrdiff_t width) {
   for (const std::string& line : lines_of(text)) EXPECT_LE(columns(line), width) << line;
@@ -79,6 +68,10 @@ TEST_F(Verbs, ExplainFollowsMaskDropoutAndHeads) {
   EXPECT_THAT(out_of("attn explain causal"), HasSubstr("hidden: 4 of 6 keys, from key 3 on"));
   EXPECT_THAT(out_of("attn explain causal"), HasSubstr("context_2 = [-0.5874, 0.0058]"));
   EXPECT_THAT(out_of("attn explain causal --dropout 0.5 --train"), HasSubstr("dropped with chance 0.5"));
+  const std::string turned = out_of("attn explain multihead --d-out 8 --rope --query 3");
+  EXPECT_THAT(turned, HasSubstr("Rotation: token 3 stands at position 2, counted from 0"));
+  EXPECT_THAT(turned, HasSubstr("numbers 1 and 3 turn by 2 · 1.0000 = 2.0000 rad, 114.6°"));
+  EXPECT_THAT(turned, HasSubstr("numbers 2 and 4 turn by 2 · 0.0100 = 0.0200 rad, 1.1°"));
   EXPECT_THAT(out_of("attn explain heads --head 2"), HasSubstr("context_2 = [0.5891, 0.3257]"));
   EXPECT_THAT(out_of("attn explain multihead --head 2"), HasSubstr("output_2 = [0.2943, 0.3897]"));
   EXPECT_THAT(out_of("attn explain average --query 3"), HasSubstr("1 / 3 = 0.3333"));
@@ -163,27 +156,6 @@ TEST_F(Verbs, InfoKeepsHostileNamesFromTheTerminal) {
 
 // ---- help -------------------------------------------------------------------------------------
 
-std::vector<std::string> examples_of(const std::string& help) {
-  std::vector<std::string> examples;
-  bool inside = false;
-  for (const std::string& line : lines_of(help)) {
-    if (inside && line.starts_with("  ")) examples.push_back(line.substr(2));
-    inside = line == "Examples:" || (inside && line.starts_with("  "));
-  }
-  return examples;
-}
-
-// Every verb, as the command itself lists them.
-std::vector<std::string> verbs_of(const std::string& help) {
-  std::vector<std::string> verbs;
-  bool inside = false;
-  for (const std::string& line : lines_of(help)) {
-    if (inside && line.starts_with("  ") && line[2] != ' ') verbs.push_back(line.substr(2, line.find(' ', 2) - 2));
-    inside = line == "Verbs:" || (inside && line.starts_with("  "));
-  }
-  return verbs;
-}
-
 // The same example as a shorter run: a flag that it does not have is added, and one that would make it long replaced.
 std::string shortened(std::string example) {
   const auto has = [&](const std::string& text) { return example.find(text) != std::string::npos; };
@@ -193,8 +165,12 @@ std::string shortened(std::string example) {
     example.insert(std::min(end, example.size()), " " + flag + " " + value + " ");
   };
   if (has("attn train") && !has("--resume")) {
-    for (const char* flag : {"--layers", "--heads", "--batch"}) add(flag, "1");
-    for (const char* flag : {"--width", "--context"}) add(flag, "8");
+    if (!has("--from")) {
+      for (const char* flag : {"--layers", "--heads"}) add(flag, "1");
+      add("--width", "8");
+    }
+    add("--batch", "1");
+    add("--context", "8");
     add("--steps", "3");
   }
   if (has("attn generate")) add("--tokens", "5");
@@ -218,6 +194,21 @@ class Help : public Verbs {
       out_of(shortened("attn train --text book.txt --out model.safetensors"));
       std::filesystem::copy(path("model.safetensors"), path("gpt2/model.safetensors"));
       std::filesystem::copy(path("config.json"), path("gpt2/config.json"));
+    }
+    if (verb == "train" || verb == "generate") {
+      const std::filesystem::path tests = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path();
+      std::filesystem::copy(tests / "models/data/llama", path("llama"));
+      write("llama/tokenizer.json",
+            R"({"model": {"vocab": {"a": 1, "t": 2}, "merges": []}, "decoder": {"type": "Fuse"}})");
+      write("llama/tokenizer_config.json", R"({"chat_template": "<|im_start|>"})");
+    }
+    if (verb == "tokens") {
+      const std::string files = ATTN_SOURCE "/tests/text/data/tokenizers/";
+      std::filesystem::create_directory(path("model"));
+      for (const char* to : {"tokenizer.json", "model/tokenizer.json"}) {
+        std::filesystem::copy(files + "smollm.json", path(to));
+      }
+      write("model/tokenizer_config.json", R"({"chat_template": "<|im_start|>"})");
     }
     if (verb == "bench") write("tiny.txt", "forward 1,2,16,8 f32 none\n");
   }

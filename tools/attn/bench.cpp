@@ -16,6 +16,8 @@
 #include "common/json.hpp"
 #include "common/plans.hpp"
 #include "common/processor.hpp"
+#include "common/status_line.hpp"
+#include "common/suggest.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "io/file.hpp"
@@ -33,24 +35,27 @@ struct BenchFlags {
   bool explain = false, json = false;
 };
 
-constexpr const char* kBenchFooter =
-    "A list has a row a line: op shape dtype [mask [precision]].\n"
-    "  op     forward, backward, training (both), decode: shape b,h,t,d, where keys\n"
-    "         differ hq/hkv, tq/tk, d/dv; cache, cache-paged (decode from a KVCache,\n"
-    "         paged: 64 tokens a page): the same; linear, linear-training:\n"
-    "         rows,d_in,d_out;\n"
-    "         module, module-training (MultiHeadAttention): b,t,d,heads\n"
-    "  dtype  f32, bf16, f16; i8 for a cache\n"
+constexpr const char* kBenchNotes =
+    "A list has a row a line: op shape dtype [mask [precision [numbers]]].\n"
+    "  op     forward, backward, training (both) and decode take b,h,t,d, where keys\n"
+    "         that differ are written hq/hkv, tq/tk, d/dv; cache and cache-paged (decode\n"
+    "         from a KVCache, with 64 tokens a page) take the same; linear and\n"
+    "         linear-training take rows,d_in,d_out; module and module-training\n"
+    "         (MultiHeadAttention) take b,t,d,heads\n"
+    "  dtype  f32, bf16 or f16; i8 for a cache\n"
     "  mask   none, or parts joined by +: causal, causal-br (bottom right), window=N,\n"
     "         lengths, keep, bias, blocks=P (share of 128 × 128 blocks kept), alibi,\n"
-    "         score (ALiBi as a function of the scores), sinks, softcap=C, dropout=P,\n"
-    "         dropout-keep=P (from a mask in memory)\n"
-    "  precision  highest, high or medium: what products of f32 may be made of\n"
-    "\n"
-    "Examples:\n"
-    "  attn bench --filter 'forward f32' --threads 1\n"
-    "  attn bench --isa scalar --json\n"
-    "  echo 'training 2,8,512,64 f32 causal' >rows.txt; attn bench --list rows.txt";
+    "         relative (T5's buckets of distances), score (ALiBi as a function of the\n"
+    "         scores), sinks, softcap=C, dropout=P, dropout-keep=P (from a mask in\n"
+    "         memory)\n"
+    "  precision  highest, high or medium: how products of f32 may be computed\n"
+    "  numbers    normal; one-nan or one-inf, one in each tensor; nan or inf, one in 22;\n"
+    "             huge, up to the dtype's largest; subnormal";
+
+constexpr const char* kBenchExamples =
+    "attn bench --filter 'forward f32' --threads 1\n"
+    "attn bench --isa scalar --json\n"
+    "echo 'training 2,8,512,64 f32 causal' >rows.txt; attn bench --list rows.txt";
 
 std::vector<Row> rows_of(const BenchFlags& flags) {
   std::string list = kDefaultShapes;
@@ -82,23 +87,21 @@ std::vector<int> threads_of(const BenchFlags& flags) {
   return counts;
 }
 
-void force(const std::string& isa) {
-  std::string names;
+std::vector<std::string> isa_names() {
+  std::vector<std::string> names;
   for (const kernels::Target& target : kernels::targets()) {
-    if (!target.supported) continue;
-    if (target.isa == isa) {
-      setenv("ATTN_FORCE_ISA", isa.c_str(), 1);
-      return;
-    }
-    names.append(names.empty() ? "" : ", ").append(target.isa);
+    if (target.supported) names.emplace_back(target.isa);
   }
-  throw Error(Error::Kind::argument, "--isa", "an instruction set of this processor: " + names, escaped(isa));
+  return names;
 }
 
-// One line that is written over; nothing where standard error is not a terminal.
-void progress(const std::string& text) {
-  if (!isatty(STDERR_FILENO)) return;
-  write_stderr("\r\x1b[K" + escaped(text).substr(0, kColumns - 1));
+void force(const std::string& isa) {
+  const std::vector<std::string> names = isa_names();
+  if (std::find(names.begin(), names.end(), isa) == names.end()) {
+    throw Error(Error::Kind::argument, "--isa", "an instruction set of this processor: " + joined(names, ", "),
+                escaped(isa), did_you_mean(isa, names));
+  }
+  setenv("ATTN_FORCE_ISA", isa.c_str(), 1);
 }
 
 // Each row is computed once, untimed.
@@ -110,8 +113,13 @@ void explain(const BenchFlags& flags) {
     const kernels::PlanListener listener;
     work.run();
     if (flags.json) {
-      const Json json{{"op", row.op},     {"shape", row.shape},         {"dtype", row.dtype},
-                      {"mask", row.mask}, {"precision", row.precision}, {"plans", plans_json(listener.heard())}};
+      const Json json{{"op", row.op},
+                      {"shape", row.shape},
+                      {"dtype", row.dtype},
+                      {"mask", row.mask},
+                      {"precision", row.precision},
+                      {"numbers", row.numbers},
+                      {"plans", plans_json(listener.heard())}};
       all += json.dump() + "\n";
     } else {
       all += row.text() + "\n" + plans_text(listener.heard()) + "\n";
@@ -124,8 +132,11 @@ void bench(const BenchFlags& flags) {
   const Plan plan{rows_of(flags), threads_of(flags), flags.repeats, flags.plain};
   if (!flags.isa.empty()) force(flags.isa);
   if (flags.explain) return explain(flags);
-  const auto measured = measure(plan, progress);
-  progress("");
+  StatusLine status;
+  const auto measured = measure(plan, [&status, shown = isatty(STDERR_FILENO) != 0](const std::string& text) {
+    if (shown) status.show(escaped(text));
+  });
+  status.clear();
   write_stdout(flags.json ? report_json(measured, flags.repeats) : report_text(measured, flags.repeats));
 }
 
@@ -135,22 +146,27 @@ void define_bench(Verb& verb, int&) {
   constexpr int most_repeats = 10000;
   constexpr double most_plain = 1e6;
   const auto flags = std::make_shared<BenchFlags>();
-  verb.add_option("--list", flags->list, "Rows to time; - is standard input.\nDefault: the list that comes with it")
-      .value_name("FILE");
-  verb.add_option("--filter", flags->filter, "Only rows that hold every word of this text").value_name("TEXT");
-  verb.add_option("--threads", flags->threads, "Counts, or all; joined by commas. Default: 1,all")
+  verb.add_option("--list", flags->list, "The rows to time; - is standard input.")
+      .value_name("FILE")
+      .default_is("the list that comes with the command");
+  verb.add_option("--filter", flags->filter, "Time only rows that hold every word of this text.").value_name("TEXT");
+  verb.add_option("--threads", flags->threads, "The numbers of threads, joined by commas; all is a number too.")
       .delimiter(',')
-      .value_name("N,…");
-  verb.add_option("--isa", flags->isa, "Instruction set to use. Default: the fastest here").value_name("NAME");
-  verb.add_option("--repeats", flags->repeats, "Samples of every row. Default: 5")
+      .value_name("N,…")
+      .default_is("1,all");
+  verb.add_option("--isa", flags->isa, "The instruction set to use.")
+      .value_name("NAME")
+      .default_is("the fastest of this processor");
+  verb.add_option("--repeats", flags->repeats, "The number of samples of every row.")
       .value_name("N")
       .between(1, most_repeats);
-  verb.add_option("--plain", flags->plain, "Time the plain path, too, where it takes up to S\nseconds. Default: 1")
+  verb.add_option("--plain", flags->plain, "Time the plain path too where it takes up to S seconds.")
       .value_name("S")
       .between(0.0, most_plain);
-  verb.add_flag("--explain", flags->explain, "Tell which kernels compute a row, how, and why; time\nnothing");
-  verb.add_flag("--json", flags->json, "One JSON object a row, one row a line");
-  verb.footer(kBenchFooter);
+  verb.add_flag("--explain", flags->explain, "Tell which kernels compute a row, how, and why, and time nothing.");
+  verb.add_flag("--json", flags->json, "Print one JSON object a row, one row a line.");
+  verb.notes(kBenchNotes);
+  verb.examples(kBenchExamples);
   verb.callback([flags] { bench(*flags); });
 }
 

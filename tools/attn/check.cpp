@@ -56,21 +56,22 @@ void define_check(Verb& verb, int& status) {
   };
   const auto flags = std::make_shared<Flags>();
   verb.add_option("--layer-order", flags->layer_order,
-                  "What if every module drew its weights in this order,\nqkv or kqv? Default: each notebook's own")
+                  "Draw the weights of every module in this order, qkv or kqv, to see which numbers change.")
       .value_name("ORDER")
+      .default_is("each notebook's own")
       .one_of({"qkv", "kqv"});
   verb.add_option("--rng", flags->rng,
-                  "What if every dropout were of this flavour, mkl or\nnative? Default: each notebook's own")
+                  "Draw every dropout in this flavour, mkl or native, to see which numbers change.")
       .value_name("NAME")
+      .default_is("each notebook's own")
       .one_of({"mkl", "native"});
-  verb.add_flag("--no-mask", flags->no_mask, "What if no future word were hidden?");
-  verb.add_flag("--json", flags->json, "One JSON object instead of the table");
-  verb.footer(
-      "Exit code: 0 when all digits agree, 1 when any does not.\n\n"
-      "Examples:\n"
-      "  attn check\n"
-      "  attn check --rng native   # which printed numbers hang on the dropout flavour\n"
-      "  attn check --json");
+  verb.add_flag("--no-mask", flags->no_mask, "Hide no later token, to see which numbers change.");
+  verb.add_flag("--json", flags->json, "Print one JSON object instead of the table.");
+  verb.notes("The exit code is 0 when all digits agree, and 1 when any does not.");
+  verb.examples(
+      "attn check\n"
+      "attn check --rng native   # which numbers depend on the flavour\n"
+      "attn check --json");
   verb.callback([flags, &status] {
     check::Recipe recipe;
     if (!flags->layer_order.empty())

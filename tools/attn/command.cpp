@@ -6,15 +6,18 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "attn/error.hpp"
 #include "attn/version.hpp"
 #include "common/command_line.hpp"
 #include "common/format.hpp"
 #include "common/signals.hpp"
+#include "common/suggest.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "core/memory.hpp"
+#include "help/text.hpp"
 #include "io/output_file.hpp"
 #include "verbs.hpp"
 
@@ -25,15 +28,6 @@ constexpr int kUsage = 2, kData = 3;
 
 constexpr const char* kLessMemory =
     "use fewer tokens, smaller sizes or a smaller batch, save fewer steps, or raise the memory limit (ulimit -v)";
-
-constexpr const char* kMainFooter =
-    "Exit codes: 0 done, 1 a check failed, 2 wrong usage, 3 bad data or files.\n"
-    "\n"
-    "Examples:\n"
-    "  attn demo\n"
-    "  attn explain self-v1\n"
-    "  printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n' | attn run simple --input -\n"
-    "  attn run --help";
 
 int complain(const std::string& message, int status) {
   write_stderr("attn: error: " + message + "\n");
@@ -47,44 +41,39 @@ int end_as_a_writer_without_reader() {
   return 128 + SIGPIPE;
 }
 
-std::string help() {
-  std::string text =
-      "Attention mechanisms, every step open to look at; the numbers are PyTorch's.\n"
-      "Usage: attn [OPTIONS] VERB\n\nOptions:\n" +
-      help_line("--version", "Print the version and exit") +
-      help_line("-h,--help", "Print this help and exit; attn VERB --help for a verb") + "\nVerbs:\n";
-  for (const VerbEntry& verb : verbs()) text += help_line(verb.name, verb.summary);
-  return text + "\n" + kMainFooter + "\n";
-}
-
 // False where all is said: by the help, or by an error, which sets `status`.
 bool parse(Verb& verb, std::span<char* const> words, int& status) {
   try {
     if (verb.parse({words.begin(), words.end()})) return true;
-    write_stdout(verb.help());
+    write_stdout(help_text(verb));
   } catch (const Error& error) {
     status = complain(formatted("{}; try attn {} --help", error.what(), verb.name()), kUsage);
   }
   return false;
 }
 
+std::string unknown(std::string_view word) {
+  const bool option = word.starts_with('-');
+  std::vector<std::string> names = option ? std::vector<std::string>{"--help", "--version"} : verb_names();
+  const std::string guess = did_you_mean(word, names);
+  return formatted("there is no {} \"{}\"; {}", option ? "option" : "verb", escaped(word),
+                   guess.empty() ? "try attn --help" : guess);
+}
+
 // The first word: an option of the command itself, or a verb, to which the rest belongs.
 int call(std::span<char* const> words) {
   int status = 0;
-  if (words.empty()) return complain("a verb is missing; try attn --help", kUsage);
+  if (words.empty()) return write_stdout(greeting_text()), status;
   const std::string_view first = words.front();
   if (const VerbEntry* entry = find_verb(first)) {
-    Verb verb{std::string(entry->name), std::string(entry->summary)};
-    entry->define(verb, status);
-    if (parse(verb, words.subspan(1), status)) verb.run();
+    const auto verb = defined(*entry, status);
+    if (parse(*verb, words.subspan(1), status)) verb->run();
   } else if (first == "-h" || first == "--help") {
-    write_stdout(help());
+    write_stdout(overview_text());
   } else if (first == "--version") {
     write_stdout("attn " ATTN_VERSION "\n");
   } else {
-    status = complain(formatted("there is no {} \"{}\"; try attn --help", first.starts_with('-') ? "option" : "verb",
-                                escaped(first)),
-                      kUsage);
+    status = complain(unknown(first), kUsage);
   }
   return status;
 }

@@ -168,12 +168,10 @@ class Demo {
 }  // namespace
 
 void define_demo(Verb& verb, int&) {
-  verb.footer(
-      "Colours are used on a terminal; NO_COLOR=1 or a pipe gives plain text.\n"
-      "\n"
-      "Examples:\n"
-      "  attn demo\n"
-      "  NO_COLOR=1 attn demo > demo.txt");
+  verb.notes("Colours are used on a terminal. With NO_COLOR=1, or into a pipe, the text is plain.");
+  verb.examples(
+      "attn demo\n"
+      "NO_COLOR=1 attn demo > demo.txt");
   verb.callback([] { write_stdout(Demo(Style::of_stdout()).text()); });
 }
 

@@ -10,15 +10,14 @@
 namespace attn::tool {
 namespace {
 
-constexpr const char* kExplainFooter =
-    "Examples:\n"
-    "  attn explain self-v1\n"
-    "  attn explain causal --query 3\n"
-    "  attn explain multihead --head 2 --seed 7\n"
-    "  attn explain causal --dropout 0.5 --train\n"
-    "  printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n' > x.csv\n"
-    "  printf 'hello\\nworld\\n' > words.txt\n"
-    "  attn explain simple --input x.csv --tokens words.txt";
+constexpr const char* kExplainExamples =
+    "attn explain self-v1\n"
+    "attn explain causal --query 3\n"
+    "attn explain multihead --head 2 --seed 7\n"
+    "attn explain causal --dropout 0.5 --train\n"
+    "printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n' > x.csv\n"
+    "printf 'hello\\nworld\\n' > words.txt\n"
+    "attn explain simple --input x.csv --tokens words.txt";
 
 struct ExplainFlags {
   ModuleFlags module;
@@ -42,10 +41,10 @@ void explain(const Verb& verb, const ExplainFlags& flags) {
 void define_explain(Verb& verb, int&) {
   const auto flags = std::make_shared<ExplainFlags>();
   add_module_flags(verb, flags->module);
-  add_input_flags(verb, flags->input, false);
-  verb.add_option("--query", flags->walk.query, "Which token asks, counted from 1. Default: 2").value_name("N");
-  verb.add_option("--head", flags->walk.head, "Which head is shown, counted from 1. Default: 1").value_name("N");
-  verb.footer(kExplainFooter);
+  add_input_flags(verb, flags->input);
+  verb.add_option("--query", flags->walk.query, "The token that asks, counted from 1.").value_name("N");
+  verb.add_option("--head", flags->walk.head, "The head to show, counted from 1.").value_name("N");
+  verb.examples(kExplainExamples);
   verb.callback([&verb, flags] { explain(verb, *flags); });
 }
 

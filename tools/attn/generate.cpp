@@ -3,16 +3,17 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "attn/checkpoint.hpp"
+#include "attn/chat.hpp"
 #include "attn/error.hpp"
 #include "common/format.hpp"
 #include "common/json.hpp"
 #include "common/terminal.hpp"
+#include "common/text_model.hpp"
 #include "common/tokenizers.hpp"
 #include "core/escape.hpp"
 #include "verbs.hpp"
@@ -20,29 +21,42 @@
 namespace attn::tool {
 namespace {
 
+using Ids = TextModel::Ids;
+
 struct GenerateFlags {
-  std::string model, prompt, tokenizer, weights = "float32";
+  std::string model, tokenizer, system, weights = "float32";
+  std::vector<std::string> prompts, ids, stops;
   GenerateOptions options;
   std::uint64_t seed = 123;
-  bool json = false;
+  bool chat = false, json = false;
 };
 
-constexpr const char* kGenerateFooter =
-    "The prompt is printed, and the text as it goes on; a text longer than the model's\n"
-    "context goes on with its latest half. Without --tokenizer, vocab.json and\n"
-    "merges.txt beside the model are taken, or, for a model of 256 tokens, bytes.\n"
-    "On a terminal, control characters are shown as \\u001b.\n"
-    "Exit codes: 0 done, 2 wrong usage, 3 bad data or files.\n"
-    "\n"
-    "Examples:\n"
-    "  attn generate --model model.safetensors --prompt 'Your journey'\n"
-    "  attn generate --model model.safetensors --prompt 'A' --temperature 0 --tokens 40\n"
-    "  attn generate --model gpt2/ --prompt 'Attention is' --top-k 40 --weights bfloat16\n"
-    "  attn generate --model model.safetensors --prompt 'A ' --json";
+constexpr const char* kGenerateNotes =
+    "MODEL is what attn train wrote, a Hugging Face folder of GPT-2 or of the families llama, mistral, qwen2, qwen3, "
+    "gemma2, gemma3_text, smollm3, olmo2, phi3 and granite, or a GGUF file of llama, qwen2, qwen3, gemma2 or gemma3. A "
+    "folder has a model.safetensors or shards with their index.\n\n"
+    "One prompt is printed, and then its text as it is written. Several are written together, each as if it were "
+    "alone, and printed when all are done. With --ids token ids are printed in place of text. A text that is longer "
+    "than the context of a GPT-2 goes on from its latest half; other models refuse it. Without --tokenizer, the "
+    "model's own is used, or bytes for a GPT-2 of 256 tokens. With --chat the conversation's form is ChatML, Llama "
+    "3's or Gemma's; a model with another one is refused. On a terminal, control characters are shown as \\u001b.\n\n"
+    "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";
+
+constexpr const char* kGenerateExamples =
+    "attn generate --model model.safetensors --prompt 'Your journey'\n"
+    "attn generate --model model.safetensors --prompt A The --temperature 0\n"
+    "attn generate --model gpt2/ --prompt 'Attention is' --top-k 40 --weights bfloat16\n"
+    "attn generate --model llama/ --chat --prompt 'What is attention?'\n"
+    "attn generate --model llama/ --ids 1,42,7 --tokens 20 --repetition-penalty 1.1\n"
+    "attn generate --model model.safetensors --prompt 'A ' --json";
 
 // The prompt's ids; an empty prompt is the end of a text before, or a new line.
-std::vector<std::int64_t> prompt_ids(const std::string& prompt, const Tokenizer& tokenizer) {
-  if (!prompt.empty()) return tokenizer.encode(prompt);
+std::vector<std::int64_t> prompt_ids(const std::string& prompt, const Tokenizer& tokenizer,
+                                     const GenerateFlags& flags) {
+  if (flags.chat) {  // which has its own special tokens
+    return tokenizer.encode(conversation(tokenizer, flags.system, prompt), {.add_special_tokens = false});
+  }
+  if (Ids ids = tokenizer.encode(prompt); !ids.empty()) return ids;
   if (const auto end = tokenizer.end_of_text()) return {*end};
   return tokenizer.encode("\n");
 }
@@ -53,76 +67,161 @@ std::string shown(std::string_view text) {
   return escaped(text, "\n\t");
 }
 
+// "1,2,3" → the ids of a prompt.
+Ids parsed_ids(const std::string& text, const char* flag) {
+  Ids ids;
+  const char *at = text.data(), *const end = at + text.size();
+  while (true) {
+    std::int64_t id = 0;
+    const auto [next, error] = std::from_chars(at, end, id);
+    if (error != std::errc{} || (next != end && (*next != ',' || next + 1 == end))) {
+      throw Error(Error::Kind::argument, flag, "token ids such as 1,2,3", escaped(text));
+    }
+    ids.push_back(id);
+    if (next == end) return ids;
+    at = next + 1;
+  }
+}
+
 struct Written {
-  std::vector<std::int64_t> prompt, ids;
-  std::string text;
-  bool stopped = false;  // by the end of the text
+  std::vector<Ids> prompts;
+  std::vector<Continuation> texts;
   double first = 0, seconds = 0;
+
+  std::size_t tokens() const {
+    std::size_t sum = 0;
+    for (const Continuation& text : texts) sum += text.ids.size();
+    return sum;
+  }
+  // Tokens a second after the first ones, which wait for the whole prompts.
+  double rate() const {
+    const double rest = seconds - first;
+    return tokens() > texts.size() && rest > 0 ? static_cast<double>(tokens() - texts.size()) / rest : 0;
+  }
 };
 
-Written write(GPT& model, const Tokenizer& tokenizer, const GenerateFlags& flags) {
+// The text of ids. A model may write ids that its tokenizer lacks, as tables of embeddings are padded: these have none.
+std::string text_of(const Ids& ids, const Tokenizer& tokenizer) {
+  Ids known;
+  for (const std::int64_t id : ids) {
+    if (id < tokenizer.vocab_size()) known.push_back(id);
+  }
+  return tokenizer.decode(known);
+}
+
+// Prints text, or ids where there is no tokenizer, as it comes.
+class Printer {
+ public:
+  Printer(const Tokenizer* tokenizer, bool silent) : tokenizer_(tokenizer), silent_(silent) {}
+
+  void prompt(const std::string& text) {
+    if (tokenizer_) say(stream_.push(text));
+  }
+  void token(std::int64_t id) {
+    if (tokenizer_) return say(id < tokenizer_->vocab_size() ? stream_.push(tokenizer_->decode(id)) : "");
+    say((first_ ? "" : " ") + std::to_string(id));
+    first_ = false;
+  }
+  void finish() { say(stream_.finish() + "\n"); }
+
+ private:
+  void say(const std::string& text) const {
+    if (!silent_) write_stdout(shown(text));
+  }
+
+  const Tokenizer* tokenizer_;
+  bool silent_, first_ = true;
+  Utf8Stream stream_;
+};
+
+Written write(TextModel& model, const Tokenizer* tokenizer, const GenerateFlags& flags) {
   using Clock = std::chrono::steady_clock;
   Written written;
-  written.prompt = prompt_ids(flags.prompt, tokenizer);
+  for (const std::string& text : flags.prompts) written.prompts.push_back(prompt_ids(text, *tokenizer, flags));
+  for (const std::string& text : flags.ids) written.prompts.push_back(parsed_ids(text, "--ids"));
   GenerateOptions options = flags.options;
-  options.stop = tokenizer.end_of_text();
-  Generator rng(flags.seed);
-  Utf8Stream stream;
-  const auto say = [&](const std::string& text) {
-    if (!flags.json) write_stdout(shown(text));
-  };
-  say(stream.push(flags.prompt));
+  options.stops = model.end_ids();
+  for (const std::string& text : flags.stops) {
+    for (const std::int64_t id : parsed_ids(text, "--stop")) options.stops.push_back(id);
+  }
+  if (tokenizer && tokenizer->end_of_text()) options.stops.push_back(*tokenizer->end_of_text());
+  if (flags.chat) {
+    const auto end = tokenizer->id_of(ChatTemplate::parse(tokenizer->chat_template()).end_of_turn());
+    if (end) options.stops.push_back(*end);
+  }
+  const bool streams = written.prompts.size() == 1;
+  Printer live(tokenizer, flags.json || !streams);
+  if (!flags.prompts.empty() && !flags.chat) live.prompt(flags.prompts[0]);
   const auto start = Clock::now();
   const auto since = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  written.ids = generate(model, written.prompt, options, rng, [&](std::int64_t id) {
+  written.texts = model.write(written.prompts, options, flags.seed, [&](std::size_t, std::int64_t id) {
     if (written.first == 0) written.first = since();
-    say(stream.push(tokenizer.decode(id)));
+    live.token(id);
     return true;
   });
   written.seconds = since();
-  written.stopped = static_cast<std::int64_t>(written.ids.size()) < options.tokens;
-  written.text = tokenizer.decode(written.ids);
-  say(stream.finish() + "\n");
+  live.finish();
+  for (std::size_t i = 0; i < written.texts.size() && !streams; ++i) {
+    Printer printer(tokenizer, flags.json);
+    if (tokenizer && !flags.chat) printer.prompt(flags.prompts[i]);
+    for (const std::int64_t id : written.texts[i].ids) printer.token(id);
+    printer.finish();
+  }
   return written;
 }
 
-// Tokens a second after the first one, which waits for the whole prompt.
-double rate(const Written& written) {
-  const double rest = written.seconds - written.first;
-  return written.ids.size() > 1 && rest > 0 ? static_cast<double>(written.ids.size() - 1) / rest : 0;
+Json text_report(const Written& written, std::size_t i, const GenerateFlags& flags, const Tokenizer* tokenizer) {
+  Json json;
+  if (tokenizer) {
+    json["prompt"] = flags.prompts[i];
+    json["text"] = text_of(written.texts[i].ids, *tokenizer);
+  }
+  json["prompt_ids"] = written.prompts[i];
+  json["ids"] = written.texts[i].ids;
+  json["finish"] = written.texts[i].stopped ? "stop" : "length";
+  return json;
 }
 
-Json report(const Written& written, const GenerateFlags& flags, const GPTConfig& config) {
+// Of one text its values as they are; of several a list of them.
+Json report(const Written& written, const GenerateFlags& flags, const TextModel& model, const Tokenizer* tokenizer) {
   const Sampling& sampling = flags.options.sampling;
   Json json;
   json["model"] = flags.model;
-  json["prompt"] = flags.prompt;
-  json["text"] = written.text;
-  json["prompt_ids"] = written.prompt;
-  json["ids"] = written.ids;
-  json["finish"] = written.stopped ? "stop" : "length";
+  if (written.texts.size() == 1) {
+    json.update(text_report(written, 0, flags, tokenizer));
+  } else {
+    json["texts"] = Json::array();
+    for (std::size_t i = 0; i < written.texts.size(); ++i) {
+      json["texts"].push_back(text_report(written, i, flags, tokenizer));
+    }
+  }
   json["seed"] = flags.seed;
   json["temperature"] = sampling.temperature;
   json["top_k"] = sampling.top_k;
   json["top_p"] = sampling.top_p;
+  json["min_p"] = sampling.min_p;
+  json["repetition_penalty"] = sampling.repetition_penalty;
   json["weights"] = flags.weights;
-  json["context_length"] = config.context_length;
+  json["context_length"] = model.context_length();
   json["first_token_seconds"] = written.first;
   json["seconds"] = written.seconds;
-  json["tokens_per_second"] = rate(written);
+  json["tokens_per_second"] = written.rate();
   return json;
 }
 
-void run(const GenerateFlags& flags) {
+void run(GenerateFlags& flags) {
   require_valid(flags.options);  // before anything is printed
-  GPT model = load_gpt(flags.model);
-  store_matrices(model, flags.weights == "bfloat16" ? DType::bf16 : DType::f32);
-  const auto tokenizer = tokenizer_for(flags.model, model.config(), flags.tokenizer);
-  const Written written = write(model, *tokenizer, flags);
-  if (flags.json) return write_stdout(dump(report(written, flags, model.config())));
+  if (!flags.prompts.empty() && !flags.ids.empty()) {
+    throw Error(Error::Kind::argument, "--ids", "--prompt or --ids", "both");
+  }
+  if (flags.prompts.empty() && flags.ids.empty()) flags.prompts.emplace_back();
+  const auto model = load_text_model(flags.model, flags.weights == "bfloat16" ? DType::bf16 : DType::f32);
+  const auto tokenizer = flags.ids.empty() ? model->tokenizer(flags.tokenizer) : nullptr;
+  const Written written = write(*model, tokenizer.get(), flags);
+  if (flags.json) return write_stdout(dump(report(written, flags, *model, tokenizer.get())));
   if (isatty(STDERR_FILENO)) {
-    write_stderr(formatted("attn: {} tokens in {:.2f} s, {:.0f} tokens/s\n", written.ids.size(), written.seconds,
-                           rate(written)));
+    write_stderr(
+        formatted("attn: {} tokens in {:.2f} s, {:.0f} tokens/s\n", written.tokens(), written.seconds, written.rate()));
   }
 }
 
@@ -131,24 +230,49 @@ void run(const GenerateFlags& flags) {
 void define_generate(Verb& verb, int&) {
   const auto flags = std::make_shared<GenerateFlags>();
   GenerateOptions& options = flags->options;
-  verb.add_option("--model", flags->model, "A .safetensors file, or a folder with model.safetensors")
+  verb.add_option("--model", flags->model, "A .safetensors file, a folder of a model, or a .gguf file.")
       .required()
-      .value_name("PATH");
-  verb.add_option("--prompt", flags->prompt, "What the text begins with; default: nothing").value_name("TEXT");
-  verb.add_option("--tokens", options.tokens, "Tokens to write at most; default: 100").at_least(0).value_name("N");
+      .value_name("FILE");
+  Option& prompt =
+      verb.add_option("--prompt", flags->prompts, "What the text begins with; of several texts, what each begins with.")
+          .value_name("TEXT…")
+          .default_is("nothing");
+  Option& chat = verb.add_flag("--chat", flags->chat,
+                               "Take the prompt for what a user says, in the form of the model's conversations, and "
+                               "print the answer alone.");
+  chat.needs(prompt);
+  verb.add_option("--system", flags->system, "What the conversation begins with, as the system's.")
+      .value_name("TEXT")
+      .default_is("the template's own")
+      .needs(chat);
+  verb.add_option("--ids", flags->ids, "The prompts as token ids, 1,2,3; then ids are printed.").value_name("IDS…");
+  verb.add_option("--tokens", options.tokens, "The most tokens to write.").at_least(0).value_name("N");
   verb.add_option("--temperature", options.sampling.temperature,
-                  "Logits are divided by it; 0: the likeliest; default: 1")
+                  "The number that logits are divided by; 0 takes the likeliest token.")
       .value_name("T");
-  verb.add_option("--top-k", options.sampling.top_k, "Only the K likeliest tokens; default: 0, all").value_name("K");
-  verb.add_option("--top-p", options.sampling.top_p, "Only the likeliest tokens, that add up to P; default: 1")
+  verb.add_option("--top-k", options.sampling.top_k, "Draw from the K likeliest tokens only; 0 draws from all.")
+      .value_name("K");
+  verb.add_option("--top-p", options.sampling.top_p, "Draw from the likeliest tokens only that together have P.")
       .value_name("P");
-  verb.add_option("--seed", flags->seed, "Of what is drawn; default: 123").value_name("N");
-  verb.add_option("--tokenizer", flags->tokenizer, "A folder with vocab.json and merges.txt").value_name("FOLDER");
-  verb.add_option("--weights", flags->weights, "float32 or bfloat16, faster and rounded; default: float32")
+  verb.add_option("--min-p", options.sampling.min_p,
+                  "Draw only from tokens at least P times as likely as the likeliest.")
+      .value_name("P");
+  verb.add_option("--repetition-penalty", options.sampling.repetition_penalty,
+                  "Divide the logits above 0 of tokens that the text has already by R, and multiply those below.")
+      .value_name("R");
+  verb.add_option("--stop", flags->stops, "Further token ids that end a text, 1,2,3.").value_name("IDS…");
+  verb.add_option("--seed", flags->seed, "The seed of what is drawn.").value_name("N");
+  verb.add_option("--tokenizer", flags->tokenizer,
+                  "A folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt.")
+      .value_name("FOLDER")
+      .default_is("the model's own, or bytes");
+  verb.add_option("--weights", flags->weights,
+                  "Keep the weights in float32, or in bfloat16, which is faster and rounded.")
       .one_of({"float32", "bfloat16"})
       .value_name("DTYPE");
-  verb.add_flag("--json", flags->json, "One JSON object when all is done");
-  verb.footer(kGenerateFooter);
+  verb.add_flag("--json", flags->json, "Print one JSON object when all is done.");
+  verb.notes(kGenerateNotes);
+  verb.examples(kGenerateExamples);
   verb.callback([flags] { run(*flags); });
 }
 

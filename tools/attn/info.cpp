@@ -1,17 +1,23 @@
 // attn info: this build on this machine, or what a file holds.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "attn/error.hpp"
+#include "attn/gguf.hpp"
 #include "attn/io.hpp"
+#include "attn/pretrained.hpp"
 #include "attn/version.hpp"
 #include "common/format.hpp"
 #include "common/inputs.hpp"
 #include "common/json.hpp"
 #include "common/processor.hpp"
+#include "common/table.hpp"
 #include "common/terminal.hpp"
+#include "common/text_model.hpp"
 #include "core/escape.hpp"
 #include "verbs.hpp"
 
@@ -106,56 +112,103 @@ const char* format_name(io::Format format) {
       return "safetensors";
     case io::Format::csv:
       return "csv";
+    case io::Format::gguf:
+      return "gguf";
   }
   return "";
 }
 
-Json file_report(const std::string& path, const io::NamedTensors& file) {
+// `dtype` and `bytes` as the file has them, `tensor` as numbers.
+Json tensor_report(const std::string& tensor_name, std::string_view dtype, std::uint64_t bytes, const Tensor& tensor) {
+  const Summary s = summarise(tensor);
+  const auto number = [&](double value) { return s.finite > 0 ? json_number(value) : Json(nullptr); };
+  return {{"name", tensor_name},    {"dtype", dtype},       {"shape", json_shape(tensor.shape())},
+          {"bytes", bytes},         {"min", number(s.min)}, {"max", number(s.max)},
+          {"mean", number(s.mean)}, {"nan", s.counts.nan},  {"inf", s.counts.inf}};
+}
+
+Json file_report(const std::string& path, io::Format format, Json tensors, Json metadata) {
   Json json;
   json["file"] = path;
-  json["format"] = format_name(file.format);
-  json["tensors"] = Json::array();
-  for (const auto& [tensor_name, tensor] : file.tensors) {
-    const Summary s = summarise(tensor);
-    const auto number = [&](double value) { return s.finite > 0 ? json_number(value) : Json(nullptr); };
-    json["tensors"].push_back({{"name", tensor_name},
-                               {"dtype", name(tensor.dtype())},
-                               {"shape", json_shape(tensor.shape())},
-                               {"bytes", static_cast<std::uint64_t>(tensor.numel()) * size_of(tensor.dtype())},
-                               {"min", number(s.min)},
-                               {"max", number(s.max)},
-                               {"mean", number(s.mean)},
-                               {"nan", s.counts.nan},
-                               {"inf", s.counts.inf}});
-  }
-  json["metadata"] = Json::object();
-  for (const auto& [key, value] : file.metadata) json["metadata"][key] = value;
+  json["format"] = format_name(format);
+  json["tensors"] = std::move(tensors);
+  json["metadata"] = std::move(metadata);
   return json;
+}
+
+// A model is larger than its quantized file: one tensor of it at a time.
+Json gguf_report(const std::string& path) {
+  const io::Gguf file = io::Gguf::open(path);
+  Json tensors = Json::array(), metadata = Json::object();
+  for (const io::GgufTensor& t : file.tensors()) {
+    tensors.push_back(tensor_report(t.name, io::name(t.type), t.bytes, file.load(t)));
+  }
+  for (const auto& [key, value] : file.metadata()) metadata[key] = io::text_of(value);
+  return file_report(path, io::Format::gguf, std::move(tensors), std::move(metadata));
+}
+
+// A model as its config.json describes it.
+Json model_report(const LanguageModelConfig& c, const std::vector<StoredTensor>& tensors) {
+  std::int64_t parameters = 0, windows = 0;
+  for (const StoredTensor& tensor : tensors) parameters += tensor.shape.numel();
+  for (const LayerConfig& layer : c.layers) windows += layer.window > 0;
+  return {{"family", c.family},
+          {"parameters", parameters},
+          {"layers", c.layers.size()},
+          {"layers_with_a_window", windows},
+          {"width", c.width},
+          {"inner_width", c.inner_width},
+          {"heads", c.heads},
+          {"kv_heads", c.kv_heads},
+          {"head_dim", c.head_dim},
+          {"vocab_size", c.vocab_size},
+          {"tied", c.tied},
+          {"context_length", c.context_length}};
+}
+
+Json folder_report(const std::string& path) {
+  const PretrainedFiles files = open_pretrained(path);
+  Json tensors = Json::array();
+  for (const StoredTensor& t : files.tensors) {
+    tensors.push_back(tensor_report(t.name, t.dtype, t.bytes, t.load(DType::f32)));
+  }
+  Json json = file_report(path, io::Format::safetensors, std::move(tensors), Json::object());
+  json["model"] = model_report(files.config, files.tensors);
+  return json;
+}
+
+// What a GGUF file is a model of, where its architecture is one that runs here.
+Json gguf_model_report(const std::string& path) {
+  try {
+    const PretrainedFiles files = open_pretrained(path);
+    return model_report(files.config, files.tensors);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+Json file_report(const std::string& path, std::uint64_t max_bytes) {
+  if (std::filesystem::is_directory(path)) {
+    require_model("attn info", path);
+    return is_language_model(path) ? folder_report(path) : file_report(path + "/model.safetensors", max_bytes);
+  }
+  if (io::is_gguf(path)) {
+    Json json = gguf_report(path);
+    json["model"] = gguf_model_report(path);
+    return json;
+  }
+  const io::NamedTensors file = io::load(path, max_bytes);
+  Json tensors = Json::array();
+  for (const auto& [tensor_name, t] : file.tensors) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(t.numel()) * size_of(t.dtype());
+    tensors.push_back(tensor_report(tensor_name, name(t.dtype()), bytes, t));
+  }
+  return file_report(path, file.format, std::move(tensors), Json(file.metadata));
 }
 
 std::string shape_text(const Json& shape) {
   const auto sizes = shape.get<std::vector<std::int64_t>>();
   return Shape(std::span<const std::int64_t>(sizes)).str();
-}
-
-using Table = std::vector<std::vector<std::string>>;
-
-// Columns as wide as their widest cell; the first `left` ones aligned left, the others right.
-std::string table_text(const Table& table, std::size_t left) {
-  std::vector<std::size_t> widths(table.front().size());
-  for (const auto& row : table) {
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], width_of(row[c]));
-  }
-  std::string text;
-  for (const auto& row : table) {
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      if (c != 0) text.append("  ");
-      if (c >= left) text.append(widths[c] - width_of(row[c]), ' ');
-      text.append(c < left ? padded(row[c], widths[c]) : row[c]);
-    }
-    text.append("\n");
-  }
-  return text;
 }
 
 std::string file_text(const Json& json) {
@@ -170,7 +223,12 @@ std::string file_text(const Json& json) {
   std::string text =
       formatted("{}: {}, {} tensor{}\n", escaped(json["file"].get<std::string>()), json["format"].get<std::string>(),
                 json["tensors"].size(), json["tensors"].size() == 1 ? "" : "s");
-  if (table.size() > 1) text.append(table_text(table, 3));
+  if (json.contains("model") && json["model"].is_object()) {
+    for (const auto& [key, value] : json["model"].items()) {
+      text.append(formatted("{}: {}\n", key, value.is_string() ? value.get<std::string>() : value.dump()));
+    }
+  }
+  if (table.size() > 1) text.append(joined(table_lines(table, "<<<>>>>>>"), "\n")).append("\n");
   for (const auto& [key, value] : json["metadata"].items()) {
     text.append(formatted("{}: {}\n", escaped(key), escaped(value.get<std::string>())));
   }
@@ -178,7 +236,7 @@ std::string file_text(const Json& json) {
 }
 
 void info(const std::string& path, std::uint64_t max_bytes, bool json) {
-  const Json report = path.empty() ? build_report() : file_report(path, io::load(path, max_bytes));
+  const Json report = path.empty() ? build_report() : file_report(path, max_bytes);
   write_stdout(json ? dump(report) : (path.empty() ? build_text(report) : file_text(report)));
 }
 
@@ -191,16 +249,18 @@ void define_info(Verb& verb, int&) {
     bool json = false;
   };
   const auto flags = std::make_shared<Flags>();
-  verb.add_option("FILE", flags->file, ".npy, .npz, safetensors or CSV; - is standard input");
+  verb.add_option(
+          "FILE", flags->file,
+          "An .npy, .npz, safetensors, GGUF or CSV file, a model's folder, or - for standard input. Without it, "
+          "this build and processor are described.")
+      .value_name("FILE");
   add_limit_flag(verb, flags->max_bytes);
-  verb.add_flag("--json", flags->json, "One JSON object");
-  verb.footer(
-      "Smallest, largest and mean value are of the finite elements.\n"
-      "\n"
-      "Examples:\n"
-      "  attn info\n"
-      "  printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n' | attn info -\n"
-      "  attn info --json");
+  verb.add_flag("--json", flags->json, "Print one JSON object.");
+  verb.notes("The smallest, the largest and the mean value are those of the finite elements.");
+  verb.examples(
+      "attn info\n"
+      "printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n' | attn info -\n"
+      "attn info --json");
   verb.callback([flags] { info(flags->file, flags->max_bytes, flags->json); });
 }
 

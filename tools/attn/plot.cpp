@@ -19,17 +19,15 @@
 namespace attn::tool {
 namespace {
 
-constexpr const char* kPlotFooter =
-    "Examples:\n"
-    "  attn plot causal --output causal.svg\n"
-    "  attn plot multihead --figure lines --output lines.svg\n"
-    "  attn plot simple --figure arrows --title 'Word vectors' --output words.svg\n"
-    "  printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n0.57,0.85,0.64\\n' > x.csv\n"
-    "  attn run multihead --input x.csv --d-out 4 --save-steps s.safetensors\n"
-    "  attn plot s.safetensors --figure steps --output steps.svg\n"
-    "  printf 'Your\\njourney\\nstarts\\n' > words.txt\n"
-    "  printf '1,0,0\\n.5,.5,0\\n.2,.3,.5\\n' > w.csv\n"
-    "  attn plot w.csv --tokens words.txt --colours grey --output w.svg";
+constexpr const char* kPlotExamples =
+    "attn plot causal --output causal.svg\n"
+    "attn plot multihead --figure lines --output lines.svg\n"
+    "attn plot simple --figure arrows --title 'Word vectors' --output words.svg\n"
+    "attn run multihead --d-out 4 --save-steps s.safetensors\n"
+    "attn plot s.safetensors --figure steps --output steps.svg\n"
+    "printf 'Your\\njourney\\nstarts\\n' > words.txt\n"
+    "printf '1,0,0\\n.5,.5,0\\n.2,.3,.5\\n' > w.csv\n"
+    "attn plot w.csv --tokens words.txt --colours grey --output w.svg";
 
 struct PlotFlags {
   PictureFlags pictures;
@@ -132,23 +130,24 @@ void define_plot(Verb& verb, int&) {
   add_picture_flags(verb, flags->pictures);
   add_choice_flags(verb, flags->choice);
   verb.add_option("--figure", flags->figure,
+                  "The figure:\n"
                   "heatmap  one head, with labels and legend\n"
                   "heads    all heads, and layers, on one scale\n"
                   "lines    from each query to its keys\n"
                   "space    words as points in 3-D, contexts hollow\n"
                   "arrows   words as vectors from the origin\n"
-                  "steps    every step as a strip\n"
-                  "Default: heads where there are several, else heatmap")
+                  "steps    every step as a strip")
       .value_name("NAME")
+      .default_is("heads where there are several, else heatmap")
       .one_of({"heatmap", "heads", "lines", "space", "arrows", "steps"});
-  verb.add_option("--title", flags->title, "Written above the figure. Default: none").value_name("TEXT");
-  verb.add_option("--output", flags->output, "Where to: .svg or .png; - is standard output, as SVG")
+  verb.add_option("--title", flags->title, "The title above the figure.").value_name("TEXT").default_is("none");
+  verb.add_option("--output", flags->output, "The file to write, .svg or .png; - writes SVG to standard output.")
       .value_name("FILE")
       .required();
-  verb.add_option("--dpi", flags->dpi, "Pixels an inch of a PNG, 24 to 1200. Default: 192")
+  verb.add_option("--dpi", flags->dpi, "The resolution of a PNG in pixels an inch, from 24 to 1200.")
       .value_name("N")
       .between(24.0, 1200.0);
-  verb.footer(kPlotFooter);
+  verb.examples(kPlotExamples);
   verb.callback([&verb, flags] { plot(verb, *flags); });
 }
 

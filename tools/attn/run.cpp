@@ -34,18 +34,20 @@ struct Result {
   double seconds = 0;
 };
 
-constexpr const char* kRunFooter =
-    "Without --output the result is printed as PyTorch prints it.\n"
-    "Exit codes: 0 done, 2 wrong usage, 3 bad data or files (no output is changed).\n"
-    "\n"
-    "Examples:\n"
-    "  printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n' | attn run simple --input -\n"
-    "  printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n0.57,0.85,0.64\\n' > x.csv\n"
-    "  attn run causal --input x.csv --d-out 2 --save-weights w.safetensors\n"
-    "  attn run causal --input x.csv --d-out 2 --weights w.safetensors --output z.npy\n"
-    "  attn run multihead --input x.csv --d-out 4 --save-steps s.safetensors --json\n"
-    "  attn run heads --input x.csv --d-out 2 --dropout 0.5 --train --rng native\n"
-    "  attn run cross --input x.csv --context x.csv --d-out 2 --seed 7";
+constexpr const char* kRunNotes =
+    "Without --output the result is printed as PyTorch prints it. When a run fails, no file is changed.\n\n"
+    "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";
+
+constexpr const char* kRunExamples =
+    "attn run causal\n"
+    "printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n' | attn run simple --input -\n"
+    "printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n0.57,0.85,0.64\\n' > x.csv\n"
+    "attn run causal --input x.csv --d-out 2 --save-weights w.safetensors\n"
+    "attn run causal --input x.csv --d-out 2 --weights w.safetensors --output z.npy\n"
+    "attn run multihead --input x.csv --d-out 4 --save-steps s.safetensors --json\n"
+    "attn run heads --input x.csv --d-out 2 --dropout 0.5 --train --rng native\n"
+    "attn run cross --input x.csv --context x.csv --d-out 2 --seed 7\n"
+    "attn run head --input randn:4,8,32 --d-out 16 --seed 1337";
 
 Result compute(const Job& job, bool with_steps) {
   Result result;
@@ -59,11 +61,9 @@ Result compute(const Job& job, bool with_steps) {
 io::NamedTensors steps_file(const Job& job, const Trace& steps) {
   io::NamedTensors file;
   file.tensors.assign(steps.steps().begin(), steps.steps().end());
-  file.metadata = {{"attn", ATTN_VERSION},
-                   {"module", job.flags.module},
-                   {"seed", std::to_string(job.flags.seed)},
-                   {"rng", job.flags.rng},
-                   {"command", command_line()}};
+  file.metadata = {
+      {"attn", ATTN_VERSION}, {"module", job.flags.module}, {"rng", job.flags.rng}, {"command", command_line()}};
+  if (job.seeded) file.metadata["seed"] = std::to_string(job.flags.seed);
   if (!job.tokens.empty()) file.metadata["tokens"] = valid_utf8(joined(job.tokens, "\n"));
   return file;
 }
@@ -149,14 +149,15 @@ void run(const Verb& verb, const RunFlags& flags) {
 void define_run(Verb& verb, int&) {
   const auto flags = std::make_shared<RunFlags>();
   add_module_flags(verb, flags->module);
-  add_input_flags(verb, flags->input, true);
+  add_input_flags(verb, flags->input);
   verb.add_option("--output", flags->output,
-                  "Save the result: .npy, .npz, .safetensors or .csv;\n- is standard output, as .npy")
+                  "Save the result as .npy, .npz, .safetensors or .csv; - writes .npy to standard output.")
       .value_name("FILE");
-  verb.add_option("--save-weights", flags->save_weights, "Save the weights, to .safetensors").value_name("FILE");
-  verb.add_option("--save-steps", flags->save_steps, "Save every step, to .safetensors").value_name("FILE");
-  verb.add_flag("--json", flags->json, "Tell what was done as one JSON object");
-  verb.footer(kRunFooter);
+  verb.add_option("--save-weights", flags->save_weights, "Save the weights as .safetensors.").value_name("FILE");
+  verb.add_option("--save-steps", flags->save_steps, "Save every step as .safetensors.").value_name("FILE");
+  verb.add_flag("--json", flags->json, "Describe what was done as one JSON object.");
+  verb.notes(kRunNotes);
+  verb.examples(kRunExamples);
   verb.callback([&verb, flags] { run(verb, *flags); });
 }
 

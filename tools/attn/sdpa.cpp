@@ -26,11 +26,13 @@ namespace attn::tool {
 namespace {
 
 struct SdpaFlags {
-  std::string q, k, v, mask, blocks, causal, scale, output, lse, save_weights;
+  std::string q, k, v, mask, blocks, causal, relative_bias, scale, output, lse, save_weights;
   std::int64_t block_size = 64;
   std::uint64_t max_bytes = 0;
+  std::optional<std::int64_t> query_offset, key_offset;
   double softcap = 0;
-  bool explain = false, json = false;
+  std::int64_t relative_max_distance = 128;
+  bool relative_one_sided = false, explain = false, json = false;
 };
 
 struct Operands {
@@ -38,21 +40,24 @@ struct Operands {
   std::vector<std::string> notes;
 };
 
-constexpr const char* kSdpaFooter =
-    "Arrays are (b, h, t, d), (h, t, d) or (t, d), all of one rank, as the results.\n"
-    "Without --output the result is printed as PyTorch prints it.\n"
-    "\n"
-    "Examples:\n"
-    "  printf '1,0\\n0,1\\n1,1\\n' > q.csv\n"
-    "  attn sdpa --q q.csv --k q.csv --v q.csv\n"
-    "  attn sdpa --q q.csv --k q.csv --v q.csv --causal top-left --lse lse.npy\n"
-    "  printf '0,-1,-1\\n0,0,-1\\n0,0,0\\n' > bias.csv\n"
-    "  attn sdpa --q q.csv --k q.csv --v q.csv --mask bias.csv --output o.npy --json\n"
-    "  printf '1,0\\n1,1\\n' > blocks.csv\n"
-    "  attn sdpa --q q.csv --k q.csv --v q.csv --blocks blocks.csv --block-size 2";
+constexpr const char* kSdpaNotes =
+    "Arrays have the shape (b, h, t, d), (h, t, d) or (t, d), all of one rank, and so have the results. Without "
+    "--output the result is printed as PyTorch prints it.";
+
+constexpr const char* kSdpaExamples =
+    "printf '1,0\\n0,1\\n1,1\\n' > q.csv\n"
+    "attn sdpa --q q.csv --k q.csv --v q.csv\n"
+    "attn sdpa --q q.csv --k q.csv --v q.csv --causal top-left --lse lse.npy\n"
+    "printf '0,-1,-1\\n0,0,-1\\n0,0,0\\n' > bias.csv\n"
+    "attn sdpa --q q.csv --k q.csv --v q.csv --mask bias.csv --output o.npy --json\n"
+    "attn sdpa --q q.csv --k q.csv --v q.csv --causal top-left --query-offset 2\n"
+    "printf '0.5\\n-1\\n' > t.csv\n"
+    "attn sdpa --q q.csv --k q.csv --v q.csv --relative-bias t.csv --relative-one-sided\n"
+    "printf '1,0\\n1,1\\n' > blocks.csv\n"
+    "attn sdpa --q q.csv --k q.csv --v q.csv --blocks blocks.csv --block-size 2";
 
 Operands load(const SdpaFlags& flags) {
-  require_one_stdin({flags.q, flags.k, flags.v, flags.mask, flags.blocks});
+  require_one_stdin({flags.q, flags.k, flags.v, flags.mask, flags.blocks, flags.relative_bias});
   Operands in;
   in.q = load_floating(flags.q, flags.max_bytes, in.notes);
   in.k = load_floating(flags.k, flags.max_bytes, in.notes);
@@ -111,6 +116,12 @@ AttentionOptions options_of(const SdpaFlags& flags) {
   options.mask = mask_of(flags);
   if (!flags.scale.empty()) options.scale = parse_scale(flags.scale);
   options.softcap = flags.softcap;
+  if (!flags.relative_bias.empty()) {
+    options.relative_bias = {io::load_tensor(flags.relative_bias, {}, flags.max_bytes), !flags.relative_one_sided,
+                             flags.relative_max_distance};
+  }
+  if (flags.query_offset) options.query_offset = *flags.query_offset;
+  if (flags.key_offset) options.key_offset = *flags.key_offset;
   options.return_weights = !flags.save_weights.empty();
   return options;
 }
@@ -198,36 +209,58 @@ void run(const SdpaFlags& flags) {
 
 void define_sdpa(Verb& verb, int&) {
   const auto flags = std::make_shared<SdpaFlags>();
-  verb.add_option("--q", flags->q, "Queries; a file of one tensor, - is standard input").value_name("FILE").required();
-  verb.add_option("--k", flags->k, "Keys; their heads divide the queries'").value_name("FILE").required();
-  verb.add_option("--v", flags->v, "Values").value_name("FILE").required();
-  verb.add_option("--mask", flags->mask,
-                  "Broadcast to (b, h, tq, tk); bool: true may be seen,\nfloat: added to the scaled scores")
+  verb.add_option("--q", flags->q, "The queries: a file of one tensor, or - for standard input.")
+      .value_name("FILE")
+      .required();
+  verb.add_option("--k", flags->k, "The keys, whose number of heads divides that of the queries.")
+      .value_name("FILE")
+      .required();
+  verb.add_option("--v", flags->v, "The values.").value_name("FILE").required();
+  verb.add_option(
+          "--mask", flags->mask,
+          "A mask that is broadcast to (b, h, tq, tk): bool is true where a key may be seen, and float is added "
+          "to the scaled scores.")
       .value_name("FILE");
   const Option& blocks = verb.add_option("--blocks", flags->blocks,
-                                         "Block-sparse mask of 1 (computed) and 0 (skipped),\n"
-                                         "broadcast to (b, h, blocks of q, blocks of k)")
+                                         "A block-sparse mask of 1 (computed) and 0 (skipped), broadcast to "
+                                         "(b, h, blocks of q, blocks of k).")
                              .value_name("FILE");
-  verb.add_option("--block-size", flags->block_size, "Tokens a block of --blocks. Default: 64")
+  verb.add_option("--block-size", flags->block_size, "The number of tokens in a block of --blocks.")
       .value_name("N")
       .needs(blocks)
       .at_least(1);
-  verb.add_option("--causal", flags->causal,
-                  "Hide later keys; the diagonal starts top-left or\nends bottom-right. Default: none hidden")
+  verb.add_option("--causal", flags->causal, "Hide later keys; the diagonal starts top-left or ends bottom-right.")
       .value_name("ALIGN")
+      .default_is("no key is hidden")
       .one_of({"top-left", "bottom-right"});
-  verb.add_option("--scale", flags->scale, "Factor of the scores; none is 1. Default: 1/√d").value_name("S");
-  verb.add_option("--softcap", flags->softcap, "Scores become C · tanh(scores / C). Default: 0, none").value_name("C");
+  verb.add_option("--query-offset", flags->query_offset, "The position of the first query in a longer sequence.")
+      .value_name("N")
+      .default_is("0");
+  verb.add_option("--key-offset", flags->key_offset, "The position of the first key.").value_name("N").default_is("0");
+  const Option& relative = verb.add_option("--relative-bias", flags->relative_bias,
+                                           "T5's bias (buckets, h), added to scores by the bucket of a key's distance "
+                                           "from the query.")
+                               .value_name("FILE");
+  verb.add_option("--relative-max-distance", flags->relative_max_distance,
+                  "The distance from which on all are in the last bucket.")
+      .value_name("N")
+      .needs(relative);
+  verb.add_flag("--relative-one-sided", flags->relative_one_sided,
+                "Use all buckets for keys behind the query, as decoders do.")
+      .needs(relative);
+  verb.add_option("--scale", flags->scale, "The factor of the scores; none is 1.").value_name("S").default_is("1/√d");
+  verb.add_option("--softcap", flags->softcap, "Bend scores to C · tanh(scores / C); 0 leaves them.").value_name("C");
   verb.add_option("--output", flags->output,
-                  "Save the result: .npy, .npz or .safetensors;\n- is standard output, as .npy")
+                  "Save the result as .npy, .npz or .safetensors; - writes .npy to standard output.")
       .value_name("FILE");
-  verb.add_option("--lse", flags->lse, "Save log Σ exp of the masked scores, (b, h, tq)").value_name("FILE");
-  verb.add_option("--save-weights", flags->save_weights, "Save the attention weights, (b, h, tq, tk)")
+  verb.add_option("--lse", flags->lse, "Save log Σ exp of the masked scores, of shape (b, h, tq).").value_name("FILE");
+  verb.add_option("--save-weights", flags->save_weights, "Save the attention weights, of shape (b, h, tq, tk).")
       .value_name("FILE");
   add_limit_flag(verb, flags->max_bytes);
-  verb.add_flag("--explain", flags->explain, "Tell which kernel computed it, how, and why");
-  verb.add_flag("--json", flags->json, "Tell what was done as one JSON object");
-  verb.footer(kSdpaFooter);
+  verb.add_flag("--explain", flags->explain, "Tell which kernel computed it, how, and why.");
+  verb.add_flag("--json", flags->json, "Describe what was done as one JSON object.");
+  verb.notes(kSdpaNotes);
+  verb.examples(kSdpaExamples);
   verb.callback([flags] { run(*flags); });
 }
 

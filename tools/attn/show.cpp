@@ -1,4 +1,6 @@
 // attn show: attention weights, or any step, in the terminal.
+#include <unistd.h>
+
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -14,17 +16,17 @@
 namespace attn::tool {
 namespace {
 
-constexpr const char* kShowFooter =
-    "Colours are used on a terminal; NO_COLOR=1 or a pipe gives characters.\n"
-    "\n"
-    "Examples:\n"
-    "  attn show causal\n"
-    "  attn show multihead --head 2 --numbers\n"
-    "  attn show simple --step scores --color 256\n"
-    "  printf '1,0,0\\n.5,.5,0\\n.2,.3,.5\\n' > w.csv\n"
-    "  printf 'Your\\njourney\\nstarts\\n' > words.txt\n"
-    "  attn show w.csv --tokens words.txt --log --ascii\n"
-    "  attn show w.csv --json";
+constexpr const char* kShowNotes =
+    "Colours are used on a terminal. With NO_COLOR=1, or into a pipe, characters take their place.";
+
+constexpr const char* kShowExamples =
+    "attn show causal\n"
+    "attn show multihead --head 2 --numbers\n"
+    "attn show simple --step scores --color 256\n"
+    "printf '1,0,0\\n.5,.5,0\\n.2,.3,.5\\n' > w.csv\n"
+    "printf 'Your\\njourney\\nstarts\\n' > words.txt\n"
+    "attn show w.csv --tokens words.txt --log --ascii\n"
+    "attn show w.csv --json";
 
 struct ShowFlags {
   PictureFlags pictures;
@@ -79,7 +81,7 @@ void show(const Verb& verb, const ShowFlags& flags) {
   } else {
     using figure::Characters;
     text.append(figure::terminal_heatmap(matrix, options,
-                                         {.columns = flags.width == 0 ? terminal_width() : flags.width,
+                                         {.columns = flags.width == 0 ? terminal_width(STDOUT_FILENO) : flags.width,
                                           .depth = style.depth(),
                                           .characters = flags.ascii ? Characters::ascii : Characters::unicode}));
   }
@@ -93,16 +95,18 @@ void define_show(Verb& verb, int&) {
   const auto flags = std::make_shared<ShowFlags>();
   add_picture_flags(verb, flags->pictures);
   add_choice_flags(verb, flags->choice);
-  verb.add_flag("--numbers", flags->numbers, "The numbers, as PyTorch prints them");
-  verb.add_option("--color", flags->color, "auto, never, always, 256 or 24bit. Default: auto")
+  verb.add_flag("--numbers", flags->numbers, "Print the numbers as PyTorch does.");
+  verb.add_option("--color", flags->color, "When to use colours, and how many: auto, never, always, 256 or 24bit.")
       .value_name("WHEN")
       .one_of({"auto", "never", "always", "256", "24bit"});
-  verb.add_option("--width", flags->width, "Columns, from 20. Default: the terminal's, or 80")
+  verb.add_option("--width", flags->width, "The width of the picture in columns, from 20 on.")
       .value_name("N")
+      .default_is("the terminal's width, or 80")
       .between(20, 10000);
-  verb.add_flag("--ascii", flags->ascii, "No character beyond ASCII in the picture");
-  verb.add_flag("--json", flags->json, "All values as one JSON object; --head for one head's");
-  verb.footer(kShowFooter);
+  verb.add_flag("--ascii", flags->ascii, "Use ASCII characters alone in the picture.");
+  verb.add_flag("--json", flags->json, "Print all values as one JSON object; with --head, those of that head.");
+  verb.notes(kShowNotes);
+  verb.examples(kShowExamples);
   verb.callback([&verb, flags] { show(verb, *flags); });
 }
 

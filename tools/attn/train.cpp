@@ -1,21 +1,26 @@
-// attn train: a GPT from text.
+// attn train: a GPT from text, or a released model further.
 #if __has_include(<malloc.h>)
 #include <malloc.h>
 #endif
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <exception>
+#include <filesystem>
 #include <memory>
 
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
+#include "attn/pretrained.hpp"
 #include "common/format.hpp"
 #include "common/outputs.hpp"
 #include "common/signals.hpp"
 #include "common/terminal.hpp"
+#include "common/text_model.hpp"
 #include "core/escape.hpp"
 #include "train/divergence.hpp"
+#include "train/estimate.hpp"
 #include "train/files.hpp"
 #include "train/lock.hpp"
 #include "train/progress.hpp"
@@ -25,33 +30,47 @@
 namespace attn::tool {
 namespace {
 
+constexpr double kRateOfReleased = 5e-5;   // of what is learned already, little is to be forgotten
+constexpr std::int64_t kWorthATrial = 10;  // steps: fewer are done before their time is known
+
 struct TrainFlags {
   TrainSettings settings;
   std::string precision = "highest", gelu = "tanh";
   std::vector<std::string> text;
-  std::string out, curve, tokenizer, on_nan = "stop";
+  std::string from, out, curve, tokenizer, on_nan = "stop";
   std::int64_t save_every = 100, log_every = 10, until = 0;
   double minutes = 0;
   bool resume = false, force = false, json = false;
 };
 
-constexpr const char* kTrainFooter =
-    "Two files are written: --out, the model in Hugging Face GPT-2's names, and beside\n"
-    "it NAME.training.safetensors, the checkpoint that --resume continues from, bit\n"
-    "for bit. Each is whole or untouched, whenever the run is killed. While it trains,\n"
-    "NAME.training.lock keeps other runs from the same --out; one that a kill left\n"
-    "does not. Ctrl-C saves and stops, and so does a reader of --json that goes away.\n"
-    "A loss or gradient that is not finite ends the run, which keeps its checkpoint.\n"
-    "With --on-nan skip such a step changes nothing, and is tried with other batches,\n"
-    "at most 10 in a row. Weights that are not finite are never saved.\n"
-    "Losses are in nats a token (a byte, without --tokenizer).\n"
-    "Exit codes: 0 done, 2 wrong usage, 3 bad data or files, 130 stopped by Ctrl-C\n"
-    "(143: terminated), all saved.\n"
-    "\n"
-    "Examples:\n"
-    "  attn train --text book.txt --out model.safetensors\n"
-    "  attn train --text book.txt --out model.safetensors --resume\n"
-    "  attn train --text book.txt --out m.safetensors --layers 2 --minutes 5 --json";
+constexpr const char* kTrainNotes =
+    "The defaults make a small model and take minutes on two cores. A model that learns more, and takes an hour or "
+    "more, has for example --layers 6 --heads 6 --width 384 --context 256. Before the first step a trial step is "
+    "timed, and the time that the run will take is told.\n\n"
+    "With --from a released model is trained further: all of its weights, in float32, on texts of --context tokens "
+    "(128, "
+    "or the model's own context where that is shorter), with its own tokenizer. --lr is then 0.00005 and --min-lr a "
+    "tenth "
+    "of --lr, unless they are given. --out is a folder, which gets config.json, model.safetensors and the tokenizer's "
+    "files, as Hugging Face's libraries read them; the checkpoint in it is model.training.safetensors. The tokenizer "
+    "of a "
+    "GGUF file stays in that file: name it by --tokenizer to generate or to resume.\n\n"
+    "Otherwise two files are written: --out, the model in the names of Hugging Face's GPT-2, and beside it "
+    "NAME.training.safetensors, the checkpoint from which --resume continues bit for bit. Each is whole or "
+    "untouched, whenever the run is killed. While it trains, NAME.training.lock keeps other runs from the same "
+    "--out; a lock that a killed run left does not. Ctrl-C saves and stops, and so does a reader of --json that goes "
+    "away.\n\n"
+    "A loss or gradient that is not finite ends the run, which keeps its checkpoint. With --on-nan skip such a step "
+    "changes nothing and is tried with other batches, at most 10 in a row. Weights that are not finite are never "
+    "saved. Losses are in nats a token, which is a byte without --tokenizer.\n\n"
+    "The exit code is 0 when all is done, 2 for wrong usage, 3 for bad data or files, 130 when Ctrl-C stopped the "
+    "run and 143 when SIGTERM did. In both cases all is saved.";
+
+constexpr const char* kTrainExamples =
+    "attn train --text book.txt --out model.safetensors\n"
+    "attn train --text book.txt --out model.safetensors --resume\n"
+    "attn train --text book.txt --out m.safetensors --layers 2 --minutes 5 --json\n"
+    "attn train --from llama/ --text book.txt --out tuned/ --steps 200 --batch 4";
 
 volatile std::sig_atomic_t stopped_by = 0;
 
@@ -78,14 +97,80 @@ void keep_freed_memory() {
 #endif
 }
 
+// A folder for a released model: gone again if nothing was put into it.
+class OutFolder {
+ public:
+  explicit OutFolder(const std::string& path) : path_(path) {
+    std::error_code failed;
+    created_ = !path.empty() && std::filesystem::create_directory(path_, failed);
+    if (failed)
+      throw Error(Error::Kind::file, "--out", "a folder to write into", escaped(path) + ": " + failed.message());
+  }
+  OutFolder(const OutFolder&) = delete;
+  OutFolder& operator=(const OutFolder&) = delete;
+  ~OutFolder() {
+    std::error_code not_empty;
+    if (created_) std::filesystem::remove(path_, not_empty);
+  }
+
+ private:
+  std::filesystem::path path_;
+  bool created_ = false;
+};
+
+bool is_folder(const TrainFlags& flags) {
+  return !flags.from.empty() || (flags.resume && std::filesystem::is_directory(flags.out));
+}
+
+// The model's file: of a released model in the folder --out.
+std::string model_file(const TrainFlags& flags) {
+  if (!is_folder(flags)) return flags.out;
+  if (std::filesystem::path(flags.out).extension() == ".safetensors") {
+    throw Error(Error::Kind::argument, "--out", "a folder for the model of --from", escaped(flags.out));
+  }
+  return (std::filesystem::path(flags.out) / "model.safetensors").string();
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of(const TrainFlags& flags) {
+  const bool own = flags.tokenizer.empty() && is_folder(flags);
+  const std::string place = !own ? flags.tokenizer : flags.from.empty() ? flags.out : flags.from;
+  if (place.empty()) return std::make_unique<ByteTokenizer>();
+  return std::make_unique<BPETokenizer>(BPETokenizer::load(place));
+}
+
+// What --from brings itself, and what its learning rates are.
+std::unique_ptr<TrainedModel> go_on_from(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer) {
+  for (const char* flag : {"--layers", "--heads", "--width", "--dropout", "--gelu", "--rng"}) {
+    if (!verb.given(flag)) continue;
+    throw Error(Error::Kind::argument, flag, "neither sizes nor dropout beside --from, whose model has its own", flag);
+  }
+  auto model = released_model(flags.from, parse_precision(flags.precision));
+  const LanguageModelConfig config = parse_language_model_config(model->config());
+  GPTConfig& sizes = flags.settings.model;
+  if (tokenizer.vocab_size() > config.vocab_size) {
+    throw Error(Error::Kind::data, "--tokenizer", formatted("at most the {} tokens of the model", config.vocab_size),
+                std::to_string(tokenizer.vocab_size()));
+  }
+  if (!verb.given("--context")) sizes.context_length = std::min(sizes.context_length, config.context_length);
+  if (sizes.context_length < 1 || sizes.context_length > config.context_length) {
+    throw Error(Error::Kind::argument, "--context", formatted("1 to {}, as the model takes", config.context_length),
+                std::to_string(sizes.context_length));
+  }
+  if (!verb.given("--lr")) flags.settings.rate = kRateOfReleased;
+  if (!verb.given("--min-lr")) flags.settings.floor = flags.settings.rate / 10;
+  return model;
+}
+
 std::unique_ptr<Run> start(const Verb& verb, TrainFlags& flags, TrainingFiles& files, const Tokenizer& tokenizer,
                            std::optional<Text>& text) {
   if (flags.resume) {
     auto given = given_settings(verb);
-    if (flags.force) given.emplace_back("--force");
+    for (const char* flag : {"--force", "--from"}) {
+      if (verb.given(flag)) given.emplace_back(flag);
+    }
     if (!given.empty()) {
       throw Error(Error::Kind::argument, given.front(),
-                  "neither settings nor --force beside --resume, which has all from its checkpoint",
+                  "neither settings nor --force nor --from beside --resume, which has all from its checkpoint",
                   joined(given, " "));
     }
     auto run = Run::resume(files.checkpoint(), flags.text, tokenizer, text);
@@ -93,26 +178,27 @@ std::unique_ptr<Run> start(const Verb& verb, TrainFlags& flags, TrainingFiles& f
     return run;
   }
   if (!flags.force) files.require_new();
+  std::unique_ptr<TrainedModel> released;
+  if (!flags.from.empty()) released = go_on_from(verb, flags, tokenizer);
   flags.settings.model.vocab_size = tokenizer.vocab_size();
   flags.settings.model.precision = parse_precision(flags.precision);
-  if (flags.gelu != "tanh" && flags.gelu != "exact") {
-    throw Error(Error::Kind::argument, "--gelu", "tanh or exact", flags.gelu);
-  }
   flags.settings.model.gelu = flags.gelu == "tanh" ? Gelu::tanh : Gelu::exact;
   text.emplace(flags.text, tokenizer, flags.settings.validation, flags.settings.model.context_length);
-  return std::make_unique<Run>(flags.settings, *text);
+  return std::make_unique<Run>(flags.settings, *text, std::move(released));
 }
 
 void introduce(Run& run, const Text& text) {
   std::int64_t weights = 0;
-  for (const Parameter* p : run.model().parameters()) weights += p->value.numel();
+  for (const Parameter* p : run.model().module().parameters()) weights += p->value.numel();
   write_stderr(formatted("{:.2f} million weights; {} tokens to train on, {} to validate by{}\n",
                          static_cast<double>(weights) / 1e6, text.training_tokens(), text.validation_tokens(),
                          run.steps_done() == 0 ? "" : formatted("; from step {}", run.steps_done())));
 }
 
 void conclude(const Run& run, const Progress& progress, const TrainingFiles& files, bool json) {
-  std::string text = formatted("loss {}\n", figure::sparkline(run.losses(), kColumns - 5));
+  const std::size_t columns =
+      std::clamp<std::size_t>(terminal_width(json ? STDERR_FILENO : STDOUT_FILENO), 10, kColumns);
+  std::string text = formatted("loss {}\n", figure::sparkline(run.losses(), columns - 5));
   if (!run.validations().empty()) {
     text += formatted("validation loss {:.4f} nats a token at step {}\n", run.validations().back().second,
                       run.validations().back().first);
@@ -130,19 +216,24 @@ void conclude(const Run& run, const Progress& progress, const TrainingFiles& fil
 
 void train(const Verb& verb, TrainFlags& flags, int& status) {
   keep_freed_memory();
-  TrainingFiles files(flags.out, flags.curve);
+  if (!flags.from.empty() && !flags.resume) require_model("--from", flags.from);
+  TrainingFiles files(model_file(flags), flags.curve);
+  const OutFolder folder(flags.from.empty() || flags.resume ? "" : flags.out);
   Outputs outputs;  // refused before the work, not after it
-  outputs.declare("--out", flags.out, {".safetensors"});
+  outputs.declare("--out", files.model().string(), {".safetensors"});
   outputs.declare("the checkpoint", files.checkpoint().string(), {".safetensors"});
   outputs.declare("--curve", files.curve().string(), {".svg"});
   const TrainingLock lock(io::Destination(files.model(), "--out"));
-  std::unique_ptr<Tokenizer> tokenizer = std::make_unique<ByteTokenizer>();
-  if (!flags.tokenizer.empty()) tokenizer = std::make_unique<BPETokenizer>(BPETokenizer::load(flags.tokenizer));
+  const auto tokenizer = tokenizer_of(flags);
   std::optional<Text> text;
   const auto run = start(verb, flags, files, *tokenizer, text);
   introduce(*run, *text);
 
   catch_signals();
+  const std::int64_t last = flags.until > 0 ? std::min(flags.until, run->settings().steps) : run->settings().steps;
+  if (const std::int64_t left = last - run->steps_done(); left >= kWorthATrial) {
+    write_stderr(estimate_text(*run, left, flags.minutes, !flags.resume && flags.from.empty()));
+  }
   const auto form = flags.json              ? Progress::Form::json
                     : isatty(STDERR_FILENO) ? Progress::Form::bar
                                             : Progress::Form::lines;
@@ -174,27 +265,47 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
 
 void define_train(Verb& verb, int& status) {
   const auto flags = std::make_shared<TrainFlags>();
-  verb.add_option("--text", flags->text, "Files of text; - is standard input").value_name("FILE…").required();
-  verb.add_option("--out", flags->out, "The model, .safetensors").value_name("FILE").required();
-  verb.add_flag("--resume", flags->resume, "Continue from the checkpoint beside --out");
-  verb.add_flag("--force", flags->force, "Replace the model that --out names, with no --resume");
-  verb.add_option("--on-nan", flags->on_nan, "A loss or gradient that is not finite: stop, or skip\nthat step")
+  verb.add_option("--text", flags->text, "The files of text to train on; - is standard input.")
+      .value_name("FILE…")
+      .required();
+  verb.add_option("--from", flags->from,
+                  "A released model to go on from, as attn generate takes it, in place of a new GPT.")
+      .value_name("MODEL")
+      .default_is("a new GPT");
+  verb.add_option("--out", flags->out, "The model to write: a .safetensors file, or with --from a folder.")
+      .value_name("FILE")
+      .required();
+  verb.add_flag("--resume", flags->resume, "Continue from the checkpoint beside --out.");
+  verb.add_flag("--force", flags->force, "Replace the model that --out names, where --resume is not given.");
+  verb.add_option("--on-nan", flags->on_nan,
+                  "What to do at a loss or gradient that is not finite: stop, or skip that step.")
       .value_name("WHAT")
       .one_of({"stop", "skip"});
-  verb.add_option("--tokenizer", flags->tokenizer, "Folder with GPT-2's vocab.json and merges.txt.\nDefault: bytes")
-      .value_name("DIR");
-  verb.add_option("--minutes", flags->minutes, "Save and stop after so long. Default: when --steps are done")
+  verb.add_option("--tokenizer", flags->tokenizer,
+                  "A folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt.")
+      .value_name("FOLDER")
+      .default_is("bytes are the tokens; with --from the model's own");
+  verb.add_option("--minutes", flags->minutes, "Save and stop after so many minutes.")
+      .value_name("N")
+      .default_is("when all --steps are done")
+      .positive();
+  verb.add_option("--until", flags->until, "Save and stop after this step, as if the run were interrupted there.")
+      .value_name("N")
+      .default_is("the last step")
+      .positive();
+  verb.add_option("--save-every", flags->save_every, "The number of steps between checkpoints.")
       .value_name("N")
       .positive();
-  verb.add_option("--until", flags->until, "Save and stop after this step, as if interrupted there")
+  verb.add_option("--log-every", flags->log_every, "The number of steps between lines of progress.")
       .value_name("N")
       .positive();
-  verb.add_option("--save-every", flags->save_every, "Steps between checkpoints").value_name("N").positive();
-  verb.add_option("--log-every", flags->log_every, "Steps between lines").value_name("N").positive();
-  verb.add_option("--curve", flags->curve, "The loss curve, .svg. Default: beside --out").value_name("FILE");
-  verb.add_flag("--json", flags->json, "Progress as JSON, an object a line, on standard output");
+  verb.add_option("--curve", flags->curve, "The loss curve to write, .svg.")
+      .value_name("FILE")
+      .default_is("beside --out, with its name");
+  verb.add_flag("--json", flags->json, "Print progress as JSON, an object a line, on standard output.");
   add_train_settings(verb, flags->settings, flags->precision, flags->gelu);
-  verb.footer(kTrainFooter);
+  verb.notes(kTrainNotes);
+  verb.examples(kTrainExamples);
   verb.callback([&verb, flags, &status] { train(verb, *flags, status); });
 }
 

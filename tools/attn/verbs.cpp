@@ -7,27 +7,43 @@ namespace attn::tool {
 namespace {
 
 constexpr std::array kVerbs{
-    VerbEntry{"demo", "Six words through every step of the chapter; start here", define_demo},
-    VerbEntry{"run", "Run a module on an input: read, compute, save or print", define_run},
-    VerbEntry{"explain", "Walk one query through a module, the arithmetic written out", define_explain},
-    VerbEntry{"show", "Attention weights or any step in the terminal", define_show},
-    VerbEntry{"plot", "Draw attention weights or any step as SVG or PNG, for papers", define_plot},
-    VerbEntry{"report", "Write one HTML page that shows every step; needs no network", define_report},
-    VerbEntry{"train", "Train a GPT on text, to a model file", define_train},
-    VerbEntry{"sdpa", "The bare operator: softmax(mask(q · kᵀ · scale)) · v", define_sdpa},
-    VerbEntry{"check", "Every number the notebooks print, digit by digit", define_check},
-    VerbEntry{"generate", "Text from a model that attn train or Hugging Face made", define_generate},
-    VerbEntry{"bench", "Speed, beside this machine's own limits", define_bench},
-    VerbEntry{"info", "This build and processor; with FILE, the tensors in it", define_info},
+    VerbEntry{"demo", "Walk six words through every step; begin here.", define_demo},
+    VerbEntry{"run", "Run a module on an input; print or save the result.", define_run},
+    VerbEntry{"explain", "Follow one query through a module, product by product.", define_explain},
+    VerbEntry{"show", "Show attention weights, or any step, in the terminal.", define_show},
+    VerbEntry{"plot", "Draw attention weights, or any step, as SVG or PNG.", define_plot},
+    VerbEntry{"report", "Write an HTML page of every step; it needs no network.", define_report},
+    VerbEntry{"train", "Train a GPT on text, and write it to a model file.", define_train},
+    VerbEntry{"generate", "Write text with a model of attn train or Hugging Face.", define_generate},
+    VerbEntry{"tokens", "Show the tokens of a text, by a released model's files.", define_tokens},
+    VerbEntry{"sdpa", "Compute the operator softmax(mask(q · kᵀ · scale)) · v.", define_sdpa},
+    VerbEntry{"draw", "Draw random numbers and dropout as PyTorch does.", define_draw},
+    VerbEntry{"check", "Compare every number of the notebooks, digit by digit.", define_check},
+    VerbEntry{"bench", "Measure the speed beside this machine's own limits.", define_bench},
+    VerbEntry{"info", "Describe this build, or the tensors of a file.", define_info},
+    VerbEntry{"help", "Tell what a verb does and which options it has.", define_help},
+    VerbEntry{"completions", "Print what a shell needs to complete this command.", define_completions},
 };
 
 }  // namespace
 
 std::span<const VerbEntry> verbs() noexcept { return kVerbs; }
 
+std::vector<std::string> verb_names() {
+  std::vector<std::string> names;
+  for (const VerbEntry& verb : kVerbs) names.emplace_back(verb.name);
+  return names;
+}
+
 const VerbEntry* find_verb(std::string_view name) noexcept {
   const auto* at = std::ranges::find(kVerbs, name, &VerbEntry::name);
   return at == kVerbs.end() ? nullptr : at;
+}
+
+std::unique_ptr<Verb> defined(const VerbEntry& entry, int& status) {
+  auto verb = std::make_unique<Verb>(std::string(entry.name), std::string(entry.summary));
+  entry.define(*verb, status);
+  return verb;
 }
 
 }  // namespace attn::tool

@@ -1,8 +1,11 @@
-// The verbs of the command: the table that --help and the command line read.
+// The verbs of the command: the table that the command line, --help, manual pages and completions read.
 #pragma once
 
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/options.hpp"
 
@@ -17,8 +20,11 @@ struct VerbEntry {
 
 // In the order of --help.
 std::span<const VerbEntry> verbs() noexcept;
+std::vector<std::string> verb_names();
 // Null where there is none of that name.
 const VerbEntry* find_verb(std::string_view name) noexcept;
+// The verb with its options; `status` has to outlive it.
+std::unique_ptr<Verb> defined(const VerbEntry& entry, int& status);
 
 void define_demo(Verb& verb, int& status);
 void define_run(Verb& verb, int& status);
@@ -27,10 +33,14 @@ void define_show(Verb& verb, int& status);
 void define_plot(Verb& verb, int& status);
 void define_report(Verb& verb, int& status);
 void define_train(Verb& verb, int& status);
-void define_sdpa(Verb& verb, int& status);
-void define_check(Verb& verb, int& status);
 void define_generate(Verb& verb, int& status);
+void define_tokens(Verb& verb, int& status);
+void define_sdpa(Verb& verb, int& status);
+void define_draw(Verb& verb, int& status);
+void define_check(Verb& verb, int& status);
 void define_bench(Verb& verb, int& status);
 void define_info(Verb& verb, int& status);
+void define_help(Verb& verb, int& status);
+void define_completions(Verb& verb, int& status);
 
 }  // namespace attn::tool

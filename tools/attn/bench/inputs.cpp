@@ -1,10 +1,14 @@
 #include "bench/inputs.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <span>
 
+#include "attn/error.hpp"
 #include "attn/random.hpp"
 #include "common/format.hpp"
 #include "common/inputs.hpp"
@@ -20,8 +24,12 @@ Generator generator(const std::string& role) { return Generator(std::hash<std::s
 
 }  // namespace
 
+std::string BenchInputs::key(const std::string& role, DType dtype, const Shape& shape) const {
+  return formatted("{} {} {} {}", role, name(dtype), shape.str(), numbers_);
+}
+
 Tensor BenchInputs::kept(const std::string& role, const Shape& shape, const Tensor& block) {
-  Tensor& tensor = tensors_[formatted("{} {} {}", role, name(block.dtype()), shape.str())];
+  Tensor& tensor = tensors_[key(role, block.dtype(), shape)];
   if (tensor.defined()) return tensor;
   const auto size = static_cast<std::int64_t>(size_of(block.dtype()));
   bytes_ += static_cast<double>(shape.numel()) * static_cast<double>(size);
@@ -35,8 +43,28 @@ Tensor BenchInputs::kept(const std::string& role, const Shape& shape, const Tens
   return tensor;
 }
 
+void BenchInputs::use(const std::string& numbers) {
+  constexpr std::array all{"normal", "one-nan", "nan", "one-inf", "inf", "huge", "subnormal"};
+  if (std::find(all.begin(), all.end(), numbers) == all.end()) {
+    throw Error(Error::Kind::data, "numbers", joined(std::vector<std::string>(all.begin(), all.end()), ", "), numbers);
+  }
+  numbers_ = numbers;
+}
+
+// A first number of the tensor alone, a share of them, or a factor of all.
 Tensor BenchInputs::normal(const std::string& role, const Shape& shape, DType dtype) {
-  return kept(role, shape, generator(role).randn({kNumbers}).to(dtype));
+  const double end = dtype == DType::f16 ? 65504 : 3e38, least = dtype == DType::f16 ? 0x1p-20 : 0x1p-130;
+  const double special = numbers_.ends_with("nan") ? std::nan("") : HUGE_VAL;
+  const Tensor block = generator(role).randn({kNumbers});
+  for (float& x : std::span(block.data<float>(), kNumbers)) {
+    if (numbers_ == "huge") x = static_cast<float>(std::clamp(x * end / 2, -end, end));
+    if (numbers_ == "subnormal") x = static_cast<float>(x * least);
+    if ((numbers_ == "nan" || numbers_ == "inf") && std::fabs(x) > 2) x = static_cast<float>(std::copysign(special, x));
+  }
+  const bool is_new = !tensors_.contains(key(role, dtype, shape));
+  const Tensor tensor = kept(role, shape, block.to(dtype));
+  if (is_new && numbers_.starts_with("one-")) Tensor(tensor).view({-1}).set({tensor.numel() / 2}, special);
+  return tensor;
 }
 
 Tensor BenchInputs::coins(const std::string& role, const Shape& shape, double chance) {

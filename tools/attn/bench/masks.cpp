@@ -83,6 +83,10 @@ constexpr std::array kParts{
          }},
     Part{"alibi", false,
          [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs&) { o.alibi_slopes = slopes_of(s); }},
+    Part{"relative", false,
+         [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs& in) {
+           o.relative_bias.table = in.normal("relative", {32, s.hq}, DType::f32);
+         }},
     Part{"score", false,
          [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs&) {
            o.score_function = relative_positions(slopes_of(s));
@@ -131,7 +135,7 @@ std::vector<Found> parse(const std::string& mask) {
     const auto found = find(word);
     if (!found) {
       throw Error(Error::Kind::data, "mask",
-                  "none, or causal, causal-br, window=N, lengths, keep, bias, blocks=P, alibi, score, sinks, "
+                  "none, or causal, causal-br, window=N, lengths, keep, bias, blocks=P, alibi, relative, score, sinks, "
                   "softcap=C, dropout=P, dropout-keep=P, joined by +",
                   mask);
     }

@@ -6,6 +6,7 @@
 //   keep, bias          a boolean mask that keeps half, a float one; (1, 1, tq, tk)
 //   blocks=P            blocks of 128 queries and 128 keys, of which a share P is kept
 //   alibi, sinks        one a head
+//   relative            32 buckets of distances, as T5's
 //   score               ALiBi again, as a user's function of the scores
 //   softcap=C
 //   dropout=P           drawn where it is needed, by Philox; dropout-keep=P: from a mask in memory

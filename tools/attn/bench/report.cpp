@@ -6,6 +6,7 @@
 #include "common/format.hpp"
 #include "common/json.hpp"
 #include "common/processor.hpp"
+#include "common/table.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "kernels/targets.hpp"
@@ -26,10 +27,6 @@ std::string time_text(double seconds) {
 // Two decimals where one would show nothing.
 std::string rate_text(double rate) { return fixed(rate / kGiga, rate < kGiga ? 2 : 1); }
 
-std::string right(const std::string& text, std::size_t width) {
-  return std::string(width - std::min(width, width_of(text)), ' ') + text;
-}
-
 std::string threads_text(int threads) { return formatted("{} thread{}", threads, threads == 1 ? "" : "s"); }
 
 std::string limit_name(const Measurement& m) {
@@ -39,67 +36,51 @@ std::string limit_name(const Measurement& m) {
 // One line a limit, one column a number of threads.
 std::string limits_table(const std::vector<Measurement>& all, const Style& style) {
   std::vector<const Measurement*> limits;
-  std::vector<int> threads;
+  Table table{{"limit"}};
   for (const Measurement& m : all) {
     if (!m.is_limit()) continue;
     limits.push_back(&m);
-    if (threads.empty() || threads.back() != m.threads) threads.push_back(m.threads);
+    const std::string threads = threads_text(m.threads);
+    if (table[0].back() != threads) table[0].push_back(threads);
   }
-  constexpr std::size_t name_width = 28, width = 12;
-  std::string text = padded("limit", name_width);
-  for (const int count : threads) text += right(threads_text(count), width);
-  text = style.heading(text) + "\n";
-  const std::size_t kinds = limits.size() / threads.size();
+  const std::size_t columns = table[0].size() - 1, kinds = limits.size() / columns;
   for (std::size_t kind = 0; kind < kinds; ++kind) {
-    text += padded(limit_name(*limits[kind]), name_width);
-    for (std::size_t t = 0; t < threads.size(); ++t) {
-      text += right(formatted("{:.1f}", limits[t * kinds + kind]->rate() / kGiga), width);
+    table.push_back({limit_name(*limits[kind])});
+    for (std::size_t t = 0; t < columns; ++t) {
+      table.back().push_back(formatted("{:.1f}", limits[t * kinds + kind]->rate() / kGiga));
     }
-    text += "\n";
   }
-  return text;
+  std::vector<std::string> lines = table_lines(table, "<" + std::string(columns, '>'));
+  lines[0] = style.heading(lines[0]);
+  return joined(lines, "\n") + "\n";
 }
 
-struct Column {
-  const char* title;
-  std::size_t width;
-  bool left;
-};
+std::string mask_text(const Row& row) { return row.numbers == "normal" ? row.mask : row.mask + " " + row.numbers; }
 
-std::string line(const std::vector<Column>& columns, const std::vector<std::string>& cells) {
-  std::string text;
-  for (std::size_t i = 0; i < columns.size(); ++i) {
-    if (i != 0) text += " ";
-    text += columns[i].left ? padded(cells[i], columns[i].width) : right(cells[i], columns[i].width);
-  }
-  return text + "\n";
-}
-
-std::string row_text(const Measurement& m, const std::vector<Measurement>& all, const std::vector<Column>& columns) {
+std::vector<std::string> row_cells(const Measurement& m, const std::vector<Measurement>& all) {
   const std::string dtype = m.row.precision == "highest" ? m.row.dtype : m.row.dtype + " " + m.row.precision;
   const double share = m.rate() / limit_of(m, all);
   const std::string plain = m.plain.empty() ? "-" : formatted("{:.3g}×", m.plain.median() / m.time.median());
-  return line(columns, {m.row.shape, dtype, m.row.mask, time_text(m.time.median()), time_text(m.time.fastest()),
-                        rate_text(m.rate()), formatted("{:.0f} %", share * 100), plain});
+  return {m.row.shape,
+          dtype,
+          mask_text(m.row),
+          time_text(m.time.median()),
+          time_text(m.time.fastest()),
+          rate_text(m.rate()),
+          formatted("{:.0f} %", share * 100),
+          plain};
 }
 
 std::string rows_table(const std::string& op, int threads, const std::vector<Measurement>& all, const Style& style) {
-  std::string body;
-  std::vector<Column> columns{{"shape", 18, true},   {"dtype", 7, true},    {"mask", 8, true},   {"median", 8, false},
-                              {"fastest", 8, false}, {"GFLOP/s", 8, false}, {"share", 5, false}, {"plain", 6, false}};
+  Table table{{"shape", "dtype", "mask", "median", "fastest", "GFLOP/s", "share", "plain"}};
   for (const Measurement& m : all) {
     if (m.row.op != op || m.threads != threads) continue;
-    columns[0].width = std::max(columns[0].width, m.row.shape.size());
-    columns[2].width = std::max(columns[2].width, m.row.mask.size());
-    if (m.work.bound == Bound::read) columns[5].title = "GB/s";
+    if (m.work.bound == Bound::read) table[0][5] = "GB/s";
+    table.push_back(row_cells(m, all));
   }
-  for (const Measurement& m : all) {
-    if (m.row.op == op && m.threads == threads) body += row_text(m, all, columns);
-  }
-  std::vector<std::string> titles;
-  for (const Column& column : columns) titles.emplace_back(column.title);
-  return style.heading(formatted("{}, {}", op, threads_text(threads))) + "\n" + style.faint(line(columns, titles)) +
-         body;
+  std::vector<std::string> lines = table_lines(table, "<<<>>>>>");
+  lines[0] = style.faint(lines[0]);
+  return style.heading(formatted("{}, {}", op, threads_text(threads))) + "\n" + joined(lines, "\n") + "\n";
 }
 
 // The promise that the fused path is never slower than the plain one, where both were timed.
@@ -127,6 +108,7 @@ Json row_json(const Measurement& m, const std::vector<Measurement>& all, int rep
   json["dtype"] = m.row.dtype;
   json["mask"] = m.row.mask;
   json["precision"] = m.row.precision;
+  json["numbers"] = m.row.numbers;
   json["isa"] = kernels::active().isa;
   json["threads"] = m.threads;
   json["ms"] = json_number(m.time.median() * kMilli);

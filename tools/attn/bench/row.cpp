@@ -39,12 +39,14 @@ std::int64_t parse_size(const std::string& text, const std::string& shape) {
 }
 
 Row parse_row(const std::vector<std::string>& words) {
-  if (words.size() < 3 || words.size() > 5) {
-    throw Error(Error::Kind::data, "row", "op shape dtype [mask [precision]]", formatted("{} words", words.size()));
+  if (words.size() < 3 || words.size() > 6) {
+    throw Error(Error::Kind::data, "row", "op shape dtype [mask [precision [numbers]]]",
+                formatted("{} words", words.size()));
   }
   Row row{words[0], words[1], words[2]};
   if (words.size() > 3) row.mask = words[3];
   if (words.size() > 4) row.precision = words[4];
+  if (words.size() > 5) row.numbers = words[5];
   check_row(row);
   return row;
 }

@@ -1,11 +1,11 @@
 // The shape list: a text file, one line for each thing to time.
 //
-//   # op       shape               dtype  mask       precision
-//   forward    1,8,4096,128        f32    causal     highest
+//   # op       shape               dtype  mask       precision  numbers
+//   forward    1,8,4096,128        f32    causal     highest    huge
 //   decode     1,32/8,1/8192,128   bf16   none
 //
 // Shapes of attention are b,h,t,d; where queries and keys differ hq/hkv, tq/tk and d/dv. The mask is none, or parts
-// joined by "+". The precision may be left out. Empty lines and what follows a # are skipped.
+// joined by "+". The precision and the numbers may be left out. Empty lines and what follows a # are skipped.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,11 @@
 namespace attn::tool {
 
 struct Row {
-  std::string op, shape, dtype, mask = "none", precision = "highest";
+  std::string op, shape, dtype, mask = "none", precision = "highest", numbers = "normal";
 
-  std::string text() const { return op + " " + shape + " " + dtype + " " + mask + " " + precision; }
+  std::string text() const {
+    return op + " " + shape + " " + dtype + " " + mask + " " + precision + (numbers == "normal" ? "" : " " + numbers);
+  }
 };
 
 // Rows of a list that is called `name` in errors. Throws Error (data), naming the line, when one is not as above.

@@ -292,6 +292,7 @@ void check_row(const Row& row) {
   const Op& op = find_op(row);
   const auto extents = parse_shape(row.shape);
   parse_dtype(row.dtype);
+  BenchInputs().use(row.numbers);
   const bool highest = parse_precision(row.precision) == Precision::highest;
   if (op.kind == Kind::cache) {
     if (!highest) refuse("precision", "highest", row.precision);
@@ -310,6 +311,9 @@ void check_row(const Row& row) {
   refuse("mask", op.kind == Kind::module ? "none or causal" : "none", row.mask);
 }
 
-Work make_work(const Row& row, BenchInputs& inputs) { return find_op(row).make(row, parse_shape(row.shape), inputs); }
+Work make_work(const Row& row, BenchInputs& inputs) {
+  inputs.use(row.numbers);
+  return find_op(row).make(row, parse_shape(row.shape), inputs);
+}
 
 }  // namespace attn::tool

@@ -26,11 +26,16 @@ std::string sum(const std::vector<std::string>& terms, std::size_t head, std::si
 
 }  // namespace
 
+std::string operand_text(double value) {
+  const std::string text = number_text(value);
+  return text.starts_with('-') ? "(" + text + ")" : text;
+}
+
 std::string dot_line(std::string_view prefix, std::span<const double> a, std::span<const double> b,
                      std::optional<double> bias, double total, std::string_view suffix) {
   std::vector<std::string> terms;
-  for (std::size_t i = 0; i < a.size(); ++i) terms.push_back(number_text(a[i]) + "·" + number_text(b[i]));
-  const std::string end = (bias ? " + " + number_text(*bias) : "") + " = " + number_text(total);
+  for (std::size_t i = 0; i < a.size(); ++i) terms.push_back(operand_text(a[i]) + "·" + operand_text(b[i]));
+  const std::string end = (bias ? " + " + operand_text(*bias) : "") + " = " + number_text(total);
   std::string line;
   for (std::size_t head = std::min(terms.size(), kMostTerms); head > 0; --head) {
     const bool all = head == terms.size();

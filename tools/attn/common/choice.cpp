@@ -1,11 +1,9 @@
 #include "common/choice.hpp"
 
-#include <cmath>
-#include <limits>
-
 #include "attn/error.hpp"
 #include "attn/steps.hpp"
 #include "common/format.hpp"
+#include "common/suggest.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 
@@ -19,47 +17,35 @@ figure::Scale scale_named(const std::string& name) {
                           : figure::Scale::automatic;
 }
 
+std::vector<std::string> step_names() {
+  std::vector<std::string> names;
+  for (const Step& step : known_steps()) names.emplace_back(step.name);
+  return names;
+}
+
+}  // namespace
+
 void require_index(const char* flag, std::int64_t index, std::int64_t count) {
   if (index >= 1 && index <= count) return;
   throw Error(Error::Kind::argument, flag, formatted("a number from 1 to {}", count), std::to_string(index));
 }
 
-std::string step_names() {
-  std::vector<std::string> words{"Which", "step:"};
-  for (const Step& step : known_steps()) words.push_back(std::string(step.name).append(","));
-  words.back().pop_back();
-  constexpr std::size_t columns = 58;
-  return wrapped(words, columns);
-}
-
-// (queries, keys), false where the masked scores are -inf in every head.
-Tensor keep_of(const report_page::Block& block) {
-  const Tensor* masked = block.find("masked");
-  if (masked == nullptr) return {};
-  const Shape& shape = masked->shape();
-  Tensor keep = Tensor::zeros({shape[1], shape[2]}, DType::boolean);
-  const float* value = masked->data<float>();  // contiguous float32, as every step of a block
-  for (std::int64_t i = 0; i < masked->numel(); ++i) {
-    if (value[i] != -std::numeric_limits<float>::infinity()) keep.data<bool>()[i % keep.numel()] = true;
-  }
-  return keep;
-}
-
-}  // namespace
-
 void add_choice_flags(Verb& verb, ChoiceFlags& flags) {
-  verb.add_option("--step", flags.step, step_names() + ".\nDefault: weights").value_name("NAME");
-  verb.add_option("--layer", flags.layer, "Which of several layers, counted from 1. Default: 1").value_name("N");
-  verb.add_option("--head", flags.head, "Which head, counted from 1").value_name("N");
-  verb.add_option("--scale", flags.scale,
+  verb.add_option("--step", flags.step, "The step to draw: " + joined(step_names(), ", ") + ".")
+      .value_name("NAME")
+      .offers(step_names());
+  verb.add_option("--layer", flags.layer, "The layer, where there are several, counted from 1.").value_name("N");
+  verb.add_option("--head", flags.head, "The head, counted from 1.").value_name("N");
+  verb.add_option("--colour-scale,--color-scale", flags.scale,
+                  "How values become colours:\n"
                   "linear  colours from 0 to the largest value\n"
                   "row     each row from 0 to its own largest value\n"
                   "log     by the logarithm of the value\n"
-                  "auto    row from 12 tokens on, else linear; the default")
+                  "auto    row from 12 tokens on, else linear")
       .value_name("NAME")
       .one_of({"auto", "linear", "row", "log"});
-  verb.add_flag("--log", flags.log, "The same as --scale log");
-  verb.add_option("--colours,--colors", flags.colours, "viridis, cividis or grey. Default: viridis")
+  verb.add_flag("--log", flags.log, "Do the same as --colour-scale log.");
+  verb.add_option("--colours,--colors", flags.colours, "The colours: viridis, cividis or grey.")
       .value_name("NAME")
       .one_of({"viridis", "cividis", "grey"});
 }
@@ -82,9 +68,10 @@ const report_page::Block& chosen_layer(const report_page::Blocks& blocks, const 
 Tensor chosen_step(const report_page::Block& block, const ChoiceFlags& flags) {
   const Tensor* step = block.find(flags.step);
   if (step == nullptr) {
-    std::string names;
-    for (const auto& [name, tensor] : block.steps) names.append(names.empty() ? "" : ", ").append(name);
-    throw Error(Error::Kind::argument, "--step", "a step among: " + names, escaped(flags.step));
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : block.steps) names.push_back(name);
+    throw Error(Error::Kind::argument, "--step", "a step among: " + joined(names, ", "), escaped(flags.step),
+                did_you_mean(flags.step, names));
   }
   return step->rank() == 3 ? *step : step->unsqueeze(0);
 }
@@ -106,7 +93,7 @@ figure::Options options_for(const Pictures& pictures, const report_page::Block& 
   options.scale = flags.log ? figure::Scale::log : scale_named(flags.scale);
   options.colours = colours_named(flags.colours);
   if (pairs) options.key_tokens = pictures.key_tokens;
-  if (known.kind == StepKind::weights) options.keep = keep_of(block);
+  if (known.kind == StepKind::weights) options.keep = block.keep_in_any_head();
   // Dimensions have numbers, not the tokens' names, also where there are as many.
   const Tensor* step = block.find(flags.step);
   for (std::int64_t d = 0; !pairs && step != nullptr && d < step->size(-1); ++d) {

@@ -21,6 +21,9 @@ struct ChoiceFlags {
   std::string colours = "viridis";
 };
 
+// Throws Error (argument) for a number that is not from 1 to `count`.
+void require_index(const char* flag, std::int64_t index, std::int64_t count);
+
 // --step, --layer, --head, --scale, --log, --colours.
 void add_choice_flags(Verb& verb, ChoiceFlags& flags);
 

@@ -97,7 +97,7 @@ std::string wrapped(const std::vector<std::string>& words, std::size_t columns, 
   std::string text;
   std::size_t column = indent;
   for (const std::string& word : words) {
-    if (column != indent && column + 1 + word.size() > columns) {
+    if (column != indent && column + 1 + width_of(word) > columns) {
       text.append("\n").append(indent, ' ');
       column = indent;
     } else if (column != indent) {
@@ -105,7 +105,7 @@ std::string wrapped(const std::vector<std::string>& words, std::size_t columns, 
       ++column;
     }
     text.append(word);
-    column += word.size();
+    column += width_of(word);
   }
   return text;
 }

@@ -2,6 +2,7 @@
 
 #include "attn/error.hpp"
 #include "attn/io.hpp"
+#include "common/drawn.hpp"
 #include "common/format.hpp"
 #include "common/terminal.hpp"
 #include "common/words.hpp"
@@ -54,10 +55,18 @@ void use_six_words(Job& job) {
   if (!job.flags.d_out) job.flags.d_out = 2;
 }
 
-void load_context(Job& job, const std::string& path, std::uint64_t max_bytes, bool six_words_used) {
+// A file's tensor, or one that is drawn.
+Input input_of(const std::string& from, const char* flag, const std::string& tensor, std::uint64_t max_bytes,
+               Generator& rng, std::vector<std::string>& notes) {
+  if (!is_drawn(from)) return load_float32(from, tensor, max_bytes, notes);
+  if (tensor.empty()) return {from, drawn(from, flag, rng).to(DType::f32), {}};
+  throw Error(Error::Kind::argument, "--tensor", "an --input of several tensors", escaped(from));
+}
+
+void load_context(Job& job, const std::string& path, std::uint64_t max_bytes, bool six_words_used, Generator& rng) {
   if (!module_kind(job.flags.module).uses.source) return;
   if (!path.empty()) {
-    job.context = load_float32(path, "", max_bytes, job.notes);
+    job.context = input_of(path, "--context", "", max_bytes, rng, job.notes);
   } else if (six_words_used) {
     constexpr std::int64_t words = 4;  // another length than the queries'
     job.context = Input{"the first four words", job.x.tensor.slice(0, 0, words).clone(), {}};
@@ -70,19 +79,22 @@ void load_context(Job& job, const std::string& path, std::uint64_t max_bytes, bo
 
 }  // namespace
 
-void add_input_flags(Verb& verb, InputFlags& flags, bool required) {
-  verb.add_option("--input", flags.input,
-                  std::string("(tokens, d_in) or (batch, tokens, d_in): .npy, .npz,\n"
-                              "safetensors or CSV by content; - is standard input") +
-                      (required ? "" : ".\nDefault: the six words of the notebooks, --d-out 2"))
+void add_input_flags(Verb& verb, InputFlags& flags) {
+  verb.add_option(
+          "--input", flags.input,
+          "The input, of shape (tokens, d_in) or (batch, tokens, d_in): an .npy, .npz, safetensors or CSV file, "
+          "which is told by its content, or - for standard input. randn:4,8,32 draws one of that shape, before "
+          "the weights and from the same seed; rand:, ones: and randint:LOW,HIGH:SIZES do so too.")
       .value_name("FILE")
-      .required(required);
-  verb.add_option("--tensor", flags.tensor, "Which tensor of an --input that holds several").value_name("NAME");
-  verb.add_option("--context", flags.context, "Keys' and values' source (cross), as --input").value_name("FILE");
-  verb.add_option("--tokens", flags.tokens, "Words to label the rows with, one a line").value_name("FILE");
-  verb.add_option("--weights", flags.weights,
-                  "Load weights, named as PyTorch's state_dict.\nDefault: drawn from --seed")
+      .default_is("the six words of the notebooks, with --d-out 2");
+  verb.add_option("--tensor", flags.tensor, "The tensor to take from an --input that holds several.")
+      .value_name("NAME");
+  verb.add_option("--context", flags.context, "The source of keys and values for cross, given as --input is.")
       .value_name("FILE");
+  verb.add_option("--tokens", flags.tokens, "A file of words, one a line, that label the rows.").value_name("FILE");
+  verb.add_option("--weights", flags.weights, "Load weights that are named as in PyTorch's state_dict.")
+      .value_name("FILE")
+      .default_is("drawn from --seed");
   add_limit_flag(verb, flags.max_bytes);
 }
 
@@ -103,18 +115,19 @@ Tensor Job::forward(Trace* trace) const {
 }
 
 Job prepare(const Verb& verb, const ModuleFlags& flags, const InputFlags& inputs, bool with_steps) {
-  require_used_flags(verb, flags.module);
+  require_used_flags(verb, flags.module, is_drawn(inputs.input) ? "--seed" : "");
   require_one_stdin({inputs.input, inputs.context, inputs.tokens, inputs.weights});
   Job job;
   job.flags = flags;
+  Generator rng(flags.seed, dropout_flavour(flags.rng));  // one stream: drawn inputs, weights, dropout
   if (inputs.input.empty()) {
     use_six_words(job);
   } else {
-    job.x = load_float32(inputs.input, inputs.tensor, inputs.max_bytes, job.notes);
+    job.x = input_of(inputs.input, "--input", inputs.tensor, inputs.max_bytes, rng, job.notes);
   }
   require_shape(job.x, flags.module);
   if (!inputs.tokens.empty()) job.tokens = load_tokens(inputs.tokens, job.x.tensor.size(-2));
-  load_context(job, inputs.context, inputs.max_bytes, inputs.input.empty());
+  load_context(job, inputs.context, inputs.max_bytes, inputs.input.empty(), rng);
   if (!job.context) job.context_tokens = job.tokens;
   if (flags.dropout > 0 && !flags.train)
     job.notes.emplace_back("--dropout acts with --train only: no weight is dropped");
@@ -124,8 +137,8 @@ Job prepare(const Verb& verb, const ModuleFlags& flags, const InputFlags& inputs
   require_scores_memory(x.rank() == 3 ? x.size(0) : 1, heads_of(flags), x.size(-2), keys,
                         bytes_a_score(flags, with_steps));
   require_weights_memory(job.flags, x.size(-1));
-  Generator rng(flags.seed, dropout_flavour(flags.rng));
   job.module = make_module(job.flags, x.size(-1), rng);
+  job.seeded = has_weights(flags.module) && !is_drawn(inputs.input) && !is_drawn(inputs.context);
   if (!inputs.weights.empty()) load_weights(inputs.weights, inputs.max_bytes, job);
   job.module->train(flags.train);
   return job;

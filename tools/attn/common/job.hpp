@@ -23,9 +23,8 @@ struct InputFlags {
 // Of a query and a key, in a module's trace: scores, scaled, masked, weights.
 inline constexpr double kStepBytes = 16;
 
-// --input, --tensor, --context, --tokens, --weights, --max-bytes. Without `required`, the six words are the default
-// input.
-void add_input_flags(Verb& verb, InputFlags& flags, bool required);
+// --input, --tensor, --context, --tokens, --weights, --max-bytes. The six words are the default input.
+void add_input_flags(Verb& verb, InputFlags& flags);
 
 // A file's lines, one for each of `count` tokens: "query", "key", … in the error that says so.
 std::vector<std::string> load_tokens(const std::string& path, std::int64_t count, std::string_view flag = "--tokens",
@@ -38,6 +37,7 @@ struct Job {
   std::vector<std::string> tokens;          // one a row of x, or none
   std::vector<std::string> context_tokens;  // one a row of the context, or none
   std::unique_ptr<Module> module;
+  bool seeded = false;             // the weights are the first numbers that the seed draws
   std::vector<std::string> notes;  // what the user should know: conversions, NaN, flags without effect
 
   // Throws Error as the module does.

@@ -25,6 +25,8 @@ constexpr std::array kUses{Use{"--d-out", &ModuleUses::weights},
                            Use{"--no-out-proj", &ModuleUses::out_proj},
                            Use{"--qkv-bias", &ModuleUses::linear},
                            Use{"--scale", &ModuleUses::linear},
+                           Use{"--rope", &ModuleUses::rope},
+                           Use{"--rope-theta", &ModuleUses::rope},
                            Use{"--seed", &ModuleUses::weights},
                            Use{"--rng", &ModuleUses::linear},
                            Use{"--layer-order", &ModuleUses::linear},
@@ -46,6 +48,17 @@ void require_divisible(const ModuleConfig& config) {
               formatted("{} heads for d_out = {}", config.num_heads, config.d_out), "change --heads or --d-out");
 }
 
+RotaryFrequencies rope_of(const ModuleFlags& flags, std::int64_t head_dim) {
+  if (head_dim % 2 != 0) {
+    throw Error(Error::Kind::argument, "--rope", "heads of an even size, which d_out / heads is",
+                std::to_string(head_dim), "change --d-out or --heads");
+  }
+  if (!(flags.rope_theta > 0 && std::isfinite(flags.rope_theta))) {
+    throw Error(Error::Kind::argument, "--rope-theta", "a number above 0", formatted("{}", flags.rope_theta));
+  }
+  return rotary_frequencies({.head_dim = head_dim, .theta = flags.rope_theta});
+}
+
 }  // namespace
 
 std::vector<std::string> module_names() {
@@ -56,44 +69,62 @@ std::vector<std::string> module_names() {
 
 void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file) {
   constexpr const char* files =
-      "\nFILE       steps (attn run --save-steps), or attention\n"
-      "           weights (queries, keys), (heads, queries, keys)\n"
-      "           or (layers, heads, queries, keys)";
+      "\nFILE       steps that attn run --save-steps wrote, or\n"
+      "           attention weights of shape (queries, keys),\n"
+      "           (heads, queries, keys) or\n"
+      "           (layers, heads, queries, keys)";
   Option& module =
-      verb.add_option(or_file ? "WHAT" : "MODULE", flags.module, summaries() + (or_file ? files : "")).required();
-  if (!or_file) module.one_of(module_names());
-  verb.add_option("--d-out", flags.d_out, "Output size; of each head for heads. Default: d_in")
+      verb.add_option(or_file ? "WHAT" : "MODULE", flags.module,
+                      (or_file ? "A module, or a file:\n" : "The module:\n") + summaries() + (or_file ? files : ""));
+  or_file ? module.offers(module_names()).value_name("FILE") : module.one_of(module_names()).required();
+  verb.add_option("--d-out", flags.d_out, "The size of an output vector; for heads, that of each head.")
       .value_name("N")
+      .default_is("the size of an input vector")
       .positive();
-  verb.add_option("--heads", flags.heads, "Heads. Default: 2; for cross 1").value_name("N").positive();
-  verb.add_option("--context-length", flags.context_length, "Most tokens allowed. Default: as many as there are")
+  verb.add_option("--heads", flags.heads, "The number of heads.")
       .value_name("N")
+      .default_is("2, and 1 for cross")
+      .positive();
+  verb.add_option("--context-length", flags.context_length, "The largest number of tokens that the module takes.")
+      .value_name("N")
+      .default_is("as many as the input has")
       .positive();
   verb.add_option("--dropout", flags.dropout,
-                  "Chance in [0, 1] that a weight is dropped; acts\nwith --train only. Default: 0")
+                  "The probability, from 0 to 1, that a weight is dropped. It acts with --train only.")
       .value_name("P");
-  verb.add_flag("--train", flags.train, "Train mode: dropout acts. Default: eval mode");
-  verb.add_flag("--no-mask", flags.no_mask, "Future tokens may be seen (an encoder's block)");
-  verb.add_flag("--no-out-proj", flags.no_out_proj, "No output projection (multihead, cross)");
-  verb.add_flag("--qkv-bias", flags.qkv_bias, "Query, key and value projections have a bias");
-  verb.add_option("--scale", flags.scale, "Factor of the scores; none is 1.\nDefault: 1/√(head size); for head none")
-      .value_name("S");
-  verb.add_option("--seed", flags.seed,
-                  "Of weights and dropout, as torch.manual_seed takes\nit: the low 32 bits count. Default: 123")
+  verb.add_flag("--train", flags.train, "Use train mode, in which dropout acts.");
+  verb.add_flag("--no-mask", flags.no_mask, "Let queries see later tokens, as in an encoder.");
+  verb.add_flag("--no-out-proj", flags.no_out_proj, "Leave the output projection of multihead and cross out.");
+  verb.add_flag("--qkv-bias", flags.qkv_bias, "Add a bias to the query, key and value projections.");
+  verb.add_option("--scale", flags.scale, "The factor of the scores; none is 1.")
+      .value_name("S")
+      .default_is("1/√(head size), and none for head");
+  verb.add_flag("--rope", flags.rope, "Turn queries and keys by their positions (rotary positions).");
+  verb.add_option("--rope-theta", flags.rope_theta,
+                  "With --rope: pair i turns by this number to the power of -2i / (head size), in radians a token.")
+      .value_name("BASE");
+  verb.add_option(
+          "--seed", flags.seed,
+          "The seed of weights, dropout and drawn inputs, as torch.manual_seed takes it: its low 32 bits count.")
       .value_name("N");
-  verb.add_option("--rng", flags.rng,
-                  "Dropout as PyTorch draws it: mkl (Linux wheels on Intel)\nor native (macOS, Arm). Default: mkl")
+  verb.add_option(
+          "--rng", flags.rng,
+          "Draw dropout as PyTorch does on one kind of machine: mkl for Linux wheels on Intel processors, native "
+          "for macOS and Arm.")
       .value_name("NAME")
       .one_of({"mkl", "native"});
-  verb.add_option("--layer-order", flags.layer_order,
-                  "Which initial weights are drawn first: qkv or kqv.\nDefault: qkv; for head kqv")
+  verb.add_option("--layer-order", flags.layer_order, "The order in which the initial weights are drawn: qkv or kqv.")
       .value_name("ORDER")
+      .default_is("qkv, and kqv for head")
       .one_of({"qkv", "kqv"});
 }
 
-void require_used_flags(const Verb& verb, std::string_view module) {
+void require_used_flags(const Verb& verb, std::string_view module, std::string_view used_too) {
+  if (verb.given("--rope-theta") && !verb.given("--rope")) {
+    throw Error(Error::Kind::argument, "attn " + verb.name(), "--rope with --rope-theta", "--rope-theta alone");
+  }
   for (const auto& [flag, by] : kUses) {
-    if (!verb.given(flag) || module_kind(module).uses.*by) continue;
+    if (!verb.given(flag) || module_kind(module).uses.*by || flag == used_too) continue;
     std::vector<std::string> users;
     for (const ModuleKind& kind : module_kinds()) {
       if (kind.uses.*by) users.emplace_back(kind.name);
@@ -131,6 +162,8 @@ ModuleConfig config_of(const ModuleFlags& flags, std::int64_t d_in) {
   if (!flags.scale.empty()) config.scale = parse_scale(flags.scale);
   if (!flags.layer_order.empty()) config.layer_order = flags.layer_order == "kqv" ? LayerOrder::kqv : LayerOrder::qkv;
   config.out_proj = !flags.no_out_proj;
+  if (flags.rope)
+    config.rope = rope_of(flags, flags.module == "heads" ? config.d_out : config.d_out / config.num_heads);
   return config;
 }
 

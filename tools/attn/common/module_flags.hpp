@@ -17,7 +17,8 @@ struct ModuleFlags {
   std::string module;
   std::optional<std::int64_t> d_out, heads, context_length;
   double dropout = 0;
-  bool train = false, no_mask = false, no_out_proj = false, qkv_bias = false;
+  bool train = false, no_mask = false, no_out_proj = false, qkv_bias = false, rope = false;
+  double rope_theta = 10000;
   std::string scale;  // a number or "none"; empty: the module's own
   std::uint64_t seed = 123;
   std::string rng = "mkl";
@@ -28,8 +29,9 @@ struct ModuleFlags {
 std::vector<std::string> module_names();
 // Adds MODULE and the flags above to a verb. `or_file`: the name may be a file's, which the verb checks.
 void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file = false);
-// Throws Error (argument) for a flag on the command line that the chosen module would ignore.
-void require_used_flags(const Verb& verb, std::string_view module);
+// Throws Error (argument) for a flag on the command line that the chosen module would ignore, and that is not used
+// otherwise.
+void require_used_flags(const Verb& verb, std::string_view module, std::string_view used_too = {});
 // The same for `what`, which uses none of them.
 void require_no_module_flags(const Verb& verb, std::string_view what);
 

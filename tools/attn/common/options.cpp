@@ -5,16 +5,15 @@
 
 #include "attn/error.hpp"
 #include "common/format.hpp"
-#include "common/terminal.hpp"
+#include "common/suggest.hpp"
 #include "core/escape.hpp"
 
 namespace attn::tool {
 namespace {
 
-constexpr const char* kHelp = "-h,--help";
-
-[[noreturn]] void refuse(std::string_view who, std::string_view expected, std::string_view found) {
-  throw Error(Error::Kind::argument, who, expected, found.empty() ? "none" : escaped(found));
+[[noreturn]] void refuse(std::string_view who, std::string_view expected, std::string_view found,
+                         std::string_view mend = {}) {
+  throw Error(Error::Kind::argument, who, expected, found.empty() ? "none" : escaped(found), mend);
 }
 
 std::vector<std::string> split(std::string_view text, char at) {
@@ -74,6 +73,16 @@ Option& Option::value_name(std::string name) {
   return *this;
 }
 
+Option& Option::default_is(std::string text) {
+  default_ = std::move(text);
+  return *this;
+}
+
+Option& Option::offers(std::vector<std::string> names) {
+  offered_ = std::move(names);
+  return *this;
+}
+
 Option& Option::group(std::string heading) {
   group_ = std::move(heading);
   return *this;
@@ -114,7 +123,7 @@ void Option::take(std::string_view text) {
 
 void Option::check(std::string_view text) const {
   if (!choices_.empty() && std::find(choices_.begin(), choices_.end(), text) == choices_.end()) {
-    refuse(name(), "one of " + joined(choices_, ", "), text);
+    refuse(name(), "one of " + joined(choices_, ", "), text, did_you_mean(text, choices_));
   }
   double number = 0;
   if (!range_) return;
@@ -124,8 +133,9 @@ void Option::check(std::string_view text) const {
   }
 }
 
-std::string Option::help() const {
-  return help_line(joined(names_, ",") + (value_name_.empty() ? "" : " ") + value_name_, what_);
+std::string Option::description() const {
+  if (default_.empty()) return what_;
+  return what_ + (what_.ends_with('.') || what_.ends_with(':') ? " " : "\n") + "Default: " + default_ + ".";
 }
 
 Verb::Verb(std::string name, std::string description) : name_(std::move(name)), description_(std::move(description)) {}
@@ -149,31 +159,20 @@ Option* Verb::find(std::string_view name) const {
   return nullptr;
 }
 
+std::vector<std::string> Verb::option_names() const {
+  std::vector<std::string> names{"--help"};
+  for (const auto& option : options_) {
+    if (!option->positional()) names.insert(names.end(), option->names_.begin(), option->names_.end());
+  }
+  return names;
+}
+
 std::vector<std::string> Verb::given_of(std::string_view group) const {
   std::vector<std::string> names;
   for (const auto& option : options_) {
     if (option->group_ == group && option->given()) names.push_back(option->name());
   }
   return names;
-}
-
-std::string Verb::help() const {
-  std::string usage = formatted("{}\nUsage: attn {} [OPTIONS]", description_, name_), arguments;
-  std::vector<std::pair<std::string, std::string>> groups{{"Options", ""}};
-  for (const auto& option : options_) {
-    if (option->positional()) {
-      usage += option->required_ ? " " + option->name() : formatted(" [{}]", option->name());
-      arguments += option->help();
-      continue;
-    }
-    if (groups.back().first != option->group_) groups.emplace_back(option->group_, "");
-    groups.back().second += option->help();
-  }
-  groups.front().second += help_line(kHelp, "Print this help and exit");
-  std::string text = usage + "\n";
-  if (!arguments.empty()) text += "\nArguments:\n" + arguments;
-  for (const auto& [heading, lines] : groups) text.append("\n").append(heading).append(":\n").append(lines);
-  return text + "\n" + footer_ + "\n";
 }
 
 bool Verb::parse(const std::vector<std::string_view>& words) {
@@ -207,7 +206,7 @@ bool Verb::looks_like_option(std::string_view word) const {
 std::size_t Verb::read_option(std::string_view word, const std::vector<std::string_view>& words, std::size_t next) {
   const std::size_t equals = word.find('=');
   Option* option = find(word.substr(0, equals));
-  if (option == nullptr) refuse("attn " + name_, "options of this verb", word);
+  if (option == nullptr) refuse("attn " + name_, "options of this verb", word, did_you_mean(word, option_names()));
   const bool flag = option->kind_ == Option::Kind::flag;
   if (equals != std::string_view::npos) {
     if (flag) refuse(option->name(), "no value", word.substr(equals + 1));
@@ -243,14 +242,6 @@ void Verb::check() const {
       refuse(option->name(), option->needs_->name() + " beside it", "");
     }
   }
-}
-
-std::string help_line(std::string_view left, std::string_view what) {
-  constexpr std::size_t column = 24;
-  std::string text = padded("  " + std::string(left), column);
-  if (width_of(text) > column || text.back() != ' ') text.append("\n").append(column, ' ');
-  for (const char c : what) c == '\n' ? text.append("\n").append(column, ' ') : text.append(1, c);
-  return text + "\n";
 }
 
 }  // namespace attn::tool

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/format.hpp"
+
 namespace attn::tool {
 
 // Takes a text as a value; null, or what was expected where it is none.
@@ -27,6 +29,21 @@ const char* read_value(std::string_view text, std::optional<T>& value) {
 }
 const char* read_value(std::string_view text, std::vector<std::string>& values);  // one more of them
 
+// A value that an option has before the command line is read, as --help tells it; empty for a list, or where there is
+// none.
+template <class T>
+std::string default_text(const T& value) {
+  if constexpr (std::same_as<T, std::string>) {
+    return value;
+  } else if constexpr (std::integral<T>) {
+    return std::to_string(value);
+  } else if constexpr (std::floating_point<T>) {
+    return shortest(value);
+  } else {
+    return {};
+  }
+}
+
 class Option {
  public:
   using Reader = std::function<const char*(std::string_view)>;
@@ -34,8 +51,12 @@ class Option {
 
   Option(std::string names, Kind kind, Reader read, std::string what);
 
-  // What --help calls the value: FILE, N.
+  // What --help calls the value: FILE, FOLDER (which shells complete), N.
   Option& value_name(std::string name);
+  // What --help tells as the default in place of the value that the option has.
+  Option& default_is(std::string text);
+  // Names that a shell offers, which other values may be.
+  Option& offers(std::vector<std::string> names);
   // The heading in --help, if not "Options".
   Option& group(std::string heading);
   Option& required(bool yes = true);
@@ -50,22 +71,31 @@ class Option {
   bool given() const noexcept { return given_; }
   const std::string& name() const noexcept { return names_.front(); }
 
+  // What documents it: --help, the manual page, the completions of shells.
+  const std::vector<std::string>& names() const noexcept { return names_; }
+  Kind kind() const noexcept { return kind_; }
+  bool positional() const noexcept { return !names_.front().starts_with('-'); }
+  bool is_required() const noexcept { return required_; }
+  const std::string& value_name() const noexcept { return value_name_; }
+  const std::string& group() const noexcept { return group_; }
+  const std::vector<std::string>& offered() const noexcept { return choices_.empty() ? offered_ : choices_; }
+  // What it means, and its default.
+  std::string description() const;
+
  private:
   friend class Verb;
 
-  bool positional() const noexcept { return !names_.front().starts_with('-'); }
   // Throws Error (argument) for a value that it does not take.
   void take(std::string_view text);
   void check(std::string_view text) const;
-  std::string help() const;
 
   std::vector<std::string> names_;
   Kind kind_;
   Reader read_;
-  std::string what_, value_name_, group_ = "Options";
+  std::string what_, value_name_, default_, group_ = "Options";
   bool required_ = false, given_ = false;
   const Option* needs_ = nullptr;
-  std::vector<std::string> choices_;
+  std::vector<std::string> choices_, offered_;
   std::optional<std::pair<double, double>> range_;
   char delimiter_ = 0;
 };
@@ -79,17 +109,23 @@ class Verb {
   template <class T>
   Option& add_option(std::string names, T& value, std::string what) {
     constexpr bool list = std::same_as<T, std::vector<std::string>>;
-    return add(
+    Option& option = add(
         std::move(names), list ? Option::Kind::list : Option::Kind::value,
         [&value](std::string_view text) { return read_value(text, value); }, std::move(what));
+    return option.default_is(default_text(value));
   }
   Option& add_flag(std::string names, bool& value, std::string what);
-  // Below the options in --help.
-  void footer(std::string text) { footer_ = std::move(text); }
+  // Below the options in --help: paragraphs, of which lines that begin with a space stay as they are; and commands, a
+  // line each.
+  void notes(std::string text) { notes_ = std::move(text); }
+  void examples(std::string lines) { examples_ = std::move(lines); }
   void callback(std::function<void()> run) { run_ = std::move(run); }
 
   const std::string& name() const noexcept { return name_; }
-  std::string help() const;
+  const std::string& description() const noexcept { return description_; }
+  const std::string& notes() const noexcept { return notes_; }
+  const std::string& examples() const noexcept { return examples_; }
+  const std::vector<std::unique_ptr<Option>>& options() const noexcept { return options_; }
   // The option of that name, or null.
   Option* find(std::string_view name) const;
   bool given(std::string_view name) const { return find(name) != nullptr && find(name)->given(); }
@@ -106,15 +142,13 @@ class Verb {
   // Reads the option at `word`, which its values follow; returns how many.
   std::size_t read_option(std::string_view word, const std::vector<std::string_view>& words, std::size_t next);
   bool looks_like_option(std::string_view word) const;
+  std::vector<std::string> option_names() const;
   void read_argument(std::string_view word);
   void check() const;
 
-  std::string name_, description_, footer_;
+  std::string name_, description_, notes_, examples_;
   std::vector<std::unique_ptr<Option>> options_;
   std::function<void()> run_;
 };
-
-// A line of --help: `left`, and what it means in a column of its own, which may have lines.
-std::string help_line(std::string_view left, std::string_view what);
 
 }  // namespace attn::tool

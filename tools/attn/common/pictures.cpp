@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
 #include "attn/io.hpp"
 #include "common/format.hpp"
+#include "common/suggest.hpp"
 #include "common/terminal.hpp"
-#include "common/tokenizers.hpp"
+#include "common/text_model.hpp"
 #include "core/escape.hpp"
 
 namespace attn::tool {
@@ -62,20 +62,37 @@ void record_bare(const Tensor& weights, const std::string& source, Trace& steps)
   }
 }
 
+constexpr std::int64_t kMostRepeated = 64;
+
+// The text's beginning twice, as far as the context and memory for weights reach: what names heads.
+void read_twice(TextModel& model, std::span<const std::int64_t> ids, Pictures& pictures) {
+  const std::int64_t most = std::min(kMostRepeated, model.context_length() / 2);
+  const auto count = std::min(static_cast<std::int64_t>(ids.size()), most);
+  if (count < 2) return;
+  pictures.repeated_ids.assign(ids.begin(), ids.begin() + count);
+  std::vector<std::int64_t> twice = pictures.repeated_ids;
+  twice.insert(twice.end(), pictures.repeated_ids.begin(), pictures.repeated_ids.end());
+  const auto [layers, heads] = model.size();
+  require_scores_memory(layers, heads, 2 * count, 2 * count, kStepBytes);
+  model.read(twice, pictures.repeated);
+}
+
 // Every layer's steps on the text.
 Pictures of_model(const Verb& verb, const PictureFlags& flags) {
   require_no_module_flags(verb, "--model");
-  GPT model = load_gpt(flags.model);
-  const auto tokenizer = tokenizer_for(flags.model, model.config(), flags.tokenizer);
+  const auto model = load_text_model(flags.model, DType::f32);
+  const auto tokenizer = model->tokenizer(flags.tokenizer);
   const std::vector<std::int64_t> ids = tokenizer->encode(flags.text);
-  const std::int64_t most = model.config().context_length, count = static_cast<std::int64_t>(ids.size());
+  const std::int64_t most = model->context_length(), count = static_cast<std::int64_t>(ids.size());
   if (ids.empty() || count > most) {
     throw Error(Error::Kind::argument, "--text", formatted("1 to {} tokens, as the model takes", most),
                 formatted("{}", count), ids.empty() ? "pass --text \"some words\"" : "pass a shorter text");
   }
-  require_scores_memory(model.config().layers, model.config().heads, count, count, kStepBytes);
+  const auto [layers, heads] = model->size();
+  require_scores_memory(layers, heads, count, count, kStepBytes);
   Pictures pictures;
-  model.forward(Tensor::from(std::span(ids), {count}), &pictures.steps);
+  model->read(ids, pictures.steps);
+  if (flags.names_heads) read_twice(*model, ids, pictures);
   for (const std::int64_t id : ids) pictures.tokens.push_back(tokenizer->decode(id));
   pictures.key_tokens = pictures.tokens;
   return pictures;
@@ -153,7 +170,7 @@ void require_one(const Verb& verb, const PictureFlags& flags) {
   const auto given = [&](const char* flag) { return verb.given(flag); };
   if (!given("--model") && (given("--text") || given("--tokenizer"))) {
     throw Error(Error::Kind::argument, op, "--model FILE with --text and --tokenizer", "none",
-                "pass the model that attn train wrote");
+                "pass the model that reads the text");
   }
   if (what.empty() != given("--model")) {
     throw Error(Error::Kind::argument, op, "either WHAT (a module or a file) or --model FILE with --text",
@@ -161,24 +178,25 @@ void require_one(const Verb& verb, const PictureFlags& flags) {
   }
   if (what.empty() || what == "-" || is_module(what) || std::filesystem::exists(std::filesystem::path(what))) return;
   throw Error(Error::Kind::argument, "WHAT",
-              formatted("a module ({}) or a file of steps or weights", joined(module_names(), ", ")), escaped(what));
+              formatted("a module ({}) or a file of steps or weights", joined(module_names(), ", ")), escaped(what),
+              did_you_mean(what, module_names()));
 }
 
 }  // namespace
 
 void add_picture_flags(Verb& verb, PictureFlags& flags) {
   add_module_flags(verb, flags.module, true);
-  verb.find("WHAT")->required(false);
-  add_input_flags(verb, flags.input, false);
-  verb.add_option("--model", flags.model, "Instead of WHAT a trained GPT, as attn train or Hugging\nFace writes it")
+  add_input_flags(verb, flags.input);
+  verb.add_option("--model", flags.model, "Show a model that reads --text, as attn generate takes it, instead of WHAT.")
       .value_name("FILE");
-  verb.add_option("--text", flags.text, "What the model reads").value_name("TEXT");
+  verb.add_option("--text", flags.text, "The text that the model reads.").value_name("TEXT");
   verb.add_option("--tokenizer", flags.tokenizer,
-                  "Folder with GPT-2's vocab.json and merges.txt. Default:\nbeside the model, or bytes")
-      .value_name("FOLDER");
-  verb.add_option("--key-tokens", flags.key_tokens, "Words for the keys, where they are not the queries'")
+                  "A folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt.")
+      .value_name("FOLDER")
+      .default_is("the model's own, or bytes");
+  verb.add_option("--key-tokens", flags.key_tokens, "A file of words for the keys, where they are not the queries'.")
       .value_name("FILE");
-  verb.add_option("--item", flags.item, "Which text of a batch, counted from 1. Default: 1").value_name("N");
+  verb.add_option("--item", flags.item, "The text of a batch, counted from 1.").value_name("N");
 }
 
 Pictures load_pictures(const Verb& verb, const PictureFlags& flags) {

@@ -19,7 +19,8 @@ struct PictureFlags {
   InputFlags input;
   std::string model, text, tokenizer;
   std::string key_tokens;
-  std::int64_t item = 1;  // which text of a batch, counted from 1
+  bool names_heads = false;  // a model reads the text twice, too
+  std::int64_t item = 1;     // which text of a batch, counted from 1
 };
 
 // WHAT, --model with --text and --tokenizer, --key-tokens, --item, and all that attn run takes for a module and its
@@ -29,6 +30,8 @@ void add_picture_flags(Verb& verb, PictureFlags& flags);
 struct Pictures {
   // Steps as a module or a model records them; bare weights are "weights", of several layers "layers.0.weights", ….
   Trace steps;
+  Trace repeated;  // of a model that read `repeated_ids` twice over
+  std::vector<std::int64_t> repeated_ids;
   std::string module;                           // "" when not known
   std::vector<std::string> tokens, key_tokens;  // one for each query, each key; or none
   std::map<std::string, std::string> metadata;  // of a steps file: seed, rng, command

@@ -44,9 +44,9 @@ Style Style::of_stdout(std::string_view when) {
   return Style(depth == "truecolor" || depth == "24bit" ? figure::Depth::full : figure::Depth::palette);
 }
 
-std::size_t terminal_width() noexcept {
+std::size_t terminal_width(int descriptor) noexcept {
   winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kColumns;
+  if (ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kColumns;
   return size.ws_col;
 }
 

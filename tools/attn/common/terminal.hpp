@@ -40,8 +40,8 @@ class Style {
   figure::Depth depth_;
 };
 
-// Of standard output when it is a terminal, else kColumns.
-std::size_t terminal_width() noexcept;
+// Of the terminal that the descriptor is, else kColumns.
+std::size_t terminal_width(int descriptor) noexcept;
 
 // Columns that UTF-8 text takes, one for each code point.
 std::size_t width_of(std::string_view text) noexcept;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <span>
 
 #include "attn/error.hpp"
@@ -141,17 +142,45 @@ std::string Walk::projections() {
   return text.append("all keys\n" + rows("key", "keys") + "all values\n" + rows("value", "values"));
 }
 
+std::string Walk::turned(std::string_view letter, std::string_view step, std::string_view rotated) const {
+  const RotaryFrequencies rope = config_of(job_.flags, job_.x.tensor.size(-1)).rope.value();
+  const Row from = row(step, query_), to = row(rotated, query_);
+  const std::size_t half = rope.inv_freq.size();
+  std::string text = formatted("{}_{} = {} becomes {}\n", letter, query_ + 1, vector_text(from), vector_text(to));
+  for (std::size_t i = 0; i < half; ++i) {
+    if (half > kMostComponents && i >= 2 && i != half - 1) continue;
+    if (half > kMostComponents && i + 1 == half) text.append("  …\n");
+    const double angle = static_cast<double>(query_) * static_cast<double>(rope.inv_freq[i]);
+    const std::string c = formatted("cos {}", number_text(angle)), s = formatted("sin {}", number_text(angle));
+    const std::string a = number_text(from[i]), b = number_text(from[i + half]);
+    text.append(formatted("  numbers {} and {} turn by {} · {} = {} rad, {:.1f}°\n", i + 1, i + half + 1, query_,
+                          number_text(static_cast<double>(rope.inv_freq[i])), number_text(angle),
+                          angle * 180 / std::numbers::pi));
+    text.append(formatted("    {}·{} - {}·{} = {}\n", a, c, b, s, number_text(to[i])));
+    text.append(formatted("    {}·{} + {}·{} = {}\n", b, c, a, s, number_text(to[i + half])));
+  }
+  return text;
+}
+
+std::string Walk::rotation() {
+  if (!has("rotated queries")) return {};
+  return heading(formatted("Rotation: token {} stands at position {}, counted from 0", query_ + 1, query_)) +
+         turned("query", "queries", "rotated queries") + turned("key", "keys", "rotated keys") + "all rotated keys\n" +
+         rows("key", "rotated keys");
+}
+
 std::string Walk::scores() {
-  const bool projected = has("queries");
+  const bool projected = has("queries"), rotated = has("rotated queries");
   const std::string q = projected ? "query" : "x", k = projected ? "key" : "x";
-  const Row query = row(projected ? "queries" : "inputs", query_), totals = row("scores", query_);
+  const std::string of_query = rotated ? "rotated queries" : projected ? "queries" : "inputs";
+  const std::string of_key = rotated ? "rotated keys" : projected ? "keys" : "inputs";
+  const Row query = row(of_query, query_), totals = row("scores", query_);
   std::string text = heading(formatted("Scores: {}_{} · every {}", q, query_ + 1, projected ? "key" : "input"));
   std::int64_t previous = -1;
   for (const std::int64_t j : shown(keys_, query_)) {
     text.append(gap(previous, j));
-    text.append(dot_line(formatted("  {}_{} · {}_{}", q, query_ + 1, k, j + 1), query,
-                         row(projected ? "keys" : "inputs", j), std::nullopt, totals[static_cast<std::size_t>(j)],
-                         key_label(j)));
+    text.append(dot_line(formatted("  {}_{} · {}_{}", q, query_ + 1, k, j + 1), query, row(of_key, j), std::nullopt,
+                         totals[static_cast<std::size_t>(j)], key_label(j)));
     previous = j;
   }
   return text;
@@ -165,14 +194,14 @@ std::string Walk::scaling() {
   const double factor =
       own ? 1 / std::sqrt(static_cast<double>(d)) : (job_.flags.scale.empty() ? 1 : parse_scale(job_.flags.scale));
   if (factor == 1) return heading(own ? "Scaling: scores / √1, they stay as they are" : "Scaling: none");
-  const std::string how = own ? formatted("/ √{}", d) : "· " + number_text(factor);
+  const std::string how = own ? formatted("/ √{}", d) : "· " + operand_text(factor);
   std::string text = heading(own ? formatted("Scaling: scores / √{}, the size of a key", d)
-                                 : formatted("Scaling: scores · {}", number_text(factor)));
+                                 : formatted("Scaling: scores · {}", operand_text(factor)));
   std::int64_t previous = -1;
   for (const std::int64_t j : shown(keys_, query_)) {
     const auto i = static_cast<std::size_t>(j);
     text.append(gap(previous, j));
-    text.append(formatted("  {} {} = {}\n", number_text(from[i]), how, number_text(to[i])));
+    text.append(formatted("  {} {} = {}\n", operand_text(from[i]), how, number_text(to[i])));
     previous = j;
   }
   return text;
@@ -199,7 +228,7 @@ std::string Walk::softmax() {
   for (const std::int64_t j : shown(keys_, query_)) {
     const auto i = static_cast<std::size_t>(j);
     text.append(gap(previous, j));
-    text.append(formatted("  exp({} - {}) / {} = {} / {} = {}  {}", number_text(from[i]), number_text(largest),
+    text.append(formatted("  exp({} - {}) / {} = {} / {} = {}  {}", operand_text(from[i]), operand_text(largest),
                           number_text(sum), number_text(std::exp(from[i] - largest)), number_text(sum),
                           number_text(weights[i]), key_label(j)));
     while (text.ends_with(' ')) text.pop_back();
@@ -288,7 +317,8 @@ std::string Walk::text() {
   text.append(inputs());
   if (has("queries")) text.append(projections());
   if (has("scores")) {
-    for (const auto section : {&Walk::scores, &Walk::scaling, &Walk::masking, &Walk::softmax, &Walk::dropout}) {
+    for (const auto section :
+         {&Walk::rotation, &Walk::scores, &Walk::scaling, &Walk::masking, &Walk::softmax, &Walk::dropout}) {
       text.append((this->*section)());
     }
   } else {

@@ -41,6 +41,8 @@ class Walk {
   std::string projections();
   std::string projection(std::string_view letter, std::string_view step) const;
   std::string rows(std::string_view letter, std::string_view step) const;
+  std::string rotation();
+  std::string turned(std::string_view letter, std::string_view step, std::string_view rotated) const;
   std::string scores();
   std::string scaling();
   std::string masking();

@@ -1,13 +1,12 @@
 #include "train/files.hpp"
 
-#include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
 #include "attn/io.hpp"
 #include "common/format.hpp"
 #include "common/terminal.hpp"
-#include "train/divergence.hpp"
 #include "core/escape.hpp"
+#include "train/divergence.hpp"
 
 namespace attn::tool {
 namespace {
@@ -47,7 +46,7 @@ void TrainingFiles::save(Run& run) {
   if (!run.finite()) throw diverged(formatted("other weights after step {}", run.steps_done()), *this);
   run.save(checkpoint_);
   kept_ = run.steps_done();
-  save_gpt(model_, run.model(), {{"steps", std::to_string(run.steps_done())}});
+  run.model().save(model_, run.steps_done());
   io::save_text(curve_, curve_svg(run));
   saved_ = run.steps_done();
 }

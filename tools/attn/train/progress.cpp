@@ -40,14 +40,22 @@ double Progress::seconds_left() const {
   return minutes_ > 0 ? std::min(by_steps, 60 * minutes_ - seconds()) : by_steps;
 }
 
-std::string Progress::bar_text(const Run::Step& step) const {
-  constexpr std::size_t width = 20;
+// A bar where the terminal is wide enough, and as much as fits: the step first, then the time left, losses, and rate.
+std::string Progress::bar_text(const Run::Step& step, std::size_t columns) const {
+  constexpr std::size_t for_text = 70, least = 6, most = 22;
+  std::vector<StatusPart> parts{{formatted("{}/{}", run_.steps_done(), run_.settings().steps), 5},
+                                {formatted("loss {:.3f}", step.loss), 3}};
+  if (!run_.validations().empty()) {
+    parts.push_back({formatted("validation {:.3f}", run_.validations().back().second), 2});
+  }
+  parts.push_back({formatted("{:.0f} tokens/s", tokens_per_second()), 1});
+  parts.push_back({duration_text(seconds_left()) + " left", 4});
+  if (columns < for_text + least) return fitting(parts, columns);
+  const std::size_t width = std::min(columns - for_text, most);
   const double part = static_cast<double>(run_.steps_done()) / static_cast<double>(run_.settings().steps);
-  const auto full = static_cast<std::size_t>(part * static_cast<double>(width));
-  std::string text = "[" + std::string(full, '#') + std::string(width - full, '.') + "] ";
-  text += formatted("{}/{}  loss {:.3f}", run_.steps_done(), run_.settings().steps, step.loss);
-  if (!run_.validations().empty()) text += formatted("  validation {:.3f}", run_.validations().back().second);
-  return text + formatted("  {:.0f} tokens/s  {} left", tokens_per_second(), duration_text(seconds_left()));
+  const auto full = static_cast<std::size_t>(part * static_cast<double>(width - 2));
+  const std::string bar = "[" + std::string(full, '#') + std::string(width - 2 - full, '.') + "] ";
+  return bar + fitting(parts, columns - bar.size());
 }
 
 std::string Progress::line_text(const Run::Step& step) const {
@@ -87,11 +95,7 @@ void Progress::show(const Run::Step& step) {
     return;
   }
   if (form_ == Form::bar) {
-    std::string text = bar_text(step);
-    const std::size_t columns = text.size();
-    if (columns < shown_) text.append(shown_ - columns, ' ');
-    shown_ = columns;
-    write_stderr("\r" + text);
+    line_.show(bar_text(step, StatusLine::room()));
     return;
   }
   const bool first = run_.steps_done() == first_step_ + 1;
@@ -103,9 +107,6 @@ void Progress::show(const Run::Step& step) {
   }
 }
 
-void Progress::finish() {
-  if (form_ == Form::bar && shown_ > 0) write_stderr("\n");
-  shown_ = 0;
-}
+void Progress::finish() { line_.finish(); }
 
 }  // namespace attn::tool

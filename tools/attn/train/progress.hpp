@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 
+#include "common/status_line.hpp"
 #include "train/run.hpp"
 
 namespace attn::tool {
@@ -14,7 +15,6 @@ class Progress {
 
   // `minutes` 0: no limit of time.
   Progress(Form form, const Run& run, std::int64_t log_every, double minutes);
-  ~Progress() { finish(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   // After each step.
@@ -25,7 +25,7 @@ class Progress {
   double tokens_per_second() const;  // of this run's steps, measurements included
 
  private:
-  std::string bar_text(const Run::Step& step) const;
+  std::string bar_text(const Run::Step& step, std::size_t columns) const;
   std::string line_text(const Run::Step& step) const;
   std::string json_text(const Run::Step& step) const;
   std::string skipped_text(const Run::Step& step) const;
@@ -36,7 +36,7 @@ class Progress {
   std::int64_t log_every_, first_step_;
   double minutes_;
   std::chrono::steady_clock::time_point start_;
-  std::size_t shown_ = 0;  // columns of the bar now on the terminal
+  StatusLine line_;
 };
 
 // "3 min 20 s", "12 s".

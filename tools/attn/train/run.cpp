@@ -1,6 +1,8 @@
 #include "train/run.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "attn/error.hpp"
@@ -11,6 +13,7 @@ namespace {
 
 constexpr const char* kModel = "model.";
 constexpr const char* kOptimizer = "optimizer.";
+constexpr const char* kConfig = "config.json";  // of a released model
 
 Tensor column(const std::vector<double>& values) {
   return Tensor::from(std::span<const double>(values), {static_cast<std::int64_t>(values.size())});
@@ -68,24 +71,45 @@ const TrainSettings& checked(const TrainSettings& s) {
 
 }  // namespace
 
-Run::Run(const TrainSettings& settings, const Text& text)
+Run::Run(const TrainSettings& settings, const Text& text, std::unique_ptr<TrainedModel> model)
     : settings_(checked(settings)),
       text_(&text),
       rng_(settings.seed, dropout_flavour(settings.rng)),
-      model_(settings.model, rng_),
-      optimizer_(model_.parameters(), settings.optimizer),
+      model_(model ? std::move(model) : new_gpt(settings.model, rng_)),
+      optimizer_(model_->module().parameters(), settings.optimizer),
       validation_(text.validation(settings.batch)) {}
 
-Run::Step Run::step() {
+Run::Step Run::gradients() {
   const Batch batch = text_->training(rng_, settings_.batch);
-  const auto parameters = model_.parameters();
   Step step;
   step.rate = settings_.schedule().rate(steps_done());
-  model_.train();
-  model_.zero_grad();
-  step.loss = model_.loss(batch.ids, batch.targets);
-  model_.backward();
-  step.norm = gradient_norm(parameters);
+  Module& module = model_->module();
+  module.train();
+  module.zero_grad();
+  step.loss = model_->loss(batch);
+  model_->backward();
+  step.norm = gradient_norm(module.parameters());
+  return step;
+}
+
+double Run::trial() {
+  using Clock = std::chrono::steady_clock;
+  constexpr double enough = 1;  // seconds: a step that is longer is taken once
+  const Tensor before = rng_.state();
+  double fastest = std::numeric_limits<double>::infinity(), all = 0;
+  for (int tries = 0; tries < 3 && all < enough; ++tries) {  // the first one waits for its memory
+    const auto start = Clock::now();
+    gradients();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    rng_.set_state(before);
+    fastest = std::min(fastest, seconds);
+    all += seconds;
+  }
+  return fastest;
+}
+
+Run::Step Run::step() {
+  Step step = gradients();
   if (!step.finite()) {
     skipped_.push_back(static_cast<double>(steps_done() + 1));
     return step;
@@ -100,7 +124,7 @@ Run::Step Run::step() {
 }
 
 bool Run::finite() {
-  const auto all = model_.parameters();
+  const auto all = model_->module().parameters();
   return std::all_of(all.begin(), all.end(), [](const Parameter* p) {
     const float* value = p->value.data<float>();
     return std::all_of(value, value + p->value.numel(), [](float x) { return std::isfinite(x); });
@@ -108,11 +132,11 @@ bool Run::finite() {
 }
 
 double Run::validate() {
-  model_.eval();
+  model_->module().eval();
   double sum = 0, count = 0;
   for (const Batch& batch : validation_) {
     const auto texts = static_cast<double>(batch.ids.size(0));
-    sum += model_.evaluate(batch.ids, batch.targets) * texts;
+    sum += model_->evaluate(batch) * texts;
     count += texts;
   }
   return sum / count;
@@ -120,8 +144,7 @@ double Run::validate() {
 
 void Run::save(const std::filesystem::path& path) const {
   io::NamedTensors file;
-  for (const Parameter* p : const_cast<GPT&>(model_).parameters())
-    file.tensors.emplace_back(kModel + p->name, p->value);
+  for (const Parameter* p : model_->module().parameters()) file.tensors.emplace_back(kModel + p->name, p->value);
   for (const auto& [name, tensor] : optimizer_.state_dict()) file.tensors.emplace_back(kOptimizer + name, tensor);
   std::vector<double> at, loss;
   for (const auto& [step, value] : validations_) at.push_back(static_cast<double>(step)), loss.push_back(value);
@@ -132,6 +155,7 @@ void Run::save(const std::filesystem::path& path) const {
   file.tensors.emplace_back("validation.loss", column(loss));
   file.metadata["settings"] = to_json(settings_).dump();
   file.metadata["text"] = text_->fingerprint();
+  if (const std::string config = model_->config(); !config.empty()) file.metadata[kConfig] = config;
   io::save_safetensors(path, file);
 }
 
@@ -145,15 +169,21 @@ std::unique_ptr<Run> Run::resume(const std::filesystem::path& path, const std::v
   }
   TrainSettings mine = parse_settings(settings->second, source);
   mine.model.initialise = false;
-  const StateDict model = part(file, kModel);
-  check_sizes(mine.model, model, source);
+  const StateDict state = part(file, kModel);
+  std::unique_ptr<TrainedModel> model;
+  if (const auto config = file.metadata.find(kConfig); config != file.metadata.end()) {
+    model = released_model(config->second, state, mine.model.precision, source);
+  } else {
+    check_sizes(mine.model, state, source);
+  }
   text.emplace(files, tokenizer, mine.validation, mine.model.context_length);
   if (text->fingerprint() != fingerprint->second) {
     throw Error(Error::Kind::data, "train", "the text that " + source + " was trained on", "another",
                 "give the same files");
   }
-  auto run = std::make_unique<Run>(mine, *text);
-  run->model_.load_state_dict(model);
+  const bool is_gpt = !model;
+  auto run = std::make_unique<Run>(mine, *text, std::move(model));
+  if (is_gpt) run->model_->module().load_state_dict(state);
   run->optimizer_.load_state_dict(part(file, kOptimizer));
   run->rng_.set_state(tensor_of(file, "generator", source));
   run->losses_ = values(tensor_of(file, "losses", source));

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "attn/gpt.hpp"
 #include "attn/optim.hpp"
+#include "train/model.hpp"
 #include "train/settings.hpp"
 #include "train/text.hpp"
 
@@ -17,7 +17,8 @@ namespace attn::tool {
 
 class Run {
  public:
-  Run(const TrainSettings& settings, const Text& text);
+  // Without a model, a new GPT of the settings.
+  Run(const TrainSettings& settings, const Text& text, std::unique_ptr<TrainedModel> model = nullptr);
   Run(const Run&) = delete;  // the optimizer points into the model
   Run& operator=(const Run&) = delete;
 
@@ -29,14 +30,17 @@ class Run {
   // One step; its loss is that before the weights changed. One that is not finite changes nothing but the generator,
   // which draws another batch for the next, and is no step: it is counted in skipped().
   Step step();
+  // Seconds that a step takes, by one that changes nothing: neither weights nor the generator.
+  double trial();
   // Whether all weights are.
   bool finite();
   double validate();  // mean loss, in nats a token
 
+  std::int64_t tokens_a_step() const noexcept { return settings_.batch * settings_.model.context_length; }
   std::int64_t steps_done() const noexcept { return optimizer_.steps(); }
   bool done() const noexcept { return steps_done() >= settings_.steps; }
   const TrainSettings& settings() const noexcept { return settings_; }
-  GPT& model() noexcept { return model_; }
+  TrainedModel& model() noexcept { return *model_; }
   const std::vector<double>& losses() const noexcept { return losses_; }  // of every step
   // The steps whose place was taken by another batch; one step may be here several times.
   const std::vector<double>& skipped() const noexcept { return skipped_; }
@@ -50,10 +54,13 @@ class Run {
                                      const Tokenizer& tokenizer, std::optional<Text>& text);
 
  private:
+  // The loss and the gradients of the next batch.
+  Step gradients();
+
   TrainSettings settings_;
   const Text* text_;
   Generator rng_;
-  GPT model_;
+  std::unique_ptr<TrainedModel> model_;
   AdamW optimizer_;
   std::vector<Batch> validation_;
   std::vector<double> losses_, skipped_;

@@ -13,23 +13,23 @@ constexpr const char* kGroup = "What is trained, and how (a resumed run has them
 // Visits every setting by the name of its flag: the one list of them.
 template <class Settings, class F>
 void each_setting(Settings& s, F&& f) {
-  f("--layers", s.model.layers, "Blocks");
-  f("--heads", s.model.heads, "Attention heads of a block");
-  f("--width", s.model.width, "Of the residual stream; a multiple of --heads");
-  f("--context", s.model.context_length, "Tokens that the model sees");
-  f("--dropout", s.model.dropout, "Probability, in [0, 1]");
-  f("--steps", s.steps, "Optimizer steps; at the last the rate is --min-lr");
-  f("--batch", s.batch, "Texts a step, each of --context tokens");
-  f("--lr", s.rate, "Highest learning rate");
-  f("--min-lr", s.floor, "Learning rate at the end");
-  f("--warmup", s.warmup, "Steps over which the learning rate rises");
-  f("--weight-decay", s.optimizer.weight_decay, "Of matrices");
-  f("--beta2", s.optimizer.beta2, "AdamW's second");
-  f("--clip", s.clip, "Largest norm of the gradient; 0: any");
-  f("--validation", s.validation, "Part of the text, its end, that is not trained on");
-  f("--eval-every", s.eval_every, "Steps between measurements on that part");
-  f("--seed", s.seed, "Of initial values, batches and dropout");
-  f("--rng", s.rng, "Dropout's flavour: philox, native or mkl");
+  f("--layers", s.model.layers, "The number of blocks.");
+  f("--heads", s.model.heads, "The number of attention heads in a block.");
+  f("--width", s.model.width, "The width of the residual stream, a multiple of --heads.");
+  f("--context", s.model.context_length, "The number of tokens that the model sees.");
+  f("--dropout", s.model.dropout, "The probability of dropout, from 0 to 1.");
+  f("--steps", s.steps, "The number of optimizer steps. At the last one the learning rate is --min-lr.");
+  f("--batch", s.batch, "The number of texts in a step, each of --context tokens.");
+  f("--lr", s.rate, "The highest learning rate.");
+  f("--min-lr", s.floor, "The learning rate at the end.");
+  f("--warmup", s.warmup, "The number of steps over which the learning rate rises.");
+  f("--weight-decay", s.optimizer.weight_decay, "The weight decay of matrices.");
+  f("--beta2", s.optimizer.beta2, "The decay of AdamW's mean of squares.");
+  f("--clip", s.clip, "The largest norm that the gradient is clipped to; 0 clips nothing.");
+  f("--validation", s.validation, "The share of the text, its end, that is validated on and not trained on.");
+  f("--eval-every", s.eval_every, "The number of steps between validations.");
+  f("--seed", s.seed, "The seed of initial values, batches and dropout.");
+  f("--rng", s.rng, "How dropout is drawn: philox, native or mkl.");
 }
 
 template <class T>
@@ -45,10 +45,16 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
   each_setting(settings, [&](const char* flag, auto& value, const char* what) {
     verb.add_option(flag, value, what).value_name("N").group(kGroup);
   });
-  verb.add_option("--gelu", gelu, "tanh, as GPT-2, or exact").group(kGroup).value_name("FORM");
-  verb.add_option("--precision", precision, "Of products: highest, high (bfloat16 thrice, on AMX), medium")
+  verb.find("--rng")->value_name("NAME").one_of({"philox", "native", "mkl"});
+  verb.add_option("--gelu", gelu, "The form of GELU: tanh, as in GPT-2, or exact.")
       .group(kGroup)
-      .value_name("NAME");
+      .value_name("FORM")
+      .one_of({"tanh", "exact"});
+  verb.add_option("--precision", precision,
+                  "The precision of products: highest, high (three products of bfloat16, on AMX) or medium (bfloat16).")
+      .group(kGroup)
+      .value_name("NAME")
+      .one_of({"highest", "high", "medium"});
 }
 
 std::vector<std::string> given_settings(const Verb& verb) { return verb.given_of(kGroup); }

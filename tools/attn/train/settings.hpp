@@ -14,7 +14,7 @@ namespace attn::tool {
 
 // All that decides the numbers of a run.
 struct TrainSettings {
-  GPTConfig model;
+  GPTConfig model{.context_length = 128, .layers = 4, .heads = 4, .width = 128};  // minutes on two cores
   AdamWConfig optimizer;
   std::int64_t steps = 2000, warmup = 100, batch = 16, eval_every = 100;
   double rate = 1e-3, floor = 1e-4, clip = 1, validation = 0.1;

@@ -1,0 +1,97 @@
+// attn train --from: a released model goes on, resumes bit for bit, and is saved as a folder that others read.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "attn/generate.hpp"
+#include "attn/pretrained.hpp"
+#include "command/command.hpp"
+
+namespace attn::test {
+namespace {
+
+using testing::HasSubstr;
+
+namespace fs = std::filesystem;
+
+class TrainReleased : public Command {
+ protected:
+  void SetUp() override {
+    Command::SetUp();
+    fs::copy(fs::path(ATTN_TEST_DATA).parent_path().parent_path() / "models/data/llama", path("llama"));
+    write("llama/tokenizer.json", R"({"model": {"vocab": {"a": 1, "b": 2, "c": 3, "ab": 4, "d": 5}, "merges": ["a b"]},
+        "decoder": {"type": "Fuse"}})");
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += i % 3 == 0 ? "abcd" : "cabd";
+    write("text.txt", text);
+  }
+
+  static constexpr const char* kRun =
+      "OMP_NUM_THREADS=1 attn train --from llama --text text.txt --context 16 --batch 4 --steps 30 --warmup 3 --lr "
+      "0.01 "
+      "--eval-every 10 ";
+};
+
+TEST_F(TrainReleased, LearnsAndIsAFolder) {
+  const std::string out = out_of(std::string(kRun) + "--out tuned --json --log-every 1");
+  std::istringstream lines(out);
+  std::vector<double> losses;
+  for (std::string line; std::getline(lines, line);) {
+    losses.push_back(nlohmann::json::parse(line)["loss"].get<double>());
+  }
+  ASSERT_EQ(losses.size(), 30u);
+  EXPECT_GT(losses.front(), 3);
+  EXPECT_LT(losses.back(), 1.5);
+  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", "model.training.safetensors"}) {
+    EXPECT_TRUE(fs::exists(path("tuned") / name)) << name;
+  }
+  EXPECT_EQ(read(path("tuned/tokenizer.json")), read(path("llama/tokenizer.json")));
+  LanguageModel before = load_language_model(path("llama")), after = load_language_model(path("tuned"));
+  EXPECT_EQ(before.parameters().size(), after.parameters().size());
+  const auto text = nlohmann::json::parse(
+      out_of("attn generate --model tuned --prompt abcdcab --tokens 4 --temperature 0 --json"))["text"];
+  EXPECT_EQ(text, "dcabd");  // the tokens d, c, ab, d: abcd and cabd are the words of the text
+}
+
+TEST_F(TrainReleased, ResumesBitForBit) {
+  out_of(std::string(kRun) + "--out whole");
+  out_of(std::string(kRun) + "--out parts --until 13");
+  out_of("OMP_NUM_THREADS=1 attn train --text text.txt --out parts --resume");
+  for (const char* name : {"model.safetensors", "config.json", "model.training.safetensors"}) {
+    EXPECT_EQ(read(path("whole") / name), read(path("parts") / name)) << name;
+  }
+}
+
+TEST_F(TrainReleased, RefusesWithAReason) {
+  write("short.txt", "abcd");
+  const auto refused = [&](const std::string& flags, const char* reason, int status) {
+    const Ran ran = run("attn train " + (flags.find("--text") == flags.npos ? "--text text.txt " + flags : flags));
+    EXPECT_EQ(ran.status, status) << flags;
+    EXPECT_THAT(ran.err, HasSubstr(reason)) << flags;
+    EXPECT_FALSE(fs::exists(path("out"))) << flags;
+  };
+  refused("--from nowhere --out out", "nothing there", 3);
+  refused("--from text.txt --out out", "a file of another kind", 3);
+  refused("--from llama --out out.safetensors", "a folder for the model", 2);
+  refused("--from llama --out none/out", "a folder to write into", 3);
+  refused("--from llama --out out --layers 3", "whose model has its own", 2);
+  refused("--from llama --out out --context 65", "1 to 64, as the model takes", 2);
+  refused("--from llama --out out --text short.txt", "more text", 3);
+  refused("--from llama --out out --batch 0", "at least 1", 2);
+  out_of(std::string(kRun) + "--out tuned --steps 2");
+  const std::string kept = read(path("tuned/model.safetensors"));
+  EXPECT_THAT(run(std::string(kRun) + "--out tuned").err, HasSubstr("--resume"));
+  EXPECT_EQ(run("attn train --text text.txt --from llama --out tuned --resume").status, 2);
+  EXPECT_EQ(read(path("tuned/model.safetensors")), kept);
+  // A checkpoint whose config speaks of other sizes.
+  io::NamedTensors file = io::load(path("tuned/model.training.safetensors"));
+  std::string& config = file.metadata["config.json"];
+  config.replace(config.find("\"num_hidden_layers\": 2"), 22, "\"num_hidden_layers\": 4000");
+  io::save_safetensors(path("tuned/model.training.safetensors"), file);
+  const Ran lied = run("attn train --text text.txt --out tuned --resume");
+  EXPECT_EQ(lied.status, 3);
+  EXPECT_THAT(lied.err, HasSubstr("4000 layers"));
+}
+
+}  // namespace
+}  // namespace attn::test

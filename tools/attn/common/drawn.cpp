@@ -1,0 +1,74 @@
+#include "common/drawn.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <vector>
+
+#include "attn/error.hpp"
+#include "common/format.hpp"
+#include "common/inputs.hpp"
+#include "core/escape.hpp"
+
+namespace attn::tool {
+namespace {
+
+constexpr std::array<std::string_view, 4> kKinds{"rand", "randn", "randint", "ones"};
+constexpr std::size_t kMostDimensions = 8;
+
+// "4,8,32" as numbers, or nothing.
+std::optional<std::vector<std::int64_t>> numbers(std::string_view text) {
+  std::vector<std::int64_t> all;
+  while (true) {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{}) return std::nullopt;
+    all.push_back(number);
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    if (text.empty()) return all;
+    if (!text.starts_with(',')) return std::nullopt;
+    text.remove_prefix(1);
+  }
+}
+
+[[noreturn]] void refuse(std::string_view who, std::string_view text) {
+  const bool integers = text.starts_with("randint");
+  throw Error(Error::Kind::argument, who,
+              integers ? "randint:LOW,HIGH:SIZES with LOW below HIGH, such as randint:0,10:3,2"
+                       : "sizes of at least 0, such as randn:4,8,32",
+              escaped(text), "a file of that name is written ./" + escaped(text));
+}
+
+Shape shape_of(std::string_view sizes, std::string_view who, std::string_view text) {
+  const auto read = numbers(sizes);
+  if (!read || read->size() > kMostDimensions || std::ranges::any_of(*read, [](auto n) { return n < 0; })) {
+    refuse(who, text);
+  }
+  double bytes = sizeof(float);
+  for (const std::int64_t size : *read) bytes *= static_cast<double>(size);
+  require_memory(escaped(text), bytes, "draw fewer numbers");
+  return Shape(std::span<const std::int64_t>(*read));
+}
+
+}  // namespace
+
+bool is_drawn(std::string_view text) {
+  return std::ranges::find(kKinds, text.substr(0, text.find(':'))) != kKinds.end() &&
+         text.find(':') != std::string_view::npos;
+}
+
+Tensor drawn(std::string_view text, std::string_view who, Generator& rng) {
+  const std::string_view kind = text.substr(0, text.find(':'));
+  std::string_view rest = text.substr(kind.size() + 1);
+  if (kind != "randint") {
+    const Shape shape = shape_of(rest, who, text);
+    return kind == "rand" ? rng.rand(shape) : kind == "randn" ? rng.randn(shape) : Tensor::ones(shape);
+  }
+  const std::size_t colon = rest.find(':');
+  const auto range = numbers(rest.substr(0, colon));
+  if (colon == std::string_view::npos || !range || range->size() != 2 || (*range)[0] >= (*range)[1]) refuse(who, text);
+  return rng.randint((*range)[0], (*range)[1], shape_of(rest.substr(colon + 1), who, text));
+}
+
+}  // namespace attn::tool

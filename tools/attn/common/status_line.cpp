@@ -1,0 +1,60 @@
+#include "common/status_line.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/terminal.hpp"
+
+namespace attn::tool {
+namespace {
+
+constexpr std::size_t kGap = 2;
+
+// The first `columns` columns of UTF-8 text.
+std::string_view first_columns(std::string_view text, std::size_t columns) noexcept {
+  std::size_t end = 0;
+  while (end < text.size() && width_of(text.substr(0, end + 1)) <= columns) ++end;
+  return text.substr(0, end);
+}
+
+}  // namespace
+
+std::size_t StatusLine::room() noexcept { return std::max<std::size_t>(terminal_width(STDERR_FILENO), 2) - 1; }
+
+void StatusLine::show(std::string_view text) {
+  const std::size_t columns = room();
+  const std::string_view part = first_columns(text, columns);
+  // Blanks over what stood there, as a terminal that knows no escape codes needs them.
+  write_stderr("\r" + padded(part, std::min(shown_, columns)));
+  shown_ = width_of(part);
+}
+
+void StatusLine::clear() {
+  if (shown_ == 0) return;
+  show("");
+  write_stderr("\r");
+}
+
+void StatusLine::finish() {
+  if (shown_ > 0) write_stderr("\n");
+  shown_ = 0;
+}
+
+std::string fitting(const std::vector<StatusPart>& parts, std::size_t columns) {
+  std::vector<const StatusPart*> chosen;
+  for (const StatusPart& part : parts) chosen.push_back(&part);
+  const auto width = [&] {
+    std::size_t total = 0;
+    for (const StatusPart* part : chosen) total += width_of(part->text) + (total == 0 ? 0 : kGap);
+    return total;
+  };
+  while (chosen.size() > 1 && width() > columns) {
+    chosen.erase(std::ranges::min_element(chosen, {}, &StatusPart::importance));
+  }
+  std::string text;
+  for (const StatusPart* part : chosen) text.append(text.empty() ? 0 : kGap, ' ').append(part->text);
+  return text;
+}
+
+}  // namespace attn::tool

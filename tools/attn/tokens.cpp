@@ -1,0 +1,175 @@
+// attn tokens: what a model's tokenizer makes of a text, and what it is itself.
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "attn/chat.hpp"
+#include "attn/error.hpp"
+#include "attn/tokenizer.hpp"
+#include "common/format.hpp"
+#include "common/json.hpp"
+#include "common/table.hpp"
+#include "common/terminal.hpp"
+#include "common/tokenizers.hpp"
+#include "core/escape.hpp"
+#include "io/file.hpp"
+#include "verbs.hpp"
+
+namespace attn::tool {
+namespace {
+
+using Ids = std::vector<std::int64_t>;
+
+struct TokensFlags {
+  std::string text, tokenizer, system, lines;
+  std::vector<std::string> ids;
+  bool chat = false, plain = false, json = false;
+};
+
+constexpr const char* kTokensNotes =
+    "Without a text, the tokenizer is described. With --lines, each line of a file is JSON: a text, whose ids are "
+    "printed, or a list of ids, whose text is. Ids are those of the tokenizers package. A tokenizer or a chat template "
+    "with a part that is not known is refused.\n\n"
+    "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";
+
+constexpr const char* kTokensExamples =
+    "attn tokens --tokenizer model/ 'Your journey starts'\n"
+    "attn tokens --tokenizer model/ --chat 'What is attention?' --system 'Be brief.'\n"
+    "attn tokens --tokenizer tokenizer.json --decode 264,79\n"
+    "attn tokens --tokenizer model/tokenizer.json";
+
+std::string whole_characters(std::string_view bytes) {
+  Utf8Stream stream;
+  const std::string text = stream.push(bytes);
+  return text + stream.finish();
+}
+
+Ids ids_of(const std::vector<std::string>& texts) {
+  Ids ids;
+  for (const std::string& text : texts) {
+    std::int64_t id = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+    if (error != std::errc{} || end != text.data() + text.size()) {
+      throw Error(Error::Kind::argument, "--decode", "ids with commas between, as 264,79", escaped(text));
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+// ---- a text ---------------------------------------------------------------------------
+
+void show_text(const BPETokenizer& tokenizer, const TokensFlags& flags) {
+  const std::string text = flags.chat ? conversation(tokenizer, flags.system, flags.text) : flags.text;
+  const Ids ids = tokenizer.encode(text, {.add_special_tokens = !flags.chat && !flags.plain});
+  if (flags.json) {
+    Json json;
+    json["text"] = text;
+    json["ids"] = ids;
+    json["tokens"] = Json::array();
+    for (const std::int64_t id : ids) json["tokens"].push_back(tokenizer.decode(id));
+    return write_stdout(dump(json));
+  }
+  Table table{{"id", "token"}};
+  for (const std::int64_t id : ids) {
+    table.push_back({std::to_string(id), "'" + escaped(tokenizer.decode(id)) + "'"});
+  }
+  for (const std::string& line : table_lines(table, "><")) write_stdout(line + "\n");
+  write_stdout(formatted("{} tokens of {} bytes\n", ids.size(), text.size()));
+}
+
+// ---- many of them ---------------------------------------------------------------------
+
+Json answer(const BPETokenizer& tokenizer, const Json& question, bool plain) {
+  if (question.is_string()) {
+    return tokenizer.encode(question.get_ref<const std::string&>(), {.add_special_tokens = !plain});
+  }
+  const bool ids =
+      question.is_array() && std::ranges::all_of(question, [](const Json& id) { return id.is_number_integer(); });
+  if (!ids) throw Error(Error::Kind::data, "--lines", "a text or a list of ids in each line", question.type_name());
+  return whole_characters(tokenizer.decode(question.get<Ids>()));
+}
+
+void answer_lines(const BPETokenizer& tokenizer, const TokensFlags& flags) {
+  const io::Buffer buffer = io::read_file(flags.lines, "--lines");
+  std::string_view rest = io::as_text(buffer.bytes());
+  std::string answers;
+  while (!rest.empty()) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    const Json question = Json::parse(line, nullptr, false);
+    answers += answer(tokenizer, question, flags.plain).dump() + "\n";
+  }
+  write_stdout(answers);
+}
+
+// ---- itself ---------------------------------------------------------------------------
+
+std::string chat_form(const BPETokenizer& tokenizer) {
+  if (tokenizer.chat_template().empty()) return "none";
+  try {
+    return std::string(name(ChatTemplate::parse(tokenizer.chat_template()).form()));
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+void describe(const BPETokenizer& tokenizer, bool as_json) {
+  const auto end = tokenizer.end_of_text();
+  std::vector<std::string> special;
+  for (const std::int64_t id : tokenizer.special_ids()) special.push_back(tokenizer.decode(id));
+  if (as_json) {
+    Json json;
+    json["vocab_size"] = tokenizer.vocab_size();
+    json["end_of_text"] = end ? Json(*end) : Json();
+    json["special"] = Json::object();
+    for (const std::int64_t id : tokenizer.special_ids()) json["special"][tokenizer.decode(id)] = id;
+    json["chat"] = chat_form(tokenizer);
+    return write_stdout(dump(json));
+  }
+  constexpr std::size_t indent = 15, most = 12;
+  const std::size_t more = special.size() > most ? special.size() - most : 0;
+  special.resize(special.size() - more);
+  for (std::string& token : special) token = escaped(token);
+  if (more > 0) special.push_back(formatted("and {} more", more));
+  write_stdout(formatted("tokens         {}\nend of text    {}\nspecial        {}\nchat           {}\n",
+                         tokenizer.vocab_size(), end ? escaped(tokenizer.decode(*end)) : "none",
+                         special.empty() ? "none" : wrapped(special, kColumns, indent), chat_form(tokenizer)));
+}
+
+void run(const TokensFlags& flags, bool has_text) {
+  const BPETokenizer tokenizer = BPETokenizer::load(flags.tokenizer);
+  if (!flags.lines.empty()) return answer_lines(tokenizer, flags);
+  if (!flags.ids.empty()) return write_stdout(escaped(tokenizer.decode(ids_of(flags.ids)), "\n\t") + "\n");
+  if (has_text) return show_text(tokenizer, flags);
+  describe(tokenizer, flags.json);
+}
+
+}  // namespace
+
+void define_tokens(Verb& verb, int&) {
+  const auto flags = std::make_shared<TokensFlags>();
+  const Option& text = verb.add_option("TEXT", flags->text, "The text.").default_is("the tokenizer is described");
+  verb.add_option("--tokenizer", flags->tokenizer,
+                  "A model's folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt; or a "
+                  "tokenizer.json; or a GGUF file.")
+      .required()
+      .value_name("FILE");
+  Option& chat =
+      verb.add_flag("--chat", flags->chat, "Put TEXT into the form of the model's conversations, as the user's.");
+  chat.needs(text);
+  verb.add_option("--system", flags->system, "What the conversation begins with, as the system's.")
+      .value_name("TEXT")
+      .default_is("the template's own")
+      .needs(chat);
+  verb.add_flag("--plain", flags->plain, "Leave out the special tokens that the tokenizer puts around a text.");
+  verb.add_option("--decode", flags->ids, "Print the text of these ids.").delimiter(',').value_name("IDS");
+  verb.add_option("--lines", flags->lines, "Encode, or decode, the lines of a file.").value_name("FILE");
+  verb.add_flag("--json", flags->json, "Print one JSON object.");
+  verb.notes(kTokensNotes);
+  verb.examples(kTokensExamples);
+  verb.callback([flags, &text] { run(*flags, text.given()); });
+}
+
+}  // namespace attn::tool

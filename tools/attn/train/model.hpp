@@ -1,0 +1,38 @@
+// The model that a run trains: a GPT of its own, or a released model that goes on.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "attn/gpt.hpp"
+#include "attn/random.hpp"
+#include "train/text.hpp"
+
+namespace attn::tool {
+
+class TrainedModel {
+ public:
+  virtual ~TrainedModel() = default;
+  virtual Module& module() = 0;
+  virtual double loss(const Batch& batch) = 0;  // which backward() follows
+  virtual void backward() = 0;
+  virtual double evaluate(const Batch& batch) = 0;
+  // The config.json of a released model, else nothing.
+  virtual std::string config() const = 0;
+  // Writes `file`, a .safetensors, and what else belongs to a model of its kind beside it.
+  virtual void save(const std::filesystem::path& file, std::int64_t steps) = 0;
+};
+
+std::unique_ptr<TrainedModel> new_gpt(const GPTConfig& config, Generator& rng);
+
+// A released model's folder or GGUF file, with products of that precision; its tokenizer's files go where it is saved.
+std::unique_ptr<TrainedModel> released_model(const std::filesystem::path& from, Precision precision);
+
+// The same from a checkpoint: its config.json, and a tensor for each parameter. Throws Error (data) for others, before
+// it takes memory of the config's sizes.
+std::unique_ptr<TrainedModel> released_model(const std::string& config, const StateDict& state, Precision precision,
+                                             const std::string& source);
+
+}  // namespace attn::tool
