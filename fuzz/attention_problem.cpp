@@ -7,7 +7,7 @@
 namespace attn::fuzz {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
 // Multiplications of one problem: what a sanitized build does in a millisecond, and of one in sixteen in ten.
 constexpr double kMostWork = 2e4, kMostWorkOfFew = 3e5;
 
@@ -119,16 +119,19 @@ std::int64_t Elements::number(std::int64_t low, std::int64_t high) {
 }
 
 double Elements::special() {
-  constexpr double all[] = {0, -0.0, 1e-40, -1e-45, 6e-8, 100, -60, 1e4, -3e4, 1e-20, 1e10, -1e18, 3e38, -3e38};
-  constexpr int mild = 7, count = static_cast<int>(std::size(all));
-  return all[number(0, (kinds_ & 1) != 0 ? count - 1 : mild - 1)];
+  constexpr double all[] = {0,     -0.0, 1e-40, -1e-45, 6e-8,  100,  -60,  1e4,  -3e4,
+                            1e-20, 1e10, -1e18, 3e38,   -3e38, kNan, kInf, -kInf};
+  constexpr int mild = 7, finite = 14, count = static_cast<int>(std::size(all));
+  return all[number((kinds_ & 6) == 6 ? finite : 0, (kinds_ & 2) != 0   ? count - 1
+                                                    : (kinds_ & 1) != 0 ? finite - 1
+                                                                        : mild - 1)];
 }
 
-Tensor Elements::tensor(const Shape& shape, DType dtype, double low, double high, double most) {
+Tensor Elements::tensor(const Shape& shape, DType dtype, double low, double high, bool finite) {
   std::vector<double> all(static_cast<std::size_t>(shape.numel()));
-  if (dtype == DType::f16) most = std::min(most, 65504.0);
   for (double& x : all) {
-    x = specials_ != 0 && number(0, 255) < specials_ ? std::clamp(special(), -most, most) : uniform(low, high);
+    x = specials_ != 0 && number(0, 255) < specials_ ? special() : uniform(low, high);
+    if (finite && !std::isfinite(x)) x = 1;
   }
   return Tensor::from(std::span<const double>(all), shape).to(dtype);
 }
@@ -181,14 +184,30 @@ Sizes sizes_of(Bytes& bytes) {
   return s;
 }
 
+// Positions that are near each other, or as far as they may be.
+Offset offset_of(Bytes& bytes, Elements& elements, const Sizes& s) {
+  if (bytes.yes()) return {};
+  const std::int64_t far = bytes.yes() ? (std::int64_t{1} << 30) - s.tq - s.tk : 0;
+  if (bytes.yes()) return far + elements.number(0, s.tq + s.tk);
+  std::vector<std::int64_t> each;
+  for (std::int64_t b = 0; b < s.b; ++b) each.push_back(far + elements.number(0, s.tq + s.tk));
+  return integers(each);
+}
+
+RelativeBias relative_bias_of(Bytes& bytes, Elements& elements, const Sizes& s) {
+  const bool bidirectional = bytes.yes();
+  const std::int64_t buckets = bytes.number(bidirectional ? 4 : 2, 40);
+  return {elements.tensor({buckets, s.hq}, DType::f32, -2, 2, true), bidirectional, buckets + bytes.number(0, 300)};
+}
+
 AttentionOptions options_of(Bytes& bytes, Elements& elements, const Sizes& s, DType dtype) {
   AttentionOptions options;
   const std::uint8_t parts = bytes.byte();
   add_mask(bytes, elements, s, dtype, options.mask);
   if ((parts & 1) != 0) options.scale = bytes.one_of({1.0, 0.0, -0.5, 0.125, 3.0});
   if ((parts & 2) != 0) options.softcap = bytes.one_of({0.5, 2.0, 30.0, 1e-3, 1e6});
-  if ((parts & 4) != 0) options.alibi_slopes = elements.tensor({s.hq}, DType::f32, 0, 0.5);
-  if ((parts & 8) != 0) options.sinks = elements.tensor({s.hq}, DType::f32, -2, 2, 1e37);
+  if ((parts & 4) != 0) options.alibi_slopes = elements.tensor({s.hq}, DType::f32, 0, 0.5, true);
+  if ((parts & 8) != 0) options.sinks = elements.tensor({s.hq}, DType::f32, -2, 2, true);
   if ((parts & 16) != 0) add_dropout(bytes, elements, s, options);
   if ((parts & 32) != 0) options.score_function = wave();
   options.return_weights = (parts & 64) != 0;
@@ -198,6 +217,13 @@ AttentionOptions options_of(Bytes& bytes, Elements& elements, const Sizes& s, DT
     options.weight_rows = integers(rows);
   }
   if ((parts & 128) != 0) options.precision = bytes.yes() ? Precision::high : Precision::medium;
+  const std::uint8_t more = bytes.byte();
+  if ((more & 1) != 0) options.relative_bias = relative_bias_of(bytes, elements, s);
+  if ((more & 2) != 0) {
+    options.mask.align = Align::top_left;
+    options.query_offset = offset_of(bytes, elements, s), options.key_offset = offset_of(bytes, elements, s);
+  }
+  if ((more & 4) != 0 && size_of(dtype) == 2) options.output_dtype = DType::f32;
   return options;
 }
 

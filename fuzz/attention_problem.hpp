@@ -16,8 +16,8 @@ class Elements {
  public:
   explicit Elements(Bytes& bytes);
 
-  // Contiguous, from `low` to `high`; special elements up to `most`.
-  Tensor tensor(const Shape& shape, DType dtype, double low = -1, double high = 1, double most = 3.3e38);
+  // Contiguous, from `low` to `high`; special elements too, or the finite ones of them.
+  Tensor tensor(const Shape& shape, DType dtype, double low = -1, double high = 1, bool finite = false);
   Tensor booleans(const Shape& shape, double share);
   double uniform(double low, double high);
   std::int64_t number(std::int64_t low, std::int64_t high);

@@ -1,5 +1,7 @@
 // Bytes become a problem, which the operator or a cache solves on one of the machine's units; the oracle says what is
 // right.
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -16,7 +18,7 @@ namespace attn {
 
 #if defined(ATTN_AMX_EMULATED)
 namespace kernels {
-Kernels kernels_amx_emulated();
+extern const Kernels kernels_amx_emulated;
 }
 #endif
 
@@ -35,8 +37,7 @@ const std::vector<Unit>& units() {
       if (t.supported) list.push_back({std::string(t.isa), t.kernels});
     }
 #if defined(ATTN_AMX_EMULATED)
-    static const kernels::Kernels emulated = kernels::kernels_amx_emulated();
-    if (kernels::has_avx512bf16()) list.push_back({"amx_emulated", &emulated});
+    if (kernels::has_avx512bf16()) list.push_back({"amx_emulated", &kernels::kernels_amx_emulated});
 #endif
     return list;
   }();
@@ -65,8 +66,10 @@ std::string describe(const Tensor& q, const Tensor& k, const Tensor& v, const At
          number(m.block_query) + "," + number(m.block_key) + " scale " + number(o.scale.value_or(-99)) + " softcap " +
          number(o.softcap) + " alibi " + shape_of(o.alibi_slopes) + " sinks " + shape_of(o.sinks) + " dropout " +
          number(o.dropout) + (o.dropout_key ? " by key" : "") + " function " + number(bool(o.score_function)) +
-         " weights " + number(o.return_weights) + " rows " + shape_of(o.weight_rows) + " precision " +
-         std::string(name(o.precision));
+         " relative " + shape_of(o.relative_bias.table) + (o.relative_bias.bidirectional ? " both to " : " to ") +
+         number(o.relative_bias.max_distance) + " offsets " + number(o.query_offset.given()) +
+         number(o.key_offset.given()) + " weights " + number(o.return_weights) + " rows " + shape_of(o.weight_rows) +
+         " precision " + std::string(name(o.precision));
 }
 
 oracle::Numbers chosen_rows(const oracle::Problem& p, const oracle::Numbers& weights, const Tensor& rows) {
@@ -81,8 +84,20 @@ oracle::Numbers chosen_rows(const oracle::Problem& p, const oracle::Numbers& wei
   return chosen;
 }
 
+bool all_finite(const std::vector<double>& all) {
+  return std::all_of(all.begin(), all.end(), [](double x) { return std::isfinite(x); });
+}
+
+// Finite inputs: scores of a function may be what they like.
+bool is_finite(const oracle::Problem& p) {
+  const auto bias = std::all_of(p.bias.values.begin(), p.bias.values.end(),
+                                [](double x) { return std::isfinite(x) || (std::isinf(x) && x < 0); });
+  return all_finite(p.q) && all_finite(p.k) && all_finite(p.v) && bias && !p.change;
+}
+
 void check(const AttentionResult& found, const oracle::Problem& p, const AttentionOptions& options) {
   const oracle::Result expected = oracle::attention(p);
+  if (is_finite(p) && !all_finite(oracle::values(found.output))) require("finite inputs give an output that is not");
   require(oracle::difference(found.output, expected.output, p.roundoff, "output"));
   require(oracle::difference(found.lse, expected.lse, p.roundoff, "lse"));
   if (!options.return_weights) return;
@@ -96,7 +111,8 @@ void run_operator(Bytes& bytes, Elements& elements, const Sizes& s, DType dtype)
   const Tensor v = scattered(bytes, elements.tensor({s.b, s.hkv, s.tk, s.dv}, dtype, -2, 2));
   AttentionOptions options = options_of(bytes, elements, s, dtype);
   described = describe(q, k, v, options);
-  const oracle::Problem p = oracle::problem_of(q, k, v, options);
+  oracle::Problem p = oracle::problem_of(q, k, v, options);
+  p.only_hidden_specials = true;
   const AttentionResult forward = attention(q, k, v, options);
   check(forward, p, options);
   if (!bytes.yes()) return;
@@ -106,13 +122,14 @@ void run_operator(Bytes& bytes, Elements& elements, const Sizes& s, DType dtype)
                                               : attention_backward(d_output, q, k, v, options);
   const oracle::Gradient expected = oracle::gradient(p, oracle::values(d_output));
   const auto compare = [&](const Tensor& t, const oracle::Numbers& numbers, const char* what) {
-    require(oracle::difference(t, numbers, p.roundoff, what));
+    require(oracle::difference(t, numbers, p.roundoff, what, oracle::Of::gradient));
   };
   compare(found.q, expected.q, "dq");
   compare(found.k, expected.k, "dk");
   compare(found.v, expected.v, "dv");
   if (options.mask.bias.defined()) compare(found.bias, expected.bias, "dbias");
   if (options.sinks.defined()) compare(found.sinks, expected.sinks, "dsinks");
+  if (options.relative_bias.table.defined()) compare(found.relative_bias, expected.relative, "drelative");
 }
 
 // What a cache holds of one item, grown by chunks and cut at places that the bytes choose.
@@ -167,7 +184,9 @@ Tensor stored(const std::vector<Tensor>& appended, const std::vector<Tensor>& he
       oracle::Numbers expected;
       double most = 0;
       for (std::size_t c = 0; c < width; ++c) most = std::max(most, std::fabs(was[row + c]));
-      for (std::size_t c = 0; c < width; ++c) expected.push_back({was[row + c], most});
+      const bool is_lost = dtype == DType::i8 && !all_finite({was.begin() + static_cast<std::ptrdiff_t>(row),
+                                                              was.begin() + static_cast<std::ptrdiff_t>(row + width)});
+      for (std::size_t c = 0; c < width; ++c) expected.push_back({is_lost ? std::nan("") : was[row + c], most});
       const Tensor line = Tensor::from(std::span(is).subspan(row, width), {static_cast<std::int64_t>(width)});
       require(oracle::difference(line.to(held[b].dtype()), expected, roundoff, "a cached row"));
     }
@@ -202,6 +221,7 @@ void run_cache(Bytes& bytes, Elements& elements, Sizes s, DType dtype) {
   AttentionOptions own = options;
   own.mask.key_lengths = cache.lengths();
   oracle::Problem p = oracle::problem_of(q, k, v, own);
+  p.only_hidden_specials = true, p.fixed_point = config.dtype == DType::i8;
   oracle::set_roundoff(p, dtype == config.dtype ? dtype : DType::f32, options.precision);
   check(found, p, options);
 }

@@ -31,11 +31,16 @@ bool is_long_work(const std::string& word) {
   return digits > 2 && digits < 16;
 }
 
+// randn:99,99,99,99: more numbers than are drawn in a moment.
+bool is_large(const std::string& word) {
+  return word.find(':') != std::string::npos && std::count(word.begin(), word.end(), ',') > 2;
+}
+
 // Within the folder, and in bounded time.
 bool is_safe(const std::vector<std::string>& words) {
   return std::none_of(words.begin(), words.end(), [](const std::string& word) {
     return word.find('/') != std::string::npos || word.find("..") != std::string::npos || is_long_work(word) ||
-           (word.find_first_of("eE") != std::string::npos && is_long_work(word + "00"));
+           is_large(word) || (word.find_first_of("eE") != std::string::npos && is_long_work(word + "00"));
   });
 }
 
