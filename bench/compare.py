@@ -2,7 +2,7 @@
 """Times `attn` and its peers on the same shapes, in turns, and prints the ratios.
 
     bench/compare.py --attn build/default/attn
-    bench/compare.py --attn build/default/attn --markdown docs/benchmarks.md
+    bench/compare.py --attn build/default/attn --save result.json
     bench/compare.py --filter 'forward f32' --threads 1 --repeats 3
 
 Needs torch; onnx and onnxruntime where they are to be compared. Rows of one op are one round: `attn bench` times all
@@ -34,9 +34,7 @@ def arguments():
     parser.add_argument("--isa", help="instruction set of attn; default: the fastest")
     parser.add_argument("--repeats", type=int, default=5, help="rounds; default: 5")
     parser.add_argument("--no-flex", action="store_true", help="leave out flex_attention, which compiles for minutes")
-    parser.add_argument("--isas", default="", help="also run attn alone with these instruction sets, for the page")
-    parser.add_argument("--markdown", metavar="FILE", help="write a page with the result")
-    parser.add_argument("--save", metavar="FILE", help="write every sample as JSON")
+    parser.add_argument("--save", metavar="FILE", help="write the result as JSON, as bench/page.py reads it")
     return parser.parse_args()
 
 
@@ -197,10 +195,6 @@ def threads_text(threads):
     return f"{threads} thread" + ("s" if threads > 1 else "")
 
 
-def dtype_text(dtype, precision):
-    return dtype if precision == "highest" else f"{dtype} {precision}"
-
-
 def report(results, counts):
     lines = []
     for row in results.rows:
@@ -217,104 +211,27 @@ def report(results, counts):
     return "\n".join(lines)
 
 
-def markdown_table(header, rows):
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return lines + ["| " + " | ".join(row) + " |" for row in rows]
-
-
-def op_table(results, op, threads):
-    rows = [row for row in results.rows if row.op == op]
-    peers = list(dict.fromkeys(who for row in rows for who in results.peers(row, threads)))
-    unit = "GB/s" if results.attn[rows[0].key(), threads]["bound"] == "read" else "GFLOP/s"
-    body = []
-    for row in rows:
-        ours = results.median(row, threads, "attn")
-        rate, share = results.rate(row, threads)
-        dtype = dtype_text(row.dtype, row.precision)
-        cells = [row.shape, dtype, row.mask, time_text(ours), f"{rate:.1f}", f"{share:.0%}"]
-        for who in peers:
-            theirs = results.median(row, threads, who)
-            cells.append("–" if theirs is None else f"{time_text(theirs)} ({theirs / ours:.2f}×)")
-        body.append(cells)
-    return markdown_table(["shape", "dtype", "mask", "attn", unit, "share", *peers], body)
-
-
-def ratios_table(results, counts):
-    """Of the fastest peer's time to attn's: the smallest and the median over the rows of an op and dtype."""
-    ratios = {}
+def save(results, counts, versions, options):
+    """What bench/results holds of a machine, but for its tables."""
+    columns = ("op", "shape", "dtype", "mask", "precision")
+    rows = []
     for row in results.rows:
         for threads in counts:
-            theirs = [results.median(row, threads, who) for who in results.peers(row, threads)]
-            if theirs:
-                ratio = min(theirs) / results.median(row, threads, "attn")
-                ratios.setdefault((row.op, row.dtype, threads_text(threads)), []).append(ratio)
-    body = [[*key, str(len(each)), f"{min(each):.2f}×", f"{statistics.median(each):.2f}×"]
-            for key, each in ratios.items()]
-    return markdown_table(["op", "dtype", "threads", "rows", "smallest", "median"], body)
-
-
-def limits_table(results, counts):
-    names = {"f32": "float32 multiply-adds, GFLOP/s", "bf16": "bf16 multiply-adds, GFLOP/s", "read": "reads, GB/s"}
-    kinds = [kind for kind in names if any(bound == kind for _, bound in results.limits)]
-    body = [[names[kind], *(f"{results.limits.get((n, kind), float('nan')):.1f}" for n in counts)] for kind in kinds]
-    return markdown_table(["limit", *(threads_text(n) for n in counts)], body)
-
-
-def isa_tables(options):
-    """attn alone, forced to each of --isas."""
-    lines = []
-    for isa in filter(None, options.isas.split(",")):
-        chosen = argparse.Namespace(attn=options.attn, isa=isa)
-        flags = ["--list", options.list] if options.list else []
-        flags += ["--filter", options.filter] if options.filter else []
-        entries = attn_bench(chosen, "--repeats", str(options.repeats), "--threads", "1", *flags)
-        limits = [e for e in entries if e["op"] == "limit"]
-        entries = [e for e in entries if e["op"] != "limit"]
-        told = ", ".join(f"{e['limit']:.1f} {'GB/s of reads' if e['bound'] == 'read' else 'GFLOP/s'}" for e in limits)
-        body = [[e["op"], e["shape"], dtype_text(e["dtype"], e["precision"]), e["mask"], time_text(e["ms"]),
-                 f"{e['gbps'] or e['gflops']:.1f}", f"{e['share']:.0%}",
-                 f"{e['plain_ms'] / e['ms']:.2f}×" if e["plain_ms"] else "–"] for e in entries]
-        header = ["op", "shape", "dtype", "mask", "attn", "GFLOP/s or GB/s", "share", "plain path"]
-        lines += ["", f"## {isa}, one thread, without peers", "", f"Limits: {told}.", "", *markdown_table(header, body)]
-    return lines
-
-
-def page(results, counts, versions, options):
+            rate, share = results.rate(row, threads)
+            ms = {who: round(results.median(row, threads, who), 6) for who in ["attn", *results.peers(row, threads)]}
+            rows.append(dict(zip(columns, row.key())) |
+                        {"threads": threads, "ms": ms, "rate": round(rate, 1), "share": round(share, 2)})
+    limits = {}
+    for (threads, bound), limit in results.limits.items():
+        limits.setdefault(str(threads), {})[bound] = round(limit, 1)
     isa = next(iter(results.attn.values()))["isa"]
-    lines = [
-        "# Benchmarks", "",
-        "Made by a command; do not edit:", "", "```sh", shlex.join([os.path.relpath(sys.argv[0])] + sys.argv[1:]),
-        "```", "",
-        f"- machine: {processor()}, {usable_threads()} threads; attn used {isa}",
-        f"- date: {datetime.date.today().isoformat()}",
-        "- peers: " + ", ".join(f"{name} {version}" for name, version in versions.items()), "",
-        f"Times are medians of {options.repeats} rounds, in which attn and its peers took turns; in brackets a peer's "
-        "time in attn's: above 1 attn is faster. GFLOP/s count a causal mask half and a backward pass as 2.5 forward "
-        "passes; share is of the limit below. decode reads keys and values that come from memory, cache the same from "
-        "a KVCache. training is forward and backward; module is MultiHeadAttention with its projections, beside the "
-        "ways of the book's chapter 3 on PyTorch; high and medium are PyTorch's with its float32_matmul_precision.",
-        "", *limits_table(results, counts), "", "## Against the fastest peer of each row", "",
-        *ratios_table(results, counts),
-    ]
-    for op in dict.fromkeys(row.op for row in results.rows):
-        for threads in counts:
-            lines += ["", f"## {op}, {threads_text(threads)}", "", *op_table(results, op, threads)]
-    lines += isa_tables(options)
-    lines += ["", "## Not run", ""]
-    for (who, reason), rows in results.not_run.items():
-        texts = dict.fromkeys(" ".join(row.key()) for row in rows)
-        lines.append(f"- {who}: {reason}: " + "; ".join(texts))
-    if options.no_flex:
-        lines.append("- PyTorch flex: left out by --no-flex")
-    return "\n".join(lines) + "\n"
-
-
-def save(results, path):
-    columns = ("op", "shape", "dtype", "mask", "precision")
-    samples = [dict(zip(columns, key)) | {"threads": threads, "who": who, "ms": ms}
-               for (key, threads, who), ms in results.samples.items()]
-    with open(path, "w") as file:
-        json.dump(samples, file, indent=1)
+    names = {"torch": "PyTorch", "onnxruntime": "ONNX Runtime"}
+    result = {"machine": processor(), "kind": isa, "isa": isa, "threads": usable_threads(),
+              "date": datetime.date.today().isoformat(), "rounds": options.repeats,
+              "peers": {names.get(name, name): version for name, version in versions.items()}, "limits": limits,
+              "rows": rows}
+    with open(options.save, "w") as file:
+        json.dump(result, file, indent=1, ensure_ascii=False)
 
 
 def main():
@@ -328,10 +245,7 @@ def main():
     results = measure(rows, counts, options)
     print(report(results, counts))
     if options.save:
-        save(results, options.save)
-    if options.markdown:
-        with open(options.markdown, "w") as file:
-            file.write(page(results, counts, peers.versions(), options))
+        save(results, counts, peers.versions(), options)
 
 
 if __name__ == "__main__":

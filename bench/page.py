@@ -1,56 +1,207 @@
 #!/usr/bin/env python3
-"""Makes docs/benchmarks.md: every benchmark, one after the other, in a quarter of an hour, on a machine that does nothing else.
+"""Makes docs/benchmarks.md and docs/benchmarks.svg from the machines in bench/results.
 
     pip install torch transformers onnx onnxruntime .
-    bench/page.py [--attn build/default/attn] [--out docs/benchmarks.md]
+    bench/page.py               # measures this machine first: half an hour, in which it should do nothing else
+    bench/page.py --draw        # only writes the page and the plot anew
+
+The rows are those of bench/headline.txt. A machine's file is named by its processor.
 """
 
 import argparse
+import json
 import pathlib
 import re
 import subprocess
 import sys
-import tempfile
+
+import plot
 
 HERE = pathlib.Path(__file__).resolve().parent
+RESULTS, DOCS = HERE / "results", HERE.parent / "docs"
 
-SECTIONS = [
-    ("Training a GPT", "train.py", ["--attn", None, "--rounds", "2"],
-     "A step of 6 layers, 6 heads, 384 wide, 256 tokens of context, 16 texts, two threads; PyTorch eager, in bfloat16 "
-     "under autocast; memory is the process's peak, base what was there before the model. On a processor with AMX: "
-     "[benchmarks-amx.md](benchmarks-amx.md)."),
-    ("Generating with a cache", "generate.py", ["--attn", None],
-     "Milliseconds a token, random models of GPT-2's format; the ratio is of the faster of transformers' `generate()` and "
-     "a bare loop over its model. Reading every weight once bounds it. On AMX: [benchmarks-amx.md](benchmarks-amx.md)."),
-    ("Calls from Python", "python_overhead.py", [],
-     "Beside PyTorch's `scaled_dot_product_attention`, causal, one thread."),
-]
+INTRO = """# Benchmarks
+
+One command measures the machine that it runs on, and makes this page and its plot. With `--draw` it measures nothing:
+
+<!-- not run: this takes half an hour on a machine that does nothing else -->
+```sh
+bench/page.py
+```
+
+The rows are in `bench/headline.txt`, and what was measured is in `bench/results`, a file for each machine. Times are
+medians of rounds in which attn and PyTorch's `scaled_dot_product_attention` took turns. The ratio is PyTorch's time
+divided by attn's: above 1 attn is faster. The share is that of the machine's own limit, which the next table has:
+multiply-adds of the type that the row names, or reads for `decode` and `cache`. On a processor with AMX, float32 is computed
+as products of bf16 parts ([kernels.md](kernels.md)) and can pass the limit of float32 multiply-adds.
+"""
+
+OPS = {
+    "forward": "The shape is batch, heads, tokens, head size; where keys differ, queries/keys.",
+    "training": "Forward and backward.",
+    "decode": "One query against keys and values that come from memory.",
+    "cache": "The same from a `KVCache`; PyTorch has none, so attn is alone.",
+    "module": "`MultiHeadAttention` with its projections: batch, tokens, width, heads. PyTorch's column is the fastest of the "
+              "seven ways of the book's chapter 3.",
+    "module-training": "The same, forward and backward.",
+}
+
+PROGRAMS = {
+    "train.py": ("Training a GPT", ["--attn", None, "--rounds", "2"],
+                 "A step of 6 layers, 6 heads, 384 wide, with 256 tokens of context and 16 texts, on two threads. PyTorch "
+                 "runs in eager mode, and in bfloat16 under autocast. Memory is the peak of the process; base is what was "
+                 "there before the model."),
+    "generate.py": ("Generating with a cache", ["--attn", None],
+                    "Milliseconds a token of random models in GPT-2's format. The ratio is that of the faster of "
+                    "transformers' `generate()` and a bare loop over its model. Reading every weight once bounds it."),
+    "python_overhead.py": ("Calls from Python", [],
+                           "Microseconds a call beside PyTorch's `scaled_dot_product_attention`, causal, on one thread. "
+                           "Small calls show what a call costs; below 1, attn is faster."),
+}
 
 
-def run(program, arguments):
+def run(program, *arguments):
     print(program, *arguments, file=sys.stderr)
     command = [sys.executable, str(HERE / program), *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def operator_page(attn):
-    with tempfile.NamedTemporaryFile(suffix=".md") as page:
-        run("compare.py", ["--attn", attn, "--list", str(HERE / "headline.txt"), "--repeats", "2", "--no-flex",
-                           "--isas", "avx2", "--markdown", page.name])
-        command = "<!-- not run: this takes from minutes to an hour on a machine that does nothing else -->\n```sh\nbench/page.py\n```"
-        return re.sub(r"```sh\n.*?\n```", command, page.read().decode(), count=1, flags=re.DOTALL)
+def measure(attn):
+    """Times this machine and writes its file."""
+    path = RESULTS / "new.json"
+    run("compare.py", "--attn", attn, "--list", str(HERE / "headline.txt"), "--repeats", "2", "--no-flex", "--save",
+        str(path))
+    result = json.loads(path.read_text())
+    path.unlink()
+    result["tables"] = {}
+    for program, (_, arguments, _) in PROGRAMS.items():
+        printed = run(program, *[attn if each is None else each for each in arguments])
+        result["tables"][program] = [line for line in printed.splitlines() if line.startswith("|")]
+    name = re.sub(r"[^a-z0-9]+", "-", f"{result['machine']} {result['isa']}".lower()).strip("-")
+    place = RESULTS / f"{name}.json"
+    if place.exists():  # measured before: its kind was written by hand
+        result["kind"] = json.loads(place.read_text())["kind"]
+    rows = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in result.pop("rows"))
+    head = json.dumps(result, indent=1, ensure_ascii=False)
+    place.write_text(head[:-2] + ',\n "rows": [\n' + rows + "\n ]\n}\n")
+
+
+def key_of(row):
+    return row["op"], row["shape"], row["dtype"], row["mask"], row["precision"]
+
+
+def label_of(key):
+    op, shape, dtype, mask, precision = key
+    return " ".join([op, shape, dtype, *([mask] if mask != "none" else []), *([precision] if precision != "highest" else [])])
+
+
+def fastest_peer(row):
+    """PyTorch's fastest way, in milliseconds; None where it has none."""
+    return min((ms for who, ms in row["ms"].items() if who != "attn" and not who.startswith("ONNX")), default=None)
+
+
+def time_text(ms):
+    if ms is None:
+        return "–"
+    value, unit = (ms * 1e3, "µs") if ms < 1 else (ms, "ms") if ms < 1e3 else (ms / 1e3, "s")
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+
+
+def table(header, rows):
+    return ["| " + " | ".join(header) + " |", "|" + "---|" * len(header), *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def machines_table(machines):
+    names = {"f32": "float32 multiply-adds, GFLOP/s", "bf16": "bf16 multiply-adds, GFLOP/s", "read": "reads, GB/s"}
+    rows = [["kind", *(m["kind"] for m in machines)],
+            ["kernels (`attn info`)", *(m["isa"] for m in machines)],
+            ["measured on", *(m["date"] for m in machines)],
+            ["beside PyTorch", *(m["peers"]["PyTorch"] for m in machines)]]
+    for threads in ("1", "2"):
+        for bound, words in names.items():
+            limits = [m["limits"].get(threads, {}).get(bound) for m in machines]
+            if any(limits):
+                rows.append([f"{words}, {threads_text(int(threads))}", *(f"{x:g}" if x else "–" for x in limits)])
+    return table(["", *(m["machine"] for m in machines)], rows)
+
+
+def threads_text(threads):
+    return f"{threads} thread" + ("s" if threads > 1 else "")
+
+
+def op_table(machines, op, threads):
+    rows = {}
+    for machine in machines:
+        for row in machine["rows"]:
+            if row["op"] == op and row["threads"] == threads:
+                rows.setdefault(key_of(row), {})[machine["machine"]] = row
+    if not rows:
+        return []
+    header = ["shape", "dtype", "mask"]
+    for machine in machines:
+        name = machine["machine"]
+        header += [f"{name}: attn", "share", *([] if op == "cache" else ["PyTorch", "ratio"])]
+    body = []
+    for key, there in rows.items():
+        _, shape, dtype, mask, precision = key
+        cells = [shape, dtype if precision == "highest" else f"{dtype} {precision}", mask]
+        for machine in machines:
+            row = there.get(machine["machine"])
+            if row is None:
+                cells += ["–"] * (2 if op == "cache" else 4)
+                continue
+            ours, theirs = row["ms"]["attn"], fastest_peer(row)
+            cells += [time_text(ours), f"{row['share']:.0%}"]
+            if op != "cache":
+                cells += [time_text(theirs), "–" if theirs is None else f"**{theirs / ours:.2f}**"]
+        body.append(cells)
+    return ["", f"### {op}, {threads_text(threads)}", "", *table(header, body)]
+
+
+def page(machines):
+    lines = [INTRO, *machines_table(machines), ""]
+    lines += [f"{m['machine']}: {m['note']}" for m in machines if m.get("note")]
+    lines += ["", "![How many times as fast as PyTorch attn is, by shape](benchmarks.svg)", "", "## The operator and the module"]
+    for op, words in OPS.items():
+        tables = [op_table(machines, op, threads) for threads in (1, 2)]
+        if any(tables):
+            lines += ["", f"**{op}.** {words}"] + [line for each in tables for line in each]
+    for program, (title, _, words) in PROGRAMS.items():
+        lines += ["", f"## {title}", "", f"`bench/{program}`. {words}"]
+        for machine in machines:
+            if machine["tables"].get(program):
+                lines += ["", f"{machine['machine']}:", "", *machine["tables"][program]]
+    return "\n".join(lines) + "\n"
+
+
+def picture(machines):
+    ratios, labels = {m["machine"]: {} for m in machines}, {}
+    for machine in machines:
+        for row in machine["rows"]:
+            theirs = fastest_peer(row)
+            if row["threads"] == 1 and theirs is not None:
+                labels.setdefault(key_of(row), label_of(key_of(row)))
+                ratios[machine["machine"]][key_of(row)] = theirs / row["ms"]["attn"]
+    order = list(OPS)
+    labels = dict(sorted(labels.items(), key=lambda item: order.index(item[0][0])))
+    return plot.drawn(list(ratios), labels, ratios, "Times as fast as PyTorch, one thread")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--attn", default=str(HERE.parent / "build" / "default" / "attn"))
-    parser.add_argument("--out", default=str(HERE.parent / "docs" / "benchmarks.md"))
+    parser.add_argument("--draw", action="store_true", help="measure nothing")
+    parser.add_argument("--check", action="store_true", help="only say whether the page is what it would be")
     options = parser.parse_args()
-    parts = [operator_page(options.attn)]
-    for title, program, arguments, words in SECTIONS:
-        table = run(program, [options.attn if each is None else each for each in arguments])
-        parts.append(f"\n## {title}\n\n`bench/{program}`. {words}\n\n{table}")
-    pathlib.Path(options.out).write_text("".join(parts))
+    if not options.draw and not options.check:
+        measure(options.attn)
+    machines = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    made = {DOCS / "benchmarks.md": page(machines), DOCS / "benchmarks.svg": picture(machines)}
+    for path, text in made.items():
+        if not options.check:
+            path.write_text(text)
+        elif path.read_text() != text:
+            sys.exit(f"{path} is not what bench/page.py --draw writes")
 
 
 if __name__ == "__main__":
