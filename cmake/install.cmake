@@ -1,11 +1,18 @@
 # The install target: library, headers, the command where it is built, and what find_package and pkg-config read.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS attn EXPORT attnTargets
+install(TARGETS attn attn_distributed EXPORT attnTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/attn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+# attn::mpi, in a file of its own: who does not ask for it needs no MPI.
+if(ATTN_MPI)
+  install(TARGETS attn_mpi EXPORT attnMpiTargets
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT attnMpiTargets NAMESPACE attn:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/attn)
+endif()
 install(FILES ${PROJECT_BINARY_DIR}/include/attn/version.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/attn)
 get_target_property(ATTN_LIBRARY_TYPE attn TYPE)
 if(TARGET attn_command)
@@ -14,6 +21,26 @@ if(TARGET attn_command)
     set_target_properties(attn_command PROPERTIES INSTALL_RPATH $ORIGIN/${ATTN_RPATH})
   endif()
   install(TARGETS attn_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+  # Manual pages and completions, told by the command that was just built, if this machine can run it.
+  if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
+    set(ATTN_SHARE ${PROJECT_BINARY_DIR}/share)
+    add_custom_command(OUTPUT ${ATTN_SHARE}/man/man1/attn.1
+                       COMMAND ${CMAKE_COMMAND} -D "ATTN=${CMAKE_CROSSCOMPILING_EMULATOR}$<SEMICOLON>$<TARGET_FILE:attn_command>"
+                               -D OUT=${ATTN_SHARE} -P ${PROJECT_SOURCE_DIR}/cmake/documents.cmake
+                       DEPENDS attn_command ${PROJECT_SOURCE_DIR}/cmake/documents.cmake VERBATIM)
+    add_custom_target(attn_documents ALL DEPENDS ${ATTN_SHARE}/man/man1/attn.1)
+    foreach(folder IN ITEMS man bash-completion fish)
+      install(DIRECTORY ${ATTN_SHARE}/${folder} DESTINATION ${CMAKE_INSTALL_DATAROOTDIR})
+    endforeach()
+    # Debian's zsh looks elsewhere for what packages bring.
+    install(CODE [[
+      set(ATTN_ZSH site-functions)
+      if(CMAKE_INSTALL_PREFIX STREQUAL "/usr" AND EXISTS /etc/debian_version)
+        set(ATTN_ZSH vendor-completions)
+      endif()]])
+    install(FILES ${ATTN_SHARE}/zsh/_attn DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/zsh/\${ATTN_ZSH}")
+  endif()
 endif()
 
 # find_package(attn). A static library leaves its own dependencies to whoever links it.

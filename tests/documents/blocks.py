@@ -4,14 +4,16 @@ A block is run as it stands, unless the line before it is one of these comments,
 
     <!-- not run: REASON -->
     <!-- run with: s/TEXT/OTHER TEXT/ -->     may stand several times
+    <!-- needs: PATH -->                      not run where the clone has no such path
 """
 
 import dataclasses
 import pathlib
 import re
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^( *)```(\w*)\s*$")
-COMMENT = re.compile(r"^ *<!-- (not run|run with): (.*?) -->\s*$")
+COMMENT = re.compile(r"^ *<!-- (not run|run with|needs): (.*?) -->\s*$")
 
 
 @dataclasses.dataclass
@@ -44,6 +46,8 @@ def blocks(document: pathlib.Path) -> list[Block]:
         if comment := COMMENT.match(line):
             if comment[1] == "not run":
                 reason = comment[2]
+            elif comment[1] == "needs":
+                reason = "" if (ROOT / comment[2]).exists() else f"{comment[2]} is not there"
             else:
                 rules.append(comment[2])
             continue
@@ -61,4 +65,4 @@ def blocks(document: pathlib.Path) -> list[Block]:
 
 
 def documents(root: pathlib.Path) -> list[pathlib.Path]:
-    return [root / "README.md", root / "CONTRIBUTING.md", root / "HACKING.md", *sorted((root / "docs").glob("*.md"))]
+    return [root / "README.md", root / "CONTRIBUTING.md", root / "HACKING.md", *sorted((root / "docs").rglob("*.md"))]

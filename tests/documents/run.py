@@ -2,7 +2,7 @@
 """Runs what the documents show: shell commands in their order, C++ snippets compiled, linked and run.
 
 Python snippets are run by tests/python/test_documents.py, where the package is installed. A document's commands share
-one new folder, in which the folder `examples` lies as in a clone, and find `attn` on the path.
+one new folder, in which the folders `examples`, `tests` and `build/smollm2` lie as in a clone, and find `attn` on the path.
 
     ATTN_COMMAND=build/default/attn ATTN_LIBRARY=build/default/src/libattn.a tests/documents/run.py [DOCUMENT...]
 """
@@ -14,9 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-from blocks import Block, blocks, documents
+from blocks import ROOT, Block, blocks, documents
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = pathlib.Path(os.environ["ATTN_COMMAND"]).resolve()
 LIBRARY = pathlib.Path(os.environ["ATTN_LIBRARY"]).resolve()
 SECONDS = 120  # of one block, at most
@@ -65,7 +64,10 @@ def main() -> int:
     for document in chosen:
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            (folder / "examples").symlink_to(ROOT / "examples")
+            for shared in ("examples", "tests"):
+                (folder / shared).symlink_to(ROOT / shared)
+            (folder / "build").mkdir()
+            (folder / "build" / "smollm2").symlink_to(ROOT / "build" / "smollm2")
             environment = {**os.environ, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}", "NO_COLOR": "1"}
             for block in blocks(document):
                 if block.language not in RUNNERS:

@@ -45,11 +45,18 @@ if [ -x "$build/attn" ]; then
   echo "the command, where it was installed"
   "$prefix/bin/attn" check >"$work/log" || { cat "$work/log"; exit 1; }
   tail -n 1 "$work/log"
+  for file in man/man1/attn.1 man/man1/attn-train.1 bash-completion/completions/attn zsh/site-functions/_attn \
+    fish/vendor_completions.d/attn.fish; do
+    [ -s "$prefix/share/$file" ] || { echo "share/$file is missing"; exit 1; }
+  done
 fi
 if [ -x "$build/attn" ] && command -v dpkg-deb >/dev/null; then
   echo "a Debian package, unpacked"
   (cd "$work" && cpack --config "$build/CPackConfig.cmake") >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
   dpkg-deb -x "$work"/attn_*.deb "$work/unpacked"
   "$work/unpacked/usr/bin/attn" --version
+  for file in man/man1/attn.1 bash-completion/completions/attn zsh/vendor-completions/_attn; do
+    [ -s "$work/unpacked/usr/share/$file" ] || { echo "share/$file is missing in the package"; exit 1; }
+  done
 fi
 echo "install: ok"
