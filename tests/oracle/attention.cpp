@@ -144,11 +144,14 @@ struct Row {
     if (!p.sinks.empty()) sink_weight = std::exp(p.sinks[static_cast<std::size_t>(h)] - most) / sum;
   }
 
-  // By which errors of this row's numbers are measured. Scores that are not even known to 1/64 tell nothing of weights.
-  double size_of(double w) const {
-    const double known = p.score_roundoff * strain < 1.0 / 64 ? magnitude(w) : 64;
-    return known * (1 + strain * p.score_roundoff / p.roundoff);
-  }
+  // What a weight may be. Scores that are not even known to 1/64 tell nothing of weights.
+  double most_of(double w) const { return p.score_roundoff * strain < 1.0 / 64 ? magnitude(w) : 64; }
+
+  // What a term may lose beside its roundoff, in roundoffs: float32's kernels may take numbers below 2^-126 for zero.
+  double vanishing() const { return p.roundoff > 0x1p-50 ? 0x1p-126 / p.roundoff : 0; }
+
+  // By which errors of this row's numbers are measured.
+  double size_of(double w) const { return most_of(w) * (1 + strain * p.score_roundoff / p.roundoff); }
 
   bool allowed(std::int64_t j) const { return p.sees(b, h, i, j); }
 
@@ -250,7 +253,7 @@ Result attention(const Problem& p) {
         if (!std::isfinite(row.v(j)[c]) && row.allowed(j) && (!counts || may_vanish(w))) out[c].size = kUnknown;
         if (!counts) continue;
         const double v = row.v(j)[c] * row.kept(j);
-        add(out[c], w == 0 ? 0 : w * v, row.size_of(w) * magnitude(v));
+        add(out[c], w == 0 ? 0 : w * v, row.size_of(w) * magnitude(v) + row.vanishing() * row.kept(j));
       }
     }
     double unit = 0;
@@ -305,13 +308,13 @@ Gradient gradient(const Problem& p, const std::vector<double>& d_output) {
       for (std::int64_t c = 0; c < p.value_depth; ++c) {
         const double term = d_out[c] * row.v(j)[c] * kept;
         add(d_weight[n], term, magnitude(d_out[c]) * magnitude(row.v(j)[c]) * kept);
-        outputs[static_cast<std::size_t>(c)] += w * magnitude(row.v(j)[c]) * kept;
+        outputs[static_cast<std::size_t>(c)] += row.most_of(w) * magnitude(row.v(j)[c]) * kept;
         const double of_value = w == 0 ? 0 : d_out[c] * w * kept;
         add(g.v[row.key_row(j) * static_cast<std::size_t>(p.value_depth) + static_cast<std::size_t>(c)], of_value,
-            magnitude(d_out[c]) * kept * row.size_of(w));
+            magnitude(d_out[c]) * kept * row.size_of(w) + row.vanishing() * kept);
       }
       d_weight[n].size = in_range(d_weight[n].size);
-      add(mean, w == 0 ? 0 : w * d_weight[n].value, magnitude(w) * d_weight[n].size);
+      add(mean, w == 0 ? 0 : w * d_weight[n].value, row.most_of(w) * d_weight[n].size);
     }
     // The output, in its own dtype, may stand for the values: mean = d_out · output. Past its range it is the largest.
     for (std::int64_t c = 0; c < p.value_depth; ++c) mean.size += magnitude(d_out[c]) * p.least / p.roundoff;
@@ -337,9 +340,9 @@ Gradient gradient(const Problem& p, const std::vector<double>& d_output) {
         const double k = row.k(j)[c], q = row.q()[c];
         const double unscaled = in_range(d_score.size * std::fmax(magnitude(k), magnitude(q)));
         add(g.q[at * static_cast<std::size_t>(p.depth) + static_cast<std::size_t>(c)], d_dot == 0 ? 0 : d_dot * k,
-            unscaled == kBeyond ? kBeyond : size * magnitude(k));
+            unscaled == kBeyond ? kBeyond : size * magnitude(k) + row.vanishing());
         add(g.k[row.key_row(j) * static_cast<std::size_t>(p.depth) + static_cast<std::size_t>(c)],
-            d_dot == 0 ? 0 : d_dot * q, unscaled == kBeyond ? kBeyond : size * magnitude(q));
+            d_dot == 0 ? 0 : d_dot * q, unscaled == kBeyond ? kBeyond : size * magnitude(q) + row.vanishing());
       }
     }
   });
