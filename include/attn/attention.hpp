@@ -85,7 +85,7 @@ struct HeadRange {
 struct AttentionOptions {
   Mask mask = {};
   std::optional<double> scale = {};   // default 1/sqrt(d)
-  double softcap = 0;                 // 0 = none; else scores become cap · tanh(scores / cap)
+  double softcap = 0;                 // 0 = none; from 2^-64 to 2^64, scores become cap · tanh(scores / cap)
   ScoreFunction score_function = {};  // the user's own, after the softcap and before biases and masks
   // ALiBi (Press et al. 2022): float32 (hq) slopes; adds -slope · |centre - j|, the centre as for a window.
   Tensor alibi_slopes = {};

@@ -103,7 +103,7 @@ def scaled_dot_product_attention(
         scale: default 1/√d.
         enable_gqa: query's heads may be a multiple of key's and value's.
         window: (left, right): query i sees keys from i - left to i + right; -1 is no limit.
-        softcap: scores become cap · tanh(scores / cap); 0 is none.
+        softcap: scores become cap · tanh(scores / cap); from 2^-64 to 2^64, and 0 is none.
         alibi_slopes: (h): adds -slope · |i - j|.
         sinks: (h): one more score a head, which takes weight but has no value.
         relative_bias: (buckets, h): a learned number for each head and bucket of distances, as T5's, added to the scores.

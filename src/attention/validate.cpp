@@ -1,6 +1,7 @@
 #include "attention/validate.hpp"
 
 #include <cmath>
+#include <cstdio>
 #include <string>
 
 #include "attention/relative_bias.hpp"
@@ -164,8 +165,11 @@ void check_weight_rows(const AttentionOptions& options, std::int64_t tq) {
 void check_numbers(const AttentionOptions& options, const Shape& scores) {
   if (options.scale && !std::isfinite(*options.scale))
     fail(Kind::argument, "a finite scale", "a scale that is not finite");
-  if (!(std::isfinite(options.softcap) && options.softcap >= 0))
-    fail(Kind::argument, "softcap >= 0 (0 = none)", std::to_string(options.softcap));
+  if (options.softcap != 0 && !(options.softcap >= 0x1p-64 && options.softcap <= 0x1p64)) {  // float32 divides by it
+    char found[32];
+    std::snprintf(found, sizeof found, "%g", options.softcap);
+    fail(Kind::argument, "a softcap of 0 (none), or from 2^-64 to 2^64", found);
+  }
   if (!(options.dropout >= 0 && options.dropout <= 1))
     fail(Kind::argument, "dropout in [0, 1]", std::to_string(options.dropout));
   if (options.dropout == 0) return;

@@ -73,7 +73,7 @@ TEST(Validate, Numbers) {
     expect_refused(Kind::argument, parts, x, x, x, options);
   };
   for (const double bad : {kNan, kInf, -kInf}) refuse({"finite scale"}, {.scale = bad});
-  for (const double bad : {-1.0, kNan, kInf}) refuse({"softcap"}, {.softcap = bad});
+  for (const double bad : {-1.0, kNan, kInf, 1e-300, 1e39}) refuse({"softcap"}, {.softcap = bad});
   for (const double bad : {-0.1, 1.1, kNan}) refuse({"dropout in [0, 1]"}, {.dropout = bad, .dropout_keep = keep});
   refuse({"dropout_keep", "(2, 2, 3, 3)", "none", "Generator::dropout_keep"}, {.dropout = 0.5});
   refuse({"dropout_keep", "(2, 2, 3, 2)"}, {.dropout = 0.5, .dropout_keep = ones({2, 2, 3, 2}, DType::boolean)});
