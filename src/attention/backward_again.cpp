@@ -19,9 +19,37 @@ struct LostRow : RowPlace {
   enum { finite, gradient, weights } kind;  // its numbers are too large; what comes in, or its weights, are not finite
 };
 
-// The rows of a call that are lost, in order. `in` becomes finite: lost rows have weights of zero then, or, where it
-// is the incoming gradient alone that is not finite, take part with what is.
-std::vector<LostRow> lose_rows(const Call& call, const Sizes& p, Incoming& in) {
+// What scores may reach, of queries and keys (b, h, t, d) in float32 and contiguous, without infinities and NaN.
+class Reach {
+ public:
+  Reach(const Tensor& q, const Tensor& k, double factor) : q_(q), most_(magnitudes_by_column(k)), factor_(factor) {}
+
+  // Whether no sum of products of a query, as the kernels take it, leaves float32's range.
+  bool stays(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    const float* q = row(b, h, i);
+    const double* most = most_.data<double>() + (b * most_.size(1) + h / (q_.size(1) / most_.size(1))) * q_.size(3);
+    double sum = 0, largest = 0;
+    for (std::int64_t c = 0; c < q_.size(3); ++c) {
+      const double x = std::fabs(static_cast<double>(q[c]) * factor_);
+      sum += x * most[c], largest = std::max(largest, x);
+    }
+    return sum < 0x1p127 && largest < 0x1p127;
+  }
+
+  void clear(std::int64_t b, std::int64_t h, std::int64_t i) const { std::fill_n(row(b, h, i), q_.size(3), 0.F); }
+
+ private:
+  float* row(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    return q_.data<float>() + ((b * q_.size(1) + h) * q_.size(2) + i) * q_.size(3);
+  }
+
+  Tensor q_, most_;
+  double factor_;
+};
+
+// The rows of a call that are lost, in order. `in` becomes finite: lost rows have queries and weights of zero then, or,
+// where it is the incoming gradient alone that is not finite, take part with what is.
+std::vector<LostRow> lose_rows(const Call& call, const Sizes& p, const Reach& reach, Incoming& in) {
   std::vector<LostRow> lost;
   std::mutex mutex;
   const Tensor lse = in.lse.clone(), d_output = without_specials(in.d_output, 0),
@@ -37,12 +65,13 @@ std::vector<LostRow> lose_rows(const Call& call, const Sizes& p, Incoming& in) {
     const auto is_whole = [&](const Tensor& t) {
       return is_finite(row_at(t, part.piece.batch + b, h, part.piece.query + i), t.dtype(), p.dv);
     };
-    const bool far = !(std::fabs(sum) < 2e38F) || size > 1e38;
+    const bool far =
+        !(std::fabs(sum) < 2e38F) || size > 1e38 || !reach.stays(part.piece.batch + b, h, part.piece.query + i);
     const bool whole = is_whole(in.d_output) && is_whole(in.output);
     if (!far && whole) return;
     if (far) std::fill(d_row, d_row + p.dv, 0.F);
     const auto kind = !far ? LostRow::gradient : whole && std::isfinite(sum) ? LostRow::finite : LostRow::weights;
-    if (far) sum = 1e38F;
+    if (far) sum = 1e38F, reach.clear(part.piece.batch + b, h, part.piece.query + i);
     const std::lock_guard lock(mutex);
     lost.push_back({{&part, b, h, i}, kind});
   });
@@ -62,7 +91,7 @@ void spread(std::span<const LostRow> rows, const Sizes& p, const AttentionOption
   const auto words = static_cast<std::size_t>(p.dv / 64 + 1);  // a bit for each column of a value, and one for the key
   Columns seen(static_cast<std::size_t>(part.piece.tk) * words), own(words);
   const std::int64_t b = part.piece.batch + rows.front().b, head = rows.front().h / (p.hq / p.hkv);
-  const bool by_cell = problem.keep.data || problem.bias.data || problem.blocks.data;
+  const bool by_cell = problem.keep.data || problem.bias.data || problem.distances.data || problem.blocks.data;
   const ScoreGradients scores(p, options, grad);
   for (const LostRow& row : rows) {
     if (row.kind == LostRow::finite) continue;
@@ -107,10 +136,11 @@ AttentionGradient gradient_beside_specials(const Call& call, const Sizes& p, con
   constexpr float kFar = 0x1p100F;  // scores of it are as far away as infinite ones
   const Specials d_output(in.d_output);
   const Incoming whole = in;
-  const std::vector<LostRow> lost = lose_rows(call, p, in);
+  const Tensor q = without_specials(call.q, kFar), k = without_specials(call.k, kFar);
+  const Reach reach(q, k, p.scale / (options.softcap > 0 ? options.softcap : 1));
+  const std::vector<LostRow> lost = lose_rows(call, p, reach, in);
   const DType dtype = in.d_output.dtype();
-  Call clean(without_specials(call.q, kFar).to(dtype), without_specials(call.k, kFar).to(dtype),
-             without_specials(call.v, 0).to(dtype), p, options);
+  Call clean(q.to(dtype), k.to(dtype), without_specials(call.v, 0).to(dtype), p, options);
   for (Part& part : clean.parts) part.problem.hides = true;
   AttentionGradient grad = run_backward(clean, p, options, in, DType::f32, false).grad;
   const auto head = [&](const LostRow& row) { return std::tuple(row.part, row.b, row.h / (p.hq / p.hkv)); };

@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 
+#include "attention/row.hpp"
 #include "attention/runs.hpp"
 #include "kernels/explain.hpp"
 #include "kernels/targets.hpp"
@@ -40,6 +41,7 @@ class Suspicion {
     }
   }
 
+  const Specials& keys() const { return keys_; }
   const Specials& values() const { return values_; }
 
   // Whether the kernels' NaN and infinities are what the row asks for: none came of finite numbers, of infinities that
@@ -92,6 +94,24 @@ struct LargeCall : Call {
   }
 };
 
+// The rows whose numbers one power of two cannot bring into float32's range all at once.
+void run_in_double(const Tensor& queries, const LargeCall& large, const Sizes& p, const AttentionOptions& options,
+                   const Wanted& wanted, AttentionResult& found) {
+  const std::vector<char>& lost = large.by.lost;
+  if (std::find(lost.begin(), lost.end(), 1) == lost.end()) return;
+  const Tensor q = queries.to(DType::f64);
+  AttentionOptions own = options;
+  own.return_weights = false, own.output_dtype.reset();
+  for_each_row(large, p, [&](const Part& part, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t at) {
+    if (!wanted[static_cast<std::size_t>(at)] || !lost[static_cast<std::size_t>(at)]) return;
+    const std::int64_t item = part.piece.batch + b, query = part.piece.query + i;
+    const AttentionResult row = composed_row(q, large.k, large.v, p, own, part.piece, item, h, query);
+    const Tensor to = found.output.select(0, item).select(0, h).select(0, query);
+    to.copy_from(reference::saturate_to(row.output, DType::f32).view({p.dv}));
+    found.lse.data<float>()[at] = reference::saturate_to(row.lse, DType::f32).data<float>()[0];
+  });
+}
+
 }  // namespace
 
 Heads heads_to_mend(const Sizes& p, const AttentionResult& result) {
@@ -120,11 +140,13 @@ void mend(const Call& call, const Sizes& p, const AttentionOptions& options, con
   if (std::find(wanted.begin(), wanted.end(), 1) == wanted.end()) return;
   AttentionOptions again = options;
   again.precision = Precision::highest;
-  const LargeCall large(divided(call.q, p.scale / (options.softcap > 0 ? options.softcap : 1)), call.k.to(DType::f32),
+  const LargeCall large(divided(call.q, p.scale / (options.softcap > 0 ? options.softcap : 1), suspicion.keys().most()),
+                        call.k.to(DType::f32),
                         values.any() ? without_specials(call.v, 0, heads) : call.v.to(DType::f32), values.most(), p,
                         again);
   AttentionResult found{Tensor::empty(p.output_shape()), Tensor::empty(result.lse.shape()), {}};
   run_forward(large, found, wanted);
+  run_in_double(call.q, large, p, again, wanted, found);
   for_each_row(call, p, [&](const Part& part, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t at) {
     if (!wanted[static_cast<std::size_t>(at)]) return;
     const std::span row(found.output.data<float>() + at * p.dv, static_cast<std::size_t>(p.dv));

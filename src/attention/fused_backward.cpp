@@ -139,7 +139,8 @@ AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor&
   Gradients all = run_backward(call, p, options, in, output_dtype(q, options), true);
   if (all.given_up || (!all.finite && (has_nan(all.grad) || has_far(in.lse)))) {
     all = {};  // its memory is free for the second
-    all.grad = gradient_beside_specials(call, p, options, in);
+    const Tensor output = readable(reference::saturate_to(forward.output, q.dtype()));
+    all.grad = gradient_beside_specials(call, p, options, {in.d_output, output, in.lse});
   }
   AttentionGradient& grad = all.grad;
   if (grad.bias.defined()) grad.bias = grad.bias.to(options.mask.bias.dtype());

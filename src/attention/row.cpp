@@ -90,7 +90,7 @@ AttentionResult composed_row(const Tensor& q, const Tensor& k, const Tensor& v, 
                              std::int64_t i) {
   const AttentionOptions own = row_options(p, options, piece, b, h, i);
   const std::int64_t head = h / (p.hq / p.hkv);
-  const auto source = [&](const Tensor& t) { return t.slice(0, b, b + 1).slice(1, head, head + 1); };
+  const auto source = [&](const Tensor& t) { return t.slice(0, b, b + 1).slice(1, head, head + 1).to(q.dtype()); };
   const Tensor query = cell(q, {b, h, i}), keys = source(k), values = source(v);
   return composed_attention(query, keys, values, validate(query, keys, values, own), own, nullptr);
 }

@@ -7,7 +7,7 @@
 namespace attn {
 
 // Query i of head h of batch item b, which is of `piece`: output (1, 1, 1, dv), lse (1, 1, 1), and, if options ask,
-// weights (1, 1, 1, tk).
+// weights (1, 1, 1, tk). Computed in the dtype of q.
 AttentionResult composed_row(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& p,
                              const AttentionOptions& options, const Piece& piece, std::int64_t b, std::int64_t h,
                              std::int64_t i);

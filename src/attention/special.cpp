@@ -173,6 +173,26 @@ void store_saturated(std::span<const float> row, void* to, DType dtype) {
   });
 }
 
+Tensor magnitudes_by_column(const Tensor& rows) {
+  const std::int64_t heads = rows.size(0) * rows.size(1), t = rows.size(2), width = rows.size(3);
+  const Tensor most = Tensor::zeros({rows.size(0), rows.size(1), width}, DType::f64);
+  for_runs(
+      heads, static_cast<double>(t * width),
+      [&](std::int64_t first, std::int64_t count) {
+        for (std::int64_t at = first; at < first + count; ++at) {
+          std::vector<float> column(static_cast<std::size_t>(width));
+          const float* row = rows.data<float>() + at * t * width;
+          for (std::int64_t j = 0; j < t; ++j, row += width) {
+            for (std::int64_t c = 0; c < width; ++c)
+              column[static_cast<std::size_t>(c)] = std::max(column[static_cast<std::size_t>(c)], std::fabs(row[c]));
+          }
+          std::copy(column.begin(), column.end(), most.data<double>() + at * width);
+        }
+      },
+      1);
+  return most;
+}
+
 double largest_finite(const Tensor& x) {
   if (!x.defined()) return 0;
   const Tensor flat = x.to(DType::f64).contiguous();
@@ -184,8 +204,9 @@ double largest_finite(const Tensor& x) {
   return most;
 }
 
-Divided divided(const Tensor& q, double factor) {
-  Divided by{Tensor::empty(q.shape()), Tensor::empty({q.size(0), q.size(1), q.size(2)})};
+Divided divided(const Tensor& q, double factor, double largest_key) {
+  Divided by{Tensor::empty(q.shape()), Tensor::empty({q.size(0), q.size(1), q.size(2)}), {}};
+  by.lost.resize(static_cast<std::size_t>(by.roots.numel()));
   const Tensor in = q.to(DType::f32).contiguous();
   const std::int64_t d = q.size(3);
   const double end = 0.25 / static_cast<double>(d);  // times the largest float32, d times, stays in range
@@ -205,10 +226,13 @@ Divided divided(const Tensor& q, double factor) {
           const double most = largest(from);
           const int half = most > end ? std::min(std::ilogb(most / end) / 2 + 1, 127) : 0;
           by.roots.data<float>()[at] = std::ldexp(1.f, half);
+          double lost = 0;
           for (std::int64_t c = 0; c < d; ++c) {
             const double x = std::ldexp(static_cast<double>(from[c]) * factor, -2 * half);
             to[c] = static_cast<float>(std::isfinite(from[c]) ? std::clamp(x, -end, end) : from[c]);
+            if (x != 0 && std::fabs(x) < 0x1p-126) lost = std::max(lost, std::fabs(from[c] * factor));
           }
+          by.lost[static_cast<std::size_t>(at)] = lost * largest_key * static_cast<double>(d) > 0x1p-30;
         }
       },
       256);

@@ -73,14 +73,19 @@ void put_specials(std::span<float> row, const Columns& above, const Columns& bel
 // A finite number past the dtype's range becomes its largest.
 void store_saturated(std::span<const float> row, void* to, DType dtype);
 
+// The largest magnitude of each column of heads (b, h, t, width), contiguous float32: (b, h, width) float64.
+Tensor magnitudes_by_column(const Tensor& rows);
+
 // The largest finite magnitude; 0 without one.
 double largest_finite(const Tensor& x);
 
 // q · factor in float32, contiguous, each row divided by a power of two so that sums of its products with any finite
-// key are finite; and the square roots of these powers (b, hq, tq).
+// key are finite; the square roots of these powers (b, hq, tq); and for each row whether numbers that became too small
+// for float32's precision may count beside keys of magnitudes up to `largest_key`.
 struct Divided {
   Tensor q, roots;
+  std::vector<char> lost;
 };
-Divided divided(const Tensor& q, double factor);
+Divided divided(const Tensor& q, double factor, double largest_key);
 
 }  // namespace attn

@@ -122,7 +122,8 @@ bool may_leave_range(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 }
 
 // The rows of y = x · weightᵀ + bias + residual that are not finite, once more, of rows of x divided by powers of two,
-// so that no sum leaves float32's range. A finite number past y's range becomes its largest.
+// so that no sum leaves float32's range; in double where small numbers would be lost. A finite number past y's range
+// becomes its largest.
 void mend(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options, const Tensor& y) {
   if (!may_leave_range(x, weight, bias, options, y.dtype())) return;
   const std::int64_t n = y.size(1);
@@ -134,22 +135,26 @@ void mend(const Tensor& x, const Tensor& weight, const Tensor& bias, const Produ
   const Tensor some = Tensor::empty({1, 1, count, x.size(1)}, x.dtype());
   for (std::int64_t r = 0; r < count; ++r)
     some.select(0, 0).select(0, 0).select(0, r).copy_from(x.select(0, rows[static_cast<std::size_t>(r)]));
-  const Divided by = divided(some, 1);
-  const Tensor sums =
-      product(by.q.view({count, x.size(1)}), weight.to(DType::f32).transpose(0, 1), {}, {}, {}, DType::f32).c;
+  const Tensor wide_weight = weight.to(DType::f32);
+  const Divided by = divided(some, 1, largest_finite(weight));
+  const Tensor sums = product(by.q.view({count, x.size(1)}), wide_weight.transpose(0, 1), {}, {}, {}, DType::f32).c;
   for_runs(
       count, static_cast<double>(8 * n),
       [&](std::int64_t first, std::int64_t some_rows) {
+        std::vector<float> line(static_cast<std::size_t>(n));
         for (std::int64_t r = first; r < first + some_rows; ++r) {
           const std::int64_t i = rows[static_cast<std::size_t>(r)];
-          const std::span line(sums.data<float>() + r * n, static_cast<std::size_t>(n));
+          const double root = by.roots.data<float>()[r];
+          // One power of two cannot bring all its numbers into float32's range.
+          const Tensor exact = by.lost[static_cast<std::size_t>(r)]
+                                   ? reference::project(x.slice(0, i, i + 1).to(DType::f64), weight.to(DType::f64), {})
+                                   : Tensor{};
           for (std::int64_t j = 0; j < n; ++j) {
-            float& sum = line[static_cast<std::size_t>(j)];
-            const auto root = static_cast<double>(by.roots.data<float>()[r]);
-            double whole = static_cast<double>(sum) * root * root;
+            double whole = exact.defined() ? exact.data<double>()[j]
+                                           : static_cast<double>(sums.data<float>()[r * n + j]) * root * root;
             if (bias.defined()) whole += static_cast<double>(bias.data<float>()[j]);
             if (options.residual.defined()) whole += static_cast<double>(options.residual.data<float>()[i * n + j]);
-            sum = reference::narrow<float>(whole);
+            line[static_cast<std::size_t>(j)] = reference::narrow<float>(whole);
           }
           store_saturated(line, address(y, i * n), y.dtype());
         }

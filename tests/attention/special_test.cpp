@@ -168,6 +168,67 @@ TEST(LargeNumbers, OfAQueryMeetSmallOnesOfAKey) {
   }
 }
 
+// The scale makes the large number infinite, and its products with the keys' zeros NaN.
+TEST(LargeNumbers, OfAQueryLeaveItsSmallOnes) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const std::int64_t tq : {1, 40}) {
+      std::mt19937 rng(8);
+      const auto draw = [&](std::int64_t t) { return uniform(rng, {1, 2, t, 14}, dtype); };
+      const Tensor q = draw(tq), v = draw(70), g = draw(tq);
+      Tensor k = draw(70);
+      q.select(3, 0).fill(3e38), k.select(3, 0).fill(0);
+      k.set({0, 0, 69, 0}, 1), k.set({0, 1, 0, 0}, -1);
+      for (const double softcap : {0.0, 1e-3, 30.0}) {
+        expect_as_the_oracle(q, k, v, {.mask = Mask::causal(), .scale = -500, .softcap = softcap}, g);
+      }
+    }
+  }
+}
+
+TEST(LargeNumbers, AndSmallOnesAreSoftcaps) {
+  std::mt19937 rng(9);
+  const auto draw = [&](std::int64_t t) { return uniform(rng, {1, 2, t, 8}, DType::f32); };
+  const Tensor q = draw(30), k = draw(50), v = draw(50), g = draw(30);
+  for (const double softcap : {0x1p-64, 0x1p64}) expect_as_the_oracle(q, k, v, {.softcap = softcap}, g);
+}
+
+// A bias of -inf at a distance hides a key from a query whose weights are NaN.
+TEST(LargeNumbers, ABiasByDistanceHidesKeysFromNaN) {
+  std::mt19937 rng(10);
+  const auto draw = [&](std::int64_t t) { return uniform(rng, {1, 2, t, 8}, DType::f32); };
+  const Tensor q = draw(30), k = draw(30), v = draw(30), g = draw(30), table = uniform(rng, {8, 2}, DType::f32);
+  table.select(0, 1).fill(-kInf);
+  q.select(2, 9).fill(kNan);
+  const AttentionOptions options{.relative_bias = {table, true, 20}};
+  const AttentionGradient grad = attention_backward(g, q, k, v, options);
+  for (std::int64_t h = 0; h < 2; ++h) {
+    EXPECT_FALSE(std::isnan(grad.relative_bias.at({1, h})));  // a key in front
+    EXPECT_TRUE(std::isnan(grad.relative_bias.at({0, h})));
+    EXPECT_FALSE(std::isnan(grad.k.at({0, h, 8, 0})));
+    EXPECT_TRUE(std::isnan(grad.k.at({0, h, 9, 0})));
+  }
+}
+
+TEST(LargeNumbers, OfASlopeTimesADistanceSeeNoHiddenKey) {
+  std::mt19937 rng(11);
+  const auto draw = [&](std::int64_t t) { return uniform(rng, {1, 1, t, 8}, DType::f32); };
+  const Tensor q = draw(20), k = draw(20), v = draw(20), g = draw(20), bias = Tensor::zeros({20, 20});
+  bias.slice(1, 0, 12).fill(-kInf);
+  expect_as_the_oracle(q, k, v, {.mask = Mask::additive(bias), .alibi_slopes = tensor({-3e38}, {1}, DType::f32)}, g);
+}
+
+// 2.3e38 / 0.5 leaves float32's range, and float32's largest leaves bfloat16's.
+TEST(LargeNumbers, OfAnOutputInFloat32GiveFiniteGradients) {
+  const Tensor q = Tensor::zeros({1, 1, 2, 8}, DType::bf16), v = Tensor::full({1, 1, 2, 8}, 2.3e38, DType::bf16);
+  const Tensor g = Tensor::full({1, 1, 2, 8}, 1e-30, DType::bf16);
+  const AttentionOptions options{
+      .dropout = 0.5, .dropout_keep = Tensor::ones({1}, DType::boolean), .output_dtype = DType::f32};
+  const AttentionResult forward = attention(q, q, v, options);
+  expect_finite(forward.output, "output");
+  const AttentionGradient grad = attention_backward(g, q, q, v, options, forward);
+  expect_finite(grad.q, "dq"), expect_finite(grad.v, "dv");
+}
+
 TEST(LargeNumbers, OfASlopeTakeNothingFromTheKeyAtADistanceOfZero) {
   std::mt19937 rng(7);
   const auto draw = [&](std::int64_t t) { return uniform(rng, {1, 2, t, 8}, DType::f32); };

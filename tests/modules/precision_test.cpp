@@ -97,6 +97,18 @@ TEST(Precision, LinearOfHalvesStaysFinite) {
   EXPECT_EQ(linear.forward(x).at({1, 2}), 65504);
 }
 
+// A row with an output past the range is computed once more; its large number does not take the small ones' place.
+TEST(Precision, LinearOfNumbersOfEverySize) {
+  Generator rng(1);
+  Linear linear(4, 2, true, rng);
+  linear.weight.value = tensor({10, 1, 1, 1, 0, 1, 1, 1}, {2, 4}, DType::f32);
+  linear.bias.value = Tensor::zeros({2});
+  const Tensor y = linear.forward(tensor({3e38, 1, 2, 3, 3e38, 4, 5, 6}, {2, 4}, DType::f32));
+  EXPECT_EQ(y.at({0, 0}), std::numeric_limits<float>::max());
+  EXPECT_EQ(y.at({0, 1}), 6);
+  EXPECT_EQ(y.at({1, 1}), 15);
+}
+
 TEST(Precision, AttentionInMedium) {
   const ModuleConfig config{.d_in = 24, .d_out = 32, .num_heads = 2};
   ModuleConfig medium = config;

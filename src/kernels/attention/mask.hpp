@@ -155,8 +155,8 @@ inline void apply_alibi(const QueryTile& seen, bool saturates, float* s, std::in
     for (std::int64_t j = 0; j < keys; ++j) {
       const Vec ahead = splat(static_cast<float>(first_key + j)) - centre;
       float* at = s + j * kColumns + w;
-      const Vec score = load(at) - slope * max(ahead, -ahead);
-      store(at, saturates ? saturated(load(at), score) : score);
+      const Vec bias = slope * max(ahead, -ahead);  // -inf of a mask meets no inf
+      store(at, saturates ? saturated(load(at), load(at) - saturated(slope, bias)) : load(at) - bias);
     }
   }
 }
@@ -192,7 +192,7 @@ inline void mask_scores(const Problem& p, const Span& span, int group, const Que
   if (p.score_forward) apply_score_function(p, span, group, seen, first_key, keys, s);
   if (p.bias.data) apply_bias(p, span, group, first_key, keys, s);
   if (p.distances.data) apply_distances(p, span, group, seen, s, first_key, keys);
-  if (p.alibi_slopes) apply_alibi(seen, p.roots, s, first_key, keys);
+  if (p.alibi_slopes) apply_alibi(seen, p.roots || p.hides, s, first_key, keys);
   if (p.keep.data) {
     for_each_true(p.keep, span, group, seen, first_key, keys, [s](std::int64_t j, int w, VecI allowed) {
       float* at = s + j * kColumns + w;
