@@ -78,14 +78,14 @@ python-sanitize: python-venv  ## the Python package under the address sanitizer,
 	build/python-venv/bin/pip install --quiet 'nanobind>=3.1,<4' numpy pytest hypothesis ml_dtypes
 	scripts/python-sanitize build/python-venv/bin/python
 
-fuzz: fuzzers  ## every fuzzer for 20 s from its committed corpus, under the sanitizers, in build/fuzz
+fuzz: fuzzers  ## every fuzzer for 20 s from its committed corpus, under the sanitizers, in build/clang
 	scripts/fuzz 20
 
 HOURS = 1
-fuzz-long: fuzzers  ## all fuzzers in HOURS=… hours; scripts/fuzz count sums up what ran
+fuzz-long: fuzzers  ## all fuzzers in HOURS=… hours; scripts/fuzz count counts what ran
 	scripts/fuzz long $(HOURS)
 
-clang: clang-dependencies  ## the whole tree with clang, warnings are errors, in build/clang
+clang: clang-dependencies  ## the whole tree and the fuzzers with clang, warnings are errors, in build/clang
 	cmake --preset clang
 	cmake --build --preset clang
 
@@ -134,13 +134,11 @@ dependencies:
 
 clang-dependencies:
 	@mkdir -p build
-	@scripts/install-dependencies clang libomp-dev
-
-fuzzers:
-	@mkdir -p build
 	@scripts/install-dependencies clang libomp-dev libclang-rt-dev
-	cmake --preset fuzz
-	cmake --build --preset fuzz
+
+fuzzers: clang-dependencies
+	cmake --preset clang
+	cmake --build --preset clang --target fuzzers
 
 browser:       # the report's tests open it in one
 	@scripts/install-dependencies chromium python3
