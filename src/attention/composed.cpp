@@ -169,8 +169,9 @@ struct Rest {
     if (!any_below_one(share, forward->lse)) return;
     lse = ref::saturate_to(forward->lse, dtype).unsqueeze(-1);
     factor = share.unsqueeze(-1);
-    const Tensor products = ref::map("attention_backward", ref::saturate_to(d_output, dtype),
-                                     ref::saturate_to(forward->output, dtype), [](auto x, auto y) { return x * y; });
+    const Tensor products =
+        ref::map("attention_backward", ref::saturate_to(d_output, dtype), ref::saturate_to(forward->output, dtype),
+                 [](auto x, auto y) { return y == 0 ? y : x * y; });  // of hidden rows, nothing
     Shape rows = products.shape();
     rows.back() = 1;
     sums = ref::sum_to(products, rows);

@@ -150,8 +150,11 @@ struct Row {
   // What a term may lose beside its roundoff, in roundoffs: float32's kernels may take numbers below 2^-126 for zero.
   double vanishing() const { return p.roundoff > 0x1p-50 ? 0x1p-126 / p.roundoff : 0; }
 
-  // By which errors of this row's numbers are measured.
-  double size_of(double w) const { return most_of(w) * (1 + strain * p.score_roundoff / p.roundoff); }
+  // By which errors of this row's numbers are measured: of exp(score - lse), where both were rounded.
+  double size_of(double w) const {
+    const double rounded = strain + (std::isfinite(lse) ? std::fabs(lse) : 0);
+    return most_of(w) * (1 + rounded * p.score_roundoff / p.roundoff);
+  }
 
   bool allowed(std::int64_t j) const { return p.sees(b, h, i, j); }
 
