@@ -1,4 +1,4 @@
-"""Causal multi-head attention with projections, in the ways that the book's chapter 3 compares, on PyTorch.
+"""Causal multi-head attention with projections, in seven of the nine ways that the bonus notebook of the book's chapter 3 compares, on PyTorch.
 
 All are (batch, tokens, d) -> (batch, tokens, d), queries, keys and values without bias, out_proj with one, no dropout.
 """

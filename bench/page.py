@@ -30,8 +30,8 @@ bench/page.py
 ```
 
 The rows are in `bench/headline.txt`, and what was measured is in `bench/results`, a file for each machine. Times are
-medians of rounds in which attn and PyTorch's `scaled_dot_product_attention` took turns. The ratio is PyTorch's time
-divided by attn's: above 1 attn is faster. The share is that of the machine's own limit, which the next table has:
+medians of two rounds in which attn and PyTorch's `scaled_dot_product_attention` took turns. The ratio is PyTorch's time
+divided by attn's: above 1 attn is faster. The share compares attn's speed with the machine's own limit from the next table:
 multiply-adds of the type that the row names, or reads for `decode` and `cache`. On a processor with AMX, float32 is computed
 as products of bf16 parts ([kernels.md](kernels.md)) and can pass the limit of float32 multiply-adds.
 """
@@ -42,7 +42,7 @@ OPS = {
     "decode": "One query against keys and values that come from memory.",
     "cache": "The same from a `KVCache`; PyTorch has none, so attn is alone.",
     "module": "`MultiHeadAttention` with its projections: batch, tokens, width, heads. PyTorch's column is the fastest of the "
-              "seven ways of the book's chapter 3.",
+              "seven of the nine modules of the book's bonus notebook for chapter 3.",
     "module-training": "The same, forward and backward.",
 }
 
@@ -52,8 +52,9 @@ PROGRAMS = {
                  "runs in eager mode, and in bfloat16 under autocast. Memory is the peak of the process; base is what was "
                  "there before the model."),
     "generate.py": ("Generating with a cache", ["--attn", None],
-                    "Milliseconds a token of random models in GPT-2's format. The ratio is that of the faster of "
-                    "transformers' `generate()` and a bare loop over its model. Reading every weight once bounds it."),
+                    "Milliseconds a token of random models in GPT-2's format. The ratio is the time of the faster of "
+                    "transformers' `generate()` and a bare loop over its model, divided by attn's. It cannot take "
+                    "less time than reading every weight once."),
     "python_overhead.py": ("Calls from Python", [],
                            "Microseconds a call beside PyTorch's `scaled_dot_product_attention`, causal, on one thread. "
                            "Small calls show what a call costs; below 1, attn is faster."),
