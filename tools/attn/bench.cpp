@@ -49,7 +49,7 @@ constexpr const char* kBenchNotes =
     "         scores), sinks, softcap=C, dropout=P, dropout-keep=P (from a mask in\n"
     "         memory)\n"
     "  precision  highest, high or medium: how products of f32 may be computed\n"
-    "  numbers    normal; one-nan or one-inf, one in each tensor; nan or inf, one in 22;\n"
+    "  numbers    normal; one-nan or one-inf, one in each tensor; nan or inf: every 22nd;\n"
     "             huge, up to the dtype's largest; subnormal";
 
 constexpr const char* kBenchExamples =
@@ -150,7 +150,7 @@ void define_bench(Verb& verb, int&) {
       .value_name("FILE")
       .default_is("the list that comes with the command");
   verb.add_option("--filter", flags->filter, "Time only rows that hold every word of this text.").value_name("TEXT");
-  verb.add_option("--threads", flags->threads, "The numbers of threads, joined by commas; all is a number too.")
+  verb.add_option("--threads", flags->threads, "The numbers of threads, joined by commas, or all.")
       .delimiter(',')
       .value_name("N,…")
       .default_is("1,all");

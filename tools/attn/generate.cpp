@@ -234,14 +234,14 @@ void define_generate(Verb& verb, int&) {
       .required()
       .value_name("FILE");
   Option& prompt =
-      verb.add_option("--prompt", flags->prompts, "What the text begins with; of several texts, what each begins with.")
+      verb.add_option("--prompt", flags->prompts, "The beginning of the text; several begin several texts.")
           .value_name("TEXT…")
           .default_is("nothing");
   Option& chat = verb.add_flag("--chat", flags->chat,
                                "Take the prompt for what a user says, in the form of the model's conversations, and "
                                "print the answer alone.");
   chat.needs(prompt);
-  verb.add_option("--system", flags->system, "What the conversation begins with, as the system's.")
+  verb.add_option("--system", flags->system, "The system message that begins the conversation.")
       .value_name("TEXT")
       .default_is("the template's own")
       .needs(chat);
@@ -258,7 +258,7 @@ void define_generate(Verb& verb, int&) {
                   "Draw only from tokens at least P times as likely as the likeliest.")
       .value_name("P");
   verb.add_option("--repetition-penalty", options.sampling.repetition_penalty,
-                  "Divide the logits above 0 of tokens that the text has already by R, and multiply those below.")
+                  "Divide logits above 0 of tokens that the text already has by R, and multiply those below 0.")
       .value_name("R");
   verb.add_option("--stop", flags->stops, "Further token ids that end a text, 1,2,3.").value_name("IDS…");
   verb.add_option("--seed", flags->seed, "The seed of what is drawn.").value_name("N");

@@ -159,7 +159,7 @@ void define_tokens(Verb& verb, int&) {
   Option& chat =
       verb.add_flag("--chat", flags->chat, "Put TEXT into the form of the model's conversations, as the user's.");
   chat.needs(text);
-  verb.add_option("--system", flags->system, "What the conversation begins with, as the system's.")
+  verb.add_option("--system", flags->system, "The system message that begins the conversation.")
       .value_name("TEXT")
       .default_is("the template's own")
       .needs(chat);
