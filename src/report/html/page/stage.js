@@ -81,7 +81,7 @@ function stagePanel(host) {
     const step = currentStep(), shown = current();
     const id = `${state.block} ${state.head} ${state.step} ${state.scale}`;
     if (drawnFor !== id) fill(strip, flow(currentBlock()));
-    if (drawnFor !== id) strip.querySelector(".on")?.scrollIntoView?.({ block: "nearest", inline: "nearest" });
+    if (drawnFor !== id) strip.querySelector(".on")?.scrollIntoView?.({ block: "nearest", inline: "center" });
     drawnFor = id;
     fill(controls, element("h3", { id: "stage-title" }, shown.label), stageControls(step));
     fill(view, matrixView(shown));
