@@ -86,7 +86,7 @@ std::map<std::string, std::string> textures(std::size_t size) {
     return word;
   };
   fill("bytes", [&] { return std::string(1, static_cast<char>(random())); });
-  fill("words", [&] { return letters(1 + random() % 9) + " "; });
+  fill("words", [&] { return letters(1 + static_cast<unsigned>(random() % 9)) + " "; });
   fill("one word", [&] { return letters(64); });
   fill("digits", [&] { return std::to_string(random()); });
   fill("scripts", [&] { return one_of("a", "\u03b1", "\u0416", "\u6f22", "\uac00", "\u0928\u093f", "\U0001f642"); });

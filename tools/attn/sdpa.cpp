@@ -248,7 +248,9 @@ void define_sdpa(Verb& verb, int&) {
   verb.add_flag("--relative-one-sided", flags->relative_one_sided,
                 "Use all buckets for keys behind the query, as decoders do.")
       .needs(relative);
-  verb.add_option("--scale", flags->scale, "Multiply the scores by S; none means 1.").value_name("S").default_is("1/√d");
+  verb.add_option("--scale", flags->scale, "Multiply the scores by S; none means 1.")
+      .value_name("S")
+      .default_is("1/√d");
   verb.add_option("--softcap", flags->softcap, "Bend scores to C · tanh(scores / C); 0 leaves them.").value_name("C");
   verb.add_option("--output", flags->output,
                   "Save the result as .npy, .npz or .safetensors; - writes .npy to standard output.")
