@@ -37,10 +37,10 @@ TEST_F(Sdpa, ExplainTellsThePlan) {
   EXPECT_THAT(printed.err, HasSubstr("1 query, 3 keys, depth 2; "));
   EXPECT_THAT(out_of(std::string("ATTN_FORCE_ISA=scalar ") + kBase + "--explain --output o.npy"),
               HasSubstr("decode on scalar"));
-  const auto json = nlohmann::json::parse(out_of(std::string("ATTN_FORCE_ISA=scalar ") + kBase + "--explain --json"));
-  ASSERT_EQ(json["plans"].size(), 1u);
-  EXPECT_EQ(json["plans"][0]["isa"], "scalar");
-  EXPECT_EQ(json["plans"][0]["sizes"], "1 query, 3 keys, depth 2");
+  const auto report = nlohmann::json::parse(out_of(std::string("ATTN_FORCE_ISA=scalar ") + kBase + "--explain --json"));
+  ASSERT_EQ(report["plans"].size(), 1u);
+  EXPECT_EQ(report["plans"][0]["isa"], "scalar");
+  EXPECT_EQ(report["plans"][0]["sizes"], "1 query, 3 keys, depth 2");
   EXPECT_FALSE(nlohmann::json::parse(out_of(std::string(kBase) + "--json")).contains("plans"));
   EXPECT_THAT(run(std::string(kBase) + "--explain --save-weights w.npy").err, HasSubstr("step by step"));
 }

@@ -22,8 +22,8 @@ TEST_F(Tokens, OfATextAndBack) {
 
 TEST_F(Tokens, WithAndWithoutTheBeginning) {
   const auto ids = [&](const std::string& flags) {
-    const std::string json = out_of("attn tokens --tokenizer " + kFiles + "llama3.json a --json " + flags);
-    return nlohmann::json::parse(json)["ids"].get<std::vector<int>>();
+    const std::string printed = out_of("attn tokens --tokenizer " + kFiles + "llama3.json a --json " + flags);
+    return nlohmann::json::parse(printed)["ids"].get<std::vector<int>>();
   };
   const auto with = ids(""), without = ids("--plain");
   ASSERT_EQ(with.size(), without.size() + 1);
