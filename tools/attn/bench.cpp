@@ -38,8 +38,8 @@ struct BenchFlags {
 constexpr const char* kBenchNotes =
     "A list has a row a line: op shape dtype [mask [precision [numbers]]].\n"
     "  op     forward, backward, training (both) and decode take b,h,t,d, where keys\n"
-    "         that differ are written hq/hkv, tq/tk, d/dv; cache and cache-paged (decode\n"
-    "         from a KVCache, with 64 tokens a page) take the same; linear and\n"
+    "         that differ are written hq/hkv, tq/tk, d/dv; cache and cache-paged\n"
+    "         (decode from a KVCache, 64 tokens a page) take the same; linear and\n"
     "         linear-training take rows,d_in,d_out; module and module-training\n"
     "         (MultiHeadAttention) take b,t,d,heads\n"
     "  dtype  f32, bf16 or f16; i8 for a cache\n"
@@ -49,8 +49,8 @@ constexpr const char* kBenchNotes =
     "         scores), sinks, softcap=C, dropout=P, dropout-keep=P (from a mask in\n"
     "         memory)\n"
     "  precision  highest, high or medium: how products of f32 may be computed\n"
-    "  numbers    normal; one-nan or one-inf, one in each tensor; nan or inf: every 22nd;\n"
-    "             huge, up to the dtype's largest; subnormal";
+    "  numbers    normal; one-nan or one-inf, one in each tensor; nan or inf, every\n"
+    "             22nd; huge, up to the dtype's largest; subnormal";
 
 constexpr const char* kBenchExamples =
     "attn bench --filter 'forward f32' --threads 1\n"

@@ -67,7 +67,7 @@ void define_draw(Verb& verb, int&) {
   verb.add_option("WHAT", flags->what,
                   "The numbers:\n"
                   "rand:SIZES               uniform in [0, 1)\n"
-                  "randn:SIZES              normal, of mean 0 and variance 1\n"
+                  "randn:SIZES              normal: mean 0, variance 1\n"
                   "randint:LOW,HIGH:SIZES   whole numbers below HIGH\n"
                   "ones:SIZES               ones, for --dropout\n"
                   "FILE                     a tensor, for --dropout")

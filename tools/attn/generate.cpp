@@ -45,7 +45,7 @@ constexpr const char* kGenerateNotes =
 constexpr const char* kGenerateExamples =
     "attn generate --model model.safetensors --prompt 'Your journey'\n"
     "attn generate --model model.safetensors --prompt A The --temperature 0\n"
-    "attn generate --model gpt2/ --prompt 'Attention is' --top-k 40 --weights bfloat16\n"
+    "attn generate --model gpt2/ --prompt 'Attention' --top-k 40 --weights bfloat16\n"
     "attn generate --model llama/ --chat --prompt 'What is attention?'\n"
     "attn generate --model llama/ --ids 1,42,7 --tokens 20 --repetition-penalty 1.1\n"
     "attn generate --model model.safetensors --prompt 'A ' --json";

@@ -211,15 +211,59 @@ std::string shape_text(const Json& shape) {
   return Shape(std::span<const std::int64_t>(sizes)).str();
 }
 
-std::string file_text(const Json& json) {
-  Table table{{"name", "dtype", "shape", "bytes", "min", "max", "mean", "nan", "inf"}};
-  const auto number = [](const Json& value) { return value.is_null() ? "-" : number_text(value.get<double>()); };
-  for (const Json& t : json["tensors"]) {
-    table.push_back({or_else(escaped(t["name"].get<std::string>()), "-"), t["dtype"].get<std::string>(),
-                     shape_text(t["shape"]), std::to_string(t["bytes"].get<std::uint64_t>()), number(t["min"]),
-                     number(t["max"]), number(t["mean"]), std::to_string(t["nan"].get<std::int64_t>()),
-                     std::to_string(t["inf"].get<std::int64_t>())});
+// What all names begin with, up to a dot.
+std::string common_start(const Json& tensors) {
+  if (tensors.size() < 2) return "";
+  std::string start = tensors.front()["name"].get<std::string>();
+  for (const Json& t : tensors) {
+    const auto& name = t["name"].get_ref<const std::string&>();
+    start.erase(std::mismatch(start.begin(), start.end(), name.begin(), name.end()).first, start.end());
   }
+  return start.substr(0, start.rfind('.') + 1);
+}
+
+// A line for each tensor. Columns that have nothing to tell are left out, so that a model's lines fit into 80.
+std::string tensors_text(const Json& tensors) {
+  const auto any = [&](const char* key) {
+    return std::any_of(tensors.begin(), tensors.end(), [key](const Json& t) { return t[key] != 0; });
+  };
+  const bool special = any("nan") || any("inf");
+  const std::string start = common_start(tensors);
+  Table table{{"name", "dtype", "shape", "bytes", "min", "max", "mean"}};
+  if (special) table.front().insert(table.front().end(), {"nan", "inf"});
+  const auto number = [](const Json& value) { return value.is_null() ? "-" : number_text(value.get<double>()); };
+  for (const Json& t : tensors) {
+    table.push_back({or_else(escaped(t["name"].get<std::string>().substr(start.size())), "-"),
+                     t["dtype"].get<std::string>(), shape_text(t["shape"]),
+                     std::to_string(t["bytes"].get<std::uint64_t>()), number(t["min"]), number(t["max"]),
+                     number(t["mean"])});
+    if (!special) continue;
+    for (const char* key : {"nan", "inf"}) table.back().push_back(std::to_string(t[key].get<std::int64_t>()));
+  }
+  return (start.empty() ? "" : formatted("all names begin with {}\n", escaped(start))) +
+         joined(table_lines(table, special ? "<<<>>>>>>" : "<<<>>>>"), "\n") + "\n" +
+         (special ? "" : "no NaN and no infinities\n");
+}
+
+// Long values, as a whole config.json, are cut.
+std::string metadata_text(const Json& metadata) {
+  constexpr std::size_t kColumns = 80;
+  std::string text;
+  for (const auto& [key, value] : metadata.items()) {
+    const auto& whole = value.get_ref<const std::string&>();
+    std::string line = formatted("{}: {}", escaped(key), escaped(whole));
+    if (width_of(line) > kColumns) {
+      const std::string rest = formatted(" … ({} bytes; --json has all)", whole.size());
+      line = line.substr(0, kColumns - width_of(rest));
+      while (!line.empty() && (line.back() & 0xc0) == 0x80) line.pop_back();  // a whole character
+      line += rest;
+    }
+    text.append(line).append("\n");
+  }
+  return text;
+}
+
+std::string file_text(const Json& json) {
   std::string text =
       formatted("{}: {}, {} tensor{}\n", escaped(json["file"].get<std::string>()), json["format"].get<std::string>(),
                 json["tensors"].size(), json["tensors"].size() == 1 ? "" : "s");
@@ -228,11 +272,8 @@ std::string file_text(const Json& json) {
       text.append(formatted("{}: {}\n", key, value.is_string() ? value.get<std::string>() : value.dump()));
     }
   }
-  if (table.size() > 1) text.append(joined(table_lines(table, "<<<>>>>>>"), "\n")).append("\n");
-  for (const auto& [key, value] : json["metadata"].items()) {
-    text.append(formatted("{}: {}\n", escaped(key), escaped(value.get<std::string>())));
-  }
-  return text;
+  if (!json["tensors"].empty()) text.append(tensors_text(json["tensors"]));
+  return text + metadata_text(json["metadata"]);
 }
 
 void info(const std::string& path, std::uint64_t max_bytes, bool json) {

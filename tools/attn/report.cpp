@@ -38,8 +38,8 @@ constexpr const char* kReportExamples =
     "printf '1,0\\n0.5,0.5\\n' > w.csv\n"
     "printf 'hello\\nworld\\n' > words.txt\n"
     "attn report w.csv --tokens words.txt\n"
-    "attn demo > book.txt\n"
-    "attn train --text book.txt --out m.safetensors --layers 2 --context 8 --steps 9\n"
+    "attn demo > a.txt\n"
+    "attn train --text a.txt --out m.safetensors --layers 2 --context 8 --steps 9\n"
     "attn report --model m.safetensors --text 'Once'";
 
 // Complains as the user counts: from 1.

@@ -51,8 +51,8 @@ constexpr const char* kSdpaExamples =
     "printf '0,-1,-1\\n0,0,-1\\n0,0,0\\n' > bias.csv\n"
     "attn sdpa --q q.csv --k q.csv --v q.csv --mask bias.csv --output o.npy --json\n"
     "attn sdpa --q q.csv --k q.csv --v q.csv --causal top-left --query-offset 2\n"
-    "printf '0.5\\n-1\\n' > t.csv\n"
-    "attn sdpa --q q.csv --k q.csv --v q.csv --relative-bias t.csv --relative-one-sided\n"
+    "printf '0.5\\n-1\\n0\\n1\\n' > t.csv\n"
+    "attn sdpa --q q.csv --k q.csv --v q.csv --relative-bias t.csv\n"
     "printf '1,0\\n1,1\\n' > blocks.csv\n"
     "attn sdpa --q q.csv --k q.csv --v q.csv --blocks blocks.csv --block-size 2";
 

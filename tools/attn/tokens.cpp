@@ -35,7 +35,7 @@ constexpr const char* kTokensNotes =
 
 constexpr const char* kTokensExamples =
     "attn tokens --tokenizer model/ 'Your journey starts'\n"
-    "attn tokens --tokenizer model/ --chat 'What is attention?' --system 'Be brief.'\n"
+    "attn tokens --tokenizer model/ --chat 'What is it?' --system 'Be brief.'\n"
     "attn tokens --tokenizer tokenizer.json --decode 264,79\n"
     "attn tokens --tokenizer model/tokenizer.json";
 
