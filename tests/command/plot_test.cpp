@@ -198,10 +198,10 @@ TEST_F(Pictures, ShowInCharacters) {
   write("w.txt", "Your\njourney\nstarts\n");
   EXPECT_EQ(out_of("attn show w.csv --tokens w.txt --ascii"),
             "weights (1, 3, 3)\n"
-            "         Your  jour… star…\n"
-            "Your       1     .     .\n"
-            "journey   0.5   0.5    .\n"
-            "starts    0.2   0.3   0.5\n"
+            "         Your    journey starts\n"
+            "Your        1       .       .\n"
+            "journey    0.5     0.5      .\n"
+            "starts     0.2     0.3     0.5\n"
             "         0   .::-==++*##%@@ 1   . masked\n");
   EXPECT_THAT(out_of("attn show multihead --head 2"), HasSubstr("multihead: weights (2, 6, 6), head 2 of 2"));
 }

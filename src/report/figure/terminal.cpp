@@ -141,12 +141,14 @@ std::string terminal_heatmap(const Tensor& weights, const Options& options, cons
   const std::size_t indent = label_width + 2, room = columns - indent;
   const auto most = static_cast<std::int64_t>(std::max<std::size_t>(room, 2));
   const Matrix m = matrix_of(weights, options.keep, std::min(options.max_cells, most));
-  const std::size_t cell = std::clamp<std::size_t>(room / static_cast<std::size_t>(m.columns), 1, kWidestCell);
+  const auto heads =
+      labels_of(key_tokens_of(options, weights.size(0), weights.size(1)), m.columns, m.block_columns, kLabel);
+  std::size_t widest = kWidestCell;  // or as wide as the longest label needs
+  for (const std::string& l : heads) widest = std::max(widest, columns_of(l) + 1);
+  const std::size_t cell = std::clamp<std::size_t>(room / static_cast<std::size_t>(m.columns), 1, widest);
   const ValueScale scale(m.range, chosen_scale(options.scale, m.range, weights.size(0), weights.size(1)),
                          options.colours);
   const auto rows = labels_of(options.tokens, m.rows, m.block_rows, label_width);
-  const auto heads =
-      labels_of(key_tokens_of(options, weights.size(0), weights.size(1)), m.columns, m.block_columns, kWidestCell);
   const Drawing drawing(m, scale, terminal);
 
   std::string text = header(heads, cell, indent);
