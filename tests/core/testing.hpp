@@ -19,11 +19,11 @@ namespace attn::test {
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Runs body(rng) for `count` seeds; a failure names its seed. Under the address sanitizer, which makes it ten times
-// slower and looks at accesses rather than numbers, a third of them.
+// Runs body(rng) for `count` seeds; a failure names its seed. A third of them under the address sanitizer, which makes
+// it ten times slower and looks at accesses rather than numbers, and under an emulator.
 template <class Body>
 void for_seeds(unsigned count, Body&& body) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(ATTN_EMULATED)
   count = (count + 2) / 3;
 #endif
   for (unsigned seed = 1; seed <= count; ++seed) {
