@@ -27,7 +27,7 @@ check: configure  ## every number of the five notebooks, digit by digit
 	@cmake --build --preset default --target attn_command
 	@build/default/attn check
 
-sanitize: dependencies browser  ## every test under the address and undefined-behaviour sanitizers, in build/asan
+sanitize: dependencies  ## tests under the address and undefined-behaviour sanitizers, in build/asan
 	cmake --preset asan
 	cmake --build --preset asan
 	ctest --preset asan -j2
