@@ -36,6 +36,7 @@ class Reach {
     return sum < 0x1p127 && largest < 0x1p127;
   }
 
+  // Makes a query's numbers 0, so that its scores are finite.
   void clear(std::int64_t b, std::int64_t h, std::int64_t i) const { std::fill_n(row(b, h, i), q_.size(3), 0.F); }
 
  private:

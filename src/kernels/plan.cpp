@@ -37,7 +37,7 @@ Choice choose(Element element, Precision precision, int most_parts) {
 // Float32 at highest precision is six products of parts: worth their packing when a key meets many queries and a query
 // many keys, and a depth is not mostly made up.
 Choice choose(const Problem& p, int most_parts) {
-  if (p.d == 0 || p.dv == 0) return {0, "rows without numbers have no tiles"};
+  if (p.d == 0 || p.dv == 0) return {0, "a depth or a width of 0 has no tiles"};
   if (p.roots) return {0, "numbers near the end of float32's range"};
   const Choice choice = choose(p.element, p.precision, most_parts);
   if (choice.parts < 3) return choice;

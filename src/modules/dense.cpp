@@ -135,9 +135,9 @@ void mend(const Tensor& x, const Tensor& weight, const Tensor& bias, const Produ
   const Tensor some = Tensor::empty({1, 1, count, x.size(1)}, x.dtype());
   for (std::int64_t r = 0; r < count; ++r)
     some.select(0, 0).select(0, 0).select(0, r).copy_from(x.select(0, rows[static_cast<std::size_t>(r)]));
-  const Tensor wide_weight = weight.to(DType::f32);
   const Divided by = divided(some, 1, largest_finite(weight));
-  const Tensor sums = product(by.q.view({count, x.size(1)}), wide_weight.transpose(0, 1), {}, {}, {}, DType::f32).c;
+  const Tensor sums =
+      product(by.q.view({count, x.size(1)}), weight.to(DType::f32).transpose(0, 1), {}, {}, {}, DType::f32).c;
   for_runs(
       count, static_cast<double>(8 * n),
       [&](std::int64_t first, std::int64_t some_rows) {

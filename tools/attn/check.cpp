@@ -69,7 +69,8 @@ void define_check(Verb& verb, int& status) {
   verb.add_flag("--json", flags->json, "Print one JSON object instead of the table.");
   verb.notes(
       "Notebooks 000, 001, 002 and 004 follow the book's chapter 3, and 003 is the lecture's. The column worst is the "
-      "largest difference to a printed number, whose last digit is rounded. The exit code is 0 when all digits agree, "
+      "largest difference from a printed number, whose last digit is rounded. The exit code is 0 when all digits "
+      "agree, "
       "and 1 when any does not.");
   verb.examples(
       "attn check\n"

@@ -155,7 +155,7 @@ inline void apply_alibi(const QueryTile& seen, bool saturates, float* s, std::in
     for (std::int64_t j = 0; j < keys; ++j) {
       const Vec ahead = splat(static_cast<float>(first_key + j)) - centre;
       float* at = s + j * kColumns + w;
-      const Vec bias = slope * max(ahead, -ahead);  // -inf of a mask meets no inf
+      const Vec bias = slope * max(ahead, -ahead);  // saturated, it cannot turn a mask's -inf into NaN
       store(at, saturates ? saturated(load(at), load(at) - saturated(slope, bias)) : load(at) - bias);
     }
   }
