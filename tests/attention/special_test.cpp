@@ -209,6 +209,7 @@ TEST(LargeNumbers, ABiasByDistanceHidesKeysFromNaN) {
   }
 }
 
+// The sum of -inf and inf is NaN. The scalar unit keeps it, as attention_on_scalar shows; vectors' exponentials drop it.
 TEST(LargeNumbers, OfASlopeTimesADistanceSeeNoHiddenKey) {
   std::mt19937 rng(11);
   const auto draw = [&](std::int64_t t) { return uniform(rng, {1, 1, t, 8}, DType::f32); };
