@@ -15,8 +15,8 @@ constexpr int kOutputGroups = 2;                     // vectors of outputs at on
 constexpr int kOutputs = kOutputGroups * kLanes;     // of a pass
 constexpr std::int64_t kTaskOutputs = 4 * kOutputs;  // of a task
 constexpr int kRowsAtOnce = kRows > 6 ? 4 : 2;       // rows of x that share a pass
-constexpr std::int64_t kAhead =
-    512;  // bytes to prefetch of each row of the weight: there are too many for the processor to follow
+// Bytes of each row of the weight that are prefetched: there are too many rows for the processor to follow.
+constexpr std::int64_t kAhead = 512;
 
 // Row `output` of the weight from depth k on; past the last output, the last one: its sums are not stored.
 template <class T>
@@ -49,6 +49,13 @@ inline __attribute__((always_inline)) void add_square(const float* x, std::int64
   }
 }
 
+// How far from depth k of a row the element to prefetch lies: near a row's end in the row of the next pass.
+template <class T>
+inline std::int64_t ahead_of(const FewRows& p, std::int64_t k) {
+  constexpr auto ahead = static_cast<std::int64_t>(kAhead / sizeof(T));
+  return k + ahead < p.k ? ahead : ahead - p.k + kOutputs * p.weight_row;
+}
+
 // kOutputs outputs from `first` on, of Rows rows of x.
 template <class T, int Rows>
 inline void few_rows_pass(const FewRows& p, std::int64_t row, std::int64_t first, Vec (&sums)[kOutputGroups][Rows]) {
@@ -61,12 +68,13 @@ inline void few_rows_pass(const FewRows& p, std::int64_t row, std::int64_t first
   }
   std::int64_t k = 0;
   for (; k + square <= p.k; k += square) {
+    const std::int64_t ahead = ahead_of<T>(p, k);
     ATTN_UNROLL for (int g = 0; g < kOutputGroups; ++g) {
       Vec w[kLanes];
       ATTN_UNROLL for (int j = 0; j < kLanes; ++j) {
         const T* at = weight[g * kLanes + j] + k;
         __builtin_memcpy(&w[j], at, sizeof w[j]);
-        prefetch<Cache::l1>(reinterpret_cast<const char*>(at) + kAhead);
+        prefetch<Cache::l1>(at + ahead);
       }
       transpose(w);
       add_square<Rows>(x + k, p.a_row, w, T{}, sums[g]);
