@@ -8,7 +8,7 @@
 
 namespace attn::kernels {
 
-enum class Element : std::uint8_t { f32, bf16, f16, i8 };  // i8: in a cache only
+enum class Element : std::uint8_t { f32, bf16, f16, i8 };  // i8: in a cache, and of few rows' weights
 
 using attn::Precision;
 

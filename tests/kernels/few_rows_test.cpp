@@ -7,7 +7,10 @@
 namespace attn::kernels {
 namespace {
 
-Element element(const Tensor& t) { return t.dtype() == DType::bf16 ? Element::bf16 : Element::f32; }
+Element element(const Tensor& t) {
+  if (t.dtype() == DType::i8) return Element::i8;
+  return t.dtype() == DType::bf16 ? Element::bf16 : Element::f32;
+}
 
 Tensor normal(std::mt19937& random, const Shape& shape) {
   std::normal_distribution<float> distribution;
@@ -40,6 +43,15 @@ Tensor many(const Kernels& kernel, const Tensor& x, const Tensor& weight, const 
   std::iota(tasks.begin(), tasks.end(), 0);
   EXPECT_TRUE(run_product(p, plan, packed.data.get(), tasks));
   return y;
+}
+
+// Every number of 8 bits.
+Tensor bytes(std::mt19937& random, const Shape& shape) {
+  std::uniform_int_distribution<int> distribution(-128, 127);
+  const Tensor t = Tensor::empty(shape, DType::i8);
+  for (std::int64_t i = 0; i < t.numel(); ++i)
+    t.data<std::int8_t>()[i] = static_cast<std::int8_t>(distribution(random));
+  return t;
 }
 
 struct Result {
@@ -83,12 +95,13 @@ TEST_P(FewRowsOf, AreTheBitsOfManyRows) {
     SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << m << " " << n << " " << k);
     const Tensor x = normal(random, {m, k + 3}).slice(1, 0, k), wide = normal(random, {n, k + 5});
     const Tensor bias = round % 4 == 1 ? Tensor{} : normal(random, {n});
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      const Tensor weight = wide.to(dtype).slice(1, 1, k + 1);
+    for (const Tensor& all : {wide, wide.to(DType::bf16), bytes(random, wide.shape())}) {
+      const Tensor weight = all.slice(1, 1, k + 1), same = all.dtype() == DType::i8 ? weight.to(DType::bf16) : weight;
       const Result found = few(kernels_, x, weight, bias);
       EXPECT_TRUE(found.in_range);
-      for (const Tensor& wanted : {many(kernels_, x, weight, bias), many(kernels_, x, weight.to(DType::f32), bias)}) {
-        EXPECT_EQ(std::memcmp(wanted.raw(), found.y.raw(), static_cast<std::size_t>(m * n) * 4), 0) << name(dtype);
+      for (const Tensor& wanted : {many(kernels_, x, same, bias), many(kernels_, x, weight.to(DType::f32), bias)}) {
+        EXPECT_EQ(std::memcmp(wanted.raw(), found.y.raw(), static_cast<std::size_t>(m * n) * 4), 0)
+            << name(weight.dtype());
       }
     }
   }

@@ -48,11 +48,15 @@ struct WeightTile {
   std::int64_t step;
 };
 
+// Parts of the weight: a number of bf16, or of 8 bits, is its own high part.
+constexpr int weight_parts(Element element) { return element == Element::f32 ? kExactParts : 1; }
+
 // 16 rows of 32 in parts, kTileHalves apart; past the last row, and from `width` on, zeros. `beside(i)` is called after
 // each quarter i.
-template <int kParts, Element element, class Beside>
+template <Element element, class Beside>
 inline __attribute__((always_inline)) void split_tile(const char* corner, std::int64_t step, std::int64_t rows,
                                                       std::int64_t width, std::uint16_t* to, const Beside& beside) {
+  constexpr int kParts = weight_parts(element);
   ATTN_UNROLL for (int i = 0; i < kTileRows; ++i, corner += step, to += kTileDepth) {
     const auto parts = load_parts<kParts>(element, i < rows ? corner : nullptr, 0, width);
     ATTN_UNROLL for (int part = 0; part < kParts; ++part) {
@@ -64,10 +68,9 @@ inline __attribute__((always_inline)) void split_tile(const char* corner, std::i
 
 // The weight from row `output` and depth k on, in parts; whole tiles of bf16 stay where they are. What will be read
 // some steps later is prefetched, the next pass's rows among it.
-template <int kParts, class Beside>
+template <Element element, class Beside>
 inline __attribute__((always_inline)) WeightTile load_weight(const FewRows& p, std::int64_t output, std::int64_t k,
                                                              std::uint16_t* to, const Beside& beside) {
-  constexpr Element element = kParts == 1 ? Element::bf16 : Element::f32;
   const std::int64_t bytes = element_bytes(element), step = p.weight_row * bytes, rows = p.n - output;
   const auto at = [&](std::int64_t row, std::int64_t depth) {
     return static_cast<const char*>(p.weight) + row * step + depth * bytes;
@@ -82,19 +85,18 @@ inline __attribute__((always_inline)) WeightTile load_weight(const FewRows& p, s
     beside(quarter);
   };
   if (rows < kTileRows || p.k - k < kTileDepth) {
-    split_tile<kParts, element>(corner, step, rows, p.k - k, to, fetch);
+    split_tile<element>(corner, step, rows, p.k - k, to, fetch);
     return {to, 64};
   }
-  if (kParts > 1) {
-    split_tile<kParts, element>(corner, step, kTileRows, kTileDepth, to, fetch);
+  if (element != Element::bf16) {
+    split_tile<element>(corner, step, kTileRows, kTileDepth, to, fetch);
     return {to, 64};
   }
   for (int i = 0; i < 4; ++i) fetch(i);
   return {corner, step};
 }
 
-// A quarter of the products of x's parts and the weight's, in product.hpp's order; a weight in bf16 is its own high
-// part.
+// A quarter of the products of x's parts and the weight's, in product.hpp's order.
 template <int Sum, int kParts>
 inline __attribute__((always_inline)) void multiply_weight(const WeightTile& weight, int quarter) {
   const auto load = [&](int part) {
@@ -108,15 +110,15 @@ inline __attribute__((always_inline)) void multiply_weight(const WeightTile& wei
 }
 
 // Sums (kPassOutputs, 16 rows of x). While a tile of the weight is multiplied the next below it is split.
-template <int kParts>
+template <Element element>
 inline void few_rows_pass(const FewRows& p, std::int64_t output, std::int64_t rows, const FewRowsScratch& mem) {
   WeightTile weight[2];
   const auto load = [&](int tile, std::int64_t k, const auto& beside) {
     std::uint16_t* to = mem.weight + (k / kTileDepth % 2 * 2 + tile) * kExactParts * kTileHalves;
-    weight[tile] = load_weight<kParts>(p, output + tile * kTileRows, k, to, beside);
+    weight[tile] = load_weight<element>(p, output + tile * kTileRows, k, to, beside);
   };
   const auto multiply = [&]<int Sum>(PartCount<Sum>, std::int64_t k) {
-    const auto quarter = [now = weight[Sum]](int i) { multiply_weight<Sum, kParts>(now, i); };
+    const auto quarter = [now = weight[Sum]](int i) { multiply_weight<Sum, weight_parts(element)>(now, i); };
     if (k + kTileDepth < p.k) return load(Sum, k + kTileDepth, quarter);
     for (int i = 0; i < 4; ++i) quarter(i);
   };
@@ -154,8 +156,16 @@ inline bool run_few_rows(const FewRows& p, const FewRowsPlan& plan, std::int64_t
     const std::int64_t rows = p.m - row < kTileRows ? p.m - row : kTileRows;
     pack_few_rows(p, row, rows, mem);
     for (std::int64_t output = begin; output < end; output += kPassOutputs) {
-      p.element == Element::bf16 ? few_rows_pass<1>(p, output, rows, mem)
-                                 : few_rows_pass<kExactParts>(p, output, rows, mem);
+      switch (p.element) {
+        case Element::bf16:
+          few_rows_pass<Element::bf16>(p, output, rows, mem);
+          break;
+        case Element::i8:
+          few_rows_pass<Element::i8>(p, output, rows, mem);
+          break;
+        default:
+          few_rows_pass<Element::f32>(p, output, rows, mem);
+      }
       in_range = write_few_rows(p, output, row, rows, mem.sums) && in_range;
     }
   }

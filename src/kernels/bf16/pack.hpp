@@ -109,6 +109,15 @@ inline __attribute__((always_inline)) Parts<kParts> load_parts(Element element, 
     const auto second = reinterpret_cast<Vec>(_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), from + kLanes));
     return split<kParts>(first * splat(factor), second * splat(factor));
   }
+  if (element == Element::i8) {  // whole numbers, which bf16 holds
+    char bytes[64];
+    _mm512_storeu_si512(bytes, _mm512_maskz_loadu_epi8(mask, static_cast<const char*>(row) + at));
+    const auto numbers = [](const char* from) {
+      const __m512i whole = _mm512_maskz_cvtepi8_epi32(0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+      return reinterpret_cast<Vec>(_mm512_maskz_cvtepi32_ps(0xffff, whole));
+    };
+    return only_high<kParts>(high_halves(numbers(bytes), numbers(bytes + kLanes)));
+  }
   const __m512i bits = _mm512_maskz_loadu_epi16(mask, static_cast<const std::uint16_t*>(row) + at);
   if (factor == 1) return only_high<kParts>(bits);
   std::uint16_t lanes[2 * kLanes];

@@ -26,6 +26,7 @@ inline const T* weight_at(const FewRows& p, std::int64_t output, std::int64_t k)
 
 inline float widened(float x) { return x; }
 inline float widened(std::uint16_t x) { return from_bf16(x); }
+inline float widened(std::int8_t x) { return x; }
 
 // sums[i] += x[i][k] · w for every row i.
 template <int Rows>
@@ -33,19 +34,25 @@ inline __attribute__((always_inline)) void add_depth(const float* x, std::int64_
   ATTN_UNROLL for (int i = 0; i < Rows; ++i) sums[i] = splat(x[i * step]) * w + sums[i];
 }
 
-// A vector of depths, of float32; with bfloat16 two, in the halves of its words.
+// A word of each output's weight: a depth of float32; with bfloat16 two, in its halves; with int8 four, in its bytes.
 template <int Rows>
-inline __attribute__((always_inline)) void add_square(const float* x, std::int64_t step, Vec (&w)[kLanes], float,
-                                                      Vec (&sums)[Rows]) {
-  ATTN_UNROLL for (int k = 0; k < kLanes; ++k) add_depth<Rows>(x + k, step, w[k], sums);
+inline __attribute__((always_inline)) void add_word(const float* x, std::int64_t step, Vec w, float,
+                                                    Vec (&sums)[Rows]) {
+  add_depth<Rows>(x, step, w, sums);
 }
 template <int Rows>
-inline __attribute__((always_inline)) void add_square(const float* x, std::int64_t step, Vec (&w)[kLanes],
-                                                      std::uint16_t, Vec (&sums)[Rows]) {
-  ATTN_UNROLL for (int k = 0; k < kLanes; ++k) {
-    const VecU pair = reinterpret_cast<VecU>(w[k]);
-    add_depth<Rows>(x + 2 * k, step, reinterpret_cast<Vec>(pair << 16), sums);
-    add_depth<Rows>(x + 2 * k + 1, step, reinterpret_cast<Vec>(pair & 0xffff0000u), sums);
+inline __attribute__((always_inline)) void add_word(const float* x, std::int64_t step, Vec w, std::uint16_t,
+                                                    Vec (&sums)[Rows]) {
+  const VecU pair = reinterpret_cast<VecU>(w);
+  add_depth<Rows>(x, step, reinterpret_cast<Vec>(pair << 16), sums);
+  add_depth<Rows>(x + 1, step, reinterpret_cast<Vec>(pair & 0xffff0000u), sums);
+}
+template <int Rows>
+inline __attribute__((always_inline)) void add_word(const float* x, std::int64_t step, Vec w, std::int8_t,
+                                                    Vec (&sums)[Rows]) {
+  ATTN_UNROLL for (int byte = 0; byte < 4; ++byte) {
+    const VecI number = reinterpret_cast<VecI>(reinterpret_cast<VecU>(w) << (24 - 8 * byte)) >> 24;
+    add_depth<Rows>(x + byte, step, __builtin_convertvector(number, Vec), sums);
   }
 }
 
@@ -59,7 +66,11 @@ inline std::int64_t ahead_of(const FewRows& p, std::int64_t k) {
 // kOutputs outputs from `first` on, of Rows rows of x.
 template <class T, int Rows>
 inline void few_rows_pass(const FewRows& p, std::int64_t row, std::int64_t first, Vec (&sums)[kOutputGroups][Rows]) {
-  constexpr std::int64_t square = kLanes * sizeof(float) / sizeof(T);  // depths of a square of words
+  constexpr std::int64_t depths = sizeof(float) / sizeof(T),
+                         square = kLanes * depths;  // of a word, of a square of them
+  // Four products in a row would wait for each other longer than their words take to load: groups take turns.
+  constexpr bool kInTurn = depths == 4;
+  float words[kOutputGroups][kLanes][kLanes];
   const float* x = p.a + row * p.a_row;
   const T* weight[kOutputs];
   for (int j = 0; j < kOutputs; ++j) weight[j] = weight_at<T>(p, first + j, 0);
@@ -77,7 +88,14 @@ inline void few_rows_pass(const FewRows& p, std::int64_t row, std::int64_t first
         prefetch<Cache::l1>(at + ahead);
       }
       transpose(w);
-      add_square<Rows>(x + k, p.a_row, w, T{}, sums[g]);
+      ATTN_UNROLL for (int j = 0; j < kLanes; ++j) {
+        kInTurn ? store(words[g][j], w[j]) : add_word<Rows>(x + k + j * depths, p.a_row, w[j], T{}, sums[g]);
+      }
+    }
+    for (int j = 0; kInTurn && j < kLanes; ++j) {
+      ATTN_UNROLL for (int g = 0; g < kOutputGroups; ++g) {
+        add_word<Rows>(x + k + j * depths, p.a_row, load(words[g][j]), T{}, sums[g]);
+      }
     }
   }
   for (; k < p.k; ++k) {

@@ -31,7 +31,7 @@ struct TaskSource {
   void* queue;
 };
 
-// c (m, n) = a (m, k) · weightᵀ (k, n) + bias for few rows of a; depth has unit steps, the weight is f32 or bf16.
+// c (m, n) = a (m, k) · weightᵀ (k, n) + bias for few rows of a; depth has unit steps, the weight is f32, bf16 or i8.
 struct FewRows {
   std::int64_t m, n, k;
   const float* a;

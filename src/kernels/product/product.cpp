@@ -9,6 +9,7 @@ namespace {
 std::size_t few_rows_scratch(const FewRows&, const FewRowsPlan&) { return 0; }
 
 bool few_rows(const FewRows& p, const FewRowsPlan& plan, std::int64_t task, void*) {
+  if (p.element == Element::i8) return few_rows_of<std::int8_t>(p, plan, task);
   return p.element == Element::bf16 ? few_rows_of<std::uint16_t>(p, plan, task) : few_rows_of<float>(p, plan, task);
 }
 
