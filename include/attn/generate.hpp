@@ -15,9 +15,11 @@
 
 namespace attn {
 
-// Keeps a GPT's matrices (embeddings, projections, head) in `dtype`, float32 or bfloat16: in bfloat16 they take half
-// the memory, and a Decoder half the time. Sums stay in float32. Such a model decodes and can be saved; forward() and
-// training want float32.
+// Keeps a GPT's matrices (embeddings, projections, head) in `dtype`: float32, bfloat16 or int8. In bfloat16 they take
+// half the memory, and a Decoder half the time; in int8 a quarter. An int8 matrix has a float32 scale for each row: its
+// largest magnitude is 127 scales, and no number is off by more than half of one. Sums stay in float32. Such a model
+// decodes; in bfloat16 it can be saved, too. forward() and training want float32. Throws Error (dtype), and (argument)
+// for int8 of NaN, infinities or int8.
 void store_matrices(GPT& model, DType dtype);
 
 // A GPT that remembers the keys and values of what it has read, so that a token more costs one token's work. Logits are

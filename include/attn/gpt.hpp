@@ -130,7 +130,7 @@ class GPT : public Module {
   std::vector<Parameter*> parameters() override;
   void train(bool on = true) override;
   const GPTConfig& config() const noexcept { return config_; }
-  const Tensor& head() const noexcept { return config_.tied ? wte.value : lm_head.value; }  // (vocab_size, width)
+  const Parameter& head() const noexcept { return config_.tied ? wte : lm_head; }  // (vocab_size, width)
 
   Parameter wte, wpe;  // (vocab_size, width), (context_length, width)
   Dropout dropout;     // of the embeddings

@@ -102,7 +102,7 @@ class LanguageModel : public Module {
 
   std::vector<Parameter*> parameters() override;
   const LanguageModelConfig& config() const noexcept { return config_; }
-  const Tensor& head() const noexcept { return config_.tied ? embedding.value : lm_head.value; }
+  const Parameter& head() const noexcept { return config_.tied ? embedding : lm_head; }
 
   Parameter embedding;  // (vocab_size, width)
   std::vector<std::unique_ptr<DecoderBlock>> blocks;
@@ -119,7 +119,7 @@ class LanguageModel : public Module {
   Tensor d_hidden_, d_head_;      // left by loss() for backward()
 };
 
-// Keeps the matrices in `dtype`, float32 or bfloat16, as store_matrices() of a GPT (attn/generate.hpp).
+// Keeps the matrices in `dtype`, float32, bfloat16 or int8, as store_matrices() of a GPT (attn/generate.hpp).
 void store_matrices(LanguageModel& model, DType dtype);
 
 // A language model that remembers the keys and values of what it has read. The texts of a batch grow independently, and

@@ -23,6 +23,8 @@ struct Parameter {
   std::string name;  // as in PyTorch's state_dict: "W_query.weight", "heads.0.W_key.bias"
   Tensor value;
   Tensor grad;  // undefined until backward() fills it; backward() adds to what is there
+  // Of a matrix in int8 (store_matrices()): float32 (rows), the factors of the value's rows. Else undefined.
+  Tensor scales = {};
 };
 
 using StateDict = std::map<std::string, Tensor>;

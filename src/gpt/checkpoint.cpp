@@ -131,6 +131,10 @@ void save_gpt(const std::filesystem::path& path, GPT& model, const std::map<std:
   for (const char* key : {kConfig, kFormat}) {
     if (metadata.contains(key)) throw Error(Error::Kind::argument, "save_gpt", "metadata of other names", key);
   }
+  if (model.wte.scales.defined()) {
+    throw Error(Error::Kind::dtype, "save_gpt", "weights in float32 or bfloat16", "int8",
+                "save the model that was loaded");
+  }
   const std::string config = gpt_config_json(model.config());
   io::NamedTensors file;
   file.metadata = metadata;

@@ -7,17 +7,11 @@
 #include "core/rows.hpp"
 #include "gpt/embedding.hpp"
 #include "modules/dense.hpp"
+#include "modules/stored.hpp"
 
 namespace attn {
 
-void store_matrices(GPT& model, DType dtype) {
-  if (dtype != DType::f32 && dtype != DType::bf16) {
-    throw Error(Error::Kind::dtype, "store_matrices", "float32 or bfloat16", name(dtype));
-  }
-  for (Parameter* p : model.parameters()) {
-    if (p->value.rank() == 2) p->value = p->value.to(dtype);
-  }
-}
+void store_matrices(GPT& model, DType dtype) { store_matrices(std::span<Parameter* const>(model.parameters()), dtype); }
 
 Decoder::Decoder(GPT& model, std::int64_t batch, DType cache) : model_(&model), batch_(batch) {
   const GPTConfig& c = model.config();
@@ -31,10 +25,10 @@ Decoder::Decoder(GPT& model, std::int64_t batch, DType cache) : model_(&model), 
 Tensor Decoder::embed(const Tensor& ids) const {
   const std::int64_t t = ids.size(1), width = model_->config().width;
   const Tensor x = Tensor::empty({batch_, t, width});
-  const Tensor position = model_->wpe.value.slice(0, length_, length_ + t).to(DType::f32).contiguous();
+  const Tensor position = rows_of(model_->wpe, length_, length_ + t);
   for (std::int64_t row = 0; row < batch_ * t; ++row) {
     const std::int64_t id = ids.data<std::int64_t>()[row];
-    x.view({batch_ * t, width}).select(0, row).copy_from(model_->wte.value.select(0, id));
+    x.view({batch_ * t, width}).select(0, row).copy_from(rows_of(model_->wte, id, id + 1).view({width}));
     auto* values = x.data<float>() + row * width;
     const auto* add = position.data<float>() + row % t * width;
     for (std::int64_t i = 0; i < width; ++i) values[i] += add[i];
@@ -68,8 +62,8 @@ Tensor Decoder::read(const Tensor& ids_in) {
     throw;
   }
   length_ += ids.size(1);
-  return project(model_->ln_f.forward(x.slice(1, ids.size(1) - 1, ids.size(1)).contiguous()), model_->head(), {},
-                 {c.precision})
+  const Tensor last = model_->ln_f.forward(x.slice(1, ids.size(1) - 1, ids.size(1)).contiguous());
+  return project(last, model_->head().value, {}, {c.precision, {}, {}, model_->head().scales})
       .view({batch_, c.vocab_size});
 }
 

@@ -46,17 +46,21 @@ Tensor embed(const Tensor& ids, const Tensor& tokens, const Tensor& positions) {
   return x;
 }
 
-Tensor embed(const Tensor& ids, const Tensor& tokens, double scale) {
+Tensor embed(const Tensor& ids, const Parameter& table, double scale) {
+  const Tensor &tokens = table.value, &scales = table.scales;
   const std::int64_t width = tokens.size(1);
   const Tensor x = Tensor::empty({ids.size(0), ids.size(1), width}), rows = x.view({-1, width});
-  const auto factor = static_cast<float>(Tensor::full({1}, scale, tokens.dtype()).item());
+  const DType of_scale = scales.defined() ? DType::f32 : tokens.dtype();
+  const auto factor = static_cast<float>(Tensor::full({1}, scale, of_scale).item());
   for_runs(
       ids.numel(), static_cast<double>(width),
       [&](std::int64_t first, std::int64_t count) {
         for (std::int64_t row = first; row < first + count; ++row) {
-          rows.select(0, row).copy_from(tokens.select(0, ids.data<std::int64_t>()[row]));
+          const std::int64_t id = ids.data<std::int64_t>()[row];
+          rows.select(0, row).copy_from(tokens.select(0, id));
           float* out = x.data<float>() + row * width;
-          for (std::int64_t j = 0; factor != 1 && j < width; ++j) out[j] *= factor;
+          const float own = scales.defined() ? scales.data<float>()[id] * factor : factor;
+          for (std::int64_t j = 0; own != 1 && j < width; ++j) out[j] *= own;
         }
       },
       16);

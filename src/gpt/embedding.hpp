@@ -1,7 +1,7 @@
 // Rows of a table by token id, and their gradient.
 #pragma once
 
-#include "attn/tensor.hpp"
+#include "attn/modules.hpp"
 
 namespace attn {
 
@@ -11,8 +11,8 @@ void check_ids(const Tensor& ids, std::int64_t vocab, std::int64_t longest);
 // tokens[ids[b, i]] + positions[i] → (b, t, width); ids contiguous (b, t).
 Tensor embed(const Tensor& ids, const Tensor& tokens, const Tensor& positions);
 
-// scale · tokens[ids[b, i]] → (b, t, width) in float32; tokens of a floating dtype, to which the scale is rounded.
-Tensor embed(const Tensor& ids, const Tensor& tokens, double scale);
+// scale · tokens[ids[b, i]] → (b, t, width) in float32; the scale is rounded to tokens' floating dtype.
+Tensor embed(const Tensor& ids, const Parameter& tokens, double scale);
 
 // Adds dx (b, t, width) to the gradients of the rows that embed() took; d_positions undefined where there are none.
 void embed_backward(const Tensor& dx, const Tensor& ids, const Tensor& d_tokens, const Tensor& d_positions);

@@ -75,7 +75,7 @@ Tensor GPT::hidden(const Tensor& ids, Trace* trace) {
 }
 
 Tensor GPT::forward(const Tensor& ids, Trace* trace) {
-  const Tensor logits = logits_of({head(), config_.precision}, hidden(ids, trace));
+  const Tensor logits = logits_of({head().value, config_.precision}, hidden(ids, trace));
   d_hidden_ = {};
   return ids.rank() == 1 ? logits.select(0, 0) : logits;
 }
@@ -86,7 +86,7 @@ Module::Gradient GPT::backward(const Tensor& d_logits) {
   if (dy.rank() != 3 || dy.size(-1) != config_.vocab_size || row_count(dy) != ids_.numel()) {
     throw Error(Error::Kind::shape, kOp, "d_logits of the logits' shape", d_logits.shape().str());
   }
-  const HeadGradient grad = logits_backward({head(), config_.precision}, dy, {}, hidden_);
+  const HeadGradient grad = logits_backward({head().value, config_.precision}, dy, {}, hidden_);
   accumulate(config_.tied ? wte : lm_head, grad.weight);
   hidden_backward(grad.hidden);
   return {};
@@ -111,7 +111,7 @@ double GPT::cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with
     throw Error(Error::Kind::shape, kOp, "targets of the shape of ids " + ids.shape().str(), targets.shape().str());
   }
   d_hidden_ = d_head_ = {};
-  const HeadLoss found = head_loss({head(), config_.precision}, hidden(ids, nullptr), targets, with_gradient);
+  const HeadLoss found = head_loss({head().value, config_.precision}, hidden(ids, nullptr), targets, with_gradient);
   d_hidden_ = found.gradient.hidden, d_head_ = found.gradient.weight;
   return found.loss;
 }

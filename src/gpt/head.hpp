@@ -11,6 +11,7 @@ struct Head {
   Precision precision = Precision::highest;
   double scale = 1;    // of the products
   double softcap = 0;  // then cap · tanh(logits / cap); 0 = none
+  Tensor scales = {};  // of an int8 weight's rows
 };
 
 // hidden (…, width) → logits (…, vocab_size)

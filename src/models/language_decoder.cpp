@@ -84,7 +84,7 @@ Tensor LanguageDecoder::run(const Tensor& ids, const std::vector<RotaryTable>& t
   const std::int64_t first = item.value_or(0), last = item ? first + 1 : batch;
   std::vector<Tensor> before;
   for (const KVCache& cache : caches_) before.push_back(cache.lengths());
-  Tensor x = embed(ids, model_->embedding.value, c.embedding_scale);
+  Tensor x = embed(ids, model_->embedding, c.embedding_scale);
   try {
     for (std::size_t i = 0; i < caches_.size(); ++i) {
       const auto rope = c.layers[i].rope;
@@ -104,7 +104,9 @@ Tensor LanguageDecoder::run(const Tensor& ids, const std::vector<RotaryTable>& t
     }
   }
   const Tensor hidden = model_->norm.forward(x.slice(1, tokens - 1, tokens).contiguous(), DType::f32);
-  return logits_of({model_->head(), c.precision, c.logits_scale, c.logits_softcap}, hidden).view({-1, c.vocab_size});
+  const Parameter& head = model_->head();
+  const Tensor logits = logits_of({head.value, c.precision, c.logits_scale, c.logits_softcap, head.scales}, hidden);
+  return logits.view({-1, c.vocab_size});
 }
 
 Tensor LanguageDecoder::read_pieces(std::int64_t item, std::span<const std::int64_t> ids, std::int64_t serves) {

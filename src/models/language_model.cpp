@@ -8,6 +8,7 @@
 #include "gpt/head.hpp"
 #include "modules/dense.hpp"
 #include "modules/input.hpp"
+#include "modules/stored.hpp"
 
 namespace attn {
 namespace {
@@ -36,7 +37,7 @@ Tensor batched(const Tensor& ids) { return (ids.rank() == 2 ? ids : ids.unsqueez
 
 Head head_of(const LanguageModel& model) {
   const LanguageModelConfig& c = model.config();
-  return {model.head(), c.precision, c.logits_scale, c.logits_softcap};
+  return {model.head().value, c.precision, c.logits_scale, c.logits_softcap, model.head().scales};
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ Tensor LanguageModel::hidden(const Tensor& ids, Trace* trace) {
   const std::int64_t tokens = ids_.size(1);
   std::vector<RotaryTable> turns;
   for (const RopeConfig& rope : config_.ropes) turns.push_back(rotary_table(rotary_frequencies(rope, tokens), tokens));
-  Tensor x = embed(ids_, embedding.value, config_.embedding_scale);
+  Tensor x = embed(ids_, embedding, config_.embedding_scale);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const Trace::Scope scope(trace, "model.layers." + std::to_string(i));
     const auto rope = config_.layers[i].rope;
@@ -136,12 +137,7 @@ std::vector<Parameter*> LanguageModel::parameters() {
 }
 
 void store_matrices(LanguageModel& model, DType dtype) {
-  if (dtype != DType::f32 && dtype != DType::bf16) {
-    throw Error(Error::Kind::dtype, "store_matrices", "float32 or bfloat16", name(dtype));
-  }
-  for (Parameter* p : model.parameters()) {
-    if (p->value.rank() == 2) p->value = p->value.to(dtype);
-  }
+  store_matrices(std::span<Parameter* const>(model.parameters()), dtype);
 }
 
 }  // namespace attn

@@ -12,6 +12,7 @@
 #include "io/json_object.hpp"
 #include "io/safetensors_file.hpp"
 #include "models/gguf_model.hpp"
+#include "modules/stored.hpp"
 
 namespace attn {
 namespace {
@@ -167,13 +168,15 @@ void check_sizes(const LanguageModelConfig& c, const ByName& tensors, const io::
 }
 
 void load(const Entry& entry, const StoredTensor& stored, DType weights) {
-  const Tensor all = stored.load(stored.shape.size() == 2 ? weights : DType::f32);
+  const bool in_bytes = weights == DType::i8;
+  const Tensor all = stored.load(stored.shape.size() == 2 && !in_bytes ? weights : DType::f32);
   std::int64_t row = 0;
   for (Parameter* part : entry.parts) {
     const std::int64_t rows = part->value.size(0);
     part->value = entry.parts.size() == 1 ? all : all.slice(0, row, row + rows);
     row += rows;
   }
+  if (in_bytes) store_matrices(entry.parts, weights);
 }
 
 }  // namespace
@@ -193,8 +196,8 @@ bool is_language_model(const fs::path& path) {
 }
 
 LanguageModel load_language_model(const fs::path& path, DType weights) {
-  if (weights != DType::f32 && weights != DType::bf16) {
-    throw Error(Error::Kind::dtype, kOp, "weights in float32 or bfloat16", name(weights));
+  if (weights != DType::f32 && weights != DType::bf16 && weights != DType::i8) {
+    throw Error(Error::Kind::dtype, kOp, "weights in float32, bfloat16 or int8", name(weights));
   }
   const PretrainedFiles files = open_pretrained(path);
   const std::string source = io::source_name(path);
@@ -228,6 +231,9 @@ void save_language_model(const fs::path& folder, LanguageModel& model) {
   constexpr const char* op = "save_language_model";
   if (model.config().json.empty()) {
     throw Error(Error::Kind::argument, op, "a model that was made of a config.json", "one without");
+  }
+  if (model.embedding.scales.defined()) {
+    throw Error(Error::Kind::dtype, op, "weights in float32 or bfloat16", "int8", "save the model that was loaded");
   }
   Json config = Json::parse(model.config().json);
   config.erase("torch_dtype");

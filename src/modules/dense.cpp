@@ -4,6 +4,7 @@
 #include <atomic>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "attention/element.hpp"
@@ -162,6 +163,66 @@ void mend(const Tensor& x, const Tensor& weight, const Tensor& bias, const Produ
       16);
 }
 
+// int8 as bfloat16, which holds each of its numbers.
+Tensor bytes_as_halves(const Tensor& bytes) {
+  const Tensor from = bytes.contiguous(), to = Tensor::empty(bytes.shape(), DType::bf16);
+  for_runs(from.numel(), 1, [&](std::int64_t first, std::int64_t count) {
+    const auto* byte = from.data<std::int8_t>() + first;
+    std::transform(byte, byte + count, to.data<bfloat16>() + first,
+                   [](std::int8_t x) { return static_cast<bfloat16>(static_cast<float>(x)); });
+  });
+  return to;
+}
+
+// sums (m, n) become sums · scales + bias; returns whether all are finite.
+bool scale_columns(const Tensor& sums, const Tensor& scales, const Tensor& bias) {
+  const std::int64_t n = sums.size(1);
+  const float *scale = scales.data<float>(), *add = bias.defined() ? bias.data<float>() : nullptr;
+  std::atomic<bool> finite{true};
+  for_runs(
+      sums.size(0), static_cast<double>(2 * n),
+      [&](std::int64_t first, std::int64_t count) {
+        float rest = 0;
+        for (std::int64_t i = first; i < first + count; ++i) {
+          float* y = sums.data<float>() + i * n;
+          for (std::int64_t j = 0; j < n; ++j) {
+            y[j] = y[j] * scale[j] + (add ? add[j] : 0);
+            rest += y[j] - y[j];  // NaN, of infinities and NaN
+          }
+        }
+        if (rest != 0) finite.store(false, std::memory_order_relaxed);
+      },
+      64);
+  return finite;
+}
+
+// y = scales · (x · bytesᵀ) + bias + residual: sums of whole numbers are scaled once, in few rows and in many.
+Tensor project_bytes(const Tensor& x, const Tensor& bytes, const Tensor& bias, const ProductOptions& options) {
+  const Tensor& scales = options.scales;
+  if (!scales.defined() || scales.dtype() != DType::f32 || !(scales.shape() == Shape{bytes.size(0)})) {
+    throw Error(Error::Kind::argument, "project", "a float32 scale for each row of an int8 weight",
+                scales.defined() ? std::string(name(scales.dtype())) + scales.shape().str() : "none");
+  }
+  const Tensor rows = as_rows(x), line = bias.defined() ? bias.to(DType::f32).contiguous() : bias;
+  Finished y;
+  if (options.precision == Precision::highest && has_few_rows(x, bytes)) {
+    y.c = project_few_rows(rows, bytes, {}, y.fits);
+  } else {
+    y = product(rows, bytes_as_halves(bytes).transpose(0, 1), {}, {}, options.precision, DType::f32);
+  }
+  Shape shape = x.shape();
+  shape.back() = bytes.size(0);
+  if (y.fits && scale_columns(y.c, scales, line)) return finished(y.c.view(shape), options.residual, *options.dtype);
+  // Of float32, that takes care of what leaves its range.
+  const Tensor whole = Tensor::empty(bytes.shape());
+  for (std::int64_t i = 0; i < bytes.size(0); ++i) {
+    const Tensor row = bytes.select(0, i).to(DType::f32);
+    scale_in_place(row, static_cast<double>(scales.data<float>()[i]));
+    whole.select(0, i).copy_from(row);
+  }
+  return project(x, whole, bias, {options.precision, options.dtype, options.residual});
+}
+
 }  // namespace
 
 Tensor rounded(const Tensor& x) {
@@ -180,6 +241,9 @@ DType stored(Precision precision) {
 Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options) {
   const DType dtype = options.dtype.value_or(x.dtype());
   const bool fits = x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.size(1);
+  if (fits && weight.dtype() == DType::i8 && has_kernel(x, x) && x.dtype() != DType::f16 && weight.numel() > 0) {
+    return project_bytes(x, weight, bias, {options.precision, dtype, options.residual, options.scales});
+  }
   const bool few = fits && options.precision == Precision::highest && dtype == x.dtype() &&
                    !options.residual.defined() && has_few_rows(x, weight);
   const bool biased = bias.defined() && (bias.dtype() == x.dtype() || bias.dtype() == weight.dtype()) &&
@@ -207,6 +271,9 @@ Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const 
 reference::ProjectGradient project_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, bool has_bias,
                                             const ProductOptions& options) {
   const DType dtype = options.dtype.value_or(x.dtype());
+  if (weight.dtype() == DType::i8) {
+    throw Error(Error::Kind::dtype, "Linear", "weights in float32 or bfloat16, for a gradient", name(weight.dtype()));
+  }
   const auto exact = [&] {
     const bool wide = mixed(dy, x, weight);
     auto grad = reference::project_backward(widened(dy, wide), widened(x, wide), widened(weight, wide), has_bias);

@@ -13,13 +13,14 @@ struct ProductOptions {
   Precision precision = Precision::highest;
   std::optional<DType> dtype = {};  // of the result; x's unless given
   Tensor residual = {};             // float32 of the result's shape, contiguous: added to it
+  Tensor scales = {};               // float32 (rows) of an int8 weight: what its rows are multiplied by
 };
 
 // As reference::project and reference::project_backward, for float32 in products of `precision`; sums are float32's,
 // and a row of the result has the same bits whatever other rows there are. x, weight and dy may be float32 and bfloat16
 // side by side: a weight in bfloat16 under float32 rows takes half the memory, and half the time where reading it is
-// what takes time. Of a gradient the options are dx's. A finite sum past its dtype's range becomes the largest finite
-// value forward, and infinite in a gradient.
+// what takes time; one in int8, with scales, takes a quarter, and has no gradient. Of a gradient the options are dx's.
+// A finite sum past its dtype's range becomes the largest finite value forward, and infinite in a gradient.
 Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options = {});
 reference::ProjectGradient project_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, bool has_bias,
                                             const ProductOptions& options = {});
@@ -33,8 +34,8 @@ Tensor rounded(const Tensor& x);
 // What lies between products of this precision is kept in this dtype: bfloat16 where they round it to that anyway.
 DType stored(Precision precision);
 
-// The part of project() for few rows (m, d_in) of float32; `fits` becomes false when a result is not finite. Each element
-// has the same bits as in a product of more rows.
+// The part of project() for few rows (m, d_in) of float32, of an int8 weight without its scales; `fits` becomes false
+// when a result is not finite. Each element has the same bits as in a product of more rows.
 bool has_few_rows(const Tensor& x, const Tensor& weight);
 Tensor project_few_rows(const Tensor& rows, const Tensor& weight, const Tensor& bias, bool& fits);
 

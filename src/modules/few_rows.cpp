@@ -11,7 +11,7 @@ namespace attn {
 
 bool has_few_rows(const Tensor& x, const Tensor& weight) {
   constexpr std::int64_t few = 8;
-  const bool stored = weight.dtype() == DType::f32 || weight.dtype() == DType::bf16;
+  const bool stored = weight.dtype() == DType::f32 || weight.dtype() == DType::bf16 || weight.dtype() == DType::i8;
   return stored && x.dtype() == DType::f32 && x.numel() > 0 && x.numel() <= few * x.size(-1) && weight.numel() > 0 &&
          weight.stride(1) == 1;
 }

@@ -30,7 +30,7 @@ Tensor Linear::forward(const Tensor& x, Trace* trace) {
 Tensor Linear::backward(const Tensor& dy, const Tensor& x) { return linear_backward(*this, dy, x, x.dtype()); }
 
 Tensor linear(const Linear& layer, const Tensor& x, DType dtype) {
-  return project(x, layer.weight.value, layer.bias.value, {layer.precision, dtype});
+  return project(x, layer.weight.value, layer.bias.value, {layer.precision, dtype, {}, layer.weight.scales});
 }
 
 Tensor linear_backward(Linear& layer, const Tensor& dy, const Tensor& x, DType dtype, const Tensor& residual) {

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "models/helpers.hpp"
+#include "modules/stored.hpp"
 
 namespace attn::test {
 namespace {
@@ -58,7 +59,29 @@ TEST(Pretrained, KeepsMatricesInBfloat16) {
   const std::vector<std::int64_t> ids{3, 1, 4, 1, 5};
   LanguageDecoder rounded(model), wide(exact);
   expect_of_largest(rounded.read(0, ids), wide.read(0, ids), 2e-5, "logits");
-  expect_error(Kind::dtype, {"float32 or bfloat16"}, [] { load_language_model(kData / "llama", DType::f16); });
+  expect_error(Kind::dtype, {"float32, bfloat16 or int8"}, [] { load_language_model(kData / "llama", DType::f16); });
+}
+
+// Tied and own heads, scaled embeddings, projections that a file holds as one.
+TEST(Pretrained, KeepsMatricesInEightBits) {
+  for (const std::string& family : language_model_families()) {
+    SCOPED_TRACE(family);
+    LanguageModel model = load_language_model(kData / family, DType::i8), exact = load_language_model(kData / family);
+    const auto full = exact.parameters();
+    std::size_t i = 0;
+    for (const Parameter* p : model.parameters()) {
+      Parameter* wide = full[i++];
+      EXPECT_EQ(p->scales.defined(), p->value.rank() == 2) << p->name;
+      if (p->scales.defined()) wide->value = rows_of(*p, 0, p->value.size(0));
+    }
+    const std::vector<std::int64_t> ids{3, 1, 4, 1, 5};
+    LanguageDecoder rounded(model), wide(exact);
+    expect_of_largest(rounded.read(0, ids), wide.read(0, ids), 2e-5, "logits");
+    expect_of_largest(rounded.read(0, ids), wide.read(0, ids), 2e-5, "logits of more");
+    const Folder folder;
+    expect_error(Kind::dtype, {"float32 or bfloat16", "int8"}, [&] { save_language_model(folder, model); });
+    EXPECT_TRUE(std::filesystem::is_empty(std::filesystem::path(folder)));
+  }
 }
 
 TEST(Pretrained, SavesTheVeryTensors) {

@@ -1,5 +1,9 @@
 // SmolLM2-135M-Instruct beside transformers (make_smollm2.py): real weights, which `make smollm2` fetches.
 #include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "attn/generate.hpp"
 #include "attn/tokenizer.hpp"
@@ -63,6 +67,27 @@ TEST_F(SmolLM2, IsSavedAndKeptInBfloat16) {
   save_language_model(folder, model);
   LanguageModel again = load_language_model(folder, DType::bf16);
   EXPECT_EQ(generate(again, std::span(&prompt, 1), options, 1)[0].ids, found);
+}
+
+// What rounding to 8 bits costs, on the twenty texts, one after the other.
+TEST_F(SmolLM2, LosesLittleInEightBits) {
+  std::vector<std::int64_t> all;
+  for (int i = 0; i < 20; ++i) {
+    const auto more = ids_of(*golden_.find("ids." + std::to_string(i)));
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  const auto count = static_cast<std::int64_t>(all.size()) - 1;
+  const std::span<const std::int64_t> whole = all;
+  const Tensor ids = Tensor::from(whole.first(all.size() - 1), {1, count});
+  const Tensor targets = Tensor::from(whole.subspan(1), {1, count});
+  std::map<DType, double> loss;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::i8}) {
+    LanguageModel model = load_language_model(file_, dtype);
+    loss[dtype] = model.evaluate(ids, targets);
+    RecordProperty(std::string(name(dtype)), std::to_string(loss[dtype]));
+  }
+  EXPECT_NEAR(loss[DType::bf16], loss[DType::f32], 0.01);
+  EXPECT_NEAR(loss[DType::i8], loss[DType::f32], 0.01);
 }
 
 }  // namespace

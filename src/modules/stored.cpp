@@ -1,0 +1,86 @@
+#include "modules/stored.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "attn/error.hpp"
+#include "core/rows.hpp"
+
+namespace attn {
+namespace {
+
+constexpr const char* kOp = "store_matrices";
+constexpr float kMost = 127;  // of int8, on both sides of 0
+
+// value[i] ≈ bytes[i] · scale with the largest magnitude at ±127: no number is off by more than half of the scale.
+// Returns the scale, or NaN for a row that is not finite.
+float to_bytes(std::span<const float> row, std::int8_t* bytes) {
+  float most = 0, sum = 0;
+  for (const float x : row) most = std::max(most, std::fabs(x)), sum += x - x;
+  if (sum != 0) return std::nanf("");  // of infinities and NaN, x - x is NaN
+  const float scale = most / kMost;
+  if (scale == 0) {  // zeros, and what is too small for a scale
+    std::fill_n(bytes, row.size(), std::int8_t{0});
+    return 0;
+  }
+  std::transform(row.begin(), row.end(), bytes, [scale](float x) {
+    return static_cast<std::int8_t>(std::clamp(std::nearbyint(x / scale), -kMost, kMost));
+  });
+  return scale;
+}
+
+void store_bytes(Parameter& matrix) {
+  const Tensor from = matrix.value.to(DType::f32).contiguous();
+  const std::int64_t rows = from.size(0), width = from.size(1);
+  const Tensor bytes = Tensor::empty(from.shape(), DType::i8), scales = Tensor::empty({rows});
+  for_runs(
+      rows, static_cast<double>(4 * width),
+      [&](std::int64_t first, std::int64_t count) {
+        for (std::int64_t i = first; i < first + count; ++i) {
+          const std::span row(from.data<float>() + i * width, static_cast<std::size_t>(width));
+          scales.data<float>()[i] = to_bytes(row, bytes.data<std::int8_t>() + i * width);
+        }
+      },
+      16);
+  const float* scale = scales.data<float>();
+  if (std::any_of(scale, scale + rows, [](float x) { return std::isnan(x); })) {
+    throw Error(Error::Kind::argument, kOp, "finite numbers in " + matrix.name, "NaN or infinities",
+                "keep it in float32 or bfloat16");
+  }
+  matrix.value = bytes, matrix.scales = scales;
+}
+
+}  // namespace
+
+void store_matrices(std::span<Parameter* const> parameters, DType dtype) {
+  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::i8) {
+    throw Error(Error::Kind::dtype, kOp, "float32, bfloat16 or int8", name(dtype));
+  }
+  for (Parameter* p : parameters) {
+    if (p->value.rank() != 2) continue;
+    if (p->scales.defined()) {
+      throw Error(Error::Kind::argument, kOp, p->name + " in float32 or bfloat16", "int8", "load the model again");
+    }
+    if (dtype == DType::i8) {
+      store_bytes(*p);
+    } else {
+      p->value = p->value.to(dtype);
+    }
+  }
+}
+
+Tensor rows_of(const Parameter& matrix, std::int64_t first, std::int64_t last) {
+  const Tensor rows = matrix.value.slice(0, first, last).to(DType::f32).contiguous();
+  if (!matrix.scales.defined()) return rows;
+  const std::int64_t width = rows.size(1);
+  const Tensor scaled = Tensor::empty(rows.shape());
+  for (std::int64_t i = 0; i < rows.size(0); ++i) {
+    const float scale = matrix.scales.data<float>()[first + i];
+    const float* from = rows.data<float>() + i * width;
+    std::transform(from, from + width, scaled.data<float>() + i * width, [scale](float x) { return x * scale; });
+  }
+  return scaled;
+}
+
+}  // namespace attn

@@ -1,0 +1,18 @@
+// How matrices are kept for generation: in float32, bfloat16, or in int8 with a scale for each row.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "attn/modules.hpp"
+
+namespace attn {
+
+// Every matrix among the parameters, a vector stays as it is. Throws Error (dtype) for another dtype, and (argument)
+// for int8 of a matrix with NaN or infinities, or that is in int8 already.
+void store_matrices(std::span<Parameter* const> parameters, DType dtype);
+
+// Rows [first, last) of a matrix, as they are kept, in float32 and contiguous.
+Tensor rows_of(const Parameter& matrix, std::int64_t first, std::int64_t last);
+
+}  // namespace attn
