@@ -7,7 +7,7 @@
     bench/smollm2.py --prompts 16,512 --threads 1 --who attn-float32,attn-bfloat16,llama.cpp --rounds 1
 
 All read the same GGUF file and the same tokens, and take the likeliest one. attn and transformers make float32 (or
-bfloat16) of its 4-bit weights, llama.cpp multiplies them as they are. Figures are medians of the rounds, in tokens a
+bfloat16, or int8) of its 4-bit weights, llama.cpp multiplies them as they are. Figures are medians of the rounds, in tokens a
 second: of the prompt until the first new token, and of the new tokens after that.
 """
 
@@ -99,6 +99,7 @@ def llama(options, ids, threads):
 WAYS = {
     "attn-float32": functools.partial(attn, "float32"),
     "attn-bfloat16": functools.partial(attn, "bfloat16"),
+    "attn-int8": functools.partial(attn, "int8"),
     "transformers-sdpa": functools.partial(transformers, "sdpa"),
     "transformers-attn": functools.partial(transformers, "attn"),
     "llama.cpp": llama,

@@ -102,6 +102,12 @@ TEST_F(Generate, KeepsWeightsInBfloat16) {
             characters("A" + expected("A", {.tokens = 20}, 123)) + "\n");
 }
 
+TEST_F(Generate, KeepsWeightsInEightBits) {
+  store_matrices(*model_, DType::i8);
+  EXPECT_EQ(out_of("attn generate --model m.safetensors --prompt A --tokens 20 --weights int8"),
+            characters("A" + expected("A", {.tokens = 20}, 123)) + "\n");
+}
+
 TEST_F(Generate, RefusesWithAReason) {
   const auto status = [&](const std::string& flags) {
     const Ran ran = run("attn generate " + flags);

@@ -41,7 +41,7 @@ class TextModel {
 // config.json or a model.safetensors. `op` is the flag or the verb that was given the path.
 void require_model(const char* op, const std::filesystem::path& path);
 
-// The model at --model, with its matrices in `weights`: float32 or bfloat16.
+// The model at --model, with its matrices in `weights`: float32, bfloat16 or int8.
 std::unique_ptr<TextModel> load_text_model(const std::filesystem::path& path, DType weights);
 
 }  // namespace attn::tool
