@@ -36,8 +36,8 @@ struct PretrainedFiles {
 };
 
 // `path` is a folder with a config.json and a model.safetensors, or a model.safetensors.index.json and its shards; or a
-// .gguf file of the architectures llama, qwen2, qwen3, gemma2 or gemma3. Every length is compared with the files.
-// Throws Error: (file), and (data) for what is cut off, missing, or of another format.
+// .gguf file of the architectures llama, qwen2, qwen3, gemma2, gemma3, smollm3, olmo2, phi3 or granite. Every length is
+// compared with the files. Throws Error: (file), and (data) for what is cut off, missing, or of another format.
 PretrainedFiles open_pretrained(const std::filesystem::path& path);
 
 // The model, with its matrices in float32, bfloat16 or int8 (as store_matrices() makes it) and its vectors in float32.

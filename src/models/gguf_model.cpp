@@ -24,16 +24,22 @@ struct Architecture {
   const char *name, *family;
   bool permuted = false;  // queries and keys are laid out for interleaved rotation
   bool gemma = false;     // norms hold 1 + w
+  bool joined = false;    // the gate's and the upper projection are one matrix
 };
 
-constexpr std::array<Architecture, 5> kArchitectures{{{"llama", "llama", true},
+constexpr std::array<Architecture, 9> kArchitectures{{{"llama", "llama", true},
                                                       {"qwen2", "qwen2"},
                                                       {"qwen3", "qwen3"},
                                                       {"gemma2", "gemma2", false, true},
-                                                      {"gemma3", "gemma3_text", false, true}}};
+                                                      {"gemma3", "gemma3_text", false, true},
+                                                      {"smollm3", "smollm3", true},
+                                                      {"olmo2", "olmo2"},
+                                                      {"phi3", "phi3", false, false, true},
+                                                      {"granite", "granite", true}}};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kLayerNames{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kLayerNames{
     {{"attn_q", "self_attn.q_proj"},
+     {"attn_qkv", "self_attn.qkv_proj"},
      {"attn_k", "self_attn.k_proj"},
      {"attn_v", "self_attn.v_proj"},
      {"attn_output", "self_attn.o_proj"},
@@ -70,6 +76,7 @@ std::string hugging_face_name(std::string_view name, const Architecture& a) {
   const auto* at = std::ranges::find_if(kLayerNames, [&](const auto& pair) { return pair.first == part; });
   if (at == kLayerNames.end()) return {};
   std::string_view ours = at->second;
+  if (part == "ffn_up" && a.joined) ours = "mlp.gate_up_proj";
   if (part == "ffn_norm") ours = a.gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm";
   return std::string("model.layers.").append(layer).append(".").append(ours).append(name.substr(last));
 }
@@ -87,15 +94,46 @@ void add_rope(Json& config, const GgufMetadata& metadata, const Gguf& file) {
   } else if (type != "none") {
     metadata.origin().fail("rope.scaling.type none, linear or yarn", io::in_quotes(type));
   }
-  // Llama 3's scaling, as a factor for each frequency.
-  if (const GgufTensor* factors = file.find("rope_freqs.weight")) {
-    const Tensor values = file.load(*factors);
+  const auto list_of = [&](const char* name) {
     Json list = Json::array();
+    const GgufTensor* factors = file.find(name);
+    const Tensor values = factors ? file.load(*factors) : Tensor::empty({0});
     for (std::int64_t i = 0; i < values.numel(); ++i) list.push_back(values.data<float>()[i]);
+    return list;
+  };
+  // Llama 3's scaling, as a factor for each frequency.
+  if (const Json list = list_of("rope_freqs.weight"); !list.empty()) {
     config["rope_scaling"] = {{"rope_type", "longrope"}, {"short_factor", list}, {"long_factor", list}};
     config["rope_scaling"]["attention_factor"] = 1.0;
     config["rope_scaling"]["original_max_position_embeddings"] = config["max_position_embeddings"];
   }
+  // Phi-3's, for short texts and for long ones.
+  if (const Json list = list_of("rope_factors_short.weight"); !list.empty()) {
+    config["rope_scaling"] = {
+        {"rope_type", "longrope"}, {"short_factor", list}, {"long_factor", list_of("rope_factors_long.weight")}};
+    config["rope_scaling"]["attention_factor"] = metadata.number("rope.scaling.attn_factor", 1);
+    config["original_max_position_embeddings"] = metadata.whole("rope.scaling.original_context_length");
+  }
+}
+
+// Phi-3 turns a part of each head; its files do not say how large a head is.
+void add_phi3(Json& config, const GgufMetadata& metadata) {
+  const std::int64_t width = config["hidden_size"], heads = config["num_attention_heads"];
+  const std::int64_t head_dim = metadata.whole("attention.key_length", width / heads);
+  const std::int64_t turned = metadata.whole("rope.dimension_count", head_dim);
+  config["head_dim"] = head_dim;
+  if (turned != head_dim) {
+    config["partial_rotary_factor"] = static_cast<double>(turned) / static_cast<double>(head_dim);
+  }
+  const std::int64_t window = metadata.whole("attention.sliding_window", 0);
+  config["sliding_window"] = window > 0 ? Json(window) : Json(nullptr);
+}
+
+void add_granite(Json& config, const GgufMetadata& metadata) {
+  config["embedding_multiplier"] = metadata.number("embedding_scale", 1);
+  config["residual_multiplier"] = metadata.number("residual_scale", 1);
+  config["attention_multiplier"] = metadata.number("attention.scale", 1);
+  config["logits_scaling"] = metadata.number("logit_scale", 1);
 }
 
 // What the files of Gemma do not say: released sizes but the largest scale queries by their head's dimension.
@@ -137,7 +175,11 @@ Json config_of(const Gguf& file, const GgufMetadata& metadata, const Architectur
     config[std::string(end) + "_token_id"] = id < 0 ? Json(nullptr) : Json(id);
   }
   add_rope(config, metadata, file);
-  if (a.gemma) add_gemma(config, metadata, std::string_view(a.name) == "gemma3");
+  const std::string_view name = a.name;
+  if (a.gemma) add_gemma(config, metadata, name == "gemma3");
+  if (name == "smollm3") config["no_rope_layer_interval"] = 4;  // of all released ones; files do not say it
+  if (name == "phi3") add_phi3(config, metadata);
+  if (name == "granite") add_granite(config, metadata);
   return config;
 }
 
@@ -175,7 +217,7 @@ PretrainedFiles open_gguf_model(const std::filesystem::path& path) {
   files.format = "gguf";
   files.config = parse_language_model_config(config_of(*file, metadata, a).dump(2) + "\n", source);
   for (const GgufTensor& tensor : file->tensors()) {
-    if (tensor.name == "rope_freqs.weight") continue;  // in the config
+    if (tensor.name.starts_with("rope_f")) continue;  // rope_freqs and rope_factors: in the config
     if (hugging_face_name(tensor.name, a).empty()) {
       metadata.origin().fail(std::string("only tensors of architecture ") + a.name, io::in_quotes(tensor.name));
     }

@@ -98,7 +98,8 @@ INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(language_model_familie
                          [](const auto& family) { return family.param; });
 
 TEST(Gguf, HasTheLogitsOfTheModelInIt) {
-  for (const char* architecture : {"llama", "llama3", "qwen2", "qwen3", "gemma2", "gemma3"}) {
+  for (const char* architecture :
+       {"llama", "llama3", "qwen2", "qwen3", "gemma2", "gemma3", "smollm3", "olmo2", "phi3", "granite"}) {
     const fs::path file = kData / "gguf" / (std::string(architecture) + ".gguf");
     LanguageModel model = load_language_model(file);
     const auto golden = io::load(kData / "gguf" / (std::string(architecture) + ".safetensors"));

@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 """Makes data: a small random model of each family as Hugging Face's transformers writes it, with what it computes.
 
-    pip install torch transformers safetensors gguf
-    tests/models/make_models.py [FAMILY …]
+    pip install torch transformers accelerate safetensors gguf llama-cpp-python
+    tests/models/make_models.py [FAMILY …] [gguf] [gguf/NAME …] [sampling]
     tests/models/make_models.py --check FOLDER    # a model that we wrote, in transformers, beside its logits
 
 Each folder holds the model and golden.safetensors: "ids" and their "logits"; "grad.NAME", of the sum of the logits times
 "d_logits"; "prompt.N", "greedy.N", the 40 tokens that follow it, and "next.N", the logits after it. Greedy tokens are the
 same with and without a cache and, but where rotary frequencies depend on the padded length, in a left-padded batch: the
 script fails where they are not, or where a tie would leave them to rounding. gguf/ holds the same kinds of models in GGUF,
-written by the gguf package, with the logits that transformers computes from these files.
+written by the gguf package, with the logits that transformers computes of the same weights. Where transformers reads such
+a file, or llama.cpp does, the script says how far their logits are from these.
 
 --check reads FOLDER by from_pretrained(), and FOLDER/logits.safetensors, with "ids" and "logits": the test
 Pretrained.SavesWhatTransformersReads leaves such a folder where ATTN_KEEP says.
 
-The committed files were made by transformers 5.23.0, PyTorch 2.15.0 and gguf 0.19.0.
+The committed files were made by transformers 5.23.0, PyTorch 2.15.0, gguf 0.19.0 and llama-cpp-python 0.3.36.
 """
 
 import math
@@ -131,6 +132,10 @@ NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_he
          "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}  # fmt: skip
 GEMMA_NAMES = {**NAMES, "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
                "post_feedforward_layernorm": "post_ffw_norm"}  # fmt: skip
+OWN_NAMES = {"gemma2": GEMMA_NAMES, "gemma3": GEMMA_NAMES, "olmo2": GEMMA_NAMES,
+             "phi3": {**NAMES, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}}  # fmt: skip
+PERMUTED = ("llama", "smollm3", "granite")
+HALVES = ("q_proj.weight", "k_proj.weight", "embed_tokens.weight")
 
 
 def gguf_name(name, names):
@@ -151,6 +156,30 @@ def rope_factors(c):
                      for w, s in zip(wavelengths, smooth)], np.float32)  # fmt: skip
 
 
+def write_more(writer, arch, c):
+    """What an architecture's files say beside the sizes."""
+    if arch.startswith("gemma"):
+        writer.add_sliding_window(c.sliding_window)
+    if arch == "gemma2":
+        writer.add_attn_logit_softcapping(c.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(c.final_logit_softcapping)
+    if arch == "granite":
+        writer.add_embedding_scale(c.embedding_multiplier)
+        writer.add_residual_scale(c.residual_multiplier)
+        writer.add_attention_scale(c.attention_multiplier)
+        writer.add_logit_scale(c.logits_scaling)
+    if arch == "phi3":
+        rope, original = c.rope_parameters, c.original_max_position_embeddings
+        head_dim = c.hidden_size // c.num_attention_heads
+        scale = c.max_position_embeddings / original
+        writer.add_rope_dimension_count(int(rope["partial_rotary_factor"] * head_dim))
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(original)))
+        writer.add_sliding_window(c.sliding_window or 0)
+        for name in ("long", "short"):
+            writer.add_tensor(f"rope_factors_{name}.weight", np.array(rope[f"{name}_factor"], np.float32))
+
+
 def write_gguf(path, arch, model):
     """As llama.cpp's converter lays a model out."""
     c, writer = model.config, gguf.GGUFWriter(path, arch)
@@ -161,14 +190,12 @@ def write_gguf(path, arch, model):
     writer.add_head_count(c.num_attention_heads)
     writer.add_head_count_kv(c.num_key_value_heads)
     writer.add_layer_norm_rms_eps(c.rms_norm_eps)
-    writer.add_key_length(c.head_dim if getattr(c, "head_dim", None) else c.hidden_size // c.num_attention_heads)
+    if arch != "phi3":
+        writer.add_key_length(c.head_dim if getattr(c, "head_dim", None) else c.hidden_size // c.num_attention_heads)
     writer.add_vocab_size(c.vocab_size)
     writer.add_eos_token_id(7)
-    if arch.startswith("gemma"):
-        writer.add_sliding_window(c.sliding_window)
-    if arch == "gemma2":
-        writer.add_attn_logit_softcapping(c.attn_logit_softcapping)
-        writer.add_final_logit_softcapping(c.final_logit_softcapping)
+    writer.add_string("tokenizer.ggml.model", "no_vocab")
+    write_more(writer, arch, c)
     rope = c.rope_parameters.get("full_attention", c.rope_parameters)
     writer.add_rope_freq_base(rope["rope_theta"])
     if rope.get("rope_type") == "llama3":
@@ -178,36 +205,75 @@ def write_gguf(path, arch, model):
             continue
         array = value.float().numpy()
         heads = {"q": c.num_attention_heads, "k": c.num_key_value_heads}.get(name.split("self_attn.")[-1][0])
-        if arch == "llama" and "self_attn" in name and heads and "_proj" in name:
+        if arch in PERMUTED and "self_attn" in name and heads and "_proj" in name:
             array = array.reshape(heads, 2, -1, *array.shape[1:]).swapaxes(1, 2).reshape(array.shape)
         if arch.startswith("gemma") and name.endswith("norm.weight"):
             array = array + 1
-        matrix = array.ndim == 2 and name.endswith(("q_proj.weight", "k_proj.weight", "embed_tokens.weight"))
-        array = array.astype(np.float16) if matrix else array
-        writer.add_tensor(gguf_name(name, GEMMA_NAMES if arch.startswith("gemma") else NAMES), np.ascontiguousarray(array))
+        array = array.astype(np.float16) if array.ndim == 2 and name.endswith(HALVES) else array
+        writer.add_tensor(gguf_name(name, OWN_NAMES.get(arch, NAMES)), np.ascontiguousarray(array))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
 
 
-def make_gguf(arch, kind, seed=5, called=None, **more):
+GGUF = {
+    "llama": ("llama", "Llama", {}),
+    "llama3": ("llama", "Llama", {"head_dim": 8, "rope_parameters": {
+        "rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16}}),
+    "qwen2": ("qwen2", "Qwen2", {"tie_word_embeddings": True}),
+    "qwen3": ("qwen3", "Qwen3", {"head_dim": 6}),
+    "gemma2": ("gemma2", "Gemma2", {"head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 4,
+                                    "attn_logit_softcapping": 2.0, "final_logit_softcapping": 4.0}),
+    "gemma3": ("gemma3", "Gemma3Text", {"head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 4}),
+    "smollm3": ("smollm3", "SmolLM3", {"num_hidden_layers": 4}),
+    "olmo2": ("olmo2", "Olmo2", {}),
+    "phi3": ("phi3", "Phi3", {"hidden_size": 32, "original_max_position_embeddings": 1024, "sliding_window": None,
+                              "max_position_embeddings": 4096,
+                              "rope_parameters": {**LONG, "short_factor": [1.0, 1.5], "long_factor": [2.5, 3.0]}}),
+    "granite": ("granite", "Granite", {"embedding_multiplier": 3.0, "residual_multiplier": 0.5,
+                                       "attention_multiplier": 0.3, "logits_scaling": 0.25,
+                                       "tie_word_embeddings": True}),
+}  # fmt: skip
+
+
+def of_llama_cpp(path, ids):
+    """llama.cpp's logits of each text, or None for a file that it does not take."""
+    import llama_cpp
+    try:
+        model = llama_cpp.Llama(path, n_ctx=ids.shape[1], logits_all=True, verbose=False)
+    except ValueError:
+        return None
+    rows = []
+    for text in ids.tolist():
+        model.reset()
+        model.eval(text)
+        rows.append(torch.tensor(np.array(model.scores[: len(text)])))
+    return torch.stack(rows)
+
+
+def make_gguf(called, seed=5):
+    arch, kind, more = GGUF[called]
     model = random_model(kind, seed, **more)
     folder = os.path.join(DATA, "gguf")
     os.makedirs(folder, exist_ok=True)
-    called = called or arch
     path = os.path.join(folder, called + ".gguf")
     write_gguf(path, arch, model)
     ids = torch.randint(0, SIZES["vocab_size"], (2, 10))
     with torch.no_grad():
         for name, value in model.named_parameters():  # as the file has them
-            if name.endswith(("q_proj.weight", "k_proj.weight", "embed_tokens.weight")):
+            if name.endswith(HALVES):
                 value.copy_(value.half().float())
         logits = model(ids).logits
-        own = {} if called in ("llama", "qwen2") else {"config": model.config}  # of others it misreads head_dim
-        theirs = AutoModelForCausalLM.from_pretrained(folder, gguf_file=called + ".gguf", dtype=torch.float32, **own)
-        found = theirs.eval()(ids).logits
-        print(called, "gguf, largest difference of transformers' reading:", (found - logits).abs().max().item())
+        found = {"llama.cpp": of_llama_cpp(path, ids)}
+        if arch not in ("smollm3", "olmo2", "phi3", "granite"):  # which transformers does not read, or not whole
+            own = {} if called in ("llama", "qwen2") else {"config": model.config}  # of others it misreads head_dim
+            theirs = AutoModelForCausalLM.from_pretrained(folder, gguf_file=called + ".gguf", dtype=torch.float32, **own)
+            found["transformers"] = theirs.eval()(ids).logits
+        for who, theirs in found.items():
+            far = "not read" if theirs is None else f"{((theirs - logits).abs().max() / logits.abs().max()).item():.2g}"
+            print(f"{called}.gguf, largest difference of {who}'s logits, of the largest: {far}")
     save_file({"ids": ids, "logits": logits}, os.path.join(folder, called + ".safetensors"))
 
 
@@ -248,15 +314,8 @@ if __name__ == "__main__":
         if chosen == "sampling":
             make_sampling()
             continue
-        if chosen != "gguf":
-            make(chosen)
+        if chosen.startswith("gguf"):
+            for called in GGUF if chosen == "gguf" else [chosen.removeprefix("gguf/")]:
+                make_gguf(called)
             continue
-        make_gguf("llama", "Llama")
-        make_gguf("llama", "Llama", called="llama3", head_dim=8, rope_parameters={
-            "rope_type": "llama3", "rope_theta": 10000.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 16})  # fmt: skip
-        make_gguf("qwen2", "Qwen2", tie_word_embeddings=True)
-        make_gguf("qwen3", "Qwen3", head_dim=6)
-        make_gguf("gemma2", "Gemma2", head_dim=6, query_pre_attn_scalar=6, sliding_window=4, attn_logit_softcapping=2.0,
-                  final_logit_softcapping=4.0)  # fmt: skip
-        make_gguf("gemma3", "Gemma3Text", head_dim=6, query_pre_attn_scalar=6, sliding_window=4)
+        make(chosen)
