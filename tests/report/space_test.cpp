@@ -145,10 +145,22 @@ TEST(Steps, EachHasItsNameShapeAndRange) {
     EXPECT_THAT(d.texts(), Contains(name));
     EXPECT_THAT(d.texts(), Contains(tensor.shape().str()));
   }
-  EXPECT_THAT(d.texts(), Contains("0.05 … 0.89")) << "the inputs' range";
+  EXPECT_THAT(d.texts(), Contains("0 … 0.89")) << "the inputs' range: none is below 0";
   EXPECT_THAT(d.texts(), Contains("journey"));
-  EXPECT_EQ(note(d), "each step on its own range, dark is low; head 1 of 2; -inf in grey lines");
+  EXPECT_EQ(note(d),
+            "each step from 0, or its lowest below 0, to its largest; dark is low; head 1 of 2; masked hatched");
   EXPECT_NE(fig::steps(trace, {.head = 0}), fig::steps(trace, {.head = 1}));
+}
+
+TEST(Steps, TheFutureIsHatchedInEveryStepOfPairs) {
+  // Scores, scaled, masked and weights, each with a future of five cells in its first row and one in its fifth.
+  const Document d(fig::steps(two_heads(), {.tokens = kWords}));
+  std::map<double, int> rows;
+  for (const Element& e : d.all("rect")) {
+    if (e.attributes.at("fill") == "url(#attn-masked)") ++rows[e.number("y")];
+  }
+  EXPECT_EQ(rows.size(), 5u);
+  for (const auto& [y, count] : rows) EXPECT_EQ(count, 4) << y;
 }
 
 TEST(Steps, RefusesWhatIsNotThere) {

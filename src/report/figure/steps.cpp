@@ -33,11 +33,14 @@ void require_index(const char* what, std::int64_t index, std::int64_t count) {
 
 std::vector<Column> columns_of(const report_page::Block& block, std::int64_t head) {
   std::vector<Column> columns;
+  const Tensor keep = block.keep();
   for (const auto& [name, tensor] : block.steps) {
     if (tensor.numel() == 0) continue;
     const Tensor shown = report_page::of_head(tensor, head, block.weights().size(0));
     if (columns.empty() || !find_step(name)->of_keys) columns.emplace_back();  // keys and values stand under queries
-    columns.back().push_back({name, tensor.shape(), matrix_of(shown, {}, kMaxCells)});
+    columns.back().push_back(
+        {name, tensor.shape(),
+         matrix_of(shown, find_step(name)->pairs() && keep.defined() ? keep.select(0, head) : Tensor(), kMaxCells)});
   }
   return columns;
 }
@@ -65,8 +68,9 @@ void draw_thumb(Svg& svg, const Thumb& thumb, double x, double y, double width, 
   const double below = y + static_cast<double>(m.rows) * cell, middle = x + width / 2;
   svg.text(middle, below + 14, thumb.name, {{"text-anchor", "middle"}, {"font-size", 11.0}});
   svg.text(middle, below + 25, thumb.shape.str(), {{"text-anchor", "middle"}, {"font-size", 9.0}, {"fill", kFaint}});
-  const std::string range =
-      m.range.any() ? short_number(m.range.low, 3) + " … " + short_number(m.range.high, 3) : "nothing finite";
+  const std::string range = m.range.any()
+                                ? short_number(std::min(m.range.low, 0.0), 3) + " … " + short_number(m.range.high, 3)
+                                : "nothing finite";
   svg.text(middle, below + 36, range, {{"text-anchor", "middle"}, {"font-size", 9.0}, {"fill", kFaint}});
 }
 
@@ -87,8 +91,9 @@ std::string note_of(const std::vector<Column>& columns, std::int64_t head, std::
         pooled = "longer sides pooled to 64 cells, each the largest of its block";
     }
   }
-  std::string note = "each step on its own range, dark is low";
+  std::string note = "each step from 0, or its lowest below 0, to its largest; dark is low";
   if (heads > 1) note.append("; head ").append(std::to_string(head + 1)).append(" of ").append(std::to_string(heads));
+  if (kinds.contains(Kind::masked)) note.append("; masked hatched");
   if (kinds.contains(Kind::nan)) note.append("; NaN hatched");
   if (kinds.contains(Kind::minus_inf)) note.append("; -inf in grey lines");
   if (kinds.contains(Kind::plus_inf)) note.append("; inf outlined in red");
