@@ -124,6 +124,44 @@ TEST(Figures, ALongTitleIsBrokenAndNeverCut) {
   }
 }
 
+// Level text is not cut by the picture's edge: letters of half their height, as in narrow fonts.
+void expect_inside(const std::string& svg) {
+  const Document d(svg);
+  const double width = d.root().number("width"), height = d.root().number("height");
+  for (const Element& e : d.all("text")) {
+    if (e.has("transform")) continue;
+    SCOPED_TRACE(e.text);
+    const double font = e.has("font-size") ? e.number("font-size") : 11;
+    const double columns = static_cast<double>(std::count_if(
+        e.text.begin(), e.text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+    const double wide = 0.5 * font * columns, x = e.number("x");
+    const std::string anchor = e.has("text-anchor") ? e.attributes.at("text-anchor") : "start";
+    EXPECT_GE(x - (anchor == "end" ? wide : 0), 0);
+    EXPECT_LE(x + (anchor == "start" ? wide : 0), width);
+    EXPECT_GE(e.number("y") - 0.9 * font, 0);
+    EXPECT_LE(e.number("y") + 0.2 * font, height);
+  }
+}
+
+TEST(Figures, NoTextIsCutByTheEdge) {
+  for (const std::int64_t tokens : {1, 2, 24, 200}) {
+    SCOPED_TRACE(tokens);
+    const Tensor w = causal_weights(tokens);
+    const std::vector<std::string> letters(static_cast<std::size_t>(tokens), "i");
+    for (const std::string& title : {std::string(), std::string("A title")}) {
+      expect_inside(fig::heatmap(w, {.title = title, .tokens = letters}));
+      expect_inside(fig::heads(w.unsqueeze(0), {.title = title, .tokens = letters}));
+      expect_inside(fig::lines(w, {.title = title, .tokens = letters}));
+      expect_inside(
+          fig::lines(Tensor::ones({2, tokens, tokens}), {.title = title, .tokens = letters, .max_cells = 10}));
+    }
+  }
+  // Everything that lines have to say, in one note.
+  Tensor many = Tensor::ones({2, 200, 200});
+  many.set({0, 3, 3}, kNan);
+  expect_inside(fig::lines(many, {.max_cells = 190}));
+}
+
 TEST(Heatmap, BrighterIsMore) {
   Tensor w = Tensor::empty({1, 32});
   for (std::int64_t i = 0; i < 32; ++i) w.set({0, i}, static_cast<double>(i));

@@ -67,12 +67,14 @@ std::string heads(const Tensor& weights, const Options& options) {
   const double step_y = height + kTitle + kGap;
   const double right = left + static_cast<double>(grid.columns) * step_x;
   const Title title(options.title, right + 8 + kLegendWidth - 2 * kMargin);
-  const double top = kMargin + title.height() + (labelled ? column_labels_height(columns, cell) : 0);
+  const double top =
+      kMargin + title.height() + std::max(labelled ? column_labels_height(columns, cell) : 0, kLegendName);
   const double bottom = top + static_cast<double>(grid.rows) * step_y;
   const double bar = std::clamp(height, 80.0, 240.0);
-  const double whole = std::max(bottom, top + kTitle + legend_height(bar, kinds)) + kMargin + (first.pooled() ? 16 : 0);
+  const double whole = std::max(bottom, top + kTitle + legend_height(bar, kinds)) + kMargin;
+  const Note note(pooling_note(first), right + 8 + kLegendWidth - 2 * kMargin);
 
-  Svg svg(right + 8 + kLegendWidth, whole, options.title.empty() ? "Heads" : label(options.title, 200));
+  Svg svg(right + 8 + kLegendWidth, whole + note.height(), options.title.empty() ? "Heads" : label(options.title, 200));
   define_patterns(svg);
   title.draw(svg, kMargin, kMargin - 4);
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(panels.size()); ++i) {
@@ -88,7 +90,7 @@ std::string heads(const Tensor& weights, const Options& options) {
              {{"text-anchor", "middle"}, {"font-size", 11.0}});
   }
   draw_legend(svg, right + 8, top, bar, scale, kinds, options.values);
-  if (first.pooled()) svg.text(kMargin, whole - 12, pooling_note(first), {{"font-size", 10.0}, {"fill", kFaint}});
+  note.draw(svg, kMargin, whole);
   return svg.finish();
 }
 

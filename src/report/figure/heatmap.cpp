@@ -41,10 +41,12 @@ std::string heatmap(const Tensor& weights, const Options& options) {
   const double head = kMargin + title.height();
   const Placed at{left, head + names + column_labels_height(columns, cell), cell, cell};
   const double width = static_cast<double>(m.columns) * cell, height = static_cast<double>(m.rows) * cell;
-  const double bar = std::clamp(height, 80.0, 240.0), note = m.pooled() ? 24 : 0;
-  const double whole_height = at.y + std::max(height, legend_height(bar, kinds)) + kMargin + note;
+  const double bar = std::clamp(height, 80.0, 240.0);
+  const double bottom = at.y + std::max(height, legend_height(bar, kinds)) + kMargin;
+  const Note note(pooling_note(m), whole_width - 2 * kMargin);
 
-  Svg svg(whole_width, whole_height, options.title.empty() ? "Heatmap" : label(options.title, 200));
+  Svg svg(whole_width, bottom + (m.pooled() ? 10 + note.height() : 0),
+          options.title.empty() ? "Heatmap" : label(options.title, 200));
   define_patterns(svg);
   title.draw(svg, kMargin, kMargin - 4);
   svg.text(at.x + width / 2, head + 10, label(options.columns, 40), {{"text-anchor", "middle"}, {"fill", kFaint}});
@@ -61,7 +63,7 @@ std::string heatmap(const Tensor& weights, const Options& options) {
               .columns = &columns,
               .numbers = !m.pooled() && m.rows <= kNumbered && m.columns <= kNumbered && cell >= 36});
   draw_legend(svg, at.x + width + kGap, at.y, bar, scale, kinds, options.values);
-  if (m.pooled()) svg.text(kMargin, whole_height - 12, pooling_note(m), {{"font-size", 10.0}, {"fill", kFaint}});
+  note.draw(svg, kMargin, bottom + 12);
   return svg.finish();
 }
 

@@ -134,22 +134,24 @@ std::string lines(const Tensor& weights, const Options& options) {
       labels_of(key_tokens_of(options, all.size(1), all.size(2)), first.columns, first.block_columns, kLabel);
 
   const double step = std::min(kStep, kTallest / static_cast<double>(std::max(first.rows, first.columns)));
-  const double left = kMargin + row_labels_width(queries, step), right = left + kSpan;
+  const std::string rows = label(options.rows, 20), columns = label(options.columns, 20);
+  const double left = kMargin + std::max(row_labels_width(queries, step), text_width(rows, 11) + 6);
+  const double right = left + kSpan;
   const bool several = heads.size() > 1;
   const double height = static_cast<double>(std::max(first.rows, first.columns)) * step;
-  const double width = std::max(right + row_labels_width(keys, step) + kMargin, 420.0);
+  const double width =
+      std::max(right + std::max(row_labels_width(keys, step), text_width(columns, 11) + 6) + kMargin, 420.0);
   const Title title(options.title, width - 2 * kMargin);
   const double top = kMargin + title.height() + (several ? 22 : 0) + 20;
-  const std::string note = note_of(links, scale, first);
-  const std::size_t per_line = static_cast<std::size_t>((width - 2 * kMargin) / (0.56 * 10));
+  const Note note(note_of(links, scale, first), width - 2 * kMargin);
   const double bottom = top + height + 24;
 
-  Svg svg(width, bottom + 8 + (note.size() > per_line ? 14 : 0),
+  Svg svg(width, bottom + note.height() - 6,
           options.title.empty() ? "Lines between tokens" : label(options.title, 200));
   title.draw(svg, kMargin, kMargin - 4);
   if (several) name_heads(svg, heads.size(), top, width);
-  svg.text(left - 6, top - 6, label(options.rows, 20), {{"text-anchor", "end"}, {"fill", kFaint}, {"font-size", 11.0}});
-  svg.text(right + 6, top - 6, label(options.columns, 20), {{"fill", kFaint}, {"font-size", 11.0}});
+  svg.text(left - 6, top - 6, rows, {{"text-anchor", "end"}, {"fill", kFaint}, {"font-size", 11.0}});
+  svg.text(right + 6, top - 6, columns, {{"fill", kFaint}, {"font-size", 11.0}});
   draw_row_labels(svg, queries, {left, top, step, step});
   const double font = std::clamp(step * 0.8, 7.0, 11.0);
   svg.open("g", {{"font-size", font}});
@@ -159,11 +161,7 @@ std::string lines(const Tensor& weights, const Options& options) {
   }
   svg.close("g");
   draw_links(svg, links, heads, queries, keys, {left, right, top, step});
-  // The note takes one line, or two.
-  std::size_t cut = note.size() <= per_line ? note.size() : note.rfind("; ", per_line);
-  if (cut == std::string::npos) cut = note.size();
-  svg.text(kMargin, bottom, note.substr(0, cut), {{"font-size", 10.0}, {"fill", kFaint}});
-  if (cut < note.size()) svg.text(kMargin, bottom + 14, note.substr(cut + 2), {{"font-size", 10.0}, {"fill", kFaint}});
+  note.draw(svg, kMargin, bottom);
   return svg.finish();
 }
 

@@ -61,7 +61,7 @@ void define_patterns(Svg& svg);
 void draw_cell(Svg& svg, double x, double y, double width, double height, Kind kind, const char* value_fill,
                std::string_view hint = {});
 
-inline constexpr double kLegendWidth = 96;
+inline constexpr double kLegendWidth = 96, kLegendName = 20;  // its name stands above `y`
 // A bar of colours from the lowest to the highest value, then the other kinds that occur.
 void draw_legend(Svg& svg, double x, double y, double height, const ValueScale& scale, const std::set<Kind>& kinds,
                  std::string_view name);

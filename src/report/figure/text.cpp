@@ -126,6 +126,21 @@ std::string label(std::string_view token, std::size_t columns) {
   return shortened(result, columns);
 }
 
+std::vector<std::string> broken(std::string text, std::size_t columns) {
+  std::vector<std::string> lines;
+  while (columns_of(text) > columns) {
+    std::string line = shortened(text, columns);
+    line.erase(line.rfind("…"));  // a word goes to the next line whole
+    const std::size_t blank = line.find_last_of(' ');
+    if (blank != std::string::npos && blank > 0) line.erase(blank);
+    text.erase(0, line.size());
+    text.erase(0, std::min(text.find_first_not_of(' '), text.size()));
+    lines.push_back(std::move(line));
+  }
+  lines.push_back(std::move(text));
+  return lines;
+}
+
 double text_width(std::string_view text, double font_size) noexcept {
   constexpr double column = 0.6;  // of the font size: DejaVu Sans, which is a wide one
   return column * font_size * static_cast<double>(columns_of(text));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace attn::figure {
 
@@ -17,6 +18,9 @@ std::size_t columns_of(std::string_view text) noexcept;
 std::string shortened(std::string_view text, std::size_t columns);
 // A token as a label: clean, its outer blanks visible ("␣"), empty as "∅", at most `columns` wide.
 std::string label(std::string_view token, std::size_t columns);
+
+// Lines of at most `columns` each, broken at blanks; a longer word is broken too. Cleaned text only.
+std::vector<std::string> broken(std::string text, std::size_t columns);
 
 // What text of one line will measure at a font size, in points: an estimate for a common sans-serif, a little wide.
 double text_width(std::string_view text, double font_size) noexcept;

@@ -8,24 +8,15 @@ namespace attn::figure {
 namespace {
 
 constexpr double kFont = 14, kLine = 19, kBold = 0.64;  // of the font size: a column of bold text
-constexpr std::size_t kMostColumns = 1000;              // of a title in all
+constexpr double kSmall = 10, kSmallLine = 14;
+constexpr std::size_t kMostColumns = 1000;  // of a title in all
 
 }  // namespace
 
 Title::Title(std::string_view text, double width) {
   if (text.empty()) return;
   const auto columns = static_cast<std::size_t>(std::max(width / (kBold * kFont), 8.0));
-  std::string rest = label(text, kMostColumns);
-  while (columns_of(rest) > columns) {
-    std::string line = shortened(rest, columns);
-    line.erase(line.rfind("…"));  // a word goes to the next line whole
-    const std::size_t blank = line.find_last_of(' ');
-    if (blank != std::string::npos && blank > 0) line.erase(blank);
-    rest.erase(0, line.size());
-    rest.erase(0, std::min(rest.find_first_not_of(' '), rest.size()));
-    lines_.push_back(std::move(line));
-  }
-  lines_.push_back(std::move(rest));
+  lines_ = broken(label(text, kMostColumns), columns);
 }
 
 double Title::height() const noexcept { return lines_.empty() ? 0 : 5 + kLine * static_cast<double>(lines_.size()); }
@@ -34,6 +25,20 @@ void Title::draw(Svg& svg, double x, double y) const {
   for (const std::string& line : lines_) {
     svg.text(x, y += kFont, line, {{"font-size", kFont}, {"font-weight", "bold"}});
     y += kLine - kFont;
+  }
+}
+
+Note::Note(std::string_view text, double width) {
+  if (!text.empty())
+    lines_ = broken(std::string(text), static_cast<std::size_t>(std::max(width / (0.6 * kSmall), 8.0)));
+}
+
+double Note::height() const noexcept { return kSmallLine * static_cast<double>(lines_.size()); }
+
+void Note::draw(Svg& svg, double x, double y) const {
+  for (const std::string& line : lines_) {
+    svg.text(x, y, line, {{"font-size", kSmall}, {"fill", kFaint}});
+    y += kSmallLine;
   }
 }
 

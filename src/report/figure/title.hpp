@@ -1,4 +1,4 @@
-// The line, or lines, above a figure.
+// The lines above a figure, and the small ones below it.
 #pragma once
 
 #include <string>
@@ -16,6 +16,17 @@ class Title {
 
   double height() const noexcept;  // 0 without a text
   void draw(Svg& svg, double x, double y) const;
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+class Note {
+ public:
+  Note(std::string_view text, double width);
+
+  double height() const noexcept;                 // 0 without a text
+  void draw(Svg& svg, double x, double y) const;  // y: of the first line
 
  private:
   std::vector<std::string> lines_;
