@@ -202,7 +202,7 @@ TEST_F(Pictures, ShowInCharacters) {
             "Your        1       .       .\n"
             "journey    0.5     0.5      .\n"
             "starts     0.2     0.3     0.5\n"
-            "         0   .::-==++*##%@@ 1   . masked\n");
+            "         . masked\n");
   EXPECT_THAT(out_of("attn show multihead --head 2"), HasSubstr("multihead: weights (2, 6, 6), head 2 of 2"));
 }
 

@@ -36,15 +36,21 @@ struct ShowFlags {
   bool numbers = false, ascii = false, json = false;
 };
 
-// What is shown, in one line: "causal: weights (1, 6, 6), head 1 of 1".
+// What is shown: "causal: weights (1, 6, 6), head 1 of 1", broken behind a comma where it is wider than `columns`.
 std::string heading(const Pictures& pictures, const report_page::Blocks& blocks, const report_page::Block& block,
-                    const ShowFlags& flags, const Tensor& step) {
+                    const ShowFlags& flags, const Tensor& step, std::size_t columns) {
   std::string text = pictures.module.empty() ? "" : escaped(pictures.module) + ": ";
   text.append(flags.choice.step).append(" ").append(block.find(flags.choice.step)->shape().str());
-  if (blocks.blocks.size() > 1) text.append(formatted(", layer {} of {}", flags.choice.layer, blocks.blocks.size()));
-  if (step.size(0) > 1) text.append(formatted(", head {} of {}", flags.choice.head.value_or(1), step.size(0)));
-  if (blocks.batch > 1) text.append(formatted(", text {} of {}", flags.pictures.item, blocks.batch));
-  return text;
+  std::vector<std::string> parts{text};
+  const auto add = [&](const char* what, std::int64_t index, std::int64_t count) {
+    if (count <= 1) return;
+    parts.back().append(",");
+    parts.push_back(formatted("{} {} of {}", what, index, count));
+  };
+  add("layer", flags.choice.layer, static_cast<std::int64_t>(blocks.blocks.size()));
+  add("head", flags.choice.head.value_or(1), step.size(0));
+  add("text", flags.pictures.item, blocks.batch);
+  return wrapped(parts, columns);
 }
 
 Json report(const Pictures& pictures, const report_page::Blocks& blocks, const ShowFlags& flags, const Tensor& step,
@@ -75,13 +81,14 @@ void show(const Verb& verb, const ShowFlags& flags) {
   if (flags.json) return write_stdout(dump(report(pictures, blocks, flags, step, options)));
 
   const Style style = Style::of_stdout(flags.color);
-  std::string text = style.strong(heading(pictures, blocks, block, flags, step)) + "\n";
+  const std::size_t columns = flags.width == 0 ? terminal_width(STDOUT_FILENO) : flags.width;
+  std::string text = style.strong(heading(pictures, blocks, block, flags, step, columns)) + "\n";
   if (flags.numbers) {
     text.append(labelled(matrix, options.tokens)).append("\n");
   } else {
     using figure::Characters;
     text.append(figure::terminal_heatmap(matrix, options,
-                                         {.columns = flags.width == 0 ? terminal_width(STDOUT_FILENO) : flags.width,
+                                         {.columns = columns,
                                           .depth = style.depth(),
                                           .characters = flags.ascii ? Characters::ascii : Characters::unicode}));
   }

@@ -11,7 +11,7 @@
 namespace attn::figure {
 namespace {
 
-constexpr std::size_t kLabel = 14, kWidestCell = 6, kNumberCell = 6;
+constexpr std::size_t kLabel = 14, kWidestCell = 6, kNumberCell = 6, kFewestColumns = 20;
 constexpr std::string_view kReset = "\x1b[0m";
 
 // The nearest colour of xterm's 6 × 6 × 6 cube, whose levels are 0, 95, 135, 175, 215, 255.
@@ -50,17 +50,63 @@ std::string mark_of(Kind kind, bool ascii) {
   return " ";
 }
 
+// A part of the legend that stays on one line: after how many blanks it stands, and the columns that it takes.
+struct Part {
+  std::string text;
+  std::size_t gap, width;
+};
+
+// Parts one after the other, on as many lines as they need.
+std::string lines_of(const std::vector<Part>& parts, std::size_t indent, std::size_t columns) {
+  std::string text;
+  std::size_t column = 0;
+  for (const Part& part : parts) {
+    if (column == 0 || column + part.gap + part.width > columns) {
+      const std::size_t blank = std::min(indent, columns - std::min(columns, part.width));
+      text.append(column == 0 ? "" : "\n").append(blank, ' ');
+      column = blank;
+    } else {
+      text.append(part.gap, ' ');
+      column += part.gap;
+    }
+    text.append(part.text);
+    column += part.width;
+  }
+  return text.empty() ? text : text + "\n";
+}
+
+std::vector<Part> words_of(const std::string& text) {
+  std::vector<Part> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    words.push_back({word, 1, columns_of(word)});
+    at = end + 1;
+  }
+  return words;
+}
+
 class Drawing {
  public:
   Drawing(const Matrix& m, const ValueScale& scale, const TerminalOptions& options)
-      : m_(m), scale_(scale), options_(options), ascii_(options.characters == Characters::ascii) {}
+      : m_(m), scale_(scale), options_(options), ascii_(options.characters == Characters::ascii) {
+    for (std::int64_t i = 0; !m.pooled() && i < m.rows; ++i) {
+      for (std::int64_t j = 0; j < m.columns; ++j) {
+        if (is_value(i, j)) longest_ = std::max(longest_, columns_of(short_number(m.at(i, j), 2)));
+      }
+    }
+  }
 
-  // A number where there is room for it, on its colour; else a block whose darkness or colour is the value.
+  // How wide a cell is that keeps a blank between any number and the next.
+  std::size_t number_width() const { return m_.pooled() ? 0 : std::max(longest_ + 1, kNumberCell); }
+  // Numbers are written where every one of them fits; else every cell is a block.
+  bool has_numbers(std::size_t width) const { return !m_.pooled() && width >= number_width(); }
+
+  // A number on its colour, or a block whose darkness or colour is the value.
   std::string cell(std::int64_t i, std::int64_t j, std::size_t width) const {
     const double value = m_.at(i, j);
-    const Kind kind = scale_.kind(value, m_.keeps(i, j));
-    if (kind != Kind::value) return centred(mark_of(kind, ascii_), width);
-    const bool number = width >= kNumberCell && !m_.pooled();
+    if (!is_value(i, j)) return centred(mark_of(scale_.kind(value, m_.keeps(i, j)), ascii_), width);
+    const bool number = has_numbers(width);
     if (options_.depth == Depth::none) {
       return number ? centred(short_number(value, 2), width) : shaded(scale_.share(m_, i, j), width);
     }
@@ -70,32 +116,41 @@ class Drawing {
     return paint(colour, options_.depth) + ink + centred(short_number(value, 2), width) + std::string(kReset);
   }
 
-  std::string legend() const {
-    const Range& range = scale_.range();
-    std::string text;
-    if (range.any()) {
-      constexpr int steps = 16;
-      const LegendEnds ends = legend_ends(scale_);
-      text = ends.low_text + " ";
-      for (int s = 0; s < steps; ++s) {
-        const double share = (s + 0.5) / steps;
-        text.append(options_.depth == Depth::none
-                        ? shaded(share, 1)
-                        : paint(shade(scale_.colours(), share), options_.depth) + " " + std::string(kReset));
-      }
-      text.append(" ").append(ends.high_text);
-      if (scale_.log()) text.append(" (log)");
-      if (scale_.by_row()) text.append(" (by row)");
+  // The scale of the blocks or colours, where there are any, and what the marks mean.
+  std::string legend(std::size_t width, std::size_t indent) const {
+    const std::size_t columns = std::max<std::size_t>(options_.columns, kFewestColumns);
+    std::vector<Part> parts;
+    if (scale_.range().any() && !(has_numbers(width) && options_.depth == Depth::none)) {
+      parts.push_back(bar(columns - indent));
+      if (scale_.log()) parts.push_back({"(log)", 1, 5});
+      if (scale_.by_row()) parts.push_back({"(by row)", 1, 8});
     }
     for (const Kind kind : kinds_in(m_, scale_)) {
       if (kind == Kind::value) continue;
-      text.append(text.empty() ? "" : "   ");
-      text.append(kind == Kind::zero ? "blank" : mark_of(kind, ascii_)).append(" ").append(name_of(kind));
+      const std::string text = (kind == Kind::zero ? "blank" : mark_of(kind, ascii_)) + " " + name_of(kind);
+      parts.push_back({text, 3, columns_of(text)});
     }
-    return text;
+    return lines_of(parts, indent, columns);
   }
 
  private:
+  bool is_value(std::int64_t i, std::int64_t j) const {
+    return scale_.kind(m_.at(i, j), m_.keeps(i, j)) == Kind::value;
+  }
+  // From the lowest to the highest value, shorter where there is little room.
+  Part bar(std::size_t room) const {
+    const LegendEnds ends = legend_ends(scale_);
+    const std::size_t texts = columns_of(ends.low_text) + columns_of(ends.high_text) + 2;
+    const std::size_t steps = std::clamp<std::size_t>(room - std::min(room, texts), 4, 16);
+    std::string text = ends.low_text + " ";
+    for (std::size_t s = 0; s < steps; ++s) {
+      const double share = (static_cast<double>(s) + 0.5) / static_cast<double>(steps);
+      text.append(options_.depth == Depth::none
+                      ? shaded(share, 1)
+                      : paint(shade(scale_.colours(), share), options_.depth) + " " + std::string(kReset));
+    }
+    return {text + " " + ends.high_text, 0, texts + steps};
+  }
   static std::string centred(const std::string& text, std::size_t width) {
     const std::size_t blank = width - std::min(width, columns_of(text));
     return std::string(blank / 2, ' ') + text + std::string(blank - blank / 2, ' ');
@@ -115,6 +170,7 @@ class Drawing {
   const ValueScale& scale_;
   const TerminalOptions& options_;
   bool ascii_;
+  std::size_t longest_ = 0;  // of the numbers, in columns
 };
 
 // The columns' labels: written above where they fit, else numbers below every few cells are enough.
@@ -132,7 +188,7 @@ std::string header(const std::vector<std::string>& columns, std::size_t cell, st
 
 std::string terminal_heatmap(const Tensor& weights, const Options& options, const TerminalOptions& terminal) {
   validate("terminal_heatmap", weights, 2, 2, "a matrix (queries, keys) that is not empty", options);
-  const std::size_t columns = std::max<std::size_t>(terminal.columns, 20);
+  const std::size_t columns = std::max<std::size_t>(terminal.columns, kFewestColumns);
   std::size_t label_width = 0;
   for (const std::string& l : labels_of(options.tokens, weights.size(0), 1, kLabel)) {
     label_width = std::max(label_width, columns_of(l));
@@ -143,13 +199,13 @@ std::string terminal_heatmap(const Tensor& weights, const Options& options, cons
   const Matrix m = matrix_of(weights, options.keep, std::min(options.max_cells, most));
   const auto heads =
       labels_of(key_tokens_of(options, weights.size(0), weights.size(1)), m.columns, m.block_columns, kLabel);
-  std::size_t widest = kWidestCell;  // or as wide as the longest label needs
-  for (const std::string& l : heads) widest = std::max(widest, columns_of(l) + 1);
-  const std::size_t cell = std::clamp<std::size_t>(room / static_cast<std::size_t>(m.columns), 1, widest);
   const ValueScale scale(m.range, chosen_scale(options.scale, m.range, weights.size(0), weights.size(1)),
                          options.colours);
-  const auto rows = labels_of(options.tokens, m.rows, m.block_rows, label_width);
   const Drawing drawing(m, scale, terminal);
+  std::size_t widest = std::max(kWidestCell, drawing.number_width());  // or as wide as the longest label needs
+  for (const std::string& l : heads) widest = std::max(widest, columns_of(l) + 1);
+  const std::size_t cell = std::clamp<std::size_t>(room / static_cast<std::size_t>(m.columns), 1, widest);
+  const auto rows = labels_of(options.tokens, m.rows, m.block_rows, label_width);
 
   std::string text = header(heads, cell, indent);
   for (std::int64_t i = 0; i < m.rows; ++i) {
@@ -158,8 +214,8 @@ std::string terminal_heatmap(const Tensor& weights, const Options& options, cons
     while (text.back() == ' ') text.pop_back();
     text.append("\n");
   }
-  text.append(std::string(indent, ' ')).append(drawing.legend()).append("\n");
-  if (m.pooled()) text.append(pooling_note(m)).append("\n");
+  text.append(drawing.legend(cell, indent));
+  if (m.pooled()) text.append(lines_of(words_of(pooling_note(m)), 0, columns));
   return text;
 }
 

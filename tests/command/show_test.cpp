@@ -1,0 +1,71 @@
+// Pictures and tables at many widths: no line is wider than the terminal, and no number touches the next.
+#include <gmock/gmock.h>
+
+#include <regex>
+
+#include "attn/random.hpp"
+#include "command/command.hpp"
+#include "command/help.hpp"
+
+namespace attn::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class Show : public Command {};
+
+class ShowAt : public Show, public testing::WithParamInterface<unsigned short> {
+ protected:
+  const std::string licences_ = ATTN_SOURCE "/examples/data/licences.safetensors";
+
+  // Every line fits, and every word of a row behind its label is one number, a mark, or shades.
+  void stands_alone(const std::string& line) const {
+    const std::regex number("-?[0-9]*\\.?[0-9]+(e-?[0-9]+)?"), no_digits("[^0-9]+");
+    for (const std::string& text : lines_of(out_of(line + " --width " + std::to_string(GetParam())))) {
+      const bool title = text.find(" of ") != std::string::npos || text.find('(') != std::string::npos;
+      EXPECT_LE(columns(text), title ? std::max<int>(GetParam(), 32) : GetParam()) << line << "\n" << text;
+      if (title || text.starts_with(' ') || text.find("cell") != std::string::npos)
+        continue;  // labels, legend, pooling
+      std::istringstream words(text);
+      std::string word;
+      words >> word;  // the label
+      while (words >> word) {
+        EXPECT_TRUE(std::regex_match(word, number) || std::regex_match(word, no_digits)) << line << "\n" << text;
+      }
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Widths, ShowAt, testing::Values<unsigned short>(20, 40, 60, 80, 100, 120, 200));
+
+TEST_P(ShowAt, NumbersStandAlone) {
+  for (const char* step : {"queries", "keys", "values", "scores", "weights", "context"}) {
+    stands_alone(std::string("attn show multihead --d-out 8 --step ") + step);
+  }
+  stands_alone("attn show --model '" + licences_ + "' --text 'You may copy it.'");
+  stands_alone("attn show --model '" + licences_ + "' --text 'You may copy it.' --head 2");
+  stands_alone("attn show --model '" + licences_ + "' --text 'The quick brown fox' --layer 2");
+  stands_alone("attn show --model '" + licences_ + "' --text 'The quick brown fox' --layer 2 --log --ascii");
+}
+
+TEST_P(ShowAt, TitleLegendAndPoolingFit) {
+  Generator rng(7);
+  io::save_npy(path("large.npy"), rng.rand({500, 500}));
+  for (const std::string what : {"large.npy", "multihead --head 2 --colour-scale row", "causal --step masked"}) {
+    for (const std::string& line : lines_of(out_of("attn show " + what + " --width " + std::to_string(GetParam())))) {
+      // A part of the title is never broken.
+      EXPECT_LE(columns(line), std::max<std::ptrdiff_t>(GetParam(), 30)) << what << "\n" << line;
+    }
+  }
+}
+
+TEST_F(Show, ALegendOfShadesStandsBelowShadesOnly) {
+  EXPECT_THAT(out_of("attn show causal"), HasSubstr("\n         · masked\n"));
+  EXPECT_THAT(out_of("attn show causal"), Not(HasSubstr("░")));
+  EXPECT_THAT(out_of("attn show simple"), testing::EndsWith("0.099    0.19\n"));
+  EXPECT_THAT(out_of("attn show causal --width 30"), HasSubstr("░"));
+  EXPECT_THAT(out_of("attn show causal --color 256"), HasSubstr(" 1   · masked\n"));
+}
+
+}  // namespace
+}  // namespace attn::test
