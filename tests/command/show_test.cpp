@@ -67,5 +67,13 @@ TEST_F(Show, ALegendOfShadesStandsBelowShadesOnly) {
   EXPECT_THAT(out_of("attn show causal --color 256"), HasSubstr(" 1   · masked\n"));
 }
 
+TEST_F(Show, HiddenKeysAreMarkedInEveryVerb) {
+  for (const char* line : {"attn demo", "attn explain multihead", "attn explain causal", "attn explain heads"}) {
+    const std::string text = on_terminal("TERM=xterm " + std::string(line));
+    EXPECT_THAT(text, HasSubstr("· masked")) << line;
+  }
+  EXPECT_THAT(on_terminal("TERM=xterm attn explain multihead --no-mask"), Not(HasSubstr("masked")));
+}
+
 }  // namespace
 }  // namespace attn::test

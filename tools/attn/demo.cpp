@@ -1,4 +1,4 @@
-// attn demo: the chapter in one screen after the other, on its six words.
+// attn demo: chapter 3 of the book in one screen after the other, on its six words.
 #include <array>
 
 #include "attn/attn.hpp"
@@ -36,7 +36,9 @@ class Demo {
     const auto labels = by_word ? std::span<const std::string>(words_) : std::span<const std::string>();
     return formatted("{}\n{}\n", style_.strong(name), labelled(tensor, labels));
   }
-  std::string picture(const Tensor& weights) const { return heatmap(weights, words_, style_); }
+  std::string picture(const Tensor& weights, const Tensor& keep = {}) const {
+    return heatmap(weights, words_, style_, keep);
+  }
 
   std::string opening() const {
     return style_.strong("\"Your journey starts with one step\"") + "\n" +
@@ -106,7 +108,8 @@ class Demo {
            say("One way: set the weights above the diagonal to 0, divide rows by their sums.") +
            show("weights, masked and renormalised", renormalised, true) +
            say("The better way: set the scores above the diagonal to -inf, then softmax.") +
-           show("scores, masked", masked) + show("weights: the same", masked_weights_, true) + picture(masked_weights_);
+           show("scores, masked", masked) + show("weights: the same", masked_weights_, true) +
+           picture(masked_weights_, keep);
   }
 
   std::string dropout() {
@@ -139,11 +142,12 @@ class Demo {
     const Tensor joined = wrapper.forward(x_);
     const Tensor z = split.ProjectedAttention::forward(x_, &steps);
     return heading("Multi-head attention: two heads, seed 123") +
-           say("Heads one after the other, their contexts side by side.") +
+           say("One way is to compute the heads one after the other, and to put their contexts\n"
+               "side by side.") +
            show("MultiHeadAttentionWrapper", joined, true) +
-           say("One projection split into heads, then an output projection.") +
+           say("The faster way is one projection, split into heads, and an output projection.") +
            show("MultiHeadAttention: weights of head 1", steps["weights"].select(0, 0), true) +
-           picture(steps["weights"].select(0, 0)) + show("MultiHeadAttention", z, true);
+           picture(steps["weights"].select(0, 0), causal_keep(6, 6)) + show("MultiHeadAttention", z, true);
   }
 
   std::string closing() const {

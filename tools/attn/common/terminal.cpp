@@ -69,9 +69,10 @@ std::string padded(std::string_view text, std::size_t width) {
   return result;
 }
 
-std::string heatmap(const Tensor& weights, const std::vector<std::string>& tokens, const Style& style) {
+std::string heatmap(const Tensor& weights, const std::vector<std::string>& tokens, const Style& style,
+                    const Tensor& keep) {
   if (!style.coloured()) return {};
-  return figure::terminal_heatmap(weights, {.tokens = tokens}, {.columns = kColumns, .depth = style.depth()});
+  return figure::terminal_heatmap(weights, {.tokens = tokens, .keep = keep}, {.columns = kColumns, .depth = style.depth()});
 }
 
 std::string labelled(const Tensor& tensor, std::span<const std::string> labels) {

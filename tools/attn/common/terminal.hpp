@@ -47,8 +47,10 @@ std::size_t terminal_width(int descriptor) noexcept;
 std::size_t width_of(std::string_view text) noexcept;
 std::string padded(std::string_view text, std::size_t width);
 
-// Weights (queries, keys) as coloured blocks, beside numbers that have just been printed; empty without colour.
-std::string heatmap(const Tensor& weights, const std::vector<std::string>& tokens, const Style& style);
+// Weights (queries, keys) as coloured blocks, beside numbers that have just been printed; empty without colour. `keep`
+// is false where a key is masked, and undefined where none is.
+std::string heatmap(const Tensor& weights, const std::vector<std::string>& tokens, const Style& style,
+                    const Tensor& keep = {});
 
 // As to_string(tensor), with the label of each row of the last but one dimension: "…],  # Your". No labels: as is.
 std::string labelled(const Tensor& tensor, std::span<const std::string> labels);

@@ -9,6 +9,7 @@
 #include "attn/steps.hpp"
 #include "common/arithmetic.hpp"
 #include "common/format.hpp"
+#include "report/html/blocks.hpp"
 
 namespace attn::tool {
 namespace {
@@ -45,6 +46,8 @@ Tensor Walk::matrix(std::string_view step) const {
   if (batched_ && tensor.rank() > 2) tensor = tensor.select(0, 0);
   return tensor.rank() > 2 ? tensor.select(0, head_) : tensor;
 }
+
+Tensor Walk::keep() const { return report_page::arrange(steps_, 0).blocks.front().keep_in_any_head(); }
 
 Walk::Row Walk::row(std::string_view step, std::int64_t i) const { return values_of(matrix(step).select(0, i)); }
 
@@ -305,7 +308,7 @@ std::string Walk::all_queries() {
     if (!has(step.name)) continue;
     text.append(formatted("{}\n{}\n", step.name, labelled(matrix(step.name), job_.tokens)));
     if (step.name == "weights" && matrix(step.name).size(1) <= 16) {
-      text.append(heatmap(matrix(step.name), job_.tokens, style_));
+      text.append(heatmap(matrix(step.name), job_.tokens, style_, keep()));
     }
   }
   return text;

@@ -29,6 +29,7 @@ class Walk {
   bool has(std::string_view step) const;
   Tensor matrix(std::string_view step) const;  // of the first batch and the chosen head
   Row row(std::string_view step, std::int64_t i) const;
+  Tensor keep() const;                            // of the weights: false where a key is masked
   Tensor parameter(std::string_view name) const;  // undefined when the module has none of that name
   std::vector<std::int64_t> shown(std::int64_t count, std::int64_t always) const;
   std::string label(std::int64_t token) const;
