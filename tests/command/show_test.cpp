@@ -67,6 +67,39 @@ TEST_F(Show, ALegendOfShadesStandsBelowShadesOnly) {
   EXPECT_THAT(out_of("attn show causal --color 256"), HasSubstr(" 1   · masked\n"));
 }
 
+TEST_F(Show, TokensStandBesideRowsThatFit) {
+  for (const char* verb : {"explain", "run"}) {
+    const std::string text = out_of("attn " + std::string(verb) + " multihead --d-out 8 --rope");
+    EXPECT_THAT(text, HasSubstr("],  # journey\n"));
+    for (const std::string& line : lines_of(text)) {
+      EXPECT_LE(columns(line), 80) << line;
+    }
+  }
+  EXPECT_THAT(out_of("attn explain multihead --d-out 8 --rope"), HasSubstr("0.1008]\n  becomes [0.5696"));
+}
+
+TEST_F(Show, TablesFitTheTerminalAndNamesAreWhole) {
+  const std::string whole = "context_vecs with the mask that the notebook";
+  EXPECT_THAT(out_of("attn check"), HasSubstr(whole));
+  const std::string model = std::string("attn info '") + ATTN_SOURCE + "/tests/models/data/qwen3'";
+  const std::string name = "model.layers.0.post_attention_layernorm.weight";
+  EXPECT_THAT(out_of(model), HasSubstr(name + "  F32"));
+  EXPECT_THAT(on_terminal(model, 80), HasSubstr(name + "\r\n  F32"));
+  for (const unsigned short width : std::initializer_list<unsigned short>{60, 80, 200}) {
+    std::string told = on_terminal("attn check", width);
+    for (const std::string& line : lines_of(told)) EXPECT_LE(columns(line), width + 1) << line;  // with its \r
+    EXPECT_EQ(told.find(whole) != std::string::npos, width == 200);
+    if (width < 80) continue;  // the path alone is as wide
+    for (const std::string& line : lines_of(on_terminal(model, width))) EXPECT_LE(columns(line), width + 1) << line;
+  }
+}
+
+TEST_F(Show, AFileUnderAnothersNameIsToldApart) {
+  io::save_npy(path("x.npy"), Tensor::ones({2, 3}));
+  EXPECT_THAT(out_of("mv x.npy x.safetensors && attn info x.safetensors"),
+              HasSubstr("x.safetensors: npy (although its name ends in .safetensors), 1 tensor\n"));
+}
+
 TEST_F(Show, HiddenKeysAreMarkedInEveryVerb) {
   for (const char* line : {"attn demo", "attn explain multihead", "attn explain causal", "attn explain heads"}) {
     const std::string text = on_terminal("TERM=xterm " + std::string(line));

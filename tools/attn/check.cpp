@@ -1,6 +1,8 @@
 // attn check: every number that the five notebooks print, computed and compared.
 #include "check/check.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -19,12 +21,21 @@ std::ptrdiff_t passed(const std::vector<Comparison>& rows) {
   return std::count_if(rows.begin(), rows.end(), [](const Comparison& row) { return row.ok; });
 }
 
+// A name that is too long for the terminal goes on in the next lines, below its beginning.
 std::string table(const std::vector<Comparison>& rows) {
-  std::string text = formatted("{:<8}  {:<50}  {:>9}  \n", "notebook", "what", "worst");
+  constexpr std::size_t before = 10, behind = 20, least = 12;
+  std::size_t width = 0;
+  for (const Comparison& row : rows) width = std::max(width, width_of(row.what));
+  if (isatty(STDOUT_FILENO) != 0) {
+    const std::size_t columns = terminal_width(STDOUT_FILENO);
+    width = std::clamp(columns - std::min(columns, before + behind), least, std::max(width, least));
+  }
+  std::string text = formatted("{:<8}  {}  {:>9}\n", "notebook", padded("what", width), "worst");
   for (const Comparison& row : rows) {
-    const std::string what = row.what.size() > 50 ? row.what.substr(0, 47) + "..." : row.what;
-    text +=
-        formatted("{:<8}  {:<50}  {:>9.1e}  {}\n", row.notebook, what, row.worst_difference, row.ok ? "ok" : "FAILED");
+    const std::string what = wrapped(split(row.what, ' '), before + width, before);
+    const std::size_t first = std::min(what.find('\n'), what.size());
+    text += formatted("{:<8}  {}  {:>9.1e}  {}{}\n", row.notebook, padded(what.substr(0, first), width),
+                      row.worst_difference, row.ok ? "ok" : "FAILED", what.substr(first));
     if (!row.ok) text += formatted("{:<8}  {}\n", "", row.detail);
   }
   return text +

@@ -1,5 +1,8 @@
 // attn info: this build on this machine, or what a file holds.
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -102,21 +105,10 @@ Summary summarise(const Tensor& tensor) {
   return s;
 }
 
-const char* format_name(io::Format format) {
-  switch (format) {
-    case io::Format::npy:
-      return "npy";
-    case io::Format::npz:
-      return "npz";
-    case io::Format::safetensors:
-      return "safetensors";
-    case io::Format::csv:
-      return "csv";
-    case io::Format::gguf:
-      return "gguf";
-  }
-  return "";
-}
+// In the order of io::Format, as files' names end.
+constexpr std::array<std::string_view, 5> kFormats{"npy", "npz", "safetensors", "csv", "gguf"};
+
+std::string_view format_name(io::Format format) { return kFormats[static_cast<std::size_t>(format)]; }
 
 // `dtype` and `bytes` as the file has them, `tensor` as numbers.
 Json tensor_report(const std::string& tensor_name, std::string_view dtype, std::uint64_t bytes, const Tensor& tensor) {
@@ -222,6 +214,23 @@ std::string common_start(const Json& tensors) {
   return start.substr(0, start.rfind('.') + 1);
 }
 
+// A line for each row; on a terminal that is too narrow, the name has a line of its own above its numbers.
+std::string table_text(Table table, const std::string& alignment) {
+  const std::vector<std::string> lines = table_lines(table, alignment);
+  if (isatty(STDOUT_FILENO) == 0 || width_of(lines.front()) <= terminal_width(STDOUT_FILENO)) {
+    return joined(lines, "\n") + "\n";
+  }
+  std::vector<std::string> names;
+  for (std::vector<std::string>& row : table) {
+    names.push_back(row.front());
+    row.erase(row.begin());
+  }
+  const std::vector<std::string> numbers = table_lines(table, alignment.substr(1));
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) text.append(names[i] + "\n  " + numbers[i] + "\n");
+  return text;
+}
+
 // A line for each tensor. Columns that have nothing to tell are left out, so that a model's lines fit into 80.
 std::string tensors_text(const Json& tensors) {
   const auto any = [&](const char* key) {
@@ -241,8 +250,7 @@ std::string tensors_text(const Json& tensors) {
     for (const char* key : {"nan", "inf"}) table.back().push_back(std::to_string(t[key].get<std::int64_t>()));
   }
   return (start.empty() ? "" : formatted("all names begin with {}\n", escaped(start))) +
-         joined(table_lines(table, special ? "<<<>>>>>>" : "<<<>>>>"), "\n") + "\n" +
-         (special ? "" : "no NaN and no infinities\n");
+         table_text(table, special ? "<<<>>>>>>" : "<<<>>>>") + (special ? "" : "no NaN and no infinities\n");
 }
 
 // Long values, as a whole config.json, are cut.
@@ -263,10 +271,18 @@ std::string metadata_text(const Json& metadata) {
   return text;
 }
 
+// What is odd about a file that is healthy: its name promises another of the formats.
+std::string other_name(const std::string& path, const std::string& format) {
+  const std::string extension = std::filesystem::path(path).extension().string();
+  const std::string promised = extension.substr(std::min<std::size_t>(1, extension.size()));
+  const bool known = std::ranges::find(kFormats, promised) != kFormats.end();
+  return known && promised != format ? formatted(" (although its name ends in {})", extension) : "";
+}
+
 std::string file_text(const Json& json) {
-  std::string text =
-      formatted("{}: {}, {} tensor{}\n", escaped(json["file"].get<std::string>()), json["format"].get<std::string>(),
-                json["tensors"].size(), json["tensors"].size() == 1 ? "" : "s");
+  const auto file = json["file"].get<std::string>(), format = json["format"].get<std::string>();
+  std::string text = formatted("{}: {}{}, {} tensor{}\n", escaped(file), format, other_name(file, format),
+                               json["tensors"].size(), json["tensors"].size() == 1 ? "" : "s");
   if (json.contains("model") && json["model"].is_object()) {
     for (const auto& [key, value] : json["model"].items()) {
       text.append(formatted("{}: {}\n", key, value.is_string() ? value.get<std::string>() : value.dump()));

@@ -82,7 +82,8 @@ std::vector<Measurement> measure(const Plan& plan, const std::function<void(cons
   const int threads_before = omp_get_max_threads();
   for (int repeat = 1; repeat <= plan.repeats; ++repeat) {
     for (Measurement& m : measurements) {
-      progress(formatted("{}/{}: {}, {}", repeat, plan.repeats, m.row.text(), m.threads));
+      progress(formatted("round {} of {}: {}, {} thread{}", repeat, plan.repeats, m.row.short_text(), m.threads,
+                         m.threads == 1 ? "" : "s"));
       omp_set_num_threads(m.threads);
       sample(m, plan.plain_seconds);
     }

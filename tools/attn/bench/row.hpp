@@ -21,6 +21,8 @@ namespace attn::tool {
 struct Row {
   std::string op, shape, dtype, mask = "none", precision = "highest", numbers = "normal";
 
+  // Without the precision, and the mask where there is none.
+  std::string short_text() const { return op + " " + shape + " " + dtype + (mask == "none" ? "" : " " + mask); }
   std::string text() const {
     return op + " " + shape + " " + dtype + " " + mask + " " + precision + (numbers == "normal" ? "" : " " + numbers);
   }

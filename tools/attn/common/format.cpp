@@ -110,6 +110,16 @@ std::string wrapped(const std::vector<std::string>& words, std::size_t columns, 
   return text;
 }
 
+std::vector<std::string> split(std::string_view text, char at) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t end = std::min(text.find(at), text.size());
+    parts.emplace_back(text.substr(0, end));
+    if (end == text.size()) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
 std::string joined(const std::vector<std::string>& parts, std::string_view between) {
   std::string text;
   for (const std::string& part : parts) text.append(text.empty() ? "" : between).append(part);

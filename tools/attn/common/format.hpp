@@ -59,6 +59,8 @@ std::string fixed(double value, int digits);
 std::string shortest(double value);
 // Words in lines of so many columns, those below the first indented.
 std::string wrapped(const std::vector<std::string>& words, std::size_t columns, std::size_t indent = 0);
+// The parts of a text between the places where the character stands: "a,b" is "a" and "b".
+std::vector<std::string> split(std::string_view text, char at);
 std::string joined(const std::vector<std::string>& parts, std::string_view between);
 
 }  // namespace attn::tool

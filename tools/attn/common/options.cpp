@@ -16,16 +16,6 @@ namespace {
   throw Error(Error::Kind::argument, who, expected, found.empty() ? "none" : escaped(found), mend);
 }
 
-std::vector<std::string> split(std::string_view text, char at) {
-  std::vector<std::string> parts;
-  while (true) {
-    const std::size_t end = std::min(text.find(at), text.size());
-    parts.emplace_back(text.substr(0, end));
-    if (end == text.size()) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
 template <class T>
 const char* read_number(std::string_view text, T& value, const char* expected) {
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);

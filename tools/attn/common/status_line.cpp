@@ -24,7 +24,8 @@ std::size_t StatusLine::room() noexcept { return std::max<std::size_t>(terminal_
 
 void StatusLine::show(std::string_view text) {
   const std::size_t columns = room();
-  const std::string_view part = first_columns(text, columns);
+  const bool fits = width_of(text) <= columns;
+  const std::string part = fits ? std::string(text) : std::string(first_columns(text, columns - 1)) + "…";
   // Blanks over what stood there, as a terminal that knows no escape codes needs them.
   write_stderr("\r" + padded(part, std::min(shown_, columns)));
   shown_ = width_of(part);

@@ -17,7 +17,7 @@ class StatusLine {
 
   // Columns that a text may have now: one less than the terminal's, which some terminals wrap at.
   static std::size_t room() noexcept;
-  // In place of the text before; what does not fit is left out at the end.
+  // In place of the text before; what does not fit is cut off, and "…" ends it.
   void show(std::string_view text);
   // Leaves an empty line where the text was.
   void clear();

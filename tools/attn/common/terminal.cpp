@@ -21,6 +21,41 @@ std::string_view environment(const char* name) {
   return value ? value : "";
 }
 
+constexpr std::string_view kBeforeLabel = "  # ";
+
+std::string with_labels(const Tensor& tensor, std::span<const std::string> labels, const PrintOptions& options) {
+  const std::string text = to_string(tensor, options);
+  // The rows that are shown: all, or the first and the last few.
+  const std::size_t edge = static_cast<std::size_t>(options.edge_items);
+  const bool gap = tensor.numel() > options.threshold && labels.size() > 2 * edge;
+  const std::size_t shown = gap ? 2 * edge : labels.size();
+  std::string result;
+  std::size_t row = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    result.append(line);
+    if (line.find(']') != std::string_view::npos) {  // a row may take several lines; this is its last
+      const std::size_t index = gap && row % shown >= edge ? labels.size() - shown + row % shown : row % shown;
+      result.append(kBeforeLabel).append(escaped(labels[index]));
+      ++row;
+    }
+    if (end < text.size()) result.append("\n");
+    at = end + 1;
+  }
+  return result;
+}
+
+std::size_t widest_line(std::string_view text) {
+  std::size_t widest = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    widest = std::max(widest, width_of(text.substr(at, end - at)));
+    at = end + 1;
+  }
+  return widest;
+}
+
 }  // namespace
 
 void write_stdout(std::string_view text) { io::OutputFile("-", "attn").write(text); }
@@ -50,6 +85,21 @@ std::size_t terminal_width(int descriptor) noexcept {
   return size.ws_col;
 }
 
+std::string fitted(std::string_view text, int descriptor) {
+  if (isatty(descriptor) == 0) return std::string(text);
+  const std::size_t columns = terminal_width(descriptor);
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    result.append(indent, ' ').append(wrapped(split(line.substr(indent), ' '), columns, indent));
+    if (end < text.size()) result.append("\n");
+    at = end + 1;
+  }
+  return result;
+}
+
 std::string Style::wrap(std::string_view code, std::string_view text) const {
   return coloured() ? formatted("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
 }
@@ -72,32 +122,19 @@ std::string padded(std::string_view text, std::size_t width) {
 std::string heatmap(const Tensor& weights, const std::vector<std::string>& tokens, const Style& style,
                     const Tensor& keep) {
   if (!style.coloured()) return {};
-  return figure::terminal_heatmap(weights, {.tokens = tokens, .keep = keep}, {.columns = kColumns, .depth = style.depth()});
+  return figure::terminal_heatmap(weights, {.tokens = tokens, .keep = keep},
+                                  {.columns = kColumns, .depth = style.depth()});
 }
 
 std::string labelled(const Tensor& tensor, std::span<const std::string> labels) {
-  const PrintOptions options;
-  const std::string text = to_string(tensor, options);
-  if (labels.empty() || tensor.rank() < 2) return text;
-  // The rows that are shown: all, or the first and the last few.
-  const std::size_t edge = static_cast<std::size_t>(options.edge_items);
-  const bool gap = tensor.numel() > options.threshold && labels.size() > 2 * edge;
-  const std::size_t shown = gap ? 2 * edge : labels.size();
-  std::string result;
-  std::size_t row = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = std::string_view(text).substr(at, end - at);
-    result.append(line);
-    if (line.find(']') != std::string_view::npos) {  // a row may take several lines; this is its last
-      const std::size_t index = gap && row % shown >= edge ? labels.size() - shown + row % shown : row % shown;
-      result.append("  # ").append(escaped(labels[index]));
-      ++row;
-    }
-    if (end < text.size()) result.append("\n");
-    at = end + 1;
-  }
-  return result;
+  PrintOptions options;
+  if (labels.empty() || tensor.rank() < 2) return to_string(tensor, options);
+  const std::string whole = with_labels(tensor, labels, options);
+  if (widest_line(whole) <= kColumns) return whole;
+  std::size_t longest = 0;
+  for (const std::string& label : labels) longest = std::max(longest, width_of(kBeforeLabel) + width_of(label));
+  options.line_width -= static_cast<int>(std::min(longest, kColumns / 2)) + 2;  // "])" may stand between
+  return with_labels(tensor, labels, options);
 }
 
 std::string number_text(double value) {

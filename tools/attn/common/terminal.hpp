@@ -43,6 +43,9 @@ class Style {
 // Of the terminal that the descriptor is, else kColumns.
 std::size_t terminal_width(int descriptor) noexcept;
 
+// Lines that are wider than the terminal that the descriptor is, broken between words; the same text elsewhere.
+std::string fitted(std::string_view text, int descriptor);
+
 // Columns that UTF-8 text takes, one for each code point.
 std::size_t width_of(std::string_view text) noexcept;
 std::string padded(std::string_view text, std::size_t width);
@@ -52,7 +55,8 @@ std::string padded(std::string_view text, std::size_t width);
 std::string heatmap(const Tensor& weights, const std::vector<std::string>& tokens, const Style& style,
                     const Tensor& keep = {});
 
-// As to_string(tensor), with the label of each row of the last but one dimension: "…],  # Your". No labels: as is.
+// As to_string(tensor), with the label of each row of the last but one dimension: "…],  # Your". No labels: as is. Rows
+// are broken earlier where the labels would not fit into kColumns beside them.
 std::string labelled(const Tensor& tensor, std::span<const std::string> labels);
 
 // "[0.4306, 1.4551]": at most five numbers, four decimals each.

@@ -149,7 +149,8 @@ std::string Walk::turned(std::string_view letter, std::string_view step, std::st
   const RotaryFrequencies rope = config_of(job_.flags, job_.x.tensor.size(-1)).rope.value();
   const Row from = row(step, query_), to = row(rotated, query_);
   const std::size_t half = rope.inv_freq.size();
-  std::string text = formatted("{}_{} = {} becomes {}\n", letter, query_ + 1, vector_text(from), vector_text(to));
+  const std::string before = formatted("{}_{} = {}", letter, query_ + 1, vector_text(from));
+  std::string text = wrapped({before, "becomes " + vector_text(to)}, kColumns, 2) + "\n";
   for (std::size_t i = 0; i < half; ++i) {
     if (half > kMostComponents && i >= 2 && i != half - 1) continue;
     if (half > kMostComponents && i + 1 == half) text.append("  …\n");
