@@ -171,6 +171,23 @@ TEST_F(Terminal, TrainTellsHowLongItTakesBeforeItsFirstStep) {
   EXPECT_THAT(large, HasSubstr("  --minutes 10: stops then, and --resume goes on"));
 }
 
+// With --until the time left, and the bar, are those of the steps until there.
+TEST_F(Terminal, TrainCountsToItsLastStep) {
+  write("text.txt", std::string(400, 'a') + "\nAttention is all you need.");
+  const std::string train =
+      "attn train --text text.txt --layers 1 --heads 1 --width 8 --context 8 --batch 2 --steps 100000 --until 20 ";
+  EXPECT_THAT(on_terminal(train + "--out m.safetensors 2>&1 >/dev/null", 100), HasSubstr(" 20/20 "));
+  EXPECT_THAT(run(train + "--out n.safetensors").err, testing::ContainsRegex("step     20  loss .*  0 s left"));
+}
+
+TEST_F(Terminal, MessagesOfTrainingBreakBetweenWords) {
+  write("text.txt", std::string(4000, 'a') + "\nAttention is all you need.");
+  const std::string text = on_terminal(
+      "attn train --text text.txt --out m.safetensors --layers 1 --heads 1 --width 8 --context 8 --steps 20 2>&1", 30);
+  for (const std::string& line : states_of(text)) EXPECT_LE(columns(line), 30) << line;
+  EXPECT_THAT(text, HasSubstr("\r\nm.training.safetensors,"));
+}
+
 // The trial step draws from the generator, and puts back what it took.
 TEST_F(Terminal, TheTrialStepChangesNothing) {
   write("text.txt", std::string(400, 'a') + "\nAttention is all you need.");
@@ -218,7 +235,7 @@ TEST_F(Terminal, ABrokenFileIsToldByItsNameAndItsContent) {
   fails("attn info numbers.bin", 3, {"npy, npz, safetensors, GGUF or CSV in \"numbers.bin\"", "begin 93 00 00 01"});
   write_six_words();
   out_of("attn run simple --input x.csv --output z.npy && head -c 140 z.npy > z.safetensors");
-  fails("attn info z.safetensors", 3, {"safetensors, as the name", "npy that cannot be read: [parse_npy]"});
+  fails("attn info z.safetensors", 3, {"safetensors, as the name", "npy that cannot be read: expected"});
   // A name that promises something else than what can be read is no fault.
   out_of("cp x.csv x.npy && attn info x.npy");
 }

@@ -191,9 +191,11 @@ std::unique_ptr<Run> start(const Verb& verb, TrainFlags& flags, TrainingFiles& f
 void introduce(Run& run, const Text& text) {
   std::int64_t weights = 0;
   for (const Parameter* p : run.model().module().parameters()) weights += p->value.numel();
-  write_stderr(formatted("{:.2f} million weights; {} tokens to train on, {} to validate by{}\n",
-                         static_cast<double>(weights) / 1e6, text.training_tokens(), text.validation_tokens(),
-                         run.steps_done() == 0 ? "" : formatted("; from step {}", run.steps_done())));
+  const std::string from = run.steps_done() == 0 ? "" : formatted("; from step {}", run.steps_done());
+  const std::string told =
+      formatted("{:.2f} million weights; {} tokens to train on, {} to validate by{}\n",
+                static_cast<double>(weights) / 1e6, text.training_tokens(), text.validation_tokens(), from);
+  write_stderr(fitted(told, STDERR_FILENO));
 }
 
 void conclude(const Run& run, const Progress& progress, const TrainingFiles& files, bool json) {
@@ -212,7 +214,7 @@ void conclude(const Run& run, const Progress& progress, const TrainingFiles& fil
                       static_cast<std::int64_t>(run.skipped().back()));
   }
   if (!run.done()) text += "continue with the same --text and --out, and --resume\n";
-  json ? write_stderr(text) : write_stdout(text);
+  json ? write_stderr(fitted(text, STDERR_FILENO)) : write_stdout(fitted(text, STDOUT_FILENO));
 }
 
 void train(const Verb& verb, TrainFlags& flags, int& status) {
@@ -233,12 +235,12 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
   catch_signals();
   const std::int64_t last = flags.until > 0 ? std::min(flags.until, run->settings().steps) : run->settings().steps;
   if (const std::int64_t left = last - run->steps_done(); left >= kWorthATrial) {
-    write_stderr(estimate_text(*run, left, flags.minutes, !flags.resume && flags.from.empty()));
+    write_stderr(fitted(estimate_text(*run, left, flags.minutes, !flags.resume && flags.from.empty()), STDERR_FILENO));
   }
   const auto form = flags.json              ? Progress::Form::json
                     : isatty(STDERR_FILENO) ? Progress::Form::bar
                                             : Progress::Form::lines;
-  Progress progress(form, *run, flags.log_every, flags.minutes);
+  Progress progress(form, *run, last, flags.log_every, flags.minutes);
   Divergence divergence(flags.on_nan == "skip" ? Divergence::Then::skip : Divergence::Then::stop, files);
   std::exception_ptr unread;  // nobody reads --json any more
   const auto enough = [&] {

@@ -15,9 +15,10 @@ std::string duration_text(double seconds) {
   return whole >= 60 ? formatted("{} min {} s", whole / 60, whole % 60) : formatted("{} s", whole);
 }
 
-Progress::Progress(Form form, const Run& run, std::int64_t log_every, double minutes)
+Progress::Progress(Form form, const Run& run, std::int64_t last, std::int64_t log_every, double minutes)
     : form_(form),
       run_(run),
+      last_(last),
       log_every_(log_every),
       first_step_(run.steps_done()),
       minutes_(minutes),
@@ -35,7 +36,7 @@ double Progress::tokens_per_second() const {
 
 double Progress::seconds_left() const {
   const auto done = static_cast<double>(run_.steps_done() - first_step_);
-  const auto left = static_cast<double>(run_.settings().steps - run_.steps_done());
+  const auto left = static_cast<double>(last_ - run_.steps_done());
   const double by_steps = seconds() / std::max(done, 1.0) * left;
   return minutes_ > 0 ? std::min(by_steps, 60 * minutes_ - seconds()) : by_steps;
 }
@@ -43,7 +44,7 @@ double Progress::seconds_left() const {
 // A bar where the terminal is wide enough, and as much as fits: the step first, then the time left, losses, and rate.
 std::string Progress::bar_text(const Run::Step& step, std::size_t columns) const {
   constexpr std::size_t for_text = 70, least = 6, most = 22;
-  std::vector<StatusPart> parts{{formatted("{}/{}", run_.steps_done(), run_.settings().steps), 5},
+  std::vector<StatusPart> parts{{formatted("{}/{}", run_.steps_done(), last_), 5},
                                 {formatted("loss {:.3f}", step.loss), 3}};
   if (!run_.validations().empty()) {
     parts.push_back({formatted("validation {:.3f}", run_.validations().back().second), 2});
@@ -52,7 +53,7 @@ std::string Progress::bar_text(const Run::Step& step, std::size_t columns) const
   parts.push_back({duration_text(seconds_left()) + " left", 4});
   if (columns < for_text + least) return fitting(parts, columns);
   const std::size_t width = std::min(columns - for_text, most);
-  const double part = static_cast<double>(run_.steps_done()) / static_cast<double>(run_.settings().steps);
+  const double part = static_cast<double>(run_.steps_done()) / static_cast<double>(last_);
   const auto full = static_cast<std::size_t>(part * static_cast<double>(width - 2));
   const std::string bar = "[" + std::string(full, '#') + std::string(width - 2 - full, '.') + "] ";
   return bar + fitting(parts, columns - bar.size());
@@ -99,7 +100,7 @@ void Progress::show(const Run::Step& step) {
     return;
   }
   const bool first = run_.steps_done() == first_step_ + 1;
-  if (!first && !run_.done() && !step.validation && run_.steps_done() % log_every_ != 0) return;
+  if (!first && run_.steps_done() != last_ && !step.validation && run_.steps_done() % log_every_ != 0) return;
   if (form_ == Form::json) {
     write_stdout(json_text(step));
   } else {

@@ -13,8 +13,8 @@ class Progress {
  public:
   enum class Form { bar, lines, json };
 
-  // `minutes` 0: no limit of time.
-  Progress(Form form, const Run& run, std::int64_t log_every, double minutes);
+  // `last` is the step that the run ends with. With `minutes` 0 there is no limit of time.
+  Progress(Form form, const Run& run, std::int64_t last, std::int64_t log_every, double minutes);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   // After each step.
@@ -33,7 +33,7 @@ class Progress {
 
   Form form_;
   const Run& run_;
-  std::int64_t log_every_, first_step_;
+  std::int64_t last_, log_every_, first_step_;
   double minutes_;
   std::chrono::steady_clock::time_point start_;
   StatusLine line_;
