@@ -28,6 +28,9 @@ struct Input {
   [[noreturn]] void fail(std::string_view expected, const std::string& found, std::string_view hint = {}) const {
     throw Error(Error::Kind::file, op, expected, found + " at " + source_name(path), hint);
   }
+  [[noreturn]] void missing() const {
+    throw Error(Error::Kind::file, op, "a file to read", "no file " + source_name(path));
+  }
   [[noreturn]] void too_big() const {
     const bool memory = most == most_file_bytes();
     fail("at most " + std::string(memory ? "half of the machine's memory, " : "") + std::to_string(most) + " bytes",
@@ -50,6 +53,7 @@ std::size_t check_regular(int fd, const Input& input) {
 int open_to_read(const Input& input) {
   // Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
   const int fd = open(input.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0 && errno == ENOENT) input.missing();
   if (fd < 0) input.fail("a file to read", reason(errno));
   return fd;
 }

@@ -101,6 +101,9 @@ void require_known(const std::filesystem::path& path, Bytes bytes) {
               found);
 }
 
+// "expected …; found …", without the "[op] " before it.
+std::string without_op(const Error& error) { return std::string(error.what()).substr(error.op().size() + 3); }
+
 NamedTensors only(Format format, Tensor tensor) {
   NamedTensors result;
   result.format = format;
@@ -149,7 +152,7 @@ NamedTensors load(const std::filesystem::path& path, std::uint64_t max_bytes) {
     if (content == Format::csv) require_known(path, file.bytes());
     if (content == promised) throw;
     throw Error(error.kind(), "load", name_of(promised) + ", as the name of " + source_name(path) + " says",
-                name_of(content) + " that cannot be read: " + error.what());
+                name_of(content) + " that cannot be read: " + without_op(error));
   }
 }
 

@@ -12,6 +12,7 @@ struct Kind {
   std::string_view code;
   DType dtype;
 };
+constexpr std::string_view kCutOff = "the file is cut off";
 constexpr std::array<Kind, 8> kKinds{{{"f8", DType::f64},
                                       {"f4", DType::f32},
                                       {"f2", DType::f16},
@@ -163,7 +164,7 @@ class DictParser {
 NpyHeader parse_npy_header(Bytes start, const Origin& origin) {
   constexpr std::size_t version_at = 6, length_at = 8;
   if (start.size() < length_at + 2) {
-    origin.fail("an npy array of at least 10 bytes", std::to_string(start.size()) + " bytes");
+    origin.fail("an npy array of at least 10 bytes", std::to_string(start.size()) + " bytes", kCutOff);
   }
   if (!as_text(start).starts_with(kNpyMagic)) origin.fail("an npy array", "other first bytes");
   const auto major = little_endian(start, version_at, 1), minor = little_endian(start, version_at + 1, 1);
@@ -171,12 +172,12 @@ NpyHeader parse_npy_header(Bytes start, const Origin& origin) {
     origin.fail("npy format 1.0, 2.0 or 3.0", "version " + std::to_string(major) + "." + std::to_string(minor));
   }
   const std::size_t width = major == 1 ? 2 : 4, dict_at = length_at + width;
-  if (start.size() < dict_at) origin.fail("an npy header", "the end of the bytes inside it");
+  if (start.size() < dict_at) origin.fail("an npy header", "the end of the bytes inside it", kCutOff);
   const std::uint64_t length = little_endian(start, length_at, width);
   if (length > kMaxNpyHeader - 12) origin.fail("an npy header of at most 65535 bytes", std::to_string(length));
   if (length > start.size() - dict_at) {
     origin.fail("an npy header of " + std::to_string(length) + " bytes",
-                std::to_string(start.size() - dict_at) + " bytes");
+                std::to_string(start.size() - dict_at) + " bytes", kCutOff);
   }
   NpyHeader header = DictParser(as_text(start.subspan(dict_at, length)), origin).parse();
   header.offset = dict_at + length;

@@ -34,6 +34,15 @@ int complain(const std::string& message, int status) {
   return status;
 }
 
+// "[load] expected …" begins at "expected": the names of the library's functions tell nobody who types a command
+// anything.
+std::string told(const Error& error) {
+  const std::string message = error.what();
+  const std::string& op = error.op();
+  const bool function = op == "load" || op.starts_with("load_") || op.starts_with("parse_") || op.starts_with("save_");
+  return function ? message.substr(op.size() + 3) : message;
+}
+
 // As Unix tools end there: by the signal, which a shell shows as 141.
 int end_as_a_writer_without_reader() {
   std::signal(SIGPIPE, SIG_DFL);
@@ -47,7 +56,9 @@ bool parse(Verb& verb, std::span<char* const> words, int& status) {
     if (verb.parse({words.begin(), words.end()})) return true;
     write_stdout(help_text(verb));
   } catch (const Error& error) {
-    status = complain(formatted("{}; try attn {} --help", error.what(), verb.name()), kUsage);
+    const std::string what = error.what();
+    const bool asks = what.ends_with('?');
+    status = complain(formatted("{}{} attn {} --help", what, asks ? " Try" : "; try", verb.name()), kUsage);
   }
   return false;
 }
@@ -87,7 +98,7 @@ int run_command(std::span<char* const> arguments) {
   } catch (const io::ClosedPipe&) {
     return end_as_a_writer_without_reader();
   } catch (const Error& error) {
-    return complain(error.what(), error.kind() == Error::Kind::argument ? kUsage : kData);
+    return complain(told(error), error.kind() == Error::Kind::argument ? kUsage : kData);
   } catch (const OutOfMemory& error) {
     return complain(formatted("{}; {}", error.what(), kLessMemory), kData);
   } catch (const std::bad_alloc&) {

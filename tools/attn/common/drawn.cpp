@@ -3,18 +3,20 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 #include <vector>
 
 #include "attn/error.hpp"
 #include "common/format.hpp"
 #include "common/inputs.hpp"
+#include "common/suggest.hpp"
 #include "core/escape.hpp"
 
 namespace attn::tool {
 namespace {
 
-constexpr std::array<std::string_view, 4> kKinds{"rand", "randn", "randint", "ones"};
+constexpr std::array<std::string_view, 4> kKinds{"randn", "rand", "randint", "ones"};
 constexpr std::size_t kMostDimensions = 8;
 
 // "4,8,32" as numbers, or nothing.
@@ -56,6 +58,15 @@ Shape shape_of(std::string_view sizes, std::string_view who, std::string_view te
 bool is_drawn(std::string_view text) {
   return std::ranges::find(kKinds, text.substr(0, text.find(':'))) != kKinds.end() &&
          text.find(':') != std::string_view::npos;
+}
+
+void require_drawn_or_there(const std::string& text, std::string_view who) {
+  const std::size_t colon = text.find(':');
+  if (colon == std::string::npos || is_drawn(text) || std::filesystem::exists(std::filesystem::path(text))) return;
+  const std::string guess = did_you_mean(text.substr(0, colon), {kKinds.begin(), kKinds.end()});
+  if (guess.empty()) return;
+  throw Error(Error::Kind::argument, who,
+              "a file, or a tensor to draw: randn:, rand:, ones: or randint:", escaped(text), guess);
 }
 
 Tensor drawn(std::string_view text, std::string_view who, Generator& rng) {

@@ -58,6 +58,7 @@ void use_six_words(Job& job) {
 // A file's tensor, or one that is drawn.
 Input input_of(const std::string& from, const char* flag, const std::string& tensor, std::uint64_t max_bytes,
                Generator& rng, std::vector<std::string>& notes) {
+  require_drawn_or_there(from, flag);
   if (!is_drawn(from)) return load_float32(from, tensor, max_bytes, notes);
   if (tensor.empty()) return {from, drawn(from, flag, rng).to(DType::f32), {}};
   throw Error(Error::Kind::argument, "--tensor", "an --input of several tensors", escaped(from));

@@ -91,7 +91,8 @@ void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file) {
       .positive();
   verb.add_option("--dropout", flags.dropout,
                   "The probability, from 0 to 1, that a weight is dropped. It acts with --train only.")
-      .value_name("P");
+      .value_name("P")
+      .between(0, 1);
   verb.add_flag("--train", flags.train, "Use train mode, in which dropout acts.");
   verb.add_flag("--no-mask", flags.no_mask, "Let queries see later tokens, as in an encoder.");
   verb.add_flag("--no-out-proj", flags.no_out_proj, "Leave the output projection of multihead and cross out.");
