@@ -101,7 +101,7 @@ figure::Options options_for(const Block& block, const Choice& choice) {
       named<Colours>("colours", choice.colours,
                      {{"viridis", Colours::viridis}, {"cividis", Colours::cividis}, {"grey", Colours::grey}});
   if (step.pairs()) options.key_tokens = choice.key_tokens;
-  if (step.kind == StepKind::weights) options.keep = block.keep_in_any_head();
+  if (step.pairs()) options.keep = block.keep_in_any_head();
   for (std::int64_t d = 0; !step.pairs() && d < block.find(choice.step)->size(-1); ++d) {
     options.key_tokens.push_back(std::to_string(d + 1));
   }

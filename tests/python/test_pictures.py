@@ -95,6 +95,14 @@ def test_what_cannot_be_shown_is_an_error(draw):
         draw(attn.SelfAttention_v2(6, 4), rng.standard_normal((4, 6)))
 
 
+def test_scores_hide_their_future_too():
+    module = attn.CausalAttention(6, 4, 8, 0.0)
+    x = rng.standard_normal((4, 6)).astype(np.float32)
+    for step in ("scores", "scaled", "masked", "weights"):
+        shown = str(attn.plot(module, x, step=step, tokens=WORDS))
+        assert shown.count(": masked</title>") == 6, step
+
+
 def test_random_weights_are_called_random():
     x = rng.standard_normal((4, 6)).astype(np.float32)
     module = attn.MultiHeadAttention(6, 4, 8, 0.0, 2)
