@@ -219,6 +219,8 @@ class Sources(ReportTest):
         previous = [told["values"][i][i - 1] for i in range(1, 25)]
         self.assertGreater(sum(previous) / 24, 0.95)
         narrow = self.open("--model", model, "--text", "You may copy the Program.", width=390)  # short labels
+        self.assertEqual(narrow.run("[...document.querySelectorAll('#steps .axis-top, #steps .axis-left')].map((axis) => axis.children.length)"), [25, 25])
+        self.assertGreater(narrow.run("document.querySelector('#steps .frame').getBoundingClientRect().width"), 280)
         for shown in (page, narrow):
             self.assertLessEqual(*shown.run("(() => { const v = document.querySelector('#steps .canvas-view'); return [v.scrollWidth, v.clientWidth]; })()"))
         shown = float(page.attribute("#heads tr.on [data-score=previous]", "title"))

@@ -104,7 +104,9 @@ function pictureOf(matrix, scale) {
 
 function matrixCanvas({ matrix, rowLabels, columnLabels, scale, label, selected = {}, pick, corner = "" }) {
   const factor = matrix.factor ?? 1, wide = columnLabels.length, high = rowLabels.length;
-  const beside = Math.max(widestLabel(rowLabels), widthOf(corner, 12) + 12), room = Math.min(roomForMatrix(), 720) - beside - 8, tall = Math.max(0.75 * window.innerHeight, 300);
+  // The corner's text stands beside the columns' labels where there is room for it, else above the whole.
+  const labels = widestLabel(rowLabels), roomy = window.innerWidth > 860, beside = roomy ? Math.max(labels, widthOf(corner, 12) + 12) : labels;
+  const room = Math.min(roomForMatrix(), 720) - beside - 8, tall = Math.max(0.75 * window.innerHeight, 300);
   const cell = Math.min(36, room / wide, tall / high);
   const canvas = pictureOf(matrix, scale);
   canvas.setAttribute("role", "img");
@@ -126,10 +128,11 @@ function matrixCanvas({ matrix, rowLabels, columnLabels, scale, label, selected 
       pick(part(event.clientY, box.top, box.height, high), part(event.clientX, box.left, box.width, wide));
     });
   }
-  const sides = element("div", { class: "canvas-view" }, element("div", { class: "corner" }, corner || `${high} × ${wide}`),
+  const said = corner || `${high} × ${wide}`;
+  const sides = element("div", { class: "canvas-view" }, element("div", { class: "corner" }, roomy ? said : ""),
     axis(columnLabels, cell, selected.column, "top"), axis(rowLabels, cell, selected.row, "left"), frame);
   const note = factor > 1 && element("p", { class: "quiet" }, `Each cell is the largest of ${factor} × ${factor} weights, in 8 bits.`);
-  return element("div", {}, sides, note || null, factor === 1 && selected.row !== undefined ? rowTable(matrix, selected.row, rowLabels, columnLabels) : null);
+  return element("div", {}, roomy ? null : element("p", { class: "quiet" }, said), sides, note || null, factor === 1 && selected.row !== undefined ? rowTable(matrix, selected.row, rowLabels, columnLabels) : null);
 }
 
 // The selected row in numbers: what a picture does not tell a screen reader.
