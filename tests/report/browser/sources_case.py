@@ -191,6 +191,24 @@ class Sources(ReportTest):
         self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 400)
         self.assertEqual(page.run("getComputedStyle(document.body).backgroundColor"), "rgb(20, 23, 27)")
 
+    def test_a_narrow_page_begins_at_the_beginning_in_letters_that_can_be_read(self):
+        page = self.open("multihead", "--d-out", 4, width=390)
+        self.assertEqual(page.run("document.querySelector('.strip').scrollLeft"), 0)
+        page.click("#back")
+        self.assertGreater(page.run("document.querySelector('.strip').scrollLeft"), 0)
+        chosen = self.open("multihead", "--d-out", 4, width=390, fragment="#step=context&query=2&key=1&head=1")
+        self.assertGreater(chosen.run("document.querySelector('.strip').scrollLeft"), 0)
+        scales = page.run("[...document.querySelectorAll('#space svg')].map((s) => s.getBoundingClientRect().width / s.viewBox.baseVal.width)")
+        self.assertTrue(scales and all(scale > 0.9 for scale in scales), scales)
+
+    def test_captions_of_long_steps_stay_in_their_boxes(self):
+        library.save_npy(self.folder / "w.npy", softmax_rows(200, 200), (1, 200, 200))
+        page = self.open("w.npy")
+        self.assertIn("(1, 200, 200)", page.text(".card code"))
+        inside = "(() => { const code = document.querySelector('.card code').getBoundingClientRect(), card = document.querySelector('.card').getBoundingClientRect(); return [code.height < 20, code.left >= card.left, code.right <= card.right, code.bottom <= card.bottom]; })()"
+        self.assertEqual(page.run(inside), [True] * 4)
+        self.assertNotIn("arithmetic", page.text("#steps .lead"))
+
     def test_print_is_dark_on_white(self):
         page = self.open("multihead", "--d-out", 4, dark=True)
         page.send("Emulation.setEmulatedMedia", {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]})

@@ -2,7 +2,11 @@
 // than the words have a figure, and axes, of their own.
 
 const turned = { yaw: 0.5, pitch: 0.45, moved: 0, arrows: true, what: "context" };
-const spaceFrame = { wide: 560, high: 440 };
+// On a narrow page the frame is as wide as the page, so that its letters keep their size.
+const spaceFrame = {
+  get wide() { return window.innerWidth > 860 ? 560 : Math.min(Math.max(roomForMatrix(), 240), 560); },
+  get high() { return this.wide * 44 / 56; },
+};
 
 // Sideways and up: the third axis stands upright, as in the notebooks' plots. What has two dimensions lies flat.
 function turn([x, y, z], flat) {

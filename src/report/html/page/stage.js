@@ -47,14 +47,19 @@ function stepCard(step) {
   return element("button", { class: step.name === state.step ? "card on" : "card", type: "button", "data-step": step.name,
     "aria-pressed": String(step.name === state.step), onclick: () => select({ step: step.name }) },
     element("span", { class: "card-title" }, step.title), element("span", { class: "card-picture" }, canvas),
-    element("code", {}, `(${shape.join(", ")})`));
+    element("code", { class: shape.join(", ").length > 11 ? "long" : null }, `(${shape.join(", ")})`));
+}
+
+// Scrolls the strip alone, and never the page.
+function showIn(strip, card) {
+  if (card) strip.scrollLeft = card.offsetLeft + card.offsetWidth / 2 - strip.clientWidth / 2;
 }
 
 function stagePanel(host) {
   const strip = element("div", { class: "strip", role: "group", "aria-label": "Steps" });
   const controls = element("div", { class: "controls" }), view = element("div", { class: "stage-matrix" });
   const side = element("div", { class: "stage-side", "aria-live": "polite" }), below = element("div", { class: "below" });
-  let timer = null, drawnFor = "";
+  let timer = null, drawnFor = "", seen = fromHash().step ? "" : state.step;
   const move = (by) => {
     const steps = currentBlock().steps, at = steps.findIndex((step) => step === currentStep());
     const next = at + by;
@@ -75,13 +80,15 @@ function stagePanel(host) {
   const out = exports({ name: () => `${state.step}-head-${state.head + 1}`, title: () => current().label, svg: () => matrixSvg(current()),
     csv: () => (currentStep().pooled ? topRows() : matrixRows(current())) });
   fill(host, element("h2", {}, "Step by step"),
-    element("p", { class: "lead" }, "Choose a step, then a cell: beside it stands the arithmetic that made the number."),
+    element("p", { class: "lead" }, currentBlock().softmaxInput() ? "Choose a step, then a cell: beside it stands the arithmetic that made the number." : "Choose a cell: beside it stands what is known of the number."),
     strip, buttons, element("div", { class: "stage" }, element("div", {}, controls, view, below, out), side));
   onSelection(() => {
     const step = currentStep(), shown = current();
     const id = `${state.block} ${state.head} ${state.step} ${state.scale}`;
     if (drawnFor !== id) fill(strip, flow(currentBlock()));
-    if (drawnFor !== id) strip.querySelector(".on")?.scrollIntoView?.({ block: "nearest", inline: "center" });
+    // The strip begins at its beginning; it follows a step that was chosen.
+    if (drawnFor !== id && state.step !== seen) showIn(strip, strip.querySelector(".on"));
+    seen = state.step;
     drawnFor = id;
     fill(controls, element("h3", { id: "stage-title" }, shown.label), stageControls(step));
     fill(view, matrixView(shown));
