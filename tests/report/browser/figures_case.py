@@ -38,6 +38,21 @@ class Figures(ReportTest):
         page.run("document.querySelector('#lines .line-word').dispatchEvent(new MouseEvent('click', { bubbles: true }))")
         self.assertIn("query=1", page.run("location.hash"))
 
+    def test_figures_of_a_dark_page_are_saved_on_white(self):
+        page = self.open(*self.ARGUMENTS, dark=True)
+        dark = page.run("getComputedStyle(document.body).backgroundColor")
+        page.run(SAVED)
+        for panel in ("lines", "space", "steps"):
+            page.click(f"#{panel} [data-export=SVG]")
+        page.run("new Promise((done) => setTimeout(done, 100))")
+        saved = [bytes(data).decode() for _, _, data in page.run("window.saved")]
+        self.assertEqual(len(saved), 3)
+        for svg in saved:
+            ground = next(e for e in xml.fromstring(svg).iter("{http://www.w3.org/2000/svg}rect") if e.get("width") == "100%")
+            self.assertEqual(ground.get("fill"), "#fff")
+            self.assertNotIn("rgb(230, 232, 234)", svg)  # the dark page's ink
+        self.assertEqual(page.run("getComputedStyle(document.body).backgroundColor"), dark)
+
     def test_the_space_turns_and_words_go_to_their_contexts(self):
         steps = self.six("simple")
         page = self.open("simple")

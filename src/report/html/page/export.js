@@ -47,17 +47,19 @@ function matrixSvg({ matrix, rowLabels, columnLabels, scale, label }) {
 
 // A live SVG as a file of its own: what the style sheet gave it becomes attributes.
 function standalone(node) {
-  const copy = node.cloneNode(true), from = [node, ...node.querySelectorAll("*")], to = [copy, ...copy.querySelectorAll("*")];
+  const root = document.documentElement, copy = node.cloneNode(true), from = [node, ...node.querySelectorAll("*")], to = [copy, ...copy.querySelectorAll("*")];
+  root.classList.add("light");  // on white, as the other figures
   to.forEach((made, i) => {
     const look = getComputedStyle(from[i]);
     for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "font-family", "font-size", "font-weight", "text-anchor"]) {
       made.setAttribute(name, look.getPropertyValue(name));
     }
   });
+  root.classList.remove("light");
   const box = node.getBoundingClientRect();
   copy.setAttribute("width", Math.round(box.width));
   copy.setAttribute("height", Math.round(box.height));
-  const ground = element("rect", { width: "100%", height: "100%", fill: getComputedStyle(document.body).backgroundColor });
+  const ground = element("rect", { width: "100%", height: "100%", fill: "#fff" });
   copy.prepend(ground);
   return svgText(copy);
 }
