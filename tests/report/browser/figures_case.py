@@ -53,6 +53,17 @@ class Figures(ReportTest):
             self.assertNotIn("rgb(230, 232, 234)", svg)  # the dark page's ink
         self.assertEqual(page.run("getComputedStyle(document.body).backgroundColor"), dark)
 
+    def test_files_of_several_layers_are_named_by_theirs(self):
+        values = [0.25] * (2 * 2 * 4 * 4)
+        library.save_npy(self.folder / "layers.npy", values, (2, 2, 4, 4))
+        page = self.open("layers.npy", fragment="#layer=2&head=2&query=1&key=1")
+        page.run(SAVED)
+        for panel in ("steps", "lines"):
+            page.click(f"#{panel} [data-export=SVG]")
+        page.run("new Promise((done) => setTimeout(done, 100))")
+        self.assertEqual(page.run("window.saved.map(([name]) => name)"), ["weights-layer-2-head-2.svg", "lines-layer-2-head-2.svg"])
+        self.assertIn("layer 2, head 2", page.text("#stage-title"))
+
     def test_the_space_turns_and_words_go_to_their_contexts(self):
         steps = self.six("simple")
         page = self.open("simple")

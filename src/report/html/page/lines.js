@@ -37,6 +37,6 @@ function linesPanel(host) {
   const figure = element("figure", {});
   fill(host, element("h2", {}, "Who looks at whom"),
     element("p", { class: "lead" }, "Queries stand left, keys right; the thicker a line, the larger the weight. Lines of the selected query are strong."),
-    figure, exports({ name: () => `lines-head-${state.head + 1}`, title: () => `Who looks at whom, ${headName(state.head)}`, svg: () => standalone(figure.firstChild) }));
+    figure, exports({ name: () => fileName("lines"), title: () => `Who looks at whom${layerPart(", ")}, ${headName(state.head)}`, svg: () => standalone(figure.firstChild) }));
   onSelection(() => fill(figure, linesSvg()));
 }

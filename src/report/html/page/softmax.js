@@ -59,6 +59,6 @@ function softmaxPanel(host) {
   fill(host, element("h2", {}, "Lab: three ways to normalise"),
     element("p", { class: "lead" }, "The selected query’s scores, times a scale of your choice. Dividing by the sum breaks on negative scores, the naive softmax overflows, the stable one does neither."),
     element("div", { class: "controls" }, element("label", { class: "field" }, "scale", slider), factorText, reset), said, element("div", { class: "scroll" }, table),
-    exports({ name: () => "softmax", title: () => `Three ways to normalise, ${headName(state.head)}`, csv: () => [["key", "score", "by sum", "naive", "stable"], ...numbersShown] }));
+    exports({ name: () => "softmax", title: () => `Three ways to normalise${layerPart(", ")}, ${headName(state.head)}`, csv: () => [["key", "score", "by sum", "naive", "stable"], ...numbersShown] }));
   onSelection(draw);
 }

@@ -34,7 +34,7 @@ function stageView(step) {
   const several = currentBlock().heads > 1 && step.kind !== "tokens";
   const whose = view === "head" ? (several ? `, ${headName(state.head)}` : "") : view === "difference" ? `, ${headName(state.head)} − ${headName(state.other)}` : `, ${view} of the heads`;
   return {
-    matrix, scale, label: step.title + whose, rowLabels: step.rowLabels, columnLabels: step.columnLabels,
+    matrix, scale, label: step.title + layerPart(", ") + whose, rowLabels: step.rowLabels, columnLabels: step.columnLabels,
     selected: { row, column }, corner: step.pairs ? "query ↓ key →" : "",
     pick: (i, j) => select({ [step.ofKeys ? "key" : "query"]: i, [step.pairs ? "key" : "column"]: j }),
   };
@@ -77,7 +77,7 @@ function stagePanel(host) {
     element("button", { type: "button", id: "back", onclick: () => { stop(); move(-1); } }, "← Back"), play,
     element("button", { type: "button", id: "next", onclick: () => { stop(); move(1); } }, "Step →"));
   const current = () => stageView(currentStep());
-  const out = exports({ name: () => `${state.step}-head-${state.head + 1}`, title: () => current().label, svg: () => matrixSvg(current()),
+  const out = exports({ name: () => fileName(state.step), title: () => current().label, svg: () => matrixSvg(current()),
     csv: () => (currentStep().pooled ? topRows() : matrixRows(current())) });
   fill(host, element("h2", {}, "Step by step"),
     element("p", { class: "lead" }, currentBlock().softmaxInput() ? "Choose a step, then a cell: beside it stands the arithmetic that made the number." : "Choose a cell: beside it stands what is known of the number."),

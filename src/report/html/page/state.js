@@ -7,6 +7,9 @@ const onSelection = (listener) => listeners.push(listener);
 const currentBlock = () => blocks[state.block];
 const currentStep = () => currentBlock().step(state.step) ?? currentBlock().step("weights");
 const headName = (head) => `head ${head + 1}`;
+// Of several layers the one that is shown: ", layer 2".
+const layerPart = (before) => (blocks.length > 1 ? `${before}layer ${state.block + 1}` : "");
+const fileName = (what) => `${what}${layerPart("-").replace(" ", "-")}-head-${state.head + 1}`;
 
 function clamp(x, count) { return Math.min(Math.max(Number.isFinite(x) ? Math.trunc(x) : 0, 0), Math.max(count - 1, 0)); }
 
