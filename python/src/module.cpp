@@ -41,6 +41,7 @@ void translate(const std::exception_ptr& caught, void*) {
 NB_MODULE(_attn, m) {
   m.attr("__version__") = ATTN_VERSION;
   nb::register_exception_translator(translate);
+  m.def("set_leak_warnings", &nb::set_leak_warnings, nb::arg("on"), "Whether objects alive at the end are told of.");
   attn::python::bind_options(m);
   attn::python::bind_attention(m);
   attn::python::bind_cache(m);

