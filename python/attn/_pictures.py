@@ -56,6 +56,8 @@ def attn_module(op: str, what: Any) -> modules.Module | None:
             more = (heads[kind](),) if kind in heads else ()
             copy = getattr(modules, kind)(*size, first.context_length, 0.0, *more, qkv_bias=bias)
     copy.load_state_dict({name: weight.float() for name, weight in what.state_dict().items()})
+    if what._random():
+        copy._layer.call_random()
     return copy.eval()
 
 

@@ -53,6 +53,8 @@ class Layer {
   // Are the weights still those that were drawn? Neither trained nor loaded, by a few numbers of each.
   bool random() const { return !drawn_.empty() && sample() == drawn_; }
 
+  void call_random() { drawn_ = sample(); }
+
   const std::string& kind() const { return kind_; }
   const ModuleConfig& config() const { return config_; }
   DropoutFlavour flavour() const { return stream_->generator.flavour(); }
@@ -192,6 +194,7 @@ void bind_modules(nb::module_& m) {
       .def("page", &page_of, nb::arg("x"), nb::arg("source").none(), nb::arg("tokens"), nb::arg("key_tokens"),
            nb::arg("title"), nb::arg("item"), nb::arg("head"))
       .def("parameters", &parameters)
+      .def("call_random", &Layer::call_random, "Its weights, copied from elsewhere, are as they were drawn there.")
       .def("load", &load, nb::arg("state"))
       .def("zero_grad", [](Layer& self) { self.run([](Module& module) { module.zero_grad(); }); })
       .def(

@@ -42,6 +42,19 @@ def test_modules_of_attn_torch(name):
     assert "<svg" in str(attn.plot(module, x))
 
 
+@pytest.mark.parametrize("name", MODULES)
+def test_fresh_modules_are_called_random(name):
+    module, x = getattr(attn.torch, name)(*MODULES[name]), torch.randn(5, 6)
+    random = lambda: data_of(attn.report(module, x))["randomWeights"]  # noqa: E731
+    assert random()
+    other = getattr(attn.torch, name)(*MODULES[name])
+    other.load_state_dict(module.state_dict())
+    assert not data_of(attn.report(other, x))["randomWeights"]
+    module(x).sum().backward()
+    torch.optim.SGD(module.parameters(), 0.1).step()
+    assert not random()
+
+
 def test_another_module_is_refused():
     for draw in (attn.report, attn.plot):
         with pytest.raises(ValueError, match="found Linear; of another model pass the attention weights"):

@@ -14,8 +14,21 @@ from torch import Tensor, nn
 from attn.torch.functional import scaled_dot_product_attention
 
 
+def _some_of(module: Any) -> tuple[Tensor, ...]:
+    return tuple(p.detach().flatten()[:8].clone() for p in module.parameters())
+
+
 class _Attention(nn.Module):
     dropout_p = 0.0
+    _drawn: tuple[Tensor, ...] = ()
+
+    def _remember(self) -> None:
+        """Some of the weights as they were drawn: reports say whether they are still random."""
+        self._drawn = _some_of(self)
+
+    def _random(self) -> bool:
+        pairs = zip(self._drawn, _some_of(self))
+        return bool(self._drawn) and all(a.dtype == b.dtype and torch.equal(a, b.cpu()) for a, b in pairs)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         state_dict.pop(prefix + "mask", None)
@@ -35,6 +48,7 @@ class SelfAttention_v1(_Attention):
         self.W_query = nn.Parameter(torch.rand(d_in, d_out))
         self.W_key = nn.Parameter(torch.rand(d_in, d_out))
         self.W_value = nn.Parameter(torch.rand(d_in, d_out))
+        self._remember()
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, tokens, d_in): (…, tokens, d_out)."""
@@ -49,6 +63,7 @@ class SelfAttention_v2(_Attention):
         self.W_query = nn.Linear(d_in, d_out, bias=qkv_bias)
         self.W_key = nn.Linear(d_in, d_out, bias=qkv_bias)
         self.W_value = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self._remember()
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, tokens, d_in): (…, tokens, d_out)."""
@@ -79,6 +94,9 @@ class MultiHeadAttentionWrapper(nn.Module):
             CausalAttention(d_in, d_out, context_length, dropout, qkv_bias) for _ in range(num_heads)
         )
 
+    def _random(self) -> bool:
+        return all(head._random() for head in self.heads)
+
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([head(x) for head in self.heads], dim=-1)
 
@@ -98,6 +116,7 @@ class MultiHeadAttention(_Attention):
         self.W_key = nn.Linear(d_in, d_out, bias=qkv_bias)
         self.W_value = nn.Linear(d_in, d_out, bias=qkv_bias)
         self.out_proj = nn.Linear(d_out, d_out)
+        self._remember()
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, tokens, d_in), at most context_length tokens: (…, tokens, d_out)."""
