@@ -387,6 +387,17 @@ def test_nan_behind_a_mask_reaches_neither_outputs_nor_gradients():
         torch.testing.assert_close(grad, want)
 
 
+def test_modules_name_the_dtype_that_does_not_fit():
+    module = attn.torch.MultiHeadAttention(6, 4, 8, 0.0, 2)
+    with pytest.raises(TypeError, match=r"^\[MultiHeadAttention\] expected x of the weights' dtype, torch.float32; found torch.float64; convert"):
+        module(torch.ones(2, 4, 6, dtype=torch.float64))
+    with pytest.raises(TypeError, match=r"^\[MultiHeadAttention\] expected x as torch.Tensor; found NoneType"):
+        module(None)
+    assert module.double()(torch.ones(2, 4, 6, dtype=torch.float64)).dtype == torch.float64
+    with torch.autocast("cpu", torch.bfloat16):
+        assert module.float()(torch.ones(2, 4, 6)).shape == (2, 4, 4)
+
+
 def test_a_graph_that_lives_at_the_end_is_no_leak():
     code = (
         "import torch, attn.torch\n"

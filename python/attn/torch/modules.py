@@ -34,6 +34,10 @@ class _Attention(nn.Module):
         state_dict.pop(prefix + "mask", None)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        _takes(self, x)
+        return self.W_query(x), self.W_key(x), self.W_value(x)
+
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False) -> Tensor:
         return scaled_dot_product_attention(
             q, k, v, dropout_p=self.dropout_p if self.training else 0.0, is_causal=is_causal
@@ -52,6 +56,7 @@ class SelfAttention_v1(_Attention):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, tokens, d_in): (…, tokens, d_out)."""
+        _takes(self, x)
         return self._attend(x @ self.W_query, x @ self.W_key, x @ self.W_value)
 
 
@@ -67,7 +72,7 @@ class SelfAttention_v2(_Attention):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, tokens, d_in): (…, tokens, d_out)."""
-        return self._attend(self.W_query(x), self.W_key(x), self.W_value(x))
+        return self._attend(*self._project(x))
 
 
 class CausalAttention(SelfAttention_v2):
@@ -79,8 +84,7 @@ class CausalAttention(SelfAttention_v2):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, tokens, d_in), at most context_length tokens: (…, tokens, d_out)."""
-        _fits(self, x)
-        return self._attend(self.W_query(x), self.W_key(x), self.W_value(x), is_causal=True)
+        return self._attend(*self._project(x), is_causal=True)
 
 
 class MultiHeadAttentionWrapper(nn.Module):
@@ -120,15 +124,23 @@ class MultiHeadAttention(_Attention):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, tokens, d_in), at most context_length tokens: (…, tokens, d_out)."""
-        _fits(self, x)
-        q, k, v = (layer(x).unflatten(-1, (self.num_heads, self.head_dim)).transpose(-3, -2)
-                   for layer in (self.W_query, self.W_key, self.W_value))  # fmt: skip
+        q, k, v = (each.unflatten(-1, (self.num_heads, self.head_dim)).transpose(-3, -2) for each in self._project(x))
         context = self._attend(q, k, v, is_causal=True)  # (…, heads, tokens, head_dim)
         return self.out_proj(context.transpose(-3, -2).flatten(-2))
 
 
-def _fits(module: Any, x: Tensor) -> None:
-    if x.shape[-2] > module.context_length:
+def _takes(module: Any, x: Any) -> None:
+    """PyTorch itself would speak of matrices m1 and m2."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"[{type(module).__name__}] expected x as torch.Tensor; found {type(x).__name__}")
+    weight = getattr(module.W_query, "weight", module.W_query)  # a quantised layer's is no tensor, or one of integers
+    differs = isinstance(weight, Tensor) and weight.is_floating_point() and weight.dtype != x.dtype
+    if differs and not torch.is_autocast_enabled("cpu"):
+        raise TypeError(
+            f"[{type(module).__name__}] expected x of the weights' dtype, {weight.dtype}; found {x.dtype}; convert it "
+            f"with .to({weight.dtype})"
+        )
+    if x.shape[-2] > getattr(module, "context_length", x.shape[-2]):
         raise ValueError(
             f"[{type(module).__name__}] expected at most context_length = {module.context_length} tokens; "
             f"found {x.shape[-2]}"
