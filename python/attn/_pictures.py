@@ -127,13 +127,10 @@ def _of_model(op: str, model: Any, x: Any, tokenizer: Any, item: int) -> Steps:
     if x is None:
         refuse(op, "a text, token numbers or the tokenizer's result beside the model", "none")
     inputs = _inputs(op, x, tokenizer)
-    output = _run(model, inputs)
+    output = _run(op, model, inputs)
     weights = output.get("attentions")
     if not weights:
-        two = [name for name in FIELDS if output.get(name)]
-        refuse(op, "a model that returns the attention weights of one stack",
-               f"{type(model).__name__} with {', '.join(two) or 'none'}",
-               f"pass one of them: attn.{op}(model(**inputs, output_attentions=True).{two[0]})" if two else "")  # fmt: skip
+        _refuse_stacks(op, model, [name for name in FIELDS if output.get(name)], "**inputs")
     found = _of_weights(op, tuple(weights), item)
     ids = inputs.get("input_ids")
     if tokenizer is not None and ids is not None:
@@ -154,7 +151,7 @@ def _text(model: Any, ids: Any, mask: Any, item: int) -> Any:
 
 def _of_two_readings(op: str, model: Any, text: Any) -> tuple[list[tuple[str, Any]], list[int]]:
     twice = text.repeat(2)[None]
-    return _of_weights(op, tuple(_run(model, {"input_ids": twice})["attentions"]), 0).steps, text.tolist()
+    return _of_weights(op, tuple(_run(op, model, {"input_ids": twice})["attentions"]), 0).steps, text.tolist()
 
 
 def _inputs(op: str, x: Any, tokenizer: Any) -> dict[str, Any]:
@@ -163,16 +160,41 @@ def _inputs(op: str, x: Any, tokenizer: Any) -> dict[str, Any]:
     if isinstance(x, str):
         if tokenizer is None:
             refuse(op, "the model's tokenizer beside a text", "none", f"attn.{op}(model, text, tokenizer)")
-        return dict(tokenizer(x, return_tensors="pt"))
+        inputs = dict(tokenizer(x, return_tensors="pt"))
+        if inputs["input_ids"].shape[-1] == 0:
+            refuse(op, "a text of at least one token", repr(x))
+        return inputs
     if hasattr(x, "keys"):
         return dict(x)
-    ids = torch.as_tensor(x)
+    try:
+        ids = torch.as_tensor(x)
+    except (TypeError, ValueError, RuntimeError):
+        found = f"a list of {len(x)} texts" if isinstance(x, list | tuple) and x and isinstance(x[0], str) else None
+        refuse(op, "one text, token numbers or the tokenizer's result", found or type(x).__name__,
+               "pass one of the texts, or tokenizer(texts, ...) and item=" if found else "")  # fmt: skip
     if ids.is_floating_point() or ids.ndim not in (1, 2):
-        refuse(op, "token numbers (tokens) or (batch, tokens)", f"{ids.dtype} of shape {tuple(ids.shape)}")
+        refuse(op, "token numbers (tokens) or (batch, tokens)", f"{ids.dtype} of shape {tuple(ids.shape)}",
+               f"of a model that reads no text pass attn.{op}(model(..., output_attentions=True).attentions)")  # fmt: skip
     return {"input_ids": ids if ids.ndim == 2 else ids[None]}
 
 
-def _run(model: Any, inputs: dict[str, Any]) -> Any:
+def _refuse_stacks(op: str, model: Any, found: Sequence[str], inputs: str) -> NoReturn:
+    refuse(op, "a model that returns the attention weights of one stack",
+           f"{type(model).__name__} with {', '.join(found) or 'none'}",
+           f"pass one of them: attn.{op}(model({inputs}, output_attentions=True).{found[0]})" if found else "")  # fmt: skip
+
+
+def _fits(op: str, model: Any, inputs: dict[str, Any], error: Exception) -> None:
+    """Refuses a text that is longer than the positions that the model has learned, by which it failed."""
+    longest, ids = getattr(model.config, "max_position_embeddings", None), inputs.get("input_ids")
+    if longest is not None and ids is not None and ids.shape[-1] > longest:
+        raise ValueError(
+            f"[{op}] expected at most {longest} tokens, as {type(model).__name__} reads; found {ids.shape[-1]}; "
+            "pass a shorter text"
+        ) from error
+
+
+def _run(op: str, model: Any, inputs: dict[str, Any]) -> Any:
     """One forward pass by an implementation that returns weights; then the model is as it was."""
     import torch
 
@@ -185,6 +207,13 @@ def _run(model: Any, inputs: dict[str, Any]) -> Any:
     try:
         with torch.no_grad():
             return model(**inputs, output_attentions=True, return_dict=True)
+    except ValueError:
+        if getattr(model.config, "is_encoder_decoder", False) and "decoder_input_ids" not in inputs:
+            _refuse_stacks(op, model, FIELDS, "**inputs, decoder_input_ids=ids")
+        raise
+    except (IndexError, RuntimeError) as error:
+        _fits(op, model, inputs, error)
+        raise
     finally:
         if switched:
             model.set_attn_implementation(before)

@@ -126,8 +126,14 @@ def test_what_a_model_cannot_be_asked(gpt2):
             draw(gpt2, "hello")
         with pytest.raises(ValueError, match="beside the model; found none"):
             draw(gpt2)
-        with pytest.raises(ValueError, match="token numbers"):
+        with pytest.raises(ValueError, match=r"token numbers.*\(model\(.*\)\.attentions\)"):
             draw(gpt2, torch.rand(2, 5))
+        with pytest.raises(ValueError, match="one text.*found a list of 2 texts; pass one"):
+            draw(gpt2, ["hello", "you"], tokenizer=Letters())
+        with pytest.raises(ValueError, match="a text of at least one token; found ''"):
+            draw(gpt2, "", tokenizer=Letters())
+        with pytest.raises(ValueError, match="at most 64 tokens, as GPT2LMHeadModel reads; found 65"):
+            draw(gpt2, [5] * 65)
         with pytest.raises(ValueError, match="item from 0 to 0; found 1"):
             draw(gpt2, [5, 6], item=1)
 
@@ -141,3 +147,5 @@ def test_two_stacks_are_named():
     inputs = {"input_ids": ids, "decoder_input_ids": ids}
     with pytest.raises(ValueError, match=r"encoder_attentions.*attn.report\(model\(\*\*inputs"):
         attn.report(model, inputs)
+    with pytest.raises(ValueError, match=r"one stack.*decoder_input_ids=ids.*encoder_attentions"):
+        attn.report(transformers.T5ForConditionalGeneration(config).eval(), ids)
