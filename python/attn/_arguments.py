@@ -41,6 +41,21 @@ def asked_for(result: Any, query: Any, kind: int, return_lse: bool, return_weigh
     return (output, *([lse] if return_lse else []), *([] if return_weights is False else [weights]))
 
 
+def integer(value: Any, op: str, what: str) -> int:
+    """A number that Python counts with."""
+    try:
+        return value.__index__()
+    except AttributeError:
+        raise TypeError(f"[{op}] expected {what} as an integer; found {type(value).__name__}") from None
+
+
+def listed(values: Any, op: str, what: str) -> list[Any]:
+    try:
+        return list(values)
+    except TypeError:
+        raise TypeError(f"[{op}] expected {what}; found {type(values).__name__}") from None
+
+
 def int64(values: Any, op: str = "scaled_dot_product_attention") -> Any:
     """Lengths and row numbers: an int64 array as it is; a list, or other integers, converted."""
     if values is None or str(getattr(values, "dtype", "")) in ("int64", "torch.int64"):

@@ -12,6 +12,7 @@ from attn._arguments import (
     dtype_name,
     framework,
     int64,
+    listed,
     pair_of,
     rows_of,
     take,
@@ -194,7 +195,10 @@ def merge(outputs: Sequence[A], lses: Sequence[A], dtype: DType | None = None) -
         output (…, dv) of `dtype`, by default that of the parts, and lse (…).
     """
     hint = "merge under torch.no_grad(), or pass .detach()"
-    parts, sums = ([without_gradient(array, "merge", hint) for array in arrays] for arrays in (outputs, lses))
+    parts, sums = (
+        [without_gradient(array, "merge", hint) for array in listed(arrays, "merge", f"{what} as a list of arrays")]
+        for arrays, what in ((outputs, "outputs"), (lses, "lses"))
+    )
     kind = framework(parts[0]) if parts else NUMPY
     result = _attn.merge(parts, sums, dtype_name(dtype), kind)
     return tuple(take(each, parts[0]) for each in result) if kind == DLPACK else result

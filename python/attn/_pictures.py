@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attn import modules
-from attn._arguments import TORCH, framework
+from attn._arguments import TORCH, framework, listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +61,18 @@ def attn_module(op: str, what: Any) -> modules.Module | None:
     return copy.eval()
 
 
+def module_with_input(op: str, what: Any, x: Any) -> modules.Module | None:
+    """attn_module(), which needs an input."""
+    module = attn_module(op, what)
+    if module is not None and x is None:
+        refuse(op, f"an input x beside {type(what).__name__}", "none", f"attn.{op}(module, x)")
+    return module
+
+
+def words_of(op: str, tokens: Any, key_tokens: Any) -> tuple[list[str], list[str]]:
+    return listed(tokens, op, "tokens as a list of strings"), listed(key_tokens, op, "key_tokens as a list of strings")
+
+
 def steps_of(op: str, what: Any, x: Any, tokenizer: Any, item: int) -> Steps:
     """The steps of a Hugging Face model's run on x, or of weights."""
     if is_model(what):
@@ -74,8 +86,10 @@ def steps_of(op: str, what: Any, x: Any, tokenizer: Any, item: int) -> Steps:
 def _of_weights(op: str, weights: Any, item: int) -> Steps:
     if isinstance(weights, list | tuple):
         layers = [(i, layer) for i, layer in enumerate(weights) if layer is not None]
+        if not weights:
+            refuse(op, "attention weights of some layer", f"an empty {type(weights).__name__}")
         if not layers:
-            refuse(op, "attention weights of some layer", f"{len(weights)} layers of None",
+            refuse(op, "attention weights of some layer", f"None for all of {len(weights)} layers",
                    'load the model with attn_implementation="attn" and call it with output_attentions=True')  # fmt: skip
         return Steps([(f"layers.{i}.weights", _heads(_item(op, _checked(op, w, 4), item, 3))) for i, w in layers])
     array = _item(op, _checked(op, weights, 5), item, 4)

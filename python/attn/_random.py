@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attn import _attn
+from attn._arguments import integer
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Generator:
     """
 
     def __init__(self, seed: int = 67280421310721, dropout: str = "mkl") -> None:
-        self._stream: Any = _attn.Stream(seed & 0xFFFFFFFFFFFFFFFF, dropout)
+        self._stream: Any = _attn.Stream(_seed(seed), dropout)
 
     @property
     def dropout(self) -> str:
@@ -36,7 +37,7 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """As torch.manual_seed."""
-        self._stream.manual_seed(seed & 0xFFFFFFFFFFFFFFFF)
+        self._stream.manual_seed(_seed(seed))
         return self
 
     def rand(self, *shape: int) -> Float32:
@@ -49,15 +50,19 @@ class Generator:
 
     def randint(self, low: int, high: int, shape: Sequence[int]) -> Int64:
         """int64 in [low, high), as torch.randint(low, high, shape)."""
-        return self._stream.randint(low, high, list(shape))
+        return self._stream.randint(low, high, shape)
 
     def dropout_keep(self, shape: Sequence[int], p: float) -> npt.NDArray[np.bool_]:
         """bool: which elements dropout of probability p keeps."""
-        return self._stream.dropout_keep(list(shape), p)
+        return self._stream.dropout_keep(shape, p)
 
     def next_u64(self) -> int:
         """64 random bits: what dropout by Philox takes for its key."""
         return self._stream.next_u64()
+
+
+def _seed(seed: int) -> int:
+    return integer(seed, "manual_seed", "seed") & 0xFFFFFFFFFFFFFFFF
 
 
 def _shape(shape: tuple[int, ...] | tuple[Sequence[int]]) -> list[int]:

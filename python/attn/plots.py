@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._pictures import attn_module, refuse, steps_of
+from attn._arguments import integer
+from attn._pictures import module_with_input, refuse, steps_of, words_of
 from attn.modules import CrossAttention
 from attn.reports import input_of, save_whole
 
@@ -81,8 +82,9 @@ def plot(
     Raises:
         ValueError, TypeError: as report().
     """
-    module = attn_module("plot", what)
-    words = list(tokens)
+    module = module_with_input("plot", what, x)
+    words, key_words = words_of("plot", tokens, key_tokens)
+    item = integer(item, "plot", "item")
     if module is None:
         shown = steps_of("plot", what, x, tokenizer or source, item)
         steps, words, item = shown.steps, words or shown.tokens, 0
@@ -94,6 +96,6 @@ def plot(
         steps = list(found.items())
     return Figure(
         _attn.figure_of_steps(
-            steps, figure, step, title, scale, colours, item, layer, head, words, list(key_tokens)
+            steps, figure, step, title, scale, colours, item, layer, head, words, key_words
         )
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._pictures import attn_module, refuse, steps_of
+from attn._arguments import integer
+from attn._pictures import module_with_input, refuse, steps_of, words_of
 from attn.modules import CrossAttention
 
 TYPE_CHECKING = False
@@ -89,8 +90,9 @@ def report(
         ValueError: what cannot be shown: shapes that do not fit, not one token for each row, no such item.
         TypeError: what is no array, module or model; weights of a dtype that is not floating.
     """
-    labels = list(tokens), list(key_tokens)
-    module = attn_module("report", what)
+    labels = words_of("report", tokens, key_tokens)
+    item = integer(item, "report", "item")
+    module = module_with_input("report", what, x)
     if module is None:
         shown = steps_of("report", what, x, tokenizer or source, item)
         words = labels[0] or shown.tokens

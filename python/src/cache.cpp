@@ -1,6 +1,5 @@
 // The key-value cache; Python's cache.py gives it its signatures.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
@@ -54,7 +53,8 @@ class Cache {
   std::shared_mutex mutex_;
 };
 
-void append(Cache& self, nb::handle key, nb::handle value, std::optional<std::int64_t> item, int framework) {
+void append(Cache& self, nb::handle key, nb::handle value, nb::handle to, int framework) {
+  const auto item = optional_plain<std::int64_t>(to, kOp, "item");
   const auto from = static_cast<Framework>(framework);
   const Array k = read(key, kOp, "key", from), v = read(value, kOp, "value", from);
   self.change(
@@ -79,12 +79,18 @@ void bind_cache(nb::module_& m) {
   nb::class_<Cache>(m, "Cache", "Keys and values of the tokens so far.")
       .def(
           "__init__",
-          [](Cache* self, std::int64_t batch, std::int64_t kv_heads, std::int64_t head_dim, std::int64_t value_dim,
-             std::string_view dtype, std::int64_t page_size, std::int64_t capacity) {
-            new (self) Cache(KVCache({batch, kv_heads, head_dim, value_dim, stored_dtype(dtype), page_size, capacity}));
+          [](Cache* self, nb::handle batch, nb::handle kv_heads, nb::handle head_dim, nb::handle value_dim,
+             std::string_view dtype, nb::handle page_size, nb::handle capacity) {
+            const auto integer = [](nb::handle value, const char* what) {
+              return plain<std::int64_t>(value, kOp, what);
+            };
+            new (self)
+                Cache(KVCache({integer(batch, "batch"), integer(kv_heads, "kv_heads"), integer(head_dim, "head_dim"),
+                               integer(value_dim, "value_dim"), stored_dtype(dtype), integer(page_size, "page_size"),
+                               integer(capacity, "capacity")}));
           },
-          nb::arg("batch"), nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("value_dim"), nb::arg("dtype"),
-          nb::arg("page_size"), nb::arg("capacity"))
+          nb::arg("batch").none(), nb::arg("kv_heads").none(), nb::arg("head_dim").none(), nb::arg("value_dim").none(),
+          nb::arg("dtype"), nb::arg("page_size").none(), nb::arg("capacity").none())
       .def("append", &append, nb::arg("key").none(), nb::arg("value").none(), nb::arg("item").none(),
            nb::arg("framework"))
       .def("attend", &attend, nb::arg("query").none(), nb::arg("attn_mask").none(), nb::arg("sinks").none(),
@@ -92,22 +98,25 @@ void bind_cache(nb::module_& m) {
            nb::arg("return_weights").none(), nb::arg("framework"))
       .def(
           "truncate",
-          [](Cache& self, std::int64_t length, std::optional<std::int64_t> item) {
-            self.change([&](KVCache& cache) { item ? cache.truncate(*item, length) : cache.truncate(length); });
+          [](Cache& self, nb::handle length, nb::handle item) {
+            const auto kept = plain<std::int64_t>(length, kOp, "length");
+            const auto of = optional_plain<std::int64_t>(item, kOp, "item");
+            self.change([&](KVCache& cache) { of ? cache.truncate(*of, kept) : cache.truncate(kept); });
           },
-          nb::arg("length"), nb::arg("item").none())
+          nb::arg("length").none(), nb::arg("item").none())
       .def("lengths",
            [](Cache& self) {
              return give(self.read([](const KVCache& cache) { return cache.lengths(); }), Framework::numpy);
            })
       .def(
           "rows",
-          [](Cache& self, std::int64_t item) {
+          [](Cache& self, nb::handle item) {
+            const auto of = plain<std::int64_t>(item, kOp, "item");
             const auto [k, v] =
-                self.read([&](const KVCache& cache) { return std::pair(cache.keys(item), cache.values(item)); });
+                self.read([&](const KVCache& cache) { return std::pair(cache.keys(of), cache.values(of)); });
             return nb::make_tuple(give(k, Framework::numpy), give(v, Framework::numpy));
           },
-          nb::arg("item"))
+          nb::arg("item").none())
       .def("nbytes", [](Cache& self) { return self.read([](const KVCache& cache) { return cache.bytes(); }); })
       .def(
           "clone", [](Cache& self) { return new Cache(self.read([](const KVCache& cache) { return cache.clone(); })); },

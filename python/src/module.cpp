@@ -1,6 +1,7 @@
 // attn._attn: the library, for the Python files beside it.
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -12,15 +13,34 @@ namespace nb = nanobind;
 
 namespace {
 
+constexpr const char* kToFloat = "convert with .astype(np.float32), or .to(torch.float32)";
+
 // What the library says of C++'s functions, said of Python's.
-std::string in_pythons_words(std::string text) {
-  constexpr const char* said[][2] = {
-      {"convert with to(dtype)", "convert with .astype(np.float32), or .to(torch.float32)"},
-      {"convert it to float32", "convert it with .astype(np.float32), or .float() in PyTorch"}};
-  for (const auto& [cpp, python] : said) {
+constexpr const char* kSaid[][2] = {
+    {"convert with to(dtype)", kToFloat},
+    {"convert it to float32", "convert it with .astype(np.float32), or .float() in PyTorch"},
+    {"mask.bias of a floating dtype", "attn_mask of dtype bool, or of a floating dtype"},
+    {"use Mask::boolean for a mask of true and false",
+     "convert a mask of 0 and 1 with .astype(bool), or .to(torch.bool)"},
+    {"convert with to(DType::boolean)", "convert with .astype(bool), or .to(torch.bool)"},
+    {"mask.bias", "attn_mask"},
+    {"mask.keep", "attn_mask"},
+    {"mask.block_keep of dtype bool (true = allowed)", "block_mask of dtype bool (True takes part)"},
+    {"mask.block_keep", "block_mask"},
+    {"tq / block_query, tk / block_key", "tq / block_size, tk / block_size"},
+    {"block_query and block_key", "block_size"}};
+
+std::string in_pythons_words(const attn::Error& error) {
+  std::string text = error.what();
+  for (const auto& [cpp, python] : kSaid) {
     if (const std::size_t at = text.find(cpp); at != std::string::npos) text.replace(at, std::strlen(cpp), python);
   }
-  return text;
+  // Numbers of another kind, where the message has no advice of its own.
+  const bool number = text.find("; found int") != std::string::npos || text.find("; found uint") != std::string::npos ||
+                      text.find("; found bool") != std::string::npos;
+  const std::size_t wanted = std::min(text.find("of float"), text.find("of a float"));
+  if (error.kind() != attn::Error::Kind::dtype || !number || wanted > text.find("; found ")) return text;
+  return text.find("; ", text.find("; found ") + 1) == std::string::npos ? text + "; " + kToFloat : text;
 }
 
 // The library's message, by kind: TypeError for a dtype, OSError for a file, else ValueError.
@@ -32,7 +52,7 @@ void translate(const std::exception_ptr& caught, void*) {
     PyObject* type = error.kind() == Kind::dtype  ? PyExc_TypeError
                      : error.kind() == Kind::file ? PyExc_OSError
                                                   : PyExc_ValueError;
-    PyErr_SetString(type, in_pythons_words(error.what()).c_str());
+    PyErr_SetString(type, in_pythons_words(error).c_str());
   }
 }
 

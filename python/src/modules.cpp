@@ -140,15 +140,18 @@ void load(Layer& layer, const nb::dict& state) {
 }
 
 // The page of one forward pass, as `attn report` writes it.
-nb::str page_of(Layer& layer, nb::handle input, nb::handle source, std::vector<std::string> tokens,
-                std::vector<std::string> key_tokens, std::string title, std::int64_t item, std::int64_t head) {
+nb::str page_of(Layer& layer, nb::handle input, nb::handle source, nb::handle tokens, nb::handle key_tokens,
+                nb::handle title, nb::handle item, nb::handle head) {
+  using Texts = std::vector<std::string>;
+  constexpr const char* op = "report";
+  ReportOptions options;
+  options.tokens = plain<Texts>(tokens, op, "tokens"), options.key_tokens = plain<Texts>(key_tokens, op, "key_tokens");
+  options.title = plain<std::string>(title, op, "title"), options.item = plain<std::int64_t>(item, op, "item");
+  options.head = plain<std::int64_t>(head, op, "head");
   const Array x = read(input, kOp, "x"), other = read_optional(source, kOp, "source");
   const std::string page = layer.run([&](Module& m) {
     Trace trace;
     forward_of(m, x.tensor.clone(), other.tensor.defined() ? other.tensor.clone() : Tensor(), &trace);
-    ReportOptions options;
-    options.tokens = std::move(tokens), options.key_tokens = std::move(key_tokens);
-    options.title = std::move(title), options.item = item, options.head = head;
     options.random_weights = layer.random();
     options.module = layer.kind(), options.flavour = layer.flavour(), options.training = m.training();
     options.parameters = m.state_dict();
@@ -189,16 +192,22 @@ void bind_modules(nb::module_& m) {
           nb::arg("qkv_bias").none() = false, nb::arg("causal").none() = true,
           nb::arg("layer_order").none() = nb::none(), nb::arg("rope").none() = nb::none(),
           nb::arg("out_proj").none() = true, nb::keep_alive<1, 3>())
-      .def("forward", &forward, nb::arg("x"), nb::arg("source").none(), nb::arg("with_steps"), nb::arg("framework"))
-      .def("backward", &backward, nb::arg("d_output"), nb::arg("framework"))
-      .def("page", &page_of, nb::arg("x"), nb::arg("source").none(), nb::arg("tokens"), nb::arg("key_tokens"),
-           nb::arg("title"), nb::arg("item"), nb::arg("head"))
+      .def("forward", &forward, nb::arg("x").none(), nb::arg("source").none(), nb::arg("with_steps"),
+           nb::arg("framework"))
+      .def("backward", &backward, nb::arg("d_output").none(), nb::arg("framework"))
+      .def("page", &page_of, nb::arg("x").none(), nb::arg("source").none(), nb::arg("tokens").none(),
+           nb::arg("key_tokens").none(), nb::arg("title").none(), nb::arg("item").none(), nb::arg("head").none())
       .def("parameters", &parameters)
       .def("call_random", &Layer::call_random, "Its weights, copied from elsewhere, are as they were drawn there.")
       .def("load", &load, nb::arg("state"))
       .def("zero_grad", [](Layer& self) { self.run([](Module& module) { module.zero_grad(); }); })
       .def(
-          "train", [](Layer& self, bool on) { self.run([on](Module& module) { module.train(on); }); }, nb::arg("on"));
+          "train",
+          [](Layer& self, nb::handle mode) {
+            const bool on = plain<bool>(mode, "train", "mode");
+            self.run([on](Module& module) { module.train(on); });
+          },
+          nb::arg("mode").none());
 }
 
 }  // namespace attn::python

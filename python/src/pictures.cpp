@@ -1,6 +1,5 @@
 // Pages and figures of steps: what Python's report() and plot() draw.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -17,6 +16,7 @@
 #include "attn/steps.hpp"
 #include "bind.hpp"
 #include "report/html/blocks.hpp"
+#include "values.hpp"
 
 namespace attn::python {
 namespace {
@@ -35,15 +35,17 @@ Trace trace_of(const nb::list& steps, std::vector<Array>& keep, const char* op) 
   return trace;
 }
 
-nb::str page_of_steps(const nb::list& steps, Texts tokens, Texts key_tokens, std::string title, std::int64_t item,
-                      std::int64_t layer, std::int64_t head, const nb::list& repeated,
+nb::str page_of_steps(const nb::list& steps, nb::handle tokens, nb::handle key_tokens, nb::handle title,
+                      std::int64_t item, nb::handle layer, nb::handle head, const nb::list& repeated,
                       std::vector<std::int64_t> repeated_ids) {
+  constexpr const char* op = "report";
   std::vector<Array> keep;
   const Trace trace = trace_of(steps, keep, "report");
   ReportOptions options;
   options.repeated = trace_of(repeated, keep, "report"), options.repeated_ids = std::move(repeated_ids);
-  options.tokens = std::move(tokens), options.key_tokens = std::move(key_tokens), options.title = std::move(title);
-  options.item = item, options.layer = layer, options.head = head;
+  options.tokens = plain<Texts>(tokens, op, "tokens"), options.key_tokens = plain<Texts>(key_tokens, op, "key_tokens");
+  options.title = plain<std::string>(title, op, "title"), options.item = item;
+  options.layer = plain<std::int64_t>(layer, op, "layer"), options.head = plain<std::int64_t>(head, op, "head");
   std::string page;
   {
     const nb::gil_scoped_release released;
@@ -158,21 +160,22 @@ std::string drawn(const Trace& trace, const Choice& choice) {
               "\"" + kind + "\"");
 }
 
-nb::str figure_of_steps(const nb::list& steps, std::string figure, std::string step, std::string title,
-                        std::string scale, std::string colours, std::int64_t item, std::optional<std::int64_t> layer,
-                        std::optional<std::int64_t> head, Texts tokens, Texts key_tokens) {
+nb::str figure_of_steps(const nb::list& steps, nb::handle figure, nb::handle step, nb::handle title, nb::handle scale,
+                        nb::handle colours, std::int64_t item, nb::handle layer, nb::handle head, nb::handle tokens,
+                        nb::handle key_tokens) {
+  constexpr const char* op = "plot";
   std::vector<Array> keep;
-  const Trace trace = trace_of(steps, keep, "plot");
-  const Choice choice{std::move(figure),
-                      std::move(step),
-                      std::move(title),
-                      std::move(scale),
-                      std::move(colours),
+  const Trace trace = trace_of(steps, keep, op);
+  const Choice choice{plain<std::string>(figure, op, "figure"),
+                      plain<std::string>(step, op, "step"),
+                      plain<std::string>(title, op, "title"),
+                      plain<std::string>(scale, op, "scale"),
+                      plain<std::string>(colours, op, "colours"),
                       item,
-                      layer,
-                      head,
-                      std::move(tokens),
-                      std::move(key_tokens)};
+                      optional_plain<std::int64_t>(layer, op, "layer"),
+                      optional_plain<std::int64_t>(head, op, "head"),
+                      plain<Texts>(tokens, op, "tokens"),
+                      plain<Texts>(key_tokens, op, "key_tokens")};
   std::string svg;
   {
     const nb::gil_scoped_release released;
@@ -184,12 +187,13 @@ nb::str figure_of_steps(const nb::list& steps, std::string figure, std::string s
 }  // namespace
 
 void bind_pictures(nb::module_& m) {
-  m.def("page_of_steps", &page_of_steps, nb::arg("steps"), nb::arg("tokens"), nb::arg("key_tokens"), nb::arg("title"),
-        nb::arg("item"), nb::arg("layer"), nb::arg("head"), nb::arg("repeated"), nb::arg("repeated_ids"),
-        "The report's page of named steps.");
-  m.def("figure_of_steps", &figure_of_steps, nb::arg("steps"), nb::arg("figure"), nb::arg("step"), nb::arg("title"),
-        nb::arg("scale"), nb::arg("colours"), nb::arg("item"), nb::arg("layer").none(), nb::arg("head").none(),
-        nb::arg("tokens"), nb::arg("key_tokens"), "A figure of named steps, as SVG.");
+  m.def("page_of_steps", &page_of_steps, nb::arg("steps"), nb::arg("tokens").none(), nb::arg("key_tokens").none(),
+        nb::arg("title").none(), nb::arg("item"), nb::arg("layer").none(), nb::arg("head").none(), nb::arg("repeated"),
+        nb::arg("repeated_ids"), "The report's page of named steps.");
+  m.def("figure_of_steps", &figure_of_steps, nb::arg("steps"), nb::arg("figure").none(), nb::arg("step").none(),
+        nb::arg("title").none(), nb::arg("scale").none(), nb::arg("colours").none(), nb::arg("item"),
+        nb::arg("layer").none(), nb::arg("head").none(), nb::arg("tokens").none(), nb::arg("key_tokens").none(),
+        "A figure of named steps, as SVG.");
 }
 
 }  // namespace attn::python

@@ -11,11 +11,14 @@
 #include "arrays.hpp"
 #include "bind.hpp"
 #include "random.hpp"
+#include "values.hpp"
 
 namespace attn::python {
 namespace {
 
-Shape shape_of(const std::vector<std::int64_t>& sizes) { return Shape(std::span(sizes)); }
+Shape shape_of(nb::handle sizes, const char* op) {
+  return Shape(std::span<const std::int64_t>(plain<std::vector<std::int64_t>>(sizes, op, "sizes")));
+}
 
 template <class Draw>
 nb::object drawn(Stream& stream, const Draw& draw) {
@@ -31,14 +34,13 @@ nb::object drawn(Stream& stream, const Draw& draw) {
 }  // namespace
 
 void bind_random(nb::module_& m) {
-  using Sizes = std::vector<std::int64_t>;
   nb::class_<Stream>(m, "Stream", "One mt19937 stream, drawn as PyTorch draws.")
       .def(
           "__init__",
-          [](Stream* self, std::uint64_t seed, std::string_view dropout) {
-            new (self) Stream(seed, dropout_flavour(dropout));
+          [](Stream* self, std::uint64_t seed, nb::handle dropout) {
+            new (self) Stream(seed, dropout_flavour(plain<std::string_view>(dropout, "Generator", "dropout")));
           },
-          nb::arg("seed"), nb::arg("dropout"))
+          nb::arg("seed"), nb::arg("dropout").none())
       .def(
           "manual_seed",
           [](Stream& self, std::uint64_t seed) {
@@ -54,28 +56,34 @@ void bind_random(nb::module_& m) {
            })
       .def(
           "rand",
-          [](Stream& self, const Sizes& shape) {
-            return drawn(self, [&](Generator& g) { return g.rand(shape_of(shape)); });
+          [](Stream& self, nb::handle shape) {
+            return drawn(self, [sizes = shape_of(shape, "rand")](Generator& g) { return g.rand(sizes); });
           },
-          nb::arg("shape"))
+          nb::arg("shape").none())
       .def(
           "randn",
-          [](Stream& self, const Sizes& shape) {
-            return drawn(self, [&](Generator& g) { return g.randn(shape_of(shape)); });
+          [](Stream& self, nb::handle shape) {
+            return drawn(self, [sizes = shape_of(shape, "randn")](Generator& g) { return g.randn(sizes); });
           },
-          nb::arg("shape"))
+          nb::arg("shape").none())
       .def(
           "randint",
-          [](Stream& self, std::int64_t low, std::int64_t high, const Sizes& shape) {
-            return drawn(self, [&](Generator& g) { return g.randint(low, high, shape_of(shape)); });
+          [](Stream& self, nb::handle low, nb::handle high, nb::handle shape) {
+            const auto from = plain<std::int64_t>(low, "randint", "low"),
+                       to = plain<std::int64_t>(high, "randint", "high");
+            return drawn(self,
+                         [&, sizes = shape_of(shape, "randint")](Generator& g) { return g.randint(from, to, sizes); });
           },
-          nb::arg("low"), nb::arg("high"), nb::arg("shape"))
+          nb::arg("low").none(), nb::arg("high").none(), nb::arg("shape").none())
       .def(
           "dropout_keep",
-          [](Stream& self, const Sizes& shape, double p) {
-            return drawn(self, [&](Generator& g) { return g.dropout_keep(shape_of(shape), p); });
+          [](Stream& self, nb::handle shape, nb::handle p) {
+            const auto share = plain<double>(p, "dropout_keep", "p");
+            return drawn(self, [&, sizes = shape_of(shape, "dropout_keep")](Generator& g) {
+              return g.dropout_keep(sizes, share);
+            });
           },
-          nb::arg("shape"), nb::arg("p"));
+          nb::arg("shape").none(), nb::arg("p").none());
 }
 
 }  // namespace attn::python

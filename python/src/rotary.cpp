@@ -56,7 +56,8 @@ nb::object turn(nb::handle x, nb::handle inv_freq, nb::handle attention_factor, 
   return give(result, with);
 }
 
-nb::tuple frequencies_of(const std::string& json, const std::string& layer_type, nb::handle length) {
+nb::tuple frequencies_of(const std::string& json, nb::handle layer, nb::handle length) {
+  const auto layer_type = plain<std::string>(layer, "rotary_frequencies", "layer_type");
   const auto wanted = plain<std::int64_t>(length, "rotary_frequencies", "length");
   const RotaryFrequencies f = rotary_frequencies(parse_rope_config(json, layer_type), wanted);
   const auto pairs = static_cast<std::int64_t>(f.inv_freq.size());
@@ -78,7 +79,7 @@ void bind_rotary(nb::module_& m) {
         nb::arg("cos").none(), nb::arg("sin").none(), nb::arg("positions").none(), nb::arg("offset").none(),
         nb::arg("interleaved").none(), nb::arg("back").none(), nb::arg("framework"),
         "x turned by its positions, or turned back, as an array of the framework.");
-  m.def("rotary_frequencies", &frequencies_of, nb::arg("json"), nb::arg("layer_type"), nb::arg("length").none(),
+  m.def("rotary_frequencies", &frequencies_of, nb::arg("json"), nb::arg("layer_type").none(), nb::arg("length").none(),
         "(inv_freq, attention_factor) of a model's config.json.");
 }
 

@@ -3,12 +3,15 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
 
 #include <concepts>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "attn/error.hpp"
 
@@ -21,8 +24,25 @@ constexpr std::string_view kind_of() {
   if constexpr (std::same_as<T, bool>) return "True or False";
   if constexpr (std::integral<T>) return "an integer";
   if constexpr (std::floating_point<T>) return "a number";
-  if constexpr (std::same_as<T, std::string_view>) return "a string";
+  if constexpr (std::same_as<T, std::string_view> || std::same_as<T, std::string>) return "a string";
+  if constexpr (std::same_as<T, std::vector<std::string>>) return "a sequence of strings";
   return "a sequence of integers";
+}
+
+inline std::string type_of(nb::handle object) { return nb::str(nb::type_name(object.type())).c_str(); }
+
+// "float", or of a list of what does not fit "list with float".
+template <class T>
+std::string found_of(nb::handle object) {
+  if constexpr (requires { typename T::allocator_type; } && !std::same_as<T, std::string>) {
+    if (nb::isinstance<nb::list>(object) || nb::isinstance<nb::tuple>(object)) {
+      for (const nb::handle item : object) {
+        typename T::value_type value{};
+        if (!nb::try_cast(item, value)) return type_of(object) + " with " + type_of(item);
+      }
+    }
+  }
+  return type_of(object);
 }
 
 // Throws Error (dtype) for what is no T: "[op] expected what as a number; found str".
@@ -31,8 +51,7 @@ T plain(nb::handle object, const char* op, const char* what) {
   T result{};
   if (nb::try_cast(object, result)) return result;
   PyErr_Clear();
-  throw Error(Error::Kind::dtype, op, std::string(what).append(" as ").append(kind_of<T>()),
-              nb::str(nb::type_name(object.type())).c_str());
+  throw Error(Error::Kind::dtype, op, std::string(what).append(" as ").append(kind_of<T>()), found_of<T>(object));
 }
 
 template <class T>

@@ -49,7 +49,8 @@ void check_mask(const Mask& mask, const Shape& scores) {
 void check_blocks(const Mask& mask, const Sizes& p) {
   if (!mask.block_keep.defined()) return;
   if (mask.block_keep.dtype() != DType::boolean)
-    fail(Kind::dtype, "mask.block_keep of dtype bool (true = allowed)", std::string(name(mask.block_keep.dtype())));
+    fail(Kind::dtype, "mask.block_keep of dtype bool (true = allowed)", std::string(name(mask.block_keep.dtype())),
+         "convert with to(DType::boolean)");
   if (!(mask.block_query >= 1 && mask.block_key >= 1))
     fail(Kind::argument, "block_query and block_key of at least 1",
          std::to_string(mask.block_query) + " and " + std::to_string(mask.block_key));

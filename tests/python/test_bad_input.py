@@ -208,3 +208,55 @@ def test_any_options_give_a_result_or_a_python_error(options):
 def test_a_value_of_the_wrong_kind_is_named(options, words):
     with pytest.raises(TypeError, match=r"^\[scaled_dot_product_attention\] expected " + words + "$"):
         sdpa(X, X, X, **options)
+
+
+@pytest.mark.parametrize("options, words", [
+    ({"attn_mask": np.ones((5, 5), np.int64)}, r"expected attn_mask of dtype bool.*found int64; .*\.astype\(bool\)"),
+    ({"attn_mask": np.ones((5, 6), bool)}, r"expected attn_mask that broadcasts .*found \(5, 6\)"),
+    ({"attn_mask": np.ones((5, 6), np.float32)}, r"expected attn_mask that broadcasts .*found \(5, 6\)"),
+    ({"block_mask": np.ones((1, 1), np.int64)}, r"expected block_mask of dtype bool.*\.astype\(bool\)"),
+    ({"block_mask": np.ones((3, 3), bool)}, r"expected block_mask that broadcasts .*block_size.*found \(3, 3\)"),
+])  # fmt: skip
+def test_masks_have_pythons_names(options, words):
+    with pytest.raises((TypeError, ValueError), match=words) as caught:
+        sdpa(X, X, X, **options)
+    assert "mask." not in str(caught.value) and "Mask::" not in str(caught.value)
+
+
+CACHE = attn.KVCache(2, 3, 4)
+MODULE = attn.MultiHeadAttention(6, 4, 8, 0.0, 2)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: sdpa(*[X.astype(np.int64)] * 3),
+    lambda: CACHE.append(X.astype(np.int64), X.astype(np.int64)),
+    lambda: CACHE.attention(X.astype(np.int64)),
+    lambda: attn.rotary(X.astype(np.int64)),
+    lambda: MODULE(np.ones((4, 6), np.int64)),
+])  # fmt: skip
+def test_whole_numbers_are_told_how_to_become_floating(call):
+    with pytest.raises(TypeError, match=r"found int64; .*\.astype\(np\.float32\)"):
+        call()
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: attn.rand("a"), r"\[rand\] expected sizes as a sequence of integers; found list with str"),
+    (lambda: attn.randn(2, 1.5), r"\[randn\] expected sizes as a sequence of integers; found list with float"),
+    (lambda: attn.randint(0, 1.5, (2, 2)), r"\[randint\] expected high as an integer; found float"),
+    (lambda: attn.randint(0, 2, 3), r"\[randint\] expected sizes as a sequence of integers; found int"),
+    (lambda: attn.manual_seed("a"), r"\[manual_seed\] expected seed as an integer; found str"),
+    (lambda: attn.Generator(1, dropout=3), r"\[Generator\] expected dropout as a string; found int"),
+    (lambda: attn.Generator(1).dropout_keep((2,), "a"), r"\[dropout_keep\] expected p as a number; found str"),
+    (lambda: attn.merge(1, 2), r"\[merge\] expected outputs as a list of arrays; found int"),
+    (lambda: attn.KVCache(1.5), r"\[KVCache\] expected batch as an integer; found float"),
+    (lambda: CACHE.append(X[0], X[0], item="a"), r"\[KVCache\] expected item as an integer; found str"),
+    (lambda: CACHE.truncate(1.5), r"\[KVCache\] expected length as an integer; found float"),
+    (lambda: CACHE.keys(None), r"\[KVCache\] expected item as an integer; found NoneType"),
+    (lambda: attn.rotary_frequencies({}, 3), r"\[rotary_frequencies\] expected layer_type as a string; found int"),
+    (lambda: MODULE(None), r"\[module\] expected x as an array .*; found NoneType"),
+    (lambda: MODULE.backward(None), r"\[module\] expected the output's gradient as an array .*; found NoneType"),
+    (lambda: MODULE.train("no"), r"\[train\] expected mode as True or False; found str"),
+])  # fmt: skip
+def test_no_signature_of_the_binding_is_shown(call, words):
+    with pytest.raises(TypeError, match="^" + words + "$"):
+        call()

@@ -72,7 +72,7 @@ def test_what_cannot_be_shown_is_an_error(draw):
         (WEIGHTS[None, None, None], ValueError, "shape"),
         ((WEIGHTS[None],), ValueError, "shape"),
         ((None, None), ValueError, 'attn_implementation="attn"'),
-        ((), ValueError, "0 layers"),
+        ((), ValueError, "found an empty tuple"),
         ((WEIGHTS[0], WEIGHTS[0, :, :2, :2]), ValueError, "layers of one shape"),
         (np.zeros((0, 2, 4, 4), np.float32), ValueError, "shape"),
     ]:
@@ -93,6 +93,29 @@ def test_what_cannot_be_shown_is_an_error(draw):
         draw(attn.CrossAttention(6, 4), rng.standard_normal((4, 6)).astype(np.float32))
     with pytest.raises(TypeError, match=r"astype\(np.float32\)"):
         draw(attn.SelfAttention_v2(6, 4), rng.standard_normal((4, 6)))
+
+
+@pytest.mark.parametrize("draw", [attn.report, attn.plot], ids=["report", "plot"])
+@pytest.mark.parametrize("options, words", [
+    ({"tokens": [1, 2, 3, 4]}, "tokens as a sequence of strings; found list with int"),
+    ({"key_tokens": 5}, "key_tokens as a list of strings; found int"),
+    ({"title": 3}, "title as a string; found int"),
+    ({"head": 0.5}, "head as an integer; found float"),
+    ({"layer": "a"}, "layer as an integer; found str"),
+    ({"item": "a"}, "item as an integer; found str"),
+])  # fmt: skip
+def test_an_argument_of_the_wrong_kind_is_named(draw, options, words):
+    with pytest.raises(TypeError, match=rf"^\[{draw.__name__}\] expected {words}$"):
+        draw(WEIGHTS, **options)
+
+
+@pytest.mark.parametrize("draw", [attn.report, attn.plot], ids=["report", "plot"])
+def test_a_modules_input_is_asked_for(draw):
+    module = attn.MultiHeadAttention(6, 4, 8, 0.0, 2)
+    with pytest.raises(ValueError, match="an input x beside MultiHeadAttention; found none"):
+        draw(module)
+    with pytest.raises(TypeError, match="item as an integer; found float"):
+        draw(module, rng.standard_normal((2, 4, 6)).astype(np.float32), item=1.5)
 
 
 def test_scores_hide_their_future_too():

@@ -55,6 +55,12 @@ def test_fresh_modules_are_called_random(name):
     assert not random()
 
 
+@pytest.mark.parametrize("draw", [attn.report, attn.plot], ids=["report", "plot"])
+def test_the_input_of_a_module_of_attn_torch_is_asked_for(draw):
+    with pytest.raises(ValueError, match="an input x beside MultiHeadAttention; found none"):
+        draw(attn.torch.MultiHeadAttention(6, 4, 8, 0.0, 2))
+
+
 def test_another_module_is_refused():
     for draw in (attn.report, attn.plot):
         with pytest.raises(ValueError, match="found Linear; of another model pass the attention weights"):
