@@ -4,6 +4,7 @@
 
 #include "attn/figure.hpp"
 #include "attn/modules.hpp"
+#include "attn/reference.hpp"
 #include "core/testing.hpp"
 #include "report/xml.hpp"
 
@@ -95,6 +96,28 @@ TEST(Space, LabelsDoNotLieOnEachOther) {
       EXPECT_TRUE(apart) << labels[i].text << " and " << labels[j].text;
     }
   }
+}
+
+TEST(Space, LabelsDoNotLieOnArrows) {
+  const Tensor x = six_words();
+  const Tensor context = reference::matmul(reference::softmax(reference::matmul(x, x.transpose(0, 1))), x);
+  const std::vector<fig::Points> sets{{"inputs", x, kWords}, {"context", context, kWords}};
+  const Document d(fig::space(sets));
+  int arrows = 0;
+  for (const Element& line : d.all("line")) {
+    if (!line.has("stroke-dasharray")) continue;
+    ++arrows;
+    for (const Element& e : d.all("text")) {
+      if (e.has("stroke") || std::find(kWords.begin(), kWords.end(), e.text) == kWords.end()) continue;
+      const double left = e.number("x"), right = left + 5.0 * static_cast<double>(e.text.size()), y = e.number("y");
+      for (double gone = 0; gone <= 1; gone += 0.002) {
+        const double at_x = line.number("x1") + gone * (line.number("x2") - line.number("x1"));
+        const double at_y = line.number("y1") + gone * (line.number("y2") - line.number("y1"));
+        ASSERT_FALSE(at_x > left && at_x < right && at_y > y - 7 && at_y < y) << e.text;
+      }
+    }
+  }
+  EXPECT_EQ(arrows, 12);
 }
 
 TEST(Space, ASecondSetLooksDifferentAndIsNamed) {

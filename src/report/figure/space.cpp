@@ -79,35 +79,47 @@ class Eye {
   double ca_, sa_, ce_, se_;
 };
 
-// Labels that do not lie on one another: the first free place around the point.
+// Labels that do not lie on one another: the first free place around the point, beside the arrows if there is one.
 class Labels {
  public:
   // `leftward`: try the left side first.
   V2 place(V2 point, double width, bool leftward) {
     constexpr double height = 13;
-    V2 chosen{point.x + 7, point.y + 4};
-    for (const double ring : {0.0, 12.0, 24.0, 36.0}) {
+    constexpr double rings[] = {0, 12, 24, 36};
+    for (int round = 0; round < 2 * static_cast<int>(std::size(rings)); ++round) {
+      const double ring = rings[static_cast<std::size_t>(round) % std::size(rings)];
+      const bool beside = round < static_cast<int>(std::size(rings));
       const V2 tries[] = {{point.x + 7, point.y + 4 - ring},         {point.x + 7, point.y + 4 + ring},
                           {point.x - 7 - width, point.y + 4 - ring}, {point.x - 7 - width, point.y + 4 + ring},
                           {point.x - width / 2, point.y - 9 - ring}, {point.x - width / 2, point.y + 18 + ring}};
       for (std::size_t i = 0; i < std::size(tries); ++i) {
         const V2& at = tries[i < 4 && leftward ? (i + 2) % 4 : i];
         const Box box{at.x, at.y - height + 3, at.x + width, at.y + 3};
-        if (std::any_of(taken_.begin(), taken_.end(), [&](const Box& b) { return b.meets(box); })) continue;
+        const auto meets = [&](const Box& b) { return b.meets(box); };
+        if (std::any_of(taken_.begin(), taken_.end(), meets)) continue;
+        if (beside && std::any_of(shafts_.begin(), shafts_.end(), meets)) continue;
         taken_.push_back(box);
         return at;
       }
     }
-    return chosen;
+    return {point.x + 7, point.y + 4};
   }
   void take(V2 point) { taken_.push_back({point.x - 4, point.y - 4, point.x + 4, point.y + 4}); }
+  void take_shaft(V2 from, V2 to) {
+    constexpr double half = 2;
+    const double length = std::hypot(to.x - from.x, to.y - from.y);
+    for (double gone = 0; gone < length; gone += 2 * half) {
+      const double x = from.x + (to.x - from.x) * gone / length, y = from.y + (to.y - from.y) * gone / length;
+      shafts_.push_back({x - half, y - half, x + half, y + half});
+    }
+  }
 
  private:
   struct Box {
     double left, top, right, bottom;
     bool meets(const Box& o) const { return left < o.right && o.left < right && top < o.bottom && o.top < bottom; }
   };
-  std::vector<Box> taken_;
+  std::vector<Box> taken_, shafts_;
 };
 
 class Space {
@@ -260,6 +272,7 @@ class Space {
     std::vector<Written> written;
     for (const V3& p : points_) {
       if (finite(p)) labels.take(at(p));
+      if (finite(p) && options_.arrows && !line_) labels.take_shaft(at({0, 0, 0}), at(p));
     }
     std::size_t i = 0;
     for (std::size_t set = 0; set < sets_.size(); ++set) {
