@@ -91,6 +91,9 @@ def _of_weights(op: str, weights: Any, item: int) -> Steps:
         if not layers:
             refuse(op, "attention weights of some layer", f"None for all of {len(weights)} layers",
                    'load the model with attn_implementation="attn" and call it with output_attentions=True')  # fmt: skip
+        if op == "plot" and len(layers) < len(weights):  # a figure counts layers, where a page names them
+            refuse(op, "weights of every layer", f"None for {len(weights) - len(layers)} of {len(weights)} layers",
+                   "pass those that are not None, or call attn.report")  # fmt: skip
         return Steps([(f"layers.{i}.weights", _heads(_item(op, _checked(op, w, 4), item, 3))) for i, w in layers])
     array = _item(op, _checked(op, weights, 5), item, 4)
     if len(array.shape) == 4:

@@ -35,6 +35,8 @@ def test_a_tuple_of_layers():
     np.testing.assert_array_equal(weights_of(attn.report(list(WEIGHTS))), WEIGHTS)
     page = attn.report((None, WEIGHTS[1], None))  # layers without attention
     assert [block["label"] for block in data_of(page)["blocks"]] == ["layers.1"]
+    with pytest.raises(ValueError, match="weights of every layer; found None for 2 of 3 layers"):
+        attn.plot((None, WEIGHTS[1], None))
 
 
 def test_the_text_of_a_batch():
