@@ -7,8 +7,12 @@ const onSelection = (listener) => listeners.push(listener);
 const currentBlock = () => blocks[state.block];
 const currentStep = () => currentBlock().step(state.step) ?? currentBlock().step("weights");
 const headName = (head) => `head ${head + 1}`;
-// Of several layers the one that is shown: ", layer 2".
-const layerPart = (before) => (blocks.length > 1 ? `${before}layer ${state.block + 1}` : "");
+// Of several layers the one that is shown: ", layer 2". Some layers of a model may have no weights, and are not here.
+function layerPart(before) {
+  if (blocks.length < 2) return "";
+  const [, number] = /^layers\.(\d+)$/.exec(currentBlock().label) ?? [];
+  return `${before}layer ${(number === undefined ? state.block : Number(number)) + 1}`;
+}
 const fileName = (what) => `${what}${layerPart("-").replace(" ", "-")}-head-${state.head + 1}`;
 
 function clamp(x, count) { return Math.min(Math.max(Number.isFinite(x) ? Math.trunc(x) : 0, 0), Math.max(count - 1, 0)); }
