@@ -6,7 +6,7 @@
 help:          ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 24
 
-demo: configure  ## build the command, see the chapter's steps on six words, and two pages: of these, and of a trained head
+demo: configure  ## build the command, see the steps of the book's chapter 3 on six words, and two pages: of these, and of a trained head
 	@cmake --build --preset default --target attn_command
 	@build/default/attn demo
 	@build/default/attn report multihead --d-out 4 --output build/six-words.html

@@ -21,7 +21,7 @@ namespace attn {
 // up to i (top_left, PyTorch's is_causal) or up to i + tk - tq (bottom_right, FlashAttention's).
 enum class Align { top_left, bottom_right };
 
-// Which keys a query may see. The parts combine: a key is seen if every part allows it.
+// Which keys a query may see. A key is seen if every part of the mask allows it.
 struct Mask {
   bool is_causal = false;
   Align align = Align::top_left;  // of the causal diagonal and of the window's centre
@@ -58,8 +58,8 @@ std::string_view name(Precision precision) noexcept;
 // "highest", "high" or "medium". Throws Error (argument) for another name.
 Precision parse_precision(std::string_view text);
 
-// Where the first token of a piece stands in its sequence: one position for every batch item, or int64 (b), one for
-// each. From 0 to 2^30.
+// Where the first token of a piece stands in its sequence, from 0 to 2^30. It is one position for every batch item, or
+// int64 (b), one for each.
 class Offset {
  public:
   Offset() = default;                                        // none given
@@ -68,7 +68,7 @@ class Offset {
 
   bool given() const noexcept { return all_.has_value() || each_.defined(); }
   const Tensor& each() const noexcept { return each_; }  // undefined where one position is every item's
-  // Of item b of a batch; 0 where none was given.
+  // The position of item b of a batch, and 0 where none was given.
   std::int64_t of(std::int64_t b) const;
 
  private:
@@ -76,8 +76,8 @@ class Offset {
   Tensor each_;
 };
 
-// Some of a layer's query heads, with their key heads: the number of the first, and how many there are in all (0: no
-// others). A call of some heads then has the bits of the call of all.
+// Tells that a call has only some of a layer's query heads, with their key heads: the number of the first, and how many
+// there are in all (0: no others). The call then has the bits of the call of all heads.
 struct HeadRange {
   std::int64_t first = 0, all = 0;
 };
@@ -107,8 +107,8 @@ struct AttentionOptions {
   // the heads that are here.
   HeadRange heads = {};
   Precision precision = Precision::highest;
-  // Of the output and of the gradients of q, k and v: q's unless given. float32 is allowed for 16-bit inputs: results
-  // of pieces, before they are merged or added.
+  // The dtype of the output and of the gradients of q, k and v: q's unless given. 16-bit inputs may have float32
+  // results, which pieces need before they are merged or added.
   std::optional<DType> output_dtype = {};
   bool return_weights = false;
   Tensor weight_rows = {};  // int64 (n): with return_weights, only these queries' weights
@@ -120,18 +120,18 @@ struct AttentionResult {
   Tensor weights;  // (b, hq, tq or n, tk) before dropout, if asked for
 };
 
-// q (b, hq, tq, d)  k (b, hkv, tk, d)  v (b, hkv, tk, dv): float dtypes, all the same; hq a multiple of
-// hkv (query head i reads key head i / (hq / hkv)); any strides. A row whose every key is masked gives
-// zeros, and masked keys and values are as if they were not there, NaN or not. Finite inputs give no NaN: what leaves
-// its dtype's range is the largest number. Given a trace, records the steps from queries to context (attn/steps.hpp)
-// that the options ask for. Throws Error for shapes, dtypes or options that do not fit.
+// Shapes are q (b, hq, tq, d), k (b, hkv, tk, d) and v (b, hkv, tk, dv), of one floating dtype and any strides. hq is a
+// multiple of hkv, and query head i reads key head i / (hq / hkv). A fully masked query returns zeros. Masked keys and
+// values are as if they were not there, whatever they hold. Finite inputs give no NaN: a result that leaves its dtype's
+// range becomes the largest number of that dtype. With a trace it records the steps from queries to context
+// (attn/steps.hpp) that the options ask for. Throws Error for shapes, dtypes or options that do not fit.
 AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
                           Trace* trace = nullptr);
 
-// One result of several: of the same queries over pieces of the keys that do not overlap, all of one dtype and shape
-// (…, dv), with log-sum-exps (…). Parts are weighed by exp of these and summed in float64, in their order; what has a
-// log-sum-exp of -inf counts for nothing, and rows where all have it are zeros. Sinks belong to one piece
-// alone. The dtype is that of the parts unless given.
+// Merges the results of the same queries over pieces of the keys that do not overlap. All are of one dtype and shape
+// (…, dv), with log-sum-exps (…). Parts are weighed by exp of these and summed in float64, in their order. A part whose
+// log-sum-exp is -inf counts for nothing, and rows where all are -inf become zeros. Sinks belong to one piece alone.
+// The dtype is that of the parts unless given.
 AttentionResult merge(std::span<const Tensor> outputs, std::span<const Tensor> lses, std::optional<DType> dtype = {});
 
 struct AttentionGradient {
@@ -141,16 +141,18 @@ struct AttentionGradient {
   Tensor relative_bias;  // of the table, when it is defined
 };
 
-// Gradients of attention() for d_output (b, hq, tq, dv), by the same options. A gradient that leaves its dtype's range
-// is infinite, or NaN where sums on the way to it are; infinities and NaN that come in reach what their queries see.
+// The gradients of attention() for d_output (b, hq, tq, dv), with the same options. A gradient that leaves its dtype's
+// range is infinite, or NaN where sums on the way to it are NaN. Infinities and NaN of the inputs reach the gradients
+// of what their queries see.
 AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
                                      const AttentionOptions& options = {});
-// The same, without computing the forward pass again: `forward` is attention()'s result for the same inputs. Of a piece
-// of the keys it is the merged result of all pieces: the pieces' dq then add up to the whole's.
+// The same, without computing the forward pass again: `forward` is attention()'s result for the same inputs. Where k
+// and v are one piece of the keys, `forward` is the merged result of all pieces, and the pieces' dq add up to the
+// whole's.
 AttentionGradient attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,
                                      const AttentionOptions& options, const AttentionResult& forward);
 
-// (tq, tk) boolean: the causal mask as a tensor.
+// The causal mask as a boolean tensor (tq, tk).
 Tensor causal_keep(std::int64_t tq, std::int64_t tk, Align align = Align::top_left);
 
 }  // namespace attn

@@ -12,7 +12,7 @@
 
 namespace attn {
 
-// How RMSNorm's weight acts, which models do differently.
+// How RMSNorm's weight acts. Models differ in this.
 enum class RmsWeight {
   scales,    // y = n · w, n rounded to y's dtype before: Llama's
   plus_one,  // y = n · (1 + w), rounded last: Gemma's, whose weights begin at 0
@@ -25,9 +25,9 @@ class RMSNorm : public Module {
                    std::string_view name = {});
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
   Tensor forward(const Tensor& x, DType dtype);  // the same in float32 or bfloat16
-  // Of the last forward pass, whose x must be unchanged.
+  // The gradient of the last forward pass. Its x must be unchanged.
   Gradient backward(const Tensor& dy) override { return {backward(dy, {}), {}}; }
-  // dx plus the gradient of a residual path beside it, if defined.
+  // Returns dx. The gradient of a residual path beside this module is added to it, where it is defined.
   Tensor backward(const Tensor& dy, const Tensor& residual);
   std::vector<Parameter*> parameters() override { return {&weight}; }
 
@@ -39,17 +39,17 @@ class RMSNorm : public Module {
   Tensor x_, rstd_;
 };
 
-// silu(x) = x · σ(x); GELU as GPT-2 has it, and exactly.
+// silu(x) is x · σ(x). GELU comes as GPT-2 has it (gelu_tanh), and exactly.
 enum class Activation { silu, gelu_tanh, gelu };
 
-// activation(gate) · up, element by element: float32 or bfloat16, both of one shape and dtype.
+// Returns activation(gate) · up, element by element. Both are float32 or both bfloat16, and of one shape.
 Tensor gated(const Tensor& gate, const Tensor& up, Activation activation);
 struct GatedGradient {
   Tensor gate, up;
 };
 GatedGradient gated_backward(const Tensor& dy, const Tensor& gate, const Tensor& up, Activation activation);
 
-// down_proj(activation(gate_proj(x)) · up_proj(x)): the gated linear units of Shazeer 2020.
+// Computes down_proj(activation(gate_proj(x)) · up_proj(x)), the gated linear units of Shazeer 2020.
 class GatedFeedForward : public Module {
  public:
   GatedFeedForward(std::int64_t width, std::int64_t inner_width, Activation activation = Activation::silu,
@@ -66,8 +66,8 @@ class GatedFeedForward : public Module {
   Tensor x_, gate_, up_;  // of the last forward pass
 };
 
-// RMSNorm of queries and keys before they turn (Henry et al. 2020): none, of each head (Qwen 3, Gemma 3), or of all
-// heads together (OLMo 2).
+// Where RMSNorm acts on queries and keys before they turn (Henry et al. 2020): nowhere, on each head (Qwen 3, Gemma 3),
+// or on all heads together (OLMo 2).
 enum class QueryKeyNorm { none, each_head, all_heads };
 
 struct GroupedQueryConfig {
@@ -92,11 +92,11 @@ class GroupedQueryAttention : public Module {
  public:
   explicit GroupedQueryAttention(const GroupedQueryConfig& config, std::string_view prefix = {});
 
-  // x (b, t, d_in) or (t, d_in); the table (t, …), or (b, t, …) where items have positions of their own.
+  // x is (b, t, d_in) or (t, d_in). The table is (t, …), or (b, t, …) where items have positions of their own.
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override { return forward(x, RotaryTable{}, trace); }
   Tensor forward(const Tensor& x, const RotaryTable& turns, Trace* trace = nullptr);
-  // A decoder's step: x (b, t, d_in) follow the tokens in the cache, which takes their keys and values; or (1, t, d_in)
-  // those of one of its items. Nothing is kept for backward().
+  // A decoder's step. The tokens x (b, t, d_in) follow those in the cache, which takes their keys and values. With an
+  // item, x is (1, t, d_in) and follows that item's tokens. Nothing is kept for backward().
   Tensor forward(const Tensor& x, const RotaryTable& turns, KVCache& cache, std::optional<std::int64_t> item = {});
   Gradient backward(const Tensor& dz) override;
 

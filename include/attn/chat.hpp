@@ -26,9 +26,9 @@ class ChatTemplate {
   static ChatTemplate parse(std::string_view jinja);
 
   Form form() const noexcept { return form_; }
-  // To be encoded without the tokens that a tokenizer puts around a text: the form has its own. Tokens that a message
-  // names become these tokens, as they do elsewhere. Throws Error (argument) for a role or an order that the form does
-  // not have.
+  // The conversation as text. Encode it without the tokens that a tokenizer puts around a text, since the form has its
+  // own. Tokens that a message names become these tokens, as they do elsewhere. Throws Error (argument) for a role or
+  // an order that the form does not have.
   std::string format(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;
   // The token that ends an answer.
   std::string_view end_of_turn() const noexcept;

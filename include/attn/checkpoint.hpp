@@ -1,4 +1,4 @@
-// GPT in files: Hugging Face GPT-2's tensor names, layouts and config.json, so that its weights load here and ours
+// GPT in files, by the tensor names, layouts and config.json of Hugging Face's GPT-2. Its weights load here, and ours
 // load there.
 #pragma once
 
@@ -25,10 +25,11 @@ void save_gpt(const std::filesystem::path& path, GPT& model, const std::map<std:
 // missing or unknown tensor, a shape that is not the config's, or a config that this GPT cannot be.
 GPT load_gpt(const std::filesystem::path& path, Generator rng = Generator(0));
 
-// The file that save_gpt() and load_gpt() mean by `path`.
+// The file that save_gpt() writes and load_gpt() reads for `path`.
 std::filesystem::path gpt_file(const std::filesystem::path& path);
 
-// config.json as GPT2Config has it. Missing keys have GPT2Config's defaults; dropout is resid_pdrop.
+// These write and read config.json as GPT2Config has it. Missing keys have GPT2Config's defaults, and dropout is
+// resid_pdrop.
 std::string gpt_config_json(const GPTConfig& config);
 GPTConfig parse_gpt_config(std::string_view json, std::string_view source);
 

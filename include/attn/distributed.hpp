@@ -57,14 +57,14 @@ class Transport {
 
   // Collective calls: every rank makes them, in one order.
   void barrier();
-  // from[r] is what rank r gave as `own`.
+  // Afterwards from[r] is what rank r gave as `own`.
   void all_gather(Bytes own, std::span<const Room> from);
   // to[r] goes to rank r, and from[r] is what rank r gave for this one.
   void all_to_all(std::span<const Bytes> to, std::span<const Room> from);
-  // `own`, this rank's share, becomes the sum of all ranks' numbers for it, added in the order of the ranks. `all` is
-  // every rank's share, one after the other, shares[r] numbers of rank r.
+  // Sums the ranks' numbers, in the order of the ranks, and gives each rank its share of the sums. `all` is what this
+  // rank adds: shares[r] numbers for each rank r, one rank after the other. `own` becomes this rank's share.
   void reduce_scatter(std::span<const double> all, std::span<const std::int64_t> shares, std::span<double> own);
-  // Texts of any length.
+  // The same for texts. Their lengths may differ from rank to rank.
   std::vector<std::string> all_gather(const std::string& own);
 };
 
@@ -72,7 +72,7 @@ class Transport {
 // others' calls throw, too, and what it threw is thrown here.
 void run_threads(int ranks, const std::function<void(Transport&)>& body);
 
-// Positions [first, last) of a sequence.
+// The positions of a sequence from first on, up to last and without it.
 struct Run {
   std::int64_t first = 0, last = 0;
 
@@ -81,18 +81,20 @@ struct Run {
   friend bool operator==(const Run&, const Run&) = default;
 };
 
-// Which rows of a sequence each rank holds: runs of positions, which are the rows of its tensors in that order.
+// Which rows of a sequence each rank holds. A rank has runs of positions, and its tensors have them as rows in that
+// order.
 class Layout {
  public:
   Layout() = default;  // none
   // runs[r] are rank r's. Throws Error (argument) unless they hold every position from 0 on once.
   explicit Layout(std::vector<std::vector<Run>> runs);
 
-  // One run after the other; any lengths.
+  // Each rank has one run, and the runs follow each other. A length may be any number from 0 on.
   static Layout contiguous(std::span<const std::int64_t> lengths);
-  // The same in shares as even as they can be.
+  // The same, with lengths that are as even as they can be.
   static Layout even(std::int64_t tokens, int ranks);
-  // Rank r has runs r and 2 · ranks - 1 - r of 2 · ranks even ones: the same work for all under a causal mask.
+  // Rank r has runs r and 2 · ranks - 1 - r of 2 · ranks even ones. Under a causal mask all ranks then have the same
+  // work.
   static Layout zigzag(std::int64_t tokens, int ranks);
 
   bool defined() const noexcept { return !runs_.empty(); }
@@ -101,7 +103,7 @@ class Layout {
   const std::vector<Run>& runs(int rank) const { return runs_.at(static_cast<std::size_t>(rank)); }
   std::int64_t rows(int rank) const;
 
-  // A rank's rows of dimension `dim` of a whole tensor, copied.
+  // Copies a rank's rows from dimension `dim` of a whole tensor.
   Tensor take(const Tensor& whole, std::int64_t dim, int rank) const;
   // Copies a rank's rows to their places in a whole tensor.
   void put(const Tensor& rows, const Tensor& whole, std::int64_t dim, int rank) const;
@@ -121,54 +123,59 @@ std::string_view name(Scheme scheme) noexcept;
 // "auto", "ring", "gather" or "ulysses". Throws Error (argument) for another name.
 Scheme parse_scheme(std::string_view text);
 
-// What a machine does, for estimate().
+// How fast a machine is. estimate() reads this.
 struct Costs {
   double bytes_per_second = 1e9, latency = 3e-5, flops_per_second = 5e10;  // of one rank
 };
-// Measured between neighbours and on a small problem, in some milliseconds; every rank gets the slowest's.
+// Measures the machine between neighbours and on a small problem, which takes some milliseconds. Every rank gets the
+// slowest rank's numbers.
 Costs measure(Transport& transport, DType dtype, std::int64_t head_dim);
 
 struct Options {
-  // Of the whole sequence. Tensors by rows (keep, bias, dropout_keep) have this rank's rows and all columns; one with a
-  // single row, as everything else, is the same on all ranks. Positions come from the layouts: offsets are refused.
+  // The options of the whole sequence. Tensors by rows (keep, bias, dropout_keep) have this rank's rows and all
+  // columns. One with a single row is the same on all ranks, and so is everything else. Positions come from the
+  // layouts, and offsets are refused.
   AttentionOptions attention = {};
   Scheme scheme = Scheme::automatic;
-  // Without one: contiguous, by the lengths that the ranks have. Of the keys: the queries' where lengths are alike.
+  // Without a layout the ranks' rows follow each other (contiguous). Keys without one have the queries', where the
+  // lengths are alike.
   Layout queries = {}, keys = {};
   Costs costs = {};                                 // by which `automatic` chooses
   std::int64_t most_bytes = std::int64_t{1} << 28;  // of keys and values that gather holds at a time
 };
 
-// What a call costs a rank, by the scheme: the busiest rank's numbers.
+// What a call by one scheme costs the busiest rank.
 struct Estimate {
   Scheme scheme = Scheme::ring;
   double bytes = 0, messages = 0, flops = 0, seconds = 0;
   std::string reason;  // in words
 };
 
-// Sizes of a whole problem, all ranks together.
+// The sizes of a whole problem, of all ranks together.
 struct Problem {
   std::int64_t batch = 1, query_heads = 1, key_heads = 1, depth = 1, value_depth = 1;
   DType dtype = DType::f32;
   Layout queries, keys;
 };
 
-// Of the forward pass. Throws Error (argument) where the scheme cannot do it; `automatic` is the one of least seconds.
+// Estimates the forward pass. For `automatic` it takes the scheme of least seconds. Throws Error (argument) where the
+// scheme cannot do what is asked for.
 Estimate estimate(const Problem& problem, const Options& options);
 
-// attention() of a sequence cut among ranks: q, k and v are this rank's rows, and so is the result. Throws Error on
-// every rank where inputs do not fit, ranks disagree, or the scheme cannot do what is asked for (it is named).
+// attention() of a sequence that is cut among ranks. q, k and v are this rank's rows, and so is the result. Throws
+// Error on every rank where inputs do not fit, where ranks disagree, or where the scheme cannot do what is asked for,
+// which the message names.
 AttentionResult attention(Transport& transport, const Tensor& q, const Tensor& k, const Tensor& v,
                           const Options& options = {});
 
-// Its gradients, of this rank's rows. `forward` is what attention() gave. Gradients of what ranks share (sinks,
+// The gradients of this rank's rows. `forward` is what attention() gave. Gradients of what ranks share (sinks,
 // relative_bias, a bias with one row) are sums over all ranks.
 AttentionGradient attention_backward(Transport& transport, const Tensor& d_output, const Tensor& q, const Tensor& k,
                                      const Tensor& v, const Options& options, const AttentionResult& forward);
 
-// A cache that is cut among ranks: all ranks give the same queries, and their own keys and values. Each gets the whole
-// result. Queries stand at query_offset, or, with Align::bottom_right, at the end of the keys. Options::scheme is not
-// asked.
+// Attention to a cache that is cut among ranks. All ranks give the same queries, and each its own keys and values. Each
+// gets the whole result. Queries stand at query_offset, or, with Align::bottom_right, at the end of the keys. There is
+// one way to compute this, so that Options::scheme has no effect.
 AttentionResult decode(Transport& transport, const Tensor& q, const Tensor& k, const Tensor& v,
                        const Options& options = {});
 

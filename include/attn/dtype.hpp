@@ -10,13 +10,13 @@ namespace attn {
 
 enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, i8, u8, boolean };
 
-// Bytes of one element.
+// How many bytes one element takes.
 std::size_t size_of(DType dtype) noexcept;
-// NumPy's and PyTorch's name: "float32", "bfloat16", "bool", …
+// The name that NumPy and PyTorch use: "float32", "bfloat16", "bool", …
 std::string_view name(DType dtype) noexcept;
 bool is_floating(DType dtype) noexcept;
 
-// bfloat16: float32's upper half. Conversion rounds to nearest even; NaN stays NaN.
+// bfloat16 is float32's upper half. Conversion rounds to nearest even; NaN stays NaN.
 struct bfloat16 {
   std::uint16_t bits = 0;
 
@@ -38,7 +38,7 @@ struct float16 {
   explicit operator float() const noexcept;
 };
 
-// The DType of a C++ element type: dtype_of<float> == DType::f32.
+// The DType of a C++ element type: dtype_of<float> is DType::f32.
 template <class T>
 inline constexpr DType dtype_of = [] {
   static_assert(sizeof(T) == 0, "attn has no such element type");

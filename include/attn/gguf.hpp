@@ -37,7 +37,7 @@ std::string_view name(GgufType type) noexcept;
 using GgufValue = std::variant<bool, std::int64_t, double, std::string, std::vector<bool>, std::vector<std::int64_t>,
                                std::vector<double>, std::vector<std::string>>;
 
-// A value in a line: a text as it is, a list as its length, "49152 values".
+// A value as one line. A text stays as it is, and a list becomes its length, "49152 values".
 std::string text_of(const GgufValue& value);
 
 struct GgufTensor {
@@ -47,23 +47,23 @@ struct GgufTensor {
   std::uint64_t begin = 0, bytes = 0;  // in the file
 };
 
-// Whether a file begins as GGUF does; false also where it cannot be read, and for "-".
+// Whether a file begins as GGUF does. It is false, too, for a file that cannot be read, and for "-".
 bool is_gguf(const std::filesystem::path& path) noexcept;
 
-// What a file holds, without its elements; these are read when they are asked for, and no more of them at a time.
+// What a file holds, without its elements. A tensor's elements are read when they are asked for.
 class Gguf {
  public:
   // Throws Error: kind `file` when the file cannot be read, kind `data` when its content is not what the format says.
   // Sizes are compared with the bytes that are there before anything is made of them.
   static Gguf open(const std::filesystem::path& path);
-  // Of bytes that the caller keeps; `source` names them in messages.
+  // Reads bytes that the caller keeps. `source` names them in messages.
   static Gguf parse(std::span<const std::byte> bytes, std::string_view source);
 
   const std::map<std::string, GgufValue, std::less<>>& metadata() const noexcept { return metadata_; }
   const std::vector<GgufTensor>& tensors() const noexcept { return tensors_; }  // in the file's order
   const GgufTensor* find(std::string_view name) const noexcept;                 // null where there is none
 
-  // Its elements, as float32 or, rounded, as bfloat16 or float16. Throws Error (argument) for another dtype.
+  // A tensor's elements, as float32 or, rounded, as bfloat16 or float16. Throws Error (argument) for another dtype.
   Tensor load(const GgufTensor& tensor, DType dtype = DType::f32) const;
 
  private:

@@ -41,9 +41,9 @@ class LayerNorm : public Module {
   explicit LayerNorm(std::int64_t width, double epsilon = 1e-5, std::string_view name = {});
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
   Tensor forward(const Tensor& x, DType dtype);  // the same in float32 or bfloat16
-  // Of the last forward pass, whose x must be unchanged.
+  // The gradient of the last forward pass. Its x must be unchanged.
   Gradient backward(const Tensor& dy) override { return {backward(dy, {}), {}}; }
-  // dx plus the gradient of a residual path beside it, if defined.
+  // Returns dx. The gradient of a residual path beside this module is added to it, where it is defined.
   Tensor backward(const Tensor& dy, const Tensor& residual);
   Tensor output() const;  // of the last forward pass: kept in bfloat16, computed again in float32
   std::vector<Parameter*> parameters() override { return {&weight, &bias}; }
@@ -57,7 +57,7 @@ class LayerNorm : public Module {
   Tensor x_, mean_, rstd_, y_;  // y_ where bfloat16
 };
 
-// x · keep / (1 - p) in train mode; x itself otherwise.
+// Returns x · keep / (1 - p) in train mode, and x itself otherwise.
 class Dropout : public Module {
  public:
   Dropout(double p, const Generator& rng);
@@ -70,7 +70,7 @@ class Dropout : public Module {
   Tensor keep_;
 };
 
-// c_proj(gelu(c_fc(x))), four times as wide inside.
+// Computes c_proj(gelu(c_fc(x))), which is four times as wide inside.
 class FeedForward : public Module {
  public:
   explicit FeedForward(std::int64_t width, Gelu form = Gelu::tanh, std::string_view prefix = {});  // zeros
@@ -117,7 +117,7 @@ class GPT : public Module {
   // Token ids int64 (t) or (b, t), in [0, vocab_size), t up to context_length → logits (…, t, vocab_size).
   // With a trace, records each block's steps as "h.0.attn.weights", ….
   Tensor forward(const Tensor& ids, Trace* trace = nullptr) override;
-  // Of the last forward(). Ids have no gradient: none is returned.
+  // The gradient of the last forward(). Ids have none, so that none is returned.
   Gradient backward(const Tensor& d_logits) override;
 
   // Mean cross-entropy, in nats, of the targets: int64 of the shape of ids, -100 (PyTorch's ignore_index) where there
@@ -149,7 +149,7 @@ class GPT : public Module {
   Tensor d_hidden_, d_head_;  // left by loss() for backward()
 };
 
-// The pieces as functions. GELU's tensors are float32 or bfloat16; dx has x's dtype.
+// The parts as functions. GELU takes float32 or bfloat16, and its gradient has x's dtype.
 Tensor gelu(const Tensor& x, Gelu form = Gelu::tanh);
 Tensor gelu_backward(const Tensor& dy, const Tensor& x, Gelu form = Gelu::tanh);
 
@@ -157,9 +157,9 @@ struct CrossEntropy {
   double loss = 0;         // mean over the targets that are not ignored, in nats; 0 when all are
   std::int64_t count = 0;  // how many those are
 };
-// logits (…, vocab) float32, targets int64 (…), -100 is ignored.
+// Takes float32 logits (…, vocab) and int64 targets (…). A target of -100 is ignored.
 CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets);
-// The same, leaving factor · d(sum of losses)/d(logits) in place of the logits.
+// The same. It leaves factor · d(sum of losses)/d(logits) in place of the logits.
 CrossEntropy cross_entropy_in_place(const Tensor& logits, const Tensor& targets, double factor);
 
 }  // namespace attn

@@ -1,4 +1,5 @@
-// Tensors in files: .npy, .npz, safetensors, CSV; GGUF is read only. Reading trusts nothing; writing is all or nothing.
+// Tensors in files: .npy, .npz, safetensors, CSV; GGUF is read only. A reader checks every size that a
+// file claims against the bytes that are there. A writer leaves a whole file, or the old one.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,6 @@ namespace attn::io {
 
 // All functions throw Error: kind `file` when a file cannot be opened, read or written, kind `data` when
 // its content is not what the format says. `source` names the bytes' origin in that message.
-// Readers take their sizes from the content only after checking them against the bytes that are there.
 
 enum class Format { npy, npz, safetensors, csv, gguf };
 
@@ -30,15 +30,16 @@ struct NamedTensors {
   const Tensor* find(std::string_view name) const noexcept;
 };
 
-// `max_bytes`: the most bytes that a compressed file may unpack to. Only .npz is ever compressed: a few MB can unpack
-// to a thousand times as much, and fill the memory. 0, the default: 1 GB (10⁹), or 16 times the file's size where that
-// is more.
+// `max_bytes` is the most bytes that a compressed file may unpack to. Only .npz is ever compressed: a few MB can unpack
+// to a thousand times as much, and fill the memory. 0, the default, means 1 GB (10⁹), or 16 times the file's size where
+// that is more.
 //
-// By content, not by name: a zip is npz, "\x93NUMPY" npy, "GGUF" GGUF (its tensors widened to float32), a header length
-// and '{' safetensors, else CSV.
+// The content decides the format, and not the name: a zip is npz, "\x93NUMPY" npy, "GGUF" GGUF (its tensors widened to
+// float32), a header length and '{' safetensors, else CSV.
 NamedTensors parse(std::span<const std::byte> bytes, std::string_view source, std::uint64_t max_bytes = 0);
 NamedTensors load(const std::filesystem::path& path, std::uint64_t max_bytes = 0);  // "-" is standard input
-// The only tensor of a file; of several, the one named `name`. Throws, listing the names, when unclear.
+// Reads the only tensor of a file, or of several the one named `name`. Throws Error (argument), which lists the names,
+// where it is not clear which one is meant.
 Tensor load_tensor(const std::filesystem::path& path, std::string_view name = {}, std::uint64_t max_bytes = 0);
 
 // NumPy format 1.0 to 3.0: f2 f4 f8 i1 u1 i4 i8 b1 in either byte order, C or Fortran order.
@@ -62,11 +63,11 @@ void save_npy(const std::filesystem::path& path, const Tensor& tensor);  // bf16
 void save_npz(const std::filesystem::path& path, const NamedTensors& tensors);
 void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors);
 void save_csv(const std::filesystem::path& path, const Tensor& tensor);  // rank 1 or 2
-// By the path's extension: .npy, .npz, .safetensors, .csv; throws Error (argument) for another.
+// The path's extension chooses the format: .npy, .npz, .safetensors or .csv. Throws Error (argument) for another.
 void save_tensor(const std::filesystem::path& path, const Tensor& tensor);
 void save_text(const std::filesystem::path& path, std::string_view text);
 
-// Lines of a text file, for token labels: "Your\njourney\n…". No trailing newline or '\r' is kept.
+// The lines of a text file, as token labels are kept: "Your\njourney\n…". Line ends, '\r' too, are left out.
 std::vector<std::string> load_lines(const std::filesystem::path& path);
 
 }  // namespace attn::io

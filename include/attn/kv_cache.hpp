@@ -20,15 +20,16 @@ struct KVCacheConfig {
   // How elements are stored: f32, bf16, f16, or i8 with a float32 scale for each row (one token of one head, keys and
   // values apart): symmetric, the row's largest magnitude becomes 127, so that an element errs by 1/254 of it at most.
   DType dtype = DType::f32;
-  // 0: each batch item's rows lie together, and are moved to a place twice as large when it is full. Else tokens a
-  // page: pages come from a pool that all items share, nothing is ever moved, and what truncate() frees is used again.
+  // The number of tokens of a page. Pages come from a pool that all items share, nothing is ever moved, and what
+  // truncate() frees is used again. With 0 each batch item's rows lie together instead, and are moved to a place twice
+  // as large when theirs is full.
   std::int64_t page_size = 0;
   std::int64_t capacity = 0;  // make room for so many tokens an item at once; more fit all the same
 };
 
-// Batch items grow independently. Copies are made by clone() only. Calls that do not change a cache may run at the
-// same time. Throws Error (argument) for a config that does not fit, for an item or a length that is not there, and
-// for a cache that was moved from.
+// A cache of keys and values. Its batch items grow independently. Copies are made by clone() only. Calls that do not
+// change a cache may run at the same time. Throws Error (argument) for a config that does not fit, for an item or a
+// length that is not there, and for a cache that was moved from.
 class KVCache {
  public:
   explicit KVCache(const KVCacheConfig& config);
@@ -37,11 +38,11 @@ class KVCache {
   ~KVCache();
   KVCache clone() const;
 
-  // k (b, hkv, t, d), v (b, hkv, t, dv), of any floating dtypes and strides: t tokens more for every item. A finite
+  // Adds t tokens to every item: k (b, hkv, t, d), v (b, hkv, t, dv), of any floating dtypes and strides. A finite
   // value past the stored dtype's range becomes its largest; in int8 a row that is not finite becomes NaN. Throws
   // Error (shape, dtype) or std::bad_alloc, and then the cache is as before.
   void append(const Tensor& k, const Tensor& v);
-  // k (hkv, t, d), v (hkv, t, dv): for one item.
+  // Adds tokens to one item: k (hkv, t, d), v (hkv, t, dv).
   void append(std::int64_t item, const Tensor& k, const Tensor& v);
   // Forgets the tokens from `length` on, of one item or of every item that has as many.
   void truncate(std::int64_t item, std::int64_t length);
@@ -82,8 +83,8 @@ class KVCache {
 // a head read the cache as it is; more read a copy. Computed in float32 unless q and cache share a dtype. Throws Error
 // as attention() does, and (argument) for a mask with key_lengths or packed sequences of its own.
 AttentionResult attention(const Tensor& q, const KVCache& cache, const AttentionOptions& options = {});
-// The same of q (1, hq, tq, d) to one item of the cache. Any number of queries reads it as it is where it is not paged
-// and of q's dtype: a long prompt in pieces copies nothing.
+// The same for q (1, hq, tq, d) and one item of the cache. Where the cache is not paged and has q's dtype, any number
+// of queries reads it as it is, so that a long prompt in pieces copies nothing.
 AttentionResult attention(const Tensor& q, const KVCache& cache, std::int64_t item,
                           const AttentionOptions& options = {});
 

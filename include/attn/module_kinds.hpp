@@ -29,9 +29,9 @@ struct ModuleKind {
 };
 
 std::span<const ModuleKind> module_kinds() noexcept;
-// Null where there is none of that name.
+// The kind of that name, or null where there is none.
 const ModuleKind* find_module_kind(std::string_view name) noexcept;
-// Throws Error (argument), listing the names.
+// The kind of that name. Where there is none, throws Error (argument), which lists the names.
 const ModuleKind& module_kind(std::string_view name);
 
 }  // namespace attn

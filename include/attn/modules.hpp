@@ -1,5 +1,6 @@
 // The attention mechanisms of the book's chapter 3 and of the lecture after it, as modules.
-// Names, weight shapes and initial values are PyTorch's, so state_dicts go both ways.
+// Names, weight shapes and initial values are PyTorch's, so state_dicts go both ways. Notebooks have the numbers that
+// `attn check` gives them: 000, 001, 002 and 004 follow the book's chapter 3, and 003 follows the lecture.
 #pragma once
 
 #include <cstdint>
@@ -40,19 +41,18 @@ class Module {
   struct Gradient {
     Tensor x, source;  // source: of a second input, where the last forward pass had one
   };
-  // Of the last forward pass, for the gradient of its output; adds to every parameter's grad. Throws Error (argument)
-  // before a forward pass, and for a module that has no backward pass.
+  // The gradient of the last forward pass, for the gradient of its output. It adds to every parameter's grad. Throws
+  // Error (argument) before a forward pass, and for a module that has no backward pass.
   virtual Gradient backward(const Tensor& dz);
 
   virtual std::vector<Parameter*> parameters() { return {}; }
   StateDict state_dict();
-  // Every parameter must be there, with its shape, and nothing else; otherwise throws Error and
-  // changes nothing.
+  // Every parameter must be there, with its shape, and nothing else. Otherwise it throws Error and changes nothing.
   void load_state_dict(const StateDict& state);
   void zero_grad();
 
   // Dropout acts in train mode only. Modules start in eval mode (PyTorch's start in train mode).
-  // In train mode memory of large tensors is kept for the next ones.
+  // In train mode the memory of large tensors is kept for the next ones.
   virtual void train(bool on = true);
   void eval() { train(false); }
   bool training() const noexcept { return training_; }
@@ -68,33 +68,33 @@ class Module {
 class Linear : public Module {
  public:
   Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, Generator& rng, std::string_view name = {});
-  // Zeros, to be loaded or drawn by the caller.
+  // Its weights are zeros, for the caller to load or draw.
   Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, std::string_view name = {});
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
   using Module::backward;
-  // dx, for dy and the x of the forward pass.
+  // Returns dx, for dy and the x of the forward pass.
   Tensor backward(const Tensor& dy, const Tensor& x);
   std::vector<Parameter*> parameters() override;
 
   Parameter weight;  // (d_out, d_in)
   Parameter bias;    // (d_out); value undefined without bias
-  // Of the three products: y = x · weightᵀ, dx = dy · weight, d_weight = dyᵀ · x. Sums stay float32.
+  // How the three products are computed: y = x · weightᵀ, dx = dy · weight, d_weight = dyᵀ · x. Sums stay float32.
   Precision precision = Precision::highest;
 };
 
-// Simplified self-attention, no weights: softmax(x · xᵀ) · x. Seeds 000 and 001.
+// Simplified self-attention, no weights: softmax(x · xᵀ) · x. Notebooks 000 and 001.
 class SimplifiedSelfAttention : public Module {
  public:
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
 };
 
-// Row i becomes the mean of rows 0..i. Seed 003.
+// Row i becomes the mean of rows 0..i. Notebook 003.
 class AveragePast : public Module {
  public:
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
 };
 
-// Self-attention whose weights are torch.rand(d_in, d_out), used as x · W. Seeds 000 and 004.
+// Self-attention whose weights are torch.rand(d_in, d_out), used as x · W. Notebooks 000 and 004.
 class SelfAttentionV1 : public Module {
  public:
   SelfAttentionV1(std::int64_t d_in, std::int64_t d_out, Generator& rng);
@@ -122,22 +122,23 @@ struct ModuleConfig {
   bool causal = true;                          // false: the encoder's block
   std::optional<double> scale = {};            // default 1/√head_dim
   std::optional<LayerOrder> layer_order = {};  // default qkv; SelfAttentionHead's is kqv
-  // Queries and keys turn by their positions before they meet; a cache's tokens count. Not where keys have a source.
+  // Queries and keys turn by their positions before they meet, and a cache's tokens count. Keys from another source do
+  // not turn.
   std::optional<RotaryFrequencies> rope = {};
   bool out_proj = true;                      // of MultiHeadAttention
   bool initialise = true;                    // false: draws nothing, every weight is 0 until it is loaded
   Precision precision = Precision::highest;  // of projections and attention, forward and backward
 };
 
-// Linear projections, then attention over num_heads consecutive slices of d_out (weight splits), then an
-// output projection: what each module below is, by its own choice of these.
+// Linear projections, then attention over num_heads consecutive slices of d_out (weight splits), then an output
+// projection. Each module below is one choice of these.
 class ProjectedAttention : public Module {
  public:
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override { return forward(x, x, trace); }
-  // Queries from x (…, tq, d_in), keys and values from source (…, tk, d_in).
+  // Queries come from x (…, tq, d_in), keys and values from source (…, tk, d_in).
   Tensor forward(const Tensor& x, const Tensor& source, Trace* trace);
-  // A decoder's step: x (…, t, d_in) are the tokens that follow those in the cache, which takes their keys and values
-  // and must have this module's heads and x's batch. No dropout acts, and nothing is kept for backward().
+  // A decoder's step. The tokens x (…, t, d_in) follow those in the cache, which takes their keys and values. The cache
+  // must have this module's heads and x's batch. No dropout acts, and nothing is kept for backward().
   Tensor forward(const Tensor& x, KVCache& cache);
 
   // When x was its own source, the whole gradient is in x and source is undefined.
@@ -168,19 +169,19 @@ class ProjectedAttention : public Module {
   std::optional<Saved> saved_;
 };
 
-// One head, no mask. Seeds 000, 001 (which draws kqv) and 002.
+// One head, no mask. Notebooks 000, 001 (which draws kqv) and 002.
 class SelfAttentionV2 : public ProjectedAttention {
  public:
   SelfAttentionV2(ModuleConfig config, Generator& rng);
 };
 
-// One causal head, not scaled, drawn kqv. Seed 003.
+// One causal head whose scores are not scaled, with weights drawn in the order kqv. Notebook 003.
 class SelfAttentionHead : public ProjectedAttention {
  public:
   SelfAttentionHead(ModuleConfig config, Generator& rng);
 };
 
-// One causal head with dropout on its weights. Seeds 001 and 002.
+// One causal head with dropout on its weights. Notebooks 001 and 002.
 class CausalAttention : public ProjectedAttention {
  public:
   CausalAttention(ModuleConfig config, Generator& rng, std::string_view prefix = {});
@@ -192,13 +193,13 @@ class CrossAttention : public ProjectedAttention {
   CrossAttention(ModuleConfig config, Generator& rng);
 };
 
-// Heads split from one projection, then out_proj. Seeds 001 and 002.
+// Heads split from one projection, then out_proj. Notebooks 001 and 002.
 class MultiHeadAttention : public ProjectedAttention {
  public:
   MultiHeadAttention(const ModuleConfig& config, Generator& rng);
 };
 
-// CausalAttention heads computed one after the other and concatenated: (…, t, d_out · num_heads). Seed 002.
+// CausalAttention heads computed one after the other and concatenated: (…, t, d_out · num_heads). Notebook 002.
 class MultiHeadAttentionWrapper : public Module {
  public:
   MultiHeadAttentionWrapper(const ModuleConfig& config, Generator& rng);

@@ -9,11 +9,11 @@
 
 namespace attn::mpi {
 
-// Over a communicator, which is duplicated: messages of others on it are not mixed up with these. MPI must have been
-// initialised, and one thread at a time may use MPI. Throws Error (data) where MPI reports an error.
+// A transport over a communicator. It is duplicated, so that others' messages on it are not mixed up with these. MPI
+// must have been initialised, and one thread at a time may use MPI. Throws Error (data) where MPI reports an error.
 std::unique_ptr<distributed::Transport> make_transport(MPI_Comm communicator = MPI_COMM_WORLD);
 
-// MPI from here to the end of the scope, where the program does not look after it itself.
+// Starts MPI, and ends it with the scope. It is for programs that do not do so themselves.
 class Session {
  public:
   Session(int* argc, char*** argv);
@@ -22,7 +22,7 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   distributed::Transport& transport() { return *transport_; }
-  // Ends all ranks at once, where this one cannot go on: the others may be waiting for it.
+  // Ends all ranks at once. A rank that cannot go on calls this, since the others may be waiting for it.
   [[noreturn]] static void abort(int exit_code);
 
  private:

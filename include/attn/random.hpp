@@ -28,7 +28,7 @@ class Generator {
   void manual_seed(std::uint64_t seed);
   DropoutFlavour flavour() const noexcept;
 
-  // Where the stream is: int64 (n), to be kept in a checkpoint. set_state() throws Error (data) for anything else.
+  // Where the stream is, as int64 (n), which a checkpoint can keep. set_state() throws Error (data) for anything else.
   Tensor state() const;
   void set_state(const Tensor& state);
 
@@ -52,7 +52,7 @@ class Generator {
 // (b, h, tq, tk) boolean: element (b, h, i, j) is kept when word j % 4 of Philox4x32-10 (Salmon et al. 2011) with
 // this key, at counter (j / 4, i, h, b), is at least p · 2^32.
 Tensor philox_keep(const Shape& shape, double p, std::uint64_t key);
-// The same of a part that begins at an item, a query, a key and a head.
+// The same for a part of the mask that begins at an item, a query, a key and a head.
 struct PhiloxStart {
   std::int64_t batch = 0, query = 0, key = 0, head = 0;
 };

@@ -1,12 +1,12 @@
-// The way of the data, one plain function a step, each beside its gradient.
+// The steps of attention, each a plain function beside its gradient.
 //
 //   x ─ project ─► q, k, v ─ split_heads ─► scores ─ scale ─► mask ─► softmax ─► dropout ─► weighted_sum ─ merge_heads
 //   ─► project ─► z
 //
-// Slow, obvious, and the oracle of every test. All functions take any leading dimensions, float32 or
-// float64 (16-bit floats are read and written too), and sum in a wider type than they store. Finite
-// inputs give finite outputs: a sum past the dtype's range is stored as its largest finite value.
-// Gradients take the gradient of the step's output first and return those of its inputs.
+// They are slow and easy to check, and tests compare the kernels with them. All functions take any leading dimensions,
+// float32 or float64 (16-bit floats are read and written too), and sum in a wider type than they store. Finite inputs
+// give finite outputs: a sum past the dtype's range is stored as its largest finite value. Gradients take the gradient
+// of the step's output first and return those of its inputs.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ Tensor split_heads(const Tensor& x, std::int64_t num_heads);
 Tensor merge_heads(const Tensor& x);
 
 // ---- scores: s_ij = q_i · k_j -------------------------------------------------------
-// q (…, tq, d)  k (…, tk, d)  →  (…, tq, tk). The loop form and the matmul form of the chapter.
+// q (…, tq, d)  k (…, tk, d)  →  (…, tq, tk). The two forms are those of the book's chapter 3.
 Tensor scores_by_loop(const Tensor& q, const Tensor& k);
 Tensor scores(const Tensor& q, const Tensor& k);
 struct ScoresGradient {
@@ -53,11 +53,11 @@ Tensor add(const Tensor& s, const Tensor& bias);
 // keep (…, tq, tk) boolean, true where attention is allowed; broadcast over leading dimensions.
 Tensor mask_fill(const Tensor& s, const Tensor& keep);               // -inf where it is not
 Tensor mask_zero(const Tensor& weights, const Tensor& keep);         // 0 where it is not
-Tensor mask_renormalise(const Tensor& weights, const Tensor& keep);  // the chapter's other route: w · mask / row sum
+Tensor mask_renormalise(const Tensor& weights, const Tensor& keep);  // chapter 3's other way: w · mask / row sum
 
 // ---- normalisation over the last dimension --------------------------------------------
 Tensor normalise_by_sum(const Tensor& s);  // s / Σs
-Tensor softmax_naive(const Tensor& s);     // exp(s) / Σexp(s): overflows to NaN, as the chapter warns
+Tensor softmax_naive(const Tensor& s);     // exp(s) / Σexp(s): overflows to NaN, as chapter 3 warns
 // exp(s - max) / Σ; a row of -inf gives zeros.
 Tensor softmax(const Tensor& s);
 Tensor softmax_backward(const Tensor& dw, const Tensor& weights);
@@ -75,7 +75,7 @@ struct WeightedSumGradient {
 };
 WeightedSumGradient weighted_sum_backward(const Tensor& dz, const Tensor& w, const Tensor& v);
 
-// ---- averaging the past, three ways (seed 003): x (…, t, d) → the mean of rows 0..i -----
+// ---- averaging the past, three ways (notebook 003, the lecture): x (…, t, d) → the mean of rows 0..i -----
 enum class AverageBy { loop, triangular, softmax };
 Tensor average_past(const Tensor& x, AverageBy way);
 // The (t, t) weights behind the second and the third way.

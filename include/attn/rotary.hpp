@@ -36,7 +36,7 @@ struct RotaryTable {
 // which at a million tokens is 0.03 for the fastest pairs: models were trained with that. positions int64 (t) or (b,
 // t), none negative. Throws Error for what does not fit.
 RotaryTable rotary_table(const RotaryFrequencies& frequencies, const Tensor& positions);
-// Of the positions from `offset` on.
+// The table of the positions from `offset` on.
 RotaryTable rotary_table(const RotaryFrequencies& frequencies, std::int64_t tokens, std::int64_t offset = 0);
 // The rows of a table (n, rotary_dim / 2) by position, each below n: a table is computed once, and read by many calls.
 RotaryTable rotary_rows(const RotaryTable& table, const Tensor& positions);
@@ -76,12 +76,13 @@ struct RopeConfig {
   std::int64_t rotary_dim() const;  // throws Error (argument) unless it is even, from 2 to head_dim
 };
 
-// As transformers computes them. `length` is how many positions they are to serve: past max_position_embeddings dynamic
-// has a larger base, and past the original length longrope has its long factors. A cache's keys were turned by the
-// frequencies of the length at the time. Throws Error (argument) for numbers that give no finite frequencies.
+// The frequencies that transformers computes. `length` is how many positions they are to serve: past
+// max_position_embeddings dynamic has a larger base, and past the original length longrope has its long factors. A
+// cache's keys were turned by the frequencies of the length at the time. Throws Error (argument) for numbers that give
+// no finite frequencies.
 RotaryFrequencies rotary_frequencies(const RopeConfig& config, std::int64_t length = 0);
 
-// From a model's config.json: rope_theta and rope_scaling, or rope_parameters, which may be nested by layer type; also
+// Reads a model's config.json: rope_theta and rope_scaling, or rope_parameters, which may be nested by layer type; also
 // rope_local_base_freq, of sliding_attention. `default_theta` is the family's own. Throws Error (data) for what is no
 // such config, and for a rope_type that is not one of the above. In a library built without ATTN_IO it is not there.
 RopeConfig parse_rope_config(std::string_view json, std::string_view layer_type = {}, double default_theta = 10000,

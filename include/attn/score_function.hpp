@@ -15,9 +15,9 @@ namespace attn {
 //
 // - A new score depends on the old one and its coordinates alone: not on the tile's other scores, nor on how often or
 //   in which order tiles come. Functions run on several threads at once, must not throw, and must not keep the tile.
-// - They see scores that masks hide, too; what they make of those is ignored.
-// - -inf forbids the key, though not infinities and NaN in its value: only masks hide these. NaN or +inf for a key that the query sees makes that query's output, weights and
-//   log-sum-exp NaN, as NaN in the query does, and no other's.
+// - They also see scores that masks hide. What they make of those is ignored.
+// - -inf forbids the key, but does not hide infinities and NaN in its value, which only masks do. NaN or +inf for a key
+//   that a query sees makes that query's output, weights and log-sum-exp NaN, as NaN in the query does, and no other's.
 // - backward() is called with scores as forward() saw them; a gradient of 0 stays 0 whatever it returns.
 // - float64 inputs take the functions of ScoreTile64; without them scores are rounded to float32 for the others.
 struct ScoreFunction {

@@ -21,8 +21,8 @@ struct ScoreTileOf {
 using ScoreTile = ScoreTileOf<float>;
 using ScoreTile64 = ScoreTileOf<double>;  // of float64 inputs
 
-// Replaces every score; or turns d_scores, laid out as before->scores, from the gradient of the new scores into that
-// of the old ones, which `before` holds.
+// A forward function replaces every score. A backward function finds the old scores in `before`, and the gradient of
+// the new scores in d_scores, laid out as before->scores. It turns that into the gradient of the old scores.
 using ScoreForward = void (*)(const ScoreTile* tile, void* user);
 using ScoreBackward = void (*)(const ScoreTile* before, float* d_scores, void* user);
 using ScoreForward64 = void (*)(const ScoreTile64* tile, void* user);

@@ -37,9 +37,9 @@ class Shape {
   void erase(std::size_t i);
   void insert(std::size_t i, std::int64_t size);
 
-  // Product of the sizes; throws Error for a negative size or past 2^63 - 1.
+  // The product of the sizes. Throws Error for a negative size, or past 2^63 - 1.
   std::int64_t numel() const;
-  // Row-major strides in elements, of this shape.
+  // The row-major strides of this shape, in elements.
   Shape contiguous_strides() const;
   // "(2, 6, 3)"
   std::string str() const;

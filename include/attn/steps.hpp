@@ -24,7 +24,7 @@ struct Step {
 };
 
 std::span<const Step> known_steps() noexcept;
-// Null where there is none of that name.
+// The step of that name, or null where there is none.
 const Step* find_step(std::string_view name) noexcept;
 
 // The scores that softmax takes: the last of their kind that has(name) says is there; empty for none.

@@ -30,7 +30,7 @@ class Tensor {
   // Small literals, float32: of({1, 2}) is (2), of({{1, 2}, {3, 4}}) is (2, 2).
   static Tensor of(std::initializer_list<float> values);
   static Tensor of(std::initializer_list<std::initializer_list<float>> rows);
-  // A copy of `values`, row-major.
+  // Copies `values`, which are row-major.
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape) {
     return copy_of(values.data(), values.size(), shape, dtype_of<T>);
@@ -48,10 +48,10 @@ class Tensor {
   std::int64_t numel() const noexcept { return numel_; }
   DType dtype() const noexcept { return dtype_; }
   bool is_contiguous() const noexcept;
-  // What keeps the elements alive; null for a blob without an owner.
+  // What keeps the elements alive. It is null for a blob without an owner.
   const std::shared_ptr<void>& storage() const noexcept { return storage_; }
 
-  // First element. data<T>() throws Error (dtype) when T is not the dtype.
+  // The first element. data<T>() throws Error (dtype) when T is not the dtype.
   void* raw() const noexcept { return data_; }
   template <class T>
   T* data() const {
@@ -98,9 +98,9 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
-// (rows…) stacked along a new first dimension; all of one shape and dtype.
+// Stacks tensors of one shape and dtype along a new first dimension.
 Tensor stack(std::span<const Tensor> tensors);
-// Joined along the last dimension; all other sizes equal.
+// Joins tensors along the last dimension. All other sizes must be equal.
 Tensor concat_last(std::span<const Tensor> tensors);
 // Lower-triangular ones of (rows, columns), as torch.tril(torch.ones(…)).
 Tensor tril_ones(std::int64_t rows, std::int64_t columns, DType dtype = DType::f32);

@@ -40,14 +40,14 @@ class Tokenizer {
   // The id that ends a text, where the vocabulary has one.
   virtual std::optional<std::int64_t> end_of_text() const { return {}; }
   virtual bool is_special(std::int64_t) const { return false; }
-  // The id of a token as the files write it, "<|im_end|>".
+  // The id of a token, which is written as in the files: "<|im_end|>".
   virtual std::optional<std::int64_t> id_of(std::string_view) const { return {}; }
-  // As the files have it, in Jinja's language; empty where they have none. See ChatTemplate.
+  // The template of the files, in Jinja's language, and an empty text where they have none. See ChatTemplate.
   virtual std::string chat_template() const { return {}; }
   virtual std::size_t blanks_before() const { return 0; }  // the most that decode() takes from the beginning of a text
 };
 
-// A token is a byte, its id the byte's value.
+// A token is a byte, and its id is the byte's value.
 class ByteTokenizer : public Tokenizer {
  public:
   using Tokenizer::decode;
@@ -75,8 +75,9 @@ class BPETokenizer : public Tokenizer {
                             std::string_view source = "tokenizer.json");
   // A GGUF file's vocabulary: its models "gpt2" and "llama". Throws Error (data).
   static BPETokenizer parse(const io::Gguf& file);
-  // Of a folder its tokenizer.json with tokenizer_config.json and chat_template.jinja, or else its vocab.json and
-  // merges.txt; or a tokenizer.json, or a GGUF file. Throws Error (file), too.
+  // Reads a tokenizer.json, a GGUF file, or a folder: its tokenizer.json with tokenizer_config.json and
+  // chat_template.jinja, or else its vocab.json and merges.txt. Throws Error (data), and (file) where it cannot be
+  // read.
   static BPETokenizer load(const std::filesystem::path& path);
 
   using Tokenizer::decode;
@@ -113,7 +114,7 @@ class Utf8Stream {
   std::string rest_;  // the beginning of a character
 };
 
-// Ids as they come, decoded to whole UTF-8 characters: joined, what decode() gives, but for what is no UTF-8.
+// Decodes ids as they come, to whole UTF-8 characters. Joined they are what decode() gives, but for what is no UTF-8.
 class DecodeStream {
  public:
   // The tokenizer has to outlive it.

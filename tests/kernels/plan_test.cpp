@@ -70,7 +70,7 @@ TEST_P(Plans, Float32AtHighestPrecisionIsSplitWhereItIsWorthIt) {
     if (has_parts()) {
       EXPECT_THAT(found.reason, HasSubstr(want.reason));
     }
-    EXPECT_EQ(plan(p, {}, kernels_).parts, found.parts) << "what takes the forward pass takes the backward pass";
+    EXPECT_EQ(plan(p, {}, kernels_).parts, found.parts) << "the plans of the two passes differ";
   }
 }
 

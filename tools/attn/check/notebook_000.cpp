@@ -1,4 +1,4 @@
-// Seed 000: from dot products to causal self-attention.
+// Notebook 000 (the book's chapter 3): from dot products to causal self-attention.
 #include <cmath>
 
 #include "attn/reference.hpp"

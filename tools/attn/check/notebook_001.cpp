@@ -1,4 +1,4 @@
-// Seed 001: the chapter again, with layers drawn key, query, value; and the mask that it forgot.
+// Notebook 001 (chapter 3): the same again, with layers drawn key, query, value; and the mask that it forgot.
 #include "attn/reference.hpp"
 #include "check/results.hpp"
 

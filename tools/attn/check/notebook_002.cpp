@@ -1,4 +1,4 @@
-// Seed 002: hiding future words, dropout, and from one head to many.
+// Notebook 002 (chapter 3): hiding future words, dropout, and from one head to many.
 #include <cmath>
 
 #include "attn/reference.hpp"

@@ -1,4 +1,4 @@
-// Seed 003: averaging the past, three ways; then a head whose weights depend on the data.
+// Notebook 003 (the lecture): averaging the past, three ways; then a head whose weights depend on the data.
 #include <cmath>
 
 #include "attn/reference.hpp"

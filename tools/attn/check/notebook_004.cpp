@@ -1,4 +1,4 @@
-// Seed 004: five words, trainable weights, every key and value printed.
+// Notebook 004 (chapter 3): five words, trainable weights, every key and value printed.
 #include "check/results.hpp"
 
 namespace attn::check {
