@@ -37,6 +37,7 @@ class BadInput : public Command {
 TEST_F(BadInput, SaysItInWordsOfTheCommand) {
   refused("attn info missing.npy", kData, {"attn: error: expected a file to read; found no file \"missing.npy\"\n"});
   refused("attn run causal --input randm:3,4", kUsage, {"[--input]", "randm:3,4", "did you mean randn?"});
+  refused("attn draw randnn:3,4", kUsage, {"[WHAT]", "did you mean randn?"});
   refused("attn help trian", kUsage, {"did you mean train? Try attn help --help\n"});
   refused("attn run causal --dropout 1.5", kUsage, {"[--dropout] expected a number from 0 to 1; found 1.5"});
   write("cut.npy", std::string("\x93NUMPY\1\0\x76\0{'descr': '<f4'", 25));

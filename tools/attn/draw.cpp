@@ -36,6 +36,7 @@ constexpr const char* kDrawExamples =
     "attn draw rand:6,3 --output x.npy";
 
 Tensor source(const DrawFlags& flags, Generator& rng) {
+  require_drawn_or_there(flags.what, "WHAT");
   if (is_drawn(flags.what)) {
     if (flags.tensor.empty()) return drawn(flags.what, "WHAT", rng);
     throw Error(Error::Kind::argument, "--tensor", "a file of several tensors", escaped(flags.what));

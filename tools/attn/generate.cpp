@@ -234,13 +234,14 @@ void define_generate(Verb& verb, int&) {
   verb.add_option("--model", flags->model, "A .safetensors file, a folder of a model, or a .gguf file.")
       .required()
       .value_name("FILE");
-  Option& prompt =
-      verb.add_option("--prompt", flags->prompts, "The beginning of the text; several begin several texts.")
-          .value_name("TEXT…")
-          .default_is("nothing");
-  Option& chat = verb.add_flag("--chat", flags->chat,
-                               "Take the prompt for what a user says, in the form of the model's conversations, and "
-                               "print the answer alone.");
+  Option& prompt = verb.add_option("--prompt", flags->prompts,
+                                   "The beginning of the text. Of several prompts each begins a text of its own.")
+                       .value_name("TEXT…")
+                       .default_is("nothing");
+  Option& chat =
+      verb.add_flag("--chat", flags->chat,
+                    "Treat the prompt as a user's message, in the form of the model's conversations, and print "
+                    "only the answer.");
   chat.needs(prompt);
   verb.add_option("--system", flags->system, "The system message that begins the conversation.")
       .value_name("TEXT")
@@ -251,9 +252,10 @@ void define_generate(Verb& verb, int&) {
   verb.add_option("--temperature", options.sampling.temperature,
                   "The number that logits are divided by; 0 takes the likeliest token.")
       .value_name("T");
-  verb.add_option("--top-k", options.sampling.top_k, "Draw from the K likeliest tokens only; 0 draws from all.")
+  verb.add_option("--top-k", options.sampling.top_k, "Draw only from the K likeliest tokens; 0 draws from all.")
       .value_name("K");
-  verb.add_option("--top-p", options.sampling.top_p, "Draw from the likeliest tokens only that together have P.")
+  verb.add_option("--top-p", options.sampling.top_p,
+                  "Draw only from the likeliest tokens whose probabilities together reach P.")
       .value_name("P");
   verb.add_option("--min-p", options.sampling.min_p,
                   "Draw only from tokens at least P times as likely as the likeliest.")

@@ -46,7 +46,7 @@ struct TrainFlags {
 constexpr const char* kTrainNotes =
     "The defaults make a small model and take minutes on two cores. A model that learns more, and takes an hour or "
     "more, has for example --layers 6 --heads 6 --width 384 --context 256. Before the first step a trial step is "
-    "timed, and the time that the run will take is told.\n\n"
+    "timed, and a message says how long the run will take.\n\n"
     "With --from a released model is trained further: all of its weights, in float32, on texts of --context tokens "
     "(128, "
     "or the model's own context where that is shorter), with its own tokenizer. --lr is then 0.00005 and --min-lr a "
