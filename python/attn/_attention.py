@@ -87,8 +87,8 @@ def scaled_dot_product_attention(
 ) -> A | tuple[A, ...]:
     """softmax(mask(query · keyᵀ · scale)) · value, by fused kernels: memory linear in the number of tokens.
 
-    The first eight arguments are those of torch.nn.functional.scaled_dot_product_attention and mean the same; a
-    query that may see no key gets zeros. Arrays of NumPy (bfloat16 by ml_dtypes), PyTorch, JAX, or any other with
+    The first eight arguments are those of torch.nn.functional.scaled_dot_product_attention and mean the same. A
+    fully masked query returns zeros. Arrays of NumPy (bfloat16 by ml_dtypes), PyTorch, JAX, or any other with
     DLPack, in the CPU's memory; the result is of query's framework. Nothing is copied, except an input whose last
     dimension is not contiguous, or whose leading dimensions beyond (b, h) no single stride can walk. With PyTorch's
     tensors gradients flow (attn.torch). The GIL is released.

@@ -36,7 +36,7 @@ class Generator:
         return self._stream.dropout
 
     def manual_seed(self, seed: int) -> Generator:
-        """As torch.manual_seed."""
+        """Begins the stream of `seed`, as torch.manual_seed(seed) does."""
         self._stream.manual_seed(_seed(seed))
         return self
 
@@ -53,7 +53,7 @@ class Generator:
         return self._stream.randint(low, high, shape)
 
     def dropout_keep(self, shape: Sequence[int], p: float) -> npt.NDArray[np.bool_]:
-        """bool: which elements dropout of probability p keeps."""
+        """Draws which elements of an array of this `shape` dropout of probability `p` keeps, as bool."""
         return self._stream.dropout_keep(shape, p)
 
     def next_u64(self) -> int:
@@ -74,7 +74,7 @@ default_generator = Generator()
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seeds the default generator, from which modules draw their weights and their dropout."""
+    """Seeds the default generator with `seed`. Modules draw their weights and their dropout from it."""
     return default_generator.manual_seed(seed)
 
 

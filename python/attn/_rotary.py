@@ -11,13 +11,15 @@ TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
     from typing import Any
 
+    from attn._types import A, Array, Config, Integers
+
 RotaryFrequencies = namedtuple("RotaryFrequencies", ["inv_freq", "attention_factor"], defaults=[1.0])
 RotaryFrequencies.__doc__ = (
     "How fast each pair turns: inv_freq (rotary_dim / 2) in radians a token; and what cos and sin are multiplied by."
 )
 
 
-def rotary_frequencies(config: Any, layer_type: str = "", *, length: int = 0) -> RotaryFrequencies:
+def rotary_frequencies(config: dict[str, Any] | Config, layer_type: str = "", *, length: int = 0) -> RotaryFrequencies:
     """The frequencies of a model, as transformers computes them: default, linear, dynamic, yarn, llama3, longrope.
 
     Args:
@@ -46,17 +48,17 @@ _KEYS = (
 
 
 def rotary(
-    x: Any,
-    positions: Any = None,
+    x: A,
+    positions: Integers | None = None,
     *,
     offset: int = 0,
     theta: float = 10000.0,
     rotary_dim: int | None = None,
     interleaved: bool = False,
     frequencies: RotaryFrequencies | None = None,
-    cos: Any = None,
-    sin: Any = None,
-) -> Any:
+    cos: Array | None = None,
+    sin: Array | None = None,
+) -> A:
     """x with its pairs of numbers turned by angles that grow with the position, so that query · key depends on the distance.
 
     Computed in float32 whatever x is (in float64 for float64). The result is of x's framework; with PyTorch's tensors
@@ -89,7 +91,7 @@ def rotary(
         from attn.torch.rotary import turned
 
         return turned(x, given)
-    result = _attn.rotary(x, *given, False, kind)
+    result: Any = _attn.rotary(x, *given, False, kind)
     return take(result, x) if kind == DLPACK else result
 
 

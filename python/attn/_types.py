@@ -1,6 +1,6 @@
 """What the public signatures name. Never imported when the package runs: typing would double the import's time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 
 import numpy as np
@@ -27,6 +27,40 @@ Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 Integers = Sequence[int] | Array
 Rows = bool | Integers  # all, none, or some by their numbers
+
+
+Weights = Array | Sequence[Array | None]  # attention weights: one array, or one for each layer
+
+
+class Model(Protocol):
+    """A module of PyTorch: one of attn.torch, or a model of Hugging Face."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+
+class TokenizerLike(Protocol):
+    """What makes token numbers of a text and names them, as Hugging Face's tokenizers do."""
+
+    def __call__(self, text: str, /) -> Any: ...
+
+
+Inputs = Array | str | Mapping[str, Any] | Sequence[int] | Sequence[Sequence[int]]  # of a module or of a model
+
+
+class Config(Protocol):
+    """A config object of Hugging Face's."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+class Compiled(Protocol):
+    """A numba cfunc."""
+
+    @property
+    def address(self) -> int: ...
+
+
+Native = Compiled | int | object  # or a ctypes function or a PyCapsule, for which Python 3.10 has no names
 
 
 DType = str | npt.DTypeLike  # a name, or NumPy's, PyTorch's, JAX's or ml_dtypes' own

@@ -103,8 +103,31 @@ class KVCache:
         """query (b, hq, tq, d) to all that is kept; arguments and results of attn.scaled_dot_product_attention.
 
         The diagonal ends bottom right by default: query i of an item of n tokens is its token n - tq + i, as in a
-        decoder that has appended its new tokens first. A mask broadcasts to (b, hq, tq, longest item). Up to four
-        queries a head read the cache as it is; more read a copy. No gradient flows.
+        decoder that has appended its new tokens first. Up to four queries a head read the cache as it is; more read a
+        copy. No gradient flows.
+
+        Args:
+            query: (b, hq, tq, d), of any floating dtype.
+            attn_mask: broadcastable to (b, hq, tq, longest item): boolean, True takes part; or floating, added to the
+                scores.
+            is_causal: a query sees its own token and those before it alone.
+            scale: default 1/√d.
+            window: (left, right): how many keys a query sees on each side of its own; -1 is no limit.
+            softcap: scores become cap · tanh(scores / cap); 0 is none.
+            alibi_slopes: (h): adds -slope · distance.
+            sinks: (h): one more score a head, which takes weight but has no value.
+            relative_bias: (buckets, h): a learned number for each head and bucket of distances, added to the scores.
+            relative_bidirectional: half of the buckets are for keys behind a query; else those share bucket 0.
+            relative_max_distance: from here on all distances are in the last bucket.
+            causal_alignment: "bottom_right", or "top_left": query i stands at key i.
+            precision: "highest", "high" or "medium", as in attn.scaled_dot_product_attention.
+            score_function: an attn.ScoreFunction.
+            return_lse: also return log Σ exp of the scores, (b, hq, tq).
+            return_weights: True, or the numbers of some rows: also return the weights, (b, hq, rows, longest item).
+
+        Raises:
+            TypeError: what is no array, or has a dtype that does not fit.
+            ValueError: a shape or an option that does not fit.
         """
         query = _without_gradient(query)
         kind = framework(query)

@@ -83,13 +83,16 @@ class Module:
         return self._run(x, None, False)
 
     def steps(self, x: A) -> dict[str, A]:
-        """Every step of the forward pass by name, in its order: queries, keys, values, scores, …"""
+        """Runs forward(x), and returns every step of it by name, in its order: queries, keys, values, scores, …"""
         return self._run(x, None, True)[1]
 
     def backward(self, d_output: A) -> Any:
-        """The gradient of the last forward pass's input, for that of its output; adds to every parameter's grad.
+        """Returns the gradient of the last forward pass's input, and adds to every parameter's grad.
 
         A CrossAttention returns two gradients: of x, and of the source.
+
+        Args:
+            d_output: the gradient of the output, of its shape.
         """
         kind = framework(d_output)
         dx, d_source = self._layer.backward(d_output, kind)
@@ -110,9 +113,10 @@ class Module:
         return {name: value for name, (value, _) in self._layer.parameters().items()}
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Weights by PyTorch's names, of any framework; the book's "mask" buffers are passed over.
+        """Takes the weights in `state`, by PyTorch's names and of any framework.
 
-        Every weight must be there, with its shape, and nothing else; else ValueError, and nothing is changed.
+        The book's "mask" buffers are passed over. Every weight must be there, with its shape, and nothing else.
+        Otherwise ValueError is raised, and nothing is changed.
         """
         weights = {name: array for name, array in state.items() if name.rpartition(".")[2] != "mask"}
         self._layer.load({name: _detached(array) for name, array in weights.items()})
@@ -443,4 +447,5 @@ class CrossAttention(Module):
         return self._run(x, source, False)
 
     def steps(self, x: A, source: B) -> dict[str, A]:  # type: ignore[override]
+        """Runs forward(x, source), and returns every step of it by name, in its order: queries, keys, values, …"""
         return self._run(x, source, True)[1]

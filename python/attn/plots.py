@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from attn._types import Array, Inputs, Model, TokenizerLike, Weights
+    from attn.modules import Module
+
 
 class Figure:
     """A drawing. Jupyter shows it; save() writes it as .svg; str() gives the SVG."""
@@ -31,7 +34,7 @@ class Figure:
         return self._svg
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the drawing to a file, whole or not at all."""
+        """Writes the drawing to the file `path`, which ends in .svg, whole or not at all."""
         import os
 
         if not os.fspath(path).endswith(".svg"):
@@ -40,13 +43,13 @@ class Figure:
 
 
 def plot(
-    what: Any,
-    x: Any = None,
-    source: Any = None,
+    what: Module | Model | Weights,
+    x: Inputs | None = None,
+    source: Array | TokenizerLike | None = None,
     *,
     figure: str = "",
     step: str = "weights",
-    tokenizer: Any = None,
+    tokenizer: TokenizerLike | None = None,
     tokens: Sequence[str] = (),
     key_tokens: Sequence[str] = (),
     title: str = "",
@@ -92,7 +95,8 @@ def plot(
         if isinstance(module, CrossAttention) and source is None:
             refuse("plot", "x and source for CrossAttention", "no source")
         inputs = input_of(what, x)
-        found = module.steps(inputs, source) if isinstance(module, CrossAttention) else module.steps(inputs)
+        second: Any = source
+        found = module.steps(inputs, second) if isinstance(module, CrossAttention) else module.steps(inputs)
         steps = list(found.items())
     return Figure(
         _attn.figure_of_steps(

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from attn._types import Array, Inputs, Model, TokenizerLike, Weights
+    from attn.modules import Module
+
 
 class Report:
     """A self-contained HTML page. Jupyter shows it; save() writes it; str() gives it."""
@@ -33,7 +36,7 @@ class Report:
         return f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="width:100%;height:80vh;border:0"></iframe>'
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the page to a file, whole or not at all."""
+        """Writes the page to the file `path`, whole or not at all."""
         save_whole(path, self._page)
 
 
@@ -53,11 +56,11 @@ def save_whole(path: str | os.PathLike[str], text: str) -> None:
 
 
 def report(
-    what: Any,
-    x: Any = None,
-    source: Any = None,
+    what: Module | Model | Weights,
+    x: Inputs | None = None,
+    source: Array | TokenizerLike | None = None,
     *,
-    tokenizer: Any = None,
+    tokenizer: TokenizerLike | None = None,
     tokens: Sequence[str] = (),
     key_tokens: Sequence[str] = (),
     title: str = "",

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from attn._types import Native
+
+    OfOneScore = Callable[[float, int, int, int, int], float]
+
 CAPSULE = b"attn.score_function"
 
 
@@ -24,11 +28,24 @@ class ScoreFunction:
 
     Each is a numba cfunc, a ctypes function, a PyCapsule named "attn.score_function", or an address. They run on several
     threads at once, without the GIL. Without `backward` there are no gradients; forward64 and backward64 take float64's
-    scores, which are else rounded to float32. `user` is handed to each: an address, or a ctypes object.
+    scores, which are else rounded to float32. `user` is handed to each.
+
+    Args:
+        forward: replaces the scores of a tile.
+        backward: turns the gradient of the new scores into that of the old ones.
+        forward64: the same as forward, for float64.
+        backward64: the same as backward, for float64.
+        user: an address, or a ctypes object.
     """
 
     def __init__(
-        self, forward: Any, backward: Any = None, *, forward64: Any = None, backward64: Any = None, user: Any = None
+        self,
+        forward: Native,
+        backward: Native | None = None,
+        *,
+        forward64: Native | None = None,
+        backward64: Native | None = None,
+        user: int | ctypes.Structure | ctypes.Array[Any] | None = None,
     ) -> None:
         functions = (forward, backward, forward64, backward64)
         if forward is None:
@@ -62,10 +79,12 @@ def _user(user: Any) -> int:
     return ctypes.addressof(user)
 
 
-def score_function(f: Callable[..., Any], derivative: Callable[..., Any] | None = None) -> ScoreFunction:
-    """f(score, b, h, i, j), the new score of query i of head h and key j, and its derivative by the old one, compiled.
+def score_function(f: OfOneScore, derivative: OfOneScore | None = None) -> ScoreFunction:
+    """Compiles a function of one score, and its derivative, with numba (pip install numba).
 
-    Both are functions that numba compiles (pip install numba), of numbers alone.
+    Args:
+        f: f(score, b, h, i, j) is the new score of query i of head h and key j, in item b of the batch.
+        derivative: the derivative of f by the old score, of the same arguments. Without it there are no gradients.
     """
     from attn._numba import compiled
 
