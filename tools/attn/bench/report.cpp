@@ -131,8 +131,8 @@ std::string report_text(const std::vector<Measurement>& all, int repeats) {
   std::string text = formatted(
       "{}, {}; median and fastest of {}.\n"
       "A causal mask is counted half, a backward pass as 2.5 forward passes.\n"
-      "The column share is the part of the limit that a row reaches. The column plain is\n"
-      "the time of the plain path, divided by ours.\n\n",
+      "The column share is the part of the limit that a row reaches. The column plain\n"
+      "is the time of the plain path, divided by ours.\n\n",
       processor.empty() ? "processor unknown" : escaped(processor), kernels::active().isa, repeats);
   text += limits_table(all, style);
   std::vector<std::pair<std::string, int>> told;
