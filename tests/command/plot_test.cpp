@@ -83,6 +83,7 @@ TEST_F(Pictures, ChoosesLayerHeadStepAndText) {
   EXPECT_EQ(one, svg("attn plot heads.npy --head 3"));
   EXPECT_EQ(one, svg("attn plot one.npy"));
   EXPECT_THAT(svg("attn plot s.safetensors --step masked --head 1"), HasSubstr("Your → step: -inf</title>"));
+  EXPECT_THAT(svg("attn plot s.safetensors --step scores --head 1"), HasSubstr("Your → step: masked</title>"));
   EXPECT_EQ(svg("attn plot multihead --input batch.npy --item 2 --tokens words.txt --d-out 4"),
             svg("attn plot s.safetensors"));
 }

@@ -93,7 +93,7 @@ figure::Options options_for(const Pictures& pictures, const report_page::Block& 
   options.scale = flags.log ? figure::Scale::log : scale_named(flags.scale);
   options.colours = colours_named(flags.colours);
   if (pairs) options.key_tokens = pictures.key_tokens;
-  if (known.kind == StepKind::weights) options.keep = block.keep_in_any_head();
+  if (pairs && flags.step != "masked") options.keep = block.keep_in_any_head();
   // Dimensions have numbers, not the tokens' names, also where there are as many.
   const Tensor* step = block.find(flags.step);
   for (std::int64_t d = 0; !pairs && step != nullptr && d < step->size(-1); ++d) {
