@@ -163,6 +163,7 @@ Json config_of(const Gguf& file, const GgufMetadata& metadata, const Architectur
   config["num_hidden_layers"] = metadata.whole("block_count");
   config["max_position_embeddings"] = metadata.whole("context_length");
   const std::int64_t heads = metadata.whole("attention.head_count"), width = metadata.whole("embedding_length");
+  if (heads < 1) metadata.origin().fail("attention.head_count of 1 or more", std::to_string(heads));
   config["num_attention_heads"] = heads;
   config["num_key_value_heads"] = metadata.whole("attention.head_count_kv", heads);
   config["head_dim"] = metadata.whole("attention.key_length", metadata.whole("rope.dimension_count", width / heads));
@@ -170,9 +171,9 @@ Json config_of(const Gguf& file, const GgufMetadata& metadata, const Architectur
   config["tie_word_embeddings"] = file.find("output.weight") == nullptr;
   const bool biased = file.find("blk.0.attn_q.bias") != nullptr && std::string_view(a.family) != "qwen2";
   if (biased) config["attention_bias"] = true;
-  for (const char* end : {"bos", "eos"}) {
-    const std::int64_t id = metadata.whole(std::string("tokenizer.ggml.") + end + "_token_id", -1);
-    config[std::string(end) + "_token_id"] = id < 0 ? Json(nullptr) : Json(id);
+  for (const auto& [ours, theirs] : {std::pair{"bos", "bos"}, {"eos", "eos"}, {"pad", "padding"}}) {
+    const std::int64_t id = metadata.whole(std::string("tokenizer.ggml.") + theirs + "_token_id", -1);
+    config[std::string(ours) + "_token_id"] = id < 0 ? Json(nullptr) : Json(id);
   }
   add_rope(config, metadata, file);
   const std::string_view name = a.name;
