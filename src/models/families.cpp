@@ -276,6 +276,12 @@ void check(const JsonObject& json, const Config& c) {
   if (c.heads % c.kv_heads != 0) {
     json.wrong("num_key_value_heads", "a divisor of num_attention_heads = " + std::to_string(c.heads), c.kv_heads);
   }
+  for (const RopeConfig& rope : c.ropes) {
+    if (c.family != "phi3" && rope.partial_rotary_factor != 1) {
+      json.wrong("partial_rotary_factor", "1: of these families Phi-3 alone turns a part of each head",
+                 rope.partial_rotary_factor);
+    }
+  }
   if (c.head_dim < 1) json.wrong("hidden_size", "at least num_attention_heads", c.width);
   constexpr std::int64_t most = std::int64_t{1} << 31;
   if (c.head_dim > most / c.heads) json.wrong("head_dim", "heads of at most 2^31 numbers together", c.head_dim);

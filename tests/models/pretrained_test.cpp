@@ -147,6 +147,7 @@ TEST(PretrainedMistakes, PartsThatAreNotSupportedAreNamed) {
       {replaced(llama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3"), {"num_key_value_heads"}},
       {replaced(llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2000000000"), {"num_hidden_layers"}},
       {replaced(llama, "\"head_dim\": 6", "\"head_dim\": 2147483647"), {"head_dim"}},
+      {replaced(llama, "{", "{\"partial_rotary_factor\": 0.5,"), {"partial_rotary_factor"}},
       {replaced(llama, "{", "{\"quantization_config\": {\"bits\": 4},"), {"quantization_config"}},
       {replaced(gemma, "\"full_attention\"\n", "\"linear_attention\"\n"), {"layer_types", "linear_attention"}},
       {replaced(gemma, "\"use_bidirectional_attention\": false", "\"use_bidirectional_attention\": true"),
@@ -244,6 +245,10 @@ TEST(PretrainedMistakes, OfAGgufFile) {
   };
   expect({"an architecture among llama"}, replaced(bytes, "llama", "mamba"));  // the first one is the architecture
   expect({"cut off"}, bytes.substr(0, bytes.size() - 100));
+  std::string headless = bytes;  // a key, its kind (4 bytes), and the number
+  constexpr std::string_view key = "llama.attention.head_count";
+  headless.replace(headless.find(key) + key.size() + 4, 4, 4, '\0');
+  expect({"attention.head_count of 1 or more"}, headless);
   expect({"llama.block_count"}, replaced(bytes, "llama.block_count", "llama.block_c0unt"));
   expect({"only tensors of architecture llama"}, replaced(bytes, "blk.1.ffn_up.weight", "blk.1.ffn_xp.weight"));
   expect({"twice"}, replaced(bytes, "blk.1.ffn_up.weight", "blk.0.ffn_up.weight"));
