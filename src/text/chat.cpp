@@ -59,7 +59,8 @@ const Marks& form_of(std::string_view jinja) {
   const auto marks = marks_of(jinja);
   const auto* form =
       std::ranges::find_if(kForms, [&](const Marks& f) { return std::ranges::count(marks, f.begin) > 0; });
-  if (form == kForms.end()) refuse(marks.empty() ? "none" : "one with " + io::in_quotes(marks.front()));
+  if (form == kForms.end() && marks.empty()) refuse(jinja.empty() ? "none" : "one without their marks");
+  if (form == kForms.end()) refuse("one with " + io::in_quotes(marks.front()));
   for (const std::string_view mark : marks) {
     if (mark != form->begin && std::ranges::count(form->others, mark) == 0) refuse("one with " + io::in_quotes(mark));
   }

@@ -48,7 +48,7 @@ void expect_refused(const std::string& jinja, const std::string& why) {
 
 TEST(Chat, OtherFormsAreRefusedByTheirMarks) {
   expect_refused("", "none");
-  expect_refused("{{ messages }}", "none");
+  expect_refused("{{ messages }}", "one without their marks");
   expect_refused("{{ '[INST] ' + m + ' [/INST]' }}", "[INST]");
   expect_refused("{{ '<|user|>\\n' + m + '<|end|>' }}", "<|user|>");
   expect_refused("{{ '<|im_start|>' + role + '<|im_sep|>' + m + '<|im_end|>' }}", "<|im_sep|>");
