@@ -98,8 +98,10 @@ TEST_F(Generate, ReadsAFolderWithATokenizer) {
 
 TEST_F(Generate, KeepsWeightsInBfloat16) {
   store_matrices(*model_, DType::bf16);
-  EXPECT_EQ(out_of("attn generate --model m.safetensors --prompt A --tokens 20 --weights bfloat16"),
-            characters("A" + expected("A", {.tokens = 20}, 123)) + "\n");
+  for (const char* dtype : {"bfloat16", "bf16"}) {
+    EXPECT_EQ(out_of("attn generate --model m.safetensors --prompt A --tokens 20 --weights " + std::string(dtype)),
+              characters("A" + expected("A", {.tokens = 20}, 123)) + "\n");
+  }
 }
 
 TEST_F(Generate, KeepsWeightsInEightBits) {
@@ -204,6 +206,11 @@ TEST_F(Generate, TextOfAReleasedModel) {
   const Json text = Json::parse(out_of(generate + "--prompt aab")), ids = Json::parse(out_of(generate + "--ids 1,3"));
   EXPECT_EQ(text["prompt_ids"], Json({1, 3}));
   EXPECT_EQ(text["ids"], ids["ids"]);
+  EXPECT_GT(text["tokens_per_second"], 0.0);
+  EXPECT_LE(text["first_token_seconds"], text["seconds"]);
+  const Ran refused = run("attn generate --model model --prompt aab --tokens 9000");  // longer than its context
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_EQ(refused.out, "");
   EXPECT_EQ(run("attn generate --model model --prompt a --chat").status, 3);
   write("model/tokenizer_config.json", R"({"chat_template": "<|im_start|>"})");
   EXPECT_EQ(Json::parse(out_of(generate + "--prompt ab --chat --system a"))["prompt_ids"], Json({4, 1, 4, 3, 4, 1, 1}));

@@ -151,15 +151,21 @@ Written write(TextModel& model, const Tokenizer* tokenizer, const GenerateFlags&
   }
   const bool streams = written.prompts.size() == 1;
   Printer live(tokenizer, flags.json || !streams);
-  if (!flags.prompts.empty() && !flags.chat) live.prompt(flags.prompts[0]);
+  bool begun = flags.prompts.empty() || flags.chat;
+  const auto begin = [&] {  // once the model has taken the prompt: what it refuses leaves no output
+    if (!begun) live.prompt(flags.prompts[0]);
+    begun = true;
+  };
   const auto start = Clock::now();
   const auto since = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   written.texts = model.write(written.prompts, options, flags.seed, [&](std::size_t, std::int64_t id) {
     if (written.first == 0) written.first = since();
+    begin();
     live.token(id);
     return true;
   });
   written.seconds = since();
+  begin();
   live.finish();
   for (std::size_t i = 0; i < written.texts.size() && !streams; ++i) {
     Printer printer(tokenizer, flags.json);
@@ -215,6 +221,8 @@ void run(GenerateFlags& flags) {
     throw Error(Error::Kind::argument, "--ids", "--prompt or --ids", "both");
   }
   if (flags.prompts.empty() && flags.ids.empty()) flags.prompts.emplace_back();
+  if (flags.weights == "f32") flags.weights = "float32";
+  if (flags.weights == "bf16") flags.weights = "bfloat16";
   const DType weights = flags.weights == "bfloat16" ? DType::bf16 : flags.weights == "int8" ? DType::i8 : DType::f32;
   const auto model = load_text_model(flags.model, weights);
   const auto tokenizer = flags.ids.empty() ? model->tokenizer(flags.tokenizer) : nullptr;
@@ -272,7 +280,7 @@ void define_generate(Verb& verb, int&) {
   verb.add_option("--weights", flags->weights,
                   "Keep the weights in float32, or rounded to bfloat16 (half the memory) or int8 (a quarter), for "
                   "faster new tokens.")
-      .one_of({"float32", "bfloat16", "int8"})
+      .one_of({"float32", "bfloat16", "int8", "f32", "bf16"})
       .value_name("DTYPE");
   verb.add_flag("--json", flags->json, "Print one JSON object when all is done.");
   verb.notes(kGenerateNotes);
