@@ -154,8 +154,9 @@ class Page:
         self.mouse("mouseReleased", x + by_x, y + by_y)
 
     def key(self, key):
+        more = {"text": "\r", "windowsVirtualKeyCode": 13} if key == "Enter" else {}  # what a button hears
         for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", {"type": kind, "key": key, "code": key})
+            self.send("Input.dispatchKeyEvent", {"type": kind, "key": key, "code": key, **more})
 
     def set(self, selector, value):
         """Sets a field as a user would: the value, then its events."""
