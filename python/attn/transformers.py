@@ -12,7 +12,7 @@ import torch
 import transformers.utils
 from torch.utils._pytree import tree_map_only
 from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface, causal_mask_function, sdpa_mask
+from transformers.masking_utils import AttentionMaskInterface, bidirectional_mask_function, causal_mask_function, sdpa_mask
 
 from attn.torch import scaled_dot_product_attention
 
@@ -47,13 +47,10 @@ def attention_forward(
         attention_mask = _biased(attention_mask, position_bias)
     options = {"scale": scaling, "softcap": softcap or 0.0, "sinks": s_aux, "enable_gqa": True}
     wants_weights = output_attentions or _collected()
-    if isinstance(attention_mask, CausalMask):
-        if attention_mask.seen is not None and not wants_weights and attention_mask.packs():
-            options.update(attention_mask.options(), dropout_p=dropout)
-            return _without_padding(query, key, value, attention_mask.seen, options), None
-        if attention_mask.seen is None:
-            options.update(attention_mask.options())
-        attention_mask, is_causal = (None, True) if attention_mask.seen is None else (attention_mask.values(), False)
+    if isinstance(attention_mask, LazyMask):
+        if attention_mask.packs() and not wants_weights:
+            return _by_parameters(query, key, value, attention_mask, {**options, "dropout_p": dropout}), None
+        attention_mask, is_causal = attention_mask.values(), False
 
     def call(**more: Any) -> Any:
         return scaled_dot_product_attention(query, key, value, attention_mask, is_causal=is_causal, **options, **more)
@@ -65,18 +62,31 @@ def attention_forward(
     return output.transpose(1, 2).contiguous(), weights
 
 
-def _without_padding(query: Any, key: Any, value: Any, seen: Any, options: dict[str, Any]) -> Any:
-    """The output (b, tq, hq, dv) of the tokens that are seen, as sequences one after the other; zeros for padding."""
-    asks = seen[:, seen.shape[1] - query.shape[2] :]
+def _by_parameters(query: Any, key: Any, value: Any, mask: LazyMask, options: dict[str, Any]) -> Any:
+    """The output (b, tq, hq, dv) without the mask's values."""
+    options = {**options, **mask.options()}
+    key, value = key[:, :, : mask.filled], value[:, :, : mask.filled]
+    if mask.seen is None and mask.sequences is None:
+        return scaled_dot_product_attention(query, key, value, **options).transpose(1, 2).contiguous()
+    return _packed(query, key, value, mask, options)
+
+
+def _packed(query: Any, key: Any, value: Any, mask: LazyMask, options: dict[str, Any]) -> Any:
+    """The tokens that are seen, as sequences one after the other; zeros for queries that are padding."""
+    asks, seen = mask.kept()
 
     def packed(x: Any, kept: Any) -> Any:  # (1, h, tokens of all texts, d)
         return x.transpose(1, 2)[kept].transpose(0, 1)[None]
 
     def starts(kept: Any) -> Any:
-        return torch.nn.functional.pad(kept.sum(1).cumsum(0), (1, 0))
+        lengths = kept.sum(1)
+        if mask.sequences is not None:  # a text does not go on in the next row
+            rows = torch.arange(len(kept))[:, None] * kept.shape[1]
+            lengths = (mask.sequences + rows).flatten().unique_consecutive(return_counts=True)[1]
+        return torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
 
     found = scaled_dot_product_attention(
-        packed(query, asks), packed(key, seen), packed(value, seen), is_causal=True,
+        packed(query, asks), packed(key, seen), packed(value, seen),
         cu_seqlens_q=starts(asks), cu_seqlens_k=starts(seen), **options,
     )  # fmt: skip
     output = found.new_zeros(*asks.shape, *found.shape[1::2])
@@ -96,38 +106,65 @@ def _biased(mask: Any, bias: Any) -> Any:
     return torch.where(mask, bias, float("-inf")) if mask.dtype == torch.bool else mask + bias
 
 
-class CausalMask(torch.Tensor):
+class LazyMask(torch.Tensor):
     """A boolean mask (b, 1, tq, tk) as what it is made of, until other code than ours reads its values.
 
-    The last query stands at the last key, and each sees the keys up to its own place: `keys` of them, or all where that
-    is None; of these the ones that `seen` (b, tk) does not call padding, where that is not None.
+    The last query stands at key filled - 1; the keys after it are a static cache's, not written yet. Each query sees the
+    keys up to its own place, or all where it is not `causal`; of these the ones at most `reach` away, where that is not
+    None; the ones that `seen` (b, filled) does not call padding; and those of its own text by `sequences` (b, t), the
+    numbers of packed texts.
     """
 
-    keys: int | None
+    causal: bool
+    reach: int | None
     seen: Any
+    sequences: Any
+    filled: int
 
     @staticmethod
-    def of(shape: tuple[int, ...], keys: int | None, seen: Any = None) -> CausalMask:
-        mask = torch.zeros((), dtype=torch.bool).expand(shape).as_subclass(CausalMask)
-        mask.keys, mask.seen = keys, seen
+    def of(
+        shape: tuple[int, ...], reach: int | None, seen: Any = None, *, causal: bool = True, sequences: Any = None,
+        filled: int | None = None,
+    ) -> LazyMask:  # fmt: skip
+        mask = torch.zeros((), dtype=torch.bool).expand(shape).as_subclass(LazyMask)
+        mask.causal, mask.reach, mask.seen, mask.sequences = causal, reach, seen, sequences
+        mask.filled = shape[-1] if filled is None else filled
         return mask
 
     def options(self) -> dict[str, Any]:
-        window = {} if self.keys is None else {"window": (self.keys - 1, -1)}
-        return {"causal_alignment": "bottom_right", **window}
+        window = {} if self.reach is None else {"window": (self.reach, -1 if self.causal else self.reach)}
+        aligned = {"causal_alignment": "bottom_right"} if self.causal else {}
+        return {"is_causal": self.causal, **aligned, **window}
 
     def packs(self) -> bool:
-        """Whether its texts may be packed. That is worth it for many queries; a window counts what is left out, too."""
+        """Whether parameters say it. Packing is worth it for many queries; a window counts what is left out, too."""
+        if self.seen is None:
+            return True
         if self.shape[-2] == 1:
             return False
         begins = torch.nn.functional.pad(self.seen, (1, 0))
-        return self.keys is None or bool(((begins[:, 1:] & ~begins[:, :-1]).sum(1) <= 1).all())
+        return self.reach is None or bool(((begins[:, 1:] & ~begins[:, :-1]).sum(1) <= 1).all())
+
+    def kept(self) -> tuple[Any, Any]:
+        """Which queries (b, tq) and which keys (b, filled) are packed."""
+        batch, _, queries, _ = self.shape
+        if self.seen is None:
+            return (torch.ones(batch, queries, dtype=torch.bool),) * 2
+        if self.causal or self.reach is not None:
+            return self.seen[:, self.filled - queries :], self.seen
+        return torch.ones(batch, queries, dtype=torch.bool), self.seen  # which may be another text's: cross-attention
 
     def values(self) -> Any:
         tq, tk = self.shape[-2:]
-        behind = torch.arange(tk - tq, tk)[:, None] - torch.arange(tk)
-        values = behind >= 0 if self.keys is None else (behind >= 0) & (behind < self.keys)
-        return (values if self.seen is None else values & self.seen[:, None, None]).expand(self.shape)
+        behind = torch.arange(self.filled - tq, self.filled)[:, None] - torch.arange(tk)
+        values = behind >= 0 if self.causal else torch.ones_like(behind, dtype=torch.bool)
+        if self.reach is not None:
+            values = values & (behind.abs() <= self.reach)
+        if self.seen is not None:
+            values = values & torch.nn.functional.pad(self.seen, (0, tk - self.filled))[:, None, None]
+        if self.sequences is not None:
+            values = values & (self.sequences[:, None, :, None] == self.sequences[:, None, None])
+        return values.expand(self.shape)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -145,6 +182,31 @@ class CausalMask(torch.Tensor):
 _WITHOUT_VALUES = {getattr(torch.Tensor, name).__get__ for name in ("shape", "dtype", "device")}
 
 
+def _inside(function: Any, maker: str, called: str = "inner_mask") -> dict[str, Any]:
+    """The variables of a function that `maker` of transformers.masking_utils has made; none of any other's."""
+    name = (getattr(function, "__module__", ""), getattr(function, "__qualname__", ""))
+    if name != ("transformers.masking_utils", f"{maker}.<locals>.{called}"):
+        return {}
+    return dict(zip(function.__code__.co_freevars, (cell.cell_contents for cell in function.__closure__)))
+
+
+def _pattern(function: Any) -> tuple[bool, int | None, Any] | None:
+    """`causal`, `reach` and `sequences` of a LazyMask; None where a mask function says anything else."""
+    if function in (causal_mask_function, bidirectional_mask_function):
+        return function is causal_mask_function, None, None
+    parts = _inside(function, "and_masks", "and_mask").get("mask_functions", ())
+    if len(parts) != 2:
+        return None
+    if parts[1] is causal_mask_function and (window := _inside(parts[0], "sliding_window_overlay")):
+        return True, window["sliding_window"] - 1, None
+    if parts[1] is bidirectional_mask_function and (window := _inside(parts[0], "sliding_window_bidirectional_overlay")):
+        return False, window["sliding_window"], None
+    texts = _inside(parts[0], "packed_sequence_mask_function")
+    within = _inside(parts[1], "remap_positions_for_packed_sequence")
+    of_each = _pattern(within["mask_function"]) if texts and within else None
+    return of_each and (*of_each[:2], texts["packed_sequence_mask"])
+
+
 def mask(
     batch_size: int,
     q_length: int,
@@ -156,31 +218,34 @@ def mask(
     attention_mask: Any = None,
     local_size: int | None = None,
     allow_is_causal_skip: bool = True,
-    config: Any = None,
+    allow_is_bidirectional_skip: bool = False,
     **rest: Any,
 ) -> Any:
-    """The mask as for "sdpa", but causal masks, their windows and padding stay what they are."""
-    end = kv_offset + kv_length
-    causal = (
-        allow_is_causal_skip  # nothing else changes the mask; but it may be in chunks
-        and (mask_function is causal_mask_function or local_size is not None)
-        and getattr(config, "attention_chunk_size", None) is None
-        and not torch.compiler.is_compiling()
-        and isinstance(q_offset, int)  # not of a static cache
-        and q_offset + q_length == end
-        and (attention_mask is None or (attention_mask.ndim == 2 and attention_mask.shape[1] == end))
-    )
-    window = local_size if local_size is not None and kv_length >= local_size else None
-    padded = causal and attention_mask is not None and not bool(attention_mask[:, kv_offset:].all())
-    if padded:
-        seen = attention_mask[:, kv_offset:].bool()
-        return CausalMask.of((batch_size, 1, q_length, kv_length), window, seen)
-    if causal and window is not None:
-        return CausalMask.of((batch_size, 1, q_length, kv_length), window)
+    """The mask as for "sdpa", but what parameters say is not written out."""
+    pattern = None if torch.compiler.is_compiling() else _pattern(mask_function)
+    causal, reach, sequences = pattern or (None, None, None)
+    if causal:  # a skip is forbidden where something else changes the mask; packed texts, which are known, forbid it too
+        known, filled = allow_is_causal_skip or sequences is not None, int(q_offset) + q_length - kv_offset
+    else:
+        square = q_length == kv_length and not isinstance(q_offset, torch.Tensor) and q_offset == kv_offset
+        known, filled = allow_is_bidirectional_skip and (reach is None or square), kv_length
+    length = None if attention_mask is None or attention_mask.ndim != 2 else attention_mask.shape[1] - kv_offset
+    if (
+        pattern and known and filled <= kv_length
+        and (attention_mask is None or length in (filled, kv_length))
+    ):  # fmt: skip
+        seen = None if attention_mask is None else attention_mask[:, kv_offset : kv_offset + filled].bool()
+        seen = None if seen is None or bool(seen.all()) else seen
+        reach = reach if reach is not None and reach < kv_length else None
+        all_of_them = filled == kv_length and (not causal or q_length in (1, kv_length))
+        if seen is not None or reach is not None or sequences is not None or not all_of_them:
+            return LazyMask.of((batch_size, 1, q_length, kv_length), reach, seen, causal=causal, sequences=sequences,
+                               filled=filled)  # fmt: skip
+        attention_mask = local_size = None
     return sdpa_mask(
-        batch_size, q_length, kv_length, q_offset, kv_offset, mask_function=mask_function,
-        attention_mask=None if causal else attention_mask, local_size=None if causal else local_size,
-        allow_is_causal_skip=allow_is_causal_skip, config=config, **rest,
+        batch_size, q_length, kv_length, q_offset, kv_offset, mask_function=mask_function, attention_mask=attention_mask,
+        local_size=local_size, allow_is_causal_skip=allow_is_causal_skip,
+        allow_is_bidirectional_skip=allow_is_bidirectional_skip, **rest,
     )  # fmt: skip
 
 

@@ -59,13 +59,13 @@ def test_a_window_stays_a_window(monkeypatch):
     asked = []
     call = attn.transformers.scaled_dot_product_attention
     monkeypatch.setattr(attn.transformers, "scaled_dot_product_attention",
-                        lambda *args, **options: asked.append((args[3], options.get("window"))) or call(*args, **options))  # fmt: skip
+                        lambda *args, **options: asked.append((args[3:], options.get("window"))) or call(*args, **options))  # fmt: skip
     config = transformers.MistralConfig(**SMALL, sliding_window=3)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="attn").eval()
     ids = torch.randint(3, 97, (2, 7))
     model(ids)
     model.generate(ids, max_new_tokens=4, do_sample=False)
-    assert len(asked) == 2 * 5 and set(asked) == {(None, (2, -1))}
+    assert len(asked) == 2 * 5 and set(asked) == {((), (2, -1))}
 
 
 PADDED = {"left": [[0, 0, 0, 1, 1, 1, 1, 1, 1], [1] * 9], "right": [[1] * 9, [1, 1, 1, 1, 1, 0, 0, 0, 0]],
@@ -113,8 +113,146 @@ def test_padded_texts_are_continued_as_by_sdpa():
         assert torch.equal(*results)
 
 
+def _prefill(cache):
+    return lambda model, ids, seen: model(ids, attention_mask=seen, past_key_values=cache(model)).logits
+
+
+def _in_pieces(cache):
+    def read(model, ids, seen):
+        kept, found = cache(model), []
+        for first, last in ((0, 5), (5, 9), (9, 12)):
+            some = None if seen is None else seen[:, :last]
+            found.append(model(ids[:, first:last], attention_mask=some, past_key_values=kept).logits)
+        return torch.cat(found, 1)
+
+    return read
+
+
+def _bare(model):
+    return transformers.DynamicCache()
+
+
+def _dynamic(model):
+    return transformers.DynamicCache(config=model.config)
+
+
+def _static(model):
+    return transformers.StaticCache(config=model.config, max_cache_len=20)
+
+
+def _texts(positions):
+    return lambda model, ids, seen: model(ids, position_ids=torch.tensor(positions), use_cache=False).logits
+
+
+MODELS = {"full": ("llama", {}), "window": ("mistral", {"sliding_window": 4}),
+          "long window": ("mistral", {"sliding_window": 100}), "both": ("gemma2", {"head_dim": 8, "sliding_window": 4})}  # fmt: skip
+WAYS = {"prefill": _prefill(_dynamic), "prefill, static": _prefill(_static), "pieces": _in_pieces(_dynamic),
+        "pieces, no windows in the cache": _in_pieces(_bare), "pieces, static": _in_pieces(_static),
+        "packed": _texts([[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], [0, 1, 2, 0, 1, 2, 3, 4, 5, 6, 7, 8]]),
+        "packed alike": _texts([[0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]])}  # fmt: skip
+TWELVE = {"no": None, "left": [[0] * 4 + [1] * 8, [1] * 12], "right": [[1] * 12, [1] * 8 + [0] * 4]}
+
+
+def _written_out(monkeypatch):
+    """A list that gets the shape of each mask whose values are made."""
+    made = []
+
+    def watch(owner, name):
+        call = getattr(owner, name)
+
+        def watched(*args, **options):
+            found = call(*args, **options)
+            made.extend([] if found is None else [tuple(found.shape)])
+            return found
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(attn.transformers, "sdpa_mask")
+    watch(attn.transformers.LazyMask, "values")
+    return made
+
+
+def _compare(model, read, ids, seen, made, gradients=True):
+    """Logits and gradients as eager's; the masks that were made for them."""
+    results = []
+    for implementation in ("eager", "attn"):
+        model.set_attn_implementation(implementation)
+        model.zero_grad()
+        with torch.set_grad_enabled(gradients):
+            logits = read(model, ids, seen)
+        logits = logits if seen is None else logits[seen.bool()]
+        if gradients:
+            logits.square().sum().backward()
+        results.append([logits, *(p.grad.clone() for p in model.parameters() if p.grad is not None)])
+    for want, got in zip(*results, strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=1e-5 * max(1, want.abs().max().item()))
+    return made
+
+
+# transformers finds packed texts only where there is no mask for padding.
+@pytest.mark.parametrize("way, padding", [(w, p) for w in WAYS for p in TWELVE if "packed" not in w or p == "no"])
+@pytest.mark.parametrize("name", MODELS)
+def test_no_mask_is_written_out_where_parameters_say_it(monkeypatch, name, way, padding):
+    torch.manual_seed(2)
+    family, more = MODELS[name]
+    config = transformers.AutoConfig.for_model(family, **{**SMALL, **more})
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    seen = TWELVE[padding] and torch.tensor(TWELVE[padding])
+    assert not _compare(model, WAYS[way], torch.randint(3, 97, (2, 12)), seen, _written_out(monkeypatch),
+                        gradients="static" not in way)  # static caches are written in place
+
+
+ENCODERS = {"bert": {}, "modernbert": {"local_attention": 6, "global_attn_every_n_layers": 2, "cls_token_id": 1,
+                                       "sep_token_id": 2}}  # fmt: skip
+
+
+@pytest.mark.parametrize("padding", TWELVE)
+@pytest.mark.parametrize("family", ENCODERS)
+def test_encoders_need_no_masks(monkeypatch, family, padding):
+    torch.manual_seed(3)
+    config = transformers.AutoConfig.for_model(family, **{**SMALL, **ENCODERS[family]})
+    model = transformers.AutoModelForMaskedLM.from_config(config).eval()
+    seen = TWELVE[padding] and torch.tensor(TWELVE[padding])
+
+    def read(model, ids, seen):
+        return model(ids, attention_mask=seen).logits
+
+    assert not _compare(model, read, torch.randint(3, 97, (2, 12)), seen, _written_out(monkeypatch))
+
+
+@pytest.mark.parametrize("tokens", [7, 12])
+def test_a_decoder_reads_a_padded_text_of_its_encoder(monkeypatch, tokens):
+    """Padding of the encoder's keys says nothing about the decoder's queries, even where they are as many."""
+    torch.manual_seed(4)
+    config = transformers.BartConfig(vocab_size=97, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
+                                     decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, pad_token_id=0,
+                                     max_position_embeddings=32)  # fmt: skip
+    model, answer = transformers.BartForConditionalGeneration(config).eval(), torch.randint(3, 97, (2, tokens))
+
+    def read(model, ids, seen):
+        return model(ids, attention_mask=torch.tensor(TWELVE["left"]), decoder_input_ids=answer).logits
+
+    assert not _compare(model, read, torch.randint(3, 97, (2, 12)), None, _written_out(monkeypatch))
+
+
+@pytest.mark.parametrize("case", ["T5's bias", "a function of the model's own"])
+def test_what_still_takes_a_mask(monkeypatch, case):
+    """As docs/python.md says: transformers has functions that are only known by what they answer."""
+    torch.manual_seed(5)
+    ids, made = torch.randint(3, 97, (2, 12)), _written_out(monkeypatch)
+    if case == "T5's bias":
+        config = transformers.T5Config(vocab_size=97, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4, pad_token_id=0)
+        model = transformers.T5ForConditionalGeneration(config).eval()
+        seen = torch.tensor(TWELVE["left"])
+        assert _compare(model, lambda m, ids, _: m(ids, attention_mask=seen, decoder_input_ids=ids).logits, ids, None, made)
+        return
+    config = transformers.Gemma3TextConfig(**SMALL, head_dim=8, sliding_window=4, use_bidirectional_attention=True)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    assert set(_compare(model, lambda m, ids, _: m(ids).logits, ids, None, made)) == {(2, 1, 12, 12)}
+
+
 def test_a_mask_is_not_changed_in_place():
-    mask = attn.transformers.CausalMask.of((1, 1, 4, 4), 3)
+    mask = attn.transformers.LazyMask.of((1, 1, 4, 4), 2)
     with pytest.raises(ValueError, match="not changed in place"):
         mask[:, :, 0] = True
 
@@ -123,7 +261,7 @@ def test_a_mask_is_not_changed_in_place():
 @pytest.mark.parametrize("tq, tk", [(7, 7), (1, 9), (3, 9)])
 def test_what_reads_a_window_finds_its_values(tq, tk, padded):
     seen = torch.rand(2, tk, generator=torch.Generator().manual_seed(5)) > 0.4 if padded else None
-    window = attn.transformers.CausalMask.of((2, 1, tq, tk), 3, seen)
+    window = attn.transformers.LazyMask.of((2, 1, tq, tk), 2, seen)
     function = transformers.masking_utils.sliding_window_causal_mask_function(3)
     want = transformers.masking_utils.sdpa_mask(2, tq, tk, tk - tq, mask_function=function, attention_mask=seen,
                                                 allow_is_causal_skip=False)  # fmt: skip
