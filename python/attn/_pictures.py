@@ -65,7 +65,7 @@ def module_with_input(op: str, what: Any, x: Any) -> modules.Module | None:
     """attn_module(), which needs an input."""
     module = attn_module(op, what)
     if module is not None and x is None:
-        refuse(op, f"an input x beside {type(what).__name__}", "none", f"attn.{op}(module, x)")
+        raise TypeError(f"[{op}] expected an input x beside {type(what).__name__}; found none; attn.{op}(module, x)")
     return module
 
 

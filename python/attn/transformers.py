@@ -239,7 +239,7 @@ def mask(
         reach = reach if reach is not None and reach < kv_length else None
         all_of_them = filled == kv_length and (not causal or q_length in (1, kv_length))
         if seen is not None or reach is not None or sequences is not None or not all_of_them:
-            return LazyMask.of((batch_size, 1, q_length, kv_length), reach, seen, causal=causal, sequences=sequences,
+            return LazyMask.of((batch_size, 1, q_length, kv_length), reach, seen, causal=bool(causal), sequences=sequences,
                                filled=filled)  # fmt: skip
         attention_mask = local_size = None
     return sdpa_mask(

@@ -114,7 +114,7 @@ def test_an_argument_of_the_wrong_kind_is_named(draw, options, words):
 @pytest.mark.parametrize("draw", [attn.report, attn.plot], ids=["report", "plot"])
 def test_a_modules_input_is_asked_for(draw):
     module = attn.MultiHeadAttention(6, 4, 8, 0.0, 2)
-    with pytest.raises(ValueError, match="an input x beside MultiHeadAttention; found none"):
+    with pytest.raises(TypeError, match="an input x beside MultiHeadAttention; found none"):
         draw(module)
     with pytest.raises(TypeError, match="item as an integer; found float"):
         draw(module, rng.standard_normal((2, 4, 6)).astype(np.float32), item=1.5)

@@ -57,7 +57,7 @@ def test_fresh_modules_are_called_random(name):
 
 @pytest.mark.parametrize("draw", [attn.report, attn.plot], ids=["report", "plot"])
 def test_the_input_of_a_module_of_attn_torch_is_asked_for(draw):
-    with pytest.raises(ValueError, match="an input x beside MultiHeadAttention; found none"):
+    with pytest.raises(TypeError, match="an input x beside MultiHeadAttention; found none"):
         draw(attn.torch.MultiHeadAttention(6, 4, 8, 0.0, 2))
 
 

@@ -6,7 +6,7 @@ the book's causal mask, a buffer named "mask", is not needed: it is passed over 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ class _Attention(nn.Module):
         state_dict.pop(prefix + "mask", None)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         _takes(self, x)
         return self.W_query(x), self.W_key(x), self.W_value(x)
 
@@ -99,7 +99,7 @@ class MultiHeadAttentionWrapper(nn.Module):
         )
 
     def _random(self) -> bool:
-        return all(head._random() for head in self.heads)
+        return all(cast(CausalAttention, head)._random() for head in self.heads)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([head(x) for head in self.heads], dim=-1)
