@@ -122,8 +122,8 @@ TEST_F(BlocksGolden, GroupedQueryAttention) {
     config.d_in = kWidth;
     config.epsilon = 1e-3;
     GroupedQueryAttention module(config);
-    expect_case("attention." + name, module, [&](const Tensor& x) {
-      return module.forward(x, turned ? turns(x.size(1), config.head_dim) : RotaryTable{});
+    expect_case("attention." + name, module, [&, turns_heads = turned, head_dim = config.head_dim](const Tensor& x) {
+      return module.forward(x, turns_heads ? turns(x.size(1), head_dim) : RotaryTable{});
     });
   }
 }
