@@ -16,6 +16,8 @@ from transformers.masking_utils import AttentionMaskInterface, bidirectional_mas
 
 from attn.torch import scaled_dot_product_attention
 
+__all__ = ["attention_forward", "mask"]  # the mask's class has PyTorch's members, which the reference need not repeat
+
 
 def attention_forward(
     module: Any,
