@@ -196,30 +196,38 @@ bool scale_columns(const Tensor& sums, const Tensor& scales, const Tensor& bias)
   return finite;
 }
 
-// y = scales · (x · bytesᵀ) + bias + residual: sums of whole numbers are scaled once, in few rows and in many.
+// bytes · scales, in float32.
+Tensor widened_rows(const Tensor& bytes, const Tensor& scales) {
+  const Tensor whole = Tensor::empty(bytes.shape());
+  for (std::int64_t i = 0; i < bytes.size(0); ++i) {
+    const Tensor row = bytes.select(0, i).to(DType::f32);
+    scale_in_place(row, scales.at({i}));
+    whole.select(0, i).copy_from(row);
+  }
+  return whole;
+}
+
+// y = scales · (x · bytesᵀ) + bias + residual: sums of whole numbers are scaled once, in few rows and in many. What
+// the kernels do not take, or what leaves float32's range before it is scaled, is computed of float32 weights.
 Tensor project_bytes(const Tensor& x, const Tensor& bytes, const Tensor& bias, const ProductOptions& options) {
   const Tensor& scales = options.scales;
   if (!scales.defined() || scales.dtype() != DType::f32 || !(scales.shape() == Shape{bytes.size(0)})) {
     throw Error(Error::Kind::argument, "project", "a float32 scale for each row of an int8 weight",
                 scales.defined() ? std::string(name(scales.dtype())) + scales.shape().str() : "none");
   }
-  const Tensor rows = as_rows(x), line = bias.defined() ? bias.to(DType::f32).contiguous() : bias;
-  Finished y;
-  if (options.precision == Precision::highest && has_few_rows(x, bytes)) {
-    y.c = project_few_rows(rows, bytes, {}, y.fits);
-  } else {
-    y = product(rows, bytes_as_halves(bytes).transpose(0, 1), {}, {}, options.precision, DType::f32);
+  if (has_kernel(x, x) && x.dtype() != DType::f16 && x.size(-1) == bytes.size(1) && bytes.numel() > 0) {
+    const Tensor rows = as_rows(x), line = bias.defined() ? bias.to(DType::f32).contiguous() : bias;
+    Finished y;
+    if (options.precision == Precision::highest && has_few_rows(x, bytes)) {
+      y.c = project_few_rows(rows, bytes, {}, y.fits);
+    } else {
+      y = product(rows, bytes_as_halves(bytes).transpose(0, 1), {}, {}, options.precision, DType::f32);
+    }
+    Shape shape = x.shape();
+    shape.back() = bytes.size(0);
+    if (y.fits && scale_columns(y.c, scales, line)) return finished(y.c.view(shape), options.residual, *options.dtype);
   }
-  Shape shape = x.shape();
-  shape.back() = bytes.size(0);
-  if (y.fits && scale_columns(y.c, scales, line)) return finished(y.c.view(shape), options.residual, *options.dtype);
-  // Of float32, that takes care of what leaves its range.
-  const Tensor whole = Tensor::empty(bytes.shape());
-  for (std::int64_t i = 0; i < bytes.size(0); ++i) {
-    const Tensor row = bytes.select(0, i).to(DType::f32);
-    scale_in_place(row, static_cast<double>(scales.data<float>()[i]));
-    whole.select(0, i).copy_from(row);
-  }
+  const Tensor whole = widened_rows(bytes, scales).to(x.dtype());
   return project(x, whole, bias, {options.precision, options.dtype, options.residual});
 }
 
@@ -241,7 +249,7 @@ DType stored(Precision precision) {
 Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options) {
   const DType dtype = options.dtype.value_or(x.dtype());
   const bool fits = x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.size(1);
-  if (fits && weight.dtype() == DType::i8 && has_kernel(x, x) && x.dtype() != DType::f16 && weight.numel() > 0) {
+  if (weight.rank() == 2 && weight.dtype() == DType::i8) {
     return project_bytes(x, weight, bias, {options.precision, dtype, options.residual, options.scales});
   }
   const bool few = fits && options.precision == Precision::highest && dtype == x.dtype() &&

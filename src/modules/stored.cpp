@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "attn/error.hpp"
@@ -13,17 +14,13 @@ namespace {
 constexpr const char* kOp = "store_matrices";
 constexpr float kMost = 127;  // of int8, on both sides of 0
 
-// value[i] ≈ bytes[i] · scale with the largest magnitude at ±127: no number is off by more than half of the scale.
-// Returns the scale, or NaN for a row that is not finite.
+// value[i] ≈ bytes[i] · scale with the largest magnitude at ±127: no number is off by more than half of the scale. A
+// subnormal scale would be rounded too far for that. Returns the scale, or NaN for a row that is not finite.
 float to_bytes(std::span<const float> row, std::int8_t* bytes) {
   float most = 0, sum = 0;
   for (const float x : row) most = std::max(most, std::fabs(x)), sum += x - x;
   if (sum != 0) return std::nanf("");  // of infinities and NaN, x - x is NaN
-  const float scale = most / kMost;
-  if (scale == 0) {  // zeros, and what is too small for a scale
-    std::fill_n(bytes, row.size(), std::int8_t{0});
-    return 0;
-  }
+  const float scale = std::max(most / kMost, std::numeric_limits<float>::min());
   std::transform(row.begin(), row.end(), bytes, [scale](float x) {
     return static_cast<std::int8_t>(std::clamp(std::nearbyint(x / scale), -kMost, kMost));
   });

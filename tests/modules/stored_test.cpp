@@ -73,6 +73,20 @@ TEST(Stored, RowsOfZerosStayZeros) {
   }
 }
 
+// No scale is subnormal, for that would be rounded too far.
+TEST(Stored, SubnormalRowsAreOffByHalfAScaleAtMost) {
+  for (int power = -149; power < -110; ++power) {
+    Tensor value = Tensor::full({1, 3}, std::ldexp(1.0, power));
+    value.set({0, 1}, -1.7 * std::ldexp(1.0, power));
+    const Parameter matrix = in_bytes(value);
+    const double scale = matrix.scales.at({0});
+    for (std::int64_t j = 0; j < 3; ++j) {
+      const double found = matrix.value.at({0, j}) * scale;
+      EXPECT_LE(std::fabs(found - value.at({0, j})), scale * (0.5 + 1e-4)) << power << " " << j;
+    }
+  }
+}
+
 TEST(Stored, RefusesWhatBytesCannotHold) {
   for (const float special : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
     Tensor value = Tensor::full({3, 4}, 1);
@@ -121,6 +135,17 @@ TEST(Stored, SumsPastTheRangeEndAtItsLargest) {
     const Tensor fits = project(Tensor::full({rows, 40}, 1e37), matrix.value, {}, {.scales = matrix.scales});
     EXPECT_NEAR(fits.at({rows - 1, 2}), 2e38, 2e33);
   }
+}
+
+TEST(Stored, TakesNoRowsAndOtherDtypes) {
+  const Parameter matrix = in_bytes(Tensor::full({3, 4}, 0.5));
+  EXPECT_EQ(project(Tensor::empty({0, 4}), matrix.value, {}, {.scales = matrix.scales}).shape(), (Shape{0, 3}));
+  for (const DType dtype : {DType::f64, DType::f16, DType::bf16}) {
+    const Tensor y = project(Tensor::full({2, 4}, 1, dtype), matrix.value, {}, {.scales = matrix.scales});
+    ASSERT_EQ(y.dtype(), dtype);
+    EXPECT_NEAR(y.at({1, 2}), 2, 1e-3) << name(dtype);
+  }
+  EXPECT_THROW(project(Tensor::full({2, 5}, 1), matrix.value, {}, {.scales = matrix.scales}), Error) << "width 5";
 }
 
 TEST(Stored, BytesHaveNoGradient) {
