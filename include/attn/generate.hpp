@@ -17,10 +17,10 @@ namespace attn {
 
 // Keeps a GPT's matrices (embeddings, projections, head) in `dtype`: float32, bfloat16 or int8. In bfloat16 they take
 // half the memory, and a Decoder half the time; in int8 they take a quarter of the memory. An int8 matrix has a float32
-// scale for each row: a 127th of the row's largest magnitude, and at least 2^-126. No number is off by more than half of
-// its scale. Sums stay in float32. Such a model
-// decodes; in bfloat16 it can be saved, too. forward() and training want float32. Throws Error (dtype), and (argument)
-// for int8 of NaN, infinities or int8.
+// scale for each row: a 127th of the row's largest magnitude, and at least 2^-126. No number is off by more than half
+// of its scale. Sums stay in float32. Such a model decodes; in bfloat16 it can be saved, too. forward() and training
+// want float32. Throws Error (dtype) for another dtype, and (argument) for a matrix with NaN or infinities in int8, or
+// one that is in int8 already.
 void store_matrices(GPT& model, DType dtype);
 
 // A GPT that remembers the keys and values of what it has read, so that a token more costs one token's work. Logits are
