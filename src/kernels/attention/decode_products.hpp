@@ -7,13 +7,14 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// Calls f with a compile-time count for each run of four, two or one of `rows` queries.
+// Calls f with a compile-time count for each run of four of `rows` queries, and for what is left.
 template <class F>
 inline void by_fours(std::int64_t rows, F&& f) {
   std::int64_t r = 0;
   for (; r + 4 <= rows; r += 4) f.template operator()<4>(r);
-  if (r + 2 <= rows) f.template operator()<2>(r), r += 2;
-  if (r < rows) f.template operator()<1>(r);
+  if (rows - r == 3) f.template operator()<3>(r);
+  if (rows - r == 2) f.template operator()<2>(r);
+  if (rows - r == 1) f.template operator()<1>(r);
 }
 
 // Lane i of the result is the sum of v[i]'s lanes: of four vectors within each part of four lanes, then of whole parts.
@@ -137,8 +138,8 @@ inline void add_row(const float* w, const Loads<E>& loads, const Units& block, b
 template <class E, int Count>
 inline void add_block(const float* w, const Loads<E>& loads, const Units& block, bool fetch, float* context) {
   constexpr int kSums = kRows >= 12 ? 16 : 8;  // that fit in registers, with what they are made of
-  constexpr int kWide = kSums / (Count * E::kParts);
-  add_row<E, Count, kWide == 0 ? 1 : kWide>(w, loads, block, fetch, 0, context);
+  constexpr int kRoom = kSums / (Count * E::kParts), kWide = kRoom >= 4 ? kRoom / 4 * 4 : kRoom == 0 ? 1 : kRoom;
+  add_row<E, Count, kWide>(w, loads, block, fetch, 0, context);
 }
 
 }  // namespace
