@@ -297,13 +297,12 @@ void Tensor::copy_from(const Tensor& source) const {
       using From = decltype(from_zero);
       auto* out = static_cast<To*>(data_);
       const auto* in = static_cast<const From*>(source.data_);
-      for_each_offset(shape_, strides_, source.strides_, [&](std::int64_t o, std::int64_t i) {
-        if constexpr (std::is_same_v<To, From> || (std::is_integral_v<From> && std::is_floating_point_v<To>)) {
-          out[o] = static_cast<To>(in[i]);  // 64-bit integers do not fit a double
-        } else {
-          out[o] = from_double<To>(to_double(in[i]));
-        }
-      });
+      if (is_contiguous() && source.is_contiguous()) {
+        std::transform(in, in + numel_, out, converted<To, From>);
+        return;
+      }
+      for_each_offset(shape_, strides_, source.strides_,
+                      [&](std::int64_t o, std::int64_t i) { out[o] = converted<To>(in[i]); });
     });
   });
 }

@@ -66,4 +66,17 @@ T from_double(double value) noexcept {
   }
 }
 
+// A number of another element type: through float where that holds both, as integers where they are.
+template <class To, class From>
+To converted(From value) noexcept {
+  constexpr bool from_float = std::is_same_v<From, float> || is_half<From>;
+  if constexpr (std::is_same_v<To, From> || (std::is_integral_v<From> && std::is_floating_point_v<To>)) {
+    return static_cast<To>(value);  // 64-bit integers do not fit a double
+  } else if constexpr (from_float && (std::is_same_v<To, float> || is_half<To>)) {
+    return static_cast<To>(static_cast<float>(value));
+  } else {
+    return from_double<To>(to_double(value));
+  }
+}
+
 }  // namespace attn

@@ -1,6 +1,8 @@
 // Steps that take each element, or each row, by itself.
 #pragma once
 
+#include <algorithm>
+
 #include "reference/loops.hpp"
 
 namespace attn::reference {
@@ -35,11 +37,15 @@ Tensor map(const char* op, const Tensor& x, const Tensor& y, F&& f) {
 // x in another floating dtype; a finite value past its range becomes its largest.
 inline Tensor saturate_to(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
-  const Tensor in = x.to(DType::f64).contiguous();
-  Tensor out = Tensor::empty(x.shape(), dtype);
-  visit_floating("convert", dtype, [&](auto zero) {
-    using T = decltype(zero);
-    for (std::int64_t i = 0; i < in.numel(); ++i) out.data<T>()[i] = narrow<T>(in.data<double>()[i]);
+  const Tensor in = x.contiguous(), out = Tensor::empty(x.shape(), dtype);
+  visit_floating("convert", dtype, [&](auto to_zero) {
+    visit_floating("convert", x.dtype(), [&](auto from_zero) {
+      using To = decltype(to_zero);
+      const auto* from = in.data<decltype(from_zero)>();
+      std::transform(from, from + in.numel(), out.data<To>(), [](auto number) {
+        return narrow<To>(static_cast<Wide<To>>(to_double(number)));
+      });
+    });
   });
   return out;
 }

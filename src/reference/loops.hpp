@@ -1,6 +1,7 @@
 // What the steps share: rows of any float dtype read into a wider type, and written back.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -33,7 +34,7 @@ constexpr Wide<T> largest() noexcept {
 // A finite value past T's range becomes T's largest: finite in, finite out. Infinities and NaN pass.
 template <class T>
 T narrow(Wide<T> value) noexcept {
-  if (std::isfinite(value)) value = std::fmin(std::fmax(value, -largest<T>()), largest<T>());
+  if (std::isfinite(value)) value = std::clamp<Wide<T>>(value, -largest<T>(), largest<T>());
   if constexpr (is_half<T>) {
     return T(static_cast<float>(value));
   } else {
