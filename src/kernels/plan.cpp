@@ -19,7 +19,7 @@ struct Choice {
 
 Choice choose(Element element, Precision precision, int most_parts) {
   if (most_parts == 0) return {0, "this instruction set multiplies float32 alone"};
-  if (element == Element::bf16) return {1, "bf16 is multiplied as it is"};
+  if (element == Element::bf16 || element == Element::i8) return {1, "bf16, or int8, is multiplied as it is"};
   if (element == Element::f16) return {0, "f16 is multiplied as float32"};
   switch (precision) {
     case Precision::medium:
@@ -223,13 +223,15 @@ ProductPlan plan(const Product& p, const Kernels& kernels) {
 }
 
 FewRowsPlan plan(const FewRows& p, const Kernels& kernels) {
-  const bool in_parts = kernels.bf16_few_rows && p.k >= kLeastDepth;
-  const FewRowsKernel& kernel = in_parts ? *kernels.bf16_few_rows : *kernels.few_rows;
+  Product many{};  // of the same rows, among others
+  many.k = p.k, many.precision = p.precision;
+  many.a_element = p.a_element, many.b_element = p.element;
+  const Choice choice = choose(many, kernels.bf16_product ? kernels.bf16_product->most_parts : 0);
+  const FewRowsKernel& kernel = choice.parts > 0 ? *kernels.bf16_few_rows : *kernels.few_rows;
   FewRowsPlan plan{};
   plan.isa = kernels.isa, plan.kernel = &kernel.functions;
-  plan.family = in_parts ? Family::bf16_tiles : Family::float_tiles;
-  plan.parts = in_parts ? 3 : 0;
-  plan.reason = in_parts ? "as many rows: in three parts" : "as many rows: in float32";
+  plan.family = choice.parts > 0 ? Family::bf16_tiles : Family::float_tiles;
+  plan.parts = choice.parts, plan.reason = choice.reason;
   plan.task_outputs = kernel.task_outputs;
   plan.phases = 1;
   plan.tasks[0] = ceil_div(p.n, plan.task_outputs);

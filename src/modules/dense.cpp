@@ -103,9 +103,13 @@ bool mixed(const Tensor& first, const T&... others) {
 
 Tensor widened(const Tensor& x, bool mixed) { return mixed && x.defined() ? x.to(DType::f32) : x; }
 
-// + residual, in `dtype`; of what the reference computed.
+// + residual, in `dtype`; a finite number past its range becomes its largest.
 Tensor finished(Tensor y, const Tensor& residual, DType dtype) {
   if (residual.defined()) add_in_place(y = y.to(DType::f32), residual);
+  if (dtype == DType::bf16 && y.dtype() == DType::f32) {
+    const Tensor narrow = rounded(y);
+    if (is_finite(narrow.raw(), dtype, narrow.numel())) return narrow;
+  }
   return reference::saturate_to(y, dtype);
 }
 
@@ -163,17 +167,6 @@ void mend(const Tensor& x, const Tensor& weight, const Tensor& bias, const Produ
       16);
 }
 
-// int8 as bfloat16, which holds each of its numbers.
-Tensor bytes_as_halves(const Tensor& bytes) {
-  const Tensor from = bytes.contiguous(), to = Tensor::empty(bytes.shape(), DType::bf16);
-  for_runs(from.numel(), 1, [&](std::int64_t first, std::int64_t count) {
-    const auto* byte = from.data<std::int8_t>() + first;
-    std::transform(byte, byte + count, to.data<bfloat16>() + first,
-                   [](std::int8_t x) { return static_cast<bfloat16>(static_cast<float>(x)); });
-  });
-  return to;
-}
-
 // sums (m, n) become sums · scales + bias; returns whether all are finite.
 bool scale_columns(const Tensor& sums, const Tensor& scales, const Tensor& bias) {
   const std::int64_t n = sums.size(1);
@@ -218,10 +211,10 @@ Tensor project_bytes(const Tensor& x, const Tensor& bytes, const Tensor& bias, c
   if (has_kernel(x, x) && x.dtype() != DType::f16 && x.size(-1) == bytes.size(1) && bytes.numel() > 0) {
     const Tensor rows = as_rows(x), line = bias.defined() ? bias.to(DType::f32).contiguous() : bias;
     Finished y;
-    if (options.precision == Precision::highest && has_few_rows(x, bytes)) {
-      y.c = project_few_rows(rows, bytes, {}, y.fits);
+    if (has_few_rows(x, bytes)) {
+      y.c = project_few_rows(rows, bytes, {}, options.precision, y.fits);
     } else {
-      y = product(rows, bytes_as_halves(bytes).transpose(0, 1), {}, {}, options.precision, DType::f32);
+      y = product(rows, bytes.transpose(0, 1), {}, {}, options.precision, DType::f32);
     }
     Shape shape = x.shape();
     shape.back() = bytes.size(0);
@@ -252,11 +245,11 @@ Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const 
   if (weight.rank() == 2 && weight.dtype() == DType::i8) {
     return project_bytes(x, weight, bias, {options.precision, dtype, options.residual, options.scales});
   }
-  const bool few = fits && options.precision == Precision::highest && dtype == x.dtype() &&
-                   !options.residual.defined() && has_few_rows(x, weight);
-  const bool biased = bias.defined() && (bias.dtype() == x.dtype() || bias.dtype() == weight.dtype()) &&
+  const bool few = fits && has_few_rows(x, weight);
+  const DType added = bias.defined() ? bias.dtype() : DType::f32;
+  const bool biased = bias.defined() && (added == DType::f32 || added == x.dtype() || added == weight.dtype()) &&
                       bias.shape() == Shape{weight.size(0)};
-  const bool known = fits && (biased || !bias.defined()) && (few || has_kernel(x, weight));
+  const bool known = fits && (biased || !bias.defined()) && has_kernel(x, weight);
   const Tensor line = biased ? bias.to(DType::f32).contiguous() : bias;
   if (!known) {
     const bool wide = mixed(x, weight);
@@ -264,15 +257,15 @@ Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const 
     return finished(exact, options.residual, dtype);
   }
   const Tensor rows = as_rows(x);
-  Finished y;
-  if (few) {
-    y.c = project_few_rows(rows, weight, line, y.fits);
-  } else {
-    y = product(rows, weight.transpose(0, 1), line, options.residual, options.precision, dtype);
-  }
-  if (!y.fits) mend(rows, weight, line, options, y.c);
   Shape shape = x.shape();
   shape.back() = weight.size(0);
+  if (few) {
+    bool finite = true;
+    const Tensor y = project_few_rows(rows, weight, line, options.precision, finite);
+    if (finite) return finished(y.view(shape), options.residual, dtype);
+  }
+  const Finished y = product(rows, weight.transpose(0, 1), line, options.residual, options.precision, dtype);
+  if (!y.fits) mend(rows, weight, line, options, y.c);
   return y.c.view(shape);
 }
 

@@ -12,11 +12,13 @@ namespace attn {
 bool has_few_rows(const Tensor& x, const Tensor& weight) {
   constexpr std::int64_t few = 8;
   const bool stored = weight.dtype() == DType::f32 || weight.dtype() == DType::bf16 || weight.dtype() == DType::i8;
-  return stored && x.dtype() == DType::f32 && x.numel() > 0 && x.numel() <= few * x.size(-1) && weight.numel() > 0 &&
+  const bool rows = x.dtype() == DType::f32 || x.dtype() == DType::bf16;
+  return stored && rows && x.numel() > 0 && x.numel() <= few * x.size(-1) && weight.numel() > 0 &&
          weight.stride(1) == 1;
 }
 
-Tensor project_few_rows(const Tensor& rows, const Tensor& weight, const Tensor& bias, bool& fits) {
+Tensor project_few_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, Precision precision, bool& fits) {
+  const Tensor rows = x.to(DType::f32);
   const std::int64_t m = rows.size(0), n = weight.size(0), k = weight.size(1);
   const Tensor y = Tensor::empty({m, n});
   const kernels::FewRows p{m,
@@ -29,7 +31,9 @@ Tensor project_few_rows(const Tensor& rows, const Tensor& weight, const Tensor& 
                            weight.stride(0),
                            bias.defined() ? bias.data<float>() : nullptr,
                            y.data<float>(),
-                           n};
+                           n,
+                           element(x.dtype()),
+                           precision};
   const kernels::FewRowsPlan plan = kernels::plan(p, kernels::active());
   std::atomic<bool> finite{true};
   const double operations = 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);

@@ -1,6 +1,9 @@
 // Products of few rows: the same bits as the product of many, for every instruction set.
+#include <array>
 #include <cstring>
+#include <vector>
 
+#include "attn/attention.hpp"
 #include "attn/tensor.hpp"
 #include "kernels/units.hpp"
 
@@ -20,7 +23,7 @@ Tensor normal(std::mt19937& random, const Shape& shape) {
 }
 
 // y = x · weightᵀ + bias by the many rows' kernel.
-Tensor many(const Kernels& kernel, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor many(const Kernels& kernel, const Tensor& x, const Tensor& weight, const Tensor& bias, Precision precision) {
   const std::int64_t m = x.size(0), n = weight.size(0), k = weight.size(1);
   const Tensor y = Tensor::empty({m, n});
   const Product p{.m = m,
@@ -35,7 +38,9 @@ Tensor many(const Kernels& kernel, const Tensor& x, const Tensor& weight, const 
                   .bias = bias.defined() ? bias.data<float>() : nullptr,
                   .c = y.raw(),
                   .c_row = n,
-                  .b_element = element(weight)};
+                  .a_element = element(x),
+                  .b_element = element(weight),
+                  .precision = precision};
   const ProductPlan plan = kernels::plan(p, kernel);
   const Poisoned packed(plan.packed);
   for (std::int64_t i = 0; i < plan.pack_tasks; ++i) plan.kernel->pack(p, plan, packed.data.get(), i);
@@ -59,20 +64,24 @@ struct Result {
   bool in_range = true;
 };
 
-Result few(const Kernels& kernel, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Result few(const Kernels& kernel, const Tensor& x, const Tensor& weight, const Tensor& bias,
+           Precision precision = Precision::highest) {
   const std::int64_t m = x.size(0), n = weight.size(0), k = weight.size(1);
   Result result{Tensor::full({m, n}, 7)};
+  const Tensor rows = x.to(DType::f32);
   const FewRows p{m,
                   n,
                   k,
-                  x.data<float>(),
-                  x.stride(0),
+                  rows.data<float>(),
+                  rows.stride(0),
                   element(weight),
                   weight.raw(),
                   weight.stride(0),
                   bias.defined() ? bias.data<float>() : nullptr,
                   result.y.data<float>(),
-                  n};
+                  n,
+                  element(x),
+                  precision};
   const FewRowsPlan plan = kernels::plan(p, kernel);
   for (std::int64_t i = 0; i < plan.tasks[0]; ++i) {
     const Poisoned scratch(plan.scratch);
@@ -93,15 +102,19 @@ TEST_P(FewRowsOf, AreTheBitsOfManyRows) {
     const std::int64_t m = draw(round % 5 == 0 ? 20 : 9), n = draw(round % 3 == 0 ? 300 : 40);
     const std::int64_t k = draw(round % 4 == 0 ? 600 : round % 2 == 0 ? 200 : 40);
     SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << m << " " << n << " " << k);
-    const Tensor x = normal(random, {m, k + 3}).slice(1, 0, k), wide = normal(random, {n, k + 5});
+    const Precision precision = std::array{Precision::highest, Precision::high, Precision::medium}[round % 3];
+    const Tensor all_x = normal(random, {m, k + 3}), wide = normal(random, {n, k + 5});
+    const Tensor x = (round % 4 == 2 ? all_x.to(DType::bf16) : all_x).slice(1, 0, k);
     const Tensor bias = round % 4 == 1 ? Tensor{} : normal(random, {n});
     for (const Tensor& all : {wide, wide.to(DType::bf16), bytes(random, wide.shape())}) {
       const Tensor weight = all.slice(1, 1, k + 1), same = all.dtype() == DType::i8 ? weight.to(DType::bf16) : weight;
-      const Result found = few(kernels_, x, weight, bias);
+      const Result found = few(kernels_, x, weight, bias, precision);
       EXPECT_TRUE(found.in_range);
-      for (const Tensor& wanted : {many(kernels_, x, same, bias), many(kernels_, x, weight.to(DType::f32), bias)}) {
-        EXPECT_EQ(std::memcmp(wanted.raw(), found.y.raw(), static_cast<std::size_t>(m * n) * 4), 0)
-            << name(weight.dtype());
+      std::vector<Tensor> wanted{many(kernels_, x, same, bias, precision)};
+      if (x.dtype() == DType::f32) wanted.push_back(many(kernels_, x, weight.to(DType::f32), bias, precision));
+      for (const Tensor& y : wanted) {
+        EXPECT_EQ(std::memcmp(y.raw(), found.y.raw(), static_cast<std::size_t>(m * n) * 4), 0)
+            << name(weight.dtype()) << " " << name(precision);
       }
     }
   }

@@ -23,9 +23,9 @@ extern const ForwardKernel forward_kernel;
 extern const BackwardKernel backward_kernel;
 extern const ProductKernel product_kernel;
 double multiply_add_bf16(std::int64_t rounds, float* sink);
+extern const FewRowsKernel few_rows_kernel;
 #if defined(ATTN_AMX)
 extern const DecodeKernel decode_kernel;
-extern const FewRowsKernel few_rows_kernel;
 #endif
 }  // namespace ATTN_UNIT
 
@@ -39,10 +39,7 @@ constinit const Kernels ATTN_JOIN(kernels_, ATTN_UNIT) {
 #endif
   .backward = &avx512::backward_kernel, .bf16_backward = &ATTN_UNIT::backward_kernel,
   .product = &avx512::product_kernel, .bf16_product = &ATTN_UNIT::product_kernel, .few_rows = &avx512::few_rows_kernel,
-#if defined(ATTN_AMX)
-  .bf16_few_rows = &ATTN_UNIT::few_rows_kernel,
-#endif
-  .model = &avx512::model_kernel, .limits = &avx512::limit_kernel, .multiply_add_bf16 = ATTN_UNIT::multiply_add_bf16,
+  .bf16_few_rows = &ATTN_UNIT::few_rows_kernel, .model = &avx512::model_kernel, .limits = &avx512::limit_kernel, .multiply_add_bf16 = ATTN_UNIT::multiply_add_bf16,
 };
 
 }  // namespace attn::kernels

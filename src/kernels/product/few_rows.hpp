@@ -63,55 +63,60 @@ inline std::int64_t ahead_of(const FewRows& p, std::int64_t k) {
   return k + ahead < p.k ? ahead : ahead - p.k + kOutputs * p.weight_row;
 }
 
-// kOutputs outputs from `first` on, of Rows rows of x.
-template <class T, int Rows>
-inline void few_rows_pass(const FewRows& p, std::int64_t row, std::int64_t first, Vec (&sums)[kOutputGroups][Rows]) {
-  constexpr std::int64_t depths = sizeof(float) / sizeof(T),
-                         square = kLanes * depths;  // of a word, of a square of them
-  // Four products in a row would wait for each other longer than their words take to load: groups take turns.
-  constexpr bool kInTurn = depths == 4;
-  float words[kOutputGroups][kLanes][kLanes];
-  const float* x = p.a + row * p.a_row;
-  const T* weight[kOutputs];
-  for (int j = 0; j < kOutputs; ++j) weight[j] = weight_at<T>(p, first + j, 0);
-  ATTN_UNROLL for (int g = 0; g < kOutputGroups; ++g) {
-    ATTN_UNROLL for (int i = 0; i < Rows; ++i) sums[g][i] = splat(0.f);
-  }
-  std::int64_t k = 0;
-  for (; k + square <= p.k; k += square) {
-    const std::int64_t ahead = ahead_of<T>(p, k);
+// Sums of kOutputs outputs from `first` on, of Rows rows of x from `row` on, in float32.
+template <class T>
+struct FloatPass {
+  const FewRows& p;
+
+  template <int Rows>
+  inline void operator()(std::int64_t row, std::int64_t first, Vec (&sums)[kOutputGroups][Rows]) const {
+    constexpr std::int64_t depths = sizeof(float) / sizeof(T),
+                           square = kLanes * depths;  // of a word, of a square of them
+    // Four products in a row would wait for each other longer than their words take to load: groups take turns.
+    constexpr bool kInTurn = depths == 4;
+    float words[kOutputGroups][kLanes][kLanes];
+    const float* x = p.a + row * p.a_row;
+    const T* weight[kOutputs];
+    for (int j = 0; j < kOutputs; ++j) weight[j] = weight_at<T>(p, first + j, 0);
     ATTN_UNROLL for (int g = 0; g < kOutputGroups; ++g) {
-      Vec w[kLanes];
-      ATTN_UNROLL for (int j = 0; j < kLanes; ++j) {
-        const T* at = weight[g * kLanes + j] + k;
-        __builtin_memcpy(&w[j], at, sizeof w[j]);
-        prefetch<Cache::l1>(at + ahead);
-      }
-      transpose(w);
-      ATTN_UNROLL for (int j = 0; j < kLanes; ++j) {
-        kInTurn ? store(words[g][j], w[j]) : add_word<Rows>(x + k + j * depths, p.a_row, w[j], T{}, sums[g]);
-      }
+      ATTN_UNROLL for (int i = 0; i < Rows; ++i) sums[g][i] = splat(0.f);
     }
-    for (int j = 0; kInTurn && j < kLanes; ++j) {
+    std::int64_t k = 0;
+    for (; k + square <= p.k; k += square) {
+      const std::int64_t ahead = ahead_of<T>(p, k);
       ATTN_UNROLL for (int g = 0; g < kOutputGroups; ++g) {
-        add_word<Rows>(x + k + j * depths, p.a_row, load(words[g][j]), T{}, sums[g]);
+        Vec w[kLanes];
+        ATTN_UNROLL for (int j = 0; j < kLanes; ++j) {
+          const T* at = weight[g * kLanes + j] + k;
+          __builtin_memcpy(&w[j], at, sizeof w[j]);
+          prefetch<Cache::l1>(at + ahead);
+        }
+        transpose(w);
+        ATTN_UNROLL for (int j = 0; j < kLanes; ++j) {
+          kInTurn ? store(words[g][j], w[j]) : add_word<Rows>(x + k + j * depths, p.a_row, w[j], T{}, sums[g]);
+        }
+      }
+      for (int j = 0; kInTurn && j < kLanes; ++j) {
+        ATTN_UNROLL for (int g = 0; g < kOutputGroups; ++g) {
+          add_word<Rows>(x + k + j * depths, p.a_row, load(words[g][j]), T{}, sums[g]);
+        }
+      }
+    }
+    for (; k < p.k; ++k) {
+      for (int g = 0; g < kOutputGroups; ++g) {
+        float column[kLanes];
+        for (int j = 0; j < kLanes; ++j) column[j] = widened(weight[g * kLanes + j][k]);
+        add_depth<Rows>(x + k, p.a_row, load(column), sums[g]);
       }
     }
   }
-  for (; k < p.k; ++k) {
-    for (int g = 0; g < kOutputGroups; ++g) {
-      float column[kLanes];
-      for (int j = 0; j < kLanes; ++j) column[j] = widened(weight[g * kLanes + j][k]);
-      add_depth<Rows>(x + k, p.a_row, load(column), sums[g]);
-    }
-  }
-}
+};
 
 // Returns whether all results are in float32's range.
-template <class T, int Rows>
-inline bool few_rows_block(const FewRows& p, std::int64_t row, std::int64_t first) {
+template <int Rows, class Pass>
+inline bool few_rows_block(const FewRows& p, const Pass& pass, std::int64_t row, std::int64_t first) {
   Vec sums[kOutputGroups][Rows];
-  few_rows_pass<T, Rows>(p, row, first, sums);
+  pass(row, first, sums);
   std::uint32_t out_of_range = 0;
   const std::int64_t outputs = p.n - first < kOutputs ? p.n - first : kOutputs;
   for (int i = 0; i < Rows; ++i) {
@@ -126,16 +131,16 @@ inline bool few_rows_block(const FewRows& p, std::int64_t row, std::int64_t firs
   return out_of_range == 0;
 }
 
-template <class T>
-inline bool few_rows_of(const FewRows& p, const FewRowsPlan& plan, std::int64_t task) {
+template <class Pass>
+inline bool run_few_rows(const FewRows& p, const FewRowsPlan& plan, std::int64_t task, const Pass& pass) {
   const std::int64_t begin = task * plan.task_outputs, end = least_of(begin + plan.task_outputs, p.n);
   bool in_range = true;
   for (std::int64_t first = begin; first < end; first += kOutputs) {
     std::int64_t row = 0;
     for (; row + kRowsAtOnce <= p.m; row += kRowsAtOnce) {
-      in_range = few_rows_block<T, kRowsAtOnce>(p, row, first) && in_range;
+      in_range = few_rows_block<kRowsAtOnce>(p, pass, row, first) && in_range;
     }
-    for (; row < p.m; ++row) in_range = few_rows_block<T, 1>(p, row, first) && in_range;
+    for (; row < p.m; ++row) in_range = few_rows_block<1>(p, pass, row, first) && in_range;
   }
   return in_range;
 }

@@ -91,9 +91,20 @@ class FloatProduct {
     const void* from = element_at(p.b, p.b_element, first * p.b_depth + column * p.b_column);
     auto* out = static_cast<float*>(to.data);
     std::int64_t l = 0;
-    if (p.b_element == Element::f32 && p.b_depth == 1 && columns == kColumns) {
-      for (; l + kLanes <= depth; l += kLanes) {
-        pack_squares(static_cast<const float*>(from) + l, p.b_column, out + l * kColumns);
+    if (p.b_depth == 1 && columns == kColumns) {
+      l = depth / kLanes * kLanes;
+      switch (p.b_element) {
+        case Element::bf16:
+          pack_squares<Element::bf16>(from, p.b_column, l, out);
+          break;
+        case Element::f16:
+          pack_squares<Element::f16>(from, p.b_column, l, out);
+          break;
+        case Element::i8:
+          pack_squares<Element::i8>(from, p.b_column, l, out);
+          break;
+        case Element::f32:
+          pack_squares<Element::f32>(from, p.b_column, l, out);
       }
     }
     const bool whole = p.b_element == Element::f32 && p.b_column == 1 && columns == kColumns;
@@ -188,24 +199,25 @@ class FloatProduct {
     ATTN_UNROLL for (std::int64_t i = 0; i < kCount; i += kLanes) store(to + i, load(from + i));
   }
 
-  // A square of each vector of columns.
-  static void pack_squares(const float* from, std::int64_t column, float* out) {
-    ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
-      Vec square[kLanes];
-      ATTN_UNROLL for (int j = 0; j < kLanes; ++j) square[j] = load(from + (w * kLanes + j) * column);
-      transpose(square);
-      ATTN_UNROLL for (int l = 0; l < kLanes; ++l) store(out + l * kColumns + w * kLanes, square[l]);
+  // `depth` lines, a square of each vector of columns at a time.
+  template <Element element>
+  static void pack_squares(const void* from, std::int64_t column, std::int64_t depth, float* out) {
+    for (std::int64_t first = 0; first < depth; first += kLanes) {
+      ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
+        Vec square[kLanes];
+        ATTN_UNROLL for (int j = 0; j < kLanes; ++j) {
+          square[j] = lanes_at(element, element_at(from, element, first + (w * kLanes + j) * column));
+        }
+        transpose(square);
+        ATTN_UNROLL for (int l = 0; l < kLanes; ++l) store(out + (first + l) * kColumns + w * kLanes, square[l]);
+      }
     }
   }
 
   // n elements, `step` apart, as float32.
   static void copy(Element element, const void* from, std::int64_t step, std::int64_t n, float* out) {
     if (step == 1) return widen(element, from, out, n);
-    if (element == Element::f32) {
-      for (std::int64_t i = 0; i < n; ++i) out[i] = static_cast<const float*>(from)[i * step];
-    } else {
-      for (std::int64_t i = 0; i < n; ++i) widen(element, element_at(from, element, i * step), out + i, 1);
-    }
+    for (std::int64_t i = 0; i < n; ++i) out[i] = number_at(element, element_at(from, element, i * step));
   }
 
   const Product& p_;

@@ -31,7 +31,8 @@ struct TaskSource {
   void* queue;
 };
 
-// c (m, n) = a (m, k) · weightᵀ (k, n) + bias for few rows of a; depth has unit steps, the weight is f32, bf16 or i8.
+// c (m, n) = a (m, k) · weightᵀ (k, n) + bias for few rows of a, which are float32 or were widened to it; depth has unit
+// steps, the weight is f32, bf16 or i8.
 struct FewRows {
   std::int64_t m, n, k;
   const float* a;
@@ -42,6 +43,8 @@ struct FewRows {
   const float* bias;  // (n) or null
   float* c;
   std::int64_t c_row;
+  Element a_element = Element::f32;          // what a's rows were before
+  Precision precision = Precision::highest;  // of float32
 };
 
 }  // namespace attn::kernels

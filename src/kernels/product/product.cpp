@@ -9,8 +9,9 @@ namespace {
 std::size_t few_rows_scratch(const FewRows&, const FewRowsPlan&) { return 0; }
 
 bool few_rows(const FewRows& p, const FewRowsPlan& plan, std::int64_t task, void*) {
-  if (p.element == Element::i8) return few_rows_of<std::int8_t>(p, plan, task);
-  return p.element == Element::bf16 ? few_rows_of<std::uint16_t>(p, plan, task) : few_rows_of<float>(p, plan, task);
+  if (p.element == Element::i8) return run_few_rows(p, plan, task, FloatPass<std::int8_t>{p});
+  if (p.element == Element::bf16) return run_few_rows(p, plan, task, FloatPass<std::uint16_t>{p});
+  return run_few_rows(p, plan, task, FloatPass<float>{p});
 }
 
 // A block of b, of so many columns, and the sums of a task's rows stay in 1 MB of L2; a strip of rows does in L1.

@@ -107,18 +107,53 @@ inline std::uint16_t to_f16(float f) {
   return static_cast<std::uint16_t>(sign | h);
 }
 
+inline std::int64_t element_bytes(Element element) {
+  return element == Element::f32 ? 4 : element == Element::i8 ? 1 : 2;
+}
+
+inline const void* element_at(const void* data, Element element, std::int64_t at) {
+  return static_cast<const char*>(data) + at * element_bytes(element);
+}
+
+// A vector of elements at `source` as float32.
+inline __attribute__((always_inline)) Vec lanes_at(Element element, const void* source) {
+  switch (element) {
+    case Element::bf16:
+      return from_bf16(half_lanes(static_cast<const std::uint16_t*>(source)));
+    case Element::f16:
+      return from_f16(half_lanes(static_cast<const std::uint16_t*>(source)));
+    case Element::i8:
+      return byte_lanes(static_cast<const std::int8_t*>(source));
+    case Element::f32:
+      break;
+  }
+  return load(static_cast<const float*>(source));
+}
+
+// One.
+inline float number_at(Element element, const void* source) {
+  switch (element) {
+    case Element::bf16:
+      return from_bf16(*static_cast<const std::uint16_t*>(source));
+    case Element::f16:
+      return from_f16(*static_cast<const std::uint16_t*>(source));
+    case Element::i8:
+      return *static_cast<const std::int8_t*>(source);
+    case Element::f32:
+      break;
+  }
+  return *static_cast<const float*>(source);
+}
+
 // n elements of `element` at `source` as float32.
 inline void widen(Element element, const void* source, float* out, std::int64_t n) {
   if (element == Element::f32) {
     __builtin_memcpy(out, source, static_cast<std::size_t>(n) * 4);
     return;
   }
-  const auto* half = static_cast<const std::uint16_t*>(source);
   std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    store(out + i, element == Element::bf16 ? from_bf16(half_lanes(half + i)) : from_f16(half_lanes(half + i)));
-  }
-  for (; i < n; ++i) out[i] = element == Element::bf16 ? from_bf16(half[i]) : from_f16(half[i]);
+  for (; i + kLanes <= n; i += kLanes) store(out + i, lanes_at(element, element_at(source, element, i)));
+  for (; i < n; ++i) out[i] = number_at(element, element_at(source, element, i));
 }
 
 inline void narrow(Element element, const float* source, void* out, std::int64_t n) {
@@ -145,14 +180,6 @@ inline __attribute__((always_inline)) Vec load_columns(const float* from, std::i
   float lane[kLanes] = {};
   for (std::int64_t i = 0; i < count; ++i) lane[i] = from[i];
   return load(lane);
-}
-
-inline std::int64_t element_bytes(Element element) {
-  return element == Element::f32 ? 4 : element == Element::i8 ? 1 : 2;
-}
-
-inline const void* element_at(const void* data, Element element, std::int64_t at) {
-  return static_cast<const char*>(data) + at * element_bytes(element);
 }
 
 // Element (b, h, t, 0).
