@@ -154,7 +154,7 @@ void save_gpt(const std::filesystem::path& path, GPT& model, const std::map<std:
   io::save_safetensors(to, file);
 }
 
-GPT load_gpt(const std::filesystem::path& path, Generator rng) {
+GPT load_gpt(const std::filesystem::path& path, Generator rng, Precision precision) {
   const std::filesystem::path from = gpt_file(path);
   const std::string source = io::source_name(from);
   const io::Origin origin{"load_gpt", source};
@@ -164,7 +164,7 @@ GPT load_gpt(const std::filesystem::path& path, Generator rng) {
   Tensors tensors = by_name(file, origin);
   check(config, tensors, origin);
 
-  config.initialise = false;
+  config.initialise = false, config.precision = precision;
   GPT model(config, rng);
   const auto parameters = parameters_of(model);
   for (const Entry& entry : entries_of(config)) {

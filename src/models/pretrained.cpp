@@ -195,11 +195,12 @@ bool is_language_model(const fs::path& path) {
   return io::JsonObject(std::string_view(text), {kOp, source}).text("model_type", "gpt2") != "gpt2";
 }
 
-LanguageModel load_language_model(const fs::path& path, DType weights) {
+LanguageModel load_language_model(const fs::path& path, DType weights, Precision precision) {
   if (weights != DType::f32 && weights != DType::bf16 && weights != DType::i8) {
     throw Error(Error::Kind::dtype, kOp, "weights in float32, bfloat16 or int8", name(weights));
   }
-  const PretrainedFiles files = open_pretrained(path);
+  PretrainedFiles files = open_pretrained(path);
+  files.config.precision = precision;
   const std::string source = io::source_name(path);
   const io::Origin origin{kOp, source};
   ByName tensors;

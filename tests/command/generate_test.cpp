@@ -110,6 +110,20 @@ TEST_F(Generate, KeepsWeightsInEightBits) {
             characters("A" + expected("A", {.tokens = 20}, 123)) + "\n");
 }
 
+TEST_F(Generate, TakesAPrecisionAndTheCachesDType) {
+  *model_ = load_gpt(folder() / "m.safetensors", Generator(0), Precision::medium);
+  store_matrices(*model_, DType::i8);
+  const std::string flags = "attn generate --model m.safetensors --prompt 'A text' --tokens 9 --weights i8 ";
+  EXPECT_EQ(out_of(flags + "--precision medium --cache f16"),
+            characters("A text" + expected("A text", {.tokens = 9, .cache = DType::f16}, 123)) + "\n");
+  const Json json = Json::parse(out_of(flags + "--precision medium --cache i8 --json"));
+  EXPECT_EQ(json["weights"], "int8");
+  EXPECT_EQ(json["cache"], "int8");
+  EXPECT_EQ(json["precision"], "medium");
+  EXPECT_EQ(run(flags + "--precision low").status, 2);
+  EXPECT_EQ(run(flags + "--cache f64").status, 2);
+}
+
 TEST_F(Generate, RefusesWithAReason) {
   const auto status = [&](const std::string& flags) {
     const Ran ran = run("attn generate " + flags);

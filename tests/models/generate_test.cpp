@@ -70,6 +70,29 @@ TEST(Generation, EachTextIsItsOwn) {
   }
 }
 
+// In products of bfloat16 logits keep its 8 bits, and a text is still its own, whatever its neighbours are: for each
+// family, whose layers have biases, norms and heads of their own.
+TEST(Generation, RoundsProductsWhereItMay) {
+  const double close = 8 * 0x1p-8;  // eight epsilons of bfloat16
+  for (const std::string& family : language_model_families()) {
+    for (const DType weights : {DType::f32, DType::bf16, DType::i8}) {
+      SCOPED_TRACE(testing::Message() << family << " " << name(weights));
+      LanguageModel model = load_language_model(kData / family, weights, Precision::medium);
+      LanguageModel exact = load_language_model(kData / family, weights);
+      const Ids ids{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
+      LanguageDecoder rounded(model, 2, DType::bf16), wide(exact);
+      const Tensor prompt = rounded.read(0, ids);
+      expect_of_largest(prompt, wide.read(0, ids), close, "logits of a prompt");
+      rounded.read(1, Ids{7});
+      const Tensor next = rounded.read(Ids{8, 2}).select(0, 0);
+      expect_of_largest(next, wide.read(0, Ids{8}), close, "logits of a token");
+      LanguageDecoder alone(model, 1, DType::bf16);
+      EXPECT_TRUE(identical(alone.read(0, ids), prompt));
+      EXPECT_TRUE(identical(alone.read(0, Ids{8}), next));
+    }
+  }
+}
+
 TEST(Generation, RefusesWhatHasNoRoom) {
   LanguageModel model = load_language_model(kData / "llama");
   const std::vector<Ids> prompts{Ids(30, 1), Ids(40, 2)}, empty{Ids{}};

@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -24,7 +25,7 @@ namespace {
 using Ids = TextModel::Ids;
 
 struct GenerateFlags {
-  std::string model, tokenizer, system, weights = "float32";
+  std::string model, tokenizer, system, weights = "float32", cache = "float32", precision = "highest";
   std::vector<std::string> prompts, ids, stops;
   GenerateOptions options;
   std::uint64_t seed = 123;
@@ -66,6 +67,11 @@ std::string shown(std::string_view text) {
   if (!isatty(STDOUT_FILENO)) return std::string(text);
   return escaped(text, "\n\t");
 }
+
+// The names that --weights and --cache take.
+const std::map<std::string, DType> kDTypes{{"float32", DType::f32}, {"bfloat16", DType::bf16}, {"float16", DType::f16},
+                                           {"int8", DType::i8},     {"f32", DType::f32},       {"bf16", DType::bf16},
+                                           {"f16", DType::f16},     {"i8", DType::i8}};
 
 // "1,2,3" → the ids of a prompt.
 Ids parsed_ids(const std::string& text, const char* flag) {
@@ -207,7 +213,9 @@ Json report(const Written& written, const GenerateFlags& flags, const TextModel&
   json["top_p"] = sampling.top_p;
   json["min_p"] = sampling.min_p;
   json["repetition_penalty"] = sampling.repetition_penalty;
-  json["weights"] = flags.weights;
+  json["weights"] = name(kDTypes.at(flags.weights));
+  json["cache"] = name(kDTypes.at(flags.cache));
+  json["precision"] = flags.precision;
   json["context_length"] = model.context_length();
   json["first_token_seconds"] = written.first;
   json["seconds"] = written.seconds;
@@ -221,10 +229,9 @@ void run(GenerateFlags& flags) {
     throw Error(Error::Kind::argument, "--ids", "--prompt or --ids", "both");
   }
   if (flags.prompts.empty() && flags.ids.empty()) flags.prompts.emplace_back();
-  if (flags.weights == "f32") flags.weights = "float32";
-  if (flags.weights == "bf16") flags.weights = "bfloat16";
-  const DType weights = flags.weights == "bfloat16" ? DType::bf16 : flags.weights == "int8" ? DType::i8 : DType::f32;
-  const auto model = load_text_model(flags.model, weights);
+  const DType weights = kDTypes.at(flags.weights);
+  flags.options.cache = kDTypes.at(flags.cache);
+  const auto model = load_text_model(flags.model, weights, parse_precision(flags.precision));
   const auto tokenizer = flags.ids.empty() ? model->tokenizer(flags.tokenizer) : nullptr;
   const Written written = write(*model, tokenizer.get(), flags);
   if (flags.json) return write_stdout(dump(report(written, flags, *model, tokenizer.get())));
@@ -280,8 +287,16 @@ void define_generate(Verb& verb, int&) {
   verb.add_option("--weights", flags->weights,
                   "Keep the weights in float32, or rounded to bfloat16 (half the memory) or int8 (a quarter), for "
                   "faster new tokens.")
-      .one_of({"float32", "bfloat16", "int8", "f32", "bf16"})
+      .one_of({"float32", "bfloat16", "int8", "f32", "bf16", "i8"})
       .value_name("DTYPE");
+  verb.add_option("--cache", flags->cache, "Keep the keys and values of the text so far in this dtype.")
+      .one_of({"float32", "bfloat16", "float16", "int8", "f32", "bf16", "f16", "i8"})
+      .value_name("DTYPE");
+  verb.add_option("--precision", flags->precision,
+                  "The precision of products: highest, high (three products of bfloat16, on AMX) or medium (bfloat16), "
+                  "which reads prompts in less time.")
+      .one_of({"highest", "high", "medium"})
+      .value_name("NAME");
   verb.add_flag("--json", flags->json, "Print one JSON object when all is done.");
   verb.notes(kGenerateNotes);
   verb.examples(kGenerateExamples);

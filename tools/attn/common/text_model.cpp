@@ -37,7 +37,8 @@ Tensor row_of(std::span<const std::int64_t> ids) { return Tensor::from(ids, {sta
 
 class Gpt2 : public TextModel {
  public:
-  Gpt2(fs::path path, DType weights) : path_(std::move(path)), model_(load_gpt(path_)) {
+  Gpt2(fs::path path, DType weights, Precision precision)
+      : path_(std::move(path)), model_(load_gpt(path_, Generator(0), precision)) {
     store_matrices(model_, weights);
   }
   std::int64_t context_length() const override { return model_.config().context_length; }
@@ -67,7 +68,8 @@ class Gpt2 : public TextModel {
 
 class Pretrained : public TextModel {
  public:
-  Pretrained(const fs::path& path, DType weights) : path_(path), model_(load_language_model(path, weights)) {}
+  Pretrained(const fs::path& path, DType weights, Precision precision)
+      : path_(path), model_(load_language_model(path, weights, precision)) {}
   std::int64_t context_length() const override { return model_.config().context_length; }
   Ids end_ids() const override { return model_.config().end_ids; }
   std::unique_ptr<Tokenizer> tokenizer(const std::string& given) const override {
@@ -106,10 +108,10 @@ void require_model(const char* op, const fs::path& path) {
               found);
 }
 
-std::unique_ptr<TextModel> load_text_model(const fs::path& path, DType weights) {
+std::unique_ptr<TextModel> load_text_model(const fs::path& path, DType weights, Precision precision) {
   require_model("--model", path);
-  if (is_language_model(path)) return std::make_unique<Pretrained>(path, weights);
-  return std::make_unique<Gpt2>(path, weights);
+  if (is_language_model(path)) return std::make_unique<Pretrained>(path, weights, precision);
+  return std::make_unique<Gpt2>(path, weights, precision);
 }
 
 }  // namespace attn::tool

@@ -42,6 +42,7 @@ class TextModel {
 void require_model(const char* op, const std::filesystem::path& path);
 
 // The model at --model, with its matrices in `weights`: float32, bfloat16 or int8.
-std::unique_ptr<TextModel> load_text_model(const std::filesystem::path& path, DType weights);
+std::unique_ptr<TextModel> load_text_model(const std::filesystem::path& path, DType weights,
+                                           Precision precision = Precision::highest);
 
 }  // namespace attn::tool

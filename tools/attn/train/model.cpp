@@ -54,12 +54,6 @@ class Released : public Of<LanguageModel> {
   fs::path from_;  // a folder, or empty
 };
 
-// A model of this config and precision without parameters' memory, which others take the place of.
-LanguageModel hollow(LanguageModelConfig config, Precision precision) {
-  config.precision = precision;
-  return LanguageModel(config, false);
-}
-
 }  // namespace
 
 std::unique_ptr<TrainedModel> new_gpt(const GPTConfig& config, Generator& rng) {
@@ -67,22 +61,20 @@ std::unique_ptr<TrainedModel> new_gpt(const GPTConfig& config, Generator& rng) {
 }
 
 std::unique_ptr<TrainedModel> released_model(const fs::path& from, Precision precision) {
-  LanguageModel loaded = load_language_model(from, DType::f32);
-  LanguageModel model = hollow(loaded.config(), precision);
-  const auto to = model.parameters(), values = loaded.parameters();
-  for (std::size_t i = 0; i < to.size(); ++i) to[i]->value = values[i]->value;
-  return std::make_unique<Released>(std::move(model), fs::is_directory(from) ? from : fs::path());
+  return std::make_unique<Released>(load_language_model(from, DType::f32, precision),
+                                    fs::is_directory(from) ? from : fs::path());
 }
 
 std::unique_ptr<TrainedModel> released_model(const std::string& config, const StateDict& state, Precision precision,
                                              const std::string& source) {
-  const LanguageModelConfig parsed = parse_language_model_config(config, source);
+  LanguageModelConfig parsed = parse_language_model_config(config, source);
   if (parsed.layers.size() > state.size()) {
     throw Error(Error::Kind::data, "train",
                 "the tensors of " + std::to_string(parsed.layers.size()) + " layers in " + source,
                 std::to_string(state.size()));
   }
-  LanguageModel model = hollow(parsed, precision);
+  parsed.precision = precision;
+  LanguageModel model(parsed, false);  // without parameters' memory, which the state's take the place of
   for (Parameter* p : model.parameters()) {
     const auto found = state.find(p->name);
     if (found == state.end() || !(found->second.shape() == p->value.shape()) || found->second.dtype() != DType::f32) {
