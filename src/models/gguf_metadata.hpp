@@ -1,6 +1,7 @@
 // Values of a GGUF file by their keys, of the kind that is expected.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,7 +30,10 @@ class GgufMetadata {
     return std::get<std::int64_t>(get<std::int64_t>(key, value));
   }
   double number(const std::string& key, double otherwise) const {
-    return std::get<double>(get<double>(key, otherwise));
+    const double value = std::get<double>(get<double>(key, otherwise));
+    // A config.json has no others: such a number would be gone, and its key's default in its place.
+    if (!std::isfinite(value)) origin_.fail("a finite number " + prefix_ + key, std::to_string(value));
+    return value;
   }
 
  private:

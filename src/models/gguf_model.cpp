@@ -97,7 +97,13 @@ void add_rope(Json& config, const GgufMetadata& metadata, const Gguf& file) {
   const auto list_of = [&](const char* name) {
     Json list = Json::array();
     const GgufTensor* factors = file.find(name);
-    const Tensor values = factors ? file.load(*factors) : Tensor::empty({0});
+    if (!factors) return list;
+    const std::int64_t most = config["head_dim"].get<std::int64_t>() / 2;  // one for each pair that turns
+    const Shape& shape = factors->shape;
+    if (shape.size() != 1 || shape[0] < 1 || shape[0] > most) {
+      metadata.origin().fail(std::string(name) + " of 1 to " + std::to_string(most) + " numbers", shape.str());
+    }
+    const Tensor values = file.load(*factors);
     for (std::int64_t i = 0; i < values.numel(); ++i) list.push_back(values.data<float>()[i]);
     return list;
   };
