@@ -1,0 +1,64 @@
+"""A released model that the command has read and written is the same model to transformers."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+from safetensors.torch import load_file  # noqa: E402
+
+pytestmark = pytest.mark.no_sanitizer  # the command alone
+
+DATA = ROOT / "tests" / "models" / "data"
+FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "smollm3", "olmo2", "phi3", "granite"]
+GGUF = sorted(path.stem for path in (DATA / "gguf").glob("*.gguf"))
+TOKENIZER = {"model": {"vocab": {"a": 1, "b": 2, "c": 3, "ab": 4, "d": 5}, "merges": ["a b"]}, "decoder": {"type": "Fuse"}}
+
+
+def saved(model, folder):
+    """Trained for a step whose rate is too small to change any weight."""
+    tokenizer = folder / "tokenizer"
+    tokenizer.mkdir()
+    (tokenizer / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+    (folder / "text.txt").write_text("abcd" * 60)
+    command = [sys.executable, "-m", "attn", "train", "--from", model, "--tokenizer", tokenizer, "--text", "text.txt",
+               "--context", "8", "--batch", "1", "--steps", "1", "--lr", "1e-30", "--min-lr", "0", "--weight-decay", "0",
+               "--out", "saved"]  # fmt: skip
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    return folder / "saved"
+
+
+def logits(folder, ids):
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, dtype="auto")
+    assert not any(info.values()), info  # missing, unexpected or misshapen
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    with torch.no_grad():
+        return model.eval()(ids).logits
+
+
+def beside(found, wanted):
+    assert (found - wanted).abs().max() <= 2e-5 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_folder_is_what_it_was(family, tmp_path):
+    ids = load_file(DATA / family / "golden.safetensors")["ids"]
+    wanted = logits(DATA / family, ids)
+    shutil.copytree(DATA / family, tmp_path / "model")
+    folder = saved(tmp_path / "model", tmp_path)
+    beside(logits(folder, ids), wanted)
+    config = {key: value for key, value in json.loads((DATA / family / "config.json").read_text()).items() if key != "dtype"}
+    assert json.loads((folder / "config.json").read_text()) == {**config, "dtype": "float32"}
+
+
+@pytest.mark.parametrize("name", GGUF)
+def test_a_gguf_file_becomes_a_folder(name, tmp_path):
+    """Its logits are those of the model that the file was written from."""
+    golden = load_file(DATA / "gguf" / f"{name}.safetensors")
+    beside(logits(saved(DATA / "gguf" / f"{name}.gguf", tmp_path), golden["ids"]), golden["logits"])
