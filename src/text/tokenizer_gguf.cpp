@@ -66,7 +66,11 @@ class Reader {
 
   void read_byte_level() {
     d_.byte_level = true;
-    for (const std::string& line : required<std::vector<std::string>>("merges")) {
+    const auto& merges = required<std::vector<std::string>>("merges");
+    if (merges.empty()) {
+      origin_.fail("tokenizer.ggml.merges of at least one", "none", "convert the model with its tokenizer's merges");
+    }
+    for (const std::string& line : merges) {
       d_.merges.push_back(merge_of(line, origin_));
     }
     const Splitter gpt2{.kind = Splitter::Kind::pattern, .pattern = &gpt2_pattern()};

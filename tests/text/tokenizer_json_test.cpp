@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <functional>
 #include <map>
 #include <random>
 #include <span>
@@ -14,6 +15,8 @@
 #include "attn/gguf.hpp"
 #include "attn/tokenizer.hpp"
 #include "cases.hpp"
+#include "core/testing.hpp"
+#include "models/gguf_bytes.hpp"
 
 namespace attn::test {
 namespace {
@@ -151,6 +154,22 @@ TEST(TokenizerGguf, IsTheTokenizerOfItsJson) {
   for (std::size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(tokenizer.encode(texts[i]), ids[i]) << texts[i];
   EXPECT_EQ(tokenizer.end_of_text(), tokenizer.id_of("<|end_of_text|>"));
   EXPECT_TRUE(tokenizer.is_special(*tokenizer.end_of_text()));
+}
+
+// Without them a text would become its bytes, and nobody would notice.
+TEST(TokenizerGguf, WithoutMergesIsRefused) {
+  const GgufBytes whole(read_data("tokenizers/llama3.gguf"));
+  const std::string key = "tokenizer.ggml.merges";
+  const auto expect_refused = [&](const std::function<void(GgufBytes&)>& change) {
+    GgufBytes changed = whole;
+    change(changed);
+    const std::string bytes = changed.str();
+    const auto file = io::Gguf::parse(std::as_bytes(std::span(bytes.data(), bytes.size())), "x");
+    expect_error(Error::Kind::data, {key}, [&] { BPETokenizer::parse(file); });
+  };
+  expect_refused([&](GgufBytes& file) { file.metadata.erase(key); });
+  expect_refused([&](GgufBytes& file) { file.metadata[key] = std::vector<std::string>{}; });
+  expect_refused([&](GgufBytes& file) { file.metadata[key] = std::int64_t{3}; });
 }
 
 TEST(TokenizerGguf, ScoresThatAreNoNumbersAreRefused) {
