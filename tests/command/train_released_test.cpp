@@ -6,6 +6,7 @@
 #include "attn/generate.hpp"
 #include "attn/pretrained.hpp"
 #include "command/command.hpp"
+#include "modules/dense.hpp"
 
 namespace attn::test {
 namespace {
@@ -32,13 +33,18 @@ class TrainReleased : public Command {
       "--eval-every 10 ";
 };
 
-TEST_F(TrainReleased, LearnsAndIsAFolder) {
-  const std::string out = out_of(std::string(kRun) + "--out tuned --json --log-every 1");
+// Each step's, of the lines that --json --log-every 1 prints.
+std::vector<double> losses_of(const std::string& out) {
   std::istringstream lines(out);
   std::vector<double> losses;
   for (std::string line; std::getline(lines, line);) {
     losses.push_back(nlohmann::json::parse(line)["loss"].get<double>());
   }
+  return losses;
+}
+
+TEST_F(TrainReleased, LearnsAndIsAFolder) {
+  const auto losses = losses_of(out_of(std::string(kRun) + "--out tuned --json --log-every 1"));
   ASSERT_EQ(losses.size(), 30u);
   EXPECT_GT(losses.front(), 3);
   EXPECT_LT(losses.back(), 1.5);
@@ -51,6 +57,21 @@ TEST_F(TrainReleased, LearnsAndIsAFolder) {
   const auto text = nlohmann::json::parse(
       out_of("attn generate --model tuned --prompt abcdcab --tokens 4 --temperature 0 --json"))["text"];
   EXPECT_EQ(text, "dcabd");  // the tokens d, c, ab, d: abcd and cabd are the words of the text
+}
+
+// Products of bfloat16 change the loss by less than one rounding of the first one.
+TEST_F(TrainReleased, LearnsWithProductsOfBfloat16) {
+  constexpr double epsilon = 1. / 256;
+  const std::string flags = std::string(kRun) + "--json --log-every 1 ";
+  const auto rounded = losses_of(out_of(flags + "--out rounded --precision medium"));
+  const auto exact = losses_of(out_of(flags + "--out exact"));
+  ASSERT_EQ(rounded.size(), 30u);
+  ASSERT_EQ(exact.size(), 30u);
+  for (std::size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(rounded[i], exact[i], epsilon * exact[0]) << i;
+  EXPECT_EQ(rounded != exact, stored(Precision::medium) == DType::bf16);  // as this processor has it
+  EXPECT_LT(rounded.back(), 1.5);
+  const auto saved = io::load(path("rounded/model.safetensors"));
+  EXPECT_EQ(saved.tensors.front().second.dtype(), DType::f32);
 }
 
 TEST_F(TrainReleased, ResumesBitForBit) {

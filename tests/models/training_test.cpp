@@ -1,9 +1,62 @@
 // A released model is trained as PyTorch trains it (make_training.py).
+#include <cmath>
+#include <functional>
+#include <numeric>
+
 #include "attn/optim.hpp"
 #include "models/helpers.hpp"
+#include "modules/dense.hpp"
 
 namespace attn::test {
 namespace {
+
+// The same model, whose products round their inputs to bfloat16 where the processor has instructions for that.
+LanguageModel with_rounded_products(LanguageModel& exact) {
+  LanguageModelConfig config = exact.config();
+  config.precision = Precision::medium;
+  LanguageModel model(config);
+  const auto to = model.parameters(), from = exact.parameters();
+  for (std::size_t i = 0; i < to.size(); ++i) to[i]->value = from[i]->value.clone();
+  return model;
+}
+
+double norm_of(const std::vector<double>& x) {
+  return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.));
+}
+
+class RoundedTraining : public testing::TestWithParam<std::string> {};
+
+// Between a weight and the loss lie up to twenty products, whose roundings add up in its gradient. The gradients of the
+// norms of queries and keys are sums in which most cancels: their errors are the largest, up to 21 epsilons.
+TEST_P(RoundedTraining, HasTheGradientsOfFloat32) {
+  constexpr double epsilon = 1. / 256;  // of bfloat16
+  LanguageModel exact = load_language_model(kData / GetParam());
+  LanguageModel rounded = with_rounded_products(exact);
+  const Tensor ids = *io::load(kData / GetParam() / "golden.safetensors").find("ids");
+  const std::int64_t tokens = ids.size(1);
+  const Tensor inputs = ids.slice(1, 0, tokens - 1).contiguous(), targets = ids.slice(1, 1, tokens).contiguous();
+  const double wanted = exact.loss(inputs, targets);
+  EXPECT_NEAR(rounded.loss(inputs, targets), wanted, epsilon * wanted);
+  exact.backward();
+  rounded.backward();
+  EXPECT_EQ(stored(Precision::medium) == DType::bf16, rounded.loss(inputs, targets) != wanted);
+  const auto theirs = exact.parameters();
+  std::vector<double> errors, all;
+  std::size_t i = 0;
+  for (const Parameter* p : rounded.parameters()) {
+    const auto found = values(p->grad), of = values(theirs[i++]->grad);
+    std::vector<double> error;
+    std::ranges::transform(found, of, std::back_inserter(error), std::minus());
+    EXPECT_LE(norm_of(error), 32 * epsilon * norm_of(of)) << p->name;
+    errors.insert(errors.end(), error.begin(), error.end());
+    all.insert(all.end(), of.begin(), of.end());
+  }
+  EXPECT_LE(norm_of(errors), 16 * epsilon * norm_of(all));
+  RecordProperty("error", std::to_string(norm_of(errors) / norm_of(all) / epsilon));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RoundedTraining, testing::ValuesIn(language_model_families()),
+                         [](const auto& family) { return family.param; });
 
 TEST(Training, FiftyStepsHavePyTorchsLosses) {
   const io::NamedTensors golden = io::load(kData / "training.safetensors");

@@ -68,8 +68,8 @@ def test_any_ids_of_bytes_are_the_packages_text(kind, tmp_path):
 
 # ---- vocabularies in GGUF files ----------------------------------------------------------------
 
-BYTE_LEVEL = {"gpt2": ["gpt-2"], "smollm": ["smollm", "starcoder", "refact"], "llama3": ["llama-bpe", "llama3", "smaug-bpe"],
-              "qwen": ["qwen2"]}  # fmt: skip
+BYTE_LEVEL = {"gpt2": ["gpt-2"], "smollm": ["smollm", "starcoder", "refact"],
+              "llama3": ["llama-bpe", "llama3", "smaug-bpe"], "qwen": ["qwen2"]}  # fmt: skip
 
 
 def description(kind):
