@@ -196,13 +196,67 @@ TEST_F(Generate, WritesIdsWithReleasedModels) {
     EXPECT_EQ(stopped["ids"].size(), at);
   }
   const std::string llama = "attn generate --model " + (models / "llama").string();
-  for (const char* wrong :
-       {" --ids 1,", " --ids x", " --ids 1,-2", " --ids 61", " --ids 1 --tokens 64", " --ids 1 --prompt A",
-        " --ids 1 --chat", " --ids 1 --stop x", " --ids 1 --min-p 2", " --ids 1 --repetition-penalty 0"}) {
+  for (const char* wrong : {" --ids 1,", " --ids x", " --ids 1,-2", " --ids 61", " --ids 1 --tokens 64",
+                            " --ids 1 --prompt A", " --ids 1 --chat", " --ids 1 --stop x", " --ids 1 --stop 61",
+                            " --ids 1 --stop 3,-1", " --ids 1 --min-p 2", " --ids 1 --repetition-penalty 0"}) {
     const Ran ran = run(llama + wrong);
     EXPECT_EQ(ran.status, 2) << wrong << ran.err;
     EXPECT_EQ(ran.out, "") << wrong;
   }
+}
+
+// What `command` prints until `bytes` of it have come through a pipe, which is closed then; the command never ends by
+// itself. Its end is in `status`.
+std::string beginning_of(const std::vector<std::string>& command, std::size_t bytes, int& status) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(100);  // where nothing comes
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]), close(ends[1]);
+    std::vector<char*> argv;
+    for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    execv(ATTN_COMMAND, argv.data());
+    _exit(127);
+  }
+  close(ends[1]);
+  std::string text;
+  char c = 0;
+  while (text.size() < bytes && ::read(ends[0], &c, 1) == 1) text.push_back(c);
+  EXPECT_EQ(waitpid(child, &status, WNOHANG), 0) << "it has ended";
+  close(ends[0]);
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return text;
+}
+
+// Tokens go through a pipe as they come, of a text that has hundreds of millions.
+TEST_F(Generate, StreamsThroughAPipe) {
+  const std::filesystem::path models =
+      std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "models/data";
+  std::filesystem::copy(models / "mistral", path("endless"));
+  std::string config = read(path("endless/config.json"));
+  const std::string context = "\"max_position_embeddings\": 64";
+  config.replace(config.find(context), context.size(), "\"max_position_embeddings\": 1000000000");
+  write("endless/config.json", config);
+  const io::NamedTensors golden = io::load(models / "mistral/golden.safetensors");
+  std::string wanted;
+  for (int i = 0; i < 5; ++i) wanted += std::to_string(golden.find("greedy.2")->data<std::int64_t>()[i]) + " ";
+  const Tensor prompt = *golden.find("prompt.2");
+  ASSERT_EQ(prompt.numel(), 1);
+  int status = 0;
+  const std::string ids =
+      beginning_of({"attn", "generate", "--model", path("endless"), "--ids",
+                    std::to_string(prompt.data<std::int64_t>()[0]), "--temperature", "0", "--tokens", "900000000"},
+                   wanted.size(), status);
+  EXPECT_EQ(ids, wanted);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE) << status;
+  const std::string text = beginning_of({"attn", "generate", "--model", path("m.safetensors"), "--prompt", "Your",
+                                         "--tokens", "900000000", "--seed", "8"},
+                                        8, status);
+  EXPECT_EQ(text.substr(0, 4), "Your");
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE) << status;
 }
 
 // A released model's folder with a tokenizer of three tokens.

@@ -44,6 +44,27 @@ TEST_F(SmolLM2, HasTransformersLogitsAndTokens) {
   }
 }
 
+// In one batch of different lengths, which transformers would pad at the left, the texts are what they are alone. A
+// pass without a cache over a whole text finds each of its 30 tokens the likeliest in its place.
+TEST_F(SmolLM2, WritesTheSameInABatchAndWithoutACache) {
+  LanguageModel model = load_language_model(file_);
+  std::vector<std::vector<std::int64_t>> prompts;
+  for (int i = 0; i < 5; ++i) prompts.push_back(ids_of(*golden_.find("prompt." + std::to_string(i))));
+  const auto together = generate(model, prompts, {.tokens = 30, .sampling = {.temperature = 0}}, 1);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_EQ(together[i].ids, ids_of(*golden_.find("greedy." + std::to_string(i))));
+    ASSERT_EQ(together[i].ids.size(), 30u);
+    std::vector<std::int64_t> text = prompts[i];
+    text.insert(text.end(), together[i].ids.begin(), together[i].ids.end());
+    const auto count = static_cast<std::int64_t>(text.size());
+    const Tensor logits = model.forward(Tensor::from(std::span<const std::int64_t>(text), {count}));
+    for (std::int64_t at = count - 31; at < count - 1; ++at) {
+      EXPECT_EQ(candidates(logits.select(0, at), {.temperature = 0})[0].id, text[static_cast<std::size_t>(at) + 1]);
+    }
+  }
+}
+
 TEST_F(SmolLM2, HasTransformersIds) {
   const BPETokenizer tokenizer = BPETokenizer::load(file_);
   int texts = 0;

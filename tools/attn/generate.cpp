@@ -89,6 +89,21 @@ Ids parsed_ids(const std::string& text, const char* flag) {
   }
 }
 
+// Of all --stop; an id that the model never writes is a mistake.
+Ids parsed_stops(const std::vector<std::string>& flags, std::int64_t vocab_size) {
+  Ids stops;
+  for (const std::string& text : flags) {
+    for (const std::int64_t id : parsed_ids(text, "--stop")) {
+      if (id < 0 || id >= vocab_size) {
+        throw Error(Error::Kind::argument, "--stop",
+                    formatted("token ids from 0 to {}, which the model has", vocab_size - 1), std::to_string(id));
+      }
+      stops.push_back(id);
+    }
+  }
+  return stops;
+}
+
 struct Written {
   std::vector<Ids> prompts;
   std::vector<Continuation> texts;
@@ -147,9 +162,8 @@ Written write(TextModel& model, const Tokenizer* tokenizer, const GenerateFlags&
   for (const std::string& text : flags.ids) written.prompts.push_back(parsed_ids(text, "--ids"));
   GenerateOptions options = flags.options;
   options.stops = model.end_ids();
-  for (const std::string& text : flags.stops) {
-    for (const std::int64_t id : parsed_ids(text, "--stop")) options.stops.push_back(id);
-  }
+  const Ids stops = parsed_stops(flags.stops, model.vocab_size());
+  options.stops.insert(options.stops.end(), stops.begin(), stops.end());
   if (tokenizer && tokenizer->end_of_text()) options.stops.push_back(*tokenizer->end_of_text());
   if (flags.chat) {
     const auto end = tokenizer->id_of(ChatTemplate::parse(tokenizer->chat_template()).end_of_turn());

@@ -42,6 +42,7 @@ class Gpt2 : public TextModel {
     store_matrices(model_, weights);
   }
   std::int64_t context_length() const override { return model_.config().context_length; }
+  std::int64_t vocab_size() const override { return model_.config().vocab_size; }
   std::unique_ptr<Tokenizer> tokenizer(const std::string& given) const override {
     return tokenizer_for(path_, model_.config(), given);
   }
@@ -71,6 +72,7 @@ class Pretrained : public TextModel {
   Pretrained(const fs::path& path, DType weights, Precision precision)
       : path_(path), model_(load_language_model(path, weights, precision)) {}
   std::int64_t context_length() const override { return model_.config().context_length; }
+  std::int64_t vocab_size() const override { return model_.config().vocab_size; }
   Ids end_ids() const override { return model_.config().end_ids; }
   std::unique_ptr<Tokenizer> tokenizer(const std::string& given) const override {
     return released_tokenizer(given.empty() ? path_ : fs::path(given), model_.config().vocab_size);

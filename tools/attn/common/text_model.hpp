@@ -25,6 +25,7 @@ class TextModel {
 
   virtual ~TextModel() = default;
   virtual std::int64_t context_length() const = 0;
+  virtual std::int64_t vocab_size() const = 0;
   // Ids that end a text, beside those of its tokenizer.
   virtual Ids end_ids() const { return {}; }
   // `given`: the folder that --tokenizer names, or empty. Throws Error where there is none.
