@@ -66,7 +66,7 @@ TEST(RopeConfig, RefusesWhatIsNone) {
   config_fails(R"({"head_dim": 8, "rope_theta": NaN})", "expected JSON");
   config_fails(R"({"head_dim": 8, "rope_theta": 1e999})", "expected JSON");
   config_fails(R"({"head_dim": 8, "rope_scaling": 3})", "rope_scaling to be an object");
-  config_fails(R"({"head_dim": 8, "rope_scaling": {"type": "mrope"}})", "llama3 or longrope; found \"\"mrope\"\"");
+  config_fails(R"({"head_dim": 8, "rope_scaling": {"type": "mrope"}})", "llama3 or longrope; found \"mrope\"");
   config_fails(R"({"head_dim": 8, "rope_parameters": {"rope_type": 1}})", "rope_type to be a string");
   config_fails(R"({"head_dim": 8, "rope_parameters": {"rope_type": "longrope", "long_factor": ["1"]}})",
                "a list of numbers");
