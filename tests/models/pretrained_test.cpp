@@ -1,6 +1,7 @@
 // Released models in and out: what is read, what is written, and what is refused.
 #include "attn/pretrained.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -30,6 +31,12 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 void copy_model(const char* family, const fs::path& to) {
   for (const auto& entry : fs::directory_iterator(kData / family)) fs::copy_file(entry, to / entry.path().filename());
+}
+
+void change_tensors(const fs::path& folder, const std::function<void(io::NamedTensors&)>& change) {
+  io::NamedTensors file = io::load(folder / "model.safetensors");
+  change(file);
+  io::save_safetensors(folder / "model.safetensors", file);
 }
 
 TEST(Pretrained, ReadsShards) {
@@ -86,18 +93,24 @@ TEST(Pretrained, KeepsMatricesInEightBits) {
 
 TEST(Pretrained, SavesTheVeryTensors) {
   for (const std::string& family : language_model_families()) {
-    const Folder folder;
-    LanguageModel model = load_language_model(kData / family);
-    save_language_model(folder, model);
-    const PretrainedFiles theirs = open_pretrained(kData / family), ours = open_pretrained(folder);
-    ASSERT_EQ(theirs.tensors.size(), ours.tensors.size()) << family;
-    for (const StoredTensor& tensor : theirs.tensors) {
-      const auto mine = std::find_if(ours.tensors.begin(), ours.tensors.end(),
-                                     [&](const StoredTensor& t) { return t.name == tensor.name; });
-      ASSERT_NE(mine, ours.tensors.end()) << family << " " << tensor.name;
-      EXPECT_TRUE(identical(mine->load(DType::f32), tensor.load(DType::f32))) << family << " " << tensor.name;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(family + " in " + std::string(name(dtype)));
+      const Folder folder;
+      LanguageModel model = load_language_model(kData / family, dtype);
+      save_language_model(folder, model);
+      const PretrainedFiles theirs = open_pretrained(kData / family), ours = open_pretrained(folder);
+      ASSERT_EQ(theirs.tensors.size(), ours.tensors.size());
+      for (const StoredTensor& tensor : theirs.tensors) {
+        const auto mine = std::ranges::find(ours.tensors, tensor.name, &StoredTensor::name);
+        ASSERT_NE(mine, ours.tensors.end()) << tensor.name;
+        const DType kept = tensor.shape.size() == 2 ? dtype : DType::f32;
+        EXPECT_EQ(mine->dtype, kept == DType::bf16 ? "BF16" : "F32") << tensor.name;
+        EXPECT_TRUE(identical(mine->load(kept), tensor.load(kept))) << tensor.name;
+      }
+      EXPECT_EQ(io::load(folder / "model.safetensors").metadata.at("format"), "pt");
+      EXPECT_NE(read(folder / "config.json").find("\"dtype\": \"" + std::string(name(dtype)) + "\""),
+                std::string::npos);
     }
-    EXPECT_EQ(io::load(folder / "model.safetensors").metadata.at("format"), "pt");
   }
 }
 
@@ -132,6 +145,26 @@ TEST(Pretrained, EndIdsComeFromBothConfigs) {
   expect_error(Kind::data, {"eos_token_id"}, [&] { open_pretrained(folder); });
 }
 
+// Released folders are mostly of bfloat16, and some of float16.
+TEST(Pretrained, ReadsFilesOfHalfTheSize) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Folder folder;
+    copy_model("llama", folder);
+    change_tensors(folder, [&](io::NamedTensors& file) {
+      for (auto& [own, tensor] : file.tensors) tensor = tensor.to(dtype);
+    });
+    for (const DType kept : {DType::f32, DType::bf16}) {
+      LanguageModel model = load_language_model(folder, kept), exact = load_language_model(kData / "llama");
+      const auto full = exact.parameters();
+      std::size_t i = 0;
+      for (const Parameter* p : model.parameters()) {
+        const Tensor rounded = full[i++]->value.to(dtype).to(p->value.rank() == 2 ? kept : DType::f32);
+        EXPECT_TRUE(identical(p->value, rounded)) << p->name;
+      }
+    }
+  }
+}
+
 // ---- what is refused ---------------------------------------------------------------------------
 
 TEST(PretrainedMistakes, PartsThatAreNotSupportedAreNamed) {
@@ -140,12 +173,13 @@ TEST(PretrainedMistakes, PartsThatAreNotSupportedAreNamed) {
       {"{}", {"model_type", "llama, mistral"}},
       {"[]", {"an object"}},
       {"{\"model_type\": " + std::string(300000, '[') + std::string(300000, ']') + "}", {"64 levels"}},
-      {R"({"model_type": "mamba"})", {"model_type", "mamba"}},
+      {R"({"model_type": "mamba"})", {"model_type", "found \"mamba\""}},
       {R"({"model_type": "llama"})", {"vocab_size"}},
       {replaced(llama, "\"silu\"", "\"relu2\""), {"hidden_act", "relu2"}},
       {replaced(llama, "\"llama3\"", "\"warp\""), {"rope_type", "warp"}},
       {replaced(llama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3"), {"num_key_value_heads"}},
-      {replaced(llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2000000000"), {"num_hidden_layers"}},
+      {replaced(llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2000000000"),
+       {"num_hidden_layers", "found 2000000000"}},
       {replaced(llama, "\"head_dim\": 6", "\"head_dim\": 2147483647"), {"head_dim"}},
       {replaced(llama, "{", "{\"partial_rotary_factor\": 0.5,"), {"partial_rotary_factor"}},
       {replaced(llama, "{", "{\"quantization_config\": {\"bits\": 4},"), {"quantization_config"}},
@@ -165,12 +199,6 @@ void expect_refused(Kind kind, const char* family, const std::vector<std::string
   copy_model(family, folder);
   change(folder);
   expect_error(kind, parts, [&] { load_language_model(folder); });
-}
-
-void change_tensors(const fs::path& folder, const std::function<void(io::NamedTensors&)>& change) {
-  io::NamedTensors file = io::load(folder / "model.safetensors");
-  change(file);
-  io::save_safetensors(folder / "model.safetensors", file);
 }
 
 Tensor& tensor_of(io::NamedTensors& file, const std::string& name) {
