@@ -48,9 +48,10 @@ class KVCache {
   void truncate(std::int64_t item, std::int64_t length);
   void truncate(std::int64_t length);
   void clear();
-  // Forgets an item's first tokens, which a window no longer shows, and returns how many: as many whole pages as there
-  // are in `tokens`, none where the cache is not paged. The others move up: length() becomes less, masks that are
-  // aligned bottom_right mean what they meant, and the pages are used again.
+  // Forgets an item's first tokens, which a window no longer shows, and returns how many. Where the cache is paged these
+  // are the whole pages of `tokens`, which are used again. Elsewhere they are all of `tokens`, and the rest is moved in
+  // memory, or none while they are fewer than a quarter of the rest. The others move up: length() becomes less, and
+  // masks that are aligned bottom_right mean what they meant.
   std::int64_t forget(std::int64_t item, std::int64_t tokens);
 
   const KVCacheConfig& config() const;  // value_dim as it is in use

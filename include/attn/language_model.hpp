@@ -123,8 +123,8 @@ class LanguageModel : public Module {
 void store_matrices(LanguageModel& model, DType dtype);
 
 // A language model that remembers the keys and values of what it has read. The texts of a batch grow independently, and
-// each has the logits that it has alone. A layer with a window keeps the keys that it shows, and up to a page and a
-// piece more; long prompts are read in pieces of 512 tokens. `model` must outlive it and keep its weights.
+// each has the logits that it has alone. A layer with a window keeps the keys that it shows, up to a quarter
+// more, and a piece; long prompts are read in pieces of 512 tokens. `model` must outlive it and keep its weights.
 class LanguageDecoder {
  public:
   explicit LanguageDecoder(LanguageModel& model, std::int64_t batch = 1, DType cache = DType::f32);

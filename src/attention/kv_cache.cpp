@@ -128,7 +128,7 @@ void KVCache::truncate(std::int64_t length) {
 std::int64_t KVCache::forget(std::int64_t item, std::int64_t tokens) {
   State& s = state();
   check_range("tokens to forget", tokens, 0, length(item));
-  const std::int64_t forgotten = s.pages.forget(item, tokens);
+  const std::int64_t forgotten = s.pages.forget(item, tokens, length(item));
   s.lengths[static_cast<std::size_t>(item)] -= forgotten;
   return forgotten;
 }

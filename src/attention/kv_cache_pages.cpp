@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::int64_t kLine = 64;            // bytes: rows and scales of a page begin at whole lines
 constexpr std::int64_t kFirstTokens = 64;     // least room of an item that is not paged
+constexpr std::int64_t kMoves = 4;            // of what stays, for each token that is forgotten, at most
 constexpr std::int64_t kSlabBytes = 4 << 20;  // the pool grows by about so much, or by a page
 
 std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
@@ -123,8 +124,26 @@ void KVPages::release(std::int64_t item, std::int64_t tokens) noexcept {
   for (; table.size() > wanted; table.pop_back()) free_.push_back(table.back());
 }
 
-std::int64_t KVPages::forget(std::int64_t item, std::int64_t tokens) noexcept {
-  if (!paged_) return 0;
+// Rows from token `first` on to the front of an item that is not paged.
+void KVPages::move_up(std::int64_t item, std::int64_t first, std::int64_t tokens) noexcept {
+  for (std::int64_t head = 0; head < heads_; ++head) {
+    for (const PagePart* part : {&keys_, &values_}) {
+      std::memmove(row(*part, item, head, 0), row(*part, item, head, first),
+                   static_cast<std::size_t>(tokens * part->row));
+      if (!scaled_) continue;
+      std::memmove(scale(*part, item, head, 0), scale(*part, item, head, first),
+                   static_cast<std::size_t>(tokens) * sizeof(float));
+    }
+  }
+}
+
+std::int64_t KVPages::forget(std::int64_t item, std::int64_t tokens, std::int64_t length) noexcept {
+  if (!paged_) {
+    const std::int64_t left = length - tokens;
+    if (tokens == 0 || tokens < left / kMoves) return 0;
+    if (left > 0) move_up(item, tokens, left);
+    return tokens;
+  }
   auto& table = tables_[static_cast<std::size_t>(item)];
   const std::int64_t pages = tokens / page_tokens_;
   for (std::int64_t i = 0; i < pages; ++i) free_.push_back(table[static_cast<std::size_t>(i)]);

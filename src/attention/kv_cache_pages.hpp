@@ -25,8 +25,8 @@ class KVPages {
   void reserve(std::int64_t item, std::int64_t tokens);
   // Pages that `tokens` do not need go back to the pool.
   void release(std::int64_t item, std::int64_t tokens) noexcept;
-  // Whole pages at the front, of which `tokens` has as many as the result says; none where items are not paged.
-  std::int64_t forget(std::int64_t item, std::int64_t tokens) noexcept;
+  // Of an item of `length` tokens, up to `tokens` at the front; returns how many, as KVCache::forget() says.
+  std::int64_t forget(std::int64_t item, std::int64_t tokens, std::int64_t length) noexcept;
   KVPages clone() const;
 
   const PagePart& keys() const noexcept { return keys_; }
@@ -43,6 +43,7 @@ class KVPages {
   void lay_out(std::int64_t tokens);
   void refill(std::size_t pages);
   void grow(std::int64_t tokens);
+  void move_up(std::int64_t item, std::int64_t first, std::int64_t tokens) noexcept;
   std::byte* page(std::int64_t item, std::int64_t token) const;
 
   std::int64_t heads_, page_tokens_ = 0, page_bytes_ = 0;

@@ -13,7 +13,6 @@ namespace {
 
 constexpr const char* kOp = "LanguageDecoder";
 constexpr std::int64_t kPiece = 512;  // tokens of a prompt that are read at once
-constexpr std::int64_t kPage = 64;    // of a cache whose first tokens are forgotten
 
 // Released models turn keys by other frequencies once a text is longer than this, and begin anew then.
 std::int64_t switch_of(const LanguageModelConfig& config) {
@@ -24,6 +23,10 @@ std::int64_t switch_of(const LanguageModelConfig& config) {
   return at;
 }
 
+// Tokens that a layer with this window holds while a piece is read: what the window shows of earlier ones, a quarter
+// more, which KVCache::forget() leaves there, and the piece.
+std::int64_t most_held(std::int64_t window) { return window + window / 4 + kPiece; }
+
 }  // namespace
 
 LanguageDecoder::LanguageDecoder(LanguageModel& model, std::int64_t batch, DType cache)
@@ -31,7 +34,7 @@ LanguageDecoder::LanguageDecoder(LanguageModel& model, std::int64_t batch, DType
   const LanguageModelConfig& c = model.config();
   for (const LayerConfig& layer : c.layers) {
     KVCacheConfig own{.batch = batch, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .dtype = cache};
-    if (layer.window > 0) own.page_size = kPage;
+    if (layer.window > 0) own.capacity = std::min(c.context_length, most_held(layer.window));
     caches_.emplace_back(own);
   }
   length_.assign(static_cast<std::size_t>(batch), 0);

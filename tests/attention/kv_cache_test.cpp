@@ -119,10 +119,30 @@ TEST(KVCache, ForgetsItsFirstPagesAndUsesThemAgain) {
     EXPECT_LE(cache.bytes(), std::max(2 * bytes, std::size_t{1} << 22));  // a pool grows by 4 MB at most
     expect_error(Kind::argument, {"tokens to forget"}, [&] { cache.forget(item, 1000); });
   });
-  KVCache whole({.head_dim = 2});
-  whole.append(Tensor::ones({1, 1, 64, 2}), Tensor::ones({1, 1, 64, 2}));
-  EXPECT_EQ(whole.forget(0, 64), 0);
-  EXPECT_EQ(whole.length(0), 64);
+}
+
+// A quarter of what stays at a time, so that a row is moved four times at most for each that is forgotten.
+TEST(KVCache, ForgetsFirstTokensWithoutPages) {
+  for_seeds(10, [](std::mt19937& rng) {
+    KVCacheConfig config = random_config(rng);
+    config.page_size = config.capacity = 0;
+    const Rows rows = random_rows(rng, config, 100);
+    KVCache cache(config);
+    cache.append(rows.k, rows.v);
+    const std::int64_t item = config.batch - 1;
+    const Tensor k = cache.keys(item), v = cache.values(item);
+    EXPECT_EQ(cache.forget(item, 0), 0);
+    EXPECT_EQ(cache.forget(item, 19), 0);  // of 81 that would stay
+    EXPECT_EQ(cache.length(item), 100);
+    EXPECT_EQ(cache.forget(item, 20), 20);
+    EXPECT_EQ(cache.length(item), 80);
+    EXPECT_TRUE(identical(cache.keys(item), k.slice(1, 20, 100).clone()));
+    EXPECT_TRUE(identical(cache.values(item), v.slice(1, 20, 100).clone()));
+    EXPECT_EQ(cache.length(0), item > 0 ? 100 : 80);
+    EXPECT_EQ(cache.forget(item, 80), 80);
+    EXPECT_EQ(cache.length(item), 0);
+    EXPECT_EQ(cache.forget(item, 0), 0);
+  });
 }
 
 TEST(KVCache, AClonesLifeIsItsOwn) {
