@@ -211,7 +211,7 @@ Tensor project_bytes(const Tensor& x, const Tensor& bytes, const Tensor& bias, c
   if (has_kernel(x, x) && x.dtype() != DType::f16 && x.size(-1) == bytes.size(1) && bytes.numel() > 0) {
     const Tensor rows = as_rows(x), line = bias.defined() ? bias.to(DType::f32).contiguous() : bias;
     Finished y;
-    if (has_few_rows(x, bytes)) {
+    if (has_few_rows(x, bytes, options.precision)) {
       y.c = project_few_rows(rows, bytes, {}, options.precision, y.fits);
     } else {
       y = product(rows, bytes.transpose(0, 1), {}, {}, options.precision, DType::f32);
@@ -245,7 +245,7 @@ Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const 
   if (weight.rank() == 2 && weight.dtype() == DType::i8) {
     return project_bytes(x, weight, bias, {options.precision, dtype, options.residual, options.scales});
   }
-  const bool few = fits && has_few_rows(x, weight);
+  const bool few = fits && has_few_rows(x, weight, options.precision);
   const DType added = bias.defined() ? bias.dtype() : DType::f32;
   const bool biased = bias.defined() && (added == DType::f32 || added == x.dtype() || added == weight.dtype()) &&
                       bias.shape() == Shape{weight.size(0)};

@@ -36,7 +36,7 @@ DType stored(Precision precision);
 
 // The part of project() for few rows (m, d_in) of float32 or bfloat16, of an int8 weight without its scales; `fits`
 // becomes false when a result is not finite. Each element has the same bits as in a product of more rows.
-bool has_few_rows(const Tensor& x, const Tensor& weight);
+bool has_few_rows(const Tensor& x, const Tensor& weight, Precision precision);
 Tensor project_few_rows(const Tensor& rows, const Tensor& weight, const Tensor& bias, Precision precision, bool& fits);
 
 }  // namespace attn

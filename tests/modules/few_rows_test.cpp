@@ -42,7 +42,7 @@ TEST(FewRows, HaveTheBitsOfManyInEveryDtypeAndPrecision) {
     if (!target.supported) continue;
     const kernels::UseKernels use(*target.kernels);
     for (const DType stored : {DType::f32, DType::bf16, DType::i8, DType::f32, DType::bf16, DType::i8}) {
-      const std::int64_t m = 8 + draw(20), n = draw(150), k = draw(200);
+      const std::int64_t m = 24 + draw(20), n = draw(150), k = draw(200);
       SCOPED_TRACE(testing::Message() << target.isa << ", seed " << seed << ": " << m << " " << n << " " << k);
       const Layer layer = layer_of(rng, n, k, stored);
       const Tensor rows = uniform(rng, {m, k}, DType::f32),
