@@ -4,11 +4,12 @@
     make smollm2
     pip install torch transformers gguf accelerate llama-cpp-python .
     bench/smollm2.py --attn build/default/attn
-    bench/smollm2.py --prompts 16,512 --threads 1 --who attn-float32,attn-bfloat16,llama.cpp --rounds 1
+    bench/smollm2.py --prompts 16,512 --threads 1 --who attn-float32,attn-int8,llama.cpp --rounds 1
 
 All read the same GGUF file and the same tokens, and take the likeliest one. attn and transformers make float32 (or
-bfloat16, or int8) of its 4-bit weights, llama.cpp multiplies them as they are. Figures are medians of the rounds, in tokens a
-second: of the prompt until the first new token, and of the new tokens after that.
+bfloat16, or int8) of its 4-bit weights, llama.cpp multiplies them as they are. Figures are medians of the rounds with the
+least and the most, in tokens a second: of the prompt until the first new token, and of the new tokens after that.
+attn-bfloat16 and attn-int8 are at medium precision, with keys and values in bfloat16 (llama.cpp's are in float16).
 """
 
 import argparse
@@ -37,10 +38,10 @@ def arguments():
     return parser.parse_args()
 
 
-def attn(weights, options, ids, threads):
+def attn(flags, options, ids, threads):
     """Seconds of the prompt, and of the new tokens after the first."""
     line = [options.attn, "generate", "--model", str(FOLDER / FILE), "--ids", ",".join(map(str, ids)), "--temperature", "0",
-            "--tokens", str(options.tokens), "--weights", weights, "--json"]  # fmt: skip
+            "--tokens", str(options.tokens), "--json", *flags.split()]  # fmt: skip
     ran = subprocess.run(line, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": str(threads)})
     if ran.returncode:
         sys.exit(ran.stderr)
@@ -97,9 +98,9 @@ def llama(options, ids, threads):
 
 
 WAYS = {
-    "attn-float32": functools.partial(attn, "float32"),
-    "attn-bfloat16": functools.partial(attn, "bfloat16"),
-    "attn-int8": functools.partial(attn, "int8"),
+    "attn-float32": functools.partial(attn, "--weights float32"),
+    "attn-bfloat16": functools.partial(attn, "--weights bfloat16 --precision medium --cache bfloat16"),
+    "attn-int8": functools.partial(attn, "--weights int8 --precision medium --cache bfloat16"),
     "transformers-sdpa": functools.partial(transformers, "sdpa"),
     "transformers-attn": functools.partial(transformers, "attn"),
     "llama.cpp": llama,
@@ -114,11 +115,18 @@ def prompt_of(count):
     return ids[:count]
 
 
+def cell(rates):
+    """The median of each round's rate, and the least and the most."""
+    digits = 0 if statistics.median(rates) >= 200 else 1
+    texts = [f"{rate:.{digits}f}" for rate in (statistics.median(rates), min(rates), max(rates))]
+    return f"{texts[0]} ({texts[1]}–{texts[2]})" if len(rates) > 1 else texts[0]
+
+
 def main():
     options = arguments()
     who = options.who.split(",")
-    print("| prompt | threads | " + " | ".join(f"{one}: prompt | new" for one in who) + " |")
-    print("|" + "---|" * (2 + 2 * len(who)))
+    print("| prompt | threads | tokens | " + " | ".join(who) + " |")
+    print("|--:|--:|" + "---|" * (1 + len(who)))
     for count in map(int, options.prompts.split(",")):
         ids = prompt_of(count)
         for threads in map(int, options.threads.split(",")):
@@ -127,9 +135,9 @@ def main():
                 for one in who:
                     first, rest, made = WAYS[one](options, ids, threads)
                     found[one].append((count / first, (made - 1) / rest if made > 1 else 0))
-            cells = [f"{statistics.median(rate):.{0 if i == 0 else 1}f}" for one in who
-                     for i, rate in enumerate(zip(*found[one]))]  # fmt: skip
-            print(f"| {count} | {threads} | " + " | ".join(cells) + " |", flush=True)
+            for i, tokens in enumerate(("of the prompt", "new")):
+                cells = [cell([rates[i] for rates in found[one]]) for one in who]
+                print(f"| {count} | {threads} | {tokens} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":
