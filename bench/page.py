@@ -29,7 +29,15 @@ One command measures the machine that it runs on, and makes this page and its pl
 bench/page.py
 ```
 
-The rows are in `bench/headline.txt`, and what was measured is in `bench/results`, a file for each machine. Times are
+The five rows of the table in README are those of `bench/readme.txt`. This command measures them, as medians of three
+rounds in which both took turns:
+
+<!-- not run: it needs PyTorch, and a machine that does nothing else -->
+```sh
+bench/compare.py --attn build/default/attn --list bench/readme.txt --no-flex --threads all --repeats 3
+```
+
+The rows of this page are in `bench/headline.txt`, and what was measured is in `bench/results`, a file for each machine. Times are
 medians of two rounds in which attn and PyTorch's `scaled_dot_product_attention` took turns. The ratio is PyTorch's time
 divided by attn's: above 1 attn is faster. The share compares attn's speed with the machine's own limit from the next table:
 multiply-adds of the type that the row names, or reads for `decode` and `cache`. On a processor with AMX, float32 is computed

@@ -5,6 +5,7 @@ A block is run as it stands, unless the line before it is one of these comments,
     <!-- not run: REASON -->
     <!-- run with: s/TEXT/OTHER TEXT/ -->     may stand several times
     <!-- needs: PATH -->                      not run where the clone has no such path
+    <!-- printed: by whom -->                 no command: every line of it is one that the block before printed
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^( *)```(\w*)\s*$")
-COMMENT = re.compile(r"^ *<!-- (not run|run with|needs): (.*?) -->\s*$")
+COMMENT = re.compile(r"^ *<!-- (not run|run with|needs|printed): (.*?) -->\s*$")
 
 
 @dataclasses.dataclass
@@ -23,6 +24,7 @@ class Block:
     language: str
     text: str
     reason_not_run: str = ""
+    printed: bool = False  # by the block before
 
     @property
     def place(self) -> str:
@@ -40,7 +42,7 @@ def replaced(text: str, rules: list[str], place: str) -> str:
 
 def blocks(document: pathlib.Path) -> list[Block]:
     found: list[Block] = []
-    reason, rules = "", []
+    reason, rules, printed = "", [], False
     lines = iter(enumerate(document.read_text().splitlines(), 1))
     for number, line in lines:
         if comment := COMMENT.match(line):
@@ -48,6 +50,8 @@ def blocks(document: pathlib.Path) -> list[Block]:
                 reason = comment[2]
             elif comment[1] == "needs":
                 reason = "" if (ROOT / comment[2]).exists() else f"{comment[2]} is not there"
+            elif comment[1] == "printed":
+                printed = True
             else:
                 rules.append(comment[2])
             continue
@@ -57,10 +61,10 @@ def blocks(document: pathlib.Path) -> list[Block]:
                 if inner.strip() == "```":
                     break
                 body.append(inner[indent:])
-            block = Block(document, number, fence[2], "\n".join(body) + "\n", reason)
+            block = Block(document, number, fence[2], "\n".join(body) + "\n", reason, printed)
             block.text = replaced(block.text, rules, block.place)
             found.append(block)
-        reason, rules = "", []
+        reason, rules, printed = "", [], False
     return found
 
 

@@ -30,29 +30,37 @@ def program(snippet: str) -> str:
     return "\n".join([*includes, "#include <attn/attn.hpp>", "int main() {", *body, "}"]) + "\n"
 
 
-def run_cpp(block: Block, folder: pathlib.Path, environment: dict[str, str]) -> str:
+def run_cpp(block: Block, folder: pathlib.Path, environment: dict[str, str]) -> tuple[str, str]:
     source, binary = folder / "snippet.cpp", folder / "snippet"
     source.write_text(program(block.text))
     # An unused result is what a snippet that shows one has.
     flags = ["-std=c++20", "-O0", "-Wall", "-Wno-unused", f"-I{ROOT}/include", f"-I{LIBRARY.parent.parent}/include"]
     link = [str(LIBRARY), "-fopenmp", *os.environ.get("ATTN_LINK", "-lzip").split()]
     compiler = os.environ.get("CXX", "c++")
-    return run([compiler, *flags, str(source), "-o", str(binary), *link], folder, environment) or run(
-        [str(binary)], folder, environment)
+    compiled = run([compiler, *flags, str(source), "-o", str(binary), *link], folder, environment)
+    return compiled if compiled[0] else run([str(binary)], folder, environment)
 
 
-def run_sh(block: Block, folder: pathlib.Path, environment: dict[str, str]) -> str:
+def run_sh(block: Block, folder: pathlib.Path, environment: dict[str, str]) -> tuple[str, str]:
     return run(["bash", "-euo", "pipefail", "-c", block.text], folder, environment)
 
 
-def run(command: list[str], folder: pathlib.Path, environment: dict[str, str]) -> str:
-    """What went wrong, or nothing."""
+def run(command: list[str], folder: pathlib.Path, environment: dict[str, str]) -> tuple[str, str]:
+    """What went wrong, or nothing, and what was printed."""
     try:
         ran = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
                              text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        return f"took more than {SECONDS} s"
-    return "" if ran.returncode == 0 else f"exit code {ran.returncode}\n{ran.stdout[-1500:]}{ran.stderr[-1500:]}"
+        return f"took more than {SECONDS} s", ""
+    wrong = f"exit code {ran.returncode}\n{ran.stdout[-1500:]}{ran.stderr[-1500:]}"
+    return wrong if ran.returncode else "", ran.stdout
+
+
+def not_printed(block: Block, printed: str) -> str:
+    """The first line of what a document shows that was not printed, or nothing."""
+    lines = [line.rstrip() for line in printed.splitlines()]
+    missing = [line for line in block.text.splitlines() if line.rstrip() not in lines]
+    return f"expected the line {missing[0]!r} from the block before; found\n{printed[-1500:]}" if missing else ""
 
 
 RUNNERS = {"sh": run_sh, "cpp": run_cpp}
@@ -69,13 +77,18 @@ def main() -> int:
             (folder / "build").mkdir()
             (folder / "build" / "smollm2").symlink_to(ROOT / "build" / "smollm2")
             environment = {**os.environ, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}", "NO_COLOR": "1"}
+            printed = None  # by the block before, where it ran
             for block in blocks(document):
-                if block.language not in RUNNERS:
+                if block.printed and printed is not None:
+                    wrong = not_printed(block, printed)
+                elif block.language not in RUNNERS:
                     continue
-                if block.reason_not_run:
+                elif block.reason_not_run:
                     print(f"{block.place}: not run: {block.reason_not_run}")
+                    printed = None
                     continue
-                wrong = RUNNERS[block.language](block, folder, environment)
+                else:
+                    wrong, printed = RUNNERS[block.language](block, folder, environment)
                 print(f"{block.place}: {wrong or 'ok'}")
                 passed, failed = passed + (not wrong), failed + bool(wrong)
     print(f"{passed} passed, {failed} failed")

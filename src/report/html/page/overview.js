@@ -1,7 +1,7 @@
 // All heads of all layers in one picture: each is named by where it looks while the model reads the text a second time.
 
 const kindNames = {
-  previous: ["previous token", "the token just before", 0], same: ["same token", "an earlier token that is the query’s own", 2],
+  previous: ["previous token", "the token just before", 6], same: ["same token", "an earlier token that is the query’s own", 2],
   induction: ["induction", "the token that came after an earlier one like the query’s own: what a text that repeats itself says next", 1],
   first: ["first token", "the first token of all, where weight goes that has no better place", 5],
 };
