@@ -75,7 +75,7 @@ def plot(
         tokenizer: of a Hugging Face model.
         tokens: a word for each query.
         key_tokens: a word for each key, where they are not the queries'.
-        title: written above the figure.
+        title: written above the figure. Default: the layer and the head, counted from 1, where there are several.
         item: which text of a batch, from 0.
         layer: which layer, from 0. Default: all for heads, else the first.
         head: which head, from 0. Default: all, or the first.

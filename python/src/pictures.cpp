@@ -86,11 +86,17 @@ Tensor step_of(const Block& block, const std::string& step) {
   throw Error(Error::Kind::argument, "plot", "a step among " + names, "\"" + step + "\"");
 }
 
+// The title, or else the layer and the head that are drawn, where there are several.
+std::string title_of(const Blocks& blocks, const Block& block, const Choice& choice, bool all_heads) {
+  if (!choice.title.empty()) return choice.title;
+  if (all_heads && !choice.head) return report_page::place_of(blocks, block, {});
+  return report_page::place_of(blocks, block, choice.head.value_or(0));
+}
+
 figure::Options options_for(const Block& block, const Choice& choice) {
   using figure::Scale, figure::Colours;
   const Step& step = *find_step(choice.step);
   figure::Options options;
-  options.title = choice.title;
   const bool other_keys = !choice.key_tokens.empty() || block.weights().size(1) != block.weights().size(2);
   options.tokens = step.of_keys && other_keys ? choice.key_tokens : choice.tokens;
   options.rows = step.of_keys ? "keys" : step.pairs() ? "queries" : "tokens";
@@ -111,18 +117,21 @@ figure::Options options_for(const Block& block, const Choice& choice) {
 }
 
 // Words as vectors: the inputs, and the contexts beside them where they have as many numbers; or the step asked for.
-std::string space_of(const Block& block, const Choice& choice, bool step_given) {
+std::string space_of(const Blocks& blocks, const Block& block, const Choice& choice, bool step_given) {
   std::vector<figure::Points> sets;
+  bool of_a_head = false;
   const auto add = [&](const std::string& step) {
     const Tensor all = step_of(block, step);
     const std::int64_t head = all.size(0) == 1 ? 0 : choice.head.value_or(0);
     require_index("head", head, all.size(0));
+    of_a_head = of_a_head || all.size(0) > 1;
     sets.push_back({step, all.select(0, head), choice.tokens});
   };
   add(step_given ? choice.step : "inputs");
   const Tensor* context = step_given ? nullptr : block.find("context");
   if (context != nullptr && context->size(-1) == sets[0].vectors.size(1)) add("context");
-  return figure::space(sets, {.title = choice.title, .arrows = choice.figure == "arrows"});
+  return figure::space(sets,
+                       {.title = title_of(blocks, block, choice, !of_a_head), .arrows = choice.figure == "arrows"});
 }
 
 std::string heads_of(const Blocks& blocks, const Block& block, const Choice& choice, const figure::Options& options) {
@@ -140,9 +149,11 @@ std::string drawn(const Trace& trace, const Choice& choice) {
   }
   require_index("layer", choice.layer.value_or(0), static_cast<std::int64_t>(blocks.blocks.size()));
   const Block& block = blocks.blocks[static_cast<std::size_t>(choice.layer.value_or(0))];
-  if (choice.figure == "space" || choice.figure == "arrows") return space_of(block, choice, choice.step != "weights");
+  if (choice.figure == "space" || choice.figure == "arrows") {
+    return space_of(blocks, block, choice, choice.step != "weights");
+  }
   if (choice.figure == "steps") {
-    return figure::steps(trace, {.title = choice.title,
+    return figure::steps(trace, {.title = title_of(blocks, block, choice, false),
                                  .tokens = choice.tokens,
                                  .item = choice.item,
                                  .layer = choice.layer.value_or(0),
@@ -150,9 +161,11 @@ std::string drawn(const Trace& trace, const Choice& choice) {
   }
   const Tensor all = step_of(block, choice.step);
   require_index("head", choice.head.value_or(0), all.size(0));
-  const figure::Options options = options_for(block, choice);
+  figure::Options options = options_for(block, choice);
   const bool several = all.size(0) > 1 || (blocks.blocks.size() > 1 && !choice.layer);
   const std::string kind = !choice.figure.empty() ? choice.figure : several && !choice.head ? "heads" : "heatmap";
+  const bool all_layers = kind == "heads" && !choice.layer;
+  options.title = all_layers ? choice.title : title_of(blocks, block, choice, kind != "heatmap");
   if (kind == "heads") return heads_of(blocks, block, choice, options);
   if (kind == "lines") return figure::lines(choice.head ? all.select(0, *choice.head) : all, options);
   if (kind == "heatmap") return figure::heatmap(all.select(0, choice.head.value_or(0)), options);

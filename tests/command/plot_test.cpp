@@ -80,12 +80,39 @@ TEST_F(Pictures, ChoosesLayerHeadStepAndText) {
   const std::string one = svg("attn plot layers.npy --layer 2 --head 3");
   EXPECT_TRUE(told(one, w.at({1, 2, 5, 5})));
   EXPECT_FALSE(told(one, w.at({0, 0, 0, 0})));
-  EXPECT_EQ(one, svg("attn plot heads.npy --head 3"));
-  EXPECT_EQ(one, svg("attn plot one.npy"));
+  EXPECT_THAT(one, HasSubstr(">layer 2, head 3</text>"));
+  const std::string same = svg("attn plot layers.npy --layer 2 --head 3 --title one");
+  EXPECT_EQ(same, svg("attn plot heads.npy --head 3 --title one"));
+  EXPECT_EQ(same, svg("attn plot one.npy --title one"));
   EXPECT_THAT(svg("attn plot s.safetensors --step masked --head 1"), HasSubstr("Your → step: -inf</title>"));
   EXPECT_THAT(svg("attn plot s.safetensors --step scores --head 1"), HasSubstr("Your → step: masked</title>"));
   EXPECT_EQ(svg("attn plot multihead --input batch.npy --item 2 --tokens words.txt --d-out 4"),
             svg("attn plot s.safetensors"));
+}
+
+TEST_F(Pictures, TheTitleSaysWhichLayerAndHead) {
+  const auto title_of = [&](const std::string& line) {
+    const std::string text = svg("attn plot " + line);
+    const std::size_t bold = text.find("font-weight=\"bold\"");
+    if (bold == std::string::npos) return std::string();
+    const std::size_t at = text.find('>', bold) + 1;
+    return text.substr(at, text.find('<', at) - at);
+  };
+  EXPECT_EQ(title_of("layers.npy"), "");  // each picture has its own name
+  EXPECT_EQ(title_of("layers.npy --layer 2"), "layer 2");
+  EXPECT_EQ(title_of("layers.npy --figure heatmap"), "layer 1, head 1");
+  EXPECT_EQ(title_of("layers.npy --figure lines"), "layer 1");  // its heads are named by their colours
+  EXPECT_EQ(title_of("layers.npy --figure lines --layer 2 --head 3"), "layer 2, head 3");
+  EXPECT_EQ(title_of("layers.npy --figure steps --layer 2"), "layer 2, head 1");
+  EXPECT_EQ(title_of("heads.npy --head 3"), "head 3");
+  EXPECT_EQ(title_of("one.npy"), "");
+  EXPECT_EQ(title_of("s.safetensors --figure arrows --step queries --head 2"), "head 2");
+  EXPECT_EQ(title_of("s.safetensors --figure arrows --step inputs"), "");
+  EXPECT_EQ(title_of("layers.npy --layer 2 --title mine"), "mine");
+  // A model some of whose layers have no weights: their numbers stay.
+  const Tensor w = io::load_tensor(path("heads.npy"));
+  io::save_safetensors(path("some.safetensors"), {.tensors = {{"layers.1.weights", w}, {"layers.4.weights", w}}});
+  EXPECT_EQ(title_of("some.safetensors --layer 2 --head 1"), "layer 5, head 1");
 }
 
 TEST_F(Pictures, ATrainedModelsHeads) {

@@ -128,6 +128,19 @@ def test_scores_hide_their_future_too():
         assert shown.count(": masked</title>") == 6, step
 
 
+def test_the_title_says_which_layer_and_head():
+    def title(**options):
+        texts = xml.fromstring(str(attn.plot(WEIGHTS, **options))).iter("{http://www.w3.org/2000/svg}text")
+        return next((e.text for e in texts if e.get("font-weight")), "")
+
+    assert title() == ""  # each picture has its own name
+    assert title(layer=1) == "layer 2"
+    assert title(figure="lines", layer=1) == "layer 2"
+    assert title(figure="lines", layer=1, head=1) == "layer 2, head 2"
+    assert title(figure="heatmap") == "layer 1, head 1"
+    assert title(layer=1, head=1, title="mine") == "mine"
+
+
 def test_random_weights_are_called_random():
     x = rng.standard_normal((4, 6)).astype(np.float32)
     module = attn.MultiHeadAttention(6, 4, 8, 0.0, 2)
@@ -158,7 +171,7 @@ def test_plot_draws_the_numbers():
             assert float(found[0].split(": ")[1]) == pytest.approx(WEIGHTS[1, 0, i, j], rel=1e-5)
     heads = str(attn.plot(WEIGHTS))
     assert "layer 3, head 2" in heads and "layer 4" not in heads
-    assert "head 2" in str(attn.plot(WEIGHTS[0])) and "layer" not in str(attn.plot(WEIGHTS, layer=0))
+    assert "head 2" in str(attn.plot(WEIGHTS[0])) and "layer" not in str(attn.plot(WEIGHTS[0]))
 
 
 def test_every_figure_of_a_module(tmp_path):

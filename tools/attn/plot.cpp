@@ -47,14 +47,24 @@ std::string heads_figure(const Blocks& blocks, const Block& block, const PlotFla
   return figure::heads(stack(layers), options);
 }
 
+// The title: --title, or else the layer and the head that are drawn, where there are several.
+std::string title_of(const Blocks& blocks, const Block& block, const PlotFlags& flags, bool all_heads) {
+  if (!flags.title.empty()) return flags.title;
+  if (all_heads && !flags.choice.head) return report_page::place_of(blocks, block, {});
+  return report_page::place_of(blocks, block, flags.choice.head.value_or(1) - 1);
+}
+
 // Words as vectors: the inputs, and beside them the contexts where they have as many dimensions; or the step asked for.
-std::string space_figure(const Pictures& pictures, const Block& block, const PlotFlags& flags, bool step_given) {
+std::string space_figure(const Pictures& pictures, const Blocks& blocks, const Block& block, const PlotFlags& flags,
+                         bool step_given) {
   std::vector<figure::Points> sets;
+  bool of_a_head = false;
   const auto add = [&](const std::string& step) {
     ChoiceFlags choice = flags.choice;
     choice.step = step;
     const Tensor all = chosen_step(block, choice);
     const bool one = all.size(0) == 1;  // inputs have no heads
+    of_a_head = of_a_head || !one;
     sets.push_back(
         {step, one ? all.select(0, 0) : chosen_head(all, choice), options_for(pictures, block, choice).tokens});
   };
@@ -65,7 +75,7 @@ std::string space_figure(const Pictures& pictures, const Block& block, const Plo
     const Tensor* context = block.find("context");
     if (context != nullptr && context->size(-1) == sets[0].vectors.size(1)) add("context");
   }
-  return figure::space(sets, {.title = flags.title, .arrows = flags.figure == "arrows"});
+  return figure::space(sets, {.title = title_of(blocks, block, flags, !of_a_head), .arrows = flags.figure == "arrows"});
 }
 
 // Throws Error (argument) for a flag that the figure would ignore.
@@ -88,10 +98,10 @@ std::string drawn(const Verb& verb, const PlotFlags& flags, const Pictures& pict
   const Block& block = chosen_layer(blocks, flags.choice);
   const auto given = [&](const char* flag) { return verb.given(flag); };
   if (flags.figure == "space" || flags.figure == "arrows") {
-    return space_figure(pictures, block, flags, given("--step"));
+    return space_figure(pictures, blocks, block, flags, given("--step"));
   }
   if (flags.figure == "steps") {
-    return figure::steps(pictures.steps, {.title = flags.title,
+    return figure::steps(pictures.steps, {.title = title_of(blocks, block, flags, false),
                                           .tokens = pictures.tokens,
                                           .item = flags.pictures.item - 1,
                                           .layer = flags.choice.layer - 1,
@@ -100,10 +110,11 @@ std::string drawn(const Verb& verb, const PlotFlags& flags, const Pictures& pict
   }
   const Tensor step = chosen_step(block, flags.choice);
   figure::Options options = options_for(pictures, block, flags.choice);
-  options.title = flags.title;
   std::string kind = flags.figure;
   const bool several = step.size(0) > 1 || (blocks.blocks.size() > 1 && !given("--layer"));
   if (kind.empty()) kind = several && !flags.choice.head ? "heads" : "heatmap";
+  const bool all_layers = kind == "heads" && !given("--layer");
+  options.title = all_layers ? flags.title : title_of(blocks, block, flags, kind != "heatmap");
   if (kind == "heads") return heads_figure(blocks, block, flags, options, given("--layer"));
   if (kind == "lines") return figure::lines(flags.choice.head ? chosen_head(step, flags.choice) : step, options);
   return figure::heatmap(chosen_head(step, flags.choice), options);
@@ -140,7 +151,9 @@ void define_plot(Verb& verb, int&) {
       .value_name("NAME")
       .default_is("heads where there are several, else heatmap")
       .one_of({"heatmap", "heads", "lines", "space", "arrows", "steps"});
-  verb.add_option("--title", flags->title, "The title above the figure.").value_name("TEXT").default_is("none");
+  verb.add_option("--title", flags->title, "The title above the figure.")
+      .value_name("TEXT")
+      .default_is("the layer and the head, where there are several");
   verb.add_option("--output", flags->output, "The file to write, .svg or .png; - writes SVG to standard output.")
       .value_name("FILE")
       .required();

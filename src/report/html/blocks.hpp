@@ -1,6 +1,8 @@
 // A trace put in order: blocks (layers) of named steps, every one with its heads apart.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +35,10 @@ struct Blocks {
   std::int64_t batch = 0;              // texts in the trace, 0 when it has no such dimension
   std::int64_t queries = 0, keys = 0;  // tokens, of every block
 };
+
+// "layer 2, head 3": where a picture of `block` comes from, in the words of the page. `head` counts from 0, and is none
+// where all are drawn. What there is only one of is left out.
+std::string place_of(const Blocks& blocks, const Block& block, std::optional<std::int64_t> head);
 
 // One head's rows of a step: (tokens, size), (h, …) or, where groups of the `heads` share keys and values, fewer of
 // these.

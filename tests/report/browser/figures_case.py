@@ -63,9 +63,13 @@ class Figures(ReportTest):
         page.run("new Promise((done) => setTimeout(done, 100))")
         self.assertEqual(page.run("window.saved.map(([name]) => name)"), ["weights-layer-2-head-2.svg", "lines-layer-2-head-2.svg"])
         self.assertIn("layer 2, head 2", page.text("#stage-title"))
-        weights = [1, 0, 0.5, 0.5], (1, 2, 2)
+        weights = [1, 0, 0.5, 0.5], (1, 2, 2)  # one head
         library.save_safetensors(self.folder / "some.safetensors", {f"layers.{layer}.weights": weights for layer in (1, 4)})
-        self.assertIn("layer 5", self.open("some.safetensors", fragment="#layer=2").text("#stage-title"))
+        page = self.open("some.safetensors", fragment="#layer=2")
+        self.assertIn("layer 5", page.text("#stage-title"))
+        self.assertEqual(page.run("[...document.querySelectorAll('.head-name')].map((name) => name.innerText)"),
+                         [f"layer {layer}, head {head}" for layer, head in ((2, 1), (5, 1))])
+        self.assertEqual(page.run("[...document.querySelectorAll('[name=block] option')].map((option) => option.innerText)"), ["2", "5"])
 
     def test_the_space_turns_and_words_go_to_their_contexts(self):
         steps = self.six("simple")

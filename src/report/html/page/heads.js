@@ -8,7 +8,7 @@ const scoreNames = {
 
 const allHeads = () => blocks.flatMap((block, b) => Array.from({ length: block.heads }, (_, head) => ({
   block, b, head, scores: block.scores[head], step: block.step("weights"),
-  name: blocks.length > 1 ? `${block.label || `layer ${b + 1}`}, head ${head + 1}` : headName(head),
+  name: blocks.length > 1 ? `layer ${layerNumber(b)}, head ${head + 1}` : headName(head),
 })));
 
 function headCard({ b, head, name, scores, step }) {

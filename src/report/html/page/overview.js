@@ -19,10 +19,10 @@ function overviewSvg() {
   const cell = 18, left = 70, top = 60, across = Math.max(...blocks.map((block) => block.heads)), parts = [];
   blocks.forEach((block, b) => {
     const y = top + cell * b;
-    parts.push(`<text x="${left - 8}" y="${y + 13}" text-anchor="end">${b + 1}</text>`);
+    parts.push(`<text x="${left - 8}" y="${y + 13}" text-anchor="end">${layerNumber(b)}</text>`);
     block.kinds.forEach((kinds, head) => {
       const { kind, score, named, text } = kindOf(kinds);
-      parts.push(`<rect x="${left + cell * head}" y="${y}" width="${cell - 2}" height="${cell - 2}" rx="2" fill="${named ? kindColour(kind) : "#e4e4e4"}"${named ? ` fill-opacity="${score.toFixed(2)}"` : ""}><title>layer ${b + 1}, head ${head + 1}: ${text}</title></rect>`);
+      parts.push(`<rect x="${left + cell * head}" y="${y}" width="${cell - 2}" height="${cell - 2}" rx="2" fill="${named ? kindColour(kind) : "#e4e4e4"}"${named ? ` fill-opacity="${score.toFixed(2)}"` : ""}><title>layer ${layerNumber(b)}, head ${head + 1}: ${text}</title></rect>`);
     });
   });
   const width = left + Math.max(cell * across, 420) + 20, below = top + cell * blocks.length + 24;
@@ -34,8 +34,8 @@ function overviewPanel(host) {
   if (!report.repeated) return;
   const names = Object.keys(kindNames), found = blocks.flatMap((block) => block.kinds.map((kinds) => kindOf(kinds)));
   const cells = [], across = Math.max(...blocks.map((block) => block.heads));
-  const rows = blocks.map((block, b) => element("tr", {}, element("th", { scope: "row" }, String(b + 1)), block.kinds.map((kinds, head) => {
-    const { kind, score, named, text } = kindOf(kinds), label = `layer ${b + 1}, head ${head + 1}: ${text}`;
+  const rows = blocks.map((block, b) => element("tr", {}, element("th", { scope: "row" }, String(layerNumber(b))), block.kinds.map((kinds, head) => {
+    const { kind, score, named, text } = kindOf(kinds), label = `layer ${layerNumber(b)}, head ${head + 1}: ${text}`;
     const button = element("button", { type: "button", title: label, "aria-label": label, "data-block": b, "data-head": head, "data-kind": named ? kind : null, onclick: () => select({ block: b, head }) });
     if (named) Object.assign(button.style, { backgroundColor: `color-mix(in srgb, ${kindColour(kind)} ${Math.round(100 * score)}%, var(--card))` });
     cells.push(button);
@@ -55,10 +55,10 @@ function overviewPanel(host) {
       element("div", {}, element("ul", { class: "kinds" }, names.map(legendItem), element("li", {}, element("i", {}), element("span", {}, element("strong", {}, "no name"), ` (${unnamed}): none of these reaches ${format(kindLimit, 1)}.`))), said,
         element("p", { class: "quiet" }, `How it was computed: the model read the first ${report.repeated} tokens of the text twice, one after the other. A score is the mean, over the ${report.repeated} queries of the second reading, of a head’s weight on tokens of that kind. Each key counts once: as the first token, else as the previous, else as the same, else as induction.`))),
     exports({ name: () => "overview", title: () => "What each head does", svg: overviewSvg,
-      csv: () => [["layer", "head", ...names], ...blocks.flatMap((block, b) => block.kinds.map((kinds, head) => [b + 1, head + 1, ...names.map((kind) => kinds[kind])]))] }));
+      csv: () => [["layer", "head", ...names], ...blocks.flatMap((block, b) => block.kinds.map((kinds, head) => [layerNumber(b), head + 1, ...names.map((kind) => kinds[kind])]))] }));
   onSelection(() => {
     for (const button of cells) button.classList.toggle("on", Number(button.dataset.block) === state.block && Number(button.dataset.head) === state.head);
     const kinds = blocks[state.block].kinds[state.head];
-    said.textContent = `Layer ${state.block + 1}, head ${state.head + 1}: ${names.map((kind) => `${kindNames[kind][0]} ${format(kinds[kind], 2)}`).join(", ")}.`;
+    said.textContent = `Layer ${layerNumber(state.block)}, head ${state.head + 1}: ${names.map((kind) => `${kindNames[kind][0]} ${format(kinds[kind], 2)}`).join(", ")}.`;
   });
 }

@@ -8,11 +8,11 @@ const currentBlock = () => blocks[state.block];
 const currentStep = () => currentBlock().step(state.step) ?? currentBlock().step("weights");
 const headName = (head) => `head ${head + 1}`;
 // Of several layers the one that is shown: ", layer 2". Some layers of a model may have no weights, and are not here.
-function layerPart(before) {
-  if (blocks.length < 2) return "";
-  const [, number] = /^layers\.(\d+)$/.exec(currentBlock().label) ?? [];
-  return `${before}layer ${(number === undefined ? state.block : Number(number)) + 1}`;
+function layerNumber(b) {
+  const [, number] = /^layers\.(\d+)$/.exec(blocks[b].label) ?? [];
+  return (number === undefined ? b : Number(number)) + 1;
 }
+const layerPart = (before) => (blocks.length < 2 ? "" : `${before}layer ${layerNumber(state.block)}`);
 const fileName = (what) => `${what}${layerPart("-").replace(" ", "-")}-head-${state.head + 1}`;
 
 function clamp(x, count) { return Math.min(Math.max(Number.isFinite(x) ? Math.trunc(x) : 0, 0), Math.max(count - 1, 0)); }
@@ -77,18 +77,19 @@ function onArrow(event) {
 }
 
 // ---- the bar that names the selection -------------------------------------------------
+const numberedWord = (text, i) => `${i + 1} · ${word(text, 24)}`;
 function chooser(label, name, labels, from) {
   const list = element("select", { name, onchange: (event) => select({ [name]: Number(event.target.value) }) },
-    labels.map((text, i) => element("option", { value: i }, `${i + 1} · ${word(text, 24)}`)));
+    labels.map((text, i) => element("option", { value: i }, word(text, 30))));
   return { node: element("label", {}, element("span", {}, label), list), show: () => { list.value = String(from()); } };
 }
 
 function selectionBar(host) {
   const parts = [
-    blocks.length > 1 && chooser("layer", "block", blocks.map((b, i) => b.label || `layer ${i + 1}`), () => state.block),
-    chooser("query", "query", report.tokens, () => state.query),
-    chooser("key", "key", report.keyTokens, () => state.key),
-    blocks.some((b) => b.heads > 1) && chooser("head", "head", numbers(Math.max(...blocks.map((b) => b.heads))).map((n) => `head ${n}`), () => state.head),
+    blocks.length > 1 && chooser("layer", "block", blocks.map((_, b) => String(layerNumber(b))), () => state.block),
+    chooser("query", "query", report.tokens.map(numberedWord), () => state.query),
+    chooser("key", "key", report.keyTokens.map(numberedWord), () => state.key),
+    blocks.some((b) => b.heads > 1) && chooser("head", "head", numbers(Math.max(...blocks.map((b) => b.heads))), () => state.head),
   ].filter(Boolean);
   fill(host, parts.map((part) => part.node),
     element("span", { class: "hint" }, "arrow keys move query and key", blocks.some((b) => b.heads > 1) ? ", [ and ] the head" : ""));
