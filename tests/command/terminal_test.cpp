@@ -151,6 +151,24 @@ TEST_P(Width, ProgressOfMeasuringFitsTheTerminal) {
   EXPECT_EQ(states.back(), "");  // nothing is left of it
 }
 
+TEST_P(Width, TextOfModulesFitsTheTerminal) {
+  for (const char* line : {"demo", "run causal", "run multihead --d-out 8 --heads 2", "explain self-v1",
+                           "explain multihead --d-out 8 --rope", "explain cross --qkv-bias", "explain average"}) {
+    const std::string text = on_terminal(std::string("attn ") + line, GetParam());
+    EXPECT_GE(lines_of(text).size(), 6u) << line;
+    for (const std::string& state : states_of(text)) {
+      // What is one word, such as "tensor([[" with its number and a label, is never broken.
+      EXPECT_LE(columns(state), std::max<int>(GetParam(), 40)) << line << "\n" << state;
+    }
+  }
+}
+
+// A line breaks before an operator, and what follows is indented.
+TEST_F(Terminal, ArithmeticBreaksAtItsOperators) {
+  const std::string text = on_terminal("attn explain self-v1", 40);
+  EXPECT_THAT(text, HasSubstr("  query_2[1] = 0.5500·0.2961\r\n      + 0.8700·0.2517"));
+}
+
 TEST_F(Terminal, TrainTellsHowLongItTakesBeforeItsFirstStep) {
   write("text.txt", std::string(4000, 'a') + "\nAttention is all you need.");
   const std::string small =
@@ -216,11 +234,12 @@ TEST_F(Terminal, ColumnsOfMeasurementsAreAligned) {
 }
 
 TEST_F(Terminal, NegativeNumbersInArithmeticAreInParentheses) {
-  for (const char* module : {"causal", "multihead", "cross"}) {
+  for (const char* module : {"causal", "multihead", "cross", "multihead --rope --d-out 4"}) {
     const std::string text = out_of(std::string("attn explain ") + module + " --scale -0.5 --qkv-bias");
     EXPECT_THAT(text, HasSubstr("·(-"));
     EXPECT_THAT(text, HasSubstr("· (-0.5"));
     for (const char* bare : {"·-", "+ -", "- -", "/ -", "· -"}) EXPECT_THAT(text, Not(HasSubstr(bare))) << module;
+    EXPECT_THAT(text, Not(testing::ContainsRegex(" -[0-9.]+·"))) << module;
   }
 }
 

@@ -1,4 +1,6 @@
 // attn demo: chapter 3 of the book in one screen after the other, on its six words.
+#include <unistd.h>
+
 #include <array>
 
 #include "attn/attn.hpp"
@@ -176,7 +178,7 @@ void define_demo(Verb& verb, int&) {
   verb.examples(
       "attn demo\n"
       "NO_COLOR=1 attn demo > demo.txt");
-  verb.callback([] { write_stdout(Demo(Style::of_stdout()).text()); });
+  verb.callback([] { write_stdout(fitted(Demo(Style::of_stdout()).text(), STDOUT_FILENO)); });
 }
 
 }  // namespace attn::tool

@@ -1,4 +1,6 @@
 // attn explain: one query's way through a module, in the terminal.
+#include <unistd.h>
+
 #include <memory>
 
 #include "attn/error.hpp"
@@ -32,7 +34,7 @@ void explain(const Verb& verb, const ExplainFlags& flags) {
   }
   Trace steps;
   job.forward(&steps);
-  write_stdout(Walk(job, steps, flags.walk, Style::of_stdout()).text());
+  write_stdout(fitted(Walk(job, steps, flags.walk, Style::of_stdout()).text(), STDOUT_FILENO, 4));
   for (const std::string& note : job.notes) write_stderr("attn: " + note + "\n");
 }
 

@@ -1,4 +1,6 @@
 // attn run: one module on one input.
+#include <unistd.h>
+
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -126,7 +128,9 @@ Json report(const RunFlags& flags, const Job& job, const Result& result, const O
 void tell(const RunFlags& flags, const Job& job, const Result& result, const Outputs& outputs) {
   const auto say = [&](const std::string& text) { outputs.to_stdout() ? write_stderr(text) : write_stdout(text); };
   if (flags.json) return say(dump(report(flags, job, result, outputs)));
-  if (!flags.output.empty()) return say(summary(job, result, outputs));
+  if (!flags.output.empty()) {
+    return say(fitted(summary(job, result, outputs), outputs.to_stdout() ? STDERR_FILENO : STDOUT_FILENO));
+  }
   write_stdout(labelled(result.output, job.tokens) + "\n");
   for (const std::string& note : job.notes) write_stderr("attn: " + note + "\n");
   for (const std::string& path : outputs.paths()) write_stderr("attn: wrote " + escaped(path) + "\n");

@@ -46,6 +46,45 @@ std::string with_labels(const Tensor& tensor, std::span<const std::string> label
   return result;
 }
 
+// As width_of(), without codes of style.
+std::size_t shown_width(std::string_view text) noexcept {
+  std::size_t width = width_of(text);
+  for (std::size_t at = text.find('\x1b'); at != std::string_view::npos; at = text.find('\x1b', at + 1)) {
+    width -= std::min(text.find('m', at), text.size() - 1) + 1 - at;
+  }
+  return width;
+}
+
+// The first word of a text with the blanks before it, and the next one too where the first is an operator.
+std::string_view next_part(std::string_view text) {
+  constexpr std::string_view operators[]{"+", "-", "·", "/", "=", "→"};
+  const auto end_of_word = [&](std::size_t from) {
+    return std::min(text.find(' ', std::min(text.find_first_not_of(' ', from), text.size())), text.size());
+  };
+  const std::size_t start = std::min(text.find_first_not_of(' '), text.size()), end = end_of_word(0);
+  const bool joins = std::ranges::find(operators, text.substr(start, end - start)) != std::end(operators);
+  return text.substr(0, joins ? end_of_word(end) : end);
+}
+
+// A line in several ones.
+std::string broken(std::string_view line, std::size_t columns, std::size_t hanging) {
+  const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+  std::string result(indent, ' ');
+  std::size_t column = indent;
+  for (line.remove_prefix(indent); !line.empty();) {
+    std::string_view part = next_part(line);
+    line.remove_prefix(part.size());
+    if (column > indent && column + shown_width(part) > columns) {
+      result.append("\n").append(indent + hanging, ' ');
+      column = indent + hanging;
+      part.remove_prefix(std::min(part.find_first_not_of(' '), part.size()));
+    }
+    result.append(part);
+    column += shown_width(part);
+  }
+  return result;
+}
+
 std::size_t widest_line(std::string_view text) {
   std::size_t widest = 0;
   for (std::size_t at = 0; at < text.size();) {
@@ -85,15 +124,16 @@ std::size_t terminal_width(int descriptor) noexcept {
   return size.ws_col;
 }
 
-std::string fitted(std::string_view text, int descriptor) {
+std::size_t text_columns() noexcept { return std::clamp<std::size_t>(terminal_width(STDOUT_FILENO), 20, kColumns); }
+
+std::string fitted(std::string_view text, int descriptor, std::size_t hanging) {
   if (isatty(descriptor) == 0) return std::string(text);
   const std::size_t columns = terminal_width(descriptor);
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view line = text.substr(at, end - at);
-    const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
-    result.append(indent, ' ').append(wrapped(split(line.substr(indent), ' '), columns, indent));
+    result.append(shown_width(line) <= columns ? std::string(line) : broken(line, columns, hanging));
     if (end < text.size()) result.append("\n");
     at = end + 1;
   }
@@ -123,17 +163,18 @@ std::string heatmap(const Tensor& weights, const std::vector<std::string>& token
                     const Tensor& keep) {
   if (!style.coloured()) return {};
   return figure::terminal_heatmap(weights, {.tokens = tokens, .keep = keep},
-                                  {.columns = kColumns, .depth = style.depth()});
+                                  {.columns = text_columns(), .depth = style.depth()});
 }
 
 std::string labelled(const Tensor& tensor, std::span<const std::string> labels) {
-  PrintOptions options;
+  const std::size_t columns = text_columns();
+  PrintOptions options{.line_width = static_cast<int>(columns)};
   if (labels.empty() || tensor.rank() < 2) return to_string(tensor, options);
   const std::string whole = with_labels(tensor, labels, options);
-  if (widest_line(whole) <= kColumns) return whole;
+  if (widest_line(whole) <= columns) return whole;
   std::size_t longest = 0;
   for (const std::string& label : labels) longest = std::max(longest, width_of(kBeforeLabel) + width_of(label));
-  options.line_width -= static_cast<int>(std::min(longest, kColumns / 2)) + 2;  // "])" may stand between
+  options.line_width -= static_cast<int>(std::min(longest, columns / 2)) + 2;  // "])" may stand between
   return with_labels(tensor, labels, options);
 }
 

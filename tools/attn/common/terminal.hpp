@@ -43,8 +43,12 @@ class Style {
 // Of the terminal that the descriptor is, else kColumns.
 std::size_t terminal_width(int descriptor) noexcept;
 
-// Lines that are wider than the terminal that the descriptor is, broken between words; the same text elsewhere.
-std::string fitted(std::string_view text, int descriptor);
+// The columns of text on standard output: those of a terminal narrower than kColumns, else kColumns.
+std::size_t text_columns() noexcept;
+
+// Lines that are wider than the terminal that the descriptor is, broken between words, but not behind an operator of
+// arithmetic; the same text elsewhere. What follows a break is indented as its line, and `hanging` columns more.
+std::string fitted(std::string_view text, int descriptor, std::size_t hanging = 0);
 
 // Columns that UTF-8 text takes, one for each code point.
 std::size_t width_of(std::string_view text) noexcept;
@@ -56,7 +60,7 @@ std::string heatmap(const Tensor& weights, const std::vector<std::string>& token
                     const Tensor& keep = {});
 
 // As to_string(tensor), with the label of each row of the last but one dimension: "…],  # Your". No labels: as is. Rows
-// are broken earlier where the labels would not fit into kColumns beside them.
+// are broken earlier where the labels would not fit beside them.
 std::string labelled(const Tensor& tensor, std::span<const std::string> labels);
 
 // "[0.4306, 1.4551]": at most five numbers, four decimals each.

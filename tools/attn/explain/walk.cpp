@@ -155,8 +155,8 @@ std::string Walk::turned(std::string_view letter, std::string_view step, std::st
     if (half > kMostComponents && i >= 2 && i != half - 1) continue;
     if (half > kMostComponents && i + 1 == half) text.append("  …\n");
     const double angle = static_cast<double>(query_) * static_cast<double>(rope.inv_freq[i]);
-    const std::string c = formatted("cos {}", number_text(angle)), s = formatted("sin {}", number_text(angle));
-    const std::string a = number_text(from[i]), b = number_text(from[i + half]);
+    const std::string c = formatted("cos({})", number_text(angle)), s = formatted("sin({})", number_text(angle));
+    const std::string a = operand_text(from[i]), b = operand_text(from[i + half]);
     text.append(formatted("  numbers {} and {} turn by {} · {} = {} rad, {:.1f}°\n", i + 1, i + half + 1, query_,
                           number_text(static_cast<double>(rope.inv_freq[i])), number_text(angle),
                           angle * 180 / std::numbers::pi));
