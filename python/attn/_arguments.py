@@ -56,21 +56,24 @@ def listed(values: Any, op: str, what: str) -> list[Any]:
         raise TypeError(f"[{op}] expected {what}; found {type(values).__name__}") from None
 
 
-def int64(values: Any, op: str = "scaled_dot_product_attention") -> Any:
+def int64(values: Any, what: str, op: str = "scaled_dot_product_attention") -> Any:
     """Lengths and row numbers: an int64 array as it is; a list, or other integers, converted."""
     if values is None or str(getattr(values, "dtype", "")) in ("int64", "torch.int64"):
         return values
     import numpy
 
-    array = numpy.asarray(values)
+    try:
+        array = numpy.asarray(values)
+    except ValueError:  # rows of different lengths
+        raise TypeError(f"[{op}] expected {what} as integers; found {type(values).__name__}") from None
     if array.size and array.dtype.kind not in "iu":
-        raise TypeError(f"[{op}] expected integers; found dtype {array.dtype}")
+        raise TypeError(f"[{op}] expected {what} as integers; found dtype {array.dtype}")
     return array.astype(numpy.int64)
 
 
 def rows_of(return_weights: Any) -> Any:
     """False, True, or the numbers of some rows as int64."""
-    return return_weights if return_weights is False or return_weights is True else int64(return_weights)
+    return return_weights if isinstance(return_weights, bool) else int64(return_weights, "return_weights")
 
 
 def window_of(window: Any) -> tuple[int, int]:
@@ -88,15 +91,16 @@ def window_of(window: Any) -> tuple[int, int]:
 def pair_of(size: int | tuple[int, int]) -> tuple[int, int]:
     if not isinstance(size, tuple | list):
         return size, size
-    query, key = size
-    return query, key
+    if len(size) != 2:
+        raise TypeError(f"[scaled_dot_product_attention] expected block_size as a number or two; found {size!r}")
+    return size[0], size[1]
 
 
 def dtype_name(dtype: Any) -> str | None:
     """Of NumPy, PyTorch, ml_dtypes, JAX, or a name."""
     if dtype is None:
         return None
-    return getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2]
+    return getattr(dtype, "__name__", None) or str(dtype).removeprefix("torch.")
 
 
 def without_gradient(array: Any, op: str, hint: str) -> Any:
@@ -106,6 +110,15 @@ def without_gradient(array: Any, op: str, hint: str) -> Any:
             f"[{op}] expected an array that autograd does not follow; found one with requires_grad; {hint}"
         )
     return array
+
+
+def stream_of(generator: Any, op: str) -> Any:
+    """The random numbers of an attn.Generator."""
+    try:
+        return generator._stream
+    except AttributeError:
+        found = type(generator).__name__
+        raise TypeError(f"[{op}] expected generator as attn.Generator; found {found}") from None
 
 
 def addresses(score_function: ScoreFunction | None) -> Any:

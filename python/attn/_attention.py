@@ -15,6 +15,7 @@ from attn._arguments import (
     listed,
     pair_of,
     rows_of,
+    stream_of,
     take,
     window_of,
     without_gradient,
@@ -150,14 +151,14 @@ def scaled_dot_product_attention(
             return_lse=return_lse, return_weights=return_weights, generator=generator,
         )  # fmt: skip
     left, right = window_of(window)
-    starts_q = int64(cu_seqlens_q)
+    starts_q = int64(cu_seqlens_q, "cu_seqlens_q")
     block_query, block_key = pair_of(block_size)
     options = _attn.Options(
         framework=kind,
         alibi_slopes=alibi_slopes,
-        key_lengths=int64(key_lengths),
+        key_lengths=int64(key_lengths, "key_lengths"),
         query_starts=starts_q,
-        key_starts=starts_q if cu_seqlens_k is None else int64(cu_seqlens_k),
+        key_starts=starts_q if cu_seqlens_k is None else int64(cu_seqlens_k, "cu_seqlens_k"),
         block_mask=block_mask,
         block_query=block_query,
         block_key=block_key,
@@ -171,8 +172,8 @@ def scaled_dot_product_attention(
         causal_alignment=causal_alignment,
         precision=precision,
         score_function=addresses(score_function),
-        query_offset=int64(query_offset),
-        key_offset=int64(key_offset),
+        query_offset=int64(query_offset, "query_offset"),
+        key_offset=int64(key_offset, "key_offset"),
         output_dtype=dtype_name(output_dtype),
         relative_bidirectional=relative_bidirectional,
         relative_max_distance=relative_max_distance,
@@ -209,4 +210,4 @@ def _dropout_key(generator: Generator | None) -> int:
         from attn._random import default_generator
 
         generator = default_generator
-    return generator.next_u64()
+    return int(stream_of(generator, "scaled_dot_product_attention").next_u64())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from numbers import Real
 
 from attn import _attn
 from attn._arguments import DLPACK, TORCH, framework, int64, take
@@ -33,6 +34,9 @@ def rotary_frequencies(config: dict[str, Any] | Config, layer_type: str = "", *,
     """
     import json
 
+    if not isinstance(config, dict) and not hasattr(config, "to_dict"):
+        found = type(config).__name__
+        raise TypeError(f"[rotary_frequencies] expected config as a dict, or Hugging Face's config object; found {found}")
     written = config if isinstance(config, dict) else config.to_dict()
     try:
         text = json.dumps({key: written[key] for key in _KEYS if key in written}, allow_nan=False)
@@ -85,8 +89,12 @@ def rotary(
         raise ValueError("[rotary] expected cos and sin, or neither; found one of them")
     inv_freq, factor = None, 1.0
     if cos is None:
-        inv_freq, factor = frequencies or _of_theta(theta, _width(x) if rotary_dim is None else rotary_dim)
-    given = (inv_freq, factor, cos, sin, int64(positions, "rotary"), offset, interleaved)
+        if frequencies is None:
+            frequencies = _of_theta(theta, _width(x) if rotary_dim is None else rotary_dim)
+        elif not isinstance(frequencies, RotaryFrequencies):
+            raise TypeError(f"[rotary] expected frequencies as RotaryFrequencies; found {type(frequencies).__name__}")
+        inv_freq, factor = frequencies
+    given = (inv_freq, factor, cos, sin, int64(positions, "positions", "rotary"), offset, interleaved)
     if kind == TORCH:
         from attn.torch.rotary import turned
 
@@ -104,6 +112,10 @@ def _width(x: Any) -> int:
 
 
 def _of_theta(theta: float, rotary_dim: Any) -> RotaryFrequencies:
-    if not isinstance(rotary_dim, int) or rotary_dim < 2 or rotary_dim % 2:
+    if not isinstance(theta, Real):
+        raise TypeError(f"[rotary] expected theta as a number; found {type(theta).__name__}")
+    if not isinstance(rotary_dim, int):
+        raise TypeError(f"[rotary] expected rotary_dim as an integer; found {type(rotary_dim).__name__}")
+    if rotary_dim < 2 or rotary_dim % 2:
         raise ValueError(f"[rotary] expected rotary_dim as an even integer of at least 2; found {rotary_dim!r}")
-    return rotary_frequencies({"head_dim": rotary_dim, "rope_theta": theta})
+    return rotary_frequencies({"head_dim": rotary_dim, "rope_theta": float(theta)})

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._arguments import addresses, asked_for, dtype_name, framework, rows_of, window_of, without_gradient
+from attn._arguments import addresses, asked_for, dtype_name, framework, integer, rows_of, window_of, without_gradient
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class KVCache:
 
     def __init__(self, batch: int = 1, kv_heads: int = 1, head_dim: int = 1, value_dim: int | None = None,
                  dtype: str | npt.DTypeLike = "float32", page_size: int = 0, capacity: int = 0) -> None:  # fmt: skip
-        if value_dim is not None and value_dim < 1:
+        if value_dim is not None and integer(value_dim, "KVCache", "value_dim") < 1:
             raise ValueError(f"[KVCache] expected value_dim of at least 1; found {value_dim}")
         name = dtype_name(dtype) or "None"
         self._cache: Any = _attn.Cache(batch, kv_heads, head_dim, value_dim or 0, name, page_size, capacity)

@@ -11,8 +11,10 @@ when it is made. For a PyTorch training loop take the modules of attn.torch, whi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attn import _attn
-from attn._arguments import DLPACK, TORCH, framework, take
+from attn._arguments import DLPACK, TORCH, framework, stream_of, take
 from attn._random import Generator, default_generator
 
 __all__ = [
@@ -32,7 +34,6 @@ __all__ = [
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from attn._rotary import RotaryFrequencies
-    from collections.abc import Mapping
     from typing import Any
 
     from attn._types import A, Array, B, Float32
@@ -71,8 +72,8 @@ class Module:
     _layer: _attn.Layer
 
     def _make(self, kind: str, generator: Generator | None, **config: Any) -> None:
-        self._generator = generator or default_generator
-        self._layer = _attn.Layer(kind, self._generator._stream, **config)
+        self._generator = default_generator if generator is None else generator
+        self._layer = _attn.Layer(kind, stream_of(self._generator, type(self).__name__), **config)
         self.train()
 
     def __call__(self, x: A) -> A:
@@ -118,6 +119,9 @@ class Module:
         The book's "mask" buffers are passed over. Every weight must be there, with its shape, and nothing else.
         Otherwise ValueError is raised, and nothing is changed.
         """
+        if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
+            found = type(state).__name__ + (" with other keys" if isinstance(state, Mapping) else "")
+            raise TypeError(f"[load_state_dict] expected state as a dict of arrays by their names; found {found}")
         weights = {name: array for name, array in state.items() if name.rpartition(".")[2] != "mask"}
         self._layer.load({name: _detached(array) for name, array in weights.items()})
 

@@ -89,7 +89,7 @@ def plot(
     words, key_words = words_of("plot", tokens, key_tokens)
     item = integer(item, "plot", "item")
     if module is None:
-        shown = steps_of("plot", what, x, tokenizer or source, item)
+        shown = steps_of("plot", what, x, source if tokenizer is None else tokenizer, item)
         steps, words, item = shown.steps, words or shown.tokens, 0
     else:
         if isinstance(module, CrossAttention) and source is None:

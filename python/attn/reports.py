@@ -97,7 +97,7 @@ def report(
     item = integer(item, "report", "item")
     module = module_with_input("report", what, x)
     if module is None:
-        shown = steps_of("report", what, x, tokenizer or source, item)
+        shown = steps_of("report", what, x, source if tokenizer is None else tokenizer, item)
         words = labels[0] or shown.tokens
         twice = shown.read_twice() if shown.read_twice else ([], [])
         return Report(_attn.page_of_steps(shown.steps, words, labels[1], title, 0, layer, head, *twice))

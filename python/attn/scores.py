@@ -79,6 +79,23 @@ def _user(user: Any) -> int:
     return ctypes.addressof(user)
 
 
+def _require_five(what: str, function: Any) -> None:
+    """A function that can be called with (score, b, h, i, j)."""
+    import inspect
+
+    wanted = f"[score_function] expected {what} as a function of (score, b, h, i, j)"
+    if not callable(function):
+        raise TypeError(f"{wanted}; found {type(function).__name__}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of what is compiled, there may be none
+        return
+    try:
+        signature.bind(*range(5))
+    except TypeError:
+        raise TypeError(f"{wanted}; found one of {signature}") from None
+
+
 def score_function(f: OfOneScore, derivative: OfOneScore | None = None) -> ScoreFunction:
     """Compiles a function of one score, and its derivative, with numba (pip install numba).
 
@@ -86,6 +103,9 @@ def score_function(f: OfOneScore, derivative: OfOneScore | None = None) -> Score
         f: f(score, b, h, i, j) is the new score of query i of head h and key j, in item b of the batch.
         derivative: the derivative of f by the old score, of the same arguments. Without it there are no gradients.
     """
+    for what, function in (("f", f), ("derivative", derivative)):
+        if function is not None or what == "f":
+            _require_five(what, function)
     from attn._numba import compiled
 
     return ScoreFunction(**compiled(f, derivative))

@@ -28,12 +28,31 @@ constexpr const char* kSaid[][2] = {
     {"mask.block_keep of dtype bool (true = allowed)", "block_mask of dtype bool (True takes part)"},
     {"mask.block_keep", "block_mask"},
     {"tq / block_query, tk / block_key", "tq / block_size, tk / block_size"},
-    {"block_query and block_key", "block_size"}};
+    {"block_query and block_key", "block_size"},
+    {"[attention] expected dropout in", "[attention] expected dropout_p in"},
+    {"[attention]", "[scaled_dot_product_attention]"},
+    {"[parse_rope_config]", "[rotary_frequencies]"},
+    {"query_starts", "cu_seqlens_q"},
+    {"key_starts", "cu_seqlens_k"},
+    {"weight_rows", "return_weights"},
+    {"add dimensions with unsqueeze(0)", "add dimensions with array[None]"},
+    {"q, k and v of", "query, key and value of"},
+    {"expected k and v of", "expected key and value of"},
+    {"q of a floating", "query of a floating"},
+    {"expected q of", "expected query of"},
+    {"an output of q's dtype", "an output_dtype of query's"},
+    {"expected q (", "expected query ("},
+    {"expected k (", "expected key ("},
+    {"found q (", "found query ("},
+    {", k (", ", key ("},
+    {", v (", ", value ("}};
 
 std::string in_pythons_words(const attn::Error& error) {
   std::string text = error.what();
   for (const auto& [cpp, python] : kSaid) {
-    if (const std::size_t at = text.find(cpp); at != std::string::npos) text.replace(at, std::strlen(cpp), python);
+    for (std::size_t at = text.find(cpp); at != std::string::npos; at = text.find(cpp, at + std::strlen(python))) {
+      text.replace(at, std::strlen(cpp), python);
+    }
   }
   // Numbers of another kind, where the message has no advice of its own.
   const bool number = text.find("; found int") != std::string::npos || text.find("; found uint") != std::string::npos ||

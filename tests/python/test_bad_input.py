@@ -256,7 +256,40 @@ def test_whole_numbers_are_told_how_to_become_floating(call):
     (lambda: MODULE(None), r"\[module\] expected x as an array .*; found NoneType"),
     (lambda: MODULE.backward(None), r"\[module\] expected the output's gradient as an array .*; found NoneType"),
     (lambda: MODULE.train("no"), r"\[train\] expected mode as True or False; found str"),
+    (lambda: MODULE.load_state_dict(3), r"\[load_state_dict\] expected state as a dict of arrays by their names; found int"),
+    (lambda: MODULE.load_state_dict({1: X}), r"\[load_state_dict\] expected .*; found dict with other keys"),
+    (lambda: attn.CausalAttention(2, 2, 2, 0.0, generator=3), r"\[CausalAttention\] expected generator as attn.Generator; found int"),
+    (lambda: sdpa(X, X, X, dropout_p=0.5, generator=3), r"\[scaled_.*\] expected generator as attn.Generator; found int"),
+    (lambda: attn.rotary(X, frequencies=3), r"\[rotary\] expected frequencies as RotaryFrequencies; found int"),
+    (lambda: attn.rotary(X, theta="a"), r"\[rotary\] expected theta as a number; found str"),
+    (lambda: attn.rotary(X, rotary_dim=2.0), r"\[rotary\] expected rotary_dim as an integer; found float"),
+    (lambda: attn.rotary_frequencies(3), r"\[rotary_frequencies\] expected config as a dict, or .* object; found int"),
+    (lambda: attn.score_function(3), r"\[score_function\] expected f as a function of \(score, b, h, i, j\); found int"),
+    (lambda: attn.score_function(lambda s: s), r"\[score_function\] expected f as a function of .*; found one of \(s\)"),
+    (lambda: attn.score_function(None, 3), r"\[score_function\] expected f as a function of .*; found NoneType"),
+    (lambda: attn.KVCache(value_dim="a"), r"\[KVCache\] expected value_dim as an integer; found str"),
+    (lambda: sdpa(X, X, X, key_lengths=["a"]), r"\[scaled_.*\] expected key_lengths as integers; found dtype <U1"),
+    (lambda: sdpa(X, X, X, cu_seqlens_q=0.5), r"\[scaled_.*\] expected cu_seqlens_q as integers; found dtype float64"),
+    (lambda: sdpa(X, X, X, return_weights=[[1], [2, 3]]), r"\[scaled_.*\] expected return_weights as integers; found list"),
+    (lambda: sdpa(X, X, X, block_mask=X, block_size=(1, 2, 3)), r"\[scaled_.*\] expected block_size as .* two; found \(1, 2, 3\)"),
 ])  # fmt: skip
 def test_no_signature_of_the_binding_is_shown(call, words):
     with pytest.raises(TypeError, match="^" + words + "$"):
         call()
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: sdpa(X, X[..., :3], X), r"found query \(.*\), key \(.*\), value \(.*\)"),
+    (lambda: sdpa(X, X.astype(np.float64), X), r"expected query, key and value of one dtype"),
+    (lambda: sdpa(X, X, X, dropout_p=3.0), r"expected dropout_p in \[0, 1\]"),
+    (lambda: sdpa(X[:1], X[:1], X[:1], cu_seqlens_q=[1, 2]), r"expected cu_seqlens_q that start at 0"),
+    (lambda: sdpa(X, X, X, return_weights=[99]), r"expected return_weights from 0 to tq - 1"),
+])  # fmt: skip
+def test_arguments_have_pythons_names(call, words):
+    with pytest.raises((TypeError, ValueError), match=r"^\[scaled_dot_product_attention\] .*" + words):
+        call()
+
+
+def test_a_cache_names_key_and_value():
+    with pytest.raises(ValueError, match=r"expected key \(b, hkv, t, d\), value \(b, hkv, t, dv\) like"):
+        CACHE.append(X[:1], X[:1])

@@ -71,7 +71,7 @@ def test_refusals():
         attn.rotary(x, offset=2**63 - 2)
     with pytest.raises(TypeError, match=r"offset as an integer"):
         attn.rotary(x, offset=2**80)
-    with pytest.raises(TypeError, match=r"\[rotary\] expected integers; found dtype float64"):
+    with pytest.raises(TypeError, match=r"\[rotary\] expected positions as integers; found dtype float64"):
         attn.rotary(x, [0.0, 1.0, 2.0])
     with pytest.raises(ValueError, match=r"x \(…, 2, d\)"):
         attn.rotary(x, [0, 1])

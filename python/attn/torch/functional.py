@@ -56,13 +56,13 @@ def scaled_dot_product_attention(
     if dropout_p > 0:
         dropout_key = torch.randint(-(2**63), 2**63 - 1, (), generator=generator)
     left, right = window_of(window)
-    starts_q = _int64(cu_seqlens_q)
+    starts_q = _int64(cu_seqlens_q, "cu_seqlens_q")
     block_query, block_key = pair_of(block_size)
     options = {
         "alibi_slopes": alibi_slopes,
-        "key_lengths": _int64(key_lengths),
+        "key_lengths": _int64(key_lengths, "key_lengths"),
         "query_starts": starts_q,
-        "key_starts": starts_q if cu_seqlens_k is None else _int64(cu_seqlens_k),
+        "key_starts": starts_q if cu_seqlens_k is None else _int64(cu_seqlens_k, "cu_seqlens_k"),
         "block_mask": block_mask,
         "block_query": block_query,
         "block_key": block_key,
@@ -76,8 +76,8 @@ def scaled_dot_product_attention(
         "causal_alignment": causal_alignment,
         "precision": precision,
         "score_function": addresses(score_function),
-        "query_offset": _int64(query_offset),
-        "key_offset": _int64(key_offset),
+        "query_offset": _int64(query_offset, "query_offset"),
+        "key_offset": _int64(key_offset, "key_offset"),
         "output_dtype": dtype_name(output_dtype),
         "relative_bidirectional": relative_bidirectional,
         "relative_max_distance": relative_max_distance,
@@ -95,10 +95,10 @@ def scaled_dot_product_attention(
     return asked_for(result, query, TORCH, return_lse, weights)
 
 
-def _int64(values: Any) -> Tensor | None:
+def _int64(values: Any, what: str) -> Tensor | None:
     if type(values) is int and abs(values) < 2**63:
         return torch.tensor(values)  # by way of NumPy would break torch.compile's graph
-    return values if values is None or type(values) is Tensor else torch.as_tensor(int64(values))
+    return values if values is None or type(values) is Tensor else torch.as_tensor(int64(values, what))
 
 
 _NO_WEIGHTS = (
