@@ -14,6 +14,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 
 import plot
 
@@ -37,11 +38,12 @@ rounds in which both took turns:
 bench/compare.py --attn build/default/attn --list bench/readme.txt --no-flex --threads all --repeats 3
 ```
 
-The rows of this page are in `bench/headline.txt`, and what was measured is in `bench/results`, a file for each machine. Times are
-medians of two rounds in which attn and PyTorch's `scaled_dot_product_attention` took turns. The ratio is PyTorch's time
-divided by attn's: above 1 attn is faster. The share compares attn's speed with the machine's own limit from the next table:
-multiply-adds of the type that the row names, or reads for `decode` and `cache`. On a processor with AMX, float32 is computed
-as products of bf16 parts ([kernels.md](kernels.md)) and can pass the limit of float32 multiply-adds.
+The rows of this page are in `bench/headline.txt`, and what was measured is in `bench/results`, a file for each machine.
+Times are medians of two rounds in which attn and PyTorch's `scaled_dot_product_attention` took turns. The ratio is
+PyTorch's time divided by attn's: above 1 attn is faster. The share compares attn's speed with the machine's own limit
+from the next table: multiply-adds of the type that the row names, or reads for `decode` and `cache`. On a processor
+with AMX, float32 is computed as products of bf16 parts ([kernels.md](kernels.md)) and can pass the limit of float32
+multiply-adds.
 """
 
 OPS = {
@@ -54,18 +56,19 @@ OPS = {
     "module-training": "The same, forward and backward.",
 }
 
+# Of each program: the title, its arguments, what it measures, and how many columns of its table name a row.
 PROGRAMS = {
     "train.py": ("Training a GPT", ["--attn", None, "--rounds", "2"],
                  "A step of 6 layers, 6 heads, 384 wide, with 256 tokens of context and 16 texts, on two threads. PyTorch "
                  "runs in eager mode, and in bfloat16 under autocast. Memory is the peak of the process; base is what was "
-                 "there before the model."),
+                 "there before the model.", 1),
     "generate.py": ("Generating with a cache", ["--attn", None],
                     "Milliseconds a token of random models in GPT-2's format. The ratio is the time of the faster of "
                     "transformers' `generate()` and a bare loop over its model, divided by attn's. It cannot take "
-                    "less time than reading every weight once."),
+                    "less time than reading every weight once.", 3),
     "python_overhead.py": ("Calls from Python", [],
                            "Microseconds a call beside PyTorch's `scaled_dot_product_attention`, causal, on one thread. "
-                           "Small calls show what a call costs; below 1, attn is faster."),
+                           "Small calls show what a call costs; below 1, attn is faster.", 3),
 }
 
 
@@ -83,7 +86,7 @@ def measure(attn):
     result = json.loads(path.read_text())
     path.unlink()
     result["tables"] = {}
-    for program, (_, arguments, _) in PROGRAMS.items():
+    for program, (_, arguments, _, _) in PROGRAMS.items():
         printed = run(program, *[attn if each is None else each for each in arguments])
         result["tables"][program] = [line for line in printed.splitlines() if line.startswith("|")]
     name = re.sub(r"[^a-z0-9]+", "-", f"{result['machine']} {result['isa']}".lower()).strip("-")
@@ -167,19 +170,43 @@ def op_table(machines, op, threads):
     return ["", f"### {op}, {threads_text(threads)}", "", *table(header, body)]
 
 
+def cells_of(line):
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def program_table(machines, program, keys):
+    """What a program printed on each machine, side by side: rows of the same first `keys` cells are one row."""
+    printed = {m["machine"]: [cells_of(line) for line in m["tables"].get(program, [])] for m in machines}
+    printed = {machine: lines for machine, lines in printed.items() if lines}
+    header, rows = [], {}
+    for lines in sorted(printed.values(), key=len, reverse=True):  # the longest table tells the order
+        header = header or lines[0][:keys]
+        rows.update({tuple(cells[:keys]): [] for cells in lines[2:] if tuple(cells[:keys]) not in rows})
+    for machine, (names, _, *body) in printed.items():
+        header += [f"{machine}: {names[keys]}", *names[keys + 1:]]
+        there = {tuple(cells[:keys]): cells[keys:] for cells in body}
+        for key, row in rows.items():
+            row += there.get(key, ["–"] * (len(names) - keys))
+    return table(header, [[*key, *row] for key, row in rows.items()])
+
+
+def paragraph(text):
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
 def page(machines):
     lines = [INTRO, *machines_table(machines), ""]
-    lines += [f"{m['machine']}: {m['note']}" for m in machines if m.get("note")]
-    lines += ["", "![How many times as fast as PyTorch attn is, by shape](benchmarks.svg)", "", "## The operator and the module"]
+    for machine in machines:
+        if machine.get("note"):
+            lines += [paragraph(f"{machine['machine']}: {machine['note']}"), ""]
+    lines += ["![How many times as fast as PyTorch attn is, by shape](benchmarks.svg)", "", "## The operator and the module"]
     for op, words in OPS.items():
         tables = [op_table(machines, op, threads) for threads in (1, 2)]
         if any(tables):
-            lines += ["", f"**{op}.** {words}"] + [line for each in tables for line in each]
-    for program, (title, _, words) in PROGRAMS.items():
-        lines += ["", f"## {title}", "", f"`bench/{program}`. {words}"]
-        for machine in machines:
-            if machine["tables"].get(program):
-                lines += ["", f"{machine['machine']}:", "", *machine["tables"][program]]
+            lines += ["", paragraph(f"**{op}.** {words}")] + [line for each in tables for line in each]
+    for program, (title, _, words, keys) in PROGRAMS.items():
+        lines += ["", f"## {title}", "", paragraph(f"`bench/{program}`. {words}"), ""]
+        lines += program_table(machines, program, keys)
     return "\n".join(lines) + "\n"
 
 
