@@ -43,6 +43,8 @@ class Steps(ReportTest):
         arguments = ("multihead", "--d-out", 8, "--rope")
         steps = self.six(*arguments)
         page = self.open(*arguments)
+        too_full = "[...document.querySelectorAll('.card')].filter((card) => card.scrollHeight > card.clientHeight)"
+        self.assertEqual(page.run(too_full + ".map((card) => card.innerText)"), [])
         page.set("[name=head]", "1")
         for name in ("rotated queries", "rotated keys", "scores"):
             page.click(f"[data-step='{name}']")

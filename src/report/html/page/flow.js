@@ -1,7 +1,8 @@
 // The steps as the way of the data: queries, keys and values are three projections of the same inputs, beside one
 // another; scores come of the first two, and the weights meet the values again in the context.
 
-const flowCard = { width: 88, height: 104, gapX: 24, gapY: 12 };
+// "Rotated queries" takes two lines.
+const flowCard = { width: 88, gapX: 24, gapY: 12, get height() { return blocks.some((block) => block.step("rotated queries")) ? 122 : 104; } };
 
 // Where each step's card stands: { name: { column, row } }, rows counted from the top.
 function flowPlaces(block) {
