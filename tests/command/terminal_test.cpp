@@ -163,6 +163,18 @@ TEST_P(Width, TextOfModulesFitsTheTerminal) {
   }
 }
 
+TEST_P(Width, HelpAndErrorsFitTheTerminal) {
+  std::vector<std::string> lines{"", "help", "run causl 2>&1", "trian 2>&1", "info /nonexistent 2>&1", "run 2>&1"};
+  for (const std::string& verb : verbs_of(out_of("attn --help"))) lines.push_back("help " + verb);
+  for (const std::string& line : lines) {
+    const std::string text = on_terminal("attn " + line + " || true", GetParam());
+    // Examples are pasted: nothing breaks them.
+    for (const std::string& state : states_of(text.substr(0, text.find("\nExamples:")))) {
+      EXPECT_LE(columns(state), std::max<int>(GetParam(), 40)) << line << "\n" << state;
+    }
+  }
+}
+
 // A line breaks before an operator, and what follows is indented.
 TEST_F(Terminal, ArithmeticBreaksAtItsOperators) {
   const std::string text = on_terminal("attn explain self-v1", 40);

@@ -1,6 +1,8 @@
 // Verbs, exit codes, and the one place where errors become messages.
 #include "command.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <exception>
@@ -30,7 +32,7 @@ constexpr const char* kLessMemory =
     "use fewer tokens, smaller sizes or a smaller batch, save fewer steps, or raise the memory limit (ulimit -v)";
 
 int complain(const std::string& message, int status) {
-  write_stderr("attn: error: " + message + "\n");
+  write_stderr(fitted("attn: error: " + message + "\n", STDERR_FILENO));
   return status;
 }
 

@@ -1,4 +1,6 @@
 // attn draw: the random numbers of the notebooks, and dropout on them.
+#include <unistd.h>
+
 #include <memory>
 
 #include "attn/error.hpp"
@@ -58,7 +60,7 @@ void draw(const DrawFlags& flags) {
   }
   if (flags.output.empty()) return write_stdout(to_string(numbers) + "\n");
   outputs.save({{"--output", [&](io::OutputFile& to) { io::write_tensor(to, flags.output, numbers); }}});
-  if (!outputs.to_stdout()) write_stdout("wrote " + escaped(flags.output) + "\n");
+  if (!outputs.to_stdout()) write_stdout(fitted("wrote " + escaped(flags.output) + "\n", STDOUT_FILENO));
 }
 
 }  // namespace

@@ -71,8 +71,8 @@ std::string build_text(const Json& json) {
       "attn          {}\ncompiler      {}\nbuild         {}\nsanitizers    {}\nprocessor     {}\nfeatures      {}\n"
       "threads       {}\ndependencies  {}\n",
       of("version"), of("compiler"), or_else(of("build"), "without a type"), or_else(of("sanitizers"), "none"),
-      or_else(escaped(of("processor")), "unknown"), or_else(wrapped(features, kColumns, indent), "none known"),
-      json["threads"].get<unsigned>(), wrapped(dependencies, kColumns, indent));
+      or_else(escaped(of("processor")), "unknown"), or_else(wrapped(features, text_columns(), indent), "none known"),
+      json["threads"].get<unsigned>(), wrapped(dependencies, text_columns(), indent));
 }
 
 // ---- a file ---------------------------------------------------------------------------
@@ -255,14 +255,14 @@ std::string tensors_text(const Json& tensors) {
 
 // Long values, as a whole config.json, are cut.
 std::string metadata_text(const Json& metadata) {
-  constexpr std::size_t kColumns = 80;
+  const std::size_t columns = text_columns();
   std::string text;
   for (const auto& [key, value] : metadata.items()) {
     const auto& whole = value.get_ref<const std::string&>();
     std::string line = formatted("{}: {}", escaped(key), escaped(whole));
-    if (width_of(line) > kColumns) {
+    if (width_of(line) > columns) {
       const std::string rest = formatted(" … ({} bytes; --json has all)", whole.size());
-      line = line.substr(0, kColumns - width_of(rest));
+      line = line.substr(0, columns - std::min(width_of(rest), columns));
       while (!line.empty() && (line.back() & 0xc0) == 0x80) line.pop_back();  // a whole character
       line += rest;
     }

@@ -1,4 +1,6 @@
 // attn plot: figures for papers.
+#include <unistd.h>
+
 #include <array>
 #include <memory>
 #include <string_view>
@@ -131,7 +133,7 @@ void plot(const Verb& verb, const PlotFlags& flags) {
   if (as_png) picture = png(picture, flags.dpi);
   outputs.save({{"--output", [&](io::OutputFile& to) { to.write(picture); }}});
   for (const std::string& note : pictures.notes) write_stderr("attn: " + note + "\n");
-  if (!outputs.to_stdout()) write_stdout("wrote " + escaped(flags.output) + "\n");
+  if (!outputs.to_stdout()) write_stdout(fitted("wrote " + escaped(flags.output) + "\n", STDOUT_FILENO));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // attn report: one HTML page that shows every step.
 #include "attn/report.hpp"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <memory>
 
@@ -105,7 +107,9 @@ void write_report(const Verb& verb, const Flags& flags) {
   outputs.save({{"--output", [&](io::OutputFile& to) { to.write(page); }}});
   for (const std::string& note : pictures.notes) write_stderr("attn: " + note + "\n");
   if (!outputs.to_stdout()) {
-    write_stdout(formatted("wrote {} ({}): open it in a browser\n", escaped(flags.output), size_text(page.size())));
+    const std::string size = size_text(page.size());
+    write_stdout(
+        fitted(formatted("wrote {} ({}): open it in a browser\n", escaped(flags.output), size), STDOUT_FILENO));
   }
 }
 

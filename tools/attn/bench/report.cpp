@@ -1,5 +1,7 @@
 #include "bench/report.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -134,7 +136,7 @@ std::string report_text(const std::vector<Measurement>& all, int repeats) {
       "The column share is the part of the limit that a row reaches. The column plain\n"
       "is the time of the plain path, divided by ours.\n\n",
       processor.empty() ? "processor unknown" : escaped(processor), kernels::active().isa, repeats);
-  text += limits_table(all, style);
+  text = fitted(text, STDOUT_FILENO) + limits_table(all, style);
   std::vector<std::pair<std::string, int>> told;
   for (const Measurement& m : all) {
     const std::pair<std::string, int> key{m.row.op, m.threads};

@@ -1,5 +1,7 @@
 #include "help/text.hpp"
 
+#include <unistd.h>
+
 #include <utility>
 #include <vector>
 
@@ -10,7 +12,8 @@
 namespace attn::tool {
 namespace {
 
-constexpr std::size_t kColumn = 24;  // where descriptions begin
+// Where descriptions begin; in a narrow terminal they stand below what they describe.
+std::size_t description_column() noexcept { return text_columns() < 60 ? 6 : 24; }
 
 std::vector<std::string> words_of(std::string_view line) {
   std::vector<std::string> words;
@@ -22,25 +25,29 @@ std::vector<std::string> words_of(std::string_view line) {
   return words;
 }
 
-// Each line filled to the width, from the column on that the first one begins at. A line that begins with a space, or
-// that has columns of its own, stays as it is.
+// Each line filled to the width, from the column on that the first one begins at. A line that begins with a space stays
+// as it is if it fits, or if it is a command, and so does one that has columns of its own and fits.
 std::string filled(std::string_view text, std::size_t column) {
+  const std::size_t columns = text_columns();
   std::string result;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
-    const bool as_is = line.starts_with(' ') || line.find("  ") != std::string_view::npos;
+    const bool fits = column + width_of(line) <= columns;
+    const bool own_columns = line.starts_with(' ') || line.find("  ") != std::string_view::npos;
+    const bool as_is = own_columns && (fits || (column == 0 && line.starts_with(' ')));
     if (!result.empty()) result.append("\n").append(line.empty() ? 0 : column, ' ');
-    result.append(as_is ? std::string(line) : wrapped(words_of(line), kColumns, column));
+    result.append(as_is ? std::string(line) : wrapped(words_of(line), columns, own_columns ? column + 2 : column));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return result;
 }
 
 std::string help_line(std::string_view left, std::string_view what) {
-  std::string text = padded("  " + std::string(left), kColumn);
-  if (width_of(text) > kColumn || text.back() != ' ') text.append("\n").append(kColumn, ' ');
-  return text.append(filled(what, kColumn)).append("\n");
+  const std::size_t column = description_column();
+  std::string text = padded("  " + std::string(left), column);
+  if (width_of(text) > column || text.back() != ' ') text.append("\n").append(column, ' ');
+  return text.append(filled(what, column)).append("\n");
 }
 
 std::string help_line(const CommonOption& option) { return help_line(option.names, option.what); }
@@ -60,12 +67,12 @@ std::string verbs_text() {
 }  // namespace
 
 std::string greeting_text() {
-  return std::string(kSummary) + "\n\n" + help_line("attn demo", "Begin here: six words, step by step.") +
+  return filled(kSummary, 0) + "\n\n" + help_line("attn demo", "Begin here: six words, step by step.") +
          help_line("attn help VERB", "See what a verb does, its options and examples.") + "\n" + verbs_text();
 }
 
 std::string overview_text() {
-  return std::string(kSummary) + "\nUsage: attn [OPTIONS] VERB\n\nOptions:\n" + help_line(kVersionOption) +
+  return filled(kSummary, 0) + "\nUsage: attn [OPTIONS] VERB\n\nOptions:\n" + help_line(kVersionOption) +
          help_line(kHelpOption) + "\n" + verbs_text() + "\n" + filled(kExitCodes, 0) + "\n\n" +
          examples_text(kExamples);
 }
@@ -101,7 +108,7 @@ std::string help_text(const Verb& verb) {
   if (!arguments.empty()) text += "\nArguments:\n" + arguments;
   for (const auto& [heading, lines] : groups) text.append("\n").append(heading).append(":\n").append(lines);
   if (!verb.notes().empty()) text += "\n" + filled(verb.notes(), 0) + "\n";
-  return text + "\n" + examples_text(verb.examples());
+  return fitted(text, STDOUT_FILENO) + "\n" + examples_text(verb.examples());
 }
 
 }  // namespace attn::tool
