@@ -1,6 +1,7 @@
 // What a person meets in a terminal: the greeting, guesses at mistyped words, lines that fit, help of every option.
 #include <gmock/gmock.h>
 
+#include "attn/random.hpp"
 #include "command/command.hpp"
 #include "command/help.hpp"
 
@@ -152,8 +153,10 @@ TEST_P(Width, ProgressOfMeasuringFitsTheTerminal) {
 }
 
 TEST_P(Width, TextOfModulesFitsTheTerminal) {
+  io::save_npy(path("q.npy"), Generator(1).randn({1, 1, 6, 9}));
   for (const char* line : {"demo", "run causal", "run multihead --d-out 8 --heads 2", "explain self-v1",
-                           "explain multihead --d-out 8 --rope", "explain cross --qkv-bias", "explain average"}) {
+                           "explain multihead --d-out 8 --rope", "explain cross --qkv-bias", "explain average",
+                           "draw randn:6,9", "sdpa --q q.npy --k q.npy --v q.npy"}) {
     const std::string text = on_terminal(std::string("attn ") + line, GetParam());
     EXPECT_GE(lines_of(text).size(), 6u) << line;
     for (const std::string& state : states_of(text)) {

@@ -5,7 +5,6 @@
 
 #include "attn/error.hpp"
 #include "attn/io.hpp"
-#include "attn/print.hpp"
 #include "attn/random.hpp"
 #include "attn/reference.hpp"
 #include "common/drawn.hpp"
@@ -58,7 +57,7 @@ void draw(const DrawFlags& flags) {
     numbers = numbers.to(DType::f32);
     numbers = reference::dropout(numbers, rng.dropout_keep(numbers.shape(), flags.dropout), flags.dropout);
   }
-  if (flags.output.empty()) return write_stdout(to_string(numbers) + "\n");
+  if (flags.output.empty()) return write_stdout(labelled(numbers, {}) + "\n");
   outputs.save({{"--output", [&](io::OutputFile& to) { io::write_tensor(to, flags.output, numbers); }}});
   if (!outputs.to_stdout()) write_stdout(fitted("wrote " + escaped(flags.output) + "\n", STDOUT_FILENO));
 }

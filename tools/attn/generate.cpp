@@ -250,8 +250,9 @@ void run(GenerateFlags& flags) {
   const Written written = write(*model, tokenizer.get(), flags);
   if (flags.json) return write_stdout(dump(report(written, flags, *model, tokenizer.get())));
   if (isatty(STDERR_FILENO)) {
-    write_stderr(
-        formatted("attn: {} tokens in {:.2f} s, {:.0f} tokens/s\n", written.tokens(), written.seconds, written.rate()));
+    const std::string told =
+        formatted("attn: {} tokens in {:.2f} s, {:.0f} tokens/s\n", written.tokens(), written.seconds, written.rate());
+    write_stderr(fitted(told, STDERR_FILENO));
   }
 }
 

@@ -10,7 +10,6 @@
 #include "attn/attention.hpp"
 #include "attn/error.hpp"
 #include "attn/io.hpp"
-#include "attn/print.hpp"
 #include "common/format.hpp"
 #include "common/inputs.hpp"
 #include "common/json.hpp"
@@ -199,7 +198,7 @@ void run(const SdpaFlags& flags) {
   if (flags.json) return say(dump(report(flags, in, result, outputs, seconds, listener.heard())));
   const std::string plans = flags.explain ? plans_text(listener.heard()) : "";
   if (!flags.output.empty()) return say(summary(in, result, outputs, seconds) + plans);
-  write_stdout(to_string(result.output) + "\n");
+  write_stdout(labelled(result.output, {}) + "\n");
   for (const std::string& note : in.notes) write_stderr("attn: " + note + "\n");
   for (const std::string& path : outputs.paths()) write_stderr("attn: wrote " + escaped(path) + "\n");
   write_stderr(plans);

@@ -169,6 +169,8 @@ std::string heatmap(const Tensor& weights, const std::vector<std::string>& token
 std::string labelled(const Tensor& tensor, std::span<const std::string> labels) {
   const std::size_t columns = text_columns();
   PrintOptions options{.line_width = static_cast<int>(columns)};
+  // PyTorch's lines may end with brackets past their width; where they are its lines no more, they need not.
+  if (columns < kColumns) options.line_width -= static_cast<int>(tensor.rank()) + 1;
   if (labels.empty() || tensor.rank() < 2) return to_string(tensor, options);
   const std::string whole = with_labels(tensor, labels, options);
   if (widest_line(whole) <= columns) return whole;
