@@ -112,6 +112,15 @@ def without_gradient(array: Any, op: str, hint: str) -> Any:
     return array
 
 
+def named(state: Any) -> Any:
+    """A module's state, which has a name for each array."""
+    keys = getattr(state, "keys", None)
+    if keys is not None and all(isinstance(name, str) for name in keys()):
+        return state
+    found = type(state).__name__ + (" with other keys" if keys is not None else "")
+    raise TypeError(f"[load_state_dict] expected state as a dict of arrays by their names; found {found}")
+
+
 def stream_of(generator: Any, op: str) -> Any:
     """The random numbers of an attn.Generator."""
     try:

@@ -35,8 +35,8 @@ def rotary_frequencies(config: dict[str, Any] | Config, layer_type: str = "", *,
     import json
 
     if not isinstance(config, dict) and not hasattr(config, "to_dict"):
-        found = type(config).__name__
-        raise TypeError(f"[rotary_frequencies] expected config as a dict, or Hugging Face's config object; found {found}")
+        wanted = "config as a dict, or Hugging Face's config object"
+        raise TypeError(f"[rotary_frequencies] expected {wanted}; found {type(config).__name__}")
     written = config if isinstance(config, dict) else config.to_dict()
     try:
         text = json.dumps({key: written[key] for key in _KEYS if key in written}, allow_nan=False)

@@ -11,29 +11,20 @@ when it is made. For a PyTorch training loop take the modules of attn.torch, whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from attn import _attn
-from attn._arguments import DLPACK, TORCH, framework, stream_of, take
+from attn._arguments import DLPACK, TORCH, framework, named, stream_of, take
 from attn._random import Generator, default_generator
 
 __all__ = [
-    "AveragePast",
-    "CausalAttention",
-    "CrossAttention",
-    "Module",
-    "MultiHeadAttention",
-    "MultiHeadAttentionWrapper",
-    "Parameter",
-    "SelfAttention_v1",
-    "SelfAttention_v2",
-    "SelfAttentionHead",
+    "AveragePast", "CausalAttention", "CrossAttention", "Module", "MultiHeadAttention",
+    "MultiHeadAttentionWrapper", "Parameter", "SelfAttention_v1", "SelfAttention_v2", "SelfAttentionHead",
     "SimplifiedSelfAttention",
-]
+]  # fmt: skip
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from attn._rotary import RotaryFrequencies
+    from collections.abc import Mapping
     from typing import Any
 
     from attn._types import A, Array, B, Float32
@@ -119,10 +110,7 @@ class Module:
         The book's "mask" buffers are passed over. Every weight must be there, with its shape, and nothing else.
         Otherwise ValueError is raised, and nothing is changed.
         """
-        if not isinstance(state, Mapping) or not all(isinstance(name, str) for name in state):
-            found = type(state).__name__ + (" with other keys" if isinstance(state, Mapping) else "")
-            raise TypeError(f"[load_state_dict] expected state as a dict of arrays by their names; found {found}")
-        weights = {name: array for name, array in state.items() if name.rpartition(".")[2] != "mask"}
+        weights = {name: array for name, array in named(state).items() if name.rpartition(".")[2] != "mask"}
         self._layer.load({name: _detached(array) for name, array in weights.items()})
 
     def train(self, mode: bool = True) -> Module:
