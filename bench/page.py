@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Makes docs/benchmarks.md and docs/benchmarks.svg from the machines in bench/results.
 
-    pip install torch transformers onnx onnxruntime .
-    bench/page.py               # measures this machine first: half an hour, in which it should do nothing else
+    make smollm2
+    pip install torch transformers onnx onnxruntime gguf accelerate llama-cpp-python .
+    bench/page.py               # measures this machine first: 45 minutes, in which it should do nothing else
     bench/page.py --draw        # only writes the page and the plot anew
 
 The rows are those of bench/headline.txt. A machine's file is named by its processor.
@@ -25,7 +26,7 @@ INTRO = """# Benchmarks
 
 One command measures the machine that it runs on, and makes this page and its plot. With `--draw` it measures nothing:
 
-<!-- not run: this takes half an hour on a machine that does nothing else -->
+<!-- not run: this takes 45 minutes on a machine that does nothing else -->
 ```sh
 bench/page.py
 ```
@@ -66,6 +67,13 @@ PROGRAMS = {
                     "Milliseconds a token of random models in GPT-2's format. The ratio is the time of the faster of "
                     "transformers' `generate()` and a bare loop over its model, divided by attn's. It cannot take "
                     "less time than reading every weight once.", 3),
+    "smollm2.py": ("A released model", ["--attn", None, "--rounds", "3"],
+                   "SmolLM2-135M, from one GGUF file of 4-bit weights. Tokens a second, each a median of three rounds with "
+                   "the least and the most: of a prompt until its first new token, and of 127 new tokens after that. "
+                   "attn-bfloat16 and attn-int8 keep the weights in these dtypes, and compute at medium precision with keys "
+                   "and values in bfloat16. transformers computes in float32, by PyTorch's "
+                   "`scaled_dot_product_attention` or by attn; llama.cpp multiplies the 4-bit weights. "
+                   "[models.md](models.md#speed) says what bounds these figures.", 3),
     "python_overhead.py": ("Calls from Python", [],
                            "Microseconds a call beside PyTorch's `scaled_dot_product_attention`, causal, on one thread. "
                            "Small calls show what a call costs; below 1, attn is faster.", 3),
