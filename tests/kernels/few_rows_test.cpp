@@ -1,5 +1,4 @@
 // Products of few rows: the same bits as the product of many, for every instruction set.
-#include <array>
 #include <cstring>
 #include <vector>
 
@@ -102,7 +101,8 @@ TEST_P(FewRowsOf, AreTheBitsOfManyRows) {
     const std::int64_t m = draw(round % 5 == 0 ? 20 : 9), n = draw(round % 3 == 0 ? 300 : 40);
     const std::int64_t k = draw(round % 4 == 0 ? 600 : round % 2 == 0 ? 200 : 40);
     SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << m << " " << n << " " << k);
-    const Precision precision = std::array{Precision::highest, Precision::high, Precision::medium}[round % 3];
+    constexpr Precision precisions[] = {Precision::highest, Precision::high, Precision::medium};
+    const Precision precision = precisions[round % 3];
     const Tensor all_x = normal(random, {m, k + 3}), wide = normal(random, {n, k + 5});
     const Tensor x = (round % 4 == 2 ? all_x.to(DType::bf16) : all_x).slice(1, 0, k);
     const Tensor bias = round % 4 == 1 ? Tensor{} : normal(random, {n});
