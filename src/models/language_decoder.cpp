@@ -23,20 +23,13 @@ std::int64_t switch_of(const LanguageModelConfig& config) {
   return at;
 }
 
-// Tokens that a layer with this window holds while a piece is read: what the window shows of earlier ones, a quarter
-// more, which KVCache::forget() leaves there, and the piece.
-std::int64_t most_held(std::int64_t window) { return window + window / 4 + kPiece; }
-
 }  // namespace
 
 LanguageDecoder::LanguageDecoder(LanguageModel& model, std::int64_t batch, DType cache)
     : model_(&model), switches_at_(switch_of(model.config())) {
   const LanguageModelConfig& c = model.config();
-  for (const LayerConfig& layer : c.layers) {
-    KVCacheConfig own{.batch = batch, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .dtype = cache};
-    if (layer.window > 0) own.capacity = std::min(c.context_length, most_held(layer.window));
-    caches_.emplace_back(own);
-  }
+  const KVCacheConfig own{.batch = batch, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .dtype = cache};
+  for (std::size_t i = 0; i < c.layers.size(); ++i) caches_.emplace_back(own);
   length_.assign(static_cast<std::size_t>(batch), 0);
   texts_.resize(static_cast<std::size_t>(batch));
 }
