@@ -24,7 +24,8 @@ RESULTS, DOCS = HERE / "results", HERE.parent / "docs"
 
 INTRO = """# Benchmarks
 
-One command measures the machine that it runs on, and makes this page and its plot. With `--draw` it measures nothing:
+One command measures the machine that it runs on, and makes this page and its plot. With `--draw` it only makes the
+page and the plot, of what was measured before:
 
 <!-- not run: this takes 45 minutes on a machine that does nothing else -->
 ```sh
@@ -32,7 +33,7 @@ bench/page.py
 ```
 
 The five rows of the table in README are those of `bench/readme.txt`. This command measures them, as medians of three
-rounds in which both took turns:
+rounds in which attn and PyTorch took turns:
 
 <!-- not run: it needs PyTorch, and a machine that does nothing else -->
 ```sh
@@ -48,7 +49,7 @@ multiply-adds.
 """
 
 OPS = {
-    "forward": "The shape is batch, heads, tokens, head size; where keys differ, queries/keys.",
+    "forward": "Shapes are batch, heads, tokens, head size. Where keys have other sizes than queries, these follow a slash.",
     "training": "Forward and backward.",
     "decode": "One query against keys and values that come from memory.",
     "cache": "The same from a `KVCache`; PyTorch has none, so attn is alone.",
