@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Literal, Unpack, overload
 
+    import torch
+
     from attn._random import Generator
     from attn._types import A, Array, DType, Integers, Options, Rows
     from attn.scores import ScoreFunction
@@ -84,7 +86,7 @@ def scaled_dot_product_attention(
     output_dtype: DType | None = None,
     return_lse: bool = False,
     return_weights: Rows = False,
-    generator: Generator | None = None,
+    generator: Generator | torch.Generator | None = None,
 ) -> A | tuple[A, ...]:
     """softmax(mask(query · keyᵀ · scale)) · value, by fused kernels: memory linear in the number of tokens.
 
@@ -205,7 +207,7 @@ def merge(outputs: Sequence[A], lses: Sequence[A], dtype: DType | None = None) -
     return tuple(take(each, parts[0]) for each in result) if kind == DLPACK else result
 
 
-def _dropout_key(generator: Generator | None) -> int:
+def _dropout_key(generator: Generator | torch.Generator | None) -> int:
     if generator is None:
         from attn._random import default_generator
 

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    import torch
+
     from attn._random import Generator
     from attn.scores import ScoreFunction
 
@@ -95,4 +97,28 @@ class Options(CacheOptions, total=False):
     query_offset: int | Integers | None
     key_offset: int | Integers | None
     output_dtype: DType | None
-    generator: "Generator | None"
+    generator: "Generator | torch.Generator | None"
+
+
+class TensorOptions(TypedDict, total=False):
+    """The same of attn.torch, on tensors."""
+
+    window: tuple[int, int] | None
+    softcap: float
+    alibi_slopes: "torch.Tensor | None"
+    sinks: "torch.Tensor | None"
+    relative_bias: "torch.Tensor | None"
+    relative_bidirectional: bool
+    relative_max_distance: int
+    key_lengths: Integers | None
+    cu_seqlens_q: Integers | None
+    cu_seqlens_k: Integers | None
+    block_mask: "torch.Tensor | None"
+    block_size: int | tuple[int, int]
+    causal_alignment: str
+    precision: str
+    score_function: "ScoreFunction | None"
+    query_offset: int | Integers | None
+    key_offset: int | Integers | None
+    output_dtype: DType | None
+    generator: "torch.Generator | None"

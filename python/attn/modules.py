@@ -78,7 +78,7 @@ class Module:
         """Runs forward(x), and returns every step of it by name, in its order: queries, keys, values, scores, …"""
         return self._run(x, None, True)[1]
 
-    def backward(self, d_output: A) -> Any:
+    def backward(self, d_output: A) -> A:
         """Returns the gradient of the last forward pass's input, and adds to every parameter's grad.
 
         A CrossAttention returns two gradients: of x, and of the source.
@@ -90,7 +90,8 @@ class Module:
         dx, d_source = self._layer.backward(d_output, kind)
         if kind == DLPACK:
             dx, d_source = take(dx, d_output), take(d_source, d_output)
-        return dx if d_source is None else (dx, d_source)
+        both: Any = dx if d_source is None else (dx, d_source)
+        return both
 
     def parameters(self) -> list[Parameter]:
         """The weights, in the order of PyTorch's state_dict."""
@@ -437,6 +438,10 @@ class CrossAttention(Module):
     def forward(self, x: A, source: B) -> A:  # type: ignore[override]
         """x (…, tq, d_in), source (…, tk, d_in)."""
         return self._run(x, source, False)
+
+    if TYPE_CHECKING:
+
+        def backward(self, d_output: A) -> tuple[A, A]: ...  # type: ignore[override]
 
     def steps(self, x: A, source: B) -> dict[str, A]:  # type: ignore[override]
         """Runs forward(x, source), and returns every step of it by name, in its order: queries, keys, values, …"""

@@ -398,6 +398,14 @@ def test_modules_name_the_dtype_that_does_not_fit():
         assert module.float()(torch.ones(2, 4, 6)).shape == (2, 4, 4)
 
 
+def test_a_module_names_the_heads_that_do_not_fit():
+    for heads in (0, -2, 3):
+        with pytest.raises(ValueError, match=f"expected d_out divisible by num_heads; .* num_heads = {heads}"):
+            attn.torch.MultiHeadAttention(8, 8, 16, 0.0, heads)
+    with pytest.raises(TypeError, match="expected num_heads as an integer; found str"):
+        attn.torch.MultiHeadAttention(8, 8, 16, 0.0, "2")
+
+
 def test_a_graph_that_lives_at_the_end_is_no_leak():
     code = (
         "import torch, attn.torch\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -11,6 +11,34 @@ from attn import _attn
 from attn._arguments import TORCH, addresses, asked_for, dtype_name, int64, pair_of, rows_of, window_of
 from attn.scores import ScoreFunction
 from attn.torch import operator
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from attn._types import DType, Integers, Rows, TensorOptions
+
+if TYPE_CHECKING:
+
+    @overload
+    def scaled_dot_product_attention(
+        query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+        is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
+        return_lse: Literal[False] = False, return_weights: Literal[False] = False, **options: Unpack[TensorOptions],
+    ) -> Tensor: ...  # fmt: skip
+
+    @overload
+    def scaled_dot_product_attention(
+        query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+        is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
+        return_lse: Literal[True], return_weights: Rows = False, **options: Unpack[TensorOptions],
+    ) -> tuple[Tensor, ...]: ...  # fmt: skip
+
+    @overload
+    def scaled_dot_product_attention(
+        query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+        is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
+        return_lse: bool = False, return_weights: Literal[True] | Integers, **options: Unpack[TensorOptions],
+    ) -> tuple[Tensor, ...]: ...  # fmt: skip
 
 
 def scaled_dot_product_attention(
@@ -30,21 +58,21 @@ def scaled_dot_product_attention(
     relative_bias: Tensor | None = None,
     relative_bidirectional: bool = True,
     relative_max_distance: int = 128,
-    key_lengths: Any = None,
-    cu_seqlens_q: Any = None,
-    cu_seqlens_k: Any = None,
+    key_lengths: Integers | None = None,
+    cu_seqlens_q: Integers | None = None,
+    cu_seqlens_k: Integers | None = None,
     block_mask: Tensor | None = None,
     block_size: int | tuple[int, int] = 64,
     causal_alignment: str = "top_left",
     precision: str = "highest",
     score_function: ScoreFunction | None = None,
-    query_offset: Any = None,
-    key_offset: Any = None,
-    output_dtype: Any = None,
+    query_offset: int | Integers | None = None,
+    key_offset: int | Integers | None = None,
+    output_dtype: DType | None = None,
     return_lse: bool = False,
-    return_weights: Any = False,
-    generator: Any = None,
-) -> Any:
+    return_weights: Rows = False,
+    generator: torch.Generator | None = None,
+) -> Tensor | tuple[Tensor, ...]:
     """attn.scaled_dot_product_attention, which says what the arguments are, on tensors.
 
     Gradients flow to query, key, value, a float attn_mask, sinks and relative_bias; lse and weights have none. dropout is

@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from attn._arguments import integer
 from attn.torch.functional import scaled_dot_product_attention
 
 
@@ -112,7 +113,9 @@ class MultiHeadAttention(_Attention):
         self, d_in: int, d_out: int, context_length: int, dropout: float, num_heads: int, qkv_bias: bool = False
     ) -> None:
         super().__init__()
-        if d_out % num_heads != 0:
+        d_out = integer(d_out, "MultiHeadAttention", "d_out")
+        num_heads = integer(num_heads, "MultiHeadAttention", "num_heads")
+        if num_heads < 1 or d_out % num_heads != 0:
             raise ValueError(f"expected d_out divisible by num_heads; found d_out = {d_out}, num_heads = {num_heads}")
         self.d_out, self.num_heads, self.head_dim = d_out, num_heads, d_out // num_heads
         self.context_length, self.dropout_p = context_length, dropout
