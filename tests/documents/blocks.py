@@ -55,6 +55,8 @@ def blocks(document: pathlib.Path) -> list[Block]:
             else:
                 rules.append(comment[2])
             continue
+        if "<!--" in line and "-->" not in line and "`" not in line:
+            raise SystemExit(f"{document.name}:{number}: expected a comment that ends on its line; found {line}")
         if fence := FENCE.match(line):
             indent, body = len(fence[1]), []
             for _, inner in lines:
