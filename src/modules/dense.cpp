@@ -200,6 +200,15 @@ Tensor widened_rows(const Tensor& bytes, const Tensor& scales) {
   return whole;
 }
 
+// The rows of y that are not finite, of float32 weights: others keep their bits.
+void mend_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, Precision precision, const Tensor& y) {
+  for (std::int64_t i = 0; i < y.size(0); ++i) {
+    const Tensor row = y.slice(0, i, i + 1);
+    if (is_finite(row.raw(), DType::f32, row.numel())) continue;
+    row.copy_from(project(x.slice(0, i, i + 1), weight, bias, {precision, DType::f32}));
+  }
+}
+
 // y = scales · (x · bytesᵀ) + bias + residual: sums of whole numbers are scaled once, in few rows and in many. What
 // the kernels do not take, or what leaves float32's range before it is scaled, is computed of float32 weights.
 Tensor project_bytes(const Tensor& x, const Tensor& bytes, const Tensor& bias, const ProductOptions& options) {
@@ -218,7 +227,10 @@ Tensor project_bytes(const Tensor& x, const Tensor& bytes, const Tensor& bias, c
     }
     Shape shape = x.shape();
     shape.back() = bytes.size(0);
-    if (y.fits && scale_columns(y.c, scales, line)) return finished(y.c.view(shape), options.residual, *options.dtype);
+    if (!scale_columns(y.c, scales, line)) {
+      mend_rows(rows, widened_rows(bytes, scales).to(x.dtype()), line, options.precision, y.c);
+    }
+    return finished(y.c.view(shape), options.residual, *options.dtype);
   }
   const Tensor whole = widened_rows(bytes, scales).to(x.dtype());
   return project(x, whole, bias, {options.precision, options.dtype, options.residual});

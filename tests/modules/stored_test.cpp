@@ -137,6 +137,26 @@ TEST(Stored, SumsPastTheRangeEndAtItsLargest) {
   }
 }
 
+// Rows that overflow, or hold NaN, do not change the bits of those beside them.
+TEST(Stored, ARowIsWhatItIsBesideHugeOnes) {
+  std::mt19937 random(7);
+  const Parameter matrix = in_bytes(normal(random, {30, 90}));
+  for (const std::int64_t m : {4, 40}) {
+    const Tensor calm = normal(random, {m, 90});
+    const Tensor wanted = project(calm, matrix.value, {}, {.scales = matrix.scales});
+    Tensor wild = calm.clone();
+    wild.set({1, 3}, 3e38), wild.set({2, 5}, std::nan(""));
+    const Tensor found = project(wild, matrix.value, {}, {.scales = matrix.scales});
+    for (const std::int64_t i : {std::int64_t{0}, m - 1}) {
+      EXPECT_EQ(std::memcmp(found.data<float>() + i * 30, wanted.data<float>() + i * 30, 30 * sizeof(float)), 0) << i;
+    }
+    for (std::int64_t j = 0; j < 30; ++j) {
+      EXPECT_TRUE(std::isfinite(found.at({1, j}))) << j;
+      EXPECT_TRUE(std::isnan(found.at({2, j}))) << j;
+    }
+  }
+}
+
 TEST(Stored, TakesNoRowsAndOtherDtypes) {
   const Parameter matrix = in_bytes(Tensor::full({3, 4}, 0.5));
   EXPECT_EQ(project(Tensor::empty({0, 4}), matrix.value, {}, {.scales = matrix.scales}).shape(), (Shape{0, 3}));
