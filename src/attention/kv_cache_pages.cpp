@@ -140,7 +140,7 @@ void KVPages::move_up(std::int64_t item, std::int64_t first, std::int64_t tokens
 std::int64_t KVPages::forget(std::int64_t item, std::int64_t tokens, std::int64_t length) noexcept {
   if (!paged_) {
     const std::int64_t left = length - tokens;
-    if (tokens == 0 || tokens < left / kMoves) return 0;
+    if (tokens == 0 || kMoves * tokens < left) return 0;
     if (left > 0) move_up(item, tokens, left);
     return tokens;
   }
