@@ -21,8 +21,9 @@ void save_gpt(const std::filesystem::path& path, GPT& model, const std::map<std:
 // Reads what save_gpt() wrote, and Hugging Face's GPT-2 (GPT2LMHeadModel or GPT2Model, with or without the prefix
 // "transformer."), of weights in float32, bfloat16 or float16. The config is the file's own, else config.json's beside
 // it. The buffers attn.bias and attn.masked_bias are passed over, as are tensors named "training.…", and a tied model's
-// lm_head. `rng` is for dropout in train mode, and `precision` is that of its products. Throws Error, naming the tensor or the key: (file), and (data) for a
-// missing or unknown tensor, a shape that is not the config's, or a config that this GPT cannot be.
+// lm_head. `rng` is for dropout in train mode, and `precision` is that of its products. Throws Error, naming the tensor
+// or the key: (file), and (data) for a missing or unknown tensor, a shape that is not the config's, or a config that this
+// GPT cannot be.
 GPT load_gpt(const std::filesystem::path& path, Generator rng = Generator(0),
              Precision precision = Precision::highest);
 

@@ -41,8 +41,8 @@ struct PretrainedFiles {
 PretrainedFiles open_pretrained(const std::filesystem::path& path);
 
 // The model, with its matrices in float32, bfloat16 or int8 (as store_matrices() makes it) and its vectors in float32.
-// Its products are of `precision`. Tensors are read one by one: beside the model's own memory there is that of the largest. Throws Error (data), naming
-// the tensor, for a missing or unknown tensor, or a shape that is not the config's.
+// Its products are of `precision`. Tensors are read one by one: beside the model's own memory there is that of the
+// largest. Throws Error (data), naming the tensor, for a missing or unknown tensor, or a shape that is not the config's.
 LanguageModel load_language_model(const std::filesystem::path& path, DType weights = DType::f32,
                                   Precision precision = Precision::highest);
 
