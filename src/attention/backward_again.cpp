@@ -141,7 +141,9 @@ AttentionGradient gradient_beside_specials(const Call& call, const Sizes& p, con
   const Reach reach(q, k, p.scale / (options.softcap > 0 ? options.softcap : 1));
   const std::vector<LostRow> lost = lose_rows(call, p, reach, in);
   const DType dtype = in.d_output.dtype();
-  Call clean(q.to(dtype), k.to(dtype), without_specials(call.v, 0).to(dtype), p, options);
+  AttentionOptions own = options;
+  if (call.q.dtype() == DType::f16) own.precision = Precision::highest;  // which has become float32, exactly
+  Call clean(q.to(dtype), k.to(dtype), without_specials(call.v, 0).to(dtype), p, own);
   for (Part& part : clean.parts) part.problem.hides = true;
   AttentionGradient grad = run_backward(clean, p, options, in, DType::f32, false).grad;
   const auto head = [&](const LostRow& row) { return std::tuple(row.part, row.b, row.h / (p.hq / p.hkv)); };
