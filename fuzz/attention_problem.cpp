@@ -56,7 +56,8 @@ void add_mask(Bytes& bytes, Elements& elements, const Sizes& s, DType dtype, Mas
   const double share = bytes.one_of({0.7, 0.1, 0.0, 1.0});
   if ((parts & 16) != 0) mask.keep = scattered(bytes, elements.booleans(broadcastable(bytes, scores), share));
   if ((parts & 32) != 0) {
-    mask.bias = elements.tensor(broadcastable(bytes, scores), bytes.yes() ? dtype : DType::f32, -2, 2);
+    const Shape shape = broadcastable(bytes, scores);  // first, whatever order a compiler evaluates arguments in
+    mask.bias = elements.tensor(shape, bytes.yes() ? dtype : DType::f32, -2, 2);
     const Tensor flat = mask.bias.view({-1});
     for (std::int64_t i = 0; i < flat.numel(); ++i) {
       if (elements.uniform(0, 1) < 0.2) Tensor(flat).set({i}, -kInf);
