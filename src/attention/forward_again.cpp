@@ -37,7 +37,8 @@ class Suspicion {
     const kernels::PlanListener unheard;
     for (const Part& part : call.parts) {
       const kernels::ForwardPlan plan = kernels::plan(part.problem, kernels::active());
-      exact_ = exact_ && plan.parts == 0 && plan.family != kernels::Family::int8_decode;
+      const bool whole = plan.parts == 0 || part.problem.element == kernels::Element::bf16;
+      exact_ = exact_ && whole && plan.family != kernels::Family::int8_decode;
     }
   }
 

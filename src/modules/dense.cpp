@@ -27,7 +27,8 @@ std::int64_t step(const Tensor& t, std::int64_t dim) { return t.size(dim) == 1 ?
 
 struct Finished {
   Tensor c;
-  bool fits = true;  // all of it is finite
+  bool fits = true;       // all of it is finite
+  bool in_parts = false;  // float32 was multiplied as sums of bf16
 };
 
 // a (m, k) · b (k, n) + bias (n, float32) + residual (m, n, float32), a and b of any strides → (m, n). Without a
@@ -58,7 +59,8 @@ Finished product(const Tensor& left, const Tensor& right, const Tensor& bias, co
     const bool fit = kernel.run(p, plan, packed.raw(), {take, &tasks}, scratch);
     if (!fit) fits.store(false, std::memory_order_relaxed);
   });
-  return {c, fits};
+  const bool wide = a.dtype() == DType::f32 || b.dtype() == DType::f32;
+  return {c, fits, wide && plan.parts > 0};
 }
 
 // Σ over the rows of (m, n) → (n), summed in float32: by runs of rows, then over the runs, in order.
@@ -115,12 +117,11 @@ Tensor finished(Tensor y, const Tensor& residual, DType dtype) {
 
 // Whether NaN and infinities may have come of finite numbers, or of infinities that were split in parts.
 bool may_leave_range(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options,
-                     DType dtype) {
+                     const Finished& y) {
   const auto look = [](const Tensor& t) { return Specials(t.unsqueeze(0).unsqueeze(0)); };
   const Specials left = look(x), right = look(weight);
-  const bool in_parts = x.dtype() == DType::f32 || weight.dtype() == DType::f32;
-  if (in_parts && kernels::active().bf16_product && (left.infinities() || right.infinities())) return true;
-  const double end = dtype == DType::f16 ? 32768 : 0x1p126, depth = static_cast<double>(x.size(1));
+  if (y.in_parts && (left.infinities() || right.infinities())) return true;
+  const double end = y.c.dtype() == DType::f16 ? 32768 : 0x1p126, depth = static_cast<double>(x.size(1));
   return std::max(1.0, left.most()) * std::max(1.0, right.most()) * depth + largest_finite(bias) +
              largest_finite(options.residual) >
          end;
@@ -129,8 +130,10 @@ bool may_leave_range(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 // The rows of y = x · weightᵀ + bias + residual that are not finite, once more, of rows of x divided by powers of two,
 // so that no sum leaves float32's range; in double where small numbers would be lost. A finite number past y's range
 // becomes its largest.
-void mend(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options, const Tensor& y) {
-  if (!may_leave_range(x, weight, bias, options, y.dtype())) return;
+void mend(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options,
+          const Finished& found) {
+  if (found.fits || !may_leave_range(x, weight, bias, options, found)) return;
+  const Tensor& y = found.c;
   const std::int64_t n = y.size(1);
   std::vector<std::int64_t> rows;
   for (std::int64_t i = 0; i < y.size(0); ++i) {
@@ -277,7 +280,7 @@ Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const 
     if (finite) return finished(y.view(shape), options.residual, dtype);
   }
   const Finished y = product(rows, weight.transpose(0, 1), line, options.residual, options.precision, dtype);
-  if (!y.fits) mend(rows, weight, line, options, y.c);
+  mend(rows, weight, line, options, y);
   return y.c.view(shape);
 }
 
