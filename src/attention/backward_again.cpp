@@ -83,49 +83,91 @@ std::vector<LostRow> lose_rows(const Call& call, const Sizes& p, const Reach& re
   return lost;
 }
 
-// What lost rows [first, last) of one key head make NaN: their own gradients and those of the keys that they see; of
-// the values the columns where the incoming gradient is not finite.
+// What rows make NaN of a key head's keys and values: whole ones, and columns of values.
+class Reached {
+ public:
+  Reached(std::int64_t tk, std::int64_t dv)
+      : words_(static_cast<std::size_t>(dv + 63) / 64),
+        whole_(static_cast<std::size_t>(tk + 1)),
+        key_(whole_.size()),
+        columns_(whole_.size() * words_) {}
+
+  void add_whole(std::int64_t first, std::int64_t last) {
+    if (first < last) ++whole_[static_cast<std::size_t>(first)], --whole_[static_cast<std::size_t>(last)];
+  }
+
+  void add(std::int64_t j, const Columns& columns) {
+    const auto key = static_cast<std::size_t>(j);
+    key_[key] = 1;
+    for (std::size_t n = 0; n < words_; ++n) columns_[key * words_ + n] |= columns[n];
+  }
+
+  // Keys and values (tk, width).
+  void write(const Tensor& keys, const Tensor& values) const {
+    std::int64_t rows = 0;
+    for (std::int64_t j = 0; j < keys.size(0); ++j) {
+      const auto key = static_cast<std::size_t>(j);
+      rows += whole_[key];
+      if (rows > 0 || key_[key]) keys.select(0, j).fill(std::nan(""));
+      Tensor value = values.select(0, j);
+      if (rows > 0) value.fill(std::nan(""));
+      for (std::int64_t c = 0; rows == 0 && key_[key] && c < value.size(0); ++c) {
+        if (columns_[key * words_ + static_cast<std::size_t>(c / 64)] >> (c % 64) & 1) value.set({c}, std::nan(""));
+      }
+    }
+  }
+
+ private:
+  std::size_t words_;
+  std::vector<std::int64_t> whole_;  // rows that begin to see keys less those that end, at each key
+  std::vector<char> key_;
+  Columns columns_;
+};
+
+// The columns of a row that are not finite.
+Columns columns_of(std::span<const SpecialRow> specials, std::int64_t row, std::int64_t width) {
+  Columns columns(static_cast<std::size_t>((width + 63) / 64));
+  const auto found = std::lower_bound(specials.begin(), specials.end(), row,
+                                      [](const SpecialRow& s, std::int64_t token) { return s.token < token; });
+  if (found == specials.end() || found->token != row) return columns;
+  for (std::size_t n = 0; n < columns.size(); ++n) columns[n] = found->above[n] | found->below[n];
+  return columns;
+}
+
+// What lost rows of one key head make NaN: their own gradients and those of the keys that they see; of the values the
+// columns where the incoming gradient is not finite.
 void spread(std::span<const LostRow> rows, const Sizes& p, const AttentionOptions& options, const Specials& d_output,
             AttentionGradient& grad) {
   const Part& part = *rows.front().part;
+  const Piece& piece = part.piece;
   const kernels::Problem& problem = part.problem;
-  const auto words = static_cast<std::size_t>(p.dv / 64 + 1);  // a bit for each column of a value, and one for the key
-  Columns seen(static_cast<std::size_t>(part.piece.tk) * words), own(words);
-  const std::int64_t b = part.piece.batch + rows.front().b, head = rows.front().h / (p.hq / p.hkv);
+  Reached reached(piece.tk, p.dv);
+  const std::int64_t b = piece.batch + rows.front().b, head = rows.front().h / (p.hq / p.hkv);
   const bool by_cell = problem.keep.data || problem.bias.data || problem.distances.data || problem.blocks.data;
   const ScoreGradients scores(p, options, grad);
   for (const LostRow& row : rows) {
     if (row.kind == LostRow::finite) continue;
-    const std::int64_t i = part.piece.query + row.i, place = row.b * problem.interval_batch + row.i;
-    const auto specials = d_output.of(b, row.h);
-    const auto found = std::lower_bound(specials.begin(), specials.end(), i,
-                                        [](const SpecialRow& s, std::int64_t token) { return s.token < token; });
+    const std::int64_t i = piece.query + row.i, place = row.b * problem.interval_batch + row.i;
+    const std::int64_t first = problem.first[place], last = problem.last[place];
     const bool of_gradient = row.kind == LostRow::gradient;
-    std::fill(own.begin(), own.end(), of_gradient ? 0 : ~std::uint64_t{0});
-    if (of_gradient && found != specials.end() && found->token == i) {
-      for (std::size_t n = 0; n < found->above.size(); ++n) own[n] = found->above[n] | found->below[n];
+    bool sees_any = !by_cell && first < last;
+    if (!by_cell && !of_gradient) {
+      reached.add_whole(first, last);
+    } else {
+      const Columns own = of_gradient ? columns_of(d_output.of(b, row.h), i, p.dv) : Columns{};
+      for (std::int64_t j = first; j < last; ++j) {
+        if (by_cell && !sees(problem, row.b, row.h, row.i, j)) continue;
+        sees_any = true;
+        of_gradient ? reached.add(j, own) : reached.add_whole(j, j + 1);
+        if (by_cell) scores.add(row, j, std::nan(""));
+      }
     }
-    own[words - 1] |= std::uint64_t{1} << (p.dv % 64);
-    bool sees_none = true;
-    for (std::int64_t j = problem.first[place]; j < problem.last[place]; ++j) {
-      if (by_cell && !sees(problem, row.b, row.h, row.i, j)) continue;
-      sees_none = false;
-      for (std::size_t n = 0; n < words; ++n) seen[static_cast<std::size_t>(j) * words + n] |= own[n];
-      scores.add(row, j, std::nan(""));
-    }
-    if (!sees_none) Tensor(grad.q.select(0, b).select(0, row.h).select(0, i)).fill(std::nan(""));
+    if (sees_any) Tensor(grad.q.select(0, b).select(0, row.h).select(0, i)).fill(std::nan(""));
   }
-  for (std::int64_t j = 0; j < part.piece.tk; ++j) {
-    const auto bit = [&](std::int64_t c) {
-      return seen[static_cast<std::size_t>(j) * words + static_cast<std::size_t>(c / 64)] >> (c % 64) & 1;
-    };
-    if (!bit(p.dv)) continue;
-    Tensor(grad.k.select(0, b).select(0, head).select(0, part.piece.key + j)).fill(std::nan(""));
-    Tensor value = grad.v.select(0, b).select(0, head).select(0, part.piece.key + j);
-    for (std::int64_t c = 0; c < p.dv; ++c) {
-      if (bit(c)) value.set({c}, std::nan(""));
-    }
-  }
+  const auto of_piece = [&](const Tensor& t) {
+    return t.select(0, b).select(0, head).slice(0, piece.key, piece.key + piece.tk);
+  };
+  reached.write(of_piece(grad.k), of_piece(grad.v));
 }
 
 }  // namespace
