@@ -143,7 +143,7 @@ void spread(std::span<const LostRow> rows, const Sizes& p, const AttentionOption
   const kernels::Problem& problem = part.problem;
   Reached reached(piece.tk, p.dv);
   const std::int64_t b = piece.batch + rows.front().b, head = rows.front().h / (p.hq / p.hkv);
-  const bool by_cell = problem.keep.data || problem.bias.data || problem.distances.data || problem.blocks.data;
+  const bool by_cell = hides_cells(problem);
   const ScoreGradients scores(p, options, grad);
   for (const LostRow& row : rows) {
     if (row.kind == LostRow::finite) continue;

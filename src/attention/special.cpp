@@ -118,6 +118,10 @@ bool sees(const kernels::Problem& p, std::int64_t b, std::int64_t h, std::int64_
          cell(p.blocks, (p.block_query_start + i) / p.block_query, (p.block_key_start + j) / p.block_key);
 }
 
+bool hides_cells(const kernels::Problem& p) {
+  return p.keep.data || p.bias.data || p.distances.data || p.blocks.data;
+}
+
 bool sees_any(const kernels::Problem& p, std::int64_t b, std::int64_t h, std::int64_t i) {
   if (p.sinks && p.sinks[h] != -kInf) return true;
   const std::int64_t place = b * p.interval_batch + i;

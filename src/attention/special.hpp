@@ -57,6 +57,9 @@ class Specials {
 // Whether query i of head h sees key j by intervals, masks, blocks and biases of -inf; all numbers are the problem's.
 bool sees(const kernels::Problem& p, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j);
 
+// Whether that asks for more than intervals.
+bool hides_cells(const kernels::Problem& p);
+
 // Whether there is such a key, or a sink.
 bool sees_any(const kernels::Problem& p, std::int64_t b, std::int64_t h, std::int64_t i);
 

@@ -110,6 +110,41 @@ TEST(LargeNumbers, ABiasOfTheLeastFloatHidesNothing) {
   }
 }
 
+// 3e38 in units of log2 is past the range, and -inf + inf is NaN.
+TEST(LargeNumbers, ABiasPastTheRangeDoesNotShowWhatAScoreFunctionHides) {
+  const auto hides = [](std::int64_t i, std::int64_t j) { return (i + j) % 3 == 0; };
+  AttentionOptions options, plain;
+  options.score_function =
+      ScoreFunction::elementwise([&](auto s, std::int64_t, std::int64_t, std::int64_t i,
+                                     std::int64_t j) { return hides(i, j) ? -kInf : static_cast<double>(s); },
+                                 [](auto...) { return 1.0; });
+  options.relative_bias = {Tensor::zeros({4, 1}), false, 8};
+  plain = options;
+  Tensor bias = Tensor::zeros({40, 50});
+  for (std::int64_t i = 0; i < 40; ++i) bias.set({i, (3 - i % 3) % 3}, 3e38);
+  options.mask = Mask::additive(bias);
+  std::mt19937 rng(3);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Tensor in[4];
+    for (Tensor& t : in) t = uniform(rng, {1, 1, &t == &in[0] || &t == &in[3] ? 40 : 50, 16}, dtype);
+    const auto grad_of = [&](const AttentionOptions& o) { return attention_backward(in[3], in[0], in[1], in[2], o); };
+    const AttentionGradient found = grad_of(options), expected = grad_of(plain);
+    const double most = dtype == DType::f32 ? 1e-5 : 0.05;
+    expect_close(found.q, expected.q, most, "dq");
+    expect_close(found.k, expected.k, most, "dk");
+    expect_close(found.v, expected.v, most, "dv");
+    // The same by distance: a query's own key and those behind it are in bucket 0, and the function hides these.
+    AttentionOptions by_distance = plain;
+    by_distance.relative_bias.table = tensor({3e38, 0, 0, 0}, {4, 1}, DType::f32);
+    by_distance.score_function =
+        ScoreFunction::elementwise([](auto s, std::int64_t, std::int64_t, std::int64_t i,
+                                      std::int64_t j) { return j >= i ? -kInf : static_cast<double>(s); },
+                                   [](auto...) { return 1.0; });
+    const AttentionGradient near = grad_of(by_distance);
+    expect_finite(near.q, "dq"), expect_finite(near.k, "dk"), expect_finite(near.v, "dv");
+  }
+}
+
 TEST(LargeNumbers, ScoresThatOverflowHideNoOthers) {
   std::mt19937 rng(2);
   Tensor q = uniform(rng, {1, 1, 40, 8}, DType::f32), k = uniform(rng, {1, 1, 90, 8}, DType::f32);
@@ -211,7 +246,8 @@ TEST(LargeNumbers, ABiasByDistanceHidesKeysFromNaN) {
   }
 }
 
-// The sum of -inf and inf is NaN. The scalar unit keeps it, as attention_on_scalar shows; vectors' exponentials drop it.
+// The sum of -inf and inf is NaN. The scalar unit keeps it, as attention_on_scalar shows; vectors' exponentials drop
+// it.
 TEST(LargeNumbers, OfASlopeTimesADistanceSeeNoHiddenKey) {
   std::mt19937 rng(11);
   const auto draw = [&](std::int64_t t) { return uniform(rng, {1, 1, t, 8}, DType::f32); };

@@ -168,14 +168,19 @@ inline void apply_bias(const Problem& p, const Span& span, int group, std::int64
     for_each_cell(p, p.bias, span, group, first_key, keys,
                   [&](std::int64_t at, float bias) { s[at] = bias == kMinusInfinity ? bias : sum(s[at], bias); });
   };
-  if (!p.roots) return add([](float score, float bias) { return score + bias * kLog2e; });
-  add([](float score, float bias) { return saturated(score + 0 * bias, score + bias); });
+  if (p.roots) return add([](float score, float bias) { return saturated(score + 0 * bias, score + bias); });
+  // Saturated, it cannot turn -inf of a score function into NaN.
+  if (p.hides) return add([](float score, float bias) { return score + saturated(bias, bias * kLog2e); });
+  add([](float score, float bias) { return score + bias * kLog2e; });
 }
 
 // Whether scores change by more than a factor, and must first be whole: scaled, in their unit.
 inline bool adjusts(const Problem& p) {
   return p.softcap > 0 || p.score_forward || p.bias.data || p.distances.data || p.alibi_slopes;
 }
+
+// Whether keys are masked one by one, beside the run of keys that a query sees.
+inline bool masks_cells(const Problem& p) { return p.keep.data || p.blocks.data; }
 
 // Caps scores (keys, kColumns) that lack a factor. Returns the factor that they lack then: a positive one, so that -inf
 // of masks stays what it is.

@@ -25,8 +25,8 @@ struct Factor {
 
 // Whether softmax takes a strip's scores as they come: nothing is added to them, and all lanes see all keys.
 inline bool stand(const Problem& p, const QueryTile& seen, std::int64_t first, std::int64_t count, const Range& strip) {
-  return !adjusts(p) && !p.keep.data && !p.blocks.data && strip.from + strip.keys <= count &&
-         seen.all_first <= first + strip.from && first + strip.from + strip.keys <= seen.all_last;
+  return !adjusts(p) && !masks_cells(p) && strip.from + strip.keys <= count && seen.all_first <= first + strip.from &&
+         first + strip.from + strip.keys <= seen.all_last;
 }
 
 template <int kParts>
