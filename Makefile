@@ -74,7 +74,7 @@ python-test-all: python-venv  ## the same with PyTorch, transformers, JAX and nu
 	build/python-venv/bin/pip install --quiet '.[test-all]'
 	build/python-venv/bin/python -m pytest tests/python --no-skips
 
-python-sanitize: python-venv  ## the Python package under the address sanitizer, in build/python-asan
+python-sanitize: python-venv  ## the Python package under the sanitizers, in build/asan
 	build/python-venv/bin/pip install --quiet 'nanobind>=3.1,<4' numpy pytest hypothesis ml_dtypes
 	scripts/python-sanitize build/python-venv/bin/python
 

@@ -19,14 +19,20 @@ namespace attn::test {
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Runs body(rng) for `count` seeds; a failure names its seed. A third of them under the address sanitizer, which makes
-// it ten times slower and looks at accesses rather than numbers, and under an emulator.
+// How many of `count` seeds are run: a third under the address sanitizer, which makes them ten times slower and looks at
+// accesses rather than numbers, and under an emulator.
+constexpr unsigned seeds(unsigned count) {
+#if defined(__SANITIZE_ADDRESS__) || defined(ATTN_EMULATED)
+  return (count + 2) / 3;
+#else
+  return count;
+#endif
+}
+
+// Runs body(rng) for seeds(count); a failure names its seed.
 template <class Body>
 void for_seeds(unsigned count, Body&& body) {
-#if defined(__SANITIZE_ADDRESS__) || defined(ATTN_EMULATED)
-  count = (count + 2) / 3;
-#endif
-  for (unsigned seed = 1; seed <= count; ++seed) {
+  for (unsigned seed = 1; seed <= seeds(count); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 rng(seed);
     body(rng);

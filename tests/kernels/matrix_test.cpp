@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "core/testing.hpp"
 #include "kernels/matrix_case.hpp"
 #include "kernels/units.hpp"
 
@@ -85,7 +86,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MatrixInParts);
 TEST_P(Matrix, AgreesWithFloat64) {
   for (const Kind& kind : kKinds) {
     if (!takes(kind)) continue;
-    for (unsigned seed = 0; seed < 60; ++seed) {
+    for (unsigned seed = 0; seed < test::seeds(60); ++seed) {
       Random random(seed);
       const Case c = draw_case(random, kind.element, kind.precision);
       SCOPED_TRACE(std::string(kind.name) + ", seed " + std::to_string(seed) + ": " + words(c.p));
@@ -97,7 +98,7 @@ TEST_P(Matrix, AgreesWithFloat64) {
 
 TEST_P(Matrix, ResultsDoNotDependOnTheOrderOfTasks) {
   for (const Kind& kind : kKinds) {
-    for (unsigned seed = 100; seed < 120; ++seed) {
+    for (unsigned seed = 100; seed < 100 + test::seeds(20); ++seed) {
       Random random(seed);
       const Case c = draw_case(random, kind.element, kind.precision);
       EXPECT_EQ(run(kernels_, c.p, random), run(kernels_, c.p, random)) << kind.name << ", seed " << seed;
@@ -109,7 +110,7 @@ TEST_P(Matrix, ResultsDoNotDependOnTheOrderOfTasks) {
 // tiles take it from so many queries on, in the company of that query itself.
 TEST_P(Matrix, ARowDoesNotDependOnOtherRows) {
   for (const Kind& kind : kKinds) {
-    for (unsigned seed = 200; seed < 240; ++seed) {
+    for (unsigned seed = 200; seed < 200 + test::seeds(40); ++seed) {
       Random random(seed);
       const Case c = draw_case(random, kind.element, kind.precision);
       const Problem& p = c.p;
@@ -268,7 +269,7 @@ TEST_P(Matrix, ShowsOverflow) {
 // What is no work for products of parts is AVX-512's kernel.
 TEST_P(Matrix, SmallFloat32AtHighestPrecisionIsAvx512s) {
   int small = 0;
-  for (unsigned seed = 300; seed < 320; ++seed) {
+  for (unsigned seed = 300; seed < 300 + test::seeds(20); ++seed) {
     Random random(seed);
     const Case c = draw_case(random, Element::f32, Precision::highest);
     const ForwardPlan plan = plan_tiles(c.p, kernels_);
