@@ -1,8 +1,8 @@
 // How a call is computed: everything that is decided, decided once, in ordinary C++. Kernels are handed the plan and
 // derive nothing again; callers and tests ask it, and it gives its reasons.
 //
-// What may change a result's bits is decided by the sizes of one batch item alone. The batch and the number of heads
-// decide only how work is shared out.
+// What may change a result's bits is decided by the sizes of one batch item alone, its number of key heads among them:
+// that sets into how many chunks the backward pass cuts the keys. The batch decides only how work is shared out.
 #pragma once
 
 #include <cstddef>

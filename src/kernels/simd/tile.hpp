@@ -1,4 +1,4 @@
-// The matrix core: every product of the kernels is one of these register tiles.
+// The matrix core of float32: products of the float tiles, forward and backward, and dense ones of many rows.
 #pragma once
 
 #include "kernels/simd/vector.hpp"
