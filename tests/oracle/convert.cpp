@@ -128,7 +128,9 @@ std::string difference(const Tensor& found, const Numbers& expected, double roun
     const double value = expected[i].value, near = std::clamp(value, -range.most, range.most);
     const double error = std::fabs(all[i] - (std::isfinite(value) ? near : value));
     const double allowed = steps * roundoff * expected[i].size + 2 * range.roundoff * std::fabs(near) + 2 * range.least;
-    const bool past = std::fabs(value) > range.most && std::isinf(all[i]) && (all[i] > 0) == (value > 0);
+    // A gradient that may be as large as that by its error alone is infinite, too, past its dtype's range.
+    const double reached = (all[i] > 0 ? value : -value) + (of == Of::gradient ? allowed : 0);
+    const bool past = std::isinf(all[i]) && reached > range.most;
     const bool unknown = std::isnan(expected[i].size) || (!(expected[i].size < 1e38) && std::isfinite(value));
     const bool lost = of == Of::gradient && !std::isfinite(value) && !std::isfinite(all[i]);
     const bool alike =
