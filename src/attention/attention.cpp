@@ -14,6 +14,21 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, con
   return composed_attention(q, k, v, p, options, trace);
 }
 
+AttentionResult attention_to_merge(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+  const Sizes p = validate(q, k, v, options);
+  if (!can_fuse(q, options)) {
+    AttentionResult result = composed_attention(q, k, v, p, options, nullptr);
+    result.lse = result.lse.to(DType::f64);
+    return result;
+  }
+  const Tensor rest = Tensor::zeros({p.batch, p.hq, p.tq});
+  AttentionResult result = fused_attention(q, k, v, p, options, rest);
+  const Tensor lse = result.lse.to(DType::f64);
+  for (std::int64_t i = 0; i < lse.numel(); ++i) lse.data<double>()[i] += static_cast<double>(rest.data<float>()[i]);
+  result.lse = lse;
+  return result;
+}
+
 namespace {
 
 void check_gradient(const Tensor& d_output, const Sizes& p, const AttentionOptions& options) {

@@ -46,7 +46,7 @@ bool has_wanted(const Part& part, const kernels::QueryTasks& tasks, std::int64_t
 
 }  // namespace
 
-bool run_forward(const Call& call, AttentionResult& result, const Wanted& wanted) {
+bool run_forward(const Call& call, AttentionResult& result, const Wanted& wanted, const Tensor& lse_rest) {
   bool finite = true;
   Arena arena;
   Vector<kernels::ForwardPlan> plans(&arena);
@@ -55,10 +55,11 @@ bool run_forward(const Call& call, AttentionResult& result, const Wanted& wanted
   const std::int64_t tq = result.lse.size(2);
   for (const Part& part : call.parts) {
     const Piece& piece = part.piece;
-    float* lse = result.lse.data<float>() + piece.batch * part.problem.hq * tq + piece.query;
+    const std::int64_t row = piece.batch * part.problem.hq * tq + piece.query;
     plans.push_back(kernels::plan(part.problem, kernels::active()));
-    results.push_back(
-        {rows_from(result.output, piece.batch, piece.query), lse, tq, element(result.output.dtype()), &finite});
+    results.push_back({rows_from(result.output, piece.batch, piece.query), result.lse.data<float>() + row, tq,
+                       element(result.output.dtype()), &finite,
+                       lse_rest.defined() ? lse_rest.data<float>() + row : nullptr});
   }
   run_plans(plans, call.operations, [&](std::size_t i, int phase, std::int64_t task, void* shared, void* scratch) {
     if (!wanted.empty() && !has_wanted(call.parts[i], plans[i].queries, task, wanted, tq)) return;
@@ -73,9 +74,12 @@ namespace {
 // mend() does what the kernels could not; composed(piece, b, h, i) computes a row by the reference, with its weights.
 template <class Mend, class Row>
 AttentionResult forward(const Call& call, const Sizes& p, const AttentionOptions& options, Tensor output, Mend&& mend,
-                        Row&& composed) {
+                        Row&& composed, const Tensor& lse_rest = {}) {
   AttentionResult result{std::move(output), Tensor::empty({p.batch, p.hq, p.tq}), {}};
-  if (!run_forward(call, result)) mend(result);
+  if (!run_forward(call, result, {}, lse_rest)) {
+    mend(result);
+    if (lse_rest.defined()) lse_rest.fill(0);  // of rows that are others now
+  }
   if (options.return_weights) result.weights = weights_of_rows(p, options, call.pieces, composed);
   return result;
 }
@@ -88,13 +92,14 @@ bool can_fuse(const Tensor& q, const AttentionOptions& options) {
 }
 
 AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& p,
-                                const AttentionOptions& options) {
+                                const AttentionOptions& options, const Tensor& lse_rest) {
   const Call call(q, k, v, p, options);
   const auto composed = [&](const Piece& piece, std::int64_t b, std::int64_t h, std::int64_t i) {
     return composed_row(q, k, v, p, options, piece, b, h, i);
   };
   const auto again = [&](AttentionResult& result) { mend(call, p, options, heads_to_mend(p, result), result); };
-  return forward(call, p, options, empty_like(q, p.output_shape(), output_dtype(q, options)), again, composed);
+  return forward(call, p, options, empty_like(q, p.output_shape(), output_dtype(q, options)), again, composed,
+                 lse_rest);
 }
 
 bool can_decode(const Tensor& q, const Sizes& p, const AttentionOptions& options) {

@@ -13,8 +13,12 @@ namespace attn {
 // The kernels take these inputs and options.
 bool can_fuse(const Tensor& q, const AttentionOptions& options);
 
+// `lse_rest`, where defined, gets what the float32 lse lacks: zeros (b, hq, tq) of float32 before.
 AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& p,
-                                const AttentionOptions& options);
+                                const AttentionOptions& options, const Tensor& lse_rest = {});
+
+// attention() with log-sum-exps of float64, which are not rounded to float32 before results are merged by them.
+AttentionResult attention_to_merge(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options);
 
 // The kernels take these queries against a cache as it is.
 bool can_decode(const Tensor& q, const Sizes& p, const AttentionOptions& options);

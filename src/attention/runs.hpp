@@ -14,8 +14,9 @@ namespace attn {
 // Rows of a result that are to be computed: one byte each, in the order of its log-sum-exps.
 using Wanted = std::vector<char>;
 
-// Whether all rows that may see something are finite, of those that are wanted, or of all.
-bool run_forward(const Call& call, AttentionResult& result, const Wanted& wanted = {});
+// Whether all rows that may see something are finite, of those that are wanted, or of all. `lse_rest`, where defined,
+// gets what lse lacks by its rounding.
+bool run_forward(const Call& call, AttentionResult& result, const Wanted& wanted = {}, const Tensor& lse_rest = {});
 
 // The key heads that have rows which are not finite: (b, hkv).
 Heads heads_to_mend(const Sizes& p, const AttentionResult& result);

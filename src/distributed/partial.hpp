@@ -5,8 +5,8 @@
 
 namespace attn::distributed {
 
-// Results over disjoint keys, merged one after the other in float64: the error of a row does not grow with the number
-// of ranks.
+// Results over disjoint keys, merged one after the other in float64, by log-sum-exps of float64: the error of a row is
+// that of one process or less, for any number of ranks.
 class Partial {
  public:
   void add(const AttentionResult& part);

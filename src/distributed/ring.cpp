@@ -2,6 +2,7 @@
 // its queries over each rank's keys.
 #include <algorithm>
 
+#include "attention/fused.hpp"
 #include "attn/error.hpp"
 #include "distributed/partial.hpp"
 #include "distributed/shards.hpp"
@@ -60,8 +61,8 @@ AttentionResult forward_of(const Call& call, const Tensor& q, const Block& block
   const Tensor rows = rows_of(q, block);
   AttentionResult all;
   for_each_piece_of_heads(call, [&](Heads heads) {
-    const AttentionResult part = attn::attention(query_heads(call.problem, rows, heads), key_heads(block.k, heads),
-                                                 key_heads(block.v, heads), options_of(call, block, heads));
+    const AttentionResult part = attention_to_merge(query_heads(call.problem, rows, heads), key_heads(block.k, heads),
+                                                    key_heads(block.v, heads), options_of(call, block, heads));
     if (heads.count() == call.problem.key_heads) {
       all = part;
       return;

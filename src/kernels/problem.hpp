@@ -100,6 +100,7 @@ struct ForwardResult {
   std::int64_t lse_head;
   Element element;         // of the output: the problem's, or float32
   bool* finite = nullptr;  // set to false where a row that may see something is not finite, or its lse; null: not asked
+  float* lse_rest = nullptr;  // what lse lacks of the log-sum-exp, laid out as lse is: 0 unless finite; null: not asked
 };
 
 // What the forward pass left, and the gradient that comes in; rows of the problem's element.

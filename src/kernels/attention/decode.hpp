@@ -192,11 +192,11 @@ inline void decode_merge(const Problem& p, const ForwardPlan& plan, const Forwar
       sum[0] = most, sum[1] = sum[1] * keep + part[1] * add;
       for (std::int64_t c = 0; c < p.dv; ++c) context[c] = context[c] * keep + part[pad_lanes(2) + c] * add;
     }
-    const float inverse = 1 / sum[1], lse = log_sum_exp(p, sum[0], sum[1]);
+    const float inverse = 1 / sum[1];
     for (std::int64_t c = 0; c < p.dv; ++c) context[c] = sum[1] == 0 ? 0 : context[c] * inverse;
     const Query at = query(p, span, r);
     write(context, row(result.output, result.element, span.batch, at.head, at.token), p.dv);
-    result.lse[(span.batch * p.hq + at.head) * result.lse_head + at.token] = lse;
+    const float lse = write_log_sum_exp(p, result, span, at, sum[0], sum[1]);
     if (!is_sound(p, span, at, lse)) write.tell();
   }
 }

@@ -37,8 +37,7 @@ inline void write_group(const Problem& p, const ForwardResult& result, const Spa
   for (int lane = 0; lane < kColumns && group * kColumns + lane < span.rows; ++lane) {
     const Query at = query(p, span, group * kColumns + lane);
     write(lines + lane * rows, row(result.output, result.element, span.batch, at.head, at.token), p.dv);
-    const float lse = log_sum_exp(p, run.maximum[lane], run.sum[lane]);
-    result.lse[(span.batch * p.hq + at.head) * result.lse_head + at.token] = lse;
+    const float lse = write_log_sum_exp(p, result, span, at, run.maximum[lane], run.sum[lane]);
     if (!is_sound(p, span, at, lse)) write.tell();
   }
 }

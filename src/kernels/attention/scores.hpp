@@ -18,6 +18,14 @@ inline float natural_sum(float maximum, float sum) {
   return static_cast<float>((static_cast<double>(maximum) + static_cast<double>(__builtin_log2f(sum))) * ln2);
 }
 
+// What that one lacks, of a finite `rounded`.
+inline float rest_of_natural_sum(float maximum, float sum, float rounded) {
+  constexpr double ln2 = 0x1.62e42fefa39efp-1;
+  if (!(rounded - rounded == 0)) return 0;
+  const double whole = (static_cast<double>(maximum) + __builtin_log2(static_cast<double>(sum))) * ln2;
+  return static_cast<float>(whole - static_cast<double>(rounded));
+}
+
 // What q is multiplied by when packed, so that scores come out in their unit; a softcap acts before that.
 inline float query_factor(const Problem& p) { return p.softcap > 0 ? p.scale / p.softcap : p.scale * score_unit(p); }
 

@@ -97,6 +97,16 @@ inline float log_sum_exp(const Problem& p, float maximum, float sum) {
   return saturated(maximum, maximum + natural_sum(p.weight_shift, sum));
 }
 
+// Writes a row's log-sum-exp, and returns it.
+inline float write_log_sum_exp(const Problem& p, const ForwardResult& result, const Span& span, const Query& at,
+                               float maximum, float sum) {
+  const std::int64_t place = (span.batch * p.hq + at.head) * result.lse_head + at.token;
+  const float lse = log_sum_exp(p, maximum, sum);
+  result.lse[place] = lse;
+  if (result.lse_rest) result.lse_rest[place] = p.roots ? 0 : rest_of_natural_sum(maximum, sum, lse);
+  return lse;
+}
+
 // Whether a row's log-sum-exp is as it should be, for all that one row tells: -inf where there is nothing to see.
 inline bool is_sound(const Problem& p, const Span& span, const Query& at, float lse) {
   if (lse != kMinusInfinity) return lse - lse == 0;
