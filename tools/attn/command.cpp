@@ -14,6 +14,7 @@
 #include "attn/version.hpp"
 #include "common/command_line.hpp"
 #include "common/format.hpp"
+#include "common/ranks.hpp"
 #include "common/signals.hpp"
 #include "common/suggest.hpp"
 #include "common/terminal.hpp"
@@ -26,13 +27,21 @@
 namespace attn::tool {
 namespace {
 
-constexpr int kUsage = 2, kData = 3;
-
 constexpr const char* kLessMemory =
     "use fewer tokens, smaller sizes or a smaller batch, save fewer steps, or raise the memory limit (ulimit -v)";
 
+// A command line that is none, with the advice where to look.
+class UsageError : public Error {
+ public:
+  UsageError(const Error& error, std::string message) : Error(error), message_(std::move(message)) {}
+  const char* what() const noexcept override { return message_.c_str(); }
+
+ private:
+  std::string message_;
+};
+
 int complain(const std::string& message, int status) {
-  write_stderr(fitted("attn: error: " + message + "\n", STDERR_FILENO));
+  write_stderr(fitted("attn: error: " + rank_prefix() + message + "\n", STDERR_FILENO));
   return status;
 }
 
@@ -52,17 +61,25 @@ int end_as_a_writer_without_reader() {
   return 128 + SIGPIPE;
 }
 
-// False where all is said: by the help, or by an error, which sets `status`.
-bool parse(Verb& verb, std::span<char* const> words, int& status) {
+// False where all is said by the help.
+bool parse(Verb& verb, std::span<char* const> words) {
   try {
-    if (verb.parse({words.begin(), words.end()})) return true;
-    write_stdout(help_text(verb));
+    return verb.parse({words.begin(), words.end()});
   } catch (const Error& error) {
     const std::string what = error.what();
     const bool asks = what.ends_with('?');
-    status = complain(formatted("{}{} attn {} --help", what, asks ? " Try" : "; try", verb.name()), kUsage);
+    throw UsageError(error, formatted("{}{} attn {} --help", what, asks ? " Try" : "; try", verb.name()));
   }
-  return false;
+}
+
+void run(const VerbEntry& entry, std::span<char* const> words, int& status) {
+  const auto verb = defined(entry, status);
+  distributed::Transport* const ranks = entry.over_ranks ? launched_ranks() : nullptr;
+  bool asks_to_run = false;
+  together(ranks, [&] { asks_to_run = parse(*verb, words); });
+  require_alike(ranks, "the command line", command_line());
+  if (asks_to_run) return verb->run();
+  if (!ranks || ranks->rank() == 0) write_stdout(help_text(*verb));
 }
 
 std::string unknown(std::string_view word) {
@@ -79,14 +96,13 @@ int call(std::span<char* const> words) {
   if (words.empty()) return write_stdout(greeting_text()), status;
   const std::string_view first = words.front();
   if (const VerbEntry* entry = find_verb(first)) {
-    const auto verb = defined(*entry, status);
-    if (parse(*verb, words.subspan(1), status)) verb->run();
+    run(*entry, words.subspan(1), status);
   } else if (first == "-h" || first == "--help") {
     write_stdout(overview_text());
   } else if (first == "--version") {
     write_stdout("attn " ATTN_VERSION "\n");
   } else {
-    status = complain(unknown(first), kUsage);
+    status = complain(unknown(first), 2);
   }
   return status;
 }
@@ -96,17 +112,22 @@ int call(std::span<char* const> words) {
 int run_command(std::span<char* const> arguments) {
   try {
     set_command_line(arguments);
-    return call(arguments.subspan(std::min<std::size_t>(arguments.size(), 1)));
+    return end_ranks(call(arguments.subspan(std::min<std::size_t>(arguments.size(), 1))));
   } catch (const io::ClosedPipe&) {
+    fail_ranks(128 + SIGPIPE);
     return end_as_a_writer_without_reader();
+  } catch (const FailedElsewhere& other) {
+    return fail_ranks(other.status());
+  } catch (const UsageError& error) {
+    return fail_ranks(complain(error.what(), exit_code(error)));
   } catch (const Error& error) {
-    return complain(told(error), error.kind() == Error::Kind::argument ? kUsage : kData);
+    return fail_ranks(complain(told(error), exit_code(error)));
   } catch (const OutOfMemory& error) {
-    return complain(formatted("{}; {}", error.what(), kLessMemory), kData);
-  } catch (const std::bad_alloc&) {
-    return complain(formatted("out of memory; {}", kLessMemory), kData);
+    return fail_ranks(complain(formatted("{}; {}", error.what(), kLessMemory), exit_code(error)));
+  } catch (const std::bad_alloc& error) {
+    return fail_ranks(complain(formatted("out of memory; {}", kLessMemory), exit_code(error)));
   } catch (const std::exception& error) {
-    return complain(escaped(error.what()), kData);
+    return fail_ranks(complain(escaped(error.what()), exit_code(error)));
   }
 }
 

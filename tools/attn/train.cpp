@@ -15,6 +15,7 @@
 #include "attn/pretrained.hpp"
 #include "common/format.hpp"
 #include "common/outputs.hpp"
+#include "common/ranks.hpp"
 #include "common/signals.hpp"
 #include "common/terminal.hpp"
 #include "common/text_model.hpp"
@@ -219,6 +220,9 @@ void conclude(const Run& run, const Progress& progress, const TrainingFiles& fil
 }
 
 void train(const Verb& verb, TrainFlags& flags, int& status) {
+  if (const auto* ranks = launched_ranks(); ranks && ranks->size() > 1) {
+    throw Error(Error::Kind::argument, "train", "one process", formatted("{} ranks", ranks->size()));
+  }
   keep_freed_memory();
   if (!flags.from.empty() && !flags.resume) require_model("--from", flags.from);
   TrainingFiles files(model_file(flags), flags.curve);

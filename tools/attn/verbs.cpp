@@ -13,7 +13,7 @@ constexpr std::array kVerbs{
     VerbEntry{"show", "Show attention weights, or any step, in the terminal.", define_show},
     VerbEntry{"plot", "Draw attention weights, or any step, as SVG or PNG.", define_plot},
     VerbEntry{"report", "Write an HTML page of every step; it needs no network.", define_report},
-    VerbEntry{"train", "Train a GPT on text, and write it to a model file.", define_train},
+    VerbEntry{"train", "Train a GPT on text, and write it to a model file.", define_train, true},
     VerbEntry{"generate", "Write text with a model that attn train or Hugging Face saved.", define_generate},
     VerbEntry{"tokens", "Show the tokens of a text, by a released model's files.", define_tokens},
     VerbEntry{"sdpa", "Compute the operator softmax(mask(q · kᵀ · scale)) · v.", define_sdpa},

@@ -16,6 +16,7 @@ struct VerbEntry {
   // Adds the verb's options and its callback, which runs when the command line names it. `status` is the exit code, 0
   // when untouched.
   void (*define)(Verb& verb, int& status);
+  bool over_ranks = false;  // a launcher's processes run it together (common/ranks.hpp)
 };
 
 // In the order of --help.
