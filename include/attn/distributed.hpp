@@ -173,6 +173,10 @@ AttentionResult attention(Transport& transport, const Tensor& q, const Tensor& k
 AttentionGradient attention_backward(Transport& transport, const Tensor& d_output, const Tensor& q, const Tensor& k,
                                      const Tensor& v, const Options& options, const AttentionResult& forward);
 
+// Takes part in a call that the other ranks make, by an error in place of inputs: all ranks throw Error, which says why
+// and names this rank. It is for a rank that finds out beforehand that it has nothing to give.
+[[noreturn]] void refuse(Transport& transport, const std::string& why);
+
 // Attention to a cache that is cut among ranks. All ranks give the same queries, and each its own keys and values. Each
 // gets the whole result. Queries stand at query_offset, or, with Align::bottom_right, at the end of the keys. There is
 // one way to compute this, so that Options::scheme has no effect.

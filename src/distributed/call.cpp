@@ -263,6 +263,13 @@ void widen_what_is_shared(AttentionOptions& o) {
 
 }  // namespace
 
+// The messages of agree().
+void refuse(Transport& transport, const std::string& why) {
+  gather_rows(transport, {});
+  compare(transport, why.empty() ? "an error" : why, {});
+  throw Error(Error::Kind::argument, kOp, "inputs that fit on every rank", why);  // compare() has thrown it
+}
+
 Call agree(Transport& transport, const Tensor& q, const Tensor& k, const Tensor& v, const Options& options, Kind kind,
            const std::function<void()>& check) {
   Call call{transport, options.attention, options.scheme, options.most_bytes, {}};
