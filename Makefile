@@ -70,7 +70,7 @@ python-test: python-venv  ## the Python package in build/python-venv, and its te
 	build/python-venv/bin/pip install --quiet '.[test]'
 	build/python-venv/bin/python -m pytest tests/python
 
-python-test-all: python-venv  ## the same with PyTorch, transformers, JAX and numba (5 GB): no test is skipped
+python-test-all: python-venv mpi-dependencies  ## the same with PyTorch, transformers, JAX and numba (5 GB): no test is skipped
 	build/python-venv/bin/pip install --quiet '.[test-all]'
 	build/python-venv/bin/python -m pytest tests/python --no-skips
 
@@ -96,7 +96,7 @@ docs: python-venv  ## the C++ and the Python reference, for a browser, in build/
 	@build/python-venv/bin/python -c 'import attn' 2>/dev/null || build/python-venv/bin/pip install --quiet .
 	build/python-venv/bin/pip install --quiet 'pdoc>=15'
 	@# Modules of attn.torch and attn.transformers, where PyTorch and Hugging Face's library are there.
-	cd build && modules=attn && for module in attn.torch attn.transformers; do \
+	cd build && modules="attn attn.distributed" && for module in attn.torch attn.transformers; do \
 	  ! python-venv/bin/python -c "import $$module" 2>/dev/null || modules="$$modules $$module"; \
 	done && python-venv/bin/python -W error -m pdoc --docformat google --output-directory docs/python $$modules
 	@cp docs/api/index.html build/docs/index.html

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import torch
 
     from attn._random import Generator
+    from attn.distributed import Layout
     from attn.scores import ScoreFunction
 
 
@@ -96,6 +97,76 @@ class Options(CacheOptions, total=False):
     block_size: int | tuple[int, int]
     query_offset: int | Integers | None
     key_offset: int | Integers | None
+    output_dtype: DType | None
+    generator: "Generator | torch.Generator | None"
+
+
+class Request(Protocol):
+    """A message under way. wait() returns once its memory may be used again, and raises where it is lost."""
+
+    def wait(self) -> object: ...
+
+
+class Ranks(Protocol):
+    """How this rank reaches the others: what may stand in place of a group.
+
+    Messages of one tag from one rank to another arrive in the order in which they were sent. Neither call may wait for
+    the other rank. The memory stays until wait() has returned, or cancel() has, where a request has that.
+    """
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def send(self, to: int, message: memoryview, tag: int) -> Request: ...
+    def receive(self, source: int, room: memoryview, tag: int) -> Request: ...
+
+
+class ProcessGroup(Protocol):
+    """A group of torch.distributed."""
+
+    def rank(self) -> int: ...
+    def size(self) -> int: ...
+
+
+class Mesh(Protocol):
+    """A DeviceMesh of torch.distributed."""
+
+    def get_group(self) -> Any: ...
+
+
+class Communicator(Protocol):
+    """A communicator of mpi4py."""
+
+    def Get_rank(self) -> int: ...
+    def Get_size(self) -> int: ...
+
+
+Group = ProcessGroup | Mesh | Communicator | Ranks | None
+
+
+class RankOptions(TypedDict, total=False):
+    """What attn.distributed.attention takes by keyword alone, but for what is returned."""
+
+    group: Group
+    layout: "Layout | None"
+    key_layout: "Layout | None"
+    scheme: str
+    window: tuple[int, int] | None
+    softcap: float
+    alibi_slopes: Array | None
+    sinks: Array | None
+    relative_bias: Array | None
+    relative_bidirectional: bool
+    relative_max_distance: int
+    key_lengths: Integers | None
+    cu_seqlens_q: Integers | None
+    cu_seqlens_k: Integers | None
+    block_mask: Array | None
+    block_size: int | tuple[int, int]
+    causal_alignment: str
+    precision: str
+    score_function: "ScoreFunction | None"
     output_dtype: DType | None
     generator: "Generator | torch.Generator | None"
 

@@ -1,0 +1,42 @@
+"""attn.distributed.attention with gradients."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from attn import _attn
+from attn._arguments import TORCH
+from attn.torch import operator
+
+
+class Attention(torch.autograd.Function):
+    """(query, key, value, attn_mask, sinks, relative_bias, (ranks, scheme, layouts' runs), options, what to keep alive):
+    output and lse. Both passes are calls of all ranks."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:
+        *inputs, ctx.given, ctx.options, ctx.keep = args
+        ranks, scheme, *runs = ctx.given
+        call: Any = _attn.distributed_forward
+        output, lse = call(ranks, *operator.bare(tuple(inputs)), ctx.options, scheme, *runs, False, TORCH)
+        ctx.save_for_backward(*inputs, output, lse)
+        ctx.mark_non_differentiable(lse)
+        return output, lse
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, d_output: Tensor, _: Any) -> tuple[Optional[Tensor], ...]:
+        *inputs, output, lse = ctx.saved_tensors
+        ranks, scheme, *runs = ctx.given
+        call: Any = _attn.distributed_backward
+        tensors = operator.bare((d_output, *inputs, output, lse))
+        return (*call(ranks, *tensors, ctx.options, scheme, *runs, TORCH), None, None, None)
+
+
+@torch.compiler.disable
+def attention(inputs: Any, given: Any, options: Any, keep: Any) -> tuple[Tensor, Tensor]:
+    """Of attn.distributed, which checked them. A break in a graph of torch.compile."""
+    return Attention.apply(*inputs, given, options, keep)

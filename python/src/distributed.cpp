@@ -1,0 +1,218 @@
+// Attention of a sequence that is cut among ranks, which a Python object connects: torch.distributed's groups, mpi4py's
+// communicators, or whatever has the same methods (attn/_ranks.py).
+#include "attn/distributed.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "arrays.hpp"
+#include "attn/error.hpp"
+#include "bind.hpp"
+#include "options.hpp"
+#include "values.hpp"
+
+namespace attn::python {
+namespace {
+
+namespace dist = attn::distributed;
+
+constexpr const char* kOp = "distributed attention";
+
+// What Python's send() and receive() gave: wait(), and cancel() for one that is given up.
+class UnderWay : public dist::Request::State {
+ public:
+  explicit UnderWay(nb::object request) : request_(std::move(request)) {}
+  UnderWay(const UnderWay&) = delete;
+
+  ~UnderWay() override {
+    const nb::gil_scoped_acquire held;
+    try {
+      if (request_ && nb::hasattr(request_, "cancel")) request_.attr("cancel")();
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("a message that is given up");
+    }
+    request_.reset();
+  }
+
+  void wait() override {
+    const nb::gil_scoped_acquire held;
+    request_.attr("wait")();
+    request_.reset();
+  }
+
+ private:
+  nb::object request_;
+};
+
+// The caller has released the GIL; each call takes it for as long as Python runs.
+class PythonTransport : public dist::Transport {
+ public:
+  explicit PythonTransport(nb::handle ranks)
+      : ranks_(nb::borrow(ranks)),
+        progress_(nb::getattr(ranks, "progress", nb::none())),
+        rank_(plain<int>(ranks.attr("rank"), kOp, "the group's rank")),
+        size_(plain<int>(ranks.attr("size"), kOp, "the group's size")) {}
+  PythonTransport(const PythonTransport&) = delete;
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return size_; }
+
+  dist::Request send(int to, dist::Bytes message, int tag) override {
+    return start("send", to, const_cast<std::byte*>(message.data()), message.size(), tag);
+  }
+  dist::Request receive(int from, dist::Room message, int tag) override {
+    return start("receive", from, message.data(), message.size(), tag);
+  }
+
+  void progress() override {
+    if (progress_.is_none()) return;
+    const nb::gil_scoped_acquire held;
+    progress_();
+  }
+
+ private:
+  // Both ranks know of an empty message.
+  dist::Request start(const char* method, int other, std::byte* data, std::size_t size, int tag) {
+    if (size == 0) return {};
+    const nb::gil_scoped_acquire held;
+    constexpr int kWrite = 0x200;  // PyBUF_WRITE, which the stable ABI leaves out
+    const nb::object view =
+        nb::steal(PyMemoryView_FromMemory(reinterpret_cast<char*>(data), static_cast<Py_ssize_t>(size), kWrite));
+    if (!view) throw nb::python_error();
+    return dist::Request(std::make_unique<UnderWay>(ranks_.attr(method)(other, view, tag)));
+  }
+
+  nb::object ranks_, progress_;
+  int rank_, size_;
+};
+
+using Runs = std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>;
+
+dist::Layout layout_of(const Runs& runs) {
+  if (runs.empty()) return {};
+  std::vector<std::vector<dist::Run>> all;
+  for (const auto& own : runs) {
+    auto& to = all.emplace_back();
+    for (const auto& [first, last] : own) to.push_back({first, last});
+  }
+  return dist::Layout(std::move(all));
+}
+
+Runs runs_of(const dist::Layout& layout) {
+  Runs runs;
+  for (int r = 0; r < layout.ranks(); ++r) {
+    auto& own = runs.emplace_back();
+    for (const dist::Run& run : layout.runs(r)) own.emplace_back(run.first, run.last);
+  }
+  return runs;
+}
+
+// What one rank cannot read, all of them are told of; it throws its own error.
+template <class Read>
+auto read_or_refuse(PythonTransport& transport, Read&& read_all) {
+  try {
+    return read_all();
+  } catch (const Error& error) {
+    const std::string why = error.what();
+    const nb::gil_scoped_release released;
+    try {
+      dist::refuse(transport, why);
+    } catch (const Error&) {  // its own
+    }
+    throw;
+  }
+}
+
+struct Given {
+  Array q, k, v, d_output, output, lse;
+  Options kept;
+  dist::Options options;
+};
+
+Given given(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask, nb::handle sinks,
+            nb::handle relative_bias, const Options& options, const std::string& scheme, const Runs& queries,
+            const Runs& keys, Framework with) {
+  Given in;
+  in.q = read(query, kOp, "query", with), in.k = read(key, kOp, "key", with), in.v = read(value, kOp, "value", with);
+  in.kept = with_inputs(options, attn_mask, sinks, relative_bias, with);
+  in.options.attention = in.kept.options;
+  in.options.scheme = dist::parse_scheme(scheme);
+  in.options.queries = layout_of(queries), in.options.keys = layout_of(keys);
+  return in;
+}
+
+nb::tuple forward(nb::handle ranks, nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask,
+                  nb::handle sinks, nb::handle relative_bias, const Options& options, const std::string& scheme,
+                  const Runs& queries, const Runs& keys, bool decodes, int framework) {
+  const auto with = static_cast<Framework>(framework);
+  PythonTransport transport(ranks);
+  const Given in = read_or_refuse(transport, [&] {
+    return given(query, key, value, attn_mask, sinks, relative_bias, options, scheme, queries, keys, with);
+  });
+  AttentionResult result;
+  {
+    const nb::gil_scoped_release released;
+    const auto call = decodes ? dist::decode : dist::attention;
+    result = call(transport, in.q.tensor, in.k.tensor, in.v.tensor, in.options);
+  }
+  return nb::make_tuple(give(result.output, with), give(result.lse, with));
+}
+
+nb::tuple backward(nb::handle ranks, nb::handle d_output, nb::handle query, nb::handle key, nb::handle value,
+                   nb::handle attn_mask, nb::handle sinks, nb::handle relative_bias, nb::handle output, nb::handle lse,
+                   const Options& options, const std::string& scheme, const Runs& queries, const Runs& keys,
+                   int framework) {
+  const auto with = static_cast<Framework>(framework);
+  PythonTransport transport(ranks);
+  const Given in = read_or_refuse(transport, [&] {
+    Given all = given(query, key, value, attn_mask, sinks, relative_bias, options, scheme, queries, keys, with);
+    all.options.attention.output_dtype.reset();  // gradients are of the inputs' dtype
+    all.d_output = read(d_output, kOp, "the output's gradient", with);
+    all.output = read(output, kOp, "output", with), all.lse = read(lse, kOp, "lse", with);
+    return all;
+  });
+  AttentionGradient grad;
+  {
+    const nb::gil_scoped_release released;
+    grad = dist::attention_backward(transport, in.d_output.tensor, in.q.tensor, in.k.tensor, in.v.tensor, in.options,
+                                    {in.output.tensor, in.lse.tensor, {}});
+  }
+  return nb::make_tuple(give(grad.q, with), give(grad.k, with), give(grad.v, with), give(grad.bias, with),
+                        give(grad.sinks, with), give(grad.relative_bias, with));
+}
+
+}  // namespace
+
+void bind_distributed(nb::module_& m) {
+  m.def("distributed_forward", &forward, nb::arg("ranks"), nb::arg("query").none(), nb::arg("key").none(),
+        nb::arg("value").none(), nb::arg("attn_mask").none(), nb::arg("sinks").none(), nb::arg("relative_bias").none(),
+        nb::arg("options"), nb::arg("scheme"), nb::arg("queries"), nb::arg("keys"), nb::arg("decodes"),
+        nb::arg("framework"), "(output, lse) of this rank's rows; no runs are no layout.");
+  m.def("distributed_backward", &backward, nb::arg("ranks"), nb::arg("d_output"), nb::arg("query"), nb::arg("key"),
+        nb::arg("value"), nb::arg("attn_mask").none(), nb::arg("sinks").none(), nb::arg("relative_bias").none(),
+        nb::arg("output"), nb::arg("lse"), nb::arg("options"), nb::arg("scheme"), nb::arg("queries"), nb::arg("keys"),
+        nb::arg("framework"),
+        "Gradients of this rank's query, key and value, and of a float mask, sinks and relative_bias; None for what is "
+        "not there.");
+  m.def(
+      "distributed_refuse",
+      [](nb::handle ranks, const std::string& why) {
+        PythonTransport transport(ranks);
+        const nb::gil_scoped_release released;
+        dist::refuse(transport, why);
+      },
+      nb::arg("ranks"), nb::arg("why"), "Takes part in the others' call by an error, which all of them raise.");
+  m.def(
+      "even_layout", [](std::int64_t tokens, int ranks) { return runs_of(dist::Layout::even(tokens, ranks)); },
+      nb::arg("tokens"), nb::arg("ranks"));
+  m.def(
+      "zigzag_layout", [](std::int64_t tokens, int ranks) { return runs_of(dist::Layout::zigzag(tokens, ranks)); },
+      nb::arg("tokens"), nb::arg("ranks"));
+  m.def(
+      "checked_layout", [](const Runs& runs) { return runs_of(dist::Layout(layout_of(runs))); }, nb::arg("runs"),
+      "The same runs without empty ones; an error unless they hold every position once.");
+}
+
+}  // namespace attn::python
