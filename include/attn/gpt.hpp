@@ -121,9 +121,10 @@ class GPT : public Module {
   Gradient backward(const Tensor& d_logits) override;
 
   // Mean cross-entropy, in nats, of the targets: int64 of the shape of ids, -100 (PyTorch's ignore_index) where there
-  // is none. Logits are computed a part at a time. backward() then adds factor · gradient to every parameter's grad.
+  // is none. Logits are computed a part at a time. backward() then adds factor · gradient to every parameter's grad,
+  // and tells `ready` of each parameter once.
   double loss(const Tensor& ids, const Tensor& targets);
-  void backward(double factor = 1);
+  void backward(double factor = 1, const GradientsReady& ready = {});
   // The same mean, with nothing kept for a backward pass.
   double evaluate(const Tensor& ids, const Tensor& targets);
 
@@ -140,7 +141,7 @@ class GPT : public Module {
 
  private:
   Tensor hidden(const Tensor& ids, Trace* trace);  // (b, t, width), after ln_f
-  void hidden_backward(const Tensor& d_hidden);
+  void hidden_backward(const Tensor& d_hidden, const GradientsReady& ready = {});
   double cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient);
   void initialise(Generator& rng);
 

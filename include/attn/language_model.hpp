@@ -97,7 +97,7 @@ class LanguageModel : public Module {
   // As GPT's: mean cross-entropy of the targets, -100 where there is none; then factor · gradient is added to every
   // grad.
   double loss(const Tensor& ids, const Tensor& targets);
-  void backward(double factor = 1);
+  void backward(double factor = 1, const GradientsReady& ready = {});
   double evaluate(const Tensor& ids, const Tensor& targets);
 
   std::vector<Parameter*> parameters() override;
@@ -111,7 +111,7 @@ class LanguageModel : public Module {
 
  private:
   Tensor hidden(const Tensor& ids, Trace* trace);  // (b, t, width), after the last norm
-  void hidden_backward(const Tensor& d_hidden);
+  void hidden_backward(const Tensor& d_hidden, const GradientsReady& ready = {});
   double cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient);
 
   LanguageModelConfig config_;

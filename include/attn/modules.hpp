@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +31,9 @@ struct Parameter {
 };
 
 using StateDict = std::map<std::string, Tensor>;
+
+// Is told of parameters whose gradients a backward pass has finished, while it goes on with others.
+using GradientsReady = std::function<void(std::span<Parameter* const>)>;
 
 class Module {
  public:

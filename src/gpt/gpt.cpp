@@ -92,14 +92,19 @@ Module::Gradient GPT::backward(const Tensor& d_logits) {
   return {};
 }
 
-void GPT::hidden_backward(const Tensor& d_hidden) {
+void GPT::hidden_backward(const Tensor& d_hidden, const GradientsReady& ready) {
+  const auto done = [&](const std::vector<Parameter*>& some) {
+    if (ready) ready(some);
+  };
   // hidden = ln_f(h[n](… h[0](dropout(wte[ids] + wpe))))
   Tensor dx = ln_f.backward(d_hidden).x;
-  for (std::size_t i = h.size(); i-- > 0;) dx = h[i]->backward(dx).x;
+  done(ln_f.parameters());
+  for (std::size_t i = h.size(); i-- > 0;) dx = h[i]->backward(dx).x, done(h[i]->parameters());
   for (Parameter* p : {&wte, &wpe}) {
     if (!p->grad.defined()) p->grad = Tensor::zeros(p->value.shape());
   }
   embed_backward(dropout.backward(dx).x, ids_, wte.grad, wpe.grad);
+  done({&wte, &wpe});
 }
 
 double GPT::loss(const Tensor& ids, const Tensor& targets) { return cross_entropy_of(ids, targets, true); }
@@ -116,12 +121,13 @@ double GPT::cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with
   return found.loss;
 }
 
-void GPT::backward(double factor) {
+void GPT::backward(double factor, const GradientsReady& ready) {
   if (!d_hidden_.defined()) throw Error(Error::Kind::argument, kOp, "loss() before backward()", "no loss");
   scale_in_place(d_hidden_, factor);
   scale_in_place(d_head_, factor);
   accumulate(config_.tied ? wte : lm_head, d_head_);
-  hidden_backward(d_hidden_);
+  if (ready && !config_.tied) ready(std::vector<Parameter*>{&lm_head});
+  hidden_backward(d_hidden_, ready);
   d_hidden_ = d_head_ = {};
 }
 

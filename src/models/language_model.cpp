@@ -92,13 +92,18 @@ Module::Gradient LanguageModel::backward(const Tensor& d_logits) {
   return {};
 }
 
-void LanguageModel::hidden_backward(const Tensor& d_hidden) {
+void LanguageModel::hidden_backward(const Tensor& d_hidden, const GradientsReady& ready) {
+  const auto done = [&](const std::vector<Parameter*>& some) {
+    if (ready) ready(some);
+  };
   // hidden = norm(block[n](… block[0](scale · embedding[ids])))
   Tensor dx = norm.backward(d_hidden).x;
-  for (std::size_t i = blocks.size(); i-- > 0;) dx = blocks[i]->backward(dx).x;
+  done({&norm.weight});
+  for (std::size_t i = blocks.size(); i-- > 0;) dx = blocks[i]->backward(dx).x, done(blocks[i]->parameters());
   if (!embedding.grad.defined()) embedding.grad = Tensor::zeros(embedding.value.shape());
   scale_in_place(dx, config_.embedding_scale);
   embed_backward(dx, ids_, embedding.grad, {});
+  done({&embedding});
 }
 
 double LanguageModel::loss(const Tensor& ids, const Tensor& targets) { return cross_entropy_of(ids, targets, true); }
@@ -117,12 +122,13 @@ double LanguageModel::cross_entropy_of(const Tensor& ids, const Tensor& targets,
   return found.loss;
 }
 
-void LanguageModel::backward(double factor) {
+void LanguageModel::backward(double factor, const GradientsReady& ready) {
   if (!d_hidden_.defined()) throw Error(Error::Kind::argument, kOp, "loss() before backward()", "no loss");
   scale_in_place(d_hidden_, factor);
   scale_in_place(d_head_, factor);
   accumulate(config_.tied ? embedding : lm_head, d_head_);
-  hidden_backward(d_hidden_);
+  if (ready && !config_.tied) ready(std::vector<Parameter*>{&lm_head});
+  hidden_backward(d_hidden_, ready);
   d_hidden_ = d_head_ = {};
 }
 
