@@ -49,9 +49,9 @@ test-neon: neon-dependencies  ## the kernels for 64-bit Arm, under qemu-user, in
 	cmake --build --preset neon
 	ctest --preset neon -j2
 
-mpi-test: dependencies mpi-dependencies  ## attention on 1 to 8 ranks that are processes, by mpirun
+mpi-test: dependencies mpi-dependencies  ## attention and training on 1 to 8 ranks that are processes, by mpirun
 	@cmake --preset default -D ATTN_MPI=ON >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
-	@cmake --build --preset default --target test_mpi
+	@cmake --build --preset default --target test_mpi test_ranks
 	ctest --preset default -L mpi
 
 test-older: build  ## modules on processors without AVX-512, and without AVX, which qemu-user emulates

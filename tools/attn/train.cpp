@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <exception>
 #include <filesystem>
@@ -20,6 +21,7 @@
 #include "common/terminal.hpp"
 #include "common/text_model.hpp"
 #include "core/escape.hpp"
+#include "kernels/targets.hpp"
 #include "train/divergence.hpp"
 #include "train/estimate.hpp"
 #include "train/files.hpp"
@@ -41,7 +43,7 @@ struct TrainFlags {
   std::string from, out, curve, tokenizer, on_nan = "stop";
   std::int64_t save_every = 100, log_every = 10, until = 0;
   double minutes = 0;
-  bool resume = false, force = false, json = false;
+  bool resume = false, force = false, json = false, shard = false;
 };
 
 constexpr const char* kTrainNotes =
@@ -164,8 +166,8 @@ std::unique_ptr<TrainedModel> go_on_from(const Verb& verb, TrainFlags& flags, co
   return model;
 }
 
-std::unique_ptr<Run> start(const Verb& verb, TrainFlags& flags, TrainingFiles& files, const Tokenizer& tokenizer,
-                           std::optional<Text>& text) {
+std::unique_ptr<Run> start(const Verb& verb, TrainFlags& flags, const TrainRanks& ranks, TrainingFiles& files,
+                           const Tokenizer& tokenizer, std::optional<Text>& text) {
   if (flags.resume) {
     auto given = given_settings(verb);
     for (const char* flag : {"--force", "--from"}) {
@@ -176,27 +178,28 @@ std::unique_ptr<Run> start(const Verb& verb, TrainFlags& flags, TrainingFiles& f
                   "neither settings nor --force nor --from beside --resume, which has all from its checkpoint",
                   joined(given, " "));
     }
-    auto run = Run::resume(files.checkpoint(), flags.text, tokenizer, text);
+    auto run = Run::resume(files.checkpoint(), flags.text, tokenizer, text, ranks);
     files.resumed(*run);
     return run;
   }
-  if (!flags.force) files.require_new();
+  if (!flags.force && ranks.first()) files.require_new();
   std::unique_ptr<TrainedModel> released;
   if (!flags.from.empty()) released = go_on_from(verb, flags, tokenizer);
   flags.settings.model.vocab_size = tokenizer.vocab_size();
   flags.settings.model.precision = parse_precision(flags.precision);
   flags.settings.model.gelu = flags.gelu == "tanh" ? Gelu::tanh : Gelu::exact;
   text.emplace(flags.text, tokenizer, flags.settings.validation, flags.settings.model.context_length);
-  return std::make_unique<Run>(flags.settings, *text, std::move(released));
+  return std::make_unique<Run>(flags.settings, *text, std::move(released), ranks);
 }
 
 void introduce(Run& run, const Text& text) {
   std::int64_t weights = 0;
   for (const Parameter* p : run.model().module().parameters()) weights += p->value.numel();
   const std::string from = run.steps_done() == 0 ? "" : formatted("; from step {}", run.steps_done());
+  const std::string ranks = run.ranks().size() == 1 ? "" : formatted("; {} ranks", run.ranks().size());
   const std::string told =
-      formatted("{:.2f} million weights; {} tokens to train on, {} to validate by{}\n",
-                static_cast<double>(weights) / 1e6, text.training_tokens(), text.validation_tokens(), from);
+      formatted("{:.2f} million weights; {} tokens to train on, {} to validate by{}{}\n",
+                static_cast<double>(weights) / 1e6, text.training_tokens(), text.validation_tokens(), from, ranks);
   write_stderr(fitted(told, STDERR_FILENO));
 }
 
@@ -219,54 +222,117 @@ void conclude(const Run& run, const Progress& progress, const TrainingFiles& fil
   json ? write_stderr(fitted(text, STDERR_FILENO)) : write_stdout(fitted(text, STDOUT_FILENO));
 }
 
-void train(const Verb& verb, TrainFlags& flags, int& status) {
-  if (const auto* ranks = launched_ranks(); ranks && ranks->size() > 1) {
-    throw Error(Error::Kind::argument, "train", "one process", formatted("{} ranks", ranks->size()));
-  }
-  keep_freed_memory();
-  if (!flags.from.empty() && !flags.resume) require_model("--from", flags.from);
-  TrainingFiles files(model_file(flags), flags.curve);
-  const OutFolder folder(flags.from.empty() || flags.resume ? "" : flags.out);
+// All that a run needs, in the order in which it is made.
+struct Training {
+  TrainRanks ranks;
+  TrainingFiles files;
+  std::optional<OutFolder> folder;
   Outputs outputs;  // refused before the work, not after it
-  outputs.declare("--out", files.model().string(), {".safetensors"});
-  outputs.declare("the checkpoint", files.checkpoint().string(), {".safetensors"});
-  outputs.declare("--curve", files.curve().string(), {".svg"});
-  const TrainingLock lock(io::Destination(files.model(), "--out"));
-  const auto tokenizer = tokenizer_of(flags);
+  std::optional<TrainingLock> lock;
+  std::unique_ptr<Tokenizer> tokenizer;
   std::optional<Text> text;
-  const auto run = start(verb, flags, files, *tokenizer, text);
-  introduce(*run, *text);
+  std::unique_ptr<Run> run;
+
+  Training(const Verb& verb, TrainFlags& flags, const TrainRanks& all)
+      : ranks(all), files(model_file(flags), flags.curve) {
+    if (!flags.from.empty() && !flags.resume) require_model("--from", flags.from);
+    if (ranks.size() > 1 && std::ranges::count(flags.text, "-") > 0) {
+      throw Error(Error::Kind::argument, "--text", "files, which all ranks read", "standard input");
+    }
+    if (ranks.first()) reserve(flags);
+    tokenizer = tokenizer_of(flags);
+    run = start(verb, flags, ranks, files, *tokenizer, text);
+  }
+
+ private:
+  void reserve(const TrainFlags& flags) {
+    folder.emplace(flags.from.empty() || flags.resume ? "" : flags.out);
+    outputs.declare("--out", files.model().string(), {".safetensors"});
+    outputs.declare("the checkpoint", files.checkpoint().string(), {".safetensors"});
+    outputs.declare("--curve", files.curve().string(), {".svg"});
+    lock.emplace(io::Destination(files.model(), "--out"));
+  }
+};
+
+// One rank's mistake ends all, and what they hold has to be the same.
+std::unique_ptr<Training> prepared(const Verb& verb, TrainFlags& flags, const TrainRanks& ranks) {
+  std::unique_ptr<Training> training;
+  together(ranks.transport, [&] { training = std::make_unique<Training>(verb, flags, ranks); });
+  if (ranks.size() == 1) return training;
+  require_alike(ranks.transport, "the tokens of --text", training->text->fingerprint());
+  require_alike(ranks.transport, "the step", std::to_string(training->run->steps_done()));
+  require_alike(ranks.transport, "the instruction set (ATTN_FORCE_ISA chooses one)", kernels::active().isa);
+  require_alike(ranks.transport, "the weights", training->run->fingerprint());
+  return training;
+}
+
+// Why a run ends before its last step. Ranks agree, so that all end with the same one.
+struct Stop {
+  bool now = false;
+  int signal = 0;
+
+  static Stop agreed(const TrainRanks& ranks, bool mine) {
+    Stop stop{mine || stopped_by != 0, stopped_by};
+    if (ranks.size() == 1) return stop;
+    const std::vector own{static_cast<double>(stop.now), static_cast<double>(stop.signal)};
+    const std::vector<double> all = distributed::all_gather(ranks.transport, own);
+    for (std::size_t i = 0; i < all.size(); i += 2) {
+      stop.now = stop.now || all[i] != 0, stop.signal = std::max(stop.signal, static_cast<int>(all[i + 1]));
+    }
+    return stop;
+  }
+};
+
+// All ranks find the same numbers, and what they say of them is said by one.
+void check(Divergence& divergence, const Run::Step& step, const Run& run) {
+  const bool fine = step.finite() && (!step.validation || std::isfinite(*step.validation));
+  together(fine ? nullptr : run.ranks().transport, [&] { divergence.check(step, run); });
+}
+
+Progress::Form form_of(const TrainFlags& flags) {
+  if (flags.json) return Progress::Form::json;
+  return isatty(STDERR_FILENO) ? Progress::Form::bar : Progress::Form::lines;
+}
+
+void train(const Verb& verb, TrainFlags& flags, int& status) {
+  const TrainRanks ranks{launched_ranks(), flags.shard};
+  keep_freed_memory();
+  const auto training = prepared(verb, flags, ranks);
+  Run& run = *training->run;
+  TrainingFiles& files = training->files;
+  if (ranks.first()) introduce(run, *training->text);
 
   catch_signals();
-  const std::int64_t last = flags.until > 0 ? std::min(flags.until, run->settings().steps) : run->settings().steps;
-  if (const std::int64_t left = last - run->steps_done(); left >= kWorthATrial) {
-    write_stderr(fitted(estimate_text(*run, left, flags.minutes, !flags.resume && flags.from.empty()), STDERR_FILENO));
+  const std::int64_t last = flags.until > 0 ? std::min(flags.until, run.settings().steps) : run.settings().steps;
+  if (const std::int64_t left = last - run.steps_done(); left >= kWorthATrial) {
+    const std::string told = estimate_text(run, left, flags.minutes, !flags.resume && flags.from.empty());
+    if (ranks.first()) write_stderr(fitted(told, STDERR_FILENO));
   }
-  const auto form = flags.json              ? Progress::Form::json
-                    : isatty(STDERR_FILENO) ? Progress::Form::bar
-                                            : Progress::Form::lines;
-  Progress progress(form, *run, last, flags.log_every, flags.minutes);
+  Progress progress(form_of(flags), run, last, flags.log_every, flags.minutes);
   Divergence divergence(flags.on_nan == "skip" ? Divergence::Then::skip : Divergence::Then::stop, files);
   std::exception_ptr unread;  // nobody reads --json any more
+  Stop stop;
   const auto enough = [&] {
-    return run->done() || unread || stopped_by != 0 || (flags.until > 0 && run->steps_done() >= flags.until) ||
-           (flags.minutes > 0 && progress.seconds() >= 60 * flags.minutes);
+    stop = Stop::agreed(ranks, unread || (flags.minutes > 0 && progress.seconds() >= 60 * flags.minutes));
+    return stop.now || run.done() || (flags.until > 0 && run.steps_done() >= flags.until);
   };
   while (!enough()) {
-    const Run::Step step = run->step();
-    divergence.check(step, *run);
+    const Run::Step step = run.step();
+    check(divergence, step, run);
     try {
-      progress.show(step);
+      if (ranks.first()) progress.show(step);
     } catch (const io::ClosedPipe&) {
       unread = std::current_exception();
     }
-    if (step.finite() && run->steps_done() % flags.save_every == 0) files.save(*run);
+    if (step.finite() && run.steps_done() % flags.save_every == 0) files.save(run);
   }
   progress.finish();
-  if (!files.hold(*run)) files.save(*run);
-  conclude(*run, progress, files, flags.json);
-  if (unread) std::rethrow_exception(unread);
-  if (stopped_by != 0) status = 128 + stopped_by;
+  if (!files.hold(run)) files.save(run);
+  if (ranks.first()) conclude(run, progress, files, flags.json);
+  together(ranks.transport, [&] {
+    if (unread) std::rethrow_exception(unread);
+  });
+  if (stop.signal != 0) status = 128 + stop.signal;
 }
 
 }  // namespace
@@ -310,6 +376,8 @@ void define_train(Verb& verb, int& status) {
   verb.add_option("--curve", flags->curve, "The loss curve to write, .svg.")
       .value_name("FILE")
       .default_is("beside --out, with its name");
+  verb.add_flag("--shard", flags->shard,
+                "Under mpirun: each rank keeps its part of the optimizer's state alone, which takes less memory.");
   verb.add_flag("--json", flags->json, "Print progress as JSON, an object a line, on standard output.");
   add_train_settings(verb, flags->settings, flags->precision, flags->gelu);
   verb.notes(kTrainNotes);

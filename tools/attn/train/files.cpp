@@ -4,6 +4,7 @@
 #include "attn/figure.hpp"
 #include "attn/io.hpp"
 #include "common/format.hpp"
+#include "common/ranks.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "train/divergence.hpp"
@@ -43,11 +44,17 @@ void TrainingFiles::require_new() const {
 
 // The checkpoint first: the model and the curve can be written again from it.
 void TrainingFiles::save(Run& run) {
-  if (!run.finite()) throw diverged(formatted("other weights after step {}", run.steps_done()), *this);
+  distributed::Transport* const ranks = run.ranks().transport;
+  together(ranks, [&] {
+    if (!run.finite()) throw diverged(formatted("other weights after step {}", run.steps_done()), *this);
+  });
   run.save(checkpoint_);
   kept_ = run.steps_done();
-  run.model().save(model_, run.steps_done());
-  io::save_text(curve_, curve_svg(run));
+  together(ranks, [&] {
+    if (!run.ranks().first()) return;
+    run.model().save(model_, run.steps_done());
+    io::save_text(curve_, curve_svg(run));
+  });
   saved_ = run.steps_done();
 }
 

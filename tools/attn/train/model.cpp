@@ -20,7 +20,7 @@ class Of : public TrainedModel {
   explicit Of(Model model) : model_(std::move(model)) {}
   Module& module() override { return model_; }
   double loss(const Batch& batch) override { return model_.loss(batch.ids, batch.targets); }
-  void backward() override { model_.backward(); }
+  void backward(double factor, const GradientsReady& ready) override { model_.backward(factor, ready); }
   double evaluate(const Batch& batch) override { return model_.evaluate(batch.ids, batch.targets); }
 
  protected:

@@ -17,7 +17,7 @@ class TrainedModel {
   virtual ~TrainedModel() = default;
   virtual Module& module() = 0;
   virtual double loss(const Batch& batch) = 0;  // which backward() follows
-  virtual void backward() = 0;
+  virtual void backward(double factor = 1, const GradientsReady& ready = {}) = 0;
   virtual double evaluate(const Batch& batch) = 0;
   // The config.json of a released model, else nothing.
   virtual std::string config() const = 0;

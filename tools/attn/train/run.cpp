@@ -1,12 +1,16 @@
 #include "train/run.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "attn/error.hpp"
 #include "attn/io.hpp"
+#include "common/format.hpp"
+#include "common/ranks.hpp"
 
 namespace attn::tool {
 namespace {
@@ -14,6 +18,7 @@ namespace {
 constexpr const char* kModel = "model.";
 constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kConfig = "config.json";  // of a released model
+constexpr const char* kMeans[] = {"exp_avg.", "exp_avg_sq."};
 
 Tensor column(const std::vector<double>& values) {
   return Tensor::from(std::span<const double>(values), {static_cast<std::int64_t>(values.size())});
@@ -55,7 +60,26 @@ void check_sizes(const GPTConfig& config, const StateDict& model, const std::str
   }
 }
 
-const TrainSettings& checked(const TrainSettings& s) {
+// Each text is a group where the sum must not depend on the ranks, else a rank's texts are. Null for one process that
+// takes a batch as a whole.
+std::unique_ptr<distributed::GradientSum> gradient_sum(const TrainSettings& settings, const TrainRanks& ranks,
+                                                       Module& module) {
+  if (!settings.reproducible && ranks.size() == 1) return nullptr;
+  return std::make_unique<distributed::GradientSum>(
+      ranks.transport, module.parameters(),
+      distributed::GradientSumOptions{.groups = settings.reproducible ? settings.batch : ranks.size(),
+                                      .sharded = ranks.sharded});
+}
+
+// A seed for each group of a step (the last function of SplitMix64, Steele et al. 2014).
+std::uint64_t mixed(std::uint64_t key, std::int64_t group) {
+  std::uint64_t z = key + 0x9e3779b97f4a7c15u * (static_cast<std::uint64_t>(group) + 1);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+const TrainSettings& checked(const TrainSettings& s, const TrainRanks& ranks) {
   const auto require = [](bool holds, const char* flag, const char* expected) {
     if (!holds) throw Error(Error::Kind::argument, flag, expected, "another value");
   };
@@ -66,18 +90,29 @@ const TrainSettings& checked(const TrainSettings& s) {
   require(s.rate > 0 && s.rate < 1e3, "--lr", "a number above 0");
   require(s.floor >= 0 && s.floor <= s.rate, "--min-lr", "a number from 0 to --lr");
   require(s.clip >= 0, "--clip", "a number of at least 0");
+  if (s.batch % ranks.size() != 0) {
+    throw Error(Error::Kind::argument, "--batch", formatted("a multiple of the {} ranks", ranks.size()),
+                std::to_string(s.batch));
+  }
   return s;
 }
 
 }  // namespace
 
-Run::Run(const TrainSettings& settings, const Text& text, std::unique_ptr<TrainedModel> model)
-    : settings_(checked(settings)),
+Run::Run(const TrainSettings& settings, const Text& text, std::unique_ptr<TrainedModel> model, const TrainRanks& ranks)
+    : settings_(checked(settings, ranks)),
+      ranks_(ranks),
       text_(&text),
       rng_(settings.seed, dropout_flavour(settings.rng)),
-      model_(model ? std::move(model) : new_gpt(settings.model, rng_)),
-      optimizer_(model_->module().parameters(), settings.optimizer),
-      validation_(text.validation(settings.batch)) {}
+      dropout_(rng_),
+      model_(model ? std::move(model) : new_gpt(settings.model, dropout_)),
+      sum_(gradient_sum(settings, ranks, model_->module())),
+      optimizer_(sum_ ? sum_->own() : model_->module().parameters(), settings.optimizer),
+      validation_(text.validation(sum_ ? 1 : settings.batch)) {
+  if (!sum_) return;
+  rng_ = Generator(settings.seed, rng_.flavour());  // batches alone, which all ranks draw alike
+  rng_.set_state(dropout_.state());
+}
 
 Run::Step Run::gradients() {
   const Batch batch = text_->training(rng_, settings_.batch);
@@ -86,10 +121,31 @@ Run::Step Run::gradients() {
   Module& module = model_->module();
   module.train();
   module.zero_grad();
+  if (sum_) {
+    step.loss = gradients_by_groups(batch);
+    step.norm = sum_->norm();
+    return step;
+  }
   step.loss = model_->loss(batch);
   model_->backward();
   step.norm = gradient_norm(module.parameters());
   return step;
+}
+
+double Run::gradients_by_groups(const Batch& batch) {
+  const std::uint64_t key = settings_.model.dropout > 0 ? rng_.next_u64() : 0;
+  const std::int64_t groups = sum_->groups(), texts = settings_.batch / groups;
+  const distributed::Run own = sum_->own_groups();
+  std::vector<double> losses;
+  for (std::int64_t g = own.first; g < own.last; ++g) {
+    dropout_.manual_seed(mixed(key, g));
+    losses.push_back(model_->loss(
+        {batch.ids.slice(0, g * texts, (g + 1) * texts), batch.targets.slice(0, g * texts, (g + 1) * texts)}));
+    model_->backward(1 / static_cast<double>(groups), [&](std::span<Parameter* const> ready) { sum_->take(ready); });
+  }
+  sum_->finish();
+  losses = distributed::all_gather(ranks_.transport, losses);
+  return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(groups);
 }
 
 double Run::trial() {
@@ -103,7 +159,7 @@ double Run::trial() {
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     rng_.set_state(before);
     fastest = std::min(fastest, seconds);
-    all += seconds;
+    all = distributed::all_gather(ranks_.transport, std::vector{all + seconds}).front();
   }
   return fastest;
 }
@@ -115,6 +171,7 @@ Run::Step Run::step() {
     return step;
   }
   optimizer_.step(step.rate, clip_factor(step.norm, settings_.clip));
+  if (sum_) sum_->share_values();
   losses_.push_back(step.loss);
   if (steps_done() % settings_.eval_every == 0 || done()) {
     step.validation = validate();
@@ -131,8 +188,29 @@ bool Run::finite() {
   });
 }
 
+std::string Run::fingerprint() {
+  std::uint64_t hash = 0;
+  for (const Parameter* p : model_->module().parameters()) {
+    const float* value = p->value.data<float>();
+    for (std::int64_t i = 0; i < p->value.numel(); ++i) hash = mixed(hash, std::bit_cast<std::int32_t>(value[i]));
+  }
+  return formatted("{:016x}", hash);
+}
+
+double Run::validate_by_texts() {
+  const auto texts = static_cast<std::int64_t>(validation_.size()), ranks = std::int64_t{ranks_.size()};
+  const std::int64_t rank = ranks_.transport ? ranks_.transport->rank() : 0;
+  std::vector<double> losses;
+  for (std::int64_t i = texts * rank / ranks; i < texts * (rank + 1) / ranks; ++i) {
+    losses.push_back(model_->evaluate(validation_[static_cast<std::size_t>(i)]));
+  }
+  losses = distributed::all_gather(ranks_.transport, losses);
+  return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(texts);
+}
+
 double Run::validate() {
   model_->module().eval();
+  if (sum_) return validate_by_texts();
   double sum = 0, count = 0;
   for (const Batch& batch : validation_) {
     const auto texts = static_cast<double>(batch.ids.size(0));
@@ -142,10 +220,46 @@ double Run::validate() {
   return sum / count;
 }
 
+// The state as AdamW of all parameters has it, whoever keeps which part.
+StateDict Run::optimizer_state() const {
+  const StateDict own = optimizer_.state_dict();
+  if (!sum_) return own;
+  StateDict all{{"steps", own.at("steps")}};
+  const auto parameters = model_->module().parameters();
+  for (const char* prefix : kMeans) {
+    std::vector<Tensor> parts;
+    for (const Parameter* p : sum_->own()) parts.push_back(own.at(prefix + p->name));
+    const std::vector<Tensor> whole = sum_->gathered(parts);
+    for (std::size_t i = 0; i < whole.size(); ++i) all.emplace(prefix + parameters[i]->name, whole[i]);
+  }
+  return all;
+}
+
+void Run::load_optimizer(const StateDict& state) {
+  if (!ranks_.sharded || !sum_) return optimizer_.load_state_dict(state);
+  const auto parameters = model_->module().parameters();
+  AdamW(parameters, settings_.optimizer).load_state_dict(state);  // tells what does not fit
+  StateDict own{{"steps", state.at("steps")}};
+  for (const char* prefix : kMeans) {
+    std::vector<Tensor> whole;
+    for (const Parameter* p : parameters) whole.push_back(state.at(prefix + p->name));
+    const std::vector<Tensor> parts = sum_->own_parts(whole);
+    for (std::size_t i = 0; i < parts.size(); ++i) own.emplace(prefix + sum_->own()[i]->name, parts[i]);
+  }
+  optimizer_.load_state_dict(own);
+}
+
 void Run::save(const std::filesystem::path& path) const {
+  const StateDict optimizer = optimizer_state();
+  together(ranks_.transport, [&] {
+    if (ranks_.first()) write(path, optimizer);
+  });
+}
+
+void Run::write(const std::filesystem::path& path, const StateDict& optimizer) const {
   io::NamedTensors file;
   for (const Parameter* p : model_->module().parameters()) file.tensors.emplace_back(kModel + p->name, p->value);
-  for (const auto& [name, tensor] : optimizer_.state_dict()) file.tensors.emplace_back(kOptimizer + name, tensor);
+  for (const auto& [name, tensor] : optimizer) file.tensors.emplace_back(kOptimizer + name, tensor);
   std::vector<double> at, loss;
   for (const auto& [step, value] : validations_) at.push_back(static_cast<double>(step)), loss.push_back(value);
   file.tensors.emplace_back("generator", rng_.state());
@@ -160,7 +274,7 @@ void Run::save(const std::filesystem::path& path) const {
 }
 
 std::unique_ptr<Run> Run::resume(const std::filesystem::path& path, const std::vector<std::string>& files,
-                                 const Tokenizer& tokenizer, std::optional<Text>& text) {
+                                 const Tokenizer& tokenizer, std::optional<Text>& text, const TrainRanks& ranks) {
   const std::string source = path.string();
   const io::NamedTensors file = io::load(path);
   const auto settings = file.metadata.find("settings"), fingerprint = file.metadata.find("text");
@@ -182,9 +296,9 @@ std::unique_ptr<Run> Run::resume(const std::filesystem::path& path, const std::v
                 "give the same files");
   }
   const bool is_gpt = !model;
-  auto run = std::make_unique<Run>(mine, *text, std::move(model));
+  auto run = std::make_unique<Run>(mine, *text, std::move(model), ranks);
   if (is_gpt) run->model_->module().load_state_dict(state);
-  run->optimizer_.load_state_dict(part(file, kOptimizer));
+  run->load_optimizer(part(file, kOptimizer));
   run->rng_.set_state(tensor_of(file, "generator", source));
   run->losses_ = values(tensor_of(file, "losses", source));
   if (const Tensor* skipped = file.find("skipped")) run->skipped_ = values(*skipped);

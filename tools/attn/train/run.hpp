@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/gradient_sum.hpp"
 #include "attn/optim.hpp"
 #include "train/model.hpp"
 #include "train/settings.hpp"
@@ -15,10 +16,20 @@
 
 namespace attn::tool {
 
+// The processes that train together: each computes its part of every batch. All of them make the same calls.
+struct TrainRanks {
+  distributed::Transport* transport = nullptr;  // null: one process
+  bool sharded = false;                         // each keeps its part of the optimizer's state alone
+
+  int size() const { return transport ? transport->size() : 1; }
+  bool first() const { return !transport || transport->rank() == 0; }  // the one that prints and writes
+};
+
 class Run {
  public:
   // Without a model, a new GPT of the settings.
-  Run(const TrainSettings& settings, const Text& text, std::unique_ptr<TrainedModel> model = nullptr);
+  Run(const TrainSettings& settings, const Text& text, std::unique_ptr<TrainedModel> model = nullptr,
+      const TrainRanks& ranks = {});
   Run(const Run&) = delete;  // the optimizer points into the model
   Run& operator=(const Run&) = delete;
 
@@ -38,6 +49,9 @@ class Run {
 
   std::int64_t tokens_a_step() const noexcept { return settings_.batch * settings_.model.context_length; }
   std::int64_t steps_done() const noexcept { return optimizer_.steps(); }
+  const TrainRanks& ranks() const noexcept { return ranks_; }
+  // Of all weights, to be compared.
+  std::string fingerprint();
   bool done() const noexcept { return steps_done() >= settings_.steps; }
   const TrainSettings& settings() const noexcept { return settings_; }
   TrainedModel& model() noexcept { return *model_; }
@@ -47,20 +61,30 @@ class Run {
   // (step, loss) of every measurement.
   const std::vector<std::pair<std::int64_t, double>>& validations() const noexcept { return validations_; }
 
-  // Weights, optimizer, generator, place in the text and both curves, in one file that is whole or untouched.
+  // Weights, optimizer, generator, place in the text and both curves, in one file that is whole or untouched. The first
+  // rank writes it.
   void save(const std::filesystem::path& path) const;
   // Continues bit for bit where save() left. Throws Error (data) for another text, or a file that is no checkpoint.
   static std::unique_ptr<Run> resume(const std::filesystem::path& path, const std::vector<std::string>& files,
-                                     const Tokenizer& tokenizer, std::optional<Text>& text);
+                                     const Tokenizer& tokenizer, std::optional<Text>& text,
+                                     const TrainRanks& ranks = {});
 
  private:
   // The loss and the gradients of the next batch.
   Step gradients();
+  // The same by groups of texts, each with a stream of dropout of its own; returns the loss.
+  double gradients_by_groups(const Batch& batch);
+  double validate_by_texts();
+  StateDict optimizer_state() const;  // on the first rank, of all
+  void load_optimizer(const StateDict& state);
+  void write(const std::filesystem::path& path, const StateDict& optimizer) const;
 
   TrainSettings settings_;
+  TrainRanks ranks_;
   const Text* text_;
-  Generator rng_;
+  Generator rng_, dropout_;  // one stream, but for groups
   std::unique_ptr<TrainedModel> model_;
+  std::unique_ptr<distributed::GradientSum> sum_;  // of groups; null where a batch is computed as a whole
   AdamW optimizer_;
   std::vector<Batch> validation_;
   std::vector<double> losses_, skipped_;

@@ -55,6 +55,10 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
       .group(kGroup)
       .value_name("NAME")
       .one_of({"highest", "high", "medium"});
+  verb.add_flag("--reproducible", settings.reproducible,
+                "Give the same bits on any number of ranks that divides --batch: each text's gradient is computed by "
+                "itself, and they are added in a fixed order. It is slower.")
+      .group(kGroup);
 }
 
 std::vector<std::string> given_settings(const Verb& verb) { return verb.given_of(kGroup); }
@@ -65,6 +69,7 @@ Json to_json(const TrainSettings& settings) {
   json["vocab"] = settings.model.vocab_size;
   json["gelu"] = settings.model.gelu == Gelu::tanh ? "tanh" : "exact";
   json["precision"] = name(settings.model.precision);
+  if (settings.reproducible) json["reproducible"] = true;
   return json;
 }
 
@@ -76,6 +81,7 @@ TrainSettings parse_settings(const std::string& text, const std::string& source)
     read(json.at("vocab"), settings.model.vocab_size);
     settings.model.gelu = json.at("gelu").get<std::string>() == "exact" ? Gelu::exact : Gelu::tanh;
     settings.model.precision = parse_precision(json.at("precision").get<std::string>());
+    settings.reproducible = json.value("reproducible", false);
     return settings;
   } catch (const Json::exception&) {
     throw Error(Error::Kind::data, "train", "the settings of a training run in " + source, "others");

@@ -20,6 +20,7 @@ struct TrainSettings {
   double rate = 1e-3, floor = 1e-4, clip = 1, validation = 0.1;
   std::uint64_t seed = 1337;
   std::string rng = "philox";
+  bool reproducible = false;  // the same bits for any number of data-parallel ranks
 
   CosineSchedule schedule() const { return {.peak = rate, .floor = floor, .warmup = warmup, .steps = steps}; }
 };

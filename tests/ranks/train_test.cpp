@@ -1,0 +1,95 @@
+// attn train on ranks that mpirun starts: the bits of one process, resumed on other ranks, and what goes wrong.
+#include "ranks/ranks.hpp"
+
+namespace attn::test {
+namespace {
+
+using testing::HasSubstr;
+
+TEST_F(OverRanks, ReproducibleTrainingHasTheBitsOfOneProcess) {
+  out_of("OMP_NUM_THREADS=1 " + train("one.safetensors --reproducible"));
+  const auto one = written("one");
+  EXPECT_GT(one[1].size(), 1000u);
+  out_of("OMP_NUM_THREADS=2 " + train("two.safetensors --reproducible"));
+  EXPECT_EQ(written("two"), one) << "on two threads";
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    for (const char* shard : {"", " --shard"}) {
+      out_of(on(ranks, train("r.safetensors --force --reproducible") + shard));
+      EXPECT_EQ(written("r"), one) << ranks << shard;
+    }
+  }
+}
+
+TEST_F(OverRanks, ARunGoesOnWithOtherRanks) {
+  out_of(train("whole.safetensors --reproducible"));
+  const std::string resume = "attn train --text text.txt --out r.safetensors --resume --save-every 4 ";
+  out_of(on(4, train("r.safetensors --reproducible --shard --until 3")));
+  out_of(on(2, resume + "--until 6"));
+  out_of(resume + "--until 7");
+  out_of(on(3, resume + "--shard"));
+  EXPECT_EQ(written("r"), written("whole"));
+}
+
+// Without --reproducible the same numbers but for rounding.
+TEST_F(OverRanks, PlainTrainingIsNearThatOfOneProcess) {
+  const std::string same = " --dropout 0 --json";
+  const auto losses = [](const std::string& lines) {
+    std::vector<double> all;
+    for (std::size_t at = 0; (at = lines.find("\"loss\":", at)) != std::string::npos; at += 7) {
+      all.push_back(std::stod(lines.substr(at + 7)));
+    }
+    return all;
+  };
+  const auto plain = [&](const std::string& out) {
+    std::string line = train(out + same);
+    return line.erase(line.find("--dropout 0.1"), 13);
+  };
+  const auto one = losses(out_of(plain("one.safetensors")));
+  ASSERT_GE(one.size(), 3u);
+  for (const char* shard : {"", " --shard"}) {
+    const auto four = losses(out_of(on(4, plain("r.safetensors --force") + shard)));
+    ASSERT_EQ(four.size(), one.size());
+    for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(four[i], one[i], 1e-5) << i << shard;
+  }
+}
+
+TEST_F(OverRanks, OneRankTellsWhatIsWrong) {
+  const auto before = files();
+  fails(on(3, train("m.safetensors --bogus")), 2, "--bogus");
+  fails(on(3, train("m.safetensors --seed $rank")), 2, "rank 1 of 3: [ranks] expected the command line of rank 0");
+  fails(on(2, train("m.safetensors --precision $([ $rank = 0 ] && echo high || echo medium)")), 2, "medium");
+  fails(on(5, train("m.safetensors")), 2, "a multiple of the 5 ranks");
+  fails(on(2, "ATTN_FORCE_ISA=$([ $rank = 0 ] || echo scalar) " + train("m.safetensors")), 2, "instruction set");
+  fails(on(2, "attn train --text - --out m.safetensors"), 2, "standard input");
+  EXPECT_EQ(files(), before);
+  // Only rank 2 has no text; only rank 1 has another.
+  for (const char* folder : {"0", "1", "2"}) std::filesystem::create_directory(path(folder));
+  const std::string in_folders = "cd $rank && " + train("../m.safetensors");
+  write("0/text.txt", read(path("text.txt"))), write("1/text.txt", read(path("text.txt")));
+  fails(on(3, in_folders), 3, "rank 2 of 3: [--text]");
+  write("2/text.txt", read(path("text.txt"))), write("1/text.txt", read(path("text.txt")) + "more");
+  fails(on(3, in_folders), 2, "rank 1 of 3: [ranks] expected the tokens of --text of rank 0");
+  for (const char* folder : {"0", "1", "2"}) std::filesystem::remove_all(path(folder));
+  EXPECT_EQ(files(), before);
+}
+
+TEST_F(OverRanks, AModelThatIsThereIsKept) {
+  out_of(on(2, train("m.safetensors")));
+  const auto before = files();
+  fails(on(2, train("m.safetensors")), 2, "rank 0 of 2: [--out] expected no model there yet");
+  fails(on(2, train("m.safetensors --resume")), 2, "--resume");
+  fails(on(2, "attn train --text text.txt --out none.safetensors --resume"), 3, "none.training.safetensors");
+  EXPECT_EQ(files(), before);
+}
+
+TEST_F(OverRanks, DivergenceIsToldOnce) {
+  fails(on(4, train("m.safetensors --clip 0 --min-lr 100") + " --lr 100"), 3, "finite");
+}
+
+TEST_F(OverRanks, HelpIsPrintedOnce) {
+  const std::string help = out_of(on(3, "attn train --help"));
+  EXPECT_EQ(help, out_of("attn train --help"));
+}
+
+}  // namespace
+}  // namespace attn::test
