@@ -2,171 +2,129 @@
 """Times `attn` and its peers on the same shapes, in turns, and prints the ratios.
 
     bench/compare.py --attn build/default/attn
-    bench/compare.py --attn build/default/attn --save result.json
+    bench/compare.py --attn build/default/attn --unit all --save result.json
     bench/compare.py --filter 'forward f32' --threads 1 --repeats 3
 
-Needs torch; onnx and onnxruntime where they are to be compared. Rows of one op are one round: `attn bench` times all
-of them, then each peer does, and the next round begins. What is reported is the median of the rounds.
+Needs torch; onnx and onnxruntime where they are to be compared. Each unit and number of threads has a process of its
+own, on cores of its own. There rows of one op are one round: `attn bench` times all of them, then each peer does, and
+the next round begins. What is reported is the median of the rounds, with the spread of the middle ones. A ratio whose
+spread is wider than its distance from 1 is not printed: noise may be all that it tells.
 """
 
 import argparse
 import datetime
 import json
-import math
 import os
-import shlex
+import pathlib
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 
-SAMPLE = 0.01  # seconds: shorter calls are repeated for so long, as `attn bench` does
+from figures import number_text, ratio_text, spread, threads_text, time_text
+from units import UNITS, cores, environment, pinned
+
+HERE = pathlib.Path(__file__).resolve().parent
+COLUMNS = ("op", "shape", "dtype", "mask", "precision")
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0],
                                      epilog="The shapes are those of attn bench; see attn bench --help.")
     parser.add_argument("--attn", default="attn", help="the command; default: attn of PATH")
-    parser.add_argument("--list", help="rows to time; default: shapes.txt beside this program")
+    parser.add_argument("--list", default=HERE / "shapes.txt", help="rows to time; default: shapes.txt beside this program")
     parser.add_argument("--filter", default="", help="only rows that hold every word of this text")
     parser.add_argument("--threads", default="1,all", help="counts joined by commas; default: 1,all")
-    parser.add_argument("--isa", help="instruction set of attn; default: the fastest")
-    parser.add_argument("--repeats", type=int, default=5, help="rounds; default: 5")
+    parser.add_argument("--unit", default="", help=f"instructions that all may use, of {', '.join(UNITS)}; several joined by "
+                        "commas, or all that this machine has; default: no limit")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds; default: 5. Fewer than 3 tell no ratio")
+    parser.add_argument("--pages", choices=("kept", "fresh"), default="kept",
+                        help="whether what a call returns lies in pages of calls before (kept, the default), or may have to be "
+                        "cleared by the system first (fresh)")
     parser.add_argument("--no-flex", action="store_true", help="leave out flex_attention, which compiles for minutes")
-    parser.add_argument("--save", metavar="FILE", help="write the result as JSON, as bench/page.py reads it")
+    parser.add_argument("--save", metavar="FILE", help="write the result as JSON, as bench/page.py reads it; of several "
+                        "units a file for each, FILE with the unit's name")
     return parser.parse_args()
 
 
-# ---- timing ---------------------------------------------------------------------------
+# ---- what is measured -----------------------------------------------------------------
 
 
-def seconds_of(call, count):
-    start = time.perf_counter()
-    for _ in range(count):
-        call()
-    return (time.perf_counter() - start) / count
-
-
-def sample(call):
-    """Milliseconds of a call, by the rule of `attn bench`: short calls warm up and are repeated."""
-    expected = seconds_of(call, 1)
-    if expected < SAMPLE / 100:
-        expected = seconds_of(call, 100)
-    if expected > 0.2:
-        return expected * 1e3
-    return seconds_of(call, max(1, math.ceil(SAMPLE / expected))) * 1e3
-
-
-def attn_bench(options, *more):
-    """The objects that `attn bench --json` prints."""
-    line = [options.attn, "bench", "--json", *more]
-    if options.isa:
-        line += ["--isa", options.isa]
-    ran = subprocess.run(line, capture_output=True, text=True)
-    if ran.returncode != 0:
-        sys.exit(f"{shlex.join(line)}\n{ran.stderr}")
-    return [json.loads(each) for each in ran.stdout.splitlines()]
-
-
-class Results:
-    """Samples by (row, threads, who), limits, and what was not run."""
-
-    def __init__(self):
-        self.rows, self.samples, self.attn, self.limits, self.not_run = [], {}, {}, {}, {}
-
-    def add(self, row, threads, who, ms):
-        self.samples.setdefault((row.key(), threads, who), []).append(ms)
-
-    def median(self, row, threads, who):
-        samples = self.samples.get((row.key(), threads, who))
-        return statistics.median(samples) if samples else None
-
-    def limit(self, entry):
-        """Keeps the best that was seen of each of the machine's limits."""
-        key = (entry["threads"], entry["bound"])
-        self.limits[key] = max(self.limits.get(key, 0), entry["limit"])
-
-    def peers(self, row, threads):
-        return [who for key, count, who in self.samples if (key, count) == (row.key(), threads) and who != "attn"]
-
-    def rate(self, row, threads):
-        """GFLOP/s (GB/s where reads are the bound) and the share of the limit."""
-        facts, ms = self.attn[row.key(), threads], self.median(row, threads, "attn")
-        rate = facts["gbps" if facts["bound"] == "read" else "gflops"] * facts["ms"] / ms
-        limit = self.limits.get((threads, facts["bound"])) or self.limits[threads, "f32"]
-        return rate, rate / limit
-
-
-def rows_of(options):
-    """The rows of the list that have every word of the filter."""
-    from peers import Row
+def rows_of(path, words):
+    """The rows of a list that have every word."""
     rows = []
-    with open(options.list or os.path.join(os.path.dirname(__file__), "shapes.txt")) as file:
-        for line in file:
-            words = line.split("#")[0].split()
-            words += ["none", "highest"][len(words) - 3:] if words else []
-            text = " ".join(words)
-            if words and all(word in text for word in options.filter.split()):
-                rows.append(Row(dict(zip(("op", "shape", "dtype", "mask", "precision"), words))))
-    return rows or sys.exit(f"no row with {options.filter!r}")
+    for line in pathlib.Path(path).read_text().splitlines():
+        columns = line.split("#")[0].split()
+        columns += ["none", "highest"][len(columns) - 3:] if columns else []
+        text = " ".join(columns)
+        if columns and all(word in text for word in words.split()):
+            rows.append(text)
+    return rows or sys.exit(f"no row with {words!r}")
 
 
-def prepare(row, threads, options, results):
-    """{peer: call}; those that cannot are noted with the reason."""
-    from peers import NotRun, peers_for
-    calls = {}
-    for who, make in peers_for(row, not options.no_flex).items():
-        try:
-            call = make(row, threads)
-            call()
-            calls[who] = call
-        except Exception as error:  # a peer may fail in any way; the page says how
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            reason = lines[0] if isinstance(error, NotRun) else f"{type(error).__name__}: {lines[0][:150]}"
-            results.not_run.setdefault((who, reason), []).append(row)
-    return calls
+def thread_counts(text):
+    usable = len(os.sched_getaffinity(0))
+    counts = [usable if each == "all" else int(each) for each in text.split(",")]
+    if not all(1 <= count <= usable for count in counts):
+        sys.exit(f"--threads: expected all, or counts from 1 to {usable}; found {text}")
+    return list(dict.fromkeys(counts))
 
 
-def measure_group(rows, threads, options, results):
-    """All rows of one op, in turns."""
-    import torch
-    from peers import Row
-    torch.set_num_threads(threads)
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        file.writelines(" ".join(row.key()) + "\n" for row in rows)  # attn checks them
-        file.flush()
-        calls = {row.key(): prepare(row, threads, options, results) for row in rows}
-        for turn in range(options.repeats):
-            say(f"{rows[0].op}, {threads}: {turn + 1}/{options.repeats}")
-            for entry in attn_bench(options, "--repeats", "1", "--threads", str(threads), "--list", file.name):
-                if entry["op"] == "limit":
-                    results.limit(entry)
-                    continue
-                row = next(r for r in rows if r.key() == Row(entry).key())
-                results.attn[row.key(), threads] = entry
-                results.add(row, threads, "attn", entry["ms"])
-            for row in rows:
-                for who, call in calls[row.key()].items():
-                    results.add(row, threads, who, sample(call))
+def has_unit(attn, unit):
+    line = [attn, "bench", "--isa", unit, "--explain", "--filter", "forward 1,1,1,1 f32"]
+    return subprocess.run(line, capture_output=True).returncode == 0
 
 
-def measure(rows, counts, options):
-    results = Results()
-    results.rows = rows
-    for op in dict.fromkeys(row.op for row in rows):
-        for threads in counts:
-            measure_group([row for row in rows if row.op == op], threads, options, results)
-    say("")
-    return results
+def units_of(text, attn):
+    """None is no limit."""
+    if not text:
+        return [None]
+    there = [unit for unit in UNITS if has_unit(attn, unit)]
+    for unit in [] if text == "all" else text.split(","):
+        if unit not in there:
+            sys.exit(f"--unit: expected all, or some of {', '.join(there)}; found {unit}")
+    return there if text == "all" else list(dict.fromkeys(text.split(",")))
 
 
-def say(text):
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+def measured(job, pages, program=HERE / "rounds.py"):
+    """What one process measured: its unit is fixed before it loads anything."""
+    child = subprocess.Popen([sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                             env=environment(job["unit"], job["threads"], pages), preexec_fn=pinned(job["threads"]))
+    printed, _ = child.communicate(json.dumps(job))
+    return json.loads(printed) if child.returncode == 0 else sys.exit(1)
 
 
-# ---- the machine ----------------------------------------------------------------------
+# ---- results as text ------------------------------------------------------------------
+
+
+def rate(row, limits):
+    """GFLOP/s (GB/s where reads are the bound) and the share of the limit."""
+    found = row["amount"] / statistics.median(row["samples"]["attn"])
+    return found, found / (limits.get(row["bound"]) or limits["f32"])
+
+
+def spread_text(samples):
+    least, most = spread(samples)
+    return f"{time_text(least)} – {time_text(most)}" if len(samples) > 1 else ""
+
+
+def report(parts):
+    lines, not_run = [], {}
+    for part in parts:
+        title = f"{part['unit'] or 'no limit'}, {threads_text(part['threads'])} on {', '.join(map(str, part['cores']))}"
+        lines += [title, f"  new pages: {number_text(part['limits']['clear'])} GB/s"]
+        for row in part["rows"]:
+            found, share = rate(row, part["limits"])
+            ours = row["samples"]["attn"]
+            lines.append(f"  {row['row']}")
+            for who, samples in row["samples"].items():
+                words = f"{found:.1f}, {share:.0%} of the limit" if who == "attn" else ratio_text(ours, samples)
+                lines.append(f"    {who:24}{time_text(statistics.median(samples)):>10}  {spread_text(samples):22}  {words}")
+        for who, reason, count in part["not_run"]:
+            not_run[who, reason] = not_run.get((who, reason), 0) + count
+    lines += ["", "Times are medians of the rounds, and the middle ones' least and most; × is a peer's time in attn's.",
+              "Within noise: the ratio's spread is wider than its distance from 1. Not run (rows):"]
+    lines += [f"  {who}: {reason} ({count})" for (who, reason), count in not_run.items()]
+    return "\n".join(lines)
 
 
 def processor():
@@ -174,78 +132,43 @@ def processor():
         return next((line.split(": ")[1].strip() for line in file if line.startswith("model name")), "unknown")
 
 
-def usable_threads():
-    return len(os.sched_getaffinity(0))
-
-
-def thread_counts(text):
-    counts = [usable_threads() if each == "all" else int(each) for each in text.split(",")]
-    return list(dict.fromkeys(counts))
-
-
-# ---- results as text ------------------------------------------------------------------
-
-
-def time_text(ms):
-    value, unit = (ms * 1e3, "µs") if ms < 1 else (ms, "ms") if ms < 1e3 else (ms / 1e3, "s")
-    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
-
-
-def threads_text(threads):
-    return f"{threads} thread" + ("s" if threads > 1 else "")
-
-
-def report(results, counts):
-    lines = []
-    for row in results.rows:
-        for threads in counts:
-            ours = results.median(row, threads, "attn")
-            rate, share = results.rate(row, threads)
-            lines.append(f"{' '.join(row.key())}, {threads_text(threads)}")
-            lines.append(f"  {'attn':24}{time_text(ours):>10}  {rate:8.1f}  {share:4.0%} of the limit")
-            for who in results.peers(row, threads):
-                theirs = results.median(row, threads, who)
-                lines.append(f"  {who:24}{time_text(theirs):>10}  {theirs / ours:7.2f}×")
-    lines += ["", "Times are medians; × is a peer's time in attn's. Not run (rows):"]
-    lines += [f"  {who}: {reason} ({len(rows)})" for (who, reason), rows in results.not_run.items()]
-    return "\n".join(lines)
-
-
-def save(results, counts, versions, options):
-    """What bench/results holds of a machine, but for its tables."""
-    columns = ("op", "shape", "dtype", "mask", "precision")
-    rows = []
-    for row in results.rows:
-        for threads in counts:
-            rate, share = results.rate(row, threads)
-            ms = {who: round(results.median(row, threads, who), 6) for who in ["attn", *results.peers(row, threads)]}
-            rows.append(dict(zip(columns, row.key())) |
-                        {"threads": threads, "ms": ms, "rate": round(rate, 1), "share": round(share, 2)})
-    limits = {}
-    for (threads, bound), limit in results.limits.items():
-        limits.setdefault(str(threads), {})[bound] = round(limit, 1)
-    isa = next(iter(results.attn.values()))["isa"]
+def result_of(parts, options):
+    """What bench/results holds of a machine, or of a unit of it, but for its tables: the parts of all threads."""
+    rows, limits = [], {}
+    for texts in zip(*(part["rows"] for part in parts)):
+        for part, row in zip(parts, texts):
+            found, share = rate(row, part["limits"])
+            samples = {who: [round(ms, 6) for ms in all_ms] for who, all_ms in row["samples"].items()}
+            rows.append(dict(zip(COLUMNS, row["row"].split())) |
+                        {"threads": part["threads"], "ms": {who: statistics.median(all_ms) for who, all_ms in samples.items()},
+                         "samples": samples, "rate": round(found, 1), "share": round(share, 2)})
+    for part in parts:
+        limits[str(part["threads"])] = {bound: round(limit, 1) for bound, limit in part["limits"].items()}
     names = {"torch": "PyTorch", "onnxruntime": "ONNX Runtime"}
-    result = {"machine": processor(), "kind": isa, "isa": isa, "threads": usable_threads(),
-              "date": datetime.date.today().isoformat(), "rounds": options.repeats,
-              "peers": {names.get(name, name): version for name, version in versions.items()}, "limits": limits,
-              "rows": rows}
-    with open(options.save, "w") as file:
-        json.dump(result, file, indent=1, ensure_ascii=False)
+    isa = parts[0]["rows"][0]["isa"]
+    return {"machine": processor(), "kind": isa, "isa": isa, "unit": parts[0]["unit"], "pages": options.pages,
+            "threads": len(os.sched_getaffinity(0)), "date": datetime.date.today().isoformat(), "rounds": options.repeats,
+            "peers": {names.get(name, name): version for name, version in parts[0]["versions"].items()}, "limits": limits,
+            "rows": rows}
+
+
+def place_of(path, unit, several):
+    path = pathlib.Path(path)
+    return path.with_name(f"{path.stem}-{unit}{path.suffix}") if several else path
 
 
 def main():
     options = arguments()
-    try:
-        import peers
-    except ImportError as error:
-        sys.exit(f"compare.py needs PyTorch: pip install torch ({error})")
-    counts = thread_counts(options.threads)
-    rows = rows_of(options)
-    results = measure(rows, counts, options)
-    print(report(results, counts))
-    if options.save:
-        save(results, counts, peers.versions(), options)
+    rows, counts = rows_of(options.list, options.filter), thread_counts(options.threads)
+    units, everything = units_of(options.unit, options.attn), []
+    for unit in units:
+        parts = [measured({"attn": options.attn, "unit": unit, "threads": threads, "rows": rows, "flex": not options.no_flex,
+                           "repeats": options.repeats}, options.pages) for threads in counts]
+        everything += parts
+        if options.save:
+            text = json.dumps(result_of(parts, options), indent=1, ensure_ascii=False)
+            place_of(options.save, unit, len(units) > 1).write_text(text)
+    print(report(everything))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@
     make smollm2
     pip install torch transformers onnx onnxruntime gguf accelerate llama-cpp-python .
     bench/page.py               # measures this machine first: 45 minutes, in which it should do nothing else
+    bench/page.py --unit all    # the same by each unit that the machine has, beside peers that are held to it
     bench/page.py --draw        # only writes the page and the plot anew
 
-The rows are those of bench/headline.txt. A machine's file is named by its processor.
+The rows are those of bench/headline.txt. A machine's file is named by its processor and its unit.
 """
 
 import argparse
@@ -15,9 +16,11 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import textwrap
 
 import plot
+from figures import ratio, ratio_text, threads_text, time_text
 
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS, DOCS = HERE / "results", HERE.parent / "docs"
@@ -40,12 +43,23 @@ rounds in which attn and PyTorch took turns:
 bench/compare.py --attn build/default/attn --list bench/readme.txt --no-flex --threads all --repeats 3
 ```
 
-The rows of this page are in `bench/headline.txt`, and what was measured is in `bench/results`, a file for each machine.
-Times are medians of two rounds in which attn and PyTorch's `scaled_dot_product_attention` took turns. The ratio is
-PyTorch's time divided by attn's: above 1 attn is faster. The share compares attn's speed with the machine's own limit
-from the next table: multiply-adds of the type that the row names, or reads for `decode` and `cache`. On a processor
-with AMX, float32 is computed as products of bf16 parts ([kernels.md](kernels.md)) and can pass the limit of float32
-multiply-adds.
+`--unit avx2`, or `avx512`, `avx512bf16`, `amx`, several of these or `all`, holds attn and PyTorch with its libraries to
+the same instructions, by `ATEN_CPU_CAPABILITY`, `ONEDNN_MAX_CPU_ISA` and `MKL_ENABLE_INSTRUCTIONS`. MKL heeds the last
+one on Intel's processors alone, and ONNX Runtime knows no such limit and is left out.
+
+Each unit and number of threads is measured by a process of its own, which is bound to as many cores, as is the `attn`
+that it starts. In each round attn and then its peers compute all rows of a kind, in one order. A time is the median of
+the rounds. A ratio is the median of the rounds' own ratios, with the least and the most of them, less a quarter at both
+ends. Where that spread is wider than the ratio's distance from 1, or fewer than three rounds were run, the ratio reads
+"within noise". Pages that the system must clear before a program can write them are kept from call to call, on both
+sides; how fast it clears them is a row of the next table, and `--pages fresh` counts them in.
+
+The rows of this page are in `bench/headline.txt`, and what was measured is in `bench/results`, a file for each machine
+and unit. Files of two rounds are older than the spread, and than kept pages and bound cores: their ratios are of
+medians. The ratio is the time of PyTorch's `scaled_dot_product_attention` divided by attn's: above 1 attn is faster.
+The share compares attn's speed with the machine's own limit from the next table: multiply-adds of the type that the row
+names, or reads for `decode` and `cache`. On a processor with AMX, float32 is computed as products of bf16 parts
+([kernels.md](kernels.md)) and can pass the limit of float32 multiply-adds.
 """
 
 OPS = {
@@ -87,21 +101,31 @@ def run(program, *arguments):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def measure(attn):
-    """Times this machine and writes its file."""
-    path = RESULTS / "new.json"
-    run("compare.py", "--attn", attn, "--list", str(HERE / "headline.txt"), "--repeats", "2", "--no-flex", "--save",
-        str(path))
-    result = json.loads(path.read_text())
-    path.unlink()
-    result["tables"] = {}
-    for program, (_, arguments, _, _) in PROGRAMS.items():
-        printed = run(program, *[attn if each is None else each for each in arguments])
-        result["tables"][program] = [line for line in printed.splitlines() if line.startswith("|")]
-    name = re.sub(r"[^a-z0-9]+", "-", f"{result['machine']} {result['isa']}".lower()).strip("-")
+def measure(attn, unit):
+    """Times this machine and writes its file, or a file for each unit."""
+    with tempfile.TemporaryDirectory() as folder:
+        run("compare.py", "--attn", attn, "--list", str(HERE / "headline.txt"), "--no-flex", "--unit", unit, "--save",
+            f"{folder}/new.json")
+        results = [json.loads(path.read_text()) for path in sorted(pathlib.Path(folder).iterdir())]
+    for result in results:
+        result["tables"] = {}
+        for program, (_, arguments, _, _) in PROGRAMS.items() if not unit else ():
+            printed = run(program, *[attn if each is None else each for each in arguments])
+            result["tables"][program] = [line for line in printed.splitlines() if line.startswith("|")]
+        keep(result)
+
+
+def unit_words(result):
+    return f"only {result['unit']}" if result["unit"] else result["isa"]
+
+
+def keep(result):
+    name = re.sub(r"[^a-z0-9]+", "-", f"{result['machine']} {unit_words(result)}".lower()).strip("-")
     place = RESULTS / f"{name}.json"
     if place.exists():  # measured before: its kind was written by hand
         result["kind"] = json.loads(place.read_text())["kind"]
+    if result["unit"]:  # beside the machine's own file, and the other units'
+        result["machine"] += f", {unit_words(result)}"
     rows = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in result.pop("rows"))
     head = json.dumps(result, indent=1, ensure_ascii=False)
     place.write_text(head[:-2] + ',\n "rows": [\n' + rows + "\n ]\n}\n")
@@ -121,11 +145,17 @@ def fastest_peer(row):
     return min((ms for who, ms in row["ms"].items() if who != "attn" and not who.startswith("ONNX")), default=None)
 
 
-def time_text(ms):
-    if ms is None:
-        return "–"
-    value, unit = (ms * 1e3, "µs") if ms < 1 else (ms, "ms") if ms < 1e3 else (ms / 1e3, "s")
-    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+def ratio_of(row):
+    """(its number or None, its text): PyTorch's fastest way beside attn. Files of two rounds have no samples."""
+    theirs = fastest_peer(row)
+    if theirs is None:
+        return None, "–"
+    if "samples" not in row:
+        return theirs / row["ms"]["attn"], f"**{theirs / row['ms']['attn']:.2f}**"
+    who = next(who for who, ms in row["ms"].items() if ms == theirs)
+    samples = row["samples"]["attn"], row["samples"][who]
+    found = ratio(*samples)
+    return found and found[0], ratio_text(*samples, form="**{:.2f}** ({:.2f}–{:.2f})")
 
 
 def table(header, rows):
@@ -133,7 +163,8 @@ def table(header, rows):
 
 
 def machines_table(machines):
-    names = {"f32": "float32 multiply-adds, GFLOP/s", "bf16": "bf16 multiply-adds, GFLOP/s", "read": "reads, GB/s"}
+    names = {"f32": "float32 multiply-adds, GFLOP/s", "bf16": "bf16 multiply-adds, GFLOP/s", "read": "reads, GB/s",
+             "clear": "new pages, GB/s"}
     rows = [["kind", *(m["kind"] for m in machines)],
             ["kernels (`attn info`)", *(m["isa"] for m in machines)],
             ["measured on", *(m["date"] for m in machines)],
@@ -144,10 +175,6 @@ def machines_table(machines):
             if any(limits):
                 rows.append([f"{words}, {threads_text(int(threads))}", *(f"{x:g}" if x else "–" for x in limits)])
     return table(["", *(m["machine"] for m in machines)], rows)
-
-
-def threads_text(threads):
-    return f"{threads} thread" + ("s" if threads > 1 else "")
 
 
 def op_table(machines, op, threads):
@@ -171,10 +198,9 @@ def op_table(machines, op, threads):
             if row is None:
                 cells += ["–"] * (2 if op == "cache" else 4)
                 continue
-            ours, theirs = row["ms"]["attn"], fastest_peer(row)
-            cells += [time_text(ours), f"{row['share']:.0%}"]
+            cells += [time_text(row["ms"]["attn"]), f"{row['share']:.0%}"]
             if op != "cache":
-                cells += [time_text(theirs), "–" if theirs is None else f"**{theirs / ours:.2f}**"]
+                cells += [time_text(fastest_peer(row)), ratio_of(row)[1]]
         body.append(cells)
     return ["", f"### {op}, {threads_text(threads)}", "", *table(header, body)]
 
@@ -214,6 +240,8 @@ def page(machines):
         if any(tables):
             lines += ["", paragraph(f"**{op}.** {words}")] + [line for each in tables for line in each]
     for program, (title, _, words, keys) in PROGRAMS.items():
+        if not any(m["tables"].get(program) for m in machines):
+            continue
         lines += ["", f"## {title}", "", paragraph(f"`bench/{program}`. {words}"), ""]
         lines += program_table(machines, program, keys)
     return "\n".join(lines) + "\n"
@@ -223,10 +251,10 @@ def picture(machines):
     ratios, labels = {m["machine"]: {} for m in machines}, {}
     for machine in machines:
         for row in machine["rows"]:
-            theirs = fastest_peer(row)
-            if row["threads"] == 1 and theirs is not None:
+            found, _ = ratio_of(row)
+            if row["threads"] == 1 and found is not None:
                 labels.setdefault(key_of(row), label_of(key_of(row)))
-                ratios[machine["machine"]][key_of(row)] = theirs / row["ms"]["attn"]
+                ratios[machine["machine"]][key_of(row)] = found
     order = list(OPS)
     labels = dict(sorted(labels.items(), key=lambda item: order.index(item[0][0])))
     return plot.drawn(list(ratios), labels, ratios, "Times as fast as PyTorch, one thread")
@@ -235,11 +263,12 @@ def picture(machines):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--attn", default=str(HERE.parent / "build" / "default" / "attn"))
+    parser.add_argument("--unit", default="", help="as of bench/compare.py: a unit, several joined by commas, or all")
     parser.add_argument("--draw", action="store_true", help="measure nothing")
     parser.add_argument("--check", action="store_true", help="only say whether the page is what it would be")
     options = parser.parse_args()
     if not options.draw and not options.check:
-        measure(options.attn)
+        measure(options.attn, options.unit)
     machines = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
     made = {DOCS / "benchmarks.md": page(machines), DOCS / "benchmarks.svg": picture(machines)}
     for path, text in made.items():

@@ -16,11 +16,14 @@ class NotRun(Exception):
     pass
 
 
+COLUMNS = ("op", "shape", "dtype", "mask", "precision")
+
+
 class Row:
     """A line of `attn bench --json`: op, shape, dtype, mask."""
 
     def __init__(self, fields):
-        self.fields = tuple(fields[key] for key in ("op", "shape", "dtype", "mask", "precision"))
+        self.fields = tuple(fields[key] for key in COLUMNS)
         self.op, self.shape, self.dtype, self.mask, self.precision = self.fields
         self.parts = [] if self.mask == "none" else self.mask.split("+")
         places = [[int(size) for size in place.split("/")] for place in self.shape.split(",")]
@@ -29,6 +32,10 @@ class Row:
         if self.is_attention:
             self.b = self.sizes[0]
             (self.hq, self.hkv), (self.tq, self.tk), (self.d, self.dv) = ((p[0], p[-1]) for p in places[1:])
+
+    @classmethod
+    def of(cls, key):
+        return cls(dict(zip(COLUMNS, key)))
 
     def key(self):
         return self.fields
@@ -272,8 +279,12 @@ def at_precision(make, row, threads):
     return run
 
 
-def peers_for(row, flex=True):
-    """{name: function(row, threads) -> call} of those that have anything like the row's op."""
+def unlimited(row, threads):
+    raise NotRun("has no limit of its instructions")
+
+
+def peers_for(row, flex=True, unit=None):
+    """{name: function(row, threads) -> call} of those that have anything like the row's op, held to a unit."""
     if row.op.startswith("cache"):
         return {}  # decode's rows have the peers
     if row.op.startswith("linear"):
@@ -284,8 +295,8 @@ def peers_for(row, flex=True):
         torch_peers = {"PyTorch SDPA": torch_sdpa} | ({"PyTorch flex": torch_flex} if flex else {})
     peers = {name: functools.partial(at_precision, make) for name, make in torch_peers.items()}
     if row.op in ("forward", "decode") and row.precision == "highest":
-        peers["ONNX Runtime Attention"] = functools.partial(onnx_runtime, False)
-        peers["ONNX Runtime MHA"] = functools.partial(onnx_runtime, True)
+        peers["ONNX Runtime Attention"] = unlimited if unit else functools.partial(onnx_runtime, False)
+        peers["ONNX Runtime MHA"] = unlimited if unit else functools.partial(onnx_runtime, True)
     return peers
 
 
