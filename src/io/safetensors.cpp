@@ -96,15 +96,17 @@ NamedTensors parse_safetensors(std::span<const std::byte> bytes, std::string_vie
   return result;
 }
 
-void write_safetensors(OutputFile& file, const NamedTensors& tensors) {
+std::string safetensors_start(const NamedTensors& tensors) {
   check_names(tensors);
-  const auto order = data_order(tensors);
-  const std::string header = header_of(tensors, order);
+  const std::string header = header_of(tensors, data_order(tensors));
   std::string length;
   for (std::size_t i = 0; i < kLengthBytes; ++i) length.push_back(static_cast<char>(header.size() >> (8 * i) & 0xff));
-  file.write(length);
-  file.write(header);
-  for (const std::size_t i : order) {
+  return length + header;
+}
+
+void write_safetensors(OutputFile& file, const NamedTensors& tensors) {
+  file.write(safetensors_start(tensors));
+  for (const std::size_t i : data_order(tensors)) {
     const Tensor elements = storable(tensors.tensors[i].second);
     file.write(elements_of(elements));
   }

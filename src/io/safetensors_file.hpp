@@ -17,6 +17,7 @@ class SafetensorsFile {
 
   const std::vector<SafetensorsEntry>& entries() const noexcept { return header_.entries; }  // by their place
   Tensor load(const SafetensorsEntry& entry) const;
+  std::uint64_t offset_of(const SafetensorsEntry& entry) const noexcept { return data_ + entry.begin; }
 
  private:
   RandomAccessFile file_;

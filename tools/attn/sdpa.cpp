@@ -1,4 +1,6 @@
 // attn sdpa: the bare operator on queries, keys and values.
+#include "sdpa/sdpa.hpp"
+
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -16,6 +18,7 @@
 #include "common/module_flags.hpp"
 #include "common/outputs.hpp"
 #include "common/plans.hpp"
+#include "common/ranks.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "io/writers.hpp"
@@ -24,16 +27,6 @@
 namespace attn::tool {
 namespace {
 
-struct SdpaFlags {
-  std::string q, k, v, mask, blocks, causal, relative_bias, scale, output, lse, save_weights;
-  std::int64_t block_size = 64;
-  std::uint64_t max_bytes = 0;
-  std::optional<std::int64_t> query_offset, key_offset;
-  double softcap = 0;
-  std::int64_t relative_max_distance = 128;
-  bool relative_one_sided = false, explain = false, json = false;
-};
-
 struct Operands {
   Input q, k, v;
   std::vector<std::string> notes;
@@ -41,7 +34,8 @@ struct Operands {
 
 constexpr const char* kSdpaNotes =
     "Arrays have the shape (b, h, t, d), (h, t, d) or (t, d), all of one rank, and so have the results. Without "
-    "--output the result is printed as PyTorch prints it.";
+    "--output the result is printed as PyTorch prints it. On ranks, as in mpirun -n 4 attn sdpa …, each reads its own "
+    "rows of .npy and .safetensors files, which may be larger than the memory, and writes its rows of --output.";
 
 constexpr const char* kSdpaExamples =
     "printf '1,0\\n0,1\\n1,1\\n' > q.csv\n"
@@ -68,61 +62,6 @@ Operands load(const SdpaFlags& flags) {
         formatted("q {}, k {}, v {}", in.q.tensor.shape().str(), in.k.tensor.shape().str(), in.v.tensor.shape().str()));
   }
   return in;
-}
-
-// (…, t, d) → (b, h, t, d)
-Tensor with_rank_4(Tensor tensor) {
-  while (tensor.rank() < 4) tensor = tensor.unsqueeze(0);
-  return tensor;
-}
-
-Tensor without_leading(Tensor tensor, std::size_t dims) {
-  for (; dims > 0; --dims) tensor = tensor.select(0, 0);
-  return tensor;
-}
-
-Mask load_mask(const std::string& path, std::uint64_t max_bytes) {
-  const Tensor tensor = io::load_tensor(path, {}, max_bytes);
-  if (tensor.dtype() == DType::boolean) return Mask::boolean(tensor);
-  if (is_floating(tensor.dtype())) return Mask::additive(tensor);
-  throw Error(Error::Kind::dtype, "--mask", "bool (true: may be seen) or a float dtype (added to the scores)",
-              name(tensor.dtype()));
-}
-
-// Ones and zeros of any dtype, so that a CSV file will do.
-Mask load_blocks(const std::string& path, std::int64_t size, std::uint64_t max_bytes) {
-  const Tensor tensor = io::load_tensor(path, {}, max_bytes);
-  if (tensor.dtype() == DType::boolean) return Mask::blocks(tensor, size, size);
-  const Tensor numbers = tensor.to(DType::f64).contiguous(), keep = Tensor::empty(tensor.shape(), DType::boolean);
-  for (std::int64_t i = 0; i < keep.numel(); ++i) {
-    const double x = numbers.data<double>()[i];
-    if (x != 0 && x != 1) throw Error(Error::Kind::data, "--blocks", "zeros and ones", formatted("{}", x));
-    keep.data<bool>()[i] = x == 1;
-  }
-  return Mask::blocks(keep, size, size);
-}
-
-Mask mask_of(const SdpaFlags& flags) {
-  Mask mask;
-  if (!flags.causal.empty()) mask = Mask::causal(flags.causal == "top-left" ? Align::top_left : Align::bottom_right);
-  if (!flags.mask.empty()) mask = mask & load_mask(flags.mask, flags.max_bytes);
-  if (!flags.blocks.empty()) mask = mask & load_blocks(flags.blocks, flags.block_size, flags.max_bytes);
-  return mask;
-}
-
-AttentionOptions options_of(const SdpaFlags& flags) {
-  AttentionOptions options;
-  options.mask = mask_of(flags);
-  if (!flags.scale.empty()) options.scale = parse_scale(flags.scale);
-  options.softcap = flags.softcap;
-  if (!flags.relative_bias.empty()) {
-    options.relative_bias = {io::load_tensor(flags.relative_bias, {}, flags.max_bytes), !flags.relative_one_sided,
-                             flags.relative_max_distance};
-  }
-  if (flags.query_offset) options.query_offset = *flags.query_offset;
-  if (flags.key_offset) options.key_offset = *flags.key_offset;
-  options.return_weights = !flags.save_weights.empty();
-  return options;
 }
 
 AttentionResult compute(const Operands& in, const AttentionOptions& options) {
@@ -187,7 +126,8 @@ void run(const SdpaFlags& flags) {
   outputs.declare("--output", flags.output, extensions);
   outputs.declare("--lse", flags.lse, extensions);
   outputs.declare("--save-weights", flags.save_weights, extensions);
-  const AttentionOptions options = options_of(flags);
+  AttentionOptions options = options_of(flags);
+  if (!flags.mask.empty()) options.mask = options.mask & mask_of(io::load_tensor(flags.mask, {}, flags.max_bytes));
   const Operands in = load(flags);
   const auto start = std::chrono::steady_clock::now();
   const kernels::PlanListener listener;
@@ -257,12 +197,18 @@ void define_sdpa(Verb& verb, int&) {
   verb.add_option("--lse", flags->lse, "Save log Σ exp of the masked scores, of shape (b, h, tq).").value_name("FILE");
   verb.add_option("--save-weights", flags->save_weights, "Save the attention weights, of shape (b, h, tq, tk).")
       .value_name("FILE");
+  verb.add_option("--scheme", flags->scheme, "How ranks that mpirun or srun started share the work.")
+      .value_name("NAME")
+      .one_of({"auto", "ring", "gather", "ulysses"});
   add_limit_flag(verb, flags->max_bytes);
   verb.add_flag("--explain", flags->explain, "Tell which kernel computed it, how, and why.");
   verb.add_flag("--json", flags->json, "Describe what was done as one JSON object.");
   verb.notes(kSdpaNotes);
   verb.examples(kSdpaExamples);
-  verb.callback([flags] { run(*flags); });
+  verb.callback([flags] {
+    distributed::Transport* const ranks = launched_ranks();
+    ranks && ranks->size() > 1 ? run_sdpa_over_ranks(*flags, *ranks) : run(*flags);
+  });
 }
 
 }  // namespace attn::tool

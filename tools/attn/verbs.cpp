@@ -16,7 +16,7 @@ constexpr std::array kVerbs{
     VerbEntry{"train", "Train a GPT on text, and write it to a model file.", define_train, true},
     VerbEntry{"generate", "Write text with a model that attn train or Hugging Face saved.", define_generate},
     VerbEntry{"tokens", "Show the tokens of a text, by a released model's files.", define_tokens},
-    VerbEntry{"sdpa", "Compute the operator softmax(mask(q · kᵀ · scale)) · v.", define_sdpa},
+    VerbEntry{"sdpa", "Compute the operator softmax(mask(q · kᵀ · scale)) · v.", define_sdpa, true},
     VerbEntry{"draw", "Draw random numbers and dropout as PyTorch does.", define_draw},
     VerbEntry{"check", "Compare every number of the notebooks, digit by digit.", define_check},
     VerbEntry{"bench", "Measure the speed beside this machine's own limits.", define_bench},
