@@ -10,7 +10,19 @@ Each rank gives its rows of the queries, keys and values, and gets its rows of t
 from __future__ import annotations
 
 from attn import _attn
-from attn._arguments import DLPACK, TORCH, addresses, dtype_name, framework, int64, pair_of, stream_of, take, window_of
+from attn._arguments import (
+    DLPACK,
+    NUMPY,
+    TORCH,
+    addresses,
+    dtype_name,
+    framework,
+    int64,
+    pair_of,
+    stream_of,
+    take,
+    window_of,
+)
 from attn._ranks import ranks_of
 
 TYPE_CHECKING = False
@@ -24,7 +36,7 @@ if TYPE_CHECKING:
     from attn._types import A, Array, DType, Group, Int64, Integers, RankOptions, Ranks
     from attn.scores import ScoreFunction
 
-__all__ = ["Layout", "attention", "decode"]
+__all__ = ["Estimate", "Layout", "attention", "decode", "estimate"]
 
 
 class Layout:
@@ -287,6 +299,49 @@ def decode(
     options.update(dropout_p=dropout_p, is_causal=is_causal, scale=scale)
     inputs = query, key, value, attn_mask, sinks, relative_bias
     return _call(ranks_of(group), inputs, enable_gqa, ("auto", None, key_layout), options, return_lse, True)
+
+
+class Estimate:
+    """What a forward pass costs the busiest rank, by the library's cost model: scheme, seconds, bytes that it sends,
+    messages, flops, and the comparison in words (reason)."""
+
+    def __init__(self, scheme: str, seconds: float, sent: float, messages: float, flops: float, reason: str) -> None:
+        self.scheme, self.seconds, self.bytes, self.messages = scheme, seconds, sent, messages
+        self.flops, self.reason = flops, reason
+
+    def __repr__(self) -> str:
+        return f"Estimate({self.scheme!r}, seconds={self.seconds:.3g}, bytes={self.bytes:.3g}, flops={self.flops:.3g})"
+
+
+def estimate(
+    layout: Layout,
+    *,
+    query_heads: int,
+    key_heads: int | None = None,
+    head_dim: int,
+    batch: int = 1,
+    dtype: DType = "float32",
+    is_causal: bool = False,
+    window: tuple[int, int] | None = None,
+    scheme: str = "auto",
+    bytes_per_second: float = 1e9,
+    latency: float = 3e-5,
+    flops_per_second: float = 5e10,
+) -> Estimate:
+    """Estimates a forward pass without ranks: by the model by which scheme="auto" chooses.
+
+    Args:
+        layout: which rows each rank holds, of queries and keys alike.
+        bytes_per_second, latency, flops_per_second: of one rank; a message takes `latency` and its bytes.
+
+    The other arguments are sizes and options of the whole problem.
+    """
+    kind = {"is_causal": is_causal, "window": window}
+    sizes = [batch, query_heads, query_heads if key_heads is None else key_heads, head_dim, head_dim]
+    options = _attn.Options(framework=NUMPY, **_named(kind, NUMPY))
+    runs: Any = _runs(layout, "layout")
+    costs = bytes_per_second, latency, flops_per_second
+    return Estimate(*_attn.distributed_estimate(runs, runs, sizes, dtype_name(dtype), options, scheme, *costs))
 
 
 def _call(

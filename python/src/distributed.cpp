@@ -183,6 +183,20 @@ nb::tuple backward(nb::handle ranks, nb::handle d_output, nb::handle query, nb::
                         give(grad.sinks, with), give(grad.relative_bias, with));
 }
 
+nb::tuple estimate(const Runs& queries, const Runs& keys, const std::vector<std::int64_t>& sizes, nb::handle dtype,
+                   const Options& options, const std::string& scheme, double bytes_per_second, double latency,
+                   double flops_per_second) {
+  const auto element = optional_dtype(dtype, "estimate", "dtype");
+  const dist::Problem problem{sizes.at(0),        sizes.at(1),    sizes.at(2),
+                              sizes.at(3),        sizes.at(4),    element.value_or(DType::f32),
+                              layout_of(queries), layout_of(keys)};
+  dist::Options o;
+  o.attention = options.options, o.scheme = dist::parse_scheme(scheme);
+  o.costs = {bytes_per_second, latency, flops_per_second};
+  const dist::Estimate e = dist::estimate(problem, o);
+  return nb::make_tuple(std::string(dist::name(e.scheme)), e.seconds, e.bytes, e.messages, e.flops, e.reason);
+}
+
 }  // namespace
 
 void bind_distributed(nb::module_& m) {
@@ -204,6 +218,9 @@ void bind_distributed(nb::module_& m) {
         dist::refuse(transport, why);
       },
       nb::arg("ranks"), nb::arg("why"), "Takes part in the others' call by an error, which all of them raise.");
+  m.def("distributed_estimate", &estimate, nb::arg("queries"), nb::arg("keys"), nb::arg("sizes"), nb::arg("dtype"),
+        nb::arg("options"), nb::arg("scheme"), nb::arg("bytes_per_second"), nb::arg("latency"),
+        nb::arg("flops_per_second"), "(scheme, seconds, bytes, messages, flops, reason) of the forward pass.");
   m.def(
       "even_layout", [](std::int64_t tokens, int ranks) { return runs_of(dist::Layout::even(tokens, ranks)); },
       nb::arg("tokens"), nb::arg("ranks"));

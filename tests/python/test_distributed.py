@@ -91,3 +91,17 @@ def test_an_object_that_is_a_group():
     x = np.random.default_rng(1).random((1, 2, 9, 4), dtype=np.float32)
     found = attn.distributed.attention(x, x, x, is_causal=True, group=Alone(), scheme="gather")
     assert (found == attn.scaled_dot_product_attention(x, x, x, is_causal=True)).all()
+
+
+def test_estimates_are_worked_out_on_paper():
+    """Four ranks, 2^16 tokens, 8 heads of 64: a rank sends its keys and values three times, and has a quarter of the
+    triangle."""
+    layout = Layout.zigzag(1 << 16, 4)
+    sizes = {"query_heads": 8, "head_dim": 64, "is_causal": True}
+    ring = attn.distributed.estimate(layout, scheme="ring", **sizes)
+    assert ring.scheme == "ring" and ring.bytes == 3 * 2**14 * 8 * 128 * 4
+    assert ring.flops == pytest.approx(0.25 * 4 * 64 * 8 * 0.5 * 2**32, rel=0.01)
+    slow = attn.distributed.estimate(layout, bytes_per_second=1e6, latency=1e-5, flops_per_second=1e12, **sizes)
+    assert slow.scheme == "ulysses" and "ring" in slow.reason
+    with pytest.raises(ValueError, match="auto, ring, gather or ulysses"):
+        attn.distributed.estimate(layout, scheme="best", **sizes)
