@@ -10,12 +10,14 @@
 
 #include "attn/error.hpp"
 #include "bench/measure.hpp"
+#include "bench/ranks.hpp"
 #include "bench/report.hpp"
 #include "bench/shapes.hpp"
 #include "common/format.hpp"
 #include "common/json.hpp"
 #include "common/plans.hpp"
 #include "common/processor.hpp"
+#include "common/ranks.hpp"
 #include "common/status_line.hpp"
 #include "common/suggest.hpp"
 #include "common/terminal.hpp"
@@ -28,7 +30,7 @@ namespace attn::tool {
 namespace {
 
 struct BenchFlags {
-  std::string list, filter, isa;
+  std::string list, filter, isa, scheme = "auto";
   std::vector<std::string> threads;
   int repeats = 5;
   double plain = 1;
@@ -50,7 +52,9 @@ constexpr const char* kBenchNotes =
     "         memory)\n"
     "  precision  highest, high or medium: how products of f32 may be computed\n"
     "  numbers    normal; one-nan or one-inf, one in each tensor; nan or inf, every\n"
-    "             22nd; huge, up to the dtype's largest; subnormal";
+    "             22nd; huge, up to the dtype's largest; subnormal\n"
+    "On ranks, as in mpirun -n 2 attn bench …, rows are forward or training, none or\n"
+    "causal; each rank takes as many threads as OMP_NUM_THREADS says.";
 
 constexpr const char* kBenchExamples =
     "attn bench --filter 'forward f32' --threads 1\n"
@@ -128,7 +132,28 @@ void explain(const BenchFlags& flags) {
   write_stdout(all);
 }
 
+// Of the list that comes with the command, those that ranks can share.
+void bench_on_ranks(const BenchFlags& flags, distributed::Transport& ranks) {
+  std::vector<Row> rows;
+  together(&ranks, [&] {
+    if (!flags.isa.empty()) force(flags.isa);
+    for (const Row& row : rows_of(flags)) {
+      try {
+        check_for_ranks(row);
+        rows.push_back(row);
+      } catch (const Error&) {
+        if (!flags.list.empty()) throw;
+      }
+    }
+  });
+  std::vector<RanksMeasurement> all;
+  for (const Row& row : rows)
+    all.push_back(measure_on_ranks(row, distributed::parse_scheme(flags.scheme), flags.repeats, ranks));
+  if (ranks.rank() == 0) write_stdout(flags.json ? ranks_json(all, ranks.size()) : ranks_text(all, ranks.size()));
+}
+
 void bench(const BenchFlags& flags) {
+  if (distributed::Transport* const ranks = launched_ranks()) return bench_on_ranks(flags, *ranks);
   const Plan plan{rows_of(flags), threads_of(flags), flags.repeats, flags.plain};
   if (!flags.isa.empty()) force(flags.isa);
   if (flags.explain) return explain(flags);
@@ -157,6 +182,9 @@ void define_bench(Verb& verb, int&) {
   verb.add_option("--isa", flags->isa, "The instruction set to use.")
       .value_name("NAME")
       .default_is("the fastest of this processor");
+  verb.add_option("--scheme", flags->scheme, "How ranks that mpirun or srun started share a row.")
+      .value_name("NAME")
+      .one_of({"auto", "ring", "gather", "ulysses"});
   verb.add_option("--repeats", flags->repeats, "The number of samples of every row.")
       .value_name("N")
       .between(1, most_repeats);

@@ -19,7 +19,7 @@ constexpr std::array kVerbs{
     VerbEntry{"sdpa", "Compute the operator softmax(mask(q · kᵀ · scale)) · v.", define_sdpa, true},
     VerbEntry{"draw", "Draw random numbers and dropout as PyTorch does.", define_draw},
     VerbEntry{"check", "Compare every number of the notebooks, digit by digit.", define_check},
-    VerbEntry{"bench", "Measure the speed beside this machine's own limits.", define_bench},
+    VerbEntry{"bench", "Measure the speed beside this machine's own limits.", define_bench, true},
     VerbEntry{"info", "Describe this build, or the tensors of a file.", define_info},
     VerbEntry{"help", "Tell what a verb does and which options it has.", define_help},
     VerbEntry{"completions", "Print what a shell needs to complete this command.", define_completions},
