@@ -82,7 +82,7 @@ bool has_nan(const AttentionGradient& grad) {
   return false;
 }
 
-// Whether float32 knows some row's scores to no better than 1: exp(score - lse) may then overflow.
+// Whether float32 knows some row's scores to no better than 1: exp(score - lse) may then be anything.
 bool has_far(const Tensor& lse) {
   const float* first = lse.data<float>();
   return std::any_of(first, first + lse.numel(), [](float x) { return std::isfinite(x) && std::fabs(x) > 0x1p24F; });
@@ -136,8 +136,10 @@ AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor&
   const Call call(q, k, v, p, options);
   const Incoming in{readable(d_output.to(q.dtype())), readable(forward.output.to(q.dtype())),
                     forward.lse.to(DType::f32).contiguous()};
-  Gradients all = run_backward(call, p, options, in, output_dtype(q, options), true);
-  if (all.given_up || (!all.finite && (has_nan(all.grad) || has_far(in.lse)))) {
+  const bool far = has_far(in.lse);
+  Gradients all;
+  if (!far) all = run_backward(call, p, options, in, output_dtype(q, options), true);
+  if (far || all.given_up || (!all.finite && has_nan(all.grad))) {
     all = {};  // its memory is free for the second
     const Tensor output = readable(reference::saturate_to(forward.output, q.dtype()));
     all.grad = gradient_beside_specials(call, p, options, {in.d_output, output, in.lse});
