@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory_resource>
+#include <numeric>
 #include <vector>
 
 #include "attention/element.hpp"
@@ -188,6 +189,16 @@ inline bool may_zero_subnormals(const kernels::Problem& p) {
   return !p.roots && p.element != kernels::Element::f16 && !(p.pages && p.pages->element == kernels::Element::f16);
 }
 
+// The places of plans, those of most keys first: their tasks take longest, and none of these shall begin last.
+template <class Plan>
+Vector<std::size_t> longest_first(const Vector<Plan>& plans, std::pmr::memory_resource* memory) {
+  Vector<std::size_t> order(plans.size(), memory);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto longer = [&](std::size_t a, std::size_t b) { return plans[a].keys > plans[b].keys; };
+  if (plans.size() > 1) std::stable_sort(order.begin(), order.end(), longer);
+  return order;
+}
+
 // Runs several problems side by side, each by its plan: the tasks of a phase are those of one problem after the other,
 // on all threads. run(problem, phase, task, shared, scratch), the problem by its place.
 template <class Plan, class Run>
@@ -198,22 +209,27 @@ void run_plans(const Vector<Plan>& plans, double operations, Run&& run) {
   shared_at.reserve(plans.size());
   std::size_t shared_bytes = 0, scratch = 0;
   int phases = 0;
+  bool in_order = false;
   for (const Plan& plan : plans) {
+    if constexpr (requires { plan.steps_apart; }) in_order = in_order || plan.steps_apart;
     shared_at.push_back(shared_bytes);
     shared_bytes += (plan.shared + line - 1) / line * line;
     scratch = std::max(scratch, plan.scratch), phases = std::max(phases, plan.phases);
   }
   const CallMemory shared(shared_bytes);
+  const Vector<std::size_t> order = longest_first(plans, &arena);
   Vector<std::int64_t> ends(plans.size(), &arena);  // of the problems' tasks
   for (int phase = 0; phase < phases; ++phase) {
     std::int64_t tasks = 0;
     for (std::size_t i = 0; i < plans.size(); ++i)
-      ends[i] = tasks += phase < plans[i].phases ? plans[i].tasks[phase] : 0;
-    parallel_for(tasks, scratch, operations, [&](std::int64_t task, void* own) {
-      const auto at = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), task) - ends.begin());
-      const std::int64_t first = at == 0 ? 0 : ends[at - 1];
-      run(at, phase, task - first, static_cast<std::byte*>(shared.get()) + shared_at[at], own);
-    });
+      ends[i] = tasks += phase < plans[order[i]].phases ? plans[order[i]].tasks[phase] : 0;
+    const auto work = [&](std::int64_t task, void* own) {
+      const auto turn = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), task) - ends.begin());
+      const std::int64_t first = turn == 0 ? 0 : ends[turn - 1];
+      const std::size_t at = order[turn];
+      run(at, phase, plans[at].begun(phase, task - first), static_cast<std::byte*>(shared.get()) + shared_at[at], own);
+    };
+    (in_order ? parallel_in_order : parallel_for)(tasks, scratch, operations, work);
   }
 }
 

@@ -109,18 +109,56 @@ CallMemory::~CallMemory() {
   if (!own_) shared_is_lent = false;
 }
 
+namespace {
+thread_local TaskTimes* task_times = nullptr;
+}  // namespace
+
+TaskTimes::TaskTimes() : before_(task_times) { task_times = this; }
+TaskTimes::~TaskTimes() { task_times = before_; }
+TaskTimes* TaskTimes::of_thread() noexcept { return task_times; }
+
+void TaskTimes::begin(bool by_runs) {
+  phases_.push_back({{}, by_runs});
+  in_task_ = false;
+}
+
+void TaskTimes::next(bool more) {
+  const auto now = std::chrono::steady_clock::now();
+  if (in_task_) phases_.back().seconds.push_back(std::chrono::duration<double>(now - since_).count());
+  in_task_ = more, since_ = std::chrono::steady_clock::now();
+}
+
 int thread_count() noexcept { return omp_get_max_threads(); }
 
 std::pair<std::int64_t, std::int64_t> TaskQueue::take_run() {
   std::int64_t first = next_, last;
   do {
-    last = first + (tasks_ - first + 4 * threads_ - 1) / (4 * threads_);
+    last = first + run_length(tasks_ - first, threads_);
   } while (first < tasks_ && !next_.compare_exchange_weak(first, last));
   return {first, std::max(first, last)};
 }
 
+namespace {
+
+// On this thread alone, a task at a time; what is too little to be shared out is nobody's task.
+bool timed(std::int64_t tasks, std::size_t scratch_bytes, double operations, bool by_runs,
+           FunctionRef<TaskQueue&, void*> work) {
+  TaskTimes* const times = TaskTimes::of_thread();
+  if (!times || tasks <= 1 || operations < kSerialBelow || nested()) return false;
+  times->begin(by_runs);
+  TaskQueue queue(tasks, 1, times);
+  work(queue, own_scratch.reserve(scratch_bytes));
+  return true;
+}
+
+}  // namespace
+
 void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operations,
                   FunctionRef<std::int64_t, void*> work) {
+  const auto one_by_one = [&](TaskQueue& queue, void* scratch) {
+    for (std::int64_t task = queue.take(); task >= 0; task = queue.take()) work(task, scratch);
+  };
+  if (timed(tasks, scratch_bytes, operations, true, one_by_one)) return;
   parallel_shares(tasks, scratch_bytes, operations, [&](TaskQueue& queue, void* scratch) {
     for (auto run = queue.take_run(); run.first < run.second; run = queue.take_run()) {
       for (std::int64_t task = run.first; task < run.second; ++task) work(task, scratch);
@@ -128,8 +166,16 @@ void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operatio
   });
 }
 
+void parallel_in_order(std::int64_t tasks, std::size_t scratch_bytes, double operations,
+                       FunctionRef<std::int64_t, void*> work) {
+  parallel_shares(tasks, scratch_bytes, operations, [&](TaskQueue& queue, void* scratch) {
+    for (std::int64_t task = queue.take(); task >= 0; task = queue.take()) work(task, scratch);
+  });
+}
+
 void parallel_shares(std::int64_t tasks, std::size_t scratch_bytes, double operations,
                      FunctionRef<TaskQueue&, void*> work) {
+  if (timed(tasks, scratch_bytes, operations, false, work)) return;
   const auto threads = static_cast<int>(std::min<std::int64_t>(tasks, thread_count()));
   const bool serial = threads <= 1 || operations < kSerialBelow || nested();
   TaskQueue queue(tasks, serial ? 1 : threads);

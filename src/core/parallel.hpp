@@ -2,10 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace attn {
 
@@ -24,16 +26,44 @@ class FunctionRef {
   void (*call_)(const void*, Args...);
 };
 
+// While it lives, whatever its thread would share out to threads is done by that thread alone, and every task is timed.
+class TaskTimes {
+ public:
+  struct Phase {
+    std::vector<double> seconds;  // in the order in which tasks are handed out
+    bool by_runs;                 // as parallel_for() does it
+  };
+
+  TaskTimes();
+  ~TaskTimes();
+  TaskTimes(const TaskTimes&) = delete;
+  TaskTimes& operator=(const TaskTimes&) = delete;
+
+  const std::vector<Phase>& phases() const { return phases_; }
+
+  static TaskTimes* of_thread() noexcept;  // null: nothing is timed
+  void begin(bool by_runs);                // a phase
+  void next(bool more);                    // the task before has ended, and there are more
+
+ private:
+  TaskTimes* before_;
+  std::vector<Phase> phases_;
+  std::chrono::steady_clock::time_point since_;
+  bool in_task_ = false;
+};
+
 // The tasks of a call, which its threads take in order.
 class TaskQueue {
  public:
-  TaskQueue(std::int64_t tasks, int threads) : tasks_(tasks), threads_(threads) {}
+  TaskQueue(std::int64_t tasks, int threads, TaskTimes* times = nullptr)
+      : tasks_(tasks), threads_(threads), times_(times) {}
 
   // The next one's number, or -1 when none is left; `early`, by a thread that still has one, also when there are fewer
   // than threads.
   std::int64_t take(bool early = false) {
     if (early && tasks_ - next_ < threads_) return -1;
     const std::int64_t task = next_++;
+    if (times_) times_->next(task < tasks_);
     return task < tasks_ ? task : -1;
   }
 
@@ -41,10 +71,16 @@ class TaskQueue {
   // from one task to the next, of which it may have fetched something, and none waits long for the last.
   std::pair<std::int64_t, std::int64_t> take_run();
 
+  // How many of those that are `left` a thread takes by a run.
+  static std::int64_t run_length(std::int64_t left, std::int64_t threads) {
+    return (left + 4 * threads - 1) / (4 * threads);
+  }
+
   void stop() { next_ = tasks_; }
 
  private:
   const std::int64_t tasks_, threads_;
+  TaskTimes* const times_;
   std::atomic<std::int64_t> next_ = 0;
 };
 
@@ -72,6 +108,10 @@ class CallMemory {
 // when there is no memory for scratch; some tasks may have run then.
 void parallel_for(std::int64_t tasks, std::size_t scratch_bytes, double operations,
                   FunctionRef<std::int64_t, void*> work);
+
+// The same in runs of one: tasks are begun in order, and one may wait for another that was begun before it.
+void parallel_in_order(std::int64_t tasks, std::size_t scratch_bytes, double operations,
+                       FunctionRef<std::int64_t, void*> work);
 
 // The same with work(tasks, scratch) once on each thread, which takes tasks until there are none.
 void parallel_shares(std::int64_t tasks, std::size_t scratch_bytes, double operations,

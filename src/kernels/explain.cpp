@@ -80,7 +80,11 @@ std::string text(const Explanation& e) {
       line = "  " + part;
     }
   }
-  return all + line + "\n";
+  all += line + "\n";
+  if (e.threads == 0) return all;
+  const auto busy = static_cast<int>(100 * e.schedule.speed_up() / e.threads + 0.5);
+  return all + "  on " + count(e.threads, "thread") + ": " + count(e.schedule.waves, "wave") + ", " +
+         std::to_string(busy) + " % busy\n";
 }
 
 constinit thread_local PlanListener* PlanListener::current = nullptr;

@@ -10,6 +10,12 @@ namespace attn::kernels {
 namespace {
 
 constexpr std::int64_t kTasksWanted = 32;  // for the threads to share, where there can be so many
+// For each of more than two threads: the last wave is a small part of them, and so is the longest task.
+constexpr std::int64_t kTasksAThread = 24;
+constexpr double kLeastTask = 1 << 19;  // multiply-adds, some 5 µs: of less a task is not worth being handed out
+
+// Whether `tasks` keep the threads busy to the end.
+bool fill(std::int64_t tasks, int threads) { return threads <= 2 || tasks >= kTasksAThread * threads; }
 
 // What numbers are multiplied as, and why.
 struct Choice {
@@ -66,14 +72,27 @@ std::int64_t rows_per_key_head(const Problem& p) { return p.hq / p.hkv * p.tq; }
 
 std::int64_t key_heads(const Problem& p) { return p.hkv == 0 ? 0 : p.batch * p.hkv; }
 
-// Fewer rows than a task could have, down to 4 groups, where there would not be enough tasks.
+// Fewer rows than a task could have, down to 4 groups, where there would not be enough tasks; for many threads, down to
+// one.
 QueryTasks query_tasks(const Problem& p, std::int64_t columns, std::int64_t most_groups) {
   if (p.hkv == 0) return {};
   QueryTasks tasks{most_groups * columns, 0};
+  const int threads = PlanListener::threads();
+  const double keys = static_cast<double>(p.window != 0 ? std::min(p.window, p.tk) : p.tk);
+  const double row = keys * static_cast<double>(p.d + p.dv);  // multiply-adds
   const auto per_head = [&] { return ceil_div(rows_per_key_head(p), tasks.rows); };
   while (tasks.rows >= 8 * columns && key_heads(p) * per_head() < kTasksWanted) tasks.rows /= 2;
+  while (tasks.rows >= 2 * columns && !fill(key_heads(p) * per_head(), threads) &&
+         row * static_cast<double>(tasks.rows) >= 2 * kLeastTask)
+    tasks.rows /= 2;
   tasks.per_head = per_head();
   return tasks;
+}
+
+// Whether the first query of an item sees as many keys as its last one, as without a causal mask.
+bool is_even(const Problem& p) {
+  const auto seen = [&](std::int64_t i) { return p.last[i] - p.first[i]; };
+  return !p.first || p.tq == 0 || seen(0) == seen(p.tq - 1);
 }
 
 ForwardPlan plan_decode(const Problem& p, const Kernels& kernels) {
@@ -87,6 +106,7 @@ ForwardPlan plan_decode(const Problem& p, const Kernels& kernels) {
   plan.reason = of_bytes ? "an int8 cache, three queries of a key head or more" : "four queries of a head at most";
   plan.chunk_keys = kernel.chunk_keys;
   plan.chunks = std::max<std::int64_t>(ceil_div(p.tk, plan.chunk_keys), 1);
+  plan.keys = p.tk;
   plan.phases = 2;
   plan.tasks[0] = key_heads(p) * plan.chunks, plan.tasks[1] = key_heads(p);
   plan.shared = kernel.functions.shared(p, plan), plan.scratch = kernel.functions.scratch(p, plan);
@@ -110,6 +130,39 @@ void cut_keys(const Problem& p, const BackwardKernel& kernel, const BackwardCut&
   plan.partial = plan.heads == 0 ? 0 : padded(rows_per_key_head(p)) * plan.width;
 }
 
+// Busy share of the threads' time, where chunks of `keys` keys are tasks of `step` keys each. Those of a chunk begin a
+// span of queries apart; packing a span takes the time of three keys. Of tasks that are not alike the last one may be
+// long.
+double busy(std::int64_t chunks, std::int64_t keys, std::int64_t step, std::int64_t spans, bool alike, int threads) {
+  const std::int64_t parts = ceil_div(keys, step), tasks = chunks * parts;
+  const double waits = static_cast<double>(parts - 1) / static_cast<double>(spans);
+  const double waves = alike ? static_cast<double>(ceil_div(tasks, threads)) : static_cast<double>(tasks) / threads + 1;
+  const double elapsed = static_cast<double>(step + 3) * (waves + waits);
+  return static_cast<double>(chunks * keys) / (static_cast<double>(threads) * elapsed);
+}
+
+// Shorter steps, a task each, where chunks would not keep many threads busy: as long ones as do so. What a step adds to
+// dq is summed in the same order whatever its length, which is a multiple of what every core takes at once.
+void take_steps_apart(const Problem& p, BackwardPlan& plan) {
+  constexpr std::int64_t least = 32;  // a multiple of every core's kKeyStep
+  constexpr double enough = 0.95;
+  const int threads = PlanListener::threads();
+  const std::int64_t chunks = plan.heads * plan.chunks, keys = std::min(plan.chunk, p.tk);
+  if (threads <= 2 || p.distances.data || chunks == 0 || fill(chunks, threads)) return;
+  const std::int64_t rows = rows_per_key_head(p), spans = ceil_div(rows, plan.span_rows);
+  if (static_cast<double>(rows * 2 * least * (p.d + p.dv)) < kLeastTask) return;
+  const bool alike = is_even(p) && !p.blocks.data;
+  double best = busy(chunks, keys, keys, spans, alike, threads);
+  for (std::int64_t parts = 2; best < enough && (parts - 1) * least < keys; ++parts) {
+    const std::int64_t step = round_up(ceil_div(keys, parts), least);
+    const double found = busy(chunks, keys, step, spans, alike, threads);
+    if (found <= best) continue;
+    best = found;
+    plan.step = step, plan.steps_apart = true;
+  }
+  if (plan.steps_apart) plan.key_tasks = chunks * ceil_div(plan.chunk, plan.step);
+}
+
 BiasPlan plan_bias(const Problem& p, const BackwardResult& result, std::int64_t span_rows, std::int64_t strip_keys) {
   BiasPlan bias{};
   if (!result.bias || p.hkv == 0) return bias;
@@ -127,14 +180,19 @@ struct TaskSize {
 
 // A wide task reads a less often, and a high one b; but there shall be enough tasks for the threads to share, where
 // that can be. A deep product's panels do not stay in L2 from task to task: it is cut into fewer and higher ones.
-TaskSize task_size(const Product& p, std::int64_t panels, std::int64_t least_rows, const ProductCut& cut,
-                   bool is_deep) {
+TaskSize task_size(const Product& p, std::int64_t panels, std::int64_t columns, std::int64_t least_rows,
+                   const ProductCut& cut, bool is_deep) {
+  const int threads = PlanListener::threads();
   const auto tasks = [&](const TaskSize& size) { return ceil_div(p.m, size.rows) * ceil_div(panels, size.panels); };
   const std::int64_t most_rows = is_deep ? cut.deep_height : cut.height, wanted = kTasksWanted / 2;
   const std::int64_t least_tasks = is_deep ? 6 : wanted;
   TaskSize size{least_rows, is_deep ? cut.deep_panels : cut.panels};
   while (2 * size.rows <= most_rows && tasks({2 * size.rows, size.panels}) >= least_tasks) size.rows *= 2;
   while (size.panels > 8 && tasks(size) < wanted && size.rows == least_rows) size.panels /= 2;
+  const auto work = [&] { return static_cast<double>(size.rows * size.panels * columns) * static_cast<double>(p.k); };
+  while (!fill(tasks(size), threads) && work() >= 2 * kLeastTask && (size.rows > least_rows || size.panels > 1)) {
+    (size.rows > least_rows ? size.rows : size.panels) /= 2;
+  }
   return size;
 }
 
@@ -147,6 +205,7 @@ ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels) {
   plan.isa = kernels.isa, plan.kernel = &kernel.functions;
   plan.family = choice.parts > 0 ? Family::bf16_tiles : Family::float_tiles;
   plan.parts = choice.parts, plan.reason = choice.reason;
+  plan.columns = kernel.columns;
   plan.queries = query_tasks(p, kernel.columns, kernel.task_groups);
   // So many that their weights, in three parts too, stay in L1.
   plan.block_keys = plan.parts == 3 ? kernel.block_keys / 2 : kernel.block_keys;
@@ -159,6 +218,8 @@ ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels) {
     plan.tasks[0] = plan.packs_first ? key_heads(p) * plan.blocks : 0;
   }
   plan.tasks[1] = key_heads(p) * plan.queries.per_head;
+  if (!fill(plan.tasks[1], PlanListener::threads()) && !is_even(p)) plan.turns = key_heads(p);
+  plan.keys = p.tk;
   plan.shared = kernel.functions.shared(p, plan), plan.scratch = kernel.functions.scratch(p, plan);
   return plan;
 }
@@ -180,15 +241,20 @@ BackwardPlan plan(const Problem& p, const BackwardResult& result, const Kernels&
   plan.isa = kernels.isa, plan.kernel = &kernel.functions;
   plan.family = choice.parts > 0 ? Family::bf16_tiles : Family::float_tiles;
   plan.parts = choice.parts, plan.reason = choice.reason;
+  plan.columns = kernel.columns;
   plan.queries = query_tasks(p, kernel.columns, kernel.task_groups);
   cut_keys(p, kernel, cut, plan);
-  plan.whole_heads = plan.chunks == 1 && plan.partial <= most_partial;
+  plan.key_tasks = plan.heads * plan.chunks;
+  plan.span_rows = cut.span_groups * kernel.columns;
+  take_steps_apart(p, plan);
+  plan.whole_heads = plan.chunks == 1 && plan.partial <= most_partial && !plan.steps_apart;
   plan.sums_rows_itself = plan.whole_heads && !result.bias;  // nothing but its own tasks needs them
   plan.bias = plan_bias(p, result, cut.span_groups * kernel.columns, cut.strip_keys);
+  plan.keys = p.tk;
   plan.phases = 3;
   const std::int64_t of_queries = plan.heads * plan.queries.per_head;
   plan.tasks[0] = plan.sums_rows_itself ? 0 : of_queries;
-  plan.tasks[1] = plan.heads * plan.chunks + plan.bias.batches * plan.bias.heads * plan.bias.queries * plan.bias.keys;
+  plan.tasks[1] = plan.key_tasks + plan.bias.batches * plan.bias.heads * plan.bias.queries * plan.bias.keys;
   plan.tasks[2] = plan.whole_heads ? 0 : of_queries;
   plan.shared = kernel.functions.shared(p, plan), plan.scratch = kernel.functions.scratch(p, plan);
   PlanListener::tell(p, plan);
@@ -205,10 +271,11 @@ ProductPlan plan(const Product& p, const Kernels& kernels) {
   plan.isa = kernels.isa, plan.kernel = &kernel.functions;
   plan.family = choice.parts > 0 ? Family::bf16_tiles : Family::float_tiles;
   plan.parts = choice.parts, plan.reason = choice.reason;
+  plan.columns = kernel.columns;
   plan.depth = cut.depth;
   plan.panels = ceil_div(p.n, kernel.columns);
   const bool is_deep = p.k > most_blocks * plan.depth;
-  const TaskSize size = task_size(p, plan.panels, kernel.height, cut, is_deep);
+  const TaskSize size = task_size(p, plan.panels, kernel.columns, kernel.height, cut, is_deep);
   plan.task_rows = size.rows, plan.task_panels = size.panels;
   plan.packs_in_tasks = is_deep && p.m <= 2 * size.rows;      // where b is needed once or twice, and deep
   plan.packs_ahead = kernel.works_beside && plan.parts != 1;  // of one part all is bound by memory as it is

@@ -2,7 +2,8 @@
 // derive nothing again; callers and tests ask it, and it gives its reasons.
 //
 // What may change a result's bits is decided by the sizes of one batch item alone, its number of key heads among them:
-// that sets into how many chunks the backward pass cuts the keys. The batch decides only how work is shared out.
+// that sets into how many chunks the backward pass cuts the keys. The batch and the number of threads
+// (PlanListener::threads()) decide only how work is shared out.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,8 @@ enum class Family : std::uint8_t {
 
 constexpr int kMostPhases = 3;
 
-// What all plans tell. A call is cut into tasks that can run in any order and on any thread; all tasks of a phase must
-// be done before the next phase begins.
+// What all plans tell. A call is cut into tasks that can run in any order (BackwardPlan::steps_apart: that are begun in
+// order) and on any thread; all tasks of a phase must be done before the next phase begins.
 struct Plan {
   const char* isa;
   Family family;
@@ -40,6 +41,15 @@ struct Plan {
   std::int64_t tasks[kMostPhases];
   std::size_t shared;   // bytes of one block of memory for the whole call, which needs no clearing
   std::size_t scratch;  // bytes of each running task's own; both are aligned to 64
+  int columns;          // of a tile: queries that are computed together, or numbers of a product's row
+  // For many threads, in what order tasks are begun: heads of phase 1 that take turns, so that the longest tasks of all
+  // come first (0: head after head); and of several plans, those of most keys.
+  std::int64_t turns, keys;
+
+  // The number of the task that is begun as the i-th of a phase.
+  std::int64_t begun(int phase, std::int64_t i) const {
+    return phase == 1 && turns > 1 ? i % turns * (tasks[1] / turns) + i / turns : i;
+  }
 
   // Products of parts to a product of two numbers.
   int products() const { return parts * (parts + 1) / 2; }
@@ -74,12 +84,17 @@ struct BackwardPlan : Plan {
   const BackwardFunctions* kernel;
   QueryTasks queries;          // of phases 0 and 2
   std::int64_t heads;          // (batch, key head) pairs
-  std::int64_t chunk, chunks;  // keys of a task of phase 1; such tasks of a key head
+  std::int64_t chunk, chunks;  // keys whose dq is one partial sum; such chunks of a key head
   std::int64_t step;           // keys whose k, v, dk and dv stay in L2 while the queries pass
-  std::int64_t width;          // rows of a group's dqᵀ
-  std::int64_t partial;        // floats of a head's partial dq: by group of queries, (width, columns)
-  bool whole_heads;            // a task has all keys of a head, and room for its dq: it does phase 2
-  bool sums_rows_itself;       // and phase 0
+  // Tasks of phase 1 but for the bias's: a chunk each or, for many threads, a step of one. Steps of a chunk add to one
+  // partial sum in order: each waits for the one before at every span of queries, and so is begun after it.
+  std::int64_t key_tasks;
+  bool steps_apart;
+  std::int64_t span_rows;  // of queries that pass keys at once
+  std::int64_t width;      // rows of a group's dqᵀ
+  std::int64_t partial;    // floats of a head's partial dq: by group of queries, (width, columns)
+  bool whole_heads;        // a task has all keys of a head, and room for its dq: it does phase 2
+  bool sums_rows_itself;   // and phase 0
   BiasPlan bias;
 };
 

@@ -133,6 +133,7 @@ TEST_P(BackwardEdges, MemoryGrowsWithTheTokens) {
   };
   const kernels::Problem p = sized(65536), half = sized(32768);
   const std::size_t dq = 12 * 65536 * 64 * sizeof(float);
+  const kernels::PlanListener as_on(1);
   const kernels::BackwardPlan plan = kernels::plan(p, {}, kernels_);
   EXPECT_LE(plan.shared, 8 * dq);
   EXPECT_EQ(plan.shared, 2 * kernels::plan(half, {}, kernels_).shared);

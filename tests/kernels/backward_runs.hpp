@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "kernels/backward_case.hpp"
+#include "kernels/explain.hpp"
 
 namespace attn {
 
@@ -73,6 +74,7 @@ inline AttentionGradient backward(const kernels::Kernels& kernels, const Case& c
     result.bias_batch = g.batch, result.bias_head = g.head, result.bias_query = g.query, result.bias_key = g.key;
   }
   const kernels::BackwardInput in{rows(f.output), rows(c.d_output), f.lse.data<float>(), p.tq};
+  const kernels::PlanListener as_on(1);  // tasks that can run in any order, however many threads there are
   const kernels::BackwardPlan plan = kernels::plan(p, result, kernels);
   const kernels::Poisoned shared(plan.shared);
   for (int phase = 0; phase < plan.phases; ++phase) {

@@ -19,8 +19,11 @@ Problem sized(std::int64_t tq, std::int64_t tk, std::int64_t d) {
   return p;
 }
 
+// Plans for one thread, on any machine.
 class Plans : public Units {
  protected:
+  const PlanListener as_on_{1};
+
   bool has_parts() const { return kernels_.bf16_forward && kernels_.bf16_forward->most_parts == 3; }
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, Plans, testing::ValuesIn(unit_names()),
@@ -93,6 +96,29 @@ TEST_P(Plans, BatchAndHeadsDoNotDecideTheFamily) {
   }
 }
 
+// Nor do the threads; what they change is how finely work is cut.
+TEST_P(Plans, ThreadsDoNotDecideBits) {
+  for (const std::int64_t tq : {2, 128, 600, 5000}) {
+    Problem p = sized(tq, 3000, 64);
+    const ForwardPlan one = plan(p, kernels_);
+    const BackwardPlan back = plan(p, {}, kernels_);
+    const PlanListener as_on(96);
+    const ForwardPlan many = plan(p, kernels_);
+    const BackwardPlan backs = plan(p, {}, kernels_);
+    EXPECT_EQ(one.family, many.family);
+    EXPECT_EQ(one.parts, many.parts);
+    EXPECT_EQ(one.block_keys, many.block_keys);
+    EXPECT_EQ(one.chunk_keys, many.chunk_keys);
+    EXPECT_EQ(back.parts, backs.parts);
+    EXPECT_EQ(back.chunk, backs.chunk);
+    if (tq == 5000) {
+      EXPECT_GT(many.tasks[1], one.tasks[1]);
+      EXPECT_TRUE(backs.steps_apart);
+      EXPECT_GT(backs.key_tasks, back.key_tasks);
+    }
+  }
+}
+
 TEST_P(Plans, FewQueriesDecodeUnlessTilesAreNeeded) {
   Problem p = sized(4, 5000, 64);
   const ForwardPlan decode = plan(p, kernels_);
@@ -137,6 +163,7 @@ TEST_P(Plans, WordsFitAScreen) {
 }
 
 TEST(PlanText, TellsAProblem) {
+  const PlanListener as_on(1);
   const Kernels& scalar = *targets().front().kernels;
   EXPECT_EQ(text(explain(sized(512, 4096, 128), plan(sized(512, 4096, 128), scalar))),
             "forward on scalar: multiply-adds of float32\n"

@@ -2,6 +2,7 @@
 // sanitizer (make sanitize-threads), and for the bits, which 2 to 8 threads do not change.
 #include "core/threads.hpp"
 
+#include <array>
 #include <functional>
 #include <thread>
 
@@ -9,8 +10,10 @@
 #include "attn/generate.hpp"
 #include "attn/gpt.hpp"
 #include "attn/kv_cache.hpp"
+#include "attn/modules.hpp"
 #include "attn/optim.hpp"
 #include "core/testing.hpp"
+#include "kernels/explain.hpp"
 #include "kernels/use.hpp"
 
 namespace attn::test {
@@ -63,6 +66,64 @@ TEST_P(OnThreads, ForwardAndBackward) {
           return forward_and_backward(q, k, k, options);
         });
       }
+    }
+  }
+}
+
+// Plans for more threads than there are cut a call more finely, begin its tasks in another order, and let the steps of
+// a chunk of keys pass over the queries one behind the other. On one thread, and on four, the bits stay.
+TEST_P(OnThreads, PlansForManyThreads) {
+  struct Sizes {
+    std::int64_t hq, hkv, tq, tk, d;
+  };
+  for (const Sizes& s : {Sizes{2, 2, 300, 900, 32}, {4, 2, 200, 700, 48}, {9, 9, 140, 200, 64}, {1, 1, 600, 600, 16}}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (const int mask : {0, 1, 2}) {
+        SCOPED_TRACE(std::string(name(dtype)) + ", heads " + std::to_string(s.hq) + ", mask " + std::to_string(mask));
+        const auto planned = [&](int count, int threads) {
+          const kernels::PlanListener as_on(count);
+          const Threads running(threads);
+          std::mt19937 rng(1);
+          const Tensor q = uniform(rng, {1, s.hq, s.tq, s.d}, dtype), k = uniform(rng, {1, s.hkv, s.tk, s.d}, dtype);
+          AttentionOptions options;
+          if (mask == 1) options.mask = Mask::causal(Align::bottom_right);
+          if (mask == 2)
+            options.mask.bias = uniform(rng, {s.hq, s.tq, s.tk}, DType::f32), options.mask.window_left = 150;
+          options.precision = mask == 2 ? Precision::high : Precision::highest;
+          return forward_and_backward(q, k, k, options);
+        };
+        const Results one = planned(1, 1);
+        for (const int count : {3, 8, 96}) {
+          for (const int threads : {1, 4}) {
+            const Results many = planned(count, threads);
+            for (std::size_t i = 0; i < one.size(); ++i) {
+              EXPECT_TRUE(!one[i].defined() || identical(many[i], one[i]))
+                  << "planned for " << count << ", run on " << threads << ": result " << i;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// So do those of products, of few rows and many, and deep ones.
+TEST_P(OnThreads, ProductsPlannedForManyThreads) {
+  for (const auto& [rows, in, out] : {std::array<std::int64_t, 3>{300, 200, 500}, {1, 300, 700}, {130, 1800, 260}}) {
+    const auto planned = [&](int count, int threads) {
+      const kernels::PlanListener as_on(count);
+      const Threads running(threads);
+      std::mt19937 rng(1);
+      Generator generator(1);
+      Linear layer(in, out, true, generator);
+      const Tensor x = uniform(rng, {rows, in}, DType::f32), dy = uniform(rng, {rows, out}, DType::f32);
+      const Tensor y = layer.forward(x), dx = layer.backward(dy, x);
+      return Results{y, dx, layer.weight.grad, layer.bias.grad};
+    };
+    const Results one = planned(1, 1);
+    for (const int count : {3, 8, 96}) {
+      const Results many = planned(count, 4);
+      for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(identical(many[i], one[i])) << count << ": result " << i;
     }
   }
 }

@@ -5,8 +5,11 @@
 // scratch; dq goes to a partial sum, one for every chunk, in memory shared by the tasks. Then the bias's tasks.
 // Phase 2: a task adds up the partial sums of a span of queries, in the chunks' order.
 // Where a head's keys are one chunk, and its dq is not large, its task does the work of phase 2 too, and of phase 0
-// unless the bias needs that.
+// unless the bias needs that. Where there are many threads, the steps of a chunk are tasks that pass over the queries
+// one behind the other.
 #pragma once
+
+#include <sched.h>
 
 #include "kernels/attention/bias_gradient.hpp"
 #include "kernels/attention/gradient_tile.hpp"
@@ -16,24 +19,41 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// A task's keys are [first, last) of a head. The first keys of every head come first: under a causal mask they have the
-// most queries.
+// A task's keys are [first, last) of a head, in the chunk that begins at `chunk`. The first keys of every head come
+// first: under a causal mask they have the most queries.
 struct Keys {
-  std::int64_t head, first, last;
+  std::int64_t head, chunk, first, last;
 };
 
 inline Keys keys_of(const Problem& p, const BackwardPlan& plan, std::int64_t task) {
-  const std::int64_t first = task / plan.heads * plan.chunk;
-  return {task % plan.heads, first, least_of(first + plan.chunk, p.tk)};
+  const std::int64_t of_head = task / plan.heads, chunk = of_head % plan.chunks * plan.chunk;
+  const std::int64_t first = chunk + of_head / plan.chunks * plan.step;
+  const std::int64_t end = least_of(chunk + plan.chunk, p.tk);
+  return {task % plan.heads, chunk, first, plan.steps_apart ? least_of(first + plan.step, end) : end};
 }
 
 // What the tasks share.
 struct BackwardShared {
   RowSums sums;
-  float* partials;  // of dq, by chunk and head
+  float* partials;       // of dq, by chunk and head
+  std::int64_t* passed;  // with steps apart, by task: rows of queries that have passed its keys
 
   BackwardShared(const Problem& p, const BackwardPlan& plan, Workspace& take) : sums(p, take) {
     partials = take(plan.whole_heads ? 0 : plan.chunks * plan.heads * plan.partial);
+    passed = reinterpret_cast<std::int64_t*>(take(plan.steps_apart ? 2 * plan.key_tasks : 0));
+  }
+
+  // Until `rows` have passed the keys of the step before. That one was begun before this one, by a thread that goes on.
+  void wait(const BackwardPlan& plan, std::int64_t task, std::int64_t rows) const {
+    constexpr int most_spins = 1000;  // some 10 µs
+    const std::int64_t* before = passed + task - plan.heads * plan.chunks;
+    for (int spins = 0; __atomic_load_n(before, __ATOMIC_ACQUIRE) < rows; ++spins) {
+      if (spins > most_spins) sched_yield();
+    }
+  }
+
+  void pass(const BackwardPlan& plan, std::int64_t task, std::int64_t rows) const {
+    if (plan.steps_apart) __atomic_store_n(passed + task, rows, __ATOMIC_RELEASE);
   }
 
   float* dq(const BackwardPlan& plan, std::int64_t chunk, std::int64_t head) const {
@@ -179,7 +199,7 @@ inline void fetch_next(const Problem& p, const BackwardInput& in, const Backward
   if (next_row == rows_per_key_head(p)) {
     next_row = 0, keys.first = next_key;
     if (next_key == keys.last) {
-      if (task + 1 == plan.heads * plan.chunks) return core.fetch(ahead, cells);
+      if (task + 1 == plan.key_tasks) return core.fetch(ahead, cells);
       keys = keys_of(p, plan, task + 1);
     }
     const std::int64_t left = keys.last - keys.first, count = left < plan.step ? left : plan.step;
@@ -210,12 +230,12 @@ inline void backward_keys(const Problem& p, const BackwardInput& in, const Backw
                           const BackwardPlan& plan, const BackwardShared& shared, std::int64_t task, void* scratch) {
   Workspace memory{static_cast<float*>(scratch)};
   BackwardScratch<Core> mem(p, plan, memory);
-  const auto [head, begin, last] = keys_of(p, plan, task);
+  const auto [head, chunk, begin, last] = keys_of(p, plan, task);
   if (result.distances) {
-    const std::int64_t item = begin / plan.chunk * p.batch + head / p.hkv;
+    const std::int64_t item = chunk / plan.chunk * p.batch + head / p.hkv;
     mem.tile.distances = result.distances + item * p.hq * p.distances.head;
   }
-  float* whole_dq = plan.whole_heads ? mem.dq : shared.dq(plan, begin / plan.chunk, head);
+  float* whole_dq = plan.whole_heads ? mem.dq : shared.dq(plan, chunk / plan.chunk, head);
   for (std::int64_t first = begin; first < last; first += plan.step) {
     const std::int64_t count = last - first < plan.step ? last - first : plan.step;
     Span span = span_at<Core>(p, head, 0);
@@ -224,7 +244,8 @@ inline void backward_keys(const Problem& p, const BackwardInput& in, const Backw
     for (; span.rows > 0; span = span_at<Core>(p, head, span.row + span.rows)) {
       float* dq = whole_dq + span.row * plan.width;
       if (first == begin && plan.sums_rows_itself) sum_rows(p, in, span, shared.sums, result.given_up, mem.line);
-      for (bool& fresh : mem.fresh) fresh = first == begin;
+      for (bool& fresh : mem.fresh) fresh = first == chunk;
+      if (begin > chunk) shared.wait(plan, task, span.row + span.rows);
       if (place(p, span, first, first + count, mem.queries)) {
         fetch_next(p, in, plan, span, first + count, task, keys_seen(p, mem.queries, first, count), mem.core);
         add_span(p, in, shared.sums, plan, first, count, mem, dq);
@@ -234,6 +255,7 @@ inline void backward_keys(const Problem& p, const BackwardInput& in, const Backw
         if (mem.fresh[g]) clear(dq, plan.width * kColumns);
         if (is_whole) write_query_rows(p, result, span, g * kColumns, dq, mem.lines);
       }
+      shared.pass(plan, task, span.row + span.rows);
     }
     write_key_rows(p, result, result.k, p.d, span, first, count, plan.step, p.scale, mem.dk, mem.line);
     write_key_rows(p, result, result.v, p.dv, span, first, count, plan.step, 1, mem.dv, mem.line);
@@ -251,7 +273,9 @@ inline void backward_queries(const Problem& p, const BackwardResult& result, con
     clear(sum, step * kColumns);
     for (std::int64_t chunk = 0; chunk < plan.chunks; ++chunk) {
       const float* part = shared.dq(plan, chunk, head) + (span.row + first) * plan.width;
-      for (std::int64_t i = 0; i < p.d * kColumns; i += kLanes) store(sum + i, load(sum + i) + load(part + i));
+      for (std::int64_t i = 0; i < p.d * kColumns; i += kLanes) {
+        store(sum + i, chunk == 0 ? load(part + i) : load(sum + i) + load(part + i));  // 0 + -0 would be 0
+      }
     }
     write_query_rows(p, result, span, first, sum, lines);
   }
@@ -279,13 +303,13 @@ inline void run_backward(const Problem& p, const BackwardPlan& plan, const Backw
   Workspace memory{static_cast<float*>(shared_memory)};
   const BackwardShared shared(p, plan, memory);
   if (phase == 0) {
+    for (std::int64_t i = task; plan.steps_apart && i < plan.key_tasks; i += plan.tasks[0]) shared.passed[i] = 0;
     return sum_rows(p, in, locate(p, plan.queries, task), shared.sums, result.given_up, static_cast<float*>(scratch));
   }
   if (result.given_up && __atomic_load_n(result.given_up, __ATOMIC_RELAXED)) return;
   if (phase == 2) return backward_queries(p, result, plan, shared, task, scratch);
-  const std::int64_t key_tasks = plan.heads * plan.chunks;
-  if (task < key_tasks) return backward_keys<Core>(p, in, result, plan, shared, task, scratch);
-  backward_bias<Core>(p, plan.bias, in, result, shared.sums, task - key_tasks, scratch);
+  if (task < plan.key_tasks) return backward_keys<Core>(p, in, result, plan, shared, task, scratch);
+  backward_bias<Core>(p, plan.bias, in, result, shared.sums, task - plan.key_tasks, scratch);
 }
 
 }  // namespace
