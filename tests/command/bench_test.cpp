@@ -72,6 +72,30 @@ TEST_F(Bench, ExplainTellsThePlansOfEveryRow) {
   EXPECT_EQ(rows[1]["plans"][0]["call"], "decode");
 }
 
+TEST_F(Bench, ExplainTellsHowTasksShareOutOverThreadsThatAreNotThere) {
+  write("rows.txt", "forward 1,2,2000,16 f32 causal\nlinear 600,64,64 f32\n");
+  const std::string line = "attn bench --explain --isa scalar --list rows.txt --threads 1,96";
+  EXPECT_THAT(out_of(line), AllOf(HasSubstr("on 1 thread: "), HasSubstr("on 96 threads: "), HasSubstr(" % busy\n"),
+                                  HasSubstr("predicted on 96 threads: "), HasSubstr(" times as long\n")));
+  const std::vector<json> rows = objects(line + " --json");
+  ASSERT_EQ(rows.size(), 4u);  // two rows on one thread and on 96
+  for (const std::size_t i : {0, 1, 2, 3}) {
+    const json &row = rows[i], &plan = row["plans"][0];
+    EXPECT_EQ(row["threads"], i % 2 == 0 ? 1 : 96);
+    EXPECT_GT(row["predicted_ms"].get<double>(), 0);
+    EXPECT_GT(row["one_ms"].get<double>(), 0);
+    if (i % 2 == 0) {
+      EXPECT_GE(plan["waves"], plan["tasks"]);  // and of packing
+      EXPECT_EQ(plan["busy"], 1);
+    } else {
+      EXPECT_LT(plan["waves"], plan["tasks"]);
+      EXPECT_LE(plan["busy"].get<double>(), 1);
+    }
+  }
+  EXPECT_GT(rows[1]["plans"][0]["tasks"], rows[0]["plans"][0]["tasks"]) << "cut more finely for more threads";
+  EXPECT_THAT(run(line + ",1025").err, HasSubstr("[--threads] expected all, or counts from 1 to 1024"));
+}
+
 TEST_F(Bench, ARowTellsEverything) {
   const auto found = rows("forward 1,2,8,4 f32 causal\n");
   ASSERT_EQ(found.size(), 1u);

@@ -9,13 +9,13 @@
 #include <sstream>
 
 #include "attn/error.hpp"
+#include "bench/explained.hpp"
 #include "bench/measure.hpp"
 #include "bench/ranks.hpp"
 #include "bench/report.hpp"
 #include "bench/shapes.hpp"
 #include "common/format.hpp"
 #include "common/json.hpp"
-#include "common/plans.hpp"
 #include "common/processor.hpp"
 #include "common/ranks.hpp"
 #include "common/status_line.hpp"
@@ -75,16 +75,18 @@ std::vector<Row> rows_of(const BenchFlags& flags) {
   return rows;
 }
 
-// More threads than the machine has would measure the system's scheduler.
+// More threads than the machine has would measure the system's scheduler; plans can be explained for any.
 std::vector<int> threads_of(const BenchFlags& flags) {
-  const int all = static_cast<int>(this_processor().threads);
+  constexpr int most_explained = 1024;
+  const int all = static_cast<int>(this_processor().threads), most = flags.explain ? most_explained : all;
+  if (flags.threads.empty() && flags.explain) return {0};
   if (flags.threads.empty()) return all > 1 ? std::vector<int>{1, all} : std::vector<int>{1};
   std::vector<int> counts;
   for (const std::string& text : flags.threads) {
     int count = text == "all" ? all : 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (text != "all" && (error != std::errc{} || end != text.data() + text.size() || count < 1 || count > all)) {
-      throw Error(Error::Kind::argument, "--threads", formatted("all, or counts from 1 to {}", all), escaped(text));
+    if (text != "all" && (error != std::errc{} || end != text.data() + text.size() || count < 1 || count > most)) {
+      throw Error(Error::Kind::argument, "--threads", formatted("all, or counts from 1 to {}", most), escaped(text));
     }
     if (std::find(counts.begin(), counts.end(), count) == counts.end()) counts.push_back(count);
   }
@@ -106,30 +108,6 @@ void force(const std::string& isa) {
                 escaped(isa), did_you_mean(isa, names));
   }
   setenv("ATTN_FORCE_ISA", isa.c_str(), 1);
-}
-
-// Each row is computed once, untimed.
-void explain(const BenchFlags& flags) {
-  std::string all;
-  for (const Row& row : rows_of(flags)) {
-    BenchInputs inputs;
-    const Work work = make_work(row, inputs);
-    const kernels::PlanListener listener;
-    work.run();
-    if (flags.json) {
-      const Json json{{"op", row.op},
-                      {"shape", row.shape},
-                      {"dtype", row.dtype},
-                      {"mask", row.mask},
-                      {"precision", row.precision},
-                      {"numbers", row.numbers},
-                      {"plans", plans_json(listener.heard())}};
-      all += json.dump() + "\n";
-    } else {
-      all += row.text() + "\n" + plans_text(listener.heard()) + "\n";
-    }
-  }
-  write_stdout(all);
 }
 
 // Of the list that comes with the command, those that ranks can share.
@@ -156,7 +134,7 @@ void bench(const BenchFlags& flags) {
   if (distributed::Transport* const ranks = launched_ranks()) return bench_on_ranks(flags, *ranks);
   const Plan plan{rows_of(flags), threads_of(flags), flags.repeats, flags.plain};
   if (!flags.isa.empty()) force(flags.isa);
-  if (flags.explain) return explain(flags);
+  if (flags.explain) return write_stdout(explained(plan.rows, plan.threads, flags.json));
   StatusLine status;
   const auto measured = measure(plan, [&status, shown = isatty(STDERR_FILENO) != 0](const std::string& text) {
     if (shown) status.show(escaped(text));
@@ -191,7 +169,10 @@ void define_bench(Verb& verb, int&) {
   verb.add_option("--plain", flags->plain, "Time the plain path too where it takes up to S seconds.")
       .value_name("S")
       .between(0.0, most_plain);
-  verb.add_flag("--explain", flags->explain, "Tell which kernels compute a row, how, and why, and time nothing.");
+  verb.add_flag(
+      "--explain", flags->explain,
+      "Tell which kernels compute a row, how, and why. With --threads, of any numbers, also how the tasks share "
+      "out over so many, and the time that follows from the tasks' own, one by one.");
   verb.add_flag("--json", flags->json, "Print one JSON object a row, one row a line.");
   verb.notes(kBenchNotes);
   verb.examples(kBenchExamples);

@@ -14,13 +14,12 @@ std::string plans_text(const std::vector<kernels::Explanation>& plans) {
 Json plans_json(const std::vector<kernels::Explanation>& plans) {
   Json all = Json::array();
   for (const kernels::Explanation& plan : plans) {
-    all.push_back({{"call", plan.call},
-                   {"isa", plan.isa},
-                   {"products", plan.products},
-                   {"reason", plan.reason},
-                   {"sizes", plan.sizes},
-                   {"cut", plan.cut},
-                   {"tasks", plan.tasks}});
+    Json one{{"call", plan.call},   {"isa", plan.isa}, {"products", plan.products}, {"reason", plan.reason},
+             {"sizes", plan.sizes}, {"cut", plan.cut}, {"tasks", plan.tasks}};
+    if (plan.threads > 0) {
+      one.update({{"waves", plan.schedule.waves}, {"busy", plan.schedule.speed_up() / plan.threads}});
+    }
+    all.push_back(one);
   }
   return all;
 }

@@ -1,0 +1,109 @@
+#include "bench/explained.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "bench/inputs.hpp"
+#include "bench/work.hpp"
+#include "common/format.hpp"
+#include "common/json.hpp"
+#include "common/plans.hpp"
+#include "core/parallel.hpp"
+#include "kernels/schedule.hpp"
+
+namespace attn::tool {
+namespace {
+
+double seconds_of(const std::function<void()>& call) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  call();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+// Of a call on so many threads: what is not shared out, and until the last thread of every phase has ended.
+double predicted(const Work& work, int threads) {
+  const kernels::PlanListener as_on(threads);
+  const TaskTimes times;
+  const double whole = seconds_of(work.run);
+  std::vector<kernels::PhaseWork> phases;
+  for (const TaskTimes::Phase& phase : times.phases()) phases.push_back({phase.seconds, phase.by_runs});
+  const kernels::Schedule schedule = simulate(phases, threads);
+  return whole - schedule.total + schedule.elapsed;
+}
+
+struct Explained {
+  int threads;  // 0: those of the machine, and nothing was timed
+  std::vector<kernels::Explanation> plans;
+  double one = 0, many = 0;  // seconds, medians of three in turns: on one thread, and as predicted
+};
+
+Explained explained(const Work& work, int threads) {
+  Explained made{threads, {}};
+  {
+    const kernels::PlanListener listener(threads);
+    work.run();
+    made.plans = listener.heard();
+  }
+  if (threads == 0) return made;
+  std::vector<double> one, many;
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(1);
+  for (int round = 0; round < 3; ++round) {
+    one.push_back(seconds_of(work.run));
+    many.push_back(predicted(work, threads));
+  }
+  omp_set_num_threads(before);
+  made.one = median(one), made.many = median(many);
+  return made;
+}
+
+std::string text_of(const Explained& e) {
+  std::string text = plans_text(e.plans);
+  if (e.threads == 0) return text;
+  return text + formatted("predicted on {} thread{}: {:.3f} ms; on 1 thread: {:.3f} ms, {:.1f} times as long\n",
+                          e.threads, e.threads == 1 ? "" : "s", 1e3 * e.many, 1e3 * e.one, e.one / e.many);
+}
+
+Json json_of(const Row& row, const Explained& e) {
+  Json json{{"op", row.op},
+            {"shape", row.shape},
+            {"dtype", row.dtype},
+            {"mask", row.mask},
+            {"precision", row.precision},
+            {"numbers", row.numbers},
+            {"plans", plans_json(e.plans)}};
+  if (e.threads > 0) {
+    json.update({{"threads", e.threads}, {"one_ms", 1e3 * e.one}, {"predicted_ms", 1e3 * e.many}});
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string explained(const std::vector<Row>& rows, const std::vector<int>& threads, bool json) {
+  std::string all;
+  for (const Row& row : rows) {
+    BenchInputs inputs;
+    const Work work = make_work(row, inputs);
+    if (!json) all += row.text() + "\n";
+    for (const int count : threads) {
+      const Explained e = explained(work, count);
+      all += json ? json_of(row, e).dump() + "\n" : text_of(e);
+    }
+    if (!json) all += "\n";
+  }
+  return all;
+}
+
+}  // namespace attn::tool
