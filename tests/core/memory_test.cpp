@@ -1,9 +1,13 @@
 #include "core/memory.hpp"
 
 #include <gtest/gtest.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -67,6 +71,25 @@ TEST(Memory, IsThereInAForkedChildWhileOtherThreadsTakeIt) {
   for (std::thread& other : others) other.join();
   EXPECT_EQ(status, 0);
 }
+
+#if defined(__linux__)
+// The thread that first writes a page decides where it is: nobody but the tasks may touch a large result.
+TEST(Memory, NewPagesAreLeftToWhoeverWritesThemFirst) {
+  constexpr std::size_t bytes = (std::size_t{96} << 20) + 8192;  // that nothing before was as large as
+  const auto memory = allocate(bytes);
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE)),
+             begin = reinterpret_cast<std::size_t>(memory.get());
+  const auto there = [&] {
+    std::vector<unsigned char> pages(bytes / page);
+    EXPECT_EQ(mincore(reinterpret_cast<void*>(begin / page * page), pages.size() * page, pages.data()), 0);
+    return std::count_if(pages.begin(), pages.end(), [](unsigned char state) { return (state & 1) != 0; });
+  };
+  const std::ptrdiff_t before = there();
+  EXPECT_LE(before, 1);
+  static_cast<char*>(memory.get())[bytes / 2] = 1;
+  EXPECT_GT(there(), before);
+}
+#endif
 
 }  // namespace
 }  // namespace attn
