@@ -1,6 +1,8 @@
 // What a run of queries has of the keys that it has met so far.
 #pragma once
 
+#include <vector>
+
 #include "distributed/block.hpp"
 
 namespace attn::distributed {
@@ -9,7 +11,9 @@ namespace attn::distributed {
 // that of one process or less, for any number of ranks.
 class Partial {
  public:
-  void add(const AttentionResult& part);
+  // (b, h, rows, dv) and (b, h, rows): of all heads, or of those from `first` on, of `heads`.
+  void add(const AttentionResult& part) { add(part, 0, part.output.size(1)); }
+  void add(const AttentionResult& part, std::int64_t first, std::int64_t heads);
   // A sink is one more part, without a value: (hq) of them, for rows of this shape.
   void add_sinks(const Tensor& sinks, const Shape& output);
   // To rows of a result; zeros and -inf where nothing was added.
@@ -17,6 +21,7 @@ class Partial {
 
  private:
   Tensor output_, lse_;
+  std::vector<char> begun_;  // heads that something was added to
 };
 
 }  // namespace attn::distributed

@@ -57,25 +57,13 @@ AttentionOptions options_of(const Call& call, const Block& block, Heads heads) {
   return options;
 }
 
-AttentionResult forward_of(const Call& call, const Tensor& q, const Block& block) {
+void add_block(const Call& call, const Tensor& q, const Block& block, Partial& to) {
   const Tensor rows = rows_of(q, block);
-  AttentionResult all;
   for_each_piece_of_heads(call, [&](Heads heads) {
     const AttentionResult part = attention_to_merge(query_heads(call.problem, rows, heads), key_heads(block.k, heads),
                                                     key_heads(block.v, heads), options_of(call, block, heads));
-    if (heads.count() == call.problem.key_heads) {
-      all = part;
-      return;
-    }
-    if (!all.output.defined()) {
-      const Problem& p = call.problem;
-      all.output = Tensor::empty({p.batch, p.query_heads, rows.size(2), p.value_depth}, part.output.dtype());
-      all.lse = Tensor::empty({p.batch, p.query_heads, rows.size(2)}, part.lse.dtype());
-    }
-    query_heads(call.problem, all.output, heads).copy_from(part.output);
-    query_heads(call.problem, all.lse, heads).copy_from(part.lse);
+    to.add(part, heads.first * call.group(), call.problem.query_heads);
   });
-  return all;
 }
 
 // Gradients of this rank's rows, as they add up: float64.
@@ -186,7 +174,7 @@ AttentionResult ring_forward(const Call& call, const Tensor& q, const Tensor& k,
     const Shard shard = shards.take(step);
     for (std::size_t run = 0; run < shard.runs.size(); ++run) {
       for_each_block(call, shard, run,
-                     [&](const Block& block) { partial[block.of_queries].add(forward_of(call, q, block)); });
+                     [&](const Block& block) { add_block(call, q, block, partial[block.of_queries]); });
     }
   }
   AttentionResult result{Tensor::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, call.output_dtype()),
