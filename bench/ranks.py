@@ -46,6 +46,11 @@ def fastest(samples):
     return min(samples, key=lambda sample: sample["fastest"])
 
 
+def least(samples):
+    """Seconds of processors, which other processes take less of than of time."""
+    return min(sample["processors"] for sample in samples)
+
+
 def table(titles, rows):
     print("| " + " | ".join(titles) + " |")
     print("|---|" + "---:|" * (len(titles) - 1))
@@ -70,9 +75,11 @@ def pairs(options, folder):
         parts = [b[part] for part in ("computing", "waiting", "sending")]
         share = [f"{100 * part / sum(parts):.1f} %" for part in parts]
         rows.append([row, f"{a['fastest']:.3g} s", f"{b['fastest']:.3g} s", *share,
-                     f"{100 * a['fastest'] / b['fastest']:.0f} %"])  # fmt: skip
+                     f"{100 * a['fastest'] / b['fastest']:.0f} %",
+                     f"{100 * least(one) / least(two):.0f} %"])  # fmt: skip
         print(*rows[-1], file=sys.stderr, flush=True)
-    table(["row", "one process", "two ranks", "computing", "waiting", "sending", "efficiency"], rows)
+    table(["row", "one process", "two ranks", "computing", "waiting", "sending", "efficiency", "by processors"],
+          rows)
 
 
 def machines(options, folder):

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "attn/error.hpp"
@@ -33,7 +34,7 @@ class Stopwatch {
 
 // What a rank did: all that is not for messages is computing.
 struct Shares {
-  double seconds = 0, sending = 0, waiting = 0, bytes = 0, messages = 0;
+  double seconds = 0, processors = 0, sending = 0, waiting = 0, bytes = 0, messages = 0;
 };
 
 class TimedWait : public Request::State {
@@ -155,7 +156,9 @@ RanksMeasurement measure_on_ranks(const Row& row, distributed::Scheme scheme, in
     ranks.barrier();
     {
       const Stopwatch watch(own.seconds);
+      const std::clock_t start = std::clock();
       run(row, in, timed);
+      own.processors = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     }
     if (i > 0)
       samples.push_back(of_all_ranks(ranks, own));
@@ -167,6 +170,12 @@ RanksMeasurement measure_on_ranks(const Row& row, distributed::Scheme scheme, in
   RanksMeasurement m{row, ranks.size() == 1 ? "one process" : std::string(distributed::name(in.options.scheme))};
   m.median = slowest(middle), m.fastest = slowest(samples.front()), m.operations = in.operations;
   m.estimated = row.op == "forward" ? estimated.seconds : 0, m.costs = in.options.costs;
+  m.processors = 1e30;
+  for (const std::vector<Shares>& repeat : samples) {
+    double sum = 0;
+    for (const Shares& rank : repeat) sum += rank.processors;
+    m.processors = std::min(m.processors, sum);
+  }
   for (const Shares& rank : middle) {
     const double count = ranks.size();
     m.computing += (rank.seconds - rank.sending - rank.waiting) / count;
@@ -201,6 +210,7 @@ std::string ranks_json(const std::vector<RanksMeasurement>& all, int ranks) {
                     {"scheme", m.scheme},
                     {"seconds", m.median},
                     {"fastest", m.fastest},
+                    {"processors", m.processors},
                     {"computing", m.computing},
                     {"waiting", m.waiting},
                     {"sending", m.sending},

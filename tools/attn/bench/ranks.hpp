@@ -18,6 +18,7 @@ struct RanksMeasurement {
   double computing = 0, sending = 0, waiting = 0;  // waiting: for messages that had not arrived
   double bytes = 0, messages = 0;                  // that the busiest rank sent
   double operations = 0;                           // of all ranks
+  double processors = 0;                           // seconds of processors, of all ranks; the least of the repeats
   double estimated = 0;                            // seconds by the cost model; of a forward pass on several ranks
   distributed::Costs costs;                        // as they were measured for it
 };
