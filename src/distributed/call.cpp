@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "attn/error.hpp"
+#include "core/memory.hpp"
 
 namespace attn::distributed {
 namespace {
@@ -272,6 +273,8 @@ void refuse(Transport& transport, const std::string& why) {
 
 Call agree(Transport& transport, const Tensor& q, const Tensor& k, const Tensor& v, const Options& options, Kind kind,
            const std::function<void()>& check) {
+  // A process that calls this once calls it again, for the next layer or step: its float64 sums take the same memory.
+  static const KeepMemory keeps;
   Call call{transport, options.attention, options.scheme, options.most_bytes, {}};
   AttentionOptions& o = call.options;
   o.mask.keep = of_rank_4(o.mask.keep), o.mask.bias = of_rank_4(o.mask.bias);
