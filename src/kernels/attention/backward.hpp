@@ -306,7 +306,10 @@ inline void run_backward(const Problem& p, const BackwardPlan& plan, const Backw
     for (std::int64_t i = task; plan.steps_apart && i < plan.key_tasks; i += plan.tasks[0]) shared.passed[i] = 0;
     return sum_rows(p, in, locate(p, plan.queries, task), shared.sums, result.given_up, static_cast<float*>(scratch));
   }
-  if (result.given_up && __atomic_load_n(result.given_up, __ATOMIC_RELAXED)) return;
+  if (result.given_up && __atomic_load_n(result.given_up, __ATOMIC_RELAXED)) {
+    if (phase == 1 && task < plan.key_tasks) shared.pass(plan, task, rows_per_key_head(p));  // some may wait for it
+    return;
+  }
   if (phase == 2) return backward_queries(p, result, plan, shared, task, scratch);
   if (task < plan.key_tasks) return backward_keys<Core>(p, in, result, plan, shared, task, scratch);
   backward_bias<Core>(p, plan.bias, in, result, shared.sums, task - plan.key_tasks, scratch);
