@@ -66,6 +66,12 @@ class Transport {
   void reduce_scatter(std::span<const double> all, std::span<const std::int64_t> shares, std::span<double> own);
   // The same for texts. Their lengths may differ from rank to rank.
   std::vector<std::string> all_gather(const std::string& own);
+
+ protected:
+  Transport();  // memory of one call waits for the next, as while a module is trained
+
+ private:
+  std::shared_ptr<void> keeps_memory_;
 };
 
 // Runs `body` for `ranks` ranks, each a thread of this process, and returns when all have ended. Where one throws, the

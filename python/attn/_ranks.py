@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from attn import _attn
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -117,3 +119,11 @@ class _MpiRequest:
 
 def _parts(memory: memoryview) -> list[memoryview]:
     return [memory[at : at + MOST_BYTES] for at in range(0, len(memory), MOST_BYTES)]
+
+
+def refuse(ranks: Any, error: Exception) -> None:
+    """Tells all ranks, which wait for this one's part of a call, that it has none."""
+    try:
+        _attn.distributed_refuse(ranks, str(error))
+    except Exception:  # what the others are told; this rank raises its own
+        pass

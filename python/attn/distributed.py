@@ -23,7 +23,7 @@ from attn._arguments import (
     take,
     window_of,
 )
-from attn._ranks import ranks_of
+from attn._ranks import ranks_of, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -359,19 +359,18 @@ def _call(
                 "torch.no_grad()"
             )
         made = _attn.Options(framework=kind, **_named(options, kind))
+        tensors = () if follow else _bare(inputs, kind)
     except Exception as error:  # the others are waiting for this rank's part
-        _refuse(ranks, error)
+        refuse(ranks, error)
         raise
     if follow:
         from attn.torch.distributed import attention as of_torch
 
         output, lse = of_torch(inputs, given, made, options.get("score_function"))
     else:
-        if kind == TORCH:
-            import attn.torch.operator  # exchanges tensors from now on
         call: Any = _attn.distributed_forward
         ranks, scheme, *runs = given
-        output, lse = call(ranks, *_bare(inputs, kind), made, scheme, *runs, decodes, kind)
+        output, lse = call(ranks, *tensors, made, scheme, *runs, decodes, kind)
         if kind == DLPACK:
             output, lse = take(output, inputs[0]), take(lse, inputs[0])
     return (output, lse) if return_lse else output
@@ -380,16 +379,9 @@ def _call(
 def _bare(inputs: Any, kind: int) -> Any:
     if kind != TORCH:
         return inputs
-    from attn.torch import operator
+    from attn.torch import operator  # exchanges tensors from now on
 
-    return operator.bare(inputs)
-
-
-def _refuse(ranks: Ranks, error: Exception) -> None:
-    try:
-        _attn.distributed_refuse(ranks, str(error))
-    except Exception:  # what the others are told; this rank raises its own
-        pass
+    return tuple(operator.bare(inputs))
 
 
 def _followed(inputs: Any) -> bool:

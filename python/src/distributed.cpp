@@ -114,7 +114,7 @@ template <class Read>
 auto read_or_refuse(PythonTransport& transport, Read&& read_all) {
   try {
     return read_all();
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // of Python's, too
     const std::string why = error.what();
     const nb::gil_scoped_release released;
     try {

@@ -58,8 +58,8 @@ class Bucket {
   TreeSum<std::vector<Tensor>> own_;
   std::vector<std::pair<Run, Tensor>> sent_;                   // this rank's nodes as rows
   std::vector<std::vector<std::pair<Run, Tensor>>> received_;  // by rank
-  std::vector<Request> arriving_, leaving_;
   Tensor share_, whole_;
+  std::vector<Request> arriving_, leaving_;  // last: they are given up before the memory that they read and write
 };
 
 }  // namespace attn::distributed

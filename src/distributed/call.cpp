@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "attn/error.hpp"
-#include "core/memory.hpp"
 
 namespace attn::distributed {
 namespace {
@@ -262,6 +261,17 @@ void widen_what_is_shared(AttentionOptions& o) {
   if (bias.defined() && size_of(bias.dtype()) == 2) bias = bias.to(DType::f32);
 }
 
+// Unless there is an error already: f(), or what it threw. Whatever that is, the other ranks wait for this one.
+template <class F>
+void told(std::string& error, F&& f) {
+  if (!error.empty()) return;
+  try {
+    f();
+  } catch (const std::exception& e) {
+    error = e.what();
+  }
+}
+
 }  // namespace
 
 // The messages of agree().
@@ -273,18 +283,19 @@ void refuse(Transport& transport, const std::string& why) {
 
 Call agree(Transport& transport, const Tensor& q, const Tensor& k, const Tensor& v, const Options& options, Kind kind,
            const std::function<void()>& check) {
-  // A process that calls this once calls it again, for the next layer or step: its float64 sums take the same memory.
-  static const KeepMemory keeps;
   Call call{transport, options.attention, options.scheme, options.most_bytes, {}};
   AttentionOptions& o = call.options;
-  o.mask.keep = of_rank_4(o.mask.keep), o.mask.bias = of_rank_4(o.mask.bias);
-  o.dropout_keep = of_rank_4(o.dropout_keep), o.mask.block_keep = of_rank_4(o.mask.block_keep);
-  if (kind == Kind::backward) widen_what_is_shared(o);
-  const Rows own = rows_of(q, k, o);
+  std::string error, text;
+  Rows own;
+  told(error, [&] {
+    o.mask.keep = of_rank_4(o.mask.keep), o.mask.bias = of_rank_4(o.mask.bias);
+    o.dropout_keep = of_rank_4(o.dropout_keep), o.mask.block_keep = of_rank_4(o.mask.block_keep);
+    if (kind == Kind::backward) widen_what_is_shared(o);
+    own = rows_of(q, k, o);
+  });
   const std::vector<Rows> rows = gather_rows(transport, own);
   call.shared = shared_rows(rows);
-  std::string error, text;
-  try {
+  told(error, [&] {
     check_tensors(q, k, v), check_options(o);
     check_layout(options.queries, "queries", transport, own.queries);
     check_layout(options.keys, "keys", transport, own.keys);
@@ -301,9 +312,7 @@ Call agree(Transport& transport, const Tensor& q, const Tensor& k, const Tensor&
     if (check) check();
     try_options(call, q, k, v);
     text = description(q, k, v, options, o, kind);
-  } catch (const Error& e) {
-    error = e.what();
-  }
+  });
   compare(transport, error, text);
   if (kind == Kind::decode) {
     require_able("decode", refusal(Scheme::ring, call.problem, o));

@@ -5,6 +5,7 @@
 
 #include "attn/distributed.hpp"
 #include "attn/error.hpp"
+#include "core/memory.hpp"
 
 namespace attn::distributed {
 namespace {
@@ -24,6 +25,8 @@ void require_one_each(std::size_t count, int ranks) {
 }
 
 }  // namespace
+
+Transport::Transport() : keeps_memory_(std::make_shared<KeepMemory>()) {}
 
 // In step s every rank sends to the one s further on, so that no rank is sent to by many at once.
 void Transport::all_to_all(std::span<const Bytes> to, std::span<const Room> from) {

@@ -9,7 +9,16 @@ from torch import Tensor
 
 from attn import _attn
 from attn._arguments import TORCH
+from attn._ranks import refuse
 from attn.torch import operator
+
+
+def _bare(ranks: Any, tensors: Any) -> Any:
+    try:
+        return tuple(operator.bare(tuple(tensors)))
+    except Exception as error:  # the others are waiting for this rank's part
+        refuse(ranks, error)
+        raise
 
 
 class Attention(torch.autograd.Function):
@@ -21,7 +30,7 @@ class Attention(torch.autograd.Function):
         *inputs, ctx.given, ctx.options, ctx.keep = args
         ranks, scheme, *runs = ctx.given
         call: Any = _attn.distributed_forward
-        output, lse = call(ranks, *operator.bare(tuple(inputs)), ctx.options, scheme, *runs, False, TORCH)
+        output, lse = call(ranks, *_bare(ranks, inputs), ctx.options, scheme, *runs, False, TORCH)
         ctx.save_for_backward(*inputs, output, lse)
         ctx.mark_non_differentiable(lse)
         return output, lse
@@ -32,7 +41,7 @@ class Attention(torch.autograd.Function):
         *inputs, output, lse = ctx.saved_tensors
         ranks, scheme, *runs = ctx.given
         call: Any = _attn.distributed_backward
-        tensors = operator.bare((d_output, *inputs, output, lse))
+        tensors = _bare(ranks, (d_output, *inputs, output, lse))
         return (*call(ranks, *tensors, ctx.options, scheme, *runs, TORCH), None, None, None)
 
 
