@@ -69,7 +69,7 @@ constexpr const char* kTrainNotes =
     "changes nothing and is tried with other batches, at most 10 in a row. Weights that are not finite are never "
     "saved. Losses are in nats a token, which is a byte without --tokenizer.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, 3 for bad data or files, 130 when Ctrl-C stopped the "
-    "run and 143 when SIGTERM did. In both cases all is saved.";
+    "run and 143 when SIGTERM did. In both cases all is saved; under mpirun, if it leaves the time.";
 
 constexpr const char* kTrainExamples =
     "attn train --text book.txt --out model.safetensors\n"
