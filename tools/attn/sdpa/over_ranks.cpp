@@ -103,7 +103,7 @@ Own load(const SdpaFlags& flags, const Whole& in, int rank) {
   return own;
 }
 
-struct Result {
+struct OwnResult {
   AttentionResult own;
   distributed::Estimate estimate;
   double seconds = 0;  // of the slowest rank
@@ -117,8 +117,8 @@ double most_of(Transport& ranks, double own) {
   return *std::max_element(all.begin(), all.end());
 }
 
-Result compute(const SdpaFlags& flags, const Whole& in, const Own& own, Transport& ranks) {
-  Result result;
+OwnResult compute(const SdpaFlags& flags, const Whole& in, const Own& own, Transport& ranks) {
+  OwnResult result;
   distributed::Options options;
   options.attention = own.options, options.scheme = distributed::parse_scheme(flags.scheme);
   options.queries = in.queries, options.keys = in.keys;
@@ -174,7 +174,7 @@ class Together {
   std::unique_ptr<io::SharedFile> file_;
 };
 
-void save(const SdpaFlags& flags, const Whole& in, const Result& result, Transport& ranks) {
+void save(const SdpaFlags& flags, const Whole& in, const OwnResult& result, Transport& ranks) {
   const Runs runs = runs_of(in.queries, ranks.rank());
   const std::size_t dim = in.q.shape().size() - 2, added = 4 - in.q.shape().size();
   std::vector<std::unique_ptr<Together>> files;
@@ -198,8 +198,8 @@ Counts sum_over_ranks(Transport& ranks, const Tensor& own) {
   });
 }
 
-std::string summary(const SdpaFlags& flags, const Whole& in, const Own& own, const Result& result, const Counts& counts,
-                    int ranks) {
+std::string summary(const SdpaFlags& flags, const Whole& in, const Own& own, const OwnResult& result,
+                    const Counts& counts, int ranks) {
   std::string text = formatted("sdpa: {} → {} on {} ranks by {} in {:.3f} s\n", shapes(in.q, in.k, in.v),
                                in.output.str(), ranks, distributed::name(result.estimate.scheme), result.seconds);
   for (const std::string& note : own.notes) text.append(note).append("\n");
@@ -210,7 +210,7 @@ std::string summary(const SdpaFlags& flags, const Whole& in, const Own& own, con
   return text;
 }
 
-Json report(const SdpaFlags& flags, const Whole& in, const Own& own, const Result& result, const Counts& counts,
+Json report(const SdpaFlags& flags, const Whole& in, const Own& own, const OwnResult& result, const Counts& counts,
             int ranks) {
   Json json;
   json["shapes"] = {{"q", json_shape(in.q.shape())},
@@ -244,7 +244,7 @@ void run_sdpa_over_ranks(const SdpaFlags& flags, Transport& ranks) {
   require_alike(&ranks, "the shapes", shapes(in->q, in->k, in->v));
   together(&ranks, [&] { own = load(flags, *in, ranks.rank()); });
   const kernels::PlanListener listener;
-  const Result result = compute(flags, *in, own, ranks);
+  const OwnResult result = compute(flags, *in, own, ranks);
   save(flags, *in, result, ranks);
   const Counts counts = sum_over_ranks(ranks, result.own.output);
   if (ranks.rank() != 0) return;
