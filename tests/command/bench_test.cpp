@@ -79,7 +79,7 @@ TEST_F(Bench, ExplainTellsHowTasksShareOutOverThreadsThatAreNotThere) {
                                   HasSubstr("predicted on 96 threads: "), HasSubstr(" times as long\n")));
   const std::vector<json> rows = objects(line + " --json");
   ASSERT_EQ(rows.size(), 4u);  // two rows on one thread and on 96
-  for (const std::size_t i : {0, 1, 2, 3}) {
+  for (std::size_t i = 0; i < 4; ++i) {
     const json &row = rows[i], &plan = row["plans"][0];
     EXPECT_EQ(row["threads"], i % 2 == 0 ? 1 : 96);
     EXPECT_GT(row["predicted_ms"].get<double>(), 0);

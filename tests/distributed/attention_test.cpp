@@ -119,7 +119,7 @@ TEST(Distributed, RingIsAsNearToTheTruthAsOneProcess) {
                                        {"8", Layout::even(1024, 8)},
                                        {"8, zigzag", Layout::zigzag(1024, 8)}}) {
       c.queries = c.keys = layout;
-      dist::run_threads(layout.ranks(), [&](Transport& t) {
+      dist::run_threads(layout.ranks(), [&, on = " on " + std::string(name)](Transport& t) {
         Own own = own_rows(c, t);
         own.options.scheme = Scheme::ring;
         const AttentionResult found = dist::attention(t, own.q, own.k, own.v, own.options);
@@ -127,7 +127,7 @@ TEST(Distributed, RingIsAsNearToTheTruthAsOneProcess) {
         const auto add = [&](const char* what, const Tensor& rows, const Tensor& whole,
                              const oracle::Numbers& numbers) {
           const Tensor found_whole = whole_rows(t, c.queries, rows);
-          if (t.rank() == 0) all[std::string(what) + " on " + name].add(whole, found_whole, numbers);
+          if (t.rank() == 0) all[what + on].add(whole, found_whole, numbers);
         };
         add("output", found.output, one.output, want.output), add("lse", found.lse, one.lse, want.lse);
         add("dq", grad.q, d_one.q, d_want.q), add("dk", grad.k, d_one.k, d_want.k);

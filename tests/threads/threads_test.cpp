@@ -109,14 +109,17 @@ TEST_P(OnThreads, PlansForManyThreads) {
 
 // So do those of products, of few rows and many, and deep ones.
 TEST_P(OnThreads, ProductsPlannedForManyThreads) {
-  for (const auto& [rows, in, out] : {std::array<std::int64_t, 3>{300, 200, 500}, {1, 300, 700}, {130, 1800, 260}}) {
+  struct Sizes {
+    std::int64_t rows, in, out;
+  };
+  for (const Sizes& s : {Sizes{300, 200, 500}, Sizes{1, 300, 700}, Sizes{130, 1800, 260}}) {
     const auto planned = [&](int count, int threads) {
       const kernels::PlanListener as_on(count);
       const Threads running(threads);
       std::mt19937 rng(1);
       Generator generator(1);
-      Linear layer(in, out, true, generator);
-      const Tensor x = uniform(rng, {rows, in}, DType::f32), dy = uniform(rng, {rows, out}, DType::f32);
+      Linear layer(s.in, s.out, true, generator);
+      const Tensor x = uniform(rng, {s.rows, s.in}, DType::f32), dy = uniform(rng, {s.rows, s.out}, DType::f32);
       const Tensor y = layer.forward(x), dx = layer.backward(dy, x);
       return Results{y, dx, layer.weight.grad, layer.bias.grad};
     };

@@ -74,17 +74,17 @@ class TimedTransport : public Transport {
   Shares& to_;
 };
 
-struct Operands {
+struct RankOperands {
   Tensor q, k, v, d_output;
   distributed::Options options;
   double operations = 0;
 };
 
-Operands operands_of(const Row& row, distributed::Scheme scheme, const Transport& ranks, BenchInputs& inputs) {
+RankOperands operands_of(const Row& row, distributed::Scheme scheme, const Transport& ranks, BenchInputs& inputs) {
   const std::vector<Extent> e = parse_shape(row.shape);
   const DType dtype = parse_dtype(row.dtype);
   const std::int64_t tokens = e[2].first;
-  Operands in;
+  RankOperands in;
   in.options.scheme = scheme;
   in.options.attention.mask.is_causal = row.mask == "causal";
   in.options.queries = row.mask == "causal" ? Layout::zigzag(tokens, ranks.size()) : Layout::even(tokens, ranks.size());
@@ -100,7 +100,7 @@ Operands operands_of(const Row& row, distributed::Scheme scheme, const Transport
 }
 
 // In one process the call is attention() itself: what ranks are compared with.
-void run(const Row& row, const Operands& in, Transport& ranks) {
+void run(const Row& row, const RankOperands& in, Transport& ranks) {
   const bool is_one = ranks.size() == 1, trains = row.op == "training";
   const AttentionOptions& o = in.options.attention;
   if (is_one) {
@@ -139,7 +139,7 @@ void check_for_ranks(const Row& row) {
 
 RanksMeasurement measure_on_ranks(const Row& row, distributed::Scheme scheme, int repeats, Transport& ranks) {
   BenchInputs inputs;
-  Operands in = operands_of(row, scheme, ranks, inputs);
+  RankOperands in = operands_of(row, scheme, ranks, inputs);
   distributed::Estimate estimated;
   if (ranks.size() > 1) {
     in.options.costs = measure(ranks, in.q.dtype(), in.q.size(3));
