@@ -54,6 +54,8 @@ def rows_of(path, words):
     rows = []
     for line in pathlib.Path(path).read_text().splitlines():
         columns = line.split("#")[0].split()
+        if columns and not 3 <= len(columns) <= 5:
+            sys.exit(f"{path}: expected op, shape, dtype, and mask and precision or not; found {line.strip()!r}")
         columns += ["none", "highest"][len(columns) - 3:] if columns else []
         text = " ".join(columns)
         if columns and all(word in text for word in words.split()):
@@ -63,7 +65,7 @@ def rows_of(path, words):
 
 def thread_counts(text):
     usable = len(os.sched_getaffinity(0))
-    counts = [usable if each == "all" else int(each) for each in text.split(",")]
+    counts = [usable if each == "all" else int(each) if each.isdecimal() else 0 for each in text.split(",")]
     if not all(1 <= count <= usable for count in counts):
         sys.exit(f"--threads: expected all, or counts from 1 to {usable}; found {text}")
     return list(dict.fromkeys(counts))

@@ -44,11 +44,11 @@ def sample(call):
 def clearing_rate(megabytes=256):
     """GB/s at which the system gives new pages, that is, clears them."""
     with mmap.mmap(-1, megabytes << 20) as memory:
-        start = time.perf_counter()
-        for page in range(0, len(memory), mmap.PAGESIZE):
-            memory[page] = 1
-        seconds = time.perf_counter() - start
-    return (megabytes << 20) / seconds / 1e9
+        def touch():
+            for page in range(0, len(memory), mmap.PAGESIZE):
+                memory[page] = 1
+        first, again = seconds_of(touch, 1), seconds_of(touch, 1)  # the second time nothing is cleared
+    return (megabytes << 20) / max(first - again, 1e-9) / 1e9
 
 
 def attn_bench(attn, *more):
@@ -80,10 +80,24 @@ class Rounds:
                 call()
                 calls[who] = call
             except Exception as error:  # a peer may fail in any way; the report says how
-                lines = str(error).strip().splitlines() or [type(error).__name__]
-                reason = lines[0] if isinstance(error, self.peers.NotRun) else f"{type(error).__name__}: {lines[0][:150]}"
-                self.not_run[who, reason] = self.not_run.get((who, reason), 0) + 1
+                self.note(who, error)
         return calls
+
+    def note(self, who, error):
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        reason = lines[0] if isinstance(error, self.peers.NotRun) else f"{type(error).__name__}: {lines[0][:150]}"
+        self.not_run[who, reason] = self.not_run.get((who, reason), 0) + 1
+
+    def peers_round(self, calls, rows):
+        """A sample of each peer; one that fails now is left out of its row, and the run goes on."""
+        for key, there in calls.items():
+            for who in list(there):
+                try:
+                    rows[key]["samples"].setdefault(who, []).append(sample(there[who]))
+                except Exception as error:
+                    self.note(who, error)
+                    del there[who]
+                    rows[key]["samples"].pop(who, None)
 
     def attn_round(self, path, rows):
         threads = str(self.job["threads"])
@@ -108,9 +122,7 @@ class Rounds:
                 say(f"{self.job['unit'] or 'no limit'}, {texts[0].split()[0]}, {self.job['threads']}: "
                     f"{turn + 1}/{self.job['repeats']}")
                 self.attn_round(file.name, rows)
-                for key, there in calls.items():
-                    for who, call in there.items():
-                        rows[key]["samples"].setdefault(who, []).append(sample(call))
+                self.peers_round(calls, rows)
 
     def run(self):
         texts = self.job["rows"]
