@@ -52,9 +52,10 @@ inline __attribute__((always_inline)) Vec byte_lanes(const std::int8_t* p) {
   __builtin_memcpy(&v, p, kLanes);
   const VecI wide = __builtin_ia32_pmovsxbd512_mask(v, VecI{}, static_cast<short>(0xffff));
 #elif defined(__AVX2__) && !defined(__clang__)
-  char __attribute__((vector_size(16))) v{};
-  __builtin_memcpy(&v, p, kLanes);
-  const VecI wide = __builtin_ia32_pmovsxbd256(v);
+  long long eight;  // in a register: half a vector that is stored and loaded again would wait for the store
+  __builtin_memcpy(&eight, p, sizeof eight);
+  const long long __attribute__((vector_size(16))) v = {eight, 0};
+  const VecI wide = __builtin_ia32_pmovsxbd256(reinterpret_cast<char __attribute__((vector_size(16)))>(v));
 #else
   std::int8_t __attribute__((vector_size(kLanes))) v;
   __builtin_memcpy(&v, p, kLanes);
