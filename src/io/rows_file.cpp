@@ -43,7 +43,7 @@ bool RowsFile::find_safetensors(const std::filesystem::path& path) {
   if (file_->size() < first.size()) return false;
   file_->read(0, first);
   if (first[brace - 1] != std::byte{0} || first[brace] != std::byte{'{'}) return false;
-  const SafetensorsFile file(path);
+  const SafetensorsFile file(path, file_);
   if (file.entries().size() != 1) return false;  // load_tensor() says what it lacks
   const SafetensorsEntry& entry = file.entries().front();
   shape_ = entry.extent.shape, dtype_ = entry.dtype, offset_ = file.offset_of(entry);

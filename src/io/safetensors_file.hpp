@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,13 +15,15 @@ class SafetensorsFile {
  public:
   // Throws Error: kind `file` when it cannot be read, kind `data` when its header does not fit its bytes.
   explicit SafetensorsFile(const std::filesystem::path& path);
+  // Of a file that is open already; the path is for messages.
+  SafetensorsFile(const std::filesystem::path& path, std::shared_ptr<const RandomAccessFile> file);
 
   const std::vector<SafetensorsEntry>& entries() const noexcept { return header_.entries; }  // by their place
   Tensor load(const SafetensorsEntry& entry) const;
   std::uint64_t offset_of(const SafetensorsEntry& entry) const noexcept { return data_ + entry.begin; }
 
  private:
-  RandomAccessFile file_;
+  std::shared_ptr<const RandomAccessFile> file_;
   SafetensorsHeader header_;
   std::uint64_t data_ = 0;  // where the elements begin
 };

@@ -50,7 +50,9 @@ bool all_know = true;  // of the error that ends the command
 }  // namespace
 
 distributed::Transport* launched_ranks() {
-  if (told_rank() < 0) return nullptr;
+  // A command that a rank of another program starts has that rank's environment, and is no rank of it.
+  const char* off = std::getenv("ATTN_RANKS");
+  if (told_rank() < 0 || (off && std::string_view(off) == "0")) return nullptr;
 #ifdef ATTN_HAS_MPI
   auto& one = session();
   if (!one) {

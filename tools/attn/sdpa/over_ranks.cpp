@@ -44,10 +44,12 @@ void refuse_what_is_for_one_process(const SdpaFlags& flags) {
   const auto refuse = [](const char* flag, const char* expected, const std::string& found) {
     throw Error(Error::Kind::argument, flag, expected, found);
   };
-  if (flags.output.empty() || flags.output == "-" || flags.lse == "-")
+  if (flags.output.empty() || flags.output == "-")
     refuse("--output", "a file, into which all ranks write", flags.output.empty() ? "none" : "standard output");
+  if (flags.lse == "-") refuse("--lse", "a file, into which all ranks write", "standard output");
   if (!flags.save_weights.empty()) refuse("--save-weights", "one process", "several ranks");
-  if (flags.query_offset || flags.key_offset) refuse("--query-offset", "no offsets: ranks have the whole", "one");
+  if (flags.query_offset) refuse("--query-offset", "no offsets: ranks have the whole", "one");
+  if (flags.key_offset) refuse("--key-offset", "no offsets: ranks have the whole", "one");
   for (const std::string* path : {&flags.q, &flags.k, &flags.v, &flags.mask, &flags.blocks, &flags.relative_bias}) {
     if (*path == "-") refuse("attn sdpa", "files, which all ranks can read", "standard input");
   }
