@@ -4,10 +4,11 @@
     make smollm2
     pip install torch transformers onnx onnxruntime gguf accelerate llama-cpp-python .
     bench/page.py               # measures this machine first: 45 minutes, in which it should do nothing else
-    bench/page.py --unit all    # the same by each unit that the machine has, beside peers that are held to it
+    bench/page.py --unit all    # instead each instruction set that the machine has, beside peers that are held to it
     bench/page.py --draw        # only writes the page and the plot anew
 
-The rows are those of bench/headline.txt. A machine's file is named by its processor and its unit.
+The rows are those of bench/headline.txt, and with --unit those of bench/processors.txt. A machine's file is named by its
+processor and its unit.
 """
 
 import argparse
@@ -21,9 +22,11 @@ import textwrap
 
 import plot
 from figures import ratio, ratio_text, threads_text, time_text
+from units import UNITS
 
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS, DOCS = HERE / "results", HERE.parent / "docs"
+PER_UNIT = RESULTS / "units"  # what was measured with --unit
 
 INTRO = """# Benchmarks
 
@@ -103,9 +106,10 @@ def run(program, *arguments):
 
 def measure(attn, unit):
     """Times this machine and writes its file, or a file for each unit."""
+    what = ["--list", str(HERE / "processors.txt"), "--threads", "1", "--unit", unit] if unit else \
+        ["--list", str(HERE / "headline.txt")]
     with tempfile.TemporaryDirectory() as folder:
-        run("compare.py", "--attn", attn, "--list", str(HERE / "headline.txt"), "--no-flex", "--unit", unit, "--save",
-            f"{folder}/new.json")
+        run("compare.py", "--attn", attn, *what, "--no-flex", "--save", f"{folder}/new.json")
         results = [json.loads(path.read_text()) for path in sorted(pathlib.Path(folder).iterdir())]
     for result in results:
         result["tables"] = {}
@@ -115,17 +119,11 @@ def measure(attn, unit):
         keep(result)
 
 
-def unit_words(result):
-    return f"only {result['unit']}" if result["unit"] else result["isa"]
-
-
 def keep(result):
-    name = re.sub(r"[^a-z0-9]+", "-", f"{result['machine']} {unit_words(result)}".lower()).strip("-")
-    place = RESULTS / f"{name}.json"
+    name = re.sub(r"[^a-z0-9]+", "-", f"{result['machine']} {result['unit'] or result['isa']}".lower()).strip("-")
+    place = (PER_UNIT if result["unit"] else RESULTS) / f"{name}.json"
     if place.exists():  # measured before: its kind was written by hand
         result["kind"] = json.loads(place.read_text())["kind"]
-    if result["unit"]:  # beside the machine's own file, and the other units'
-        result["machine"] += f", {unit_words(result)}"
     rows = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in result.pop("rows"))
     head = json.dumps(result, indent=1, ensure_ascii=False)
     place.write_text(head[:-2] + ',\n "rows": [\n' + rows + "\n ]\n}\n")
@@ -225,11 +223,34 @@ def program_table(machines, program, keys):
     return table(header, [[*key, *row] for key, row in rows.items()])
 
 
+def units_section(results):
+    """A table for each machine, with a column for each of its instruction sets."""
+    lines = ["", "## One instruction set after the other", "",
+             "`bench/page.py --unit all` measures the rows of `bench/processors.txt` on one thread, and holds attn and "
+             "PyTorch to one instruction set at a time. A cell is the share of the limit of that set's multiply-adds, or of "
+             "reads, and the ratio, with its spread, to PyTorch's fastest way. PyTorch's projections are MKL's, which on "
+             "AMD's processors computes by AVX2 whatever it is held to."]
+    lines = lines[:3] + [paragraph(lines[3])]
+    for machine in dict.fromkeys(result["machine"] for result in results):
+        own = sorted((r for r in results if r["machine"] == machine), key=lambda r: list(UNITS).index(r["unit"]))
+        rows = {}
+        for place, result in enumerate(own):
+            for row in result["rows"]:
+                cells = rows.setdefault(key_of(row), ["–"] * len(own))
+                ratio_text = ratio_of(row)[1]
+                cells[place] = f"{row['share']:.0%}" + (f"; {ratio_text}" if ratio_text != "–" else "")
+        limits = ", ".join(f"{r['unit']} {r['limits']['1']['f32']:g}" for r in own)
+        words = f"{machine}, {own[0]['date']}, {own[0]['rounds']} rounds. Float32 multiply-adds, GFLOP/s: {limits}."
+        lines += ["", paragraph(words), "", *table(["row", *(r["unit"] for r in own)],
+                                                 [[label_of(key), *cells] for key, cells in rows.items()])]
+    return lines
+
+
 def paragraph(text):
     return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
-def page(machines):
+def page(machines, units):
     lines = [INTRO, *machines_table(machines), ""]
     for machine in machines:
         if machine.get("note"):
@@ -239,6 +260,8 @@ def page(machines):
         tables = [op_table(machines, op, threads) for threads in (1, 2)]
         if any(tables):
             lines += ["", paragraph(f"**{op}.** {words}")] + [line for each in tables for line in each]
+    if units:
+        lines += units_section(units)
     for program, (title, _, words, keys) in PROGRAMS.items():
         if not any(m["tables"].get(program) for m in machines):
             continue
@@ -270,7 +293,8 @@ def main():
     if not options.draw and not options.check:
         measure(options.attn, options.unit)
     machines = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
-    made = {DOCS / "benchmarks.md": page(machines), DOCS / "benchmarks.svg": picture(machines)}
+    units = [json.loads(path.read_text()) for path in sorted(PER_UNIT.glob("*.json"))]
+    made = {DOCS / "benchmarks.md": page(machines, units), DOCS / "benchmarks.svg": picture(machines)}
     for path, text in made.items():
         if not options.check:
             path.write_text(text)

@@ -139,10 +139,16 @@ class Told(unittest.TestCase):
                                 (NOISY, "| 1.00 ms | 50% | 1.10 ms | within noise |")):
             machine = json.loads(json.dumps(compare.result_of([part(*samples, unit="avx2")], Options)))
             self.assertEqual(machine["rows"][0]["samples"]["attn"], samples[0])
-            made = page.page([machine | {"tables": {}}])
+            made = page.page([machine | {"tables": {}}], [])
             self.assertIn(wanted, made)
             self.assertIn("new pages, GB/s, 1 thread | 1.5 |", made)
             self.assertNotIn("Training a GPT", made)  # was not measured
+
+    def test_units_stand_side_by_side(self):
+        units = [compare.result_of([part(*samples, unit=unit)], Options) for unit, samples in (("avx512", NOISY), ("avx2", QUIET))]
+        made = "\n".join(page.units_section(units))
+        self.assertIn("| row | avx2 | avx512 |", made)
+        self.assertIn("| forward 1,1,4,4 f32 | 50%; **2.00** (2.00–2.10) | 50%; within noise |", made)
 
     def test_the_plot_leaves_out_what_noise_covers(self):
         for samples, count in ((QUIET, 1), (NOISY, 0)):
@@ -172,6 +178,14 @@ class Lists(unittest.TestCase):
     def test_an_empty_filter_result_is_an_error(self):
         with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
             compare.rows_of(BENCH / "linear.txt", "nothing")
+
+    def test_a_row_with_numbers_of_a_kind_is_refused(self):
+        with self.assertRaisesRegex(SystemExit, "special.txt: expected op, shape, dtype"):
+            compare.rows_of(BENCH / "special.txt", "")
+
+    def test_a_count_that_is_none_is_refused(self):
+        with self.assertRaisesRegex(SystemExit, "expected all, or counts from 1 to"):
+            compare.thread_counts("x")
 
 
 if __name__ == "__main__":
