@@ -199,7 +199,8 @@ def attention(
 
     All ranks make the call together, and mean the same by it. Options are those of the whole sequence, and are the
     same on all ranks, but for attn_mask. With PyTorch's tensors gradients flow to query, key, value, a float attn_mask,
-    sinks and relative_bias, and the backward pass is a call of all ranks too: each must reach it, in the same order.
+    sinks and relative_bias, and the backward pass is a call of all ranks too: each must reach it, in the same order, so
+    that tensors must require gradients on all ranks or on none.
     Gradients of sinks, of relative_bias and of an attn_mask with one row are sums over all ranks. The group carries
     messages while a rank computes.
 
