@@ -13,13 +13,14 @@ void Origin::fail(std::string_view expected, std::string_view found, std::string
   throw Error(Error::Kind::data, op, expected, where, hint);
 }
 
-std::string in_quotes(std::string_view text) {
+std::string excerpt(std::string_view text) {
   std::size_t end = std::min<std::size_t>(text.size(), 60);
   const bool cut = end < text.size();
   while (cut && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80) --end;  // not within a character
-  std::string result = "\"";
-  return result.append(escaped(text.substr(0, end))).append(cut ? "…\"" : "\"");
+  return escaped(text.substr(0, end)).append(cut ? "…" : "");
 }
+
+std::string in_quotes(std::string_view text) { return std::string("\"").append(excerpt(text)).append("\""); }
 
 std::uint64_t little_endian(Bytes bytes, std::size_t offset, std::size_t count) noexcept {
   std::uint64_t value = 0;

@@ -24,8 +24,9 @@ struct Origin {
   [[noreturn]] void fail(std::string_view expected, std::string_view found, std::string_view hint = {}) const;
 };
 
-// `text` between quotes, cut and escaped: what a hostile file holds must not garble the message.
-std::string in_quotes(std::string_view text);
+// `text` cut and escaped: what a hostile file holds must not garble the message.
+std::string excerpt(std::string_view text);
+std::string in_quotes(std::string_view text);  // the same between quotes
 
 inline std::string_view as_text(Bytes bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

@@ -70,10 +70,9 @@ void JsonObject::require(const char* key, const Json& only) const {
 
 // A string in its quotes, which other values do not have: "3" is not 3.
 void JsonObject::wrong(const char* key, const std::string& expected, const Json& found) const {
-  const bool is_text = found.is_string();
-  const std::string text =
-      in_quotes(is_text ? found.get<std::string>() : found.dump(-1, ' ', true, Json::error_handler_t::replace));
-  origin_.fail(std::string(key) + " to be " + expected, is_text ? text : text.substr(1, text.size() - 2));
+  origin_.fail(std::string(key) + " to be " + expected,
+               found.is_string() ? in_quotes(found.get<std::string>())
+                                 : excerpt(found.dump(-1, ' ', true, Json::error_handler_t::replace)));
 }
 
 }  // namespace attn::io

@@ -63,6 +63,16 @@ inline std::int64_t ahead_of(const FewRows& p, std::int64_t k) {
   return k + ahead < p.k ? ahead : ahead - p.k + kOutputs * p.weight_row;
 }
 
+// The weight's rows of kOutputs outputs from `first` on, whose sums begin at zero.
+template <class T, int Rows>
+inline __attribute__((always_inline)) void begin_pass(const FewRows& p, std::int64_t first,
+                                                      const T* (&weight)[kOutputs], Vec (&sums)[kOutputGroups][Rows]) {
+  for (int j = 0; j < kOutputs; ++j) weight[j] = weight_at<T>(p, first + j, 0);
+  ATTN_UNROLL for (int g = 0; g < kOutputGroups; ++g) {
+    ATTN_UNROLL for (int i = 0; i < Rows; ++i) sums[g][i] = splat(0.f);
+  }
+}
+
 // Sums of kOutputs outputs from `first` on, of Rows rows of x from `row` on, in float32.
 template <class T>
 struct FloatPass {
@@ -77,10 +87,7 @@ struct FloatPass {
     float words[kOutputGroups][kLanes][kLanes];
     const float* x = p.a + row * p.a_row;
     const T* weight[kOutputs];
-    for (int j = 0; j < kOutputs; ++j) weight[j] = weight_at<T>(p, first + j, 0);
-    ATTN_UNROLL for (int g = 0; g < kOutputGroups; ++g) {
-      ATTN_UNROLL for (int i = 0; i < Rows; ++i) sums[g][i] = splat(0.f);
-    }
+    begin_pass(p, first, weight, sums);
     std::int64_t k = 0;
     for (; k + square <= p.k; k += square) {
       const std::int64_t ahead = ahead_of<T>(p, k);

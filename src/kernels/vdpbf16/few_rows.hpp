@@ -51,10 +51,7 @@ struct PairPass {
   inline void operator()(std::int64_t row, std::int64_t first, Vec (&sums)[kOutputGroups][Rows]) const {
     const std::uint16_t* x = packed.x + row * packed.depth;
     const T* weight[kOutputs];
-    for (int j = 0; j < kOutputs; ++j) weight[j] = weight_at<T>(p, first + j, 0);
-    ATTN_UNROLL for (int g = 0; g < kOutputGroups; ++g) {
-      ATTN_UNROLL for (int i = 0; i < Rows; ++i) sums[g][i] = splat(0.f);
-    }
+    begin_pass(p, first, weight, sums);
     std::int64_t k = 0;
     for (; k + kSquareDepth <= p.k; k += kSquareDepth) {
       const std::int64_t ahead = ahead_of<T>(p, k);
@@ -84,9 +81,8 @@ struct PairPass {
   template <int Rows>
   inline __attribute__((always_inline)) void add_pairs(const std::uint16_t* x, Vec w, Vec (&sums)[Rows]) const {
     ATTN_UNROLL for (int i = 0; i < Rows; ++i) {
-      sums[i] = reinterpret_cast<Vec>(_mm512_dpbf16_ps(reinterpret_cast<__m512>(sums[i]),
-                                                       broadcast_pair(x + i * packed.depth),
-                                                       reinterpret_cast<__m512bh>(w)));
+      sums[i] = reinterpret_cast<Vec>(_mm512_dpbf16_ps(
+          reinterpret_cast<__m512>(sums[i]), broadcast_pair(x + i * packed.depth), reinterpret_cast<__m512bh>(w)));
     }
   }
 };
