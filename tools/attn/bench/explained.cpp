@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -31,21 +32,39 @@ double median(std::vector<double> seconds) {
   return seconds[seconds.size() / 2];
 }
 
-// Of a call on so many threads: what is not shared out, and until the last thread of every phase has ended.
-double predicted(const Work& work, int threads) {
-  const kernels::PlanListener as_on(threads);
-  const TaskTimes times;
-  const double whole = seconds_of(work.run);
-  std::vector<kernels::PhaseWork> phases;
-  for (const TaskTimes::Phase& phase : times.phases()) phases.push_back({phase.seconds, phase.by_runs});
-  const kernels::Schedule schedule = simulate(phases, threads);
-  return whole - schedule.total + schedule.elapsed;
-}
+// The tasks of a call that is planned for so many threads, one by one. What is kept is the least of some rounds: one
+// task that the system held up would be what all threads wait for.
+class TimedTasks {
+ public:
+  explicit TimedTasks(int threads) : threads_(threads) {}
+
+  void time(const Work& work) {
+    const kernels::PlanListener as_on(threads_);
+    const TaskTimes times;
+    double alone = seconds_of(work.run);
+    for (std::size_t i = 0; i < times.phases().size(); ++i) {
+      const TaskTimes::Phase& phase = times.phases()[i];
+      for (const double task : phase.seconds) alone -= task;
+      if (i == phases_.size()) phases_.push_back({phase.seconds, phase.by_runs});
+      std::vector<double>& least = phases_[i].tasks;
+      for (std::size_t n = 0; n < least.size(); ++n) least[n] = std::min(least[n], phase.seconds[n]);
+    }
+    alone_ = std::min(alone_, alone);
+  }
+
+  // What is not shared out, and until the last thread of every phase has ended.
+  double predicted() const { return alone_ + simulate(phases_, threads_).elapsed; }
+
+ private:
+  int threads_;
+  std::vector<kernels::PhaseWork> phases_;
+  double alone_ = std::numeric_limits<double>::infinity();  // seconds outside of tasks
+};
 
 struct Explained {
   int threads;  // 0: those of the machine, and nothing was timed
   std::vector<kernels::Explanation> plans;
-  double one = 0, many = 0;  // seconds, medians of three in turns: on one thread, and as predicted
+  double one = 0, many = 0;  // seconds, in turns: the median of some rounds on one thread, and as predicted
 };
 
 Explained explained(const Work& work, int threads) {
@@ -56,15 +75,17 @@ Explained explained(const Work& work, int threads) {
     made.plans = listener.heard();
   }
   if (threads == 0) return made;
-  std::vector<double> one, many;
+  constexpr int rounds = 5;
+  std::vector<double> one;
+  TimedTasks many(threads);
   const int before = omp_get_max_threads();
   omp_set_num_threads(1);
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     one.push_back(seconds_of(work.run));
-    many.push_back(predicted(work, threads));
+    many.time(work);
   }
   omp_set_num_threads(before);
-  made.one = median(one), made.many = median(many);
+  made.one = median(one), made.many = many.predicted();
   return made;
 }
 
