@@ -131,13 +131,13 @@ void cut_keys(const Problem& p, const BackwardKernel& kernel, const BackwardCut&
 }
 
 // Busy share of the threads' time, where chunks of `keys` keys are tasks of `step` keys each. Those of a chunk begin a
-// span of queries apart; packing a span takes the time of three keys. Of tasks that are not alike the last one may be
+// span of queries apart; loading a span takes the time of twenty keys. Of tasks that are not alike the last one may be
 // long.
 double busy(std::int64_t chunks, std::int64_t keys, std::int64_t step, std::int64_t spans, bool alike, int threads) {
   const std::int64_t parts = ceil_div(keys, step), tasks = chunks * parts;
   const double waits = static_cast<double>(parts - 1) / static_cast<double>(spans);
   const double waves = alike ? static_cast<double>(ceil_div(tasks, threads)) : static_cast<double>(tasks) / threads + 1;
-  const double elapsed = static_cast<double>(step + 3) * (waves + waits);
+  const double elapsed = static_cast<double>(step + 20) * (waves + waits);
   return static_cast<double>(chunks * keys) / (static_cast<double>(threads) * elapsed);
 }
 
