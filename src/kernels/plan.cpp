@@ -12,6 +12,7 @@ namespace {
 constexpr std::int64_t kTasksWanted = 32;  // for the threads to share, where there can be so many
 // For each of more than two threads: the last wave is a small part of them, and so is the longest task.
 constexpr std::int64_t kTasksAThread = 24;
+constexpr std::int64_t kProductsAThread = 10;  // whose tasks are alike, and pack more the smaller they are
 constexpr double kLeastTask = 1 << 19;  // multiply-adds, some 5 µs: of less a task is not worth being handed out
 
 // Whether `tasks` keep the threads busy to the end.
@@ -190,7 +191,7 @@ TaskSize task_size(const Product& p, std::int64_t panels, std::int64_t columns, 
   while (2 * size.rows <= most_rows && tasks({2 * size.rows, size.panels}) >= least_tasks) size.rows *= 2;
   while (size.panels > 8 && tasks(size) < wanted && size.rows == least_rows) size.panels /= 2;
   const auto work = [&] { return static_cast<double>(size.rows * size.panels * columns) * static_cast<double>(p.k); };
-  while (!fill(tasks(size), threads) && work() >= 2 * kLeastTask && (size.rows > least_rows || size.panels > 1)) {
+  while (threads > 2 && tasks(size) < kProductsAThread * threads && work() >= 2 * kLeastTask && (size.rows > least_rows || size.panels > 1)) {
     (size.rows > least_rows ? size.rows : size.panels) /= 2;
   }
   return size;
