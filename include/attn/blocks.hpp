@@ -97,7 +97,7 @@ class GroupedQueryAttention : public Module {
   Tensor forward(const Tensor& x, const RotaryTable& turns, Trace* trace = nullptr);
   // A decoder's step. The tokens x (b, t, d_in) follow those in the cache, which takes their keys and values. With an
   // item, x is (1, t, d_in) and follows that item's tokens. Nothing is kept for backward().
-  Tensor forward(const Tensor& x, const RotaryTable& turns, KVCache& cache, std::optional<std::int64_t> item = {});
+  Tensor forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache, std::optional<std::int64_t> item = {});
   Gradient backward(const Tensor& dz) override;
 
   std::vector<Parameter*> parameters() override;

@@ -25,10 +25,10 @@ void store_matrices(GPT& model, DType dtype);
 
 // A GPT that remembers the keys and values of what it has read, so that a token more costs one token's work. Logits are
 // GPT::forward's up to rounding: attention adds up in another order. No dropout acts. `model` must outlive it and keep
-// its weights.
+// its weights. `make` makes the layers' caches; without it they are KVCaches.
 class Decoder {
  public:
-  explicit Decoder(GPT& model, std::int64_t batch = 1, DType cache = DType::f32);
+  explicit Decoder(GPT& model, std::int64_t batch = 1, DType cache = DType::f32, const MakeCache& make = {});
 
   // Reads ids int64 (b, t), t >= 1 → the logits (b, vocab_size) that follow the last one. Throws Error (shape) when
   // that makes more than context_length tokens, and is then as before.
@@ -43,7 +43,7 @@ class Decoder {
 
   GPT* model_;
   std::int64_t batch_, length_ = 0;
-  std::vector<KVCache> caches_;  // one a layer
+  std::vector<std::unique_ptr<DecoderCache>> caches_;  // one a layer
 };
 
 // How a token is drawn, in this order: logits of tokens that the text has already are divided by the repetition penalty
@@ -81,9 +81,16 @@ struct GenerateOptions {
   Sampling sampling = {};
   std::vector<std::int64_t> stops = {};  // ids that end the text; they are not part of the result
   DType cache = DType::f32;              // of keys and values: f32, bf16, f16 or i8
+  // What processes that write a text together do otherwise: distributed::over_ranks() of attn/cut_cache.hpp sets both.
+  MakeCache make_cache = {};  // of each layer; a KVCache unless given
+  // Is handed what draws a token here, and returns the token that all of them take.
+  std::function<std::int64_t(const std::function<std::int64_t()>&)> agree = {};
 };
 
 void require_valid(const GenerateOptions& options);  // as of a sampling
+// What sample() draws, or what options.agree makes of it.
+std::int64_t next_token(const Tensor& logits, const GenerateOptions& options, Generator& rng,
+                        std::span<const std::int64_t> text = {});
 
 // Tokens that follow `prompt`, at least one id. `each`, if given, is handed every token as soon as it is drawn, and
 // ends the text by returning false. A text longer than context_length goes on with its latest half: the last

@@ -59,7 +59,7 @@ class DecoderBlock : public Module {
   DecoderBlock(const LanguageModelConfig& config, const LayerConfig& layer, std::string_view prefix = {});
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override { return forward(x, RotaryTable{}, trace); }
   Tensor forward(const Tensor& x, const RotaryTable& turns, Trace* trace = nullptr);
-  Tensor forward(const Tensor& x, const RotaryTable& turns, KVCache& cache, std::optional<std::int64_t> item = {});
+  Tensor forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache, std::optional<std::int64_t> item = {});
   Gradient backward(const Tensor& dy) override;
   std::vector<Parameter*> parameters() override;
 
@@ -125,9 +125,11 @@ void store_matrices(LanguageModel& model, DType dtype);
 // A language model that remembers the keys and values of what it has read. The texts of a batch grow independently, and
 // each has the logits that it has alone. A layer with a window keeps the keys that it shows, up to a quarter
 // more, and a piece; long prompts are read in pieces of 512 tokens. `model` must outlive it and keep its weights.
+// `make` makes the layers' caches; without it they are KVCaches.
 class LanguageDecoder {
  public:
-  explicit LanguageDecoder(LanguageModel& model, std::int64_t batch = 1, DType cache = DType::f32);
+  explicit LanguageDecoder(LanguageModel& model, std::int64_t batch = 1, DType cache = DType::f32,
+                           const MakeCache& make = {});
 
   // Further tokens of one text, at least one → the logits (vocab_size) that follow the last. Throws Error when they are
   // more than context_length in all, or outside the vocabulary, and is then as before.
@@ -147,10 +149,10 @@ class LanguageDecoder {
   std::vector<RotaryTable> next_turns() const;
 
   LanguageModel* model_;
-  std::vector<KVCache> caches_;                   // one a layer
-  std::vector<std::int64_t> length_;              // of each item
-  std::int64_t switches_at_ = 0;                  // past this length the keys in a cache turn otherwise; 0 = never
-  std::vector<std::vector<std::int64_t>> texts_;  // to be read again then
+  std::vector<std::unique_ptr<DecoderCache>> caches_;  // one a layer
+  std::vector<std::int64_t> length_;                   // of each item
+  std::int64_t switches_at_ = 0;                       // past this length the keys in a cache turn otherwise; 0 = never
+  std::vector<std::vector<std::int64_t>> texts_;       // to be read again then
 };
 
 }  // namespace attn

@@ -144,7 +144,7 @@ class ProjectedAttention : public Module {
   Tensor forward(const Tensor& x, const Tensor& source, Trace* trace);
   // A decoder's step. The tokens x (…, t, d_in) follow those in the cache, which takes their keys and values. The cache
   // must have this module's heads and x's batch. No dropout acts, and nothing is kept for backward().
-  Tensor forward(const Tensor& x, KVCache& cache);
+  Tensor forward(const Tensor& x, DecoderCache& cache);
 
   // When x was its own source, the whole gradient is in x and source is undefined.
   Gradient backward(const Tensor& dz) override;
@@ -159,7 +159,7 @@ class ProjectedAttention : public Module {
   void check_input(const Tensor& x, const char* what) const;
   AttentionOptions options_for(std::int64_t batch, std::int64_t tq, std::int64_t tk);
   RotaryTable turns(std::int64_t tokens);
-  RotaryTable turns(const KVCache& cache, std::int64_t tokens);
+  RotaryTable turns(const DecoderCache& cache, std::int64_t tokens);
 
   ModuleConfig config_;
   Generator rng_;

@@ -63,6 +63,27 @@ void check_rows(const Tensor& k, const Tensor& v, const Shape& leading, const KV
 
 }  // namespace
 
+std::int64_t DecoderCache::max_length() const {
+  std::int64_t most = 0;
+  for (std::int64_t item = 0; item < config().batch; ++item) most = std::max(most, length(item));
+  return most;
+}
+
+Tensor DecoderCache::lengths() const {
+  const Tensor all = Tensor::empty({config().batch}, DType::i64);
+  for (std::int64_t item = 0; item < config().batch; ++item) all.data<std::int64_t>()[item] = length(item);
+  return all;
+}
+
+void DecoderCache::truncate(std::int64_t length) {
+  check_range("a length to truncate to", length, 0, max_length());
+  for (std::int64_t item = 0; item < config().batch; ++item) truncate(item, std::min(length, this->length(item)));
+}
+
+std::unique_ptr<DecoderCache> make_cache(const KVCacheConfig& config, const MakeCache& make) {
+  return make ? make(config) : std::make_unique<KVCache>(config);
+}
+
 KVCache::KVCache(const KVCacheConfig& config) {
   const KVCacheConfig own = checked(config);
   state_.reset(new State{own, KVPages(own), std::vector<std::int64_t>(static_cast<std::size_t>(own.batch), 0)});
@@ -120,11 +141,6 @@ void KVCache::truncate(std::int64_t item, std::int64_t length) {
   s.pages.release(item, length);
 }
 
-void KVCache::truncate(std::int64_t length) {
-  check_range("a length to truncate to", length, 0, max_length());
-  for (std::int64_t item = 0; item < config().batch; ++item) truncate(item, std::min(length, this->length(item)));
-}
-
 std::int64_t KVCache::forget(std::int64_t item, std::int64_t tokens) {
   State& s = state();
   check_range("tokens to forget", tokens, 0, length(item));
@@ -141,12 +157,6 @@ std::int64_t KVCache::length(std::int64_t item) const {
   const State& s = state();
   check_range("an item", item, 0, s.config.batch - 1);
   return s.lengths[static_cast<std::size_t>(item)];
-}
-
-std::int64_t KVCache::max_length() const { return *std::max_element(state().lengths.begin(), state().lengths.end()); }
-
-Tensor KVCache::lengths() const {
-  return Tensor::from(std::span<const std::int64_t>(state().lengths), {state().config.batch});
 }
 
 Tensor KVCache::keys(std::int64_t item) const {

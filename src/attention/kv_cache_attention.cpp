@@ -87,8 +87,11 @@ kernels::PageRows page_rows(const KVPages& pages, const PagePart& part) {
 
 }  // namespace
 
-AttentionResult KVCache::attend(const Tensor& q, const Items& items, const AttentionOptions& options) const {
+AttentionResult KVCache::attend(const Tensor& q, std::optional<std::int64_t> item,
+                                const AttentionOptions& options) const {
   const State& s = state();
+  Items items(static_cast<std::size_t>(item ? 1 : s.config.batch));
+  std::iota(items.begin(), items.end(), item.value_or(0));
   check_queries(q);
   check_own_parts(options.mask);
   const Lengths lengths(*this, items);
@@ -109,7 +112,7 @@ AttentionResult KVCache::attend(const Tensor& q, const Items& items, const Atten
   if (own.output_dtype != DType::f32) own.output_dtype.reset();  // computed in float32 as it may be, and converted last
   if (can_decode(q, p, own)) {
     std::vector<const void* const*> tables;
-    for (const std::int64_t item : items) tables.push_back(s.pages.table(item));
+    for (const std::int64_t one : items) tables.push_back(s.pages.table(one));
     const kernels::Pages pages{tables.data(), s.pages.page_tokens(), element(s.config.dtype),
                                page_rows(s.pages, s.pages.keys()), page_rows(s.pages, s.pages.values())};
     result =
@@ -123,14 +126,13 @@ AttentionResult KVCache::attend(const Tensor& q, const Items& items, const Atten
   return result;
 }
 
-AttentionResult attention(const Tensor& q, const KVCache& cache, const AttentionOptions& options) {
-  Items all(static_cast<std::size_t>(cache.config().batch));
-  std::iota(all.begin(), all.end(), std::int64_t{0});
-  return cache.attend(q, all, options);
+AttentionResult attention(const Tensor& q, const DecoderCache& cache, const AttentionOptions& options) {
+  return cache.attend(q, {}, options);
 }
 
-AttentionResult attention(const Tensor& q, const KVCache& cache, std::int64_t item, const AttentionOptions& options) {
-  return cache.attend(q, {item}, options);
+AttentionResult attention(const Tensor& q, const DecoderCache& cache, std::int64_t item,
+                          const AttentionOptions& options) {
+  return cache.attend(q, item, options);
 }
 
 }  // namespace attn

@@ -13,11 +13,11 @@ namespace attn {
 
 void store_matrices(GPT& model, DType dtype) { store_matrices(std::span<Parameter* const>(model.parameters()), dtype); }
 
-Decoder::Decoder(GPT& model, std::int64_t batch, DType cache) : model_(&model), batch_(batch) {
+Decoder::Decoder(GPT& model, std::int64_t batch, DType cache, const MakeCache& make) : model_(&model), batch_(batch) {
   const GPTConfig& c = model.config();
   for (std::int64_t i = 0; i < c.layers; ++i) {
-    caches_.emplace_back(
-        KVCacheConfig{.batch = batch, .kv_heads = c.heads, .head_dim = c.width / c.heads, .dtype = cache});
+    caches_.push_back(
+        make_cache({.batch = batch, .kv_heads = c.heads, .head_dim = c.width / c.heads, .dtype = cache}, make));
   }
 }
 
@@ -52,7 +52,7 @@ Tensor Decoder::read(const Tensor& ids_in) {
   try {
     for (std::size_t i = 0; i < caches_.size(); ++i) {
       Block& block = *model_->h[i];
-      const Tensor attended = block.attention.forward(block.ln_1.forward(x), caches_[i]);
+      const Tensor attended = block.attention.forward(block.ln_1.forward(x), *caches_[i]);
       add_in_place(attended, x);
       x = block.feed_forward.forward(block.ln_2.forward(attended));
       add_in_place(x, attended);
@@ -72,8 +72,8 @@ Tensor Decoder::read(std::span<const std::int64_t> ids) {
 }
 
 void Decoder::truncate(std::int64_t length) {
-  for (KVCache& cache : caches_) {
-    if (cache.max_length() > length) cache.truncate(length);
+  for (const auto& cache : caches_) {
+    if (cache->max_length() > length) cache->truncate(length);
   }
   length_ = std::min(length_, length);
 }

@@ -19,7 +19,7 @@ std::vector<std::int64_t> generate(GPT& model, std::span<const std::int64_t> pro
   if (prompt.empty()) throw Error(Error::Kind::argument, "generate", "a prompt of at least one token", "none");
   require_valid(options);
   const std::int64_t context = model.config().context_length, half = std::max<std::int64_t>(1, context / 2);
-  Decoder decoder(model, 1, options.cache);
+  Decoder decoder(model, 1, options.cache, options.make_cache);
   std::vector<std::int64_t> text(prompt.begin(), prompt.end());
   auto unread = static_cast<std::int64_t>(text.size());
   for (std::int64_t i = 0; i < options.tokens; ++i) {
@@ -28,7 +28,7 @@ std::vector<std::int64_t> generate(GPT& model, std::span<const std::int64_t> pro
       unread = std::min(half, static_cast<std::int64_t>(text.size()));
     }
     const Tensor logits = decoder.read(std::span(text).last(static_cast<std::size_t>(unread)));
-    const std::int64_t next = sample(logits, options.sampling, rng, text);
+    const std::int64_t next = next_token(logits, options, rng, text);
     if (std::ranges::find(options.stops, next) != options.stops.end()) break;
     text.push_back(next);
     unread = 1;

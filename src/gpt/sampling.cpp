@@ -127,4 +127,10 @@ std::int64_t sample(const Tensor& logits, const Sampling& sampling, Generator& r
   return std::find_if(all.rbegin(), all.rend(), [](const Candidate& c) { return c.probability > 0; })->id;
 }
 
+std::int64_t next_token(const Tensor& logits, const GenerateOptions& options, Generator& rng,
+                        std::span<const std::int64_t> text) {
+  const auto own = [&] { return sample(logits, options.sampling, rng, text); };
+  return options.agree ? options.agree(own) : own();
+}
+
 }  // namespace attn

@@ -75,7 +75,7 @@ Tensor DecoderBlock::forward(const Tensor& x, const RotaryTable& turns, Trace* t
   return y;
 }
 
-Tensor DecoderBlock::forward(const Tensor& x, const RotaryTable& turns, KVCache& cache,
+Tensor DecoderBlock::forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache,
                              std::optional<std::int64_t> item) {
   const DType kept = stored(feed_forward.gate_proj.precision);
   const Tensor attended =

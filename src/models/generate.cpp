@@ -43,7 +43,7 @@ std::vector<Continuation> generate(LanguageModel& model, std::span<const std::ve
   const auto draw = [&](std::size_t i, const Tensor& logits) {
     Text& text = texts[i];
     if (text.done) return;
-    const std::int64_t id = sample(logits, options.sampling, text.rng, text.ids);
+    const std::int64_t id = next_token(logits, options, text.rng, text.ids);
     text.done = text.stopped = std::ranges::find(options.stops, id) != options.stops.end();
     if (text.done) return;
     text.ids.push_back(next[i] = id);
@@ -53,7 +53,7 @@ std::vector<Continuation> generate(LanguageModel& model, std::span<const std::ve
   };
   const auto unfinished = [&] { return !std::ranges::all_of(texts, &Text::done); };
 
-  LanguageDecoder decoder(model, static_cast<std::int64_t>(texts.size()), options.cache);
+  LanguageDecoder decoder(model, static_cast<std::int64_t>(texts.size()), options.cache, options.make_cache);
   for (std::size_t i = 0; i < texts.size() && options.tokens > 0; ++i) {
     draw(i, decoder.read(static_cast<std::int64_t>(i), prompts[i]));
   }

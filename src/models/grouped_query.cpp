@@ -120,7 +120,7 @@ Tensor GroupedQueryAttention::forward(const Tensor& x_in, const RotaryTable& tur
   return shown(z);
 }
 
-Tensor GroupedQueryAttention::forward(const Tensor& x, const RotaryTable& turns, KVCache& cache,
+Tensor GroupedQueryAttention::forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache,
                                       std::optional<std::int64_t> item) {
   require_input(kOp, "x", x, config_.d_in, stored(config_.precision));
   if (x.rank() != 3 || (item && x.size(0) != 1)) {

@@ -25,11 +25,11 @@ std::int64_t switch_of(const LanguageModelConfig& config) {
 
 }  // namespace
 
-LanguageDecoder::LanguageDecoder(LanguageModel& model, std::int64_t batch, DType cache)
+LanguageDecoder::LanguageDecoder(LanguageModel& model, std::int64_t batch, DType cache, const MakeCache& make)
     : model_(&model), switches_at_(switch_of(model.config())) {
   const LanguageModelConfig& c = model.config();
   const KVCacheConfig own{.batch = batch, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .dtype = cache};
-  for (std::size_t i = 0; i < c.layers.size(); ++i) caches_.emplace_back(own);
+  for (std::size_t i = 0; i < c.layers.size(); ++i) caches_.push_back(make_cache(own, make));
   length_.assign(static_cast<std::size_t>(batch), 0);
   texts_.resize(static_cast<std::size_t>(batch));
 }
@@ -44,7 +44,7 @@ std::int64_t LanguageDecoder::length(std::int64_t item) const {
 
 std::size_t LanguageDecoder::bytes() const {
   std::size_t sum = 0;
-  for (const KVCache& cache : caches_) sum += cache.bytes();
+  for (const auto& cache : caches_) sum += cache->bytes();
   return sum;
 }
 
@@ -79,24 +79,24 @@ Tensor LanguageDecoder::run(const Tensor& ids, const std::vector<RotaryTable>& t
   const auto batch = static_cast<std::int64_t>(length_.size()), tokens = ids.size(1);
   const std::int64_t first = item.value_or(0), last = item ? first + 1 : batch;
   std::vector<Tensor> before;
-  for (const KVCache& cache : caches_) before.push_back(cache.lengths());
+  for (const auto& cache : caches_) before.push_back(cache->lengths());
   Tensor x = embed(ids, model_->embedding, c.embedding_scale);
   try {
     for (std::size_t i = 0; i < caches_.size(); ++i) {
       const auto rope = c.layers[i].rope;
-      x = model_->blocks[i]->forward(x, rope ? turns[*rope] : RotaryTable{}, caches_[i], item);
+      x = model_->blocks[i]->forward(x, rope ? turns[*rope] : RotaryTable{}, *caches_[i], item);
     }
   } catch (...) {
     for (std::size_t i = 0; i < caches_.size(); ++i) {
-      for (std::int64_t b = first; b < last; ++b) caches_[i].truncate(b, before[i].data<std::int64_t>()[b]);
+      for (std::int64_t b = first; b < last; ++b) caches_[i]->truncate(b, before[i].data<std::int64_t>()[b]);
     }
     throw;
   }
   for (std::int64_t b = first; b < last; ++b) {
     length_[static_cast<std::size_t>(b)] += tokens;
     for (std::size_t i = 0; i < caches_.size(); ++i) {  // the next query sees itself, and these
-      const std::int64_t shown = c.layers[i].window - 1, held = caches_[i].length(b);
-      if (c.layers[i].window > 0 && held > shown) caches_[i].forget(b, held - shown);
+      const std::int64_t shown = c.layers[i].window - 1, held = caches_[i]->length(b);
+      if (c.layers[i].window > 0 && held > shown) caches_[i]->forget(b, held - shown);
     }
   }
   const Tensor hidden = model_->norm.forward(x.slice(1, tokens - 1, tokens).contiguous(), DType::f32);
@@ -119,7 +119,7 @@ Tensor LanguageDecoder::read_pieces(std::int64_t item, std::span<const std::int6
 void LanguageDecoder::prepare(std::int64_t item, std::int64_t length) {
   auto& held = length_[static_cast<std::size_t>(item)];
   if (switches_at_ == 0 || held == 0 || held > switches_at_ || length <= switches_at_) return;
-  for (KVCache& cache : caches_) cache.truncate(item, 0);
+  for (const auto& cache : caches_) cache->truncate(item, 0);
   held = 0;
   read_pieces(item, texts_[static_cast<std::size_t>(item)], length);
 }

@@ -102,7 +102,7 @@ RotaryTable ProjectedAttention::turns(std::int64_t tokens) {
 }
 
 // Of the next tokens of each of the cache's items.
-RotaryTable ProjectedAttention::turns(const KVCache& cache, std::int64_t tokens) {
+RotaryTable ProjectedAttention::turns(const DecoderCache& cache, std::int64_t tokens) {
   const RotaryTable all = turns(cache.max_length() + tokens);
   const Tensor lengths = cache.lengths();
   const Tensor positions = Tensor::empty({lengths.numel(), tokens}, DType::i64);
@@ -155,7 +155,7 @@ Tensor ProjectedAttention::forward(const Tensor& x, const Tensor& source, Trace*
   return shown(z);
 }
 
-Tensor ProjectedAttention::forward(const Tensor& x_in, KVCache& cache) {
+Tensor ProjectedAttention::forward(const Tensor& x_in, DecoderCache& cache) {
   check_input(x_in, "x");
   const Tensor x = batched(x_in);
   const std::int64_t heads = config_.num_heads, held = cache.max_length(), longest = config_.context_length;
