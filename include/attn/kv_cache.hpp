@@ -97,8 +97,13 @@ class KVCache : public DecoderCache {
   struct State;
   const State& state() const;
   State& state();
+  AttentionResult attend_items(const Tensor& q, std::optional<std::int64_t> item, const AttentionOptions& options,
+                               bool to_merge) const;
 
   std::unique_ptr<State> state_;
+
+  friend AttentionResult attention_to_merge(const Tensor& q, const KVCache& cache, std::optional<std::int64_t> item,
+                                            const AttentionOptions& options);
 };
 
 // attention() of q (b, hq, tq, d), float32, bfloat16 or float16 whatever the cache stores, to the keys and values of

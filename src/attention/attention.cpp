@@ -14,6 +14,12 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, con
   return composed_attention(q, k, v, p, options, trace);
 }
 
+Tensor with_rest(const Tensor& lse, const Tensor& rest) {
+  const Tensor sum = lse.to(DType::f64);
+  for (std::int64_t i = 0; i < sum.numel(); ++i) sum.data<double>()[i] += static_cast<double>(rest.data<float>()[i]);
+  return sum;
+}
+
 AttentionResult attention_to_merge(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   const Sizes p = validate(q, k, v, options);
   if (!can_fuse(q, options)) {
@@ -23,9 +29,7 @@ AttentionResult attention_to_merge(const Tensor& q, const Tensor& k, const Tenso
   }
   const Tensor rest = Tensor::zeros({p.batch, p.hq, p.tq});
   AttentionResult result = fused_attention(q, k, v, p, options, rest);
-  const Tensor lse = result.lse.to(DType::f64);
-  for (std::int64_t i = 0; i < lse.numel(); ++i) lse.data<double>()[i] += static_cast<double>(rest.data<float>()[i]);
-  result.lse = lse;
+  result.lse = with_rest(result.lse, rest);
   return result;
 }
 

@@ -112,7 +112,8 @@ bool can_decode(const Tensor& q, const Sizes& p, const AttentionOptions& options
 
 AttentionResult fused_decode(const Tensor& q, const kernels::Pages& pages, const Sizes& p,
                              const AttentionOptions& options,
-                             const std::function<std::pair<Tensor, Tensor>(const Heads&)>& gather) {
+                             const std::function<std::pair<Tensor, Tensor>(const Heads&)>& gather,
+                             const Tensor& lse_rest) {
   const Call call(q, pages, p, options);
   Tensor k, v;
   const auto composed = [&](const Piece& piece, std::int64_t b, std::int64_t h, std::int64_t i) {
@@ -124,7 +125,8 @@ AttentionResult fused_decode(const Tensor& q, const kernels::Pages& pages, const
     const auto [keys, values] = gather(heads);
     mend(Call(q, keys, values, p, options), p, options, heads, result);
   };
-  return forward(call, p, options, Tensor::empty(p.output_shape(), output_dtype(q, options)), again, composed);
+  return forward(call, p, options, Tensor::empty(p.output_shape(), output_dtype(q, options)), again, composed,
+                 lse_rest);
 }
 
 }  // namespace attn

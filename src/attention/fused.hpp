@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "attention/special.hpp"
@@ -9,6 +10,8 @@
 #include "kernels/problem.hpp"
 
 namespace attn {
+
+class KVCache;
 
 // The kernels take these inputs and options.
 bool can_fuse(const Tensor& q, const AttentionOptions& options);
@@ -20,6 +23,12 @@ AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& 
 // attention() with log-sum-exps of float64, which are not rounded to float32 before results are merged by them.
 AttentionResult attention_to_merge(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options);
 
+// The same to a cache's items, or to one of them.
+AttentionResult attention_to_merge(const Tensor& q, const KVCache& cache, std::optional<std::int64_t> item,
+                                   const AttentionOptions& options);
+// The sum of both as float64.
+Tensor with_rest(const Tensor& lse, const Tensor& rest);
+
 // The kernels take these queries against a cache as it is.
 bool can_decode(const Tensor& q, const Sizes& p, const AttentionOptions& options);
 
@@ -27,7 +36,8 @@ bool can_decode(const Tensor& q, const Sizes& p, const AttentionOptions& options
 // for the few rows that the kernels cannot do.
 AttentionResult fused_decode(const Tensor& q, const kernels::Pages& pages, const Sizes& p,
                              const AttentionOptions& options,
-                             const std::function<std::pair<Tensor, Tensor>(const Heads&)>& gather);
+                             const std::function<std::pair<Tensor, Tensor>(const Heads&)>& gather,
+                             const Tensor& lse_rest = {});
 
 // `forward` is what fused_attention() gave for the same inputs.
 AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,

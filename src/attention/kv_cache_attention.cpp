@@ -87,8 +87,8 @@ kernels::PageRows page_rows(const KVPages& pages, const PagePart& part) {
 
 }  // namespace
 
-AttentionResult KVCache::attend(const Tensor& q, std::optional<std::int64_t> item,
-                                const AttentionOptions& options) const {
+AttentionResult KVCache::attend_items(const Tensor& q, std::optional<std::int64_t> item,
+                                      const AttentionOptions& options, bool to_merge) const {
   const State& s = state();
   Items items(static_cast<std::size_t>(item ? 1 : s.config.batch));
   std::iota(items.begin(), items.end(), item.value_or(0));
@@ -115,15 +115,27 @@ AttentionResult KVCache::attend(const Tensor& q, std::optional<std::int64_t> ite
     for (const std::int64_t one : items) tables.push_back(s.pages.table(one));
     const kernels::Pages pages{tables.data(), s.pages.page_tokens(), element(s.config.dtype),
                                page_rows(s.pages, s.pages.keys()), page_rows(s.pages, s.pages.values())};
-    result =
-        fused_decode(q.to(DType::f32), pages, p, own, [&](const Heads& heads) { return gathered(DType::f32, heads); });
+    const Tensor rest = to_merge ? Tensor::zeros({p.batch, p.hq, p.tq}) : Tensor{};
+    result = fused_decode(
+        q.to(DType::f32), pages, p, own, [&](const Heads& heads) { return gathered(DType::f32, heads); }, rest);
+    if (to_merge) result.lse = with_rest(result.lse, rest);
   } else {
     const DType dtype = q.dtype() == s.config.dtype ? q.dtype() : DType::f32;
     const auto [k, v] = gathered(dtype, {});
-    result = attention(q.to(dtype), k, v, own);
+    result = to_merge ? attention_to_merge(q.to(dtype), k, v, own) : attention(q.to(dtype), k, v, own);
   }
   result.output = reference::saturate_to(result.output, output_dtype(q, options));
   return result;
+}
+
+AttentionResult KVCache::attend(const Tensor& q, std::optional<std::int64_t> item,
+                                const AttentionOptions& options) const {
+  return attend_items(q, item, options, false);
+}
+
+AttentionResult attention_to_merge(const Tensor& q, const KVCache& cache, std::optional<std::int64_t> item,
+                                   const AttentionOptions& options) {
+  return cache.attend_items(q, item, options, true);
 }
 
 AttentionResult attention(const Tensor& q, const DecoderCache& cache, const AttentionOptions& options) {

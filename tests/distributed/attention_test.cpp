@@ -2,9 +2,10 @@
 #include <atomic>
 #include <map>
 
-#include "core/threads.hpp"
 #include "distributed/cases.hpp"
+#include "distributed/errors.hpp"
 #include "distributed/exchange.hpp"
+#include "distributed/on_ranks.hpp"
 
 namespace attn::test {
 namespace {
@@ -12,24 +13,6 @@ namespace {
 using dist::Layout;
 using dist::Scheme;
 using dist::Transport;
-
-constexpr int kRanks[] = {1, 2, 3, 4, 8};
-
-// body(rng, transport) in every rank, with numbers of its own that begin alike.
-template <class Body>
-void on_ranks(unsigned seeds, Body&& body) {
-  const Threads one(1);  // of a rank
-  for_seeds(seeds, [&](std::mt19937& rng) {
-    const unsigned seed = static_cast<unsigned>(rng());
-    for (const int ranks : kRanks) {
-      dist::run_threads(ranks, [&](Transport& transport) {
-        const Threads own(1);
-        std::mt19937 again(seed);
-        body(again, transport);
-      });
-    }
-  });
-}
 
 TEST(Transport, OfThreadsDeliversWhatIsSent) {
   for (const int ranks : kRanks) dist::run_threads(ranks, check_transport);
@@ -77,19 +60,6 @@ TEST(Distributed, UlyssesHasTheBitsOfOneProcess) {
 TEST(Distributed, DecodeIsTheWhole) {
   on_ranks(12, [](std::mt19937& rng, Transport& t) { check_decode(t, rng); });
 }
-
-// Squared errors against the definition in float64, of one process and of ranks.
-struct Errors {
-  double one = 0, ranks = 0;
-
-  void add(const Tensor& of_one, const Tensor& of_ranks, const oracle::Numbers& numbers) {
-    const std::vector<double> a = values(of_one), b = values(of_ranks);
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      one += (a[i] - numbers[i].value) * (a[i] - numbers[i].value);
-      ranks += (b[i] - numbers[i].value) * (b[i] - numbers[i].value);
-    }
-  }
-};
 
 Case exact_case(std::mt19937& rng, std::int64_t queries) {
   Case c;
