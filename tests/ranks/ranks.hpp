@@ -25,13 +25,14 @@ class OverRanks : public Command {
   }
 
   // Fails with one message of the command's, which names the rank.
-  void fails(const std::string& line, int status, const std::string& part) const {
+  Ran fails(const std::string& line, int status, const std::string& part) const {
     const Ran ran = run(line);
     EXPECT_EQ(ran.status, status) << line << "\n" << ran.err;
     EXPECT_THAT(ran.err, testing::HasSubstr(part)) << line;
     std::size_t messages = 0;
     for (std::size_t at = 0; (at = ran.err.find("attn: error: rank ", at)) != std::string::npos; ++at) ++messages;
     EXPECT_EQ(messages, 1u) << ran.err;
+    return ran;
   }
 
   std::string train(const std::string& more) const {

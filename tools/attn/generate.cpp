@@ -10,9 +10,12 @@
 #include <nlohmann/json.hpp>
 
 #include "attn/chat.hpp"
+#include "attn/cut_cache.hpp"
 #include "attn/error.hpp"
+#include "common/fingerprint.hpp"
 #include "common/format.hpp"
 #include "common/json.hpp"
+#include "common/ranks.hpp"
 #include "common/terminal.hpp"
 #include "common/text_model.hpp"
 #include "common/tokenizers.hpp"
@@ -41,6 +44,9 @@ constexpr const char* kGenerateNotes =
     "than the context of a GPT-2 goes on from its latest half; other models refuse it. Without --tokenizer, the "
     "model's own is used, or bytes for a GPT-2 of 256 tokens. With --chat the conversation's form is ChatML, Llama "
     "3's or Gemma's; a model with another one is refused. On a terminal, control characters are shown as \\u001b.\n\n"
+    "Under mpirun or srun, as in mpirun -n 4 attn generate, every rank has all weights and its share of the keys and "
+    "values of the text so far, so that a long text finds room on several machines. Rank 0 draws the tokens, and it "
+    "alone prints.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";
 
 constexpr const char* kGenerateExamples =
@@ -104,8 +110,15 @@ Ids parsed_stops(const std::vector<std::string>& flags, std::int64_t vocab_size)
   return stops;
 }
 
-struct Written {
+// What the command line asks for, read and checked as far as it can be before the model runs.
+struct Task {
+  std::unique_ptr<TextModel> model;
+  std::unique_ptr<Tokenizer> tokenizer;  // none with --ids
   std::vector<Ids> prompts;
+  GenerateOptions options;
+};
+
+struct Written {
   std::vector<Continuation> texts;
   double first = 0, seconds = 0;
 
@@ -155,22 +168,42 @@ class Printer {
   Utf8Stream stream_;
 };
 
-Written write(TextModel& model, const Tokenizer* tokenizer, const GenerateFlags& flags) {
-  using Clock = std::chrono::steady_clock;
-  Written written;
-  for (const std::string& text : flags.prompts) written.prompts.push_back(prompt_ids(text, *tokenizer, flags));
-  for (const std::string& text : flags.ids) written.prompts.push_back(parsed_ids(text, "--ids"));
-  GenerateOptions options = flags.options;
-  options.stops = model.end_ids();
-  const Ids stops = parsed_stops(flags.stops, model.vocab_size());
-  options.stops.insert(options.stops.end(), stops.begin(), stops.end());
-  if (tokenizer && tokenizer->end_of_text()) options.stops.push_back(*tokenizer->end_of_text());
+Ids stops_of(const TextModel& model, const Tokenizer* tokenizer, const GenerateFlags& flags) {
+  Ids all = model.end_ids();
+  const Ids given = parsed_stops(flags.stops, model.vocab_size());
+  all.insert(all.end(), given.begin(), given.end());
+  if (tokenizer && tokenizer->end_of_text()) all.push_back(*tokenizer->end_of_text());
   if (flags.chat) {
     const auto end = tokenizer->id_of(ChatTemplate::parse(tokenizer->chat_template()).end_of_turn());
-    if (end) options.stops.push_back(*end);
+    if (end) all.push_back(*end);
   }
-  const bool streams = written.prompts.size() == 1;
-  Printer live(tokenizer, flags.json || !streams);
+  return all;
+}
+
+Task prepared(GenerateFlags& flags) {
+  require_valid(flags.options);  // before anything is printed
+  if (!flags.prompts.empty() && !flags.ids.empty()) {
+    throw Error(Error::Kind::argument, "--ids", "--prompt or --ids", "both");
+  }
+  if (flags.prompts.empty() && flags.ids.empty()) flags.prompts.emplace_back();
+  Task task;
+  task.model = load_text_model(flags.model, kDTypes.at(flags.weights), parse_precision(flags.precision));
+  if (flags.ids.empty()) task.tokenizer = task.model->tokenizer(flags.tokenizer);
+  for (const std::string& text : flags.prompts) task.prompts.push_back(prompt_ids(text, *task.tokenizer, flags));
+  for (const std::string& text : flags.ids) task.prompts.push_back(parsed_ids(text, "--ids"));
+  task.options = flags.options;
+  task.options.cache = kDTypes.at(flags.cache);
+  task.options.stops = stops_of(*task.model, task.tokenizer.get(), flags);
+  return task;
+}
+
+// Writes the texts, and prints them unless `silent`.
+Written write(const Task& task, const GenerateFlags& flags, bool silent) {
+  using Clock = std::chrono::steady_clock;
+  Written written;
+  const Tokenizer* const tokenizer = task.tokenizer.get();
+  const bool streams = task.prompts.size() == 1;
+  Printer live(tokenizer, silent || !streams);
   bool begun = flags.prompts.empty() || flags.chat;
   const auto begin = [&] {  // once the model has taken the prompt: what it refuses leaves no output
     if (!begun) live.prompt(flags.prompts[0]);
@@ -178,7 +211,7 @@ Written write(TextModel& model, const Tokenizer* tokenizer, const GenerateFlags&
   };
   const auto start = Clock::now();
   const auto since = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  written.texts = model.write(written.prompts, options, flags.seed, [&](std::size_t, std::int64_t id) {
+  written.texts = task.model->write(task.prompts, task.options, flags.seed, [&](std::size_t, std::int64_t id) {
     if (written.first == 0) written.first = since();
     begin();
     live.token(id);
@@ -188,7 +221,7 @@ Written write(TextModel& model, const Tokenizer* tokenizer, const GenerateFlags&
   begin();
   live.finish();
   for (std::size_t i = 0; i < written.texts.size() && !streams; ++i) {
-    Printer printer(tokenizer, flags.json);
+    Printer printer(tokenizer, silent);
     if (tokenizer && !flags.chat) printer.prompt(flags.prompts[i]);
     for (const std::int64_t id : written.texts[i].ids) printer.token(id);
     printer.finish();
@@ -196,29 +229,29 @@ Written write(TextModel& model, const Tokenizer* tokenizer, const GenerateFlags&
   return written;
 }
 
-Json text_report(const Written& written, std::size_t i, const GenerateFlags& flags, const Tokenizer* tokenizer) {
+Json text_report(const Task& task, const Written& written, std::size_t i, const GenerateFlags& flags) {
   Json json;
-  if (tokenizer) {
+  if (task.tokenizer) {
     json["prompt"] = flags.prompts[i];
-    json["text"] = text_of(written.texts[i].ids, *tokenizer);
+    json["text"] = text_of(written.texts[i].ids, *task.tokenizer);
   }
-  json["prompt_ids"] = written.prompts[i];
+  json["prompt_ids"] = task.prompts[i];
   json["ids"] = written.texts[i].ids;
   json["finish"] = written.texts[i].stopped ? "stop" : "length";
   return json;
 }
 
 // Of one text its values as they are; of several a list of them.
-Json report(const Written& written, const GenerateFlags& flags, const TextModel& model, const Tokenizer* tokenizer) {
+Json report(const Task& task, const Written& written, const GenerateFlags& flags, const distributed::Transport* ranks) {
   const Sampling& sampling = flags.options.sampling;
   Json json;
   json["model"] = flags.model;
   if (written.texts.size() == 1) {
-    json.update(text_report(written, 0, flags, tokenizer));
+    json.update(text_report(task, written, 0, flags));
   } else {
     json["texts"] = Json::array();
     for (std::size_t i = 0; i < written.texts.size(); ++i) {
-      json["texts"].push_back(text_report(written, i, flags, tokenizer));
+      json["texts"].push_back(text_report(task, written, i, flags));
     }
   }
   json["seed"] = flags.seed;
@@ -230,25 +263,39 @@ Json report(const Written& written, const GenerateFlags& flags, const TextModel&
   json["weights"] = name(kDTypes.at(flags.weights));
   json["cache"] = name(kDTypes.at(flags.cache));
   json["precision"] = flags.precision;
-  json["context_length"] = model.context_length();
+  json["context_length"] = task.model->context_length();
+  if (ranks) json["ranks"] = ranks->size();
   json["first_token_seconds"] = written.first;
   json["seconds"] = written.seconds;
   json["tokens_per_second"] = written.rate();
   return json;
 }
 
+// Null unless there are several.
+distributed::Transport* other_ranks() {
+  distributed::Transport* const ranks = launched_ranks();
+  return ranks && ranks->size() > 1 ? ranks : nullptr;
+}
+
+// The same command line may find other files on another machine.
+void require_alike_on(distributed::Transport& ranks, Task& task) {
+  require_alike(&ranks, "the model", task.model->identity());
+  require_alike(&ranks, "the ids of prompts and stops", fingerprint({}, Json{task.prompts, task.options.stops}.dump()));
+}
+
 void run(GenerateFlags& flags) {
-  require_valid(flags.options);  // before anything is printed
-  if (!flags.prompts.empty() && !flags.ids.empty()) {
-    throw Error(Error::Kind::argument, "--ids", "--prompt or --ids", "both");
+  distributed::Transport* const ranks = other_ranks();
+  const bool is_first = !ranks || ranks->rank() == 0;
+  Task task;
+  together(ranks, [&] { task = prepared(flags); });
+  if (ranks) {
+    require_alike_on(*ranks, task);
+    task.options = distributed::over_ranks(*ranks, task.options);
   }
-  if (flags.prompts.empty() && flags.ids.empty()) flags.prompts.emplace_back();
-  const DType weights = kDTypes.at(flags.weights);
-  flags.options.cache = kDTypes.at(flags.cache);
-  const auto model = load_text_model(flags.model, weights, parse_precision(flags.precision));
-  const auto tokenizer = flags.ids.empty() ? model->tokenizer(flags.tokenizer) : nullptr;
-  const Written written = write(*model, tokenizer.get(), flags);
-  if (flags.json) return write_stdout(dump(report(written, flags, *model, tokenizer.get())));
+  Written written;
+  alike(ranks, [&] { written = write(task, flags, flags.json || !is_first); });
+  if (!is_first) return;
+  if (flags.json) return write_stdout(dump(report(task, written, flags, ranks)));
   if (isatty(STDERR_FILENO)) {
     const std::string told =
         formatted("attn: {} tokens in {:.2f} s, {:.0f} tokens/s\n", written.tokens(), written.seconds, written.rate());

@@ -89,6 +89,19 @@ void together(distributed::Transport* ranks, const std::function<void()>& work) 
   }
 }
 
+void alike(distributed::Transport* ranks, const std::function<void()>& work) {
+  std::exception_ptr error;
+  try {
+    work();
+  } catch (const Error& thrown) {
+    if (thrown.kind() == Error::Kind::file || thrown.op() == "transport") throw;
+    error = std::current_exception();
+  }
+  together(ranks, [&] {
+    if (error) std::rethrow_exception(error);
+  });
+}
+
 void require_alike(distributed::Transport* ranks, std::string_view what, const std::string& own) {
   if (!ranks) return;
   const std::string first = ranks->all_gather(own).front();

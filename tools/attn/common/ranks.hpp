@@ -18,6 +18,10 @@ distributed::Transport* launched_ranks();
 // others FailedElsewhere. Without ranks it just runs. Every rank has to call it, and `work` must not wait for ranks.
 void together(distributed::Transport* ranks, const std::function<void()>& work);
 
+// Runs `work`, in which ranks wait for each other, and in which all of them throw the same Error or none. One tells it.
+// What a rank throws alone, as it cannot write a file, lacks memory or has lost another rank, goes on at once.
+void alike(distributed::Transport* ranks, const std::function<void()>& work);
+
 // Throws on all ranks, by together(), where a rank's text is another than rank 0's. `what` says what is compared.
 void require_alike(distributed::Transport* ranks, std::string_view what, const std::string& own);
 

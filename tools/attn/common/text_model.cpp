@@ -8,6 +8,7 @@
 #include "attn/error.hpp"
 #include "attn/gguf.hpp"
 #include "attn/pretrained.hpp"
+#include "common/fingerprint.hpp"
 #include "common/format.hpp"
 #include "common/tokenizers.hpp"
 #include "core/escape.hpp"
@@ -33,6 +34,12 @@ std::string folder_text(const fs::path& folder) {
   return "a folder of " + joined(names, ", ") + (left > 0 ? formatted(" and {} more", left) : "");
 }
 
+// "12 layers of 12 heads, fingerprint 0123456789abcdef"
+std::string identity_of(const TextModel::Size& size, Module& model, const std::string& config) {
+  return formatted("{} layers of {} heads, fingerprint {}", size.layers, size.heads,
+                   fingerprint(model.parameters(), config));
+}
+
 Tensor row_of(std::span<const std::int64_t> ids) { return Tensor::from(ids, {static_cast<std::int64_t>(ids.size())}); }
 
 class Gpt2 : public TextModel {
@@ -47,6 +54,10 @@ class Gpt2 : public TextModel {
     return tokenizer_for(path_, model_.config(), given);
   }
   Size size() const override { return {model_.config().layers, model_.config().heads}; }
+  std::string identity() override {
+    const GPTConfig& c = model_.config();
+    return identity_of(size(), model_, formatted("{} {} {}", c.context_length, c.epsilon, static_cast<int>(c.gelu)));
+  }
   void read(std::span<const std::int64_t> ids, Trace& steps) override { model_.forward(row_of(ids), &steps); }
   // One text after the other.
   std::vector<Continuation> write(const std::vector<Ids>& prompts, const GenerateOptions& options, std::uint64_t seed,
@@ -80,6 +91,7 @@ class Pretrained : public TextModel {
   Size size() const override {
     return {static_cast<std::int64_t>(model_.config().layers.size()), model_.config().heads};
   }
+  std::string identity() override { return identity_of(size(), model_, model_.config().json); }
   void read(std::span<const std::int64_t> ids, Trace& steps) override { model_.forward(row_of(ids), &steps); }
   std::vector<Continuation> write(const std::vector<Ids>& prompts, const GenerateOptions& options, std::uint64_t seed,
                                   const Each& each) override {

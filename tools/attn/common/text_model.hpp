@@ -31,6 +31,8 @@ class TextModel {
   // `given`: the folder that --tokenizer names, or empty. Throws Error where there is none.
   virtual std::unique_ptr<Tokenizer> tokenizer(const std::string& given) const = 0;
   virtual Size size() const = 0;
+  // What ranks must have alike: sizes, and a fingerprint of weights and configuration.
+  virtual std::string identity() = 0;
   // Each layer's steps on the ids, as many as the context takes.
   virtual void read(std::span<const std::int64_t> ids, Trace& steps) = 0;
   // As generate() of attn/generate.hpp, which says what is thrown.

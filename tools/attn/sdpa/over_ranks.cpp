@@ -124,9 +124,7 @@ OwnResult compute(const SdpaFlags& flags, const Whole& in, const Own& own, Trans
   distributed::Options options;
   options.attention = own.options, options.scheme = distributed::parse_scheme(flags.scheme);
   options.queries = in.queries, options.keys = in.keys;
-  // It throws the same on all ranks, of which one tells; a message that is lost is another matter.
-  std::exception_ptr error;
-  try {
+  alike(&ranks, [&] {
     const distributed::Problem problem{own.q.size(0), own.q.size(1), own.k.size(1), own.q.size(3),
                                        own.v.size(3), own.q.dtype(), in.queries,    in.keys};
     options.costs = measure(ranks, own.q.dtype(), own.q.size(3));
@@ -134,12 +132,6 @@ OwnResult compute(const SdpaFlags& flags, const Whole& in, const Own& own, Trans
     result.own = attention(ranks, own.q, own.k, own.v, options);
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     result.estimate = estimate(problem, options);
-  } catch (const Error& thrown) {
-    if (thrown.kind() == Error::Kind::data) throw;
-    error = std::current_exception();
-  }
-  together(&ranks, [&] {
-    if (error) std::rethrow_exception(error);
   });
   result.seconds = most_of(ranks, result.seconds);
   return result;

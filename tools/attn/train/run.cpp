@@ -1,7 +1,6 @@
 #include "train/run.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 
 #include "attn/error.hpp"
 #include "attn/io.hpp"
+#include "common/fingerprint.hpp"
 #include "common/format.hpp"
 #include "common/ranks.hpp"
 
@@ -188,14 +188,7 @@ bool Run::finite() {
   });
 }
 
-std::string Run::fingerprint() {
-  std::uint64_t hash = 0;
-  for (const Parameter* p : model_->module().parameters()) {
-    const float* value = p->value.data<float>();
-    for (std::int64_t i = 0; i < p->value.numel(); ++i) hash = mixed(hash, std::bit_cast<std::int32_t>(value[i]));
-  }
-  return formatted("{:016x}", hash);
-}
+std::string Run::fingerprint() { return tool::fingerprint(model_->module().parameters()); }
 
 double Run::validate_by_texts() {
   const auto texts = static_cast<std::int64_t>(validation_.size()), ranks = std::int64_t{ranks_.size()};

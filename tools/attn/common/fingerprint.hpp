@@ -1,0 +1,15 @@
+// Whether ranks have the same weights, told by a few characters.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "attn/modules.hpp"
+
+namespace attn::tool {
+
+// Of names, shapes, dtypes and every bit of the parameters, and of a text beside them: 16 hexadecimal digits.
+std::string fingerprint(std::span<Parameter* const> parameters, std::string_view text = {});
+
+}  // namespace attn::tool
