@@ -78,6 +78,11 @@ class Transport {
 // others' calls throw, too, and what it threw is thrown here.
 void run_threads(int ranks, const std::function<void(Transport&)>& body);
 
+// Some ranks of a transport as one of their own, whose rank i is `members[i]` of `all`. This rank is among them. The
+// messages travel by `all`, which must outlive it, so that tags and the order of calls are common to both. Throws Error
+// (argument) for members that are no ranks, are named twice, or lack this one.
+std::unique_ptr<Transport> subgroup(Transport& all, std::vector<int> members);
+
 // The positions of a sequence from first on, up to last and without it.
 struct Run {
   std::int64_t first = 0, last = 0;
