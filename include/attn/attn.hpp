@@ -30,6 +30,7 @@
 #include "attn/score_function.hpp"
 #include "attn/report.hpp"
 #include "attn/rotary.hpp"
+#include "attn/sequence.hpp"
 #include "attn/steps.hpp"
 #include "attn/tensor.hpp"
 #include "attn/tokenizer.hpp"

@@ -99,6 +99,9 @@ class GroupedQueryAttention : public Module {
   // item, x is (1, t, d_in) and follows that item's tokens. Nothing is kept for backward().
   Tensor forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache, std::optional<std::int64_t> item = {});
   Gradient backward(const Tensor& dz) override;
+  // From now on x is this process's part of each sequence, without a trace, and the table that of its tokens. Null:
+  // whole sequences. A cache has whole ones.
+  void set_sequence(std::shared_ptr<SequencePart> part) { sequence_ = std::move(part); }
 
   std::vector<Parameter*> parameters() override;
   const GroupedQueryConfig& config() const noexcept { return config_; }  // with no 0 that stands for another number
@@ -111,6 +114,7 @@ class GroupedQueryAttention : public Module {
   AttentionOptions options(Align align) const;
 
   GroupedQueryConfig config_;
+  std::shared_ptr<SequencePart> sequence_;
   Linear q_proj_, k_proj_, v_proj_, o_proj_;
   std::unique_ptr<RMSNorm> q_norm_, k_norm_;
   Parameter sinks_;  // (heads)

@@ -63,10 +63,13 @@ class Dropout : public Module {
   Dropout(double p, const Generator& rng);
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
   Gradient backward(const Tensor& dy) override;
+  // x is (…, t, width) then, of whose whole sequences these rows have the same elements dropped.
+  void set_sequence(std::shared_ptr<SequencePart> part) { sequence_ = std::move(part); }
 
  private:
   double p_;
   Generator rng_;
+  std::shared_ptr<SequencePart> sequence_;
   Tensor keep_;
 };
 
@@ -96,6 +99,7 @@ class Block : public Module {
   Gradient backward(const Tensor& dy) override;
   std::vector<Parameter*> parameters() override;
   void train(bool on = true) override;
+  void set_sequence(const std::shared_ptr<SequencePart>& part);  // of x's tokens; null: all
 
   LayerNorm ln_1;
   MultiHeadAttention attention;
@@ -128,6 +132,10 @@ class GPT : public Module {
   // The same mean, with nothing kept for a backward pass.
   double evaluate(const Tensor& ids, const Tensor& targets);
 
+  // From now on ids and targets are this process's part of each text, and so is all that comes of them: losses are
+  // means over its targets, and a gradient of the whole is a sum over the parts. Null: whole texts.
+  void set_sequence(const std::shared_ptr<SequencePart>& part);
+
   std::vector<Parameter*> parameters() override;
   void train(bool on = true) override;
   const GPTConfig& config() const noexcept { return config_; }
@@ -144,8 +152,10 @@ class GPT : public Module {
   void hidden_backward(const Tensor& d_hidden, const GradientsReady& ready = {});
   double cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient);
   void initialise(Generator& rng);
+  Tensor places() const { return sequence_ ? sequence_->positions() : Tensor{}; }  // of the tokens in wpe
 
   GPTConfig config_;
+  std::shared_ptr<SequencePart> sequence_;
   Tensor ids_, hidden_;       // of the last forward pass: (b, t), (b, t, width)
   Tensor d_hidden_, d_head_;  // left by loss() for backward()
 };

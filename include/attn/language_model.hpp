@@ -99,6 +99,7 @@ class LanguageModel : public Module {
   double loss(const Tensor& ids, const Tensor& targets);
   void backward(double factor = 1, const GradientsReady& ready = {});
   double evaluate(const Tensor& ids, const Tensor& targets);
+  void set_sequence(const std::shared_ptr<SequencePart>& part);  // as GPT's
 
   std::vector<Parameter*> parameters() override;
   const LanguageModelConfig& config() const noexcept { return config_; }
@@ -115,6 +116,7 @@ class LanguageModel : public Module {
   double cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient);
 
   LanguageModelConfig config_;
+  std::shared_ptr<SequencePart> sequence_;
   Tensor ids_, hidden_, logits_;  // of the last forward pass; logits only where they have a softcap
   Tensor d_hidden_, d_head_;      // left by loss() for backward()
 };

@@ -17,6 +17,7 @@
 #include "attn/kv_cache.hpp"
 #include "attn/random.hpp"
 #include "attn/rotary.hpp"
+#include "attn/sequence.hpp"
 #include "attn/tensor.hpp"
 #include "attn/trace.hpp"
 
@@ -149,6 +150,10 @@ class ProjectedAttention : public Module {
   // When x was its own source, the whole gradient is in x and source is undefined.
   Gradient backward(const Tensor& dz) override;
 
+  // From now on x is this process's part of each sequence, its own source and without a trace. Null: whole sequences.
+  // A cache has whole ones.
+  void set_sequence(std::shared_ptr<SequencePart> part) { sequence_ = std::move(part); }
+
   std::vector<Parameter*> parameters() override;
   const ModuleConfig& config() const noexcept { return config_; }
 
@@ -159,10 +164,12 @@ class ProjectedAttention : public Module {
   void check_input(const Tensor& x, const char* what) const;
   AttentionOptions options_for(std::int64_t batch, std::int64_t tq, std::int64_t tk);
   RotaryTable turns(std::int64_t tokens);
+  RotaryTable own_turns(std::int64_t tokens);
   RotaryTable turns(const DecoderCache& cache, std::int64_t tokens);
 
   ModuleConfig config_;
   Generator rng_;
+  std::shared_ptr<SequencePart> sequence_;
   std::unique_ptr<Linear> W_query_, W_key_, W_value_, out_proj_;
   RotaryTable rope_;  // of the positions from 0 on that were there so far
   struct Saved {

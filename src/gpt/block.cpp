@@ -69,4 +69,10 @@ void Block::train(bool on) {
   Module::train(on);
 }
 
+void Block::set_sequence(const std::shared_ptr<SequencePart>& part) {
+  attention.set_sequence(part);
+  attention_dropout.set_sequence(part);
+  feed_forward_dropout.set_sequence(part);
+}
+
 }  // namespace attn

@@ -3,6 +3,7 @@
 #include "attn/gpt.hpp"
 #include "core/rows.hpp"
 #include "modules/input.hpp"
+#include "modules/sequence.hpp"
 
 namespace attn {
 namespace {
@@ -30,9 +31,10 @@ Tensor Dropout::forward(const Tensor& x, Trace*) {
   require_float32("Dropout", "x", x);
   keep_ = {};
   if (!training_ || p_ == 0) return x;
-  if (rng_.flavour() == DropoutFlavour::philox) {  // draws for (b, h, i, j)
+  if (sequence_ || rng_.flavour() == DropoutFlavour::philox) {  // draws for (b, h, i, j)
     const std::int64_t last = x.size(-1), rows = x.rank() > 1 ? x.size(-2) : 1, batch = x.numel() / (rows * last);
-    keep_ = rng_.dropout_keep({batch, 1, rows, last}, p_).view(x.shape());
+    require_part("Dropout", sequence_.get(), x, -2);
+    keep_ = dropout_keep(rng_, sequence_.get(), {batch, 1, rows, last}, p_).view(x.shape());
   } else {
     keep_ = rng_.dropout_keep(x.shape(), p_);
   }

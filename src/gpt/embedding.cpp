@@ -11,6 +11,10 @@ namespace {
 constexpr const char* kOp = "GPT";
 constexpr std::int64_t kColumns = 64;  // of a task in the gradient: rows may repeat, columns do not
 
+std::int64_t place_of(const Tensor& places, std::int64_t token) {
+  return places.defined() ? places.data<std::int64_t>()[token] : token;
+}
+
 }  // namespace
 
 void check_ids(const Tensor& ids, std::int64_t vocab, std::int64_t longest) {
@@ -29,7 +33,7 @@ void check_ids(const Tensor& ids, std::int64_t vocab, std::int64_t longest) {
   }
 }
 
-Tensor embed(const Tensor& ids, const Tensor& tokens, const Tensor& positions) {
+Tensor embed(const Tensor& ids, const Tensor& tokens, const Tensor& positions, const Tensor& places) {
   const std::int64_t t = ids.size(1), width = tokens.size(1);
   const Tensor x = Tensor::empty({ids.size(0), t, width});
   for_runs(
@@ -37,7 +41,7 @@ Tensor embed(const Tensor& ids, const Tensor& tokens, const Tensor& positions) {
       [&](std::int64_t first, std::int64_t count) {
         for (std::int64_t row = first; row < first + count; ++row) {
           const float* token = tokens.data<float>() + ids.data<std::int64_t>()[row] * width;
-          const float* position = positions.data<float>() + row % t * width;
+          const float* position = positions.data<float>() + place_of(places, row % t) * width;
           float* out = x.data<float>() + row * width;
           for (std::int64_t j = 0; j < width; ++j) out[j] = token[j] + position[j];
         }
@@ -67,18 +71,19 @@ Tensor embed(const Tensor& ids, const Parameter& table, double scale) {
   return x;
 }
 
-void embed_backward(const Tensor& dx, const Tensor& ids, const Tensor& d_tokens, const Tensor& d_positions) {
+void embed_backward(const Tensor& dx, const Tensor& ids, const Tensor& d_tokens, const Tensor& d_positions,
+                    const Tensor& places) {
   const std::int64_t t = ids.size(1), width = dx.size(2);
   for_runs(
       width, 2 * static_cast<double>(ids.numel()),
       [&](std::int64_t first, std::int64_t count) {
         for (std::int64_t row = 0; row < ids.numel(); ++row) {
-          // x[row] = tokens[ids[row]] + positions[row % t]
+          // x[row] = tokens[ids[row]] + positions[places[row % t]]
           const float* in = dx.data<float>() + row * width;
           float* token = d_tokens.data<float>() + ids.data<std::int64_t>()[row] * width;
           for (std::int64_t j = first; j < first + count; ++j) token[j] += in[j];
           if (!d_positions.defined()) continue;
-          float* position = d_positions.data<float>() + row % t * width;
+          float* position = d_positions.data<float>() + place_of(places, row % t) * width;
           for (std::int64_t j = first; j < first + count; ++j) position[j] += in[j];
         }
       },

@@ -9,6 +9,7 @@
 #include "gpt/head.hpp"
 #include "modules/dense.hpp"
 #include "modules/input.hpp"
+#include "modules/sequence.hpp"
 
 namespace attn {
 namespace {
@@ -65,8 +66,9 @@ void GPT::initialise(Generator& rng) {
 
 Tensor GPT::hidden(const Tensor& ids, Trace* trace) {
   check_ids(ids, config_.vocab_size, config_.context_length);
+  require_part(kOp, sequence_.get(), ids, -1, config_.context_length);
   ids_ = batched(ids);
-  Tensor x = dropout.forward(embed(ids_, wte.value, wpe.value));
+  Tensor x = dropout.forward(embed(ids_, wte.value, wpe.value, places()));
   for (std::size_t i = 0; i < h.size(); ++i) {
     const Trace::Scope scope(trace, "h." + std::to_string(i));
     x = h[i]->forward(x, trace);
@@ -103,7 +105,7 @@ void GPT::hidden_backward(const Tensor& d_hidden, const GradientsReady& ready) {
   for (Parameter* p : {&wte, &wpe}) {
     if (!p->grad.defined()) p->grad = Tensor::zeros(p->value.shape());
   }
-  embed_backward(dropout.backward(dx).x, ids_, wte.grad, wpe.grad);
+  embed_backward(dropout.backward(dx).x, ids_, wte.grad, wpe.grad, places());
   done({&wte, &wpe});
 }
 
@@ -145,6 +147,12 @@ void GPT::train(bool on) {
   Module::train(on);
   dropout.train(on);
   for (const auto& block : h) block->train(on);
+}
+
+void GPT::set_sequence(const std::shared_ptr<SequencePart>& part) {
+  sequence_ = part;
+  dropout.set_sequence(part);
+  for (const auto& block : h) block->set_sequence(part);
 }
 
 }  // namespace attn

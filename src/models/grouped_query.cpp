@@ -4,6 +4,7 @@
 #include "attn/reference.hpp"
 #include "modules/dense.hpp"
 #include "modules/input.hpp"
+#include "modules/sequence.hpp"
 
 namespace attn {
 namespace {
@@ -100,12 +101,19 @@ GroupedQueryAttention::Heads GroupedQueryAttention::project_heads(const Tensor& 
 
 Tensor GroupedQueryAttention::forward(const Tensor& x_in, const RotaryTable& turns, Trace* trace) {
   require_input(kOp, "x", x_in, config_.d_in, stored(config_.precision));
+  require_part(kOp, sequence_.get(), x_in, -2);
+  if (sequence_ && trace) {
+    throw Error(Error::Kind::argument, kOp, "no trace on a part of a sequence", "a trace");
+  }
   saved_.reset();  // what the pass before kept: this one has the same sizes
   const Tensor x = batched(x_in);
   const bool unbatched = x_in.rank() == 2;
   Trace before, steps;
   const auto [q, k, v] = project_heads(x, turns, trace ? &before : nullptr);
-  Saved s{x, q, k, v, {}, turns, attention(q, k, v, options(Align::top_left), trace ? &steps : nullptr)};
+  const AttentionOptions own = options(Align::top_left);
+  const AttentionResult result =
+      sequence_ ? sequence_->attention(q, k, v, own) : attention(q, k, v, own, trace ? &steps : nullptr);
+  Saved s{x, q, k, v, {}, turns, result};
   s.merged = ref::merge_heads(s.attention.output);  // (b, t, heads · head_dim)
   const Tensor z = linear(o_proj_, s.merged, DType::f32);
   const auto shown = [unbatched](const Tensor& t) { return unbatched ? t.select(0, 0) : t; };
@@ -149,8 +157,10 @@ Module::Gradient GroupedQueryAttention::backward(const Tensor& dz) {
   }
   // z = o_proj(merged), merged = merge_heads(context), context = attention(q, k, v)
   const Tensor d_merged = linear_backward(o_proj_, dz3, s.merged, s.merged.dtype());
-  auto grad = attention_backward(ref::split_heads(d_merged, config_.heads), s.q, s.k, s.v, options(Align::top_left),
-                                 s.attention);
+  const Tensor d_context = ref::split_heads(d_merged, config_.heads);
+  const AttentionOptions own = options(Align::top_left);
+  auto grad = sequence_ ? sequence_->attention_backward(d_context, s.q, s.k, s.v, own, s.attention)
+                        : attention_backward(d_context, s.q, s.k, s.v, own, s.attention);
   if (config_.sinks) accumulate(sinks_, grad.sinks);
   if (s.turns.cos.defined()) {  // q, k = rotary(q, k)
     grad.q = rotary_backward(grad.q, s.turns);

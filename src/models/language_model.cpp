@@ -8,6 +8,7 @@
 #include "gpt/head.hpp"
 #include "modules/dense.hpp"
 #include "modules/input.hpp"
+#include "modules/sequence.hpp"
 #include "modules/stored.hpp"
 
 namespace attn {
@@ -60,10 +61,14 @@ LanguageModel::LanguageModel(const LanguageModelConfig& config, bool allocate)
 
 Tensor LanguageModel::hidden(const Tensor& ids, Trace* trace) {
   check_ids(ids, config_.vocab_size, config_.context_length);
+  require_part(kOp, sequence_.get(), ids, -1, config_.context_length);
   ids_ = batched(ids);
-  const std::int64_t tokens = ids_.size(1);
+  const std::int64_t tokens = sequence_ ? sequence_->tokens() : ids_.size(1);
   std::vector<RotaryTable> turns;
-  for (const RopeConfig& rope : config_.ropes) turns.push_back(rotary_table(rotary_frequencies(rope, tokens), tokens));
+  for (const RopeConfig& rope : config_.ropes) {
+    const RotaryFrequencies frequencies = rotary_frequencies(rope, tokens);
+    turns.push_back(sequence_ ? rotary_table(frequencies, sequence_->positions()) : rotary_table(frequencies, tokens));
+  }
   Tensor x = embed(ids_, embedding, config_.embedding_scale);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const Trace::Scope scope(trace, "model.layers." + std::to_string(i));
@@ -104,6 +109,11 @@ void LanguageModel::hidden_backward(const Tensor& d_hidden, const GradientsReady
   scale_in_place(dx, config_.embedding_scale);
   embed_backward(dx, ids_, embedding.grad, {});
   done({&embedding});
+}
+
+void LanguageModel::set_sequence(const std::shared_ptr<SequencePart>& part) {
+  sequence_ = part;
+  for (const auto& block : blocks) block->attention.set_sequence(part);
 }
 
 double LanguageModel::loss(const Tensor& ids, const Tensor& targets) { return cross_entropy_of(ids, targets, true); }

@@ -6,6 +6,7 @@
 #include "core/rows.hpp"
 #include "modules/dense.hpp"
 #include "modules/input.hpp"
+#include "modules/sequence.hpp"
 
 namespace attn {
 namespace {
@@ -88,7 +89,9 @@ AttentionOptions ProjectedAttention::options_for(std::int64_t batch, std::int64_
     if (rng_.flavour() == DropoutFlavour::philox) {
       options.dropout_key = rng_.next_u64();
     } else {
-      options.dropout_keep = rng_.dropout_keep({batch, config_.num_heads, tq, tk}, config_.dropout);
+      const std::int64_t columns = sequence_ ? sequence_->tokens() : tk;
+      options.dropout_keep =
+          dropout_keep(rng_, sequence_.get(), {batch, config_.num_heads, tq, columns}, config_.dropout);
     }
   }
   return options;
@@ -99,6 +102,11 @@ RotaryTable ProjectedAttention::turns(std::int64_t tokens) {
   const std::int64_t held = rope_.cos.defined() ? rope_.cos.size(0) : 0;
   if (tokens > held) rope_ = rotary_table(*config_.rope, std::max(tokens, held + held / 2));
   return {rope_.cos.slice(0, 0, tokens), rope_.sin.slice(0, 0, tokens), rope_.layout};
+}
+
+// Of the tokens that are here.
+RotaryTable ProjectedAttention::own_turns(std::int64_t tokens) {
+  return sequence_ ? rotary_rows(turns(sequence_->tokens()), sequence_->positions()) : turns(tokens);
 }
 
 // Of the next tokens of each of the cache's items.
@@ -124,6 +132,11 @@ Tensor ProjectedAttention::forward(const Tensor& x, const Tensor& source, Trace*
   Saved s;
   s.x = batched(x), s.source = batched(source);
   s.self = x.raw() == source.raw() && x.shape() == source.shape() && x.strides() == source.strides();
+  require_part(kOp, sequence_.get(), x, -2, config_.context_length);
+  if (sequence_ && (!s.self || trace)) {
+    throw Error(Error::Kind::argument, kOp, "self-attention without a trace on a part of a sequence",
+                trace ? "a trace" : "another source");
+  }
   const DType kept = trace ? DType::f32 : stored(config_.precision);
   s.q = ref::split_heads(linear(*W_query_, s.x, kept), heads);       // (b, h, tq, head_dim)
   s.k = ref::split_heads(linear(*W_key_, s.source, kept), heads);    // (b, h, tk, head_dim)
@@ -132,12 +145,13 @@ Tensor ProjectedAttention::forward(const Tensor& x, const Tensor& source, Trace*
   Tensor queries, keys;  // before they were turned, for the trace
   if (config_.rope) {
     if (trace) queries = s.q.clone(), keys = s.k.clone();
-    rotary_in_place(s.q, turns(s.q.size(2)));
-    rotary_in_place(s.k, turns(s.k.size(2)));
+    rotary_in_place(s.q, own_turns(s.q.size(2)));
+    rotary_in_place(s.k, own_turns(s.k.size(2)));
   }
 
   Trace steps;
-  s.attention = attention(s.q, s.k, s.v, s.options, trace ? &steps : nullptr);
+  s.attention = sequence_ ? sequence_->attention(s.q, s.k, s.v, s.options)
+                          : attention(s.q, s.k, s.v, s.options, trace ? &steps : nullptr);
   if (trace && config_.rope) steps = before_rotation(steps, queries, keys);
   s.merged = ref::merge_heads(s.attention.output);  // (b, tq, d_out)
   const Tensor z = out_proj_ ? linear(*out_proj_, s.merged, DType::f32) : s.merged.to(DType::f32);
@@ -190,10 +204,12 @@ Module::Gradient ProjectedAttention::backward(const Tensor& dz) {
   // z = out_proj(merged)
   const Tensor d_merged = out_proj_ ? linear_backward(*out_proj_, dz3, s.merged, s.merged.dtype()) : dz3;
   // merged = merge_heads(context), context = attention(q, k, v)
-  auto grad = attention_backward(ref::split_heads(d_merged, config_.num_heads), s.q, s.k, s.v, s.options, s.attention);
+  const Tensor d_context = ref::split_heads(d_merged, config_.num_heads);
+  auto grad = sequence_ ? sequence_->attention_backward(d_context, s.q, s.k, s.v, s.options, s.attention)
+                        : attention_backward(d_context, s.q, s.k, s.v, s.options, s.attention);
   if (config_.rope) {  // q, k = rotary(q, k)
-    grad.q = rotary_backward(grad.q, turns(grad.q.size(2)));
-    grad.k = rotary_backward(grad.k, turns(grad.k.size(2)));
+    grad.q = rotary_backward(grad.q, own_turns(grad.q.size(2)));
+    grad.k = rotary_backward(grad.k, own_turns(grad.k.size(2)));
   }
   // q, k, v = split_heads(W · x)
   const auto back = [](const std::unique_ptr<Linear>& layer, const Tensor& d, const Tensor& x, const Tensor& residual) {
