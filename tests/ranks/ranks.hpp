@@ -41,6 +41,14 @@ class OverRanks : public Command {
            "--warmup 3 --lr 0.01 --eval-every 5 --save-every 4 --out " +
            more;
   }
+  // Of the lines of --json.
+  static std::vector<double> losses(const std::string& lines) {
+    std::vector<double> all;
+    for (std::size_t at = 0; (at = lines.find("\"loss\":", at)) != std::string::npos; at += 7) {
+      all.push_back(std::stod(lines.substr(at + 7)));
+    }
+    return all;
+  }
   // All that a run has written.
   std::vector<std::string> written(const std::string& name) const {
     std::vector<std::string> all;

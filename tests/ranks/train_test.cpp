@@ -33,13 +33,6 @@ TEST_F(OverRanks, ARunGoesOnWithOtherRanks) {
 // Without --reproducible the same numbers but for rounding.
 TEST_F(OverRanks, PlainTrainingIsNearThatOfOneProcess) {
   const std::string same = " --dropout 0 --json";
-  const auto losses = [](const std::string& lines) {
-    std::vector<double> all;
-    for (std::size_t at = 0; (at = lines.find("\"loss\":", at)) != std::string::npos; at += 7) {
-      all.push_back(std::stod(lines.substr(at + 7)));
-    }
-    return all;
-  };
   const auto plain = [&](const std::string& out) {
     std::string line = train(out + same);
     return line.erase(line.find("--dropout 0.1"), 13);

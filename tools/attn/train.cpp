@@ -27,6 +27,7 @@
 #include "train/files.hpp"
 #include "train/lock.hpp"
 #include "train/progress.hpp"
+#include "train/ranks.hpp"
 #include "train/run.hpp"
 #include "verbs.hpp"
 
@@ -40,7 +41,7 @@ struct TrainFlags {
   TrainSettings settings;
   std::string precision = "highest", gelu = "tanh";
   std::vector<std::string> text;
-  std::string from, out, curve, tokenizer, on_nan = "stop";
+  std::string from, out, curve, tokenizer, on_nan = "stop", ranks, scheme = "auto";
   std::int64_t save_every = 100, log_every = 10, until = 0;
   double minutes = 0;
   bool resume = false, force = false, json = false, shard = false;
@@ -68,6 +69,8 @@ constexpr const char* kTrainNotes =
     "A loss or gradient that is not finite ends the run, which keeps its checkpoint. With --on-nan skip such a step "
     "changes nothing and is tried with other batches, at most 10 in a row. Weights that are not finite are never "
     "saved. Losses are in nats a token, which is a byte without --tokenizer.\n\n"
+    "On ranks, as in mpirun -n 8 attn train … --ranks data=4,sequence=2, each computes its part of every batch and "
+    "text. A checkpoint goes on with any ranks.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, 3 for bad data or files, 130 when Ctrl-C stopped the "
     "run and 143 when SIGTERM did. In both cases all is saved; under mpirun, if it leaves the time.";
 
@@ -196,7 +199,7 @@ void introduce(Run& run, const Text& text) {
   std::int64_t weights = 0;
   for (const Parameter* p : run.model().module().parameters()) weights += p->value.numel();
   const std::string from = run.steps_done() == 0 ? "" : formatted("; from step {}", run.steps_done());
-  const std::string ranks = run.ranks().size() == 1 ? "" : formatted("; {} ranks", run.ranks().size());
+  const std::string ranks = run.ranks().size() == 1 ? "" : "; " + run.ranks().in_words();
   const std::string told =
       formatted("{:.2f} million weights; {} tokens to train on, {} to validate by{}{}\n",
                 static_cast<double>(weights) / 1e6, text.training_tokens(), text.validation_tokens(), from, ranks);
@@ -295,7 +298,8 @@ Progress::Form form_of(const TrainFlags& flags) {
 }
 
 void train(const Verb& verb, TrainFlags& flags, int& status) {
-  const TrainRanks ranks{launched_ranks(), flags.shard};
+  TrainRanks ranks{launched_ranks()};
+  together(ranks.transport, [&] { ranks = train_ranks(ranks.transport, flags.ranks, flags.scheme, flags.shard); });
   keep_freed_memory();
   const auto training = prepared(verb, flags, ranks);
   Run& run = *training->run;
@@ -376,6 +380,16 @@ void define_train(Verb& verb, int& status) {
   verb.add_option("--curve", flags->curve, "The loss curve to write, .svg.")
       .value_name("FILE")
       .default_is("beside --out, with its name");
+  verb.add_option(
+          "--ranks", flags->ranks,
+          "How the ranks of mpirun share the work, as in data=4,sequence=2: data shares of each batch, sequence "
+          "shares of each text. The product is the number of ranks, and what is not named is 1.")
+      .value_name("SHARES")
+      .default_is("data alone");
+  verb.add_option("--scheme", flags->scheme,
+                  "How attention goes over ranks that share a text: auto, ring, gather or ulysses.")
+      .value_name("NAME")
+      .one_of({"auto", "ring", "gather", "ulysses"});
   verb.add_flag("--shard", flags->shard,
                 "Under mpirun: each rank keeps its part of the optimizer's state alone, which takes less memory.");
   verb.add_flag("--json", flags->json, "Print progress as JSON, an object a line, on standard output.");

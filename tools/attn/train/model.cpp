@@ -22,6 +22,7 @@ class Of : public TrainedModel {
   double loss(const Batch& batch) override { return model_.loss(batch.ids, batch.targets); }
   void backward(double factor, const GradientsReady& ready) override { model_.backward(factor, ready); }
   double evaluate(const Batch& batch) override { return model_.evaluate(batch.ids, batch.targets); }
+  void set_sequence(const std::shared_ptr<SequencePart>& part) override { model_.set_sequence(part); }
 
  protected:
   Model model_;

@@ -19,6 +19,7 @@ class TrainedModel {
   virtual double loss(const Batch& batch) = 0;  // which backward() follows
   virtual void backward(double factor = 1, const GradientsReady& ready = {}) = 0;
   virtual double evaluate(const Batch& batch) = 0;
+  virtual void set_sequence(const std::shared_ptr<SequencePart>& part) = 0;  // of batches
   // The config.json of a released model, else nothing.
   virtual std::string config() const = 0;
   // Writes `file`, a .safetensors, and what else belongs to a model of its kind beside it.

@@ -60,14 +60,15 @@ void check_sizes(const GPTConfig& config, const StateDict& model, const std::str
   }
 }
 
-// Each text is a group where the sum must not depend on the ranks, else a rank's texts are. Null for one process that
-// takes a batch as a whole.
+// Each text is a group where the sum must not depend on the ranks, else the texts that data-parallel ranks have are.
+// Null for one process that takes a batch as a whole.
 std::unique_ptr<distributed::GradientSum> gradient_sum(const TrainSettings& settings, const TrainRanks& ranks,
                                                        Module& module) {
   if (!settings.reproducible && ranks.size() == 1) return nullptr;
   return std::make_unique<distributed::GradientSum>(
       ranks.transport, module.parameters(),
-      distributed::GradientSumOptions{.groups = settings.reproducible ? settings.batch : ranks.size(),
+      distributed::GradientSumOptions{.groups = settings.reproducible ? settings.batch : ranks.data(),
+                                      .sequence_ranks = ranks.sequence,
                                       .sharded = ranks.sharded});
 }
 
@@ -90,9 +91,14 @@ const TrainSettings& checked(const TrainSettings& s, const TrainRanks& ranks) {
   require(s.rate > 0 && s.rate < 1e3, "--lr", "a number above 0");
   require(s.floor >= 0 && s.floor <= s.rate, "--min-lr", "a number from 0 to --lr");
   require(s.clip >= 0, "--clip", "a number of at least 0");
-  if (s.batch % ranks.size() != 0) {
-    throw Error(Error::Kind::argument, "--batch", formatted("a multiple of the {} ranks", ranks.size()),
+  if (s.batch % ranks.data() != 0) {
+    throw Error(Error::Kind::argument, "--batch", formatted("a multiple of the {} ranks that share it", ranks.data()),
                 std::to_string(s.batch));
+  }
+  if (ranks.sequence > s.model.context_length) {
+    throw Error(Error::Kind::argument, "--ranks",
+                formatted("sequence of at most the {} tokens of a text", s.model.context_length),
+                std::to_string(ranks.sequence));
   }
   return s;
 }
@@ -106,9 +112,11 @@ Run::Run(const TrainSettings& settings, const Text& text, std::unique_ptr<Traine
       rng_(settings.seed, dropout_flavour(settings.rng)),
       dropout_(rng_),
       model_(model ? std::move(model) : new_gpt(settings.model, dropout_)),
+      share_(ranks, settings.model.context_length),
       sum_(gradient_sum(settings, ranks, model_->module())),
       optimizer_(sum_ ? sum_->own() : model_->module().parameters(), settings.optimizer),
       validation_(text.validation(sum_ ? 1 : settings.batch)) {
+  model_->set_sequence(share_.part());
   if (!sum_) return;
   rng_ = Generator(settings.seed, rng_.flavour());  // batches alone, which all ranks draw alike
   rng_.set_state(dropout_.state());
@@ -139,12 +147,13 @@ double Run::gradients_by_groups(const Batch& batch) {
   std::vector<double> losses;
   for (std::int64_t g = own.first; g < own.last; ++g) {
     dropout_.manual_seed(mixed(key, g));
-    losses.push_back(model_->loss(
-        {batch.ids.slice(0, g * texts, (g + 1) * texts), batch.targets.slice(0, g * texts, (g + 1) * texts)}));
-    model_->backward(1 / static_cast<double>(groups), [&](std::span<Parameter* const> ready) { sum_->take(ready); });
+    losses.push_back(model_->loss(share_.of(
+        {batch.ids.slice(0, g * texts, (g + 1) * texts), batch.targets.slice(0, g * texts, (g + 1) * texts)})));
+    model_->backward(share_.of_tokens() / static_cast<double>(groups),
+                     [&](std::span<Parameter* const> ready) { sum_->take(ready); });
   }
   sum_->finish();
-  losses = distributed::all_gather(ranks_.transport, losses);
+  losses = share_.gathered(losses);
   return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(groups);
 }
 
@@ -191,13 +200,13 @@ bool Run::finite() {
 std::string Run::fingerprint() { return tool::fingerprint(model_->module().parameters()); }
 
 double Run::validate_by_texts() {
-  const auto texts = static_cast<std::int64_t>(validation_.size()), ranks = std::int64_t{ranks_.size()};
-  const std::int64_t rank = ranks_.transport ? ranks_.transport->rank() : 0;
+  const auto texts = static_cast<std::int64_t>(validation_.size()), ranks = std::int64_t{ranks_.data()};
+  const std::int64_t rank = ranks_.data_rank();
   std::vector<double> losses;
   for (std::int64_t i = texts * rank / ranks; i < texts * (rank + 1) / ranks; ++i) {
-    losses.push_back(model_->evaluate(validation_[static_cast<std::size_t>(i)]));
+    losses.push_back(model_->evaluate(share_.of(validation_[static_cast<std::size_t>(i)])));
   }
-  losses = distributed::all_gather(ranks_.transport, losses);
+  losses = share_.gathered(losses);
   return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(texts);
 }
 

@@ -11,19 +11,11 @@
 #include "attn/gradient_sum.hpp"
 #include "attn/optim.hpp"
 #include "train/model.hpp"
+#include "train/ranks.hpp"
 #include "train/settings.hpp"
 #include "train/text.hpp"
 
 namespace attn::tool {
-
-// The processes that train together: each computes its part of every batch. All of them make the same calls.
-struct TrainRanks {
-  distributed::Transport* transport = nullptr;  // null: one process
-  bool sharded = false;                         // each keeps its part of the optimizer's state alone
-
-  int size() const { return transport ? transport->size() : 1; }
-  bool first() const { return !transport || transport->rank() == 0; }  // the one that prints and writes
-};
 
 class Run {
  public:
@@ -84,6 +76,7 @@ class Run {
   const Text* text_;
   Generator rng_, dropout_;  // one stream, but for groups
   std::unique_ptr<TrainedModel> model_;
+  TextShare share_;
   std::unique_ptr<distributed::GradientSum> sum_;  // of groups; null where a batch is computed as a whole
   AdamW optimizer_;
   std::vector<Batch> validation_;

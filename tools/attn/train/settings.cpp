@@ -56,8 +56,8 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
       .value_name("NAME")
       .one_of({"highest", "high", "medium"});
   verb.add_flag("--reproducible", settings.reproducible,
-                "Give the same bits on any number of ranks that divides --batch: each text's gradient is computed by "
-                "itself, and they are added in a fixed order. It is slower.")
+                "Give the same bits on any number of data-parallel ranks that divides --batch: each text's gradient is "
+                "computed by itself, and they are added in a fixed order. It is slower.")
       .group(kGroup);
 }
 
