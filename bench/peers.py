@@ -176,7 +176,7 @@ def torch_linear(row, threads):
     del threads
     rows, d_in, d_out = row.sizes
     dtype = DTYPES[row.dtype]
-    layer, x = torch.nn.Linear(d_in, d_out, dtype=dtype), torch.randn(rows, d_in, dtype=dtype)
+    layer, x = torch.nn.Linear(d_in, d_out, bias=row.mask != "no-bias", dtype=dtype), torch.randn(rows, d_in, dtype=dtype)
     if row.op == "linear":
         return no_grad(lambda: layer(x))
     return training(layer, x)

@@ -96,6 +96,16 @@ TEST_F(Bench, ExplainTellsHowTasksShareOutOverThreadsThatAreNotThere) {
   EXPECT_THAT(run(line + ",1025").err, HasSubstr("[--threads] expected all, or counts from 1 to 1024"));
 }
 
+TEST_F(Bench, LinearHasABiasOrNone) {
+  const auto found = rows("linear 3,4,5 f32\nlinear 3,4,5 f32 no-bias\nlinear-training 3,4,5 f32 no-bias\n");
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0]["mask"], "none");
+  for (const std::size_t i : {1u, 2u}) {
+    EXPECT_EQ(found[i]["mask"], "no-bias");
+    EXPECT_GT(found[i]["plain_ms"].get<double>(), 0);
+  }
+}
+
 TEST_F(Bench, ARowTellsEverything) {
   const auto found = rows("forward 1,2,8,4 f32 causal\n");
   ASSERT_EQ(found.size(), 1u);
@@ -239,6 +249,7 @@ TEST_F(Bench, BadRowsAreNamedByLine) {
   EXPECT_THAT(complaint("forward 1,1,4,4\n"), HasSubstr("op shape dtype"));
   EXPECT_THAT(complaint("module 1,4,4,2 bf16\n"), HasSubstr("expected f32"));
   EXPECT_THAT(complaint("module 1,4,4,2 f32 keep\n"), HasSubstr("none or causal"));
+  EXPECT_THAT(complaint("linear 1,4,5 f32 causal\n"), HasSubstr("none or no-bias"));
   EXPECT_THAT(complaint("module 1,4,5,2 f32\n"), HasSubstr("a multiple of heads"));
   EXPECT_THAT(complaint("forward 4096,4096,16777216,4096 f32\n", 2), HasSubstr("memory"));
   EXPECT_THAT(complaint("# nothing\n", 2), HasSubstr("an empty list"));

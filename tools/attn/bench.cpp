@@ -49,7 +49,7 @@ constexpr const char* kBenchNotes =
     "         lengths, keep, bias, blocks=P (share of 128 × 128 blocks kept), alibi,\n"
     "         relative (T5's buckets of distances), score (ALiBi as a function of the\n"
     "         scores), sinks, softcap=C, dropout=P, dropout-keep=P (from a mask in\n"
-    "         memory)\n"
+    "         memory); of linear none or no-bias, of module none or causal\n"
     "  precision  highest, high or medium: how products of f32 may be computed\n"
     "  numbers    normal; one-nan or one-inf, one in each tensor; nan or inf, every\n"
     "             22nd; huge, up to the dtype's largest; subnormal\n"

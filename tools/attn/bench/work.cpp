@@ -182,8 +182,9 @@ Work cache_paged(const Row& row, const std::vector<Extent>& e, BenchInputs& in) 
 Work linear_work(const Row& row, const std::vector<Extent>& e, BenchInputs& inputs, bool training) {
   const std::int64_t rows = e[0].first, d_in = e[1].first, d_out = e[2].first;
   const DType dtype = parse_dtype(row.dtype);
+  const bool has_bias = row.mask != "no-bias";
   Generator rng(1);
-  const auto layer = std::make_shared<Linear>(d_in, d_out, true, rng);
+  const auto layer = std::make_shared<Linear>(d_in, d_out, has_bias, rng);
   layer->precision = parse_precision(row.precision);
   for (Parameter* p : layer->parameters()) p->value = p->value.to(dtype);
   const Tensor x = inputs.normal("x", {rows, d_in}, dtype), dy = inputs.normal("dy", {rows, d_out}, dtype);
@@ -199,7 +200,7 @@ Work linear_work(const Row& row, const std::vector<Extent>& e, BenchInputs& inpu
   work.plain_operations = work.operations;
   work.plain = [=] {
     reference::project(x, layer->weight.value, layer->bias.value);
-    if (training) reference::project_backward(dy, x, layer->weight.value, true);
+    if (training) reference::project_backward(dy, x, layer->weight.value, has_bias);
   };
   return work;
 }
@@ -307,8 +308,8 @@ void check_row(const Row& row) {
     if (row.dtype != "f32") refuse("dtype", "f32", row.dtype);
     if (extents[2].first % extents[3].first != 0) refuse("shape", "d that is a multiple of heads", row.shape);
   }
-  if (row.mask == "none" || (op.kind == Kind::module && row.mask == "causal")) return;
-  refuse("mask", op.kind == Kind::module ? "none or causal" : "none", row.mask);
+  const char* other = op.kind == Kind::module ? "causal" : "no-bias";
+  if (row.mask != "none" && row.mask != other) refuse("mask", formatted("none or {}", other), row.mask);
 }
 
 Work make_work(const Row& row, BenchInputs& inputs) {
