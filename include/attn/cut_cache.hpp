@@ -15,7 +15,8 @@ namespace attn::distributed {
 // Of the tokens that all ranks append alike, rank r keeps every size()-th, from token r on, so that all keep as many.
 // Each rank computes the queries, which are the same on all ranks, over the keys that it has; one reduction merges the
 // results, and all get the whole, with the same bits (as decode(): Shyam et al. 2024). All ranks construct it, and make
-// each call, together. A rank that throws alone, out of memory for example, leaves the others waiting.
+// each call, together, and one after the other, those that are const too. A rank that throws alone, out of memory for
+// example, leaves the others waiting.
 class CutCache : public DecoderCache {
  public:
   // `transport` must outlive it. Throws Error (argument) on all ranks where the configs differ, and for pages.

@@ -50,6 +50,11 @@ class DecoderCache {
   std::int64_t max_length() const;     // of all items
   Tensor lengths() const;              // int64 (b)
   void truncate(std::int64_t length);  // every item that has as many
+
+ protected:
+  DecoderCache() = default;
+  DecoderCache(const DecoderCache&) = default;
+  DecoderCache& operator=(const DecoderCache&) = default;
 };
 
 // Makes the cache of a decoder's layer.

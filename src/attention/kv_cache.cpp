@@ -81,7 +81,9 @@ void DecoderCache::truncate(std::int64_t length) {
 }
 
 std::unique_ptr<DecoderCache> make_cache(const KVCacheConfig& config, const MakeCache& make) {
-  return make ? make(config) : std::make_unique<KVCache>(config);
+  auto made = make ? make(config) : std::make_unique<KVCache>(config);
+  if (!made) throw Error(Error::Kind::argument, "make_cache", "a cache", "null");
+  return made;
 }
 
 KVCache::KVCache(const KVCacheConfig& config) {

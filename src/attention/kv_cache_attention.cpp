@@ -73,12 +73,8 @@ void check_queries(const Tensor& q) {
               q.defined() ? std::string(name(q.dtype())) : "an undefined tensor");
 }
 
-// What stands for the cache's keys or values where only their shape counts.
 Tensor shape_of(const KVCacheConfig& config, const Lengths& lengths, std::int64_t width, DType dtype) {
-  static double zero = 0;
-  return Tensor::from_blob(&zero,
-                           {static_cast<std::int64_t>(lengths.each.size()), config.kv_heads, lengths.longest, width},
-                           {0, 0, 0, 0}, dtype);
+  return stand_in({static_cast<std::int64_t>(lengths.each.size()), config.kv_heads, lengths.longest, width}, dtype);
 }
 
 kernels::PageRows page_rows(const KVPages& pages, const PagePart& part) {

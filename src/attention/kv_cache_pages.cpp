@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::int64_t kLine = 64;            // bytes: rows and scales of a page begin at whole lines
 constexpr std::int64_t kFirstTokens = 64;     // least room of an item that is not paged
-constexpr std::int64_t kMoves = 4;            // of what stays, for each token that is forgotten, at most
 constexpr std::int64_t kSlabBytes = 4 << 20;  // the pool grows by about so much, or by a page
 
 std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
@@ -140,7 +139,7 @@ void KVPages::move_up(std::int64_t item, std::int64_t first, std::int64_t tokens
 std::int64_t KVPages::forget(std::int64_t item, std::int64_t tokens, std::int64_t length) noexcept {
   if (!paged_) {
     const std::int64_t left = length - tokens;
-    if (tokens == 0 || kMoves * tokens < left) return 0;
+    if (!worth_moving(tokens, left)) return 0;
     if (left > 0) move_up(item, tokens, left);
     return tokens;
   }

@@ -15,6 +15,9 @@ struct PagePart {
   std::int64_t width, row, offset = 0, scales = 0;
 };
 
+// Whether forgetting so many tokens is worth moving those that stay: at most four for each.
+constexpr bool worth_moving(std::int64_t tokens, std::int64_t left) { return tokens > 0 && 4 * tokens >= left; }
+
 class KVPages {
  public:
   // Throws Error (argument) when a page would not fit an address.

@@ -1,5 +1,6 @@
 #include "attention/validate.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -209,6 +210,13 @@ bool broadcasts_to(const Shape& tensor, const Shape& shape) {
 Shape block_shape(const Sizes& p, const Mask& mask) {
   const auto blocks = [](std::int64_t tokens, std::int64_t size) { return tokens / size + (tokens % size != 0); };
   return {p.batch, p.hq, blocks(p.tq, mask.block_query), blocks(p.tk, mask.block_key)};
+}
+
+Tensor stand_in(const Shape& shape, DType dtype) {
+  static double zero = 0;
+  Shape strides = shape;
+  std::fill(strides.begin(), strides.end(), 0);
+  return Tensor::from_blob(&zero, shape, strides, dtype);
 }
 
 Sizes validate(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {

@@ -17,6 +17,9 @@ struct Sizes {
 // Throws Error naming the first thing that does not fit.
 Sizes validate(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options);
 
+// Keys or values to validate() of which only the shape counts.
+Tensor stand_in(const Shape& shape, DType dtype);
+
 // What the options make of q's dtype.
 inline DType output_dtype(const Tensor& q, const AttentionOptions& options) {
   return options.output_dtype.value_or(q.dtype());

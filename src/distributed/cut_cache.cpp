@@ -5,6 +5,8 @@
 #include <string>
 
 #include "attention/fused.hpp"
+#include "attention/kv_cache_pages.hpp"
+#include "attention/validate.hpp"
 #include "attn/error.hpp"
 #include "distributed/over_keys.hpp"
 
@@ -58,11 +60,14 @@ void check_options(const AttentionOptions& o) {
                          m.keep.defined() || m.bias.defined() || m.block_keep.defined() || m.window_right >= 0;
   const bool is_placed = m.is_causal ? m.align == Align::bottom_right : m.window_left < 0;
   const bool is_plain = !o.score_function && !o.alibi_slopes.defined() && !o.relative_bias.table.defined() &&
-                        o.dropout == 0 && !o.query_offset.given() && !o.key_offset.given() && !o.return_weights;
+                        o.dropout == 0 && !o.query_offset.given() && !o.key_offset.given() && !o.return_weights &&
+                        !o.weight_rows.defined();
   if (!has_parts && is_placed && is_plain) return;
   fail(Error::Kind::argument,
        "no mask or a causal one aligned bottom_right, with or without a window, scale, softcap and sinks",
-       "another option");
+       !is_placed && m.is_causal ? "a causal mask aligned top_left"
+       : !is_plain               ? "an option that is none of these"
+                                 : "another mask");
 }
 
 }  // namespace
@@ -126,13 +131,13 @@ void CutCache::truncate(std::int64_t item, std::int64_t length) {
   lengths_[static_cast<std::size_t>(item)] = length;
 }
 
-// All ranks forget as many rows, or none where one of them would have to move more than four for each.
+// All ranks forget as many rows, or none where that is not worth it for the rank that has most.
 std::int64_t CutCache::forget(std::int64_t item, std::int64_t tokens) {
   const std::int64_t held = length(item), ranks = transport_->size(), rows = tokens / ranks;
   if (tokens < 0 || tokens > held) {
     fail(Error::Kind::argument, "tokens to forget from 0 to " + std::to_string(held), std::to_string(tokens));
   }
-  if (4 * rows < (held + ranks - 1) / ranks - rows) return 0;
+  if (!worth_moving(rows, (held + ranks - 1) / ranks - rows)) return 0;
   const std::int64_t forgotten = own_.forget(item, rows) * ranks;
   lengths_[static_cast<std::size_t>(item)] -= forgotten;
   return forgotten;
@@ -157,7 +162,8 @@ void CutCache::check_queries(const Tensor& q, std::optional<std::int64_t> item) 
 // own tokens and down to the window's end, move up by one from each to the next, as under a causal mask on rows.
 void CutCache::add_item(const Tensor& q, std::int64_t item, const AttentionOptions& options,
                         const AttentionResult& part) const {
-  const std::int64_t ranks = transport_->size(), tokens = q.size(2), left = options.mask.window_left;
+  constexpr std::int64_t far = std::int64_t{1} << 40;  // further than any key
+  const std::int64_t ranks = transport_->size(), tokens = q.size(2), left = std::min(options.mask.window_left, far);
   for (std::int64_t i = 0; i < std::min(ranks, tokens); ++i) {
     const std::int64_t at = length(item) - tokens + i - transport_->rank();
     const std::int64_t last = floor_of(at, ranks), first = floor_of(at - left + ranks - 1, ranks);
@@ -194,6 +200,11 @@ AttentionResult CutCache::own_part(const Tensor& q, std::optional<std::int64_t> 
 AttentionResult CutCache::attend(const Tensor& q, std::optional<std::int64_t> item,
                                  const AttentionOptions& options) const {
   check_options(options), check_queries(q, item);
+  const std::int64_t tokens = item ? length(*item) : max_length();
+  const auto like = [&](std::int64_t width) {
+    return stand_in({q.size(0), config_.kv_heads, tokens, width}, q.dtype());
+  };
+  validate(q, like(config_.head_dim), like(config_.value_dim), options);  // here, where all ranks throw alike
   AttentionOptions own = options;
   own.sinks = {}, own.output_dtype = DType::f32;
   Partial all = merged_over_ranks(*transport_, own_part(q, item, own));

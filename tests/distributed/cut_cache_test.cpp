@@ -2,6 +2,8 @@
 #include "attn/cut_cache.hpp"
 
 #include <array>
+#include <cmath>
+#include <limits>
 #include <map>
 
 #include "distributed/errors.hpp"
@@ -33,7 +35,8 @@ Layer random_layer(std::mt19937& rng) {
   if (c.dtype != DType::i8 && chance(rng, 0.5)) layer.dtype = c.dtype;
   AttentionOptions& o = layer.options;
   if (chance(rng, 0.8)) o.mask = Mask::causal(Align::bottom_right);
-  if (o.mask.is_causal && chance(rng, 0.5)) o.mask.window_left = pick(rng, 0, 20);
+  if (o.mask.is_causal && chance(rng, 0.5))
+    o.mask.window_left = chance(rng, 0.1) ? std::numeric_limits<std::int64_t>::max() : pick(rng, 0, 20);
   if (chance(rng, 0.3)) o.softcap = 2;
   if (chance(rng, 0.3)) o.scale = 0.7;
   if (chance(rng, 0.3)) o.sinks = uniform(rng, {layer.heads}, DType::f32, -2, 2);
@@ -186,10 +189,16 @@ TEST(CutCache, DifferencesAreToldOnAllRanks) {
     expect_error(Error::Kind::argument, {"0 to 5"}, [&] { cut.forget(0, 6); });
     for (const Tensor& q : {ones({2, 3, 1, 4}), ones({2, 2, 6, 4}), ones({1, 2, 1, 4}), ones({2, 2, 1, 5})})
       expect_error(Error::Kind::shape, {"latest tokens"}, [&] { attention(q, cut); });
-    const auto refused = [&](const AttentionOptions& options) {
-      expect_error(Error::Kind::argument, {"another option"}, [&] { attention(ones({2, 2, 1, 4}), cut, options); });
+    const auto refused = [&](const AttentionOptions& options, const char* found = "found",
+                             Error::Kind kind = Error::Kind::argument) {
+      expect_error(kind, {found}, [&] { attention(ones({2, 2, 1, 4}), cut, options); });
     };
-    refused({.mask = Mask::causal()}), refused({.mask = Mask::window(3, -1, Align::bottom_right)});
+    refused({.mask = Mask::causal()}, "aligned top_left"), refused({.mask = Mask::window(3, -1, Align::bottom_right)});
+    // Of a window of one token, which one rank has and the others have not.
+    const Mask narrow = Mask::causal(Align::bottom_right) & Mask::window(0, -1, Align::bottom_right);
+    refused({.mask = narrow, .scale = std::nan("")}, "scale"), refused({.mask = narrow, .softcap = -1}, "softcap");
+    refused({.sinks = ones({1})}, "sinks", Error::Kind::shape);
+    refused({.output_dtype = DType::bf16}, "output", Error::Kind::dtype);
     refused({.mask = Mask::boolean(Tensor::ones({5}, DType::boolean))}), refused({.alibi_slopes = ones({2})});
     refused({.query_offset = 3}), refused({.return_weights = true});
     EXPECT_EQ(cut.lengths().at({1}), 5);
