@@ -1,5 +1,6 @@
 // Some ranks of a transport, by other numbers.
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "attn/distributed.hpp"
@@ -7,6 +8,12 @@
 
 namespace attn::distributed {
 namespace {
+
+std::string listed(const std::vector<int>& members) {
+  std::string text;
+  for (const int member : members) text += (text.empty() ? "" : ", ") + std::to_string(member);
+  return text;
+}
 
 class Subgroup : public Transport {
  public:
@@ -19,7 +26,7 @@ class Subgroup : public Transport {
       throw Error(Error::Kind::argument, "subgroup",
                   "different ranks from 0 to " + std::to_string(all.size() - 1) + ", rank " +
                       std::to_string(all.rank()) + " among them",
-                  members_.empty() ? "none" : std::to_string(members_.size()) + " others");
+                  members_.empty() ? "none" : listed(members_));
     }
     rank_ = static_cast<int>(own - members_.begin());
   }

@@ -70,7 +70,8 @@ constexpr const char* kTrainNotes =
     "changes nothing and is tried with other batches, at most 10 in a row. Weights that are not finite are never "
     "saved. Losses are in nats a token, which is a byte without --tokenizer.\n\n"
     "On ranks, as in mpirun -n 8 attn train … --ranks data=4,sequence=2, each computes its part of every batch and "
-    "text. A checkpoint goes on with any ranks.\n\n"
+    "text. A checkpoint goes on with any ranks, which are told by --ranks and --scheme each time; docs/training.md "
+    "says where the bits are the same.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, 3 for bad data or files, 130 when Ctrl-C stopped the "
     "run and 143 when SIGTERM did. In both cases all is saved; under mpirun, if it leaves the time.";
 

@@ -43,13 +43,16 @@ std::string TrainRanks::in_words() const {
 TrainRanks train_ranks(distributed::Transport* transport, const std::string& text, const std::string& scheme,
                        bool sharded) {
   TrainRanks ranks{transport, sharded, 1, distributed::parse_scheme(scheme)};
-  if (text.empty()) return ranks;
-  const Division shares = parse_division(text);
+  const Division shares = text.empty() ? Division{ranks.size(), 1} : parse_division(text);
   if (shares.data * shares.sequence != ranks.size()) {
     throw Error(Error::Kind::argument, "--ranks",
                 formatted("shares of {} rank{}", ranks.size(), ranks.size() == 1 ? "" : "s"),
                 formatted("{} of {}", shares.data * shares.sequence, escaped(text)),
                 formatted("start it by mpirun -n {}", shares.data * shares.sequence));
+  }
+  if (shares.sequence == 1 && scheme != "auto") {
+    throw Error(Error::Kind::argument, "--scheme", "--ranks with sequence=2 or more, which share a text",
+                escaped(scheme) + " without");
   }
   ranks.sequence = static_cast<int>(shares.sequence);
   return ranks;
