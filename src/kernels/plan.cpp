@@ -191,7 +191,8 @@ TaskSize task_size(const Product& p, std::int64_t panels, std::int64_t columns, 
   while (2 * size.rows <= most_rows && tasks({2 * size.rows, size.panels}) >= least_tasks) size.rows *= 2;
   while (size.panels > 8 && tasks(size) < wanted && size.rows == least_rows) size.panels /= 2;
   const auto work = [&] { return static_cast<double>(size.rows * size.panels * columns) * static_cast<double>(p.k); };
-  while (threads > 2 && tasks(size) < kProductsAThread * threads && work() >= 2 * kLeastTask && (size.rows > least_rows || size.panels > 1)) {
+  while (threads > 2 && tasks(size) < kProductsAThread * threads && work() >= 2 * kLeastTask &&
+         (size.rows > least_rows || size.panels > 1)) {
     (size.rows > least_rows ? size.rows : size.panels) /= 2;
   }
   return size;
