@@ -1,14 +1,16 @@
 """A training step beside PyTorch's: tokens a second and peak memory, in turns.
 
-    python3 bench/train.py [--attn build/default/attn] [--rounds 3] [--steps 6] [--threads N] [--json]
+    python3 bench/train.py [--attn build/default/attn] [--rounds 3] [--steps 6] [--threads N] [--unit avx2] [--precision highest]
+                           [--json]
 
 Needs PyTorch (`pip install torch`). The model is GPT-2's block, 6 layers, 6 heads, 384 wide, 256 tokens of context,
 16 texts a step, 256 tokens in the vocabulary; AdamW, clipping. PyTorch runs it in eager mode with its own attention
 operator (tests/golden/torch_gpt.py), under autocast for bfloat16; attn by `attn train`, --precision medium for
 bfloat16. Each row has both at the precision of one name, float32 once more at `high`: on AMX attn multiplies three pairs
 of bfloat16 parts then, where float32 takes six, and PyTorch what torch.set_float32_matmul_precision("high") gives (in
-2.15 on a CPU without TF32: float32). Each round starts every program anew; a program's rate is that of its fastest step, the first one left out;
-memory is the process's peak resident size, of which `base` was there before the model (imports).
+2.15 on a CPU without TF32: float32). --unit holds both to one instruction set, as bench/compare.py does. Each round
+starts every program anew, on as many cores as it has threads; a program's rate is that of its fastest step, the first
+one left out; memory is the process's peak resident size, of which `base` was there before the model (imports).
 """
 import argparse
 import json
@@ -20,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from units import UNITS, environment, pinned
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = {"layers": 6, "heads": 6, "width": 384, "context": 256}
@@ -57,11 +61,16 @@ def run_torch(precision, steps, threads):
     print(json.dumps({"version": torch.__version__, "seconds": seconds, "peak": peak_megabytes(), "base": base}))
 
 
+def bound(options):
+    """What a program of either kind is started with."""
+    return {"stdout": subprocess.PIPE, "text": True, "preexec_fn": pinned(options.threads),
+            "env": environment(options.unit, options.threads, pages="")}
+
+
 def measure_torch(precision, options):
     command = [sys.executable, __file__, "--peer", precision, "--steps", str(options.steps), "--threads",
                str(options.threads)]
-    result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return result
+    return json.loads(subprocess.run(command, check=True, **bound(options)).stdout)
 
 
 def measure_attn(precision, options):
@@ -73,8 +82,7 @@ def measure_attn(precision, options):
                    "--save-every", "1000000", "--precision", precision]
         for name, value in MODEL.items():
             command += ["--" + name, str(value)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                   env={**os.environ, "OMP_NUM_THREADS": str(options.threads)})
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, **bound(options))
         times = [json.loads(line)["seconds"] for line in process.stdout]
         _, status, usage = os.wait4(process.pid, 0)
         if status != 0:
@@ -89,15 +97,18 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--unit", default="", choices=["", *UNITS], help="instructions that both may use; default: all")
+    parser.add_argument("--precision", choices=WORDS, help="a row alone; default: all")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peer:
         return run_torch(options.peer, options.steps, options.threads)
     tokens = BATCH * MODEL["context"]
+    precisions = [options.precision] if options.precision else list(WORDS)
     results = {}
     for _ in range(options.rounds):
-        for precision in WORDS:
+        for precision in precisions:
             for name, measure in (("attn", measure_attn), ("torch", measure_torch)):
                 result = measure(precision, options)
                 best = results.setdefault((name, precision), {"rate": 0, "peak": 0, "base": result["base"]})
@@ -107,9 +118,10 @@ def main():
                 best["version"] = result.get("version", "")
     if not options.json:
         print("| precision | attn tokens/s | PyTorch %s tokens/s | ratio | attn peak MB | PyTorch peak MB (base) |"
-              % results["torch", "highest"]["version"])
+              % results["torch", precisions[0]]["version"])
         print("|---|---|---|---|---|---|")
-    for precision, words in WORDS.items():
+    for precision in precisions:
+        words = WORDS[precision]
         ours, theirs = results["attn", precision], results["torch", precision]
         row = {"precision": words, "threads": options.threads, "attn": ours["rate"], "torch": theirs["rate"],
                "ratio": ours["rate"] / theirs["rate"], "attn_peak_mb": ours["peak"], "torch_peak_mb": theirs["peak"],
