@@ -27,10 +27,11 @@ check: configure  ## every number of the five notebooks, digit by digit
 	@cmake --build --preset default --target attn_command
 	@build/default/attn check
 
-sanitize: dependencies  ## tests under the address and undefined-behaviour sanitizers, in build/asan
+sanitize: clang  ## tests under the address and undefined-behaviour sanitizers: what computes in build/asan, the rest in build/clang
 	cmake --preset asan
 	cmake --build --preset asan
 	ctest --preset asan -j2
+	ctest --preset clang -j2
 
 sanitize-threads: dependencies  ## what threads share, under the thread sanitizer, in build/tsan
 	cmake --preset tsan
@@ -74,7 +75,7 @@ python-test-all: python-venv mpi-dependencies  ## the same with PyTorch, transfo
 	build/python-venv/bin/pip install --quiet '.[test-all]'
 	build/python-venv/bin/python -m pytest tests/python --no-skips
 
-python-sanitize: python-venv  ## the Python package under the sanitizers, in build/asan
+python-sanitize: python-venv clang-dependencies  ## the Python package under the sanitizers, in build/clang
 	build/python-venv/bin/pip install --quiet 'nanobind>=3.1,<4' numpy pytest hypothesis ml_dtypes
 	scripts/python-sanitize build/python-venv/bin/python
 

@@ -82,7 +82,7 @@ TEST_F(Fork, FromAThreadOfItsOwn) {
 }
 
 TEST_F(Fork, WhileOtherThreadsCompute) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ATTN_SANITIZED)
   // A child inherits the locks of the sanitizer's allocator, which its runtime holds still from LLVM 18 on
   // (llvm-project#75290): before, one that another thread held stays taken.
   GTEST_SKIP() << "the address sanitizer's allocator may hang in a child of several threads";

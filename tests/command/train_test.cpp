@@ -227,7 +227,7 @@ TEST_F(TrainTest, Refuses) {
 
 // docs/training.md: the run on the licences that every Debian has. Its first steps, to the loss that the page states.
 TEST_F(TrainTest, TheFirstMinuteOfTheDocumentedRun) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ATTN_SANITIZED)
   GTEST_SKIP() << "too slow under sanitizers, which the other tests run under";
 #endif
   const std::string page = read(ATTN_SOURCE "/docs/training.md");

@@ -22,7 +22,7 @@ inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 // How many of `count` seeds are run: a third under the address sanitizer, which makes them ten times slower and looks at
 // accesses rather than numbers, and under an emulator.
 constexpr unsigned seeds(unsigned count) {
-#if defined(__SANITIZE_ADDRESS__) || defined(ATTN_EMULATED)
+#if defined(ATTN_SANITIZED) || defined(ATTN_EMULATED)
   return (count + 2) / 3;
 #else
   return count;

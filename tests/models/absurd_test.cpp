@@ -27,7 +27,7 @@ class MemoryLimit {
  public:
   MemoryLimit() {
     getrlimit(RLIMIT_AS, &before_);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(ATTN_SANITIZED) && !defined(__SANITIZE_THREAD__)
     std::ifstream pages("/proc/self/statm");
     rlim_t held = 0;
     constexpr rlim_t more = rlim_t{512} << 20;

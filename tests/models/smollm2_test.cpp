@@ -15,7 +15,7 @@ namespace {
 class SmolLM2 : public testing::Test {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(ATTN_SANITIZED) || defined(__SANITIZE_THREAD__)
     GTEST_SKIP() << "takes minutes under a sanitizer";
 #endif
     if (!fs::exists(file_)) GTEST_SKIP() << file_ << " is not there: make smollm2";
