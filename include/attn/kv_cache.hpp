@@ -114,12 +114,12 @@ class KVCache : public DecoderCache {
 // attention() of q (b, hq, tq, d), float32, bfloat16 or float16 whatever the cache stores, to the keys and values of
 // the cache, whose lengths take the place of options.mask.key_lengths: tk is max_length(), and query i of an item with
 // n keys is, where the mask is aligned bottom_right, token n - tq + i of it. That is what a decoder wants that has
-// appended its new tokens first; top_left, the default, puts the first query beside the first key. Up to four queries
-// a head read the cache as it is; more read a copy. Computed in float32 unless q and cache share a dtype. Throws Error
-// as attention() does, and (argument) for a mask with key_lengths or packed sequences of its own.
+// appended its new tokens first; top_left, the default, puts the first query beside the first key. Any number of
+// queries reads the cache as it is, paged or not; all weights, where they are asked for, are those of a copy. Computed
+// in float32 unless q and cache share a dtype. Throws Error as attention() does, and (argument) for a mask with
+// key_lengths or packed sequences of its own.
 AttentionResult attention(const Tensor& q, const DecoderCache& cache, const AttentionOptions& options = {});
-// The same for q (1, hq, tq, d) and one item of the cache. Where the cache is not paged and has q's dtype, any number
-// of queries reads it as it is, so that a long prompt in pieces copies nothing.
+// The same for q (1, hq, tq, d) and one item of the cache: so a prompt is read, in pieces.
 AttentionResult attention(const Tensor& q, const DecoderCache& cache, std::int64_t item,
                           const AttentionOptions& options = {});
 

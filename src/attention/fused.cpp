@@ -110,10 +110,10 @@ bool can_decode(const Tensor& q, const Sizes& p, const AttentionOptions& options
                      [](const Part& part) { return kernels::plan(part.problem, kernels::active()).decodes(); });
 }
 
-AttentionResult fused_decode(const Tensor& q, const kernels::Pages& pages, const Sizes& p,
-                             const AttentionOptions& options,
-                             const std::function<std::pair<Tensor, Tensor>(const Heads&)>& gather,
-                             const Tensor& lse_rest) {
+AttentionResult fused_attention(const Tensor& q, const kernels::Pages& pages, const Sizes& p,
+                                const AttentionOptions& options,
+                                const std::function<std::pair<Tensor, Tensor>(const Heads&)>& gather,
+                                const Tensor& lse_rest) {
   const Call call(q, pages, p, options);
   Tensor k, v;
   const auto composed = [&](const Piece& piece, std::int64_t b, std::int64_t h, std::int64_t i) {
@@ -125,7 +125,7 @@ AttentionResult fused_decode(const Tensor& q, const kernels::Pages& pages, const
     const auto [keys, values] = gather(heads);
     mend(Call(q, keys, values, p, options), p, options, heads, result);
   };
-  return forward(call, p, options, Tensor::empty(p.output_shape(), output_dtype(q, options)), again, composed,
+  return forward(call, p, options, empty_like(q, p.output_shape(), output_dtype(q, options)), again, composed,
                  lse_rest);
 }
 

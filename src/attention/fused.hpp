@@ -29,15 +29,15 @@ AttentionResult attention_to_merge(const Tensor& q, const KVCache& cache, std::o
 // The sum of both as float64.
 Tensor with_rest(const Tensor& lse, const Tensor& rest);
 
-// The kernels take these queries against a cache as it is.
+// These queries are few enough for the decode kernels, which take them as float32 whatever a cache holds.
 bool can_decode(const Tensor& q, const Sizes& p, const AttentionOptions& options);
 
-// Against the keys and values in `pages`. `gather` copies some heads, (b, hkv, tk, d) and (b, hkv, tk, dv) of float32:
-// for the few rows that the kernels cannot do.
-AttentionResult fused_decode(const Tensor& q, const kernels::Pages& pages, const Sizes& p,
-                             const AttentionOptions& options,
-                             const std::function<std::pair<Tensor, Tensor>(const Heads&)>& gather,
-                             const Tensor& lse_rest = {});
+// Against the keys and values in `pages`, which are of q's dtype, or q is float32. `gather` copies some heads,
+// (b, hkv, tk, d) and (b, hkv, tk, dv) of q's dtype: for the few rows that the kernels cannot do.
+AttentionResult fused_attention(const Tensor& q, const kernels::Pages& pages, const Sizes& p,
+                                const AttentionOptions& options,
+                                const std::function<std::pair<Tensor, Tensor>(const Heads&)>& gather,
+                                const Tensor& lse_rest = {});
 
 // `forward` is what fused_attention() gave for the same inputs.
 AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,

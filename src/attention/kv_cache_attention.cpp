@@ -94,7 +94,12 @@ AttentionResult KVCache::attend_items(const Tensor& q, std::optional<std::int64_
   AttentionOptions own = options;
   own.mask.key_lengths =
       Tensor::from(std::span<const std::int64_t>(lengths.each), {static_cast<std::int64_t>(items.size())});
-  const auto gathered = [&](DType dtype, const Heads& heads) {
+  const Sizes p = validate(q, shape_of(s.config, lengths, s.config.head_dim, q.dtype()),
+                           shape_of(s.config, lengths, s.config.value_dim, q.dtype()), own);
+  if (own.output_dtype != DType::f32) own.output_dtype.reset();  // computed in float32 as it may be, and converted last
+  const DType dtype = q.dtype() == s.config.dtype && !can_decode(q, p, own) ? q.dtype() : DType::f32;
+  const Tensor queries = q.to(dtype);
+  const auto gathered = [&](const Heads& heads) {
     const auto all = [&](const PagePart& part) {
       const bool as_it_is = items.size() == 1 && !s.pages.paged() && s.config.dtype == dtype;
       return as_it_is ? rows_of(s.pages, part, s.config, items[0], lengths.longest)
@@ -103,22 +108,18 @@ AttentionResult KVCache::attend_items(const Tensor& q, std::optional<std::int64_
     return std::pair(all(s.pages.keys()), all(s.pages.values()));
   };
   AttentionResult result;
-  const Sizes p = validate(q, shape_of(s.config, lengths, s.config.head_dim, q.dtype()),
-                           shape_of(s.config, lengths, s.config.value_dim, q.dtype()), own);
-  if (own.output_dtype != DType::f32) own.output_dtype.reset();  // computed in float32 as it may be, and converted last
-  if (can_decode(q, p, own)) {
+  if (can_fuse(q, own)) {
     std::vector<const void* const*> tables;
     for (const std::int64_t one : items) tables.push_back(s.pages.table(one));
     const kernels::Pages pages{tables.data(), s.pages.page_tokens(), element(s.config.dtype),
                                page_rows(s.pages, s.pages.keys()), page_rows(s.pages, s.pages.values())};
     const Tensor rest = to_merge ? Tensor::zeros({p.batch, p.hq, p.tq}) : Tensor{};
-    result = fused_decode(
-        q.to(DType::f32), pages, p, own, [&](const Heads& heads) { return gathered(DType::f32, heads); }, rest);
+    result = fused_attention(
+        queries, pages, p, own, [&](const Heads& heads) { return gathered(heads); }, rest);
     if (to_merge) result.lse = with_rest(result.lse, rest);
   } else {
-    const DType dtype = q.dtype() == s.config.dtype ? q.dtype() : DType::f32;
-    const auto [k, v] = gathered(dtype, {});
-    result = to_merge ? attention_to_merge(q.to(dtype), k, v, own) : attention(q.to(dtype), k, v, own);
+    const auto [k, v] = gathered({});
+    result = to_merge ? attention_to_merge(queries, k, v, own) : attention(queries, k, v, own);
   }
   result.output = reference::saturate_to(result.output, output_dtype(q, options));
   return result;

@@ -59,10 +59,14 @@ class PrefetchRows {
   // Rows [first, first + count) of a head, `width` numbers each.
   void add(const Problem& p, const Rows& rows, std::int64_t batch, std::int64_t head, std::int64_t first,
            std::int64_t count, std::int64_t width) {
-    if (count <= 0) return;
     const std::int64_t bytes = element_bytes(p.element);
-    runs_[end_++] = {static_cast<const char*>(row(rows, p.element, batch, head, first)), rows.token * bytes, count,
-                     ceil_div(width * bytes, kCacheLine)};
+    add(static_cast<const char*>(row(rows, p.element, batch, head, first)), rows.token * bytes, count, width * bytes);
+  }
+
+  // `count` rows of so many bytes, `step` bytes apart. Past kMostRuns runs there is no room.
+  void add(const char* first, std::int64_t step, std::int64_t count, std::int64_t bytes) {
+    if (count <= 0 || end_ == kMostRuns) return;
+    runs_[end_++] = {first, step, count, ceil_div(bytes, kCacheLine)};
     left_ += count * runs_[end_ - 1].lines;
   }
 
@@ -74,6 +78,8 @@ class PrefetchRows {
   }
 
  private:
+  static constexpr int kMostRuns = 16;
+
   struct Run {
     const char* at;
     std::int64_t step, rows, lines;
@@ -90,7 +96,7 @@ class PrefetchRows {
     }
   }
 
-  Run runs_[5];
+  Run runs_[kMostRuns];
   int begin_ = 0, end_ = 0;
   std::int64_t left_ = 0, line_ = 0, lines_a_call_ = 1;
 };

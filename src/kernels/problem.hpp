@@ -83,7 +83,7 @@ struct Problem {
   ScoreForward score_forward = nullptr;
   ScoreBackward score_backward = nullptr;
   void* score_user = nullptr;
-  const Pages* pages = nullptr;  // where keys and values are, in place of k and v; only decode reads them
+  const Pages* pages = nullptr;  // where keys and values are, in place of k and v; of forward only
   // Of rows that are computed again, as their numbers may leave float32's range. Query i of head h of item b is divided
   // by the square of roots[(b · hq + h) · roots_head + i], a power of two; scores stay in natural units and end at
   // float32's largest; weights are multiplied by 2^-weight_shift. Only float tiles forward take these. Null: none of

@@ -92,7 +92,7 @@ class Decoder {
       const std::int64_t key = begin_ + kChunkKeys + i * (kStepKeys / kStreams);
       if (key >= last) break;
       const std::int64_t left = last - key;
-      list_->add(p_, p_.k, p_.pages ? &p_.pages->k : nullptr, span_, key, left < kUnitKeys ? left : kUnitKeys, scales);
+      list_->add(p_, all_keys(p_), span_, key, left < kUnitKeys ? left : kUnitKeys, scales);
     }
     list_->close();
   }
@@ -104,15 +104,15 @@ class Decoder {
       if (from <= key && key < to) step.place[step.units++] = key - from;
     }
     step.k = list_->at + list_->used;
-    add_rows(step, p_.k, p_.pages ? &p_.pages->k : nullptr, step.k_scale);
+    add_rows(step, all_keys(p_), step.k_scale);
     step.v = list_->at + list_->used;
-    add_rows(step, p_.v, p_.pages ? &p_.pages->v : nullptr, step.v_scale);
+    add_rows(step, all_values(p_), step.v_scale);
   }
 
-  void add_rows(const Step& step, const Rows& rows, const PageRows* paged, float* scales) {
+  void add_rows(const Step& step, const KeyRows& all, float* scales) {
     for (std::int64_t u = 0; u < step.units; ++u) {
       const std::int64_t place = step.place[u], left = step.keys - place;
-      list_->add(p_, rows, paged, span_, step.first + place, left < kUnitKeys ? left : kUnitKeys, scales + place);
+      list_->add(p_, all, span_, step.first + place, left < kUnitKeys ? left : kUnitKeys, scales + place);
     }
   }
 

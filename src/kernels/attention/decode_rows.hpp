@@ -1,8 +1,7 @@
-// Keys and values where they lie, in tensors or in pages, and how a load of their elements becomes floats.
+// The rows that decode reads, in their order, and how a load of their elements becomes floats.
 #pragma once
 
-#include "kernels/attention/query_tile.hpp"
-#include "kernels/prefetch.hpp"
+#include "kernels/attention/key_rows.hpp"
 #include "kernels/workspace.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
@@ -121,17 +120,12 @@ struct RowList {
   const char* at[2 * kChunkKeys + 3 * kBlockKeys];
 
   // `count` keys, or values, from `first` on, made up to a unit by the last one. Those of i8 have scales.
-  void add(const Problem& p, const Rows& rows, const PageRows* paged, const Span& span, std::int64_t first,
-           std::int64_t count, float* scales) {
-    if (!p.pages) {
-      const char* row0 = static_cast<const char*>(row(rows, p.element, span.batch, span.key_head, first));
-      const std::int64_t step = rows.token * element_bytes(p.element);
-      list_rows(row0, step, count, at + used);
-    } else {
-      for (std::int64_t j = 0; j < count;) {
-        j += add_from_page(*p.pages, *paged, span, first + j, count - j, at + used + j, scales + j);
-      }
-    }
+  void add(const Problem& p, const KeyRows& all, const Span& span, std::int64_t first, std::int64_t count,
+           float* scales) {
+    for_each_run(p, all, span, first, count, [&](const RowRun& run, std::int64_t j) {
+      list(run, at + used + j);
+      if (run.scales) __builtin_memcpy(scales + j, run.scales, static_cast<std::size_t>(run.count) * sizeof(float));
+    });
     for (std::int64_t j = count; j < kUnitKeys; ++j) at[used + j] = at[used + count - 1], scales[j] = 0;
     used += kUnitKeys;
   }
@@ -142,26 +136,12 @@ struct RowList {
 
  private:
   // Nearly always a whole unit, which vectors do.
-  static void list_rows(const char* row0, std::int64_t step, std::int64_t count, const char** at) {
-    if (count == kUnitKeys) {
-      ATTN_UNROLL for (std::int64_t j = 0; j < kUnitKeys; ++j) at[j] = row0 + j * step;
+  static void list(const RowRun& run, const char** at) {
+    if (run.count == kUnitKeys) {
+      ATTN_UNROLL for (std::int64_t j = 0; j < kUnitKeys; ++j) at[j] = run.row(j);
     } else {
-      for (std::int64_t j = 0; j < count; ++j) at[j] = row0 + j * step;
+      for (std::int64_t j = 0; j < run.count; ++j) at[j] = run.row(j);
     }
-  }
-
-  // Those of the page that `token` lies in, `most` at most; returns how many.
-  static std::int64_t add_from_page(const Pages& pages, const PageRows& part, const Span& span, std::int64_t token,
-                                    std::int64_t most, const char** at, float* scales) {
-    const char* page = static_cast<const char*>(pages.tables[span.batch][token / pages.tokens]);
-    const std::int64_t place = token % pages.tokens, left = pages.tokens - place, count = left < most ? left : most;
-    const char* row0 = page + part.offset + span.key_head * part.head + place * part.token;
-    list_rows(row0, part.token, count, at);
-    if (pages.element == Element::i8) {
-      const auto* of_page = reinterpret_cast<const float*>(page + part.scales) + span.key_head * pages.tokens + place;
-      __builtin_memcpy(scales, of_page, static_cast<std::size_t>(count) * sizeof(float));
-    }
-    return count;
   }
 };
 

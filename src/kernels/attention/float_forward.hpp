@@ -1,8 +1,9 @@
-// The fused forward in float32: broadcasts of keys and values, read in place, against lanes of queries.
+// The fused forward in float32: broadcasts of keys and values, read in place where they are float32, against lanes of
+// queries.
 #pragma once
 
 #include "kernels/attention/forward.hpp"
-#include "kernels/prefetch.hpp"
+#include "kernels/attention/key_rows.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
 namespace {
@@ -15,10 +16,10 @@ class FloatForward {
 
   FloatForward(const Problem& p, const ForwardPlan& plan, void*, Workspace& take)
       : p_(p), context_rows_(round_up(p.dv, 16)) {
-    const bool widens = p.element != Element::f32;
+    const bool copies = p.element != Element::f32 || p.pages;
     queries_ = take(kGroups * p.d * kColumns);
-    keys_buffer_ = take(widens ? plan.block_keys * p.d : 0);
-    values_buffer_ = take(widens ? plan.block_keys * p.dv : 0);
+    keys_buffer_ = take(copies ? plan.block_keys * p.d : 0);
+    values_buffer_ = take(copies ? plan.block_keys * p.dv : 0);
     lines_ = take(kLanes * round_up(p.d, kLanes));
     scores_ = take(plan.block_keys * kColumns);
   }
@@ -30,8 +31,8 @@ class FloatForward {
   void fetch_rows_of(const Span&) {}
 
   void load_block(const Span& span, const KeyBlock& block) {
-    keys_ = block_of(p_, p_.k, p_.d, span, block.first, block.count, keys_buffer_);
-    values_ = block_of(p_, p_.v, p_.dv, span, block.first, block.count, values_buffer_);
+    keys_ = block_of(p_, all_keys(p_), span, block.first, block.count, keys_buffer_);
+    values_ = block_of(p_, all_values(p_), span, block.first, block.count, values_buffer_);
     fetch_block(span, block.first + kBlockKeys);
   }
 
@@ -59,8 +60,8 @@ class FloatForward {
     if (first >= p_.tk) return;
     const std::int64_t count = least_of(p_.tk - first, kBlockKeys);
     ahead_ = {};
-    ahead_.add(p_, p_.k, span.batch, span.key_head, first, count, p_.d);
-    ahead_.add(p_, p_.v, span.batch, span.key_head, first, count, p_.dv);
+    fetch_rows(p_, all_keys(p_), span, first, count, ahead_);
+    fetch_rows(p_, all_values(p_), span, first, count, ahead_);
     ahead_.spread_over(kBlockKeys);
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention/gradient_tile.hpp"
+#include "kernels/attention/key_rows.hpp"
 #include "kernels/simd/transpose.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
@@ -24,8 +25,8 @@ class FloatGradient {
   }
 
   void load_keys(const Span& span, std::int64_t first, std::int64_t count) {
-    keys_ = block_of(p_, p_.k, p_.d, span, first, count, keys_buffer_);
-    values_ = block_of(p_, p_.v, p_.dv, span, first, count, values_buffer_);
+    keys_ = block_of(p_, all_keys(p_), span, first, count, keys_buffer_);
+    values_ = block_of(p_, all_values(p_), span, first, count, values_buffer_);
   }
 
   void pack_queries(const BackwardInput& in, const Queries& queries) {

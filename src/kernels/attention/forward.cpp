@@ -5,7 +5,7 @@
 namespace attn::kernels::ATTN_UNIT {
 namespace {
 
-// Keys and values are read in place: the tasks share nothing, and phase 0 has no tasks.
+// Keys and values are read by each task: they share nothing, and phase 0 has no tasks.
 std::size_t shared(const Problem&, const ForwardPlan&) { return 0; }
 
 std::size_t scratch(const Problem& p, const ForwardPlan& plan) {

@@ -119,22 +119,5 @@ inline void pack_lanes(const Problem& p, const Rows& rows, std::int64_t width, c
   }
 }
 
-// A block of keys or values as float32 rows: in place, or widened into `buffer`.
-struct Block {
-  const float* data;
-  std::int64_t step;
-};
-
-inline Block block_of(const Problem& p, const Rows& rows, std::int64_t width, const Span& span, std::int64_t first,
-                      std::int64_t count, float* buffer) {
-  if (p.element == Element::f32) {
-    return {static_cast<const float*>(row(rows, p.element, span.batch, span.key_head, first)), rows.token};
-  }
-  for (std::int64_t j = 0; j < count; ++j) {
-    widen(p.element, row(rows, p.element, span.batch, span.key_head, first + j), buffer + j * width, width);
-  }
-  return {buffer, width};
-}
-
 }  // namespace
 }  // namespace attn::kernels::ATTN_UNIT

@@ -18,7 +18,12 @@ std::size_t scratch(const Problem& p, const ForwardPlan& plan) {
 void run(const Problem& p, const ForwardPlan& plan, const ForwardResult& result, int phase, std::int64_t task,
          void* shared, void* scratch) {
   [[maybe_unused]] const Session session;
-  if (phase == 0) return PackedBlocks(p, plan, shared).pack(task);
+  if (phase == 0) {
+    Workspace take{static_cast<float*>(scratch)};
+    PackedBlocks blocks(p, plan, shared);
+    blocks.take_memory(take);
+    return blocks.pack(task);
+  }
   with_parts(plan.parts, [&](auto n) { forward_task<MatrixForward<n.value>>(p, plan, result, task, shared, scratch); });
 }
 

@@ -40,7 +40,7 @@ class MatrixForward {
         block_keys_(plan.block_keys),
         depth_(round_up(p.d, 32)),
         blocks_(p, plan, shared) {
-    blocks_.take_own(take);
+    blocks_.take_memory(take);
     queries_ = halves(take, kGroups * kParts * depth_ * kColumns);
     for (float*& strip : scores_) strip = take(kForwardStrip * kColumns);
     weights_ = {halves(take, kParts * block_keys_ * kColumns), block_keys_ * kColumns};
@@ -71,9 +71,9 @@ class MatrixForward {
   // them takes part of its time.
   void fetch_rows_of(const Span& span) {
     if (!kWorksBeside || blocks_.shares() || p_.tk > kTaskRows) return;
-    ahead_.add(p_, p_.k, span.batch, span.key_head, 0, p_.tk, p_.d);
+    fetch_rows(p_, all_keys(p_), span, 0, p_.tk, ahead_);
     ahead_.add(p_, p_.q, span.batch, query(p_, span, 0).head, 0, p_.tq, p_.d);
-    ahead_.add(p_, p_.v, span.batch, span.key_head, 0, p_.tk, p_.dv);
+    fetch_rows(p_, all_values(p_), span, 0, p_.tk, ahead_);
     ahead_.spread_over(groups_of(span) * ceil_div(p_.tk, kForwardStrip) * steps_a_strip());
   }
 

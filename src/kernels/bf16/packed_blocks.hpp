@@ -1,7 +1,7 @@
 // Keys and values of the fused forward on bf16 products, packed by blocks: once for all tasks, or by each.
 #pragma once
 
-#include "kernels/attention/query_tile.hpp"
+#include "kernels/attention/key_rows.hpp"
 #include "kernels/bf16/pack.hpp"
 #include "kernels/prefetch.hpp"
 
@@ -36,8 +36,11 @@ class PackedBlocks {
 
   bool shares() const { return shares_; }
 
-  // A task's own block.
-  void take_own(Workspace& take) { own_ = halves(take, shares_ ? 0 : key_size() + value_size()); }
+  // A task's own: its block, and rows that are converted before they are packed.
+  void take_memory(Workspace& take) {
+    own_ = halves(take, shares_ ? 0 : key_size() + value_size());
+    lines_ = take(converts(p_) ? kForwardStrip * (p_.d > p_.dv ? p_.d : p_.dv) : 0);
+  }
   void pack_own(const Span& span, std::int64_t block) const {
     if (!shares_) pack(span, block);
   }
@@ -50,8 +53,8 @@ class PackedBlocks {
   // (keys, depth), made up with zeros to a multiple of kForwardStrip and of 32.
   Left keys(const Span& span, std::int64_t block) const {
     if (!in_place(block)) return {keys_of(span, block), depth_, block_keys_ * depth_};
-    const void* first = row(p_.k, p_.element, span.batch, span.key_head, block * step_);
-    return {static_cast<const std::uint16_t*>(first), p_.d, 0};
+    const RowRun run = run_at(p_, all_keys(p_), span, block * step_, step_);
+    return {reinterpret_cast<const std::uint16_t*>(run.data), p_.d, 0};
   }
 
   // (dv, keys), likewise.
@@ -71,8 +74,13 @@ class PackedBlocks {
   }
 
  private:
-  // Rows of keys that are whole, dense pairs.
-  bool dense() const { return p_.element == Element::bf16 && p_.d % kDepthStep == 0 && p_.k.token == p_.d; }
+  // Rows of keys that are whole, dense pairs, and of pages whole blocks.
+  bool dense() const {
+    if (p_.element != Element::bf16 || converts(p_) || p_.d % kDepthStep != 0) return false;
+    if (!p_.pages) return p_.k.token == p_.d;
+    const std::int64_t tokens = p_.pages->tokens;
+    return p_.pages->k.token == 2 * p_.d && (tokens >= p_.tk || tokens % step_ == 0);
+  }
   bool in_place(std::int64_t block) const { return dense() && (p_.tk % kForwardStrip == 0 || block + 1 < blocks_); }
 
   std::int64_t value_step() const { return block_keys_ + 32; }  // the odd 64 bytes spread rows over the cache
@@ -90,10 +98,6 @@ class PackedBlocks {
     return values_of(span, blocks_) + (dense() ? 0 : block) * key_size();
   }
 
-  const void* key(const Rows& rows, const Span& span, std::int64_t j) const {
-    return j < p_.tk ? row(rows, p_.element, span.batch, span.key_head, j) : nullptr;
-  }
-
   void pack(const Span& span, std::int64_t block) const {
     if (!in_place(block)) pack_keys(span, block);
     pack_values(span, block);
@@ -102,15 +106,20 @@ class PackedBlocks {
   void pack_keys(const Span& span, std::int64_t block) const {
     std::uint16_t* out = keys_of(span, block);
     const Spread spread{parts_, block_keys_ * depth_};
-    for (std::int64_t j = 0; j < block_keys_; ++j, out += depth_) {
-      pack_row(p_.element, key(p_.k, span, block * step_ + j), p_.d, spread, out, depth_);
+    for (std::int64_t j = 0; j < block_keys_; j += kForwardStrip) {
+      const void* rows[kForwardStrip];
+      list_rows(p_, all_keys(p_), span, block * step_ + j, lines_, rows);
+      for (const void* one : rows) {
+        pack_row(p_.element, one, p_.d, spread, out, depth_);
+        out += depth_;
+      }
     }
   }
 
   void pack_values(const Span& span, std::int64_t block) const {
-    for (std::int64_t j = 0; j < block_keys_; j += 32) {
-      const void* rows[32];
-      for (int i = 0; i < 32; ++i) rows[i] = key(p_.v, span, block * step_ + j + i);
+    for (std::int64_t j = 0; j < block_keys_; j += kForwardStrip) {
+      const void* rows[kForwardStrip];
+      list_rows(p_, all_values(p_), span, block * step_ + j, lines_, rows);
       pack_transposed(p_.element, rows, p_.dv, {parts_, width_ * value_step()}, values_of(span, block) + j,
                       value_step());
     }
@@ -121,6 +130,7 @@ class PackedBlocks {
   int parts_;
   std::int64_t step_, blocks_, block_keys_, depth_, width_;  // keys of a block, of which the last may have fewer
   std::uint16_t *shared_, *own_ = nullptr;
+  float* lines_ = nullptr;  // (kForwardStrip, d or dv)
 };
 
 }  // namespace
