@@ -36,3 +36,4 @@
 #include "attn/tokenizer.hpp"
 #include "attn/trace.hpp"
 #include "attn/version.hpp"
+#include "attn/weights.hpp"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attn/modules.hpp"
+#include "attn/weights.hpp"
 
 namespace attn {
 
@@ -135,6 +136,10 @@ class GPT : public Module {
   // From now on ids and targets are this process's part of each text, and so is all that comes of them: losses are
   // means over its targets, and a gradient of the whole is a sum over the parts. Null: whole texts.
   void set_sequence(const std::shared_ptr<SequencePart>& part);
+  // From now on the source has the weights, of which this model takes one of weight_parts() at a time, or two. Null:
+  // they are here.
+  void set_weights(std::shared_ptr<WeightSource> source) { weights_ = std::move(source); }
+  WeightParts weight_parts();
 
   std::vector<Parameter*> parameters() override;
   void train(bool on = true) override;
@@ -152,10 +157,15 @@ class GPT : public Module {
   void hidden_backward(const Tensor& d_hidden, const GradientsReady& ready = {});
   double cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient);
   void initialise(Generator& rng);
+  Tensor embedded();                                             // (b, t, width), of ids_
+  std::size_t block_part(std::size_t i) const { return 2 + i; }  // behind wte and wpe
+  std::size_t norm_part() const { return block_part(h.size()); }
+  std::size_t head_part() const { return config_.tied ? 0 : norm_part() + 1; }
   Tensor places() const { return sequence_ ? sequence_->positions() : Tensor{}; }  // of the tokens in wpe
 
   GPTConfig config_;
   std::shared_ptr<SequencePart> sequence_;
+  std::shared_ptr<WeightSource> weights_;
   Tensor ids_, hidden_;       // of the last forward pass: (b, t), (b, t, width)
   Tensor d_hidden_, d_head_;  // left by loss() for backward()
 };

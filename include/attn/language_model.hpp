@@ -12,6 +12,7 @@
 #include "attn/blocks.hpp"
 #include "attn/kv_cache.hpp"
 #include "attn/rotary.hpp"
+#include "attn/weights.hpp"
 
 namespace attn {
 
@@ -99,7 +100,9 @@ class LanguageModel : public Module {
   double loss(const Tensor& ids, const Tensor& targets);
   void backward(double factor = 1, const GradientsReady& ready = {});
   double evaluate(const Tensor& ids, const Tensor& targets);
-  void set_sequence(const std::shared_ptr<SequencePart>& part);  // as GPT's
+  void set_sequence(const std::shared_ptr<SequencePart>& part);  // this and the next ones as GPT's
+  void set_weights(std::shared_ptr<WeightSource> source) { weights_ = std::move(source); }
+  WeightParts weight_parts();
 
   std::vector<Parameter*> parameters() override;
   const LanguageModelConfig& config() const noexcept { return config_; }
@@ -114,9 +117,14 @@ class LanguageModel : public Module {
   Tensor hidden(const Tensor& ids, Trace* trace);  // (b, t, width), after the last norm
   void hidden_backward(const Tensor& d_hidden, const GradientsReady& ready = {});
   double cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient);
+  Tensor embedded();                                             // (b, t, width), of ids_
+  std::size_t block_part(std::size_t i) const { return 1 + i; }  // behind the embedding
+  std::size_t norm_part() const { return block_part(blocks.size()); }
+  std::size_t head_part() const { return config_.tied ? 0 : norm_part() + 1; }
 
   LanguageModelConfig config_;
   std::shared_ptr<SequencePart> sequence_;
+  std::shared_ptr<WeightSource> weights_;
   Tensor ids_, hidden_, logits_;  // of the last forward pass; logits only where they have a softcap
   Tensor d_hidden_, d_head_;      // left by loss() for backward()
 };

@@ -8,6 +8,7 @@
 #include "attn/optim.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
+#include "modules/weights.hpp"
 
 namespace attn {
 namespace {
@@ -36,6 +37,7 @@ AdamW::AdamW(std::vector<Parameter*> parameters, AdamWConfig config)
     : parameters_(std::move(parameters)), config_(config) {
   check(config);
   for (const Parameter* p : parameters_) {
+    require_present(*p);
     require_float32(kOp, p->name.c_str(), p->value);
     if (!p->value.is_contiguous()) throw Error(Error::Kind::shape, kOp, "contiguous weights", p->name);
     mean_.push_back(Tensor::zeros(p->value.shape()));

@@ -9,6 +9,7 @@
 #include "attn/io.hpp"
 #include "io/bytes.hpp"
 #include "io/file.hpp"
+#include "modules/weights.hpp"
 
 namespace attn {
 namespace {
@@ -103,7 +104,7 @@ void check(const GPTConfig& config, const Tensors& tensors, const io::Origin& or
 
 std::map<std::string_view, Parameter*> parameters_of(GPT& model) {
   std::map<std::string_view, Parameter*> parameters;
-  for (Parameter* p : model.parameters()) parameters.emplace(p->name, p);
+  for (Parameter* p : model.parameters()) require_present(*p), parameters.emplace(p->name, p);
   return parameters;
 }
 

@@ -4,6 +4,7 @@
 
 #include "attn/error.hpp"
 #include "core/rows.hpp"
+#include "modules/weights.hpp"
 
 namespace attn {
 namespace {
@@ -51,6 +52,7 @@ Tensor embed(const Tensor& ids, const Tensor& tokens, const Tensor& positions, c
 }
 
 Tensor embed(const Tensor& ids, const Parameter& table, double scale) {
+  require_present(table);
   const Tensor &tokens = table.value, &scales = table.scales;
   const std::int64_t width = tokens.size(1);
   const Tensor x = Tensor::empty({ids.size(0), ids.size(1), width}), rows = x.view({-1, width});

@@ -10,6 +10,7 @@
 #include "modules/dense.hpp"
 #include "modules/input.hpp"
 #include "modules/sequence.hpp"
+#include "modules/weights.hpp"
 
 namespace attn {
 namespace {
@@ -64,20 +65,40 @@ void GPT::initialise(Generator& rng) {
   }
 }
 
+WeightParts GPT::weight_parts() {
+  WeightParts parts{{&wte}, {&wpe}};
+  for (const auto& block : h) parts.push_back(block->parameters());
+  parts.push_back(ln_f.parameters());
+  if (!config_.tied) parts.push_back({&lm_head});
+  return parts;
+}
+
+Tensor GPT::embedded() {
+  const Held tokens(weights_.get(), 0, 1), positions(weights_.get(), 1, block_part(0));
+  require_present(wte), require_present(wpe);
+  return embed(ids_, wte.value, wpe.value, places());
+}
+
 Tensor GPT::hidden(const Tensor& ids, Trace* trace) {
   check_ids(ids, config_.vocab_size, config_.context_length);
   require_part(kOp, sequence_.get(), ids, -1, config_.context_length);
   ids_ = batched(ids);
-  Tensor x = dropout.forward(embed(ids_, wte.value, wpe.value, places()));
+  Tensor x = dropout.forward(embedded());
   for (std::size_t i = 0; i < h.size(); ++i) {
     const Trace::Scope scope(trace, "h." + std::to_string(i));
+    const Held held(weights_.get(), block_part(i), block_part(i + 1));
+    if (i + 1 == h.size()) held.also(head_part());
     x = h[i]->forward(x, trace);
   }
+  const Held held(weights_.get(), norm_part());
   return hidden_ = ln_f.forward(x);
 }
 
 Tensor GPT::forward(const Tensor& ids, Trace* trace) {
-  const Tensor logits = logits_of({head().value, config_.precision}, hidden(ids, trace));
+  const Tensor states = hidden(ids, trace);
+  const Held held(weights_.get(), head_part());
+  require_present(head());
+  const Tensor logits = logits_of({head().value, config_.precision}, states);
   d_hidden_ = {};
   return ids.rank() == 1 ? logits.select(0, 0) : logits;
 }
@@ -88,7 +109,11 @@ Module::Gradient GPT::backward(const Tensor& d_logits) {
   if (dy.rank() != 3 || dy.size(-1) != config_.vocab_size || row_count(dy) != ids_.numel()) {
     throw Error(Error::Kind::shape, kOp, "d_logits of the logits' shape", d_logits.shape().str());
   }
-  const HeadGradient grad = logits_backward({head().value, config_.precision}, dy, {}, hidden_);
+  HeadGradient grad;
+  {
+    const Held held(weights_.get(), head_part(), norm_part());
+    grad = logits_backward({head().value, config_.precision}, dy, {}, hidden_);
+  }
   accumulate(config_.tied ? wte : lm_head, grad.weight);
   hidden_backward(grad.hidden);
   return {};
@@ -99,9 +124,20 @@ void GPT::hidden_backward(const Tensor& d_hidden, const GradientsReady& ready) {
     if (ready) ready(some);
   };
   // hidden = ln_f(h[n](… h[0](dropout(wte[ids] + wpe))))
-  Tensor dx = ln_f.backward(d_hidden).x;
+  const auto before = [&](std::size_t i) { return i > 0 ? std::optional(block_part(i - 1)) : std::nullopt; };
+  Tensor dx;
+  {
+    const Held held(weights_.get(), norm_part(), before(h.size()));
+    dx = ln_f.backward(d_hidden).x;
+  }
   done(ln_f.parameters());
-  for (std::size_t i = h.size(); i-- > 0;) dx = h[i]->backward(dx).x, done(h[i]->parameters());
+  for (std::size_t i = h.size(); i-- > 0;) {
+    {
+      const Held held(weights_.get(), block_part(i), before(i));
+      dx = h[i]->backward(dx).x;
+    }
+    done(h[i]->parameters());
+  }
   for (Parameter* p : {&wte, &wpe}) {
     if (!p->grad.defined()) p->grad = Tensor::zeros(p->value.shape());
   }
@@ -118,7 +154,14 @@ double GPT::cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with
     throw Error(Error::Kind::shape, kOp, "targets of the shape of ids " + ids.shape().str(), targets.shape().str());
   }
   d_hidden_ = d_head_ = {};
-  const HeadLoss found = head_loss({head().value, config_.precision}, hidden(ids, nullptr), targets, with_gradient);
+  const Tensor states = hidden(ids, nullptr);
+  HeadLoss found;
+  {
+    const Held held(weights_.get(), head_part());
+    if (with_gradient) held.also(norm_part()), held.also(block_part(h.size() - 1));
+    require_present(head());
+    found = head_loss({head().value, config_.precision}, states, targets, with_gradient);
+  }
   d_hidden_ = found.gradient.hidden, d_head_ = found.gradient.weight;
   return found.loss;
 }

@@ -6,6 +6,7 @@
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
 #include "modules/input.hpp"
+#include "modules/weights.hpp"
 
 namespace attn {
 namespace {
@@ -30,6 +31,7 @@ Tensor LayerNorm::forward(const Tensor& x, Trace* trace) {
 }
 
 Tensor LayerNorm::forward(const Tensor& x, DType dtype) {
+  require_present(weight);
   require_norm_input(kOp, x, weight.value.numel(), dtype);
   x_ = x.contiguous();
   mean_ = Tensor::empty({row_count(x)}), rstd_ = Tensor::empty({row_count(x)});
@@ -59,6 +61,7 @@ Tensor LayerNorm::normalised(DType dtype) const {
 
 Tensor LayerNorm::backward(const Tensor& dy, const Tensor& residual) {
   require_forward(kOp, x_.defined());
+  require_present(weight);
   require_norm_gradient(kOp, x_, dy, residual);
   const std::int64_t rows = row_count(x_), width = x_.size(-1);
   const Tensor g = dy.contiguous();

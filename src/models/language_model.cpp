@@ -10,6 +10,7 @@
 #include "modules/input.hpp"
 #include "modules/sequence.hpp"
 #include "modules/stored.hpp"
+#include "modules/weights.hpp"
 
 namespace attn {
 namespace {
@@ -38,6 +39,7 @@ Tensor batched(const Tensor& ids) { return (ids.rank() == 2 ? ids : ids.unsqueez
 
 Head head_of(const LanguageModel& model) {
   const LanguageModelConfig& c = model.config();
+  require_present(model.head());
   return {model.head().value, c.precision, c.logits_scale, c.logits_softcap, model.head().scales};
 }
 
@@ -59,6 +61,19 @@ LanguageModel::LanguageModel(const LanguageModelConfig& config, bool allocate)
   lm_head = {"lm_head.weight", config.tied ? Tensor{} : zeros(matrix), {}};
 }
 
+WeightParts LanguageModel::weight_parts() {
+  WeightParts parts{{&embedding}};
+  for (const auto& block : blocks) parts.push_back(block->parameters());
+  parts.push_back({&norm.weight});
+  if (!config_.tied) parts.push_back({&lm_head});
+  return parts;
+}
+
+Tensor LanguageModel::embedded() {
+  const Held held(weights_.get(), 0, block_part(0));
+  return embed(ids_, embedding, config_.embedding_scale);
+}
+
 Tensor LanguageModel::hidden(const Tensor& ids, Trace* trace) {
   check_ids(ids, config_.vocab_size, config_.context_length);
   require_part(kOp, sequence_.get(), ids, -1, config_.context_length);
@@ -69,17 +84,22 @@ Tensor LanguageModel::hidden(const Tensor& ids, Trace* trace) {
     const RotaryFrequencies frequencies = rotary_frequencies(rope, tokens);
     turns.push_back(sequence_ ? rotary_table(frequencies, sequence_->positions()) : rotary_table(frequencies, tokens));
   }
-  Tensor x = embed(ids_, embedding, config_.embedding_scale);
+  Tensor x = embedded();
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const Trace::Scope scope(trace, "model.layers." + std::to_string(i));
+    const Held held(weights_.get(), block_part(i), block_part(i + 1));
+    if (i + 1 == blocks.size()) held.also(head_part());
     const auto rope = config_.layers[i].rope;
     x = blocks[i]->forward(x, rope ? turns[*rope] : RotaryTable{}, trace);
   }
+  const Held held(weights_.get(), norm_part());
   return hidden_ = norm.forward(x, DType::f32);
 }
 
 Tensor LanguageModel::forward(const Tensor& ids, Trace* trace) {
-  const Tensor logits = logits_of(head_of(*this), hidden(ids, trace));
+  const Tensor states = hidden(ids, trace);
+  const Held held(weights_.get(), head_part());
+  const Tensor logits = logits_of(head_of(*this), states);
   logits_ = config_.logits_softcap > 0 ? logits : Tensor{};
   d_hidden_ = {};
   return ids.rank() == 1 ? logits.select(0, 0) : logits;
@@ -91,7 +111,11 @@ Module::Gradient LanguageModel::backward(const Tensor& d_logits) {
   if (dy.rank() != 3 || dy.size(-1) != config_.vocab_size || row_count(dy) != ids_.numel()) {
     throw Error(Error::Kind::shape, kOp, "d_logits of the logits' shape", d_logits.shape().str());
   }
-  const HeadGradient grad = logits_backward(head_of(*this), dy, logits_, hidden_);
+  HeadGradient grad;
+  {
+    const Held held(weights_.get(), head_part(), norm_part());
+    grad = logits_backward(head_of(*this), dy, logits_, hidden_);
+  }
   accumulate(config_.tied ? embedding : lm_head, grad.weight);
   hidden_backward(grad.hidden);
   return {};
@@ -102,9 +126,20 @@ void LanguageModel::hidden_backward(const Tensor& d_hidden, const GradientsReady
     if (ready) ready(some);
   };
   // hidden = norm(block[n](… block[0](scale · embedding[ids])))
-  Tensor dx = norm.backward(d_hidden).x;
+  const auto before = [&](std::size_t i) { return i > 0 ? std::optional(block_part(i - 1)) : std::nullopt; };
+  Tensor dx;
+  {
+    const Held held(weights_.get(), norm_part(), before(blocks.size()));
+    dx = norm.backward(d_hidden).x;
+  }
   done({&norm.weight});
-  for (std::size_t i = blocks.size(); i-- > 0;) dx = blocks[i]->backward(dx).x, done(blocks[i]->parameters());
+  for (std::size_t i = blocks.size(); i-- > 0;) {
+    {
+      const Held held(weights_.get(), block_part(i), before(i));
+      dx = blocks[i]->backward(dx).x;
+    }
+    done(blocks[i]->parameters());
+  }
   if (!embedding.grad.defined()) embedding.grad = Tensor::zeros(embedding.value.shape());
   scale_in_place(dx, config_.embedding_scale);
   embed_backward(dx, ids_, embedding.grad, {});
@@ -127,7 +162,14 @@ double LanguageModel::cross_entropy_of(const Tensor& ids, const Tensor& targets,
     throw Error(Error::Kind::shape, kOp, "targets of the shape of ids " + ids.shape().str(), targets.shape().str());
   }
   d_hidden_ = d_head_ = logits_ = {};
-  const HeadLoss found = head_loss(head_of(*this), hidden(ids, nullptr), targets, with_gradient);
+  const Tensor states = hidden(ids, nullptr);
+  HeadLoss found;
+  {
+    const Held held(weights_.get(), head_part());
+    if (with_gradient) held.also(norm_part());
+    if (with_gradient && !blocks.empty()) held.also(block_part(blocks.size() - 1));
+    found = head_loss(head_of(*this), states, targets, with_gradient);
+  }
   d_hidden_ = found.gradient.hidden, d_head_ = found.gradient.weight;
   return found.loss;
 }

@@ -13,6 +13,7 @@
 #include "io/safetensors_file.hpp"
 #include "models/gguf_model.hpp"
 #include "modules/stored.hpp"
+#include "modules/weights.hpp"
 
 namespace attn {
 namespace {
@@ -243,7 +244,7 @@ void save_language_model(const fs::path& folder, LanguageModel& model) {
   file.metadata.emplace("format", "pt");  // from_pretrained() asks for it
   for (const Entry& entry : entries_of(model)) {
     std::vector<Tensor> columns;
-    for (const Parameter* part : entry.parts) columns.push_back(part->value);
+    for (const Parameter* part : entry.parts) require_present(*part), columns.push_back(part->value);
     for (Tensor& part : columns) part = columns.size() > 1 ? part.transpose(0, 1) : part;
     file.tensors.emplace_back(entry.name, columns.size() > 1 ? concat_last(columns).transpose(0, 1) : columns[0]);
   }

@@ -5,6 +5,7 @@
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
 #include "modules/input.hpp"
+#include "modules/weights.hpp"
 
 namespace attn {
 namespace {
@@ -34,6 +35,7 @@ Tensor RMSNorm::forward(const Tensor& x, Trace* trace) {
 }
 
 Tensor RMSNorm::forward(const Tensor& x, DType dtype) {
+  require_present(weight);
   const std::int64_t width = weight.value.numel();
   require_norm_input(kOp, x, width, dtype);
   x_ = x.contiguous();
@@ -52,6 +54,7 @@ Tensor RMSNorm::forward(const Tensor& x, DType dtype) {
 
 Tensor RMSNorm::backward(const Tensor& dy, const Tensor& residual) {
   require_forward(kOp, x_.defined());
+  require_present(weight);
   require_norm_gradient(kOp, x_, dy, residual);
   const std::int64_t rows = row_count(x_), width = x_.size(-1), run = run_of(kPartialRows, width);
   const Tensor g = dy.contiguous();

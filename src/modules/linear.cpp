@@ -2,6 +2,7 @@
 
 #include "modules/dense.hpp"
 #include "modules/input.hpp"
+#include "modules/weights.hpp"
 
 namespace attn {
 
@@ -30,10 +31,12 @@ Tensor Linear::forward(const Tensor& x, Trace* trace) {
 Tensor Linear::backward(const Tensor& dy, const Tensor& x) { return linear_backward(*this, dy, x, x.dtype()); }
 
 Tensor linear(const Linear& layer, const Tensor& x, DType dtype) {
+  require_present(layer.weight);
   return project(x, layer.weight.value, layer.bias.value, {layer.precision, dtype, {}, layer.weight.scales});
 }
 
 Tensor linear_backward(Linear& layer, const Tensor& dy, const Tensor& x, DType dtype, const Tensor& residual) {
+  require_present(layer.weight);
   // y = x · weightᵀ + bias
   const bool has_bias = layer.bias.value.defined();
   const Tensor d = x.dtype() == DType::bf16 && dy.dtype() == DType::f32 ? rounded(dy) : dy;

@@ -3,6 +3,7 @@
 #include "attn/error.hpp"
 #include "attn/modules.hpp"
 #include "core/memory.hpp"
+#include "modules/weights.hpp"
 
 namespace attn {
 
@@ -21,13 +22,14 @@ Module::Gradient Module::backward(const Tensor&) {
 
 StateDict Module::state_dict() {
   StateDict state;
-  for (const Parameter* p : parameters()) state.emplace(p->name, p->value);
+  for (const Parameter* p : parameters()) require_present(*p), state.emplace(p->name, p->value);
   return state;
 }
 
 void Module::load_state_dict(const StateDict& state) {
   const auto mine = parameters();
   for (const Parameter* p : mine) {
+    require_present(*p);
     const auto found = state.find(p->name);
     if (found == state.end()) {
       std::string names;

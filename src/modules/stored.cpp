@@ -7,6 +7,7 @@
 
 #include "attn/error.hpp"
 #include "core/rows.hpp"
+#include "modules/weights.hpp"
 
 namespace attn {
 namespace {
@@ -56,6 +57,7 @@ void store_matrices(std::span<Parameter* const> parameters, DType dtype) {
   }
   for (Parameter* p : parameters) {
     if (p->value.rank() != 2) continue;
+    require_present(*p);
     if (p->scales.defined()) {
       throw Error(Error::Kind::argument, kOp, p->name + " in float32 or bfloat16", "int8", "load the model again");
     }
@@ -68,6 +70,7 @@ void store_matrices(std::span<Parameter* const> parameters, DType dtype) {
 }
 
 Tensor rows_of(const Parameter& matrix, std::int64_t first, std::int64_t last) {
+  require_present(matrix);
   const Tensor rows = matrix.value.slice(0, first, last).to(DType::f32).contiguous();
   if (!matrix.scales.defined()) return rows;
   const std::int64_t width = rows.size(1);

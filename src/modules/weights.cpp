@@ -1,0 +1,29 @@
+#include "modules/weights.hpp"
+
+#include <limits>
+
+#include "attn/error.hpp"
+
+namespace attn {
+namespace {
+
+// One number for all: a path that forgets to ask gives NaN.
+const Tensor& nothing() {
+  static const Tensor one = Tensor::full({1}, std::numeric_limits<double>::quiet_NaN());
+  return one;
+}
+
+}  // namespace
+
+Tensor absent(const Shape& shape) { return nothing().expand(shape); }
+
+bool is_absent(const Tensor& value) noexcept { return value.raw() == nothing().raw(); }
+
+void require_present(const Parameter& parameter) {
+  if (!is_absent(parameter.value)) return;
+  throw Error(Error::Kind::argument, "weights", "the values of " + parameter.name,
+              "none here, as they are divided among ranks",
+              "call the model that set_weights() was called of, or gather() them first");
+}
+
+}  // namespace attn

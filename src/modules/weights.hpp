@@ -1,0 +1,40 @@
+// What modules do alike with weights that may be elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "attn/modules.hpp"
+#include "attn/weights.hpp"
+
+namespace attn {
+
+// Throws Error (argument) where the value is absent().
+void require_present(const Parameter& parameter);
+
+// The weights of a part, while this lives; those of the next one are fetched meanwhile. Without a source they are
+// always there.
+class Held {
+ public:
+  Held(WeightSource* source, std::size_t part, std::optional<std::size_t> next = {}) : source_(source), part_(part) {
+    if (!source_) return;
+    source_->take(part);
+    also(next);
+  }
+  ~Held() {
+    if (source_) source_->release(part_);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  // One more that is fetched.
+  void also(std::optional<std::size_t> next) const {
+    if (source_ && next) source_->begin(*next);
+  }
+
+ private:
+  WeightSource* source_;
+  std::size_t part_;
+};
+
+}  // namespace attn
