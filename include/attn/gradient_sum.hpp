@@ -12,12 +12,17 @@
 
 namespace attn::distributed {
 
+class WeightShards;
+
 struct GradientSumOptions {
   std::int64_t groups = 1;  // of the whole batch, a multiple of the data-parallel ranks
   // Each group's sequences are cut among so many ranks that follow each other; ranks are a multiple of it.
   int sequence_ranks = 1;
   bool sharded = false;                         // a rank gets the sums of its own part of the parameters alone
   std::int64_t bucket = std::int64_t{1} << 20;  // elements that are sent together, at least
+  // Weights that are divided, too (attn/weight_shards.hpp): the sums are sharded by its parts, each of which is sent by
+  // itself, and its memory is given back while the backward pass goes on. It must outlive the sum.
+  WeightShards* weights = nullptr;
 };
 
 // A step: take() the gradients of each of this rank's groups, then finish(). With ranks they travel while the backward
@@ -42,9 +47,10 @@ class GradientSum {
   void finish();
 
   // What this rank's optimizer steps: the parameters, or with shards its runs of their elements, as parameters (1, n)
-  // of matrices and (n) of vectors. Their values are views. Empty on a rank that has none.
+  // of matrices and (n) of vectors. Their values are views, of WeightShards' memory where there are such. Empty on a
+  // rank that has none.
   const std::vector<Parameter*>& own() const noexcept;
-  // Gives all ranks the values that each has changed of its own shards.
+  // Gives all ranks the values that each has changed of its own shards. It does nothing where weights are divided.
   void share_values();
   // √Σ grad² over all elements after finish(), the same bits on any ranks, with shards or without.
   double norm() const;

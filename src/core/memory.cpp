@@ -94,6 +94,12 @@ class Kept {
     trim();
   }
 
+  void give_back_all() {
+    const std::lock_guard lock(mutex_);
+    while (!blocks_.empty()) give_back_one();
+    most_ = used_;
+  }
+
   std::mutex& mutex() { return mutex_; }
 
  private:
@@ -163,6 +169,8 @@ std::shared_ptr<void> allocate(std::size_t bytes) {
   if (bytes < kWorthKeeping) return {take_new(bytes), [bytes](void* p) { give_back(p, bytes); }};
   return {kept().take(bytes), [bytes](void* p) { kept().give(p, bytes); }};
 }
+
+void give_back_kept_memory() { kept().give_back_all(); }
 
 KeepMemory::KeepMemory() { kept().begin(); }
 KeepMemory::~KeepMemory() { kept().end(); }

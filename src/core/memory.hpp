@@ -23,6 +23,9 @@ class OutOfMemory : public std::bad_alloc {
 
 std::shared_ptr<void> allocate(std::size_t bytes);  // aligned to 64 bytes; throws OutOfMemory
 
+// Gives back what waits, and counts what was in use at once anew: much of it is gone for good.
+void give_back_kept_memory();
+
 // While one of these lives, as much may wait as makes, with what is in use, half as much again as was in use at once: a
 // forward pass has other sizes than a backward pass.
 class KeepMemory {

@@ -23,8 +23,9 @@ void add_all(const std::vector<Tensor>& to, const std::vector<Tensor>& from) {
   for (std::size_t i = 0; i < to.size(); ++i) add(to[i], from[i]);
 }
 
-// The gradients one after the other.
+// The gradients one after the other; a single one is such a row.
 Tensor in_a_row(const std::vector<Tensor>& gradients, std::int64_t elements) {
+  if (gradients.size() == 1) return gradients[0].view({elements});
   const Tensor row = Tensor::empty({elements});
   auto* to = row.data<float>();
   for (const Tensor& g : gradients) {
@@ -57,33 +58,20 @@ Run Ranks::groups_of(int rank) const {
   return {first, first + each};
 }
 
-// Ranks' runs are as even as undivided units let them be.
 Bucket::Bucket(std::vector<Parameter*> parameters, const Ranks& ranks)
-    : parameters_(std::move(parameters)), ranks_(ranks), own_(ranks.groups) {
-  std::vector<std::int64_t> units;  // where they begin
-  std::int64_t elements = 0;
-  for (const Parameter* p : parameters_) {
-    starts_.push_back(elements);
-    for (std::int64_t first = 0; first < p->value.numel(); first += kUnit) units.push_back(elements + first);
-    elements += p->value.numel();
-  }
-  starts_.push_back(elements), units.push_back(elements);
-  for (int r = 0; r <= ranks.size(); ++r) {
-    bounds_.push_back(*std::ranges::lower_bound(units, elements * r / ranks.size()));
-  }
-}
+    : division_(std::move(parameters), ranks.size()), ranks_(ranks), own_(ranks.groups) {}
 
 void Bucket::take(std::int64_t group) {
   std::vector<Tensor> gradients;
-  for (Parameter* p : parameters_) gradients.push_back(gradient_of(*p));
+  for (Parameter* p : parameters()) gradients.push_back(gradient_of(*p));
   own_.push({group, group + 1}, std::move(gradients), add_all);
 }
 
 // Each rank's elements of each node go to that rank.
 void Bucket::send() {
-  for (auto& [run, gradients] : own_.nodes()) sent_.emplace_back(run, in_a_row(gradients, starts_.back()));
+  for (auto& [run, gradients] : own_.nodes()) sent_.emplace_back(run, in_a_row(gradients, division_.elements()));
   own_.nodes().clear();
-  const Run own = elements_of(ranks_.own());
+  const Run own = division_.elements_of(ranks_.own());
   received_.resize(at(ranks_.size()));
   for (int step = 1; step < ranks_.size(); ++step) {
     const int from = (ranks_.own() + ranks_.size() - step) % ranks_.size(), to = (ranks_.own() + step) % ranks_.size();
@@ -91,7 +79,7 @@ void Bucket::send() {
       const Tensor& part = received_[at(from)].emplace_back(run, Tensor::empty({own.length()})).second;
       if (!own.empty()) arriving_.push_back(ranks_.transport->receive(from, room_of(part), kParts));
     }
-    const Run theirs = elements_of(to);
+    const Run theirs = division_.elements_of(to);
     for (const auto& [run, row] : sent_) {
       if (theirs.empty()) continue;
       leaving_.push_back(ranks_.transport->send(to, bytes_of(row.slice(0, theirs.first, theirs.last)), kParts));
@@ -103,7 +91,7 @@ void Bucket::send() {
 void Bucket::receive() {
   if (!ranks_.transport) {
     const std::vector<Tensor>& sums = own_.nodes().front().second;
-    for (std::size_t i = 0; i < sums.size(); ++i) parameters_[i]->grad = sums[i];
+    for (std::size_t i = 0; i < sums.size(); ++i) parameters()[i]->grad = sums[i];
     own_.nodes().clear();
     return;
   }
@@ -128,37 +116,24 @@ Tensor Bucket::sum_of_parts() {
 }
 
 void Bucket::send_share() {
-  whole_ = Tensor::empty({starts_.back()});
+  whole_ = Tensor::empty({division_.elements()});
   for (int step = 1; step < ranks_.size(); ++step) {
     const int from = (ranks_.own() + ranks_.size() - step) % ranks_.size(), to = (ranks_.own() + step) % ranks_.size();
-    const Run theirs = elements_of(from);
+    const Run theirs = division_.elements_of(from);
     if (!theirs.empty()) {
       arriving_.push_back(
           ranks_.transport->receive(from, room_of(whole_.slice(0, theirs.first, theirs.last)), kShares));
     }
     if (share_.numel() > 0) leaving_.push_back(ranks_.transport->send(to, bytes_of(share_), kShares));
   }
-  const Run own = elements_of(ranks_.own());
+  const Run own = division_.elements_of(ranks_.own());
   whole_.slice(0, own.first, own.last).copy_from(share_);
 }
 
 void Bucket::receive_whole() {
   wait_for(arriving_), wait_for(leaving_);
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i]->grad = whole_.slice(0, starts_[i], starts_[i + 1]).view(parameters_[i]->value.shape());
-  }
+  for (std::size_t i = 0; i < parameters().size(); ++i) parameters()[i]->grad = division_.in_row(whole_, i);
   share_ = whole_ = {};
-}
-
-std::vector<Piece> Bucket::pieces(int rank, std::int64_t longest) const {
-  std::vector<Piece> all;
-  const Run run = elements_of(rank);
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const std::int64_t last = std::min(run.last, starts_[i + 1]) - starts_[i];
-    std::int64_t first = std::max(run.first, starts_[i]) - starts_[i];
-    for (; first < last; first += longest) all.push_back({i, first, std::min(longest, last - first)});
-  }
-  return all;
 }
 
 }  // namespace attn::distributed

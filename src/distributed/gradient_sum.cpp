@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "attn/error.hpp"
+#include "attn/weight_shards.hpp"
 #include "core/rows.hpp"
 #include "distributed/bucket.hpp"
 #include "distributed/exchange.hpp"
@@ -16,7 +17,8 @@ namespace attn::distributed {
 namespace {
 
 constexpr const char* kOp = "GradientSum";
-constexpr int kValues = 8;  // the tag of whole tensors
+constexpr int kValues = 8;            // the tag of whole tensors
+constexpr std::size_t kUnderWay = 2;  // buckets whose memory is kept, where weights are divided
 
 Ranks checked(Transport* transport, const GradientSumOptions& options) {
   const Ranks ranks{transport && transport->size() > 1 ? transport : nullptr, options.groups, options.sequence_ranks};
@@ -33,10 +35,16 @@ Ranks checked(Transport* transport, const GradientSumOptions& options) {
   return ranks;
 }
 
-// A run of a parameter's elements that is a parameter itself: of a matrix still a matrix, as weight decay asks that.
-Tensor run_of(const Tensor& whole, const Piece& piece) {
-  const Tensor run = whole.view({whole.numel()}).slice(0, piece.first, piece.first + piece.count);
-  return whole.rank() >= 2 ? run.unsqueeze(0) : run;
+// Null where nothing is divided. Throws Error (argument) for weights of other parameters.
+const WeightShards* checked(const WeightShards* weights, const std::vector<Parameter*>& all) {
+  if (!weights) return nullptr;
+  std::vector<Parameter*> theirs;
+  for (const auto& part : weights->parts()) theirs.insert(theirs.end(), part.begin(), part.end());
+  if (theirs != all) {
+    throw Error(Error::Kind::argument, kOp, "the parameters of the divided weights, in their order",
+                std::to_string(all.size()) + " others");
+  }
+  return weights->divided() ? weights : nullptr;
 }
 
 }  // namespace
@@ -45,19 +53,20 @@ class GradientSum::State {
  public:
   State(Transport* transport, std::vector<Parameter*> parameters, const GradientSumOptions& options)
       : ranks_(checked(transport, options)),
-        sharded_(options.sharded && ranks_.transport),
-        all_(std::move(parameters)) {
-    make_buckets(options.bucket);
+        all_(std::move(parameters)),
+        weights_(checked(options.weights, all_)),
+        sharded_((options.sharded || weights_) && ranks_.transport) {
+    weights_ ? make_buckets_of_parts() : make_buckets(options.bucket);
     if (!sharded_) {
       own_ = all_;
       return;
     }
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      for (const Piece& piece : buckets_[b].pieces(ranks_.own(), buckets_[b].start(buckets_[b].parameters().size()))) {
+      for (const Piece& piece : buckets_[b].division().pieces(ranks_.own())) {
         const Parameter& whole = *buckets_[b].parameters()[piece.parameter];
         shards_.push_back({b, piece, std::make_unique<Parameter>()});
         shards_.back().parameter->name = whole.name + "[" + std::to_string(piece.first) + "]";
-        shards_.back().parameter->value = run_of(whole.value, piece);
+        shards_.back().parameter->value = value_of(b, piece);
         own_.push_back(shards_.back().parameter.get());
       }
     }
@@ -80,24 +89,30 @@ class GradientSum::State {
   };
 
   void make_buckets(std::int64_t least);
+  void make_buckets_of_parts();
+  void add_bucket(std::vector<Parameter*> parameters);
+  // This rank's piece of a bucket: a view of the parameter, or of the divided weights.
+  Tensor value_of(std::size_t bucket, const Piece& piece) const;
+  void receive_until(std::size_t under_way);
   double sum_of_squares(const Bucket& bucket, const Piece& piece) const;
   // Visits the pieces of a rank's shards, in their order.
   template <class F>
   void each_piece(int rank, F&& f) const {
     for (const Bucket& bucket : buckets_) {
-      for (const Piece& piece : bucket.pieces(rank, bucket.start(bucket.parameters().size()))) f(bucket, piece);
+      for (const Piece& piece : bucket.division().pieces(rank)) f(bucket, piece);
     }
   }
 
   Ranks ranks_;
-  bool sharded_;
   std::vector<Parameter*> all_, own_;
+  const WeightShards* weights_;  // null where all ranks have all of them
+  bool sharded_;
   std::vector<Bucket> buckets_;
   std::vector<Shard> shards_;
   std::unordered_map<const Parameter*, std::size_t> bucket_of_;
-  std::vector<std::size_t> ready_;  // parameters of each bucket
-  std::size_t taken_ = 0;           // parameters of this group
-  std::size_t sent_ = 0;            // buckets of this step
+  std::vector<std::size_t> ready_;       // parameters of each bucket
+  std::size_t taken_ = 0;                // parameters of this group
+  std::size_t sent_ = 0, received_ = 0;  // buckets of this step
   std::int64_t groups_taken_ = 0;
 };
 
@@ -108,12 +123,36 @@ void GradientSum::State::make_buckets(std::int64_t least) {
   for (std::size_t i = all_.size(); i-- > 0;) {
     require_float32(kOp, all_[i]->name.c_str(), all_[i]->value);
     some.push_back(all_[i]), elements += all_[i]->value.numel();
-    bucket_of_[all_[i]] = buckets_.size();
     if (elements < least && i > 0) continue;
-    buckets_.emplace_back(std::move(some), ranks_);
+    add_bucket(std::move(some));
     some.clear(), elements = 0;
   }
-  ready_.resize(buckets_.size());
+}
+
+void GradientSum::State::make_buckets_of_parts() {
+  const WeightParts& parts = weights_->parts();
+  for (std::size_t i = parts.size(); i-- > 0;) add_bucket({parts[i].rbegin(), parts[i].rend()});
+}
+
+void GradientSum::State::add_bucket(std::vector<Parameter*> parameters) {
+  for (const Parameter* p : parameters) bucket_of_[p] = buckets_.size();
+  buckets_.emplace_back(std::move(parameters), ranks_);
+  ready_.push_back(0);
+}
+
+Tensor GradientSum::State::value_of(std::size_t bucket, const Piece& piece) const {
+  const Tensor& whole = buckets_[bucket].parameters()[piece.parameter]->value;
+  if (!weights_) return run_of(whole, piece);
+  const std::int64_t first = buckets_[bucket].in_share(piece);
+  return as_parameter(weights_->own(buckets_.size() - 1 - bucket).slice(0, first, first + piece.count), whole.rank());
+}
+
+// Adds up buckets that were sent, the first ones first, until so many are left.
+void GradientSum::State::receive_until(std::size_t under_way) {
+  for (; received_ + under_way < sent_; ++received_) {
+    buckets_[received_].receive();
+    if (ranks_.transport && !sharded_) buckets_[received_].send_share();
+  }
 }
 
 void GradientSum::State::take(std::span<Parameter* const> ready) {
@@ -124,6 +163,7 @@ void GradientSum::State::take(std::span<Parameter* const> ready) {
   }
   if (ranks_.transport && groups_taken_ + 1 == ranks_.groups_of(ranks_.own()).length()) {
     while (sent_ < buckets_.size() && ready_[sent_] == buckets_[sent_].parameters().size()) buckets_[sent_++].send();
+    if (weights_) receive_until(kUnderWay);  // their memory is free then
     ranks_.transport->progress();
   }
   if ((taken_ += ready.size()) < all_.size()) return;
@@ -137,11 +177,9 @@ void GradientSum::State::finish() {
     throw Error(Error::Kind::argument, kOp, "all gradients of " + std::to_string(own.length()) + " groups",
                 std::to_string(groups_taken_) + " groups and " + std::to_string(taken_) + " gradients");
   }
-  groups_taken_ = 0, sent_ = 0;
-  for (Bucket& bucket : buckets_) {
-    bucket.receive();
-    if (ranks_.transport && !sharded_) bucket.send_share();
-  }
+  groups_taken_ = 0, sent_ = buckets_.size();
+  receive_until(0);
+  sent_ = received_ = 0;
   if (!sharded_) {
     for (Bucket& bucket : buckets_) {
       if (ranks_.transport) bucket.receive_whole();
@@ -151,15 +189,14 @@ void GradientSum::State::finish() {
   for (const Shard& shard : shards_) {
     const Bucket& bucket = buckets_[shard.bucket];
     Parameter& p = *shard.parameter;
-    p.value = run_of(bucket.parameters()[shard.piece.parameter]->value, shard.piece);  // a state dict may replace it
-    const std::int64_t first =
-        bucket.start(shard.piece.parameter) + shard.piece.first - bucket.elements_of(ranks_.own()).first;
+    p.value = value_of(shard.bucket, shard.piece);  // a state dict may replace it
+    const std::int64_t first = bucket.in_share(shard.piece);
     p.grad = bucket.share().slice(0, first, first + shard.piece.count).view(p.value.shape());
   }
 }
 
 void GradientSum::State::share_values() {
-  if (!sharded_) return;
+  if (!sharded_ || weights_) return;
   std::vector<Request> under_way;
   for (int step = 1; step < ranks_.size(); ++step) {
     const int from = (ranks_.own() + ranks_.size() - step) % ranks_.size(), to = (ranks_.own() + step) % ranks_.size();
@@ -177,8 +214,7 @@ void GradientSum::State::share_values() {
 double GradientSum::State::sum_of_squares(const Bucket& bucket, const Piece& piece) const {
   const float* gradient = nullptr;
   if (sharded_) {
-    gradient = bucket.share().data<float>() + bucket.start(piece.parameter) + piece.first -
-               bucket.elements_of(ranks_.own()).first;
+    gradient = bucket.share().data<float>() + bucket.in_share(piece);
   } else {
     gradient = bucket.parameters()[piece.parameter]->grad.data<float>() + piece.first;
   }
@@ -192,11 +228,11 @@ double GradientSum::State::norm() const {
     std::vector<double> sums;
     for (int rank = 0; rank < ranks_.size(); ++rank) {
       if (sharded_ && rank != ranks_.own()) continue;
-      const std::vector<Piece> units = bucket.pieces(rank, Bucket::kUnit);
+      const std::vector<Piece> units = bucket.division().pieces(rank, Division::kUnit);
       const std::size_t before = sums.size();
       sums.resize(before + units.size());
       for_runs(
-          static_cast<std::int64_t>(units.size()), 2.0 * Bucket::kUnit,
+          static_cast<std::int64_t>(units.size()), 2.0 * Division::kUnit,
           [&](std::int64_t first, std::int64_t count) {
             for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(first + count); ++i) {
               sums[before + i] = sum_of_squares(bucket, units[i]);

@@ -1,0 +1,195 @@
+#include "attn/weight_shards.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <string>
+
+#include "attn/error.hpp"
+#include "core/memory.hpp"
+#include "core/rows.hpp"
+#include "distributed/division.hpp"
+#include "distributed/exchange.hpp"
+#include "modules/weights.hpp"
+
+namespace attn::distributed {
+namespace {
+
+constexpr const char* kOp = "WeightShards";
+constexpr int kWeights = 7;  // a tag: gradients, which travel at the same time, have others
+
+// A part of the model: this rank's run of its elements, and all of them while they are here or on their way.
+struct Part {
+  Division division;
+  Tensor own, whole;
+  bool here = false;
+  std::vector<Request> under_way;  // last: they are given up before the memory that they read and write
+};
+
+Division division_of(const std::vector<Parameter*>& parameters, int ranks) {
+  return {{parameters.rbegin(), parameters.rend()}, ranks};  // in the order of gradients
+}
+
+void make_absent(const Part& part) noexcept {
+  for (Parameter* p : part.division.parameters()) p->value = absent(p->value.shape());
+}
+
+}  // namespace
+
+class WeightShards::State {
+ public:
+  State(Transport* transport, WeightParts parts) : transport_(transport), parts_(std::move(parts)) {
+    for (const auto& parameters : parts_) {
+      for (const Parameter* p : parameters) {
+        require_present(*p);
+        require_float32(kOp, p->name.c_str(), p->value);
+      }
+    }
+    if (!divided()) return;
+    for (const auto& parameters : parts_) divide(parameters);
+    give_back_kept_memory();
+  }
+
+  bool divided() const { return transport_ && transport_->size() > 1; }
+  const WeightParts& parts() const { return parts_; }
+  const Part& at(std::size_t part) const { return all_.at(part); }
+  std::size_t bytes() const;
+
+  void begin(std::size_t part, std::optional<int> on = {});
+  void take(std::size_t part);
+  void release(std::size_t part) noexcept;
+  void gather(std::optional<int> on);
+  void divide() noexcept;
+
+ private:
+  void divide(const std::vector<Parameter*>& parameters);
+  void receive_first();
+
+  Transport* transport_;
+  WeightParts parts_;
+  std::vector<Part> all_;               // none where nothing is divided
+  std::deque<std::size_t> on_the_way_;  // parts, in the order in which all ranks began them
+  bool gathered_ = false;
+};
+
+void WeightShards::State::divide(const std::vector<Parameter*>& parameters) {
+  Part part{division_of(parameters, transport_->size()), {}, {}, false, {}};
+  const Division& division = part.division;
+  part.own = Tensor::empty({division.elements_of(transport_->rank()).length()});
+  std::int64_t at = 0;
+  for (const Piece& piece : division.pieces(transport_->rank())) {
+    const Tensor from = division.parameters()[piece.parameter]->value.contiguous();
+    part.own.slice(0, at, at + piece.count).copy_from(run_of(from.view({from.numel()}), piece));
+    at += piece.count;
+  }
+  make_absent(part);
+  all_.push_back(std::move(part));
+}
+
+std::size_t WeightShards::State::bytes() const {
+  std::size_t sum = 0;
+  for (const Part& part : all_) sum += static_cast<std::size_t>(part.own.numel()) * sizeof(float);
+  if (divided()) return sum;
+  for (const auto& parameters : parts_) {
+    for (const Parameter* p : parameters) sum += static_cast<std::size_t>(p->value.numel()) * sizeof(float);
+  }
+  return sum;
+}
+
+// Each rank's run goes straight to all others, or to `on` alone.
+void WeightShards::State::begin(std::size_t number, std::optional<int> on) {
+  if (!divided() || gathered_) return;
+  Part& part = all_.at(number);
+  if (part.whole.defined()) return;
+  const int own = transport_->rank(), ranks = transport_->size();
+  const bool receives = !on || *on == own;
+  part.whole = receives ? Tensor::empty({part.division.elements()}) : part.own;
+  for (int step = 1; step < ranks; ++step) {
+    const int from = (own + ranks - step) % ranks, to = (own + step) % ranks;
+    const Run theirs = part.division.elements_of(from);
+    if (receives && !theirs.empty()) {
+      const Tensor room = part.whole.slice(0, theirs.first, theirs.last);
+      part.under_way.push_back(transport_->receive(from, room_of(room), kWeights));
+    }
+    if ((!on || *on == to) && part.own.numel() > 0) {
+      part.under_way.push_back(transport_->send(to, bytes_of(part.own), kWeights));
+    }
+  }
+  const Run mine = part.division.elements_of(own);
+  if (receives) part.whole.slice(0, mine.first, mine.last).copy_from(part.own);
+  on_the_way_.push_back(number);
+}
+
+// What was begun and is not wanted after all has to arrive too, as messages come in one order; take() drops it.
+void WeightShards::State::receive_first() {
+  Part& part = all_[on_the_way_.front()];
+  on_the_way_.pop_front();
+  for (Request& request : part.under_way) request.wait();
+  part.under_way.clear();
+}
+
+void WeightShards::State::take(std::size_t number) {
+  if (!divided() || gathered_) return;
+  Part& part = all_.at(number);
+  if (part.here) return;
+  begin(number);
+  for (bool found = false; !found;) {
+    const std::size_t first = on_the_way_.front();
+    receive_first();
+    found = first == number;
+    if (!found) all_[first].whole = {};
+  }
+  for (std::size_t i = 0; i < part.division.parameters().size(); ++i) {
+    part.division.parameters()[i]->value = part.division.in_row(part.whole, i);
+  }
+  part.here = true;
+}
+
+void WeightShards::State::release(std::size_t number) noexcept {
+  if (!divided() || gathered_) return;
+  Part& part = all_[number];
+  if (!part.here) return;
+  make_absent(part);
+  part.whole = {}, part.here = false;
+}
+
+void WeightShards::State::gather(std::optional<int> on) {
+  if (!divided() || gathered_) return;
+  while (!on_the_way_.empty()) {
+    const std::size_t first = on_the_way_.front();
+    receive_first();
+    all_[first].whole = {};
+  }
+  const bool receives = !on || *on == transport_->rank();
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    begin(i, on);
+    if (receives) {
+      take(i);
+    } else {
+      receive_first();
+      all_[i].whole = {};
+    }
+  }
+  gathered_ = true;
+}
+
+void WeightShards::State::divide() noexcept {
+  if (!gathered_) return;
+  gathered_ = false;
+  for (std::size_t i = 0; i < all_.size(); ++i) release(i);
+}
+
+WeightShards::WeightShards(Transport* ranks, WeightParts parts)
+    : state_(std::make_unique<State>(ranks, std::move(parts))) {}
+WeightShards::~WeightShards() = default;
+
+void WeightShards::begin(std::size_t part) { state_->begin(part); }
+void WeightShards::take(std::size_t part) { state_->take(part); }
+void WeightShards::release(std::size_t part) noexcept { state_->release(part); }
+void WeightShards::gather(std::optional<int> on) { state_->gather(on); }
+void WeightShards::divide() noexcept { state_->divide(); }
+const WeightParts& WeightShards::parts() const noexcept { return state_->parts(); }
+bool WeightShards::divided() const noexcept { return state_->divided(); }
+const Tensor& WeightShards::own(std::size_t part) const { return state_->at(part).own; }
+std::size_t WeightShards::bytes() const noexcept { return state_->bytes(); }
+
+}  // namespace attn::distributed
