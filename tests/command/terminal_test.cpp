@@ -97,8 +97,8 @@ TEST_F(Terminal, DescriptionsAreSentences) {
 }
 
 TEST_F(Terminal, TrainStatesEveryDefault) {
-  const std::vector<std::string> without{"--text",  "--out",  "--resume",       "--force",
-                                         "--shard", "--json", "--reproducible", "--help"};
+  const std::vector<std::string> without{"--text",         "--out",  "--resume",       "--force", "--shard",
+                                         "--keep-weights", "--json", "--reproducible", "--help"};
   for (const auto& [option, what] : described(out_of("attn help train"))) {
     const bool has_one = std::find(without.begin(), without.end(), option) == without.end();
     EXPECT_EQ(what.find("Default: ") != std::string::npos, has_one) << option << ": " << what;

@@ -82,6 +82,8 @@ TEST_F(OverSequences, AReleasedModelGoesOn) {
   const auto one = losses(out_of(line + "one"));
   ASSERT_EQ(one.size(), 6u);
   expect_near(losses(out_of(divided(2, 2, line + "cut --shard"))), one, "2 × 2");
+  out_of(line + "whole --reproducible"), out_of(on(4, line + "parts --reproducible --shard"));
+  EXPECT_EQ(read(path("parts/model.safetensors")), read(path("whole/model.safetensors")));
 }
 
 TEST_F(OverSequences, OneRankTellsWhatIsWrong) {

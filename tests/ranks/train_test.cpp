@@ -13,7 +13,8 @@ TEST_F(OverRanks, ReproducibleTrainingHasTheBitsOfOneProcess) {
   out_of("OMP_NUM_THREADS=2 " + train("two.safetensors --reproducible"));
   EXPECT_EQ(written("two"), one) << "on two threads";
   for (const int ranks : {1, 2, 3, 4, 8}) {
-    for (const char* shard : {"", " --shard"}) {
+    for (const char* shard : {"", " --shard", " --shard --keep-weights"}) {
+      if (ranks != 3 && std::string(shard).ends_with("--keep-weights")) continue;
       out_of(on(ranks, train("r.safetensors --force --reproducible") + shard));
       EXPECT_EQ(written("r"), one) << ranks << shard;
     }
@@ -24,7 +25,7 @@ TEST_F(OverRanks, ARunGoesOnWithOtherRanks) {
   out_of(train("whole.safetensors --reproducible"));
   const std::string resume = "attn train --text text.txt --out r.safetensors --resume --save-every 4 ";
   out_of(on(4, train("r.safetensors --reproducible --shard --until 3")));
-  out_of(on(2, resume + "--until 6"));
+  out_of(on(2, resume + "--until 6 --shard --keep-weights"));
   out_of(resume + "--until 7");
   out_of(on(3, resume + "--shard"));
   EXPECT_EQ(written("r"), written("whole"));
@@ -52,6 +53,7 @@ TEST_F(OverRanks, OneRankTellsWhatIsWrong) {
   fails(on(3, train("m.safetensors --seed $rank")), 2, "rank 1 of 3: [ranks] expected the command line of rank 0");
   fails(on(2, train("m.safetensors --precision $([ $rank = 0 ] && echo high || echo medium)")), 2, "medium");
   fails(on(5, train("m.safetensors")), 2, "a multiple of the 5 ranks");
+  fails(on(2, train("m.safetensors --keep-weights")), 2, "--shard beside it");
   fails(on(2, "ATTN_FORCE_ISA=$([ $rank = 0 ] || echo scalar) " + train("m.safetensors")), 2, "instruction set");
   fails(on(2, "attn train --text - --out m.safetensors"), 2, "standard input");
   EXPECT_EQ(files(), before);

@@ -44,7 +44,7 @@ struct TrainFlags {
   std::string from, out, curve, tokenizer, on_nan = "stop", ranks, scheme = "auto";
   std::int64_t save_every = 100, log_every = 10, until = 0;
   double minutes = 0;
-  bool resume = false, force = false, json = false, shard = false;
+  bool resume = false, force = false, json = false, shard = false, keep_weights = false;
 };
 
 constexpr const char* kTrainNotes =
@@ -70,7 +70,8 @@ constexpr const char* kTrainNotes =
     "changes nothing and is tried with other batches, at most 10 in a row. Weights that are not finite are never "
     "saved. Losses are in nats a token, which is a byte without --tokenizer.\n\n"
     "On ranks, as in mpirun -n 8 attn train … --ranks data=4,sequence=2, each computes its part of every batch and "
-    "text. A checkpoint goes on with any ranks, which are told by --ranks and --scheme each time; docs/training.md "
+    "text. A checkpoint goes on with any ranks, which are told by --ranks, --scheme and --shard each time; "
+    "docs/training.md "
     "says where the bits are the same.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, 3 for bad data or files, 130 when Ctrl-C stopped the "
     "run and 143 when SIGTERM did. In both cases all is saved; under mpirun, if it leaves the time.";
@@ -300,7 +301,8 @@ Progress::Form form_of(const TrainFlags& flags) {
 
 void train(const Verb& verb, TrainFlags& flags, int& status) {
   TrainRanks ranks{launched_ranks()};
-  together(ranks.transport, [&] { ranks = train_ranks(ranks.transport, flags.ranks, flags.scheme, flags.shard); });
+  const Sharding sharding = !flags.shard ? Sharding::none : flags.keep_weights ? Sharding::state : Sharding::weights;
+  together(ranks.transport, [&] { ranks = train_ranks(ranks.transport, flags.ranks, flags.scheme, sharding); });
   keep_freed_memory();
   const auto training = prepared(verb, flags, ranks);
   Run& run = *training->run;
@@ -391,8 +393,14 @@ void define_train(Verb& verb, int& status) {
                   "How attention goes over ranks that share a text: auto, ring, gather or ulysses.")
       .value_name("NAME")
       .one_of({"auto", "ring", "gather", "ulysses"});
-  verb.add_flag("--shard", flags->shard,
-                "Under mpirun: each rank keeps its part of the optimizer's state alone, which takes less memory.");
+  Option& shard = verb.add_flag("--shard", flags->shard,
+                                "Under mpirun: each rank keeps its part of the weights and of the optimizer's state "
+                                "alone, and fetches a block's weights before it computes the block. This takes the "
+                                "least memory, and a step sends half as much again as without.");
+  verb.add_flag("--keep-weights", flags->keep_weights,
+                "With --shard: every rank keeps all weights, and the optimizer's state alone is divided. A step sends "
+                "as much as without --shard.")
+      .needs(shard);
   verb.add_flag("--json", flags->json, "Print progress as JSON, an object a line, on standard output.");
   add_train_settings(verb, flags->settings, flags->precision, flags->gelu);
   verb.notes(kTrainNotes);

@@ -48,6 +48,7 @@ void TrainingFiles::save(Run& run) {
   together(ranks, [&] {
     if (!run.finite()) throw diverged(formatted("other weights after step {}", run.steps_done()), *this);
   });
+  const auto whole = run.whole_weights();
   run.save(checkpoint_);
   kept_ = run.steps_done();
   together(ranks, [&] {

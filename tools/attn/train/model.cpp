@@ -23,6 +23,8 @@ class Of : public TrainedModel {
   void backward(double factor, const GradientsReady& ready) override { model_.backward(factor, ready); }
   double evaluate(const Batch& batch) override { return model_.evaluate(batch.ids, batch.targets); }
   void set_sequence(const std::shared_ptr<SequencePart>& part) override { model_.set_sequence(part); }
+  void set_weights(std::shared_ptr<WeightSource> source) override { model_.set_weights(std::move(source)); }
+  WeightParts weight_parts() override { return model_.weight_parts(); }
 
  protected:
   Model model_;

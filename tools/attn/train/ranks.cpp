@@ -41,8 +41,8 @@ std::string TrainRanks::in_words() const {
 }
 
 TrainRanks train_ranks(distributed::Transport* transport, const std::string& text, const std::string& scheme,
-                       bool sharded) {
-  TrainRanks ranks{transport, sharded, 1, distributed::parse_scheme(scheme)};
+                       Sharding sharding) {
+  TrainRanks ranks{transport, sharding, 1, distributed::parse_scheme(scheme)};
   const Division shares = text.empty() ? Division{ranks.size(), 1} : parse_division(text);
   if (shares.data * shares.sequence != ranks.size()) {
     throw Error(Error::Kind::argument, "--ranks",

@@ -11,10 +11,13 @@
 
 namespace attn::tool {
 
+// What each rank keeps its own part of alone.
+enum class Sharding { none, state, weights };  // the optimizer's state; that and the weights
+
 // All of them make the same calls. Ranks that follow each other share texts, `sequence` of them each.
 struct TrainRanks {
   distributed::Transport* transport = nullptr;  // null: one process
-  bool sharded = false;                         // each keeps its part of the optimizer's state alone
+  Sharding sharding = Sharding::none;
   int sequence = 1;
   distributed::Scheme scheme = distributed::Scheme::automatic;  // of attention over those that share texts
 
@@ -26,9 +29,10 @@ struct TrainRanks {
   std::string in_words() const;               // "8 ranks, data=4,sequence=2"
 };
 
-// Ranks by --ranks, --scheme and --shard. Throws Error (argument) for shares that are not those of these ranks.
+// Ranks by --ranks, --scheme, and --shard with --keep-weights. Throws Error (argument) for shares that are not those of
+// these ranks.
 TrainRanks train_ranks(distributed::Transport* transport, const std::string& shares, const std::string& scheme,
-                       bool sharded);
+                       Sharding sharding);
 
 // The tokens of each text that this process computes.
 class TextShare {

@@ -60,16 +60,40 @@ void check_sizes(const GPTConfig& config, const StateDict& model, const std::str
   }
 }
 
+// Of AdamW, before it is divided.
+void require_mean(const StateDict& state, const std::string& name, const Shape& shape) {
+  const auto found = state.find(name);
+  if (found != state.end() && found->second.shape() == shape && found->second.dtype() == DType::f32) return;
+  throw Error(Error::Kind::data, "train", kOptimizer + name + " of shape " + shape.str() + " in float32",
+              found == state.end()
+                  ? "none"
+                  : formatted("{} in {}", found->second.shape().str(), attn::name(found->second.dtype())));
+}
+
 // Each text is a group where the sum must not depend on the ranks, else the texts that data-parallel ranks have are.
 // Null for one process that takes a batch as a whole.
 std::unique_ptr<distributed::GradientSum> gradient_sum(const TrainSettings& settings, const TrainRanks& ranks,
-                                                       Module& module) {
+                                                       Module& module, distributed::WeightShards* weights) {
   if (!settings.reproducible && ranks.size() == 1) return nullptr;
   return std::make_unique<distributed::GradientSum>(
       ranks.transport, module.parameters(),
       distributed::GradientSumOptions{.groups = settings.reproducible ? settings.batch : ranks.data(),
                                       .sequence_ranks = ranks.sequence,
-                                      .sharded = ranks.sharded});
+                                      .sharded = ranks.sharding != Sharding::none,
+                                      .weights = weights});
+}
+
+std::unique_ptr<TrainedModel> gpt_of(const TrainSettings& settings, Generator& dropout, const StateDict& weights) {
+  auto model = new_gpt(settings.model, dropout);
+  if (!weights.empty()) model->module().load_state_dict(weights);
+  return model;
+}
+
+std::shared_ptr<distributed::WeightShards> weight_shards(TrainedModel& model, const TrainRanks& ranks) {
+  if (ranks.sharding != Sharding::weights || ranks.size() == 1) return nullptr;
+  const auto shards = std::make_shared<distributed::WeightShards>(ranks.transport, model.weight_parts());
+  model.set_weights(shards);
+  return shards;
 }
 
 // A seed for each group of a step (the last function of SplitMix64, Steele et al. 2014).
@@ -105,15 +129,18 @@ const TrainSettings& checked(const TrainSettings& s, const TrainRanks& ranks) {
 
 }  // namespace
 
-Run::Run(const TrainSettings& settings, const Text& text, std::unique_ptr<TrainedModel> model, const TrainRanks& ranks)
+Run::Run(const TrainSettings& settings, const Text& text, std::unique_ptr<TrainedModel> model, const TrainRanks& ranks,
+         const StateDict& weights)
     : settings_(checked(settings, ranks)),
       ranks_(ranks),
       text_(&text),
       rng_(settings.seed, dropout_flavour(settings.rng)),
       dropout_(rng_),
-      model_(model ? std::move(model) : new_gpt(settings.model, dropout_)),
+      model_(model ? std::move(model) : gpt_of(settings, dropout_, weights)),
+      fingerprint_(ranks.size() > 1 ? tool::fingerprint(model_->module().parameters()) : ""),
       share_(ranks, settings.model.context_length),
-      sum_(gradient_sum(settings, ranks, model_->module())),
+      weights_(weight_shards(*model_, ranks)),
+      sum_(gradient_sum(settings, ranks, model_->module(), weights_.get())),
       optimizer_(sum_ ? sum_->own() : model_->module().parameters(), settings.optimizer),
       validation_(text.validation(sum_ ? 1 : settings.batch)) {
   model_->set_sequence(share_.part());
@@ -189,22 +216,31 @@ Run::Step Run::step() {
   return step;
 }
 
+std::vector<Parameter*> Run::kept() const { return weights_ ? sum_->own() : model_->module().parameters(); }
+
 bool Run::finite() {
-  const auto all = model_->module().parameters();
+  const auto all = kept();
   return std::all_of(all.begin(), all.end(), [](const Parameter* p) {
     const float* value = p->value.data<float>();
     return std::all_of(value, value + p->value.numel(), [](float x) { return std::isfinite(x); });
   });
 }
 
-std::string Run::fingerprint() { return tool::fingerprint(model_->module().parameters()); }
+std::shared_ptr<void> Run::whole_weights() {
+  if (!weights_) return nullptr;
+  weights_->gather(0);
+  return {weights_.get(), [](distributed::WeightShards* shards) { shards->divide(); }};
+}
 
 double Run::validate_by_texts() {
   const auto texts = static_cast<std::int64_t>(validation_.size()), ranks = std::int64_t{ranks_.data()};
-  const std::int64_t rank = ranks_.data_rank();
+  const std::int64_t first = texts * ranks_.data_rank() / ranks, last = texts * (ranks_.data_rank() + 1) / ranks;
+  // Ranks that fetch weights from each other compute equally many texts, where need be one whose loss does not count.
+  const std::int64_t most = weights_ ? (texts + ranks - 1) / ranks : last - first;
   std::vector<double> losses;
-  for (std::int64_t i = texts * rank / ranks; i < texts * (rank + 1) / ranks; ++i) {
-    losses.push_back(model_->evaluate(share_.of(validation_[static_cast<std::size_t>(i)])));
+  for (std::int64_t i = first; i < first + most; ++i) {
+    const double loss = model_->evaluate(share_.of(validation_[static_cast<std::size_t>(std::min(i, texts - 1))]));
+    if (i < last) losses.push_back(loss);
   }
   losses = share_.gathered(losses);
   return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(texts);
@@ -238,10 +274,13 @@ StateDict Run::optimizer_state() const {
 }
 
 void Run::load_optimizer(const StateDict& state) {
-  if (!ranks_.sharded || !sum_) return optimizer_.load_state_dict(state);
+  if (ranks_.sharding == Sharding::none || !sum_) return optimizer_.load_state_dict(state);
   const auto parameters = model_->module().parameters();
-  AdamW(parameters, settings_.optimizer).load_state_dict(state);  // tells what does not fit
-  StateDict own{{"steps", state.at("steps")}};
+  for (const char* prefix : kMeans) {
+    for (const Parameter* p : parameters) require_mean(state, prefix + p->name, p->value.shape());
+  }
+  StateDict own;
+  if (const auto steps = state.find("steps"); steps != state.end()) own.insert(*steps);
   for (const char* prefix : kMeans) {
     std::vector<Tensor> whole;
     for (const Parameter* p : parameters) whole.push_back(state.at(prefix + p->name));
@@ -297,9 +336,7 @@ std::unique_ptr<Run> Run::resume(const std::filesystem::path& path, const std::v
     throw Error(Error::Kind::data, "train", "the text that " + source + " was trained on", "another",
                 "give the same files");
   }
-  const bool is_gpt = !model;
-  auto run = std::make_unique<Run>(mine, *text, std::move(model), ranks);
-  if (is_gpt) run->model_->module().load_state_dict(state);
+  auto run = std::make_unique<Run>(mine, *text, std::move(model), ranks, state);
   run->load_optimizer(part(file, kOptimizer));
   run->rng_.set_state(tensor_of(file, "generator", source));
   run->losses_ = values(tensor_of(file, "losses", source));

@@ -10,6 +10,7 @@
 
 #include "attn/gradient_sum.hpp"
 #include "attn/optim.hpp"
+#include "attn/weight_shards.hpp"
 #include "train/model.hpp"
 #include "train/ranks.hpp"
 #include "train/settings.hpp"
@@ -19,9 +20,9 @@ namespace attn::tool {
 
 class Run {
  public:
-  // Without a model, a new GPT of the settings.
+  // Without a model, a new GPT of the settings, or with weights one that has these.
   Run(const TrainSettings& settings, const Text& text, std::unique_ptr<TrainedModel> model = nullptr,
-      const TrainRanks& ranks = {});
+      const TrainRanks& ranks = {}, const StateDict& weights = {});
   Run(const Run&) = delete;  // the optimizer points into the model
   Run& operator=(const Run&) = delete;
 
@@ -35,15 +36,17 @@ class Run {
   Step step();
   // Seconds that a step takes, by one that changes nothing: neither weights nor the generator.
   double trial();
-  // Whether all weights are.
+  // Whether all weights that this rank keeps are.
   bool finite();
   double validate();  // mean loss, in nats a token
 
   std::int64_t tokens_a_step() const noexcept { return settings_.batch * settings_.model.context_length; }
   std::int64_t steps_done() const noexcept { return optimizer_.steps(); }
   const TrainRanks& ranks() const noexcept { return ranks_; }
-  // Of all weights, to be compared.
-  std::string fingerprint();
+  // Of all weights that the run began with, to be compared; of one rank nothing.
+  const std::string& fingerprint() const noexcept { return fingerprint_; }
+  // While it lives, the first rank's model has all of its weights, to be saved. All ranks make it.
+  std::shared_ptr<void> whole_weights();
   bool done() const noexcept { return steps_done() >= settings_.steps; }
   const TrainSettings& settings() const noexcept { return settings_; }
   TrainedModel& model() noexcept { return *model_; }
@@ -64,6 +67,7 @@ class Run {
  private:
   // The loss and the gradients of the next batch.
   Step gradients();
+  std::vector<Parameter*> kept() const;  // weights, of which others are other ranks'
   // The same by groups of texts, each with a stream of dropout of its own; returns the loss.
   double gradients_by_groups(const Batch& batch);
   double validate_by_texts();
@@ -76,8 +80,10 @@ class Run {
   const Text* text_;
   Generator rng_, dropout_;  // one stream, but for groups
   std::unique_ptr<TrainedModel> model_;
+  std::string fingerprint_;
   TextShare share_;
-  std::unique_ptr<distributed::GradientSum> sum_;  // of groups; null where a batch is computed as a whole
+  std::shared_ptr<distributed::WeightShards> weights_;  // null where this rank has all of them
+  std::unique_ptr<distributed::GradientSum> sum_;       // of groups; null where a batch is computed as a whole
   AdamW optimizer_;
   std::vector<Batch> validation_;
   std::vector<double> losses_, skipped_;
