@@ -26,8 +26,8 @@ class WeightSource {
   virtual void release(std::size_t part) noexcept = 0;
 };
 
-// What stands in the place of a value that is elsewhere: a float32 tensor of its shape that takes no memory. Models and
-// modules throw Error (argument) where they would compute with it.
+// What stands in the place of a value that is elsewhere: a float32 tensor of its shape that takes no memory. Models
+// throw Error (argument) where they would compute with it.
 Tensor absent(const Shape& shape);
 bool is_absent(const Tensor& value) noexcept;
 

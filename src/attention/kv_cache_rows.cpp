@@ -38,7 +38,8 @@ float quantise_row(const std::vector<float>& row, std::int8_t* out) {
     most = std::max(most, std::fabs(x));
     zero += x * 0;
   }
-  float scale = most / 127;
+  // The kernels take smaller ones for zero.
+  float scale = most == 0 ? 0 : std::max(most / 127, std::numeric_limits<float>::min());
   if (scale * 127 > std::numeric_limits<float>::max()) scale = std::nextafter(scale, 0.f);
   const bool empty = std::isnan(zero) || scale == 0;
   for (std::size_t c = 0; c < row.size(); ++c) {

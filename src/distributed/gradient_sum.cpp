@@ -131,7 +131,12 @@ void GradientSum::State::make_buckets(std::int64_t least) {
 
 void GradientSum::State::make_buckets_of_parts() {
   const WeightParts& parts = weights_->parts();
-  for (std::size_t i = parts.size(); i-- > 0;) add_bucket({parts[i].rbegin(), parts[i].rend()});
+  for (std::size_t i = parts.size(); i-- > 0;) {
+    add_bucket({parts[i].rbegin(), parts[i].rend()});
+    if (weights_->own(i).numel() != buckets_.back().division().elements_of(ranks_.own()).length()) {
+      throw Error(Error::Kind::argument, kOp, "the ranks of the divided weights", "others");
+    }
+  }
 }
 
 void GradientSum::State::add_bucket(std::vector<Parameter*> parameters) {

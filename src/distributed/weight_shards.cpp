@@ -62,13 +62,16 @@ class WeightShards::State {
 
  private:
   void divide(const std::vector<Parameter*>& parameters);
-  void receive_first();
+  void require_in_step() const;
+  Part& receive_first();
+  void drop_first() { receive_first().whole = {}; }
 
   Transport* transport_;
   WeightParts parts_;
   std::vector<Part> all_;               // none where nothing is divided
   std::deque<std::size_t> on_the_way_;  // parts, in the order in which all ranks began them
   bool gathered_ = false;
+  bool failed_ = false;  // a message, or room for it: this rank is out of step from then on
 };
 
 void WeightShards::State::divide(const std::vector<Parameter*>& parameters) {
@@ -76,6 +79,7 @@ void WeightShards::State::divide(const std::vector<Parameter*>& parameters) {
   const Division& division = part.division;
   part.own = Tensor::empty({division.elements_of(transport_->rank()).length()});
   std::int64_t at = 0;
+  for (const Parameter* p : division.parameters()) require_present(*p);  // in two parts
   for (const Piece& piece : division.pieces(transport_->rank())) {
     const Tensor from = division.parameters()[piece.parameter]->value.contiguous();
     part.own.slice(0, at, at + piece.count).copy_from(run_of(from.view({from.numel()}), piece));
@@ -95,11 +99,17 @@ std::size_t WeightShards::State::bytes() const {
   return sum;
 }
 
+void WeightShards::State::require_in_step() const {
+  if (failed_) throw Error(Error::Kind::data, kOp, "ranks that are in step", "a call before this one that failed");
+}
+
 // Each rank's run goes straight to all others, or to `on` alone.
 void WeightShards::State::begin(std::size_t number, std::optional<int> on) {
   if (!divided() || gathered_) return;
   Part& part = all_.at(number);
+  require_in_step();
   if (part.whole.defined()) return;
+  failed_ = true;  // until all is under way
   const int own = transport_->rank(), ranks = transport_->size();
   const bool receives = !on || *on == own;
   part.whole = receives ? Tensor::empty({part.division.elements()}) : part.own;
@@ -117,14 +127,19 @@ void WeightShards::State::begin(std::size_t number, std::optional<int> on) {
   const Run mine = part.division.elements_of(own);
   if (receives) part.whole.slice(0, mine.first, mine.last).copy_from(part.own);
   on_the_way_.push_back(number);
+  failed_ = false;
 }
 
 // What was begun and is not wanted after all has to arrive too, as messages come in one order; take() drops it.
-void WeightShards::State::receive_first() {
+Part& WeightShards::State::receive_first() {
+  require_in_step();
   Part& part = all_[on_the_way_.front()];
-  on_the_way_.pop_front();
+  failed_ = true;
   for (Request& request : part.under_way) request.wait();
   part.under_way.clear();
+  on_the_way_.pop_front();
+  failed_ = false;
+  return part;
 }
 
 void WeightShards::State::take(std::size_t number) {
@@ -132,12 +147,8 @@ void WeightShards::State::take(std::size_t number) {
   Part& part = all_.at(number);
   if (part.here) return;
   begin(number);
-  for (bool found = false; !found;) {
-    const std::size_t first = on_the_way_.front();
-    receive_first();
-    found = first == number;
-    if (!found) all_[first].whole = {};
-  }
+  while (on_the_way_.front() != number) drop_first();
+  receive_first();
   for (std::size_t i = 0; i < part.division.parameters().size(); ++i) {
     part.division.parameters()[i]->value = part.division.in_row(part.whole, i);
   }
@@ -145,7 +156,7 @@ void WeightShards::State::take(std::size_t number) {
 }
 
 void WeightShards::State::release(std::size_t number) noexcept {
-  if (!divided() || gathered_) return;
+  if (!divided() || gathered_ || number >= all_.size()) return;
   Part& part = all_[number];
   if (!part.here) return;
   make_absent(part);
@@ -154,20 +165,15 @@ void WeightShards::State::release(std::size_t number) noexcept {
 
 void WeightShards::State::gather(std::optional<int> on) {
   if (!divided() || gathered_) return;
-  while (!on_the_way_.empty()) {
-    const std::size_t first = on_the_way_.front();
-    receive_first();
-    all_[first].whole = {};
+  if (on && (*on < 0 || *on >= transport_->size())) {
+    throw Error(Error::Kind::argument, kOp, "a rank below " + std::to_string(transport_->size()), std::to_string(*on));
   }
+  while (!on_the_way_.empty()) drop_first();
   const bool receives = !on || *on == transport_->rank();
   for (std::size_t i = 0; i < all_.size(); ++i) {
+    if (all_[i].here) continue;  // on all ranks alike
     begin(i, on);
-    if (receives) {
-      take(i);
-    } else {
-      receive_first();
-      all_[i].whole = {};
-    }
+    receives ? take(i) : drop_first();
   }
   gathered_ = true;
 }

@@ -112,6 +112,7 @@ Module::Gradient GPT::backward(const Tensor& d_logits) {
   HeadGradient grad;
   {
     const Held held(weights_.get(), head_part(), norm_part());
+    require_present(head());
     grad = logits_backward({head().value, config_.precision}, dy, {}, hidden_);
   }
   accumulate(config_.tied ? wte : lm_head, grad.weight);

@@ -16,11 +16,10 @@ void require_present(const Parameter& parameter);
 // always there.
 class Held {
  public:
-  Held(WeightSource* source, std::size_t part, std::optional<std::size_t> next = {}) : source_(source), part_(part) {
-    if (!source_) return;
-    source_->take(part);
-    also(next);
+  Held(WeightSource* source, std::size_t part) : source_(source), part_(part) {
+    if (source_) source_->take(part);
   }
+  Held(WeightSource* source, std::size_t part, std::optional<std::size_t> next) : Held(source, part) { also(next); }
   ~Held() {
     if (source_) source_->release(part_);
   }

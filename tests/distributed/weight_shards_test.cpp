@@ -160,6 +160,7 @@ TEST(WeightShards, OtherPassesAreThoseOfWholeWeights) {
   const Tensor ids = texts.ids.slice(0, 0, 2), targets = texts.targets.slice(0, 0, 2), logits = whole->forward(ids);
   whole->backward(logits);
   const double loss = whole->evaluate(ids, targets);
+  const Tensor next = Decoder(*whole, 2).read(ids);
   dist::run_threads(3, [&](Transport& transport) {
     const Threads own(1);
     Generator mine(1);
@@ -178,7 +179,7 @@ TEST(WeightShards, OtherPassesAreThoseOfWholeWeights) {
     for (const Parameter* p : found) EXPECT_TRUE(is_absent(p->value)) << p->name;
     shards->gather();
     Decoder decoder(*model, 2);
-    EXPECT_TRUE(identical(decoder.read(ids), Decoder(*whole, 2).read(ids)));
+    EXPECT_TRUE(identical(decoder.read(ids), next));
     shards->divide();
     EXPECT_EQ(model->evaluate(ids, targets), loss);
   });
@@ -294,6 +295,39 @@ TEST(WeightShards, AStepSendsHalfAsMuchAgain) {
       }
     }
   });
+}
+
+TEST(WeightShards, AreGatheredWhileAPartIsHeld) {
+  dist::run_threads(3, [&](Transport& transport) {
+    const Threads own(1);
+    Generator dropout(1);
+    const auto model = gpt(true, dropout), whole = gpt(true, dropout);
+    WeightShards shards(&transport, model->weight_parts());
+    shards.take(0);
+    shards.begin(1);
+    shards.gather(1);
+    for (std::size_t i = 0; transport.rank() == 1 && i < whole->parameters().size(); ++i) {
+      EXPECT_TRUE(identical(model->parameters()[i]->value, whole->parameters()[i]->value));
+    }
+    shards.divide();
+    for (const Parameter* p : model->parameters()) EXPECT_TRUE(is_absent(p->value)) << p->name;
+    expect_error(Error::Kind::argument, {"WeightShards", "a rank below 3", "7"}, [&] { shards.gather(7); });
+  });
+}
+
+TEST(WeightShards, AreOutOfStepAfterACallThatFailed) {
+  const auto one_throws = [](Transport& transport) {
+    const Threads own(1);
+    Generator dropout(1);
+    const auto model = gpt(true, dropout);
+    WeightShards shards(&transport, model->weight_parts());
+    if (transport.rank() == 1) throw std::runtime_error("this rank alone");
+    EXPECT_ANY_THROW(shards.take(0));
+    for (const auto& again : {std::function<void()>([&] { shards.take(0); }), {[&] { shards.gather(); }}}) {
+      expect_error(Error::Kind::data, {"WeightShards", "ranks that are in step", "failed"}, again);
+    }
+  };
+  EXPECT_THROW(dist::run_threads(2, one_throws), std::runtime_error);
 }
 
 TEST(WeightShards, TellsWhatIsNotHere) {

@@ -70,9 +70,8 @@ constexpr const char* kTrainNotes =
     "changes nothing and is tried with other batches, at most 10 in a row. Weights that are not finite are never "
     "saved. Losses are in nats a token, which is a byte without --tokenizer.\n\n"
     "On ranks, as in mpirun -n 8 attn train … --ranks data=4,sequence=2, each computes its part of every batch and "
-    "text. A checkpoint goes on with any ranks, which are told by --ranks, --scheme and --shard each time; "
-    "docs/training.md "
-    "says where the bits are the same.\n\n"
+    "text. A checkpoint goes on with any ranks, which are told by --ranks, --scheme, --shard and "
+    "--keep-weights each time; docs/training.md says where the bits are the same.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, 3 for bad data or files, 130 when Ctrl-C stopped the "
     "run and 143 when SIGTERM did. In both cases all is saved; under mpirun, if it leaves the time.";
 
@@ -342,6 +341,28 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
   if (stop.signal != 0) status = 128 + stop.signal;
 }
 
+void add_ranks_flags(Verb& verb, TrainFlags& flags) {
+  verb.add_option(
+          "--ranks", flags.ranks,
+          "How the ranks of mpirun share the work, as in data=4,sequence=2: data shares of each batch, sequence "
+          "shares of each text. The product is the number of ranks, and what is not named is 1.")
+      .value_name("SHARES")
+      .default_is("data alone");
+  verb.add_option("--scheme", flags.scheme,
+                  "How attention goes over ranks that share a text: auto, ring, gather or ulysses.")
+      .value_name("NAME")
+      .one_of({"auto", "ring", "gather", "ulysses"});
+  Option& shard = verb.add_flag("--shard", flags.shard,
+                                "Under mpirun: each rank keeps its part of the weights and of the optimizer's state "
+                                "alone, and fetches a block's weights before it computes the block. This takes the "
+                                "least memory, and a step sends half as much again as without, with "
+                                "--reproducible more.");
+  verb.add_flag("--keep-weights", flags.keep_weights,
+                "With --shard: every rank keeps all weights, and the optimizer's state alone is divided. A step sends "
+                "as much as without --shard.")
+      .needs(shard);
+}
+
 }  // namespace
 
 void define_train(Verb& verb, int& status) {
@@ -383,24 +404,7 @@ void define_train(Verb& verb, int& status) {
   verb.add_option("--curve", flags->curve, "The loss curve to write, .svg.")
       .value_name("FILE")
       .default_is("beside --out, with its name");
-  verb.add_option(
-          "--ranks", flags->ranks,
-          "How the ranks of mpirun share the work, as in data=4,sequence=2: data shares of each batch, sequence "
-          "shares of each text. The product is the number of ranks, and what is not named is 1.")
-      .value_name("SHARES")
-      .default_is("data alone");
-  verb.add_option("--scheme", flags->scheme,
-                  "How attention goes over ranks that share a text: auto, ring, gather or ulysses.")
-      .value_name("NAME")
-      .one_of({"auto", "ring", "gather", "ulysses"});
-  Option& shard = verb.add_flag("--shard", flags->shard,
-                                "Under mpirun: each rank keeps its part of the weights and of the optimizer's state "
-                                "alone, and fetches a block's weights before it computes the block. This takes the "
-                                "least memory, and a step sends half as much again as without.");
-  verb.add_flag("--keep-weights", flags->keep_weights,
-                "With --shard: every rank keeps all weights, and the optimizer's state alone is divided. A step sends "
-                "as much as without --shard.")
-      .needs(shard);
+  add_ranks_flags(verb, *flags);
   verb.add_flag("--json", flags->json, "Print progress as JSON, an object a line, on standard output.");
   add_train_settings(verb, flags->settings, flags->precision, flags->gelu);
   verb.notes(kTrainNotes);

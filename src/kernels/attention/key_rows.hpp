@@ -40,9 +40,11 @@ inline RowRun run_at(const Problem& p, const KeyRows& all, const Span& span, std
   const PageRows& part = *all.paged;
   const std::int64_t place = first % pages.tokens;
   const char* page = static_cast<const char*>(pages.tables[span.batch][first / pages.tokens]);
-  const auto* scales = reinterpret_cast<const float*>(page + part.scales) + span.key_head * pages.tokens + place;
+  const float* scales = nullptr;
+  if (pages.element == Element::i8)
+    scales = reinterpret_cast<const float*>(page + part.scales) + span.key_head * pages.tokens + place;
   return {page + part.offset + span.key_head * part.head + place * part.token, part.token,
-          least_of(pages.tokens - place, most), pages.element == Element::i8 ? scales : nullptr};
+          least_of(pages.tokens - place, most), scales};
 }
 
 // f(run, its first row's number) for each of the runs that `count` rows from key `first` on lie in.
@@ -56,7 +58,7 @@ inline void for_each_run(const Problem& p, const KeyRows& all, const Span& span,
   }
 }
 
-// out (count, width) of float32. On x86 a scale below 2^-126 counts as zero, as other numbers do in the kernels.
+// out (count, width) of float32.
 inline void widen_rows(Element element, const RowRun& run, std::int64_t width, float* out) {
   for (std::int64_t j = 0; j < run.count; ++j, out += width) {
     widen(element, run.row(j), out, width);
