@@ -20,7 +20,8 @@ struct KVCacheConfig {
   std::int64_t head_dim = 1;
   std::int64_t value_dim = 0;  // 0 = head_dim
   // How elements are stored: f32, bf16, f16, or i8 with a float32 scale for each row (one token of one head, keys and
-  // values apart): symmetric, the row's largest magnitude becomes 127, so that an element errs by 1/254 of it at most.
+  // values apart): symmetric, the row's largest magnitude becomes 127, so that an element errs by 1/254 of it at most,
+  // or by 2^-127 where that is more.
   DType dtype = DType::f32;
   // The number of tokens of a page. Pages come from a pool that all items share, nothing is ever moved, and what
   // truncate() frees is used again. With 0 each batch item's rows lie together instead, and are moved to a place twice
@@ -115,7 +116,7 @@ class KVCache : public DecoderCache {
 // the cache, whose lengths take the place of options.mask.key_lengths: tk is max_length(), and query i of an item with
 // n keys is, where the mask is aligned bottom_right, token n - tq + i of it. That is what a decoder wants that has
 // appended its new tokens first; top_left, the default, puts the first query beside the first key. Any number of
-// queries reads the cache as it is, paged or not; all weights, where they are asked for, are those of a copy. Computed
+// queries reads the cache as it is, paged or not; weights, where they are asked for, are computed from a copy. Computed
 // in float32 unless q and cache share a dtype. Throws Error as attention() does, and (argument) for a mask with
 // key_lengths or packed sequences of its own.
 AttentionResult attention(const Tensor& q, const DecoderCache& cache, const AttentionOptions& options = {});

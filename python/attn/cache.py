@@ -103,8 +103,8 @@ class KVCache:
         """query (b, hq, tq, d) to all that is kept; arguments and results of attn.scaled_dot_product_attention.
 
         The diagonal ends bottom right by default: query i of an item of n tokens is its token n - tq + i, as in a
-        decoder that has appended its new tokens first. Up to four queries a head read the cache as it is; more read a
-        copy. No gradient flows.
+        decoder that has appended its new tokens first. Any number of queries reads the cache as it is. No gradient
+        flows.
 
         Args:
             query: (b, hq, tq, d), of any floating dtype.
