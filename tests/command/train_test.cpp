@@ -205,7 +205,9 @@ TEST_F(TrainTest, Refuses) {
   fails(tiny + "--text text.txt --out m.safetensors --batch 0", 2, "--batch");
   fails(tiny + "--text text.txt --out m.safetensors --eval-every 0", 2, "--eval-every");
   fails(tiny + "--text text.txt --out m.safetensors --validation 1", 2, "--validation");
-  fails(tiny + "--text text.txt --out m.safetensors --lr nan", 2, "--lr");
+  fails(tiny + "--text text.txt --out m.safetensors --lr nan", 2, "above 0 and below 1000; found nan");
+  fails(tiny + "--text text.txt --out m.safetensors --lr 1e20", 2, "above 0 and below 1000; found 1e+20");
+  fails(tiny + "--text text.txt --out m.safetensors --min-lr 1", 2, "from 0 to --lr; found 1");
   fails("attn train --text text.txt --out m.safetensors --resume", 3, "m.training.safetensors");
   fails(tiny + "--text text.txt --out -", 2, "a file");
   out_of(tiny + "--text text.txt --out m.safetensors");

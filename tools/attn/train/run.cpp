@@ -105,16 +105,16 @@ std::uint64_t mixed(std::uint64_t key, std::int64_t group) {
 }
 
 const TrainSettings& checked(const TrainSettings& s, const TrainRanks& ranks) {
-  const auto require = [](bool holds, const char* flag, const char* expected) {
-    if (!holds) throw Error(Error::Kind::argument, flag, expected, "another value");
+  const auto require = [](bool holds, const char* flag, const char* expected, auto found) {
+    if (!holds) throw Error(Error::Kind::argument, flag, expected, formatted("{}", found));
   };
-  require(s.steps >= 1, "--steps", "at least 1");
-  require(s.batch >= 1, "--batch", "at least 1");
-  require(s.eval_every >= 1, "--eval-every", "at least 1");
-  require(s.warmup >= 0, "--warmup", "at least 0");
-  require(s.rate > 0 && s.rate < 1e3, "--lr", "a number above 0");
-  require(s.floor >= 0 && s.floor <= s.rate, "--min-lr", "a number from 0 to --lr");
-  require(s.clip >= 0, "--clip", "a number of at least 0");
+  require(s.steps >= 1, "--steps", "at least 1", s.steps);
+  require(s.batch >= 1, "--batch", "at least 1", s.batch);
+  require(s.eval_every >= 1, "--eval-every", "at least 1", s.eval_every);
+  require(s.warmup >= 0, "--warmup", "at least 0", s.warmup);
+  require(s.rate > 0 && s.rate < 1e3, "--lr", "a number above 0 and below 1000", s.rate);
+  require(s.floor >= 0 && s.floor <= s.rate, "--min-lr", "a number from 0 to --lr", s.floor);
+  require(s.clip >= 0, "--clip", "a number of at least 0", s.clip);
   if (s.batch % ranks.data() != 0) {
     throw Error(Error::Kind::argument, "--batch", formatted("a multiple of the {} ranks that share it", ranks.data()),
                 std::to_string(s.batch));
