@@ -36,7 +36,8 @@ Piece random_piece(std::mt19937& rng, DType queries, DType stored) {
   add_options(rng, in);
   if (chance(rng, 0.2)) add_offsets(rng, in);
   in.options.mask.key_lengths = in.options.mask.query_starts = in.options.mask.key_starts = {};
-  in.options.precision = std::array{Precision::highest, Precision::high, Precision::medium}[pick(rng, 0, 2)];
+  in.options.precision =
+      std::array{Precision::highest, Precision::high, Precision::medium}[static_cast<std::size_t>(pick(rng, 0, 2))];
   if (chance(rng, 0.2)) in.options.output_dtype = DType::f32;
   piece.options = in.options;
   return piece;
