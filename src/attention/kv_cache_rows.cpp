@@ -98,7 +98,8 @@ void read_rows(const KVPages& pages, const PagePart& part, DType dtype, std::int
         convert_row(row, 1, part.width, first + t * step);
       }
     };
-    out.dtype() == dtype ? read(out.data<Stored>()) : read(out.data<float>());
+    if (out.dtype() == dtype) return read(out.data<Stored>());
+    read(out.data<float>());
   });
 }
 
