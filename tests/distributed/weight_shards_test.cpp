@@ -311,6 +311,10 @@ TEST(WeightShards, AreGatheredWhileAPartIsHeld) {
     }
     shards.divide();
     for (const Parameter* p : model->parameters()) EXPECT_TRUE(is_absent(p->value)) << p->name;
+    shards.take(2);  // no message was left over
+    for (std::size_t i = 0; i < shards.parts()[2].size(); ++i) {
+      EXPECT_TRUE(identical(shards.parts()[2][i]->value, whole->weight_parts()[2][i]->value)) << i;
+    }
     expect_error(Error::Kind::argument, {"WeightShards", "a rank below 3", "7"}, [&] { shards.gather(7); });
   });
 }
