@@ -102,6 +102,8 @@ def main():
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.steps < 3:
+        parser.error(f"--steps: expected at least 3, as attn's last and PyTorch's first are left out; found {options.steps}")
     if options.peer:
         return run_torch(options.peer, options.steps, options.threads)
     tokens = BATCH * MODEL["context"]
