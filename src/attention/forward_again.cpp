@@ -117,10 +117,10 @@ void run_in_double(const Tensor& queries, const LargeCall& large, const Sizes& p
 
 Heads heads_to_mend(const Sizes& p, const AttentionResult& result) {
   Heads heads(static_cast<std::size_t>(p.batch * p.hkv));
+  const std::int64_t group = p.hq / p.hkv, numbers = group * p.tq * p.dv;
   for_runs(
-      p.batch * p.hkv, static_cast<double>(p.hq / p.hkv * p.tq * p.dv),
+      p.batch * p.hkv, static_cast<double>(numbers),
       [&](std::int64_t at, std::int64_t) {
-        const std::int64_t group = p.hq / p.hkv;
         for (std::int64_t r = 0; r < group * p.tq && !heads[static_cast<std::size_t>(at)]; ++r) {
           const std::int64_t b = at / p.hkv, h = at % p.hkv * group + r / p.tq, i = r % p.tq;
           heads[static_cast<std::size_t>(at)] = !std::isfinite(result.lse.data<float>()[(b * p.hq + h) * p.tq + i]) ||

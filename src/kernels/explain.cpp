@@ -1,6 +1,7 @@
 #include "kernels/explain.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace attn::kernels {
@@ -82,7 +83,7 @@ std::string text(const Explanation& e) {
   }
   all += line + "\n";
   if (e.threads == 0) return all;
-  const auto busy = static_cast<int>(100 * e.schedule.speed_up() / e.threads + 0.5);
+  const long busy = std::lround(100 * e.schedule.speed_up() / e.threads);
   return all + "  on " + count(e.threads, "thread") + ": " + count(e.schedule.waves, "wave") + ", " +
          std::to_string(busy) + " % busy\n";
 }

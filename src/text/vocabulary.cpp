@@ -165,7 +165,9 @@ void Vocabulary::take_merges(const Description& description, const io::Origin& o
                right_id = look_up(right, model_by_content_, contents_);
     const auto merged = look_up(left + right, model_by_content_, contents_);
     if (!left_id || !right_id || !merged) {
-      origin.fail("merges whose parts and result are tokens", io::in_quotes(left + " " + right));
+      std::string pair = left;
+      pair += " " + right;
+      origin.fail("merges whose parts and result are tokens", io::in_quotes(pair));
     }
     if (lines.size() + 1 >= kNoRank) origin.fail("fewer than 2^32 - 1 merges", "more");
     lines.push_back({*left_id, *right_id, static_cast<std::uint32_t>(lines.size())});

@@ -144,6 +144,41 @@ void run(const SdpaFlags& flags) {
   write_stderr(plans);
 }
 
+void add_masks(Verb& verb, SdpaFlags& flags) {
+  verb.add_option(
+          "--mask", flags.mask,
+          "A mask that is broadcast to (b, h, tq, tk): bool is true where a key may be seen, and float is added "
+          "to the scaled scores.")
+      .value_name("FILE");
+  const Option& blocks = verb.add_option("--blocks", flags.blocks,
+                                         "A block-sparse mask of 1 (computed) and 0 (skipped), broadcast to "
+                                         "(b, h, blocks of q, blocks of k).")
+                             .value_name("FILE");
+  verb.add_option("--block-size", flags.block_size, "The number of tokens in a block of --blocks.")
+      .value_name("N")
+      .needs(blocks)
+      .at_least(1);
+  verb.add_option("--causal", flags.causal, "Hide later keys; the diagonal starts top-left or ends bottom-right.")
+      .value_name("ALIGN")
+      .default_is("no key is hidden")
+      .one_of({"top-left", "bottom-right"});
+  verb.add_option("--query-offset", flags.query_offset, "The position of the first query in a longer sequence.")
+      .value_name("N")
+      .default_is("0");
+  verb.add_option("--key-offset", flags.key_offset, "The position of the first key.").value_name("N").default_is("0");
+  const Option& relative = verb.add_option("--relative-bias", flags.relative_bias,
+                                           "T5's bias (buckets, h), added to scores by the bucket of a key's distance "
+                                           "from the query.")
+                               .value_name("FILE");
+  verb.add_option("--relative-max-distance", flags.relative_max_distance,
+                  "Put all distances from N on into the last bucket.")
+      .value_name("N")
+      .needs(relative);
+  verb.add_flag("--relative-one-sided", flags.relative_one_sided,
+                "Use all buckets for keys behind the query, as decoders do.")
+      .needs(relative);
+}
+
 }  // namespace
 
 void define_sdpa(Verb& verb, int&) {
@@ -155,38 +190,7 @@ void define_sdpa(Verb& verb, int&) {
       .value_name("FILE")
       .required();
   verb.add_option("--v", flags->v, "The values.").value_name("FILE").required();
-  verb.add_option(
-          "--mask", flags->mask,
-          "A mask that is broadcast to (b, h, tq, tk): bool is true where a key may be seen, and float is added "
-          "to the scaled scores.")
-      .value_name("FILE");
-  const Option& blocks = verb.add_option("--blocks", flags->blocks,
-                                         "A block-sparse mask of 1 (computed) and 0 (skipped), broadcast to "
-                                         "(b, h, blocks of q, blocks of k).")
-                             .value_name("FILE");
-  verb.add_option("--block-size", flags->block_size, "The number of tokens in a block of --blocks.")
-      .value_name("N")
-      .needs(blocks)
-      .at_least(1);
-  verb.add_option("--causal", flags->causal, "Hide later keys; the diagonal starts top-left or ends bottom-right.")
-      .value_name("ALIGN")
-      .default_is("no key is hidden")
-      .one_of({"top-left", "bottom-right"});
-  verb.add_option("--query-offset", flags->query_offset, "The position of the first query in a longer sequence.")
-      .value_name("N")
-      .default_is("0");
-  verb.add_option("--key-offset", flags->key_offset, "The position of the first key.").value_name("N").default_is("0");
-  const Option& relative = verb.add_option("--relative-bias", flags->relative_bias,
-                                           "T5's bias (buckets, h), added to scores by the bucket of a key's distance "
-                                           "from the query.")
-                               .value_name("FILE");
-  verb.add_option("--relative-max-distance", flags->relative_max_distance,
-                  "Put all distances from N on into the last bucket.")
-      .value_name("N")
-      .needs(relative);
-  verb.add_flag("--relative-one-sided", flags->relative_one_sided,
-                "Use all buckets for keys behind the query, as decoders do.")
-      .needs(relative);
+  add_masks(verb, *flags);
   verb.add_option("--scale", flags->scale, "Multiply the scores by S; none means 1.")
       .value_name("S")
       .default_is("1/√d");

@@ -100,9 +100,12 @@ std::string zsh_option(const Option& option) {
   const bool list = option.kind() == Option::Kind::list;
   for (const std::string& name : option.names()) {
     const bool flag = option.kind() == Option::Kind::flag;
-    const std::string what = "[" + marked(brief(option.description()), "[]:\\") + "]";
-    const std::string value = flag ? "" : ":" + message + ":" + zsh_action(option);
-    text += " \\\n        " + shell_quoted((list ? "*" : "") + name + (flag ? "" : "=") + what + value);
+    std::string word = list ? "*" : "";
+    word += name;
+    word += flag ? "[" : "=[";
+    word += marked(brief(option.description()), "[]:\\") + "]";
+    if (!flag) word += ":" + message + ":" + zsh_action(option);
+    text += " \\\n        " + shell_quoted(word);
   }
   return text;
 }
