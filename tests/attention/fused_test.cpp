@@ -210,6 +210,22 @@ TEST(Philox, FusedDropoutIsItsMask) {
   }
 }
 
+// A probability of 1 has no threshold of 32 bits.
+TEST(Philox, ADropoutOfOneDropsAll) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    std::mt19937 rng(1);
+    TwoDropouts two(rng, dtype);
+    two.by_key.dropout = 1;
+    const Inputs& in = two.in;
+    const AttentionResult result = attention(in.q, in.k, in.v, two.by_key);
+    const AttentionGradient grad =
+        attention_backward(Tensor::ones(result.output.shape(), dtype), in.q, in.k, in.v, two.by_key, result);
+    for (const Tensor* t : {&result.output, &grad.q, &grad.k, &grad.v}) {
+      for (const double x : values(*t)) ASSERT_EQ(x, 0);
+    }
+  }
+}
+
 // Forward and backward draw the same mask: the gradient is the reference's for that mask, and its bits are those of
 // the mask in memory.
 TEST(Philox, FusedGradientIsOfItsMask) {

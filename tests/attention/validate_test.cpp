@@ -67,6 +67,28 @@ TEST(Validate, AMaskMayNotBeLargerThanTheScores) {
   }
 }
 
+TEST(Validate, StartsOfPackedSequencesReachTheEnd) {
+  const Tensor x = ones({1, 2, 6, 4});
+  const auto starts = [](const std::vector<double>& all) {
+    return tensor(all, {static_cast<std::int64_t>(all.size())}, DType::i64);
+  };
+  for (const std::vector<double>& wrong :
+       {std::vector<double>{0, 5}, {0, 2, 4}, {0, 7}, {0, 8, 6}, {1, 6}, {-1, 6}, {0}}) {
+    expect_refused(Kind::argument, {"query_starts", "end at 6"}, x, x, x,
+                   {.mask = Mask::sequences(starts(wrong), starts({0, 6}))});
+    expect_refused(Kind::argument, {"key_starts", "end at 6"}, x, x, x,
+                   {.mask = Mask::sequences(starts({0, 6}), starts(wrong))});
+  }
+}
+
+TEST(Validate, ANumberForEachHead) {
+  const Tensor x = ones({1, 4, 3, 4});
+  for (const Shape& shape : {Shape{1}, Shape{3}, Shape{5}, Shape{}, Shape{0}, Shape{1, 4}, Shape{2, 2}}) {
+    expect_refused(Kind::shape, {"sinks", "(4,)", shape.str()}, x, x, x, {.sinks = ones(shape)});
+    expect_refused(Kind::shape, {"alibi_slopes", "(4,)", shape.str()}, x, x, x, {.alibi_slopes = ones(shape)});
+  }
+}
+
 TEST(Validate, Numbers) {
   const Tensor x = ones({2, 2, 3, 4}), keep = ones({2, 2, 3, 3}, DType::boolean);
   const auto refuse = [&](const std::vector<std::string>& parts, const AttentionOptions& options) {

@@ -79,6 +79,9 @@ TEST_F(BadInput, Values) {
   refused("attn run cross --input x.csv --d-out 4 --heads 3 --context x.csv", kUsage, {"3 heads for d_out = 4"});
   refused("attn run multihead --input x.csv --d-out 6 --rope", kUsage, {"--rope", "heads of an even size", "found 3"});
   refused("attn run multihead --input x.csv --d-out 4 --rope --rope-theta 0", kUsage, {"--rope-theta", "above 0"});
+  refused("attn run multihead --input x.csv --d-out 4 --rope --rope-theta -0.30000000000000004", kUsage,
+          {"found -0.30000000000000004\n"});
+  refused("attn run multihead --input x.csv --d-out 4 --rope --rope-theta -0.3", kUsage, {"found -0.3\n"});
   refused("attn run multihead --input x.csv --d-out 4 --rope --rope-theta nan", kUsage, {"--rope-theta"});
   refused("attn run multihead --input x.csv --d-out 8 --rope --rope-theta 1e-300", kUsage, {"finite"});
   refused("attn explain causal --query 7", kUsage, {"--query", "1 to 6"});
