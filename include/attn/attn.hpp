@@ -8,6 +8,7 @@
 
 #include "attn/attention.hpp"
 #include "attn/blocks.hpp"
+#include "attn/causal_lm.hpp"
 #include "attn/chat.hpp"
 #include "attn/checkpoint.hpp"
 #include "attn/dlpack.hpp"

@@ -7,8 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "attn/modules.hpp"
-#include "attn/weights.hpp"
+#include "attn/causal_lm.hpp"
 
 namespace attn {
 
@@ -116,32 +115,12 @@ class Block : public Module {
 //
 // Initial values are GPT-2's: each matrix torch.nn.init.normal_(weight, 0, 0.02), in the order of parameters(), the
 // last one of each branch 0.02 / √(2 · layers); biases 0; LayerNorm's weight 1.
-class GPT : public Module {
+class GPT : public CausalLM {
  public:
+  // A trace has the blocks' steps as "h.0.attn.weights", ….
   GPT(const GPTConfig& config, Generator& rng);
-  // Token ids int64 (t) or (b, t), in [0, vocab_size), t up to context_length → logits (…, t, vocab_size).
-  // With a trace, records each block's steps as "h.0.attn.weights", ….
-  Tensor forward(const Tensor& ids, Trace* trace = nullptr) override;
-  // The gradient of the last forward(). Ids have none, so that none is returned.
-  Gradient backward(const Tensor& d_logits) override;
-
-  // Mean cross-entropy, in nats, of the targets: int64 of the shape of ids, -100 (PyTorch's ignore_index) where there
-  // is none. Logits are computed a part at a time. backward() then adds factor · gradient to every parameter's grad,
-  // and tells `ready` of each parameter once.
-  double loss(const Tensor& ids, const Tensor& targets);
-  void backward(double factor = 1, const GradientsReady& ready = {});
-  // The same mean, with nothing kept for a backward pass.
-  double evaluate(const Tensor& ids, const Tensor& targets);
-
-  // From now on ids and targets are this process's part of each text, and so is all that comes of them: losses are
-  // means over its targets, and a gradient of the whole is a sum over the parts. Null: whole texts.
-  void set_sequence(const std::shared_ptr<SequencePart>& part);
-  // From now on the source has the weights, of which this model takes one of weight_parts() at a time, or two. Null:
-  // they are here.
-  void set_weights(std::shared_ptr<WeightSource> source) { weights_ = std::move(source); }
-  WeightParts weight_parts();
-
-  std::vector<Parameter*> parameters() override;
+  void set_sequence(const std::shared_ptr<SequencePart>& part) override;
+  WeightParts weight_parts() override;
   void train(bool on = true) override;
   const GPTConfig& config() const noexcept { return config_; }
   const Parameter& head() const noexcept { return config_.tied ? wte : lm_head; }  // (vocab_size, width)
@@ -153,21 +132,17 @@ class GPT : public Module {
   Parameter lm_head;  // (vocab_size, width); value undefined when tied
 
  private:
-  Tensor hidden(const Tensor& ids, Trace* trace);  // (b, t, width), after ln_f
-  void hidden_backward(const Tensor& d_hidden, const GradientsReady& ready = {});
-  double cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient);
+  Tensor hidden(const Tensor& ids, Trace* trace) override;
+  void hidden_backward(const Tensor& d_hidden, const GradientsReady& ready) override;
+  std::size_t block_count() const override { return h.size(); }
+  bool tied() const override { return config_.tied; }
+  Parameter& head_weight() override { return config_.tied ? wte : lm_head; }
+  Head head_of_now() override;
   void initialise(Generator& rng);
-  Tensor embedded();                                             // (b, t, width), of ids_
-  std::size_t block_part(std::size_t i) const { return 2 + i; }  // behind wte and wpe
-  std::size_t norm_part() const { return block_part(h.size()); }
-  std::size_t head_part() const { return config_.tied ? 0 : norm_part() + 1; }
+  Tensor embedded();                                                               // (b, t, width), of ids_
   Tensor places() const { return sequence_ ? sequence_->positions() : Tensor{}; }  // of the tokens in wpe
 
   GPTConfig config_;
-  std::shared_ptr<SequencePart> sequence_;
-  std::shared_ptr<WeightSource> weights_;
-  Tensor ids_, hidden_;       // of the last forward pass: (b, t), (b, t, width)
-  Tensor d_hidden_, d_head_;  // left by loss() for backward()
 };
 
 // The parts as functions. GELU takes float32 or bfloat16, and its gradient has x's dtype.

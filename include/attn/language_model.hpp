@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "attn/blocks.hpp"
+#include "attn/causal_lm.hpp"
 #include "attn/kv_cache.hpp"
 #include "attn/rotary.hpp"
-#include "attn/weights.hpp"
 
 namespace attn {
 
@@ -83,28 +83,16 @@ class DecoderBlock : public Module {
 
 // Parameters are named as in Hugging Face's files: "model.layers.0.self_attn.q_proj.weight". All are zeros, but for
 // norms, until they are loaded (attn/pretrained.hpp) or set. No dropout acts in these models.
-class LanguageModel : public Module {
+class LanguageModel : public CausalLM {
  public:
   // Unless `allocate`, parameters are views of one zero, which take no memory until they are replaced.
   explicit LanguageModel(const LanguageModelConfig& config, bool allocate = true);
 
-  // Token ids int64 (t) or (b, t), in [0, vocab_size), t up to context_length → logits (…, t, vocab_size). A batch of
-  // texts of different lengths is padded at its end, with any id: no token sees what follows it.
-  // With a trace, records each block's steps as "model.layers.0.self_attn.weights", ….
-  Tensor forward(const Tensor& ids, Trace* trace = nullptr) override;
-  // Of the last forward(). Ids have no gradient: none is returned.
-  Gradient backward(const Tensor& d_logits) override;
+  // A batch of texts of different lengths is padded at its end, with any id: no token sees what follows it. A trace has
+  // the blocks' steps as "model.layers.0.self_attn.weights", ….
+  void set_sequence(const std::shared_ptr<SequencePart>& part) override;
+  WeightParts weight_parts() override;
 
-  // As GPT's: mean cross-entropy of the targets, -100 where there is none; then factor · gradient is added to every
-  // grad.
-  double loss(const Tensor& ids, const Tensor& targets);
-  void backward(double factor = 1, const GradientsReady& ready = {});
-  double evaluate(const Tensor& ids, const Tensor& targets);
-  void set_sequence(const std::shared_ptr<SequencePart>& part);  // this and the next ones as GPT's
-  void set_weights(std::shared_ptr<WeightSource> source) { weights_ = std::move(source); }
-  WeightParts weight_parts();
-
-  std::vector<Parameter*> parameters() override;
   const LanguageModelConfig& config() const noexcept { return config_; }
   const Parameter& head() const noexcept { return config_.tied ? embedding : lm_head; }
 
@@ -114,19 +102,15 @@ class LanguageModel : public Module {
   Parameter lm_head;  // (vocab_size, width); value undefined when tied
 
  private:
-  Tensor hidden(const Tensor& ids, Trace* trace);  // (b, t, width), after the last norm
-  void hidden_backward(const Tensor& d_hidden, const GradientsReady& ready = {});
-  double cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient);
-  Tensor embedded();                                             // (b, t, width), of ids_
-  std::size_t block_part(std::size_t i) const { return 1 + i; }  // behind the embedding
-  std::size_t norm_part() const { return block_part(blocks.size()); }
-  std::size_t head_part() const { return config_.tied ? 0 : norm_part() + 1; }
+  Tensor hidden(const Tensor& ids, Trace* trace) override;
+  void hidden_backward(const Tensor& d_hidden, const GradientsReady& ready) override;
+  std::size_t block_count() const override { return blocks.size(); }
+  bool tied() const override { return config_.tied; }
+  Parameter& head_weight() override { return config_.tied ? embedding : lm_head; }
+  Head head_of_now() override;
+  Tensor embedded();  // (b, t, width), of ids_
 
   LanguageModelConfig config_;
-  std::shared_ptr<SequencePart> sequence_;
-  std::shared_ptr<WeightSource> weights_;
-  Tensor ids_, hidden_, logits_;  // of the last forward pass; logits only where they have a softcap
-  Tensor d_hidden_, d_head_;      // left by loss() for backward()
 };
 
 // Keeps the matrices in `dtype`, float32, bfloat16 or int8, as store_matrices() of a GPT (attn/generate.hpp).

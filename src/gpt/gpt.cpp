@@ -45,7 +45,10 @@ GPTConfig gpt2(std::string_view size) {
 }
 
 GPT::GPT(const GPTConfig& config, Generator& rng)
-    : dropout(checked(config).dropout, rng), ln_f(config.width, config.epsilon, "ln_f"), config_(config) {
+    : CausalLM(kOp, 2),
+      dropout(checked(config).dropout, rng),
+      ln_f(config.width, config.epsilon, "ln_f"),
+      config_(config) {
   wte = {"wte.weight", Tensor::zeros({config.vocab_size, config.width}), {}};
   wpe = {"wpe.weight", Tensor::zeros({config.context_length, config.width}), {}};
   for (std::int64_t i = 0; i < config.layers; ++i) {
@@ -57,7 +60,7 @@ GPT::GPT(const GPTConfig& config, Generator& rng)
 
 void GPT::initialise(Generator& rng) {
   const double residual = 0.02 / std::sqrt(2 * static_cast<double>(config_.layers));
-  for (Parameter* p : GPT::parameters()) {  // called by the constructor
+  for (Parameter* p : parameters()) {  // called by the constructor
     if (p->value.rank() != 2) continue;
     const bool ends_branch = p->name.ends_with("out_proj.weight") || p->name.ends_with("c_proj.weight");
     p->value = rng.randn(p->value.shape());
@@ -91,33 +94,12 @@ Tensor GPT::hidden(const Tensor& ids, Trace* trace) {
     x = h[i]->forward(x, trace);
   }
   const Held held(weights_.get(), norm_part());
-  return hidden_ = ln_f.forward(x);
+  return ln_f.forward(x);
 }
 
-Tensor GPT::forward(const Tensor& ids, Trace* trace) {
-  const Tensor states = hidden(ids, trace);
-  const Held held(weights_.get(), head_part());
+Head GPT::head_of_now() {
   require_present(head());
-  const Tensor logits = logits_of({head().value, config_.precision}, states);
-  d_hidden_ = {};
-  return ids.rank() == 1 ? logits.select(0, 0) : logits;
-}
-
-Module::Gradient GPT::backward(const Tensor& d_logits) {
-  require_forward(kOp, hidden_.defined());
-  const Tensor dy = d_logits.rank() == 2 ? d_logits.unsqueeze(0) : d_logits;
-  if (dy.rank() != 3 || dy.size(-1) != config_.vocab_size || row_count(dy) != ids_.numel()) {
-    throw Error(Error::Kind::shape, kOp, "d_logits of the logits' shape", d_logits.shape().str());
-  }
-  HeadGradient grad;
-  {
-    const Held held(weights_.get(), head_part(), norm_part());
-    require_present(head());
-    grad = logits_backward({head().value, config_.precision}, dy, {}, hidden_);
-  }
-  accumulate(config_.tied ? wte : lm_head, grad.weight);
-  hidden_backward(grad.hidden);
-  return {};
+  return {head().value, config_.precision};
 }
 
 void GPT::hidden_backward(const Tensor& d_hidden, const GradientsReady& ready) {
@@ -144,47 +126,6 @@ void GPT::hidden_backward(const Tensor& d_hidden, const GradientsReady& ready) {
   }
   embed_backward(dropout.backward(dx).x, ids_, wte.grad, wpe.grad, places());
   done({&wte, &wpe});
-}
-
-double GPT::loss(const Tensor& ids, const Tensor& targets) { return cross_entropy_of(ids, targets, true); }
-
-double GPT::evaluate(const Tensor& ids, const Tensor& targets) { return cross_entropy_of(ids, targets, false); }
-
-double GPT::cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient) {
-  if (!(ids.shape() == targets.shape())) {
-    throw Error(Error::Kind::shape, kOp, "targets of the shape of ids " + ids.shape().str(), targets.shape().str());
-  }
-  d_hidden_ = d_head_ = {};
-  const Tensor states = hidden(ids, nullptr);
-  HeadLoss found;
-  {
-    const Held held(weights_.get(), head_part());
-    if (with_gradient) held.also(norm_part()), held.also(block_part(h.size() - 1));
-    require_present(head());
-    found = head_loss({head().value, config_.precision}, states, targets, with_gradient);
-  }
-  d_hidden_ = found.gradient.hidden, d_head_ = found.gradient.weight;
-  return found.loss;
-}
-
-void GPT::backward(double factor, const GradientsReady& ready) {
-  if (!d_hidden_.defined()) throw Error(Error::Kind::argument, kOp, "loss() before backward()", "no loss");
-  scale_in_place(d_hidden_, factor);
-  scale_in_place(d_head_, factor);
-  accumulate(config_.tied ? wte : lm_head, d_head_);
-  if (ready && !config_.tied) ready(std::vector<Parameter*>{&lm_head});
-  hidden_backward(d_hidden_, ready);
-  d_hidden_ = d_head_ = {};
-}
-
-std::vector<Parameter*> GPT::parameters() {
-  std::vector<Parameter*> all{&wte, &wpe};
-  for (const auto& block : h) {
-    for (Parameter* p : block->parameters()) all.push_back(p);
-  }
-  for (Parameter* p : ln_f.parameters()) all.push_back(p);
-  if (!config_.tied) all.push_back(&lm_head);
-  return all;
 }
 
 void GPT::train(bool on) {

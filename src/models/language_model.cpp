@@ -37,16 +37,12 @@ LanguageModelConfig checked(LanguageModelConfig c) {
 
 Tensor batched(const Tensor& ids) { return (ids.rank() == 2 ? ids : ids.unsqueeze(0)).contiguous(); }
 
-Head head_of(const LanguageModel& model) {
-  const LanguageModelConfig& c = model.config();
-  require_present(model.head());
-  return {model.head().value, c.precision, c.logits_scale, c.logits_softcap, model.head().scales};
-}
-
 }  // namespace
 
 LanguageModel::LanguageModel(const LanguageModelConfig& config, bool allocate)
-    : norm(checked(config).width, config.epsilon, config.norm, "model.norm"), config_(checked(config)) {
+    : CausalLM(kOp, 1),
+      norm(checked(config).width, config.epsilon, config.norm, "model.norm"),
+      config_(checked(config)) {
   const auto zeros = [&](const Shape& shape) {
     return allocate ? Tensor::zeros(shape) : Tensor::zeros({1}).expand(shape);
   };
@@ -93,32 +89,12 @@ Tensor LanguageModel::hidden(const Tensor& ids, Trace* trace) {
     x = blocks[i]->forward(x, rope ? turns[*rope] : RotaryTable{}, trace);
   }
   const Held held(weights_.get(), norm_part());
-  return hidden_ = norm.forward(x, DType::f32);
+  return norm.forward(x, DType::f32);
 }
 
-Tensor LanguageModel::forward(const Tensor& ids, Trace* trace) {
-  const Tensor states = hidden(ids, trace);
-  const Held held(weights_.get(), head_part());
-  const Tensor logits = logits_of(head_of(*this), states);
-  logits_ = config_.logits_softcap > 0 ? logits : Tensor{};
-  d_hidden_ = {};
-  return ids.rank() == 1 ? logits.select(0, 0) : logits;
-}
-
-Module::Gradient LanguageModel::backward(const Tensor& d_logits) {
-  require_forward(kOp, hidden_.defined());
-  const Tensor dy = d_logits.rank() == 2 ? d_logits.unsqueeze(0) : d_logits;
-  if (dy.rank() != 3 || dy.size(-1) != config_.vocab_size || row_count(dy) != ids_.numel()) {
-    throw Error(Error::Kind::shape, kOp, "d_logits of the logits' shape", d_logits.shape().str());
-  }
-  HeadGradient grad;
-  {
-    const Held held(weights_.get(), head_part(), norm_part());
-    grad = logits_backward(head_of(*this), dy, logits_, hidden_);
-  }
-  accumulate(config_.tied ? embedding : lm_head, grad.weight);
-  hidden_backward(grad.hidden);
-  return {};
+Head LanguageModel::head_of_now() {
+  require_present(head());
+  return {head().value, config_.precision, config_.logits_scale, config_.logits_softcap, head().scales};
 }
 
 void LanguageModel::hidden_backward(const Tensor& d_hidden, const GradientsReady& ready) {
@@ -149,49 +125,6 @@ void LanguageModel::hidden_backward(const Tensor& d_hidden, const GradientsReady
 void LanguageModel::set_sequence(const std::shared_ptr<SequencePart>& part) {
   sequence_ = part;
   for (const auto& block : blocks) block->attention.set_sequence(part);
-}
-
-double LanguageModel::loss(const Tensor& ids, const Tensor& targets) { return cross_entropy_of(ids, targets, true); }
-
-double LanguageModel::evaluate(const Tensor& ids, const Tensor& targets) {
-  return cross_entropy_of(ids, targets, false);
-}
-
-double LanguageModel::cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient) {
-  if (!(ids.shape() == targets.shape())) {
-    throw Error(Error::Kind::shape, kOp, "targets of the shape of ids " + ids.shape().str(), targets.shape().str());
-  }
-  d_hidden_ = d_head_ = logits_ = {};
-  const Tensor states = hidden(ids, nullptr);
-  HeadLoss found;
-  {
-    const Held held(weights_.get(), head_part());
-    if (with_gradient) held.also(norm_part());
-    if (with_gradient && !blocks.empty()) held.also(block_part(blocks.size() - 1));
-    found = head_loss(head_of(*this), states, targets, with_gradient);
-  }
-  d_hidden_ = found.gradient.hidden, d_head_ = found.gradient.weight;
-  return found.loss;
-}
-
-void LanguageModel::backward(double factor, const GradientsReady& ready) {
-  if (!d_hidden_.defined()) throw Error(Error::Kind::argument, kOp, "loss() before backward()", "no loss");
-  scale_in_place(d_hidden_, factor);
-  scale_in_place(d_head_, factor);
-  accumulate(config_.tied ? embedding : lm_head, d_head_);
-  if (ready && !config_.tied) ready(std::vector<Parameter*>{&lm_head});
-  hidden_backward(d_hidden_, ready);
-  d_hidden_ = d_head_ = {};
-}
-
-std::vector<Parameter*> LanguageModel::parameters() {
-  std::vector<Parameter*> all{&embedding};
-  for (const auto& block : blocks) {
-    for (Parameter* p : block->parameters()) all.push_back(p);
-  }
-  all.push_back(&norm.weight);
-  if (!config_.tied) all.push_back(&lm_head);
-  return all;
 }
 
 void store_matrices(LanguageModel& model, DType dtype) {

@@ -13,35 +13,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What both kinds of models do alike.
-template <class Model>
-class Of : public TrainedModel {
+class Gpt2 : public TrainedModel {
  public:
-  explicit Of(Model model) : model_(std::move(model)) {}
-  Module& module() override { return model_; }
-  double loss(const Batch& batch) override { return model_.loss(batch.ids, batch.targets); }
-  void backward(double factor, const GradientsReady& ready) override { model_.backward(factor, ready); }
-  double evaluate(const Batch& batch) override { return model_.evaluate(batch.ids, batch.targets); }
-  void set_sequence(const std::shared_ptr<SequencePart>& part) override { model_.set_sequence(part); }
-  void set_weights(std::shared_ptr<WeightSource> source) override { model_.set_weights(std::move(source)); }
-  WeightParts weight_parts() override { return model_.weight_parts(); }
-
- protected:
-  Model model_;
-};
-
-class Gpt2 : public Of<GPT> {
- public:
-  using Of::Of;
+  explicit Gpt2(GPT model) : model_(std::move(model)) {}
+  CausalLM& module() override { return model_; }
   std::string config() const override { return {}; }
   void save(const fs::path& file, std::int64_t steps) override {
     save_gpt(file, model_, {{"steps", std::to_string(steps)}});
   }
+
+ private:
+  GPT model_;
 };
 
-class Released : public Of<LanguageModel> {
+class Released : public TrainedModel {
  public:
-  Released(LanguageModel model, fs::path from) : Of(std::move(model)), from_(std::move(from)) {}
+  Released(LanguageModel model, fs::path from) : model_(std::move(model)), from_(std::move(from)) {}
+  CausalLM& module() override { return model_; }
   std::string config() const override { return model_.config().json; }
   void save(const fs::path& file, std::int64_t) override {
     const fs::path folder = file.parent_path();
@@ -54,6 +42,7 @@ class Released : public Of<LanguageModel> {
   }
 
  private:
+  LanguageModel model_;
   fs::path from_;  // a folder, or empty
 };
 

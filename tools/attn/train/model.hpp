@@ -15,13 +15,7 @@ namespace attn::tool {
 class TrainedModel {
  public:
   virtual ~TrainedModel() = default;
-  virtual Module& module() = 0;
-  virtual double loss(const Batch& batch) = 0;  // which backward() follows
-  virtual void backward(double factor = 1, const GradientsReady& ready = {}) = 0;
-  virtual double evaluate(const Batch& batch) = 0;
-  virtual void set_sequence(const std::shared_ptr<SequencePart>& part) = 0;  // of batches
-  virtual void set_weights(std::shared_ptr<WeightSource> source) = 0;
-  virtual WeightParts weight_parts() = 0;
+  virtual CausalLM& module() = 0;
   // The config.json of a released model, else nothing.
   virtual std::string config() const = 0;
   // Writes `file`, a .safetensors, and what else belongs to a model of its kind beside it.

@@ -89,7 +89,7 @@ std::unique_ptr<TrainedModel> gpt_of(const TrainSettings& settings, Generator& d
   return model;
 }
 
-std::shared_ptr<distributed::WeightShards> weight_shards(TrainedModel& model, const TrainRanks& ranks) {
+std::shared_ptr<distributed::WeightShards> weight_shards(CausalLM& model, const TrainRanks& ranks) {
   if (ranks.sharding != Sharding::weights || ranks.size() == 1) return nullptr;
   const auto shards = std::make_shared<distributed::WeightShards>(ranks.transport, model.weight_parts());
   model.set_weights(shards);
@@ -139,11 +139,11 @@ Run::Run(const TrainSettings& settings, const Text& text, std::unique_ptr<Traine
       model_(model ? std::move(model) : gpt_of(settings, dropout_, weights)),
       fingerprint_(ranks.size() > 1 ? tool::fingerprint(model_->module().parameters()) : ""),
       share_(ranks, settings.model.context_length),
-      weights_(weight_shards(*model_, ranks)),
+      weights_(weight_shards(model_->module(), ranks)),
       sum_(gradient_sum(settings, ranks, model_->module(), weights_.get())),
       optimizer_(sum_ ? sum_->own() : model_->module().parameters(), settings.optimizer),
       validation_(text.validation(sum_ ? 1 : settings.batch)) {
-  model_->set_sequence(share_.part());
+  model_->module().set_sequence(share_.part());
   if (!sum_) return;
   rng_ = Generator(settings.seed, rng_.flavour());  // batches alone, which all ranks draw alike
   rng_.set_state(dropout_.state());
@@ -153,17 +153,17 @@ Run::Step Run::gradients() {
   const Batch batch = text_->training(rng_, settings_.batch);
   Step step;
   step.rate = settings_.schedule().rate(steps_done());
-  Module& module = model_->module();
-  module.train();
-  module.zero_grad();
+  CausalLM& model = model_->module();
+  model.train();
+  model.zero_grad();
   if (sum_) {
     step.loss = gradients_by_groups(batch);
     step.norm = sum_->norm();
     return step;
   }
-  step.loss = model_->loss(batch);
-  model_->backward();
-  step.norm = gradient_norm(module.parameters());
+  step.loss = model.loss(batch.ids, batch.targets);
+  model.backward();
+  step.norm = gradient_norm(model.parameters());
   return step;
 }
 
@@ -174,10 +174,11 @@ double Run::gradients_by_groups(const Batch& batch) {
   std::vector<double> losses;
   for (std::int64_t g = own.first; g < own.last; ++g) {
     dropout_.manual_seed(mixed(key, g));
-    losses.push_back(model_->loss(share_.of(
-        {batch.ids.slice(0, g * texts, (g + 1) * texts), batch.targets.slice(0, g * texts, (g + 1) * texts)})));
-    model_->backward(share_.of_tokens() / static_cast<double>(groups),
-                     [&](std::span<Parameter* const> ready) { sum_->take(ready); });
+    const auto of_group = [&](const Tensor& t) { return t.slice(0, g * texts, (g + 1) * texts); };
+    const Batch own_rows = share_.of({of_group(batch.ids), of_group(batch.targets)});
+    losses.push_back(model_->module().loss(own_rows.ids, own_rows.targets));
+    model_->module().backward(share_.of_tokens() / static_cast<double>(groups),
+                              [&](std::span<Parameter* const> ready) { sum_->take(ready); });
   }
   sum_->finish();
   losses = share_.gathered(losses);
@@ -239,7 +240,8 @@ double Run::validate_by_texts() {
   const std::int64_t most = weights_ ? (texts + ranks - 1) / ranks : last - first;
   std::vector<double> losses;
   for (std::int64_t i = first; i < first + most; ++i) {
-    const double loss = model_->evaluate(share_.of(validation_[static_cast<std::size_t>(std::min(i, texts - 1))]));
+    const Batch batch = share_.of(validation_[static_cast<std::size_t>(std::min(i, texts - 1))]);
+    const double loss = model_->module().evaluate(batch.ids, batch.targets);
     if (i < last) losses.push_back(loss);
   }
   losses = share_.gathered(losses);
@@ -252,7 +254,7 @@ double Run::validate() {
   double sum = 0, count = 0;
   for (const Batch& batch : validation_) {
     const auto texts = static_cast<double>(batch.ids.size(0));
-    sum += model_->evaluate(batch) * texts;
+    sum += model_->module().evaluate(batch.ids, batch.targets) * texts;
     count += texts;
   }
   return sum / count;
