@@ -52,7 +52,8 @@ Explanation explain(const Problem& p, const ForwardPlan& plan) {
 Explanation explain(const Problem& p, const BackwardPlan& plan) {
   Explanation e = begin("backward", plan);
   e.sizes = sizes(p);
-  e.cut = count(plan.chunk, "key") + " a task, " + std::to_string(plan.step) + " at a time";
+  e.cut = plan.steps_apart ? count(plan.step, "key") + " a task, sums of dq over " + std::to_string(plan.chunk)
+                           : count(plan.chunk, "key") + " a task, " + std::to_string(plan.step) + " at a time";
   return e;
 }
 

@@ -16,7 +16,7 @@ constexpr std::int64_t kProductsAThread = 10;  // whose tasks are alike, and pac
 constexpr double kLeastTask = 1 << 19;  // multiply-adds, some 5 µs: of less a task is not worth being handed out
 
 // Whether `tasks` keep the threads busy to the end.
-bool fill(std::int64_t tasks, int threads) { return threads <= 2 || tasks >= kTasksAThread * threads; }
+bool are_enough(std::int64_t tasks, int threads) { return threads <= 2 || tasks >= kTasksAThread * threads; }
 
 // What numbers are multiplied as, and why.
 struct Choice {
@@ -83,7 +83,7 @@ QueryTasks query_tasks(const Problem& p, std::int64_t columns, std::int64_t most
   const double row = keys * static_cast<double>(p.d + p.dv);  // multiply-adds
   const auto per_head = [&] { return ceil_div(rows_per_key_head(p), tasks.rows); };
   while (tasks.rows >= 8 * columns && key_heads(p) * per_head() < kTasksWanted) tasks.rows /= 2;
-  while (tasks.rows >= 2 * columns && !fill(key_heads(p) * per_head(), threads) &&
+  while (tasks.rows >= 2 * columns && !are_enough(key_heads(p) * per_head(), threads) &&
          row * static_cast<double>(tasks.rows) >= 2 * kLeastTask)
     tasks.rows /= 2;
   tasks.per_head = per_head();
@@ -149,7 +149,7 @@ void take_steps_apart(const Problem& p, BackwardPlan& plan) {
   constexpr double enough = 0.95;
   const int threads = PlanListener::threads();
   const std::int64_t chunks = plan.heads * plan.chunks, keys = std::min(plan.chunk, p.tk);
-  if (threads <= 2 || p.distances.data || chunks == 0 || fill(chunks, threads)) return;
+  if (threads <= 2 || p.distances.data || chunks == 0 || are_enough(chunks, threads)) return;
   const std::int64_t rows = rows_per_key_head(p), spans = ceil_div(rows, plan.span_rows);
   if (static_cast<double>(rows * 2 * least * (p.d + p.dv)) < kLeastTask) return;
   const bool alike = is_even(p) && !p.blocks.data;
@@ -220,7 +220,7 @@ ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels) {
     plan.tasks[0] = plan.packs_first ? key_heads(p) * plan.blocks : 0;
   }
   plan.tasks[1] = key_heads(p) * plan.queries.per_head;
-  if (!fill(plan.tasks[1], PlanListener::threads()) && !is_even(p)) plan.turns = key_heads(p);
+  if (!are_enough(plan.tasks[1], PlanListener::threads()) && !is_even(p)) plan.turns = key_heads(p);
   plan.keys = p.tk;
   plan.shared = kernel.functions.shared(p, plan), plan.scratch = kernel.functions.scratch(p, plan);
   return plan;
@@ -251,7 +251,7 @@ BackwardPlan plan(const Problem& p, const BackwardResult& result, const Kernels&
   take_steps_apart(p, plan);
   plan.whole_heads = plan.chunks == 1 && plan.partial <= most_partial && !plan.steps_apart;
   plan.sums_rows_itself = plan.whole_heads && !result.bias;  // nothing but its own tasks needs them
-  plan.bias = plan_bias(p, result, cut.span_groups * kernel.columns, cut.strip_keys);
+  plan.bias = plan_bias(p, result, plan.span_rows, cut.strip_keys);
   plan.keys = p.tk;
   plan.phases = 3;
   const std::int64_t of_queries = plan.heads * plan.queries.per_head;

@@ -30,7 +30,7 @@ inline void start_with_sinks(const Problem& p, const QueryTile& seen, const Runn
   }
 }
 
-// The largest of keys rows of s, and of `before`, in kLanes lanes.
+// The largest of `keys` rows of s, in kLanes lanes.
 inline Vec largest(const float* s, std::int64_t keys, Vec factor) {
   constexpr int kChains = 4;
   Vec most[kChains];
