@@ -285,6 +285,56 @@ void forget(const Row& row, std::int64_t j, Gradient& g) {
   if (!p.relative.values.empty()) g.relative[row.relative_place(j)].size = kUnknown;
 }
 
+// Gradients of a row's weights, dropped or not: d_out · v_j; and their mean Σ weight · d_weight.
+struct WeightGradient {
+  std::vector<Number> of_key;
+  Number mean;
+};
+
+WeightGradient weight_gradient(const Problem& p, const Row& row, const double* d_out, Gradient& g) {
+  WeightGradient d{std::vector<Number>(static_cast<std::size_t>(p.keys)), {}};
+  std::vector<double> outputs(static_cast<std::size_t>(p.value_depth));  // the sums of their terms' magnitudes
+  for (std::int64_t j = 0; j < p.keys; ++j) {
+    const auto n = static_cast<std::size_t>(j);
+    const double kept = row.kept(j), w = row.weight[n];
+    if (!row.seen[n] || kept == 0) continue;
+    for (std::int64_t c = 0; c < p.value_depth; ++c) {
+      const double term = d_out[c] * row.v(j)[c] * kept;
+      add(d.of_key[n], term, magnitude(d_out[c]) * magnitude(row.v(j)[c]) * kept);
+      outputs[static_cast<std::size_t>(c)] += row.most_of(w) * magnitude(row.v(j)[c]) * kept;
+      const double of_value = w == 0 ? 0 : d_out[c] * w * kept;
+      add(g.v[row.key_row(j) * static_cast<std::size_t>(p.value_depth) + static_cast<std::size_t>(c)], of_value,
+          magnitude(d_out[c]) * kept * row.size_of(w) + row.vanishing() * kept);
+    }
+    d.of_key[n].size = in_range(d.of_key[n].size);
+    add(d.mean, w == 0 ? 0 : w * d.of_key[n].value, row.most_of(w) * d.of_key[n].size);
+  }
+  // The output, in its own dtype, may stand for the values: mean = d_out · output. Past its range it is the largest.
+  for (std::int64_t c = 0; c < p.value_depth; ++c) d.mean.size += magnitude(d_out[c]) * p.least / p.roundoff;
+  const bool saturates = std::any_of(outputs.begin(), outputs.end(), [&](double x) { return x > p.most; });
+  d.mean.size = saturates ? kBeyond : in_range(d.mean.size);
+  return d;
+}
+
+// To q (whose rows' numbers begin at `at`), k and the biases, of the score of key j.
+void add_score_gradient(const Problem& p, const Row& row, std::int64_t j, const Number& d_score, std::size_t at,
+                        Gradient& g) {
+  if (p.bias.defined()) add(g.bias[p.bias.place(row.b, row.h, row.i, j)], d_score.value, d_score.size);
+  if (!p.relative.values.empty()) add(g.relative[row.relative_place(j)], d_score.value, d_score.size);
+  // The error of a score also moves the slope of softcap and of a score function.
+  const double slope = row.slope[static_cast<std::size_t>(j)];
+  const double d_dot = d_score.value * slope * p.scale,
+               size = d_score.size * std::fabs(p.scale) * (p.softcap > 0 || p.change ? std::fabs(slope) + 1 : 1);
+  for (std::int64_t c = 0; c < p.depth; ++c) {
+    const double k = row.k(j)[c], q = row.q()[c];
+    const double unscaled = in_range(d_score.size * std::fmax(magnitude(k), magnitude(q)));
+    add(g.q[at + static_cast<std::size_t>(c)], d_dot == 0 ? 0 : d_dot * k,
+        unscaled == kBeyond ? kBeyond : size * magnitude(k) + row.vanishing());
+    add(g.k[row.key_row(j) * static_cast<std::size_t>(p.depth) + static_cast<std::size_t>(c)],
+        d_dot == 0 ? 0 : d_dot * q, unscaled == kBeyond ? kBeyond : size * magnitude(q) + row.vanishing());
+  }
+}
+
 }  // namespace
 
 Gradient gradient(const Problem& p, const std::vector<double>& d_output) {
@@ -294,59 +344,25 @@ Gradient gradient(const Problem& p, const std::vector<double>& d_output) {
   for_rows(p, [&](const Row& row) {
     const std::size_t at = count(row.b * p.query_heads + row.h, p.queries, 1, 1) + static_cast<std::size_t>(row.i);
     const double* d_out = d_output.data() + at * static_cast<std::size_t>(p.value_depth);
-    // d_weight_j = d_out · v_j, dropped or not; mean = Σ weight · d_weight
-    std::vector<Number> d_weight(static_cast<std::size_t>(p.keys));
-    Number mean;
-    std::vector<double> outputs(static_cast<std::size_t>(p.value_depth));  // the sums of their terms' magnitudes
     if (row.is_uncertain(d_out) || (p.only_hidden_specials && row.is_touched(d_out))) {
       for (std::int64_t j = 0; j < p.keys; ++j) {
         if (row.allowed(j)) forget(row, j, g);
       }
       return;
     }
-    for (std::int64_t j = 0; j < p.keys; ++j) {
-      const auto n = static_cast<std::size_t>(j);
-      const double kept = row.kept(j), w = row.weight[n];
-      if (!row.seen[n] || kept == 0) continue;
-      for (std::int64_t c = 0; c < p.value_depth; ++c) {
-        const double term = d_out[c] * row.v(j)[c] * kept;
-        add(d_weight[n], term, magnitude(d_out[c]) * magnitude(row.v(j)[c]) * kept);
-        outputs[static_cast<std::size_t>(c)] += row.most_of(w) * magnitude(row.v(j)[c]) * kept;
-        const double of_value = w == 0 ? 0 : d_out[c] * w * kept;
-        add(g.v[row.key_row(j) * static_cast<std::size_t>(p.value_depth) + static_cast<std::size_t>(c)], of_value,
-            magnitude(d_out[c]) * kept * row.size_of(w) + row.vanishing() * kept);
-      }
-      d_weight[n].size = in_range(d_weight[n].size);
-      add(mean, w == 0 ? 0 : w * d_weight[n].value, row.most_of(w) * d_weight[n].size);
-    }
-    // The output, in its own dtype, may stand for the values: mean = d_out · output. Past its range it is the largest.
-    for (std::int64_t c = 0; c < p.value_depth; ++c) mean.size += magnitude(d_out[c]) * p.least / p.roundoff;
-    const bool saturates = std::any_of(outputs.begin(), outputs.end(), [&](double x) { return x > p.most; });
-    mean.size = saturates ? kBeyond : in_range(mean.size);
-    const auto h = static_cast<std::size_t>(row.h);
+    const WeightGradient d_weight = weight_gradient(p, row, d_out, g);
+    const Number& mean = d_weight.mean;
     if (!p.sinks.empty()) {
-      add(g.sinks[h], -row.sink_weight * mean.value, row.size_of(row.sink_weight) * mean.size);
+      add(g.sinks[static_cast<std::size_t>(row.h)], -row.sink_weight * mean.value,
+          row.size_of(row.sink_weight) * mean.size);
     }
     for (std::int64_t j = 0; j < p.keys; ++j) {
       const auto n = static_cast<std::size_t>(j);
       if (!row.seen[n]) continue;
       const double w = row.weight[n];
-      const Number d_score{w == 0 ? 0 : w * (d_weight[n].value - mean.value),
-                           in_range(row.size_of(w) * (d_weight[n].size + mean.size))};
-      if (p.bias.defined()) add(g.bias[p.bias.place(row.b, row.h, row.i, j)], d_score.value, d_score.size);
-      if (!p.relative.values.empty()) add(g.relative[row.relative_place(j)], d_score.value, d_score.size);
-      // The error of a score also moves the slope of softcap and of a score function.
-      const double d_dot = d_score.value * row.slope[n] * p.scale,
-                   size = d_score.size * std::fabs(p.scale) *
-                          (p.softcap > 0 || p.change ? std::fabs(row.slope[n]) + 1 : 1);
-      for (std::int64_t c = 0; c < p.depth; ++c) {
-        const double k = row.k(j)[c], q = row.q()[c];
-        const double unscaled = in_range(d_score.size * std::fmax(magnitude(k), magnitude(q)));
-        add(g.q[at * static_cast<std::size_t>(p.depth) + static_cast<std::size_t>(c)], d_dot == 0 ? 0 : d_dot * k,
-            unscaled == kBeyond ? kBeyond : size * magnitude(k) + row.vanishing());
-        add(g.k[row.key_row(j) * static_cast<std::size_t>(p.depth) + static_cast<std::size_t>(c)],
-            d_dot == 0 ? 0 : d_dot * q, unscaled == kBeyond ? kBeyond : size * magnitude(q) + row.vanishing());
-      }
+      const Number d_score{w == 0 ? 0 : w * (d_weight.of_key[n].value - mean.value),
+                           in_range(row.size_of(w) * (d_weight.of_key[n].size + mean.size))};
+      add_score_gradient(p, row, j, d_score, at * static_cast<std::size_t>(p.depth), g);
     }
   });
   return g;
