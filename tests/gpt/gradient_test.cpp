@@ -83,6 +83,15 @@ TEST(GptGradients, GeluOverItsWholeRange) {
   }
 }
 
+// The limits, where x · Φ'(x) alone would be inf · 0.
+TEST(GptGradients, GeluAtInfinityIsTheIdentityOrNothing) {
+  for (const Gelu form : {Gelu::tanh, Gelu::exact}) {
+    const Tensor x = tensor({kInf, -kInf}, {2}, DType::f32);
+    EXPECT_EQ(values(gelu_backward(Tensor::full({2}, 3), x, form)), (std::vector<double>{3, 0}));
+    EXPECT_EQ(gelu(x, form).at({0}), kInf);
+  }
+}
+
 TEST(GptGradients, CrossEntropy) {
   for_seeds(20, [](std::mt19937& rng) {
     const std::int64_t rows = pick(rng, 1, 6), vocab = pick(rng, 1, 40);
