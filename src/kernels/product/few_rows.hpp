@@ -79,7 +79,8 @@ struct FloatPass {
   const FewRows& p;
 
   template <int Rows>
-  inline void operator()(std::int64_t row, std::int64_t first, Vec (&sums)[kOutputGroups][Rows]) const {
+  inline __attribute__((always_inline)) void operator()(std::int64_t row, std::int64_t first,
+                                                        Vec (&sums)[kOutputGroups][Rows]) const {
     constexpr std::int64_t depths = sizeof(float) / sizeof(T),
                            square = kLanes * depths;  // of a word, of a square of them
     // Four products in a row would wait for each other longer than their words take to load: groups take turns.
@@ -99,8 +100,10 @@ struct FloatPass {
           prefetch<Cache::l1>(at + ahead);
         }
         transpose(w);
-        ATTN_UNROLL for (int j = 0; j < kLanes; ++j) {
-          kInTurn ? store(words[g][j], w[j]) : add_word<Rows>(x + k + j * depths, p.a_row, w[j], T{}, sums[g]);
+        if constexpr (kInTurn) {
+          ATTN_UNROLL for (int j = 0; j < kLanes; ++j) store(words[g][j], w[j]);
+        } else {
+          ATTN_UNROLL for (int j = 0; j < kLanes; ++j) add_word<Rows>(x + k + j * depths, p.a_row, w[j], T{}, sums[g]);
         }
       }
       for (int j = 0; kInTurn && j < kLanes; ++j) {
