@@ -42,7 +42,7 @@ class CausalLM : public Module {
   std::vector<Parameter*> parameters() override;
 
  protected:
-  // `op` is the model's name in errors; so many parts of the weights are the embedding's.
+  // `op` names the model in errors. `embedding_parts` is how many of weight_parts() the embedding has.
   CausalLM(const char* op, std::size_t embedding_parts) : op_(op), first_block_(embedding_parts) {}
 
   virtual Tensor hidden(const Tensor& ids, Trace* trace) = 0;  // (b, t, width), after the last norm
@@ -50,7 +50,7 @@ class CausalLM : public Module {
   virtual std::size_t block_count() const = 0;
   virtual bool tied() const = 0;
   virtual Parameter& head_weight() = 0;  // (vocab_size, width)
-  virtual Head head_of_now() = 0;        // throws Error where its weight is away
+  virtual Head output_head() = 0;        // throws Error where its weight is absent()
 
   std::size_t block_part(std::size_t i) const { return first_block_ + i; }
   std::size_t norm_part() const { return block_part(block_count()); }

@@ -115,9 +115,10 @@ class Block : public Module {
 //
 // Initial values are GPT-2's: each matrix torch.nn.init.normal_(weight, 0, 0.02), in the order of parameters(), the
 // last one of each branch 0.02 / √(2 · layers); biases 0; LayerNorm's weight 1.
+//
+// A trace records the blocks' steps as "h.0.attn.weights", ….
 class GPT : public CausalLM {
  public:
-  // A trace has the blocks' steps as "h.0.attn.weights", ….
   GPT(const GPTConfig& config, Generator& rng);
   void set_sequence(const std::shared_ptr<SequencePart>& part) override;
   WeightParts weight_parts() override;
@@ -137,7 +138,7 @@ class GPT : public CausalLM {
   std::size_t block_count() const override { return h.size(); }
   bool tied() const override { return config_.tied; }
   Parameter& head_weight() override { return config_.tied ? wte : lm_head; }
-  Head head_of_now() override;
+  Head output_head() override;
   void initialise(Generator& rng);
   Tensor embedded();                                                               // (b, t, width), of ids_
   Tensor places() const { return sequence_ ? sequence_->positions() : Tensor{}; }  // of the tokens in wpe

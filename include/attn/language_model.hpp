@@ -83,13 +83,14 @@ class DecoderBlock : public Module {
 
 // Parameters are named as in Hugging Face's files: "model.layers.0.self_attn.q_proj.weight". All are zeros, but for
 // norms, until they are loaded (attn/pretrained.hpp) or set. No dropout acts in these models.
+//
+// A batch of texts of different lengths is padded at its end, with any id: no token sees what follows it. A trace
+// records the blocks' steps as "model.layers.0.self_attn.weights", ….
 class LanguageModel : public CausalLM {
  public:
   // Unless `allocate`, parameters are views of one zero, which take no memory until they are replaced.
   explicit LanguageModel(const LanguageModelConfig& config, bool allocate = true);
 
-  // A batch of texts of different lengths is padded at its end, with any id: no token sees what follows it. A trace has
-  // the blocks' steps as "model.layers.0.self_attn.weights", ….
   void set_sequence(const std::shared_ptr<SequencePart>& part) override;
   WeightParts weight_parts() override;
 
@@ -107,7 +108,7 @@ class LanguageModel : public CausalLM {
   std::size_t block_count() const override { return blocks.size(); }
   bool tied() const override { return config_.tied; }
   Parameter& head_weight() override { return config_.tied ? embedding : lm_head; }
-  Head head_of_now() override;
+  Head output_head() override;
   Tensor embedded();  // (b, t, width), of ids_
 
   LanguageModelConfig config_;

@@ -12,7 +12,7 @@ namespace attn {
 Tensor CausalLM::forward(const Tensor& ids, Trace* trace) {
   hidden_ = hidden(ids, trace);
   const Held held(weights_.get(), head_part());
-  const Head head = head_of_now();
+  const Head head = output_head();
   const Tensor logits = logits_of(head, hidden_);
   logits_ = head.softcap > 0 ? logits : Tensor{};
   d_hidden_ = {};
@@ -28,7 +28,7 @@ Module::Gradient CausalLM::backward(const Tensor& d_logits) {
   HeadGradient grad;
   {
     const Held held(weights_.get(), head_part(), norm_part());
-    grad = logits_backward(head_of_now(), dy, logits_, hidden_);
+    grad = logits_backward(output_head(), dy, logits_, hidden_);
   }
   accumulate(head_weight(), grad.weight);
   hidden_backward(grad.hidden, {});
@@ -50,7 +50,7 @@ double CausalLM::cross_entropy_of(const Tensor& ids, const Tensor& targets, bool
     const Held held(weights_.get(), head_part());
     if (with_gradient) held.also(norm_part());
     if (with_gradient && block_count() > 0) held.also(block_part(block_count() - 1));
-    found = head_loss(head_of_now(), hidden_, targets, with_gradient);
+    found = head_loss(output_head(), hidden_, targets, with_gradient);
   }
   d_hidden_ = found.gradient.hidden, d_head_ = found.gradient.weight;
   return found.loss;

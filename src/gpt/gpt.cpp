@@ -97,7 +97,7 @@ Tensor GPT::hidden(const Tensor& ids, Trace* trace) {
   return ln_f.forward(x);
 }
 
-Head GPT::head_of_now() {
+Head GPT::output_head() {
   require_present(head());
   return {head().value, config_.precision};
 }

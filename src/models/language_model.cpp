@@ -92,7 +92,7 @@ Tensor LanguageModel::hidden(const Tensor& ids, Trace* trace) {
   return norm.forward(x, DType::f32);
 }
 
-Head LanguageModel::head_of_now() {
+Head LanguageModel::output_head() {
   require_present(head());
   return {head().value, config_.precision, config_.logits_scale, config_.logits_softcap, head().scales};
 }

@@ -115,6 +115,9 @@ TEST_P(Plans, ThreadsDoNotDecideBits) {
     EXPECT_EQ(one.chunk_keys, many.chunk_keys);
     EXPECT_EQ(back.parts, backs.parts);
     EXPECT_EQ(back.chunk, backs.chunk);
+    // A step that is a task of its own shares a sum of dq with the others of its chunk.
+    EXPECT_EQ(explain(p, backs).cut.find("sums of dq over " + std::to_string(backs.chunk)) != std::string::npos,
+              backs.steps_apart);
     if (tq == 5000) {
       EXPECT_GT(many.tasks[1], one.tasks[1]);
       EXPECT_TRUE(backs.steps_apart);
