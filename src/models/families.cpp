@@ -14,7 +14,7 @@ using io::JsonObject;
 using Json = JsonObject::Json;
 using Config = LanguageModelConfig;
 
-constexpr const char* kOp = "parse_language_model_config";
+constexpr const char* kParse = "parse_language_model_config";
 constexpr double kMost = 1e30;
 constexpr std::int64_t kMostLayers = 4096;
 
@@ -296,7 +296,7 @@ std::vector<std::string> language_model_families() {
 }
 
 LanguageModelConfig parse_language_model_config(std::string_view text, std::string_view source) {
-  const io::Origin origin{kOp, source};
+  const io::Origin origin{kParse, source};
   const JsonObject json(text, origin);
   const std::string name = json.text("model_type", "");
   const auto* family = std::ranges::find_if(kFamilies, [&](const Family& f) { return name == f.name; });

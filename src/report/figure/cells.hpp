@@ -10,6 +10,9 @@
 
 namespace attn::figure {
 
+inline constexpr std::size_t kLongLabel = 18, kShortLabel = 12;  // columns, the second where figures stand side by side
+inline constexpr std::int64_t kMostLabelled = 16;                // rows of a small figure that has labels
+
 // One label for each drawn row or column, at most `columns` wide: of a pooled one its first token's.
 std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::int64_t drawn, std::int64_t block,
                                    std::size_t columns);

@@ -12,9 +12,8 @@
 namespace attn::figure {
 namespace {
 
-constexpr double kMargin = 16, kGap = 16, kTitle = 20, kWidest = 1100;
-constexpr std::int64_t kLabelled = 16, kMostPanels = 1024;
-constexpr std::size_t kLabel = 12;
+constexpr double kPanelGap = 16, kPanelTitle = 20, kWidest = 1100;
+constexpr std::int64_t kMostPanels = 1024;
 
 // (layers, heads, queries, keys)
 Tensor by_layer(const Tensor& weights) { return weights.rank() == 4 ? weights : weights.unsqueeze(0); }
@@ -43,7 +42,7 @@ std::string heads(const Tensor& weights, const Options& options) {
   if (grid.layers * grid.heads > kMostPanels) {
     throw Error(Error::Kind::shape, "heads", "at most 1024 heads of all layers", weights.shape().str());
   }
-  const double side = std::clamp(kWidest / static_cast<double>(grid.columns) - kGap, 48.0, 170.0);
+  const double side = std::clamp(kWidest / static_cast<double>(grid.columns) - kPanelGap, 48.0, 170.0);
   const auto max_cells = std::min(options.max_cells, static_cast<std::int64_t>(side / 1.5));
   std::vector<Matrix> panels;
   Range range;
@@ -58,20 +57,20 @@ std::string heads(const Tensor& weights, const Options& options) {
   const Matrix& first = panels.front();
   const double cell = std::min(side / static_cast<double>(std::max(first.rows, first.columns)), 32.0);
   const double width = static_cast<double>(first.columns) * cell, height = static_cast<double>(first.rows) * cell;
-  const bool labelled = first.rows <= kLabelled && first.columns <= kLabelled && cell >= 9;
-  const auto rows = labels_of(options.tokens, first.rows, first.block_rows, kLabel);
+  const bool labelled = first.rows <= kMostLabelled && first.columns <= kMostLabelled && cell >= 9;
+  const auto rows = labels_of(options.tokens, first.rows, first.block_rows, kShortLabel);
   const auto columns =
-      labels_of(key_tokens_of(options, all.size(2), all.size(3)), first.columns, first.block_columns, kLabel);
+      labels_of(key_tokens_of(options, all.size(2), all.size(3)), first.columns, first.block_columns, kShortLabel);
   const double left = kMargin + (labelled ? row_labels_width(rows, cell) : 0);
-  const double step_x = std::max(width, text_width(panel_name(grid, grid.layers - 1, grid.heads - 1), 11)) + kGap;
-  const double step_y = height + kTitle + kGap;
+  const double step_x = std::max(width, text_width(panel_name(grid, grid.layers - 1, grid.heads - 1), 11)) + kPanelGap;
+  const double step_y = height + kPanelTitle + kPanelGap;
   const double right = left + static_cast<double>(grid.columns) * step_x;
   const Title title(options.title, right + 8 + kLegendWidth - 2 * kMargin);
   const double top =
       kMargin + title.height() + std::max(labelled ? column_labels_height(columns, cell) : 0, kLegendName);
   const double bottom = top + static_cast<double>(grid.rows) * step_y;
   const double bar = std::clamp(height, 80.0, 240.0);
-  const double whole = std::max(bottom, top + kTitle + legend_height(bar, kinds)) + kMargin;
+  const double whole = std::max(bottom, top + kPanelTitle + legend_height(bar, kinds)) + kMargin;
   const Note note(pooling_note(first), right + 8 + kLegendWidth - 2 * kMargin);
 
   Svg svg(right + 8 + kLegendWidth, whole + note.height(), options.title.empty() ? "Heads" : label(options.title, 200));

@@ -11,9 +11,8 @@ namespace attn::figure {
 namespace {
 
 constexpr double kSide = 480, kLongSide = 900;  // of the cells; of many, whose labels need room
-constexpr double kSmallestCell = 4, kLabelledCell = 10, kLargestCell = 44, kMargin = 16, kGap = 24;
+constexpr double kSmallestCell = 4, kLabelledCell = 10, kLargestCell = 44, kLegendGap = 24;
 constexpr std::int64_t kNumbered = 12, kExact = 32;
-constexpr std::size_t kLabel = 18;
 
 // As large as fits, and as a label needs while it can be had.
 double cell_size(double longest) {
@@ -29,14 +28,14 @@ std::string heatmap(const Tensor& weights, const Options& options) {
   const Scale chosen = chosen_scale(options.scale, m.range, weights.size(0), weights.size(1));
   const ValueScale scale(m.range, chosen, options.colours);
   const auto kinds = kinds_in(m, scale);
-  const auto rows = labels_of(options.tokens, m.rows, m.block_rows, kLabel);
+  const auto rows = labels_of(options.tokens, m.rows, m.block_rows, kLongLabel);
   const auto columns =
-      labels_of(key_tokens_of(options, weights.size(0), weights.size(1)), m.columns, m.block_columns, kLabel);
+      labels_of(key_tokens_of(options, weights.size(0), weights.size(1)), m.columns, m.block_columns, kLongLabel);
 
   const auto longest = static_cast<double>(std::max(m.rows, m.columns));
   const double cell = cell_size(longest), names = 18;
   const double left = kMargin + names + row_labels_width(rows, cell);
-  const double whole_width = std::max(left + static_cast<double>(m.columns) * cell + kGap + kLegendWidth, 280.0);
+  const double whole_width = std::max(left + static_cast<double>(m.columns) * cell + kLegendGap + kLegendWidth, 280.0);
   const Title title(options.title, whole_width - 2 * kMargin);
   const double head = kMargin + title.height();
   const Placed at{left, head + names + column_labels_height(columns, cell), cell, cell};
@@ -62,7 +61,7 @@ std::string heatmap(const Tensor& weights, const Options& options) {
              {.rows = exact ? &rows : nullptr,
               .columns = &columns,
               .numbers = !m.pooled() && m.rows <= kNumbered && m.columns <= kNumbered && cell >= 36});
-  draw_legend(svg, at.x + width + kGap, at.y, bar, scale, kinds, options.values);
+  draw_legend(svg, at.x + width + kLegendGap, at.y, bar, scale, kinds, options.values);
   note.draw(svg, kMargin, bottom + 12);
   return svg.finish();
 }

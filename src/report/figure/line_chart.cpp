@@ -14,7 +14,7 @@
 namespace attn::figure {
 namespace {
 
-constexpr double kName = 12, kTick = 11;
+constexpr double kSeriesFont = 12, kGridFont = 11;
 constexpr std::size_t kMaxName = 40;
 constexpr std::size_t kDotted = 40;  // so few points are drawn as dots too
 
@@ -113,7 +113,7 @@ class Chart {
 
   void lay_out() {
     double widest = 0;
-    for (const Tick& tick : y_ticks_) widest = std::max(widest, text_width(tick.text, kTick));
+    for (const Tick& tick : y_ticks_) widest = std::max(widest, text_width(tick.text, kGridFont));
     left_ = 16 + (axes_.y.empty() ? 0 : 20) + widest + 8;
     right_ = axes_.width - 24;
     top_ = 16 + title().height() + (named() ? 20 : 0);
@@ -133,13 +133,13 @@ class Chart {
       if (series_[i].name.empty()) continue;
       svg.add("line",
               {{"x1", x}, {"y1", y - 4}, {"x2", x + 20}, {"y2", y - 4}, {"stroke", colour(i)}, {"stroke-width", 2.0}});
-      svg.text(x + 26, y, name, {{"font-size", kName}});
-      x += 26 + text_width(name, kName) + 16;
+      svg.text(x + 26, y, name, {{"font-size", kSeriesFont}});
+      x += 26 + text_width(name, kSeriesFont) + 16;
     }
   }
 
   void grid(Svg& svg) const {
-    svg.open("g", {{"font-size", kTick}});
+    svg.open("g", {{"font-size", kGridFont}});
     for (const Tick& tick : y_ticks_) {
       const double y = py(tick.value);
       svg.add("line", {{"x1", left_}, {"y1", y}, {"x2", right_}, {"y2", y}, {"stroke", kRule}});
@@ -153,7 +153,7 @@ class Chart {
     svg.close("g");
     svg.add("line", {{"x1", left_}, {"y1", bottom_}, {"x2", right_}, {"y2", bottom_}, {"stroke", kFaint}});
     const double middle = (top_ + bottom_) / 2;
-    const auto fitting = [](double length) { return static_cast<std::size_t>(length / (0.6 * kName)); };
+    const auto fitting = [](double length) { return static_cast<std::size_t>(length / (0.6 * kSeriesFont)); };
     if (!axes_.x.empty()) {
       svg.text((left_ + right_) / 2, bottom_ + 38, label(axes_.x, fitting(right_ - left_)),
                {{"text-anchor", "middle"}});

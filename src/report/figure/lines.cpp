@@ -12,9 +12,9 @@
 namespace attn::figure {
 namespace {
 
-constexpr double kMargin = 16, kSpan = 260, kTallest = 1600, kStep = 20;
+constexpr double kSpan = 260, kTallest = 1600, kStep = 20;
 constexpr double kFaintest = 0.01;  // of the strongest: fainter lines are not seen
-constexpr std::size_t kMostLines = 20000, kLabel = 18;
+constexpr std::size_t kMostLines = 20000;
 
 struct Link {
   std::int64_t head, query, key;
@@ -129,9 +129,9 @@ std::string lines(const Tensor& weights, const Options& options) {
   const ValueScale scale(range, chosen_scale(options.scale, range, all.size(1), all.size(2)), options.colours);
   const Links links = links_of(heads, scale);
   const Matrix& first = heads.front();
-  const auto queries = labels_of(options.tokens, first.rows, first.block_rows, kLabel);
+  const auto queries = labels_of(options.tokens, first.rows, first.block_rows, kLongLabel);
   const auto keys =
-      labels_of(key_tokens_of(options, all.size(1), all.size(2)), first.columns, first.block_columns, kLabel);
+      labels_of(key_tokens_of(options, all.size(1), all.size(2)), first.columns, first.block_columns, kLongLabel);
 
   const double step = std::min(kStep, kTallest / static_cast<double>(std::max(first.rows, first.columns)));
   const std::string rows = label(options.rows, 20), columns = label(options.columns, 20);

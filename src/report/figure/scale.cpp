@@ -9,7 +9,7 @@
 namespace attn::figure {
 namespace {
 
-constexpr double kDecades = 1e6, kFont = 11, kBar = 14, kSwatch = 14, kSwatchStep = 22;
+constexpr double kDecades = 1e6, kLegendFont = 11, kBar = 14, kSwatch = 14, kSwatchStep = 22;
 constexpr const char* kWarning = "#c2185b";
 
 Axis axis_of(const Range& range, Scale scale) {
@@ -146,7 +146,7 @@ double legend_height(double bar, const std::set<Kind>& kinds) {
 
 void draw_legend(Svg& svg, double x, double y, double height, const ValueScale& scale, const std::set<Kind>& kinds,
                  std::string_view name) {
-  svg.open("g", {{"font-size", kFont}});
+  svg.open("g", {{"font-size", kLegendFont}});
   svg.text(x, y - 12, label(legend_name(scale, name), 16));
   constexpr int steps = 64;
   svg.open("g", {{"shape-rendering", "crispEdges"}});

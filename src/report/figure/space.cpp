@@ -6,6 +6,7 @@
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
 #include "report/figure/axis.hpp"
+#include "report/figure/cells.hpp"
 #include "report/figure/colour.hpp"
 #include "report/figure/svg.hpp"
 #include "report/figure/text.hpp"
@@ -15,8 +16,7 @@
 namespace attn::figure {
 namespace {
 
-constexpr double kMargin = 16, kFont = 12, kTick = 10;
-constexpr std::size_t kLabel = 18;
+constexpr double kNameFont = 12, kTickFont = 10;
 
 struct V3 {
   double x, y, z;
@@ -196,7 +196,7 @@ class Space {
 
   void plane(Svg& svg) const {
     const double lo = axis_.low(), hi = axis_.high();
-    svg.open("g", {{"font-size", kTick}});
+    svg.open("g", {{"font-size", kTickFont}});
     for (const Tick& t : axis_.ticks(5)) {
       line(svg, {t.value, lo, 0}, {t.value, hi, 0}, t.value == 0 ? "#bbbbbb" : kRule);
       if (!line_) line(svg, {lo, t.value, 0}, {hi, t.value, 0}, t.value == 0 ? "#bbbbbb" : kRule);
@@ -225,7 +225,7 @@ class Space {
       line(svg, {bx, v, lo}, {bx, v, hi}, kRule), line(svg, {bx, lo, v}, {bx, hi, v}, kRule);
     }
     const double fx = lo + hi - bx, fy = lo + hi - by;  // in front
-    svg.open("g", {{"font-size", kTick}});
+    svg.open("g", {{"font-size", kTickFont}});
     ruler(svg, ticks, {lo, fy, bz}, {hi, fy, bz}, 0);
     ruler(svg, ticks, {fx, lo, bz}, {fx, hi, bz}, 1);
     // The upright edge that is farthest to the left in the picture.
@@ -257,7 +257,7 @@ class Space {
     }
     const bool upright = axis == 2;  // its name stands above it
     const V2 name = upright ? V2{q.x, q.y - 12} : V2{(p.x + q.x) / 2 + 40 * out.x, (p.y + q.y) / 2 + 40 * out.y + 4};
-    svg.text(name.x, name.y, axis_name(axis), {{"text-anchor", "middle"}, {"font-size", kFont}, {"fill", kFaint}});
+    svg.text(name.x, name.y, axis_name(axis), {{"text-anchor", "middle"}, {"font-size", kNameFont}, {"fill", kFaint}});
   }
 
   struct Written {
@@ -285,8 +285,8 @@ class Space {
         const char* colour = kSeries[static_cast<std::size_t>(row) % kSeries.size()];
         options_.arrows && !line_ ? arrow(svg, p, colour, set > 0) : dot(svg, p, colour, set > 0);
         if (sets_[set].labels.empty()) continue;
-        const std::string text = label(sets_[set].labels[static_cast<std::size_t>(row)], kLabel);
-        const V2 place = labels.place(at(p), text_width(text, kFont), options_.arrows && at(p).x < at({0, 0, 0}).x);
+        const std::string text = label(sets_[set].labels[static_cast<std::size_t>(row)], kLongLabel);
+        const V2 place = labels.place(at(p), text_width(text, kNameFont), options_.arrows && at(p).x < at({0, 0, 0}).x);
         written.push_back({place, text, colour, set > 0 ? "italic" : "normal"});
       }
     }

@@ -14,9 +14,8 @@
 namespace attn::figure {
 namespace {
 
-constexpr double kMargin = 16, kThumb = 96, kGap = 34, kCaption = 44;
-constexpr std::int64_t kMaxCells = 64, kLabelled = 16;
-constexpr std::size_t kLabel = 12;
+constexpr double kThumb = 96, kStepGap = 34, kCaption = 44;
+constexpr std::int64_t kMaxCells = 64;
 
 struct Thumb {
   std::string name;
@@ -31,7 +30,7 @@ void require_index(const char* what, std::int64_t index, std::int64_t count) {
               std::to_string(index));
 }
 
-std::vector<Column> columns_of(const report_page::Block& block, std::int64_t head) {
+std::vector<Column> thumbs_of(const report_page::Block& block, std::int64_t head) {
   std::vector<Column> columns;
   const Tensor keep = block.keep();
   for (const auto& [name, tensor] : block.steps) {
@@ -112,19 +111,19 @@ std::string steps(const Trace& trace, const StepsOptions& options) {
     throw Error(Error::Kind::shape, "steps", std::to_string(blocks.queries) + " tokens, one for each query",
                 std::to_string(options.tokens.size()));
   }
-  const std::vector<Column> columns = columns_of(block, options.head);
+  const std::vector<Column> columns = thumbs_of(block, options.head);
 
   const Matrix& first = columns.front().front().matrix;
-  const auto tokens = labels_of(options.tokens, first.rows, first.block_rows, kLabel);
-  const bool labelled = first.rows <= kLabelled;
+  const auto tokens = labels_of(options.tokens, first.rows, first.block_rows, kShortLabel);
+  const bool labelled = first.rows <= kMostLabelled;
   const double indent = kMargin + (labelled ? row_labels_width(tokens, cell_of(first)) : 0);
   double width = indent, height = 0;
   for (const Column& column : columns) {
-    width += width_of(column) + kGap;
+    width += width_of(column) + kStepGap;
     height = std::max(height, height_of(column));
   }
   const std::string note = note_of(columns, options.head, heads);
-  const double whole_width = std::max(width - kGap + kMargin, 2 * kMargin + text_width(note, 10));
+  const double whole_width = std::max(width - kStepGap + kMargin, 2 * kMargin + text_width(note, 10));
   const Title title(options.title, whole_width - 2 * kMargin);
   const double top = kMargin + 4 + title.height();
   Svg svg(whole_width, top + height + 36, options.title.empty() ? "Steps" : label(options.title, 200));
@@ -133,7 +132,7 @@ std::string steps(const Trace& trace, const StepsOptions& options) {
   double x = indent;
   for (const Column& column : columns) {
     double y = top + (height - height_of(column)) / 2;  // all centred on one line
-    if (&column != &columns.front()) draw_arrow(svg, x - kGap + 9, top + (height - kCaption) / 2);
+    if (&column != &columns.front()) draw_arrow(svg, x - kStepGap + 9, top + (height - kCaption) / 2);
     if (labelled && &column == &columns.front()) {
       const double cell = cell_of(first), drawn = static_cast<double>(first.columns) * cell;
       draw_row_labels(svg, tokens, {x + (width_of(column) - drawn) / 2, y, cell, cell});
@@ -142,7 +141,7 @@ std::string steps(const Trace& trace, const StepsOptions& options) {
       draw_thumb(svg, thumb, x, y, width_of(column), options.colours);
       y += height_of(thumb);
     }
-    x += width_of(column) + kGap;
+    x += width_of(column) + kStepGap;
   }
   svg.text(kMargin, top + height + 20, note, {{"font-size", 10.0}, {"fill", kFaint}});
   return svg.finish();

@@ -24,6 +24,7 @@ struct Attribute {
 };
 using Attributes = std::initializer_list<Attribute>;
 
+inline constexpr double kMargin = 16;             // around a figure, in points
 inline constexpr const char* kInk = "#222222";    // text, axes' names
 inline constexpr const char* kFaint = "#666666";  // ticks, captions
 inline constexpr const char* kRule = "#e4e4e4";   // grid, frames

@@ -11,7 +11,7 @@
 namespace attn::figure {
 namespace {
 
-constexpr std::size_t kLabel = 14, kWidestCell = 6, kNumberCell = 6, kFewestColumns = 20;
+constexpr std::size_t kTerminalLabel = 14, kWidestCell = 6, kNumberCell = 6, kFewestColumns = 20;
 constexpr std::string_view kReset = "\x1b[0m";
 
 // The nearest colour of xterm's 6 × 6 × 6 cube, whose levels are 0, 95, 135, 175, 215, 255.
@@ -190,7 +190,7 @@ std::string terminal_heatmap(const Tensor& weights, const Options& options, cons
   validate("terminal_heatmap", weights, 2, 2, "a matrix (queries, keys) that is not empty", options);
   const std::size_t columns = std::max<std::size_t>(terminal.columns, kFewestColumns);
   std::size_t label_width = 0;
-  for (const std::string& l : labels_of(options.tokens, weights.size(0), 1, kLabel)) {
+  for (const std::string& l : labels_of(options.tokens, weights.size(0), 1, kTerminalLabel)) {
     label_width = std::max(label_width, columns_of(l));
   }
   label_width = std::min(label_width, columns / 3);
@@ -198,7 +198,7 @@ std::string terminal_heatmap(const Tensor& weights, const Options& options, cons
   const auto most = static_cast<std::int64_t>(std::max<std::size_t>(room, 2));
   const Matrix m = matrix_of(weights, options.keep, std::min(options.max_cells, most));
   const auto heads =
-      labels_of(key_tokens_of(options, weights.size(0), weights.size(1)), m.columns, m.block_columns, kLabel);
+      labels_of(key_tokens_of(options, weights.size(0), weights.size(1)), m.columns, m.block_columns, kTerminalLabel);
   const ValueScale scale(m.range, chosen_scale(options.scale, m.range, weights.size(0), weights.size(1)),
                          options.colours);
   const Drawing drawing(m, scale, terminal);

@@ -7,7 +7,7 @@
 namespace attn::figure {
 namespace {
 
-constexpr double kFont = 14, kLine = 19, kBold = 0.64;  // of the font size: a column of bold text
+constexpr double kTitleFont = 14, kLine = 19, kBold = 0.64;  // of the font size: a column of bold text
 constexpr double kSmall = 10, kSmallLine = 14;
 constexpr std::size_t kMostColumns = 1000;  // of a title in all
 
@@ -15,7 +15,7 @@ constexpr std::size_t kMostColumns = 1000;  // of a title in all
 
 Title::Title(std::string_view text, double width) {
   if (text.empty()) return;
-  const auto columns = static_cast<std::size_t>(std::max(width / (kBold * kFont), 8.0));
+  const auto columns = static_cast<std::size_t>(std::max(width / (kBold * kTitleFont), 8.0));
   lines_ = broken(label(text, kMostColumns), columns);
 }
 
@@ -23,8 +23,8 @@ double Title::height() const noexcept { return lines_.empty() ? 0 : 5 + kLine * 
 
 void Title::draw(Svg& svg, double x, double y) const {
   for (const std::string& line : lines_) {
-    svg.text(x, y += kFont, line, {{"font-size", kFont}, {"font-weight", "bold"}});
-    y += kLine - kFont;
+    svg.text(x, y += kTitleFont, line, {{"font-size", kTitleFont}, {"font-weight", "bold"}});
+    y += kLine - kTitleFont;
   }
 }
 
