@@ -17,26 +17,26 @@ namespace {
 constexpr const char* kOp = "WeightShards";
 constexpr int kWeights = 7;  // a tag: gradients, which travel at the same time, have others
 
-// A part of the model: this rank's run of its elements, and all of them while they are here or on their way.
-struct Part {
-  Division division;
-  Tensor own, whole;
-  bool here = false;
-  std::vector<Request> under_way;  // last: they are given up before the memory that they read and write
-};
-
 Division division_of(const std::vector<Parameter*>& parameters, int ranks) {
   return {{parameters.rbegin(), parameters.rend()}, ranks};  // in the order of gradients
 }
 
-void make_absent(const Part& part) noexcept {
-  for (Parameter* p : part.division.parameters()) p->value = absent(p->value.shape());
+void make_absent(const std::vector<Parameter*>& parameters) noexcept {
+  for (Parameter* p : parameters) p->value = absent(p->value.shape());
 }
 
 }  // namespace
 
 class WeightShards::State {
  public:
+  // A part of the model: this rank's run of its elements, and all of them while they are here or on their way.
+  struct Part {
+    Division division;
+    Tensor own, whole;
+    bool here = false;
+    std::vector<Request> under_way;  // last: they are given up before the memory that they read and write
+  };
+
   State(Transport* transport, WeightParts parts) : transport_(transport), parts_(std::move(parts)) {
     for (const auto& parameters : parts_) {
       for (const Parameter* p : parameters) {
@@ -85,7 +85,7 @@ void WeightShards::State::divide(const std::vector<Parameter*>& parameters) {
     part.own.slice(0, at, at + piece.count).copy_from(run_of(from.view({from.numel()}), piece));
     at += piece.count;
   }
-  make_absent(part);
+  make_absent(part.division.parameters());
   all_.push_back(std::move(part));
 }
 
@@ -131,7 +131,7 @@ void WeightShards::State::begin(std::size_t number, std::optional<int> on) {
 }
 
 // What was begun and is not wanted after all has to arrive too, as messages come in one order; take() drops it.
-Part& WeightShards::State::receive_first() {
+WeightShards::State::Part& WeightShards::State::receive_first() {
   require_in_step();
   Part& part = all_[on_the_way_.front()];
   failed_ = true;
@@ -159,7 +159,7 @@ void WeightShards::State::release(std::size_t number) noexcept {
   if (!divided() || gathered_ || number >= all_.size()) return;
   Part& part = all_[number];
   if (!part.here) return;
-  make_absent(part);
+  make_absent(part.division.parameters());
   part.whole = {}, part.here = false;
 }
 
