@@ -198,6 +198,14 @@ TaskSize task_size(const Product& p, std::int64_t panels, std::int64_t columns, 
   return size;
 }
 
+// Copied rows are read faster, for which few columns do not pay. But rows that are whole pages apart share the sets of
+// L1, which keep eight lines each.
+bool copies_rows(const Product& p, const ProductKernel& kernel) {
+  constexpr std::int64_t few_columns = 128, page = 1024, ways = 8;
+  const bool share_sets = p.a_row % page == 0 && kernel.strip > ways;
+  return p.n > few_columns || p.a_depth != 1 || p.a_element != Element::f32 || share_sets;
+}
+
 }  // namespace
 
 ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels) {
@@ -281,6 +289,7 @@ ProductPlan plan(const Product& p, const Kernels& kernels) {
   plan.task_rows = size.rows, plan.task_panels = size.panels;
   plan.packs_in_tasks = is_deep && p.m <= 2 * size.rows;      // where b is needed once or twice, and deep
   plan.packs_ahead = kernel.works_beside && plan.parts != 1;  // of one part all is bound by memory as it is
+  plan.copies_rows = copies_rows(p, kernel);
   // b is packed in runs along its lines in memory: of a panel, where those are columns, else of pack_depth.
   plan.pack_depth = pack_depth;
   plan.pack_tasks = plan.packs_in_tasks ? 0 : p.b_depth == 1 ? plan.panels : ceil_div(p.k, pack_depth);

@@ -105,6 +105,7 @@ struct ProductPlan : Plan {
   std::int64_t panels;                  // of b
   bool packs_in_tasks;                  // tasks pack what they need of b, a block at a time
   bool packs_ahead;                     // rows of a are packed beside the products of the block before
+  bool copies_rows;                     // of a; else those of float32 are multiplied where they lie
   std::int64_t pack_depth;              // of a run in which b is packed
   std::int64_t pack_tasks;
   std::size_t packed;  // bytes of b's panels

@@ -72,6 +72,7 @@ struct ProductKernel {
   ProductFunctions functions;
   int columns;  // of a panel
   int height;   // rows of a task, at least
+  int strip;    // rows that are multiplied at once
   int most_parts;
   bool works_beside;   // what the next block needs is taken, or on its way, beside the products
   ProductCut cuts[3];  // by the number of parts

@@ -150,6 +150,24 @@ TEST_P(Plans, FewRowsAreSplitWhereManyRowsAre) {
   }
 }
 
+// Float32 rows lie along their depth, few columns would not pay for a copy, and a strip's rows are not whole pages apart,
+// more of them than L1 keeps of a set.
+TEST_P(Plans, RowsOfFewColumnsAreMultipliedWhereTheyLie) {
+  const bool high_strips = kernels_.product->strip > 8;
+  const auto copies = [&](std::int64_t n, std::int64_t row, std::int64_t depth_step, Element element) {
+    Product p{};
+    p.m = 100, p.n = n, p.k = p.b_column = 64, p.a_row = row, p.a_depth = depth_step, p.b_depth = 1;
+    p.a_element = element, p.b_element = Element::f32, p.precision = Precision::highest, p.whole = true;
+    return plan(p, kernels_).copies_rows;
+  };
+  EXPECT_FALSE(copies(1, 64, 1, Element::f32));
+  EXPECT_FALSE(copies(128, 1000, 1, Element::f32));
+  EXPECT_TRUE(copies(129, 64, 1, Element::f32));
+  EXPECT_TRUE(copies(64, 1, 100, Element::f32)) << "columns that lie along";
+  EXPECT_TRUE(copies(64, 64, 1, Element::bf16));
+  EXPECT_EQ(copies(64, 1024, 1, Element::f32), high_strips);
+}
+
 TEST_P(Plans, WordsFitAScreen) {
   const PlanListener listener;
   for (const std::int64_t n : {std::int64_t{1}, std::int64_t{512}, std::int64_t{1} << 20}) {

@@ -21,6 +21,7 @@ const ProductKernel product_kernel{
     {packed_bytes<MatrixProduct>, bytes_of<ProductScratch<MatrixProduct>>, run_pack<MatrixProduct>, run},
     kColumns,
     kHeight,
+    MatrixProduct::kStrip,
     kMostParts,
     kWorksBeside,
     {{kBlockDepth, 32, kHeight, 12, 4 * kHeight},

@@ -23,11 +23,12 @@ class LinesAhead {
 
   // `count` ranges of so many bytes, `step` bytes apart, in so many shares.
   void set(const void* first, std::int64_t step, std::int64_t count, std::int64_t bytes, std::int64_t shares) {
-    begin_ = end_ = kToWrite;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const char* range = static_cast<const char*>(first) + i * step;
-      for (std::int64_t at = 0; at < bytes && end_ < kMost; at += kCacheLine) lines_[end_++] = range + at;
+    const std::int64_t each = ceil_div(bytes, kCacheLine), most = (kMost - kToWrite) / (each > 0 ? each : 1);
+    const char *range = static_cast<const char*>(first), **to = lines_ + kToWrite;
+    for (std::int64_t left = least_of(count, most); left > 0; --left, range += step) {
+      for (std::int64_t i = 0; i < each; ++i) *to++ = range + i * kCacheLine;
     }
+    begin_ = kToWrite, end_ = to - lines_;
     share_ = ceil_div(end_ - begin_, shares);
   }
 
@@ -58,18 +59,19 @@ struct FetchBeside {
   }
 };
 
-// A strip of rows by a panel. The left operand's steps are known when compiled, for otherwise they take registers and
-// instructions among the multiply-adds.
+// A strip of rows by a panel. A copied row's steps are known when compiled, for otherwise they take registers and
+// instructions among the multiply-adds; rows where they lie (kRow 0) have any step.
 template <std::int64_t kRow, std::int64_t kDepth, int Rows, bool Accumulate>
-__attribute__((noinline)) void strip_tile(const float* left, const float* right, float* sums, std::int64_t depth,
-                                          LinesAhead::Share lines) {
+__attribute__((noinline)) void strip_tile(const float* left, std::int64_t row, const float* right, float* sums,
+                                          std::int64_t depth, LinesAhead::Share lines) {
   FetchBeside beside{lines};
-  tile<Rows, Accumulate>(left, kRow, kDepth, right, kColumns, sums, kColumns, depth, beside);
+  tile<Rows, Accumulate>(left, kRow > 0 ? kRow : row, kDepth, right, kColumns, sums, kColumns, depth, beside);
 }
 
-using StripTile = void(const float* left, const float* right, float* sums, std::int64_t depth, LinesAhead::Share);
+using StripTile = void(const float* left, std::int64_t row, const float* right, float* sums, std::int64_t depth,
+                       LinesAhead::Share);
 
-// Rows that are not there are computed too, up to a half or a whole strip.
+// Copied rows that are not there are computed too, up to a half or a whole strip.
 template <std::int64_t kRow, std::int64_t kDepth, bool Accumulate>
 StripTile* strip_tile_of(std::int64_t rows) {
   return rows > kRows / 2 ? strip_tile<kRow, kDepth, kRows, Accumulate>
@@ -80,7 +82,8 @@ class FloatProduct {
  public:
   static constexpr std::int64_t kStrip = kRows, kLineBytes = kColumns * 4;
 
-  FloatProduct(const Product& p, const ProductPlan&, Workspace& take) : p_(p), rows_(take(kTaken * kRowStep)) {}
+  FloatProduct(const Product& p, const ProductPlan& plan, Workspace& take)
+      : p_(p), copies_(plan.copies_rows), rows_(take(kTaken * kRowStep)) {}
 
   static std::int64_t panel_bytes(const ProductPlan&, std::int64_t depth) { return depth * kLineBytes; }
 
@@ -129,8 +132,10 @@ class FloatProduct {
   void multiply(const Panel& panel, const TaskBlock& block, std::int64_t strip, std::int64_t rows, float* sums,
                 PanelWriter& writer) {
     if (strip / kTaken != taken_) take(strip / kTaken);
-    tile_of(rows, block.first > 0)(rows_ + strip % kTaken * kRowStep, static_cast<const float*>(panel.data), sums,
-                                   block.depth, ahead_.next(writer));
+    const bool as_it_lies = lies(rows);
+    const float* left = as_it_lies ? static_cast<const float*>(row(block, strip)) : rows_ + strip % kTaken * kRowStep;
+    tile_of(rows, block.first > 0)(left, p_.a_row, static_cast<const float*>(panel.data), sums, block.depth,
+                                   ahead_.next(writer));
     writer.write(writer.left());
   }
 
@@ -141,7 +146,11 @@ class FloatProduct {
 
   bool lie_along() const { return p_.a_depth == 1; }  // a's rows
 
+  // Whether a strip of so many rows is read from where it lies.
+  bool lies(std::int64_t rows) const { return !copies_ && rows == kRows; }
+
   StripTile* tile_of(std::int64_t rows, bool accumulate) const {
+    if (lies(rows)) return accumulate ? strip_tile<0, 1, kRows, true> : strip_tile<0, 1, kRows, false>;
     if (lie_along())
       return accumulate ? strip_tile_of<kRowStep, 1, true>(rows) : strip_tile_of<kRowStep, 1, false>(rows);
     return accumulate ? strip_tile_of<1, kRows, true>(rows) : strip_tile_of<1, kRows, false>(rows);
@@ -156,7 +165,7 @@ class FloatProduct {
     taken_ = group;
     const std::int64_t first = group * kTaken, rows = least_of(now_.rows - first, kTaken);
     const void* from = row(now_, first);
-    for (std::int64_t i = 0; lie_along() && i < rows; ++i) {
+    for (std::int64_t i = copies_ ? 0 : rows / kRows * kRows; lie_along() && i < rows; ++i) {
       widen(p_.a_element, element_at(from, p_.a_element, i * p_.a_row), rows_ + i * kRowStep, now_.depth);
     }
     if (!lie_along()) take_depths(from, rows, p_.m - now_.row - first);
@@ -221,6 +230,7 @@ class FloatProduct {
   }
 
   const Product& p_;
+  bool copies_;  // all of a's rows
   float* rows_;
   TaskBlock now_{}, next_{};
   std::int64_t taken_ = -1;  // group of rows

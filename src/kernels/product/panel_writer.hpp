@@ -48,9 +48,9 @@ class PanelWriter {
   template <class F>
   void each_line(F f) const {
     const std::int64_t bytes = element_bytes(p_.c_element), width = least_of(p_.n - column_, kColumns) * bytes;
-    for (std::int64_t i = 0; i < left_; ++i) {
-      const char* row = static_cast<const char*>(p_.c) + ((row_ + i) * p_.c_row + column_) * bytes;
-      for (std::int64_t at = 0; at < width; at += 64) f(row + at);
+    const char* row = static_cast<const char*>(p_.c) + (row_ * p_.c_row + column_) * bytes;
+    for (std::int64_t left = left_, step = p_.c_row * bytes; left > 0; --left, row += step) {
+      for (std::int64_t at = 0; at < width; at += kCacheLine) f(row + at);
     }
   }
 
@@ -70,17 +70,20 @@ class PanelWriter {
     for (int w = 0; p_.bias && w < kWidth; ++w) {
       bias[w] = load_columns(p_.bias + column_ + w * kLanes, columns - w * kLanes);
     }
-    const float* residual = p_.residual;
+    // Locals, since each store might reach a member.
+    const float *sums = sums_, *residual = p_.residual;
+    char* const out = static_cast<char*>(p_.c);
+    const std::int64_t step = p_.c_row;
+    std::int64_t at = row_ * step + column_;
     VecU largest = largest_;
-    for (std::int64_t i = 0; i < rows; ++i) {
-      const std::int64_t at = (row_ + i) * p_.c_row + column_;
+    for (std::int64_t i = 0; i < rows; ++i, at += step, sums += kColumns) {
       ATTN_UNROLL for (int w = 0; w < kWidth; ++w) {
         const std::int64_t from = at + w * kLanes, count = columns - w * kLanes;
-        Vec x = load(sums_ + i * kColumns + w * kLanes) + bias[w];
+        Vec x = load(sums + w * kLanes) + bias[w];
         if (residual) x += load_columns(residual + from, count);
         const VecU magnitude = reinterpret_cast<VecU>(x) & 0x7fffffffu;  // NaN's is above all numbers'
         largest = magnitude > largest ? magnitude : largest;
-        if (count > 0) store_result<element>(static_cast<char*>(p_.c) + from * element_bytes(element), x, count);
+        if (count > 0) store_result<element>(out + from * element_bytes(element), x, count);
       }
     }
     largest_ = largest;

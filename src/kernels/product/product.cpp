@@ -25,6 +25,7 @@ const ProductKernel product_kernel{{packed_bytes<FloatProduct>, bytes_of<Product
                                     run_pack<FloatProduct>, run_product<FloatProduct>},
                                    kColumns,
                                    8 * kRows,
+                                   FloatProduct::kStrip,
                                    0,
                                    true,
                                    {{kDepth, kWide, kHigh, kWide, kHigh}}};
