@@ -150,8 +150,8 @@ TEST_P(Plans, FewRowsAreSplitWhereManyRowsAre) {
   }
 }
 
-// Float32 rows lie along their depth, few columns would not pay for a copy, and a strip's rows are not whole pages apart,
-// more of them than L1 keeps of a set.
+// A copy of rows that lie along their depth would not pay for few columns. But rows that lie whole pages apart are in
+// one set of L1, which keeps eight lines.
 TEST_P(Plans, RowsOfFewColumnsAreMultipliedWhereTheyLie) {
   const bool high_strips = kernels_.product->strip > 8;
   const auto copies = [&](std::int64_t n, std::int64_t row, std::int64_t depth_step, Element element) {

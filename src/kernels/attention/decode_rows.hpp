@@ -11,7 +11,7 @@ inline std::int64_t pad_lanes(std::int64_t n) { return (n + kLanes - 1) / kLanes
 
 constexpr std::int64_t kChunkKeys = 512;  // keys of a task
 constexpr std::int64_t kStepKeys = 256;   // keys whose scores are at hand at once
-constexpr std::int64_t kBlockKeys = 64;   // keys, or values, that stay in L1 for all queries
+constexpr std::int64_t kKeysInL1 = 64;    // keys, or values, that stay in L1 for all queries
 constexpr std::int64_t kUnitKeys = 16;    // keys in a row
 constexpr std::int64_t kStreams = 4;      // a block's units, each from another part of the step
 constexpr std::int64_t kStepUnits = kStepKeys / kUnitKeys;
@@ -110,14 +110,14 @@ struct Units {
     return {rows + first * kUnitKeys, place + first, left < kStreams ? left : kStreams, keys};
   }
   // The row to fetch while row i of a block is read: of the block after it, each unit in turn.
-  const char* ahead(std::int64_t i) const { return rows[kBlockKeys + i % kStreams * kUnitKeys + i / kStreams]; }
+  const char* ahead(std::int64_t i) const { return rows[kKeysInL1 + i % kStreams * kUnitKeys + i / kStreams]; }
 };
 
 // Where a chunk's rows lie, in the order in which they are read: the keys of a step, its values, the keys of the next
 // step, …. Pages cost no more than this list, and what is to be fetched is found further on in it.
 struct RowList {
   std::int64_t used = 0;
-  const char* at[2 * kChunkKeys + 3 * kBlockKeys];
+  const char* at[2 * kChunkKeys + 3 * kKeysInL1];
 
   // `count` keys, or values, from `first` on, made up to a unit by the last one. Those of i8 have scales.
   void add(const Problem& p, const KeyRows& all, const Span& span, std::int64_t first, std::int64_t count,
@@ -131,7 +131,7 @@ struct RowList {
   }
 
   void close() {
-    for (std::int64_t j = 0; j < 2 * kBlockKeys; ++j) at[used + j] = at[used - 1];
+    for (std::int64_t j = 0; j < 2 * kKeysInL1; ++j) at[used + j] = at[used - 1];
   }
 
  private:
