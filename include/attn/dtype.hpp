@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace attn {
@@ -15,6 +16,10 @@ std::size_t size_of(DType dtype) noexcept;
 // The name that NumPy and PyTorch use: "float32", "bfloat16", "bool", …
 std::string_view name(DType dtype) noexcept;
 bool is_floating(DType dtype) noexcept;
+// The dtype of that name, or of the short one by which this library calls it, "bf16"; none for other texts.
+std::optional<DType> dtype_named(std::string_view text) noexcept;
+// The largest finite number of a floating dtype; of integers, as a double rounds it.
+double largest(DType dtype) noexcept;
 
 // bfloat16 is float32's upper half. Conversion rounds to nearest even; NaN stays NaN.
 struct bfloat16 {

@@ -3,8 +3,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
-#include <algorithm>
-#include <array>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
@@ -23,9 +21,7 @@ namespace {
 constexpr const char* kOp = "KVCache";
 
 DType stored_dtype(std::string_view wanted) {
-  constexpr std::array kDTypes{DType::f32, DType::bf16, DType::f16, DType::i8};
-  const auto* found = std::ranges::find_if(kDTypes, [&](DType dtype) { return name(dtype) == wanted; });
-  if (found != kDTypes.end()) return *found;
+  if (const auto found = dtype_named(wanted)) return *found;  // whose cache says whether it stores that
   throw Error(Error::Kind::dtype, kOp, "storage in float32, bfloat16, float16 or int8", std::string(wanted));
 }
 

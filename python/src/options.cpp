@@ -100,9 +100,8 @@ Options with_inputs(const Options& options, nb::handle attn_mask, nb::handle sin
 std::optional<DType> optional_dtype(nb::handle object, const char* op, const char* what) {
   if (object.is_none()) return std::nullopt;
   const auto wanted = plain<std::string_view>(object, op, what);
-  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
-    if (name(dtype) == wanted) return dtype;
-  }
+  const auto found = dtype_named(wanted);
+  if (found && is_floating(*found)) return found;
   throw Error(Error::Kind::dtype, op, std::string(what) + " float32, float64, bfloat16 or float16",
               std::string(wanted));
 }

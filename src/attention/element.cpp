@@ -1,10 +1,14 @@
 #include "attention/element.hpp"
 
+#include <optional>
+
 #include "attn/error.hpp"
 
 namespace attn {
 
-kernels::Element element(DType dtype) {
+namespace {
+
+std::optional<kernels::Element> element_of(DType dtype) noexcept {
   switch (dtype) {
     case DType::f32:
       return kernels::Element::f32;
@@ -15,8 +19,17 @@ kernels::Element element(DType dtype) {
     case DType::i8:
       return kernels::Element::i8;
     default:
-      throw Error(Error::Kind::dtype, "kernels", "float32, bfloat16, float16, or int8 of a cache", name(dtype));
+      return std::nullopt;
   }
+}
+
+}  // namespace
+
+bool has_element(DType dtype) noexcept { return element_of(dtype).has_value(); }
+
+kernels::Element element(DType dtype) {
+  if (const auto found = element_of(dtype)) return *found;
+  throw Error(Error::Kind::dtype, "kernels", "float32, bfloat16, float16, or int8 of a cache", name(dtype));
 }
 
 }  // namespace attn

@@ -6,6 +6,8 @@
 
 namespace attn {
 
+// Whether the kernels read it.
+bool has_element(DType dtype) noexcept;
 // Throws Error (dtype) for a dtype that no kernel reads.
 kernels::Element element(DType dtype);
 

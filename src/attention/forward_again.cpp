@@ -28,7 +28,7 @@ class Suspicion {
                             largest_finite(options.alibi_slopes) * distance,
                             largest_finite(options.relative_bias.table),
                             largest_finite(options.sinks)};
-    const double largest_output = output_dtype(call.q, options) == DType::f16 ? 65504 : end;
+    const double largest_output = std::min(end, largest(output_dtype(call.q, options)));
     // Past 2^24 scores are known to no better than 1, and weights may overflow where scores do not.
     overflow_ = options.score_function || products * factor > 0x1p24 ||
                 values_.most() / (1 - options.dropout) > largest_output ||

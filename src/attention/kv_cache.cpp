@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "attention/element.hpp"
 #include "attention/kv_cache_rows.hpp"
 #include "attention/kv_cache_state.hpp"
 #include "attn/error.hpp"
@@ -33,15 +34,8 @@ KVCacheConfig checked(KVCacheConfig config) {
   check_range("page_size", config.page_size, 0, kMostTokens);
   check_range("capacity", config.capacity, 0, kMostTokens);
   if (config.value_dim == 0) config.value_dim = config.head_dim;
-  switch (config.dtype) {
-    case DType::f32:
-    case DType::bf16:
-    case DType::f16:
-    case DType::i8:
-      return config;
-    default:
-      throw Error(Kind::dtype, "KVCache", "storage in float32, bfloat16, float16 or int8", name(config.dtype));
-  }
+  if (has_element(config.dtype)) return config;
+  throw Error(Kind::dtype, "KVCache", "storage in float32, bfloat16, float16 or int8", name(config.dtype));
 }
 
 void check_rows(const Tensor& k, const Tensor& v, const Shape& leading, const KVCacheConfig& config) {

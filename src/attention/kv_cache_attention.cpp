@@ -68,7 +68,7 @@ void check_own_parts(const Mask& mask) {
 }
 
 void check_queries(const Tensor& q) {
-  if (q.defined() && (q.dtype() == DType::f32 || q.dtype() == DType::bf16 || q.dtype() == DType::f16)) return;
+  if (q.defined() && is_floating(q.dtype()) && has_element(q.dtype())) return;
   throw Error(Error::Kind::dtype, "attention", "q of float32, bfloat16 or float16 to a cache",
               q.defined() ? std::string(name(q.dtype())) : "an undefined tensor");
 }

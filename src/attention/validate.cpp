@@ -139,7 +139,7 @@ void check_head_range(const HeadRange& heads, const Sizes& p) {
 
 void check_output_dtype(const AttentionOptions& options, DType dtype) {
   if (!options.output_dtype || *options.output_dtype == dtype) return;
-  if (*options.output_dtype == DType::f32 && (dtype == DType::bf16 || dtype == DType::f16)) return;
+  if (*options.output_dtype == DType::f32 && is_floating(dtype) && size_of(dtype) == 2) return;
   fail(Kind::dtype, "an output of q's dtype, or of float32 for 16-bit inputs",
        std::string(name(*options.output_dtype)) + " for " + std::string(name(dtype)));
 }

@@ -1,34 +1,44 @@
 #include "attn/dtype.hpp"
 
+#include <algorithm>
 #include <array>
+#include <limits>
 
 namespace attn {
 namespace {
 
 struct Info {
-  std::string_view name;
+  std::string_view name, short_name;
   std::size_t bytes;
   bool floating;
+  double largest;
 };
 
-const Info& info(DType dtype) noexcept {
-  static constexpr std::array<Info, 9> table{{{"float64", 8, true},
-                                              {"float32", 4, true},
-                                              {"float16", 2, true},
-                                              {"bfloat16", 2, true},
-                                              {"int64", 8, false},
-                                              {"int32", 4, false},
-                                              {"int8", 1, false},
-                                              {"uint8", 1, false},
-                                              {"bool", 1, false}}};
-  return table[static_cast<std::size_t>(dtype)];
-}
+constexpr std::array<Info, 9> kInfos{{{"float64", "f64", 8, true, std::numeric_limits<double>::max()},
+                                      {"float32", "f32", 4, true, std::numeric_limits<float>::max()},
+                                      {"float16", "f16", 2, true, 65504},
+                                      {"bfloat16", "bf16", 2, true, 0x1.fep127},
+                                      {"int64", "i64", 8, false, 0x1p63},
+                                      {"int32", "i32", 4, false, std::numeric_limits<std::int32_t>::max()},
+                                      {"int8", "i8", 1, false, 127},
+                                      {"uint8", "u8", 1, false, 255},
+                                      {"bool", "bool", 1, false, 1}}};
+
+const Info& info(DType dtype) noexcept { return kInfos[static_cast<std::size_t>(dtype)]; }
 
 }  // namespace
 
 std::size_t size_of(DType dtype) noexcept { return info(dtype).bytes; }
 std::string_view name(DType dtype) noexcept { return info(dtype).name; }
 bool is_floating(DType dtype) noexcept { return info(dtype).floating; }
+double largest(DType dtype) noexcept { return info(dtype).largest; }
+
+std::optional<DType> dtype_named(std::string_view text) noexcept {
+  const auto found =
+      std::ranges::find_if(kInfos, [&](const Info& i) { return i.name == text || i.short_name == text; });
+  if (found == kInfos.end()) return std::nullopt;
+  return static_cast<DType>(found - kInfos.begin());
+}
 
 float16::float16(float value) noexcept {
   const auto u = std::bit_cast<std::uint32_t>(value);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "attention/element.hpp"
 #include "attention/fused.hpp"
 #include "attention/kv_cache_pages.hpp"
 #include "attention/validate.hpp"
@@ -150,7 +151,7 @@ void CutCache::check_queries(const Tensor& q, std::optional<std::int64_t> item) 
   const std::string expected = "q (" + std::to_string(items) + ", a multiple of " + std::to_string(config_.kv_heads) +
                                " heads, the latest tokens, " + std::to_string(config_.head_dim) + ")";
   if (!fits) fail(Error::Kind::shape, expected, q.shape().str());
-  if (q.dtype() != DType::f32 && q.dtype() != DType::bf16 && q.dtype() != DType::f16) {
+  if (!is_floating(q.dtype()) || !has_element(q.dtype())) {
     fail(Error::Kind::dtype, "q of float32, bfloat16 or float16", std::string(name(q.dtype())));
   }
   for (std::int64_t b = first; b < first + items; ++b) {

@@ -99,7 +99,7 @@ const GgufTensor* Gguf::find(std::string_view name) const noexcept {
 }
 
 Tensor Gguf::load(const GgufTensor& tensor, DType dtype) const {
-  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
+  if (!is_floating(dtype) || dtype == DType::f64) {
     throw Error(Error::Kind::argument, kOp, "float32, bfloat16 or float16", attn::name(dtype));
   }
   const GgufBlock& block = *gguf_block(static_cast<std::uint32_t>(tensor.type));

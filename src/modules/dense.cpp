@@ -87,11 +87,10 @@ Tensor sum_rows(const Tensor& rows, DType dtype) {
 
 Tensor as_rows(const Tensor& x) { return x.contiguous().view({x.numel() / x.size(-1), x.size(-1)}); }
 
+bool is_plain(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
+
 // One dtype that the kernels take, or float32 and bfloat16.
-bool multiply(DType a, DType b) {
-  const auto plain = [](DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; };
-  return (plain(a) && plain(b)) || (a == DType::f16 && b == DType::f16);
-}
+bool multiply(DType a, DType b) { return (is_plain(a) && is_plain(b)) || (a == b && is_floating(a) && has_element(a)); }
 
 bool has_kernel(const Tensor& a, const Tensor& b) {
   return multiply(a.dtype(), b.dtype()) && a.numel() > 0 && b.numel() > 0;
@@ -121,7 +120,7 @@ bool may_leave_range(const Tensor& x, const Tensor& weight, const Tensor& bias, 
   const auto look = [](const Tensor& t) { return Specials(t.unsqueeze(0).unsqueeze(0)); };
   const Specials left = look(x), right = look(weight);
   if (y.in_parts && (left.infinities() || right.infinities())) return true;
-  const double end = y.c.dtype() == DType::f16 ? 32768 : 0x1p126, depth = static_cast<double>(x.size(1));
+  const double end = std::min(0x1p126, largest(y.c.dtype()) / 2), depth = static_cast<double>(x.size(1));
   return std::max(1.0, left.most()) * std::max(1.0, right.most()) * depth + largest_finite(bias) +
              largest_finite(options.residual) >
          end;
@@ -220,7 +219,7 @@ Tensor project_bytes(const Tensor& x, const Tensor& bytes, const Tensor& bias, c
     throw Error(Error::Kind::argument, "project", "a float32 scale for each row of an int8 weight",
                 scales.defined() ? std::string(name(scales.dtype())) + scales.shape().str() : "none");
   }
-  if (has_kernel(x, x) && x.dtype() != DType::f16 && x.size(-1) == bytes.size(1) && bytes.numel() > 0) {
+  if (has_kernel(x, x) && is_plain(x.dtype()) && x.size(-1) == bytes.size(1) && bytes.numel() > 0) {
     const Tensor rows = as_rows(x), line = bias.defined() ? bias.to(DType::f32).contiguous() : bias;
     Finished y;
     if (has_few_rows(x, bytes, options.precision)) {

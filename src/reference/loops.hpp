@@ -45,19 +45,13 @@ T narrow(Wide<T> value) noexcept {
 // Calls f(T{}) for a floating dtype, throws Error for another.
 template <class F>
 decltype(auto) visit_floating(const char* op, DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f64:
-      return f(double{});
-    case DType::f32:
-      return f(float{});
-    case DType::f16:
-      return f(float16{});
-    case DType::bf16:
-      return f(bfloat16{});
-    default:
-      break;
-  }
-  throw Error(Error::Kind::dtype, op, "float32, float64, float16 or bfloat16", name(dtype));
+  return visit(dtype, [&]([[maybe_unused]] auto zero) -> decltype(f(double{})) {
+    if constexpr (std::is_integral_v<decltype(zero)>) {
+      throw Error(Error::Kind::dtype, op, "float32, float64, float16 or bfloat16", name(dtype));
+    } else {
+      return f(zero);
+    }
+  });
 }
 
 inline void require(bool ok, const char* op, const std::string& expected, const std::string& found) {

@@ -238,7 +238,9 @@ TEST_F(Bench, BadRowsAreNamedByLine) {
   EXPECT_THAT(complaint("forward 1,1,4,4x f32\n"), HasSubstr("sizes from 1"));
   EXPECT_THAT(complaint("forward 1,1,99999999999999999999,4 f32\n"), HasSubstr("sizes from 1"));
   EXPECT_THAT(complaint("forward 1,1,4/5/6,4 f32\n"), HasSubstr("two sizes"));
-  EXPECT_THAT(complaint("forward 1,1,4,4 f64\n"), HasSubstr("f32, bf16, f16 or i8"));
+  for (const char* dtype : {"f64", "float32", "i64", "F32"}) {
+    EXPECT_THAT(complaint(std::string("forward 1,1,4,4 ") + dtype + "\n"), HasSubstr("f32, bf16, f16 or i8"));
+  }
   EXPECT_THAT(complaint("forward 1,1,4,4 i8\n"), HasSubstr("cache and cache-paged only"));
   EXPECT_THAT(complaint("cache 1,1,1/4,4 i8 lengths\n"), HasSubstr("a cache has its own"));
   EXPECT_THAT(complaint("forward 1,1,4,4 f32 casual\n"), HasSubstr("found casual"));

@@ -1,5 +1,6 @@
 // Every bit pattern of the 16-bit floats, against conversions computed with ldexp and nearbyint.
 #include <bit>
+#include <cfloat>
 
 #include "core/testing.hpp"
 
@@ -82,15 +83,39 @@ TEST(Halves, NanWithoutUpperMantissaBitsStaysNan) {
 }
 
 TEST(DType, NamesSizesAndKinds) {
-  const std::vector<std::tuple<DType, const char*, std::size_t, bool>> all{
-      {DType::f64, "float64", 8, true},   {DType::f32, "float32", 4, true}, {DType::f16, "float16", 2, true},
-      {DType::bf16, "bfloat16", 2, true}, {DType::i64, "int64", 8, false},  {DType::i32, "int32", 4, false},
-      {DType::i8, "int8", 1, false},      {DType::u8, "uint8", 1, false},   {DType::boolean, "bool", 1, false}};
-  for (const auto& [dtype, text, bytes, floating] : all) {
+  const std::vector<std::tuple<DType, const char*, const char*, std::size_t, bool>> all{
+      {DType::f64, "float64", "f64", 8, true},   {DType::f32, "float32", "f32", 4, true},
+      {DType::f16, "float16", "f16", 2, true},   {DType::bf16, "bfloat16", "bf16", 2, true},
+      {DType::i64, "int64", "i64", 8, false},    {DType::i32, "int32", "i32", 4, false},
+      {DType::i8, "int8", "i8", 1, false},       {DType::u8, "uint8", "u8", 1, false},
+      {DType::boolean, "bool", "bool", 1, false}};
+  for (const auto& [dtype, text, short_text, bytes, floating] : all) {
     EXPECT_EQ(name(dtype), text);
+    EXPECT_EQ(dtype_named(text), dtype);
+    EXPECT_EQ(dtype_named(short_text), dtype);
     EXPECT_EQ(size_of(dtype), bytes);
     EXPECT_EQ(is_floating(dtype), floating);
   }
+}
+
+TEST(DType, OtherNamesAreNone) {
+  for (const char* text : {"", "float", "Float32", "f", "f8", "int16", "boolean", "bf16 "}) {
+    EXPECT_EQ(dtype_named(text), std::nullopt) << text;
+  }
+}
+
+// The limit stays as it is in its dtype, and the next number above it does not.
+TEST(DType, LargestNumbers) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const double most = largest(dtype), above = most * (1 + 0x1p-7);
+    EXPECT_EQ(values(tensor({most, above}, {2}, DType::f64).to(dtype)), (std::vector<double>{most, kInf}))
+        << name(dtype);
+  }
+  EXPECT_EQ(largest(DType::f64), DBL_MAX);
+  for (const DType dtype : {DType::i32, DType::i8, DType::u8, DType::boolean}) {
+    EXPECT_EQ(values(tensor({1e30}, {1}, DType::f64).to(dtype)), std::vector<double>{largest(dtype)}) << name(dtype);
+  }
+  EXPECT_EQ(largest(DType::i64), 0x1p63);
 }
 
 // ---- conversions of tensors -------------------------------------------------------------

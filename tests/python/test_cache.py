@@ -106,6 +106,12 @@ def test_a_smaller_dtype_takes_less_memory():
     assert sizes[0] > 1.9 * sizes[1] > 3.3 * sizes[2]
 
 
+@pytest.mark.parametrize("dtype", ["float64", "int32", np.uint8, "float"])
+def test_other_dtypes_are_not_stored(dtype):
+    with pytest.raises(TypeError, match="storage in float32, bfloat16, float16 or int8; found"):
+        attn.KVCache(1, 2, 16, dtype=dtype)
+
+
 def test_pytorch():
     torch = pytest.importorskip("torch")
     k, v, q = (torch.randn(1, 2, 9, 16, dtype=torch.bfloat16) for _ in range(3))

@@ -5,7 +5,6 @@
 
 #include <charconv>
 #include <chrono>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -73,11 +72,6 @@ std::string shown(std::string_view text) {
   if (!isatty(STDOUT_FILENO)) return std::string(text);
   return escaped(text, "\n\t");
 }
-
-// The names that --weights and --cache take.
-const std::map<std::string, DType> kDTypes{{"float32", DType::f32}, {"bfloat16", DType::bf16}, {"float16", DType::f16},
-                                           {"int8", DType::i8},     {"f32", DType::f32},       {"bf16", DType::bf16},
-                                           {"f16", DType::f16},     {"i8", DType::i8}};
 
 // "1,2,3" → the ids of a prompt.
 Ids parsed_ids(const std::string& text, const char* flag) {
@@ -187,12 +181,12 @@ Task prepared(GenerateFlags& flags) {
   }
   if (flags.prompts.empty() && flags.ids.empty()) flags.prompts.emplace_back();
   Task task;
-  task.model = load_text_model(flags.model, kDTypes.at(flags.weights), parse_precision(flags.precision));
+  task.model = load_text_model(flags.model, *dtype_named(flags.weights), parse_precision(flags.precision));
   if (flags.ids.empty()) task.tokenizer = task.model->tokenizer(flags.tokenizer);
   for (const std::string& text : flags.prompts) task.prompts.push_back(prompt_ids(text, *task.tokenizer, flags));
   for (const std::string& text : flags.ids) task.prompts.push_back(parsed_ids(text, "--ids"));
   task.options = flags.options;
-  task.options.cache = kDTypes.at(flags.cache);
+  task.options.cache = *dtype_named(flags.cache);
   task.options.stops = stops_of(*task.model, task.tokenizer.get(), flags);
   return task;
 }
@@ -260,8 +254,8 @@ Json report(const Task& task, const Written& written, const GenerateFlags& flags
   json["top_p"] = sampling.top_p;
   json["min_p"] = sampling.min_p;
   json["repetition_penalty"] = sampling.repetition_penalty;
-  json["weights"] = name(kDTypes.at(flags.weights));
-  json["cache"] = name(kDTypes.at(flags.cache));
+  json["weights"] = name(*dtype_named(flags.weights));
+  json["cache"] = name(*dtype_named(flags.cache));
   json["precision"] = flags.precision;
   json["context_length"] = task.model->context_length();
   if (ranks) json["ranks"] = ranks->size();

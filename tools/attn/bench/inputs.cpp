@@ -53,7 +53,7 @@ void BenchInputs::use(const std::string& numbers) {
 
 // A first number of the tensor alone, a share of them, or a factor of all.
 Tensor BenchInputs::normal(const std::string& role, const Shape& shape, DType dtype) {
-  const double end = dtype == DType::f16 ? 65504 : 3e38, least = dtype == DType::f16 ? 0x1p-20 : 0x1p-130;
+  const double end = std::min(3e38, largest(dtype)), least = 0.25 / end;  // a small part of the least normal number
   const double special = numbers_.ends_with("nan") ? std::nan("") : HUGE_VAL;
   const Tensor block = generator(role).randn({kNumbers});
   for (float& x : std::span(block.data<float>(), kNumbers)) {

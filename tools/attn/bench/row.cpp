@@ -4,6 +4,7 @@
 #include <charconv>
 #include <sstream>
 
+#include "attention/element.hpp"
 #include "attn/error.hpp"
 #include "bench/work.hpp"
 #include "common/format.hpp"
@@ -92,10 +93,8 @@ std::vector<Extent> parse_shape(const std::string& shape) {
 }
 
 DType parse_dtype(const std::string& dtype) {
-  if (dtype == "f32") return DType::f32;
-  if (dtype == "bf16") return DType::bf16;
-  if (dtype == "f16") return DType::f16;
-  if (dtype == "i8") return DType::i8;
+  const std::optional<DType> found = dtype_named(dtype);
+  if (found && has_element(*found) && dtype != name(*found)) return *found;  // by its short name
   throw Error(Error::Kind::data, "dtype", "f32, bf16, f16 or i8", dtype);
 }
 
