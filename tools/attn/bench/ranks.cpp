@@ -18,8 +18,6 @@ using distributed::Layout;
 using distributed::Request;
 using distributed::Transport;
 
-using Clock = std::chrono::steady_clock;
-
 // Adds the time that something took, also where it throws.
 class Stopwatch {
  public:
@@ -28,6 +26,8 @@ class Stopwatch {
   ~Stopwatch() { sum_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   double& sum_;
   Clock::time_point start_ = Clock::now();
 };
