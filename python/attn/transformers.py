@@ -203,10 +203,13 @@ def _pattern(function: Any) -> tuple[bool, int | None, Any] | None:
         return True, window["sliding_window"] - 1, None
     if parts[1] is bidirectional_mask_function and (window := _inside(parts[0], "sliding_window_bidirectional_overlay")):
         return False, window["sliding_window"], None
-    texts = _inside(parts[0], "packed_sequence_mask_function")
-    within = _inside(parts[1], "remap_positions_for_packed_sequence")
-    of_each = _pattern(within["mask_function"]) if texts and within else None
-    return of_each and (*of_each[:2], texts["packed_sequence_mask"])
+    for first, second in (parts, parts[::-1]):  # transformers joins them in the other order from 5.24 on
+        texts = _inside(first, "packed_sequence_mask_function")
+        within = _inside(second, "remap_positions_for_packed_sequence")
+        if texts and within:
+            of_each = _pattern(within["mask_function"])
+            return of_each and (*of_each[:2], texts["packed_sequence_mask"])
+    return None
 
 
 def mask(
