@@ -36,7 +36,8 @@ class ShowAt : public Show, public testing::WithParamInterface<unsigned short> {
     }
   }
 };
-INSTANTIATE_TEST_SUITE_P(Widths, ShowAt, testing::Values<unsigned short>(20, 40, 60, 80, 100, 120, 200));
+INSTANTIATE_TEST_SUITE_P(Widths, ShowAt, testing::Values<unsigned short>(20, 40, 60, 80, 100, 120, 200),
+                         testing::PrintToStringParamName());
 
 TEST_P(ShowAt, NumbersStandAlone) {
   for (const char* step : {"queries", "keys", "values", "scores", "weights", "context"}) {

@@ -123,7 +123,8 @@ std::vector<std::string> states_of(const std::string& text) {
 }
 
 class Width : public Terminal, public testing::WithParamInterface<unsigned short> {};
-INSTANTIATE_TEST_SUITE_P(Of, Width, testing::Values<unsigned short>(20, 40, 80, 200));
+INSTANTIATE_TEST_SUITE_P(Of, Width, testing::Values<unsigned short>(20, 40, 80, 200),
+                         testing::PrintToStringParamName());
 
 TEST_P(Width, ProgressOfTrainingFitsTheTerminal) {
   write("text.txt", std::string(400, 'a') + "\nAttention is all you need.");
