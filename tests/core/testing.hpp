@@ -19,10 +19,10 @@ namespace attn::test {
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// How many of `count` seeds are run: a third under the address sanitizer, which makes them ten times slower and looks at
+// How many of `count` seeds are run: a third under the sanitizers, which make them ten times slower and look at
 // accesses rather than numbers, and under an emulator.
 constexpr unsigned seeds(unsigned count) {
-#if defined(ATTN_SANITIZED) || defined(ATTN_EMULATED)
+#if defined(ATTN_SANITIZED) || defined(__SANITIZE_THREAD__) || defined(ATTN_EMULATED)
   return (count + 2) / 3;
 #else
   return count;
