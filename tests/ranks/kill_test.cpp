@@ -1,6 +1,6 @@
-// A random rank of a training, killed at random moments: the job ends, names the rank, and its last checkpoint is
-// whole. ATTN_KILL_MOMENTS is how many moments (4), ATTN_KILL_SEED repeats a run as far as a machine's timing can be
-// repeated.
+// A random rank of a training, killed at random moments after the ranks have met: the job ends, names the rank, and its
+// last checkpoint is whole. ATTN_KILL_MOMENTS is how many moments (4), ATTN_KILL_SEED repeats a run as far as a
+// machine's timing can be repeated.
 #include <csignal>
 #include <random>
 
@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kLog = "../log";
+constexpr const char *kLog = "../log", *kOut = "../out";
 
 // Ranks of one job, by the number that the launcher gave each.
 using Ids = std::map<int, pid_t>;
@@ -50,14 +50,21 @@ class KillRank : public OverRanks {
   }
 
   pid_t start(int ranks, const std::string& line) const {
+    std::filesystem::remove(path(kOut));
     const pid_t id = fork();
     if (id != 0) return id;
-    const bool ready = chdir(folder().c_str()) == 0 && freopen("/dev/null", "w", stdout) && freopen(kLog, "w", stderr);
+    const bool ready = chdir(folder().c_str()) == 0 && freopen(kOut, "w", stdout) && freopen(kLog, "w", stderr);
     const std::string bin = std::filesystem::path(ATTN_COMMAND).parent_path().string() + ":" + std::getenv("PATH");
     setenv("PATH", bin.c_str(), 1);
     const std::string script = ATTN_SOURCE "/tests/mpi/run.sh", number = std::to_string(ranks), words = "exec " + line;
     if (ready) execl("/bin/sh", "sh", script.c_str(), number.c_str(), "sh", "-c", words.c_str(), nullptr);
     _exit(127);
+  }
+  // Until rank 0 prints. Open MPI 4.1 does not name a rank that dies before all are in MPI_Init, and may wait forever.
+  bool ranks_met() const {
+    const auto limit = Clock::now() + std::chrono::seconds(60);
+    while (read(path(kOut)).empty() && Clock::now() < limit) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return !read(path(kOut)).empty();
   }
   static int wait(pid_t id) {
     int status = 0;
@@ -89,8 +96,10 @@ TEST_F(KillRank, EndsTheJobAndKeepsTheCheckpoint) {
   const std::string begin = train("m.safetensors --reproducible --force --save-every 1 --steps 30 --until 30");
   const std::string resume = "attn train --text text.txt --out m.safetensors --resume --save-every 1";
   out_of(train("whole.safetensors --reproducible --save-every 1 --steps 30 --until 30"));
+  const pid_t undisturbed = start(4, begin);
+  ASSERT_TRUE(ranks_met()) << read(path(kLog));
   const auto began = Clock::now();
-  EXPECT_EQ(wait(start(4, begin)), 0);
+  EXPECT_EQ(wait(undisturbed), 0);
   const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
   EXPECT_EQ(written("m"), written("whole"));
   int killed = 0, finished = 0;
@@ -99,6 +108,7 @@ TEST_F(KillRank, EndsTheJobAndKeepsTheCheckpoint) {
   while (killed < moments_ && !HasFailure()) {
     const int ranks = std::array{2, 3, 4, 8}[pick(4)];
     const pid_t job = start(ranks, has_checkpoint() ? resume : begin);
+    ASSERT_TRUE(ranks_met()) << read(path(kLog));
     std::this_thread::sleep_for(std::chrono::duration<double>(std::uniform_real_distribution<>(0, seconds)(rng_)));
     const Ids ids = ranks_of(job);
     const auto victim = std::next(ids.begin(), ids.empty() ? 0 : static_cast<std::ptrdiff_t>(pick(ids.size())));
