@@ -60,7 +60,7 @@ class KillRank : public OverRanks {
     if (ready) execl("/bin/sh", "sh", script.c_str(), number.c_str(), "sh", "-c", words.c_str(), nullptr);
     _exit(127);
   }
-  // Until rank 0 prints. Open MPI 4.1 does not name a rank that dies before all are in MPI_Init, and may wait forever.
+  // Until rank 0 prints. Open MPI 4.1 may not name a rank that dies before all are in MPI_Init, or may hang.
   bool ranks_met() const {
     const auto limit = Clock::now() + std::chrono::seconds(60);
     while (read(path(kOut)).empty() && Clock::now() < limit) std::this_thread::sleep_for(std::chrono::milliseconds(1));
