@@ -3,13 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <string>
+#include <string_view>
 
 #include "attn/gguf.hpp"
 
 namespace attn::io {
 
 struct GgufBlock {
+  GgufType type;
   std::string_view name;
   std::int64_t elements;
   std::size_t bytes;
@@ -18,5 +20,8 @@ struct GgufBlock {
 
 // Of a type that the file names by its number; null for one that is not read.
 const GgufBlock* gguf_block(std::uint32_t type) noexcept;
+
+// Its name, also of those that are not read; the number of one without a name.
+std::string gguf_type_name(std::uint32_t type);
 
 }  // namespace attn::io

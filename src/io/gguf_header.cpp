@@ -165,8 +165,8 @@ Extent extent_of(Reader& reader, const std::string& who, std::uint32_t& type, co
   type = static_cast<std::uint32_t>(reader.unsigned_number(4));
   const GgufBlock* block = gguf_block(type);
   if (!block) {
-    origin.fail("a tensor of type F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K or Q6_K",
-                "type " + std::to_string(type) + who, "convert the file to one of these");
+    origin.fail("a tensor of type F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS or MXFP4",
+                "type " + gguf_type_name(type) + who, "convert the file to one of these");
   }
   ExtentBuilder builder(origin);
   for (std::uint64_t i = 0; i < rank; ++i) builder.add(sizes[i]);
