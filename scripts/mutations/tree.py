@@ -1,0 +1,234 @@
+"""The copy of the tree in which lines are broken, and its build: build/mutate/source."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+UNBROKEN = 1800  # seconds, at the most, of a program as it is
+
+
+@dataclasses.dataclass
+class Mutation:
+    file: str
+    programs: list[str]
+    where: str  # in tests/mutations, or the line that it was drawn for
+    before: str = ""
+    after: str | None = None
+    explained: str = ""
+    line: int | None = None  # from 0, of one that was drawn: its text may be there twice
+
+    def name(self) -> str:
+        return f"{self.file}: {self.before.strip()} -> {(self.after or '').strip()}"
+
+    @property
+    def unit(self) -> str:
+        """A source of the units is broken in the copy of one, and tested there: all would take minutes to compile. Headers
+        beside the units' folders are the rest of the program's, too."""
+        if not re.match(r"src/kernels/(?:\w+/.*\.[ch]pp|unit\.cpp)$", self.file):
+            return ""
+        return "avx512bf16" if re.search("/(?:bf16|vdpbf16)/", self.file) else "avx2"
+
+    def matches(self, patterns: list[str]) -> bool:
+        return not patterns or any(re.search(p, self.name()) for p in patterns)
+
+    def fits(self, text: str) -> str:
+        """What is wrong with it, for the text of its file; nothing if all is well."""
+        if not self.before or self.after is None or self.before == self.after:
+            return "expected a line with - and one with + that differ"
+        if self.line is not None:
+            return "" if text.split("\n")[self.line] == self.before else f"expected another line {self.line + 1}"
+        count = text.count(self.before)
+        return "" if count == 1 else f"expected its text once in {self.file}; found {count} times"
+
+    def broken(self, text: str) -> str:
+        if self.line is None:
+            return text.replace(self.before, self.after)
+        lines = text.split("\n")
+        return "\n".join(lines[:self.line] + [self.after] + lines[self.line + 1:])
+
+
+class Tree:
+    def __init__(self, root: Path, work: Path, python: str | None, jobs: int) -> None:
+        self.root, self.work, self.python, self.jobs = root, work, python, jobs
+        self.source = work / "source"
+        self.build = self.source / "build" / "default"
+        self.log = work / "log.txt"
+        # By program and unit: seconds that it may take (a loop that never ends is caught), and the tests that caught
+        # something, the last one first.
+        self.times = work / "seconds.json"
+        self.seconds: dict[str, float] = json.loads(self.times.read_text()) if self.times.exists() else {}
+        self.catchers: dict[tuple[str, str], list[str]] = {}
+        self.uses: dict[str, list[str]] = {}  # by file, the library's and the command's objects
+
+    def run(self, command: list[str], timeout: float | None = None, **options) -> tuple[bool, str]:
+        """Whether it succeeds, and what it prints."""
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                              start_new_session=True, **options) as process:
+            try:
+                text, _ = process.communicate(timeout=timeout)
+                passed = process.returncode == 0
+            except subprocess.TimeoutExpired:  # with all that it has started
+                os.killpg(process.pid, 9)
+                process.communicate()
+                passed, text = False, f"took more than {timeout:.0f} s\n"
+        with self.log.open("a") as log:
+            print("$", *command, file=log)
+            log.write(text)
+        return passed, text
+
+    def prepare(self) -> None:
+        """The files of the tree, as they are: those that differ are written, so that little is built again."""
+        listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=self.root, check=True, text=True,
+                                stdout=subprocess.PIPE).stdout.splitlines()
+        for name in listed:
+            here, there = self.root / name, self.source / name
+            if not here.is_file():
+                continue
+            there.parent.mkdir(parents=True, exist_ok=True)
+            if not there.exists() or there.read_bytes() != here.read_bytes():
+                shutil.copy(here, there)
+        copied = [p for folder in ("src", "tools", "tests", "python") for p in (self.source / folder).rglob("*") if p.is_file()]
+        for path in copied:
+            if not (self.root / path.relative_to(self.source)).exists():
+                path.unlink()
+        # A compiler's cache knows each line that is mended again.
+        options = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+        if self.python:
+            nanobind = subprocess.run([self.python, "-m", "nanobind", "--cmake_dir"], check=True, text=True,
+                                      stdout=subprocess.PIPE).stdout.strip()
+            options += ["-DATTN_PYTHON=ON", f"-DPython_EXECUTABLE={shutil.which(self.python)}", f"-Dnanobind_DIR={nanobind}"]
+        if not self.run(["cmake", "--preset", "default", "-DCMAKE_GTEST_DISCOVER_TESTS_DISCOVERY_MODE=PRE_TEST", *options],
+                        cwd=self.source)[0]:
+            sys.exit(f"the copy cannot be configured: see {self.log}")
+
+    def builds(self, targets: list[str]) -> bool:
+        command = ["cmake", "--build", str(self.build), "-j", str(self.jobs), "--target", *targets]
+        return not targets or self.run(command)[0]
+
+    def compiles(self, program: str) -> bool:
+        name = program.partition(":")[0]
+        if name != "python":
+            return self.builds([f"test_{name}"])
+        package = self.build / "package" / "attn"
+        if not self.builds(["_attn", "attn_command"]):
+            return False
+        shutil.rmtree(package, ignore_errors=True)
+        shutil.copytree(self.source / "python" / "attn", package)
+        for module in (self.build / "python").glob("_attn*.so"):
+            shutil.copy(module, package)
+        return True
+
+    def measured(self, program: str, unit: str) -> bool:
+        return f"{program} {unit}".strip() in self.seconds
+
+    def measure(self, program: str, unit: str) -> None:
+        """What fails unbroken could catch nothing; the time that it takes says how long a broken one may take."""
+        if not self.compiles(program):
+            sys.exit(f"the copy does not compile as it is: see {self.log}")
+        start = time.monotonic()
+        if not self.runs(program, unit, UNBROKEN)[0]:
+            sys.exit(f"{program} fails as it is: see {self.log}")
+        self.seconds[f"{program} {unit}".strip()] = time.monotonic() - start
+        self.times.write_text(json.dumps(self.seconds, indent=1))
+
+    def runs(self, program: str, unit: str, limit: float, first: list[str] | None = None) -> tuple[bool, str]:
+        """Whether the program passes, or its tests named first alone, and what it prints."""
+        name, _, tests = program.partition(":")
+        if name == "python":
+            chosen = ["-k", tests] if tests else []
+            return self.run([self.python, "-m", "pytest", "-x", "-p", "no:cacheprovider", "tests/python", *chosen, *(first or [])],
+                            limit, cwd=self.source, env=os.environ | {"PYTHONPATH": str(self.build / "package")})
+        command = [str(self.build / "tests" / f"test_{name}"), "--gtest_fail_fast", "--gtest_brief=1"]
+        if unit and name == "kernels":  # its tests go over the units by themselves
+            tests = f"*/{unit}"
+        elif unit:
+            command.append(f"--unit={unit}")
+        tests = ":".join(first or []) or tests
+        return self.run(command + ([f"--gtest_filter={tests}"] if tests else []), limit, cwd=self.build / "tests",
+                        env=os.environ | {"OMP_WAIT_POLICY": "passive"})
+
+    def catches(self, program: str, unit: str) -> str:
+        """The test that fails, or what else is wrong; empty where all pass. Tests that caught another are tried first."""
+        known = self.catchers.setdefault((program, unit), [])
+        limit = 60 + 4 * self.seconds[f"{program} {unit}".strip()]
+        passed, text = self.runs(program, unit, limit, known[:20]) if known else (True, "")
+        if passed:
+            passed, text = self.runs(program, unit, limit)
+        if passed:
+            return ""
+        failed = re.search(r"^\[  FAILED  \] ([\w/.]+)", text, re.MULTILINE)
+        if failed:
+            known[:] = [failed[1]] + [name for name in known if name != failed[1]]
+        failed = failed or re.search(r"^FAILED (\S+)", text, re.MULTILINE)
+        return f"{program.partition(':')[0]}: {failed[1]}" if failed else program
+
+    def objects(self, m: Mutation) -> list[str]:
+        """What is compiled of the file, of tests apart; of the units, for one alone."""
+        if not self.uses:
+            _, text = self.run(["ninja", "-t", "deps"], cwd=self.build)
+            for block in text.split("\n\n"):
+                target, *files = block.split("\n")
+                name = target.partition(":")[0]
+                if re.match(r"(?:src|tools|python)/.*\.o$", name):
+                    for file in files:
+                        self.uses.setdefault(os.path.relpath(self.build / file.strip(), self.source), []).append(name)
+        used = self.uses.get(m.file, [])
+        return [name for name in used if f"/attn_kernels_{m.unit}.dir/" in name] if m.unit else used
+
+    def digest(self, objects: list[str]) -> str:
+        return hashlib.sha256(b"".join((self.build / name).read_bytes() for name in objects)).hexdigest()
+
+    def breaks(self, m: Mutation, kept: str, objects: list[str]) -> bool:
+        """Breaks the line; whether its file still compiles."""
+        path = self.source / m.file
+        times = path.stat()
+        path.write_text(m.broken(kept))
+        compiled = self.builds(objects)
+        if m.unit:  # the other units' objects stay: to the build, the file is what it was before
+            path.write_text(kept)
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        return compiled
+
+    def mend(self, m: Mutation, kept: str) -> None:
+        if m.unit:
+            self.forget(m.unit)
+        if (self.source / m.file).read_text() != kept:
+            (self.source / m.file).write_text(kept)
+
+    def outcome(self, m: Mutation) -> str:
+        kept = (self.source / m.file).read_text()
+        if m.fits(kept):
+            return "does not fit"
+        objects = self.objects(m)
+        if not self.builds(objects):
+            sys.exit(f"the copy does not compile as it is: see {self.log}")
+        before = self.digest(objects)
+        try:
+            if not self.breaks(m, kept, objects):
+                return "does not compile"
+            if objects and self.digest(objects) == before:
+                return "changes nothing"
+            for program in m.programs:
+                if not self.measured(program, m.unit):
+                    self.mend(m, kept)
+                    self.measure(program, m.unit)
+                    self.breaks(m, kept, objects)
+                if not self.compiles(program):
+                    return "does not compile"
+                if caught := self.catches(program, m.unit):
+                    return f"caught by {caught}"
+            return "survived"
+        finally:
+            self.mend(m, kept)
+
+    def forget(self, unit: str) -> None:
+        shutil.rmtree(self.build / f"src/kernels/CMakeFiles/attn_kernels_{unit}.dir", ignore_errors=True)
