@@ -15,7 +15,7 @@ from pathlib import Path
 
 # Tables that a script has made, what this processor or this build does not compile, and the printing of help.
 LEFT_OUT = re.compile(r"src/text/\w+_data\.cpp|src/io/no_npz\.cpp|src/kernels/amx/|tools/attn/help/|src/report/html/page/"
-                      r"|python/attn/(__main__|_types)\.py")
+                      r"|tools/attn/check/printed/|python/attn/(__main__|_types)\.py")
 
 HIDDEN = "\x01"
 
@@ -29,35 +29,34 @@ EITHER: dict[str, list[tuple[str, str]]] = {
     "comparison": [(r" < ", " <= "), (r" < ", " >= "), (r" <= ", " < "), (r" <= ", " > "), (r" > ", " >= "), (r" > ", " <= "),
                    (r" >= ", " > "), (r" >= ", " < "), (r" == ", " != "), (r" != ", " == ")],
     "arithmetic": [(r" \+ ", " - "), (r" - ", " + "), (r" \* ", " / "), (r" / ", " * "), (r" % ", " / "), (r" \+= ", " -= "),
-                   (r" -= ", " += "), (r" \*= ", " /= "), (r" << ", " >> "), (r" >> ", " << "), (r" & ", " | "),
-                   (r" \| ", " & "), (r" [+-]= ", " = ")],
+                   (r" -= ", " += "), (r" \*= ", " /= "), (r" << ", " >> "), (r" >> ", " << ")],
     "sign": [(r"(?<=[(,=?:] )-(?=[\w(])|(?<=\()-(?=[\w(])|(?<=return )-(?=[\w(])", "")],
     "term": [(rf" [+-] {OPERAND}(?=[),;\]]|$)", ""), (rf" [*/] {OPERAND}(?=[),;\]]|$)", "")],
     "constant": [(r"(?<![\w.'])(\d+)(?![\w.'])", r"(\1 + 1)"), (r"(?<![\w.'])([1-9]\d*)(?![\w.'])", r"(\1 - 1)"),
                  (r"(?<![\w.'])(\d+\.\d*f?|\d+(?:\.\d*)?e-?\d+f?)(?![\w.'])", r"(1 + 2 * \1)")],
-    "bound": [(r"(?<=\w\[)(\w+)(?=\])", r"\1 + 1")],
     "name": [(rf"\b{a}(?=\()", b) for pair in NAMES for a, b in (pair, pair[::-1])],
     "arguments": [(rf"(?<=\(){ARGUMENT}, {ARGUMENT}(?=[,)])", r"\2, \1"), (rf"(?<=, ){ARGUMENT}, {ARGUMENT}(?=[,)])", r"\2, \1")],
 }  # fmt: skip
 CPP: dict[str, list[tuple[str, str]]] = {
-    "arithmetic": [(r"\+\+(?=\w)", "--")],
+    "arithmetic": [(r" & ", " | "), (r" \| ", " & "), (r" [+-]= ", " = "), (r"\+\+(?=\w)", "--")],
     "logic": [(r" && ", " || "), (r" \|\| ", " && ")],
     "term": [(rf" && !?{OPERAND}{END}", ""), (rf" \|\| !?{OPERAND}{END}", "")],
     "condition": [(r"(?<![\w!])!(?=[\w(])", ""), (r"(\bif |\bif constexpr )\((.*)\)(?= \{$| \w+.*;$|$)", r"\1(!(\2))"),
                   (rf"(?<== )({OPERAND}) \? ({OPERAND}) : ({OPERAND})(?=;)", r"\1 ? \3 : \2")],
     "constant": [(r"\btrue\b", "false"), (r"\bfalse\b", "true")],
-    "bound": [(r"\.size\(\)", ".size() - 1"), (r"\.size\(\)", ".size() + 1")],
+    "bound": [(r"(?<=\w\[)(\w+)(?=\])", r"\1 + 1"), (r"\.size\(\)", ".size() - 1"), (r"\.size\(\)", ".size() + 1")],
     "arguments": [(rf"(?<=\{{){ARGUMENT}, {ARGUMENT}(?=[,}}])", r"\2, \1")],
     "option": [(r"\.\w+ = [^,{}()]+, (?=\.)", ""), (r", \.\w+ = [^,{}()]+(?=[,}])", ""), (r", [\w.:]+(?=\))", "")],
     "return": [(r"(?<=\breturn )([^{};]+)(?=;)", "{}")],
 }  # fmt: skip
 PYTHON: dict[str, list[tuple[str, str]]] = {
+    "arithmetic": [(r" [+-]= ", " = ")],
     "logic": [(r" and ", " or "), (r" or ", " and ")],
     "term": [(rf" (?:and|or) (?:not )?{OPERAND}(?=\)|:| and| or|$)", "")],
     "condition": [(r"\bnot (?!in\b)", ""), (r"\bis not None\b", "is None"), (r"\bis None\b", "is not None"), (r" not in ", " in "),
                   (r"((?:^ *| )(?:el)?if )(.+)(?=:$)", r"\1not (\2)")],
     "constant": [(r"\bTrue\b", "False"), (r"\bFalse\b", "True")],
-    "bound": [(r"(\blen\([\w.]+\))", r"\1 - 1")],
+    "bound": [(r"(\b[a-z_]\w*\[)(\w+)(?=\])", r"\1\2 + 1"), (r"(\blen\([\w.]+\))", r"\1 - 1")],
     "option": [(r", \w+=[\w.]+(?=[,)])", ""), (r"(?<=\()\w+=[\w.]+, ", "")],
     "return": [(r"(?<=\breturn )(?!None$)(.+)$", "None")],
 }  # fmt: skip
@@ -72,9 +71,10 @@ PATTERNS = {".cpp": compiled(CPP), ".hpp": compiled(CPP), ".py": compiled(PYTHON
 
 CPP_TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![\w])\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
 MESSAGE = re.compile(r"\b(?:fail|wrong|Error|Refused|\w*Error|throw|raise)\b ?[\w:.]*(?=\()")
-# A statement that may be left out: an assignment, a call, a jump, or such a thing under a condition.
+# A statement that may be left out: an assignment, a call, a jump, or such a thing under a condition. A name that is not
+# there is a mistake that C++'s compiler finds.
 STATEMENT = {
-    ".py": re.compile(r"[\w.\[\]]+(?:\(| [-+*/|]?= )|raise\b|continue$|break$|del "),
+    ".py": re.compile(r"[\w.\[\]]+(?:\(| [-+*/|]= )|\w+[.\[][\w.\[\]]* = |raise\b|continue$|break$|del "),
     "": re.compile(r"[\w.:\->\[\]()*]+(?:\(| [-+*/|&]?= )[^{]*;$|\w+(?:\.|->)\w|(?:break|continue);$|(?:\+\+|--)\w|throw |if \(.*;$"),
 }
 
@@ -151,6 +151,8 @@ def code_lines(path: str, text: str) -> list[int]:
             types = None
         if path.endswith(".py") and bare.startswith("if TYPE_CHECKING"):
             types = indent
+        if path.endswith(".py") and re.match(r"(?:from|import)\b", bare):
+            continue
         if re.search(r"\w", bare) and not any(elsewhere) and types is None:
             numbers.append(number)
     return numbers
