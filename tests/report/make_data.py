@@ -2,13 +2,9 @@
 
     python3 tests/report/make_data.py        # any PyTorch; the committed file is PyTorch 1.13's
 
-Deterministic: the values come from Python's own random, seeded. A case is
-
-    case <number> <dtype> <rank> <sizes...>
-    options <precision> <threshold> <edge_items> <line_width>
-    values <the bits of each element in hexadecimal, row-major>
-    lines <n>
-    <n lines, as printed>
+Deterministic: the values come from Python's own random, seeded. A case is a line of five columns, with tabs between them:
+the dtype; the sizes; precision, threshold, edge_items and line_width; the bits of each element in hexadecimal, row-major;
+and the printed text, in which "\\n" stands for the end of a line.
 """
 import math
 import pathlib
@@ -177,14 +173,12 @@ def bits_of(tensor, dtype):
 
 def write(path):
     with open(path, "w") as out:
-        for number, (tensor, dtype, (precision, threshold, edge_items, line_width)) in enumerate(cases):
+        for tensor, dtype, options in cases:
+            precision, threshold, edge_items, line_width = options
             torch.set_printoptions(precision=precision, threshold=threshold, edgeitems=edge_items, linewidth=line_width)
-            text = str(tensor)
-            out.write("case %d %s %d" % (number, dtype, tensor.dim()))
-            out.write("".join(" %d" % n for n in tensor.shape) + "\n")
-            out.write("options %d %d %d %d\n" % (precision, threshold, edge_items, line_width))
-            out.write(" ".join(["values"] + bits_of(tensor, dtype)) + "\n")
-            out.write("lines %d\n%s\n" % (text.count("\n") + 1, text))
+            numbers = [" ".join(map(str, row)) for row in (tensor.shape, options)]
+            text = str(tensor).replace("\n", "\\n")
+            out.write("\t".join([dtype, *numbers, " ".join(bits_of(tensor, dtype)), text]) + "\n")
 
 
 if __name__ == "__main__":

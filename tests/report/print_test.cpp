@@ -21,7 +21,7 @@ using attn::Shape;
 using attn::Tensor;
 
 struct Case {
-  int number = 0;
+  std::size_t line = 0;
   Tensor tensor;
   PrintOptions options;
   std::string expected;
@@ -34,11 +34,11 @@ DType dtype_named(const std::string& text) {
   throw std::runtime_error("no dtype is named " + text);
 }
 
-void read_values(std::istream& line, const Tensor& tensor) {
+void read_values(const std::string& column, const Tensor& tensor) {
   const std::size_t size = size_of(tensor.dtype());
   auto* out = static_cast<std::byte*>(tensor.raw());
-  std::string bits;
-  for (line >> bits; line >> bits; out += size) {  // the first word is "values"
+  std::istringstream words(column);
+  for (std::string bits; words >> bits; out += size) {
     const auto value = static_cast<std::uint64_t>(std::stoull(bits, nullptr, 16));
     std::memcpy(out, &value, size);  // the low bytes: little-endian
   }
@@ -48,26 +48,21 @@ void read_values(std::istream& line, const Tensor& tensor) {
 std::vector<Case> read_cases() {
   std::ifstream file(ATTN_TEST_DATA "/print.txt");
   std::vector<Case> cases;
-  std::string line, word, dtype;
-  while (std::getline(file, line)) {
-    Case c;
-    std::istringstream header(line);
-    std::size_t rank = 0;
-    header >> word >> c.number >> dtype >> rank;
+  for (std::string line; std::getline(file, line);) {
+    Case c{.line = cases.size() + 1};
+    std::istringstream columns(line);
+    std::string dtype, sizes, options, bits, text;
+    for (std::string* column : {&dtype, &sizes, &options, &bits, &text}) std::getline(columns, *column, '\t');
     Shape shape;
-    for (std::int64_t n = 0; header >> n;) shape.push_back(n);
-    EXPECT_EQ(shape.size(), rank) << line;
+    std::istringstream words(sizes);
+    for (std::int64_t n = 0; words >> n;) shape.push_back(n);
     c.tensor = Tensor::empty(shape, dtype_named(dtype));
-    std::getline(file, line);
-    std::istringstream(line) >> word >> c.options.precision >> c.options.threshold >> c.options.edge_items >>
+    std::istringstream(options) >> c.options.precision >> c.options.threshold >> c.options.edge_items >>
         c.options.line_width;
-    std::getline(file, line);
-    std::istringstream values(line);
-    read_values(values, c.tensor);
-    int lines = 0;
-    std::getline(file, line);
-    std::istringstream(line) >> word >> lines;
-    for (int i = 0; i < lines && std::getline(file, line); ++i) c.expected += (i == 0 ? "" : "\n") + line;
+    read_values(bits, c.tensor);
+    for (std::size_t end = text.find("\\n"); end != std::string::npos; end = text.find("\\n"))
+      text.replace(end, 2, "\n");
+    c.expected = text;
     cases.push_back(std::move(c));
   }
   return cases;
@@ -94,7 +89,7 @@ TEST(Print, EqualsPyTorchCharacterForCharacter) {
   ASSERT_GE(cases.size(), 400u);
   for (const Case& c : cases) {
     EXPECT_EQ(to_string(c.tensor, c.options), c.expected)
-        << "case " << c.number << ", " << name(c.tensor.dtype()) << " " << c.tensor.shape().str();
+        << "line " << c.line << ", " << name(c.tensor.dtype()) << " " << c.tensor.shape().str();
   }
 }
 
@@ -102,7 +97,7 @@ TEST(Print, StridesDoNotMatter) {
   for (const Case& c : read_cases()) {
     // Through double, as copies go, int64 keeps 53 bits and a NaN its sign at most.
     if (c.tensor.numel() == 0 || c.tensor.dtype() == DType::i64) continue;
-    EXPECT_EQ(to_string(strided_copy(c.tensor), c.options), c.expected) << "case " << c.number;
+    EXPECT_EQ(to_string(strided_copy(c.tensor), c.options), c.expected) << "line " << c.line;
   }
 }
 
