@@ -177,7 +177,13 @@ void check_pieces(std::mt19937& rng, const Whole& w) {
   if (w.options.sinks.defined()) expect(found.d_sinks, d_want.sinks, "dsinks");
 }
 
-using Pieces = kernels::CallsOnUnits;
+class Pieces : public kernels::CallsOnUnits {
+ protected:
+  void SetUp() override {
+    CallsOnUnits::SetUp();
+    leave_to_nightly();
+  }
+};
 
 TEST_P(Pieces, TogetherAreTheWhole) {
   for_seeds(32, [](std::mt19937& rng) {

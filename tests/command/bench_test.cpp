@@ -16,7 +16,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-class Bench : public Command {
+class SlowBench : public Command {
  protected:
   // The rows of one list, without the limits.
   std::vector<json> rows(const std::string& list, const std::string& flags = "") const {
@@ -41,7 +41,7 @@ class Bench : public Command {
   }
 };
 
-TEST_F(Bench, ReadsItsListAsOtherFilesAreRead) {
+TEST_F(SlowBench, ReadsItsListAsOtherFilesAreRead) {
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
   const Ran pipe = run("timeout 20 attn bench --list pipe");  // and does not wait for a writer
   EXPECT_EQ(pipe.status, 3);
@@ -55,7 +55,7 @@ TEST_F(Bench, ReadsItsListAsOtherFilesAreRead) {
             "forward");
 }
 
-TEST_F(Bench, ExplainTellsThePlansOfEveryRow) {
+TEST_F(SlowBench, ExplainTellsThePlansOfEveryRow) {
   write("rows.txt", "training 1,2,64,16 f32 causal\ncache 1,2,1/300,64 i8\nmodule 1,6,4,2 f32\n");
   const std::string line = "attn bench --explain --isa scalar --list rows.txt";
   const std::string text = out_of(line);
@@ -72,7 +72,7 @@ TEST_F(Bench, ExplainTellsThePlansOfEveryRow) {
   EXPECT_EQ(rows[1]["plans"][0]["call"], "decode");
 }
 
-TEST_F(Bench, ExplainTellsHowTasksShareOutOverThreadsThatAreNotThere) {
+TEST_F(SlowBench, ExplainTellsHowTasksShareOutOverThreadsThatAreNotThere) {
   write("rows.txt", "forward 1,2,2000,16 f32 causal\nlinear 600,64,64 f32\n");
   const std::string line = "attn bench --explain --isa scalar --list rows.txt --threads 1,96";
   EXPECT_THAT(out_of(line), AllOf(HasSubstr("on 1 thread: "), HasSubstr("on 96 threads: "), HasSubstr(" % busy\n"),
@@ -96,7 +96,7 @@ TEST_F(Bench, ExplainTellsHowTasksShareOutOverThreadsThatAreNotThere) {
   EXPECT_THAT(run(line + ",1025").err, HasSubstr("[--threads] expected all, or counts from 1 to 1024"));
 }
 
-TEST_F(Bench, LinearHasABiasOrNone) {
+TEST_F(SlowBench, LinearHasABiasOrNone) {
   const auto found = rows("linear 3,4,5 f32\nlinear 3,4,5 f32 no-bias\nlinear-training 3,4,5 f32 no-bias\n");
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0]["mask"], "none");
@@ -106,7 +106,7 @@ TEST_F(Bench, LinearHasABiasOrNone) {
   }
 }
 
-TEST_F(Bench, ARowTellsEverything) {
+TEST_F(SlowBench, ARowTellsEverything) {
   const auto found = rows("forward 1,2,8,4 f32 causal\n");
   ASSERT_EQ(found.size(), 1u);
   const json& row = found[0];
@@ -124,7 +124,7 @@ TEST_F(Bench, ARowTellsEverything) {
   EXPECT_LE(row["fastest_ms"].get<double>(), row["ms"].get<double>());
 }
 
-TEST_F(Bench, RatesFollowFromTheTime) {
+TEST_F(SlowBench, RatesFollowFromTheTime) {
   const auto operations = [](const json& row) { return row["gflops"].get<double>() * row["ms"].get<double>() * 1e6; };
   const auto found = rows(
       "forward  2,4/2,6/10,8/16  f32 none\n"  // 2 · 2·4·6·10 · (8 + 16)
@@ -155,7 +155,7 @@ TEST_F(Bench, RatesFollowFromTheTime) {
   EXPECT_NEAR(decode["gbps"].get<double>() * decode["ms"].get<double>() * 1e6, 2.0 * 2 * 64 * 8 * 2, 1e-6);
 }
 
-TEST_F(Bench, EveryMaskAndOpRuns) {
+TEST_F(SlowBench, EveryMaskAndOpRuns) {
   std::string list;
   for (const char* mask :
        {"none", "causal", "causal-br", "window=2", "lengths", "keep", "bias", "alibi", "relative", "sinks", "softcap=5",
@@ -170,7 +170,7 @@ TEST_F(Bench, EveryMaskAndOpRuns) {
   EXPECT_EQ(rows(list).size(), 43u);
 }
 
-TEST_F(Bench, BlocksAreCountedAsKept) {
+TEST_F(SlowBench, BlocksAreCountedAsKept) {
   const auto operations = [](const json& row) { return row["gflops"].get<double>() * row["ms"].get<double>() * 1e6; };
   const auto found = rows("forward 1,1,200/300,2 f32 blocks=1\nforward 1,1,200/300,2 f32 blocks=0\n");
   ASSERT_EQ(found.size(), 2u);
@@ -178,14 +178,14 @@ TEST_F(Bench, BlocksAreCountedAsKept) {
   EXPECT_TRUE(found[1]["gflops"].is_null());
 }
 
-TEST_F(Bench, PlainSecondsSayWhereThePlainPathIsTimed) {
+TEST_F(SlowBench, PlainSecondsSayWhereThePlainPathIsTimed) {
   const std::string list = "forward 1,1,64,64 f32\n";  // 1e6 operations, about a millisecond
   EXPECT_GT(rows(list)[0]["plain_ms"].get<double>(), 0);
   EXPECT_TRUE(rows(list, "--plain 0.0001")[0]["plain_ms"].is_null());
   EXPECT_EQ(run("attn bench --plain -1").status, 2);
 }
 
-TEST_F(Bench, LimitsComeFirst) {
+TEST_F(SlowBench, LimitsComeFirst) {
   write("rows.txt", "forward 1,1,4,4 f32\n");
   const auto found = objects("attn bench --json --repeats 1 --threads 1 --list rows.txt --isa scalar");
   ASSERT_EQ(found.size(), 3u);  // no bf16 multiply-adds in "scalar"
@@ -196,7 +196,7 @@ TEST_F(Bench, LimitsComeFirst) {
   for (const json& row : found) EXPECT_EQ(row["isa"], "scalar");
 }
 
-TEST_F(Bench, FilterTakesRowsWithEveryWord) {
+TEST_F(SlowBench, FilterTakesRowsWithEveryWord) {
   const std::string list = "forward 1,1,4,4 f32 causal\nforward 1,1,4,4 bf16 causal\nbackward 1,1,4,4 f32 none\n";
   EXPECT_EQ(rows(list, "--filter f32").size(), 2u);
   const auto found = rows(list, "--filter 'causal bf16'");
@@ -207,7 +207,7 @@ TEST_F(Bench, FilterTakesRowsWithEveryWord) {
   EXPECT_THAT(ran.err, HasSubstr("expected a row to time; found none with \"bf16 backward\""));
 }
 
-TEST_F(Bench, TableFitsEightyColumns) {
+TEST_F(SlowBench, TableFitsEightyColumns) {
   write("rows.txt", "forward 1,32/8,1000/1000,64 f32 window=512\ndecode 1,32/8,1/1024,64 bf16\nforward 1,1,6,2 f32\n");
   const Ran ran = run("attn bench --repeats 1 --list rows.txt");
   EXPECT_EQ(ran.status, 0);
@@ -221,13 +221,13 @@ TEST_F(Bench, TableFitsEightyColumns) {
   }
 }
 
-TEST_F(Bench, TheListThatComesWithItIsRead) {
+TEST_F(SlowBench, TheListThatComesWithItIsRead) {
   const auto found = objects("attn bench --json --repeats 1 --threads 1 --filter 'forward 1,1,6,2 f32 none'");
   ASSERT_FALSE(found.empty());
   EXPECT_EQ(found.back()["shape"], "1,1,6,2");
 }
 
-TEST_F(Bench, BadRowsAreNamedByLine) {
+TEST_F(SlowBench, BadRowsAreNamedByLine) {
   EXPECT_THAT(
       complaint("# first\nforwards 1,1,4,4 f32\n"),
       AllOf(HasSubstr("[bad.txt:2]"), HasSubstr("found \"forwards 1,1,4,4 f32\""), HasSubstr("one of forward")));
@@ -257,7 +257,7 @@ TEST_F(Bench, BadRowsAreNamedByLine) {
   EXPECT_THAT(complaint("# nothing\n", 2), HasSubstr("an empty list"));
 }
 
-TEST_F(Bench, BadFlagsAreRefused) {
+TEST_F(SlowBench, BadFlagsAreRefused) {
   EXPECT_THAT(run("attn bench --threads 0").err, HasSubstr("[--threads] expected all, or counts from 1 to"));
   EXPECT_THAT(run("attn bench --threads 1,100000").err, HasSubstr("found 100000"));
   EXPECT_THAT(run("attn bench --threads ''").err, HasSubstr("--threads"));

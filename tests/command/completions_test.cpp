@@ -64,7 +64,7 @@ TEST_F(Completions, OfFish) {
   EXPECT_EQ(reply("attn help dr"), "draw ");
 }
 
-TEST_F(Completions, OfZsh) {
+TEST_F(Completions, SlowOfZsh) {
   out_of("attn completions zsh > _attn");
   expect_all(read(path("_attn")), "zsh");
   EXPECT_EQ(read(path("_attn")).substr(0, 13), "#compdef attn");

@@ -64,12 +64,12 @@ TEST_F(SdpaOnRanks, TakesTheFormsOfOneProcess) {
       out_of(on(4, "attn sdpa --q x.csv --k x.csv --v x.csv --scheme gather --output out.safetensors"));
   EXPECT_EQ(read(path("out.safetensors")), read(path("one.safetensors")));
   EXPECT_THAT(said, HasSubstr("q (5, 2), k (5, 2), v (5, 2) → (5, 2) on 4 ranks by gather"));
-  const auto json = nlohmann::json::parse(out_of(on(2, std::string(kBase) + "--output out.npy --json")));
-  EXPECT_EQ(json["ranks"], 2);
-  EXPECT_EQ(json["shapes"]["output"], (std::vector{2, 4, 37, 5}));
-  EXPECT_EQ(json["files"][0], "out.npy");
-  EXPECT_THAT(json["reason"], HasSubstr("ring"));
-  EXPECT_EQ(json["nonfinite"]["output"]["nan"], 0);
+  const auto told = nlohmann::json::parse(out_of(on(2, std::string(kBase) + "--output out.npy --json")));
+  EXPECT_EQ(told["ranks"], 2);
+  EXPECT_EQ(told["shapes"]["output"], (std::vector{2, 4, 37, 5}));
+  EXPECT_EQ(told["files"][0], "out.npy");
+  EXPECT_THAT(told["reason"], HasSubstr("ring"));
+  EXPECT_EQ(told["nonfinite"]["output"]["nan"], 0);
   out_of(on(1, std::string(kBase) + "--output out.npy"));
 }
 

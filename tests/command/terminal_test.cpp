@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-class Terminal : public Command {
+class SlowTerminal : public Command {
  protected:
   // Fails as `status` says, with all texts in the message.
   void fails(const std::string& line, int status, const std::vector<std::string>& texts) const {
@@ -21,7 +21,7 @@ class Terminal : public Command {
   }
 };
 
-TEST_F(Terminal, TheBareCommandGreets) {
+TEST_F(SlowTerminal, TheBareCommandGreets) {
   const Ran ran = run("attn");
   EXPECT_EQ(ran.status, 0);
   EXPECT_THAT(ran.out, HasSubstr("attn demo"));
@@ -29,14 +29,14 @@ TEST_F(Terminal, TheBareCommandGreets) {
   EXPECT_EQ(ran.err, "");
 }
 
-TEST_F(Terminal, HelpIsAVerbToo) {
+TEST_F(SlowTerminal, HelpIsAVerbToo) {
   EXPECT_EQ(out_of("attn help"), out_of("attn --help"));
   for (const std::string& verb : verbs_of(out_of("attn --help"))) {
     EXPECT_EQ(out_of("attn help " + verb), out_of("attn " + verb + " --help"));
   }
 }
 
-TEST_F(Terminal, GuessesWhatWasMeant) {
+TEST_F(SlowTerminal, GuessesWhatWasMeant) {
   fails("attn trian", 2, {"\"trian\"", "did you mean train?"});
   fails("attn expl", 2, {"did you mean explain?"});
   fails("attn --versoin", 2, {"did you mean --version?"});
@@ -54,7 +54,7 @@ TEST_F(Terminal, GuessesWhatWasMeant) {
   fails("attn bench --isa scaler", 2, {"did you mean scalar?"});
 }
 
-TEST_F(Terminal, GuessesNothingWhereNothingIsNear) {
+TEST_F(SlowTerminal, GuessesNothingWhereNothingIsNear) {
   for (const char* line : {"attn xyzzy", "attn run causal --zzz", "attn run q", "attn show causal --step q"}) {
     const Ran ran = run(line);
     EXPECT_EQ(ran.status, 2) << line;
@@ -64,7 +64,7 @@ TEST_F(Terminal, GuessesNothingWhereNothingIsNear) {
   fails("attn $(head -c 100000 /dev/zero | tr '\\0' t)", 2, {"there is no verb"});
 }
 
-TEST_F(Terminal, TheSixWordsAreEveryModulesInput) {
+TEST_F(SlowTerminal, TheSixWordsAreEveryModulesInput) {
   for (const char* module :
        {"simple", "average", "self-v1", "self-v2", "head", "causal", "heads", "multihead", "cross"}) {
     for (const char* verb : {"run", "explain", "show"}) out_of(std::string("attn ") + verb + " " + module);
@@ -77,7 +77,7 @@ TEST_F(Terminal, TheSixWordsAreEveryModulesInput) {
 
 // ---- help -------------------------------------------------------------------------------------
 
-TEST_F(Terminal, NoOptionIsListedTwice) {
+TEST_F(SlowTerminal, NoOptionIsListedTwice) {
   for (const std::string& verb : verbs_of(out_of("attn --help"))) {
     std::vector<std::string> seen = options_of(out_of("attn help " + verb));
     const std::size_t count = seen.size();
@@ -87,7 +87,7 @@ TEST_F(Terminal, NoOptionIsListedTwice) {
   }
 }
 
-TEST_F(Terminal, DescriptionsAreSentences) {
+TEST_F(SlowTerminal, DescriptionsAreSentences) {
   for (const std::string& verb : verbs_of(out_of("attn --help"))) {
     for (const auto& [option, what] : described(out_of("attn help " + verb))) {
       EXPECT_TRUE(what.ends_with('.')) << verb << " " << option << ": " << what;
@@ -96,7 +96,7 @@ TEST_F(Terminal, DescriptionsAreSentences) {
   }
 }
 
-TEST_F(Terminal, TrainStatesEveryDefault) {
+TEST_F(SlowTerminal, TrainStatesEveryDefault) {
   const std::vector<std::string> without{"--text",         "--out",  "--resume",       "--force", "--shard",
                                          "--keep-weights", "--json", "--reproducible", "--help"};
   for (const auto& [option, what] : described(out_of("attn help train"))) {
@@ -122,7 +122,7 @@ std::vector<std::string> states_of(const std::string& text) {
   return states;
 }
 
-class Width : public Terminal, public testing::WithParamInterface<unsigned short> {};
+class Width : public SlowTerminal, public testing::WithParamInterface<unsigned short> {};
 INSTANTIATE_TEST_SUITE_P(Of, Width, testing::Values<unsigned short>(20, 40, 80, 200),
                          testing::PrintToStringParamName());
 
@@ -181,12 +181,12 @@ TEST_P(Width, HelpAndErrorsFitTheTerminal) {
 }
 
 // A line breaks before an operator, and what follows is indented.
-TEST_F(Terminal, ArithmeticBreaksAtItsOperators) {
+TEST_F(SlowTerminal, ArithmeticBreaksAtItsOperators) {
   const std::string text = on_terminal("attn explain self-v1", 40);
   EXPECT_THAT(text, HasSubstr("  query_2[1] = 0.5500·0.2961\r\n      + 0.8700·0.2517"));
 }
 
-TEST_F(Terminal, TrainTellsHowLongItTakesBeforeItsFirstStep) {
+TEST_F(SlowTerminal, TrainTellsHowLongItTakesBeforeItsFirstStep) {
   write("text.txt", std::string(4000, 'a') + "\nAttention is all you need.");
   const std::string small =
       "attn train --text text.txt --out m.safetensors --force --layers 1 --width 16 --context 32 ";
@@ -207,7 +207,7 @@ TEST_F(Terminal, TrainTellsHowLongItTakesBeforeItsFirstStep) {
 }
 
 // With --until the time left, and the bar, are those of the steps until there.
-TEST_F(Terminal, TrainCountsToItsLastStep) {
+TEST_F(SlowTerminal, TrainCountsToItsLastStep) {
   write("text.txt", std::string(400, 'a') + "\nAttention is all you need.");
   const std::string train =
       "attn train --text text.txt --layers 1 --heads 1 --width 8 --context 8 --batch 2 --steps 100000 --until 20 ";
@@ -215,7 +215,7 @@ TEST_F(Terminal, TrainCountsToItsLastStep) {
   EXPECT_THAT(run(train + "--out n.safetensors").err, testing::ContainsRegex("step     20  loss .*  0 s left"));
 }
 
-TEST_F(Terminal, MessagesOfTrainingBreakBetweenWords) {
+TEST_F(SlowTerminal, MessagesOfTrainingBreakBetweenWords) {
   write("text.txt", std::string(4000, 'a') + "\nAttention is all you need.");
   const std::string text = on_terminal(
       "attn train --text text.txt --out m.safetensors --layers 1 --heads 1 --width 8 --context 8 --steps 20 2>&1", 30);
@@ -224,7 +224,7 @@ TEST_F(Terminal, MessagesOfTrainingBreakBetweenWords) {
 }
 
 // The trial step draws from the generator, and puts back what it took.
-TEST_F(Terminal, TheTrialStepChangesNothing) {
+TEST_F(SlowTerminal, TheTrialStepChangesNothing) {
   write("text.txt", std::string(400, 'a') + "\nAttention is all you need.");
   const std::string flags =
       "attn train --text text.txt --layers 1 --heads 1 --width 8 --context 8 --batch 2 --dropout 0.3 --steps 12 ";
@@ -236,7 +236,7 @@ TEST_F(Terminal, TheTrialStepChangesNothing) {
   EXPECT_EQ(read(path("with.safetensors")), read(path("without.safetensors")));
 }
 
-TEST_F(Terminal, ColumnsOfMeasurementsAreAligned) {
+TEST_F(SlowTerminal, ColumnsOfMeasurementsAreAligned) {
   write("rows.txt",
         "forward 1,2,16,8 f32 none\nforward 1,2/1,16/200,8/24 f32 causal+softcap=20+dropout=0.1 medium\n"
         "forward 1,2,16,8 bf16 none\n");
@@ -250,7 +250,7 @@ TEST_F(Terminal, ColumnsOfMeasurementsAreAligned) {
   EXPECT_EQ(ends[0], ends[2]);
 }
 
-TEST_F(Terminal, NegativeNumbersInArithmeticAreInParentheses) {
+TEST_F(SlowTerminal, NegativeNumbersInArithmeticAreInParentheses) {
   for (const char* module : {"causal", "multihead", "cross", "multihead --rope --d-out 4"}) {
     const std::string text = out_of(std::string("attn explain ") + module + " --scale -0.5 --qkv-bias");
     EXPECT_THAT(text, HasSubstr("·(-"));
@@ -260,7 +260,7 @@ TEST_F(Terminal, NegativeNumbersInArithmeticAreInParentheses) {
   }
 }
 
-TEST_F(Terminal, ABrokenFileIsToldByItsNameAndItsContent) {
+TEST_F(SlowTerminal, ABrokenFileIsToldByItsNameAndItsContent) {
   write("text.npy", "hello there");
   fails("attn info text.npy", 3, {"npy, as the name of \"text.npy\" says", "text that begins \"hello there\""});
   write("empty.safetensors", "");

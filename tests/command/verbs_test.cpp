@@ -228,7 +228,7 @@ TEST_F(Help, ListsEveryVerb) {
   EXPECT_THAT(verbs_of(out_of("attn --help")), testing::IsSupersetOf({"demo", "run", "report", "train", "bench"}));
 }
 
-TEST_F(Help, ExamplesRun) {
+TEST_F(Help, SlowExamplesRun) {
   std::vector<std::string> verbs = verbs_of(out_of("attn --help"));
   verbs.emplace_back("");  // of the command as a whole
   for (const std::string& verb : verbs) {

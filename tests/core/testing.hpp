@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <random>
@@ -19,15 +20,19 @@ namespace attn::test {
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// How many of `count` seeds are run: a third under the sanitizers, which make them ten times slower and look at
-// accesses rather than numbers, and under an emulator.
-constexpr unsigned seeds(unsigned count) {
+// Whether long tests do less: under the sanitizers, which make them ten times slower and look at accesses rather than
+// numbers, and under an emulator. `make nightly` sets ATTN_NIGHTLY, and they do all.
+inline bool shortened() {
 #if defined(ATTN_SANITIZED) || defined(__SANITIZE_THREAD__) || defined(ATTN_EMULATED)
-  return (count + 2) / 3;
+  static const bool nightly = std::getenv("ATTN_NIGHTLY") != nullptr;
+  return !nightly;
 #else
-  return count;
+  return false;
 #endif
 }
+
+// How many of `count` seeds are run.
+inline unsigned seeds(unsigned count) { return shortened() ? (count + 2) / 3 : count; }
 
 // Runs body(rng) for seeds(count); a failure names its seed.
 template <class Body>

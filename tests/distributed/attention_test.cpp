@@ -73,7 +73,7 @@ Case exact_case(std::mt19937& rng, std::int64_t queries) {
 
 // By norms over some problems, of results that are rounded alike: the error is at most one process's, whatever the
 // number of ranks. Of a single problem a query's gradient may be a few thousandths worse, as often as better.
-TEST(Distributed, RingIsAsNearToTheTruthAsOneProcess) {
+TEST(Distributed, SlowRingIsAsNearToTheTruthAsOneProcess) {
   std::map<std::string, Errors> all;
   for (unsigned seed = 1; seed <= 4; ++seed) {
     std::mt19937 rng(seed);
@@ -108,7 +108,7 @@ TEST(Distributed, RingIsAsNearToTheTruthAsOneProcess) {
   for (const auto& [what, errors] : all) EXPECT_LE(errors.ranks, errors.one) << what;
 }
 
-TEST(Distributed, DecodeIsAsNearToTheTruthAsOneProcess) {
+TEST(Distributed, SlowDecodeIsAsNearToTheTruthAsOneProcess) {
   for (const int ranks : {2, 4, 8}) {
     Errors output, lse;
     for (unsigned seed = 1; seed <= 4; ++seed) {

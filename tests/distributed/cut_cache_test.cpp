@@ -207,7 +207,7 @@ TEST(CutCache, DifferencesAreToldOnAllRanks) {
 
 // By norms over some problems, of one new token and of a piece of a prompt. A token's parts are rounded to float32 once
 // more than one process rounds, which may cost 2 %.
-TEST(CutCache, IsAsNearToTheTruthAsOneProcess) {
+TEST(CutCache, SlowIsAsNearToTheTruthAsOneProcess) {
   const KVCacheConfig config{.kv_heads = 4, .head_dim = 64};
   const AttentionOptions options{.mask = Mask::causal(Align::bottom_right)};
   for (const std::int64_t tokens : {1, 64}) {

@@ -6,7 +6,7 @@
 namespace attn {
 namespace {
 
-using BackwardEdges = kernels::Units;
+using BackwardEdges = BackwardUnits;
 INSTANTIATE_TEST_SUITE_P(Kernels, BackwardEdges, testing::ValuesIn(kernels::unit_names()),
                          [](const auto& unit) { return unit.param; });
 

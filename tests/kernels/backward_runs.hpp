@@ -6,8 +6,17 @@
 
 #include "kernels/backward_case.hpp"
 #include "kernels/explain.hpp"
+#include "kernels/units.hpp"
 
 namespace attn {
+
+class BackwardUnits : public kernels::Units {
+ protected:
+  void SetUp() override {
+    Units::SetUp();
+    if (GetParam() == "amx_emulated") leave_to_nightly();
+  }
+};
 
 struct Order {
   std::uint64_t shuffle = 0;  // 0: as they come

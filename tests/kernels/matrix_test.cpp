@@ -190,7 +190,7 @@ TEST_P(MatrixInParts, HighPrecisionIsWithin4eMinus5OfFloat64) {
 }
 
 // Against float64, no further off than float32's own multiply-adds; scores of the usual size, and 8 times it.
-TEST_P(MatrixInParts, HighestPrecisionIsAsExactAsAvx512s) {
+TEST_P(MatrixInParts, SlowHighestPrecisionIsAsExactAsAvx512s) {
   for (std::int64_t d : {32, 64, 128}) {
     for (float scale : {1.f, 8.f}) {
       Random random(static_cast<unsigned>(d));

@@ -149,7 +149,7 @@ std::map<std::string, std::map<int, double>> too_idle() {
   return found;
 }
 
-TEST(ListedShapes, KeepManyThreadsBusy) {
+TEST(SlowListedShapes, KeepManyThreadsBusy) {
   auto found = too_idle();
   for (const auto& [row, idle] : kExceptions) {
     for (const auto& [threads, most] : idle) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/testing.hpp"
 #include "kernels/targets.hpp"
 #if defined(ATTN_AMX_EMULATED)
 #include "kernels/processor.hpp"
@@ -94,6 +95,14 @@ class Units : public testing::TestWithParam<std::string> {
     const Kernels* unit = unit_named(GetParam());
     if (!unit) GTEST_SKIP() << "this processor has no " << GetParam();
     kernels_ = *unit;
+  }
+
+  // Ends a long test, where tests are shortened, on a unit whose code others have, too: that of avx2 is compiled for
+  // wider and narrower vectors, and that of avx512bf16 for tiles, which are emulated.
+  void leave_to_nightly() const {
+    const std::string& unit = GetParam();
+    if (!test::shortened() || (unit != "scalar" && unit != "avx512" && unit != "amx_emulated")) return;
+    GTEST_SKIP() << "make nightly runs this on " << unit;
   }
 
   // What units that multiply parts of float32 are compared with, and take what is too small for parts from.

@@ -101,7 +101,7 @@ std::map<std::string, std::string> textures(std::size_t size) {
 }
 
 // Eight times the text takes some eight times as long, where a quadratic way would take 64 times.
-TEST_P(TokenizerJson, TimeIsLinearInTheText) {
+TEST_P(TokenizerJson, SlowTimeIsLinearInTheText) {
   const BPETokenizer tokenizer = load(std::string(GetParam()) + ".json");
   const auto seconds = [&](const std::string& text) {  // of this process: the machine may have more to do
     const std::clock_t start = std::clock();

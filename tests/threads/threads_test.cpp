@@ -73,6 +73,8 @@ TEST_P(OnThreads, ForwardAndBackward) {
 // Plans for more threads than there are cut a call more finely, begin its tasks in another order, and let the steps of
 // a chunk of keys pass over the queries one behind the other. On one thread, and on four, the bits stay.
 TEST_P(OnThreads, PlansForManyThreads) {
+  leave_to_nightly();
+  if (IsSkipped()) return;
   struct Sizes {
     std::int64_t hq, hkv, tq, tk, d;
   };
@@ -177,6 +179,8 @@ TEST_P(OnThreads, ScoreFunctions) {
 }
 
 TEST_P(OnThreads, DecodingFromCaches) {
+  leave_to_nightly();
+  if (IsSkipped()) return;
   for (const DType dtype : {DType::f32, DType::i8}) {
     for (const std::int64_t page : {0, 64}) {
       expect_same_bits([&](std::mt19937& rng) {
