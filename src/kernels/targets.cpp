@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "attn/error.hpp"
 #include "kernels/processor.hpp"
@@ -53,11 +54,16 @@ std::span<const Target> targets() {
   static const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   static const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  static const std::array<Target, 5> all{{{"scalar", &kernels_scalar, true},
-                                          {"avx2", &kernels_avx2, avx2},
-                                          {"avx512", &kernels_avx512, avx512},
-                                          {"avx512bf16", &kernels_avx512bf16, has_avx512bf16()},
-                                          {"amx", &kernels_amx, has_amx_bf16()}}};
+  static const std::vector<Target> all = [] {
+    std::vector<Target> units{{"scalar", &kernels_scalar, true},
+                              {"avx2", &kernels_avx2, avx2},
+                              {"avx512", &kernels_avx512, avx512},
+                              {"avx512bf16", &kernels_avx512bf16, has_avx512bf16()}};
+#if defined(ATTN_HAS_AMX)
+    units.push_back({"amx", &kernels_amx, has_amx_bf16()});
+#endif
+    return units;
+  }();
 #elif defined(__aarch64__)
   static const std::array<Target, 2> all{{{"scalar", &kernels_scalar, true}, {"neon", &kernels_neon, true}}};
 #else
