@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-UNBROKEN = 1800  # seconds, at the most, of a program as it is
+UNKNOWN = 200  # seconds, of a program that was not yet seen to pass
 
 
 @dataclasses.dataclass
@@ -28,6 +28,9 @@ class Mutation:
 
     def name(self) -> str:
         return f"{self.file}: {self.before.strip()} -> {(self.after or '').strip()}"
+
+    def title(self) -> str:
+        return self.name() if self.line is None else f"{self.file}:{self.line + 1}{self.name().removeprefix(self.file)}"
 
     @property
     def unit(self) -> str:
@@ -56,17 +59,22 @@ class Mutation:
         return "\n".join(lines[:self.line] + [self.after] + lines[self.line + 1:])
 
 
+def of(program: str, unit: str) -> str:
+    return f"{program} on {unit}" if unit else program
+
+
 class Tree:
     def __init__(self, root: Path, work: Path, python: str | None, jobs: int) -> None:
         self.root, self.work, self.python, self.jobs = root, work, python, jobs
         self.source = work / "source"
         self.build = self.source / "build" / "default"
         self.log = work / "log.txt"
-        # By program and unit: seconds that it may take (a loop that never ends is caught), and the tests that caught
-        # something, the last one first.
+        # By program and unit: the seconds that all of its tests have taken, from which follows how long they may take (a
+        # loop that never ends is caught), and the tests that caught something, the last one first. These were seen to
+        # pass unbroken.
         self.times = work / "seconds.json"
         self.seconds: dict[str, float] = json.loads(self.times.read_text()) if self.times.exists() else {}
-        self.catchers: dict[tuple[str, str], list[str]] = {}
+        self.catchers: dict[str, list[str]] = {}
         self.uses: dict[str, list[str]] = {}  # by file, the library's and the command's objects
 
     def run(self, command: list[str], timeout: float | None = None, **options) -> tuple[bool, str]:
@@ -127,27 +135,15 @@ class Tree:
             shutil.copy(module, package)
         return True
 
-    def measured(self, program: str, unit: str) -> bool:
-        return f"{program} {unit}".strip() in self.seconds
-
-    def measure(self, program: str, unit: str) -> None:
-        """What fails unbroken could catch nothing; the time that it takes says how long a broken one may take."""
-        if not self.compiles(program):
-            sys.exit(f"the copy does not compile as it is: see {self.log}")
-        start = time.monotonic()
-        if not self.runs(program, unit, UNBROKEN)[0]:
-            sys.exit(f"{program} fails as it is: see {self.log}")
-        self.seconds[f"{program} {unit}".strip()] = time.monotonic() - start
-        self.times.write_text(json.dumps(self.seconds, indent=1))
-
-    def runs(self, program: str, unit: str, limit: float, first: list[str] | None = None) -> tuple[bool, str]:
+    def runs(self, program: str, unit: str, first: list[str] | None = None) -> tuple[bool, str]:
         """Whether the program passes, or its tests named first alone, and what it prints."""
         name, _, tests = program.partition(":")
+        limit = 60 + 4 * self.seconds.get(of(program, unit), UNKNOWN)
         if name == "python":
-            chosen = ["-k", tests] if tests else []
-            return self.run([self.python, "-m", "pytest", "-x", "-p", "no:cacheprovider", "tests/python", *chosen, *(first or [])],
-                            limit, cwd=self.source, env=os.environ | {"PYTHONPATH": str(self.build / "package")})
-        command = [str(self.build / "tests" / f"test_{name}"), "--gtest_fail_fast", "--gtest_brief=1"]
+            chosen = first or (["tests/python", "-k", tests] if tests else ["tests/python"])
+            return self.run([self.python, "-m", "pytest", "-x", "-rf", "-p", "no:cacheprovider", *chosen], limit, cwd=self.source,
+                            env=os.environ | {"PYTHONPATH": str(self.build / "package")})
+        command = [str(self.build / "tests" / f"test_{name}"), "--gtest_fail_fast"]
         if unit and name == "kernels":  # its tests go over the units by themselves
             tests = f"*/{unit}"
         elif unit:
@@ -156,20 +152,35 @@ class Tree:
         return self.run(command + ([f"--gtest_filter={tests}"] if tests else []), limit, cwd=self.build / "tests",
                         env=os.environ | {"OMP_WAIT_POLICY": "passive"})
 
-    def catches(self, program: str, unit: str) -> str:
-        """The test that fails, or what else is wrong; empty where all pass. Tests that caught another are tried first."""
-        known = self.catchers.setdefault((program, unit), [])
-        limit = 60 + 4 * self.seconds[f"{program} {unit}".strip()]
-        passed, text = self.runs(program, unit, limit, known[:20]) if known else (True, "")
+    def catches(self, program: str, m: Mutation) -> str:
+        """The test that fails, or in which the program ends; empty where all pass. Tests that caught another mistake are
+        tried first, and those whose name has a word of the file's."""
+        known = self.catchers.setdefault(of(program, m.unit), [])
+        likely = known[:20]
+        if not program.startswith("python"):
+            likely += [f"*{word.capitalize()}*{'/' + m.unit if m.unit and program == 'kernels' else ''}"
+                       for word in Path(m.file).stem.split("_") if len(word) > 2]
+        passed, text = self.runs(program, m.unit, likely) if likely and ":" not in program else (True, "")
         if passed:
-            passed, text = self.runs(program, unit, limit)
-        if passed:
-            return ""
-        failed = re.search(r"^\[  FAILED  \] ([\w/.]+)", text, re.MULTILINE)
-        if failed:
-            known[:] = [failed[1]] + [name for name in known if name != failed[1]]
-        failed = failed or re.search(r"^FAILED (\S+)", text, re.MULTILINE)
-        return f"{program.partition(':')[0]}: {failed[1]}" if failed else program
+            start = time.monotonic()
+            passed, text = self.runs(program, m.unit)
+            if passed:
+                self.seconds[of(program, m.unit)] = time.monotonic() - start
+                self.times.write_text(json.dumps(self.seconds, indent=1))
+                return ""
+        failed = re.findall(r"^(?:\[  FAILED  \]|FAILED) ([\w/.:-]+)", text, re.MULTILINE)
+        failed = failed or re.findall(r"^\[ RUN      \] ([\w/.]+)", text, re.MULTILINE)[-1:]
+        return failed[0] if failed else "all"
+
+    def passes_unbroken(self, program: str, m: Mutation, test: str) -> bool:
+        """What fails unbroken catches nothing."""
+        known = self.catchers[of(program, m.unit)]
+        if test in known:
+            known.remove(test)
+        elif not self.compiles(program) or not self.runs(program, m.unit, [test] if test != "all" else None)[0]:
+            return False
+        known.insert(0, test)
+        return True
 
     def objects(self, m: Mutation) -> list[str]:
         """What is compiled of the file, of tests apart; of the units, for one alone."""
@@ -218,14 +229,13 @@ class Tree:
             if objects and self.digest(objects) == before:
                 return "changes nothing"
             for program in m.programs:
-                if not self.measured(program, m.unit):
-                    self.mend(m, kept)
-                    self.measure(program, m.unit)
-                    self.breaks(m, kept, objects)
                 if not self.compiles(program):
                     return "does not compile"
-                if caught := self.catches(program, m.unit):
-                    return f"caught by {caught}"
+                if test := self.catches(program, m):
+                    self.mend(m, kept)
+                    if not self.passes_unbroken(program, m, test):
+                        sys.exit(f"{program}: {test} fails as it is: see {self.log}")
+                    return f"caught by {program}: {test}"
             return "survived"
         finally:
             self.mend(m, kept)
