@@ -23,6 +23,11 @@ using Results = std::vector<Tensor>;
 
 class OnThreads : public kernels::CallsOnUnits {
  protected:
+  void SetUp() override {
+    CallsOnUnits::SetUp();
+    leave_to_nightly();
+  }
+
   // The same bits for one thread and for many; each time the problem is drawn anew.
   static void expect_same_bits(const std::function<Results(std::mt19937&)>& run) {
     const auto on = [&](int count) {
@@ -73,8 +78,6 @@ TEST_P(OnThreads, ForwardAndBackward) {
 // Plans for more threads than there are cut a call more finely, begin its tasks in another order, and let the steps of
 // a chunk of keys pass over the queries one behind the other. On one thread, and on four, the bits stay.
 TEST_P(OnThreads, PlansForManyThreads) {
-  leave_to_nightly();
-  if (IsSkipped()) return;
   struct Sizes {
     std::int64_t hq, hkv, tq, tk, d;
   };
@@ -179,8 +182,6 @@ TEST_P(OnThreads, ScoreFunctions) {
 }
 
 TEST_P(OnThreads, DecodingFromCaches) {
-  leave_to_nightly();
-  if (IsSkipped()) return;
   for (const DType dtype : {DType::f32, DType::i8}) {
     for (const std::int64_t page : {0, 64}) {
       expect_same_bits([&](std::mt19937& rng) {
