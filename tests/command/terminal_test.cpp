@@ -122,11 +122,11 @@ std::vector<std::string> states_of(const std::string& text) {
   return states;
 }
 
-class Width : public SlowTerminal, public testing::WithParamInterface<unsigned short> {};
-INSTANTIATE_TEST_SUITE_P(Of, Width, testing::Values<unsigned short>(20, 40, 80, 200),
+class SlowWidth : public SlowTerminal, public testing::WithParamInterface<unsigned short> {};
+INSTANTIATE_TEST_SUITE_P(Of, SlowWidth, testing::Values<unsigned short>(20, 40, 80, 200),
                          testing::PrintToStringParamName());
 
-TEST_P(Width, ProgressOfTrainingFitsTheTerminal) {
+TEST_P(SlowWidth, ProgressOfTrainingFitsTheTerminal) {
   write("text.txt", std::string(400, 'a') + "\nAttention is all you need.");
   const std::string text = on_terminal(
       "attn train --text text.txt --out m.safetensors --layers 1 --heads 1 --width 8 --context 8 --batch 2 --steps "
@@ -144,7 +144,7 @@ TEST_P(Width, ProgressOfTrainingFitsTheTerminal) {
   EXPECT_EQ(text.find("[####") != std::string::npos, GetParam() >= 80);
 }
 
-TEST_P(Width, ProgressOfMeasuringFitsTheTerminal) {
+TEST_P(SlowWidth, ProgressOfMeasuringFitsTheTerminal) {
   write("rows.txt", "forward 1,2,128,8 f32 causal+bias+alibi+softcap=20+dropout=0.1\nforward 1,2,16,8 f32 none\n");
   const std::string text =
       on_terminal("attn bench --list rows.txt --repeats 2 --threads 1 --plain 0 2>&1 >/dev/null", GetParam());
@@ -154,7 +154,7 @@ TEST_P(Width, ProgressOfMeasuringFitsTheTerminal) {
   EXPECT_EQ(states.back(), "");  // nothing is left of it
 }
 
-TEST_P(Width, TextOfModulesFitsTheTerminal) {
+TEST_P(SlowWidth, TextOfModulesFitsTheTerminal) {
   io::save_npy(path("q.npy"), Generator(1).randn({1, 1, 6, 9}));
   for (const char* line : {"demo", "run causal", "run multihead --d-out 8 --heads 2", "explain self-v1",
                            "explain multihead --d-out 8 --rope", "explain cross --qkv-bias", "explain average",
@@ -168,7 +168,7 @@ TEST_P(Width, TextOfModulesFitsTheTerminal) {
   }
 }
 
-TEST_P(Width, HelpAndErrorsFitTheTerminal) {
+TEST_P(SlowWidth, HelpAndErrorsFitTheTerminal) {
   std::vector<std::string> lines{"", "help", "run causl 2>&1", "trian 2>&1", "info /nonexistent 2>&1", "run 2>&1"};
   for (const std::string& verb : verbs_of(out_of("attn --help"))) lines.push_back("help " + verb);
   for (const std::string& line : lines) {
