@@ -33,12 +33,17 @@ class Tokenizer {
   // The bytes of one id inside a text; it may begin or end within a character. Throws Error (argument) for an id
   // outside [0, vocab_size()).
   virtual std::string decode(std::int64_t id) const = 0;
+  // The same where a text begins with it. BERT's tokens have a blank before them elsewhere.
+  virtual std::string decode_first(std::int64_t id) const { return decode(id); }
   // The ids' bytes, joined: UTF-8 where the whole is, without the blanks that encode() puts before a text.
   std::string decode(std::span<const std::int64_t> ids, const DecodeOptions& options = {}) const;
 
   virtual std::int64_t vocab_size() const noexcept = 0;  // the largest id, and one
   // The id that ends a text, where the vocabulary has one.
   virtual std::optional<std::int64_t> end_of_text() const { return {}; }
+  // All ids that end what a model writes, as far as the vocabulary's files tell: the end of a text, of a turn, of a
+  // message.
+  virtual std::vector<std::int64_t> end_ids() const { return {}; }
   virtual bool is_special(std::int64_t) const { return false; }
   // The id of a token, which is written as in the files: "<|im_end|>".
   virtual std::optional<std::int64_t> id_of(std::string_view) const { return {}; }
@@ -83,8 +88,10 @@ class BPETokenizer : public Tokenizer {
   using Tokenizer::decode;
   std::vector<std::int64_t> encode(std::string_view text, const EncodeOptions& options = {}) const override;
   std::string decode(std::int64_t id) const override;
+  std::string decode_first(std::int64_t id) const override;
   std::int64_t vocab_size() const noexcept override;
   std::optional<std::int64_t> end_of_text() const override;
+  std::vector<std::int64_t> end_ids() const override;
   bool is_special(std::int64_t id) const override;
   std::optional<std::int64_t> id_of(std::string_view token) const override;
   std::string chat_template() const override;
@@ -126,6 +133,7 @@ class DecodeStream {
   const Tokenizer& tokenizer_;
   DecodeOptions options_;
   std::size_t blanks_;  // that may still be taken from the beginning
+  bool first_ = true;
   Utf8Stream characters_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,19 +19,33 @@ struct Part {
   const AddedToken* token = nullptr;
 };
 
+// The method of Aho and Corasick (1975), from the end of a text to its beginning: a token that ends there is one that
+// begins there when it is read forward. The time is that of the text, however many tokens there are.
 class AddedTokens {
  public:
-  // What is looked for, and what it stands for; the tokens have to outlive this.
-  explicit AddedTokens(std::vector<std::pair<std::string, const AddedToken*>> wanted);
+  using Wanted = std::pair<std::string, const AddedToken*>;
 
-  // At every place the longest token that begins there, from the left. Parts do not overlap; empty ones are left out.
+  // What is looked for, and what it stands for; the tokens have to outlive this.
+  explicit AddedTokens(const std::vector<Wanted>& wanted);
+
+  // At every place the longest token that begins there, from the left, as the tokenizers package finds them.
   std::vector<Part> split(std::string_view text) const;
 
  private:
-  const std::pair<std::string, const AddedToken*>* longest_at(std::string_view text) const;
+  // The end of some tokens. Those that are one byte longer lie together.
+  struct Node {
+    std::uint32_t first = 0, end = 0;   // of the nodes that are one byte longer
+    std::uint32_t shorter = 0;          // the node of the longest beginning that is another node, or the root
+    const AddedToken* token = nullptr;  // the longest token that this is the end of, read backward
+    std::uint32_t token_size = 0;
+    std::uint8_t byte = 0;
+  };
 
-  std::vector<std::pair<std::string, const AddedToken*>> wanted_;  // sorted
-  std::array<std::size_t, 257> first_{};  // those that begin with byte b: first_[b] to first_[b + 1]
+  std::uint32_t longer(std::uint32_t node, std::uint8_t byte) const;
+  std::uint32_t after(std::uint32_t node, std::uint8_t byte) const;
+
+  std::vector<Node> nodes_;  // the root, then by length
+  std::array<std::uint32_t, 256> of_root_{};
 };
 
 }  // namespace attn::text

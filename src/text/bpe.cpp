@@ -12,6 +12,7 @@
 #include "text/normalize.hpp"
 #include "text/readers.hpp"
 #include "text/vocabulary.hpp"
+#include "text/word_piece.hpp"
 
 namespace attn {
 namespace {
@@ -22,12 +23,12 @@ constexpr std::string_view kOp = "BPETokenizer";
 
 // The tokens that are looked for in the text as it is, or else in its normal form, which they are brought into, too.
 text::AddedTokens added_tokens(const text::Description& description, bool normal_form) {
-  std::vector<std::pair<std::string, const text::AddedToken*>> wanted;
+  std::vector<text::AddedTokens::Wanted> wanted;
   for (const text::AddedToken& token : description.added) {
     if (token.normalized != normal_form) continue;
     wanted.emplace_back(normal_form ? text::normalized(token.content, description.normalizers) : token.content, &token);
   }
-  return text::AddedTokens(std::move(wanted));
+  return text::AddedTokens(wanted);
 }
 
 }  // namespace
@@ -104,7 +105,9 @@ std::vector<std::int64_t> BPETokenizer::encode(std::string_view text, const Enco
   const text::Vocabulary& vocabulary = table_->vocabulary;
   std::vector<std::int64_t> ids;
   text::Merger merger(vocabulary);
+  text::Cutter cutter(steps.splitters);
   const auto take_piece = [&](std::string_view piece) {
+    if (steps.word_piece) return text::append_word_pieces(vocabulary, *steps.word_piece, piece, ids);
     const auto whole = steps.ignore_merges ? vocabulary.find_piece(piece) : std::nullopt;
     if (whole) return ids.push_back(*whole);
     merger.merge(piece, ids);
@@ -116,7 +119,7 @@ std::vector<std::int64_t> BPETokenizer::encode(std::string_view text, const Enco
     const std::string normal = outer.token ? "" : text::normalized(outer.text, steps.normalizers);
     for (const text::Part& inner : table_->in_normal_form.split(normal)) {
       if (inner.token) ids.push_back(inner.token->id);
-      if (!inner.token) text::split(inner.text, at_start, steps.splitters, take_piece);
+      if (!inner.token) cutter.cut(inner.text, at_start, take_piece);
       at_start = false;
     }
     at_start = false;
@@ -133,11 +136,23 @@ std::string BPETokenizer::decode(std::int64_t id) const {
   return table_->vocabulary.bytes_of(static_cast<Id>(id));
 }
 
+std::string BPETokenizer::decode_first(std::int64_t id) const {
+  const std::string inside = decode(id);
+  const auto& decoder = table_->description.word_piece_decoder;
+  if (!decoder) return inside;
+  const std::string& content = table_->vocabulary.content_of(static_cast<Id>(id));
+  return content.starts_with(decoder->begin) ? content.substr(decoder->begin.size()) : content;
+}
+
 std::int64_t BPETokenizer::vocab_size() const noexcept { return static_cast<std::int64_t>(table_->vocabulary.size()); }
 
 std::optional<std::int64_t> BPETokenizer::end_of_text() const {
   const auto id = table_->description.end_of_text;
   return id ? std::optional<std::int64_t>(*id) : std::nullopt;
+}
+
+std::vector<std::int64_t> BPETokenizer::end_ids() const {
+  return {table_->description.ends.begin(), table_->description.ends.end()};
 }
 
 bool BPETokenizer::is_special(std::int64_t id) const { return std::ranges::binary_search(table_->special, id); }

@@ -10,9 +10,12 @@ namespace attn {
 
 std::string Tokenizer::decode(std::span<const std::int64_t> ids, const DecodeOptions& options) const {
   std::string text;
+  bool first = true;
   for (const std::int64_t id : ids) {
-    const std::string bytes = decode(id);  // also where it is skipped: an error is one
-    if (!options.skip_special_tokens || !is_special(id)) text.append(bytes);
+    const std::string bytes = first ? decode_first(id) : decode(id);  // also where it is skipped: an error is one
+    if (options.skip_special_tokens && is_special(id)) continue;
+    text.append(bytes);
+    first = false;
   }
   const std::size_t blanks = std::min(text.find_first_not_of(' '), text.size());
   return text.erase(0, std::min(blanks, blanks_before()));
@@ -58,8 +61,9 @@ DecodeStream::DecodeStream(const Tokenizer& tokenizer, const DecodeOptions& opti
     : tokenizer_(tokenizer), options_(options), blanks_(tokenizer.blanks_before()) {}
 
 std::string DecodeStream::push(std::int64_t id) {
-  std::string bytes = tokenizer_.decode(id);
+  std::string bytes = first_ ? tokenizer_.decode_first(id) : tokenizer_.decode(id);
   if (options_.skip_special_tokens && tokenizer_.is_special(id)) return "";
+  first_ = false;
   const std::size_t blanks = std::min({bytes.find_first_not_of(' '), bytes.size(), blanks_});
   const bool begins = blanks < bytes.size();
   bytes.erase(0, blanks);

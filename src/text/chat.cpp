@@ -91,7 +91,7 @@ std::string trimmed(std::string_view text) {
   std::size_t begin = text.size(), end = 0;
   for (std::size_t at = 0; at < text.size();) {
     const Character c = first_character(text.substr(at));
-    const bool space = c.valid && (text::class_of(c.code) == text::Class::space || (c.code >= 0x1c && c.code <= 0x1f));
+    const bool space = c.valid && (text::has(c.code, text::Property::space) || (c.code >= 0x1c && c.code <= 0x1f));
     if (!space) begin = std::min(begin, at), end = at + c.length;
     at += c.length;
   }

@@ -1,17 +1,81 @@
-// What split patterns ask of a character.
+// What steps of tokenizers ask of a character.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 
 namespace attn::text {
 
-// \p{L}, \p{N}, \s; a digit is what a newer version of Unicode calls a number, which Digits knows and patterns do not.
-enum class Class : std::uint8_t { other, letter, number, space, digit };
+// In the order of scripts/unicode-classes. After Unicode's general categories come what patterns call \s, \w and
+// \p{Han}, and what steps of the tokenizers package ask in their own way, with older or newer tables of Unicode.
+enum class Property : std::uint8_t {
+  lu,
+  ll,
+  lt,
+  lm,
+  lo,
+  mn,
+  mc,
+  me,
+  nd,
+  nl,
+  no,
+  pc,
+  pd,
+  ps,
+  pe,
+  pi,
+  pf,
+  po,
+  sm,
+  sc,
+  sk,
+  so,
+  zs,
+  zl,
+  zp,
+  cc,
+  cf,
+  co,
+  cn,
+  space,
+  word,
+  han,
+  number,        // Digits
+  punctuation,   // Punctuation and BertPreTokenizer
+  plain_word,    // Whitespace: a piece of these is a word
+  bert_control,  // BertNormalizer takes it out of a text
+  bert_mark,     // BertNormalizer takes it off a letter
+  mark           // StripAccents does
+};
 
-// Made by scripts/unicode-classes: runs of one class, in order; each is its first code point · 8 + class.
-std::span<const std::uint32_t> class_runs();
+using Properties = std::uint64_t;  // 1 << property of each
+inline constexpr std::uint32_t kCodes = 0x110000;
 
+constexpr Properties bit(Property property) { return Properties{1} << static_cast<int>(property); }
+
+// Made by scripts/unicode-classes: the sets of properties that characters have, and runs of characters with the same
+// set, in order, each as its first code point · 256 + the set's place.
+std::span<const Properties> property_sets();
+std::span<const std::uint32_t> property_runs();
+
+// Every `step`-th character from first to last (each where it is 0) is lowered by adding a number.
+struct Lowered {
+  std::uint32_t first, last, step;
+  std::int32_t added;
+};
+std::span<const Lowered> lowered_runs();
+
+Properties properties_of(std::uint32_t code);  // none from kCodes on
+inline bool has(std::uint32_t code, Property property) { return (properties_of(code) & bit(property)) != 0; }
+
+// The same in fewer words.
+enum class Class : std::uint8_t { other, letter, number, space };
 Class class_of(std::uint32_t code);
+
+// What \p{name} asks for, any of these: "L", "Lu", "Han"; none for a name that is not known.
+std::optional<Properties> properties_named(std::string_view name);
 
 }  // namespace attn::text

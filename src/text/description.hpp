@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "text/normalize.hpp"
 #include "text/pieces.hpp"
 
 namespace attn::text {
@@ -22,27 +23,19 @@ struct AddedToken {
   bool special = false;
   bool lstrip = false, rstrip = false;  // takes the white space before or after it along
   bool normalized = false;              // is looked for in the normalized text
+  bool single_word = false;             // is found only where no word goes on before or after it
 };
 
-// A step of what is done to a text before it is cut.
-struct Normalizer {
-  enum class Kind { nfc, prepend, replace } kind;
-  std::string from, to;
+// BERT's model: a piece is the longest token that begins it, then the longest one of the rest, and so on.
+struct WordPiece {
+  std::string begin{}, next{};        // what the vocabulary writes before a token that begins a piece, or goes on
+  std::size_t most_characters = 100;  // a longer piece is unknown
 };
 
-// A step of how it is cut. What one step yields is cut by the next.
-struct Splitter {
-  enum class Kind {
-    pattern,
-    digits,       // each number a piece, or with `together` a run of them
-    after,        // `literal` ends a piece
-    metaspace,    // blanks become ▁, which begins a piece where `together` is not set
-    blank_before  // a blank before a piece without one
-  } kind;
-  const Pattern* pattern = nullptr;
-  std::string literal{};
-  bool together = false;
-  enum class Prepend { never, first, always } prepend = Prepend::never;  // metaspace: ▁ before a text
+// How BERT's tokens become a text: each that does not begin with `next` has a blank before it.
+struct WordPieceDecoder {
+  std::string begin{}, next{};
+  bool cleanup = false;  // no blank before signs
 };
 
 struct Description {
@@ -51,16 +44,19 @@ struct Description {
   std::vector<AddedToken> added;
   std::vector<Normalizer> normalizers;
   std::vector<Splitter> splitters;
-  bool byte_level = false;     // pieces begin as bytes, in GPT-2's alphabet
-  bool byte_fallback = false;  // a character without a token becomes <0xE2>, …
-  bool ignore_merges = false;  // a piece that is a token is that token, whatever the merges
+  std::optional<WordPiece> word_piece{};  // where the model is BERT's, which has no merges
+  bool byte_level = false;                // pieces begin as bytes, in GPT-2's alphabet
+  bool byte_fallback = false;             // a character without a token becomes <0xE2>, …
+  bool ignore_merges = false;             // a piece that is a token is that token, whatever the merges
   bool fuse_unknown = false;
   std::optional<std::string> unknown{};
   std::vector<Id> before{}, after{};                            // ids around a text
   std::vector<std::pair<std::string, std::string>> replaced{};  // in a token when it is decoded
-  bool bytes_decoded = false;                                   // <0xE2> is a byte when it is decoded
-  std::size_t blanks_before = 0;                                // taken from a decoded text
+  std::optional<WordPieceDecoder> word_piece_decoder{};
+  bool bytes_decoded = false;     // <0xE2> is a byte when it is decoded
+  std::size_t blanks_before = 0;  // taken from a decoded text
   std::optional<Id> end_of_text{};
+  std::vector<Id> ends{};  // of what a model writes: the end of a text, of a turn and others
   std::string chat_template{};
 };
 

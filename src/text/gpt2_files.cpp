@@ -116,7 +116,7 @@ Description describe_gpt2(std::string_view vocab_json, std::string_view merges_t
   d.vocabulary = parse_vocab(vocab_json, {"BPETokenizer", "vocab.json"});
   d.merges = parse_merges(merges_txt);
   d.byte_level = true;
-  d.splitters.push_back({.kind = Splitter::Kind::pattern, .pattern = &gpt2_pattern()});
+  d.splitters.push_back(split_at(kGpt2Pattern));
   const auto end = std::ranges::lower_bound(d.vocabulary, kEndOfText, {}, &Entries::value_type::first);
   if (end != d.vocabulary.end() && end->first == kEndOfText) {
     d.end_of_text = static_cast<Id>(end->second);

@@ -92,9 +92,7 @@ void compose(std::vector<Letter>& letters) {
   letters.resize(size);
 }
 
-}  // namespace
-
-std::string nfc(std::string_view text) {
+std::string normal_form(std::string_view text, bool composed) {
   if (std::ranges::all_of(text, [](char c) { return static_cast<std::uint8_t>(c) < 0x80; })) return std::string(text);
   std::vector<Letter> letters;
   letters.reserve(text.size());
@@ -105,7 +103,7 @@ std::string nfc(std::string_view text) {
     text.remove_prefix(length);
   }
   sort_marks(letters);
-  compose(letters);
+  if (composed) compose(letters);
   std::string result;
   for (const Letter& letter : letters) {
     if (letter.code < kNoCharacter) append_utf8(result, letter.code);
@@ -113,5 +111,10 @@ std::string nfc(std::string_view text) {
   }
   return result;
 }
+
+}  // namespace
+
+std::string nfc(std::string_view text) { return normal_form(text, true); }
+std::string nfd(std::string_view text) { return normal_form(text, false); }
 
 }  // namespace attn::text

@@ -1,21 +1,35 @@
-// The steps before byte-pair encoding: a text is brought into a normal form, and cut into pieces.
+// The steps before a text is cut: it is brought into a normal form.
 #pragma once
 
-#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "text/description.hpp"
+#include "text/regex.hpp"
 
 namespace attn::text {
+
+struct Normalizer {
+  enum class Kind {
+    nfc,
+    nfd,
+    lowercase,
+    strip_accents,
+    prepend,     // `to`, where there is a text
+    replace,     // what `pattern` finds, by `to`
+    strip,       // white space at the ends that `left` and `right` name
+    clean,       // as BertNormalizer: control characters go, and white space becomes blanks
+    ideographs,  // as BertNormalizer: blanks around each
+    bert_marks   // as BertNormalizer: letters without their accents
+  } kind;
+  std::string to{};
+  std::shared_ptr<const Regex> pattern{};
+  bool left = false, right = false;
+};
 
 std::string normalized(std::string_view text, std::span<const Normalizer> steps);
 
 std::string replaced_all(std::string_view text, std::string_view from, std::string_view to);
-
-// Hands the pieces on, in order. `at_start` says that the text is the beginning of a whole.
-void split(std::string_view text, bool at_start, std::span<const Splitter> steps,
-           const std::function<void(std::string_view)>& take);
 
 }  // namespace attn::text

@@ -1,30 +1,56 @@
-// The patterns by which released models cut a text into the pieces that byte-pair encoding merges within.
+// A text is cut into the pieces that a model's tokens lie within.
 #pragma once
 
-#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "text/regex.hpp"
 
 namespace attn::text {
 
-// What the patterns differ in.
-struct Pattern {
-  std::string_view written;  // as tokenizer.json has it
-  bool any_case;             // contractions in capitals count, too
-  bool any_lead;             // a word takes any character before it, but for line ends and numbers; else a blank alone
-  std::size_t digits;        // the most in a piece; 0 for all of them, and the blank before
-  bool line_ends;            // line ends close a run of blanks, and belong to the signs before them
+// A step of how a text is cut. What one step yields is cut by the next.
+struct Splitter {
+  enum class Kind {
+    pattern,       // cut where a pattern is found, or with `invert` where it is not
+    blank_before,  // a blank before a piece without one
+    metaspace      // blanks become ▁, and `prepend` says whether one begins a piece
+  } kind = Kind::pattern;
+  std::shared_ptr<const Regex> pattern{};
+  enum class Behavior {
+    isolated,
+    removed,
+    merged_with_previous,
+    merged_with_next,
+    contiguous
+  } behavior = Behavior::isolated;
+  bool invert = false;
+  enum class Prepend { never, first, always } prepend = Prepend::never;
 };
 
-const Pattern& gpt2_pattern();
-const Pattern& llama3_pattern();  // cl100k's, too
-const Pattern& qwen_pattern();
-// Null for a pattern that is not known.
-const Pattern* find_pattern(std::string_view written);
+// Of a pattern that is known to be one.
+Splitter split_at(std::string_view pattern, Splitter::Behavior behavior = Splitter::Behavior::isolated);
 
-// Bytes of the first piece of `text`, which is not empty. A byte that is no UTF-8 counts as a sign.
-std::size_t piece_length(std::string_view text, const Pattern& pattern);
+inline constexpr std::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// The first piece by Digits: a run without a number, or a number, or with `together` a run of them.
-std::size_t digits_length(std::string_view text, bool together);
+// Cuts one text after the other, on memory that is kept.
+class Cutter {
+ public:
+  using Take = std::function<void(std::string_view)>;
+  explicit Cutter(std::span<const Splitter> steps) : steps_(steps) {}
+
+  // Hands the pieces on, in order. `at_start` says that the text is the beginning of a whole.
+  void cut(std::string_view text, bool at_start, const Take& take) { cut(text, at_start, 0, take); }
+
+ private:
+  void cut(std::string_view text, bool at_start, std::size_t step, const Take& take);
+
+  std::span<const Splitter> steps_;
+  std::vector<Memory> memory_;
+};
 
 }  // namespace attn::text

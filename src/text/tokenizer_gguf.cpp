@@ -1,9 +1,11 @@
 // The vocabulary in a GGUF file's metadata. Its keys say less than tokenizer.json: the steps follow from two names.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
+#include "text/pre_tokenizers.hpp"
 #include "text/readers.hpp"
 #include "text/vocabulary.hpp"
 
@@ -11,6 +13,31 @@ namespace attn::text {
 namespace {
 
 enum TokenType : std::int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4 };
+
+// Texts of tokens that end what a model writes, whether or not a key names them, as llama.cpp has them.
+constexpr std::array<std::string_view, 23> kEnds{"<|eot_id|>",
+                                                 "<|im_end|>",
+                                                 "<|end|>",
+                                                 "<|return|>",
+                                                 "<|call|>",
+                                                 "<|flush|>",
+                                                 "<|calls|>",
+                                                 "<end_of_turn>",
+                                                 "<|endoftext|>",
+                                                 "</s>",
+                                                 "<|eom_id|>",
+                                                 "<EOT>",
+                                                 "_<EOT>",
+                                                 "[EOT]",
+                                                 "[EOS]",
+                                                 "<|end_of_text|>",
+                                                 "<end_of_utterance>",
+                                                 "<eos>",
+                                                 "<turn|>",
+                                                 "<|tool_response>",
+                                                 "<\uff5cend\u2581of\u2581sentence\uff5c>",
+                                                 "[e~[",
+                                                 "<|file_sep|>"};
 
 class Reader {
  public:
@@ -21,12 +48,18 @@ class Reader {
     const std::string model = required<std::string>("model");
     if (model == "gpt2") {
       read_byte_level();
+    } else if (model == "gemma4") {
+      read_merged_characters();
     } else if (model == "llama") {
       read_sentencepiece();
+    } else if (model == "bert") {
+      read_word_piece();
     } else {
       unknown("model", model);
     }
+    read_marks();
     read_ends();
+    read_strips();
     if (const auto* chat = find<std::string>("tokenizer.chat_template")) d_.chat_template = *chat;
     return std::move(d_);
   }
@@ -64,48 +97,72 @@ class Reader {
     }
   }
 
-  void read_byte_level() {
-    d_.byte_level = true;
+  void read_merges() {
     const auto& merges = required<std::vector<std::string>>("merges");
     if (merges.empty()) {
       origin_.fail("tokenizer.ggml.merges of at least one", "none", "convert the model with its tokenizer's merges");
     }
-    for (const std::string& line : merges) {
-      d_.merges.push_back(merge_of(line, origin_));
+    for (const std::string& line : merges) d_.merges.push_back(merge_of(line, origin_));
+  }
+
+  void read_byte_level() {
+    d_.byte_level = true;
+    read_merges();
+    const std::string name = required<std::string>("pre");
+    auto pre = pre_tokenizer_named(name);
+    if (!pre) unknown("pre", name);
+    d_.splitters = std::move(pre->splitters);
+    d_.ignore_merges = pre->ignore_merges;
+    begins_ = pre->begins;
+    if (pre->nfc) d_.normalizers.push_back({.kind = Normalizer::Kind::nfc});
+  }
+
+  // Merges of characters, with the bytes of those that have no token.
+  void read_merged_characters() {
+    read_merges();
+    begins_ = true;
+    read_characters(false);
+  }
+
+  void read_characters(bool blank_before) {
+    d_.byte_fallback = d_.bytes_decoded = d_.fuse_unknown = true;
+    const bool* prefix = find<bool>("tokenizer.ggml.add_space_prefix");
+    if (prefix ? *prefix : blank_before) {
+      d_.normalizers.push_back({.kind = Normalizer::Kind::prepend, .to = std::string(kBlank)});
+      d_.blanks_before = 1;
     }
-    const Splitter gpt2{.kind = Splitter::Kind::pattern, .pattern = &gpt2_pattern()};
-    const std::string pre = required<std::string>("pre");
-    if (pre == "gpt-2") {
-      d_.splitters = {gpt2};
-    } else if (pre == "smollm" || pre == "starcoder" || pre == "refact") {
-      d_.splitters = {{.kind = Splitter::Kind::digits}, gpt2};
-    } else if (pre == "llama-bpe" || pre == "llama3" || pre == "smaug-bpe") {
-      d_.splitters = {{.kind = Splitter::Kind::pattern, .pattern = &llama3_pattern()}};
-      d_.ignore_merges = true;
-    } else if (pre == "qwen2") {
-      d_.normalizers = {{Normalizer::Kind::nfc, "", ""}};
-      d_.splitters = {{.kind = Splitter::Kind::pattern, .pattern = &qwen_pattern()}};
-    } else {
-      unknown("pre", pre);
-    }
+    d_.normalizers.push_back({.kind = Normalizer::Kind::replace,
+                              .to = std::string(kBlank),
+                              .pattern = std::make_shared<const Regex>(Regex::literal(" "))});
+    d_.replaced.emplace_back(kBlank, " ");
+  }
+
+  // Words begin with \u2581 in the file, where BERT's own has ## before what goes on.
+  void read_word_piece() {
+    const auto wanted = [&](const char* key, bool otherwise) {
+      const bool* value = find<bool>(std::string("tokenizer.ggml.normalizer.") + key);
+      return value ? *value : otherwise;
+    };
+    const bool lowercase = wanted("lowercase", true);
+    d_.normalizers = {{.kind = Normalizer::Kind::clean}, {.kind = Normalizer::Kind::ideographs}};
+    if (wanted("strip_accents", lowercase)) d_.normalizers.push_back({.kind = Normalizer::Kind::bert_marks});
+    if (lowercase) d_.normalizers.push_back({.kind = Normalizer::Kind::lowercase});
+    d_.splitters = {split_at(R"(\s)", Splitter::Behavior::removed), split_at(R"(\p{=punctuation})")};
+    d_.word_piece = {.begin = std::string(kBlank), .next = ""};
+    d_.word_piece_decoder = {.begin = std::string(kBlank), .next = "", .cleanup = true};
   }
 
   void read_sentencepiece() {
     read_scored_merges();
-    d_.byte_fallback = d_.bytes_decoded = d_.fuse_unknown = true;
-    const bool* prefix = find<bool>("tokenizer.ggml.add_space_prefix");
-    if (!prefix || *prefix) {
-      d_.normalizers.push_back({Normalizer::Kind::prepend, "", std::string(kBlank)});
-      d_.blanks_before = 1;
-    }
-    d_.normalizers.push_back({Normalizer::Kind::replace, " ", std::string(kBlank)});
-    d_.replaced.emplace_back(kBlank, " ");
+    begins_ = true;
+    read_characters(true);
   }
 
   // SentencePiece merges the pair whose result has the highest score: every way to make a token of two is a merge. The
   // order of equal scores is the one that transformers gives them.
   void read_scored_merges() {
     const auto& scores = required<std::vector<double>>("scores");
+    scored_ = true;
     if (scores.size() != d_.vocabulary.size()) origin_.fail("a score for each token", std::to_string(scores.size()));
     if (std::ranges::any_of(scores, [](double score) { return std::isnan(score); })) {
       origin_.fail("scores that are numbers", "NaN");
@@ -138,27 +195,78 @@ class Reader {
     }
   }
 
-  std::optional<Id> end(const char* key) const {
+  // The id that a key has, or else the one that all models of its kind have, where the vocabulary goes so far.
+  std::optional<Id> id_at(const char* key, std::optional<Id> otherwise = {}) const {
     const auto* id = find<std::int64_t>(std::string("tokenizer.ggml.") + key);
-    if (!id) return {};
+    if (!id) return otherwise && *otherwise < d_.vocabulary.size() ? otherwise : std::nullopt;
     if (*id < 0 || static_cast<std::uint64_t>(*id) >= d_.vocabulary.size()) {
       origin_.fail(std::string(key) + " in the vocabulary", std::to_string(*id));
     }
     return static_cast<Id>(*id);
   }
 
-  void read_ends() {
-    const auto wanted = [&](const char* key, bool otherwise) {
-      const bool* value = find<bool>(std::string("tokenizer.ggml.") + key);
-      return value ? *value : otherwise;
-    };
-    const auto begin = end("bos_token_id");
-    d_.end_of_text = end("eos_token_id");
-    if (begin && wanted("add_bos_token", !d_.byte_level)) d_.before = {*begin};
-    if (d_.end_of_text && wanted("add_eos_token", false)) d_.after = {*d_.end_of_text};
+  bool wanted(const char* key, bool otherwise) const {
+    const bool* value = find<bool>(std::string("tokenizer.ggml.") + key);
+    return value ? *value : otherwise;
+  }
+
+  void read_marks() {
+    if (d_.word_piece) {
+      const auto begin = id_at("bos_token_id", id_at("cls_token_id", 101)), end = id_at("seperator_token_id", 102);
+      if (begin && wanted("add_bos_token", true)) d_.before = {*begin};
+      if (end && wanted("add_sep_token", true)) d_.after = {*end};
+      const auto unknown = id_at("unknown_token_id", 100);
+      if (unknown) d_.unknown = d_.vocabulary[*unknown].first;
+      return;
+    }
+    const bool sentencepiece = d_.merges.empty() || scored_;
+    const auto begin = id_at("bos_token_id", sentencepiece ? std::optional<Id>(1) : std::nullopt);
+    d_.end_of_text = id_at("eos_token_id", sentencepiece ? std::optional<Id>(2) : std::nullopt);
+    if (wanted("add_bos_token", begins_)) {
+      if (!begin) origin_.fail("tokenizer.ggml.bos_token_id, as texts begin with it", "none");
+      d_.before = {*begin};
+    }
+    if (wanted("add_eos_token", false)) {
+      if (!d_.end_of_text) origin_.fail("tokenizer.ggml.eos_token_id, as texts end with it", "none");
+      d_.after = {*d_.end_of_text};
+    }
     // A byte that GPT-2's alphabet lacks is left out, as models of this kind were trained.
-    const auto unknown_id = end("unknown_token_id");
-    if (unknown_id && !d_.byte_level) d_.unknown = d_.vocabulary[*unknown_id].first;
+    const auto unknown = id_at("unknown_token_id", sentencepiece ? std::optional<Id>(0) : std::nullopt);
+    if (unknown && !d_.byte_level) d_.unknown = d_.vocabulary[*unknown].first;
+  }
+
+  bool has_token(std::string_view content) const {
+    return std::ranges::any_of(d_.vocabulary, [&](const auto& entry) { return entry.first == content; });
+  }
+
+  // What ends a text by llama.cpp's rules: what keys name, and tokens that are known by their text.
+  void read_ends() {
+    for (const char* const key : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
+      if (const auto id = id_at(key)) d_.ends.push_back(*id);
+    }
+    if (d_.end_of_text) d_.ends.push_back(*d_.end_of_text);
+    // Where a message is not the end of an answer, and where </s> is a tag of HTML.
+    const bool messages =
+        (has_token("<|return|>") && has_token("<|call|>")) || (has_token("<|calls|>") && has_token("<|flush|>"));
+    const bool tag = has_token("<|tool_response>") || has_token("<|plamo:eos|>");
+    for (const auto& [content, id] : d_.vocabulary) {
+      const bool excepted = (messages && content == "<|end|>") || (tag && content == "</s>");
+      if (!excepted && std::ranges::count(kEnds, content) > 0) d_.ends.push_back(static_cast<Id>(id));
+    }
+    std::ranges::sort(d_.ends);
+    d_.ends.erase(std::unique(d_.ends.begin(), d_.ends.end()), d_.ends.end());
+  }
+
+  // Phi-3's special tokens take the white space after them, which a GGUF file tells by nothing but the model's name.
+  void read_strips() {
+    const auto* name = find<std::string>("general.name");
+    std::string small = name ? *name : "";
+    std::ranges::transform(small, small.begin(),
+                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
+    if (small.find("phi-3") == small.npos && small.find("phi3") == small.npos) return;
+    for (AddedToken& token : d_.added) {
+      token.rstrip = token.content != "<unk>" && token.content != "<s>" && token.content != "<|endoftext|>";
+    }
   }
 
   static constexpr std::size_t kLongestToken = 256;  // bytes; it can be made of two in as many ways
@@ -166,6 +274,7 @@ class Reader {
   const io::Gguf& file_;
   const io::Origin& origin_;
   Description d_;
+  bool begins_ = false, scored_ = false;  // what a text begins with where no key says so; SentencePiece's scores
 };
 
 }  // namespace

@@ -159,9 +159,9 @@ class Reader {
                  type.size() < most ? '"' + type + '"' : io::in_quotes(type));
   }
 
-  std::string short_text(const JsonObject& json, const char* key) const {
+  std::string short_text(const JsonObject& json, const char* key, std::size_t most = kLongestText) const {
     std::string text = json.text(key, "");
-    if (text.empty() || text.size() > kLongestText) json.wrong(key, "a text of 1 to 1024 bytes", text);
+    if (text.empty() || text.size() > most) json.wrong(key, "a text of 1 to " + std::to_string(most) + " bytes", text);
     return text;
   }
 
@@ -173,15 +173,21 @@ class Reader {
   }
 
   void read_model(const JsonObject& model) {
-    if (const std::string type = model.text("type", "BPE"); type != "BPE") unknown("model", type);
+    const std::string type = model.text("type", model.find("merges") ? "BPE" : "");
+    if (d_.vocabulary.empty()) model.wrong("vocab", "an object of ids", nullptr);
+    if (model.find("unk_token")) d_.unknown = model.text("unk_token", "");
+    if (type == "WordPiece") {
+      const auto most = static_cast<std::size_t>(model.number("max_input_chars_per_word", 100, 1, 1000));
+      d_.word_piece = {.next = model.text("continuing_subword_prefix", "##"), .most_characters = most};
+      return;
+    }
+    if (type != "BPE") unknown("model", type);
     for (const char* const key : {"continuing_subword_prefix", "end_of_word_suffix"}) model.require(key, "");
     if (model.number("dropout", 0, 0, 1) != 0) model.wrong("dropout", "0", *model.find("dropout"));
     if (!model.find("merges")) model.wrong("merges", "a list", nullptr);
-    if (d_.vocabulary.empty()) model.wrong("vocab", "an object of ids", nullptr);
     d_.byte_fallback = model.flag("byte_fallback", false);
     d_.ignore_merges = model.flag("ignore_merges", false);
     d_.fuse_unknown = model.flag("fuse_unk", false);
-    if (model.find("unk_token")) d_.unknown = model.text("unk_token", "");
   }
 
   void read_added(const JsonObject& json) {
@@ -196,63 +202,90 @@ class Reader {
     token.lstrip = json.flag("lstrip", false);
     token.rstrip = json.flag("rstrip", false);
     token.normalized = json.flag("normalized", !token.special);
-    json.require("single_word", false);
+    token.single_word = json.flag("single_word", false);
     d_.added.push_back(std::move(token));
   }
 
   void read_normalizer(const JsonObject& json) {
+    using Kind = Normalizer::Kind;
+    const std::map<std::string, Kind> simple{
+        {"NFC", Kind::nfc}, {"NFD", Kind::nfd}, {"Lowercase", Kind::lowercase}, {"StripAccents", Kind::strip_accents}};
     const std::string type = json.text("type", "");
-    if (type == "NFC") {
-      d_.normalizers.push_back({Normalizer::Kind::nfc, "", ""});
+    if (const auto at = simple.find(type); at != simple.end()) {
+      d_.normalizers.push_back({.kind = at->second});
     } else if (type == "Prepend") {
-      d_.normalizers.push_back({Normalizer::Kind::prepend, "", short_text(json, "prepend")});
+      d_.normalizers.push_back({.kind = Kind::prepend, .to = short_text(json, "prepend")});
+    } else if (type == "Strip") {
+      d_.normalizers.push_back(
+          {.kind = Kind::strip, .left = json.flag("strip_left", true), .right = json.flag("strip_right", true)});
     } else if (type == "Replace") {
-      const std::string from = literal(json), to = json.text("content", "");
-      if (to.size() > 4 * from.size() || ++replacements_ > kMostReplacements) {
+      const JsonObject pattern = part(json, "pattern");
+      const std::string to = json.text("content", "");
+      const std::size_t least = pattern.find("String") ? pattern.text("String", "").size() : 1;
+      if (to.size() > 4 * least || ++replacements_ > kMostReplacements) {
         origin_.fail("at most 4 replacements, by texts at most 4 times as long", io::in_quotes(to));
       }
-      d_.normalizers.push_back({Normalizer::Kind::replace, from, to});
+      d_.normalizers.push_back({.kind = Kind::replace, .to = to, .pattern = regex(pattern)});
+    } else if (type == "BertNormalizer") {
+      const bool lowercase = json.flag("lowercase", true);
+      if (json.flag("clean_text", true)) d_.normalizers.push_back({.kind = Kind::clean});
+      if (json.flag("handle_chinese_chars", true)) d_.normalizers.push_back({.kind = Kind::ideographs});
+      if (json.flag("strip_accents", lowercase)) d_.normalizers.push_back({.kind = Kind::bert_marks});
+      if (lowercase) d_.normalizers.push_back({.kind = Kind::lowercase});
     } else {
       unknown("normalizer", type);
     }
   }
 
+  // {"String": "a"} or {"Regex": "a+"}
+  std::shared_ptr<const Regex> regex(const JsonObject& pattern) const {
+    if (pattern.find("String")) return std::make_shared<const Regex>(Regex::literal(short_text(pattern, "String")));
+    return std::make_shared<const Regex>(short_text(pattern, "Regex", 16 * kLongestText), origin_);
+  }
+
+  Splitter::Behavior behavior(const JsonObject& json, const char* otherwise) const {
+    using Behavior = Splitter::Behavior;
+    const std::map<std::string, Behavior> behaviors{{"Isolated", Behavior::isolated},
+                                                    {"Removed", Behavior::removed},
+                                                    {"MergedWithPrevious", Behavior::merged_with_previous},
+                                                    {"MergedWithNext", Behavior::merged_with_next},
+                                                    {"Contiguous", Behavior::contiguous}};
+    const std::string name = json.text("behavior", otherwise);
+    const auto at = behaviors.find(name);
+    if (at == behaviors.end()) unknown("behavior", name);
+    return at->second;
+  }
+
   void read_splitter(const JsonObject& json) {
+    using Behavior = Splitter::Behavior;
     const std::string type = json.text("type", "");
+    const auto cut = [&](std::string_view pattern, Behavior b) { d_.splitters.push_back(split_at(pattern, b)); };
     if (d_.byte_level) unknown("pre_tokenizer after ByteLevel", type);
     if (type == "ByteLevel") {
       d_.byte_level = true;
       if (json.flag("add_prefix_space", true)) d_.splitters.push_back({.kind = Splitter::Kind::blank_before});
-      if (json.flag("use_regex", true)) {
-        d_.splitters.push_back({.kind = Splitter::Kind::pattern, .pattern = &gpt2_pattern()});
-      }
+      if (json.flag("use_regex", true)) cut(kGpt2Pattern, Behavior::isolated);
     } else if (type == "Digits") {
-      d_.splitters.push_back({.kind = Splitter::Kind::digits, .together = !json.flag("individual_digits", false)});
+      cut(R"(\p{=number})", json.flag("individual_digits", false) ? Behavior::isolated : Behavior::contiguous);
+    } else if (type == "Punctuation") {
+      cut(R"(\p{=punctuation})", behavior(json, "Isolated"));
+    } else if (type == "WhitespaceSplit") {
+      cut(R"(\s)", Behavior::removed);
+    } else if (type == "Whitespace") {
+      cut(R"(\p{=word}+|[^\p{=word}\s]+)", Behavior::removed);
+      d_.splitters.back().invert = true;
+    } else if (type == "BertPreTokenizer") {
+      cut(R"(\s)", Behavior::removed);
+      cut(R"(\p{=punctuation})", Behavior::isolated);
     } else if (type == "Split") {
-      read_split(json);
+      d_.splitters.push_back({.pattern = regex(part(json, "pattern")),
+                              .behavior = behavior(json, ""),
+                              .invert = json.flag("invert", false)});
     } else if (type == "Metaspace") {
       read_metaspace(json);
     } else {
       unknown("pre_tokenizer", type);
     }
-  }
-
-  // A pattern whose pieces are the text's: all that it finds is kept, and it finds all.
-  void read_split(const JsonObject& json) {
-    const std::string behavior = json.text("behavior", "");
-    const bool invert = json.flag("invert", false);
-    const JsonObject pattern = part(json, "pattern");
-    if (pattern.find("String")) {
-      if (behavior != "MergedWithPrevious" || invert) unknown("behavior of Split", behavior);
-      d_.splitters.push_back({.kind = Splitter::Kind::after, .literal = short_text(pattern, "String")});
-      return;
-    }
-    const std::string written = pattern.text("Regex", "");
-    const Pattern* known = find_pattern(written);
-    if (!known) unknown("pattern of Split", written);
-    if (!(behavior == "Isolated" && !invert) && !(behavior == "Removed" && invert))
-      unknown("behavior of Split", behavior);
-    d_.splitters.push_back({.kind = Splitter::Kind::pattern, .pattern = known});
   }
 
   void read_metaspace(const JsonObject& json) {
@@ -264,14 +297,21 @@ class Reader {
                                                            {"always", Splitter::Prepend::always}};
     const auto at = schemes.find(scheme);
     if (at == schemes.end()) unknown("prepend_scheme", scheme);
-    d_.splitters.push_back(
-        {.kind = Splitter::Kind::metaspace, .together = !json.flag("split", true), .prepend = at->second});
+    d_.splitters.push_back({.kind = Splitter::Kind::metaspace, .prepend = at->second});
+    if (!json.flag("split", true)) return;
+    d_.splitters.push_back({.pattern = std::make_shared<const Regex>(Regex::literal(kBlank)),
+                            .behavior = Splitter::Behavior::merged_with_next});
   }
 
   // The ids that stand before and after one text.
   void read_template(const JsonObject& json) {
     const std::string type = json.text("type", "");
     if (type == "ByteLevel") return;  // it moves places in the text, not ids
+    if (type == "BertProcessing" || type == "RobertaProcessing") {
+      d_.before.push_back(named_id(json, "cls"));
+      d_.after.insert(d_.after.begin(), named_id(json, "sep"));
+      return;
+    }
     if (type != "TemplateProcessing") unknown("post_processor", type);
     const JsonObject tokens = part(json, "special_tokens");
     bool after = false;
@@ -291,6 +331,16 @@ class Reader {
     if (!after) json.wrong("single", "a template with one text", list(json, "single"));
   }
 
+  // ["[SEP]", 102]
+  Id named_id(const JsonObject& json, const char* key) const {
+    const Json* value = json.find(key);
+    const bool pair = value && value->is_array() && value->size() == 2 && (*value)[1].is_number_unsigned();
+    if (!pair || (*value)[1].get<std::uint64_t>() >= (std::uint64_t{1} << 31)) {
+      json.wrong(key, "a token and its id", value ? *value : Json());
+    }
+    return (*value)[1].get<Id>();
+  }
+
   void read_decoder(const JsonObject& json) {
     const std::string type = json.text("type", "");
     if (type == "ByteLevel") {
@@ -300,6 +350,13 @@ class Reader {
       if (d_.replaced.size() > kMostReplacements) origin_.fail("at most 4 replacements", "more");
     } else if (type == "ByteFallback") {
       d_.bytes_decoded = true;
+    } else if (type == "WordPiece") {
+      d_.word_piece_decoder = {.next = json.text("prefix", "##"), .cleanup = json.flag("cleanup", true)};
+    } else if (type == "Metaspace") {
+      json.require("replacement", std::string(kBlank));
+      const bool prefix = json.flag("add_prefix_space", true) && json.text("prepend_scheme", "always") != "never";
+      d_.replaced.emplace_back(kBlank, " ");
+      d_.blanks_before += prefix ? 1 : 0;
     } else if (type == "Fuse") {
       fused_ = true;
     } else if (type == "Strip" && fused_) {

@@ -49,8 +49,27 @@ std::optional<std::uint8_t> named_byte(std::string_view token) {
   return {};
 }
 
+// What the tokenizers package does to each token: the blanks that people do not write go.
+std::string without_blanks_before_signs(std::string text) {
+  constexpr std::pair<std::string_view, std::string_view> changes[] = {
+      {" .", "."},   {" ?", "?"},   {" !", "!"},           {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+      {" 'm", "'m"}, {" 's", "'s"}, {" do not", " don't"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : changes) text = replaced_all(text, from, to);
+  return text;
+}
+
+// BERT's tokens inside a text; `added` tokens begin words, whatever they begin with.
+std::string decoded_word_piece(const std::string& token, const WordPieceDecoder& decoder, bool added) {
+  const bool goes_on =
+      !added && (decoder.begin.empty() ? token.starts_with(decoder.next) : !token.starts_with(decoder.begin));
+  const std::size_t mark = goes_on ? decoder.next.size() : token.starts_with(decoder.begin) ? decoder.begin.size() : 0;
+  const std::string text = std::string(goes_on ? 0 : 1, ' ').append(token, mark);
+  return decoder.cleanup ? without_blanks_before_signs(text) : text;
+}
+
 // A token as a text has it.
 std::string decoded(const std::string& token, const Description& description) {
+  if (description.word_piece_decoder) return decoded_word_piece(token, *description.word_piece_decoder, false);
   if (description.byte_level) return bytes_of_letters(token);
   std::string text = token;
   for (const auto& [from, to] : description.replaced) text = replaced_all(text, from, to);
@@ -84,6 +103,7 @@ Vocabulary::Vocabulary(const Description& description, const io::Origin& origin)
   if (description.unknown) {
     unknown_ = look_up(*description.unknown, model_by_content_, contents_).value_or(kNoId);
   }
+  if (description.word_piece && unknown_ == kNoId) origin.fail("a token for unknown words", "none");
   take_characters();
   take_bytes(description, origin);
   take_merges(description, origin);
@@ -118,8 +138,11 @@ void Vocabulary::take_tokens(const Description& description, const io::Origin& o
       take(token.content, token.id);
       by_content_.push_back(token.id);
     }
+    if (const auto& decoder = description.word_piece_decoder; decoder && !decoder->begin.empty()) {
+      bytes_[token.id] = decoded_word_piece(token.content, *decoder, true);
+    }
     // Found in its normal form, and given back so.
-    if (token.normalized) {
+    if (token.normalized && !description.word_piece_decoder) {
       bytes_[token.id] = decoded(normalized(token.content, description.normalizers), description);
     }
   }

@@ -24,6 +24,8 @@ class Vocabulary {
   std::size_t size() const noexcept { return contents_.size(); }
   const std::string& bytes_of(Id id) const { return bytes_[id]; }  // empty for an id without a token
   std::optional<Id> find(std::string_view content) const;
+  const std::string& content_of(Id id) const { return contents_[id]; }  // as the files write it
+  Id unknown() const { return unknown_; }                               // kNoId where there is none
   // A piece that is a token, as it stands in a text.
   std::optional<Id> find_piece(std::string_view piece) const;
 

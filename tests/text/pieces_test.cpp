@@ -13,24 +13,25 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-Texts pieces_of(std::string_view text, const text::Pattern& pattern) {
+constexpr std::string_view kQwen =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+Texts pieces_of(std::string_view text, std::string_view pattern) {
+  const text::Splitter step = text::split_at(pattern);
   Texts pieces;
-  while (!text.empty()) {
-    const std::size_t length = text::piece_length(text, pattern);
-    pieces.emplace_back(text.substr(0, length));
-    text.remove_prefix(length);
-  }
+  text::Cutter(std::span(&step, 1)).cut(text, true, [&](std::string_view piece) { pieces.emplace_back(piece); });
   return pieces;
 }
 
 TEST(Pieces, ARunOfBlanksEndsBehindItsLastLineEnd) {
-  EXPECT_EQ(pieces_of("\n  a", text::qwen_pattern()), (Texts{"\n", " ", " a"}));  // \s*[\r\n]+ comes first
-  EXPECT_EQ(pieces_of("\n  a", text::gpt2_pattern()), (Texts{"\n ", " a"}));      // \s+(?!\S)
+  EXPECT_EQ(pieces_of("\n  a", kQwen), (Texts{"\n", " ", " a"}));           // \s*[\r\n]+ comes first
+  EXPECT_EQ(pieces_of("\n  a", text::kGpt2Pattern), (Texts{"\n ", " a"}));  // \s+(?!\S)
 }
 
 TEST(Pieces, TheLongSIsAnSWhereCapitalsCount) {  // (?i:'s) folds U+017F to s
-  EXPECT_EQ(pieces_of("'\u017fab", text::qwen_pattern()), (Texts{"'\u017f", "ab"}));
-  EXPECT_EQ(pieces_of("'\u017fab", text::gpt2_pattern()), (Texts{"'", "\u017fab"}));
+  EXPECT_EQ(pieces_of("'\u017fab", kQwen), (Texts{"'\u017f", "ab"}));
+  EXPECT_EQ(pieces_of("'\u017fab", text::kGpt2Pattern), (Texts{"'", "\u017fab"}));
 }
 
 TEST(Nfc, AMarkOfTheSameClassIsBetweenALetterAndTheNext) {

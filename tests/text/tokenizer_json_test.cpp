@@ -207,14 +207,17 @@ TEST(TokenizerFiles, PartsThatAreNotKnownAreRefusedByName) {
                     llama2 = json_of("llama2");
   expect_refused(with(gpt2, "\"type\":\"BPE\"", "\"type\":\"Unigram\""), "Unigram");
   expect_refused(with(qwen, "\"type\":\"NFC\"", "\"type\":\"NFKC\""), "NFKC");
-  expect_refused(with(qwen, "\"type\":\"Split\"", "\"type\":\"Whitespace\""), "Whitespace");
-  expect_refused(with(qwen, "\\\\p{N}|", "\\\\p{N}{1,2}|"), "{1,2}");
-  expect_refused(with(qwen, "\"Isolated\"", "\"MergedWithNext\""), "MergedWithNext");
-  expect_refused(with(gemma, "\"MergedWithPrevious\"", "\"Isolated\""), "Isolated");
-  expect_refused(with(gpt2, "\"decoder\":{\"type\":\"ByteLevel\"", "\"decoder\":{\"type\":\"WordPiece\""), "WordPiece");
-  expect_refused(with(gemma, "\"type\":\"TemplateProcessing\"", "\"type\":\"BertProcessing\""), "BertProcessing");
-  expect_refused(with(llama2, "{\"String\":\" \"}", "{\"Regex\":\" +\"}"), " +");
-  expect_refused(with(gpt2, "\"single_word\":false", "\"single_word\":true"), "single_word");
+  expect_refused(with(qwen, "\"type\":\"Split\"", "\"type\":\"UnicodeScripts\""), "UnicodeScripts");
+  expect_refused(with(qwen, "\\\\p{N}|", "\\\\p{Greek}|"), "\\p{Greek}");
+  expect_refused(with(qwen, "\\\\p{N}|", "(?<!a)|"), "(?<!");
+  expect_refused(with(qwen, "\\\\p{N}|", "(a*)*|"), "endless repetition");
+  expect_refused(with(qwen, "\\\\p{N}|", "\\\\1|"), "\\1");
+  expect_refused(with(qwen, "'s|", "'st|"), "st");
+  expect_refused(with(qwen, "\"Isolated\"", "\"MergedWithAll\""), "MergedWithAll");
+  expect_refused(with(gpt2, "\"decoder\":{\"type\":\"ByteLevel\"", "\"decoder\":{\"type\":\"BPEDecoder\""),
+                 "BPEDecoder");
+  expect_refused(with(gemma, "\"type\":\"TemplateProcessing\"", "\"type\":\"PairProcessing\""), "PairProcessing");
+  expect_refused(with(llama2, "{\"String\":\" \"}", "{\"Regex\":\" +(\"}"), " +(");
   expect_refused(with(gpt2, "\"continuing_subword_prefix\":null", "\"continuing_subword_prefix\":\"##\""), "##");
   expect_refused(with(gpt2, "\"dropout\":null", "\"dropout\":0.5"), "dropout");
 }
