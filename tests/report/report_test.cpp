@@ -294,6 +294,20 @@ TEST(Report, HeadsShareKeys) {
   EXPECT_THAT(message_of(odd), HasSubstr("keys that fit the weights (4, 6, 6)"));
 }
 
+// A text's own part of a step, or the whole of one that all texts share, also where it has as many rows as there are
+// texts.
+TEST(Report, ShowsTheTextThatIsAskedFor) {
+  Trace trace;
+  const Tensor scores = Tensor::of({{1, 2}, {3, 4}}), weights = Generator(3).rand({2, 1, 2, 2});
+  trace.record("scores", scores);
+  trace.record("weights", weights);
+  for (const std::int64_t item : {0, 1}) {
+    const auto block = report_page::arrange(trace, item).blocks.front();
+    EXPECT_TRUE(identical(block.weights(), weights.select(0, item)));
+    EXPECT_TRUE(identical(*block.find("scores"), scores.unsqueeze(0)));
+  }
+}
+
 // Which keys are masked: as recorded, each head by itself; of weights alone, the future where all of it is 0.
 TEST(Report, KnowsWhatIsMasked) {
   const auto block = [](const Trace& trace) { return report_page::arrange(trace, 0).blocks.front(); };
