@@ -8,32 +8,36 @@
 #include <span>
 #include <tuple>
 
-#include "attention/far_rows.hpp"
+#include "attention/exact_gradients.hpp"
 #include "attention/special.hpp"
 
 namespace attn {
 namespace {
 
 // A query whose gradient the kernels cannot compute.
-struct LostRow : RowPlace {
+struct AsideRow : RowPlace {
   enum { finite, gradient, weights } kind;  // its numbers are too large; what comes in, or its weights, are not finite
 };
 
-// What scores may reach, of queries and keys (b, h, t, d) in float32 and contiguous, without infinities and NaN.
-class Reach {
+// A bound of the scores of queries and keys (b, h, t, d), in float32 and contiguous, without infinities and NaN.
+class ScoreBound {
  public:
-  Reach(const Tensor& q, const Tensor& k, double factor) : q_(q), most_(magnitudes_by_column(k)), factor_(factor) {}
-
-  // Whether no sum of products of a query, as the kernels take it, leaves float32's range.
-  bool stays(std::int64_t b, std::int64_t h, std::int64_t i) const {
-    const float* q = row(b, h, i);
-    const double* most = most_.data<double>() + (b * most_.size(1) + h / (q_.size(1) / most_.size(1))) * q_.size(3);
-    double sum = 0, largest = 0;
-    for (std::int64_t c = 0; c < q_.size(3); ++c) {
-      const double x = std::fabs(static_cast<double>(q[c]) * factor_);
-      sum += x * most[c], largest = std::max(largest, x);
+  ScoreBound(const Tensor& q, const Tensor& k, double factor) : q_(q), key_heads_(k.size(1)), factor_(factor) {
+    const std::int64_t numbers = k.size(2) * k.size(3);
+    const float* first = k.data<float>();
+    for (std::int64_t at = 0; at < k.size(0) * k.size(1); ++at, first += numbers) {
+      const auto larger = [](float most, float x) { return std::max(most, std::fabs(x)); };
+      most_.push_back(static_cast<double>(std::accumulate(first, first + numbers, 0.F, larger)));
     }
-    return sum < 0x1p127 && largest < 0x1p127;
+  }
+
+  // Whether no sum of products of a query, as the kernels take it, can leave float32's range.
+  bool holds(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    const float* q = row(b, h, i);
+    double sum = 0;
+    for (std::int64_t c = 0; c < q_.size(3); ++c) sum += std::fabs(static_cast<double>(q[c]) * factor_);
+    const double most = most_[static_cast<std::size_t>(b * key_heads_ + h / (q_.size(1) / key_heads_))];
+    return sum * std::max(most, 1.0) < 0x1p127;
   }
 
   // Makes a query's numbers 0, so that its scores are finite.
@@ -44,14 +48,16 @@ class Reach {
     return q_.data<float>() + ((b * q_.size(1) + h) * q_.size(2) + i) * q_.size(3);
   }
 
-  Tensor q_, most_;
+  Tensor q_;
+  std::int64_t key_heads_;
   double factor_;
+  std::vector<double> most_;  // the largest magnitude of each key head's numbers
 };
 
-// The rows of a call that are lost, in order. `in` becomes finite: lost rows have queries and weights of zero then, or,
-// where it is the incoming gradient alone that is not finite, take part with what is.
-std::vector<LostRow> lose_rows(const Call& call, const Sizes& p, const Reach& reach, Incoming& in) {
-  std::vector<LostRow> lost;
+// The rows of a call that are set aside, in order. `in` becomes finite: these rows have queries and weights of zero
+// then, or, where it is the incoming gradient alone that is not finite, take part with what is.
+std::vector<AsideRow> set_aside(const Call& call, const Sizes& p, const ScoreBound& bound, Incoming& in) {
+  std::vector<AsideRow> aside;
   std::mutex mutex;
   const Tensor lse = in.lse.clone(), d_output = without_specials(in.d_output, 0),
                output = without_specials(in.output, 0);
@@ -66,27 +72,27 @@ std::vector<LostRow> lose_rows(const Call& call, const Sizes& p, const Reach& re
     const auto is_whole = [&](const Tensor& t) {
       return is_finite(row_at(t, part.piece.batch + b, h, part.piece.query + i), t.dtype(), p.dv);
     };
-    const bool far =
-        !(std::fabs(sum) < 2e38F) || size > 1e38 || !reach.stays(part.piece.batch + b, h, part.piece.query + i);
+    const bool beyond =
+        !(std::fabs(sum) < 2e38F) || size > 1e38 || !bound.holds(part.piece.batch + b, h, part.piece.query + i);
     const bool whole = is_whole(in.d_output) && is_whole(in.output);
-    if (!far && whole) return;
-    if (far) std::fill(d_row, d_row + p.dv, 0.F);
-    const auto kind = !far ? LostRow::gradient : whole && std::isfinite(sum) ? LostRow::finite : LostRow::weights;
-    if (far) sum = 1e38F, reach.clear(part.piece.batch + b, h, part.piece.query + i);
+    if (!beyond && whole) return;
+    if (beyond) std::fill(d_row, d_row + p.dv, 0.F);
+    const auto kind = !beyond ? AsideRow::gradient : whole && std::isfinite(sum) ? AsideRow::finite : AsideRow::weights;
+    if (beyond) sum = 1e38F, bound.clear(part.piece.batch + b, h, part.piece.query + i);
     const std::lock_guard lock(mutex);
-    lost.push_back({{&part, b, h, i}, kind});
+    aside.push_back({{&part, b, h, i}, kind});
   });
-  const auto place = [](const LostRow& row) { return std::tuple(row.part, row.b, row.h, row.i); };
-  std::sort(lost.begin(), lost.end(), [&](const LostRow& a, const LostRow& b) { return place(a) < place(b); });
+  const auto place = [](const AsideRow& row) { return std::tuple(row.part, row.b, row.h, row.i); };
+  std::sort(aside.begin(), aside.end(), [&](const AsideRow& a, const AsideRow& b) { return place(a) < place(b); });
   const DType dtype = in.d_output.dtype() == DType::bf16 ? DType::bf16 : DType::f32;
   in = {d_output.to(dtype), output.to(dtype), lse};
-  return lost;
+  return aside;
 }
 
 // What rows make NaN of a key head's keys and values: whole ones, and columns of values.
-class Reached {
+class NanKeys {
  public:
-  Reached(std::int64_t tk, std::int64_t dv)
+  NanKeys(std::int64_t tk, std::int64_t dv)
       : words_(static_cast<std::size_t>(dv + 63) / 64),
         whole_(static_cast<std::size_t>(tk + 1)),
         key_(whole_.size()),
@@ -134,31 +140,31 @@ Columns columns_of(std::span<const SpecialRow> specials, std::int64_t row, std::
   return columns;
 }
 
-// What lost rows of one key head make NaN: their own gradients and those of the keys that they see; of the values the
-// columns where the incoming gradient is not finite.
-void spread(std::span<const LostRow> rows, const Sizes& p, const AttentionOptions& options, const Specials& d_output,
+// Writes the NaN that rows set aside bring to one key head: their own gradients and those of the keys that they see; of
+// the values the columns where the incoming gradient is not finite.
+void spread(std::span<const AsideRow> rows, const Sizes& p, const AttentionOptions& options, const Specials& d_output,
             AttentionGradient& grad) {
   const Part& part = *rows.front().part;
   const Piece& piece = part.piece;
   const kernels::Problem& problem = part.problem;
-  Reached reached(piece.tk, p.dv);
+  NanKeys nan_keys(piece.tk, p.dv);
   const std::int64_t b = piece.batch + rows.front().b, head = rows.front().h / (p.hq / p.hkv);
   const bool by_cell = hides_cells(problem);
   const ScoreGradients scores(p, options, grad);
-  for (const LostRow& row : rows) {
-    if (row.kind == LostRow::finite) continue;
+  for (const AsideRow& row : rows) {
+    if (row.kind == AsideRow::finite) continue;
     const std::int64_t i = piece.query + row.i, place = row.b * problem.interval_batch + row.i;
     const std::int64_t first = problem.first[place], last = problem.last[place];
-    const bool of_gradient = row.kind == LostRow::gradient;
+    const bool of_gradient = row.kind == AsideRow::gradient;
     bool sees_any = !by_cell && first < last;
     if (!by_cell && !of_gradient) {
-      reached.add_whole(first, last);
+      nan_keys.add_whole(first, last);
     } else {
       const Columns own = of_gradient ? columns_of(d_output.of(b, row.h), i, p.dv) : Columns{};
       for (std::int64_t j = first; j < last; ++j) {
         if (by_cell && !sees(problem, row.b, row.h, row.i, j)) continue;
         sees_any = true;
-        of_gradient ? reached.add(j, own) : reached.add_whole(j, j + 1);
+        of_gradient ? nan_keys.add(j, own) : nan_keys.add_whole(j, j + 1);
         if (by_cell) scores.add(row, j, std::nan(""));
       }
     }
@@ -167,7 +173,7 @@ void spread(std::span<const LostRow> rows, const Sizes& p, const AttentionOption
   const auto of_piece = [&](const Tensor& t) {
     return t.select(0, b).select(0, head).slice(0, piece.key, piece.key + piece.tk);
   };
-  reached.write(of_piece(grad.k), of_piece(grad.v));
+  nan_keys.write(of_piece(grad.k), of_piece(grad.v));
 }
 
 }  // namespace
@@ -180,29 +186,29 @@ AttentionGradient gradient_beside_specials(const Call& call, const Sizes& p, con
   const Specials d_output(in.d_output);
   const Incoming whole = in;
   const Tensor q = without_specials(call.q, kFar), k = without_specials(call.k, kFar);
-  const Reach reach(q, k, p.scale / (options.softcap > 0 ? options.softcap : 1));
-  const std::vector<LostRow> lost = lose_rows(call, p, reach, in);
+  const ScoreBound bound(q, k, p.scale / (options.softcap > 0 ? options.softcap : 1));
+  const std::vector<AsideRow> aside = set_aside(call, p, bound, in);
   const DType dtype = in.d_output.dtype();
   AttentionOptions own = options;
   if (call.q.dtype() == DType::f16) own.precision = Precision::highest;  // which has become float32, exactly
   Call clean(q.to(dtype), k.to(dtype), without_specials(call.v, 0).to(dtype), p, own);
   for (Part& part : clean.parts) part.problem.hides = true;
   AttentionGradient grad = run_backward(clean, p, options, in, DType::f32, false).grad;
-  const auto head = [&](const LostRow& row) { return std::tuple(row.part, row.b, row.h / (p.hq / p.hkv)); };
-  std::vector<std::span<const LostRow>> heads;
-  for (std::size_t first = 0, end = 0; first < lost.size(); first = end) {
-    while (end < lost.size() && head(lost[end]) == head(lost[first])) ++end;
-    heads.push_back(std::span(lost).subspan(first, end - first));
+  const auto head = [&](const AsideRow& row) { return std::tuple(row.part, row.b, row.h / (p.hq / p.hkv)); };
+  std::vector<std::span<const AsideRow>> heads;
+  for (std::size_t first = 0, end = 0; first < aside.size(); first = end) {
+    while (end < aside.size() && head(aside[end]) == head(aside[first])) ++end;
+    heads.push_back(std::span(aside).subspan(first, end - first));
   }
   const auto spread_all = [&](std::int64_t first, std::int64_t count) {
     for (const auto& rows :
          std::span(heads).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count))) {
-      std::vector<RowPlace> far;
-      for (const LostRow& row : rows) {
-        if (row.kind == LostRow::finite) far.push_back(row);
+      std::vector<RowPlace> finite;
+      for (const AsideRow& row : rows) {
+        if (row.kind == AsideRow::finite) finite.push_back(row);
       }
-      add_far_rows(far, call, whole, p, options, grad);
-      if (far.size() < rows.size()) spread(rows, p, options, d_output, grad);
+      add_exact_gradients(finite, call, whole, p, options, grad);
+      if (finite.size() < rows.size()) spread(rows, p, options, d_output, grad);
     }
   };
   if (grad.bias.defined() || grad.relative_bias.defined()) {

@@ -183,10 +183,9 @@ struct Call {
   }
 };
 
-// Whether the kernels may take numbers below 2^-126 for zero. They widen float16 by way of such numbers, and queries
-// that were divided by a power of two (`roots`) hold what was larger in them.
+// Whether the kernels may take numbers below 2^-126 for zero. They widen float16 by way of such numbers.
 inline bool may_zero_subnormals(const kernels::Problem& p) {
-  return !p.roots && p.element != kernels::Element::f16 && !(p.pages && p.pages->element == kernels::Element::f16);
+  return p.element != kernels::Element::f16 && !(p.pages && p.pages->element == kernels::Element::f16);
 }
 
 // The places of plans, those of most keys first: their tasks take longest, and none of these shall begin last.

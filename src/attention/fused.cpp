@@ -31,22 +31,9 @@ Tensor weights_of_rows(const Sizes& p, const AttentionOptions& options, std::spa
   return weights;
 }
 
-// Whether a task of the kernels' has one of those rows (kernels/attention/query_tile.hpp lays rows out).
-bool has_wanted(const Part& part, const kernels::QueryTasks& tasks, std::int64_t task, const Wanted& wanted,
-                std::int64_t tq) {
-  const kernels::Problem& p = part.problem;
-  const std::int64_t head = task / tasks.per_head, group = p.hq / p.hkv;
-  const std::int64_t first = (tasks.per_head - 1 - task % tasks.per_head) * tasks.rows;
-  for (std::int64_t r = first; r < std::min(first + tasks.rows, group * p.tq); ++r) {
-    const std::int64_t at = (part.piece.batch * p.hkv + head) * group + r / p.tq;
-    if (wanted[static_cast<std::size_t>(at * tq + part.piece.query + r % p.tq)]) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
-bool run_forward(const Call& call, AttentionResult& result, const Wanted& wanted, const Tensor& lse_rest) {
+bool run_forward(const Call& call, AttentionResult& result, const Tensor& lse_rest) {
   bool finite = true;
   Arena arena;
   Vector<kernels::ForwardPlan> plans(&arena);
@@ -62,7 +49,6 @@ bool run_forward(const Call& call, AttentionResult& result, const Wanted& wanted
                        lse_rest.defined() ? lse_rest.data<float>() + row : nullptr});
   }
   run_plans(plans, call.operations, [&](std::size_t i, int phase, std::int64_t task, void* shared, void* scratch) {
-    if (!wanted.empty() && !has_wanted(call.parts[i], plans[i].queries, task, wanted, tq)) return;
     const ZeroSubnormals zero(may_zero_subnormals(call.parts[i].problem));
     plans[i].kernel->run(call.parts[i].problem, plans[i], results[i], phase, task, shared, scratch);
   });
@@ -71,13 +57,14 @@ bool run_forward(const Call& call, AttentionResult& result, const Wanted& wanted
 
 namespace {
 
-// mend() does what the kernels could not; composed(piece, b, h, i) computes a row by the reference, with its weights.
-template <class Mend, class Row>
-AttentionResult forward(const Call& call, const Sizes& p, const AttentionOptions& options, Tensor output, Mend&& mend,
+// again() computes what the kernels could not; composed(piece, b, h, i) computes a row by the reference, with its
+// weights.
+template <class Again, class Row>
+AttentionResult forward(const Call& call, const Sizes& p, const AttentionOptions& options, Tensor output, Again&& again,
                         Row&& composed, const Tensor& lse_rest = {}) {
   AttentionResult result{std::move(output), Tensor::empty({p.batch, p.hq, p.tq}), {}};
-  if (!run_forward(call, result, {}, lse_rest)) {
-    mend(result);
+  if (!run_forward(call, result, lse_rest)) {
+    again(result);
     if (lse_rest.defined()) lse_rest.fill(0);  // of rows that are others now
   }
   if (options.return_weights) result.weights = weights_of_rows(p, options, call.pieces, composed);
@@ -97,7 +84,9 @@ AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& 
   const auto composed = [&](const Piece& piece, std::int64_t b, std::int64_t h, std::int64_t i) {
     return composed_row(q, k, v, p, options, piece, b, h, i);
   };
-  const auto again = [&](AttentionResult& result) { mend(call, p, options, heads_to_mend(p, result), result); };
+  const auto again = [&](AttentionResult& result) {
+    compute_exactly(call, p, options, heads_not_finite(p, result), result);
+  };
   return forward(call, p, options, empty_like(q, p.output_shape(), output_dtype(q, options)), again, composed,
                  lse_rest);
 }
@@ -121,9 +110,9 @@ AttentionResult fused_attention(const Tensor& q, const kernels::Pages& pages, co
     return composed_row(q, k, v, p, options, piece, b, h, i);
   };
   const auto again = [&](AttentionResult& result) {
-    const Heads heads = heads_to_mend(p, result);
+    const Heads heads = heads_not_finite(p, result);
     const auto [keys, values] = gather(heads);
-    mend(Call(q, keys, values, p, options), p, options, heads, result);
+    compute_exactly(Call(q, keys, values, p, options), p, options, heads, result);
   };
   return forward(call, p, options, empty_like(q, p.output_shape(), output_dtype(q, options)), again, composed,
                  lse_rest);

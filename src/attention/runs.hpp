@@ -11,20 +11,16 @@
 
 namespace attn {
 
-// Rows of a result that are to be computed: one byte each, in the order of its log-sum-exps.
-using Wanted = std::vector<char>;
-
-// Whether all rows that may see something are finite, of those that are wanted, or of all. `lse_rest`, where defined,
-// gets what lse lacks by its rounding.
-bool run_forward(const Call& call, AttentionResult& result, const Wanted& wanted = {}, const Tensor& lse_rest = {});
+// Whether all rows that may see something are finite. `lse_rest`, where defined, gets what lse lacks by its rounding.
+bool run_forward(const Call& call, AttentionResult& result, const Tensor& lse_rest = {});
 
 // The key heads that have rows which are not finite: (b, hkv).
-Heads heads_to_mend(const Sizes& p, const AttentionResult& result);
+Heads heads_not_finite(const Sizes& p, const AttentionResult& result);
 
-// Computes the rows of a result that are not finite again, where they may be, in memory linear in tokens. Of keys and
-// values it reads those heads.
-void mend(const Call& call, const Sizes& p, const AttentionOptions& options, const Heads& heads,
-          AttentionResult& result);
+// Computes the rows of a result that are not finite, and may be, again: in double, one at a time, in memory linear in
+// tokens. Of keys and values it reads those heads.
+void compute_exactly(const Call& call, const Sizes& p, const AttentionOptions& options, const Heads& heads,
+                     AttentionResult& result);
 
 // The kernels' gradients of a call, without the sinks', and what they say about them.
 struct Gradients {

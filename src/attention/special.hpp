@@ -26,7 +26,7 @@ inline bool has(const Heads& heads, std::int64_t at) {
   return heads.empty() || heads[static_cast<std::size_t>(at)] != 0;
 }
 
-// Those of rows (b, h, t, width) of a floating dtype, and the largest of the finite magnitudes.
+// Those of rows (b, h, t, width) of a floating dtype.
 class Specials {
  public:
   explicit Specials(const Tensor& rows, const Heads& heads = {});
@@ -34,24 +34,20 @@ class Specials {
   std::span<const SpecialRow> of(std::int64_t b, std::int64_t h) const {
     return heads_[static_cast<std::size_t>(b * per_item_ + h)].special_rows;
   }
-  bool any() const { return infinities_ || nan_; }
-  bool infinities() const { return infinities_; }
+  bool any() const { return any_; }
   bool nan() const { return nan_; }
-  double most() const { return most_; }
 
  private:
   struct Head {
     std::vector<SpecialRow> special_rows;
-    double most = 0;
-    bool infinities = false, nan = false;
+    bool nan = false;
 
     void look_at(const Tensor& rows, std::int64_t first, std::int64_t count);  // of (t, width)
   };
 
   std::int64_t per_item_;
   std::vector<Head> heads_;
-  bool infinities_ = false, nan_ = false;
-  double most_ = 0;
+  bool any_ = false, nan_ = false;
 };
 
 // Whether query i of head h sees key j by intervals, masks, blocks and biases of -inf; all numbers are the problem's.
@@ -75,20 +71,5 @@ void put_specials(std::span<float> row, const Columns& above, const Columns& bel
 
 // A finite number past the dtype's range becomes its largest.
 void store_saturated(std::span<const float> row, void* to, DType dtype);
-
-// The largest magnitude of each column of heads (b, h, t, width), contiguous float32: (b, h, width) float64.
-Tensor magnitudes_by_column(const Tensor& rows);
-
-// The largest finite magnitude; 0 without one.
-double largest_finite(const Tensor& x);
-
-// q · factor in float32, contiguous, each row divided by a power of two so that sums of its products with any finite
-// key are finite; the square roots of these powers (b, hq, tq); and for each row whether numbers that became too small
-// for float32's precision may count beside keys of magnitudes up to `largest_key`.
-struct Divided {
-  Tensor q, roots;
-  std::vector<char> lost;
-};
-Divided divided(const Tensor& q, double factor, double largest_key);
 
 }  // namespace attn

@@ -45,7 +45,6 @@ Choice choose(Element element, Precision precision, int most_parts) {
 // many keys, and a depth is not mostly made up.
 Choice choose(const Problem& p, int most_parts) {
   if (p.d == 0 || p.dv == 0) return {0, "a depth or a width of 0 has no tiles"};
-  if (p.roots) return {0, "numbers near the end of float32's range"};
   const Choice choice = choose(p.element, p.precision, most_parts);
   if (choice.parts < 3) return choice;
   if (p.tq < 128) return {0, "fewer than 128 queries: not worth splitting in parts"};
@@ -59,7 +58,6 @@ Choice choose(const Problem& p, int most_parts) {
 constexpr std::int64_t kLeastDepth = 64;
 
 Choice choose(const Product& p, int most_parts) {
-  if (p.whole) return {0, "numbers near the end of float32's range, or infinities"};
   const bool has_f16 = p.a_element == Element::f16 || p.b_element == Element::f16;
   // What a product's operands are together: the widest of the two.
   const Element together = has_f16 ? Element::f16 : p.a_element == Element::f32 ? p.a_element : p.b_element;
@@ -236,7 +234,7 @@ ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels) {
 
 ForwardPlan plan(const Problem& p, const Kernels& kernels) {
   const bool needs_tiles = p.score_forward || p.blocks.data;  // decode does not split keys for these
-  const bool is_decode = p.hkv > 0 && p.tq > 0 && p.tq <= kernels.decode->most_queries && !needs_tiles && !p.roots;
+  const bool is_decode = p.hkv > 0 && p.tq > 0 && p.tq <= kernels.decode->most_queries && !needs_tiles;
   const ForwardPlan plan = is_decode ? plan_decode(p, kernels) : plan_tiles(p, kernels);
   PlanListener::tell(p, plan);
   return plan;

@@ -84,13 +84,6 @@ struct Problem {
   ScoreBackward score_backward = nullptr;
   void* score_user = nullptr;
   const Pages* pages = nullptr;  // where keys and values are, in place of k and v; of forward only
-  // Of rows that are computed again, as their numbers may leave float32's range. Query i of head h of item b is divided
-  // by the square of roots[(b · hq + h) · roots_head + i], a power of two; scores stay in natural units and end at
-  // float32's largest; weights are multiplied by 2^-weight_shift. Only float tiles forward take these. Null: none of
-  // it.
-  const float* roots = nullptr;
-  std::int64_t roots_head = 0;
-  float weight_shift = 0;
   bool hides = false;  // backward: what is masked takes nothing from gradients of weights that are not finite
 };
 

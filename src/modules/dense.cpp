@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,14 +29,12 @@ std::int64_t step(const Tensor& t, std::int64_t dim) { return t.size(dim) == 1 ?
 
 struct Finished {
   Tensor c;
-  bool fits = true;       // all of it is finite
-  bool in_parts = false;  // float32 was multiplied as sums of bf16
+  bool fits = true;  // all of it is finite
 };
 
-// a (m, k) · b (k, n) + bias (n, float32) + residual (m, n, float32), a and b of any strides → (m, n). Without a
-// precision float32 is multiplied whole.
+// a (m, k) · b (k, n) + bias (n, float32) + residual (m, n, float32), a and b of any strides → (m, n).
 Finished product(const Tensor& left, const Tensor& right, const Tensor& bias, const Tensor& residual,
-                 std::optional<Precision> precision, DType dtype) {
+                 Precision precision, DType dtype) {
   const Tensor a = readable(left), b = readable(right);
   const std::int64_t m = a.size(0), k = a.size(1), n = b.size(1);
   Tensor c = Tensor::empty({m, n}, dtype);
@@ -46,7 +46,7 @@ Finished product(const Tensor& left, const Tensor& right, const Tensor& bias, co
   p.a_element = element(a.dtype()), p.b_element = element(b.dtype()), p.c_element = element(dtype);
   if (bias.defined()) p.bias = bias.data<float>();
   if (residual.defined()) p.residual = residual.data<float>();
-  p.precision = precision.value_or(Precision::highest), p.whole = !precision;
+  p.precision = precision;
   const kernels::ProductPlan plan = kernels::plan(p, kernels::active());
   const kernels::ProductFunctions& kernel = *plan.kernel;
   const Tensor packed = Tensor::empty({static_cast<std::int64_t>(plan.packed)}, DType::u8);
@@ -59,8 +59,7 @@ Finished product(const Tensor& left, const Tensor& right, const Tensor& bias, co
     const bool fit = kernel.run(p, plan, packed.raw(), {take, &tasks}, scratch);
     if (!fit) fits.store(false, std::memory_order_relaxed);
   });
-  const bool wide = a.dtype() == DType::f32 || b.dtype() == DType::f32;
-  return {c, fits, wide && plan.parts > 0};
+  return {c, fits};
 }
 
 // Σ over the rows of (m, n) → (n), summed in float32: by runs of rows, then over the runs, in order.
@@ -114,56 +113,41 @@ Tensor finished(Tensor y, const Tensor& residual, DType dtype) {
   return reference::saturate_to(y, dtype);
 }
 
-// Whether NaN and infinities may have come of finite numbers, or of infinities that were split in parts.
-bool may_leave_range(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options,
-                     const Finished& y) {
-  const auto look = [](const Tensor& t) { return Specials(t.unsqueeze(0).unsqueeze(0)); };
-  const Specials left = look(x), right = look(weight);
-  if (y.in_parts && (left.infinities() || right.infinities())) return true;
-  const double end = std::min(0x1p126, largest(y.c.dtype()) / 2), depth = static_cast<double>(x.size(1));
-  return std::max(1.0, left.most()) * std::max(1.0, right.most()) * depth + largest_finite(bias) +
-             largest_finite(options.residual) >
-         end;
+// The rows of a float64 matrix that hold a NaN, one byte each.
+std::vector<char> with_nan(const Tensor& rows) {
+  std::vector<char> found(static_cast<std::size_t>(rows.size(0)));
+  const double* row = rows.data<double>();
+  for (char& one : found) {
+    one = std::any_of(row, row + rows.size(1), [](double x) { return std::isnan(x); });
+    row += rows.size(1);
+  }
+  return found;
 }
 
-// The rows of y = x · weightᵀ + bias + residual that are not finite, once more, of rows of x divided by powers of two,
-// so that no sum leaves float32's range; in double where small numbers would be lost. A finite number past y's range
-// becomes its largest.
-void mend(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options,
-          const Finished& found) {
-  if (found.fits || !may_leave_range(x, weight, bias, options, found)) return;
-  const Tensor& y = found.c;
-  const std::int64_t n = y.size(1);
-  std::vector<std::int64_t> rows;
-  for (std::int64_t i = 0; i < y.size(0); ++i) {
-    if (!is_finite(address(y, i * n), y.dtype(), n)) rows.push_back(i);
-  }
-  const auto count = static_cast<std::int64_t>(rows.size());
-  const Tensor some = Tensor::empty({1, 1, count, x.size(1)}, x.dtype());
-  for (std::int64_t r = 0; r < count; ++r)
-    some.select(0, 0).select(0, 0).select(0, r).copy_from(x.select(0, rows[static_cast<std::size_t>(r)]));
-  const Divided by = divided(some, 1, largest_finite(weight));
-  const Tensor sums =
-      product(by.q.view({count, x.size(1)}), weight.to(DType::f32).transpose(0, 1), {}, {}, {}, DType::f32).c;
+// The elements of y = x · weightᵀ + bias + residual that are not finite, once more in double, one after the other: of
+// finite numbers whose sums left float32's range, or of infinities that were split in parts. A finite number past y's
+// range becomes its largest.
+void compute_exactly(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options,
+                     const Tensor& y) {
+  const std::int64_t n = y.size(1), depth = x.size(1);
+  const Tensor rows = x.to(DType::f64).contiguous(), columns = weight.to(DType::f64).contiguous();
+  const std::vector<char> nan_rows = with_nan(rows), nan_columns = with_nan(columns);
   for_runs(
-      count, static_cast<double>(8 * n),
-      [&](std::int64_t first, std::int64_t some_rows) {
-        std::vector<float> line(static_cast<std::size_t>(n));
-        for (std::int64_t r = first; r < first + some_rows; ++r) {
-          const std::int64_t i = rows[static_cast<std::size_t>(r)];
-          const double root = by.roots.data<float>()[r];
-          // One power of two cannot bring all its numbers into float32's range.
-          const Tensor exact = by.lost[static_cast<std::size_t>(r)]
-                                   ? reference::project(x.slice(0, i, i + 1).to(DType::f64), weight.to(DType::f64), {})
-                                   : Tensor{};
+      y.size(0), static_cast<double>(8 * n),
+      [&](std::int64_t first, std::int64_t count) {
+        for (std::int64_t i = first; i < first + count; ++i) {
+          if (nan_rows[static_cast<std::size_t>(i)] || is_finite(address(y, i * n), y.dtype(), n)) continue;
+          const Tensor line = y.slice(0, i, i + 1).to(DType::f32).clone();
+          float* out = line.data<float>();
+          const double* left = rows.data<double>() + i * depth;
           for (std::int64_t j = 0; j < n; ++j) {
-            double whole = exact.defined() ? exact.data<double>()[j]
-                                           : static_cast<double>(sums.data<float>()[r * n + j]) * root * root;
-            if (bias.defined()) whole += static_cast<double>(bias.data<float>()[j]);
-            if (options.residual.defined()) whole += static_cast<double>(options.residual.data<float>()[i * n + j]);
-            line[static_cast<std::size_t>(j)] = reference::narrow<float>(whole);
+            if (nan_columns[static_cast<std::size_t>(j)] || std::isfinite(out[j])) continue;
+            double sum = std::inner_product(left, left + depth, columns.data<double>() + j * depth, 0.0);
+            if (bias.defined()) sum += static_cast<double>(bias.data<float>()[j]);
+            if (options.residual.defined()) sum += static_cast<double>(options.residual.data<float>()[i * n + j]);
+            out[j] = reference::narrow<float>(sum);
           }
-          store_saturated(line, address(y, i * n), y.dtype());
+          store_saturated({out, static_cast<std::size_t>(n)}, address(y, i * n), y.dtype());
         }
       },
       16);
@@ -203,7 +187,8 @@ Tensor widened_rows(const Tensor& bytes, const Tensor& scales) {
 }
 
 // The rows of y that are not finite, of float32 weights: others keep their bits.
-void mend_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, Precision precision, const Tensor& y) {
+void compute_rows_again(const Tensor& x, const Tensor& weight, const Tensor& bias, Precision precision,
+                        const Tensor& y) {
   for (std::int64_t i = 0; i < y.size(0); ++i) {
     const Tensor row = y.slice(0, i, i + 1);
     if (is_finite(row.raw(), DType::f32, row.numel())) continue;
@@ -230,7 +215,7 @@ Tensor project_bytes(const Tensor& x, const Tensor& bytes, const Tensor& bias, c
     Shape shape = x.shape();
     shape.back() = bytes.size(0);
     if (!scale_columns(y.c, scales, line)) {
-      mend_rows(rows, widened_rows(bytes, scales).to(x.dtype()), line, options.precision, y.c);
+      compute_rows_again(rows, widened_rows(bytes, scales).to(x.dtype()), line, options.precision, y.c);
     }
     return finished(y.c.view(shape), options.residual, *options.dtype);
   }
@@ -279,7 +264,7 @@ Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const 
     if (finite) return finished(y.view(shape), options.residual, dtype);
   }
   const Finished y = product(rows, weight.transpose(0, 1), line, options.residual, options.precision, dtype);
-  mend(rows, weight, line, options, y);
+  if (!y.fits) compute_exactly(rows, weight, line, options, y.c);
   return y.c.view(shape);
 }
 

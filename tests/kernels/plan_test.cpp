@@ -155,9 +155,9 @@ TEST_P(Plans, FewRowsAreSplitWhereManyRowsAre) {
 TEST_P(Plans, RowsOfFewColumnsAreMultipliedWhereTheyLie) {
   const bool high_strips = kernels_.product->strip > 8;
   const auto copies = [&](std::int64_t n, std::int64_t row, std::int64_t depth_step, Element element) {
-    Product p{};
-    p.m = 100, p.n = n, p.k = p.b_column = 64, p.a_row = row, p.a_depth = depth_step, p.b_depth = 1;
-    p.a_element = element, p.b_element = Element::f32, p.precision = Precision::highest, p.whole = true;
+    Product p{};  // of a depth that no unit multiplies in parts
+    p.m = 100, p.n = n, p.k = p.b_column = 32, p.a_row = row, p.a_depth = depth_step, p.b_depth = 1;
+    p.a_element = element, p.b_element = Element::f32, p.precision = Precision::highest;
     return plan(p, kernels_).copies_rows;
   };
   EXPECT_FALSE(copies(1, 64, 1, Element::f32));

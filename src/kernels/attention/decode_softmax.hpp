@@ -54,7 +54,7 @@ inline void adjust_line(const Problem& p, const Span& span, const Line& line) {
     }
   }
   if (p.alibi_slopes) {
-    const Vec slope = splat(alibi_slope(p, line.at.head, kLog2e));
+    const Vec slope = splat(alibi_slope(p, line.at.head));
     const Vec centre = splat(static_cast<float>(p.centre[span.batch * p.interval_batch + line.at.token]));
     for_each_vector(line, [&](std::int64_t j, VecI number) {
       const Vec ahead = __builtin_convertvector(number, Vec) - centre;

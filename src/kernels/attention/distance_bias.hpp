@@ -45,10 +45,8 @@ inline void apply_distances(const Problem& p, const Span& span, int group, const
   const DistanceBias& bias = p.distances;
   // A number of -inf forbids whatever the score is.
   const auto sum = [&p](Vec score, Vec number) {
-    constexpr float ln2 = 0.693147181f;
     const Vec added = p.hides ? saturated(number) : number;  // as in apply_bias
-    const Vec both = p.roots ? saturated(score, score + number * splat(ln2)) : score + added;
-    return number == splat(kMinusInfinity) ? number : both;
+    return number == splat(kMinusInfinity) ? number : score + added;
   };
   for_each_row_of_lanes(
       p, span, group, seen, first_key,

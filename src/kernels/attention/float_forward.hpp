@@ -40,14 +40,9 @@ class FloatForward {
   void attend(const Span& span, int group, const QueryTile& tile, const KeyBlock& block, const Range& range,
               const Running& run) {
     multiply_keys(group, range);
-    if (p_.roots) restore_scores(tile, scores_, range.keys);
     cap_scores(p_, range.keys, 1, scores_);
     mask_range(p_, span, group, tile, block.first, block.count, range, scores_);
-    if (p_.roots) {
-      softmax_of_large(scores_, range.keys, p_.weight_shift, run, context_rows_);
-    } else {
-      softmax_tile(scores_, range.keys, 1, run, context_rows_);
-    }
+    softmax_tile(scores_, range.keys, 1, run, context_rows_);
     if (drops(p_)) drop_weights(span, group, tile, block, range);
     add_values(range, run.context);
   }

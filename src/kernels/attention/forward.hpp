@@ -33,7 +33,6 @@ inline void write_group(const Problem& p, const ForwardResult& result, const Spa
                         std::int64_t rows, float* lines) {
   RowWriter write(result.element, p.batch * p.hq * p.tq * p.dv, result.finite);
   finish_context(run, drops(p) ? p.dropout_factor : 1, rows, lines);
-  for (std::int64_t i = 0; p.roots && i < kColumns * rows; i += kLanes) store(lines + i, saturated(load(lines + i)));
   for (int lane = 0; lane < kColumns && group * kColumns + lane < span.rows; ++lane) {
     const Query at = query(p, span, group * kColumns + lane);
     write(lines + lane * rows, row(result.output, result.element, span.batch, at.head, at.token), p.dv);

@@ -168,7 +168,6 @@ inline void apply_bias(const Problem& p, const Span& span, int group, std::int64
     for_each_cell(p, p.bias, span, group, first_key, keys,
                   [&](std::int64_t at, float bias) { s[at] = bias == kMinusInfinity ? bias : sum(s[at], bias); });
   };
-  if (p.roots) return add([](float score, float bias) { return saturated(score + 0 * bias, score + bias); });
   // Saturated, it cannot turn -inf of a score function into NaN.
   if (p.hides) return add([](float score, float bias) { return score + saturated(bias, bias * kLog2e); });
   add([](float score, float bias) { return score + bias * kLog2e; });
@@ -197,7 +196,7 @@ inline void mask_scores(const Problem& p, const Span& span, int group, const Que
   if (p.score_forward) apply_score_function(p, span, group, seen, first_key, keys, s);
   if (p.bias.data) apply_bias(p, span, group, first_key, keys, s);
   if (p.distances.data) apply_distances(p, span, group, seen, s, first_key, keys);
-  if (p.alibi_slopes) apply_alibi(seen, p.roots || p.hides, s, first_key, keys);
+  if (p.alibi_slopes) apply_alibi(seen, p.hides, s, first_key, keys);
   if (p.keep.data) {
     for_each_true(p.keep, span, group, seen, first_key, keys, [s](std::int64_t j, int w, VecI allowed) {
       float* at = s + j * kColumns + w;

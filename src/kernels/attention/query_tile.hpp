@@ -28,9 +28,6 @@ inline Span locate(const Problem& p, const QueryTasks& tasks, std::int64_t task)
   return {head / p.hkv, head % p.hkv, row, least_of(left, tasks.rows)};
 }
 
-// Scores are in units of log2 when softmax takes them; natural ones reach farther.
-inline float softmax_unit(const Problem& p) { return p.roots ? 1 : kLog2e; }
-
 struct Query {
   std::int64_t head, token;
 };
@@ -48,16 +45,15 @@ struct QueryTile {
   // The token's and the head's, for dropout and score functions.
   std::int32_t number[kColumns], head_number[kColumns];
   float slope[kColumns], centre[kColumns];  // of ALiBi
-  float root[kColumns];                     // by whose square its row of q was divided
   const bool* blocks[kColumns];             // its row of a block-sparse mask; null without, and without a query
   std::int32_t any_first, any_last;         // seen by some lane
   std::int32_t all_first, all_last;         // seen by every lane that holds a query
 };
 
 // Finite in its unit, too: at a distance of 0 it takes nothing.
-inline float alibi_slope(const Problem& p, std::int64_t head, float unit) {
+inline float alibi_slope(const Problem& p, std::int64_t head) {
   constexpr float most = 3.402823466e38f;
-  const float slope = p.alibi_slopes[head] * unit;
+  const float slope = p.alibi_slopes[head] * kLog2e;
   return slope > most ? most : slope < -most ? -most : slope;
 }
 
@@ -70,7 +66,6 @@ inline void locate_queries(const Problem& p, const Span& span, int group, QueryT
     seen.first[lane] = seen.last[lane] = seen.head[lane] = seen.token[lane] = 0;
     seen.number[lane] = seen.head_number[lane] = 0;
     seen.slope[lane] = seen.centre[lane] = 0;
-    if (p.roots) seen.root[lane] = 1;
     seen.blocks[lane] = nullptr;
     if (r >= span.rows) continue;
     const Query place = query(p, span, r);
@@ -79,10 +74,9 @@ inline void locate_queries(const Problem& p, const Span& span, int group, QueryT
     seen.number[lane] = static_cast<std::int32_t>(p.first_query + place.token);
     seen.head_number[lane] = static_cast<std::int32_t>(p.first_head + place.head);
     if (p.alibi_slopes) {
-      seen.slope[lane] = alibi_slope(p, place.head, softmax_unit(p));
+      seen.slope[lane] = alibi_slope(p, place.head);
       seen.centre[lane] = static_cast<float>(p.centre[at]);
     }
-    if (p.roots) seen.root[lane] = p.roots[(span.batch * p.hq + place.head) * p.roots_head + place.token];
     if (p.blocks.data) {
       seen.blocks[lane] = p.blocks.data + span.batch * p.blocks.batch + place.head * p.blocks.head +
                           (p.block_query_start + place.token) / p.block_query * p.blocks.query;

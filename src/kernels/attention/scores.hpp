@@ -10,7 +10,7 @@ namespace {
 constexpr float kMinusInfinity = -__builtin_inff();
 
 // The unit of scores until a function of the user's, which takes natural ones, is done with them.
-inline float score_unit(const Problem& p) { return p.score_forward ? 1 : softmax_unit(p); }
+inline float score_unit(const Problem& p) { return p.score_forward ? 1 : kLog2e; }
 
 // log Σ exp of scores, from Σ 2^(s - maximum). Rounded twice: weights are computed from it again, and results merged.
 inline float natural_sum(float maximum, float sum) {
@@ -61,7 +61,7 @@ inline void apply_score_function(const Problem& p, const Span& span, int group, 
                                  std::int64_t first_key, std::int64_t keys, float* s) {
   const ScoreTile tile = placed(p, s, span, group, seen, first_key, keys);
   p.score_forward(&tile, p.score_user);
-  for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) store(s + i, load(s + i) * splat(softmax_unit(p)));
+  for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) store(s + i, load(s + i) * splat(kLog2e));
 }
 
 constexpr float kMost = 3.402823466e38f;
@@ -75,15 +75,6 @@ inline Vec saturated(Vec x) {
 // What came of a finite number ends at float32's largest, what came of another is as it is.
 inline Vec saturated(Vec from, Vec x) { return max(from, -from) <= splat(kMost) ? saturated(x) : x; }
 inline float saturated(float from, float x) { return saturated(splat(from), splat(x))[0]; }
-
-// Scores of queries that were divided by squares, which may be past float32's range.
-inline void restore_scores(const QueryTile& seen, float* s, std::int64_t keys) {
-  for (int w = 0; w < kColumns; w += kLanes) {
-    const Vec root = load(seen.root + w);
-    for (float* at = s + w; at < s + keys * kColumns; at += kColumns)
-      store(at, saturated(load(at), load(at) * root * root));
-  }
-}
 
 }  // namespace
 }  // namespace attn::kernels::ATTN_UNIT

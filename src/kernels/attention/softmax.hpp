@@ -23,10 +23,10 @@ inline void clear(const Running& run, std::int64_t rows) {
 // (bf16/softmax.hpp).
 inline void start_with_sinks(const Problem& p, const QueryTile& seen, const Running& run) {
   for (int lane = 0; lane < kColumns; ++lane) {
-    const float sink = p.sinks[seen.head[lane]] * softmax_unit(p), maximum = p.roots ? sink : __builtin_ceilf(sink);
+    const float sink = p.sinks[seen.head[lane]] * kLog2e, maximum = __builtin_ceilf(sink);
     run.maximum[lane] = maximum;
     const float weight = sink == maximum ? 1 : __builtin_exp2f(sink - maximum);
-    run.sum[lane] = sink == kMinusInfinity ? 0 : p.roots ? __builtin_exp2f(-p.weight_shift) : weight;
+    run.sum[lane] = sink == kMinusInfinity ? 0 : weight;
   }
 }
 
@@ -70,40 +70,15 @@ inline void softmax_tile(float* s, std::int64_t keys, float factor, const Runnin
   }
 }
 
-// The same where scores may be as large as float32 can hold, and values too: scores in natural units, of which the
-// maximum is subtracted first, and weights of at most 2^-shift.
-inline void softmax_of_large(float* s, std::int64_t keys, float shift, const Running& run, std::int64_t rows) {
-  for (int w = 0; w < kColumns; w += kLanes) {
-    const Vec before = load(run.maximum + w), most = largest(s + w, keys, splat(1.f));
-    const Vec after = most > before ? most : before;
-    const Vec base = after == splat(kMinusInfinity) ? splat(0.f) : after;
-    Vec sum = splat(0.f);
-    for (float* at = s + w; at < s + keys * kColumns; at += kColumns) {
-      const Vec weight = exp2_nonpositive((load(at) - base) * splat(kLog2e) - splat(shift));
-      sum += weight;
-      store(at, weight);
-    }
-    const Vec shrink = exp2_nonpositive((before - base) * splat(kLog2e));
-    store(run.maximum + w, after);
-    store(run.sum + w, load(run.sum + w) * shrink + sum);
-    for (std::int64_t c = 0; c < rows; ++c)
-      store(run.context + c * kColumns + w, load(run.context + c * kColumns + w) * shrink);
-  }
-}
-
-inline float log_sum_exp(const Problem& p, float maximum, float sum) {
-  if (sum == 0) return kMinusInfinity;
-  if (!p.roots) return natural_sum(maximum, sum);
-  return saturated(maximum, maximum + natural_sum(p.weight_shift, sum));
-}
+inline float log_sum_exp(float maximum, float sum) { return sum == 0 ? kMinusInfinity : natural_sum(maximum, sum); }
 
 // Writes a row's log-sum-exp, and returns it.
 inline float write_log_sum_exp(const Problem& p, const ForwardResult& result, const Span& span, const Query& at,
                                float maximum, float sum) {
   const std::int64_t place = (span.batch * p.hq + at.head) * result.lse_head + at.token;
-  const float lse = log_sum_exp(p, maximum, sum);
+  const float lse = log_sum_exp(maximum, sum);
   result.lse[place] = lse;
-  if (result.lse_rest) result.lse_rest[place] = p.roots ? 0 : rest_of_natural_sum(maximum, sum, lse);
+  if (result.lse_rest) result.lse_rest[place] = rest_of_natural_sum(maximum, sum, lse);
   return lse;
 }
 

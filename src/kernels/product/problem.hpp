@@ -19,7 +19,6 @@ struct Product {
   void* c;
   std::int64_t c_row;
   Element a_element = Element::f32, b_element = Element::f32, c_element = Element::f32;
-  bool whole = false;                        // numbers are multiplied whole, not in parts, whatever the precision
   Precision precision = Precision::highest;  // of float32
   const float* residual = nullptr;
 };

@@ -26,9 +26,8 @@ class ScoreGradients {
   Tensor cells_, table_;
 };
 
-// Adds the gradients of rows that share a key head to float32 ones, in memory of that head's keys. Most weights of such
-// rows are zero, so that little more than their scores is computed.
-void add_far_rows(std::span<const RowPlace> rows, const Call& call, const Incoming& in, const Sizes& p,
-                  const AttentionOptions& options, const AttentionGradient& grad);
+// Adds the gradients of rows that share a key head to float32 ones, a row at a time, in memory of that head's keys.
+void add_exact_gradients(std::span<const RowPlace> rows, const Call& call, const Incoming& in, const Sizes& p,
+                         const AttentionOptions& options, const AttentionGradient& grad);
 
 }  // namespace attn
