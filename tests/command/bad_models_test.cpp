@@ -111,7 +111,7 @@ TEST_F(BadModels, GgufFilesThatLie) {
   expect_no_gguf("elements than", list);
   expect_no_gguf("inside the", with([](GgufBytes& file) { file.tensors[0].sizes[1] = 1 << 30; }));
   expect_no_gguf("inside the", with([](GgufBytes& file) { file.tensors[0].begin = std::uint64_t{1} << 62; }));
-  expect_no_gguf("type 27", with([](GgufBytes& file) { file.tensors[0].type = 27; }));
+  expect_no_gguf("type I64", with([](GgufBytes& file) { file.tensors[0].type = 27; }));
   write("model.gguf", with([](GgufBytes& file) { file.metadata["llama.attention.head_count"] = std::int64_t{0}; }));
   expect_no_model("model.gguf", "of 1 or more");  // attn info shows such a file as it is
 }

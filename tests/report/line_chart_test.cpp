@@ -143,6 +143,24 @@ TEST(Axis, StepsBy1Or2Or5) {
   EXPECT_EQ(values(30, 4), (std::vector<double>{0, 10, 20, 30}));
 }
 
+TEST(Axis, ShortNumbersAreReadBackToTheirDigits) {
+  const std::pair<double, const char*> numbers[] = {
+      {1e-5, "1e-5"},   {-2.5e-7, "-2.5e-7"}, {1.25e6, "1.25e6"}, {1e10, "1e10"},     {3e-300, "3e-300"},
+      {1e100, "1e100"}, {0.05, "0.05"},       {1e-4, "0.0001"},   {999999, "999999"}, {-0.125, "-0.125"},
+      {0, "0"},         {1234.56, "1235"},    {kInf, "inf"},      {-kInf, "-inf"},    {kNan, "NaN"}};
+  for (const auto& [value, text] : numbers) EXPECT_EQ(figure::short_number(value), text);
+  for (int power = -20; power < 20; ++power) {
+    for (const int digits : {3, 4, 6}) {
+      for (const double factor : {1.0, -2.718281828, 9.87654321}) {
+        const double value = factor * std::pow(10.0, power);
+        EXPECT_NEAR(std::strtod(figure::short_number(value, digits).c_str(), nullptr) / value, 1,
+                    0.51 * std::pow(10.0, 1 - digits))
+            << figure::short_number(value, digits);
+      }
+    }
+  }
+}
+
 TEST(LineChart, RefusesWhatHasNoMeaning) {
   const std::vector<Series> uneven{{"a", {1, 2}, {1}}};
   expect_error(Error::Kind::shape, {"as many x as y", "2 and 1"}, [&] { line_chart(uneven, {}); });
