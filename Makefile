@@ -124,7 +124,7 @@ docs: python-venv  ## the C++ and the Python reference, for a browser, in build/
 tidy: dependencies  ## clang-tidy over what is shipped, but for the kernels' units and generated tables; a warning is an error
 	@scripts/install-dependencies clang-tidy
 	@# Of its own: clang's tools do not read the headers that g++ has compiled.
-	cmake --preset default -B build/tidy -D CMAKE_DISABLE_PRECOMPILE_HEADERS=ON >build/tidy.log
+	cmake --preset default -B build/tidy -D CMAKE_DISABLE_PRECOMPILE_HEADERS=ON -D ATTN_TOGETHER=ON >build/tidy.log
 	sed -n 's/^ *"file": "\(.*\)".*/\1/p' build/tidy/compile_commands.json | sort -u | \
 	  grep -v '/tests/\|/fuzz/\|/src/kernels/.*/\|/class_runs.cpp\|/nfc_data.cpp\|/report_page.cpp' | \
 	  xargs -P$$(nproc) -n1 clang-tidy -p build/tidy --quiet
