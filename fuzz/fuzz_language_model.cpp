@@ -29,10 +29,10 @@ using Files = std::map<std::string, std::string>;  // a model's, by their names
 const fs::path kModels = ATTN_FUZZ_MODELS;
 constexpr int kMostChanges = 8;
 
-constexpr std::array kGguf{"llama",  "llama3",  "qwen2", "qwen3", "gemma2",
-                           "gemma3", "smollm3", "olmo2", "phi3",  "granite"};
-constexpr std::array kFolders{"llama",       "mistral", "qwen2", "qwen3", "gemma2",
-                              "gemma3_text", "smollm3", "olmo2", "phi3",  "granite"};
+constexpr std::array kGguf{"llama",   "llama3", "qwen2", "qwen3", "gemma2", "gemma3",
+                           "smollm3", "olmo2",  "olmo3", "phi3",  "granite"};
+constexpr std::array kFolders{"llama",   "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text",
+                              "smollm3", "olmo2",   "olmo3", "phi3",  "granite"};
 
 // Keys that a config or a GGUF file may have.
 constexpr std::array kConfigKeys{"head_dim",

@@ -5,8 +5,6 @@
 namespace attn {
 namespace {
 
-using Json = io::JsonObject::Json;
-
 Gelu gelu_named(const io::JsonObject& json) {
   const std::string name = json.text("activation_function", "gelu_new");
   if (name == "gelu") return Gelu::exact;
@@ -17,7 +15,7 @@ Gelu gelu_named(const io::JsonObject& json) {
 }  // namespace
 
 std::string gpt_config_json(const GPTConfig& config) {
-  const Json json{{"architectures", {"GPT2LMHeadModel"}},
+  const nlohmann::ordered_json json{{"architectures", {"GPT2LMHeadModel"}},
                   {"model_type", "gpt2"},
                   {"vocab_size", config.vocab_size},
                   {"n_positions", config.context_length},

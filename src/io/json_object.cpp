@@ -1,5 +1,6 @@
 #include "io/json_object.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace attn::io {
@@ -17,12 +18,56 @@ JsonObject::Json parsed(std::string_view text, const Origin& origin) {
   };
   try {
     return JsonObject::Json::parse(text, shallow);
-  } catch (const JsonObject::Json::exception&) {
-    origin.fail("JSON", in_quotes(text.substr(0, 60)));
+  } catch (const JsonObject::Json::parse_error& error) {
+    fail_json(text, error.byte, origin);
+  } catch (const JsonObject::Json::exception& error) {  // a number past the largest one
+    origin.fail("JSON", error.what());
   }
 }
 
+// A string in its quotes, which other values do not have: "3" is not 3.
+std::string shown(const JsonObject::Json& value) {
+  if (value.is_string()) return in_quotes(value.get<std::string>());
+  return excerpt(value.dump(-1, ' ', true, JsonObject::Json::error_handler_t::replace));
+}
+
+bool among(std::string_view key, std::string_view keys) {
+  for (std::size_t at = 0; at < keys.size();) {
+    const std::size_t end = std::min(keys.find(' ', at), keys.size());
+    const std::string_view one = keys.substr(at, end - at);
+    if (one == key || (one.ends_with('*') && key.starts_with(one.substr(0, one.size() - 1)))) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
 }  // namespace
+
+void fail_json(std::string_view text, std::size_t byte, const Origin& origin) {
+  const std::string_view before = text.substr(0, std::min(byte == 0 ? 0 : byte - 1, text.size()));
+  const std::size_t line_begin = before.rfind('\n') + 1;  // 0 where there is none
+  const auto in_line = before.substr(line_begin);
+  const auto characters = std::ranges::count_if(in_line, [](char c) { return (c & 0xc0) != 0x80; });
+  const std::string place =
+      "line " + std::to_string(1 + std::ranges::count(before, '\n')) + ", column " + std::to_string(characters + 1);
+  const std::string_view rest = text.substr(before.size());
+  origin.fail("JSON", rest.empty() ? "its end at " + place : "an error at " + place + ", at " + in_quotes(rest));
+}
+
+void require_passed_over(std::string_view key, const JsonObject::Json& value,
+                         std::initializer_list<std::span<const PassedOver>> passed_over, const Origin& origin) {
+  for (const auto& some : passed_over) {
+    const auto at = std::ranges::find_if(some, [&](const PassedOver& p) { return among(key, p.keys); });
+    if (at == some.end()) continue;
+    if (at->values.empty()) return;
+    const auto values = JsonObject::Json::parse(at->values);
+    if (std::ranges::find(values, value) != values.end()) return;
+    origin.fail(std::string(key) + " to be one of " + std::string(at->values) + ": " + std::string(at->reason),
+                shown(value));
+  }
+  origin.fail("keys that attn reads, or that change nothing", excerpt(key) + ": " + shown(value),
+              "what it asks for would be passed over; remove it if the model is the same without it");
+}
 
 JsonObject::JsonObject(std::string_view text, const Origin& origin) : JsonObject(parsed(text, origin), origin) {}
 
@@ -30,7 +75,13 @@ JsonObject::JsonObject(Json json, const Origin& origin) : origin_(origin), json_
   if (!json_.is_object()) origin.fail("an object", json_.type_name());
 }
 
+bool JsonObject::has(const char* key) const {
+  asked_.emplace(key);
+  return json_.contains(key);
+}
+
 const JsonObject::Json* JsonObject::find(const char* key) const {
+  asked_.emplace(key);
   const auto at = json_.find(key);
   return at == json_.end() || at->is_null() ? nullptr : &*at;
 }
@@ -46,7 +97,8 @@ std::int64_t JsonObject::size(const char* key, std::int64_t otherwise) const {
 double JsonObject::number(const char* key, double otherwise, double low, double high) const {
   const Json* value = find(key);
   if (!value) return otherwise;
-  const double x = value->is_number() ? value->get<double>() : low - 1;
+  if (!value->is_number()) wrong(key, "a number", *value);
+  const auto x = value->get<double>();
   if (!(x >= low && x <= high)) wrong(key, "a number in its range", *value);
   return x;
 }
@@ -68,11 +120,14 @@ void JsonObject::require(const char* key, const Json& only) const {
   if (value && *value != only) wrong(key, only.dump(), *value);
 }
 
-// A string in its quotes, which other values do not have: "3" is not 3.
 void JsonObject::wrong(const char* key, const std::string& expected, const Json& found) const {
-  origin_.fail(std::string(key) + " to be " + expected,
-               found.is_string() ? in_quotes(found.get<std::string>())
-                                 : excerpt(found.dump(-1, ' ', true, Json::error_handler_t::replace)));
+  origin_.fail(std::string(key) + " to be " + expected, shown(found));
+}
+
+void JsonObject::finish(std::initializer_list<std::span<const PassedOver>> passed_over) const {
+  for (const auto& [key, value] : json_.items()) {
+    if (!asked_.contains(key) && !value.is_null()) require_passed_over(key, value, passed_over, origin_);
+  }
 }
 
 }  // namespace attn::io

@@ -3,7 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -11,16 +15,26 @@
 
 namespace attn::io {
 
+// Keys that a reader may pass over, and why.
+struct PassedOver {
+  std::string_view keys;    // parted by blanks; "summary_*" stands for all that begin so
+  std::string_view values;  // a list in JSON of those that change nothing; empty where no value does
+  std::string_view reason;
+};
+
+// Throws Error (data) that names line and column of the byte, which parsers count from 1.
+[[noreturn]] void fail_json(std::string_view text, std::size_t byte, const Origin& origin);
+
 class JsonObject {
  public:
-  using Json = nlohmann::ordered_json;
+  using Json = nlohmann::json;
 
   // Throws Error (data), as every function here does for what is not as expected.
   JsonObject(std::string_view text, const Origin& origin);
   JsonObject(Json json, const Origin& origin);
 
-  const Json* find(const char* key) const;                         // null where there is none
-  bool has(const char* key) const { return json_.contains(key); }  // also where its value is null
+  const Json* find(const char* key) const;  // null where there is none
+  bool has(const char* key) const;          // also where its value is null
   std::string dump() const { return json_.dump(-1, ' ', true, Json::error_handler_t::replace); }
   const Origin& origin() const noexcept { return origin_; }
   std::int64_t size(const char* key, std::int64_t otherwise) const;
@@ -31,9 +45,17 @@ class JsonObject {
   void require(const char* key, const Json& only) const;
   [[noreturn]] void wrong(const char* key, const std::string& expected, const Json& found) const;
 
+  // Throws for a key that none of the functions above was asked for, unless it is null or may be passed over.
+  void finish(std::initializer_list<std::span<const PassedOver>> passed_over) const;
+
  private:
   const Origin& origin_;
   Json json_;
+  mutable std::set<std::string, std::less<>> asked_;
 };
+
+// The reader's own check of a key that nobody asked for, which other formats share.
+void require_passed_over(std::string_view key, const JsonObject::Json& value,
+                         std::initializer_list<std::span<const PassedOver>> passed_over, const Origin& origin);
 
 }  // namespace attn::io

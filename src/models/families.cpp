@@ -4,8 +4,11 @@
 #include <cmath>
 #include <string>
 
+#include "attn/error.hpp"
 #include "attn/pretrained.hpp"
 #include "io/json_object.hpp"
+#include "models/passed_over.hpp"
+#include "rotary/config_json.hpp"
 
 namespace attn {
 namespace {
@@ -43,10 +46,17 @@ std::int64_t window_or_none(const JsonObject& json, std::int64_t otherwise) {
   return none || (otherwise == 0 && !json.find("sliding_window")) ? 0 : json.size("sliding_window", otherwise);
 }
 
-std::vector<std::int64_t> ids_of(const JsonObject& json, const char* key) {
+// Where a flag turns windows on. Files have its size where it is off, too.
+std::int64_t window_if_used(const JsonObject& json, std::int64_t otherwise) {
+  json.has("sliding_window");
+  return json.flag("use_sliding_window", false) ? window_or_none(json, otherwise) : 0;
+}
+
+// `otherwise` where the key is not there at all; 0 stands for none.
+std::vector<std::int64_t> ids_of(const JsonObject& json, const char* key, std::int64_t otherwise) {
   std::vector<std::int64_t> ids;
   const Json* value = json.find(key);
-  if (!value) return ids;
+  if (!value) return otherwise == 0 || json.has(key) ? ids : std::vector{otherwise};
   const Json list = value->is_array() ? *value : Json::array({*value});
   for (const Json& id : list) {
     if (!id.is_number_unsigned()) json.wrong(key, "an id, or a list of them", *value);
@@ -70,18 +80,27 @@ void window_layers(const JsonObject& json, Config& c, std::int64_t window, const
       if (!sliding && type != "full_attention") {
         json.wrong("layer_types", "full_attention and sliding_attention alone", type);
       }
+      if (sliding && window == 0) json.wrong("layer_types", "full_attention alone where there is no window", type);
     }
+    if (sliding && window == 0) json.wrong("sliding_window", "there, for the layers that have one", nullptr);
     c.layers[i].window = sliding ? window : 0;
   }
 }
 
 void no_windows(const JsonObject& json, Config& c) {
   window_layers(json, c, 0, [](std::size_t) { return false; });
-  if (const Json* types = json.find("layer_types")) {
-    for (const Json& type : *types) {
-      if (type != "full_attention") json.wrong("layer_types", "full_attention alone in this family", type);
-    }
+}
+
+// In all layers but every n-th; the layers with a window have rotary frequencies of their own.
+void windows_and_ropes(const JsonObject& json, Config& c, std::int64_t full_every, double full_theta,
+                       double sliding_theta) {
+  window_layers(json, c, window_or_none(json, 4096),
+                [&](std::size_t i) { return (static_cast<std::int64_t>(i) + 1) % full_every != 0; });
+  for (const auto& [type, theta] : {std::pair{"full_attention", full_theta}, {"sliding_attention", sliding_theta}}) {
+    c.ropes.push_back(rope_config_of(json, type, theta));
+    c.ropes.back().head_dim = c.head_dim;
   }
+  for (LayerConfig& layer : c.layers) layer.rope = layer.window > 0 ? 1 : 0;
 }
 
 void every_window(const JsonObject& json, Config& c, std::int64_t otherwise) {
@@ -90,13 +109,13 @@ void every_window(const JsonObject& json, Config& c, std::int64_t otherwise) {
 }
 
 void qwen_windows(const JsonObject& json, Config& c) {
-  const std::int64_t window = json.flag("use_sliding_window", false) ? window_or_none(json, 4096) : 0;
-  const auto first = static_cast<std::size_t>(json.number("max_window_layers", 28, 0, kMostLayers));
-  window_layers(json, c, window, [&](std::size_t i) { return window > 0 && i >= first; });
+  const std::int64_t window = window_if_used(json, 4096);
+  const double first = json.number("max_window_layers", 28, 0, kMost);
+  window_layers(json, c, window, [&](std::size_t i) { return window > 0 && static_cast<double>(i) >= first; });
 }
 
 void one_rope(const JsonObject& json, Config& c, double theta = 10000) {
-  RopeConfig rope = parse_rope_config(json.dump(), {}, theta, json.origin().source);
+  RopeConfig rope = rope_config_of(json, {}, theta);
   rope.head_dim = c.head_dim;
   c.ropes = {rope};
 }
@@ -138,45 +157,41 @@ void qwen3(const JsonObject& json, Config& c) {
   one_rope(json, c);
 }
 
-// What Gemma 2 and 3 share; a layer in `full_every` sees all keys.
-void gemma(const JsonObject& json, Config& c, std::int64_t full_every) {
+// What Gemma 2 and 3 share.
+void gemma(const JsonObject& json, Config& c) {
   json.require("use_bidirectional_attention", false);
   c.tied = json.flag("tie_word_embeddings", true);
   c.kv_heads = json.size("num_key_value_heads", 4);
   c.head_dim = json.size("head_dim", 256);
   attention_biases(json, c);
   c.activation = activation_of(json, "hidden_activation", "gelu_pytorch_tanh");
+  const Json* older = json.find("hidden_act");  // which transformers does not read
+  if (older && activation_of(json, "hidden_act", "") != c.activation) {
+    json.wrong("hidden_act", "absent, or the same as hidden_activation", *older);
+  }
   c.norm = RmsWeight::plus_one;
   c.post_norm = true;
   c.attention_scale = 1 / std::sqrt(json.number("query_pre_attn_scalar", 256, 1e-6, kMost));
   c.embedding_scale = std::sqrt(static_cast<double>(c.width));
-  window_layers(json, c, window_or_none(json, 4096),
-                [&](std::size_t i) { return (static_cast<std::int64_t>(i) + 1) % full_every != 0; });
 }
 
 void gemma2(const JsonObject& json, Config& c) {
-  gemma(json, c, 2);
+  gemma(json, c);
   c.attention_softcap = number_or_none(json, "attn_logit_softcapping", 50);
   c.logits_softcap = number_or_none(json, "final_logit_softcapping", 30);
+  window_layers(json, c, window_or_none(json, 4096), [](std::size_t i) { return i % 2 == 0; });
   one_rope(json, c);
 }
 
 void gemma3(const JsonObject& json, Config& c) {
-  gemma(json, c, json.size("sliding_window_pattern", 6));
+  gemma(json, c);
   c.attention_softcap = number_or_none(json, "attn_logit_softcapping", 0);
   c.logits_softcap = number_or_none(json, "final_logit_softcapping", 0);
   c.query_key_norm = QueryKeyNorm::each_head;
-  const std::string text = json.dump();
-  for (const auto& [type, theta] : {std::pair{"full_attention", 1e6}, {"sliding_attention", 1e4}}) {
-    c.ropes.push_back(parse_rope_config(text, type, theta, json.origin().source));
-    c.ropes.back().head_dim = c.head_dim;
-  }
-  const Json* types = json.find("layer_types");
   const std::int64_t every = json.size("sliding_window_pattern", 6);
-  for (std::size_t i = 0; i < c.layers.size(); ++i) {
-    const bool slides = types ? (*types)[i] == "sliding_attention" : (static_cast<std::int64_t>(i) + 1) % every != 0;
-    c.layers[i].rope = slides ? 1 : 0;
-  }
+  if (!json.find("layer_types")) json.require("_sliding_window_pattern", every);
+  json.has("_sliding_window_pattern");  // transformers writes it beside the layer_types that it follows from
+  windows_and_ropes(json, c, every, 1e6, 1e4);
 }
 
 void smollm3(const JsonObject& json, Config& c) {
@@ -194,31 +209,32 @@ void smollm3(const JsonObject& json, Config& c) {
     const bool turned = turns ? (*turns)[i] == 1 : (static_cast<std::int64_t>(i) + 1) % interval != 0;
     if (!turned) c.layers[i].rope = std::nullopt;
   }
-  const std::int64_t window = json.flag("use_sliding_window", false) ? window_or_none(json, 0) : 0;
-  window_layers(json, c, window, [&](std::size_t i) { return !c.layers[i].rope; });
+  const std::int64_t window = window_if_used(json, 0);
+  window_layers(json, c, window, [&](std::size_t i) { return window > 0 && !c.layers[i].rope; });
 }
 
-void olmo2(const JsonObject& json, Config& c) {
+// What OLMo 2 and 3 share.
+void olmo(const JsonObject& json, Config& c) {
   c.epsilon = json.number("rms_norm_eps", 1e-5, 0, 1);
   c.tied = json.flag("tie_word_embeddings", false);
   attention_biases(json, c);
   c.pre_norm = false;
   c.post_norm = true;
   c.query_key_norm = QueryKeyNorm::all_heads;
+}
+
+void olmo2(const JsonObject& json, Config& c) {
+  olmo(json, c);
   no_windows(json, c);
   one_rope(json, c);
 }
 
-void phi3(const JsonObject& given, Config& c) {
-  Json changed = Json::parse(given.dump());  // its older names of a rope type
-  for (const char* where : {"rope_scaling", "rope_parameters"}) {
-    for (const char* key : {"type", "rope_type"}) {
-      if (!changed.contains(where) || !changed[where].is_object() || !changed[where].contains(key)) continue;
-      Json& type = changed[where][key];
-      if (type == "su" || type == "yarn") type = "longrope";
-    }
-  }
-  const JsonObject json(changed, given.origin());
+void olmo3(const JsonObject& json, Config& c) {
+  olmo(json, c);
+  windows_and_ropes(json, c, 4, 5e5, 5e5);
+}
+
+void phi3(const JsonObject& json, Config& c) {
   c.epsilon = json.number("rms_norm_eps", 1e-5, 0, 1);
   c.tied = json.flag("tie_word_embeddings", false);
   every_window(json, c, 0);
@@ -236,23 +252,25 @@ void granite(const JsonObject& json, Config& c) {
 struct Family {
   const char* name;
   void (*read)(const JsonObject&, Config&);
+  std::int64_t end;  // of texts, where eos_token_id is absent; 0 = none
 };
 
-constexpr std::array<Family, 10> kFamilies{{{"llama", llama},
-                                            {"mistral", mistral},
-                                            {"qwen2", qwen2},
-                                            {"qwen3", qwen3},
-                                            {"gemma2", gemma2},
-                                            {"gemma3_text", gemma3},
-                                            {"smollm3", smollm3},
-                                            {"olmo2", olmo2},
-                                            {"phi3", phi3},
-                                            {"granite", granite}}};
+constexpr std::array<Family, 11> kFamilies{{{"llama", llama, 2},
+                                            {"mistral", mistral, 2},
+                                            {"qwen2", qwen2, 0},
+                                            {"qwen3", qwen3, 0},
+                                            {"gemma2", gemma2, 1},
+                                            {"gemma3_text", gemma3, 1},
+                                            {"smollm3", smollm3, 128001},
+                                            {"olmo2", olmo2, 50279},
+                                            {"olmo3", olmo3, 50279},
+                                            {"phi3", phi3, 32000},
+                                            {"granite", granite, 2}}};
 
 // Sizes that no family can do without, and what is the same in all of them.
-Config common(const JsonObject& json, const std::string& family) {
+Config common(const JsonObject& json, const Family& family) {
   Config c;
-  c.family = family;
+  c.family = family.name;
   if (const Json* quantized = json.find("quantization_config")) {
     json.wrong("quantization_config", "absent: weights in floating dtypes", *quantized);
   }
@@ -267,9 +285,21 @@ Config common(const JsonObject& json, const std::string& family) {
   c.kv_heads = json.size("num_key_value_heads", c.heads);
   c.head_dim = json.find("head_dim") ? json.size("head_dim", 0) : c.width / c.heads;
   c.epsilon = json.number("rms_norm_eps", 1e-6, 0, 1);
-  if (!family.starts_with("gemma")) c.activation = activation_of(json, "hidden_act", "silu");
-  c.end_ids = ids_of(json, "eos_token_id");
+  if (!c.family.starts_with("gemma")) c.activation = activation_of(json, "hidden_act", "silu");
+  c.end_ids = ids_of(json, "eos_token_id", family.end);
   return c;
+}
+
+// Numbers of which no frequencies can be made are the file's mistake.
+void check_rope(const JsonObject& json, const RopeConfig& rope, std::int64_t longest) {
+  try {
+    rotary_frequencies(rope, 0);
+    rotary_frequencies(rope, longest);
+  } catch (const Error& error) {
+    const std::string_view text = error.what(), before = "expected ", between = "; found ";
+    const std::size_t expected = text.find(before) + before.size(), found = text.find(between, expected);
+    json.origin().fail(text.substr(expected, found - expected), text.substr(found + between.size()));
+  }
 }
 
 void check(const JsonObject& json, const Config& c) {
@@ -282,9 +312,15 @@ void check(const JsonObject& json, const Config& c) {
                  rope.partial_rotary_factor);
     }
   }
+  const Json* original = json.find("original_max_position_embeddings");
+  if (original && c.family != "phi3") {
+    json.wrong("original_max_position_embeddings", "among the rope parameters: Phi-3 alone has it beside them",
+               *original);
+  }
   if (c.head_dim < 1) json.wrong("hidden_size", "at least num_attention_heads", c.width);
   constexpr std::int64_t most = std::int64_t{1} << 31;
   if (c.head_dim > most / c.heads) json.wrong("head_dim", "heads of at most 2^31 numbers together", c.head_dim);
+  for (const RopeConfig& rope : c.ropes) check_rope(json, rope, c.context_length);
 }
 
 }  // namespace
@@ -305,8 +341,9 @@ LanguageModelConfig parse_language_model_config(std::string_view text, std::stri
     for (const Family& f : kFamilies) known.append(known.empty() ? "" : ", ").append(f.name);
     json.wrong("model_type", "one of " + known, name);
   }
-  Config config = common(json, name);
+  Config config = common(json, *family);
   family->read(json, config);
+  json.finish({kConfigPassedOver, kMoreConfigPassedOver});
   check(json, config);
   config.json = std::string(text);
   return config;

@@ -2,20 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "attn/gguf.hpp"
 #include "io/bytes.hpp"
 #include "io/file.hpp"
 #include "models/gguf_metadata.hpp"
+#include "models/passed_over.hpp"
 
 namespace attn {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = io::JsonObject::Json;
 using io::Gguf;
 using io::GgufTensor;
 
@@ -37,7 +36,7 @@ constexpr std::array<Architecture, 9> kArchitectures{{{"llama", "llama", true},
                                                       {"phi3", "phi3", false, false, true},
                                                       {"granite", "granite", true}}};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kLayerNames{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kLayerNames{
     {{"attn_q", "self_attn.q_proj"},
      {"attn_qkv", "self_attn.qkv_proj"},
      {"attn_k", "self_attn.k_proj"},
@@ -51,7 +50,12 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kLayerNa
      {"attn_norm", "input_layernorm"},
      {"post_attention_norm", "post_attention_layernorm"},
      {"post_ffw_norm", "post_feedforward_layernorm"},
-     {"ffn_norm", ""}}};  // by the family
+     {"attn_rot_embd", "self_attn.rotary_emb.inv_freq"},  // of old files; nobody reads it
+     {"ffn_norm", ""}}};                                  // by the family
+
+constexpr std::array<std::string_view, 3> kInTheConfig{"rope_freqs.weight", "rope_factors_short.weight",
+                                                       "rope_factors_long.weight"};
+constexpr std::int64_t kMostListed = 4096;
 
 const Architecture& architecture_of(const GgufMetadata& metadata) {
   const std::string name = metadata.text("general.architecture");
@@ -81,65 +85,98 @@ std::string hugging_face_name(std::string_view name, const Architecture& a) {
   return std::string("model.layers.").append(layer).append(".").append(ours).append(name.substr(last));
 }
 
-void add_rope(Json& config, const GgufMetadata& metadata, const Gguf& file) {
-  const double theta = metadata.number("rope.freq_base", 10000);
-  config["rope_theta"] = theta;
-  const std::string type = metadata.text_or("rope.scaling.type", "none");
-  const double factor = metadata.number("rope.scaling.factor", 1);
-  if (type == "linear" || type == "yarn") {
-    config["rope_scaling"] = {{"rope_type", type}, {"factor", factor}};
-    if (const auto original = metadata.whole("rope.scaling.original_context_length", 0); original > 0) {
-      config["rope_scaling"]["original_max_position_embeddings"] = original;
-    }
-  } else if (type != "none") {
-    metadata.origin().fail("rope.scaling.type none, linear or yarn", io::in_quotes(type));
+// The numbers of a tensor that has one for each pair that turns; none where it is not there.
+Json factors(const char* name, const Json& config, const GgufMetadata& metadata, const Gguf& file) {
+  Json list = Json::array();
+  const GgufTensor* tensor = file.find(name);
+  if (!tensor) return list;
+  const std::int64_t most = config["head_dim"].get<std::int64_t>() / 2;
+  const Shape& shape = tensor->shape;
+  if (shape.size() != 1 || shape[0] < 1 || shape[0] > most) {
+    metadata.origin().fail(std::string(name) + " of 1 to " + std::to_string(most) + " numbers", shape.str());
   }
-  const auto list_of = [&](const char* name) {
-    Json list = Json::array();
-    const GgufTensor* factors = file.find(name);
-    if (!factors) return list;
-    const std::int64_t most = config["head_dim"].get<std::int64_t>() / 2;  // one for each pair that turns
-    const Shape& shape = factors->shape;
-    if (shape.size() != 1 || shape[0] < 1 || shape[0] > most) {
-      metadata.origin().fail(std::string(name) + " of 1 to " + std::to_string(most) + " numbers", shape.str());
-    }
-    const Tensor values = file.load(*factors);
-    for (std::int64_t i = 0; i < values.numel(); ++i) list.push_back(values.data<float>()[i]);
-    return list;
-  };
+  const Tensor values = file.load(*tensor);
+  for (std::int64_t i = 0; i < values.numel(); ++i) list.push_back(values.data<float>()[i]);
+  return list;
+}
+
+// As llama.cpp reads them: without a type a factor is linear, and 0 stands for 1.
+Json rope_scaling(const Json& config, const GgufMetadata& metadata, const Gguf& file) {
+  const std::string type = metadata.text("rope.scaling.type", "linear");
+  const double older = metadata.number("rope.scale_linear", 0);
+  const double factor = metadata.number("rope.scaling.factor", older);
+  const std::int64_t original = metadata.whole("rope.scaling.original_context_length", 0);
   // Llama 3's scaling, as a factor for each frequency.
-  if (const Json list = list_of("rope_freqs.weight"); !list.empty()) {
-    config["rope_scaling"] = {{"rope_type", "longrope"}, {"short_factor", list}, {"long_factor", list}};
-    config["rope_scaling"]["attention_factor"] = 1.0;
-    config["rope_scaling"]["original_max_position_embeddings"] = config["max_position_embeddings"];
+  if (const Json list = factors("rope_freqs.weight", config, metadata, file); !list.empty()) {
+    return {{"rope_type", "longrope"}, {"short_factor", list},
+            {"long_factor", list},     {"attention_factor", 1.0},
+            {"factor", 1.0},           {"original_max_position_embeddings", config["max_position_embeddings"]}};
   }
   // Phi-3's, for short texts and for long ones.
-  if (const Json list = list_of("rope_factors_short.weight"); !list.empty()) {
-    config["rope_scaling"] = {
-        {"rope_type", "longrope"}, {"short_factor", list}, {"long_factor", list_of("rope_factors_long.weight")}};
-    config["rope_scaling"]["attention_factor"] = metadata.number("rope.scaling.attn_factor", 1);
-    config["original_max_position_embeddings"] = metadata.whole("rope.scaling.original_context_length");
+  if (const Json list = factors("rope_factors_short.weight", config, metadata, file); !list.empty()) {
+    if (original < 1) metadata.origin().fail("a value rope.scaling.original_context_length", "none");
+    return {{"rope_type", "longrope"},
+            {"short_factor", list},
+            {"long_factor", factors("rope_factors_long.weight", config, metadata, file)},
+            {"attention_factor", metadata.number("rope.scaling.attn_factor", 1)},
+            {"original_max_position_embeddings", original}};
+  }
+  if (type == "none" || (type == "linear" && (factor == 0 || factor == 1))) return nullptr;
+  if (type == "linear") return {{"rope_type", type}, {"factor", factor}};
+  if (type != "yarn") metadata.origin().fail("rope.scaling.type none, linear or yarn", io::in_quotes(type));
+  Json scaling{{"rope_type", type}, {"factor", factor == 0 ? 1 : factor}};
+  if (original > 0) scaling["original_max_position_embeddings"] = original;
+  return scaling;
+}
+
+void add_rope(Json& config, const GgufMetadata& metadata, const Gguf& file) {
+  config["rope_theta"] = metadata.number("rope.freq_base", 10000);
+  if (const Json scaling = rope_scaling(config, metadata, file); !scaling.is_null()) config["rope_scaling"] = scaling;
+  const std::int64_t head_dim = config["head_dim"], turned = metadata.whole("rope.dimension_count", head_dim);
+  if (turned != head_dim) {  // which Phi-3 alone has
+    config["partial_rotary_factor"] = static_cast<double>(turned) / static_cast<double>(head_dim);
   }
 }
 
-// Phi-3 turns a part of each head; its files do not say how large a head is.
 void add_phi3(Json& config, const GgufMetadata& metadata) {
-  const std::int64_t width = config["hidden_size"], heads = config["num_attention_heads"];
-  const std::int64_t head_dim = metadata.whole("attention.key_length", width / heads);
-  const std::int64_t turned = metadata.whole("rope.dimension_count", head_dim);
-  config["head_dim"] = head_dim;
-  if (turned != head_dim) {
-    config["partial_rotary_factor"] = static_cast<double>(turned) / static_cast<double>(head_dim);
-  }
   const std::int64_t window = metadata.whole("attention.sliding_window", 0);
   config["sliding_window"] = window > 0 ? Json(window) : Json(nullptr);
+  // This family has it beside the parameters, whose own does not count.
+  if (config.contains("rope_scaling") && config["rope_scaling"].contains("original_max_position_embeddings")) {
+    config["original_max_position_embeddings"] = config["rope_scaling"]["original_max_position_embeddings"];
+  }
 }
 
 void add_granite(Json& config, const GgufMetadata& metadata) {
-  config["embedding_multiplier"] = metadata.number("embedding_scale", 1);
-  config["residual_multiplier"] = metadata.number("residual_scale", 1);
-  config["attention_multiplier"] = metadata.number("attention.scale", 1);
-  config["logits_scaling"] = metadata.number("logit_scale", 1);
+  const auto scale = [&](const char* key, double otherwise) {  // 0 stands for the default
+    const double value = metadata.number(key, 0);
+    return value == 0 ? otherwise : value;
+  };
+  config["embedding_multiplier"] = scale("embedding_scale", 1);
+  config["residual_multiplier"] = scale("residual_scale", 1);
+  config["attention_multiplier"] = scale("attention.scale", 1 / std::sqrt(config["head_dim"].get<double>()));
+  config["logits_scaling"] = metadata.number("logit_scale");
+  if (const auto* turns = metadata.find("rope.scaling.finetuned"); turns && *turns == io::GgufValue(false)) {
+    metadata.origin().fail("positions, which rope.scaling.finetuned turns off in this family", "false");
+  }
+}
+
+// The layers that have a window: by a list of flags, or all but every n-th.
+Json layer_types(const Json& config, const GgufMetadata& metadata, std::int64_t full_every) {
+  const auto layers = config["num_hidden_layers"].get<std::int64_t>();
+  const char* const key = "attention.sliding_window_pattern";
+  const io::GgufValue* pattern = metadata.find(key);
+  const auto* flags = pattern ? std::get_if<std::vector<bool>>(pattern) : nullptr;
+  if (flags && static_cast<std::int64_t>(flags->size()) != layers) {
+    metadata.origin().fail(std::string(key) + " of " + std::to_string(layers), std::to_string(flags->size()));
+  }
+  const std::int64_t every = flags ? 0 : metadata.whole(key, full_every);
+  Json types = Json::array();
+  for (std::int64_t i = 0; i < std::min(layers, kMostListed); ++i) {
+    const bool slides = flags ? (*flags)[static_cast<std::size_t>(i)] : every < 1 || (i + 1) % every != 0;
+    types.push_back(slides ? "sliding_attention" : "full_attention");
+  }
+  return types;
 }
 
 // What the files of Gemma do not say: released sizes but the largest scale queries by their head's dimension.
@@ -149,14 +186,39 @@ void add_gemma(Json& config, const GgufMetadata& metadata, bool third) {
   const std::int64_t heads = config["num_attention_heads"], head_dim = config["head_dim"];
   config["query_pre_attn_scalar"] = largest ? width / heads : head_dim;
   config["hidden_activation"] = "gelu_pytorch_tanh";
-  config["sliding_window"] = metadata.whole("attention.sliding_window", 4096);
-  const auto cap = [&](const char* key, const char* from, double otherwise) {
-    const double value = metadata.number(from, otherwise);
+  const std::int64_t window = metadata.whole("attention.sliding_window", third ? 0 : 4096);
+  config["sliding_window"] = window > 0 ? Json(window) : Json(nullptr);
+  config["layer_types"] = layer_types(config, metadata, window > 0 ? (third ? 6 : 2) : 1);
+  const auto cap = [&](const char* key, double otherwise) {
+    const double value = metadata.number(key, otherwise);
     config[key] = value > 0 ? Json(value) : Json(nullptr);
   };
-  cap("attn_logit_softcapping", "attn_logit_softcapping", third ? 0 : 50);
-  cap("final_logit_softcapping", "final_logit_softcapping", third ? 0 : 30);
-  if (third) config["rope_local_base_freq"] = 10000.0;
+  cap("attn_logit_softcapping", third ? 0 : 50);
+  cap("final_logit_softcapping", third ? 0 : 30);
+  if (third) config["rope_local_base_freq"] = metadata.number("rope.freq_base_swa", 10000);
+}
+
+// OLMo 3 calls itself olmo2. Its layers with a window have the base alone, and no scaling.
+void add_olmo(Json& config, const GgufMetadata& metadata) {
+  const std::int64_t window = metadata.whole("attention.sliding_window", 0);
+  if (window < 1) return;
+  config["model_type"] = "olmo3";
+  config["sliding_window"] = window;
+  config["layer_types"] = layer_types(config, metadata, 4);
+  const double theta = config["rope_theta"];
+  Json full = config.contains("rope_scaling") ? config["rope_scaling"] : Json{{"rope_type", "default"}};
+  full["rope_theta"] = theta;
+  const Json sliding{{"rope_type", "default"}, {"rope_theta", metadata.number("rope.freq_base_swa", theta)}};
+  config["rope_parameters"] = {{"full_attention", full}, {"sliding_attention", sliding}};
+  config.erase("rope_theta"), config.erase("rope_scaling");
+}
+
+void require_same(const char* key, std::int64_t ours, const GgufMetadata& metadata) {
+  const std::int64_t found = metadata.whole(key, ours);
+  if (found != ours) {
+    metadata.origin().fail(std::string(key) + " of " + std::to_string(ours) + ", as the rest of the file has it",
+                           std::to_string(found));
+  }
 }
 
 Json config_of(const Gguf& file, const GgufMetadata& metadata, const Architecture& a) {
@@ -164,29 +226,35 @@ Json config_of(const Gguf& file, const GgufMetadata& metadata, const Architectur
   if (!embedding || embedding->shape.size() != 2) metadata.origin().fail("a matrix token_embd.weight", "none");
   Json config{{"model_type", a.family}};
   config["vocab_size"] = embedding->shape[0];
-  config["hidden_size"] = metadata.whole("embedding_length");
-  config["intermediate_size"] = metadata.whole("feed_forward_length");
+  require_same("vocab_size", embedding->shape[0], metadata);
+  const std::int64_t heads = metadata.of_all_layers("attention.head_count"), width = metadata.whole("embedding_length");
+  config["hidden_size"] = width;
+  config["intermediate_size"] = metadata.of_all_layers("feed_forward_length");
   config["num_hidden_layers"] = metadata.whole("block_count");
   config["max_position_embeddings"] = metadata.whole("context_length");
-  const std::int64_t heads = metadata.whole("attention.head_count"), width = metadata.whole("embedding_length");
   if (heads < 1) metadata.origin().fail("attention.head_count of 1 or more", std::to_string(heads));
   config["num_attention_heads"] = heads;
-  config["num_key_value_heads"] = metadata.whole("attention.head_count_kv", heads);
-  config["head_dim"] = metadata.whole("attention.key_length", metadata.whole("rope.dimension_count", width / heads));
-  config["rms_norm_eps"] = metadata.number("attention.layer_norm_rms_epsilon", 1e-6);
+  config["num_key_value_heads"] = metadata.of_all_layers("attention.head_count_kv", heads);
+  const std::int64_t head_dim = metadata.whole("attention.key_length", width / heads);
+  if (head_dim < 1) metadata.origin().fail("attention.key_length of 1 or more", std::to_string(head_dim));
+  config["head_dim"] = head_dim;
+  require_same("attention.value_length", head_dim, metadata);
+  config["rms_norm_eps"] = metadata.number("attention.layer_norm_rms_epsilon");
   config["tie_word_embeddings"] = file.find("output.weight") == nullptr;
-  const bool biased = file.find("blk.0.attn_q.bias") != nullptr && std::string_view(a.family) != "qwen2";
-  if (biased) config["attention_bias"] = true;
+  const std::string_view name = a.name;
+  if (file.find("blk.0.attn_q.bias") && name != "qwen2") config["attention_bias"] = true;
   for (const auto& [ours, theirs] : {std::pair{"bos", "bos"}, {"eos", "eos"}, {"pad", "padding"}}) {
     const std::int64_t id = metadata.whole(std::string("tokenizer.ggml.") + theirs + "_token_id", -1);
     config[std::string(ours) + "_token_id"] = id < 0 ? Json(nullptr) : Json(id);
   }
   add_rope(config, metadata, file);
-  const std::string_view name = a.name;
   if (a.gemma) add_gemma(config, metadata, name == "gemma3");
   if (name == "smollm3") config["no_rope_layer_interval"] = 4;  // of all released ones; files do not say it
+  if (name == "olmo2") add_olmo(config, metadata);
   if (name == "phi3") add_phi3(config, metadata);
   if (name == "granite") add_granite(config, metadata);
+  metadata.finish(metadata.prefix(), kGgufPassedOver);
+  metadata.finish("general.", kGgufGeneralPassedOver);
   return config;
 }
 
@@ -224,7 +292,7 @@ PretrainedFiles open_gguf_model(const std::filesystem::path& path) {
   files.format = "gguf";
   files.config = parse_language_model_config(config_of(*file, metadata, a).dump(2) + "\n", source);
   for (const GgufTensor& tensor : file->tensors()) {
-    if (tensor.name.starts_with("rope_f")) continue;  // rope_freqs and rope_factors: in the config
+    if (std::ranges::find(kInTheConfig, tensor.name) != kInTheConfig.end()) continue;
     if (hugging_face_name(tensor.name, a).empty()) {
       metadata.origin().fail(std::string("only tensors of architecture ") + a.name, io::in_quotes(tensor.name));
     }

@@ -72,8 +72,8 @@ std::map<std::string, std::set<std::string>> shards_of(const fs::path& path) {
   return shards;
 }
 
-// generation_config.json, where there is one, knows more ends of a text.
-void add_end_ids(LanguageModelConfig& config, const fs::path& path) {
+// Where generation_config.json says which ids end a text, config.json's do not count, as for transformers.
+void take_end_ids(LanguageModelConfig& config, const fs::path& path) {
   if (!fs::exists(path)) return;
   const std::string source = io::source_name(path);
   const io::Origin origin{kOp, source};
@@ -81,10 +81,10 @@ void add_end_ids(LanguageModelConfig& config, const fs::path& path) {
   const io::JsonObject json(std::string_view(text), origin);
   const Json* ids = json.find("eos_token_id");
   if (!ids) return;
+  config.end_ids.clear();
   for (const Json& id : ids->is_array() ? *ids : Json::array({*ids})) {
     if (!id.is_number_unsigned()) json.wrong("eos_token_id", "an id, or a list of them", *ids);
-    const auto end = id.get<std::int64_t>();
-    if (std::ranges::find(config.end_ids, end) == config.end_ids.end()) config.end_ids.push_back(end);
+    config.end_ids.push_back(id.get<std::int64_t>());
   }
 }
 
@@ -92,7 +92,7 @@ PretrainedFiles open_folder(const fs::path& folder) {
   PretrainedFiles files;
   files.format = "safetensors";
   files.config = parse_language_model_config(text_of(folder / "config.json"), io::source_name(folder / "config.json"));
-  add_end_ids(files.config, folder / "generation_config.json");
+  take_end_ids(files.config, folder / "generation_config.json");
   const fs::path one = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
   if (fs::exists(index) && !fs::exists(one)) {
     for (const auto& [shard, names] : shards_of(index)) add_shard(files.tensors, folder / shard, &names);
@@ -142,8 +142,10 @@ std::vector<Entry> entries_of(LanguageModel& model) {
   return entries;
 }
 
+constexpr std::string_view kEmbedding = "model.embed_tokens.weight", kHead = "lm_head.weight";
+
 bool passed_over(std::string_view name, const LanguageModelConfig& config) {
-  return name.ends_with("rotary_emb.inv_freq") || (config.tied && name == "lm_head.weight");
+  return name.ends_with("rotary_emb.inv_freq") || (config.tied && name == kHead);
 }
 
 using ByName = std::map<std::string_view, const StoredTensor*>;
@@ -160,12 +162,27 @@ const StoredTensor& required(const ByName& tensors, const std::string& name, con
 
 // The config's sizes are those of the files, before memory is taken for them.
 void check_sizes(const LanguageModelConfig& c, const ByName& tensors, const io::Origin& origin) {
-  required(tensors, "model.embed_tokens.weight", {c.vocab_size, c.width}, origin);
+  required(tensors, std::string(kEmbedding), {c.vocab_size, c.width}, origin);
   if (c.layers.size() > tensors.size()) {
     origin.fail("the tensors of " + std::to_string(c.layers.size()) + " layers", std::to_string(tensors.size()));
   }
   required(tensors, "model.layers.0.self_attn.o_proj.weight", {c.width, c.heads * c.head_dim}, origin);
   required(tensors, "model.layers.0.mlp.down_proj.weight", {c.width, c.inner_width}, origin);
+}
+
+// As transformers 5 reads tie_word_embeddings: a head that differs from the embedding stays a head of its own, and where
+// one of them is there it is both.
+void untie(LanguageModelConfig& c, ByName& tensors) {
+  const auto embedding = tensors.find(kEmbedding), head = tensors.find(kHead);
+  if (!c.tied || head == tensors.end()) return;
+  if (embedding == tensors.end()) {
+    tensors.emplace(kEmbedding, head->second);
+  } else if (embedding->second->shape == head->second->shape) {
+    const Tensor a = embedding->second->load(DType::f32), b = head->second->load(DType::f32);
+    c.tied = std::equal(a.data<float>(), a.data<float>() + a.numel(), b.data<float>());
+  } else {
+    c.tied = false;
+  }
 }
 
 void load(const Entry& entry, const StoredTensor& stored, DType weights) {
@@ -210,6 +227,7 @@ LanguageModel load_language_model(const fs::path& path, DType weights, Precision
       origin.fail("every tensor once", io::in_quotes(tensor.name) + " twice");
     }
   }
+  untie(files.config, tensors);
   check_sizes(files.config, tensors, origin);
   LanguageModel model(files.config, false);
   const std::vector<Entry> entries = entries_of(model);
@@ -237,7 +255,7 @@ void save_language_model(const fs::path& folder, LanguageModel& model) {
   if (model.embedding.scales.defined()) {
     throw Error(Error::Kind::dtype, op, "weights in float32 or bfloat16", "int8", "save the model that was loaded");
   }
-  Json config = Json::parse(model.config().json);
+  auto config = nlohmann::ordered_json::parse(model.config().json);
   config.erase("torch_dtype");
   config["dtype"] = model.embedding.value.dtype() == DType::bf16 ? "bfloat16" : "float32";
   io::NamedTensors file;

@@ -177,7 +177,7 @@ TEST(AbsurdFactors, AreRefused) {
 
 INSTANTIATE_TEST_SUITE_P(All, AbsurdGguf,
                          testing::Values("llama", "llama3", "qwen2", "qwen3", "gemma2", "gemma3", "smollm3", "olmo2",
-                                         "phi3", "granite"),
+                                         "olmo3", "yarn", "phi3", "phi3_window", "granite"),
                          [](const auto& file) { return std::string(file.param); });
 
 }  // namespace

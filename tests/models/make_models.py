@@ -55,6 +55,9 @@ FAMILIES = {
                                        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}),
     "smollm3": ("SmolLM3", {"no_rope_layer_interval": 2}),
     "olmo2": ("Olmo2", {}),
+    "olmo3": ("Olmo3", {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"], "rope_parameters": {
+        "full_attention": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 5e5, "original_max_position_embeddings": 16},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 5e5}}}),
     "phi3": ("Phi3", {"sliding_window": 9, "original_max_position_embeddings": 24, "rope_parameters": LONG}),
     "granite": ("Granite", {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.3,
                             "logits_scaling": 0.25, "tie_word_embeddings": True}),
@@ -158,8 +161,16 @@ def rope_factors(c):
 
 def write_more(writer, arch, c):
     """What an architecture's files say beside the sizes."""
+    rope = c.rope_parameters.get("full_attention", c.rope_parameters)
+    if rope.get("rope_type") == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
     if arch.startswith("gemma"):
         writer.add_sliding_window(c.sliding_window)
+    if c.model_type == "olmo3":
+        writer.add_sliding_window(c.sliding_window)
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in c.layer_types])
     if arch == "gemma2":
         writer.add_attn_logit_softcapping(c.attn_logit_softcapping)
         writer.add_final_logit_softcapping(c.final_logit_softcapping)
@@ -229,9 +240,15 @@ GGUF = {
     "gemma3": ("gemma3", "Gemma3Text", {"head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 4}),
     "smollm3": ("smollm3", "SmolLM3", {"num_hidden_layers": 4}),
     "olmo2": ("olmo2", "Olmo2", {}),
+    "olmo3": ("olmo2", "Olmo3", FAMILIES["olmo3"][1]),
+    "yarn": ("qwen3", "Qwen3", {"head_dim": 6, "rope_parameters": FAMILIES["qwen2"][1]["rope_parameters"]}),
+    "largest": ("gemma2", "Gemma2", {"head_dim": 6, "query_pre_attn_scalar": 4, "sliding_window": 4, "num_hidden_layers": 46,
+                                     "hidden_size": 8, "intermediate_size": 6, "num_attention_heads": 2,
+                                     "num_key_value_heads": 1}),
     "phi3": ("phi3", "Phi3", {"hidden_size": 32, "original_max_position_embeddings": 1024, "sliding_window": None,
                               "max_position_embeddings": 4096,
                               "rope_parameters": {**LONG, "short_factor": [1.0, 1.5], "long_factor": [2.5, 3.0]}}),
+    "phi3_window": ("phi3", "Phi3", {"sliding_window": 3, "original_max_position_embeddings": 6, "rope_parameters": LONG}),
     "granite": ("granite", "Granite", {"embedding_multiplier": 3.0, "residual_multiplier": 0.5,
                                        "attention_multiplier": 0.3, "logits_scaling": 0.25,
                                        "tie_word_embeddings": True}),
@@ -267,7 +284,7 @@ def make_gguf(called, seed=5):
                 value.copy_(value.half().float())
         logits = model(ids).logits
         found = {"llama.cpp": of_llama_cpp(path, ids)}
-        if arch not in ("smollm3", "olmo2", "phi3", "granite"):  # which transformers does not read, or not whole
+        if arch not in ("smollm3", "olmo2", "phi3", "granite") and called not in ("yarn", "largest"):  # which transformers does not read, or not whole
             own = {} if called in ("llama", "qwen2") else {"config": model.config}  # of others it misreads head_dim
             theirs = AutoModelForCausalLM.from_pretrained(folder, gguf_file=called + ".gguf", dtype=torch.float32, **own)
             found["transformers"] = theirs.eval()(ids).logits

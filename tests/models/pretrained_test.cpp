@@ -15,6 +15,8 @@ namespace {
 
 using Kind = Error::Kind;
 
+constexpr std::int64_t kIds[] = {3, 1, 4};
+
 std::string read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   EXPECT_TRUE(file) << path;
@@ -141,6 +143,10 @@ TEST(Pretrained, EndIdsComeFromBothConfigs) {
         replaced(read(kData / "llama" / "config.json"), "\"eos_token_id\": null", "\"eos_token_id\": 3"));
   write(folder / "generation_config.json", R"({"eos_token_id": [3, 5]})");
   EXPECT_EQ(open_pretrained(folder).config.end_ids, (std::vector<std::int64_t>{3, 5}));
+  write(folder / "generation_config.json", R"({"eos_token_id": 5})");  // which transformers alone asks
+  EXPECT_EQ(open_pretrained(folder).config.end_ids, (std::vector<std::int64_t>{5}));
+  write(folder / "generation_config.json", "{}");
+  EXPECT_EQ(open_pretrained(folder).config.end_ids, (std::vector<std::int64_t>{3}));
   write(folder / "generation_config.json", R"({"eos_token_id": [-1]})");
   expect_error(Kind::data, {"eos_token_id"}, [&] { open_pretrained(folder); });
 }
@@ -189,6 +195,60 @@ TEST(PretrainedMistakes, PartsThatAreNotSupportedAreNamed) {
   for (const auto& [json, parts] : bad) {
     expect_error(Kind::data, parts, [text = json] { parse_language_model_config(text, "x"); });
   }
+}
+
+// What a file asks for is read, or means nothing, or is refused by its name.
+TEST(PretrainedMistakes, KeysThatNobodyReadsAreNamed) {
+  const std::string llama = read(kData / "llama" / "config.json"), granite = read(kData / "granite" / "config.json");
+  const auto with = [&](const std::string& key) { return replaced(llama, "{", "{" + key + ","); };
+  const std::vector<std::pair<std::string, std::vector<std::string>>> bad{
+      {with("\"sliding_window\": 4"), {"keys that attn reads", "sliding_window: 4"}},
+      {with("\"logits_scaling\": 2"), {"logits_scaling: 2"}},
+      {with("\"use_sliding_window\": true"), {"use_sliding_window to be one of [false]", "found true"}},
+      {with("\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2}"), {"rope_parameters"}},
+      {with("\"original_max_position_embeddings\": 16"), {"original_max_position_embeddings"}},
+      {replaced(llama, "\"rope_type\"", "\"mrope_section\": [1], \"rope_type\""), {"mrope_section"}},
+      {replaced(llama, "10000.0", "0"), {"theta above 0", "in x"}},
+      {replaced(granite, "\"embedding_multiplier\": 3.0", "\"embedding_multiplier\": \"3.0\""),
+       {"embedding_multiplier to be a number", "found \"3.0\""}},
+      {replaced(granite, "\"residual_multiplier\": 0.5", "\"residual_multiplier\": []"), {"residual_multiplier"}},
+      {"{\n  \"a\": 1,\n  \"ä\" 2}", {"JSON", "line 3, column 7"}}};
+  for (const auto& [json, parts] : bad) {
+    expect_error(Kind::data, parts, [text = json] { parse_language_model_config(text, "x"); });
+  }
+  for (const char* nothing : {"\"attention_dropout\": 0.5", "\"torch_dtype\": \"float16\"", "\"sliding_window\": null",
+                              "\"top_k\": 3", "\"use_sliding_window\": false"}) {
+    EXPECT_NO_THROW(parse_language_model_config(with(nothing), "x")) << nothing;
+  }
+}
+
+// As transformers 5 has it, whatever tie_word_embeddings says.
+TEST(Pretrained, AHeadThatDiffersIsKept) {
+  const auto logits = [](const fs::path& folder) {
+    return load_language_model(folder).forward(Tensor::from(std::span<const std::int64_t>(kIds), {3}));
+  };
+  const Folder folder;
+  const auto changed = [&](const char* called, float scale) {
+    const fs::path copy = fs::path(folder) / called;
+    fs::create_directory(copy);
+    copy_model("granite", copy);  // which ties them
+    change_tensors(copy, [&](io::NamedTensors& file) {
+      const auto embedding = std::ranges::find(file.tensors, std::string("model.embed_tokens.weight"),
+                                               [](const auto& named) { return named.first; });
+      Tensor head = embedding->second.clone();
+      for (std::int64_t i = 0; i < head.numel(); ++i) head.data<float>()[i] *= scale;
+      if (scale == 0) {
+        embedding->first = "lm_head.weight";
+      } else {
+        file.tensors.emplace_back("lm_head.weight", head);
+      }
+    });
+    return logits(copy);
+  };
+  const Tensor tied = logits(kData / "granite"), twice = changed("own", 2);
+  EXPECT_TRUE(identical(changed("same", 1), tied));
+  EXPECT_TRUE(identical(changed("alone", 0), tied));
+  for (std::int64_t i = 0; i < tied.numel(); ++i) EXPECT_EQ(twice.data<float>()[i], 2 * tied.data<float>()[i]);
 }
 
 // A folder with one thing changed.

@@ -15,7 +15,8 @@ from safetensors.torch import load_file  # noqa: E402
 pytestmark = pytest.mark.no_sanitizer  # the command alone
 
 DATA = ROOT / "tests" / "models" / "data"
-FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "smollm3", "olmo2", "phi3", "granite"]
+FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "smollm3", "olmo2", "olmo3",
+            "phi3", "granite"]
 GGUF = sorted(path.stem for path in (DATA / "gguf").glob("*.gguf"))
 TOKENIZER = {"model": {"vocab": {"a": 1, "b": 2, "c": 3, "ab": 4, "d": 5}, "merges": ["a b"]}, "decoder": {"type": "Fuse"}}
 

@@ -135,7 +135,8 @@ Json gguf_report(const std::string& path) {
   for (const io::GgufTensor& t : file.tensors()) {
     tensors.push_back(tensor_report(t.name, io::name(t.type), t.bytes, file.load(t)));
   }
-  for (const auto& [key, value] : file.metadata()) metadata[key] = io::text_of(value);
+  auto& members = metadata.get_ref<Json::object_t&>();  // whose [] would look through all of them
+  for (const auto& [key, value] : file.metadata()) members.push_back({key, io::text_of(value)});
   return file_report(path, io::Format::gguf, std::move(tensors), std::move(metadata));
 }
 

@@ -1,0 +1,61 @@
+// Keys of a family's files that say nothing of what a model computes, with the reason.
+#pragma once
+
+#include <array>
+
+#include "io/json_object.hpp"
+
+namespace attn {
+
+inline constexpr std::array<io::PassedOver, 9> kConfigPassedOver{
+    {{"_name_or_path name_or_path architectures transformers_version auto_map tokenizer_class _commit_hash "
+      "is_llama_config transformers.js_config unsloth_* finetuning_task",
+      "", "who made the file, of what, and for which programs"},
+     {"dtype torch_dtype use_bfloat16 initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop", "",
+      "how it was stored and trained; nothing here drops at random"},
+     {"use_cache cache_implementation attn_implementation _attn_implementation* attention_implementation "
+      "pretraining_tp "
+      "chunk_size_feed_forward torchscript",
+      "", "the way to the same numbers"},
+     {"output_attentions output_hidden_states output_scores return_dict return_dict_in_generate tie_last_hidden_states",
+      "", "what a call of Python returns"},
+     {"id2label label2id num_labels problem_type classifier_dropout task_specific_params prefix", "",
+      "heads for other tasks"},
+     {"bos_token_id pad_token_id sep_token_id decoder_start_token_id", "", "the tokenizer's files say these"},
+     {"max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k "
+      "top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size "
+      "bad_words_ids "
+      "num_return_sequences forced_bos_token_id forced_eos_token_id remove_invalid_values suppress_tokens "
+      "begin_suppress_tokens exponential_decay_length_penalty",
+      "", "transformers 5 reads settings of generation in generation_config.json alone"},
+     {"is_encoder_decoder add_cross_attention is_decoder tie_encoder_decoder use_bidirectional_attention use_mrope "
+      "rope_interleaved lm_head_bias attention_bias mlp_bias use_sliding_window",
+      "[false]", "it would be another kind of model"},
+     {"max_window_layers", "", "which layers have a window, in a family without windows"}}};
+
+inline constexpr std::array<io::PassedOver, 3> kMoreConfigPassedOver{
+    {{"pruned_heads per_layer_config", "[{}]", "layers that differ"},
+     {"is_causal", "[true]", "it would be another kind of model"},
+     {"full_attn_mod interpolate_factor", "[1]", "Phi-4's files have it, and it is always 1"}}};
+
+// Of GGUF, without the architecture's prefix.
+inline constexpr std::array<io::PassedOver, 8> kGgufPassedOver{
+    {{"expert_count expert_used_count nextn_predict_layers pooling_type rope.scaling.yarn_log_multiplier", "[0]",
+      "it would be another kind of model"},
+     {"use_parallel_residual", "[false]", "it would be another kind of model"},
+     {"attention.causal", "[true]", "it would be another kind of model"},
+     {"tensor_data_layout", "[\"Meta AI original pth\"]", "the layout of queries and keys that is read"},
+     {"rope.scaling.finetuned", "[true, false]", "whether a longer context was trained"},
+     {"rope.scaling.attn_factor rope.scaling.yarn_ext_factor rope.scaling.yarn_beta_slow", "[1]", "the default"},
+     {"rope.scaling.yarn_beta_fast", "[32]", "the default"},
+     {"attention.sliding_window attention.scale attn_logit_softcapping final_logit_softcapping embedding_scale "
+      "residual_scale logit_scale",
+      "[0]", "0 stands for none"}}};
+
+inline constexpr std::array<io::PassedOver, 4> kGgufGeneralPassedOver{
+    {{"type", "[\"model\"]", "other files hold no language model"},
+     {"quantization_version", "[2]", "the layout of blocks that is read"},
+     {"tensor_extra.* sampling.*", "[]", "it changes what is computed, and is not supported"},
+     {"*", "", "who made the file, and of what"}}};
+
+}  // namespace attn
