@@ -52,6 +52,7 @@ struct GgufTensor {
   Shape shape;  // row-major, as elsewhere: the file's own order of sizes is the reverse
   GgufType type = GgufType::f32;
   std::uint64_t begin = 0, bytes = 0;  // in the file
+  std::size_t part = 0;                // which of a model's files that is
 };
 
 // Whether a file begins as GGUF does. It is false, too, for a file that cannot be read, and for "-".
@@ -61,9 +62,10 @@ bool is_gguf(const std::filesystem::path& path) noexcept;
 class Gguf {
  public:
   // Throws Error: kind `file` when the file cannot be read, kind `data` when its content is not what the format says.
-  // Sizes are compared with the bytes that are there before anything is made of them.
+  // Sizes are compared with the bytes that are there before anything is made of them. Of a model in several files
+  // (split.count) `path` is the first, "NAME-00001-of-00003.gguf", and the others lie beside it.
   static Gguf open(const std::filesystem::path& path);
-  // Reads bytes that the caller keeps. `source` names them in messages.
+  // Reads bytes that the caller keeps, of a whole model. `source` names them in messages.
   static Gguf parse(std::span<const std::byte> bytes, std::string_view source);
 
   const std::map<std::string, GgufValue, std::less<>>& metadata() const noexcept { return metadata_; }
@@ -77,8 +79,10 @@ class Gguf {
   class Source;
 
   explicit Gguf(std::shared_ptr<const Source> source);
+  std::int64_t parts() const;
+  void add_parts(const std::filesystem::path& first);
 
-  std::shared_ptr<const Source> source_;
+  std::vector<std::shared_ptr<const Source>> sources_;
   std::map<std::string, GgufValue, std::less<>> metadata_;
   std::vector<GgufTensor> tensors_;
 };

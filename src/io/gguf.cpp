@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdio>
+#include <set>
 #include <type_traits>
 #include <utility>
 
@@ -17,6 +19,22 @@ namespace attn::io {
 namespace {
 
 constexpr std::string_view kOp = "load_gguf";
+
+std::int64_t split_number(const GgufHeader& header, const char* key, std::int64_t otherwise, const Origin& origin) {
+  const auto at = header.metadata.find(key);
+  if (at == header.metadata.end()) return otherwise;
+  const auto* number = std::get_if<std::int64_t>(&at->second);
+  if (!number) origin.fail(std::string(key) + " of a whole number", in_quotes(text_of(at->second)));
+  return *number;
+}
+
+// "-00002-of-00003.gguf", which the names of a model's files end in.
+std::string part_ending(std::int64_t number, std::int64_t count) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "-%05lld-of-%05lld.gguf", static_cast<long long>(number),
+                static_cast<long long>(count));
+  return text.data();
+}
 
 }  // namespace
 
@@ -68,29 +86,80 @@ class Gguf::Source {
     return buffer.bytes();
   }
 
+  GgufHeader header() const {
+    constexpr std::uint64_t first_try = std::uint64_t{1} << 20;
+    for (std::uint64_t bytes = first_try;; bytes *= 4) {
+      Buffer buffer;
+      const Bytes first = read(0, std::min(bytes, size()), buffer);
+      if (auto header = parse_gguf_header(first, size(), origin())) return std::move(*header);
+    }
+  }
+
  private:
   std::string name_;
   RandomAccessFile file_;
   Bytes memory_;
 };
 
-Gguf::Gguf(std::shared_ptr<const Source> source) : source_(std::move(source)) {
-  constexpr std::uint64_t first_try = std::uint64_t{1} << 20;
-  for (std::uint64_t bytes = first_try;; bytes *= 4) {
-    Buffer buffer;
-    const std::uint64_t count = std::min(bytes, source_->size());
-    const Bytes first = source_->read(0, count, buffer);
-    if (auto header = parse_gguf_header(first, source_->size(), source_->origin())) {
-      metadata_ = std::move(header->metadata), tensors_ = std::move(header->tensors);
-      return;
+Gguf::Gguf(std::shared_ptr<const Source> source) : sources_{std::move(source)} {
+  GgufHeader header = sources_[0]->header();
+  metadata_ = std::move(header.metadata), tensors_ = std::move(header.tensors);
+}
+
+std::int64_t Gguf::parts() const { return split_number({metadata_, {}}, "split.count", 1, sources_[0]->origin()); }
+
+void Gguf::add_parts(const std::filesystem::path& first) {
+  const Origin origin = sources_[0]->origin();
+  const GgufHeader own{metadata_, {}};
+  const std::int64_t count = parts(), number = split_number(own, "split.no", 0, origin);
+  if (count <= 1) return;
+  const std::string file = first.filename().string(), ending = part_ending(number + 1, count);
+  if (!file.ends_with(ending)) {
+    origin.fail("a name that ends in " + ending + ", by which the other parts are found", in_quotes(file));
+  }
+  const std::string name = file.substr(0, file.size() - ending.size());
+  if (number != 0) {
+    origin.fail("the first of " + std::to_string(count) + " parts, " + name + part_ending(1, count),
+                "part " + std::to_string(number + 1));
+  }
+  for (std::int64_t i = 1; i < count; ++i) {
+    sources_.push_back(std::make_shared<const Source>(first.parent_path() / (name + part_ending(i + 1, count))));
+    GgufHeader part = sources_.back()->header();
+    const Origin its = sources_.back()->origin();
+    const std::int64_t its_number = split_number(part, "split.no", -1, its),
+                       its_count = split_number(part, "split.count", -1, its);
+    if (its_number != i || its_count != count) {
+      its.fail("part " + std::to_string(i + 1) + " of " + std::to_string(count),
+               "split.no " + std::to_string(its_number) + " and split.count " + std::to_string(its_count));
     }
+    for (GgufTensor& tensor : part.tensors) {
+      tensor.part = sources_.size() - 1;
+      tensors_.push_back(std::move(tensor));
+    }
+  }
+  std::set<std::string_view> names;
+  for (const GgufTensor& tensor : tensors_) {
+    if (!names.insert(tensor.name).second) origin.fail("names that differ", in_quotes(tensor.name) + " in two parts");
+  }
+  const auto there = static_cast<std::int64_t>(tensors_.size());
+  const std::int64_t told = split_number(own, "split.tensors.count", there, origin);
+  if (told != there) {
+    origin.fail("the " + std::to_string(told) + " tensors of split.tensors.count", std::to_string(there));
   }
 }
 
-Gguf Gguf::open(const std::filesystem::path& path) { return Gguf(std::make_shared<const Source>(path)); }
+Gguf Gguf::open(const std::filesystem::path& path) {
+  Gguf file(std::make_shared<const Source>(path));
+  file.add_parts(path);
+  return file;
+}
 
 Gguf Gguf::parse(std::span<const std::byte> bytes, std::string_view source) {
-  return Gguf(std::make_shared<const Source>(bytes, source));
+  Gguf file(std::make_shared<const Source>(bytes, source));
+  if (const std::int64_t count = file.parts(); count > 1) {
+    file.sources_[0]->origin().fail("a whole model", "one of " + std::to_string(count) + " parts");
+  }
+  return file;
 }
 
 const GgufTensor* Gguf::find(std::string_view name) const noexcept {
@@ -104,7 +173,7 @@ Tensor Gguf::load(const GgufTensor& tensor, DType dtype) const {
   }
   const GgufBlock& block = *gguf_block(static_cast<std::uint32_t>(tensor.type));
   Buffer buffer;
-  const Bytes bytes = source_->read(tensor.begin, tensor.bytes, buffer);
+  const Bytes bytes = sources_[tensor.part]->read(tensor.begin, tensor.bytes, buffer);
   const Tensor values = Tensor::empty(tensor.shape);
   const auto blocks = static_cast<std::int64_t>(tensor.bytes / block.bytes);
   for_runs(blocks, static_cast<double>(block.elements), [&](std::int64_t first, std::int64_t count) {
