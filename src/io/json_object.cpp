@@ -16,6 +16,7 @@ JsonObject::Json parsed(std::string_view text, const Origin& origin) {
     if (depth > kDeepest) origin.fail("JSON of at most " + std::to_string(kDeepest) + " levels", "more");
     return true;
   };
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) fail_json(text, zero + 1, origin);
   try {
     return JsonObject::Json::parse(text, shallow);
   } catch (const JsonObject::Json::parse_error& error) {

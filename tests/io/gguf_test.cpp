@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "attn/io.hpp"
 #include "io/forged.hpp"
@@ -70,9 +72,62 @@ TEST(Gguf, BytesInMemoryAreReadAsAFile) {
   EXPECT_EQ(all.metadata.at("list.string"), "3 values");
 }
 
-// ---- files that claim what they like ------------------------------------------------------
+// ---- a model in several files ---------------------------------------------------------------
 
 std::string text(const std::string& s) { return number(s.size(), 8) + s; }
+
+struct Part {
+  std::uint64_t number = 0, count = 2, tensors = 2;
+  std::string tensor = "a";
+};
+
+// One tensor of four numbers, the first of them the part's own.
+std::string part(const Part& p) {
+  std::string file = "GGUF" + number(3, 4) + number(1, 8) + number(3, 8);
+  for (const auto& [key, value] :
+       {std::pair{"split.no", p.number}, {"split.count", p.count}, {"split.tensors.count", p.tensors}}) {
+    file += text(key) + number(10, 4) + number(value, 8);
+  }
+  file += text(p.tensor) + number(1, 4) + number(4, 8) + number(0, 4) + number(0, 8);
+  file.resize((file.size() + 31) / 32 * 32);
+  return file + number(std::bit_cast<std::uint32_t>(static_cast<float>(p.number + 1)), 4) + std::string(12, '\0');
+}
+
+TEST(Gguf, PartsAreReadByTheFirstOne) {
+  const std::string first = testing::TempDir() + "attn-parts-00001-of-00002.gguf",
+                    second = testing::TempDir() + "attn-parts-00002-of-00002.gguf";
+  const auto write = [](const std::string& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+  };
+  write(first, part({})), write(second, part({.number = 1, .tensor = "b"}));
+  const io::Gguf file = io::Gguf::open(first);
+  ASSERT_EQ(file.tensors().size(), 2U);
+  EXPECT_EQ(values_of(file.load(*file.find("a"))), (std::vector<double>{1, 0, 0, 0}));
+  EXPECT_EQ(values_of(file.load(*file.find("b"))), (std::vector<double>{2, 0, 0, 0}));
+  const auto fails = [&](std::initializer_list<std::string_view> parts, const std::string& path) {
+    expect_error([&] { io::Gguf::open(path); }, Error::Kind::data, parts);
+  };
+  fails({"the first of 2 parts, attn-parts-00001-of-00002.gguf", "part 2"}, second);
+  write(second, part({.number = 1}));
+  fails({"\"a\" in two parts"}, first);
+  write(second, part({.number = 0, .tensor = "b"}));
+  fails({"part 2 of 2", "split.no 0", "00002-of-00002"}, first);
+  write(second, part({.number = 1, .count = 3, .tensor = "b"}));
+  fails({"part 2 of 2", "split.count 3"}, first);
+  write(first, part({.tensors = 3})), write(second, part({.number = 1, .tensor = "b"}));
+  fails({"the 3 tensors of split.tensors.count", "found 2"}, first);
+  std::filesystem::remove(second);
+  expect_error([&] { io::Gguf::open(first); }, Error::Kind::file, {"attn-parts-00002-of-00002.gguf"});
+  const std::string other = testing::TempDir() + "attn-parts.gguf";
+  write(other, part({}));
+  fails({"a name that ends in -00001-of-00002.gguf"}, other);
+  const std::string bytes = part({});
+  expect_error([&] { io::Gguf::parse(bytes_of(bytes), "memory"); }, Error::Kind::data,
+               {"a whole model", "one of 2 parts"});
+  std::filesystem::remove(first), std::filesystem::remove(other);
+}
+
+// ---- files that claim what they like ------------------------------------------------------
 
 struct Claim {
   std::string name = "t";
