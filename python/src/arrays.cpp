@@ -1,5 +1,6 @@
 #include "arrays.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -30,6 +31,12 @@ constexpr std::array<Code, 9> kCodes{
 
 std::string text(nb::handle object) { return nb::str(object).c_str(); }
 
+// Of an error, without PyTorch's list of C++ functions, whose lines may end in an escape.
+std::string first_line(nb::handle error) {
+  const std::string all = text(error);
+  return all.substr(0, std::min(all.find('\n'), all.find("\\u000a")));
+}
+
 std::string described(nb::handle object) {
   std::string found = text(nb::type_name(object.type()));
   if (nb::hasattr(object, "dtype")) found += " of dtype " + text(object.attr("dtype"));
@@ -41,10 +48,12 @@ std::string reason(nb::handle object) {
   try {
     if (nb::hasattr(object, "__dlpack__")) object.attr("__dlpack__")();
   } catch (nb::python_error& error) {
-    return text(error.value());
+    return first_line(error.value());
   }
   return {};
 }
+
+bool is_ndarray(nb::handle object) { return text(nb::type_name(object.type())) == "numpy.ndarray"; }
 
 bool is_ml_bfloat16(nb::handle object) {
   return nb::hasattr(object, "dtype") && nb::hasattr(object, "view") && text(object.attr("dtype")) == "bfloat16";
@@ -76,6 +85,35 @@ nb::dlpack::dltensor told_by(const nb::ndarray<nb::ro>& array) {
   return result;
 }
 
+// All bits that some byte has, of dimensions `dim` and following.
+std::uint8_t bits_of(const std::uint8_t* bytes, const Shape& shape, const Shape& strides, std::size_t dim) {
+  if (dim == shape.size()) return *bytes;
+  std::uint8_t result = 0;
+  if (dim + 1 == shape.size() && strides[dim] == 1) {
+    for (std::int64_t i = 0; i < shape[dim]; ++i) result |= bytes[i];
+    return result;
+  }
+  for (std::int64_t i = 0; i < shape[dim]; ++i) result |= bits_of(bytes + i * strides[dim], shape, strides, dim + 1);
+  return result;
+}
+
+// Every byte but 0 is true to NumPy and PyTorch; the library reads booleans, which are 0 or 1. A copy if others are
+// there.
+Tensor truth(const Tensor& array) {
+  if (array.dtype() != DType::boolean) return array;
+  Shape shape = array.shape();
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (array.stride(i) == 0) shape[i] = 1;  // expanded: the same bytes again
+  }
+  const Tensor bytes = Tensor::from_blob(array.raw(), shape, array.strides(), DType::u8);
+  if (bits_of(bytes.data<std::uint8_t>(), shape, array.strides(), 0) <= 1) return array;
+  const Tensor all = bytes.contiguous();
+  Tensor result = Tensor::empty(shape, DType::boolean);
+  std::transform(all.data<std::uint8_t>(), all.data<std::uint8_t>() + all.numel(), result.data<bool>(),
+                 [](std::uint8_t byte) { return byte != 0; });
+  return result.expand(array.shape());
+}
+
 Tensor view(const nb::dlpack::dltensor& array, DType dtype, const char* op, const char* what) {
   if (array.device.device_type != nb::device::cpu::value) {
     throw Error(Kind::argument, op, std::string(what) + " in the CPU's memory",
@@ -96,7 +134,7 @@ Tensor view(const nb::dlpack::dltensor& array, DType dtype, const char* op, cons
     throw Error(Kind::argument, op, std::string(what) + " with elements aligned to their size",
                 "an address between two elements", "pass a copy");
   }
-  return Tensor::from_blob(data, shape, strides, dtype);
+  return truth(Tensor::from_blob(data, shape, strides, dtype));
 }
 
 // A tensor of PyTorch; its negation is a bit that DLPack does not know of.
@@ -109,7 +147,7 @@ Array read_exchanged(nb::handle object, const char* op, const char* what) {
     result.tensor = view(array, dtype_of_array(array, op, what), op, what);
   } catch (nb::python_error& error) {
     throw Error(Kind::argument, op, std::string(what) + " as a dense tensor in the CPU's memory",
-                text(object.attr("layout")) + " on " + text(object.attr("device")), text(error.value()));
+                text(object.attr("layout")) + " on " + text(object.attr("device")), first_line(error.value()));
   }
   return result;
 }
@@ -119,6 +157,10 @@ Array read_exchanged(nb::handle object, const char* op, const char* what) {
 Array read(nb::handle object, const char* op, const char* what, Framework from) {
   if (from == Framework::torch && exchanges(object)) return read_exchanged(object, op, what);
   Array result;
+  if (!is_ndarray(object) && nb::hasattr(object, "harden_mask")) {
+    throw Error(Kind::dtype, op, std::string(what) + " without a mask of its own", "numpy.ma.MaskedArray",
+                "pass its .data or .filled(0), and the mask as attn_mask");
+  }
   if (!object.is_none() && nb::try_cast(object, result.keep, false)) {
     const nb::dlpack::dltensor array = told_by(result.keep);
     result.tensor = view(array, dtype_of_array(array, op, what), op, what);

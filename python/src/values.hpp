@@ -49,7 +49,10 @@ std::string found_of(nb::handle object) {
 template <class T>
 T plain(nb::handle object, const char* op, const char* what) {
   T result{};
-  if (nb::try_cast(object, result)) return result;
+  // A tensor would be taken as its number, and its gradient would be lost.
+  const bool followed = std::floating_point<T> && !PyFloat_Check(object.ptr()) &&
+                        nb::hasattr(object, "requires_grad") && nb::cast<bool>(object.attr("requires_grad"));
+  if (!followed && nb::try_cast(object, result)) return result;
   PyErr_Clear();
   throw Error(Error::Kind::dtype, op, std::string(what).append(" as ").append(kind_of<T>()), found_of<T>(object));
 }

@@ -109,6 +109,21 @@ def test_read_only_and_unaligned_inputs():
         sdpa(fields, X, X)
 
 
+def test_other_kinds_of_numpy_arrays():
+    """A mask that an array holds itself is not lost; views and subclasses are read as what they show."""
+    masked = np.ma.masked_array(X, X > 1)
+    for arguments in ((masked, X, X), (X, X, masked), (X, X, X, np.ma.masked_array(np.ones((5, 5), bool)))):
+        with pytest.raises(TypeError, match=r"without a mask of its own; found numpy.ma.MaskedArray; pass its .data or"):
+            sdpa(*arguments)
+    for view in (X[..., ::-1], X[:, :, ::-1], X[::-1, ::-1], X.swapaxes(2, 3)[..., :4, :4]):
+        np.testing.assert_array_equal(sdpa(view, view, view), sdpa(*[view.copy()] * 3))
+    matrix = X[0, 0].view(np.matrix) if hasattr(np, "matrix") else X[0, 0]
+    np.testing.assert_array_equal(sdpa(matrix, matrix, matrix), sdpa(*[X[0, 0]] * 3))
+    for refused in (X.astype(X.dtype.newbyteorder()), np.zeros((5, 4), [("x", "f4")]), X.astype("M8[s]"), np.float32(1)):
+        with pytest.raises((TypeError, ValueError)):
+            sdpa(refused, refused, refused)
+
+
 def test_sizes_that_no_memory_holds():
     huge = np.lib.stride_tricks.as_strided(np.ones(4, np.float32), (1, 1, 1 << 31, 4), (0, 0, 0, 4))
     with pytest.raises(ValueError, match="2\\^30"):
