@@ -353,7 +353,11 @@ def _call(
         _check_heads(inputs[0], inputs[1], grouped)
         scheme, layout, key_layout = layouts
         given = ranks, str(scheme), _runs(layout, "layout"), _runs(key_layout, "key_layout")
-        follow = kind == TORCH and _followed(inputs)
+        follow = False
+        if kind == TORCH:
+            from attn.torch.distributed import attention as of_torch, prepared
+
+            inputs, follow = prepared(inputs, options)
         if decodes and follow:
             raise ValueError(
                 "[distributed attention] expected decode() without gradients; found a tensor with requires_grad; use "
@@ -365,8 +369,6 @@ def _call(
         refuse(ranks, error)
         raise
     if follow:
-        from attn.torch.distributed import attention as of_torch
-
         output, lse = of_torch(inputs, given, made, options.get("score_function"))
     else:
         call: Any = _attn.distributed_forward
@@ -383,12 +385,6 @@ def _bare(inputs: Any, kind: int) -> Any:
     from attn.torch import operator  # exchanges tensors from now on
 
     return tuple(operator.bare(inputs))
-
-
-def _followed(inputs: Any) -> bool:
-    import torch
-
-    return torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs)
 
 
 def _check_heads(query: Any, key: Any, grouped: bool) -> None:

@@ -10,7 +10,16 @@ from torch import Tensor
 from attn import _attn
 from attn._arguments import TORCH
 from attn._ranks import refuse
-from attn.torch import operator
+from attn.torch import modes, operator
+
+
+def prepared(inputs: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], bool]:
+    """The inputs as autocast has them, and whether derivatives are followed: those of forward mode are refused then."""
+    modes.refuse_gradient(options.get("alibi_slopes"))
+    if torch.is_autocast_enabled("cpu"):
+        inputs = modes.autocast(inputs)
+    follows = torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs)
+    return inputs, follows or modes.transformed()
 
 
 def _bare(ranks: Any, tensors: Any) -> Any:

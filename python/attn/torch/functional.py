@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import torch
+import torch.overrides
 from torch import Tensor
 
 from attn import _attn
 from attn._arguments import TORCH, addresses, asked_for, dtype_name, int64, pair_of, rows_of, window_of
 from attn.scores import ScoreFunction
-from attn.torch import operator
+from attn.torch import modes, operator
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -80,21 +81,31 @@ def scaled_dot_product_attention(
     torch.ops.attn.attention, without a graph break; keep a score_function alive there. Gradients of gradients are not
     there.
     """
+    inputs = (query, key, value, attn_mask, sinks, relative_bias)
+    if torch.overrides.has_torch_function(inputs):
+        given = {name: value for name, value in locals().items() if name != "inputs"}
+        return torch.overrides.handle_torch_function(cast(Any, scaled_dot_product_attention), inputs, **given)
+    if torch.is_autocast_enabled("cpu"):
+        inputs = modes.autocast(inputs)
     dropout_key = None
     if dropout_p > 0:
         dropout_key = torch.randint(-(2**63), 2**63 - 1, (), generator=generator)
     left, right = window_of(window)
     starts_q = _int64(cu_seqlens_q, "cu_seqlens_q")
     block_query, block_key = pair_of(block_size)
-    options = {
-        "alibi_slopes": alibi_slopes,
-        "key_lengths": _int64(key_lengths, "key_lengths"),
-        "query_starts": starts_q,
-        "key_starts": starts_q if cu_seqlens_k is None else _int64(cu_seqlens_k, "cu_seqlens_k"),
-        "block_mask": block_mask,
+    others = (
+        _tensor(alibi_slopes, "alibi_slopes"),
+        _int64(key_lengths, "key_lengths"),
+        starts_q,
+        starts_q if cu_seqlens_k is None else _int64(cu_seqlens_k, "cu_seqlens_k"),
+        _tensor(block_mask, "block_mask"),
+        dropout_key,
+        _int64(query_offset, "query_offset"),
+        _int64(key_offset, "key_offset"),
+    )
+    numbers = {
         "block_query": block_query,
         "block_key": block_key,
-        "dropout_key": dropout_key,
         "dropout_p": dropout_p,
         "is_causal": is_causal,
         "scale": scale,
@@ -104,22 +115,22 @@ def scaled_dot_product_attention(
         "causal_alignment": causal_alignment,
         "precision": precision,
         "score_function": addresses(score_function),
-        "query_offset": _int64(query_offset, "query_offset"),
-        "key_offset": _int64(key_offset, "key_offset"),
         "output_dtype": dtype_name(output_dtype),
         "relative_bidirectional": relative_bidirectional,
         "relative_max_distance": relative_max_distance,
     }
-    tensors = (query, key, value, attn_mask, sinks, relative_bias)
-    traced = torch.compiler.is_compiling() or not _plain(tensors)
-    if traced or (torch.is_grad_enabled() and _followed(tensors)):
+    tensors = (*inputs, *others)
+    traced = torch.compiler.is_compiling()
+    if traced or not modes.direct(tensors):
+        _are_tensors(inputs)
+        modes.refuse_gradient(alibi_slopes)
         if return_weights is not False:
-            raise ValueError(_NO_WEIGHTS)
-        output, lse = _with_gradients(tensors, enable_gqa, options, score_function, traced)
+            raise NotImplementedError(_NO_WEIGHTS)
+        output, lse = _with_gradients(tensors, enable_gqa, numbers, score_function, traced)
         return (output, lse) if return_lse else output
     weights = rows_of(return_weights)
-    call: Any = _attn.forward
-    result = call(*operator.bare(tensors), operator.options(options), enable_gqa, return_lse, weights, TORCH)
+    given, call = operator.options(others, numbers), cast(Any, _attn.forward)
+    result = call(*operator.bare(tensors[:operator.INPUT_COUNT]), given, enable_gqa, return_lse, weights, TORCH)
     return asked_for(result, query, TORCH, return_lse, weights)
 
 
@@ -129,45 +140,48 @@ def _int64(values: Any, what: str) -> Tensor | None:
     return values if values is None or type(values) is Tensor else torch.as_tensor(int64(values, what))
 
 
+def _tensor(values: Any, what: str) -> Tensor | None:
+    if values is None or isinstance(values, Tensor):
+        return values
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        found = type(values).__name__
+        raise TypeError(f"[scaled_dot_product_attention] expected {what} as torch.Tensor; found {found}") from None
+
+
 _NO_WEIGHTS = (
-    "[scaled_dot_product_attention] expected return_weights without gradients, and not under torch.compile; found one "
-    "of them; use torch.no_grad(), and call again without return_weights for the gradients"
+    "[scaled_dot_product_attention] expected return_weights without gradients, and not under torch.compile, torch.func or "
+    "a tensor of another class; found one of them; use torch.no_grad(), and call again without return_weights for the "
+    "gradients"
 )
-_PLAIN = {Tensor, torch.nn.Parameter, type(None)}
 
 
-def _plain(tensors: tuple[Any, ...]) -> bool:
-    """No subclass: what fakes or wraps tensors goes by way of torch's dispatcher."""
-    for tensor in tensors:
-        if type(tensor) not in _PLAIN:
-            if not isinstance(tensor, Tensor):
-                raise TypeError(f"[scaled_dot_product_attention] expected torch.Tensor; found {type(tensor).__name__}")
-            return False
-    return True
+def _are_tensors(inputs: tuple[Any, ...]) -> None:
+    for at, tensor in enumerate(inputs):
+        if not isinstance(tensor, Tensor):
+            if tensor is None and at > 2:
+                continue
+            raise TypeError(f"[scaled_dot_product_attention] expected torch.Tensor; found {type(tensor).__name__}")
+        if tensor.is_nested:
+            raise NotImplementedError(
+                "[scaled_dot_product_attention] expected no nested tensors; found one; put the sequences one after the "
+                "other, with cu_seqlens_q and cu_seqlens_k"
+            )
 
 
-def _followed(tensors: tuple[Any, ...]) -> bool:
-    """By autograd."""
-    for tensor in tensors:  # any() would take three times as long
-        if tensor is not None and tensor.requires_grad:
-            return True
-    return False
-
-
-def _with_gradients(
-    tensors: tuple[Any, ...], grouped: bool, options: dict[str, Any], keep: Any, traced: bool
-) -> Any:
+def _with_gradients(tensors: tuple[Any, ...], grouped: bool, numbers: dict[str, Any], keep: Any, traced: bool) -> Any:
     query, key, value, mask, *others = tensors
-    if query is None or key is None or value is None:
-        raise TypeError("[scaled_dot_product_attention] expected query, key and value as torch.Tensor; found None")
+    if traced:
+        modes.refuse_forward_mode()  # a compiler would lose the derivative
     leading = None
     if not _in_order(query, key, value, grouped):
-        masks = mask, options["block_mask"]
-        query, key, value, (mask, options["block_mask"]), leading = _four(query, key, value, masks, grouped)
-    if traced:
-        output, lse = operator.traced(query, key, value, mask, *others, options)
+        query, key, value, (mask, others[6]), leading = _four(query, key, value, (mask, others[6]), grouped)
+    given = (query, key, value, mask, *others)
+    if traced and not modes.transformed():
+        output, lse = operator.called(given, numbers)
     else:
-        output, lse = operator.Attention.apply(query, key, value, mask, *others, operator.options(options), keep)
+        output, lse = operator.Attention.apply(*given, numbers, keep)
     if leading is None:
         return output, lse
     return output.view(*leading, *output.shape[2:]), lse.view(*leading, *lse.shape[2:])

@@ -1,6 +1,8 @@
-"""torch.ops.attn.attention: the operator and its gradient, as torch.compile, export and autograd know them.
+"""The operator and its gradient for PyTorch: as autograd, torch.func, torch.compile and export know them.
 
-In eager mode the same two functions run under a torch.autograd.Function, which costs less than an operator of Python's.
+Ordinary tensors go to the kernels under a torch.autograd.Function, which costs less than an operator of Python's. What
+stands for a tensor (a fake, a meta tensor, a subclass) or watches operators (a mode of dispatch) meets the operators
+torch.ops.attn.attention and attention_backward.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from torch.utils.dlpack import to_dlpack
 
 from attn import _attn
 from attn._attention import TORCH
+from attn.torch.modes import one_by_one, ordinary, transformed
 
 # query (b, hq, tq, d), key (b, hkv, tk, d), value (b, hkv, tk, dv): output (b, hq, tq, dv) and lse (b, hq, tq). Gradients
 # are those of INPUTS. TENSORS and NUMBERS are the keywords of attn._attn.Options; an operator of PyTorch with gradients
@@ -30,33 +33,21 @@ NUMBERS = (
 )
 FORWARD = f"({INPUTS}, {TENSORS}, *, {NUMBERS}) -> (Tensor, Tensor)"
 BACKWARD = (
-    f"(Tensor d_output, {INPUTS}, Tensor output, Tensor lse, {TENSORS}, *, {NUMBERS}) -> "
+    f"(Tensor d_output, {INPUTS}, {TENSORS}, Tensor output, Tensor lse, *, {NUMBERS}) -> "
     "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 TENSOR_NAMES = [word for word in TENSORS.replace(",", "").split() if word != "Tensor?"]
+TENSOR_COUNT = INPUT_COUNT + len(TENSOR_NAMES)
 
 
-def options(named: dict[str, Any]) -> Any:
-    """The library's, of TENSORS and NUMBERS by name."""
-    key = named["dropout_key"]
-    if key is not None:
-        named = {**named, "dropout_key": int(key) & 0xFFFFFFFFFFFFFFFF}
+def options(tensors: Any, numbers: dict[str, Any]) -> Any:
+    """The library's."""
+    named = dict(zip(TENSOR_NAMES, tensors))
+    if (key := named["dropout_key"]) is not None:
+        named["dropout_key"] = int(key) & 0xFFFFFFFFFFFFFFFF
     if not EXCHANGE:
         named = {name: _capsule(value) if isinstance(value, Tensor) else value for name, value in named.items()}
-    return _attn.Options(framework=TORCH, **named)
-
-
-def forward(inputs: tuple[Any, ...], given: Any) -> tuple[Tensor, Tensor]:
-    """Of INPUTS and options(): output and lse."""
-    call: Any = _attn.forward
-    output, lse, _ = call(*bare(inputs), given, True, True, False, TORCH)
-    return output, lse
-
-
-def backward(d_output: Tensor, inputs: Any, results: Any, given: Any) -> tuple[Optional[Tensor], ...]:
-    """Gradients of INPUTS, None where there is none; results are forward's."""
-    call: Any = _attn.backward
-    return call(*bare((d_output, *inputs, *results)), given, TORCH)
+    return _attn.Options(framework=TORCH, **named, **numbers)
 
 
 _api = getattr(Tensor, "__dlpack_c_exchange_api__", None)
@@ -82,60 +73,48 @@ def _capsule(tensor: Optional[Tensor]) -> Any:
         ) from error
 
 
-class Attention(torch.autograd.Function):
-    """(*INPUTS, options(), what to keep alive): output and lse."""
+# --- the kernels ------------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:
-        *inputs, ctx.options, ctx.keep = args
-        output, lse = forward(tuple(inputs), ctx.options)
-        ctx.save_for_backward(*inputs, output, lse)
-        ctx.mark_non_differentiable(lse)
-        ctx.set_materialize_grads(False)
-        return output, lse
-
-    @staticmethod
-    def backward(ctx: Any, d_output: Optional[Tensor], _: Any) -> tuple[Any, ...]:
-        if d_output is None:
-            return (None,) * (INPUT_COUNT + 2)
-        return (_backward_of_graph if torch.is_grad_enabled() else _backward)(ctx, d_output)
+def _forward(tensors: Any, numbers: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Of INPUTS and TENSORS: output and lse."""
+    call: Any = _attn.forward
+    given = options(tensors[INPUT_COUNT:], numbers)
+    output, lse, _ = call(*bare(tensors[:INPUT_COUNT]), given, True, True, False, TORCH)
+    return output, lse
 
 
-def _backward(ctx: Any, d_output: Tensor) -> tuple[Any, ...]:
-    *inputs, output, lse = ctx.saved_tensors
-    return (*backward(d_output, inputs, (output, lse), ctx.options), None, None)
+def _backward(d_output: Tensor, tensors: Any, numbers: dict[str, Any]) -> tuple[Optional[Tensor], ...]:
+    """Gradients of INPUTS, None where there is none. tensors are INPUTS, TENSORS, and forward's results."""
+    call: Any = _attn.backward
+    given = options(tensors[INPUT_COUNT:TENSOR_COUNT], numbers)
+    return call(*bare((d_output, *tensors[:INPUT_COUNT], *tensors[TENSOR_COUNT:])), given, TORCH)
 
 
-# create_graph=True: the gradients say, when asked for theirs, that there are none.
-_backward_of_graph = torch.autograd.function.once_differentiable(_backward)
+def has_gradient(tensor: Optional[Tensor]) -> bool:
+    return tensor is not None and tensor.dtype.is_floating_point
 
 
-# --- for torch.compile and torch.export --------------------------------------------------------------------------------
+# --- for torch.compile and torch.export, and whatever else meets operators ----------------------------------------------
 
 @torch.library.custom_op("attn::attention", mutates_args=(), device_types="cpu", schema=FORWARD)
-def attention(
-    query: Tensor, key: Tensor, value: Tensor, *tensors: Any, **numbers: Any
-) -> tuple[Tensor, Tensor]:
+def attention(*tensors: Any, **numbers: Any) -> tuple[Tensor, Tensor]:
     """Row-major, as the fake says; the library's own result may have tokens before heads, as query has."""
-    others, named = tensors[: INPUT_COUNT - 3], _named(tensors[INPUT_COUNT - 3 :], numbers)
-    output, lse = forward((query, key, value, *others), options(named))
+    output, lse = _forward(tensors, numbers)
     return output.contiguous(), lse
 
 
-def _named(tensors: Any, numbers: dict[str, Any]) -> dict[str, Any]:
-    return dict(zip(TENSOR_NAMES, tensors), **numbers)
-
-
-def traced(*inputs: Any) -> Any:
-    """attention, of INPUTS and a dict of TENSORS and NUMBERS."""
-    *tensors, named = inputs
+def called(tensors: Any, numbers: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """The operator, which is strict about numbers."""
     for name in ("dropout_p", "softcap", "scale"):
-        named[name] = None if named[name] is None else float(named[name])
-    return attention(*tensors, **named)
+        if isinstance(numbers[name], Tensor) and numbers[name].requires_grad:
+            raise TypeError(f"[scaled_dot_product_attention] expected {name} as a number; found Tensor with requires_grad")
+        numbers[name] = None if numbers[name] is None else float(numbers[name])
+    return attention(*tensors, **numbers)
 
 
 @attention.register_fake
 def _(query: Tensor, key: Tensor, value: Tensor, *tensors: Any, **numbers: Any) -> tuple[Tensor, Tensor]:
+    _fits(query, key, value, tensors)
     b, h, tq, _ = query.shape
     lse = torch.float64 if query.dtype == torch.float64 else torch.float32
     named = numbers["output_dtype"]
@@ -143,52 +122,109 @@ def _(query: Tensor, key: Tensor, value: Tensor, *tensors: Any, **numbers: Any) 
     return query.new_empty((b, h, tq, value.shape[-1]), dtype=dtype), query.new_empty((b, h, tq), dtype=lse)
 
 
+def _fits(query: Tensor, key: Tensor, value: Tensor, tensors: Any) -> None:
+    """What the kernels would refuse of query, key and value, where there are no numbers yet."""
+    devices = {tensor.device.type for tensor in (query, key, value, *tensors) if tensor is not None}
+    if len(devices) > 1 or not devices <= {"cpu", "meta"}:
+        raise NotImplementedError(
+            "[scaled_dot_product_attention] expected all tensors on the CPU, or all on the meta device; found "
+            f"{' and '.join(sorted(devices))}; copy them with .cpu()"
+        )
+    dtypes = [tensor.dtype for tensor in (query, key, value)]
+    if len(set(dtypes)) > 1 or not query.dtype.is_floating_point:
+        raise TypeError(f"[scaled_dot_product_attention] expected query, key and value of one floating dtype; found {dtypes}")
+    (b, _, _, d), (bk, hk, tk, dk), (bv, hv, tv, _) = query.shape, key.shape, value.shape
+    for alike in (b == bk, b == bv, hk == hv, tk == tv, d == dk):
+        torch._check_value(
+            alike,
+            lambda: "[scaled_dot_product_attention] expected query (b, h, tq, d), key (b, hkv, tk, d), value (b, hkv, tk, "
+            f"dv); found {tuple(query.shape)}, {tuple(key.shape)}, {tuple(value.shape)}",
+        )
+
+
 @torch.library.custom_op("attn::attention_backward", mutates_args=(), device_types="cpu", schema=BACKWARD)
-def attention_backward(
-    d_output: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Any,
-    sinks: Any,
-    relative_bias: Any,
-    output: Tensor,
-    lse: Tensor,
-    *tensors: Any,
-    **numbers: Any,
-) -> tuple[Tensor, ...]:
+def attention_backward(d_output: Tensor, *tensors: Any, **numbers: Any) -> tuple[Tensor, ...]:
     """Row-major. An operator returns tensors, never None: an absent gradient is an empty one."""
-    inputs = (query, key, value, attn_mask, sinks, relative_bias)
-    gradients = backward(d_output, inputs, (output, lse), options(_named(tensors, numbers)))
+    gradients = _backward(d_output, tensors, numbers)
     return tuple(d_output.new_empty(0) if d is None else d.contiguous() for d in gradients)
 
 
 @attention_backward.register_fake
-def _(
-    d_output: Tensor, *tensors: Any, **numbers: Any
-) -> tuple[Tensor, ...]:
+def _(d_output: Tensor, *tensors: Any, **numbers: Any) -> tuple[Tensor, ...]:
     return tuple(
-        tensor.new_empty(tensor.shape) if _has_gradient(tensor) else d_output.new_empty(0)
+        tensor.new_empty(tensor.shape) if has_gradient(tensor) else d_output.new_empty(0)
         for tensor in tensors[:INPUT_COUNT]
     )
 
 
-def _has_gradient(tensor: Optional[Tensor]) -> bool:
-    return tensor is not None and tensor.dtype.is_floating_point
+# --- autograd and torch.func ------------------------------------------------------------------------------------------
+
+class Attention(torch.autograd.Function):
+    """(*INPUTS, *TENSORS, NUMBERS by name, what to keep alive): output and lse."""
+
+    @staticmethod
+    def forward(*args: Any) -> tuple[Tensor, Tensor]:
+        *tensors, numbers, _ = args
+        return _forward(tensors, numbers) if ordinary(tensors) else called(tensors, numbers)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        *tensors, ctx.numbers, ctx.keep = inputs
+        ctx.save_for_backward(*tensors, *output)
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, d_output: Optional[Tensor], _: Any) -> tuple[Any, ...]:
+        if d_output is None:
+            return (None,) * (TENSOR_COUNT + 2)
+        saved = ctx.saved_tensors  # once: checkpointing computes them anew for each time that they are asked for
+        # With create_graph=True, and within transforms, the gradients say when asked for theirs that there are none.
+        call: Any = Gradient.apply if torch.is_grad_enabled() or transformed() else Gradient.forward
+        gradients = call(d_output, *saved, ctx.numbers)
+        of_inputs = (d if has_gradient(tensor) else None for d, tensor in zip(gradients, saved[:INPUT_COUNT]))
+        return (*of_inputs, *(None,) * (TENSOR_COUNT - INPUT_COUNT + 2))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return one_by_one(Attention.apply)(info, in_dims, *args)
+
+
+class Gradient(torch.autograd.Function):
+    """(d_output, *INPUTS, *TENSORS, output, lse, NUMBERS by name): gradients of INPUTS, empty where there is none."""
+
+    @staticmethod
+    def forward(*args: Any) -> tuple[Tensor, ...]:
+        d_output, *tensors, numbers = args
+        if not ordinary((d_output, *tensors)):
+            return attention_backward(d_output, *tensors, **numbers)
+        return tuple(d_output.new_empty(0) if d is None else d for d in _backward(d_output, tensors, numbers))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise NotImplementedError(
+            "[scaled_dot_product_attention] expected derivatives of first order; found a gradient that is differentiated "
+            "twice, which is not there; use torch.nn.functional.scaled_dot_product_attention under "
+            "torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return one_by_one(Gradient.apply)(info, in_dims, *args)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
-    ctx.save_for_backward(*inputs, *output)
-    ctx.numbers = keyword_only_inputs
-    ctx.mark_non_differentiable(output[1])
+    Attention.setup_context(ctx, (*inputs, keyword_only_inputs, None), output)
 
 
-def _backward_of_operator(ctx: Any, d_output: Tensor, _: Any) -> tuple[Any, ...]:
-    *given, output, lse = ctx.saved_tensors
-    inputs, tensors = given[:INPUT_COUNT], given[INPUT_COUNT:]
-    gradients = attention_backward(d_output, *inputs, output, lse, *tensors, **ctx.numbers)
-    of_inputs = (d if _has_gradient(tensor) else None for d, tensor in zip(gradients, inputs))
-    return (*of_inputs, *(None for _ in tensors))
+def _gradients_of_operator(ctx: Any, d_output: Optional[Tensor], _: Any) -> tuple[Any, ...]:
+    return Attention.backward(ctx, d_output, _)[:TENSOR_COUNT]
 
 
-attention.register_autograd(_backward_of_operator, setup_context=_setup_context)
+attention.register_autograd(_gradients_of_operator, setup_context=_setup_context)
+attention.register_vmap(one_by_one(attention))
+attention_backward.register_vmap(one_by_one(attention_backward))

@@ -9,15 +9,14 @@ from torch import Tensor
 
 from attn import _attn
 from attn._arguments import TORCH
-from attn.torch import operator
+from attn.torch import modes, operator
 
 
 class Rotary(torch.autograd.Function):
-    """(x, what it is turned by, back): the rotation is linear, so its gradient is a rotation too, the other way."""
+    """(x, what it is turned by, back): linear, so its derivative is the same rotation, and its gradient the one back."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, given: Any, back: bool) -> Tensor:
-        ctx.given, ctx.back = given, back
+    def forward(x: Tensor, given: Any, back: bool) -> Tensor:
         inv_freq, factor, *tensors, offset, interleaved = given
         cos, sin, positions = operator.bare(tensors)
         (bare_x,) = operator.bare((x,))
@@ -25,8 +24,20 @@ class Rotary(torch.autograd.Function):
         return call(bare_x, inv_freq, factor, cos, sin, positions, offset, interleaved, back, TORCH)
 
     @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, ctx.given, ctx.back = inputs
+
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor, *_: Any) -> Tensor:
+        return Rotary.apply(dx, ctx.given, ctx.back)
+
+    @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
         return Rotary.apply(dy, ctx.given, not ctx.back), None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return modes.one_by_one(Rotary.apply)(info, in_dims, *args)
 
 
 @torch.compiler.disable

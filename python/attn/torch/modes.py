@@ -1,0 +1,88 @@
+"""What PyTorch's modes ask of a call: autocast, forward-mode derivatives, torch.func, modes and classes of tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+_C: Any = torch._C
+_PLAIN = {Tensor, torch.nn.Parameter}
+
+
+def direct(tensors: Any) -> bool:
+    """Whether a call may go to the kernels at once: they may read the tensors, and nothing follows a derivative."""
+    follows = torch.is_grad_enabled()
+    for tensor in tensors:  # any() would take three times as long
+        if tensor is None:
+            continue
+        if type(tensor) not in _PLAIN or tensor.is_meta or tensor.is_nested or (follows and tensor.requires_grad):
+            return False
+    return not (transformed() or _C._len_torch_dispatch_stack())
+
+
+def ordinary(tensors: Any) -> bool:
+    """Whether the kernels may read them: CPU tensors of PyTorch's own class, and nothing watches operators."""
+    if torch.compiler.is_compiling() or _C._len_torch_dispatch_stack():
+        return False
+    return all(tensor is None or (type(tensor) in _PLAIN and not tensor.is_meta) for tensor in tensors)
+
+
+def transformed() -> bool:
+    """Whether a transform of torch.func or a level of forward-mode derivatives is active."""
+    return _C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def autocast(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """query, key, value and attn_mask in the lower dtype, as PyTorch's function takes them; the others as they are."""
+    return (*(_lowered(tensor) for tensor in inputs[:4]), *inputs[4:])
+
+
+def _lowered(tensor: Any) -> Any:
+    if not isinstance(tensor, Tensor) or tensor.device.type != "cpu":
+        return tensor
+    low = tensor.is_floating_point() and tensor.dtype != torch.float64
+    return tensor.to(torch.get_autocast_dtype("cpu")) if low else tensor
+
+
+def refuse_gradient(alibi_slopes: Any) -> None:
+    """Of what has none among the tensors."""
+    if isinstance(alibi_slopes, Tensor) and alibi_slopes.requires_grad and torch.is_grad_enabled():
+        raise NotImplementedError(
+            "[scaled_dot_product_attention] expected alibi_slopes without requires_grad; found slopes that autograd follows, "
+            "which would get no gradient; pass alibi_slopes.detach()"
+        )
+
+
+def refuse_forward_mode() -> None:
+    """Within a level of it. Elsewhere autograd says so of a Function that has no jvp; torch.compile takes none that has."""
+    if forward_ad._current_level >= 0:
+        raise NotImplementedError(
+            "[scaled_dot_product_attention] expected derivatives in reverse mode; found forward mode AD "
+            "(torch.autograd.forward_ad, torch.func.jvp, jacfwd, hessian), which is not there; use torch.autograd.grad, "
+            "torch.func.grad, vjp or jacrev"
+        )
+
+
+def one_by_one(call: Any) -> Any:
+    """A rule for vmap: the items of the mapped dimension, one after the other."""
+
+    def rule(info: Any, in_dims: Any, *args: Any, **numbers: Any) -> Any:
+        flat, structure = tree_flatten(args)
+        dims = tree_flatten(in_dims)[0]
+
+        def item(i: int) -> Any:
+            own = [x if at is None else x.select(at, i) for x, at in zip(flat, dims)]
+            return call(*tree_unflatten(own, structure), **numbers)
+
+        if info.batch_size == 0:
+            raise NotImplementedError("[torch.vmap] expected a mapped dimension of one item at least; found none")
+        found = [item(i) for i in range(info.batch_size)]
+        if isinstance(found[0], Tensor):
+            return torch.stack(found), 0
+        return tuple(torch.stack(each) for each in zip(*found)), (0,) * len(found[0])
+
+    return rule
