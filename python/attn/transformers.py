@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import sys
 from typing import Any
 
 import torch
@@ -31,17 +34,18 @@ def attention_forward(
     softcap: float | None = None,
     s_aux: Any = None,
     position_bias: Any = None,
-    cache: Any = None,
     output_attentions: bool = False,
-    **_: Any,
+    sliding_window: int | None = None,
+    **rest: Any,
 ) -> tuple[Any, Any]:
     """query (b, hq, tq, d), key and value (b, hkv, tk, d): output (b, tq, hq, d), and weights where they are asked for.
 
     Masks come from mask(), or as for "sdpa": a boolean (or additive) attention_mask, or none where is_causal says all.
-    Weights (b, hq, tq, tk) are those before dropout, without gradients.
+    Weights (b, hq, tq, tk) are those before dropout, without gradients. What else a layer hands over is passed over, as
+    "eager" does, but for what would change the result, which is a ValueError.
     """
-    if cache is not None:
-        raise ValueError('[attn.transformers] expected no paged cache; found one; use attn_implementation="sdpa" for it')
+    _refuse(module, s_aux, rest)
+    _check_mask(attention_mask, query, key, sliding_window, rest.get("cu_seq_lens_q"))
     if is_causal is None:
         is_causal = query.shape[2] > 1 and getattr(module, "is_causal", True)
     is_causal = is_causal and attention_mask is None
@@ -62,6 +66,49 @@ def attention_forward(
         with torch.no_grad():
             weights = call(return_weights=True)[1].to(query.dtype)
     return output.transpose(1, 2).contiguous(), weights
+
+
+_INSTEAD = 'use attn_implementation="eager" or "sdpa" for it'
+_REFUSED = {
+    "cache": "a paged cache", "indices": "keys that an indexer has chosen", "block_indices": "blocks that were chosen",
+    "sinks": "sinks of each token", "head_mask": "head_mask",
+}  # fmt: skip
+
+
+@functools.lru_cache(maxsize=None)
+def _read_by_eager(module: str) -> frozenset[str]:
+    """The arguments that a file's eager attention names: its others cannot change its result."""
+    eager = getattr(sys.modules.get(module), "eager_attention_forward", None)
+    parameters = inspect.signature(eager).parameters if eager else {}
+    return frozenset(parameters) - {"kwargs"}
+
+
+def _refuse(module: Any, s_aux: Any, rest: dict[str, Any]) -> None:
+    found = [_REFUSED[name] for name in _REFUSED if rest.get(name) is not None]
+    if rest and not torch.compiler.is_compiling():
+        read = _read_by_eager(type(module).__module__)
+        found += [name for name, value in rest.items() if value is not None and name in read and name not in _REFUSED]
+    if s_aux is None and getattr(module, "sinks", None) is not None:
+        found.append("a layer with sinks that hands over no s_aux")
+    if found:
+        raise ValueError(f"[attn.transformers] expected nothing more that changes attention; found {found[0]}; {_INSTEAD}")
+
+
+def _check_mask(mask: Any, query: Any, key: Any, window: int | None, starts: Any) -> None:
+    """The mask has a column for each key, and says what windows and packed texts say."""
+    keys = key.shape[2]
+    if mask is not None and mask.shape[-1] != keys and (isinstance(mask, LazyMask) or mask.shape[-1] != 1):
+        raise ValueError(
+            f"[attn.transformers] expected a mask with a column for each of {keys} keys; found {tuple(mask.shape)}"
+        )
+    if mask is None and window is not None and query.shape[2] > 1 and keys > window:
+        raise ValueError(f"[attn.transformers] expected a mask that says sliding_window={window}; found none; {_INSTEAD}")
+    packed = starts is not None and len(starts) > 2
+    if packed and (mask is None or (isinstance(mask, LazyMask) and mask.sequences is None)):
+        raise ValueError(
+            "[attn.transformers] expected packed texts told by position_ids that begin again; found cu_seq_lens_q alone, "
+            "and a mask for one text; pass position_ids too, and use_cache=False"
+        )
 
 
 def _by_parameters(query: Any, key: Any, value: Any, mask: LazyMask, options: dict[str, Any]) -> Any:
@@ -235,6 +282,11 @@ def mask(
         square = q_length == kv_length and not isinstance(q_offset, torch.Tensor) and q_offset == kv_offset
         known, filled = allow_is_bidirectional_skip and (reach is None or square), kv_length
     length = None if attention_mask is None or attention_mask.ndim != 2 else attention_mask.shape[1] - kv_offset
+    if pattern and length is not None and length not in (filled, kv_length):
+        raise ValueError(
+            f"[attn.transformers] expected an attention_mask with a column for each of {filled + kv_offset} keys; found "
+            f"{tuple(attention_mask.shape)}"
+        )
     if (
         pattern and known and filled <= kv_length
         and (attention_mask is None or length in (filled, kv_length))

@@ -269,3 +269,117 @@ def test_what_reads_a_window_finds_its_values(tq, tk, padded):
     for read in (torch.Tensor.clone, lambda m: m[:, :, -1:], lambda m: torch.where(m, 0.0, -1.0), lambda m: ~m,
                  lambda m: m.float(), lambda m: m[..., 1:].any(-1)):  # fmt: skip
         assert torch.equal(read(window), read(want)) and type(read(window)) is torch.Tensor
+
+
+@pytest.mark.parametrize("columns", [10, 14])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_mask_has_a_column_for_each_key(name, columns):
+    """transformers fills up a short mask as padding, and cuts a long one."""
+    family, more = MODELS[name]
+    config = transformers.AutoConfig.for_model(family, **{**SMALL, **more})
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="attn").eval()
+    with pytest.raises(ValueError, match="column for each of 12 keys"):
+        model(torch.randint(3, 97, (2, 12)), attention_mask=torch.ones(2, columns, dtype=torch.long))
+
+
+def layer(*, mask=None, module=None, tokens=5, **options):
+    q = torch.randn(2, 3, tokens, 4, generator=torch.Generator().manual_seed(6))
+    return attn.transformers.attention_forward(module or type("M", (), {})(), q, q, q, mask, **options)[0]
+
+
+REFUSED = {
+    "a paged cache": {"cache": object()},
+    "keys that were chosen": {"indices": torch.zeros(2, 5, 1)},
+    "blocks that were chosen": {"block_indices": torch.zeros(2, 5, 1)},
+    "sinks of each token": {"sinks": torch.zeros(2, 3, 5, 1)},
+    "a layer with sinks": {"module": type("M", (), {"sinks": torch.zeros(3)})()},
+    "a window that no mask says": {"sliding_window": 3},
+    "packed texts that no mask says": {"cu_seq_lens_q": torch.tensor([0, 2, 5])},
+    "columns": {"mask": torch.ones(2, 1, 5, 7, dtype=torch.bool)},
+    "columns of a window": {"mask": attn.transformers.LazyMask.of((2, 1, 5, 7), 2)},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_change_attention_is_refused(name):
+    with pytest.raises(ValueError, match=r"^\[attn.transformers\] expected"):
+        layer(**REFUSED[name])
+
+
+def test_what_changes_nothing_is_passed_over():
+    passed = {"position_ids": torch.arange(5), "num_items_in_batch": 3, "use_cache": True, "sliding_window": 9,
+              "cu_seq_lens_q": torch.tensor([0, 5]), "indices": None, "deterministic": False}  # fmt: skip
+    assert torch.equal(layer(**passed), layer())
+
+
+def test_what_a_models_own_eager_attention_reads_is_known():
+    """A model of another file whose eager attention names an argument of its own."""
+    import types
+
+    other = types.ModuleType("modeling_other")
+    exec("def eager_attention_forward(module, query, key, value, attention_mask, twist=None, **kwargs): ...\n"
+         "class Layer: ...", other.__dict__)  # fmt: skip
+    other.Layer.__module__ = other.__name__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(__import__("sys").modules, other.__name__, other)
+        layer(module=other.Layer(), twist=None, turn=1)
+        with pytest.raises(ValueError, match="found twist"):
+            layer(module=other.Layer(), twist=1)
+
+
+def test_no_model_of_transformers_has_an_argument_that_is_neither_taken_nor_refused():
+    import inspect
+    import pathlib
+    import re
+
+    taken = set(inspect.signature(attn.transformers.attention_forward).parameters)
+    known = taken | set(attn.transformers._REFUSED) | {"query_states", "key_states", "value_states"}
+    read, files = set(), list(pathlib.Path(transformers.__file__).parent.glob("models/*/modeling_*.py"))
+    for file in files:
+        for signature in re.findall(r"^def eager_attention_forward\((.*?)\)(?: ->|:\n)", file.read_text(), re.DOTALL | re.MULTILINE):
+            read |= set(re.findall(r"^\s*(\w+)(?::|,|=)", signature, re.MULTILINE))
+    assert len(files) > 100 and {"query", "softcap", "position_bias"} <= read
+    assert read <= known
+
+
+@pytest.mark.filterwarnings("ignore")  # deprecated names
+@pytest.mark.parametrize("kind", ["dynamic", "static", "sliding_window", "hybrid"])
+@pytest.mark.parametrize("name", MODELS)
+def test_generated_texts_with_each_cache(name, kind):
+    torch.manual_seed(7)
+    family, more = MODELS[name]
+    model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(family, **{**SMALL, **more})).eval()
+    texts, ids = [], torch.randint(3, 97, (2, 9))
+    for implementation in ("eager", "attn"):
+        model.set_attn_implementation(implementation)
+        texts.append(model.generate(ids, attention_mask=torch.tensor(PADDED["left"]), max_new_tokens=8, do_sample=False,
+                                    cache_implementation=kind, disable_compile=True))  # fmt: skip
+    assert torch.equal(*texts)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_gradient_checkpointing(reentrant):
+    torch.manual_seed(8)
+    config = transformers.AutoConfig.for_model("mistral", **SMALL, sliding_window=4)
+    model, found = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="attn").train(), []
+    ids = torch.randint(3, 97, (2, 12))
+    for checkpoints in (False, True):
+        if checkpoints:
+            model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+        model.zero_grad()
+        model(ids, attention_mask=torch.tensor(TWELVE["left"]), labels=ids, use_cache=False).loss.backward()
+        found.append([p.grad.clone() for p in model.parameters()])
+    torch.testing.assert_close(*found)
+
+
+def test_a_compiled_model():
+    torch.manual_seed(9)
+    config = transformers.AutoConfig.for_model("llama", **{**SMALL, "num_hidden_layers": 1})
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="attn").eval()
+    ids = torch.randint(3, 97, (2, 12))
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="aot_eager")
+    with torch.no_grad():
+        for seen in (None, torch.tensor(TWELVE["left"])):
+            kept = slice(None) if seen is None else seen.bool()
+            torch.testing.assert_close(compiled(ids, attention_mask=seen).logits[kept], model(ids, attention_mask=seen).logits[kept])
