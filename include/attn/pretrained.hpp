@@ -42,12 +42,15 @@ PretrainedFiles open_pretrained(const std::filesystem::path& path);
 
 // The model, with its matrices in float32, bfloat16 or int8 (as store_matrices() makes it) and its vectors in float32.
 // Its products are of `precision`. Tensors are read one by one: beside the model's own memory there is that of the
-// largest. Throws Error (data), naming the tensor, for a missing or unknown tensor, or a shape that is not the config's.
+// largest. Throws Error (data), naming the tensor, for a missing or unknown tensor, or a shape that is not the
+// config's.
 LanguageModel load_language_model(const std::filesystem::path& path, DType weights = DType::f32,
                                   Precision precision = Precision::highest);
 
 // Writes config.json and model.safetensors into `folder`, which must be there, as transformers' from_pretrained() reads
-// them; tensors have the dtypes in which the model keeps them, float32 or bfloat16. Each file is whole or untouched.
+// them; tensors have the dtypes in which the model keeps them, float32 or bfloat16. Each file is whole or untouched. A
+// process that is killed leaves the old model, the new one, or a folder without weights, and never the weights of one
+// under the config of the other.
 // Throws Error (argument) for a model that was not made of a config.json (LanguageModelConfig::json), and (dtype) for
 // one in int8.
 void save_language_model(const std::filesystem::path& folder, LanguageModel& model);

@@ -111,11 +111,9 @@ OutputFile::OutputFile(Destination destination) : destination_(std::move(destina
 void OutputFile::create_temporary() {
   const mode_t mode = destination_.mode().value_or(kNewFile);
   file_.reset(open_nameless(destination_.folder(), mode));
-  if (file_.get() < 0) {
-    temporary_.emplace(destination_.folder());
-    file_.reset(open(temporary_->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-    if (file_.get() < 0) destination_.fail("no way to create a file in its folder", errno);
-  }
+  mark_living(file_.get());
+  if (file_.get() < 0) file_.reset(io::create_temporary(temporary_, destination_.folder(), mode));
+  if (file_.get() < 0) destination_.fail("no way to create a file in its folder", errno);
   // open() has taken the umask's bits away.
   if (destination_.mode() && fchmod(file_.get(), mode) != 0) destination_.fail("no way to keep its permissions", errno);
 }
@@ -148,13 +146,17 @@ void OutputFile::commit() {
 
 void OutputFile::name_it() {
   // A new file gets its name at once.
-  if (!temporary_ && !destination_.mode() && link_to(file_.get(), destination_.path().c_str())) return;
+  if (!temporary_ && !destination_.mode() && link_to(file_.get(), destination_.path().c_str())) {
+    file_.close();
+    return;
+  }
   if (!temporary_) {
     temporary_.emplace(destination_.folder());
     if (!link_to(file_.get(), temporary_->c_str())) destination_.fail("no way to create a file in its folder", errno);
   }
-  if (file_.close() != 0) destination_.fail("a failed write", errno);
+  // The file stays open, and so marked, until it has its name; finish() has told of every write that failed.
   if (temporary_->rename_to(destination_.path()) != 0) destination_.fail("no way to rename the finished file", errno);
+  file_.close();
 }
 
 }  // namespace attn::io

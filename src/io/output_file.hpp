@@ -51,7 +51,8 @@ class Destination {
 
 // The bytes go to a file without a name, or, where the file system has no such thing, with a TemporaryName; commit()
 // gives it its own. Without a commit() nothing has happened. Where a file has to be replaced, the new one, whole, has a
-// TemporaryName between two system calls, as Linux cannot link over a file: a kill -9 just there leaves it.
+// TemporaryName between two system calls, as Linux cannot link over a file: a kill -9 just there leaves it to
+// remove_abandoned().
 class OutputFile {
  public:
   OutputFile(const std::filesystem::path& path, std::string_view op) : OutputFile(Destination(path, op)) {}

@@ -55,9 +55,8 @@ SharedFile::SharedFile(const std::filesystem::path& path, const Shape& shape, DT
     throw Error(Error::Kind::argument, "save_tensor", "a file that several ranks can write", source_name(path));
   }
   const mode_t mode = destination_.mode().value_or(kNewFile);
-  own_ = std::make_unique<TemporaryName>(destination_.folder());
+  file_.reset(create_temporary(own_, destination_.folder(), mode));
   temporary_name_ = own_->c_str();
-  file_.reset(open(own_->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (file_.get() < 0) destination_.fail("no way to create a file in its folder", errno);
   if (destination_.mode() && fchmod(file_.get(), mode) != 0) destination_.fail("no way to keep its permissions", errno);
   const auto size = header_.size() + static_cast<std::uint64_t>(shape_.numel()) * size_of(dtype_);
@@ -114,8 +113,8 @@ void SharedFile::finish() {
 }
 
 void SharedFile::commit() {
-  if (file_.close() != 0) destination_.fail("a failed write", errno);
   if (own_->rename_to(destination_.path()) != 0) destination_.fail("no way to rename the finished file", errno);
+  file_.close();
 }
 
 }  // namespace attn::io

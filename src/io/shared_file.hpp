@@ -2,7 +2,7 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -34,7 +34,7 @@ class SharedFile {
 
   Destination destination_;
   std::string temporary_name_;
-  std::unique_ptr<TemporaryName> own_;  // of the process that made it
+  std::optional<TemporaryName> own_;  // of the process that made it
   Shape shape_;
   DType dtype_;
   std::size_t dim_;

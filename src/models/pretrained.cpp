@@ -5,12 +5,15 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <system_error>
 
 #include "attn/error.hpp"
 #include "attn/gguf.hpp"
 #include "attn/io.hpp"
 #include "io/json_object.hpp"
+#include "io/output_file.hpp"
 #include "io/safetensors_file.hpp"
+#include "io/writers.hpp"
 #include "models/gguf_model.hpp"
 #include "modules/stored.hpp"
 #include "modules/weights.hpp"
@@ -247,13 +250,41 @@ LanguageModel load_language_model(const fs::path& path, DType weights, Precision
   return model;
 }
 
+namespace {
+
+constexpr const char* kSave = "save_language_model";
+
+void remove_old(const fs::path& path) {
+  std::error_code failed;
+  fs::remove(path, failed);
+  if (!failed) return;
+  throw Error(Error::Kind::file, kSave, "a folder whose files can be replaced",
+              io::in_quotes(path.native()) + " (" + failed.message() + ")");
+}
+
+// Old weights go before another config comes, and the new weights come last: no reader finds the weights of one model
+// under the config of another.
+void save_set(const fs::path& folder, const std::string& config, const io::NamedTensors& tensors) {
+  const io::Destination weights_at(folder / "model.safetensors", kSave), config_at(folder / "config.json", kSave);
+  io::OutputFile weights(weights_at), text(config_at);
+  io::write_safetensors(weights, tensors);
+  weights.finish();
+  text.write(config);
+  text.finish();
+  remove_old(folder / "model.safetensors.index.json");  // of older weights in several files
+  if (!fs::exists(config_at.path()) || text_of(config_at.path()) != config) remove_old(weights_at.path());
+  text.commit();
+  weights.commit();
+}
+
+}  // namespace
+
 void save_language_model(const fs::path& folder, LanguageModel& model) {
-  constexpr const char* op = "save_language_model";
   if (model.config().json.empty()) {
-    throw Error(Error::Kind::argument, op, "a model that was made of a config.json", "one without");
+    throw Error(Error::Kind::argument, kSave, "a model that was made of a config.json", "one without");
   }
   if (model.embedding.scales.defined()) {
-    throw Error(Error::Kind::dtype, op, "weights in float32 or bfloat16", "int8", "save the model that was loaded");
+    throw Error(Error::Kind::dtype, kSave, "weights in float32 or bfloat16", "int8", "save the model that was loaded");
   }
   auto config = nlohmann::ordered_json::parse(model.config().json);
   config.erase("torch_dtype");
@@ -266,8 +297,7 @@ void save_language_model(const fs::path& folder, LanguageModel& model) {
     for (Tensor& part : columns) part = columns.size() > 1 ? part.transpose(0, 1) : part;
     file.tensors.emplace_back(entry.name, columns.size() > 1 ? concat_last(columns).transpose(0, 1) : columns[0]);
   }
-  io::save_safetensors(folder / "model.safetensors", file);
-  io::save_text(folder / "config.json", config.dump(2) + "\n");
+  save_set(folder, config.dump(2) + "\n", file);
 }
 
 }  // namespace attn

@@ -64,7 +64,7 @@ TEST_F(TrainRun, AStepThatIsNotFiniteChangesNothingButTheGenerator) {
 }
 
 TEST_F(TrainRun, WeightsThatAreNotFiniteAreNeverSaved) {
-  TrainingFiles to(path("m.safetensors"), "");
+  TrainingFiles to(path("m.safetensors"), false, "");
   to.save(*run_);
   const auto before = files();
   weight() = std::numeric_limits<float>::infinity();
@@ -74,7 +74,7 @@ TEST_F(TrainRun, WeightsThatAreNotFiniteAreNeverSaved) {
 }
 
 TEST_F(TrainRun, AValidationLossThatIsNotFiniteEndsTheRun) {
-  const TrainingFiles to(path("m.safetensors"), "");
+  const TrainingFiles to(path("m.safetensors"), false, "");
   for (const auto then : {Divergence::Then::stop, Divergence::Then::skip}) {
     Divergence divergence(then, to);
     EXPECT_NO_THROW(divergence.check({.loss = 1, .norm = 1, .validation = 1.0}, *run_));
@@ -84,7 +84,7 @@ TEST_F(TrainRun, AValidationLossThatIsNotFiniteEndsTheRun) {
 }
 
 TEST_F(TrainRun, TenInARowEndTheRun) {
-  const TrainingFiles to(path("m.safetensors"), "");
+  const TrainingFiles to(path("m.safetensors"), false, "");
   Divergence divergence(Divergence::Then::skip, to);
   for (int turn = 0; turn < 3; ++turn) {
     for (int i = 1; i < Divergence::kMost; ++i) divergence.check({.loss = kNan, .norm = 1}, *run_);

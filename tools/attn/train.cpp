@@ -9,13 +9,13 @@
 #include <csignal>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
 #include "attn/pretrained.hpp"
 #include "common/format.hpp"
-#include "common/outputs.hpp"
 #include "common/ranks.hpp"
 #include "common/signals.hpp"
 #include "common/terminal.hpp"
@@ -25,7 +25,6 @@
 #include "train/divergence.hpp"
 #include "train/estimate.hpp"
 #include "train/files.hpp"
-#include "train/lock.hpp"
 #include "train/progress.hpp"
 #include "train/ranks.hpp"
 #include "train/run.hpp"
@@ -57,7 +56,8 @@ constexpr const char* kTrainNotes =
     "or the model's own context where that is shorter), with its own tokenizer. --lr is then 0.00005 and --min-lr a "
     "tenth "
     "of --lr, unless they are given. --out is a folder, which gets config.json, model.safetensors and the tokenizer's "
-    "files, as Hugging Face's libraries read them; the checkpoint in it is model.training.safetensors. The tokenizer "
+    "files, as Hugging Face's libraries read them; the checkpoint in it is model.training.safetensors. The folder "
+    "appears with all of its files at once, and --force replaces all of an older one. The tokenizer "
     "of a "
     "GGUF file stays in that file: name it by --tokenizer to generate or to resume.\n\n"
     "Otherwise two files are written: --out, the model in the names of Hugging Face's GPT-2, and beside it "
@@ -106,45 +106,27 @@ void keep_freed_memory() {
 #endif
 }
 
-// A folder for a released model: gone again if nothing was put into it.
-class OutFolder {
- public:
-  explicit OutFolder(const std::string& path) : path_(path) {
-    std::error_code failed;
-    created_ = !path.empty() && std::filesystem::create_directory(path_, failed);
-    if (failed)
-      throw Error(Error::Kind::file, "--out", "a folder to write into", escaped(path) + ": " + failed.message());
-  }
-  OutFolder(const OutFolder&) = delete;
-  OutFolder& operator=(const OutFolder&) = delete;
-  ~OutFolder() {
-    std::error_code not_empty;
-    if (created_) std::filesystem::remove(path_, not_empty);
-  }
-
- private:
-  std::filesystem::path path_;
-  bool created_ = false;
-};
-
 bool is_folder(const TrainFlags& flags) {
-  return !flags.from.empty() || (flags.resume && std::filesystem::is_directory(flags.out));
+  const std::filesystem::path out(flags.out);
+  return !flags.from.empty() || (flags.resume && (is_directory(out) || out.extension() != ".safetensors"));
 }
 
-// The model's file: of a released model in the folder --out.
-std::string model_file(const TrainFlags& flags) {
-  if (!is_folder(flags)) return flags.out;
-  if (std::filesystem::path(flags.out).extension() == ".safetensors") {
-    throw Error(Error::Kind::argument, "--out", "a folder for the model of --from", escaped(flags.out));
-  }
-  return (std::filesystem::path(flags.out) / "model.safetensors").string();
+// The tokenizer's file or folder; empty: bytes are the tokens.
+std::string tokenizer_place(const TrainFlags& flags) {
+  const bool own = flags.tokenizer.empty() && is_folder(flags);
+  return !own ? flags.tokenizer : flags.from.empty() ? flags.out : flags.from;
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of(const TrainFlags& flags) {
-  const bool own = flags.tokenizer.empty() && is_folder(flags);
-  const std::string place = !own ? flags.tokenizer : flags.from.empty() ? flags.out : flags.from;
+  const std::string place = tokenizer_place(flags);
   if (place.empty()) return std::make_unique<ByteTokenizer>();
   return std::make_unique<BPETokenizer>(BPETokenizer::load(place));
+}
+
+Companions companions_of(const TrainFlags& flags) {
+  Companions files = tokenizer_files(tokenizer_place(flags));
+  std::ranges::move(generation_files(flags.from), std::back_inserter(files));
+  return files;
 }
 
 // What --from brings itself, and what its learning rates are.
@@ -170,6 +152,18 @@ std::unique_ptr<TrainedModel> go_on_from(const Verb& verb, TrainFlags& flags, co
   return model;
 }
 
+// What a checkpoint says is no flag of the command line, except for what depends on the ranks.
+std::unique_ptr<Run> resumed(const TrainingFiles& files, const TrainFlags& flags, const TrainRanks& ranks,
+                             const Tokenizer& tokenizer, std::optional<Text>& text) {
+  try {
+    return Run::resume(files.checkpoint(), flags.text, tokenizer, text, ranks);
+  } catch (const Error& error) {
+    if (error.kind() != Error::Kind::argument || ranks.size() > 1) throw;
+    throw Error(Error::Kind::data, "train", "the settings of a training run in " + files.checkpoint().string(),
+                error.what());
+  }
+}
+
 std::unique_ptr<Run> start(const Verb& verb, TrainFlags& flags, const TrainRanks& ranks, TrainingFiles& files,
                            const Tokenizer& tokenizer, std::optional<Text>& text) {
   if (flags.resume) {
@@ -182,13 +176,15 @@ std::unique_ptr<Run> start(const Verb& verb, TrainFlags& flags, const TrainRanks
                   "neither settings nor --force nor --from beside --resume, which has all from its checkpoint",
                   joined(given, " "));
     }
-    auto run = Run::resume(files.checkpoint(), flags.text, tokenizer, text, ranks);
+    auto run = resumed(files, flags, ranks, tokenizer, text);
     files.resumed(*run);
     return run;
   }
-  if (!flags.force && ranks.first()) files.require_new();
   std::unique_ptr<TrainedModel> released;
-  if (!flags.from.empty()) released = go_on_from(verb, flags, tokenizer);
+  if (!flags.from.empty()) {
+    released = go_on_from(verb, flags, tokenizer);
+    files.set_companions(companions_of(flags));
+  }
   flags.settings.model.vocab_size = tokenizer.vocab_size();
   flags.settings.model.precision = parse_precision(flags.precision);
   flags.settings.model.gelu = flags.gelu == "tanh" ? Gelu::tanh : Gelu::exact;
@@ -230,31 +226,21 @@ void conclude(const Run& run, const Progress& progress, const TrainingFiles& fil
 struct Training {
   TrainRanks ranks;
   TrainingFiles files;
-  std::optional<OutFolder> folder;
-  Outputs outputs;  // refused before the work, not after it
-  std::optional<TrainingLock> lock;
   std::unique_ptr<Tokenizer> tokenizer;
   std::optional<Text> text;
   std::unique_ptr<Run> run;
 
   Training(const Verb& verb, TrainFlags& flags, const TrainRanks& all)
-      : ranks(all), files(model_file(flags), flags.curve) {
+      : ranks(all), files(flags.out, is_folder(flags), flags.curve) {
     if (!flags.from.empty() && !flags.resume) require_model("--from", flags.from);
-    if (ranks.size() > 1 && std::ranges::count(flags.text, "-") > 0) {
-      throw Error(Error::Kind::argument, "--text", "files, which all ranks read", "standard input");
+    const auto streams = std::ranges::count(flags.text, "-");
+    if (streams > 1 || (streams == 1 && ranks.size() > 1)) {
+      throw Error(Error::Kind::argument, "--text",
+                  ranks.size() > 1 ? "files, which all ranks read" : "standard input (-) once", "standard input");
     }
-    if (ranks.first()) reserve(flags);
+    if (ranks.first()) files.reserve(flags.resume, flags.force);
     tokenizer = tokenizer_of(flags);
     run = start(verb, flags, ranks, files, *tokenizer, text);
-  }
-
- private:
-  void reserve(const TrainFlags& flags) {
-    folder.emplace(flags.from.empty() || flags.resume ? "" : flags.out);
-    outputs.declare("--out", files.model().string(), {".safetensors"});
-    outputs.declare("the checkpoint", files.checkpoint().string(), {".safetensors"});
-    outputs.declare("--curve", files.curve().string(), {".svg"});
-    lock.emplace(io::Destination(files.model(), "--out"));
   }
 };
 
@@ -407,6 +393,7 @@ void define_train(Verb& verb, int& status) {
   add_ranks_flags(verb, *flags);
   verb.add_flag("--json", flags->json, "Print progress as JSON, an object a line, on standard output.");
   add_train_settings(verb, flags->settings, flags->precision, flags->gelu);
+  verb.find("--rng")->needs(*verb.find("--dropout"));
   verb.notes(kTrainNotes);
   verb.examples(kTrainExamples);
   verb.callback([&verb, flags, &status] { train(verb, *flags, status); });

@@ -47,11 +47,12 @@ struct Found {
 
 std::vector<Found> collect(const Trace& trace) {
   std::vector<Found> found;
+  std::map<std::string, std::size_t> places;
   for (const auto& [name, tensor] : trace.steps()) {
     const Address at = address_of(name);
-    auto block = std::find_if(found.begin(), found.end(), [&](const Found& f) { return f.label == at.block; });
-    if (block == found.end()) block = found.insert(found.end(), {at.block, {}});
-    block->steps[at.step].push_back(tensor);
+    const auto [place, is_new] = places.emplace(at.block, found.size());
+    if (is_new) found.push_back({at.block, {}});
+    found[place->second].steps[at.step].push_back(tensor);
   }
   std::erase_if(found, [](const Found& f) { return !f.steps.contains("weights"); });
   return found;

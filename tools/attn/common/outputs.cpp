@@ -34,7 +34,10 @@ void Outputs::declare(const std::string& flag, const std::string& given, const s
                 formatted("{} \"{}\" and {} \"{}\", which are the same one", other.flag, escaped(other.given), flag,
                           escaped(given)));
   }
-  if (!destination.is_stream()) const io::OutputFile probe(destination);  // that its folder takes files
+  if (!destination.is_stream()) {
+    const io::OutputFile probe(destination);  // that its folder takes files
+    io::remove_abandoned(destination.folder());
+  }
   targets_.push_back({flag, given, destination});
 }
 

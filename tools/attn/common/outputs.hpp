@@ -15,7 +15,8 @@ class Outputs {
   using Save = std::function<void(io::OutputFile&)>;
 
   // Declares an output before any work is done; an empty path is none. Throws Error when its extension is
-  // not among `extensions`, it cannot be written, or it is the same file as another output, by whatever name.
+  // not among `extensions`, it cannot be written, or it is the same file as another output, by whatever name. Removes
+  // what killed processes have left in its folder.
   void declare(const std::string& flag, const std::string& path, const std::vector<std::string>& extensions);
   bool to_stdout() const;
 

@@ -7,6 +7,7 @@
 #include "common/ranks.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
+#include "io/output_folder.hpp"
 #include "train/divergence.hpp"
 
 namespace attn::tool {
@@ -29,34 +30,95 @@ std::string curve_svg(const Run& run) {
 
 }  // namespace
 
-TrainingFiles::TrainingFiles(const std::string& model, const std::string& curve)
-    : model_(model),
-      checkpoint_(beside(model, ".training.safetensors")),
-      curve_(curve.empty() ? beside(model, ".svg") : fs::path(curve)) {}
+TrainingFiles::TrainingFiles(const std::string& out, bool is_folder, const std::string& curve)
+    : folder_(is_folder ? io::place_of_folder(out) : fs::path()),
+      model_(is_folder ? folder_ / "model.safetensors" : fs::path(out)),
+      checkpoint_(beside(model_, ".training.safetensors")),
+      curve_(curve.empty() ? beside(model_, ".svg") : fs::path(curve)) {
+  if (!is_folder) return;
+  if (fs::path(out).extension() == ".safetensors") {
+    throw Error(Error::Kind::argument, "--out", "a folder for the model of --from", escaped(out));
+  }
+  if (io::place_of_folder(curve_.parent_path()) == folder_) curve_ = folder_ / curve_.filename();
+}
+
+void TrainingFiles::reserve(bool resume, bool replace) {
+  const bool makes_folder = !folder_.empty() && !resume;
+  if (makes_folder) {
+    const io::OutputFolder probe(folder_, "--out");
+    io::remove_abandoned(folder_);
+  } else {
+    require_checkpoint(resume);
+    outputs_.declare("--out", model_.string(), {".safetensors"});
+    outputs_.declare("the checkpoint", checkpoint_.string(), {".safetensors"});
+  }
+  if (!folder_.empty()) io::remove_abandoned(folder_.parent_path());
+  if (!makes_folder || curve_.parent_path() != folder_) outputs_.declare("--curve", curve_.string(), {".svg"});
+  if (folder_.empty()) {
+    const io::Destination model(model_, "--out");
+    if (model.is_stream()) throw Error(Error::Kind::argument, "--out", "a file", "a stream");
+    lock_.emplace(beside(model.path(), ".training.lock"), model.path());
+  } else {
+    lock_.emplace(folder_.string() + ".training.lock", folder_);
+  }
+  if (resume) return;
+  if (!replace) require_new();
+  if (makes_folder) require_replaceable();
+}
+
+void TrainingFiles::require_checkpoint(bool resume) const {
+  if (!resume || fs::exists(checkpoint_)) return;
+  throw Error(Error::Kind::file, "--resume", formatted("a checkpoint at \"{}\"", escaped(checkpoint_.string())), "none",
+              "start the run again without --resume");
+}
 
 void TrainingFiles::require_new() const {
-  for (const fs::path& path : {model_, checkpoint_}) {
-    if (!fs::exists(path)) continue;
+  const std::vector<fs::path> taken = folder_.empty() ? std::vector{model_, checkpoint_} : std::vector{folder_};
+  for (const fs::path& path : taken) {
+    if (!fs::exists(path) || (fs::is_directory(path) && fs::is_empty(path))) continue;
     throw Error(Error::Kind::argument, "--out", "no model there yet", formatted("\"{}\"", escaped(path.string())),
                 "continue it by --resume, or replace it by --force");
+  }
+}
+
+// All of the old folder goes, so that it may hold nothing that somebody would miss.
+void TrainingFiles::require_replaceable() const {
+  if (!fs::exists(folder_)) return;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    const std::string name = entry.path().filename().string();
+    if (!entry.is_directory() && (is_companion(name) || name == "config.json" || name == model_.filename() ||
+                                  name == checkpoint_.filename() || name == curve_.filename())) {
+      continue;
+    }
+    throw Error(Error::Kind::argument, "--force",
+                "a folder with the files of a model that attn train wrote, all of which it replaces", escaped(name),
+                "move that away, or give another --out");
   }
 }
 
 // The checkpoint first: the model and the curve can be written again from it.
 void TrainingFiles::save(Run& run) {
   distributed::Transport* const ranks = run.ranks().transport;
+  std::optional<io::OutputFolder> fresh;  // for the first step that is saved
   together(ranks, [&] {
     if (!run.finite()) throw diverged(formatted("other weights after step {}", run.steps_done()), *this);
+    if (run.ranks().first() && !folder_.empty() && kept_ < 0) fresh.emplace(folder_, "--out");
   });
+  const auto place = [&](const fs::path& file) {
+    return fresh && file.parent_path() == folder_ ? fresh->path() / file.filename() : file;
+  };
   const auto whole = run.whole_weights();
-  run.save(checkpoint_);
-  kept_ = run.steps_done();
+  run.save(place(checkpoint_));
+  if (!fresh) kept_ = run.steps_done();
   together(ranks, [&] {
     if (!run.ranks().first()) return;
-    run.model().save(model_, run.steps_done());
-    io::save_text(curve_, curve_svg(run));
+    run.model().save(place(model_), run.steps_done());
+    io::save_text(place(curve_), curve_svg(run));
+    if (!fresh) return;
+    for (const auto& [name, content] : companions_) io::save_text(fresh->path() / name, content);
+    fresh->commit();
   });
-  saved_ = run.steps_done();
+  kept_ = saved_ = run.steps_done();
 }
 
 std::string TrainingFiles::kept() const {

@@ -2,23 +2,35 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "common/outputs.hpp"
+#include "train/lock.hpp"
+#include "train/model.hpp"
 #include "train/run.hpp"
 
 namespace attn::tool {
 
+// The files of a GPT replace each other one by one. Those of a released model are a folder, which appears with all of
+// them at once. From then on the checkpoint, the weights and the curve are replaced one by one: the config and the
+// tokenizer beside them are the same for every step.
 class TrainingFiles {
  public:
-  // `curve` empty: beside the model.
-  TrainingFiles(const std::string& model, const std::string& curve);
+  // `out` is a .safetensors file, or a folder; `curve` empty: beside the model.
+  TrainingFiles(const std::string& out, bool is_folder, const std::string& curve);
 
   const std::filesystem::path& model() const noexcept { return model_; }
   const std::filesystem::path& checkpoint() const noexcept { return checkpoint_; }
   const std::filesystem::path& curve() const noexcept { return curve_; }
 
-  // Throws Error (argument) where there is a model or a checkpoint already.
-  void require_new() const;
+  // Throws Error: (file) where nothing can be written, (argument) for names that are no files of their own, and, unless
+  // the run is resumed, (argument) where something is there already that `replace` is not meant for. Takes the lock,
+  // and removes what killed runs have left.
+  void reserve(bool resume, bool replace);
+  // What the folder gets beside the model.
+  void set_companions(Companions files) { companions_ = std::move(files); }
   // The run was read from the checkpoint.
   void resumed(const Run& run) { kept_ = run.steps_done(); }
   // Throws Error (data) for weights that are not finite, and writes nothing.
@@ -28,7 +40,15 @@ class TrainingFiles {
   std::string kept() const;
 
  private:
+  void require_checkpoint(bool resume) const;
+  void require_new() const;
+  void require_replaceable() const;  // a folder
+
+  std::filesystem::path folder_;  // empty: a GPT's file
   std::filesystem::path model_, checkpoint_, curve_;
+  Outputs outputs_;  // refused before the work, not after it
+  std::optional<TrainingLock> lock_;
+  Companions companions_;
   std::int64_t kept_ = -1, saved_ = -1;  // the checkpoint's step; the same if written by this process
 };
 

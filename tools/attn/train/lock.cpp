@@ -19,14 +19,6 @@
 namespace attn::tool {
 namespace {
 
-namespace fs = std::filesystem;
-
-// The same for every name of the model.
-fs::path lock_of(const io::Destination& model) {
-  if (model.is_stream()) throw Error(Error::Kind::argument, "--out", "a file", "a stream");
-  return fs::path(model.path()).replace_extension(".training.lock");
-}
-
 std::string holder(int file) {
   std::array<char, 20> text{};
   const ssize_t got = pread(file, text.data(), text.size(), 0);
@@ -37,7 +29,8 @@ std::string holder(int file) {
 
 }  // namespace
 
-TrainingLock::TrainingLock(const io::Destination& model) : model_(model.path()), path_(lock_of(model)) {
+TrainingLock::TrainingLock(const std::filesystem::path& path, const std::filesystem::path& model)
+    : model_(model), path_(path) {
   while (!take()) {
   }
   write_process_id();

@@ -4,16 +4,15 @@
 #include <filesystem>
 
 #include "io/file.hpp"
-#include "io/output_file.hpp"
 
 namespace attn::tool {
 
-// Holds MODEL.training.lock beside the model, a file with the number of the process, for as long as it lives. The
-// system gives up the lock of a process that was killed; the file, which then stays, locks nobody out.
+// Holds the file at `path`, with the number of the process in it, for as long as it lives. The system gives up the lock
+// of a process that was killed; the file, which then stays, locks nobody out.
 class TrainingLock {
  public:
-  // Throws Error (file) where another process holds it, Error (argument) for a model that is no file.
-  explicit TrainingLock(const io::Destination& model);
+  // Throws Error (file), which names the model, where another process holds it.
+  TrainingLock(const std::filesystem::path& path, const std::filesystem::path& model);
   TrainingLock(const TrainingLock&) = delete;
   TrainingLock& operator=(const TrainingLock&) = delete;
   ~TrainingLock();

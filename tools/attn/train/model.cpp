@@ -1,9 +1,13 @@
 #include "train/model.hpp"
 
+#include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 
 #include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
+#include "attn/gguf.hpp"
 #include "attn/io.hpp"
 #include "attn/pretrained.hpp"
 #include "io/file.hpp"
@@ -28,33 +32,48 @@ class Gpt2 : public TrainedModel {
 
 class Released : public TrainedModel {
  public:
-  Released(LanguageModel model, fs::path from) : model_(std::move(model)), from_(std::move(from)) {}
+  explicit Released(LanguageModel model) : model_(std::move(model)) {}
   CausalLM& module() override { return model_; }
   std::string config() const override { return model_.config().json; }
-  void save(const fs::path& file, std::int64_t) override {
-    const fs::path folder = file.parent_path();
-    save_language_model(folder, model_);
-    for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                             "chat_template.jinja", "generation_config.json"}) {
-      if (from_.empty() || !fs::exists(from_ / name) || fs::exists(folder / name)) continue;
-      io::save_text(folder / name, std::string(io::as_text(io::read_file(from_ / name, "train").bytes())));
-    }
-  }
+  void save(const fs::path& file, std::int64_t) override { save_language_model(file.parent_path(), model_); }
 
  private:
   LanguageModel model_;
-  fs::path from_;  // a folder, or empty
 };
 
+constexpr std::array kTokenizerFiles{
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+    "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "chat_template.json"};
+constexpr std::array kGenerationFiles{"generation_config.json"};
+
+Companions read_there(const fs::path& folder, std::span<const char* const> names) {
+  Companions files;
+  if (!fs::is_directory(folder)) return files;
+  for (const char* name : names) {
+    if (fs::exists(folder / name)) files.emplace_back(name, io::as_text(io::read_file(folder / name, "train").bytes()));
+  }
+  return files;
+}
+
 }  // namespace
+
+Companions tokenizer_files(const fs::path& from) {
+  if (!fs::is_regular_file(from) || io::is_gguf(from)) return read_there(from, kTokenizerFiles);
+  return {{"tokenizer.json", std::string(io::as_text(io::read_file(from, "train").bytes()))}};
+}
+
+Companions generation_files(const fs::path& from) { return read_there(from, kGenerationFiles); }
+
+bool is_companion(const std::string& name) {
+  return std::ranges::count(kTokenizerFiles, name) + std::ranges::count(kGenerationFiles, name) > 0;
+}
 
 std::unique_ptr<TrainedModel> new_gpt(const GPTConfig& config, Generator& rng) {
   return std::make_unique<Gpt2>(GPT(config, rng));
 }
 
 std::unique_ptr<TrainedModel> released_model(const fs::path& from, Precision precision) {
-  return std::make_unique<Released>(load_language_model(from, DType::f32, precision),
-                                    fs::is_directory(from) ? from : fs::path());
+  return std::make_unique<Released>(load_language_model(from, DType::f32, precision));
 }
 
 std::unique_ptr<TrainedModel> released_model(const std::string& config, const StateDict& state, Precision precision,
@@ -76,7 +95,7 @@ std::unique_ptr<TrainedModel> released_model(const std::string& config, const St
     }
     p->value = found->second;
   }
-  return std::make_unique<Released>(std::move(model), fs::path());
+  return std::make_unique<Released>(std::move(model));
 }
 
 }  // namespace attn::tool

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "attn/gpt.hpp"
 #include "attn/random.hpp"
@@ -18,13 +20,22 @@ class TrainedModel {
   virtual CausalLM& module() = 0;
   // The config.json of a released model, else nothing.
   virtual std::string config() const = 0;
-  // Writes `file`, a .safetensors, and what else belongs to a model of its kind beside it.
+  // Writes `file`, a .safetensors, and a released model's config.json beside it.
   virtual void save(const std::filesystem::path& file, std::int64_t steps) = 0;
 };
 
+// What a released model's folder has beside its weights and its config.
+using Companions = std::vector<std::pair<std::string, std::string>>;  // names and contents
+
+// Of a folder's, those of its tokenizer, or its settings for generation; nothing of a GGUF file.
+Companions tokenizer_files(const std::filesystem::path& from);
+Companions generation_files(const std::filesystem::path& from);
+// Whether a training writes a file of that name into a model's folder.
+bool is_companion(const std::string& name);
+
 std::unique_ptr<TrainedModel> new_gpt(const GPTConfig& config, Generator& rng);
 
-// A released model's folder or GGUF file, with products of that precision; its tokenizer's files go where it is saved.
+// A released model's folder or GGUF file, with products of that precision.
 std::unique_ptr<TrainedModel> released_model(const std::filesystem::path& from, Precision precision);
 
 // The same from a checkpoint: its config.json, and a tensor for each parameter. Throws Error (data) for others, before

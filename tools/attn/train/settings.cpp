@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "attn/error.hpp"
+#include "core/escape.hpp"
 
 namespace attn::tool {
 namespace {
@@ -79,7 +80,10 @@ TrainSettings parse_settings(const std::string& text, const std::string& source)
     TrainSettings settings;
     each_setting(settings, [&](const char* flag, auto& value, const char*) { read(json.at(flag + 2), value); });
     read(json.at("vocab"), settings.model.vocab_size);
-    settings.model.gelu = json.at("gelu").get<std::string>() == "exact" ? Gelu::exact : Gelu::tanh;
+    const auto gelu = json.at("gelu").get<std::string>();
+    if (gelu != "exact" && gelu != "tanh")
+      throw Error(Error::Kind::data, "train", "gelu tanh or exact in " + source, escaped(gelu));
+    settings.model.gelu = gelu == "exact" ? Gelu::exact : Gelu::tanh;
     settings.model.precision = parse_precision(json.at("precision").get<std::string>());
     settings.reproducible = json.value("reproducible", false);
     return settings;
