@@ -58,7 +58,7 @@ TEST_F(Sdpa, OffsetsMoveTheDiagonal) {
             kRounding);
   EXPECT_LT(off("--causal top-left --key-offset 1", Tensor::of({{0.0f, 0.0f}})), kRounding);
   for (const char* far : {"-1", "1073741825", "9223372036854775807"}) {
-    EXPECT_THAT(run(std::string(kBase) + "--query-offset " + far).err,
+    EXPECT_THAT(run(std::string(kBase) + "--causal top-left --query-offset " + far).err,
                 HasSubstr("query_offset from 0 to 2^30; found " + std::string(far)));
   }
   EXPECT_EQ(run(std::string(kBase) + "--query-offset 9223372036854775808").status, 2);

@@ -99,7 +99,7 @@ TEST_F(TrainReleased, RefusesWithAReason) {
   refused("--from llama --out out --context 65", "1 to 64, as the model takes", 2);
   refused("--from llama --out out --text short.txt", "more text", 3);
   refused("--from llama --out out --batch 0", "at least 1", 2);
-  out_of(std::string(kRun) + "--out tuned --steps 2");
+  out_of("attn train --from llama --text text.txt --context 16 --batch 4 --steps 2 --out tuned");
   const std::string kept = read(path("tuned/model.safetensors"));
   EXPECT_THAT(run(std::string(kRun) + "--out tuned").err, HasSubstr("--resume"));
   EXPECT_EQ(run("attn train --text text.txt --from llama --out tuned --resume").status, 2);

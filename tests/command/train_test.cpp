@@ -2,6 +2,7 @@
 // becomes of one that diverges, and what it refuses.
 #include <gmock/gmock.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -27,10 +28,11 @@ class TrainTest : public Command {
   }
 
   // One thread: so small a model gains nothing by more.
-  static constexpr const char* kRun =
+  static constexpr const char* kWithoutSteps =
       "OMP_NUM_THREADS=1 attn train --text text.txt --layers 1 --heads 2 --width 16 --context 16 --batch 4 --dropout "
       "0.1 "
-      "--steps 60 --warmup 5 --lr 0.01 --eval-every 10 ";
+      "--warmup 5 --lr 0.01 --eval-every 10 ";
+  const std::string kRun = std::string(kWithoutSteps) + "--steps 60 ";
   static constexpr const char* kResume = "OMP_NUM_THREADS=1 attn train --text text.txt --resume ";
 
   std::map<std::string, std::string> result(const std::string& name) const {
@@ -41,7 +43,7 @@ class TrainTest : public Command {
 };
 
 TEST_F(TrainTest, LearnsAndWritesAModelACheckpointAndACurve) {
-  const std::string out = out_of(std::string(kRun) + "--out m.safetensors --json");
+  const std::string out = out_of(kRun + "--out m.safetensors --json");
   std::istringstream lines(out);
   std::vector<nlohmann::json> steps;
   for (std::string line; std::getline(lines, line);) steps.push_back(nlohmann::json::parse(line));
@@ -55,7 +57,7 @@ TEST_F(TrainTest, LearnsAndWritesAModelACheckpointAndACurve) {
   EXPECT_EQ(model.config().dropout, 0.1);
   EXPECT_THAT(read(path("m.svg")), HasSubstr("validation"));
   // The same run again, to the bit; plain lines, and a summary.
-  const Ran again = run(std::string(kRun) + "--out n.safetensors");
+  const Ran again = run(kRun + "--out n.safetensors");
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_THAT(again.err, HasSubstr("step     60  loss "));
   EXPECT_THAT(again.out, HasSubstr("validation loss "));
@@ -63,19 +65,19 @@ TEST_F(TrainTest, LearnsAndWritesAModelACheckpointAndACurve) {
 }
 
 TEST_F(TrainTest, StoppedByASignalItSavesAndContinues) {
-  out_of(std::string(kRun) + "--out whole.safetensors");
+  out_of(kRun + "--out whole.safetensors");
   for (const auto& [signal, status] : {std::pair{"INT", 130}, {"TERM", 143}}) {
     const std::string name = signal;
     const Ran ran =
-        run(std::string(kRun) + "--steps 100000 --save-every 1000000 --out " + name + ".safetensors 2>" + name +
-            ".log & until grep -q ^step " + name + ".log; do sleep 0.02; done; kill -" + name + " $!; wait $!");
+        run(std::string(kWithoutSteps) + "--steps 100000 --save-every 1000000 --out " + name + ".safetensors 2>" +
+            name + ".log & until grep -q ^step " + name + ".log; do sleep 0.02; done; kill -" + name + " $!; wait $!");
     EXPECT_EQ(ran.status, status) << ran.err;
     EXPECT_THAT(ran.out, HasSubstr("--resume"));
     EXPECT_TRUE(std::filesystem::exists(path(name + ".training.safetensors")));
   }
   // In parts, by steps and by time: the same as whole.
   for (const char* part : {"--until 23", "--until 41", "--minutes 0.0001"}) {
-    const Ran ran = run(std::string(std::filesystem::exists(path("m.safetensors")) ? kResume : kRun) +
+    const Ran ran = run(std::string(std::filesystem::exists(path("m.safetensors")) ? kResume : kRun.c_str()) +
                         "--out m.safetensors " + part);
     EXPECT_EQ(ran.status, 0) << ran.err;
   }
@@ -87,10 +89,10 @@ TEST_F(TrainTest, StoppedByASignalItSavesAndContinues) {
 constexpr const char* kDiverging = "--weight-decay 1e30 --save-every 1 --out m.safetensors ";
 
 TEST_F(TrainTest, DivergedItStopsAndKeepsTheLastFiniteCheckpoint) {
-  out_of(std::string(kRun) + kDiverging + "--until 1");
+  out_of(kRun + kDiverging + "--until 1");
   const auto finite = result("m");
   for (const char* way : {"", "--json ", "--on-nan stop "}) {
-    const Ran ran = run(std::string(kRun) + kDiverging + "--force " + way);
+    const Ran ran = run(kRun + kDiverging + "--force " + way);
     EXPECT_EQ(ran.status, 3) << way;
     EXPECT_THAT(ran.err, testing::ContainsRegex("found loss .+ and gradient norm .+ at step [0-9]+; "));
     EXPECT_THAT(ran.err, HasSubstr("gradient norm nan at step 2; \"m.training.safetensors\" is still the checkpoint of "
@@ -102,11 +104,11 @@ TEST_F(TrainTest, DivergedItStopsAndKeepsTheLastFiniteCheckpoint) {
   std::filesystem::remove(path("m.safetensors"));
   std::filesystem::remove(path("m.training.safetensors"));
   const auto before = files();
-  const Ran none = run(std::string(kRun) + kDiverging + "--save-every 10");
+  const Ran none = run(kRun + "--weight-decay 1e30 --save-every 10 --out m.safetensors");
   EXPECT_EQ(none.status, 3);
   EXPECT_THAT(none.err, HasSubstr("nothing was saved yet"));
   EXPECT_EQ(files(), before);
-  out_of(std::string(kRun) + kDiverging + "--until 1");
+  out_of(kRun + kDiverging + "--until 1");
   const Ran resumed = run(std::string(kResume) + "--out m.safetensors");
   EXPECT_EQ(resumed.status, 3);
   EXPECT_THAT(resumed.err, HasSubstr("checkpoint of step 1;"));
@@ -114,7 +116,7 @@ TEST_F(TrainTest, DivergedItStopsAndKeepsTheLastFiniteCheckpoint) {
 }
 
 TEST_F(TrainTest, StepsThatAreNotFiniteAreSkippedButNotForEver) {
-  out_of(std::string(kRun) + kDiverging + "--until 1");
+  out_of(kRun + kDiverging + "--until 1");
   const auto finite = result("m");
   const Ran plain = run(std::string(kResume) + "--out m.safetensors --on-nan skip");
   EXPECT_EQ(plain.status, 3);
@@ -156,7 +158,7 @@ TEST_F(TrainTest, ReplacesAModelOnlyByForce) {
 }
 
 TEST_F(TrainTest, OneAtATimeAndAKilledOneLocksNobodyOut) {
-  const std::string endless = std::string(kRun) + "--steps 1000000 --save-every 1000000 --out m.safetensors ";
+  const std::string endless = std::string(kWithoutSteps) + "--steps 1000000 --save-every 1000000 --out m.safetensors ";
   std::filesystem::create_symlink("m.safetensors", path("link.safetensors"));
   // Its process, as the lock file has it; killed at the end of the script.
   const std::string begin = "rm -f log; (exec " + endless.substr(endless.find("attn train")) +
@@ -170,13 +172,13 @@ TEST_F(TrainTest, OneAtATimeAndAKilledOneLocksNobodyOut) {
     EXPECT_THAT(ran.err, HasSubstr("found process " + holder.substr(0, holder.find('\n')) + " training \"")) << out;
     EXPECT_TRUE(std::filesystem::exists(path("m.training.lock")));  // left by the kill
   }
-  EXPECT_THAT(run(std::string(kRun) + "--steps 10 --out m.safetensors").err, Not(HasSubstr("error")));
+  EXPECT_THAT(run(std::string(kWithoutSteps) + "--steps 10 --out m.safetensors").err, Not(HasSubstr("error")));
   EXPECT_FALSE(std::filesystem::exists(path("m.training.lock")));
 }
 
 TEST_F(TrainTest, AClosedPipeSavesAndStops) {
-  const Ran ran =
-      run(std::string(kRun) + "--steps 100000 --json --log-every 1 --save-every 1000000 --out m.safetensors | head -1");
+  const Ran ran = run(std::string(kWithoutSteps) +
+                      "--steps 100000 --json --log-every 1 --save-every 1000000 --out m.safetensors | head -1");
   EXPECT_THAT(ran.out, HasSubstr("\"step\":1,"));
   EXPECT_THAT(ran.err, HasSubstr("--resume"));
   EXPECT_TRUE(std::filesystem::exists(path("m.training.safetensors")));
@@ -197,12 +199,12 @@ TEST_F(TrainTest, Refuses) {
   fails(tiny + "--out m.safetensors", 2, "--text");
   fails(tiny + "--text text.txt", 2, "--out");
   fails("printf short | " + tiny + "--text - --out m.safetensors", 3, "more than 8 tokens");
-  fails(tiny + "--text text.txt --out m.safetensors --heads 3", 2, "num_heads");
+  fails("attn train --text text.txt --out m.safetensors --heads 3", 2, "num_heads");
   fails(tiny + "--text text.txt --out m.safetensors --precision low", 2, "highest, high, medium");
   fails(tiny + "--text text.txt --out m.safetensors --gelu other", 2, "tanh, exact");
   fails(tiny + "--text text.txt --out m.safetensors --rng other", 2, "philox, native, mkl");
-  fails(tiny + "--text text.txt --out m.safetensors --steps 0", 2, "--steps");
-  fails(tiny + "--text text.txt --out m.safetensors --batch 0", 2, "--batch");
+  fails("attn train --text text.txt --context 8 --out m.safetensors --steps 0", 2, "--steps");
+  fails("attn train --text text.txt --context 8 --out m.safetensors --batch 0", 2, "--batch");
   fails(tiny + "--text text.txt --out m.safetensors --eval-every 0", 2, "--eval-every");
   fails(tiny + "--text text.txt --out m.safetensors --validation 1", 2, "--validation");
   fails(tiny + "--text text.txt --out m.safetensors --lr nan", 2, "above 0 and below 1000; found nan");
@@ -228,6 +230,28 @@ TEST_F(TrainTest, Refuses) {
 }
 
 // docs/training.md: the run on the licences that every Debian has. Its first steps, to the loss that the page states.
+// Nothing of it was given on the command line: not 2, the code for wrong usage.
+TEST_F(TrainTest, SettingsOfACheckpointThatMakeNoRunAreBadData) {
+  out_of(kRun + "--until 2 --out m.safetensors");
+  const io::NamedTensors file = io::load(path("m.training.safetensors"));
+  using Lie = std::array<const char*, 3>;  // the right text, the wrong one, and what the error names
+  for (const auto& [right, wrong, told] : std::vector<Lie>{{"\"heads\":2", "\"heads\":0", "heads"},
+                                                           {"\"lr\":", "\"lr\":-", "--lr"},
+                                                           {"\"gelu\":\"tanh\"", "\"gelu\":\"other\"", "gelu"},
+                                                           {"\"beta2\":0", "\"beta2\":3", "beta2"},
+                                                           {"\"rng\":\"philox\"", "\"rng\":\"dice\"", "dice"}}) {
+    io::NamedTensors lied = file;
+    std::string& settings = lied.metadata.at("settings");
+    ASSERT_NE(settings.find(right), std::string::npos) << settings;
+    settings.replace(settings.find(right), std::string(right).size(), wrong);
+    io::save_safetensors(path("m.training.safetensors"), lied);
+    const Ran ran = run("attn train --text text.txt --out m.safetensors --resume");
+    EXPECT_EQ(ran.status, 3) << wrong << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr(told));
+    EXPECT_THAT(ran.err, HasSubstr("m.training.safetensors"));
+  }
+}
+
 TEST_F(TrainTest, TheFirstMinuteOfTheDocumentedRun) {
 #if defined(ATTN_SANITIZED)
   GTEST_SKIP() << "too slow under sanitizers, which the other tests run under";

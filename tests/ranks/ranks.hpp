@@ -35,11 +35,18 @@ class OverRanks : public Command {
     return ran;
   }
 
+  // `more` begins with the value of --out, and its flags take the place of those here.
   std::string train(const std::string& more) const {
-    return "attn train --text text.txt --layers 2 --heads 2 --width 16 --context 16 --batch 24 --dropout 0.1 --steps "
-           "12 "
-           "--warmup 3 --lr 0.01 --eval-every 5 --save-every 4 --out " +
-           more;
+    std::string line =
+        "attn train --text text.txt --layers 2 --heads 2 --width 16 --context 16 --warmup 3 --eval-every 5";
+    for (const auto& [flag, value] : {std::pair{" --batch ", "24"},
+                                      {" --dropout ", "0.1"},
+                                      {" --steps ", "12"},
+                                      {" --lr ", "0.01"},
+                                      {" --save-every ", "4"}}) {
+      if (more.find(flag) == std::string::npos) line.append(flag).append(value);
+    }
+    return line + " --out " + more;
   }
   // Of the lines of --json.
   static std::vector<double> losses(const std::string& lines) {

@@ -130,8 +130,14 @@ void bench_on_ranks(const BenchFlags& flags, distributed::Transport& ranks) {
   if (ranks.rank() == 0) write_stdout(flags.json ? ranks_json(all, ranks.size()) : ranks_text(all, ranks.size()));
 }
 
-void bench(const BenchFlags& flags) {
-  if (distributed::Transport* const ranks = launched_ranks()) return bench_on_ranks(flags, *ranks);
+void bench(const Verb& verb, const BenchFlags& flags) {
+  if (distributed::Transport* const ranks = launched_ranks()) {
+    for (const char* flag : {"--threads", "--plain", "--explain"}) {
+      if (verb.given(flag)) throw Error(Error::Kind::argument, flag, "one process", "ranks");
+    }
+    return bench_on_ranks(flags, *ranks);
+  }
+  require_no_scheme(flags.scheme);
   const Plan plan{rows_of(flags), threads_of(flags), flags.repeats, flags.plain};
   if (!flags.isa.empty()) force(flags.isa);
   if (flags.explain) return write_stdout(explained(plan.rows, plan.threads, flags.json));
@@ -169,14 +175,16 @@ void define_bench(Verb& verb, int&) {
   verb.add_option("--plain", flags->plain, "Time the plain path too where it takes up to S seconds.")
       .value_name("S")
       .between(0.0, most_plain);
-  verb.add_flag(
+  const Option& explain = verb.add_flag(
       "--explain", flags->explain,
       "Tell which kernels compute a row, how, and why. With --threads, of any numbers, also how the tasks share "
       "out over so many, and the time that follows from the tasks' own, one by one.");
+  verb.find("--repeats")->not_beside(explain);
+  verb.find("--plain")->not_beside(explain);
   verb.add_flag("--json", flags->json, "Print one JSON object a row, one row a line.");
   verb.notes(kBenchNotes);
   verb.examples(kBenchExamples);
-  verb.callback([flags] { bench(*flags); });
+  verb.callback([&verb, flags] { bench(verb, *flags); });
 }
 
 }  // namespace attn::tool

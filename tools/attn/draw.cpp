@@ -78,14 +78,16 @@ void define_draw(Verb& verb, int&) {
       .required();
   verb.add_option("--seed", flags->seed, "The seed, as torch.manual_seed takes it: its low 32 bits count.")
       .value_name("N");
-  verb.add_option("--dropout", flags->dropout, "The probability, from 0 to 1, that an element is dropped.")
-      .value_name("P");
+  const Option& dropout =
+      verb.add_option("--dropout", flags->dropout, "The probability, from 0 to 1, that an element is dropped.")
+          .value_name("P");
   verb.add_option(
           "--rng", flags->rng,
           "Draw dropout as PyTorch does on one kind of machine: mkl for Linux wheels on Intel processors, native "
           "for macOS and Arm.")
       .value_name("NAME")
-      .one_of({"mkl", "native"});
+      .one_of({"mkl", "native"})
+      .needs(dropout);
   verb.add_option("--tensor", flags->tensor, "The tensor to take from a FILE that holds several.").value_name("NAME");
   verb.add_option("--output", flags->output,
                   "Save the numbers as .npy, .npz, .safetensors or .csv; - writes .npy to standard output.")

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "common/text_model.hpp"
 #include "common/tokenizers.hpp"
 #include "core/escape.hpp"
+#include "io/file.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -28,7 +30,7 @@ using Ids = TextModel::Ids;
 
 struct GenerateFlags {
   std::string model, tokenizer, system, weights = "float32", cache = "float32", precision = "highest";
-  std::vector<std::string> prompts, ids, stops;
+  std::vector<std::string> prompts, files, ids, stops;
   GenerateOptions options;
   std::uint64_t seed = 123;
   bool chat = false, json = false;
@@ -174,11 +176,32 @@ Ids stops_of(const TextModel& model, const Tokenizer* tokenizer, const GenerateF
   return all;
 }
 
-Task prepared(GenerateFlags& flags) {
-  require_valid(flags.options);  // before anything is printed
-  if (!flags.prompts.empty() && !flags.ids.empty()) {
-    throw Error(Error::Kind::argument, "--ids", "--prompt or --ids", "both");
+// Throws Error (argument) for a flag that says how tokens are drawn, where none is.
+void require_drawn(const Verb& verb, const Sampling& sampling) {
+  if (sampling.temperature != 0) return;
+  for (const char* flag : {"--top-k", "--top-p", "--min-p", "--seed"}) {
+    if (!verb.given(flag)) continue;
+    throw Error(Error::Kind::argument, flag, "a --temperature above 0, at which tokens are drawn", "0",
+                "leave it out, or raise --temperature");
   }
+}
+
+// Whole files as prompts: no byte is added or taken away.
+void read_prompts(GenerateFlags& flags, bool has_ranks) {
+  const auto streams = std::ranges::count(flags.files, "-");
+  if (streams > 1 || (streams == 1 && has_ranks)) {
+    throw Error(Error::Kind::argument, "--prompt-file",
+                has_ranks ? "files, which all ranks read" : "standard input (-) once",
+                escaped(joined(flags.files, " ")));
+  }
+  for (const std::string& file : flags.files) {
+    flags.prompts.emplace_back(io::as_text(io::read_file(file, "--prompt-file").bytes()));
+  }
+}
+
+Task prepared(GenerateFlags& flags, bool has_ranks) {
+  require_valid(flags.options);  // before anything is printed
+  read_prompts(flags, has_ranks);
   if (flags.prompts.empty() && flags.ids.empty()) flags.prompts.emplace_back();
   Task task;
   task.model = load_text_model(flags.model, *dtype_named(flags.weights), parse_precision(flags.precision));
@@ -277,11 +300,12 @@ void require_alike_on(distributed::Transport& ranks, Task& task) {
   require_alike(&ranks, "the ids of prompts and stops", fingerprint({}, Json{task.prompts, task.options.stops}.dump()));
 }
 
-void run(GenerateFlags& flags) {
+void run(const Verb& verb, GenerateFlags& flags) {
+  require_drawn(verb, flags.options.sampling);
   distributed::Transport* const ranks = other_ranks();
   const bool is_first = !ranks || ranks->rank() == 0;
   Task task;
-  together(ranks, [&] { task = prepared(flags); });
+  together(ranks, [&] { task = prepared(flags, ranks != nullptr); });
   if (ranks) {
     require_alike_on(*ranks, task);
     task.options = distributed::over_ranks(*ranks, task.options);
@@ -309,16 +333,23 @@ void define_generate(Verb& verb, int&) {
                                    "The beginning of the text. Of several prompts each begins a text of its own.")
                        .value_name("TEXT…")
                        .default_is("nothing");
+  Option& file = verb.add_option("--prompt-file", flags->files,
+                                 "Prompts as files, each as it stands, its last line end too; - is standard input.")
+                     .value_name("FILE…")
+                     .not_beside(prompt);
   Option& chat =
       verb.add_flag("--chat", flags->chat,
                     "Treat the prompt as a user's message, in the form of the model's conversations, and print "
                     "only the answer.");
-  chat.needs(prompt);
+  chat.needs(prompt).needs(file);
   verb.add_option("--system", flags->system, "The system message that begins the conversation.")
       .value_name("TEXT")
       .default_is("the template's own")
       .needs(chat);
-  verb.add_option("--ids", flags->ids, "The prompts as token ids, 1,2,3; then ids are printed.").value_name("IDS…");
+  Option& ids = verb.add_option("--ids", flags->ids, "The prompts as token ids, 1,2,3; then ids are printed.")
+                    .value_name("IDS…")
+                    .not_beside(prompt)
+                    .not_beside(file);
   verb.add_option("--tokens", options.tokens, "The most tokens to write.").at_least(0).value_name("N");
   verb.add_option("--temperature", options.sampling.temperature,
                   "The number that logits are divided by; 0 takes the likeliest token.")
@@ -339,7 +370,8 @@ void define_generate(Verb& verb, int&) {
   verb.add_option("--tokenizer", flags->tokenizer,
                   "A folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt.")
       .value_name("FOLDER")
-      .default_is("the model's own, or bytes");
+      .default_is("the model's own, or bytes")
+      .not_beside(ids);
   verb.add_option("--weights", flags->weights,
                   "Keep the weights in float32, or rounded to bfloat16 (half the memory) or int8 (a quarter), for "
                   "faster new tokens.")
@@ -356,7 +388,7 @@ void define_generate(Verb& verb, int&) {
   verb.add_flag("--json", flags->json, "Print one JSON object when all is done.");
   verb.notes(kGenerateNotes);
   verb.examples(kGenerateExamples);
-  verb.callback([flags] { run(*flags); });
+  verb.callback([&verb, flags] { run(verb, *flags); });
 }
 
 }  // namespace attn::tool

@@ -307,12 +307,14 @@ void define_info(Verb& verb, int&) {
     bool json = false;
   };
   const auto flags = std::make_shared<Flags>();
-  verb.add_option(
-          "FILE", flags->file,
-          "An .npy, .npz, safetensors, GGUF or CSV file, a model's folder, or - for standard input. Without it, "
-          "this build and processor are described.")
-      .value_name("FILE");
+  const Option& file =
+      verb.add_option(
+              "FILE", flags->file,
+              "An .npy, .npz, safetensors, GGUF or CSV file, a model's folder, or - for standard input. Without it, "
+              "this build and processor are described.")
+          .value_name("FILE");
   add_limit_flag(verb, flags->max_bytes);
+  verb.find("--max-bytes")->needs(file);
   verb.add_flag("--json", flags->json, "Print one JSON object.");
   verb.notes("The smallest, the largest and the mean value are those of the finite elements.");
   verb.examples(

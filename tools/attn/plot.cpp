@@ -127,6 +127,9 @@ void plot(const Verb& verb, const PlotFlags& flags) {
   Outputs outputs;
   outputs.declare("--output", flags.output, {".svg", ".png"});
   const bool as_png = flags.output.ends_with(".png");
+  if (!as_png && verb.given("--dpi")) {
+    throw Error(Error::Kind::argument, "--dpi", "an --output that ends in .png", escaped(flags.output));
+  }
   if (as_png) require_png();  // before any work
   const Pictures pictures = load_pictures(verb, flags.pictures);
   std::string picture = drawn(verb, flags, pictures);

@@ -158,10 +158,11 @@ void add_masks(Verb& verb, SdpaFlags& flags) {
       .value_name("N")
       .needs(blocks)
       .at_least(1);
-  verb.add_option("--causal", flags.causal, "Hide later keys; the diagonal starts top-left or ends bottom-right.")
-      .value_name("ALIGN")
-      .default_is("no key is hidden")
-      .one_of({"top-left", "bottom-right"});
+  const Option& causal =
+      verb.add_option("--causal", flags.causal, "Hide later keys; the diagonal starts top-left or ends bottom-right.")
+          .value_name("ALIGN")
+          .default_is("no key is hidden")
+          .one_of({"top-left", "bottom-right"});
   verb.add_option("--query-offset", flags.query_offset, "The position of the first query in a longer sequence.")
       .value_name("N")
       .default_is("0");
@@ -177,6 +178,7 @@ void add_masks(Verb& verb, SdpaFlags& flags) {
   verb.add_flag("--relative-one-sided", flags.relative_one_sided,
                 "Use all buckets for keys behind the query, as decoders do.")
       .needs(relative);
+  for (const char* offset : {"--query-offset", "--key-offset"}) verb.find(offset)->needs(causal).needs(relative);
 }
 
 }  // namespace
@@ -211,7 +213,9 @@ void define_sdpa(Verb& verb, int&) {
   verb.examples(kSdpaExamples);
   verb.callback([flags] {
     distributed::Transport* const ranks = launched_ranks();
-    ranks && ranks->size() > 1 ? run_sdpa_over_ranks(*flags, *ranks) : run(*flags);
+    if (ranks && ranks->size() > 1) return run_sdpa_over_ranks(*flags, *ranks);
+    require_no_scheme(flags->scheme);
+    run(*flags);
   });
 }
 

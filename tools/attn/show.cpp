@@ -102,7 +102,7 @@ void define_show(Verb& verb, int&) {
   const auto flags = std::make_shared<ShowFlags>();
   add_picture_flags(verb, flags->pictures);
   add_choice_flags(verb, flags->choice);
-  verb.add_flag("--numbers", flags->numbers, "Print the numbers as PyTorch does.");
+  Option& numbers = verb.add_flag("--numbers", flags->numbers, "Print the numbers as PyTorch does.");
   verb.add_option("--color", flags->color, "When to use colours, and how many: auto, never, always, 256 or 24bit.")
       .value_name("WHEN")
       .one_of({"auto", "never", "always", "256", "24bit"});
@@ -111,7 +111,13 @@ void define_show(Verb& verb, int&) {
       .default_is("the terminal's width, or 80")
       .between(20, 10000);
   verb.add_flag("--ascii", flags->ascii, "Use ASCII characters alone in the picture.");
-  verb.add_flag("--json", flags->json, "Print all values as one JSON object; with --head, those of that head.");
+  const Option& json =
+      verb.add_flag("--json", flags->json, "Print all values as one JSON object; with --head, those of that head.");
+  numbers.not_beside(json);
+  for (const char* of_picture : {"--colour-scale", "--log", "--colours", "--width", "--ascii"}) {
+    verb.find(of_picture)->not_beside(numbers).not_beside(json);
+  }
+  verb.find("--color")->not_beside(json);
   verb.notes(kShowNotes);
   verb.examples(kShowExamples);
   verb.callback([&verb, flags] { show(verb, *flags); });

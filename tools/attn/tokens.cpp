@@ -163,10 +163,18 @@ void define_tokens(Verb& verb, int&) {
       .value_name("TEXT")
       .default_is("the template's own")
       .needs(chat);
-  verb.add_flag("--plain", flags->plain, "Leave out the special tokens that the tokenizer puts around a text.");
-  verb.add_option("--decode", flags->ids, "Print the text of these ids.").delimiter(',').value_name("IDS");
-  verb.add_option("--lines", flags->lines, "Encode, or decode, the lines of a file.").value_name("FILE");
-  verb.add_flag("--json", flags->json, "Print one JSON object.");
+  Option& plain =
+      verb.add_flag("--plain", flags->plain, "Leave out the special tokens that the tokenizer puts around a text.");
+  const Option& decode = verb.add_option("--decode", flags->ids, "Print the text of these ids.")
+                             .delimiter(',')
+                             .value_name("IDS")
+                             .not_beside(text);
+  const Option& lines = verb.add_option("--lines", flags->lines, "Encode, or decode, the lines of a file.")
+                            .value_name("FILE")
+                            .not_beside(text)
+                            .not_beside(decode);
+  plain.needs(text).needs(lines).not_beside(chat);
+  verb.add_flag("--json", flags->json, "Print one JSON object.").not_beside(decode).not_beside(lines);
   verb.notes(kTokensNotes);
   verb.examples(kTokensExamples);
   verb.callback([flags, &text] { run(*flags, text.given()); });

@@ -36,15 +36,15 @@ void add_choice_flags(Verb& verb, ChoiceFlags& flags) {
       .offers(step_names());
   verb.add_option("--layer", flags.layer, "The layer, where there are several, counted from 1.").value_name("N");
   verb.add_option("--head", flags.head, "The head, counted from 1.").value_name("N");
-  verb.add_option("--colour-scale,--color-scale", flags.scale,
-                  "How values become colours:\n"
-                  "linear  colours from 0 to the largest value\n"
-                  "row     each row from 0 to its own largest value\n"
-                  "log     by the logarithm of the value\n"
-                  "auto    row from 12 tokens on, else linear")
-      .value_name("NAME")
-      .one_of({"auto", "linear", "row", "log"});
-  verb.add_flag("--log", flags.log, "Do the same as --colour-scale log.");
+  const Option& scale = verb.add_option("--colour-scale,--color-scale", flags.scale,
+                                        "How values become colours:\n"
+                                        "linear  colours from 0 to the largest value\n"
+                                        "row     each row from 0 to its own largest value\n"
+                                        "log     by the logarithm of the value\n"
+                                        "auto    row from 12 tokens on, else linear")
+                            .value_name("NAME")
+                            .one_of({"auto", "linear", "row", "log"});
+  verb.add_flag("--log", flags.log, "Do the same as --colour-scale log.").not_beside(scale);
   verb.add_option("--colours,--colors", flags.colours, "The colours: viridis, cividis or grey.")
       .value_name("NAME")
       .one_of({"viridis", "cividis", "grey"});

@@ -78,6 +78,19 @@ void load_context(Job& job, const std::string& path, std::uint64_t max_bytes, bo
   require_shape(*job.context, job.flags.module);
 }
 
+// Throws Error (argument) for a seed of which nothing is drawn, and for a tensor's name without its file.
+void require_used_inputs(const Verb& verb, const ModuleFlags& flags, const InputFlags& inputs) {
+  const bool drops = flags.train && flags.dropout > 0;
+  if (verb.given("--seed") && !inputs.weights.empty() && !is_drawn(inputs.input) && !is_drawn(inputs.context) &&
+      !drops) {
+    throw Error(Error::Kind::argument, "--seed", "weights, dropout or inputs that are drawn", "--weights alone",
+                "leave it out");
+  }
+  if (!inputs.tensor.empty() && inputs.input.empty()) {
+    throw Error(Error::Kind::argument, "--tensor", "an --input of several tensors", "no --input");
+  }
+}
+
 }  // namespace
 
 void add_input_flags(Verb& verb, InputFlags& flags) {
@@ -93,9 +106,11 @@ void add_input_flags(Verb& verb, InputFlags& flags) {
   verb.add_option("--context", flags.context, "The source of keys and values for cross, given as --input is.")
       .value_name("FILE");
   verb.add_option("--tokens", flags.tokens, "A file of words, one a line, that label the rows.").value_name("FILE");
-  verb.add_option("--weights", flags.weights, "Load weights that are named as in PyTorch's state_dict.")
-      .value_name("FILE")
-      .default_is("drawn from --seed");
+  const Option& weights =
+      verb.add_option("--weights", flags.weights, "Load weights that are named as in PyTorch's state_dict.")
+          .value_name("FILE")
+          .default_is("drawn from --seed");
+  verb.find("--layer-order")->not_beside(weights);
   add_limit_flag(verb, flags.max_bytes);
 }
 
@@ -117,6 +132,7 @@ Tensor Job::forward(Trace* trace) const {
 
 Job prepare(const Verb& verb, const ModuleFlags& flags, const InputFlags& inputs, bool with_steps) {
   require_used_flags(verb, flags.module, is_drawn(inputs.input) ? "--seed" : "");
+  require_used_inputs(verb, flags, inputs);
   require_one_stdin({inputs.input, inputs.context, inputs.tokens, inputs.weights});
   Job job;
   job.flags = flags;

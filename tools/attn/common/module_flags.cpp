@@ -113,7 +113,8 @@ void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file) {
           "Draw dropout as PyTorch does on one kind of machine: mkl for Linux wheels on Intel processors, native "
           "for macOS and Arm.")
       .value_name("NAME")
-      .one_of({"mkl", "native"});
+      .one_of({"mkl", "native"})
+      .needs(*verb.find("--dropout"));
   verb.add_option("--layer-order", flags.layer_order, "The order in which the initial weights are drawn: qkv or kqv.")
       .value_name("ORDER")
       .default_is("qkv, and kqv for head")
@@ -135,13 +136,16 @@ void require_used_flags(const Verb& verb, std::string_view module, std::string_v
   }
 }
 
+void require_not_given(const Verb& verb, std::initializer_list<std::string_view> flags, std::string_view beside) {
+  for (const std::string_view flag : flags) {
+    if (!verb.given(flag)) continue;
+    throw Error(Error::Kind::argument, "attn " + verb.name(), formatted("no module's flag with {}", beside), flag);
+  }
+}
+
 void require_no_module_flags(const Verb& verb, std::string_view what) {
-  const auto refuse = [&](std::string_view flag) {
-    if (!verb.given(flag)) return;
-    throw Error(Error::Kind::argument, "attn " + verb.name(), formatted("no module's flag with {}", what), flag);
-  };
-  refuse("--input");
-  for (const Use& use : kUses) refuse(use.flag);
+  require_not_given(verb, {"--input"}, what);
+  for (const Use& use : kUses) require_not_given(verb, {use.flag}, what);
 }
 
 bool has_weights(std::string_view module) { return module_kind(module).uses.weights; }

@@ -33,6 +33,7 @@ void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file = false);
 // otherwise.
 void require_used_flags(const Verb& verb, std::string_view module, std::string_view used_too = {});
 // The same for `what`, which uses none of them.
+void require_not_given(const Verb& verb, std::initializer_list<std::string_view> flags, std::string_view beside);
 void require_no_module_flags(const Verb& verb, std::string_view what);
 
 bool has_weights(std::string_view module);

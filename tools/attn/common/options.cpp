@@ -84,7 +84,12 @@ Option& Option::required(bool yes) {
 }
 
 Option& Option::needs(const Option& other) {
-  needs_ = &other;
+  needs_.push_back(&other);
+  return *this;
+}
+
+Option& Option::not_beside(const Option& other) {
+  not_beside_.push_back(&other);
   return *this;
 }
 
@@ -104,6 +109,7 @@ Option& Option::delimiter(char c) {
 }
 
 void Option::take(std::string_view text) {
+  if (kind_ == Kind::value && given_) refuse(name(), "one value", text, "it is given twice");
   given_ = true;
   for (const std::string& part : delimiter_ == 0 ? std::vector{std::string(text)} : split(text, delimiter_)) {
     check(part);
@@ -120,6 +126,18 @@ void Option::check(std::string_view text) const {
   const auto [least, most] = *range_;
   if (read_value(text, number) != nullptr || !(number >= least && number <= most)) {
     refuse(name(), range_text(least, most), text);
+  }
+}
+
+void Option::check_others() const {
+  if (!given_) return;
+  std::vector<std::string> needed;
+  for (const Option* other : needs_) needed.push_back(other->name());
+  if (!needs_.empty() && std::none_of(needs_.begin(), needs_.end(), [](const Option* o) { return o->given(); })) {
+    refuse(name(), joined(needed, " or ") + " beside it", "");
+  }
+  for (const Option* other : not_beside_) {
+    if (other->given()) refuse(name(), "no " + other->name() + " beside it", "both", "leave one of them out");
   }
 }
 
@@ -228,9 +246,7 @@ void Verb::read_argument(std::string_view word) {
 void Verb::check() const {
   for (const auto& option : options_) {
     if (option->required_ && !option->given()) refuse("attn " + name_, option->name(), "");
-    if (option->given() && option->needs_ != nullptr && !option->needs_->given()) {
-      refuse(option->name(), option->needs_->name() + " beside it", "");
-    }
+    option->check_others();
   }
 }
 

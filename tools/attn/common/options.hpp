@@ -60,7 +60,10 @@ class Option {
   // The heading in --help, if not "Options".
   Option& group(std::string heading);
   Option& required(bool yes = true);
+  // Given only beside that option, or beside one of those of several calls.
   Option& needs(const Option& other);
+  // Never given beside that option, which would leave it without effect.
+  Option& not_beside(const Option& other);
   Option& one_of(std::vector<std::string> names);
   Option& between(double least, double most);
   Option& at_least(double least) { return between(least, std::numeric_limits<double>::infinity()); }
@@ -85,16 +88,17 @@ class Option {
  private:
   friend class Verb;
 
-  // Throws Error (argument) for a value that it does not take.
+  // Throws Error (argument) for a value that it does not take, and for a second one.
   void take(std::string_view text);
   void check(std::string_view text) const;
+  void check_others() const;
 
   std::vector<std::string> names_;
   Kind kind_;
   Reader read_;
   std::string what_, value_name_, default_, group_ = "Options";
   bool required_ = false, given_ = false;
-  const Option* needs_ = nullptr;
+  std::vector<const Option*> needs_, not_beside_;
   std::vector<std::string> choices_, offered_;
   std::optional<std::pair<double, double>> range_;
   char delimiter_ = 0;

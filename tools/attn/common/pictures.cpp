@@ -80,6 +80,7 @@ void read_twice(TextModel& model, std::span<const std::int64_t> ids, Pictures& p
 // Every layer's steps on the text.
 Pictures of_model(const Verb& verb, const PictureFlags& flags) {
   require_no_module_flags(verb, "--model");
+  require_not_given(verb, {"--tensor", "--tokens"}, "--model");
   const auto model = load_text_model(flags.model, DType::f32);
   const auto tokenizer = model->tokenizer(flags.tokenizer);
   const std::vector<std::int64_t> ids = tokenizer->encode(flags.text);

@@ -111,6 +111,11 @@ void require_alike(distributed::Transport* ranks, std::string_view what, const s
   });
 }
 
+void require_no_scheme(const std::string& scheme) {
+  if (scheme == "auto") return;
+  throw Error(Error::Kind::argument, "--scheme", "several ranks, as mpirun starts them", "one process");
+}
+
 int exit_code(const std::exception& error) noexcept {
   if (const auto* other = dynamic_cast<const FailedElsewhere*>(&error)) return other->status();
   const auto* mine = dynamic_cast<const Error*>(&error);

@@ -25,6 +25,9 @@ void alike(distributed::Transport* ranks, const std::function<void()>& work);
 // Throws on all ranks, by together(), where a rank's text is another than rank 0's. `what` says what is compared.
 void require_alike(distributed::Transport* ranks, std::string_view what, const std::string& own);
 
+// One process: throws Error (argument) for a --scheme, which says how ranks share work.
+void require_no_scheme(const std::string& scheme);
+
 // Another rank tells of an error that ends all.
 class FailedElsewhere : public std::exception {
  public:

@@ -10,7 +10,8 @@ namespace attn::tool {
 
 std::unique_ptr<Tokenizer> tokenizer_for(const std::filesystem::path& model, const GPTConfig& config,
                                          const std::string& folder) {
-  const std::filesystem::path place = folder.empty() ? gpt_file(model).parent_path() : std::filesystem::path(folder);
+  std::filesystem::path place = folder.empty() ? gpt_file(model).parent_path() : std::filesystem::path(folder);
+  if (place.empty()) place = ".";
   std::unique_ptr<Tokenizer> tokenizer;
   if (!folder.empty() || std::filesystem::exists(place / "vocab.json") ||
       std::filesystem::exists(place / "tokenizer.json")) {
