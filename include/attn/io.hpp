@@ -57,8 +57,8 @@ Tensor parse_csv(std::string_view text, std::string_view source);
 // Writers leave `path` whole or untouched: old or new, whenever the process is killed. Links are followed, also one
 // whose target is not there yet. Until it is whole the new file has no name, so that a kill leaves nothing beside it,
 // with two exceptions: a file system without O_TMPFILE (FAT, NFS), and kill -9 between the two system calls that
-// replace a file which is there already. Then a file named .attn-….tmp stays, which the command attn removes the next time. Pipes, devices and
-// "-", standard output, are written to as they are.
+// replace a file which is there already. Then a file named .attn-….tmp stays, which the command attn removes when it
+// writes there next. Pipes, devices and "-", standard output, are written to as they are.
 void save_npy(const std::filesystem::path& path, const Tensor& tensor);  // bf16 is written as f4
 void save_npz(const std::filesystem::path& path, const NamedTensors& tensors);
 void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors);

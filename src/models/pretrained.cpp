@@ -173,8 +173,8 @@ void check_sizes(const LanguageModelConfig& c, const ByName& tensors, const io::
   required(tensors, "model.layers.0.mlp.down_proj.weight", {c.width, c.inner_width}, origin);
 }
 
-// As transformers 5 reads tie_word_embeddings: a head that differs from the embedding stays a head of its own, and where
-// one of them is there it is both.
+// As transformers 5 reads tie_word_embeddings: a head that differs from the embedding stays a head of its own, and
+// where one of them is there it is both.
 void untie(LanguageModelConfig& c, ByName& tensors) {
   const auto embedding = tensors.find(kEmbedding), head = tensors.find(kHead);
   if (!c.tied || head == tensors.end()) return;
