@@ -343,6 +343,8 @@ def test_meta_and_fake_tensors_have_shapes():
             want, got = theirs(*tensors, **options), ours(*tensors, **options)
             assert (got.shape, got.dtype, got.device) == (want.shape, want.dtype, want.device)
             assert [g.shape for g in torch.autograd.grad(got.sum(), tensors)] == [t.shape for t in tensors]
+            with torch.no_grad():
+                assert ours(*tensors, **options).shape == want.shape
     with torch._subclasses.FakeTensorMode() as mode:
         fake = mode.from_tensor(Q)
         output = ours(fake, fake, fake, mode.from_tensor(SEEN))

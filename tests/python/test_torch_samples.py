@@ -101,3 +101,22 @@ def test_what_pytorch_refuses_and_we_take():
     torch.testing.assert_close(sdpa(q, q, q, mask), F.scaled_dot_product_attention(q, q, q, mask.float()))
     want = F.scaled_dot_product_attention(q, q, q, mask.float().masked_fill(~seen, -torch.inf))
     torch.testing.assert_close(sdpa(q, q, q, mask, is_causal=True), want)
+
+
+def test_every_sample_in_other_modes():
+    """Under autocast, and mapped by vmap, as PyTorch's; forward mode is refused by both where PyTorch computes it fused."""
+    torch.manual_seed(0)
+    for sample in OPERATOR.sample_inputs("cpu", torch.float32):
+        if sample.kwargs["dropout_p"]:
+            continue
+        tensors = [x.detach() for x in (sample.input, *sample.args)]
+        low, mapped = [], []
+        for f in (F.scaled_dot_product_attention, sdpa):
+            with torch.autocast("cpu", torch.bfloat16):
+                low.append(f(*tensors, **sample.kwargs))
+            mapped.append(torch.vmap(lambda *pair, f=f: f(*pair, **sample.kwargs))(*(torch.stack([x, -x]) for x in tensors)))
+        assert low[1].dtype == torch.bfloat16
+        torch.testing.assert_close(low[1], low[0], rtol=0, atol=4 * torch.finfo(torch.bfloat16).eps * largest(tensors[2]))
+        torch.testing.assert_close(mapped[1], mapped[0], rtol=0, atol=1e-4 * largest(tensors[2]))
+        with pytest.raises(NotImplementedError):
+            torch.func.jvp(lambda query: sdpa(query, *tensors[1:], **sample.kwargs), (tensors[0],), (tensors[0],))
