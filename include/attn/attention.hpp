@@ -120,11 +120,11 @@ struct AttentionResult {
   Tensor weights;  // (b, hq, tq or n, tk) before dropout, if asked for
 };
 
-// Shapes are q (b, hq, tq, d), k (b, hkv, tk, d) and v (b, hkv, tk, dv), of one floating dtype and any strides. hq is a
-// multiple of hkv, and query head i reads key head i / (hq / hkv). A fully masked query returns zeros. Masked keys and
-// values are as if they were not there, whatever they hold. Finite inputs give no NaN: a result that leaves its dtype's
-// range becomes the largest number of that dtype. With a trace it records the steps from queries to context
-// (attn/steps.hpp) that the options ask for. Throws Error for shapes, dtypes or options that do not fit.
+// Shapes are q (b, hq, tq, d), k (b, hkv, tk, d) and v (b, hkv, tk, dv), d >= 1, of one floating dtype and any strides.
+// hq is a multiple of hkv; query head i reads key head i / (hq / hkv). A fully masked query returns zeros. Masked keys
+// and values are as if they were not there, whatever they hold. Finite inputs give no NaN: a result that leaves its
+// dtype's range becomes that dtype's largest number. With a trace it records the steps (attn/steps.hpp) from queries to
+// context that the options ask for, and "sinks". Throws Error for shapes, dtypes or options that do not fit.
 AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
                           Trace* trace = nullptr);
 

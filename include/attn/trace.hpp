@@ -11,11 +11,13 @@
 namespace attn {
 
 // A module given a Trace computes attention by the plain reference (projections as ever) and records each step
-// by its name in attn/steps.hpp, of those that the module takes. Heads computed one after the other are "heads.0.queries", ….
+// by its name in attn/steps.hpp, of those that the module takes. Heads computed one after the other are
+// "heads.0.queries", ….
 class Trace {
  public:
   using Entry = std::pair<std::string, Tensor>;
 
+  // Keeps a copy: what is later done to `value`, in place or not, does not alter what was recorded.
   void record(std::string_view name, const Tensor& value);
   const std::vector<Entry>& steps() const noexcept { return steps_; }
   bool contains(std::string_view name) const noexcept;

@@ -24,13 +24,12 @@ namespace {
 using report_page::Block, report_page::Blocks;
 using Texts = std::vector<std::string>;
 
-// Named arrays as a trace; `keep` holds their memory.
-Trace trace_of(const nb::list& steps, std::vector<Array>& keep, const char* op) {
+// Named arrays as a trace.
+Trace trace_of(const nb::list& steps, const char* op) {
   Trace trace;
   for (const nb::handle& step : steps) {
     const auto name = nb::cast<std::string>(step[0]);
-    keep.push_back(read(step[1], op, name.c_str()));
-    trace.record(name, keep.back().tensor);
+    trace.record(name, read(step[1], op, name.c_str()).tensor);
   }
   return trace;
 }
@@ -39,10 +38,9 @@ nb::str page_of_steps(const nb::list& steps, nb::handle tokens, nb::handle key_t
                       std::int64_t item, nb::handle layer, nb::handle head, const nb::list& repeated,
                       std::vector<std::int64_t> repeated_ids) {
   constexpr const char* op = "report";
-  std::vector<Array> keep;
-  const Trace trace = trace_of(steps, keep, "report");
+  const Trace trace = trace_of(steps, "report");
   ReportOptions options;
-  options.repeated = trace_of(repeated, keep, "report"), options.repeated_ids = std::move(repeated_ids);
+  options.repeated = trace_of(repeated, "report"), options.repeated_ids = std::move(repeated_ids);
   options.tokens = plain<Texts>(tokens, op, "tokens"), options.key_tokens = plain<Texts>(key_tokens, op, "key_tokens");
   options.title = plain<std::string>(title, op, "title"), options.item = item;
   options.layer = plain<std::int64_t>(layer, op, "layer"), options.head = plain<std::int64_t>(head, op, "head");
@@ -177,8 +175,7 @@ nb::str figure_of_steps(const nb::list& steps, nb::handle figure, nb::handle ste
                         nb::handle colours, std::int64_t item, nb::handle layer, nb::handle head, nb::handle tokens,
                         nb::handle key_tokens) {
   constexpr const char* op = "plot";
-  std::vector<Array> keep;
-  const Trace trace = trace_of(steps, keep, op);
+  const Trace trace = trace_of(steps, op);
   const Choice choice{plain<std::string>(figure, op, "figure"),
                       plain<std::string>(step, op, "step"),
                       plain<std::string>(title, op, "title"),

@@ -138,7 +138,8 @@ void record(Trace& trace, const Steps& s, const AttentionOptions& options) {
   if (options.relative_bias.table.defined()) trace.record("relative", s.relative);
   if (options.alibi_slopes.defined()) trace.record("alibi", s.alibi);
   if (!options.mask.empty()) trace.record("masked", s.masked);
-  trace.record("weights", s.weights.contiguous());
+  if (options.sinks.defined()) trace.record("sinks", options.sinks.view({1, options.sinks.numel(), 1, 1}));
+  trace.record("weights", s.weights);
   if (options.dropout > 0) trace.record("dropped", s.dropped);
   trace.record("context", s.context);
 }

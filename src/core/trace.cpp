@@ -7,7 +7,7 @@
 namespace attn {
 
 void Trace::record(std::string_view name, const Tensor& value) {
-  steps_.emplace_back(prefix_ + std::string(name), value);
+  steps_.emplace_back(prefix_ + std::string(name), value.clone());
 }
 
 bool Trace::contains(std::string_view name) const noexcept {

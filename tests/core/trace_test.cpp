@@ -19,6 +19,17 @@ TEST(Trace, KeepsStepsInTheirOrder) {
   EXPECT_FALSE(trace.contains("score"));
 }
 
+TEST(Trace, NothingAltersWhatWasRecorded) {
+  Trace trace;
+  const Tensor whole = Tensor::of({{1, 2}, {3, 4}}), row = whole.select(0, 1);
+  trace.record("scores", whole);
+  trace.record("weights", row);
+  row.fill(0);
+  EXPECT_EQ(values(trace["scores"]), (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(values(trace["weights"]), (std::vector<double>{3, 4}));
+  EXPECT_TRUE(trace["weights"].is_contiguous());
+}
+
 TEST(Trace, AnUnknownStepListsTheKnownOnes) {
   Trace trace;
   trace.record("scores", Tensor::of({1}));
