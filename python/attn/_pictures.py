@@ -149,6 +149,7 @@ def _of_model(op: str, model: Any, x: Any, tokenizer: Any, item: int) -> Steps:
     if not weights:
         _refuse_stacks(op, model, [name for name in FIELDS if output.get(name)], "**inputs")
     found = _of_weights(op, tuple(weights), item)
+    found.steps += _sinks(model, len(weights))
     ids = inputs.get("input_ids")
     if tokenizer is not None and ids is not None:
         found.tokens = [tokenizer.decode([int(i)]) for i in ids[item]]
@@ -157,6 +158,14 @@ def _of_model(op: str, model: Any, x: Any, tokenizer: Any, item: int) -> Steps:
         if len(text) > 1:
             found.read_twice = lambda: _of_two_readings(op, model, text)
     return found
+
+
+def _sinks(model: Any, layers: int) -> list[tuple[str, Any]]:
+    """The scores of the sinks that take a part of each row's weight, of a model that has them in all layers."""
+    sinks = [part.sinks for part in model.modules() if hasattr(getattr(part, "sinks", None), "detach")]
+    if len(sinks) != layers:
+        return []
+    return [(f"layers.{i}.sinks", sink.detach().float().cpu()) for i, sink in enumerate(sinks)]
 
 
 def _text(model: Any, ids: Any, mask: Any, item: int) -> Any:
@@ -212,7 +221,7 @@ def _fits(op: str, model: Any, inputs: dict[str, Any], error: Exception) -> None
 
 
 def _run(op: str, model: Any, inputs: dict[str, Any]) -> Any:
-    """One forward pass by an implementation that returns weights; then the model is as it was."""
+    """One forward pass without dropout, by an implementation that returns weights; then the model is as it was."""
     import torch
 
     import attn.transformers  # noqa: F401
@@ -221,6 +230,8 @@ def _run(op: str, model: Any, inputs: dict[str, Any]) -> Any:
     switched = before not in ("attn", "eager")
     if switched:
         model.set_attn_implementation("attn")
+    training = [part for part in model.modules() if part.training]
+    model.eval()
     try:
         with torch.no_grad():
             return model(**inputs, output_attentions=True, return_dict=True)
@@ -232,5 +243,7 @@ def _run(op: str, model: Any, inputs: dict[str, Any]) -> Any:
         _fits(op, model, inputs, error)
         raise
     finally:
+        for part in training:
+            part.training = True
         if switched:
             model.set_attn_implementation(before)

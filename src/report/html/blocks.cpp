@@ -71,6 +71,14 @@ Tensor one_text(const Tensor& tensor, std::size_t rank, std::int64_t batch, std:
   return tensor.select(0, item);
 }
 
+// Joined along a new first dimension, in float32 where their dtypes differ.
+Tensor joined(std::vector<Tensor>& parts) {
+  const bool same =
+      std::all_of(parts.begin(), parts.end(), [&](const Tensor& t) { return t.dtype() == parts[0].dtype(); });
+  for (Tensor& part : parts) part = same ? part.select(0, 0) : part.select(0, 0).to(DType::f32);
+  return stack(parts);
+}
+
 // One text's tensor of a step: (t, d), (h, t, d) or (h, tq, tk).
 Tensor of_step(const Step& step, const std::vector<Tensor>& heads, std::int64_t batch, std::int64_t item) {
   const bool flat = step.kind == StepKind::tokens;
@@ -84,12 +92,10 @@ Tensor of_step(const Step& step, const std::vector<Tensor>& heads, std::int64_t 
                                                : " (heads, tokens, size)";
       refuse(std::string(step.name) + shape, head.shape().str());
     }
-    parts.push_back(part.to(DType::f32).contiguous());
+    parts.push_back(part.contiguous());
   }
   if (parts.size() == 1) return parts.front();
-  if (flat) return parts.back();
-  for (Tensor& part : parts) part = part.select(0, 0);
-  return stack(parts);
+  return flat ? parts.back() : joined(parts);
 }
 
 void require_fits(const Block& block, const Step& step, const Tensor& tensor) {
@@ -116,10 +122,17 @@ std::string layer_name(const Blocks& blocks, const Block& block) {
 }
 
 Block block_of(const Found& found, std::int64_t batch, std::int64_t item) {
-  Block block{found.label, {}};
+  Block block{found.label, {}, {}, {}};
   for (const Step& step : known_steps()) {
     const auto at = found.steps.find(step.name);
-    if (at != found.steps.end()) block.steps.emplace_back(step.name, of_step(step, at->second, batch, item));
+    if (at == found.steps.end()) continue;
+    block.recorded.emplace_back(step.name, of_step(step, at->second, batch, item));
+    block.steps.emplace_back(step.name, block.recorded.back().second.to(DType::f32));
+  }
+  if (const auto at = found.steps.find("sinks"); at != found.steps.end()) {
+    block.sinks = at->second.front().contiguous();
+    if (block.sinks.numel() != block.weights().size(0))
+      refuse("a sink for each head of the weights", block.sinks.shape().str());
   }
   for (const auto& [name, tensor] : block.steps) require_fits(block, *find_step(name), tensor);
   return block;

@@ -12,10 +12,14 @@
 
 namespace attn::report_page {
 
-// Steps of one module, float32 and contiguous, in the order and of the shapes that attn/steps.hpp names.
+using Steps = std::vector<std::pair<std::string, Tensor>>;
+
+// Steps of one module, contiguous, in the order and of the shapes that attn/steps.hpp names.
 struct Block {
   std::string label;  // of the layer, "" for the only one
-  std::vector<std::pair<std::string, Tensor>> steps;
+  Steps steps;        // float32
+  Steps recorded;     // the same in the dtypes in which they were recorded
+  Tensor sinks;       // a score for each head (h, 1, 1), as recorded; undefined where there are none
 
   const Tensor* find(std::string_view name) const noexcept;
   const Tensor& weights() const { return *find("weights"); }

@@ -72,6 +72,11 @@ void texts(Json& json, std::string_view name, const std::vector<std::string>& li
   json.end();
 }
 
+// How far one number that is multiplied may be rounded, beside float32's own rounding of the sums.
+double product_unit(Precision precision) {
+  return precision == Precision::highest ? 0 : precision == Precision::high ? 0x1p-16 : 0x1p-8;
+}
+
 void write_config(Json& json, const ModuleConfig& c) {
   json.object().name("d_in").number(c.d_in).name("d_out").number(c.d_out);
   json.name("context_length").number(c.context_length).name("dropout").number(c.dropout);
@@ -79,7 +84,7 @@ void write_config(Json& json, const ModuleConfig& c) {
   json.name("scale");
   c.scale ? json.number(*c.scale) : json.null();
   json.name("layer_order").text(c.layer_order == LayerOrder::kqv ? "kqv" : "qkv");
-  json.name("out_proj").boolean(c.out_proj).name("rope");
+  json.name("out_proj").boolean(c.out_proj).name("unit").number(product_unit(c.precision)).name("rope");
   if (c.rope) {
     json.object().name("invFreq").array();
     for (const float rate : c.rope->inv_freq) json.number(static_cast<double>(rate));
@@ -123,9 +128,9 @@ void write_head(Json& json, const Blocks& blocks, const Words& words, const Repo
   json.name("randomWeights").boolean(options.random_weights).name("start").object();
   json.name("layer").number(options.layer).name("head").number(options.head).end();
   json.name("health").array();
-  for (const Check& check : health(blocks, options)) {
+  for (const Check& check : health(blocks)) {
     json.object().name("name").text(check.name).name("holds").boolean(check.holds);
-    json.name("value").number(check.value).name("told").text(check.told).end();
+    json.name("value").number(check.value).name("bound").number(check.bound).name("told").text(check.told).end();
   }
   json.end();
 }
@@ -168,6 +173,15 @@ void write_steps(Json& json, const Block& block, const Plan& plan) {
       quantised(json, tensor);
     }
     json.end();
+  }
+  json.end();
+}
+
+void write_sinks(Json& json, const Block& block) {
+  if (!block.sinks.defined()) return;
+  json.name("sinks").array();
+  for (std::int64_t head = 0; head < block.weights().size(0); ++head) {
+    json.number(block.sinks.view({-1}).at({head}));
   }
   json.end();
 }
@@ -252,6 +266,7 @@ std::string data_of(const Blocks& blocks, const Words& words, const ReportOption
     const Block& block = blocks.blocks[i];
     json.object().name("label").text(block.label).name("heads").number(block.weights().size(0));
     json.name("causal").boolean(block.looks_causal());
+    write_sinks(json, block);
     write_steps(json, block, plan);
     write_scores(json, block.weights());
     if (!repeated.blocks.empty()) write_kinds(json, repeated.blocks[i].weights(), options);

@@ -185,8 +185,10 @@ class Steps(ReportTest):
         page = self.open(*self.ARGUMENTS)
         self.assertEqual(page.text("h1"), " ".join(WORDS))
         self.assertEqual(page.run("[...document.querySelectorAll('.health li')].map((e) => e.className + ' ' + e.dataset.check)"),
-                         ["holds each row of weights sums to 1", "holds every value is a number", "holds masked keys have no weight", "holds float64 gives the same weights"])
-        self.assertIn("4 of 4 checks", page.text("header .verdict"))
+                         ["holds each row of weights sums to 1", "holds every value is a number", "holds masked keys have no weight",
+                          "holds float64 gives the same scores", "holds float64 gives the same weights", "holds float64 gives the same contexts"])
+        self.assertIn("6 of 6 checks", page.text("header .verdict"))
+        self.assertRegex(page.text(".health"), r"of 72 weights the worst is \S+ off, where rounding to float32 allows \S+")
         self.assertIn("attn report multihead --d-out 4", page.text(".facts"))
         self.assertRegex(page.text(".flow"), r"(?s)Inputs\s*\(6, 3\).*Queries\s*\(2, 6, 2\).*Weights\s*\(2, 6, 6\).*Output\s*\(6, 4\)")
 

@@ -1,14 +1,18 @@
 // Where one number of one step comes from: its terms with the real numbers, their total, and the library's number.
 
 const dot = "·";
+const float32Unit = 2 ** -24;  // half the distance of two float32 numbers at 1
 const minus = (x) => (x < 0 ? `(${format(x)})` : format(x));
 
 // a · b summed over their index: names for the columns, a label and two numbers for each term.
-function products(title, names, terms, { bias, result, say, masked } = {}) {
-  let total = bias ?? 0;
-  for (const [, a, b] of terms) total += a === 0 && say?.zero ? 0 : a * b;
+function products(title, names, terms, { bias, result, say, masked, unit = 0 } = {}) {
+  let total = bias ?? 0, size = Math.abs(total);
+  for (const [, a, b] of terms) {
+    const term = a === 0 && say?.zero ? 0 : a * b;
+    total += term, size += Math.abs(term);
+  }
   return {
-    title, total, result, masked, say: say?.text,
+    title, total, result, masked, say: say?.text, bound: ((terms.length + 2) * float32Unit + 2 * unit) * size,
     columns: [...names, "product"],
     rows: terms.map(([label, a, b]) => [label, a, b, a * b]),
     written: [terms.map(([, a, b]) => `${minus(a)}${dot}${minus(b)}`).join(" + "), bias !== undefined && `${minus(bias)} (bias)`].filter(Boolean).join(" + "),
@@ -33,7 +37,7 @@ function projected(which, symbol, of, row, token, { head, column, result, step }
   if (!p || !of) return missing(title, result, "The projection's weights are not in this report.");
   const terms = Array.from({ length: p.inputs }, (_, i) => [`${i + 1}`, of.at(0, row, i), p.at(i, column)]);
   return products(title, ["dimension", `x(${token})`, which], terms,
-    { bias: p.hasBias ? p.bias(column) : undefined, result, say: { text: `The row of x times column ${column + 1} of this head's ${which}.` } });
+    { unit: config?.unit, bias: p.hasBias ? p.bias(column) : undefined, result, say: { text: `The row of x times column ${column + 1} of this head's ${which}.` } });
 }
 
 // A number of a pair that turned by its position.
@@ -125,13 +129,16 @@ const explanations = {
     const row = Array.from({ length: step.columns }, (_, j) => scores.at(head, query, j));
     const most = row.reduce((m, x) => (x > m || Number.isNaN(x) ? x : m), -Infinity);
     if (most === -Infinity) return { ...given(title, result, "No key may be seen: the weights are 0."), total: 0 };
-    const exps = row.map((x) => Math.exp(x - most)), sum = exps.reduce((s, x) => s + x, 0);
+    const sink = block.sinks?.[head], exps = row.map((x) => Math.exp(x - most));
+    const sum = exps.reduce((s, x) => s + x, sink === undefined ? 0 : Math.exp(sink - most));
     return { title, total: exps[key] / sum, result,
       columns: ["key", "score", "exp(score − largest)", "weight"],
       rows: row.map((x, j) => [word(report.keyTokens[j]), x, exps[j], exps[j] / sum]), masked: row.map((x) => x === -Infinity),
       marked: key, sum: ["sum", "", sum, 1],
       written: `exp(${minus(row[key])} − ${minus(most)}) / ${format(sum)} = ${format(exps[key])} / ${format(sum)}`,
-      say: "Softmax: the scores of a row become weights that sum to 1." };
+      bound: 2 * float32Unit * exps[key] / sum * row.reduce((m, x) => (Number.isFinite(x) ? Math.max(m, Math.abs(x)) : m), 2) + 2 ** -126,
+      say: sink === undefined ? "Softmax: the scores of a row become weights that sum to 1."
+        : `Softmax: the scores of a row and the head's sink, ${format(sink)}, become weights that sum to 1.` };
   },
 
   dropped({ block, head, query, key, q, k, result }) {
@@ -166,7 +173,7 @@ const explanations = {
     if (!p || !from) return missing(title, result, "The output projection's weights are not in this report.");
     const terms = Array.from({ length: p.inputs }, (_, i) => [`${i + 1}`, from.at(0, query, i), p.at(i, column)]);
     return products(title, ["column", "merged", "out_proj"], terms,
-      { bias: p.hasBias ? p.bias(column) : undefined, result, say: { text: "The output projection mixes the heads." } });
+      { unit: config?.unit, bias: p.hasBias ? p.bias(column) : undefined, result, say: { text: "The output projection mixes the heads." } });
   },
 };
 
@@ -208,7 +215,8 @@ function leftTerms(a, few) {
 }
 
 function arithmeticView(a) {
-  const agrees = !a.near && (Object.is(a.total, a.result) || Math.abs(a.total - a.result) <= 1e-5 * Math.max(1, Math.abs(a.result)));
+  const bound = a.bound ?? 4 * float32Unit * Math.abs(a.result);
+  const agrees = !a.near && (Object.is(a.total, a.result) || Math.abs(a.total - a.result) <= bound);
   const number = (x) => element("td", { class: "number", title: typeof x === "number" ? exactly(x) : null }, typeof x === "number" ? format(x) : x);
   const row = (cells, i) => element("tr", { class: i === a.marked ? "on" : null }, element("td", {}, element("bdi", {}, cells[0])), cells.slice(1).map(number));
   const few = fewTerms(a), left = a.rows.length - few.length;
@@ -224,5 +232,5 @@ function arithmeticView(a) {
         a.sum ? element("tr", { class: "sum" }, a.sum.map((x, i) => (i ? number(x) : element("td", {}, x))))
           : a.columns.at(-1) === "product" ? element("tr", { class: "sum" }, element("td", { colspan: a.columns.length - 1 }, "sum"), number(a.total)) : null))) : null,
     a.columns.length ? exports({ name: () => "arithmetic", title: () => a.title, csv: () => [a.columns, ...a.rows, ...(a.bias === undefined ? [] : [["bias", ...a.columns.slice(2).map(() => ""), a.bias]])] }) : null,
-    a.alone ? null : element("p", { class: agrees ? "agrees" : "quiet" }, agrees ? "The library has the same number." : a.near ? "" : `The library has ${exactly(a.result)}; the terms above give ${format(a.total, 6)}.`));
+    a.alone ? null : element("p", { class: agrees ? "agrees" : "quiet" }, agrees ? `The library has the same number${a.total === a.result ? "." : `, as near as rounding allows: ${format(bound)}.`}` : a.near ? "" : `The library has ${exactly(a.result)}; the terms above give ${format(a.total, 6)}.`));
 }

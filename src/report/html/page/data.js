@@ -98,8 +98,8 @@ function topKeys(step, head, row) {
 
 // One layer: its steps, and what its mask hides.
 class Block {
-  constructor({ label, heads, scores, kinds, space, causal, steps }) {
-    Object.assign(this, { label, heads, scores, kinds, space, causal });
+  constructor({ label, heads, scores, kinds, space, causal, sinks, steps }) {
+    Object.assign(this, { label, heads, scores, kinds, space, causal, sinks });
     this.steps = steps.map((step) => new Step(step, this));
   }
   step(name) { return this.steps.find((step) => step.name === name); }
