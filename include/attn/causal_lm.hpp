@@ -28,7 +28,12 @@ class CausalLM : public Module {
   // is none. Logits are computed a part at a time. backward() then adds factor · gradient to every parameter's grad,
   // and tells `ready` of each parameter once.
   double loss(const Tensor& ids, const Tensor& targets);
+  // Where several batches' gradients are to add up to those of one large batch, the factor is the batch's share of all
+  // targets, target_count() / all: a mean over few targets weighs less than one over many.
   void backward(double factor = 1, const GradientsReady& ready = {});
+  // How many targets the last loss() or evaluate() had. For none the mean and all gradients are 0, where PyTorch's mean
+  // is NaN.
+  std::int64_t target_count() const noexcept { return targets_; }
   // The same mean, with nothing kept for a backward pass.
   double evaluate(const Tensor& ids, const Tensor& targets);
 
@@ -65,6 +70,7 @@ class CausalLM : public Module {
 
   const char* op_;
   std::size_t first_block_;
+  std::int64_t targets_ = 0;
   Tensor hidden_, logits_;    // of the last forward pass; logits only where they have a softcap
   Tensor d_hidden_, d_head_;  // left by loss() for backward()
 };

@@ -46,11 +46,11 @@ class Decoder {
   std::vector<std::unique_ptr<DecoderCache>> caches_;  // one a layer
 };
 
-// How a token is drawn, in this order: logits of tokens that the text has already are divided by the repetition penalty
-// where they are above 0, and multiplied by it below (Keskar et al. 2019); logits / temperature; then only the top_k
-// largest, then of these only the largest whose probabilities add up to top_p (Holtzman et al. 2020, nucleus sampling),
-// the one that reaches it included; then only those at least min_p times as likely as the likeliest (Nguyen et al.
-// 2024). Temperature 0 takes the largest, of equal ones the lowest id.
+// How a token is drawn, in this order: logits of tokens in the text already are divided by the repetition penalty where
+// above 0, and multiplied by it below (Keskar et al. 2019); logits / temperature; only the top_k largest; of these only
+// the largest whose probabilities add up to top_p (Holtzman et al. 2020, nucleus sampling), the one that reaches it
+// included; only those at least min_p times as likely as the likeliest (Nguyen et al. 2024). Temperature 0 takes the
+// largest. Of equal logits the lower ids come first, also where top_k cuts (transformers keeps all equal ones there).
 struct Sampling {
   double temperature = 1;         // >= 0
   std::int64_t top_k = 0;         // 0: all

@@ -151,7 +151,7 @@ Tensor gelu(const Tensor& x, Gelu form = Gelu::tanh);
 Tensor gelu_backward(const Tensor& dy, const Tensor& x, Gelu form = Gelu::tanh);
 
 struct CrossEntropy {
-  double loss = 0;         // mean over the targets that are not ignored, in nats; 0 when all are
+  double loss = 0;         // mean over the targets that are not ignored, in nats; 0 when all are (PyTorch: NaN)
   std::int64_t count = 0;  // how many those are
 };
 // Takes float32 logits (…, vocab) and int64 targets (…). A target of -100 is ignored.

@@ -52,6 +52,7 @@ double CausalLM::cross_entropy_of(const Tensor& ids, const Tensor& targets, bool
     if (with_gradient && block_count() > 0) held.also(block_part(block_count() - 1));
     found = head_loss(output_head(), hidden_, targets, with_gradient);
   }
+  targets_ = found.count;
   d_hidden_ = found.gradient.hidden, d_head_ = found.gradient.weight;
   return found.loss;
 }

@@ -79,7 +79,7 @@ HeadLoss head_loss(const Head& head, const Tensor& hidden, const Tensor& targets
       add_in_place(d_weight, grad.weight);
     }
   }
-  return {sum * factor, {with_gradient ? d_hidden.view(hidden.shape()) : Tensor{}, d_weight}};
+  return {sum * factor, count, {with_gradient ? d_hidden.view(hidden.shape()) : Tensor{}, d_weight}};
 }
 
 }  // namespace attn

@@ -27,6 +27,7 @@ HeadGradient logits_backward(const Head& head, const Tensor& d_logits, const Ten
 // gradient, if asked for. Logits are computed a part at a time.
 struct HeadLoss {
   double loss = 0;
+  std::int64_t count = 0;  // of targets
   HeadGradient gradient;
 };
 HeadLoss head_loss(const Head& head, const Tensor& hidden, const Tensor& targets, bool with_gradient);

@@ -184,6 +184,42 @@ TEST(Gpt, FactorsOfBackwardAddUp) {
   for (std::size_t i = 0; i < whole.size(); ++i) expect_close(halves[i], whole[i], 1e-7, std::to_string(i));
 }
 
+// Three batches with 5, 2 and 0 targets, each weighed by its share of all: the gradients of one batch of the three.
+TEST(Gpt, BatchesWithUnequalTargetsAddUpToOne) {
+  Generator rng(3);
+  GPT model({.vocab_size = 7, .context_length = 6, .layers = 1, .heads = 2, .width = 8}, rng);
+  const Tensor ids = rng.randint(0, 7, {3, 6});
+  Tensor targets = Tensor::full({3, 6}, -100, DType::i64);
+  for (std::int64_t i = 0; i < 5; ++i) targets.set({0, i}, static_cast<double>(i));
+  targets.set({1, 0}, 6), targets.set({1, 5}, 2);
+  const auto gradients = [&] {
+    std::vector<Tensor> all;
+    for (const Parameter* p : model.parameters()) all.push_back(p->grad.clone());
+    return all;
+  };
+  const double whole_loss = model.loss(ids, targets);
+  EXPECT_EQ(model.target_count(), 7);
+  model.backward();
+  const std::vector<Tensor> whole = gradients();
+  model.zero_grad();
+  double loss = 0;
+  for (std::int64_t i = 0; i < 3; ++i) {
+    const double own = model.loss(ids.slice(0, i, i + 1), targets.slice(0, i, i + 1));
+    EXPECT_EQ(model.target_count(), i == 0 ? 5 : i == 1 ? 2 : 0);
+    EXPECT_EQ(own == 0, i == 2);  // PyTorch has NaN there
+    const double share = static_cast<double>(model.target_count()) / 7;
+    model.backward(share);
+    loss += own * share;
+  }
+  EXPECT_NEAR(loss, whole_loss, 1e-6);
+  const std::vector<Tensor> parts = gradients();
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    expect_close(parts[i], whole[i], 2e-7, model.parameters()[i]->name);
+  }
+  model.evaluate(ids.slice(0, 1, 2), targets.slice(0, 1, 2));
+  EXPECT_EQ(model.target_count(), 2);
+}
+
 TEST(Gpt, IgnoredTargetsGiveNoGradient) {
   Generator rng(1);
   GPT model(small(), rng);

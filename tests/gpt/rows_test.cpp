@@ -89,6 +89,21 @@ TEST(Sampling, TheNucleusEndsWhereItsMassIsReached) {
   EXPECT_EQ(candidates(equal, {.top_p = 0.5})[1].id, 1);
 }
 
+// Transformers' warpers keep ids 0 to 2 for top_k 2, and by a sort ids 1 and 2 for top_p 0.5 (run with 5.24).
+TEST(Sampling, OfEqualLogitsTheLowerIdsAreKept) {
+  const auto ids = [](const Sampling& sampling) {
+    std::vector<std::int64_t> kept;
+    for (const Candidate& c : candidates(Tensor::of({1, 1, 1, 0}), sampling)) kept.push_back(c.id);
+    std::sort(kept.begin(), kept.end());
+    return kept;
+  };
+  EXPECT_EQ(ids({.top_k = 1}), (std::vector<std::int64_t>{0}));
+  EXPECT_EQ(ids({.top_k = 2}), (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(ids({.top_p = 0.5}), (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(ids({.min_p = 1}), (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_EQ(ids({.temperature = 0}), (std::vector<std::int64_t>{0}));
+}
+
 TEST(Sampling, WhatIsImpossibleIsNotDrawnByAZero) {
   Generator zeros(1);
   zeros.set_state(Tensor::zeros(zeros.state().shape(), DType::i64));
