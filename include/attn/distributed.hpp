@@ -111,7 +111,7 @@ class Layout {
   bool defined() const noexcept { return !runs_.empty(); }
   int ranks() const noexcept { return static_cast<int>(runs_.size()); }
   std::int64_t tokens() const noexcept { return tokens_; }
-  const std::vector<Run>& runs(int rank) const { return runs_.at(static_cast<std::size_t>(rank)); }
+  const std::vector<Run>& runs(int rank) const;  // throws Error (argument) for a rank that is not there
   std::int64_t rows(int rank) const;
 
   // Copies a rank's rows from dimension `dim` of a whole tensor.

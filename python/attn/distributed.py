@@ -18,6 +18,7 @@ from attn._arguments import (
     dtype_name,
     framework,
     int64,
+    integer,
     pair_of,
     stream_of,
     take,
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 __all__ = ["Estimate", "Layout", "attention", "decode", "estimate"]
 
 
+def _position(value: Any) -> int:
+    return integer(value, "layout", "a position")
+
+
 class Layout:
     """Which rows of a sequence each rank holds.
 
@@ -53,7 +58,7 @@ class Layout:
     """
 
     def __init__(self, runs: Iterable[Iterable[tuple[int, int]]]) -> None:
-        given = [[(int(first), int(last)) for first, last in own] for own in runs]
+        given = [[(_position(first), _position(last)) for first, last in own] for own in runs]
         self.runs: tuple[tuple[tuple[int, int], ...], ...] = tuple(map(tuple, _attn.checked_layout(given)))
 
     @classmethod
@@ -66,8 +71,8 @@ class Layout:
         """The same with given lengths, from 0 on. It is what ranks have without a layout."""
         at, runs = 0, []
         for length in lengths:
-            runs.append([(at, at + int(length))])
-            at += int(length)
+            runs.append([(at, at + integer(length, "layout", "a length"))])
+            at = runs[-1][0][1]
         return cls(runs)
 
     @classmethod
@@ -85,20 +90,25 @@ class Layout:
 
     def rows(self, rank: int) -> int:
         """How many rows a rank holds."""
-        return sum(last - first for first, last in self.runs[rank])
+        return sum(last - first for first, last in self._of(rank))
+
+    def _of(self, rank: int) -> tuple[tuple[int, int], ...]:
+        if not 0 <= rank < self.ranks:
+            raise ValueError(f"[layout] expected a rank from 0 to {self.ranks - 1}; found {rank}")
+        return self.runs[rank]
 
     def positions(self, rank: int) -> Int64:
         """The positions of a rank's rows, (rows) int64: what attn.rotary takes as positions."""
         import numpy
 
-        runs = [numpy.arange(first, last, dtype=numpy.int64) for first, last in self.runs[rank]]
+        runs = [numpy.arange(first, last, dtype=numpy.int64) for first, last in self._of(rank)]
         return numpy.concatenate(runs) if runs else numpy.empty(0, dtype=numpy.int64)
 
     def take(self, whole: A, rank: int, dim: int = -2) -> A:
         """A rank's rows of a whole array, whose dimension `dim` is the sequence."""
         if whole.shape[dim] != self.tokens:
             raise ValueError(f"[Layout.take] expected {self.tokens} rows; found {whole.shape[dim]}")
-        runs = self.runs[rank] or ((0, 0),)
+        runs = self._of(rank) or ((0, 0),)
         return _joined([_rows(whole, dim, first, last) for first, last in runs], dim)
 
     def join(self, parts: Sequence[A], dim: int = -2) -> A:

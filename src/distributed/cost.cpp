@@ -2,6 +2,7 @@
 // distributed.md writes the model down.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
 #include "attn/error.hpp"
@@ -162,9 +163,43 @@ double seconds_of_messages(Transport& transport, std::size_t bytes, int times) {
          times;
 }
 
+[[noreturn]] void fail(const std::string& expected, const std::string& found) {
+  throw Error(Error::Kind::argument, "distributed attention", expected, found);
+}
+
+void check_problem(const Problem& p) {
+  const auto size = [](std::int64_t n, std::int64_t least) { return n >= least && n < std::int64_t{1} << 30; };
+  if (!size(p.batch, 0) || !size(p.query_heads, 1) || !size(p.key_heads, 1) || !size(p.depth, 1) ||
+      !size(p.value_depth, 0)) {
+    fail("a batch, heads and head sizes below 2^30, none negative",
+         std::to_string(p.batch) + ", " + std::to_string(p.query_heads) + " and " + std::to_string(p.key_heads) + ", " +
+             std::to_string(p.depth) + " and " + std::to_string(p.value_depth));
+  }
+  if (p.query_heads % p.key_heads != 0) {
+    fail("query heads a multiple of key heads", std::to_string(p.query_heads) + " and " + std::to_string(p.key_heads));
+  }
+  if (!p.queries.defined() || p.queries.ranks() != p.keys.ranks()) {
+    fail("layouts of queries and keys among the same ranks",
+         std::to_string(p.queries.ranks()) + " and " + std::to_string(p.keys.ranks()));
+  }
+}
+
+void check_costs(const Options& o) {
+  const auto speed = [](double x) { return x > 0 && std::isfinite(x); };
+  const Costs& c = o.costs;
+  if (!speed(c.bytes_per_second) || !speed(c.flops_per_second) || !(c.latency >= 0 && std::isfinite(c.latency))) {
+    fail("finite costs: bytes and flops per second above 0, and a latency of at least 0",
+         std::to_string(c.bytes_per_second) + ", " + std::to_string(c.flops_per_second) + " and " +
+             std::to_string(c.latency));
+  }
+  if (o.most_bytes < 0) fail("most_bytes of at least 0", std::to_string(o.most_bytes));
+}
+
 }  // namespace
 
 Estimate estimate(const Problem& problem, const Options& options) {
+  check_problem(problem);
+  check_costs(options);
   const Model model(problem, options);
   Estimate best;
   std::string reason;

@@ -17,8 +17,9 @@ constexpr const char* kOp = "AdamW";
 
 void check(const AdamWConfig& c) {
   const auto fraction = [](double beta) { return beta >= 0 && beta < 1; };
-  if (!fraction(c.beta1) || !fraction(c.beta2) || !(c.epsilon >= 0) || !(c.weight_decay >= 0)) {
-    throw Error(Error::Kind::argument, kOp, "beta1 and beta2 in [0, 1), epsilon and weight_decay of at least 0",
+  const auto finite = [](double x) { return x >= 0 && std::isfinite(x); };
+  if (!fraction(c.beta1) || !fraction(c.beta2) || !finite(c.epsilon) || !finite(c.weight_decay)) {
+    throw Error(Error::Kind::argument, kOp, "beta1 and beta2 in [0, 1), finite epsilon and weight_decay of at least 0",
                 std::to_string(c.beta1) + ", " + std::to_string(c.beta2) + ", " + std::to_string(c.epsilon) + ", " +
                     std::to_string(c.weight_decay));
   }
@@ -49,6 +50,9 @@ void AdamW::step(double rate, double grad_factor) {
   if (!std::isfinite(grad_factor)) {
     throw Error(Error::Kind::argument, kOp, "a finite grad_factor", std::to_string(grad_factor),
                 "leave out a step whose gradient_norm() is not finite, or stop");
+  }
+  if (!(rate >= 0 && std::isfinite(rate))) {
+    throw Error(Error::Kind::argument, kOp, "a finite learning rate of at least 0", std::to_string(rate));
   }
   ++steps_;
   const auto n = static_cast<double>(steps_);
@@ -125,7 +129,9 @@ double gradient_norm(std::span<Parameter* const> parameters) {
 
 double clip_factor(double norm, double limit) {
   if (!std::isfinite(norm)) return std::numeric_limits<double>::quiet_NaN();
-  if (!(limit > 0)) return 1;
+  if (!(limit >= 0))
+    throw Error(Error::Kind::argument, kOp, "a limit of the norm above 0, or 0 for none", std::to_string(limit));
+  if (limit == 0) return 1;
   return std::min(1.0, limit / (norm + 1e-6));
 }
 

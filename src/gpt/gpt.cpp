@@ -16,11 +16,16 @@ namespace attn {
 namespace {
 
 constexpr const char* kOp = "GPT";
+constexpr std::int64_t kMostLayers = 1 << 16;
 
 const GPTConfig& checked(const GPTConfig& c) {
   require_positive(kOp, "vocab_size", c.vocab_size);
   require_positive(kOp, "context_length", c.context_length);
   require_positive(kOp, "layers", c.layers);
+  if (c.layers > kMostLayers) {
+    throw Error(Error::Kind::argument, kOp, "at most " + std::to_string(kMostLayers) + " layers",
+                std::to_string(c.layers));
+  }
   require_positive(kOp, "heads", c.heads);
   require_positive(kOp, "width", c.width);
   return c;

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ constexpr std::int64_t kRows = 16, kPartialRows = 256;  // of a task, forward an
 
 LayerNorm::LayerNorm(std::int64_t width, double epsilon, std::string_view name) : epsilon_(epsilon) {
   require_positive(kOp, "width", width);
-  if (!(epsilon > 0)) throw Error(Error::Kind::argument, kOp, "epsilon > 0", std::to_string(epsilon));
+  if (!(epsilon > 0 && std::isfinite(epsilon)))
+    throw Error(Error::Kind::argument, kOp, "a finite epsilon > 0", std::to_string(epsilon));
   const std::string prefix = name.empty() ? "" : std::string(name) + ".";
   weight = {prefix + "weight", Tensor::ones({width}), {}};
   bias = {prefix + "bias", Tensor::zeros({width}), {}};

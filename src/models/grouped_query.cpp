@@ -24,6 +24,13 @@ GroupedQueryConfig checked(GroupedQueryConfig c) {
     throw Error(Error::Kind::argument, kOp, "heads that are a multiple of kv_heads",
                 std::to_string(c.heads) + " and " + std::to_string(c.kv_heads));
   }
+  constexpr std::int64_t most = 1 << 30;  // as attention() has it
+  if (c.heads >= most || c.head_dim >= most) {
+    throw Error(Error::Kind::argument, kOp, "heads and head_dim below 2^30",
+                std::to_string(c.heads) + " and " + std::to_string(c.head_dim));
+  }
+  require_finite(kOp, "softcap", c.softcap, 0);
+  if (c.scale) require_finite(kOp, "scale", *c.scale);
   if (c.window < 0) throw Error(Error::Kind::argument, kOp, "window >= 0 (0 = none)", std::to_string(c.window));
   return c;
 }
@@ -92,7 +99,7 @@ GroupedQueryAttention::Heads GroupedQueryAttention::project_heads(const Tensor& 
   const Heads heads{ref::split_heads(q, config_.heads), ref::split_heads(k, config_.kv_heads),
                     ref::split_heads(linear(v_proj_, x, kept), config_.kv_heads)};
   if (turns.cos.defined()) {
-    if (before) before->record("queries", heads.q.clone()), before->record("keys", heads.k.clone());
+    if (before) before->record("queries", heads.q), before->record("keys", heads.k);
     rotary_in_place(heads.q, turns);
     rotary_in_place(heads.k, turns);
   }

@@ -25,6 +25,11 @@ LanguageModelConfig checked(LanguageModelConfig c) {
   require_positive(kOp, "heads", c.heads);
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.head_dim == 0) c.head_dim = c.width / c.heads;
+  require_finite(kOp, "attention_softcap", c.attention_softcap, 0);
+  require_finite(kOp, "logits_softcap", c.logits_softcap, 0);
+  require_finite(kOp, "embedding_scale", c.embedding_scale);
+  require_finite(kOp, "residual_scale", c.residual_scale);
+  require_finite(kOp, "logits_scale", c.logits_scale);
   if (!c.pre_norm && !c.post_norm) throw Error(Error::Kind::argument, kOp, "pre_norm or post_norm", "neither");
   for (const LayerConfig& layer : c.layers) {
     if (layer.rope && *layer.rope >= c.ropes.size()) {

@@ -23,7 +23,7 @@ std::int64_t run_of(std::int64_t rows, std::int64_t width) { return rows * std::
 RMSNorm::RMSNorm(std::int64_t width, double epsilon, RmsWeight form, std::string_view name)
     : epsilon_(epsilon), form_(form) {
   require_positive(kOp, "width", width);
-  if (!(epsilon >= 0)) throw Error(Error::Kind::argument, kOp, "epsilon >= 0", std::to_string(epsilon));
+  require_finite(kOp, "epsilon", epsilon, 0);
   const std::string prefix = name.empty() ? "" : std::string(name) + ".";
   weight = {prefix + "weight", form == RmsWeight::plus_one ? Tensor::zeros({width}) : Tensor::ones({width}), {}};
 }

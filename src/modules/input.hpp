@@ -1,6 +1,7 @@
 // What every module asks of its input, and how it adds up gradients.
 #pragma once
 
+#include <cmath>
 #include <string>
 
 #include "attn/error.hpp"
@@ -24,6 +25,13 @@ inline void require_input(const char* op, const char* what, const Tensor& x, std
 
 inline void require_positive(const char* op, const char* what, std::int64_t value) {
   if (value < 1) throw Error(Error::Kind::argument, op, std::string(what) + " of at least 1", std::to_string(value));
+}
+
+// A factor or a softcap: finite, and not below `least`.
+inline void require_finite(const char* op, const char* what, double value, double least = -HUGE_VAL) {
+  if (std::isfinite(value) && value >= least) return;
+  const std::string from = std::isinf(least) ? "" : " of at least " + std::to_string(least);
+  throw Error(Error::Kind::argument, op, "a finite " + std::string(what) + from, std::to_string(value));
 }
 
 inline void require_forward(const char* op, bool done) {

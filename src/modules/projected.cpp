@@ -29,6 +29,7 @@ void check_config(const ModuleConfig& c) {
   if (!(c.dropout >= 0 && c.dropout <= 1)) {
     throw Error(Error::Kind::argument, kOp, "dropout in [0, 1]", std::to_string(c.dropout));
   }
+  if (c.scale) require_finite(kOp, "scale", *c.scale);
   const std::int64_t head_dim = c.d_out / c.num_heads;
   if (c.rope && 2 * static_cast<std::int64_t>(c.rope->inv_freq.size()) > head_dim) {
     throw Error(Error::Kind::argument, kOp,

@@ -6,6 +6,11 @@ namespace attn {
 
 MultiHeadAttentionWrapper::MultiHeadAttentionWrapper(const ModuleConfig& config, Generator& rng) {
   require_positive("MultiHeadAttentionWrapper", "num_heads", config.num_heads);
+  constexpr std::int64_t most = 1 << 16;  // each head has memory of its own
+  if (config.num_heads > most) {
+    throw Error(Error::Kind::argument, "MultiHeadAttentionWrapper", "at most " + std::to_string(most) + " heads",
+                std::to_string(config.num_heads));
+  }
   for (std::int64_t i = 0; i < config.num_heads; ++i) {
     heads_.push_back(std::make_unique<CausalAttention>(config, rng, "heads." + std::to_string(i) + "."));
   }

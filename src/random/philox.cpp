@@ -1,6 +1,7 @@
 #include "random/philox.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include "attn/error.hpp"
 #include "attn/random.hpp"
@@ -14,6 +15,9 @@ Tensor philox_keep(const Shape& shape, double p, std::uint64_t key) { return phi
 
 Tensor philox_keep(const Shape& shape, double p, std::uint64_t key, const PhiloxStart& start) {
   if (shape.size() != 4) throw Error(Error::Kind::shape, "philox_keep", "(b, h, tq, tk)", shape.str());
+  if (!(p >= 0 && p <= 1)) {
+    throw Error(Error::Kind::argument, "philox_keep", "a probability in [0, 1]", std::to_string(p));
+  }
   const std::uint64_t threshold = philox_threshold(p);
   Tensor keep = Tensor::empty(shape, DType::boolean);
   auto* out = keep.data<bool>();

@@ -62,6 +62,18 @@ def test_layouts_that_are_none():
         Layout([[(0, 4)], [(5, 6)]])
     with pytest.raises(ValueError, match="at least one rank"):
         Layout.even(4, 0)
+    for made in (Layout.even, Layout.zigzag):
+        for tokens, ranks in ((-1, 2), (-(2**63), 2), (2**62, 2), (4, -1), (4, 2**31 - 1)):
+            with pytest.raises(ValueError, match=r"\[layout\] expected .*; found"):
+                made(tokens, ranks)
+    for rank in (-1, 2):
+        with pytest.raises(ValueError, match="a rank from 0 to 1; found"):
+            Layout.even(4, 2).rows(rank)
+    for wrong in (lambda: Layout.contiguous([2.5]), lambda: Layout([[(0, 2.5)]])):
+        with pytest.raises(TypeError, match="as an integer; found float"):
+            wrong()
+    with pytest.raises(ValueError, match="every position once|tokens"):
+        Layout.contiguous([3, -1])
     with pytest.raises(ValueError, match="expected 4 rows; found 5"):
         Layout.even(4, 2).take(np.ones((5, 1)), 0)
     with pytest.raises(ValueError, match=r"expected \[2, 2\] rows"):
