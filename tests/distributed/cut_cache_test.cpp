@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "core/memory_limit.hpp"
 #include "distributed/errors.hpp"
 #include "distributed/on_ranks.hpp"
 
@@ -168,6 +169,30 @@ TEST(CutCache, ForgetsAlikeOnAllRanks) {
       }
     });
   }
+}
+
+// The second item's rows find no memory after the first item has its own: then neither has them.
+TEST(CutCache, IsAsBeforeWhereMemoryEnds) {
+  if (!limits_memory()) return;
+  dist::run_threads(1, [](Transport& t) {
+    constexpr std::int64_t full = 1 << 17;
+    CutCache cut(t, {.batch = 2, .kv_heads = 1, .head_dim = 64, .capacity = full});
+    std::mt19937 rng(4);
+    const Tensor some = uniform(rng, {1, 5, 64}, DType::f32), many = Tensor::zeros({1, 1, 64}).expand({1, full, 64});
+    const Tensor one = uniform(rng, {2, 1, 1, 64}, DType::f32), q = uniform(rng, {1, 1, 1, 64}, DType::f32);
+    cut.append(0, some, some), cut.append(1, many, many);
+    const auto seen = [&] { return attention(q, cut, 0, {.mask = Mask::causal(Align::bottom_right)}).output; };
+    const Tensor before = seen().clone();
+    {
+      const MemoryLimit limit(64);  // twice the room is 256 MB
+      EXPECT_THROW(cut.append(one, one), std::bad_alloc);
+    }
+    EXPECT_EQ(cut.length(0), 5);
+    EXPECT_EQ(cut.length(1), full);
+    EXPECT_TRUE(identical(seen(), before));
+    cut.append(0, one.select(0, 0), one.select(0, 0));
+    EXPECT_EQ(cut.length(0), 6);
+  });
 }
 
 TEST(CutCache, DifferencesAreToldOnAllRanks) {

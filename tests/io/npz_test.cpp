@@ -88,6 +88,19 @@ TEST(Npz, RejectsSizesThatLie) {
   expect_bad(zip({bomb}), {"compressed bytes can hold"});
 }
 
+// What a member unpacks to is longer than its size in the zip, by which its array is whole.
+TEST(Npz, RejectsAMemberThatIsLongerThanItSays) {
+  const std::string whole = array(), longer = whole + "and more";
+  for (const std::string& checked : {whole, longer}) {  // whichever bytes the checksum is of
+    const auto length = static_cast<std::uint16_t>(longer.size());
+    const std::string block = "\x01" + number(length, 2) + number(static_cast<std::uint16_t>(~length), 2) + longer;
+    const Member lie{
+        "a.npy",        block, static_cast<std::uint32_t>(block.size()), static_cast<std::uint32_t>(whole.size()),
+        crc32(checked), 8};
+    expect_bad(zip({lie}), {"the size that the zip declares", "more bytes"});
+  }
+}
+
 TEST(Npz, RejectsAHeaderLargerThanItsMember) {
   std::string lie = array();
   lie.replace(lie.find("(2, 3)"), 6, "(2,999");

@@ -1,11 +1,10 @@
 // A released model whose numbers are absurd is refused before memory is taken for them, or it computes.
-#include <sys/resource.h>
-
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "attn/generate.hpp"
+#include "core/memory_limit.hpp"
 #include "models/gguf_bytes.hpp"
 #include "models/helpers.hpp"
 
@@ -22,29 +21,9 @@ std::string read(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The process may take so much more memory while this lives; a sanitizer needs all of it for itself.
-class MemoryLimit {
- public:
-  MemoryLimit() {
-    getrlimit(RLIMIT_AS, &before_);
-#if !defined(ATTN_SANITIZED) && !defined(__SANITIZE_THREAD__)
-    std::ifstream pages("/proc/self/statm");
-    rlim_t held = 0;
-    constexpr rlim_t more = rlim_t{512} << 20;
-    if (!(pages >> held)) return;
-    const rlimit limit{held * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + more, before_.rlim_max};
-    setrlimit(RLIMIT_AS, &limit);
-#endif
-  }
-  ~MemoryLimit() { setrlimit(RLIMIT_AS, &before_); }
-
- private:
-  rlimit before_{};
-};
-
 // Loads and computes with and without a cache, or throws Error. True when it was loaded.
 bool loads_or_refuses(const fs::path& path) {
-  const MemoryLimit limit;
+  const MemoryLimit limit(512);
   try {
     LanguageModel model = load_language_model(path);
     const std::vector<std::vector<std::int64_t>> prompts{{1, 2, 3}, {4}};
@@ -171,7 +150,7 @@ TEST(AbsurdFactors, AreRefused) {
   file.data.resize(file.data.size() + 18 * many);
   const Folder folder;
   std::ofstream(folder / "x.gguf", std::ios::binary) << file.str();
-  const MemoryLimit limit;
+  const MemoryLimit limit(512);
   expect_error(Error::Kind::data, {"rope_freqs.weight"}, [&] { load_language_model(folder / "x.gguf"); });
 }
 

@@ -1,4 +1,4 @@
-// Attention to a cache multiplies as the module's precision says.
+// Attention to a cache is as the module's config says.
 #include "attn/kv_cache.hpp"
 #include "attn/modules.hpp"
 #include "core/testing.hpp"
@@ -36,6 +36,33 @@ TEST(CachedAttention, FollowsThePrecision) {
           identical(found.view({1, tokens, 2, width / 2}).transpose(1, 2).to(DType::bf16), exact.to(DType::bf16)))
           << target.isa;
     }
+  }
+}
+
+// What a config says of attention holds for a step on a cache as for the whole pass.
+TEST(CachedAttention, FollowsTheConfig) {
+  const auto with = [](const auto& change) {
+    ModuleConfig config{.d_in = 6, .d_out = 8, .num_heads = 2};
+    change(config);
+    return config;
+  };
+  std::mt19937 rng(2);
+  const Tensor x = uniform(rng, {2, 5, 6}, DType::f32, -3, 3);
+  for (const ModuleConfig& config :
+       {with([](ModuleConfig&) {}), with([](ModuleConfig& c) { c.scale = 0.1; }),
+        with([](ModuleConfig& c) { c.qkv_bias = true; }), with([](ModuleConfig& c) { c.out_proj = false; }),
+        with([](ModuleConfig& c) { c.causal = false; }), with([](ModuleConfig& c) {
+          c.rope = RotaryFrequencies{{1.f, 0.1f}};
+        })}) {
+    Generator generator(7);
+    MultiHeadAttention attention_module(config, generator);
+    ProjectedAttention& module = attention_module;
+    const Tensor whole = module.forward(x);
+    KVCache cache({.batch = 2, .kv_heads = 2, .head_dim = 4});
+    const std::int64_t first = config.causal ? 2 : 5;  // without a mask all keys must be there
+    expect_close(module.forward(x.slice(1, 0, first), cache), whole.slice(1, 0, first), 1e-6, "the first tokens");
+    if (first < 5)
+      expect_close(module.forward(x.slice(1, first, 5), cache), whole.slice(1, first, 5), 1e-6, "the next");
   }
 }
 
