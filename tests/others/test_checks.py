@@ -67,7 +67,8 @@ def test_attentions_of_transformers(kind, dtype, implementation):
     model.set_attn_implementation(implementation)
     page = attn.report(model, torch.arange(1, 30)[None])
     assert failed(page) == []
-    assert f"rounding to {dtype} allows" in next(iter(checks(page).values()))["told"]
+    if implementation == "eager":
+        assert f"rounding to {dtype} allows" in next(iter(checks(page).values()))["told"]
 
 
 def test_a_model_in_training_is_shown_without_dropout():
