@@ -12,6 +12,7 @@
 #include "attn/chat.hpp"
 #include "attn/cut_cache.hpp"
 #include "attn/error.hpp"
+#include "common/answer.hpp"
 #include "common/fingerprint.hpp"
 #include "common/format.hpp"
 #include "common/json.hpp"
@@ -30,7 +31,7 @@ using Ids = TextModel::Ids;
 
 struct GenerateFlags {
   std::string model, tokenizer, system, weights = "float32", cache = "float32", precision = "highest";
-  std::vector<std::string> prompts, files, ids, stops;
+  std::vector<std::string> prompts, files, ids, stops, stop_texts;
   GenerateOptions options;
   std::uint64_t seed = 123;
   bool chat = false, json = false;
@@ -116,6 +117,7 @@ struct Task {
 
 struct Written {
   std::vector<Continuation> texts;
+  std::vector<Answer> answers;  // their texts
   double first = 0, seconds = 0;
 
   std::size_t tokens() const {
@@ -130,25 +132,16 @@ struct Written {
   }
 };
 
-// The text of ids. A model may write ids that its tokenizer lacks, as tables of embeddings are padded: these have none.
-std::string text_of(const Ids& ids, const Tokenizer& tokenizer) {
-  Ids known;
-  for (const std::int64_t id : ids) {
-    if (id < tokenizer.vocab_size()) known.push_back(id);
-  }
-  return tokenizer.decode(known);
-}
-
 // Prints text, or ids where there is no tokenizer, as it comes.
 class Printer {
  public:
   Printer(const Tokenizer* tokenizer, bool silent) : tokenizer_(tokenizer), silent_(silent) {}
 
-  void prompt(const std::string& text) {
-    if (tokenizer_) say(stream_.push(text));
+  void text(const std::string& bytes) {
+    if (tokenizer_) say(stream_.push(bytes));
   }
   void token(std::int64_t id) {
-    if (tokenizer_) return say(id < tokenizer_->vocab_size() ? stream_.push(tokenizer_->decode(id)) : "");
+    if (tokenizer_) return;
     say((first_ ? "" : " ") + std::to_string(id));
     first_ = false;
   }
@@ -169,6 +162,8 @@ Ids stops_of(const TextModel& model, const Tokenizer* tokenizer, const GenerateF
   const Ids given = parsed_stops(flags.stops, model.vocab_size());
   all.insert(all.end(), given.begin(), given.end());
   if (tokenizer && tokenizer->end_of_text()) all.push_back(*tokenizer->end_of_text());
+  const Ids ends = tokenizer ? tokenizer->end_ids() : Ids{};
+  all.insert(all.end(), ends.begin(), ends.end());
   if (flags.chat) {
     const auto end = tokenizer->id_of(ChatTemplate::parse(tokenizer->chat_template()).end_of_turn());
     if (end) all.push_back(*end);
@@ -202,6 +197,12 @@ void read_prompts(GenerateFlags& flags, bool has_ranks) {
 Task prepared(GenerateFlags& flags, bool has_ranks) {
   require_valid(flags.options);  // before anything is printed
   read_prompts(flags, has_ranks);
+  if (!flags.stop_texts.empty() && !flags.ids.empty()) {
+    throw Error(Error::Kind::argument, "--stop-text", "--prompt, as there is no text with --ids", "--ids");
+  }
+  if (std::ranges::count(flags.stop_texts, "") > 0) {
+    throw Error(Error::Kind::argument, "--stop-text", "a text", "an empty one");
+  }
   if (flags.prompts.empty() && flags.ids.empty()) flags.prompts.emplace_back();
   Task task;
   task.model = load_text_model(flags.model, *dtype_named(flags.weights), parse_precision(flags.precision));
@@ -223,24 +224,28 @@ Written write(const Task& task, const GenerateFlags& flags, bool silent) {
   Printer live(tokenizer, silent || !streams);
   bool begun = flags.prompts.empty() || flags.chat;
   const auto begin = [&] {  // once the model has taken the prompt: what it refuses leaves no output
-    if (!begun) live.prompt(flags.prompts[0]);
+    if (!begun) live.text(flags.prompts[0]);
     begun = true;
   };
   const auto start = Clock::now();
   const auto since = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  written.texts = task.model->write(task.prompts, task.options, flags.seed, [&](std::size_t, std::int64_t id) {
+  written.answers.assign(task.prompts.size(), Answer(tokenizer, flags.stop_texts));
+  written.texts = task.model->write(task.prompts, task.options, flags.seed, [&](std::size_t i, std::int64_t id) {
     if (written.first == 0) written.first = since();
     begin();
     live.token(id);
-    return true;
+    live.text(written.answers[i].push(id));
+    return !written.answers[i].stopped();
   });
   written.seconds = since();
   begin();
+  for (Answer& answer : written.answers) live.text(answer.finish());
   live.finish();
   for (std::size_t i = 0; i < written.texts.size() && !streams; ++i) {
     Printer printer(tokenizer, silent);
-    if (tokenizer && !flags.chat) printer.prompt(flags.prompts[i]);
+    if (tokenizer && !flags.chat) printer.text(flags.prompts[i]);
     for (const std::int64_t id : written.texts[i].ids) printer.token(id);
+    printer.text(written.answers[i].text());
     printer.finish();
   }
   return written;
@@ -250,11 +255,12 @@ Json text_report(const Task& task, const Written& written, std::size_t i, const 
   Json json;
   if (task.tokenizer) {
     json["prompt"] = flags.prompts[i];
-    json["text"] = text_of(written.texts[i].ids, *task.tokenizer);
+    json["text"] = written.answers[i].text();
   }
   json["prompt_ids"] = task.prompts[i];
   json["ids"] = written.texts[i].ids;
-  json["finish"] = written.texts[i].stopped ? "stop" : "length";
+  const bool at_text = written.answers[i].stopped();
+  json["finish"] = at_text ? "stop-text" : written.texts[i].stopped ? "stop" : "length";
   return json;
 }
 
@@ -366,6 +372,9 @@ void define_generate(Verb& verb, int&) {
                   "Divide logits above 0 of tokens that the text already has by R, and multiply those below 0.")
       .value_name("R");
   verb.add_option("--stop", flags->stops, "Further token ids that end a text, 1,2,3.").value_name("IDS…");
+  verb.add_option("--stop-text", flags->stop_texts,
+                  "Texts that end what is written; they are found across tokens, and not printed.")
+      .value_name("TEXT…");
   verb.add_option("--seed", flags->seed, "The seed of what is drawn.").value_name("N");
   verb.add_option("--tokenizer", flags->tokenizer,
                   "A folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt.")

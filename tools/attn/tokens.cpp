@@ -81,13 +81,17 @@ void show_text(const BPETokenizer& tokenizer, const TokensFlags& flags) {
 
 // ---- many of them ---------------------------------------------------------------------
 
-Json answer(const BPETokenizer& tokenizer, const Json& question, bool plain) {
+Json answer(const BPETokenizer& tokenizer, const Json& question, bool plain, const io::Origin& origin) {
   if (question.is_string()) {
     return tokenizer.encode(question.get_ref<const std::string&>(), {.add_special_tokens = !plain});
   }
   const bool ids =
       question.is_array() && std::ranges::all_of(question, [](const Json& id) { return id.is_number_integer(); });
-  if (!ids) throw Error(Error::Kind::data, "--lines", "a text or a list of ids in each line", question.type_name());
+  if (!ids) origin.fail("a text or a list of ids, as JSON", question.is_discarded() ? "no JSON" : question.type_name());
+  for (const Json& id : question) {
+    const bool known = id.is_number_unsigned() && id < tokenizer.vocab_size();
+    if (!known) origin.fail("ids from 0 to " + std::to_string(tokenizer.vocab_size() - 1), id.dump());
+  }
   return whole_characters(tokenizer.decode(question.get<Ids>()));
 }
 
@@ -95,11 +99,12 @@ void answer_lines(const BPETokenizer& tokenizer, const TokensFlags& flags) {
   const io::Buffer buffer = io::read_file(flags.lines, "--lines");
   std::string_view rest = io::as_text(buffer.bytes());
   std::string answers;
-  while (!rest.empty()) {
+  for (std::size_t number = 1; !rest.empty(); ++number) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    const std::string place = "line " + std::to_string(number) + " of " + io::source_name(flags.lines);
     const Json question = Json::parse(line, nullptr, false);
-    answers += answer(tokenizer, question, flags.plain).dump() + "\n";
+    answers += answer(tokenizer, question, flags.plain, {"--lines", place}).dump() + "\n";
   }
   write_stdout(answers);
 }
