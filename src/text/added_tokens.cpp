@@ -127,7 +127,7 @@ std::vector<Part> AddedTokens::split(std::string_view text) const {
     const std::size_t from =
         token.lstrip ? std::max(spaces_before(text.substr(0, begin), std::min(done, begin)), done) : begin;
     if (done < from) parts.push_back({text.substr(done, from - done)});
-    parts.push_back({text.substr(std::min(from, end), end - std::min(from, end)), &token});
+    if (from < end) parts.push_back({text.substr(from, end - from), &token});  // else another has taken all of it
     done = end;
   }
   if (done < text.size()) parts.push_back({text.substr(done)});

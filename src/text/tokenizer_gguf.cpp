@@ -39,6 +39,15 @@ constexpr std::array<std::string_view, 23> kEnds{"<|eot_id|>",
                                                  "[e~[",
                                                  "<|file_sep|>"};
 
+// Behind "tokenizer.ggml.". Scores are read where they rank merges; the tokens to fill up, to mask and to fill in
+// between mean nothing for one text, nor does the number of BERT's kinds of token.
+constexpr std::string_view kKeys =
+    " model pre tokens token_type scores merges bos_token_id eos_token_id eot_token_id eom_token_id unknown_token_id "
+    "seperator_token_id cls_token_id add_bos_token add_eos_token add_sep_token add_space_prefix normalizer.lowercase "
+    "normalizer.strip_accents padding_token_id mask_token_id fim_pre_token_id fim_suf_token_id fim_mid_token_id "
+    "fim_pad_token_id fim_rep_token_id fim_sep_token_id prefix_token_id suffix_token_id middle_token_id "
+    "token_type_count ";
+
 class Reader {
  public:
   Reader(const io::Gguf& file, const io::Origin& origin) : file_(file), origin_(origin) {}
@@ -57,6 +66,7 @@ class Reader {
     } else {
       unknown("model", model);
     }
+    require_known_keys();
     read_marks();
     read_ends();
     read_strips();
@@ -65,18 +75,34 @@ class Reader {
   }
 
  private:
-  // Null where there is none, or one of another kind.
+  // Null where there is none.
   template <class T>
   const T* find(const std::string& key) const {
     const auto at = file_.metadata().find(key);
-    return at == file_.metadata().end() ? nullptr : std::get_if<T>(&at->second);
+    const T* value = at == file_.metadata().end() ? nullptr : std::get_if<T>(&at->second);
+    if (!value && at != file_.metadata().end()) origin_.fail(key, "one of another kind");
+    return value;
+  }
+
+  // A key that nobody reads could ask for other ids.
+  void require_known_keys() const {
+    for (const auto& [key, value] : file_.metadata()) {
+      const bool chat = key.starts_with("tokenizer.chat_template");  // others than the model's own are not used
+      if (!key.starts_with("tokenizer.") || chat || key == "tokenizer.huggingface.json") continue;
+      constexpr std::string_view prefix = "tokenizer.ggml.";
+      const bool ggml = key.starts_with(prefix);
+      const std::string name = std::string(1, ' ').append(key, ggml ? prefix.size() : 0).append(" ");
+      if (kKeys.find(name) == kKeys.npos) origin_.fail("keys that attn knows", io::in_quotes(key));
+    }
+    const bool* separates = find<bool>("tokenizer.ggml.add_sep_token");
+    if (separates && *separates && !d_.word_piece) origin_.fail("add_sep_token to be false but for BERT", "true");
   }
 
   template <class T>
   const T& required(const char* key) const {
     const std::string whole = std::string("tokenizer.ggml.") + key;
     const T* value = find<T>(whole);
-    if (!value) origin_.fail(whole, "none, or one of another kind");
+    if (!value) origin_.fail(whole, "none");
     return *value;
   }
 

@@ -20,11 +20,52 @@ using Json = JsonObject::Json;
 using Event = Json::parse_event_t;
 
 constexpr int kDeepest = 32;
-constexpr std::size_t kMostKeys = 1000;       // of an object other than the vocabulary
-constexpr std::size_t kLongestText = 1024;    // of an added token, or of what a normalizer puts in
+constexpr std::size_t kMostKeys = 1000;     // of an object other than the vocabulary
+constexpr std::size_t kLongestText = 1024;  // of an added token, or of what a normalizer puts in
+// Of a normalizer, a pre_tokenizer, a post_processor or a decoder. The pair is of two texts, which are not encoded
+// here, and trim_offsets moves places in a text, not ids.
+constexpr std::string_view kStepKeys =
+    " type normalizers pretokenizers processors decoders prepend pattern content strip_left strip_right clean_text "
+    "handle_chinese_chars strip_accents lowercase add_prefix_space trim_offsets use_regex individual_digits behavior "
+    "invert replacement prepend_scheme split single pair special_tokens sep cls prefix cleanup start stop ";
+// How many texts are cut and filled up for a batch is not asked for here, as transformers does not by itself.
+constexpr std::string_view kRootKeys =
+    " version truncation padding added_tokens normalizer pre_tokenizer post_processor decoder model ";
+constexpr std::string_view kModelKeys =
+    " type dropout unk_token continuing_subword_prefix end_of_word_suffix fuse_unk byte_fallback ignore_merges vocab "
+    "merges max_input_chars_per_word ";
 constexpr std::size_t kMostReplacements = 4;  // each may make a text four times as long
 
-// Follows the parser: takes the vocabulary and the merges, which are long, out of what becomes objects.
+// A key that nobody reads could ask for other ids.
+void require_known(const Json& object, std::string_view keys, const io::Origin& origin) {
+  if (!object.is_object()) return;
+  for (const auto& [key, value] : object.items()) {
+    const std::string whole = std::string(1, ' ').append(key).append(" ");
+    if (!value.is_null() && keys.find(whole) == keys.npos) origin.fail("keys that attn knows", io::in_quotes(key));
+  }
+}
+
+AddedToken added_token(const JsonObject& json) {
+  AddedToken token;
+  token.content = json.text("content", "");
+  if (token.content.empty() || token.content.size() > kLongestText) {
+    json.wrong("content", "a text of 1 to 1024 bytes", token.content);
+  }
+  const Json* id = json.find("id");
+  if (!id || !id->is_number_unsigned() || id->get<std::uint64_t>() >= (std::uint64_t{1} << 31)) {
+    json.wrong("id", "a whole number below 2^31", id ? *id : Json());
+  }
+  token.id = id->get<Id>();
+  token.special = json.flag("special", false);
+  token.lstrip = json.flag("lstrip", false);
+  token.rstrip = json.flag("rstrip", false);
+  token.normalized = json.flag("normalized", !token.special);
+  token.single_word = json.flag("single_word", false);
+  return token;
+}
+
+// Follows the parser: takes the vocabulary, the merges and the added tokens, which are long, out of what becomes
+// objects. The list of tokenizer_config.json repeats the added tokens, and is passed over.
 class LongLists {
  public:
   LongLists(const io::Origin& origin, Description& description) : origin_(origin), description_(description) {}
@@ -41,12 +82,17 @@ class LongLists {
         return true;
       case Event::object_end:
       case Event::array_end:
+        if (level == 2 && event == Event::object_end && keys_[1] == "added_tokens") {
+          require_known(value, " id content single_word lstrip rstrip normalized special ", origin_);
+          description_.added.push_back(added_token(JsonObject(value, origin_)));
+          return false;
+        }
         if (level == 2) in_vocabulary_ = in_merges_ = false;
         if (level == 3 && in_merges_) end_merge();
         return !in_merges_;
       case Event::key:
         keys_[level] = value.get<std::string>();
-        if (in_vocabulary_) return false;
+        if (in_vocabulary_ || keys_[1] == "added_tokens_decoder") return false;
         if (++counts_[level] > kMostKeys) origin_.fail("at most 1000 keys", "more at " + io::in_quotes(keys_[level]));
         return true;
       case Event::value:
@@ -117,11 +163,15 @@ Json parsed(std::string_view text, const io::Origin& origin, Description& descri
 class Reader {
  public:
   Reader(const Json& root, const io::Origin& origin, Description& description)
-      : origin_(origin), root_(root, origin), d_(description) {}
+      : origin_(origin), root_(root, origin), d_(description) {
+    require_known(root, kRootKeys, origin);
+  }
 
   void read() {
-    read_model(part(root_, "model"));
-    for (const Json& token : list(root_, "added_tokens")) read_added(JsonObject(token, origin_));
+    const JsonObject model = part(root_, "model");
+    require_known(*root_.find("model"), kModelKeys, origin_);
+    read_model(model);
+    for (const Json& token : list(root_, "added_tokens")) origin_.fail("objects in added_tokens", token.type_name());
     each("normalizer", "normalizers", [&](const JsonObject& step) { read_normalizer(step); });
     each("pre_tokenizer", "pretokenizers", [&](const JsonObject& step) { read_splitter(step); });
     each("post_processor", "processors", [&](const JsonObject& step) { read_template(step); });
@@ -149,8 +199,12 @@ class Reader {
     const Json* value = root_.find(key);
     if (!value) return;
     const JsonObject json(*value, origin_);
+    require_known(*value, kStepKeys, origin_);
     if (json.text("type", "") != "Sequence") return read(json);
-    for (const Json& member : list(json, members)) read(JsonObject(member, origin_));
+    for (const Json& member : list(json, members)) {
+      require_known(member, kStepKeys, origin_);
+      read(JsonObject(member, origin_));
+    }
   }
 
   [[noreturn]] void unknown(const char* part, const std::string& type) const {
@@ -188,22 +242,6 @@ class Reader {
     d_.byte_fallback = model.flag("byte_fallback", false);
     d_.ignore_merges = model.flag("ignore_merges", false);
     d_.fuse_unknown = model.flag("fuse_unk", false);
-  }
-
-  void read_added(const JsonObject& json) {
-    AddedToken token;
-    token.content = short_text(json, "content");
-    const Json* id = json.find("id");
-    if (!id || !id->is_number_unsigned() || id->get<std::uint64_t>() >= (std::uint64_t{1} << 31)) {
-      json.wrong("id", "a whole number below 2^31", id ? *id : Json());
-    }
-    token.id = id->get<Id>();
-    token.special = json.flag("special", false);
-    token.lstrip = json.flag("lstrip", false);
-    token.rstrip = json.flag("rstrip", false);
-    token.normalized = json.flag("normalized", !token.special);
-    token.single_word = json.flag("single_word", false);
-    d_.added.push_back(std::move(token));
   }
 
   void read_normalizer(const JsonObject& json) {
@@ -389,6 +427,14 @@ std::optional<Id> id_of(const std::string& token, const Description& d) {
   return at == d.vocabulary.end() ? std::nullopt : std::optional(static_cast<Id>(at->second));
 }
 
+// What the flag says of a mark around a text must be what tokenizer.json does.
+void require_mark(const JsonObject& config, const char* flag, const char* token, const std::vector<Id>& marks,
+                  const Description& description, const io::Origin& origin) {
+  const auto name = token_name(config, token, origin);
+  const auto id = name ? id_of(*name, description) : std::nullopt;
+  if (config.find(flag) && id) config.require(flag, std::ranges::count(marks, *id) > 0);
+}
+
 }  // namespace
 
 Description describe_tokenizer_json(std::string_view json, const io::Origin& origin) {
@@ -402,6 +448,10 @@ void add_tokenizer_config(std::string_view json, const io::Origin& origin, Descr
   Description none;
   const JsonObject config(parsed(json, origin, none), origin);
   if (const auto end = token_name(config, "eos_token", origin)) description.end_of_text = id_of(*end, description);
+  if (description.end_of_text) description.ends.push_back(*description.end_of_text);
+  config.require("split_special_tokens", false);
+  require_mark(config, "add_bos_token", "bos_token", description.before, description, origin);
+  require_mark(config, "add_eos_token", "eos_token", description.after, description, origin);
   const Json* chat = config.find("chat_template");
   if (!chat) return;
   if (!chat->is_array()) {

@@ -82,3 +82,12 @@ def test_minilm_is_the_tokenizers_package(minilm, answers):
         assert mine == theirs, ascii(text)
     for row, mine in zip(ids, answers(path, ids), strict=True):
         assert mine == package.decode(row, skip_special_tokens=False), row
+
+
+def test_bad_lines_are_told_by_their_number(llama_cpp_models, attn, tmp_path):
+    for line, found in (("{", "no JSON"), ("7", "number"), ("[1, 99999999]", "99999999"), ("[-1]", "-1")):
+        (tmp_path / "lines").write_text(f'"a"\n[5]\n{line}\n')
+        ran = attn("tokens", "--tokenizer", llama_cpp_models / "ggml-vocab-gpt-2.gguf", "--lines", tmp_path / "lines")
+        assert ran.returncode == 3
+        assert "line 3 of" in ran.stderr and found in ran.stderr
+        assert ran.stdout == ""

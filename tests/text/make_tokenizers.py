@@ -21,8 +21,8 @@ import sentencepiece
 from hostile import WORDS, Texts
 from safetensors.numpy import save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
-from tokenizers.models import BPE
-from tokenizers.trainers import BpeTrainer
+from tokenizers.models import BPE, WordPiece
+from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "tokenizers")
 TEXTS = 70
@@ -149,6 +149,40 @@ def gemma():
     return tokenizer
 
 
+def bert():
+    """BERT's words of pieces, with its own steps before, around and behind."""
+    tokenizer = Tokenizer(WordPiece(unk_token="[UNK]", max_input_chars_per_word=30))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(SENTENCES * 4, WordPieceTrainer(vocab_size=420, special_tokens=special, show_progress=False))
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return tokenizer
+
+
+def words():
+    """Steps and added tokens that no other kind here has, some of them against what a model would do."""
+    steps = [
+        pre_tokenizers.Split(Regex(r"[^\r\n\p{L}\p{N}]?+[\p{Lu}\p{Lt}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}&&[^\p{Han}]]+(?i:'s|'t)?"), "isolated"),
+        pre_tokenizers.Split(Regex(r"\d{1,2}(?=(?:\d{2})*\b)|\w{3,4}|q+?u|(?>x+)y"), "merged_with_previous"),
+        pre_tokenizers.Split("-", "merged_with_next"),
+        pre_tokenizers.Punctuation("contiguous"),
+        pre_tokenizers.Whitespace(),
+        ByteLevel(add_prefix_space=False, use_regex=False),
+    ]
+    form = [normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Strip()]
+    form.append(normalizers.Replace(Regex(r"[.,]{2,}"), "\u2026"))
+    tokenizer = byte_level(steps, normalizers.Sequence(form))
+    added = [AddedToken("weigh", single_word=True), AddedToken("é", single_word=True, normalized=False)]
+    added += [AddedToken("\n", lstrip=True, rstrip=True, normalized=False), AddedToken("<a>", lstrip=True, normalized=False)]
+    tokenizer.add_tokens(added)
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    end, begin = (("</s>", tokenizer.token_to_id("</s>")), ("<s>", tokenizer.token_to_id("<s>")))
+    tokenizer.post_processor = processors.RobertaProcessing(end, begin, add_prefix_space=False)
+    return tokenizer
+
+
 def unknown():
     """Characters without bytes: what has no token is <unk>."""
     return characters(pre_tokenizers.Metaspace(BLANK, "always", split=True), bytes_too=False, strip=2)
@@ -203,7 +237,7 @@ def sentencepiece_gguf():
     return model
 
 
-KINDS = [gpt2, smollm, llama3, qwen, granite, llama2, mistral, gemma, unknown]
+KINDS = [gpt2, smollm, llama3, qwen, granite, llama2, mistral, gemma, unknown, bert, words]
 
 
 def main():
