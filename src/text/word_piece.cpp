@@ -19,8 +19,10 @@ void append_word_pieces(const Vocabulary& vocabulary, const WordPiece& model, st
     std::size_t last = ends.size();
     std::optional<Id> id;
     for (; last > at; --last) {
-      const std::string& mark = begin == 0 ? model.begin : model.next;
-      id = vocabulary.find_piece(mark + std::string(piece.substr(begin, ends[last - 1] - begin)));
+      const std::string_view part = piece.substr(begin, ends[last - 1] - begin);
+      // The vocabulary's words are none of what goes on, though a text may have their mark.
+      if (begin > 0 && !model.begin.empty() && part.starts_with(model.begin)) break;
+      id = vocabulary.find_piece(std::string(begin == 0 ? model.begin : model.next).append(part));
       if (id) break;
     }
     if (!id) break;

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import resource
 import sys
 
 import pytest
@@ -67,7 +68,9 @@ def test_llama3_begins_a_text_without_a_key_that_says_so(llama_cpp_models, answe
     assert answers(llama_cpp_models / "ggml-vocab-llama-bpe.gguf", ["Hello"]) == [[128000, 9906]]
 
 
-def test_minilm_is_the_tokenizers_package(minilm, answers):
+@pytest.fixture(scope="module")
+def words(minilm):
+    """MiniLM's tokenizer, by the tokenizers package, and texts; the BERT-BGE of the GGUF files has its vocabulary."""
     tokenizers = pytest.importorskip("tokenizers")
     path = next(minilm.rglob("tokenizer.json"))
     package = tokenizers.Tokenizer.from_file(str(path))
@@ -76,12 +79,40 @@ def test_minilm_is_the_tokenizers_package(minilm, answers):
     seed = random.randrange(2**32)
     print("seed", seed)
     source = Texts(random.Random(seed), ["[CLS]", "[SEP]", "[UNK]", "##ing"])
-    texts = [source.text() for _ in range(5000)]
+    return path, package, [source.text() for _ in range(5000)]
+
+
+def test_minilm_is_the_tokenizers_package(words, answers, llama_cpp_models):
+    path, package, texts = words
     ids = [package.encode(text).ids for text in texts]
-    for text, mine, theirs in zip(texts, answers(path, texts), ids, strict=True):
-        assert mine == theirs, ascii(text)
+    for tokenizer in (path, llama_cpp_models / "ggml-vocab-bert-bge.gguf"):
+        for text, mine, theirs in zip(texts, answers(tokenizer, texts), ids, strict=True):
+            assert mine == theirs, ascii(text)
     for row, mine in zip(ids, answers(path, ids), strict=True):
         assert mine == package.decode(row, skip_special_tokens=False), row
+
+
+# ---- what reports of others say (reports.md) ---------------------------------------------------
+
+
+def test_a_blank_after_a_special_token_is_a_token_of_its_own(llama_cpp_models, answers):
+    assert answers(llama_cpp_models / "ggml-vocab-llama-spm.gguf", ["a</s> Hello"], "--plain") == [[263, 2, 29871, 15043]]
+
+
+def test_many_added_tokens_take_time_by_their_number(attn, tmp_path):
+    """Seconds of the process, which do not depend on what else the machine does."""
+    whole = json.loads((ROOT / "tests" / "text" / "data" / "tokenizers" / "gpt2.json").read_text())
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": False}
+
+    def seconds(count):
+        more = [{"id": 1000 + i, "content": f"[{i}]", **flags} for i in range(count)]
+        (tmp_path / "tokenizer.json").write_text(json.dumps(whole | {"added_tokens": whole["added_tokens"] + more}))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        ran = attn("tokens", "--tokenizer", tmp_path / "tokenizer.json", f"a [{count - 1}]")
+        assert ran.returncode == 0 and str(999 + count) in ran.stdout, ran.stderr
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+    assert seconds(200_000) < 24 * seconds(25_000) + 0.1
 
 
 def test_bad_lines_are_told_by_their_number(llama_cpp_models, attn, tmp_path):
