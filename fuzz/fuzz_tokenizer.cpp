@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       std::string decoded = whole.push(tokenizer.decode(ids, {.skip_special_tokens = skip}));
       if (streamed + stream.finish() != decoded + whole.finish()) __builtin_trap();
     }
-    const auto chat = attn::ChatTemplate::parse(tokenizer.chat_template());
+    const auto chat = attn::ChatTemplate::of(tokenizer);
     const std::vector<attn::ChatMessage> messages{{"user", std::string(text)}};
     tokenizer.encode(chat.format(messages), {.add_special_tokens = false});
   } catch (const attn::Error&) {

@@ -1,52 +1,59 @@
 // A conversation as the text that a chat model was trained on.
 #pragma once
 
+#include <cstdint>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace attn {
 
+class Tokenizer;
+
 struct ChatMessage {
-  std::string role, content;  // "system", "user" or "assistant"
+  std::string role, content;  // roles are those of the template, such as "system", "user", "assistant" and "tool"
 };
 
 struct ChatOptions {
   bool generation_prompt = true;  // ends with the beginning of the model's answer
-  std::string date{};             // "26 Jul 2024", which Llama 3.1 and 3.2 are told; empty for the template's own
+  std::optional<std::tm> now{};   // what strftime_now() tells; empty for the clock's time
 };
 
-// The form of a model's conversations, known by the marks in its template. Templates are programs in Jinja's language,
-// which are not run: one of another form is refused.
+// A chat template: a program in Jinja's language, which is run as transformers runs it (sandboxed, trim_blocks,
+// lstrip_blocks, raise_exception, strftime_now, tojson, {% generation %}). What a template uses and attn lacks is
+// refused by name.
 class ChatTemplate {
  public:
-  enum class Form { chatml, llama3, gemma };
+  using Tokens = std::map<std::string, std::string>;
 
-  // Throws Error (data) for a template whose form is not known, with the marks that it has.
-  static ChatTemplate parse(std::string_view jinja);
+  // `tokens`: the special tokens by the names that templates have for them, {"bos_token", "<s>"}. Throws Error (data).
+  static ChatTemplate parse(std::string_view jinja, const Tokens& tokens = {});
+  // The template of a tokenizer's files with their special tokens, and the one for tools where there are two. Throws
+  // Error (data) where there is none.
+  static ChatTemplate of(const Tokenizer& tokenizer);
 
-  Form form() const noexcept { return form_; }
-  // The conversation as text. Encode it without the tokens that a tokenizer puts around a text, since the form has its
-  // own. Tokens that a message names become these tokens, as they do elsewhere. Throws Error (argument) for a role or
-  // an order that the form does not have.
+  // The conversation as text. Encode it without the tokens that a tokenizer puts around a text, since the template
+  // writes its own. Tokens that a message names become these tokens, as they do elsewhere. Throws Error: (argument)
+  // what the template itself refuses by raise_exception, (data) where it cannot be rendered, as past the limits of
+  // work (2^29 bytes written or looked at), and of 1000 macros and expressions in one another.
   std::string format(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;
-  // The token that ends an answer.
-  std::string_view end_of_turn() const noexcept;
+  // The same of JSON: a list of messages, objects with a role and whatever else the template reads, or an object with
+  // these as "messages" and variables of the template beside them: "tools", "documents", "add_generation_prompt",
+  // "enable_thinking", "date_string", …. As in transformers, fields of a message that are null are left out, and one
+  // of reasoning_content, thinking and reasoning stands for all three. Throws Error (data) for another shape.
+  std::string format(std::string_view json, const ChatOptions& options = {}) const;
+
+  // The token that ends an answer: the special token that follows the content of an assistant's message, with nothing
+  // but white space between. None where there is no such token, or where the template takes no such conversation.
+  std::optional<std::int64_t> end_of_turn(const Tokenizer& tokenizer) const;
 
  private:
-  std::string chatml(std::span<const ChatMessage> messages, bool generation_prompt) const;
-  std::string llama3(std::span<const ChatMessage> messages, const ChatOptions& options) const;
-  std::string gemma(std::span<const ChatMessage> messages, bool generation_prompt) const;
-
-  Form form_ = Form::chatml;
-  bool begins_ = false;          // with the token of the beginning of a text
-  bool system_ = true;           // whether there is a system's message
-  bool drops_thoughts_ = false;  // what an answer holds up to </think>
-  bool dated_ = false;           // Llama 3.1: the system's message tells dates
-  std::string date_;             // the template's own; empty for today's
-  std::string default_system_;   // ChatML: where a conversation has none
+  struct Program;
+  std::shared_ptr<const Program> program_;
 };
-
-std::string_view name(ChatTemplate::Form form) noexcept;  // "ChatML", "Llama 3", "Gemma"
 
 }  // namespace attn

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -47,8 +48,11 @@ class Tokenizer {
   virtual bool is_special(std::int64_t) const { return false; }
   // The id of a token, which is written as in the files: "<|im_end|>".
   virtual std::optional<std::int64_t> id_of(std::string_view) const { return {}; }
-  // The template of the files, in Jinja's language, and an empty text where they have none. See ChatTemplate.
-  virtual std::string chat_template() const { return {}; }
+  // The template of the files, in Jinja's language, or one of several by its name, such as "tool_use"; an empty text
+  // where they have none. See ChatTemplate.
+  virtual std::string chat_template(const std::string& = "default") const { return {}; }
+  // The special tokens by the names that templates have for them, {"bos_token", "<s>"}.
+  virtual std::map<std::string, std::string> named_tokens() const { return {}; }
   virtual std::size_t blanks_before() const { return 0; }  // the most that decode() takes from the beginning of a text
 };
 
@@ -80,9 +84,8 @@ class BPETokenizer : public Tokenizer {
                             std::string_view source = "tokenizer.json");
   // A GGUF file's vocabulary: its models "gpt2" and "llama". Throws Error (data).
   static BPETokenizer parse(const io::Gguf& file);
-  // Reads a tokenizer.json, a GGUF file, or a folder: its tokenizer.json with tokenizer_config.json and
-  // chat_template.jinja, or else its vocab.json and merges.txt. Throws Error (data), and (file) where it cannot be
-  // read.
+  // Reads a tokenizer.json, a GGUF file, or a folder: its tokenizer.json with tokenizer_config.json and the chat
+  // templates, or else its vocab.json and merges.txt. Throws Error (data), and (file) where it cannot be read.
   static BPETokenizer load(const std::filesystem::path& path);
 
   using Tokenizer::decode;
@@ -94,7 +97,8 @@ class BPETokenizer : public Tokenizer {
   std::vector<std::int64_t> end_ids() const override;
   bool is_special(std::int64_t id) const override;
   std::optional<std::int64_t> id_of(std::string_view token) const override;
-  std::string chat_template() const override;
+  std::string chat_template(const std::string& name = "default") const override;
+  std::map<std::string, std::string> named_tokens() const override;
   std::size_t blanks_before() const override;
 
   std::vector<std::int64_t> special_ids() const;

@@ -37,6 +37,7 @@ class JsonObject {
   bool has(const char* key) const;          // also where its value is null
   std::string dump() const { return json_.dump(-1, ' ', true, Json::error_handler_t::replace); }
   const Origin& origin() const noexcept { return origin_; }
+  const Json& json() const noexcept { return json_; }
   std::int64_t size(const char* key, std::int64_t otherwise) const;
   double number(const char* key, double otherwise, double low, double high) const;
   bool flag(const char* key, bool otherwise) const;

@@ -1,5 +1,7 @@
 // The tokenizers of released models: a description's steps, one after the other.
 #include <algorithm>
+#include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -29,6 +31,24 @@ text::AddedTokens added_tokens(const text::Description& description, bool normal
     wanted.emplace_back(normal_form ? text::normalized(token.content, description.normalizers) : token.content, &token);
   }
   return text::AddedTokens(wanted);
+}
+
+std::string read(const std::filesystem::path& file) {
+  const io::Buffer buffer = io::read_file(file, kOp);
+  return std::string(io::as_text(buffer.bytes()));
+}
+
+// The templates in files of their own, which come before those of tokenizer_config.json.
+std::map<std::string, std::string> chat_files(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> all;
+  const auto one = folder / "chat_template.jinja", more = folder / "additional_chat_templates";
+  if (std::filesystem::exists(one)) all["default"] = read(one);
+  if (std::filesystem::is_directory(more)) {
+    for (const auto& file : std::filesystem::directory_iterator(more)) {
+      if (file.path().extension() == ".jinja") all[file.path().stem().string()] = read(file.path());
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -77,10 +97,6 @@ BPETokenizer BPETokenizer::parse(const io::Gguf& file) {
 
 BPETokenizer BPETokenizer::load(const std::filesystem::path& path) {
   if (io::is_gguf(path)) return parse(io::Gguf::open(path));
-  const auto read = [](const std::filesystem::path& file) {
-    const io::Buffer buffer = io::read_file(file, kOp);
-    return std::string(io::as_text(buffer.bytes()));
-  };
   if (!std::filesystem::is_directory(path)) return parse(read(path), {}, io::source_name(path));
   const auto file = path / "tokenizer.json";
   if (!std::filesystem::exists(file) && !std::filesystem::exists(path / "vocab.json")) {
@@ -94,9 +110,7 @@ BPETokenizer BPETokenizer::load(const std::filesystem::path& path) {
   if (const auto config = path / "tokenizer_config.json"; std::filesystem::exists(config)) {
     text::add_tokenizer_config(read(config), {kOp, io::source_name(config)}, description);
   }
-  if (const auto chat = path / "chat_template.jinja"; std::filesystem::exists(chat)) {
-    description.chat_template = read(chat);
-  }
+  if (auto templates = chat_files(path); !templates.empty()) description.chat_templates = std::move(templates);
   return BPETokenizer(std::make_shared<const Table>(std::move(description), origin));
 }
 
@@ -166,6 +180,12 @@ std::optional<std::int64_t> BPETokenizer::id_of(std::string_view token) const {
 
 std::vector<std::int64_t> BPETokenizer::special_ids() const { return table_->special; }
 
-std::string BPETokenizer::chat_template() const { return table_->description.chat_template; }
+std::string BPETokenizer::chat_template(const std::string& name) const {
+  const auto& all = table_->description.chat_templates;
+  const auto at = all.find(name);
+  return at == all.end() ? std::string() : at->second;
+}
+
+std::map<std::string, std::string> BPETokenizer::named_tokens() const { return table_->description.named_tokens; }
 
 }  // namespace attn

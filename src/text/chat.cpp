@@ -2,221 +2,177 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
-#include <optional>
-#include <vector>
+#include <utility>
 
 #include "attn/error.hpp"
+#include "attn/tokenizer.hpp"
 #include "core/utf8.hpp"
 #include "io/bytes.hpp"
-#include "text/classes.hpp"
+#include "jinja/interpreter.hpp"
+#include "jinja/json.hpp"
+#include "jinja/strings.hpp"
 
 namespace attn {
 namespace {
 
-using Form = ChatTemplate::Form;
+using jinja::Value;
 
-constexpr std::string_view kOp = "ChatTemplate";
+constexpr io::Origin kOrigin{"ChatTemplate", "the conversation"};
 
-struct Marks {
-  Form form;
-  std::string_view name, begin;              // what no other form has
-  std::array<std::string_view, 6> others{};  // that its templates may have
-};
-
-constexpr std::array kForms{
-    Marks{Form::chatml, "ChatML", "<|im_start|>", {"<|im_end|>", "<|endoftext|>"}},
-    Marks{Form::llama3,
-          "Llama 3",
-          "<|start_header_id|>",
-          {"<|end_header_id|>", "<|eot_id|>", "<|begin_of_text|>", "<|eom_id|>", "<|python_tag|>", "<|end_of_text|>"}},
-    Marks{Form::gemma, "Gemma", "<start_of_turn>", {"<end_of_turn>"}},
-};
-
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-// All "<|…|>" of a template, "<start_of_turn>" and "[INST]".
-std::vector<std::string_view> marks_of(std::string_view jinja) {
-  std::vector<std::string_view> marks;
-  for (std::size_t at = 0; (at = jinja.find("<|", at)) != std::string_view::npos; ++at) {
-    const std::size_t end = jinja.find("|>", at);
-    const auto mark = jinja.substr(at, end == std::string_view::npos ? 0 : end + 2 - at);
-    const bool whole = !mark.empty() && mark.find_first_of(" '\"\n{}") == std::string_view::npos;
-    if (whole && std::ranges::find(marks, mark) == marks.end()) marks.push_back(mark);
-  }
-  for (const std::string_view mark : {"<start_of_turn>", "[INST]", "<|user|>"}) {
-    if (contains(jinja, mark) && std::ranges::find(marks, mark) == marks.end()) marks.push_back(mark);
-  }
-  return marks;
-}
-
-[[noreturn]] void refuse(std::string_view why) {
-  constexpr io::Origin origin{kOp, "the model's files"};
-  origin.fail("a chat template of the form ChatML, Llama 3 or Gemma", why, "write the conversation's text yourself");
-}
-
-const Marks& form_of(std::string_view jinja) {
-  const auto marks = marks_of(jinja);
-  const auto* form =
-      std::ranges::find_if(kForms, [&](const Marks& f) { return std::ranges::count(marks, f.begin) > 0; });
-  if (form == kForms.end() && marks.empty()) refuse(jinja.empty() ? "none" : "one without their marks");
-  if (form == kForms.end()) refuse("one with " + io::in_quotes(marks.front()));
-  for (const std::string_view mark : marks) {
-    if (mark != form->begin && std::ranges::count(form->others, mark) == 0) refuse("one with " + io::in_quotes(mark));
-  }
-  return *form;
-}
-
-// The text between two others, where the template has one without a quote in it; \n is a line end.
-std::optional<std::string> written_between(std::string_view jinja, std::string_view before, std::string_view after) {
-  for (std::size_t at = 0; (at = jinja.find(before, at)) != std::string_view::npos;) {
-    at += before.size();
-    const std::size_t end = jinja.find(after, at);
-    if (end == std::string_view::npos) return {};
-    const auto text = jinja.substr(at, end - at);
-    if (text.empty() || text.find_first_of("'\"{}") != std::string_view::npos) continue;
-    std::string plain;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      const bool line = text.substr(i).starts_with("\\n");
-      plain.push_back(line ? '\n' : text[i]);
-      i += line;
+void require_utf8(std::string_view text, std::string_view what) {
+  for (const std::string_view c : jinja::characters(text)) {
+    if (!first_character(c).valid) {
+      throw Error(Error::Kind::data, "ChatTemplate", std::string(what) + " of UTF-8", io::in_quotes(c));
     }
-    return plain;
-  }
-  return {};
-}
-
-// As Jinja's filter does.
-std::string trimmed(std::string_view text) {
-  std::size_t begin = text.size(), end = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const Character c = first_character(text.substr(at));
-    const bool space = c.valid && (text::has(c.code, text::Property::space) || (c.code >= 0x1c && c.code <= 0x1f));
-    if (!space) begin = std::min(begin, at), end = at + c.length;
-    at += c.length;
-  }
-  return std::string(text.substr(begin, end > begin ? end - begin : 0));
-}
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  localtime_r(&now, &parts);
-  constexpr std::string_view months = "JanFebMarAprMayJunJulAugSepOctNovDec";
-  std::string date(parts.tm_mday < 10 ? 1 : 0, '0');
-  date.append(std::to_string(parts.tm_mday)).append(" ");
-  date.append(months.substr(3 * static_cast<std::size_t>(parts.tm_mon), 3)).append(" ");
-  return date.append(std::to_string(1900 + parts.tm_year));
-}
-
-[[noreturn]] void wrong_message(const std::string& expected, const ChatMessage& message) {
-  throw Error(Error::Kind::argument, kOp, expected, "the role " + io::in_quotes(message.role));
-}
-
-void require_roles(std::span<const ChatMessage> messages) {
-  for (const ChatMessage& message : messages) {
-    const bool known = message.role == "system" || message.role == "user" || message.role == "assistant";
-    if (!known) wrong_message("system, user or assistant", message);
   }
 }
 
-bool has_system(std::span<const ChatMessage> messages) {
-  return !messages.empty() && messages.front().role == "system";
+// Arguments of transformers' apply_chat_template() that do not reach the template.
+constexpr std::array<std::string_view, 12> kArguments{"conversation",
+                                                      "chat_template",
+                                                      "tokenize",
+                                                      "padding",
+                                                      "truncation",
+                                                      "max_length",
+                                                      "return_tensors",
+                                                      "return_dict",
+                                                      "tokenizer_kwargs",
+                                                      "return_assistant_tokens_mask",
+                                                      "continue_final_message",
+                                                      "sanitize_control_tokens"};
+
+constexpr std::array<std::string_view, 3> kReasoning{"reasoning_content", "thinking", "reasoning"};
+
+// Without fields that are null, and with the reasoning under all the names that templates read.
+Value message_of(const Value& given, std::size_t number) {
+  const std::string name = "message " + std::to_string(number);
+  const jinja::Dict* fields = given.dict();
+  if (!fields) kOrigin.fail(name + " to be an object", jinja::kind_of(given));
+  const Value* role = fields->find(jinja::text("role"));
+  if (!role || !role->text())
+    kOrigin.fail(name + " with a role, such as \"user\"", role ? jinja::kind_of(*role) : "none");
+  const Value* reasoning = nullptr;
+  for (const std::string_view field : kReasoning) {
+    const Value* value = fields->find(jinja::text(std::string(field)));
+    if (!reasoning && value && !value->is<jinja::None>()) reasoning = value;
+  }
+  jinja::Dict message;
+  if (reasoning) message.set(jinja::text("thinking"), *reasoning);
+  for (const auto& [key, value] : fields->entries()) {
+    if (!value.is<jinja::None>()) message.set(key, value);
+  }
+  if (reasoning) message.set(jinja::text("reasoning_content"), *reasoning);
+  return jinja::dict(std::move(message));
+}
+
+const jinja::List& list_of(const Value& value, const std::string& name) {
+  const jinja::List* items = value.list(jinja::Sequence::Kind::list);
+  if (!items) kOrigin.fail(name + " to be a list", jinja::kind_of(value));
+  return *items;
+}
+
+using Variables = std::map<std::string, Value>;
+
+// A conversation, as apply_chat_template() hands it to a template.
+Variables variables_of(const Value& given, bool generation_prompt) {
+  Variables all{{"tools", jinja::none()}, {"documents", jinja::none()}};
+  all["add_generation_prompt"] = jinja::boolean(generation_prompt);
+  if (const jinja::Dict* fields = given.dict()) {
+    for (const auto& [key, value] : fields->entries()) {
+      if (std::ranges::count(kArguments, *key.text()) > 0) {
+        kOrigin.fail("messages, tools and other variables of a template", io::in_quotes(*key.text()));
+      }
+      all[*key.text()] = value;
+    }
+    if (!all.contains("messages")) kOrigin.fail("a list of messages", "an object without \"messages\"");
+  } else {
+    all["messages"] = given;
+  }
+  jinja::List messages;
+  for (const Value& message : list_of(all["messages"], "the messages")) {
+    messages.push_back(message_of(message, messages.size() + 1));
+  }
+  if (messages.empty()) kOrigin.fail("at least one message", "none");
+  all["messages"] = jinja::list(std::move(messages));
+  for (const char* const name : {"tools", "documents"}) {
+    if (all[name].is<jinja::None>()) continue;
+    for (const Value& one : list_of(all[name], name)) {
+      if (!one.dict()) kOrigin.fail(std::string("an object as each of the ") + name, jinja::kind_of(one));
+    }
+  }
+  return all;
 }
 
 }  // namespace
 
-std::string_view name(Form form) noexcept { return std::ranges::find(kForms, form, &Marks::form)->name; }
+struct ChatTemplate::Program {
+  jinja::Node plain, tools;
+  bool has_tools = false;
+  Variables tokens;
 
-ChatTemplate ChatTemplate::parse(std::string_view jinja) {
-  const Marks& marks = form_of(jinja);
-  const bool clock = contains(jinja, "strftime_now");
-  ChatTemplate result;
-  result.form_ = marks.form;
-  result.begins_ = contains(jinja, "bos_token") || contains(jinja, "<|begin_of_text|>") || contains(jinja, "<bos>");
-  result.drops_thoughts_ = contains(jinja, "</think>");
-  if (marks.form == Form::chatml) {
-    if (clock) refuse("ChatML with a date");
-    for (const std::string_view line : {"<|im_start|>system\\n", "<|im_start|>system\n"}) {
-      const auto text = written_between(jinja, line, "<|im_end|>");
-      if (text && result.default_system_.empty()) result.default_system_ = *text;
-    }
-  } else if (marks.form == Form::llama3) {
-    result.dated_ = contains(jinja, "Cutting Knowledge Date: December 2023");
-    if (!result.dated_ && (clock || contains(jinja, "Cutting Knowledge"))) refuse("Llama 3 with dates of its own");
-    if (!clock) result.date_ = written_between(jinja, "date_string = \"", "\"").value_or("");
-  } else {
-    result.system_ = !contains(jinja, "System role not supported");
+  std::string render(Variables variables, const ChatOptions& options) const {
+    for (const auto& [name, token] : tokens) variables.emplace(name, token);
+    const bool with_tools = has_tools && !variables["tools"].is<jinja::None>();
+    return jinja::render(with_tools ? tools : plain, variables, options.now);
   }
-  return result;
+};
+
+ChatTemplate ChatTemplate::parse(std::string_view jinja, const Tokens& tokens) {
+  require_utf8(jinja, "a chat template");
+  auto program = std::make_shared<Program>();
+  program->plain = jinja::parse(jinja);
+  for (const auto& [name, token] : tokens) program->tokens.emplace(name, jinja::text(token));
+  ChatTemplate made;
+  made.program_ = std::move(program);
+  return made;
+}
+
+ChatTemplate ChatTemplate::of(const Tokenizer& tokenizer) {
+  const std::string jinja = tokenizer.chat_template(), tools = tokenizer.chat_template("tool_use");
+  if (jinja.empty()) {
+    throw Error(Error::Kind::data, "ChatTemplate", "a chat template in the model's files", "none",
+                "write the conversation's text yourself");
+  }
+  ChatTemplate made = parse(jinja, tokenizer.named_tokens());
+  if (tools.empty()) return made;
+  require_utf8(tools, "a chat template");
+  auto program = std::make_shared<Program>();
+  program->plain = jinja::parse(jinja), program->tools = jinja::parse(tools);
+  program->has_tools = true, program->tokens = made.program_->tokens;
+  made.program_ = std::move(program);
+  return made;
 }
 
 std::string ChatTemplate::format(std::span<const ChatMessage> messages, const ChatOptions& options) const {
-  require_roles(messages);
-  if (form_ == Form::chatml) return chatml(messages, options.generation_prompt);
-  if (form_ == Form::llama3) return llama3(messages, options);
-  return gemma(messages, options.generation_prompt);
-}
-
-std::string_view ChatTemplate::end_of_turn() const noexcept {
-  return form_ == Form::chatml ? "<|im_end|>" : form_ == Form::llama3 ? "<|eot_id|>" : "<end_of_turn>";
-}
-
-std::string ChatTemplate::chatml(std::span<const ChatMessage> messages, bool generation_prompt) const {
-  std::string text;
-  const auto turn = [&](std::string_view role, std::string_view content) {
-    text.append("<|im_start|>").append(role).append("\n").append(content).append("<|im_end|>\n");
-  };
-  if (!default_system_.empty() && !has_system(messages)) turn("system", default_system_);
+  jinja::List all;
   for (const ChatMessage& message : messages) {
-    constexpr std::string_view end = "</think>";
-    std::string_view content = message.content;
-    if (const std::size_t at = content.rfind(end);
-        message.role == "assistant" && drops_thoughts_ && at != content.npos) {
-      content.remove_prefix(at + end.size());
-      content.remove_prefix(std::min(content.find_first_not_of('\n'), content.size()));
-    }
-    turn(message.role, content);
+    require_utf8(message.role, "a role"), require_utf8(message.content, "a message");
+    jinja::Dict fields;
+    fields.set(jinja::text("role"), jinja::text(message.role));
+    fields.set(jinja::text("content"), jinja::text(message.content));
+    all.push_back(jinja::dict(std::move(fields)));
   }
-  return generation_prompt ? text + "<|im_start|>assistant\n" : text;
+  return program_->render(variables_of(jinja::list(std::move(all)), options.generation_prompt), options);
 }
 
-std::string ChatTemplate::llama3(std::span<const ChatMessage> messages, const ChatOptions& options) const {
-  std::string text = begins_ ? "<|begin_of_text|>" : "";
-  const auto turn = [&](std::string_view role, std::string_view content) {
-    text.append("<|start_header_id|>")
-        .append(role)
-        .append("<|end_header_id|>\n\n")
-        .append(content)
-        .append("<|eot_id|>");
-  };
-  if (dated_) {
-    const std::string date = !options.date.empty() ? options.date : date_.empty() ? today() : date_;
-    const std::string system = has_system(messages) ? trimmed(messages.front().content) : "";
-    turn("system", "Cutting Knowledge Date: December 2023\nToday Date: " + date + "\n\n" + system);
-    if (has_system(messages)) messages = messages.subspan(1);
-  }
-  for (const ChatMessage& message : messages) turn(message.role, trimmed(message.content));
-  return options.generation_prompt ? text + "<|start_header_id|>assistant<|end_header_id|>\n\n" : text;
+std::string ChatTemplate::format(std::string_view json, const ChatOptions& options) const {
+  return program_->render(variables_of(jinja::from_json(json, kOrigin), options.generation_prompt), options);
 }
 
-// A system's message is the beginning of the first one of the user.
-std::string ChatTemplate::gemma(std::span<const ChatMessage> messages, bool generation_prompt) const {
-  std::string text = begins_ ? "<bos>" : "", before;
-  if (has_system(messages)) {
-    if (!system_) wrong_message("no system's message, which this model does not know", messages.front());
-    before = messages.front().content + "\n\n";
-    messages = messages.subspan(1);
+std::optional<std::int64_t> ChatTemplate::end_of_turn(const Tokenizer& tokenizer) const {
+  constexpr std::string_view answer = "ANSWER";
+  const std::array<ChatMessage, 2> turns{ChatMessage{"user", "QUESTION"}, {"assistant", std::string(answer)}};
+  std::string text;
+  try {
+    text = format(turns, {.generation_prompt = false, .now = {}});
+  } catch (const Error&) {
+    return {};
   }
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const bool user = i % 2 == 0;
-    if (messages[i].role != (user ? "user" : "assistant")) {
-      wrong_message("user and assistant in turns, the user first", messages[i]);
-    }
-    text.append("<start_of_turn>").append(user ? "user" : "model").append("\n").append(i == 0 ? before : "");
-    text.append(trimmed(messages[i].content)).append("<end_of_turn>\n");
-  }
-  return generation_prompt ? text + "<start_of_turn>model\n" : text;
+  const std::size_t at = text.rfind(answer);
+  if (at == std::string::npos) return {};
+  const auto after = jinja::stripped(std::string_view(text).substr(at + answer.size()), jinja::kLeft);
+  const auto ids = tokenizer.encode(after, {.add_special_tokens = false});
+  return !ids.empty() && tokenizer.is_special(ids.front()) ? std::optional(ids.front()) : std::nullopt;
 }
 
 }  // namespace attn

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -57,7 +58,8 @@ struct Description {
   std::size_t blanks_before = 0;  // taken from a decoded text
   std::optional<Id> end_of_text{};
   std::vector<Id> ends{};  // of what a model writes: the end of a text, of a turn and others
-  std::string chat_template{};
+  std::map<std::string, std::string> chat_templates{};  // by their names: "default", "tool_use"
+  std::map<std::string, std::string> named_tokens{};    // "bos_token" and its kin, as templates call them
 };
 
 }  // namespace attn::text

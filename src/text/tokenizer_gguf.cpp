@@ -70,7 +70,7 @@ class Reader {
     read_marks();
     read_ends();
     read_strips();
-    if (const auto* chat = find<std::string>("tokenizer.chat_template")) d_.chat_template = *chat;
+    read_chat();
     return std::move(d_);
   }
 
@@ -292,6 +292,22 @@ class Reader {
     if (small.find("phi-3") == small.npos && small.find("phi3") == small.npos) return;
     for (AddedToken& token : d_.added) {
       token.rstrip = token.content != "<unk>" && token.content != "<s>" && token.content != "<|endoftext|>";
+    }
+  }
+
+  void read_chat() {
+    if (const auto* chat = find<std::string>("tokenizer.chat_template")) d_.chat_templates["default"] = *chat;
+    if (const auto* names = find<std::vector<std::string>>("tokenizer.chat_templates")) {
+      for (const std::string& name : *names) {
+        if (const auto* chat = find<std::string>("tokenizer.chat_template." + name)) d_.chat_templates[name] = *chat;
+      }
+    }
+    constexpr std::pair<const char*, const char*> tokens[] = {
+        {"bos_token_id", "bos_token"},     {"eos_token_id", "eos_token"},       {"unknown_token_id", "unk_token"},
+        {"padding_token_id", "pad_token"}, {"seperator_token_id", "sep_token"}, {"cls_token_id", "cls_token"},
+        {"mask_token_id", "mask_token"}};
+    for (const auto& [key, name] : tokens) {
+      if (const auto id = id_at(key)) d_.named_tokens[name] = d_.vocabulary[*id].first;
     }
   }
 

@@ -435,6 +435,24 @@ void require_mark(const JsonObject& config, const char* flag, const char* token,
   if (config.find(flag) && id) config.require(flag, std::ranges::count(marks, *id) > 0);
 }
 
+// "bos_token" and its kin, those of a model alone among them.
+void read_named_tokens(const JsonObject& config, const io::Origin& origin, Description& description) {
+  const auto add = [&](const std::string& key, const Json& value) {
+    if (value.is_string()) description.named_tokens[key] = value.get<std::string>();
+    if (value.is_object() && value.contains("content")) {
+      description.named_tokens[key] = JsonObject(value, origin).text("content", "");
+    }
+  };
+  for (const auto& [key, value] : config.json().items()) {
+    if (key.ends_with("_token")) add(key, value);
+  }
+  for (const char* const further : {"model_specific_special_tokens", "extra_special_tokens"}) {
+    const Json* tokens = config.find(further);
+    if (!tokens || !tokens->is_object()) continue;
+    for (const auto& [key, value] : tokens->items()) add(key, value);
+  }
+}
+
 }  // namespace
 
 Description describe_tokenizer_json(std::string_view json, const io::Origin& origin) {
@@ -452,15 +470,16 @@ void add_tokenizer_config(std::string_view json, const io::Origin& origin, Descr
   config.require("split_special_tokens", false);
   require_mark(config, "add_bos_token", "bos_token", description.before, description, origin);
   require_mark(config, "add_eos_token", "eos_token", description.after, description, origin);
+  read_named_tokens(config, origin, description);
   const Json* chat = config.find("chat_template");
   if (!chat) return;
   if (!chat->is_array()) {
-    description.chat_template = config.text("chat_template", "");
+    description.chat_templates["default"] = config.text("chat_template", "");
     return;
   }
-  for (const Json& item : *chat) {  // several by name; a conversation has the first of this one
+  for (const Json& item : *chat) {
     const JsonObject named(item, origin);
-    if (named.text("name", "") == "default") description.chat_template = named.text("template", "");
+    description.chat_templates[named.text("name", "")] = named.text("template", "");
   }
 }
 

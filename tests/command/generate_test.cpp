@@ -280,8 +280,15 @@ TEST_F(Generate, TextOfAReleasedModel) {
   EXPECT_EQ(refused.status, 2);
   EXPECT_EQ(refused.out, "");
   EXPECT_EQ(run("attn generate --model model --prompt a --chat").status, 3);
-  write("model/tokenizer_config.json", R"({"chat_template": "<|im_start|>"})");
-  EXPECT_EQ(Json::parse(out_of(generate + "--prompt ab --chat --system a"))["prompt_ids"], Json({4, 1, 4, 3, 4, 1, 1}));
+  write("model/tokenizer_config.json",
+        R"({"chat_template": "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}"})");
+  EXPECT_EQ(Json::parse(out_of(generate + "--prompt ab --chat --system a"))["prompt_ids"], Json({4, 1, 4, 3}));
+  write("messages.json", R"([{"role": "user", "content": "ab"}, {"role": "tool", "content": "b"}])");
+  const Json answer = Json::parse(out_of(generate + "--messages messages.json"));
+  EXPECT_EQ(answer["prompt"], "<|im_start|>ab<|im_start|>b");
+  EXPECT_EQ(answer["prompt_ids"], Json({4, 3, 4, 2}));
+  EXPECT_EQ(run("attn generate --model model --messages messages.json --prompt a").status, 2);
+  EXPECT_EQ(run("attn generate --model model --messages none.json").status, 3);
   Json wide = tokenizer;
   wide["added_tokens"][0]["id"] = 61;  // one more than the model has
   write("model/tokenizer.json", wide.dump());

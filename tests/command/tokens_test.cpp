@@ -34,18 +34,38 @@ TEST_F(Tokens, OfAConversation) {
   std::filesystem::copy(kFiles + "smollm.json", path("tokenizer.json"));
   const auto chat = [&](const std::string& jinja) {
     std::ofstream(path("tokenizer_config.json"))
-        << nlohmann::json{{"eos_token", "<|im_end|>"}, {"chat_template", jinja}};
+        << nlohmann::json{{"bos_token", "<|im_start|>"}, {"eos_token", "<|im_end|>"}, {"chat_template", jinja}};
     return run("attn tokens --tokenizer . --chat hi --system short --json");
   };
-  const Ran known = chat("{{ '<|im_start|>' + role + '\\n' + text + '<|im_end|>' }}");
-  EXPECT_EQ(nlohmann::json::parse(known.out)["text"],
-            "<|im_start|>system\nshort<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+  const Ran known = chat(
+      "{{ bos_token }}{% for m in messages %}{{ m.role + ':' + m.content + eos_token }}\n{% endfor %}"
+      "{% if add_generation_prompt %}{{ tools }}{% endif %}");
+  EXPECT_EQ(nlohmann::json::parse(known.out)["text"], "<|im_start|>system:short<|im_end|>\nuser:hi<|im_end|>\nNone");
   EXPECT_EQ(nlohmann::json::parse(known.out)["tokens"][0], "<|im_start|>");
-  const Ran unknown = chat("{{ '[INST]' + text }}");
-  EXPECT_EQ(unknown.status, 3);
-  EXPECT_THAT(unknown.err, HasSubstr("[INST]"));
-  EXPECT_THAT(out_of("attn tokens --tokenizer ."), HasSubstr("end of text    <|im_end|>"));
-  EXPECT_THAT(out_of("attn tokens --tokenizer ."), HasSubstr("[INST]"));
+  EXPECT_THAT(out_of("attn tokens --tokenizer ."), HasSubstr("chat           answers end with <|im_end|>"));
+  std::ofstream(path("messages.json")) << R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"b": 1.0}]})";
+  EXPECT_EQ(nlohmann::json::parse(out_of("attn tokens --tokenizer . --messages messages.json --json"))["text"],
+            "<|im_start|>user:a<|im_end|>\n[{'b': 1.0}]");
+  EXPECT_EQ(run("attn tokens --tokenizer . --messages messages.json more").status, 2);
+  const Ran lacking = chat("{{ messages | groupby('role') }}");
+  EXPECT_EQ(lacking.status, 3);
+  EXPECT_THAT(lacking.err, HasSubstr("the filter groupby"));
+  EXPECT_THAT(out_of("attn tokens --tokenizer ."), HasSubstr("the filter groupby"));
+  EXPECT_EQ(chat("{{ raise_exception('no system') }}").status, 2);
+}
+
+TEST_F(Tokens, TemplatesInFilesOfTheirOwn) {
+  std::filesystem::copy(kFiles + "smollm.json", path("tokenizer.json"));
+  std::filesystem::create_directory(path("additional_chat_templates"));
+  std::ofstream(path("tokenizer_config.json")) << R"({"chat_template": "config"})";
+  std::ofstream(path("chat_template.jinja")) << "file";
+  std::ofstream(path("additional_chat_templates/tool_use.jinja")) << "tools";
+  std::ofstream(path("messages.json")) << R"({"messages": [{"role": "user"}], "tools": []})";
+  const auto text = [&](const std::string& more) {
+    return nlohmann::json::parse(out_of("attn tokens --tokenizer . --json " + more))["text"];
+  };
+  EXPECT_EQ(text("--chat a"), "file");
+  EXPECT_EQ(text("--messages messages.json"), "tools");
 }
 
 TEST_F(Tokens, OfTheLinesOfAFile) {

@@ -210,7 +210,7 @@ class Help : public Verbs {
       std::filesystem::copy(tests / "models/data/llama", path("llama"));
       write("llama/tokenizer.json",
             R"({"model": {"vocab": {"a": 1, "t": 2}, "merges": []}, "decoder": {"type": "Fuse"}})");
-      write("llama/tokenizer_config.json", R"({"chat_template": "<|im_start|>"})");
+      write("llama/tokenizer_config.json", R"({"chat_template": "{{ messages[-1].content }}"})");
     }
     if (verb == "tokens") {
       const std::string files = ATTN_SOURCE "/tests/text/data/tokenizers/";
@@ -218,7 +218,7 @@ class Help : public Verbs {
       for (const char* to : {"tokenizer.json", "model/tokenizer.json"}) {
         std::filesystem::copy(files + "smollm.json", path(to));
       }
-      write("model/tokenizer_config.json", R"({"chat_template": "<|im_start|>"})");
+      write("model/tokenizer_config.json", R"({"chat_template": "{{ messages[-1].content }}"})");
     }
     if (verb == "bench") write("tiny.txt", "forward 1,2,16,8 f32 none\n");
   }

@@ -295,9 +295,15 @@ TEST(TokenizerFiles, TheConfigTellsTheEndAndTheTemplate) {
   EXPECT_EQ(told.end_of_text(), told.id_of("<|im_end|>"));
   EXPECT_EQ(told.chat_template(), "{{ x }}");
   const auto object = BPETokenizer::parse(json, R"({"eos_token": {"content": "<|endoftext|>"}, "chat_template": [
-      {"name": "tools", "template": "t"}, {"name": "default", "template": "d"}]})");
+      {"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]})");
   EXPECT_EQ(object.end_of_text(), object.id_of("<|endoftext|>"));
   EXPECT_EQ(object.chat_template(), "d");
+  EXPECT_EQ(object.chat_template("tool_use"), "t");
+  const auto named =
+      BPETokenizer::parse(json, R"({"bos_token": {"content": "<b>"}, "image_token": "<i>", "pad_token": null,
+      "extra_special_tokens": {"audio_token": "<a>"}})");
+  EXPECT_EQ(named.named_tokens(),
+            (std::map<std::string, std::string>{{"audio_token", "<a>"}, {"bos_token", "<b>"}, {"image_token", "<i>"}}));
   EXPECT_THROW(BPETokenizer::parse(json, R"({"chat_template": 7})"), Error);
   EXPECT_THROW(BPETokenizer::parse(json, "[]"), Error);
   EXPECT_EQ(plain.special_ids().size(), 3u);

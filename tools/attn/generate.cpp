@@ -30,7 +30,7 @@ namespace {
 using Ids = TextModel::Ids;
 
 struct GenerateFlags {
-  std::string model, tokenizer, system, weights = "float32", cache = "float32", precision = "highest";
+  std::string model, tokenizer, system, messages, weights = "float32", cache = "float32", precision = "highest";
   std::vector<std::string> prompts, files, ids, stops, stop_texts;
   GenerateOptions options;
   std::uint64_t seed = 123;
@@ -39,13 +39,17 @@ struct GenerateFlags {
 
 constexpr const char* kGenerateNotes =
     "MODEL is what attn train wrote, a Hugging Face folder of GPT-2 or of the families llama, mistral, qwen2, qwen3, "
-    "gemma2, gemma3_text, smollm3, olmo2, olmo3, phi3 and granite, or a GGUF file of one of these families. A folder has a "
+    "gemma2, gemma3_text, smollm3, olmo2, olmo3, phi3 and granite, or a GGUF file of one of these families. A folder "
+    "has a "
     "model.safetensors or shards with their index.\n\n"
     "One prompt is printed, and then its text as it is written. Several are written together, each as if it were "
     "alone, and printed when all are done. With --ids token ids are printed in place of text. A text that is longer "
     "than the context of a GPT-2 goes on from its latest half; other models refuse it. Without --tokenizer, the "
-    "model's own is used, or bytes for a GPT-2 of 256 tokens. With --chat the conversation's form is ChatML, Llama "
-    "3's or Gemma's; a model with another one is refused. On a terminal, control characters are shown as \\u001b.\n\n"
+    "model's own is used, or bytes for a GPT-2 of 256 tokens. On a terminal, control characters are shown as "
+    "\\u001b.\n\n"
+    "With --chat and --messages the model's chat template is rendered as transformers renders it. The file of "
+    "--messages is JSON: a list of messages, {\"role\": \"user\", \"content\": \"…\"}, or an object with these as "
+    "\"messages\", and \"tools\", \"enable_thinking\", \"date_string\" or whatever else the template reads.\n\n"
     "Under mpirun or srun, as in mpirun -n 4 attn generate, every rank has all weights and its share of the keys and "
     "values of the text so far, so that a long text finds room on several machines. Rank 0 draws the tokens, and it "
     "alone prints.\n\n"
@@ -56,6 +60,7 @@ constexpr const char* kGenerateExamples =
     "attn generate --model model.safetensors --prompt A The --temperature 0\n"
     "attn generate --model gpt2/ --prompt 'Attention' --top-k 40 --weights bfloat16\n"
     "attn generate --model llama/ --chat --prompt 'What is attention?'\n"
+    "attn generate --model llama/ --messages conversation.json\n"
     "attn generate --model llama/ --ids 1,42,7 --tokens 20 --repetition-penalty 1.1\n"
     "attn generate --model model.safetensors --prompt 'A ' --json";
 
@@ -165,7 +170,7 @@ Ids stops_of(const TextModel& model, const Tokenizer* tokenizer, const GenerateF
   const Ids ends = tokenizer ? tokenizer->end_ids() : Ids{};
   all.insert(all.end(), ends.begin(), ends.end());
   if (flags.chat) {
-    const auto end = tokenizer->id_of(ChatTemplate::parse(tokenizer->chat_template()).end_of_turn());
+    const auto end = ChatTemplate::of(*tokenizer).end_of_turn(*tokenizer);
     if (end) all.push_back(*end);
   }
   return all;
@@ -203,11 +208,16 @@ Task prepared(GenerateFlags& flags, bool has_ranks) {
   if (std::ranges::count(flags.stop_texts, "") > 0) {
     throw Error(Error::Kind::argument, "--stop-text", "a text", "an empty one");
   }
-  if (flags.prompts.empty() && flags.ids.empty()) flags.prompts.emplace_back();
+  if (flags.prompts.empty() && flags.ids.empty() && flags.messages.empty()) flags.prompts.emplace_back();
   Task task;
   task.model = load_text_model(flags.model, *dtype_named(flags.weights), parse_precision(flags.precision));
   if (flags.ids.empty()) task.tokenizer = task.model->tokenizer(flags.tokenizer);
   for (const std::string& text : flags.prompts) task.prompts.push_back(prompt_ids(text, *task.tokenizer, flags));
+  if (!flags.messages.empty()) {
+    flags.chat = true;
+    flags.prompts = {conversation_in(flags.messages, *task.tokenizer)};
+    task.prompts = {task.tokenizer->encode(flags.prompts[0], {.add_special_tokens = false})};
+  }
   for (const std::string& text : flags.ids) task.prompts.push_back(parsed_ids(text, "--ids"));
   task.options = flags.options;
   task.options.cache = *dtype_named(flags.cache);
@@ -345,17 +355,25 @@ void define_generate(Verb& verb, int&) {
                      .not_beside(prompt);
   Option& chat =
       verb.add_flag("--chat", flags->chat,
-                    "Treat the prompt as a user's message, in the form of the model's conversations, and print "
-                    "only the answer.");
+                    "Treat the prompt as a user's message, put it into the model's chat template, and print only the "
+                    "answer.");
   chat.needs(prompt).needs(file);
   verb.add_option("--system", flags->system, "The system message that begins the conversation.")
       .value_name("TEXT")
       .default_is("the template's own")
       .needs(chat);
+  const Option& messages =
+      verb.add_option("--messages", flags->messages,
+                      "Answer the conversation in a file, in the model's chat template, and print only the answer.")
+          .value_name("FILE")
+          .default_is("none")
+          .not_beside(prompt)
+          .not_beside(file);
   Option& ids = verb.add_option("--ids", flags->ids, "The prompts as token ids, 1,2,3; then ids are printed.")
                     .value_name("IDS…")
                     .not_beside(prompt)
-                    .not_beside(file);
+                    .not_beside(file)
+                    .not_beside(messages);
   verb.add_option("--tokens", options.tokens, "The most tokens to write.").at_least(0).value_name("N");
   verb.add_option("--temperature", options.sampling.temperature,
                   "The number that logits are divided by; 0 takes the likeliest token.")

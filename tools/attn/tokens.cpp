@@ -22,7 +22,7 @@ namespace {
 using Ids = std::vector<std::int64_t>;
 
 struct TokensFlags {
-  std::string text, tokenizer, system, lines;
+  std::string text, tokenizer, system, messages, lines;
   std::vector<std::string> ids;
   bool chat = false, plain = false, json = false;
 };
@@ -31,11 +31,15 @@ constexpr const char* kTokensNotes =
     "Without a text, the tokenizer is described. With --lines, each line of a file is JSON: a text, whose ids are "
     "printed, or a list of ids, whose text is. Ids are those of the tokenizers package. A tokenizer or a chat template "
     "with a part that is not known is refused.\n\n"
+    "The file of --messages is JSON: a list of messages, {\"role\": \"user\", \"content\": \"…\"}, or an object with "
+    "these as \"messages\", and \"tools\", \"enable_thinking\", \"date_string\" or whatever else the model's template "
+    "reads.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";
 
 constexpr const char* kTokensExamples =
     "attn tokens --tokenizer model/ 'Your journey starts'\n"
     "attn tokens --tokenizer model/ --chat 'What is it?' --system 'Be brief.'\n"
+    "attn tokens --tokenizer model/ --messages conversation.json\n"
     "attn tokens --tokenizer tokenizer.json --decode 264,79\n"
     "attn tokens --tokenizer model/tokenizer.json";
 
@@ -61,8 +65,11 @@ Ids ids_of(const std::vector<std::string>& texts) {
 // ---- a text ---------------------------------------------------------------------------
 
 void show_text(const BPETokenizer& tokenizer, const TokensFlags& flags) {
-  const std::string text = flags.chat ? conversation(tokenizer, flags.system, flags.text) : flags.text;
-  const Ids ids = tokenizer.encode(text, {.add_special_tokens = !flags.chat && !flags.plain});
+  const bool from_file = !flags.messages.empty();
+  const std::string text = from_file    ? conversation_in(flags.messages, tokenizer)
+                           : flags.chat ? conversation(tokenizer, flags.system, flags.text)
+                                        : flags.text;
+  const Ids ids = tokenizer.encode(text, {.add_special_tokens = !from_file && !flags.chat && !flags.plain});
   if (flags.json) {
     Json json;
     json["text"] = text;
@@ -111,10 +118,11 @@ void answer_lines(const BPETokenizer& tokenizer, const TokensFlags& flags) {
 
 // ---- itself ---------------------------------------------------------------------------
 
-std::string chat_form(const BPETokenizer& tokenizer) {
+std::string chat_of(const BPETokenizer& tokenizer) {
   if (tokenizer.chat_template().empty()) return "none";
   try {
-    return std::string(name(ChatTemplate::parse(tokenizer.chat_template()).form()));
+    const auto end = ChatTemplate::of(tokenizer).end_of_turn(tokenizer);
+    return end ? "answers end with " + escaped(tokenizer.decode(*end)) : "a template";
   } catch (const Error& error) {
     return error.what();
   }
@@ -130,7 +138,7 @@ void describe(const BPETokenizer& tokenizer, bool as_json) {
     json["end_of_text"] = end ? Json(*end) : Json();
     json["special"] = Json::object();
     for (const std::int64_t id : tokenizer.special_ids()) json["special"][tokenizer.decode(id)] = id;
-    json["chat"] = chat_form(tokenizer);
+    json["chat"] = chat_of(tokenizer);
     return write_stdout(dump(json));
   }
   constexpr std::size_t indent = 15, most = 12;
@@ -140,14 +148,14 @@ void describe(const BPETokenizer& tokenizer, bool as_json) {
   if (more > 0) special.push_back(formatted("and {} more", more));
   write_stdout(formatted("tokens         {}\nend of text    {}\nspecial        {}\nchat           {}\n",
                          tokenizer.vocab_size(), end ? escaped(tokenizer.decode(*end)) : "none",
-                         special.empty() ? "none" : wrapped(special, kColumns, indent), chat_form(tokenizer)));
+                         special.empty() ? "none" : wrapped(special, kColumns, indent), chat_of(tokenizer)));
 }
 
 void run(const TokensFlags& flags, bool has_text) {
   const BPETokenizer tokenizer = BPETokenizer::load(flags.tokenizer);
   if (!flags.lines.empty()) return answer_lines(tokenizer, flags);
   if (!flags.ids.empty()) return write_stdout(escaped(tokenizer.decode(ids_of(flags.ids)), "\n\t") + "\n");
-  if (has_text) return show_text(tokenizer, flags);
+  if (has_text || !flags.messages.empty()) return show_text(tokenizer, flags);
   describe(tokenizer, flags.json);
 }
 
@@ -162,21 +170,28 @@ void define_tokens(Verb& verb, int&) {
       .required()
       .value_name("FILE");
   Option& chat =
-      verb.add_flag("--chat", flags->chat, "Put TEXT into the form of the model's conversations, as the user's.");
+      verb.add_flag("--chat", flags->chat, "Put TEXT into the model's chat template, as the user's message.");
   chat.needs(text);
   verb.add_option("--system", flags->system, "The system message that begins the conversation.")
       .value_name("TEXT")
       .default_is("the template's own")
       .needs(chat);
+  const Option& messages =
+      verb.add_option("--messages", flags->messages, "Put the conversation in a file into the model's chat template.")
+          .value_name("FILE")
+          .default_is("none")
+          .not_beside(text);
   Option& plain =
       verb.add_flag("--plain", flags->plain, "Leave out the special tokens that the tokenizer puts around a text.");
   const Option& decode = verb.add_option("--decode", flags->ids, "Print the text of these ids.")
                              .delimiter(',')
                              .value_name("IDS")
-                             .not_beside(text);
+                             .not_beside(text)
+                             .not_beside(messages);
   const Option& lines = verb.add_option("--lines", flags->lines, "Encode, or decode, the lines of a file.")
                             .value_name("FILE")
                             .not_beside(text)
+                            .not_beside(messages)
                             .not_beside(decode);
   plain.needs(text).needs(lines).not_beside(chat);
   verb.add_flag("--json", flags->json, "Print one JSON object.").not_beside(decode).not_beside(lines);

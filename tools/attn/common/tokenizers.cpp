@@ -5,6 +5,7 @@
 #include "attn/chat.hpp"
 #include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
+#include "io/file.hpp"
 
 namespace attn::tool {
 
@@ -42,7 +43,12 @@ std::string conversation(const Tokenizer& tokenizer, const std::string& system, 
   std::vector<ChatMessage> messages;
   if (!system.empty()) messages.push_back({"system", system});
   messages.push_back({"user", user});
-  return ChatTemplate::parse(tokenizer.chat_template()).format(messages);
+  return ChatTemplate::of(tokenizer).format(messages);
+}
+
+std::string conversation_in(const std::filesystem::path& file, const Tokenizer& tokenizer) {
+  const io::Buffer buffer = io::read_file(file, "--messages");
+  return ChatTemplate::of(tokenizer).format(io::as_text(buffer.bytes()));
 }
 
 }  // namespace attn::tool

@@ -10,8 +10,8 @@
 
 namespace attn::tool {
 
-// The tokenizer that BPETokenizer::load() finds in `folder`; without a folder the one beside the model, else bytes. Throws Error for a
-// vocabulary that is not the model's, and for files that are no tokenizer.
+// The tokenizer that BPETokenizer::load() finds in `folder`; without a folder the one beside the model, else bytes.
+// Throws Error for a vocabulary that is not the model's, and for files that are no tokenizer.
 std::unique_ptr<Tokenizer> tokenizer_for(const std::filesystem::path& model, const GPTConfig& config,
                                          const std::string& folder);
 
@@ -19,8 +19,10 @@ std::unique_ptr<Tokenizer> tokenizer_for(const std::filesystem::path& model, con
 // padded. Throws Error for one with less.
 std::unique_ptr<Tokenizer> released_tokenizer(const std::filesystem::path& place, std::int64_t model_tokens);
 
-// What a user says, after the system where that is not empty, in the form of the model's conversations. Throws Error for
-// a template that is not known.
+// What a user says, after the system where that is not empty, as the text that the model's chat template makes. Throws
+// Error for a template that refuses it, or cannot be rendered.
 std::string conversation(const Tokenizer& tokenizer, const std::string& system, const std::string& user);
+// The same of a file of JSON, as ChatTemplate::format() takes it.
+std::string conversation_in(const std::filesystem::path& file, const Tokenizer& tokenizer);
 
 }  // namespace attn::tool

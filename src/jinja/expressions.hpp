@@ -1,0 +1,389 @@
+// Jinja's expressions.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jinja/ast.hpp"
+#include "jinja/builtins.hpp"
+#include "jinja/lexer.hpp"
+
+namespace attn::jinja {
+
+inline NodePtr make(Node::Kind kind, std::size_t line, std::string name = {}) {
+  auto node = std::make_unique<Node>();
+  node->kind = kind, node->line = line, node->name = std::move(name);
+  return node;
+}
+
+// What the parser of statements builds on: the tokens, and the expressions between them.
+class Expressions {
+ protected:
+  using Kind = Node::Kind;
+  using TokenKind = Token::Kind;
+  using Words = std::vector<std::string_view>;
+
+  static constexpr int kDeepest = 150;  // of expressions and statements in one another
+
+  explicit Expressions(std::string_view source) : tokens_(tokens_of(source)) {}
+
+  // ---- tokens
+  const Token& now() const { return tokens_[at_]; }
+  const Token& after() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
+  std::size_t line() const { return now().line; }
+  bool is_sign(std::string_view text) const { return now().kind == TokenKind::sign && now().text == text; }
+  bool is_word(std::string_view text) const { return now().kind == TokenKind::name && now().text == text; }
+  bool skip_sign(std::string_view text) { return is_sign(text) && ++at_ > 0; }
+  bool skip_word(std::string_view text) { return is_word(text) && ++at_ > 0; }
+  [[noreturn]] void fail(const std::string& why) const { failed_at(line(), why); }
+  Token take(TokenKind kind) {
+    if (now().kind != kind)
+      fail(now().kind == TokenKind::end ? "an end too early" : "a tag of another form at " + now().text);
+    return tokens_[at_++];
+  }
+  void expect(std::string_view sign) {
+    if (!skip_sign(sign)) fail("no " + std::string(sign) + " where one is needed");
+  }
+
+  struct Deeper {
+    explicit Deeper(Expressions& p) : parser(p) {
+      if (++parser.depth_ > kDeepest) parser.fail("expressions or tags in one another, more than 150 deep");
+    }
+    ~Deeper() { --parser.depth_; }
+    Deeper(const Deeper&) = delete;
+    Deeper& operator=(const Deeper&) = delete;
+    Expressions& parser;
+  };
+
+  // ---- expressions, from the loosest to the tightest
+
+  NodePtr tuple(bool choices, const Words& ends = {}, bool parenthesized = false) {
+    auto all = make(Kind::tuple, line());
+    bool commas = false;
+    while (!ends_tuple(ends)) {
+      all->parts.push_back(choices ? expression() : either());
+      if (!skip_sign(",")) break;
+      commas = true;
+    }
+    if (all->parts.empty() && !parenthesized) fail("no expression");
+    return commas || all->parts.empty() ? std::move(all) : std::move(all->parts[0]);
+  }
+
+  bool ends_tuple(const Words& ends) const {
+    if (now().kind == TokenKind::end_print || now().kind == TokenKind::end_block || is_sign(")")) return true;
+    return now().kind == TokenKind::name && std::ranges::count(ends, now().text) > 0;
+  }
+
+  NodePtr expression() {
+    const Deeper deeper(*this);
+    NodePtr value = either();
+    while (is_word("if")) {
+      auto node = make(Kind::choice, line());
+      ++at_;
+      const bool soft = std::exchange(soft_, true);
+      node->parts.push_back(either());
+      node->parts.push_back(std::move(value));
+      if (skip_word("else")) node->parts.push_back(expression());
+      soft_ = soft;
+      value = std::move(node);
+    }
+    return value;
+  }
+
+  NodePtr pair(Kind kind, NodePtr left, NodePtr right, std::string sign = {}) {
+    auto node = make(kind, line(), std::move(sign));
+    node->parts.push_back(std::move(left));
+    node->parts.push_back(std::move(right));
+    return node;
+  }
+
+  NodePtr either() {
+    NodePtr left = both();
+    while (skip_word("or")) left = pair(Kind::either, std::move(left), both());
+    return left;
+  }
+
+  NodePtr both() {
+    NodePtr left = negated();
+    while (skip_word("and")) left = pair(Kind::both, std::move(left), negated());
+    return left;
+  }
+
+  NodePtr negated() {
+    if (!is_word("not")) return comparison();
+    const Deeper deeper(*this);
+    auto node = make(Kind::unary, line(), "not");
+    ++at_;
+    node->on = negated();
+    return node;
+  }
+
+  NodePtr comparison() {
+    NodePtr first = sum();
+    NodePtr all;
+    while (true) {
+      std::string sign;
+      for (const std::string_view known : {"==", "!=", "<", "<=", ">", ">="}) {
+        if (is_sign(known)) sign = known;
+      }
+      if (is_word("in")) sign = "in";
+      if (is_word("not") && after().kind == TokenKind::name && after().text == "in") sign = "not in";
+      if (sign.empty()) return all ? std::move(all) : std::move(first);
+      at_ += sign == "not in" ? 2 : 1;
+      if (!all) all = make(Kind::compare, line()), all->on = std::move(first);
+      all->parts.push_back(make(Kind::argument, line(), sign));
+      all->parts.back()->on = sum();
+    }
+  }
+
+  NodePtr sum() {
+    NodePtr left = joined();
+    while (is_sign("+") || is_sign("-")) {
+      const std::string sign = take(TokenKind::sign).text;
+      left = pair(Kind::binary, std::move(left), joined(), sign);
+    }
+    return left;
+  }
+
+  NodePtr joined() {
+    NodePtr first = product();
+    if (!is_sign("~")) return first;
+    auto node = make(Kind::join, line());
+    node->parts.push_back(std::move(first));
+    while (skip_sign("~")) node->parts.push_back(product());
+    return node;
+  }
+
+  NodePtr product() {
+    NodePtr left = power();
+    while (is_sign("*") || is_sign("/") || is_sign("//") || is_sign("%")) {
+      const std::string sign = take(TokenKind::sign).text;
+      left = pair(Kind::binary, std::move(left), power(), sign);
+    }
+    return left;
+  }
+
+  NodePtr power() {
+    NodePtr left = unary(true);
+    while (skip_sign("**")) left = pair(Kind::binary, std::move(left), unary(true), "**");
+    return left;
+  }
+
+  NodePtr unary(bool filtered) {
+    const Deeper deeper(*this);
+    NodePtr node;
+    if (is_sign("-") || is_sign("+")) {
+      node = make(Kind::unary, line(), take(TokenKind::sign).text);
+      node->on = unary(false);
+    } else {
+      node = postfix(primary());
+    }
+    return filtered ? after_filters(std::move(node)) : std::move(node);
+  }
+
+  NodePtr primary() {
+    const Deeper deeper(*this);
+    auto node = make(Kind::constant, line());
+    if (now().kind == TokenKind::name) return name(std::move(node));
+    if (now().kind == TokenKind::string) {
+      std::string all;
+      while (now().kind == TokenKind::string) all += take(TokenKind::string).text;
+      node->value = text(all);
+    } else if (now().kind == TokenKind::integer || now().kind == TokenKind::number) {
+      node->value = number(tokens_[at_++]);
+    } else if (skip_sign("(")) {
+      node = tuple(true, {}, true);
+      expect(")");
+    } else if (skip_sign("[")) {
+      node->kind = Kind::list;
+      while (!is_sign("]")) {
+        if (!node->parts.empty()) expect(",");
+        if (!is_sign("]")) node->parts.push_back(expression());
+      }
+      expect("]");
+    } else if (skip_sign("{")) {
+      node->kind = Kind::dict;
+      while (!is_sign("}")) {
+        if (!node->parts.empty()) expect(",");
+        if (is_sign("}")) break;
+        NodePtr key = expression();
+        expect(":");
+        node->parts.push_back(pair(Kind::argument, std::move(key), expression()));
+      }
+      expect("}");
+    } else {
+      fail(now().text.empty() ? "an expression that ends too early" : "an expression with " + now().text);
+    }
+    return node;
+  }
+
+  NodePtr name(NodePtr node) {
+    const std::string word = take(TokenKind::name).text;
+    if (word == "true" || word == "True" || word == "false" || word == "False") {
+      node->value = boolean(word == "true" || word == "True");
+    } else if (word == "none" || word == "None") {
+      node->value = none();
+    } else {
+      node->kind = Kind::name, node->name = word;
+      caller_ |= word == "caller", values_ |= word == "varargs", named_ |= word == "kwargs";
+    }
+    return node;
+  }
+
+  Value number(const Token& token) const {
+    const char *begin = token.text.data(), *end = begin + token.text.size();
+    std::int64_t whole_number = 0;
+    double x = 0;
+    const bool integral = token.kind == TokenKind::integer;
+    const auto result = integral ? std::from_chars(begin, end, whole_number) : std::from_chars(begin, end, x);
+    if (result.ec != std::errc{}) unsupported("the number " + token.text + " in line " + std::to_string(token.line));
+    return integral ? Value{whole_number} : Value{x};
+  }
+
+  NodePtr postfix(NodePtr node) {
+    for (int size = 0; is_sign(".") || is_sign("[") || is_sign("("); ++size) {
+      if (size > kDeepest) fail("an expression with more than 150 parts in a row");
+      node = is_sign("(") ? call(std::move(node)) : subscript(std::move(node));
+    }
+    return node;
+  }
+
+  NodePtr after_filters(NodePtr node) {
+    for (int size = 0;; ++size) {
+      if (size > kDeepest) fail("an expression with more than 150 filters in a row");
+      if (is_sign("|")) {
+        node = filters(std::move(node), false);
+      } else if (is_word("is")) {
+        node = test(std::move(node));
+      } else if (is_sign("(")) {
+        node = call(std::move(node));
+      } else {
+        return node;
+      }
+    }
+  }
+
+  NodePtr subscript(NodePtr on) {
+    auto node = make(Kind::item, line());
+    node->on = std::move(on);
+    if (skip_sign(".")) {
+      if (now().kind == TokenKind::integer) {
+        node->parts.push_back(make(Kind::constant, line()));
+        node->parts[0]->value = number(take(TokenKind::integer));
+      } else {
+        node->kind = Kind::attribute, node->name = take(TokenKind::name).text;
+      }
+      return node;
+    }
+    expect("[");
+    auto keys = make(Kind::tuple, line());
+    while (!is_sign("]")) {
+      if (!keys->parts.empty()) expect(",");
+      keys->parts.push_back(key());
+    }
+    expect("]");
+    if (keys->parts.empty()) fail("an empty subscript");
+    node->parts.push_back(keys->parts.size() == 1 ? std::move(keys->parts[0]) : std::move(keys));
+    return node;
+  }
+
+  // A key, or begin:end:step.
+  NodePtr key() {
+    NodePtr first = is_sign(":") ? nullptr : expression();
+    if (!is_sign(":")) return first;
+    auto node = make(Kind::slice, line());
+    node->parts.push_back(std::move(first));
+    while (skip_sign(":")) {
+      const bool given = !is_sign(":") && !is_sign("]") && !is_sign(",");
+      node->parts.push_back(given ? expression() : nullptr);
+      if (node->parts.size() > 3) fail("a slice of more than three parts");
+    }
+    node->parts.resize(3);
+    return node;
+  }
+
+  void arguments(Nodes& all) {
+    expect("(");
+    const std::size_t before = all.size();
+    bool named = false;
+    while (!is_sign(")")) {
+      if (all.size() > before) expect(",");
+      if (is_sign(")")) break;
+      auto argument = make(Kind::argument, line());
+      if (is_sign("*") || is_sign("**")) {
+        argument->name = take(TokenKind::sign).text;
+      } else if (now().kind == TokenKind::name && after().kind == TokenKind::sign && after().text == "=") {
+        argument->name = take(TokenKind::name).text;
+        ++at_;
+        named = true;
+      } else if (named) {
+        fail("an argument without a name after one with a name");
+      }
+      argument->on = expression();
+      all.push_back(std::move(argument));
+    }
+    expect(")");
+  }
+
+  NodePtr call(NodePtr on) {
+    auto node = make(Kind::call, line());
+    node->on = std::move(on);
+    arguments(node->parts);
+    return node;
+  }
+
+  std::string dotted() {
+    std::string word = take(TokenKind::name).text;
+    while (skip_sign(".")) word += "." + take(TokenKind::name).text;
+    return word;
+  }
+
+  // `inline_first`: the first one is not preceded by |.
+  NodePtr filters(NodePtr on, bool inline_first) {
+    for (int size = 0; is_sign("|") || inline_first; ++size) {
+      if (size > kDeepest) fail("an expression with more than 150 filters in a row");
+      if (!std::exchange(inline_first, false)) ++at_;
+      auto node = make(Kind::filter, line());
+      node->name = dotted();
+      if (!soft_) require_filter(node->name);
+      node->on = std::move(on);
+      if (is_sign("(")) arguments(node->parts);
+      on = std::move(node);
+    }
+    return on;
+  }
+
+  NodePtr test(NodePtr on) {
+    ++at_;
+    const bool negative = skip_word("not");
+    auto node = make(Kind::test, line());
+    node->name = dotted();
+    if (!soft_) require_test(node->name);
+    node->on = std::move(on);
+    const bool word = now().kind == TokenKind::name && !is_word("else") && !is_word("or") && !is_word("and");
+    const bool value = now().kind == TokenKind::string || now().kind == TokenKind::integer ||
+                       now().kind == TokenKind::number || is_sign("[") || is_sign("{");
+    if (is_sign("(")) {
+      arguments(node->parts);
+    } else if (word || value) {
+      if (is_word("is")) fail("a test of a test");
+      node->parts.push_back(make(Kind::argument, line()));
+      node->parts.back()->on = postfix(primary());
+    }
+    if (!negative) return node;
+    auto all = make(Kind::unary, line(), "not");
+    all->on = std::move(node);
+    return all;
+  }
+
+  std::vector<Token> tokens_;
+  std::size_t at_ = 0;
+  int depth_ = 0, loops_ = 0;
+  bool soft_ = false;  // inside a condition, where Jinja looks for filters and tests only when they run
+  bool caller_ = false, values_ = false, named_ = false;
+};
+
+}  // namespace attn::jinja

@@ -1,0 +1,128 @@
+// Templates beside what transformers makes of them (make_templates.py), and their limits.
+#include "attn/chat.hpp"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "attn/error.hpp"
+#include "attn/tokenizer.hpp"
+
+namespace attn::test {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::ordered_json;
+
+TEST(Chat, IsWhatTheTemplateMakes) {
+  std::ifstream file(ATTN_TEST_DATA "/templates.json");
+  const Json cases = Json::parse(file);
+  EXPECT_GT(cases.size(), 60u);
+  for (const Json& c : cases) {
+    SCOPED_TRACE(c["template"].get<std::string>());
+    std::string text;
+    bool refused = false;
+    try {
+      const auto chat = ChatTemplate::parse(c["template"].get<std::string>(), {{"bos_token", "<s>"}});
+      text = chat.format(c["conversation"].dump());
+    } catch (const Error& error) {
+      refused = true;
+      EXPECT_TRUE(c["text"].is_null()) << error.what();
+    }
+    if (!refused) {
+      EXPECT_EQ(Json(text), c["text"]);
+    }
+  }
+}
+
+const std::vector<ChatMessage> kHello{{"user", "hello"}};
+
+void expect_error(const std::string& jinja, Error::Kind kind, const std::string& told) {
+  try {
+    const std::string text = ChatTemplate::parse(jinja).format(kHello);
+    ADD_FAILURE() << "no Error, but " << text.substr(0, 80) << "; expected " << told;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr(told));
+  }
+}
+
+TEST(Chat, WhatIsLackingIsRefusedByName) {
+  expect_error("{{ messages | groupby('role') }}", Error::Kind::data, "the filter groupby");
+  expect_error("{{ 'a' is filter }}", Error::Kind::data, "the test filter");
+  expect_error("{% include 'x' %}", Error::Kind::data, "the tag include in line 1");
+  expect_error("{{ 'a'.encode() }}", Error::Kind::data, "the method encode of a str");
+  expect_error("{{ 2 ** 64 }}", Error::Kind::data, "beyond 64 bits");
+  expect_error("{{ cycler(1) }}", Error::Kind::data, "the name cycler");
+  expect_error("{{ messages.append }}", Error::Kind::data, "a function as text");
+  expect_error("\n\n{% if %}", Error::Kind::data, "line 3");
+}
+
+TEST(Chat, WhatTheTemplateRefusesIsAnArgument) {
+  expect_error("{{ raise_exception('roles must alternate') }}", Error::Kind::argument, "roles must alternate");
+}
+
+TEST(Chat, HostileTemplatesEnd) {
+  expect_error("{{ 'x' * 10 ** 9 }}", Error::Kind::data, "more work");
+  expect_error("{{ [0] * 10 ** 12 }}", Error::Kind::data, "more work");
+  expect_error("{{ range(10 ** 9) | list }}", Error::Kind::data, "100000");
+  expect_error("{{ 'x' | indent(10 ** 15) }}", Error::Kind::data, "more work");
+  expect_error("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", Error::Kind::data, "1000 deep");
+  const std::string many(100000, '('), ends(100000, ')');
+  expect_error("{{ " + many + "1" + ends + " }}", Error::Kind::data, "150 deep");
+  expect_error("{{ " + std::string(100000, '-') + "1 }}", Error::Kind::data, "150 deep");
+  expect_error("{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}",
+               Error::Kind::data, "100 deep");
+  expect_error("{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+               Error::Kind::data, "more work");
+  const std::string loop = "{% for i in range(99999) %}";
+  expect_error(loop + loop + loop + "{% endfor %}{% endfor %}{% endfor %}", Error::Kind::data, "more work");
+}
+
+TEST(Chat, ANamespaceMayHoldItself) {  // and is freed, as the sanitizers tell
+  EXPECT_EQ(ChatTemplate::parse("{% set n = namespace() %}{% set n.n = [n] %}a").format(kHello), "a");
+}
+
+TEST(Chat, TimesAndOptionsReachTheTemplate) {
+  std::tm now{};
+  now.tm_year = 124, now.tm_mon = 6, now.tm_mday = 6;
+  const auto chat =
+      ChatTemplate::parse("{{ strftime_now('%d %b %Y, %-d') }}{{ add_generation_prompt }}{{ date_string }}");
+  EXPECT_EQ(chat.format(kHello, {.generation_prompt = false, .now = now}), "06 Jul 2024, 6False");
+  EXPECT_THAT(chat.format(kHello), testing::ContainsRegex("^[0-9][0-9] [A-Z][a-z][a-z] 20[0-9][0-9], [0-9]+True$"));
+  const std::string json =
+      R"({"messages": [{"role": "user"}], "date_string": "1 May", "add_generation_prompt": false})";
+  EXPECT_THAT(chat.format(json), testing::EndsWith("False1 May"));
+}
+
+TEST(Chat, ConversationsAreReadAsTransformersReadsThem) {
+  const auto chat = ChatTemplate::parse("{{ messages | tojson }}{{ tools }}{{ bos_token }}", {{"bos_token", "<s>"}});
+  EXPECT_EQ(chat.format(R"([{"role": "user", "content": null, "reasoning": "r"}])"),
+            R"([{"thinking": "r", "role": "user", "reasoning": "r", "reasoning_content": "r"}]None<s>)");
+  const std::pair<const char*, const char*> wrong[] = {
+      {"[]", "at least one message"},
+      {"{}", "without \"messages\""},
+      {"3", "messages to be a list"},
+      {"[3]", "message 1 to be an object"},
+      {R"([{"role": "user"}, {"content": "a"}])", "message 2 with a role"},
+      {R"({"messages": [{"role": "user"}], "tools": {}})", "tools to be a list"},
+      {R"({"messages": [{"role": "user"}], "tools": ["a"]})", "each of the tools"},
+      {R"({"messages": [{"role": "user"}], "continue_final_message": true})", "continue_final_message"},
+      {R"([{"role": "user", "n": 18446744073709551616}])", "64 bits"},
+      {"[", "JSON"},
+  };
+  for (const auto& [json, told] : wrong) {
+    try {
+      chat.format(json);
+      ADD_FAILURE() << json;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), Error::Kind::data);
+      EXPECT_THAT(error.what(), HasSubstr(told)) << json;
+    }
+  }
+  EXPECT_THROW(chat.format(std::vector<ChatMessage>{{"user", "\xff"}}), Error);
+}
+
+}  // namespace
+}  // namespace attn::test

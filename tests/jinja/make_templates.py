@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Makes data/templates.json: templates, conversations, and what transformers makes of them; null where it raises.
+
+    pip install transformers jinja2
+    tests/jinja/make_templates.py
+"""
+
+import json
+import os
+
+from transformers.utils.chat_template_utils import _compile_jinja_template
+
+TURN = "{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>' + '\\n' }}"
+ASK = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+CHATS = {
+    "ChatML with a beginning": "{{ bos_token }}{% for m in messages %}" + TURN + "{% endfor %}" + ASK,
+    "ChatML with a default": "{% for m in messages %}{% if loop.first and m['role'] != 'system' %}"
+    "{{ '<|im_start|>system\\nPut \\'it\\' into \"\\\\boxed{}\".<|im_end|>\\n' }}{% endif %}" + TURN + "{% endfor %}" + ASK,
+    "thoughts left out": "{% for m in messages %}{% if m['role'] == 'assistant' %}"
+    "{% set c = m['content'].split('</think>')[-1].lstrip('\\n') %}{{ '<|im_start|>assistant\\n' + c + '<|im_end|>\\n' }}"
+    "{% else %}" + TURN + "{% endif %}{% endfor %}" + ASK,
+    "turns": "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set before = messages[0]['content'] + '\\n\\n' %}"
+    "{% set rest = messages[1:] %}{% else %}{% set before = '' %}{% set rest = messages %}{% endif %}"
+    "{% for m in rest %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('turns') }}{% endif %}"
+    "{% set role = 'model' if m['role'] == 'assistant' else m['role'] %}"
+    "{{ '<start_of_turn>' + role + '\\n' + (before if loop.first else '') }}"
+    "{{ m['content'] | trim + '<end_of_turn>\\n' }}{% endfor %}",
+}
+CONVERSATIONS = [
+    ["user", "What is attention?"],
+    ["system", "Be brief. ", "user", " \u00a0two\nlines \t\x1f", "assistant", "<think>\nwell\n</think>\n\nyes", "user", ""],
+    ["user", "a", "assistant", " b </think> c</think>\n\n d ", "user", "größer 注意"],
+    ["user", "a", "user", "b"],
+    ["assistant", "a"],
+]
+# One a subject of the language.
+SNIPPETS = [
+    # white space
+    "  {% if true %}\n a\n  {%- endif %}\n b {{- 'c' -}}  d\n\n",
+    " {%+ if true %} x {% endif +%}\n y {# note #}\nz\n {#- more -#} \n w",
+    "{% raw %} {{ x }} {% endraw %}\n{% raw -%}  a {%- endraw -%}  b",
+    "a\r\nb\rc\n\n",
+    # scopes
+    "{% set x = 1 %}{% for i in [1, 2] %}{{ x }}{% set x = x + i %}{{ x }}{% endfor %}{{ x }}",
+    "{% set ns = namespace(n=0) %}{% for i in 'abc' %}{% set ns.n = ns.n + loop.index %}{% endfor %}{{ ns.n }}",
+    "{% if true %}{% set y = 2 %}{% endif %}{{ y }}{% with y = 3, z = y %}{{ y }}{{ z }}{% endwith %}{{ y }}",
+    "{% macro m(a, b=a, *c) %}{% endmacro %}",
+    "{% macro m(a, b=a) %}{{ a }}-{{ b }}-{{ x }}{% endmacro %}{% set x = 5 %}{{ m(1) }}{{ m(1, b=2) }}{{ m() }}",
+    "{% macro m(a) %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, 3, k=4) }}",
+    "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, 2) }}",
+    "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(b=2) }}",
+    "{% macro box(t) %}<{{ t }}:{{ caller(1) }}>{% endmacro %}{% call(n) box('x') %}in{{ n }}{% endcall %}",
+    "{% macro f(n) %}{{ n }}{% if n > 0 %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(3) }}",
+    "{% for m in messages %}{{ given }}{% endfor %}{% set given = 1 %}{{ given }}",
+    "{% macro m() %}{{ given }}{% endmacro %}{{ m() }}{% set given = 1 %}{{ m() }}",
+    "{% if false %}{% set given = 1 %}{% endif %}{{ given }}",
+    "{% set x %} a {% endset %}[{{ x }}]{% set x | trim | upper %} b {% endset %}[{{ x }}]",
+    "{% filter upper %}a{{ 'b' }}{% endfilter %}{% generation %}c{% endgeneration %}",
+    # loops
+    "{% for a in [1, 2, 3] %}{{ loop.index }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.previtem }}"
+    "{{ loop.nextitem }}{{ loop.cycle('x', 'y') }}{{ loop.length }} {% endfor %}",
+    "{% for a in [1, 2, 3, 4] if a is even %}{{ a }}{{ loop.length }}{% else %}none{% endfor %}",
+    "{% for a in [] %}x{% else %}none{% endfor %}{% for a in missing %}x{% else %}none{% endfor %}",
+    "{% for a, b in {'x': 1, 'y': 2}.items() %}{{ a }}{{ b }}{% endfor %}{% for a, b in [[1]] %}{% endfor %}",
+    "{% for i in range(9) %}{% if i == 2 %}{% continue %}{% endif %}{% if i == 5 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+    "{% for n in [[1, [2]], [3]] recursive %}{{ loop.depth }}{% if n is iterable %}({{ loop(n) }}){% else %}{{ n }}"
+    "{% endif %}{% endfor %}",
+    "{% break %}",
+    # expressions
+    "{{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ 2 ** 3 ** 2 }} {{ -2 ** 2 }} {{ 1e16 }} {{ 1e-5 }} {{ 0.1 + 0.2 }}",
+    "{{ 1 < 2 < 3 }} {{ 3 > 2 == 2 }} {{ not 1 in [2] }} {{ 'a' ~ 1 ~ none ~ 2.0 }} {{ 'ab' * 2 }} {{ [1] + [2] }}",
+    "{{ 'größer'[1:3] }} {{ 'größer'[::-1] }} {{ [1, 2, 3][-2:] }} {{ 'abc'[5] }} {{ 'größer' | length }}",
+    "{{ [1, 'a', \"it's\", none, true, 1.0, (1,), {'k': [2]}] }} {{ 'q\\'\"\\n\\u00e9\\x07' | list }}",
+    "{{ {'a': 1}.items() }} {{ {'a': 1}.get('b') }} {{ {'items': 1}['items'] }} {{ {'b': 1}.b }} {{ {}.c }}",
+    "{{ missing }}{{ missing is defined }}{{ missing | default('d') }}{{ missing or 'e' }}{{ 'x' if missing }}",
+    "{{ missing.a }}",
+    "{{ missing + 1 }}",
+    "{{ messages.append(1) }}",
+    "{{ 'a' + 1 }}",
+    "{{ 1 / 0 }}",
+    # filters, tests, methods
+    "{{ {'b': 'é<', 'a': [1, 2.5, none, true]} | tojson }} {{ [1, {'a': []}] | tojson(indent=2) }}",
+    "{{ {'b': 1, 'a': 'é'} | tojson(ensure_ascii=true, separators=(',', ':'), sort_keys=true) }}",
+    "{{ ['b', 'A', 'c'] | sort | join(',') }} {{ [3, 1] | max }} {{ [] | first }} {{ 'abc' | last }} {{ {'b': 1, 'A': 2} | dictsort }}",
+    "{{ messages | map(attribute='role') | join('|') }} {{ messages | selectattr('role', 'equalto', 'user') | list | length }}",
+    "{{ messages | map('length') | list }} {{ [1, 2, 3] | select('odd') | list }} {{ [1, none] | reject('none') | list }}",
+    "{{ 'a\\nb\\n\\nc' | indent(2) }} {{ 'hello world-it' | title }} {{ 'ÀB' | capitalize }} {{ 'straße' | upper }}",
+    "{{ '<b>' | e }} {{ ('<a>' | safe) + '<b>' }} {{ '42' | int + 1 }} {{ 'x' | int(3) }} {{ '2.5' | float }} {{ 2.675 | round(2) }}",
+    "{{ 'a' is string }}{{ {} is mapping }}{{ {} is sequence }}{{ 1 is number }}{{ true is number }}{{ true is integer }}"
+    "{{ missing is sequence }}{{ none is none }}{{ 3 is divisibleby 3 }}{{ 'a' is in 'abc' }}",
+    "{{ ' a b '.split() }} {{ 'a,b,c'.split(',', 1) }} {{ 'a,b,c'.rsplit(',', 1) }} {{ 'abc'.replace('b', 'x') }}",
+    "{{ 'abc'.startswith(('x', 'ab')) }} {{ 'xxaxx'.strip('x') }} {{ '{} {x:>4} {0!r}'.format('a', x=1) }} {{ '%s %03d' % ('a', 7) }}",
+    "{{ 'a' | nothing_such }}",
+    "{% if false %}{{ 'a' | nothing_such }}{% endif %}b",
+    "{{ strftime_now('%d %b %Y') | length }} {{ dict(a=1) }} {{ range(3) | list }}",
+    # limits that the sandbox has, too
+    "{{ range(1000000) | list }}",
+    "{{ ''.__class__ }}{{ ''.__class__.mro }}",
+    "{% set x = namespace(_a=1) %}",
+]
+
+
+def main():
+    cases = []
+
+    def add(template, messages, ask=False, **options):
+        given = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": ask, **options}
+        try:
+            text = _compile_jinja_template(template).render(**given, bos_token="<s>")
+        except Exception:  # Jinja's, the sandbox's or Python's own: the template cannot be rendered
+            text = None
+        conversation = {k: v for k, v in given.items() if k not in ("tools", "documents")}
+        cases.append({"template": template, "conversation": conversation, "text": text})
+
+    for template in CHATS.values():
+        for words in CONVERSATIONS:
+            messages = [{"role": r, "content": c} for r, c in zip(words[::2], words[1::2])]
+            add(template, messages, ask=True)
+    for snippet in SNIPPETS:
+        messages = [{"role": "user", "content": "a"}, {"role": "tool", "content": "b", "name": "n"}]
+        add(snippet, messages, given="given")
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "templates.json"), "w") as file:
+        json.dump(cases, file, indent=0)
+
+
+main()
