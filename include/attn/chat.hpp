@@ -39,7 +39,7 @@ class ChatTemplate {
   // The conversation as text. Encode it without the tokens that a tokenizer puts around a text, since the template
   // writes its own. Tokens that a message names become these tokens, as they do elsewhere. Throws Error: (argument)
   // what the template itself refuses by raise_exception, (data) where it cannot be rendered, as past the limits of
-  // work (2^29 bytes written or looked at), and of 1000 macros and expressions in one another.
+  // work (2^28 bytes written or looked at), and of 1000 macros and expressions in one another.
   std::string format(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;
   // The same of JSON: a list of messages, objects with a role and whatever else the template reads, or an object with
   // these as "messages" and variables of the template beside them: "tools", "documents", "add_generation_prompt",

@@ -9,7 +9,7 @@
 namespace attn::jinja {
 namespace {
 
-constexpr std::size_t kMostWork = std::size_t{1} << 29;
+constexpr std::size_t kMostWork = std::size_t{1} << 28;
 constexpr int kDeepest = 100;
 thread_local Budget* current = nullptr;
 
