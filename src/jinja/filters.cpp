@@ -37,24 +37,28 @@ Value without_case(Value value, bool sensitive) {
   return value.text() && !sensitive ? text(lower(*value.text())) : value;
 }
 
-// What items are compared by: the attribute, of each if there are several between commas.
 Value sort_key(const Value& item, const Value& attribute, bool sensitive) {
-  if (!attribute.text() || attribute.text()->find(',') == std::string::npos) {
-    return without_case(at_path(item, path_of(attribute)), sensitive);
-  }
+  return without_case(at_path(item, path_of(attribute)), sensitive);
+}
+
+// What sort() compares by: a list of the attributes between commas, or of the one.
+Value sort_keys(const Value& item, const Value& attribute, bool sensitive) {
+  if (!attribute.text()) return list({sort_key(item, attribute, sensitive)});
   List keys;
   std::string_view rest = *attribute.text();
   while (true) {
     const std::string_view part = rest.substr(0, rest.find(','));
-    keys.push_back(without_case(at_path(item, path_of(text(std::string(part)))), sensitive));
+    keys.push_back(sort_key(item, text(std::string(part)), sensitive));
     if (part.size() == rest.size()) return list(std::move(keys));
     rest.remove_prefix(part.size() + 1);
   }
 }
 
-List sorted(const List& items, const Value& attribute, bool sensitive, bool reverse) {
+using Key = Value (*)(const Value&, const Value&, bool);
+
+List sorted(const List& items, Key key, const Value& attribute, bool sensitive, bool reverse) {
   std::vector<std::pair<Value, Value>> pairs;
-  for (const Value& one : items) pairs.emplace_back(sort_key(one, attribute, sensitive), one);
+  for (const Value& one : items) pairs.emplace_back(key(one, attribute, sensitive), one);
   std::ranges::stable_sort(
       pairs, [&](const auto& a, const auto& b) { return reverse ? less(b.first, a.first) : less(a.first, b.first); });
   List all;
@@ -262,7 +266,7 @@ Value dictsorted(Call& c) {
   if (by != "key" && by != "value") failed("a dictsort by other than key and value");
   List pairs;
   for (const auto& [key, value] : c.self.dict()->entries()) pairs.push_back(list({key, value}, Sequence::Kind::tuple));
-  return list(sorted(pairs, integer(by == "value"), c.flag(0), c.flag(2)));
+  return list(sorted(pairs, sort_key, integer(by == "value"), c.flag(0), c.flag(2)));
 }
 
 Value joined(Call& c) {
@@ -308,7 +312,7 @@ Value last_of(Call& c) {
 }
 
 Value pairs_of(Call& c) {
-  if (!c.self.dict() && !c.self.is<Undefined>()) failed("the items of a " + kind_of(c.self));
+  if (!c.self.dict() && !c.self.is<Undefined>()) unsupported("the items of a " + kind_of(c.self));
   List pairs;
   if (!c.self.dict()) return stream({});
   for (const auto& [key, value] : c.self.dict()->entries()) pairs.push_back(list({key, value}, Sequence::Kind::tuple));
@@ -380,7 +384,7 @@ constexpr Builtin kFilters[] = {
     {"select", "*", [](Call& c) { return chosen(c, false, true); }},
     {"selectattr", "*", [](Call& c) { return chosen(c, true, true); }},
     {"sort", "reverse? case_sensitive? attribute?",
-     [](Call& c) { return list(sorted(items_of(c.self), c.value(2), c.flag(1), c.flag(0))); }},
+     [](Call& c) { return list(sorted(items_of(c.self), sort_keys, c.value(2), c.flag(1), c.flag(0))); }},
     {"string", "", [](Call& c) { return text(shown(c.self), c.self.safe()); }},
     {"sum", "attribute? start?", summed},
     {"title", "", title},

@@ -197,7 +197,7 @@ Value sliced(const Value& value, const Value& begin, const Value& end, const Val
   const auto fits = [](const Value& v) { return v.is<None>() || v.is<bool>() || v.is<std::int64_t>(); };
   const Sequence* s = value.sequence();
   if (!fits(begin) || !fits(end) || !fits(step) || !(value.text() || (s && s->kind <= Kind::range))) {
-    failed(std::string("a slice of a ").append(kind_of(value)).append(" by these indices"));
+    unsupported(std::string("a slice of a ").append(kind_of(value)).append(" by these indices"));
   }
   if (s) {
     if (s->kind == Kind::range) unsupported("a slice of a range");

@@ -211,6 +211,7 @@ class Help : public Verbs {
       write("llama/tokenizer.json",
             R"({"model": {"vocab": {"a": 1, "t": 2}, "merges": []}, "decoder": {"type": "Fuse"}})");
       write("llama/tokenizer_config.json", R"({"chat_template": "{{ messages[-1].content }}"})");
+      write("conversation.json", R"([{"role": "user", "content": "at"}])");
     }
     if (verb == "tokens") {
       const std::string files = ATTN_SOURCE "/tests/text/data/tokenizers/";
@@ -219,6 +220,7 @@ class Help : public Verbs {
         std::filesystem::copy(files + "smollm.json", path(to));
       }
       write("model/tokenizer_config.json", R"({"chat_template": "{{ messages[-1].content }}"})");
+      write("conversation.json", R"([{"role": "user", "content": "at"}])");
     }
     if (verb == "bench") write("tiny.txt", "forward 1,2,16,8 f32 none\n");
   }

@@ -3,6 +3,7 @@
 import datetime
 import json
 import subprocess
+import warnings
 
 import packages
 from transformers.utils import chat_template_utils
@@ -23,6 +24,7 @@ def transformers_text(template, conversation):
     given = dict(conversation) if isinstance(conversation, dict) else {"messages": conversation}
     messages = chat_template_utils._normalize_chat_messages(given.pop("messages"))
     chat_template_utils.datetime = Clock
+    warnings.simplefilter("ignore")  # of Python, on the code that Jinja makes of a template
     try:
         texts, _ = chat_template_utils.render_jinja_template(
             [messages], chat_template=template, **{**TOKENS, **given}

