@@ -58,7 +58,9 @@ TEST_F(Rows, AreReadInEveryOrder) {
   const auto npy = [](const char* descr, const char* order, const std::string& elements) {
     std::string dict = std::string("{'descr': '") + descr + "', 'fortran_order': " + order + ", 'shape': (3, 2), }";
     dict.append(117 - dict.size(), ' ').append("\n");
-    return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(dict.size()) + '\0' + dict + elements;
+    std::string file("\x93NUMPY\x01\x00", 8);
+    file.push_back(static_cast<char>(dict.size()));
+    return file.append(1, '\0').append(dict).append(elements);
   };
   write_bytes(path("columns.npy"), npy("|i1", "True", std::string("\x01\x02\x03\x04\x05\x06", 6)));
   expect_same(RowsFile(path("columns.npy")).load(Runs{{1, 3}}), Tensor::of({{2, 5}, {3, 6}}).to(DType::i8));
