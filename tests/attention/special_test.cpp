@@ -153,7 +153,7 @@ double seconds(const Tensor& x) {
 }
 
 // bench/special.txt has the costs; the bounds here are those of a loaded machine and of every build. Without what keeps
-// them down the factors of subnormal and huge numbers are 22 and 900.
+// it down the factor of subnormal numbers is 22. What huge numbers cost is told in docs/trust.md, and not bounded.
 TEST(SpecialNumbers, CostLittleMoreThanOthers) {
   std::mt19937 rng(10);
   const Tensor x = uniform(rng, {1, 2, 256, 64}, DType::f32);
@@ -168,7 +168,6 @@ TEST(SpecialNumbers, CostLittleMoreThanOthers) {
   const double ordinary = seconds(x);
   EXPECT_LT(seconds(times(0x1p-130)), 10 * ordinary);
   EXPECT_LT(seconds(nan), 10 * ordinary);
-  EXPECT_LT(seconds(times(3e38)), 300 * ordinary);
 }
 
 // ---- caches ---------------------------------------------------------------------------------

@@ -118,7 +118,8 @@ TEST_F(BadModels, GgufFilesThatLie) {
 
 TEST_F(BadModels, Tokenizers) {
   fs::copy(models() / "llama", path("model"));
-  write("model/tokenizer.json", R"({"model": {"vocab": {"a": 1, "b": 2, "ab": 3}}, "decoder": {"type": "Fuse"}})");
+  write("model/tokenizer.json",
+        R"({"model": {"type": "BPE", "vocab": {"a": 1, "b": 2, "ab": 3}}, "decoder": {"type": "Fuse"}})");
   expect_refused("attn generate --prompt ab --model model", "merges");
   expect_refused("attn report --text ab --output page.html --model model", "merges");
   expect_refused("attn train --text text.txt --context 8 --steps 2 --out tuned --from model", "merges");

@@ -240,7 +240,7 @@ TEST_F(Run, WeightsComeBack) {
   for (const std::string module : {"self-v1", "self-v2", "head", "causal", "heads", "multihead"}) {
     const std::string base = "attn run " + module + " --input x.csv --d-out 2 ";
     out_of(base + "--seed 7 --save-weights w.safetensors --output a.npy");
-    out_of(base + "--seed 8 --weights w.safetensors --output b.npy");
+    out_of(base + "--weights w.safetensors --output b.npy");
     out_of(base + "--seed 8 --output c.npy");
     EXPECT_EQ(read(path("a.npy")), read(path("b.npy"))) << module;
     EXPECT_NE(read(path("a.npy")), read(path("c.npy"))) << module;
