@@ -37,9 +37,9 @@ class OverRanks : public Command {
 
   // `more` begins with the value of --out, and its flags take the place of those here.
   std::string train(const std::string& more) const {
-    std::string line =
-        "attn train --text text.txt --layers 2 --heads 2 --width 16 --context 16 --warmup 3 --eval-every 5";
-    for (const auto& [flag, value] : {std::pair{" --batch ", "24"},
+    std::string line = "attn train --text text.txt --layers 2 --heads 2 --width 16 --warmup 3 --eval-every 5";
+    for (const auto& [flag, value] : {std::pair{" --context ", "16"},
+                                      {" --batch ", "24"},
                                       {" --dropout ", "0.1"},
                                       {" --steps ", "12"},
                                       {" --lr ", "0.01"},

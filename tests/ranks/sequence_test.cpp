@@ -94,7 +94,7 @@ TEST_F(OverSequences, OneRankTellsWhatIsWrong) {
   for (const char* shares : {"sequence", "data=0", "data=2,data=1", "data=2,", "model=2", "data=two"}) {
     fails(on(2, line + shares), 2, "expected data=N, sequence=N or both, as in data=4,sequence=2");
   }
-  fails(on(8, line + "sequence=8 --context 4"), 2, "sequence of at most the 4 tokens of a text");
+  fails(on(8, train("m.safetensors --context 4 --ranks sequence=8")), 2, "sequence of at most the 4 tokens of a text");
   fails(on(5, line + "data=5"), 2, "a multiple of the 5 ranks");
   fails(on(2, line + "sequence=$((rank + 1))"), 2, "the command line of rank 0");
   const Ran alone = run(line + "data=2");
