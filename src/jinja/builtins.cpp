@@ -131,7 +131,7 @@ Value call(const Builtin& builtin, const Value& self, Arguments given) {
   }
   for (auto& [name, value] : given.named) {
     std::size_t at = 0;
-    while (at < words.size() && words[at] != name && words[at] != name + "?") ++at;
+    while (at < words.size() && words[at] != name && words[at] != name + "?" && words[at] != name + "!") ++at;
     if (unnamed || at == words.size() || made.slots[at]) {
       if (!any || at < words.size()) failed("the argument " + name + " in " + of);
       made.rest.named.emplace_back(name, value);
@@ -140,7 +140,9 @@ Value call(const Builtin& builtin, const Value& self, Arguments given) {
     }
   }
   for (std::size_t i = 0; i < words.size(); ++i) {
-    if (!made.slots[i] && !words[i].ends_with('?')) failed("no " + words[i] + " in " + of);
+    if (made.slots[i] && words[i].ends_with('!'))
+      unsupported(of + ", of which it lacks " + words[i].substr(0, words[i].size() - 1));
+    if (!made.slots[i] && !words[i].ends_with('?') && !words[i].ends_with('!')) failed("no " + words[i] + " in " + of);
   }
   charge(32);
   return builtin.call(made);

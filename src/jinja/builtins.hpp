@@ -26,7 +26,8 @@ struct Call {
 
 struct Builtin {
   std::string_view name;
-  // "old new count?": the first are needed. "/" before them takes no names, and "*" after them takes any further ones.
+  // "old new count?": the first are needed, and one with "!" is lacking here. "/" before them takes no names, and "*"
+  // after them takes any further ones.
   std::string_view parameters;
   Value (*call)(Call&);
 };

@@ -123,18 +123,6 @@ Value chosen(Call& c, bool by_attribute, bool wanted) {
   return stream(std::move(all));
 }
 
-Value title(Call& c) {
-  const std::string all = shown(c.self);
-  std::string out;
-  bool begins = true;
-  for (const std::string_view one : characters(all)) {
-    const bool parts = is_space(one) || std::string_view("-({[<").find(one) != std::string_view::npos;
-    out += parts ? std::string(one) : begins ? upper(one) : lower(one);
-    begins = parts;
-  }
-  return text(out, c.self.safe());
-}
-
 Value indented(Call& c) {
   if (!c.self.text()) failed("an indent of a " + kind_of(c.self));
   const bool is_text = c.slots[0] && c.slots[0]->text(), first = c.flag(1), blank = c.flag(2);
@@ -269,16 +257,10 @@ Value dictsorted(Call& c) {
   return list(sorted(pairs, sort_key, integer(by == "value"), c.flag(0), c.flag(2)));
 }
 
-Value joined(Call& c) {
-  std::string all;
-  const std::string between = c.text(0);
-  bool first = true;
-  for (const Value& one : items_of(c.self)) {
-    charge(between.size());
-    if (!std::exchange(first, false)) all += between;
-    all += shown(c.slots[1] ? at_path(one, path_of(c.value(1))) : one);
-  }
-  return text(all);
+Value join(Call& c) {
+  List all = items_of(c.self);
+  for (Value& one : all) one = c.slots[1] ? at_path(one, path_of(c.value(1))) : one;
+  return text(joined(all, c.text(0)));
 }
 
 Value summed(Call& c) {
@@ -367,7 +349,7 @@ constexpr Builtin kFilters[] = {
     {"indent", "width? first? blank?", indented},
     {"int", "default? base?", to_int},
     {"items", "", pairs_of},
-    {"join", "d? attribute?", joined},
+    {"join", "d? attribute?", join},
     {"last", "", last_of},
     {"length", "", [](Call& c) { return integer(length_of(c.self)); }},
     {"list", "", [](Call& c) { return list(items_of(c.self)); }},
@@ -387,7 +369,6 @@ constexpr Builtin kFilters[] = {
      [](Call& c) { return list(sorted(items_of(c.self), sort_keys, c.value(2), c.flag(1), c.flag(0))); }},
     {"string", "", [](Call& c) { return text(shown(c.self), c.self.safe()); }},
     {"sum", "attribute? start?", summed},
-    {"title", "", title},
     {"tojson", "ensure_ascii? indent? separators? sort_keys?", json},
     {"trim", "chars?", trimmed},
     {"unique", "case_sensitive? attribute?", unique},

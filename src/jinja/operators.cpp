@@ -127,7 +127,8 @@ Value negative(const Value& value) {
 
 Value computed(char sign, const Value& a, const Value& b) {
   charge(16);
-  if (sign == '%' && a.text()) return text(percent(*a.text(), b), a.safe());
+  if (sign == '%' && a.safe()) unsupported("the operator % of a safe text");
+  if (sign == '%' && a.text()) return text(percent(*a.text(), b));
   require_defined(a);
   require_defined(b);
   std::int64_t i = 0, j = 0;

@@ -16,14 +16,16 @@ bool is_space(std::string_view character);
 enum Side { kLeft = 1, kRight = 2, kBoth = 3 };
 // Without what `chars` holds at the sides; white space where that is null.
 std::string_view stripped(std::string_view text, int sides, const std::string* chars = nullptr);
+// unsupported() for letters of rare scripts.
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 std::string capitalized(std::string_view text);
+std::string joined(const List& all, std::string_view between);
 // -1 replaces all.
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::int64_t count = -1);
-std::vector<std::string_view> lines_of(std::string_view text, bool keep_ends = false);  // as str.splitlines()
+std::vector<std::string_view> lines_of(std::string_view text);  // as str.splitlines()
 std::string escaped_html(std::string_view text);
-// text % arguments, and text.format(arguments)
+// text % arguments, of %s and %d, and text.format(arguments), of {} and {name}
 std::string percent(std::string_view text, const Value& given);
 std::string format(std::string_view text, const Arguments& given);
 

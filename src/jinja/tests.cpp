@@ -34,12 +34,6 @@ Value is_iterable(Call& c) {
                  !c.self.is<std::shared_ptr<const Function>>());
 }
 
-// Whether a text has letters with cases, and all are in this one.
-Value in_case(Call& c, std::string (*other)(std::string_view), std::string (*same)(std::string_view)) {
-  const std::string all = shown(c.self);
-  return boolean(same(all) == all && other(all) != all);
-}
-
 constexpr Builtin kTests[] = {
     {"!=", "other", [](Call& c) { return boolean(!equal(c.self, *c.slots[0])); }},
     {"<", "other", [](Call& c) { return has_order(c, true, false); }},
@@ -69,7 +63,6 @@ constexpr Builtin kTests[] = {
     {"iterable", "", is_iterable},
     {"le", "other", [](Call& c) { return has_order(c, false, true); }},
     {"lessthan", "other", [](Call& c) { return has_order(c, true, false); }},
-    {"lower", "", [](Call& c) { return in_case(c, upper, lower); }},
     {"lt", "other", [](Call& c) { return has_order(c, true, false); }},
     {"mapping", "", [](Call& c) { return boolean(c.self.dict() != nullptr); }},
     {"ne", "other", [](Call& c) { return boolean(!equal(c.self, *c.slots[0])); }},
@@ -82,7 +75,6 @@ constexpr Builtin kTests[] = {
     {"string", "", [](Call& c) { return boolean(c.self.text() != nullptr); }},
     {"true", "", [](Call& c) { return boolean(c.self.is<bool>() && truth(c.self)); }},
     {"undefined", "", [](Call& c) { return boolean(c.self.is<Undefined>()); }},
-    {"upper", "", [](Call& c) { return in_case(c, lower, upper); }},
 };
 
 const Builtin& found(const std::string& name) {

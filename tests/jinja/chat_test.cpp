@@ -53,6 +53,10 @@ TEST(Chat, WhatIsLackingIsRefusedByName) {
   expect_error("{{ 'a' is filter }}", Error::Kind::data, "the test filter");
   expect_error("{% include 'x' %}", Error::Kind::data, "the tag include in line 1");
   expect_error("{{ 'a'.encode() }}", Error::Kind::data, "the method encode of a str");
+  expect_error("{{ 'a'.find('a', 1) }}", Error::Kind::data, "the arguments of find, of which it lacks start");
+  expect_error("{{ '%5d' % 1 }}", Error::Kind::data, "the format %5");
+  expect_error("{{ '{:>5}'.format(1) }}", Error::Kind::data, "the format {:>5}");
+  expect_error("{{ 'ß' | upper }}", Error::Kind::data, "the case of the character ß");
   expect_error("{{ 2 ** 64 }}", Error::Kind::data, "beyond 64 bits");
   expect_error("{{ cycler(1) }}", Error::Kind::data, "the name cycler");
   expect_error("{{ messages.append }}", Error::Kind::data, "a function as text");

@@ -129,7 +129,7 @@ VARIABLES = {
 }
 NAMES = [*VARIABLES, "missing", "messages"]
 FILTERS = [
-    "trim", "upper", "lower", "length", "title", "capitalize", "string", "list", "first", "last", "int", "float", "abs",
+    "trim", "upper", "lower", "length", "capitalize", "string", "list", "first", "last", "int", "float", "abs",
     "tojson", "e", "safe", "items", "dictsort", "sort", "unique|list", "reverse|list", "sum", "max", "min", "round",
     "join", "join(', ')", "default('z')", "default('z', true)", "d(1)", "replace('l', 'L')", "replace('', '-', 2)",
     "indent", "indent(2, true)", "indent(first=true, blank=true)", "tojson(indent=2)", "tojson(ensure_ascii=true)",
@@ -143,15 +143,14 @@ FILTERS = [
 TESTS = [
     "defined", "undefined", "none", "string", "mapping", "sequence", "iterable", "number", "integer", "float", "boolean",
     "true", "false", "odd", "even", "divisibleby 3", "in [1, 'a']", "in s", "equalto 7", "eq('a')", "gt 1", "lt(2)",
-    "upper", "lower", "callable", "escaped", "sameas none",
+    "callable", "escaped", "sameas none",
 ]  # fmt: skip
 METHODS = [
-    "strip()", "lstrip()", "rstrip('d ')", "split()", "split(',')", "split(' ', 1)", "rsplit(None, 1)", "upper()",
-    "lower()", "title()", "capitalize()", "replace('l', '')", "startswith('H')", "endswith(('d', 'z'))", "find('o')",
-    "rfind('o')", "index('e')", "count('l')", "join(words)", "format(1, x='y')", "splitlines()", "zfill(6)",
-    "center(9, '*')", "ljust(5)", "partition(',')", "rpartition('o')", "isdigit()", "islower()", "isspace()",
-    "removeprefix('He')", "swapcase()", "items()|list", "keys()|list", "values()|list", "get('a')", "get('zz', 3)",
-    "append(1)", "pop()", "index(1)", "copy()", "a", "b.c", "k", "items", "nope", "format", "items()", "keys()",
+    "strip()", "lstrip()", "rstrip('d ')", "split()", "split(',')", "split(' ', 1)", "rsplit(',', 1)", "upper()",
+    "lower()", "capitalize()", "replace('l', '')", "startswith('H')", "endswith(('d', 'z'))", "find('o')",
+    "rfind('o')", "count('l')", "join(words)", "format(1, x='y')", "splitlines()", "removeprefix('He')",
+    "removesuffix('d')", "items()|list", "keys()|list", "values()|list", "get('a')", "get('zz', 3)",
+    "append(1)", "pop()", "zfill(6)", "a", "b.c", "k", "items", "nope", "format", "items()", "keys()",
 ]  # fmt: skip
 SUBSCRIPTS = ["0", "-1", "1:", ":-1", "::2", "::-1", "1:3", "-2::-1", "'a'", "'items'", "5", "true", "none", "1:'a'", "n"]
 
