@@ -46,10 +46,10 @@ std::int64_t window_or_none(const JsonObject& json, std::int64_t otherwise) {
   return none || (otherwise == 0 && !json.find("sliding_window")) ? 0 : json.size("sliding_window", otherwise);
 }
 
-// Where a flag turns windows on. Files have its size where it is off, too.
+// Where a flag turns windows on. Files have its size where it is off, too, and it must be one there.
 std::int64_t window_if_used(const JsonObject& json, std::int64_t otherwise) {
-  json.has("sliding_window");
-  return json.flag("use_sliding_window", false) ? window_or_none(json, otherwise) : 0;
+  const std::int64_t window = window_or_none(json, otherwise);
+  return json.flag("use_sliding_window", false) ? window : 0;
 }
 
 // `otherwise` where the key is not there at all; 0 stands for none.

@@ -36,8 +36,10 @@ MORE = {
 }  # fmt: skip
 
 
-def other(value):
+def other(key, value):
     """What a key could say in place of this."""
+    if key == "original_max_position_embeddings":
+        return [value + 1, 2 * value]  # texts stay below it: one that grows past it changes its frequencies on the way
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):
@@ -62,7 +64,7 @@ def changes(config):
         for path, there in places:
             if isinstance(there, dict):
                 continue
-            for new in other(there):
+            for new in other(path[-1], there):
                 changed = copy.deepcopy(config)
                 at = changed
                 for step in path[:-1]:
