@@ -78,26 +78,15 @@ std::string time_text(const std::tm& now, const std::string& form) {
       all.push_back(form[i]);
       continue;
     }
-    std::string part = form.substr(i, 2);
-    if (part == "%-" || part == "%_") part = form.substr(i, 3);
-    if (part.size() < 2 ||
-        std::string_view("aAbBcdDeFHIjklmMnpPrRStTuUVwWxXyYGCghs%").find(part.back()) == std::string::npos) {
-      if (part != "%z" && part != "%Z") unsupported("the time format " + part);
+    const std::string part = form.substr(i, form.substr(i).starts_with("%-") ? 3 : 2);
+    if (part.size() < 2 || std::string_view("aAbBdHIjmMpSyY%").find(part.back()) == std::string::npos) {
+      unsupported("the time format " + part);
     }
     i += part.size() - 1;
-    if (part == "%z" || part == "%Z") continue;  // a time without a zone
     char buffer[200];
     all.append(buffer, std::strftime(buffer, sizeof buffer, part.c_str(), &now));
   }
   return all;
-}
-
-// Each call gives the next of the values.
-Value joiner(Arguments& given) {
-  const std::string between = given.values.empty() ? ", " : shown(given.values[0]);
-  return function("joiner", [between, used = std::make_shared<bool>(false)](Arguments&) {
-    return text(std::exchange(*used, true) ? between : "");
-  });
 }
 
 }  // namespace
@@ -113,9 +102,16 @@ std::int64_t Call::integer(std::size_t i, std::int64_t otherwise) const {
   return number;
 }
 
+bool listed(std::string_view names, std::string_view name) { return std::ranges::count(words_of(names), name) > 0; }
+
+const Builtin* found(std::span<const Builtin> all, std::string_view name) {
+  const auto at = std::ranges::find_if(all, [&](const Builtin& one) { return listed(one.names, name); });
+  return at == all.end() ? nullptr : &*at;
+}
+
 Value call(const Builtin& builtin, const Value& self, Arguments given) {
   auto words = words_of(builtin.parameters);
-  const std::string of = "the arguments of " + std::string(builtin.name);
+  const std::string of = "the arguments of " + std::string(builtin.names);
   const bool unnamed = !words.empty() && words.front() == "/", any = !words.empty() && words.back() == "*";
   if (unnamed) words.erase(words.begin());
   if (any) words.pop_back();
@@ -153,7 +149,6 @@ std::optional<Value> global(const std::string& name, const std::optional<std::tm
   if (name == "dict") return function(name, [](Arguments& given) { return dict(dict_of(given)); });
   if (name == "namespace") return function(name, space);
   if (name == "raise_exception") return function(name, raise);
-  if (name == "joiner") return function(name, joiner);
   if (name == "strftime_now") {
     return function(name, [now](Arguments& given) {
       const bool one = given.values.size() + given.named.size() == 1;
@@ -165,7 +160,7 @@ std::optional<Value> global(const std::string& name, const std::optional<std::tm
       return text(time_text(now.value_or(local), *form.text()));
     });
   }
-  for (const std::string_view other : {"cycler", "lipsum", "self", "super"}) {
+  for (const std::string_view other : {"cycler", "joiner", "lipsum", "self", "super"}) {
     if (name == other) unsupported("the name " + name);
   }
   return {};

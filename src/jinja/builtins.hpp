@@ -25,13 +25,15 @@ struct Call {
 };
 
 struct Builtin {
-  std::string_view name;
+  std::string_view names;  // one, or several with blanks between them
   // "old new count?": the first are needed, and one with "!" is lacking here. "/" before them takes no names, and "*"
   // after them takes any further ones.
   std::string_view parameters;
   Value (*call)(Call&);
 };
 
+bool listed(std::string_view names, std::string_view name);  // with blanks between them
+const Builtin* found(std::span<const Builtin> all, std::string_view name);
 Value call(const Builtin& builtin, const Value& self, Arguments given);
 
 void require_filter(const std::string& name);
@@ -47,10 +49,10 @@ Value sliced(const Value& value, const Value& begin, const Value& end, const Val
 std::optional<Value> method(const Value& value, const std::string& name);
 
 Value negative(const Value& value);
-Value computed(char sign, const Value& a, const Value& b);  // '/' and '|' for //, '*' and '^' for **
+Value computed(char sign, const Value& a, const Value& b);  // '|' for //
 bool contains(const Value& all, const Value& one);
 
-// range, dict, namespace, cycler, joiner, raise_exception, strftime_now.
+// range, dict, namespace, raise_exception, strftime_now.
 std::optional<Value> global(const std::string& name, const std::optional<std::tm>& now);
 
 }  // namespace attn::jinja

@@ -130,9 +130,9 @@ class Expressions {
         if (is_sign(known)) sign = known;
       }
       if (is_word("in")) sign = "in";
-      if (is_word("not") && after().kind == TokenKind::name && after().text == "in") sign = "not in";
+      if (is_word("not") && after().kind == TokenKind::name && after().text == "in") sign = "!in";
       if (sign.empty()) return all ? std::move(all) : std::move(first);
-      at_ += sign == "not in" ? 2 : 1;
+      at_ += sign == "!in" ? 2 : 1;
       if (!all) all = make(Kind::compare, line()), all->on = std::move(first);
       all->parts.push_back(make(Kind::argument, line(), sign));
       all->parts.back()->on = sum();
@@ -168,7 +168,7 @@ class Expressions {
 
   NodePtr power() {
     NodePtr left = unary(true);
-    while (skip_sign("**")) left = pair(Kind::binary, std::move(left), unary(true), "**");
+    if (is_sign("**")) unsupported("the operator ** in line " + std::to_string(line()));
     return left;
   }
 

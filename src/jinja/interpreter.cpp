@@ -314,7 +314,7 @@ class Interpreter {
 
   Value binary(const Node& node, Frame& frame) {
     const Value left = evaluate(*node.parts[0], frame);
-    const char sign = node.name == "//" ? '|' : node.name == "**" ? '^' : node.name[0];
+    const char sign = node.name == "//" ? '|' : node.name[0];
     return computed(sign, left, evaluate(*node.parts[1], frame));
   }
 

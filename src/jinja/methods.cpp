@@ -121,14 +121,12 @@ constexpr Builtin kText[] = {
     {"upper", "/", [](Call& c) { return text(upper(own(c))); }},
 };
 
-template <int Part>  // 0 keys, 1 values, 2 both
-Value view(Call& c) {
-  List all;
-  for (const auto& [key, value] : c.self.dict()->entries()) {
-    all.push_back(Part == 0 ? key : Part == 1 ? value : list({key, value}, Sequence::Kind::tuple));
+Value view(Call& c, Sequence::Kind kind) {
+  List all = pairs_of(*c.self.dict());
+  for (Value& pair : all) {
+    if (kind != Sequence::Kind::items) pair = Value(pair.sequence()->items[kind == Sequence::Kind::keys ? 0 : 1]);
   }
-  constexpr Sequence::Kind kinds[] = {Sequence::Kind::keys, Sequence::Kind::values, Sequence::Kind::items};
-  return list(std::move(all), kinds[Part]);
+  return list(std::move(all), kind);
 }
 
 Value get(Call& c) {
@@ -139,15 +137,10 @@ Value get(Call& c) {
 
 constexpr Builtin kDict[] = {
     {"get", "/ key default?", get},
-    {"items", "/", view<2>},
-    {"keys", "/", view<0>},
-    {"values", "/", view<1>},
+    {"items", "/", [](Call& c) { return view(c, Sequence::Kind::items); }},
+    {"keys", "/", [](Call& c) { return view(c, Sequence::Kind::keys); }},
+    {"values", "/", [](Call& c) { return view(c, Sequence::Kind::values); }},
 };
-
-// Each name between blanks.
-bool listed(std::string_view names, const std::string& name) {
-  return names.find(std::string(" ").append(name).append(" ")) != std::string_view::npos;
-}
 
 std::string_view lacking_of(const Value& value) {
   if (value.text()) {
@@ -204,10 +197,10 @@ std::optional<Value> method(const Value& value, const std::string& name) {
     });
   }
   const auto all = value.text() ? std::span<const Builtin>(kText) : std::span(kDict).first(value.dict() ? 4 : 0);
-  const auto at = std::ranges::find(all, name, &Builtin::name);
-  if (at == all.end()) return {};
+  const Builtin* own = found(all, name);
+  if (!own) return {};
   if (value.safe()) unsupported("the method " + name + " of a safe text");
-  return function(name, [value, &own = *at](Arguments& given) { return call(own, value, given); });
+  return function(name, [value, own](Arguments& given) { return call(*own, value, given); });
 }
 
 }  // namespace attn::jinja

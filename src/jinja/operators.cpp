@@ -15,23 +15,11 @@ using Kind = Sequence::Kind;
   failed(std::string("no operator ") + sign + " of " + kind_of(a) + " and " + kind_of(b));
 }
 
-Value whole_power(std::int64_t a, std::int64_t b) {
-  if (b < 0) return {std::pow(static_cast<double>(a), static_cast<double>(b))};
-  std::int64_t product = 1;
-  for (; b > 0; --b) {
-    if (__builtin_mul_overflow(product, a, &product)) unsupported("an integer beyond 64 bits");
-    if (product == 0 || product == 1) return {product == 1 || a == 0 ? product : std::int64_t{0}};
-    if (a == -1) return {b % 2 == 0 ? std::int64_t{1} : std::int64_t{-1}};
-  }
-  return {product};
-}
-
 Value of_integers(char sign, std::int64_t a, std::int64_t b) {
   std::int64_t c = 0;
   bool beyond = false;
   if (b == 0 && (sign == '/' || sign == '|' || sign == '%')) failed("a division by zero");
   if (sign == '/') return {static_cast<double>(a) / static_cast<double>(b)};
-  if (sign == '^') return whole_power(a, b);
   if (sign == '+') beyond = __builtin_add_overflow(a, b, &c);
   if (sign == '-') beyond = __builtin_sub_overflow(a, b, &c);
   if (sign == '*') beyond = __builtin_mul_overflow(a, b, &c);
@@ -46,11 +34,6 @@ Value of_integers(char sign, std::int64_t a, std::int64_t b) {
 
 Value of_floats(char sign, double a, double b) {
   if (b == 0 && (sign == '/' || sign == '|' || sign == '%')) failed("a division by zero");
-  if (sign == '^') {
-    if (a < 0 && std::floor(b) != b) unsupported("a complex number");
-    if (a == 0 && b < 0) failed("a division by zero");
-    return {std::pow(a, b)};
-  }
   double rest = std::fmod(a, b);
   if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
   if (rest == 0) rest = std::copysign(0.0, b);
@@ -59,21 +42,16 @@ Value of_floats(char sign, double a, double b) {
   return {sign == '+' ? a + b : sign == '-' ? a - b : sign == '*' ? a * b : a / b};
 }
 
-// A text or a list, again and again.
 std::optional<Value> repeated(const Value& a, const Value& times) {
   std::int64_t n = 0;
-  const Sequence* s = a.sequence();
-  if (!whole(times, n) || (!a.text() && !(s && s->kind <= Kind::tuple))) return {};
-  const std::size_t size = a.text() ? a.text()->size() : s->items.size();
+  if (!whole(times, n) || (!a.text() && !a.sequence())) return {};
+  if (!a.text()) unsupported("the operator * of a " + kind_of(a));
+  const std::size_t size = a.text()->size();
   n = size == 0 ? 0 : std::max<std::int64_t>(n, 0);
-  charge(static_cast<std::size_t>(std::min<double>(static_cast<double>(size) * static_cast<double>(n) * 32, 1e15)));
+  charge(static_cast<std::size_t>(std::min<double>(static_cast<double>(size) * static_cast<double>(n), 1e15)));
   std::string all;
-  List items;
-  for (std::int64_t i = 0; i < n; ++i) {
-    if (a.text()) all.append(*a.text());
-    if (s) items.insert(items.end(), s->items.begin(), s->items.end());
-  }
-  return a.text() ? text(std::move(all), a.safe()) : list(std::move(items), s->kind);
+  for (std::int64_t i = 0; i < n; ++i) all.append(*a.text());
+  return text(std::move(all), a.safe());
 }
 
 std::optional<Value> added(const Value& a, const Value& b) {

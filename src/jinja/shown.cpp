@@ -100,17 +100,11 @@ std::string block(std::string_view brackets, const Items& items, const JsonStyle
 }
 
 std::string repr_list(const Sequence& s) {
-  using Kind = Sequence::Kind;
-  if (s.kind == Kind::range) unsupported("a range as text");
-  const bool tuple = s.kind == Kind::tuple, view = s.kind > Kind::range;
+  const bool tuple = s.kind == Sequence::Kind::tuple;
+  if (s.kind > Sequence::Kind::tuple) unsupported("a " + kind_of({std::make_shared<const Sequence>(s)}) + " as text");
   std::string out = block(tuple ? "()" : "[]", s.items, {}, 0, represented);
   if (tuple && s.items.size() == 1) out.back() = ',', out.push_back(')');
-  constexpr std::string_view names[] = {"dict_keys", "dict_values", "dict_items"};
-  if (!view) return out;
-  return std::string(names[static_cast<int>(s.kind) - static_cast<int>(Kind::keys)])
-      .append("(")
-      .append(out)
-      .append(")");
+  return out;
 }
 
 }  // namespace

@@ -224,6 +224,12 @@ List items_of(const Value& value) {
   return items;
 }
 
+List pairs_of(const Dict& all) {
+  List pairs;
+  for (const auto& [key, value] : all.entries()) pairs.push_back(list({key, value}, Sequence::Kind::tuple));
+  return pairs;
+}
+
 std::size_t length_of(const Value& value) {
   if (const std::string* s = value.text()) return length(*s);
   if (const Sequence* s = value.sequence()) return s->items.size();

@@ -108,6 +108,7 @@ bool whole(const Value& value, std::int64_t& number);  // an integer, or true or
 double real(const Value& value);                       // of a number
 std::string key_of(const Value& value);                // alike for what is equal; Throws Error for what has no hash
 List items_of(const Value& value);                     // what a loop goes over; Throws Error. A stream is empty then.
+List pairs_of(const Dict& all);                        // its items, each a tuple
 std::size_t length_of(const Value& value);             // Throws Error.
 std::string kind_of(const Value& value);               // "str"
 std::string shown(const Value& value);                 // as str() of Python

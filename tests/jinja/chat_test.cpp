@@ -57,7 +57,8 @@ TEST(Chat, WhatIsLackingIsRefusedByName) {
   expect_error("{{ '%5d' % 1 }}", Error::Kind::data, "the format %5");
   expect_error("{{ '{:>5}'.format(1) }}", Error::Kind::data, "the format {:>5}");
   expect_error("{{ 'ß' | upper }}", Error::Kind::data, "the case of the character ß");
-  expect_error("{{ 2 ** 64 }}", Error::Kind::data, "beyond 64 bits");
+  expect_error("{{ 2 ** 64 }}", Error::Kind::data, "the operator **");
+  expect_error("{{ 9000000000000000000 * 2 }}", Error::Kind::data, "beyond 64 bits");
   expect_error("{{ cycler(1) }}", Error::Kind::data, "the name cycler");
   expect_error("{{ messages.append }}", Error::Kind::data, "a function as text");
   expect_error("\n\n{% if %}", Error::Kind::data, "line 3");
@@ -68,10 +69,10 @@ TEST(Chat, WhatTheTemplateRefusesIsAnArgument) {
 }
 
 TEST(Chat, HostileTemplatesEnd) {
-  expect_error("{{ 'x' * 10 ** 9 }}", Error::Kind::data, "more work");
-  expect_error("{{ [0] * 10 ** 12 }}", Error::Kind::data, "more work");
-  expect_error("{{ range(10 ** 9) | list }}", Error::Kind::data, "100000");
-  expect_error("{{ 'x' | indent(10 ** 15) }}", Error::Kind::data, "more work");
+  expect_error("{{ 'x' * 1000000000 }}", Error::Kind::data, "more work");
+  expect_error("{{ [0] * 2 }}", Error::Kind::data, "the operator * of a list");
+  expect_error("{{ range(1000000000) | list }}", Error::Kind::data, "100000");
+  expect_error("{{ 'x' | indent(1001) }}", Error::Kind::data, "an indent of more than 1000");
   expect_error("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", Error::Kind::data, "1000 deep");
   const std::string many(100000, '('), ends(100000, ')');
   expect_error("{{ " + many + "1" + ends + " }}", Error::Kind::data, "150 deep");
