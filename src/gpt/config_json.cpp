@@ -1,6 +1,7 @@
 // GPTConfig as Hugging Face's GPT2Config writes it.
 #include "attn/checkpoint.hpp"
 #include "io/json_object.hpp"
+#include "io/passed_over.hpp"
 
 namespace attn {
 namespace {
@@ -16,20 +17,20 @@ Gelu gelu_named(const io::JsonObject& json) {
 
 std::string gpt_config_json(const GPTConfig& config) {
   const nlohmann::ordered_json json{{"architectures", {"GPT2LMHeadModel"}},
-                  {"model_type", "gpt2"},
-                  {"vocab_size", config.vocab_size},
-                  {"n_positions", config.context_length},
-                  {"n_embd", config.width},
-                  {"n_layer", config.layers},
-                  {"n_head", config.heads},
-                  {"activation_function", config.gelu == Gelu::tanh ? "gelu_new" : "gelu"},
-                  {"layer_norm_epsilon", config.epsilon},
-                  {"embd_pdrop", config.dropout},
-                  {"attn_pdrop", config.dropout},
-                  {"resid_pdrop", config.dropout},
-                  {"tie_word_embeddings", config.tied},
-                  {"bos_token_id", nullptr},
-                  {"eos_token_id", nullptr}};
+                                    {"model_type", "gpt2"},
+                                    {"vocab_size", config.vocab_size},
+                                    {"n_positions", config.context_length},
+                                    {"n_embd", config.width},
+                                    {"n_layer", config.layers},
+                                    {"n_head", config.heads},
+                                    {"activation_function", config.gelu == Gelu::tanh ? "gelu_new" : "gelu"},
+                                    {"layer_norm_epsilon", config.epsilon},
+                                    {"embd_pdrop", config.dropout},
+                                    {"attn_pdrop", config.dropout},
+                                    {"resid_pdrop", config.dropout},
+                                    {"tie_word_embeddings", config.tied},
+                                    {"bos_token_id", nullptr},
+                                    {"eos_token_id", nullptr}};
   return json.dump(2) + "\n";
 }
 
@@ -46,11 +47,16 @@ GPTConfig parse_gpt_config(std::string_view text, std::string_view source) {
   config.gelu = gelu_named(json);
   config.epsilon = json.number("layer_norm_epsilon", 1e-5, 1e-300, 1);
   config.dropout = json.number("resid_pdrop", 0.1, 0, 1);
+  for (const char* const key : {"embd_pdrop", "attn_pdrop"}) {
+    if (json.number(key, 0.1, 0, 1) != config.dropout)
+      json.wrong(key, "the same as resid_pdrop", json.number(key, 0.1, 0, 1));
+  }
   config.tied = json.flag("tie_word_embeddings", true);
+  json.require("n_ctx", config.context_length);  // an older name, which stands beside n_positions
   json.require("n_inner", 4 * config.width);
   json.require("scale_attn_weights", true);
   json.require("scale_attn_by_inverse_layer_idx", false);
-  json.require("add_cross_attention", false);
+  json.finish({kGptPassedOver, kConfigPassedOver, kMoreConfigPassedOver});
   if (config.width % config.heads != 0) json.wrong("n_embd", "a multiple of n_head", config.width);
   return config;
 }

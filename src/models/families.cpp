@@ -7,7 +7,7 @@
 #include "attn/error.hpp"
 #include "attn/pretrained.hpp"
 #include "io/json_object.hpp"
-#include "models/passed_over.hpp"
+#include "io/passed_over.hpp"
 #include "rotary/config_json.hpp"
 
 namespace attn {

@@ -8,8 +8,8 @@
 #include "attn/gguf.hpp"
 #include "io/bytes.hpp"
 #include "io/file.hpp"
+#include "io/passed_over.hpp"
 #include "models/gguf_metadata.hpp"
-#include "models/passed_over.hpp"
 
 namespace attn {
 namespace {

@@ -12,6 +12,7 @@
 #include "attn/io.hpp"
 #include "io/json_object.hpp"
 #include "io/output_file.hpp"
+#include "io/passed_over.hpp"
 #include "io/safetensors_file.hpp"
 #include "io/writers.hpp"
 #include "models/gguf_model.hpp"
@@ -83,6 +84,7 @@ void take_end_ids(LanguageModelConfig& config, const fs::path& path) {
   const std::string text = text_of(path);
   const io::JsonObject json(std::string_view(text), origin);
   const Json* ids = json.find("eos_token_id");
+  json.finish({kGenerationPassedOver});
   if (!ids) return;
   config.end_ids.clear();
   for (const Json& id : ids->is_array() ? *ids : Json::array({*ids})) {

@@ -107,9 +107,14 @@ BPETokenizer BPETokenizer::load(const std::filesystem::path& path) {
   const auto source = io::source_name(file);
   const io::Origin origin{kOp, source};
   text::Description description = text::describe_tokenizer_json(read(file), origin);
-  if (const auto config = path / "tokenizer_config.json"; std::filesystem::exists(config)) {
-    text::add_tokenizer_config(read(config), {kOp, io::source_name(config)}, description);
+  const auto config = path / "tokenizer_config.json", map = path / "special_tokens_map.json";
+  const auto config_source = io::source_name(config), map_source = io::source_name(map);
+  const io::Origin config_origin{kOp, config_source};
+  std::string said = std::filesystem::exists(config) ? read(config) : std::string("{}");
+  if (std::filesystem::exists(map)) {
+    said = text::with_special_tokens(said, config_origin, read(map), {kOp, map_source});
   }
+  text::add_tokenizer_config(said, config_origin, description);
   if (auto templates = chat_files(path); !templates.empty()) description.chat_templates = std::move(templates);
   return BPETokenizer(std::make_shared<const Table>(std::move(description), origin));
 }

@@ -18,6 +18,10 @@ Description describe_gpt2(std::string_view vocab_json, std::string_view merges_t
 std::pair<std::string, std::string> merge_of(std::string_view line, const io::Origin& origin);
 
 Description describe_tokenizer_json(std::string_view json, const io::Origin& origin);
+// tokenizer_config.json with the tokens of the older special_tokens_map.json, which count as transformers counts them:
+// before the config's own, but not at all where that lists the added tokens.
+std::string with_special_tokens(std::string_view config, const io::Origin& origin, std::string_view map,
+                                const io::Origin& map_origin);
 // What tokenizer_config.json adds: the end of a text, and the chat template.
 void add_tokenizer_config(std::string_view json, const io::Origin& origin, Description& description);
 

@@ -92,7 +92,7 @@ class LongLists {
         return !in_merges_;
       case Event::key:
         keys_[level] = value.get<std::string>();
-        if (in_vocabulary_ || keys_[1] == "added_tokens_decoder") return false;
+        if (in_vocabulary_ || (level > 1 && keys_[1] == "added_tokens_decoder")) return false;
         if (++counts_[level] > kMostKeys) origin_.fail("at most 1000 keys", "more at " + io::in_quotes(keys_[level]));
         return true;
       case Event::value:
@@ -460,6 +460,19 @@ Description describe_tokenizer_json(std::string_view json, const io::Origin& ori
   const Json root = parsed(json, origin, description);
   Reader(root, origin, description).read();
   return description;
+}
+
+std::string with_special_tokens(std::string_view config, const io::Origin& origin, std::string_view map,
+                                const io::Origin& map_origin) {
+  Description none;
+  Json all = parsed(config, origin, none);
+  const JsonObject tokens(parsed(map, map_origin, none), map_origin);
+  if (!all.is_object() || all.contains("added_tokens_decoder")) return std::string(config);
+  for (const auto& [key, value] : tokens.json().items()) {
+    if (key.ends_with("_token")) token_name(tokens, key.c_str(), map_origin);  // throws for what is no token
+    all[key] = value;
+  }
+  return JsonObject(std::move(all), origin).dump();
 }
 
 void add_tokenizer_config(std::string_view json, const io::Origin& origin, Description& description) {

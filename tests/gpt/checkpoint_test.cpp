@@ -150,12 +150,19 @@ TEST(Checkpoint, RejectsConfigsThatItCannotBe) {
       {R"({"tie_word_embeddings": 1})", "tie_word_embeddings"},
       {R"({"scale_attn_weights": false})", "scale_attn_weights"},
       {R"({"add_cross_attention": true})", "add_cross_attention"},
+      {R"({"attn_pdrop": 0.2})", "attn_pdrop"},
+      {R"({"n_ctx": 512})", "n_ctx"},
+      {R"({"hidden_size": 768})", "hidden_size"},  // GPT2Config's other name of n_embd
+      {R"({"unknown": [1]})", "unknown"},
   };
   for (const auto& [json, part] : bad) {
     expect_error(Error::Kind::data, part, [json = json] { parse_gpt_config(json, "x"); });
   }
   expect_error(Error::Kind::data, "JSON", [] { parse_gpt_config(std::string(1000000, '['), "x"); });
-  EXPECT_EQ(parse_gpt_config(R"({"n_inner": null, "unknown": [1]})", "x"), gpt2("117M"));
+  EXPECT_EQ(parse_gpt_config(R"({"n_inner": null, "n_ctx": 1024, "summary_type": "cls_index", "eos_token_id": 50256,
+                                 "reorder_and_upcast_attn": true})",
+                             "x"),
+            gpt2("117M"));
 }
 
 // The file, changed in one place, with a config of its own.

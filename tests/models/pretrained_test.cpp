@@ -151,6 +151,24 @@ TEST(Pretrained, EndIdsComeFromBothConfigs) {
   expect_error(Kind::data, {"eos_token_id"}, [&] { open_pretrained(folder); });
 }
 
+TEST(Pretrained, SettingsOfGenerationAreKnownOrRefused) {
+  const Folder folder;
+  copy_model("llama", folder);
+  write(folder / "generation_config.json",
+        R"({"_from_model_config": true, "bos_token_id": 1, "cache_implementation": "hybrid", "do_sample": true,
+            "guidance_scale": 1.0, "num_beams": 1, "suppress_tokens": [], "temperature": 0.6, "top_k": 64})");
+  EXPECT_NO_THROW(open_pretrained(folder));
+  for (const auto& [key, value] : {std::pair{"num_beams", "4"},
+                                   {"suppress_tokens", "[3]"},
+                                   {"stop_strings", "[\"x\"]"},
+                                   {"guidance_scale", "1.5"},
+                                   {"forced_eos_token_id", "2"},
+                                   {"of_tomorrow", "1"}}) {
+    write(folder / "generation_config.json", std::string("{\"") + key + "\": " + value + "}");
+    expect_error(Kind::data, {key, "generation_config.json"}, [&] { open_pretrained(folder); });
+  }
+}
+
 // Released folders are mostly of bfloat16, and some of float16.
 TEST(Pretrained, ReadsFilesOfHalfTheSize) {
   for (const DType dtype : {DType::bf16, DType::f16}) {

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <random>
@@ -312,6 +314,39 @@ TEST(TokenizerFiles, TheConfigTellsTheEndAndTheTemplate) {
   EXPECT_THROW(BPETokenizer::parse(json, "[]"), Error);
   EXPECT_EQ(plain.special_ids().size(), 3u);
   EXPECT_FALSE(plain.id_of("no such token"));
+}
+
+// As transformers does, whose from_pretrained() merges the file over a config without added_tokens_decoder.
+TEST(TokenizerJsonFiles, OlderFoldersNameTheirTokensInAMapOfTheirOwn) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "attn_special_tokens_map";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  std::filesystem::copy_file(ATTN_TEST_DATA "/tokenizers/qwen.json", folder / "tokenizer.json");
+  const auto write = [&](const char* name, const std::string& text) { std::ofstream(folder / name) << text; };
+  const auto named = [&] { return BPETokenizer::load(folder).named_tokens(); };
+  using Tokens = std::map<std::string, std::string>;
+  write("special_tokens_map.json", R"({"bos_token": {"content": "<|im_start|>"}, "eos_token": "<|im_end|>",
+                                       "additional_special_tokens": ["<a>"]})");
+  EXPECT_EQ(named(), (Tokens{{"bos_token", "<|im_start|>"}, {"eos_token", "<|im_end|>"}}));
+  const BPETokenizer tokenizer = BPETokenizer::load(folder);
+  EXPECT_TRUE(tokenizer.end_of_text());
+  EXPECT_EQ(tokenizer.end_of_text(), tokenizer.id_of("<|im_end|>"));
+  write("tokenizer_config.json", R"({"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"})");
+  EXPECT_EQ(named(),
+            (Tokens{{"bos_token", "<|im_start|>"}, {"eos_token", "<|im_end|>"}, {"pad_token", "<|endoftext|>"}}));
+  write("tokenizer_config.json", R"({"eos_token": "<|endoftext|>", "added_tokens_decoder": {"1": {"content": "x"}}})");
+  EXPECT_EQ(named(), (Tokens{{"eos_token", "<|endoftext|>"}}));
+  write("tokenizer_config.json", "{}");
+  for (const char* bad : {"[]", "{", R"({"bos_token": 7})"}) {
+    write("special_tokens_map.json", bad);
+    try {
+      BPETokenizer::load(folder);
+      ADD_FAILURE() << bad;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("special_tokens_map.json"));
+    }
+  }
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

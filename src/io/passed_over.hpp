@@ -1,4 +1,4 @@
-// Keys of a family's files that say nothing of what a model computes, with the reason.
+// Keys of models' files that say nothing of what a model computes, with the reason.
 #pragma once
 
 #include <array>
@@ -37,6 +37,31 @@ inline constexpr std::array<io::PassedOver, 3> kMoreConfigPassedOver{
     {{"pruned_heads per_layer_config", "[{}]", "layers that differ"},
      {"is_causal", "[true]", "it would be another kind of model"},
      {"full_attn_mod interpolate_factor", "[1]", "Phi-4's files have it, and it is always 1"}}};
+
+// Of GPT-2's config.json, beside the first list.
+inline constexpr std::array<io::PassedOver, 3> kGptPassedOver{
+    {{"eos_token_id", "", "the tokenizer's files say it"},
+     {"summary_*", "", "heads for other tasks"},
+     {"reorder_and_upcast_attn gradient_checkpointing output_past", "", "the way to the same numbers"}}};
+
+// Of generation_config.json.
+inline constexpr std::array<io::PassedOver, 7> kGenerationPassedOver{
+    {{"do_sample temperature top_k top_p min_p repetition_penalty max_length max_new_tokens", "",
+      "the flags of attn generate say these"},
+     {"bos_token_id pad_token_id decoder_start_token_id encoder_* length_penalty early_stopping", "",
+      "other kinds of models and of search read these"},
+     {"transformers_version _from_model_config _commit_hash use_cache cache_* max_cache_len prefill_chunk_size "
+      "low_memory compile_config disable_compile continuous_batching_config renormalize_logits remove_invalid_values "
+      "use_mtp is_assistant num_assistant_tokens* assistant_* prompt_lookup_num_tokens max_matching_ngram_size "
+      "target_lookbehind speculation_type output_* return_dict_in_generate",
+      "", "the way to the same tokens, and what a call of Python returns"},
+     {"num_beams num_beam_groups num_return_sequences typical_p guidance_scale", "[1]",
+      "attn generate has no such mode"},
+     {"min_length min_new_tokens top_h epsilon_cutoff eta_cutoff no_repeat_ngram_size diversity_penalty penalty_alpha",
+      "[0]", "attn generate has no such mode"},
+     {"bad_words_ids suppress_tokens begin_suppress_tokens stop_strings sequence_bias", "[[], {}]",
+      "attn generate has no such mode"},
+     {"token_healing", "[false]", "attn generate has no such mode"}}};
 
 // Of GGUF, without the architecture's prefix.
 inline constexpr std::array<io::PassedOver, 8> kGgufPassedOver{
