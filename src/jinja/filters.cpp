@@ -35,10 +35,14 @@ Value sort_key(const Value& item, const Value& attribute, bool sensitive) {
   return key.text() && !sensitive ? text(lower(*key.text())) : key;
 }
 
-List sorted(const List& items, const Value& attribute, bool sensitive, bool reverse) {
+// `in_lists`: compares lists of a key, in which what is equal needs no order, as Jinja's sort does.
+List sorted(const List& items, const Value& attribute, bool sensitive, bool reverse, bool in_lists) {
   if (attribute.text() && attribute.text()->find(',') != std::string::npos) unsupported("a sort by several attributes");
   std::vector<std::pair<Value, Value>> pairs;
-  for (const Value& one : items) pairs.emplace_back(sort_key(one, attribute, sensitive), one);
+  for (const Value& one : items) {
+    Value key = sort_key(one, attribute, sensitive);
+    pairs.emplace_back(in_lists ? list({key}) : key, one);
+  }
   std::ranges::stable_sort(
       pairs, [&](const auto& a, const auto& b) { return reverse ? less(b.first, a.first) : less(a.first, b.first); });
   List all;
@@ -193,7 +197,7 @@ Value dictsorted(Call& c) {
   if (!c.self.dict()) failed("a dictsort of a " + kind_of(c.self));
   const std::string by = c.text(1, "key");
   if (by != "key" && by != "value") failed("a dictsort by other than key and value");
-  return list(sorted(pairs_of(*c.self.dict()), integer(by == "value"), c.flag(0), c.flag(2)));
+  return list(sorted(pairs_of(*c.self.dict()), integer(by == "value"), c.flag(0), c.flag(2), false));
 }
 
 Value join(Call& c) {
@@ -293,7 +297,7 @@ constexpr Builtin kFilters[] = {
     {"select", "*", [](Call& c) { return chosen(c, false, true); }},
     {"selectattr", "*", [](Call& c) { return chosen(c, true, true); }},
     {"sort", "reverse? case_sensitive? attribute?",
-     [](Call& c) { return list(sorted(items_of(c.self), c.value(2), c.flag(1), c.flag(0))); }},
+     [](Call& c) { return list(sorted(items_of(c.self), c.value(2), c.flag(1), c.flag(0), true)); }},
     {"string", "", [](Call& c) { return text(shown(c.self), c.self.safe()); }},
     {"sum", "attribute? start?", summed},
     {"tojson", "ensure_ascii? indent? separators? sort_keys?", json},

@@ -209,7 +209,7 @@ std::string key_of(const Value& value) {
 List items_of(const Value& value) {
   List items;
   if (const std::string* s = value.text()) {
-    for (const std::string_view c : characters(*s)) items.push_back(text(std::string(c), value.safe()));
+    for (const std::string_view c : characters(*s)) items.push_back(text(std::string(c)));
   } else if (const Sequence* held = value.sequence()) {
     items = held->items;
   } else if (const Dict* d = value.dict()) {
