@@ -35,7 +35,7 @@ struct Node {
     either,
     choice,
     join,
-    // arguments: by name where that is not empty; "*" and "**" spread what they hold
+    // arguments: by name where that is not empty
     argument,
     // statements
     data,
@@ -45,9 +45,7 @@ struct Node {
     condition,
     loop,
     macro,
-    call_block,
     filter_block,
-    with,
     scope,
     leave,
     next
@@ -58,8 +56,7 @@ struct Node {
   NodePtr on{};        // what it acts on; null for a filter of a block
   Nodes parts{};       // operands, arguments, targets
   Nodes body{}, otherwise{};
-  NodePtr when{};                                                                           // a loop's condition
-  bool recursive = false, takes_caller = false, takes_values = false, takes_named = false;  // a loop; macros
+  NodePtr when{};                    // a loop's condition
   std::vector<std::string> unset{};  // names that a scope assigns before it reads them
 };
 

@@ -34,10 +34,10 @@ class Expressions {
   const Token& now() const { return tokens_[at_]; }
   const Token& after() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
   std::size_t line() const { return now().line; }
-  bool is_sign(std::string_view text) const { return now().kind == TokenKind::sign && now().text == text; }
-  bool is_word(std::string_view text) const { return now().kind == TokenKind::name && now().text == text; }
-  bool skip_sign(std::string_view text) { return is_sign(text) && ++at_ > 0; }
-  bool skip_word(std::string_view text) { return is_word(text) && ++at_ > 0; }
+  bool is(std::string_view text) const {
+    return (now().kind == TokenKind::sign || now().kind == TokenKind::name) && now().text == text;
+  }
+  bool skip(std::string_view text) { return is(text) && ++at_ > 0; }
   [[noreturn]] void fail(const std::string& why) const { failed_at(line(), why); }
   Token take(TokenKind kind) {
     if (now().kind != kind)
@@ -45,7 +45,7 @@ class Expressions {
     return tokens_[at_++];
   }
   void expect(std::string_view sign) {
-    if (!skip_sign(sign)) fail("no " + std::string(sign) + " where one is needed");
+    if (!skip(sign)) fail("no " + std::string(sign) + " where one is needed");
   }
 
   struct Deeper {
@@ -65,7 +65,7 @@ class Expressions {
     bool commas = false;
     while (!ends_tuple(ends)) {
       all->parts.push_back(choices ? expression() : either());
-      if (!skip_sign(",")) break;
+      if (!skip(",")) break;
       commas = true;
     }
     if (all->parts.empty() && !parenthesized) fail("no expression");
@@ -73,20 +73,20 @@ class Expressions {
   }
 
   bool ends_tuple(const Words& ends) const {
-    if (now().kind == TokenKind::end_print || now().kind == TokenKind::end_block || is_sign(")")) return true;
+    if (now().kind == TokenKind::end_print || now().kind == TokenKind::end_block || is(")")) return true;
     return now().kind == TokenKind::name && std::ranges::count(ends, now().text) > 0;
   }
 
   NodePtr expression() {
     const Deeper deeper(*this);
     NodePtr value = either();
-    while (is_word("if")) {
+    while (is("if")) {
       auto node = make(Kind::choice, line());
       ++at_;
       const bool soft = std::exchange(soft_, true);
       node->parts.push_back(either());
       node->parts.push_back(std::move(value));
-      if (skip_word("else")) node->parts.push_back(expression());
+      if (skip("else")) node->parts.push_back(expression());
       soft_ = soft;
       value = std::move(node);
     }
@@ -100,20 +100,23 @@ class Expressions {
     return node;
   }
 
-  NodePtr either() {
-    NodePtr left = both();
-    while (skip_word("or")) left = pair(Kind::either, std::move(left), both());
+  // Operands of one strength, taken together from the left.
+  NodePtr chain(Kind kind, const Words& signs, NodePtr (Expressions::*next)()) {
+    NodePtr left = (this->*next)();
+    while (std::ranges::any_of(signs, [&](std::string_view sign) { return is(sign); })) {
+      const std::string sign = tokens_[at_++].text;
+      left = pair(kind, std::move(left), (this->*next)(), sign);
+    }
     return left;
   }
 
-  NodePtr both() {
-    NodePtr left = negated();
-    while (skip_word("and")) left = pair(Kind::both, std::move(left), negated());
-    return left;
-  }
+  NodePtr either() { return chain(Kind::either, {"or"}, &Expressions::both); }
+  NodePtr both() { return chain(Kind::both, {"and"}, &Expressions::negated); }
+  NodePtr sum() { return chain(Kind::binary, {"+", "-"}, &Expressions::joined); }
+  NodePtr product() { return chain(Kind::binary, {"*", "/", "//", "%"}, &Expressions::power); }
 
   NodePtr negated() {
-    if (!is_word("not")) return comparison();
+    if (!is("not")) return comparison();
     const Deeper deeper(*this);
     auto node = make(Kind::unary, line(), "not");
     ++at_;
@@ -127,10 +130,10 @@ class Expressions {
     while (true) {
       std::string sign;
       for (const std::string_view known : {"==", "!=", "<", "<=", ">", ">="}) {
-        if (is_sign(known)) sign = known;
+        if (is(known)) sign = known;
       }
-      if (is_word("in")) sign = "in";
-      if (is_word("not") && after().kind == TokenKind::name && after().text == "in") sign = "!in";
+      if (is("in")) sign = "in";
+      if (is("not") && after().kind == TokenKind::name && after().text == "in") sign = "!in";
       if (sign.empty()) return all ? std::move(all) : std::move(first);
       at_ += sign == "!in" ? 2 : 1;
       if (!all) all = make(Kind::compare, line()), all->on = std::move(first);
@@ -139,43 +142,25 @@ class Expressions {
     }
   }
 
-  NodePtr sum() {
-    NodePtr left = joined();
-    while (is_sign("+") || is_sign("-")) {
-      const std::string sign = take(TokenKind::sign).text;
-      left = pair(Kind::binary, std::move(left), joined(), sign);
-    }
-    return left;
-  }
-
   NodePtr joined() {
     NodePtr first = product();
-    if (!is_sign("~")) return first;
+    if (!is("~")) return first;
     auto node = make(Kind::join, line());
     node->parts.push_back(std::move(first));
-    while (skip_sign("~")) node->parts.push_back(product());
+    while (skip("~")) node->parts.push_back(product());
     return node;
-  }
-
-  NodePtr product() {
-    NodePtr left = power();
-    while (is_sign("*") || is_sign("/") || is_sign("//") || is_sign("%")) {
-      const std::string sign = take(TokenKind::sign).text;
-      left = pair(Kind::binary, std::move(left), power(), sign);
-    }
-    return left;
   }
 
   NodePtr power() {
     NodePtr left = unary(true);
-    if (is_sign("**")) unsupported("the operator ** in line " + std::to_string(line()));
+    if (is("**")) unsupported("the operator ** in line " + std::to_string(line()));
     return left;
   }
 
   NodePtr unary(bool filtered) {
     const Deeper deeper(*this);
     NodePtr node;
-    if (is_sign("-") || is_sign("+")) {
+    if (is("-") || is("+")) {
       node = make(Kind::unary, line(), take(TokenKind::sign).text);
       node->on = unary(false);
     } else {
@@ -194,21 +179,21 @@ class Expressions {
       node->value = text(all);
     } else if (now().kind == TokenKind::integer || now().kind == TokenKind::number) {
       node->value = number(tokens_[at_++]);
-    } else if (skip_sign("(")) {
+    } else if (skip("(")) {
       node = tuple(true, {}, true);
       expect(")");
-    } else if (skip_sign("[")) {
+    } else if (skip("[")) {
       node->kind = Kind::list;
-      while (!is_sign("]")) {
+      while (!is("]")) {
         if (!node->parts.empty()) expect(",");
-        if (!is_sign("]")) node->parts.push_back(expression());
+        if (!is("]")) node->parts.push_back(expression());
       }
       expect("]");
-    } else if (skip_sign("{")) {
+    } else if (skip("{")) {
       node->kind = Kind::dict;
-      while (!is_sign("}")) {
+      while (!is("}")) {
         if (!node->parts.empty()) expect(",");
-        if (is_sign("}")) break;
+        if (is("}")) break;
         NodePtr key = expression();
         expect(":");
         node->parts.push_back(pair(Kind::argument, std::move(key), expression()));
@@ -228,9 +213,14 @@ class Expressions {
       node->value = none();
     } else {
       node->kind = Kind::name, node->name = word;
-      caller_ |= word == "caller", values_ |= word == "varargs", named_ |= word == "kwargs";
+      if (macros_ > 0) require_plain(word);
     }
     return node;
+  }
+
+  // Names that have another meaning in a macro.
+  static void require_plain(const std::string& name) {
+    if (listed("caller varargs kwargs", name)) unsupported("the name " + name + " in a macro");
   }
 
   Value number(const Token& token) const {
@@ -244,9 +234,9 @@ class Expressions {
   }
 
   NodePtr postfix(NodePtr node) {
-    for (int size = 0; is_sign(".") || is_sign("[") || is_sign("("); ++size) {
+    for (int size = 0; is(".") || is("[") || is("("); ++size) {
       if (size > kDeepest) fail("an expression with more than 150 parts in a row");
-      node = is_sign("(") ? call(std::move(node)) : subscript(std::move(node));
+      node = is("(") ? call(std::move(node)) : subscript(std::move(node));
     }
     return node;
   }
@@ -254,11 +244,11 @@ class Expressions {
   NodePtr after_filters(NodePtr node) {
     for (int size = 0;; ++size) {
       if (size > kDeepest) fail("an expression with more than 150 filters in a row");
-      if (is_sign("|")) {
+      if (is("|")) {
         node = filters(std::move(node), false);
-      } else if (is_word("is")) {
+      } else if (is("is")) {
         node = test(std::move(node));
-      } else if (is_sign("(")) {
+      } else if (is("(")) {
         node = call(std::move(node));
       } else {
         return node;
@@ -269,7 +259,7 @@ class Expressions {
   NodePtr subscript(NodePtr on) {
     auto node = make(Kind::item, line());
     node->on = std::move(on);
-    if (skip_sign(".")) {
+    if (skip(".")) {
       if (now().kind == TokenKind::integer) {
         node->parts.push_back(make(Kind::constant, line()));
         node->parts[0]->value = number(take(TokenKind::integer));
@@ -280,7 +270,7 @@ class Expressions {
     }
     expect("[");
     auto keys = make(Kind::tuple, line());
-    while (!is_sign("]")) {
+    while (!is("]")) {
       if (!keys->parts.empty()) expect(",");
       keys->parts.push_back(key());
     }
@@ -292,12 +282,12 @@ class Expressions {
 
   // A key, or begin:end:step.
   NodePtr key() {
-    NodePtr first = is_sign(":") ? nullptr : expression();
-    if (!is_sign(":")) return first;
+    NodePtr first = is(":") ? nullptr : expression();
+    if (!is(":")) return first;
     auto node = make(Kind::slice, line());
     node->parts.push_back(std::move(first));
-    while (skip_sign(":")) {
-      const bool given = !is_sign(":") && !is_sign("]") && !is_sign(",");
+    while (skip(":")) {
+      const bool given = !is(":") && !is("]") && !is(",");
       node->parts.push_back(given ? expression() : nullptr);
       if (node->parts.size() > 3) fail("a slice of more than three parts");
     }
@@ -307,15 +297,13 @@ class Expressions {
 
   void arguments(Nodes& all) {
     expect("(");
-    const std::size_t before = all.size();
     bool named = false;
-    while (!is_sign(")")) {
-      if (all.size() > before) expect(",");
-      if (is_sign(")")) break;
+    while (!is(")")) {
+      if (!all.empty()) expect(",");
+      if (is(")")) break;
       auto argument = make(Kind::argument, line());
-      if (is_sign("*") || is_sign("**")) {
-        argument->name = take(TokenKind::sign).text;
-      } else if (now().kind == TokenKind::name && after().kind == TokenKind::sign && after().text == "=") {
+      if (is("*") || is("**")) unsupported("an argument with " + now().text + " in line " + std::to_string(line()));
+      if (now().kind == TokenKind::name && after().kind == TokenKind::sign && after().text == "=") {
         argument->name = take(TokenKind::name).text;
         ++at_;
         named = true;
@@ -337,20 +325,20 @@ class Expressions {
 
   std::string dotted() {
     std::string word = take(TokenKind::name).text;
-    while (skip_sign(".")) word += "." + take(TokenKind::name).text;
+    while (skip(".")) word += "." + take(TokenKind::name).text;
     return word;
   }
 
   // `inline_first`: the first one is not preceded by |.
   NodePtr filters(NodePtr on, bool inline_first) {
-    for (int size = 0; is_sign("|") || inline_first; ++size) {
+    for (int size = 0; is("|") || inline_first; ++size) {
       if (size > kDeepest) fail("an expression with more than 150 filters in a row");
       if (!std::exchange(inline_first, false)) ++at_;
       auto node = make(Kind::filter, line());
       node->name = dotted();
       if (!soft_) require_filter(node->name);
       node->on = std::move(on);
-      if (is_sign("(")) arguments(node->parts);
+      if (is("(")) arguments(node->parts);
       on = std::move(node);
     }
     return on;
@@ -358,18 +346,18 @@ class Expressions {
 
   NodePtr test(NodePtr on) {
     ++at_;
-    const bool negative = skip_word("not");
+    const bool negative = skip("not");
     auto node = make(Kind::test, line());
     node->name = dotted();
     if (!soft_) require_test(node->name);
     node->on = std::move(on);
-    const bool word = now().kind == TokenKind::name && !is_word("else") && !is_word("or") && !is_word("and");
+    const bool word = now().kind == TokenKind::name && !is("else") && !is("or") && !is("and");
     const bool value = now().kind == TokenKind::string || now().kind == TokenKind::integer ||
-                       now().kind == TokenKind::number || is_sign("[") || is_sign("{");
-    if (is_sign("(")) {
+                       now().kind == TokenKind::number || is("[") || is("{");
+    if (is("(")) {
       arguments(node->parts);
     } else if (word || value) {
-      if (is_word("is")) fail("a test of a test");
+      if (is("is")) fail("a test of a test");
       node->parts.push_back(make(Kind::argument, line()));
       node->parts.back()->on = postfix(primary());
     }
@@ -381,9 +369,8 @@ class Expressions {
 
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
-  int depth_ = 0, loops_ = 0;
+  int depth_ = 0, loops_ = 0, macros_ = 0;
   bool soft_ = false;  // inside a condition, where Jinja looks for filters and tests only when they run
-  bool caller_ = false, values_ = false, named_ = false;
 };
 
 }  // namespace attn::jinja

@@ -76,12 +76,9 @@ class Interpreter {
       case Kind::condition:
         return execute(truth(evaluate(*node.on, frame)) ? node.body : node.otherwise, frame, out);
       case Kind::loop:
-        return loop(node, evaluate(*node.on, frame), frame, out, 0);
+        return loop(node, evaluate(*node.on, frame), frame, out);
       case Kind::macro:
         frame.names.insert_or_assign(node.name, macro(node, frame));
-        return Flow::on;
-      case Kind::call_block:
-        write(shown(call(*node.on, frame, macro(node, frame))), out);
         return Flow::on;
       case Kind::leave:
         return Flow::leave;
@@ -95,11 +92,8 @@ class Interpreter {
   // A statement whose body has a scope of its own.
   Flow block(const Node& node, Frame& frame, std::string& out) {
     const auto scope = inside(frame);
-    if (node.kind == Kind::with) {
-      for (const NodePtr& pair : node.parts) assign(*pair->parts[0], evaluate(*pair->on, frame), *scope);
-    }
     hide(node, *scope);
-    if (node.kind == Kind::with || node.kind == Kind::scope) return execute(node.body, *scope, out);
+    if (node.kind == Kind::scope) return execute(node.body, *scope, out);
     std::string inner;
     if (const Flow flow = execute(node.body, *scope, inner); flow != Flow::on) return flow;
     Value value = text(std::move(inner));
@@ -133,9 +127,8 @@ class Interpreter {
     }
   }
 
-  Flow loop(const Node& node, const Value& over, Frame& frame, std::string& out, std::size_t depth) {
+  Flow loop(const Node& node, const Value& over, Frame& frame, std::string& out) {
     auto state = std::make_shared<Loop>();
-    state->depth = depth;
     for (Value& item : items_of(over)) {
       if (node.when) {
         const auto scope = inside(frame);
@@ -144,15 +137,6 @@ class Interpreter {
       }
       state->items.push_back(std::move(item));
     }
-    if (node.recursive) {
-      state->again = [this, &node, &frame, depth](Arguments& given) {
-        if (given.values.size() != 1 || !given.named.empty()) failed("loop() with other than one argument");
-        std::string inner;
-        const Deeper deeper(*this);
-        loop(node, given.values[0], frame, inner, depth + 1);
-        return text(std::move(inner));
-      };
-    }
     for (; state->at < state->items.size(); ++state->at) {
       const auto scope = inside(frame);
       assign(*node.parts[0], state->items[state->at], *scope);
@@ -160,7 +144,6 @@ class Interpreter {
       hide(node, *scope);
       if (execute(node.body, *scope, out) == Flow::leave) break;
     }
-    state->again = nullptr;
     if (!state->items.empty() || node.otherwise.empty()) return Flow::on;
     return execute(node.otherwise, *inside(frame), out);
   }
@@ -184,33 +167,14 @@ class Interpreter {
   }
 
   void bind(const Node& node, Arguments& given, Frame& scope) {
-    const auto take = [&](const std::string& name) -> std::optional<Value> {
-      const auto at = std::ranges::find(given.named, name, [](const auto& pair) { return pair.first; });
-      if (at == given.named.end()) return {};
-      Value value = std::move(at->second);
-      given.named.erase(at);
-      return value;
-    };
-    std::vector<std::optional<Value>> values;
-    for (std::size_t i = 0; i < node.parts.size(); ++i) {
-      values.push_back(i < given.values.size() ? std::optional(given.values[i]) : take(node.parts[i]->name));
-    }
-    if (node.takes_caller && !scope.names.contains("caller")) {
-      scope.names.emplace("caller", take("caller").value_or(undefined("No caller defined")));
-    }
-    const std::size_t taken = std::min(given.values.size(), node.parts.size());
-    if (node.takes_values) {
-      List rest(given.values.begin() + static_cast<std::ptrdiff_t>(taken), given.values.end());
-      scope.names.emplace("varargs", list(std::move(rest), Sequence::Kind::tuple));
-    } else if (taken < given.values.size()) {
-      failed("too many arguments of the macro " + node.name);
-    }
-    if (node.takes_named) {
-      Dict rest;
-      for (const auto& [name, value] : given.named) rest.set(text(name), value);
-      scope.names.emplace("kwargs", dict(std::move(rest)));
-    } else if (!given.named.empty()) {
-      failed("the macro " + node.name + " given " + given.named[0].first + ", which it does not take");
+    std::vector<std::optional<Value>> values(given.values.begin(), given.values.end());
+    if (values.size() > node.parts.size()) failed("too many arguments of the macro " + node.name);
+    values.resize(node.parts.size());
+    for (auto& [name, value] : given.named) {
+      std::size_t at = 0;
+      while (at < values.size() && node.parts[at]->name != name) ++at;
+      if (at == values.size() || values[at]) failed("the argument " + name + " of the macro " + node.name);
+      values[at] = std::move(value);
     }
     for (std::size_t i = 0; i < values.size(); ++i) {
       const Node& parameter = *node.parts[i];
@@ -238,11 +202,10 @@ class Interpreter {
       case Kind::dict:
         return dict_of(node, frame);
       case Kind::attribute:
-        return read(node, evaluate(*node.on, frame), frame);
       case Kind::item:
         return read(node, evaluate(*node.on, frame), frame);
       case Kind::call:
-        return call(node, frame, {});
+        return call(node, frame);
       case Kind::filter:
         return filter(node, frame, nullptr);
       case Kind::test:
@@ -334,32 +297,19 @@ class Interpreter {
       Value value = evaluate(*node->on, frame);
       if (node->name.empty()) {
         all.values.push_back(std::move(value));
-      } else if (node->name == "*") {
-        for (Value& one : items_of(value)) all.values.push_back(std::move(one));
-      } else if (node->name == "**") {
-        if (!value.dict()) failed("** before a " + kind_of(value));
-        for (const auto& [key, one] : value.dict()->entries()) add_named(all, shown(key), one);
-      } else {
-        add_named(all, node->name, std::move(value));
+        continue;
       }
+      const bool twice = std::ranges::any_of(all.named, [&](const auto& pair) { return pair.first == node->name; });
+      if (twice) failed("the argument " + node->name + " twice");
+      all.named.emplace_back(node->name, std::move(value));
     }
     return all;
   }
 
-  static void add_named(Arguments& all, const std::string& name, Value value) {
-    const bool twice = std::ranges::any_of(all.named, [&](const auto& pair) { return pair.first == name; });
-    if (twice) failed("the argument " + name + " twice");
-    all.named.emplace_back(name, std::move(value));
-  }
-
-  // `caller`: the body of a call block.
-  Value call(const Node& node, Frame& frame, const std::optional<Value>& caller) {
+  Value call(const Node& node, Frame& frame) {
     const Value on = evaluate(*node.on, frame);
     Arguments given = arguments(node.parts, frame);
-    if (caller) add_named(given, "caller", *caller);
     if (const auto* held = on.get<std::shared_ptr<const Function>>()) return keep((*held)->call(given));
-    const auto* again = on.get<std::shared_ptr<Loop>>();
-    if (again && (*again)->again) return (*again)->again(given);
     if (const Undefined* u = on.get<Undefined>()) failed_at(node.line, *u->why);
     failed_at(node.line, "a call of a " + kind_of(on));
   }

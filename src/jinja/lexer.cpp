@@ -8,8 +8,7 @@
 namespace attn::jinja {
 namespace {
 
-constexpr std::string_view kNameStart = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_",
-                           kDigits = "0123456789_";
+constexpr std::string_view kNameStart = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
 
 std::string with_plain_lines(std::string_view source) {
   std::string text;
@@ -34,15 +33,14 @@ class Lexer {
         break;
       }
       const char kind = rest_[at + 1];
-      const std::size_t raw = raw_begin(rest_.substr(at));
       data(before, at + 2, kind != '{');
-      if (raw > 0) {
-        read_raw(raw - (consumed_sign_ ? 3 : 2));
-      } else if (kind == '#') {
+      if (kind == '#') {
         read_comment();
       } else {
         add(kind == '{' ? Token::Kind::begin_print : Token::Kind::begin_block, {});
         while (read_token(kind == '{' ? "}}" : "%}")) {
+          const bool first = tokens_.size() > 1 && tokens_[tokens_.size() - 2].kind == Token::Kind::begin_block;
+          if (first && tokens_.back().text == "raw") unsupported("the tag raw in line " + std::to_string(line_));
         }
       }
     }
@@ -71,7 +69,7 @@ class Lexer {
   // The text before a tag, whose first `end` bytes of the rest are taken with its sign.
   void data(std::string_view before, std::size_t end, bool is_block) {
     const char sign = rest_.size() > end ? rest_[end] : ' ';
-    consumed_sign_ = sign == '-' || sign == '+';
+    const bool has_sign = sign == '-' || sign == '+';
     if (sign == '-') {
       before = stripped(before, kRight);
     } else if (sign != '+' && is_block) {
@@ -80,7 +78,7 @@ class Lexer {
       if (blank && (begin > 0 || starts_line_)) before = before.substr(0, begin);
     }
     if (!before.empty()) add(Token::Kind::data, before);
-    take(end + (consumed_sign_ ? 1 : 0));
+    take(end + (has_sign ? 1 : 0));
   }
 
   // The bytes of a tag's end at the beginning of the rest, with what it strips; 0 where there is none.
@@ -93,39 +91,6 @@ class Lexer {
     if (sign == '-') at = stripped(at, kLeft);
     if (sign != '-' && sign != '+' && trims && at.starts_with('\n')) at.remove_prefix(1);
     return rest_.size() - at.size();
-  }
-
-  // "{%- raw %}": its bytes, and 0 for another tag.
-  static std::size_t raw_begin(std::string_view tag) {
-    std::string_view at = tag;
-    if (!at.starts_with("{%")) return 0;
-    at.remove_prefix(2);
-    if (at.starts_with('-') || at.starts_with('+')) at.remove_prefix(1);
-    at = stripped(at, kLeft);
-    if (!at.starts_with("raw")) return 0;
-    at = stripped(at.substr(3), kLeft);
-    if (at.starts_with("%}")) return tag.size() - at.size() + 2;
-    return at.starts_with("-%}") ? tag.size() - stripped(at.substr(3), kLeft).size() : 0;
-  }
-
-  void read_raw(std::size_t begin) {
-    take(begin);
-    for (std::size_t at = rest_.find("{%"); at != rest_.npos; at = rest_.find("{%", at + 1)) {
-      std::string_view tag = rest_.substr(at + 2);
-      if (tag.starts_with('-') || tag.starts_with('+')) tag.remove_prefix(1);
-      tag = stripped(tag, kLeft);
-      if (!tag.starts_with("endraw")) continue;
-      tag = stripped(tag.substr(6), kLeft);
-      const std::string_view all = std::exchange(rest_, tag);
-      const std::size_t size = end_size("%}", true);
-      rest_ = all;
-      if (size == 0) continue;
-      const std::size_t whole_size = all.size() - tag.size() + size;
-      data(rest_.substr(0, at), at + 2, true);
-      take(whole_size - (all.size() - rest_.size()));
-      return;
-    }
-    failed_at(line_, "a raw block without its end");
   }
 
   void read_comment() {
@@ -168,30 +133,20 @@ class Lexer {
     take(size);
   }
 
-  // Digits with _ between them, from `at`.
-  std::size_t digits(std::size_t at) const {
-    while (is_digit(at) || (at < rest_.size() && rest_[at] == '_' && is_digit(at + 1))) ++at;
-    return at;
-  }
-
   void read_number() {
-    std::size_t size = digits(0), whole_size = size;
-    if (rest_[0] == '0' && rest_.size() > 1 && kNameStart.find(rest_[1]) != kNameStart.npos && rest_[1] != 'e') {
-      unsupported("a number such as 0x10");
-    }
+    const auto digits = [&](std::size_t at) {
+      while (is_digit(at)) ++at;
+      return at;
+    };
+    const std::size_t whole_size = digits(0);
     const bool after_dot = !tokens_.empty() && tokens_.back().kind == Token::Kind::sign && tokens_.back().text == ".";
-    if (rest_.substr(size).starts_with('.') && is_digit(size + 1) && !after_dot) size = digits(size + 1);
-    if (size < rest_.size() && (rest_[size] == 'e' || rest_[size] == 'E') && !after_dot) {
-      const std::size_t sign = size + 1 < rest_.size() && (rest_[size + 1] == '-' || rest_[size + 1] == '+') ? 1 : 0;
-      if (is_digit(size + 1 + sign)) size = digits(size + 1 + sign);
+    const bool fraction = rest_.substr(whole_size).starts_with('.') && is_digit(whole_size + 1) && !after_dot;
+    const std::size_t size = fraction ? digits(whole_size + 1) : whole_size;
+    const bool letter = size < rest_.size() && kNameStart.find(rest_[size]) != kNameStart.npos;
+    if (letter || (!fraction && size > 1 && rest_[0] == '0')) {
+      unsupported("a number such as " + std::string(rest_.substr(0, size + 1)));
     }
-    std::string text(rest_.substr(0, size));
-    std::erase(text, '_');
-    const bool zeros = text.find_first_not_of('0') == text.npos;
-    if (size == whole_size && text.size() > 1 && text[0] == '0' && !zeros)
-      failed_at(line_, "an integer that begins with 0");
-    add(size == whole_size ? Token::Kind::integer : Token::Kind::number, text);
-    take(size);
+    emit(fraction ? Token::Kind::number : Token::Kind::integer, size);
   }
 
   void read_string() {
@@ -257,7 +212,7 @@ class Lexer {
   std::string_view rest_;
   std::vector<Token> tokens_;
   std::size_t line_ = 1;
-  bool starts_line_ = true, consumed_sign_ = false;
+  bool starts_line_ = true;
 };
 
 }  // namespace

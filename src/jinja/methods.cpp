@@ -172,17 +172,9 @@ std::optional<Value> of_loop(const std::shared_ptr<Loop>& loop, const std::strin
   if (name == "first") return boolean(at == 0);
   if (name == "last") return boolean(at + 1 == size);
   if (name == "length") return integer(size);
-  if (name == "depth") return integer(loop->depth + 1);
-  if (name == "depth0") return integer(loop->depth);
   if (name == "previtem") return at > 0 ? loop->items[at - 1] : undefined("there is no previous item");
   if (name == "nextitem") return at + 1 < size ? loop->items[at + 1] : undefined("there is no next item");
-  if (name == "cycle") {
-    return function(name, [loop](Arguments& given) {
-      if (given.values.empty()) failed("loop.cycle() of nothing");
-      return given.values[loop->at % given.values.size()];
-    });
-  }
-  if (name == "changed") unsupported("loop.changed()");
+  if (listed("changed cycle depth depth0", name)) unsupported("loop." + name);
   return {};
 }
 

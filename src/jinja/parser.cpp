@@ -58,8 +58,6 @@ class Parser : private Expressions {
     if (word == "if") return condition(start);
     if (word == "set") return set(start);
     if (word == "macro") return macro(start);
-    if (word == "call") return call_block(start);
-    if (word == "with") return with(start);
     if (word == "filter") {
       auto node = make(Kind::filter_block, start);
       node->on = filters(nullptr, true);
@@ -77,8 +75,8 @@ class Parser : private Expressions {
       if (loops_ == 0) failed_at(start, "a " + word + " outside a loop");
       return make(word == "break" ? Kind::leave : Kind::next, start);
     }
-    for (const std::string_view known : {"block", "extends", "include", "import", "from", "autoescape", "print"}) {
-      if (word == known) unsupported("the tag " + word + " in line " + std::to_string(start));
+    if (listed("call with block extends include import from autoescape print", word)) {
+      unsupported("the tag " + word + " in line " + std::to_string(start));
     }
     failed_at(start, "the unknown tag " + word);
   }
@@ -87,16 +85,16 @@ class Parser : private Expressions {
     auto node = make(Kind::loop, start);
     ++fors_;
     node->parts.push_back(target("in"));
-    if (!skip_word("in")) fail("a loop without in");
+    if (!skip("in")) fail("a loop without in");
     node->on = tuple(false, {"recursive"});
     const bool soft = std::exchange(soft_, false);
-    if (skip_word("if")) node->when = expression();
-    node->recursive = skip_word("recursive");
+    if (skip("if")) node->when = expression();
+    if (is("recursive")) unsupported("a recursive loop in line " + std::to_string(start));
     take(TokenKind::end_block);
     ++loops_;
     node->body = statements({"endfor", "else"});
     --loops_;
-    if (skip_word("else")) {
+    if (skip("else")) {
       node->otherwise = body("endfor");
     } else {
       ++at_;
@@ -113,12 +111,12 @@ class Parser : private Expressions {
       node->on = tuple(false);
       take(TokenKind::end_block);
       node->body = statements({"elif", "else", "endif"});
-      if (skip_word("elif")) {
+      if (skip("elif")) {
         node->otherwise.push_back(make(Kind::condition, line()));
         node = node->otherwise.back().get();
         continue;
       }
-      if (skip_word("else")) {
+      if (skip("else")) {
         node->otherwise = body("endif");
       } else {
         ++at_;
@@ -131,7 +129,7 @@ class Parser : private Expressions {
   NodePtr set(std::size_t start) {
     auto node = make(Kind::set, start);
     node->parts.push_back(target({}, true));
-    if (skip_sign("=")) {
+    if (skip("=")) {
       node->on = tuple(true);
       return node;
     }
@@ -141,14 +139,15 @@ class Parser : private Expressions {
     return node;
   }
 
-  // (a, b=1): what a macro or a call block takes.
+  // (a, b=1): what a macro takes.
   void parameters(Node& macro) {
     expect("(");
-    while (!is_sign(")")) {
+    while (!is(")")) {
       if (!macro.parts.empty()) expect(",");
-      if (is_sign(")")) break;
+      if (is(")")) break;
       auto parameter = make(Kind::argument, line(), take(TokenKind::name).text);
-      if (skip_sign("=")) {
+      require_plain(parameter->name);
+      if (skip("=")) {
         parameter->on = expression();
       } else if (!macro.parts.empty() && macro.parts.back()->on) {
         fail("a parameter without a default after one with a default");
@@ -158,49 +157,20 @@ class Parser : private Expressions {
     expect(")");
   }
 
-  // The body of a macro, with what it asks for beside its parameters.
-  void macro_body(Node& macro, std::string_view end) {
-    const bool soft = std::exchange(soft_, false), caller = std::exchange(caller_, false);
-    const bool values = std::exchange(values_, false), named = std::exchange(named_, false);
-    const int loops = std::exchange(loops_, 0);
-    macro.body = body(end);
-    macro.takes_caller = caller_, macro.takes_values = values_, macro.takes_named = named_;
-    caller_ |= caller, values_ |= values, named_ |= named;
-    soft_ = soft, loops_ = loops;
-  }
-
   NodePtr macro(std::size_t start) {
     auto node = make(Kind::macro, start, take(TokenKind::name).text);
+    const bool soft = std::exchange(soft_, false);
+    const int loops = std::exchange(loops_, 0);
+    ++macros_;
     parameters(*node);
-    macro_body(*node, "endmacro");
-    return node;
-  }
-
-  NodePtr call_block(std::size_t start) {
-    auto node = make(Kind::call_block, start, "caller");
-    if (is_sign("(")) parameters(*node);
-    node->on = expression();
-    if (node->on->kind != Kind::call) fail("a call block without a call");
-    macro_body(*node, "endcall");
-    return node;
-  }
-
-  NodePtr with(std::size_t start) {
-    auto node = make(Kind::with, start);
-    while (now().kind != TokenKind::end_block) {
-      if (!node->parts.empty()) expect(",");
-      auto pair = make(Kind::argument, line());
-      pair->parts.push_back(target({}, false, false));
-      expect("=");
-      pair->on = expression();
-      node->parts.push_back(std::move(pair));
-    }
-    node->body = body("endwith");
+    node->body = body("endmacro");
+    --macros_;
+    soft_ = soft, loops_ = loops;
     return node;
   }
 
   // A name, names, or with `spaces` an attribute of a namespace.
-  NodePtr target(std::string_view end, bool spaces = false, bool stores = true) {
+  NodePtr target(std::string_view end, bool spaces = false) {
     if (spaces && now().kind == TokenKind::name && after().kind == TokenKind::sign && after().text == ".") {
       auto node = make(Kind::attribute, line());
       node->on = make(Kind::name, line(), take(TokenKind::name).text);
@@ -210,19 +180,17 @@ class Parser : private Expressions {
     }
     auto names = make(Kind::tuple, line());
     bool commas = false;
-    while (now().kind == TokenKind::name ? now().text != end : is_sign("(")) {
+    while (now().kind == TokenKind::name ? now().text != end : is("(")) {
       const Deeper deeper(*this);
-      if (skip_sign("(")) {
-        names->parts.push_back(target({}, false, stores));
+      if (skip("(")) {
+        names->parts.push_back(target({}));
         expect(")");
       } else {
         names->parts.push_back(make(Kind::name, line(), take(TokenKind::name).text));
-        if (stores && fors_ > 0 && names->parts.back()->name == "loop") fail("an assignment to loop in a loop");
-        for (const std::string_view taken : {"true", "false", "none", "True", "False", "None"}) {
-          if (names->parts.back()->name == taken) fail("an assignment to " + std::string(taken));
-        }
+        if (fors_ > 0 && names->parts.back()->name == "loop") fail("an assignment to loop in a loop");
+        if (listed("true false none True False None", names->parts.back()->name)) fail("an assignment to a constant");
       }
-      if (!skip_sign(",")) break;
+      if (!skip(",")) break;
       commas = true;
     }
     if (names->parts.empty()) fail("no name to assign to");

@@ -16,7 +16,6 @@ class Scope {
   void read(const Nodes& nodes) {
     for (const NodePtr& node : nodes) read(node.get());
   }
-  void own(const std::string& name) { seen_.insert(name); }
 
   std::vector<std::string> unset;
 
@@ -31,7 +30,7 @@ class Scope {
         return assign(*node->parts[0]);
       case Kind::set_block:
         assign(*node->parts[0]);
-        return inner(*node, {}, node->body, node->on.get());
+        return later_.push_back({node, &node->body});
       case Kind::condition:
         read(node->on.get());
         ++conditions_;
@@ -41,22 +40,16 @@ class Scope {
         return;
       case Kind::loop:
         read(node->on.get());
-        inner(*node, {node->parts[0].get()}, node->body, nullptr);
-        return inner(*node, {}, node->otherwise, nullptr);
+        later_.push_back({node, &node->body});
+        return later_.push_back({node, &node->otherwise});
       case Kind::macro:
         store(node->name);
-        return inner(*node, pointers(node->parts), node->body, nullptr);
-      case Kind::call_block:
-        read(node->on.get());
-        return inner(*node, pointers(node->parts), node->body, nullptr);
-      case Kind::with:
-        for (const NodePtr& pair : node->parts) read(pair->on.get());
-        return inner(*node, pointers(node->parts), node->body, nullptr);
+        return later_.push_back({node, &node->body});
       case Kind::filter_block:
         read(node->on.get());
-        return inner(*node, {}, node->body, nullptr);
+        return later_.push_back({node, &node->body});
       case Kind::scope:
-        return inner(*node, {}, node->body, nullptr);
+        return later_.push_back({node, &node->body});
       default:
         read(node->on.get());
         read(node->parts);
@@ -64,12 +57,6 @@ class Scope {
   }
 
  private:
-  static std::vector<Node*> pointers(const Nodes& nodes) {
-    std::vector<Node*> all;
-    for (const NodePtr& node : nodes) all.push_back(node.get());
-    return all;
-  }
-
   bool knows(const std::string& name) const {
     for (const Scope* at = this; at; at = at->outer_) {
       if (at->seen_.contains(name)) return true;
@@ -89,36 +76,29 @@ class Scope {
   }
 
   void parameter(const Node& target) {
-    if (target.kind == Kind::name || (target.kind == Kind::argument && !target.name.empty())) own(target.name);
+    if (target.kind == Kind::name || (target.kind == Kind::argument && !target.name.empty())) seen_.insert(target.name);
     for (const NodePtr& part : target.parts) parameter(*part);
-  }
-
-  // A scope of a tag's body is looked at when all of the scope around it has been.
-  void inner(Node& node, const std::vector<Node*>& parameters, const Nodes& body, Node* filters) {
-    later_.push_back({&node, parameters, &body, filters});
   }
 
   struct Later {
     Node* node;
-    std::vector<Node*> parameters;
     const Nodes* body;
-    Node* filters;
   };
 
  public:
+  // A scope of a tag's body is looked at when all of the scope around it has been.
   void finish() {
-    for (const Later& one : later_) {
+    for (const auto& [node, body] : later_) {
       Scope scope(this);
-      for (const Node* parameter_node : one.parameters) scope.parameter(*parameter_node);
-      for (const char* const name : {"loop", "caller", "varargs", "kwargs"}) {
-        const bool has = name == std::string("loop") ? one.node->kind == Kind::loop : one.node->kind == Kind::macro;
-        if (has) scope.own(name);
+      if (node->kind == Kind::loop) scope.seen_.insert("loop");
+      if ((node->kind == Kind::loop || node->kind == Kind::macro) && body == &node->body) {
+        for (const NodePtr& part : node->parts) scope.parameter(*part);
+        for (const NodePtr& part : node->parts) scope.read(part->on.get());
       }
-      for (const Node* parameter_node : one.parameters) scope.read(parameter_node->on.get());
-      scope.read(*one.body);
-      scope.read(one.filters);
+      scope.read(*body);
+      if (node->kind == Kind::set_block) scope.read(node->on.get());
       scope.finish();
-      if (one.body == &one.node->body) one.node->unset = std::move(scope.unset);
+      if (body == &node->body) node->unset = std::move(scope.unset);
     }
   }
 

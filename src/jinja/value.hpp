@@ -49,8 +49,7 @@ struct Function {
 };
 struct Loop {
   List items;
-  std::size_t at = 0, depth = 0;
-  std::function<Value(Arguments&)> again{};  // of a recursive loop
+  std::size_t at = 0;
 };
 
 struct Value {

@@ -52,6 +52,14 @@ TEST(Chat, WhatIsLackingIsRefusedByName) {
   expect_error("{{ messages | groupby('role') }}", Error::Kind::data, "the filter groupby");
   expect_error("{{ 'a' is filter }}", Error::Kind::data, "the test filter");
   expect_error("{% include 'x' %}", Error::Kind::data, "the tag include in line 1");
+  for (const char* const tag : {"raw", "with", "call", "block"}) {
+    expect_error("{% " + std::string(tag) + " %}", Error::Kind::data, "the tag " + std::string(tag));
+  }
+  expect_error("{% for a in [] recursive %}", Error::Kind::data, "a recursive loop in line 1");
+  expect_error("{% macro m() %}{{ varargs }}{% endmacro %}", Error::Kind::data, "the name varargs in a macro");
+  expect_error("{{ range(*[1]) }}", Error::Kind::data, "an argument with *");
+  expect_error("{% for a in 'b' %}{{ loop.cycle(1) }}{% endfor %}", Error::Kind::data, "loop.cycle");
+  expect_error("{{ 1e5 }}", Error::Kind::data, "a number such as 1e");
   expect_error("{{ 'a'.encode() }}", Error::Kind::data, "the method encode of a str");
   expect_error("{{ 'a'.find('a', 1) }}", Error::Kind::data, "the arguments of find, of which it lacks start");
   expect_error("{{ '%5d' % 1 }}", Error::Kind::data, "the format %5");
