@@ -48,16 +48,6 @@ class Expressions {
     if (!skip(sign)) fail("no " + std::string(sign) + " where one is needed");
   }
 
-  struct Deeper {
-    explicit Deeper(Expressions& p) : parser(p) {
-      if (++parser.depth_ > kDeepest) parser.fail("expressions or tags in one another, more than 150 deep");
-    }
-    ~Deeper() { --parser.depth_; }
-    Deeper(const Deeper&) = delete;
-    Deeper& operator=(const Deeper&) = delete;
-    Expressions& parser;
-  };
-
   // ---- expressions, from the loosest to the tightest
 
   NodePtr tuple(bool choices, const Words& ends = {}, bool parenthesized = false) {
@@ -78,7 +68,7 @@ class Expressions {
   }
 
   NodePtr expression() {
-    const Deeper deeper(*this);
+    const Deeper deeper(depth_, kDeepest, "expressions or tags");
     NodePtr value = either();
     while (is("if")) {
       auto node = make(Kind::choice, line());
@@ -117,7 +107,7 @@ class Expressions {
 
   NodePtr negated() {
     if (!is("not")) return comparison();
-    const Deeper deeper(*this);
+    const Deeper deeper(depth_, kDeepest, "expressions or tags");
     auto node = make(Kind::unary, line(), "not");
     ++at_;
     node->on = negated();
@@ -158,7 +148,7 @@ class Expressions {
   }
 
   NodePtr unary(bool filtered) {
-    const Deeper deeper(*this);
+    const Deeper deeper(depth_, kDeepest, "expressions or tags");
     NodePtr node;
     if (is("-") || is("+")) {
       node = make(Kind::unary, line(), take(TokenKind::sign).text);
@@ -170,7 +160,7 @@ class Expressions {
   }
 
   NodePtr primary() {
-    const Deeper deeper(*this);
+    const Deeper deeper(depth_, kDeepest, "expressions or tags");
     auto node = make(Kind::constant, line());
     if (now().kind == TokenKind::name) return name(std::move(node));
     if (now().kind == TokenKind::string) {

@@ -1,9 +1,7 @@
 // Jinja's filters, and transformers' tojson.
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 
 #include "jinja/builtins.hpp"
 #include "jinja/strings.hpp"
@@ -170,17 +168,6 @@ Value to_float(Call& c) {
   return x ? Value{*x} : c.value(0, {0.0});
 }
 
-Value rounded(Call& c) {
-  if (!is_number(c.self)) failed("a " + kind_of(c.self) + " that is rounded");
-  const std::int64_t digits = c.integer(0, 0);
-  if (digits < 0 || digits > 300) unsupported("rounding to this many digits");
-  std::int64_t number = 0;
-  if (whole(c.self, number)) return {number};
-  std::array<char, 700> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), "%.*f", static_cast<int>(digits), real(c.self));
-  return {std::strtod(buffer.data(), nullptr)};
-}
-
 Value unique(Call& c) {
   Dict seen;
   List all;
@@ -246,16 +233,6 @@ Value safe_text(Call& c, bool escapes) {
   return text(escapes && !c.self.safe() ? escaped_html(all) : all, true);
 }
 
-Value format_filter(Call& c) {
-  if (!c.rest.named.empty()) unsupported("the filter format with names");
-  return text(percent(shown(c.self), list(c.rest.values, Sequence::Kind::tuple)), c.self.safe());
-}
-
-Value absolute(Call& c) {
-  if (!is_number(c.self)) failed("the absolute value of a " + kind_of(c.self));
-  return real(c.self) < 0 ? negative(c.self) : c.self.is<bool>() ? integer(truth(c.self)) : c.self;
-}
-
 Value default_of(Call& c) {
   const bool missing = c.self.is<Undefined>() || (c.flag(1) && !truth(c.self));
   return missing ? c.value(0, text("")) : c.self;
@@ -269,14 +246,12 @@ Value trimmed(Call& c) {
 }
 
 constexpr Builtin kFilters[] = {
-    {"abs", "", absolute},
     {"capitalize", "", [](Call& c) { return text(capitalized(shown(c.self)), c.self.safe()); }},
     {"d default", "default_value? boolean?", default_of},
     {"dictsort", "case_sensitive? by? reverse?", dictsorted},
     {"e escape", "", [](Call& c) { return safe_text(c, true); }},
     {"first", "", first_of},
     {"float", "default?", to_float},
-    {"format", "*", format_filter},
     {"indent", "width? first? blank?", indented},
     {"int", "default? base!", to_int},
     {"items", "", items},
@@ -292,7 +267,6 @@ constexpr Builtin kFilters[] = {
     {"rejectattr", "*", [](Call& c) { return chosen(c, true, false); }},
     {"replace", "old new count?", replace_filter},
     {"reverse", "", reversed},
-    {"round", "precision? method!", rounded},
     {"safe", "", [](Call& c) { return safe_text(c, false); }},
     {"select", "*", [](Call& c) { return chosen(c, false, true); }},
     {"selectattr", "*", [](Call& c) { return chosen(c, true, true); }},

@@ -11,6 +11,8 @@ namespace {
 
 using Kind = Node::Kind;
 
+constexpr int kDeepest = 1000;
+
 enum class Flow { on, leave, next };
 
 // Names of a scope: the template, a round of a loop, a macro, a block.
@@ -41,16 +43,6 @@ class Interpreter {
   }
 
  private:
-  struct Deeper {
-    explicit Deeper(Interpreter& in) : depth(in.depth_) {
-      if (++depth > 1000) failed("macros and expressions in one another, more than 1000 deep");
-    }
-    ~Deeper() { --depth; }
-    Deeper(const Deeper&) = delete;
-    Deeper& operator=(const Deeper&) = delete;
-    int& depth;
-  };
-
   // ---- statements
 
   Flow execute(const Nodes& all, Frame& frame, std::string& out) {
@@ -61,7 +53,7 @@ class Interpreter {
   }
 
   Flow execute(const Node& node, Frame& frame, std::string& out) {
-    const Deeper deeper(*this);
+    const Deeper deeper(depth_, kDeepest, "macros and expressions");
     charge(32);
     switch (node.kind) {
       case Kind::data:
@@ -156,7 +148,7 @@ class Interpreter {
     return function(node.name, [this, &node, weak = frame.weak_from_this()](Arguments& given) {
       const auto around = weak.lock();
       if (!around) unsupported("the macro " + node.name + " outside the block that defines it");
-      const Deeper deeper(*this);
+      const Deeper deeper(depth_, kDeepest, "macros and expressions");
       const auto scope = std::make_shared<Frame>(around);
       bind(node, given, *scope);
       hide(node, *scope);
@@ -188,7 +180,7 @@ class Interpreter {
   // ---- expressions
 
   Value evaluate(const Node& node, Frame& frame) {
-    const Deeper deeper(*this);
+    const Deeper deeper(depth_, kDeepest, "macros and expressions");
     charge(32);
     switch (node.kind) {
       case Kind::constant:

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "jinja/value.hpp"
+
 namespace attn::jinja {
 
 struct Token {
@@ -29,5 +31,17 @@ struct Token {
 std::vector<Token> tokens_of(std::string_view source);
 
 [[noreturn]] void failed_at(std::size_t line, const std::string& why);
+
+// Counts how deep something goes into itself.
+struct Deeper {
+  Deeper(int& counted, int most, const char* what) : depth(counted) {
+    if (depth >= most) failed(std::string(what) + " in one another, more than " + std::to_string(most) + " deep");
+    ++depth;
+  }
+  ~Deeper() { --depth; }
+  Deeper(const Deeper&) = delete;
+  Deeper& operator=(const Deeper&) = delete;
+  int& depth;
+};
 
 }  // namespace attn::jinja

@@ -17,7 +17,7 @@ class Parser : private Expressions {
  private:
   // Up to a tag that begins with one of the words, whose word is not taken.
   Nodes statements(const Words& ends) {
-    const Deeper deeper(*this);
+    const Deeper deeper(depth_, kDeepest, "expressions or tags");
     Nodes all;
     while (now().kind != TokenKind::end) {
       if (now().kind == TokenKind::data) {
@@ -181,7 +181,7 @@ class Parser : private Expressions {
     auto names = make(Kind::tuple, line());
     bool commas = false;
     while (now().kind == TokenKind::name ? now().text != end : is("(")) {
-      const Deeper deeper(*this);
+      const Deeper deeper(depth_, kDeepest, "expressions or tags");
       if (skip("(")) {
         names->parts.push_back(target({}));
         expect(")");

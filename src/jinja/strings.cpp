@@ -102,23 +102,13 @@ std::string joined(const List& all, std::string_view between) {
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::int64_t count) {
   std::string out;
   charge(text.size());
-  const auto take = [&](std::size_t n) { out.append(text.substr(0, n)), text.remove_prefix(n); };
-  if (from.empty()) {
-    for (; count != 0; --count) {
-      charge(to.size() + 8);
-      out.append(to);
-      if (text.empty()) break;
-      take(first_character(text).length);
-    }
-    return out.append(text);
-  }
+  if (from.empty()) unsupported("the replacement of an empty text");
   for (; count != 0; --count) {
     const std::size_t at = text.find(from);
     if (at == std::string_view::npos) break;
-    take(at);
     charge(to.size());
-    out.append(to);
-    text.remove_prefix(from.size());
+    out.append(text.substr(0, at)).append(to);
+    text.remove_prefix(at + from.size());
   }
   return out.append(text);
 }

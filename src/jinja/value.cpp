@@ -160,12 +160,7 @@ bool equal(const Value& a, const Value& b) {
   }
   if (a.dict()) return equal_dicts(*a.dict(), *b.dict());
   if (a.is<Undefined>() || a.is<None>()) return true;
-  return std::visit(
-      [&]<class T>(const T& held) {
-        if constexpr (requires { held.get(); }) return held.get() == b.get<T>()->get();
-        return false;
-      },
-      a.held);
+  unsupported("the comparison of a " + kind_of(a));
 }
 
 bool less(const Value& a, const Value& b) {

@@ -60,6 +60,9 @@ TEST(Chat, WhatIsLackingIsRefusedByName) {
   expect_error("{{ range(*[1]) }}", Error::Kind::data, "an argument with *");
   expect_error("{% for a in 'b' %}{{ loop.cycle(1) }}{% endfor %}", Error::Kind::data, "loop.cycle");
   expect_error("{{ 1e5 }}", Error::Kind::data, "a number such as 1e");
+  expect_error("{{ 1.5 | round }}", Error::Kind::data, "the filter round");
+  expect_error("{{ 'a'.replace('', 'b') }}", Error::Kind::data, "the replacement of an empty text");
+  expect_error("{{ range == range }}", Error::Kind::data, "the comparison of a function");
   expect_error("{{ 'a'.encode() }}", Error::Kind::data, "the method encode of a str");
   expect_error("{{ 'a'.find('a', 1) }}", Error::Kind::data, "the arguments of find, of which it lacks start");
   expect_error("{{ '%5d' % 1 }}", Error::Kind::data, "the format %5");

@@ -80,7 +80,7 @@ SNIPPETS = [
     "{{ messages | map(attribute='role') | join('|') }} {{ messages | selectattr('role', 'equalto', 'user') | list | length }}",
     "{{ messages | map('length') | list }} {{ [1, 2, 3] | select('odd') | list }} {{ [1, none] | reject('none') | list }}",
     "{{ 'a\\nb\\n\\nc' | indent(2) }} {{ 'ÀB' | capitalize }} {{ 'grön Ω' | upper }}",
-    "{{ '<b>' | e }} {{ ('<a>' | safe) + '<b>' }} {{ '42' | int + 1 }} {{ 'x' | int(3) }} {{ '2.5' | float }} {{ 2.675 | round(2) }}",
+    "{{ '<b>' | e }} {{ ('<a>' | safe) + '<b>' }} {{ '42' | int + 1 }} {{ 'x' | int(3) }} {{ '2.5' | float }}",
     "{{ 'a' is string }}{{ {} is mapping }}{{ {} is sequence }}{{ 1 is number }}{{ true is number }}{{ true is integer }}"
     "{{ missing is sequence }}{{ none is none }}{{ 3 is divisibleby 3 }}{{ 'a' is in 'abc' }}",
     "{{ ' a b '.split() }} {{ 'a,b,c'.split(',', 1) }} {{ 'a,b,c'.rsplit(',', 1) }} {{ 'abc'.replace('b', 'x') }}",

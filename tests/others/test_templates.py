@@ -129,16 +129,16 @@ VARIABLES = {
 }
 NAMES = [*VARIABLES, "missing", "messages"]
 FILTERS = [
-    "trim", "upper", "lower", "length", "capitalize", "string", "list", "first", "last", "int", "float", "abs",
-    "tojson", "e", "safe", "items", "dictsort", "sort", "unique|list", "reverse|list", "sum", "max", "min", "round",
-    "join", "join(', ')", "default('z')", "default('z', true)", "d(1)", "replace('l', 'L')", "replace('', '-', 2)",
+    "trim", "upper", "lower", "length", "capitalize", "string", "list", "first", "last", "int", "float",
+    "tojson", "e", "safe", "items", "dictsort", "sort", "unique|list", "reverse|list", "sum", "max", "min",
+    "join", "join(', ')", "default('z')", "default('z', true)", "d(1)", "replace('l', 'L')",
     "indent", "indent(2, true)", "indent(first=true, blank=true)", "tojson(indent=2)", "tojson(ensure_ascii=true)",
     "tojson(sort_keys=true, separators=(',', ':'))", "map('upper')|list", "map(attribute='k')|list",
     "select|list", "reject('odd')|list", "selectattr('k')|list",
     "selectattr('k', 'equalto', 'x')|list", "rejectattr('v', 'none')|list", "sort(reverse=true)",
-    "sort(attribute='k')", "round(1)",
+    "sort(attribute='k')",
     "int(5)", "trim('a ')", "count", "sum(attribute='v')", "join(attribute='k')", "string|length", "list|tojson",
-    "max(attribute='v')", "dictsort(reverse=true)", "dictsort(by='value')", "unknown_filter", "format(1, 'b')",
+    "max(attribute='v')", "dictsort(reverse=true)", "dictsort(by='value')", "unknown_filter",
 ]  # fmt: skip
 TESTS = [
     "defined", "undefined", "none", "string", "mapping", "sequence", "iterable", "number", "integer", "float", "boolean",
