@@ -259,14 +259,10 @@ class Expressions {
       return node;
     }
     expect("[");
-    auto keys = make(Kind::tuple, line());
-    while (!is("]")) {
-      if (!keys->parts.empty()) expect(",");
-      keys->parts.push_back(key());
-    }
+    if (is("]")) fail("an empty subscript");
+    node->parts.push_back(key());
+    if (is(",")) unsupported("a subscript of several values in line " + std::to_string(line()));
     expect("]");
-    if (keys->parts.empty()) fail("an empty subscript");
-    node->parts.push_back(keys->parts.size() == 1 ? std::move(keys->parts[0]) : std::move(keys));
     return node;
   }
 

@@ -60,6 +60,7 @@ TEST(Chat, WhatIsLackingIsRefusedByName) {
   expect_error("{{ range(*[1]) }}", Error::Kind::data, "an argument with *");
   expect_error("{% for a in 'b' %}{{ loop.cycle(1) }}{% endfor %}", Error::Kind::data, "loop.cycle");
   expect_error("{{ 1e5 }}", Error::Kind::data, "a number such as 1e");
+  expect_error("{{ 'a'[0, 1] }}", Error::Kind::data, "a subscript of several values");
   expect_error("{{ 1.5 | round }}", Error::Kind::data, "the filter round");
   expect_error("{{ 'a'.replace('', 'b') }}", Error::Kind::data, "the replacement of an empty text");
   expect_error("{{ range == range }}", Error::Kind::data, "the comparison of a function");

@@ -225,7 +225,8 @@ class Writer:
             condition = self.one("", "", f" if {self.expression(3)}", " if x")
             target = self.one("x", "x", "x, y") if over != "d.items()" else "x, y"
             told = "{{ loop." + self.one("index", "index0", "revindex", "first", "last", "length", "previtem", "nextitem") + " }}"
-            stop = self.one("", "", "", self.tag("if loop.index > 1") + self.tag(self.one("break", "continue")) + self.tag("endif"))
+            # attn asks the condition of all items first, Jinja of those that a break leaves: it may fail for the others.
+            stop = "" if condition else self.one("", "", "", self.tag("if loop.index > 1") + self.tag(self.one("break", "continue")) + self.tag("endif"))
             other = self.one("", self.tag("else") + "none")
             return f"{blank}{self.tag(f'for {target} in {over}{condition}')}{told}{stop}{self.body(depth, True)}{other}{self.tag('endfor')}"
         if kind == 7:
