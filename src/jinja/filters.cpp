@@ -274,6 +274,7 @@ constexpr Builtin kFilters[] = {
      [](Call& c) { return list(sorted(items_of(c.self), c.value(2), c.flag(1), c.flag(0), true)); }},
     {"string", "", [](Call& c) { return text(shown(c.self), c.self.safe()); }},
     {"sum", "attribute? start?", summed},
+    {"title", "", [](Call& c) { return text(titled(shown(c.self), false), c.self.safe()); }},
     {"tojson", "ensure_ascii? indent? separators? sort_keys?", json},
     {"trim", "chars?", trimmed},
     {"unique", "case_sensitive? attribute?", unique},

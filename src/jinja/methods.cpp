@@ -118,6 +118,7 @@ constexpr Builtin kText[] = {
     {"splitlines", "keepends!", lines},
     {"startswith", "/ prefix start! end!", [](Call& c) { return has_side(c, false); }},
     {"strip", "/ chars?", [](Call& c) { return strip(c, kBoth); }},
+    {"title", "/", [](Call& c) { return text(titled(own(c), true)); }},
     {"upper", "/", [](Call& c) { return text(upper(own(c))); }},
 };
 
@@ -146,7 +147,7 @@ std::string_view lacking_of(const Value& value) {
   if (value.text()) {
     return " casefold center encode expandtabs format_map index isalnum isalpha isascii isdecimal isdigit isidentifier "
            "islower isnumeric isprintable isspace istitle isupper ljust maketrans partition rindex rjust rpartition "
-           "swapcase title translate zfill ";
+           "swapcase translate zfill ";
   }
   if (is_number(value)) {
     return " real imag numerator denominator conjugate bit_length bit_count to_bytes from_bytes as_integer_ratio "

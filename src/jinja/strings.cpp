@@ -88,6 +88,19 @@ std::string capitalized(std::string_view text) {
   return upper(text.substr(0, first)) + lower(text.substr(first));
 }
 
+std::string titled(std::string_view text, bool as_python) {
+  std::string out;
+  bool begins = true;
+  for (const std::string_view c : characters(text)) {
+    const std::string large = upper(c), small = lower(c);
+    const bool parts = as_python ? large == small : is_space(c) || std::string_view("-({[<").find(c) != c.npos;
+    if (as_python && parts && static_cast<unsigned char>(c[0]) >= 0x80) unsupported("str.title() of " + std::string(c));
+    out += begins ? large : small;
+    begins = parts;
+  }
+  return out;
+}
+
 std::string joined(const List& all, std::string_view between) {
   std::string out;
   bool first = true;

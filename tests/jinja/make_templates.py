@@ -80,6 +80,7 @@ SNIPPETS = [
     "{{ messages | map(attribute='role') | join('|') }} {{ messages | selectattr('role', 'equalto', 'user') | list | length }}",
     "{{ messages | map('length') | list }} {{ [1, 2, 3] | select('odd') | list }} {{ [1, none] | reject('none') | list }}",
     "{{ 'a\\nb\\n\\nc' | indent(2) }} {{ 'ÀB' | capitalize }} {{ 'grön Ω' | upper }}",
+    "{{ 'GPT4 Correct ' + messages[0]['role'].title() }} {{ 'hello world-it' | title }} {{ 'a_b c-d'.title() }}",
     "{{ '<b>' | e }} {{ ('<a>' | safe) + '<b>' }} {{ '42' | int + 1 }} {{ 'x' | int(3) }} {{ '2.5' | float }}",
     "{{ 'a' is string }}{{ {} is mapping }}{{ {} is sequence }}{{ 1 is number }}{{ true is number }}{{ true is integer }}"
     "{{ missing is sequence }}{{ none is none }}{{ 3 is divisibleby 3 }}{{ 'a' is in 'abc' }}",

@@ -129,7 +129,7 @@ VARIABLES = {
 }
 NAMES = [*VARIABLES, "missing", "messages"]
 FILTERS = [
-    "trim", "upper", "lower", "length", "capitalize", "string", "list", "first", "last", "int", "float",
+    "trim", "upper", "lower", "title", "length", "capitalize", "string", "list", "first", "last", "int", "float",
     "tojson", "e", "safe", "items", "dictsort", "sort", "unique|list", "reverse|list", "sum", "max", "min",
     "join", "join(', ')", "default('z')", "default('z', true)", "d(1)", "replace('l', 'L')",
     "indent", "indent(2, true)", "indent(first=true, blank=true)", "tojson(indent=2)", "tojson(ensure_ascii=true)",
@@ -146,7 +146,7 @@ TESTS = [
 ]  # fmt: skip
 METHODS = [
     "strip()", "lstrip()", "rstrip('d ')", "split()", "split(',')", "split(' ', 1)", "rsplit(',', 1)", "upper()",
-    "lower()", "capitalize()", "replace('l', '')", "startswith('H')", "endswith(('d', 'z'))", "find('o')",
+    "lower()", "title()", "capitalize()", "replace('l', '')", "startswith('H')", "endswith(('d', 'z'))", "find('o')",
     "rfind('o')", "count('l')", "join(words)", "format(1, x='y')", "splitlines()", "removeprefix('He')",
     "removesuffix('d')", "items()|list", "keys()|list", "values()|list", "get('a')", "get('zz', 3)",
     "append(1)", "pop()", "zfill(6)", "a", "b.c", "k", "items", "nope", "format", "items()", "keys()",
