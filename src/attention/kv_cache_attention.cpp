@@ -87,7 +87,11 @@ AttentionResult KVCache::attend_items(const Tensor& q, std::optional<std::int64_
                                       const AttentionOptions& options, bool to_merge) const {
   const State& s = state();
   Items items(static_cast<std::size_t>(item ? 1 : s.config.batch));
-  std::iota(items.begin(), items.end(), item.value_or(0));
+  if (item) {
+    items[0] = *item;
+  } else {
+    std::iota(items.begin(), items.end(), std::int64_t{0});
+  }
   check_queries(q);
   check_own_parts(options.mask);
   const Lengths lengths(*this, items);

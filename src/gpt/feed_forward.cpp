@@ -5,10 +5,19 @@
 #include "modules/input.hpp"
 
 namespace attn {
+namespace {
+
+// Four times the width; a width that is no size is left for Linear to refuse.
+std::int64_t inner(std::int64_t width) {
+  constexpr std::int64_t most = std::int64_t{1} << 40;
+  return width > 0 && width < most ? 4 * width : width;
+}
+
+}  // namespace
 
 FeedForward::FeedForward(std::int64_t width, Gelu form, std::string_view prefix)
-    : c_fc(width, 4 * width, true, std::string(prefix) + "c_fc"),
-      c_proj(4 * width, width, true, std::string(prefix) + "c_proj"),
+    : c_fc(width, inner(width), true, std::string(prefix) + "c_fc"),
+      c_proj(inner(width), width, true, std::string(prefix) + "c_proj"),
       gelu_(form) {}
 
 Tensor FeedForward::forward(const Tensor& x, Trace* trace) {

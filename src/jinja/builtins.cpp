@@ -129,7 +129,7 @@ Value call(const Builtin& builtin, const Value& self, Arguments given) {
     std::size_t at = 0;
     while (at < words.size() && words[at] != name && words[at] != name + "?" && words[at] != name + "!") ++at;
     if (unnamed || at == words.size() || made.slots[at]) {
-      if (!any || at < words.size()) failed("the argument " + name + " in " + of);
+      if (!any || at < words.size()) failed(std::string("the argument ").append(name).append(" in ").append(of));
       made.rest.named.emplace_back(name, value);
     } else {
       made.slots[at] = value;

@@ -18,7 +18,7 @@ struct Call {
   Arguments rest;  // of one that takes any
 
   bool has(std::size_t i) const { return slots[i].has_value() && !slots[i]->is<None>(); }
-  Value value(std::size_t i, Value otherwise = none()) const { return slots[i] ? *slots[i] : std::move(otherwise); }
+  Value value(std::size_t i, const Value& otherwise = none()) const { return slots[i] ? *slots[i] : otherwise; }
   std::string text(std::size_t i, std::string otherwise = {}) const;  // as str() gives it
   std::int64_t integer(std::size_t i, std::int64_t otherwise) const;  // None counts as not given
   bool flag(std::size_t i) const { return slots[i] && truth(*slots[i]); }

@@ -67,8 +67,14 @@ struct Value {
   const T* get() const noexcept {
     return std::get_if<T>(&held);
   }
-  const std::string* text() const noexcept { return is<Text>() ? std::get<Text>(held).bytes.get() : nullptr; }
-  bool safe() const noexcept { return is<Text>() && std::get<Text>(held).safe; }
+  const std::string* text() const noexcept {
+    const Text* text = get<Text>();
+    return text ? text->bytes.get() : nullptr;
+  }
+  bool safe() const noexcept {
+    const Text* text = get<Text>();
+    return text && text->safe;
+  }
   const Dict* dict() const noexcept;
   const Sequence* sequence() const noexcept;
   const List* list(Sequence::Kind kind) const noexcept;  // the items of a sequence of this kind, or null

@@ -337,11 +337,49 @@ void run(const Verb& verb, GenerateFlags& flags) {
   }
 }
 
+void define_sampling(Verb& verb, GenerateOptions& options) {
+  verb.add_option("--tokens", options.tokens, "The most tokens to write.").at_least(0).value_name("N");
+  verb.add_option("--temperature", options.sampling.temperature,
+                  "The number that logits are divided by; 0 takes the likeliest token.")
+      .value_name("T");
+  verb.add_option("--top-k", options.sampling.top_k, "Draw only from the K likeliest tokens; 0 draws from all.")
+      .value_name("K");
+  verb.add_option("--top-p", options.sampling.top_p,
+                  "Draw only from the likeliest tokens whose probabilities together reach P.")
+      .value_name("P");
+  verb.add_option("--min-p", options.sampling.min_p,
+                  "Draw only from tokens at least P times as likely as the likeliest.")
+      .value_name("P");
+  verb.add_option("--repetition-penalty", options.sampling.repetition_penalty,
+                  "Divide logits above 0 of tokens that the text already has by R, and multiply those below 0.")
+      .value_name("R");
+}
+
+void define_model(Verb& verb, GenerateFlags& flags, const Option& ids) {
+  verb.add_option("--tokenizer", flags.tokenizer,
+                  "A folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt.")
+      .value_name("FOLDER")
+      .default_is("the model's own, or bytes")
+      .not_beside(ids);
+  verb.add_option("--weights", flags.weights,
+                  "Keep the weights in float32, or rounded to bfloat16 (half the memory) or int8 (a quarter), for "
+                  "faster new tokens.")
+      .one_of({"float32", "bfloat16", "int8", "f32", "bf16", "i8"})
+      .value_name("DTYPE");
+  verb.add_option("--cache", flags.cache, "Keep the keys and values of the text so far in this dtype.")
+      .one_of({"float32", "bfloat16", "float16", "int8", "f32", "bf16", "f16", "i8"})
+      .value_name("DTYPE");
+  verb.add_option("--precision", flags.precision,
+                  "The precision of products: highest, high (three products of bfloat16, on AMX) or medium (bfloat16), "
+                  "which reads prompts in less time.")
+      .one_of({"highest", "high", "medium"})
+      .value_name("NAME");
+}
+
 }  // namespace
 
 void define_generate(Verb& verb, int&) {
   const auto flags = std::make_shared<GenerateFlags>();
-  GenerateOptions& options = flags->options;
   verb.add_option("--model", flags->model, "A .safetensors file, a folder of a model, or a .gguf file.")
       .required()
       .value_name("FILE");
@@ -374,44 +412,13 @@ void define_generate(Verb& verb, int&) {
                     .not_beside(prompt)
                     .not_beside(file)
                     .not_beside(messages);
-  verb.add_option("--tokens", options.tokens, "The most tokens to write.").at_least(0).value_name("N");
-  verb.add_option("--temperature", options.sampling.temperature,
-                  "The number that logits are divided by; 0 takes the likeliest token.")
-      .value_name("T");
-  verb.add_option("--top-k", options.sampling.top_k, "Draw only from the K likeliest tokens; 0 draws from all.")
-      .value_name("K");
-  verb.add_option("--top-p", options.sampling.top_p,
-                  "Draw only from the likeliest tokens whose probabilities together reach P.")
-      .value_name("P");
-  verb.add_option("--min-p", options.sampling.min_p,
-                  "Draw only from tokens at least P times as likely as the likeliest.")
-      .value_name("P");
-  verb.add_option("--repetition-penalty", options.sampling.repetition_penalty,
-                  "Divide logits above 0 of tokens that the text already has by R, and multiply those below 0.")
-      .value_name("R");
+  define_sampling(verb, flags->options);
   verb.add_option("--stop", flags->stops, "Further token ids that end a text, 1,2,3.").value_name("IDS…");
   verb.add_option("--stop-text", flags->stop_texts,
                   "Texts that end what is written; they are found across tokens, and not printed.")
       .value_name("TEXT…");
   verb.add_option("--seed", flags->seed, "The seed of what is drawn.").value_name("N");
-  verb.add_option("--tokenizer", flags->tokenizer,
-                  "A folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt.")
-      .value_name("FOLDER")
-      .default_is("the model's own, or bytes")
-      .not_beside(ids);
-  verb.add_option("--weights", flags->weights,
-                  "Keep the weights in float32, or rounded to bfloat16 (half the memory) or int8 (a quarter), for "
-                  "faster new tokens.")
-      .one_of({"float32", "bfloat16", "int8", "f32", "bf16", "i8"})
-      .value_name("DTYPE");
-  verb.add_option("--cache", flags->cache, "Keep the keys and values of the text so far in this dtype.")
-      .one_of({"float32", "bfloat16", "float16", "int8", "f32", "bf16", "f16", "i8"})
-      .value_name("DTYPE");
-  verb.add_option("--precision", flags->precision,
-                  "The precision of products: highest, high (three products of bfloat16, on AMX) or medium (bfloat16), "
-                  "which reads prompts in less time.")
-      .one_of({"highest", "high", "medium"})
-      .value_name("NAME");
+  define_model(verb, *flags, ids);
   verb.add_flag("--json", flags->json, "Print one JSON object when all is done.");
   verb.notes(kGenerateNotes);
   verb.examples(kGenerateExamples);
