@@ -44,6 +44,15 @@ class Inputs {
     });
   }
 
+  // Whether a query's scores are those of finite numbers.
+  bool has_finite_scores(const Row& row) const {
+    const auto own = queries.of(row.item(), row.h);
+    const auto special_keys = keys.of(row.item(), row.key_head());
+    return std::none_of(own.begin(), own.end(), [&](const SpecialRow& q) { return q.token == row.query(); }) &&
+           std::none_of(special_keys.begin(), special_keys.end(),
+                        [&](const SpecialRow& key) { return row.sees(key.token); });
+  }
+
   // The columns of values that are +inf, and those that are -inf, in rows that a query sees.
   std::pair<Columns, Columns> seen_by(const Row& row, std::int64_t width) const {
     Columns above(static_cast<std::size_t>((width + 63) / 64)), below(above);
@@ -102,6 +111,30 @@ bool is_right(const Row& row, const Inputs& inputs, AttentionResult& result) {
   return true;
 }
 
+// Rows that a mask hides from infinities and NaN, by the same kernels on copies without these.
+void take_from_clean_copies(const Call& call, const Sizes& p, const AttentionOptions& options, const Inputs& inputs,
+                            std::vector<char>& wanted, AttentionResult& result) {
+  if (!inputs.keys.any() && !inputs.values.any()) return;
+  AttentionOptions own = options;
+  own.precision = Precision::highest;
+  const Call clean(without_specials(call.q, 0), without_specials(call.k, 0), without_specials(call.v, 0), p, own);
+  AttentionResult found{Tensor::empty(p.output_shape()), Tensor::empty(result.lse.shape()), {}};
+  run_forward(clean, found);
+  for_each_row(call, p, [&](const Part& part, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t at) {
+    const Row row{part, b, h, i, at};
+    const Tensor output = found.output.select(0, row.item()).select(0, h).select(0, row.query());
+    const float lse = found.lse.data<float>()[at];
+    if (!wanted[static_cast<std::size_t>(at)] || !inputs.has_finite_scores(row) || !std::isfinite(lse) ||
+        !is_finite(output.raw(), DType::f32, p.dv))
+      return;
+    put(output, inputs, row, result);
+    result.lse.data<float>()[at] = lse;
+    wanted[static_cast<std::size_t>(at)] = 0;
+  });
+}
+
+bool any(const std::vector<char>& rows) { return std::find(rows.begin(), rows.end(), 1) != rows.end(); }
+
 }  // namespace
 
 Heads heads_not_finite(const Sizes& p, const AttentionResult& result) {
@@ -133,7 +166,8 @@ void compute_exactly(const Call& call, const Sizes& p, const AttentionOptions& o
     if (whole || is_right(row, inputs, result)) return;
     wanted[static_cast<std::size_t>(at)] = 1;
   });
-  if (std::find(wanted.begin(), wanted.end(), 1) == wanted.end()) return;
+  if (any(wanted)) take_from_clean_copies(call, p, own, inputs, wanted, result);
+  if (!any(wanted)) return;
   // Values without infinities and NaN, which come back where they are seen: a weight of 0 may stand for a small one.
   const Tensor q = call.q.to(DType::f64), k = call.k.to(DType::f64),
                v = (inputs.values.any() ? without_specials(call.v, 0, heads) : call.v).to(DType::f64);

@@ -29,7 +29,8 @@ std::int64_t step(const Tensor& t, std::int64_t dim) { return t.size(dim) == 1 ?
 
 struct Finished {
   Tensor c;
-  bool fits = true;  // all of it is finite
+  bool fits = true;       // all of it is finite
+  bool in_parts = false;  // float32 was multiplied as sums of bf16
 };
 
 // a (m, k) · b (k, n) + bias (n, float32) + residual (m, n, float32), a and b of any strides → (m, n).
@@ -59,7 +60,8 @@ Finished product(const Tensor& left, const Tensor& right, const Tensor& bias, co
     const bool fit = kernel.run(p, plan, packed.raw(), {take, &tasks}, scratch);
     if (!fit) fits.store(false, std::memory_order_relaxed);
   });
-  return {c, fits};
+  const bool wide = a.dtype() == DType::f32 || b.dtype() == DType::f32;
+  return {c, fits, wide && plan.parts > 0};
 }
 
 // Σ over the rows of (m, n) → (n), summed in float32: by runs of rows, then over the runs, in order.
@@ -113,12 +115,13 @@ Tensor finished(Tensor y, const Tensor& residual, DType dtype) {
   return reference::saturate_to(y, dtype);
 }
 
-// The rows of a float64 matrix that hold a NaN, one byte each.
-std::vector<char> with_nan(const Tensor& rows) {
+// The rows of a float64 matrix whose products are NaN or infinite as they are, one byte each: infinities that are split
+// in parts give NaN where they should not.
+std::vector<char> explained(const Tensor& rows, bool in_parts) {
   std::vector<char> found(static_cast<std::size_t>(rows.size(0)));
   const double* row = rows.data<double>();
   for (char& one : found) {
-    one = std::any_of(row, row + rows.size(1), [](double x) { return std::isnan(x); });
+    one = std::any_of(row, row + rows.size(1), [&](double x) { return std::isnan(x) || (std::isinf(x) && !in_parts); });
     row += rows.size(1);
   }
   return found;
@@ -128,20 +131,22 @@ std::vector<char> with_nan(const Tensor& rows) {
 // finite numbers whose sums left float32's range, or of infinities that were split in parts. A finite number past y's
 // range becomes its largest.
 void compute_exactly(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options,
-                     const Tensor& y) {
+                     const Finished& found) {
+  const Tensor& y = found.c;
   const std::int64_t n = y.size(1), depth = x.size(1);
   const Tensor rows = x.to(DType::f64).contiguous(), columns = weight.to(DType::f64).contiguous();
-  const std::vector<char> nan_rows = with_nan(rows), nan_columns = with_nan(columns);
+  const std::vector<char> right_rows = explained(rows, found.in_parts),
+                          right_columns = explained(columns, found.in_parts);
   for_runs(
       y.size(0), static_cast<double>(8 * n),
       [&](std::int64_t first, std::int64_t count) {
         for (std::int64_t i = first; i < first + count; ++i) {
-          if (nan_rows[static_cast<std::size_t>(i)] || is_finite(address(y, i * n), y.dtype(), n)) continue;
+          if (right_rows[static_cast<std::size_t>(i)] || is_finite(address(y, i * n), y.dtype(), n)) continue;
           const Tensor line = y.slice(0, i, i + 1).to(DType::f32).clone();
           float* out = line.data<float>();
           const double* left = rows.data<double>() + i * depth;
           for (std::int64_t j = 0; j < n; ++j) {
-            if (nan_columns[static_cast<std::size_t>(j)] || std::isfinite(out[j])) continue;
+            if (right_columns[static_cast<std::size_t>(j)] || std::isfinite(out[j])) continue;
             double sum = std::inner_product(left, left + depth, columns.data<double>() + j * depth, 0.0);
             if (bias.defined()) sum += static_cast<double>(bias.data<float>()[j]);
             if (options.residual.defined()) sum += static_cast<double>(options.residual.data<float>()[i * n + j]);
@@ -264,7 +269,7 @@ Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const 
     if (finite) return finished(y.view(shape), options.residual, dtype);
   }
   const Finished y = product(rows, weight.transpose(0, 1), line, options.residual, options.precision, dtype);
-  if (!y.fits) compute_exactly(rows, weight, line, options, y.c);
+  if (!y.fits) compute_exactly(rows, weight, line, options, y);
   return y.c.view(shape);
 }
 
