@@ -103,7 +103,7 @@ Tensor truth(const Tensor& array) {
   if (array.dtype() != DType::boolean) return array;
   Shape shape = array.shape();
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (array.stride(i) == 0) shape[i] = 1;  // expanded: the same bytes again
+    if (array.stride(static_cast<std::int64_t>(i)) == 0) shape[i] = 1;  // expanded: the same bytes again
   }
   const Tensor bytes = Tensor::from_blob(array.raw(), shape, array.strides(), DType::u8);
   if (bits_of(bytes.data<std::uint8_t>(), shape, array.strides(), 0) <= 1) return array;
