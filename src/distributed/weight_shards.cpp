@@ -9,7 +9,7 @@
 #include "core/rows.hpp"
 #include "distributed/division.hpp"
 #include "distributed/exchange.hpp"
-#include "modules/weights.hpp"
+#include "ops/weights.hpp"
 
 namespace attn::distributed {
 namespace {

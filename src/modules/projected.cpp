@@ -4,9 +4,9 @@
 
 #include "attn/reference.hpp"
 #include "core/rows.hpp"
-#include "modules/dense.hpp"
-#include "modules/input.hpp"
-#include "modules/sequence.hpp"
+#include "ops/dense.hpp"
+#include "ops/input.hpp"
+#include "ops/sequence.hpp"
 
 namespace attn {
 namespace {

@@ -1,6 +1,6 @@
 // The mechanisms without trained projections, and the one with torch.rand's.
 #include "attn/reference.hpp"
-#include "modules/input.hpp"
+#include "ops/input.hpp"
 
 namespace attn {
 

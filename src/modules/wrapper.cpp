@@ -1,6 +1,6 @@
 // MultiHeadAttentionWrapper: heads one after the other, concatenated.
 #include "attn/reference.hpp"
-#include "modules/input.hpp"
+#include "ops/input.hpp"
 
 namespace attn {
 

@@ -6,7 +6,7 @@
 #include "attn/generate.hpp"
 #include "attn/pretrained.hpp"
 #include "command/command.hpp"
-#include "modules/dense.hpp"
+#include "ops/dense.hpp"
 
 namespace attn::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "models/helpers.hpp"
-#include "modules/stored.hpp"
+#include "ops/stored.hpp"
 
 namespace attn::test {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "attn/optim.hpp"
 #include "models/helpers.hpp"
-#include "modules/dense.hpp"
+#include "ops/dense.hpp"
 
 namespace attn::test {
 namespace {

@@ -4,8 +4,8 @@
 #include "attn/error.hpp"
 #include "core/testing.hpp"
 #include "kernels/use.hpp"
-#include "modules/dense.hpp"
-#include "modules/stored.hpp"
+#include "ops/dense.hpp"
+#include "ops/stored.hpp"
 
 namespace attn::test {
 namespace {

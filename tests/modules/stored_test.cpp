@@ -1,5 +1,5 @@
 // Matrices in 8 bits: how they are rounded, and products with them, beside plain loops in float64.
-#include "modules/stored.hpp"
+#include "ops/stored.hpp"
 
 #include <gmock/gmock.h>
 
@@ -9,7 +9,7 @@
 #include <random>
 
 #include "attn/error.hpp"
-#include "modules/dense.hpp"
+#include "ops/dense.hpp"
 
 namespace attn {
 namespace {

@@ -1,4 +1,4 @@
-#include "modules/sequence.hpp"
+#include "ops/sequence.hpp"
 
 #include <string>
 

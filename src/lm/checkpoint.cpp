@@ -9,7 +9,7 @@
 #include "attn/io.hpp"
 #include "io/bytes.hpp"
 #include "io/file.hpp"
-#include "modules/weights.hpp"
+#include "ops/weights.hpp"
 
 namespace attn {
 namespace {

@@ -1,4 +1,4 @@
-#include "modules/stored.hpp"
+#include "ops/stored.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "attn/error.hpp"
 #include "core/rows.hpp"
-#include "modules/weights.hpp"
+#include "ops/weights.hpp"
 
 namespace attn {
 namespace {

@@ -4,8 +4,8 @@
 #include "attn/blocks.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
-#include "modules/dense.hpp"
-#include "modules/input.hpp"
+#include "ops/dense.hpp"
+#include "ops/input.hpp"
 
 namespace attn {
 namespace {

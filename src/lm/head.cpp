@@ -1,11 +1,11 @@
-#include "gpt/head.hpp"
+#include "lm/head.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "attn/gpt.hpp"
 #include "core/rows.hpp"
-#include "modules/dense.hpp"
+#include "ops/dense.hpp"
 
 namespace attn {
 namespace {

@@ -2,7 +2,7 @@
 #include "attn/gpt.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
-#include "modules/input.hpp"
+#include "ops/input.hpp"
 
 namespace attn {
 namespace {

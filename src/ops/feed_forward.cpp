@@ -1,8 +1,8 @@
 #include <string>
 
 #include "attn/gpt.hpp"
-#include "modules/dense.hpp"
-#include "modules/input.hpp"
+#include "ops/dense.hpp"
+#include "ops/input.hpp"
 
 namespace attn {
 namespace {

@@ -2,9 +2,9 @@
 
 #include "attn/blocks.hpp"
 #include "attn/reference.hpp"
-#include "modules/dense.hpp"
-#include "modules/input.hpp"
-#include "modules/sequence.hpp"
+#include "ops/dense.hpp"
+#include "ops/input.hpp"
+#include "ops/sequence.hpp"
 
 namespace attn {
 namespace {

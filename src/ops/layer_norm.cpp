@@ -6,8 +6,8 @@
 #include "attn/gpt.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
-#include "modules/input.hpp"
-#include "modules/weights.hpp"
+#include "ops/input.hpp"
+#include "ops/weights.hpp"
 
 namespace attn {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "attn/gpt.hpp"
 #include "core/rows.hpp"
-#include "modules/dense.hpp"
+#include "ops/dense.hpp"
 
 namespace attn {
 namespace {

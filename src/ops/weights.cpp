@@ -1,4 +1,4 @@
-#include "modules/weights.hpp"
+#include "ops/weights.hpp"
 
 #include <limits>
 

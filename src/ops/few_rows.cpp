@@ -5,7 +5,7 @@
 #include "core/parallel.hpp"
 #include "core/subnormals.hpp"
 #include "kernels/targets.hpp"
-#include "modules/dense.hpp"
+#include "ops/dense.hpp"
 
 namespace attn {
 namespace {

@@ -4,13 +4,13 @@
 
 #include "attn/error.hpp"
 #include "core/rows.hpp"
-#include "gpt/embedding.hpp"
-#include "gpt/head.hpp"
-#include "modules/dense.hpp"
-#include "modules/input.hpp"
-#include "modules/sequence.hpp"
-#include "modules/stored.hpp"
-#include "modules/weights.hpp"
+#include "ops/embedding.hpp"
+#include "lm/head.hpp"
+#include "ops/dense.hpp"
+#include "ops/input.hpp"
+#include "ops/sequence.hpp"
+#include "ops/stored.hpp"
+#include "ops/weights.hpp"
 
 namespace attn {
 namespace {

@@ -1,4 +1,4 @@
-#include "modules/dense.hpp"
+#include "ops/dense.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -5,8 +5,8 @@
 
 #include "attn/error.hpp"
 #include "attn/language_model.hpp"
-#include "gpt/embedding.hpp"
-#include "gpt/head.hpp"
+#include "ops/embedding.hpp"
+#include "lm/head.hpp"
 
 namespace attn {
 namespace {

@@ -1,4 +1,4 @@
-#include "modules/input.hpp"
+#include "ops/input.hpp"
 
 #include "attn/reference.hpp"
 #include "core/rows.hpp"

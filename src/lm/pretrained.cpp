@@ -15,9 +15,9 @@
 #include "io/passed_over.hpp"
 #include "io/safetensors_file.hpp"
 #include "io/writers.hpp"
-#include "models/gguf_model.hpp"
-#include "modules/stored.hpp"
-#include "modules/weights.hpp"
+#include "lm/gguf_model.hpp"
+#include "ops/stored.hpp"
+#include "ops/weights.hpp"
 
 namespace attn {
 namespace {

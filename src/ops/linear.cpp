@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "modules/dense.hpp"
-#include "modules/input.hpp"
-#include "modules/weights.hpp"
+#include "ops/dense.hpp"
+#include "ops/input.hpp"
+#include "ops/weights.hpp"
 
 namespace attn {
 

@@ -3,7 +3,7 @@
 #include "attn/error.hpp"
 #include "attn/modules.hpp"
 #include "core/memory.hpp"
-#include "modules/weights.hpp"
+#include "ops/weights.hpp"
 
 namespace attn {
 

@@ -5,9 +5,9 @@
 #include "attn/error.hpp"
 #include "attn/generate.hpp"
 #include "core/rows.hpp"
-#include "gpt/embedding.hpp"
-#include "modules/dense.hpp"
-#include "modules/stored.hpp"
+#include "ops/embedding.hpp"
+#include "ops/dense.hpp"
+#include "ops/stored.hpp"
 
 namespace attn {
 

@@ -2,10 +2,10 @@
 
 #include "attn/error.hpp"
 #include "core/rows.hpp"
-#include "gpt/head.hpp"
-#include "modules/dense.hpp"
-#include "modules/input.hpp"
-#include "modules/weights.hpp"
+#include "lm/head.hpp"
+#include "ops/dense.hpp"
+#include "ops/input.hpp"
+#include "ops/weights.hpp"
 
 namespace attn {
 

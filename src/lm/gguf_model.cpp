@@ -1,4 +1,4 @@
-#include "models/gguf_model.hpp"
+#include "lm/gguf_model.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "io/bytes.hpp"
 #include "io/file.hpp"
 #include "io/passed_over.hpp"
-#include "models/gguf_metadata.hpp"
+#include "lm/gguf_metadata.hpp"
 
 namespace attn {
 namespace {

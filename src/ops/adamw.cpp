@@ -8,7 +8,7 @@
 #include "attn/optim.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
-#include "modules/weights.hpp"
+#include "ops/weights.hpp"
 
 namespace attn {
 namespace {

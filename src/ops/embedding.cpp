@@ -1,10 +1,10 @@
-#include "gpt/embedding.hpp"
+#include "ops/embedding.hpp"
 
 #include <string>
 
 #include "attn/error.hpp"
 #include "core/rows.hpp"
-#include "modules/weights.hpp"
+#include "ops/weights.hpp"
 
 namespace attn {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "attn/gpt.hpp"
 #include "core/rows.hpp"
-#include "modules/input.hpp"
-#include "modules/sequence.hpp"
+#include "ops/input.hpp"
+#include "ops/sequence.hpp"
 
 namespace attn {
 namespace {
