@@ -16,7 +16,7 @@
 #include "attn/pretrained.hpp"
 #include "bytes.hpp"
 #include "folder.hpp"
-#include "lm/gguf_bytes.hpp"
+#include "models/gguf_bytes.hpp"
 
 namespace {
 

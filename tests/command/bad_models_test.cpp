@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "command/command.hpp"
-#include "lm/gguf_bytes.hpp"
+#include "models/gguf_bytes.hpp"
 
 namespace attn::test {
 namespace {

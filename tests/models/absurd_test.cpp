@@ -5,7 +5,7 @@
 
 #include "attn/generate.hpp"
 #include "core/memory_limit.hpp"
-#include "lm/gguf_bytes.hpp"
+#include "models/gguf_bytes.hpp"
 #include "models/helpers.hpp"
 
 namespace attn::test {
