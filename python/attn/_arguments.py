@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from attn import _attn
-
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
     from typing import Any
 
-    from attn.scores import ScoreFunction
-
 NUMPY, TORCH, DLPACK = range(3)  # Framework of src/arrays.hpp
-NO_WINDOW = -1, -1
 
 
 def framework(array: Any) -> int:
@@ -57,9 +52,11 @@ def listed(values: Any, op: str, what: str) -> list[Any]:
 
 
 def int64(values: Any, what: str, op: str = "scaled_dot_product_attention") -> Any:
-    """Lengths and row numbers: an int64 array as it is; a list, or other integers, converted."""
+    """Lengths and row numbers: an int64 array as it is, and one number; a list, or other integers, converted."""
     if values is None or str(getattr(values, "dtype", "")) in ("int64", "torch.int64"):
         return values
+    if type(values) is int and abs(values) < 2**63:
+        return values  # NumPy would break torch.compile's graph
     import numpy
 
     try:
@@ -76,27 +73,25 @@ def rows_of(return_weights: Any) -> Any:
     return return_weights if isinstance(return_weights, bool) else int64(return_weights, "return_weights")
 
 
-def window_of(window: Any) -> tuple[int, int]:
+def window_of(window: Any, what: str) -> tuple[int, int] | None:
     if window is None:
-        return NO_WINDOW
+        return None
     try:
         left, right = window
     except (TypeError, ValueError):
-        raise TypeError(
-            f"[scaled_dot_product_attention] expected window as (left, right); found {window!r}"
-        ) from None
+        raise TypeError(f"[scaled_dot_product_attention] expected {what} as (left, right); found {window!r}") from None
     return left, right
 
 
-def pair_of(size: int | tuple[int, int]) -> tuple[int, int]:
+def pair_of(size: Any, what: str) -> tuple[int, int]:
     if not isinstance(size, tuple | list):
         return size, size
     if len(size) != 2:
-        raise TypeError(f"[scaled_dot_product_attention] expected block_size as a number or two; found {size!r}")
+        raise TypeError(f"[scaled_dot_product_attention] expected {what} as a number or two; found {size!r}")
     return size[0], size[1]
 
 
-def dtype_name(dtype: Any) -> str | None:
+def dtype_name(dtype: Any, what: str = "dtype") -> str | None:
     """Of NumPy, PyTorch, ml_dtypes, JAX, or a name."""
     if dtype is None:
         return None
@@ -130,13 +125,14 @@ def stream_of(generator: Any, op: str) -> Any:
         raise TypeError(f"[{op}] expected generator as attn.Generator; found {found}") from None
 
 
-def addresses(score_function: ScoreFunction | None) -> Any:
-    if score_function is None:
+def addresses(function: Any, what: str) -> Any:
+    """Those of an attn.ScoreFunction."""
+    if function is None:
         return None
     try:
-        return score_function.addresses
+        return function.addresses
     except AttributeError:
-        found = type(score_function).__name__
+        found = type(function).__name__
         raise TypeError(
-            f"[scaled_dot_product_attention] expected score_function as attn.ScoreFunction; found {found}"
+            f"[scaled_dot_product_attention] expected {what} as attn.ScoreFunction; found {found}"
         ) from None

@@ -3,23 +3,8 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._arguments import (
-    DLPACK,
-    NUMPY,
-    TORCH,
-    addresses,
-    asked_for,
-    dtype_name,
-    framework,
-    int64,
-    listed,
-    pair_of,
-    rows_of,
-    stream_of,
-    take,
-    window_of,
-    without_gradient,
-)
+from attn._arguments import DLPACK, NUMPY, TORCH, asked_for, dtype_name, framework, listed, rows_of, take, without_gradient
+from attn._options import given
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
@@ -29,8 +14,8 @@ if TYPE_CHECKING:
     import torch
 
     from attn._random import Generator
-    from attn._types import A, Array, DType, Integers, Options, Rows
-    from attn.scores import ScoreFunction
+    from attn._typed_options import Options
+    from attn._types import A, Array, DType, Integers, Rows
 
 if TYPE_CHECKING:
 
@@ -66,27 +51,12 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
-    window: tuple[int, int] | None = None,
-    softcap: float = 0.0,
-    alibi_slopes: Array | None = None,
     sinks: Array | None = None,
     relative_bias: Array | None = None,
-    relative_bidirectional: bool = True,
-    relative_max_distance: int = 128,
-    key_lengths: Integers | None = None,
-    cu_seqlens_q: Integers | None = None,
-    cu_seqlens_k: Integers | None = None,
-    block_mask: Array | None = None,
-    block_size: int | tuple[int, int] = 64,
-    causal_alignment: str = "top_left",
-    precision: str = "highest",
-    score_function: ScoreFunction | None = None,
-    query_offset: int | Integers | None = None,
-    key_offset: int | Integers | None = None,
-    output_dtype: DType | None = None,
     return_lse: bool = False,
     return_weights: Rows = False,
     generator: Generator | torch.Generator | None = None,
+    **options: Any,
 ) -> A | tuple[A, ...]:
     """softmax(mask(query · keyᵀ · scale)) · value, by fused kernels: memory linear in the number of tokens.
 
@@ -95,6 +65,8 @@ def scaled_dot_product_attention(
     DLPack, in the CPU's memory; the result is of query's framework. Nothing is copied, except an input whose last
     dimension is not contiguous, or whose leading dimensions beyond (b, h) no single stride can walk. With PyTorch's
     tensors gradients flow (attn.torch). The GIL is released.
+
+    Options that are not given are not there, unless a default is named.
 
     Args:
         query: (…, h, tq, d), float32, bfloat16, float16; float64 by the plain reference, which holds the scores.
@@ -107,21 +79,21 @@ def scaled_dot_product_attention(
         scale: default 1/√d.
         enable_gqa: query's heads may be a multiple of key's and value's.
         window: (left, right): query i sees keys from i - left to i + right; -1 is no limit.
-        softcap: scores become cap · tanh(scores / cap); from 2^-64 to 2^64, and 0 is none.
+        softcap: scores become cap · tanh(scores / cap); from 2^-64 to 2^64, and 0, the default, is none.
         alibi_slopes: (h): adds -slope · |i - j|.
         sinks: (h): one more score a head, which takes weight but has no value.
         relative_bias: (buckets, h): a learned number for each head and bucket of distances, as T5's, added to the scores.
-        relative_bidirectional: half of the buckets are for keys behind a query; else those share bucket 0.
-        relative_max_distance: from here on all distances are in the last bucket.
+        relative_bidirectional: by default half of the buckets are for keys behind a query; else those share bucket 0.
+        relative_max_distance: from here on, 128 by default, all distances are in the last bucket.
         key_lengths: (b) integers: batch item b has this many keys, the rest is padding.
         cu_seqlens_q: (n + 1) integers, 0 first: sequence s is queries cu_seqlens_q[s] to cu_seqlens_q[s + 1] - 1 of the
             one batch item, and sees its own keys alone. Causal and window masks count within the sequence.
         cu_seqlens_k: the same for the keys; default cu_seqlens_q.
         block_mask: boolean, broadcastable to (…, h, ⌈tq / bq⌉, ⌈tk / bk⌉): a block that is False costs no time.
-        block_size: (bq, bk), or one number for both.
-        causal_alignment: "top_left", or "bottom_right": query i stands at key i + tk - tq (diagonal, window, ALiBi),
-            where tk is the item's own length under key_lengths.
-        precision: what products of float32 may be made of, by PyTorch's names: "highest", "high", "medium".
+        block_size: (bq, bk), or one number for both; default 64.
+        causal_alignment: "top_left", the default, or "bottom_right": query i stands at key i + tk - tq (diagonal, window,
+            ALiBi), where tk is the item's own length under key_lengths.
+        precision: what products of float32 may be made of, by PyTorch's names: "highest", the default, "high", "medium".
         score_function: an attn.ScoreFunction: changes scores inside the kernels, after softcap, before biases and masks.
         query_offset: for a piece of a longer sequence: the position of its first query, or (b) integers, one for each
             batch item. Causal masks, windows, biases by distance, dropout and score functions then see positions.
@@ -144,45 +116,14 @@ def scaled_dot_product_attention(
 
         of_torch: Any = attn.torch.scaled_dot_product_attention
         return of_torch(
-            query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa,
-            window=window, softcap=softcap, alibi_slopes=alibi_slopes, sinks=sinks, relative_bias=relative_bias,
-            relative_bidirectional=relative_bidirectional, relative_max_distance=relative_max_distance,
-            key_lengths=key_lengths, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, block_mask=block_mask, block_size=block_size,
-            causal_alignment=causal_alignment, precision=precision, score_function=score_function,
-            query_offset=query_offset, key_offset=key_offset, output_dtype=output_dtype,
-            return_lse=return_lse, return_weights=return_weights, generator=generator,
+            query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, sinks=sinks, relative_bias=relative_bias,
+            return_lse=return_lse, return_weights=return_weights, generator=generator, **options,
         )  # fmt: skip
-    left, right = window_of(window)
-    starts_q = int64(cu_seqlens_q, "cu_seqlens_q")
-    block_query, block_key = pair_of(block_size)
-    options = _attn.Options(
-        framework=kind,
-        alibi_slopes=alibi_slopes,
-        key_lengths=int64(key_lengths, "key_lengths"),
-        query_starts=starts_q,
-        key_starts=starts_q if cu_seqlens_k is None else int64(cu_seqlens_k, "cu_seqlens_k"),
-        block_mask=block_mask,
-        block_query=block_query,
-        block_key=block_key,
-        dropout_key=_dropout_key(generator) if dropout_p else None,
-        dropout_p=dropout_p,
-        is_causal=is_causal,
-        scale=scale,
-        window_left=left,
-        window_right=right,
-        softcap=softcap,
-        causal_alignment=causal_alignment,
-        precision=precision,
-        score_function=addresses(score_function),
-        query_offset=int64(query_offset, "query_offset"),
-        key_offset=int64(key_offset, "key_offset"),
-        output_dtype=dtype_name(output_dtype),
-        relative_bidirectional=relative_bidirectional,
-        relative_max_distance=relative_max_distance,
-    )
+    options |= {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
+    made = _attn.Options(kind, given("scaled_dot_product_attention", options, kind, generator))
     weights = rows_of(return_weights)
     result = _attn.forward(
-        query, key, value, attn_mask, sinks, relative_bias, options, enable_gqa, return_lse, weights, kind
+        query, key, value, attn_mask, sinks, relative_bias, made, enable_gqa, return_lse, weights, kind
     )
     return asked_for(result, query, kind, return_lse, weights)
 
@@ -205,11 +146,3 @@ def merge(outputs: Sequence[A], lses: Sequence[A], dtype: DType | None = None) -
     kind = framework(parts[0]) if parts else NUMPY
     result = _attn.merge(parts, sums, dtype_name(dtype), kind)
     return tuple(take(each, parts[0]) for each in result) if kind == DLPACK else result
-
-
-def _dropout_key(generator: Generator | torch.Generator | None) -> int:
-    if generator is None:
-        from attn._random import default_generator
-
-        generator = default_generator
-    return int(stream_of(generator, "scaled_dot_product_attention").next_u64())

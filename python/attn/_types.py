@@ -1,17 +1,10 @@
 """What the public signatures name. Never imported when the package runs: typing would double the import's time."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    import torch
-
-    from attn._random import Generator
-    from attn.distributed import Layout
-    from attn.scores import ScoreFunction
 
 
 class Array(Protocol):
@@ -69,38 +62,6 @@ Native = Compiled | int | object  # or a ctypes function or a PyCapsule, for whi
 DType = str | npt.DTypeLike  # a name, or NumPy's, PyTorch's, JAX's or ml_dtypes' own
 
 
-class CacheOptions(TypedDict, total=False):
-    """The options of attention that KVCache.attention takes, too, by keyword alone."""
-
-    window: tuple[int, int] | None
-    softcap: float
-    alibi_slopes: Array | None
-    sinks: Array | None
-    relative_bias: Array | None
-    relative_bidirectional: bool
-    relative_max_distance: int
-    causal_alignment: str
-    precision: str
-    score_function: "ScoreFunction | None"
-
-
-class Options(CacheOptions, total=False):
-    """What scaled_dot_product_attention takes by keyword alone, but for what is returned."""
-
-    relative_bias: Array | None
-    relative_bidirectional: bool
-    relative_max_distance: int
-    key_lengths: Integers | None
-    cu_seqlens_q: Integers | None
-    cu_seqlens_k: Integers | None
-    block_mask: Array | None
-    block_size: int | tuple[int, int]
-    query_offset: int | Integers | None
-    key_offset: int | Integers | None
-    output_dtype: DType | None
-    generator: "Generator | torch.Generator | None"
-
-
 class Request(Protocol):
     """A message under way. wait() returns once its memory may be used again, and raises where it is lost."""
 
@@ -143,53 +104,3 @@ class Communicator(Protocol):
 
 
 Group = ProcessGroup | Mesh | Communicator | Ranks | None
-
-
-class RankOptions(TypedDict, total=False):
-    """What attn.distributed.attention takes by keyword alone, but for what is returned."""
-
-    group: Group
-    layout: "Layout | None"
-    key_layout: "Layout | None"
-    scheme: str
-    window: tuple[int, int] | None
-    softcap: float
-    alibi_slopes: Array | None
-    sinks: Array | None
-    relative_bias: Array | None
-    relative_bidirectional: bool
-    relative_max_distance: int
-    key_lengths: Integers | None
-    cu_seqlens_q: Integers | None
-    cu_seqlens_k: Integers | None
-    block_mask: Array | None
-    block_size: int | tuple[int, int]
-    causal_alignment: str
-    precision: str
-    score_function: "ScoreFunction | None"
-    output_dtype: DType | None
-    generator: "Generator | torch.Generator | None"
-
-
-class TensorOptions(TypedDict, total=False):
-    """The same of attn.torch, on tensors."""
-
-    window: tuple[int, int] | None
-    softcap: float
-    alibi_slopes: "torch.Tensor | None"
-    sinks: "torch.Tensor | None"
-    relative_bias: "torch.Tensor | None"
-    relative_bidirectional: bool
-    relative_max_distance: int
-    key_lengths: Integers | None
-    cu_seqlens_q: Integers | None
-    cu_seqlens_k: Integers | None
-    block_mask: "torch.Tensor | None"
-    block_size: int | tuple[int, int]
-    causal_alignment: str
-    precision: str
-    score_function: "ScoreFunction | None"
-    query_offset: int | Integers | None
-    key_offset: int | Integers | None
-    output_dtype: DType | None
-    generator: "torch.Generator | None"

@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 from attn import _attn
-from attn._arguments import addresses, asked_for, dtype_name, framework, integer, rows_of, window_of, without_gradient
+from attn._arguments import asked_for, dtype_name, framework, integer, rows_of, without_gradient
+from attn._options import NOT_OF_A_CACHE, given
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from attn._types import A, Array, CacheOptions, Int64, Integers, Rows
-
-    from attn.scores import ScoreFunction
+    from attn._typed_options import CacheOptions
+    from attn._types import A, Array, Int64, Integers, Rows
 
 
 class KVCache:
@@ -87,18 +87,12 @@ class KVCache:
         is_causal: bool = False,
         scale: float | None = None,
         *,
-        window: tuple[int, int] | None = None,
-        softcap: float = 0.0,
-        alibi_slopes: Array | None = None,
         sinks: Array | None = None,
         relative_bias: Array | None = None,
-        relative_bidirectional: bool = True,
-        relative_max_distance: int = 128,
         causal_alignment: str = "bottom_right",
-        precision: str = "highest",
-        score_function: ScoreFunction | None = None,
         return_lse: bool = False,
         return_weights: Rows = False,
+        **options: Any,
     ) -> A | tuple[A, ...]:
         """query (b, hq, tq, d) to all that is kept; arguments and results of attn.scaled_dot_product_attention.
 
@@ -113,14 +107,14 @@ class KVCache:
             is_causal: a query sees its own token and those before it alone.
             scale: default 1/√d.
             window: (left, right): how many keys a query sees on each side of its own; -1 is no limit.
-            softcap: scores become cap · tanh(scores / cap); 0 is none.
+            softcap: scores become cap · tanh(scores / cap); 0, the default, is none.
             alibi_slopes: (h): adds -slope · distance.
             sinks: (h): one more score a head, which takes weight but has no value.
             relative_bias: (buckets, h): a learned number for each head and bucket of distances, added to the scores.
-            relative_bidirectional: half of the buckets are for keys behind a query; else those share bucket 0.
-            relative_max_distance: from here on all distances are in the last bucket.
+            relative_bidirectional: by default half of the buckets are for keys behind a query; else those share bucket 0.
+            relative_max_distance: from here on, 128 by default, all distances are in the last bucket.
             causal_alignment: "bottom_right", or "top_left": query i stands at key i.
-            precision: "highest", "high" or "medium", as in attn.scaled_dot_product_attention.
+            precision: "highest" (the default), "high" or "medium", as in attn.scaled_dot_product_attention.
             score_function: an attn.ScoreFunction.
             return_lse: also return log Σ exp of the scores, (b, hq, tq).
             return_weights: True, or the numbers of some rows: also return the weights, (b, hq, rows, longest item).
@@ -131,23 +125,10 @@ class KVCache:
         """
         query = _without_gradient(query)
         kind = framework(query)
-        left, right = window_of(window)
-        options = _attn.Options(
-            framework=kind,
-            alibi_slopes=alibi_slopes,
-            is_causal=is_causal,
-            scale=scale,
-            window_left=left,
-            window_right=right,
-            softcap=softcap,
-            causal_alignment=causal_alignment,
-            precision=precision,
-            score_function=addresses(score_function),
-            relative_bidirectional=relative_bidirectional,
-            relative_max_distance=relative_max_distance,
-        )
+        options |= {"is_causal": is_causal, "scale": scale, "causal_alignment": causal_alignment}
+        made = _attn.Options(kind, given("KVCache", options, kind, without=NOT_OF_A_CACHE))
         weights = rows_of(return_weights)
-        result = self._cache.attend(query, attn_mask, sinks, relative_bias, options, return_lse, weights, kind)
+        result = self._cache.attend(query, attn_mask, sinks, relative_bias, made, return_lse, weights, kind)
         return asked_for(result, query, kind, return_lse, weights)
 
     def truncate(self, length: int, item: int | None = None) -> None:

@@ -1,6 +1,9 @@
 #include "options.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "attn/error.hpp"
@@ -29,41 +32,86 @@ ScoreFunction score_function_of(const Addresses& at) {
   return result;
 }
 
-void make(Options* self, int framework, nb::handle alibi_slopes, nb::handle key_lengths, nb::handle query_starts,
-          nb::handle key_starts, nb::handle block_mask, nb::handle block_query, nb::handle block_key,
-          nb::handle dropout_key, nb::handle dropout_p, nb::handle is_causal, nb::handle scale, nb::handle window_left,
-          nb::handle window_right, nb::handle softcap, nb::handle causal_alignment, nb::handle precision,
-          nb::handle score_function, nb::handle query_offset, nb::handle key_offset, nb::handle output_dtype,
-          nb::handle relative_bidirectional, nb::handle relative_max_distance) {
-  const auto from = static_cast<Framework>(framework);
+// One option, by its name in Python, and the options that it is to be among.
+struct Given {
+  nb::handle value;
+  const char* name;
+  Framework from;
+  Options& all;
+  AttentionOptions& o = all.options;
+
+  template <class T>
+  T as() const {
+    return plain<T>(value, kOp, name);
+  }
+  void take(Tensor& to) const { all.take(to, value, name, from); }
+};
+
+void take_dropout_key(const Given& in) {
+  if (nb::isinstance<nb::int_>(in.value)) in.o.dropout_key = in.as<std::uint64_t>();
+  if (nb::isinstance<nb::int_>(in.value) || in.value.is_none()) return;
+  Tensor drawn;  // by torch.randint
+  in.take(drawn);
+  if (drawn.numel() != 1 || drawn.dtype() != DType::i64) {
+    throw Error(Error::Kind::dtype, kOp, "dropout's key as one int64", drawn.shape().str());
+  }
+  in.o.dropout_key = static_cast<std::uint64_t>(*drawn.data<std::int64_t>());
+}
+
+void take_window(const Given& in) {
+  if (in.value.is_none()) return;
+  in.o.mask.window_left = plain<std::int64_t>(in.value[0], kOp, "window's left");
+  in.o.mask.window_right = plain<std::int64_t>(in.value[1], kOp, "window's right");
+}
+
+void take_block_size(const Given& in) {
+  in.o.mask.block_query = plain<std::int64_t>(in.value[0], kOp, in.name);
+  in.o.mask.block_key = plain<std::int64_t>(in.value[1], kOp, in.name);
+}
+
+void take_score_function(const Given& in) {
+  if (!in.value.is_none()) in.o.score_function = score_function_of(in.as<Addresses>());
+}
+
+// attn/_options.py says of each what Python's callers give, and how that is converted before it comes here.
+constexpr std::pair<const char*, void (*)(const Given&)> kOptions[] = {
+    {"alibi_slopes", [](const Given& in) { in.take(in.o.alibi_slopes); }},
+    {"key_lengths", [](const Given& in) { in.take(in.o.mask.key_lengths); }},
+    {"cu_seqlens_q", [](const Given& in) { in.take(in.o.mask.query_starts); }},
+    {"cu_seqlens_k", [](const Given& in) { in.take(in.o.mask.key_starts); }},
+    {"block_mask", [](const Given& in) { in.take(in.o.mask.block_keep); }},
+    {"dropout_key", take_dropout_key},
+    {"query_offset", [](const Given& in) { in.all.take_offset(in.o.query_offset, in.value, in.name, in.from); }},
+    {"key_offset", [](const Given& in) { in.all.take_offset(in.o.key_offset, in.value, in.name, in.from); }},
+    {"dropout_p", [](const Given& in) { in.o.dropout = in.as<double>(); }},
+    {"is_causal", [](const Given& in) { in.o.mask.is_causal = in.as<bool>(); }},
+    {"scale", [](const Given& in) { in.o.scale = optional_plain<double>(in.value, kOp, in.name); }},
+    {"window", take_window},
+    {"softcap", [](const Given& in) { in.o.softcap = in.as<double>(); }},
+    {"block_size", take_block_size},
+    {"causal_alignment", [](const Given& in) { in.o.mask.align = align_of(in.as<std::string_view>()); }},
+    {"precision", [](const Given& in) { in.o.precision = parse_precision(in.as<std::string_view>()); }},
+    {"score_function", take_score_function},
+    {"output_dtype", [](const Given& in) { in.o.output_dtype = optional_dtype(in.value, kOp, in.name); }},
+    {"relative_bidirectional", [](const Given& in) { in.o.relative_bias.bidirectional = in.as<bool>(); }},
+    {"relative_max_distance", [](const Given& in) { in.o.relative_bias.max_distance = in.as<std::int64_t>(); }},
+};
+
+void make(Options* self, int framework, const nb::dict& given) {
   Options result;
   AttentionOptions& o = result.options;
-  o.mask.is_causal = plain<bool>(is_causal, kOp, "is_causal");
-  o.mask.align = align_of(plain<std::string_view>(causal_alignment, kOp, "causal_alignment"));
-  o.mask.window_left = plain<std::int64_t>(window_left, kOp, "window's left");
-  o.mask.window_right = plain<std::int64_t>(window_right, kOp, "window's right");
-  result.take(o.mask.key_lengths, key_lengths, "key_lengths", from);
-  result.take(o.mask.query_starts, query_starts, "cu_seqlens_q", from);
-  result.take(o.mask.key_starts, key_starts, "cu_seqlens_k", from);
-  result.take(o.mask.block_keep, block_mask, "block_mask", from);
-  if (o.mask.block_keep.defined()) {
-    o.mask.block_query = plain<std::int64_t>(block_query, kOp, "block_size");
-    o.mask.block_key = plain<std::int64_t>(block_key, kOp, "block_size");
+  o.mask.block_query = o.mask.block_key = 64;
+  for (const auto& [key, value] : given) {
+    const auto name = nb::cast<std::string_view>(key);
+    const auto* option = std::ranges::find(kOptions, name, [](const auto& each) { return each.first; });
+    if (option == std::end(kOptions)) {
+      throw Error(Error::Kind::dtype, kOp, "options that it knows", std::string(name));
+    }
+    option->second({value, option->first, static_cast<Framework>(framework), result});
   }
-  o.scale = optional_plain<double>(scale, kOp, "scale");
-  o.softcap = plain<double>(softcap, kOp, "softcap");
-  result.take(o.alibi_slopes, alibi_slopes, "alibi_slopes", from);
-  o.dropout = plain<double>(dropout_p, kOp, "dropout_p");
-  if (o.dropout > 0) o.dropout_key = optional_plain<std::uint64_t>(dropout_key, kOp, "dropout's key");
-  o.precision = parse_precision(plain<std::string_view>(precision, kOp, "precision"));
-  result.take_offset(o.query_offset, query_offset, "query_offset", from);
-  result.take_offset(o.key_offset, key_offset, "key_offset", from);
-  o.relative_bias.bidirectional = plain<bool>(relative_bidirectional, kOp, "relative_bidirectional");
-  o.relative_bias.max_distance = plain<std::int64_t>(relative_max_distance, kOp, "relative_max_distance");
-  o.output_dtype = optional_dtype(output_dtype, kOp, "output_dtype");
-  if (!score_function.is_none()) {
-    o.score_function = score_function_of(plain<Addresses>(score_function, kOp, "score_function's addresses"));
-  }
+  if (!o.mask.block_keep.defined()) o.mask.block_query = o.mask.block_key = 0;
+  if (!o.mask.key_starts.defined()) o.mask.key_starts = o.mask.query_starts;
+  if (!(o.dropout > 0)) o.dropout_key.reset();
   new (self) Options(std::move(result));
 }
 
@@ -74,6 +122,8 @@ void Options::take(Tensor& to, nb::handle object, const char* what, Framework fr
 }
 
 void Options::take_offset(Offset& to, nb::handle object, const char* what, Framework from) {
+  if (nb::isinstance<nb::int_>(object)) to = plain<std::int64_t>(object, kOp, what);
+  if (nb::isinstance<nb::int_>(object)) return;
   Tensor positions;
   take(positions, object, what, from);
   if (!positions.defined()) return;
@@ -107,18 +157,11 @@ std::optional<DType> optional_dtype(nb::handle object, const char* op, const cha
 }
 
 void bind_options(nb::module_& m) {
-  const nb::object none = nb::none();
   nb::class_<Options>(m, "Options", "The operator's options by name; what is not given is as if it were not there.")
-      .def("__init__", &make, nb::arg("framework"), nb::arg("alibi_slopes").none() = none,
-           nb::arg("key_lengths").none() = none, nb::arg("query_starts").none() = none,
-           nb::arg("key_starts").none() = none, nb::arg("block_mask").none() = none, nb::arg("block_query").none() = 0,
-           nb::arg("block_key").none() = 0, nb::arg("dropout_key").none() = none, nb::arg("dropout_p").none() = 0.0,
-           nb::arg("is_causal").none() = false, nb::arg("scale").none() = none, nb::arg("window_left").none() = -1,
-           nb::arg("window_right").none() = -1, nb::arg("softcap").none() = 0.0,
-           nb::arg("causal_alignment").none() = "top_left", nb::arg("precision").none() = "highest",
-           nb::arg("score_function").none() = none, nb::arg("query_offset").none() = none,
-           nb::arg("key_offset").none() = none, nb::arg("output_dtype").none() = none,
-           nb::arg("relative_bidirectional").none() = true, nb::arg("relative_max_distance").none() = 128);
+      .def("__init__", &make, nb::arg("framework"), nb::arg("given"));
+  nb::list names;
+  for (const auto& option : kOptions) names.append(option.first);
+  m.attr("OPTIONS") = nb::tuple(names);
 }
 
 }  // namespace attn::python

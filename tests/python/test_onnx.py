@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 
 pytest.importorskip("onnx")
+import onnx  # noqa: E402
 import onnx_cases  # noqa: E402
 from onnx import helper  # noqa: E402
 
 import attn  # noqa: E402
 
 AFTER_SCALE, AFTER_SOFTCAP, AFTER_MASK, AFTER_SOFTMAX = range(4)  # qk_matmul_output_mode
+
+# What the adapter reads of a node. softmax_precision may be passed over: the softmax is computed in float32 at least.
+INPUTS = {"Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"}
+ATTRIBUTES = {"scale", "softcap", "is_causal", "left_window_size", "right_window_size", "q_num_heads", "kv_num_heads",
+              "qk_matmul_output_mode", "softmax_precision"}
 
 CASES = {case.name: case for case in onnx_cases.of("Attention")}
 
@@ -54,6 +60,7 @@ def run(node, inputs):
     """The node's outputs by name."""
     given = dict(zip([name for name in node.input if name], inputs))
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    assert given.keys() <= INPUTS and attributes.keys() <= ATTRIBUTES
     q = four(given["Q"], attributes.get("q_num_heads"))
     k, v = (four(given[name], attributes.get("kv_num_heads")) for name in "KV")
     options = {name: attributes[name] for name in ("scale", "softcap") if name in attributes}
@@ -85,5 +92,7 @@ def test_a_case_of_onnx(name):
             np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=limit, atol=limit)
 
 
-def test_no_case_is_left_out():
+def test_nothing_of_the_operator_is_left_out():
+    schema = onnx.defs.get_schema("Attention")
+    assert ATTRIBUTES == schema.attributes.keys() and INPUTS == {each.name for each in schema.inputs}
     assert len(CASES) >= 93

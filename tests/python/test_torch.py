@@ -184,11 +184,7 @@ def test_compile_a_module_with_dropout():
     torch.testing.assert_close(fast(x), module(x))
 
 
-NUMBERS = {
-    "block_query": 4, "block_key": 3, "dropout_p": 0.0, "is_causal": False, "scale": None, "window_left": -1,
-    "window_right": -1, "softcap": 0.0, "causal_alignment": "top_left", "precision": "highest", "score_function": None,
-    "output_dtype": None, "relative_bidirectional": False, "relative_max_distance": 20,
-}  # fmt: skip
+NUMBERS = {"block_size": (4, 3), "relative_bidirectional": False, "relative_max_distance": 20}
 
 
 def test_opcheck():

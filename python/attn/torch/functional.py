@@ -9,14 +9,16 @@ import torch.overrides
 from torch import Tensor
 
 from attn import _attn
-from attn._arguments import TORCH, addresses, asked_for, dtype_name, int64, pair_of, rows_of, window_of
-from attn.scores import ScoreFunction
+from attn._arguments import TORCH, asked_for, rows_of
+from attn._options import given
 from attn.torch import modes, operator
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from attn._types import DType, Integers, Rows, TensorOptions
+    from attn._random import Generator
+    from attn._typed_options import Options
+    from attn._types import Array, Integers, Rows
 
 if TYPE_CHECKING:
 
@@ -24,21 +26,21 @@ if TYPE_CHECKING:
     def scaled_dot_product_attention(
         query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
         is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
-        return_lse: Literal[False] = False, return_weights: Literal[False] = False, **options: Unpack[TensorOptions],
+        return_lse: Literal[False] = False, return_weights: Literal[False] = False, **options: Unpack[Options],
     ) -> Tensor: ...  # fmt: skip
 
     @overload
     def scaled_dot_product_attention(
         query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
         is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
-        return_lse: Literal[True], return_weights: Rows = False, **options: Unpack[TensorOptions],
+        return_lse: Literal[True], return_weights: Rows = False, **options: Unpack[Options],
     ) -> tuple[Tensor, ...]: ...  # fmt: skip
 
     @overload
     def scaled_dot_product_attention(
         query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
         is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
-        return_lse: bool = False, return_weights: Literal[True] | Integers, **options: Unpack[TensorOptions],
+        return_lse: bool = False, return_weights: Literal[True] | Integers, **options: Unpack[Options],
     ) -> tuple[Tensor, ...]: ...  # fmt: skip
 
 
@@ -52,27 +54,12 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
-    window: tuple[int, int] | None = None,
-    softcap: float = 0.0,
-    alibi_slopes: Tensor | None = None,
-    sinks: Tensor | None = None,
-    relative_bias: Tensor | None = None,
-    relative_bidirectional: bool = True,
-    relative_max_distance: int = 128,
-    key_lengths: Integers | None = None,
-    cu_seqlens_q: Integers | None = None,
-    cu_seqlens_k: Integers | None = None,
-    block_mask: Tensor | None = None,
-    block_size: int | tuple[int, int] = 64,
-    causal_alignment: str = "top_left",
-    precision: str = "highest",
-    score_function: ScoreFunction | None = None,
-    query_offset: int | Integers | None = None,
-    key_offset: int | Integers | None = None,
-    output_dtype: DType | None = None,
+    sinks: Array | None = None,
+    relative_bias: Array | None = None,
     return_lse: bool = False,
     return_weights: Rows = False,
-    generator: torch.Generator | None = None,
+    generator: Generator | torch.Generator | None = None,
+    **options: Any,
 ) -> Tensor | tuple[Tensor, ...]:
     """attn.scaled_dot_product_attention, which says what the arguments are, on tensors.
 
@@ -83,61 +70,30 @@ def scaled_dot_product_attention(
     """
     inputs = (query, key, value, attn_mask, sinks, relative_bias)
     if torch.overrides.has_torch_function(inputs):
-        given = {name: value for name, value in locals().items() if name != "inputs"}
-        return torch.overrides.handle_torch_function(cast(Any, scaled_dot_product_attention), inputs, **given)
+        call = cast(Any, scaled_dot_product_attention)
+        return torch.overrides.handle_torch_function(
+            call, inputs, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, sinks=sinks,
+            relative_bias=relative_bias, return_lse=return_lse, return_weights=return_weights, generator=generator, **options,
+        )  # fmt: skip
     if torch.is_autocast_enabled("cpu"):
         inputs = modes.autocast(inputs)
-    dropout_key = None
-    if dropout_p > 0:
-        dropout_key = torch.randint(-(2**63), 2**63 - 1, (), generator=generator)
-    left, right = window_of(window)
-    starts_q = _int64(cu_seqlens_q, "cu_seqlens_q")
-    block_query, block_key = pair_of(block_size)
-    others = (
-        _tensor(alibi_slopes, "alibi_slopes"),
-        _int64(key_lengths, "key_lengths"),
-        starts_q,
-        starts_q if cu_seqlens_k is None else _int64(cu_seqlens_k, "cu_seqlens_k"),
-        _tensor(block_mask, "block_mask"),
-        dropout_key,
-        _int64(query_offset, "query_offset"),
-        _int64(key_offset, "key_offset"),
-    )
-    numbers = {
-        "block_query": block_query,
-        "block_key": block_key,
-        "dropout_p": dropout_p,
-        "is_causal": is_causal,
-        "scale": scale,
-        "window_left": left,
-        "window_right": right,
-        "softcap": softcap,
-        "causal_alignment": causal_alignment,
-        "precision": precision,
-        "score_function": addresses(score_function),
-        "output_dtype": dtype_name(output_dtype),
-        "relative_bidirectional": relative_bidirectional,
-        "relative_max_distance": relative_max_distance,
-    }
-    tensors = (*inputs, *others)
+    options |= {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
+    made = given("scaled_dot_product_attention", options, TORCH, generator)
+    tensors = [*inputs]
+    for name in operator.TENSOR_NAMES & made.keys():
+        made[name] = _tensor(made[name], name)
+        tensors.append(made[name])
     traced = torch.compiler.is_compiling()
     if traced or not modes.direct(tensors):
         _are_tensors(inputs)
-        modes.refuse_gradient(alibi_slopes)
+        modes.refuse_gradient(made.get("alibi_slopes"))
         if return_weights is not False:
             raise NotImplementedError(_NO_WEIGHTS)
-        output, lse = _with_gradients(tensors, enable_gqa, numbers, score_function, traced)
+        output, lse = _with_gradients(inputs, enable_gqa, made, options.get("score_function"), traced)
         return (output, lse) if return_lse else output
-    weights = rows_of(return_weights)
-    given, call = operator.options(others, numbers), cast(Any, _attn.forward)
-    result = call(*operator.bare(tensors[:operator.INPUT_COUNT]), given, enable_gqa, return_lse, weights, TORCH)
+    weights, call = rows_of(return_weights), cast(Any, _attn.forward)
+    result = call(*operator.bare(inputs), operator.options(made), enable_gqa, return_lse, weights, TORCH)
     return asked_for(result, query, TORCH, return_lse, weights)
-
-
-def _int64(values: Any, what: str) -> Tensor | None:
-    if type(values) is int and abs(values) < 2**63:
-        return torch.tensor(values)  # by way of NumPy would break torch.compile's graph
-    return values if values is None or type(values) is Tensor else torch.as_tensor(int64(values, what))
 
 
 def _tensor(values: Any, what: str) -> Tensor | None:
@@ -170,18 +126,20 @@ def _are_tensors(inputs: tuple[Any, ...]) -> None:
             )
 
 
-def _with_gradients(tensors: tuple[Any, ...], grouped: bool, numbers: dict[str, Any], keep: Any, traced: bool) -> Any:
-    query, key, value, mask, *others = tensors
+def _with_gradients(inputs: tuple[Any, ...], grouped: bool, made: dict[str, Any], keep: Any, traced: bool) -> Any:
+    query, key, value, mask, sinks, relative_bias = inputs
     if traced:
         modes.refuse_forward_mode()  # a compiler would lose the derivative
     leading = None
     if not _in_order(query, key, value, grouped):
-        query, key, value, (mask, others[6]), leading = _four(query, key, value, (mask, others[6]), grouped)
-    given = (query, key, value, mask, *others)
+        masks = mask, made.get("block_mask")
+        query, key, value, (mask, made["block_mask"]), leading = _four(query, key, value, masks, grouped)
+    others = [made.pop(name, None) for name in operator.TENSORS]
+    given = (query, key, value, mask, sinks, relative_bias, *others)
     if traced and not modes.transformed():
-        output, lse = operator.called(given, numbers)
+        output, lse = operator.called(given, made)
     else:
-        output, lse = operator.Attention.apply(*given, numbers, keep)
+        output, lse = operator.Attention.apply(*given, made, keep)
     if leading is None:
         return output, lse
     return output.view(*leading, *output.shape[2:]), lse.view(*leading, *lse.shape[2:])

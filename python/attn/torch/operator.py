@@ -14,40 +14,35 @@ from torch import Tensor
 from torch.utils.dlpack import to_dlpack
 
 from attn import _attn
-from attn._attention import TORCH
+from attn._arguments import TORCH
+from attn._options import OPTIONS
 from attn.torch.modes import one_by_one, ordinary, transformed
 
 # query (b, hq, tq, d), key (b, hkv, tk, d), value (b, hkv, tk, dv): output (b, hq, tq, dv) and lse (b, hq, tq). Gradients
-# are those of INPUTS. TENSORS and NUMBERS are the keywords of attn._attn.Options; an operator of PyTorch with gradients
-# takes tensors by position.
+# are those of INPUTS. An operator of PyTorch with gradients takes tensors by position, and numbers by name.
 INPUTS = "Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor? sinks, Tensor? relative_bias"
 INPUT_COUNT = 6
-TENSORS = (
-    "Tensor? alibi_slopes, Tensor? key_lengths, Tensor? query_starts, Tensor? key_starts, Tensor? block_mask, "
-    "Tensor? dropout_key, Tensor? query_offset, Tensor? key_offset"
-)
-NUMBERS = (
-    "int block_query, int block_key, float dropout_p, bool is_causal, float? scale, int window_left, int window_right, "
-    "float softcap, str causal_alignment, str precision, int[]? score_function, str? output_dtype, "
-    "bool relative_bidirectional, int relative_max_distance"
-)
-FORWARD = f"({INPUTS}, {TENSORS}, *, {NUMBERS}) -> (Tensor, Tensor)"
+TENSORS = (*(name for name in OPTIONS if OPTIONS[name].type == "Tensor?"), "dropout_key")
+TENSOR_NAMES = frozenset(TENSORS)
+TENSOR_COUNT = INPUT_COUNT + len(TENSORS)
+_TENSORS = ", ".join(f"Tensor? {name}" for name in TENSORS)
+_NUMBERS = ", ".join(f"{each.type} {name}={each.default!r}" for name, each in OPTIONS.items() if name not in TENSOR_NAMES)
+FORWARD = f"({INPUTS}, {_TENSORS}, *, {_NUMBERS}) -> (Tensor, Tensor)"
 BACKWARD = (
-    f"(Tensor d_output, {INPUTS}, {TENSORS}, Tensor output, Tensor lse, *, {NUMBERS}) -> "
+    f"(Tensor d_output, {INPUTS}, {_TENSORS}, Tensor output, Tensor lse, *, {_NUMBERS}) -> "
     "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
-TENSOR_NAMES = [word for word in TENSORS.replace(",", "").split() if word != "Tensor?"]
-TENSOR_COUNT = INPUT_COUNT + len(TENSOR_NAMES)
 
 
-def options(tensors: Any, numbers: dict[str, Any]) -> Any:
+def options(given: dict[str, Any]) -> Any:
     """The library's."""
-    named = dict(zip(TENSOR_NAMES, tensors))
-    if (key := named["dropout_key"]) is not None:
-        named["dropout_key"] = int(key) & 0xFFFFFFFFFFFFFFFF
     if not EXCHANGE:
-        named = {name: _capsule(value) if isinstance(value, Tensor) else value for name, value in named.items()}
-    return _attn.Options(framework=TORCH, **named, **numbers)
+        given = {name: _capsule(value) if isinstance(value, Tensor) else value for name, value in given.items()}
+    return _attn.Options(TORCH, given)
+
+
+def _options(tensors: Any, numbers: dict[str, Any]) -> Any:
+    return options({**dict(zip(TENSORS, tensors)), **numbers})
 
 
 _api = getattr(Tensor, "__dlpack_c_exchange_api__", None)
@@ -56,7 +51,7 @@ _attn.set_leak_warnings(False)
 EXCHANGE = _api is not None and _attn.use_exchange(Tensor, _api)
 
 
-def bare(tensors: tuple[Optional[Tensor], ...]) -> Any:
+def bare(tensors: tuple[Any, ...]) -> Any:
     """As the C++ side takes them fastest: as they are, or before PyTorch 2.10 as DLPack capsules."""
     return tensors if EXCHANGE else map(_capsule, tensors)
 
@@ -78,7 +73,7 @@ def _capsule(tensor: Optional[Tensor]) -> Any:
 def _forward(tensors: Any, numbers: dict[str, Any]) -> tuple[Tensor, Tensor]:
     """Of INPUTS and TENSORS: output and lse."""
     call: Any = _attn.forward
-    given = options(tensors[INPUT_COUNT:], numbers)
+    given = _options(tensors[INPUT_COUNT:], numbers)
     output, lse, _ = call(*bare(tensors[:INPUT_COUNT]), given, True, True, False, TORCH)
     return output, lse
 
@@ -86,7 +81,7 @@ def _forward(tensors: Any, numbers: dict[str, Any]) -> tuple[Tensor, Tensor]:
 def _backward(d_output: Tensor, tensors: Any, numbers: dict[str, Any]) -> tuple[Optional[Tensor], ...]:
     """Gradients of INPUTS, None where there is none. tensors are INPUTS, TENSORS, and forward's results."""
     call: Any = _attn.backward
-    given = options(tensors[INPUT_COUNT:TENSOR_COUNT], numbers)
+    given = _options(tensors[INPUT_COUNT:TENSOR_COUNT], numbers)
     return call(*bare((d_output, *tensors[:INPUT_COUNT], *tensors[TENSOR_COUNT:])), given, TORCH)
 
 
@@ -105,7 +100,7 @@ def attention(*tensors: Any, **numbers: Any) -> tuple[Tensor, Tensor]:
 
 def called(tensors: Any, numbers: dict[str, Any]) -> tuple[Tensor, Tensor]:
     """The operator, which is strict about numbers."""
-    for name in ("dropout_p", "softcap", "scale"):
+    for name in numbers.keys() & {"dropout_p", "softcap", "scale"}:
         if isinstance(numbers[name], Tensor) and numbers[name].requires_grad:
             raise TypeError(f"[scaled_dot_product_attention] expected {name} as a number; found Tensor with requires_grad")
         numbers[name] = None if numbers[name] is None else float(numbers[name])
@@ -117,7 +112,7 @@ def _(query: Tensor, key: Tensor, value: Tensor, *tensors: Any, **numbers: Any) 
     _fits(query, key, value, tensors)
     b, h, tq, _ = query.shape
     lse = torch.float64 if query.dtype == torch.float64 else torch.float32
-    named = numbers["output_dtype"]
+    named = numbers.get("output_dtype")
     dtype = query.dtype if named is None else getattr(torch, named)
     return query.new_empty((b, h, tq, value.shape[-1]), dtype=dtype), query.new_empty((b, h, tq), dtype=lse)
 
@@ -132,7 +127,9 @@ def _fits(query: Tensor, key: Tensor, value: Tensor, tensors: Any) -> None:
         )
     dtypes = [tensor.dtype for tensor in (query, key, value)]
     if len(set(dtypes)) > 1 or not query.dtype.is_floating_point:
-        raise TypeError(f"[scaled_dot_product_attention] expected query, key and value of one floating dtype; found {dtypes}")
+        raise RuntimeError(
+            f"[scaled_dot_product_attention] expected query, key and value of one floating dtype; found {dtypes}"
+        )
     (b, _, _, d), (bk, hk, tk, dk), (bv, hv, tv, _) = query.shape, key.shape, value.shape
     for alike in (b == bk, b == bv, hk == hv, tk == tv, d == dk):
         torch._check_value(
