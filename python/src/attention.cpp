@@ -3,6 +3,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include <stdexcept>
+#include <string>
+
 #include "arrays.hpp"
 #include "bind.hpp"
 #include "exchange.hpp"
@@ -15,12 +18,22 @@ namespace {
 
 constexpr const char* kOp = "scaled_dot_product_attention";
 
+// An error of the kind that PyTorch raises, for its tensors: other libraries have none of their own to follow.
+void refuse_mixed_dtypes(const Tensor& q, const Tensor& k, const Tensor& v, Framework from) {
+  if (from != Framework::torch || (q.dtype() == k.dtype() && q.dtype() == v.dtype())) return;
+  const auto named = [](const Tensor& tensor) { return std::string(name(tensor.dtype())); };
+  throw std::runtime_error(Error(Error::Kind::dtype, kOp, "query, key and value of one dtype",
+                                 named(q) + ", " + named(k) + " and " + named(v), "convert them with .to(dtype)")
+                               .what());
+}
+
 nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask, nb::handle sinks,
                   nb::handle relative_bias, const Options& options, nb::handle enable_gqa, nb::handle return_lse,
                   nb::handle return_weights, int framework) {
   const bool grouped = plain<bool>(enable_gqa, kOp, "enable_gqa"), lse = plain<bool>(return_lse, kOp, "return_lse");
   const auto with = static_cast<Framework>(framework);
   const Array q = read(query, kOp, "query", with), k = read(key, kOp, "key", with), v = read(value, kOp, "value", with);
+  refuse_mixed_dtypes(q.tensor, k.tensor, v.tensor, with);
   Options o = with_inputs(options, attn_mask, sinks, relative_bias, with);
   o.take_return_weights(return_weights, with);
   AttentionResult result;

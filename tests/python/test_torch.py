@@ -205,7 +205,7 @@ def test_meta_tensors_have_shapes():
     (lambda q: sdpa(q, q, None), TypeError),
     (lambda q: sdpa(q.to(torch.complex64), q, q), TypeError),
     (lambda q: sdpa(q.long(), q.long(), q.long()), TypeError),
-    (lambda q: sdpa(q, q.double(), q), TypeError),
+    (lambda q: sdpa(q, q.double(), q), RuntimeError),
     (lambda q: sdpa(q, q[..., :2], q), ValueError),
     (lambda q: sdpa(q, q[:, :1].expand(2, 2, 5, 4), q[:, :2]), ValueError),
     (lambda q: sdpa(q.requires_grad_(), q[:, :2], q[:, :2]), ValueError),
@@ -385,7 +385,7 @@ def test_nan_behind_a_mask_reaches_neither_outputs_nor_gradients():
 
 def test_modules_name_the_dtype_that_does_not_fit():
     module = attn.torch.MultiHeadAttention(6, 4, 8, 0.0, 2)
-    with pytest.raises(TypeError, match=r"^\[MultiHeadAttention\] expected x of the weights' dtype, torch.float32; found torch.float64; convert"):
+    with pytest.raises(RuntimeError, match=r"^\[MultiHeadAttention\] expected x of the weights' dtype, torch.float32; found torch.float64; convert"):
         module(torch.ones(2, 4, 6, dtype=torch.float64))
     with pytest.raises(TypeError, match=r"^\[MultiHeadAttention\] expected x as torch.Tensor; found NoneType"):
         module(None)

@@ -139,7 +139,7 @@ def _takes(module: Any, x: Any) -> None:
     weight = getattr(module.W_query, "weight", module.W_query)  # a quantised layer's is no tensor, or one of integers
     differs = isinstance(weight, Tensor) and weight.is_floating_point() and weight.dtype != x.dtype
     if differs and not torch.is_autocast_enabled("cpu"):
-        raise TypeError(
+        raise RuntimeError(
             f"[{type(module).__name__}] expected x of the weights' dtype, {weight.dtype}; found {x.dtype}; convert it "
             f"with .to({weight.dtype})"
         )
