@@ -62,9 +62,12 @@ class Module:
 
     _layer: _attn.Layer
 
-    def _make(self, kind: str, generator: Generator | None, **config: Any) -> None:
+    def _make(self, kind: str, given: dict[str, Any]) -> None:
+        """`given` has the arguments of the class, by name."""
+        config = {name: value for name, value in given.items() if name not in ("self", "generator")}
+        generator = given.get("generator")
         self._generator = default_generator if generator is None else generator
-        self._layer = _attn.Layer(kind, stream_of(self._generator, type(self).__name__), **config)
+        self._layer = _attn.Layer(kind, stream_of(self._generator, type(self).__name__), config)
         self.train()
 
     def __call__(self, x: A) -> A:
@@ -203,14 +206,14 @@ class SimplifiedSelfAttention(Module):
     """softmax(x · xᵀ) · x, without weights."""
 
     def __init__(self) -> None:
-        self._make("simple", None)
+        self._make("simple", locals())
 
 
 class AveragePast(Module):
     """Row i becomes the mean of rows 0 to i."""
 
     def __init__(self) -> None:
-        self._make("average", None)
+        self._make("average", locals())
 
 
 class SelfAttention_v1(Module):
@@ -223,7 +226,7 @@ class SelfAttention_v1(Module):
     """
 
     def __init__(self, d_in: int, d_out: int, *, generator: Generator | None = None) -> None:
-        self._make("self-v1", generator, d_in=d_in, d_out=d_out)
+        self._make("self-v1", locals())
 
 
 class SelfAttention_v2(Module):
@@ -238,15 +241,10 @@ class SelfAttention_v2(Module):
     """
 
     def __init__(
-        self,
-        d_in: int,
-        d_out: int,
-        qkv_bias: bool = False,
-        *,
-        layer_order: str = "qkv",
+        self, d_in: int, d_out: int, qkv_bias: bool = False, *, layer_order: str = "qkv",
         generator: Generator | None = None,
-    ) -> None:
-        self._make("self-v2", generator, d_in=d_in, d_out=d_out, qkv_bias=qkv_bias, layer_order=layer_order)
+    ) -> None:  # fmt: skip
+        self._make("self-v2", locals())
 
 
 class SelfAttentionHead(Module):
@@ -259,7 +257,7 @@ class SelfAttentionHead(Module):
     """
 
     def __init__(self, d_in: int, d_out: int, *, generator: Generator | None = None) -> None:
-        self._make("head", generator, d_in=d_in, d_out=d_out)
+        self._make("head", locals())
 
 
 class CausalAttention(Module):
@@ -278,123 +276,45 @@ class CausalAttention(Module):
     """
 
     def __init__(
-        self,
-        d_in: int,
-        d_out: int,
-        context_length: int,
-        dropout: float,
-        qkv_bias: bool = False,
-        *,
-        causal: bool = True,
-        layer_order: str = "qkv",
-        rope: RotaryFrequencies | None = None,
+        self, d_in: int, d_out: int, context_length: int, dropout: float, qkv_bias: bool = False, *,
+        causal: bool = True, layer_order: str = "qkv", rope: RotaryFrequencies | None = None,
         generator: Generator | None = None,
-    ) -> None:
-        self._make(
-            "causal",
-            generator,
-            d_in=d_in,
-            d_out=d_out,
-            context_length=context_length,
-            dropout=dropout,
-            qkv_bias=qkv_bias,
-            causal=causal,
-            layer_order=layer_order,
-            rope=rope,
-        )
+    ) -> None:  # fmt: skip
+        self._make("causal", locals())
 
 
 class MultiHeadAttentionWrapper(Module):
     """num_heads CausalAttention side by side: (…, tokens, d_out · num_heads).
 
     Args:
-        d_in: numbers of a token of the input.
         d_out: numbers of a token of one head's output.
-        context_length: the longest input, in tokens.
-        dropout: probability that a weight is dropped, in train mode.
         num_heads: heads.
-        qkv_bias: whether the three projections add a bias.
-        causal: whether a token sees itself and those before it alone.
-        layer_order: in which order weights are drawn: "qkv" (the book), or "kqv".
-        rope: how fast queries and keys turn by their positions (attn.rotary_frequencies); default not at all.
-        generator: what the weights and the dropout are drawn from; default the one that attn.manual_seed seeds.
+        d_in, context_length, dropout, qkv_bias, causal, layer_order, rope, generator: as CausalAttention's.
     """
 
     def __init__(
-        self,
-        d_in: int,
-        d_out: int,
-        context_length: int,
-        dropout: float,
-        num_heads: int,
-        qkv_bias: bool = False,
-        *,
-        causal: bool = True,
-        layer_order: str = "qkv",
-        rope: RotaryFrequencies | None = None,
+        self, d_in: int, d_out: int, context_length: int, dropout: float, num_heads: int, qkv_bias: bool = False, *,
+        causal: bool = True, layer_order: str = "qkv", rope: RotaryFrequencies | None = None,
         generator: Generator | None = None,
-    ) -> None:
-        self._make(
-            "heads",
-            generator,
-            d_in=d_in,
-            d_out=d_out,
-            context_length=context_length,
-            dropout=dropout,
-            num_heads=num_heads,
-            qkv_bias=qkv_bias,
-            causal=causal,
-            layer_order=layer_order,
-            rope=rope,
-        )
+    ) -> None:  # fmt: skip
+        self._make("heads", locals())
 
 
 class MultiHeadAttention(Module):
     """num_heads slices of one projection, and an output projection: (…, tokens, d_out).
 
     Args:
-        d_in: numbers of a token of the input.
-        d_out: numbers of a token of the output.
-        context_length: the longest input, in tokens.
-        dropout: probability that a weight is dropped, in train mode.
         num_heads: heads; d_out is a multiple of it.
-        qkv_bias: whether the three projections add a bias.
-        causal: whether a token sees itself and those before it alone.
-        layer_order: in which order weights are drawn: "qkv" (the book), or "kqv".
-        rope: how fast queries and keys turn by their positions (attn.rotary_frequencies); default not at all.
         out_proj: whether an output projection follows the heads.
-        generator: what the weights and the dropout are drawn from; default the one that attn.manual_seed seeds.
+        d_in, d_out, context_length, dropout, qkv_bias, causal, layer_order, rope, generator: as CausalAttention's.
     """
 
     def __init__(
-        self,
-        d_in: int,
-        d_out: int,
-        context_length: int,
-        dropout: float,
-        num_heads: int,
-        qkv_bias: bool = False,
-        *,
-        causal: bool = True,
-        layer_order: str = "qkv",
-        rope: RotaryFrequencies | None = None,
-        out_proj: bool = True,
+        self, d_in: int, d_out: int, context_length: int, dropout: float, num_heads: int, qkv_bias: bool = False, *,
+        causal: bool = True, layer_order: str = "qkv", rope: RotaryFrequencies | None = None, out_proj: bool = True,
         generator: Generator | None = None,
-    ) -> None:
-        self._make(
-            "multihead",
-            generator,
-            d_in=d_in,
-            d_out=d_out,
-            context_length=context_length,
-            dropout=dropout,
-            num_heads=num_heads,
-            qkv_bias=qkv_bias,
-            causal=causal,
-            layer_order=layer_order,
-            rope=rope,
-            out_proj=out_proj,
-        )
+    ) -> None:  # fmt: skip
+        self._make("multihead", locals())
 
 
 class CrossAttention(Module):
@@ -411,26 +331,10 @@ class CrossAttention(Module):
     """
 
     def __init__(
-        self,
-        d_in: int,
-        d_out: int,
-        dropout: float = 0.0,
-        num_heads: int = 1,
-        qkv_bias: bool = False,
-        *,
-        out_proj: bool = True,
-        generator: Generator | None = None,
-    ) -> None:
-        self._make(
-            "cross",
-            generator,
-            d_in=d_in,
-            d_out=d_out,
-            dropout=dropout,
-            num_heads=num_heads,
-            qkv_bias=qkv_bias,
-            out_proj=out_proj,
-        )
+        self, d_in: int, d_out: int, dropout: float = 0.0, num_heads: int = 1, qkv_bias: bool = False, *,
+        out_proj: bool = True, generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        self._make("cross", locals())
 
     def __call__(self, x: A, source: B) -> A:  # type: ignore[override]
         return self.forward(x, source)

@@ -22,11 +22,10 @@ namespace {
 
 constexpr const char* kOp = "module";
 
-std::optional<LayerOrder> order_of(std::optional<std::string_view> name) {
-  if (!name) return std::nullopt;
-  if (*name == "qkv") return LayerOrder::qkv;
-  if (*name == "kqv") return LayerOrder::kqv;
-  throw Error(Error::Kind::argument, kOp, "layer_order \"qkv\" or \"kqv\"", "\"" + std::string(*name) + "\"");
+LayerOrder order_of(std::string_view name) {
+  if (name == "qkv") return LayerOrder::qkv;
+  if (name == "kqv") return LayerOrder::kqv;
+  throw Error(Error::Kind::argument, kOp, "layer_order \"qkv\" or \"kqv\"", "\"" + std::string(name) + "\"");
 }
 
 // (inv_freq, attention_factor), as Python's RotaryFrequencies is.
@@ -37,6 +36,22 @@ std::optional<RotaryFrequencies> rope_of(nb::handle rope) {
   }
   const Array rates = read(rope[0], kOp, "rope's inv_freq");
   return RotaryFrequencies{float32s(rates.tensor), plain<double>(rope[1], kOp, "rope's attention_factor")};
+}
+
+// The arguments of a module's class, by name.
+ModuleConfig config_of(const nb::dict& given) {
+  ModuleConfig config;
+  const auto take = [&]<class T>(T& to, const char* name) {
+    if (given.contains(name)) to = plain<T>(given[name], kOp, name);
+  };
+  take(config.d_in, "d_in"), take(config.d_out, "d_out"), take(config.context_length, "context_length");
+  take(config.dropout, "dropout"), take(config.num_heads, "num_heads"), take(config.qkv_bias, "qkv_bias");
+  take(config.causal, "causal"), take(config.out_proj, "out_proj");
+  if (given.contains("layer_order")) {
+    config.layer_order = order_of(plain<std::string_view>(given["layer_order"], kOp, "layer_order"));
+  }
+  if (given.contains("rope")) config.rope = rope_of(given["rope"]);
+  return config;
 }
 
 // One module, and what it takes for threads to share it: it keeps its last forward pass. Nobody waits for the GIL
@@ -167,31 +182,10 @@ void bind_modules(nb::module_& m) {
   nb::class_<Layer>(m, "Layer", "Any module of the library.")
       .def(
           "__init__",
-          [](Layer* self, std::string_view kind, Stream& stream, nb::handle d_in, nb::handle d_out,
-             nb::handle context_length, nb::handle dropout, nb::handle num_heads, nb::handle qkv_bias,
-             nb::handle causal, nb::handle layer_order, nb::handle rope, nb::handle out_proj) {
-            const auto integer = [](nb::handle value, const char* what) {
-              return plain<std::int64_t>(value, kOp, what);
-            };
-            const auto flag = [](nb::handle value, const char* what) { return plain<bool>(value, kOp, what); };
-            new (self)
-                Layer(kind, stream,
-                      {.d_in = integer(d_in, "d_in"),
-                       .d_out = integer(d_out, "d_out"),
-                       .context_length = integer(context_length, "context_length"),
-                       .dropout = plain<double>(dropout, kOp, "dropout"),
-                       .num_heads = integer(num_heads, "num_heads"),
-                       .qkv_bias = flag(qkv_bias, "qkv_bias"),
-                       .causal = flag(causal, "causal"),
-                       .layer_order = order_of(optional_plain<std::string_view>(layer_order, kOp, "layer_order")),
-                       .rope = rope_of(rope),
-                       .out_proj = flag(out_proj, "out_proj")});
+          [](Layer* self, std::string_view kind, Stream& stream, const nb::dict& given) {
+            new (self) Layer(kind, stream, config_of(given));
           },
-          nb::arg("kind"), nb::arg("stream"), nb::arg("d_in").none() = 0, nb::arg("d_out").none() = 0,
-          nb::arg("context_length").none() = 0, nb::arg("dropout").none() = 0.0, nb::arg("num_heads").none() = 1,
-          nb::arg("qkv_bias").none() = false, nb::arg("causal").none() = true,
-          nb::arg("layer_order").none() = nb::none(), nb::arg("rope").none() = nb::none(),
-          nb::arg("out_proj").none() = true, nb::keep_alive<1, 3>())
+          nb::arg("kind"), nb::arg("stream"), nb::arg("given"), nb::keep_alive<1, 3>())
       .def("forward", &forward, nb::arg("x").none(), nb::arg("source").none(), nb::arg("with_steps"),
            nb::arg("framework"))
       .def("backward", &backward, nb::arg("d_output").none(), nb::arg("framework"))
