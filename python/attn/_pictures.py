@@ -61,12 +61,16 @@ def attn_module(op: str, what: Any) -> modules.Module | None:
     return copy.eval()
 
 
-def module_with_input(op: str, what: Any, x: Any) -> modules.Module | None:
-    """attn_module(), which needs an input."""
+def module_and_input(op: str, what: Any, x: Any, source: Any) -> tuple[modules.Module | None, Any]:
+    """attn_module(), and its input; a tensor of PyTorch without its history, as float32."""
     module = attn_module(op, what)
-    if module is not None and x is None:
+    if module is None:
+        return None, x
+    if x is None:
         raise TypeError(f"[{op}] expected an input x beside {type(what).__name__}; found none; attn.{op}(module, x)")
-    return module
+    if isinstance(module, modules.CrossAttention) and source is None:
+        refuse(op, "x and source for CrossAttention", "no source")
+    return module, x.detach().float() if is_model(what) and hasattr(x, "detach") else x
 
 
 def words_of(op: str, tokens: Any, key_tokens: Any) -> tuple[list[str], list[str]]:

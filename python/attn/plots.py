@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from attn import _attn
 from attn._arguments import integer
-from attn._pictures import module_with_input, refuse, steps_of, words_of
-from attn.modules import CrossAttention
-from attn.reports import input_of, save_whole
+from attn._pictures import module_and_input, refuse, steps_of, words_of
+from attn.reports import Drawn, save_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,20 +17,11 @@ if TYPE_CHECKING:
     from attn.modules import Module
 
 
-class Figure:
+class Figure(Drawn):
     """A drawing. Jupyter shows it; save() writes it as .svg; str() gives the SVG."""
 
-    def __init__(self, svg: str) -> None:
-        self._svg = svg
-
-    def __str__(self) -> str:
-        return self._svg
-
-    def __repr__(self) -> str:
-        return "<attn.Figure>"
-
     def _repr_svg_(self) -> str:
-        return self._svg
+        return self._text
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the drawing to the file `path`, which ends in .svg, whole or not at all."""
@@ -39,26 +29,15 @@ class Figure:
 
         if not os.fspath(path).endswith(".svg"):
             refuse("plot", "a path that ends in .svg", repr(os.fspath(path)))
-        save_whole(path, self._svg)
+        save_whole(path, self._text)
 
 
 def plot(
-    what: Module | Model | Weights,
-    x: Inputs | None = None,
-    source: Array | TokenizerLike | None = None,
-    *,
-    figure: str = "",
-    step: str = "weights",
-    tokenizer: TokenizerLike | None = None,
-    tokens: Sequence[str] = (),
-    key_tokens: Sequence[str] = (),
-    title: str = "",
-    item: int = 0,
-    layer: int | None = None,
-    head: int | None = None,
-    scale: str = "auto",
-    colours: str = "viridis",
-) -> Figure:
+    what: Module | Model | Weights, x: Inputs | None = None, source: Array | TokenizerLike | None = None, *,
+    figure: str = "", step: str = "weights", tokenizer: TokenizerLike | None = None, tokens: Sequence[str] = (),
+    key_tokens: Sequence[str] = (), title: str = "", item: int = 0, layer: int | None = None, head: int | None = None,
+    scale: str = "auto", colours: str = "viridis",
+) -> Figure:  # fmt: skip
     """One of the figures that `attn plot` draws, of what report() takes.
 
         attn.plot(mha, x, tokens=words)                         # all heads side by side
@@ -85,21 +64,14 @@ def plot(
     Raises:
         ValueError, TypeError: as report().
     """
-    module = module_with_input("plot", what, x)
+    second: Any = source
+    module, inputs = module_and_input("plot", what, x, second)
     words, key_words = words_of("plot", tokens, key_tokens)
     item = integer(item, "plot", "item")
     if module is None:
         shown = steps_of("plot", what, x, source if tokenizer is None else tokenizer, item)
         steps, words, item = shown.steps, words or shown.tokens, 0
     else:
-        if isinstance(module, CrossAttention) and source is None:
-            refuse("plot", "x and source for CrossAttention", "no source")
-        inputs = input_of(what, x)
-        second: Any = source
-        found = module.steps(inputs, second) if isinstance(module, CrossAttention) else module.steps(inputs)
-        steps = list(found.items())
-    return Figure(
-        _attn.figure_of_steps(
-            steps, figure, step, title, scale, colours, item, layer, head, words, key_words
-        )
-    )
+        steps = list(module._run(inputs, second, True)[1].items())
+    labels = words, key_words
+    return Figure(_attn.figure_of_steps(steps, figure, step, title, scale, colours, item, layer, head, *labels))

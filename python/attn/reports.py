@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from attn import _attn
 from attn._arguments import integer
-from attn._pictures import module_with_input, refuse, steps_of, words_of
-from attn.modules import CrossAttention
+from attn._pictures import module_and_input, refuse, steps_of, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,27 +16,31 @@ if TYPE_CHECKING:
     from attn.modules import Module
 
 
-class Report:
-    """A self-contained HTML page. Jupyter shows it; save() writes it; str() gives it."""
+class Drawn:
+    """What Jupyter shows; save() writes it; str() gives its text."""
 
-    def __init__(self, page: str) -> None:
-        self._page = page
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     def __str__(self) -> str:
-        return self._page
+        return self._text
 
     def __repr__(self) -> str:
-        return "<attn.Report>"
+        return f"<attn.{type(self).__name__}>"
+
+
+class Report(Drawn):
+    """A self-contained HTML page. Jupyter shows it; save() writes it; str() gives it."""
 
     def _repr_html_(self) -> str:
         import html
 
-        page = html.escape(self._page, quote=True)
+        page = html.escape(self._text, quote=True)
         return f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="width:100%;height:80vh;border:0"></iframe>'
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the page to the file `path`, whole or not at all."""
-        save_whole(path, self._page)
+        save_whole(path, self._text)
 
 
 def save_whole(path: str | os.PathLike[str], text: str) -> None:
@@ -56,18 +59,10 @@ def save_whole(path: str | os.PathLike[str], text: str) -> None:
 
 
 def report(
-    what: Module | Model | Weights,
-    x: Inputs | None = None,
-    source: Array | TokenizerLike | None = None,
-    *,
-    tokenizer: TokenizerLike | None = None,
-    tokens: Sequence[str] = (),
-    key_tokens: Sequence[str] = (),
-    title: str = "",
-    item: int = 0,
-    layer: int = 0,
-    head: int = 0,
-) -> Report:
+    what: Module | Model | Weights, x: Inputs | None = None, source: Array | TokenizerLike | None = None, *,
+    tokenizer: TokenizerLike | None = None, tokens: Sequence[str] = (), key_tokens: Sequence[str] = (),
+    title: str = "", item: int = 0, layer: int = 0, head: int = 0,
+) -> Report:  # fmt: skip
     """A page of attention: of a module, of a Hugging Face model, or of attention weights alone.
 
         attn.report(mha, x, tokens=words)             # every step; modules of attn and attn.torch
@@ -95,21 +90,12 @@ def report(
     """
     labels = words_of("report", tokens, key_tokens)
     item = integer(item, "report", "item")
-    module = module_with_input("report", what, x)
+    module, inputs = module_and_input("report", what, x, source)
     if module is None:
         shown = steps_of("report", what, x, source if tokenizer is None else tokenizer, item)
         words = labels[0] or shown.tokens
         twice = shown.read_twice() if shown.read_twice else ([], [])
         return Report(_attn.page_of_steps(shown.steps, words, labels[1], title, 0, layer, head, *twice))
-    if isinstance(module, CrossAttention) and source is None:
-        refuse("report", "x and source for CrossAttention", "no source")
     if layer != 0:
         refuse("report", "layer 0 of a module, which is one layer", str(layer))
-    return Report(module._layer.page(input_of(what, x), source, *labels, title, item, head))
-
-
-def input_of(what: Any, x: Any) -> Any:
-    """A PyTorch module's input without its history, as float32."""
-    from attn._pictures import is_model
-
-    return x.detach().float() if is_model(what) and hasattr(x, "detach") else x
+    return Report(module._layer.page(inputs, source, *labels, title, item, head))
