@@ -4,60 +4,26 @@ from __future__ import annotations
 
 from attn import _attn
 from attn._arguments import DLPACK, NUMPY, TORCH, asked_for, dtype_name, framework, listed, rows_of, take, without_gradient
-from attn._options import given
+from attn._options import given, typed
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, Literal, Unpack, overload
+    from typing import Any
 
     import torch
 
     from attn._random import Generator
-    from attn._typed_options import Options
-    from attn._types import A, Array, DType, Integers, Rows
-
-if TYPE_CHECKING:
-
-    @overload
-    def scaled_dot_product_attention(
-        query: A, key: A, value: A, attn_mask: Array | None = None, dropout_p: float = 0.0, is_causal: bool = False,
-        scale: float | None = None, enable_gqa: bool = False, *, return_lse: Literal[False] = False,
-        return_weights: Literal[False] = False, **options: Unpack[Options],
-    ) -> A: ...  # fmt: skip
-
-    @overload
-    def scaled_dot_product_attention(
-        query: A, key: A, value: A, attn_mask: Array | None = None, dropout_p: float = 0.0, is_causal: bool = False,
-        scale: float | None = None, enable_gqa: bool = False, *, return_lse: Literal[True],
-        return_weights: Rows = False, **options: Unpack[Options],
-    ) -> tuple[A, ...]: ...  # fmt: skip
-
-    @overload
-    def scaled_dot_product_attention(
-        query: A, key: A, value: A, attn_mask: Array | None = None, dropout_p: float = 0.0, is_causal: bool = False,
-        scale: float | None = None, enable_gqa: bool = False, *, return_lse: bool = False,
-        return_weights: Literal[True] | Integers, **options: Unpack[Options],
-    ) -> tuple[A, ...]: ...  # fmt: skip
+    from attn._types import A, Array, DType, Rows
 
 
+@typed
 def scaled_dot_product_attention(
-    query: A,
-    key: A,
-    value: A,
-    attn_mask: Array | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    *,
-    sinks: Array | None = None,
-    relative_bias: Array | None = None,
-    return_lse: bool = False,
-    return_weights: Rows = False,
-    generator: Generator | torch.Generator | None = None,
-    **options: Any,
-) -> A | tuple[A, ...]:
+    query: A, key: A, value: A, attn_mask: Array | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False, *, sinks: Array | None = None,
+    relative_bias: Array | None = None, return_lse: bool = False, return_weights: Rows = False,
+    generator: Generator | torch.Generator | None = None, **options: Any,
+) -> A | tuple[A, ...]:  # fmt: skip
     """softmax(mask(query · keyᵀ · scale)) · value, by fused kernels: memory linear in the number of tokens.
 
     The first eight arguments are those of torch.nn.functional.scaled_dot_product_attention and mean the same. A
@@ -122,9 +88,8 @@ def scaled_dot_product_attention(
     options |= {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
     made = _attn.Options(kind, given("scaled_dot_product_attention", options, kind, generator))
     weights = rows_of(return_weights)
-    result = _attn.forward(
-        query, key, value, attn_mask, sinks, relative_bias, made, enable_gqa, return_lse, weights, kind
-    )
+    inputs = query, key, value, attn_mask, sinks, relative_bias
+    result = _attn.forward(inputs, made, enable_gqa, return_lse, weights, kind)
     return asked_for(result, query, kind, return_lse, weights)
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Set
     from typing import Any
 
+    from attn._typed_options import Operator
+
 # `type` is the one that an operator of PyTorch declares, and convert(value, name) makes what attn._attn.Options takes.
 Option = namedtuple("Option", ["type", "default", "convert"], defaults=[None, None])
 OPTIONS = {
@@ -65,3 +67,8 @@ def _dropout_key(op: str, kind: int, generator: Any) -> Any:
 
         return torch.randint(-(2**63), 2**63 - 1, (), generator=generator)
     return int(stream_of(default_generator if generator is None else generator, op).next_u64())
+
+
+def typed(function: Any) -> Operator:
+    """The function itself, with the operator's overloads for type checkers."""
+    return function

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, Protocol, TypedDict, overload
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import torch
 
     from attn._layout import Layout
     from attn._random import Generator
-    from attn._types import Array, DType, Group, Integers
+    from attn._types import A, Array, DType, Group, Integers, Rows
     from attn.scores import ScoreFunction
 
 
@@ -45,6 +47,31 @@ class Options(WholeOptions, total=False):
 
     query_offset: int | Integers | None
     key_offset: int | Integers | None
+
+
+class Operator(Protocol):
+    """scaled_dot_product_attention, which returns a tuple where more than the output is asked for."""
+
+    @overload
+    def __call__(
+        self, query: A, key: A, value: A, attn_mask: Array | None = None, dropout_p: float = 0.0,
+        is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
+        return_lse: Literal[False] = False, return_weights: Literal[False] = False, **options: Unpack[Options],
+    ) -> A: ...  # fmt: skip
+
+    @overload
+    def __call__(
+        self, query: A, key: A, value: A, attn_mask: Array | None = None, dropout_p: float = 0.0,
+        is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
+        return_lse: Literal[True], return_weights: Rows = False, **options: Unpack[Options],
+    ) -> tuple[A, ...]: ...  # fmt: skip
+
+    @overload
+    def __call__(
+        self, query: A, key: A, value: A, attn_mask: Array | None = None, dropout_p: float = 0.0,
+        is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
+        return_lse: bool = False, return_weights: Literal[True] | Integers, **options: Unpack[Options],
+    ) -> tuple[A, ...]: ...  # fmt: skip
 
 
 class RankOptions(WholeOptions, total=False):

@@ -43,24 +43,11 @@ if TYPE_CHECKING:
 
 
 def attention(
-    query: A,
-    key: A,
-    value: A,
-    attn_mask: Array | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    *,
-    group: Group = None,
-    layout: Layout | None = None,
-    key_layout: Layout | None = None,
-    scheme: str = "auto",
-    sinks: Array | None = None,
-    relative_bias: Array | None = None,
-    return_lse: bool = False,
-    **options: Any,
-) -> A | tuple[A, A]:
+    query: A, key: A, value: A, attn_mask: Array | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False, *, group: Group = None, layout: Layout | None = None,
+    key_layout: Layout | None = None, scheme: str = "auto", sinks: Array | None = None,
+    relative_bias: Array | None = None, return_lse: bool = False, **options: Any,
+) -> A | tuple[A, A]:  # fmt: skip
     """attn.scaled_dot_product_attention of a sequence that is cut among ranks.
 
     All ranks make the call together, and mean the same by it. Options are those of the whole sequence, and are the
@@ -120,22 +107,10 @@ if TYPE_CHECKING:
 
 
 def decode(
-    query: A,
-    key: A,
-    value: A,
-    attn_mask: Array | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    *,
-    group: Group = None,
-    key_layout: Layout | None = None,
-    sinks: Array | None = None,
-    relative_bias: Array | None = None,
-    return_lse: bool = False,
-    **options: Any,
-) -> A | tuple[A, A]:
+    query: A, key: A, value: A, attn_mask: Array | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False, *, group: Group = None, key_layout: Layout | None = None,
+    sinks: Array | None = None, relative_bias: Array | None = None, return_lse: bool = False, **options: Any,
+) -> A | tuple[A, A]:  # fmt: skip
     """Attention of new tokens to keys and values that are cut among ranks, as a decoder's cache is.
 
     All ranks give the same queries, each gives its own keys and values, and each gets the whole result. With
@@ -173,20 +148,10 @@ class Estimate:
 
 
 def estimate(
-    layout: Layout,
-    *,
-    query_heads: int,
-    key_heads: int | None = None,
-    head_dim: int,
-    batch: int = 1,
-    dtype: DType = "float32",
-    is_causal: bool = False,
-    window: tuple[int, int] | None = None,
-    scheme: str = "auto",
-    bytes_per_second: float = 1e9,
-    latency: float = 3e-5,
-    flops_per_second: float = 5e10,
-) -> Estimate:
+    layout: Layout, *, query_heads: int, key_heads: int | None = None, head_dim: int, batch: int = 1,
+    dtype: DType = "float32", is_causal: bool = False, window: tuple[int, int] | None = None, scheme: str = "auto",
+    bytes_per_second: float = 1e9, latency: float = 3e-5, flops_per_second: float = 5e10,
+) -> Estimate:  # fmt: skip
     """Estimates a forward pass without ranks: by the model by which scheme="auto" chooses.
 
     Args:
@@ -231,7 +196,7 @@ def _call(
     else:
         call: Any = _attn.distributed_forward
         ranks, scheme, *runs = shared
-        output, lse = call(ranks, *tensors, made, scheme, *runs, decodes, kind)
+        output, lse = call(ranks, tensors, made, scheme, *runs, decodes, kind)
         if kind == DLPACK:
             output, lse = take(output, inputs[0]), take(lse, inputs[0])
     return (output, lse) if return_lse else output
@@ -242,7 +207,7 @@ def _bare(inputs: Any, kind: int) -> Any:
         return inputs
     from attn.torch import operator  # exchanges tensors from now on
 
-    return tuple(operator.bare(inputs))
+    return operator.bare(inputs)
 
 
 def _check_heads(query: Any, key: Any, grouped: bool) -> None:

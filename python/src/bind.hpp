@@ -5,6 +5,13 @@
 
 namespace attn::python {
 
+// What work() returns, computed without the GIL.
+template <class Work>
+auto without_gil(const Work& work) {
+  const nanobind::gil_scoped_release released;
+  return work();
+}
+
 void bind_attention(nanobind::module_& m);
 void bind_cache(nanobind::module_& m);
 void bind_distributed(nanobind::module_& m);

@@ -125,62 +125,51 @@ auto read_or_refuse(PythonTransport& transport, Read&& read_all) {
   }
 }
 
+// What one rank gives, which all of them are told of where it cannot be read.
 struct Given {
-  Array q, k, v, d_output, output, lse;
-  Options kept;
+  Inputs in;
   dist::Options options;
 };
 
-Given given(nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask, nb::handle sinks,
-            nb::handle relative_bias, const Options& options, const std::string& scheme, const Runs& queries,
+Given given(const nb::tuple& inputs, const Options& options, const std::string& scheme, const Runs& queries,
             const Runs& keys, Framework with) {
-  Given in;
-  in.q = read(query, kOp, "query", with), in.k = read(key, kOp, "key", with), in.v = read(value, kOp, "value", with);
-  in.kept = with_inputs(options, attn_mask, sinks, relative_bias, with);
-  in.options.attention = in.kept.options;
-  in.options.scheme = dist::parse_scheme(scheme);
-  in.options.queries = layout_of(queries), in.options.keys = layout_of(keys);
-  return in;
+  Given all{take_inputs(inputs, options, kOp, with), {}};
+  all.options.attention = all.in.options.options;
+  all.options.scheme = dist::parse_scheme(scheme);
+  all.options.queries = layout_of(queries), all.options.keys = layout_of(keys);
+  return all;
 }
 
-nb::tuple forward(nb::handle ranks, nb::handle query, nb::handle key, nb::handle value, nb::handle attn_mask,
-                  nb::handle sinks, nb::handle relative_bias, const Options& options, const std::string& scheme,
+nb::tuple forward(nb::handle ranks, const nb::tuple& inputs, const Options& options, const std::string& scheme,
                   const Runs& queries, const Runs& keys, bool decodes, int framework) {
   const auto with = static_cast<Framework>(framework);
   PythonTransport transport(ranks);
-  const Given in = read_or_refuse(transport, [&] {
-    return given(query, key, value, attn_mask, sinks, relative_bias, options, scheme, queries, keys, with);
-  });
-  AttentionResult result;
-  {
-    const nb::gil_scoped_release released;
-    const auto call = decodes ? dist::decode : dist::attention;
-    result = call(transport, in.q.tensor, in.k.tensor, in.v.tensor, in.options);
-  }
+  const Given all = read_or_refuse(transport, [&] { return given(inputs, options, scheme, queries, keys, with); });
+  const auto call = decodes ? dist::decode : dist::attention;
+  const AttentionResult result =
+      without_gil([&] { return call(transport, all.in.q.tensor, all.in.k.tensor, all.in.v.tensor, all.options); });
   return nb::make_tuple(give(result.output, with), give(result.lse, with));
 }
 
-nb::tuple backward(nb::handle ranks, nb::handle d_output, nb::handle query, nb::handle key, nb::handle value,
-                   nb::handle attn_mask, nb::handle sinks, nb::handle relative_bias, nb::handle output, nb::handle lse,
+nb::tuple backward(nb::handle ranks, nb::handle d_output, const nb::tuple& inputs, nb::handle output, nb::handle lse,
                    const Options& options, const std::string& scheme, const Runs& queries, const Runs& keys,
                    int framework) {
   const auto with = static_cast<Framework>(framework);
   PythonTransport transport(ranks);
-  const Given in = read_or_refuse(transport, [&] {
-    Given all = given(query, key, value, attn_mask, sinks, relative_bias, options, scheme, queries, keys, with);
-    all.options.attention.output_dtype.reset();  // gradients are of the inputs' dtype
-    all.d_output = read(d_output, kOp, "the output's gradient", with);
-    all.output = read(output, kOp, "output", with), all.lse = read(lse, kOp, "lse", with);
-    return all;
+  Array d, out, sums;
+  const Given all = read_or_refuse(transport, [&] {
+    Given read_all = given(inputs, options, scheme, queries, keys, with);
+    read_all.options.attention.output_dtype.reset();  // gradients are of the inputs' dtype
+    d = read(d_output, kOp, "the output's gradient", with);
+    out = read(output, kOp, "output", with), sums = read(lse, kOp, "lse", with);
+    return read_all;
   });
-  AttentionGradient grad;
-  {
-    const nb::gil_scoped_release released;
-    grad = dist::attention_backward(transport, in.d_output.tensor, in.q.tensor, in.k.tensor, in.v.tensor, in.options,
-                                    {in.output.tensor, in.lse.tensor, {}});
-  }
-  return nb::make_tuple(give(grad.q, with), give(grad.k, with), give(grad.v, with), give(grad.bias, with),
-                        give(grad.sinks, with), give(grad.relative_bias, with));
+  const AttentionResult results{out.tensor, sums.tensor, {}};
+  const auto grad = without_gil([&] {
+    return dist::attention_backward(transport, d.tensor, all.in.q.tensor, all.in.k.tensor, all.in.v.tensor, all.options,
+                                    results);
+  });
+  return give_gradients(grad, with);
 }
 
 nb::tuple estimate(const Runs& queries, const Runs& keys, const std::vector<std::int64_t>& sizes, nb::handle dtype,
@@ -200,16 +189,12 @@ nb::tuple estimate(const Runs& queries, const Runs& keys, const std::vector<std:
 }  // namespace
 
 void bind_distributed(nb::module_& m) {
-  m.def("distributed_forward", &forward, nb::arg("ranks"), nb::arg("query").none(), nb::arg("key").none(),
-        nb::arg("value").none(), nb::arg("attn_mask").none(), nb::arg("sinks").none(), nb::arg("relative_bias").none(),
-        nb::arg("options"), nb::arg("scheme"), nb::arg("queries"), nb::arg("keys"), nb::arg("decodes"),
-        nb::arg("framework"), "(output, lse) of this rank's rows; no runs are no layout.");
-  m.def("distributed_backward", &backward, nb::arg("ranks"), nb::arg("d_output"), nb::arg("query"), nb::arg("key"),
-        nb::arg("value"), nb::arg("attn_mask").none(), nb::arg("sinks").none(), nb::arg("relative_bias").none(),
-        nb::arg("output"), nb::arg("lse"), nb::arg("options"), nb::arg("scheme"), nb::arg("queries"), nb::arg("keys"),
-        nb::arg("framework"),
-        "Gradients of this rank's query, key and value, and of a float mask, sinks and relative_bias; None for what is "
-        "not there.");
+  m.def("distributed_forward", &forward, nb::arg("ranks"), nb::arg("inputs"), nb::arg("options"), nb::arg("scheme"),
+        nb::arg("queries"), nb::arg("keys"), nb::arg("decodes"), nb::arg("framework"),
+        "(output, lse) of this rank's rows; no runs are no layout.");
+  m.def("distributed_backward", &backward, nb::arg("ranks"), nb::arg("d_output"), nb::arg("inputs"), nb::arg("output"),
+        nb::arg("lse"), nb::arg("options"), nb::arg("scheme"), nb::arg("queries"), nb::arg("keys"),
+        nb::arg("framework"), "As backward's, of this rank's rows.");
   m.def(
       "distributed_refuse",
       [](nb::handle ranks, const std::string& why) {

@@ -147,6 +147,17 @@ Options with_inputs(const Options& options, nb::handle attn_mask, nb::handle sin
   return result;
 }
 
+Inputs take_inputs(const nb::tuple& given, const Options& options, const char* op, Framework from) {
+  if (given.size() != 6) throw Error(Error::Kind::argument, op, "six inputs", std::to_string(given.size()));
+  return {read(given[0], op, "query", from), read(given[1], op, "key", from), read(given[2], op, "value", from),
+          with_inputs(options, given[3], given[4], given[5], from)};
+}
+
+nb::tuple give_gradients(const AttentionGradient& grad, Framework framework) {
+  return nb::make_tuple(give(grad.q, framework), give(grad.k, framework), give(grad.v, framework),
+                        give(grad.bias, framework), give(grad.sinks, framework), give(grad.relative_bias, framework));
+}
+
 std::optional<DType> optional_dtype(nb::handle object, const char* op, const char* what) {
   if (object.is_none()) return std::nullopt;
   const auto wanted = plain<std::string_view>(object, op, what);

@@ -29,10 +29,21 @@ struct Options {
   void take_return_weights(nb::handle wanted, Framework from);
 };
 
-// The options of one call: the same, and the inputs beside query, key and value that gradients flow to. attn_mask is by
-// its dtype what is kept (boolean) or what is added (floating).
+// What one call has: arrays, and the options with those inputs among them that are no arrays of tokens.
+struct Inputs {
+  Array q, k, v;
+  Options options;
+};
+
+// Of (query, key, value, attn_mask, sinks, relative_bias), which gradients flow to. `op` names them in errors.
+Inputs take_inputs(const nb::tuple& given, const Options& options, const char* op, Framework from);
+
+// The options of one call with its attn_mask (by its dtype what is kept or what is added), sinks and relative_bias.
 Options with_inputs(const Options& options, nb::handle attn_mask, nb::handle sinks, nb::handle relative_bias,
                     Framework from);
+
+// Gradients of the six inputs; None for what is not there.
+nb::tuple give_gradients(const AttentionGradient& grad, Framework framework);
 
 // A floating dtype by its name. Throws Error (dtype) for another name.
 std::optional<DType> optional_dtype(nb::handle object, const char* op, const char* what);

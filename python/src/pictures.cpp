@@ -44,11 +44,7 @@ nb::str page_of_steps(const nb::list& steps, nb::handle tokens, nb::handle key_t
   options.tokens = plain<Texts>(tokens, op, "tokens"), options.key_tokens = plain<Texts>(key_tokens, op, "key_tokens");
   options.title = plain<std::string>(title, op, "title"), options.item = item;
   options.layer = plain<std::int64_t>(layer, op, "layer"), options.head = plain<std::int64_t>(head, op, "head");
-  std::string page;
-  {
-    const nb::gil_scoped_release released;
-    page = report(trace, options);
-  }
+  const std::string page = without_gil([&] { return report(trace, options); });
   return nb::str(page.c_str(), page.size());
 }
 
@@ -186,11 +182,7 @@ nb::str figure_of_steps(const nb::list& steps, nb::handle figure, nb::handle ste
                       optional_plain<std::int64_t>(head, op, "head"),
                       plain<Texts>(tokens, op, "tokens"),
                       plain<Texts>(key_tokens, op, "key_tokens")};
-  std::string svg;
-  {
-    const nb::gil_scoped_release released;
-    svg = drawn(trace, choice);
-  }
+  const std::string svg = without_gil([&] { return drawn(trace, choice); });
   return nb::str(svg.c_str(), svg.size());
 }
 

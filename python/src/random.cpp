@@ -22,12 +22,10 @@ Shape shape_of(nb::handle sizes, const char* op) {
 
 template <class Draw>
 nb::object drawn(Stream& stream, const Draw& draw) {
-  Tensor result;
-  {
-    const nb::gil_scoped_release released;
+  const Tensor result = without_gil([&] {
     const std::lock_guard lock(stream.mutex);
-    result = draw(stream.generator);
-  }
+    return draw(stream.generator);
+  });
   return give(result, Framework::numpy);
 }
 

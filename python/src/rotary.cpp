@@ -36,9 +36,7 @@ nb::object turn(nb::handle x, nb::handle inv_freq, nb::handle attention_factor, 
   const auto first = plain<std::int64_t>(offset, kOp, "offset");
   const auto layout = plain<bool>(interleaved, kOp, "interleaved") ? RotaryLayout::interleaved : RotaryLayout::halves;
   const bool backward = plain<bool>(back, kOp, "back");
-  Tensor result;
-  {
-    const nb::gil_scoped_release released;
+  const Tensor result = without_gil([&] {
     if (in.tensor.rank() < 2) {
       throw Error(Error::Kind::shape, kOp, "x (…, tokens, head_dim)", in.tensor.shape().str());
     }
@@ -51,8 +49,8 @@ nb::object turn(nb::handle x, nb::handle inv_freq, nb::handle attention_factor, 
       table = {float32(c.tensor, "cos"), float32(s.tensor, "sin"), layout};
       if (at.tensor.defined()) table = rotary_rows(table, at.tensor);
     }
-    result = backward ? rotary_backward(in.tensor, table) : attn::rotary(in.tensor, table);
-  }
+    return backward ? rotary_backward(in.tensor, table) : attn::rotary(in.tensor, table);
+  });
   return give(result, with);
 }
 

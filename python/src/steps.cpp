@@ -16,12 +16,7 @@ namespace ref = reference;
 template <class F, class... Handles>
 nb::object apply(const char* op, const F& f, Handles... handles) {
   const auto call = [&](const auto&... arrays) {
-    Tensor result;
-    {
-      const nb::gil_scoped_release released;
-      result = f(arrays.tensor...);
-    }
-    return give(result, Framework::numpy);
+    return give(without_gil([&] { return f(arrays.tensor...); }), Framework::numpy);
   };
   return call(read(handles, op, "an operand")...);
 }

@@ -24,7 +24,7 @@ def prepared(inputs: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[An
 
 def _bare(ranks: Any, tensors: Any) -> Any:
     try:
-        return tuple(operator.bare(tuple(tensors)))
+        return operator.bare(tuple(tensors))
     except Exception as error:  # the others are waiting for this rank's part
         refuse(ranks, error)
         raise
@@ -39,7 +39,7 @@ class Attention(torch.autograd.Function):
         *inputs, ctx.given, ctx.options, ctx.keep = args
         ranks, scheme, *runs = ctx.given
         call: Any = _attn.distributed_forward
-        output, lse = call(ranks, *_bare(ranks, inputs), ctx.options, scheme, *runs, False, TORCH)
+        output, lse = call(ranks, _bare(ranks, inputs), ctx.options, scheme, *runs, False, TORCH)
         ctx.save_for_backward(*inputs, output, lse)
         ctx.mark_non_differentiable(lse)
         return output, lse
@@ -50,8 +50,8 @@ class Attention(torch.autograd.Function):
         *inputs, output, lse = ctx.saved_tensors
         ranks, scheme, *runs = ctx.given
         call: Any = _attn.distributed_backward
-        tensors = _bare(ranks, (d_output, *inputs, output, lse))
-        return (*call(ranks, *tensors, ctx.options, scheme, *runs, TORCH), None, None, None)
+        d, output, lse, *bare = _bare(ranks, (d_output, output, lse, *inputs))
+        return (*call(ranks, d, tuple(bare), output, lse, ctx.options, scheme, *runs, TORCH), None, None, None)
 
 
 @torch.compiler.disable

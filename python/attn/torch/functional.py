@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.overrides
@@ -10,57 +10,21 @@ from torch import Tensor
 
 from attn import _attn
 from attn._arguments import TORCH, asked_for, rows_of
-from attn._options import given
+from attn._options import given, typed
 from attn.torch import modes, operator
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from attn._random import Generator
-    from attn._typed_options import Options
-    from attn._types import Array, Integers, Rows
-
-if TYPE_CHECKING:
-
-    @overload
-    def scaled_dot_product_attention(
-        query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-        is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
-        return_lse: Literal[False] = False, return_weights: Literal[False] = False, **options: Unpack[Options],
-    ) -> Tensor: ...  # fmt: skip
-
-    @overload
-    def scaled_dot_product_attention(
-        query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-        is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
-        return_lse: Literal[True], return_weights: Rows = False, **options: Unpack[Options],
-    ) -> tuple[Tensor, ...]: ...  # fmt: skip
-
-    @overload
-    def scaled_dot_product_attention(
-        query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-        is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
-        return_lse: bool = False, return_weights: Literal[True] | Integers, **options: Unpack[Options],
-    ) -> tuple[Tensor, ...]: ...  # fmt: skip
+    from attn._types import Array, Rows
 
 
+@typed
 def scaled_dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    *,
-    sinks: Array | None = None,
-    relative_bias: Array | None = None,
-    return_lse: bool = False,
-    return_weights: Rows = False,
-    generator: Generator | torch.Generator | None = None,
-    **options: Any,
-) -> Tensor | tuple[Tensor, ...]:
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *, sinks: Array | None = None,
+    relative_bias: Array | None = None, return_lse: bool = False, return_weights: Rows = False,
+    generator: Generator | torch.Generator | None = None, **options: Any,
+) -> Tensor | tuple[Tensor, ...]:  # fmt: skip
     """attn.scaled_dot_product_attention, which says what the arguments are, on tensors.
 
     Gradients flow to query, key, value, a float attn_mask, sinks and relative_bias; lse and weights have none. dropout is
@@ -70,7 +34,7 @@ def scaled_dot_product_attention(
     """
     inputs = (query, key, value, attn_mask, sinks, relative_bias)
     if torch.overrides.has_torch_function(inputs):
-        call = cast(Any, scaled_dot_product_attention)
+        call: Any = scaled_dot_product_attention
         return torch.overrides.handle_torch_function(
             call, inputs, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, sinks=sinks,
             relative_bias=relative_bias, return_lse=return_lse, return_weights=return_weights, generator=generator, **options,
@@ -91,8 +55,8 @@ def scaled_dot_product_attention(
             raise NotImplementedError(_NO_WEIGHTS)
         output, lse = _with_gradients(inputs, enable_gqa, made, options.get("score_function"), traced)
         return (output, lse) if return_lse else output
-    weights, call = rows_of(return_weights), cast(Any, _attn.forward)
-    result = call(*operator.bare(inputs), operator.options(made), enable_gqa, return_lse, weights, TORCH)
+    weights, bare = rows_of(return_weights), operator.bare(inputs)
+    result = _attn.forward(bare, operator.options(made), enable_gqa, return_lse, weights, TORCH)
     return asked_for(result, query, TORCH, return_lse, weights)
 
 

@@ -53,7 +53,7 @@ EXCHANGE = _api is not None and _attn.use_exchange(Tensor, _api)
 
 def bare(tensors: tuple[Any, ...]) -> Any:
     """As the C++ side takes them fastest: as they are, or before PyTorch 2.10 as DLPack capsules."""
-    return tensors if EXCHANGE else map(_capsule, tensors)
+    return tensors if EXCHANGE else tuple(map(_capsule, tensors))
 
 
 def _capsule(tensor: Optional[Tensor]) -> Any:
@@ -70,19 +70,17 @@ def _capsule(tensor: Optional[Tensor]) -> Any:
 
 # --- the kernels ------------------------------------------------------------------------------------------------------
 
-def _forward(tensors: Any, numbers: dict[str, Any]) -> tuple[Tensor, Tensor]:
+def _forward(tensors: Any, numbers: dict[str, Any]) -> Any:
     """Of INPUTS and TENSORS: output and lse."""
-    call: Any = _attn.forward
     given = _options(tensors[INPUT_COUNT:], numbers)
-    output, lse, _ = call(*bare(tensors[:INPUT_COUNT]), given, True, True, False, TORCH)
-    return output, lse
+    return _attn.forward(bare((*tensors[:INPUT_COUNT],)), given, True, True, False, TORCH)[:2]
 
 
-def _backward(d_output: Tensor, tensors: Any, numbers: dict[str, Any]) -> tuple[Optional[Tensor], ...]:
+def _backward(d_output: Tensor, tensors: Any, numbers: dict[str, Any]) -> Any:
     """Gradients of INPUTS, None where there is none. tensors are INPUTS, TENSORS, and forward's results."""
-    call: Any = _attn.backward
     given = _options(tensors[INPUT_COUNT:TENSOR_COUNT], numbers)
-    return call(*bare((d_output, *tensors[:INPUT_COUNT], *tensors[TENSOR_COUNT:])), given, TORCH)
+    d, output, lse = bare((d_output, *tensors[TENSOR_COUNT:]))
+    return _attn.backward(d, bare((*tensors[:INPUT_COUNT],)), output, lse, given, TORCH)
 
 
 def has_gradient(tensor: Optional[Tensor]) -> bool:
