@@ -19,25 +19,8 @@ from attn.reports import Report, report
 from attn.scores import ScoreFunction, score_function
 
 __all__ = [
-    "Figure",
-    "Generator",
-    "KVCache",
-    "Report",
-    "RotaryFrequencies",
-    "ScoreFunction",
-    "__version__",
-    "default_generator",
-    "manual_seed",
-    "merge",
-    "plot",
-    "rand",
-    "randint",
-    "randn",
-    "report",
-    "rotary",
-    "rotary_frequencies",
-    "scaled_dot_product_attention",
-    "score_function",
-    "steps",
-]
+    "Figure", "Generator", "KVCache", "Report", "RotaryFrequencies", "ScoreFunction", "__version__",
+    "default_generator", "manual_seed", "merge", "plot", "rand", "randint", "randn", "report", "rotary",
+    "rotary_frequencies", "scaled_dot_product_attention", "score_function", "steps",
+]  # fmt: skip
 __all__ += modules.__all__

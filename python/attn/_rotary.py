@@ -52,17 +52,10 @@ _KEYS = (
 
 
 def rotary(
-    x: A,
-    positions: Integers | None = None,
-    *,
-    offset: int = 0,
-    theta: float = 10000.0,
-    rotary_dim: int | None = None,
-    interleaved: bool = False,
-    frequencies: RotaryFrequencies | None = None,
-    cos: Array | None = None,
-    sin: Array | None = None,
-) -> A:
+    x: A, positions: Integers | None = None, *, offset: int = 0, theta: float = 10000.0,
+    rotary_dim: int | None = None, interleaved: bool = False, frequencies: RotaryFrequencies | None = None,
+    cos: Array | None = None, sin: Array | None = None,
+) -> A:  # fmt: skip
     """x with its pairs of numbers turned by angles that grow with the position, so that query · key depends on the distance.
 
     Computed in float32 whatever x is (in float64 for float64). The result is of x's framework; with PyTorch's tensors

@@ -81,19 +81,10 @@ class KVCache:
         ) -> tuple[A, ...]: ...  # fmt: skip
 
     def attention(
-        self,
-        query: A,
-        attn_mask: Array | None = None,
-        is_causal: bool = False,
-        scale: float | None = None,
-        *,
-        sinks: Array | None = None,
-        relative_bias: Array | None = None,
-        causal_alignment: str = "bottom_right",
-        return_lse: bool = False,
-        return_weights: Rows = False,
-        **options: Any,
-    ) -> A | tuple[A, ...]:
+        self, query: A, attn_mask: Array | None = None, is_causal: bool = False, scale: float | None = None, *,
+        sinks: Array | None = None, relative_bias: Array | None = None, causal_alignment: str = "bottom_right",
+        return_lse: bool = False, return_weights: Rows = False, **options: Any,
+    ) -> A | tuple[A, ...]:  # fmt: skip
         """query (b, hq, tq, d) to all that is kept; arguments and results of attn.scaled_dot_product_attention.
 
         The diagonal ends bottom right by default: query i of an item of n tokens is its token n - tq + i, as in a
@@ -106,16 +97,9 @@ class KVCache:
                 scores.
             is_causal: a query sees its own token and those before it alone.
             scale: default 1/√d.
-            window: (left, right): how many keys a query sees on each side of its own; -1 is no limit.
-            softcap: scores become cap · tanh(scores / cap); 0, the default, is none.
-            alibi_slopes: (h): adds -slope · distance.
-            sinks: (h): one more score a head, which takes weight but has no value.
-            relative_bias: (buckets, h): a learned number for each head and bucket of distances, added to the scores.
-            relative_bidirectional: by default half of the buckets are for keys behind a query; else those share bucket 0.
-            relative_max_distance: from here on, 128 by default, all distances are in the last bucket.
+            window, softcap, alibi_slopes, sinks, relative_bias, relative_bidirectional, relative_max_distance, precision,
+                score_function: as in attn.scaled_dot_product_attention.
             causal_alignment: "bottom_right", or "top_left": query i stands at key i.
-            precision: "highest" (the default), "high" or "medium", as in attn.scaled_dot_product_attention.
-            score_function: an attn.ScoreFunction.
             return_lse: also return log Σ exp of the scores, (b, hq, tq).
             return_weights: True, or the numbers of some rows: also return the weights, (b, hq, rows, longest item).
 

@@ -39,14 +39,9 @@ class ScoreFunction:
     """
 
     def __init__(
-        self,
-        forward: Native,
-        backward: Native | None = None,
-        *,
-        forward64: Native | None = None,
-        backward64: Native | None = None,
-        user: int | ctypes.Structure | ctypes.Array[Any] | None = None,
-    ) -> None:
+        self, forward: Native, backward: Native | None = None, *, forward64: Native | None = None,
+        backward64: Native | None = None, user: int | ctypes.Structure | ctypes.Array[Any] | None = None,
+    ) -> None:  # fmt: skip
         functions = (forward, backward, forward64, backward64)
         if forward is None:
             raise TypeError("[ScoreFunction] expected forward; found None")

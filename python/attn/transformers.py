@@ -23,21 +23,10 @@ __all__ = ["attention_forward", "mask"]  # the mask's class has PyTorch's member
 
 
 def attention_forward(
-    module: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    attention_mask: Any,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    is_causal: bool | None = None,
-    softcap: float | None = None,
-    s_aux: Any = None,
-    position_bias: Any = None,
-    output_attentions: bool = False,
-    sliding_window: int | None = None,
-    **rest: Any,
-) -> tuple[Any, Any]:
+    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, dropout: float = 0.0,
+    scaling: float | None = None, is_causal: bool | None = None, softcap: float | None = None, s_aux: Any = None,
+    position_bias: Any = None, output_attentions: bool = False, sliding_window: int | None = None, **rest: Any,
+) -> tuple[Any, Any]:  # fmt: skip
     """query (b, hq, tq, d), key and value (b, hkv, tk, d): output (b, tq, hq, d), and weights where they are asked for.
 
     Masks come from mask(), or as for "sdpa": a boolean (or additive) attention_mask, or none where is_causal says all.
@@ -260,19 +249,10 @@ def _pattern(function: Any) -> tuple[bool, int | None, Any] | None:
 
 
 def mask(
-    batch_size: int,
-    q_length: int,
-    kv_length: int,
-    q_offset: Any = 0,
-    kv_offset: int = 0,
-    *,
-    mask_function: Any = causal_mask_function,
-    attention_mask: Any = None,
-    local_size: int | None = None,
-    allow_is_causal_skip: bool = True,
-    allow_is_bidirectional_skip: bool = False,
-    **rest: Any,
-) -> Any:
+    batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_offset: int = 0, *,
+    mask_function: Any = causal_mask_function, attention_mask: Any = None, local_size: int | None = None,
+    allow_is_causal_skip: bool = True, allow_is_bidirectional_skip: bool = False, **rest: Any,
+) -> Any:  # fmt: skip
     """The mask as for "sdpa", but what parameters say is not written out."""
     pattern = None if torch.compiler.is_compiling() else _pattern(mask_function)
     causal, reach, sequences = pattern or (None, None, None)
