@@ -116,23 +116,20 @@ def named(state: Any) -> Any:
     raise TypeError(f"[load_state_dict] expected state as a dict of arrays by their names; found {found}")
 
 
+def part_of(value: Any, name: str, op: str, wanted: str) -> Any:
+    """An attribute of one of this package's classes."""
+    try:
+        return getattr(value, name)
+    except AttributeError:
+        raise TypeError(f"[{op}] expected {wanted}; found {type(value).__name__}") from None
+
+
 def stream_of(generator: Any, op: str) -> Any:
     """The random numbers of an attn.Generator."""
-    try:
-        return generator._stream
-    except AttributeError:
-        found = type(generator).__name__
-        raise TypeError(f"[{op}] expected generator as attn.Generator; found {found}") from None
+    return part_of(generator, "_stream", op, "generator as attn.Generator")
 
 
 def addresses(function: Any, what: str) -> Any:
     """Those of an attn.ScoreFunction."""
-    if function is None:
-        return None
-    try:
-        return function.addresses
-    except AttributeError:
-        found = type(function).__name__
-        raise TypeError(
-            f"[scaled_dot_product_attention] expected {what} as attn.ScoreFunction; found {found}"
-        ) from None
+    wanted = f"{what} as attn.ScoreFunction"
+    return None if function is None else part_of(function, "addresses", "scaled_dot_product_attention", wanted)

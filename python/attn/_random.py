@@ -78,16 +78,4 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
-def rand(*shape: int) -> Float32:
-    """As torch.rand(*shape), from the default generator."""
-    return default_generator.rand(*shape)
-
-
-def randn(*shape: int) -> Float32:
-    """As torch.randn(*shape), from the default generator."""
-    return default_generator.randn(*shape)
-
-
-def randint(low: int, high: int, shape: Sequence[int]) -> Int64:
-    """As torch.randint(low, high, shape), from the default generator."""
-    return default_generator.randint(low, high, shape)
+rand, randn, randint = default_generator.rand, default_generator.randn, default_generator.randint

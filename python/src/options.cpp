@@ -48,8 +48,11 @@ struct Given {
 };
 
 void take_dropout_key(const Given& in) {
-  if (nb::isinstance<nb::int_>(in.value)) in.o.dropout_key = in.as<std::uint64_t>();
-  if (nb::isinstance<nb::int_>(in.value) || in.value.is_none()) return;
+  if (in.value.is_none()) return;
+  if (nb::isinstance<nb::int_>(in.value)) {
+    in.o.dropout_key = in.as<std::uint64_t>();
+    return;
+  }
   Tensor drawn;  // by torch.randint
   in.take(drawn);
   if (drawn.numel() != 1 || drawn.dtype() != DType::i64) {
@@ -122,10 +125,12 @@ void Options::take(Tensor& to, nb::handle object, const char* what, Framework fr
 }
 
 void Options::take_offset(Offset& to, nb::handle object, const char* what, Framework from) {
-  if (nb::isinstance<nb::int_>(object)) to = plain<std::int64_t>(object, kOp, what);
-  if (nb::isinstance<nb::int_>(object)) return;
   Tensor positions;
-  take(positions, object, what, from);
+  if (nb::isinstance<nb::int_>(object)) {
+    to = plain<std::int64_t>(object, kOp, what);
+  } else {
+    take(positions, object, what, from);
+  }
   if (!positions.defined()) return;
   const bool is_one = positions.rank() == 0 && positions.dtype() == DType::i64;
   to = is_one ? Offset(*positions.data<std::int64_t>()) : Offset(positions);

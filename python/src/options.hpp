@@ -23,7 +23,7 @@ struct Options {
 
   // Undefined stays what is None: most calls give few of them.
   void take(Tensor& to, nb::handle object, const char* what, Framework from);
-  // Integers, (b), or one of no dimensions.
+  // Integers, (b), or one of no dimensions, or Python's.
   void take_offset(Offset& to, nb::handle object, const char* what, Framework from);
   // False, True, or the numbers of some rows.
   void take_return_weights(nb::handle wanted, Framework from);

@@ -29,6 +29,14 @@ nb::object drawn(Stream& stream, const Draw& draw) {
   return give(result, Framework::numpy);
 }
 
+nb::object rand(Stream& self, nb::handle shape) {
+  return drawn(self, [sizes = shape_of(shape, "rand")](Generator& g) { return g.rand(sizes); });
+}
+
+nb::object randn(Stream& self, nb::handle shape) {
+  return drawn(self, [sizes = shape_of(shape, "randn")](Generator& g) { return g.randn(sizes); });
+}
+
 }  // namespace
 
 void bind_random(nb::module_& m) {
@@ -52,18 +60,8 @@ void bind_random(nb::module_& m) {
              const std::lock_guard lock(self.mutex);
              return self.generator.next_u64();
            })
-      .def(
-          "rand",
-          [](Stream& self, nb::handle shape) {
-            return drawn(self, [sizes = shape_of(shape, "rand")](Generator& g) { return g.rand(sizes); });
-          },
-          nb::arg("shape").none())
-      .def(
-          "randn",
-          [](Stream& self, nb::handle shape) {
-            return drawn(self, [sizes = shape_of(shape, "randn")](Generator& g) { return g.randn(sizes); });
-          },
-          nb::arg("shape").none())
+      .def("rand", &rand, nb::arg("shape").none())
+      .def("randn", &randn, nb::arg("shape").none())
       .def(
           "randint",
           [](Stream& self, nb::handle low, nb::handle high, nb::handle shape) {

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attn
+from attn._options import OPTIONS
 
 sdpa = attn.scaled_dot_product_attention
 X = np.random.default_rng(0).standard_normal((2, 3, 5, 4)).astype(np.float32)
@@ -198,9 +199,7 @@ ANYTHING = st.one_of(
 
 
 @given(st.dictionaries(
-    st.sampled_from(["attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa", "window", "softcap", "alibi_slopes",
-                     "sinks", "key_lengths", "cu_seqlens_q", "cu_seqlens_k", "block_mask", "block_size", "causal_alignment", "precision", "query_offset", "key_offset", "output_dtype", "relative_bias", "relative_bidirectional",
-                     "relative_max_distance", "return_lse", "return_weights"]),
+    st.sampled_from([*OPTIONS, "attn_mask", "enable_gqa", "sinks", "relative_bias", "return_lse", "return_weights", "generator"]),
     ANYTHING, max_size=4))  # fmt: skip
 def test_any_options_give_a_result_or_a_python_error(options):
     try:

@@ -50,9 +50,7 @@ class SelfAttention_v1(_Attention):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        self.W_query = nn.Parameter(torch.rand(d_in, d_out))
-        self.W_key = nn.Parameter(torch.rand(d_in, d_out))
-        self.W_value = nn.Parameter(torch.rand(d_in, d_out))
+        self.W_query, self.W_key, self.W_value = (nn.Parameter(torch.rand(d_in, d_out)) for _ in range(3))
         self._remember()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -66,9 +64,7 @@ class SelfAttention_v2(_Attention):
 
     def __init__(self, d_in: int, d_out: int, qkv_bias: bool = False) -> None:
         super().__init__()
-        self.W_query = nn.Linear(d_in, d_out, bias=qkv_bias)
-        self.W_key = nn.Linear(d_in, d_out, bias=qkv_bias)
-        self.W_value = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.W_query, self.W_key, self.W_value = (nn.Linear(d_in, d_out, bias=qkv_bias) for _ in range(3))
         self._remember()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -119,9 +115,7 @@ class MultiHeadAttention(_Attention):
             raise ValueError(f"expected d_out divisible by num_heads; found d_out = {d_out}, num_heads = {num_heads}")
         self.d_out, self.num_heads, self.head_dim = d_out, num_heads, d_out // num_heads
         self.context_length, self.dropout_p = context_length, dropout
-        self.W_query = nn.Linear(d_in, d_out, bias=qkv_bias)
-        self.W_key = nn.Linear(d_in, d_out, bias=qkv_bias)
-        self.W_value = nn.Linear(d_in, d_out, bias=qkv_bias)
+        self.W_query, self.W_key, self.W_value = (nn.Linear(d_in, d_out, bias=qkv_bias) for _ in range(3))
         self.out_proj = nn.Linear(d_out, d_out)
         self._remember()
 
