@@ -103,7 +103,8 @@ def _with_gradients(inputs: tuple[Any, ...], grouped: bool, made: dict[str, Any]
     if traced and not modes.transformed():
         output, lse = operator.called(given, made)
     else:
-        output, lse = operator.Attention.apply(*given, made, keep)
+        call: Any = operator.Attention if modes.transformed() else operator.Plain
+        output, lse = call.apply(*given, made, keep)
     if leading is None:
         return output, lse
     return output.view(*leading, *output.shape[2:]), lse.view(*leading, *lse.shape[2:])

@@ -28,7 +28,10 @@ def ordinary(tensors: Any) -> bool:
     """Whether the kernels may read them: CPU tensors of PyTorch's own class, and nothing watches operators."""
     if torch.compiler.is_compiling() or _C._len_torch_dispatch_stack():
         return False
-    return all(tensor is None or (type(tensor) in _PLAIN and not tensor.is_meta) for tensor in tensors)
+    for tensor in tensors:
+        if tensor is not None and (type(tensor) not in _PLAIN or tensor.is_meta):
+            return False
+    return True
 
 
 def transformed() -> bool:

@@ -83,6 +83,13 @@ def _backward(d_output: Tensor, tensors: Any, numbers: dict[str, Any]) -> Any:
     return _attn.backward(d, bare((*tensors[:INPUT_COUNT],)), output, lse, given, TORCH)
 
 
+def _gradients(d_output: Tensor, *given: Any) -> Any:
+    *tensors, numbers = given
+    if ordinary((d_output, *tensors)):
+        return _backward(d_output, tensors, numbers)
+    return attention_backward(d_output, *tensors, **numbers)
+
+
 def has_gradient(tensor: Optional[Tensor]) -> bool:
     return tensor is not None and tensor.dtype.is_floating_point
 
@@ -175,7 +182,7 @@ class Attention(torch.autograd.Function):
             return (None,) * (TENSOR_COUNT + 2)
         saved = ctx.saved_tensors  # once: checkpointing computes them anew for each time that they are asked for
         # With create_graph=True, and within transforms, the gradients say when asked for theirs that there are none.
-        call: Any = Gradient.apply if torch.is_grad_enabled() or transformed() else Gradient.forward
+        call: Any = Gradient.apply if torch.is_grad_enabled() or transformed() else _gradients
         gradients = call(d_output, *saved, ctx.numbers)
         of_inputs = (d if has_gradient(tensor) else None for d, tensor in zip(gradients, saved[:INPUT_COUNT]))
         return (*of_inputs, *(None,) * (TENSOR_COUNT - INPUT_COUNT + 2))
@@ -185,15 +192,24 @@ class Attention(torch.autograd.Function):
         return one_by_one(Attention.apply)(info, in_dims, *args)
 
 
+class Plain(torch.autograd.Function):
+    """The same where no transform is active: what torch.func needs takes PyTorch 20 us a call."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor]:
+        output = Attention.forward(*args)
+        Attention.setup_context(ctx, args, output)
+        return output
+
+    backward = staticmethod(Attention.backward)
+
+
 class Gradient(torch.autograd.Function):
     """(d_output, *INPUTS, *TENSORS, output, lse, NUMBERS by name): gradients of INPUTS, empty where there is none."""
 
     @staticmethod
     def forward(*args: Any) -> tuple[Tensor, ...]:
-        d_output, *tensors, numbers = args
-        if not ordinary((d_output, *tensors)):
-            return attention_backward(d_output, *tensors, **numbers)
-        return tuple(d_output.new_empty(0) if d is None else d for d in _backward(d_output, tensors, numbers))
+        return tuple(args[0].new_empty(0) if d is None else d for d in _gradients(*args))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
