@@ -53,7 +53,7 @@ def given(op: str, options: dict[str, Any], kind: int, generator: Any = None, wi
     for name, value in options.items():
         option = OPTIONS.get(name)
         if option is None or name in without:
-            names = ", ".join(sorted(OPTIONS.keys() - without))
+            names = ", ".join(sorted({*OPTIONS, "sinks", "relative_bias"} - without))
             raise TypeError(f"[{op}] expected options among {names}; found {name}")
         made[name] = value if option.convert is None else option.convert(value, name)
     if made.get("dropout_p"):
