@@ -41,16 +41,22 @@ std::optional<RotaryFrequencies> rope_of(nb::handle rope) {
 // The arguments of a module's class, by name.
 ModuleConfig config_of(const nb::dict& given) {
   ModuleConfig config;
+  std::size_t taken = 0;
+  const auto has = [&](const char* name) {
+    taken += given.contains(name) ? 1 : 0;
+    return given.contains(name);
+  };
   const auto take = [&]<class T>(T& to, const char* name) {
-    if (given.contains(name)) to = plain<T>(given[name], kOp, name);
+    if (has(name)) to = plain<T>(given[name], kOp, name);
   };
   take(config.d_in, "d_in"), take(config.d_out, "d_out"), take(config.context_length, "context_length");
   take(config.dropout, "dropout"), take(config.num_heads, "num_heads"), take(config.qkv_bias, "qkv_bias");
   take(config.causal, "causal"), take(config.out_proj, "out_proj");
-  if (given.contains("layer_order")) {
+  if (has("layer_order")) {
     config.layer_order = order_of(plain<std::string_view>(given["layer_order"], kOp, "layer_order"));
   }
-  if (given.contains("rope")) config.rope = rope_of(given["rope"]);
+  if (has("rope")) config.rope = rope_of(given["rope"]);
+  if (taken < given.size()) throw Error(Error::Kind::argument, kOp, "arguments that a module has", "another one");
   return config;
 }
 
