@@ -175,11 +175,12 @@ def _call(
         _check_heads(inputs[0], inputs[1], grouped)
         scheme, layout, key_layout = layouts
         shared = ranks, str(scheme), _runs(layout, "layout"), _runs(key_layout, "key_layout")
-        follow = False
+        tensors, follow = inputs, False
         if kind == TORCH:
-            from attn.torch.distributed import attention as of_torch, prepared
+            from attn.torch import distributed as of_torch
 
-            inputs, follow = prepared(inputs, options)
+            inputs, follow = of_torch.prepared(inputs, options)
+            tensors = () if follow else of_torch.operator.bare(inputs)
         if decodes and follow:
             raise ValueError(
                 "[distributed attention] expected decode() without gradients; found a tensor with requires_grad; use "
@@ -187,12 +188,11 @@ def _call(
             )
         generator = options.pop("generator", None)
         made = _attn.Options(kind, given("distributed attention", options, kind, generator, NOT_OF_RANKS))
-        tensors = () if follow else _bare(inputs, kind)
     except Exception as error:  # the others are waiting for this rank's part
         refuse(ranks, error)
         raise
     if follow:
-        output, lse = of_torch(inputs, shared, made, options.get("score_function"))
+        output, lse = of_torch.attention(inputs, shared, made, options.get("score_function"))
     else:
         call: Any = _attn.distributed_forward
         ranks, scheme, *runs = shared
@@ -200,14 +200,6 @@ def _call(
         if kind == DLPACK:
             output, lse = take(output, inputs[0]), take(lse, inputs[0])
     return (output, lse) if return_lse else output
-
-
-def _bare(inputs: Any, kind: int) -> Any:
-    if kind != TORCH:
-        return inputs
-    from attn.torch import operator  # exchanges tensors from now on
-
-    return operator.bare(inputs)
 
 
 def _check_heads(query: Any, key: Any, grouped: bool) -> None:

@@ -206,6 +206,8 @@ def test_meta_tensors_have_shapes():
     (lambda q: sdpa(q.to(torch.complex64), q, q), TypeError),
     (lambda q: sdpa(q.long(), q.long(), q.long()), TypeError),
     (lambda q: sdpa(q, q.double(), q), RuntimeError),
+    (lambda q: sdpa(q.requires_grad_(), q, q.double()), RuntimeError),
+    (lambda q: sdpa(q.to("meta"), q.to("meta").double(), q.to("meta")), RuntimeError),
     (lambda q: sdpa(q, q[..., :2], q), ValueError),
     (lambda q: sdpa(q, q[:, :1].expand(2, 2, 5, 4), q[:, :2]), ValueError),
     (lambda q: sdpa(q.requires_grad_(), q[:, :2], q[:, :2]), ValueError),
