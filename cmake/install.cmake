@@ -1,7 +1,7 @@
 # The install target: library, headers, the command where it is built, and what find_package and pkg-config read.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS attn attn_distributed EXPORT attnTargets
+install(TARGETS attn EXPORT attnTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

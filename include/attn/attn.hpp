@@ -36,5 +36,6 @@
 #include "attn/tensor.hpp"
 #include "attn/tokenizer.hpp"
 #include "attn/trace.hpp"
+#include "attn/train.hpp"
 #include "attn/version.hpp"
 #include "attn/weights.hpp"

@@ -3,13 +3,13 @@
 
 #include "command/command.hpp"
 #include "core/testing.hpp"
-#include "train/divergence.hpp"
+#include "train/files.hpp"
 
 namespace {
 
 using namespace attn;
 using namespace attn::test;
-using tool::Divergence, tool::Text, tool::TrainingFiles;
+using tool::Training, tool::TrainingFiles;
 
 class TrainRun : public Command {
  protected:
@@ -18,24 +18,24 @@ class TrainRun : public Command {
     std::string words;
     for (int i = 0; i < 200; ++i) words += "query key value ";
     write("text.txt", words);
-    text_.emplace(std::vector<std::string>{path("text.txt")}, ByteTokenizer(), 0.1, 8);
-    settings_.model = {.vocab_size = 256, .context_length = 8, .layers = 1, .heads = 2, .width = 8, .dropout = 0.1};
-    settings_.batch = 2;
-    settings_.steps = 10;
-    run_ = std::make_unique<tool::Run>(settings_, *text_);
+    tool::TrainSettings settings;
+    settings.model = {.vocab_size = 256, .context_length = 8, .layers = 1, .heads = 2, .width = 8, .dropout = 0.1};
+    settings.train.batch = 2;
+    settings.train.steps = 10;
+    training_ = std::make_unique<Training>(settings, std::vector<std::string>{path("text.txt")}, ByteTokenizer());
+    run_ = &training_->trainer;
   }
 
-  float& weight() { return run_->model().module().parameters()[0]->value.data<float>()[0]; }
+  float& weight() { return training_->model->module().parameters()[0]->value.data<float>()[0]; }
   std::map<std::string, Tensor> saved() {
-    run_->save(path("state.safetensors"));
+    training_->checkpoint().save(path("state.safetensors"));
     std::map<std::string, Tensor> state;
     for (auto& [name, tensor] : io::load(path("state.safetensors")).tensors) state.emplace(name, tensor);
     return state;
   }
 
-  std::optional<Text> text_;
-  tool::TrainSettings settings_;
-  std::unique_ptr<tool::Run> run_;
+  std::unique_ptr<Training> training_;
+  Trainer* run_ = nullptr;
 };
 
 TEST_F(TrainRun, AStepThatIsNotFiniteChangesNothingButTheGenerator) {
@@ -58,40 +58,26 @@ TEST_F(TrainRun, AStepThatIsNotFiniteChangesNothingButTheGenerator) {
   EXPECT_TRUE(run_->step().finite());
   EXPECT_EQ(run_->losses().size(), 4u);
   saved();
-  std::optional<Text> text;
-  const auto resumed = tool::Run::resume(path("state.safetensors"), {path("text.txt")}, ByteTokenizer(), text);
-  EXPECT_THAT(resumed->skipped(), testing::ElementsAre(4, 4));
+  const Training resumed(TrainCheckpoint::load(path("state.safetensors")), {path("text.txt")}, ByteTokenizer());
+  EXPECT_THAT(resumed.trainer.skipped(), testing::ElementsAre(4, 4));
 }
 
 TEST_F(TrainRun, WeightsThatAreNotFiniteAreNeverSaved) {
   TrainingFiles to(path("m.safetensors"), false, "");
-  to.save(*run_);
+  to.save(*training_);
   const auto before = files();
   weight() = std::numeric_limits<float>::infinity();
   expect_error(Error::Kind::data, {"weights", "after step 0", "is still the checkpoint of step 0"},
-               [&] { to.save(*run_); });
+               [&] { to.save(*training_); });
   EXPECT_EQ(files(), before);
 }
 
-TEST_F(TrainRun, AValidationLossThatIsNotFiniteEndsTheRun) {
-  const TrainingFiles to(path("m.safetensors"), false, "");
-  for (const auto then : {Divergence::Then::stop, Divergence::Then::skip}) {
-    Divergence divergence(then, to);
-    EXPECT_NO_THROW(divergence.check({.loss = 1, .norm = 1, .validation = 1.0}, *run_));
-    expect_error(Error::Kind::data, {"validation loss nan", "nothing was saved"},
-                 [&] { divergence.check({.loss = 1, .norm = 1, .validation = kNan}, *run_); });
-  }
-}
-
-TEST_F(TrainRun, TenInARowEndTheRun) {
-  const TrainingFiles to(path("m.safetensors"), false, "");
-  Divergence divergence(Divergence::Then::skip, to);
-  for (int turn = 0; turn < 3; ++turn) {
-    for (int i = 1; i < Divergence::kMost; ++i) divergence.check({.loss = kNan, .norm = 1}, *run_);
-    divergence.check({.loss = 1, .norm = 1}, *run_);
-  }
-  for (int i = 1; i < Divergence::kMost; ++i) divergence.check({.loss = 1, .norm = kInf}, *run_);
-  expect_error(Error::Kind::data, {"10 batches"}, [&] { divergence.check({.loss = 1, .norm = kInf}, *run_); });
+TEST_F(TrainRun, TheErrorOfADivergenceSaysWhatIsKept) {
+  TrainingFiles to(path("m.safetensors"), false, "");
+  EXPECT_THAT(to.diverged("loss nan").what(), testing::HasSubstr("found loss nan; nothing was saved yet; train with"));
+  to.save(*training_);
+  EXPECT_THAT(to.diverged("loss nan", ", or not").what(),
+              testing::HasSubstr("of step 0; train with a smaller --lr or --clip, or not"));
 }
 
 }  // namespace

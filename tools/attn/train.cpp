@@ -14,6 +14,7 @@
 
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
+#include "attn/gradient_sum.hpp"
 #include "attn/pretrained.hpp"
 #include "common/format.hpp"
 #include "common/ranks.hpp"
@@ -22,12 +23,11 @@
 #include "common/text_model.hpp"
 #include "core/escape.hpp"
 #include "kernels/targets.hpp"
-#include "train/divergence.hpp"
 #include "train/estimate.hpp"
 #include "train/files.hpp"
 #include "train/progress.hpp"
 #include "train/ranks.hpp"
-#include "train/run.hpp"
+#include "train/training.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -147,39 +147,36 @@ std::unique_ptr<TrainedModel> go_on_from(const Verb& verb, TrainFlags& flags, co
     throw Error(Error::Kind::argument, "--context", formatted("1 to {}, as the model takes", config.context_length),
                 std::to_string(sizes.context_length));
   }
-  if (!verb.given("--lr")) flags.settings.rate = kRateOfReleased;
-  if (!verb.given("--min-lr")) flags.settings.floor = flags.settings.rate / 10;
+  if (!verb.given("--lr")) flags.settings.train.lr = kRateOfReleased;
+  if (!verb.given("--min-lr")) flags.settings.train.min_lr = flags.settings.train.lr / 10;
   return model;
 }
 
 // What a checkpoint says is no flag of the command line, except for what depends on the ranks.
-std::unique_ptr<Run> resumed(const TrainingFiles& files, const TrainFlags& flags, const TrainRanks& ranks,
-                             const Tokenizer& tokenizer, std::optional<Text>& text) {
+std::unique_ptr<Training> resumed(const Verb& verb, const TrainFlags& flags, const TrainRanks& ranks,
+                                  TrainingFiles& files, const Tokenizer& tokenizer) {
+  auto given = given_settings(verb);
+  for (const char* flag : {"--force", "--from"}) {
+    if (verb.given(flag)) given.emplace_back(flag);
+  }
+  if (!given.empty()) {
+    throw Error(Error::Kind::argument, given.front(),
+                "neither settings nor --force nor --from beside --resume, which has all from its checkpoint",
+                joined(given, " "));
+  }
+  const TrainCheckpoint from = TrainCheckpoint::load(files.checkpoint());
   try {
-    return Run::resume(files.checkpoint(), flags.text, tokenizer, text, ranks);
+    auto training = std::make_unique<Training>(from, flags.text, tokenizer, ranks);
+    files.resumed(training->trainer);
+    return training;
   } catch (const Error& error) {
     if (error.kind() != Error::Kind::argument || ranks.size() > 1) throw;
-    throw Error(Error::Kind::data, "train", "the settings of a training run in " + files.checkpoint().string(),
-                error.what());
+    throw Error(Error::Kind::data, "train", "the settings of a training run in " + from.source, error.what());
   }
 }
 
-std::unique_ptr<Run> start(const Verb& verb, TrainFlags& flags, const TrainRanks& ranks, TrainingFiles& files,
-                           const Tokenizer& tokenizer, std::optional<Text>& text) {
-  if (flags.resume) {
-    auto given = given_settings(verb);
-    for (const char* flag : {"--force", "--from"}) {
-      if (verb.given(flag)) given.emplace_back(flag);
-    }
-    if (!given.empty()) {
-      throw Error(Error::Kind::argument, given.front(),
-                  "neither settings nor --force nor --from beside --resume, which has all from its checkpoint",
-                  joined(given, " "));
-    }
-    auto run = resumed(files, flags, ranks, tokenizer, text);
-    files.resumed(*run);
-    return run;
-  }
+std::unique_ptr<Training> started(const Verb& verb, TrainFlags& flags, const TrainRanks& ranks, TrainingFiles& files,
+                                  const Tokenizer& tokenizer) {
   std::unique_ptr<TrainedModel> released;
   if (!flags.from.empty()) {
     released = go_on_from(verb, flags, tokenizer);
@@ -188,22 +185,22 @@ std::unique_ptr<Run> start(const Verb& verb, TrainFlags& flags, const TrainRanks
   flags.settings.model.vocab_size = tokenizer.vocab_size();
   flags.settings.model.precision = parse_precision(flags.precision);
   flags.settings.model.gelu = flags.gelu == "tanh" ? Gelu::tanh : Gelu::exact;
-  text.emplace(flags.text, tokenizer, flags.settings.validation, flags.settings.model.context_length);
-  return std::make_unique<Run>(flags.settings, *text, std::move(released), ranks);
+  return std::make_unique<Training>(flags.settings, flags.text, tokenizer, std::move(released), ranks);
 }
 
-void introduce(Run& run, const Text& text) {
+void introduce(const Training& training) {
+  const Trainer& run = training.trainer;
   std::int64_t weights = 0;
-  for (const Parameter* p : run.model().module().parameters()) weights += p->value.numel();
+  for (const Parameter* p : training.model->module().parameters()) weights += p->value.numel();
   const std::string from = run.steps_done() == 0 ? "" : formatted("; from step {}", run.steps_done());
-  const std::string ranks = run.ranks().size() == 1 ? "" : "; " + run.ranks().in_words();
-  const std::string told =
-      formatted("{:.2f} million weights; {} tokens to train on, {} to validate by{}{}\n",
-                static_cast<double>(weights) / 1e6, text.training_tokens(), text.validation_tokens(), from, ranks);
+  const std::string ranks = run.ranks().size() == 1 ? "" : "; " + in_words(run.ranks());
+  const std::string told = formatted("{:.2f} million weights; {} tokens to train on, {} to validate by{}{}\n",
+                                     static_cast<double>(weights) / 1e6, training.text.training_tokens(),
+                                     training.text.validation_tokens(), from, ranks);
   write_stderr(fitted(told, STDERR_FILENO));
 }
 
-void conclude(const Run& run, const Progress& progress, const TrainingFiles& files, bool json) {
+void conclude(const Trainer& run, const Progress& progress, const TrainingFiles& files, bool json) {
   const std::size_t columns =
       std::clamp<std::size_t>(terminal_width(json ? STDERR_FILENO : STDOUT_FILENO), 10, kColumns);
   std::string text = formatted("loss {}\n", figure::sparkline(run.losses(), columns - 5));
@@ -211,7 +208,7 @@ void conclude(const Run& run, const Progress& progress, const TrainingFiles& fil
     text += formatted("validation loss {:.4f} nats a token at step {}\n", run.validations().back().second,
                       run.validations().back().first);
   }
-  text += formatted("step {} of {}, {}, {:.0f} tokens/s\nwrote {}, {}, {}\n", run.steps_done(), run.settings().steps,
+  text += formatted("step {} of {}, {}, {:.0f} tokens/s\nwrote {}, {}, {}\n", run.steps_done(), run.config().steps,
                     duration_text(progress.seconds()), progress.tokens_per_second(), escaped(files.model().string()),
                     escaped(files.checkpoint().string()), escaped(files.curve().string()));
   if (!run.skipped().empty()) {
@@ -222,38 +219,27 @@ void conclude(const Run& run, const Progress& progress, const TrainingFiles& fil
   json ? write_stderr(fitted(text, STDERR_FILENO)) : write_stdout(fitted(text, STDOUT_FILENO));
 }
 
-// All that a run needs, in the order in which it is made.
-struct Training {
-  TrainRanks ranks;
-  TrainingFiles files;
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::optional<Text> text;
-  std::unique_ptr<Run> run;
-
-  Training(const Verb& verb, TrainFlags& flags, const TrainRanks& all)
-      : ranks(all), files(flags.out, is_folder(flags), flags.curve) {
-    if (!flags.from.empty() && !flags.resume) require_model("--from", flags.from);
-    const auto streams = std::ranges::count(flags.text, "-");
-    if (streams > 1 || (streams == 1 && ranks.size() > 1)) {
-      throw Error(Error::Kind::argument, "--text",
-                  ranks.size() > 1 ? "files, which all ranks read" : "standard input (-) once", "standard input");
-    }
-    if (ranks.first()) files.reserve(flags.resume, flags.force);
-    tokenizer = tokenizer_of(flags);
-    run = start(verb, flags, ranks, files, *tokenizer, text);
+std::unique_ptr<Training> training_of(const Verb& verb, TrainFlags& flags, const TrainRanks& ranks,
+                                      TrainingFiles& files) {
+  if (!flags.from.empty() && !flags.resume) require_model("--from", flags.from);
+  const auto streams = std::ranges::count(flags.text, "-");
+  if (streams > 1 || (streams == 1 && ranks.size() > 1)) {
+    throw Error(Error::Kind::argument, "--text",
+                ranks.size() > 1 ? "files, which all ranks read" : "standard input (-) once", "standard input");
   }
-};
+  if (ranks.first()) files.reserve(flags.resume, flags.force);
+  const auto tokenizer = tokenizer_of(flags);
+  return flags.resume ? resumed(verb, flags, ranks, files, *tokenizer) : started(verb, flags, ranks, files, *tokenizer);
+}
 
-// One rank's mistake ends all, and what they hold has to be the same.
-std::unique_ptr<Training> prepared(const Verb& verb, TrainFlags& flags, const TrainRanks& ranks) {
-  std::unique_ptr<Training> training;
-  together(ranks.transport, [&] { training = std::make_unique<Training>(verb, flags, ranks); });
-  if (ranks.size() == 1) return training;
-  require_alike(ranks.transport, "the tokens of --text", training->text->fingerprint());
-  require_alike(ranks.transport, "the step", std::to_string(training->run->steps_done()));
+// What ranks hold has to be the same.
+void require_equal_ranks(const Training& training) {
+  const TrainRanks& ranks = training.trainer.ranks();
+  if (ranks.size() == 1) return;
+  require_alike(ranks.transport, "the tokens of --text", training.text.fingerprint());
+  require_alike(ranks.transport, "the step", std::to_string(training.trainer.steps_done()));
   require_alike(ranks.transport, "the instruction set (ATTN_FORCE_ISA chooses one)", kernels::active().isa);
-  require_alike(ranks.transport, "the weights", training->run->fingerprint());
-  return training;
+  require_alike(ranks.transport, "the weights", training.fingerprint);
 }
 
 // Why a run ends before its last step. Ranks agree, so that all end with the same one.
@@ -274,9 +260,12 @@ struct Stop {
 };
 
 // All ranks find the same numbers, and what they say of them is said by one.
-void check(Divergence& divergence, const Run::Step& step, const Run& run) {
-  const bool fine = step.finite() && (!step.validation || std::isfinite(*step.validation));
-  together(fine ? nullptr : run.ranks().transport, [&] { divergence.check(step, run); });
+void check(Divergence& divergence, const Trainer::Step& step, const TrainingFiles& files, const TrainFlags& flags,
+           distributed::Transport* ranks) {
+  const auto found = divergence.ends(step);
+  if (!found) return;
+  const bool may_skip = !step.finite() && flags.on_nan == "stop";
+  together(ranks, [&] { throw files.diverged(*found, may_skip ? ", or leave such steps out by --on-nan skip" : ""); });
 }
 
 Progress::Form form_of(const TrainFlags& flags) {
@@ -289,19 +278,25 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
   const Sharding sharding = !flags.shard ? Sharding::none : flags.keep_weights ? Sharding::state : Sharding::weights;
   together(ranks.transport, [&] { ranks = train_ranks(ranks.transport, flags.ranks, flags.scheme, sharding); });
   keep_freed_memory();
-  const auto training = prepared(verb, flags, ranks);
-  Run& run = *training->run;
-  TrainingFiles& files = training->files;
-  if (ranks.first()) introduce(run, *training->text);
+  std::unique_ptr<TrainingFiles> place;
+  std::unique_ptr<Training> training;
+  together(ranks.transport, [&] {  // one rank's mistake ends all
+    place = std::make_unique<TrainingFiles>(flags.out, is_folder(flags), flags.curve);
+    training = training_of(verb, flags, ranks, *place);
+  });
+  require_equal_ranks(*training);
+  TrainingFiles& files = *place;
+  Trainer& run = training->trainer;
+  if (ranks.first()) introduce(*training);
 
   catch_signals();
-  const std::int64_t last = flags.until > 0 ? std::min(flags.until, run.settings().steps) : run.settings().steps;
+  const std::int64_t last = flags.until > 0 ? std::min(flags.until, run.config().steps) : run.config().steps;
   if (const std::int64_t left = last - run.steps_done(); left >= kWorthATrial) {
-    const std::string told = estimate_text(run, left, flags.minutes, !flags.resume && flags.from.empty());
+    const std::string told = estimate_text(*training, left, flags.minutes, !flags.resume && flags.from.empty());
     if (ranks.first()) write_stderr(fitted(told, STDERR_FILENO));
   }
   Progress progress(form_of(flags), run, last, flags.log_every, flags.minutes);
-  Divergence divergence(flags.on_nan == "skip" ? Divergence::Then::skip : Divergence::Then::stop, files);
+  Divergence divergence(flags.on_nan == "skip" ? Divergence::Then::skip : Divergence::Then::stop);
   std::exception_ptr unread;  // nobody reads --json any more
   Stop stop;
   const auto enough = [&] {
@@ -309,17 +304,17 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
     return stop.now || run.done() || (flags.until > 0 && run.steps_done() >= flags.until);
   };
   while (!enough()) {
-    const Run::Step step = run.step();
-    check(divergence, step, run);
+    const Trainer::Step step = run.step();
+    check(divergence, step, files, flags, ranks.transport);
     try {
       if (ranks.first()) progress.show(step);
     } catch (const io::ClosedPipe&) {
       unread = std::current_exception();
     }
-    if (step.finite() && run.steps_done() % flags.save_every == 0) files.save(run);
+    if (step.finite() && run.steps_done() % flags.save_every == 0) files.save(*training);
   }
   progress.finish();
-  if (!files.hold(run)) files.save(run);
+  if (!files.hold(run)) files.save(*training);
   if (ranks.first()) conclude(run, progress, files, flags.json);
   together(ranks.transport, [&] {
     if (unread) std::rethrow_exception(unread);

@@ -31,7 +31,8 @@ std::string flags_text(const Size& size) {
 
 }  // namespace
 
-std::string estimate_text(Run& run, std::int64_t steps, double minutes, bool settable) {
+std::string estimate_text(Training& training, std::int64_t steps, double minutes, bool settable) {
+  Trainer& run = training.trainer;
   const double a_step = run.trial(), tokens = static_cast<double>(run.tokens_a_step());
   const double all = a_step * static_cast<double>(steps), limit = 60 * minutes;
   const double seconds = minutes > 0 ? std::min(all, limit) : all;
@@ -40,11 +41,11 @@ std::string estimate_text(Run& run, std::int64_t steps, double minutes, bool set
   if (minutes > 0 && limit < all) text += formatted(", of which --minutes leaves {}", duration_text(limit));
   text += "\n";
   if (seconds <= kLong) return text;
-  const GPTConfig& model = run.settings().model;
+  const GPTConfig& model = training.settings.model;
   const double mine = work(model, {model.layers, model.heads, model.width, model.context_length}) * tokens;
   if (settable) {
     for (const Size& size : kSizes) {
-      const double other = work(model, size) * static_cast<double>(run.settings().batch * size.context);
+      const double other = work(model, size) * static_cast<double>(run.config().batch * size.context);
       if (other > mine / 2) continue;
       text += formatted("  {}: about {}\n", flags_text(size), duration_text(all * other / mine));
     }

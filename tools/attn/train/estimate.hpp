@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "train/run.hpp"
+#include "train/training.hpp"
 
 namespace attn::tool {
 
 // One sentence or several: the rate that a trial step had, the time that the rest of the run will take, and where that
 // is long, smaller sizes. `steps` are those left, `minutes` the limit of the run, or 0. `settable`: whether the sizes
 // may still be chosen.
-std::string estimate_text(Run& run, std::int64_t steps, double minutes, bool settable);
+std::string estimate_text(Training& training, std::int64_t steps, double minutes, bool settable);
 
 }  // namespace attn::tool

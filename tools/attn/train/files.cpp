@@ -8,7 +8,6 @@
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "io/output_folder.hpp"
-#include "train/divergence.hpp"
 
 namespace attn::tool {
 namespace {
@@ -17,7 +16,7 @@ namespace fs = std::filesystem;
 
 fs::path beside(fs::path model, const char* extension) { return model.replace_extension(extension); }
 
-std::string curve_svg(const Run& run) {
+std::string curve_svg(const Trainer& run) {
   figure::Series training{"training", {}, run.losses()}, validation{"validation", {}, {}};
   for (std::size_t i = 0; i < training.y.size(); ++i) training.x.push_back(static_cast<double>(i + 1));
   for (const auto& [step, loss] : run.validations()) {
@@ -97,33 +96,42 @@ void TrainingFiles::require_replaceable() const {
 }
 
 // The checkpoint first: the model and the curve can be written again from it.
-void TrainingFiles::save(Run& run) {
+void TrainingFiles::save(Training& training) {
+  Trainer& run = training.trainer;
   distributed::Transport* const ranks = run.ranks().transport;
-  std::optional<io::OutputFolder> fresh;  // for the first step that is saved
   together(ranks, [&] {
-    if (!run.finite()) throw diverged(formatted("other weights after step {}", run.steps_done()), *this);
-    if (run.ranks().first() && !folder_.empty() && kept_ < 0) fresh.emplace(folder_, "--out");
+    if (!run.finite()) throw diverged(formatted("other weights after step {}", run.steps_done()));
   });
-  const auto place = [&](const fs::path& file) {
-    return fresh && file.parent_path() == folder_ ? fresh->path() / file.filename() : file;
-  };
   const auto whole = run.whole_weights();
-  run.save(place(checkpoint_));
-  if (!fresh) kept_ = run.steps_done();
+  const TrainCheckpoint checkpoint = training.checkpoint();
   together(ranks, [&] {
-    if (!run.ranks().first()) return;
-    run.model().save(place(model_), run.steps_done());
-    io::save_text(place(curve_), curve_svg(run));
-    if (!fresh) return;
-    for (const auto& [name, content] : companions_) io::save_text(fresh->path() / name, content);
-    fresh->commit();
+    if (run.ranks().first()) write(training, checkpoint);
   });
   kept_ = saved_ = run.steps_done();
 }
 
-std::string TrainingFiles::kept() const {
-  if (kept_ < 0) return "nothing was saved yet";
-  return formatted("\"{}\" is still the checkpoint of step {}", escaped(checkpoint_.string()), kept_);
+void TrainingFiles::write(Training& training, const TrainCheckpoint& checkpoint) {
+  const std::int64_t step = training.trainer.steps_done();
+  std::optional<io::OutputFolder> fresh;  // for the first step that is saved
+  if (!folder_.empty() && kept_ < 0) fresh.emplace(folder_, "--out");
+  const auto place = [&](const fs::path& file) {
+    return fresh && file.parent_path() == folder_ ? fresh->path() / file.filename() : file;
+  };
+  checkpoint.save(place(checkpoint_));
+  if (!fresh) kept_ = step;
+  training.model->save(place(model_), step);
+  io::save_text(place(curve_), curve_svg(training.trainer));
+  if (!fresh) return;
+  for (const auto& [name, content] : companions_) io::save_text(fresh->path() / name, content);
+  fresh->commit();
+}
+
+Error TrainingFiles::diverged(const std::string& found, std::string_view advice) const {
+  const std::string kept =
+      kept_ < 0 ? "nothing was saved yet"
+                : formatted("\"{}\" is still the checkpoint of step {}", escaped(checkpoint_.string()), kept_);
+  return {Error::Kind::data, "train", "finite loss, gradient and weights", found,
+          formatted("{}; train with a smaller --lr or --clip{}", kept, advice)};
 }
 
 }  // namespace attn::tool

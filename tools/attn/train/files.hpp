@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <utility>
+#include <string_view>
 
+#include "attn/error.hpp"
 #include "common/outputs.hpp"
 #include "train/lock.hpp"
-#include "train/model.hpp"
-#include "train/run.hpp"
+#include "train/training.hpp"
 
 namespace attn::tool {
 
@@ -32,17 +32,18 @@ class TrainingFiles {
   // What the folder gets beside the model.
   void set_companions(Companions files) { companions_ = std::move(files); }
   // The run was read from the checkpoint.
-  void resumed(const Run& run) { kept_ = run.steps_done(); }
+  void resumed(const Trainer& run) { kept_ = run.steps_done(); }
   // Throws Error (data) for weights that are not finite, and writes nothing.
-  void save(Run& run);
-  bool hold(const Run& run) const noexcept { return saved_ == run.steps_done(); }
-  // What a run that has to end leaves, for its message.
-  std::string kept() const;
+  void save(Training& training);
+  bool hold(const Trainer& run) const noexcept { return saved_ == run.steps_done(); }
+  // The error of a run that has to end because of what was found. It says what the files still have.
+  Error diverged(const std::string& found, std::string_view advice = {}) const;
 
  private:
   void require_checkpoint(bool resume) const;
   void require_new() const;
   void require_replaceable() const;  // a folder
+  void write(Training& training, const TrainCheckpoint& checkpoint);
 
   std::filesystem::path folder_;  // empty: a GPT's file
   std::filesystem::path model_, checkpoint_, curve_;

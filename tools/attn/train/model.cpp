@@ -55,6 +55,43 @@ Companions read_there(const fs::path& folder, std::span<const char* const> names
   return files;
 }
 
+void require_weight(const TrainCheckpoint& from, const std::string& name, const Shape& shape) {
+  const auto found = from.weights.find(name);
+  if (found != from.weights.end() && found->second.shape() == shape && found->second.dtype() == DType::f32) return;
+  throw Error(Error::Kind::data, "train", "model." + name + " of shape " + shape.str() + " in " + from.source,
+              found == from.weights.end() ? "none" : found->second.shape().str());
+}
+
+// The largest tensors that a config speaks of, before a model is made of their sizes: a small file that lies about them
+// must not take the machine's memory.
+void check_sizes(const GPTConfig& config, const TrainCheckpoint& from) {
+  require_weight(from, "wte.weight", {config.vocab_size, config.width});
+  require_weight(from, "wpe.weight", {config.context_length, config.width});
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    require_weight(from, "h." + std::to_string(i) + ".mlp.c_fc.weight", {4 * config.width, config.width});
+  }
+}
+
+LanguageModelConfig config_of(const std::string& config, const TrainCheckpoint& from) {
+  LanguageModelConfig parsed = parse_language_model_config(config, from.source);
+  if (parsed.layers.size() <= from.weights.size()) return parsed;
+  throw Error(Error::Kind::data, "train",
+              "the tensors of " + std::to_string(parsed.layers.size()) + " layers in " + from.source,
+              std::to_string(from.weights.size()));
+}
+
+// The checkpoint's tensors take the place of the model's.
+std::unique_ptr<TrainedModel> with_weights(std::unique_ptr<TrainedModel> model, const TrainCheckpoint& from) {
+  const auto parameters = model->module().parameters();
+  for (Parameter* p : parameters) {
+    require_weight(from, p->name, p->value.shape());
+    p->value = from.weights.at(p->name);
+  }
+  if (parameters.size() == from.weights.size()) return model;
+  throw Error(Error::Kind::data, "train", std::to_string(parameters.size()) + " tensors \"model.…\" in " + from.source,
+              std::to_string(from.weights.size()));
+}
+
 }  // namespace
 
 Companions tokenizer_files(const fs::path& from) {
@@ -68,34 +105,25 @@ bool is_companion(const std::string& name) {
   return std::ranges::count(kTokenizerFiles, name) + std::ranges::count(kGenerationFiles, name) > 0;
 }
 
-std::unique_ptr<TrainedModel> new_gpt(const GPTConfig& config, Generator& rng) {
-  return std::make_unique<Gpt2>(GPT(config, rng));
+std::unique_ptr<TrainedModel> new_gpt(const GPTConfig& config, const Generator& rng) {
+  Generator same = rng;  // a handle to one stream
+  return std::make_unique<Gpt2>(GPT(config, same));
 }
 
 std::unique_ptr<TrainedModel> released_model(const fs::path& from, Precision precision) {
   return std::make_unique<Released>(load_language_model(from, DType::f32, precision));
 }
 
-std::unique_ptr<TrainedModel> released_model(const std::string& config, const StateDict& state, Precision precision,
-                                             const std::string& source) {
-  LanguageModelConfig parsed = parse_language_model_config(config, source);
-  if (parsed.layers.size() > state.size()) {
-    throw Error(Error::Kind::data, "train",
-                "the tensors of " + std::to_string(parsed.layers.size()) + " layers in " + source,
-                std::to_string(state.size()));
+std::unique_ptr<TrainedModel> model_of(const TrainCheckpoint& from, const GPTConfig& gpt, const Generator& rng) {
+  if (const auto config = from.metadata.find(kConfigOfModel); config != from.metadata.end()) {
+    LanguageModelConfig parsed = config_of(config->second, from);
+    parsed.precision = gpt.precision;
+    return with_weights(std::make_unique<Released>(LanguageModel(parsed, false)), from);
   }
-  parsed.precision = precision;
-  LanguageModel model(parsed, false);  // without parameters' memory, which the state's take the place of
-  for (Parameter* p : model.parameters()) {
-    const auto found = state.find(p->name);
-    if (found == state.end() || !(found->second.shape() == p->value.shape()) || found->second.dtype() != DType::f32) {
-      throw Error(Error::Kind::data, "train",
-                  "model." + p->name + " of shape " + p->value.shape().str() + " in " + source,
-                  found == state.end() ? "none" : found->second.shape().str());
-    }
-    p->value = found->second;
-  }
-  return std::make_unique<Released>(std::move(model));
+  check_sizes(gpt, from);
+  GPTConfig empty = gpt;
+  empty.initialise = false;
+  return with_weights(new_gpt(empty, rng), from);
 }
 
 }  // namespace attn::tool

@@ -10,7 +10,7 @@
 
 #include "attn/gpt.hpp"
 #include "attn/random.hpp"
-#include "train/text.hpp"
+#include "attn/train.hpp"
 
 namespace attn::tool {
 
@@ -33,14 +33,13 @@ Companions generation_files(const std::filesystem::path& from);
 // Whether a training writes a file of that name into a model's folder.
 bool is_companion(const std::string& name);
 
-std::unique_ptr<TrainedModel> new_gpt(const GPTConfig& config, Generator& rng);
+constexpr const char* kConfigOfModel = "config.json";  // in a checkpoint's metadata, of a released model
 
+std::unique_ptr<TrainedModel> new_gpt(const GPTConfig& config, const Generator& rng);
 // A released model's folder or GGUF file, with products of that precision.
 std::unique_ptr<TrainedModel> released_model(const std::filesystem::path& from, Precision precision);
-
-// The same from a checkpoint: its config.json, and a tensor for each parameter. Throws Error (data) for others, before
-// it takes memory of the config's sizes.
-std::unique_ptr<TrainedModel> released_model(const std::string& config, const StateDict& state, Precision precision,
-                                             const std::string& source);
+// Either from a checkpoint: the config of a released model is there, and that of a GPT is given. Throws Error (data)
+// where the weights are not those of the config, before it takes memory of the config's sizes.
+std::unique_ptr<TrainedModel> model_of(const TrainCheckpoint& from, const GPTConfig& gpt, const Generator& rng);
 
 }  // namespace attn::tool

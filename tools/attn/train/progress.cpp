@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/format.hpp"
+#include "common/json.hpp"
 #include "common/terminal.hpp"
 
 namespace attn::tool {
@@ -15,7 +16,7 @@ std::string duration_text(double seconds) {
   return whole >= 60 ? formatted("{} min {} s", whole / 60, whole % 60) : formatted("{} s", whole);
 }
 
-Progress::Progress(Form form, const Run& run, std::int64_t last, std::int64_t log_every, double minutes)
+Progress::Progress(Form form, const Trainer& run, std::int64_t last, std::int64_t log_every, double minutes)
     : form_(form),
       run_(run),
       last_(last),
@@ -29,9 +30,8 @@ double Progress::seconds() const {
 }
 
 double Progress::tokens_per_second() const {
-  const TrainSettings& s = run_.settings();
   const auto steps = static_cast<double>(run_.steps_done() - first_step_);
-  return steps * static_cast<double>(s.batch * s.model.context_length) / std::max(seconds(), 1e-9);
+  return steps * static_cast<double>(run_.tokens_a_step()) / std::max(seconds(), 1e-9);
 }
 
 double Progress::seconds_left() const {
@@ -42,7 +42,7 @@ double Progress::seconds_left() const {
 }
 
 // A bar where the terminal is wide enough, and as much as fits: the step first, then the time left, losses, and rate.
-std::string Progress::bar_text(const Run::Step& step, std::size_t columns) const {
+std::string Progress::bar_text(const Trainer::Step& step, std::size_t columns) const {
   constexpr std::size_t for_text = 70, least = 6, most = 22;
   std::vector<StatusPart> parts{{formatted("{}/{}", run_.steps_done(), last_), 5},
                                 {formatted("loss {:.3f}", step.loss), 3}};
@@ -59,25 +59,23 @@ std::string Progress::bar_text(const Run::Step& step, std::size_t columns) const
   return bar + fitting(parts, columns - bar.size());
 }
 
-std::string Progress::line_text(const Run::Step& step) const {
+std::string Progress::line_text(const Trainer::Step& step) const {
   std::string text = formatted("step {:>6}  loss {:.4f}", run_.steps_done(), step.loss);
   if (step.validation) text += formatted("  validation {:.4f}", *step.validation);
   return text + formatted("  norm {:.2f}  rate {:.2e}  {:.0f} tokens/s  {} left\n", step.norm, step.rate,
                           tokens_per_second(), duration_text(seconds_left()));
 }
 
-std::string Progress::skipped_text(const Run::Step& step) const {
+std::string Progress::skipped_text(const Trainer::Step& step) const {
   if (form_ == Form::json) {
-    const Json json{{"step", run_.steps_done() + 1},
-                    {"skipped", true},
-                    {"loss", json_number(step.loss)},
-                    {"norm", json_number(step.norm)}};
+    const Json json{
+        {"step", step.number}, {"skipped", true}, {"loss", json_number(step.loss)}, {"norm", json_number(step.norm)}};
     return json.dump() + "\n";
   }
-  return formatted("step {:>6}  skipped: loss {}, gradient norm {}\n", run_.steps_done() + 1, step.loss, step.norm);
+  return formatted("step {:>6}  skipped: loss {}, gradient norm {}\n", step.number, step.loss, step.norm);
 }
 
-std::string Progress::json_text(const Run::Step& step) const {
+std::string Progress::json_text(const Trainer::Step& step) const {
   Json json{{"step", run_.steps_done()},
             {"loss", json_number(step.loss)},
             {"norm", json_number(step.norm)},
@@ -89,7 +87,7 @@ std::string Progress::json_text(const Run::Step& step) const {
   return json.dump() + "\n";
 }
 
-void Progress::show(const Run::Step& step) {
+void Progress::show(const Trainer::Step& step) {
   if (!step.finite()) {
     finish();
     form_ == Form::json ? write_stdout(skipped_text(step)) : write_stderr(skipped_text(step));

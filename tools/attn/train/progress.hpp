@@ -4,8 +4,8 @@
 #include <chrono>
 #include <string>
 
+#include "attn/train.hpp"
 #include "common/status_line.hpp"
-#include "train/run.hpp"
 
 namespace attn::tool {
 
@@ -14,25 +14,25 @@ class Progress {
   enum class Form { bar, lines, json };
 
   // `last` is the step that the run ends with. With `minutes` 0 there is no limit of time.
-  Progress(Form form, const Run& run, std::int64_t last, std::int64_t log_every, double minutes);
+  Progress(Form form, const Trainer& run, std::int64_t last, std::int64_t log_every, double minutes);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   // After each step.
-  void show(const Run::Step& step);
+  void show(const Trainer::Step& step);
   // Ends the bar's line.
   void finish();
   double seconds() const;
   double tokens_per_second() const;  // of this run's steps, measurements included
 
  private:
-  std::string bar_text(const Run::Step& step, std::size_t columns) const;
-  std::string line_text(const Run::Step& step) const;
-  std::string json_text(const Run::Step& step) const;
-  std::string skipped_text(const Run::Step& step) const;
+  std::string bar_text(const Trainer::Step& step, std::size_t columns) const;
+  std::string line_text(const Trainer::Step& step) const;
+  std::string json_text(const Trainer::Step& step) const;
+  std::string skipped_text(const Trainer::Step& step) const;
   double seconds_left() const;
 
   Form form_;
-  const Run& run_;
+  const Trainer& run_;
   std::int64_t last_, log_every_, first_step_;
   double minutes_;
   std::chrono::steady_clock::time_point start_;

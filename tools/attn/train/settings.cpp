@@ -1,5 +1,6 @@
 #include "train/settings.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
@@ -19,16 +20,16 @@ void each_setting(Settings& s, F&& f) {
   f("--width", s.model.width, "The width of the residual stream, a multiple of --heads.");
   f("--context", s.model.context_length, "The number of tokens that the model sees.");
   f("--dropout", s.model.dropout, "The probability of dropout, from 0 to 1.");
-  f("--steps", s.steps, "The number of optimizer steps. At the last one the learning rate is --min-lr.");
-  f("--batch", s.batch, "The number of texts in a step, each of --context tokens.");
-  f("--lr", s.rate, "The highest learning rate.");
-  f("--min-lr", s.floor, "The learning rate at the end.");
-  f("--warmup", s.warmup, "The number of steps over which the learning rate rises.");
-  f("--weight-decay", s.optimizer.weight_decay, "The weight decay of matrices.");
-  f("--beta2", s.optimizer.beta2, "The decay of AdamW's mean of squares.");
-  f("--clip", s.clip, "The largest norm that the gradient is clipped to; 0 clips nothing.");
+  f("--steps", s.train.steps, "The number of optimizer steps. At the last one the learning rate is --min-lr.");
+  f("--batch", s.train.batch, "The number of texts in a step, each of --context tokens.");
+  f("--lr", s.train.lr, "The highest learning rate.");
+  f("--min-lr", s.train.min_lr, "The learning rate at the end.");
+  f("--warmup", s.train.warmup, "The number of steps over which the learning rate rises.");
+  f("--weight-decay", s.train.optimizer.weight_decay, "The weight decay of matrices.");
+  f("--beta2", s.train.optimizer.beta2, "The decay of AdamW's mean of squares.");
+  f("--clip", s.train.clip, "The largest norm that the gradient is clipped to; 0 clips nothing.");
   f("--validation", s.validation, "The share of the text, its end, that is validated on and not trained on.");
-  f("--eval-every", s.eval_every, "The number of steps between validations.");
+  f("--eval-every", s.train.eval_every, "The number of steps between validations.");
   f("--seed", s.seed, "The seed of initial values, batches and dropout.");
   f("--rng", s.rng, "How dropout is drawn: philox, native or mkl.");
 }
@@ -56,7 +57,7 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
       .group(kGroup)
       .value_name("NAME")
       .one_of({"highest", "high", "medium"});
-  verb.add_flag("--reproducible", settings.reproducible,
+  verb.add_flag("--reproducible", settings.train.reproducible,
                 "Give the same bits on any number of data-parallel ranks that divides --batch: each text's gradient is "
                 "computed by itself, and they are added in a fixed order. It is slower.")
       .group(kGroup);
@@ -64,13 +65,20 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
 
 std::vector<std::string> given_settings(const Verb& verb) { return verb.given_of(kGroup); }
 
+std::string flag_of(std::string_view member) {
+  if (member == "TrainRanks::sequence") return "--ranks";
+  std::string flag = "--" + std::string(member.substr(member.find("::") + 2));
+  std::ranges::replace(flag, '_', '-');
+  return flag;
+}
+
 Json to_json(const TrainSettings& settings) {
   Json json;
   each_setting(settings, [&](const char* flag, const auto& value, const char*) { json[flag + 2] = value; });
   json["vocab"] = settings.model.vocab_size;
   json["gelu"] = settings.model.gelu == Gelu::tanh ? "tanh" : "exact";
   json["precision"] = name(settings.model.precision);
-  if (settings.reproducible) json["reproducible"] = true;
+  if (settings.train.reproducible) json["reproducible"] = true;
   return json;
 }
 
@@ -85,7 +93,7 @@ TrainSettings parse_settings(const std::string& text, const std::string& source)
       throw Error(Error::Kind::data, "train", "gelu tanh or exact in " + source, escaped(gelu));
     settings.model.gelu = gelu == "exact" ? Gelu::exact : Gelu::tanh;
     settings.model.precision = parse_precision(json.at("precision").get<std::string>());
-    settings.reproducible = json.value("reproducible", false);
+    settings.train.reproducible = json.value("reproducible", false);
     return settings;
   } catch (const Json::exception&) {
     throw Error(Error::Kind::data, "train", "the settings of a training run in " + source, "others");

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attn/gpt.hpp"
-#include "attn/optim.hpp"
+#include "attn/train.hpp"
 #include "common/json.hpp"
 #include "common/options.hpp"
 
@@ -15,20 +15,19 @@ namespace attn::tool {
 // All that decides the numbers of a run.
 struct TrainSettings {
   GPTConfig model{.context_length = 128, .layers = 4, .heads = 4, .width = 128};  // minutes on two cores
-  AdamWConfig optimizer;
-  std::int64_t steps = 2000, warmup = 100, batch = 16, eval_every = 100;
-  double rate = 1e-3, floor = 1e-4, clip = 1, validation = 0.1;
+  TrainConfig train;
+  double validation = 0.1;
   std::uint64_t seed = 1337;
   std::string rng = "philox";
-  bool reproducible = false;  // the same bits for any number of data-parallel ranks
-
-  CosineSchedule schedule() const { return {.peak = rate, .floor = floor, .warmup = warmup, .steps = steps}; }
 };
 
 // Adds the flags of the above.
 void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precision, std::string& gelu);
 // The same flags, by name, as given on the command line.
 std::vector<std::string> given_settings(const Verb& verb);
+
+// The flag that sets what C++ calls by this name: "TrainConfig::min_lr".
+std::string flag_of(std::string_view member);
 
 Json to_json(const TrainSettings& settings);
 // Throws Error (data) for what to_json() would not write.

@@ -1,0 +1,402 @@
+// The trainer as a part of a program: what it repeats, resumes, shares among ranks, saves, and refuses.
+#include "attn/gpt.hpp"
+#include "attn/io.hpp"
+#include "attn/language_model.hpp"
+#include "attn/train.hpp"
+#include "core/folder.hpp"
+#include "core/testing.hpp"
+#include "core/threads.hpp"
+
+namespace attn::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::int64_t kVocab = 40, kContext = 8;
+
+TrainText text_of(std::uint64_t seed = 1) {
+  Generator drawn(seed);
+  std::vector<std::int64_t> ids;
+  const Tensor steps = drawn.randint(1, 3, {600});
+  for (std::int64_t i = 0, at = 0; i < steps.numel(); ++i) {
+    ids.push_back(at = (at + steps.data<std::int64_t>()[i]) % kVocab);
+  }
+  return {ids, kContext};
+}
+
+constexpr TrainConfig kConfig{.steps = 9, .batch = 12, .warmup = 2, .eval_every = 4, .lr = 0.01, .min_lr = 0.001};
+
+TrainConfig reproducible() {
+  TrainConfig config = kConfig;
+  config.reproducible = true;
+  return config;
+}
+
+std::unique_ptr<CausalLM> gpt(Generator& rng, double dropout) {
+  const GPTConfig config{
+      .vocab_size = kVocab, .context_length = kContext, .layers = 2, .heads = 2, .width = 16, .dropout = dropout};
+  return std::make_unique<GPT>(config, rng);
+}
+
+std::unique_ptr<CausalLM> llama() {
+  LanguageModelConfig c;
+  c.vocab_size = kVocab, c.context_length = kContext, c.width = 16, c.inner_width = 24, c.heads = 2;
+  c.layers.resize(2), c.ropes = {RopeConfig{.head_dim = 8}};
+  auto model = std::make_unique<LanguageModel>(c);
+  Generator drawn(8);
+  for (Parameter* p : model->parameters()) p->value = drawn.uniform(p->value.shape(), -0.3, 0.3);
+  return model;
+}
+
+// A run with a model of its own; one that resumes begins with another seed, which must not matter.
+struct Trained {
+  explicit Trained(const TrainConfig& config = kConfig, const TrainRanks& ranks = {}, double dropout = 0.1)
+      : model(gpt(rng, dropout)), trainer(*model, rng, text, config, ranks) {}
+  explicit Trained(const TrainCheckpoint& from, const TrainRanks& ranks = {})
+      : rng(99, DropoutFlavour::philox), model(gpt(rng, 0.1)), trainer(*model, rng, text, from, ranks) {}
+
+  // All that must be the same, to the bit.
+  std::vector<Tensor> all() {
+    const auto whole = trainer.whole_weights();
+    const TrainCheckpoint now = trainer.checkpoint();
+    std::vector<Tensor> tensors{now.generator, Tensor::from(std::span<const double>(now.losses),
+                                                            {static_cast<std::int64_t>(now.losses.size())})};
+    for (const StateDict* state : {&now.weights, &now.optimizer}) {
+      for (const auto& [name, tensor] : *state) tensors.push_back(tensor.clone());
+    }
+    for (const auto& [step, loss] : now.validations) tensors.push_back(Tensor::full({1}, loss, DType::f64));
+    return tensors;
+  }
+
+  TrainText text = text_of();
+  Generator rng{7, DropoutFlavour::philox};
+  std::unique_ptr<CausalLM> model;
+  Trainer trainer;
+};
+
+void expect_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(identical(a[i], b[i])) << i;
+}
+
+TEST(Trainer, LearnsAndTellsOfEachStep) {
+  Trained run;
+  std::vector<Trainer::Step> steps;
+  run.trainer.run([&](const Trainer::Step& step) { steps.push_back(step); });
+  ASSERT_EQ(steps.size(), 9u);
+  EXPECT_NEAR(steps.front().loss, std::log(double{kVocab}), 0.2);
+  EXPECT_LT(steps.back().loss, steps.front().loss - 0.2);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_EQ(steps[i].number, static_cast<std::int64_t>(i + 1));
+    EXPECT_EQ(steps[i].loss, run.trainer.losses()[i]);
+    EXPECT_EQ(steps[i].validation.has_value(), i == 3 || i == 7 || i == 8) << i;
+  }
+  EXPECT_EQ(run.trainer.validations().back(), std::pair(std::int64_t{9}, *steps.back().validation));
+  EXPECT_EQ(*steps.back().validation, run.trainer.validate());
+}
+
+// torch.optim.lr_scheduler of PyTorch 2.15: SequentialLR(LinearLR(start_factor=1/4, total_iters=3),
+// CosineAnnealingLR(T_max=8, eta_min=0.001), milestones=[4]) on a rate of 0.01, and CosineAnnealingLR(6) alone.
+TEST(Trainer, LearningRatesArePyTorchs) {
+  const auto rates = [](std::int64_t steps, std::int64_t warmup) {
+    TrainConfig config = kConfig;
+    config.steps = steps, config.warmup = warmup;
+    std::vector<double> all;
+    Trained run(config);
+    run.trainer.run([&](const Trainer::Step& step) { all.push_back(step.rate); });
+    return all;
+  };
+  EXPECT_THAT(rates(12, 4),
+              testing::Pointwise(testing::DoubleNear(1e-12),
+                                 {0.0025, 0.005, 0.0075, 0.01, 0.01, 0.009657457896, 0.008681980515, 0.007222075446,
+                                  0.0055, 0.003777924554, 0.002318019485, 0.001342542104}));
+  EXPECT_THAT(rates(6, 0), testing::Pointwise(testing::DoubleNear(1e-12),
+                                              {0.01, 0.009397114317, 0.00775, 0.0055, 0.00325, 0.001602885683}));
+}
+
+TEST(Trainer, ATrialChangesNothing) {
+  for (const TrainConfig& config : {kConfig, reproducible()}) {
+    Trained plain(config), tried(config);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_GT(tried.trainer.trial(), 0);
+      plain.trainer.step(), tried.trainer.step();
+    }
+    expect_same(tried.all(), plain.all());
+  }
+}
+
+TEST(Trainer, ResumesInTheMiddleBitForBit) {
+  const Folder folder;
+  const auto file = folder / "state.safetensors";
+  for (const TrainConfig& config : {kConfig, reproducible()}) {
+    Trained whole(config);
+    whole.trainer.run();
+    for (const int middle : {0, 1, 5, 9}) {
+      Trained begun(config);
+      for (int i = 0; i < middle; ++i) begun.trainer.step();
+      begun.trainer.save(file);
+      Trained resumed(TrainCheckpoint::load(file));
+      EXPECT_EQ(resumed.trainer.steps_done(), middle);
+      resumed.trainer.run();
+      expect_same(resumed.all(), whole.all());
+    }
+  }
+}
+
+TEST(Trainer, TrainsAnyCausalModel) {
+  const Folder folder;
+  const auto file = folder / "state.safetensors";
+  const TrainText text = text_of();
+  Generator rng(3), other(4);
+  const auto model = llama(), again = llama();
+  Trainer trainer(*model, rng, text, kConfig);
+  for (int i = 0; i < 4; ++i) trainer.step();
+  trainer.save(file);
+  trainer.run();
+  Trainer resumed(*again, other, text, TrainCheckpoint::load(file));
+  resumed.run();
+  EXPECT_EQ(resumed.losses(), trainer.losses());
+  for (std::size_t i = 0; i < model->parameters().size(); ++i) {
+    EXPECT_TRUE(identical(model->parameters()[i]->value, again->parameters()[i]->value)) << i;
+  }
+}
+
+// Without dropout the batches of a reproducible run are those of a plain one, however groups are seeded.
+TEST(Trainer, AModelThatDropsNothingTakesNoNumberOfTheBatches) {
+  Trained plain(kConfig, {}, 0), by_groups(reproducible(), {}, 0);
+  for (int i = 0; i < 3; ++i) plain.trainer.step(), by_groups.trainer.step();
+  EXPECT_TRUE(identical(plain.trainer.checkpoint().generator, by_groups.trainer.checkpoint().generator));
+  for (int i = 0; i < 3; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    EXPECT_NEAR(plain.trainer.losses()[at], by_groups.trainer.losses()[at], 1e-5);
+  }
+}
+
+TEST(Trainer, RanksHaveTheBitsOfOneProcessAndGoOnFromEachOthersCheckpoints) {
+  const Threads one(1);
+  const Folder folder;
+  const auto file = [&](int ranks) { return folder / (std::to_string(ranks) + ".safetensors").c_str(); };
+  Trained alone(reproducible());
+  for (int i = 0; i < 4; ++i) alone.trainer.step();
+  alone.trainer.save(file(1));
+  alone.trainer.run();
+  const auto expected = alone.all();
+  int before = 1;
+  for (const int ranks : {2, 3, 4}) {
+    for (const Sharding sharding : {Sharding::none, Sharding::state, Sharding::weights}) {
+      distributed::run_threads(ranks, [&](distributed::Transport& transport) {
+        const Threads own(1);
+        const TrainRanks shared{.transport = &transport, .sharding = sharding};
+        Trained begun(reproducible(), shared);
+        for (int i = 0; i < 4; ++i) begun.trainer.step();
+        begun.trainer.save(file(ranks));
+        Trained resumed(TrainCheckpoint::load(file(before)), shared);
+        for (Trained* run : {&begun, &resumed}) {
+          run->trainer.run();
+          const auto found = run->all();
+          if (transport.rank() == 0) expect_same(found, expected);
+        }
+      });
+    }
+    before = ranks;
+  }
+}
+
+TEST(Trainer, RanksThatShareTextsAreNearOneProcess) {
+  Trained alone(kConfig, {}, 0);
+  alone.trainer.run();
+  distributed::run_threads(4, [&](distributed::Transport& transport) {
+    const Threads own(1);
+    Trained shared(kConfig, {.transport = &transport, .sharding = Sharding::weights, .sequence = 2}, 0);
+    shared.trainer.run();
+    for (std::size_t i = 0; i < alone.trainer.losses().size(); ++i) {
+      EXPECT_NEAR(shared.trainer.losses()[i], alone.trainer.losses()[i], 1e-5) << i;
+    }
+  });
+}
+
+TEST(Trainer, WhatOneRankCannotWriteIsToldToAll) {
+  const Folder folder;
+  int told = 0;
+  std::mutex one;
+  distributed::run_threads(2, [&](distributed::Transport& transport) {
+    Trained run(kConfig, {.transport = &transport});
+    expect_error(Error::Kind::file, {"rank 0 can write", "none/state"},
+                 [&] { run.trainer.save(folder / "none/state.safetensors"); });
+    const std::lock_guard lock(one);
+    ++told;
+  });
+  EXPECT_EQ(told, 2);
+}
+
+TEST(Trainer, ARunThatDivergesEndsWithItsStep) {
+  for (const TrainConfig& config : {kConfig, reproducible()}) {
+    Trained run(config);
+    for (int i = 0; i < 3; ++i) run.trainer.step();
+    float& weight = run.model->parameters()[0]->value.data<float>()[0];
+    const auto before = run.all();
+    const float good = std::exchange(weight, std::numeric_limits<float>::infinity());
+    EXPECT_FALSE(run.trainer.finite());
+    expect_error(Error::Kind::data, {"finite loss", "at step 4", "a smaller lr"}, [&] { run.trainer.run(); });
+    weight = good;
+    EXPECT_TRUE(run.trainer.finite());
+    EXPECT_THAT(run.trainer.skipped(), testing::ElementsAre(4));
+    const auto after = run.all();
+    EXPECT_FALSE(identical(after[0], before[0])) << "the next step has another batch";
+    for (std::size_t i = 1; i < before.size(); ++i) EXPECT_TRUE(identical(after[i], before[i])) << i;
+    run.trainer.run();
+    EXPECT_EQ(run.trainer.losses().size(), 9u);
+  }
+}
+
+TEST(Divergence, AValidationLossThatIsNotFiniteEndsTheRun) {
+  for (const auto then : {Divergence::Then::stop, Divergence::Then::skip}) {
+    Divergence divergence(then);
+    EXPECT_FALSE(divergence.ends({.number = 3, .loss = 1, .norm = 1, .validation = 1.0}));
+    EXPECT_EQ(divergence.ends({.number = 3, .loss = 1.5, .norm = 2, .validation = -kNan}),
+              "validation loss nan after step 3, whose loss was 1.5 and gradient norm 2");
+  }
+}
+
+TEST(Divergence, SkippedStepsEndARunWhenTenFollowEachOther) {
+  EXPECT_EQ(Divergence().ends({.number = 5, .loss = 2, .norm = kInf}), "loss 2 and gradient norm inf at step 5");
+  Divergence divergence(Divergence::Then::skip);
+  for (int turn = 0; turn < 3; ++turn) {
+    for (int i = 1; i < Divergence::kMost; ++i) EXPECT_FALSE(divergence.ends({.loss = kNan, .norm = 1}));
+    EXPECT_FALSE(divergence.ends({.loss = 1, .norm = 1}));
+  }
+  for (int i = 1; i < Divergence::kMost; ++i) EXPECT_FALSE(divergence.ends({.loss = 1, .norm = kInf}));
+  EXPECT_THAT(*divergence.ends({.loss = 1, .norm = kInf}), HasSubstr("10 batches in a row"));
+}
+
+TEST(TrainCheckpoint, KeepsTheConfigAndWhatItsCallerAdds) {
+  const Folder folder;
+  const auto file = folder / "state.safetensors";
+  TrainConfig config = kConfig;
+  config.clip = 0.25, config.optimizer = {.beta1 = 0.8, .beta2 = 0.7, .epsilon = 1e-6, .weight_decay = 0.3};
+  Trained run(config);
+  run.trainer.save(file, {{"settings", R"({"mine":[1,2],"steps":3})"}, {"note", "a text"}});
+  const TrainCheckpoint found = TrainCheckpoint::load(file);
+  EXPECT_EQ(found.metadata.at("note"), "a text");
+  EXPECT_THAT(found.metadata.at("settings"), HasSubstr(R"({"mine":[1,2],"steps":9,)"));
+  EXPECT_EQ(found.config.steps, 9);
+  EXPECT_EQ(found.config.batch, 12);
+  EXPECT_EQ(found.config.warmup, 2);
+  EXPECT_EQ(found.config.eval_every, 4);
+  EXPECT_EQ(found.config.lr, 0.01);
+  EXPECT_EQ(found.config.min_lr, 0.001);
+  EXPECT_EQ(found.config.clip, 0.25);
+  EXPECT_FALSE(found.config.reproducible);
+  EXPECT_EQ(found.config.optimizer.beta1, 0.8);
+  EXPECT_EQ(found.config.optimizer.beta2, 0.7);
+  EXPECT_EQ(found.config.optimizer.epsilon, 1e-6);
+  EXPECT_EQ(found.config.optimizer.weight_decay, 0.3);
+}
+
+TEST(TrainCheckpoint, RefusesAnotherTextModelOrFile) {
+  const Folder folder;
+  const auto file = folder / "state.safetensors";
+  Trained run;
+  for (int i = 0; i < 5; ++i) run.trainer.step();
+  run.trainer.save(file);
+  const TrainCheckpoint good = TrainCheckpoint::load(file);
+  const TrainText text = text_of(), other = text_of(2);
+  expect_error(Error::Kind::data, {"the text that", "another"}, [&] { Trainer(*run.model, run.rng, other, good); });
+  const auto another = llama();
+  expect_error(Error::Kind::data, {"model.embed_tokens.weight"}, [&] { Trainer(*another, run.rng, text, good); });
+
+  const io::NamedTensors whole = io::load(file);
+  const auto refused = [&](const std::vector<std::string>& parts, const std::function<void(io::NamedTensors&)>& lie) {
+    io::NamedTensors lied = whole;
+    lie(lied);
+    io::save_safetensors(file, lied);
+    expect_error(Error::Kind::data, parts, [&] { Trainer(*run.model, run.rng, text, TrainCheckpoint::load(file)); });
+  };
+  const auto set = [&](const char* name, std::vector<double> numbers) {
+    return [name, numbers](io::NamedTensors& lied) {
+      for (auto& [own, tensor] : lied.tensors) {
+        if (own == name)
+          tensor = Tensor::from(std::span<const double>(numbers), {static_cast<std::int64_t>(numbers.size())});
+      }
+    };
+  };
+  refused({"a checkpoint of attn train"}, [](auto& lied) { lied.metadata.erase("text"); });
+  refused({"the settings of a training run"}, [](auto& lied) { lied.metadata["settings"] = R"({"steps":1e300})"; });
+  refused({"curves of the steps"}, set("losses", {1, 2, 3}));
+  refused({"curves of the steps"}, set("validation.step", {6}));
+  refused({"numbers of steps in validation.step"}, set("validation.step", {1e300}));
+  refused({"numbers of steps in validation.step"}, set("validation.step", {kNan}));
+  refused({"1 validation losses"}, set("validation.loss", {1, 2}));
+  refused({"curves of the steps"}, set("skipped", {0}));
+  for (const char* gone : {"generator", "losses", "validation.step", "optimizer.exp_avg_sq.wte.weight"}) {
+    refused({std::string(gone).substr(std::string(gone).rfind("exp_avg") == std::string::npos ? 0 : 10)},
+            [&](auto& lied) { std::erase_if(lied.tensors, [&](const auto& one) { return one.first == gone; }); });
+  }
+}
+
+TEST(TrainText, IsCutIntoWhatIsTrainedOnAndWhatIsNot) {
+  std::vector<std::int64_t> ids(100);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i);
+  const TrainText text(ids, 4, 0.3);
+  EXPECT_EQ(text.training_tokens(), 70);
+  EXPECT_EQ(text.validation_tokens(), 30);
+  Generator rng(1), same(1);
+  const TrainBatch batch = text.training(rng, 50);
+  const Tensor starts = same.randint(0, 66, {50});
+  for (std::int64_t i = 0; i < 50; ++i) {
+    for (std::int64_t j = 0; j < 4; ++j) {
+      EXPECT_EQ(batch.ids.at({i, j}), starts.at({i}) + static_cast<double>(j));
+      EXPECT_EQ(batch.targets.at({i, j}), batch.ids.at({i, j}) + 1);
+    }
+  }
+  std::vector<double> first;
+  for (const TrainBatch& some : text.validation(4)) {
+    EXPECT_LE(some.ids.size(0), 4);
+    for (std::int64_t i = 0; i < some.ids.size(0); ++i) first.push_back(some.ids.at({i, 0}));
+  }
+  EXPECT_THAT(first, testing::ElementsAre(70, 74, 78, 82, 86, 90, 95));
+}
+
+TEST(TrainText, Refuses) {
+  const std::vector<std::int64_t> ids(100, 1);
+  expect_error(Error::Kind::argument, {"between 0 and 1", "found nan"}, [&] { TrainText(ids, 4, kNan); });
+  expect_error(Error::Kind::argument, {"between 0 and 1", "found 1"}, [&] { TrainText(ids, 4, 1); });
+  expect_error(Error::Kind::argument, {"at least 1 token"}, [&] { TrainText(ids, 0); });
+  expect_error(Error::Kind::data, {"more than 10 tokens", "90 and 10"}, [&] { TrainText(ids, 10); });
+  for (const std::int64_t id : {std::int64_t{-1}, std::int64_t{1} << 31}) {
+    std::vector<std::int64_t> wrong = ids;
+    wrong[50] = id;
+    expect_error(Error::Kind::argument, {"ids from 0", std::to_string(id)}, [&] { TrainText(wrong, 4); });
+  }
+}
+
+TEST(Trainer, RefusesWhatMakesNoRun) {
+  const auto refused = [](const char* member, const std::string& expected, const TrainConfig& config) {
+    expect_error(Error::Kind::argument, {member, expected}, [&] { Trained{config}; });
+  };
+  const auto with = [](auto&& change) {
+    TrainConfig config = kConfig;
+    change(config);
+    return config;
+  };
+  refused("[TrainConfig::steps]", "at least 1; found 0", with([](auto& c) { c.steps = 0; }));
+  refused("[TrainConfig::batch]", "at least 1; found -1", with([](auto& c) { c.batch = -1; }));
+  refused("[TrainConfig::eval_every]", "at least 1", with([](auto& c) { c.eval_every = 0; }));
+  refused("[TrainConfig::warmup]", "at least 0", with([](auto& c) { c.warmup = -1; }));
+  refused("[TrainConfig::lr]", "below 1000; found 1e+20", with([](auto& c) { c.lr = 1e20; }));
+  refused("[TrainConfig::lr]", "found nan", with([](auto& c) { c.lr = kNan; }));
+  refused("[TrainConfig::min_lr]", "from 0 to TrainConfig::lr; found 1", with([](auto& c) { c.min_lr = 1; }));
+  refused("[TrainConfig::clip]", "at least 0; found nan", with([](auto& c) { c.clip = kNan; }));
+  distributed::run_threads(3, [&](distributed::Transport& transport) {
+    const TrainRanks ranks{.transport = &transport};
+    expect_error(Error::Kind::argument, {"[TrainConfig::batch]", "the 3 ranks"},
+                 [&] { Trained(with([](auto& c) { c.batch = 4; }), ranks); });
+    TrainRanks cut = ranks;
+    cut.sequence = 2;
+    expect_error(Error::Kind::argument, {"[TrainRanks::sequence]", "a divisor of the 3 ranks"},
+                 [&] { Trained(kConfig, cut); });
+  });
+}
+
+}  // namespace
+}  // namespace attn::test

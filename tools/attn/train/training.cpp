@@ -1,0 +1,67 @@
+#include "train/training.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "attn/error.hpp"
+#include "common/fingerprint.hpp"
+#include "common/format.hpp"
+#include "io/file.hpp"
+#include "train/config.hpp"
+
+namespace attn::tool {
+namespace {
+
+const TrainSettings& checked(const TrainSettings& s, const TrainRanks& ranks) {
+  if (!(s.validation > 0 && s.validation < 1)) {
+    throw Error(Error::Kind::argument, "--validation", "a part between 0 and 1", formatted("{}", s.validation));
+  }
+  if (s.model.context_length < 1) {
+    throw Error(Error::Kind::argument, "--context", "at least 1", std::to_string(s.model.context_length));
+  }
+  check(s.train, ranks, s.model.context_length, flag_of);
+  return s;
+}
+
+TrainText text_of(const std::vector<std::string>& files, const Tokenizer& tokenizer, const TrainSettings& settings) {
+  std::vector<std::int64_t> all;
+  for (const std::string& file : files) {
+    const io::Buffer content = io::read_file(file, "--text");
+    const auto ids = tokenizer.encode(io::as_text(content.bytes()));
+    all.insert(all.end(), ids.begin(), ids.end());
+  }
+  return {all, settings.model.context_length, settings.validation};
+}
+
+// Of weights that ranks compare.
+std::string fingerprint_of(TrainedModel& model, const TrainRanks& ranks) {
+  return ranks.size() > 1 ? fingerprint(model.module().parameters()) : "";
+}
+
+}  // namespace
+
+Training::Training(const TrainSettings& chosen, const std::vector<std::string>& texts, const Tokenizer& tokenizer,
+                   std::unique_ptr<TrainedModel> released, const TrainRanks& ranks)
+    : settings(checked(chosen, ranks)),
+      rng(settings.seed, dropout_flavour(settings.rng)),
+      text(text_of(texts, tokenizer, settings)),
+      model(released ? std::move(released) : new_gpt(settings.model, rng)),
+      fingerprint(fingerprint_of(*model, ranks)),
+      trainer(model->module(), rng, text, settings.train, ranks) {}
+
+Training::Training(const TrainCheckpoint& from, const std::vector<std::string>& texts, const Tokenizer& tokenizer,
+                   const TrainRanks& ranks)
+    : settings(checked(parse_settings(from.metadata.at("settings"), from.source), ranks)),
+      rng(settings.seed, dropout_flavour(settings.rng)),
+      text(text_of(texts, tokenizer, settings)),
+      model(model_of(from, settings.model, rng)),
+      fingerprint(fingerprint_of(*model, ranks)),
+      trainer(model->module(), rng, text, from, ranks) {}
+
+TrainCheckpoint Training::checkpoint() const {
+  TrainCheckpoint all = trainer.checkpoint();
+  all.metadata["settings"] = to_json(settings).dump();
+  if (const std::string config = model->config(); !config.empty()) all.metadata[kConfigOfModel] = config;
+  return all;
+}
+
+}  // namespace attn::tool

@@ -1,0 +1,35 @@
+// A training run and what it stands on, by flags or from a checkpoint.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attn/tokenizer.hpp"
+#include "attn/train.hpp"
+#include "train/model.hpp"
+#include "train/settings.hpp"
+
+namespace attn::tool {
+
+struct Training {
+  // Of a model that goes on, or a new GPT. Texts are files, whose tokens follow each other; "-" is standard input.
+  // Throws Error, which names the flags.
+  Training(const TrainSettings& settings, const std::vector<std::string>& texts, const Tokenizer& tokenizer,
+           std::unique_ptr<TrainedModel> released = nullptr, const TrainRanks& ranks = {});
+  // Throws Error (data) besides for a checkpoint of something else.
+  Training(const TrainCheckpoint& from, const std::vector<std::string>& texts, const Tokenizer& tokenizer,
+           const TrainRanks& ranks = {});
+
+  // All that is saved of it; Trainer::checkpoint() says how.
+  TrainCheckpoint checkpoint() const;
+
+  TrainSettings settings;
+  Generator rng;
+  TrainText text;
+  std::unique_ptr<TrainedModel> model;
+  std::string fingerprint;  // of all weights that it began with, to be compared; of one rank nothing
+  Trainer trainer;
+};
+
+}  // namespace attn::tool
