@@ -268,7 +268,7 @@ class Counted : public Transport {
   Transport& all_;
 };
 
-// The numbers of docs/training.md: P - 1 times what all ranks together keep, as each sends its part to the others.
+// The numbers of docs/training-on-ranks.md: P - 1 times what all ranks together keep, as each sends its part to the others.
 TEST(WeightShards, AStepSendsHalfAsMuchAgain) {
   const Texts texts(9);
   dist::run_threads(4, [&](Transport& transport) {

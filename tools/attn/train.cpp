@@ -71,7 +71,7 @@ constexpr const char* kTrainNotes =
     "saved. Losses are in nats a token, which is a byte without --tokenizer.\n\n"
     "On ranks, as in mpirun -n 8 attn train … --ranks data=4,sequence=2, each computes its part of every batch and "
     "text. A checkpoint goes on with any ranks, which are told by --ranks, --scheme, --shard and "
-    "--keep-weights each time; docs/training.md says where the bits are the same.\n\n"
+    "--keep-weights each time; docs/training-on-ranks.md says where the bits are the same.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, 3 for bad data or files, 130 when Ctrl-C stopped the "
     "run and 143 when SIGTERM did. In both cases all is saved; under mpirun, if it leaves the time.";
 
