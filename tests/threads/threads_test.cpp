@@ -53,7 +53,8 @@ INSTANTIATE_TEST_SUITE_P(Kernels, OnThreads, testing::ValuesIn(kernels::unit_nam
 Results forward_and_backward(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   const AttentionResult forward = attention(q, k, v, options);
   const AttentionGradient grad = attention_backward(forward.output, q, k, v, options, forward);
-  return {forward.output, forward.lse, forward.weights, grad.q, grad.k, grad.v, grad.bias, grad.sinks};
+  return {forward.output, forward.lse, forward.weights,   grad.q, grad.k, grad.v,
+          grad.bias,      grad.sinks,  grad.relative_bias};
 }
 
 // Of one item with many heads, whose tasks are heads, and of few heads, whose keys are cut.
@@ -168,6 +169,27 @@ TEST_P(OnThreads, Overflow) {
     q.slice(2, 30, 32).fill(1e30), k.slice(2, 10, 11).fill(1e30);
     return forward_and_backward(q, k, k, {});
   });
+}
+
+// Heads add to the gradient of one bias, and items to that of one table of distances: one head after the other.
+TEST_P(OnThreads, OverflowWithLearnedBiases) {
+  for (const bool table : {false, true}) {
+    SCOPED_TRACE(table ? "table" : "bias");
+    expect_same_bits([&](std::mt19937& rng) {
+      Tensor q = uniform(rng, {4, 4, 100, 16}, DType::f32), k = uniform(rng, {4, 4, 130, 16}, DType::f32);
+      const Tensor v = uniform(rng, {4, 4, 130, 16}, DType::f32);
+      // Products of the first two columns leave float32's range in ten rows, and their sum is 0.
+      k.slice(3, 0, 2).fill(1e10), q.slice(3, 0, 2).fill(0);
+      q.slice(2, 45, 55).slice(3, 0, 1).fill(1e30), q.slice(2, 45, 55).slice(3, 1, 2).fill(-1e30);
+      AttentionOptions options;
+      if (table) {
+        options.relative_bias.table = uniform(rng, {32, 4}, DType::f64);
+      } else {
+        options.mask.bias = uniform(rng, {1, 100, 130}, DType::f32);
+      }
+      return forward_and_backward(q, k, v, options);
+    });
+  }
 }
 
 TEST_P(OnThreads, ScoreFunctions) {
