@@ -16,14 +16,7 @@ JsonObject::Json parsed(std::string_view text, const Origin& origin) {
     if (depth > kDeepest) origin.fail("JSON of at most " + std::to_string(kDeepest) + " levels", "more");
     return true;
   };
-  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) fail_json(text, zero + 1, origin);
-  try {
-    return JsonObject::Json::parse(text, shallow);
-  } catch (const JsonObject::Json::parse_error& error) {
-    fail_json(text, error.byte, origin);
-  } catch (const JsonObject::Json::exception& error) {  // a number past the largest one
-    origin.fail("JSON", error.what());
-  }
+  return parse_json(text, shallow, origin);
 }
 
 // A string in its quotes, which other values do not have: "3" is not 3.
@@ -52,7 +45,24 @@ void fail_json(std::string_view text, std::size_t byte, const Origin& origin) {
   const std::string place =
       "line " + std::to_string(1 + std::ranges::count(before, '\n')) + ", column " + std::to_string(characters + 1);
   const std::string_view rest = text.substr(before.size());
-  origin.fail("JSON", rest.empty() ? "its end at " + place : "an error at " + place + ", at " + in_quotes(rest));
+  if (rest.empty()) origin.fail("JSON", "its end at " + place);
+  origin.fail("JSON", rest[0] == 0 ? "a zero byte at " + place : "an error at " + place + ", at " + in_quotes(rest));
+}
+
+void require_no_zero_byte(std::string_view text, const Origin& origin) {
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) fail_json(text, zero + 1, origin);
+}
+
+nlohmann::json parse_json(std::string_view text, const nlohmann::json::parser_callback_t& callback,
+                          const Origin& origin) {
+  require_no_zero_byte(text, origin);
+  try {
+    return nlohmann::json::parse(text, callback);
+  } catch (const nlohmann::json::parse_error& error) {
+    fail_json(text, error.byte, origin);
+  } catch (const nlohmann::json::exception& error) {  // a number past the largest one
+    origin.fail("JSON", error.what());
+  }
 }
 
 void require_passed_over(std::string_view key, const JsonObject::Json& value,

@@ -24,6 +24,11 @@ struct PassedOver {
 
 // Throws Error (data) that names line and column of the byte, which parsers count from 1.
 [[noreturn]] void fail_json(std::string_view text, std::size_t byte, const Origin& origin);
+// Throws where the text has a zero byte: parsers take it for the end and would not look behind it.
+void require_no_zero_byte(std::string_view text, const Origin& origin);
+// What the callback keeps of a text.
+nlohmann::json parse_json(std::string_view text, const nlohmann::json::parser_callback_t& callback,
+                          const Origin& origin);
 
 class JsonObject {
  public:

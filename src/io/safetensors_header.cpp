@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "io/json_object.hpp"
+
 namespace attn::io {
 namespace {
 
@@ -27,7 +29,7 @@ constexpr std::array<Name, 9> kNames{{{DType::f64, "F64"},
 // would merge, and stops at the first value that is out of place, however deep it would go on.
 class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit HeaderEvents(const Origin& origin) : origin_(origin) {}
+  HeaderEvents(std::string_view json, const Origin& origin) : json_(json), origin_(origin) {}
 
   SafetensorsHeader take() { return std::move(header_); }
 
@@ -106,7 +108,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   bool binary(binary_t&) override { misplaced("binary"); }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
-    origin_.fail("a header of JSON", "an error at its byte " + std::to_string(position));
+    fail_json(json_, position, origin_);
   }
 
  private:
@@ -155,6 +157,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
         what + (name_.empty() ? "" : " at " + in_quotes(name_)));
   }
 
+  std::string_view json_;
   const Origin& origin_;
   SafetensorsHeader header_;
   Place place_ = Place::outside;
@@ -171,9 +174,8 @@ std::string_view safetensors_name(DType dtype) noexcept {
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, const Origin& origin) {
   if (!json.starts_with('{')) origin.fail("a header that begins with {", in_quotes(json.substr(0, 1)));
-  // The JSON parser takes a zero byte for the end and would not look behind it.
-  if (json.find('\0') != std::string_view::npos) origin.fail("a header of JSON", "a zero byte");
-  HeaderEvents events(origin);
+  require_no_zero_byte(json, origin);
+  HeaderEvents events(json, origin);
   nlohmann::json::sax_parse(json, &events);
   return events.take();
 }

@@ -59,7 +59,7 @@ std::size_t length(std::string_view text) {
 
 bool is_space(std::string_view character) {
   const Character c = first_character(character);
-  return c.valid && (text::class_of(c.code) == text::Class::space || (c.code >= 0x1c && c.code <= 0x1f));
+  return c.valid && (text::has(c.code, text::Property::space) || (c.code >= 0x1c && c.code <= 0x1f));
 }
 
 std::string_view stripped(std::string_view text, int sides, const std::string* chars) {

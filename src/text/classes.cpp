@@ -19,13 +19,6 @@ Properties properties_of(std::uint32_t code) {
   return code < ascii.size() ? ascii[code] : find(code);
 }
 
-Class class_of(std::uint32_t code) {
-  const Properties all = properties_of(code);
-  if (all & *properties_named("L")) return Class::letter;
-  if (all & *properties_named("N")) return Class::number;
-  return all & bit(Property::space) ? Class::space : Class::other;
-}
-
 std::optional<Properties> properties_named(std::string_view name) {
   constexpr std::string_view categories = "LuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCoCn";
   if (name == "Han") return bit(Property::han);

@@ -71,10 +71,6 @@ std::span<const Lowered> lowered_runs();
 Properties properties_of(std::uint32_t code);  // none from kCodes on
 inline bool has(std::uint32_t code, Property property) { return (properties_of(code) & bit(property)) != 0; }
 
-// The same in fewer words.
-enum class Class : std::uint8_t { other, letter, number, space };
-Class class_of(std::uint32_t code);
-
 // What \p{name} asks for, any of these: "L", "Lu", "Han"; none for a name that is not known.
 std::optional<Properties> properties_named(std::string_view name);
 

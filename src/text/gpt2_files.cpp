@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "io/bytes.hpp"
+#include "io/json_object.hpp"
 #include "text/readers.hpp"
 #include "text/vocabulary.hpp"
 
@@ -20,7 +20,7 @@ using Entries = std::vector<std::pair<std::string, std::uint64_t>>;
 // Follows the parser's events: one object of numbers, and nothing else, however deep the rest would go.
 class VocabEvents : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit VocabEvents(const io::Origin& origin) : origin_(origin) {}
+  VocabEvents(std::string_view json, const io::Origin& origin) : json_(json), origin_(origin) {}
 
   Entries take() { return std::move(entries_); }
 
@@ -44,7 +44,7 @@ class VocabEvents : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { return misplaced("null"); }
   bool binary(binary_t&) override { return misplaced("binary"); }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
-    origin_.fail("JSON", "an error at its byte " + std::to_string(position));
+    io::fail_json(json_, position, origin_);
   }
 
  private:
@@ -52,6 +52,7 @@ class VocabEvents : public nlohmann::json_sax<nlohmann::json> {
     origin_.fail("an object of ids, {\"token\": 0, …}", what + " at " + io::in_quotes(key_));
   }
 
+  std::string_view json_;
   const io::Origin& origin_;
   int depth_ = 0;
   std::string key_;
@@ -60,8 +61,8 @@ class VocabEvents : public nlohmann::json_sax<nlohmann::json> {
 
 // Ids are 0 to n - 1, each once, and every byte has one.
 Entries parse_vocab(std::string_view json, const io::Origin& origin) {
-  if (json.find('\0') != std::string_view::npos) origin.fail("JSON", "a zero byte");  // the parser would stop there
-  VocabEvents events(origin);
+  io::require_no_zero_byte(json, origin);
+  VocabEvents events(json, origin);
   nlohmann::json::sax_parse(json, &events);
   Entries entries = events.take();
   std::vector<bool> seen(entries.size());

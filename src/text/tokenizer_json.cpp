@@ -150,13 +150,8 @@ class LongLists {
 };
 
 Json parsed(std::string_view text, const io::Origin& origin, Description& description) {
-  if (text.find('\0') != std::string_view::npos) origin.fail("JSON", "a zero byte");  // the parser would stop there
   LongLists lists(origin, description);
-  try {
-    return Json::parse(text, std::ref(lists));
-  } catch (const Json::exception&) {
-    origin.fail("JSON", io::in_quotes(text.substr(0, 60)));
-  }
+  return io::parse_json(text, std::ref(lists), origin);
 }
 
 // Reads the parts of a file; a part that has a list of parts is those.

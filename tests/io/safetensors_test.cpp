@@ -108,6 +108,7 @@ TEST(Safetensors, RejectsOtherHeaders) {
     SCOPED_TRACE(header);
     expect_bad(file(header), {"a header like"});
   }
+  expect_bad(file("{\n\"a\": x}"), {"JSON", "line 2, column 6"});
   expect_bad(file("{} x"), {"JSON"});
   expect_bad(file("{}" + std::string(1, '\0') + "hidden"), {"zero byte"});
   expect_bad(file("{}{}"), {"JSON"});

@@ -250,6 +250,7 @@ TEST(TokenizerFiles, VocabulariesThatLieAreRefused) {
   expect_refused(with(gpt2, "\"vocab\":{", "\"vocab\":{\"new\":-1,"), "whole numbers");
   expect_refused(with(gpt2, "\"vocab\":{", "\"vocab\":{\"new\":{},"), "whole numbers");
   expect_refused(with(gemma, "\"<0x41>\"", "\"<0xZZ>\""), "a token for each byte");
+  expect_refused("{\n\"model\": x}", "line 2, column 10");
   expect_refused("", "JSON");
   expect_refused("[]", "an object");
   expect_refused("{}", "model");

@@ -172,6 +172,7 @@ TEST(BPE, RejectsBadFiles) {
   expect_rejected(std::string(100000, '{'), merges, "JSON");
   expect_rejected("{\"a\": " + std::string(100000, '['), merges, "an array");
   expect_rejected("{\"a\": " + std::string(100000, '{'), merges, "an object");
+  expect_rejected("{\n\"a\": x}", merges, "line 2, column 6");
   expect_rejected(vocab + "x", merges, "JSON");
   expect_rejected(vocab + std::string(1, '\0'), merges, "zero byte");
   expect_rejected(with(", \"new\": 2000"), merges, "ids from 0");
