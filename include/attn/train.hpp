@@ -117,7 +117,8 @@ struct TrainCheckpoint {
 
 class Trainer {
  public:
-  // The model, the generator's stream and the text must outlive it. Batches are drawn from `rng`, from which dropout is
+  // The model and the text must outlive it. Afterwards the model computes whole texts again; weights that are divided
+  // stay so. Batches are drawn from `rng`, from which dropout is
   // drawn, too, if the model was made with it. Throws Error (argument) for what makes no run.
   Trainer(CausalLM& model, const Generator& rng, const TrainText& text, const TrainConfig& config = {},
           const TrainRanks& ranks = {});

@@ -74,7 +74,7 @@ Trainer::Trainer(CausalLM& model, const Generator& rng, const TrainText& text, c
   rng_.set_state(dropout_.state());
 }
 
-Trainer::~Trainer() = default;
+Trainer::~Trainer() { model_.set_sequence(nullptr); }  // whose ranks end with this
 
 Trainer::Step Trainer::gradients() {
   const TrainBatch batch = text_.training(rng_, config_.batch);

@@ -1,4 +1,4 @@
-// Steps that are not finite: what they change, and that no such weight is saved.
+// What attn train saves and says when numbers are not finite. tests/train has the steps themselves.
 #include <gmock/gmock.h>
 
 #include "command/command.hpp"
@@ -27,40 +27,9 @@ class TrainRun : public Command {
   }
 
   float& weight() { return training_->model->module().parameters()[0]->value.data<float>()[0]; }
-  std::map<std::string, Tensor> saved() {
-    training_->checkpoint().save(path("state.safetensors"));
-    std::map<std::string, Tensor> state;
-    for (auto& [name, tensor] : io::load(path("state.safetensors")).tensors) state.emplace(name, tensor);
-    return state;
-  }
-
   std::unique_ptr<Training> training_;
   Trainer* run_ = nullptr;
 };
-
-TEST_F(TrainRun, AStepThatIsNotFiniteChangesNothingButTheGenerator) {
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(run_->step().finite());
-  const auto before = saved();
-  for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    const float good = std::exchange(weight(), poison);
-    EXPECT_FALSE(run_->finite());
-    EXPECT_FALSE(run_->step().finite());
-    weight() = good;
-  }
-  EXPECT_EQ(run_->steps_done(), 3);
-  EXPECT_THAT(run_->skipped(), testing::ElementsAre(4, 4));
-  const auto after = saved();
-  for (const auto& [name, tensor] : before) {
-    if (name == "skipped") continue;
-    EXPECT_EQ(identical(tensor, after.at(name)), name != "generator") << name;
-  }
-  // It goes on, and a resumed run knows of them.
-  EXPECT_TRUE(run_->step().finite());
-  EXPECT_EQ(run_->losses().size(), 4u);
-  saved();
-  const Training resumed(TrainCheckpoint::load(path("state.safetensors")), {path("text.txt")}, ByteTokenizer());
-  EXPECT_THAT(resumed.trainer.skipped(), testing::ElementsAre(4, 4));
-}
 
 TEST_F(TrainRun, WeightsThatAreNotFiniteAreNeverSaved) {
   TrainingFiles to(path("m.safetensors"), false, "");
