@@ -114,6 +114,9 @@ TEST_F(Rows, WithoutACommitNothingIsThere) {
                {"all ranks share", "all machines"});
   expect_error([&] { SharedFile(path("x.csv"), whole_.shape(), DType::f32, 2); }, Error::Kind::argument,
                {".npy or .safetensors"});
+  ASSERT_EQ(mkfifo(path("pipe.npy").c_str(), 0600), 0);
+  expect_error([&] { SharedFile(path("pipe.npy"), whole_.shape(), DType::f32, 2); }, Error::Kind::argument,
+               {"several ranks can write"});
 }
 
 // Numbers of rows, as log-sum-exps are: the last dimension.

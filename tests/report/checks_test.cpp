@@ -82,6 +82,20 @@ TEST(Checks, RoundingBesideLargeScoresIsNoFault) {
   }
 }
 
+// What leaves float32's range is recorded as its largest number.
+TEST(Checks, ScoresPastFloat32sRangeAreNoFault) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for_seeds(6, [&](std::mt19937& rng) {
+      const auto large = [&] { return uniform(rng, {1, 2, 9, 16}, dtype, -3e20, 3e20); };
+      const Tensor q = large(), k = large(), v = uniform(rng, {1, 2, 9, 5}, dtype);
+      Trace trace;
+      attention(q, k, v, {}, &trace);
+      EXPECT_THAT(values(trace["scores"]), testing::Contains(std::numeric_limits<float>::max()));
+      EXPECT_EQ(failed(trace), "") << name(dtype) << "\n" << all_told(trace);
+    });
+  }
+}
+
 TEST(Checks, FaultsAreFoundBesideLargeScores) {
   for (const DType dtype : kDTypes) {
     for_seeds(6, [&](std::mt19937& rng) {
