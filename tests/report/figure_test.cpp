@@ -383,6 +383,25 @@ TEST(Lines, GoFromTheQueryToTheKey) {
   EXPECT_EQ(line.hint, "c → a, head 2: 1");
 }
 
+// However near to each other rows are: the lines of all heads of one leave room to those of the next.
+TEST(Lines, RowsAreToldApart) {
+  for (const std::int64_t tokens : {10, 100, 400}) {
+    Tensor w = Tensor::zeros({8, tokens, tokens});
+    for (std::int64_t i = 0; i < tokens; ++i) w.slice(1, i, i + 1).slice(2, i, i + 1).fill(1);
+    std::vector<double> heights;
+    double thickest = 0;
+    for (const Element& e : Document(fig::lines(w, {.max_cells = 400})).all("line")) {
+      EXPECT_EQ(e.number("y1"), e.number("y2"));
+      heights.push_back(e.number("y1")), thickest = std::max(thickest, e.number("stroke-width"));
+    }
+    ASSERT_EQ(heights.size(), static_cast<std::size_t>(8 * tokens));
+    std::ranges::sort(heights);
+    const double step = heights[8] - heights[0];
+    EXPECT_LE(thickest, step / 2) << tokens;
+    EXPECT_LE(heights[7] - heights[0], 0.8 * step) << tokens;
+  }
+}
+
 TEST(Lines, MillionsOfWeightsStayDrawable) {
   const std::string svg = fig::lines(Tensor::ones({12, 600, 600}), {.max_cells = 600});
   EXPECT_LT(svg.size(), 6000000u);
