@@ -172,6 +172,38 @@ TEST(Trainer, AModelThatDropsNothingTakesNoNumberOfTheBatches) {
   }
 }
 
+// To a model of zeros all tokens are equally likely, however batches and the texts of a validation are shared out.
+TEST(Trainer, LossesOfAModelOfZerosAreTheLogarithmOfItsVocabulary) {
+  const TrainText text = text_of();
+  for (const TrainConfig& config : {kConfig, reproducible()}) {
+    for (const int ranks : {1, 2, 3}) {
+      distributed::run_threads(ranks, [&](distributed::Transport& transport) {
+        const Threads own(1);
+        for (const Sharding sharding : {Sharding::none, Sharding::weights}) {
+          Generator rng(7, DropoutFlavour::philox);
+          const auto model = gpt(rng, 0.1);
+          for (Parameter* p : model->parameters()) p->value.fill(0);
+          Trainer trainer(*model, rng, text, config, {.transport = &transport, .sharding = sharding});
+          EXPECT_NEAR(trainer.validate(), std::log(double{kVocab}), 1e-6);
+          EXPECT_NEAR(trainer.step().loss, std::log(double{kVocab}), 1e-6);
+        }
+      });
+    }
+  }
+}
+
+TEST(Trainer, TellsTheNormOfTheMeanGradient) {
+  Trained plain(kConfig, {}, 0), by_groups(reproducible(), {}, 0);
+  const double norm = plain.trainer.step().norm;
+  double squares = 0;
+  for (const Parameter* p : plain.model->parameters()) {
+    for (const double x : values(p->grad)) squares += x * x;
+  }
+  EXPECT_NEAR(norm, std::sqrt(squares), 1e-5 * norm);
+  EXPECT_GT(norm, 0);
+  EXPECT_NEAR(by_groups.trainer.step().norm, norm, 1e-5 * norm);
+}
+
 TEST(Trainer, RanksHaveTheBitsOfOneProcessAndGoOnFromEachOthersCheckpoints) {
   const Threads one(1);
   const Folder folder;
