@@ -86,6 +86,24 @@ SNIPPETS = [
     "{{ missing is sequence }}{{ none is none }}{{ 3 is divisibleby 3 }}{{ 'a' is in 'abc' }}",
     "{{ ' a b '.split() }} {{ 'a,b,c'.split(',', 1) }} {{ 'a,b,c'.rsplit(',', 1) }} {{ 'abc'.replace('b', 'x') }}",
     "{{ 'abc'.startswith(('x', 'ab')) }} {{ 'xxaxx'.strip('x') }} {{ '{} {x} {{}}'.format('a', x=1) }} {{ '%s %d%%' % ('a', 7) }}",
+    "{{ [3, 1, 2] | reverse | list }} {{ 'abc' | reverse }} {{ [3, 1] | min }} {{ ['b', 'A'] | min }} {{ [2, 3] | sum }} "
+    "{{ [{'a': 2}, {'a': 5}] | sum(attribute='a', start=1) }} {{ ['b', 'a', 'B', 'b'] | unique | list }} {{ 'ÀB' | lower }}",
+    "{{ messages | rejectattr('role', 'equalto', 'user') | map(attribute='content') | list }} "
+    "{{ messages | selectattr('name') | list | length }} {{ messages | rejectattr('name') | list | length }} "
+    "{{ [0, 1, ''] | select | list }} {{ [0, 1, ''] | reject | list }}",
+    "{{ 'abab' | replace('a', 'x') }} {{ 'abab' | replace('a', 'x', 1) }} {{ '  a ' | trim }}| {{ 'xxaxx' | trim('x') }} {{ 7 | string }} "
+    "{{ 'x' | float(1.5) }} {{ 2.9 | int }} {{ [1, 2] | first }} {{ [1, 2] | last }} {{ 'a' | safe }}",
+    "{{ {'b': 1, 'A': 2} | dictsort(by='value') }} {{ {'b': 1, 'A': 2} | dictsort(true) }} {{ {'b': 1, 'A': 2} | dictsort(reverse=true) }} "
+    "{{ ['b', 'A', 'c'] | sort(reverse=true) }} {{ ['b', 'A', 'c'] | sort(case_sensitive=true) }}",
+    "{{ 'abcab'.count('ab') }} {{ 'abc'.endswith('bc') }}{{ 'abc'.endswith(('x', 'y')) }} {{ 'abcab'.find('ab') }} {{ 'abcab'.rfind('ab') }} "
+    "{{ 'abc'.find('x') }} {{ 'ÀB'.lower() }} {{ 'ÀB'.capitalize() }} {{ 'ab'.upper() }}",
+    "{{ 'xxaxx'.lstrip('x') }} {{ 'xxaxx'.rstrip('x') }} {{ ' a '.lstrip() }}|{{ ' a '.rstrip() }}|{{ ' a '.strip() }}| {{ 'abc'.removeprefix('a') }} "
+    "{{ 'abc'.removeprefix('b') }} {{ 'abc'.removesuffix('c') }} {{ 'abc'.removesuffix('b') }} {{ 'a\\nb\\r\\nc'.splitlines() }}",
+    "{{ ' a  b '.rsplit() }} {{ 'a,b,c'.rsplit(',') }} {{ {'a': 1, 'b': 2}.keys() | list }} {{ {'a': 1, 'b': 2}.values() | list }} "
+    "{{ {'a': 1}.get('a') }} {{ {'a': 1}.get('b', 3) }}",
+    "{{ true is boolean }}{{ 1 is boolean }}{{ 'a' is iterable }}{{ 1 is iterable }}{{ [] is mapping }}{{ missing is undefined }}"
+    "{{ none is undefined }}{{ 1.0 is float }}{{ 1 is float }}{{ 1 is integer }}{{ 1.0 is integer }}{{ 2 is even }}{{ 2 is odd }}"
+    "{{ 4 is divisibleby 3 }}{{ false is false }}{{ 0 is false }}{{ 1 is string }}{{ 'a' is sequence }}{{ 1 is sequence }}{{ 1.5 is number }}",
     "{{ 'a' | nothing_such }}",
     "{% if false %}{{ 'a' | nothing_such }}{% endif %}b",
     "{{ strftime_now('%d %b %Y') | length }} {{ dict(a=1) }} {{ range(3) | list }}",
