@@ -153,8 +153,8 @@ void spread(std::span<const AsideRow> rows, const Sizes& p, const AttentionOptio
   const ScoreGradients scores(p, options, grad);
   for (const AsideRow& row : rows) {
     if (row.kind == AsideRow::finite) continue;
-    const std::int64_t i = piece.query + row.i, place = row.b * problem.interval_batch + row.i;
-    const std::int64_t first = problem.first[place], last = problem.last[place];
+    const std::int64_t i = piece.query + row.i;
+    const std::int64_t first = problem.first[row.i], last = problem.last[row.i];
     const bool of_gradient = row.kind == AsideRow::gradient;
     bool sees_any = !by_cell && first < last;
     if (!by_cell && !of_gradient) {

@@ -119,9 +119,8 @@ struct Call {
   void describe(const Piece& piece, const Sizes& p, const AttentionOptions& options, kernels::Problem& problem) const {
     problem.batch = piece.batches, problem.hq = p.hq, problem.hkv = p.hkv;
     problem.tq = piece.tq, problem.tk = piece.tk, problem.d = p.d, problem.dv = p.dv;
-    problem.first_batch = piece.batch, problem.first_head = options.heads.first;
+    problem.labels = {piece.batch, options.heads.first, piece.query_offset + piece.query, piece.key_offset + piece.key};
     if (options.heads.all > 0 && p.hkv > 0) problem.all_key_heads = options.heads.all / (p.hq / p.hkv);
-    problem.first_query = piece.query_offset + piece.query, problem.first_key = piece.key_offset + piece.key;
     problem.element = element(q.dtype());
     problem.q = rows_from(q, piece.batch, piece.query);
     problem.scale = static_cast<float>(p.scale);
@@ -132,14 +131,13 @@ struct Call {
     problem.keep = cells(options.mask.keep, bool{});
     problem.bias = cells(bias, float{});
     if (options.mask.block_keep.defined()) set_blocks(problem, piece, p, options.mask);
-    problem.score_forward = options.score_function.forward;
-    problem.score_backward = options.score_function.backward;
-    problem.score_user = options.score_function.user;
-    if (options.dropout > 0 && !options.dropout_key) problem.dropout_keep = cells(options.dropout_keep, bool{});
-    problem.dropout_factor = static_cast<float>(1 / (1 - options.dropout));
+    const ScoreFunction& score = options.score_function;
+    problem.score = {score.forward, score.backward, score.user};
+    if (options.dropout > 0 && !options.dropout_key) problem.dropout.keep = cells(options.dropout_keep, bool{});
+    problem.dropout.factor = static_cast<float>(1 / (1 - options.dropout));
     if (options.dropout > 0 && options.dropout_key) {
-      problem.dropout_key = *options.dropout_key;
-      problem.dropout_threshold = static_cast<std::uint32_t>(philox_threshold(options.dropout));
+      problem.dropout.key = *options.dropout_key;
+      problem.dropout.threshold = static_cast<std::uint32_t>(philox_threshold(options.dropout));
     }
     problem.precision = options.precision;
     if (piece.has_window()) problem.window = std::min(piece.left, piece.tk) + std::min(piece.right, piece.tk) + 1;
@@ -156,11 +154,11 @@ struct Call {
   // A block larger than all tokens holds as many as one that just does.
   static void set_blocks(kernels::Problem& problem, const Piece& piece, const Sizes& p, const Mask& mask) {
     const auto size = [](std::int64_t block, std::int64_t t) { return std::min(block, std::max<std::int64_t>(t, 1)); };
-    problem.block_query = size(mask.block_query, p.tq), problem.block_key = size(mask.block_key, p.tk);
-    problem.block_query_start = piece.query % problem.block_query;
-    problem.block_key_start = piece.key % problem.block_key;
-    problem.blocks = from(grid<bool>(mask.block_keep, block_shape(p, mask)), piece.batch,
-                          piece.query / problem.block_query, piece.key / problem.block_key);
+    problem.blocks.query = size(mask.block_query, p.tq), problem.blocks.key = size(mask.block_key, p.tk);
+    problem.blocks.query_start = piece.query % problem.blocks.query;
+    problem.blocks.key_start = piece.key % problem.blocks.key;
+    problem.blocks.keep = from(grid<bool>(mask.block_keep, block_shape(p, mask)), piece.batch,
+                               piece.query / problem.blocks.query, piece.key / problem.blocks.key);
   }
 
   // Where each query of the parts stands among the keys.

@@ -43,7 +43,7 @@ bool run_forward(const Call& call, AttentionResult& result, const Tensor& lse_re
   for (const Part& part : call.parts) {
     const Piece& piece = part.piece;
     const std::int64_t row = piece.batch * part.problem.hq * tq + piece.query;
-    plans.push_back(kernels::plan(part.problem, kernels::active()));
+    plans.push_back(kernels::plan_to_run(part.problem));
     results.push_back({rows_from(result.output, piece.batch, piece.query), result.lse.data<float>() + row, tq,
                        element(result.output.dtype()), &finite,
                        lse_rest.defined() ? lse_rest.data<float>() + row : nullptr});
@@ -94,9 +94,9 @@ AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& 
 bool can_decode(const Tensor& q, const Sizes& p, const AttentionOptions& options) {
   if (!can_fuse(q, options)) return false;
   const Call call(q, p, options);
-  const kernels::PlanListener unheard;  // nobody is told of plans that are not carried out
-  return std::all_of(call.parts.begin(), call.parts.end(),
-                     [](const Part& part) { return kernels::plan(part.problem, kernels::active()).decodes(); });
+  return std::all_of(call.parts.begin(), call.parts.end(), [](const Part& part) {
+    return kernels::plan(part.problem, kernels::active(), planned_threads()).decodes();
+  });
 }
 
 AttentionResult fused_attention(const Tensor& q, const kernels::Pages& pages, const Sizes& p,

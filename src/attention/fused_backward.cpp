@@ -9,7 +9,7 @@
 #include "attention/runs.hpp"
 #include "attention/special.hpp"
 #include "core/subnormals.hpp"
-#include "kernels/targets.hpp"
+#include "kernels/explain.hpp"
 
 namespace attn {
 namespace {
@@ -53,7 +53,7 @@ void run_backward(std::span<const Part> parts, double operations, const std::fun
   plans.reserve(parts.size()), all.reserve(parts.size());
   for (const Part& part : parts) {
     all.push_back(of(part));
-    plans.push_back(kernels::plan(part.problem, all.back().result, kernels::active()));
+    plans.push_back(kernels::plan_to_run(part.problem, all.back().result));
     if (!distances.defined()) continue;
     all.back().by_distance = distances.zeros(plans.back().chunks * part.problem.batch * part.problem.hq);
     all.back().result.distances = distances.start(all.back().by_distance);

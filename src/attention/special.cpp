@@ -89,27 +89,27 @@ Specials::Specials(const Tensor& rows, const Heads& heads)
 }
 
 bool sees(const kernels::Problem& p, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
-  const std::int64_t place = b * p.interval_batch + i;
-  if (j < p.first[place] || j >= p.last[place]) return false;
+  if (j < p.first[i] || j >= p.last[i]) return false;
   const auto cell = [&](const auto& grid, std::int64_t row, std::int64_t column) {
     return grid.data[b * grid.batch + h * grid.head + row * grid.query + column * grid.key];
   };
   if (p.keep.data && !cell(p.keep, i, j)) return false;
   if (p.bias.data && cell(p.bias, i, j) == -kInf) return false;
   if (p.distances.data) {
-    const std::int64_t behind = std::clamp(p.centre[place] - j, p.distances.low, p.distances.high);
+    const std::int64_t behind = std::clamp(p.centre[i] - j, p.distances.low, p.distances.high);
     if (p.distances.data[h * p.distances.head + behind] == -kInf) return false;
   }
-  return !p.blocks.data ||
-         cell(p.blocks, (p.block_query_start + i) / p.block_query, (p.block_key_start + j) / p.block_key);
+  return !p.blocks.keep.data ||
+         cell(p.blocks.keep, (p.blocks.query_start + i) / p.blocks.query, (p.blocks.key_start + j) / p.blocks.key);
 }
 
-bool hides_cells(const kernels::Problem& p) { return p.keep.data || p.bias.data || p.distances.data || p.blocks.data; }
+bool hides_cells(const kernels::Problem& p) {
+  return p.keep.data || p.bias.data || p.distances.data || p.blocks.keep.data;
+}
 
 bool sees_any(const kernels::Problem& p, std::int64_t b, std::int64_t h, std::int64_t i) {
   if (p.sinks && p.sinks[h] != -kInf) return true;
-  const std::int64_t place = b * p.interval_batch + i;
-  for (std::int64_t j = p.first[place]; j < p.last[place]; ++j) {
+  for (std::int64_t j = p.first[i]; j < p.last[i]; ++j) {
     if (sees(p, b, h, i, j)) return true;
   }
   return false;

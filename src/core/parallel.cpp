@@ -130,6 +130,17 @@ void TaskTimes::next(bool more) {
 
 int thread_count() noexcept { return omp_get_max_threads(); }
 
+namespace {
+thread_local int cut_for = 0;
+}  // namespace
+
+PlannedThreads::PlannedThreads(int threads) noexcept : before_(cut_for) {
+  if (threads > 0) cut_for = threads;
+}
+PlannedThreads::~PlannedThreads() { cut_for = before_; }
+
+int planned_threads() noexcept { return cut_for > 0 ? cut_for : thread_count(); }
+
 std::pair<std::int64_t, std::int64_t> TaskQueue::take_run() {
   std::int64_t first = next_, last;
   do {

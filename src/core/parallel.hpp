@@ -87,6 +87,22 @@ class TaskQueue {
 // How many threads parallel work uses: omp_get_max_threads(), so OMP_NUM_THREADS sets it.
 int thread_count() noexcept;
 
+// While it lives, its thread's calls are cut into tasks as for so many threads, whoever carries them out; 0 changes
+// nothing.
+class PlannedThreads {
+ public:
+  explicit PlannedThreads(int threads) noexcept;
+  ~PlannedThreads();
+  PlannedThreads(const PlannedThreads&) = delete;
+  PlannedThreads& operator=(const PlannedThreads&) = delete;
+
+ private:
+  int before_;
+};
+
+// For how many threads calls are cut: thread_count(), but for PlannedThreads.
+int planned_threads() noexcept;
+
 // Memory for what the tasks of a call share, aligned to 64. Up to 256 MB are the calling thread's, kept from call to
 // call as scratch is; what is more, or asked for while those are in use, is new.
 class CallMemory {

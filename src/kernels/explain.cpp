@@ -89,10 +89,10 @@ std::string text(const Explanation& e) {
          std::to_string(busy) + " % busy\n";
 }
 
-constinit thread_local PlanListener* PlanListener::current = nullptr;
+constinit thread_local PlanRecord* PlanRecord::current = nullptr;
 
-void PlanListener::hear(const Explanation& e) {
-  if (std::find(heard_.begin(), heard_.end(), e) == heard_.end()) heard_.push_back(e);
+void PlanRecord::add(const Explanation& e) {
+  if (std::find(plans_.begin(), plans_.end(), e) == plans_.end()) plans_.push_back(e);
 }
 
 }  // namespace attn::kernels

@@ -8,6 +8,7 @@
 #include "core/parallel.hpp"
 #include "kernels/plan.hpp"
 #include "kernels/schedule.hpp"
+#include "kernels/targets.hpp"
 
 namespace attn::kernels {
 
@@ -33,39 +34,42 @@ Explanation explain(const FewRows& p, const FewRowsPlan& plan);
 // A few lines of at most 80 columns.
 std::string text(const Explanation& e);
 
-// While it lives, it hears of every plan that its thread makes, of equal ones once. Where `threads` is not 0, plans are
-// made for so many, and it hears how their tasks share out.
-class PlanListener {
+// While it lives, it writes down the plans that its thread carries out, and equal ones once. It changes none.
+class PlanRecord {
  public:
-  explicit PlanListener(int threads = 0)
-      : before_(current), threads_(threads == 0 && current ? current->threads_ : threads) {
-    current = this;
-  }
-  ~PlanListener() { current = before_; }
-  PlanListener(const PlanListener&) = delete;
-  PlanListener& operator=(const PlanListener&) = delete;
+  enum class Of { plans, plans_and_schedules };
 
-  const std::vector<Explanation>& heard() const { return heard_; }
+  explicit PlanRecord(Of what = Of::plans) : before_(current), what_(what) { current = this; }
+  ~PlanRecord() { current = before_; }
+  PlanRecord(const PlanRecord&) = delete;
+  PlanRecord& operator=(const PlanRecord&) = delete;
 
-  // That plans are made for.
-  static int threads() noexcept { return current && current->threads_ > 0 ? current->threads_ : thread_count(); }
+  const std::vector<Explanation>& plans() const { return plans_; }
 
-  // To the one that listens, if any.
   template <class P, class Made>
-  static void tell(const P& p, const Made& plan) {
+  static void add(const P& p, const Made& plan, int threads) {
     if (!current) return;
     Explanation e = explain(p, plan);
-    if (current->threads_ > 0) e.threads = current->threads_, e.schedule = simulate(work(p, plan), current->threads_);
-    current->hear(e);
+    if (current->what_ == Of::plans_and_schedules) e.threads = threads, e.schedule = simulate(work(p, plan), threads);
+    current->add(e);
   }
 
  private:
-  void hear(const Explanation& e);
+  void add(const Explanation& e);
 
-  static constinit thread_local PlanListener* current;
-  PlanListener* before_;
-  int threads_;
-  std::vector<Explanation> heard_;
+  static constinit thread_local PlanRecord* current;
+  PlanRecord* before_;
+  Of what_;
+  std::vector<Explanation> plans_;
 };
+
+// The plan by which a call is carried out here and now.
+template <class P, class... Result>
+auto plan_to_run(const P& p, const Result&... result) {
+  const int threads = planned_threads();
+  const auto made = plan(p, result..., active(), threads);
+  PlanRecord::add(p, made, threads);
+  return made;
+}
 
 }  // namespace attn::kernels

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/explain.hpp"
+#include "kernels/query_rows.hpp"
 #include "kernels/rounding.hpp"
 #include "kernels/table.hpp"
 
@@ -66,17 +66,13 @@ Choice choose(const Product& p, int most_parts) {
   return {0, "a depth below 64: not worth splitting in parts"};
 }
 
-// Query heads that share a key head are rows of one list.
-std::int64_t rows_per_key_head(const Problem& p) { return p.hq / p.hkv * p.tq; }
-
 std::int64_t key_heads(const Problem& p) { return p.hkv == 0 ? 0 : p.batch * p.hkv; }
 
 // Fewer rows than a task could have, down to 4 groups, where there would not be enough tasks; for many threads, down to
 // one.
-QueryTasks query_tasks(const Problem& p, std::int64_t columns, std::int64_t most_groups) {
+QueryTasks query_tasks(const Problem& p, std::int64_t columns, std::int64_t most_groups, int threads) {
   if (p.hkv == 0) return {};
   QueryTasks tasks{most_groups * columns, 0};
-  const int threads = PlanListener::threads();
   const double keys = static_cast<double>(p.window != 0 ? std::min(p.window, p.tk) : p.tk);
   const double row = keys * static_cast<double>(p.d + p.dv);  // multiply-adds
   const auto per_head = [&] { return ceil_div(rows_per_key_head(p), tasks.rows); };
@@ -142,15 +138,14 @@ double busy(std::int64_t chunks, std::int64_t keys, std::int64_t step, std::int6
 
 // Shorter steps, a task each, where chunks would not keep many threads busy: as long ones as do so. What a step adds to
 // dq is summed in the same order whatever its length, which is a multiple of what every core takes at once.
-void take_steps_apart(const Problem& p, BackwardPlan& plan) {
+void take_steps_apart(const Problem& p, int threads, BackwardPlan& plan) {
   constexpr std::int64_t least = 32;  // a multiple of every core's kKeyStep
   constexpr double enough = 0.95;
-  const int threads = PlanListener::threads();
   const std::int64_t chunks = plan.heads * plan.chunks, keys = std::min(plan.chunk, p.tk);
   if (threads <= 2 || p.distances.data || chunks == 0 || are_enough(chunks, threads)) return;
   const std::int64_t rows = rows_per_key_head(p), spans = ceil_div(rows, plan.span_rows);
   if (static_cast<double>(rows * 2 * least * (p.d + p.dv)) < kLeastTask) return;
-  const bool alike = is_even(p) && !p.blocks.data;
+  const bool alike = is_even(p) && !p.blocks.keep.data;
   double best = busy(chunks, keys, keys, spans, alike, threads);
   for (std::int64_t parts = 2; best < enough && (parts - 1) * least < keys; ++parts) {
     const std::int64_t step = round_up(ceil_div(keys, parts), least);
@@ -180,8 +175,7 @@ struct TaskSize {
 // A wide task reads a less often, and a high one b; but there shall be enough tasks for the threads to share, where
 // that can be. A deep product's panels do not stay in L2 from task to task: it is cut into fewer and higher ones.
 TaskSize task_size(const Product& p, std::int64_t panels, std::int64_t columns, std::int64_t least_rows,
-                   const ProductCut& cut, bool is_deep) {
-  const int threads = PlanListener::threads();
+                   const ProductCut& cut, bool is_deep, int threads) {
   const auto tasks = [&](const TaskSize& size) { return ceil_div(p.m, size.rows) * ceil_div(panels, size.panels); };
   const std::int64_t most_rows = is_deep ? cut.deep_height : cut.height, wanted = kTasksWanted / 2;
   const std::int64_t least_tasks = is_deep ? 6 : wanted;
@@ -206,7 +200,7 @@ bool copies_rows(const Product& p, const ProductKernel& kernel) {
 
 }  // namespace
 
-ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels) {
+ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels, int threads) {
   const Choice choice = choose(p, kernels.bf16_forward ? kernels.bf16_forward->most_parts : 0);
   const ForwardKernel& kernel = choice.parts > 0 ? *kernels.bf16_forward : *kernels.forward;
   ForwardPlan plan{};
@@ -214,7 +208,7 @@ ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels) {
   plan.family = choice.parts > 0 ? Family::bf16_tiles : Family::float_tiles;
   plan.parts = choice.parts, plan.reason = choice.reason;
   plan.columns = kernel.columns;
-  plan.queries = query_tasks(p, kernel.columns, kernel.task_groups);
+  plan.queries = query_tasks(p, kernel.columns, kernel.task_groups, threads);
   // So many that their weights, in three parts too, stay in L1.
   plan.block_keys = plan.parts == 3 ? kernel.block_keys / 2 : kernel.block_keys;
   plan.blocks = ceil_div(p.tk, plan.block_keys);
@@ -226,21 +220,19 @@ ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels) {
     plan.tasks[0] = plan.packs_first ? key_heads(p) * plan.blocks : 0;
   }
   plan.tasks[1] = key_heads(p) * plan.queries.per_head;
-  if (!are_enough(plan.tasks[1], PlanListener::threads()) && !is_even(p)) plan.turns = key_heads(p);
+  if (!are_enough(plan.tasks[1], threads) && !is_even(p)) plan.turns = key_heads(p);
   plan.keys = p.tk;
   plan.shared = kernel.functions.shared(p, plan), plan.scratch = kernel.functions.scratch(p, plan);
   return plan;
 }
 
-ForwardPlan plan(const Problem& p, const Kernels& kernels) {
-  const bool needs_tiles = p.score_forward || p.blocks.data;  // decode does not split keys for these
+ForwardPlan plan(const Problem& p, const Kernels& kernels, int threads) {
+  const bool needs_tiles = p.score.forward || p.blocks.keep.data;  // decode does not split keys for these
   const bool is_decode = p.hkv > 0 && p.tq > 0 && p.tq <= kernels.decode->most_queries && !needs_tiles;
-  const ForwardPlan plan = is_decode ? plan_decode(p, kernels) : plan_tiles(p, kernels);
-  PlanListener::tell(p, plan);
-  return plan;
+  return is_decode ? plan_decode(p, kernels) : plan_tiles(p, kernels, threads);
 }
 
-BackwardPlan plan(const Problem& p, const BackwardResult& result, const Kernels& kernels) {
+BackwardPlan plan(const Problem& p, const BackwardResult& result, const Kernels& kernels, int threads) {
   constexpr std::int64_t most_partial = 1 << 20;  // floats of dq in a task's own memory: 4 MB
   const Choice choice = choose(p, kernels.bf16_backward ? kernels.bf16_backward->most_parts : 0);
   const BackwardKernel& kernel = choice.parts > 0 ? *kernels.bf16_backward : *kernels.backward;
@@ -250,11 +242,11 @@ BackwardPlan plan(const Problem& p, const BackwardResult& result, const Kernels&
   plan.family = choice.parts > 0 ? Family::bf16_tiles : Family::float_tiles;
   plan.parts = choice.parts, plan.reason = choice.reason;
   plan.columns = kernel.columns;
-  plan.queries = query_tasks(p, kernel.columns, kernel.task_groups);
+  plan.queries = query_tasks(p, kernel.columns, kernel.task_groups, threads);
   cut_keys(p, kernel, cut, plan);
   plan.key_tasks = plan.heads * plan.chunks;
   plan.span_rows = cut.span_groups * kernel.columns;
-  take_steps_apart(p, plan);
+  take_steps_apart(p, threads, plan);
   plan.whole_heads = plan.chunks == 1 && plan.partial <= most_partial && !plan.steps_apart;
   plan.sums_rows_itself = plan.whole_heads && !result.bias;  // nothing but its own tasks needs them
   plan.bias = plan_bias(p, result, plan.span_rows, cut.strip_keys);
@@ -265,11 +257,10 @@ BackwardPlan plan(const Problem& p, const BackwardResult& result, const Kernels&
   plan.tasks[1] = plan.key_tasks + plan.bias.batches * plan.bias.heads * plan.bias.queries * plan.bias.keys;
   plan.tasks[2] = plan.whole_heads ? 0 : of_queries;
   plan.shared = kernel.functions.shared(p, plan), plan.scratch = kernel.functions.scratch(p, plan);
-  PlanListener::tell(p, plan);
   return plan;
 }
 
-ProductPlan plan(const Product& p, const Kernels& kernels) {
+ProductPlan plan(const Product& p, const Kernels& kernels, int threads) {
   constexpr std::int64_t most_blocks = 4;  // of more, a product is deep
   constexpr std::int64_t pack_depth = 64;
   const Choice choice = choose(p, kernels.bf16_product ? kernels.bf16_product->most_parts : 0);
@@ -283,7 +274,7 @@ ProductPlan plan(const Product& p, const Kernels& kernels) {
   plan.depth = cut.depth;
   plan.panels = ceil_div(p.n, kernel.columns);
   const bool is_deep = p.k > most_blocks * plan.depth;
-  const TaskSize size = task_size(p, plan.panels, kernel.columns, kernel.height, cut, is_deep);
+  const TaskSize size = task_size(p, plan.panels, kernel.columns, kernel.height, cut, is_deep, threads);
   plan.task_rows = size.rows, plan.task_panels = size.panels;
   plan.packs_in_tasks = is_deep && p.m <= 2 * size.rows;      // where b is needed once or twice, and deep
   plan.packs_ahead = kernel.works_beside && plan.parts != 1;  // of one part all is bound by memory as it is
@@ -294,11 +285,10 @@ ProductPlan plan(const Product& p, const Kernels& kernels) {
   plan.phases = 1;
   plan.tasks[0] = ceil_div(p.m, size.rows) * ceil_div(plan.panels, size.panels);
   plan.packed = kernel.functions.packed(p, plan), plan.scratch = kernel.functions.scratch(p, plan);
-  PlanListener::tell(p, plan);
   return plan;
 }
 
-FewRowsPlan plan(const FewRows& p, const Kernels& kernels) {
+FewRowsPlan plan(const FewRows& p, const Kernels& kernels, int) {
   Product many{};  // of the same rows, among others
   many.k = p.k, many.precision = p.precision;
   many.a_element = p.a_element, many.b_element = p.element;
@@ -312,7 +302,6 @@ FewRowsPlan plan(const FewRows& p, const Kernels& kernels) {
   plan.phases = 1;
   plan.tasks[0] = ceil_div(p.n, plan.task_outputs);
   plan.scratch = kernel.functions.scratch(p, plan);
-  PlanListener::tell(p, plan);
   return plan;
 }
 

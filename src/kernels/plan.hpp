@@ -2,8 +2,8 @@
 // derive nothing again; callers and tests ask it, and it gives its reasons.
 //
 // What may change a result's bits is decided by the sizes of one batch item alone, its number of key heads among them:
-// that sets into how many chunks the backward pass cuts the keys. The batch and the number of threads
-// (PlanListener::threads()) decide only how work is shared out.
+// that sets into how many chunks the backward pass cuts the keys. The batch and `threads` decide only how work is
+// shared out.
 #pragma once
 
 #include <cstddef>
@@ -116,13 +116,13 @@ struct FewRowsPlan : Plan {
   std::int64_t task_outputs;
 };
 
-ForwardPlan plan(const Problem& p, const Kernels& kernels);
-BackwardPlan plan(const Problem& p, const BackwardResult& result, const Kernels& kernels);
-ProductPlan plan(const Product& p, const Kernels& kernels);
-FewRowsPlan plan(const FewRows& p, const Kernels& kernels);
+ForwardPlan plan(const Problem& p, const Kernels& kernels, int threads);
+BackwardPlan plan(const Problem& p, const BackwardResult& result, const Kernels& kernels, int threads);
+ProductPlan plan(const Product& p, const Kernels& kernels, int threads);
+FewRowsPlan plan(const FewRows& p, const Kernels& kernels, int threads);
 
 // Tiles, whether or not there are few queries.
-ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels);
+ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels, int threads);
 
 // Whether products of float32 at this precision take their numbers rounded to bf16.
 bool rounds_to_bf16(Precision precision, const Kernels& kernels);

@@ -48,42 +48,56 @@ struct DistanceBias {
   std::int64_t head = 0, low = 0, high = 0;
 };
 
+// Weights are kept where `keep` is true, or drawn where there is a threshold: weight (b, h, i, j) is dropped when word
+// j % 4 of Philox4x32-10 under `key`, at counter (j / 4, i, h, b) by the labels, is below it.
+struct Dropout {
+  Grid<bool> keep = {};
+  float factor = 1;  // 1 / (1 - p)
+  std::uint64_t key = 0;
+  std::uint32_t threshold = 0;  // p · 2^32; 0 = none
+};
+
+// A block-sparse mask: query i sees key j if keep[b, h, (query_start + i) / query, (key_start + j) / key] is true.
+struct BlockMask {
+  Grid<bool> keep = {};
+  std::int64_t query = 1, key = 1;              // sizes of a block
+  std::int64_t query_start = 0, key_start = 0;  // of the first query and key in their blocks
+};
+
+// The numbers by which dropout's counters and score functions know the first batch item, head, query and key.
+struct Labels {
+  std::int64_t batch = 0, head = 0, query = 0, key = 0;
+};
+
+// The user's function of the scores and its gradient (attn/score_function.hpp); null = none.
+struct ScoreStep {
+  ScoreForward forward = nullptr;
+  ScoreBackward backward = nullptr;
+  void* user = nullptr;
+};
+
 struct Problem {
   std::int64_t batch, hq, hkv, tq, tk, d, dv;
   Element element;
   Rows q, k, v;
   float scale;
   float softcap;  // 0 = none
-  // Query i of batch b sees keys [first[i], last[i]) of its batch's row of tq entries: causal masks, windows
-  // and key lengths are all intervals.
+  // Query i of every batch item sees keys [first[i], last[i]): causal masks, windows and key lengths are all intervals.
   const std::int32_t *first, *last;
-  std::int64_t interval_batch;  // stride; 0 when all batches share one row
   Grid<bool> keep;
   Grid<float> bias;
-  Grid<bool> dropout_keep;
-  float dropout_factor;  // 1 / (1 - p)
+  BlockMask blocks;
+  Dropout dropout;
+  Labels labels;
+  ScoreStep score;
   Precision precision = Precision::highest;
   std::int64_t window = 0;               // keys that a sliding window lets a query see, at most; 0 = no window
   const float* alibi_slopes = nullptr;   // (hq): adds -slope · |centre - key|
   const std::int32_t* centre = nullptr;  // the key at a query's own position, laid out as first; for biases by distance
   DistanceBias distances = {};           // data null = none
   const float* sinks = nullptr;          // (hq): one more score a head, without a value
-  // Dropout without a mask in memory: weight (b, h, i, j) is dropped when word j % 4 of Philox4x32-10 at counter
-  // (j / 4, i, h, b), numbers as below, is below the threshold, p · 2^32; 0 = none.
-  std::uint64_t dropout_key = 0;
-  std::uint32_t dropout_threshold = 0;
-  // Block-sparse: query i sees key j if [b, h, i / block_query, j / block_key] is true.
-  Grid<bool> blocks = {};
-  std::int64_t block_query = 1, block_key = 1;
-  std::int64_t block_query_start = 0, block_key_start = 0;  // of the first query and key in their blocks
-  // The numbers by which dropout's counters and score functions know the first batch item, head, query and key.
-  std::int64_t first_batch = 0, first_head = 0, first_query = 0, first_key = 0;
-  std::int64_t all_key_heads = 0;  // of the layer that hkv are some of: keys are cut as for all; 0 = no others
-  // The user's function of the scores and its gradient (attn/score_function.hpp); null = none.
-  ScoreForward score_forward = nullptr;
-  ScoreBackward score_backward = nullptr;
-  void* score_user = nullptr;
-  const Pages* pages = nullptr;  // where keys and values are, in place of k and v; of forward only
+  std::int64_t all_key_heads = 0;        // of the layer that hkv are some of: keys are cut as for all; 0 = no others
+  const Pages* pages = nullptr;          // where keys and values are, in place of k and v; of forward only
   bool hides = false;  // backward: what is masked takes nothing from gradients of weights that are not finite
 };
 

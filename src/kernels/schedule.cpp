@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/parallel.hpp"
+#include "kernels/query_rows.hpp"
 #include "kernels/rounding.hpp"
 #include "kernels/table.hpp"
 
@@ -59,59 +60,41 @@ std::pair<double, std::int64_t> run(const PhaseWork& phase, int threads) {
   return {elapsed, most};
 }
 
-// Keys that some row of [first, first + rows) of a key head sees: rows are laid out as tasks take them.
-class Pairs {
- public:
-  explicit Pairs(const Problem& p) : p_(p) {}
-
-  std::int64_t rows_of_head() const { return p_.hq / p_.hkv * p_.tq; }
-
-  // Keys of [begin, end) that a group of rows is multiplied by.
-  std::int64_t keys(std::int64_t batch, std::int64_t key_head, std::int64_t first, std::int64_t rows,
-                    std::int64_t begin, std::int64_t end) const {
-    std::int64_t low = end, high = begin;
-    for (std::int64_t r = first; r < first + rows; ++r) {
-      const auto [from, to] = seen(batch, r % p_.tq);
-      low = std::min(low, std::max(from, begin)), high = std::max(high, std::min(to, end));
-    }
-    if (low >= high) return 0;
-    return p_.blocks.data ? in_blocks(batch, key_head, first, low, high) : high - low;
+// Keys of [low, high) that a row sees by its blocks.
+std::int64_t in_blocks(const Problem& p, std::int64_t batch, const Query& at, std::int64_t low, std::int64_t high) {
+  const BlockMask& mask = p.blocks;
+  const bool* blocks = mask.keep.data + batch * mask.keep.batch + at.head * mask.keep.head +
+                       (mask.query_start + at.token) / mask.query * mask.keep.query;
+  std::int64_t count = 0;
+  for (std::int64_t j = low, next = 0; j < high; j = next) {
+    const std::int64_t block = (mask.key_start + j) / mask.key;
+    next = std::min(high, (block + 1) * mask.key - mask.key_start);
+    if (blocks[block * mask.keep.key]) count += next - j;
   }
+  return count;
+}
 
- private:
-  std::pair<std::int64_t, std::int64_t> seen(std::int64_t batch, std::int64_t token) const {
-    if (!p_.first) return {0, p_.tk};
-    const std::int64_t at = batch * p_.interval_batch + token;
-    return {p_.first[at], std::max(p_.first[at], p_.last[at])};
+// Keys of [begin, end) that a group of rows is multiplied by. Its first row's blocks are mostly the other rows', too.
+std::int64_t keys_of(const Problem& p, std::int64_t head, std::int64_t first, std::int64_t rows, std::int64_t begin,
+                     std::int64_t end) {
+  std::int64_t low = end, high = begin;
+  for (std::int64_t r = first; r < first + rows; ++r) {
+    const std::int64_t token = query_of_row(p, 0, r).token, from = p.first ? p.first[token] : 0;
+    low = std::min(low, std::max(from, begin));
+    high = std::max(high, std::min(p.first ? std::max<std::int64_t>(from, p.last[token]) : p.tk, end));
   }
-
-  // By the blocks of the group's first row, which are mostly its other rows' too.
-  std::int64_t in_blocks(std::int64_t batch, std::int64_t key_head, std::int64_t row, std::int64_t low,
-                         std::int64_t high) const {
-    const std::int64_t head = key_head * (p_.hq / p_.hkv) + row / p_.tq, query = row % p_.tq;
-    const bool* blocks = p_.blocks.data + batch * p_.blocks.batch + head * p_.blocks.head +
-                         (p_.block_query_start + query) / p_.block_query * p_.blocks.query;
-    std::int64_t count = 0;
-    for (std::int64_t j = low, next = 0; j < high; j = next) {
-      const std::int64_t block = (p_.block_key_start + j) / p_.block_key;
-      next = std::min(high, (block + 1) * p_.block_key - p_.block_key_start);
-      if (blocks[block * p_.blocks.key]) count += next - j;
-    }
-    return count;
-  }
-
-  const Problem& p_;
-};
+  if (low >= high) return 0;
+  return p.blocks.keep.data ? in_blocks(p, head / p.hkv, query_of_row(p, head % p.hkv, first), low, high) : high - low;
+}
 
 // Pairs of a task that has rows [first, first + rows) of a key head, and keys [begin, end).
 double pairs(const Problem& p, std::int64_t head, std::int64_t first, std::int64_t rows, int columns,
              std::int64_t begin, std::int64_t end) {
-  const Pairs seen(p);
-  const std::int64_t last = std::min(first + rows, seen.rows_of_head());
+  const std::int64_t last = std::min(first + rows, rows_per_key_head(p));
   double count = 0;
   for (std::int64_t row = first; row < last; row += columns) {
     const std::int64_t held = std::min<std::int64_t>(columns, last - row);
-    count += product_of(columns, seen.keys(head / p.hkv, head % p.hkv, row, held, begin, end));
+    count += product_of(columns, keys_of(p, head, row, held, begin, end));
   }
   return count;
 }
@@ -147,7 +130,7 @@ Schedule simulate(std::span<const PhaseWork> phases, int threads) {
 std::vector<PhaseWork> work(const Problem& p, const ForwardPlan& plan) {
   const double width = static_cast<double>(p.d + p.dv);
   if (plan.decodes()) {
-    const std::int64_t rows = Pairs(p).rows_of_head();
+    const std::int64_t rows = rows_per_key_head(p);
     const auto chunk = [&](std::int64_t task) {
       const std::int64_t begin = task % plan.chunks * plan.chunk_keys, end = std::min(p.tk, begin + plan.chunk_keys);
       const double seen = pairs(p, task / plan.chunks, 0, rows, static_cast<int>(rows), begin, end);
@@ -169,7 +152,7 @@ std::vector<PhaseWork> work(const Problem& p, const ForwardPlan& plan) {
 std::vector<PhaseWork> work(const Problem& p, const BackwardPlan& plan) {
   constexpr double products = 2.5;  // of the forward pass's two, five
   const double width = static_cast<double>(p.d + p.dv);
-  const std::int64_t rows = plan.heads == 0 ? 0 : Pairs(p).rows_of_head();
+  const std::int64_t rows = plan.heads == 0 ? 0 : rows_per_key_head(p);
   const auto keys = [&](std::int64_t task) {
     if (task >= plan.key_tasks) {  // of the bias: the share of its elements, of three products
       const double all = product_of(p.batch * p.hq * p.tq, p.tk);

@@ -15,7 +15,7 @@
 #include "core/rows.hpp"
 #include "core/subnormals.hpp"
 #include "core/visit.hpp"
-#include "kernels/targets.hpp"
+#include "kernels/explain.hpp"
 #include "reference/elementwise.hpp"
 
 namespace attn {
@@ -48,7 +48,7 @@ Finished product(const Tensor& left, const Tensor& right, const Tensor& bias, co
   if (bias.defined()) p.bias = bias.data<float>();
   if (residual.defined()) p.residual = residual.data<float>();
   p.precision = precision;
-  const kernels::ProductPlan plan = kernels::plan(p, kernels::active());
+  const kernels::ProductPlan plan = kernels::plan_to_run(p);
   const kernels::ProductFunctions& kernel = *plan.kernel;
   const Tensor packed = Tensor::empty({static_cast<std::int64_t>(plan.packed)}, DType::u8);
   std::atomic<bool> fits{true};

@@ -4,7 +4,7 @@
 #include "attention/element.hpp"
 #include "core/parallel.hpp"
 #include "core/subnormals.hpp"
-#include "kernels/targets.hpp"
+#include "kernels/explain.hpp"
 #include "ops/dense.hpp"
 
 namespace attn {
@@ -44,7 +44,7 @@ Tensor project_few_rows(const Tensor& x, const Tensor& weight, const Tensor& bia
                            n,
                            element(x.dtype()),
                            precision};
-  const kernels::FewRowsPlan plan = kernels::plan(p, kernels::active());
+  const kernels::FewRowsPlan plan = kernels::plan_to_run(p);
   std::atomic<bool> finite{true};
   const double operations = 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   parallel_for(plan.tasks[0], plan.scratch, operations, [&](std::int64_t task, void* scratch) {

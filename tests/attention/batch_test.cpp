@@ -5,6 +5,7 @@
 
 #include "attention/tiles.hpp"
 #include "attn/kv_cache.hpp"
+#include "core/parallel.hpp"
 #include "core/threads.hpp"
 #include "kernels/use.hpp"
 
@@ -15,8 +16,8 @@ namespace {
 auto decided(std::int64_t tq, std::int64_t tk, const kernels::Kernels& kernels) {
   kernels::Problem p{};
   p.batch = p.hq = p.hkv = 1, p.tq = tq, p.tk = tk, p.d = p.dv = 64;
-  const kernels::ForwardPlan forward = plan(p, kernels);
-  const kernels::BackwardPlan backward = plan(p, {}, kernels);
+  const kernels::ForwardPlan forward = plan(p, kernels, thread_count());
+  const kernels::BackwardPlan backward = plan(p, {}, kernels, thread_count());
   return std::tuple(forward.family, forward.parts, forward.blocks, forward.packs_first, forward.chunks, backward.family,
                     backward.parts, backward.chunks, backward.whole_heads);
 }

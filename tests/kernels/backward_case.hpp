@@ -57,8 +57,7 @@ struct Case {
   std::int64_t block_query = 1, block_key = 1;
   double scale, softcap = 0, dropout = 0;
   kernels::Precision precision = kernels::Precision::highest;
-  std::vector<std::int32_t> first, last, centre;  // (b or 1, tq)
-  std::int64_t interval_batch = 0;
+  std::vector<std::int32_t> first, last, centre;  // (tq)
 
   Shape scores() const { return {b, hq, tq, tk}; }
   std::string str() const {
@@ -73,17 +72,16 @@ struct Case {
 };
 
 inline void draw_intervals(Random& random, Case& c) {
-  c.interval_batch = chance(random, 0.5) ? c.tq : 0;
-  const std::int64_t rows = (c.interval_batch ? c.b : 1) * c.tq, kind = draw(random, 0, 3);
+  const std::int64_t kind = draw(random, 0, 3);
   const std::int64_t left = draw(random, 0, c.tk), length = draw(random, 0, c.tk);
-  for (std::int64_t r = 0; r < rows; ++r) {
+  for (std::int64_t r = 0; r < c.tq; ++r) {
     std::int64_t first = 0, last = c.tk;
-    if (kind == 1) last = std::min(r % c.tq + 1, c.tk);                                                        // causal
-    if (kind == 2) first = std::max<std::int64_t>(r % c.tq - left, 0), last = std::min(first + length, c.tk);  // window
+    if (kind == 1) last = std::min(r + 1, c.tk);                                                        // causal
+    if (kind == 2) first = std::max<std::int64_t>(r - left, 0), last = std::min(first + length, c.tk);  // window
     if (kind == 3) first = draw(random, 0, c.tk), last = draw(random, 0, c.tk);
     c.first.push_back(static_cast<std::int32_t>(first));
     c.last.push_back(static_cast<std::int32_t>(last));
-    c.centre.push_back(static_cast<std::int32_t>(r % c.tq));
+    c.centre.push_back(static_cast<std::int32_t>(r));
   }
 }
 
@@ -159,15 +157,15 @@ inline kernels::Problem problem(const Case& c) {
                                              : kernels::Element::f32;
   kernels::Problem p{c.b, c.hq, c.hkv, c.tq, c.tk, c.d, c.dv, element, rows(c.q), rows(c.k), rows(c.v)};
   p.scale = static_cast<float>(c.scale), p.softcap = static_cast<float>(c.softcap);
-  p.first = c.first.data(), p.last = c.last.data(), p.interval_batch = c.interval_batch;
-  p.keep = grid<bool>(c.keep, c), p.bias = grid<float>(c.bias, c), p.dropout_keep = grid<bool>(c.dropout_keep, c);
-  p.dropout_factor = static_cast<float>(1 / (1 - c.dropout));
+  p.first = c.first.data(), p.last = c.last.data();
+  p.keep = grid<bool>(c.keep, c), p.bias = grid<float>(c.bias, c), p.dropout.keep = grid<bool>(c.dropout_keep, c);
+  p.dropout.factor = static_cast<float>(1 / (1 - c.dropout));
   p.precision = c.precision;
   if (c.slopes.defined()) p.alibi_slopes = c.slopes.data<float>(), p.centre = c.centre.data();
   if (c.blocks.defined()) {
     const Tensor& t = c.blocks;
-    p.blocks = {t.data<bool>(), t.stride(0), t.stride(1), t.stride(2), t.stride(3)};
-    p.block_query = c.block_query, p.block_key = c.block_key;
+    p.blocks.keep = {t.data<bool>(), t.stride(0), t.stride(1), t.stride(2), t.stride(3)};
+    p.blocks.query = c.block_query, p.blocks.key = c.block_key;
   }
   return p;
 }
@@ -178,7 +176,7 @@ inline Tensor seen_keys(const Case& c) {
   const Tensor keep = c.keep.defined() ? c.keep.expand(c.scores()) : Tensor{};
   for (std::int64_t i = 0; i < seen.numel(); ++i) {
     const std::int64_t key = i % c.tk, query = i / c.tk % c.tq, h = i / c.tk / c.tq % c.hq, b = i / c.tk / c.tq / c.hq;
-    const auto at = static_cast<std::size_t>(b * c.interval_batch + query);
+    const auto at = static_cast<std::size_t>(query);
     bool kept = !keep.defined() || keep.at({b, h, query, key}) != 0;
     if (c.blocks.defined()) kept = kept && c.blocks.at({b, h, query / c.block_query, key / c.block_key}) != 0;
     seen.data<bool>()[i] = kept && key >= c.first[at] && key < c.last[at];

@@ -32,10 +32,6 @@ Case item(const Case& c, std::int64_t b) {
   one.d_output = c.d_output.slice(0, b, b + 1);
   one.keep = cut(c.keep), one.dropout_keep = cut(c.dropout_keep), one.blocks = cut(c.blocks);
   one.bias = c.bias.defined() ? cut(c.bias) : c.bias;
-  const std::int64_t start = b * c.interval_batch;
-  one.first.assign(c.first.begin() + start, c.first.begin() + start + c.tq);
-  one.last.assign(c.last.begin() + start, c.last.begin() + start + c.tq);
-  one.interval_batch = 0;
   return one;
 }
 
@@ -57,13 +53,12 @@ TEST_P(BackwardEdges, SameBitsWhateverElseIsInTheBatch) {
 
 // Steps of a chunk wait for each other; one that gives up must not be waited for.
 TEST_P(BackwardEdges, AStepThatGivesUpLetsTheNextOnePass) {
-  const kernels::PlanListener as_on(128);
   bool given_up = false;
   kernels::BackwardResult result{};
   result.given_up = &given_up;
   Random random(5);
   Case c = draw_large(random);
-  for (int draws = 0; !kernels::plan(problem(c), result, kernels_).steps_apart; ++draws) {
+  for (int draws = 0; !kernels::plan(problem(c), result, kernels_, 128).steps_apart; ++draws) {
     ASSERT_LT(draws, 200);
     c = draw_large(random);
   }
@@ -77,7 +72,7 @@ TEST_P(BackwardEdges, AStepThatGivesUpLetsTheNextOnePass) {
   const kernels::Problem p = problem(c);
   result.q = rows(out.q), result.k = rows(out.k), result.v = rows(out.v), result.element = p.element;
   const kernels::BackwardInput in{rows(f.output), rows(c.d_output), f.lse.data<float>(), p.tq};
-  const kernels::BackwardPlan plan = kernels::plan(p, result, kernels_);
+  const kernels::BackwardPlan plan = kernels::plan(p, result, kernels_, 128);
   const kernels::Poisoned shared(plan.shared), scratch(plan.scratch);
   const auto run_task = [&](int phase, std::int64_t task) {
     plan.kernel->run(p, plan, in, result, phase, task, shared.data.get(), scratch.data.get());
@@ -163,15 +158,14 @@ TEST_P(BackwardEdges, NoKeysOrNoQueries) {
 TEST_P(BackwardEdges, MemoryGrowsWithTheTokens) {
   const auto sized = [](std::int64_t t) {
     kernels::Problem p{};
-    p.batch = 1, p.hq = p.hkv = 12, p.tq = p.tk = t, p.d = p.dv = 64, p.interval_batch = 0;
+    p.batch = 1, p.hq = p.hkv = 12, p.tq = p.tk = t, p.d = p.dv = 64;
     return p;
   };
   const kernels::Problem p = sized(65536), half = sized(32768);
   const std::size_t dq = 12 * 65536 * 64 * sizeof(float);
-  const kernels::PlanListener as_on(1);
-  const kernels::BackwardPlan plan = kernels::plan(p, {}, kernels_);
+  const kernels::BackwardPlan plan = kernels::plan(p, {}, kernels_, 1);
   EXPECT_LE(plan.shared, 8 * dq);
-  EXPECT_EQ(plan.shared, 2 * kernels::plan(half, {}, kernels_).shared);
+  EXPECT_EQ(plan.shared, 2 * kernels::plan(half, {}, kernels_, 1).shared);
   EXPECT_LE(plan.scratch, std::size_t{2} << 20);
 }
 
@@ -179,7 +173,7 @@ TEST_P(BackwardEdges, MemoryGrowsWithTheTokens) {
 TEST_P(BackwardEdges, IsParallelWithinAHead) {
   kernels::Problem p{};
   p.batch = p.hq = p.hkv = 1, p.tq = p.tk = 4096, p.d = p.dv = 64;
-  const kernels::BackwardPlan plan = kernels::plan(p, {}, kernels_);
+  const kernels::BackwardPlan plan = kernels::plan(p, {}, kernels_, 1);
   EXPECT_GE(plan.tasks[0], 4);
   EXPECT_GE(plan.tasks[1], 4);
 }

@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "kernels/backward_case.hpp"
-#include "kernels/explain.hpp"
 #include "kernels/units.hpp"
 
 namespace attn {
@@ -46,7 +45,7 @@ struct Forward {
 inline Forward forward(const kernels::Kernels& kernels, const Case& c) {
   const kernels::Problem p = problem(c);
   Forward f{Tensor::empty({c.b, c.hq, c.tq, c.dv}, c.q.dtype()), Tensor::empty({c.b, c.hq, c.tq})};
-  const kernels::ForwardPlan plan = kernels::plan_tiles(p, kernels);
+  const kernels::ForwardPlan plan = kernels::plan_tiles(p, kernels, 1);
   const kernels::Poisoned shared(plan.shared);
   for (int phase = 0; phase < plan.phases; ++phase) {
     run(plan.tasks[phase], plan.scratch, {}, [&](std::int64_t task, void* scratch) {
@@ -83,8 +82,8 @@ inline AttentionGradient backward(const kernels::Kernels& kernels, const Case& c
     result.bias_batch = g.batch, result.bias_head = g.head, result.bias_query = g.query, result.bias_key = g.key;
   }
   const kernels::BackwardInput in{rows(f.output), rows(c.d_output), f.lse.data<float>(), p.tq};
-  const kernels::PlanListener as_on(1);  // tasks that can run in any order, however many threads there are
-  const kernels::BackwardPlan plan = kernels::plan(p, result, kernels);
+  // One thread: its tasks can run in any order.
+  const kernels::BackwardPlan plan = kernels::plan(p, result, kernels, 1);
   const kernels::Poisoned shared(plan.shared);
   for (int phase = 0; phase < plan.phases; ++phase) {
     run(plan.tasks[phase], plan.scratch, how, [&](std::int64_t task, void* scratch) {

@@ -16,7 +16,7 @@ struct Case {
   bool with_sinks = false;
   std::vector<float> q, k_scale, v_scale, sinks;  // q (b, hq, tq, d), scales (b, hkv, tk)
   std::vector<std::int8_t> k, v;                  // (b, hkv, tk, d) and dv
-  std::vector<std::int32_t> first, last;          // (b, tq)
+  std::vector<std::int32_t> first, last;          // (tq)
 
   std::int64_t hq() const { return hkv * group; }
 };
@@ -49,7 +49,7 @@ Case random_case(std::mt19937_64& random) {
   };
   rows(c.k, c.k_scale, c.d, 0.02f / huge);
   rows(c.v, c.v_scale, c.dv, value);
-  for (std::int64_t i = 0; i < c.batch * c.tq; ++i) {
+  for (std::int64_t i = 0; i < c.tq; ++i) {
     const std::int64_t first = pick(random, 0, 1) ? 0 : pick(random, 0, c.tk);
     c.first.push_back(static_cast<std::int32_t>(first));
     c.last.push_back(static_cast<std::int32_t>(pick(random, 0, 4) == 0 ? first : pick(random, first, c.tk)));
@@ -95,9 +95,9 @@ Found decode(const Kernels& kernel, const Case& c, std::int64_t tokens, std::mt1
   p.batch = c.batch, p.hq = c.hq(), p.hkv = c.hkv, p.tq = c.tq, p.tk = c.tk, p.d = c.d, p.dv = c.dv;
   p.element = Element::f32, p.scale = 1 / std::sqrt(static_cast<float>(c.d)), p.softcap = c.softcap;
   p.q = {const_cast<float*>(c.q.data()), c.hq() * c.tq * c.d, c.tq * c.d, c.d};
-  p.first = c.first.data(), p.last = c.last.data(), p.interval_batch = c.tq, p.dropout_factor = 1;
+  p.first = c.first.data(), p.last = c.last.data(), p.dropout.factor = 1;
   p.sinks = c.with_sinks ? c.sinks.data() : nullptr, p.pages = &described;
-  const ForwardPlan plan = kernels::plan(p, kernel);
+  const ForwardPlan plan = kernels::plan(p, kernel, 1);
   EXPECT_TRUE(plan.decodes());
   const Poisoned shared(plan.shared), scratch(plan.scratch);
   const ForwardResult result{
@@ -113,8 +113,8 @@ Found decode(const Kernels& kernel, const Case& c, std::int64_t tokens, std::mt1
 // One row by the definition. Returns its log-sum-exp.
 double exact(const Case& c, std::int64_t b, std::int64_t h, std::int64_t i, std::vector<double>& output) {
   const float* q = c.q.data() + ((b * c.hq() + h) * c.tq + i) * c.d;
-  const std::int64_t first = c.first[static_cast<std::size_t>(b * c.tq + i)];
-  const std::int64_t last = c.last[static_cast<std::size_t>(b * c.tq + i)];
+  const std::int64_t first = c.first[static_cast<std::size_t>(i)];
+  const std::int64_t last = c.last[static_cast<std::size_t>(i)];
   std::vector<double> s;
   double most = c.with_sinks ? c.sinks[static_cast<std::size_t>(h)] : -INFINITY;
   const double sink = most;

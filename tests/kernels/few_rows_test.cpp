@@ -40,7 +40,7 @@ Tensor many(const Kernels& kernel, const Tensor& x, const Tensor& weight, const 
                   .a_element = element(x),
                   .b_element = element(weight),
                   .precision = precision};
-  const ProductPlan plan = kernels::plan(p, kernel);
+  const ProductPlan plan = kernels::plan(p, kernel, 1);
   const Poisoned packed(plan.packed);
   for (std::int64_t i = 0; i < plan.pack_tasks; ++i) plan.kernel->pack(p, plan, packed.data.get(), i);
   std::vector<std::int64_t> tasks(static_cast<std::size_t>(plan.tasks[0]));
@@ -81,7 +81,7 @@ Result few(const Kernels& kernel, const Tensor& x, const Tensor& weight, const T
                   n,
                   element(x),
                   precision};
-  const FewRowsPlan plan = kernels::plan(p, kernel);
+  const FewRowsPlan plan = kernels::plan(p, kernel, 1);
   for (std::int64_t i = 0; i < plan.tasks[0]; ++i) {
     const Poisoned scratch(plan.scratch);
     result.in_range &= plan.kernel->run(p, plan, i, scratch.data.get());

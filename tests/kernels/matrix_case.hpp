@@ -92,14 +92,14 @@ inline std::unique_ptr<bool[]> booleans(Random& random, std::size_t n, double p)
 inline void draw_masks(Random& random, Case& c) {
   Problem& p = c.p;
   std::int64_t size = 0;
-  p.dropout_factor = 1;
+  p.dropout.factor = 1;
   if (chance(random, 0.3)) {
     fill_grid(random, p, p.keep, size, [&](std::size_t n) { return (c.keep = booleans(random, n, 0.7)).get(); });
   }
   if (chance(random, 0.3)) {
-    fill_grid(random, p, p.dropout_keep, size,
+    fill_grid(random, p, p.dropout.keep, size,
               [&](std::size_t n) { return (c.dropout = booleans(random, n, 0.6)).get(); });
-    p.dropout_factor = 1 / 0.6f;
+    p.dropout.factor = 1 / 0.6f;
   }
   if (chance(random, 0.3)) {
     std::normal_distribution<float> normal;
@@ -114,11 +114,10 @@ inline void draw_masks(Random& random, Case& c) {
 // Everything; a causal edge; or any interval, empty ones among them.
 inline void draw_intervals(Random& random, Case& c) {
   Problem& p = c.p;
-  const std::int64_t kind = draw(random, 0, 2), rows = chance(random, 0.5) ? p.batch : 1;
-  p.interval_batch = rows == 1 ? 0 : p.tq;
-  for (std::int64_t i = 0; i < rows * p.tq; ++i) {
+  const std::int64_t kind = draw(random, 0, 2);
+  for (std::int64_t i = 0; i < p.tq; ++i) {
     const std::int64_t from = kind == 2 ? draw(random, 0, p.tk) : 0;
-    const std::int64_t to = kind == 0 ? p.tk : kind == 1 ? std::min(p.tk, i % p.tq + 1) : draw(random, 0, p.tk);
+    const std::int64_t to = kind == 0 ? p.tk : kind == 1 ? std::min(p.tk, i + 1) : draw(random, 0, p.tk);
     c.first.push_back(static_cast<std::int32_t>(from)), c.last.push_back(static_cast<std::int32_t>(to));
   }
   p.first = c.first.data(), p.last = c.last.data();
@@ -172,7 +171,7 @@ inline Result run(const Kernels& kernels, const Problem& p, Random& random) {
   const ForwardResult out{
       {data, p.hq * p.tq * p.dv, p.tq * p.dv, p.dv}, result.lse.data(), p.tq, p.element, &result.finite};
 
-  const ForwardPlan plan = plan_tiles(p, kernels);
+  const ForwardPlan plan = plan_tiles(p, kernels, 1);
   const Poisoned shared(plan.shared);
   for (int phase = 0; phase < plan.phases; ++phase) {
     for (const std::int64_t task : shuffled(plan.tasks[phase], random)) {
@@ -198,7 +197,7 @@ inline Row reference_row(const Case& c, std::int64_t b, std::int64_t h, std::int
   const bool rounds = p.element == Element::f32 && p.precision == Precision::medium;
   const auto value = [&](double x) { return rounds ? static_cast<double>(rounded(static_cast<float>(x))) : x; };
   const std::int64_t kv = h / (p.hq / p.hkv);
-  const auto at = static_cast<std::size_t>(b * p.interval_batch + i);
+  const auto at = static_cast<std::size_t>(i);
   Row row{std::vector<double>(static_cast<std::size_t>(p.dv)), std::vector<double>(static_cast<std::size_t>(p.dv)), 0};
 
   std::vector<double> s(static_cast<std::size_t>(p.tk), -std::numeric_limits<double>::infinity());
@@ -222,8 +221,8 @@ inline Row reference_row(const Case& c, std::int64_t b, std::int64_t h, std::int
   row.lse = std::isinf(most) ? most : most + std::log(total);
   for (std::int64_t j = 0; j < p.tk && !std::isinf(most); ++j) {
     double weight = std::exp(s[static_cast<std::size_t>(j)] - row.lse);
-    if (p.dropout_keep.data) {
-      weight *= c.cell(p.dropout_keep, b, h, i, j) * static_cast<double>(p.dropout_factor);
+    if (p.dropout.keep.data) {
+      weight *= c.cell(p.dropout.keep, b, h, i, j) * static_cast<double>(p.dropout.factor);
     }
     for (std::int64_t d = 0; d < p.dv && weight > 0; ++d) {
       const double v = value(c.v->at(b, kv, j, d));

@@ -54,7 +54,7 @@ std::string words(const Problem& p) {
                                                         {"tk", p.tk},   {"d", p.d},   {"dv", p.dv}};
   for (const auto& [name, size] : sizes) text += std::string(name) + " " + std::to_string(size) + ", ";
   return text + "scale " + std::to_string(p.scale) + (p.softcap > 0 ? ", softcap" : "") +
-         (p.keep.data ? ", keep" : "") + (p.bias.data ? ", bias" : "") + (p.dropout_keep.data ? ", dropout" : "");
+         (p.keep.data ? ", keep" : "") + (p.bias.data ? ", bias" : "") + (p.dropout.keep.data ? ", dropout" : "");
 }
 
 struct Kind {
@@ -119,21 +119,21 @@ TEST_P(Matrix, ARowDoesNotDependOnOtherRows) {
       const std::int64_t kv = h / (p.hq / p.hkv), bytes = p.element == Element::f32 ? 4 : 2;
       Problem one = p;
       one.batch = one.hq = one.hkv = 1;
-      const bool repeats = plan_tiles(p, kernels_).parts == 3;
+      const bool repeats = plan_tiles(p, kernels_, 1).parts == 3;
       if (!repeats) one.tq = 1;
       const auto move = [&](Rows& rows, std::int64_t head, std::int64_t token) {
         rows.data = static_cast<char*>(rows.data) + (b * rows.batch + head * rows.head + token * rows.token) * bytes;
       };
       move(one.q, h, i), move(one.k, kv, 0), move(one.v, kv, 0);
       if (repeats) one.q.token = 0;
-      const auto at_query = static_cast<std::size_t>(b * p.interval_batch + i);
+      const auto at_query = static_cast<std::size_t>(i);
       const std::vector<std::int32_t> first(static_cast<std::size_t>(one.tq), c.first[at_query]);
       const std::vector<std::int32_t> last(static_cast<std::size_t>(one.tq), c.last[at_query]);
       one.first = first.data(), one.last = last.data();
       const auto shift = [&](auto& grid) {
         if (grid.data) grid.data += b * grid.batch + h * grid.head + i * grid.query, grid.query = 0;
       };
-      shift(one.keep), shift(one.bias), shift(one.dropout_keep);
+      shift(one.keep), shift(one.bias), shift(one.dropout.keep);
       const auto at = (b * p.hq + h) * p.tq + i;
       const Result row{{all.output.begin() + at * p.dv, all.output.begin() + (at + 1) * p.dv},
                        {all.lse[static_cast<std::size_t>(at)]}};
@@ -152,7 +152,7 @@ Case plain_case(Random& random, Precision precision, std::int64_t tq, std::int64
   c.q = std::make_unique<Operand>(random, p.element, 1, 1, tq, d), p.q = c.q->rows;
   c.k = std::make_unique<Operand>(random, p.element, 1, 1, tk, d), p.k = c.k->rows;
   c.v = std::make_unique<Operand>(random, p.element, 1, 1, tk, d), p.v = c.v->rows;
-  p.scale = 1 / std::sqrt(static_cast<float>(d)), p.dropout_factor = 1, p.precision = precision;
+  p.scale = 1 / std::sqrt(static_cast<float>(d)), p.dropout.factor = 1, p.precision = precision;
   c.first.assign(static_cast<std::size_t>(tq), 0), c.last.assign(c.first.size(), static_cast<std::int32_t>(tk));
   p.first = c.first.data(), p.last = c.last.data();
   return c;
@@ -250,7 +250,7 @@ TEST_P(Matrix, ShowsOverflow) {
     Problem& p = c.p;
     std::fill(c.first.begin(), c.first.end(), 0);
     std::fill(c.last.begin(), c.last.end(), static_cast<std::int32_t>(p.tk));
-    p.scale = 1, p.softcap = 0, p.keep = {}, p.bias = {}, p.dropout_keep = {}, p.dropout_factor = 1;
+    p.scale = 1, p.softcap = 0, p.keep = {}, p.bias = {}, p.dropout.keep = {}, p.dropout.factor = 1;
     const auto fill = [&](Operand& operand, float x) {
       std::fill(operand.floats.begin(), operand.floats.end(), x);
       std::fill(operand.halves.begin(), operand.halves.end(), bfloat16(x));
@@ -273,9 +273,9 @@ TEST_P(Matrix, SmallFloat32AtHighestPrecisionIsAvx512s) {
   for (unsigned seed = 300; seed < 300 + seeds; ++seed) {
     Random random(seed);
     const Case c = draw_case(random, Element::f32, Precision::highest);
-    const ForwardPlan plan = plan_tiles(c.p, kernels_);
+    const ForwardPlan plan = plan_tiles(c.p, kernels_, 1);
     if (plan.family == Family::bf16_tiles) continue;
-    EXPECT_EQ(plan.kernel, plan_tiles(c.p, multiply_adds()).kernel) << "seed " << seed;
+    EXPECT_EQ(plan.kernel, plan_tiles(c.p, multiply_adds(), 1).kernel) << "seed " << seed;
     ++small;
   }
   EXPECT_GT(small * 4, seeds);
@@ -287,7 +287,7 @@ TEST_P(MatrixInParts, LargeFloat32AtHighestPrecisionIsTheTiles) {
   Case c = plain_case(random, Precision::highest, 150, 700, 64);
   EXPECT_NE(run(kernels_, c.p, random), run(multiply_adds(), c.p, random));
   c.p.window = 255;
-  EXPECT_EQ(plan_tiles(c.p, kernels_).kernel, plan_tiles(c.p, multiply_adds()).kernel);
+  EXPECT_EQ(plan_tiles(c.p, kernels_, 1).kernel, plan_tiles(c.p, multiply_adds(), 1).kernel);
   c.p.window = 256;
   EXPECT_NE(run(kernels_, c.p, random), run(multiply_adds(), c.p, random));
 }

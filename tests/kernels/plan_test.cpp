@@ -21,11 +21,8 @@ Problem sized(std::int64_t tq, std::int64_t tk, std::int64_t d) {
   return p;
 }
 
-// Plans for one thread, on any machine.
 class Plans : public Units {
  protected:
-  const PlanListener as_on_{1};
-
   bool has_parts() const { return kernels_.bf16_forward && kernels_.bf16_forward->most_parts == 3; }
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, Plans, testing::ValuesIn(unit_names()),
@@ -44,8 +41,8 @@ TEST_P(Plans, FamilyFollowsElementAndPrecision) {
     p.element = want.element, p.precision = want.precision;
     const int most = kernels_.bf16_forward ? kernels_.bf16_forward->most_parts : 0;
     const int parts = want.parts <= most ? want.parts : 0;
-    const ForwardPlan forward = plan(p, kernels_);
-    const BackwardPlan backward = plan(p, {}, kernels_);
+    const ForwardPlan forward = plan(p, kernels_, 1);
+    const BackwardPlan backward = plan(p, {}, kernels_, 1);
     EXPECT_EQ(forward.parts, parts);
     EXPECT_EQ(forward.family, parts > 0 ? Family::bf16_tiles : Family::float_tiles);
     EXPECT_EQ(backward.parts, parts);
@@ -53,7 +50,7 @@ TEST_P(Plans, FamilyFollowsElementAndPrecision) {
     product.m = product.n = product.k = 64;
     product.a_row = product.b_column = 64, product.a_depth = product.b_depth = 1;
     product.a_element = product.b_element = want.element, product.precision = want.precision;
-    EXPECT_EQ(plan(product, kernels_).parts, parts);
+    EXPECT_EQ(plan(product, kernels_, 1).parts, parts);
   }
 }
 
@@ -70,12 +67,12 @@ TEST_P(Plans, Float32AtHighestPrecisionIsSplitWhereItIsWorthIt) {
                            Want{512, 512, 64, 255, false, "window"}, Want{512, 512, 64, 256, true, "three parts"}}) {
     Problem p = sized(want.tq, want.tk, want.d);
     p.window = want.window;
-    const ForwardPlan found = plan(p, kernels_);
+    const ForwardPlan found = plan(p, kernels_, 1);
     EXPECT_EQ(found.parts, has_parts() && want.split ? 3 : 0) << want.tq << " " << want.tk << " " << want.d;
     if (has_parts()) {
       EXPECT_THAT(found.reason, HasSubstr(want.reason));
     }
-    EXPECT_EQ(plan(p, {}, kernels_).parts, found.parts) << "the plans of the two passes differ";
+    EXPECT_EQ(plan(p, {}, kernels_, 1).parts, found.parts) << "the plans of the two passes differ";
   }
 }
 
@@ -85,11 +82,11 @@ TEST_P(Plans, BatchAndHeadsDoNotDecideTheFamily) {
            {1, 600, 8}, {4, 600, 8}, {5, 600, 8}, {127, 600, 8}, {128, 600, 8}, {600, 600, 8}, {600, 8192, 1}}) {
     Problem p = sized(tq, tk, 64);
     p.hq = p.hkv = heads;
-    const ForwardPlan one = plan(p, kernels_);
-    const BackwardPlan back = plan(p, {}, kernels_);
+    const ForwardPlan one = plan(p, kernels_, 1);
+    const BackwardPlan back = plan(p, {}, kernels_, 1);
     p.batch = 50;
-    const ForwardPlan many = plan(p, kernels_);
-    const BackwardPlan backs = plan(p, {}, kernels_);
+    const ForwardPlan many = plan(p, kernels_, 1);
+    const BackwardPlan backs = plan(p, {}, kernels_, 1);
     EXPECT_EQ(one.family, many.family);
     EXPECT_EQ(one.parts, many.parts);
     EXPECT_EQ(one.block_keys, many.block_keys);
@@ -104,11 +101,10 @@ TEST_P(Plans, BatchAndHeadsDoNotDecideTheFamily) {
 TEST_P(Plans, ThreadsDoNotDecideBits) {
   for (const std::int64_t tq : {2, 128, 600, 5000}) {
     Problem p = sized(tq, 3000, 64);
-    const ForwardPlan one = plan(p, kernels_);
-    const BackwardPlan back = plan(p, {}, kernels_);
-    const PlanListener as_on(96);
-    const ForwardPlan many = plan(p, kernels_);
-    const BackwardPlan backs = plan(p, {}, kernels_);
+    const ForwardPlan one = plan(p, kernels_, 1);
+    const BackwardPlan back = plan(p, {}, kernels_, 1);
+    const ForwardPlan many = plan(p, kernels_, 96);
+    const BackwardPlan backs = plan(p, {}, kernels_, 96);
     EXPECT_EQ(one.family, many.family);
     EXPECT_EQ(one.parts, many.parts);
     EXPECT_EQ(one.block_keys, many.block_keys);
@@ -128,16 +124,16 @@ TEST_P(Plans, ThreadsDoNotDecideBits) {
 
 TEST_P(Plans, FewQueriesDecodeUnlessTilesAreNeeded) {
   Problem p = sized(4, 5000, 64);
-  const ForwardPlan decode = plan(p, kernels_);
+  const ForwardPlan decode = plan(p, kernels_, 1);
   EXPECT_EQ(decode.family, Family::float_decode);
   EXPECT_EQ(decode.chunks, (5000 + decode.chunk_keys - 1) / decode.chunk_keys);
-  EXPECT_FALSE(plan(sized(5, 5000, 64), kernels_).decodes());
+  EXPECT_FALSE(plan(sized(5, 5000, 64), kernels_, 1).decodes());
   const bool block = true;
-  p.blocks.data = &block;
-  EXPECT_FALSE(plan(p, kernels_).decodes());
-  p.blocks.data = nullptr;
-  p.score_forward = [](const ScoreTile*, void*) {};
-  EXPECT_FALSE(plan(p, kernels_).decodes());
+  p.blocks.keep.data = &block;
+  EXPECT_FALSE(plan(p, kernels_, 1).decodes());
+  p.blocks.keep.data = nullptr;
+  p.score.forward = [](const ScoreTile*, void*) {};
+  EXPECT_FALSE(plan(p, kernels_, 1).decodes());
 }
 
 TEST_P(Plans, FewRowsAreSplitWhereManyRowsAre) {
@@ -146,7 +142,7 @@ TEST_P(Plans, FewRowsAreSplitWhereManyRowsAre) {
     few.m = 1, few.n = 300, few.k = k;
     Product many{};
     many.m = 100, many.n = 300, many.k = k, many.a_row = many.b_column = k, many.a_depth = many.b_depth = 1;
-    EXPECT_EQ(plan(few, kernels_).parts, plan(many, kernels_).parts) << k;
+    EXPECT_EQ(plan(few, kernels_, 1).parts, plan(many, kernels_, 1).parts) << k;
   }
 }
 
@@ -158,7 +154,7 @@ TEST_P(Plans, RowsOfFewColumnsAreMultipliedWhereTheyLie) {
     Product p{};  // of a depth that no unit multiplies in parts
     p.m = 100, p.n = n, p.k = p.b_column = 32, p.a_row = row, p.a_depth = depth_step, p.b_depth = 1;
     p.a_element = element, p.b_element = Element::f32, p.precision = Precision::highest;
-    return plan(p, kernels_).copies_rows;
+    return plan(p, kernels_, 1).copies_rows;
   };
   EXPECT_FALSE(copies(1, 64, 1, Element::f32));
   EXPECT_FALSE(copies(128, 1000, 1, Element::f32));
@@ -169,17 +165,16 @@ TEST_P(Plans, RowsOfFewColumnsAreMultipliedWhereTheyLie) {
 }
 
 TEST_P(Plans, WordsFitAScreen) {
-  const PlanListener listener;
+  std::vector<Explanation> all;
   for (const std::int64_t n : {std::int64_t{1}, std::int64_t{512}, std::int64_t{1} << 20}) {
     Problem p = sized(n, 2 * n, 128);
     p.dv = 96;
-    plan(p, kernels_), plan(p, {}, kernels_), plan(p, kernels_);
+    all.push_back(explain(p, plan(p, kernels_, 1))), all.push_back(explain(p, plan(p, {}, kernels_, 1)));
     FewRows few{};
     few.m = 1, few.n = n, few.k = n;
-    plan(few, kernels_);
+    all.push_back(explain(few, plan(few, kernels_, 1)));
   }
-  ASSERT_EQ(listener.heard().size(), 9u) << "equal plans are told once";
-  for (const Explanation& e : listener.heard()) {
+  for (const Explanation& e : all) {
     std::istringstream lines(text(e));
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
     EXPECT_EQ(e.isa, kernels_.isa);
@@ -188,13 +183,12 @@ TEST_P(Plans, WordsFitAScreen) {
 }
 
 TEST(PlanText, TellsAProblem) {
-  const PlanListener as_on(1);
   const Kernels& scalar = *targets().front().kernels;
-  EXPECT_EQ(text(explain(sized(512, 4096, 128), plan(sized(512, 4096, 128), scalar))),
+  EXPECT_EQ(text(explain(sized(512, 4096, 128), plan(sized(512, 4096, 128), scalar, 1))),
             "forward on scalar: multiply-adds of float32\n"
             "  this instruction set multiplies float32 alone\n"
             "  512 queries, 4096 keys, depth 128; 128 keys a block; 32 tasks\n");
-  EXPECT_EQ(text(explain(sized(1, 1000, 64), plan(sized(1, 1000, 64), scalar))),
+  EXPECT_EQ(text(explain(sized(1, 1000, 64), plan(sized(1, 1000, 64), scalar, 1))),
             "decode on scalar: multiply-adds of float32\n"
             "  four queries of a head at most\n"
             "  1 query, 1000 keys, depth 64; 512 keys a task; 24 tasks\n");

@@ -87,7 +87,7 @@ Tensor run(const Kernels& kernels, const Case& c, Random& random) {
                   .c_element = element(out),
                   .precision = c.kind.precision,
                   .residual = c.residual.defined() ? c.residual.data<float>() : nullptr};
-  const ProductPlan plan = kernels::plan(p, kernels);
+  const ProductPlan plan = kernels::plan(p, kernels, 1);
   const Poisoned packed(plan.packed);
   for (const std::int64_t i : shuffled(plan.pack_tasks, random)) plan.kernel->pack(p, plan, packed.data.get(), i);
   const bool fits = run_product(p, plan, packed.data.get(), shuffled(plan.tasks[0], random));

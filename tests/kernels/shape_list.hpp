@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "attention/call.hpp"
-#include "kernels/explain.hpp"
-#include "kernels/schedule.hpp"
 
 namespace attn::kernels {
 
@@ -32,18 +30,18 @@ class Listed {
 
   // Of a call on so many threads: phases one after the other, of items of different lengths side by side.
   std::vector<PhaseWork> phases(const Kernels& kernels, int threads) const {
-    const PlanListener as_on(threads);
     std::vector<PhaseWork> all;
-    if (op_.starts_with("linear")) return products(kernels, sizes_[0].first, sizes_[1].first, sizes_[2].first);
+    if (op_.starts_with("linear")) return products(kernels, threads, sizes_[0].first, sizes_[1].first, sizes_[2].first);
     if (op_.starts_with("module")) {
       const std::int64_t rows = sizes_[0].first * sizes_[1].first, width = sizes_[2].first;
-      append(all, products(kernels, rows, width, 3 * width));
-      append(all, products(kernels, rows, width, width));
+      append(all, products(kernels, threads, rows, width, 3 * width));
+      append(all, products(kernels, threads, rows, width, width));
     }
     const std::vector<Problem> items = problems();
-    if (op_ != "backward") append(all, side_by_side(items, [&](const Problem& p) { return plan(p, kernels); }));
+    if (op_ != "backward")
+      append(all, side_by_side(items, [&](const Problem& p) { return plan(p, kernels, threads); }));
     if (op_ == "backward" || op_.ends_with("training")) {
-      append(all, side_by_side(items, [&](const Problem& p) { return plan(p, {}, kernels); }));
+      append(all, side_by_side(items, [&](const Problem& p) { return plan(p, {}, kernels, threads); }));
     }
     return all;
   }
@@ -58,12 +56,13 @@ class Listed {
   }
 
   // The products of a layer without its bias; where it is trained, of its gradients too.
-  std::vector<PhaseWork> products(const Kernels& kernels, std::int64_t rows, std::int64_t in, std::int64_t out) const {
+  std::vector<PhaseWork> products(const Kernels& kernels, int threads, std::int64_t rows, std::int64_t in,
+                                  std::int64_t out) const {
     const auto of = [&](std::int64_t m, std::int64_t k, std::int64_t n) {
       Product p{};
       p.m = m, p.k = k, p.n = n, p.a_row = k, p.a_depth = p.b_depth = 1, p.b_column = k;
       p.a_element = p.b_element = element(), p.precision = precision();
-      return work(p, plan(p, kernels));
+      return work(p, plan(p, kernels, threads));
     };
     std::vector<PhaseWork> all = of(rows, in, out);
     if (op_.ends_with("training")) append(all, of(rows, out, in)), append(all, of(out, rows, in));
@@ -104,7 +103,7 @@ class Listed {
       p.d = sizes_[3].first, p.dv = sizes_[3].second;
     }
     if (has("blocks")) keep_blocks(p);
-    if (has("score")) p.score_forward = [](const ScoreTile*, void*) {}, p.score_backward = nullptr;
+    if (has("score")) p.score.forward = [](const ScoreTile*, void*) {}, p.score.backward = nullptr;
     if (!has("lengths")) return {seen(p)};
     std::vector<Problem> items;
     for (std::int64_t b = 1; b <= p.batch; ++b) {
@@ -134,9 +133,9 @@ class Listed {
     auto& keep = blocks_.emplace_back(static_cast<std::size_t>(p.hq * down * across));
     std::minstd_rand random(1);
     for (char& block : keep) block = random() % 10 == 0;
-    p.blocks.data = reinterpret_cast<const bool*>(keep.data());
-    p.blocks.head = down * across, p.blocks.query = across, p.blocks.key = 1;
-    p.block_query = p.block_key = 128;
+    p.blocks.keep.data = reinterpret_cast<const bool*>(keep.data());
+    p.blocks.keep.head = down * across, p.blocks.keep.query = across, p.blocks.keep.key = 1;
+    p.blocks.query = p.blocks.key = 128;
   }
 
   std::string op_, shape_, dtype_, mask_ = "none", precision_ = "highest";

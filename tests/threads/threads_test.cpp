@@ -12,8 +12,8 @@
 #include "attn/kv_cache.hpp"
 #include "attn/modules.hpp"
 #include "attn/optim.hpp"
+#include "core/parallel.hpp"
 #include "core/testing.hpp"
-#include "kernels/explain.hpp"
 #include "kernels/use.hpp"
 
 namespace attn::test {
@@ -87,7 +87,7 @@ TEST_P(OnThreads, PlansForManyThreads) {
       for (const int mask : {0, 1, 2}) {
         SCOPED_TRACE(std::string(name(dtype)) + ", heads " + std::to_string(s.hq) + ", mask " + std::to_string(mask));
         const auto planned = [&](int count, int threads) {
-          const kernels::PlanListener as_on(count);
+          const PlannedThreads as_on(count);
           const Threads running(threads);
           std::mt19937 rng(1);
           const Tensor q = uniform(rng, {1, s.hq, s.tq, s.d}, dtype), k = uniform(rng, {1, s.hkv, s.tk, s.d}, dtype);
@@ -120,7 +120,7 @@ TEST_P(OnThreads, ProductsPlannedForManyThreads) {
   };
   for (const Sizes& s : {Sizes{300, 200, 500}, Sizes{1, 300, 700}, Sizes{130, 1800, 260}}) {
     const auto planned = [&](int count, int threads) {
-      const kernels::PlanListener as_on(count);
+      const PlannedThreads as_on(count);
       const Threads running(threads);
       std::mt19937 rng(1);
       Generator generator(1);

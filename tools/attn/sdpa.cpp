@@ -130,13 +130,13 @@ void run(const SdpaFlags& flags) {
   if (!flags.mask.empty()) options.mask = options.mask & mask_of(io::load_tensor(flags.mask, {}, flags.max_bytes));
   const Operands in = load(flags);
   const auto start = std::chrono::steady_clock::now();
-  const kernels::PlanListener listener;
+  const kernels::PlanRecord record;
   const AttentionResult result = compute(in, options);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   save(flags, outputs, result);
   const auto say = [&](const std::string& text) { outputs.to_stdout() ? write_stderr(text) : write_stdout(text); };
-  if (flags.json) return say(dump(report(flags, in, result, outputs, seconds, listener.heard())));
-  const std::string plans = flags.explain ? plans_text(listener.heard()) : "";
+  if (flags.json) return say(dump(report(flags, in, result, outputs, seconds, record.plans())));
+  const std::string plans = flags.explain ? plans_text(record.plans()) : "";
   if (!flags.output.empty()) return say(summary(in, result, outputs, seconds) + plans);
   write_stdout(labelled(result.output, {}) + "\n");
   for (const std::string& note : in.notes) write_stderr("attn: " + note + "\n");

@@ -71,10 +71,9 @@ class Decoder {
   void find_rows() {
     std::int64_t first = p_.tk, last = 0;
     for (std::int64_t i = 0; i < p_.tq; ++i) {
-      const std::int64_t place = span_.batch * p_.interval_batch + i;
-      if (p_.first[place] >= p_.last[place]) continue;
-      first = p_.first[place] < first ? p_.first[place] : first;
-      last = p_.last[place] > last ? p_.last[place] : last;
+      if (p_.first[i] >= p_.last[i]) continue;
+      first = p_.first[i] < first ? p_.first[i] : first;
+      last = p_.last[i] > last ? p_.last[i] : last;
     }
     list_->used = 0;
     for (std::int64_t at = begin_; at < begin_ + kChunkKeys; at += kStepKeys) {
@@ -143,8 +142,7 @@ class Decoder {
   // Scores of query r to weights.
   void soften(std::int64_t r, const Step& step) {
     const Query at = query(p_, span_, r);
-    const std::int64_t place = span_.batch * p_.interval_batch + at.token;
-    const Line line{at, p_.first[place], p_.last[place], step.first, step.keys, s_ + r * kStepKeys};
+    const Line line{at, p_.first[at.token], p_.last[at.token], step.first, step.keys, s_ + r * kStepKeys};
     scale_line(line, step.k_scale);
     adjust_line(p_, span_, line);
     mask_line(p_, span_, line);
@@ -197,7 +195,7 @@ inline void decode_merge(const Problem& p, const ForwardPlan& plan, const Forwar
     const Query at = query(p, span, r);
     write(context, row(result.output, result.element, span.batch, at.head, at.token), p.dv);
     const float lse = write_log_sum_exp(p, result, span, at, sum[0], sum[1]);
-    if (!is_sound(p, span, at, lse)) write.tell();
+    if (!is_sound(p, at, lse)) write.tell();
   }
 }
 

@@ -47,7 +47,7 @@ inline void adjust_line(const Problem& p, const Span& span, const Line& line) {
                  [s](std::int64_t j, float b) { s[j] = b == kMinusInfinity ? b : s[j] + b * kLog2e; });
   if (p.distances.data) {
     const float* table = p.distances.data + line.at.head * p.distances.head;
-    const std::int64_t first = p.centre[span.batch * p.interval_batch + line.at.token] - line.first;
+    const std::int64_t first = p.centre[line.at.token] - line.first;
     for (std::int64_t j = 0; j < line.keys; ++j) {
       const float b = table[clamp(first - j, p.distances.low, p.distances.high)];
       s[j] = b == kMinusInfinity ? b : s[j] + b;
@@ -55,7 +55,7 @@ inline void adjust_line(const Problem& p, const Span& span, const Line& line) {
   }
   if (p.alibi_slopes) {
     const Vec slope = splat(alibi_slope(p, line.at.head));
-    const Vec centre = splat(static_cast<float>(p.centre[span.batch * p.interval_batch + line.at.token]));
+    const Vec centre = splat(static_cast<float>(p.centre[line.at.token]));
     for_each_vector(line, [&](std::int64_t j, VecI number) {
       const Vec ahead = __builtin_convertvector(number, Vec) - centre;
       store(s + j, load(s + j) - slope * max(ahead, -ahead));
@@ -79,23 +79,23 @@ inline void mask_line(const Problem& p, const Span& span, const Line& line) {
 // A lane draws four keys at once.
 inline void drop_line(const Problem& p, const Span& span, const Line& line) {
   float* s = line.s;
-  if (p.dropout_keep.data) {
-    for_each_key(p.dropout_keep, span, line,
-                 [&](std::int64_t j, bool keep) { s[j] = keep ? s[j] * p.dropout_factor : 0; });
+  if (p.dropout.keep.data) {
+    for_each_key(p.dropout.keep, span, line,
+                 [&](std::int64_t j, bool keep) { s[j] = keep ? s[j] * p.dropout.factor : 0; });
     return;
   }
   const auto word = [](std::int64_t n) { return VecU{} + static_cast<std::uint32_t>(n); };
   VecU lane;
   for (int i = 0; i < kLanes; ++i) lane[i] = static_cast<std::uint32_t>(i);
-  const std::int64_t number = p.first_key + line.first;
+  const std::int64_t number = p.labels.key + line.first;
   for (std::int64_t quad = number / 4; quad * 4 < number + line.keys; quad += kLanes) {
-    VecU words[4] = {word(quad) + lane, word(p.first_query + line.at.token), word(p.first_head + line.at.head),
-                     word(p.first_batch + span.batch)};
-    philox(words, p.dropout_key);
+    VecU words[4] = {word(quad) + lane, word(p.labels.query + line.at.token), word(p.labels.head + line.at.head),
+                     word(p.labels.batch + span.batch)};
+    philox(words, p.dropout.key);
     for (int i = 0; i < 4 * kLanes; ++i) {
       const std::int64_t j = quad * 4 + i - number;
       if (j < 0 || j >= line.keys) continue;
-      s[j] *= words[i % 4][i / 4] >= p.dropout_threshold ? p.dropout_factor : 0;
+      s[j] *= words[i % 4][i / 4] >= p.dropout.threshold ? p.dropout.factor : 0;
     }
   }
 }

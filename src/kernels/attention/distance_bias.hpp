@@ -20,8 +20,8 @@ inline bool in_a_row(const QueryTile& seen, int lane) {
 }
 
 // How far a key is behind the query of a lane.
-inline std::int64_t behind(const Problem& p, const Span& span, const QueryTile& seen, int lane, std::int64_t key) {
-  return p.centre[span.batch * p.interval_batch + seen.token[lane]] - key;
+inline std::int64_t behind(const Problem& p, const QueryTile& seen, int lane, std::int64_t key) {
+  return p.centre[seen.token[lane]] - key;
 }
 
 // row(lane, first) for kLanes queries in a row from a lane on, of which that lane's is `first` behind the first key;
@@ -32,10 +32,10 @@ inline void for_each_row_of_lanes(const Problem& p, const Span& span, int group,
   const std::int64_t held = span.rows - group * kColumns;
   for (int w = 0; w < kColumns && w < held; w += kLanes) {
     if (in_a_row(seen, w)) {
-      row(w, behind(p, span, seen, w, first_key));
+      row(w, behind(p, seen, w, first_key));
       continue;
     }
-    for (int lane = w; lane < w + kLanes && lane < held; ++lane) one(lane, behind(p, span, seen, lane, first_key));
+    for (int lane = w; lane < w + kLanes && lane < held; ++lane) one(lane, behind(p, seen, lane, first_key));
   }
 }
 

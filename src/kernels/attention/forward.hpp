@@ -32,12 +32,12 @@ inline void finish_context(const Running& run, float factor, std::int64_t rows, 
 inline void write_group(const Problem& p, const ForwardResult& result, const Span& span, int group, const Running& run,
                         std::int64_t rows, float* lines) {
   RowWriter write(result.element, p.batch * p.hq * p.tq * p.dv, result.finite);
-  finish_context(run, drops(p) ? p.dropout_factor : 1, rows, lines);
+  finish_context(run, drops(p) ? p.dropout.factor : 1, rows, lines);
   for (int lane = 0; lane < kColumns && group * kColumns + lane < span.rows; ++lane) {
     const Query at = query(p, span, group * kColumns + lane);
     write(lines + lane * rows, row(result.output, result.element, span.batch, at.head, at.token), p.dv);
     const float lse = write_log_sum_exp(p, result, span, at, run.maximum[lane], run.sum[lane]);
-    if (!is_sound(p, span, at, lse)) write.tell();
+    if (!is_sound(p, at, lse)) write.tell();
   }
 }
 

@@ -134,8 +134,8 @@ inline void pack(const Problem& p, const RowSums& sums, Queries& queries) {
 }
 
 // Whether the gradient of scores is needed as they are after the softcap, too.
-inline bool in_steps(const Problem& p) { return p.score_forward || p.distances.data; }
-inline bool keeps_before(const Problem& p) { return p.score_forward || (p.distances.data && p.softcap > 0); }
+inline bool in_steps(const Problem& p) { return p.score.forward || p.distances.data; }
+inline bool keeps_before(const Problem& p) { return p.score.forward || (p.distances.data && p.softcap > 0); }
 
 // Working tiles of one group, (keys, kColumns) each.
 struct TileScratch {
@@ -148,7 +148,7 @@ struct TileScratch {
     const std::int64_t size = keys * kColumns;
     scores = take(size), d_weights = take(size);
     slope = take(p.softcap > 0 ? size : 0), dropout = take(drops(p) ? size : 0);
-    before = take(keeps_before(p) ? size : 0), d_before = take(p.score_forward ? size : 0);
+    before = take(keeps_before(p) ? size : 0), d_before = take(p.score.forward ? size : 0);
   }
 };
 
@@ -221,7 +221,7 @@ inline void through_score_function(const Problem& p, const Queries& queries, int
   float* d = tile.d_before;
   __builtin_memcpy(d, tile.d_weights, static_cast<std::size_t>(keys * kColumns) * sizeof(float));
   const ScoreTile before = placed(p, tile.before, queries.span, g, queries.seen[g], first, keys);
-  p.score_backward(&before, d, p.score_user);
+  p.score.backward(&before, d, p.score.user);
   for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) {
     float* at = tile.d_weights + i;
     const Vec changed = sloped ? load(d + i) * load(tile.slope + i) : load(d + i);
@@ -269,7 +269,7 @@ inline void gradient_tile(Core& core, const Problem& p, const Queries& queries, 
   if (dropped) {
     clear(tile.dropout + keys * kColumns, (range.keys - keys) * kColumns);
     for_each_kept(p, queries.span, g, queries.seen[g], first + range.from, keys, [&](std::int64_t j, int w, VecI kept) {
-      store(tile.dropout + j * kColumns + w, where(kept, splat(p.dropout_factor)));
+      store(tile.dropout + j * kColumns + w, where(kept, splat(p.dropout.factor)));
     });
   }
   if (p.hides) bound_scores(queries, g, factor, range.keys, tile), factor = 1;
@@ -292,7 +292,7 @@ inline void put_tile(Core& core, const Problem& p, const Queries& queries, int g
   const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left, key = first + range.from;
   if (tile.distances) add_to_distances(p, queries.span, g, queries.seen[g], tile.d_weights, key, keys, tile.distances);
   if (p.softcap > 0) softcap_slope(p, tile.before, keys, tile.slope);
-  if (p.score_forward) {
+  if (p.score.forward) {
     through_score_function(p, queries, g, key, keys, tile, p.softcap > 0);
   } else if (p.softcap > 0) {
     for (std::int64_t i = 0; i < keys * kColumns; i += kLanes)

@@ -16,9 +16,9 @@ struct Range {
 };
 
 // The block that a key lies in, and the first key behind a block.
-inline std::int64_t block_at(const Problem& p, std::int64_t key) { return (p.block_key_start + key) / p.block_key; }
+inline std::int64_t block_at(const Problem& p, std::int64_t key) { return (p.blocks.key_start + key) / p.blocks.key; }
 inline std::int64_t block_end(const Problem& p, std::int64_t block) {
-  return (block + 1) * p.block_key - p.block_key_start;
+  return (block + 1) * p.blocks.key - p.blocks.key_start;
 }
 
 // Whether some lane of these groups sees the keys of a block.
@@ -26,7 +26,7 @@ inline bool any_sees(const Problem& p, const QueryTile* seen, int groups, std::i
   const bool* before = nullptr;  // neighbours mostly share their row of blocks
   for (int g = 0; g < groups; ++g) {
     for (const bool* row : seen[g].blocks) {
-      if (row && row != before && row[block * p.blocks.key]) return true;
+      if (row && row != before && row[block * p.blocks.keep.key]) return true;
       before = row;
     }
   }
@@ -38,7 +38,7 @@ inline bool any_sees(const Problem& p, const QueryTile* seen, int groups, std::i
 inline Range next_run(const Problem& p, const QueryTile* seen, int groups, std::int64_t first, const Range& range,
                       std::int64_t step, std::int64_t from) {
   const std::int64_t to = range.from + range.keys;
-  if (!p.blocks.data) return {from, to - from};
+  if (!p.blocks.keep.data) return {from, to - from};
   std::int64_t begin = to, end = to;
   for (std::int64_t key = first + from; key < first + to && key < p.tk;) {
     const std::int64_t block = block_at(p, key);
@@ -64,7 +64,7 @@ inline bool sees_some(const Problem& p, const QueryTile& seen, std::int64_t firs
 inline Range seen_range(const Problem& p, const QueryTile& seen, std::int64_t first, std::int64_t count) {
   std::int64_t from = seen.any_first > first ? seen.any_first - first : 0;
   std::int64_t to = seen.any_last < first + count ? seen.any_last - first : count;
-  if (!p.blocks.data) return {from, to - from};
+  if (!p.blocks.keep.data) return {from, to - from};
   while (from < to && !any_sees(p, &seen, 1, block_at(p, first + from)))
     from = block_end(p, block_at(p, first + from)) - first;
   while (from < to && !any_sees(p, &seen, 1, block_at(p, first + to - 1)))
@@ -80,7 +80,7 @@ inline void apply_blocks(const Problem& p, const QueryTile& seen, float* s, std:
       std::int32_t hidden[kLanes], some = 0;
       for (int i = 0; i < kLanes; ++i) {
         const bool* row = seen.blocks[w + i];
-        hidden[i] = row && !row[block * p.blocks.key] ? -1 : 0;
+        hidden[i] = row && !row[block * p.blocks.keep.key] ? -1 : 0;
         some |= hidden[i];
       }
       if (!some) continue;
@@ -175,11 +175,11 @@ inline void apply_bias(const Problem& p, const Span& span, int group, std::int64
 
 // Whether scores change by more than a factor, and must first be whole: scaled, in their unit.
 inline bool adjusts(const Problem& p) {
-  return p.softcap > 0 || p.score_forward || p.bias.data || p.distances.data || p.alibi_slopes;
+  return p.softcap > 0 || p.score.forward || p.bias.data || p.distances.data || p.alibi_slopes;
 }
 
 // Whether keys are masked one by one, beside the run of keys that a query sees.
-inline bool masks_cells(const Problem& p) { return p.keep.data || p.blocks.data; }
+inline bool masks_cells(const Problem& p) { return p.keep.data || p.blocks.keep.data; }
 
 // Caps scores (keys, kColumns) that lack a factor. Returns the factor that they lack then: a positive one, so that -inf
 // of masks stays what it is.
@@ -193,7 +193,7 @@ inline float cap_scores(const Problem& p, std::int64_t keys, float factor, float
 // From capped scores to softmax's: the user's function, then the biases; -inf where a key is masked.
 inline void mask_scores(const Problem& p, const Span& span, int group, const QueryTile& seen, std::int64_t first_key,
                         std::int64_t keys, float* s) {
-  if (p.score_forward) apply_score_function(p, span, group, seen, first_key, keys, s);
+  if (p.score.forward) apply_score_function(p, span, group, seen, first_key, keys, s);
   if (p.bias.data) apply_bias(p, span, group, first_key, keys, s);
   if (p.distances.data) apply_distances(p, span, group, seen, s, first_key, keys);
   if (p.alibi_slopes) apply_alibi(seen, p.hides, s, first_key, keys);
@@ -203,7 +203,7 @@ inline void mask_scores(const Problem& p, const Span& span, int group, const Que
       store(at, allowed ? load(at) : splat(kMinusInfinity));
     });
   }
-  if (p.blocks.data) apply_blocks(p, seen, s, first_key, keys);
+  if (p.blocks.keep.data) apply_blocks(p, seen, s, first_key, keys);
   apply_interval(seen, s, first_key, keys);
 }
 

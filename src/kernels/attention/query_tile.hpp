@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/plan.hpp"
+#include "kernels/query_rows.hpp"
 #include "kernels/rounding.hpp"
 #include "kernels/simd/elements.hpp"
 #include "kernels/simd/tile.hpp"
@@ -13,13 +14,11 @@ namespace {
 
 constexpr int kGroups = 16;                    // groups that share each block of keys while it is in L2
 constexpr int kTaskRows = kGroups * kColumns;  // queries of a task, at most
-// Where a task's rows lie. Query heads that share a key head are rows of one list: row r of it is query
-// r % tq of head hkv · (hq / hkv) + r / tq.
+
+// Where a task's rows lie.
 struct Span {
   std::int64_t batch, key_head, row, rows;
 };
-
-inline std::int64_t rows_per_key_head(const Problem& p) { return p.hq / p.hkv * p.tq; }
 
 inline Span locate(const Problem& p, const QueryTasks& tasks, std::int64_t task) {
   // Last rows first: under a causal mask they have the most keys.
@@ -28,14 +27,8 @@ inline Span locate(const Problem& p, const QueryTasks& tasks, std::int64_t task)
   return {head / p.hkv, head % p.hkv, row, least_of(left, tasks.rows)};
 }
 
-struct Query {
-  std::int64_t head, token;
-};
-
 inline Query query(const Problem& p, const Span& span, std::int64_t r) {
-  const std::int64_t at = span.row + r;
-  if (p.hq == p.hkv) return {span.key_head, at};  // two divisions would take as long as a small problem's row
-  return {span.key_head * (p.hq / p.hkv) + at / p.tq, at % p.tq};
+  return query_of_row(p, span.key_head, span.row + r);
 }
 
 // The keys that a group's lanes see.
@@ -69,19 +62,18 @@ inline void locate_queries(const Problem& p, const Span& span, int group, QueryT
     seen.blocks[lane] = nullptr;
     if (r >= span.rows) continue;
     const Query place = query(p, span, r);
-    const std::int64_t at = span.batch * p.interval_batch + place.token;
     seen.head[lane] = static_cast<std::int32_t>(place.head), seen.token[lane] = static_cast<std::int32_t>(place.token);
-    seen.number[lane] = static_cast<std::int32_t>(p.first_query + place.token);
-    seen.head_number[lane] = static_cast<std::int32_t>(p.first_head + place.head);
+    seen.number[lane] = static_cast<std::int32_t>(p.labels.query + place.token);
+    seen.head_number[lane] = static_cast<std::int32_t>(p.labels.head + place.head);
     if (p.alibi_slopes) {
       seen.slope[lane] = alibi_slope(p, place.head);
-      seen.centre[lane] = static_cast<float>(p.centre[at]);
+      seen.centre[lane] = static_cast<float>(p.centre[place.token]);
     }
-    if (p.blocks.data) {
-      seen.blocks[lane] = p.blocks.data + span.batch * p.blocks.batch + place.head * p.blocks.head +
-                          (p.block_query_start + place.token) / p.block_query * p.blocks.query;
+    if (p.blocks.keep.data) {
+      seen.blocks[lane] = p.blocks.keep.data + span.batch * p.blocks.keep.batch + place.head * p.blocks.keep.head +
+                          (p.blocks.query_start + place.token) / p.blocks.query * p.blocks.keep.query;
     }
-    const std::int32_t first = p.first[at], last = p.last[at];
+    const std::int32_t first = p.first[place.token], last = p.last[place.token];
     seen.first[lane] = first, seen.last[lane] = last;
     seen.all_first = first > seen.all_first ? first : seen.all_first;
     seen.all_last = last < seen.all_last ? last : seen.all_last;

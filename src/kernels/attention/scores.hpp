@@ -10,7 +10,7 @@ namespace {
 constexpr float kMinusInfinity = -__builtin_inff();
 
 // The unit of scores until a function of the user's, which takes natural ones, is done with them.
-inline float score_unit(const Problem& p) { return p.score_forward ? 1 : kLog2e; }
+inline float score_unit(const Problem& p) { return p.score.forward ? 1 : kLog2e; }
 
 // log Σ exp of scores, from Σ 2^(s - maximum). Rounded twice: weights are computed from it again, and results merged.
 inline float natural_sum(float maximum, float sum) {
@@ -53,14 +53,15 @@ inline void apply_softcap(const Problem& p, float* s, std::int64_t keys) {
 inline ScoreTile placed(const Problem& p, float* s, const Span& span, int group, const QueryTile& seen,
                         std::int64_t first_key, std::int64_t keys) {
   const std::int64_t left = span.rows - group * kColumns, queries = left < kColumns ? left : kColumns;
-  return {s,          kColumns, 1, keys, queries, p.first_batch + span.batch, p.first_key + first_key, seen.head_number,
-          seen.number};
+  return {
+      s,          kColumns, 1, keys, queries, p.labels.batch + span.batch, p.labels.key + first_key, seen.head_number,
+      seen.number};
 }
 
 inline void apply_score_function(const Problem& p, const Span& span, int group, const QueryTile& seen,
                                  std::int64_t first_key, std::int64_t keys, float* s) {
   const ScoreTile tile = placed(p, s, span, group, seen, first_key, keys);
-  p.score_forward(&tile, p.score_user);
+  p.score.forward(&tile, p.score.user);
   for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) store(s + i, load(s + i) * splat(kLog2e));
 }
 

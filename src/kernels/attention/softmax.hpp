@@ -83,10 +83,9 @@ inline float write_log_sum_exp(const Problem& p, const ForwardResult& result, co
 }
 
 // Whether a row's log-sum-exp is as it should be, for all that one row tells: -inf where there is nothing to see.
-inline bool is_sound(const Problem& p, const Span& span, const Query& at, float lse) {
+inline bool is_sound(const Problem& p, const Query& at, float lse) {
   if (lse != kMinusInfinity) return lse - lse == 0;
-  const std::int64_t place = span.batch * p.interval_batch + at.token;
-  return p.first[place] >= p.last[place] && !(p.sinks && p.sinks[at.head] != kMinusInfinity);
+  return p.first[at.token] >= p.last[at.token] && !(p.sinks && p.sinks[at.head] != kMinusInfinity);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ class TimedTasks {
   explicit TimedTasks(int threads) : threads_(threads) {}
 
   void time(const Work& work) {
-    const kernels::PlanListener as_on(threads_);
+    const PlannedThreads as_on(threads_);
     const TaskTimes times;
     double alone = seconds_of(work.run);
     for (std::size_t i = 0; i < times.phases().size(); ++i) {
@@ -70,9 +70,11 @@ struct Explained {
 Explained explained(const Work& work, int threads) {
   Explained made{threads, {}};
   {
-    const kernels::PlanListener listener(threads);
+    using Of = kernels::PlanRecord::Of;
+    const PlannedThreads as_on(threads);
+    const kernels::PlanRecord record(threads > 0 ? Of::plans_and_schedules : Of::plans);
     work.run();
-    made.plans = listener.heard();
+    made.plans = record.plans();
   }
   if (threads == 0) return made;
   constexpr int rounds = 5;

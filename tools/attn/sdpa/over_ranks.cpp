@@ -237,18 +237,18 @@ void run_sdpa_over_ranks(const SdpaFlags& flags, Transport& ranks) {
   });
   require_alike(&ranks, "the shapes", shapes(in->q, in->k, in->v));
   together(&ranks, [&] { own = load(flags, *in, ranks.rank()); });
-  const kernels::PlanListener listener;
+  const kernels::PlanRecord record;
   const OwnResult result = compute(flags, *in, own, ranks);
   save(flags, *in, result, ranks);
   const Counts counts = sum_over_ranks(ranks, result.own.output);
   if (ranks.rank() != 0) return;
   if (flags.json) {
     Json json = report(flags, *in, own, result, counts, ranks.size());
-    if (flags.explain) json["plans"] = plans_json(listener.heard());
+    if (flags.explain) json["plans"] = plans_json(record.plans());
     return write_stdout(dump(json));
   }
   write_stdout(summary(flags, *in, own, result, counts, ranks.size()) +
-               (flags.explain ? plans_text(listener.heard()) : ""));
+               (flags.explain ? plans_text(record.plans()) : ""));
 }
 
 }  // namespace attn::tool
