@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "attention/fields.hpp"
 #include "core/parallel.hpp"
 
 namespace attn::distributed {
@@ -100,9 +101,9 @@ AttentionOptions of_block(const Problem& problem, const AttentionOptions& option
           std::clamp<std::int64_t>(length_of(problem, options.mask, b) - keys.first, 0, keys.length());
   }
   mask.align = Align::top_left;
-  mask.keep = cells(mask.keep, mask_row, queries.length(), keys);
-  mask.bias = cells(mask.bias, mask_row, queries.length(), keys);
-  block.dropout_keep = cells(block.dropout_keep, mask_row, queries.length(), keys);
+  visit_tensors(block, [&](const char*, FieldKind what, Tensor& t) {
+    if (what == FieldKind::cells) t = cells(t, mask_row, queries.length(), keys);
+  });
   block.sinks = {};
   return block;
 }
@@ -130,12 +131,11 @@ AttentionOptions of_heads(const Problem& problem, const AttentionOptions& option
   AttentionOptions some = options;
   const std::int64_t group = problem.query_heads / problem.key_heads, first = heads.first * group,
                      last = heads.last * group;
-  for (Tensor* t : {&some.mask.keep, &some.mask.bias, &some.mask.block_keep, &some.dropout_keep})
-    *t = mask_heads(problem, *t, heads);
-  for (Tensor* t : {&some.alibi_slopes, &some.sinks}) {
-    if (t->defined()) *t = t->slice(0, first, last);
-  }
-  if (some.relative_bias.table.defined()) some.relative_bias.table = some.relative_bias.table.slice(1, first, last);
+  visit_tensors(some, [&](const char*, FieldKind what, Tensor& t) {
+    if (what == FieldKind::cells || what == FieldKind::blocks) t = mask_heads(problem, t, heads);
+    if (t.defined() && what == FieldKind::by_head) t = t.slice(0, first, last);
+    if (t.defined() && what == FieldKind::table) t = t.slice(1, first, last);
+  });
   some.heads = {options.heads.first + first, options.heads.all == 0 ? problem.query_heads : options.heads.all};
   return some;
 }

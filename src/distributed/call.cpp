@@ -1,9 +1,11 @@
 // What ranks tell each other before they compute: whether their inputs fit, and whether they mean the same call.
 #include "distributed/call.hpp"
 
-#include <cstring>
+#include <optional>
 #include <sstream>
+#include <type_traits>
 
+#include "attention/fields.hpp"
 #include "attn/error.hpp"
 
 namespace attn::distributed {
@@ -70,52 +72,59 @@ void check_layout(const Layout& layout, const char* what, const Transport& trans
   }
 }
 
-void add(std::ostream& out, const char* field, const Tensor& t) {
-  out << field << ' ' << (t.defined() ? t.shape().str() + " of " + std::string(name(t.dtype())) : "none");
-  if (t.defined()) out << " (fingerprint " << std::hex << fingerprint(t) << std::dec << ')';
-  out << '\n';
+template <class T>
+requires std::is_arithmetic_v<T>
+void put(std::ostream& out, T number) { out << number; }
+void put(std::ostream& out, std::string_view name) { out << name; }
+void put(std::ostream& out, Align align) { out << (align == Align::top_left ? "top_left" : "bottom_right"); }
+void put(std::ostream& out, Precision precision) { out << name(precision); }
+void put(std::ostream& out, DType dtype) { out << name(dtype); }
+void put(std::ostream& out, const ScoreFunction& function) { out << static_cast<bool>(function); }
+void put(std::ostream& out, const HeadRange& heads) { out << heads.first << " of " << heads.all; }
+void put(std::ostream& out, const Offset& offset) { out << offset.given(); }  // check_options() lets none be given
+void put(std::ostream& out, const Tensor& t) {
+  if (!t.defined()) return put(out, "none");
+  out << t.shape().str() << " of " << name(t.dtype()) << " (fingerprint " << std::hex << fingerprint(t) << std::dec
+      << ')';
 }
-
-// A mask's rows are a rank's own: only its dtype and the other sizes are common.
-void add_cells(std::ostream& out, const char* field, const Tensor& t) {
-  out << field << ' ';
-  if (t.defined())
-    out << name(t.dtype()) << ' ' << t.size(0) << " items, " << t.size(1) << " heads, " << t.size(3) << " columns";
-  out << '\n';
+template <class T>
+void put(std::ostream& out, const std::optional<T>& value) {
+  value ? put(out, *value) : put(out, "none");
 }
-
-void add(std::ostream& out, const char* field, const Layout& layout) {
-  out << field;
+void put(std::ostream& out, const Layout& layout) {
   for (int r = 0; r < layout.ranks(); ++r) {
-    for (const Run& run : layout.runs(r)) out << ' ' << run.first << '-' << run.last;
-    out << ';';
+    for (const Run& run : layout.runs(r)) out << run.first << '-' << run.last << ' ';
+    out << "; ";
   }
+}
+
+template <class... T>
+void line(std::ostream& out, const char* field, const T&... values) {
+  out << field;
+  ((out << ' ', put(out, values)), ...);
   out << '\n';
 }
 
-// A line for each thing that all ranks must mean alike.
+// A line for each thing that all ranks must mean alike, every option among them.
 std::string description(const Tensor& q, const Tensor& k, const Tensor& v, const Options& options,
                         const AttentionOptions& o, Kind kind) {
   std::ostringstream out;
   out.precision(17);
-  out << "call " << static_cast<int>(kind) << "\nscheme " << name(options.scheme) << "\ndtypes " << name(q.dtype())
-      << ' ' << name(k.dtype()) << ' ' << name(v.dtype()) << "\nbatch " << q.size(0) << "\nheads " << q.size(1) << ' '
-      << k.size(1) << "\nhead_dim " << q.size(3) << ' ' << v.size(3) << "\nscale " << o.scale.value_or(-0.5)
-      << "\nsoftcap " << o.softcap << "\ncausal " << o.mask.is_causal << "\nalign " << static_cast<int>(o.mask.align)
-      << "\nwindow " << o.mask.window_left << ' ' << o.mask.window_right << "\ndropout " << o.dropout
-      << "\ndropout_key " << (o.dropout_key ? std::to_string(*o.dropout_key) : "none") << "\nprecision "
-      << name(o.precision) << "\noutput_dtype " << (o.output_dtype ? name(*o.output_dtype) : "q's")
-      << "\nscore_function " << static_cast<bool>(o.score_function) << "\nheads " << o.heads.first << ' ' << o.heads.all
-      << "\nmost_bytes " << options.most_bytes << "\nrelative_bias " << o.relative_bias.bidirectional << ' '
-      << o.relative_bias.max_distance << "\ncosts " << options.costs.bytes_per_second << ' ' << options.costs.latency
-      << ' ' << options.costs.flops_per_second << '\n';
-  add(out, "table", o.relative_bias.table), add(out, "alibi_slopes", o.alibi_slopes), add(out, "sinks", o.sinks);
-  add(out, "key_lengths", o.mask.key_lengths), add(out, "query_starts", o.mask.query_starts);
-  add(out, "key_starts", o.mask.key_starts), add(out, "block_keep", o.mask.block_keep);
-  add_cells(out, "keep", o.mask.keep), add_cells(out, "bias", o.mask.bias);
-  add_cells(out, "dropout_keep", o.dropout_keep);
-  if (kind == Kind::decode) add(out, "q", q);
-  add(out, "queries", options.queries), add(out, "keys", options.keys);
+  line(out, "call", static_cast<int>(kind)), line(out, "scheme", name(options.scheme));
+  line(out, "dtypes", q.dtype(), k.dtype(), v.dtype()), line(out, "batch", q.size(0));
+  line(out, "heads", q.size(1), k.size(1)), line(out, "head_dim", q.size(3), v.size(3));
+  visit_fields(o, [&out]<class T>(const char* field, FieldKind what, const T& value) {
+    if constexpr (std::is_same_v<T, Tensor>) {  // a mask's rows are a rank's own: the other sizes are common
+      if (what == FieldKind::cells && value.defined())
+        return line(out, field, value.dtype(), value.size(0), value.size(1), value.size(3));
+    }
+    line(out, field, value);
+  });
+  const Costs& costs = options.costs;
+  line(out, "most_bytes", options.most_bytes);
+  line(out, "costs", costs.bytes_per_second, costs.latency, costs.flops_per_second);
+  if (kind == Kind::decode) line(out, "q", q);
+  line(out, "queries", options.queries), line(out, "keys", options.keys);
   return out.str();
 }
 
@@ -192,12 +201,12 @@ Tensor of_rank_4(Tensor t) {
 // An option's mistakes are the operator's to find: on no rows at all.
 void try_options(const Call& call, const Tensor& q, const Tensor& k, const Tensor& v) {
   AttentionOptions none = call.options;
-  none.mask.key_lengths = none.mask.query_starts = none.mask.key_starts = none.mask.block_keep = {};
-  for (Tensor* t : {&none.mask.keep, &none.mask.bias, &none.dropout_keep}) {
-    if (!t->defined()) continue;
-    if (t->size(2) != 1) *t = t->slice(2, 0, 0);
-    if (t->size(3) != 1) *t = t->slice(3, 0, 0);
-  }
+  visit_tensors(none, [](const char*, FieldKind what, Tensor& field) {
+    if (what == FieldKind::tokens || what == FieldKind::blocks) field = {};
+    if (what != FieldKind::cells || !field.defined()) return;
+    if (field.size(2) != 1) field = field.slice(2, 0, 0);
+    if (field.size(3) != 1) field = field.slice(3, 0, 0);
+  });
   attn::attention(q.slice(2, 0, 0), k.slice(2, 0, 0), v.slice(2, 0, 0), none);
 }
 
@@ -288,8 +297,9 @@ Call agree(Transport& transport, const Tensor& q, const Tensor& k, const Tensor&
   std::string error, text;
   Rows own;
   told(error, [&] {
-    o.mask.keep = of_rank_4(o.mask.keep), o.mask.bias = of_rank_4(o.mask.bias);
-    o.dropout_keep = of_rank_4(o.dropout_keep), o.mask.block_keep = of_rank_4(o.mask.block_keep);
+    visit_tensors(o, [](const char*, FieldKind what, Tensor& field) {
+      if (what == FieldKind::cells || what == FieldKind::blocks) field = of_rank_4(field);
+    });
     if (kind == Kind::backward) widen_what_is_shared(o);
     own = rows_of(q, k, o);
   });
@@ -306,8 +316,9 @@ Call agree(Transport& transport, const Tensor& q, const Tensor& k, const Tensor&
     call.problem = {q.size(0), q.size(1), k.size(1),          q.size(3),
                     v.size(3), q.dtype(), std::move(queries), std::move(keys)};
     const std::int64_t columns = call.keys().tokens();
-    check_cells(o.mask.keep, "keep", own.queries, columns), check_cells(o.mask.bias, "bias", own.queries, columns);
-    check_cells(o.dropout_keep, "dropout_keep", own.queries, columns);
+    visit_tensors(o, [&](const char* field, FieldKind what, const Tensor& t) {
+      if (what == FieldKind::cells) check_cells(t, field, own.queries, columns);
+    });
     check_whole(call);
     if (check) check();
     try_options(call, q, k, v);

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <map>
 
+#include "attention/fields.hpp"
 #include "distributed/cases.hpp"
 #include "distributed/errors.hpp"
 #include "distributed/exchange.hpp"
@@ -198,6 +199,43 @@ TEST(Distributed, RanksThatDisagreeAreAllTold) {
     o.attention.mask = Mask::blocks(Tensor::ones({15, 15}, DType::boolean), 1, 1);
   });
   refuse({"no offsets"}, [](Transport&, dist::Options& o) { o.attention.query_offset = 3; });
+}
+
+// Another value of an option, of any type.
+struct Another {
+  void operator()(bool& flag) const { flag = !flag; }
+  void operator()(std::int64_t& number) const { number += 2; }
+  void operator()(double& number) const { number += 0.5; }
+  void operator()(Align& align) const { align = Align::bottom_right; }
+  void operator()(Precision& precision) const { precision = Precision::medium; }
+  void operator()(std::optional<double>& number) const { number = 0.25; }
+  void operator()(std::optional<std::uint64_t>& number) const { number = 7; }
+  void operator()(std::optional<DType>& dtype) const { dtype = DType::f32; }
+  void operator()(ScoreFunction& function) const { function.forward = [](const ScoreTile*, void*) {}; }
+  void operator()(Offset& offset) const { offset = 1; }
+  void operator()(HeadRange& heads) const { heads = {2, 8}; }
+  void operator()(Tensor& t) const { t = Tensor::ones({1, 1, 1, 1}, DType::f32); }
+};
+
+// Whatever one rank alone is given is refused on all: no field of the options is forgotten.
+TEST(Distributed, EachOptionOfOneRankAloneIsRefused) {
+  AttentionOptions listed;
+  std::vector<std::string> fields;
+  visit_fields(listed, [&](const char* name, FieldKind, const auto&) { fields.emplace_back(name); });
+  for (const std::string& field : fields) {
+    SCOPED_TRACE(field);
+    std::atomic<int> told = 0;
+    dist::run_threads(2, [&](Transport& t) {
+      dist::Options options;
+      visit_fields(options.attention, [&](const char* name, FieldKind, auto& value) {
+        if (t.rank() == 1 && name == field) Another{}(value);
+      });
+      const Tensor x = Tensor::ones({1, 2, 5, 4}, DType::f32);
+      EXPECT_THROW(dist::attention(t, x, x, x, options), Error);
+      ++told;
+    });
+    EXPECT_EQ(told, 2);
+  }
 }
 
 TEST(Distributed, TheCostModelChoosesByBytesAndHeads) {
