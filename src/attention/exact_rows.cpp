@@ -6,6 +6,7 @@
 
 #include "attention/row.hpp"
 #include "attention/runs.hpp"
+#include "reference/elementwise.hpp"
 
 namespace attn {
 namespace {

@@ -10,6 +10,7 @@
 #include "attention/special.hpp"
 #include "core/subnormals.hpp"
 #include "kernels/explain.hpp"
+#include "reference/elementwise.hpp"
 
 namespace attn {
 namespace {
@@ -67,6 +68,14 @@ void run_backward(std::span<const Part> parts, double operations, const std::fun
   }
 }
 
+// The bias's gradient (b, hq, tq, tk) from a piece's first cell on.
+void add_bias(kernels::BackwardResult& result, const Tensor& d_bias, const Piece& piece) {
+  result.bias_batch = d_bias.stride(0), result.bias_head = d_bias.stride(1);
+  result.bias_query = d_bias.stride(2), result.bias_key = d_bias.stride(3);
+  result.bias = d_bias.data<float>() + piece.batch * result.bias_batch + piece.query * result.bias_query +
+                piece.key * result.bias_key;
+}
+
 // Keys behind an item's length have no part, and no gradient.
 void clear_padding(const Piece& piece, const AttentionGradient& grad) {
   for (const Tensor* t : {&grad.k, &grad.v}) {
@@ -100,22 +109,23 @@ Gradients run_backward(const Call& call, const Sizes& p, const AttentionOptions&
   if (options.mask.key_lengths.defined()) {
     for (const Piece& piece : call.pieces) clear_padding(piece, grad);
   }
-  kernels::Grid<float> d_bias;
+  Tensor d_bias;  // (b, hq, tq, tk)
   if (call.bias.defined()) {
     grad.bias = Tensor::zeros(call.bias.shape());
-    d_bias = grid<float>(grad.bias, p.scores_shape());
+    d_bias = grad.bias.expand(p.scores_shape());
   }
   const auto of = [&](const Part& part) {
     const Piece& at = part.piece;
     const auto queries = [&](const Tensor& t) { return rows_from(t, at.batch, at.query); };
     const auto keys = [&](const Tensor& t) { return rows_from(t, at.batch, at.key); };
     const float* own_lse = in.lse.data<float>() + at.batch * p.hq * p.tq + at.query;
-    const kernels::Grid<float> own_bias = from(d_bias, at.batch, at.query, at.key);
-    return Backward{
-        {queries(in.output), queries(in.d_output), own_lse, p.tq},
-        {queries(grad.q), keys(grad.k), keys(grad.v), element(dtype), const_cast<float*>(own_bias.data), own_bias.batch,
-         own_bias.head, own_bias.query, own_bias.key, nullptr, &all.finite, may_give_up ? &all.given_up : nullptr},
-        {}};
+    Backward own{{queries(in.output), queries(in.d_output), own_lse, p.tq},
+                 {queries(grad.q), keys(grad.k), keys(grad.v), element(dtype)},
+                 {}};
+    if (d_bias.defined()) add_bias(own.result, d_bias, at);
+    own.result.finite = &all.finite;
+    if (may_give_up) own.result.given_up = &all.given_up;
+    return own;
   };
   const Tensor& table = options.relative_bias.table;
   if (table.defined()) grad.relative_bias = Tensor::zeros(table.shape(), DType::f64);

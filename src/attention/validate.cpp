@@ -183,10 +183,6 @@ void check_numbers(const AttentionOptions& options, const Shape& scores) {
          keep.defined() ? keep.shape().str() : "none", "draw it with Generator::dropout_keep, or give a dropout_key");
 }
 
-}  // namespace
-
-namespace {
-
 // Sums and products of what passes do not overflow.
 void check_range(const Sizes& p, const Tensor& q, const Tensor& k, const Tensor& v) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
