@@ -6,44 +6,18 @@
 #include "attn/error.hpp"
 
 namespace attn {
-namespace {
-
-template <class Set>
-Mask with(Set&& set) {
-  Mask mask;
-  set(mask);
-  return mask;
-}
-
-}  // namespace
-
-Mask Mask::causal(Align align) {
-  return with([&](Mask& m) { m.is_causal = true, m.align = align; });
-}
-
+Mask Mask::causal(Align align) { return {.is_causal = true, .align = align}; }
 Mask Mask::window(std::int64_t left, std::int64_t right, Align align) {
-  return with([&](Mask& m) { m.window_left = left, m.window_right = right, m.align = align; });
+  return {.align = align, .window_left = left, .window_right = right};
 }
-
-Mask Mask::lengths(Tensor key_lengths) {
-  return with([&](Mask& m) { m.key_lengths = std::move(key_lengths); });
-}
-
+Mask Mask::lengths(Tensor key_lengths) { return {.key_lengths = std::move(key_lengths)}; }
 Mask Mask::sequences(Tensor query_starts, Tensor key_starts) {
-  return with([&](Mask& m) { m.query_starts = std::move(query_starts), m.key_starts = std::move(key_starts); });
+  return {.query_starts = std::move(query_starts), .key_starts = std::move(key_starts)};
 }
-
-Mask Mask::boolean(Tensor keep) {
-  return with([&](Mask& m) { m.keep = std::move(keep); });
-}
-
-Mask Mask::additive(Tensor bias) {
-  return with([&](Mask& m) { m.bias = std::move(bias); });
-}
-
+Mask Mask::boolean(Tensor keep) { return {.keep = std::move(keep)}; }
+Mask Mask::additive(Tensor bias) { return {.bias = std::move(bias)}; }
 Mask Mask::blocks(Tensor block_keep, std::int64_t block_query, std::int64_t block_key) {
-  return with(
-      [&](Mask& m) { m.block_keep = std::move(block_keep), m.block_query = block_query, m.block_key = block_key; });
+  return {.block_keep = std::move(block_keep), .block_query = block_query, .block_key = block_key};
 }
 
 bool Mask::empty() const noexcept {

@@ -30,35 +30,28 @@ void check_dtypes(const Tensor& q, const Tensor& k, const Tensor& v) {
          "convert with to(dtype)");
 }
 
-void check_mask(const Mask& mask, const Shape& scores) {
-  if (mask.keep.defined()) {
-    if (mask.keep.dtype() != DType::boolean)
-      fail(Kind::dtype, "mask.keep of dtype bool (true = allowed)", std::string(name(mask.keep.dtype())),
-           "use Mask::additive for a mask that is added to the scores");
-    if (!broadcasts_to(mask.keep.shape(), scores))
-      fail(Kind::shape, "mask.keep that broadcasts to (b, h, tq, tk) = " + scores.str(), mask.keep.shape().str());
-  }
-  if (mask.bias.defined()) {
-    if (!is_floating(mask.bias.dtype()))
-      fail(Kind::dtype, "mask.bias of a floating dtype", std::string(name(mask.bias.dtype())),
-           "use Mask::boolean for a mask of true and false");
-    if (!broadcasts_to(mask.bias.shape(), scores))
-      fail(Kind::shape, "mask.bias that broadcasts to (b, h, tq, tk) = " + scores.str(), mask.bias.shape().str());
-  }
+void check_cells(const Tensor& t, bool has_dtype, const char* what, const char* dtype, const char* hint,
+                 const char* sizes, const Shape& shape) {
+  if (!has_dtype) fail(Kind::dtype, std::string(what) + " of " + dtype, std::string(name(t.dtype())), hint);
+  if (!broadcasts_to(t.shape(), shape))
+    fail(Kind::shape, std::string(what) + " that broadcasts to " + sizes + " = " + shape.str(), t.shape().str());
 }
 
-void check_blocks(const Mask& mask, const Sizes& p) {
+void check_mask(const Mask& mask, const Sizes& p) {
+  constexpr const char* scores = "(b, h, tq, tk)";
+  const auto is_boolean = [](const Tensor& t) { return t.dtype() == DType::boolean; };
+  if (mask.keep.defined())
+    check_cells(mask.keep, is_boolean(mask.keep), "mask.keep", "dtype bool (true = allowed)",
+                "use Mask::additive for a mask that is added to the scores", scores, p.scores_shape());
+  if (mask.bias.defined())
+    check_cells(mask.bias, is_floating(mask.bias.dtype()), "mask.bias", "a floating dtype",
+                "use Mask::boolean for a mask of true and false", scores, p.scores_shape());
   if (!mask.block_keep.defined()) return;
-  if (mask.block_keep.dtype() != DType::boolean)
-    fail(Kind::dtype, "mask.block_keep of dtype bool (true = allowed)", std::string(name(mask.block_keep.dtype())),
-         "convert with to(DType::boolean)");
   if (!(mask.block_query >= 1 && mask.block_key >= 1))
     fail(Kind::argument, "block_query and block_key of at least 1",
          std::to_string(mask.block_query) + " and " + std::to_string(mask.block_key));
-  if (!broadcasts_to(mask.block_keep.shape(), block_shape(p, mask)))
-    fail(Kind::shape,
-         "mask.block_keep that broadcasts to (b, h, tq / block_query, tk / block_key) = " + block_shape(p, mask).str(),
-         mask.block_keep.shape().str());
+  check_cells(mask.block_keep, is_boolean(mask.block_keep), "mask.block_keep", "dtype bool (true = allowed)",
+              "convert with to(DType::boolean)", "(b, h, tq / block_query, tk / block_key)", block_shape(p, mask));
 }
 
 void require_int64(const Tensor& t, const char* what, const std::string& shape, bool fits) {
@@ -231,8 +224,7 @@ Sizes validate(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
   Sizes p{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), v.size(3), 0};
   p.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(p.d)));
   check_range(p, q, k, v);
-  check_mask(options.mask, p.scores_shape());
-  check_blocks(options.mask, p);
+  check_mask(options.mask, p);
   check_positions(options.mask, p);
   check_offsets(options, p);
   check_head_range(options.heads, p);

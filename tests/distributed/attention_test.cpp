@@ -211,7 +211,9 @@ struct Another {
   void operator()(std::optional<double>& number) const { number = 0.25; }
   void operator()(std::optional<std::uint64_t>& number) const { number = 7; }
   void operator()(std::optional<DType>& dtype) const { dtype = DType::f32; }
-  void operator()(ScoreFunction& function) const { function.forward = [](const ScoreTile*, void*) {}; }
+  void operator()(ScoreFunction& function) const {
+    function.forward = [](const ScoreTile*, void*) {};
+  }
   void operator()(Offset& offset) const { offset = 1; }
   void operator()(HeadRange& heads) const { heads = {2, 8}; }
   void operator()(Tensor& t) const { t = Tensor::ones({1, 1, 1, 1}, DType::f32); }
