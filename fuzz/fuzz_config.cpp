@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "attn/checkpoint.hpp"
 #include "attn/pretrained.hpp"
 #include "attn/rotary.hpp"
 #include "fuzz.hpp"

@@ -1,6 +1,6 @@
 // A model's folder: bytes up to the first zero are its config.json (none when empty), the rest is model.safetensors.
-#include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
+#include "attn/pretrained.hpp"
 #include "bytes.hpp"
 #include "folder.hpp"
 

@@ -8,42 +8,49 @@
 #include <span>
 #include <vector>
 
-#include "attn/gpt.hpp"
 #include "attn/kv_cache.hpp"
 #include "attn/language_model.hpp"
 #include "attn/random.hpp"
 
 namespace attn {
 
-// Keeps a GPT's matrices (embeddings, projections, head) in `dtype`: float32, bfloat16 or int8. In bfloat16 they take
-// half the memory, and a Decoder half the time; in int8 they take a quarter of the memory. An int8 matrix has a float32
-// scale for each row: a 127th of the row's largest magnitude, and at least 2^-126. No number is off by more than half
-// of its scale. Sums stay in float32. Such a model decodes; in bfloat16 it can be saved, too. forward() and training
-// want float32. Throws Error (dtype) for another dtype, and (argument) for a matrix with NaN or infinities in int8, or
-// one that is in int8 already.
-void store_matrices(GPT& model, DType dtype);
-
-// A GPT that remembers the keys and values of what it has read, so that a token more costs one token's work. Logits are
-// GPT::forward's up to rounding: attention adds up in another order. No dropout acts. `model` must outlive it and keep
-// its weights. `make` makes the layers' caches; without it they are KVCaches.
+// A language model that remembers the keys and values of what it has read, so that a token more costs one token's work.
+// Logits are LanguageModel::forward's up to rounding: attention adds up in another order. The texts of a batch grow
+// independently, and each has the logits that it has alone. A layer with a window keeps the keys that it shows, up to a
+// quarter more, and a piece; long prompts are read in pieces of 512 tokens. No dropout acts. `model` must outlive it
+// and keep its weights. `make` makes the layers' caches; without it they are KVCaches.
 class Decoder {
  public:
-  explicit Decoder(GPT& model, std::int64_t batch = 1, DType cache = DType::f32, const MakeCache& make = {});
+  explicit Decoder(LanguageModel& model, std::int64_t batch = 1, DType cache = DType::f32, const MakeCache& make = {});
 
-  // Reads ids int64 (b, t), t >= 1 → the logits (b, vocab_size) that follow the last one. Throws Error (shape) when
-  // that makes more than context_length tokens, and is then as before.
+  // Further tokens of one text, at least one → the logits (vocab_size) that follow the last. Throws Error when they are
+  // more than context_length in all, or outside the vocabulary, and is then as before.
+  Tensor read(std::int64_t item, std::span<const std::int64_t> ids);
+  // One token more of every text → logits (b, vocab_size).
+  Tensor read(std::span<const std::int64_t> ids);
+  // As many more of every text, ids int64 (b, t) → logits (b, vocab_size).
   Tensor read(const Tensor& ids);
-  Tensor read(std::span<const std::int64_t> ids);  // batch 1: → (vocab_size)
 
-  std::int64_t length() const noexcept { return length_; }  // tokens read
-  void truncate(std::int64_t length);                       // forgets the later ones
+  std::int64_t length(std::int64_t item = 0) const;  // tokens read
+  std::size_t bytes() const;                         // of memory that the caches hold
+  // Forgets a text's tokens from `length` on. Throws Error (argument) where windows have let go of keys that the rest
+  // would see, unless length is 0.
+  void truncate(std::int64_t item, std::int64_t length);
 
  private:
-  Tensor embed(const Tensor& ids) const;
+  Tensor embedded(const Tensor& ids, std::int64_t first, std::int64_t last) const;
+  Tensor run(const Tensor& ids, const std::vector<RotaryTable>& turns, std::optional<std::int64_t> item);
+  Tensor read_pieces(std::int64_t item, std::span<const std::int64_t> ids, std::int64_t serves);
+  void prepare(std::int64_t item, std::int64_t length);
+  void check(std::span<const std::int64_t> ids, std::int64_t longest) const;
+  std::vector<RotaryTable> turns(std::int64_t first, std::int64_t tokens, std::int64_t serves) const;
+  std::vector<RotaryTable> next_turns() const;
 
-  GPT* model_;
-  std::int64_t batch_, length_ = 0;
+  LanguageModel* model_;
   std::vector<std::unique_ptr<DecoderCache>> caches_;  // one a layer
+  std::vector<std::int64_t> length_;                   // of each item
+  std::int64_t switches_at_ = 0;                       // past this length the keys in a cache turn otherwise; 0 = never
+  std::vector<std::vector<std::int64_t>> texts_;       // to be read again then
 };
 
 // How a token is drawn, in this order: logits of tokens in the text already are divided by the repetition penalty where
@@ -92,23 +99,20 @@ void require_valid(const GenerateOptions& options);  // as of a sampling
 std::int64_t next_token(const Tensor& logits, const GenerateOptions& options, Generator& rng,
                         std::span<const std::int64_t> text = {});
 
-// Tokens that follow `prompt`, at least one id. `each`, if given, is handed every token as soon as it is drawn, and
-// ends the text by returning false. A text longer than context_length goes on with its latest half: the last
-// context_length / 2 tokens are read anew, whenever the context is full. (Positions are learned, so that keys cannot
-// move up.) A longer prompt begins so. Throws Error as above, and (argument) for an id outside the vocabulary.
-std::vector<std::int64_t> generate(GPT& model, std::span<const std::int64_t> prompt, const GenerateOptions& options,
-                                   Generator& rng, const std::function<bool(std::int64_t)>& each = {});
-
 // What follows a prompt, and whether a stop, or `each`, ended it.
 struct Continuation {
   std::vector<std::int64_t> ids;
   bool stopped = false;
 };
 
-// The same by a language model, of several prompts at once; each text is drawn with a Generator(seed) of its own, and
-// is the one that its prompt has alone. `each` is handed a prompt's number and a token of its text, and ends that text
-// by returning false. Throws Error as above, and (argument) before all work for a prompt that leaves no room for the
-// tokens in the model's context.
+// Tokens that follow each prompt, at least one id each. Each text is drawn with a Generator(seed) of its own, and is
+// the one that its prompt has alone. `each`, if given, is handed a prompt's number and a token of its text as soon as
+// it is drawn, and ends that text by returning false.
+//
+// Where positions are learned, keys cannot move up: a text longer than context_length goes on with its latest half, the
+// last context_length / 2 tokens, which are read anew whenever the context is full, and a longer prompt begins so.
+// Other models have no such limit of theirs, and a prompt that leaves no room for the tokens in their context is
+// refused before all work. Throws Error (argument) for that, as above, and for an id outside the vocabulary.
 std::vector<Continuation> generate(LanguageModel& model, std::span<const std::vector<std::int64_t>> prompts,
                                    const GenerateOptions& options, std::uint64_t seed,
                                    const std::function<bool(std::size_t, std::int64_t)>& each = {});

@@ -4,89 +4,19 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "attn/attention.hpp"
 #include "attn/kv_cache.hpp"
-#include "attn/random.hpp"
+#include "attn/module.hpp"
+#include "attn/norm.hpp"
 #include "attn/rotary.hpp"
 #include "attn/sequence.hpp"
-#include "attn/tensor.hpp"
-#include "attn/trace.hpp"
 
 namespace attn {
-
-struct Parameter {
-  std::string name;  // as in PyTorch's state_dict: "W_query.weight", "heads.0.W_key.bias"
-  Tensor value;
-  Tensor grad;  // undefined until backward() fills it; backward() adds to what is there
-  // Of a matrix in int8 (store_matrices()): float32 (rows), the factors of the value's rows. Else undefined.
-  Tensor scales = {};
-};
-
-using StateDict = std::map<std::string, Tensor>;
-
-// Is told of parameters whose gradients a backward pass has finished, while it goes on with others.
-using GradientsReady = std::function<void(std::span<Parameter* const>)>;
-
-class Module {
- public:
-  virtual ~Module() = default;
-
-  // x (t, d_in) or (b, t, d_in), float32 → (…, t, d_out). With a trace every step is recorded,
-  // without the batch dimension when x has none. Throws Error for a shape or dtype that does not fit.
-  virtual Tensor forward(const Tensor& x, Trace* trace = nullptr) = 0;
-
-  struct Gradient {
-    Tensor x, source;  // source: of a second input, where the last forward pass had one
-  };
-  // The gradient of the last forward pass, for the gradient of its output. It adds to every parameter's grad. Throws
-  // Error (argument) before a forward pass, and for a module that has no backward pass.
-  virtual Gradient backward(const Tensor& dz);
-
-  virtual std::vector<Parameter*> parameters() { return {}; }
-  StateDict state_dict();
-  // Every parameter must be there, with its shape, and nothing else. Otherwise it throws Error and changes nothing.
-  void load_state_dict(const StateDict& state);
-  void zero_grad();
-
-  // Dropout acts in train mode only. Modules start in eval mode (PyTorch's start in train mode).
-  // In train mode the memory of large tensors is kept for the next ones.
-  virtual void train(bool on = true);
-  void eval() { train(false); }
-  bool training() const noexcept { return training_; }
-
- protected:
-  bool training_ = false;
-
- private:
-  std::shared_ptr<void> keeps_memory_;
-};
-
-// y = x · weightᵀ + bias. Initial values as nn.Linear's: uniform in ±1/√d_in, weight first, then bias.
-class Linear : public Module {
- public:
-  Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, Generator& rng, std::string_view name = {});
-  // Its weights are zeros, for the caller to load or draw.
-  Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, std::string_view name = {});
-  Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
-  using Module::backward;
-  // Returns dx, for dy and the x of the forward pass.
-  Tensor backward(const Tensor& dy, const Tensor& x);
-  std::vector<Parameter*> parameters() override;
-
-  Parameter weight;  // (d_out, d_in)
-  Parameter bias;    // (d_out); value undefined without bias
-  // How the three products are computed: y = x · weightᵀ, dx = dy · weight, d_weight = dyᵀ · x. Sums stay float32.
-  Precision precision = Precision::highest;
-};
 
 // Simplified self-attention, no weights: softmax(x · xᵀ) · x. Notebooks 000 and 001.
 class SimplifiedSelfAttention : public Module {
@@ -118,51 +48,94 @@ class SelfAttentionV1 : public Module {
 // query, key, value; the first notebook's classes and the lecture draw key, query, value.
 enum class LayerOrder { qkv, kqv };
 
+// Where RMSNorm acts on queries and keys before they turn (Henry et al. 2020): nowhere, on each head (Qwen 3, Gemma 3),
+// or on all heads together (OLMo 2).
+enum class QueryKeyNorm { none, each_head, all_heads };
+
 struct ModuleConfig {
   std::int64_t d_in = 0;
   std::int64_t d_out = 0;
   std::int64_t context_length = 0;  // longest input; 0 = any
   double dropout = 0;               // on the attention weights, in train mode
   std::int64_t num_heads = 1;
+  std::int64_t kv_heads = 0;  // key heads, each of which so many query heads share (Ainslie et al. 2023); 0 = num_heads
+  std::int64_t head_dim = 0;  // 0 = d_out / num_heads; another needs an out_proj
   bool qkv_bias = false;
+  bool out_bias = true;                        // of the output projection
   bool causal = true;                          // false: the encoder's block
+  std::int64_t window = 0;                     // a query sees so many keys, its own included; 0 = all before it
+  double softcap = 0;                          // of the scores; 0 = none
+  bool sinks = false;                          // one more score a head, learned (attn/attention.hpp)
   std::optional<double> scale = {};            // default 1/√head_dim
   std::optional<LayerOrder> layer_order = {};  // default qkv; SelfAttentionHead's is kqv
   // Queries and keys turn by their positions before they meet, and a cache's tokens count. Keys from another source do
   // not turn.
   std::optional<RotaryFrequencies> rope = {};
+  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+  double epsilon = 1e-6;  // of that norm, as the next
+  NormForm norm = NormForm::rms;
   bool out_proj = true;                      // of MultiHeadAttention
   bool initialise = true;                    // false: draws nothing, every weight is 0 until it is loaded
   Precision precision = Precision::highest;  // of projections and attention, forward and backward
 };
 
-// Linear projections, then attention over num_heads consecutive slices of d_out (weight splits), then an output
-// projection. Each module below is one choice of these.
-class ProjectedAttention : public Module {
+// What an attention layer's parameters are called: as in the book, or as in Hugging Face's Llama.
+struct AttentionNames {
+  std::string_view query = "W_query", key = "W_key", value = "W_value", out = "out_proj";
+  std::string_view query_norm = "q_norm", key_norm = "k_norm", sinks = "sinks";
+};
+constexpr AttentionNames kLlamaAttentionNames{"q_proj", "k_proj", "v_proj", "o_proj"};
+
+// Linear projections, then attention over num_heads consecutive slices (weight splits), then an output projection. Each
+// module below is one choice of these.
+class AttentionLayer : public Module {
  public:
+  AttentionLayer(const ModuleConfig& config, Generator& rng, std::string_view prefix = {},
+                 const AttentionNames& names = {});
+  // x is (b, t, d_in) or (t, d_in).
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override { return forward(x, x, trace); }
   // Queries come from x (…, tq, d_in), keys and values from source (…, tk, d_in).
   Tensor forward(const Tensor& x, const Tensor& source, Trace* trace);
+  // Queries and keys turn by a table of the tokens' positions, in place of the config's. It is (t, …), or (b, t, …)
+  // where items have positions of their own; an empty one turns nothing.
+  Tensor forward(const Tensor& x, const RotaryTable& turns, Trace* trace = nullptr);
   // A decoder's step. The tokens x (…, t, d_in) follow those in the cache, which takes their keys and values. The cache
   // must have this module's heads and x's batch. No dropout acts, and nothing is kept for backward().
   Tensor forward(const Tensor& x, DecoderCache& cache);
+  // The same by a table. With an item, x is (1, t, d_in) and follows that item's tokens.
+  Tensor forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache, std::optional<std::int64_t> item = {});
 
   // When x was its own source, the whole gradient is in x and source is undefined.
   Gradient backward(const Tensor& dz) override;
 
-  // From now on x is this process's part of each sequence, its own source and without a trace. Null: whole sequences.
-  // A cache has whole ones.
+  // From now on x is this process's part of each sequence, its own source and without a trace, and a table that of its
+  // tokens. Null: whole sequences. A cache has whole ones.
   void set_sequence(std::shared_ptr<SequencePart> part) { sequence_ = std::move(part); }
 
   std::vector<Parameter*> parameters() override;
-  const ModuleConfig& config() const noexcept { return config_; }
-
- protected:
-  ProjectedAttention(const ModuleConfig& config, Generator& rng, std::string_view prefix);
+  const ModuleConfig& config() const noexcept { return config_; }  // with no 0 that stands for another number
 
  private:
+  struct Heads {
+    Tensor q, k, v;  // (b, heads, t, head_dim)
+  };
+  // A forward pass, as backward() needs it.
+  struct Saved {
+    Tensor x, source;
+    Heads heads;
+    RotaryTable q_turns, k_turns;
+    AttentionOptions options;
+    AttentionResult attention;
+    Tensor merged;      // (b, tq, heads · head_dim)
+    bool self = false;  // source is x
+  };
+
   void check_input(const Tensor& x, const char* what) const;
-  AttentionOptions options_for(std::int64_t batch, std::int64_t tq, std::int64_t tk);
+  Tensor run(const Tensor& x, const Tensor& source, const RotaryTable& q_turns, const RotaryTable& k_turns,
+             Trace* trace);
+  Heads project_heads(const Tensor& x, const Tensor& source, DType kept);
+  AttentionOptions options(Align align) const;
+  void add_dropout(AttentionOptions& options, std::int64_t batch, std::int64_t tq, std::int64_t tk);
   RotaryTable turns(std::int64_t tokens);
   RotaryTable own_turns(std::int64_t tokens);
   RotaryTable turns(const DecoderCache& cache, std::int64_t tokens);
@@ -170,43 +143,39 @@ class ProjectedAttention : public Module {
   ModuleConfig config_;
   Generator rng_;
   std::shared_ptr<SequencePart> sequence_;
-  std::unique_ptr<Linear> W_query_, W_key_, W_value_, out_proj_;
+  std::unique_ptr<Linear> query_, key_, value_, out_;
+  std::unique_ptr<Norm> query_norm_, key_norm_;
+  Parameter sinks_;   // (num_heads)
   RotaryTable rope_;  // of the positions from 0 on that were there so far
-  struct Saved {
-    Tensor x, source, q, k, v, merged;
-    AttentionOptions options;
-    AttentionResult attention;
-    bool self = false;  // source is x
-  };
   std::optional<Saved> saved_;
 };
 
 // One head, no mask. Notebooks 000, 001 (which draws kqv) and 002.
-class SelfAttentionV2 : public ProjectedAttention {
+class SelfAttentionV2 : public AttentionLayer {
  public:
   SelfAttentionV2(ModuleConfig config, Generator& rng);
 };
 
 // One causal head whose scores are not scaled, with weights drawn in the order kqv. Notebook 003.
-class SelfAttentionHead : public ProjectedAttention {
+class SelfAttentionHead : public AttentionLayer {
  public:
   SelfAttentionHead(ModuleConfig config, Generator& rng);
 };
 
 // One causal head with dropout on its weights. Notebooks 001 and 002.
-class CausalAttention : public ProjectedAttention {
+class CausalAttention : public AttentionLayer {
  public:
   CausalAttention(ModuleConfig config, Generator& rng, std::string_view prefix = {});
 };
 
 // Queries from x, keys and values from another source of any length; no mask.
-class CrossAttention : public ProjectedAttention {
+class CrossAttention : public AttentionLayer {
  public:
   CrossAttention(ModuleConfig config, Generator& rng);
 };
 
 // Heads split from one projection, then out_proj. Notebooks 001 and 002.
-class MultiHeadAttention : public ProjectedAttention {
+class MultiHeadAttention : public AttentionLayer {
  public:
   MultiHeadAttention(const ModuleConfig& config, Generator& rng);
 };

@@ -1,14 +1,17 @@
-// Released language models in files: Hugging Face folders and GGUF. (GPT-2: attn/checkpoint.hpp.)
+// Language models in files: Hugging Face folders, single safetensors files and GGUF.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "attn/gpt.hpp"
 #include "attn/language_model.hpp"
+#include "attn/random.hpp"
 
 namespace attn {
 
@@ -35,27 +38,38 @@ struct PretrainedFiles {
   std::vector<StoredTensor> tensors;  // in the names of Hugging Face's files, GGUF's too
 };
 
-// `path` is a folder with a config.json and a model.safetensors, or a model.safetensors.index.json and its shards; or a
-// .gguf file of the architectures llama, qwen2, qwen3, gemma2, gemma3, smollm3, olmo2, phi3 or granite. Every length is
-// compared with the files. Throws Error: (file), and (data) for what is cut off, missing, or of another format.
+// `path` is a folder with a config.json and a model.safetensors, or a model.safetensors.index.json and its shards; a
+// .safetensors file, whose config is in its metadata, or config.json beside it; or a .gguf file of the architectures
+// llama, qwen2, qwen3, gemma2, gemma3, smollm3, olmo2, phi3 or granite. Every length is compared with the files. Throws
+// Error: (file), and (data) for what is cut off, missing, or of another format.
 PretrainedFiles open_pretrained(const std::filesystem::path& path);
 
 // The model, with its matrices in float32, bfloat16 or int8 (as store_matrices() makes it) and its vectors in float32.
-// Its products are of `precision`. Tensors are read one by one: beside the model's own memory there is that of the
-// largest. Throws Error (data), naming the tensor, for a missing or unknown tensor, or a shape that is not the
-// config's.
+// Its products are of `precision`, and `rng` is for dropout in train mode. Tensors are read one by one: beside the
+// model's own memory there is that of the largest. What says nothing is passed over: buffers of masks and frequencies,
+// a tied model's lm_head, and tensors named "training.…". Throws Error (data), naming the tensor, for a missing or
+// unknown tensor, or a shape that is not the config's.
 LanguageModel load_language_model(const std::filesystem::path& path, DType weights = DType::f32,
-                                  Precision precision = Precision::highest);
+                                  Precision precision = Precision::highest, Generator rng = Generator(0));
+// The same for the family gpt2, in float32.
+GPT load_gpt(const std::filesystem::path& path, Generator rng = Generator(0), Precision precision = Precision::highest);
 
-// Writes config.json and model.safetensors into `folder`, which must be there, as transformers' from_pretrained() reads
-// them; tensors have the dtypes in which the model keeps them, float32 or bfloat16. Each file is whole or untouched. A
-// process that is killed leaves the old model, the new one, or a folder without weights, and never the weights of one
-// under the config of the other.
-// Throws Error (argument) for a model that was not made of a config.json (LanguageModelConfig::json), and (dtype) for
-// one in int8.
-void save_language_model(const std::filesystem::path& folder, LanguageModel& model);
+// Writes config.json and model.safetensors into a folder, which must be there, as transformers' from_pretrained() reads
+// them; or, for a path that ends in .safetensors and has another name, that one file, which can be moved alone: every
+// file that is written has its config in its metadata, "config", beside what the caller gives. Tensors have the dtypes
+// in which the model keeps them, float32 or bfloat16. Each file is whole or untouched. A process that is killed leaves
+// the old model, the new one, or a folder without weights, and never the weights of one under the config of the other.
+// A model that was not made of a config.json gets one (config_json()). Throws Error (argument) where its family cannot
+// say what it is, and for metadata named "config" or "format"; (dtype) for a model in int8.
+void save_language_model(const std::filesystem::path& path, LanguageModel& model,
+                         const std::map<std::string, std::string>& metadata = {});
 
-// Whether open_pretrained() is meant: a GGUF file, or a folder whose config.json is not GPT-2's.
-bool is_language_model(const std::filesystem::path& path);
+// A config as its family's config.json. Throws Error (argument) where that would not be read as the same config.
+std::string config_json(const LanguageModelConfig& config);
+
+// These write and read config.json as transformers' GPT2Config has it. Missing keys have its defaults, and dropout is
+// resid_pdrop.
+std::string gpt_config_json(const GPTConfig& config);
+GPTConfig parse_gpt_config(std::string_view json, std::string_view source);
 
 }  // namespace attn

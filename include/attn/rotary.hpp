@@ -73,6 +73,7 @@ struct RopeConfig {
   std::vector<double> short_factor = {}, long_factor = {};  // longrope: (rotary_dim / 2)
   RotaryLayout layout = RotaryLayout::halves;
 
+  friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
   std::int64_t rotary_dim() const;  // throws Error (argument) unless it is even, from 2 to head_dim
 };
 

@@ -9,7 +9,8 @@ namespace attn::distributed {
 
 // This rank's part of each sequence, which set_sequence() of a model takes. All ranks of the transport must give their
 // models the same calls, so with the same sizes and in one order; it must outlive this object. A rank that throws by
-// itself, for an id of its own part that is out of range for example, leaves the others waiting: check whole texts first.
+// itself, for an id of its own part that is out of range for example, leaves the others waiting: check whole texts
+// first.
 //
 // A rank's loss is the mean over its own targets. The mean over all is the sum of the ranks' losses, each times
 // share(), and backward(share()) leaves gradients whose sums over the ranks are those of that mean; where targets are

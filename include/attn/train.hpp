@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "attn/causal_lm.hpp"
+#include "attn/language_model.hpp"
 #include "attn/distributed.hpp"
 #include "attn/optim.hpp"
 #include "attn/random.hpp"
@@ -120,11 +120,11 @@ class Trainer {
   // The model and the text must outlive it. Afterwards the model computes whole texts again; weights that are divided
   // stay so. Batches are drawn from `rng`, from which dropout is
   // drawn, too, if the model was made with it. Throws Error (argument) for what makes no run.
-  Trainer(CausalLM& model, const Generator& rng, const TrainText& text, const TrainConfig& config = {},
+  Trainer(LanguageModel& model, const Generator& rng, const TrainText& text, const TrainConfig& config = {},
           const TrainRanks& ranks = {});
   // Goes on bit for bit where a checkpoint was made, with its config and its weights, which the model gets; on one
   // processor or ranks as before. Throws Error (data) for another text, and (data, shape, dtype) for another model.
-  Trainer(CausalLM& model, const Generator& rng, const TrainText& text, const TrainCheckpoint& from,
+  Trainer(LanguageModel& model, const Generator& rng, const TrainText& text, const TrainCheckpoint& from,
           const TrainRanks& ranks = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -177,7 +177,7 @@ class Trainer {
   TrainConfig config_;
   TrainRanks ranks_;
   const TrainText& text_;
-  CausalLM& model_;
+  LanguageModel& model_;
   Generator dropout_, rng_;  // one stream, but for groups
   std::unique_ptr<TextShare> share_;
   std::shared_ptr<distributed::WeightShards> weights_;  // null where this rank has all of them

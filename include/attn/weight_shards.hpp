@@ -21,9 +21,9 @@ namespace attn::distributed {
 //   GradientSum sum(&ranks, model.parameters(), {.groups = …, .weights = shards.get()});
 //   AdamW adamw(sum.own());
 //
-// A rank that is ahead waits in take() for the others. One that throws by itself is out of step: it leaves them waiting,
-// or gives them weights of another part if it goes on. An optimizer steps between a backward pass and the next forward
-// pass, when no weights are under way.
+// A rank that is ahead waits in take() for the others. One that throws by itself is out of step: it leaves them
+// waiting, or gives them weights of another part if it goes on. An optimizer steps between a backward pass and the next
+// forward pass, when no weights are under way.
 class WeightShards : public WeightSource {
  public:
   // All ranks give the same float32 values, of which each copies its part; the parameters' values are absent() from
@@ -40,8 +40,8 @@ class WeightShards : public WeightSource {
 
   // Gives the model on this rank, or on rank `on` alone, all of its weights, as to save them or to generate, until
   // divide(). All ranks call both, with the same rank, and the model computes nothing in between but on those that have
-  // them. What is changed of them meanwhile is lost: load weights before they are divided. Throws Error (argument) for a
-  // rank that is not there; begin(), take() and this throw Error (data) after a call of theirs that failed.
+  // them. What is changed of them meanwhile is lost: load weights before they are divided. Throws Error (argument) for
+  // a rank that is not there; begin(), take() and this throw Error (data) after a call of theirs that failed.
   void gather(std::optional<int> on = {});
   void divide() noexcept;
 

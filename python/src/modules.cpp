@@ -112,7 +112,7 @@ class Layer {
 
 Tensor forward_of(Module& module, const Tensor& x, const Tensor& source, Trace* trace) {
   if (!source.defined()) return module.forward(x, trace);
-  if (auto* two = dynamic_cast<ProjectedAttention*>(&module)) return two->forward(x, source, trace);
+  if (auto* two = dynamic_cast<AttentionLayer*>(&module)) return two->forward(x, source, trace);
   throw Error(Error::Kind::argument, kOp, "one input", "a source beside it", "CrossAttention takes two");
 }
 

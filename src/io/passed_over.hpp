@@ -39,9 +39,8 @@ inline constexpr std::array<io::PassedOver, 3> kMoreConfigPassedOver{
      {"full_attn_mod interpolate_factor", "[1]", "Phi-4's files have it, and it is always 1"}}};
 
 // Of GPT-2's config.json, beside the first list.
-inline constexpr std::array<io::PassedOver, 3> kGptPassedOver{
-    {{"eos_token_id", "", "the tokenizer's files say it"},
-     {"summary_*", "", "heads for other tasks"},
+inline constexpr std::array<io::PassedOver, 2> kGptPassedOver{
+    {{"summary_*", "", "heads for other tasks"},
      {"reorder_and_upcast_attn gradient_checkpointing output_past", "", "the way to the same numbers"}}};
 
 // Of generation_config.json.

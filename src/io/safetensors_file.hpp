@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ class SafetensorsFile {
   SafetensorsFile(const std::filesystem::path& path, std::shared_ptr<const RandomAccessFile> file);
 
   const std::vector<SafetensorsEntry>& entries() const noexcept { return header_.entries; }  // by their place
+  const std::map<std::string, std::string>& metadata() const noexcept { return header_.metadata; }
   Tensor load(const SafetensorsEntry& entry) const;
   std::uint64_t offset_of(const SafetensorsEntry& entry) const noexcept { return data_ + entry.begin; }
 

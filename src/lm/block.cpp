@@ -1,69 +1,130 @@
+#include <initializer_list>
 #include <string>
 
-#include "attn/gpt.hpp"
+#include "attn/language_model.hpp"
 #include "core/rows.hpp"
+#include "lm/names.hpp"
 #include "ops/dense.hpp"
 
 namespace attn {
 namespace {
 
-ModuleConfig attention_config(const GPTConfig& config) {
-  ModuleConfig c;
-  c.d_in = c.d_out = config.width;
-  c.num_heads = config.heads;
-  c.context_length = config.context_length;
-  c.dropout = config.dropout;
-  c.qkv_bias = true;
-  c.precision = config.precision;
-  c.initialise = false;
-  return c;
+ModuleConfig attention_config(const LanguageModelConfig& c, const LayerConfig& layer) {
+  ModuleConfig a;
+  a.d_in = a.d_out = c.width;
+  a.num_heads = c.heads, a.kv_heads = c.kv_heads, a.head_dim = c.head_dim;
+  a.qkv_bias = c.qkv_bias, a.out_bias = c.out_bias;
+  a.query_key_norm = c.query_key_norm;
+  a.epsilon = c.epsilon;
+  a.norm = c.norm;
+  a.window = layer.window;
+  a.softcap = c.attention_softcap;
+  a.sinks = c.sinks;
+  a.scale = c.attention_scale;
+  a.dropout = c.dropout;
+  a.precision = c.precision;
+  a.initialise = false;
+  return a;
+}
+
+FeedForwardConfig feed_forward_config(const LanguageModelConfig& c) {
+  return {.width = c.width,
+          .inner_width = c.inner_width,
+          .activation = c.activation,
+          .gated = c.gated,
+          .has_bias = c.feed_forward_bias,
+          .precision = c.precision};
 }
 
 }  // namespace
 
-Block::Block(const GPTConfig& config, Generator& rng, std::string_view prefix)
-    : ln_1(config.width, config.epsilon, std::string(prefix) + "ln_1"),
-      attention(attention_config(config), rng),
-      attention_dropout(config.dropout, rng),
-      ln_2(config.width, config.epsilon, std::string(prefix) + "ln_2"),
-      feed_forward(config.width, config.gelu, std::string(prefix) + "mlp."),
-      feed_forward_dropout(config.dropout, rng) {
-  feed_forward.c_fc.precision = feed_forward.c_proj.precision = config.precision;
-  for (Parameter* p : attention.parameters()) p->name = std::string(prefix) + "attn." + p->name;
+Block::Block(const LanguageModelConfig& config, const LayerConfig& layer, Generator& rng, std::string_view prefix)
+    : attention(attention_config(config, layer), rng, std::string(prefix) + names_of(config.family).attention + ".",
+                names_of(config.family).of_attention),
+      feed_forward(feed_forward_config(config), std::string(prefix) + names_of(config.family).feed_forward + ".",
+                   names_of(config.family).of_feed_forward),
+      attention_name_(names_of(config.family).attention),
+      residual_scale_(config.residual_scale),
+      attention_branch_(branch(config, rng, std::string(prefix) + names_of(config.family).pre_attention,
+                               std::string(prefix) + "post_attention_layernorm")),
+      feed_forward_branch_(branch(config, rng,
+                                  std::string(prefix) + pre_feed_forward_name(config.family, config.post_norm),
+                                  std::string(prefix) + "post_feedforward_layernorm")) {}
+
+Block::Branch Block::branch(const LanguageModelConfig& config, Generator& rng, const std::string& pre,
+                            const std::string& post) {
+  const auto norm = [&](bool there, const std::string& name) {
+    return there ? std::make_unique<Norm>(config.norm, config.width, config.epsilon, name) : nullptr;
+  };
+  return {norm(config.pre_norm, pre), norm(config.post_norm, post), Dropout(config.dropout, rng), {}};
 }
 
-Tensor Block::forward(const Tensor& x, Trace* trace) {
-  const DType kept = trace ? DType::f32 : stored(feed_forward.c_fc.precision);
-  Tensor attended;
-  {
-    const Trace::Scope scope(trace, "attn");
-    attended = attention_dropout.forward(attention.forward(ln_1.forward(x, kept), trace));
-  }
-  add_in_place(attended, x);
-  const Tensor y = feed_forward_dropout.forward(feed_forward.forward(ln_2.forward(attended, kept)));
-  add_in_place(y, attended);
+// x + residual_scale · dropout(post(part(pre(x))))
+template <class F>
+Tensor Block::through(Branch& branch, const Tensor& x, DType kept, bool drops, const F& part) {
+  if (!branch.pre) branch.x = x;
+  Tensor y = part(branch.pre ? branch.pre->forward(x, kept) : x);
+  if (branch.post) y = branch.post->forward(y, DType::f32);
+  if (drops) y = branch.dropout.forward(y);
+  scale_in_place(y, residual_scale_);
+  add_in_place(y, x);
+  return y;
+}
+
+// Its gradient; part(dy) is the gradient of the part's input.
+template <class F>
+Tensor Block::back(Branch& branch, const Tensor& dy, const F& part) {
+  Tensor d = dy;
+  if (residual_scale_ != 1) scale_in_place(d = dy.clone(), residual_scale_);
+  d = branch.dropout.backward(d).x;
+  if (branch.post) d = branch.post->backward(d).x;
+  d = part(d);
+  if (branch.pre) return branch.pre->backward(d, dy);
+  add_in_place(d, dy);
+  return d;
+}
+
+Tensor Block::forward(const Tensor& x, const RotaryTable& turns, Trace* trace) {
+  const DType kept = trace ? DType::f32 : stored(feed_forward.up.precision);
+  const Tensor attended = through(attention_branch_, x, kept, true, [&](const Tensor& h) {
+    const Trace::Scope scope(trace, std::string(attention_name_));
+    return attention.forward(h, turns, trace);
+  });
+  const Tensor y =
+      through(feed_forward_branch_, attended, kept, true, [&](const Tensor& h) { return feed_forward.forward(h); });
   if (trace) trace->record("output", y);
   return y;
 }
 
+Tensor Block::forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache,
+                      std::optional<std::int64_t> item) {
+  const DType kept = stored(feed_forward.up.precision);
+  const Tensor attended = through(attention_branch_, x, kept, false,
+                                  [&](const Tensor& h) { return attention.forward(h, turns, cache, item); });
+  return through(feed_forward_branch_, attended, kept, false, [&](const Tensor& h) { return feed_forward.forward(h); });
+}
+
 Module::Gradient Block::backward(const Tensor& dy) {
-  // y = attended + dropout(mlp(ln_2(attended)))
-  const Tensor d_normal = feed_forward.backward(feed_forward_dropout.backward(dy).x, ln_2.output());
-  const Tensor d_attended = ln_2.backward(d_normal, dy);
-  // attended = x + dropout(attention(ln_1(x)))
-  return {ln_1.backward(attention.backward(attention_dropout.backward(d_attended).x).x, d_attended), {}};
+  const Tensor d_attended = back(feed_forward_branch_, dy, [&](const Tensor& d) {
+    return feed_forward.backward(d, feed_forward_branch_.input());
+  });
+  return {back(attention_branch_, d_attended, [&](const Tensor& d) { return attention.backward(d).x; }), {}};
 }
 
 std::vector<Parameter*> Block::parameters() {
   std::vector<Parameter*> all;
-  for (Module* part : std::initializer_list<Module*>{&ln_1, &attention, &ln_2, &feed_forward}) {
+  for (Module* part :
+       std::initializer_list<Module*>{attention_branch_.pre.get(), &attention, attention_branch_.post.get(),
+                                      feed_forward_branch_.pre.get(), &feed_forward, feed_forward_branch_.post.get()}) {
+    if (!part) continue;
     for (Parameter* p : part->parameters()) all.push_back(p);
   }
   return all;
 }
 
 void Block::train(bool on) {
-  for (Module* part : std::initializer_list<Module*>{&attention, &attention_dropout, &feed_forward_dropout}) {
+  for (Module* part :
+       std::initializer_list<Module*>{&attention, &attention_branch_.dropout, &feed_forward_branch_.dropout}) {
     part->train(on);
   }
   Module::train(on);
@@ -71,8 +132,8 @@ void Block::train(bool on) {
 
 void Block::set_sequence(const std::shared_ptr<SequencePart>& part) {
   attention.set_sequence(part);
-  attention_dropout.set_sequence(part);
-  feed_forward_dropout.set_sequence(part);
+  attention_branch_.dropout.set_sequence(part);
+  feed_forward_branch_.dropout.set_sequence(part);
 }
 
 }  // namespace attn

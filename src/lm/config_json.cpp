@@ -1,64 +1,154 @@
-// GPTConfig as Hugging Face's GPT2Config writes it.
-#include "attn/checkpoint.hpp"
-#include "io/json_object.hpp"
-#include "io/passed_over.hpp"
+// A config as the config.json of its family: what families.cpp reads.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "attn/error.hpp"
+#include "attn/pretrained.hpp"
 
 namespace attn {
 namespace {
 
-Gelu gelu_named(const io::JsonObject& json) {
-  const std::string name = json.text("activation_function", "gelu_new");
-  if (name == "gelu") return Gelu::exact;
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Gelu::tanh;
-  json.wrong("activation_function", "gelu_new, gelu_pytorch_tanh or gelu", name);
+using Ordered = nlohmann::ordered_json;
+
+constexpr const char* kConfigJson = "config_json";
+
+const char* name_of(Activation activation) {
+  switch (activation) {
+    case Activation::silu:
+      return "silu";
+    case Activation::gelu_tanh:
+      return "gelu_pytorch_tanh";
+    case Activation::gelu:
+      break;
+  }
+  return "gelu";
+}
+
+Ordered rope_json(const RopeConfig& rope) {
+  constexpr const char* kTypes[] = {"default", "linear", "dynamic", "yarn", "llama3", "longrope"};
+  Ordered json{{"rope_type", kTypes[static_cast<int>(rope.type)]}, {"rope_theta", rope.theta}};
+  if (rope.partial_rotary_factor != 1) json["partial_rotary_factor"] = rope.partial_rotary_factor;
+  if (rope.type == RopeType::standard) return json;
+  if (rope.original_max_position_embeddings > 0) {
+    json["original_max_position_embeddings"] = rope.original_max_position_embeddings;
+  }
+  if (rope.factor) json["factor"] = *rope.factor;
+  if (rope.attention_factor) json["attention_factor"] = *rope.attention_factor;
+  if (rope.type == RopeType::yarn) {
+    json["beta_fast"] = rope.beta_fast, json["beta_slow"] = rope.beta_slow;
+    json["mscale"] = rope.mscale, json["mscale_all_dim"] = rope.mscale_all_dim;
+    json["truncate"] = rope.truncate;
+  }
+  if (rope.type == RopeType::llama3) {
+    json["low_freq_factor"] = rope.low_freq_factor, json["high_freq_factor"] = rope.high_freq_factor;
+  }
+  if (rope.type == RopeType::longrope) {
+    json["short_factor"] = rope.short_factor, json["long_factor"] = rope.long_factor;
+  }
+  return json;
+}
+
+// Layers with a window and others, and which of them turn by which parameters.
+void add_layers(Ordered& json, const LanguageModelConfig& c) {
+  const auto slides = [](const LayerConfig& layer) { return layer.window > 0; };
+  const auto window = std::ranges::find_if(c.layers, slides);
+  const bool some = window != c.layers.end(), all = std::ranges::all_of(c.layers, slides);
+  if (some || c.family == "mistral") json["sliding_window"] = some ? Ordered(window->window) : Ordered(nullptr);
+  if (some && (c.family.starts_with("qwen") || c.family == "smollm3")) json["use_sliding_window"] = true;
+  if (some && !(all && (c.family == "mistral" || c.family == "phi3"))) {
+    for (const LayerConfig& layer : c.layers) {
+      json["layer_types"].push_back(slides(layer) ? "sliding_attention" : "full_attention");
+    }
+  }
+  if (c.ropes.size() == 1) json["rope_parameters"] = rope_json(c.ropes[0]);
+  if (c.ropes.size() == 2) {
+    json["rope_parameters"] = {{"full_attention", rope_json(c.ropes[0])}, {"sliding_attention", rope_json(c.ropes[1])}};
+  }
+  if (c.family == "smollm3") {
+    for (const LayerConfig& layer : c.layers) json["no_rope_layers"].push_back(layer.rope ? 1 : 0);
+  }
+}
+
+void add_gemma(Ordered& json, const LanguageModelConfig& c) {
+  json["hidden_activation"] = name_of(c.activation);
+  if (c.attention_scale) json["query_pre_attn_scalar"] = 1 / (*c.attention_scale * *c.attention_scale);
+  const auto cap = [](double value) { return value > 0 ? Ordered(value) : Ordered(nullptr); };
+  json["attn_logit_softcapping"] = cap(c.attention_softcap);
+  json["final_logit_softcapping"] = cap(c.logits_softcap);
+}
+
+void add_granite(Ordered& json, const LanguageModelConfig& c) {
+  json["embedding_multiplier"] = c.embedding_scale;
+  json["residual_multiplier"] = c.residual_scale;
+  json["attention_multiplier"] = c.attention_scale.value_or(1 / std::sqrt(static_cast<double>(c.head_dim)));
+  json["logits_scaling"] = 1 / c.logits_scale;
+}
+
+Ordered json_of(const LanguageModelConfig& c) {
+  Ordered json{{"model_type", c.family},
+            {"vocab_size", c.vocab_size},
+            {"hidden_size", c.width},
+            {"intermediate_size", c.inner_width},
+            {"num_hidden_layers", c.layers.size()},
+            {"num_attention_heads", c.heads},
+            {"num_key_value_heads", c.kv_heads},
+            {"head_dim", c.head_dim},
+            {"max_position_embeddings", c.context_length},
+            {"rms_norm_eps", c.epsilon},
+            {"tie_word_embeddings", c.tied},
+            {"eos_token_id", c.end_ids}};
+  const bool gemma = c.family.starts_with("gemma");
+  if (!gemma) json["hidden_act"] = name_of(c.activation);
+  if (c.out_bias) json["attention_bias"] = true;
+  if (c.feed_forward_bias) json["mlp_bias"] = true;
+  add_layers(json, c);
+  if (gemma) add_gemma(json, c);
+  if (c.family == "granite") add_granite(json, c);
+  return json;
+}
+
+// Numbers for those that 0 stands for, and without what config.json does not say.
+LanguageModelConfig plain(LanguageModelConfig c) {
+  if (c.kv_heads == 0) c.kv_heads = c.heads;
+  if (c.head_dim == 0) c.head_dim = c.width / c.heads;
+  for (RopeConfig& rope : c.ropes) {
+    if (rope.head_dim == 0) rope.head_dim = c.head_dim;
+    if (rope.max_position_embeddings == 0) rope.max_position_embeddings = c.context_length;
+    if (rope.original_max_position_embeddings == 0)
+      rope.original_max_position_embeddings = rope.max_position_embeddings;
+  }
+  c.json.clear();
+  c.precision = Precision::highest;
+  return c;
+}
+
+bool near(double a, double b) { return std::fabs(a - b) <= 1e-12 * std::fabs(b); }
+
+// 1/√(1/s²) is s, up to its last bit.
+bool same(LanguageModelConfig a, const LanguageModelConfig& b) {
+  if (a.attention_scale && b.attention_scale && near(*a.attention_scale, *b.attention_scale)) {
+    a.attention_scale = b.attention_scale;
+  }
+  if (near(a.logits_scale, b.logits_scale)) a.logits_scale = b.logits_scale;
+  return a == b;
 }
 
 }  // namespace
 
-std::string gpt_config_json(const GPTConfig& config) {
-  const nlohmann::ordered_json json{{"architectures", {"GPT2LMHeadModel"}},
-                                    {"model_type", "gpt2"},
-                                    {"vocab_size", config.vocab_size},
-                                    {"n_positions", config.context_length},
-                                    {"n_embd", config.width},
-                                    {"n_layer", config.layers},
-                                    {"n_head", config.heads},
-                                    {"activation_function", config.gelu == Gelu::tanh ? "gelu_new" : "gelu"},
-                                    {"layer_norm_epsilon", config.epsilon},
-                                    {"embd_pdrop", config.dropout},
-                                    {"attn_pdrop", config.dropout},
-                                    {"resid_pdrop", config.dropout},
-                                    {"tie_word_embeddings", config.tied},
-                                    {"bos_token_id", nullptr},
-                                    {"eos_token_id", nullptr}};
-  return json.dump(2) + "\n";
-}
-
-GPTConfig parse_gpt_config(std::string_view text, std::string_view source) {
-  const io::Origin origin{"load_gpt", source};
-  const io::JsonObject json(text, origin);
-  json.require("model_type", "gpt2");
-  GPTConfig config;
-  config.vocab_size = json.size("vocab_size", 50257);
-  config.context_length = json.size("n_positions", 1024);
-  config.width = json.size("n_embd", 768);
-  config.layers = json.size("n_layer", 12);
-  config.heads = json.size("n_head", 12);
-  config.gelu = gelu_named(json);
-  config.epsilon = json.number("layer_norm_epsilon", 1e-5, 1e-300, 1);
-  config.dropout = json.number("resid_pdrop", 0.1, 0, 1);
-  for (const char* const key : {"embd_pdrop", "attn_pdrop"}) {
-    if (json.number(key, 0.1, 0, 1) != config.dropout)
-      json.wrong(key, "the same as resid_pdrop", json.number(key, 0.1, 0, 1));
+std::string config_json(const LanguageModelConfig& config) {
+  if (config.family == "gpt2") {
+    const GPTConfig gpt = gpt_config(config);
+    const bool all = plain(language_model_config(gpt)) == plain(config) || !config.end_ids.empty();
+    if (all) return gpt_config_json(gpt);
+  } else {
+    const LanguageModelConfig wanted = plain(config);
+    const std::string text = json_of(wanted).dump(2) + "\n";
+    if (same(plain(parse_language_model_config(text)), wanted)) return text;
   }
-  config.tied = json.flag("tie_word_embeddings", true);
-  json.require("n_ctx", config.context_length);  // an older name, which stands beside n_positions
-  json.require("n_inner", 4 * config.width);
-  json.require("scale_attn_weights", true);
-  json.require("scale_attn_by_inverse_layer_idx", false);
-  json.finish({kGptPassedOver, kConfigPassedOver, kMoreConfigPassedOver});
-  if (config.width % config.heads != 0) json.wrong("n_embd", "a multiple of n_head", config.width);
-  return config;
+  throw Error(Error::Kind::argument, kConfigJson, "a config that the family " + config.family + " can have", "another",
+              "choose the family whose parts these are");
 }
 
 }  // namespace attn

@@ -1,81 +1,205 @@
-// GPT, a few tokens at a time, on caches of keys and values.
+// A language model, piece by piece, on caches of keys and values.
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "attn/error.hpp"
 #include "attn/generate.hpp"
-#include "core/rows.hpp"
+#include "lm/head.hpp"
 #include "ops/embedding.hpp"
-#include "ops/dense.hpp"
-#include "ops/stored.hpp"
 
 namespace attn {
+namespace {
 
-void store_matrices(GPT& model, DType dtype) { store_matrices(std::span<Parameter* const>(model.parameters()), dtype); }
+constexpr const char* kOp = "Decoder";
+constexpr std::int64_t kPiece = 512;  // tokens of a prompt that are read at once
 
-Decoder::Decoder(GPT& model, std::int64_t batch, DType cache, const MakeCache& make) : model_(&model), batch_(batch) {
-  const GPTConfig& c = model.config();
-  for (std::int64_t i = 0; i < c.layers; ++i) {
-    caches_.push_back(
-        make_cache({.batch = batch, .kv_heads = c.heads, .head_dim = c.width / c.heads, .dtype = cache}, make));
+// Released models turn keys by other frequencies once a text is longer than this, and begin anew then.
+std::int64_t switch_of(const LanguageModelConfig& config) {
+  std::int64_t at = 0;
+  for (const RopeConfig& rope : config.ropes) {
+    if (rope.type == RopeType::longrope) at = rope.original_max_position_embeddings;
   }
+  return at;
 }
 
-// tokens[ids] + positions, the next ones of the text → (b, t, width)
-Tensor Decoder::embed(const Tensor& ids) const {
-  const std::int64_t t = ids.size(1), width = model_->config().width;
-  const Tensor x = Tensor::empty({batch_, t, width});
-  const Tensor position = rows_of(model_->wpe, length_, length_ + t);
-  for (std::int64_t row = 0; row < batch_ * t; ++row) {
-    const std::int64_t id = ids.data<std::int64_t>()[row];
-    x.view({batch_ * t, width}).select(0, row).copy_from(rows_of(model_->wte, id, id + 1).view({width}));
-    auto* values = x.data<float>() + row * width;
-    const auto* add = position.data<float>() + row % t * width;
-    for (std::int64_t i = 0; i < width; ++i) values[i] += add[i];
+}  // namespace
+
+Decoder::Decoder(LanguageModel& model, std::int64_t batch, DType cache, const MakeCache& make)
+    : model_(&model), switches_at_(switch_of(model.config())) {
+  const LanguageModelConfig& c = model.config();
+  const KVCacheConfig own{.batch = batch, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .dtype = cache};
+  for (std::size_t i = 0; i < c.layers.size(); ++i) caches_.push_back(make_cache(own, make));
+  length_.assign(static_cast<std::size_t>(batch), 0);
+  texts_.resize(static_cast<std::size_t>(batch));
+}
+
+std::int64_t Decoder::length(std::int64_t item) const {
+  if (item < 0 || item >= static_cast<std::int64_t>(length_.size())) {
+    throw Error(Error::Kind::argument, kOp, "an item from 0 to " + std::to_string(length_.size() - 1),
+                std::to_string(item));
   }
+  return length_[static_cast<std::size_t>(item)];
+}
+
+std::size_t Decoder::bytes() const {
+  std::size_t sum = 0;
+  for (const auto& cache : caches_) sum += cache->bytes();
+  return sum;
+}
+
+// Of positions first, first + 1, …, of a text that is `serves` tokens long.
+std::vector<RotaryTable> Decoder::turns(std::int64_t first, std::int64_t tokens, std::int64_t serves) const {
+  std::vector<RotaryTable> all;
+  for (const RopeConfig& rope : model_->config().ropes) {
+    all.push_back(rotary_table(rotary_frequencies(rope, serves), tokens, first));
+  }
+  return all;
+}
+
+// Of each text's next position, (b, 1, …).
+std::vector<RotaryTable> Decoder::next_turns() const {
+  std::vector<RotaryTable> all;
+  for (const RopeConfig& rope : model_->config().ropes) {
+    std::vector<Tensor> cos, sin;
+    RotaryTable last;
+    for (const std::int64_t length : length_) {
+      last = rotary_table(rotary_frequencies(rope, length + 1), 1, length);
+      cos.push_back(last.cos), sin.push_back(last.sin);
+    }
+    all.push_back({stack(cos), stack(sin), last.layout});
+  }
+  return all;
+}
+
+// ids (items, t) of the texts from `first` to before `last` → (items, t, width)
+Tensor Decoder::embedded(const Tensor& ids, std::int64_t first, std::int64_t last) const {
+  const Tensor x = embed(ids, model_->embedding, model_->config().embedding_scale);
+  if (!model_->config().learned_positions) return x;
+  std::vector<std::int64_t> places;
+  for (std::int64_t b = first; b < last; ++b) {
+    for (std::int64_t i = 0; i < ids.size(1); ++i) places.push_back(length_[static_cast<std::size_t>(b)] + i);
+  }
+  add_positions(x, model_->positions, Tensor::from(std::span<const std::int64_t>(places), ids.shape()));
   return x;
 }
 
-Tensor Decoder::read(const Tensor& ids_in) {
-  const GPTConfig& c = model_->config();
-  const Tensor ids = ids_in.contiguous();
-  check_ids(ids, c.vocab_size, c.context_length);
-  if (ids.rank() != 2 || ids.size(0) != batch_) {
-    throw Error(Error::Kind::shape, "Decoder", "ids (" + std::to_string(batch_) + ", t)", ids.shape().str());
-  }
-  if (length_ + ids.size(1) > c.context_length) {
-    throw Error(Error::Kind::shape, "Decoder",
-                "at most context_length = " + std::to_string(c.context_length) + " tokens in all",
-                std::to_string(length_ + ids.size(1)), "truncate, or read the latest tokens anew");
-  }
-  Tensor x = embed(ids);
+// ids (b, t), or (1, t) of one item → the last tokens' logits (b, vocab_size). All caches take them, or none.
+Tensor Decoder::run(const Tensor& ids, const std::vector<RotaryTable>& turns, std::optional<std::int64_t> item) {
+  const LanguageModelConfig& c = model_->config();
+  const auto batch = static_cast<std::int64_t>(length_.size()), tokens = ids.size(1);
+  const std::int64_t first = item.value_or(0), last = item ? first + 1 : batch;
+  std::vector<Tensor> before;
+  for (const auto& cache : caches_) before.push_back(cache->lengths());
+  Tensor x = embedded(ids, first, last);
   try {
     for (std::size_t i = 0; i < caches_.size(); ++i) {
-      Block& block = *model_->h[i];
-      const Tensor attended = block.attention.forward(block.ln_1.forward(x), *caches_[i]);
-      add_in_place(attended, x);
-      x = block.feed_forward.forward(block.ln_2.forward(attended));
-      add_in_place(x, attended);
+      const auto rope = c.layers[i].rope;
+      x = model_->blocks[i]->forward(x, rope ? turns[*rope] : RotaryTable{}, *caches_[i], item);
     }
   } catch (...) {
-    truncate(length_);
+    for (std::size_t i = 0; i < caches_.size(); ++i) {
+      for (std::int64_t b = first; b < last; ++b) caches_[i]->truncate(b, before[i].data<std::int64_t>()[b]);
+    }
     throw;
   }
-  length_ += ids.size(1);
-  const Tensor last = model_->ln_f.forward(x.slice(1, ids.size(1) - 1, ids.size(1)).contiguous());
-  return project(last, model_->head().value, {}, {c.precision, {}, {}, model_->head().scales})
-      .view({batch_, c.vocab_size});
+  for (std::int64_t b = first; b < last; ++b) {
+    length_[static_cast<std::size_t>(b)] += tokens;
+    for (std::size_t i = 0; i < caches_.size(); ++i) {  // the next query sees itself, and these
+      const std::int64_t shown = c.layers[i].window - 1, held = caches_[i]->length(b);
+      if (c.layers[i].window > 0 && held > shown) caches_[i]->forget(b, held - shown);
+    }
+  }
+  const Tensor hidden = model_->norm.forward(x.slice(1, tokens - 1, tokens).contiguous(), DType::f32);
+  const Parameter& head = model_->head();
+  const Tensor logits = logits_of({head.value, c.precision, c.logits_scale, c.logits_softcap, head.scales}, hidden);
+  return logits.view({-1, c.vocab_size});
+}
+
+Tensor Decoder::read_pieces(std::int64_t item, std::span<const std::int64_t> ids, std::int64_t serves) {
+  Tensor logits;
+  for (std::size_t at = 0; at < ids.size(); at += kPiece) {
+    const auto piece = ids.subspan(at, std::min<std::size_t>(kPiece, ids.size() - at));
+    const auto tokens = static_cast<std::int64_t>(piece.size());
+    logits = run(Tensor::from(piece, {1, tokens}), turns(length(item), tokens, serves), item);
+  }
+  return logits;
+}
+
+// A text that grows past the switch is read again, by the frequencies of long ones.
+void Decoder::prepare(std::int64_t item, std::int64_t length) {
+  auto& held = length_[static_cast<std::size_t>(item)];
+  if (switches_at_ == 0 || held == 0 || held > switches_at_ || length <= switches_at_) return;
+  for (const auto& cache : caches_) cache->truncate(item, 0);
+  held = 0;
+  read_pieces(item, texts_[static_cast<std::size_t>(item)], length);
+}
+
+void Decoder::check(std::span<const std::int64_t> ids, std::int64_t longest) const {
+  const LanguageModelConfig& c = model_->config();
+  const auto count = static_cast<std::int64_t>(ids.size());
+  check_ids(Tensor::from(ids, {count}), c.vocab_size, std::numeric_limits<std::int64_t>::max());
+  if (longest > c.context_length) {
+    throw Error(Error::Kind::shape, kOp,
+                "at most context_length = " + std::to_string(c.context_length) + " tokens in all",
+                std::to_string(longest));
+  }
+}
+
+Tensor Decoder::read(std::int64_t item, std::span<const std::int64_t> ids) {
+  const std::int64_t before = length(item), after = before + static_cast<std::int64_t>(ids.size());
+  check(ids, after);
+  prepare(item, after);
+  const Tensor logits = read_pieces(item, ids, after);
+  auto& text = texts_[static_cast<std::size_t>(item)];
+  if (switches_at_ > 0) text.insert(text.end(), ids.begin(), ids.end());
+  return logits.select(0, 0);
 }
 
 Tensor Decoder::read(std::span<const std::int64_t> ids) {
-  return read(Tensor::from(ids, {1, static_cast<std::int64_t>(ids.size())})).select(0, 0);
+  const auto batch = static_cast<std::int64_t>(length_.size());
+  if (static_cast<std::int64_t>(ids.size()) != batch) {
+    throw Error(Error::Kind::shape, kOp, "an id for each of " + std::to_string(batch) + " texts",
+                std::to_string(ids.size()));
+  }
+  check(ids, 1 + *std::max_element(length_.begin(), length_.end()));
+  for (std::int64_t b = 0; b < batch; ++b) prepare(b, length(b) + 1);
+  const Tensor logits = run(Tensor::from(ids, {batch, 1}), next_turns(), {});
+  for (std::size_t b = 0; switches_at_ > 0 && b < texts_.size(); ++b) texts_[b].push_back(ids[b]);
+  return logits;
 }
 
-void Decoder::truncate(std::int64_t length) {
-  for (const auto& cache : caches_) {
-    if (cache->max_length() > length) cache->truncate(length);
+Tensor Decoder::read(const Tensor& ids) {
+  const auto batch = static_cast<std::int64_t>(length_.size());
+  if (!ids.defined() || ids.rank() != 2 || ids.size(0) != batch || ids.dtype() != DType::i64) {
+    throw Error(Error::Kind::shape, kOp, "int64 ids (" + std::to_string(batch) + ", tokens)",
+                ids.defined() ? std::string(name(ids.dtype())) + ids.shape().str() : "no tensor");
   }
-  length_ = std::min(length_, length);
+  const Tensor rows = ids.contiguous();
+  const auto tokens = static_cast<std::size_t>(ids.size(1));
+  const auto row = [&](std::int64_t b) { return std::span(rows.data<std::int64_t>() + b * ids.size(1), tokens); };
+  if (tokens == 1) return read(std::span(rows.data<std::int64_t>(), static_cast<std::size_t>(batch)));
+  for (std::int64_t b = 0; b < batch; ++b) check(row(b), length(b) + ids.size(1));  // all are read, or none
+  std::vector<Tensor> logits;
+  for (std::int64_t b = 0; b < batch; ++b) logits.push_back(read(b, row(b)));
+  return stack(logits);
+}
+
+void Decoder::truncate(std::int64_t item, std::int64_t length) {
+  const std::int64_t held = this->length(item), gone = held - length;
+  if (length < 0 || gone < 0) {
+    throw Error(Error::Kind::argument, kOp, "a length from 0 to " + std::to_string(held), std::to_string(length));
+  }
+  const LanguageModelConfig& c = model_->config();
+  for (std::size_t i = 0; i < caches_.size() && length > 0; ++i) {
+    const std::int64_t seen = c.layers[i].window > 0 ? std::min(length, c.layers[i].window) : length;
+    if (caches_[i]->length(item) - gone >= seen) continue;
+    throw Error(Error::Kind::argument, kOp, "a length whose keys are still held, or 0", std::to_string(length));
+  }
+  for (const auto& cache : caches_) cache->truncate(item, length == 0 ? 0 : cache->length(item) - gone);
+  length_[static_cast<std::size_t>(item)] = length;
+  auto& text = texts_[static_cast<std::size_t>(item)];
+  text.resize(std::min(text.size(), static_cast<std::size_t>(length)));
 }
 
 }  // namespace attn

@@ -8,6 +8,7 @@
 #include "attn/pretrained.hpp"
 #include "io/json_object.hpp"
 #include "io/passed_over.hpp"
+#include "lm/gpt_config_json.hpp"
 #include "rotary/config_json.hpp"
 
 namespace attn {
@@ -169,7 +170,7 @@ void gemma(const JsonObject& json, Config& c) {
   if (older && activation_of(json, "hidden_act", "") != c.activation) {
     json.wrong("hidden_act", "absent, or the same as hidden_activation", *older);
   }
-  c.norm = RmsWeight::plus_one;
+  c.norm = NormForm::rms_plus_one;
   c.post_norm = true;
   c.attention_scale = 1 / std::sqrt(json.number("query_pre_attn_scalar", 256, 1e-6, kMost));
   c.embedding_scale = std::sqrt(static_cast<double>(c.width));
@@ -290,6 +291,19 @@ Config common(const JsonObject& json, const Family& family) {
   return c;
 }
 
+// GPT-2's config.json has other names for everything.
+Config gpt2(const JsonObject& json) {
+  constexpr std::int64_t end = 50256;
+  std::vector<std::int64_t> ends = ids_of(json, "eos_token_id", end);
+  const GPTConfig sizes = gpt_config_of(json);
+  if (sizes.layers > kMostLayers)
+    json.wrong("n_layer", "at most " + std::to_string(kMostLayers) + " layers", sizes.layers);
+  Config c = language_model_config(sizes);
+  const bool said = json.has("eos_token_id");
+  if (said || c.vocab_size > end) c.end_ids = std::move(ends);
+  return c;
+}
+
 // Numbers of which no frequencies can be made are the file's mistake.
 void check_rope(const JsonObject& json, const RopeConfig& rope, std::int64_t longest) {
   try {
@@ -326,7 +340,7 @@ void check(const JsonObject& json, const Config& c) {
 }  // namespace
 
 std::vector<std::string> language_model_families() {
-  std::vector<std::string> names;
+  std::vector<std::string> names{"gpt2"};
   for (const Family& family : kFamilies) names.emplace_back(family.name);
   return names;
 }
@@ -334,11 +348,16 @@ std::vector<std::string> language_model_families() {
 LanguageModelConfig parse_language_model_config(std::string_view text, std::string_view source) {
   const io::Origin origin{kParse, source};
   const JsonObject json(text, origin);
-  const std::string name = json.text("model_type", "");
+  const std::string name = json.text("model_type", json.find("n_embd") ? "gpt2" : "");
+  if (name == "gpt2") {
+    Config config = gpt2(json);
+    config.json = std::string(text);
+    return config;
+  }
   const auto* family = std::ranges::find_if(kFamilies, [&](const Family& f) { return name == f.name; });
   if (family == kFamilies.end()) {
-    std::string known;
-    for (const Family& f : kFamilies) known.append(known.empty() ? "" : ", ").append(f.name);
+    std::string known = "gpt2";
+    for (const Family& f : kFamilies) known.append(", ").append(f.name);
     json.wrong("model_type", "one of " + known, name);
   }
   Config config = common(json, *family);

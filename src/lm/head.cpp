@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attn/gpt.hpp"
+#include "attn/cross_entropy.hpp"
 #include "core/rows.hpp"
 #include "ops/dense.hpp"
 

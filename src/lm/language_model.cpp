@@ -1,12 +1,14 @@
 #include "attn/language_model.hpp"
 
+#include <cmath>
 #include <string>
 
 #include "attn/error.hpp"
 #include "core/rows.hpp"
-#include "ops/embedding.hpp"
 #include "lm/head.hpp"
+#include "lm/names.hpp"
 #include "ops/dense.hpp"
+#include "ops/embedding.hpp"
 #include "ops/input.hpp"
 #include "ops/sequence.hpp"
 #include "ops/stored.hpp"
@@ -42,39 +44,72 @@ LanguageModelConfig checked(LanguageModelConfig c) {
 
 Tensor batched(const Tensor& ids) { return (ids.rank() == 2 ? ids : ids.unsqueeze(0)).contiguous(); }
 
+// One that lives until the end of the expression.
+Generator& lvalue(Generator&& rng) { return rng; }
+
 }  // namespace
 
-LanguageModel::LanguageModel(const LanguageModelConfig& config, bool allocate)
-    : CausalLM(kOp, 1),
-      norm(checked(config).width, config.epsilon, config.norm, "model.norm"),
+LanguageModel::LanguageModel(const LanguageModelConfig& config, Generator& rng, Initial initial)
+    : dropout(config.dropout, rng),
+      norm(config.norm, checked(config).width, config.epsilon, names_of(config.family).norm),
       config_(checked(config)) {
+  const ModelNames& names = names_of(config_.family);
   const auto zeros = [&](const Shape& shape) {
-    return allocate ? Tensor::zeros(shape) : Tensor::zeros({1}).expand(shape);
+    return initial == Initial::none ? Tensor::zeros({1}).expand(shape) : Tensor::zeros(shape);
   };
-  const Shape matrix{config.vocab_size, config.width};
-  embedding = {"model.embed_tokens.weight", zeros(matrix), {}};
+  const Shape matrix{config_.vocab_size, config_.width}, places{config_.context_length, config_.width};
+  embedding = {names.embedding, zeros(matrix), {}};
+  positions = {names.positions, config_.learned_positions ? zeros(places) : Tensor{}, {}};
   for (std::size_t i = 0; i < config_.layers.size(); ++i) {
-    const std::string prefix = "model.layers." + std::to_string(i) + ".";
-    blocks.push_back(std::make_unique<DecoderBlock>(config_, config_.layers[i], prefix));
-    if (allocate) continue;
+    const std::string prefix = names.blocks + std::to_string(i) + ".";
+    blocks.push_back(std::make_unique<Block>(config_, config_.layers[i], rng, prefix));
+    if (initial != Initial::none) continue;
     for (Parameter* p : blocks.back()->parameters()) p->value = zeros(p->value.shape());
   }
-  lm_head = {"lm_head.weight", config.tied ? Tensor{} : zeros(matrix), {}};
+  lm_head = {"lm_head.weight", config_.tied ? Tensor{} : zeros(matrix), {}};
+  if (initial == Initial::drawn) draw(rng);
+}
+
+LanguageModel::LanguageModel(const LanguageModelConfig& config, Initial initial)
+    : LanguageModel(config, lvalue(Generator(0)), initial) {}
+
+void LanguageModel::draw(Generator& rng) {
+  constexpr double usual = 0.02;
+  const double residual = usual / std::sqrt(2 * static_cast<double>(config_.layers.size()));
+  for (Parameter* p : parameters()) {  // called by the constructor
+    if (p->value.rank() != 2) continue;
+    const bool ends_branch =
+        config_.family == "gpt2" && (p->name.ends_with("out_proj.weight") || p->name.ends_with("c_proj.weight"));
+    p->value = rng.randn(p->value.shape());
+    scale_in_place(p->value, ends_branch ? residual : usual);
+  }
 }
 
 WeightParts LanguageModel::weight_parts() {
   WeightParts parts{{&embedding}};
+  if (config_.learned_positions) parts.push_back({&positions});
   for (const auto& block : blocks) parts.push_back(block->parameters());
-  parts.push_back({&norm.weight});
+  parts.push_back(norm.parameters());
   if (!config_.tied) parts.push_back({&lm_head});
   return parts;
 }
 
-Tensor LanguageModel::embedded() {
-  const Held held(weights_.get(), 0, block_part(0));
-  return embed(ids_, embedding, config_.embedding_scale);
+std::vector<Parameter*> LanguageModel::parameters() {
+  std::vector<Parameter*> all;
+  for (const std::vector<Parameter*>& part : weight_parts()) all.insert(all.end(), part.begin(), part.end());
+  return all;
 }
 
+Tensor LanguageModel::embedded() {
+  const Held tokens(weights_.get(), 0, 1);
+  const Tensor x = embed(ids_, embedding, config_.embedding_scale);
+  if (!config_.learned_positions) return x;
+  const Held rows(weights_.get(), 1, block_part(0));
+  add_positions(x, positions, places());
+  return x;
+}
+
+// hidden = norm(block[n](… block[0](dropout(scale · embedding[ids] + positions))))
 Tensor LanguageModel::hidden(const Tensor& ids, Trace* trace) {
   check_ids(ids, config_.vocab_size, config_.context_length);
   require_part(kOp, sequence_.get(), ids, -1, config_.context_length);
@@ -83,11 +118,11 @@ Tensor LanguageModel::hidden(const Tensor& ids, Trace* trace) {
   std::vector<RotaryTable> turns;
   for (const RopeConfig& rope : config_.ropes) {
     const RotaryFrequencies frequencies = rotary_frequencies(rope, tokens);
-    turns.push_back(sequence_ ? rotary_table(frequencies, sequence_->positions()) : rotary_table(frequencies, tokens));
+    turns.push_back(sequence_ ? rotary_table(frequencies, places()) : rotary_table(frequencies, tokens));
   }
-  Tensor x = embedded();
+  Tensor x = dropout.forward(embedded());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const Trace::Scope scope(trace, "model.layers." + std::to_string(i));
+    const Trace::Scope scope(trace, names_of(config_.family).blocks + std::to_string(i));
     const Held held(weights_.get(), block_part(i), block_part(i + 1));
     if (i + 1 == blocks.size()) held.also(head_part());
     const auto rope = config_.layers[i].rope;
@@ -97,23 +132,17 @@ Tensor LanguageModel::hidden(const Tensor& ids, Trace* trace) {
   return norm.forward(x, DType::f32);
 }
 
-Head LanguageModel::output_head() {
-  require_present(head());
-  return {head().value, config_.precision, config_.logits_scale, config_.logits_softcap, head().scales};
-}
-
 void LanguageModel::hidden_backward(const Tensor& d_hidden, const GradientsReady& ready) {
   const auto done = [&](const std::vector<Parameter*>& some) {
     if (ready) ready(some);
   };
-  // hidden = norm(block[n](… block[0](scale · embedding[ids])))
   const auto before = [&](std::size_t i) { return i > 0 ? std::optional(block_part(i - 1)) : std::nullopt; };
   Tensor dx;
   {
     const Held held(weights_.get(), norm_part(), before(blocks.size()));
     dx = norm.backward(d_hidden).x;
   }
-  done({&norm.weight});
+  done(norm.parameters());
   for (std::size_t i = blocks.size(); i-- > 0;) {
     {
       const Held held(weights_.get(), block_part(i), before(i));
@@ -121,15 +150,92 @@ void LanguageModel::hidden_backward(const Tensor& d_hidden, const GradientsReady
     }
     done(blocks[i]->parameters());
   }
-  if (!embedding.grad.defined()) embedding.grad = Tensor::zeros(embedding.value.shape());
+  dx = dropout.backward(dx).x;
+  std::vector<Parameter*> tables{&embedding};
+  if (config_.learned_positions) tables.push_back(&positions);
+  for (Parameter* p : tables) {
+    if (!p->grad.defined()) p->grad = Tensor::zeros(p->value.shape());
+  }
   scale_in_place(dx, config_.embedding_scale);
-  embed_backward(dx, ids_, embedding.grad, {});
-  done({&embedding});
+  embed_backward(dx, ids_, embedding.grad, positions.grad, places());
+  done(tables);
+}
+
+Head LanguageModel::output_head() const {
+  require_present(head());
+  return {head().value, config_.precision, config_.logits_scale, config_.logits_softcap, head().scales};
+}
+
+Tensor LanguageModel::forward(const Tensor& ids, Trace* trace) {
+  hidden_ = hidden(ids, trace);
+  const Held held(weights_.get(), head_part());
+  const Head head = output_head();
+  const Tensor logits = logits_of(head, hidden_);
+  logits_ = head.softcap > 0 ? logits : Tensor{};
+  d_hidden_ = {};
+  return ids.rank() == 1 ? logits.select(0, 0) : logits;
+}
+
+Module::Gradient LanguageModel::backward(const Tensor& d_logits) {
+  require_forward(kOp, hidden_.defined());
+  const Tensor dy = d_logits.rank() == 2 ? d_logits.unsqueeze(0) : d_logits;
+  if (dy.rank() != 3 || dy.size(-1) != config_.vocab_size || row_count(dy) != ids_.numel()) {
+    throw Error(Error::Kind::shape, kOp, "d_logits of the logits' shape", d_logits.shape().str());
+  }
+  HeadGradient grad;
+  {
+    const Held held(weights_.get(), head_part(), norm_part());
+    grad = logits_backward(output_head(), dy, logits_, hidden_);
+  }
+  accumulate(head_weight(), grad.weight);
+  hidden_backward(grad.hidden, {});
+  return {};
+}
+
+double LanguageModel::loss(const Tensor& ids, const Tensor& targets) { return cross_entropy_of(ids, targets, true); }
+
+double LanguageModel::evaluate(const Tensor& ids, const Tensor& targets) {
+  return cross_entropy_of(ids, targets, false);
+}
+
+double LanguageModel::cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient) {
+  if (!(ids.shape() == targets.shape())) {
+    throw Error(Error::Kind::shape, kOp, "targets of the shape of ids " + ids.shape().str(), targets.shape().str());
+  }
+  d_hidden_ = d_head_ = logits_ = {};
+  hidden_ = hidden(ids, nullptr);
+  HeadLoss found;
+  {
+    const Held held(weights_.get(), head_part());
+    if (with_gradient) held.also(norm_part());
+    if (with_gradient && !blocks.empty()) held.also(block_part(blocks.size() - 1));
+    found = head_loss(output_head(), hidden_, targets, with_gradient);
+  }
+  targets_ = found.count;
+  d_hidden_ = found.gradient.hidden, d_head_ = found.gradient.weight;
+  return found.loss;
+}
+
+void LanguageModel::backward(double factor, const GradientsReady& ready) {
+  if (!d_hidden_.defined()) throw Error(Error::Kind::argument, kOp, "loss() before backward()", "no loss");
+  scale_in_place(d_hidden_, factor);
+  scale_in_place(d_head_, factor);
+  accumulate(head_weight(), d_head_);
+  if (ready && !config_.tied) ready(std::vector<Parameter*>{&head_weight()});
+  hidden_backward(d_hidden_, ready);
+  d_hidden_ = d_head_ = {};
+}
+
+void LanguageModel::train(bool on) {
+  Module::train(on);
+  dropout.train(on);
+  for (const auto& block : blocks) block->train(on);
 }
 
 void LanguageModel::set_sequence(const std::shared_ptr<SequencePart>& part) {
   sequence_ = part;
-  for (const auto& block : blocks) block->attention.set_sequence(part);
+  dropout.set_sequence(part);
+  for (const auto& block : blocks) block->set_sequence(part);
 }
 
 void store_matrices(LanguageModel& model, DType dtype) {

@@ -1,4 +1,5 @@
 // The mechanisms without trained projections, and the one with torch.rand's.
+#include "attn/modules.hpp"
 #include "attn/reference.hpp"
 #include "ops/input.hpp"
 

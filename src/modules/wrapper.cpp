@@ -1,4 +1,5 @@
 // MultiHeadAttentionWrapper: heads one after the other, concatenated.
+#include "attn/modules.hpp"
 #include "attn/reference.hpp"
 #include "ops/input.hpp"
 
@@ -21,7 +22,7 @@ Tensor MultiHeadAttentionWrapper::forward(const Tensor& x, Trace* trace) {
   std::vector<Tensor> contexts;
   for (std::size_t i = 0; i < heads_.size(); ++i) {
     const Trace::Scope scope(trace, "heads." + std::to_string(i));
-    contexts.push_back(heads_[i]->ProjectedAttention::forward(x, trace));
+    contexts.push_back(heads_[i]->AttentionLayer::forward(x, trace));
   }
   const Tensor z = concat_last(contexts);
   if (trace) trace->record("merged", z);

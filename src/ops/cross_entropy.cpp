@@ -1,7 +1,8 @@
+#include "attn/cross_entropy.hpp"
+
 #include <string>
 
 #include "attn/error.hpp"
-#include "attn/gpt.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
 

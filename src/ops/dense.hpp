@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "attn/attention.hpp"
-#include "attn/modules.hpp"
+#include "attn/module.hpp"
 #include "attn/reference.hpp"
 
 namespace attn {

@@ -1,6 +1,7 @@
+#include "attn/dropout.hpp"
+
 #include <string>
 
-#include "attn/gpt.hpp"
 #include "core/rows.hpp"
 #include "ops/input.hpp"
 #include "ops/sequence.hpp"

@@ -1,15 +1,17 @@
 #include "ops/embedding.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "attn/error.hpp"
 #include "core/rows.hpp"
+#include "ops/stored.hpp"
 #include "ops/weights.hpp"
 
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "GPT";
+constexpr const char* kOp = "language model";
 constexpr std::int64_t kColumns = 64;  // of a task in the gradient: rows may repeat, columns do not
 
 std::int64_t place_of(const Tensor& places, std::int64_t token) {
@@ -34,23 +36,6 @@ void check_ids(const Tensor& ids, std::int64_t vocab, std::int64_t longest) {
   }
 }
 
-Tensor embed(const Tensor& ids, const Tensor& tokens, const Tensor& positions, const Tensor& places) {
-  const std::int64_t t = ids.size(1), width = tokens.size(1);
-  const Tensor x = Tensor::empty({ids.size(0), t, width});
-  for_runs(
-      ids.numel(), static_cast<double>(width),
-      [&](std::int64_t first, std::int64_t count) {
-        for (std::int64_t row = first; row < first + count; ++row) {
-          const float* token = tokens.data<float>() + ids.data<std::int64_t>()[row] * width;
-          const float* position = positions.data<float>() + place_of(places, row % t) * width;
-          float* out = x.data<float>() + row * width;
-          for (std::int64_t j = 0; j < width; ++j) out[j] = token[j] + position[j];
-        }
-      },
-      16);
-  return x;
-}
-
 Tensor embed(const Tensor& ids, const Parameter& table, double scale) {
   require_present(table);
   const Tensor &tokens = table.value, &scales = table.scales;
@@ -63,14 +48,39 @@ Tensor embed(const Tensor& ids, const Parameter& table, double scale) {
       [&](std::int64_t first, std::int64_t count) {
         for (std::int64_t row = first; row < first + count; ++row) {
           const std::int64_t id = ids.data<std::int64_t>()[row];
-          rows.select(0, row).copy_from(tokens.select(0, id));
           float* out = x.data<float>() + row * width;
+          if (tokens.dtype() == DType::f32 && tokens.is_contiguous()) {
+            std::copy_n(tokens.data<float>() + id * width, width, out);
+          } else {
+            rows.select(0, row).copy_from(tokens.select(0, id));
+          }
           const float own = scales.defined() ? scales.data<float>()[id] * factor : factor;
           for (std::int64_t j = 0; own != 1 && j < width; ++j) out[j] *= own;
         }
       },
       16);
   return x;
+}
+
+void add_positions(const Tensor& x, const Parameter& positions, const Tensor& places) {
+  require_present(positions);
+  const std::int64_t t = x.size(1), width = x.size(2),
+                     each = places.defined() && places.rank() == 2 ? places.numel() : t;
+  std::int64_t first_place = place_of(places, 0), last_place = first_place;
+  for (std::int64_t i = 0; i < each; ++i) {
+    first_place = std::min(first_place, place_of(places, i)), last_place = std::max(last_place, place_of(places, i));
+  }
+  const Tensor rows = rows_of(positions, first_place, last_place + 1);
+  for_runs(
+      x.numel() / width, static_cast<double>(width),
+      [&](std::int64_t first, std::int64_t count) {
+        for (std::int64_t row = first; row < first + count; ++row) {
+          const float* add = rows.data<float>() + (place_of(places, row % each) - first_place) * width;
+          float* out = x.data<float>() + row * width;
+          for (std::int64_t j = 0; j < width; ++j) out[j] += add[j];
+        }
+      },
+      16);
 }
 
 void embed_backward(const Tensor& dx, const Tensor& ids, const Tensor& d_tokens, const Tensor& d_positions,
@@ -80,7 +90,7 @@ void embed_backward(const Tensor& dx, const Tensor& ids, const Tensor& d_tokens,
       width, 2 * static_cast<double>(ids.numel()),
       [&](std::int64_t first, std::int64_t count) {
         for (std::int64_t row = 0; row < ids.numel(); ++row) {
-          // x[row] = tokens[ids[row]] + positions[places[row % t]]
+          // x[row] = tokens[ids[row]] + positions[places[row % t]], and without the latter where there are none
           const float* in = dx.data<float>() + row * width;
           float* token = d_tokens.data<float>() + ids.data<std::int64_t>()[row] * width;
           for (std::int64_t j = first; j < first + count; ++j) token[j] += in[j];

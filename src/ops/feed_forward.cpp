@@ -1,41 +1,70 @@
+#include "attn/feed_forward.hpp"
+
 #include <string>
 
-#include "attn/gpt.hpp"
 #include "ops/dense.hpp"
 #include "ops/input.hpp"
 
 namespace attn {
 namespace {
 
-// Four times the width; a width that is no size is left for Linear to refuse.
-std::int64_t inner(std::int64_t width) {
-  constexpr std::int64_t most = std::int64_t{1} << 40;
-  return width > 0 && width < most ? 4 * width : width;
+constexpr const char* kOp = "FeedForward";
+
+FeedForwardConfig checked(FeedForwardConfig c) {
+  require_positive(kOp, "width", c.width);
+  constexpr std::int64_t most = std::int64_t{1} << 40;  // a width that is no size is left for Linear to refuse
+  if (c.inner_width == 0) c.inner_width = c.width < most ? 4 * c.width : c.width;
+  require_positive(kOp, "inner_width", c.inner_width);
+  if (!c.gated && c.activation == Activation::silu) {
+    throw Error(Error::Kind::argument, kOp, "gelu or gelu_tanh", "silu", "it is there with a gate only");
+  }
+  return c;
 }
 
 }  // namespace
 
-FeedForward::FeedForward(std::int64_t width, Gelu form, std::string_view prefix)
-    : c_fc(width, inner(width), true, std::string(prefix) + "c_fc"),
-      c_proj(inner(width), width, true, std::string(prefix) + "c_proj"),
-      gelu_(form) {}
+FeedForward::FeedForward(const FeedForwardConfig& config, std::string_view prefix, const FeedForwardNames& names)
+    : up(config.width, checked(config).inner_width, config.has_bias, std::string(prefix).append(names.up)),
+      down(checked(config).inner_width, config.width, config.has_bias, std::string(prefix).append(names.down)),
+      activation_(config.activation) {
+  if (config.gated) {
+    gate.emplace(config.width, checked(config).inner_width, config.has_bias, std::string(prefix).append(names.gate));
+    gate->precision = config.precision;
+  }
+  up.precision = down.precision = config.precision;
+}
+
+Tensor FeedForward::active() const { return gate ? gated(gate_, up_, activation_) : gelu(up_, activation_); }
 
 Tensor FeedForward::forward(const Tensor& x, Trace* trace) {
-  hidden_ = linear(c_fc, x, stored(c_fc.precision));
-  const Tensor active = gelu(hidden_, gelu_), y = linear(c_proj, active, DType::f32);
-  active_ = active.dtype() == DType::bf16 ? active : Tensor{};
+  const DType kept = stored(up.precision);
+  if (gate) gate_ = linear(*gate, x, kept);
+  up_ = linear(up, x, kept);
+  const Tensor inner = active(), y = linear(down, inner, DType::f32);
+  active_ = !gate && inner.dtype() == DType::bf16 ? inner : Tensor{};
   if (trace) trace->record("output", y);
   return y;
 }
 
 Tensor FeedForward::backward(const Tensor& dy, const Tensor& x) {
-  require_forward("FeedForward", hidden_.defined());
-  // y = c_proj(gelu(hidden)), hidden = c_fc(x)
-  const Tensor active = active_.defined() ? active_ : gelu(hidden_, gelu_);
-  const Tensor d_active = linear_backward(c_proj, dy, active, hidden_.dtype());
-  return linear_backward(c_fc, gelu_backward(d_active, hidden_, gelu_), x, DType::f32);
+  require_forward(kOp, up_.defined());
+  // y = down(active)
+  const Tensor d_active = linear_backward(down, dy, active_.defined() ? active_ : active(), up_.dtype());
+  // active = gelu(up(x))
+  if (!gate) return linear_backward(up, gelu_backward(d_active, up_, activation_), x, DType::f32);
+  // active = activation(gate(x)) · up(x)
+  const GatedGradient d = gated_backward(d_active, gate_, up_, activation_);
+  const Tensor dx = linear_backward(*gate, d.gate, x, DType::f32);
+  return linear_backward(up, d.up, x, DType::f32, dx);
 }
 
-std::vector<Parameter*> FeedForward::parameters() { return {&c_fc.weight, &c_fc.bias, &c_proj.weight, &c_proj.bias}; }
+std::vector<Parameter*> FeedForward::parameters() {
+  std::vector<Parameter*> all;
+  if (gate) all = gate->parameters();
+  for (Linear* layer : {&up, &down}) {
+    for (Parameter* p : layer->parameters()) all.push_back(p);
+  }
+  return all;
+}
 
 }  // namespace attn

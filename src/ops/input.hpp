@@ -5,7 +5,7 @@
 #include <string>
 
 #include "attn/error.hpp"
-#include "attn/modules.hpp"
+#include "attn/module.hpp"
 
 namespace attn {
 

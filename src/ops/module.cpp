@@ -1,7 +1,8 @@
+#include "attn/module.hpp"
+
 #include <string>
 
 #include "attn/error.hpp"
-#include "attn/modules.hpp"
 #include "core/memory.hpp"
 #include "ops/weights.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "attn/modules.hpp"
+#include "attn/module.hpp"
 
 namespace attn {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "attn/modules.hpp"
+#include "attn/module.hpp"
 #include "attn/weights.hpp"
 
 namespace attn {

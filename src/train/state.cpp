@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kMeans[] = {"exp_avg.", "exp_avg_sq."};
 
 // The model with a checkpoint's weights, if the text is the same.
-CausalLM& restored(CausalLM& model, const TrainText& text, const TrainCheckpoint& from) {
+LanguageModel& restored(LanguageModel& model, const TrainText& text, const TrainCheckpoint& from) {
   if (text.fingerprint() != from.text) {
     throw Error(Error::Kind::data, "train", "the text that " + from.source + " was trained on", "another",
                 "give the same files");
@@ -40,7 +40,7 @@ void require_mean(const StateDict& state, const std::string& name, const Shape& 
 
 }  // namespace
 
-Trainer::Trainer(CausalLM& model, const Generator& rng, const TrainText& text, const TrainCheckpoint& from,
+Trainer::Trainer(LanguageModel& model, const Generator& rng, const TrainText& text, const TrainCheckpoint& from,
                  const TrainRanks& ranks)
     : Trainer(restored(model, text, from), rng, text, from.config, ranks) {
   load_optimizer(from.optimizer);

@@ -19,7 +19,7 @@ const TrainConfig& checked(const TrainConfig& config, const TrainRanks& ranks, s
   return config;
 }
 
-std::shared_ptr<distributed::WeightShards> weight_shards(CausalLM& model, const TrainRanks& ranks) {
+std::shared_ptr<distributed::WeightShards> weight_shards(LanguageModel& model, const TrainRanks& ranks) {
   if (ranks.sharding != Sharding::weights || ranks.size() == 1) return nullptr;
   const auto shards = std::make_shared<distributed::WeightShards>(ranks.transport, model.weight_parts());
   model.set_weights(shards);
@@ -29,7 +29,7 @@ std::shared_ptr<distributed::WeightShards> weight_shards(CausalLM& model, const 
 // Each text is a group where the sum must not depend on the ranks, else the texts that data-parallel ranks have are.
 // Null for one process that takes a batch as a whole.
 std::unique_ptr<distributed::GradientSum> gradient_sum(const TrainConfig& config, const TrainRanks& ranks,
-                                                       CausalLM& model, distributed::WeightShards* weights) {
+                                                       LanguageModel& model, distributed::WeightShards* weights) {
   if (!config.reproducible && ranks.size() == 1) return nullptr;
   return std::make_unique<distributed::GradientSum>(
       ranks.transport, model.parameters(),
@@ -55,7 +55,7 @@ double sum_of(const std::vector<double>& values) { return std::accumulate(values
 
 }  // namespace
 
-Trainer::Trainer(CausalLM& model, const Generator& rng, const TrainText& text, const TrainConfig& config,
+Trainer::Trainer(LanguageModel& model, const Generator& rng, const TrainText& text, const TrainConfig& config,
                  const TrainRanks& ranks)
     : config_(checked(config, ranks, text.context())),
       ranks_(ranks),

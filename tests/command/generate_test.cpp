@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "attn/checkpoint.hpp"
+#include "attn/pretrained.hpp"
 #include "attn/tokenizer.hpp"
 #include "command/command.hpp"
 
@@ -15,6 +15,13 @@ namespace {
 using Json = nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
+
+// What follows one prompt.
+std::vector<std::int64_t> written(LanguageModel& model, const std::vector<std::int64_t>& prompt,
+                                  const GenerateOptions& options, std::uint64_t seed) {
+  const std::vector<std::vector<std::int64_t>> prompts{prompt};
+  return generate(model, prompts, options, seed)[0].ids;
+}
 
 class Generate : public Command {
  protected:
@@ -27,13 +34,12 @@ class Generate : public Command {
       const Tensor noise = rng.randn(p->value.shape());
       for (std::int64_t i = 0; i < noise.numel(); ++i) p->value.data<float>()[i] += 0.3f * noise.data<float>()[i];
     }
-    save_gpt(folder() / "m.safetensors", *model_);
+    save_language_model(folder() / "m.safetensors", *model_);
   }
 
   std::string expected(const std::string& prompt, const GenerateOptions& options, std::uint64_t seed) {
     const ByteTokenizer bytes;
-    Generator rng(seed);
-    return bytes.decode(generate(*model_, bytes.encode(prompt), options, rng));
+    return bytes.decode(written(*model_, bytes.encode(prompt), options, seed));
   }
 
   // As the command prints bytes that are no UTF-8.
@@ -82,14 +88,13 @@ TEST_F(Generate, ReadsAFolderWithATokenizer) {
   Generator rng(4);
   GPT model({.vocab_size = 1025, .context_length = 16, .layers = 1, .heads = 2, .width = 16}, rng);
   std::filesystem::create_directory(folder() / "hub");
-  save_gpt(folder() / "hub", model);
+  save_language_model(folder() / "hub", model);
   const Ran refused = run("attn generate --model hub --prompt x");
   EXPECT_EQ(refused.status, 3);
   EXPECT_NE(refused.err.find("1025"), std::string::npos) << refused.err;
   for (const char* file : {"vocab.json", "merges.txt"}) std::filesystem::copy(data / file, folder() / "hub" / file);
   const auto tokenizer = BPETokenizer::load(data);
-  Generator draws(123);
-  const auto ids = generate(model, tokenizer.encode("Your journey"), {.tokens = 20, .stops = {1024}}, draws);
+  const auto ids = written(model, tokenizer.encode("Your journey"), {.tokens = 20, .stops = {1024}}, 123);
   const std::string wanted = characters("Your journey" + tokenizer.decode(ids)) + "\n";
   EXPECT_EQ(out_of("attn generate --model hub --prompt 'Your journey' --tokens 20"), wanted);
   EXPECT_EQ(out_of("attn generate --model hub/model.safetensors --tokenizer hub --prompt 'Your journey' --tokens 20"),
@@ -314,7 +319,7 @@ TEST_F(Generate, InfoTellsOfAModel) {
   EXPECT_EQ(gguf["tensors"][0]["name"], "token_embd.weight");
   EXPECT_NE(out_of("attn info " + (models / "llama").string()).find("parameters: 6496"), std::string::npos);
   std::filesystem::create_directory(folder() / "gpt");
-  save_gpt(folder() / "gpt", *model_);
+  save_language_model(folder() / "gpt", *model_);
   EXPECT_NE(out_of("attn info gpt").find("all names begin with transformer.\n"), std::string::npos);
   EXPECT_NE(out_of("attn info gpt").find("\nwte.weight "), std::string::npos);
 }

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
+#include "attn/pretrained.hpp"
 #include "command/command.hpp"
 
 namespace {

@@ -163,18 +163,19 @@ TEST(Arguments, OfModules) {
 }
 
 TEST(Arguments, OfBlocks) {
-  const GroupedQueryConfig config{.d_in = 8, .heads = 2, .kv_heads = 2, .head_dim = 4};
-  const auto make = [](const GroupedQueryConfig& c) { GroupedQueryAttention{c}; };
-  field("d_in", &GroupedQueryConfig::d_in, config, kNoCount, make);
-  field("heads", &GroupedQueryConfig::heads, config, kNoCount, make);
-  field("kv_heads", &GroupedQueryConfig::kv_heads, config, std::vector<Int>{-1, 3, kLeast, kMost}, make);
-  field("head_dim", &GroupedQueryConfig::head_dim, config, kNoLength, make);
-  field("window", &GroupedQueryConfig::window, config, std::vector<Int>{-1, kLeast}, make);
-  field("softcap", &GroupedQueryConfig::softcap, config, kNegative, make);
-  field("epsilon", &GroupedQueryConfig::epsilon, {.d_in = 8, .heads = 2, .norm = QueryKeyNorm::each_head}, kNegative,
-        make);
+  const ModuleConfig config{.d_in = 8, .d_out = 8, .num_heads = 2, .kv_heads = 2, .head_dim = 4};
+  Generator rng(1);
+  const auto make = [&](const ModuleConfig& c) { MultiHeadAttention(c, rng); };
+  field("d_in", &ModuleConfig::d_in, config, kNoCount, make);
+  field("num_heads", &ModuleConfig::num_heads, config, kNoCount, make);
+  field("kv_heads", &ModuleConfig::kv_heads, config, std::vector<Int>{-1, 3, kLeast, kMost}, make);
+  field("head_dim", &ModuleConfig::head_dim, config, kNoLength, make);
+  field("window", &ModuleConfig::window, config, std::vector<Int>{-1, kLeast}, make);
+  field("softcap", &ModuleConfig::softcap, config, kNegative, make);
+  const ModuleConfig normed{.d_in = 8, .d_out = 8, .num_heads = 2, .query_key_norm = QueryKeyNorm::each_head};
+  field("epsilon", &ModuleConfig::epsilon, normed, kNegative, make);
   refuses("scale", kNoNumber, [&](double v) {
-    GroupedQueryConfig changed = config;
+    ModuleConfig changed = config;
     changed.scale = v;
     make(changed);
   });
@@ -182,9 +183,10 @@ TEST(Arguments, OfBlocks) {
   refuses("RMSNorm epsilon", kNegative, [](double v) { RMSNorm(4, v); });
   refuses("LayerNorm", kNoCount, [](Int v) { LayerNorm{v}; });
   refuses("LayerNorm epsilon", kNegative, [](double v) { LayerNorm(4, v); });
-  refuses("GatedFeedForward", kNoCount, [](Int v) { GatedFeedForward(v, 4); });
-  refuses("GatedFeedForward", kNoCount, [](Int v) { GatedFeedForward(4, v); });
-  refuses("FeedForward", kNoCount, [](Int v) { FeedForward{v}; });
+  refuses("FeedForward", kNoCount, [](Int v) { FeedForward({.width = v}); });
+  refuses("FeedForward", kNoCount, [](Int v) { FeedForward({.width = v, .inner_width = 4}); });
+  refuses("FeedForward", std::vector<Int>{-1, kLeast, kMost},
+          [](Int v) { FeedForward({.width = 4, .inner_width = v}); });
   refuses("Dropout", kNoProbability, [](double v) { Dropout(v, Generator(1)); });
 }
 
@@ -205,7 +207,7 @@ TEST(Arguments, OfLanguageModels) {
   GPT model(config, rng);
   refuses("Decoder batch", kNoCount, [&](Int v) { Decoder(model, v); });
   Decoder decoder(model);
-  refuses("truncate", std::vector<Int>{-1, kLeast}, [&](Int v) { decoder.truncate(v); });
+  refuses("truncate", std::vector<Int>{-1, kLeast}, [&](Int v) { decoder.truncate(0, v); });
 
   LanguageModelConfig other{.vocab_size = 5, .context_length = 4, .width = 4, .inner_width = 4, .heads = 2};
   other.layers = {{}}, other.ropes = {RopeConfig{.head_dim = 2}};
@@ -226,8 +228,8 @@ TEST(Arguments, OfLanguageModels) {
   field("residual_scale", &C::residual_scale, other, kNoNumber, language);
   field("logits_scale", &C::logits_scale, other, kNoNumber, language);
   LanguageModel llama(other);
-  refuses("LanguageDecoder batch", kNoCount, [&](Int v) { LanguageDecoder(llama, v); });
-  LanguageDecoder reader(llama);
+  refuses("Decoder batch", kNoCount, [&](Int v) { Decoder(llama, v); });
+  Decoder reader(llama);
   const std::vector<Int> ids{1};
   refuses("item", kNoIndex, [&](Int v) { reader.read(v, ids); });
   refuses("item", kNoIndex, [&](Int v) { reader.length(v); });

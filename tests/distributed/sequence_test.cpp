@@ -252,7 +252,7 @@ TEST(SequenceRanks, TellsWhatDoesNotFit) {
           model.forward(ids(4), &trace);
         }));
   fails(argument, {"another source"}, gpt(8, [](GPT& model) {
-          model.h[0]->attention.forward(Tensor::zeros({4, 8}), Tensor::zeros({4, 8}), nullptr);
+          model.blocks[0]->attention.forward(Tensor::zeros({4, 8}), Tensor::zeros({4, 8}), nullptr);
         }));
   struct Part : SequencePart {
     using SequencePart::SequencePart;

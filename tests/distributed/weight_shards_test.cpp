@@ -37,8 +37,7 @@ std::unique_ptr<GPT> gpt_of(bool tied, Generator& dropout, std::int64_t width) {
   c.dropout = 0.1, c.tied = tied;
   Generator drawn(7);
   GPT whole(c, drawn);
-  c.initialise = false;
-  auto model = std::make_unique<GPT>(c, dropout);
+  auto model = std::make_unique<GPT>(c, dropout, Initial::zeros);
   model->load_state_dict(whole.state_dict());
   return model;
 }
@@ -279,8 +278,8 @@ TEST(WeightShards, AStepSendsHalfAsMuchAgain) {
         const auto model = gpt(tied, dropout);
         double all = 0, ends = 0;  // bytes of all weights; of those that the backward pass does without
         for (const Parameter* p : model->parameters()) all += static_cast<double>(p->value.numel()) * sizeof(float);
-        for (const Parameter* p : {&model->wpe, &model->wte, &model->lm_head}) {
-          if (tied && p != &model->wpe) continue;  // a tied head takes wte in its place
+        for (const Parameter* p : {&model->positions, &model->embedding, &model->lm_head}) {
+          if (tied && p != &model->positions) continue;  // a tied head takes wte in its place
           ends += static_cast<double>(p->value.numel()) * sizeof(float);
         }
         Counted counted(transport);
@@ -351,13 +350,13 @@ TEST(WeightShards, TellsWhatIsNotHere) {
     refuses("wte.weight", [&] { model->forward(texts.ids); });  // set_weights() was forgotten
     refuses("wte.weight", [&] { model->evaluate(texts.ids, texts.targets); });
     refuses("embed_tokens.weight", [&] { language->forward(texts.ids); });
-    refuses("h.0.ln_1.weight", [&] { model->h[0]->forward(x); });
-    refuses("h.0.mlp.c_fc.weight", [&] { model->h[0]->feed_forward.forward(x); });
-    refuses("h.0.attn.W_query.weight", [&] { model->h[0]->attention.forward(x); });
+    refuses("h.0.ln_1.weight", [&] { model->blocks[0]->forward(x); });
+    refuses("h.0.mlp.c_fc.weight", [&] { model->blocks[0]->feed_forward.forward(x); });
+    refuses("h.0.attn.W_query.weight", [&] { model->blocks[0]->attention.forward(x); });
     refuses("layers.0.input_layernorm.weight", [&] { language->blocks[0]->forward(x); });
     refuses("layers.1.mlp.gate_proj.weight", [&] { language->blocks[1]->feed_forward.forward(x); });
-    refuses("wpe.weight", [&] { Decoder(*model).read(texts.ids.slice(0, 0, 1)); });
-    refuses("embed_tokens.weight", [&] { LanguageDecoder(*language).read(std::vector<std::int64_t>{1}); });
+    refuses("wte.weight", [&] { Decoder(*model).read(texts.ids.slice(0, 0, 1)); });
+    refuses("embed_tokens.weight", [&] { Decoder(*language).read(std::vector<std::int64_t>{1}); });
     refuses("wte.weight", [&] { model->state_dict(); });
     refuses("wte.weight", [&] { model->load_state_dict(other->state_dict()); });
     refuses("wte.weight", [&] { AdamW optimizer(model->parameters()); });

@@ -1,6 +1,7 @@
 // Language models against PyTorch's: the pieces, every gradient, and two hundred steps of training.
 #include <omp.h>
 
+#include "attn/cross_entropy.hpp"
 #include "attn/gpt.hpp"
 #include "attn/optim.hpp"
 #include "golden/golden.hpp"
@@ -56,7 +57,7 @@ TEST(GoldenTrain, LayerNorm) {
 TEST(GoldenTrain, Gelu) {
   for (const Case& c : golden::cases("train", "gelu")) {
     const Piece p(c);
-    const Gelu form = c.name == "tanh" ? Gelu::tanh : Gelu::exact;
+    const Activation form = c.name == "tanh" ? Activation::gelu_tanh : Activation::gelu;
     expect_near(c, "output", gelu(p.x, form));
     expect_near(c, "x.grad", gelu_backward(p.dy, p.x, form));
   }
@@ -83,7 +84,7 @@ GPTConfig config_of(const golden::Config& c) {
   config.heads = c.integer("heads");
   config.width = c.integer("width");
   config.dropout = c.real("dropout");
-  config.gelu = c.text("gelu") == "tanh" ? Gelu::tanh : Gelu::exact;
+  config.gelu = c.text("gelu") == "tanh" ? Activation::gelu_tanh : Activation::gelu;
   config.tied = c.flag("tied");
   return config;
 }

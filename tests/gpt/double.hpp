@@ -35,9 +35,9 @@ inline Tensor layer_norm_double(const Tensor& x, const Tensor& weight, const Ten
   return y;
 }
 
-inline Tensor gelu_double(const Tensor& x, Gelu form) {
+inline Tensor gelu_double(const Tensor& x, Activation form) {
   return map_double(x, [form](double v) {
-    if (form == Gelu::exact) return v * 0.5 * std::erfc(-v / std::numbers::sqrt2);
+    if (form == Activation::gelu) return v * 0.5 * std::erfc(-v / std::numbers::sqrt2);
     return 0.5 * v * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (v + 0.044715 * v * v * v)));
   });
 }

@@ -12,9 +12,9 @@
 #include <random>
 #include <string>
 
-#include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
 #include "attn/io.hpp"
+#include "attn/pretrained.hpp"
 #include "kernels/use.hpp"
 
 namespace attn::test {
@@ -104,7 +104,7 @@ TEST(Decoder, FollowsThePrecision) {
       Generator rng(5);
       GPT model({.vocab_size = 37, .context_length = 24, .layers = 1, .heads = 3, .width = 96, .precision = precision},
                 rng);
-      for (Parameter* p : model.h[0]->parameters()) p->value.fill(0);
+      for (Parameter* p : model.blocks[0]->parameters()) p->value.fill(0);
       const Tensor ids = rng.randint(0, 37, {2, 7});
       Decoder decoder(model, 2);
       const Tensor whole = model.forward(ids).slice(1, 6, 7).contiguous().view({2, 37});
@@ -136,12 +136,12 @@ TEST(Decoder, ForgetsAndReadsAgain) {
   GPT model = random_model(rng);
   Decoder decoder(model);
   const std::vector<std::int64_t> text{1, 2, 3, 4, 5};
-  const Tensor first = decoder.read(text);
-  decoder.truncate(2);
+  const Tensor first = decoder.read(0, text);
+  decoder.truncate(0, 2);
   EXPECT_EQ(decoder.length(), 2);
-  decoder.read(std::vector<std::int64_t>{9, 8});
-  decoder.truncate(0);
-  EXPECT_TRUE(same_bits(decoder.read(text), first));
+  decoder.read(0, std::vector<std::int64_t>{9, 8});
+  decoder.truncate(0, 0);
+  EXPECT_TRUE(same_bits(decoder.read(0, text), first));
 }
 
 TEST(Decoder, RefusesWhatDoesNotFitAndGoesOn) {
@@ -252,6 +252,14 @@ TEST(Sampling, RejectsWhatIsOutOfRange) {
   EXPECT_EQ(sample(Tensor::of({-inf, 2}), {}, rng), 1);
 }
 
+// What follows one prompt.
+std::vector<std::int64_t> written(LanguageModel& model, const std::vector<std::int64_t>& prompt,
+                                  const GenerateOptions& options, std::uint64_t seed = 1,
+                                  const std::function<bool(std::size_t, std::int64_t)>& each = {}) {
+  const std::vector<std::vector<std::int64_t>> prompts{prompt};
+  return generate(model, prompts, options, seed, each)[0].ids;
+}
+
 // ---- generate -------------------------------------------------------------------------
 
 TEST(Generate, GreedyIsTransformersGenerate) {
@@ -260,8 +268,7 @@ TEST(Generate, GreedyIsTransformersGenerate) {
     const Tensor greedy = io::load_tensor(kData + name + "/logits.safetensors", "greedy");
     std::vector<std::int64_t> all(greedy.data<std::int64_t>(), greedy.data<std::int64_t>() + greedy.numel());
     ASSERT_EQ(all.size(), 12u);
-    Generator rng(1);
-    const auto found = generate(model, std::span(all).first(3), {.tokens = 9, .sampling = {.temperature = 0}}, rng);
+    const auto found = written(model, {all.begin(), all.begin() + 3}, {.tokens = 9, .sampling = {.temperature = 0}});
     EXPECT_EQ(found, std::vector(all.begin() + 3, all.end())) << name;
   }
 }
@@ -280,7 +287,7 @@ TEST(Generate, GoesOnWithTheLatestHalf) {
        {std::size_t{1}, std::size_t{23}, std::size_t{24}, std::size_t{25}, std::size_t{60}}) {
     std::vector<std::int64_t> text;
     for (std::size_t i = 0; i < length; ++i) text.push_back(static_cast<std::int64_t>(rng.next_u32() % 37));
-    const auto found = generate(model, text, {.tokens = 40, .sampling = {.temperature = 0}}, rng);
+    const auto found = written(model, text, {.tokens = 40, .sampling = {.temperature = 0}});
     ASSERT_EQ(found.size(), 40u);
     std::size_t begin = 0;
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -296,8 +303,7 @@ TEST(Generate, SameSeedSameText) {
   GPT model = random_model(rng);
   const std::vector<std::int64_t> prompt{3, 1};
   const auto with = [&](std::uint64_t seed) {
-    Generator own(seed);
-    return generate(model, prompt, {.tokens = 50, .sampling = {.temperature = 3}}, own);
+    return written(model, prompt, {.tokens = 50, .sampling = {.temperature = 3}}, seed);
   };
   EXPECT_EQ(with(1), with(1));
   EXPECT_NE(with(1), with(2));
@@ -308,10 +314,9 @@ TEST(Generate, StopsWhereItIsTold) {
   GPT model = random_model(rng);
   const std::vector<std::int64_t> prompt{3};
   const GenerateOptions options{.tokens = 20, .sampling = {.temperature = 3}};
-  Generator a(1), b(1), c(1), d(1);
-  const auto whole = generate(model, prompt, options, a);
+  const auto whole = written(model, prompt, options);
   std::vector<std::int64_t> handed;
-  const auto five = generate(model, prompt, options, b, [&](std::int64_t id) {
+  const auto five = written(model, prompt, options, 1, [&](std::size_t, std::int64_t id) {
     handed.push_back(id);
     return handed.size() < 5;
   });
@@ -320,18 +325,18 @@ TEST(Generate, StopsWhereItIsTold) {
   GenerateOptions stopping = options;
   stopping.stops = {whole[7]};
   const auto first = std::find(whole.begin(), whole.end(), whole[7]);
-  EXPECT_EQ(generate(model, prompt, stopping, c), std::vector(whole.begin(), first));
+  EXPECT_EQ(written(model, prompt, stopping), std::vector(whole.begin(), first));
   GenerateOptions none = options;
   none.tokens = 0;
-  EXPECT_TRUE(generate(model, prompt, none, d).empty());
+  EXPECT_TRUE(written(model, prompt, none).empty());
 }
 
 TEST(Generate, RejectsBadPrompts) {
   Generator rng(14);
   GPT model = random_model(rng);
-  EXPECT_THROW(generate(model, {}, {}, rng), Error);
-  EXPECT_THROW(generate(model, std::vector<std::int64_t>{37}, {}, rng), Error);
-  EXPECT_THROW(generate(model, std::vector<std::int64_t>{1}, {.tokens = -1}, rng), Error);
+  EXPECT_THROW(written(model, {}, {}), Error);
+  EXPECT_THROW(written(model, {37}, {}), Error);
+  EXPECT_THROW(written(model, {1}, {.tokens = -1}), Error);
 }
 
 }  // namespace

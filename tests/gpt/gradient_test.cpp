@@ -1,5 +1,6 @@
 // Gradients against finite differences in float64: the library's float32 gradient of each piece, and of every
 // parameter of whole models, within 1e-5 of the largest element.
+#include "attn/cross_entropy.hpp"
 #include "gpt/double.hpp"
 
 namespace {
@@ -58,7 +59,7 @@ TEST(GptGradients, LayerNorm) {
 }
 
 TEST(GptGradients, GeluOverItsWholeRange) {
-  for (const Gelu form : {Gelu::tanh, Gelu::exact}) {
+  for (const Activation form : {Activation::gelu_tanh, Activation::gelu}) {
     std::vector<double> at;
     for (double v = -40; v <= 40; v += 0.037) at.push_back(v);
     for (const double v : {0.0, -0.0, 1e-30, -1e-30, 1e20, -1e20, 3e38, -3e38, -5.4, 5.4}) at.push_back(v);
@@ -73,7 +74,7 @@ TEST(GptGradients, GeluOverItsWholeRange) {
       EXPECT_NEAR(slope.at({i}), expected_slope, 2e-6) << v;
     }
     // The lower tail keeps its digits, relative to itself; the tanh form's own reference cancels there.
-    if (form == Gelu::exact) {
+    if (form == Activation::gelu) {
       for (double v = -8; v < 0; v += 0.11) {
         const double found = gelu(Tensor::full({1}, v), form).item();
         const double exact = gelu_double(Tensor::full({1}, v).to(DType::f64), form).item();
@@ -85,7 +86,7 @@ TEST(GptGradients, GeluOverItsWholeRange) {
 
 // The limits, where x · Φ'(x) alone would be inf · 0.
 TEST(GptGradients, GeluAtInfinityIsTheIdentityOrNothing) {
-  for (const Gelu form : {Gelu::tanh, Gelu::exact}) {
+  for (const Activation form : {Activation::gelu_tanh, Activation::gelu}) {
     const Tensor x = tensor({kInf, -kInf}, {2}, DType::f32);
     EXPECT_EQ(values(gelu_backward(Tensor::full({2}, 3), x, form)), (std::vector<double>{3, 0}));
     EXPECT_EQ(gelu(x, form).at({0}), kInf);
@@ -116,7 +117,7 @@ TEST(GptGradients, WholeModels) {
     config.layers = pick(rng, 1, 2);
     config.heads = pick(rng, 1, 3);
     config.width = config.heads * pick(rng, 3, 4);
-    config.gelu = chance(rng, 0.5) ? Gelu::tanh : Gelu::exact;
+    config.gelu = chance(rng, 0.5) ? Activation::gelu_tanh : Activation::gelu;
     config.tied = chance(rng, 0.5);
     Generator draws(rng());
     GPT model(config, draws);

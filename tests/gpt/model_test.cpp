@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "attn/cross_entropy.hpp"
 #include "attn/optim.hpp"
 #include "gpt/double.hpp"
 
@@ -61,11 +62,10 @@ TEST(Gpt, ParametersAreNamedAsHuggingFaces) {
   EXPECT_EQ(GPT(config, rng).parameters().back()->name, "lm_head.weight");
 }
 
-TEST(Gpt, InitialiseFalseDrawsNothing) {
+TEST(Gpt, ZerosDrawNothing) {
   Generator rng(5), same(5);
   GPTConfig config = small();
-  config.initialise = false;
-  GPT model(config, rng);
+  GPT model(config, rng, Initial::zeros);
   EXPECT_EQ(rng.next_u32(), same.next_u32());
   Generator other(6);
   GPT drawn(small(), other);

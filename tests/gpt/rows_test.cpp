@@ -1,6 +1,7 @@
 // Many rows, which are cut into tasks, the last of them short: every row and every sum over rows is the definition's.
 #include "core/rows.hpp"
 
+#include "attn/cross_entropy.hpp"
 #include "attn/generate.hpp"
 #include "gpt/double.hpp"
 

@@ -55,7 +55,7 @@ TEST(GPTSteps, AreTheirOwnArithmetic) {
     Tensor x = Tensor::empty({6, 12}, DType::f64);
     for (Int t = 0; t < 6; ++t) {
       const auto id = static_cast<Int>(ids.at({item, t}));
-      for (Int c = 0; c < 12; ++c) x.set({t, c}, model.wte.value.at({id, c}) + model.wpe.value.at({t, c}));
+      for (Int c = 0; c < 12; ++c) x.set({t, c}, model.embedding.value.at({id, c}) + model.positions.value.at({t, c}));
     }
     for (int layer = 0; layer < 3; ++layer) {
       const std::string name = "h." + std::to_string(layer) + ".";

@@ -1,5 +1,5 @@
 // attn train, killed at any moment and resumed: bit for bit what a run gives that nobody disturbed.
-#include "attn/checkpoint.hpp"
+#include "attn/pretrained.hpp"
 #include "kill/kill.hpp"
 
 namespace attn::test {

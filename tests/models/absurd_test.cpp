@@ -77,8 +77,7 @@ TEST_P(Absurd, NumbersOfAConfig) {
   EXPECT_TRUE(loads_or_refuses(folder));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Absurd, testing::ValuesIn(language_model_families()),
-                         [](const auto& family) { return family.param; });
+INSTANTIATE_TEST_SUITE_P(All, Absurd, testing::ValuesIn(families()), [](const auto& family) { return family.param; });
 
 class AbsurdGguf : public testing::TestWithParam<const char*> {
  protected:

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "attn/blocks.hpp"
 #include "attn/language_model.hpp"
 #include "models/helpers.hpp"
 
@@ -28,11 +27,17 @@ class BlocksGolden : public testing::Test {
   // forward(x) and then backward(dy), with the parameters of the case.
   template <class F>
   void expect_case(const std::string& name, Module& module, const F& forward, double tolerance = kTolerance) const {
+    expect_case(
+        name, module, forward, [&](const Tensor& dy) { return module.backward(dy).x; }, tolerance);
+  }
+  template <class F, class B>
+  void expect_case(const std::string& name, Module& module, const F& forward, const B& backward,
+                   double tolerance = kTolerance) const {
     const auto all = module.parameters();
     EXPECT_EQ(std::ssize(all), parameters_of(name));
     for (Parameter* p : all) p->value = golden(name + ".parameter." + p->name);
     expect_of_largest(forward(golden(name + ".x")), golden(name + ".y"), tolerance, name + ".y");
-    expect_of_largest(module.backward(golden(name + ".dy")).x, golden(name + ".dx"), tolerance, name + ".dx");
+    expect_of_largest(backward(golden(name + ".dy")), golden(name + ".dx"), tolerance, name + ".dx");
     for (const Parameter* p : all) {
       const std::string grad = name + ".grad." + p->name;
       expect_of_largest(p->grad, golden(grad), tolerance, grad);
@@ -52,8 +57,8 @@ RotaryTable turns(std::int64_t tokens, std::int64_t head_dim) {
   return rotary_table(rotary_frequencies({.head_dim = head_dim, .theta = kTheta}), tokens);
 }
 
-const std::vector<std::pair<std::string, RmsWeight>> kNorms{{"rms_norm.llama", RmsWeight::scales},
-                                                            {"rms_norm.gemma", RmsWeight::plus_one}};
+const std::vector<std::pair<std::string, NormForm>> kNorms{{"rms_norm.llama", NormForm::rms},
+                                                           {"rms_norm.gemma", NormForm::rms_plus_one}};
 
 TEST_F(BlocksGolden, RMSNorm) {
   for (const auto& [name, form] : kNorms) {
@@ -79,8 +84,12 @@ TEST_F(BlocksGolden, RMSNormRoundsToBfloat16WhereItsFamilyDoes) {
 
 TEST_F(BlocksGolden, GatedFeedForward) {
   const auto expect = [&](const std::string& name, Activation activation, bool has_bias) {
-    GatedFeedForward module(kWidth, kInner, activation, has_bias);
-    expect_case("feed_forward." + name, module, [&](const Tensor& x) { return module.forward(x); });
+    FeedForward module(
+        {.width = kWidth, .inner_width = kInner, .activation = activation, .gated = true, .has_bias = has_bias});
+    Tensor in;
+    expect_case(
+        "feed_forward." + name, module, [&](const Tensor& x) { return module.forward(in = x); },
+        [&](const Tensor& dy) { return module.backward(dy, in); });
   };
   expect("silu", Activation::silu, true);
   expect("gelu_pytorch_tanh", Activation::gelu_tanh, false);
@@ -89,31 +98,41 @@ TEST_F(BlocksGolden, GatedFeedForward) {
 
 struct AttentionCase {
   std::string name;
-  GroupedQueryConfig config;
+  ModuleConfig config;
   bool turns = true;
 };
 
 std::vector<AttentionCase> attention_cases() {
   constexpr auto each = QueryKeyNorm::each_head, all = QueryKeyNorm::all_heads;
   return {
-      {"own_head_dim", {.heads = 4, .kv_heads = 2, .head_dim = 6}},
-      {"biases", {.heads = 3, .head_dim = 4, .qkv_bias = true, .out_bias = true}},
+      {"own_head_dim", {.num_heads = 4, .kv_heads = 2, .head_dim = 6, .out_bias = false}},
+      {"biases", {.num_heads = 3, .head_dim = 4, .qkv_bias = true, .out_bias = true}},
       {"norm_of_each_head",
-       {.heads = 4, .kv_heads = 1, .head_dim = 4, .norm = each, .form = RmsWeight::plus_one, .scale = 0.7}},
-      {"norm_of_all_heads", {.heads = 4, .kv_heads = 2, .head_dim = 4, .qkv_bias = true, .norm = all}, false},
-      {"window_and_softcap", {.heads = 2, .kv_heads = 1, .head_dim = 8, .window = 20, .softcap = 1.5, .scale = 0.9}},
-      {"window_and_sinks", {.heads = 4, .kv_heads = 2, .head_dim = 8, .window = 3, .sinks = true}},
+       {.num_heads = 4,
+        .kv_heads = 1,
+        .head_dim = 4,
+        .out_bias = false,
+        .scale = 0.7,
+        .query_key_norm = each,
+        .norm = NormForm::rms_plus_one}},
+      {"norm_of_all_heads",
+       {.num_heads = 4, .kv_heads = 2, .head_dim = 4, .qkv_bias = true, .out_bias = false, .query_key_norm = all},
+       false},
+      {"window_and_softcap",
+       {.num_heads = 2, .kv_heads = 1, .head_dim = 8, .out_bias = false, .window = 20, .softcap = 1.5, .scale = 0.9}},
+      {"window_and_sinks",
+       {.num_heads = 4, .kv_heads = 2, .head_dim = 8, .out_bias = false, .window = 3, .sinks = true}},
       {"all_at_once",
-       {.heads = 6,
+       {.num_heads = 6,
         .kv_heads = 2,
         .head_dim = 4,
         .qkv_bias = true,
         .out_bias = true,
-        .norm = each,
         .window = 4,
         .softcap = 2,
         .sinks = true,
-        .scale = 0.6}},
+        .scale = 0.6,
+        .query_key_norm = each}},
   };
 }
 
@@ -121,17 +140,18 @@ TEST_F(BlocksGolden, GroupedQueryAttention) {
   for (auto& [name, config, turned] : attention_cases()) {
     config.d_in = kWidth;
     config.epsilon = 1e-3;
-    GroupedQueryAttention module(config);
+    AttentionLayer module = grouped_query(config);
     expect_case("attention." + name, module, [&, turns_heads = turned, head_dim = config.head_dim](const Tensor& x) {
       return module.forward(x, turns_heads ? turns(x.size(1), head_dim) : RotaryTable{});
     });
   }
 }
 
-TEST_F(BlocksGolden, DecoderBlock) {
+TEST_F(BlocksGolden, Block) {
   const auto expect = [&](const std::string& name, LanguageModelConfig c, std::int64_t window = 0) {
     c.width = kWidth, c.inner_width = kInner, c.heads = 4, c.kv_heads = 2;
-    DecoderBlock block(c, {.window = window});
+    Generator unused(0);
+    Block block(c, {.window = window}, unused);
     expect_case(
         "block." + name, block,
         [&](const Tensor& x) { return block.forward(x, turns(x.size(1), block.attention.config().head_dim)); },
@@ -142,7 +162,7 @@ TEST_F(BlocksGolden, DecoderBlock) {
          {.epsilon = 1e-5, .pre_norm = false, .post_norm = true, .query_key_norm = QueryKeyNorm::all_heads});
   expect("pre_and_post_norms",
          {.head_dim = 6,
-          .norm = RmsWeight::plus_one,
+          .norm = NormForm::rms_plus_one,
           .post_norm = true,
           .activation = Activation::gelu_tanh,
           .attention_scale = 1 / std::sqrt(5.0),

@@ -1,10 +1,10 @@
 // RMSNorm, gated feed-forward and grouped-query attention: values against float64 loops, gradients against their finite
 // differences.
-#include "attn/blocks.hpp"
-
 #include <map>
 
+#include "attn/language_model.hpp"
 #include "models/double.hpp"
+#include "models/helpers.hpp"
 
 namespace attn::test {
 namespace {
@@ -41,7 +41,7 @@ TEST(Blocks, RMSNorm) {
     const std::int64_t rows = pick(rng, 1, 700), width = pick(rng, 1, 40);
     const double epsilon = chance(rng, 0.5) ? 1e-6 : 1e-2, added = chance(rng, 0.5) ? 1 : 0;
     const Tensor x = uniform(rng, {rows, width}, DType::f32, -3, 3).to(DType::f64), dy = uniform(rng, {rows, width});
-    RMSNorm norm(width, epsilon, added == 1 ? RmsWeight::plus_one : RmsWeight::scales, "n");
+    RMSNorm norm(width, epsilon, added == 1 ? NormForm::rms_plus_one : NormForm::rms, "n");
     const double begins = norm.weight.value.at({0});
     EXPECT_EQ(begins, 1 - added);
     const Weights weights = draw(rng, norm);
@@ -64,17 +64,17 @@ TEST(Blocks, RMSNorm) {
 TEST(Blocks, RMSNormRoundsWhereTheFamilyDoes) {
   std::mt19937 rng(3);
   const Tensor x = uniform(rng, {9, 33}, DType::f32, -3, 3);
-  for (const RmsWeight form : {RmsWeight::scales, RmsWeight::plus_one}) {
+  for (const NormForm form : {NormForm::rms, NormForm::rms_plus_one}) {
     RMSNorm norm(33, 1e-6, form);
     draw(rng, norm);
     const Tensor weight = norm.weight.value, found = norm.forward(x, DType::bf16);
-    norm.weight.value = Tensor::full({33}, form == RmsWeight::scales ? 1 : 0);
+    norm.weight.value = Tensor::full({33}, form == NormForm::rms ? 1 : 0);
     const Tensor n = norm.forward(x);
     for (std::int64_t i = 0; i < n.numel(); ++i) {
       const std::int64_t row = i / 33, column = i % 33;
       const Tensor one = n.select(0, row).slice(0, column, column + 1);
-      const float w = static_cast<float>(weight.at({column})) + (form == RmsWeight::plus_one ? 1.f : 0.f);
-      const Tensor first = form == RmsWeight::scales ? one.to(DType::bf16) : one;
+      const float w = static_cast<float>(weight.at({column})) + (form == NormForm::rms_plus_one ? 1.f : 0.f);
+      const Tensor first = form == NormForm::rms ? one.to(DType::bf16) : one;
       const float product = static_cast<float>(first.item()) * w;
       ASSERT_EQ(found.at({row, column}), Tensor::full({1}, product).to(DType::bf16).item()) << i;
     }
@@ -110,12 +110,13 @@ TEST(Blocks, GatedOverTheWholeRange) {
                [] { gated(Tensor::ones({2}), Tensor::ones({3}), Activation::silu); });
 }
 
-TEST(Blocks, GatedFeedForward) {
+TEST(Blocks, FeedForwardWithAGate) {
   for_seeds(10, [](std::mt19937& rng) {
     const std::int64_t rows = pick(rng, 1, 6), width = pick(rng, 1, 9), inner = pick(rng, 1, 12);
     const auto kind = static_cast<Activation>(pick(rng, 0, 2));
     const bool biased = chance(rng, 0.5);
-    GatedFeedForward module(width, inner, kind, biased, "mlp.");
+    FeedForward module({.width = width, .inner_width = inner, .activation = kind, .gated = true, .has_bias = biased},
+                       "mlp.");
     const Weights w = draw(rng, module);
     const Tensor x = uniform(rng, {rows, width}, DType::f32).to(DType::f64), dy = uniform(rng, {rows, width});
     const auto forward = [&] {
@@ -131,19 +132,19 @@ TEST(Blocks, GatedFeedForward) {
       return layer("down_proj", hidden);
     };
     expect_close(module.forward(x.to(DType::f32)), forward(), 2e-6, "output");
-    const Tensor dx = module.backward(dy.to(DType::f32)).x;
+    const Tensor dx = module.backward(dy.to(DType::f32), x.to(DType::f32));
     expect_gradients(module, w, x, dx, [&] { return dot(forward(), dy); });
   });
 }
 
 // One text by the definition.
-Tensor grouped_double(const Weights& w, const Tensor& x, const GroupedQueryConfig& c, const std::vector<float>& rates) {
+Tensor grouped_double(const Weights& w, const Tensor& x, const ModuleConfig& c, const std::vector<float>& rates) {
   const auto heads = [&](const std::string& name, const Tensor& in) {
     return linear_double(in, w.at(name + ".weight"), at(w, name + ".bias"));
   };
   Tensor q = heads("q_proj", x), k = heads("k_proj", x);
-  const double added = c.form == RmsWeight::plus_one ? 1 : 0;
-  if (c.norm != QueryKeyNorm::none) {
+  const double added = c.norm == NormForm::rms_plus_one ? 1 : 0;
+  if (c.query_key_norm != QueryKeyNorm::none) {
     const auto norm = [&](const Tensor& in, const char* name) {
       const Tensor weight = w.at(name);
       return rms_norm_double(in.view({-1, weight.numel()}), weight, c.epsilon, added).view(in.shape());
@@ -156,20 +157,20 @@ Tensor grouped_double(const Weights& w, const Tensor& x, const GroupedQueryConfi
 
 TEST(Blocks, GroupedQueryAttention) {
   for_seeds(24, [](std::mt19937& rng) {
-    GroupedQueryConfig c;
+    ModuleConfig c;
     c.kv_heads = pick(rng, 1, 3);
-    c.heads = c.kv_heads * pick(rng, 1, 3);
+    c.num_heads = c.kv_heads * pick(rng, 1, 3);
     c.head_dim = 2 * pick(rng, 1, 4);
     c.d_in = pick(rng, 1, 9);
     c.qkv_bias = chance(rng, 0.5), c.out_bias = chance(rng, 0.5);
-    c.norm = static_cast<QueryKeyNorm>(pick(rng, 0, 2));
-    c.form = chance(rng, 0.5) ? RmsWeight::scales : RmsWeight::plus_one;
+    c.query_key_norm = static_cast<QueryKeyNorm>(pick(rng, 0, 2));
+    c.norm = chance(rng, 0.5) ? NormForm::rms : NormForm::rms_plus_one;
     c.epsilon = 1e-3;
     c.window = chance(rng, 0.5) ? pick(rng, 1, 4) : 0;
     c.softcap = chance(rng, 0.5) ? 2 : 0;
     c.sinks = chance(rng, 0.5);
     if (chance(rng, 0.5)) c.scale = 0.7;
-    GroupedQueryAttention module(c);
+    AttentionLayer module = grouped_query(c);
     const Weights w = draw(rng, module);
     const std::int64_t tokens = pick(rng, 1, 7);
     const Tensor x = uniform(rng, {tokens, c.d_in}, DType::f32).to(DType::f64), dy = uniform(rng, {tokens, c.d_in});
@@ -203,8 +204,8 @@ TEST(Blocks, GroupedQueryAttention) {
 
 TEST(Blocks, RefuseWhatDoesNotFit) {
   expect_error(Error::Kind::argument, {"multiple of kv_heads"},
-               [] { GroupedQueryAttention({.d_in = 8, .heads = 4, .kv_heads = 3}); });
-  GroupedQueryAttention module({.d_in = 4, .heads = 2});
+               [] { grouped_query({.d_in = 8, .num_heads = 4, .kv_heads = 3}); });
+  AttentionLayer module = grouped_query({.d_in = 4, .num_heads = 2});
   expect_error(Error::Kind::shape, {"(tokens, 4)"}, [&] { module.forward(Tensor::ones({2, 3})); });
   expect_error(Error::Kind::argument, {"forward()"}, [&] { module.backward(Tensor::ones({2, 4})); });
   KVCache cache({.batch = 2, .kv_heads = 2, .head_dim = 2});

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numbers>
 
-#include "attn/blocks.hpp"
+#include "attn/language_model.hpp"
 #include "core/testing.hpp"
 
 namespace attn::test {
@@ -69,12 +69,12 @@ inline Tensor turned_double(const Tensor& x, std::int64_t d, const std::vector<f
 }
 
 // Causal attention of q (t, heads · d) to k, v (t, kv_heads · d).
-inline Tensor attention_double(const Tensor& q, const Tensor& k, const Tensor& v, const GroupedQueryConfig& c,
+inline Tensor attention_double(const Tensor& q, const Tensor& k, const Tensor& v, const ModuleConfig& c,
                                const Tensor& sinks) {
-  const std::int64_t tokens = q.size(0), d = c.head_dim, group = c.heads / c.kv_heads;
+  const std::int64_t tokens = q.size(0), d = c.head_dim, group = c.num_heads / c.kv_heads;
   const double scale = c.scale.value_or(1 / std::sqrt(static_cast<double>(d)));
   Tensor out = Tensor::zeros(q.shape(), DType::f64);
-  for (std::int64_t h = 0; h < c.heads; ++h) {
+  for (std::int64_t h = 0; h < c.num_heads; ++h) {
     for (std::int64_t i = 0; i < tokens; ++i) {
       const std::int64_t first = c.window > 0 ? std::max<std::int64_t>(0, i - c.window + 1) : 0;
       std::vector<double> scores;
@@ -82,7 +82,8 @@ inline Tensor attention_double(const Tensor& q, const Tensor& k, const Tensor& v
       for (std::int64_t j = first; j <= i; ++j) {
         double s = 0;
         for (std::int64_t e = 0; e < d; ++e) {
-          s += q.data<double>()[i * c.heads * d + h * d + e] * k.data<double>()[j * c.kv_heads * d + h / group * d + e];
+          s += q.data<double>()[i * c.num_heads * d + h * d + e] *
+               k.data<double>()[j * c.kv_heads * d + h / group * d + e];
         }
         s *= scale;
         if (c.softcap > 0) s = c.softcap * std::tanh(s / c.softcap);
@@ -91,8 +92,9 @@ inline Tensor attention_double(const Tensor& q, const Tensor& k, const Tensor& v
       }
       for (std::int64_t j = first; j <= i; ++j) {
         for (std::int64_t e = 0; e < d; ++e) {
-          out.data<double>()[i * c.heads * d + h * d + e] += scores[static_cast<std::size_t>(j - first)] / sum *
-                                                             v.data<double>()[j * c.kv_heads * d + h / group * d + e];
+          out.data<double>()[i * c.num_heads * d + h * d + e] +=
+              scores[static_cast<std::size_t>(j - first)] / sum *
+              v.data<double>()[j * c.kv_heads * d + h / group * d + e];
         }
       }
     }

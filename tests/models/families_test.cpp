@@ -59,7 +59,7 @@ TEST_P(Families, WriteTransformersTokensOnACache) {
   LanguageModel model = load_language_model(folder_);
   for (const std::int64_t batch : {std::int64_t{1}, std::int64_t{3}}) {
     for (std::int64_t first = 0; first < 3; first += batch) {
-      LanguageDecoder decoder(model, batch);
+      Decoder decoder(model, batch);
       std::vector<std::int64_t> next;
       std::vector<std::vector<std::int64_t>> found(static_cast<std::size_t>(batch));
       for (std::int64_t b = 0; b < batch; ++b) {
@@ -95,8 +95,7 @@ TEST_P(Families, WriteTheSameTokensWithoutACache) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(language_model_families()),
-                         [](const auto& family) { return family.param; });
+INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(families()), [](const auto& family) { return family.param; });
 
 TEST(Gguf, HasTheLogitsOfTheModelInIt) {
   for (const char* architecture : {"llama", "llama3", "qwen2", "qwen3", "yarn", "gemma2", "largest", "gemma3",

@@ -74,19 +74,19 @@ TEST(Generation, EachTextIsItsOwn) {
 // family, whose layers have biases, norms and heads of their own.
 TEST(Generation, RoundsProductsWhereItMay) {
   const double close = 8 * 0x1p-8;  // eight epsilons of bfloat16
-  for (const std::string& family : language_model_families()) {
+  for (const std::string& family : families()) {
     for (const DType weights : {DType::f32, DType::bf16, DType::i8}) {
       SCOPED_TRACE(testing::Message() << family << " " << name(weights));
       LanguageModel model = load_language_model(kData / family, weights, Precision::medium);
       LanguageModel exact = load_language_model(kData / family, weights);
       const Ids ids{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
-      LanguageDecoder rounded(model, 2, DType::bf16), wide(exact);
+      Decoder rounded(model, 2, DType::bf16), wide(exact);
       const Tensor prompt = rounded.read(0, ids);
       expect_of_largest(prompt, wide.read(0, ids), close, "logits of a prompt");
       rounded.read(1, Ids{7});
       const Tensor next = rounded.read(Ids{8, 2}).select(0, 0);
       expect_of_largest(next, wide.read(0, Ids{8}), close, "logits of a token");
-      LanguageDecoder alone(model, 1, DType::bf16);
+      Decoder alone(model, 1, DType::bf16);
       EXPECT_TRUE(identical(alone.read(0, ids), prompt));
       EXPECT_TRUE(identical(alone.read(0, Ids{8}), next));
     }
@@ -119,7 +119,7 @@ TEST(Generation, AWindowsMemoryStays) {
   for (Parameter* p : model.parameters()) p->value = uniform(rng, p->value.shape(), DType::f32, -0.5, 0.5);
   Ids text;
   for (int i = 0; i < 3000; ++i) text.push_back(pick(rng, 0, config.vocab_size - 1));
-  LanguageDecoder decoder(model), stepwise(model);
+  Decoder decoder(model), stepwise(model);
   const Tensor logits = decoder.read(0, text);
   const std::size_t held = decoder.bytes();
   for (int i = 0; i < 300; ++i) decoder.read(Ids{text[static_cast<std::size_t>(i)]});

@@ -7,6 +7,7 @@
 #include <functional>
 #include <iterator>
 
+#include "attn/generate.hpp"
 #include "models/helpers.hpp"
 #include "ops/stored.hpp"
 
@@ -66,14 +67,14 @@ TEST(Pretrained, KeepsMatricesInBfloat16) {
     if (p->value.rank() == 2) p->value = p->value.to(DType::bf16).to(DType::f32);
   }
   const std::vector<std::int64_t> ids{3, 1, 4, 1, 5};
-  LanguageDecoder rounded(model), wide(exact);
+  Decoder rounded(model), wide(exact);
   expect_of_largest(rounded.read(0, ids), wide.read(0, ids), 2e-5, "logits");
   expect_error(Kind::dtype, {"float32, bfloat16 or int8"}, [] { load_language_model(kData / "llama", DType::f16); });
 }
 
 // Tied and own heads, scaled embeddings, projections that a file holds as one.
 TEST(Pretrained, KeepsMatricesInEightBits) {
-  for (const std::string& family : language_model_families()) {
+  for (const std::string& family : families()) {
     SCOPED_TRACE(family);
     LanguageModel model = load_language_model(kData / family, DType::i8), exact = load_language_model(kData / family);
     const auto full = exact.parameters();
@@ -84,7 +85,7 @@ TEST(Pretrained, KeepsMatricesInEightBits) {
       if (p->scales.defined()) wide->value = rows_of(*p, 0, p->value.size(0));
     }
     const std::vector<std::int64_t> ids{3, 1, 4, 1, 5};
-    LanguageDecoder rounded(model), wide(exact);
+    Decoder rounded(model), wide(exact);
     expect_of_largest(rounded.read(0, ids), wide.read(0, ids), 2e-5, "logits");
     expect_of_largest(rounded.read(0, ids), wide.read(0, ids), 2e-5, "logits of more");
     const Folder folder;
@@ -94,7 +95,7 @@ TEST(Pretrained, KeepsMatricesInEightBits) {
 }
 
 TEST(Pretrained, SavesTheVeryTensors) {
-  for (const std::string& family : language_model_families()) {
+  for (const std::string& family : families()) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       SCOPED_TRACE(family + " in " + std::string(name(dtype)));
       const Folder folder;
@@ -129,11 +130,35 @@ TEST(Pretrained, SavesWhatTransformersReads) {
   io::save_safetensors(folder / "logits.safetensors", golden);
   LanguageModel again = load_language_model(folder);
   EXPECT_TRUE(identical(again.forward(ids), model.forward(ids)));
-  LanguageModelConfig own = model.config();
-  own.json.clear();
-  LanguageModel nameless(own);
-  expect_error(Kind::argument, {"config.json"}, [&] { save_language_model(folder, nameless); });
   expect_error(Kind::file, {"nowhere"}, [&] { save_language_model(folder / "nowhere", model); });
+}
+
+// A model that was built, and not read, gets a config.json of its family.
+TEST(Pretrained, SavesWhatWasBuilt) {
+  std::vector<fs::path> all{kData.parent_path().parent_path() / "gpt" / "data" / "checkpoints" / "untied-bf16"};
+  for (const std::string& family : families()) all.push_back(kData / family);
+  const Tensor ids = Tensor::from(std::span<const std::int64_t>(std::vector<std::int64_t>{5, 7, 11, 2, 9, 30}), {2, 3});
+  for (const fs::path& from : all) {
+    SCOPED_TRACE(from);
+    LanguageModel read = load_language_model(from);
+    LanguageModelConfig config = read.config();
+    config.json.clear();
+    LanguageModel built(config);
+    built.load_state_dict(read.state_dict());
+    const Folder folder;
+    save_language_model(folder, built);
+    LanguageModel again = load_language_model(folder);
+    EXPECT_TRUE(identical(again.forward(ids), read.forward(ids)));
+    const fs::path alone = folder / "alone.safetensors";
+    save_language_model(alone, built, {{"steps", "7"}});
+    fs::remove(folder / "config.json");
+    LanguageModel moved = load_language_model(alone);
+    EXPECT_TRUE(identical(moved.forward(ids), read.forward(ids)));
+  }
+  LanguageModelConfig odd = open_pretrained(kData / "llama").config;
+  odd.json.clear();
+  odd.attention_softcap = 2;  // which no Llama has
+  expect_error(Kind::argument, {"the family llama"}, [&] { config_json(odd); });
 }
 
 TEST(Pretrained, EndIdsComeFromBothConfigs) {
@@ -363,7 +388,7 @@ TEST(PretrainedMistakes, OfAGgufFile) {
 
 TEST(PretrainedMistakes, OfTheText) {
   LanguageModel model = load_language_model(kData / "llama");
-  LanguageDecoder decoder(model, 2);
+  Decoder decoder(model, 2);
   const std::vector<std::int64_t> longest(64, 1), more{1}, wrong{61}, none;
   decoder.read(0, longest);
   expect_error(Kind::shape, {"context_length = 64"}, [&] { decoder.read(0, more); });

@@ -31,7 +31,7 @@ TEST_F(SmolLM2, HasTransformersLogitsAndTokens) {
   for (const char* i : {"0", "1", "2", "3", "4"}) {
     const auto golden = [&](const char* name) { return *golden_.find(std::string(name) + "." + i); };
     const std::vector<std::int64_t> prompt = ids_of(golden("prompt")), at = ids_of(golden("at"));
-    LanguageDecoder decoder(model);
+    Decoder decoder(model);
     const Tensor logits = decoder.read(0, prompt);
     Tensor some = Tensor::empty({golden("at").numel()});
     for (std::size_t j = 0; j < at.size(); ++j) {

@@ -38,7 +38,7 @@ class BlockSteps {
     }
     return {};
   }
-  double added() const { return config_.norm == RmsWeight::plus_one ? 1 : 0; }
+  double added() const { return config_.norm == NormForm::rms_plus_one ? 1 : 0; }
   Tensor norm(const Tensor& x, const std::string& name) const {
     return rms_norm_double(x, weight(name + ".weight"), config_.epsilon, added());
   }
@@ -81,8 +81,8 @@ class BlockSteps {
   }
 
   void expect_heads() {
-    const GroupedQueryConfig& c = block_.attention.config();
-    for (const auto& [step, name, norm_name, heads] : {std::tuple{"queries", "q_proj", "q_norm", c.heads},
+    const ModuleConfig& c = block_.attention.config();
+    for (const auto& [step, name, norm_name, heads] : {std::tuple{"queries", "q_proj", "q_norm", c.num_heads},
                                                        {"keys", "k_proj", "k_norm", c.kv_heads},
                                                        {"values", "v_proj", "v_norm", c.kv_heads}}) {
       const Tensor shared = projected(name, norm_name, heads);
@@ -136,7 +136,7 @@ class BlockSteps {
 
   const LanguageModelConfig& config_;
   const LayerConfig& layer_;
-  DecoderBlock& block_;
+  Block& block_;
   Int tokens_;
   std::string prefix_;
   Tensor x_;

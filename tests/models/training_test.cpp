@@ -55,7 +55,7 @@ TEST_P(RoundedTraining, HasTheGradientsOfFloat32) {
   RecordProperty("error", std::to_string(norm_of(errors) / norm_of(all) / epsilon));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RoundedTraining, testing::ValuesIn(language_model_families()),
+INSTANTIATE_TEST_SUITE_P(All, RoundedTraining, testing::ValuesIn(families()),
                          [](const auto& family) { return family.param; });
 
 TEST(Training, FiftyStepsHavePyTorchsLosses) {

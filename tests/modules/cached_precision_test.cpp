@@ -56,7 +56,7 @@ TEST(CachedAttention, FollowsTheConfig) {
         })}) {
     Generator generator(7);
     MultiHeadAttention attention_module(config, generator);
-    ProjectedAttention& module = attention_module;
+    AttentionLayer& module = attention_module;
     const Tensor whole = module.forward(x);
     KVCache cache({.batch = 2, .kv_heads = 2, .head_dim = 4});
     const std::int64_t first = config.causal ? 2 : 5;  // without a mask all keys must be there

@@ -77,7 +77,7 @@ TEST(Rope, MultiHeadAttentionIsTheLoops) {
     Matrix rows;
     for (std::int64_t i = 0; i < 9; ++i) rows.push_back(values(x.select(0, i)));
     const Matrix expected = by_loops(module, rows, 2, rope_for(8, layout));
-    const Tensor found = module.ProjectedAttention::forward(x, nullptr);
+    const Tensor found = module.AttentionLayer::forward(x, nullptr);
     for (std::int64_t i = 0; i < 9; ++i) {
       for (std::int64_t c = 0; c < 16; ++c) {
         EXPECT_NEAR(found.at({i, c}), expected[static_cast<std::size_t>(i)][static_cast<std::size_t>(c)], 2e-6);
@@ -111,8 +111,8 @@ TEST(Rope, ATraceHoldsWhatWasTurnedAndWhatItBecame) {
   MultiHeadAttention module({.d_in = 3, .d_out = 8, .num_heads = 2, .rope = f}, rng);
   const Tensor x = draw({5, 3});
   Trace trace;
-  const Tensor z = module.ProjectedAttention::forward(x, &trace);
-  expect_close(module.ProjectedAttention::forward(x, nullptr), z, 1e-6, "without a trace");
+  const Tensor z = module.AttentionLayer::forward(x, &trace);
+  expect_close(module.AttentionLayer::forward(x, nullptr), z, 1e-6, "without a trace");
   std::string names;
   for (const auto& [name, value] : trace.steps()) names.append(name).append(", ");
   EXPECT_EQ(names,

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "attn/checkpoint.hpp"
+#include "attn/pretrained.hpp"
 #include "ranks/ranks.hpp"
 
 namespace attn::test {
@@ -27,7 +27,7 @@ class GenerateOverRanks : public OverRanks {
       const Tensor noise = rng.randn(p->value.shape());
       for (std::int64_t i = 0; i < noise.numel(); ++i) p->value.data<float>()[i] += factor * noise.data<float>()[i];
     }
-    save_gpt(path(name), model);
+    save_language_model(path(name), model);
   }
 
   // By rank 0. Others print nothing. (A launcher may give ranks a terminal, where control characters are escaped.)

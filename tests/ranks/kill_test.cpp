@@ -4,7 +4,7 @@
 #include <csignal>
 #include <random>
 
-#include "attn/checkpoint.hpp"
+#include "attn/pretrained.hpp"
 #include "ranks/ranks.hpp"
 
 namespace attn::test {

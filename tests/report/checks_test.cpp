@@ -1,7 +1,7 @@
 // The page's checks: nothing that rounding does fails one, and every fault that is planted does, in every dtype and
 // beside large scores.
 #include "attn/attention.hpp"
-#include "attn/blocks.hpp"
+#include "attn/language_model.hpp"
 #include "attn/module_kinds.hpp"
 #include "attn/report.hpp"
 #include "core/testing.hpp"

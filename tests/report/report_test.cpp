@@ -8,8 +8,8 @@
 #include <random>
 #include <regex>
 
-#include "attn/blocks.hpp"
 #include "attn/error.hpp"
+#include "attn/language_model.hpp"
 #include "attn/rotary.hpp"
 #include "core/testing.hpp"
 #include "report/html/encode.hpp"
@@ -28,7 +28,7 @@ Trace six_words() {
   Trace steps;
   Generator rng(123);
   MultiHeadAttention module({.d_in = 3, .d_out = 4, .num_heads = 2}, rng);
-  module.ProjectedAttention::forward(Generator(7).rand({6, 3}), &steps);
+  module.AttentionLayer::forward(Generator(7).rand({6, 3}), &steps);
   return steps;
 }
 
@@ -279,7 +279,7 @@ TEST(Report, NamesHeadsOfATextReadTwice) {
 // Two heads share a key head: the page keeps it once, and its checks compare each head with its own keys.
 TEST(Report, HeadsShareKeys) {
   Generator rng(5);
-  GroupedQueryAttention module({.d_in = 8, .heads = 4, .kv_heads = 2});
+  MultiHeadAttention module({.d_in = 8, .d_out = 8, .num_heads = 4, .kv_heads = 2}, rng);
   for (Parameter* p : module.parameters()) p->value = rng.randn(p->value.shape());
   Trace steps;
   module.forward(rng.randn({6, 8}), rotary_table(rotary_frequencies({.head_dim = 2}, 6), 6), &steps);

@@ -157,7 +157,7 @@ Trace two_heads() {
   Generator rng(123);
   MultiHeadAttention module({.d_in = 3, .d_out = 4, .context_length = 6, .num_heads = 2}, rng);
   Trace trace;
-  module.ProjectedAttention::forward(six_words(), &trace);
+  module.AttentionLayer::forward(six_words(), &trace);
   return trace;
 }
 

@@ -32,13 +32,13 @@ TrainConfig reproducible() {
   return config;
 }
 
-std::unique_ptr<CausalLM> gpt(Generator& rng, double dropout) {
+std::unique_ptr<LanguageModel> gpt(Generator& rng, double dropout) {
   const GPTConfig config{
       .vocab_size = kVocab, .context_length = kContext, .layers = 2, .heads = 2, .width = 16, .dropout = dropout};
   return std::make_unique<GPT>(config, rng);
 }
 
-std::unique_ptr<CausalLM> llama() {
+std::unique_ptr<LanguageModel> llama() {
   LanguageModelConfig c;
   c.vocab_size = kVocab, c.context_length = kContext, c.width = 16, c.inner_width = 24, c.heads = 2;
   c.layers.resize(2), c.ropes = {RopeConfig{.head_dim = 8}};
@@ -70,7 +70,7 @@ struct Trained {
 
   TrainText text = text_of();
   Generator rng{7, DropoutFlavour::philox};
-  std::unique_ptr<CausalLM> model;
+  std::unique_ptr<LanguageModel> model;
   Trainer trainer;
 };
 

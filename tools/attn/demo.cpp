@@ -96,7 +96,7 @@ class Demo {
     steps_v2_ = Trace();
     Generator rng(kSeedV2);
     SelfAttentionV2 attention({.d_in = 3, .d_out = 2}, rng);
-    attention.ProjectedAttention::forward(x_, &steps_v2_);
+    attention.AttentionLayer::forward(x_, &steps_v2_);
     return heading("Trainable weights, version 2: Linear layers, seed 789") +
            show("weights", steps_v2_["weights"], true) + show("contexts", steps_v2_["context"], true);
   }
@@ -130,7 +130,7 @@ class Demo {
   std::string batch() {
     Generator rng(kSeed);
     CausalAttention attention({.d_in = 3, .d_out = 2, .context_length = 6}, rng);
-    const Tensor z = attention.ProjectedAttention::forward(two_texts(), nullptr);
+    const Tensor z = attention.AttentionLayer::forward(two_texts(), nullptr);
     return heading("CausalAttention on a batch of two texts, seed 123") +
            show(formatted("contexts {}", z.shape().str()), z);
   }
@@ -142,7 +142,7 @@ class Demo {
     MultiHeadAttention split(config, again);
     Trace steps;
     const Tensor joined = wrapper.forward(x_);
-    const Tensor z = split.ProjectedAttention::forward(x_, &steps);
+    const Tensor z = split.AttentionLayer::forward(x_, &steps);
     return heading("Multi-head attention: two heads, seed 123") +
            say("One way is to compute the heads one after the other, and to put their contexts\n"
                "side by side.") +

@@ -183,7 +183,8 @@ Json gguf_model_report(const std::string& path) {
 Json file_report(const std::string& path, std::uint64_t max_bytes) {
   if (std::filesystem::is_directory(path)) {
     require_model("attn info", path);
-    return is_language_model(path) ? folder_report(path) : file_report(path + "/model.safetensors", max_bytes);
+    const bool described = std::filesystem::exists(std::filesystem::path(path) / "config.json");
+    return described ? folder_report(path) : file_report(path + "/model.safetensors", max_bytes);
   }
   if (io::is_gguf(path)) {
     Json json = gguf_report(path);

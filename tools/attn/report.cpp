@@ -60,7 +60,7 @@ std::string size_text(std::size_t bytes) {
 // Of a module that has just run: what the page needs to compute anew.
 void describe(const Job& job, const InputFlags& input, ReportOptions& options) {
   options.config = config_of(job.flags, job.x.tensor.size(-1));
-  if (const auto* module = dynamic_cast<const ProjectedAttention*>(job.module.get())) options.config = module->config();
+  if (const auto* module = dynamic_cast<const AttentionLayer*>(job.module.get())) options.config = module->config();
   options.parameters = job.module->state_dict();
   options.training = job.module->training();
   options.flavour = dropout_flavour(job.flags.rng);

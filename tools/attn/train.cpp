@@ -184,7 +184,7 @@ std::unique_ptr<Training> started(const Verb& verb, TrainFlags& flags, const Tra
   }
   flags.settings.model.vocab_size = tokenizer.vocab_size();
   flags.settings.model.precision = parse_precision(flags.precision);
-  flags.settings.model.gelu = flags.gelu == "tanh" ? Gelu::tanh : Gelu::exact;
+  flags.settings.model.gelu = flags.gelu == "tanh" ? Activation::gelu_tanh : Activation::gelu;
   return std::make_unique<Training>(flags.settings, flags.text, tokenizer, std::move(released), ranks);
 }
 

@@ -127,7 +127,7 @@ std::vector<std::string> load_tokens(const std::string& path, std::int64_t count
 
 Tensor Job::forward(Trace* trace) const {
   if (!context) return module->forward(x.tensor, trace);
-  return dynamic_cast<ProjectedAttention&>(*module).forward(x.tensor, context->tensor, trace);
+  return dynamic_cast<AttentionLayer&>(*module).forward(x.tensor, context->tensor, trace);
 }
 
 Job prepare(const Verb& verb, const ModuleFlags& flags, const InputFlags& inputs, bool with_steps) {

@@ -1,4 +1,4 @@
-// A model of either kind that reads and writes text: GPT-2's, or one of the families of attn/pretrained.hpp.
+// A language model that reads and writes text.
 #pragma once
 
 #include <filesystem>
@@ -14,6 +14,7 @@
 
 namespace attn::tool {
 
+// A model with what the verbs ask of it.
 class TextModel {
  public:
   using Ids = std::vector<std::int64_t>;
@@ -23,21 +24,27 @@ class TextModel {
     std::int64_t layers = 0, heads = 0;
   };
 
-  virtual ~TextModel() = default;
-  virtual std::int64_t context_length() const = 0;
-  virtual std::int64_t vocab_size() const = 0;
+  TextModel(std::filesystem::path path, DType weights, Precision precision);
+  std::int64_t context_length() const { return model_.config().context_length; }
+  std::int64_t vocab_size() const { return model_.config().vocab_size; }
   // Ids that end a text, beside those of its tokenizer.
-  virtual Ids end_ids() const { return {}; }
+  Ids end_ids() const { return model_.config().end_ids; }
   // `given`: the folder that --tokenizer names, or empty. Throws Error where there is none.
-  virtual std::unique_ptr<Tokenizer> tokenizer(const std::string& given) const = 0;
-  virtual Size size() const = 0;
+  std::unique_ptr<Tokenizer> tokenizer(const std::string& given) const;
+  Size size() const { return {static_cast<std::int64_t>(model_.config().layers.size()), model_.config().heads}; }
   // What ranks must have alike: sizes, and a fingerprint of weights and configuration.
-  virtual std::string identity() = 0;
+  std::string identity();
   // Each layer's steps on the ids, as many as the context takes.
-  virtual void read(std::span<const std::int64_t> ids, Trace& steps) = 0;
+  void read(std::span<const std::int64_t> ids, Trace& steps);
   // As generate() of attn/generate.hpp, which says what is thrown.
-  virtual std::vector<Continuation> write(const std::vector<Ids>& prompts, const GenerateOptions& options,
-                                          std::uint64_t seed, const Each& each) = 0;
+  std::vector<Continuation> write(const std::vector<Ids>& prompts, const GenerateOptions& options, std::uint64_t seed,
+                                  const Each& each) {
+    return generate(model_, prompts, options, seed, each);
+  }
+
+ private:
+  std::filesystem::path path_;
+  LanguageModel model_;
 };
 
 // Throws Error (file), which says what is at `path`, unless that is a .safetensors or GGUF file, or a folder with a

@@ -3,38 +3,42 @@
 #include <vector>
 
 #include "attn/chat.hpp"
-#include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
+#include "attn/gguf.hpp"
 #include "io/file.hpp"
 
 namespace attn::tool {
+namespace {
 
-std::unique_ptr<Tokenizer> tokenizer_for(const std::filesystem::path& model, const GPTConfig& config,
-                                         const std::string& folder) {
-  std::filesystem::path place = folder.empty() ? gpt_file(model).parent_path() : std::filesystem::path(folder);
-  if (place.empty()) place = ".";
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (!folder.empty() || std::filesystem::exists(place / "vocab.json") ||
-      std::filesystem::exists(place / "tokenizer.json")) {
-    tokenizer = std::make_unique<BPETokenizer>(BPETokenizer::load(place));
-  } else {
-    tokenizer = std::make_unique<ByteTokenizer>();
-  }
-  if (tokenizer->vocab_size() != config.vocab_size) {
-    throw Error(Error::Kind::data, "--tokenizer",
-                "the tokenizer of a model of " + std::to_string(config.vocab_size) + " tokens",
-                "one of " + std::to_string(tokenizer->vocab_size()),
-                "give the folder of its tokenizer.json, or of its vocab.json and merges.txt");
-  }
-  return tokenizer;
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kBytes = 256;
+
+// Where a model's tokenizer is: in its GGUF file, or in its folder.
+fs::path place_of(const fs::path& model) {
+  if (fs::is_directory(model) || io::is_gguf(model)) return model;
+  return model.has_parent_path() ? model.parent_path() : fs::path(".");
 }
 
-std::unique_ptr<Tokenizer> released_tokenizer(const std::filesystem::path& place, std::int64_t model_tokens) {
+bool has_tokenizer(const fs::path& folder) {
+  for (const char* name : {"vocab.json", "tokenizer.json", "tokenizer.model"}) {
+    if (fs::exists(folder / name)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> tokenizer_for(const fs::path& model, std::int64_t model_tokens, const std::string& given) {
+  const fs::path place = given.empty() ? place_of(model) : fs::path(given);
+  const bool bytes = given.empty() && model_tokens == kBytes && fs::is_directory(place) && !has_tokenizer(place);
+  if (bytes) return std::make_unique<ByteTokenizer>();
   auto tokenizer = std::make_unique<BPETokenizer>(BPETokenizer::load(place));
   if (tokenizer->vocab_size() > model_tokens) {
     throw Error(Error::Kind::data, "--tokenizer",
                 "the tokenizer of a model of " + std::to_string(model_tokens) + " tokens",
-                "one of " + std::to_string(tokenizer->vocab_size()), "give the folder of the model's tokenizer.json");
+                "one of " + std::to_string(tokenizer->vocab_size()),
+                "give the folder of its tokenizer.json, or of its vocab.json and merges.txt");
   }
   return tokenizer;
 }

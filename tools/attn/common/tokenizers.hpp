@@ -1,23 +1,20 @@
 // Which tokenizer a model's text goes through.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
 
-#include "attn/gpt.hpp"
 #include "attn/tokenizer.hpp"
 
 namespace attn::tool {
 
-// The tokenizer that BPETokenizer::load() finds in `folder`; without a folder the one beside the model, else bytes.
-// Throws Error for a vocabulary that is not the model's, and for files that are no tokenizer.
-std::unique_ptr<Tokenizer> tokenizer_for(const std::filesystem::path& model, const GPTConfig& config,
-                                         const std::string& folder);
-
-// The tokenizer in a released model's folder or GGUF file. The model may have more tokens, as tables of embeddings are
-// padded. Throws Error for one with less.
-std::unique_ptr<Tokenizer> released_tokenizer(const std::filesystem::path& place, std::int64_t model_tokens);
+// The tokenizer that BPETokenizer::load() finds in the folder `given`, or without one in the model's folder or GGUF
+// file; where there is none, bytes for a model of 256 tokens. The model may have more tokens, as tables of embeddings
+// are padded. Throws Error for one with less, and for files that are no tokenizer.
+std::unique_ptr<Tokenizer> tokenizer_for(const std::filesystem::path& model, std::int64_t model_tokens,
+                                         const std::string& given);
 
 // What a user says, after the system where that is not empty, as the text that the model's chat template makes. Throws
 // Error for a template that refuses it, or cannot be rendered.

@@ -5,7 +5,6 @@
 #include <span>
 #include <utility>
 
-#include "attn/checkpoint.hpp"
 #include "attn/error.hpp"
 #include "attn/gguf.hpp"
 #include "attn/io.hpp"
@@ -20,10 +19,10 @@ namespace fs = std::filesystem;
 class Gpt2 : public TrainedModel {
  public:
   explicit Gpt2(GPT model) : model_(std::move(model)) {}
-  CausalLM& module() override { return model_; }
+  LanguageModel& module() override { return model_; }
   std::string config() const override { return {}; }
   void save(const fs::path& file, std::int64_t steps) override {
-    save_gpt(file, model_, {{"steps", std::to_string(steps)}});
+    save_language_model(file, model_, {{"steps", std::to_string(steps)}});
   }
 
  private:
@@ -33,7 +32,7 @@ class Gpt2 : public TrainedModel {
 class Released : public TrainedModel {
  public:
   explicit Released(LanguageModel model) : model_(std::move(model)) {}
-  CausalLM& module() override { return model_; }
+  LanguageModel& module() override { return model_; }
   std::string config() const override { return model_.config().json; }
   void save(const fs::path& file, std::int64_t) override { save_language_model(file.parent_path(), model_); }
 
@@ -105,9 +104,9 @@ bool is_companion(const std::string& name) {
   return std::ranges::count(kTokenizerFiles, name) + std::ranges::count(kGenerationFiles, name) > 0;
 }
 
-std::unique_ptr<TrainedModel> new_gpt(const GPTConfig& config, const Generator& rng) {
+std::unique_ptr<TrainedModel> new_gpt(const GPTConfig& config, const Generator& rng, Initial initial) {
   Generator same = rng;  // a handle to one stream
-  return std::make_unique<Gpt2>(GPT(config, same));
+  return std::make_unique<Gpt2>(GPT(config, same, initial));
 }
 
 std::unique_ptr<TrainedModel> released_model(const fs::path& from, Precision precision) {
@@ -118,12 +117,10 @@ std::unique_ptr<TrainedModel> model_of(const TrainCheckpoint& from, const GPTCon
   if (const auto config = from.metadata.find(kConfigOfModel); config != from.metadata.end()) {
     LanguageModelConfig parsed = config_of(config->second, from);
     parsed.precision = gpt.precision;
-    return with_weights(std::make_unique<Released>(LanguageModel(parsed, false)), from);
+    return with_weights(std::make_unique<Released>(LanguageModel(parsed, Initial::none)), from);
   }
   check_sizes(gpt, from);
-  GPTConfig empty = gpt;
-  empty.initialise = false;
-  return with_weights(new_gpt(empty, rng), from);
+  return with_weights(new_gpt(gpt, rng, Initial::none), from);
 }
 
 }  // namespace attn::tool

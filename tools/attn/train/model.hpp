@@ -17,7 +17,7 @@ namespace attn::tool {
 class TrainedModel {
  public:
   virtual ~TrainedModel() = default;
-  virtual CausalLM& module() = 0;
+  virtual LanguageModel& module() = 0;
   // The config.json of a released model, else nothing.
   virtual std::string config() const = 0;
   // Writes `file`, a .safetensors, and a released model's config.json beside it.
@@ -35,7 +35,7 @@ bool is_companion(const std::string& name);
 
 constexpr const char* kConfigOfModel = "config.json";  // in a checkpoint's metadata, of a released model
 
-std::unique_ptr<TrainedModel> new_gpt(const GPTConfig& config, const Generator& rng);
+std::unique_ptr<TrainedModel> new_gpt(const GPTConfig& config, const Generator& rng, Initial initial);
 // A released model's folder or GGUF file, with products of that precision.
 std::unique_ptr<TrainedModel> released_model(const std::filesystem::path& from, Precision precision);
 // Either from a checkpoint: the config of a released model is there, and that of a GPT is given. Throws Error (data)

@@ -76,7 +76,7 @@ Json to_json(const TrainSettings& settings) {
   Json json;
   each_setting(settings, [&](const char* flag, const auto& value, const char*) { json[flag + 2] = value; });
   json["vocab"] = settings.model.vocab_size;
-  json["gelu"] = settings.model.gelu == Gelu::tanh ? "tanh" : "exact";
+  json["gelu"] = settings.model.gelu == Activation::gelu_tanh ? "tanh" : "exact";
   json["precision"] = name(settings.model.precision);
   if (settings.train.reproducible) json["reproducible"] = true;
   return json;
@@ -91,7 +91,7 @@ TrainSettings parse_settings(const std::string& text, const std::string& source)
     const auto gelu = json.at("gelu").get<std::string>();
     if (gelu != "exact" && gelu != "tanh")
       throw Error(Error::Kind::data, "train", "gelu tanh or exact in " + source, escaped(gelu));
-    settings.model.gelu = gelu == "exact" ? Gelu::exact : Gelu::tanh;
+    settings.model.gelu = gelu == "exact" ? Activation::gelu : Activation::gelu_tanh;
     settings.model.precision = parse_precision(json.at("precision").get<std::string>());
     settings.train.reproducible = json.value("reproducible", false);
     return settings;

@@ -44,7 +44,7 @@ Training::Training(const TrainSettings& chosen, const std::vector<std::string>& 
     : settings(checked(chosen, ranks)),
       rng(settings.seed, dropout_flavour(settings.rng)),
       text(text_of(texts, tokenizer, settings)),
-      model(released ? std::move(released) : new_gpt(settings.model, rng)),
+      model(released ? std::move(released) : new_gpt(settings.model, rng, Initial::drawn)),
       fingerprint(fingerprint_of(*model, ranks)),
       trainer(model->module(), rng, text, settings.train, ranks) {}
 

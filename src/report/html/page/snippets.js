@@ -77,7 +77,7 @@ function cppSnippet() {
     ...(plain ? [] : [`  attn::Generator rng(${report.seed ?? 123}${flavour});`]), make,
     ...(!plain && !weightsAreSeeded() ? ['  attn::StateDict weights;', '  for (auto& [name, tensor] : attn::io::load("weights.safetensors").tensors) weights[name] = tensor;', "  module.load_state_dict(weights);"] : []),
     ...(report.training ? ["  module.train();"] : []), "  attn::Trace steps;",
-    `  std::cout << attn::to_string(module.${cross ? "forward(x, source, &steps)" : plain || v1 || report.module === "heads" ? "forward(x, &steps)" : "ProjectedAttention::forward(x, &steps)"}) << "\\n";`,
+    `  std::cout << attn::to_string(module.${cross ? "forward(x, source, &steps)" : plain || v1 || report.module === "heads" ? "forward(x, &steps)" : "AttentionLayer::forward(x, &steps)"}) << "\\n";`,
     '  attn::io::save_text("report.html", attn::report(steps));', "}"];
 }
 const decimal = (x) => { const text = exactly(x); return /[.e]/.test(text) ? text : `${text}.0`; };

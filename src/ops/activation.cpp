@@ -1,10 +1,7 @@
-#include <string>
-
 #include "attention/element.hpp"
-#include "attn/blocks.hpp"
+#include "attn/feed_forward.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
-#include "ops/dense.hpp"
 #include "ops/input.hpp"
 
 namespace attn {
@@ -22,10 +19,17 @@ kernels::Activation of(Activation activation) {
   return kernels::Activation::gelu;
 }
 
-void check(const Tensor& gate, const Tensor& up) {
-  for (const Tensor* x : {&gate, &up}) {
-    if (!x->defined() || x->dtype() != DType::bf16) require_float32("gated", "gate and up", *x);
-  }
+void require_stored(const char* op, const char* what, const Tensor& x) {
+  if (!x.defined() || x.dtype() != DType::bf16) require_float32(op, what, x);
+}
+
+void require_gelu(const char* op, Activation form) {
+  if (form != Activation::silu) return;
+  throw Error(Error::Kind::argument, op, "gelu or gelu_tanh", "silu", "it is there with a gate only");
+}
+
+void require_pair(const Tensor& gate, const Tensor& up) {
+  for (const Tensor* x : {&gate, &up}) require_stored("gated", "gate and up", *x);
   if (!(gate.shape() == up.shape()) || gate.dtype() != up.dtype()) {
     throw Error(Error::Kind::shape, "gated", "gate and up of one shape and dtype",
                 gate.shape().str() + " and " + up.shape().str());
@@ -34,8 +38,36 @@ void check(const Tensor& gate, const Tensor& up) {
 
 }  // namespace
 
+Tensor gelu(const Tensor& x, Activation form) {
+  require_gelu("gelu", form);
+  require_stored("gelu", "x", x);
+  const Tensor in = x.contiguous(), y = Tensor::empty(x.shape(), x.dtype());
+  const kernels::ModelKernel& kernel = *kernels::active().model;
+  for_runs(in.numel(), 20, [&](std::int64_t first, std::int64_t count) {
+    kernel.gelu(
+        {form == Activation::gelu_tanh, element(x.dtype()), count, nullptr, address(in, first), address(y, first)});
+  });
+  return y;
+}
+
+Tensor gelu_backward(const Tensor& dy, const Tensor& x, Activation form) {
+  require_gelu("gelu_backward", form);
+  require_stored("gelu_backward", "x", x);
+  require_stored("gelu_backward", "dy", dy);
+  if (!(dy.shape() == x.shape())) {
+    throw Error(Error::Kind::shape, "gelu_backward", "dy of x's shape " + x.shape().str(), dy.shape().str());
+  }
+  const Tensor in = x.contiguous(), g = dy.to(x.dtype()).contiguous(), dx = Tensor::empty(x.shape(), x.dtype());
+  const kernels::ModelKernel& kernel = *kernels::active().model;
+  for_runs(in.numel(), 30, [&](std::int64_t first, std::int64_t count) {
+    kernel.gelu_backward({form == Activation::gelu_tanh, element(x.dtype()), count, address(g, first),
+                          address(in, first), address(dx, first)});
+  });
+  return dx;
+}
+
 Tensor gated(const Tensor& gate_in, const Tensor& up_in, Activation activation) {
-  check(gate_in, up_in);
+  require_pair(gate_in, up_in);
   const Tensor gate = gate_in.contiguous(), up = up_in.contiguous(), y = Tensor::empty(gate.shape(), gate.dtype());
   const kernels::ModelKernel& kernel = *kernels::active().model;
   for_runs(y.numel(), 20, [&](std::int64_t first, std::int64_t count) {
@@ -46,7 +78,7 @@ Tensor gated(const Tensor& gate_in, const Tensor& up_in, Activation activation) 
 }
 
 GatedGradient gated_backward(const Tensor& dy, const Tensor& gate_in, const Tensor& up_in, Activation activation) {
-  check(gate_in, up_in);
+  require_pair(gate_in, up_in);
   if (!(dy.shape() == gate_in.shape())) {
     throw Error(Error::Kind::shape, "gated_backward", "dy of gate's shape " + gate_in.shape().str(), dy.shape().str());
   }
@@ -58,45 +90,6 @@ GatedGradient gated_backward(const Tensor& dy, const Tensor& gate_in, const Tens
                            address(g, first), address(d.gate, first), address(d.up, first)});
   });
   return d;
-}
-
-GatedFeedForward::GatedFeedForward(std::int64_t width, std::int64_t inner_width, Activation activation, bool has_bias,
-                                   std::string_view prefix)
-    : gate_proj(width, inner_width, has_bias, std::string(prefix) + "gate_proj"),
-      up_proj(width, inner_width, has_bias, std::string(prefix) + "up_proj"),
-      down_proj(inner_width, width, has_bias, std::string(prefix) + "down_proj"),
-      activation_(activation) {}
-
-Tensor GatedFeedForward::forward(const Tensor& x, Trace* trace) {
-  const DType kept = stored(gate_proj.precision);
-  x_ = x;
-  gate_ = linear(gate_proj, x, kept);
-  up_ = linear(up_proj, x, kept);
-  const Tensor y = linear(down_proj, gated(gate_, up_, activation_), DType::f32);
-  if (trace) trace->record("output", y);
-  return y;
-}
-
-Module::Gradient GatedFeedForward::backward(const Tensor& dy) {
-  require_forward("GatedFeedForward", x_.defined());
-  // y = down_proj(activation(gate) · up)
-  const Tensor d_inner = linear_backward(down_proj, dy, gated(gate_, up_, activation_), gate_.dtype());
-  const GatedGradient d = gated_backward(d_inner, gate_, up_, activation_);
-  // gate = gate_proj(x), up = up_proj(x)
-  const Tensor dx = linear_backward(gate_proj, d.gate, x_, DType::f32);
-  return {linear_backward(up_proj, d.up, x_, DType::f32, dx), {}};
-}
-
-std::vector<Parameter*> GatedFeedForward::parameters() {
-  std::vector<Parameter*> all;
-  for (Linear* layer : {&gate_proj, &up_proj, &down_proj}) {
-    for (Parameter* p : layer->parameters()) all.push_back(p);
-  }
-  return all;
-}
-
-void GatedFeedForward::set_precision(Precision precision) {
-  for (Linear* layer : {&gate_proj, &up_proj, &down_proj}) layer->precision = precision;
 }
 
 }  // namespace attn

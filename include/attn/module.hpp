@@ -1,0 +1,85 @@
+// What all modules share, and the linear layer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attn/attention.hpp"
+#include "attn/random.hpp"
+#include "attn/tensor.hpp"
+#include "attn/trace.hpp"
+
+namespace attn {
+
+struct Parameter {
+  std::string name;  // as in PyTorch's state_dict: "W_query.weight", "heads.0.W_key.bias"
+  Tensor value;
+  Tensor grad;  // undefined until backward() fills it; backward() adds to what is there
+  // Of a matrix in int8 (store_matrices()): float32 (rows), the factors of the value's rows. Else undefined.
+  Tensor scales = {};
+};
+
+using StateDict = std::map<std::string, Tensor>;
+
+// Is told of parameters whose gradients a backward pass has finished, while it goes on with others.
+using GradientsReady = std::function<void(std::span<Parameter* const>)>;
+
+class Module {
+ public:
+  virtual ~Module() = default;
+
+  // x (t, d_in) or (b, t, d_in), float32 → (…, t, d_out). With a trace every step is recorded,
+  // without the batch dimension when x has none. Throws Error for a shape or dtype that does not fit.
+  virtual Tensor forward(const Tensor& x, Trace* trace = nullptr) = 0;
+
+  struct Gradient {
+    Tensor x, source;  // source: of a second input, where the last forward pass had one
+  };
+  // The gradient of the last forward pass, for the gradient of its output. It adds to every parameter's grad. Throws
+  // Error (argument) before a forward pass, and for a module that has no backward pass.
+  virtual Gradient backward(const Tensor& dz);
+
+  virtual std::vector<Parameter*> parameters() { return {}; }
+  StateDict state_dict();
+  // Every parameter must be there, with its shape, and nothing else. Otherwise it throws Error and changes nothing.
+  void load_state_dict(const StateDict& state);
+  void zero_grad();
+
+  // Dropout acts in train mode only. Modules start in eval mode (PyTorch's start in train mode).
+  // In train mode the memory of large tensors is kept for the next ones.
+  virtual void train(bool on = true);
+  void eval() { train(false); }
+  bool training() const noexcept { return training_; }
+
+ protected:
+  bool training_ = false;
+
+ private:
+  std::shared_ptr<void> keeps_memory_;
+};
+
+// y = x · weightᵀ + bias. Initial values as nn.Linear's: uniform in ±1/√d_in, weight first, then bias.
+class Linear : public Module {
+ public:
+  Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, Generator& rng, std::string_view name = {});
+  // Its weights are zeros, for the caller to load or draw.
+  Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, std::string_view name = {});
+  Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
+  using Module::backward;
+  // Returns dx, for dy and the x of the forward pass.
+  Tensor backward(const Tensor& dy, const Tensor& x);
+  std::vector<Parameter*> parameters() override;
+
+  Parameter weight;  // (d_out, d_in)
+  Parameter bias;    // (d_out); value undefined without bias
+  // How the three products are computed: y = x · weightᵀ, dx = dy · weight, d_weight = dyᵀ · x. Sums stay float32.
+  Precision precision = Precision::highest;
+};
+
+}  // namespace attn

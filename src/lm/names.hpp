@@ -1,0 +1,40 @@
+// What the parts of a model are called in the files of its family.
+#pragma once
+
+#include <string_view>
+
+#include "attn/feed_forward.hpp"
+#include "attn/modules.hpp"
+
+namespace attn {
+
+struct ModelNames {
+  const char *embedding, *positions, *blocks, *norm;
+  const char *attention, *feed_forward;  // of a block, as the next
+  AttentionNames of_attention;
+  FeedForwardNames of_feed_forward;
+  const char* pre_attention;
+};
+
+constexpr ModelNames kGpt2Names{"wte.weight", "wpe.weight",           "h.",  "ln_f", "attn", "mlp",
+                                {},           {"", "c_fc", "c_proj"}, "ln_1"};
+constexpr ModelNames kLlamaNames{"model.embed_tokens.weight",
+                                 "",
+                                 "model.layers.",
+                                 "model.norm",
+                                 "self_attn",
+                                 "mlp",
+                                 kLlamaAttentionNames,
+                                 {"gate_proj", "up_proj", "down_proj"},
+                                 "input_layernorm"};
+
+inline const ModelNames& names_of(std::string_view family) { return family == "gpt2" ? kGpt2Names : kLlamaNames; }
+
+// The norm before the feed-forward is called by what it follows: "post_attention_layernorm" is what comes after
+// attention in Llama, and attention's own post-norm where there is one, as in Gemma and OLMo 2.
+inline const char* pre_feed_forward_name(std::string_view family, bool post_norm) {
+  if (family == "gpt2") return "ln_2";
+  return post_norm ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+}
+
+}  // namespace attn

@@ -1,0 +1,321 @@
+// Projections, heads, attention, output projection: the one layer behind the book's classes and released models.
+#include <algorithm>
+#include <string>
+
+#include "attn/modules.hpp"
+#include "attn/reference.hpp"
+#include "core/rows.hpp"
+#include "ops/dense.hpp"
+#include "ops/input.hpp"
+#include "ops/sequence.hpp"
+
+namespace attn {
+namespace {
+
+namespace ref = reference;
+
+constexpr const char* kOp = "attention module";
+
+void require(bool fine, const char* expected, std::int64_t found) {
+  if (!fine) throw Error(Error::Kind::argument, kOp, expected, std::to_string(found));
+}
+
+void check_heads(const ModuleConfig& c) {
+  constexpr std::int64_t most = 1 << 30;  // as attention() has it
+  if (c.num_heads % c.kv_heads != 0) {
+    throw Error(Error::Kind::argument, kOp, "heads that are a multiple of kv_heads",
+                std::to_string(c.num_heads) + " and " + std::to_string(c.kv_heads));
+  }
+  if (c.num_heads >= most || c.head_dim >= most) {
+    throw Error(Error::Kind::argument, kOp, "num_heads and head_dim below 2^30",
+                std::to_string(c.num_heads) + " and " + std::to_string(c.head_dim));
+  }
+  if (!c.out_proj && c.head_dim * c.num_heads != c.d_out) {
+    throw Error(Error::Kind::argument, kOp, "heads of d_out numbers together, where there is no out_proj",
+                std::to_string(c.num_heads) + " of " + std::to_string(c.head_dim));
+  }
+  if (c.rope && 2 * static_cast<std::int64_t>(c.rope->inv_freq.size()) > c.head_dim) {
+    throw Error(Error::Kind::argument, kOp,
+                "rope of at most head_dim / 2 pairs, for head_dim = " + std::to_string(c.head_dim),
+                std::to_string(c.rope->inv_freq.size()));
+  }
+}
+
+ModuleConfig checked(ModuleConfig c) {
+  require_positive(kOp, "d_in", c.d_in);
+  require_positive(kOp, "d_out", c.d_out);
+  require_positive(kOp, "num_heads", c.num_heads);
+  require(c.context_length >= 0, "context_length >= 0 (0 = any)", c.context_length);
+  if (c.head_dim == 0 && c.d_out % c.num_heads != 0) {
+    throw Error(Error::Kind::argument, kOp, "d_out divisible by num_heads",
+                "d_out = " + std::to_string(c.d_out) + ", num_heads = " + std::to_string(c.num_heads));
+  }
+  if (c.kv_heads == 0) c.kv_heads = c.num_heads;
+  if (c.head_dim == 0) c.head_dim = c.d_out / c.num_heads;
+  require_positive(kOp, "kv_heads", c.kv_heads);
+  require_positive(kOp, "head_dim", c.head_dim);
+  check_heads(c);
+  if (!(c.dropout >= 0 && c.dropout <= 1)) {
+    throw Error(Error::Kind::argument, kOp, "dropout in [0, 1]", std::to_string(c.dropout));
+  }
+  if (c.scale) require_finite(kOp, "scale", *c.scale);
+  require_finite(kOp, "softcap", c.softcap, 0);
+  require(c.window >= 0 && (c.causal || c.window == 0), "window >= 0 (0 = none), and none without a causal mask",
+          c.window);
+  return c;
+}
+
+Tensor batched(const Tensor& x) { return x.rank() == 3 ? x : x.unsqueeze(0); }
+
+// (b, t, heads · d) normalised in rows of the norm's width
+Tensor normalised(Norm& norm, const Tensor& x, DType dtype) {
+  const Tensor rows = x.to(DType::f32).contiguous().view({-1, norm.weight.value.numel()});
+  return norm.forward(rows, dtype).view(x.shape());
+}
+
+Tensor normalised_backward(Norm& norm, const Tensor& dy) {
+  const Tensor rows = dy.to(DType::f32).contiguous().view({-1, norm.weight.value.numel()});
+  return norm.backward(rows, {}).view(dy.shape());
+}
+
+}  // namespace
+
+AttentionLayer::AttentionLayer(const ModuleConfig& config, Generator& rng, std::string_view prefix,
+                               const AttentionNames& names)
+    : config_(checked(config)), rng_(rng) {
+  const ModuleConfig& c = config_;
+  const auto named = [&](std::string_view name) { return std::string(prefix).append(name); };
+  const auto layer = [&](std::int64_t d_in, std::int64_t d_out, bool has_bias, std::string_view name) {
+    auto made = c.initialise ? std::make_unique<Linear>(d_in, d_out, has_bias, rng, named(name))
+                             : std::make_unique<Linear>(d_in, d_out, has_bias, named(name));
+    made->precision = c.precision;
+    return made;
+  };
+  const auto projection = [&](std::int64_t heads, std::string_view name) {
+    return layer(c.d_in, heads * c.head_dim, c.qkv_bias, name);
+  };
+  const LayerOrder order = c.layer_order.value_or(LayerOrder::qkv);
+  if (order == LayerOrder::qkv) query_ = projection(c.num_heads, names.query);
+  key_ = projection(c.kv_heads, names.key);
+  if (order == LayerOrder::kqv) query_ = projection(c.num_heads, names.query);
+  value_ = projection(c.kv_heads, names.value);
+  if (c.out_proj) out_ = layer(c.num_heads * c.head_dim, c.d_out, c.out_bias, names.out);
+  if (c.query_key_norm != QueryKeyNorm::none) {
+    const auto norm = [&](std::int64_t heads, std::string_view name) {
+      const std::int64_t together = c.query_key_norm == QueryKeyNorm::all_heads ? heads : 1;
+      return std::make_unique<Norm>(c.norm, together * c.head_dim, c.epsilon, named(name));
+    };
+    query_norm_ = norm(c.num_heads, names.query_norm);
+    key_norm_ = norm(c.kv_heads, names.key_norm);
+  }
+  sinks_ = {named(names.sinks), c.sinks ? Tensor::zeros({c.num_heads}) : Tensor{}, {}};
+}
+
+std::vector<Parameter*> AttentionLayer::parameters() {
+  std::vector<Parameter*> all;
+  const auto add = [&](Module* part) {
+    if (!part) return;
+    for (Parameter* p : part->parameters()) all.push_back(p);
+  };
+  for (const auto* part : {&query_, &key_, &value_, &out_}) add(part->get());
+  for (const auto* part : {&query_norm_, &key_norm_}) add(part->get());
+  if (config_.sinks) all.push_back(&sinks_);
+  return all;
+}
+
+void AttentionLayer::check_input(const Tensor& x, const char* what) const {
+  require_input(kOp, what, x, config_.d_in, stored(config_.precision));
+  if (config_.context_length > 0 && x.size(-2) > config_.context_length) {
+    throw Error(Error::Kind::shape, kOp,
+                "at most context_length = " + std::to_string(config_.context_length) + " tokens",
+                std::to_string(x.size(-2)), "raise context_length or shorten the input");
+  }
+}
+
+AttentionOptions AttentionLayer::options(Align align) const {
+  AttentionOptions options;
+  if (config_.causal) options.mask = Mask::causal(align);
+  if (config_.window > 0) options.mask.window_left = config_.window - 1;
+  options.scale = config_.scale;
+  options.softcap = config_.softcap;
+  options.sinks = sinks_.value;
+  options.precision = config_.precision;
+  return options;
+}
+
+void AttentionLayer::add_dropout(AttentionOptions& options, std::int64_t batch, std::int64_t tq, std::int64_t tk) {
+  if (!training_ || config_.dropout == 0) return;
+  options.dropout = config_.dropout;
+  if (rng_.flavour() == DropoutFlavour::philox) {
+    options.dropout_key = rng_.next_u64();
+  } else {
+    const std::int64_t columns = sequence_ ? sequence_->tokens() : tk;
+    options.dropout_keep =
+        dropout_keep(rng_, sequence_.get(), {batch, config_.num_heads, tq, columns}, config_.dropout);
+  }
+}
+
+// Of positions 0 to tokens - 1; empty where nothing turns.
+RotaryTable AttentionLayer::turns(std::int64_t tokens) {
+  if (!config_.rope) return {};
+  const std::int64_t held = rope_.cos.defined() ? rope_.cos.size(0) : 0;
+  if (tokens > held) rope_ = rotary_table(*config_.rope, std::max(tokens, held + held / 2));
+  return {rope_.cos.slice(0, 0, tokens), rope_.sin.slice(0, 0, tokens), rope_.layout};
+}
+
+// Of the tokens that are here.
+RotaryTable AttentionLayer::own_turns(std::int64_t tokens) {
+  if (!config_.rope || !sequence_) return turns(tokens);
+  return rotary_rows(turns(sequence_->tokens()), sequence_->positions());
+}
+
+// Of the next tokens of each of the cache's items.
+RotaryTable AttentionLayer::turns(const DecoderCache& cache, std::int64_t tokens) {
+  if (!config_.rope) return {};
+  const RotaryTable all = turns(cache.max_length() + tokens);
+  const Tensor lengths = cache.lengths();
+  const Tensor positions = Tensor::empty({lengths.numel(), tokens}, DType::i64);
+  for (std::int64_t i = 0; i < positions.numel(); ++i) {
+    positions.data<std::int64_t>()[i] = lengths.data<std::int64_t>()[i / tokens] + i % tokens;
+  }
+  return rotary_rows(all, positions);
+}
+
+// x (b, tq, d_in), source (b, tk, d_in) → queries, keys and values, kept in float32 or bfloat16, before they turn
+AttentionLayer::Heads AttentionLayer::project_heads(const Tensor& x, const Tensor& source, DType kept) {
+  const DType unnormalised = query_norm_ ? DType::f32 : kept;
+  Tensor q = linear(*query_, x, unnormalised), k = linear(*key_, source, unnormalised);
+  if (query_norm_) q = normalised(*query_norm_, q, kept), k = normalised(*key_norm_, k, kept);
+  return {ref::split_heads(q, config_.num_heads), ref::split_heads(k, config_.kv_heads),
+          ref::split_heads(linear(*value_, source, kept), config_.kv_heads)};
+}
+
+Tensor AttentionLayer::forward(const Tensor& x, const Tensor& source, Trace* trace) {
+  check_input(x, "x");
+  check_input(source, "source");
+  if (x.rank() != source.rank() || (x.rank() == 3 && x.size(0) != source.size(0))) {
+    throw Error(Error::Kind::shape, kOp, "x and source of one batch size",
+                x.shape().str() + " and " + source.shape().str());
+  }
+  require_part(kOp, sequence_.get(), x, -2, config_.context_length);
+  return run(x, source, own_turns(x.size(-2)), own_turns(source.size(-2)), trace);
+}
+
+Tensor AttentionLayer::forward(const Tensor& x, const RotaryTable& turns, Trace* trace) {
+  check_input(x, "x");
+  require_part(kOp, sequence_.get(), x, -2, config_.context_length);
+  return run(x, x, turns, turns, trace);
+}
+
+Tensor AttentionLayer::run(const Tensor& x, const Tensor& source, const RotaryTable& q_turns,
+                           const RotaryTable& k_turns, Trace* trace) {
+  saved_.reset();  // what the pass before kept: this one has the same sizes
+  Saved s{.x = batched(x), .source = batched(source), .heads = {}, .q_turns = q_turns, .k_turns = k_turns};
+  s.self = x.raw() == source.raw() && x.shape() == source.shape() && x.strides() == source.strides();
+  if (sequence_ && (!s.self || trace)) {
+    throw Error(Error::Kind::argument, kOp, "self-attention without a trace on a part of a sequence",
+                trace ? "a trace" : "another source");
+  }
+  s.heads = project_heads(s.x, s.source, trace ? DType::f32 : stored(config_.precision));
+  const auto& [q, k, v] = s.heads;
+  s.options = options(Align::top_left);
+  add_dropout(s.options, s.x.size(0), x.size(-2), source.size(-2));
+  const bool turned = q_turns.cos.defined();
+  Tensor queries, keys;  // before they were turned, for the trace
+  if (turned) {
+    if (trace) queries = q.clone(), keys = k.clone();
+    rotary_in_place(q, q_turns);
+    rotary_in_place(k, k_turns);
+  }
+  Trace steps;
+  s.attention =
+      sequence_ ? sequence_->attention(q, k, v, s.options) : attention(q, k, v, s.options, trace ? &steps : nullptr);
+  s.merged = ref::merge_heads(s.attention.output);
+  const Tensor z = out_ ? linear(*out_, s.merged, DType::f32) : s.merged.to(DType::f32);
+
+  const bool unbatched = x.rank() == 2;
+  const auto shown = [unbatched](const Tensor& t) { return unbatched ? t.select(0, 0) : t; };
+  if (trace) {
+    trace->record("inputs", x);
+    if (!s.self) trace->record("source", source);
+    if (turned) steps = before_rotation(steps, queries, keys);
+    record_steps(*trace, steps, unbatched, config_.num_heads == 1);
+    if (config_.num_heads > 1) trace->record("merged", shown(s.merged));
+    if (out_) trace->record("output", shown(z));
+  }
+  saved_ = std::move(s);
+  return shown(z);
+}
+
+Tensor AttentionLayer::forward(const Tensor& x, DecoderCache& cache) {
+  check_input(x, "x");
+  const std::int64_t tokens = x.size(-2), held = cache.max_length(), longest = config_.context_length;
+  if (longest > 0 && tokens > longest - held) {
+    throw Error(Error::Kind::shape, kOp,
+                "at most context_length = " + std::to_string(longest) + " tokens with those in the cache",
+                std::to_string(held) + " and " + std::to_string(tokens));
+  }
+  const Tensor all = batched(x);
+  const bool fits = all.size(0) == cache.config().batch;  // append() refuses another
+  const Tensor z = forward(all, fits ? turns(cache, tokens) : RotaryTable{}, cache);
+  return x.rank() == 2 ? z.select(0, 0) : z;
+}
+
+Tensor AttentionLayer::forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache,
+                               std::optional<std::int64_t> item) {
+  require_input(kOp, "x", x, config_.d_in, stored(config_.precision));
+  if (x.rank() != 3 || (item && x.size(0) != 1)) {
+    throw Error(Error::Kind::shape, kOp, item ? "x (1, tokens, d_in) for one item" : "x (batch, tokens, d_in)",
+                x.shape().str());
+  }
+  const auto [q, k, v] = project_heads(x, x, stored(config_.precision));
+  if (turns.cos.defined()) {
+    rotary_in_place(q, turns);
+    rotary_in_place(k, turns);
+  }
+  const AttentionOptions own = options(Align::bottom_right);
+  AttentionResult result;
+  if (item) {
+    cache.append(*item, k.select(0, 0), v.select(0, 0));
+    result = attention(q, cache, *item, own);
+  } else {
+    cache.append(k, v);
+    result = attention(q, cache, own);
+  }
+  const Tensor merged = ref::merge_heads(result.output);
+  return out_ ? linear(*out_, merged, DType::f32) : merged.to(DType::f32);
+}
+
+Module::Gradient AttentionLayer::backward(const Tensor& dz) {
+  require_forward(kOp, saved_.has_value());
+  const Saved& s = *saved_;
+  const auto& [q, k, v] = s.heads;
+  const Tensor dz3 = batched(dz);
+  const Shape shape{s.x.size(0), s.x.size(1), config_.d_out};
+  if (!(dz3.shape() == shape)) {
+    throw Error(Error::Kind::shape, kOp, "dz of the output's shape " + shape.str(), dz.shape().str());
+  }
+  // z = out(merged)
+  const Tensor d_merged = out_ ? linear_backward(*out_, dz3, s.merged, s.merged.dtype()) : dz3;
+  // merged = merge_heads(context), context = attention(q, k, v)
+  const Tensor d_context = ref::split_heads(d_merged, config_.num_heads);
+  auto grad = sequence_ ? sequence_->attention_backward(d_context, q, k, v, s.options, s.attention)
+                        : attention_backward(d_context, q, k, v, s.options, s.attention);
+  if (config_.sinks) accumulate(sinks_, grad.sinks);
+  if (s.q_turns.cos.defined()) {  // q, k = rotary(q, k)
+    grad.q = rotary_backward(grad.q, s.q_turns);
+    grad.k = rotary_backward(grad.k, s.k_turns);
+  }
+  // q, k = norm(q), norm(k), each of merged heads
+  Tensor dq = ref::merge_heads(grad.q), dk = ref::merge_heads(grad.k);
+  if (query_norm_) dq = normalised_backward(*query_norm_, dq), dk = normalised_backward(*key_norm_, dk);
+  // q, k, v = W · x
+  const Tensor dx = linear_backward(*query_, dq, s.x, DType::f32);
+  const Tensor d_keys = linear_backward(*key_, dk, s.source, DType::f32, s.self ? dx : Tensor{});
+  const Tensor d_source = linear_backward(*value_, ref::merge_heads(grad.v), s.source, DType::f32, d_keys);
+  const auto shown = [&](const Tensor& t) { return dz.rank() == 2 ? t.select(0, 0) : t; };
+  if (s.self) return {shown(d_source), {}};
+  return {shown(dx), shown(d_source)};
+}
+
+}  // namespace attn

@@ -1,0 +1,41 @@
+// The modules that are one choice of the attention layer's parts.
+#include "attn/modules.hpp"
+
+namespace attn {
+namespace {
+
+ModuleConfig one_head(ModuleConfig config, bool causal) {
+  config.num_heads = config.kv_heads = 1;
+  config.head_dim = 0;
+  config.out_proj = false;
+  config.causal = config.causal && causal;
+  return config;
+}
+
+ModuleConfig seed_003_head(ModuleConfig config) {
+  if (!config.scale) config.scale = 1;
+  if (!config.layer_order) config.layer_order = LayerOrder::kqv;
+  return one_head(config, true);
+}
+
+ModuleConfig without_mask(ModuleConfig config) {
+  config.causal = false;
+  config.rope = {};  // distances to another text's tokens mean nothing
+  return config;
+}
+
+}  // namespace
+
+SelfAttentionV2::SelfAttentionV2(ModuleConfig config, Generator& rng) : AttentionLayer(one_head(config, false), rng) {}
+
+SelfAttentionHead::SelfAttentionHead(ModuleConfig config, Generator& rng)
+    : AttentionLayer(seed_003_head(config), rng) {}
+
+CausalAttention::CausalAttention(ModuleConfig config, Generator& rng, std::string_view prefix)
+    : AttentionLayer(one_head(config, true), rng, prefix) {}
+
+CrossAttention::CrossAttention(ModuleConfig config, Generator& rng) : AttentionLayer(without_mask(config), rng) {}
+
+MultiHeadAttention::MultiHeadAttention(const ModuleConfig& config, Generator& rng) : AttentionLayer(config, rng) {}
+
+}  // namespace attn
