@@ -199,7 +199,7 @@ TEST_F(TrainTest, Refuses) {
   fails(tiny + "--out m.safetensors", 2, "--text");
   fails(tiny + "--text text.txt", 2, "--out");
   fails("printf short | " + tiny + "--text - --out m.safetensors", 3, "more than 8 tokens");
-  fails("attn train --text text.txt --out m.safetensors --heads 3", 2, "num_heads");
+  fails("attn train --text text.txt --out m.safetensors --heads 3", 2, "the heads divide");
   fails(tiny + "--text text.txt --out m.safetensors --precision low", 2, "highest, high, medium");
   fails(tiny + "--text text.txt --out m.safetensors --gelu other", 2, "tanh, exact");
   fails(tiny + "--text text.txt --out m.safetensors --rng other", 2, "philox, native, mkl");

@@ -31,8 +31,12 @@ bool has_tokenizer(const fs::path& folder) {
 
 std::unique_ptr<Tokenizer> tokenizer_for(const fs::path& model, std::int64_t model_tokens, const std::string& given) {
   const fs::path place = given.empty() ? place_of(model) : fs::path(given);
-  const bool bytes = given.empty() && model_tokens == kBytes && fs::is_directory(place) && !has_tokenizer(place);
-  if (bytes) return std::make_unique<ByteTokenizer>();
+  if (given.empty() && fs::is_directory(place) && !has_tokenizer(place)) {
+    if (model_tokens == kBytes) return std::make_unique<ByteTokenizer>();
+    throw Error(Error::Kind::data, "--tokenizer",
+                "the tokenizer of a model of " + std::to_string(model_tokens) + " tokens", "none beside the model",
+                "give the folder of its tokenizer.json, or of its vocab.json and merges.txt");
+  }
   auto tokenizer = std::make_unique<BPETokenizer>(BPETokenizer::load(place));
   if (tokenizer->vocab_size() > model_tokens) {
     throw Error(Error::Kind::data, "--tokenizer",
