@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "attn/language_model.hpp"
 #include "attn/distributed.hpp"
+#include "attn/language_model.hpp"
 #include "attn/optim.hpp"
 #include "attn/random.hpp"
 

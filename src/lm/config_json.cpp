@@ -88,17 +88,17 @@ void add_granite(Ordered& json, const LanguageModelConfig& c) {
 
 Ordered json_of(const LanguageModelConfig& c) {
   Ordered json{{"model_type", c.family},
-            {"vocab_size", c.vocab_size},
-            {"hidden_size", c.width},
-            {"intermediate_size", c.inner_width},
-            {"num_hidden_layers", c.layers.size()},
-            {"num_attention_heads", c.heads},
-            {"num_key_value_heads", c.kv_heads},
-            {"head_dim", c.head_dim},
-            {"max_position_embeddings", c.context_length},
-            {"rms_norm_eps", c.epsilon},
-            {"tie_word_embeddings", c.tied},
-            {"eos_token_id", c.end_ids}};
+               {"vocab_size", c.vocab_size},
+               {"hidden_size", c.width},
+               {"intermediate_size", c.inner_width},
+               {"num_hidden_layers", c.layers.size()},
+               {"num_attention_heads", c.heads},
+               {"num_key_value_heads", c.kv_heads},
+               {"head_dim", c.head_dim},
+               {"max_position_embeddings", c.context_length},
+               {"rms_norm_eps", c.epsilon},
+               {"tie_word_embeddings", c.tied},
+               {"eos_token_id", c.end_ids}};
   const bool gemma = c.family.starts_with("gemma");
   if (!gemma) json["hidden_act"] = name_of(c.activation);
   if (c.out_bias) json["attention_bias"] = true;

@@ -33,9 +33,10 @@ std::unique_ptr<Tokenizer> tokenizer_for(const fs::path& model, std::int64_t mod
   const fs::path place = given.empty() ? place_of(model) : fs::path(given);
   if (given.empty() && fs::is_directory(place) && !has_tokenizer(place)) {
     if (model_tokens == kBytes) return std::make_unique<ByteTokenizer>();
-    throw Error(Error::Kind::data, "--tokenizer",
-                "the tokenizer of a model of " + std::to_string(model_tokens) + " tokens", "none beside the model",
-                "give the folder of its tokenizer.json, or of its vocab.json and merges.txt");
+    throw Error(
+        Error::Kind::data, "--tokenizer",
+        "a tokenizer.json, or vocab.json and merges.txt, beside a model of " + std::to_string(model_tokens) + " tokens",
+        "none", "give the folder of its tokenizer");
   }
   auto tokenizer = std::make_unique<BPETokenizer>(BPETokenizer::load(place));
   if (tokenizer->vocab_size() > model_tokens) {
