@@ -340,6 +340,22 @@ TEST(TrainCheckpoint, KeepsTheConfigAndWhatItsCallerAdds) {
   EXPECT_EQ(found.config.optimizer.weight_decay, 0.3);
 }
 
+// Files of before these settings were kept; the optimizer's are PyTorch's.
+TEST(TrainCheckpoint, WithoutLaterSettingsHasTheUsualOnes) {
+  const Folder folder;
+  const auto file = folder / "state.safetensors";
+  Trained().trainer.save(file);
+  io::NamedTensors old = io::load(file);
+  old.metadata["settings"] = R"({"steps":9,"batch":12,"lr":0.01,"min-lr":0.001,"warmup":2,"weight-decay":0.3,)"
+                             R"("beta2":0.7,"clip":0.25,"eval-every":4})";
+  io::save_safetensors(file, old);
+  const TrainConfig config = TrainCheckpoint::load(file).config;
+  EXPECT_EQ(config.clip, 0.25);
+  EXPECT_EQ(config.optimizer.beta1, 0.9);
+  EXPECT_EQ(config.optimizer.epsilon, 1e-8);
+  EXPECT_FALSE(config.reproducible);
+}
+
 TEST(TrainCheckpoint, RefusesAnotherTextModelOrFile) {
   const Folder folder;
   const auto file = folder / "state.safetensors";
