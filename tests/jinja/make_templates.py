@@ -104,6 +104,9 @@ SNIPPETS = [
     "{{ true is boolean }}{{ 1 is boolean }}{{ 'a' is iterable }}{{ 1 is iterable }}{{ [] is mapping }}{{ missing is undefined }}"
     "{{ none is undefined }}{{ 1.0 is float }}{{ 1 is float }}{{ 1 is integer }}{{ 1.0 is integer }}{{ 2 is even }}{{ 2 is odd }}"
     "{{ 4 is divisibleby 3 }}{{ false is false }}{{ 0 is false }}{{ 1 is string }}{{ 'a' is sequence }}{{ 1 is sequence }}{{ 1.5 is number }}",
+    "{{ [{'n': 'b', 'i': 1}, {'n': 'B', 'i': 2}, {'n': 'a', 'i': 3}] | unique(attribute='n') | map(attribute='i') | list }} "
+    "{{ [{'n': 'b'}, {'n': 'A'}] | sort(attribute='n') | list }} {{ [{'n': 'b'}, {'n': 'a'}] | max(attribute='n') }} "
+    "{{ [{'n': 'b'}, {'n': 'a'}] | min(attribute='n') }} {{ [{'n': 'b'}, {'n': 'a'}] | join('-', attribute='n') }}",
     "{{ 'a' | nothing_such }}",
     "{% if false %}{{ 'a' | nothing_such }}{% endif %}b",
     "{{ strftime_now('%d %b %Y') | length }} {{ dict(a=1) }} {{ range(3) | list }}",
