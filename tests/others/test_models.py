@@ -1,0 +1,38 @@
+"""Real models beside transformers, which reads the same GGUF files: ids, logits and greedy tokens."""
+
+import json
+import subprocess
+
+import numpy as np
+import packages
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+HELPER = packages.ROOT / "build" / "default" / "tests" / "logits_of"
+PROMPTS = ["The capital of France is", "def fibonacci(n):\n    if n < 2:", "  Größe, 你好 and 3.14159\n\n🙂"]
+
+
+@pytest.mark.parametrize("fixture", ["gemma3_270m", "smollm2"])
+def test_a_model_is_transformers(fixture, request, attn, tmp_path):
+    path = request.getfixturevalue(fixture)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    model = transformers.AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
+    lines = tmp_path / "lines"
+    lines.write_text("".join(json.dumps(prompt) + "\n" for prompt in PROMPTS))
+    ran = attn("tokens", "--tokenizer", path, "--lines", lines)
+    ids = [json.loads(line) for line in ran.stdout.split("\n")[:-1]]
+    assert ids == [tokenizer(prompt).input_ids for prompt in PROMPTS]
+    texts = [",".join(map(str, one)) for one in ids]
+    ran = attn("generate", "--model", path, "--ids", *texts, "--tokens", 30, "--temperature", 0, "--json")
+    assert ran.returncode == 0, ran.stderr
+    for one, text, written in zip(ids, texts, json.loads(ran.stdout)["texts"]):
+        with torch.no_grad():
+            logits = model(torch.tensor([one + written["ids"]])).logits[0, len(one) - 1 :]
+        subprocess.run([HELPER, path, tmp_path / "logits.npy", text], check=True)
+        found = torch.from_numpy(np.load(tmp_path / "logits.npy"))
+        assert (found - logits[0]).abs().max() <= 1e-4 * logits[0].abs().max()
+        # Each token is transformers' best one after those before it; the text ends after 30 or before an end.
+        assert written["ids"] == logits[: len(written["ids"])].argmax(-1).tolist()
+        assert len(written["ids"]) == 30 or logits[-1].argmax() == model.config.eos_token_id
