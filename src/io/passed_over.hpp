@@ -62,6 +62,27 @@ inline constexpr std::array<io::PassedOver, 7> kGenerationPassedOver{
       "attn generate has no such mode"},
      {"token_healing", "[false]", "attn generate has no such mode"}}};
 
+// Of tokenizer.json.
+inline constexpr std::array<io::PassedOver, 1> kTokenizerPassedOver{
+    {{"version truncation padding pair trim_offsets add_prefix_space use_regex prepend_scheme split str_rep", "",
+      "where a step does not read it, it asks for no other ids of one text"}}};
+
+// Of tokenizer_config.json.
+inline constexpr std::array<io::PassedOver, 5> kTokenizerConfigPassedOver{
+    {{"tokenizer_class processor_class auto_map name_or_path _name_or_path transformers_version _commit_hash backend "
+      "is_local local_files_only from_slow tokenizer_file vocab_file merges_file special_tokens_map_file "
+      "tokenizer_type vocab_size init_inputs",
+      "", "who made the file, and for which programs"},
+     {"model_max_length max_len max_length padding* pad_* truncation* stride model_input_names return_token_type_ids",
+      "", "how texts are cut and filled up for a batch"},
+     {"clean_up_tokenization_spaces* spaces_between_special_tokens errors verbose response_schema response_template "
+      "chat_control_tokens use_default_system_prompt",
+      "", "what a call of Python makes of an answer"},
+     {"add_prefix_space do_lower_case do_lowercase strip_accents tokenize_chinese_chars do_basic_tokenize never_split "
+      "legacy sp_model_kwargs remove_space keep_accents",
+      "", "tokenizer.json's steps say it"},
+     {"*", "[false, \"\", [], {}]", "it could ask for other ids, and attn does not know it"}}};
+
 // Of GGUF, without the architecture's prefix.
 inline constexpr std::array<io::PassedOver, 8> kGgufPassedOver{
     {{"expert_count expert_used_count nextn_predict_layers pooling_type rope.scaling.yarn_log_multiplier", "[0]",

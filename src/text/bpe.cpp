@@ -115,6 +115,11 @@ BPETokenizer BPETokenizer::load(const std::filesystem::path& path) {
     said = text::with_special_tokens(said, config_origin, read(map), {kOp, map_source});
   }
   text::add_tokenizer_config(said, config_origin, description);
+  const auto added = path / "added_tokens.json";
+  if (std::filesystem::exists(added)) {
+    const auto added_source = io::source_name(added);
+    text::add_added_tokens(read(added), {kOp, added_source}, description);
+  }
   if (auto templates = chat_files(path); !templates.empty()) description.chat_templates = std::move(templates);
   return BPETokenizer(std::make_shared<const Table>(std::move(description), origin));
 }

@@ -22,6 +22,8 @@ Description describe_tokenizer_json(std::string_view json, const io::Origin& ori
 // before the config's own, but not at all where that lists the added tokens.
 std::string with_special_tokens(std::string_view config, const io::Origin& origin, std::string_view map,
                                 const io::Origin& map_origin);
+// added_tokens.json, after the others: tokens that are there under the same ids. Throws for other ids.
+void add_added_tokens(std::string_view json, const io::Origin& origin, Description& description);
 // What tokenizer_config.json adds: the end of a text, and the chat template.
 void add_tokenizer_config(std::string_view json, const io::Origin& origin, Description& description);
 

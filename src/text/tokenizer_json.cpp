@@ -1,177 +1,38 @@
 // tokenizer.json, as Hugging Face's tokenizers package writes it. What is not known here is refused by its name: a
 // tokenizer that is nearly right gives wrong ids without a word.
-#include <algorithm>
-#include <array>
-#include <functional>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
-#include "io/json_object.hpp"
+#include "io/passed_over.hpp"
 #include "text/readers.hpp"
+#include "text/tokenizer_lists.hpp"
 
 namespace attn::text {
 namespace {
 
 using io::JsonObject;
 using Json = JsonObject::Json;
-using Event = Json::parse_event_t;
 
-constexpr int kDeepest = 32;
-constexpr std::size_t kMostKeys = 1000;     // of an object other than the vocabulary
-constexpr std::size_t kLongestText = 1024;  // of an added token, or of what a normalizer puts in
-// Of a normalizer, a pre_tokenizer, a post_processor or a decoder. The pair is of two texts, which are not encoded
-// here, and trim_offsets moves places in a text, not ids.
-constexpr std::string_view kStepKeys =
-    " type normalizers pretokenizers processors decoders prepend pattern content strip_left strip_right clean_text "
-    "handle_chinese_chars strip_accents lowercase add_prefix_space trim_offsets use_regex individual_digits behavior "
-    "invert replacement prepend_scheme split single pair special_tokens sep cls prefix cleanup start stop ";
-// How many texts are cut and filled up for a batch is not asked for here, as transformers does not by itself.
-constexpr std::string_view kRootKeys =
-    " version truncation padding added_tokens normalizer pre_tokenizer post_processor decoder model ";
-constexpr std::string_view kModelKeys =
-    " type dropout unk_token continuing_subword_prefix end_of_word_suffix fuse_unk byte_fallback ignore_merges vocab "
-    "merges max_input_chars_per_word ";
 constexpr std::size_t kMostReplacements = 4;  // each may make a text four times as long
-
-// A key that nobody reads could ask for other ids.
-void require_known(const Json& object, std::string_view keys, const io::Origin& origin) {
-  if (!object.is_object()) return;
-  for (const auto& [key, value] : object.items()) {
-    const std::string whole = std::string(1, ' ').append(key).append(" ");
-    if (!value.is_null() && keys.find(whole) == keys.npos) origin.fail("keys that attn knows", io::in_quotes(key));
-  }
-}
-
-AddedToken added_token(const JsonObject& json) {
-  AddedToken token;
-  token.content = json.text("content", "");
-  if (token.content.empty() || token.content.size() > kLongestText) {
-    json.wrong("content", "a text of 1 to 1024 bytes", token.content);
-  }
-  const Json* id = json.find("id");
-  if (!id || !id->is_number_unsigned() || id->get<std::uint64_t>() >= (std::uint64_t{1} << 31)) {
-    json.wrong("id", "a whole number below 2^31", id ? *id : Json());
-  }
-  token.id = id->get<Id>();
-  token.special = json.flag("special", false);
-  token.lstrip = json.flag("lstrip", false);
-  token.rstrip = json.flag("rstrip", false);
-  token.normalized = json.flag("normalized", !token.special);
-  token.single_word = json.flag("single_word", false);
-  return token;
-}
-
-// Follows the parser: takes the vocabulary, the merges and the added tokens, which are long, out of what becomes
-// objects. The list of tokenizer_config.json repeats the added tokens, and is passed over.
-class LongLists {
- public:
-  LongLists(const io::Origin& origin, Description& description) : origin_(origin), description_(description) {}
-
-  bool operator()(int depth, Event event, Json& value) {
-    if (depth > kDeepest) origin_.fail("values that lie less deep", std::to_string(depth) + " deep");
-    const auto level = static_cast<std::size_t>(depth);
-    switch (event) {
-      case Event::object_start:
-      case Event::array_start:
-        keys_[level + 1].clear(), counts_[level + 1] = 0;
-        if (level == 2) enter(event);
-        if (level > 2) require_place(level, event);
-        return true;
-      case Event::object_end:
-      case Event::array_end:
-        if (level == 2 && event == Event::object_end && keys_[1] == "added_tokens") {
-          require_known(value, " id content single_word lstrip rstrip normalized special ", origin_);
-          description_.added.push_back(added_token(JsonObject(value, origin_)));
-          return false;
-        }
-        if (level == 2) in_vocabulary_ = in_merges_ = false;
-        if (level == 3 && in_merges_) end_merge();
-        return !in_merges_;
-      case Event::key:
-        keys_[level] = value.get<std::string>();
-        if (in_vocabulary_ || (level > 1 && keys_[1] == "added_tokens_decoder")) return false;
-        if (++counts_[level] > kMostKeys) origin_.fail("at most 1000 keys", "more at " + io::in_quotes(keys_[level]));
-        return true;
-      case Event::value:
-        return !(in_merges_ ? take_merge(level, value) : in_vocabulary_ && take_token(value));
-    }
-    return true;
-  }
-
- private:
-  void enter(Event event) {
-    if (keys_[1] != "model") return;
-    in_vocabulary_ = event == Event::object_start && keys_[2] == "vocab";
-    in_merges_ = event == Event::array_start && keys_[2] == "merges";
-    if ((in_vocabulary_ && !description_.vocabulary.empty()) || (in_merges_ && !description_.merges.empty())) {
-      origin_.fail("one " + keys_[2], "two");
-    }
-  }
-
-  // The vocabulary holds numbers alone, the merges at most lists.
-  void require_place(std::size_t level, Event event) const {
-    if (in_vocabulary_)
-      origin_.fail("ids that are whole numbers", "a list or an object for " + io::in_quotes(keys_[3]));
-    const bool merge = level == 3 && event == Event::array_start;
-    if (in_merges_ && !merge) origin_.fail("merges of two tokens", "another list or an object");
-  }
-
-  bool take_token(const Json& value) {
-    if (!value.is_number_unsigned()) {
-      origin_.fail("ids that are whole numbers", std::string(value.type_name()) + " for " + io::in_quotes(keys_[3]));
-    }
-    description_.vocabulary.emplace_back(keys_[3], value.get<std::uint64_t>());
-    return false;  // its key has not been kept
-  }
-
-  // "a b", or ["a", "b"]
-  bool take_merge(std::size_t level, const Json& value) {
-    if (!value.is_string()) origin_.fail("merges of two tokens", value.type_name());
-    if (level == 3) description_.merges.push_back(merge_of(value.get_ref<const std::string&>(), origin_));
-    if (level == 4) parts_.push_back(value.get<std::string>());
-    return true;
-  }
-
-  void end_merge() {
-    if (parts_.size() != 2) origin_.fail("merges of two tokens", std::to_string(parts_.size()) + " tokens");
-    description_.merges.emplace_back(std::move(parts_[0]), std::move(parts_[1]));
-    parts_.clear();
-  }
-
-  const io::Origin& origin_;
-  Description& description_;
-  bool in_vocabulary_ = false, in_merges_ = false;
-  std::array<std::string, kDeepest + 2> keys_;  // the key at each depth
-  std::array<std::size_t, kDeepest + 2> counts_{};
-  std::vector<std::string> parts_;
-};
-
-Json parsed(std::string_view text, const io::Origin& origin, Description& description) {
-  LongLists lists(origin, description);
-  return io::parse_json(text, std::ref(lists), origin);
-}
 
 // Reads the parts of a file; a part that has a list of parts is those.
 class Reader {
  public:
   Reader(const Json& root, const io::Origin& origin, Description& description)
-      : origin_(origin), root_(root, origin), d_(description) {
-    require_known(root, kRootKeys, origin);
-  }
+      : origin_(origin), root_(root, origin), d_(description) {}
 
   void read() {
     const JsonObject model = part(root_, "model");
-    require_known(*root_.find("model"), kModelKeys, origin_);
     read_model(model);
+    model.finish({kTokenizerPassedOver});
     for (const Json& token : list(root_, "added_tokens")) origin_.fail("objects in added_tokens", token.type_name());
     each("normalizer", "normalizers", [&](const JsonObject& step) { read_normalizer(step); });
     each("pre_tokenizer", "pretokenizers", [&](const JsonObject& step) { read_splitter(step); });
     each("post_processor", "processors", [&](const JsonObject& step) { read_template(step); });
     if (!root_.find("decoder")) origin_.fail("a decoder", "none");
     each("decoder", "decoders", [&](const JsonObject& step) { read_decoder(step); });
+    root_.finish({kTokenizerPassedOver});
     if (d_.byte_level != byte_level_decoder_)
       origin_.fail("ByteLevel before and after the model, or at neither", "one");
   }
@@ -194,12 +55,13 @@ class Reader {
     const Json* value = root_.find(key);
     if (!value) return;
     const JsonObject json(*value, origin_);
-    require_known(*value, kStepKeys, origin_);
-    if (json.text("type", "") != "Sequence") return read(json);
-    for (const Json& member : list(json, members)) {
-      require_known(member, kStepKeys, origin_);
-      read(JsonObject(member, origin_));
-    }
+    const auto whole = [&](const JsonObject& step) {
+      read(step);
+      step.finish({kTokenizerPassedOver});
+    };
+    if (json.text("type", "") != "Sequence") return whole(json);
+    for (const Json& member : list(json, members)) whole(JsonObject(member, origin_));
+    json.finish({});
   }
 
   [[noreturn]] void unknown(const char* part, const std::string& type) const {
@@ -223,7 +85,7 @@ class Reader {
 
   void read_model(const JsonObject& model) {
     const std::string type = model.text("type", model.find("merges") ? "BPE" : "");
-    if (d_.vocabulary.empty()) model.wrong("vocab", "an object of ids", nullptr);
+    if (!model.has("vocab") || d_.vocabulary.empty()) model.wrong("vocab", "an object of ids", nullptr);
     if (model.find("unk_token")) d_.unknown = model.text("unk_token", "");
     if (type == "WordPiece") {
       const auto most = static_cast<std::size_t>(model.number("max_input_chars_per_word", 100, 1, 1000));
@@ -408,87 +270,13 @@ class Reader {
   bool byte_level_decoder_ = false, fused_ = false;
 };
 
-// "<s>", or {"content": "<s>", …}; null for none.
-std::optional<std::string> token_name(const JsonObject& config, const char* key, const io::Origin& origin) {
-  const Json* value = config.find(key);
-  if (!value) return {};
-  return value->is_object() ? JsonObject(*value, origin).text("content", "") : config.text(key, "");
-}
-
-std::optional<Id> id_of(const std::string& token, const Description& d) {
-  const auto added = std::ranges::find(d.added, token, &AddedToken::content);
-  if (added != d.added.end()) return added->id;
-  const auto at = std::ranges::find(d.vocabulary, token, [](const auto& entry) { return entry.first; });
-  return at == d.vocabulary.end() ? std::nullopt : std::optional(static_cast<Id>(at->second));
-}
-
-// What the flag says of a mark around a text must be what tokenizer.json does.
-void require_mark(const JsonObject& config, const char* flag, const char* token, const std::vector<Id>& marks,
-                  const Description& description, const io::Origin& origin) {
-  const auto name = token_name(config, token, origin);
-  const auto id = name ? id_of(*name, description) : std::nullopt;
-  if (config.find(flag) && id) config.require(flag, std::ranges::count(marks, *id) > 0);
-}
-
-// "bos_token" and its kin, those of a model alone among them.
-void read_named_tokens(const JsonObject& config, const io::Origin& origin, Description& description) {
-  const auto add = [&](const std::string& key, const Json& value) {
-    if (value.is_string()) description.named_tokens[key] = value.get<std::string>();
-    if (value.is_object() && value.contains("content")) {
-      description.named_tokens[key] = JsonObject(value, origin).text("content", "");
-    }
-  };
-  for (const auto& [key, value] : config.json().items()) {
-    if (key.ends_with("_token")) add(key, value);
-  }
-  for (const char* const further : {"model_specific_special_tokens", "extra_special_tokens"}) {
-    const Json* tokens = config.find(further);
-    if (!tokens || !tokens->is_object()) continue;
-    for (const auto& [key, value] : tokens->items()) add(key, value);
-  }
-}
-
 }  // namespace
 
 Description describe_tokenizer_json(std::string_view json, const io::Origin& origin) {
   Description description;
-  const Json root = parsed(json, origin, description);
+  const Json root = parse_tokenizer(json, origin, description);
   Reader(root, origin, description).read();
   return description;
-}
-
-std::string with_special_tokens(std::string_view config, const io::Origin& origin, std::string_view map,
-                                const io::Origin& map_origin) {
-  Description none;
-  Json all = parsed(config, origin, none);
-  const JsonObject tokens(parsed(map, map_origin, none), map_origin);
-  if (!all.is_object() || all.contains("added_tokens_decoder")) return std::string(config);
-  for (const auto& [key, value] : tokens.json().items()) {
-    if (key.ends_with("_token")) token_name(tokens, key.c_str(), map_origin);  // throws for what is no token
-    all[key] = value;
-  }
-  return JsonObject(std::move(all), origin).dump();
-}
-
-void add_tokenizer_config(std::string_view json, const io::Origin& origin, Description& description) {
-  Description none;
-  const JsonObject config(parsed(json, origin, none), origin);
-  if (const auto end = token_name(config, "eos_token", origin)) description.end_of_text = id_of(*end, description);
-  if (description.end_of_text) description.ends.push_back(*description.end_of_text);
-  config.require("split_special_tokens", false);
-  require_mark(config, "add_bos_token", "bos_token", description.before, description, origin);
-  require_mark(config, "add_eos_token", "eos_token", description.after, description, origin);
-  read_named_tokens(config, origin, description);
-  const Json* chat = config.find("chat_template");
-  if (!chat) return;
-  if (!chat->is_array()) {
-    description.chat_templates["default"] = config.text("chat_template", "");
-    return;
-  }
-  for (const Json& item : *chat) {
-    const JsonObject named(item, origin);
-    description.chat_templates[named.text("name", "")] = named.text("template", "");
-  }
 }
 
 }  // namespace attn::text

@@ -1,0 +1,69 @@
+"""What the files beside tokenizer.json say, as transformers follows it, or refused by the name of what is meant."""
+
+import json
+import shutil
+
+import packages
+import pytest
+
+transformers = pytest.importorskip("transformers")
+SOURCE = packages.ROOT / "tests" / "text" / "data" / "tokenizers" / "qwen.json"
+START = {"content": "<|im_start|>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+         "special": True}  # fmt: skip
+ID, WORD = 561, 347  # of <|im_start|>, an added token, and of "jour", which is none
+TEXT = "a jourxjour <|im_start|>  b <|im_start|>b"
+
+FOLLOWED = [
+    ({}, None),
+    ({"extra_special_tokens": ["jour"]}, None),
+    ({"additional_special_tokens": ["jour"]}, None),
+    ({"pad_token": "jour"}, None),
+    ({"image_token": "jour"}, None),
+    ({"unk_token": {"content": "jour", "lstrip": True, "rstrip": True, "__type": "AddedToken"}}, None),
+    ({"added_tokens_decoder": {f"{ID}": {**START, "lstrip": True, "rstrip": True}}}, None),
+    ({"added_tokens_decoder": {f"{ID}": {**START, "special": False}}}, None),
+    ({"added_tokens_decoder": {f"{WORD}": {**START, "content": "jour"}}}, None),
+    ({}, {"jour": WORD}),
+    ({"eos_token": "jour"}, {"jour": WORD}),
+    ({"add_prefix_space": False, "legacy": True, "model_max_length": 7, "padding_side": "left", "chat": None}, None),
+]
+REFUSED = [
+    ({"added_tokens_decoder": {"7": START}}, None, "<|im_start|>"),
+    ({"added_tokens_decoder": {"900": {**START, "content": "zz"}}}, None, "zz"),
+    ({"added_tokens_decoder": {"x": START}}, None, "id"),
+    ({"added_tokens_decoder": {"7": 3}}, None, "added_tokens_decoder"),
+    ({"added_tokens_decoder": {f"{ID}": {**START, "of": 1}}}, None, "of"),
+    ({}, {"jour": WORD + 1}, "jour"),
+    ({}, {"zz": 900}, "zz"),
+    ({"add_prefix_space": True, "tokenizer_class": "GPT2Tokenizer"}, None, "add_prefix_space"),
+    ({"fix_mistral_regex": True}, None, "fix_mistral_regex"),
+    ({"key_of_tomorrow": 1}, None, "key_of_tomorrow"),
+]
+
+
+@pytest.fixture
+def ids(attn, tmp_path):
+    """What the command says of the text with a folder's files, as subprocess.run() gives it."""
+
+    def run(config, added):
+        shutil.copy(SOURCE, tmp_path / "tokenizer.json")
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", **config}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+        if added is not None:
+            (tmp_path / "added_tokens.json").write_text(json.dumps(added))
+        return attn("tokens", "--tokenizer", tmp_path, "--json", TEXT)
+
+    return run
+
+
+@pytest.mark.parametrize("config, added", FOLLOWED)
+def test_what_is_followed_gives_transformers_ids(config, added, ids, tmp_path):
+    ran = ids(config, added)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["ids"] == transformers.AutoTokenizer.from_pretrained(tmp_path)(TEXT).input_ids
+
+
+@pytest.mark.parametrize("config, added, named", REFUSED)
+def test_what_is_not_followed_is_refused_by_name(config, added, named, ids):
+    ran = ids(config, added)
+    assert ran.returncode == 3 and f"{named}" in ran.stderr, ran.stderr
