@@ -104,9 +104,10 @@ void read_named_tokens(const JsonObject& config, const io::Origin& origin, Descr
     const bool named = key.ends_with("_token") && (value.is_string() || value.is_object());
     if (named && config.has(key.c_str())) add(key, value);
   }
-  for (const char* const further :
-       {"model_specific_special_tokens", "extra_special_tokens", "additional_special_tokens"}) {
-    const Json* more = config.find(further);
+  const Json* extra = config.find("extra_special_tokens");
+  const Json* older = config.find("additional_special_tokens");  // counts only without the newer key
+  for (const Json* more :
+       {config.find("model_specific_special_tokens"), extra, extra && !extra->empty() ? nullptr : older}) {
     if (!more) continue;
     for (const auto& [key, value] : more->items()) {
       if (more->is_object()) add(key, value);

@@ -17,6 +17,8 @@ FOLLOWED = [
     ({}, None),
     ({"extra_special_tokens": ["jour"]}, None),
     ({"additional_special_tokens": ["jour"]}, None),
+    ({"additional_special_tokens": ["jour"], "extra_special_tokens": ["<|im_end|>"]}, None),
+    ({"additional_special_tokens": ["jour"], "extra_special_tokens": []}, None),
     ({"pad_token": "jour"}, None),
     ({"image_token": "jour"}, None),
     ({"unk_token": {"content": "jour", "lstrip": True, "rstrip": True, "__type": "AddedToken"}}, None),
