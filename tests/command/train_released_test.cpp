@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attn/generate.hpp"
+#include "attn/gpt.hpp"
 #include "attn/pretrained.hpp"
 #include "command/command.hpp"
 #include "ops/dense.hpp"
@@ -112,6 +113,53 @@ TEST_F(TrainReleased, RefusesWithAReason) {
   const Ran lied = run("attn train --text text.txt --out tuned --resume");
   EXPECT_EQ(lied.status, 3);
   EXPECT_THAT(lied.err, HasSubstr("4000 layers"));
+}
+
+// Every family is trained from scratch, resumed with the same bits, and written as a file that generates.
+TEST_F(TrainReleased, ANewModelOfEveryFamily) {
+  for (const std::string& family : language_model_families()) {
+    SCOPED_TRACE(family);
+    const std::string shares = family == "gpt2" ? "" : " --kv-heads 1";
+    const std::string line =
+        "attn train --text text.txt --family " + family + shares +
+        " --layers 2 --heads 2 --width 16 --context 16 --batch 2 --steps 4 --warmup 1 --eval-every 2";
+    out_of(line + " --out whole.safetensors --force");
+    out_of(line + " --out parts.safetensors --force --until 2");
+    out_of("attn train --text text.txt --out parts.safetensors --resume");
+    EXPECT_EQ(read(path("whole.safetensors")), read(path("parts.safetensors")));
+    EXPECT_EQ(open_pretrained(path("whole.safetensors")).config.family, family);
+    out_of("attn generate --model whole.safetensors --prompt ab --tokens 5");
+  }
+}
+
+TEST_F(TrainReleased, AConfigSaysAll) {
+  out_of(
+      "attn train --text text.txt --config llama/config.json --tokenizer llama --out m.safetensors --steps 2 --batch 2 "
+      "--warmup 1");
+  EXPECT_EQ(open_pretrained(path("m.safetensors")).config.heads, 4);
+  for (const char* wrong :
+       {"--config llama/config.json --layers 3", "--config llama/config.json --family llama",
+        "--config llama/none.json", "--kv-heads 1", "--family llama --dropout 0.1", "--family llama --gelu exact",
+        "--family mamba", "--family llama --heads 4 --kv-heads 3", "--from m.safetensors --family llama"}) {
+    const Ran ran = run("attn train --text text.txt --out other " + std::string(wrong));
+    EXPECT_NE(ran.status, 0) << wrong;
+    EXPECT_FALSE(std::filesystem::exists(path("other"))) << wrong;
+  }
+}
+
+// GPT-2 goes on as any family does, with its own dropout, and in Hugging Face's very names.
+TEST_F(TrainReleased, AGpt2GoesOn) {
+  Generator rng(3);
+  GPT model({.vocab_size = 61, .context_length = 16, .layers = 2, .heads = 2, .width = 16, .dropout = 0.2}, rng);
+  std::filesystem::create_directory(path("gpt2"));
+  save_language_model(path("gpt2"), model);
+  std::filesystem::copy(path("llama/tokenizer.json"), path("gpt2/tokenizer.json"));
+  const std::string line = "attn train --from gpt2 --text text.txt --context 8 --batch 2 --steps 4 --out ";
+  out_of(line + "whole");
+  out_of(line + "parts --until 2");
+  out_of("attn train --text text.txt --out parts --resume");
+  EXPECT_EQ(read(path("whole/model.safetensors")), read(path("parts/model.safetensors")));
+  EXPECT_EQ(open_pretrained(path("whole")).config.dropout, 0.2);
 }
 
 }  // namespace

@@ -22,11 +22,12 @@ class TrainRun : public Command {
     settings.model = {.vocab_size = 256, .context_length = 8, .layers = 1, .heads = 2, .width = 8, .dropout = 0.1};
     settings.train.batch = 2;
     settings.train.steps = 10;
-    training_ = std::make_unique<Training>(settings, std::vector<std::string>{path("text.txt")}, ByteTokenizer());
+    const auto make = [&](Generator& rng) -> LanguageModel { return GPT(settings.model, rng); };
+    training_ = std::make_unique<Training>(settings, std::vector<std::string>{path("text.txt")}, ByteTokenizer(), make);
     run_ = &training_->trainer;
   }
 
-  float& weight() { return training_->model->module().parameters()[0]->value.data<float>()[0]; }
+  float& weight() { return training_->model.parameters()[0]->value.data<float>()[0]; }
   std::unique_ptr<Training> training_;
   Trainer* run_ = nullptr;
 };

@@ -1,4 +1,4 @@
-// attn train: a GPT from text, or a released model further.
+// attn train: a model from text, or a released one further.
 #if __has_include(<malloc.h>)
 #include <malloc.h>
 #endif
@@ -22,6 +22,7 @@
 #include "common/terminal.hpp"
 #include "common/text_model.hpp"
 #include "core/escape.hpp"
+#include "io/file.hpp"
 #include "kernels/targets.hpp"
 #include "train/estimate.hpp"
 #include "train/files.hpp"
@@ -79,6 +80,7 @@ constexpr const char* kTrainExamples =
     "attn train --text book.txt --out model.safetensors\n"
     "attn train --text book.txt --out model.safetensors --resume\n"
     "attn train --text book.txt --out m.safetensors --layers 2 --minutes 5 --json\n"
+    "attn train --text book.txt --out llama.safetensors --family llama\n"
     "attn train --from llama/ --text book.txt --out tuned/ --steps 200 --batch 4";
 
 volatile std::sig_atomic_t stopped_by = 0;
@@ -129,15 +131,14 @@ Companions companions_of(const TrainFlags& flags) {
   return files;
 }
 
-// What --from brings itself, and what its learning rates are.
-std::unique_ptr<TrainedModel> go_on_from(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer) {
-  for (const char* flag : {"--layers", "--heads", "--width", "--dropout", "--gelu", "--rng"}) {
-    if (!verb.given(flag)) continue;
-    throw Error(Error::Kind::argument, flag, "neither sizes nor dropout beside --from, whose model has its own", flag);
+void refuse(const Verb& verb, std::initializer_list<const char*> flags, const char* expected) {
+  for (const char* flag : flags) {
+    if (verb.given(flag)) throw Error(Error::Kind::argument, flag, expected, flag);
   }
-  auto model = released_model(flags.from, parse_precision(flags.precision));
-  const LanguageModelConfig config = parse_language_model_config(model->config());
-  GPTConfig& sizes = flags.settings.model;
+}
+
+// The flags' sizes are those of a config that says all.
+void take_sizes(const Verb& verb, const LanguageModelConfig& config, const Tokenizer& tokenizer, GPTConfig& sizes) {
   if (tokenizer.vocab_size() > config.vocab_size) {
     throw Error(Error::Kind::data, "--tokenizer", formatted("at most the {} tokens of the model", config.vocab_size),
                 std::to_string(tokenizer.vocab_size()));
@@ -147,9 +148,40 @@ std::unique_ptr<TrainedModel> go_on_from(const Verb& verb, TrainFlags& flags, co
     throw Error(Error::Kind::argument, "--context", formatted("1 to {}, as the model takes", config.context_length),
                 std::to_string(sizes.context_length));
   }
+}
+
+// What --from brings itself, and what its learning rates are.
+MakeModel go_on_from(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer) {
+  refuse(verb, {"--layers", "--heads", "--width", "--dropout", "--gelu", "--rng", "--family", "--kv-heads", "--config"},
+         "neither sizes nor dropout beside --from, whose model has its own");
+  take_sizes(verb, open_pretrained(flags.from).config, tokenizer, flags.settings.model);
   if (!verb.given("--lr")) flags.settings.train.lr = kRateOfReleased;
   if (!verb.given("--min-lr")) flags.settings.train.min_lr = flags.settings.train.lr / 10;
-  return model;
+  return [from = flags.from, precision = flags.settings.model.precision](Generator& rng) {
+    return load_language_model(from, DType::f32, precision, rng);
+  };
+}
+
+// A new model, by a config.json or by a family and sizes.
+MakeModel begin(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer) {
+  TrainSettings& settings = flags.settings;
+  GPTConfig& sizes = settings.model;
+  LanguageModelConfig config;
+  if (!settings.config.empty()) {
+    refuse(verb, {"--layers", "--heads", "--width", "--dropout", "--gelu", "--rng", "--family", "--kv-heads"},
+           "neither sizes nor dropout beside --config, which has its own");
+    const io::Buffer json = io::read_file(settings.config, "--config");
+    config = parse_language_model_config(io::as_text(json.bytes()), settings.config);
+    take_sizes(verb, config, tokenizer, sizes);
+    config.precision = sizes.precision;
+  } else {
+    const bool gpt2 = settings.family == "gpt2";
+    if (gpt2) refuse(verb, {"--kv-heads"}, "a --family whose heads share keys");
+    if (!gpt2) refuse(verb, {"--dropout", "--gelu", "--rng"}, "--family gpt2, which alone has it");
+    sizes.vocab_size = tokenizer.vocab_size();
+    config = new_config(settings.family, sizes, settings.kv_heads);
+  }
+  return [config](Generator& rng) { return LanguageModel(config, rng); };
 }
 
 // What a checkpoint says is no flag of the command line, except for what depends on the ranks.
@@ -177,21 +209,18 @@ std::unique_ptr<Training> resumed(const Verb& verb, const TrainFlags& flags, con
 
 std::unique_ptr<Training> started(const Verb& verb, TrainFlags& flags, const TrainRanks& ranks, TrainingFiles& files,
                                   const Tokenizer& tokenizer) {
-  std::unique_ptr<TrainedModel> released;
-  if (!flags.from.empty()) {
-    released = go_on_from(verb, flags, tokenizer);
-    files.set_companions(companions_of(flags));
-  }
   flags.settings.model.vocab_size = tokenizer.vocab_size();
   flags.settings.model.precision = parse_precision(flags.precision);
   flags.settings.model.gelu = flags.gelu == "tanh" ? Activation::gelu_tanh : Activation::gelu;
-  return std::make_unique<Training>(flags.settings, flags.text, tokenizer, std::move(released), ranks);
+  const MakeModel make = flags.from.empty() ? begin(verb, flags, tokenizer) : go_on_from(verb, flags, tokenizer);
+  if (!flags.from.empty()) files.set_companions(companions_of(flags));
+  return std::make_unique<Training>(flags.settings, flags.text, tokenizer, make, ranks);
 }
 
-void introduce(const Training& training) {
+void introduce(Training& training) {
   const Trainer& run = training.trainer;
   std::int64_t weights = 0;
-  for (const Parameter* p : training.model->module().parameters()) weights += p->value.numel();
+  for (const Parameter* p : training.model.parameters()) weights += p->value.numel();
   const std::string from = run.steps_done() == 0 ? "" : formatted("; from step {}", run.steps_done());
   const std::string ranks = run.ranks().size() == 1 ? "" : "; " + in_words(run.ranks());
   const std::string told = formatted("{:.2f} million weights; {} tokens to train on, {} to validate by{}{}\n",
@@ -351,10 +380,9 @@ void define_train(Verb& verb, int& status) {
   verb.add_option("--text", flags->text, "The files of text to train on; - is standard input.")
       .value_name("FILE…")
       .required();
-  verb.add_option("--from", flags->from,
-                  "A released model to go on from, as attn generate takes it, in place of a new GPT.")
+  verb.add_option("--from", flags->from, "A model to go on from, as attn generate takes it, in place of a new one.")
       .value_name("MODEL")
-      .default_is("a new GPT");
+      .default_is("a new model");
   verb.add_option("--out", flags->out, "The model to write: a .safetensors file, or with --from a folder.")
       .value_name("FILE")
       .required();

@@ -3,6 +3,7 @@
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
 #include "attn/io.hpp"
+#include "attn/pretrained.hpp"
 #include "common/format.hpp"
 #include "common/ranks.hpp"
 #include "common/terminal.hpp"
@@ -119,7 +120,7 @@ void TrainingFiles::write(Training& training, const TrainCheckpoint& checkpoint)
   };
   checkpoint.save(place(checkpoint_));
   if (!fresh) kept_ = step;
-  training.model->save(place(model_), step);
+  save_language_model(place(model_), training.model, {{"steps", std::to_string(step)}});
   io::save_text(place(curve_), curve_svg(training.trainer));
   if (!fresh) return;
   for (const auto& [name, content] : companions_) io::save_text(fresh->path() / name, content);

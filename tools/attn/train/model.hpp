@@ -1,4 +1,4 @@
-// The model that a run trains: a GPT of its own, or a released model that goes on.
+// The model that a run trains, and what a released one's folder has beside it.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,6 @@
 
 namespace attn::tool {
 
-class TrainedModel {
- public:
-  virtual ~TrainedModel() = default;
-  virtual LanguageModel& module() = 0;
-  // The config.json of a released model, else nothing.
-  virtual std::string config() const = 0;
-  // Writes `file`, a .safetensors, and a released model's config.json beside it.
-  virtual void save(const std::filesystem::path& file, std::int64_t steps) = 0;
-};
-
 // What a released model's folder has beside its weights and its config.
 using Companions = std::vector<std::pair<std::string, std::string>>;  // names and contents
 
@@ -33,13 +23,13 @@ Companions generation_files(const std::filesystem::path& from);
 // Whether a training writes a file of that name into a model's folder.
 bool is_companion(const std::string& name);
 
-constexpr const char* kConfigOfModel = "config.json";  // in a checkpoint's metadata, of a released model
+constexpr const char* kConfigOfModel = "config.json";  // in a checkpoint's metadata
 
-std::unique_ptr<TrainedModel> new_gpt(const GPTConfig& config, const Generator& rng, Initial initial);
-// A released model's folder or GGUF file, with products of that precision.
-std::unique_ptr<TrainedModel> released_model(const std::filesystem::path& from, Precision precision);
-// Either from a checkpoint: the config of a released model is there, and that of a GPT is given. Throws Error (data)
-// where the weights are not those of the config, before it takes memory of the config's sizes.
-std::unique_ptr<TrainedModel> model_of(const TrainCheckpoint& from, const GPTConfig& gpt, const Generator& rng);
+// A new model of a family, by the sizes of a GPT: its feed-forward is 8/3 as wide inside where it has a gate, and what
+// the sizes do not say is the family's default. kv_heads: 0 = heads. Throws Error for sizes that do not fit.
+LanguageModelConfig new_config(const std::string& family, const GPTConfig& sizes, std::int64_t kv_heads);
+// The model of a checkpoint, by the config.json in it, or else a GPT. Throws Error (data) where the weights are not
+// those of the config, before it takes memory of the config's sizes.
+LanguageModel model_of(const TrainCheckpoint& from, const GPTConfig& gpt, Generator& rng);
 
 }  // namespace attn::tool

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "attn/error.hpp"
+#include "attn/pretrained.hpp"
 #include "core/escape.hpp"
 
 namespace attn::tool {
@@ -48,6 +49,21 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
     verb.add_option(flag, value, what).value_name("N").group(kGroup);
   });
   verb.find("--rng")->value_name("NAME").one_of({"philox", "native", "mkl"});
+  verb.add_option("--family", settings.family,
+                  "The family of the new model: gpt2, or one of those that attn generate reads, with that family's "
+                  "defaults.")
+      .group(kGroup)
+      .value_name("NAME")
+      .one_of(language_model_families());
+  verb.add_option("--kv-heads", settings.kv_heads,
+                  "The number of key heads, each of which some query heads share. GPT-2 shares none.")
+      .group(kGroup)
+      .value_name("N")
+      .default_is("as many as --heads");
+  verb.add_option("--config", settings.config, "A config.json, which says all of what the new model is.")
+      .group(kGroup)
+      .value_name("FILE")
+      .default_is("--family and its sizes");
   verb.add_option("--gelu", gelu, "The form of GELU: tanh, as in GPT-2, or exact.")
       .group(kGroup)
       .value_name("FORM")

@@ -19,6 +19,9 @@ struct TrainSettings {
   double validation = 0.1;
   std::uint64_t seed = 1337;
   std::string rng = "philox";
+  // Which model is made; a checkpoint has its config.json instead.
+  std::string family = "gpt2", config;
+  std::int64_t kv_heads = 0;
 };
 
 // Adds the flags of the above.

@@ -33,20 +33,20 @@ TrainText text_of(const std::vector<std::string>& files, const Tokenizer& tokeni
 }
 
 // Of weights that ranks compare.
-std::string fingerprint_of(TrainedModel& model, const TrainRanks& ranks) {
-  return ranks.size() > 1 ? fingerprint(model.module().parameters()) : "";
+std::string fingerprint_of(LanguageModel& model, const TrainRanks& ranks) {
+  return ranks.size() > 1 ? fingerprint(model.parameters()) : "";
 }
 
 }  // namespace
 
 Training::Training(const TrainSettings& chosen, const std::vector<std::string>& texts, const Tokenizer& tokenizer,
-                   std::unique_ptr<TrainedModel> released, const TrainRanks& ranks)
+                   const MakeModel& make, const TrainRanks& ranks)
     : settings(checked(chosen, ranks)),
       rng(settings.seed, dropout_flavour(settings.rng)),
       text(text_of(texts, tokenizer, settings)),
-      model(released ? std::move(released) : new_gpt(settings.model, rng, Initial::drawn)),
-      fingerprint(fingerprint_of(*model, ranks)),
-      trainer(model->module(), rng, text, settings.train, ranks) {}
+      model(make(rng)),
+      fingerprint(fingerprint_of(model, ranks)),
+      trainer(model, rng, text, settings.train, ranks) {}
 
 Training::Training(const TrainCheckpoint& from, const std::vector<std::string>& texts, const Tokenizer& tokenizer,
                    const TrainRanks& ranks)
@@ -54,13 +54,13 @@ Training::Training(const TrainCheckpoint& from, const std::vector<std::string>& 
       rng(settings.seed, dropout_flavour(settings.rng)),
       text(text_of(texts, tokenizer, settings)),
       model(model_of(from, settings.model, rng)),
-      fingerprint(fingerprint_of(*model, ranks)),
-      trainer(model->module(), rng, text, from, ranks) {}
+      fingerprint(fingerprint_of(model, ranks)),
+      trainer(model, rng, text, from, ranks) {}
 
 TrainCheckpoint Training::checkpoint() const {
   TrainCheckpoint all = trainer.checkpoint();
   all.metadata["settings"] = to_json(settings).dump();
-  if (const std::string config = model->config(); !config.empty()) all.metadata[kConfigOfModel] = config;
+  if (const std::string& config = model.config().json; !config.empty()) all.metadata[kConfigOfModel] = config;
   return all;
 }
 

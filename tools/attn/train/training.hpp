@@ -1,6 +1,7 @@
 // A training run and what it stands on, by flags or from a checkpoint.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,11 +13,13 @@
 
 namespace attn::tool {
 
+using MakeModel = std::function<LanguageModel(Generator&)>;
+
 struct Training {
-  // Of a model that goes on, or a new GPT. Texts are files, whose tokens follow each other; "-" is standard input.
-  // Throws Error, which names the flags.
+  // Of the model that is made, whose dropout draws from the generator. Texts are files, whose tokens follow each other;
+  // "-" is standard input. Throws Error, which names the flags.
   Training(const TrainSettings& settings, const std::vector<std::string>& texts, const Tokenizer& tokenizer,
-           std::unique_ptr<TrainedModel> released = nullptr, const TrainRanks& ranks = {});
+           const MakeModel& make, const TrainRanks& ranks = {});
   // Throws Error (data) besides for a checkpoint of something else.
   Training(const TrainCheckpoint& from, const std::vector<std::string>& texts, const Tokenizer& tokenizer,
            const TrainRanks& ranks = {});
@@ -27,7 +30,7 @@ struct Training {
   TrainSettings settings;
   Generator rng;
   TrainText text;
-  std::unique_ptr<TrainedModel> model;
+  LanguageModel model;
   std::string fingerprint;  // of all weights that it began with, to be compared; of one rank nothing
   Trainer trainer;
 };
