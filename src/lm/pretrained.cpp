@@ -27,13 +27,16 @@ std::string text_of(const fs::path& path) {
   return std::string(io::as_text(io::read_file(path, kOp, kMostJson).bytes()));
 }
 
+// A tensor that is asked for is of a floating dtype; buffers that nobody reads may be of any.
 StoredTensor stored(const std::shared_ptr<const io::SafetensorsFile>& file, const io::SafetensorsEntry& entry,
                     const fs::path& path) {
-  if (!is_floating(entry.dtype)) {
-    io::Origin{kOp, io::source_name(path)}.fail(entry.name + " of a floating dtype", name(entry.dtype));
-  }
-  return {entry.name, std::string(io::safetensors_name(entry.dtype)), entry.extent.shape, entry.extent.bytes,
-          [file, entry](DType dtype) { return file->load(entry).to(dtype); }};
+  const auto load = [file, entry, path](DType dtype) {
+    if (!is_floating(entry.dtype)) {
+      io::Origin{kOp, io::source_name(path)}.fail(entry.name + " of a floating dtype", name(entry.dtype));
+    }
+    return file->load(entry).to(dtype);
+  };
+  return {entry.name, std::string(io::safetensors_name(entry.dtype)), entry.extent.shape, entry.extent.bytes, load};
 }
 
 // Every tensor of one file, or those that the index says are in it.

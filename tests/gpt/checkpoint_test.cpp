@@ -209,6 +209,18 @@ TEST(Checkpoint, RejectsTensorsThatAreNotTheConfigs) {
   expect_rejected("JSON", "{", none);
 }
 
+// Older files hold the causal masks, as bytes or booleans.
+TEST(Checkpoint, MasksOfAnyDtypeArePassedOver) {
+  const Folder folder;
+  auto file = io::load(kData / "tied-tanh-f32" / "model.safetensors");
+  file.tensors.emplace_back("transformer.h.0.attn.bias", Tensor::full({1, 1, 12, 12}, 1, DType::u8));
+  file.tensors.emplace_back("transformer.h.1.attn.bias", Tensor::full({1, 1, 12, 12}, 1, DType::boolean));
+  io::save_safetensors(folder / "model.safetensors", file);
+  fs::copy_file(kData / "tied-tanh-f32" / "config.json", folder / "config.json");
+  GPT model = load_gpt(folder);
+  expect_logits(model, kData / "tied-tanh-f32");
+}
+
 TEST(Checkpoint, MissingFilesAreErrors) {
   const Folder folder;
   expect_error(Error::Kind::file, "config.json", [&] { load_gpt(folder); });
