@@ -11,6 +11,7 @@
 #include "attn/cross_entropy.hpp"
 #include "attn/dlpack.hpp"
 #include "attn/dropout.hpp"
+#include "attn/encoder.hpp"
 #include "attn/error.hpp"
 #include "attn/feed_forward.hpp"
 #include "attn/figure.hpp"

@@ -44,6 +44,8 @@ struct LanguageModelConfig {
   NormForm norm = NormForm::rms;
   bool pre_norm = true;    // of what goes into attention and feed-forward
   bool post_norm = false;  // of what comes out, before it is added
+  bool sum_norm = false;   // of the sum, as in the first transformers (Vaswani et al. 2017)
+  bool causal = true;      // false: every token sees all of its text
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   bool qkv_bias = false, out_bias = false, feed_forward_bias = false;
   bool gated = true;  // the feed-forward
@@ -65,8 +67,8 @@ struct LanguageModelConfig {
   friend bool operator==(const LanguageModelConfig&, const LanguageModelConfig&) = default;
 };
 
-// x + s · post(attention(pre(x))), then the same of the feed-forward. Parameters are called as in the files of the
-// family.
+// sum(x + s · post(attention(pre(x)))), then the same of the feed-forward, with those norms that there are. Parameters
+// are called as in the files of the family.
 class Block : public Module {
  public:
   // Matrices are zeros, to be drawn by the model or loaded; rng is for dropout.
@@ -79,6 +81,7 @@ class Block : public Module {
   std::vector<Parameter*> parameters() override;
   void train(bool on = true) override;
   void set_sequence(const std::shared_ptr<SequencePart>& part);  // of x's tokens; null: all
+  void set_texts(const Tensor& starts) { attention.set_texts(starts); }
 
   AttentionLayer attention;
   FeedForward feed_forward;
@@ -86,12 +89,13 @@ class Block : public Module {
  private:
   // What is around attention or the feed-forward.
   struct Branch {
-    std::unique_ptr<Norm> pre, post;
+    std::unique_ptr<Norm> pre, post, sum;
     Dropout dropout;
     Tensor x;  // what went in, where no norm came before
     Tensor input() const { return pre ? pre->output() : x; }
   };
-  Branch branch(const LanguageModelConfig& config, Generator& rng, const std::string& pre, const std::string& post);
+  Branch branch(const LanguageModelConfig& config, Generator& rng, const std::string& pre, const std::string& post,
+                const std::string& sum);
   template <class F>
   Tensor through(Branch& branch, const Tensor& x, DType kept, bool drops, const F& part);
   template <class F>

@@ -112,6 +112,10 @@ class AttentionLayer : public Module {
   // tokens. Null: whole sequences. A cache has whole ones.
   void set_sequence(std::shared_ptr<SequencePart> part) { sequence_ = std::move(part); }
 
+  // From now on x (1, t, d_in) holds several texts one after the other, none of which sees another: int64 (n + 1),
+  // where they begin and the last ends. Undefined: each batch item is a text.
+  void set_texts(Tensor starts) { starts_ = std::move(starts); }
+
   std::vector<Parameter*> parameters() override;
   const ModuleConfig& config() const noexcept { return config_; }  // with no 0 that stands for another number
 
@@ -143,6 +147,7 @@ class AttentionLayer : public Module {
   ModuleConfig config_;
   Generator rng_;
   std::shared_ptr<SequencePart> sequence_;
+  Tensor starts_;  // of the texts in x, where it holds several
   std::unique_ptr<Linear> query_, key_, value_, out_;
   std::unique_ptr<Norm> query_norm_, key_norm_;
   Parameter sinks_;   // (num_heads)

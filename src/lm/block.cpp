@@ -22,6 +22,7 @@ ModuleConfig attention_config(const LanguageModelConfig& c, const LayerConfig& l
   a.sinks = c.sinks;
   a.scale = c.attention_scale;
   a.dropout = c.dropout;
+  a.causal = c.causal;
   a.precision = c.precision;
   a.initialise = false;
   return a;
@@ -39,27 +40,33 @@ FeedForwardConfig feed_forward_config(const LanguageModelConfig& c) {
 }  // namespace
 
 Block::Block(const LanguageModelConfig& config, const LayerConfig& layer, Generator& rng, std::string_view prefix)
-    : attention(attention_config(config, layer), rng, std::string(prefix) + names_of(config.family).attention + ".",
+    : attention(attention_config(config, layer), rng, std::string(prefix) + names_of(config.family).attention,
                 names_of(config.family).of_attention),
-      feed_forward(feed_forward_config(config), std::string(prefix) + names_of(config.family).feed_forward + ".",
+      feed_forward(feed_forward_config(config), std::string(prefix) + names_of(config.family).feed_forward,
                    names_of(config.family).of_feed_forward),
       attention_name_(names_of(config.family).attention),
       residual_scale_(config.residual_scale),
       attention_branch_(branch(config, rng, std::string(prefix) + names_of(config.family).pre_attention,
-                               std::string(prefix) + "post_attention_layernorm")),
+                               std::string(prefix) + "post_attention_layernorm",
+                               std::string(prefix) + names_of(config.family).attention_sum)),
       feed_forward_branch_(branch(config, rng,
                                   std::string(prefix) + pre_feed_forward_name(config.family, config.post_norm),
-                                  std::string(prefix) + "post_feedforward_layernorm")) {}
+                                  std::string(prefix) + "post_feedforward_layernorm",
+                                  std::string(prefix) + names_of(config.family).feed_forward_sum)) {}
 
 Block::Branch Block::branch(const LanguageModelConfig& config, Generator& rng, const std::string& pre,
-                            const std::string& post) {
+                            const std::string& post, const std::string& sum) {
   const auto norm = [&](bool there, const std::string& name) {
     return there ? std::make_unique<Norm>(config.norm, config.width, config.epsilon, name) : nullptr;
   };
-  return {norm(config.pre_norm, pre), norm(config.post_norm, post), Dropout(config.dropout, rng), {}};
+  return {norm(config.pre_norm, pre),
+          norm(config.post_norm, post),
+          norm(config.sum_norm, sum),
+          Dropout(config.dropout, rng),
+          {}};
 }
 
-// x + residual_scale · dropout(post(part(pre(x))))
+// sum(x + residual_scale · dropout(post(part(pre(x)))))
 template <class F>
 Tensor Block::through(Branch& branch, const Tensor& x, DType kept, bool drops, const F& part) {
   if (!branch.pre) branch.x = x;
@@ -68,12 +75,13 @@ Tensor Block::through(Branch& branch, const Tensor& x, DType kept, bool drops, c
   if (drops) y = branch.dropout.forward(y);
   scale_in_place(y, residual_scale_);
   add_in_place(y, x);
-  return y;
+  return branch.sum ? branch.sum->forward(y, DType::f32) : y;
 }
 
 // Its gradient; part(dy) is the gradient of the part's input.
 template <class F>
-Tensor Block::back(Branch& branch, const Tensor& dy, const F& part) {
+Tensor Block::back(Branch& branch, const Tensor& d_out, const F& part) {
+  const Tensor dy = branch.sum ? branch.sum->backward(d_out).x : d_out;
   Tensor d = dy;
   if (residual_scale_ != 1) scale_in_place(d = dy.clone(), residual_scale_);
   d = branch.dropout.backward(d).x;
@@ -87,7 +95,7 @@ Tensor Block::back(Branch& branch, const Tensor& dy, const F& part) {
 Tensor Block::forward(const Tensor& x, const RotaryTable& turns, Trace* trace) {
   const DType kept = trace ? DType::f32 : stored(feed_forward.up.precision);
   const Tensor attended = through(attention_branch_, x, kept, true, [&](const Tensor& h) {
-    const Trace::Scope scope(trace, std::string(attention_name_));
+    const Trace::Scope scope(trace, std::string(attention_name_.substr(0, attention_name_.size() - 1)));
     return attention.forward(h, turns, trace);
   });
   const Tensor y =
@@ -112,10 +120,10 @@ Module::Gradient Block::backward(const Tensor& dy) {
 }
 
 std::vector<Parameter*> Block::parameters() {
+  const Branch &a = attention_branch_, &f = feed_forward_branch_;
   std::vector<Parameter*> all;
-  for (Module* part :
-       std::initializer_list<Module*>{attention_branch_.pre.get(), &attention, attention_branch_.post.get(),
-                                      feed_forward_branch_.pre.get(), &feed_forward, feed_forward_branch_.post.get()}) {
+  for (Module* part : std::initializer_list<Module*>{a.pre.get(), &attention, a.post.get(), a.sum.get(), f.pre.get(),
+                                                     &feed_forward, f.post.get(), f.sum.get()}) {
     if (!part) continue;
     for (Parameter* p : part->parameters()) all.push_back(p);
   }

@@ -32,7 +32,9 @@ LanguageModelConfig checked(LanguageModelConfig c) {
   require_finite(kOp, "embedding_scale", c.embedding_scale);
   require_finite(kOp, "residual_scale", c.residual_scale);
   require_finite(kOp, "logits_scale", c.logits_scale);
-  if (!c.pre_norm && !c.post_norm) throw Error(Error::Kind::argument, kOp, "pre_norm or post_norm", "neither");
+  if (!c.pre_norm && !c.post_norm && !c.sum_norm) {
+    throw Error(Error::Kind::argument, kOp, "pre_norm, post_norm or sum_norm", "none");
+  }
   for (const LayerConfig& layer : c.layers) {
     if (layer.rope && *layer.rope >= c.ropes.size()) {
       throw Error(Error::Kind::argument, kOp, "a layer's rope among " + std::to_string(c.ropes.size()),

@@ -10,25 +10,40 @@ namespace attn {
 
 struct ModelNames {
   const char *embedding, *positions, *blocks, *norm;
-  const char *attention, *feed_forward;  // of a block, as the next
+  const char *attention, *feed_forward;  // of a block, with a dot at the end, as the next
   AttentionNames of_attention;
   FeedForwardNames of_feed_forward;
   const char* pre_attention;
+  const char *attention_sum = "", *feed_forward_sum = "";
 };
 
-constexpr ModelNames kGpt2Names{"wte.weight", "wpe.weight",           "h.",  "ln_f", "attn", "mlp",
+constexpr ModelNames kGpt2Names{"wte.weight", "wpe.weight",           "h.",  "ln_f", "attn.", "mlp.",
                                 {},           {"", "c_fc", "c_proj"}, "ln_1"};
 constexpr ModelNames kLlamaNames{"model.embed_tokens.weight",
                                  "",
                                  "model.layers.",
                                  "model.norm",
-                                 "self_attn",
-                                 "mlp",
+                                 "self_attn.",
+                                 "mlp.",
                                  kLlamaAttentionNames,
                                  {"gate_proj", "up_proj", "down_proj"},
                                  "input_layernorm"};
 
-inline const ModelNames& names_of(std::string_view family) { return family == "gpt2" ? kGpt2Names : kLlamaNames; }
+constexpr ModelNames kBertNames{"embeddings.word_embeddings.weight",
+                                "embeddings.position_embeddings.weight",
+                                "encoder.layer.",
+                                "embeddings.LayerNorm",
+                                "attention.",
+                                "",
+                                {"self.query", "self.key", "self.value", "output.dense"},
+                                {"", "intermediate.dense", "output.dense"},
+                                "",
+                                "attention.output.LayerNorm",
+                                "output.LayerNorm"};
+
+inline const ModelNames& names_of(std::string_view family) {
+  return family == "gpt2" ? kGpt2Names : family == "bert" ? kBertNames : kLlamaNames;
+}
 
 // The norm before the feed-forward is called by what it follows: "post_attention_layernorm" is what comes after
 // attention in Llama, and attention's own post-norm where there is one, as in Gemma and OLMo 2.

@@ -12,6 +12,7 @@
 #include "io/passed_over.hpp"
 #include "io/safetensors_file.hpp"
 #include "lm/gguf_model.hpp"
+#include "lm/stored_tensors.hpp"
 
 namespace attn {
 namespace {
@@ -99,17 +100,27 @@ void drop_prefix(std::vector<StoredTensor>& tensors) {
   }
 }
 
+}  // namespace
+
+std::vector<StoredTensor> stored_tensors(const fs::path& folder) {
+  std::vector<StoredTensor> tensors;
+  const fs::path one = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
+  if (fs::exists(index) && !fs::exists(one)) {
+    for (const auto& [shard, names] : shards_of(index)) add_shard(tensors, folder / shard, &names);
+  } else {
+    add_shard(tensors, one, nullptr);
+  }
+  return tensors;
+}
+
+namespace {
+
 PretrainedFiles open_folder(const fs::path& folder) {
   PretrainedFiles files;
   files.format = "safetensors";
   files.config = parse_language_model_config(text_of(folder / "config.json"), io::source_name(folder / "config.json"));
   take_end_ids(files.config, folder / "generation_config.json");
-  const fs::path one = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
-  if (fs::exists(index) && !fs::exists(one)) {
-    for (const auto& [shard, names] : shards_of(index)) add_shard(files.tensors, folder / shard, &names);
-  } else {
-    add_shard(files.tensors, one, nullptr);
-  }
+  files.tensors = stored_tensors(folder);
   if (files.config.family == "gpt2") drop_prefix(files.tensors);
   return files;
 }

@@ -135,6 +135,7 @@ void AttentionLayer::check_input(const Tensor& x, const char* what) const {
 AttentionOptions AttentionLayer::options(Align align) const {
   AttentionOptions options;
   if (config_.causal) options.mask = Mask::causal(align);
+  if (starts_.defined()) options.mask = options.mask & Mask::sequences(starts_, starts_);
   if (config_.window > 0) options.mask.window_left = config_.window - 1;
   options.scale = config_.scale;
   options.softcap = config_.softcap;

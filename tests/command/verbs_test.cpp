@@ -222,6 +222,13 @@ class Help : public Verbs {
       write("model/tokenizer_config.json", R"({"chat_template": "{{ messages[-1].content }}"})");
       write("conversation.json", R"([{"role": "user", "content": "at"}])");
     }
+    if (verb == "embed") {
+      const std::filesystem::path tests = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path();
+      std::filesystem::copy(tests / "models/data/bert", path("minilm"));
+      write("minilm/tokenizer.json",
+            R"({"model": {"vocab": {"a": 1, "t": 2}, "merges": []}, "decoder": {"type": "Fuse"}})");
+      write("sentences.txt", "a\nat ta\n");
+    }
     if (verb == "bench") write("tiny.txt", "forward 1,2,16,8 f32 none\n");
   }
 };

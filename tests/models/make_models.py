@@ -2,7 +2,7 @@
 """Makes data: a small random model of each family as Hugging Face's transformers writes it, with what it computes.
 
     pip install torch transformers accelerate safetensors gguf llama-cpp-python
-    tests/models/make_models.py [FAMILY …] [gguf] [gguf/NAME …] [sampling]
+    tests/models/make_models.py [FAMILY …] [bert] [gguf] [gguf/NAME …] [sampling]
     tests/models/make_models.py --check FOLDER    # a model that we wrote, in transformers, beside its logits
 
 Each folder holds the model and golden.safetensors: "ids" and their "logits"; "grad.NAME", of the sum of the logits times
@@ -124,6 +124,27 @@ def make(family, seed=1):
     os.remove(os.path.join(folder, "generation_config.json"))
     save_file({k: v.contiguous() for k, v in tensors.items()}, os.path.join(folder, "golden.safetensors"))
     print(family, seed, model.num_parameters(), "parameters, largest logit", logits.abs().max().item())
+
+
+def make_bert(seed=1):
+    """An encoder: "ids" and their "hidden" states, "grad.NAME" of their sum times "d_hidden"."""
+    torch.manual_seed(seed)
+    config = transformers.BertConfig(vocab_size=61, hidden_size=16, intermediate_size=20, num_hidden_layers=2,
+                                     num_attention_heads=4, max_position_embeddings=24, attn_implementation="eager")
+    model = transformers.BertModel(config, add_pooling_layer=False).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            spread = 0.3 if "LayerNorm" in name or parameter.dim() == 1 else 0.5 / parameter.shape[1] ** 0.5
+            parameter.add_(torch.randn_like(parameter) * spread)
+    ids = torch.randint(0, 61, (3, 12))
+    hidden = model(ids).last_hidden_state
+    d_hidden = torch.randn_like(hidden)
+    (hidden * d_hidden).sum().backward()
+    tensors = {"ids": ids, "hidden": hidden.detach(), "d_hidden": d_hidden}
+    tensors |= {"grad." + name: p.grad for name, p in model.named_parameters()}
+    folder = os.path.join(DATA, "bert")
+    model.save_pretrained(folder)
+    save_file({k: v.contiguous() for k, v in tensors.items()}, os.path.join(folder, "golden.safetensors"))
 
 
 # ---- GGUF -----------------------------------------------------------------------------------------------------------
@@ -327,7 +348,10 @@ def check(folder):
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] == "--check":
         check(sys.argv[2])
-    for chosen in sys.argv[1:] or [*FAMILIES, "gguf", "sampling"]:
+    for chosen in sys.argv[1:] or [*FAMILIES, "bert", "gguf", "sampling"]:
+        if chosen == "bert":
+            make_bert()
+            continue
         if chosen == "sampling":
             make_sampling()
             continue

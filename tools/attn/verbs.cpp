@@ -15,6 +15,7 @@ constexpr std::array kVerbs{
     VerbEntry{"report", "Write an HTML page of every step; it needs no network.", define_report},
     VerbEntry{"train", "Train a GPT on text, and write it to a model file.", define_train, true},
     VerbEntry{"generate", "Write text with a model that attn train or Hugging Face saved.", define_generate, true},
+    VerbEntry{"embed", "Make vectors of sentences, and tell how near they are.", define_embed},
     VerbEntry{"tokens", "Show the tokens of a text, by a released model's files.", define_tokens},
     VerbEntry{"sdpa", "Compute the operator softmax(mask(q · kᵀ · scale)) · v.", define_sdpa, true},
     VerbEntry{"draw", "Draw random numbers and dropout as PyTorch does.", define_draw},

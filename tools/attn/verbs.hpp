@@ -35,6 +35,7 @@ void define_plot(Verb& verb, int& status);
 void define_report(Verb& verb, int& status);
 void define_train(Verb& verb, int& status);
 void define_generate(Verb& verb, int& status);
+void define_embed(Verb& verb, int& status);
 void define_tokens(Verb& verb, int& status);
 void define_sdpa(Verb& verb, int& status);
 void define_draw(Verb& verb, int& status);

@@ -238,7 +238,8 @@ std::size_t Verb::read_option(std::string_view word, const std::vector<std::stri
 
 void Verb::read_argument(std::string_view word) {
   for (const auto& option : options_) {
-    if (option->positional() && !option->given()) return option->take(word);
+    const bool more = !option->given() || option->kind_ == Option::Kind::list;
+    if (option->positional() && more) return option->take(word);
   }
   refuse("attn " + name_, "no further argument", word);
 }

@@ -1,0 +1,134 @@
+// BERT beside transformers (make_models.py): hidden states, gradients, vectors of texts, and what is refused.
+#include "attn/encoder.hpp"
+
+#include <cmath>
+
+#include "attn/trace.hpp"
+#include "models/helpers.hpp"
+
+namespace attn::test {
+namespace {
+
+using Kind = Error::Kind;
+using Texts = std::vector<std::vector<std::int64_t>>;
+
+const fs::path kBert = kData / "bert";
+
+TEST(Encoder, HasTransformersHiddenStatesAndGradients) {
+  const io::NamedTensors golden = io::load(kBert / "golden.safetensors");
+  Encoder encoder = load_encoder(kBert);
+  const Tensor ids = *golden.find("ids");
+  expect_of_largest(encoder.forward(ids), *golden.find("hidden"), 2e-6, "hidden");
+  encoder.backward(*golden.find("d_hidden"));
+  for (const Parameter* p : encoder.parameters()) {
+    const Tensor* wanted = golden.find("grad." + p->name);
+    ASSERT_NE(wanted, nullptr) << p->name;
+    // Keys' biases shift all scores of a query alike: their gradients are rounding.
+    if (p->name.ends_with("key.bias")) continue;
+    expect_of_largest(p->grad, *wanted, 2e-5, p->name);
+  }
+}
+
+TEST(Encoder, ATextIsTheSameWhateverIsBesideIt) {
+  Encoder encoder = load_encoder(kBert);
+  const Texts texts{{5, 7, 11}, {1}, {2, 9, 30, 60, 0, 4, 4, 8}, {5, 7, 11, 12}};
+  for (const Pooling pooling : {Pooling::mean, Pooling::first}) {
+    const Tensor all = encoder.embed(texts, pooling);
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const Tensor alone = encoder.embed(std::span(texts).subspan(i, 1), pooling);
+      EXPECT_TRUE(identical(alone.select(0, 0), all.select(0, static_cast<std::int64_t>(i)))) << i;
+    }
+  }
+}
+
+TEST(Encoder, PoolsHiddenStates) {
+  Encoder encoder = load_encoder(kBert);
+  const Texts texts{{5, 7, 11, 2}};
+  const Tensor hidden = encoder.forward(Tensor::from(std::span<const std::int64_t>(texts[0]), {4}));
+  const Tensor mean = encoder.embed(texts, Pooling::mean, false), first = encoder.embed(texts, Pooling::first, false);
+  const Tensor normalised = encoder.embed(texts);
+  double squares = 0;
+  for (std::int64_t j = 0; j < 16; ++j) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < 4; ++i) sum += hidden.at({i, j});
+    EXPECT_NEAR(mean.at({0, j}), sum / 4, 1e-6);
+    EXPECT_NEAR(first.at({0, j}), hidden.at({0, j}), 1e-6);
+    squares += normalised.at({0, j}) * normalised.at({0, j});
+  }
+  EXPECT_NEAR(squares, 1, 1e-6);
+}
+
+TEST(Encoder, RecordsEveryHeadsSteps) {
+  Encoder encoder = load_encoder(kBert);
+  const Tensor ids = Tensor::from(std::span<const std::int64_t>(std::vector<std::int64_t>{5, 7, 11, 2}), {4});
+  Trace trace;
+  const Tensor y = encoder.forward(ids, &trace);
+  const Tensor weights = trace["encoder.layer.1.attention.weights"].select(0, 0);
+  EXPECT_EQ(weights.shape().str(), "(4, 4, 4)");
+  for (std::int64_t h = 0; h < 4; ++h) {  // every token sees all of the text
+    for (std::int64_t i = 0; i < 4; ++i) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < 4; ++j) {
+        sum += weights.at({h, i, j});
+        EXPECT_GT(weights.at({h, i, j}), 0);
+      }
+      EXPECT_NEAR(sum, 1, 1e-6);
+    }
+  }
+  EXPECT_TRUE(identical(trace["encoder.layer.1.output"].select(0, 0), y));
+}
+
+TEST(Encoder, RefusesWhatDoesNotFit) {
+  Encoder encoder = load_encoder(kBert);
+  expect_error(Kind::argument, {"at least one text"}, [&] { encoder.embed(Texts{}); });
+  expect_error(Kind::argument, {"at least one token"}, [&] { encoder.embed(Texts{{1}, {}}); });
+  expect_error(Kind::argument, {"[0, 61)"}, [&] { encoder.embed(Texts{{61}}); });
+  expect_error(Kind::shape, {"24"}, [&] { encoder.embed(Texts{std::vector<std::int64_t>(25, 1)}); });
+  encoder.embed(Texts{{1}});
+  expect_error(Kind::argument, {"forward()"}, [&] { encoder.backward(Tensor::ones({1, 16})); });
+  const auto config = [&](const std::string& key, const std::string& part) {
+    const std::string json = R"({"model_type": "bert", )" + key + "}";
+    expect_error(Kind::data, {part}, [&] { parse_encoder_config(json, "x"); });
+  };
+  config("\"position_embedding_type\": \"relative_key\"", "position_embedding_type");
+  config("\"hidden_act\": \"relu\"", "hidden_act");
+  config("\"attention_probs_dropout_prob\": 0.3", "attention_probs_dropout_prob");
+  config("\"is_decoder\": true", "is_decoder");
+  config("\"a_new_key\": 1", "a_new_key");
+  config("\"num_hidden_layers\": 2147483647", "num_hidden_layers");
+  config("\"hidden_size\": 10, \"num_attention_heads\": 4", "hidden_size");
+  expect_error(Kind::data, {"model_type"}, [&] { load_encoder(kData / "llama"); });
+}
+
+TEST(Encoder, NamesWhatIsWrongInItsFiles) {
+  const auto changed = [](const std::function<void(io::NamedTensors&)>& change, const std::string& part) {
+    const Folder folder;
+    fs::copy_file(kBert / "config.json", folder / "config.json");
+    io::NamedTensors file = io::load(kBert / "model.safetensors");
+    change(file);
+    io::save_safetensors(folder / "model.safetensors", file);
+    expect_error(Kind::data, {part}, [&] { load_encoder(folder); });
+  };
+  changed([](auto& f) { f.tensors.pop_back(); }, "a tensor ");
+  changed([](auto& f) { f.tensors[0].second = Tensor::ones({2, 2}); }, "as the config says");
+  changed([](auto& f) { f.tensors.emplace_back("encoder.layer.7.output.dense.bias", Tensor::ones({16})); }, "layer.7");
+  changed([](auto& f) { f.tensors.emplace_back("other.weight", Tensor::ones({16})); }, "other.weight");
+}
+
+TEST(Encoder, FollowsSentenceTransformersFiles) {
+  const Folder folder;
+  EXPECT_FALSE(embedding_settings(folder).normalised);
+  io::save_text(folder / "modules.json", R"([{"type": "sentence_transformers.models.Normalize"}])");
+  fs::create_directory(folder / "1_Pooling");
+  const auto pooling = [&](const char* json) { io::save_text(folder / "1_Pooling" / "config.json", json); };
+  pooling(R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false})");
+  EXPECT_EQ(embedding_settings(folder).pooling, Pooling::first);
+  EXPECT_TRUE(embedding_settings(folder).normalised);
+  pooling(R"({"pooling_mode_max_tokens": true, "pooling_mode_mean_tokens": false})");
+  expect_error(Kind::data, {"pooling_mode_max_tokens"}, [&] { embedding_settings(folder); });
+  pooling(R"({"pooling_mode_mean_tokens": false})");
+  expect_error(Kind::data, {"pooling_mode_mean_tokens"}, [&] { embedding_settings(folder); });
+}
+
+}  // namespace
+}  // namespace attn::test

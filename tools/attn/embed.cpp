@@ -1,0 +1,153 @@
+// attn embed: vectors of sentences by an encoder, and how near they are to each other.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "attn/encoder.hpp"
+#include "attn/error.hpp"
+#include "attn/tokenizer.hpp"
+#include "common/format.hpp"
+#include "common/json.hpp"
+#include "common/table.hpp"
+#include "common/terminal.hpp"
+#include "core/escape.hpp"
+#include "io/file.hpp"
+#include "verbs.hpp"
+
+namespace attn::tool {
+namespace {
+
+struct EmbedFlags {
+  std::string model, tokenizer, pooling, lines;
+  std::vector<std::string> texts;
+  bool plain = false, json = false;
+};
+
+constexpr const char* kEmbedNotes =
+    "MODEL is a Hugging Face folder of the family bert, such as sentence-transformers/all-MiniLM-L6-v2. How hidden "
+    "states become a vector is what the folder's files of sentence-transformers say: the mean of all tokens', or the "
+    "first's, and whether the vector is divided by its length. Without such files it is the mean. A text has the same "
+    "vector whatever texts are beside it. The table shows cosines: 1 for the same direction.\n\n"
+    "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";
+
+constexpr const char* kEmbedExamples =
+    "attn embed --model minilm/ 'A cat sits.' 'A kitten rests.' 'Stocks fell.'\n"
+    "attn embed --model minilm/ --lines sentences.txt --json\n"
+    "attn embed --model minilm/ --pooling first --raw 'A cat sits.'";
+
+std::vector<std::string> texts_of(const EmbedFlags& flags) {
+  if (flags.lines.empty()) return flags.texts;
+  const io::Buffer buffer = io::read_file(flags.lines, "--lines");
+  std::vector<std::string> texts;
+  std::string_view rest = io::as_text(buffer.bytes());
+  while (!rest.empty()) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    texts.emplace_back(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
+  }
+  return texts;
+}
+
+double cosine(const Tensor& a, const Tensor& b) {
+  double product = 0, of_a = 0, of_b = 0;
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    product += a.at({i}) * b.at({i}), of_a += a.at({i}) * a.at({i}), of_b += b.at({i}) * b.at({i});
+  }
+  return of_a == 0 || of_b == 0 ? 0 : product / std::sqrt(of_a * of_b);
+}
+
+Json json_of(const std::vector<std::string>& texts, const std::vector<std::vector<std::int64_t>>& ids,
+             const Tensor& vectors) {
+  Json json;
+  json["width"] = vectors.size(1);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const Tensor row = vectors.select(0, static_cast<std::int64_t>(i));
+    Json vector = Json::array(), cosines = Json::array();
+    for (std::int64_t j = 0; j < row.numel(); ++j) vector.push_back(row.data<float>()[j]);
+    for (std::int64_t j = 0; j < vectors.size(0); ++j) cosines.push_back(cosine(row, vectors.select(0, j)));
+    json["texts"].push_back({{"text", texts[i]}, {"ids", ids[i]}, {"vector", vector}, {"cosines", cosines}});
+  }
+  return json;
+}
+
+// A few numbers of each vector, then the cosines of all pairs.
+std::string text_of(const std::vector<std::string>& texts, const Tensor& vectors) {
+  constexpr std::int64_t shown = 4;
+  constexpr std::size_t widest = 34;
+  Table table{{"text", "", ""}};
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    std::string numbers;
+    for (std::int64_t j = 0; j < std::min(shown, vectors.size(1)); ++j) {
+      numbers += formatted("{:8.4f}", vectors.at({static_cast<std::int64_t>(i), j}));
+    }
+    std::string text = escaped(texts[i]);
+    if (text.size() > widest) text = text.substr(0, widest) + "…";
+    table.push_back({formatted("{}", i + 1), text, numbers + (vectors.size(1) > shown ? " …" : "")});
+  }
+  table.front() = {"", "text", formatted("vector of {} numbers", vectors.size(1))};
+  std::string all;
+  for (const std::string& line : table_lines(table, "><<")) all += line + "\n";
+  if (texts.size() < 2) return all;
+  Table cosines{{""}};
+  for (std::size_t j = 0; j < texts.size(); ++j) cosines.front().push_back(formatted("{}", j + 1));
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    cosines.push_back({formatted("{}", i + 1)});
+    for (std::size_t j = 0; j < texts.size(); ++j) {
+      cosines.back().push_back(formatted("{:.4f}", cosine(vectors.select(0, static_cast<std::int64_t>(i)),
+                                                          vectors.select(0, static_cast<std::int64_t>(j)))));
+    }
+  }
+  all += "\ncosines\n";
+  for (const std::string& line : table_lines(cosines, std::string(texts.size() + 1, '>'))) all += line + "\n";
+  return all;
+}
+
+void embed(const EmbedFlags& flags) {
+  const std::vector<std::string> texts = texts_of(flags);
+  if (texts.empty()) throw Error(Error::Kind::argument, "TEXT", "at least one text, or --lines with one", "none");
+  Encoder encoder = load_encoder(flags.model);
+  const BPETokenizer tokenizer = BPETokenizer::load(flags.tokenizer.empty() ? flags.model : flags.tokenizer);
+  if (tokenizer.vocab_size() > encoder.config().model.vocab_size) {
+    throw Error(Error::Kind::data, "--tokenizer",
+                formatted("at most the {} tokens of the model", encoder.config().model.vocab_size),
+                std::to_string(tokenizer.vocab_size()));
+  }
+  EmbeddingSettings settings = embedding_settings(flags.model);
+  if (!flags.pooling.empty()) settings.pooling = flags.pooling == "mean" ? Pooling::mean : Pooling::first;
+  if (flags.plain) settings.normalised = false;
+  std::vector<std::vector<std::int64_t>> ids;
+  for (const std::string& text : texts) {
+    ids.push_back(tokenizer.encode(text));
+    const std::int64_t most = encoder.config().model.context_length;
+    if (std::ssize(ids.back()) <= most) continue;
+    throw Error(Error::Kind::data, "TEXT", formatted("texts of at most {} tokens", most),
+                formatted("{} in text {}", ids.back().size(), ids.size()), "shorten it, or cut it in several");
+  }
+  const Tensor vectors = encoder.embed(ids, settings.pooling, settings.normalised);
+  flags.json ? write_stdout(dump(json_of(texts, ids, vectors))) : write_stdout(text_of(texts, vectors));
+}
+
+}  // namespace
+
+void define_embed(Verb& verb, int&) {
+  const auto flags = std::make_shared<EmbedFlags>();
+  const Option& texts = verb.add_option("TEXT", flags->texts, "The texts.").value_name("TEXT…").default_is("--lines");
+  verb.add_option("--model", flags->model, "The folder of an encoder.").value_name("MODEL").required();
+  verb.add_option("--lines", flags->lines, "Take the lines of a file, each a text; - is standard input.")
+      .value_name("FILE")
+      .default_is("TEXT")
+      .not_beside(texts);
+  verb.add_option("--pooling", flags->pooling, "What becomes the vector: the mean of all tokens', or the first's.")
+      .value_name("NAME")
+      .one_of({"mean", "first"})
+      .default_is("what the model's files say");
+  verb.add_flag("--raw", flags->plain, "Do not divide the vector by its length, whatever the files say.");
+  verb.add_option("--tokenizer", flags->tokenizer, "A folder with a tokenizer.json.")
+      .value_name("FOLDER")
+      .default_is("the model's own");
+  verb.add_flag("--json", flags->json, "Print one JSON object, with all numbers, the ids and the cosines.");
+  verb.notes(kEmbedNotes);
+  verb.examples(kEmbedExamples);
+  verb.callback([flags] { embed(*flags); });
+}
+
+}  // namespace attn::tool
