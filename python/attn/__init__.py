@@ -13,13 +13,14 @@ from attn._attn import __version__  # type: ignore[attr-defined]
 from attn._random import Generator, default_generator, manual_seed, rand, randint, randn
 from attn._rotary import RotaryFrequencies, rotary, rotary_frequencies
 from attn.cache import KVCache
+from attn.encoders import Encoder
 from attn.modules import *  # noqa: F403
 from attn.plots import Figure, plot
 from attn.reports import Report, report
 from attn.scores import ScoreFunction, score_function
 
 __all__ = [
-    "Figure", "Generator", "KVCache", "Report", "RotaryFrequencies", "ScoreFunction", "__version__",
+    "Encoder", "Figure", "Generator", "KVCache", "Report", "RotaryFrequencies", "ScoreFunction", "__version__",
     "default_generator", "manual_seed", "merge", "plot", "rand", "randint", "randn", "report", "rotary",
     "rotary_frequencies", "scaled_dot_product_attention", "score_function", "steps",
 ]  # fmt: skip

@@ -1,0 +1,63 @@
+"""Encoder: vectors of sentences by BERT and models of its kind."""
+
+from __future__ import annotations
+
+import os
+
+from attn import _attn
+
+TYPE_CHECKING = False  # typing itself takes a third of the import's time
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from attn._types import Array
+
+__all__ = ["Encoder"]
+
+
+class Encoder:
+    """An encoder (BERT, Devlin et al. 2019) read from a Hugging Face folder of the family bert.
+
+        >>> encoder = attn.Encoder("all-MiniLM-L6-v2")
+        >>> vectors = encoder.embed(["A cat sits.", "A kitten rests."])     # (2, 384)
+
+    Args:
+        folder: with a config.json and a model.safetensors; texts need its tokenizer.json too.
+
+    Raises:
+        OSError: a file that cannot be read.
+        ValueError: another family, a part that is not supported, or tensors that are not the config's.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._encoder = _attn.Encoder(os.fspath(folder))
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, with the special tokens that the tokenizer puts around it."""
+        return self._encoder.encode(text)
+
+    def embed(
+        self, texts: Sequence[str] | Sequence[Sequence[int]], *, pooling: str | None = None, normalised: bool | None = None
+    ) -> Array:
+        """The vectors of texts, float32 (n, width): each is the one that its text has alone.
+
+        Args:
+            texts: of any lengths up to the model's context; or the ids of each.
+            pooling: "mean" of all tokens' hidden states (Reimers & Gurevych 2019), or the "first" token's; what the
+                folder's files of sentence-transformers say unless given.
+            normalised: whether vectors are divided by their length; likewise.
+
+        Raises:
+            TypeError: one text in place of a sequence, or items of another kind.
+            ValueError: no text, an empty list of ids, ids outside of the vocabulary, or a text that is too long.
+        """
+        return self._encoder.embed(texts, pooling, normalised)
+
+    def __call__(self, ids: Any) -> Array:
+        """Hidden states, float32 (..., t, width), of ids: an integer array (t) or (b, t), without padding."""
+        return self._encoder.hidden(ids)
+
+    def steps(self, text: str | Sequence[int]) -> dict[str, Array]:
+        """Every head's steps on one text, by name: "encoder.layer.0.attention.weights" (heads, t, t), and the others."""
+        return self._encoder.steps(text)
