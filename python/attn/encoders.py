@@ -52,11 +52,11 @@ class Encoder:
             TypeError: one text in place of a sequence, or items of another kind.
             ValueError: no text, an empty list of ids, ids outside of the vocabulary, or a text that is too long.
         """
-        return self._encoder.embed(texts, pooling, normalised)
+        return self._encoder.embed(texts, pooling, normalised)  # type: ignore[return-value]
 
     def __call__(self, ids: Any) -> Array:
         """Hidden states, float32 (..., t, width), of ids: an integer array (t) or (b, t), without padding."""
-        return self._encoder.hidden(ids)
+        return self._encoder.hidden(ids)  # type: ignore[return-value]
 
     def steps(self, text: str | Sequence[int]) -> dict[str, Array]:
         """Every head's steps on one text, by name: "encoder.layer.0.attention.weights" (heads, t, t), and the others."""
