@@ -186,10 +186,11 @@ Tensor Decoder::read(const Tensor& ids) {
 }
 
 void Decoder::truncate(std::int64_t item, std::int64_t length) {
-  const std::int64_t held = this->length(item), gone = held - length;
-  if (length < 0 || gone < 0) {
+  const std::int64_t held = this->length(item);
+  if (length < 0 || length > held) {
     throw Error(Error::Kind::argument, kOp, "a length from 0 to " + std::to_string(held), std::to_string(length));
   }
+  const std::int64_t gone = held - length;
   const LanguageModelConfig& c = model_->config();
   for (std::size_t i = 0; i < caches_.size() && length > 0; ++i) {
     const std::int64_t seen = c.layers[i].window > 0 ? std::min(length, c.layers[i].window) : length;
