@@ -16,7 +16,7 @@ import transformers  # noqa: E402
 
 transformers.logging.set_verbosity_error()
 DATA = packages.ROOT / "tests" / "models" / "data"
-FAMILIES = sorted(folder.parent.name for folder in DATA.glob("*/config.json"))
+FAMILIES = sorted({folder.parent.name for folder in DATA.glob("*/config.json")} - {"bert"})  # test_embed.py has that
 TOKENS = 14
 REFUSED = "refused"
 
