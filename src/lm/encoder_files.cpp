@@ -49,6 +49,23 @@ bool is_beside(const std::string& name) {
   return name.ends_with("embeddings.position_ids");
 }
 
+// Whether modules.json ends with a division by the length. What else a text would go through is refused.
+bool normalises(const files::path& modules) {
+  const std::string source = io::source_name(modules), text = json_in(modules);
+  const io::Origin origin{kLoadEncoder, source};
+  const auto list = io::JsonObject::Json::parse(text, nullptr, false);
+  if (!list.is_array()) origin.fail("a list of modules", list.is_discarded() ? "no JSON" : "another value");
+  bool divides = false;
+  for (const auto& module : list) {
+    const bool named = module.is_object() && module.contains("type") && module["type"].is_string();
+    const std::string type = named ? module["type"].get<std::string>() : "";
+    divides = divides || type.ends_with(".Normalize");
+    if (type.ends_with(".Transformer") || type.ends_with(".Pooling") || type.ends_with(".Normalize")) continue;
+    origin.fail("the modules Transformer, Pooling and Normalize alone", io::in_quotes(type));
+  }
+  return divides;
+}
+
 }  // namespace
 
 EncoderConfig parse_encoder_config(std::string_view text, std::string_view source) {
@@ -127,9 +144,7 @@ Encoder load_encoder(const files::path& folder) {
 EmbeddingSettings embedding_settings(const files::path& folder) {
   EmbeddingSettings settings;
   const files::path modules = folder / "modules.json", pooling = folder / "1_Pooling" / "config.json";
-  if (files::exists(modules)) {
-    settings.normalised = json_in(modules).find("sentence_transformers.models.Normalize") != std::string::npos;
-  }
+  if (files::exists(modules)) settings.normalised = normalises(modules);
   if (!files::exists(pooling)) return settings;
   const std::string source = io::source_name(pooling);
   const io::Origin origin{kLoadEncoder, source};

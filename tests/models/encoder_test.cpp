@@ -118,6 +118,8 @@ TEST(Encoder, NamesWhatIsWrongInItsFiles) {
 TEST(Encoder, FollowsSentenceTransformersFiles) {
   const Folder folder;
   EXPECT_FALSE(embedding_settings(folder).normalised);
+  io::save_text(folder / "modules.json", R"([{"type": "sentence_transformers.models.Dense"}])");
+  expect_error(Kind::data, {"Dense"}, [&] { embedding_settings(folder); });
   io::save_text(folder / "modules.json", R"([{"type": "sentence_transformers.models.Normalize"}])");
   fs::create_directory(folder / "1_Pooling");
   const auto pooling = [&](const char* json) { io::save_text(folder / "1_Pooling" / "config.json", json); };
