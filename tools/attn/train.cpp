@@ -61,7 +61,7 @@ constexpr const char* kTrainNotes =
     "appears with all of its files at once, and --force replaces all of an older one. The tokenizer "
     "of a "
     "GGUF file stays in that file: name it by --tokenizer to generate or to resume.\n\n"
-    "Otherwise two files are written: --out, the model in the names of Hugging Face's GPT-2, and beside it "
+    "Otherwise two files are written: --out, the model in the names of Hugging Face's files, and beside it "
     "NAME.training.safetensors, the checkpoint from which --resume continues bit for bit. Each is whole or "
     "untouched, whenever the run is killed. While it trains, NAME.training.lock keeps other runs from writing "
     "to the same --out; the file that a killed run leaves behind blocks nobody. Ctrl-C saves and stops, and so does a "
