@@ -1,4 +1,4 @@
-// A well-formed small model of tests/models/data, a folder or a GGUF file, in which the bytes change some things:
+// A well-formed small model of tests/lm/data, a folder or a GGUF file, in which the bytes change some things:
 // values of its config or metadata, names, shapes, dtypes and places of tensors, the index, any byte. A model that is
 // loaded computes, with a cache and without, and can be saved and loaded again.
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include "attn/pretrained.hpp"
 #include "bytes.hpp"
 #include "folder.hpp"
-#include "models/gguf_bytes.hpp"
+#include "lm/gguf_bytes.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "command/command.hpp"
-#include "models/gguf_bytes.hpp"
+#include "lm/gguf_bytes.hpp"
 
 namespace attn::test {
 namespace {
@@ -34,7 +34,7 @@ class BadModels : public Command {
     write("text.txt", text);
   }
 
-  static fs::path models() { return fs::path(ATTN_TEST_DATA).parent_path().parent_path() / "models/data"; }
+  static fs::path models() { return fs::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data"; }
 
   void expect_refused(const std::string& line, const std::string& reason, int status = 3) const {
     const auto before = files();

@@ -172,8 +172,7 @@ TEST_F(Generate, SaysWhatStandsInAModelsPlace) {
 
 // Small random models of other families, whose greedy tokens transformers computed.
 TEST_F(Generate, WritesIdsWithReleasedModels) {
-  const std::filesystem::path models =
-      std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "models/data";
+  const std::filesystem::path models = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data";
   for (const char* family : {"llama", "gemma3_text"}) {
     const io::NamedTensors golden = io::load(models / family / "golden.safetensors");
     const auto joined = [&](const std::string& name, char between) {
@@ -238,8 +237,7 @@ std::string beginning_of(const std::vector<std::string>& command, std::size_t by
 
 // Tokens go through a pipe as they come, of a text that has hundreds of millions.
 TEST_F(Generate, StreamsThroughAPipe) {
-  const std::filesystem::path models =
-      std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "models/data";
+  const std::filesystem::path models = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data";
   std::filesystem::copy(models / "mistral", path("endless"));
   std::string config = read(path("endless/config.json"));
   const std::string context = "\"max_position_embeddings\": 64";
@@ -266,8 +264,7 @@ TEST_F(Generate, StreamsThroughAPipe) {
 
 // A released model's folder with a tokenizer of three tokens.
 TEST_F(Generate, TextOfAReleasedModel) {
-  const std::filesystem::path models =
-      std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "models/data";
+  const std::filesystem::path models = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data";
   std::filesystem::copy(models / "qwen3", path("model"));
   const Ran without = run("attn generate --model model --prompt ab");
   EXPECT_EQ(without.status, 3);
@@ -308,8 +305,7 @@ TEST_F(Generate, WritesSeveralTexts) {
 }
 
 TEST_F(Generate, InfoTellsOfAModel) {
-  const std::filesystem::path models =
-      std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "models/data";
+  const std::filesystem::path models = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data";
   const Json qwen = Json::parse(out_of("attn info --json " + (models / "qwen3").string()))["model"];
   EXPECT_EQ(qwen["family"], "qwen3");
   EXPECT_EQ(qwen["parameters"], 6280);  // as transformers counts them

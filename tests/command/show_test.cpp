@@ -82,7 +82,7 @@ TEST_F(Show, TokensStandBesideRowsThatFit) {
 TEST_F(Show, TablesFitTheTerminalAndNamesAreWhole) {
   const std::string whole = "context_vecs with the mask that the notebook";
   EXPECT_THAT(out_of("attn check"), HasSubstr(whole));
-  const std::string model = std::string("cd '") + ATTN_SOURCE + "' && attn info tests/models/data/qwen3";
+  const std::string model = std::string("cd '") + ATTN_SOURCE + "' && attn info tests/lm/data/qwen3";
   const std::string name = "model.layers.0.post_attention_layernorm.weight";
   EXPECT_THAT(out_of(model), HasSubstr(name + "  F32"));
   EXPECT_THAT(on_terminal(model, 80), HasSubstr(name + "\r\n  F32"));

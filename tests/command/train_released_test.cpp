@@ -20,7 +20,7 @@ class TrainReleased : public Command {
  protected:
   void SetUp() override {
     Command::SetUp();
-    fs::copy(fs::path(ATTN_TEST_DATA).parent_path().parent_path() / "models/data/llama", path("llama"));
+    fs::copy(fs::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data/llama", path("llama"));
     write("llama/tokenizer.json", R"({"model": {"vocab": {"a": 1, "b": 2, "c": 3, "ab": 4, "d": 5}, "merges": ["a b"]},
         "decoder": {"type": "Fuse"}})");
     std::string text;

@@ -207,7 +207,7 @@ class Help : public Verbs {
     }
     if (verb == "train" || verb == "generate") {
       const std::filesystem::path tests = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path();
-      std::filesystem::copy(tests / "models/data/llama", path("llama"));
+      std::filesystem::copy(tests / "lm/data/llama", path("llama"));
       write("llama/tokenizer.json",
             R"({"model": {"vocab": {"a": 1, "t": 2}, "merges": []}, "decoder": {"type": "Fuse"}})");
       write("llama/tokenizer_config.json", R"({"chat_template": "{{ messages[-1].content }}"})");
@@ -224,7 +224,7 @@ class Help : public Verbs {
     }
     if (verb == "embed") {
       const std::filesystem::path tests = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path();
-      std::filesystem::copy(tests / "models/data/bert", path("minilm"));
+      std::filesystem::copy(tests / "lm/data/bert", path("minilm"));
       write("minilm/tokenizer.json",
             R"({"model": {"vocab": {"a": 1, "t": 2}, "merges": []}, "decoder": {"type": "Fuse"}})");
       write("sentences.txt", "a\nat ta\n");

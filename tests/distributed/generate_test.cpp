@@ -14,7 +14,7 @@ using Ids = std::vector<std::int64_t>;
 constexpr double kClose = 2e-5;  // of the largest logit: attention adds up in another order
 
 std::filesystem::path family(const std::string& name) {
-  return std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "models/data" / name;
+  return std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data" / name;
 }
 
 // The same weights in every rank.

@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 
 COMMAND = os.environ["ATTN_COMMAND"]
-LLAMA = Path(__file__).resolve().parent.parent / "models/data/llama"
+LLAMA = Path(__file__).resolve().parent.parent / "lm/data/llama"
 SKIPPED = 77
 
 

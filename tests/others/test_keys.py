@@ -15,7 +15,7 @@ gguf = pytest.importorskip("gguf")
 import transformers  # noqa: E402
 
 transformers.logging.set_verbosity_error()
-DATA = packages.ROOT / "tests" / "models" / "data"
+DATA = packages.ROOT / "tests" / "lm" / "data"
 FAMILIES = sorted({folder.parent.name for folder in DATA.glob("*/config.json")} - {"bert"})  # test_embed.py has that
 TOKENS = 14
 REFUSED = "refused"

@@ -7,7 +7,7 @@ import pytest
 
 import attn
 
-BERT = pathlib.Path(__file__).parents[1] / "models" / "data" / "bert"
+BERT = pathlib.Path(__file__).parents[1] / "lm" / "data" / "bert"
 TEXTS = [[5, 7, 11], [1], [2, 9, 30, 60, 0, 4, 4, 8]]
 
 

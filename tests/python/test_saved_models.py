@@ -14,7 +14,7 @@ from safetensors.torch import load_file  # noqa: E402
 
 pytestmark = pytest.mark.no_sanitizer  # the command alone
 
-DATA = ROOT / "tests" / "models" / "data"
+DATA = ROOT / "tests" / "lm" / "data"
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "smollm3", "olmo2", "olmo3",
             "phi3", "granite"]
 GGUF = sorted(path.stem for path in (DATA / "gguf").glob("*.gguf"))

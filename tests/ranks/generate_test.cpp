@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kReleased = ATTN_SOURCE "/tests/models/data/";
+constexpr const char* kReleased = ATTN_SOURCE "/tests/lm/data/";
 
 class GenerateOverRanks : public OverRanks {
  protected:

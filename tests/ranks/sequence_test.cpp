@@ -71,7 +71,7 @@ TEST_F(OverSequences, ARunGoesOnWithAnotherDivision) {
 }
 
 TEST_F(OverSequences, AReleasedModelGoesOn) {
-  std::filesystem::copy(std::filesystem::path(ATTN_SOURCE) / "tests/models/data/llama", path("llama"));
+  std::filesystem::copy(std::filesystem::path(ATTN_SOURCE) / "tests/lm/data/llama", path("llama"));
   write("llama/tokenizer.json", R"({"model": {"vocab": {"q": 1, "u": 2, "e": 3, "r": 4, "y": 5, " ": 6}, "merges": []},
       "decoder": {"type": "Fuse"}})");
   std::string words;

@@ -18,7 +18,7 @@
 #include "attn/tokenizer.hpp"
 #include "cases.hpp"
 #include "core/testing.hpp"
-#include "models/gguf_bytes.hpp"
+#include "lm/gguf_bytes.hpp"
 
 namespace attn::test {
 namespace {

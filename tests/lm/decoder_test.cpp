@@ -1,7 +1,5 @@
-// A decoder beside the whole forward pass, sampling beside transformers' (make_checkpoints.py), and what generate()
+// A decoder beside the whole forward pass, sampling beside transformers' (make_gpt2.py), and what generate()
 // promises.
-#include "attn/generate.hpp"
-
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -13,6 +11,7 @@
 #include <string>
 
 #include "attn/error.hpp"
+#include "attn/generate.hpp"
 #include "attn/io.hpp"
 #include "attn/pretrained.hpp"
 #include "kernels/use.hpp"
@@ -21,7 +20,7 @@ namespace attn::test {
 namespace {
 
 constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
-const std::string kData = ATTN_TEST_DATA "/checkpoints/";
+const std::string kData = ATTN_TEST_DATA "/gpt2/";
 
 GPT random_model(Generator& rng) {
   GPT model({.vocab_size = 37, .context_length = 24, .layers = 3, .heads = 3, .width = 24}, rng);

@@ -1,7 +1,7 @@
 // Text from released models: several prompts at once, what is drawn, where it ends, and what it takes.
 #include "attn/generate.hpp"
 
-#include "models/helpers.hpp"
+#include "lm/helpers.hpp"
 
 namespace attn::test {
 namespace {

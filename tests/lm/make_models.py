@@ -2,8 +2,8 @@
 """Makes data: a small random model of each family as Hugging Face's transformers writes it, with what it computes.
 
     pip install torch transformers accelerate safetensors gguf llama-cpp-python
-    tests/models/make_models.py [FAMILY …] [bert] [gguf] [gguf/NAME …] [sampling]
-    tests/models/make_models.py --check FOLDER    # a model that we wrote, in transformers, beside its logits
+    tests/lm/make_models.py [FAMILY …] [bert] [gguf] [gguf/NAME …] [sampling]
+    tests/lm/make_models.py --check FOLDER    # a model that we wrote, in transformers, beside its logits
 
 Each folder holds the model and golden.safetensors: "ids" and their "logits"; "grad.NAME", of the sum of the logits times
 "d_logits"; "prompt.N", "greedy.N", the 40 tokens that follow it, and "next.N", the logits after it. Greedy tokens are the

@@ -2,7 +2,7 @@
 """Makes data/smollm2.safetensors: what transformers computes with SmolLM2-135M-Instruct, as `make smollm2` fetches it.
 
     pip install torch transformers safetensors gguf accelerate
-    make smollm2 && tests/models/make_smollm2.py
+    make smollm2 && tests/lm/make_smollm2.py
 
 Of five prompts "prompt.N", their token ids; "greedy.N", the 30 that follow, or fewer where the text ends; and of the
 logits after the prompt the 64 largest and 64 others: "at.N" and "logits.N". All in float32 from the weights of the GGUF

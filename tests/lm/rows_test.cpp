@@ -3,7 +3,7 @@
 
 #include "attn/cross_entropy.hpp"
 #include "attn/generate.hpp"
-#include "gpt/double.hpp"
+#include "lm/gpt_double.hpp"
 
 namespace {
 

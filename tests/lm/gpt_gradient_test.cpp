@@ -1,7 +1,7 @@
 // Gradients against finite differences in float64: the library's float32 gradient of each piece, and of every
 // parameter of whole models, within 1e-5 of the largest element.
 #include "attn/cross_entropy.hpp"
-#include "gpt/double.hpp"
+#include "lm/gpt_double.hpp"
 
 namespace {
 

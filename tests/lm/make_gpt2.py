@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes data/checkpoints: small random GPT-2s as Hugging Face's transformers writes them, with their logits.
+"""Makes data/gpt2: small random GPT-2s as Hugging Face's transformers writes them, with their logits.
 
     pip install torch transformers safetensors
-    tests/gpt/make_checkpoints.py
-    tests/gpt/make_checkpoints.py --check FOLDER    # a model that we wrote, in transformers, beside its logits
+    tests/lm/make_gpt2.py
+    tests/lm/make_gpt2.py --check FOLDER    # a model that we wrote, in transformers, beside its logits
 
 --check reads FOLDER's config.json and model.safetensors by from_pretrained(), and FOLDER/logits.safetensors, with
 "ids" and "logits": the test Checkpoint.SavesWhatTransformersReads leaves such a folder where ATTN_KEEP says.
@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import (GPT2Config, GPT2LMHeadModel, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
 
-DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "checkpoints")
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "gpt2")
 SIZES = {"vocab_size": 61, "n_positions": 12, "n_embd": 16, "n_layer": 2, "n_head": 2}
 
 

@@ -2,12 +2,12 @@
 """Makes data/blocks.safetensors: what single blocks of released models compute in PyTorch, forward and backward.
 
     pip install torch transformers safetensors
-    tests/models/make_blocks.py
+    tests/lm/make_blocks.py
 
 A case "CASE" has "CASE.x", "CASE.y", "CASE.dy" and "CASE.dx", with "CASE.parameter.NAME" and "CASE.grad.NAME" for each
 parameter. Norms, feed-forward and whole layers are transformers' own classes; attention is written here from its
 definition, with its options in one place, and differentiated by autograd. "CASE.y_bf16" is a norm's output where x and the
-weight are rounded to bfloat16 before. The cases are in tests/models/blocks_golden_test.cpp again, under the same names.
+weight are rounded to bfloat16 before. The cases are in tests/lm/blocks_golden_test.cpp again, under the same names.
 
 The committed file was made by transformers 5.23.0 and PyTorch 2.15.0.
 """

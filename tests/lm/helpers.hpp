@@ -27,7 +27,7 @@ inline void expect_of_largest(const Tensor& found, const Tensor& expected, doubl
   }
 }
 
-// Those whose models are in data: GPT-2's are in tests/gpt.
+// Those whose models are in data: GPT-2's are in data/gpt2.
 inline std::vector<std::string> families() {
   std::vector<std::string> names = language_model_families();
   std::erase(names, "gpt2");

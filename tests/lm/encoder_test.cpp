@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "attn/trace.hpp"
-#include "models/helpers.hpp"
+#include "lm/helpers.hpp"
 
 namespace attn::test {
 namespace {

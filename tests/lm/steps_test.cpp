@@ -1,7 +1,7 @@
 // Every step that a language model records is its own arithmetic, from the steps before it and the weights.
 #include "core/arithmetic.hpp"
-#include "models/double.hpp"
-#include "models/helpers.hpp"
+#include "lm/double.hpp"
+#include "lm/helpers.hpp"
 #include "report/html/blocks.hpp"
 #include "report/html/health.hpp"
 

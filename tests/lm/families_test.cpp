@@ -1,6 +1,6 @@
 // Each family beside what transformers computes (make_models.py): logits, gradients, and greedy tokens.
 #include "attn/generate.hpp"
-#include "models/helpers.hpp"
+#include "lm/helpers.hpp"
 
 namespace attn::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "attn/optim.hpp"
-#include "models/helpers.hpp"
+#include "lm/helpers.hpp"
 #include "ops/dense.hpp"
 
 namespace attn::test {

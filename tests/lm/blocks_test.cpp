@@ -3,8 +3,8 @@
 #include <map>
 
 #include "attn/language_model.hpp"
-#include "models/double.hpp"
-#include "models/helpers.hpp"
+#include "lm/double.hpp"
+#include "lm/helpers.hpp"
 
 namespace attn::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "attn/generate.hpp"
-#include "models/helpers.hpp"
+#include "lm/helpers.hpp"
 #include "ops/stored.hpp"
 
 namespace attn::test {
@@ -135,7 +135,7 @@ TEST(Pretrained, SavesWhatTransformersReads) {
 
 // A model that was built, and not read, gets a config.json of its family.
 TEST(Pretrained, SavesWhatWasBuilt) {
-  std::vector<fs::path> all{kData.parent_path().parent_path() / "gpt" / "data" / "checkpoints" / "untied-bf16"};
+  std::vector<fs::path> all{kData / "gpt2" / "untied-bf16"};
   for (const std::string& family : families()) all.push_back(kData / family);
   const Tensor ids = Tensor::from(std::span<const std::int64_t>(std::vector<std::int64_t>{5, 7, 11, 2, 9, 30}), {2, 3});
   for (const fs::path& from : all) {

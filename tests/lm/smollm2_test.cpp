@@ -7,7 +7,7 @@
 
 #include "attn/generate.hpp"
 #include "attn/tokenizer.hpp"
-#include "models/helpers.hpp"
+#include "lm/helpers.hpp"
 
 namespace attn::test {
 namespace {

@@ -1,6 +1,6 @@
 // Every step that a GPT records is its own arithmetic, from the steps before it and the weights.
 #include "core/arithmetic.hpp"
-#include "gpt/double.hpp"
+#include "lm/gpt_double.hpp"
 
 namespace attn::test {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "attn/cross_entropy.hpp"
 #include "attn/optim.hpp"
-#include "gpt/double.hpp"
+#include "lm/gpt_double.hpp"
 
 namespace {
 

@@ -5,8 +5,8 @@
 
 #include "attn/generate.hpp"
 #include "core/memory_limit.hpp"
-#include "models/gguf_bytes.hpp"
-#include "models/helpers.hpp"
+#include "lm/gguf_bytes.hpp"
+#include "lm/helpers.hpp"
 
 namespace attn::test {
 namespace {

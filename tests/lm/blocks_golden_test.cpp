@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "attn/language_model.hpp"
-#include "models/helpers.hpp"
+#include "lm/helpers.hpp"
 
 namespace attn::test {
 namespace {

@@ -1,4 +1,4 @@
-// Hugging Face's GPT-2 in and out, beside the logits that transformers computes (make_checkpoints.py).
+// Hugging Face's GPT-2 in and out, beside the logits that transformers computes (make_gpt2.py).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-const fs::path kData = fs::path(ATTN_TEST_DATA) / "checkpoints";
+const fs::path kData = fs::path(ATTN_TEST_DATA) / "gpt2";
 const char* const kCases[] = {"tied-tanh-f32", "tied-gelu-f16", "untied-bf16", "bare-2019-f32"};
 
 std::string read(const fs::path& path) {
@@ -73,7 +73,7 @@ TEST(Checkpoint, SavesTransformersVeryTensors) {
   }
 }
 
-// ATTN_KEEP=FOLDER keeps the model, for make_checkpoints.py --check.
+// ATTN_KEEP=FOLDER keeps the model, for make_gpt2.py --check.
 TEST(Checkpoint, SavesWhatTransformersReads) {
   const Folder scratch;
   const char* keep = std::getenv("ATTN_KEEP");

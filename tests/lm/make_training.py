@@ -2,7 +2,7 @@
 """Makes data/training.safetensors: 50 steps of PyTorch's AdamW on data/llama, the small random Llama of make_models.py.
 
     pip install torch transformers safetensors
-    tests/models/make_training.py
+    tests/lm/make_training.py
 
 "ids" (steps, batch, tokens + 1) are a few sentences of random ids, which a model can learn; "losses", "norms" and
 "rates" are those of each step, and "logits" what the model answers to the first batch at the end. Gradients are clipped
