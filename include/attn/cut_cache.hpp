@@ -12,7 +12,7 @@
 
 namespace attn::distributed {
 
-// Of the tokens that all ranks append alike, rank r keeps every size()-th, from token r on, so that all keep as many.
+// Rank r keeps, of the tokens that all ranks append alike, every size()-th, from token r on, so that all keep as many.
 // Each rank computes the queries, which are the same on all ranks, over the keys that it has; one reduction merges the
 // results, and all get the whole, with the same bits (as decode(): Shyam et al. 2024). All ranks construct it, and make
 // each call, together, and one after the other, those that are const too. A rank that throws alone, out of memory for

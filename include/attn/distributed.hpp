@@ -155,7 +155,7 @@ struct Options {
   std::int64_t most_bytes = std::int64_t{1} << 28;  // of keys and values that gather holds at a time
 };
 
-// What a call by one scheme costs the busiest rank.
+// An Estimate tells what a call by one scheme costs the busiest rank.
 struct Estimate {
   Scheme scheme = Scheme::ring;
   double bytes = 0, messages = 0, flops = 0, seconds = 0;

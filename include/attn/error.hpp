@@ -13,7 +13,7 @@ namespace attn {
 // so.
 class Error : public std::runtime_error {
  public:
-  // What went wrong, so that a binding or a command can map it to its own kinds.
+  // The kind tells what went wrong, so that a binding or a command can map it to its own kinds.
   enum class Kind {
     argument,  // an option's value, or two options that contradict
     shape,     // a tensor's rank or sizes

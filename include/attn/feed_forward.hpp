@@ -34,7 +34,7 @@ struct FeedForwardConfig {
   Precision precision = Precision::highest;
 };
 
-// What its layers are called in files.
+// These are the names of its layers in files.
 struct FeedForwardNames {
   std::string_view gate, up, down;
 };

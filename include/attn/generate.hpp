@@ -88,18 +88,18 @@ struct GenerateOptions {
   Sampling sampling = {};
   std::vector<std::int64_t> stops = {};  // ids that end the text; they are not part of the result
   DType cache = DType::f32;              // of keys and values: f32, bf16, f16 or i8
-  // What processes that write a text together do otherwise: distributed::over_ranks() of attn/cut_cache.hpp sets both.
+  // Processes that write a text together set both, by distributed::over_ranks() of attn/cut_cache.hpp.
   MakeCache make_cache = {};  // of each layer; a KVCache unless given
   // Is handed what draws a token here, and returns the token that all of them take.
   std::function<std::int64_t(const std::function<std::int64_t()>&)> agree = {};
 };
 
 void require_valid(const GenerateOptions& options);  // as of a sampling
-// What sample() draws, or what options.agree makes of it.
+// Returns the id that sample() draws, or the one that options.agree makes of it.
 std::int64_t next_token(const Tensor& logits, const GenerateOptions& options, Generator& rng,
                         std::span<const std::int64_t> text = {});
 
-// What follows a prompt, and whether a stop, or `each`, ended it.
+// A Continuation holds the ids that follow a prompt, and whether a stop, or `each`, ended it.
 struct Continuation {
   std::vector<std::int64_t> ids;
   bool stopped = false;

@@ -58,7 +58,7 @@ struct GgufTensor {
 // Whether a file begins as GGUF does. It is false, too, for a file that cannot be read, and for "-".
 bool is_gguf(const std::filesystem::path& path) noexcept;
 
-// What a file holds, without its elements. A tensor's elements are read when they are asked for.
+// A Gguf holds what a file says, without its elements. A tensor's elements are read when they are asked for.
 class Gguf {
  public:
   // Throws Error: kind `file` when the file cannot be read, kind `data` when its content is not what the format says.

@@ -46,7 +46,7 @@ class GradientSum {
   // Waits for the other ranks. Afterwards each parameter's grad is the sum over all groups; with shards, own()'s.
   void finish();
 
-  // What this rank's optimizer steps: the parameters, or with shards its runs of their elements, as parameters (1, n)
+  // Returns what this rank's optimizer steps: the parameters, or with shards its runs of their elements, as (1, n)
   // of matrices and (n) of vectors. Their values are views, of WeightShards' memory where there are such. Empty on a
   // rank that has none.
   const std::vector<Parameter*>& own() const noexcept;

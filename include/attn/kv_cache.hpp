@@ -30,7 +30,7 @@ struct KVCacheConfig {
   std::int64_t capacity = 0;  // make room for so many tokens an item at once; more fit all the same
 };
 
-// What modules and decoders ask of the keys and values of the tokens so far. A KVCache has all of them;
+// Modules and decoders ask this of the keys and values of the tokens so far. A KVCache has all of them;
 // attn::distributed::CutCache (attn/cut_cache.hpp) has some on each rank.
 class DecoderCache {
  public:

@@ -87,7 +87,7 @@ class Block : public Module {
   FeedForward feed_forward;
 
  private:
-  // What is around attention or the feed-forward.
+  // A Branch holds what is around attention or the feed-forward.
   struct Branch {
     std::unique_ptr<Norm> pre, post, sum;
     Dropout dropout;

@@ -1,4 +1,4 @@
-// What all modules share, and the linear layer.
+// This header has what all modules share, and the linear layer.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Parameter {
   std::string name;  // as in PyTorch's state_dict: "W_query.weight", "heads.0.W_key.bias"
   Tensor value;
   Tensor grad;  // undefined until backward() fills it; backward() adds to what is there
-  // Of a matrix in int8 (store_matrices()): float32 (rows), the factors of the value's rows. Else undefined.
+  // A matrix in int8 (store_matrices()) has factors of its value's rows here, float32 (rows). Else it is undefined.
   Tensor scales = {};
 };
 

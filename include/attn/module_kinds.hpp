@@ -9,7 +9,7 @@
 
 namespace attn {
 
-// What of ModuleConfig acts on a module, and what it computes with.
+// ModuleUses tells what of ModuleConfig acts on a module, and what it computes with.
 struct ModuleUses {
   bool weights = false;   // d_in, d_out: all but the simplest have them
   bool linear = false;    // context_length, dropout, qkv_bias, scale, layer_order: weights are Linear's

@@ -79,7 +79,7 @@ struct ModuleConfig {
   Precision precision = Precision::highest;  // of projections and attention, forward and backward
 };
 
-// What an attention layer's parameters are called: as in the book, or as in Hugging Face's Llama.
+// An attention layer's parameters are called as in the book, or as in Hugging Face's Llama.
 struct AttentionNames {
   std::string_view query = "W_query", key = "W_key", value = "W_value", out = "out_proj";
   std::string_view query_norm = "q_norm", key_norm = "k_norm", sinks = "sinks";

@@ -9,7 +9,7 @@
 
 namespace attn {
 
-// What a norm makes of a row x. Models differ in this.
+// Models differ in what a norm makes of a row x.
 enum class NormForm {
   layer,  // (x - mean) / √(variance + ε) · weight + bias (Ba et al. 2016), the variance biased
   rms,    // n · weight, n = x / √(mean(x²) + ε) (Zhang & Sennrich 2019) rounded to y's dtype before: Llama's

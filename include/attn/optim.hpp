@@ -1,4 +1,4 @@
-// What turns gradients into training: AdamW, clipping, and the learning rate's schedule.
+// This header turns gradients into training: AdamW, clipping, and the learning rate's schedule.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ class AdamW {
 // √Σ grad², over all parameters: torch.nn.utils.clip_grad_norm_'s norm. Not finite exactly when a gradient is not,
 // which is how a loop sees that training diverged: the sum is of doubles, which no finite gradient overflows.
 double gradient_norm(std::span<Parameter* const> parameters);
-// What to multiply gradients by so that their norm is at most `limit`, as clip_grad_norm_ does; 1 without a limit (0).
-// NaN for a norm that is not finite, with a limit or without.
+// Returns the factor of gradients that brings their norm to at most `limit`, as clip_grad_norm_ does; 1 without a
+// limit (0). NaN for a norm that is not finite, with a limit or without.
 double clip_factor(double norm, double limit);
 
 // Linear warm-up to `peak`, then half a cosine down to `floor` at the last step (Loshchilov & Hutter 2017).

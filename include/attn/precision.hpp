@@ -1,4 +1,4 @@
-// What products of float32 may be made of.
+// A Precision says what products of float32 may be made of.
 #pragma once
 
 namespace attn {

@@ -31,7 +31,7 @@ struct StoredTensor {
   std::function<Tensor(DType)> load;
 };
 
-// What a folder or a GGUF file holds, before anything is made of it.
+// PretrainedFiles has what a folder or a GGUF file holds, before anything is made of it.
 struct PretrainedFiles {
   LanguageModelConfig config;
   std::string format;                 // "safetensors" or "gguf"

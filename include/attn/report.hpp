@@ -12,7 +12,7 @@
 
 namespace attn {
 
-// What a trace does not know. All of it is optional: the page leaves out what it cannot tell.
+// These options tell what a trace does not know. All of them are optional: the page leaves out what it cannot tell.
 struct ReportOptions {
   std::vector<std::string> tokens;      // one for each row of the inputs; default: their numbers
   std::vector<std::string> key_tokens;  // of cross-attention's source; default: tokens

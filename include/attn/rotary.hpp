@@ -25,7 +25,7 @@ struct RotaryFrequencies {
   RotaryLayout layout = RotaryLayout::halves;
 };
 
-// What each position turns by: float32 (t, rotary_dim / 2), or (b, t, rotary_dim / 2) where batch items have their own.
+// Each position turns by its row, float32 (t, rotary_dim / 2), or (b, t, rotary_dim / 2) where batch items differ.
 struct RotaryTable {
   Tensor cos, sin;
   RotaryLayout layout = RotaryLayout::halves;
@@ -42,7 +42,7 @@ RotaryTable rotary_table(const RotaryFrequencies& frequencies, std::int64_t toke
 RotaryTable rotary_rows(const RotaryTable& table, const Tensor& positions);
 
 // x (…, t, d) of a floating dtype and any strides, d at least rotary_dim; a table of batch items takes x (b, …, t, d).
-// What is past rotary_dim stays as it is. Computed in float32 (float64 where x is); a finite value past the dtype's
+// Elements past rotary_dim stay. It computes in float32 (float64 where x is); a finite value past the dtype's
 // range becomes its largest. An element's bits depend on its vector and its position alone. The result's dimensions lie
 // in memory in the order of x's. Throws Error for shapes and dtypes that do not fit.
 Tensor rotary(const Tensor& x, const RotaryTable& table);

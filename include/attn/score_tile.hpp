@@ -1,4 +1,4 @@
-// What a score function is handed: some scores, in cache, and where they belong. Plain C data, so that a function
+// A score function is handed some scores, in cache, and where they belong. It is plain C data, so that a function
 // compiled anywhere (C, Rust, numba's cfunc) can take it.
 #pragma once
 

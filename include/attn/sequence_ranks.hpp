@@ -22,7 +22,7 @@ class SequenceRanks : public SequencePart {
 
   // Copies this rank's tokens of ids or targets (…, tokens).
   Tensor take(const Tensor& whole) const;
-  // Of all tokens, this rank's.
+  // Returns this rank's share of all tokens.
   double share() const noexcept;
 
   // `automatic` chooses the scheme by the sizes alone, so that a run has the same bits when it is repeated. Throws

@@ -48,7 +48,7 @@ class Tensor {
   std::int64_t numel() const noexcept { return numel_; }
   DType dtype() const noexcept { return dtype_; }
   bool is_contiguous() const noexcept;
-  // What keeps the elements alive. It is null for a blob without an owner.
+  // The storage keeps the elements alive. It is null for a blob without an owner.
   const std::shared_ptr<void>& storage() const noexcept { return storage_; }
 
   // The first element. data<T>() throws Error (dtype) when T is not the dtype.

@@ -64,7 +64,7 @@ class TrainText {
   std::int64_t split_ = 0, context_ = 0;
 };
 
-// What decides the numbers of a run beside its model, its text and its generator.
+// A TrainConfig decides the numbers of a run, beside its model, its text and its generator.
 struct TrainConfig {
   std::int64_t steps = 2000;        // of the optimizer
   std::int64_t batch = 16;          // texts in a step
@@ -78,7 +78,7 @@ struct TrainConfig {
   CosineSchedule schedule() const { return {.peak = lr, .floor = min_lr, .warmup = warmup, .steps = steps}; }
 };
 
-// What each rank keeps its own part of alone: nothing, the optimizer's state, or that and the weights.
+// Each rank keeps a part of its own of nothing, of the optimizer's state, or of that and the weights.
 enum class Sharding { none, state, weights };
 
 // The processes that train together, which make the same calls with equal models, texts and generators. Ranks that

@@ -12,7 +12,7 @@
 
 namespace attn::distributed {
 
-// Of each part of a model, such as a block, a rank keeps one run of elements. The other ranks send theirs when the
+// A rank keeps one run of elements of each part of a model, such as a block. The other ranks send theirs when the
 // model takes the part, while it computes the one before, as far as the transport sends then; what came is given back
 // when the model releases it. All ranks must give their models the same calls, in one order.
 //

@@ -26,7 +26,7 @@ class WeightSource {
   virtual void release(std::size_t part) noexcept = 0;
 };
 
-// What stands in the place of a value that is elsewhere: a float32 tensor of its shape that takes no memory. Models
+// Returns what stands in the place of a value that is elsewhere: a float32 tensor of its shape without memory. Models
 // throw Error (argument) where they would compute with it.
 Tensor absent(const Shape& shape);
 bool is_absent(const Tensor& value) noexcept;

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from attn._types import Ranks
 
-# Of messages: theirs are from 0 to 9. MPI's tags go to 32767 at least.
+# Messages have these tags: theirs are from 0 to 9. MPI's tags go to 32767 at least.
 FIRST_TAG = 32750
 MOST_BYTES = 2**30  # of one message of MPI's, which counts in int
 

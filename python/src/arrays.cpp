@@ -31,7 +31,7 @@ constexpr std::array<Code, 9> kCodes{
 
 std::string text(nb::handle object) { return nb::str(object).c_str(); }
 
-// Of an error, without PyTorch's list of C++ functions, whose lines may end in an escape.
+// Leaves out PyTorch's list of C++ functions after an error, whose lines may end in an escape.
 std::string first_line(nb::handle error) {
   const std::string all = text(error);
   return all.substr(0, std::min(all.find('\n'), all.find("\\u000a")));
@@ -43,7 +43,7 @@ std::string described(nb::handle object) {
   return found;
 }
 
-// What the array itself says against handing its memory out.
+// Returns what the array itself says against handing its memory out.
 std::string reason(nb::handle object) {
   try {
     if (nb::hasattr(object, "__dlpack__")) object.attr("__dlpack__")();

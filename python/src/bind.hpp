@@ -5,7 +5,7 @@
 
 namespace attn::python {
 
-// What work() returns, computed without the GIL.
+// Returns what work() does, computed without the GIL.
 template <class Work>
 auto without_gil(const Work& work) {
   const nanobind::gil_scoped_release released;

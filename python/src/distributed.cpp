@@ -20,7 +20,7 @@ namespace dist = attn::distributed;
 
 constexpr const char* kOp = "distributed attention";
 
-// What Python's send() and receive() gave: wait(), and cancel() for one that is given up.
+// Python's send() and receive() give an object with wait(), and with cancel() for one that is given up.
 class UnderWay : public dist::Request::State {
  public:
   explicit UnderWay(nb::object request) : request_(std::move(request)) {}
@@ -109,7 +109,7 @@ Runs runs_of(const dist::Layout& layout) {
   return runs;
 }
 
-// What one rank cannot read, all of them are told of; it throws its own error.
+// All ranks are told of what one of them cannot read; it throws its own error.
 template <class Read>
 auto read_or_refuse(PythonTransport& transport, Read&& read_all) {
   try {
@@ -125,7 +125,7 @@ auto read_or_refuse(PythonTransport& transport, Read&& read_all) {
   }
 }
 
-// What one rank gives, which all of them are told of where it cannot be read.
+// One rank gives this; where it cannot be read, all of them are told.
 struct Given {
   Inputs in;
   dist::Options options;

@@ -81,7 +81,7 @@ Layout layout(const Tensor& query, const Tensor& key, const Tensor& value, bool 
   }
   Layout result{collapse(expand_leading(q, of_q), heads), collapse(expand_leading(k, of_kv), heads),
                 collapse(expand_leading(v, of_kv), heads), of_q, heads};
-  // What the caller had not: a batch, or heads.
+  // The result loses what the caller had not: a batch, or heads.
   while (result.leading.size() > rank - 2) {
     result.leading.erase(0);
     result.batch -= result.batch > 0 ? 1 : 0;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kToFloat = "convert with .astype(np.float32), or .to(torch.float32)";
 
-// What the library says of C++'s functions, said of Python's.
+// The library names C++'s functions in its errors, and these are Python's in their place.
 constexpr const char* kSaid[][2] = {
     {"convert with to(dtype)", kToFloat},
     {"convert it to float32", "convert it with .astype(np.float32), or .float() in PyTorch"},

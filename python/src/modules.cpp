@@ -80,7 +80,7 @@ class Layer {
   const ModuleConfig& config() const { return config_; }
   DropoutFlavour flavour() const { return stream_->generator.flavour(); }
 
-  // What work(module) returns, without the GIL.
+  // Returns what work(module) does, computed without the GIL.
   template <class Work>
   auto run(const Work& work) {
     const nb::gil_scoped_release released;

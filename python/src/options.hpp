@@ -13,7 +13,7 @@
 
 namespace attn::python {
 
-// Of ScoreFunction's forward, backward, forward64, backward64 and user.
+// These are the addresses of ScoreFunction's forward, backward, forward64, backward64 and user.
 using Addresses = std::array<std::uintptr_t, 5>;
 
 // Options, and the arrays behind their tensors. The holder of the GIL makes and destroys it.
@@ -29,13 +29,13 @@ struct Options {
   void take_return_weights(nb::handle wanted, Framework from);
 };
 
-// What one call has: arrays, and the options with those inputs among them that are no arrays of tokens.
+// One call has arrays, and the options with those inputs among them that are no arrays of tokens.
 struct Inputs {
   Array q, k, v;
   Options options;
 };
 
-// Of (query, key, value, attn_mask, sinks, relative_bias), which gradients flow to. `op` names them in errors.
+// Takes (query, key, value, attn_mask, sinks, relative_bias), to which gradients flow. `op` names them in errors.
 Inputs take_inputs(const nb::tuple& given, const Options& options, const char* op, Framework from);
 
 // The options of one call with its attn_mask (by its dtype what is kept or what is added), sinks and relative_bias.

@@ -48,7 +48,7 @@ nb::str page_of_steps(const nb::list& steps, nb::handle tokens, nb::handle key_t
   return nb::str(page.c_str(), page.size());
 }
 
-// What is drawn, and how.
+// A Choice says what is drawn, and how.
 struct Choice {
   std::string figure, step, title, scale, colours;  // figure "": heads where there are several, else a heatmap
   std::int64_t item = 0;

@@ -1,4 +1,4 @@
-// What rotary positions need of Python's arrays.
+// Rotary positions of Python's arrays are read here.
 #pragma once
 
 #include <vector>

@@ -28,14 +28,14 @@ constexpr std::array<Code, 9> kCodes{{{DType::f64, kDLFloat, 64},
                                       {DType::u8, kDLUInt, 8},
                                       {DType::boolean, kBool, 8}}};
 
-// What a DLManagedTensor that we hand out points to.
+// A DLManagedTensor that we hand out points to this.
 struct Export {
   Tensor tensor;
   Shape shape, strides;
   DLManagedTensor managed{};
 };
 
-// What keeps a DLManagedTensor that we were given alive.
+// This keeps a DLManagedTensor that we were given alive.
 struct Import {
   DLManagedTensor* managed = nullptr;
 

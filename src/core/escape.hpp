@@ -12,7 +12,7 @@ namespace attn {
 bool drives_terminal(std::uint32_t code) noexcept;
 
 // Such characters as "\u202e", a byte that is no UTF-8 as "\xff"; all else, and the characters of `kept`, as they are.
-// What is safe stays as it is, so that twice is no more than once.
+// Safe text stays as it is, so that twice is no more than once.
 std::string escaped(std::string_view text, std::string_view kept = {});
 
 }  // namespace attn

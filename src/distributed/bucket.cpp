@@ -101,7 +101,7 @@ void Bucket::receive() {
   received_.clear(), sent_.clear();
 }
 
-// Of each part of the sequences by the tree, and then of these parts in their order.
+// It sums each part of the sequences by the tree, and then these parts in their order.
 Tensor Bucket::sum_of_parts() {
   Tensor sum;
   for (int part = 0; part < ranks_.sequence; ++part) {

@@ -1,4 +1,4 @@
-// What ranks tell each other before they compute: whether their inputs fit, and whether they mean the same call.
+// Ranks tell each other before they compute whether their inputs fit, and whether they mean the same call.
 #include "distributed/call.hpp"
 
 #include <optional>
@@ -136,7 +136,7 @@ std::string first_line_of_difference(const std::string& a, const std::string& b)
   return "\"" + x + "\" and \"" + y + "\"";
 }
 
-// What is wrong on any rank is thrown on all of them.
+// An error of any rank is thrown on all of them.
 void compare(Transport& transport, const std::string& error, const std::string& text) {
   const std::vector<std::string> all = transport.all_gather(error.empty() ? "+" + text : "-" + error);
   for (std::size_t r = 0; r < all.size(); ++r) {
@@ -210,7 +210,7 @@ void try_options(const Call& call, const Tensor& q, const Tensor& k, const Tenso
   attn::attention(q.slice(2, 0, 0), k.slice(2, 0, 0), v.slice(2, 0, 0), none);
 }
 
-// Of shapes that only all ranks together have.
+// Checks shapes that only all ranks together have.
 void check_whole(const Call& call) {
   const Mask& mask = call.options.mask;
   const auto numbers = [](const Tensor& t, const char* what, std::int64_t count) {

@@ -25,7 +25,7 @@ struct Call {
   const Layout& queries() const { return problem.queries; }
   const Layout& keys() const { return problem.keys; }
   std::int64_t group() const { return problem.key_heads == 0 ? 1 : problem.query_heads / problem.key_heads; }
-  // What parts are computed in before they are merged or added.
+  // Parts are computed in this dtype before they are merged or added.
   DType wide() const { return problem.dtype == DType::f64 ? DType::f64 : DType::f32; }
   DType output_dtype() const { return options.output_dtype.value_or(problem.dtype); }
 };
@@ -44,7 +44,7 @@ AttentionResult gather_forward(const Call& call, const Tensor& q, const Tensor& 
 AttentionResult ring_forward(const Call& call, const Tensor& q, const Tensor& k, const Tensor& v);
 AttentionResult ulysses_forward(const Call& call, const Tensor& q, const Tensor& k, const Tensor& v);
 
-// What the backward pass starts from, by rows of this rank.
+// The backward pass starts from these, by rows of this rank.
 struct Incoming {
   Tensor d_output, q, k, v;
   AttentionResult forward;

@@ -1,4 +1,4 @@
-// What a scheme costs: bytes, messages and products of the busiest rank, and the seconds that these make. docs/
+// A scheme costs bytes, messages and products of the busiest rank, and the seconds that these make. docs/
 // distributed.md writes the model down.
 #include <algorithm>
 #include <chrono>
@@ -144,7 +144,7 @@ double seconds_of(const std::function<void()>& run) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Of three: what else a machine does only adds time.
+// It takes the least of three, since whatever else a machine does only adds time.
 double least(const std::function<double()>& seconds) { return std::min({seconds(), seconds(), seconds()}); }
 
 // Every rank to the next.

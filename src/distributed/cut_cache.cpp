@@ -36,7 +36,7 @@ std::string description(const KVCacheConfig& c) {
          std::to_string(c.page_size) + ", " + std::string(name(c.dtype));
 }
 
-// What ranks hold must fit together. Says the same on all.
+// Throws where what ranks hold does not fit together, with the same words on all.
 KVCacheConfig agreed(Transport& transport, KVCacheConfig config) {
   std::vector<std::string> all = transport.all_gather(description(config));
   for (std::size_t r = 1; r < all.size(); ++r) {

@@ -134,7 +134,7 @@ Tensor keys_of(const Tensor& t, const Part& part) {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();  // log-sum-exp of rows that are made up
 
-// What the gradients of one piece of heads come from.
+// The gradients of one piece of heads come from these.
 struct Side {
   Tensor d_output, q, k, v, output, lse;
 

@@ -1,4 +1,4 @@
-// What generate() does otherwise where ranks write a text together.
+// Where ranks write a text together, generate() differs in this.
 #include <exception>
 #include <string>
 

@@ -30,7 +30,7 @@ AttentionResult unpacked(const Tensor& rows, const Shape& shape) {
   return {rows.slice(1, 0, dv).contiguous().view(shape), lse.view({shape[0], shape[1], shape[2]}), {}};
 }
 
-// Of a share of the rows: the parts of all ranks.
+// Merges the parts of all ranks, for a share of the rows.
 Tensor merged(const std::vector<Tensor>& parts, std::int64_t dv) {
   Partial partial;
   const Shape shape{1, 1, parts[0].size(0), dv};

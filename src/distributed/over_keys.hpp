@@ -1,4 +1,4 @@
-// What ranks have of the same queries, each over keys of its own.
+// Ranks have results of the same queries, each over keys of its own; here they are merged.
 #pragma once
 
 #include "distributed/partial.hpp"

@@ -1,4 +1,4 @@
-// What a run of queries has of the keys that it has met so far.
+// A Partial is the result of a run of queries over the keys that it has met so far.
 #pragma once
 
 #include <vector>

@@ -16,7 +16,7 @@ struct Shard {
   bool empty() const { return memory.numel() == 0; }
 };
 
-// Of rank `owner`'s keys, a run each, what the queries of rank `user` see.
+// Returns the runs of rank `owner`'s keys that the queries of rank `user` see.
 std::vector<Run> needed(const Call& call, int owner, int user);
 Shard empty_shard(const Call& call, const std::vector<Run>& runs, DType dtype);
 // From this rank's own rows.

@@ -18,7 +18,7 @@ namespace {
 using Message = std::vector<std::byte>;
 using Way = std::tuple<int, int, int>;  // from, to, tag
 
-// What the ranks share. A box holds the messages of one tag from one rank to another.
+// The ranks share this. A box holds the messages of one tag from one rank to another.
 class Group {
  public:
   explicit Group(int ranks) : ranks_(ranks) {}

@@ -34,7 +34,7 @@ class TreeSum {
       nodes_.pop_back();
     }
   }
-  // What could not be added yet; one node when all groups are there.
+  // These nodes could not be added yet; it is one node when all groups are there.
   std::vector<std::pair<Run, T>>& nodes() noexcept { return nodes_; }
 
  private:

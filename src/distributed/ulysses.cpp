@@ -40,7 +40,7 @@ class Ulysses {
     return all;
   }
 
-  // Of a bias, whose rows are this rank's unless it is shared.
+  // Returns the gradient of a bias, whose rows are this rank's unless it is shared.
   Tensor bias_gradient(const Tensor& part) const {
     const Tensor& bias = call_.options.mask.bias;
     Shape shape = bias.shape();

@@ -130,7 +130,7 @@ void WeightShards::State::begin(std::size_t number, std::optional<int> on) {
   failed_ = false;
 }
 
-// What was begun and is not wanted after all has to arrive too, as messages come in one order; take() drops it.
+// A message that was begun and is not wanted after all has to arrive too, as they come in one order; take() drops it.
 WeightShards::State::Part& WeightShards::State::receive_first() {
   require_in_step();
   Part& part = all_[on_the_way_.front()];

@@ -54,7 +54,7 @@ std::optional<float> number(std::string_view text) {
   return fits ? static_cast<float>(wide) : text.starts_with('-') ? -0.0f : 0.0f;
 }
 
-// What may stand before a number's first digit, where ASCII has no letter: blanks, signs and dashes of Unicode.
+// Blanks, signs and dashes of Unicode may stand before a number's first digit, where ASCII has no letter.
 bool is_sign_or_blank(std::uint32_t code) {
   const auto in = [code](std::uint32_t first, std::uint32_t last) { return code >= first && code <= last; };
   return code == 0xa0 || in(0x2000, 0x200f) || in(0x2010, 0x2015) || code == 0x202f || code == 0x2212 ||

@@ -1,4 +1,4 @@
-// What stands before the elements of a GGUF file.
+// A GgufHeader is what stands before the elements of a GGUF file.
 #pragma once
 
 #include <map>

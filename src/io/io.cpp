@@ -37,7 +37,7 @@ NamedTensors named(std::string name, const Tensor& tensor) {
   return result;
 }
 
-// What the extension promises.
+// Returns the format that the extension promises.
 std::optional<Format> format_by_name(const std::filesystem::path& path) {
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
@@ -58,7 +58,7 @@ Format format_to_write(const std::filesystem::path& path) {
               source_name(path));
 }
 
-// What the content is; what is nothing else may be CSV.
+// Returns the format of the content; what is nothing else may be CSV.
 Format format_by_content(Bytes bytes) {
   if (starts_a_zip(bytes)) return Format::npz;
   if (as_text(bytes).starts_with(kNpyMagic)) return Format::npy;

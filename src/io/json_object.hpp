@@ -26,7 +26,7 @@ struct PassedOver {
 [[noreturn]] void fail_json(std::string_view text, std::size_t byte, const Origin& origin);
 // Throws where the text has a zero byte: parsers take it for the end and would not look behind it.
 void require_no_zero_byte(std::string_view text, const Origin& origin);
-// What the callback keeps of a text.
+// The callback keeps this of a text.
 nlohmann::json parse_json(std::string_view text, const nlohmann::json::parser_callback_t& callback,
                           const Origin& origin);
 

@@ -36,7 +36,7 @@ NpyHeader parse_npy_header(Bytes start, const Origin& origin);
 Tensor npy_storage(const NpyHeader& header);
 Tensor npy_tensor(const Tensor& storage, const NpyHeader& header);
 
-// What NumPy can hold: bfloat16 becomes float32; row-major, little-endian.
+// NumPy can hold what this returns: bfloat16 becomes float32; row-major, little-endian.
 Tensor npy_storable(const Tensor& tensor);
 // The bytes before the elements of a storable tensor, version 1.0.
 std::string npy_header(const Tensor& tensor);

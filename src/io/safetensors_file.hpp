@@ -16,7 +16,7 @@ class SafetensorsFile {
  public:
   // Throws Error: kind `file` when it cannot be read, kind `data` when its header does not fit its bytes.
   explicit SafetensorsFile(const std::filesystem::path& path);
-  // Of a file that is open already; the path is for messages.
+  // Takes a file that is open already; the path is for messages.
   SafetensorsFile(const std::filesystem::path& path, std::shared_ptr<const RandomAccessFile> file);
 
   const std::vector<SafetensorsEntry>& entries() const noexcept { return header_.entries; }  // by their place

@@ -34,7 +34,7 @@ DType stored(const std::filesystem::path& path, DType dtype) {
 std::string header_of(const std::filesystem::path& path, const Shape& shape, DType dtype) {
   Shape ones = shape;
   for (std::int64_t& size : ones) size = 1;
-  // Of the sizes, without their memory.
+  // This tensor has the sizes, without their memory.
   const Tensor like = shape.numel() == 0 ? Tensor::empty(shape, dtype) : Tensor::zeros(ones, dtype).expand(shape);
   if (is_npy(path)) return npy_header(like);
   if (extension_of(path) != ".safetensors") {

@@ -9,7 +9,7 @@ namespace attn::io {
 void write_npy(OutputFile& file, const Tensor& tensor);
 void write_npz(OutputFile& file, const NamedTensors& tensors);
 void write_safetensors(OutputFile& file, const NamedTensors& tensors);
-// What stands before the elements, which no tensor's memory is read for.
+// Returns what stands before the elements. No tensor's memory is read for it.
 std::string safetensors_start(const NamedTensors& tensors);
 void write_csv(OutputFile& file, const Tensor& tensor);
 // In the format that the name of `path` asks for, as save_tensor().

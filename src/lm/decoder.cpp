@@ -48,7 +48,7 @@ std::size_t Decoder::bytes() const {
   return sum;
 }
 
-// Of positions first, first + 1, …, of a text that is `serves` tokens long.
+// Turns positions first, first + 1, …, of a text that is `serves` tokens long.
 std::vector<RotaryTable> Decoder::turns(std::int64_t first, std::int64_t tokens, std::int64_t serves) const {
   std::vector<RotaryTable> all;
   for (const RopeConfig& rope : model_->config().ropes) {
@@ -57,7 +57,7 @@ std::vector<RotaryTable> Decoder::turns(std::int64_t first, std::int64_t tokens,
   return all;
 }
 
-// Of each text's next position, (b, 1, …).
+// Turns each text's next position, (b, 1, …).
 std::vector<RotaryTable> Decoder::next_turns() const {
   std::vector<RotaryTable> all;
   for (const RopeConfig& rope : model_->config().ropes) {

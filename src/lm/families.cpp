@@ -158,7 +158,7 @@ void qwen3(const JsonObject& json, Config& c) {
   one_rope(json, c);
 }
 
-// What Gemma 2 and 3 share.
+// Gemma 2 and 3 share these keys.
 void gemma(const JsonObject& json, Config& c) {
   json.require("use_bidirectional_attention", false);
   c.tied = json.flag("tie_word_embeddings", true);
@@ -214,7 +214,7 @@ void smollm3(const JsonObject& json, Config& c) {
   window_layers(json, c, window, [&](std::size_t i) { return window > 0 && !c.layers[i].rope; });
 }
 
-// What OLMo 2 and 3 share.
+// OLMo 2 and 3 share these keys.
 void olmo(const JsonObject& json, Config& c) {
   c.epsilon = json.number("rms_norm_eps", 1e-5, 0, 1);
   c.tied = json.flag("tie_word_embeddings", false);

@@ -1,4 +1,4 @@
-// What the parts of a model are called in the files of its family.
+// The parts of a model have these names in the files of its family.
 #pragma once
 
 #include <string_view>

@@ -36,7 +36,7 @@ std::vector<Candidate> all_tokens(const Tensor& logits) {
   return all;
 }
 
-// Of the ids in the text, each once; `all` holds every token's logit.
+// Divides or multiplies the logits of the ids in the text, each once; `all` holds every token's logit.
 void penalise(std::vector<Candidate>& all, std::span<const std::int64_t> text, double penalty) {
   std::vector<bool> done(all.size());
   for (const std::int64_t id : text) {

@@ -156,7 +156,7 @@ void AttentionLayer::add_dropout(AttentionOptions& options, std::int64_t batch, 
   }
 }
 
-// Of positions 0 to tokens - 1; empty where nothing turns.
+// Turns positions 0 to tokens - 1; it is empty where nothing turns.
 RotaryTable AttentionLayer::turns(std::int64_t tokens) {
   if (!config_.rope) return {};
   const std::int64_t held = rope_.cos.defined() ? rope_.cos.size(0) : 0;
@@ -164,13 +164,13 @@ RotaryTable AttentionLayer::turns(std::int64_t tokens) {
   return {rope_.cos.slice(0, 0, tokens), rope_.sin.slice(0, 0, tokens), rope_.layout};
 }
 
-// Of the tokens that are here.
+// Turns the tokens that are here.
 RotaryTable AttentionLayer::own_turns(std::int64_t tokens) {
   if (!config_.rope || !sequence_) return turns(tokens);
   return rotary_rows(turns(sequence_->tokens()), sequence_->positions());
 }
 
-// Of the next tokens of each of the cache's items.
+// Turns the next tokens of each of the cache's items.
 RotaryTable AttentionLayer::turns(const DecoderCache& cache, std::int64_t tokens) {
   if (!config_.rope) return {};
   const RotaryTable all = turns(cache.max_length() + tokens);

@@ -1,4 +1,4 @@
-// What every module asks of its input, and how it adds up gradients.
+// Every module asks this of its input, and adds up gradients so.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What modules do alike with a part of each sequence.
+// Modules do this alike with a part of each sequence.
 #pragma once
 
 #include "attn/random.hpp"

@@ -1,4 +1,4 @@
-// What modules do alike with weights that may be elsewhere.
+// Modules do this alike with weights that may be elsewhere.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What the steps share: rows of any float dtype read into a wider type, and written back.
+// All steps read rows of any float dtype into a wider type, and write them back.
 #pragma once
 
 #include <algorithm>

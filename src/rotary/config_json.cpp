@@ -26,7 +26,7 @@ constexpr std::array<io::PassedOver, 2> kPassedOver{
     {{"original_max_position_embeddings", "", "how the model was trained, where its rope_type does not use it"},
      {"type", "", "the older name of rope_type, which counts where both are there"}}};
 
-// What a model's config.json says of itself that changes how it is read. The others are read as Llama's.
+// A Family is what a config.json says of itself that changes how it is read. The others are read as Llama's.
 struct Family {
   bool phi3 = false;                   // has longrope under older names
   bool gemma3 = false, olmo3 = false;  // have parameters of their own for layers with a window
@@ -63,7 +63,7 @@ std::vector<double> numbers(const JsonObject& json, const char* key) {
   return result;
 }
 
-// What holds for the layers asked for: `all`, or what lies in it under their type.
+// Parameters hold for the layers asked for: `all`, or what lies in it under their type.
 struct Parameters {
   Json own = Json::object(), all = Json::object();
   bool nested = false;

@@ -35,7 +35,7 @@ double given_factor(const RopeConfig& c) {
   return positive("factor", *c.factor);
 }
 
-// Of yarn and longrope.
+// yarn and longrope stretch by this factor.
 double stretch(const RopeConfig& c) {
   if (c.factor) return positive("factor", *c.factor);
   return length("max_position_embeddings", c.max_position_embeddings) / original_length(c);

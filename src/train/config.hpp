@@ -10,7 +10,7 @@
 
 namespace attn {
 
-// What a caller's user knows a setting by, of its name in C++: "TrainConfig::min_lr", "TrainRanks::sequence".
+// Returns what a user knows a setting by, for its name in C++: "TrainConfig::min_lr", "TrainRanks::sequence".
 using SettingName = std::function<std::string(std::string_view)>;
 
 // Throws Error (argument) for settings that make no run on texts of that many tokens.

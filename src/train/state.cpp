@@ -1,4 +1,4 @@
-// What a checkpoint keeps of a run, and a run that goes on from it. Ranks put the optimizer's state together, and part
+// A checkpoint keeps a run's state, and a run goes on from it. Ranks put the optimizer's state together, and part
 // it again.
 #include <algorithm>
 
@@ -28,7 +28,7 @@ LanguageModel& restored(LanguageModel& model, const TrainText& text, const Train
   return model;
 }
 
-// Of AdamW, before it is divided.
+// Checks a mean of AdamW, before it is divided.
 void require_mean(const StateDict& state, const std::string& name, const Shape& shape) {
   const auto found = state.find(name);
   if (found != state.end() && found->second.shape() == shape && found->second.dtype() == DType::f32) return;

@@ -97,7 +97,7 @@ Ids parsed_ids(const std::string& text, const char* flag) {
   }
 }
 
-// Of all --stop; an id that the model never writes is a mistake.
+// Reads all --stop; an id that the model never writes is a mistake.
 Ids parsed_stops(const std::vector<std::string>& flags, std::int64_t vocab_size) {
   Ids stops;
   for (const std::string& text : flags) {
@@ -112,7 +112,7 @@ Ids parsed_stops(const std::vector<std::string>& flags, std::int64_t vocab_size)
   return stops;
 }
 
-// What the command line asks for, read and checked as far as it can be before the model runs.
+// A Task is what the command line asks for, read and checked as far as it can be before the model runs.
 struct Task {
   std::unique_ptr<TextModel> model;
   std::unique_ptr<Tokenizer> tokenizer;  // none with --ids
@@ -274,7 +274,7 @@ Json text_report(const Task& task, const Written& written, std::size_t i, const 
   return json;
 }
 
-// Of one text its values as they are; of several a list of them.
+// One text has its values as they are, and several have a list of them.
 Json report(const Task& task, const Written& written, const GenerateFlags& flags, const distributed::Transport* ranks) {
   const Sampling& sampling = flags.options.sampling;
   Json json;

@@ -150,7 +150,7 @@ void take_sizes(const Verb& verb, const LanguageModelConfig& config, const Token
   }
 }
 
-// What --from brings itself, and what its learning rates are.
+// --from brings its own sizes, and has learning rates of its own.
 MakeModel go_on_from(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer) {
   refuse(verb, {"--layers", "--heads", "--width", "--dropout", "--gelu", "--rng", "--family", "--kv-heads", "--config"},
          "neither sizes nor dropout beside --from, whose model has its own");
@@ -184,7 +184,7 @@ MakeModel begin(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer)
   return [config](Generator& rng) { return LanguageModel(config, rng); };
 }
 
-// What a checkpoint says is no flag of the command line, except for what depends on the ranks.
+// Flags give nothing that a checkpoint says, except for what depends on the ranks.
 std::unique_ptr<Training> resumed(const Verb& verb, const TrainFlags& flags, const TrainRanks& ranks,
                                   TrainingFiles& files, const Tokenizer& tokenizer) {
   auto given = given_settings(verb);
@@ -261,7 +261,7 @@ std::unique_ptr<Training> training_of(const Verb& verb, TrainFlags& flags, const
   return flags.resume ? resumed(verb, flags, ranks, files, *tokenizer) : started(verb, flags, ranks, files, *tokenizer);
 }
 
-// What ranks hold has to be the same.
+// Throws unless ranks hold the same.
 void require_equal_ranks(const Training& training) {
   const TrainRanks& ranks = training.trainer.ranks();
   if (ranks.size() == 1) return;

@@ -58,7 +58,7 @@ std::vector<Line> stretches(const Series& series, bool log_y) {
   return lines;
 }
 
-// Of every `group` neighbours the first, lowest, highest and last, in their order.
+// Keeps the first, lowest, highest and last of every `group` neighbours, in their order.
 Line thinned(const Line& line, std::size_t most) {
   if (line.size() <= most) return line;
   const std::size_t group = 4 * ((line.size() + most - 1) / most);

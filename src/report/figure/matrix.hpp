@@ -9,7 +9,7 @@
 
 namespace attn::figure {
 
-// Of finite values.
+// A Range spans finite values.
 struct Range {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   double least = std::numeric_limits<double>::infinity();  // the smallest above 0

@@ -18,7 +18,7 @@ enum class Kind { value, zero, masked, nan, minus_inf, plus_inf };  // zero: on 
 // As legends write it: "masked", "NaN", "-inf"; "" for a value.
 const char* name_of(Kind kind) noexcept;
 
-// What `scale` means for matrices of these sizes and values: never automatic.
+// Returns what `scale` means for matrices of these sizes and values: never automatic.
 Scale chosen_scale(Scale scale, const Range& range, std::int64_t rows, std::int64_t columns) noexcept;
 
 class ValueScale {

@@ -8,7 +8,7 @@
 
 namespace attn::figure {
 
-// What XML and terminals take: bytes that are not UTF-8 become "\xC3", control characters their pictures
+// Returns what XML and terminals take: bytes that are not UTF-8 become "\xC3", control characters their pictures
 // (U+2400 and on), marks that turn the direction of writing U+FFFD.
 std::string clean(std::string_view text);
 
@@ -22,7 +22,7 @@ std::string label(std::string_view token, std::size_t columns);
 // Lines of at most `columns` each, broken at blanks; a longer word is broken too. Cleaned text only.
 std::vector<std::string> broken(std::string text, std::size_t columns);
 
-// What text of one line will measure at a font size, in points: an estimate for a common sans-serif, a little wide.
+// Estimates the width of one line of text at a font size, in points, for a common sans-serif, a little wide.
 double text_width(std::string_view text, double font_size) noexcept;
 
 }  // namespace attn::figure

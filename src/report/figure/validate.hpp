@@ -1,4 +1,4 @@
-// What figures of weights ask of their input.
+// Figures of weights ask this of their input.
 #pragma once
 
 #include "attn/figure.hpp"

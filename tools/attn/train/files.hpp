@@ -1,4 +1,4 @@
-// What a training run writes: the model, its loss curve, and the checkpoint from which it continues.
+// A training run writes the model, its loss curve, and the checkpoint from which it continues.
 #pragma once
 
 #include <filesystem>
@@ -29,7 +29,7 @@ class TrainingFiles {
   // the run is resumed, (argument) where something is there already that `replace` is not meant for. Takes the lock,
   // and removes what killed runs have left.
   void reserve(bool resume, bool replace);
-  // What the folder gets beside the model.
+  // The folder gets these beside the model.
   void set_companions(Companions files) { companions_ = std::move(files); }
   // The run was read from the checkpoint.
   void resumed(const Trainer& run) { kept_ = run.steps_done(); }

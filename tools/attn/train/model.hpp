@@ -14,10 +14,10 @@
 
 namespace attn::tool {
 
-// What a released model's folder has beside its weights and its config.
+// A released model's folder has these beside its weights and its config.
 using Companions = std::vector<std::pair<std::string, std::string>>;  // names and contents
 
-// Of a folder's, those of its tokenizer, or its settings for generation; nothing of a GGUF file.
+// Returns a folder's files of its tokenizer, or its settings for generation; nothing for a GGUF file.
 Companions tokenizer_files(const std::filesystem::path& from);
 Companions generation_files(const std::filesystem::path& from);
 // Whether a training writes a file of that name into a model's folder.

@@ -1,4 +1,4 @@
-// What a training run is made of: flags, and what a checkpoint says of the run that it continues.
+// A training run is made of flags, and of what a checkpoint says of the run that it continues.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ TrainText text_of(const std::vector<std::string>& files, const Tokenizer& tokeni
   return {all, settings.model.context_length, settings.validation};
 }
 
-// Of weights that ranks compare.
+// Ranks compare their weights by this.
 std::string fingerprint_of(LanguageModel& model, const TrainRanks& ranks) {
   return ranks.size() > 1 ? fingerprint(model.parameters()) : "";
 }

@@ -16,7 +16,8 @@ namespace attn::tool {
 using MakeModel = std::function<LanguageModel(Generator&)>;
 
 struct Training {
-  // Of the model that is made, whose dropout draws from the generator. Texts are files, whose tokens follow each other;
+  // Trains the model that is made; its dropout draws from the generator. Texts are files, whose tokens follow each
+  // other;
   // "-" is standard input. Throws Error, which names the flags.
   Training(const TrainSettings& settings, const std::vector<std::string>& texts, const Tokenizer& tokenizer,
            const MakeModel& make, const TrainRanks& ranks = {});
