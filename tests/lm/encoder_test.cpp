@@ -115,6 +115,19 @@ TEST(Encoder, NamesWhatIsWrongInItsFiles) {
   changed([](auto& f) { f.tensors.emplace_back("other.weight", Tensor::ones({16})); }, "other.weight");
 }
 
+// Heads for other tasks keep the encoder under "bert.", and older files keep its positions' numbers.
+TEST(Encoder, ReadsTheFilesOfItsHeads) {
+  const Folder folder;
+  fs::copy_file(kBert / "config.json", folder / "config.json");
+  io::NamedTensors file = io::load(kBert / "model.safetensors");
+  for (auto& [name, value] : file.tensors) name = "bert." + name;
+  file.tensors.emplace_back("bert.embeddings.position_ids", Tensor::ones({1, 8}));
+  file.tensors.emplace_back("cls.predictions.bias", Tensor::ones({8}));
+  io::save_safetensors(folder / "model.safetensors", file);
+  const Tensor ids = *io::load(kBert / "golden.safetensors").find("ids");
+  EXPECT_EQ(values(load_encoder(folder).forward(ids)), values(load_encoder(kBert).forward(ids)));
+}
+
 TEST(Encoder, FollowsSentenceTransformersFiles) {
   const Folder folder;
   EXPECT_FALSE(embedding_settings(folder).normalised);

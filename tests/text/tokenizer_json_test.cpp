@@ -317,6 +317,17 @@ TEST(TokenizerFiles, TheConfigTellsTheEndAndTheTemplate) {
   EXPECT_FALSE(plain.id_of("no such token"));
 }
 
+// The ids are transformers' for this folder (5.24), with and without each of these configs.
+TEST(TokenizerFiles, AConfigThatNamesAnAddedTokenLeavesItsFlags) {
+  const std::string json = R"({"version": "1.0", "added_tokens": [{"id": 3, "content": "<x>", "single_word": false,
+      "lstrip": true, "rstrip": false, "normalized": false, "special": true}], "decoder": {"type": "Fuse"}, "model": {"type": "BPE",
+      "vocab": {"a": 0, "b": 1, " ": 2}, "merges": []}})";
+  for (const char* config : {"{}", R"({"pad_token": "<x>"})", R"({"extra_special_tokens": ["<x>"]})",
+                             R"({"additional_special_tokens": ["<x>"]})"}) {
+    EXPECT_EQ(BPETokenizer::parse(json, config).encode("a <x>b"), (std::vector<std::int64_t>{0, 3, 1})) << config;
+  }
+}
+
 // As transformers does, whose from_pretrained() merges the file over a config without added_tokens_decoder.
 TEST(TokenizerJsonFiles, OlderFoldersNameTheirTokensInAMapOfTheirOwn) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "attn_special_tokens_map";
