@@ -11,12 +11,9 @@
 #include <memory>
 #include <new>
 #include <utility>
-#if defined(ATTN_STD_THREADS)
-#include <thread>
-#include <vector>
-#endif
 
 #include "core/memory.hpp"
+#include "core/team.hpp"
 
 namespace attn {
 namespace {
@@ -55,43 +52,43 @@ class Scratch {
 thread_local Scratch own_scratch, shared_scratch;
 thread_local bool shared_is_lent = false;
 
+thread_local std::unique_ptr<Team> own_team;
+thread_local bool in_team = false;
 #if defined(ATTN_STD_THREADS)
-
-// For the thread sanitizer, which knows std::thread, and not how OpenMP's runtime hands work over.
-thread_local bool in_parallel = false;
-
-template <class F>
-void on_threads(int count, F&& body) {
-  const auto inside = [&body] {
-    in_parallel = true;
-    body();
-    in_parallel = false;
-  };
-  std::vector<std::thread> others;
-  for (int i = 1; i < count; ++i) others.emplace_back(inside);
-  inside();
-  for (std::thread& thread : others) thread.join();
-}
-
-bool nested() { return in_parallel; }
-
+thread_local int teams_wanted =
+    1;  // for the thread sanitizer, which does not know how OpenMP's runtime hands work over
 #else
-
-template <class F>
-void on_threads(int count, F&& body) {
-#pragma omp parallel num_threads(count)
-  body();
-}
-
-bool nested() { return omp_in_parallel() != 0; }
-
+thread_local int teams_wanted = 0;
 #endif
 
-// A child of fork() has but the thread that forked. GCC's runtime would wait there for the others of that thread's team
-// for ever, so the team ends before: parent and child start another with their next call. Inside a parallel region it
-// stays, and the child has one thread.
-[[maybe_unused]] const int registered =
-    pthread_atfork([] { omp_pause_resource_all(omp_pause_soft); }, nullptr, nullptr);
+template <class F>
+void on_threads(int count, F&& body) {
+  if (teams_wanted > 0) {
+    if (!own_team) own_team = std::make_unique<Team>();
+    own_team->run(count, [&body] {
+      in_team = true;
+      body();
+      in_team = false;
+    });
+    return;
+  }
+#if !defined(ATTN_STD_THREADS)
+#pragma omp parallel num_threads(count)
+  body();
+#endif
+}
+
+bool nested() { return in_team || omp_in_parallel() != 0; }
+
+// A child of fork() has but the thread that forked, which would wait there for the others of its team, or of OpenMP's,
+// for ever. So both end before: parent and child start others with their next call. Inside a parallel region they stay,
+// and the child has one thread.
+void end_teams() {
+  if (!in_team) own_team.reset();
+  omp_pause_resource_all(omp_pause_soft);
+}
+
+[[maybe_unused]] const int registered = pthread_atfork(end_teams, nullptr, nullptr);
 
 }  // namespace
 
@@ -127,6 +124,9 @@ void TaskTimes::next(bool more) {
   if (in_task_) phases_.back().seconds.push_back(std::chrono::duration<double>(now - since_).count());
   in_task_ = more, since_ = std::chrono::steady_clock::now();
 }
+
+StepTeam::StepTeam() noexcept { ++teams_wanted; }
+StepTeam::~StepTeam() { --teams_wanted; }
 
 int thread_count() noexcept { return omp_get_max_threads(); }
 

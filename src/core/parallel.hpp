@@ -103,6 +103,17 @@ class PlannedThreads {
 // For how many threads calls are cut: thread_count(), but for PlannedThreads.
 int planned_threads() noexcept;
 
+// While it lives, its thread's calls are shared out to threads of its own, which look for the next call before they
+// sleep, instead of to OpenMP's: for a step of many small calls. None of them waits for a thread that another program
+// keeps from its core. Outside, OpenMP's threads are those that other libraries of the process use too.
+class StepTeam {
+ public:
+  StepTeam() noexcept;
+  ~StepTeam();
+  StepTeam(const StepTeam&) = delete;
+  StepTeam& operator=(const StepTeam&) = delete;
+};
+
 // Memory for what the tasks of a call share, aligned to 64. Up to 256 MB are the calling thread's, kept from call to
 // call as scratch is; what is more, or asked for while those are in use, is new.
 class CallMemory {

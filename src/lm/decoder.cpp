@@ -5,6 +5,7 @@
 
 #include "attn/error.hpp"
 #include "attn/generate.hpp"
+#include "core/parallel.hpp"
 #include "lm/head.hpp"
 #include "ops/embedding.hpp"
 
@@ -86,6 +87,7 @@ Tensor Decoder::embedded(const Tensor& ids, std::int64_t first, std::int64_t las
 
 // ids (b, t), or (1, t) of one item → the last tokens' logits (b, vocab_size). All caches take them, or none.
 Tensor Decoder::run(const Tensor& ids, const std::vector<RotaryTable>& turns, std::optional<std::int64_t> item) {
+  const StepTeam team;
   const LanguageModelConfig& c = model_->config();
   const auto batch = static_cast<std::int64_t>(length_.size()), tokens = ids.size(1);
   const std::int64_t first = item.value_or(0), last = item ? first + 1 : batch;

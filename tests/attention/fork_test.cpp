@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "attention/oracle.hpp"
+#include "core/parallel.hpp"
 
 namespace {
 
@@ -65,6 +66,13 @@ TEST_F(Fork, TheChildWorks) {
   EXPECT_TRUE(holds_in_child([&] { return is_same(); }));
   EXPECT_TRUE(is_same());  // and so does the parent
   EXPECT_TRUE(holds_in_child([&] { return is_same() && is_same(); }));
+}
+
+TEST_F(Fork, InAStepTheChildWorks) {
+  const StepTeam step;
+  EXPECT_TRUE(is_same());  // starts the team
+  EXPECT_TRUE(holds_in_child([&] { return is_same() && is_same(); }));
+  EXPECT_TRUE(is_same());
 }
 
 TEST_F(Fork, ItsThreadsAndItsChildrenWork) {
