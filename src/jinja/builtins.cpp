@@ -1,3 +1,4 @@
+// How builtins are called; tests, functions, and methods of what is no text.
 #include "jinja/builtins.hpp"
 
 #include <algorithm>
@@ -8,67 +9,95 @@
 namespace attn::jinja {
 namespace {
 
-std::vector<std::string> words_of(std::string_view parameters) {
-  std::vector<std::string> words;
-  while (!parameters.empty()) {
-    const std::size_t end = std::min(parameters.find(' '), parameters.size());
-    words.emplace_back(parameters.substr(0, end));
-    parameters.remove_prefix(std::min(end + 1, parameters.size()));
-  }
-  return words;
+using Kind = Sequence::Kind;
+
+// ---- tests
+
+bool has_order(Call& c, bool less_first, bool negated) {
+  require_defined(c.self), require_defined(c[0]);
+  return less(less_first ? c.self : c[0], less_first ? c[0] : c.self) != negated;
 }
 
-Value range(Arguments& given) {
-  std::int64_t numbers[3] = {0, 0, 1};
-  const std::size_t n = given.values.size();
-  if (n == 0 || n > 3 || !given.named.empty()) failed("range() with other than one to three numbers");
-  for (std::size_t i = 0; i < n; ++i) {
-    if (!whole(given.values[i], numbers[n == 1 ? 1 : i])) failed("range() of a " + kind_of(given.values[i]));
-  }
-  const auto [begin, end, step] = numbers;
+bool has_rest(Call& c, const Value& by, std::size_t rest) { return equal(computed('%', c.self, by), integer(rest)); }
+
+bool is_sequence(const Value& v) { return v.text() || v.dict() || v.is<Undefined>() || v.row(); }
+
+bool is_iterable(const Value& v) {
+  return v.text() || v.dict() || v.is<Undefined>() || v.sequence() || v.shared<Loop>();
+}
+
+constexpr Builtin kAllTests[] = {
+    {"!= ne", "other", [](Call& c) { return boolean(!equal(c.self, c[0])); }},
+    {"!in", "seq", [](Call& c) { return boolean(!contains(c[0], c.self)); }},
+    {"< lt lessthan", "other", [](Call& c) { return boolean(has_order(c, true, false)); }},
+    {"<= le", "other", [](Call& c) { return boolean(has_order(c, false, true)); }},
+    {"== eq equalto", "other", [](Call& c) { return boolean(equal(c.self, c[0])); }},
+    {"> gt greaterthan", "other", [](Call& c) { return boolean(has_order(c, false, false)); }},
+    {">= ge", "other", [](Call& c) { return boolean(has_order(c, true, true)); }},
+    {"boolean", "", [](Call& c) { return boolean(c.self.is<bool>()); }},
+    {"defined", "", [](Call& c) { return boolean(!c.self.is<Undefined>()); }},
+    {"divisibleby", "num", [](Call& c) { return boolean(has_rest(c, c[0], 0)); }},
+    {"even", "", [](Call& c) { return boolean(has_rest(c, integer(2), 0)); }},
+    {"false", "", [](Call& c) { return boolean(c.self.is<bool>() && !truth(c.self)); }},
+    {"float", "", [](Call& c) { return boolean(c.self.is<double>()); }},
+    {"in", "seq", [](Call& c) { return boolean(contains(c[0], c.self)); }},
+    {"integer", "", [](Call& c) { return boolean(c.self.is<std::int64_t>()); }},
+    {"iterable", "", [](Call& c) { return boolean(is_iterable(c.self)); }},
+    {"mapping", "", [](Call& c) { return boolean(c.self.dict()); }},
+    {"none", "", [](Call& c) { return boolean(c.self.is<None>()); }},
+    {"number", "", [](Call& c) { return boolean(real(c.self).has_value()); }},
+    {"odd", "", [](Call& c) { return boolean(has_rest(c, integer(2), 1)); }},
+    {"sequence", "", [](Call& c) { return boolean(is_sequence(c.self)); }},
+    {"string", "", [](Call& c) { return boolean(c.self.text()); }},
+    {"true", "", [](Call& c) { return boolean(c.self.is<bool>() && truth(c.self)); }},
+    {"undefined", "", [](Call& c) { return boolean(c.self.is<Undefined>()); }},
+};
+
+// ---- functions
+
+Value range(Call& c) {
+  const auto number = [&](std::size_t i, std::int64_t otherwise) {
+    const auto given = c.slots[i] ? whole(c[i]) : otherwise;
+    if (!given) failed("range() of a " + kind_of(c[i]));
+    return *given;
+  };
+  const std::int64_t first = number(0, 0), end = number(1, first), step = number(2, 1);
   constexpr std::int64_t kLongest = 100000;  // as the sandbox has it
   if (step == 0) failed("range() with a step of 0");
   List items;
-  for (std::int64_t at = begin; step > 0 ? at < end : at > end;) {
+  for (std::int64_t at = c.slots[1] ? first : 0; step > 0 ? at < end : at > end;) {
     if (items.size() == kLongest) failed("range() of more than 100000 numbers");
     items.push_back({at});
     if (__builtin_add_overflow(at, step, &at)) break;
   }
-  return list(std::move(items), Sequence::Kind::range);
+  return list(std::move(items), Kind::range);
 }
 
-// Of dict(…) and namespace(…): pairs, or a dict, and named values.
-Dict dict_of(const Arguments& given) {
+// dict(…) and namespace(…) take pairs, or a dict, and named values.
+Dict dict_of(Call& c) {
   Dict all;
-  if (given.values.size() > 1) failed("dict() with more than one argument");
-  for (const Value& from : given.values) {
-    if (const Dict* d = from.dict()) {
-      all = *d;
-      continue;
-    }
-    for (const Value& pair : items_of(from)) {
+  if (c.rest.values.size() > 1) failed("dict() with more than one argument");
+  for (const Value& from : c.rest.values) {
+    for (const Value& pair : from.dict() ? pairs_of(*from.dict()) : items_of(from)) {
       const List two = items_of(pair);
       if (two.size() != 2) failed("dict() of other than pairs");
       all.set(two[0], two[1]);
     }
   }
-  for (const auto& [name, value] : given.named) all.set(text(name), value);
+  for (const auto& [name, value] : c.rest.named) all.set(text(name), value);
   return all;
 }
 
-Value space(Arguments& given) {
-  auto made = std::make_shared<Namespace>();
-  const Dict all = dict_of(given);
+Value space(Call& c) {
+  Dict all = dict_of(c);
   for (const auto& [name, value] : all.entries()) {
     if (!name.text() || name.text()->starts_with('_')) failed("a namespace with the name " + shown(name));
-    made->values[*name.text()] = value;
   }
-  return {made};
+  return {std::make_shared<Namespace>(Namespace{std::move(all)})};
 }
 
-Value raise(Arguments& given) {
-  const std::string why = given.values.empty() ? "" : shown(given.values[0]);
-  throw Error(Error::Kind::argument, "ChatTemplate", "a conversation that the model's template takes", why);
+Value raise(Call& c) {
+  throw Error(Error::Kind::argument, "ChatTemplate", "a conversation that the model's template takes", c.text(0));
 }
 
 std::string time_text(const std::tm& now, const std::string& form) {
@@ -89,81 +118,178 @@ std::string time_text(const std::tm& now, const std::string& form) {
   return all;
 }
 
-}  // namespace
-
-std::string Call::text(std::size_t i, std::string otherwise) const {
-  return slots[i] ? shown(*slots[i]) : std::move(otherwise);
+Value time(Call& c, const std::optional<std::tm>& now) {
+  std::tm local{};
+  const std::time_t clock = std::time(nullptr);
+  localtime_r(&clock, &local);
+  return text(time_text(now.value_or(local), c.text(0)));
 }
 
-std::int64_t Call::integer(std::size_t i, std::int64_t otherwise) const {
-  if (!has(i)) return otherwise;
-  std::int64_t number = 0;
-  if (!whole(*slots[i], number)) failed("a " + kind_of(*slots[i]) + " where an integer is needed");
-  return number;
+constexpr Builtin kFunctions[] = {
+    {"dict", "*", [](Call& c) { return dict(dict_of(c)); }},
+    {"namespace", "*", space},
+    {"raise_exception", "message?", raise},
+    {"range", "/ start stop? step?", range},
+};
+
+// ---- methods, and what loops tell
+
+Value view(Call& c, Kind kind) {
+  List all = pairs_of(*c.self.dict());
+  for (Value& pair : all) {
+    if (kind != Kind::items) pair = Value(pair.sequence()->items[kind == Kind::keys ? 0 : 1]);
+  }
+  return list(std::move(all), kind);
 }
 
-bool listed(std::string_view names, std::string_view name) { return std::ranges::count(words_of(names), name) > 0; }
+Value get(Call& c) {
+  key_of(c[0]);
+  const Value* found = c.self.dict()->find(c[0]);
+  return found ? *found : c.value(1);
+}
+
+constexpr Builtin kDict[] = {
+    {"get", "/ key default?", get},
+    {"items", "/", [](Call& c) { return view(c, Kind::items); }},
+    {"keys", "/", [](Call& c) { return view(c, Kind::keys); }},
+    {"values", "/", [](Call& c) { return view(c, Kind::values); }},
+};
+
+// The methods that Python has and attn lacks.
+std::string_view lacking_of(const Value& value) {
+  if (value.text()) {
+    return "casefold center encode expandtabs format_map index isalnum isalpha isascii isdecimal isdigit isidentifier "
+           "islower isnumeric isprintable isspace istitle isupper ljust maketrans partition rindex rjust rpartition "
+           "swapcase translate zfill";
+  }
+  if (real(value)) {
+    return "real imag numerator denominator conjugate bit_length bit_count to_bytes from_bytes as_integer_ratio "
+           "is_integer hex fromhex";
+  }
+  if (value.list(Kind::generator)) return "";
+  return value.shared<Loop>() ? "changed cycle depth depth0"
+         : value.dict()       ? "copy fromkeys"
+         : value.sequence()   ? "copy count index start stop step isdisjoint mapping"
+                              : "";
+}
+
+// The sandbox lets nobody change a list or a dict.
+std::string_view changing_of(const Value& value) {
+  if (value.dict()) return "clear pop popitem setdefault update";
+  return value.list(Kind::list) ? "append clear extend insert pop remove reverse sort" : "";
+}
+
+std::optional<Value> of_loop(const Loop& loop, const std::string& name) {
+  const std::size_t at = loop.at, size = loop.items.size();
+  if (name == "index") return integer(at + 1);
+  if (name == "index0") return integer(at);
+  if (name == "revindex") return integer(size - at);
+  if (name == "revindex0") return integer(size - at - 1);
+  if (name == "first") return boolean(at == 0);
+  if (name == "last") return boolean(at + 1 == size);
+  if (name == "length") return integer(size);
+  if (name == "previtem") return at > 0 ? loop.items[at - 1] : undefined("there is no previous item");
+  if (name == "nextitem") return at + 1 < size ? loop.items[at + 1] : undefined("there is no next item");
+  return {};
+}
 
 const Builtin* found(std::span<const Builtin> all, std::string_view name) {
   const auto at = std::ranges::find_if(all, [&](const Builtin& one) { return listed(one.names, name); });
   return at == all.end() ? nullptr : &*at;
 }
 
+Value function_of(const Builtin& called, const Value& self) {
+  return function(std::string(called.names), [self, &called](Arguments& given) { return call(called, self, given); });
+}
+
+}  // namespace
+
+const Table kTests{"test", kAllTests};
+
+std::int64_t Call::integer(std::size_t i, std::int64_t otherwise) const {
+  const auto number = has(i) ? whole(*slots[i]) : otherwise;
+  if (!number) failed("a " + kind_of(*slots[i]) + " where an integer is needed");
+  return *number;
+}
+
+bool listed(std::string_view names, std::string_view name) {
+  for (std::size_t at = names.find(name); at < names.size(); at = names.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    if ((at == 0 || names[at - 1] == ' ') && (end == names.size() || names[end] == ' ')) return true;
+  }
+  return false;
+}
+
+const Builtin& builtin(const Table& table, std::string_view name) {
+  const Builtin* one = found(table.all, name);
+  if (!one) unsupported(std::string("the ").append(table.kind).append(" ").append(name));
+  return *one;
+}
+
+Call bound(std::string_view parameters, const Value& self, Arguments given, const std::string& of) {
+  const bool unnamed = parameters.starts_with('/'), any = parameters.ends_with('*');
+  Call made{self};
+  std::size_t next = 0;
+  const auto by_name = [&](std::string_view name) {
+    const auto at = std::ranges::find(given.named, name, [](const auto& entry) { return entry.first; });
+    return unnamed ? given.named.end() : at;
+  };
+  for (std::size_t begin = unnamed ? 2 : 0; begin < parameters.size() - any;) {
+    const std::size_t end = std::min(parameters.find(' ', begin), parameters.size());
+    const std::string_view word = parameters.substr(begin, end - begin);
+    const std::string name(word.substr(0, word.find_first_of("?!$")));
+    std::optional<Value>& slot = made.slots.emplace_back();
+    if (next < given.values.size()) {
+      slot = std::move(given.values[next++]);
+    } else if (const auto at = by_name(name); at != given.named.end()) {
+      slot = std::move(at->second);
+      given.named.erase(at);
+    }
+    const bool optional = word.find_first_of("?!") != word.npos;
+    if (!slot && !optional) failed("no " + name + " in " + of);
+    if (slot && word.ends_with('!')) unsupported(of + ", of which it lacks " + name);
+    if (slot && word.ends_with('$') && !slot->text() && !(optional && slot->is<None>())) {
+      failed("the argument " + name + " that is a " + kind_of(*slot) + " in " + of);
+    }
+    begin = end + 1;
+  }
+  given.values.erase(given.values.begin(), given.values.begin() + static_cast<std::ptrdiff_t>(next));
+  if (!any && !given.values.empty()) failed("too many of " + of);
+  if (!any && !given.named.empty()) failed("the argument " + given.named[0].first + " in " + of);
+  made.rest = std::move(given);
+  return made;
+}
+
 Value call(const Builtin& builtin, const Value& self, Arguments given) {
-  auto words = words_of(builtin.parameters);
-  const std::string of = "the arguments of " + std::string(builtin.names);
-  const bool unnamed = !words.empty() && words.front() == "/", any = !words.empty() && words.back() == "*";
-  if (unnamed) words.erase(words.begin());
-  if (any) words.pop_back();
-  Call made{self, {}, {}};
-  made.slots.resize(words.size());
-  for (std::size_t i = 0; i < given.values.size(); ++i) {
-    if (i >= words.size() && !any) failed("too many of " + of);
-    if (i < words.size()) {
-      made.slots[i] = given.values[i];
-    } else {
-      made.rest.values.push_back(given.values[i]);
-    }
-  }
-  for (auto& [name, value] : given.named) {
-    std::size_t at = 0;
-    while (at < words.size() && words[at] != name && words[at] != name + "?" && words[at] != name + "!") ++at;
-    if (unnamed || at == words.size() || made.slots[at]) {
-      if (!any || at < words.size()) failed(std::string("the argument ").append(name).append(" in ").append(of));
-      made.rest.named.emplace_back(name, value);
-    } else {
-      made.slots[at] = value;
-    }
-  }
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (made.slots[i] && words[i].ends_with('!'))
-      unsupported(of + ", of which it lacks " + words[i].substr(0, words[i].size() - 1));
-    if (!made.slots[i] && !words[i].ends_with('?') && !words[i].ends_with('!')) failed("no " + words[i] + " in " + of);
-  }
-  charge(32);
+  charge(32 + (self.text() ? self.text()->size() / 16 : 0));
+  Call made = bound(builtin.parameters, self, std::move(given), "the arguments of " + std::string(builtin.names));
   return builtin.call(made);
 }
 
 std::optional<Value> global(const std::string& name, const std::optional<std::tm>& now) {
-  if (name == "range") return function(name, range);
-  if (name == "dict") return function(name, [](Arguments& given) { return dict(dict_of(given)); });
-  if (name == "namespace") return function(name, space);
-  if (name == "raise_exception") return function(name, raise);
-  if (name == "strftime_now") {
-    return function(name, [now](Arguments& given) {
-      const bool one = given.values.size() + given.named.size() == 1;
-      const Value& form = one && given.named.empty() ? given.values[0] : one ? given.named[0].second : undefined("");
-      if (!form.text()) failed("strftime_now() without a format");
-      std::tm local{};
-      const std::time_t clock = std::time(nullptr);
-      localtime_r(&clock, &local);
-      return text(time_text(now.value_or(local), *form.text()));
+  if (const Builtin* one = found(kFunctions, name)) return function_of(*one, none());
+  if (listed("cycler joiner lipsum self super", name)) unsupported("the name " + name);
+  if (name != "strftime_now") return {};
+  return function(name, [now](Arguments& given) {
+    Call made = bound("format$", none(), given, "the arguments of strftime_now");
+    return time(made, now);
+  });
+}
+
+std::optional<Value> method(const Value& value, const std::string& name) {
+  if (listed(lacking_of(value), name)) {
+    unsupported(value.shared<Loop>() ? "loop." + name : "the method " + name + " of a " + kind_of(value));
+  }
+  if (const Loop* loop = value.shared<Loop>()) return of_loop(*loop, name);
+  if (listed(changing_of(value), name)) {
+    return function(name, [value](Arguments&) -> Value {
+      failed("a change of a " + kind_of(value) + ", which the sandbox forbids");
     });
   }
-  for (const std::string_view other : {"cycler", "joiner", "lipsum", "self", "super"}) {
-    if (name == other) unsupported("the name " + name);
-  }
-  return {};
+  const Builtin* own = value.text() ? found(kTexts.all, name) : value.dict() ? found(kDict, name) : nullptr;
+  if (!own) return {};
+  if (value.safe()) unsupported("the method " + name + " of a safe text");
+  return function_of(*own, value);
 }
 
 }  // namespace attn::jinja

@@ -1,31 +1,30 @@
-// Jinja's filters, and transformers' tojson.
+// Jinja's filters, transformers' tojson, and the methods of texts.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
+#include "core/utf8.hpp"
 #include "jinja/builtins.hpp"
 #include "jinja/strings.hpp"
 
 namespace attn::jinja {
 namespace {
 
-// "a.0.b" as the keys that lead to a value; a value that is no text is one key.
-List path_of(const Value& attribute) {
-  if (!attribute.text()) return attribute.is<None>() ? List{} : List{attribute};
-  List path;
+using Kind = Sequence::Kind;
+
+// ---- items of lists
+
+// The value that "a.0.b" leads to; a key that is no text is one step, and None is none.
+Value at_path(Value value, const Value& attribute) {
+  if (!attribute.text()) return attribute.is<None>() ? value : item(value, attribute);
   std::string_view rest = *attribute.text();
   while (true) {
     const std::string part(rest.substr(0, rest.find('.')));
     const bool digits = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos && part.size() < 10;
-    path.push_back(digits ? Value{std::int64_t{std::stoi(part)}} : text(part));
-    if (part.size() == rest.size()) return path;
+    value = item(value, digits ? Value{std::int64_t{std::stoi(part)}} : text(part));
+    if (part.size() == rest.size()) return value;
     rest.remove_prefix(part.size() + 1);
   }
-}
-
-Value at_path(Value value, const Value& attribute) {
-  for (const Value& key : path_of(attribute)) value = item(value, key);
-  return value;
 }
 
 Value sort_key(const Value& item, const Value& attribute, bool sensitive) {
@@ -34,7 +33,7 @@ Value sort_key(const Value& item, const Value& attribute, bool sensitive) {
 }
 
 // `in_lists`: compares lists of a key, in which what is equal needs no order, as Jinja's sort does.
-List sorted(const List& items, const Value& attribute, bool sensitive, bool reverse, bool in_lists) {
+Value sorted(const List& items, const Value& attribute, bool sensitive, bool reverse, bool in_lists) {
   if (attribute.text() && attribute.text()->find(',') != std::string::npos) unsupported("a sort by several attributes");
   std::vector<std::pair<Value, Value>> pairs;
   for (const Value& one : items) {
@@ -45,7 +44,16 @@ List sorted(const List& items, const Value& attribute, bool sensitive, bool reve
       pairs, [&](const auto& a, const auto& b) { return reverse ? less(b.first, a.first) : less(a.first, b.first); });
   List all;
   for (auto& pair : pairs) all.push_back(std::move(pair.second));
-  return all;
+  return list(std::move(all));
+}
+
+Value sort(Call& c) { return sorted(items_of(c.self), c.value(2), c.flag(1), c.flag(0), true); }
+
+Value dictsort(Call& c) {
+  if (!c.self.dict()) failed("a dictsort of a " + kind_of(c.self));
+  const std::string by = c.text(1, "key");
+  if (by != "key" && by != "value") failed("a dictsort by other than key and value");
+  return sorted(pairs_of(*c.self.dict()), integer(by == "value"), c.flag(0), c.flag(2), false);
 }
 
 Value extreme(Call& c, bool largest) {
@@ -56,56 +64,134 @@ Value extreme(Call& c, bool largest) {
   return largest ? *std::ranges::max_element(items, less, key) : *std::ranges::min_element(items, less, key);
 }
 
-// map, select, reject and their kin: the rest's first value names a filter or a test.
-std::string taken_name(Arguments& given) {
-  if (given.values.empty() || !given.values[0].text()) failed("a filter without the name of another");
-  std::string name = *given.values[0].text();
-  given.values.erase(given.values.begin());
-  return name;
+Value unique(Call& c) {
+  Dict seen;
+  List all;
+  for (Value& one : items_of(c.self)) {
+    const Value key = sort_key(one, c.value(1), c.flag(0));
+    if (seen.find(key)) continue;
+    seen.set(key, none());
+    all.push_back(std::move(one));
+  }
+  return list(std::move(all), Kind::generator);
 }
 
-Value mapped(Call& c) {
-  if (!truth(c.self)) return stream({});
+Value taken(List& given, const char* what) {
+  if (given.empty()) failed(std::string("a filter without the name of ") + what);
+  Value first = given.front();
+  given.erase(given.begin());
+  return first;
+}
+
+std::string taken_name(List& given) {
+  const Value name = taken(given, "another");
+  if (!name.text()) failed("a filter without the name of another");
+  return *name.text();
+}
+
+Value map(Call& c) {
+  List all;
+  if (!truth(c.self)) return list({}, Kind::generator);
   Arguments given = c.rest;
   const bool by_attribute = given.values.empty() && !given.named.empty() && given.named[0].first == "attribute";
-  if (by_attribute && given.named.size() > 1)
+  if (by_attribute && given.named.size() > 1) {
     unsupported("the argument " + given.named[1].first + " of the filter map");
+  }
   if (given.values.empty() && !by_attribute) unsupported("these arguments of the filter map");
-  const std::string name = by_attribute ? "" : taken_name(given);
-  List all;
+  const std::string name = by_attribute ? "" : taken_name(given.values);
   for (const Value& one : items_of(c.self)) {
     all.push_back(by_attribute ? at_path(one, given.named[0].second) : filtered(name, one, given));
   }
-  return stream(std::move(all));
+  return list(std::move(all), Kind::generator);
 }
 
+// select, reject, selectattr and rejectattr.
 Value chosen(Call& c, bool by_attribute, bool wanted) {
   List all;
-  if (!truth(c.self)) return stream({});
+  if (!truth(c.self)) return list({}, Kind::generator);
   Arguments given = c.rest;
-  Value path = none();
-  if (by_attribute) {
-    if (given.values.empty()) failed("a filter without the name of an attribute");
-    path = given.values[0];
-    given.values.erase(given.values.begin());
-  }
-  const std::string test = given.values.empty() ? "" : taken_name(given);
+  const Value path = by_attribute ? taken(given.values, "an attribute") : none();
+  const std::string test = given.values.empty() ? "" : taken_name(given.values);
   for (const Value& one : items_of(c.self)) {
     const Value value = at_path(one, path);
     if ((test.empty() ? truth(value) : passes(test, value, given)) == wanted) all.push_back(one);
   }
-  return stream(std::move(all));
+  return list(std::move(all), Kind::generator);
+}
+
+Value sum(Call& c) {
+  Value sum = c.value(1, integer(0));
+  for (const Value& one : items_of(c.self)) sum = computed('+', sum, at_path(one, c.value(0)));
+  return sum;
+}
+
+Value reverse(Call& c) {
+  List items = items_of(c.self);
+  std::ranges::reverse(items);
+  if (!c.self.text()) return list(std::move(items), Kind::generator);
+  std::string all;
+  for (const Value& one : items) all += *one.text();
+  return text(all);
+}
+
+Value first(Call& c) {
+  if (const Sequence* s = c.self.sequence(); s && s->kind == Kind::generator) {
+    return s->taken < s->items.size() ? s->items[s->taken++] : undefined("no first item");
+  }
+  const List items = items_of(c.self);
+  return items.empty() ? undefined("no first item") : items.front();
+}
+
+Value last(Call& c) {
+  if (c.self.list(Kind::generator)) failed("the last item of a generator");
+  const List items = items_of(c.self);
+  return items.empty() ? undefined("no last item") : items.back();
+}
+
+Value items(Call& c) {
+  if (!c.self.dict() && !c.self.is<Undefined>()) unsupported("the items of a " + kind_of(c.self));
+  return list(c.self.dict() ? pairs_of(*c.self.dict()) : List{}, Kind::generator);
+}
+
+Value size(Call& c) {
+  if (const std::string* s = c.self.text()) return integer(length(*s));
+  if (const Loop* loop = c.self.shared<Loop>()) return integer(loop->items.size());
+  if (const Dict* d = c.self.dict()) return integer(d->entries().size());
+  const Sequence* s = c.self.sequence();
+  if (s && s->kind != Kind::generator) return integer(s->items.size());
+  if (!c.self.is<Undefined>()) failed("the length of a " + kind_of(c.self));
+  return integer(0);
+}
+
+// ---- texts and numbers
+
+Value joined(const List& all, const std::string& between, const Value& attribute) {
+  std::string out;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    charge(between.size());
+    out.append(i > 0 ? between : "").append(shown(at_path(all[i], attribute)));
+  }
+  return text(out);
+}
+
+Value join_texts(Call& c) {
+  const List all = items_of(c[0]);
+  for (const Value& one : all) {
+    if (!one.text()) failed("a join of a " + kind_of(one));
+    if (one.safe()) unsupported("the method join of a safe text");
+  }
+  return joined(all, *c.self.text(), none());
 }
 
 // The blanks of a filter's argument `indent` or `width`, which Python also takes as a text.
 std::string blanks(const Call& c, std::size_t i, std::int64_t otherwise) {
-  if (c.has(i) && c.slots[i]->text()) unsupported("an indent that is a text");
+  if (c.has(i) && c[i].text()) unsupported("an indent that is a text");
   const std::int64_t width = std::max<std::int64_t>(c.integer(i, otherwise), 0);
   if (width > 1000) unsupported("an indent of more than 1000");
   return std::string(static_cast<std::size_t>(width), ' ');
 }
 
-Value indented(Call& c) {
+Value indent(Call& c) {
   if (!c.self.text()) failed("an indent of a " + kind_of(c.self));
   const std::string space = blanks(c, 0, 4), whole = *c.self.text() + "\n";
   std::string out = c.flag(1) ? space : "";
@@ -122,7 +208,7 @@ Value json(Call& c) {
   JsonStyle style{.ascii = c.flag(0), .sorted = c.flag(3)};
   if (c.has(1)) style.lines = true, style.between = ",", style.indent = blanks(c, 1, 0);
   if (c.has(2)) {
-    const List two = items_of(*c.slots[2]);
+    const List two = items_of(c[2]);
     if (two.size() != 2 || !two[0].text() || !two[1].text()) failed("separators of JSON that are not two texts");
     style.between = *two[0].text(), style.after_key = *two[1].text();
   }
@@ -133,165 +219,180 @@ Value json(Call& c) {
 template <class Number>
 std::optional<Number> parsed(const std::string& given) {
   const std::string_view digits = stripped(given, kBoth);
-  const bool rare =
-      std::ranges::any_of(digits, [](char c) { return c == '_' || static_cast<unsigned char>(c) >= 0x80; });
+  const bool rare = std::ranges::any_of(digits, [](char c) { return c == '_' || (c & 0x80) != 0; });
   if (rare || digits.starts_with('+')) unsupported("a text such as " + given + " as a number");
   Number number{};
   const char* end = digits.data() + digits.size();
   const auto result = std::from_chars(digits.data(), end, number);
   if (result.ec == std::errc::result_out_of_range) unsupported("the number " + given);
-  if (result.ec != std::errc{} || result.ptr != end) return {};
-  return number;
-}
-
-std::optional<Value> truncated(double x) {
-  if (!std::isfinite(x)) return {};
-  if (std::abs(x) >= 9.2e18) unsupported("an integer beyond 64 bits");
-  return Value{static_cast<std::int64_t>(x)};
-}
-
-Value to_int(Call& c) {
-  std::int64_t number = 0;
-  if (const Undefined* u = c.self.get<Undefined>()) failed(*u->why);
-  if (whole(c.self, number)) return {number};
-  if (c.self.is<double>()) return truncated(real(c.self)).value_or(c.value(0, integer(0)));
-  if (!c.self.text()) return c.value(0, integer(0));
-  if (const auto i = parsed<std::int64_t>(*c.self.text())) return {*i};
-  const auto x = parsed<double>(*c.self.text());
-  return x ? truncated(*x).value_or(c.value(0, integer(0))) : c.value(0, integer(0));
+  return result.ec == std::errc{} && result.ptr == end ? std::optional(number) : std::nullopt;
 }
 
 Value to_float(Call& c) {
-  if (const Undefined* u = c.self.get<Undefined>()) failed(*u->why);
-  if (is_number(c.self)) return {real(c.self)};
-  const auto x = c.self.text() ? parsed<double>(*c.self.text()) : std::nullopt;
+  require_defined(c.self);
+  const auto x = c.self.text() ? parsed<double>(*c.self.text()) : real(c.self);
   return x ? Value{*x} : c.value(0, {0.0});
 }
 
-Value unique(Call& c) {
-  Dict seen;
-  List all;
-  for (Value& one : items_of(c.self)) {
-    const Value key = sort_key(one, c.value(1), c.flag(0));
-    if (seen.find(key)) continue;
-    seen.set(key, none());
-    all.push_back(std::move(one));
-  }
-  return stream(std::move(all));
+Value to_int(Call& c) {
+  require_defined(c.self);
+  if (const auto i = c.self.text() ? parsed<std::int64_t>(*c.self.text()) : whole(c.self)) return {*i};
+  const auto x = c.self.text() ? parsed<double>(*c.self.text()) : real(c.self);
+  if (!x || !std::isfinite(*x)) return c.value(0, integer(0));
+  if (std::abs(*x) >= 9.2e18) unsupported("an integer beyond 64 bits");
+  return {static_cast<std::int64_t>(*x)};
 }
 
-Value dictsorted(Call& c) {
-  if (!c.self.dict()) failed("a dictsort of a " + kind_of(c.self));
-  const std::string by = c.text(1, "key");
-  if (by != "key" && by != "value") failed("a dictsort by other than key and value");
-  return list(sorted(pairs_of(*c.self.dict()), integer(by == "value"), c.flag(0), c.flag(2), false));
-}
-
-Value join(Call& c) {
-  List all = items_of(c.self);
-  for (Value& one : all) one = at_path(one, c.value(1));
-  return text(joined(all, c.text(0)));
-}
-
-Value summed(Call& c) {
-  Value sum = c.value(1, integer(0));
-  for (const Value& one : items_of(c.self)) sum = computed('+', sum, at_path(one, c.value(0)));
-  return sum;
-}
-
-Value reversed(Call& c) {
-  List items = items_of(c.self);
-  std::ranges::reverse(items);
-  if (!c.self.text()) return stream(std::move(items));
-  std::string all;
-  for (const Value& one : items) all += *one.text();
-  return text(all);
-}
-
-Value first_of(Call& c) {
-  if (const auto* held = c.self.get<std::shared_ptr<Stream>>()) {
-    Stream& s = **held;
-    return s.next < s.items.size() ? s.items[s.next++] : undefined("no first item");
-  }
-  const List items = items_of(c.self);
-  return items.empty() ? undefined("no first item") : items.front();
-}
-
-Value last_of(Call& c) {
-  if (c.self.is<std::shared_ptr<Stream>>()) failed("the last item of a generator");
-  const List items = items_of(c.self);
-  return items.empty() ? undefined("no last item") : items.back();
-}
-
-Value items(Call& c) {
-  if (!c.self.dict() && !c.self.is<Undefined>()) unsupported("the items of a " + kind_of(c.self));
-  return stream(c.self.dict() ? pairs_of(*c.self.dict()) : List{});
-}
-
-Value safe_text(Call& c, bool escapes) {
+Value safe(Call& c, bool escapes) {
   const std::string all = shown(c.self);
   return text(escapes && !c.self.safe() ? escaped_html(all) : all, true);
 }
 
-Value default_of(Call& c) {
+Value otherwise(Call& c) {
   const bool missing = c.self.is<Undefined>() || (c.flag(1) && !truth(c.self));
   return missing ? c.value(0, text("")) : c.self;
 }
 
-Value replace_filter(Call& c) { return text(replaced(shown(c.self), c.text(0), c.text(1), c.integer(2, -1))); }
-
-Value trimmed(Call& c) {
-  const std::string chars = c.text(0);
-  return text(std::string(stripped(shown(c.self), kBoth, c.has(0) ? &chars : nullptr)), c.self.safe());
+Value strip(Call& c, int sides) {
+  const std::string all = shown(c.self), chars = c.text(0);
+  return text(stripped(all, sides, c.has(0) ? &chars : nullptr), c.self.safe());
 }
 
-constexpr Builtin kFilters[] = {
-    {"capitalize", "", [](Call& c) { return text(capitalized(shown(c.self)), c.self.safe()); }},
-    {"d default", "default_value? boolean?", default_of},
-    {"dictsort", "case_sensitive? by? reverse?", dictsorted},
-    {"e escape", "", [](Call& c) { return safe_text(c, true); }},
-    {"first", "", first_of},
+Value replace(Call& c) { return text(replaced(shown(c.self), c.text(0), c.text(1), c.integer(2, -1))); }
+
+template <std::string (*kChanged)(std::string_view)>
+Value changed(Call& c) {
+  return text(kChanged(shown(c.self)), c.self.safe());
+}
+std::string titled_filter(std::string_view all) { return titled(all, false); }
+std::string titled_method(std::string_view all) { return titled(all, true); }
+std::string same(std::string_view all) { return std::string(all); }
+
+Value split(Call& c, bool from_right) {
+  std::int64_t most = c.integer(1, -1);
+  std::string_view rest = *c.self.text();
+  List parts;
+  if (!c.has(0)) {
+    if (most >= 0) unsupported("a split at white space that ends after some parts");
+    for (rest = stripped(rest, kLeft); !rest.empty(); rest = stripped(rest, kLeft)) {
+      std::size_t size = 0;
+      while (size < rest.size() && !is_space(rest.substr(size))) size += first_character(rest.substr(size)).length;
+      parts.push_back(text(rest.substr(0, size)));
+      rest.remove_prefix(size);
+    }
+    return list(std::move(parts));
+  }
+  const std::string& between = *c[0].text();
+  if (between.empty()) failed("a split by an empty text");
+  for (; most != 0; --most) {
+    const std::size_t at = from_right ? rest.rfind(between) : rest.find(between);
+    if (at == std::string_view::npos) break;
+    const std::string_view before = rest.substr(0, at), after = rest.substr(at + between.size());
+    parts.push_back(text(from_right ? after : before));
+    rest = from_right ? before : after;
+  }
+  parts.push_back(text(rest));
+  if (from_right) std::ranges::reverse(parts);
+  return list(std::move(parts));
+}
+
+Value lines(Call& c) {
+  List all;
+  for (const std::string_view line : lines_of(*c.self.text())) all.push_back(text(line));
+  return list(std::move(all));
+}
+
+Value find(Call& c, bool last) {
+  const std::string &all = *c.self.text(), &what = *c[0].text();
+  const std::size_t at = last ? all.rfind(what) : all.find(what);
+  return at == std::string::npos ? Value{std::int64_t{-1}} : integer(length(all.substr(0, at)));
+}
+
+Value count(Call& c) {
+  const std::string &all = *c.self.text(), &what = *c[0].text();
+  if (what.empty()) return integer(length(all) + 1);
+  std::size_t n = 0;
+  for (std::size_t at = all.find(what); at != std::string::npos; at = all.find(what, at + what.size())) ++n;
+  return integer(n);
+}
+
+Value has_side(Call& c, bool end) {
+  const std::string& all = *c.self.text();
+  const List* several = c[0].list(Kind::tuple);
+  return boolean(std::ranges::any_of(several ? *several : List{c[0]}, [&](const Value& one) {
+    if (!one.text()) failed("a side of a text that is a " + kind_of(one));
+    return end ? all.ends_with(*one.text()) : all.starts_with(*one.text());
+  }));
+}
+
+Value without_side(Call& c, bool end) {
+  std::string_view all = *c.self.text();
+  const std::string& side = *c[0].text();
+  if (!end && all.starts_with(side)) all.remove_prefix(side.size());
+  if (end && all.ends_with(side)) all.remove_suffix(side.size());
+  return text(all);
+}
+
+constexpr Builtin kAllFilters[] = {
+    {"capitalize", "", changed<capitalized>},
+    {"d default", "default_value? boolean?", otherwise},
+    {"dictsort", "case_sensitive? by? reverse?", dictsort},
+    {"e escape", "", [](Call& c) { return safe(c, true); }},
+    {"first", "", first},
     {"float", "default?", to_float},
-    {"indent", "width? first? blank?", indented},
+    {"indent", "width? first? blank?", indent},
     {"int", "default? base!", to_int},
     {"items", "", items},
-    {"join", "d? attribute?", join},
-    {"last", "", last_of},
-    {"length count", "", [](Call& c) { return integer(length_of(c.self)); }},
+    {"join", "d? attribute?", [](Call& c) { return joined(items_of(c.self), c.text(0), c.value(1)); }},
+    {"last", "", last},
+    {"length count", "", size},
     {"list", "", [](Call& c) { return list(items_of(c.self)); }},
-    {"lower", "", [](Call& c) { return text(lower(shown(c.self)), c.self.safe()); }},
-    {"map", "*", mapped},
+    {"lower", "", changed<lower>},
+    {"map", "*", map},
     {"max", "case_sensitive? attribute?", [](Call& c) { return extreme(c, true); }},
     {"min", "case_sensitive? attribute?", [](Call& c) { return extreme(c, false); }},
     {"reject", "*", [](Call& c) { return chosen(c, false, false); }},
     {"rejectattr", "*", [](Call& c) { return chosen(c, true, false); }},
-    {"replace", "old new count?", replace_filter},
-    {"reverse", "", reversed},
-    {"safe", "", [](Call& c) { return safe_text(c, false); }},
+    {"replace", "old new count?", replace},
+    {"reverse", "", reverse},
+    {"safe", "", [](Call& c) { return safe(c, false); }},
     {"select", "*", [](Call& c) { return chosen(c, false, true); }},
     {"selectattr", "*", [](Call& c) { return chosen(c, true, true); }},
-    {"sort", "reverse? case_sensitive? attribute?",
-     [](Call& c) { return list(sorted(items_of(c.self), c.value(2), c.flag(1), c.flag(0), true)); }},
-    {"string", "", [](Call& c) { return text(shown(c.self), c.self.safe()); }},
-    {"sum", "attribute? start?", summed},
-    {"title", "", [](Call& c) { return text(titled(shown(c.self), false), c.self.safe()); }},
+    {"sort", "reverse? case_sensitive? attribute?", sort},
+    {"string", "", changed<same>},
+    {"sum", "attribute? start?", sum},
+    {"title", "", changed<titled_filter>},
     {"tojson", "ensure_ascii? indent? separators? sort_keys?", json},
-    {"trim", "chars?", trimmed},
+    {"trim", "chars?", [](Call& c) { return strip(c, kBoth); }},
     {"unique", "case_sensitive? attribute?", unique},
-    {"upper", "", [](Call& c) { return text(upper(shown(c.self)), c.self.safe()); }},
+    {"upper", "", changed<upper>},
 };
 
-const Builtin& known(const std::string& name) {
-  if (const Builtin* filter = found(kFilters, name)) return *filter;
-  unsupported("the filter " + name);
-}
+constexpr Builtin kAllTexts[] = {
+    {"capitalize", "/", changed<capitalized>},
+    {"count", "/ sub$ start! end!", count},
+    {"endswith", "/ suffix start! end!", [](Call& c) { return has_side(c, true); }},
+    {"find", "/ sub$ start! end!", [](Call& c) { return find(c, false); }},
+    {"format", "*", [](Call& c) { return text(format(*c.self.text(), c.rest)); }},
+    {"join", "/ iterable", join_texts},
+    {"lower", "/", changed<lower>},
+    {"lstrip", "/ chars?$", [](Call& c) { return strip(c, kLeft); }},
+    {"removeprefix", "/ prefix$", [](Call& c) { return without_side(c, false); }},
+    {"removesuffix", "/ suffix$", [](Call& c) { return without_side(c, true); }},
+    {"replace", "/ old$ new$ count?", replace},
+    {"rfind", "/ sub$ start! end!", [](Call& c) { return find(c, true); }},
+    {"rsplit", "sep?$ maxsplit?", [](Call& c) { return split(c, true); }},
+    {"rstrip", "/ chars?$", [](Call& c) { return strip(c, kRight); }},
+    {"split", "sep?$ maxsplit?", [](Call& c) { return split(c, false); }},
+    {"splitlines", "keepends!", lines},
+    {"startswith", "/ prefix start! end!", [](Call& c) { return has_side(c, false); }},
+    {"strip", "/ chars?$", [](Call& c) { return strip(c, kBoth); }},
+    {"title", "/", changed<titled_method>},
+    {"upper", "/", changed<upper>},
+};
 
 }  // namespace
 
-void require_filter(const std::string& name) { known(name); }
-
-Value filtered(const std::string& name, const Value& value, Arguments given) {
-  return call(known(name), value, std::move(given));
-}
+const Table kFilters{"filter", kAllFilters}, kTexts{"method", kAllTexts};
 
 }  // namespace attn::jinja

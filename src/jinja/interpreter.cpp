@@ -1,10 +1,8 @@
-#include "jinja/interpreter.hpp"
-
 #include <algorithm>
 
 #include "jinja/builtins.hpp"
-#include "jinja/lexer.hpp"
 #include "jinja/strings.hpp"
+#include "jinja/template.hpp"
 
 namespace attn::jinja {
 namespace {
@@ -22,53 +20,48 @@ struct Frame : std::enable_shared_from_this<Frame> {
   std::map<std::string, Value, std::less<>> names;
 };
 
-std::shared_ptr<Frame> inside(Frame& frame) { return std::make_shared<Frame>(frame.shared_from_this()); }
-
 class Interpreter {
  public:
   Interpreter(const std::map<std::string, Value>& variables, const std::optional<std::tm>& now)
       : variables_(variables), now_(now) {}
   ~Interpreter() {  // namespaces may hold themselves
-    for (const auto& space : spaces_) space->values.clear();
+    for (const auto& space : spaces_) space->values = {};
   }
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
   std::string run(const Node& tree) {
-    const auto root = std::make_shared<Frame>(nullptr);
     std::string out;
-    hide(tree, *root);
-    execute(tree.body, *root, out);
+    execute(tree.body, *inside(nullptr, tree), out);
     return out;
   }
 
  private:
+  Deeper deeper() { return {depth_, kDeepest, "macros and expressions"}; }
+
   // ---- statements
 
   Flow execute(const Nodes& all, Frame& frame, std::string& out) {
-    for (const NodePtr& node : all) {
-      if (const Flow flow = execute(*node, frame, out); flow != Flow::on) return flow;
+    for (const Node& node : all) {
+      if (const Flow flow = execute(node, frame, out); flow != Flow::on) return flow;
     }
     return Flow::on;
   }
 
   Flow execute(const Node& node, Frame& frame, std::string& out) {
-    const Deeper deeper(depth_, kDeepest, "macros and expressions");
+    const Deeper deep = deeper();
     charge(32);
     switch (node.kind) {
-      case Kind::data:
-        write(*node.value.text(), out);
-        return Flow::on;
       case Kind::print:
-        write(shown(evaluate(*node.on, frame)), out);
+        write(evaluate(node.parts[0], frame), out);
         return Flow::on;
       case Kind::set:
-        assign(*node.parts[0], evaluate(*node.on, frame), frame);
+        assign(node.parts[0], evaluate(node.parts[1], frame), frame);
         return Flow::on;
       case Kind::condition:
-        return execute(truth(evaluate(*node.on, frame)) ? node.body : node.otherwise, frame, out);
+        return execute(truth(evaluate(node.parts[0], frame)) ? node.body : node.otherwise, frame, out);
       case Kind::loop:
-        return loop(node, evaluate(*node.on, frame), frame, out);
+        return loop(node, frame, out);
       case Kind::macro:
         frame.names.insert_or_assign(node.name, macro(node, frame));
         return Flow::on;
@@ -76,113 +69,107 @@ class Interpreter {
         return Flow::leave;
       case Kind::next:
         return Flow::next;
+      case Kind::scope:
+        return execute(node.body, *inside(frame.shared_from_this(), node), out);
       default:
         return block(node, frame, out);
     }
   }
 
-  // A statement whose body has a scope of its own.
-  Flow block(const Node& node, Frame& frame, std::string& out) {
-    const auto scope = inside(frame);
-    hide(node, *scope);
-    if (node.kind == Kind::scope) return execute(node.body, *scope, out);
-    std::string inner;
-    if (const Flow flow = execute(node.body, *scope, inner); flow != Flow::on) return flow;
-    Value value = text(std::move(inner));
-    if (node.on) value = filter(*node.on, *scope, &value);
-    if (node.kind == Kind::filter_block) {
-      write(shown(value), out);
-    } else {
-      assign(*node.parts[0], std::move(value), frame);
-    }
-    return Flow::on;
+  static void write(const Value& value, std::string& out) {
+    const std::string* given = value.text();
+    const std::string made = given ? "" : shown(value);
+    charge(given ? given->size() : made.size());
+    out += given ? *given : made;
   }
 
-  static void write(const std::string& text, std::string& out) {
-    charge(text.size());
-    out += text;
+  // What is done with the text of a block.
+  Flow block(const Node& node, Frame& frame, std::string& out) {
+    const auto scope = inside(frame.shared_from_this(), node);
+    std::string inner;
+    if (const Flow flow = execute(node.body, *scope, inner); flow != Flow::on) return flow;
+    scope->names.insert_or_assign("", text(inner));
+    const Value value = evaluate(node.parts.back(), *scope);
+    if (node.kind == Kind::filter_block) {
+      write(value, out);
+    } else {
+      assign(node.parts[0], value, frame);
+    }
+    return Flow::on;
   }
 
   void assign(const Node& target, Value value, Frame& frame) {
     if (target.kind == Kind::name) {
       frame.names.insert_or_assign(target.name, std::move(value));
     } else if (target.kind == Kind::attribute) {
-      const Value space = evaluate(*target.on, frame);
-      const auto* held = space.get<std::shared_ptr<Namespace>>();
-      if (!held) failed_at(target.line, "an attribute set of what is no namespace");
+      const Value on = evaluate(target.parts[0], frame);
+      if (!on.space()) failed_at(target.line, "an attribute set of what is no namespace");
       if (target.name.starts_with('_')) failed_at(target.line, "a namespace with the name " + target.name);
-      (*held)->values.insert_or_assign(target.name, std::move(value));
+      on.space()->values.set(text(target.name), std::move(value));
     } else {
       List items = items_of(value);
       if (items.size() != target.parts.size()) failed_at(target.line, "other than one value for each name");
-      for (std::size_t i = 0; i < items.size(); ++i) assign(*target.parts[i], std::move(items[i]), frame);
+      for (std::size_t i = 0; i < items.size(); ++i) assign(target.parts[i], std::move(items[i]), frame);
     }
   }
 
-  Flow loop(const Node& node, const Value& over, Frame& frame, std::string& out) {
-    auto state = std::make_shared<Loop>();
-    for (Value& item : items_of(over)) {
-      if (node.when) {
-        const auto scope = inside(frame);
-        assign(*node.parts[0], item, *scope);
-        if (!truth(evaluate(*node.when, *scope))) continue;
+  Flow loop(const Node& node, Frame& frame, std::string& out) {
+    const auto state = std::make_shared<Loop>();
+    for (Value& item : items_of(evaluate(node.parts[1], frame))) {
+      if (node.parts[2].kind != Kind::nothing) {
+        const auto scope = inside(frame.shared_from_this());
+        assign(node.parts[0], item, *scope);
+        if (!truth(evaluate(node.parts[2], *scope))) continue;
       }
       state->items.push_back(std::move(item));
     }
     for (; state->at < state->items.size(); ++state->at) {
-      const auto scope = inside(frame);
-      assign(*node.parts[0], state->items[state->at], *scope);
+      const auto scope = inside(frame.shared_from_this(), node);
+      assign(node.parts[0], state->items[state->at], *scope);
       scope->names.insert_or_assign("loop", Value{state});
-      hide(node, *scope);
       if (execute(node.body, *scope, out) == Flow::leave) break;
     }
-    if (!state->items.empty() || node.otherwise.empty()) return Flow::on;
-    return execute(node.otherwise, *inside(frame), out);
+    return state->items.empty() ? execute(node.otherwise, frame, out) : Flow::on;
   }
 
-  void hide(const Node& node, Frame& frame) const {
-    for (const std::string& name : node.unset) frame.names.emplace(name, undefined("'" + name + "' is undefined"));
+  static std::shared_ptr<Frame> inside(std::shared_ptr<const Frame> outer, const Node& scope = {}) {
+    const auto frame = std::make_shared<Frame>(std::move(outer));
+    if (!scope.names) return frame;
+    for (const std::string& name : scope.names->unset) frame->names[name] = undefined("'" + name + "' is undefined");
+    return frame;
   }
 
   Value macro(const Node& node, Frame& frame) {
-    return function(node.name, [this, &node, weak = frame.weak_from_this()](Arguments& given) {
+    std::string parameters;
+    for (const Node& part : node.parts) parameters += (parameters.empty() ? "" : " ") + part.name + "?";
+    return function(node.name, [this, &node, parameters, weak = frame.weak_from_this()](Arguments& given) {
       const auto around = weak.lock();
       if (!around) unsupported("the macro " + node.name + " outside the block that defines it");
-      const Deeper deeper(depth_, kDeepest, "macros and expressions");
-      const auto scope = std::make_shared<Frame>(around);
-      bind(node, given, *scope);
-      hide(node, *scope);
+      const Deeper deep = deeper();
+      const auto scope = inside(around, node);
+      const Call made = bound(parameters, none(), given, "the arguments of the macro " + node.name);
+      for (std::size_t i = 0; i < node.parts.size(); ++i) {
+        const Node& parameter = node.parts[i];
+        scope->names[parameter.name] = made.slots[i] ? made[i]
+                                       : parameter.parts.empty()
+                                           ? undefined("parameter '" + parameter.name + "' was not provided")
+                                           : evaluate(parameter.parts[0], *scope);
+      }
       std::string out;
       execute(node.body, *scope, out);
-      return text(std::move(out));
+      return text(out);
     });
-  }
-
-  void bind(const Node& node, Arguments& given, Frame& scope) {
-    std::vector<std::optional<Value>> values(given.values.begin(), given.values.end());
-    if (values.size() > node.parts.size()) failed("too many arguments of the macro " + node.name);
-    values.resize(node.parts.size());
-    for (auto& [name, value] : given.named) {
-      std::size_t at = 0;
-      while (at < values.size() && node.parts[at]->name != name) ++at;
-      if (at == values.size() || values[at]) failed("the argument " + name + " of the macro " + node.name);
-      values[at] = std::move(value);
-    }
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const Node& parameter = *node.parts[i];
-      Value value = values[i]      ? std::move(*values[i])
-                    : parameter.on ? evaluate(*parameter.on, scope)
-                                   : undefined("parameter '" + parameter.name + "' was not provided");
-      scope.names.insert_or_assign(parameter.name, std::move(value));
-    }
   }
 
   // ---- expressions
 
   Value evaluate(const Node& node, Frame& frame) {
-    const Deeper deeper(depth_, kDeepest, "macros and expressions");
+    const Deeper deep = deeper();
     charge(32);
+    const auto part = [&](std::size_t i) { return evaluate(node.parts[i], frame); };
     switch (node.kind) {
+      case Kind::nothing:
+        return none();
       case Kind::constant:
         return node.value;
       case Kind::name:
@@ -192,40 +179,30 @@ class Interpreter {
         return list(evaluated(node.parts, frame),
                     node.kind == Kind::list ? Sequence::Kind::list : Sequence::Kind::tuple);
       case Kind::dict:
-        return dict_of(node, frame);
+        return dict_of(evaluated(node.parts, frame));
       case Kind::attribute:
+        return attribute(part(0), node.name);
       case Kind::item:
-        return read(node, evaluate(*node.on, frame), frame);
+        return item_of(node, frame);
       case Kind::call:
-        return call(node, frame);
+        return call(node, part(0), frame);
       case Kind::filter:
-        return filter(node, frame, nullptr);
+        return filtered(node.name, part(0), arguments(node.parts, frame));
       case Kind::test:
-        return boolean(passes(node.name, evaluate(*node.on, frame), arguments(node.parts, frame)));
+        return boolean(passes(node.name, part(0), arguments(node.parts, frame)));
+      case Kind::negation:
+        return boolean(!truth(part(0)));
       case Kind::unary:
-        return unary(node, evaluate(*node.on, frame));
-      case Kind::binary:
-        return binary(node, frame);
+        return signed_number(node.name, part(0));
       case Kind::compare:
         return compare(node, frame);
-      case Kind::join: {
-        std::string all;
-        for (const NodePtr& part : node.parts) all += shown(evaluate(*part, frame));
-        return text(std::move(all));
-      }
+      case Kind::choice:
+        if (truth(part(0))) return part(1);
+        if (node.parts[2].kind != Kind::nothing) return part(2);
+        return undefined("the inline if-expression in line " + std::to_string(node.line) + " evaluated to false");
       default:
-        return chosen(node, frame);
+        return binary(node, part(0), frame);
     }
-  }
-
-  Value chosen(const Node& node, Frame& frame) {
-    Value first = evaluate(*node.parts[0], frame);
-    const bool yes = truth(first);
-    if (node.kind == Kind::both) return yes ? evaluate(*node.parts[1], frame) : first;
-    if (node.kind == Kind::either) return yes ? first : evaluate(*node.parts[1], frame);
-    if (yes) return evaluate(*node.parts[1], frame);
-    if (node.parts.size() == 3) return evaluate(*node.parts[2], frame);
-    return undefined("the inline if-expression in line " + std::to_string(node.line) + " evaluated to false");
   }
 
   Value named(const std::string& name, const Frame& frame) const {
@@ -233,90 +210,76 @@ class Interpreter {
       if (const auto found = at->names.find(name); found != at->names.end()) return found->second;
     }
     if (const auto found = variables_.find(name); found != variables_.end()) return found->second;
-    if (const auto found = global(name, now_)) return *found;
-    return undefined("'" + name + "' is undefined");
+    return global(name, now_).value_or(undefined("'" + name + "' is undefined"));
   }
 
   List evaluated(const Nodes& nodes, Frame& frame) {
     List all;
-    for (const NodePtr& node : nodes) all.push_back(evaluate(*node, frame));
+    for (const Node& node : nodes) all.push_back(evaluate(node, frame));
     return all;
   }
 
-  Value dict_of(const Node& node, Frame& frame) {
+  static Value dict_of(const List& pairs) {
     Dict all;
-    for (const NodePtr& pair : node.parts) {
-      Value key = evaluate(*pair->parts[0], frame);
-      all.set(std::move(key), evaluate(*pair->parts[1], frame));
-    }
+    for (std::size_t i = 0; i < pairs.size(); i += 2) all.set(pairs[i], pairs[i + 1]);
     return dict(std::move(all));
   }
 
-  Value read(const Node& node, const Value& on, Frame& frame) {
-    if (node.kind == Kind::attribute) return attribute(on, node.name);
-    const Node& key = *node.parts[0];
-    if (key.kind != Kind::slice) return item(on, evaluate(key, frame));
-    const auto part = [&](std::size_t i) { return key.parts[i] ? evaluate(*key.parts[i], frame) : none(); };
-    const Value begin = part(0), end = part(1);
-    return sliced(on, begin, end, part(2));
+  Value item_of(const Node& node, Frame& frame) {
+    const Value on = evaluate(node.parts[0], frame);
+    if (node.parts[1].kind != Kind::slice) return item(on, evaluate(node.parts[1], frame));
+    const List bounds = evaluated(node.parts[1].parts, frame);
+    return sliced(on, bounds[0], bounds[1], bounds[2]);
   }
 
-  Value unary(const Node& node, const Value& value) const {
-    if (node.name == "not") return boolean(!truth(value));
-    const Value minus = negative(value);
-    return node.name == "-" ? minus : negative(minus);
+  static Value signed_number(const std::string& sign, const Value& value) {
+    require_defined(value);
+    if (!real(value)) failed("no sign of a " + kind_of(value));
+    return computed('*', value, {std::int64_t{sign == "-" ? -1 : 1}});
   }
 
-  Value binary(const Node& node, Frame& frame) {
-    const Value left = evaluate(*node.parts[0], frame);
-    const char sign = node.name == "//" ? '|' : node.name[0];
-    return computed(sign, left, evaluate(*node.parts[1], frame));
+  Value binary(const Node& node, Value left, Frame& frame) {
+    if (node.name == "and") return truth(left) ? evaluate(node.parts[1], frame) : left;
+    if (node.name == "or") return truth(left) ? left : evaluate(node.parts[1], frame);
+    const Value right = evaluate(node.parts[1], frame);
+    if (node.name == "~") return text(shown(left) + shown(right));
+    return computed(node.name == "//" ? '|' : node.name[0], left, right);
   }
 
   Value compare(const Node& node, Frame& frame) {
-    Value left = evaluate(*node.on, frame);
-    for (const NodePtr& part : node.parts) {
-      Value right = evaluate(*part->on, frame);
-      if (!passes(part->name, left, {{right}, {}})) return boolean(false);
+    Value left = evaluate(node.parts[0], frame);
+    for (std::size_t i = 1; i < node.parts.size(); ++i) {
+      Value right = evaluate(node.parts[i].parts[0], frame);
+      if (!passes(node.parts[i].name, left, {{right}, {}})) return boolean(false);
       left = std::move(right);
     }
     return boolean(true);
   }
 
+  // What follows the first part, which is called.
   Arguments arguments(const Nodes& nodes, Frame& frame) {
     Arguments all;
-    for (const NodePtr& node : nodes) {
-      Value value = evaluate(*node->on, frame);
-      if (node->name.empty()) {
+    for (std::size_t i = 1; i < nodes.size(); ++i) {
+      Value value = evaluate(nodes[i].parts[0], frame);
+      if (nodes[i].name.empty()) {
         all.values.push_back(std::move(value));
         continue;
       }
-      const bool twice = std::ranges::any_of(all.named, [&](const auto& pair) { return pair.first == node->name; });
-      if (twice) failed("the argument " + node->name + " twice");
-      all.named.emplace_back(node->name, std::move(value));
+      const bool twice = std::ranges::any_of(all.named, [&](const auto& pair) { return pair.first == nodes[i].name; });
+      if (twice) failed("the argument " + nodes[i].name + " twice");
+      all.named.emplace_back(nodes[i].name, std::move(value));
     }
     return all;
   }
 
-  Value call(const Node& node, Frame& frame) {
-    const Value on = evaluate(*node.on, frame);
+  Value call(const Node& node, const Value& on, Frame& frame) {
     Arguments given = arguments(node.parts, frame);
-    if (const auto* held = on.get<std::shared_ptr<const Function>>()) return keep((*held)->call(given));
-    if (const Undefined* u = on.get<Undefined>()) failed_at(node.line, *u->why);
-    failed_at(node.line, "a call of a " + kind_of(on));
-  }
-
-  Value keep(Value value) {
-    if (const auto* space = value.get<std::shared_ptr<Namespace>>()) spaces_.push_back(*space);
+    require_defined(on);
+    const Function* called = on.shared<const Function>();
+    if (!called) failed_at(node.line, "a call of a " + kind_of(on));
+    Value value = called->call(given);
+    if (value.space()) spaces_.push_back(*value.get<std::shared_ptr<Namespace>>());
     return value;
-  }
-
-  // `on`: what the filters of a block begin with.
-  Value filter(const Node& node, Frame& frame, const Value* on) {
-    const bool innermost = !node.on;
-    const bool filters_block = on && !innermost && node.on->kind == Kind::filter;
-    const Value value = innermost ? *on : filters_block ? filter(*node.on, frame, on) : evaluate(*node.on, frame);
-    return filtered(node.name, value, arguments(node.parts, frame));
   }
 
   const std::map<std::string, Value>& variables_;

@@ -4,18 +4,24 @@
 
 #include "core/utf8.hpp"
 #include "jinja/strings.hpp"
+#include "jinja/template.hpp"
 
 namespace attn::jinja {
 namespace {
 
-constexpr std::string_view kNameStart = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+using Kind = Token::Kind;
+
+bool among(std::string_view all, char c) { return all.find(c) != std::string_view::npos; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 std::string with_plain_lines(std::string_view source) {
   std::string text;
-  for (std::size_t i = 0; i < source.size(); ++i) {
-    if (source[i] == '\r' && source.substr(i + 1).starts_with('\n')) continue;
-    text.push_back(source[i] == '\r' ? '\n' : source[i]);
+  for (std::size_t at = 0; (at = source.find('\r')) != source.npos;) {
+    text.append(source.substr(0, at)).append("\n");
+    source.remove_prefix(at + (source.substr(at + 1).starts_with('\n') ? 2 : 1));
   }
+  text.append(source);
   if (text.ends_with('\n')) text.pop_back();
   return text;
 }
@@ -26,37 +32,32 @@ class Lexer {
 
   std::vector<Token> read() {
     while (!rest_.empty()) {
-      const std::size_t at = next_tag();
-      const std::string_view before = rest_.substr(0, at);
-      if (at == rest_.size()) {
-        add(Token::Kind::data, before);
-        break;
+      std::size_t at = rest_.find('{');
+      while (at < rest_.size() && !among("{%#", next(at + 1))) at = rest_.find('{', at + 1);
+      data(std::min(at, rest_.size()));
+      if (rest_.empty()) break;
+      const std::string_view tag = rest_.substr(0, 2), end = tag == "{{" ? "}}" : tag == "{%" ? "%}" : "#}";
+      const bool comment = tag == "{#";
+      if (!comment) add(Kind::sign, tag);
+      take(2 + (next(2) == '-' || next(2) == '+'));
+      const std::size_t first = tokens_.size();
+      std::size_t size = 0;
+      while ((size = braces_.empty() ? end_size(end) : 0) == 0) {
+        if (rest_.empty()) failed_at(line_, comment ? "a comment without its end" : "a tag without its end");
+        comment ? take(1) : read_token();
       }
-      const char kind = rest_[at + 1];
-      data(before, at + 2, kind != '{');
-      if (kind == '#') {
-        read_comment();
-      } else {
-        add(kind == '{' ? Token::Kind::begin_print : Token::Kind::begin_block, {});
-        while (read_token(kind == '{' ? "}}" : "%}")) {
-          const bool first = tokens_.size() > 1 && tokens_[tokens_.size() - 2].kind == Token::Kind::begin_block;
-          if (first && tokens_.back().text == "raw") unsupported("the tag raw in line " + std::to_string(line_));
-        }
+      if (tag == "{%" && tokens_.size() > first && tokens_[first].text == "raw") {
+        unsupported("the tag raw in line " + std::to_string(tokens_[first].line));
       }
+      if (!comment) add(Kind::sign, end);
+      take(size);
     }
-    add(Token::Kind::end, {});
+    add(Kind::end, {});
     return std::move(tokens_);
   }
 
  private:
-  // The next of {{, {% and {#.
-  std::size_t next_tag() const {
-    std::size_t at = rest_.find('{');
-    while (at != rest_.npos && (at + 1 >= rest_.size() || std::string_view("{%#").find(rest_[at + 1]) == rest_.npos)) {
-      at = rest_.find('{', at + 1);
-    }
-    return std::min(at, rest_.size());
-  }
+  char next(std::size_t at) const { return at < rest_.size() ? rest_[at] : '\0'; }
 
   void take(std::size_t n) {
     line_ += static_cast<std::size_t>(std::ranges::count(rest_.substr(0, n), '\n'));
@@ -64,28 +65,32 @@ class Lexer {
     rest_.remove_prefix(n);
   }
 
-  void add(Token::Kind kind, std::string_view text) { tokens_.push_back({kind, std::string(text), line_}); }
+  void add(Kind kind, std::string_view text) { tokens_.push_back({kind, std::string(text), line_}); }
 
-  // The text before a tag, whose first `end` bytes of the rest are taken with its sign.
-  void data(std::string_view before, std::size_t end, bool is_block) {
-    const char sign = rest_.size() > end ? rest_[end] : ' ';
-    const bool has_sign = sign == '-' || sign == '+';
-    if (sign == '-') {
+  void emit(Kind kind, std::size_t size) {
+    add(kind, rest_.substr(0, size));
+    take(size);
+  }
+
+  // The text before a tag, which begins after `size` bytes.
+  void data(std::size_t size) {
+    std::string_view before = rest_.substr(0, size);
+    if (next(size + 2) == '-') {
       before = stripped(before, kRight);
-    } else if (sign != '+' && is_block) {
+    } else if (size < rest_.size() && next(size + 1) != '{' && next(size + 2) != '+') {
       const std::size_t begin = before.rfind('\n') + 1;
       const bool blank = stripped(before.substr(begin), kLeft).empty();
       if (blank && (begin > 0 || starts_line_)) before = before.substr(0, begin);
     }
-    if (!before.empty()) add(Token::Kind::data, before);
-    take(end + (has_sign ? 1 : 0));
+    if (!before.empty()) add(Kind::data, before);
+    take(size);
   }
 
   // The bytes of a tag's end at the beginning of the rest, with what it strips; 0 where there is none.
-  std::size_t end_size(std::string_view end, bool trims) const {
-    std::string_view at = rest_;
-    const char sign = at.empty() ? ' ' : at[0];
-    if (sign == '-' || (sign == '+' && trims)) at.remove_prefix(1);
+  std::size_t end_size(std::string_view end) const {
+    const bool trims = end != "}}";
+    const char sign = next(0);
+    std::string_view at = rest_.substr(sign == '-' || (sign == '+' && trims));
     if (!at.starts_with(end)) return 0;
     at.remove_prefix(end.size());
     if (sign == '-') at = stripped(at, kLeft);
@@ -93,60 +98,27 @@ class Lexer {
     return rest_.size() - at.size();
   }
 
-  void read_comment() {
-    for (; !rest_.empty(); take(1)) {
-      if (const std::size_t size = end_size("#}", true)) return take(size);
-    }
-    failed_at(line_, "a comment without its end");
-  }
-
-  // False after the tag's end.
-  bool read_token(std::string_view end) {
-    const bool block = end == "%}";
-    if (const std::size_t size = braces_.empty() ? end_size(end, block) : 0) {
-      add(block ? Token::Kind::end_block : Token::Kind::end_print, {});
-      take(size);
-      return false;
-    }
-    if (rest_.empty()) failed_at(line_, "a tag without its end");
-    const std::size_t blank = rest_.size() - stripped(rest_, kLeft).size();
-    if (blank > 0) {
-      take(blank);
-    } else if (kNameStart.find(rest_[0]) != kNameStart.npos) {
-      std::size_t size = 0;
-      while (size < rest_.size() && (kNameStart.find(rest_[size]) != kNameStart.npos || is_digit(size))) ++size;
-      emit(Token::Kind::name, size);
-    } else if (is_digit(0)) {
-      read_number();
-    } else if (rest_[0] == '\'' || rest_[0] == '"') {
-      read_string();
-    } else {
-      read_sign();
-    }
-    return true;
-  }
-
-  bool is_digit(std::size_t at) const { return at < rest_.size() && rest_[at] >= '0' && rest_[at] <= '9'; }
-
-  void emit(Token::Kind kind, std::size_t size) {
-    add(kind, rest_.substr(0, size));
-    take(size);
+  void read_token() {
+    if (const std::size_t blank = rest_.size() - stripped(rest_, kLeft).size()) return take(blank);
+    if (is_digit(next(0))) return read_number();
+    if (among("'\"", next(0))) return read_string();
+    if (!begins_name(next(0))) return read_sign();
+    std::size_t size = 1;
+    while (begins_name(next(size)) || is_digit(next(size))) ++size;
+    emit(Kind::name, size);
   }
 
   void read_number() {
-    const auto digits = [&](std::size_t at) {
-      while (is_digit(at)) ++at;
-      return at;
-    };
-    const std::size_t whole_size = digits(0);
-    const bool after_dot = !tokens_.empty() && tokens_.back().kind == Token::Kind::sign && tokens_.back().text == ".";
-    const bool fraction = rest_.substr(whole_size).starts_with('.') && is_digit(whole_size + 1) && !after_dot;
-    const std::size_t size = fraction ? digits(whole_size + 1) : whole_size;
-    const bool letter = size < rest_.size() && kNameStart.find(rest_[size]) != kNameStart.npos;
-    if (letter || (!fraction && size > 1 && rest_[0] == '0')) {
+    std::size_t size = 0;
+    while (is_digit(next(size))) ++size;
+    const bool after_dot = tokens_.back().kind == Kind::sign && tokens_.back().text == ".";
+    const bool fraction = next(size) == '.' && is_digit(next(size + 1)) && !after_dot;
+    if (fraction) ++size;
+    while (is_digit(next(size))) ++size;
+    if (begins_name(next(size)) || (!fraction && size > 1 && next(0) == '0')) {
       unsupported("a number such as " + std::string(rest_.substr(0, size + 1)));
     }
-    emit(fraction ? Token::Kind::number : Token::Kind::integer, size);
+    emit(fraction ? Kind::number : Kind::integer, size);
   }
 
   void read_string() {
@@ -161,7 +133,7 @@ class Lexer {
         unescape(in, text);
       }
     }
-    add(Token::Kind::string, text);
+    add(Kind::string, text);
     take(end + 1);
   }
 
@@ -191,21 +163,19 @@ class Lexer {
   void read_sign() {
     constexpr std::string_view two[] = {"//", "**", "==", "!=", ">=", "<="};
     constexpr std::string_view open = "([{", close = ")]}";
-    for (const std::string_view sign : two) {
-      if (rest_.starts_with(sign)) return emit(Token::Kind::sign, 2);
-    }
+    if (std::ranges::count(two, rest_.substr(0, 2)) > 0) return emit(Kind::sign, 2);
     const char c = rest_[0];
-    if (std::string_view("+-/*%~[](){}><=.:|,;").find(c) == std::string_view::npos) {
+    if (!among("+-/*%~[](){}><=.:|,;", c)) {
       const auto size = first_character(rest_).length;
       if (static_cast<unsigned char>(c) >= 0x80) unsupported("a name with " + std::string(rest_.substr(0, size)));
       failed_at(line_, std::string("the character ") + c);
     }
     if (const std::size_t at = open.find(c); at != open.npos) braces_.push_back(close[at]);
-    if (close.find(c) != close.npos) {
+    if (among(close, c)) {
       if (!braces_.ends_with(c)) failed_at(line_, std::string("a bracket ") + c + " that none opens");
       braces_.pop_back();
     }
-    emit(Token::Kind::sign, 1);
+    emit(Kind::sign, 1);
   }
 
   std::string source_, braces_;

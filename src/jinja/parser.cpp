@@ -4,76 +4,65 @@
 namespace attn::jinja {
 namespace {
 
-class Parser : private Expressions {
+class Parser : Expressions {
  public:
   explicit Parser(std::string_view source) : Expressions(source) {}
 
-  Nodes read() {
-    Nodes all = statements({});
-    if (now().kind != TokenKind::end) fail("a tag that ends nothing");
+  Node read() {
+    Node all = make(Kind::scope);
+    scoped(all, scope_, [&] { all.body = statements(""); });
     return all;
   }
 
  private:
-  // Up to a tag that begins with one of the words, whose word is not taken.
-  Nodes statements(const Words& ends) {
-    const Deeper deeper(depth_, kDeepest, "expressions or tags");
+  // Up to a tag that begins with one of the words, which is taken up to that word.
+  Nodes statements(std::string_view ends) {
+    const Deeper deep = deeper();
     Nodes all;
-    while (now().kind != TokenKind::end) {
-      if (now().kind == TokenKind::data) {
-        auto node = make(Kind::data, line());
-        node->value = text(take(TokenKind::data).text);
-        all.push_back(std::move(node));
-      } else if (now().kind == TokenKind::begin_print) {
-        auto node = make(Kind::print, line());
-        ++at_;
-        node->on = tuple(true);
-        take(TokenKind::end_print);
-        all.push_back(std::move(node));
+    while (!is(TokenKind::end)) {
+      if (is(TokenKind::data)) {
+        all.push_back(make(Kind::print, "", constant(text(take(TokenKind::data)))));
+      } else if (skip("{{")) {
+        all.push_back(make(Kind::print, "", tuple(true)));
+        expect("}}");
       } else {
-        take(TokenKind::begin_block);
-        if (now().kind == TokenKind::name && std::ranges::count(ends, now().text) > 0) return all;
-        if (now().kind != TokenKind::name) fail("a tag without a name");
+        expect("{%");
+        if (is(TokenKind::name) && is(ends)) return all;
+        if (!is(TokenKind::name)) fail("a tag without a name");
         all.push_back(statement());
-        take(TokenKind::end_block);
+        expect("%}");
       }
     }
-    if (!ends.empty()) fail("no " + std::string(ends.back()));
+    if (!ends.empty()) fail("no " + std::string(ends.substr(ends.rfind(' ') + 1)));
     return all;
   }
 
   // The statements after a tag, up to the tag of that name, which is taken but for its %}.
   Nodes body(std::string_view end) {
-    take(TokenKind::end_block);
-    Nodes all = statements({end});
+    expect("%}");
+    Nodes all = statements(end);
     ++at_;
     return all;
   }
 
-  NodePtr statement() {
-    const std::string word = now().text;
+  Node statement() {
     const std::size_t start = line();
-    ++at_;
-    if (word == "for") return loop(start);
-    if (word == "if") return condition(start);
-    if (word == "set") return set(start);
-    if (word == "macro") return macro(start);
-    if (word == "filter") {
-      auto node = make(Kind::filter_block, start);
-      node->on = filters(nullptr, true);
-      node->body = body("endfilter");
-      return node;
-    }
-    if (word == "generation") {  // whose marks tell transformers what a model is trained to write
-      auto node = make(Kind::scope, start);
-      const int loops = std::exchange(loops_, 0);
-      node->body = body("endgeneration");
-      loops_ = loops;
+    const std::string word = take(TokenKind::name);
+    if (word == "for") return loop();
+    if (word == "if") return condition();
+    if (word == "set") return set();
+    if (word == "macro") return macro();
+    if (word == "filter" || word == "generation") {  // generation tells transformers what a model is trained to write
+      Node node = make(word == "filter" ? Kind::filter_block : Kind::scope);
+      if (word == "filter") node.parts.push_back(filters(true));
+      Scope scope = inner();
+      scope.in_loop = scope.in_loop && word == "filter";
+      scoped(node, std::move(scope), [&] { node.body = body("end" + word); });
       return node;
     }
     if (word == "break" || word == "continue") {
-      if (loops_ == 0) failed_at(start, "a " + word + " outside a loop");
-      return make(word == "break" ? Kind::leave : Kind::next, start);
+      if (!scope_.in_loop) failed_at(start, "a " + word + " outside a loop");
+      return make(word == "break" ? Kind::leave : Kind::next);
     }
     if (listed("call with block extends include import from autoescape print", word)) {
       unsupported("the tag " + word + " in line " + std::to_string(start));
@@ -81,131 +70,151 @@ class Parser : private Expressions {
     failed_at(start, "the unknown tag " + word);
   }
 
-  NodePtr loop(std::size_t start) {
-    auto node = make(Kind::loop, start);
-    ++fors_;
-    node->parts.push_back(target("in"));
+  Node loop() {
+    Node node = make(Kind::loop);
+    const bool in_for = std::exchange(scope_.in_for, true);
+    node.parts.push_back(target("in"));
     if (!skip("in")) fail("a loop without in");
-    node->on = tuple(false, {"recursive"});
-    const bool soft = std::exchange(soft_, false);
-    if (skip("if")) node->when = expression();
-    if (is("recursive")) unsupported("a recursive loop in line " + std::to_string(start));
-    take(TokenKind::end_block);
-    ++loops_;
-    node->body = statements({"endfor", "else"});
-    --loops_;
+    node.parts.push_back(tuple(false, "recursive"));
+    Scope scope = inner();
+    scope.soft = false, scope.in_loop = true;
+    Node apart;  // Jinja looks at the condition by itself
+    scoped(apart, scope, [&] { node.parts.push_back(skip("if") ? expression() : Node{}); });
+    scoped(node, std::move(scope), [&] {
+      scope_.seen.insert("loop");
+      see(node.parts[0]);
+      if (is("recursive")) lacks("a recursive loop");
+      expect("%}");
+      node.body = statements("else endfor");
+    });
     if (skip("else")) {
-      node->otherwise = body("endfor");
+      Node otherwise = make(Kind::scope);
+      Scope other = inner();
+      other.soft = false;
+      scoped(otherwise, std::move(other), [&] { otherwise.body = body("endfor"); });
+      node.otherwise.push_back(std::move(otherwise));
     } else {
       ++at_;
     }
-    --fors_;
-    soft_ = soft;
+    scope_.in_for = in_for;
     return node;
   }
 
-  NodePtr condition(std::size_t start) {
-    auto first = make(Kind::condition, start);
-    const bool soft = std::exchange(soft_, true);
-    for (Node* node = first.get();;) {
-      node->on = tuple(false);
-      take(TokenKind::end_block);
-      node->body = statements({"elif", "else", "endif"});
-      if (skip("elif")) {
-        node->otherwise.push_back(make(Kind::condition, line()));
-        node = node->otherwise.back().get();
-        continue;
-      }
-      if (skip("else")) {
-        node->otherwise = body("endif");
-      } else {
-        ++at_;
-      }
-      soft_ = soft;
-      return first;
-    }
+  // The names of a loop and of a macro are the scope's own from the beginning.
+  void see(const Node& target) {
+    if (target.kind == Kind::name || target.kind == Kind::argument) scope_.seen.insert(target.name);
+    for (const Node& part : target.parts) see(part);
   }
 
-  NodePtr set(std::size_t start) {
-    auto node = make(Kind::set, start);
-    node->parts.push_back(target({}, true));
-    if (skip("=")) {
-      node->on = tuple(true);
-      return node;
+  Node condition() {
+    Node first = make(Kind::condition);
+    const bool soft = std::exchange(scope_.soft, true);
+    ++scope_.conditions;
+    Node* node = &first;
+    for (int length = 0;; limit(length)) {
+      node->parts.push_back(tuple(false));
+      expect("%}");
+      node->body = statements("elif else endif");
+      if (!skip("elif")) {
+        if (skip("else")) {
+          node->otherwise = body("endif");
+        } else {
+          ++at_;
+        }
+        break;
+      }
+      node->otherwise.push_back(make(Kind::condition));
+      node = &node->otherwise.back();
     }
-    node->kind = Kind::set_block;
-    node->on = filters(nullptr, false);
-    node->body = body("endset");
+    --scope_.conditions;
+    scope_.soft = soft;
+    return first;
+  }
+
+  Node set() {
+    Node node = make(Kind::set, "", target("", true));
+    const bool block = !skip("=");
+    if (!block) node.parts.push_back(tuple(true));
+    store(node.parts[0]);
+    if (!block) return node;
+    node.kind = Kind::set_block;
+    scoped(node, inner(), [&] {
+      node.parts.push_back(filters(false));
+      node.body = body("endset");
+    });
     return node;
   }
 
-  // (a, b=1): what a macro takes.
-  void parameters(Node& macro) {
-    expect("(");
-    while (!is(")")) {
-      if (!macro.parts.empty()) expect(",");
-      if (is(")")) break;
-      auto parameter = make(Kind::argument, line(), take(TokenKind::name).text);
-      require_plain(parameter->name);
-      if (skip("=")) {
-        parameter->on = expression();
-      } else if (!macro.parts.empty() && macro.parts.back()->on) {
-        fail("a parameter without a default after one with a default");
-      }
-      macro.parts.push_back(std::move(parameter));
-    }
-    expect(")");
-  }
-
-  NodePtr macro(std::size_t start) {
-    auto node = make(Kind::macro, start, take(TokenKind::name).text);
-    const bool soft = std::exchange(soft_, false);
-    const int loops = std::exchange(loops_, 0);
-    ++macros_;
-    parameters(*node);
-    node->body = body("endmacro");
-    --macros_;
-    soft_ = soft, loops_ = loops;
+  Node macro() {
+    Node node = make(Kind::macro, take(TokenKind::name));
+    store(make(Kind::name, node.name));
+    Scope scope = inner();
+    scope.soft = scope.in_loop = false, scope.in_macro = true;
+    scoped(node, std::move(scope), [&] {
+      expect("(");
+      separated(")", [&](bool first) {
+        Node parameter = make(Kind::argument, take(TokenKind::name));
+        require_plain(parameter.name);
+        if (skip("=")) {
+          parameter.parts.push_back(expression());
+        } else if (!first && !node.parts.back().parts.empty()) {
+          fail("a parameter without a default after one with a default");
+        }
+        scope_.seen.insert(parameter.name);
+        node.parts.push_back(std::move(parameter));
+      });
+      node.body = body("endmacro");
+    });
     return node;
   }
 
   // A name, names, or with `spaces` an attribute of a namespace.
-  NodePtr target(std::string_view end, bool spaces = false) {
-    if (spaces && now().kind == TokenKind::name && after().kind == TokenKind::sign && after().text == ".") {
-      auto node = make(Kind::attribute, line());
-      node->on = make(Kind::name, line(), take(TokenKind::name).text);
+  Node target(std::string_view end, bool spaces = false) {
+    if (spaces && is(TokenKind::name) && then(".")) {
+      Node space = name();
       ++at_;
-      node->name = take(TokenKind::name).text;
-      return node;
+      return make(Kind::attribute, take(TokenKind::name), std::move(space));
     }
-    auto names = make(Kind::tuple, line());
+    Node names = make(Kind::tuple);
     bool commas = false;
-    while (now().kind == TokenKind::name ? now().text != end : is("(")) {
-      const Deeper deeper(depth_, kDeepest, "expressions or tags");
+    while (is(TokenKind::name) ? now().text != end : is("(")) {
+      const Deeper deep = deeper();
       if (skip("(")) {
-        names->parts.push_back(target({}));
+        names.parts.push_back(target(""));
         expect(")");
       } else {
-        names->parts.push_back(make(Kind::name, line(), take(TokenKind::name).text));
-        if (fors_ > 0 && names->parts.back()->name == "loop") fail("an assignment to loop in a loop");
-        if (listed("true false none True False None", names->parts.back()->name)) fail("an assignment to a constant");
+        names.parts.push_back(make(Kind::name, take(TokenKind::name)));
+        const std::string& name = names.parts.back().name;
+        if (scope_.in_for && name == "loop") fail("an assignment to loop in a loop");
+        if (listed("true false none True False None", name)) fail("an assignment to a constant");
       }
       if (!skip(",")) break;
       commas = true;
     }
-    if (names->parts.empty()) fail("no name to assign to");
-    return commas ? std::move(names) : std::move(names->parts[0]);
+    if (names.parts.empty()) fail("no name to assign to");
+    return commas ? std::move(names) : Node(std::move(names.parts[0]));
   }
-
-  int fors_ = 0;  // loops around, also of a macro's body
 };
+
+// A scope hides no name that the scopes around it know.
+void settle(Node& node, std::vector<const Names*>& around) {
+  for (Node& part : node.otherwise) settle(part, around);
+  if (node.names) {
+    std::erase_if(node.names->unset, [&](const std::string& name) {
+      return std::ranges::any_of(around, [&](const Names* names) { return names->seen.contains(name); });
+    });
+    around.push_back(node.names.get());
+  }
+  for (Node& part : node.body) settle(part, around);
+  if (node.names) around.pop_back();
+}
 
 }  // namespace
 
 Node parse(std::string_view source) {
-  Node root{.kind = Node::Kind::scope};
-  root.body = Parser(source).read();
-  find_unset(root);
+  Node root = Parser(source).read();
+  std::vector<const Names*> around;
+  settle(root, around);
   return root;
 }
 

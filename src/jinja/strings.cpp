@@ -101,17 +101,6 @@ std::string titled(std::string_view text, bool as_python) {
   return out;
 }
 
-std::string joined(const List& all, std::string_view between) {
-  std::string out;
-  bool first = true;
-  for (const Value& one : all) {
-    charge(between.size());
-    if (!std::exchange(first, false)) out += between;
-    out += shown(one);
-  }
-  return out;
-}
-
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::int64_t count) {
   std::string out;
   charge(text.size());
@@ -167,15 +156,14 @@ std::string percent(std::string_view text, const Value& given) {
     text.remove_prefix(at + type.size());
     if (type != "%%" && type != "%s" && type != "%d") unsupported("the format " + type);
     if (type != "%%" && next == values.size()) failed("a format with fewer values than it has places");
-    std::int64_t number = 0;
-    if (type == "%d" && !whole(values[next], number)) unsupported("the format %d of a " + kind_of(values[next]));
-    out += type == "%%" ? "%" : type == "%d" ? std::to_string(number) : shown(values[next]);
+    const auto number = type == "%d" ? whole(values[next]) : 0;
+    if (!number) unsupported("the format %d of a " + kind_of(values[next]));
+    out += type == "%%" ? "%" : type == "%d" ? std::to_string(*number) : shown(values[next]);
     next += type == "%%" ? 0 : 1;
     charge(out.size() / 64 + 16);
   }
   // Python takes what has items by keys for a dict whose values need not be used.
-  const bool keyed =
-      given.dict() || given.is<Undefined>() || (given.sequence() && given.sequence()->kind <= Sequence::Kind::range);
+  const bool keyed = given.dict() || given.is<Undefined>() || given.row();
   if (next < values.size() && (tuple || !keyed)) failed("a format with more values than places");
   return out.append(text);
 }

@@ -22,9 +22,8 @@ std::string lower(std::string_view text);
 std::string capitalized(std::string_view text);
 // Words begin after what is no letter, or in the filter after a blank, a hyphen or a bracket.
 std::string titled(std::string_view text, bool as_python);
-std::string joined(const List& all, std::string_view between);
 // -1 replaces all.
-std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::int64_t count = -1);
+std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::int64_t count);
 std::vector<std::string_view> lines_of(std::string_view text);  // as str.splitlines()
 std::string escaped_html(std::string_view text);
 // text % arguments, of %s and %d, and text.format(arguments), of {} and {name}

@@ -9,28 +9,16 @@
 namespace attn::jinja {
 namespace {
 
+using Kind = Sequence::Kind;
+
 constexpr std::size_t kMostWork = std::size_t{1} << 28;
 constexpr int kDeepest = 100;
 thread_local Budget* current = nullptr;
 
-int depth_of(const Value& value) {
-  if (const Sequence* s = value.sequence()) return s->depth;
-  const Dict* d = value.dict();
-  return d ? d->depth() : 0;
-}
-
 int deeper(int depth, const Value& value) {
-  depth = std::max(depth, depth_of(value) + 1);
-  if (depth > kDeepest) failed("lists in one another, more than 100 deep");
-  return depth;
-}
-
-bool equal_dicts(const Dict& a, const Dict& b) {
-  if (a.entries().size() != b.entries().size()) return false;
-  return std::ranges::all_of(a.entries(), [&](const auto& entry) {
-    const Value* other = b.find(entry.first);
-    return other && equal(entry.second, *other);
-  });
+  const int inner = value.sequence() ? value.sequence()->depth : value.dict() ? value.dict()->depth() : 0;
+  if (inner >= kDeepest) failed("lists in one another, more than 100 deep");
+  return std::max(depth, inner + 1);
 }
 
 }  // namespace
@@ -53,23 +41,8 @@ void unsupported(const std::string& what) {
               "write the conversation's text yourself");
 }
 
-const Dict* Value::dict() const noexcept {
-  const auto* held_dict = get<std::shared_ptr<const Dict>>();
-  return held_dict ? held_dict->get() : nullptr;
-}
-
-const Sequence* Value::sequence() const noexcept {
-  const auto* held_sequence = get<std::shared_ptr<const Sequence>>();
-  return held_sequence ? held_sequence->get() : nullptr;
-}
-
-const List* Value::list(Sequence::Kind kind) const noexcept {
-  const Sequence* s = sequence();
-  return s && s->kind == kind ? &s->items : nullptr;
-}
-
 const Value* Dict::find(const Value& key) const {
-  if (key.dict() || key.list(Sequence::Kind::list)) return nullptr;
+  if (key.dict() || key.list(Kind::list)) return nullptr;
   const auto at = places_.find(key_of(key));
   return at == places_.end() ? nullptr : &entries_[at->second].second;
 }
@@ -77,20 +50,20 @@ const Value* Dict::find(const Value& key) const {
 void Dict::set(Value key, Value value) {
   depth_ = deeper(deeper(depth_, key), value);
   const auto [at, is_new] = places_.emplace(key_of(key), entries_.size());
-  charge(is_new ? 128 : 0);
   if (!is_new) {
     entries_[at->second].second = std::move(value);
-  } else {
-    entries_.emplace_back(std::move(key), std::move(value));
+    return;
   }
+  charge(128);
+  entries_.emplace_back(std::move(key), std::move(value));
 }
 
-Value text(std::string bytes, bool safe) {
+Value text(std::string_view bytes, bool safe) {
   charge(bytes.size());
-  return {Text{std::make_shared<const std::string>(std::move(bytes)), safe}};
+  return {Text{std::make_shared<const std::string>(bytes), safe}};
 }
 
-Value list(List items, Sequence::Kind kind) {
+Value list(List items, Kind kind) {
   charge(items.size() * sizeof(Value));
   int depth = 1;
   for (const Value& item : items) depth = deeper(depth, item);
@@ -99,53 +72,38 @@ Value list(List items, Sequence::Kind kind) {
 
 Value dict(Dict entries) { return {std::make_shared<const Dict>(std::move(entries))}; }
 
-Value stream(List items) {
-  for (const Value& item : items) {
-    if (item.is<std::shared_ptr<Stream>>()) unsupported("a generator in a generator");
-  }
-  charge(items.size() * sizeof(Value));
-  return {std::make_shared<Stream>(Stream{std::move(items), 0})};
-}
-
 Value function(std::string name, std::function<Value(Arguments&)> call) {
   return {std::make_shared<const Function>(Function{std::move(name), std::move(call)})};
 }
 
 Value undefined(std::string why) { return {Undefined{std::make_shared<const std::string>(std::move(why))}}; }
 
-Value integer(std::size_t value) { return {static_cast<std::int64_t>(value)}; }
-
 bool truth(const Value& value) {
-  std::int64_t number = 0;
-  if (whole(value, number)) return number != 0;
-  if (const double* x = value.get<double>()) return *x != 0;
+  if (const auto number = real(value)) return *number != 0;
   if (const std::string* s = value.text()) return !s->empty();
-  if (const Sequence* s = value.sequence()) return !s->items.empty();
+  if (const Sequence* s = value.sequence()) return s->kind == Kind::generator || !s->items.empty();
   if (const Dict* d = value.dict()) return !d->entries().empty();
   return !value.is<Undefined>() && !value.is<None>();
 }
 
-bool whole(const Value& value, std::int64_t& number) {
-  if (const bool* b = value.get<bool>()) number = *b;
-  if (const std::int64_t* i = value.get<std::int64_t>()) number = *i;
-  return value.is<bool>() || value.is<std::int64_t>();
+std::optional<std::int64_t> whole(const Value& value) {
+  if (const bool* b = value.get<bool>()) return *b;
+  const std::int64_t* i = value.get<std::int64_t>();
+  return i ? std::optional(*i) : std::nullopt;
 }
 
-bool is_number(const Value& value) { return value.is<bool>() || value.is<std::int64_t>() || value.is<double>(); }
-
-double real(const Value& value) {
-  std::int64_t number = 0;
-  return whole(value, number) ? static_cast<double>(number) : *value.get<double>();
+std::optional<double> real(const Value& value) {
+  if (const double* x = value.get<double>()) return *x;
+  const auto number = whole(value);
+  return number ? std::optional(static_cast<double>(*number)) : std::nullopt;
 }
 
 bool equal(const Value& a, const Value& b) {
-  std::int64_t x = 0, y = 0;
   charge(16);
-  if (whole(a, x) && whole(b, y)) return x == y;
-  if (is_number(a) && is_number(b)) {
+  if (real(a) && real(b)) {
     const auto wide = [](const Value& v) {
-      std::int64_t i = 0;
-      return whole(v, i) ? static_cast<long double>(i) : static_cast<long double>(*v.get<double>());
+      const auto number = whole(v);
+      return number ? static_cast<long double>(*number) : static_cast<long double>(*real(v));
     };
     return wide(a) == wide(b);
   }
@@ -155,25 +113,29 @@ bool equal(const Value& a, const Value& b) {
     return *a.text() == *b.text();
   }
   if (const Sequence* s = a.sequence(), *t = b.sequence(); s) {
-    if (s->kind == Sequence::Kind::values) return s == t;
+    if (s->kind == Kind::values || s->kind == Kind::generator) return s == t;
     return s->kind == t->kind && std::ranges::equal(s->items, t->items, equal);
   }
-  if (a.dict()) return equal_dicts(*a.dict(), *b.dict());
+  if (const Dict* d = a.dict(), *e = b.dict(); d) {
+    return d->entries().size() == e->entries().size() && std::ranges::all_of(d->entries(), [&](const auto& entry) {
+             const Value* other = e->find(entry.first);
+             return other && equal(entry.second, *other);
+           });
+  }
   if (a.is<Undefined>() || a.is<None>()) return true;
   unsupported("the comparison of a " + kind_of(a));
 }
 
 bool less(const Value& a, const Value& b) {
-  std::int64_t x = 0, y = 0;
   charge(16);
-  if (whole(a, x) && whole(b, y)) return x < y;
-  if (is_number(a) && is_number(b)) return real(a) < real(b);
+  if (whole(a) && whole(b)) return *whole(a) < *whole(b);
+  if (real(a) && real(b)) return *real(a) < *real(b);
   if (a.text() && b.text()) {
     charge(std::min(a.text()->size(), b.text()->size()));
     return *a.text() < *b.text();
   }
-  const Sequence *s = a.sequence(), *t = b.sequence();
-  if (!s || !t || s->kind != t->kind || s->kind > Sequence::Kind::tuple) {
+  const Sequence *s = a.row(), *t = b.row();
+  if (!s || !t || s->kind != t->kind || s->kind == Kind::range) {
     failed("an order of " + kind_of(a) + " and " + kind_of(b));
   }
   const auto [i, j] = std::ranges::mismatch(s->items, t->items, equal);
@@ -183,15 +145,14 @@ bool less(const Value& a, const Value& b) {
 
 std::string key_of(const Value& value) {
   if (const std::string* s = value.text()) return charge(s->size()), std::string("s").append(*s);
-  std::int64_t number = 0;
-  if (whole(value, number)) return std::string("n").append(std::to_string(number));
-  if (const double* x = value.get<double>()) {
-    const bool fits = std::floor(*x) == *x && std::abs(*x) < 9e18;
-    return std::string("n").append(fits ? std::to_string(static_cast<std::int64_t>(*x)) : shown(value));
+  if (const auto number = real(value)) {
+    const bool fits = whole(value) || (std::floor(*number) == *number && std::abs(*number) < 9e18);
+    const std::int64_t i = whole(value).value_or(fits ? static_cast<std::int64_t>(*number) : 0);
+    return std::string("n").append(fits ? std::to_string(i) : shown(value));
   }
   if (value.is<None>()) return "none";
   if (value.is<Undefined>()) return "undefined";
-  const List* items = value.list(Sequence::Kind::tuple);
+  const List* items = value.list(Kind::tuple);
   if (!items) failed("a key that is a " + kind_of(value));
   std::string key = "t";
   for (const Value& item : *items) {
@@ -204,14 +165,12 @@ std::string key_of(const Value& value) {
 List items_of(const Value& value) {
   List items;
   if (const std::string* s = value.text()) {
-    for (const std::string_view c : characters(*s)) items.push_back(text(std::string(c)));
+    for (const std::string_view c : characters(*s)) items.push_back(text(c));
   } else if (const Sequence* held = value.sequence()) {
-    items = held->items;
+    items.assign(held->items.begin() + static_cast<std::ptrdiff_t>(held->taken), held->items.end());
+    if (held->kind == Kind::generator) held->taken = held->items.size();
   } else if (const Dict* d = value.dict()) {
     for (const auto& [key, ignored] : d->entries()) items.push_back(key);
-  } else if (const auto* taken = value.get<std::shared_ptr<Stream>>()) {
-    items.assign((*taken)->items.begin() + static_cast<std::ptrdiff_t>((*taken)->next), (*taken)->items.end());
-    (*taken)->next = (*taken)->items.size();
   } else if (!value.is<Undefined>()) {
     failed("a loop over a " + kind_of(value));
   }
@@ -221,25 +180,17 @@ List items_of(const Value& value) {
 
 List pairs_of(const Dict& all) {
   List pairs;
-  for (const auto& [key, value] : all.entries()) pairs.push_back(list({key, value}, Sequence::Kind::tuple));
+  for (const auto& [key, value] : all.entries()) pairs.push_back(list({key, value}, Kind::tuple));
   return pairs;
 }
 
-std::size_t length_of(const Value& value) {
-  if (const std::string* s = value.text()) return length(*s);
-  if (const Sequence* s = value.sequence()) return s->items.size();
-  if (const Dict* d = value.dict()) return d->entries().size();
-  if (const auto* loop = value.get<std::shared_ptr<Loop>>()) return (*loop)->items.size();
-  if (!value.is<Undefined>()) failed("the length of a " + kind_of(value));
-  return 0;
-}
-
 std::string kind_of(const Value& value) {
-  constexpr std::string_view names[] = {"undefined value", "None",      "bool",     "int", "float", "str", "", "dict",
-                                        "generator",       "namespace", "function", "loop"};
-  constexpr std::string_view sequences[] = {"list", "tuple", "range", "dict_keys", "dict_values", "dict_items"};
-  if (const Sequence* s = value.sequence()) return std::string(sequences[static_cast<std::size_t>(s->kind)]);
-  return std::string(names[value.held.index()]);
+  constexpr std::string_view names[] = {"undefined value", "None",     "bool", "int", "float", "str", "", "dict",
+                                        "namespace",       "function", "loop"};
+  constexpr std::string_view sequences[] = {"list",        "tuple",      "range",    "dict_keys",
+                                            "dict_values", "dict_items", "generator"};
+  const Sequence* s = value.sequence();
+  return std::string(s ? sequences[static_cast<std::size_t>(s->kind)] : names[value.held.index()]);
 }
 
 }  // namespace attn::jinja

@@ -3,14 +3,18 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
+
+namespace attn::io {
+struct Origin;
+}
 
 namespace attn::jinja {
 
@@ -27,18 +31,12 @@ struct Text {
   bool safe = false;                         // Markup, which escapes what is joined to it
 };
 struct Sequence {
-  enum class Kind { list, tuple, range, keys, values, items } kind;
+  enum class Kind { list, tuple, range, keys, values, items, generator } kind;
   List items;
   int depth;
+  mutable std::size_t taken = 0;  // of a generator: what was taken from it is gone
 };
-// A generator: what was taken from it is gone.
-struct Stream {
-  List items;
-  std::size_t next;
-};
-struct Namespace {
-  std::map<std::string, Value> values;
-};
+struct Namespace;
 struct Arguments {
   List values;
   std::vector<std::pair<std::string, Value>> named;
@@ -54,8 +52,8 @@ struct Loop {
 
 struct Value {
   std::variant<Undefined, None, bool, std::int64_t, double, Text, std::shared_ptr<const Sequence>,
-               std::shared_ptr<const Dict>, std::shared_ptr<Stream>, std::shared_ptr<Namespace>,
-               std::shared_ptr<const Function>, std::shared_ptr<Loop>>
+               std::shared_ptr<const Dict>, std::shared_ptr<Namespace>, std::shared_ptr<const Function>,
+               std::shared_ptr<Loop>>
       held;
 
   template <class T>
@@ -67,17 +65,25 @@ struct Value {
   const T* get() const noexcept {
     return std::get_if<T>(&held);
   }
-  const std::string* text() const noexcept {
-    const Text* text = get<Text>();
-    return text ? text->bytes.get() : nullptr;
+  template <class T>
+  T* shared() const noexcept {
+    const auto* pointer = std::get_if<std::shared_ptr<T>>(&held);
+    return pointer ? pointer->get() : nullptr;
   }
-  bool safe() const noexcept {
-    const Text* text = get<Text>();
-    return text && text->safe;
+  const Dict* dict() const noexcept { return shared<const Dict>(); }
+  Namespace* space() const noexcept { return shared<Namespace>(); }
+  const Sequence* sequence() const noexcept { return shared<const Sequence>(); }
+  // A list, a tuple or a range, which have places.
+  const Sequence* row() const noexcept {
+    const Sequence* s = sequence();
+    return s && s->kind <= Sequence::Kind::range ? s : nullptr;
   }
-  const Dict* dict() const noexcept;
-  const Sequence* sequence() const noexcept;
-  const List* list(Sequence::Kind kind) const noexcept;  // the items of a sequence of this kind, or null
+  const List* list(Sequence::Kind kind) const noexcept {  // the items of a sequence of this kind, or null
+    const Sequence* s = sequence();
+    return s && s->kind == kind ? &s->items : nullptr;
+  }
+  const std::string* text() const noexcept { return is<Text>() ? get<Text>()->bytes.get() : nullptr; }
+  bool safe() const noexcept { return is<Text>() && get<Text>()->safe; }
 };
 
 // In the order in which keys came, as Python's.
@@ -93,37 +99,40 @@ class Dict {
   std::unordered_map<std::string, std::size_t> places_;
   int depth_ = 1;
 };
+struct Namespace {
+  Dict values;
+};
 
 // Making one counts as work.
-Value text(std::string bytes, bool safe = false);
+Value text(std::string_view bytes, bool safe = false);
 Value list(List items, Sequence::Kind kind = Sequence::Kind::list);
 Value dict(Dict entries);
-Value stream(List items);
 Value function(std::string name, std::function<Value(Arguments&)> call);
 Value undefined(std::string why);
 inline Value none() { return {None{}}; }
 inline Value boolean(bool value) { return {value}; }
-Value integer(std::size_t value);
+inline Value integer(std::size_t value) { return {static_cast<std::int64_t>(value)}; }
 
 bool truth(const Value& value);
 bool equal(const Value& a, const Value& b);
-bool less(const Value& a, const Value& b);             // Throws Error for kinds that have no order.
-bool is_number(const Value& value);                    // true and false are 1 and 0
-bool whole(const Value& value, std::int64_t& number);  // an integer, or true or false
-double real(const Value& value);                       // of a number
-std::string key_of(const Value& value);                // alike for what is equal; Throws Error for what has no hash
-List items_of(const Value& value);                     // what a loop goes over; Throws Error. A stream is empty then.
-List pairs_of(const Dict& all);                        // its items, each a tuple
-std::size_t length_of(const Value& value);             // Throws Error.
-std::string kind_of(const Value& value);               // "str"
-std::string shown(const Value& value);                 // as str() of Python
-std::string represented(const Value& value);           // as repr() of Python
-std::string json_text(const Value& value, const struct JsonStyle& style, std::size_t level = 0);
+bool less(const Value& a, const Value& b);              // Throws Error for kinds that have no order.
+std::optional<std::int64_t> whole(const Value& value);  // an integer; true and false are 1 and 0
+std::optional<double> real(const Value& value);         // any number
+std::string key_of(const Value& value);                 // alike for what is equal; Throws Error for what has no hash
+List items_of(const Value& value);                      // what a loop goes over; Throws Error. It empties a generator.
+List pairs_of(const Dict& all);                         // its items, each a tuple
+std::string kind_of(const Value& value);                // "str"
+std::string shown(const Value& value);                  // as str() of Python
+std::string represented(const Value& value);            // as repr() of Python
 
+// As json.loads() of Python; where a key comes twice, its last value counts. Throws Error (data), also for integers
+// beyond 64 bits and more than 90 levels.
+Value from_json(std::string_view json, const io::Origin& origin);
 struct JsonStyle {
   bool ascii = false, sorted = false, lines = false;
   std::string indent{}, between = ", ", after_key = ": ";
 };
+std::string json_text(const Value& value, const JsonStyle& style, std::size_t level = 0);  // as json.dumps()
 
 // What a run may still do, counted in bytes. Without one nothing is counted.
 class Budget {

@@ -8,9 +8,8 @@
 #include "attn/tokenizer.hpp"
 #include "core/utf8.hpp"
 #include "io/bytes.hpp"
-#include "jinja/interpreter.hpp"
-#include "jinja/json.hpp"
 #include "jinja/strings.hpp"
+#include "jinja/template.hpp"
 
 namespace attn {
 namespace {

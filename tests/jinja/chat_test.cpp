@@ -89,6 +89,10 @@ TEST(Chat, HostileTemplatesEnd) {
   const std::string many(100000, '('), ends(100000, ')');
   expect_error("{{ " + many + "1" + ends + " }}", Error::Kind::data, "150 deep");
   expect_error("{{ " + std::string(100000, '-') + "1 }}", Error::Kind::data, "150 deep");
+  std::string sum = "1", otherwise;
+  for (int i = 0; i < 100000; ++i) sum += "+1", otherwise += "{% elif 1 %}";
+  expect_error("{{ " + sum + " }}", Error::Kind::data, "more than 150 parts");
+  expect_error("{% if 1 %}" + otherwise + "{% endif %}", Error::Kind::data, "more than 150 parts");
   expect_error("{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}",
                Error::Kind::data, "100 deep");
   expect_error("{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
@@ -139,6 +143,7 @@ TEST(Chat, ConversationsAreReadAsTransformersReadsThem) {
     }
   }
   EXPECT_THROW(chat.format(std::vector<ChatMessage>{{"user", "\xff"}}), Error);
+  EXPECT_THROW(chat.format(std::string(R"([{"role": "user"}])").append(1, '\0').append("lost")), Error);
 }
 
 }  // namespace
