@@ -1,4 +1,4 @@
-// What templates find without defining it: filters, tests, functions, methods of Python's values, and operators.
+// Templates find these without defining them: filters, tests, functions, methods of Python's values, and operators.
 #pragma once
 
 #include <ctime>
@@ -8,7 +8,7 @@
 
 namespace attn::jinja {
 
-// What a builtin is handed. Arguments lie in the order of its parameters; those not given are empty.
+// A builtin is handed this. Arguments lie in the order of its parameters; those not given are empty.
 struct Call {
   const Value& self;
   std::vector<std::optional<Value>> slots{};

@@ -10,7 +10,7 @@
 
 namespace attn::jinja {
 
-// What the parser of statements builds on: the tokens, the names of the scope, and the expressions between the tokens.
+// The parser of statements builds on this: it has the tokens, the names of the scope, and the expressions.
 class Expressions {
  protected:
   using Kind = Node::Kind;
@@ -173,7 +173,7 @@ class Expressions {
     return node;
   }
 
-  // What stands between commas up to `end`; `read` is told whether it is the first.
+  // Reads what stands between commas up to `end`; `read` is told whether it is the first.
   template <class Read>
   void separated(std::string_view end, const Read& read) {
     for (bool first = true; !skip(end); first = false) {

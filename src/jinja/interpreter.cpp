@@ -83,7 +83,7 @@ class Interpreter {
     out += given ? *given : made;
   }
 
-  // What is done with the text of a block.
+  // Renders a block, and filters, writes or assigns its text.
   Flow block(const Node& node, Frame& frame, std::string& out) {
     const auto scope = inside(frame.shared_from_this(), node);
     std::string inner;
@@ -256,7 +256,7 @@ class Interpreter {
     return boolean(true);
   }
 
-  // What follows the first part, which is called.
+  // The first part is called; these are the parts after it.
   Arguments arguments(const Nodes& nodes, Frame& frame) {
     Arguments all;
     for (std::size_t i = 1; i < nodes.size(); ++i) {

@@ -1,4 +1,4 @@
-// What expressions of a template yield: Python's values, as far as JSON and Jinja make them.
+// The expressions of a template yield Python's values, as far as JSON and Jinja make them.
 #pragma once
 
 #include <cstdint>
@@ -134,7 +134,7 @@ struct JsonStyle {
 };
 std::string json_text(const Value& value, const JsonStyle& style, std::size_t level = 0);  // as json.dumps()
 
-// What a run may still do, counted in bytes. Without one nothing is counted.
+// A run may do only so much, counted in bytes; this holds what is left. Without one nothing is counted.
 class Budget {
  public:
   Budget();

@@ -25,7 +25,7 @@ class AddedTokens {
  public:
   using Wanted = std::pair<std::string, const AddedToken*>;
 
-  // What is looked for, and what it stands for; the tokens have to outlive this.
+  // Each text that is looked for has the token that it stands for; the tokens have to outlive this.
   explicit AddedTokens(const std::vector<Wanted>& wanted);
 
   // At every place the longest token that begins there, from the left, as the tokenizers package finds them.

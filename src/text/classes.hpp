@@ -1,4 +1,4 @@
-// What steps of tokenizers ask of a character.
+// Steps of tokenizers ask these things of a character.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +71,7 @@ std::span<const Lowered> lowered_runs();
 Properties properties_of(std::uint32_t code);  // none from kCodes on
 inline bool has(std::uint32_t code, Property property) { return (properties_of(code) & bit(property)) != 0; }
 
-// What \p{name} asks for, any of these: "L", "Lu", "Han"; none for a name that is not known.
+// \p{name} asks for any of these properties: "L", "Lu", "Han"; none for a name that is not known.
 std::optional<Properties> properties_named(std::string_view name);
 
 }  // namespace attn::text

@@ -1,4 +1,4 @@
-// What a tokenizer's files say, whichever they are: tokenizer.json, GPT-2's two files or GGUF.
+// This is what a tokenizer's files say, whichever they are: tokenizer.json, GPT-2's two files or GGUF.
 #pragma once
 
 #include <cstdint>

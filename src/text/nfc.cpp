@@ -47,7 +47,7 @@ void decompose(std::uint32_t code, std::vector<Letter>& letters) {
   if (at->second != 0) decompose(at->second, letters);
 }
 
-// Of each run of marks: by class, otherwise as they came.
+// Sorts each run of marks by class, and leaves marks of one class as they came.
 void sort_marks(std::vector<Letter>& letters) {
   for (auto begin = letters.begin(); begin != letters.end();) {
     const auto end = std::find_if(begin, letters.end(), [](const Letter& l) { return l.mark == 0; });

@@ -1,4 +1,4 @@
-// What Unicode says of characters that are put together from others.
+// Unicode says this of characters that are put together from others.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ namespace {
 
 using Behavior = Splitter::Behavior;
 
-// What is put before the pieces, where something is.
+// This is put before the pieces, where something is.
 std::string changed(std::string_view text, bool at_start, const Splitter& step) {
   if (step.kind == Splitter::Kind::blank_before) {
     std::string with_blank(text.starts_with(' ') ? 0 : 1, ' ');

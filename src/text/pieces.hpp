@@ -31,7 +31,7 @@ struct Splitter {
   enum class Prepend { never, first, always } prepend = Prepend::never;
 };
 
-// Of a pattern that is known to be one.
+// The pattern must be known to be one.
 Splitter split_at(std::string_view pattern, Splitter::Behavior behavior = Splitter::Behavior::isolated);
 
 inline constexpr std::string_view kGpt2Pattern =

@@ -24,7 +24,7 @@ std::string with_special_tokens(std::string_view config, const io::Origin& origi
                                 const io::Origin& map_origin);
 // added_tokens.json, after the others: tokens that are there under the same ids. Throws for other ids.
 void add_added_tokens(std::string_view json, const io::Origin& origin, Description& description);
-// What tokenizer_config.json adds: the end of a text, and the chat template.
+// tokenizer_config.json adds the end of a text, and the chat template.
 void add_tokenizer_config(std::string_view json, const io::Origin& origin, Description& description);
 
 Description describe_gguf(const io::Gguf& file, const io::Origin& origin);

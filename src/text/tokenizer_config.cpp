@@ -22,7 +22,7 @@ std::optional<std::string> token_name(const JsonObject& config, const char* key,
   return value->is_object() ? JsonObject(*value, origin).text("content", "") : config.text(key, "");
 }
 
-// What the older keys say of steps must be what tokenizer.json does.
+// The older keys must say of steps what tokenizer.json does.
 void require_steps(const JsonObject& config, const Description& d) {
   const auto normalizes = [&](Normalizer::Kind kind) {
     return std::ranges::count(d.normalizers, kind, &Normalizer::kind) > 0;
@@ -83,7 +83,7 @@ void require_same_id(const std::string& content, const Json& id, const Tokens& t
   origin.fail("added tokens with the ids of tokenizer.json", id.dump() + " for " + io::in_quotes(content));
 }
 
-// What the flag says of a mark around a text must be what tokenizer.json does.
+// The flag must say of a mark around a text what tokenizer.json does.
 void require_mark(const JsonObject& config, const char* flag, const char* token, const std::vector<Id>& marks,
                   const Tokens& tokens, const io::Origin& origin) {
   const auto name = token_name(config, token, origin);

@@ -49,7 +49,7 @@ std::optional<std::uint8_t> named_byte(std::string_view token) {
   return {};
 }
 
-// What the tokenizers package does to each token: the blanks that people do not write go.
+// As the tokenizers package does to each token, this takes out the blanks that people do not write.
 std::string without_blanks_before_signs(std::string text) {
   constexpr std::pair<std::string_view, std::string_view> changes[] = {
       {" .", "."},   {" ?", "?"},   {" !", "!"},           {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},

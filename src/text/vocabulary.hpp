@@ -29,7 +29,7 @@ class Vocabulary {
   // A piece that is a token, as it stands in a text.
   std::optional<Id> find_piece(std::string_view piece) const;
 
-  // What the piece's characters or bytes begin as; what has no token and no substitute is left out.
+  // Returns what the piece's characters or bytes begin as; what has no token and no substitute is left out.
   void symbols_of(std::string_view piece, std::vector<Id>& symbols) const;
 
   // How early the pair was learned, from 0; kNoRank when it was not.
