@@ -52,7 +52,7 @@ class TimedTasks {
     alone_ = std::min(alone_, alone);
   }
 
-  // What is not shared out, and until the last thread of every phase has ended.
+  // Adds what is not shared out to the time until the last thread of every phase has ended.
   double predicted() const { return alone_ + simulate(phases_, threads_).elapsed; }
 
  private:

@@ -1,4 +1,4 @@
-// What `attn bench --explain` tells of a row: its plans and, for numbers of threads that this machine need not have,
+// `attn bench --explain` tells this of a row: its plans and, for numbers of threads that this machine need not have,
 // how their tasks share out.
 #pragma once
 

@@ -11,8 +11,8 @@ namespace attn::tool {
 
 class BenchInputs {
  public:
-  // What normal() gives from now on: normal, one-nan, nan, one-inf, inf, huge or subnormal numbers. Throws Error (data)
-  // for another name.
+  // normal() gives these from now on: normal, one-nan, nan, one-inf, inf, huge or subnormal numbers. Throws Error
+  // (data) for another name.
   void use(const std::string& numbers);
   // Normally distributed, of a floating dtype, but for what use() asked for. Tensors of another `role` ("q", "k", …)
   // hold other numbers.

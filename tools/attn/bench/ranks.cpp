@@ -32,7 +32,7 @@ class Stopwatch {
   Clock::time_point start_ = Clock::now();
 };
 
-// What a rank did: all that is not for messages is computing.
+// A rank's time that is not for messages is computing.
 struct Shares {
   double seconds = 0, processors = 0, sending = 0, waiting = 0, bytes = 0, messages = 0;
 };

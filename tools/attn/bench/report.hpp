@@ -1,4 +1,4 @@
-// What was measured, for people and for programs.
+// Tells what was measured, for people and for programs.
 #pragma once
 
 #include <string>

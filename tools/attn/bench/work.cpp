@@ -30,7 +30,7 @@ double product_of(std::initializer_list<std::int64_t> sizes) {
   return product;
 }
 
-// What the products' rate is compared with: float32's, for three products of bf16 parts too.
+// The products' rate is compared with this one: with float32's for three products of bf16 parts, too.
 Bound products_of(const Row& row) {
   return row.dtype == "bf16" || row.precision == "medium" ? Bound::bf16 : Bound::f32;
 }

@@ -9,7 +9,7 @@
 
 namespace attn::check {
 
-// What the notebooks do; change one to see which printed numbers hang on it.
+// These are set as the notebooks do; change one to see which printed numbers hang on it.
 struct Recipe {
   std::optional<LayerOrder> layer_order;  // of every module, instead of each notebook's own
   std::optional<DropoutFlavour> rng;      // of every dropout, instead of each notebook's own

@@ -1,4 +1,4 @@
-// What a model writes, as far as it may be shown: up to a text that ends it.
+// Shows what a model writes, up to a text that ends it.
 #pragma once
 
 #include <cstdint>

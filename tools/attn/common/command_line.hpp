@@ -1,4 +1,4 @@
-// What was typed, for the metadata of the files that a run leaves.
+// The metadata of the files that a run leaves tell what was typed.
 #pragma once
 
 #include <span>

@@ -9,7 +9,7 @@
 
 namespace attn::tool {
 
-// Of names, shapes, dtypes and every bit of the parameters, and of a text beside them: 16 hexadecimal digits.
+// It depends on names, shapes, dtypes and every bit of the parameters, and on a text: 16 hexadecimal digits.
 std::string fingerprint(std::span<Parameter* const> parameters, std::string_view text = {});
 
 }  // namespace attn::tool

@@ -11,7 +11,7 @@
 namespace attn::tool {
 namespace {
 
-// What stands behind the colon of a field.
+// This stands behind the colon of a field.
 struct Spec {
   char align = 0, fill = ' ', type = 0;
   int width = 0, precision = -1;

@@ -20,7 +20,7 @@ struct InputFlags {
   std::uint64_t max_bytes = 0;
 };
 
-// Of a query and a key, in a module's trace: scores, scaled, masked, weights.
+// A module's trace takes so many bytes for a query and a key: scores, scaled, masked, weights.
 inline constexpr double kStepBytes = 16;
 
 // --input, --tensor, --context, --tokens, --weights, --max-bytes. The six words are the default input.

@@ -40,7 +40,7 @@ bool has_weights(std::string_view module);
 
 // Number of heads, by flag or by the module's default.
 std::int64_t heads_of(const ModuleFlags& flags);
-// What the flags say, for an input of d_in numbers a token.
+// Returns what the flags say, for an input of d_in numbers a token.
 ModuleConfig config_of(const ModuleFlags& flags, std::int64_t d_in);
 // The module as PyTorch would initialise it from `rng`. Throws Error for values that do not fit.
 std::unique_ptr<Module> make_module(const ModuleFlags& flags, std::int64_t d_in, Generator& rng);

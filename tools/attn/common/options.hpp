@@ -51,9 +51,9 @@ class Option {
 
   Option(std::string names, Kind kind, Reader read, std::string what);
 
-  // What --help calls the value: FILE, FOLDER (which shells complete), N.
+  // --help calls the value by this name: FILE, FOLDER (which shells complete), N.
   Option& value_name(std::string name);
-  // What --help tells as the default in place of the value that the option has.
+  // --help tells this as the default in place of the value that the option has.
   Option& default_is(std::string text);
   // Names that a shell offers, which other values may be.
   Option& offers(std::vector<std::string> names);
@@ -74,7 +74,7 @@ class Option {
   bool given() const noexcept { return given_; }
   const std::string& name() const noexcept { return names_.front(); }
 
-  // What documents it: --help, the manual page, the completions of shells.
+  // These document it: --help, the manual page, the completions of shells.
   const std::vector<std::string>& names() const noexcept { return names_; }
   Kind kind() const noexcept { return kind_; }
   bool positional() const noexcept { return !names_.front().starts_with('-'); }
@@ -82,7 +82,7 @@ class Option {
   const std::string& value_name() const noexcept { return value_name_; }
   const std::string& group() const noexcept { return group_; }
   const std::vector<std::string>& offered() const noexcept { return choices_.empty() ? offered_ : choices_; }
-  // What it means, and its default.
+  // Tells what it means, and its default.
   std::string description() const;
 
  private:

@@ -1,4 +1,4 @@
-// What plot, show and report draw: the steps of a module's run, of a trained model reading a text, of a steps file, or
+// plot, show and report draw these: the steps of a module's run, of a trained model reading a text, of a steps file, or
 // bare attention weights.
 #pragma once
 

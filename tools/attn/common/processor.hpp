@@ -1,4 +1,4 @@
-// What this machine's processor is and can do.
+// Tells what this machine's processor is and can do.
 #pragma once
 
 #include <string>

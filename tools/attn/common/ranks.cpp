@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kUsage = 2, kData = 3;
 
-// What launchers tell in the environment: the names of Open MPI, of MPICH and its relatives, and of PMIx.
+// Launchers tell in the environment by the names of Open MPI, of MPICH and its relatives, or of PMIx.
 int number_of(std::initializer_list<const char*> names, int otherwise) {
   for (const char* name : names) {
     int value = 0;

@@ -40,7 +40,7 @@ class Style {
   figure::Depth depth_;
 };
 
-// Of the terminal that the descriptor is, else kColumns.
+// Asks the terminal that the descriptor is; kColumns where it is none.
 std::size_t terminal_width(int descriptor) noexcept;
 
 // The columns of text on standard output: those of a terminal narrower than kColumns, else kColumns.

@@ -16,7 +16,7 @@ namespace attn::tool {
 std::unique_ptr<Tokenizer> tokenizer_for(const std::filesystem::path& model, std::int64_t model_tokens,
                                          const std::string& given);
 
-// What a user says, after the system where that is not empty, as the text that the model's chat template makes. Throws
+// Makes the text of what a user says, after the system's where that is not empty, by the model's chat template. Throws
 // Error for a template that refuses it, or cannot be rendered.
 std::string conversation(const Tokenizer& tokenizer, const std::string& system, const std::string& user);
 // The same of a file of JSON, as ChatTemplate::format() takes it.
