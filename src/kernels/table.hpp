@@ -3,6 +3,7 @@
 
 #include "kernels/model/problem.hpp"
 #include "kernels/plan.hpp"
+#include "kernels/recurrence/problem.hpp"
 
 namespace attn::kernels {
 
@@ -120,6 +121,7 @@ struct Kernels {
   const BackwardKernel *backward, *bf16_backward;
   const ProductKernel *product, *bf16_product;
   const FewRowsKernel *few_rows, *bf16_few_rows;
+  const RecurrenceKernel* recurrence;
   const ModelKernel* model;
   const LimitKernel* limits;
   double (*multiply_add_bf16)(std::int64_t rounds, float* sink);  // null: no such instruction

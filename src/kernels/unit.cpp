@@ -14,6 +14,7 @@ extern const DecodeKernel decode_kernel;
 extern const BackwardKernel backward_kernel;
 extern const ProductKernel product_kernel;
 extern const FewRowsKernel few_rows_kernel;
+extern const RecurrenceKernel recurrence_kernel;
 extern const ModelKernel model_kernel;
 extern const LimitKernel limit_kernel;
 }  // namespace ATTN_UNIT
@@ -26,6 +27,7 @@ constinit const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .backward = &ATTN_UNIT::backward_kernel,
     .product = &ATTN_UNIT::product_kernel,
     .few_rows = &ATTN_UNIT::few_rows_kernel,
+    .recurrence = &ATTN_UNIT::recurrence_kernel,
     .model = &ATTN_UNIT::model_kernel,
     .limits = &ATTN_UNIT::limit_kernel,
 };

@@ -30,7 +30,7 @@ import torch
 from torch_modules import attend, build, causal_keep
 
 DATA = pathlib.Path(__file__).parent / "data"
-DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.int64: "I64", torch.uint8: "U8"}
+DTYPES = {torch.float64: "F64", torch.float16: "F16", torch.float32: "F32", torch.int64: "I64", torch.uint8: "U8"}
 
 
 class Golden:

@@ -14,6 +14,7 @@ extern const DecodeKernel decode_kernel;
 extern const BackwardKernel backward_kernel;
 extern const ProductKernel product_kernel;
 extern const FewRowsKernel few_rows_kernel;
+extern const RecurrenceKernel recurrence_kernel;
 extern const ModelKernel model_kernel;
 extern const LimitKernel limit_kernel;
 }  // namespace avx512
@@ -39,7 +40,8 @@ constinit const Kernels ATTN_JOIN(kernels_, ATTN_UNIT) {
 #endif
   .backward = &avx512::backward_kernel, .bf16_backward = &ATTN_UNIT::backward_kernel,
   .product = &avx512::product_kernel, .bf16_product = &ATTN_UNIT::product_kernel, .few_rows = &avx512::few_rows_kernel,
-  .bf16_few_rows = &ATTN_UNIT::few_rows_kernel, .model = &avx512::model_kernel, .limits = &avx512::limit_kernel, .multiply_add_bf16 = ATTN_UNIT::multiply_add_bf16,
+  .bf16_few_rows = &ATTN_UNIT::few_rows_kernel, .recurrence = &avx512::recurrence_kernel,
+  .model = &avx512::model_kernel, .limits = &avx512::limit_kernel, .multiply_add_bf16 = ATTN_UNIT::multiply_add_bf16,
 };
 
 }  // namespace attn::kernels

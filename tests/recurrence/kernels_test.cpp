@@ -1,0 +1,226 @@
+// The kernels of every unit against the reference in float64; their promises about bits; special numbers.
+#include <omp.h>
+
+#include "case.hpp"
+#include "kernels/targets.hpp"
+#include "kernels/use.hpp"
+#include "recurrence/plan.hpp"
+
+namespace {
+
+using namespace attn;
+using namespace attn::test;
+
+class Recurrence : public kernels::CallsOnUnits {};
+
+LinearAttentionResult run(const RecurrenceCase& c) { return linear_attention(c.q, c.k, c.v, c.options); }
+LinearAttentionGradient gradients(const RecurrenceCase& c) {
+  return linear_attention_backward(c.d_output, c.d_state, c.q, c.k, c.v, c.options);
+}
+
+// Within `tolerance` of the largest, or of 0.1: what terms near 1 leave of each other is not known better.
+void expect_near(const Tensor& found, const Tensor& expected, double tolerance, const std::string& what) {
+  ASSERT_EQ(found.defined(), expected.defined()) << what;
+  if (!found.defined()) return;
+  ASSERT_EQ(found.shape(), expected.shape()) << what;
+  const std::vector<double> a = values(found), b = values(expected);
+  double largest = 0.1;
+  for (const double x : b) largest = std::max(largest, std::abs(x));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    ASSERT_NEAR(a[i], b[i], tolerance * largest) << what << " at " << i << ", largest " << largest;
+}
+
+void expect_near(const LinearAttentionGradient& a, const LinearAttentionGradient& b, double tolerance) {
+  expect_near(a.q, b.q, tolerance, "dq"), expect_near(a.k, b.k, tolerance, "dk");
+  expect_near(a.v, b.v, tolerance, "dv"), expect_near(a.decay, b.decay, tolerance, "d_decay");
+  expect_near(a.beta, b.beta, tolerance, "d_beta");
+  expect_near(a.initial_state, b.initial_state, tolerance, "d_initial_state");
+}
+
+void expect_same_bits(const Tensor& a, const Tensor& b, const std::string& what) {
+  EXPECT_TRUE(a.defined() == b.defined() && (!a.defined() || identical(a, b))) << what;
+}
+
+TEST_P(Recurrence, IsThatOfTheReference) {
+  for_seeds(60, [](std::mt19937& rng) {
+    const RecurrenceCase in = draw_recurrence(rng, chance(rng, 0.25) ? 150 : 40, chance(rng, 0.3) ? 80 : 20);
+    const RecurrenceCase narrow = in.to(DType::f32), wide = narrow.to(DType::f64);
+    const LinearAttentionResult found = run(narrow), expected = run(wide);
+    expect_near(found.output, expected.output, 2e-6, "output");
+    expect_near(found.state, expected.state, 2e-6, "state");
+    expect_near(gradients(narrow), gradients(wide), 1e-5);
+  });
+}
+
+TEST_P(Recurrence, TakesSixteenBits) {
+  for_seeds(20, [](std::mt19937& rng) {
+    const RecurrenceCase in = draw_recurrence(rng, 70, 40);
+    const DType dtype = chance(rng, 0.5) ? DType::bf16 : DType::f16;
+    const double tolerance = dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
+    const RecurrenceCase narrow = in.to(dtype), wide = narrow.to(DType::f64);
+    const LinearAttentionResult found = run(narrow), expected = run(wide);
+    EXPECT_EQ(found.output.dtype(), dtype);
+    EXPECT_EQ(found.state.dtype(), DType::f32);
+    expect_near(found.output, expected.output, tolerance, "output");
+    expect_near(found.state, expected.state, 2e-6, "state");
+    expect_near(gradients(narrow), gradients(wide), tolerance);
+  });
+}
+
+TEST_P(Recurrence, StridesChangeNothing) {
+  for_seeds(10, [](std::mt19937& rng) {
+    RecurrenceCase in = draw_recurrence(rng, 40, 40).to(DType::f32);
+    const LinearAttentionResult before = run(in);
+    const LinearAttentionGradient of_whole = gradients(in);
+    for (Tensor* t : {&in.q, &in.k, &in.v, &in.d_output}) *t = scattered(rng, *t);
+    for (Tensor* t : {&in.options.decay, &in.options.beta, &in.options.initial_state, &in.d_state})
+      if (t->defined()) *t = scattered(rng, *t);
+    expect_same_bits(run(in).output, before.output, "output");
+    expect_same_bits(gradients(in).k, of_whole.k, "dk");
+  });
+}
+
+TEST_P(Recurrence, HasTheSameBitsOnAnyThreads) {
+  const int before = omp_get_max_threads();
+  std::mt19937 rng(5);
+  for (int round = 0; round < 6; ++round) {
+    RecurrenceCase in = draw_recurrence(rng, 300, 100).to(DType::f32);
+    omp_set_num_threads(1);
+    const LinearAttentionResult one = run(in);
+    const LinearAttentionGradient of_one = gradients(in);
+    for (const int threads : {2, 5, 16}) {
+      omp_set_num_threads(threads);
+      const LinearAttentionResult many = run(in);
+      const LinearAttentionGradient of_many = gradients(in);
+      expect_same_bits(many.output, one.output, "output");
+      expect_same_bits(many.state, one.state, "state");
+      expect_same_bits(of_many.k, of_one.k, "dk");
+      expect_same_bits(of_many.decay, of_one.decay, "d_decay");
+    }
+    omp_set_num_threads(before);
+  }
+}
+
+// Of one sequence, gated, with channels that keep different shares.
+RecurrenceCase one_text(std::int64_t tokens, std::int64_t d, unsigned seed) {
+  std::mt19937 rng(seed);
+  RecurrenceCase c;
+  c.q = uniform(rng, {1, 2, tokens, d}), c.k = uniform(rng, {1, 2, tokens, d}), c.v = uniform(rng, {1, 2, tokens, d});
+  normalise(c.k);
+  c.options.rule = StateRule::delta;
+  c.options.decay = uniform(rng, {1, 2, tokens, d}, DType::f64, -0.3, 0);
+  c.options.beta = uniform(rng, {1, 2, tokens}, DType::f64, 0, 1);
+  c.d_output = uniform(rng, {1, 2, tokens, d});
+  return c.to(DType::f32);
+}
+
+RecurrenceCase tokens_of(const RecurrenceCase& c, std::int64_t begin, std::int64_t end) {
+  RecurrenceCase part = c;
+  for (Tensor* t : {&part.q, &part.k, &part.v, &part.d_output, &part.options.decay, &part.options.beta})
+    if (t->defined()) *t = t->slice(2, begin, end);
+  return part;
+}
+
+TEST_P(Recurrence, PiecesOfATextHaveTheBitsOfTheWhole) {
+  const RecurrenceCase whole = one_text(101, 40, 7);
+  const LinearAttentionResult at_once = run(whole);
+  for (const std::int64_t cut : {2, 30, 32, 64, 100}) {
+    RecurrenceCase first = tokens_of(whole, 0, cut), rest = tokens_of(whole, cut, 101);
+    const LinearAttentionResult before = run(first);
+    rest.options.initial_state = before.state;
+    const LinearAttentionResult after = run(rest);
+    expect_same_bits(before.output, at_once.output.slice(2, 0, cut).contiguous(), "the first piece");
+    expect_same_bits(after.output, at_once.output.slice(2, cut, 101).contiguous(), "the rest");
+    expect_same_bits(after.state, at_once.state, "state");
+  }
+}
+
+TEST_P(Recurrence, ASequenceHasTheBitsThatItHasAlone) {
+  RecurrenceCase packed = one_text(150, 33, 8);
+  packed.options.starts = tensor({0, 70, 70, 101, 150}, {5}, DType::i64);
+  const LinearAttentionResult all = run(packed);
+  const LinearAttentionGradient of_all = gradients(packed);
+  packed.options.starts = {};
+  RecurrenceCase alone = tokens_of(packed, 70, 101);
+  expect_same_bits(run(alone).output, all.output.slice(2, 70, 101).contiguous(), "output");
+  expect_same_bits(run(alone).state.select(0, 0), all.state.select(0, 2).contiguous(), "state");
+  const LinearAttentionGradient of_alone = gradients(alone);
+  expect_same_bits(of_alone.q, of_all.q.slice(2, 70, 101).contiguous(), "dq");
+  expect_same_bits(of_alone.decay, of_all.decay.slice(2, 70, 101).contiguous(), "d_decay");
+}
+
+TEST_P(Recurrence, PaddingIsNotRead) {
+  RecurrenceCase c = one_text(90, 20, 9);
+  const RecurrenceCase cut = tokens_of(c, 0, 61);
+  const LinearAttentionResult expected = run(cut);
+  const LinearAttentionGradient of_cut = gradients(cut);
+  for (const Tensor& t : {c.q, c.k, c.v, c.d_output, c.options.decay, c.options.beta}) t.slice(2, 61, 90).fill(kNan);
+  c.options.lengths = tensor({61}, {1}, DType::i64);
+  const LinearAttentionResult found = run(c);
+  expect_same_bits(found.output.slice(2, 0, 61).contiguous(), expected.output, "output");
+  expect_same_bits(found.state, expected.state, "state");
+  const LinearAttentionGradient of = gradients(c);
+  expect_same_bits(of.k.slice(2, 0, 61).contiguous(), of_cut.k, "dk");
+  for (const Tensor& t : {found.output, of.q, of.k, of.v, of.decay, of.beta}) {
+    for (const double x : values(t.slice(2, 61, 90).contiguous())) ASSERT_EQ(x, 0);
+  }
+}
+
+TEST_P(Recurrence, NanStaysInItsHeadAndReachesNothingEarlier) {
+  for (const bool by_channel : {true, false}) {
+    RecurrenceCase c = one_text(80, 20, 10);
+    if (!by_channel) c.options.decay = c.options.decay.select(3, 0);
+    const LinearAttentionResult clean = run(c);
+    const LinearAttentionGradient of_clean = gradients(c);
+    c.k.set({0, 1, 41, 3}, kNan);
+    const LinearAttentionResult found = run(c);
+    const LinearAttentionGradient of = gradients(c);
+    expect_same_bits(found.output.select(1, 0).contiguous(), clean.output.select(1, 0).contiguous(), "the other head");
+    expect_same_bits(of.k.select(1, 0).contiguous(), of_clean.k.select(1, 0).contiguous(), "the other head's dk");
+    expect_same_bits(found.output.slice(2, 0, 41).contiguous(), clean.output.slice(2, 0, 41).contiguous(), "earlier");
+    EXPECT_TRUE(std::isnan(found.output.at({0, 1, 41, 0})) && std::isnan(found.state.at({0, 1, 0, 0})));
+  }
+}
+
+TEST_P(Recurrence, ADecayOfMinusInfinityForgetsAndAStrengthOfOneOverwrites) {
+  std::mt19937 rng(11);
+  RecurrenceCase c;
+  c.k = Tensor::zeros({1, 1, 2, 5});
+  c.k.set({0, 0, 0, 2}, 1), c.k.set({0, 0, 1, 2}, 1);
+  c.q = c.k, c.v = uniform(rng, {1, 1, 2, 3}, DType::f32);
+  c.options.rule = StateRule::delta, c.options.scale = 1;
+  expect_near(run(c).output, c.v, 1e-6, "what was written last for this key");
+  c.options.rule = StateRule::plain;
+  c.options.decay = tensor({-kInf, -kInf}, {1, 1, 2}, DType::f32);
+  c.options.initial_state = uniform(rng, {1, 1, 5, 3}, DType::f32);
+  expect_same_bits(run(c).output, c.v, "nothing but this token's value");
+  c.d_output = c.v;
+  EXPECT_EQ(values(gradients(c).decay), (std::vector<double>{0, 0}));
+}
+
+// Longer than what is kept at once of states, 64 MB.
+TEST_P(Recurrence, LongTextsAreCutIntoSegments) {
+  leave_to_nightly();
+  RecurrenceCase c;
+  std::mt19937 rng(12);
+  const std::int64_t tokens = 800, d = 1024;
+  c.q = uniform(rng, {1, 1, tokens, d}), c.k = uniform(rng, {1, 1, tokens, d}), c.v = uniform(rng, {1, 1, tokens, 700});
+  normalise(c.k);
+  c.options.rule = StateRule::delta;
+  c.options.decay = uniform(rng, {1, 1, tokens}, DType::f64, -0.1, 0);
+  c.d_output = uniform(rng, {1, 1, tokens, 700});
+  kernels::Recurrence shape{};
+  shape.tokens = tokens, shape.d_k = d, shape.d_v = 700;
+  const recurrence::Plan plan = recurrence::plan_backward(*kernels_.recurrence, shape, tokens);
+  EXPECT_EQ(plan.segment, 5) << "of 25 chunks: " << plan.reason;
+  // The gradient of the tokens of the end does not depend on earlier ones, but for the state that they leave.
+  const RecurrenceCase whole = c.to(DType::f32);
+  RecurrenceCase end = tokens_of(whole, 640, tokens);
+  end.options.initial_state = run(tokens_of(whole, 0, 640)).state;
+  expect_near(gradients(whole).k.slice(2, 640, tokens).contiguous(), gradients(end).k, 1e-5, "dk");
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Recurrence, testing::ValuesIn(kernels::unit_names()),
+                         [](const auto& tested) { return tested.param; });
+
+}  // namespace
