@@ -196,6 +196,10 @@ TEST_P(Recurrence, ADecayOfMinusInfinityForgetsAndAStrengthOfOneOverwrites) {
   expect_same_bits(run(c).output, c.v, "nothing but this token's value");
   c.d_output = c.v;
   EXPECT_EQ(values(gradients(c).decay), (std::vector<double>{0, 0}));
+  RecurrenceCase text = one_text(70, 20, 13);
+  for (std::int64_t d = 0; d < 20; ++d) text.options.decay.set({0, 1, 37, d}, -kInf);
+  const LinearAttentionGradient of_text = gradients(text);
+  for (std::int64_t d = 0; d < 20; ++d) EXPECT_EQ(of_text.decay.at({0, 1, 37, d}), 0) << d;
 }
 
 // Longer than what is kept at once of states, 64 MB.
