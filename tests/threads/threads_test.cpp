@@ -10,6 +10,7 @@
 #include "attn/generate.hpp"
 #include "attn/gpt.hpp"
 #include "attn/kv_cache.hpp"
+#include "attn/linear_attention.hpp"
 #include "attn/modules.hpp"
 #include "attn/optim.hpp"
 #include "core/parallel.hpp"
@@ -220,6 +221,18 @@ TEST_P(OnThreads, DecodingFromCaches) {
       });
     }
   }
+}
+
+TEST_P(OnThreads, StatesAndTheirGradients) {
+  expect_same_bits([](std::mt19937& rng) {
+    const Shape shape{2, 1, 70, 100};
+    const Tensor q = uniform(rng, shape, DType::f32), k = uniform(rng, shape, DType::f32, -0.1, 0.1);
+    const LinearAttentionOptions options{.rule = StateRule::delta,
+                                         .decay = uniform(rng, {2, 1, 70}, DType::f32, -1, 0)};
+    const LinearAttentionResult result = linear_attention(q, k, q, options);
+    const LinearAttentionGradient g = linear_attention_backward(q, {}, q, k, q, options);
+    return Results{result.output, result.state, g.q, g.k, g.v, g.decay};
+  });
 }
 
 // Few rows, many, and deep sums; forward, and the gradients' products.
