@@ -85,13 +85,14 @@ PROGRAMS = {
                     "Milliseconds a token of random models in GPT-2's format. The ratio is the time of the faster of "
                     "transformers' `generate()` and a bare loop over its model, divided by attn's. It cannot take "
                     "less time than reading every weight once.", 3),
-    "smollm2.py": ("A released model", ["--attn", None, "--rounds", "3"],
-                   "SmolLM2-135M, from one GGUF file of 4-bit weights. Tokens a second, each a median of three rounds with "
-                   "the least and the most: of a prompt until its first new token, and of 127 new tokens after that. "
-                   "attn-bfloat16 and attn-int8 keep the weights in these dtypes, and compute at medium precision with keys "
-                   "and values in bfloat16. transformers computes in float32, by PyTorch's "
-                   "`scaled_dot_product_attention` or by attn; llama.cpp multiplies the 4-bit weights. "
-                   "[models.md](models.md#speed) says what bounds these figures.", 3),
+    "models.py": ("Released models", ["--attn", None, "--rounds", "3"],
+                  "Models of one GGUF file each. Medians of three rounds with the least and the most: seconds until the "
+                  "model is loaded, tokens a second of a prompt until its first new token, and of 127 new tokens after that, "
+                  "and the most memory that the process held. attn-bfloat16 and attn-int8 keep the weights in these dtypes, "
+                  "and compute at medium precision with keys and values in bfloat16. transformers computes in float32, by "
+                  "PyTorch's `scaled_dot_product_attention` or by attn; llama.cpp multiplies the quantised weights. Of runs "
+                  "before 2026-11-25 loading and memory were not kept. [models.md](models.md#speed) says what bounds these "
+                  "figures.", 4),
     "python_overhead.py": ("Calls from Python", [],
                            "Microseconds a call beside PyTorch's `scaled_dot_product_attention`, causal, on one thread. "
                            "Small calls show what a call costs; below 1, attn is faster.", 3),
