@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 
 #include "attn/tensor.hpp"
 #include "core/parallel.hpp"
@@ -16,6 +17,7 @@ namespace {
 using kernels::Kernels;
 
 constexpr std::int64_t kShares = 512;  // tasks: small ones, so that all threads end together
+constexpr std::int64_t kParts = 16;    // of the memory that is read: one a call, each cold when its turn comes again
 constexpr double kMuch = 1e12;         // operations, for the planner: never too little for all threads
 
 // A millisecond or more of multiply-adds: short, to fit between other programs' turns.
@@ -42,7 +44,7 @@ std::int64_t memory_to_read() {
 #endif
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (memory > 0) bytes = std::min(bytes, memory / 4);
-  return static_cast<std::int64_t>(bytes) / kShares / 4096 * kShares * 4096;
+  return static_cast<std::int64_t>(bytes) / (kParts * kShares * 64) * (kParts * kShares * 64);
 }
 
 Work reads(const Kernels& kernel) {
@@ -54,11 +56,14 @@ Work reads(const Kernels& kernel) {
   });
   Work work;
   work.bound = Bound::read;
-  work.bytes = static_cast<double>(floats) * sizeof(float);
-  work.run = [=, read = kernel.limits->read_memory] {
+  const std::int64_t part = floats / kParts;
+  work.bytes = static_cast<double>(part) * sizeof(float);
+  // As short as a call of multiply-adds. All copies of the work, for other numbers of threads, take turns alike.
+  work.run = [=, read = kernel.limits->read_memory, turn = std::make_shared<std::int64_t>(0)] {
+    const float* const from = memory.data<float>() + part * (++*turn % kParts);
     parallel_for(kShares, 0, kMuch, [&](std::int64_t share, void*) {
       float one = 1;
-      read(memory.data<float>() + floats / kShares * share, floats / kShares, &one);
+      read(from + part / kShares * share, part / kShares, &one);
     });
   };
   return work;
