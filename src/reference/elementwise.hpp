@@ -2,10 +2,20 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 
+#include "core/parallel.hpp"
 #include "reference/loops.hpp"
 
 namespace attn::reference {
+
+// f(first, last) for runs of [0, n), on all threads.
+template <class F>
+void in_runs(std::int64_t n, const F& f) {
+  constexpr std::int64_t run = 1 << 15;
+  parallel_for((n + run - 1) / run, 0, 8 * static_cast<double>(n),
+               [&](std::int64_t i, void*) { f(i * run, std::min(n, (i + 1) * run)); });
+}
 
 // f(x) of every element, in the wide type.
 template <class F>
@@ -14,7 +24,11 @@ Tensor map(const char* op, const Tensor& x, F&& f) {
   Tensor out = Tensor::empty(x.shape(), x.dtype());
   visit_floating(op, x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for (std::int64_t i = 0; i < in.numel(); ++i) out.data<T>()[i] = narrow<T>(f(widen(in.data<T>()[i])));
+    const T* from = in.data<T>();
+    T* to = out.data<T>();
+    in_runs(in.numel(), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) to[i] = narrow<T>(f(widen(from[i])));
+    });
   });
   return out;
 }
@@ -27,9 +41,11 @@ Tensor map(const char* op, const Tensor& x, const Tensor& y, F&& f) {
   Tensor out = Tensor::empty(x.shape(), x.dtype());
   visit_floating(op, x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    for (std::int64_t i = 0; i < a.numel(); ++i) {
-      out.data<T>()[i] = narrow<T>(f(widen(a.data<T>()[i]), widen(b.data<T>()[i])));
-    }
+    const T *xs = a.data<T>(), *ys = b.data<T>();
+    T* to = out.data<T>();
+    in_runs(a.numel(), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) to[i] = narrow<T>(f(widen(xs[i]), widen(ys[i])));
+    });
   });
   return out;
 }
@@ -42,9 +58,8 @@ inline Tensor saturate_to(const Tensor& x, DType dtype) {
     visit_floating("convert", x.dtype(), [&](auto from_zero) {
       using To = decltype(to_zero);
       const auto* from = in.data<decltype(from_zero)>();
-      std::transform(from, from + in.numel(), out.data<To>(), [](auto number) {
-        return narrow<To>(static_cast<Wide<To>>(to_double(number)));
-      });
+      std::transform(from, from + in.numel(), out.data<To>(),
+                     [](auto number) { return narrow<To>(static_cast<Wide<To>>(to_double(number))); });
     });
   });
   return out;
@@ -57,16 +72,20 @@ Tensor choose(const char* op, const Tensor& x, const Tensor& keep, double otherw
 template <class F>
 Tensor map_rows(const char* op, const Tensor& x, F&& f) {
   require(x.rank() >= 1, op, "at least one dimension", x.shape().str());
-  Tensor out = x.clone();
+  const Tensor in = x.contiguous(), out = Tensor::empty(x.shape(), x.dtype());
   const std::int64_t n = x.size(-1);
+  if (x.numel() == 0) return out;
   visit_floating(op, x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    std::vector<Wide<T>> row(static_cast<std::size_t>(n));
-    for (T* p = out.data<T>(); n != 0 && p != out.data<T>() + out.numel(); p += n) {
-      for (std::int64_t j = 0; j < n; ++j) row[static_cast<std::size_t>(j)] = widen(p[j]);
-      f(row);
-      for (std::int64_t j = 0; j < n; ++j) p[j] = narrow<T>(row[static_cast<std::size_t>(j)]);
-    }
+    const T* from = in.data<T>();
+    T* to = out.data<T>();
+    parallel_for(in.numel() / n, static_cast<std::size_t>(n) * sizeof(Wide<T>), 16 * static_cast<double>(in.numel()),
+                 [&](std::int64_t i, void* scratch) {
+                   const std::span row(static_cast<Wide<T>*>(scratch), static_cast<std::size_t>(n));
+                   std::transform(from + i * n, from + (i + 1) * n, row.begin(), widen<T>);
+                   f(row);
+                   std::transform(row.begin(), row.end(), to + i * n, narrow<T>);
+                 });
   });
   return out;
 }

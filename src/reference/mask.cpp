@@ -25,7 +25,7 @@ Tensor mask_fill(const Tensor& s, const Tensor& keep) {
 Tensor mask_zero(const Tensor& weights, const Tensor& keep) { return choose("mask_zero", weights, keep, 0); }
 
 Tensor mask_renormalise(const Tensor& weights, const Tensor& keep) {
-  return map_rows("mask_renormalise", mask_zero(weights, keep), [](auto& row) {
+  return map_rows("mask_renormalise", mask_zero(weights, keep), [](const auto& row) {
     std::decay_t<decltype(row[0])> sum = 0;
     for (const auto w : row) sum += w;
     for (auto& w : row) w = sum == 0 ? 0 : w / sum;  // a row with every key masked gives zeros

@@ -10,7 +10,7 @@ namespace {
 
 template <class Row>
 auto sum_of(const Row& row) {
-  typename Row::value_type sum = 0;
+  std::decay_t<decltype(row[0])> sum = 0;
   for (const auto x : row) sum += x;
   return sum;
 }
@@ -26,7 +26,7 @@ auto max_of(const Row& row) {
 }  // namespace
 
 Tensor normalise_by_sum(const Tensor& s) {
-  return map_rows("normalise_by_sum", s, [](auto& row) {
+  return map_rows("normalise_by_sum", s, [](const auto& row) {
     const auto sum = sum_of(row);
     for (auto& x : row) x /= sum;
   });
@@ -49,7 +49,7 @@ Tensor softmax_naive(const Tensor& s) {
 }
 
 Tensor softmax(const Tensor& s) {
-  return map_rows("softmax", s, [](auto& row) {
+  return map_rows("softmax", s, [](const auto& row) {
     const auto most = max_of(row);
     if (most == -INFINITY) {
       std::fill(row.begin(), row.end(), 0);  // every key is masked
@@ -57,7 +57,7 @@ Tensor softmax(const Tensor& s) {
     }
     constexpr int masked = -1;  // which no exponential is
     for (auto& x : row) x = x == -INFINITY ? masked : std::exp(x - most);
-    typename std::decay_t<decltype(row)>::value_type sum = 0;
+    std::decay_t<decltype(row[0])> sum = 0;
     for (const auto x : row) sum += x == masked ? 0 : x;
     for (auto& x : row) x = x == masked ? 0 : x / sum;  // in a row of NaN too
   });
@@ -90,18 +90,22 @@ Tensor log_sum_exp(const Tensor& s) {
   require(s.rank() >= 1, "log_sum_exp", "at least one dimension", s.shape().str());
   Tensor out = Tensor::full(leading(s.shape(), 1), -INFINITY, s.dtype());
   const Tensor in = s.contiguous();
+  if (s.numel() == 0) return out;
   visit_floating("log_sum_exp", s.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const std::int64_t n = s.size(-1);
-    std::vector<Wide<T>> row(static_cast<std::size_t>(n));
-    for (std::int64_t i = 0; n != 0 && i < out.numel(); ++i) {
-      std::transform(in.data<T>() + i * n, in.data<T>() + (i + 1) * n, row.begin(), widen<T>);
-      const auto most = max_of(row);
-      if (most == -INFINITY) continue;  // every key is masked
-      Wide<T> sum = 0;
-      for (const auto x : row) sum += std::exp(x - most);
-      out.data<T>()[i] = narrow<T>(most + std::log(sum));
-    }
+    const T* from = in.data<T>();
+    T* to = out.data<T>();
+    parallel_for(out.numel(), static_cast<std::size_t>(n) * sizeof(Wide<T>), 16 * static_cast<double>(s.numel()),
+                 [&](std::int64_t i, void* scratch) {
+                   const std::span row(static_cast<Wide<T>*>(scratch), static_cast<std::size_t>(n));
+                   std::transform(from + i * n, from + (i + 1) * n, row.begin(), widen<T>);
+                   const auto most = max_of(row);
+                   if (most == -INFINITY) return;  // every key is masked
+                   Wide<T> sum = 0;
+                   for (const auto x : row) sum += std::exp(x - most);
+                   to[i] = narrow<T>(most + std::log(sum));
+                 });
   });
   return out;
 }
