@@ -21,6 +21,7 @@
 #include "attn/io.hpp"
 #include "attn/kv_cache.hpp"
 #include "attn/language_model.hpp"
+#include "attn/layers.hpp"
 #include "attn/linear_attention.hpp"
 #include "attn/module.hpp"
 #include "attn/module_kinds.hpp"
