@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,13 +35,35 @@ struct ReportOptions {
   std::vector<std::int64_t> repeated_ids;
 };
 
+// The same page of a model whose layers come one at a time: what is kept of a layer is what the page will hold of it.
+class ReportWriter {
+ public:
+  // `layers`: how many add() will take, alike in their sizes. Together they decide how exactly numbers are kept.
+  // options.repeated is not read: add_repeated() takes its place, layer by layer, before add() is called.
+  ReportWriter(const ReportOptions& options, std::int64_t layers);
+  ~ReportWriter();
+  ReportWriter(const ReportWriter&) = delete;
+  ReportWriter& operator=(const ReportWriter&) = delete;
+
+  void add_repeated(const Trace& layer);
+  // One layer's steps, and its number in the model, counted from 1. Throws Error as report() does.
+  void add(const Trace& layer, std::int64_t number);
+  std::string page() const;
+
+ private:
+  friend std::string report(const Trace& trace, const ReportOptions& options);
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 // One self-contained HTML5 document, UTF-8: no other file and no network is needed, and its Content-Security-Policy
 // allows none. Tokens and texts are data: no part of them is read as markup or script.
 // The trace holds the steps of one module (those that Trace lists), of several layers each in a Trace::Scope, or only
-// "weights" (heads, queries, keys). Values are embedded exactly, as float32, up to 128 tokens; beyond, the weights are
-// pooled to 8 bits with each row's 16 largest exact, vectors are kept in 8 bits, and the page says so.
-// Throws Error (shape) when steps do not fit together or `tokens` is not one for each row, Error (argument) for a
-// trace without weights, and for an item, layer or head that is not there.
+// "weights" (heads, queries, keys). Values are embedded exactly, as float32, up to 128 tokens and 32 MB, or 9 MB of
+// several layers; beyond, the weights are pooled to 8 bits with each row's 16 largest exact, vectors are kept in 8
+// bits, and the page says so. Of many numbers, the layers that are not shown first are compressed. Throws Error (shape)
+// when steps do not fit together or `tokens` is not one for each row, Error (argument) for a trace without weights, and
+// for an item, layer or head that is not there.
 std::string report(const Trace& trace, const ReportOptions& options = {});
 
 }  // namespace attn

@@ -1,167 +1,254 @@
 #include "report/pca.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
 namespace attn::report_page {
 namespace {
 
-using Columns = std::vector<std::vector<double>>;  // a matrix, column by column
-
 constexpr std::size_t kShown = 3, kBlock = 8;  // more columns than shown: closer eigenvalues come apart sooner
 constexpr int kIterations = 60;
 
-double dot(const std::vector<double>& a, const std::vector<double>& b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+using Row = std::array<double, kBlock>;
+using Square = std::array<Row, kBlock>;
+
+// A matrix of at most kBlock columns, row by row; columns that are not used are zero.
+using Columns = std::vector<Row>;
+
+// n rows of d numbers.
+struct Rows {
+  std::size_t n = 0, d = 0;
+  std::vector<double> values;
+
+  double* operator[](std::size_t i) { return values.data() + i * d; }
+  const double* operator[](std::size_t i) const { return values.data() + i * d; }
+};
+
+// aᵀ · b
+Square products(const Columns& a, const Columns& b) {
+  Square sums{};
+  for (std::size_t k = 0; k < a.size(); ++k) {
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      for (std::size_t j = 0; j < kBlock; ++j) sums[i][j] += a[k][i] * b[k][j];
+    }
+  }
+  return sums;
+}
+
+// v · square
+Columns times(const Columns& v, const Square& square) {
+  Columns out(v.size());
+  for (std::size_t k = 0; k < v.size(); ++k) {
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      for (std::size_t j = 0; j < kBlock; ++j) out[k][j] += v[k][i] * square[i][j];
+    }
+  }
+  return out;
+}
+
+double dot(const Columns& v, std::size_t i, std::size_t j) {
+  double sum = 0;
+  for (const Row& row : v) sum += row[i] * row[j];
+  return sum;
 }
 
 // Gram and Schmidt, twice is enough (Giraud et al. 2005); what is no direction of its own becomes zero.
 void orthonormalise(Columns& v) {
-  for (std::size_t i = 0; i < v.size(); ++i) {
-    const double before = std::sqrt(dot(v[i], v[i]));
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    const double before = std::sqrt(dot(v, i, i));
     for (int pass = 0; pass < 2; ++pass) {
       for (std::size_t j = 0; j < i; ++j) {
-        const double along = dot(v[i], v[j]);
-        for (std::size_t k = 0; k < v[i].size(); ++k) v[i][k] -= along * v[j][k];
+        const double along = dot(v, i, j);
+        for (Row& row : v) row[i] -= along * row[j];
       }
     }
-    const double length = std::sqrt(dot(v[i], v[i]));
+    const double length = std::sqrt(dot(v, i, i));
     constexpr double nothing = 1e-12;
-    for (double& x : v[i]) x = length > nothing * before && length > 0 ? x / length : 0;
+    for (Row& row : v) row[i] = length > nothing * before && length > 0 ? row[i] / length : 0;
   }
 }
 
 // Rows centred on their mean, float64.
-Columns centred_rows(const Tensor& x) {
-  const auto n = static_cast<std::size_t>(x.size(0)), d = static_cast<std::size_t>(x.size(1));
+Rows centred_rows(const Tensor& x) {
+  Rows rows{static_cast<std::size_t>(x.size(0)), static_cast<std::size_t>(x.size(1)), {}};
   const Tensor wide = x.to(DType::f64).contiguous();
-  Columns rows(n, std::vector<double>(d));
-  std::vector<double> mean(d);
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t k = 0; k < d; ++k) {
-      const double value = wide.data<double>()[i * d + k];
-      rows[i][k] = std::isfinite(value) ? value : 0;
-      mean[k] += rows[i][k] / static_cast<double>(n);
+  rows.values.assign(wide.data<double>(), wide.data<double>() + wide.numel());
+  std::vector<double> mean(rows.d);
+  for (std::size_t i = 0; i < rows.n; ++i) {
+    for (std::size_t k = 0; k < rows.d; ++k) {
+      double& value = rows[i][k];
+      if (!std::isfinite(value)) value = 0;
+      mean[k] += value / static_cast<double>(rows.n);
     }
   }
-  for (auto& row : rows) std::transform(row.begin(), row.end(), mean.begin(), row.begin(), std::minus<>());
+  for (std::size_t i = 0; i < rows.n; ++i)
+    std::transform(rows[i], rows[i] + rows.d, mean.begin(), rows[i], std::minus<>());
   return rows;
 }
 
-// rowsᵀ · (rows · v): the covariance times v, without making it.
-std::vector<double> covariance_times(const Columns& rows, const std::vector<double>& v) {
-  std::vector<double> out(v.size());
-  for (const auto& row : rows) {
-    const double along = dot(row, v);
-    for (std::size_t k = 0; k < v.size(); ++k) out[k] += along * row[k];
+// rows · v
+Columns along(const Rows& rows, const Columns& v) {
+  Columns out(rows.n);
+  for (std::size_t i = 0; i < rows.n; ++i) {
+    for (std::size_t k = 0; k < rows.d; ++k) {
+      for (std::size_t j = 0; j < kBlock; ++j) out[i][j] += rows[i][k] * v[k][j];
+    }
+  }
+  return out;
+}
+
+// rowsᵀ · u
+Columns across(const Rows& rows, const Columns& u) {
+  Columns out(rows.d);
+  for (std::size_t i = 0; i < rows.n; ++i) {
+    for (std::size_t k = 0; k < rows.d; ++k) {
+      for (std::size_t j = 0; j < kBlock; ++j) out[k][j] += rows[i][k] * u[i][j];
+    }
   }
   return out;
 }
 
 // Eigenvectors of a small symmetric matrix by Jacobi's rotations; `a` is left diagonal.
-Columns jacobi(Columns& a) {
-  const std::size_t n = a.size();
-  Columns v(n, std::vector<double>(n));
-  for (std::size_t i = 0; i < n; ++i) v[i][i] = 1;
+Square jacobi(Square& a) {
+  Square v{};
+  for (std::size_t i = 0; i < kBlock; ++i) v[i][i] = 1;
   constexpr int sweeps = 30;
-  for (int sweep = 0; sweep < sweeps; ++sweep) {
-    for (std::size_t p = 0; p < n; ++p) {
-      for (std::size_t q = p + 1; q < n; ++q) {
-        if (a[p][q] == 0) continue;
+  bool turned = true;
+  for (int sweep = 0; sweep < sweeps && turned; ++sweep) {
+    turned = false;
+    for (std::size_t p = 0; p < kBlock; ++p) {
+      for (std::size_t q = p + 1; q < kBlock; ++q) {
+        constexpr double nothing = 1e-16;
+        if (std::abs(a[p][q]) <= nothing * std::sqrt(std::abs(a[p][p] * a[q][q]))) continue;
+        turned = true;
         const double theta = 0.5 * std::atan2(2 * a[p][q], a[q][q] - a[p][p]), c = std::cos(theta), s = std::sin(theta);
-        for (std::size_t k = 0; k < n; ++k) {
-          const double x = a[k][p], y = a[k][q];
-          a[k][p] = c * x - s * y, a[k][q] = s * x + c * y;
-        }
-        for (std::size_t k = 0; k < n; ++k) {
-          const double x = a[p][k], y = a[q][k];
-          a[p][k] = c * x - s * y, a[q][k] = s * x + c * y;
-        }
-        for (std::size_t k = 0; k < n; ++k) {
-          const double x = v[p][k], y = v[q][k];
-          v[p][k] = c * x - s * y, v[q][k] = s * x + c * y;
-        }
+        const auto turn = [&](double& x, double& y) {
+          const double before = x;
+          x = c * before - s * y, y = s * before + c * y;
+        };
+        for (Row& row : a) turn(row[p], row[q]);
+        for (std::size_t k = 0; k < kBlock; ++k) turn(a[p][k], a[q][k]);
+        for (Row& row : v) turn(row[p], row[q]);
       }
     }
   }
   return v;
 }
 
+Columns starting_block(std::size_t d) {
+  Columns v(d);
+  std::uint32_t state = 1;  // any fixed directions do
+  for (std::size_t j = 0; j < std::min(kBlock, d); ++j) {
+    for (Row& row : v) row[j] = static_cast<double>((state = state * 1664525u + 1013904223u) >> 8) * 0x1p-24 - 0.5;
+  }
+  return v;
+}
+
 struct Eigen {
-  std::vector<double> values;  // falling
+  Row values{};  // falling
   Columns vectors;
 };
 
-// The best eigenpairs within the span of v.
-Eigen ritz(const Columns& rows, const Columns& v) {
-  const std::size_t m = v.size();
-  Columns small(m, std::vector<double>(m));
-  for (std::size_t i = 0; i < m; ++i) {
-    const auto image = covariance_times(rows, v[i]);
-    for (std::size_t j = 0; j < m; ++j) small[i][j] = dot(image, v[j]);
-  }
-  const Columns rotation = jacobi(small);
-  std::vector<std::size_t> order(m);
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return small[a][a] > small[b][b]; });
-  Eigen result;
-  for (const std::size_t i : order) {
-    std::vector<double> vector(v[0].size());
-    for (std::size_t j = 0; j < m; ++j) {
-      for (std::size_t k = 0; k < vector.size(); ++k) vector[k] += rotation[i][j] * v[j][k];
+// The largest eigenvalues of a symmetric matrix (size, size) whose trace is `total`: image(v) is the matrix times v.
+// Each iteration has the best eigenpairs within the span of v, and the last one eigenpairs to a millionth of the trace.
+template <class F>
+Eigen eigenpairs(std::size_t size, double total, const F& image) {
+  Columns v = starting_block(size);
+  for (int i = 0;; ++i) {
+    orthonormalise(v);
+    const Columns moved = image(v);
+    Square small = products(v, moved);
+    const Square rotation = jacobi(small);
+    std::array<std::size_t, kBlock> order{};
+    std::iota(order.begin(), order.end(), 0u);
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return small[a][a] > small[b][b]; });
+    Square turn{};
+    Eigen found;
+    for (std::size_t j = 0; j < kBlock; ++j) {
+      found.values[j] = small[order[j]][order[j]];
+      for (std::size_t k = 0; k < kBlock; ++k) turn[k][j] = rotation[k][order[j]];
     }
-    result.values.push_back(small[i][i]);
-    result.vectors.push_back(std::move(vector));
+    found.vectors = times(v, turn);
+    v = times(moved, turn);
+    Row off{};
+    for (std::size_t k = 0; k < size; ++k) {
+      for (std::size_t j = 0; j < kShown; ++j) off[j] += std::pow(v[k][j] - found.values[j] * found.vectors[k][j], 2);
+    }
+    constexpr double near = 1e-6;
+    if (i == kIterations || std::sqrt(*std::max_element(off.begin(), off.end())) <= near * total) return found;
   }
-  return result;
 }
 
-Columns starting_block(std::size_t d) {
-  Columns v(std::min(kBlock, d), std::vector<double>(d));
-  std::uint32_t state = 1;  // any fixed directions do
-  for (auto& column : v) {
-    for (double& x : column) x = static_cast<double>((state = state * 1664525u + 1013904223u) >> 8) * 0x1p-24 - 0.5;
+Rows transposed(const Rows& rows) {
+  Rows out{rows.d, rows.n, std::vector<double>(rows.values.size())};
+  for (std::size_t i = 0; i < rows.n; ++i) {
+    for (std::size_t k = 0; k < rows.d; ++k) out[k][i] = rows[i][k];
   }
-  return v;
+  return out;
+}
+
+// rowsᵀ · rows
+Rows gram(const Rows& rows) {
+  Rows out{rows.d, rows.d, std::vector<double>(rows.d * rows.d)};
+  for (std::size_t i = 0; i < rows.n; ++i) {
+    for (std::size_t k = 0; k < rows.d; ++k) {
+      for (std::size_t l = 0; l < rows.d; ++l) out[k][l] += rows[i][k] * rows[i][l];
+    }
+  }
+  return out;
+}
+
+// Eigenpairs of rowsᵀ · rows by the way that takes the fewest operations. Of few rows those of rows · rowsᵀ have the
+// same values, and rowsᵀ takes their vectors to the others.
+Eigen covariance(const Rows& rows, double total) {
+  constexpr std::size_t small = 320;
+  const auto pairs_of = [total](const Rows& matrix) {
+    return eigenpairs(matrix.n, total, [&](const Columns& v) { return along(matrix, v); });
+  };
+  if (rows.n < rows.d && rows.n <= small) {
+    Eigen found = pairs_of(gram(transposed(rows)));
+    found.vectors = across(rows, found.vectors);
+    orthonormalise(found.vectors);
+    return found;
+  }
+  if (rows.d <= small) return pairs_of(gram(rows));
+  return eigenpairs(rows.d, total, [&](const Columns& v) { return across(rows, along(rows, v)); });
 }
 
 }  // namespace
 
 Projection principal_axes(const Tensor& x) {
-  const auto d = static_cast<std::size_t>(x.size(1));
-  if (d <= kShown) return {};
-  const Columns rows = centred_rows(x);
-  double total = 0;
-  for (const auto& row : rows) total += dot(row, row);
-  Columns v = starting_block(d);
-  orthonormalise(v);
-  for (int i = 0; i < kIterations; ++i) {
-    for (auto& column : v) column = covariance_times(rows, column);
-    orthonormalise(v);
-  }
-  const Eigen found = ritz(rows, v);
+  if (x.size(1) <= static_cast<std::int64_t>(kShown)) return {};
+  const Rows rows = centred_rows(x);
+  const double total = std::inner_product(rows.values.begin(), rows.values.end(), rows.values.begin(), 0.0);
+  const Eigen found = covariance(rows, total);
   Projection result{Tensor::zeros({x.size(1), static_cast<std::int64_t>(kShown)}, DType::f64), {}};
   for (std::size_t axis = 0; axis < kShown; ++axis) {
-    const auto& vector = found.vectors[axis];
-    const auto largest =
-        std::max_element(vector.begin(), vector.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
-    const double sign = *largest < 0 ? -1 : 1;
-    for (std::size_t k = 0; k < d; ++k) result.axes.data<double>()[k * kShown + axis] = sign * vector[k];
+    const auto smaller = [axis](const Row& a, const Row& b) { return std::abs(a[axis]) < std::abs(b[axis]); };
+    const Row& largest = *std::max_element(found.vectors.begin(), found.vectors.end(), smaller);
+    const double sign = largest[axis] < 0 ? -1 : 1;
+    for (std::size_t k = 0; k < rows.d; ++k) {
+      result.axes.data<double>()[k * kShown + axis] = sign * found.vectors[k][axis];
+    }
     result.explained.push_back(total > 0 ? std::max(0.0, found.values[axis]) / total : 0);
   }
   return result;
 }
 
 Tensor projected(const Tensor& x, const Projection& projection) {
-  const std::int64_t n = x.size(0), d = x.size(1);
-  Tensor out = Tensor::zeros({n, static_cast<std::int64_t>(kShown)});
+  const std::int64_t n = x.size(0), d = x.size(1), shown = static_cast<std::int64_t>(kShown);
+  Tensor out = Tensor::zeros({n, shown});
+  const Tensor wide = x.to(DType::f64).contiguous();
   for (std::int64_t i = 0; i < n; ++i) {
-    for (std::int64_t axis = 0; axis < static_cast<std::int64_t>(kShown); ++axis) {
-      double sum = projection.axes.defined() || axis >= d ? 0 : x.at({i, axis});
-      for (std::int64_t k = 0; projection.axes.defined() && k < d; ++k)
-        sum += x.at({i, k}) * projection.axes.at({k, axis});
-      out.set({i, axis}, sum);
+    const double* row = wide.data<double>() + i * d;
+    for (std::int64_t axis = 0; axis < shown; ++axis) {
+      double sum = projection.axes.defined() || axis >= d ? 0 : row[axis];
+      for (std::int64_t k = 0; projection.axes.defined() && k < d; ++k) {
+        sum += row[k] * projection.axes.data<double>()[k * shown + axis];
+      }
+      out.data<float>()[i * shown + axis] = static_cast<float>(sum);
     }
   }
   return out;

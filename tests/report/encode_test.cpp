@@ -47,7 +47,10 @@ TEST(Encode, EightBitsOfARowAreWithinHalfAStep) {
     x.data<float>()[18 + k] = k == 4 ? 1e30F : -1e30F;  // far apart
   }
   report_page::Json json;
-  report_page::quantised(json, x);
+  report_page::Comparison kept;
+  report_page::quantised(json, x, kept);
+  EXPECT_EQ(kept.count, x.numel());
+  EXPECT_LE(kept.share, 1);
   const auto found = nlohmann::json::parse(json.str());
   EXPECT_EQ(found.at("shape"), nlohmann::json({4, 9}));
   const auto bytes = decoded<std::uint8_t>(found.at("u8"));
@@ -62,7 +65,9 @@ TEST(Encode, EightBitsOfARowAreWithinHalfAStep) {
 
 TEST(Encode, WhatIsNoNumberBecomesTheNearestEnd) {
   report_page::Json json;
-  report_page::quantised(json, Tensor::of({{2, kInf, -kInf, NAN, 3}, {NAN, NAN, kInf, kInf, NAN}}));
+  report_page::Comparison kept;
+  report_page::quantised(json, Tensor::of({{2, kInf, -kInf, NAN, 3}, {NAN, NAN, kInf, kInf, NAN}}), kept);
+  EXPECT_EQ(kept.count, 2);
   const auto found = nlohmann::json::parse(json.str());
   EXPECT_EQ(decoded<std::uint8_t>(found.at("u8")), (std::vector<std::uint8_t>{0, 255, 0, 0, 255, 0, 0, 0, 0, 0}));
   EXPECT_EQ(decoded<float>(found.at("ranges")), (std::vector<float>{2, 3, 0, 0}));
@@ -90,7 +95,10 @@ std::uint8_t cell_of(const Tensor& weights, const Tensor& keep, std::int64_t fac
 
 void expect_pooled(const Tensor& weights, const Tensor& keep, const report_page::Plan& plan, std::int64_t factor) {
   report_page::Json json;
-  report_page::pooled(json, weights, keep, plan);
+  report_page::Comparison kept;
+  report_page::pooled(json, weights, keep, plan, kept);
+  EXPECT_LE(kept.share, 1);
+  EXPECT_EQ(kept.count > 0, factor == 1);
   const auto found = nlohmann::json::parse(json.str());
   const std::int64_t heads = weights.size(0), queries = weights.size(1), keys = weights.size(2);
   const std::int64_t rows = (queries + factor - 1) / factor, columns = (keys + factor - 1) / factor;
@@ -102,20 +110,20 @@ void expect_pooled(const Tensor& weights, const Tensor& keep, const report_page:
   const auto index = decoded<std::uint16_t>(found.at("topIndex"));
   const auto value = decoded<float>(found.at("topValue"));
   ASSERT_EQ(std::ssize(cells), heads * rows * columns);
-  ASSERT_EQ(std::ssize(most), heads);
+  ASSERT_EQ(std::ssize(most), heads * rows);
   ASSERT_EQ(std::ssize(index), heads * queries * plan.top);
   ASSERT_EQ(std::ssize(value), heads * queries * plan.top);
   const float* w = weights.data<float>();
-  for (std::int64_t h = 0; h < heads; ++h) {
+  for (std::int64_t line = 0; line < heads * rows; ++line) {
+    const std::int64_t h = line / rows, r = line % rows, end = std::min((r + 1) * factor, queries);
     float largest = 0;
-    for (std::int64_t i = h * queries * keys; i < (h + 1) * queries * keys; ++i) {
+    for (std::int64_t i = (h * queries + r * factor) * keys; i < (h * queries + end) * keys; ++i) {
       if (std::isfinite(w[i])) largest = std::max(largest, w[i]);
     }
-    EXPECT_EQ(most[static_cast<std::size_t>(h)], largest);
-    for (std::int64_t c = 0; c < rows * columns; ++c) {
-      EXPECT_EQ(cells[static_cast<std::size_t>(h * rows * columns + c)],
-                cell_of(weights, keep, factor, h, c / columns, c % columns, largest))
-          << "head " << h << ", cell " << c;
+    EXPECT_EQ(most[static_cast<std::size_t>(line)], largest);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      EXPECT_EQ(cells[static_cast<std::size_t>(line * columns + c)], cell_of(weights, keep, factor, h, r, c, largest))
+          << "head " << h << ", cell " << r << ", " << c;
     }
   }
   for (std::int64_t row = 0; row < heads * queries; ++row) {

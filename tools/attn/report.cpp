@@ -3,8 +3,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <memory>
+#include <set>
 
 #include "attn/error.hpp"
 #include "attn/io.hpp"
@@ -13,6 +15,7 @@
 #include "common/format.hpp"
 #include "common/outputs.hpp"
 #include "common/pictures.hpp"
+#include "common/status_line.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "verbs.hpp"
@@ -23,13 +26,15 @@ namespace {
 struct Flags {
   PictureFlags pictures;
   std::int64_t layer = 1, head = 1;  // counted from 1
-  std::string output = "attn-report.html", title;
+  std::string output = "attn-report.html", title, layers;
 };
 
 constexpr const char* kReportNotes =
-    "The page needs no network and no other file. Up to 128 tokens every number is exact; beyond, the page says what "
-    "it has simplified. With --model it begins with a map of all heads, which are named by where they look while the "
-    "model reads the first 64 tokens of the text twice over.";
+    "The page needs no network and no other file. Up to 128 tokens every number is exact, of several layers up to 9 "
+    "MB; beyond, the page says what it has simplified. With --model it begins with a map of all heads, which are named "
+    "by where they look while the model reads the first 64 tokens of the text twice over. A model may also be an "
+    "encoder, whose heads have no such names. Beside --model, --tokens N has the model read the first N tokens of its "
+    "text alone, and --tokens A-B those from A to B.";
 
 constexpr const char* kReportExamples =
     "attn report multihead --d-out 4 --output six-words.html\n"
@@ -92,20 +97,117 @@ ReportOptions options_for(const Pictures& pictures, const Flags& flags) {
   options.layer = flags.layer - 1;
   options.head = flags.head - 1;
   options.notes = pictures.notes;
-  options.repeated = pictures.repeated;
-  options.repeated_ids = pictures.repeated_ids;
   pictures.job ? describe(*pictures.job, flags.pictures.input, options) : describe(pictures.metadata, options);
   return options;
+}
+
+constexpr std::int64_t kMostRepeated = 64;
+
+// The text's beginning twice, as far as the context reaches: what names the heads of a model that looks back.
+std::vector<std::int64_t> read_twice(const TextModel& model, const std::vector<std::int64_t>& ids) {
+  const std::int64_t count = std::min({kMostRepeated, model.context_length() / 2, std::int64_t{std::ssize(ids)}});
+  if (!model.writes() || count < 2) return {};
+  return {ids.begin(), ids.begin() + count};
+}
+
+// "1-4,9": layers counted from 1; all where the text is empty.
+std::set<std::size_t> chosen_layers(const std::string& text, std::int64_t count) {
+  std::set<std::size_t> chosen;
+  const auto refuse = [&] {
+    throw Error(Error::Kind::argument, "--layers", formatted("numbers and ranges from 1 to {}, as 1-4,9", count),
+                escaped(text));
+  };
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view part = rest.substr(0, rest.find(','));
+    if (part.size() + 1 == rest.size()) refuse();  // a comma that nothing follows
+    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+    std::int64_t first = 0, last = 0;
+    const char* const end = part.data() + part.size();
+    auto read = std::from_chars(part.data(), end, first);
+    last = first;
+    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
+    if (read.ec != std::errc() || read.ptr != end || first < 1 || last < first || last > count) refuse();
+    for (std::int64_t i = first; i <= last; ++i) chosen.insert(static_cast<std::size_t>(i - 1));
+  }
+  return chosen;
+}
+
+// A line on a terminal that tells how far the work is.
+class LayerProgress {
+ public:
+  explicit LayerProgress(std::size_t layers) : layers_(layers), shown_(isatty(STDERR_FILENO) != 0) {}
+  ~LayerProgress() { line_.clear(); }
+  LayerProgress(const LayerProgress&) = delete;
+  LayerProgress& operator=(const LayerProgress&) = delete;
+
+  void reads(std::string_view what, std::size_t layer) {
+    if (shown_) line_.show(formatted("{}: layer {} of {}", what, layer, layers_));
+  }
+
+ private:
+  StatusLine line_;
+  std::size_t layers_;
+  bool shown_;
+};
+
+// A layer's steps are in memory until the page has what it holds of them.
+std::string model_page(const Verb& verb, const Flags& flags) {
+  const ReadText text = open_text(verb, flags.pictures);
+  const auto [layers, heads] = text.model->size();
+  const std::set<std::size_t> chosen = chosen_layers(flags.layers, layers);
+  const auto longest = std::max<std::int64_t>(std::ssize(text.ids), 2 * kMostRepeated);
+  require_scores_memory(1, heads, longest, longest, 4 * kStepBytes);
+  Pictures pictures;
+  pictures.tokens = pictures.key_tokens = text.tokens;
+  if (!flags.pictures.key_tokens.empty()) {
+    pictures.key_tokens = load_tokens(flags.pictures.key_tokens, std::ssize(text.ids), "--key-tokens", "key");
+  }
+  ReportOptions options = options_for(pictures, flags);
+  if (options.title.empty()) options.title = flags.pictures.text;
+  options.repeated_ids = read_twice(*text.model, text.ids);
+  const std::int64_t count = chosen.empty() ? layers : std::ssize(chosen);
+  require_index("--layer", flags.layer, layers);
+  const auto start = static_cast<std::size_t>(flags.layer - 1);
+  if (verb.given("--layer") && !chosen.empty() && !chosen.contains(start)) {
+    throw Error(Error::Kind::argument, "--layer", "one of --layers " + escaped(flags.layers),
+                std::to_string(flags.layer));
+  }
+  options.layer = chosen.contains(start) ? std::distance(chosen.begin(), chosen.find(start))
+                  : chosen.empty()       ? flags.layer - 1
+                                         : 0;
+  require_index("--head", flags.head, std::max<std::int64_t>(heads, 1));
+  ReportWriter writer(options, count);
+  LayerProgress progress(static_cast<std::size_t>(layers));
+  if (!options.repeated_ids.empty()) {
+    std::vector<std::int64_t> twice = options.repeated_ids;
+    twice.insert(twice.end(), options.repeated_ids.begin(), options.repeated_ids.end());
+    text.model->read(twice, chosen, [&](std::size_t layer, const Trace& steps) {
+      writer.add_repeated(steps);
+      progress.reads("naming heads", layer + 1);
+    });
+  }
+  text.model->read(text.ids, chosen, [&](std::size_t layer, const Trace& steps) {
+    progress.reads("reading", layer + 1);
+    writer.add(steps, static_cast<std::int64_t>(layer) + 1);
+  });
+  return writer.page();
+}
+
+std::string picture_page(const Verb& verb, const Flags& flags, std::vector<std::string>& notes) {
+  if (verb.given("--layers")) throw Error(Error::Kind::argument, "--layers", "--model FILE beside it", "none");
+  const Pictures pictures = load_pictures(verb, flags.pictures);
+  require_head(arranged(pictures, flags.pictures.item), flags.layer, flags.head);
+  notes = pictures.notes;
+  return report(pictures.steps, options_for(pictures, flags));
 }
 
 void write_report(const Verb& verb, const Flags& flags) {
   Outputs outputs;
   outputs.declare("--output", flags.output, {".html", ".htm"});
-  const Pictures pictures = load_pictures(verb, flags.pictures);
-  require_head(arranged(pictures, flags.pictures.item), flags.layer, flags.head);
-  const std::string page = report(pictures.steps, options_for(pictures, flags));
+  std::vector<std::string> notes;
+  const std::string page = verb.given("--model") ? model_page(verb, flags) : picture_page(verb, flags, notes);
   outputs.save({{"--output", [&](io::OutputFile& to) { to.write(page); }}});
-  for (const std::string& note : pictures.notes) write_stderr("attn: " + note + "\n");
+  for (const std::string& note : notes) write_stderr("attn: " + note + "\n");
   if (!outputs.to_stdout()) {
     const std::string size = size_text(page.size());
     write_stdout(
@@ -117,10 +219,12 @@ void write_report(const Verb& verb, const Flags& flags) {
 
 void define_report(Verb& verb, int&) {
   const auto flags = std::make_shared<Flags>();
-  flags->pictures.names_heads = true;
   add_picture_flags(verb, flags->pictures);
   verb.add_option("--layer", flags->layer, "The layer to show first, counted from 1.").value_name("N");
   verb.add_option("--head", flags->head, "The head to show first, counted from 1.").value_name("N");
+  verb.add_option("--layers", flags->layers, "The layers of a model that the page has: numbers and ranges, as 1-4,9.")
+      .value_name("LIST")
+      .default_is("all");
   verb.add_option("--title", flags->title, "The title of the page.").value_name("TEXT").default_is("the tokens");
   verb.add_option("--output", flags->output, "The page to write; - is standard output.").value_name("FILE");
   verb.notes(kReportNotes);

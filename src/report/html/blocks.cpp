@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <exception>
 #include <map>
 
 #include "attn/error.hpp"
 #include "attn/steps.hpp"
+#include "core/parallel.hpp"
 
 namespace attn::report_page {
 namespace {
@@ -98,6 +101,25 @@ Tensor of_step(const Step& step, const std::vector<Tensor>& heads, std::int64_t 
   return flat ? parts.back() : joined(parts);
 }
 
+// Heads that share keys and values were recorded one after the other, each with the same: the first of each group.
+Tensor distinct(const Tensor& heads) {
+  const std::int64_t count = heads.size(0);
+  const std::size_t bytes =
+      static_cast<std::size_t>(heads.numel() / std::max<std::int64_t>(count, 1)) * size_of(heads.dtype());
+  const auto plane = [&](std::int64_t i) {
+    return static_cast<const std::byte*>(heads.raw()) + static_cast<std::size_t>(i) * bytes;
+  };
+  for (std::int64_t group = count; group > 1; --group) {
+    bool same = count % group == 0 && bytes > 0;
+    for (std::int64_t i = 0; same && i < count; ++i) same = std::memcmp(plane(i), plane(i - i % group), bytes) == 0;
+    if (!same) continue;
+    std::vector<Tensor> firsts;
+    for (std::int64_t i = 0; i < count; i += group) firsts.push_back(heads.select(0, i));
+    return stack(firsts);
+  }
+  return heads;
+}
+
 void require_fits(const Block& block, const Step& step, const Tensor& tensor) {
   const Tensor& weights = block.weights();
   const std::int64_t heads = weights.size(0), queries = weights.size(1), keys = weights.size(2);
@@ -135,6 +157,12 @@ Block block_of(const Found& found, std::int64_t batch, std::int64_t item) {
       refuse("a sink for each head of the weights", block.sinks.shape().str());
   }
   for (const auto& [name, tensor] : block.steps) require_fits(block, *find_step(name), tensor);
+  for (Steps* steps : {&block.recorded, &block.steps}) {
+    for (auto& [name, tensor] : *steps) {
+      const Step& step = *find_step(name);
+      if (step.of_keys && step.kind == StepKind::heads) tensor = distinct(tensor);
+    }
+  }
   return block;
 }
 
@@ -159,9 +187,11 @@ bool Block::looks_causal() const noexcept {
   const Tensor& w = weights();
   const std::int64_t tokens = w.size(1);
   if (softmax_input() != nullptr || tokens != w.size(2) || tokens < 2) return false;
-  const float* value = w.data<float>();
-  for (std::int64_t at = 0; at < w.numel(); ++at) {
-    if (at % tokens > at / tokens % tokens && value[at] != 0) return false;
+  const float* row = w.data<float>();
+  for (std::int64_t i = 0; i < w.size(0) * tokens; ++i, row += tokens) {
+    for (std::int64_t j = i % tokens + 1; j < tokens; ++j) {
+      if (row[j] != 0) return false;
+    }
   }
   return true;
 }
@@ -172,9 +202,10 @@ Tensor Block::keep() const {
   const Tensor& w = weights();
   const std::int64_t keys = w.size(2);
   Tensor keep = Tensor::zeros(w.shape(), DType::boolean);
-  for (std::int64_t at = 0; at < w.numel(); ++at) {
-    const bool hidden = masked != nullptr ? masked->data<float>()[at] == -INFINITY : at % keys > at / keys % keys;
-    keep.data<bool>()[at] = !hidden;
+  const float* score = masked != nullptr ? masked->data<float>() : nullptr;
+  bool* to = keep.data<bool>();
+  for (std::int64_t i = 0; i < w.numel() / std::max<std::int64_t>(keys, 1); ++i) {
+    for (std::int64_t j = 0; j < keys; ++j) *to++ = score != nullptr ? *score++ != -INFINITY : j <= i % keys;
   }
   return keep;
 }
@@ -191,6 +222,20 @@ Tensor Block::keep_in_any_head() const {
 
 Tensor of_head(const Tensor& step, std::int64_t head, std::int64_t heads) {
   return step.rank() == 2 ? step : step.select(0, head * step.size(0) / heads);
+}
+
+void for_each(std::int64_t n, double operations, const std::function<void(std::int64_t)>& f) {
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(n));
+  parallel_for(n, 0, operations, [&](std::int64_t i, void*) {
+    try {
+      f(i);
+    } catch (...) {
+      errors[static_cast<std::size_t>(i)] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
 }
 
 Blocks arrange(const Trace& trace, std::int64_t item) {

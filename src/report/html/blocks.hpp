@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,6 +48,10 @@ std::string place_of(const Blocks& blocks, const Block& block, std::optional<std
 // One head's rows of a step: (tokens, size), (h, …) or, where groups of the `heads` share keys and values, fewer of
 // these.
 Tensor of_head(const Tensor& step, std::int64_t head, std::int64_t heads);
+
+// f(i) for all i below n, on all threads where `operations` are many. Throws what the first of them that throws has
+// thrown.
+void for_each(std::int64_t n, double operations, const std::function<void(std::int64_t)>& f);
 
 // Text `item` of the trace. Throws Error as report() does.
 Blocks arrange(const Trace& trace, std::int64_t item);

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "attn/error.hpp"
 #include "attn/steps.hpp"
+#include "core/visit.hpp"
 #include "report/html/json.hpp"
 
 namespace attn::report_page {
@@ -42,22 +44,45 @@ const Tensor* recorded(const Block& block, std::string_view name) {
   return at == block.recorded.end() ? nullptr : &at->second;
 }
 
-Rows rows_of(const Block& block, std::string_view name, std::int64_t head) {
-  const Tensor* step = recorded(block, name);
-  if (step == nullptr) return {};
-  const Tensor own = of_head(*step, head, block.weights().size(0));
-  return {own.to(DType::f64).contiguous(), rounding(step->dtype()), own.size(-1)};
-}
+// One head of a block. Its steps become doubles when they are first asked for.
+class Head {
+ public:
+  Head(const Block& of, std::int64_t index)
+      : block(of), head(index), queries_(of.weights().size(1)), keys_(of.weights().size(2)) {}
 
-// The first of these steps that is there; in a module without projections the inputs are all of them.
-Rows operands(const Block& block, std::initializer_list<std::string_view> names, std::int64_t head) {
-  for (const std::string_view name : names) {
-    if (Rows rows = rows_of(block, name, head)) return rows;
+  const Rows& operator()(std::string_view name) {
+    const auto [at, is_new] = rows_.try_emplace(name);
+    if (is_new) at->second = rows_of(name);
+    return at->second;
   }
-  const bool projects =
-      block.find("queries") || block.find("scaled") || block.weights().size(1) != block.weights().size(2);
-  return projects ? Rows{} : rows_of(block, "inputs", head);
-}
+
+  // The first of these steps that is there; in a module without projections the inputs are all of them.
+  const Rows& operands(std::initializer_list<std::string_view> names) {
+    for (const std::string_view name : names) {
+      if (const Rows& rows = (*this)(name)) return rows;
+    }
+    const bool projects = block.find("queries") || block.find("scaled") || queries() != keys();
+    return (*this)(projects ? "" : "inputs");
+  }
+
+  std::int64_t queries() const { return queries_; }
+  std::int64_t keys() const { return keys_; }
+  std::int64_t checked() const { return std::min(queries_, kRows); }
+
+  const Block& block;
+  const std::int64_t head;
+
+ private:
+  Rows rows_of(std::string_view name) const {
+    const Tensor* step = recorded(block, name);
+    if (step == nullptr) return {};
+    const Tensor own = of_head(*step, head, block.weights().size(0));
+    return {own.to(DType::f64).contiguous(), rounding(step->dtype()), own.size(-1)};
+  }
+
+  std::int64_t queries_, keys_;
+  std::map<std::string_view, Rows> rows_;
+};
 
 // Throws Error (shape) where vectors that are multiplied, or summed to others, are not of one size.
 void require_size(std::string_view what, const Rows& rows, std::int64_t size) {
@@ -70,44 +95,13 @@ std::string_view softmax_input_of(const Block& block) {
   return attn::softmax_input([&](std::string_view step) { return block.find(step) != nullptr; });
 }
 
-// Calls f(block, head) for all heads.
-template <class F>
-void for_heads(const Blocks& blocks, const F& f) {
-  for (const Block& block : blocks.blocks) {
-    for (std::int64_t head = 0; head < block.weights().size(0); ++head) f(block, head);
-  }
+Check result(const Comparison& compared, std::string name, std::string_view what, std::string_view bound) {
+  Check check{std::move(name), compared.share <= 1, compared.value, compared.bound, {}};
+  check.told = "of " + std::to_string(compared.count) + " " + std::string(what) + " the worst is " +
+               short_number(check.value, 2) + " off, where " + std::string(bound) + " " + short_number(check.bound, 2);
+  if (compared.count == 0) check.name.clear();
+  return check;
 }
-
-// Numbers beside what they must be: of all, the one that is nearest to the bound of its rounding, or furthest past it.
-class Comparison {
- public:
-  Comparison(std::string name, std::string what) : check_{.name = std::move(name)}, what_(std::move(what)) {}
-
-  void add(double found, double exact, double bound) {
-    ++count_;
-    double off = found == exact ? 0 : std::abs(found - exact);
-    if (std::isnan(off)) off = INFINITY;
-    const double share = off == 0 ? 0 : off / bound;
-    if (share <= share_) return;
-    share_ = share, check_.value = off, check_.bound = bound;
-  }
-
-  // Without a name where nothing was compared.
-  Check result(const Blocks& blocks) && {
-    check_.holds = share_ <= 1;
-    const std::string_view dtype = attn::name(recorded(blocks.blocks.front(), "weights")->dtype());
-    check_.told = "of " + std::to_string(count_) + " " + what_ + " the worst is " + short_number(check_.value, 2) +
-                  " off, where rounding to " + std::string(dtype) + " allows " + short_number(check_.bound, 2);
-    if (count_ == 0) check_.name.clear();
-    return std::move(check_);
-  }
-
- private:
-  Check check_;
-  std::string what_;
-  std::int64_t count_ = 0;
-  double share_ = -1;
-};
 
 // A row of n weights: each is rounded, and so is the sum that they were divided by. Frameworks sum float32 and 16-bit
 // floats in float32, float64 in itself.
@@ -117,25 +111,16 @@ double row_bound(std::int64_t n, const Rounding& rounds) {
 }
 
 // Where a sink takes its part, the weights and it sum to 1; without the scores its weight is not known.
-Check row_sums(const Blocks& blocks) {
-  const bool sinks = std::ranges::any_of(blocks.blocks, [](const Block& b) { return b.sinks.defined(); });
-  Comparison sums(
-      sinks ? "each row of weights sums to 1 at most: a sink has the rest" : "each row of weights sums to 1", "sums");
-  std::int64_t empty = 0;
-  for_heads(blocks, [&](const Block& block, std::int64_t head) {
-    const Rows weights = rows_of(block, "weights", head);
-    for (std::int64_t i = 0; i < blocks.queries; ++i) {
-      double sum = 0;
-      std::int64_t seen = 0;
-      for (std::int64_t j = 0; j < blocks.keys; ++j) sum += weights[i][j], seen += weights[i][j] != 0;
-      empty += seen == 0;
-      if (seen == 0) continue;
-      sums.add(block.sinks.defined() ? std::max(sum, 1.0) : sum, 1, row_bound(blocks.keys, weights.rounds));
-    }
-  });
-  Check check = std::move(sums).result(blocks);
-  if (empty != 0) check.told += "; " + std::to_string(empty) + " rows see no key and are 0";
-  return check;
+void add_row_sums(Head& at, HeadHealth& health) {
+  const Rows& weights = at("weights");
+  for (std::int64_t i = 0; i < at.queries(); ++i) {
+    double sum = 0;
+    std::int64_t seen = 0;
+    for (std::int64_t j = 0; j < at.keys(); ++j) sum += weights[i][j], seen += weights[i][j] != 0;
+    health.empty += seen == 0;
+    if (seen == 0) continue;
+    health.sums.add(at.block.sinks.defined() ? std::max(sum, 1.0) : sum, 1, row_bound(at.keys(), weights.rounds));
+  }
 }
 
 // Scores that may be -inf on purpose.
@@ -143,61 +128,52 @@ bool may_forbid(std::string_view step) {
   return step == "scored" || step == "biased" || step == "relative" || step == "alibi" || step == "masked";
 }
 
-Check finite(const Blocks& blocks) {
-  Check check{.name = "every value is a number"};
-  std::int64_t nan = 0, inf = 0;
-  for (const Block& block : blocks.blocks) {
-    for (const auto& [name, tensor] : block.recorded) {
-      const Tensor values = tensor.to(DType::f64);
-      for (std::int64_t i = 0; i < values.numel(); ++i) {
-        const double x = values.data<double>()[i];
-        nan += std::isnan(x);
-        inf += std::isinf(x) && !(x < 0 && may_forbid(name));
-      }
+void add_special(const std::string& name, const Tensor& tensor, HeadHealth& health) {
+  const bool forbids = may_forbid(name);
+  const Tensor whole = tensor.contiguous();
+  visit(whole.dtype(), [&](auto zero) {
+    const auto* x = whole.data<decltype(zero)>();
+    for (std::int64_t i = 0; i < whole.numel(); ++i) {
+      const double value = to_double(x[i]);
+      if (std::isfinite(value)) continue;
+      health.nan += std::isnan(value);
+      health.inf += std::isinf(value) && !(value < 0 && forbids);
     }
-  }
-  check.value = static_cast<double>(nan + inf);
-  check.holds = nan + inf == 0;
-  check.told = nan + inf == 0
-                   ? "no NaN and no infinity in any step"
-                   : std::to_string(nan) + " NaN and " + std::to_string(inf) + " infinite values in the steps";
-  return check;
+  });
 }
 
 // Weight on keys that the mask forbids, of what flows on: dropped where there is dropout.
-Check leak(const Blocks& blocks) {
-  Check check{.name = "masked keys have no weight"};
-  bool any = false;
-  for_heads(blocks, [&](const Block& block, std::int64_t head) {
-    const Rows masked = rows_of(block, "masked", head);
-    if (!masked) return;
-    any = true;
-    for (const char* step : {"weights", "dropped"}) {
-      const Rows weights = rows_of(block, step, head);
-      for (std::int64_t i = 0; weights && i < blocks.queries * blocks.keys; ++i) {
-        const double weight = std::isnan(weights[0][i]) ? INFINITY : std::abs(weights[0][i]);
-        if (masked[0][i] == -INFINITY) check.value = std::max(check.value, weight);
-      }
+void add_leak(Head& at, HeadHealth& health) {
+  const Rows& masked = at("masked");
+  if (!masked) return;
+  health.masked = true;
+  for (const char* step : {"weights", "dropped"}) {
+    const Rows& weights = at(step);
+    for (std::int64_t i = 0; weights && i < at.queries() * at.keys(); ++i) {
+      if (masked[0][i] != -INFINITY) continue;
+      health.leak = std::max(health.leak, std::isnan(weights[0][i]) ? INFINITY : std::abs(weights[0][i]));
     }
-  });
-  check.holds = check.value == 0;
-  check.told = "the largest weight of a masked key is " + short_number(check.value, 2) + ", and must be 0";
-  if (!any) check.name.clear();
-  return check;
+  }
 }
 
-// Σ a_c · b_c in double, where a is not 0, beside what was recorded of it: rounded once from a sum in a wider type.
-void add_product(Comparison& to, double found, const Rounding& rounds, std::int64_t n, const double* a, const double* b,
-                 std::int64_t step) {
-  double sum = 0, size = 0;
-  for (std::int64_t c = 0; c < n; ++c) {
+// Σ_c a_c · b_cj in double for each j < n, where a_c is not 0, beside what was recorded of it: rounded once from a sum
+// in a wider type. b (terms, n)
+void add_products(Comparison& to, const double* found, const Rounding& rounds, std::int64_t n, const double* a,
+                  const double* b, std::int64_t terms) {
+  std::vector<double> sums(static_cast<std::size_t>(n)), sizes(sums.size());
+  for (std::int64_t c = 0; c < terms; ++c) {
     if (a[c] == 0) continue;
-    const double term = a[c] * b[c * step];
-    sum += term, size += std::abs(term);
+    for (std::size_t j = 0; j < sums.size(); ++j) {
+      const double term = a[c] * b[c * n + static_cast<std::int64_t>(j)];
+      sums[j] += term, sizes[j] += std::abs(term);
+    }
   }
-  if (!std::isfinite(sum)) return;
-  sum = std::clamp(sum, -rounds.largest, rounds.largest);
-  to.add(found, sum, rounds.unit * std::abs(sum) + 2 * static_cast<double>(n) * kDouble * size + rounds.least);
+  for (std::size_t j = 0; j < sums.size(); ++j) {
+    if (!std::isfinite(sums[j])) continue;
+    const double sum = std::clamp(sums[j], -rounds.largest, rounds.largest);
+    const double bound = rounds.unit * std::abs(sum) + 2 * static_cast<double>(terms) * kDouble * sizes[j];
+    to.add(found[j], sum, bound + rounds.least);
+  }
 }
 
 // The factor from scores to scaled, by the largest score.
@@ -222,34 +198,29 @@ void compare_scaled(Comparison& to, const Rows& scores, const Rows& scaled, std:
 }
 
 // A mask forbids a score or leaves it as it was.
-void compare_masked(Comparison& to, const Block& block, std::int64_t head, std::int64_t rows) {
-  const Rows masked = rows_of(block, "masked", head);
-  const std::string_view name =
-      softmax_input([&](std::string_view step) { return step != "masked" && block.find(step); });
-  const Rows before = rows_of(block, name, head);
-  for (std::int64_t i = 0; masked && before && i < rows * masked.columns; ++i) {
+void compare_masked(Comparison& to, Head& at) {
+  const Rows& masked = at("masked");
+  const Rows& before =
+      at(softmax_input([&](std::string_view step) { return step != "masked" && at.block.find(step); }));
+  for (std::int64_t i = 0; masked && before && i < at.checked() * masked.columns; ++i) {
     if (masked[0][i] != -INFINITY && !std::isnan(before[0][i])) to.add(masked[0][i], before[0][i], 0);
   }
 }
 
-Check float64_scores(const Blocks& blocks) {
-  Comparison compared("float64 gives the same scores", "scores");
-  for_heads(blocks, [&](const Block& block, std::int64_t head) {
-    const Rows scores = rows_of(block, "scores", head), scaled = rows_of(block, "scaled", head);
-    const std::int64_t rows = std::min(blocks.queries, kRows);
-    if (!scores) return;
-    const Rows q = operands(block, {"rotated queries", "queries"}, head);
-    const Rows k = operands(block, {"rotated keys", "keys"}, head);
-    if (q && k) require_size("keys", k, q.columns);
-    for (std::int64_t i = 0; q && k && i < rows; ++i) {
-      for (std::int64_t j = 0; j < blocks.keys; ++j) {
-        add_product(compared, scores[i][j], scores.rounds, q.columns, q[i], k[j], 1);
-      }
+void add_scores(Head& at, Comparison& compared) {
+  const Rows& scores = at("scores");
+  if (!scores) return;
+  const Rows& q = at.operands({"rotated queries", "queries"});
+  const Rows& k = at.operands({"rotated keys", "keys"});
+  if (q && k) {
+    require_size("keys", k, q.columns);
+    const Tensor columns = k.tensor.transpose(0, 1).contiguous();
+    for (std::int64_t i = 0; i < at.checked(); ++i) {
+      add_products(compared, scores[i], scores.rounds, at.keys(), q[i], columns.data<double>(), q.columns);
     }
-    if (scaled) compare_scaled(compared, scores, scaled, rows);
-    compare_masked(compared, block, head, rows);
-  });
-  return std::move(compared).result(blocks);
+  }
+  if (const Rows& scaled = at("scaled")) compare_scaled(compared, scores, scaled, at.checked());
+  compare_masked(compared, at);
 }
 
 // The softmax of a row of scores and of the sink; empty where a score is no number.
@@ -261,55 +232,131 @@ std::vector<double> softmax(const double* scores, std::int64_t n, double sink) {
   }
   std::vector<double> weights(static_cast<std::size_t>(n), 0.0);
   if (most == -INFINITY) return weights;  // every key is masked
-  for (std::int64_t j = 0; j < n; ++j) sum += weights[static_cast<std::size_t>(j)] = std::exp(scores[j] - most);
+  for (std::int64_t j = 0; j < n; ++j) {
+    if (scores[j] != -INFINITY) sum += weights[static_cast<std::size_t>(j)] = std::exp(scores[j] - most);
+  }
   for (double& w : weights) w /= sum + std::exp(sink - most);
   return weights;
 }
 
 // By the scores that softmax took, so that their own rounding, however large they are, moves no weight here.
-Check float64_weights(const Blocks& blocks) {
-  Comparison compared("float64 gives the same weights", "weights");
-  for_heads(blocks, [&](const Block& block, std::int64_t head) {
-    const Rows scores = rows_of(block, softmax_input_of(block), head), weights = rows_of(block, "weights", head);
-    if (!scores) return;
-    const double sink = block.sinks.defined() ? block.sinks.to(DType::f64).data<double>()[head] : -INFINITY;
-    const auto n = static_cast<double>(blocks.keys);
-    for (std::int64_t i = 0; i < std::min(blocks.queries, kRows); ++i) {
-      const std::vector<double> exact = softmax(scores[i], blocks.keys, sink);
-      for (std::size_t j = 0; j < exact.size(); ++j) {
-        // A difference of scores is as exact as its size, and by its logarithm a weight tells that size.
-        const double size = exact[j] > 0 ? n + 4 - std::log(exact[j]) : 0;
-        compared.add(weights[i][static_cast<std::int64_t>(j)], exact[j],
-                     (weights.rounds.unit + 2 * size * kDouble) * exact[j] + weights.rounds.least);
-      }
+void add_weights(Head& at, Comparison& compared) {
+  const Rows &scores = at(softmax_input_of(at.block)), &weights = at("weights");
+  if (!scores) return;
+  const double sink = at.block.sinks.defined() ? at.block.sinks.to(DType::f64).data<double>()[at.head] : -INFINITY;
+  const auto n = static_cast<double>(at.keys());
+  for (std::int64_t i = 0; i < at.checked(); ++i) {
+    const std::vector<double> exact = softmax(scores[i], at.keys(), sink);
+    for (std::size_t j = 0; j < exact.size(); ++j) {
+      // A difference of scores is as exact as its size, and by its logarithm a weight tells that size.
+      const double size = exact[j] > 0 ? n + 4 - std::log(exact[j]) : 0;
+      compared.add(weights[i][static_cast<std::int64_t>(j)], exact[j],
+                   (weights.rounds.unit + 2 * size * kDouble) * exact[j] + weights.rounds.least);
     }
-  });
-  return std::move(compared).result(blocks);
+  }
 }
 
-Check float64_contexts(const Blocks& blocks) {
-  Comparison compared("float64 gives the same contexts", "numbers");
-  for_heads(blocks, [&](const Block& block, std::int64_t head) {
-    const Rows context = rows_of(block, "context", head), weights = operands(block, {"dropped", "weights"}, head);
-    const Rows values = operands(block, {"values"}, head);
-    if (!context || !values || softmax_input_of(block).empty()) return;  // means of the past are summed without weights
-    require_size("values", values, context.columns);
-    for (std::int64_t i = 0; i < std::min(blocks.queries, kRows); ++i) {
-      for (std::int64_t c = 0; c < context.columns; ++c) {
-        add_product(compared, context[i][c], context.rounds, blocks.keys, weights[i], values[0] + c, values.columns);
-      }
-    }
-  });
-  return std::move(compared).result(blocks);
+void add_contexts(Head& at, Comparison& compared) {
+  const Rows &context = at("context"), &weights = at.operands({"dropped", "weights"}),
+             &values = at.operands({"values"});
+  if (!context || !values || softmax_input_of(at.block).empty())
+    return;  // means of the past are summed without weights
+  require_size("values", values, context.columns);
+  for (std::int64_t i = 0; i < at.checked(); ++i) {
+    add_products(compared, context[i], context.rounds, context.columns, weights[i], values[0], at.keys());
+  }
 }
 
 }  // namespace
 
-std::vector<Check> health(const Blocks& blocks) {
-  std::vector<Check> checks{row_sums(blocks),       finite(blocks),          leak(blocks),
-                            float64_scores(blocks), float64_weights(blocks), float64_contexts(blocks)};
+void Comparison::add(double found, double exact, double allowed) {
+  ++count;
+  double off = found == exact ? 0 : std::abs(found - exact);
+  if (std::isnan(off)) off = INFINITY;
+  const double part = off == 0 ? 0 : off / allowed;
+  if (part > share) share = part, value = off, bound = allowed;
+}
+
+void Comparison::add(const Comparison& other) {
+  count += other.count;
+  if (other.share > share) share = other.share, value = other.value, bound = other.bound;
+}
+
+void HeadHealth::add(const HeadHealth& other) {
+  for (auto part : {&HeadHealth::sums, &HeadHealth::scores, &HeadHealth::weights, &HeadHealth::contexts}) {
+    (this->*part).add(other.*part);
+  }
+  empty += other.empty, nan += other.nan, inf += other.inf;
+  leak = std::max(leak, other.leak);
+  masked = masked || other.masked;
+}
+
+void Health::add(const Block& block) {
+  if (!any_) dtype_ = recorded(block, "weights")->dtype();
+  any_ = true;
+  sinks_ = sinks_ || block.sinks.defined();
+  std::vector<HeadHealth> heads(static_cast<std::size_t>(block.weights().size(0))), steps(block.recorded.size());
+  const double operations = 128 * static_cast<double>(block.weights().numel());
+  for_each(std::ssize(heads), operations, [&](std::int64_t head) {
+    HeadHealth& health = heads[static_cast<std::size_t>(head)];
+    Head at(block, head);
+    add_row_sums(at, health);
+    add_leak(at, health);
+    add_scores(at, health.scores);
+    add_weights(at, health.weights);
+    add_contexts(at, health.contexts);
+  });
+  for_each(std::ssize(steps), operations / 16, [&](std::int64_t i) {
+    const auto& [name, tensor] = block.recorded[static_cast<std::size_t>(i)];
+    add_special(name, tensor, steps[static_cast<std::size_t>(i)]);
+  });
+  for (const auto* all : {&heads, &steps}) {
+    for (const HeadHealth& health : *all) sum_.add(health);
+  }
+}
+
+std::string Health::rounding_allows() const { return "rounding to " + std::string(name(dtype_)) + " allows"; }
+
+Check Health::row_sums() const {
+  Check check =
+      result(sum_.sums,
+             sinks_ ? "each row of weights sums to 1 at most: a sink has the rest" : "each row of weights sums to 1",
+             "sums", rounding_allows());
+  if (sum_.empty != 0) check.told += "; " + std::to_string(sum_.empty) + " rows see no key and are 0";
+  return check;
+}
+
+Check Health::finite() const {
+  const std::int64_t special = sum_.nan + sum_.inf;
+  return {"every value is a number", special == 0, static_cast<double>(special), 0,
+          special == 0
+              ? "no NaN and no infinity in any step"
+              : std::to_string(sum_.nan) + " NaN and " + std::to_string(sum_.inf) + " infinite values in the steps"};
+}
+
+Check Health::leak() const {
+  return {sum_.masked ? "masked keys have no weight" : "", sum_.leak == 0, sum_.leak, 0,
+          "the largest weight of a masked key is " + short_number(sum_.leak, 2) + ", and must be 0"};
+}
+
+std::vector<Check> Health::checks() const {
+  const std::string rounding = rounding_allows();
+  std::vector<Check> checks{
+      row_sums(),
+      finite(),
+      leak(),
+      result(sum_.scores, "float64 gives the same scores", "scores", rounding),
+      result(sum_.weights, "float64 gives the same weights", "weights", rounding),
+      result(sum_.contexts, "float64 gives the same contexts", "numbers", rounding),
+      result(kept_, "this page is as exact as 8 bits a number", "numbers kept in 8 bits", "8 bits of their row allow")};
   std::erase_if(checks, [](const Check& check) { return check.name.empty(); });
   return checks;
+}
+
+std::vector<Check> health(const Blocks& blocks) {
+  Health health;
+  for (const Block& block : blocks.blocks) health.add(block);
+  return health.checks();
 }
 
 }  // namespace attn::report_page

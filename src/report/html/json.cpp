@@ -94,6 +94,11 @@ Json& Json::number(double value) {
 }
 
 Json& Json::base64(std::span<const std::byte> bytes) {
+  if (beside_) {
+    array().number(static_cast<std::int64_t>(beside_->size())).number(static_cast<std::int64_t>(bytes.size())).end();
+    beside_->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return *this;
+  }
   separate();
   text_.append("\"").append(report_page::base64(bytes)).append("\"");
   return *this;

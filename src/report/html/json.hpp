@@ -13,6 +13,10 @@ namespace attn::report_page {
 // Builds one JSON value, front to back. Commas are its own business; names and values must come in turns.
 class Json {
  public:
+  Json() = default;
+  // Bytes go behind those of `beside`, and are [first, count] here.
+  explicit Json(std::string& beside) : beside_(&beside) {}
+
   Json& object() { return open('{'); }
   Json& array() { return open('['); }
   Json& end();
@@ -22,6 +26,7 @@ class Json {
   Json& number(std::int64_t value) { return raw(std::to_string(value)); }
   Json& boolean(bool value) { return raw(value ? "true" : "false"); }
   Json& null() { return raw("null"); }
+  Json& json(std::string_view value) { return raw(value); }  // a value that is JSON already
   Json& base64(std::span<const std::byte> bytes);
   // Little-endian float32.
   Json& floats(const Tensor& tensor);
@@ -36,6 +41,7 @@ class Json {
   void quote(std::string_view text);
 
   std::string text_, closing_;
+  std::string* beside_ = nullptr;
 };
 
 std::string base64(std::span<const std::byte> bytes);

@@ -12,6 +12,7 @@
 #include "report/figure/svg.hpp"
 #include "report/figure/text.hpp"
 #include "report/html/blocks.hpp"
+#include "report/html/deflate.hpp"
 #include "report/html/encode.hpp"
 #include "report/html/health.hpp"
 #include "report/html/json.hpp"
@@ -20,6 +21,16 @@
 #include "report/pca.hpp"
 
 namespace attn {
+namespace report_page {
+
+// What the page's labels say.
+struct Words {
+  std::vector<std::string> queries, keys;
+  std::string title;
+};
+
+}  // namespace report_page
+
 namespace {
 
 using namespace report_page;
@@ -51,18 +62,14 @@ std::string sentence(const std::vector<std::string>& tokens) {
   return text.append(tokens.size() > most ? " …" : "");
 }
 
-struct Words {
-  std::vector<std::string> queries, keys;
-  std::string title;
-};
-
-Words words_of(const Blocks& blocks, const ReportOptions& options) {
+Words words_of(const Block& block, const ReportOptions& options) {
+  const std::int64_t queries = block.weights().size(1), keys = block.weights().size(2);
   Words words;
-  words.queries = labels("tokens", options.tokens, blocks.queries);
-  const bool own = !options.key_tokens.empty() || blocks.queries != blocks.keys;
-  words.keys = own ? labels("key tokens", options.key_tokens, blocks.keys) : words.queries;
+  words.queries = labels("tokens", options.tokens, queries);
+  const bool own = !options.key_tokens.empty() || queries != keys;
+  words.keys = own ? labels("key tokens", options.key_tokens, keys) : words.queries;
   words.title = options.title.empty() ? sentence(options.tokens) : options.title;
-  if (words.title.empty()) words.title = std::to_string(blocks.queries) + " tokens";
+  if (words.title.empty()) words.title = std::to_string(queries) + " tokens";
   return words;
 }
 
@@ -110,13 +117,14 @@ void write_kind(Json& json, std::string_view module) {
   json.name("outProj").boolean(uses.out_proj).name("source").boolean(uses.source).end();
 }
 
-void write_head(Json& json, const Blocks& blocks, const Words& words, const ReportOptions& options) {
+void write_head(Json& json, std::int64_t batch, const Words& words, const std::vector<Check>& checks,
+                const ReportOptions& options) {
   json.name("version").text(ATTN_VERSION).name("title").text(words.title).name("module").text(options.module);
   write_kind(json, options.module);
   json.name("command").text(options.command).name("seed");
   options.seed ? json.number(static_cast<std::int64_t>(*options.seed)) : json.null();
   json.name("flavour").text(name(options.flavour)).name("training").boolean(options.training);
-  json.name("batch").number(blocks.batch).name("item").number(options.item).name("config");
+  json.name("batch").number(batch).name("item").number(options.item).name("config");
   if (options.config) {
     write_config(json, *options.config);
   } else {
@@ -128,7 +136,7 @@ void write_head(Json& json, const Blocks& blocks, const Words& words, const Repo
   json.name("randomWeights").boolean(options.random_weights).name("start").object();
   json.name("layer").number(options.layer).name("head").number(options.head).end();
   json.name("health").array();
-  for (const Check& check : health(blocks)) {
+  for (const Check& check : checks) {
     json.object().name("name").text(check.name).name("holds").boolean(check.holds);
     json.name("value").number(check.value).name("bound").number(check.bound).name("told").text(check.told).end();
   }
@@ -156,7 +164,7 @@ std::string_view kind_name(StepKind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-void write_steps(Json& json, const Block& block, const Plan& plan) {
+void write_steps(Json& json, const Block& block, const Plan& plan, Comparison& kept) {
   json.name("steps").array();
   for (const auto& [step, tensor] : block.steps) {
     const Step& known = *find_step(step);
@@ -168,9 +176,9 @@ void write_steps(Json& json, const Block& block, const Plan& plan) {
     if (plan.exact) {
       exact(json, tensor);
     } else if (weights) {
-      pooled(json, tensor, block.keep(), plan);
+      pooled(json, tensor, block.keep(), plan, kept);
     } else {
-      quantised(json, tensor);
+      quantised(json, tensor, kept);
     }
     json.end();
   }
@@ -187,9 +195,11 @@ void write_sinks(Json& json, const Block& block) {
 }
 
 void write_scores(Json& json, const Tensor& weights) {
+  std::vector<HeadScores> heads(static_cast<std::size_t>(weights.size(0)));
+  for_each(std::ssize(heads), 16 * static_cast<double>(weights.numel()),
+           [&](std::int64_t head) { heads[static_cast<std::size_t>(head)] = head_scores(weights.select(0, head)); });
   json.name("scores").array();
-  for (std::int64_t head = 0; head < weights.size(0); ++head) {
-    const HeadScores s = head_scores(weights.select(0, head));
+  for (const HeadScores& s : heads) {
     json.object().name("entropy").number(s.entropy).name("distance").number(s.distance);
     json.name("first").number(s.first).name("previous").number(s.previous);
     json.name("diagonal").number(s.diagonal).end();
@@ -197,28 +207,9 @@ void write_scores(Json& json, const Tensor& weights) {
   json.end();
 }
 
-// Empty, or the blocks of a model that read the same layers' text twice.
-Blocks repeated_blocks(const Blocks& blocks, const ReportOptions& options) {
-  if (options.repeated_ids.empty()) return {};
-  Blocks repeated = arrange(options.repeated, 0);
-  const auto twice = 2 * static_cast<std::int64_t>(options.repeated_ids.size());
-  const auto fits = [&](std::size_t i) {
-    return repeated.blocks[i].weights().size(0) == blocks.blocks[i].weights().size(0);
-  };
-  bool same = twice > 2 && repeated.blocks.size() == blocks.blocks.size() && repeated.queries == twice &&
-              repeated.keys == twice;
-  for (std::size_t i = 0; same && i < blocks.blocks.size(); ++i) same = fits(i);
-  if (same) return repeated;
-  throw Error(Error::Kind::shape, "report",
-              "repeated weights of the same layers and heads, of two tokens or more, each twice",
-              std::to_string(repeated.blocks.size()) + " layers of shape " +
-                  repeated.blocks.front().weights().shape().str() + " for " + std::to_string(twice / 2) + " ids");
-}
-
-void write_kinds(Json& json, const Tensor& weights, const ReportOptions& options) {
+void write_kinds(Json& json, const std::vector<HeadKinds>& heads) {
   json.name("kinds").array();
-  for (std::int64_t head = 0; head < weights.size(0); ++head) {
-    const HeadKinds k = head_kinds(weights.select(0, head), options.repeated_ids);
+  for (const HeadKinds& k : heads) {
     json.object().name("first").number(k.first).name("previous").number(k.previous);
     json.name("same").number(k.same).name("induction").number(k.induction).end();
   }
@@ -233,13 +224,18 @@ void write_points(Json& json, const std::string& label, const Tensor& x, const P
 
 // Where words and contexts lie, in three dimensions. Those of one size share the words' axes.
 void write_space(Json& json, const Block& block) {
+  struct Cloud {
+    std::string label;
+    Tensor x;
+    Projection axes;
+  };
   const Tensor* inputs = block.find("inputs");
   json.name("space").array();
+  std::vector<Cloud> clouds;
+  const auto add = [&](const std::string& label, const Tensor& x) {
+    if (x.numel() != 0) clouds.push_back({label, x, {}});
+  };
   if (inputs && inputs->numel() != 0) {
-    const Projection axes = principal_axes(*inputs);
-    const auto add = [&](const std::string& label, const Tensor& x) {
-      if (x.numel() != 0) write_points(json, label, x, x.size(1) == inputs->size(1) ? axes : principal_axes(x));
-    };
     add("inputs", *inputs);
     if (const Tensor* context = block.find("context")) {
       for (std::int64_t head = 0; head < context->size(0); ++head) {
@@ -250,30 +246,27 @@ void write_space(Json& json, const Block& block) {
       if (const Tensor* x = block.find(step)) add(step, *x);
     }
   }
+  const auto shares = [&](const Cloud& cloud) { return cloud.x.size(1) == inputs->size(1); };
+  constexpr double each = 400;  // operations a number, about
+  const double numbers = clouds.empty() ? 0 : static_cast<double>(inputs->numel());
+  for_each(std::ssize(clouds), each * numbers, [&](std::int64_t i) {
+    Cloud& cloud = clouds[static_cast<std::size_t>(i)];
+    if (i == 0 || !shares(cloud)) cloud.axes = principal_axes(cloud.x);
+  });
+  for (const Cloud& cloud : clouds) {
+    write_points(json, cloud.label, cloud.x, shares(cloud) ? clouds.front().axes : cloud.axes);
+  }
   json.end();
 }
 
-std::string data_of(const Blocks& blocks, const Words& words, const ReportOptions& options) {
-  const Plan plan = plan_for(blocks);
-  const Blocks repeated = repeated_blocks(blocks, options);
-  Json json;
-  json.object();
-  write_head(json, blocks, words, options);
-  json.name("repeated").number(static_cast<std::int64_t>(options.repeated_ids.size()));
-  write_parameters(json, options.parameters);
-  json.name("exact").boolean(plan.exact).name("blocks").array();
-  for (std::size_t i = 0; i < blocks.blocks.size(); ++i) {
-    const Block& block = blocks.blocks[i];
-    json.object().name("label").text(block.label).name("heads").number(block.weights().size(0));
-    json.name("causal").boolean(block.looks_causal());
-    write_sinks(json, block);
-    write_steps(json, block, plan);
-    write_scores(json, block.weights());
-    if (!repeated.blocks.empty()) write_kinds(json, repeated.blocks[i].weights(), options);
-    write_space(json, block);
-    json.end();
-  }
-  return json.end().end().str();
+// What is compressed of a layer: the length of its JSON in four bytes, the JSON, blanks up to a multiple of four, and
+// the bytes that the JSON names.
+std::string packed(const Json& json, const std::string& bytes) {
+  std::string text = json.str();
+  text.append((4 - text.size() % 4) % 4, ' ');
+  std::string all;
+  for (std::size_t i = 0; i < 4; ++i) all.push_back(static_cast<char>(text.size() >> 8 * i & 255));
+  return all.append(text).append(bytes);
 }
 
 // "sha256-…" as Content-Security-Policy wants it.
@@ -293,43 +286,169 @@ std::string policy() {
 }
 
 // The first head's weights, for readers whose browser runs no scripts.
-std::string without_scripts(const Blocks& blocks, const Words& words) {
-  const Tensor& weights = blocks.blocks.front().weights();
+std::string without_scripts(const Block& block, const Words& words) {
+  const Tensor& weights = block.weights();
   if (weights.numel() == 0) return {};
-  const Tensor keep = blocks.blocks.front().keep();
+  const Tensor keep = block.keep();
   return figure::heatmap(weights.select(0, 0), {.tokens = words.queries,
                                                 .key_tokens = words.keys,
                                                 .keep = keep.defined() ? keep.select(0, 0) : Tensor(),
                                                 .colours = figure::Colours::cividis});
 }
 
-std::string value_of(std::string_view name, const Blocks& blocks, const Words& words, const ReportOptions& options) {
+}  // namespace
+
+struct ReportWriter::State {
+  State(const ReportOptions& given, std::int64_t count) : options(given), layers(count) { options.repeated = {}; }
+
+  void add_repeated(const Block& block);
+  void add(const Block& block, std::optional<std::int64_t> number);
+  std::string block_json(const Block& block, std::optional<std::int64_t> number);
+  std::string data() const;
+  std::string value_of(std::string_view name) const;
+  std::string page() const;
+
+  ReportOptions options;
+  std::int64_t layers, batch = 0;
+  Shape shape;  // of the weights
+  Words words;
+  Plan plan;
+  Health health;
+  std::string heatmap;
+  std::vector<std::string> blocks;  // JSON
+  std::vector<std::int64_t> heads;
+  std::vector<std::vector<HeadKinds>> kinds;
+};
+
+void ReportWriter::State::add_repeated(const Block& block) {
+  const Tensor& weights = block.weights();
+  const auto twice = 2 * static_cast<std::int64_t>(options.repeated_ids.size());
+  if (twice <= 2 || weights.size(1) != twice || weights.size(2) != twice) {
+    throw Error(Error::Kind::shape, "report",
+                "repeated weights of the same layers and heads, of two tokens or more, each twice",
+                weights.shape().str() + " for " + std::to_string(twice / 2) + " ids");
+  }
+  kinds.emplace_back();
+  for (std::int64_t head = 0; head < weights.size(0); ++head) {
+    kinds.back().push_back(head_kinds(weights.select(0, head), options.repeated_ids));
+  }
+}
+
+void ReportWriter::State::add(const Block& block, std::optional<std::int64_t> number) {
+  const Shape& found = block.weights().shape();
+  if (blocks.empty()) {
+    shape = found;
+    words = words_of(block, options);
+    plan = plan_for(block, layers);
+    heatmap = without_scripts(block, words);
+  }
+  if (!(found == shape)) {
+    throw Error(Error::Kind::shape, "report", "layers of one shape " + shape.str(), found.str() + " in " + block.label);
+  }
+  if (!kinds.empty() && (blocks.size() >= kinds.size() || std::ssize(kinds[blocks.size()]) != found[0])) {
+    throw Error(Error::Kind::shape, "report",
+                "repeated weights of the same layers and heads, of two tokens or more, each twice",
+                std::to_string(kinds.size()) + " layers");
+  }
+  health.add(block);
+  heads.push_back(found[0]);
+  blocks.push_back(block_json(block, number));
+}
+
+// What the map of heads shows, then the steps, which are compressed where they are many and not shown first.
+std::string ReportWriter::State::block_json(const Block& block, std::optional<std::int64_t> number) {
+  Json json;
+  json.object().name("label").text(block.label);
+  if (number) json.name("number").number(*number);
+  json.name("heads").number(block.weights().size(0)).name("causal").boolean(block.looks_causal());
+  write_scores(json, block.weights());
+  if (!kinds.empty()) write_kinds(json, kinds[blocks.size()]);
+  Comparison kept;
+  const auto write_rest = [&](Json& to) {
+    write_sinks(to, block);
+    write_steps(to, block, plan, kept);
+    write_space(to, block);
+  };
+  std::optional<std::string> small;
+  if (plan.packed && std::ssize(blocks) != options.layer) {
+    std::string bytes;
+    Json rest(bytes);
+    rest.object();
+    write_rest(rest);
+    rest.end();
+    small = deflated(packed(rest, bytes));
+  }
+  if (small) {
+    json.name("packed").base64(std::as_bytes(std::span(*small)));
+  } else {
+    kept = {};
+    write_rest(json);
+  }
+  health.add_kept(kept);
+  return json.end().str();
+}
+
+std::string ReportWriter::State::data() const {
+  Json json;
+  json.object();
+  write_head(json, batch, words, health.checks(), options);
+  json.name("repeated").number(static_cast<std::int64_t>(options.repeated_ids.size()));
+  write_parameters(json, options.parameters);
+  json.name("exact").boolean(plan.exact).name("blocks").array();
+  for (const std::string& block : blocks) json.json(block);
+  return json.end().end().str();
+}
+
+std::string ReportWriter::State::value_of(std::string_view name) const {
   if (name == "policy") return policy();
   if (name == "title") return figure::escaped(figure::shortened(figure::clean(words.title), kTitle));
   if (name == "style") return std::string(page_style());
-  if (name == "data") return data_of(blocks, words, options);
-  if (name == "static") return without_scripts(blocks, words);
+  if (name == "data") return data();
+  if (name == "static") return heatmap;
   std::string script;
   for (const std::string_view part : page_scripts()) script.append(part);
   return script;
 }
 
-}  // namespace
-
-std::string report(const Trace& trace, const ReportOptions& options) {
-  const Blocks blocks = arrange(trace, options.item);
-  const Words words = words_of(blocks, options);
-  require_there("layer", options.layer, static_cast<std::int64_t>(blocks.blocks.size()));
-  require_there("head", options.head, blocks.blocks[static_cast<std::size_t>(options.layer)].weights().size(0));
+std::string ReportWriter::State::page() const {
+  if (blocks.empty()) throw Error(Error::Kind::argument, "report", "at least one layer", "none");
+  require_there("layer", options.layer, std::ssize(blocks));
+  require_there("head", options.head, heads[static_cast<std::size_t>(options.layer)]);
   std::string page;
   std::string_view rest = page_html();
   for (std::size_t open; (open = rest.find("{{")) != std::string_view::npos;) {
     const std::size_t close = rest.find("}}", open);
     page.append(rest.substr(0, open));
-    page.append(value_of(rest.substr(open + 2, close - open - 2), blocks, words, options));
+    page.append(value_of(rest.substr(open + 2, close - open - 2)));
     rest.remove_prefix(close + 2);
   }
   return page.append(rest);
+}
+
+ReportWriter::ReportWriter(const ReportOptions& options, std::int64_t layers)
+    : state_(std::make_unique<State>(options, layers)) {}
+ReportWriter::~ReportWriter() = default;
+
+void ReportWriter::add_repeated(const Trace& layer) { state_->add_repeated(arrange(layer, 0).blocks.front()); }
+
+void ReportWriter::add(const Trace& layer, std::int64_t number) {
+  const Blocks found = arrange(layer, state_->options.item);
+  if (state_->blocks.empty()) state_->batch = found.batch;
+  state_->add(found.blocks.front(), number);
+}
+
+std::string ReportWriter::page() const { return state_->page(); }
+
+std::string report(const Trace& trace, const ReportOptions& options) {
+  const Blocks found = arrange(trace, options.item);
+  require_there("layer", options.layer, std::ssize(found.blocks));
+  ReportWriter::State state(options, std::ssize(found.blocks));
+  state.batch = found.batch;
+  if (!options.repeated_ids.empty()) {
+    for (const Block& block : arrange(options.repeated, 0).blocks) state.add_repeated(block);
+  }
+  for (const Block& block : found.blocks) state.add(block, {});
+  return state.page();
 }
 
 }  // namespace attn

@@ -15,6 +15,7 @@ if not chromium.find():
 from figures_case import *  # noqa: E402
 from labs_case import *  # noqa: E402
 from overview_case import *  # noqa: E402
+from packed_case import *  # noqa: E402
 from sources_case import *  # noqa: E402
 from steps_case import *  # noqa: E402
 

@@ -1,6 +1,7 @@
 #include "common/pictures.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 
 #include "attn/error.hpp"
@@ -10,6 +11,7 @@
 #include "common/terminal.hpp"
 #include "common/text_model.hpp"
 #include "core/escape.hpp"
+#include "io/file.hpp"
 
 namespace attn::tool {
 namespace {
@@ -62,40 +64,38 @@ void record_bare(const Tensor& weights, const std::string& source, Trace& steps)
   }
 }
 
-constexpr std::int64_t kMostRepeated = 64;
-
-// The text's beginning twice, as far as the context and memory for weights reach: what names heads.
-void read_twice(TextModel& model, std::span<const std::int64_t> ids, Pictures& pictures) {
-  const std::int64_t most = std::min(kMostRepeated, model.context_length() / 2);
-  const auto count = std::min(static_cast<std::int64_t>(ids.size()), most);
-  if (count < 2) return;
-  pictures.repeated_ids.assign(ids.begin(), ids.begin() + count);
-  std::vector<std::int64_t> twice = pictures.repeated_ids;
-  twice.insert(twice.end(), pictures.repeated_ids.begin(), pictures.repeated_ids.end());
-  const auto [layers, heads] = model.size();
-  require_scores_memory(layers, heads, 2 * count, 2 * count, kStepBytes);
-  model.read(twice, pictures.repeated);
+// "12", the first twelve, or "5-12", counted from 1: [first, last) of `count`.
+std::pair<std::size_t, std::size_t> token_range(const std::string& text, std::size_t count) {
+  if (text.empty()) return {0, count};
+  const std::size_t dash = text.find('-');
+  const auto number = [](std::string_view digits) {
+    std::size_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size() ? value : 0;
+  };
+  const std::size_t first = dash == std::string::npos ? 1 : number(std::string_view(text).substr(0, dash));
+  const std::size_t last = number(dash == std::string::npos ? text : text.substr(dash + 1));
+  if (first < 1 || first > last || last > count) {
+    throw Error(Error::Kind::argument, "--tokens",
+                formatted("with --model N or A-B, of the {} tokens of the text", count), escaped(text));
+  }
+  return {first - 1, last};
 }
 
-// Every layer's steps on the text.
+std::string given_text(const PictureFlags& flags) {
+  if (flags.text_file.empty()) return flags.text;
+  return std::string(io::as_text(io::read_file(flags.text_file, "--text-file").bytes()));
+}
+
 Pictures of_model(const Verb& verb, const PictureFlags& flags) {
-  require_no_module_flags(verb, "--model");
-  require_not_given(verb, {"--tensor", "--tokens"}, "--model");
-  const auto model = load_text_model(flags.model, DType::f32);
-  const auto tokenizer = model->tokenizer(flags.tokenizer);
-  const std::vector<std::int64_t> ids = tokenizer->encode(flags.text);
-  const std::int64_t most = model->context_length(), count = static_cast<std::int64_t>(ids.size());
-  if (ids.empty() || count > most) {
-    throw Error(Error::Kind::argument, "--text", formatted("1 to {} tokens, as the model takes", most),
-                formatted("{}", count), ids.empty() ? "pass --text \"some words\"" : "pass a shorter text");
-  }
-  const auto [layers, heads] = model->size();
+  ReadText text = open_text(verb, flags);
+  const auto [layers, heads] = text.model->size();
+  const std::int64_t count = std::ssize(text.ids);
   require_scores_memory(layers, heads, count, count, kStepBytes);
   Pictures pictures;
-  model->read(ids, pictures.steps);
-  if (flags.names_heads) read_twice(*model, ids, pictures);
-  for (const std::int64_t id : ids) pictures.tokens.push_back(tokenizer->decode(id));
-  pictures.key_tokens = pictures.tokens;
+  text.model->read(text.ids, pictures.steps);
+  pictures.tokens = text.tokens;
+  pictures.key_tokens = text.tokens;
   return pictures;
 }
 
@@ -169,8 +169,8 @@ void require_one(const Verb& verb, const PictureFlags& flags) {
   const std::string& what = flags.module.module;
   const std::string op = "attn " + verb.name();
   const auto given = [&](const char* flag) { return verb.given(flag); };
-  if (!given("--model") && (given("--text") || given("--tokenizer"))) {
-    throw Error(Error::Kind::argument, op, "--model FILE with --text and --tokenizer", "none",
+  if (!given("--model") && (given("--text") || given("--text-file") || given("--tokenizer"))) {
+    throw Error(Error::Kind::argument, op, "--model FILE with --text, --text-file and --tokenizer", "none",
                 "pass the model that reads the text");
   }
   if (what.empty() != given("--model")) {
@@ -190,7 +190,10 @@ void add_picture_flags(Verb& verb, PictureFlags& flags) {
   add_input_flags(verb, flags.input);
   verb.add_option("--model", flags.model, "Show a model that reads --text, as attn generate takes it, instead of WHAT.")
       .value_name("FILE");
-  verb.add_option("--text", flags.text, "The text that the model reads.").value_name("TEXT");
+  const Option& text = verb.add_option("--text", flags.text, "The text that the model reads.").value_name("TEXT");
+  verb.add_option("--text-file", flags.text_file, "The text as a file, all of it as it stands; - is standard input.")
+      .value_name("FILE")
+      .not_beside(text);
   verb.add_option("--tokenizer", flags.tokenizer,
                   "A folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt.")
       .value_name("FOLDER")
@@ -198,6 +201,27 @@ void add_picture_flags(Verb& verb, PictureFlags& flags) {
   verb.add_option("--key-tokens", flags.key_tokens, "A file of words for the keys, where they are not the queries'.")
       .value_name("FILE");
   verb.add_option("--item", flags.item, "The text of a batch, counted from 1.").value_name("N");
+}
+
+ReadText open_text(const Verb& verb, const PictureFlags& flags) {
+  require_one(verb, flags);
+  require_no_module_flags(verb, "--model");
+  require_not_given(verb, {"--tensor"}, "--model");
+  ReadText text{load_reader(flags.model), {}, {}};
+  const auto tokenizer = text.model->tokenizer(flags.tokenizer);
+  text.ids = tokenizer->encode(given_text(flags));
+  const auto [first, last] = token_range(flags.input.tokens, text.ids.size());
+  text.ids = {text.ids.begin() + static_cast<std::ptrdiff_t>(first),
+              text.ids.begin() + static_cast<std::ptrdiff_t>(last)};
+  const std::int64_t most = text.model->context_length();
+  if (text.ids.empty() || std::ssize(text.ids) > most) {
+    throw Error(
+        Error::Kind::argument, "--text", formatted("1 to {} tokens, as the model takes", most),
+        formatted("{}", text.ids.size()),
+        text.ids.empty() ? "pass --text \"some words\"" : formatted("pass a shorter text, or --tokens {}", most));
+  }
+  for (const std::int64_t id : text.ids) text.tokens.push_back(tokenizer->decode(id));
+  return text;
 }
 
 Pictures load_pictures(const Verb& verb, const PictureFlags& flags) {

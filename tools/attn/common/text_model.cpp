@@ -1,6 +1,7 @@
 #include "common/text_model.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "common/format.hpp"
 #include "common/tokenizers.hpp"
 #include "core/escape.hpp"
+#include "io/file.hpp"
 
 namespace attn::tool {
 namespace {
@@ -36,7 +38,10 @@ std::string folder_text(const fs::path& folder) {
 }  // namespace
 
 TextModel::TextModel(fs::path path, DType weights, Precision precision)
-    : path_(std::move(path)), model_(load_language_model(path_, weights, precision)) {}
+    : path_(std::move(path)), model_(std::make_unique<LanguageModel>(load_language_model(path_, weights, precision))) {}
+
+TextModel::TextModel(fs::path path, Encoder encoder)
+    : path_(std::move(path)), encoder_(std::make_unique<Encoder>(std::move(encoder))) {}
 
 std::unique_ptr<Tokenizer> TextModel::tokenizer(const std::string& given) const {
   return tokenizer_for(path_, vocab_size(), given);
@@ -44,13 +49,19 @@ std::unique_ptr<Tokenizer> TextModel::tokenizer(const std::string& given) const 
 
 // "12 layers of 12 heads, fingerprint 0123456789abcdef"
 std::string TextModel::identity() {
-  const LanguageModelConfig& c = model_.config();
+  const LanguageModelConfig& c = config();
   return formatted("{} layers of {} heads, fingerprint {}", size().layers, size().heads,
-                   fingerprint(model_.parameters(), c.json));
+                   fingerprint(model_->parameters(), c.json));
 }
 
 void TextModel::read(std::span<const std::int64_t> ids, Trace& steps) {
-  model_.forward(Tensor::from(ids, {static_cast<std::int64_t>(ids.size())}), &steps);
+  const Tensor text = Tensor::from(ids, {std::ssize(ids)});
+  model_ ? model_->forward(text, &steps) : encoder_->forward(text, &steps);
+}
+
+void TextModel::read(std::span<const std::int64_t> ids, const std::set<std::size_t>& wanted, const LayerSteps& each) {
+  const Tensor text = Tensor::from(ids, {std::ssize(ids)});
+  model_ ? read_layers(*model_, text, wanted, each) : read_layers(*encoder_, text, wanted, each);
 }
 
 void require_model(const char* op, const fs::path& path) {
@@ -73,6 +84,22 @@ void require_model(const char* op, const fs::path& path) {
 std::unique_ptr<TextModel> load_text_model(const fs::path& path, DType weights, Precision precision) {
   require_model("--model", path);
   return std::make_unique<TextModel>(path, weights, precision);
+}
+
+// A folder's config.json names the family; whoever reads the folder says what is wrong with it.
+static bool is_encoder(const fs::path& path) {
+  const fs::path config = path / "config.json";
+  std::error_code ignored;
+  if (!fs::is_regular_file(config, ignored)) return false;
+  const io::Buffer buffer = io::read_file(config.string(), "--model");
+  const auto json = nlohmann::json::parse(io::as_text(buffer.bytes()), nullptr, false);
+  return json.is_object() && json.contains("model_type") && json["model_type"] == "bert";
+}
+
+std::unique_ptr<TextModel> load_reader(const fs::path& path) {
+  require_model("--model", path);
+  if (!is_encoder(path)) return load_text_model(path, DType::f32);
+  return std::make_unique<TextModel>(path, load_encoder(path));
 }
 
 }  // namespace attn::tool

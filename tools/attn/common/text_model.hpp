@@ -4,11 +4,13 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "attn/generate.hpp"
+#include "attn/layers.hpp"
 #include "attn/tokenizer.hpp"
 #include "attn/trace.hpp"
 
@@ -25,26 +27,34 @@ class TextModel {
   };
 
   TextModel(std::filesystem::path path, DType weights, Precision precision);
-  std::int64_t context_length() const { return model_.config().context_length; }
-  std::int64_t vocab_size() const { return model_.config().vocab_size; }
+  // An encoder, which reads and does not write.
+  TextModel(std::filesystem::path path, Encoder encoder);
+  bool writes() const { return model_ != nullptr; }
+  std::int64_t context_length() const { return config().context_length; }
+  std::int64_t vocab_size() const { return config().vocab_size; }
   // Ids that end a text, beside those of its tokenizer.
-  Ids end_ids() const { return model_.config().end_ids; }
+  Ids end_ids() const { return config().end_ids; }
   // `given`: the folder that --tokenizer names, or empty. Throws Error where there is none.
   std::unique_ptr<Tokenizer> tokenizer(const std::string& given) const;
-  Size size() const { return {static_cast<std::int64_t>(model_.config().layers.size()), model_.config().heads}; }
+  Size size() const { return {static_cast<std::int64_t>(config().layers.size()), config().heads}; }
   // What ranks must have alike: sizes, and a fingerprint of weights and configuration.
   std::string identity();
   // Each layer's steps on the ids, as many as the context takes.
   void read(std::span<const std::int64_t> ids, Trace& steps);
+  // The same, a layer at a time, of the layers that are wanted: of all where there are none. See attn/layers.hpp.
+  void read(std::span<const std::int64_t> ids, const std::set<std::size_t>& wanted, const LayerSteps& each);
   // As generate() of attn/generate.hpp, which says what is thrown.
   std::vector<Continuation> write(const std::vector<Ids>& prompts, const GenerateOptions& options, std::uint64_t seed,
                                   const Each& each) {
-    return generate(model_, prompts, options, seed, each);
+    return generate(*model_, prompts, options, seed, each);
   }
 
  private:
+  const LanguageModelConfig& config() const { return model_ ? model_->config() : encoder_->config().model; }
+
   std::filesystem::path path_;
-  LanguageModel model_;
+  std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<Encoder> encoder_;  // one of the two
 };
 
 // Throws Error (file), which says what is at `path`, unless that is a .safetensors or GGUF file, or a folder with a
@@ -54,5 +64,8 @@ void require_model(const char* op, const std::filesystem::path& path);
 // The model at --model, with its matrices in `weights`: float32, bfloat16 or int8.
 std::unique_ptr<TextModel> load_text_model(const std::filesystem::path& path, DType weights,
                                            Precision precision = Precision::highest);
+
+// The same in float32, or an encoder: what reads a text.
+std::unique_ptr<TextModel> load_reader(const std::filesystem::path& path);
 
 }  // namespace attn::tool

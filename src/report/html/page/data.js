@@ -4,13 +4,15 @@
 const report = JSON.parse(document.getElementById("data").textContent);
 report.keyTokens ??= report.tokens;
 
-function bytesOf(base64) {
-  const text = atob(base64);
+// Base64, or [first, count] of what was compressed with the block.
+function bytesOf(stored, block) {
+  if (Array.isArray(stored)) return block.bytes.slice(stored[0], stored[0] + stored[1]);
+  const text = atob(stored);
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
   return bytes;
 }
-const floatsOf = (base64) => new Float32Array(bytesOf(base64).buffer);
+const floatsOf = (stored, block) => new Float32Array(bytesOf(stored, block).buffer);
 
 // One step of one block. at(head, row, column) is the library's number, or near it where `exact` is false.
 class Step {
@@ -27,10 +29,10 @@ class Step {
     this.columnLabels = this.pairs ? report.keyTokens : numbers(this.columns);
   }
   get values() {
-    return this.decoded ??= this.exact ? floatsOf(this.data.f32) : this.pooled ? null : this.unpacked();
+    return this.decoded ??= this.exact ? floatsOf(this.data.f32, this.block) : this.pooled ? null : this.unpacked();
   }
   unpacked() {
-    const bytes = bytesOf(this.data.u8), ranges = floatsOf(this.data.ranges);
+    const bytes = bytesOf(this.data.u8, this.block), ranges = floatsOf(this.data.ranges, this.block);
     const values = new Float32Array(bytes.length);
     for (let i = 0; i < bytes.length; i++) {
       const row = Math.floor(i / this.columns), low = ranges[2 * row], high = ranges[2 * row + 1];
@@ -61,8 +63,8 @@ class Step {
 // ---- weights of long inputs: a map of the largest of each f × f cells, and each row's largest exactly ----
 function pool(step) {
   return step.pool ??= {
-    bytes: bytesOf(step.data.u8), most: floatsOf(step.data.most), factor: step.data.pool,
-    index: new Uint16Array(bytesOf(step.data.topIndex).buffer), value: floatsOf(step.data.topValue),
+    bytes: bytesOf(step.data.u8, step.block), most: floatsOf(step.data.most, step.block), factor: step.data.pool,
+    index: new Uint16Array(bytesOf(step.data.topIndex, step.block).buffer), value: floatsOf(step.data.topValue, step.block),
     rows: Math.ceil(step.rows / step.data.pool), columns: Math.ceil(step.columns / step.data.pool),
   };
 }
@@ -73,7 +75,7 @@ function pooledMap(step, head) {
   const p = pool(step), plane = p.rows * p.columns, values = new Float32Array(plane), masked = new Uint8Array(plane);
   for (let i = 0; i < plane; i++) {
     const byte = p.bytes[head * plane + i];
-    values[i] = cellValue(byte, p.most[head]);
+    values[i] = cellValue(byte, p.most[head * p.rows + Math.floor(i / p.columns)]);
     masked[i] = byte === maskedCell ? 1 : 0;
   }
   return { rows: p.rows, columns: p.columns, values, masked, factor: p.factor };
@@ -81,8 +83,8 @@ function pooledMap(step, head) {
 function pooledAt(step, head, row, column) {
   const known = topKeys(step, head, row).find((top) => top.key === column);
   if (known) return known.weight;
-  const p = pool(step), cell = Math.floor(row / p.factor) * p.columns + Math.floor(column / p.factor);
-  return cellValue(p.bytes[head * p.rows * p.columns + cell], p.most[head]);
+  const p = pool(step), line = head * p.rows + Math.floor(row / p.factor);
+  return cellValue(p.bytes[line * p.columns + Math.floor(column / p.factor)], p.most[line]);
 }
 // The row's largest weights, exact, falling: all of them in an exact report.
 function topKeys(step, head, row) {
@@ -96,11 +98,24 @@ function topKeys(step, head, row) {
   return tops.sort((a, b) => b.weight - a.weight);
 }
 
-// One layer: its steps, and what its mask hides.
+// One layer: its steps, and what its mask hides. A layer that is compressed has neither until it is opened.
 class Block {
-  constructor({ label, heads, scores, kinds, space, causal, sinks, steps }) {
-    Object.assign(this, { label, heads, scores, kinds, space, causal, sinks });
-    this.steps = steps.map((step) => new Step(step, this));
+  constructor({ label, number, heads, scores, kinds, causal, packed, ...rest }) {
+    Object.assign(this, { label, number, heads, scores, kinds, causal, packed, steps: [] });
+    if (!packed) this.fill(rest);
+  }
+  fill({ space, sinks, steps }) {
+    Object.assign(this, { space, sinks, packed: undefined, steps: steps.map((step) => new Step(step, this)) });
+  }
+  // Four bytes with the length of a JSON text, the text, and the bytes that it names.
+  open() {
+    return this.opening ??= (async () => {
+      const stream = new Blob([bytesOf(this.packed)]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+      const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+      const end = 4 + new DataView(bytes.buffer).getUint32(0, true);
+      this.bytes = bytes.subarray(end);
+      this.fill(JSON.parse(new TextDecoder().decode(bytes.subarray(4, end))));
+    })();
   }
   step(name) { return this.steps.find((step) => step.name === name); }
   softmaxInput() { return this.steps.findLast((step) => step.kind === "scores"); }
@@ -126,6 +141,8 @@ class Block {
   hides(head, query, key) { return this.masked(head)?.[query * report.keyTokens.length + key] === 1; }
 }
 const blocks = report.blocks.map((block) => new Block(block));
+const openBlock = () => blocks.find((block) => !block.packed);
+
 
 // A parameter as { shape, values }, or undefined when this report does not hold it.
 const parameterCache = new Map();

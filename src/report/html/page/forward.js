@@ -4,7 +4,7 @@
 const config = report.config;
 const simplified = report.module === "simple";
 const isWrapper = Object.hasOwn(report.parameters, "heads.0.W_query.weight");
-const stepAt = (name) => blocks[0]?.step(name);
+const stepAt = (name) => openBlock()?.step(name);
 
 // The projection of one head: at(i, c) is the weight from input i to its column c.
 function projection(which, head, size) {

@@ -2,11 +2,11 @@
 
 // What the steps below do, in the words of what this module has.
 function explanation() {
-  const has = (name) => blocks[0].step(name), heads = blocks[0].heads, hidden = has("masked") || blocks[0].causal;
+  const block = openBlock(), has = (name) => block.step(name), heads = block.heads, hidden = has("masked") || block.causal;
   const asks = has("source") ? "Attention lets each word of one text take what it needs from the words of another." : "Attention lets each word take what it needs from the others.";
   const end = [
     "Softmax makes weights of them, which sum to 1 for each query, and the word’s new vector, its context, is the sum of the values, each times its weight.",
-    hidden && (blocks[0].causal || isCausal() ? "A mask hides the words that come later, so that they have no weight." : "A mask hides some of the words, so that they have no weight."),
+    hidden && (block.causal || isCausal() ? "A mask hides the words that come later, so that they have no weight." : "A mask hides some of the words, so that they have no weight."),
     heads > 1 && `Each of the ${heads} heads${blocks.length > 1 ? ` of the ${blocks.length} layers` : ""} does this with numbers of its own.`,
   ];
   if (report.module === "average") return ["The plainest attention: each word becomes the mean of itself and the words before it. Nothing is learned, and every word that may be seen has the same weight."];
@@ -54,9 +54,9 @@ function facts() {
 function header(host) {
   const notes = [...report.notes];
   if (!report.exact) {
-    const weights = blocks[0].step("weights"), vectors = blocks[0].step("queries");
-    notes.push(`Too much to hold exactly (more than 128 tokens, or very many heads). The maps show the largest of neighbouring weights, in 8 bits; ` +
-      `exact are each row’s ${weights.data.top} largest weights, and every head’s scores. ${vectors ? "Queries, keys, values and contexts are in 8 bits; the" : "The"} other steps are left out.`);
+    const weights = openBlock().step("weights"), vectors = openBlock().step("queries");
+    notes.push(`Too much to hold exactly (more than 128 tokens, or many layers and heads). ${weights.data.pool > 1 ? "The maps show the largest of neighbouring weights" : "The maps show each weight to within 1/251 of its row’s largest"}, in 8 bits; ` +
+      `exact are each row’s ${weights.data.top} largest weights, and every head’s scores. ${vectors ? "Queries, keys, values and contexts are in 8 bits, to within 1/510 of the range of their row; the" : "The"} other steps are left out.`);
   }
   fill(host, element("p", { class: "intro" }, explanation().filter(Boolean).join(" ")), randomNote(), notes.map((note) => element("p", { class: "note" }, note)), facts(), verdict());
   document.getElementById("made").textContent = `Made by attn ${report.version}. One file, no network: keep it, mail it, print it.`;

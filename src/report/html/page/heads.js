@@ -7,16 +7,22 @@ const scoreNames = {
 };
 
 const allHeads = () => blocks.flatMap((block, b) => Array.from({ length: block.heads }, (_, head) => ({
-  block, b, head, scores: block.scores[head], step: block.step("weights"),
+  block, b, head, scores: block.scores[head], get step() { return block.step("weights"); },
   name: blocks.length > 1 ? `layer ${layerNumber(b)}, head ${head + 1}` : headName(head),
 })));
 
-function headCard({ b, head, name, scores, step }) {
-  const matrix = step.matrix(head), range = rangeOf(matrix), canvas = pixelsOf(matrix, stepScale(step, matrix));
+// A head whose layer is not open yet has its scores alone.
+function headPicture({ head, step }) {
+  const matrix = step.matrix(head), canvas = pixelsOf(matrix, stepScale(step, matrix));
   canvas.setAttribute("aria-hidden", "true");
+  return { canvas, largest: format(rangeOf(matrix).high, 2) };
+}
+
+function headCard(shown) {
+  const { b, head, name, scores } = shown, { canvas, largest } = shown.step ? headPicture(shown) : { canvas: element("span", { class: "closed" }), largest: "…" };
   return element("button", { class: "head", type: "button", "data-head": head, "data-block": b, onclick: () => select({ block: b, head }) },
     element("span", { class: "head-name" }, name), canvas,
-    element("span", { class: "head-scores" }, element("span", {}, "largest ", element("b", { class: "number" }, format(range.high, 2))), Object.entries(scoreNames).map(([key, [label]]) =>
+    element("span", { class: "head-scores" }, element("span", {}, "largest ", element("b", { class: "number" }, largest)), Object.entries(scoreNames).map(([key, [label]]) =>
       element("span", {}, `${label} `, element("b", { class: "number" }, format(scores[key], 2))))));
 }
 
@@ -37,9 +43,10 @@ function headsPanel(host) {
   const grid = element("div", { class: "heads" }), controls = element("div", { class: "controls" }), said = element("span", {});
   let drawnFor = "";
   const draw = () => {
-    if (drawnFor !== state.scale) fill(grid, heads.map(headCard)), fill(controls, scaleChooser("heads-scale"));
-    drawnFor = state.scale;
-    said.textContent = { row: "in each row dark for 0, bright for the row’s largest", log: "dark for the smallest, bright for the largest weight, by the logarithm" }[stepScale(heads[0].step, heads[0].step.matrix(0)).kind] ?? "dark for 0, bright for its largest";
+    const open = heads.filter(({ step }) => step), id = `${state.scale} ${open.length}`;
+    if (drawnFor !== id) fill(grid, heads.map(headCard)), fill(controls, scaleChooser("heads-scale"));
+    drawnFor = id;
+    said.textContent = { row: "in each row dark for 0, bright for the row’s largest", log: "dark for the smallest, bright for the largest weight, by the logarithm" }[stepScale(open[0].step, open[0].step.matrix(open[0].head)).kind] ?? "dark for 0, bright for its largest";
     mark();
   };
   const rows = heads.map(({ b, head, name, scores }) => element("tr", { "data-head": head, "data-block": b },
@@ -54,6 +61,6 @@ function headsPanel(host) {
     element("div", { class: heads.length <= 3 ? "beside" : null }, grid, element("details", { open: heads.length <= 12 }, element("summary", {}, "The scores as a table"), element("div", { class: "scroll" }, element("table", { class: "plain" }, element("caption", { class: "unseen" }, "What each head does"),
       element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "head"), names.map((key) => element("th", { scope: "col", class: "number", title: scoreNames[key][1] }, scoreNames[key][0])))),
       element("tbody", {}, rows))), element("p", { class: "quiet" }, names.map((key) => `${scoreNames[key][0]}: ${scoreNames[key][1]}`).join(". ") + "."))),
-    exports({ name: () => "heads", title: () => (heads.length > 1 ? "All heads" : "The head"), svg: () => headsSvg(heads), csv: () => [["head", ...names], ...heads.map(({ name, scores }) => [name, ...names.map((key) => scores[key])])] }));
+    exports({ name: () => "heads", title: () => (heads.length > 1 ? "All heads" : "The head"), svg: () => headsSvg(heads.filter(({ step }) => step)), csv: () => [["head", ...names], ...heads.map(({ name, scores }) => [name, ...names.map((key) => scores[key])])] }));
   onSelection(draw);
 }

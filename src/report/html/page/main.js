@@ -7,6 +7,7 @@ function panel(id, build) {
   if (!host.hasChildNodes()) host.remove();
 }
 
+state.block = blocks.indexOf(openBlock());
 header(document.getElementById("about"));
 selectionBar(document.getElementById("selection"));
 document.getElementById("panels").hidden = false;
@@ -18,3 +19,4 @@ document.addEventListener("keydown", onArrow);
 window.addEventListener("hashchange", () => select(fromHash()));
 window.addEventListener("resize", () => select({}));
 select({ query: 1, block: report.start.layer, head: report.start.head, ...fromHash() });
+openAll();

@@ -18,7 +18,7 @@ function turn([x, y, z], flat) {
 
 function pointsOf(name) {
   const found = currentBlock().space.find((space) => space.name === name);
-  if (found) found.values ??= floatsOf(found.points);
+  if (found) found.values ??= floatsOf(found.points, currentBlock());
   return found;
 }
 const pointAt = (space, i) => [0, 1, 2].map((axis) => space.values[3 * i + axis]);

@@ -9,6 +9,7 @@ const currentStep = () => currentBlock().step(state.step) ?? currentBlock().step
 const headName = (head) => `head ${head + 1}`;
 // Of several layers the one that is shown: ", layer 2". Some layers of a model may have no weights, and are not here.
 function layerNumber(b) {
+  if (blocks[b].number) return blocks[b].number;
   const [, number] = /^layers\.(\d+)$/.exec(blocks[b].label) ?? [];
   return (number === undefined ? b : Number(number)) + 1;
 }
@@ -31,12 +32,34 @@ function tidied(next) {
   };
 }
 
+// A layer that is still compressed is opened first; one that cannot be opened is not shown, and the page says why.
 function select(change) {
+  const wanted = blocks[clamp(change.block ?? state.block, blocks.length)];
+  if (wanted.packed) {
+    const whole = change;
+    wanted.open().then(() => select(whole), (error) => told(wanted, error));
+    change = { ...change, block: blocks.indexOf(blocks[state.block].packed ? openBlock() : blocks[state.block]) };
+  }
   Object.assign(state, tidied({ ...state, ...change }));
   const hash = hashOf(state);
   if (location.hash !== hash) history.replaceState(null, "", hash);
   for (const listener of listeners) listener();
   renameExports();
+}
+
+const toldOf = new Set();
+function told(block, error) {
+  if (toldOf.has(block)) return;
+  toldOf.add(block);
+  document.getElementById("about").append(element("p", { class: "note closed", role: "alert" },
+    `Layer ${layerNumber(blocks.indexOf(block))} cannot be opened: ${error.message || error}. Its numbers are compressed, and this browser could not decompress them; a new browser can (Chrome 103, Firefox 113, Safari 16.4), unless the file is damaged.`));
+}
+
+// Opens what is compressed, one layer after the other, and draws all heads when they are there.
+async function openAll() {
+  const closed = blocks.filter((block) => block.packed);
+  for (const block of closed) await block.open().catch((error) => told(block, error));
+  if (closed.length) select({});
 }
 
 // #query=2&key=4&head=1&step=weights, counted from 1
