@@ -110,13 +110,32 @@ constexpr std::array<std::string_view, 5> kFormats{"npy", "npz", "safetensors", 
 
 std::string_view format_name(io::Format format) { return kFormats[static_cast<std::size_t>(format)]; }
 
-// `dtype` and `bytes` as the file has them, `tensor` as numbers.
-Json tensor_report(const std::string& tensor_name, std::string_view dtype, std::uint64_t bytes, const Tensor& tensor) {
+// As the file has it.
+Json tensor_report(const std::string& tensor_name, std::string_view dtype, std::uint64_t bytes, const Shape& shape) {
+  return {{"name", tensor_name}, {"dtype", dtype}, {"shape", json_shape(shape)}, {"bytes", bytes}};
+}
+
+void add_stats(Json& report, const Tensor& tensor) {
   const Summary s = summarise(tensor);
   const auto number = [&](double value) { return s.finite > 0 ? json_number(value) : Json(nullptr); };
-  return {{"name", tensor_name},    {"dtype", dtype},       {"shape", json_shape(tensor.shape())},
-          {"bytes", bytes},         {"min", number(s.min)}, {"max", number(s.max)},
-          {"mean", number(s.mean)}, {"nan", s.counts.nan},  {"inf", s.counts.inf}};
+  report["min"] = number(s.min);
+  report["max"] = number(s.max);
+  report["mean"] = number(s.mean);
+  report["nan"] = s.counts.nan;
+  report["inf"] = s.counts.inf;
+}
+
+// Tensors of a large model are read only when --stats asks for it.
+bool reads_tensors(std::uint64_t bytes, bool stats) {
+  constexpr std::uint64_t large = 256'000'000;
+  return stats || bytes <= large;
+}
+
+template <class Tensors>
+std::uint64_t bytes_of(const Tensors& tensors) {
+  std::uint64_t bytes = 0;
+  for (const auto& t : tensors) bytes += t.bytes;
+  return bytes;
 }
 
 Json file_report(const std::string& path, io::Format format, Json tensors, Json metadata) {
@@ -129,11 +148,13 @@ Json file_report(const std::string& path, io::Format format, Json tensors, Json 
 }
 
 // A model is larger than its quantized file: one tensor of it at a time.
-Json gguf_report(const std::string& path) {
+Json gguf_report(const std::string& path, bool stats) {
   const io::Gguf file = io::Gguf::open(path);
   Json tensors = Json::array(), metadata = Json::object();
+  const bool reads = reads_tensors(bytes_of(file.tensors()), stats);
   for (const io::GgufTensor& t : file.tensors()) {
-    tensors.push_back(tensor_report(t.name, io::name(t.type), t.bytes, file.load(t)));
+    tensors.push_back(tensor_report(t.name, io::name(t.type), t.bytes, t.shape));
+    if (reads) add_stats(tensors.back(), file.load(t));
   }
   auto& members = metadata.get_ref<Json::object_t&>();  // whose [] would look through all of them
   for (const auto& [key, value] : file.metadata()) members.push_back({key, io::text_of(value)});
@@ -159,11 +180,13 @@ Json model_report(const LanguageModelConfig& c, const std::vector<StoredTensor>&
           {"context_length", c.context_length}};
 }
 
-Json folder_report(const std::string& path) {
+Json folder_report(const std::string& path, bool stats) {
   const PretrainedFiles files = open_pretrained(path);
   Json tensors = Json::array();
+  const bool reads = reads_tensors(bytes_of(files.tensors), stats);
   for (const StoredTensor& t : files.tensors) {
-    tensors.push_back(tensor_report(t.name, t.dtype, t.bytes, t.load(DType::f32)));
+    tensors.push_back(tensor_report(t.name, t.dtype, t.bytes, t.shape));
+    if (reads) add_stats(tensors.back(), t.load(DType::f32));
   }
   Json json = file_report(path, io::Format::safetensors, std::move(tensors), Json::object());
   json["model"] = model_report(files.config, files.tensors);
@@ -180,14 +203,14 @@ Json gguf_model_report(const std::string& path) {
   }
 }
 
-Json file_report(const std::string& path, std::uint64_t max_bytes) {
+Json file_report(const std::string& path, std::uint64_t max_bytes, bool stats) {
   if (std::filesystem::is_directory(path)) {
     require_model("attn info", path);
     const bool described = std::filesystem::exists(std::filesystem::path(path) / "config.json");
-    return described ? folder_report(path) : file_report(path + "/model.safetensors", max_bytes);
+    return described ? folder_report(path, stats) : file_report(path + "/model.safetensors", max_bytes, stats);
   }
   if (io::is_gguf(path)) {
-    Json json = gguf_report(path);
+    Json json = gguf_report(path, stats);
     json["model"] = gguf_model_report(path);
     return json;
   }
@@ -195,7 +218,8 @@ Json file_report(const std::string& path, std::uint64_t max_bytes) {
   Json tensors = Json::array();
   for (const auto& [tensor_name, t] : file.tensors) {
     const std::uint64_t bytes = static_cast<std::uint64_t>(t.numel()) * size_of(t.dtype());
-    tensors.push_back(tensor_report(tensor_name, name(t.dtype()), bytes, t));
+    tensors.push_back(tensor_report(tensor_name, name(t.dtype()), bytes, t.shape()));
+    add_stats(tensors.back(), t);
   }
   return file_report(path, file.format, std::move(tensors), Json(file.metadata));
 }
@@ -236,23 +260,30 @@ std::string table_text(Table table, const std::string& alignment) {
 // A line for each tensor. Columns that have nothing to tell are left out, so that a model's lines fit into 80.
 std::string tensors_text(const Json& tensors) {
   const auto any = [&](const char* key) {
-    return std::any_of(tensors.begin(), tensors.end(), [key](const Json& t) { return t[key] != 0; });
+    return std::any_of(tensors.begin(), tensors.end(), [key](const Json& t) { return t.contains(key) && t[key] != 0; });
   };
   const bool special = any("nan") || any("inf");
   const std::string start = common_start(tensors);
-  Table table{{"name", "dtype", "shape", "bytes", "min", "max", "mean"}};
+  Table table{{"name", "dtype", "shape", "bytes"}};
+  const bool read = tensors.front().contains("min");
+  if (read) table.front().insert(table.front().end(), {"min", "max", "mean"});
   if (special) table.front().insert(table.front().end(), {"nan", "inf"});
   const auto number = [](const Json& value) { return value.is_null() ? "-" : number_text(value.get<double>()); };
   for (const Json& t : tensors) {
     table.push_back({or_else(escaped(t["name"].get<std::string>().substr(start.size())), "-"),
                      t["dtype"].get<std::string>(), shape_text(t["shape"]),
-                     std::to_string(t["bytes"].get<std::uint64_t>()), number(t["min"]), number(t["max"]),
-                     number(t["mean"])});
+                     std::to_string(t["bytes"].get<std::uint64_t>())});
+    if (read) table.back().insert(table.back().end(), {number(t["min"]), number(t["max"]), number(t["mean"])});
     if (!special) continue;
     for (const char* key : {"nan", "inf"}) table.back().push_back(std::to_string(t[key].get<std::int64_t>()));
   }
   return (start.empty() ? "" : formatted("all names begin with {}\n", escaped(start))) +
-         table_text(table, special ? "<<<>>>>>>" : "<<<>>>>") + (special ? "" : "no NaN and no infinities\n");
+         table_text(table, special ? "<<<>>>>>>"
+                           : read  ? "<<<>>>>"
+                                   : "<<<>") +
+         (special ? ""
+          : read  ? "no NaN and no infinities\n"
+                  : "the tensors were not read; --stats reads them for their least, largest and mean values\n");
 }
 
 // Long values, as a whole config.json, are cut.
@@ -294,8 +325,8 @@ std::string file_text(const Json& json) {
   return text + metadata_text(json["metadata"]);
 }
 
-void info(const std::string& path, std::uint64_t max_bytes, bool json) {
-  const Json report = path.empty() ? build_report() : file_report(path, max_bytes);
+void info(const std::string& path, std::uint64_t max_bytes, bool stats, bool json) {
+  const Json report = path.empty() ? build_report() : file_report(path, max_bytes, stats);
   write_stdout(json ? dump(report) : (path.empty() ? build_text(report) : file_text(report)));
 }
 
@@ -305,7 +336,7 @@ void define_info(Verb& verb, int&) {
   struct Flags {
     std::string file;
     std::uint64_t max_bytes = 0;
-    bool json = false;
+    bool stats = false, json = false;
   };
   const auto flags = std::make_shared<Flags>();
   const Option& file =
@@ -316,13 +347,16 @@ void define_info(Verb& verb, int&) {
           .value_name("FILE");
   add_limit_flag(verb, flags->max_bytes);
   verb.find("--max-bytes")->needs(file);
+  verb.add_flag("--stats", flags->stats, "Read the tensors of a large model, too, for their values.").needs(file);
   verb.add_flag("--json", flags->json, "Print one JSON object.");
-  verb.notes("The smallest, the largest and the mean value are those of the finite elements.");
+  verb.notes(
+      "The smallest, the largest and the mean value are those of the finite elements. Of a model above 256 MB they are "
+      "read with --stats alone, so that a description comes at once.");
   verb.examples(
       "attn info\n"
       "printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n' | attn info -\n"
       "attn info --json");
-  verb.callback([flags] { info(flags->file, flags->max_bytes, flags->json); });
+  verb.callback([flags] { info(flags->file, flags->max_bytes, flags->stats, flags->json); });
 }
 
 }  // namespace attn::tool
