@@ -1,220 +1,140 @@
-// Gradients of calls with infinities or NaN.
+// Gradients of calls with infinities, NaN, and numbers that float32 does not hold.
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <mutex>
 #include <numeric>
-#include <span>
-#include <tuple>
 
-#include "attention/exact_gradients.hpp"
+#include "attention/runs.hpp"
 #include "attention/special.hpp"
 
 namespace attn {
 namespace {
 
-// A query whose gradient the kernels cannot compute.
-struct AsideRow : RowPlace {
-  enum { finite, gradient, weights } kind;  // its numbers are too large; what comes in, or its weights, are not finite
-};
-
-// A bound of the scores of queries and keys (b, h, t, d), in float32 and contiguous, without infinities and NaN.
-class ScoreBound {
- public:
-  ScoreBound(const Tensor& q, const Tensor& k, double factor) : q_(q), key_heads_(k.size(1)), factor_(factor) {
-    const std::int64_t numbers = k.size(2) * k.size(3);
-    const float* first = k.data<float>();
-    for (std::int64_t at = 0; at < k.size(0) * k.size(1); ++at, first += numbers) {
-      const auto larger = [](float most, float x) { return std::max(most, std::fabs(x)); };
-      most_.push_back(static_cast<double>(std::accumulate(first, first + numbers, 0.F, larger)));
-    }
+// The largest magnitude of each head's numbers, of a contiguous float32 tensor (b, h, t, width).
+std::vector<double> largest_of_heads(const Tensor& t) {
+  std::vector<double> all;
+  const std::int64_t numbers = t.size(2) * t.size(3);
+  for (std::int64_t head = 0; head < t.size(0) * t.size(1); ++head) {
+    const float* first = t.data<float>() + head * numbers;
+    const auto larger = [](float most, float x) { return std::max(most, std::fabs(x)); };
+    all.push_back(static_cast<double>(std::accumulate(first, first + numbers, 0.F, larger)));
   }
-
-  // Whether no sum of products of a query, as the kernels take it, can leave float32's range.
-  bool holds(std::int64_t b, std::int64_t h, std::int64_t i) const {
-    const float* q = row(b, h, i);
-    double sum = 0;
-    for (std::int64_t c = 0; c < q_.size(3); ++c) sum += std::fabs(static_cast<double>(q[c]) * factor_);
-    const double most = most_[static_cast<std::size_t>(b * key_heads_ + h / (q_.size(1) / key_heads_))];
-    return sum * std::max(most, 1.0) < 0x1p127;
-  }
-
-  // Makes a query's numbers 0, so that its scores are finite.
-  void clear(std::int64_t b, std::int64_t h, std::int64_t i) const { std::fill_n(row(b, h, i), q_.size(3), 0.F); }
-
- private:
-  float* row(std::int64_t b, std::int64_t h, std::int64_t i) const {
-    return q_.data<float>() + ((b * q_.size(1) + h) * q_.size(2) + i) * q_.size(3);
-  }
-
-  Tensor q_;
-  std::int64_t key_heads_;
-  double factor_;
-  std::vector<double> most_;  // the largest magnitude of each key head's numbers
-};
-
-// The rows of a call that are set aside, in order. `in` becomes finite: these rows have queries and weights of zero
-// then, or, where it is the incoming gradient alone that is not finite, take part with what is.
-std::vector<AsideRow> set_aside(const Call& call, const Sizes& p, const ScoreBound& bound, Incoming& in) {
-  std::vector<AsideRow> aside;
-  std::mutex mutex;
-  const Tensor lse = in.lse.clone(), d_output = without_specials(in.d_output, 0),
-               output = without_specials(in.output, 0);
-  for_each_row(call, p, [&](const Part& part, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t at) {
-    float& sum = lse.data<float>()[at];
-    if (sum == -std::numeric_limits<float>::infinity()) return;
-    float* d_row = d_output.data<float>() + at * p.dv;
-    // Of Σ d_output · output, whose terms may leave float32's range where the sum does not.
-    const double size = std::transform_reduce(
-        d_row, d_row + p.dv, output.data<float>() + at * p.dv, 0.0, std::plus<>(),
-        [](float d, float out) { return std::fabs(static_cast<double>(d) * static_cast<double>(out)); });
-    const auto is_whole = [&](const Tensor& t) {
-      return is_finite(row_at(t, part.piece.batch + b, h, part.piece.query + i), t.dtype(), p.dv);
-    };
-    const bool beyond =
-        !(std::fabs(sum) < 2e38F) || size > 1e38 || !bound.holds(part.piece.batch + b, h, part.piece.query + i);
-    const bool whole = is_whole(in.d_output) && is_whole(in.output);
-    if (!beyond && whole) return;
-    if (beyond) std::fill(d_row, d_row + p.dv, 0.F);
-    const auto kind = !beyond ? AsideRow::gradient : whole && std::isfinite(sum) ? AsideRow::finite : AsideRow::weights;
-    if (beyond) sum = 1e38F, bound.clear(part.piece.batch + b, h, part.piece.query + i);
-    const std::lock_guard lock(mutex);
-    aside.push_back({{&part, b, h, i}, kind});
-  });
-  const auto place = [](const AsideRow& row) { return std::tuple(row.part, row.b, row.h, row.i); };
-  std::sort(aside.begin(), aside.end(), [&](const AsideRow& a, const AsideRow& b) { return place(a) < place(b); });
-  const DType dtype = in.d_output.dtype() == DType::bf16 ? DType::bf16 : DType::f32;
-  in = {d_output.to(dtype), output.to(dtype), lse};
-  return aside;
+  return all;
 }
 
-// What rows make NaN of a key head's keys and values: whole ones, and columns of values.
-class NanKeys {
- public:
-  NanKeys(std::int64_t tk, std::int64_t dv)
-      : words_(static_cast<std::size_t>(dv + 63) / 64),
-        whole_(static_cast<std::size_t>(tk + 1)),
-        key_(whole_.size()),
-        columns_(whole_.size() * words_) {}
-
-  void add_whole(std::int64_t first, std::int64_t last) {
-    if (first < last) ++whole_[static_cast<std::size_t>(first)], --whole_[static_cast<std::size_t>(last)];
-  }
-
-  void add(std::int64_t j, const Columns& columns) {
-    const auto key = static_cast<std::size_t>(j);
-    key_[key] = 1;
-    for (std::size_t n = 0; n < words_; ++n) columns_[key * words_ + n] |= columns[n];
-  }
-
-  // Keys and values (tk, width).
-  void write(const Tensor& keys, const Tensor& values) const {
-    std::int64_t rows = 0;
-    for (std::int64_t j = 0; j < keys.size(0); ++j) {
-      const auto key = static_cast<std::size_t>(j);
-      rows += whole_[key];
-      if (rows > 0 || key_[key]) keys.select(0, j).fill(std::nan(""));
-      Tensor value = values.select(0, j);
-      if (rows > 0) value.fill(std::nan(""));
-      for (std::int64_t c = 0; rows == 0 && key_[key] && c < value.size(0); ++c) {
-        if (columns_[key * words_ + static_cast<std::size_t>(c / 64)] >> (c % 64) & 1) value.set({c}, std::nan(""));
-      }
-    }
-  }
-
- private:
-  std::size_t words_;
-  std::vector<std::int64_t> whole_;  // rows that begin to see keys less those that end, at each key
-  std::vector<char> key_;
-  Columns columns_;
-};
-
-// The columns of a row that are not finite.
-Columns columns_of(std::span<const SpecialRow> specials, std::int64_t row, std::int64_t width) {
-  Columns columns(static_cast<std::size_t>((width + 63) / 64));
-  const auto found = std::lower_bound(specials.begin(), specials.end(), row,
-                                      [](const SpecialRow& s, std::int64_t token) { return s.token < token; });
-  if (found == specials.end() || found->token != row) return columns;
-  for (std::size_t n = 0; n < columns.size(); ++n) columns[n] = found->above[n] | found->below[n];
-  return columns;
+// Σ |x · y|, infinite where a number is not finite.
+double size_of_product(const float* x, const float* y, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < n; ++c) sum += std::fabs(static_cast<double>(x[c]) * static_cast<double>(y[c]));
+  return std::isnan(sum) ? std::numeric_limits<double>::infinity() : sum;
 }
 
-// Writes the NaN that rows set aside bring to one key head: their own gradients and those of the keys that they see; of
-// the values the columns where the incoming gradient is not finite.
-void spread(std::span<const AsideRow> rows, const Sizes& p, const AttentionOptions& options, const Specials& d_output,
-            AttentionGradient& grad) {
-  const Part& part = *rows.front().part;
+double size_of(const float* x, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < n; ++c) sum += std::fabs(static_cast<double>(x[c]));
+  return std::isnan(sum) ? std::numeric_limits<double>::infinity() : sum;
+}
+
+bool has_beyond(const Tensor& t, double most) {
+  if (!t.defined()) return false;
+  const Tensor numbers = t.to(DType::f64).contiguous();
+  const auto beyond = [most](double x) { return std::isfinite(x) && std::fabs(x) > most; };
+  return std::any_of(numbers.data<double>(), numbers.data<double>() + numbers.numel(), beyond);
+}
+
+// A call with finite numbers, and what comes into it: rows set aside have a query and a gradient of zero, and no
+// weights.
+struct CleanCall {
+  Tensor q, k, v;
+  Incoming in;
+  std::vector<char> aside;  // by the rows' numbers among log-sum-exps
+  bool all_aside;
+
+  CleanCall(const Call& call, const Sizes& p, const AttentionOptions& options, const Incoming& incoming)
+      : q(call.q.to(DType::f32).contiguous().clone()),
+        k(without_specials(call.k)),
+        v(without_specials(call.v)),
+        in{incoming.d_output.to(DType::f32).contiguous().clone(), without_specials(incoming.output),
+           incoming.lse.clone()},
+        aside(static_cast<std::size_t>(in.lse.numel())) {
+    const std::vector<double> most_key = largest_of_heads(k), most_value = largest_of_heads(v);
+    const std::vector<std::vector<std::int64_t>> special_keys = special_tokens(call.k);
+    const Tensor output = incoming.output.to(DType::f32).contiguous();
+    // Sums of infinities of a bias or a slope with the -inf of hidden keys would be NaN.
+    all_aside = has_beyond(options.alibi_slopes, kFarScore) ||
+                (options.score_function && has_beyond(options.mask.bias, 0x1p100));
+    for_each_row(call, p, [&](const RowPlace& row, std::int64_t at) {
+      float& lse = in.lse.data<float>()[at];
+      float *query = q.data<float>() + at * p.d, *d_output = in.d_output.data<float>() + at * p.dv;
+      const auto head = static_cast<std::size_t>(row.item() * p.hkv + row.key_head());
+      const auto& special = special_keys[head];
+      const double score = size_of(query, p.d) * std::fabs(p.scale) * std::max(most_key[head], 1.0);
+      const double d_weight = size_of(d_output, p.dv) * std::max(most_value[head], 1.0),
+                   mean = size_of_product(d_output, output.data<float>() + at * p.dv, p.dv);
+      const bool empty = lse == -std::numeric_limits<float>::infinity();  // which leaves NaN in no gradient
+      const bool near = std::fabs(lse) <= kFarScore && score <= kFarScore && d_weight < 1e38 && mean < 1e38;
+      const bool is_plain = near && !all_aside && std::none_of(special.begin(), special.end(), [&](auto j) {
+                              return row.sees(j - row.part.piece.key);
+                            });
+      if (is_plain) return;
+      aside[static_cast<std::size_t>(at)] = !empty;
+      lse = 1e38F, std::fill_n(query, p.d, 0.F), std::fill_n(d_output, p.dv, 0.F);
+    });
+  }
+};
+
+// Adds the gradients of the rows of a key head that were set aside.
+void add_exactly(const Call& call, const Sizes& p, const AttentionOptions& options, const Incoming& in,
+                 const std::vector<char>& aside, const Part& part, std::int64_t key_head,
+                 const AttentionGradient& grad) {
   const Piece& piece = part.piece;
-  const kernels::Problem& problem = part.problem;
-  NanKeys nan_keys(piece.tk, p.dv);
-  const std::int64_t b = piece.batch + rows.front().b, head = rows.front().h / (p.hq / p.hkv);
-  const bool by_cell = hides_cells(problem);
-  const ScoreGradients scores(p, options, grad);
-  for (const AsideRow& row : rows) {
-    if (row.kind == AsideRow::finite) continue;
-    const std::int64_t i = piece.query + row.i;
-    const std::int64_t first = problem.first[row.i], last = problem.last[row.i];
-    const bool of_gradient = row.kind == AsideRow::gradient;
-    bool sees_any = !by_cell && first < last;
-    if (!by_cell && !of_gradient) {
-      nan_keys.add_whole(first, last);
-    } else {
-      const Columns own = of_gradient ? columns_of(d_output.of(b, row.h), i, p.dv) : Columns{};
-      for (std::int64_t j = first; j < last; ++j) {
-        if (by_cell && !sees(problem, row.b, row.h, row.i, j)) continue;
-        sees_any = true;
-        of_gradient ? nan_keys.add(j, own) : nan_keys.add_whole(j, j + 1);
-        if (by_cell) scores.add(row, j, std::nan(""));
+  const std::int64_t group = p.hq / p.hkv, b = key_head / p.hkv, head = key_head % p.hkv;
+  KeyGradients keys(piece.tk, p.d, p.dv);
+  for (std::int64_t r = 0; r < group * piece.tq; ++r) {
+    const RowPlace row{part, b, head * group + r / piece.tq, r % piece.tq};
+    if (!aside[static_cast<std::size_t>((row.item() * p.hq + row.h) * p.tq + row.query())]) continue;
+    ExactRow(call, p, options, row).add_gradient(in, grad, keys);
+  }
+  const auto add = [&](const Tensor& to, const std::vector<double>& sums) {
+    const std::int64_t width = to.size(3);
+    for (std::int64_t j = 0; j < piece.tk; ++j) {
+      auto* row = static_cast<float*>(row_at(to, piece.batch + b, head, piece.key + j));
+      for (std::int64_t c = 0; c < width; ++c) {
+        const double sum = static_cast<double>(row[c]) + sums[static_cast<std::size_t>(j * width + c)];
+        row[c] = keys.nan[static_cast<std::size_t>(j)] ? std::nanf("") : static_cast<float>(sum);
       }
     }
-    if (sees_any) Tensor(grad.q.select(0, b).select(0, row.h).select(0, i)).fill(std::nan(""));
-  }
-  const auto of_piece = [&](const Tensor& t) {
-    return t.select(0, b).select(0, head).slice(0, piece.key, piece.key + piece.tk);
   };
-  nan_keys.write(of_piece(grad.k), of_piece(grad.v));
+  add(grad.k, keys.k), add(grad.v, keys.v);
 }
 
 }  // namespace
 
-// The gradients of a call with infinities or NaN, in memory linear in tokens: the kernels compute them without these,
-// which are put where they belong, so that what is masked takes nothing from them.
-AttentionGradient gradient_beside_specials(const Call& call, const Sizes& p, const AttentionOptions& options,
-                                           Incoming in) {
-  constexpr float kFar = 0x1p100F;  // scores of it are as far away as infinite ones
-  const Specials d_output(in.d_output);
-  const Incoming whole = in;
-  const Tensor q = without_specials(call.q, kFar), k = without_specials(call.k, kFar);
-  const ScoreBound bound(q, k, p.scale / (options.softcap > 0 ? options.softcap : 1));
-  const std::vector<AsideRow> aside = set_aside(call, p, bound, in);
-  const DType dtype = in.d_output.dtype();
+AttentionGradient gradient_again(const Call& call, const Sizes& p, const AttentionOptions& options,
+                                 const Incoming& in) {
+  const CleanCall clean(call, p, options, in);
+  const DType dtype = in.d_output.dtype() == DType::bf16 ? DType::bf16 : DType::f32;
   AttentionOptions own = options;
   if (call.q.dtype() == DType::f16) own.precision = Precision::highest;  // which has become float32, exactly
-  Call clean(q.to(dtype), k.to(dtype), without_specials(call.v, 0).to(dtype), p, own);
-  for (Part& part : clean.parts) part.problem.hides = true;
-  AttentionGradient grad = run_backward(clean, p, options, in, DType::f32, false).grad;
-  const auto head = [&](const AsideRow& row) { return std::tuple(row.part, row.b, row.h / (p.hq / p.hkv)); };
-  std::vector<std::span<const AsideRow>> heads;
-  for (std::size_t first = 0, end = 0; first < aside.size(); first = end) {
-    while (end < aside.size() && head(aside[end]) == head(aside[first])) ++end;
-    heads.push_back(std::span(aside).subspan(first, end - first));
-  }
-  const auto spread_all = [&](std::int64_t first, std::int64_t count) {
-    for (const auto& rows :
-         std::span(heads).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count))) {
-      std::vector<RowPlace> finite;
-      for (const AsideRow& row : rows) {
-        if (row.kind == AsideRow::finite) finite.push_back(row);
-      }
-      add_exact_gradients(finite, call, whole, p, options, grad);
-      if (finite.size() < rows.size()) spread(rows, p, options, d_output, grad);
+  if (clean.all_aside && own.mask.bias.defined()) own.mask.bias = Tensor::zeros(own.mask.bias.shape());
+  if (clean.all_aside && own.alibi_slopes.defined()) own.alibi_slopes = Tensor::zeros({p.hq});
+  const Call whole(clean.q.to(dtype), clean.k.to(dtype), clean.v.to(dtype), p, own);
+  const AttentionGradient grad =
+      run_backward(whole, p, options, {clean.in.d_output.to(dtype), clean.in.output.to(dtype), clean.in.lse},
+                   DType::f32)
+          .grad;
+  for (const Part& part : call.parts) {
+    const auto heads = [&](std::int64_t first, std::int64_t count) {
+      for (std::int64_t head = first; head < first + count; ++head)
+        add_exactly(call, p, options, in, clean.aside, part, head, grad);
+    };
+    const std::int64_t count = part.piece.batches * p.hkv;
+    if (grad.bias.defined() || grad.relative_bias.defined()) {
+      heads(0, count);  // which may share its cells
+    } else {
+      for_runs(count, static_cast<double>(p.tq * p.tk), heads, 1);
     }
-  };
-  if (grad.bias.defined() || grad.relative_bias.defined()) {
-    spread_all(0, static_cast<std::int64_t>(heads.size()));  // heads may share its cells
-  } else {
-    for_runs(static_cast<std::int64_t>(heads.size()), static_cast<double>(p.tq * p.tk), spread_all, 1);
   }
   const DType to = output_dtype(call.q, options);
   return {grad.q.to(to), grad.k.to(to), grad.v.to(to), grad.bias, {}, grad.relative_bias};

@@ -1,11 +1,9 @@
 #include "attention/fused.hpp"
 
 #include <algorithm>
-#include <span>
-#include <tuple>
+#include <optional>
 #include <utility>
 
-#include "attention/row.hpp"
 #include "attention/runs.hpp"
 #include "core/subnormals.hpp"
 #include "kernels/explain.hpp"
@@ -14,19 +12,20 @@
 namespace attn {
 namespace {
 
-// Of options.weight_rows.
-template <class Row>
-Tensor weights_of_rows(const Sizes& p, const AttentionOptions& options, std::span<const Piece> all, Row&& composed) {
+// The weights of the rows that options.weight_rows names.
+Tensor weights_of_rows(const Call& call, const Sizes& p, const AttentionOptions& options) {
   const std::int64_t n = options.weight_rows.numel();
-  Tensor weights = Tensor::empty({p.batch, p.hq, n, p.tk});
+  const Tensor weights = Tensor::zeros({p.batch, p.hq, n, p.tk});
   for (std::int64_t at = 0; p.tk != 0 && at < p.batch * p.hq * n; ++at) {
     const std::int64_t b = at / n / p.hq, h = at / n % p.hq;
     const auto i = static_cast<std::int64_t>(options.weight_rows.at({at % n}));
-    const auto holds = [b, i](const Piece& piece) {
-      return b < piece.batch + piece.batches && i < piece.query + piece.tq;  // the first that ends behind it
-    };
-    const Piece& piece = *std::find_if(all.begin(), all.end(), holds);
-    weights.select(0, b).select(0, h).select(0, at % n).copy_from(composed(piece, b, h, i).weights.view({p.tk}));
+    const Part& part = *std::find_if(call.parts.begin(), call.parts.end(), [b, i](const Part& one) {
+      return b < one.piece.batch + one.piece.batches &&
+             i < one.piece.query + one.piece.tq;  // the first that ends later
+    });
+    const ExactRow row(call, p, options, {part, b - part.piece.batch, h, i - part.piece.query});
+    for (std::int64_t j = 0; j < part.piece.tk; ++j)
+      weights.data<float>()[at * p.tk + part.piece.key + j] = static_cast<float>(row.weight(j));
   }
   return weights;
 }
@@ -57,17 +56,17 @@ bool run_forward(const Call& call, AttentionResult& result, const Tensor& lse_re
 
 namespace {
 
-// again() computes what the kernels could not; composed(piece, b, h, i) computes a row by the reference, with its
-// weights.
-template <class Again, class Row>
-AttentionResult forward(const Call& call, const Sizes& p, const AttentionOptions& options, Tensor output, Again&& again,
-                        Row&& composed, const Tensor& lse_rest = {}) {
-  AttentionResult result{std::move(output), Tensor::empty({p.batch, p.hq, p.tq}), {}};
+// with_keys() is the call with its keys and values as tensors.
+template <class WithKeys>
+AttentionResult forward(const Call& call, const Sizes& p, const AttentionOptions& options, const WithKeys& with_keys,
+                        const Tensor& lse_rest) {
+  AttentionResult result{
+      empty_like(call.q, p.output_shape(), output_dtype(call.q, options)), Tensor::empty({p.batch, p.hq, p.tq}), {}};
   if (!run_forward(call, result, lse_rest)) {
-    again(result);
+    compute_again(with_keys(), p, options, result);
     if (lse_rest.defined()) lse_rest.fill(0);  // of rows that are others now
   }
-  if (options.return_weights) result.weights = weights_of_rows(p, options, call.pieces, composed);
+  if (options.return_weights) result.weights = weights_of_rows(with_keys(), p, options);
   return result;
 }
 
@@ -81,14 +80,8 @@ bool can_fuse(const Tensor& q, const AttentionOptions& options) {
 AttentionResult fused_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& p,
                                 const AttentionOptions& options, const Tensor& lse_rest) {
   const Call call(q, k, v, p, options);
-  const auto composed = [&](const Piece& piece, std::int64_t b, std::int64_t h, std::int64_t i) {
-    return composed_row(q, k, v, p, options, piece, b, h, i);
-  };
-  const auto again = [&](AttentionResult& result) {
-    compute_exactly(call, p, options, heads_not_finite(p, result), result);
-  };
-  return forward(call, p, options, empty_like(q, p.output_shape(), output_dtype(q, options)), again, composed,
-                 lse_rest);
+  return forward(
+      call, p, options, [&]() -> const Call& { return call; }, lse_rest);
 }
 
 bool can_decode(const Tensor& q, const Sizes& p, const AttentionOptions& options) {
@@ -101,21 +94,17 @@ bool can_decode(const Tensor& q, const Sizes& p, const AttentionOptions& options
 
 AttentionResult fused_attention(const Tensor& q, const kernels::Pages& pages, const Sizes& p,
                                 const AttentionOptions& options,
-                                const std::function<std::pair<Tensor, Tensor>(const Heads&)>& gather,
-                                const Tensor& lse_rest) {
+                                const std::function<std::pair<Tensor, Tensor>()>& gather, const Tensor& lse_rest) {
   const Call call(q, pages, p, options);
-  Tensor k, v;
-  const auto composed = [&](const Piece& piece, std::int64_t b, std::int64_t h, std::int64_t i) {
-    if (!k.defined()) std::tie(k, v) = gather({});
-    return composed_row(q, k, v, p, options, piece, b, h, i);
+  std::optional<Call> gathered;
+  const auto with_keys = [&]() -> const Call& {
+    if (!gathered) {
+      const auto [k, v] = gather();
+      gathered.emplace(q, k, v, p, options);
+    }
+    return *gathered;
   };
-  const auto again = [&](AttentionResult& result) {
-    const Heads heads = heads_not_finite(p, result);
-    const auto [keys, values] = gather(heads);
-    compute_exactly(Call(q, keys, values, p, options), p, options, heads, result);
-  };
-  return forward(call, p, options, empty_like(q, p.output_shape(), output_dtype(q, options)), again, composed,
-                 lse_rest);
+  return forward(call, p, options, with_keys, lse_rest);
 }
 
 }  // namespace attn

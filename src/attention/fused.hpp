@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "attention/special.hpp"
 #include "attention/validate.hpp"
 #include "kernels/problem.hpp"
 
@@ -32,12 +31,11 @@ Tensor with_rest(const Tensor& lse, const Tensor& rest);
 // These queries are few enough for the decode kernels, which take them as float32 whatever a cache holds.
 bool can_decode(const Tensor& q, const Sizes& p, const AttentionOptions& options);
 
-// Against the keys and values in `pages`, which are of q's dtype, or q is float32. `gather` copies some heads,
-// (b, hkv, tk, d) and (b, hkv, tk, dv) of q's dtype: for the few rows that the kernels cannot do.
+// Against the keys and values in `pages`, which are of q's dtype, or q is float32. `gather` copies them, (b, hkv, tk,
+// d) and (b, hkv, tk, dv) of q's dtype: for the few rows that the kernels cannot do.
 AttentionResult fused_attention(const Tensor& q, const kernels::Pages& pages, const Sizes& p,
                                 const AttentionOptions& options,
-                                const std::function<std::pair<Tensor, Tensor>(const Heads&)>& gather,
-                                const Tensor& lse_rest = {});
+                                const std::function<std::pair<Tensor, Tensor>()>& gather, const Tensor& lse_rest = {});
 
 // `forward` is what fused_attention() gave for the same inputs.
 AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <span>
 
 #include "attention/fused.hpp"
@@ -84,21 +85,27 @@ void clear_padding(const Piece& piece, const AttentionGradient& grad) {
   }
 }
 
-// A NaN of a score's gradient is in the query's, too; where a bias that rows share adds up infinities, it stays NaN.
-bool has_nan(const AttentionGradient& grad) {
-  return Specials(grad.q).nan() || Specials(grad.k).nan() || Specials(grad.v).nan();
+bool any_nan(const Tensor& t) {
+  const Tensor numbers = t.to(DType::f32).contiguous();
+  const float* first = numbers.data<float>();
+  return std::any_of(first, first + numbers.numel(), [](float x) { return std::isnan(x); });
 }
 
-// Whether float32 knows some row's scores to no better than 1: exp(score - lse) may then be anything.
+// A NaN of a score's gradient is in the query's, too; where a bias that rows share adds up infinities, it stays NaN.
+bool has_nan(const AttentionGradient& grad) { return any_nan(grad.q) || any_nan(grad.k) || any_nan(grad.v); }
+
+// Whether a row's weights cannot be computed from its log-sum-exp in float32.
 bool has_far(const Tensor& lse) {
   const float* first = lse.data<float>();
-  return std::any_of(first, first + lse.numel(), [](float x) { return std::isfinite(x) && std::fabs(x) > 0x1p24F; });
+  return std::any_of(first, first + lse.numel(), [](float x) {
+    return !(std::fabs(x) <= kFarScore) && x != -std::numeric_limits<float>::infinity();
+  });
 }
 
 }  // namespace
 
 Gradients run_backward(const Call& call, const Sizes& p, const AttentionOptions& options, const Incoming& in,
-                       DType dtype, bool may_give_up) {
+                       DType dtype) {
   Gradients all{{empty_like(call.q, call.q.shape(), dtype),
                  empty_like(call.k, call.k.shape(), dtype),
                  empty_like(call.v, call.v.shape(), dtype),
@@ -124,7 +131,6 @@ Gradients run_backward(const Call& call, const Sizes& p, const AttentionOptions&
                  {}};
     if (d_bias.defined()) add_bias(own.result, d_bias, at);
     own.result.finite = &all.finite;
-    if (may_give_up) own.result.given_up = &all.given_up;
     return own;
   };
   const Tensor& table = options.relative_bias.table;
@@ -146,11 +152,11 @@ AttentionGradient fused_attention_backward(const Tensor& d_output, const Tensor&
                     forward.lse.to(DType::f32).contiguous()};
   const bool far = has_far(in.lse);
   Gradients all;
-  if (!far) all = run_backward(call, p, options, in, output_dtype(q, options), true);
-  if (far || all.given_up || (!all.finite && has_nan(all.grad))) {
+  if (!far) all = run_backward(call, p, options, in, output_dtype(q, options));
+  if (far || (!all.finite && has_nan(all.grad))) {
     all = {};  // its memory is free for the second
     const Tensor output = readable(reference::saturate_to(forward.output, q.dtype()));
-    all.grad = gradient_beside_specials(call, p, options, {in.d_output, output, in.lse});
+    all.grad = gradient_again(call, p, options, {in.d_output, output, in.lse});
   }
   AttentionGradient& grad = all.grad;
   if (grad.bias.defined()) grad.bias = grad.bias.to(options.mask.bias.dtype());

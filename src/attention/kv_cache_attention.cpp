@@ -31,16 +31,15 @@ struct Lengths {
   std::int64_t longest;
 };
 
-// The rows of some heads of the items as (b, hkv, longest, width), in the cache's dtype or float32; zeros past an
+// The rows of the items as (b, hkv, longest, width), in the cache's dtype or float32; zeros past an
 // item's length.
 Tensor gather(const KVPages& pages, const PagePart& part, const KVCacheConfig& config, const Items& items,
-              const Lengths& lengths, DType dtype, const Heads& heads) {
+              const Lengths& lengths, DType dtype) {
   const auto batch = static_cast<std::int64_t>(items.size());
   const Tensor all = Tensor::empty({batch, config.kv_heads, lengths.longest, part.width}, dtype);
   for_runs(
       batch * config.kv_heads, static_cast<double>(lengths.longest * part.width),
       [&](std::int64_t at, std::int64_t) {
-        if (!has(heads, at)) return;
         const std::int64_t b = at / config.kv_heads, h = at % config.kv_heads;
         const auto i = static_cast<std::size_t>(b);
         const Tensor own = all.select(0, b).select(0, h);
@@ -103,11 +102,11 @@ AttentionResult KVCache::attend_items(const Tensor& q, std::optional<std::int64_
   if (own.output_dtype != DType::f32) own.output_dtype.reset();  // computed in float32 as it may be, and converted last
   const DType dtype = q.dtype() == s.config.dtype && !can_decode(q, p, own) ? q.dtype() : DType::f32;
   const Tensor queries = q.to(dtype);
-  const auto gathered = [&](const Heads& heads) {
+  const auto gathered = [&] {
     const auto all = [&](const PagePart& part) {
       const bool as_it_is = items.size() == 1 && !s.pages.paged() && s.config.dtype == dtype;
       return as_it_is ? rows_of(s.pages, part, s.config, items[0], lengths.longest)
-                      : gather(s.pages, part, s.config, items, lengths, dtype, heads);
+                      : gather(s.pages, part, s.config, items, lengths, dtype);
     };
     return std::pair(all(s.pages.keys()), all(s.pages.values()));
   };
@@ -118,11 +117,10 @@ AttentionResult KVCache::attend_items(const Tensor& q, std::optional<std::int64_
     const kernels::Pages pages{tables.data(), s.pages.page_tokens(), element(s.config.dtype),
                                page_rows(s.pages, s.pages.keys()), page_rows(s.pages, s.pages.values())};
     const Tensor rest = to_merge ? Tensor::zeros({p.batch, p.hq, p.tq}) : Tensor{};
-    result = fused_attention(
-        queries, pages, p, own, [&](const Heads& heads) { return gathered(heads); }, rest);
+    result = fused_attention(queries, pages, p, own, gathered, rest);
     if (to_merge) result.lse = with_rest(result.lse, rest);
   } else {
-    const auto [k, v] = gathered({});
+    const auto [k, v] = gathered();
     result = to_merge ? attention_to_merge(queries, k, v, own) : attention(queries, k, v, own);
   }
   result.output = reference::saturate_to(result.output, output_dtype(q, options));

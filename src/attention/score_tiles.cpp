@@ -60,41 +60,4 @@ Tensor score_function_backward(const Tensor& d_new, const Tensor& scores, const 
                   [](auto old, auto after) { return after == 0 ? after : old; });
 }
 
-namespace {
-
-struct Placed {
-  ScoreFunction function;
-  std::int64_t b, key;
-  std::int32_t h, i;
-
-  ScoreTile moved(ScoreTile tile) const {
-    tile.batch = b, tile.heads = &h, tile.tokens = &i, tile.first_key += key;
-    return tile;
-  }
-};
-
-}  // namespace
-
-ScoreFunction at_place(const ScoreFunction& function, std::int64_t b, std::int64_t h, std::int64_t i,
-                       std::int64_t key) {
-  auto placed =
-      std::make_shared<Placed>(Placed{function, b, key, static_cast<std::int32_t>(h), static_cast<std::int32_t>(i)});
-  ScoreFunction result;
-  result.forward = [](const ScoreTile* tile, void* user) {
-    const auto* at = static_cast<const Placed*>(user);
-    const ScoreTile there = at->moved(*tile);
-    at->function.forward(&there, at->function.user);
-  };
-  if (function.backward) {
-    result.backward = [](const ScoreTile* before, float* d_scores, void* user) {
-      const auto* at = static_cast<const Placed*>(user);
-      const ScoreTile there = at->moved(*before);
-      at->function.backward(&there, d_scores, at->function.user);
-    };
-  }
-  result.user = placed.get();
-  result.owner = std::move(placed);
-  return result;
-}
-
 }  // namespace attn

@@ -20,8 +20,4 @@ Tensor apply_score_function(const Tensor& scores, const ScoreFunction& function,
 Tensor score_function_backward(const Tensor& d_new, const Tensor& scores, const ScoreFunction& function,
                                const std::vector<TileStart>& starts);
 
-// The function for a problem that is the query at position i of head h of batch item b alone, its first key at position
-// `key`.
-ScoreFunction at_place(const ScoreFunction& function, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t key);
-
 }  // namespace attn

@@ -98,7 +98,6 @@ struct Problem {
   const float* sinks = nullptr;          // (hq): one more score a head, without a value
   std::int64_t all_key_heads = 0;        // of the layer that hkv are some of: keys are cut as for all; 0 = no others
   const Pages* pages = nullptr;          // where keys and values are, in place of k and v; of forward only
-  bool hides = false;  // backward: what is masked takes nothing from gradients of weights that are not finite
 };
 
 struct ForwardResult {
@@ -127,9 +126,7 @@ struct BackwardResult {
   // Gradient of the bias by distance: added to what is there, of chunk c of the keys and head h of item b from
   // ((c · batch + b) · hq + h) · distances.head on, laid out as the bias. Null when not asked for.
   float* distances = nullptr;
-  bool* finite = nullptr;    // set to false where a result but the bias's is not finite; null when not asked for
-  bool* given_up = nullptr;  // set to true where a row's output, d_output or lse is not finite: nothing else is to be
-                             // relied on then; null: the whole is computed
+  bool* finite = nullptr;  // set to false where a result but the bias's is not finite; null when not asked for
 };
 
 }  // namespace attn::kernels

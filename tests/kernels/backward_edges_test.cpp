@@ -51,40 +51,6 @@ TEST_P(BackwardEdges, SameBitsWhateverElseIsInTheBatch) {
   }
 }
 
-// Steps of a chunk wait for each other; one that gives up must not be waited for.
-TEST_P(BackwardEdges, AStepThatGivesUpLetsTheNextOnePass) {
-  bool given_up = false;
-  kernels::BackwardResult result{};
-  result.given_up = &given_up;
-  Random random(5);
-  Case c = draw_large(random);
-  for (int draws = 0; !kernels::plan(problem(c), result, kernels_, 128).steps_apart; ++draws) {
-    ASSERT_LT(draws, 200);
-    c = draw_large(random);
-  }
-  const Forward f = forward(kernels_, c);
-  const AttentionGradient out{Tensor::empty(c.q.shape(), c.q.dtype()),
-                              Tensor::empty(c.k.shape(), c.k.dtype()),
-                              Tensor::empty(c.v.shape(), c.v.dtype()),
-                              {},
-                              {},
-                              {}};
-  const kernels::Problem p = problem(c);
-  result.q = rows(out.q), result.k = rows(out.k), result.v = rows(out.v), result.element = p.element;
-  const kernels::BackwardInput in{rows(f.output), rows(c.d_output), f.lse.data<float>(), p.tq};
-  const kernels::BackwardPlan plan = kernels::plan(p, result, kernels_, 128);
-  const kernels::Poisoned shared(plan.shared), scratch(plan.scratch);
-  const auto run_task = [&](int phase, std::int64_t task) {
-    plan.kernel->run(p, plan, in, result, phase, task, shared.data.get(), scratch.data.get());
-  };
-  for (std::int64_t task = 0; task < plan.tasks[0]; ++task) run_task(0, task);
-  given_up = true;
-  const std::int64_t in_a_step = plan.heads * plan.chunks;
-  for (std::int64_t task = 0; task < in_a_step; ++task) run_task(1, task);
-  given_up = false;
-  run_task(1, in_a_step);  // would wait for ever
-}
-
 TEST_P(BackwardEdges, SaysWhereAGradientLeavesTheRange) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const std::int64_t tk : {140, 700}) {  // a head's keys are one task's, or more

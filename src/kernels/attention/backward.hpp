@@ -243,7 +243,7 @@ inline void backward_keys(const Problem& p, const BackwardInput& in, const Backw
     clear(mem.dk, plan.step * padded(p.d)), clear(mem.dv, plan.step * padded(p.dv));
     for (; span.rows > 0; span = span_at<Core>(p, head, span.row + span.rows)) {
       float* dq = whole_dq + span.row * plan.width;
-      if (first == begin && plan.sums_rows_itself) sum_rows(p, in, span, shared.sums, result.given_up, mem.line);
+      if (first == begin && plan.sums_rows_itself) sum_rows(p, in, span, shared.sums, mem.line);
       for (bool& fresh : mem.fresh) fresh = first == chunk;
       if (begin > chunk) shared.wait(plan, task, span.row + span.rows);
       if (place(p, span, first, first + count, mem.queries)) {
@@ -304,11 +304,7 @@ inline void run_backward(const Problem& p, const BackwardPlan& plan, const Backw
   const BackwardShared shared(p, plan, memory);
   if (phase == 0) {
     for (std::int64_t i = task; plan.steps_apart && i < plan.key_tasks; i += plan.tasks[0]) shared.passed[i] = 0;
-    return sum_rows(p, in, locate(p, plan.queries, task), shared.sums, result.given_up, static_cast<float*>(scratch));
-  }
-  if (result.given_up && __atomic_load_n(result.given_up, __ATOMIC_RELAXED)) {
-    if (phase == 1 && task < plan.key_tasks) shared.pass(plan, task, rows_per_key_head(p));  // some may wait for it
-    return;
+    return sum_rows(p, in, locate(p, plan.queries, task), shared.sums, static_cast<float*>(scratch));
   }
   if (phase == 2) return backward_queries(p, result, plan, shared, task, scratch);
   if (task < plan.key_tasks) return backward_keys<Core>(p, in, result, plan, shared, task, scratch);

@@ -44,10 +44,7 @@ inline void apply_distances(const Problem& p, const Span& span, int group, const
                             std::int64_t first_key, std::int64_t keys) {
   const DistanceBias& bias = p.distances;
   // A number of -inf forbids whatever the score is.
-  const auto sum = [&p](Vec score, Vec number) {
-    const Vec added = p.hides ? saturated(number) : number;  // as in apply_bias
-    return number == splat(kMinusInfinity) ? number : score + added;
-  };
+  const auto sum = [](Vec score, Vec number) { return number == splat(kMinusInfinity) ? number : score + number; };
   for_each_row_of_lanes(
       p, span, group, seen, first_key,
       [&](int w, std::int64_t first) {

@@ -108,20 +108,16 @@ struct RowSums {
 };
 
 // Those of a span's rows, in memory of at least 2 rows of dv.
-inline void sum_rows(const Problem& p, const BackwardInput& in, const Span& span, const RowSums& sums, bool* given_up,
-                     float* lines) {
+inline void sum_rows(const Problem& p, const BackwardInput& in, const Span& span, const RowSums& sums, float* lines) {
   const std::int64_t first = RowSums::place(p, span);
   for (std::int64_t r = 0; r < span.rows; ++r) {
     widen(p.element, row_of(p, in.d_output, span, r), lines, p.dv);
     widen(p.element, row_of(p, in.output, span, r), lines + p.dv, p.dv);
-    const float delta = sums.delta[first + r] = dot(lines, lines + p.dv, p.dv);
+    sums.delta[first + r] = dot(lines, lines + p.dv, p.dv);
     const Query at = query(p, span, r);
     const float lse = in.lse[(span.batch * p.hq + at.head) * in.lse_head + at.token];
     // Where every key is masked, 0 keeps 2^(score - lse) at 2^-inf.
     sums.lse[first + r] = lse == kMinusInfinity ? 0 : lse * kLog2e;
-    if (given_up && !(delta - delta == 0 && sums.lse[first + r] - sums.lse[first + r] == 0)) {
-      __atomic_store_n(given_up, true, __ATOMIC_RELAXED);
-    }
   }
 }
 
@@ -229,16 +225,6 @@ inline void through_score_function(const Problem& p, const Queries& queries, int
   }
 }
 
-// Multiplied by their factor, scores stay below their row's log-sum-exp, for weights of at most 1: where they are
-// large, those that are computed once more differ from the forward pass's by more than the exponential's range.
-inline void bound_scores(const Queries& queries, int g, float factor, std::int64_t keys, const TileScratch& tile) {
-  const float* lse = queries.lse + g * kColumns;
-  for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) {
-    const Vec score = load(tile.scores + i) * splat(factor), most = load(lse + i % kColumns);
-    store(tile.scores + i, score > most ? most : score);
-  }
-}
-
 // Weights of zero, masked or dropped, take nothing from their gradients, which may be infinite or NaN.
 inline void hide_gradients(const TileScratch& tile, std::int64_t keys, bool dropped) {
   const auto hide = [&](const float* from, float zero) {
@@ -258,7 +244,7 @@ inline void gradient_tile(Core& core, const Problem& p, const Queries& queries, 
                           std::int64_t count, const Range& range, const TileScratch& tile, const Sink& sink,
                           std::int64_t at) {
   const float lacks = core.products(g, range.from, range.keys, tile.scores, tile.d_weights);
-  float factor = cap_scores(p, range.keys, lacks, tile.scores);
+  const float factor = cap_scores(p, range.keys, lacks, tile.scores);
   const bool sloped = ThroughCap && p.softcap > 0, dropped = drops(p);
   const std::int64_t left = count - range.from, keys = range.keys < left ? range.keys : left;
   if (sloped) softcap_slope(p, tile.scores, range.keys, tile.slope);
@@ -272,9 +258,7 @@ inline void gradient_tile(Core& core, const Problem& p, const Queries& queries, 
       store(tile.dropout + j * kColumns + w, where(kept, splat(p.dropout.factor)));
     });
   }
-  if (p.hides) bound_scores(queries, g, factor, range.keys, tile), factor = 1;
-  if (p.hides || p.bias.data)
-    hide_gradients(tile, range.keys, dropped);  // the bias's pass computes what nobody sees, too
+  if (p.bias.data) hide_gradients(tile, range.keys, dropped);  // the bias's pass computes what nobody sees, too
   const auto put = sloped ? (dropped ? put_gradient<true, true, Sink> : put_gradient<true, false, Sink>)
                           : (dropped ? put_gradient<false, true, Sink> : put_gradient<false, false, Sink>);
   put(sink, tile, queries, g, at, range.keys, factor);

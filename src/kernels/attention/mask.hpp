@@ -149,14 +149,13 @@ inline void apply_interval(const QueryTile& seen, float* s, std::int64_t first_k
   }
 }
 
-inline void apply_alibi(const QueryTile& seen, bool saturates, float* s, std::int64_t first_key, std::int64_t keys) {
+inline void apply_alibi(const QueryTile& seen, float* s, std::int64_t first_key, std::int64_t keys) {
   for (int w = 0; w < kColumns; w += kLanes) {
     const Vec slope = load(seen.slope + w), centre = load(seen.centre + w);
     for (std::int64_t j = 0; j < keys; ++j) {
       const Vec ahead = splat(static_cast<float>(first_key + j)) - centre;
       float* at = s + j * kColumns + w;
-      const Vec bias = slope * max(ahead, -ahead);  // saturated, it cannot turn a mask's -inf into NaN
-      store(at, saturates ? saturated(load(at), load(at) - saturated(slope, bias)) : load(at) - bias);
+      store(at, load(at) - slope * max(ahead, -ahead));
     }
   }
 }
@@ -164,13 +163,8 @@ inline void apply_alibi(const QueryTile& seen, bool saturates, float* s, std::in
 // A bias of -inf forbids whatever the score is, NaN too.
 inline void apply_bias(const Problem& p, const Span& span, int group, std::int64_t first_key, std::int64_t keys,
                        float* s) {
-  const auto add = [&](auto&& sum) {
-    for_each_cell(p, p.bias, span, group, first_key, keys,
-                  [&](std::int64_t at, float bias) { s[at] = bias == kMinusInfinity ? bias : sum(s[at], bias); });
-  };
-  // Saturated, it cannot turn -inf of a score function into NaN.
-  if (p.hides) return add([](float score, float bias) { return score + saturated(bias, bias * kLog2e); });
-  add([](float score, float bias) { return score + bias * kLog2e; });
+  for_each_cell(p, p.bias, span, group, first_key, keys,
+                [&](std::int64_t at, float bias) { s[at] = bias == kMinusInfinity ? bias : s[at] + bias * kLog2e; });
 }
 
 // Whether scores change by more than a factor, and must first be whole: scaled, in their unit.
@@ -196,7 +190,7 @@ inline void mask_scores(const Problem& p, const Span& span, int group, const Que
   if (p.score.forward) apply_score_function(p, span, group, seen, first_key, keys, s);
   if (p.bias.data) apply_bias(p, span, group, first_key, keys, s);
   if (p.distances.data) apply_distances(p, span, group, seen, s, first_key, keys);
-  if (p.alibi_slopes) apply_alibi(seen, p.hides, s, first_key, keys);
+  if (p.alibi_slopes) apply_alibi(seen, s, first_key, keys);
   if (p.keep.data) {
     for_each_true(p.keep, span, group, seen, first_key, keys, [s](std::int64_t j, int w, VecI allowed) {
       float* at = s + j * kColumns + w;

@@ -65,17 +65,5 @@ inline void apply_score_function(const Problem& p, const Span& span, int group, 
   for (std::int64_t i = 0; i < keys * kColumns; i += kLanes) store(s + i, load(s + i) * splat(kLog2e));
 }
 
-constexpr float kMost = 3.402823466e38f;
-
-// NaN stays.
-inline Vec saturated(Vec x) {
-  const Vec most = splat(kMost);
-  return x > most ? most : x < -most ? -most : x;
-}
-
-// What came of a finite number ends at float32's largest, what came of another is as it is.
-inline Vec saturated(Vec from, Vec x) { return max(from, -from) <= splat(kMost) ? saturated(x) : x; }
-inline float saturated(float from, float x) { return saturated(splat(from), splat(x))[0]; }
-
 }  // namespace
 }  // namespace attn::kernels::ATTN_UNIT
