@@ -45,6 +45,7 @@ void put(const T* output, double lse, const Call& call, const Specials& specials
   std::transform(output, output + sum.size(), sum.begin(), [](T x) { return reference::narrow<float>(x); });
   const Tensor values = call.v.select(0, row.item()).select(0, row.key_head());
   for (const std::int64_t token : specials.of(specials.values, row)) {
+    if (std::isnan(lse)) break;  // the output is NaN already
     if (!row.sees(token - row.part.piece.key)) continue;
     const Tensor value = values.select(0, token).to(DType::f32);
     for (std::int64_t c = 0; c < value.size(0); ++c) {
