@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -57,16 +58,22 @@ class Encoder : public Module {
   Tensor ids_;  // (b, t), of the last forward pass
 };
 
-// Reads a Hugging Face folder of the family bert, BertModel's or with the prefix "bert.". What is beside the encoder
-// (the pooler, heads for other tasks) is passed over. Throws Error as load_language_model() does.
-Encoder load_encoder(const std::filesystem::path& folder);
+// Reads a Hugging Face folder of the family bert, BertModel's or with the prefix "bert.", or a GGUF file of the
+// architecture bert. What is beside the encoder (the pooler, heads for other tasks) is passed over. Throws Error as
+// load_language_model() does.
+Encoder load_encoder(const std::filesystem::path& path);
 
-// How a folder's sentence-transformers modules make a vector: 1_Pooling/config.json, and whether 2_Normalize is among
-// modules.json. Without these files the mean, not divided. Throws Error (data) for another pooling.
+inline constexpr std::int64_t kNoLongest = std::numeric_limits<std::int64_t>::max();
+
+// How a text becomes its vector. The files of sentence-transformers tell it in a folder that has modules.json: the
+// pooling, a division by the length, and after how many tokens a text is cut. Without them it is the mean, not divided,
+// of texts that are never cut. A GGUF file tells the pooling, and its vectors are divided, as llama.cpp does it. Throws
+// Error (data) for what is not supported.
 struct EmbeddingSettings {
   Pooling pooling = Pooling::mean;
   bool normalised = false;
+  std::int64_t longest = kNoLongest;
 };
-EmbeddingSettings embedding_settings(const std::filesystem::path& folder);
+EmbeddingSettings embedding_settings(const std::filesystem::path& path);
 
 }  // namespace attn

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,6 +21,8 @@ class Gguf;
 
 struct EncodeOptions {
   bool add_special_tokens = true;  // those that the tokenizer's files put around a text, such as a beginning of text
+  // Of the ids of a longer text the first, so that there are no more with what is put around it.
+  std::size_t most = std::numeric_limits<std::size_t>::max();
 };
 
 struct DecodeOptions {

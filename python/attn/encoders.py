@@ -17,13 +17,15 @@ __all__ = ["Encoder"]
 
 
 class Encoder:
-    """An encoder (BERT, Devlin et al. 2019) read from a Hugging Face folder of the family bert.
+    """An encoder (BERT, Devlin et al. 2019) read from its files.
 
         >>> encoder = attn.Encoder("all-MiniLM-L6-v2")
         >>> vectors = encoder.embed(["A cat sits.", "A kitten rests."])     # (2, 384)
 
     Args:
-        folder: with a config.json and a model.safetensors; texts need its tokenizer.json too.
+        folder: a Hugging Face folder of the family bert, with a config.json and a model.safetensors; texts need its
+            tokenizer.json too. Or a GGUF file of the architecture bert, whose vectors are divided by their length
+            unless `normalised` says otherwise.
 
     Raises:
         OSError: a file that cannot be read.
@@ -43,7 +45,8 @@ class Encoder:
         """The vectors of texts, float32 (n, width): each is the one that its text has alone.
 
         Args:
-            texts: of any lengths up to the model's context; or the ids of each.
+            texts: of any lengths up to the model's context; or the ids of each. A longer text is cut, with a
+                UserWarning, where files of sentence-transformers say how long texts may be.
             pooling: "mean" of all tokens' hidden states (Reimers & Gurevych 2019), or the "first" token's; what the
                 folder's files of sentence-transformers say unless given.
             normalised: whether vectors are divided by their length; likewise.

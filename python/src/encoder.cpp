@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -24,7 +25,7 @@ constexpr const char* kOp = "Encoder";
 
 using Ids = std::vector<std::int64_t>;
 
-// A model's folder. Threads share it one after the other, as it keeps its last forward pass.
+// A model's files. Threads share it one after the other, as it keeps its last forward pass.
 class TextEncoder {
  public:
   explicit TextEncoder(const std::string& folder)
@@ -33,6 +34,17 @@ class TextEncoder {
   Ids encode(const std::string& text) {
     if (!tokenizer_) tokenizer_ = BPETokenizer::load(folder_);
     return tokenizer_->encode(text);
+  }
+
+  // The ids of a text, cut as the model's files say; longer ones are an error where they say nothing.
+  Ids encode_cut(const std::string& text) {
+    Ids ids = encode(text);
+    const std::int64_t most = std::min(settings_.longest, encoder_.config().model.context_length);
+    if (settings_.longest == kNoLongest || std::ssize(ids) <= most) return ids;
+    const std::string cut = "a text of " + std::to_string(ids.size()) + " tokens is cut to its first " +
+                            std::to_string(most) + ", as the model's files say";
+    if (PyErr_WarnEx(PyExc_UserWarning, cut.c_str(), 1) != 0) throw nb::python_error();
+    return tokenizer_->encode(text, {.most = static_cast<std::size_t>(most)});
   }
 
   Tensor embed(const std::vector<Ids>& texts, const std::optional<std::string>& pooling,
@@ -63,7 +75,7 @@ std::vector<Ids> ids_of(TextEncoder& encoder, nb::handle texts) {
   }
   std::vector<Ids> all;
   for (const nb::handle text : nb::iter(texts)) {
-    all.push_back(nb::isinstance<nb::str>(text) ? encoder.encode(nb::cast<std::string>(text))
+    all.push_back(nb::isinstance<nb::str>(text) ? encoder.encode_cut(nb::cast<std::string>(text))
                                                 : plain<Ids>(text, kOp, "a text, or its ids"));
   }
   return all;
@@ -105,7 +117,7 @@ nb::dict steps(TextEncoder& encoder, nb::handle text) {
 }  // namespace
 
 void bind_encoder(nb::module_& m) {
-  nb::class_<TextEncoder>(m, "Encoder", "An encoder read from a model's folder.")
+  nb::class_<TextEncoder>(m, "Encoder", "An encoder read from a model's files.")
       .def(nb::init<const std::string&>(), nb::arg("folder"))
       .def("encode", &TextEncoder::encode, nb::arg("text"), "The ids of a text.")
       .def("embed", &embed, nb::arg("texts"), nb::arg("pooling").none(), nb::arg("normalised").none(),

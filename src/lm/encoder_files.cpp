@@ -1,4 +1,4 @@
-// Encoders in files: BERT's config.json, its tensors, and what sentence-transformers puts beside them.
+// Encoders in files: BERT's config.json and its tensors.
 #include <array>
 #include <map>
 #include <set>
@@ -6,9 +6,11 @@
 
 #include "attn/encoder.hpp"
 #include "attn/error.hpp"
+#include "attn/gguf.hpp"
 #include "io/file.hpp"
 #include "io/json_object.hpp"
 #include "io/passed_over.hpp"
+#include "lm/gguf_encoder.hpp"
 #include "lm/stored_tensors.hpp"
 
 namespace attn {
@@ -43,27 +45,15 @@ std::string encoder_name(std::string name) {
 }
 
 bool is_beside(const std::string& name) {
-  for (const char* part : {"pooler.", "bert.pooler.", "cls.", "classifier.", "qa_outputs."}) {
+  for (const char* part : {"pooler.", "bert.pooler.", "cls.", "cls_", "classifier.", "qa_outputs."}) {
     if (name.starts_with(part)) return true;
   }
   return name.ends_with("embeddings.position_ids");
 }
 
-// Whether modules.json ends with a division by the length. What else a text would go through is refused.
-bool normalises(const files::path& modules) {
-  const std::string source = io::source_name(modules), text = json_in(modules);
-  const io::Origin origin{kLoadEncoder, source};
-  const auto list = io::JsonObject::Json::parse(text, nullptr, false);
-  if (!list.is_array()) origin.fail("a list of modules", list.is_discarded() ? "no JSON" : "another value");
-  bool divides = false;
-  for (const auto& module : list) {
-    const bool named = module.is_object() && module.contains("type") && module["type"].is_string();
-    const std::string type = named ? module["type"].get<std::string>() : "";
-    divides = divides || type.ends_with(".Normalize");
-    if (type.ends_with(".Transformer") || type.ends_with(".Pooling") || type.ends_with(".Normalize")) continue;
-    origin.fail("the modules Transformer, Pooling and Normalize alone", io::in_quotes(type));
-  }
-  return divides;
+EncoderFiles open_folder(const files::path& folder) {
+  const files::path config = folder / "config.json";
+  return {parse_encoder_config(json_in(config), io::source_name(config)), stored_tensors(folder)};
 }
 
 }  // namespace
@@ -103,13 +93,12 @@ EncoderConfig parse_encoder_config(std::string_view text, std::string_view sourc
   return config;
 }
 
-Encoder load_encoder(const files::path& folder) {
-  const std::string source = io::source_name(folder);
+Encoder load_encoder(const files::path& path) {
+  const std::string source = io::source_name(path);
   const io::Origin origin{kLoadEncoder, source};
-  const EncoderConfig config =
-      parse_encoder_config(json_in(folder / "config.json"), io::source_name(folder / "config.json"));
+  auto [config, stored] = io::is_gguf(path) ? open_gguf_encoder(path) : open_folder(path);
   std::map<std::string, StoredTensor> tensors;
-  for (StoredTensor& tensor : stored_tensors(folder)) {
+  for (StoredTensor& tensor : stored) {
     const std::string name = encoder_name(tensor.name);
     if (name.empty() && !is_beside(tensor.name)) origin.fail("only tensors of a BERT", io::in_quotes(tensor.name));
     if (!name.empty() && !tensors.emplace(name, std::move(tensor)).second) {
@@ -139,25 +128,6 @@ Encoder load_encoder(const files::path& folder) {
   }
   for (Parameter* p : encoder.parameters()) p->value = tensors.at(p->name).load(DType::f32);
   return encoder;
-}
-
-EmbeddingSettings embedding_settings(const files::path& folder) {
-  EmbeddingSettings settings;
-  const files::path modules = folder / "modules.json", pooling = folder / "1_Pooling" / "config.json";
-  if (files::exists(modules)) settings.normalised = normalises(modules);
-  if (!files::exists(pooling)) return settings;
-  const std::string source = io::source_name(pooling);
-  const io::Origin origin{kLoadEncoder, source};
-  const std::string text = json_in(pooling);
-  const io::JsonObject json(std::string_view(text), origin);
-  for (const char* other : {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
-                            "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"}) {
-    json.require(other, false);
-  }
-  const bool mean = json.flag("pooling_mode_mean_tokens", false), first = json.flag("pooling_mode_cls_token", false);
-  if (mean == first) json.wrong("pooling_mode_mean_tokens", "true, or else pooling_mode_cls_token", mean);
-  settings.pooling = mean ? Pooling::mean : Pooling::first;
-  return settings;
 }
 
 }  // namespace attn

@@ -186,7 +186,7 @@ void gemma2(const JsonObject& json, Config& c) {
 
 void gemma3(const JsonObject& json, Config& c) {
   gemma(json, c);
-  c.attention_softcap = number_or_none(json, "attn_logit_softcapping", 0);
+  json.require("attn_logit_softcapping", nullptr);  // which transformers' Gemma 3 has, and does not compute
   c.logits_softcap = number_or_none(json, "final_logit_softcapping", 0);
   c.query_key_norm = QueryKeyNorm::each_head;
   const std::int64_t every = json.size("sliding_window_pattern", 6);

@@ -8,14 +8,15 @@
 #include "attn/gguf.hpp"
 #include "io/bytes.hpp"
 #include "io/file.hpp"
+#include "io/gguf_metadata.hpp"
 #include "io/passed_over.hpp"
-#include "lm/gguf_metadata.hpp"
 
 namespace attn {
 namespace {
 
 using Json = io::JsonObject::Json;
 using io::Gguf;
+using io::GgufMetadata;
 using io::GgufTensor;
 
 // What an architecture's files do that others do not.
@@ -106,6 +107,11 @@ Json rope_scaling(const Json& config, const GgufMetadata& metadata, const Gguf& 
   const double older = metadata.number("rope.scale_linear", 0);
   const double factor = metadata.number("rope.scaling.factor", older);
   const std::int64_t original = metadata.whole("rope.scaling.original_context_length", 0);
+  const bool listed = file.find("rope_freqs.weight") || file.find("rope_factors_short.weight");
+  if (listed && ((factor != 0 && factor != 1) || (type != "none" && type != "linear" && type != "longrope"))) {
+    metadata.origin().fail("no other scaling beside a factor for each frequency",
+                           "rope.scaling.type " + type + " and a factor of " + io::text_of(factor));
+  }
   // Llama 3's scaling, as a factor for each frequency.
   if (const Json list = factors("rope_freqs.weight", config, metadata, file); !list.empty()) {
     return {{"rope_type", "longrope"}, {"short_factor", list},
@@ -193,7 +199,7 @@ void add_gemma(Json& config, const GgufMetadata& metadata, bool third) {
     const double value = metadata.number(key, otherwise);
     config[key] = value > 0 ? Json(value) : Json(nullptr);
   };
-  cap("attn_logit_softcapping", third ? 0 : 50);
+  if (!third) cap("attn_logit_softcapping", 50);
   cap("final_logit_softcapping", third ? 0 : 30);
   if (third) config["rope_local_base_freq"] = metadata.number("rope.freq_base_swa", 10000);
 }
@@ -213,20 +219,12 @@ void add_olmo(Json& config, const GgufMetadata& metadata) {
   config.erase("rope_theta"), config.erase("rope_scaling");
 }
 
-void require_same(const char* key, std::int64_t ours, const GgufMetadata& metadata) {
-  const std::int64_t found = metadata.whole(key, ours);
-  if (found != ours) {
-    metadata.origin().fail(std::string(key) + " of " + std::to_string(ours) + ", as the rest of the file has it",
-                           std::to_string(found));
-  }
-}
-
 Json config_of(const Gguf& file, const GgufMetadata& metadata, const Architecture& a) {
   const GgufTensor* embedding = file.find("token_embd.weight");
   if (!embedding || embedding->shape.size() != 2) metadata.origin().fail("a matrix token_embd.weight", "none");
   Json config{{"model_type", a.family}};
   config["vocab_size"] = embedding->shape[0];
-  require_same("vocab_size", embedding->shape[0], metadata);
+  metadata.require("vocab_size", embedding->shape[0]);
   const std::int64_t heads = metadata.of_all_layers("attention.head_count"), width = metadata.whole("embedding_length");
   config["hidden_size"] = width;
   config["intermediate_size"] = metadata.of_all_layers("feed_forward_length");
@@ -238,7 +236,7 @@ Json config_of(const Gguf& file, const GgufMetadata& metadata, const Architectur
   const std::int64_t head_dim = metadata.whole("attention.key_length", width / heads);
   if (head_dim < 1) metadata.origin().fail("attention.key_length of 1 or more", std::to_string(head_dim));
   config["head_dim"] = head_dim;
-  require_same("attention.value_length", head_dim, metadata);
+  metadata.require("attention.value_length", head_dim);
   config["rms_norm_eps"] = metadata.number("attention.layer_norm_rms_epsilon");
   config["tie_word_embeddings"] = file.find("output.weight") == nullptr;
   const std::string_view name = a.name;
@@ -287,7 +285,7 @@ PretrainedFiles open_gguf_model(const std::filesystem::path& path) {
   const std::string source = io::source_name(path);
   GgufMetadata metadata(*file, {"load_gguf", source});
   const Architecture& a = architecture_of(metadata);
-  metadata.set_prefix(a.name);
+  metadata.set_prefix(std::string(a.name) + ".");
   PretrainedFiles files;
   files.format = "gguf";
   files.config = parse_language_model_config(config_of(*file, metadata, a).dump(2) + "\n", source);

@@ -148,6 +148,8 @@ std::vector<std::int64_t> BPETokenizer::encode(std::string_view text, const Enco
     }
     at_start = false;
   }
+  const std::size_t after = options.add_special_tokens ? steps.after.size() : 0;
+  ids.resize(std::min(ids.size(), options.most - std::min(after, options.most)));
   if (options.add_special_tokens) ids.insert(ids.end(), steps.after.begin(), steps.after.end());
   return ids;
 }

@@ -21,7 +21,8 @@ std::string Tokenizer::decode(std::span<const std::int64_t> ids, const DecodeOpt
   return text.erase(0, std::min(blanks, blanks_before()));
 }
 
-std::vector<std::int64_t> ByteTokenizer::encode(std::string_view text, const EncodeOptions&) const {
+std::vector<std::int64_t> ByteTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  text = text.substr(0, options.most);
   std::vector<std::int64_t> ids;
   ids.reserve(text.size());
   for (const char c : text) ids.push_back(static_cast<std::uint8_t>(c));

@@ -67,6 +67,17 @@ std::string with_ideographs_apart(std::string_view text) {
   });
 }
 
+std::string without_extra_blanks(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c != ' ' || !(result.empty() || result.back() == ' ')) result.push_back(c);
+  }
+  constexpr std::string_view written = "\u2581";  // what SentencePiece writes for a blank goes from the end, too
+  std::string_view kept = result;
+  while (kept.ends_with(' ') || kept.ends_with(written)) kept.remove_suffix(kept.ends_with(' ') ? 1 : written.size());
+  return std::string(kept);
+}
+
 std::string stripped(std::string_view text, bool left, bool right) {
   std::size_t begin = text.size(), end = 0, at = 0;
   while (at < text.size()) {
@@ -105,6 +116,8 @@ std::string changed_by(const Normalizer& step, const std::string& text) {
       return text.empty() ? text : step.to + text;
     case Normalizer::Kind::replace:
       return replaced(text, step);
+    case Normalizer::Kind::extra_blanks:
+      return without_extra_blanks(text);
     case Normalizer::Kind::strip:
       return stripped(text, step.left, step.right);
     case Normalizer::Kind::clean:

@@ -16,12 +16,13 @@ struct Normalizer {
     nfd,
     lowercase,
     strip_accents,
-    prepend,     // `to`, where there is a text
-    replace,     // what `pattern` finds, by `to`
-    strip,       // white space at the ends that `left` and `right` name
-    clean,       // as BertNormalizer: control characters go, and white space becomes blanks
-    ideographs,  // as BertNormalizer: blanks around each
-    bert_marks   // as BertNormalizer: letters without their accents
+    prepend,       // `to`, where there is a text
+    replace,       // what `pattern` finds, by `to`
+    strip,         // white space at the ends that `left` and `right` name
+    extra_blanks,  // as SentencePiece: blanks at both ends go, and of several in a row one stays
+    clean,         // as BertNormalizer: control characters go, and white space becomes blanks
+    ideographs,    // as BertNormalizer: blanks around each
+    bert_marks     // as BertNormalizer: letters without their accents
   } kind;
   std::string to{};
   std::shared_ptr<const Regex> pattern{};

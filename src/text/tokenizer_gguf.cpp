@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "io/gguf_metadata.hpp"
+#include "io/passed_over.hpp"
 #include "text/pre_tokenizers.hpp"
 #include "text/readers.hpp"
 #include "text/vocabulary.hpp"
@@ -39,22 +41,13 @@ constexpr std::array<std::string_view, 23> kEnds{"<|eot_id|>",
                                                  "[e~[",
                                                  "<|file_sep|>"};
 
-// Behind "tokenizer.ggml.". Scores are read where they rank merges; the tokens to fill up, to mask and to fill in
-// between mean nothing for one text, nor does the number of BERT's kinds of token.
-constexpr std::string_view kKeys =
-    " model pre tokens token_type scores merges bos_token_id eos_token_id eot_token_id eom_token_id unknown_token_id "
-    "seperator_token_id cls_token_id add_bos_token add_eos_token add_sep_token add_space_prefix normalizer.lowercase "
-    "normalizer.strip_accents padding_token_id mask_token_id fim_pre_token_id fim_suf_token_id fim_mid_token_id "
-    "fim_pad_token_id fim_rep_token_id fim_sep_token_id prefix_token_id suffix_token_id middle_token_id "
-    "token_type_count ";
-
 class Reader {
  public:
-  Reader(const io::Gguf& file, const io::Origin& origin) : file_(file), origin_(origin) {}
+  Reader(const io::Gguf& file, const io::Origin& origin) : keys_(file, origin, "tokenizer.ggml."), origin_(origin) {}
 
   Description read() {
     read_tokens();
-    const std::string model = required<std::string>("model");
+    const std::string model = keys_.text("model");
     if (model == "gpt2") {
       read_byte_level();
     } else if (model == "gemma4") {
@@ -66,53 +59,22 @@ class Reader {
     } else {
       unknown("model", model);
     }
-    require_known_keys();
     read_marks();
     read_ends();
     read_strips();
     read_chat();
+    keys_.finish("tokenizer.", kTokenizerGgufPassedOver);
     return std::move(d_);
   }
 
  private:
-  // Null where there is none.
-  template <class T>
-  const T* find(const std::string& key) const {
-    const auto at = file_.metadata().find(key);
-    const T* value = at == file_.metadata().end() ? nullptr : std::get_if<T>(&at->second);
-    if (!value && at != file_.metadata().end()) origin_.fail(key, "one of another kind");
-    return value;
-  }
-
-  // A key that nobody reads could ask for other ids.
-  void require_known_keys() const {
-    for (const auto& [key, value] : file_.metadata()) {
-      const bool chat = key.starts_with("tokenizer.chat_template");  // others than the model's own are not used
-      if (!key.starts_with("tokenizer.") || chat || key == "tokenizer.huggingface.json") continue;
-      constexpr std::string_view prefix = "tokenizer.ggml.";
-      const bool ggml = key.starts_with(prefix);
-      const std::string name = std::string(1, ' ').append(key, ggml ? prefix.size() : 0).append(" ");
-      if (kKeys.find(name) == kKeys.npos) origin_.fail("keys that attn knows", io::in_quotes(key));
-    }
-    const bool* separates = find<bool>("tokenizer.ggml.add_sep_token");
-    if (separates && *separates && !d_.word_piece) origin_.fail("add_sep_token to be false but for BERT", "true");
-  }
-
-  template <class T>
-  const T& required(const char* key) const {
-    const std::string whole = std::string("tokenizer.ggml.") + key;
-    const T* value = find<T>(whole);
-    if (!value) origin_.fail(whole, "none");
-    return *value;
-  }
-
   [[noreturn]] void unknown(const char* key, const std::string& name) const {
     origin_.fail("a tokenizer.ggml." + std::string(key) + " that attn knows", io::in_quotes(name));
   }
 
   void read_tokens() {
-    const auto& tokens = required<std::vector<std::string>>("tokens");
-    const auto* types = find<std::vector<std::int64_t>>("tokenizer.ggml.token_type");
+    const auto& tokens = keys_.required<std::vector<std::string>>("tokens");
+    const auto* types = keys_.find<std::vector<std::int64_t>>("token_type");
     if (types && types->size() != tokens.size()) origin_.fail("a type for each token", std::to_string(types->size()));
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       d_.vocabulary.emplace_back(tokens[i], i);
@@ -124,7 +86,7 @@ class Reader {
   }
 
   void read_merges() {
-    const auto& merges = required<std::vector<std::string>>("merges");
+    const auto& merges = keys_.required<std::vector<std::string>>("merges");
     if (merges.empty()) {
       origin_.fail("tokenizer.ggml.merges of at least one", "none", "convert the model with its tokenizer's merges");
     }
@@ -134,7 +96,7 @@ class Reader {
   void read_byte_level() {
     d_.byte_level = true;
     read_merges();
-    const std::string name = required<std::string>("pre");
+    const std::string name = keys_.text("pre");
     auto pre = pre_tokenizer_named(name);
     if (!pre) unknown("pre", name);
     d_.splitters = std::move(pre->splitters);
@@ -152,8 +114,7 @@ class Reader {
 
   void read_characters(bool blank_before) {
     d_.byte_fallback = d_.bytes_decoded = d_.fuse_unknown = true;
-    const bool* prefix = find<bool>("tokenizer.ggml.add_space_prefix");
-    if (prefix ? *prefix : blank_before) {
+    if (keys_.flag("add_space_prefix", blank_before)) {
       d_.normalizers.push_back({.kind = Normalizer::Kind::prepend, .to = std::string(kBlank)});
       d_.blanks_before = 1;
     }
@@ -165,13 +126,10 @@ class Reader {
 
   // Words begin with \u2581 in the file, where BERT's own has ## before what goes on.
   void read_word_piece() {
-    const auto wanted = [&](const char* key, bool otherwise) {
-      const bool* value = find<bool>(std::string("tokenizer.ggml.normalizer.") + key);
-      return value ? *value : otherwise;
-    };
-    const bool lowercase = wanted("lowercase", true);
+    const bool lowercase = keys_.flag("normalizer.lowercase", true);
     d_.normalizers = {{.kind = Normalizer::Kind::clean}, {.kind = Normalizer::Kind::ideographs}};
-    if (wanted("strip_accents", lowercase)) d_.normalizers.push_back({.kind = Normalizer::Kind::bert_marks});
+    if (keys_.flag("normalizer.strip_accents", lowercase))
+      d_.normalizers.push_back({.kind = Normalizer::Kind::bert_marks});
     if (lowercase) d_.normalizers.push_back({.kind = Normalizer::Kind::lowercase});
     d_.splitters = {split_at(R"(\s)", Splitter::Behavior::removed), split_at(R"(\p{=punctuation})")};
     d_.word_piece = {.begin = std::string(kBlank), .next = ""};
@@ -181,13 +139,16 @@ class Reader {
   void read_sentencepiece() {
     read_scored_merges();
     begins_ = true;
+    if (keys_.flag("remove_extra_whitespaces", false)) {
+      d_.normalizers.push_back({.kind = Normalizer::Kind::extra_blanks});
+    }
     read_characters(true);
   }
 
   // SentencePiece merges the pair whose result has the highest score: every way to make a token of two is a merge. The
   // order of equal scores is the one that transformers gives them.
   void read_scored_merges() {
-    const auto& scores = required<std::vector<double>>("scores");
+    const auto& scores = keys_.required<std::vector<double>>("scores");
     scored_ = true;
     if (scores.size() != d_.vocabulary.size()) origin_.fail("a score for each token", std::to_string(scores.size()));
     if (std::ranges::any_of(scores, [](double score) { return std::isnan(score); })) {
@@ -223,7 +184,7 @@ class Reader {
 
   // The id that a key has, or else the one that all models of its kind have, where the vocabulary goes so far.
   std::optional<Id> id_at(const char* key, std::optional<Id> otherwise = {}) const {
-    const auto* id = find<std::int64_t>(std::string("tokenizer.ggml.") + key);
+    const auto* id = keys_.find<std::int64_t>(key);
     if (!id) return otherwise && *otherwise < d_.vocabulary.size() ? otherwise : std::nullopt;
     if (*id < 0 || static_cast<std::uint64_t>(*id) >= d_.vocabulary.size()) {
       origin_.fail(std::string(key) + " in the vocabulary", std::to_string(*id));
@@ -231,16 +192,13 @@ class Reader {
     return static_cast<Id>(*id);
   }
 
-  bool wanted(const char* key, bool otherwise) const {
-    const bool* value = find<bool>(std::string("tokenizer.ggml.") + key);
-    return value ? *value : otherwise;
-  }
-
   void read_marks() {
     if (d_.word_piece) {
       const auto begin = id_at("bos_token_id", id_at("cls_token_id", 101)), end = id_at("seperator_token_id", 102);
-      if (begin && wanted("add_bos_token", true)) d_.before = {*begin};
-      if (end && wanted("add_sep_token", true)) d_.after = {*end};
+      if (begin) d_.before = {*begin};
+      if (end) d_.after = {*end};
+      // Converters' flags say what stands between two texts as well: llama.cpp puts both marks around each, anyway.
+      for (const char* const key : {"add_bos_token", "add_eos_token", "add_sep_token"}) keys_.flag(key, true);
       const auto unknown = id_at("unknown_token_id", 100);
       if (unknown) d_.unknown = d_.vocabulary[*unknown].first;
       return;
@@ -248,11 +206,11 @@ class Reader {
     const bool sentencepiece = d_.merges.empty() || scored_;
     const auto begin = id_at("bos_token_id", sentencepiece ? std::optional<Id>(1) : std::nullopt);
     d_.end_of_text = id_at("eos_token_id", sentencepiece ? std::optional<Id>(2) : std::nullopt);
-    if (wanted("add_bos_token", begins_)) {
+    if (keys_.flag("add_bos_token", begins_)) {
       if (!begin) origin_.fail("tokenizer.ggml.bos_token_id, as texts begin with it", "none");
       d_.before = {*begin};
     }
-    if (wanted("add_eos_token", false)) {
+    if (keys_.flag("add_eos_token", false)) {
       if (!d_.end_of_text) origin_.fail("tokenizer.ggml.eos_token_id, as texts end with it", "none");
       d_.after = {*d_.end_of_text};
     }
@@ -285,7 +243,7 @@ class Reader {
 
   // Phi-3's special tokens take the white space after them, which a GGUF file tells by nothing but the model's name.
   void read_strips() {
-    const auto* name = find<std::string>("general.name");
+    const auto* name = keys_.find<std::string>("general.name");
     std::string small = name ? *name : "";
     std::ranges::transform(small, small.begin(),
                            [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
@@ -296,10 +254,11 @@ class Reader {
   }
 
   void read_chat() {
-    if (const auto* chat = find<std::string>("tokenizer.chat_template")) d_.chat_templates["default"] = *chat;
-    if (const auto* names = find<std::vector<std::string>>("tokenizer.chat_templates")) {
+    if (const auto* chat = keys_.find<std::string>("tokenizer.chat_template")) d_.chat_templates["default"] = *chat;
+    if (const auto* names = keys_.find<std::vector<std::string>>("tokenizer.chat_templates")) {
       for (const std::string& name : *names) {
-        if (const auto* chat = find<std::string>("tokenizer.chat_template." + name)) d_.chat_templates[name] = *chat;
+        if (const auto* chat = keys_.find<std::string>("tokenizer.chat_template." + name))
+          d_.chat_templates[name] = *chat;
       }
     }
     constexpr std::pair<const char*, const char*> tokens[] = {
@@ -313,7 +272,7 @@ class Reader {
 
   static constexpr std::size_t kLongestToken = 256;  // bytes; it can be made of two in as many ways
 
-  const io::Gguf& file_;
+  io::GgufMetadata keys_;
   const io::Origin& origin_;
   Description d_;
   bool begins_ = false, scored_ = false;  // what a text begins with where no key says so; SentencePiece's scores

@@ -128,6 +128,19 @@ TEST(Encoder, ReadsTheFilesOfItsHeads) {
   EXPECT_EQ(values(load_encoder(folder).forward(ids)), values(load_encoder(kBert).forward(ids)));
 }
 
+TEST(Encoder, IsReadFromGguf) {
+  Encoder folder = load_encoder(kBert), file = load_encoder(kBert / "model.gguf");
+  const auto wanted = folder.parameters(), found = file.parameters();
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    expect_of_largest(found[i]->value, wanted[i]->value, 0, wanted[i]->name);
+  EXPECT_EQ(static_cast<float>(file.config().model.epsilon), static_cast<float>(folder.config().model.epsilon));
+  const EmbeddingSettings settings = embedding_settings(kBert / "model.gguf");
+  EXPECT_EQ(settings.pooling, Pooling::first);
+  EXPECT_TRUE(settings.normalised);
+  expect_error(Kind::data, {"the architecture bert", "llama"}, [&] { load_encoder(kData / "gguf" / "llama.gguf"); });
+}
+
 TEST(Encoder, FollowsSentenceTransformersFiles) {
   const Folder folder;
   EXPECT_FALSE(embedding_settings(folder).normalised);
@@ -143,6 +156,16 @@ TEST(Encoder, FollowsSentenceTransformersFiles) {
   expect_error(Kind::data, {"pooling_mode_max_tokens"}, [&] { embedding_settings(folder); });
   pooling(R"({"pooling_mode_mean_tokens": false})");
   expect_error(Kind::data, {"pooling_mode_mean_tokens"}, [&] { embedding_settings(folder); });
+  pooling(R"({"pooling_mode": "cls", "embedding_dimension": 16, "include_prompt": true})");
+  EXPECT_EQ(embedding_settings(folder).pooling, Pooling::first);
+  pooling(R"({"pooling_mode": "lasttoken"})");
+  expect_error(Kind::data, {"pooling_mode", "lasttoken"}, [&] { embedding_settings(folder); });
+  pooling(R"({"pooling_mode_mean_tokens": true, "include_prompt": false})");
+  expect_error(Kind::data, {"include_prompt"}, [&] { embedding_settings(folder); });
+  io::save_text(folder / "modules.json", R"([{"type": "x.Pooling", "path": "2_Pooling"}])");
+  expect_error(Kind::data, {"1_Pooling", "2_Pooling"}, [&] { embedding_settings(folder); });
+  io::save_text(folder / "modules.json", "[\n  {]");
+  expect_error(Kind::data, {"line 2, column 4"}, [&] { embedding_settings(folder); });
 }
 
 }  // namespace

@@ -145,6 +145,28 @@ def make_bert(seed=1):
     folder = os.path.join(DATA, "bert")
     model.save_pretrained(folder)
     save_file({k: v.contiguous() for k, v in tensors.items()}, os.path.join(folder, "golden.safetensors"))
+    write_bert_gguf(os.path.join(folder, "model.gguf"), model)
+
+
+def write_bert_gguf(path, model):
+    """The same encoder as llama.cpp's converter lays it out."""
+    c, writer = model.config, gguf.GGUFWriter(path, "bert")
+    writer.add_block_count(c.num_hidden_layers)
+    writer.add_context_length(c.max_position_embeddings)
+    writer.add_embedding_length(c.hidden_size)
+    writer.add_feed_forward_length(c.intermediate_size)
+    writer.add_head_count(c.num_attention_heads)
+    writer.add_layer_norm_eps(c.layer_norm_eps)
+    writer.add_causal_attention(False)
+    writer.add_pooling_type(gguf.PoolingType.CLS)
+    writer.add_token_type_count(c.type_vocab_size)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, c.num_hidden_layers)
+    for name, value in model.state_dict().items():
+        writer.add_tensor(names.get_name(name, try_suffixes=(".weight", ".bias")), value.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 # ---- GGUF -----------------------------------------------------------------------------------------------------------

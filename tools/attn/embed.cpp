@@ -23,10 +23,12 @@ struct EmbedFlags {
 };
 
 constexpr const char* kEmbedNotes =
-    "MODEL is a Hugging Face folder of the family bert, such as sentence-transformers/all-MiniLM-L6-v2. How hidden "
-    "states become a vector is what the folder's files of sentence-transformers say: the mean of all tokens', or the "
-    "first's, and whether the vector is divided by its length. Without such files it is the mean. A text has the same "
-    "vector whatever texts are beside it. The table shows cosines: 1 for the same direction.\n\n"
+    "MODEL is a Hugging Face folder of the family bert, such as sentence-transformers/all-MiniLM-L6-v2, or a GGUF file "
+    "of the architecture bert. How hidden states become a vector is what the folder's files of sentence-transformers "
+    "say: the mean of all tokens', or the first's, whether the vector is divided by its length, and after how many "
+    "tokens a text is cut, which standard error tells. Without such files it is the mean, and a text that is too long "
+    "is an error. A GGUF file says which token's it is, and its vectors are divided by their length. A text has the "
+    "same vector whatever texts are beside it. The table shows cosines: 1 for the same direction.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";
 
 constexpr const char* kEmbedExamples =
@@ -114,13 +116,19 @@ void embed(const EmbedFlags& flags) {
   EmbeddingSettings settings = embedding_settings(flags.model);
   if (!flags.pooling.empty()) settings.pooling = flags.pooling == "mean" ? Pooling::mean : Pooling::first;
   if (flags.plain) settings.normalised = false;
+  const std::int64_t most = encoder.config().model.context_length;
   std::vector<std::vector<std::int64_t>> ids;
   for (const std::string& text : texts) {
     ids.push_back(tokenizer.encode(text));
-    const std::int64_t most = encoder.config().model.context_length;
-    if (std::ssize(ids.back()) <= most) continue;
-    throw Error(Error::Kind::data, "TEXT", formatted("texts of at most {} tokens", most),
-                formatted("{} in text {}", ids.back().size(), ids.size()), "shorten it, or cut it in several");
+    const std::int64_t tokens = std::ssize(ids.back());
+    if (tokens <= std::min(most, settings.longest)) continue;
+    if (settings.longest == kNoLongest) {
+      throw Error(Error::Kind::data, "TEXT", formatted("texts of at most {} tokens", most),
+                  formatted("{} in text {}", tokens, ids.size()), "shorten it, or cut it in several");
+    }
+    ids.back() = tokenizer.encode(text, {.most = static_cast<std::size_t>(std::min(most, settings.longest))});
+    write_stderr(formatted("attn embed: text {} has {} tokens and is cut to the first {}, as the model's files say\n",
+                           ids.size(), tokens, ids.back().size()));
   }
   const Tensor vectors = encoder.embed(ids, settings.pooling, settings.normalised);
   flags.json ? write_stdout(dump(json_of(texts, ids, vectors))) : write_stdout(text_of(texts, vectors));
@@ -131,7 +139,9 @@ void embed(const EmbedFlags& flags) {
 void define_embed(Verb& verb, int&) {
   const auto flags = std::make_shared<EmbedFlags>();
   const Option& texts = verb.add_option("TEXT", flags->texts, "The texts.").value_name("TEXT…").default_is("--lines");
-  verb.add_option("--model", flags->model, "The folder of an encoder.").value_name("MODEL").required();
+  verb.add_option("--model", flags->model, "The folder of an encoder, or its GGUF file.")
+      .value_name("MODEL")
+      .required();
   verb.add_option("--lines", flags->lines, "Take the lines of a file, each a text; - is standard input.")
       .value_name("FILE")
       .default_is("TEXT")

@@ -1,0 +1,112 @@
+// What sentence-transformers puts beside an encoder: how a text becomes its vector.
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "attn/encoder.hpp"
+#include "attn/gguf.hpp"
+#include "io/file.hpp"
+#include "io/json_object.hpp"
+#include "io/passed_over.hpp"
+#include "lm/gguf_encoder.hpp"
+
+namespace attn {
+namespace {
+
+namespace files = std::filesystem;
+
+constexpr const char* kOp = "load_encoder";
+
+// Of sentence_bert_config.json and config_sentence_transformers.json.
+constexpr std::array<io::PassedOver, 5> kSentencePassedOver{
+    {{"__version__ similarity_fn_name prompts", "", "who made the files, and what is chosen by name alone"},
+     {"do_lower_case", "[false]", "texts are taken as they stand"},
+     {"default_prompt_name", "[]", "a text that is put before each, which attn embed has none of"},
+     {"transformer_task model_type module_output_name",
+      R"(["feature-extraction", "SentenceTransformer", "token_embeddings"])", "it would be another kind of model"},
+     {"modality_config model_args tokenizer_args config_args processor_kwargs model_kwargs config_kwargs truncate_dim",
+      R"([{}, {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}])",
+      "it would be another kind of model"}}};
+
+// Of 1_Pooling/config.json.
+constexpr std::array<io::PassedOver, 3> kPoolingPassedOver{
+    {{"word_embedding_dimension embedding_dimension", "", "the model's own width"},
+     {"include_prompt", "[true]", "there is no prompt"},
+     {"pooling_mode_*", "[false]", "attn has the mean and the first token's"}}};
+
+std::string json_in(const files::path& path) { return std::string(io::as_text(io::read_file(path, kOp).bytes())); }
+
+// Calls `read` with the object in a file, if that is there, and then looks for keys that nobody read.
+template <class F>
+void read_if_there(const files::path& path, std::span<const io::PassedOver> passed_over, const F& read) {
+  if (!files::exists(path)) return;
+  const std::string source = io::source_name(path), text = json_in(path);
+  const io::Origin origin{kOp, source};
+  const io::JsonObject json(std::string_view(text), origin);
+  read(json);
+  json.finish({passed_over});
+}
+
+// Whether modules.json ends with a division by the length. What else a text would go through is refused.
+bool normalises(const files::path& modules) {
+  const std::string source = io::source_name(modules), text = json_in(modules);
+  const io::Origin origin{kOp, source};
+  const auto list = io::parse_json(text, nullptr, origin);
+  if (!list.is_array()) origin.fail("a list of modules", list.type_name());
+  bool divides = false;
+  for (const auto& module : list) {
+    const auto said = [&](const char* key) {
+      const bool there = module.is_object() && module.contains(key) && module[key].is_string();
+      return there ? module[key].get<std::string>() : std::string();
+    };
+    const std::string type = said("type"), path = said("path");
+    const bool pools = type.ends_with(".Pooling");
+    divides = divides || type.ends_with(".Normalize");
+    if (pools && path != "1_Pooling") origin.fail("the path 1_Pooling of the module Pooling", io::in_quotes(path));
+    if (pools || type.ends_with(".Transformer") || type.ends_with(".Normalize")) continue;
+    origin.fail("the modules Transformer, Pooling and Normalize alone", io::in_quotes(type));
+  }
+  return divides;
+}
+
+Pooling pooling_of(const io::JsonObject& json) {
+  const bool said = json.find("pooling_mode") != nullptr;
+  const std::string mode = json.text("pooling_mode", "");
+  const bool mean = said ? mode == "mean" : json.flag("pooling_mode_mean_tokens", false);
+  const bool first = said ? mode == "cls" : json.flag("pooling_mode_cls_token", false);
+  if (mean != first) return mean ? Pooling::mean : Pooling::first;
+  if (said) json.wrong("pooling_mode", "mean or cls", mode);
+  json.finish({kPoolingPassedOver});  // which names another mode
+  json.wrong("pooling_mode_mean_tokens", "true, or else pooling_mode_cls_token", mean);
+}
+
+// As sentence-transformers cuts texts: what its own file says, or else what the tokenizer does.
+std::int64_t longest(const files::path& folder) {
+  std::int64_t tokens = 0;
+  read_if_there(folder / "sentence_bert_config.json", kSentencePassedOver,
+                [&](const io::JsonObject& json) { tokens = json.size("max_seq_length", 0); });
+  const files::path config = folder / "tokenizer_config.json";
+  if (tokens > 0 || !files::exists(config)) return tokens > 0 ? tokens : kNoLongest;
+  const std::string source = io::source_name(config), text = json_in(config);
+  const io::Origin origin{kOp, source};
+  const io::JsonObject json(std::string_view(text), origin);
+  const auto most = json.number("model_max_length", static_cast<double>(kNoLongest), 1, 1e300);
+  return static_cast<std::int64_t>(std::min(most, static_cast<double>(kNoLongest)));
+}
+
+}  // namespace
+
+EmbeddingSettings embedding_settings(const files::path& path) {
+  if (io::is_gguf(path)) return gguf_embedding_settings(path);
+  EmbeddingSettings settings;
+  const files::path modules = path / "modules.json";
+  if (!files::exists(modules)) return settings;
+  settings.normalised = normalises(modules);
+  settings.longest = longest(path);
+  read_if_there(path / "config_sentence_transformers.json", kSentencePassedOver, [](const io::JsonObject&) {});
+  read_if_there(path / "1_Pooling" / "config.json", kPoolingPassedOver,
+                [&](const io::JsonObject& json) { settings.pooling = pooling_of(json); });
+  return settings;
+}
+
+}  // namespace attn
