@@ -8,11 +8,12 @@
 
 Without files, the models are those of build/smollm2 and build/others that are there. All read the same GGUF file and the
 same tokens, take the likeliest one, and run in a process of their own each time. attn and transformers make float32 (or
-bfloat16, or int8) of its quantised weights, llama.cpp multiplies them as they are. Figures are medians of the rounds, with
-the least and the most: of seconds until the model is loaded (of attn those of the whole process but the generation), of
+bfloat16, or int8) of its quantised weights, attn-file and llama.cpp multiply them as they are. Figures are medians of
+the rounds, with the least and the most: of seconds until the model is loaded (of attn those of the whole process but the generation), of
 tokens a second of the prompt until the first new token, and of the new tokens after that; and the most memory that a
 process held, in MB, its programs and libraries among it.
-attn-bfloat16 and attn-int8 are at medium precision, with keys and values in bfloat16 (llama.cpp's are in float16).
+attn-bfloat16, attn-int8 and attn-file are at medium precision, with keys and values in bfloat16 (llama.cpp's are in
+float16).
 """
 
 import argparse
@@ -104,6 +105,7 @@ FLAGS = {
     "attn-float32": "--weights float32",
     "attn-bfloat16": "--weights bfloat16 --precision medium --cache bfloat16",
     "attn-int8": "--weights int8 --precision medium --cache bfloat16",
+    "attn-file": "--weights file --precision medium --cache bfloat16",
 }
 WAYS = [*FLAGS, *HERE]
 

@@ -20,7 +20,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const attn::io::Gguf file = attn::io::Gguf::parse(bytes, "fuzz");
     tokenize(file);
     attn::io::NamedTensors tensors;
-    for (const attn::io::GgufTensor& tensor : file.tensors()) tensors.tensors.emplace_back("", file.load(tensor));
+    for (const attn::io::GgufTensor& tensor : file.tensors()) {
+      tensors.tensors.emplace_back("", file.load(tensor));
+      if (tensor.shape.size() != 2) continue;
+      if (const auto blocks = file.load_blocks(tensor, 0, tensor.shape[0])) blocks->read(0, tensor.shape[0]);
+    }
     return tensors;
   });
 }

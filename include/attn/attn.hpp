@@ -30,6 +30,7 @@
 #include "attn/optim.hpp"
 #include "attn/pretrained.hpp"
 #include "attn/print.hpp"
+#include "attn/quantized.hpp"
 #include "attn/random.hpp"
 #include "attn/reference.hpp"
 #include "attn/relative_bias.hpp"

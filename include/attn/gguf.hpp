@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -13,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "attn/quantized.hpp"
 #include "attn/tensor.hpp"
 
 namespace attn::io {
@@ -39,6 +41,9 @@ enum class GgufType : std::uint32_t {
 
 // "F32", "Q4_K", …
 std::string_view name(GgufType type) noexcept;
+
+// Whether its elements are in blocks.
+bool is_quantized(GgufType type) noexcept;
 
 // Whole numbers of any size and sign are int64, floating ones double. Arrays have elements of one kind.
 using GgufValue = std::variant<bool, std::int64_t, double, std::string, std::vector<bool>, std::vector<std::int64_t>,
@@ -74,6 +79,13 @@ class Gguf {
 
   // A tensor's elements, as float32 or, rounded, as bfloat16 or float16. Throws Error (argument) for another dtype.
   Tensor load(const GgufTensor& tensor, DType dtype = DType::f32) const;
+
+  // Rows [first, last) of a matrix that is quantised, as its blocks: exactly its elements. Row i is row_of(i) of the
+  // file where that is given. Threads read and arrange the rows, with a row's memory each beside the result. Null for
+  // another tensor, and for MXFP4 with scales that float16 does not hold.
+  using RowOf = std::function<std::int64_t(std::int64_t)>;
+  std::shared_ptr<const QuantizedMatrix> load_blocks(const GgufTensor& tensor, std::int64_t first, std::int64_t last,
+                                                     const RowOf& row_of = {}) const;
 
  private:
   class Source;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attn/attention.hpp"
+#include "attn/quantized.hpp"
 #include "attn/random.hpp"
 #include "attn/tensor.hpp"
 #include "attn/trace.hpp"
@@ -23,6 +24,8 @@ struct Parameter {
   Tensor grad;  // undefined until backward() fills it; backward() adds to what is there
   // A matrix in int8 (store_matrices()) has factors of its value's rows here, float32 (rows). Else it is undefined.
   Tensor scales = {};
+  // Of a matrix that stays in the blocks of its file; `value` then has its shape, and no numbers.
+  std::shared_ptr<const QuantizedMatrix> blocks = {};
 };
 
 using StateDict = std::map<std::string, Tensor>;

@@ -5,12 +5,15 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "attn/gpt.hpp"
 #include "attn/language_model.hpp"
+#include "attn/quantized.hpp"
 #include "attn/random.hpp"
 
 namespace attn {
@@ -29,6 +32,8 @@ struct StoredTensor {
   Shape shape;
   std::uint64_t bytes = 0;
   std::function<Tensor(DType)> load;
+  // Rows [first, last) of a quantised matrix, as they are in the file; null where `load` is all there is.
+  std::function<std::shared_ptr<const QuantizedMatrix>(std::int64_t first, std::int64_t last)> load_blocks = {};
 };
 
 // PretrainedFiles has what a folder or a GGUF file holds, before anything is made of it.
@@ -44,12 +49,14 @@ struct PretrainedFiles {
 // Error: (file), and (data) for what is cut off, missing, or of another format.
 PretrainedFiles open_pretrained(const std::filesystem::path& path);
 
-// The model, with its matrices in float32, bfloat16 or int8 (as store_matrices() makes it) and its vectors in float32.
+// The model, with its matrices in float32, bfloat16 or int8 (as store_matrices() makes it) and its vectors in float32;
+// without a dtype, as the file has them: quantised ones in their blocks, exactly, and others in bfloat16 where they are
+// that, else in float32. A model with blocks generates and is evaluated; it has no gradients, and is not saved.
 // Its products are of `precision`, and `rng` is for dropout in train mode. Tensors are read one by one: beside the
 // model's own memory there is that of the largest. What says nothing is passed over: buffers of masks and frequencies,
 // a tied model's lm_head, and tensors named "training.…". Throws Error (data), naming the tensor, for a missing or
 // unknown tensor, or a shape that is not the config's.
-LanguageModel load_language_model(const std::filesystem::path& path, DType weights = DType::f32,
+LanguageModel load_language_model(const std::filesystem::path& path, std::optional<DType> weights = DType::f32,
                                   Precision precision = Precision::highest, Generator rng = Generator(0));
 // The same for the family gpt2, in float32.
 GPT load_gpt(const std::filesystem::path& path, Generator rng = Generator(0), Precision precision = Precision::highest);

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <cstdio>
+#include <exception>
+#include <mutex>
 #include <set>
 #include <type_traits>
 #include <utility>
@@ -176,12 +179,45 @@ Tensor Gguf::load(const GgufTensor& tensor, DType dtype) const {
   const Bytes bytes = sources_[tensor.part]->read(tensor.begin, tensor.bytes, buffer);
   const Tensor values = Tensor::empty(tensor.shape);
   const auto blocks = static_cast<std::int64_t>(tensor.bytes / block.bytes);
-  for_runs(blocks, static_cast<double>(block.elements), [&](std::int64_t first, std::int64_t count) {
+  for_runs(blocks, static_cast<double>(block.elements()), [&](std::int64_t first, std::int64_t count) {
     for (std::int64_t i = first; i < first + count; ++i) {
-      block.widen(bytes.data() + static_cast<std::size_t>(i) * block.bytes, values.data<float>() + i * block.elements);
+      block.widen(bytes.data() + static_cast<std::size_t>(i) * block.bytes,
+                  values.data<float>() + i * block.elements());
     }
   });
   return values.to(dtype);
+}
+
+std::shared_ptr<const QuantizedMatrix> Gguf::load_blocks(const GgufTensor& tensor, std::int64_t first,
+                                                         std::int64_t last, const RowOf& row_of) const {
+  const GgufBlock& block = *gguf_block(static_cast<std::uint32_t>(tensor.type));
+  if (!block.take || tensor.shape.size() != 2 || tensor.shape[1] == 0 || first >= last) return nullptr;
+  const std::int64_t width = tensor.shape[1], runs = width / block.elements(), rows = last - first;
+  const auto matrix = std::make_shared<QuantizedMatrix>(rows, width, block.form);
+  const std::size_t row_bytes = static_cast<std::size_t>(runs) * block.bytes;
+  std::atomic<bool> fits{true};
+  std::mutex mutex;
+  std::exception_ptr error;
+  constexpr std::int64_t some = QuantizedMatrix::kGroup;
+  parallel_for((rows + some - 1) / some, 0, static_cast<double>(4 * rows * width), [&](std::int64_t task, void*) {
+    try {
+      Buffer buffer;
+      for (std::int64_t row = task * some; row < std::min(rows, (task + 1) * some); ++row) {
+        const auto from = static_cast<std::uint64_t>(row_of ? row_of(first + row) : first + row);
+        const Bytes bytes = sources_[tensor.part]->read(tensor.begin + from * row_bytes, row_bytes, buffer);
+        BlockRun taken;
+        for (std::int64_t i = 0; i < runs; ++i) {
+          block.take(bytes.data() + static_cast<std::size_t>(i) * block.bytes, taken);
+          if (!matrix->set(row, i, taken)) fits = false;
+        }
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      error = std::current_exception();
+    }
+  });
+  if (error) std::rethrow_exception(error);
+  return fits ? matrix : nullptr;
 }
 
 }  // namespace attn::io

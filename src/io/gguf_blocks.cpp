@@ -3,6 +3,7 @@
 #include "io/gguf_blocks.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <iterator>
 #include <utility>
@@ -32,107 +33,95 @@ void widen_f32(const std::byte* block, float* out) { *out = std::bit_cast<float>
 void widen_f16(const std::byte* block, float* out) { *out = half(block); }
 void widen_bf16(const std::byte* block, float* out) { *out = std::bit_cast<float>(number(block, 2) << 16); }
 
-// 32 elements of four bits: the first half of them in the low bits of 16 bytes, the other in the high ones.
-template <class F>
-void widen_nibbles(const std::byte* bytes, float* out, F&& value) {
-  for (int i = 0; i < 16; ++i) {
-    out[i] = value(low(byte(bytes + i)));
-    out[i + 16] = value(high(byte(bytes + i)));
-  }
+// 32 codes of four bits: the first half of them in the low bits of 16 bytes, the other in the high ones.
+void take_nibbles(const std::byte* bytes, std::uint8_t* codes) {
+  for (int i = 0; i < 16; ++i) codes[i] = low(byte(bytes + i)), codes[i + 16] = high(byte(bytes + i));
 }
 
-// Sixteen levels that lie closer where most weights are.
-constexpr float kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+// Sixteen levels that lie closer where most weights are, above the least of them, -127.
+constexpr std::array<std::uint8_t, 16> kLevels{0, 23, 44, 62, 78, 92, 105, 117, 128, 140, 152, 165, 180, 196, 216, 240};
+constexpr std::array<std::uint8_t, 16> kSame{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+// A sign, two bits of exponent and one of mantissa, twice their value, above -12.
+constexpr std::array<std::uint8_t, 16> kFloats{12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
-// scale · (q - 8)
-void widen_q4_0(const std::byte* block, float* out) {
-  const float scale = half(block);
-  widen_nibbles(block + 2, out, [&](Byte q) { return scale * static_cast<float>(q - 8); });
+// scale · (q - 8), and IQ4_NL: scale · level
+void take_q4_0(const std::byte* block, BlockRun& run) {
+  run.scale = half(block);
+  take_nibbles(block + 2, run.codes.data());
 }
 
 // scale · q + least
-void widen_q4_1(const std::byte* block, float* out) {
-  const float scale = half(block), least = half(block + 2);
-  widen_nibbles(block + 4, out, [&](Byte q) { return scale * static_cast<float>(q) + least; });
+void take_q4_1(const std::byte* block, BlockRun& run) {
+  run.scale = half(block), run.least = half(block + 2);
+  take_nibbles(block + 4, run.codes.data());
 }
 
 // The same with a fifth bit of each element, of 32 in a row.
-template <class F>
-void widen_five_bits(const std::byte* fifth, float* out, F&& value) {
+void take_five_bits(const std::byte* fifth, std::uint8_t* codes) {
   const std::uint32_t bits = number(fifth, 4);
-  for (int i = 0; i < 32; ++i) {
-    const Byte both = byte(fifth + 4 + i % 16);
-    out[i] = value(static_cast<float>((i < 16 ? low(both) : high(both)) | (bits >> i & 1) << 4));
-  }
+  take_nibbles(fifth + 4, codes);
+  for (int i = 0; i < 32; ++i) codes[i] |= static_cast<Byte>((bits >> i & 1) << 4);
 }
 
-void widen_q5_0(const std::byte* block, float* out) {
-  const float scale = half(block);
-  widen_five_bits(block + 2, out, [&](float q) { return scale * (q - 16); });
+void take_q5_0(const std::byte* block, BlockRun& run) {
+  run.scale = half(block);
+  take_five_bits(block + 2, run.codes.data());
 }
 
-void widen_q5_1(const std::byte* block, float* out) {
-  const float scale = half(block), least = half(block + 2);
-  widen_five_bits(block + 4, out, [&](float q) { return scale * q + least; });
+void take_q5_1(const std::byte* block, BlockRun& run) {
+  run.scale = half(block), run.least = half(block + 2);
+  take_five_bits(block + 4, run.codes.data());
 }
 
-void widen_iq4_nl(const std::byte* block, float* out) {
-  const float scale = half(block);
-  widen_nibbles(block + 2, out, [&](Byte q) { return scale * kLevels[q]; });
-}
-
-// A sign, two bits of exponent and one of mantissa, twice their value; the scale is half of a power of two.
-void widen_mxfp4(const std::byte* block, float* out) {
-  constexpr float doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+// The scale is half of a power of two.
+void take_mxfp4(const std::byte* block, BlockRun& run) {
   const std::uint32_t power = byte(block);
-  const auto scale = std::bit_cast<float>(power < 2 ? 0x00200000u << power : (power - 1) << 23);
-  widen_nibbles(block + 1, out, [&](Byte q) { return scale * doubled[q]; });
+  run.scale = std::bit_cast<float>(power < 2 ? 0x00200000u << power : (power - 1) << 23);
+  take_nibbles(block + 1, run.codes.data());
 }
 
-void widen_q8_0(const std::byte* block, float* out) {
-  const float scale = half(block);
-  for (int i = 0; i < 32; ++i) out[i] = scale * static_cast<float>(static_cast<std::int8_t>(byte(block + 2 + i)));
+// Numbers of eight bits with a sign are codes above -128.
+void take_q8_0(const std::byte* block, BlockRun& run) {
+  run.scale = half(block);
+  for (std::size_t i = 0; i < 32; ++i) run.codes[i] = byte(block + 2 + i) ^ 128;
 }
 
 // Blocks of 256 elements, in eight parts of 32, each with a scale and a least value of 6 bits, which 12 bytes hold: the
-// first four of either kind as the low bits of a byte each, the others as a nibble and the two bits that are left.
-struct PartScales {
-  float scale[8], least[8];
-
-  explicit PartScales(const std::byte* block) {
-    const float of_scales = half(block), of_least = half(block + 2);
-    const std::byte* packed = block + 4;
-    for (int part = 0; part < 8; ++part) {
-      const int left = part % 4;
-      const Byte a = byte(packed + left), b = byte(packed + left + 4), c = byte(packed + left + 8);
-      const int of_a = part < 4 ? a & 63 : low(c) | a >> 6 << 4;
-      const int of_b = part < 4 ? b & 63 : high(c) | b >> 6 << 4;
-      scale[part] = of_scales * static_cast<float>(of_a), least[part] = of_least * static_cast<float>(of_b);
-    }
+// first four of either kind as the low bits of a byte each, the others as a nibble and the two bits that are left. The
+// least is subtracted.
+void take_part_scales(const std::byte* block, BlockRun& run) {
+  run.scale = half(block), run.least = -half(block + 2);
+  const std::byte* packed = block + 4;
+  for (std::size_t part = 0; part < 8; ++part) {
+    const std::size_t left = part % 4;
+    const Byte a = byte(packed + left), b = byte(packed + left + 4), c = byte(packed + left + 8);
+    run.scales[part] = static_cast<std::int8_t>(part < 4 ? a & 63 : low(c) | a >> 6 << 4);
+    run.leasts[part] = static_cast<std::int8_t>(part < 4 ? b & 63 : high(c) | b >> 6 << 4);
   }
-};
+}
 
 constexpr int kPart = 32;
 
 // Of two parts each, the first in the low bits of 32 bytes, the second in the high ones.
-template <class F>
-void widen_parts(const std::byte* nibbles, const PartScales& scales, float* out, F&& fifth_bit) {
-  for (int part = 0; part < 8; ++part) {
-    for (int i = 0; i < kPart; ++i) {
-      const Byte both = byte(nibbles + part / 2 * kPart + i);
-      const int q = (part % 2 == 0 ? low(both) : high(both)) + fifth_bit(part, i);
-      out[part * kPart + i] = scales.scale[part] * static_cast<float>(q) - scales.least[part];
-    }
+void take_part_nibbles(const std::byte* nibbles, std::uint8_t* codes) {
+  for (int i = 0; i < 256; ++i) {
+    const Byte both = byte(nibbles + i / 64 * kPart + i % kPart);
+    codes[i] = i / kPart % 2 == 0 ? low(both) : high(both);
   }
 }
 
-void widen_q4_k(const std::byte* block, float* out) {
-  widen_parts(block + 16, PartScales(block), out, [](int, int) { return 0; });
+void take_q4_k(const std::byte* block, BlockRun& run) {
+  take_part_scales(block, run);
+  take_part_nibbles(block + 16, run.codes.data());
 }
 
-void widen_q5_k(const std::byte* block, float* out) {
-  const std::byte* fifth = block + 16;
-  widen_parts(block + 48, PartScales(block), out, [&](int part, int i) { return (byte(fifth + i) >> part & 1) << 4; });
+void take_q5_k(const std::byte* block, BlockRun& run) {
+  take_part_scales(block, run);
+  take_part_nibbles(block + 48, run.codes.data());
+  for (int i = 0; i < 256; ++i) {
+    const int bit = byte(block + 16 + i % kPart) >> i / kPart & 1;
+    run.codes[static_cast<std::size_t>(i)] |= static_cast<Byte>(bit << 4);
+  }
 }
 
 // 256 elements of two bits: two halves of four parts of 32, each part two bits of the same 32 bytes.
@@ -141,79 +130,82 @@ int two_bits(const std::byte* packed, int element) {
   return byte(packed + 32 * side + element % 32) >> 2 * part & 3;
 }
 
-// 16 elements share a scale and a least value, a nibble each.
-void widen_q2_k(const std::byte* block, float* out) {
-  const std::byte* packed = block + 16;
-  const float of_scales = half(block + 80), of_least = half(block + 82);
-  for (int i = 0; i < 256; ++i) {
-    const Byte both = byte(block + i / 16);
-    const float scale = of_scales * static_cast<float>(low(both)), least = of_least * static_cast<float>(high(both));
-    out[i] = scale * static_cast<float>(two_bits(packed, i)) - least;
+// 16 elements share a scale and a least value, a nibble each. The least is subtracted.
+void take_q2_k(const std::byte* block, BlockRun& run) {
+  run.scale = half(block + 80), run.least = -half(block + 82);
+  for (std::size_t i = 0; i < 16; ++i) {
+    run.scales[i] = static_cast<std::int8_t>(low(byte(block + i)));
+    run.leasts[i] = static_cast<std::int8_t>(high(byte(block + i)));
   }
+  for (int i = 0; i < 256; ++i) run.codes[static_cast<std::size_t>(i)] = static_cast<Byte>(two_bits(block + 16, i));
 }
 
 // A third bit adds 4 to what is counted from -4; 16 elements share a scale of 6 bits, four of them a nibble and two
 // bits.
-void widen_q3_k(const std::byte* block, float* out) {
+void take_q3_k(const std::byte* block, BlockRun& run) {
   const std::byte *third = block, *packed = block + 32, *scales = block + 96;
-  const float of_scales = half(block + 108);
-  for (int i = 0; i < 256; ++i) {
-    const int group = i / 16;
+  run.scale = half(block + 108);
+  for (int group = 0; group < 16; ++group) {
     const Byte lower = byte(scales + group % 8), upper = byte(scales + 8 + group % 4);
     const int own = (group < 8 ? low(lower) : high(lower)) | (upper >> 2 * (group / 4) & 3) << 4;
-    const float scale = of_scales * static_cast<float>(own - 32);
+    run.scales[static_cast<std::size_t>(group)] = static_cast<std::int8_t>(own - 32);
+  }
+  for (int i = 0; i < 256; ++i) {
     const int bit = byte(third + i % 32) >> (i / 32) & 1;
-    out[i] = scale * static_cast<float>(two_bits(packed, i) + 4 * bit - 4);
+    run.codes[static_cast<std::size_t>(i)] = static_cast<Byte>(two_bits(packed, i) + 4 * bit);
   }
 }
 
 // As IQ4_NL, of eight parts of 32 with a scale of 6 bits each: a nibble, and two bits of the 16 before them.
-void widen_iq4_xs(const std::byte* block, float* out) {
-  const float of_scales = half(block);
+void take_iq4_xs(const std::byte* block, BlockRun& run) {
+  run.scale = half(block);
   const std::uint32_t upper = number(block + 2, 2);
   for (int part = 0; part < 8; ++part) {
     const Byte both = byte(block + 4 + part / 2);
-    const auto own = static_cast<int>((part % 2 == 0 ? low(both) : high(both)) | (upper >> 2 * part & 3) << 4);
-    const float scale = of_scales * static_cast<float>(own - 32);
-    widen_nibbles(block + 8 + 16 * part, out + 32 * part, [&](Byte q) { return scale * kLevels[q]; });
+    const int own = (part % 2 == 0 ? low(both) : high(both)) | static_cast<int>(upper >> 2 * part & 3) << 4;
+    run.scales[static_cast<std::size_t>(part)] = static_cast<std::int8_t>(own - 32);
+    take_nibbles(block + 8 + part * 16, run.codes.data() + part * kPart);
   }
 }
 
 // 256 elements of 6 bits in two halves of four parts of 32: four bits in `lower`, two in `upper`; a scale of 8 bits for
 // 16 elements.
-void widen_q6_k(const std::byte* block, float* out) {
+void take_q6_k(const std::byte* block, BlockRun& run) {
   const std::byte *lower = block, *upper = block + 128, *scales = block + 192;
-  const float scale = half(block + 208);
-  for (int part = 0; part < 8; ++part) {
-    const int side = part / 4, place = part % 4;
-    for (int i = 0; i < kPart; ++i) {
-      const Byte both = byte(lower + 64 * side + place % 2 * kPart + i);
-      const int q = (place < 2 ? low(both) : high(both)) | (byte(upper + kPart * side + i) >> 2 * place & 3) << 4;
-      const auto own = static_cast<std::int8_t>(byte(scales + 8 * side + 2 * place + i / 16));
-      out[part * kPart + i] = scale * static_cast<float>(own) * static_cast<float>(q - 32);
-    }
+  run.scale = half(block + 208);
+  for (std::size_t i = 0; i < 16; ++i) run.scales[i] = std::bit_cast<std::int8_t>(scales[i]);
+  for (int i = 0; i < 256; ++i) {
+    const int side = i / 128, place = i / kPart % 4;
+    const Byte both = byte(lower + 64 * side + i % 64);
+    const int q = (place < 2 ? low(both) : high(both)) | (byte(upper + kPart * side + i % kPart) >> 2 * place & 3) << 4;
+    run.codes[static_cast<std::size_t>(i)] = static_cast<Byte>(q);
   }
 }
 
 }  // namespace
 
+void GgufBlock::widen(const std::byte* from, float* out) const {
+  if (!take) return widen_one(from, out);
+  BlockRun run;
+  take(from, run);
+  attn::widen(form, run, out);
+}
+
 const GgufBlock* gguf_block(std::uint32_t type) noexcept {
-  static constexpr GgufBlock blocks[] = {{GgufType::f32, "F32", 1, 4, widen_f32},
-                                         {GgufType::f16, "F16", 1, 2, widen_f16},
-                                         {GgufType::bf16, "BF16", 1, 2, widen_bf16},
-                                         {GgufType::q4_0, "Q4_0", 32, 18, widen_q4_0},
-                                         {GgufType::q4_1, "Q4_1", 32, 20, widen_q4_1},
-                                         {GgufType::q5_0, "Q5_0", 32, 22, widen_q5_0},
-                                         {GgufType::q5_1, "Q5_1", 32, 24, widen_q5_1},
-                                         {GgufType::q8_0, "Q8_0", 32, 34, widen_q8_0},
-                                         {GgufType::q2_k, "Q2_K", 256, 84, widen_q2_k},
-                                         {GgufType::q3_k, "Q3_K", 256, 110, widen_q3_k},
-                                         {GgufType::q4_k, "Q4_K", 256, 144, widen_q4_k},
-                                         {GgufType::q5_k, "Q5_K", 256, 176, widen_q5_k},
-                                         {GgufType::q6_k, "Q6_K", 256, 210, widen_q6_k},
-                                         {GgufType::iq4_nl, "IQ4_NL", 32, 18, widen_iq4_nl},
-                                         {GgufType::iq4_xs, "IQ4_XS", 256, 136, widen_iq4_xs},
-                                         {GgufType::mxfp4, "MXFP4", 32, 17, widen_mxfp4}};
+  constexpr BlockForm q4_0{4, 32, false, false, 8, kSame}, nl{4, 32, false, false, 127, kLevels},
+      fp4{4, 32, false, false, 12, kFloats}, xs{4, 32, true, false, 127, kLevels}, q4_1{4, 32, false, true},
+      q4_k{4, 32, true, true}, q5_0{8, 32, false, false, 16}, q5_1{8, 32, false, true}, q5_k{8, 32, true, true},
+      q8_0{8, 32, false, false, 128}, q2_k{8, 16, true, true}, q3_k{8, 16, true, false, 4},
+      q6_k{8, 16, true, false, 32};
+  static constexpr GgufBlock blocks[] = {
+      {GgufType::f32, "F32", 4, {}, nullptr, widen_f32},    {GgufType::f16, "F16", 2, {}, nullptr, widen_f16},
+      {GgufType::bf16, "BF16", 2, {}, nullptr, widen_bf16}, {GgufType::q4_0, "Q4_0", 18, q4_0, take_q4_0},
+      {GgufType::q4_1, "Q4_1", 20, q4_1, take_q4_1},        {GgufType::q5_0, "Q5_0", 22, q5_0, take_q5_0},
+      {GgufType::q5_1, "Q5_1", 24, q5_1, take_q5_1},        {GgufType::q8_0, "Q8_0", 34, q8_0, take_q8_0},
+      {GgufType::q2_k, "Q2_K", 84, q2_k, take_q2_k},        {GgufType::q3_k, "Q3_K", 110, q3_k, take_q3_k},
+      {GgufType::q4_k, "Q4_K", 144, q4_k, take_q4_k},       {GgufType::q5_k, "Q5_K", 176, q5_k, take_q5_k},
+      {GgufType::q6_k, "Q6_K", 210, q6_k, take_q6_k},       {GgufType::iq4_nl, "IQ4_NL", 18, nl, take_q4_0},
+      {GgufType::iq4_xs, "IQ4_XS", 136, xs, take_iq4_xs},   {GgufType::mxfp4, "MXFP4", 17, fp4, take_mxfp4}};
   const auto* at = std::ranges::find(blocks, static_cast<GgufType>(type), &GgufBlock::type);
   return at == std::end(blocks) ? nullptr : at;
 }
@@ -228,6 +220,11 @@ std::string gguf_type_name(std::uint32_t type) {
     if (number == type) return std::string(name);
   }
   return std::to_string(type);
+}
+
+bool is_quantized(GgufType type) noexcept {
+  const GgufBlock* block = gguf_block(static_cast<std::uint32_t>(type));
+  return block && block->take;
 }
 
 std::string_view name(GgufType type) noexcept {

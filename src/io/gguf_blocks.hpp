@@ -7,15 +7,20 @@
 #include <string_view>
 
 #include "attn/gguf.hpp"
+#include "attn/quantized.hpp"
 
 namespace attn::io {
 
 struct GgufBlock {
   GgufType type;
   std::string_view name;
-  std::int64_t elements;
   std::size_t bytes;
-  void (*widen)(const std::byte* block, float* out);  // one block
+  BlockForm form;                                   // of a quantised one
+  void (*take)(const std::byte* block, BlockRun&);  // null where an element stands alone
+  void (*widen_one)(const std::byte* block, float*) = nullptr;
+
+  std::int64_t elements() const { return take ? form.shared() : 1; }
+  void widen(const std::byte* block, float* out) const;  // one block
 };
 
 // Of a type that the file names by its number; null for one that is not read.

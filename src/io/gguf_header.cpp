@@ -171,11 +171,11 @@ Extent extent_of(Reader& reader, const std::string& who, std::uint32_t& type, co
   ExtentBuilder builder(origin);
   for (std::uint64_t i = 0; i < rank; ++i) builder.add(sizes[i]);
   Extent extent = builder.finish(DType::f32);
-  if (extent.shape.back() % block->elements != 0) {
-    origin.fail("rows of whole blocks of " + std::to_string(block->elements) + " elements",
+  if (extent.shape.back() % block->elements() != 0) {
+    origin.fail("rows of whole blocks of " + std::to_string(block->elements()) + " elements",
                 std::to_string(extent.shape.back()) + who);
   }
-  extent.bytes = extent.bytes / attn::size_of(DType::f32) / static_cast<std::size_t>(block->elements) * block->bytes;
+  extent.bytes = extent.bytes / attn::size_of(DType::f32) / static_cast<std::size_t>(block->elements()) * block->bytes;
   return extent;
 }
 

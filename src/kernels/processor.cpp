@@ -37,7 +37,8 @@ bool tiles_granted() {
 
 bool has_avx512bf16() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && bit(cpuid(7, 1).a, 5);
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vnni") && bit(cpuid(7, 1).a, 5);
 }
 
 bool has_amx_bf16() {

@@ -114,7 +114,8 @@ Tensor Decoder::run(const Tensor& ids, const std::vector<RotaryTable>& turns, st
   }
   const Tensor hidden = model_->norm.forward(x.slice(1, tokens - 1, tokens).contiguous(), DType::f32);
   const Parameter& head = model_->head();
-  const Tensor logits = logits_of({head.value, c.precision, c.logits_scale, c.logits_softcap, head.scales}, hidden);
+  const Tensor logits =
+      logits_of({head.value, c.precision, c.logits_scale, c.logits_softcap, head.scales, head.blocks}, hidden);
   return logits.view({-1, c.vocab_size});
 }
 

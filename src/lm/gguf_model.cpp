@@ -275,7 +275,18 @@ StoredTensor stored(const std::shared_ptr<const Gguf>& file, const GgufTensor& t
     const bool divisible = values.rank() > 0 && values.size(0) % (2 * heads) == 0;  // else the shape is refused
     return turned && divisible ? in_halves(values, heads) : values.to(dtype);
   };
-  return {name, std::string(io::name(tensor.type)), tensor.shape, tensor.bytes, load};
+  const auto load_blocks = [file, tensor, turned, heads](std::int64_t first, std::int64_t last) {
+    if (!turned) return file->load_blocks(tensor, first, last);
+    const std::int64_t width = tensor.shape[0] / heads, half = width / 2;
+    return file->load_blocks(tensor, first, last, [=](std::int64_t row) {  // as in_halves() does
+      return row / width * width + row % half * 2 + row % width / half;
+    });
+  };
+  StoredTensor all{name, std::string(io::name(tensor.type)), tensor.shape, tensor.bytes, load};
+  const bool divisible = !turned || tensor.shape[0] % (2 * heads) == 0;
+  if (io::is_quantized(tensor.type) && tensor.shape.size() == 2 && divisible && !less_one)
+    all.load_blocks = load_blocks;
+  return all;
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ Tensor uncapped(const Tensor& dy, const Tensor& y, double softcap) {
 }  // namespace
 
 Tensor logits_of(const Head& head, const Tensor& hidden) {
-  const Tensor logits = project(hidden, head.weight, {}, {head.precision, {}, {}, head.scales});
+  const Tensor logits = project(hidden, head.weight, {}, {head.precision, {}, {}, head.scales, head.blocks.get()});
   scale_in_place(logits, head.scale);
   if (head.softcap > 0) cap_in_place(logits, head.softcap);
   return logits;

@@ -1,7 +1,10 @@
 // A language model's head: logits of hidden states, and the loss that needs no more than a part of them at a time.
 #pragma once
 
+#include <memory>
+
 #include "attn/attention.hpp"
+#include "attn/quantized.hpp"
 #include "attn/tensor.hpp"
 
 namespace attn {
@@ -9,9 +12,10 @@ namespace attn {
 struct Head {
   Tensor weight;  // (vocab_size, width)
   Precision precision = Precision::highest;
-  double scale = 1;    // of the products
-  double softcap = 0;  // then cap · tanh(logits / cap); 0 = none
-  Tensor scales = {};  // of an int8 weight's rows
+  double scale = 1;                                    // of the products
+  double softcap = 0;                                  // then cap · tanh(logits / cap); 0 = none
+  Tensor scales = {};                                  // of an int8 weight's rows
+  std::shared_ptr<const QuantizedMatrix> blocks = {};  // of a weight that stays quantised
 };
 
 // hidden (…, width) → logits (…, vocab_size)

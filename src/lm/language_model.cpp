@@ -165,7 +165,7 @@ void LanguageModel::hidden_backward(const Tensor& d_hidden, const GradientsReady
 
 Head LanguageModel::output_head() const {
   require_present(head());
-  return {head().value, config_.precision, config_.logits_scale, config_.logits_softcap, head().scales};
+  return {head().value, config_.precision, config_.logits_scale, config_.logits_softcap, head().scales, head().blocks};
 }
 
 Tensor LanguageModel::forward(const Tensor& ids, Trace* trace) {

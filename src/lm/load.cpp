@@ -71,7 +71,29 @@ void untie(LanguageModelConfig& c, ByName& tensors) {
   }
 }
 
-void load(const StoredParameters& stored, const StoredTensor& tensor, DType weights) {
+// False where the tensor has no blocks.
+bool load_blocks(const StoredParameters& stored, const StoredTensor& tensor) {
+  if (!tensor.load_blocks || stored.transposed) return false;
+  std::int64_t row = 0;
+  for (Parameter* part : stored.parts) {
+    const std::int64_t rows = part->value.size(0);
+    auto blocks = tensor.load_blocks(row, row + rows);
+    if (!blocks) return false;
+    keep_blocks(*part, std::move(blocks));
+    row += rows;
+  }
+  return true;
+}
+
+// What holds a tensor's numbers exactly, apart from its blocks: MXFP4's have few bits, and powers of two that float16
+// lacks.
+DType dtype_in_file(const StoredTensor& tensor) {
+  return tensor.dtype == "BF16" || tensor.dtype == "MXFP4" ? DType::bf16 : DType::f32;
+}
+
+void load(const StoredParameters& stored, const StoredTensor& tensor, std::optional<DType> wanted) {
+  if (!wanted && load_blocks(stored, tensor)) return;
+  const DType weights = wanted.value_or(dtype_in_file(tensor));
   const bool in_bytes = weights == DType::i8;
   Tensor all = tensor.load(tensor.shape.size() == 2 && !in_bytes ? weights : DType::f32);
   if (stored.transposed) all = all.transpose(0, 1).contiguous();
@@ -84,9 +106,9 @@ void load(const StoredParameters& stored, const StoredTensor& tensor, DType weig
   if (in_bytes) store_matrices(stored.parts, weights);
 }
 
-void check_weights(DType weights) {
-  if (weights == DType::f32 || weights == DType::bf16 || weights == DType::i8) return;
-  throw Error(Error::Kind::dtype, kOp, "weights in float32, bfloat16 or int8", name(weights));
+void check_weights(std::optional<DType> weights) {
+  if (!weights || weights == DType::f32 || weights == DType::bf16 || weights == DType::i8) return;
+  throw Error(Error::Kind::dtype, kOp, "weights in float32, bfloat16 or int8", name(*weights));
 }
 
 // What the model of the config takes is in the files, and nothing else.
@@ -121,7 +143,7 @@ Ready ready(const std::filesystem::path& path, Precision precision, const io::Or
   return r;
 }
 
-void load_all(LanguageModel& model, const ByName& tensors, DType weights, const io::Origin& origin) {
+void load_all(LanguageModel& model, const ByName& tensors, std::optional<DType> weights, const io::Origin& origin) {
   for (const StoredParameters& stored : expected(model, tensors, origin)) {
     load(stored, *tensors.at(stored.name), weights);
   }
@@ -129,7 +151,7 @@ void load_all(LanguageModel& model, const ByName& tensors, DType weights, const 
 
 }  // namespace
 
-LanguageModel load_language_model(const std::filesystem::path& path, DType weights, Precision precision,
+LanguageModel load_language_model(const std::filesystem::path& path, std::optional<DType> weights, Precision precision,
                                   Generator rng) {
   check_weights(weights);
   const std::string source = io::source_name(path);

@@ -75,8 +75,9 @@ void save_language_model(const fs::path& path, LanguageModel& model,
   for (const char* key : {kConfig, kFormat}) {
     if (metadata.contains(key)) throw Error(Error::Kind::argument, kSave, "metadata of other names", key);
   }
-  if (model.embedding.scales.defined()) {
-    throw Error(Error::Kind::dtype, kSave, "weights in float32 or bfloat16", "int8", "save the model that was loaded");
+  if (model.embedding.scales.defined() || model.embedding.value.dtype() == DType::i8) {
+    throw Error(Error::Kind::dtype, kSave, "weights in float32 or bfloat16", "int8 or blocks of a file",
+                "save the model that was loaded");
   }
   const std::string config = config_of(model);
   io::NamedTensors file;

@@ -228,6 +228,26 @@ Tensor project_bytes(const Tensor& x, const Tensor& bytes, const Tensor& bias, c
   return project(x, whole, bias, {options.precision, options.dtype, options.residual});
 }
 
+// y = x · weightᵀ + bias + residual. What the kernels do not take, or what leaves float32's range, is computed of
+// float32 weights.
+Tensor project_blocks(const Tensor& x, const Tensor& bias, const ProductOptions& options) {
+  const QuantizedMatrix& weight = *options.blocks;
+  const bool added = !bias.defined() || bias.shape() == Shape{weight.rows()};
+  if (!is_plain(x.dtype()) || x.rank() < 1 || x.numel() == 0 || x.size(-1) != weight.width() || !added) {
+    const Tensor whole = weight.read(0, weight.rows()).to(x.dtype());
+    return project(x, whole, bias, {options.precision, options.dtype, options.residual});
+  }
+  const Tensor rows = as_rows(x), line = bias.defined() ? bias.to(DType::f32).contiguous() : bias;
+  bool fits = true;
+  const Tensor y = project_quantized(rows, weight, line, fits);
+  if (!fits) {
+    compute_rows_again(rows, weight.read(0, weight.rows()).to(x.dtype()), line, options.precision, y);
+  }
+  Shape shape = x.shape();
+  shape.back() = weight.rows();
+  return finished(y.view(shape), options.residual, *options.dtype);
+}
+
 }  // namespace
 
 Tensor rounded(const Tensor& x) {
@@ -246,6 +266,9 @@ DType stored(Precision precision) {
 Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options) {
   const DType dtype = options.dtype.value_or(x.dtype());
   const bool fits = x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.size(1);
+  if (options.blocks) {
+    return project_blocks(x, bias, {options.precision, dtype, options.residual, {}, options.blocks});
+  }
   if (weight.rank() == 2 && weight.dtype() == DType::i8) {
     return project_bytes(x, weight, bias, {options.precision, dtype, options.residual, options.scales});
   }

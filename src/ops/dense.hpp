@@ -5,15 +5,17 @@
 
 #include "attn/attention.hpp"
 #include "attn/module.hpp"
+#include "attn/quantized.hpp"
 #include "attn/reference.hpp"
 
 namespace attn {
 
 struct ProductOptions {
   Precision precision = Precision::highest;
-  std::optional<DType> dtype = {};  // of the result; x's unless given
-  Tensor residual = {};             // float32 of the result's shape, contiguous: added to it
-  Tensor scales = {};               // float32 (rows) of an int8 weight: what its rows are multiplied by
+  std::optional<DType> dtype = {};          // of the result; x's unless given
+  Tensor residual = {};                     // float32 of the result's shape, contiguous: added to it
+  Tensor scales = {};                       // float32 (rows) of an int8 weight: what its rows are multiplied by
+  const QuantizedMatrix* blocks = nullptr;  // the weight, whose tensor then has no numbers
 };
 
 // As reference::project and reference::project_backward, for float32 in products of `precision`; sums are float32's,
@@ -38,5 +40,10 @@ DType stored(Precision precision);
 // becomes false when a result is not finite. Each element has the same bits as in a product of more rows.
 bool has_few_rows(const Tensor& x, const Tensor& weight, Precision precision);
 Tensor project_few_rows(const Tensor& rows, const Tensor& weight, const Tensor& bias, Precision precision, bool& fits);
+
+// The part of project() for rows (m, d_in) of float32 or bfloat16 by a quantised matrix, in float32
+// at every precision. A row has the same bits whatever other rows there are; `fits` as
+// above.
+Tensor project_quantized(const Tensor& rows, const QuantizedMatrix& weight, const Tensor& bias, bool& fits);
 
 }  // namespace attn

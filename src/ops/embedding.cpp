@@ -41,7 +41,7 @@ Tensor embed(const Tensor& ids, const Parameter& table, double scale) {
   const Tensor &tokens = table.value, &scales = table.scales;
   const std::int64_t width = tokens.size(1);
   const Tensor x = Tensor::empty({ids.size(0), ids.size(1), width}), rows = x.view({-1, width});
-  const DType of_scale = scales.defined() ? DType::f32 : tokens.dtype();
+  const DType of_scale = scales.defined() || table.blocks ? DType::f32 : tokens.dtype();
   const auto factor = static_cast<float>(Tensor::full({1}, scale, of_scale).item());
   for_runs(
       ids.numel(), static_cast<double>(width),
@@ -49,7 +49,9 @@ Tensor embed(const Tensor& ids, const Parameter& table, double scale) {
         for (std::int64_t row = first; row < first + count; ++row) {
           const std::int64_t id = ids.data<std::int64_t>()[row];
           float* out = x.data<float>() + row * width;
-          if (tokens.dtype() == DType::f32 && tokens.is_contiguous()) {
+          if (table.blocks) {
+            table.blocks->read(id, out);
+          } else if (tokens.dtype() == DType::f32 && tokens.is_contiguous()) {
             std::copy_n(tokens.data<float>() + id * width, width, out);
           } else {
             rows.select(0, row).copy_from(tokens.select(0, id));

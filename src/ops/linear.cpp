@@ -32,7 +32,8 @@ Tensor Linear::backward(const Tensor& dy, const Tensor& x) { return linear_backw
 
 Tensor linear(const Linear& layer, const Tensor& x, DType dtype) {
   require_present(layer.weight);
-  return project(x, layer.weight.value, layer.bias.value, {layer.precision, dtype, {}, layer.weight.scales});
+  return project(x, layer.weight.value, layer.bias.value,
+                 {layer.precision, dtype, {}, layer.weight.scales, layer.weight.blocks.get()});
 }
 
 Tensor linear_backward(Linear& layer, const Tensor& dy, const Tensor& x, DType dtype, const Tensor& residual) {

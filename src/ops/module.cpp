@@ -21,16 +21,27 @@ Module::Gradient Module::backward(const Tensor&) {
   throw Error(Error::Kind::argument, "backward", "a module with a backward pass", "one without");
 }
 
+namespace {
+
+void require_numbers(const Parameter& p) {
+  require_present(p);
+  if (!p.blocks) return;
+  throw Error(Error::Kind::dtype, "state_dict", "weights in float32 or bfloat16", p.name + " in the blocks of a file",
+              "load the model in one of these");
+}
+
+}  // namespace
+
 StateDict Module::state_dict() {
   StateDict state;
-  for (const Parameter* p : parameters()) require_present(*p), state.emplace(p->name, p->value);
+  for (const Parameter* p : parameters()) require_numbers(*p), state.emplace(p->name, p->value);
   return state;
 }
 
 void Module::load_state_dict(const StateDict& state) {
   const auto mine = parameters();
   for (const Parameter* p : mine) {
-    require_present(*p);
+    require_numbers(*p);
     const auto found = state.find(p->name);
     if (found == state.end()) {
       std::string names;

@@ -51,6 +51,11 @@ void store_bytes(Parameter& matrix) {
 
 }  // namespace
 
+void keep_blocks(Parameter& matrix, std::shared_ptr<const QuantizedMatrix> blocks) {
+  static const Tensor nothing = Tensor::zeros({1}, DType::i8);  // not a dtype of gradients, or of files
+  matrix.value = nothing.expand({blocks->rows(), blocks->width()}), matrix.blocks = std::move(blocks);
+}
+
 void store_matrices(std::span<Parameter* const> parameters, DType dtype) {
   if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::i8) {
     throw Error(Error::Kind::dtype, kOp, "float32, bfloat16 or int8", name(dtype));
@@ -60,6 +65,10 @@ void store_matrices(std::span<Parameter* const> parameters, DType dtype) {
     require_present(*p);
     if (p->scales.defined()) {
       throw Error(Error::Kind::argument, kOp, p->name + " in float32 or bfloat16", "int8", "load the model again");
+    }
+    if (p->blocks) {
+      throw Error(Error::Kind::argument, kOp, p->name + " in float32 or bfloat16", "blocks of a file",
+                  "load the model in this dtype");
     }
     if (dtype == DType::i8) {
       store_bytes(*p);
@@ -71,6 +80,7 @@ void store_matrices(std::span<Parameter* const> parameters, DType dtype) {
 
 Tensor rows_of(const Parameter& matrix, std::int64_t first, std::int64_t last) {
   require_present(matrix);
+  if (matrix.blocks) return matrix.blocks->read(first, last);
   const Tensor rows = matrix.value.slice(0, first, last).to(DType::f32).contiguous();
   if (!matrix.scales.defined()) return rows;
   const std::int64_t width = rows.size(1);

@@ -40,6 +40,26 @@ TEST(Gguf, EveryTypeIsReadAsLlamaCppReadsIt) {
   EXPECT_EQ(file.find("none"), nullptr);
 }
 
+// A quantised matrix in its blocks has the same numbers, and says that it has none where float16 holds no scale.
+TEST(Gguf, BlocksHaveTheNumbersThatTheyStandFor) {
+  const io::Gguf file = io::Gguf::open(data_path("types.gguf"));
+  for (const auto& [name, values] : io::load(data_path("types.safetensors")).tensors) {
+    const io::GgufTensor& tensor = *file.find(name);
+    const auto whole = file.load_blocks(tensor, 0, 3),
+               turned = file.load_blocks(tensor, 1, 3, [](auto i) { return 3 - i; });
+    if (!io::is_quantized(tensor.type) || name == "MXFP4") {
+      EXPECT_EQ(whole, nullptr) << name;
+      continue;
+    }
+    ASSERT_NE(whole, nullptr) << name;
+    expect_same_bits(whole->read(0, 3), values, name);
+    for (std::int64_t i = 0; i < 2; ++i) {
+      expect_same_bits(turned->read(i, i + 1), values.slice(0, 2 - i, 3 - i), name);
+    }
+    EXPECT_LE(whole->bytes(), 16 * 512 * 9.125 / 8) << name;  // a group of 16 rows
+  }
+}
+
 TEST(Gguf, ValuesOfEveryKind) {
   const io::Gguf file = io::Gguf::open(data_path("types.gguf"));
   const auto is = [&](const char* key, const io::GgufValue& value) {

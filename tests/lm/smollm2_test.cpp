@@ -102,12 +102,13 @@ TEST_F(SmolLM2, LosesLittleByRounding) {
   const Tensor ids = Tensor::from(whole.first(all.size() - 1), {1, count});
   const Tensor targets = Tensor::from(whole.subspan(1), {1, count});
   double exact = 0;
-  for (const DType dtype : {DType::f32, DType::bf16, DType::i8}) {
+  for (const std::optional<DType> dtype :
+       {std::optional(DType::f32), std::optional(DType::bf16), std::optional(DType::i8), std::optional<DType>()}) {
     for (const Precision precision : {Precision::highest, Precision::medium}) {
       LanguageModel model = load_language_model(file_, dtype, precision);
       const double loss = model.evaluate(ids, targets);
       if (exact == 0) exact = loss;
-      const std::string text = std::string(name(dtype)) + "_" + std::string(name(precision));
+      const std::string text = (dtype ? std::string(name(*dtype)) : "file") + "_" + std::string(name(precision));
       RecordProperty(text, std::to_string(loss));
       EXPECT_NEAR(loss, exact, 0.01) << text;
     }

@@ -12,6 +12,7 @@
 #include "attn/chat.hpp"
 #include "attn/cut_cache.hpp"
 #include "attn/error.hpp"
+#include "attn/gguf.hpp"
 #include "common/answer.hpp"
 #include "common/fingerprint.hpp"
 #include "common/format.hpp"
@@ -30,7 +31,7 @@ namespace {
 using Ids = TextModel::Ids;
 
 struct GenerateFlags {
-  std::string model, tokenizer, system, messages, weights = "float32", cache = "float32", precision = "highest";
+  std::string model, tokenizer, system, messages, weights, cache = "float32", precision = "highest";
   std::vector<std::string> prompts, files, ids, stops, stop_texts;
   GenerateOptions options;
   std::uint64_t seed = 123;
@@ -210,7 +211,8 @@ Task prepared(GenerateFlags& flags, bool has_ranks) {
   }
   if (flags.prompts.empty() && flags.ids.empty() && flags.messages.empty()) flags.prompts.emplace_back();
   Task task;
-  task.model = load_text_model(flags.model, *dtype_named(flags.weights), parse_precision(flags.precision));
+  if (flags.weights.empty()) flags.weights = io::is_gguf(flags.model) ? "file" : "float32";
+  task.model = load_text_model(flags.model, dtype_named(flags.weights), parse_precision(flags.precision));
   if (flags.ids.empty()) task.tokenizer = task.model->tokenizer(flags.tokenizer);
   for (const std::string& text : flags.prompts) task.prompts.push_back(prompt_ids(text, *task.tokenizer, flags));
   if (!flags.messages.empty()) {
@@ -293,7 +295,7 @@ Json report(const Task& task, const Written& written, const GenerateFlags& flags
   json["top_p"] = sampling.top_p;
   json["min_p"] = sampling.min_p;
   json["repetition_penalty"] = sampling.repetition_penalty;
-  json["weights"] = name(*dtype_named(flags.weights));
+  json["weights"] = flags.weights == "file" ? flags.weights : std::string(name(*dtype_named(flags.weights)));
   json["cache"] = name(*dtype_named(flags.cache));
   json["precision"] = flags.precision;
   json["context_length"] = task.model->context_length();
@@ -361,10 +363,12 @@ void define_model(Verb& verb, GenerateFlags& flags, const Option& ids) {
       .value_name("FOLDER")
       .default_is("the model's own, or bytes")
       .not_beside(ids);
-  verb.add_option("--weights", flags.weights,
-                  "Keep the weights in float32, or rounded to bfloat16 (half the memory) or int8 (a quarter), for "
-                  "faster new tokens.")
-      .one_of({"float32", "bfloat16", "int8", "f32", "bf16", "i8"})
+  verb.add_option(
+          "--weights", flags.weights,
+          "Keep the weights as the file has them, quantised ones in its blocks (the least memory, and nothing is "
+          "rounded), in float32, or rounded to bfloat16 or int8.")
+      .default_is("file for GGUF, else float32")
+      .one_of({"file", "float32", "bfloat16", "int8", "f32", "bf16", "i8"})
       .value_name("DTYPE");
   verb.add_option("--cache", flags.cache, "Keep the keys and values of the text so far in this dtype.")
       .one_of({"float32", "bfloat16", "float16", "int8", "f32", "bf16", "f16", "i8"})

@@ -42,7 +42,10 @@ class Hash {
 std::string fingerprint(std::span<Parameter* const> parameters, std::string_view text) {
   Hash hash;
   hash.add(text);
-  for (const Parameter* p : parameters) hash.add(p->name), hash.add(p->value), hash.add(p->scales);
+  for (const Parameter* p : parameters) {
+    hash.add(p->name), hash.add(p->value), hash.add(p->scales);
+    if (p->blocks) hash.add(p->blocks->codes()), hash.add(p->blocks->scales());
+  }
   return formatted("{:016x}", hash.value());
 }
 

@@ -37,7 +37,7 @@ std::string folder_text(const fs::path& folder) {
 
 }  // namespace
 
-TextModel::TextModel(fs::path path, DType weights, Precision precision)
+TextModel::TextModel(fs::path path, std::optional<DType> weights, Precision precision)
     : path_(std::move(path)), model_(std::make_unique<LanguageModel>(load_language_model(path_, weights, precision))) {}
 
 TextModel::TextModel(fs::path path, Encoder encoder)
@@ -81,7 +81,7 @@ void require_model(const char* op, const fs::path& path) {
               found);
 }
 
-std::unique_ptr<TextModel> load_text_model(const fs::path& path, DType weights, Precision precision) {
+std::unique_ptr<TextModel> load_text_model(const fs::path& path, std::optional<DType> weights, Precision precision) {
   require_model("--model", path);
   return std::make_unique<TextModel>(path, weights, precision);
 }

@@ -26,7 +26,7 @@ class TextModel {
     std::int64_t layers = 0, heads = 0;
   };
 
-  TextModel(std::filesystem::path path, DType weights, Precision precision);
+  TextModel(std::filesystem::path path, std::optional<DType> weights, Precision precision);
   // An encoder, which reads and does not write.
   TextModel(std::filesystem::path path, Encoder encoder);
   bool writes() const { return model_ != nullptr; }
@@ -61,8 +61,8 @@ class TextModel {
 // config.json or a model.safetensors. `op` is the flag or the verb that was given the path.
 void require_model(const char* op, const std::filesystem::path& path);
 
-// The model at --model, with its matrices in `weights`: float32, bfloat16 or int8.
-std::unique_ptr<TextModel> load_text_model(const std::filesystem::path& path, DType weights,
+// The model at --model, with its matrices in `weights`: float32, bfloat16 or int8, or as the file has them.
+std::unique_ptr<TextModel> load_text_model(const std::filesystem::path& path, std::optional<DType> weights,
                                            Precision precision = Precision::highest);
 
 // The same in float32, or an encoder: what reads a text.

@@ -1,0 +1,142 @@
+#include "attn/quantized.hpp"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "attn/error.hpp"
+#include "core/parallel.hpp"
+
+namespace attn {
+namespace {
+
+constexpr std::int64_t kGroup = QuantizedMatrix::kGroup;
+
+BlockForm checked(const BlockForm& f, std::int64_t rows, std::int64_t width) {
+  const bool fits = rows > 0 && width > 0 && width % f.shared() == 0;
+  if (!fits) {
+    throw Error(Error::Kind::shape, "QuantizedMatrix",
+                "rows of a multiple of " + std::to_string(f.shared()) + " numbers",
+                std::to_string(rows) + " of " + std::to_string(width));
+  }
+  return f;
+}
+
+// Bytes of 16 rows' scales for one run: two bytes each, or for each of its blocks one.
+std::int64_t record_bytes(const BlockForm& f) {
+  const std::int64_t kinds = f.has_least ? 2 : 1;
+  return kinds * kGroup * (2 + (f.nested ? f.shared() / f.block : 0));
+}
+
+void put_half(float value, std::byte* at) {
+  const std::uint16_t bits = float16(value).bits;
+  std::memcpy(at, &bits, 2);
+}
+
+float half_at(const std::byte* at) {
+  float16 half;
+  std::memcpy(&half.bits, at, 2);
+  return static_cast<float>(half);
+}
+
+bool holds(float value) { return std::isnan(value) || static_cast<float>(float16(value)) == value; }
+
+bool has_levels(const BlockForm& f) { return f.bits == 4 && !f.has_least; }
+
+}  // namespace
+
+void widen(const BlockForm& f, const BlockRun& run, float* out) noexcept {
+  for (int first = 0; first < f.shared(); first += f.block) {
+    const auto block = static_cast<std::size_t>(first / f.block);
+    const float scale = f.nested ? run.scale * static_cast<float>(run.scales[block]) : run.scale;
+    const float least = f.nested ? run.least * static_cast<float>(run.leasts[block]) : run.least;
+    for (int i = first; i < first + f.block; ++i) {
+      const std::uint8_t code = run.codes[static_cast<std::size_t>(i)];
+      const int level = has_levels(f) ? f.levels[code] : code;
+      const float value = scale * static_cast<float>(level - f.zero);
+      out[i] = f.has_least ? value + least : value;
+    }
+  }
+}
+
+QuantizedMatrix::QuantizedMatrix(std::int64_t rows, std::int64_t width, const BlockForm& form)
+    : rows_(rows), width_(width), form_(checked(form, rows, width)) {
+  const std::int64_t groups = (rows + kGroup - 1) / kGroup;
+  codes_ = Tensor::empty({groups, width * kGroup * form.bits / 8}, DType::u8);
+  scales_ = Tensor::empty({groups, width / form.shared() * record_bytes(form)}, DType::u8);
+  // Rows behind the last are computed with the others of their group.
+  for (const Tensor* t : {&codes_, &scales_})
+    std::memset(t->select(0, groups - 1).raw(), 0, static_cast<std::size_t>(t->size(1)));
+}
+
+std::size_t QuantizedMatrix::bytes() const noexcept {
+  return static_cast<std::size_t>(codes_.numel() + scales_.numel());
+}
+
+// Four elements of a row in a word, the words of 16 rows side by side; of four bits, the low halves of a word's bytes
+// are those, and the high ones the four behind them.
+std::uint8_t* QuantizedMatrix::code_word(std::int64_t row, std::int64_t element) const noexcept {
+  const std::int64_t at = element / (32 / form_.bits) * kGroup * 4 + row % kGroup * 4 + element % 4;
+  return codes_.data<std::uint8_t>() + row / kGroup * codes_.size(1) + at;
+}
+
+// The float16 scales of 16 rows, then their leasts; where they are nested, for each block its 16 numbers likewise.
+std::byte* QuantizedMatrix::scale_record(std::int64_t row, std::int64_t run) const noexcept {
+  return static_cast<std::byte*>(scales_.raw()) + row / kGroup * scales_.size(1) + run * record_bytes(form_);
+}
+
+bool QuantizedMatrix::set(std::int64_t row, std::int64_t run, const BlockRun& from) noexcept {
+  const std::int64_t lane = row % kGroup, kinds = form_.has_least ? 2 : 1;
+  std::byte* record = scale_record(row, run);
+  put_half(from.scale, record + 2 * lane);
+  if (form_.has_least) put_half(from.least, record + 2 * (kGroup + lane));
+  record += 2 * kinds * kGroup;
+  for (int block = 0; form_.nested && block < form_.shared() / form_.block; ++block, record += kinds * kGroup) {
+    const auto i = static_cast<std::size_t>(block);
+    record[lane] = std::bit_cast<std::byte>(from.scales[i]);
+    if (form_.has_least) record[kGroup + lane] = std::bit_cast<std::byte>(from.leasts[i]);
+  }
+  const std::int64_t first = run * form_.shared();
+  const std::uint8_t* code = from.codes.data();
+  if (form_.bits == 8) {
+    for (std::int64_t i = 0; i < form_.shared(); i += 4) std::memcpy(code_word(row, first + i), code + i, 4);
+  } else {
+    for (std::int64_t i = 0; i < form_.shared(); i += 8) {
+      std::uint8_t* const word = code_word(row, first + i);
+      for (int j = 0; j < 4; ++j) word[j] = static_cast<std::uint8_t>(code[i + j] | code[i + j + 4] << 4);
+    }
+  }
+  return holds(from.scale) && (!form_.has_least || holds(from.least));
+}
+
+void QuantizedMatrix::read(std::int64_t row, float* out) const noexcept {
+  const std::int64_t lane = row % kGroup, kinds = form_.has_least ? 2 : 1;
+  BlockRun run;
+  for (std::int64_t first = 0; first < width_; first += form_.shared()) {
+    const std::byte* record = scale_record(row, first / form_.shared());
+    run.scale = half_at(record + 2 * lane);
+    if (form_.has_least) run.least = half_at(record + 2 * (kGroup + lane));
+    record += 2 * kinds * kGroup;
+    for (int block = 0; form_.nested && block < form_.shared() / form_.block; ++block, record += kinds * kGroup) {
+      const auto i = static_cast<std::size_t>(block);
+      run.scales[i] = std::bit_cast<std::int8_t>(record[lane]);
+      if (form_.has_least) run.leasts[i] = std::bit_cast<std::int8_t>(record[kGroup + lane]);
+    }
+    for (std::int64_t i = 0; i < form_.shared(); ++i) {
+      const std::uint8_t byte = *code_word(row, first + i);
+      const bool upper = form_.bits == 4 && i % 8 >= 4;
+      run.codes[static_cast<std::size_t>(i)] = form_.bits == 8 ? byte : upper ? byte >> 4 : byte & 15;
+    }
+    widen(form_, run, out + first);
+  }
+}
+
+Tensor QuantizedMatrix::read(std::int64_t first, std::int64_t last) const {
+  const Tensor all = Tensor::empty({last - first, width_});
+  parallel_for(last - first, 0, static_cast<double>(8 * all.numel()),
+               [&](std::int64_t i, void*) { read(first + i, all.data<float>() + i * width_); });
+  return all;
+}
+
+}  // namespace attn

@@ -1,0 +1,105 @@
+// Words of four bytes, and their products: what an instruction set has for quantised matrices.
+#pragma once
+
+#if defined(__AVX2__) || defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#include "kernels/simd/elements.hpp"
+#include "kernels/simd/tile.hpp"
+
+namespace attn::kernels::ATTN_UNIT {
+namespace {
+
+inline __attribute__((always_inline)) VecU load_words(const std::uint8_t* p) {
+  VecU v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+
+// float16s as float32.
+inline __attribute__((always_inline)) Vec halves_at(const std::uint8_t* p) {
+#if defined(__AVX512F__)
+  __m256i half;
+  __builtin_memcpy(&half, p, sizeof half);
+  return reinterpret_cast<Vec>(_mm512_maskz_cvtph_ps(0xffff, half));
+#else
+  std::uint16_t half[kLanes];
+  __builtin_memcpy(half, p, sizeof half);
+  return from_f16(half_lanes(half));
+#endif
+}
+
+// Each lane's low byte.
+inline __attribute__((always_inline)) void store_bytes(std::int8_t* p, VecI v) {
+#if defined(__AVX512F__)
+  const __m128i bytes = _mm512_maskz_cvtepi32_epi8(0xffff, reinterpret_cast<__m512i>(v));
+  __builtin_memcpy(p, &bytes, sizeof bytes);
+#else
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<std::int8_t>(v[i]);
+#endif
+}
+
+// 16 bytes, for look_up().
+inline __attribute__((always_inline)) VecU all_words(const std::uint8_t (&levels)[16]) {
+  std::uint8_t all[kLanes * 4];
+  for (int i = 0; i < kLanes * 4; ++i) all[i] = levels[i % 16];
+  return load_words(all);
+}
+
+// Each byte of `code`, below 16, becomes its level.
+inline __attribute__((always_inline)) VecU look_up(VecU levels, VecU code) {
+#if defined(__AVX512BW__)
+  return reinterpret_cast<VecU>(
+      _mm512_shuffle_epi8(reinterpret_cast<__m512i>(levels), reinterpret_cast<__m512i>(code)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<VecU>(
+      _mm256_shuffle_epi8(reinterpret_cast<__m256i>(levels), reinterpret_cast<__m256i>(code)));
+#else
+  std::uint8_t table[kLanes * 4], bytes[kLanes * 4];
+  __builtin_memcpy(table, &levels, sizeof table);
+  __builtin_memcpy(bytes, &code, sizeof bytes);
+  for (std::uint8_t& byte : bytes) byte = table[byte];
+  return load_words(bytes);
+#endif
+}
+
+// sum + Σ of a word's four codes, from 0 to 255, by four bytes from -127 to 127, the same ones for all words: exact.
+// Without kFull codes are at most 127.
+template <bool kFull>
+inline __attribute__((always_inline)) VecI add_products(VecI sum, VecU code, const std::int8_t* bytes) {
+  std::int32_t four;
+  __builtin_memcpy(&four, bytes, sizeof four);
+#if defined(__AVX512VNNI__)
+  return reinterpret_cast<VecI>(
+      _mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sum), reinterpret_cast<__m512i>(code), _mm512_set1_epi32(four)));
+#elif defined(__AVX512BW__)
+  const __m512i x = _mm512_set1_epi32(four), ones = _mm512_set1_epi16(1);
+  const auto add = [&](VecU some) __attribute__((always_inline)) {  // pairs of which fit into 16 bits
+    const __m512i pairs = _mm512_maddubs_epi16(reinterpret_cast<__m512i>(some), x);
+    sum += reinterpret_cast<VecI>(_mm512_madd_epi16(pairs, ones));
+  };
+#elif defined(__AVX2__)
+  const __m256i x = _mm256_set1_epi32(four), ones = _mm256_set1_epi16(1);
+  const auto add = [&](VecU some) __attribute__((always_inline)) {
+    const __m256i pairs = _mm256_maddubs_epi16(reinterpret_cast<__m256i>(some), x);
+    sum += reinterpret_cast<VecI>(_mm256_madd_epi16(pairs, ones));
+  };
+#else
+  for (int byte = 0; byte < 4; ++byte) {
+    sum += reinterpret_cast<VecI>(code >> 8 * byte & 255u) * splat(static_cast<std::int32_t>(bytes[byte]));
+  }
+  return sum;
+#endif
+#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+  if constexpr (kFull) {
+    add(code & 0x7f7f7f7fu), add(code & 0x80808080u);
+  } else {
+    add(code);
+  }
+  return sum;
+#endif
+}
+
+}  // namespace
+}  // namespace attn::kernels::ATTN_UNIT
