@@ -49,7 +49,7 @@ ScoreFunction relative_positions(const Tensor& slopes) {
       [](auto, auto...) { return 1; });
 }
 
-constexpr std::array kParts{
+constexpr std::array kMaskParts{
     Part{"none", false, [](AttentionOptions&, double, const AttentionSizes&, BenchInputs&) {}},
     Part{"causal", false,
          [](AttentionOptions& o, double, const AttentionSizes&, BenchInputs&) {
@@ -117,8 +117,8 @@ struct Found {
 std::optional<Found> find(const std::string& text) {
   const std::size_t equals = text.find('=');
   const std::string_view key = std::string_view(text).substr(0, equals);
-  const auto* part = std::find_if(kParts.begin(), kParts.end(), [&](const Part& p) { return p.name == key; });
-  if (part == kParts.end() || part->takes_value != (equals != std::string::npos)) return {};
+  const auto* part = std::find_if(kMaskParts.begin(), kMaskParts.end(), [&](const Part& p) { return p.name == key; });
+  if (part == kMaskParts.end() || part->takes_value != (equals != std::string::npos)) return {};
   Found found{part, 0};
   if (!part->takes_value) return found;
   const char *begin = text.data() + equals + 1, *end = text.data() + text.size();
