@@ -1,9 +1,9 @@
 // Everything: include this, or only the header of the concept that you need.
 //
 // Work runs on OMP_NUM_THREADS threads, by omp_get_max_threads(). A child of fork() computes as its parent does: the
-// teams of the thread that forks, OpenMP's and its own, end before, and both start others. What other threads of the parent were
-// using at the moment of the fork, a module say, must be left alone in the child; a child that was forked amidst an
-// OpenMP parallel region computes on one thread.
+// teams of the thread that forks, OpenMP's and its own, end before, and both start others. A module, say, that other
+// threads of the parent were using at the moment of the fork must be left alone in the child; a child that was forked
+// amidst an OpenMP parallel region computes on one thread.
 #pragma once
 
 #include "attn/attention.hpp"
