@@ -26,7 +26,8 @@ void expect_same_steps(Model& model, const Tensor& ids, std::size_t layers) {
     for (const auto& [name, value] : steps.steps()) {  // the layer before was computed by the kernels
       const std::vector<double> found = values(value), expected = values(whole[name]);
       for (std::size_t i = 0; i < expected.size(); ++i) {
-        if (found[i] != expected[i]) EXPECT_NEAR(found[i], expected[i], 1e-5) << name;  // -inf is -inf
+        if (found[i] == expected[i]) continue;  // -inf is -inf
+        EXPECT_NEAR(found[i], expected[i], 1e-5) << name;
       }
     }
   });

@@ -163,20 +163,27 @@ TEST(TokenizerGguf, IsTheTokenizerOfItsJson) {
   EXPECT_TRUE(tokenizer.is_special(*tokenizer.end_of_text()));
 }
 
+void expect_gguf_refused(GgufBytes file, const std::string& key, const std::function<void(GgufBytes&)>& change) {
+  change(file);
+  const std::string bytes = file.str();
+  const auto parsed = io::Gguf::parse(std::as_bytes(std::span(bytes.data(), bytes.size())), "x");
+  expect_error(Error::Kind::data, {key}, [&] { BPETokenizer::parse(parsed); });
+}
+
 // Without them a text would become its bytes, and nobody would notice.
 TEST(TokenizerGguf, WithoutMergesIsRefused) {
   const GgufBytes whole(read_data("tokenizers/llama3.gguf"));
   const std::string key = "tokenizer.ggml.merges";
-  const auto expect_refused = [&](const std::function<void(GgufBytes&)>& change) {
-    GgufBytes changed = whole;
-    change(changed);
-    const std::string bytes = changed.str();
-    const auto file = io::Gguf::parse(std::as_bytes(std::span(bytes.data(), bytes.size())), "x");
-    expect_error(Error::Kind::data, {key}, [&] { BPETokenizer::parse(file); });
-  };
-  expect_refused([&](GgufBytes& file) { file.metadata.erase(key); });
-  expect_refused([&](GgufBytes& file) { file.metadata[key] = std::vector<std::string>{}; });
-  expect_refused([&](GgufBytes& file) { file.metadata[key] = std::int64_t{3}; });
+  expect_gguf_refused(whole, key, [&](GgufBytes& file) { file.metadata.erase(key); });
+  expect_gguf_refused(whole, key, [&](GgufBytes& file) { file.metadata[key] = std::vector<std::string>{}; });
+  expect_gguf_refused(whole, key, [&](GgufBytes& file) { file.metadata[key] = std::int64_t{3}; });
+}
+
+// Generation does not leave out ids that a file names, so that a file which names some is refused.
+TEST(TokenizerGguf, SuppressedTokensAreRefused) {
+  const std::string key = "tokenizer.ggml.suppress_tokens";
+  expect_gguf_refused(GgufBytes(read_data("tokenizers/llama3.gguf")), key,
+                      [&](GgufBytes& file) { file.metadata[key] = std::int64_t{3}; });
 }
 
 TEST(TokenizerGguf, ScoresThatAreNoNumbersAreRefused) {

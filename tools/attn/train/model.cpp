@@ -19,9 +19,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kTokenizerFiles{
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-    "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "chat_template.json"};
+constexpr std::array kTokenizerFiles{"tokenizer.json",
+                                     "tokenizer_config.json",
+                                     "special_tokens_map.json",
+                                     "added_tokens.json",
+                                     "vocab.json",
+                                     "vocab.txt",
+                                     "merges.txt",
+                                     "tokenizer.model",
+                                     "chat_template.jinja",
+                                     "chat_template.json"};
 constexpr std::array kGenerationFiles{"generation_config.json"};
 
 Companions read_there(const fs::path& folder, std::span<const char* const> names) {
