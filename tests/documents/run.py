@@ -35,7 +35,7 @@ def run_cpp(block: Block, folder: pathlib.Path, environment: dict[str, str]) -> 
     source.write_text(program(block.text))
     # An unused result is what a snippet that shows one has.
     flags = ["-std=c++20", "-O0", "-Wall", "-Wno-unused", f"-I{ROOT}/include", f"-I{LIBRARY.parent.parent}/include"]
-    link = [str(LIBRARY), "-fopenmp", *os.environ.get("ATTN_LINK", "-lzip").split()]
+    link = [str(LIBRARY), "-fopenmp", *os.environ.get("ATTN_LINK", "-lzip -lz").split()]
     compiler = os.environ.get("CXX", "c++")
     compiled = run([compiler, *flags, str(source), "-o", str(binary), *link], folder, environment)
     return compiled if compiled[0] else run([str(binary)], folder, environment)
