@@ -181,9 +181,8 @@ TEST(TokenizerGguf, WithoutMergesIsRefused) {
 
 // Generation does not leave out ids that a file names, so that a file which names some is refused.
 TEST(TokenizerGguf, SuppressedTokensAreRefused) {
-  const std::string key = "tokenizer.ggml.suppress_tokens";
-  expect_gguf_refused(GgufBytes(read_data("tokenizers/llama3.gguf")), key,
-                      [&](GgufBytes& file) { file.metadata[key] = std::int64_t{3}; });
+  expect_gguf_refused(GgufBytes(read_data("tokenizers/llama3.gguf")), "ggml.suppress_tokens",
+                      [](GgufBytes& file) { file.metadata["tokenizer.ggml.suppress_tokens"] = std::int64_t{3}; });
 }
 
 TEST(TokenizerGguf, ScoresThatAreNoNumbersAreRefused) {
