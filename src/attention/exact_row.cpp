@@ -149,8 +149,10 @@ void ExactRow::compute_scores() {
   if (function) {
     with_score_tile([&](const ScoreTile& tile) {
       function.forward(&tile, function.user);
-      for (std::size_t n = 0; n < scores_.size(); ++n)
+      for (std::size_t n = 0; n < scores_.size(); ++n) {
         scores_[n] = sees_[n] ? static_cast<double>(tile.scores[n]) : -kInf;
+        if (scores_[n] == -kInf) sees_[n] = 0;  // a function hides as a mask does
+      }
     });
   }
   add_biases();
