@@ -28,7 +28,7 @@ def test_pages_of_models(name, attn, tmp_path, request):
     assert ran.returncode == 0, ran.stderr
     text = page.read_text()
     assert failed(text) == []
-    assert len(checks(text)) == 6
+    assert len(checks(text)) == 7
     assert all(0 < check["bound"] < 1e-2 for name, check in checks(text).items() if name.startswith("float64"))
 
 
