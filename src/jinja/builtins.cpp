@@ -202,6 +202,17 @@ Value function_of(const Builtin& called, const Value& self) {
   return function(std::string(called.names), [self, &called](Arguments& given) { return call(called, self, given); });
 }
 
+// `word` is a parameter's name with its marks.
+void check_argument(const std::optional<Value>& slot, std::string_view word, const std::string& name,
+                    const std::string& of) {
+  const bool optional = word.find_first_of("?!") != word.npos;
+  if (!slot && !optional) failed("no " + name + " in " + of);
+  if (slot && word.ends_with('!')) unsupported(of + ", of which it lacks " + name);
+  if (slot && word.ends_with('$') && !slot->text() && !(optional && slot->is<None>())) {
+    failed("the argument " + name + " that is a " + kind_of(*slot) + " in " + of);
+  }
+}
+
 }  // namespace
 
 const Table kTests{"test", kAllTests};
@@ -245,12 +256,7 @@ Call bound(std::string_view parameters, const Value& self, Arguments given, cons
       slot = std::move(at->second);
       given.named.erase(at);
     }
-    const bool optional = word.find_first_of("?!") != word.npos;
-    if (!slot && !optional) failed("no " + name + " in " + of);
-    if (slot && word.ends_with('!')) unsupported(of + ", of which it lacks " + name);
-    if (slot && word.ends_with('$') && !slot->text() && !(optional && slot->is<None>())) {
-      failed("the argument " + name + " that is a " + kind_of(*slot) + " in " + of);
-    }
+    check_argument(slot, word, name, of);
     begin = end + 1;
   }
   given.values.erase(given.values.begin(), given.values.begin() + static_cast<std::ptrdiff_t>(next));
