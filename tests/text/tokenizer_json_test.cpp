@@ -185,6 +185,28 @@ TEST(TokenizerGguf, SuppressedTokensAreRefused) {
                       [](GgufBytes& file) { file.metadata["tokenizer.ggml.suppress_tokens"] = std::int64_t{3}; });
 }
 
+// The texts are those of sentencepiece 0.2.3's SentencePieceNormalizer("identity", remove_extra_whitespaces=True).
+TEST(TokenizerGguf, ExtraBlanksGoAsInSentencePiece) {
+  GgufBytes file(read_data("tokenizers/sentencepiece.gguf"));
+  const auto parsed = [&] {
+    const std::string bytes = file.str();
+    return BPETokenizer::parse(io::Gguf::parse(std::as_bytes(std::span(bytes.data(), bytes.size())), "x"));
+  };
+  file.metadata["tokenizer.ggml.remove_extra_whitespaces"] = false;
+  const BPETokenizer plain = parsed();
+  file.metadata["tokenizer.ggml.remove_extra_whitespaces"] = true;
+  const BPETokenizer tokenizer = parsed();
+  for (const auto& [text, normal] : {std::pair{"  a  b ", "a b"},
+                                     {"   ", ""},
+                                     {"", ""},
+                                     {"a\tb  c", "a\tb c"},
+                                     {"a \u3000 b", "a \u3000 b"},
+                                     {" \n a", "\n a"},
+                                     {"a   ", "a"}}) {
+    EXPECT_EQ(tokenizer.encode(text), plain.encode(normal)) << text;
+  }
+}
+
 TEST(TokenizerGguf, ScoresThatAreNoNumbersAreRefused) {
   std::string file = read_data("tokenizers/sentencepiece.gguf");
   const std::string key = "tokenizer.ggml.scores";
