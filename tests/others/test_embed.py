@@ -60,3 +60,19 @@ def test_a_longer_text_is_cut_or_refused(attn, minilm, minilm_gguf, tmp_path):
         ran = attn("embed", "--model", plain, "a")
         assert ran.returncode == 3 and next(iter(value)) in ran.stderr
         (plain / name).unlink()
+
+
+@pytest.mark.parametrize("form", ["folder", "gguf"])
+def test_python_gives_the_commands_vectors(attn, minilm, minilm_gguf, form):
+    package = pytest.importorskip("attn")
+    model = minilm if form == "folder" else minilm_gguf
+    encoder = package.Encoder(str(model))
+    vectors = encoder.embed(TEXTS[:-1])
+    for vector, answer in zip(vectors, embedded(attn, model, *TEXTS[:-1]), strict=True):
+        assert vector.tolist() == np.array(answer["vector"], np.float32).tolist()
+    if form == "folder":
+        with pytest.warns(UserWarning, match="a text of 602 tokens is cut to its first 256"):
+            encoder.embed(["word " * 600])
+    else:
+        with pytest.raises(ValueError, match="512"):
+            encoder.embed(["word " * 600])
