@@ -32,6 +32,7 @@
 #include "attn/print.hpp"
 #include "attn/quantized.hpp"
 #include "attn/random.hpp"
+#include "attn/recurrent_parts.hpp"
 #include "attn/reference.hpp"
 #include "attn/relative_bias.hpp"
 #include "attn/report.hpp"

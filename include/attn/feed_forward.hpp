@@ -10,9 +10,9 @@
 
 namespace attn {
 
-// silu(x) is x · σ(x). GELU (Hendrycks & Gimpel 2016), x · Φ(x), comes exactly, and as GPT-2 has it (gelu_tanh):
-// 0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³))).
-enum class Activation { silu, gelu_tanh, gelu };
+// silu(x) is x · σ(x), sigmoid(x) is σ(x). GELU (Hendrycks & Gimpel 2016), x · Φ(x), comes exactly, and as GPT-2 has it
+// (gelu_tanh): 0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³))).
+enum class Activation { silu, gelu_tanh, gelu, sigmoid };
 
 // GELU of float32 or bfloat16, in one of its two forms. The gradient has x's dtype.
 Tensor gelu(const Tensor& x, Activation form = Activation::gelu_tanh);
@@ -42,7 +42,7 @@ struct FeedForwardNames {
 // Computes down(gelu(up(x))), or with a gate down(activation(gate(x)) · up(x)), the gated linear units of Shazeer 2020.
 class FeedForward : public Module {
  public:
-  // Its weights are zeros, for the caller to load or draw. Throws Error (argument) for silu without a gate.
+  // Its weights are zeros, for the caller to load or draw. Throws Error (argument) for silu or sigmoid without a gate.
   explicit FeedForward(const FeedForwardConfig& config, std::string_view prefix = {},
                        const FeedForwardNames& names = {"gate_proj", "up_proj", "down_proj"});
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;

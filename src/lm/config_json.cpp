@@ -20,6 +20,8 @@ const char* name_of(Activation activation) {
       return "silu";
     case Activation::gelu_tanh:
       return "gelu_pytorch_tanh";
+    case Activation::sigmoid:
+      return "sigmoid";
     case Activation::gelu:
       break;
   }

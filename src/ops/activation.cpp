@@ -1,5 +1,6 @@
+#include "ops/activation.hpp"
+
 #include "attention/element.hpp"
-#include "attn/feed_forward.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
 #include "ops/input.hpp"
@@ -13,6 +14,8 @@ kernels::Activation of(Activation activation) {
       return kernels::Activation::silu;
     case Activation::gelu_tanh:
       return kernels::Activation::gelu_tanh;
+    case Activation::sigmoid:
+      return kernels::Activation::sigmoid;
     case Activation::gelu:
       break;
   }
@@ -21,11 +24,6 @@ kernels::Activation of(Activation activation) {
 
 void require_stored(const char* op, const char* what, const Tensor& x) {
   if (!x.defined() || x.dtype() != DType::bf16) require_float32(op, what, x);
-}
-
-void require_gelu(const char* op, Activation form) {
-  if (form != Activation::silu) return;
-  throw Error(Error::Kind::argument, op, "gelu or gelu_tanh", "silu", "it is there with a gate only");
 }
 
 void require_pair(const Tensor& gate, const Tensor& up) {

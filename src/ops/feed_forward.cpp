@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "ops/activation.hpp"
 #include "ops/dense.hpp"
 #include "ops/input.hpp"
 
@@ -15,9 +16,7 @@ FeedForwardConfig checked(FeedForwardConfig c) {
   constexpr std::int64_t most = std::int64_t{1} << 40;  // a width that is no size is left for Linear to refuse
   if (c.inner_width == 0) c.inner_width = c.width < most ? 4 * c.width : c.width;
   require_positive(kOp, "inner_width", c.inner_width);
-  if (!c.gated && c.activation == Activation::silu) {
-    throw Error(Error::Kind::argument, kOp, "gelu or gelu_tanh", "silu", "it is there with a gate only");
-  }
+  if (!c.gated) require_gelu(kOp, c.activation);
   return c;
 }
 

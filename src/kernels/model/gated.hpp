@@ -1,4 +1,4 @@
-// The product of a gated feed-forward's two halves, activation(gate) · up, and its gradient.
+// The product of a gate and what it lets through, activation(gate) · up, and its gradient.
 #pragma once
 
 #include "kernels/model/gelu.hpp"
@@ -15,7 +15,7 @@ inline __attribute__((always_inline)) Gate sigmoid_gate(Vec x) {
 
 template <Activation kind>
 inline __attribute__((always_inline)) Gate gate(Vec x) {
-  if constexpr (kind == Activation::silu) return sigmoid_gate(x);
+  if constexpr (kind == Activation::silu || kind == Activation::sigmoid) return sigmoid_gate(x);
   return gate<kind == Activation::gelu_tanh>(x);
 }
 
@@ -28,6 +28,8 @@ inline __attribute__((always_inline)) void with_activation(Activation kind, F f)
       return f.template operator()<Activation::gelu_tanh>();
     case Activation::gelu:
       return f.template operator()<Activation::gelu>();
+    case Activation::sigmoid:
+      return f.template operator()<Activation::sigmoid>();
   }
 }
 
@@ -37,7 +39,8 @@ inline void gated_elements(const GatedRun& p) {
   T* out = static_cast<T*>(p.out);
   each_vector(p.n, [=](std::int64_t i, int count) {
     const Vec v = load_some(x + i, count);
-    store_some(out + i, v * gate<kind>(v).value * load_some(up + i, count), count);
+    const Vec open = gate<kind>(v).value, active = kind == Activation::sigmoid ? open : v * open;
+    store_some(out + i, active * load_some(up + i, count), count);
   });
 }
 
@@ -49,8 +52,9 @@ inline void gated_gradient_elements(const GatedRun& p) {
   each_vector(p.n, [=](std::int64_t i, int count) {
     const Vec v = load_some(x + i, count), g = load_some(dy + i, count), u = load_some(up + i, count);
     const Gate open = gate<kind>(v);
-    store_some(d_gate + i, g * u * (open.value + clamp(v, kSlopeIsZero) * open.slope), count);
-    store_some(d_up + i, g * v * open.value, count);
+    constexpr bool sigmoid = kind == Activation::sigmoid;
+    store_some(d_gate + i, g * u * (sigmoid ? open.slope : open.value + clamp(v, kSlopeIsZero) * open.slope), count);
+    store_some(d_up + i, g * (sigmoid ? open.value : v * open.value), count);
   });
 }
 

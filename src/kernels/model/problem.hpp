@@ -47,7 +47,7 @@ struct RmsNormGradient {
 };
 
 // out = activation(gate) · up; or the gradients of gate (out) and up for dy. n elements, all f32 or all bf16.
-enum class Activation { silu, gelu_tanh, gelu };
+enum class Activation { silu, gelu_tanh, gelu, sigmoid };
 struct GatedRun {
   Activation activation;
   Element element;
