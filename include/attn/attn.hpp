@@ -46,3 +46,4 @@
 #include "attn/train.hpp"
 #include "attn/version.hpp"
 #include "attn/weights.hpp"
+#include "attn/words.hpp"

@@ -48,7 +48,6 @@ TEST_F(BadInput, Usage) {
   refused("attn sdap", kUsage, {"did you mean sdpa?"});
   refused("attn frobnicate", kUsage, {"frobnicate", "attn --help"});
   refused("attn --frobnicate", kUsage, {"--frobnicate"});
-  refused("attn run", kUsage, {"MODULE", "attn run --help"});
   refused("attn run transformer --input x.csv", kUsage, {"transformer", "multihead"});
   refused("attn run causal --input x.csv --frobnicate", kUsage, {"--frobnicate", "attn run --help"});
   refused("attn run causal --input x.csv --output", kUsage, {"--output"});

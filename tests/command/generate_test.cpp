@@ -65,7 +65,7 @@ TEST_F(Generate, ReportShowsEveryLayersHeads) {
   const std::string page = read(folder() / "page.html");
   for (const char* part : {"h.0.attn", "h.1.attn", "Your "}) EXPECT_THAT(page, HasSubstr(part));
   EXPECT_THAT(page, Not(HasSubstr("Your </script>")));
-  for (const char* wrong : {"--model m.safetensors", "--model m.safetensors --text 'seventeen letters'", "--text A",
+  for (const char* wrong : {"--model m.safetensors", "--model m.safetensors --text 'seventeen letters'",
                             "causal --model m.safetensors --text A"}) {
     EXPECT_NE(run("attn report " + std::string(wrong) + " --output wrong.html").status, 0) << wrong;
     EXPECT_FALSE(std::filesystem::exists(folder() / "wrong.html")) << wrong;

@@ -181,7 +181,6 @@ TEST_F(Pictures, Refused) {
   constexpr int usage = 2, data = 3;
   write("f.svg", "older");
   refused("attn plot causal", usage, {"--output"});
-  refused("attn plot --output f.svg", usage, {"WHAT"});
   refused("attn plot nosuch --output f.svg", usage, {"a module (simple", "or a file", "nosuch"});
   refused("attn plot causal --output f.pdf", usage, {".svg", ".png", "f.pdf"});
   refused("attn plot causal --output nosuch/f.svg", data, {"nosuch"});
@@ -287,7 +286,6 @@ TEST_F(Pictures, ShowFitsTheTerminal) {
 }
 
 TEST_F(Pictures, ShowRefuses) {
-  refused("attn show", 2, {"WHAT"});
   refused("attn show causal --color red", 2, {"red"});
   refused("attn show causal --width 3", 2, {"--width"});
   refused("attn show causal --head 2", 2, {"1 to 1"});

@@ -1,12 +1,15 @@
-// attn demo: chapter 3 of the book in one screen after the other, on its six words.
+// attn demo: chapter 3 of the book in one screen after the other, on its six words or on others.
 #include <unistd.h>
 
 #include <array>
+#include <memory>
+#include <optional>
 
 #include "attn/attn.hpp"
 #include "common/format.hpp"
 #include "common/terminal.hpp"
 #include "common/words.hpp"
+#include "core/escape.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -15,11 +18,23 @@ namespace {
 namespace ref = reference;
 
 constexpr std::uint64_t kSeed = 123, kSeedV2 = 789;  // the notebooks'
-constexpr std::int64_t kSecond = 1;                  // "journey", the query that they follow
+constexpr std::size_t kMostWords = 16;               // whose tables one can still read
 
 class Demo {
  public:
-  explicit Demo(const Style& style) : style_(style) {}
+  // Of the six words, or of a text. Throws Error (argument) for one of too few or too many words.
+  Demo(const Style& style, const std::optional<std::string>& text) : style_(style) {
+    if (!text) return;
+    words_ = split_words(*text);
+    if (words_.empty() || words_.size() > kMostWords) {
+      throw Error(Error::Kind::argument, "attn demo", formatted("a text of 1 to {} words", kMostWords),
+                  std::to_string(words_.size()), "attn report --text TEXT takes longer ones");
+    }
+    x_ = embed_words(words_, x_.size(1));
+    for (std::string& word : words_) word = escaped(word);
+    title_ = escaped(*text);
+    second_ = std::min<std::int64_t>(x_.size(0), 2) - 1;
+  }
 
   std::string text() {
     // In a braced list the parts are made from left to right; later ones build on earlier ones.
@@ -43,14 +58,18 @@ class Demo {
   }
 
   std::string opening() const {
-    return style_.strong("\"Your journey starts with one step\"") + "\n" +
-           say("Six words, each an embedding of three numbers. Attention lets every word look\n"
+    const std::string count = x_.size(0) == 6   ? "Six words"
+                              : x_.size(0) == 1 ? "One word"
+                                                : formatted("{} words", x_.size(0));
+    return style_.strong("\"" + title_ + "\"") + "\n" +
+           say(count +
+               ", each an embedding of three numbers. Attention lets every word look\n"
                "at the others and take from each as much as it matters.") +
            show("inputs", x_, true);
   }
 
   std::string simplified() {
-    const Tensor query = x_.slice(0, kSecond, kSecond + 1);
+    const Tensor query = x_.slice(0, second_, second_ + 1);
     const Tensor scores = ref::scores(query, x_).select(0, 0);
     const auto sum = [](const Tensor& t) {
       double total = 0;
@@ -61,13 +80,14 @@ class Demo {
     const Tensor weights = ref::softmax(scores);
     const Tensor context = ref::weighted_sum(weights.unsqueeze(0), x_).select(0, 0);
     return heading("Simplified self-attention: one query, no weights to learn") +
-           say("The second word asks. Its score with a word is their dot product.") +
-           show("scores of \"journey\"", scores) + say("Normalised, the scores become weights whose sum is 1.") +
+           say(formatted("{} word asks. Its score with a word is their dot product.",
+                         second_ == 1 ? "The second" : "The")) +
+           show("scores of " + quoted(), scores) + say("Normalised, the scores become weights whose sum is 1.") +
            show(formatted("by their sum ({:.4f})", sum(by_sum)), by_sum) +
            show("by softmax: exp(s) / Σ exp(s), which overflows for large scores", naive) +
            show("by the stable softmax: exp(s - largest) / Σ", weights) +
            say("The context is the sum of all inputs, each times its weight.") +
-           show("context of \"journey\"", context);
+           show("context of " + quoted(), context);
   }
 
   std::string one_by_one() {
@@ -86,9 +106,9 @@ class Demo {
     return heading("Trainable weights, version 1: torch.rand, seed 123") +
            say("Each word is projected to a query (what it looks for), a key (what it offers)\n"
                "and a value (what it gives). Scores are divided by √2, the root of the key size.") +
-           show("query of \"journey\" = x_2 · W_query", steps["queries"].select(0, kSecond)) +
-           show("keys", steps["keys"], true) + show("scores of \"journey\"", steps["scores"].select(0, kSecond)) +
-           show("weights of \"journey\"", steps["weights"].select(0, kSecond)) +
+           show(formatted("query of {} = x_{} · W_query", quoted(), second_ + 1), steps["queries"].select(0, second_)) +
+           show("keys", steps["keys"], true) + show("scores of " + quoted(), steps["scores"].select(0, second_)) +
+           show("weights of " + quoted(), steps["weights"].select(0, second_)) +
            show("contexts", steps["context"], true);
   }
 
@@ -116,7 +136,7 @@ class Demo {
 
   std::string dropout() {
     constexpr double p = 0.5;
-    const Tensor ones = Tensor::ones({6, 6});
+    const Tensor ones = Tensor::ones({x_.size(0), x_.size(0)});
     const auto dropped = [&](const Tensor& t) {
       Generator rng(kSeed);
       return ref::dropout(t, rng.dropout_keep(t.shape(), p), p);
@@ -129,14 +149,14 @@ class Demo {
 
   std::string batch() {
     Generator rng(kSeed);
-    CausalAttention attention({.d_in = 3, .d_out = 2, .context_length = 6}, rng);
+    CausalAttention attention({.d_in = 3, .d_out = 2, .context_length = x_.size(0)}, rng);
     const Tensor z = attention.AttentionLayer::forward(two_texts(), nullptr);
     return heading("CausalAttention on a batch of two texts, seed 123") +
            show(formatted("contexts {}", z.shape().str()), z);
   }
 
   std::string several_heads() {
-    const ModuleConfig config{.d_in = 3, .d_out = 2, .context_length = 6, .num_heads = 2};
+    const ModuleConfig config{.d_in = 3, .d_out = 2, .context_length = x_.size(0), .num_heads = 2};
     Generator rng(kSeed), again(kSeed);
     MultiHeadAttentionWrapper wrapper(config, rng);
     MultiHeadAttention split(config, again);
@@ -149,23 +169,29 @@ class Demo {
            show("MultiHeadAttentionWrapper", joined, true) +
            say("The faster way is one projection, split into heads, and an output projection.") +
            show("MultiHeadAttention: weights of head 1", steps["weights"].select(0, 0), true) +
-           picture(steps["weights"].select(0, 0), causal_keep(6, 6)) + show("MultiHeadAttention", z, true);
+           picture(steps["weights"].select(0, 0), causal_keep(x_.size(0), x_.size(0))) +
+           show("MultiHeadAttention", z, true);
   }
 
   std::string closing() const {
     return "\n" + style_.heading("What to type next") +
            "\n"
+           "  attn demo 'some words'  the same for a text of your own\n"
            "  attn explain self-v1    one query, every product written out\n"
            "  attn check              every number the notebooks print, compared\n"
            "  attn run --help         run a module on your own .npy, .npz, safetensors, CSV\n"
            "  attn --help             all verbs\n";
   }
 
+  // The word whose query is followed, the second as in the notebooks.
+  std::string quoted() const { return "\"" + words_[static_cast<std::size_t>(second_)] + "\""; }
   Tensor two_texts() const { return stack(std::array{x_, x_}); }
 
   Style style_;
   Tensor x_ = six_word_embeddings();
   std::vector<std::string> words_ = six_words();
+  std::string title_ = joined(words_, " ");
+  std::int64_t second_ = 1;
   Trace steps_v2_;
   Tensor masked_weights_;
   int section_ = 0;
@@ -174,11 +200,16 @@ class Demo {
 }  // namespace
 
 void define_demo(Verb& verb, int&) {
+  const auto text = std::make_shared<std::optional<std::string>>();
+  verb.add_option("TEXT", *text, formatted("A text of up to {} words to walk through.", kMostWords))
+      .value_name("TEXT")
+      .default_is("the six words of the notebooks");
   verb.notes("Colours are used on a terminal. With NO_COLOR=1, or into a pipe, the text is plain.");
   verb.examples(
       "attn demo\n"
+      "attn demo 'The cat chased a mouse.'\n"
       "NO_COLOR=1 attn demo > demo.txt");
-  verb.callback([] { write_stdout(fitted(Demo(Style::of_stdout()).text(), STDOUT_FILENO)); });
+  verb.callback([text] { write_stdout(fitted(Demo(Style::of_stdout(), *text).text(), STDOUT_FILENO)); });
 }
 
 }  // namespace attn::tool

@@ -19,7 +19,8 @@ constexpr const char* kExplainExamples =
     "attn explain causal --dropout 0.5 --train\n"
     "printf '0.43,0.15,0.89\\n0.55,0.87,0.66\\n' > x.csv\n"
     "printf 'hello\\nworld\\n' > words.txt\n"
-    "attn explain simple --input x.csv --tokens words.txt";
+    "attn explain simple --input x.csv --tokens words.txt\n"
+    "attn explain --text 'The cat chased a mouse.'";
 
 struct ExplainFlags {
   ModuleFlags module;
@@ -44,7 +45,7 @@ void define_explain(Verb& verb, int&) {
   const auto flags = std::make_shared<ExplainFlags>();
   add_module_flags(verb, flags->module);
   add_input_flags(verb, flags->input);
-  verb.add_option("--query", flags->walk.query, "The token that asks, counted from 1.").value_name("N");
+  verb.add_option("--query", flags->walk.query, "The token that asks, counted from 1.").value_name("N").default_is("2");
   verb.add_option("--head", flags->walk.head, "The head to show, counted from 1.").value_name("N");
   verb.examples(kExplainExamples);
   verb.callback([&verb, flags] { explain(verb, *flags); });

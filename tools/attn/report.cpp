@@ -90,7 +90,7 @@ ReportOptions options_for(const Pictures& pictures, const Flags& flags) {
   ReportOptions options;
   options.tokens = pictures.tokens;
   options.key_tokens = pictures.key_tokens;
-  options.title = flags.title.empty() ? flags.pictures.text : flags.title;
+  options.title = flags.title.empty() ? flags.pictures.input.text : flags.title;
   options.module = pictures.module;
   options.command = command_line();
   options.item = flags.pictures.item - 1;
@@ -163,7 +163,7 @@ std::string model_page(const Verb& verb, const Flags& flags) {
     pictures.key_tokens = load_tokens(flags.pictures.key_tokens, std::ssize(text.ids), "--key-tokens", "key");
   }
   ReportOptions options = options_for(pictures, flags);
-  if (options.title.empty()) options.title = flags.pictures.text;
+  if (options.title.empty()) options.title = flags.pictures.input.text;
   options.repeated_ids = read_twice(*text.model, text.ids);
   const std::int64_t count = chosen.empty() ? layers : std::ssize(chosen);
   require_index("--layer", flags.layer, layers);

@@ -95,9 +95,8 @@ class Sources(ReportTest):
         library.save_npy(self.folder / "w.npy", softmax_rows(3, 3), (3, 3))
         (self.folder / "two.txt").write_text("a\nb\n")
         self.assertIn("3 lines, one for each query; found 2", self.refused("w.npy", "--tokens", "two.txt"))
-        self.assertIn("either WHAT (a module or a file) or --model FILE", self.refused())
         self.assertIn("found both", self.refused("simple", "--model", "m.safetensors"))
-        self.assertIn("--model FILE with --text", self.refused("simple", "--text", "words"))
+        self.assertIn("--model FILE with --tokenizer", self.refused("simple", "--text", "words", "--tokenizer", "."))
         for shape in ((0, 3, 3), (0, 2, 3, 3), (2, 0, 3, 3)):
             library.save_npy(self.folder / "none.npy", [], shape)
             self.assertIn("(heads, queries, keys)", self.refused("none.npy"))

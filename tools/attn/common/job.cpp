@@ -2,11 +2,13 @@
 
 #include "attn/error.hpp"
 #include "attn/io.hpp"
+#include "attn/words.hpp"
 #include "common/drawn.hpp"
 #include "common/format.hpp"
 #include "common/terminal.hpp"
 #include "common/words.hpp"
 #include "core/escape.hpp"
+#include "io/file.hpp"
 
 namespace attn::tool {
 namespace {
@@ -55,6 +57,28 @@ void use_six_words(Job& job) {
   if (!job.flags.d_out) job.flags.d_out = 2;
 }
 
+// A text's words as rows of as many numbers as the module takes, and the words, safe to show.
+Input words_of(const std::string& text, const char* flag, std::int64_t d_in, std::vector<std::string>& tokens) {
+  const std::vector<std::string> words = split_words(text);
+  if (words.empty()) {
+    throw Error(Error::Kind::argument, flag, "a text with at least one word", "\"" + escaped(text) + "\"");
+  }
+  for (const std::string& word : words) tokens.push_back(escaped(word));
+  return {"the text", embed_words(words, d_in), {}};
+}
+
+// The numbers of a word that the weights of --weights take, which are (d_in, d_out) or Linear's (d_out, d_in).
+std::int64_t d_in_of(const InputFlags& inputs) {
+  if (inputs.weights.empty()) return kWordSize;
+  const io::NamedTensors weights = io::load(inputs.weights, inputs.max_bytes);
+  for (const auto& [name, tensor] : weights.tensors) {
+    const bool linear = name.ends_with("W_query.weight");
+    if ((linear || name == "W_query") && tensor.rank() == 2)
+      return std::max<std::int64_t>(tensor.size(linear ? 1 : 0), 1);
+  }
+  return kWordSize;  // load_weights() tells what is missing
+}
+
 // A file's tensor, or one that is drawn.
 Input input_of(const std::string& from, const char* flag, const std::string& tensor, std::uint64_t max_bytes,
                Generator& rng, std::vector<std::string>& notes) {
@@ -64,16 +88,20 @@ Input input_of(const std::string& from, const char* flag, const std::string& ten
   throw Error(Error::Kind::argument, "--tensor", "an --input of several tensors", escaped(from));
 }
 
-void load_context(Job& job, const std::string& path, std::uint64_t max_bytes, bool six_words_used, Generator& rng) {
+void load_context(Job& job, const Verb& verb, const InputFlags& inputs, Generator& rng) {
   if (!module_kind(job.flags.module).uses.source) return;
-  if (!path.empty()) {
-    job.context = input_of(path, "--context", "", max_bytes, rng, job.notes);
-  } else if (six_words_used) {
+  if (verb.given("--context-text")) {
+    job.context = words_of(inputs.context_text, "--context-text", job.x.tensor.size(-1), job.context_tokens);
+    job.context->name = "another text";
+  } else if (!inputs.context.empty()) {
+    job.context = input_of(inputs.context, "--context", "", inputs.max_bytes, rng, job.notes);
+  } else if (job.x.name == "the six words") {
     constexpr std::int64_t words = 4;  // another length than the queries'
     job.context = Input{"the first four words", job.x.tensor.slice(0, 0, words).clone(), {}};
     job.context_tokens.assign(job.tokens.begin(), job.tokens.begin() + words);
   } else {
-    throw Error(Error::Kind::argument, "cross", "--context FILE, for the keys and values", "no --context");
+    throw Error(Error::Kind::argument, "cross", "--context FILE or --context-text TEXT, for the keys and values",
+                "neither");
   }
   require_shape(*job.context, job.flags.module);
 }
@@ -93,18 +121,34 @@ void require_used_inputs(const Verb& verb, const ModuleFlags& flags, const Input
 
 }  // namespace
 
-void add_input_flags(Verb& verb, InputFlags& flags) {
-  verb.add_option(
-          "--input", flags.input,
-          "The input, of shape (tokens, d_in) or (batch, tokens, d_in): an .npy, .npz, safetensors or CSV file, "
-          "which is told by its content, or - for standard input. randn:4,8,32 draws one of that shape, before "
-          "the weights and from the same seed; rand:, ones: and randint:LOW,HIGH:SIZES do so too.")
-      .value_name("FILE")
-      .default_is("the six words of the notebooks, with --d-out 2");
+void add_input_flags(Verb& verb, InputFlags& flags, bool or_model) {
+  const Option& input =
+      verb.add_option(
+              "--input", flags.input,
+              "The input, of shape (tokens, d_in) or (batch, tokens, d_in): an .npy, .npz, safetensors or CSV file, "
+              "which is told by its content, or - for standard input. randn:4,8,32 draws one of that shape, before "
+              "the weights and from the same seed; rand:, ones: and randint:LOW,HIGH:SIZES do so too.")
+          .value_name("FILE")
+          .default_is("the six words of the notebooks, with --d-out 2");
   verb.add_option("--tensor", flags.tensor, "The tensor to take from an --input that holds several.")
       .value_name("NAME");
-  verb.add_option("--context", flags.context, "The source of keys and values for cross, given as --input is.")
-      .value_name("FILE");
+  const std::string model = or_model ? " A --model reads it by its own tokenizer." : "";
+  const Option& text = verb.add_option("--text", flags.text,
+                                       "A text as the input. It is cut into words at white space and punctuation, and "
+                                       "a small embedding that is built in makes each a vector." +
+                                           model)
+                           .value_name("TEXT")
+                           .not_beside(input);
+  verb.add_option("--text-file", flags.text_file, "The text as a file, all of it as it stands; - is standard input.")
+      .value_name("FILE")
+      .not_beside(text)
+      .not_beside(input);
+  const Option& context =
+      verb.add_option("--context", flags.context, "The source of keys and values for cross, given as --input is.")
+          .value_name("FILE");
+  verb.add_option("--context-text", flags.context_text, "The source of keys and values for cross, given as --text is.")
+      .value_name("TEXT")
+      .not_beside(context);
   verb.add_option("--tokens", flags.tokens, "A file of words, one a line, that label the rows.").value_name("FILE");
   const Option& weights =
       verb.add_option("--weights", flags.weights, "Load weights that are named as in PyTorch's state_dict.")
@@ -125,6 +169,11 @@ std::vector<std::string> load_tokens(const std::string& path, std::int64_t count
   return tokens;
 }
 
+std::string given_text(const InputFlags& flags) {
+  if (flags.text_file.empty()) return flags.text;
+  return std::string(io::as_text(io::read_file(flags.text_file, "--text-file").bytes()));
+}
+
 Tensor Job::forward(Trace* trace) const {
   if (!context) return module->forward(x.tensor, trace);
   return dynamic_cast<AttentionLayer&>(*module).forward(x.tensor, context->tensor, trace);
@@ -133,18 +182,25 @@ Tensor Job::forward(Trace* trace) const {
 Job prepare(const Verb& verb, const ModuleFlags& flags, const InputFlags& inputs, bool with_steps) {
   require_used_flags(verb, flags.module, is_drawn(inputs.input) ? "--seed" : "");
   require_used_inputs(verb, flags, inputs);
-  require_one_stdin({inputs.input, inputs.context, inputs.tokens, inputs.weights});
+  require_one_stdin({inputs.input, inputs.text_file, inputs.context, inputs.tokens, inputs.weights});
+  const bool text = verb.given("--text") || verb.given("--text-file");
   Job job;
   job.flags = flags;
   Generator rng(flags.seed, dropout_flavour(flags.rng));  // one stream: drawn inputs, weights, dropout
-  if (inputs.input.empty()) {
+  if (text) {
+    const char* flag = inputs.text_file.empty() ? "--text" : "--text-file";
+    if (!inputs.tokens.empty()) {
+      throw Error(Error::Kind::argument, "--tokens", formatted("no words beside {}, which has its own", flag), "both");
+    }
+    job.x = words_of(given_text(inputs), flag, d_in_of(inputs), job.tokens);
+  } else if (inputs.input.empty()) {
     use_six_words(job);
   } else {
     job.x = input_of(inputs.input, "--input", inputs.tensor, inputs.max_bytes, rng, job.notes);
   }
   require_shape(job.x, flags.module);
   if (!inputs.tokens.empty()) job.tokens = load_tokens(inputs.tokens, job.x.tensor.size(-2));
-  load_context(job, inputs.context, inputs.max_bytes, inputs.input.empty(), rng);
+  load_context(job, verb, inputs, rng);
   if (!job.context) job.context_tokens = job.tokens;
   if (flags.dropout > 0 && !flags.train)
     job.notes.emplace_back("--dropout acts with --train only: no weight is dropped");

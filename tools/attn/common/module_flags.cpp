@@ -31,6 +31,7 @@ constexpr std::array kUses{Use{"--d-out", &ModuleUses::weights},
                            Use{"--rng", &ModuleUses::linear},
                            Use{"--layer-order", &ModuleUses::linear},
                            Use{"--context", &ModuleUses::source},
+                           Use{"--context-text", &ModuleUses::source},
                            Use{"--weights", &ModuleUses::weights},
                            Use{"--save-weights", &ModuleUses::weights}};
 
@@ -76,7 +77,7 @@ void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file) {
   Option& module =
       verb.add_option(or_file ? "WHAT" : "MODULE", flags.module,
                       (or_file ? "A module, or a file:\n" : "The module:\n") + summaries() + (or_file ? files : ""));
-  or_file ? module.offers(module_names()).value_name("FILE") : module.one_of(module_names()).required();
+  or_file ? module.offers(module_names()).value_name("FILE") : module.one_of(module_names());
   verb.add_option("--d-out", flags.d_out, "The size of an output vector; for heads, that of each head.")
       .value_name("N")
       .default_is("the size of an input vector")

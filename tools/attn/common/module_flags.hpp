@@ -14,7 +14,7 @@
 namespace attn::tool {
 
 struct ModuleFlags {
-  std::string module;
+  std::string module = "simple";
   std::optional<std::int64_t> d_out, heads, context_length;
   double dropout = 0;
   bool train = false, no_mask = false, no_out_proj = false, qkv_bias = false, rope = false;

@@ -11,7 +11,6 @@
 #include "common/terminal.hpp"
 #include "common/text_model.hpp"
 #include "core/escape.hpp"
-#include "io/file.hpp"
 
 namespace attn::tool {
 namespace {
@@ -82,11 +81,6 @@ std::pair<std::size_t, std::size_t> token_range(const std::string& text, std::si
   return {first - 1, last};
 }
 
-std::string given_text(const PictureFlags& flags) {
-  if (flags.text_file.empty()) return flags.text;
-  return std::string(io::as_text(io::read_file(flags.text_file, "--text-file").bytes()));
-}
-
 Pictures of_model(const Verb& verb, const PictureFlags& flags) {
   ReadText text = open_text(verb, flags);
   const auto [layers, heads] = text.model->size();
@@ -131,6 +125,7 @@ void label(Pictures& pictures, const PictureFlags& flags) {
 Pictures of_file(const Verb& verb, const PictureFlags& flags) {
   const std::string& path = flags.module.module;
   require_no_module_flags(verb, "a file of steps or weights");
+  require_not_given(verb, {"--text", "--text-file"}, "a file of steps or weights");
   require_one_stdin({path, flags.input.tokens, flags.key_tokens});
   const std::string source = path == "-" ? "standard input" : escaped(path);
   io::NamedTensors file = io::load(path, flags.input.max_bytes);
@@ -148,7 +143,7 @@ Pictures of_file(const Verb& verb, const PictureFlags& flags) {
 
 Pictures of_module(const Verb& verb, const PictureFlags& flags) {
   Pictures pictures;
-  require_one_stdin({flags.input.input, flags.input.tokens, flags.key_tokens});
+  require_one_stdin({flags.input.input, flags.input.text_file, flags.input.tokens, flags.key_tokens});
   Job job = prepare(verb, flags.module, flags.input, true);
   job.forward(&pictures.steps);
   pictures.module = flags.module.module;
@@ -164,20 +159,20 @@ bool is_module(const std::string& what) {
   return std::find(modules.begin(), modules.end(), what) != modules.end();
 }
 
-// Exactly one of WHAT, a module's name or a file's, and --model; --text and --tokenizer with it alone.
+// Not both of WHAT, a module's name or a file's, and --model; --tokenizer with the latter alone.
 void require_one(const Verb& verb, const PictureFlags& flags) {
   const std::string& what = flags.module.module;
   const std::string op = "attn " + verb.name();
-  const auto given = [&](const char* flag) { return verb.given(flag); };
-  if (!given("--model") && (given("--text") || given("--text-file") || given("--tokenizer"))) {
-    throw Error(Error::Kind::argument, op, "--model FILE with --text, --text-file and --tokenizer", "none",
-                "pass the model that reads the text");
+  const bool model = verb.given("--model");
+  if (!model && verb.given("--tokenizer")) {
+    throw Error(Error::Kind::argument, op, "--model FILE with --tokenizer", "none",
+                "pass the model that reads the text; modules cut a text into words themselves");
   }
-  if (what.empty() != given("--model")) {
-    throw Error(Error::Kind::argument, op, "either WHAT (a module or a file) or --model FILE with --text",
-                what.empty() ? "neither" : "both", op + " --help shows examples");
+  if (model && verb.given("WHAT")) {
+    throw Error(Error::Kind::argument, op, "either WHAT (a module or a file) or --model FILE with --text", "both",
+                op + " --help shows examples");
   }
-  if (what.empty() || what == "-" || is_module(what) || std::filesystem::exists(std::filesystem::path(what))) return;
+  if (model || what == "-" || is_module(what) || std::filesystem::exists(std::filesystem::path(what))) return;
   throw Error(Error::Kind::argument, "WHAT",
               formatted("a module ({}) or a file of steps or weights", joined(module_names(), ", ")), escaped(what),
               did_you_mean(what, module_names()));
@@ -187,13 +182,9 @@ void require_one(const Verb& verb, const PictureFlags& flags) {
 
 void add_picture_flags(Verb& verb, PictureFlags& flags) {
   add_module_flags(verb, flags.module, true);
-  add_input_flags(verb, flags.input);
+  add_input_flags(verb, flags.input, true);
   verb.add_option("--model", flags.model, "Show a model that reads --text, as attn generate takes it, instead of WHAT.")
       .value_name("FILE");
-  const Option& text = verb.add_option("--text", flags.text, "The text that the model reads.").value_name("TEXT");
-  verb.add_option("--text-file", flags.text_file, "The text as a file, all of it as it stands; - is standard input.")
-      .value_name("FILE")
-      .not_beside(text);
   verb.add_option("--tokenizer", flags.tokenizer,
                   "A folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt.")
       .value_name("FOLDER")
@@ -209,7 +200,7 @@ ReadText open_text(const Verb& verb, const PictureFlags& flags) {
   require_not_given(verb, {"--tensor"}, "--model");
   ReadText text{load_reader(flags.model), {}, {}};
   const auto tokenizer = text.model->tokenizer(flags.tokenizer);
-  text.ids = tokenizer->encode(given_text(flags));
+  text.ids = tokenizer->encode(given_text(flags.input));
   const auto [first, last] = token_range(flags.input.tokens, text.ids.size());
   text.ids = {text.ids.begin() + static_cast<std::ptrdiff_t>(first),
               text.ids.begin() + static_cast<std::ptrdiff_t>(last)};
@@ -226,7 +217,7 @@ ReadText open_text(const Verb& verb, const PictureFlags& flags) {
 
 Pictures load_pictures(const Verb& verb, const PictureFlags& flags) {
   require_one(verb, flags);
-  Pictures pictures = flags.module.module.empty()      ? of_model(verb, flags)
+  Pictures pictures = verb.given("--model")            ? of_model(verb, flags)
                       : is_module(flags.module.module) ? of_module(verb, flags)
                                                        : of_file(verb, flags);
   if (!flags.key_tokens.empty()) {

@@ -19,12 +19,12 @@ namespace attn::tool {
 struct PictureFlags {
   ModuleFlags module;  // its `module` is WHAT: a module's name, or a file
   InputFlags input;
-  std::string model, text, text_file, tokenizer;
+  std::string model, tokenizer;
   std::string key_tokens;
   std::int64_t item = 1;  // which text of a batch, counted from 1
 };
 
-// WHAT, --model with --text, --text-file and --tokenizer, --key-tokens, --item, and all that attn run takes for a
+// WHAT, --model with --tokenizer, --key-tokens, --item, and all that attn run takes for a
 // module and its input.
 void add_picture_flags(Verb& verb, PictureFlags& flags);
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <numbers>
+#include <numeric>
 #include <span>
 
 #include "attn/error.hpp"
@@ -15,6 +18,7 @@ namespace attn::tool {
 namespace {
 
 constexpr std::int64_t kMostRows = 10, kMostComponents = 4;
+constexpr std::size_t kMostWeights = 8;
 
 std::int64_t checked(const char* flag, std::int64_t value, std::int64_t count, const char* what) {
   if (value >= 1 && value <= count) return value - 1;
@@ -29,7 +33,8 @@ std::string gap(std::int64_t previous, std::int64_t next) { return next > previo
 Walk::Walk(const Job& job, const Trace& steps, const WalkOptions& options, const Style& style)
     : job_(job), steps_(steps), style_(style), batched_(job.x.tensor.rank() == 3) {
   heads_ = heads_of(job.flags);
-  query_ = checked("--query", options.query, job.x.tensor.size(-2), "tokens");
+  const std::int64_t tokens = job.x.tensor.size(-2);
+  query_ = checked("--query", options.query.value_or(std::min<std::int64_t>(tokens, 2)), tokens, "tokens");
   head_ = checked("--head", options.head, heads_, "heads");
   keys_ = job.context ? job.context->tensor.size(-2) : job.x.tensor.size(-2);
 }
@@ -64,6 +69,26 @@ std::vector<std::int64_t> Walk::shown(std::int64_t count, std::int64_t always) c
     if (count <= kMostRows || i < kMostRows - 4 || i >= count - 2 || i == always) indices.push_back(i);
   }
   return indices;
+}
+
+std::vector<std::int64_t> Walk::by_weight() const {
+  const Row weights = row(final_weights(), query_);
+  std::vector<std::int64_t> keys(weights.size());
+  std::iota(keys.begin(), keys.end(), std::int64_t{0});
+  std::ranges::stable_sort(keys, std::ranges::greater{}, [&](std::int64_t j) {
+    const double weight = weights[static_cast<std::size_t>(j)];
+    return std::isnan(weight) ? std::numeric_limits<double>::infinity() : weight;
+  });
+  return keys;
+}
+
+std::vector<std::int64_t> Walk::shown_keys() const {
+  if (keys_ <= kMostRows) return shown(keys_, query_);
+  std::vector<std::int64_t> keys = by_weight();
+  keys.resize(kMostWeights);
+  if (query_ < keys_ && std::ranges::find(keys, query_) == keys.end()) keys.push_back(query_);
+  std::ranges::sort(keys);
+  return keys;
 }
 
 std::string Walk::label(std::int64_t token) const {
@@ -181,7 +206,7 @@ std::string Walk::scores() {
   const Row query = row(of_query, query_), totals = row("scores", query_);
   std::string text = heading(formatted("Scores: {}_{} · every {}", q, query_ + 1, projected ? "key" : "input"));
   std::int64_t previous = -1;
-  for (const std::int64_t j : shown(keys_, query_)) {
+  for (const std::int64_t j : shown_keys()) {
     text.append(gap(previous, j));
     text.append(dot_line(formatted("  {}_{} · {}_{}", q, query_ + 1, k, j + 1), query, row(of_key, j), std::nullopt,
                          totals[static_cast<std::size_t>(j)], key_label(j)));
@@ -202,7 +227,7 @@ std::string Walk::scaling() {
   std::string text = heading(own ? formatted("Scaling: scores / √{}, the size of a key", d)
                                  : formatted("Scaling: scores · {}", operand_text(factor)));
   std::int64_t previous = -1;
-  for (const std::int64_t j : shown(keys_, query_)) {
+  for (const std::int64_t j : shown_keys()) {
     const auto i = static_cast<std::size_t>(j);
     text.append(gap(previous, j));
     text.append(formatted("  {} {} = {}\n", operand_text(from[i]), how, number_text(to[i])));
@@ -229,7 +254,7 @@ std::string Walk::softmax() {
   std::string text = heading("Softmax: exp(score - largest) / their sum");
   text.append(formatted("  largest = {}, sum of exps = {}\n", number_text(largest), number_text(sum)));
   std::int64_t previous = -1;
-  for (const std::int64_t j : shown(keys_, query_)) {
+  for (const std::int64_t j : shown_keys()) {
     const auto i = static_cast<std::size_t>(j);
     text.append(gap(previous, j));
     text.append(formatted("  exp({} - {}) / {} = {} / {} = {}  {}", operand_text(from[i]), operand_text(largest),
@@ -249,7 +274,7 @@ std::string Walk::dropout() {
   std::string text = heading(formatted("Dropout: each weight dropped with chance {}, kept ones times {}", p,
                                        number_text(p < 1 ? 1 / (1 - p) : 0)));
   std::int64_t previous = -1;
-  for (const std::int64_t j : shown(keys_, query_)) {
+  for (const std::int64_t j : shown_keys()) {
     const auto i = static_cast<std::size_t>(j);
     text.append(gap(previous, j));
     const bool dropped = to[i] == 0 && from[i] != 0;
@@ -260,17 +285,32 @@ std::string Walk::dropout() {
 }
 
 std::string Walk::context() {
-  const Row weights = row(has("dropped") ? "dropped" : "weights", query_);
+  const Row weights = row(final_weights(), query_);
   const char* const values = has("values") ? "values" : "inputs";
-  std::string text = heading("Context: the values, summed by weight");
-  std::int64_t previous = -1;
-  for (const std::int64_t j : shown(keys_, query_)) {
-    text.append(gap(previous, j));
-    text.append(formatted("  {} {} · {}  {}", j == 0 ? " " : "+", number_text(weights[static_cast<std::size_t>(j)]),
-                          vector_text(row(values, j)), key_label(j)));
-    while (text.ends_with(' ')) text.pop_back();
-    text.append("\n");
-    previous = j;
+  const bool all = keys_ <= kMostRows;
+  const std::vector<std::int64_t> keys = all ? shown(keys_, query_) : by_weight();
+  std::string text = heading(all ? "Context: the values, summed by weight"
+                                 : "Context: the values, summed by weight, the largest weights first");
+  Row rest;
+  double weight_of_rest = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const std::int64_t j = keys[i];
+    const double weight = weights[static_cast<std::size_t>(j)];
+    const Row value = row(values, j);
+    if (all || i < kMostWeights) {
+      text.append(
+          formatted("  {} {} · {}  {}", i == 0 ? " " : "+", number_text(weight), vector_text(value), key_label(j)));
+      while (text.ends_with(' ')) text.pop_back();
+      text.append("\n");
+      continue;
+    }
+    rest.resize(value.size());
+    weight_of_rest += weight;
+    for (std::size_t c = 0; c < value.size(); ++c) rest[c] += weight * value[c];
+  }
+  if (!all) {
+    text.append(formatted("  + {}  {} more, sum {}\n", vector_text(rest), keys.size() - kMostWeights,
+                          number_text(weight_of_rest)));
   }
   return text + style_.strong(formatted("  context_{} = {}", query_ + 1, vector_text(row("context", query_)))) + "\n";
 }

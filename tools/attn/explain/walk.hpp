@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,8 @@
 namespace attn::tool {
 
 struct WalkOptions {
-  std::int64_t query = 2, head = 1;  // counted from 1
+  std::optional<std::int64_t> query;  // counted from 1; else the second, or the only one
+  std::int64_t head = 1;              // counted from 1
 };
 
 class Walk {
@@ -32,6 +34,9 @@ class Walk {
   Tensor keep() const;                            // of the weights: false where a key is masked
   Tensor parameter(std::string_view name) const;  // undefined when the module has none of that name
   std::vector<std::int64_t> shown(std::int64_t count, std::int64_t always) const;
+  std::vector<std::int64_t> by_weight() const;   // the keys, the one with the largest weight first
+  std::vector<std::int64_t> shown_keys() const;  // all, or in order those that matter most and the query's own
+  std::string_view final_weights() const { return has("dropped") ? "dropped" : "weights"; }
   std::string label(std::int64_t token) const;
   std::string key_label(std::int64_t key) const;
 
