@@ -17,7 +17,7 @@ class Figures(ReportTest):
     def test_the_heads_scores(self):
         w = self.six(*self.ARGUMENTS)["weights"]
         page = self.open(*self.ARGUMENTS)
-        found = page.run("[...document.querySelectorAll('#heads tbody tr')].map((r) => [...r.querySelectorAll('td')].map((c) => Number(c.title)))")
+        found = page.run("[...document.querySelectorAll('#heads .head')].map((card) => [...card.querySelectorAll('[data-score]')].map((c) => Number(c.title)))")
         for head, shown in enumerate(found):
             pairs = [(i, j, w[head, i, j]) for i in range(6) for j in range(6) if w[head, i, j] > 0]
             wanted = [sum(-x * math.log(x) for _, _, x in pairs), sum(x * abs(i - j) for i, j, x in pairs),
@@ -65,7 +65,7 @@ class Figures(ReportTest):
         self.assertIn("layer 2, head 2", page.text("#stage-title"))
         weights = [1, 0, 0.5, 0.5], (1, 2, 2)  # one head
         library.save_safetensors(self.folder / "some.safetensors", {f"layers.{layer}.weights": weights for layer in (1, 4)})
-        page = self.open("some.safetensors", fragment="#layer=2")
+        page = self.open("some.safetensors", fragment="#layer=5")
         self.assertIn("layer 5", page.text("#stage-title"))
         self.assertEqual(page.run("[...document.querySelectorAll('.head-name')].map((name) => name.innerText)"),
                          [f"layer {layer}, head {head}" for layer, head in ((2, 1), (5, 1))])
@@ -135,11 +135,11 @@ class Figures(ReportTest):
         page = self.open(*self.ARGUMENTS)
         names = page.run("[...document.querySelectorAll('[data-export]')].map((b) => b.getAttribute('aria-label'))")
         self.assertEqual(len(names), len(set(names)), "two buttons of one name")
-        self.assertIn("Save “Weights, head 1” as PNG", names)
+        self.assertIn("Save “weights, head 1” as PNG", names)
         self.assertIn("Who looks at whom, head 1", page.text("#lines .exports"))
         page.set("[name=head]", "1")
         page.click("[data-step=scores]")
-        self.assertIn("Scores, head 2", page.text("#steps .exports"))
+        self.assertIn("scores, head 2", page.text("#steps .exports"))
         self.assertIn("Who looks at whom, head 2", page.text("#lines .exports"))
 
     def test_exports(self):

@@ -38,10 +38,10 @@ class Overview(ReportTest):
         self.assertEqual(page.run("[state.block, state.head]"), [block, head])
         self.assertEqual(page.run(f"{CELLS}.filter((b) => b.classList.contains('on')).map((b) => [b.dataset.block, b.dataset.head])"),
                          [[str(block), str(head)]])
-        self.assertIn(f"Layer {block + 1}, head {head + 1}: ", page.text("#overview [aria-live]"))
+        self.assertIn(f"Layer {block + 1}, head {head + 1}: ", page.text("#overview .told"))
         for kind, name in NAMES.items():
             score = page.run(f"blocks[{block}].kinds[{head}].{kind}")
-            told = page.text("#overview [aria-live]").split(f"{name} ")[1].split(",")[0].rstrip(".")
+            told = page.text("#overview .told").split(f"{name} ")[1].split(",")[0].rstrip(".")
             self.near(library.number(told), score, 5.1e-3, name)
         self.assertEqual(page.run("document.querySelector('[name=head]').value"), str(head))
         self.assertIn(f"head={head + 1}", page.run("location.hash"))
@@ -60,6 +60,6 @@ class Overview(ReportTest):
     def test_the_map_fits_a_telephone(self):
         page = self.licences(width=390)
         self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 390)
-        left, right = page.run("((b) => [b.left, b.right])(document.querySelector('#overview .overview').getBoundingClientRect())")
+        left, right = page.run("((b) => [b.left, b.right])(document.querySelector('#overview [role=grid]').getBoundingClientRect())")
         self.assertGreaterEqual(left, 0)
         self.assertLessEqual(right, 390)

@@ -67,9 +67,10 @@ class Packed(ReportTest):
         model = pathlib.Path(__file__).resolve().parents[3] / "build/others/all-minilm-l6-v2"
         if not model.exists():
             self.skipTest("no build/others/all-minilm-l6-v2: make others")
-        page = self.open("--model", model, "--text", "A cat sits on the mat.", "--layers", "2-3,6", fragment="#layer=2")
+        page = self.open("--model", model, "--text", "A cat sits on the mat.", "--layers", "2-3,6", fragment="#layer=3")
         self.assertTrue(page.run(OPENED))
+        self.assertIn("layer 3", page.text("#stage-title"))
         self.assertEqual(page.run("blocks.map((_, b) => layerNumber(b))"), [2, 3, 6])
         self.assertEqual(page.run("document.querySelectorAll('.health .fails').length"), 0)
-        self.assertFalse(page.run("Boolean(document.querySelector('#overview'))"))
+        self.assertEqual(page.run("[document.querySelectorAll('#overview td button').length, document.querySelectorAll('#overview [data-kind], .kinds').length]"), [3 * 12, 0])
         self.assertFalse(page.run("Boolean(currentBlock().masked(0)?.some((x) => x))"))  # every token sees every other

@@ -115,7 +115,7 @@ class Steps(ReportTest):
         self.assertIn("query=4&key=2", page.run("location.hash"))
         page.key("ArrowDown"), page.key("ArrowRight"), page.key("]")
         self.assertIn("query=5&key=3&head=2", page.run("location.hash"))
-        self.assertEqual(page.run("[...document.querySelectorAll('#selection select')].map((s) => s.value)"), ["4", "2", "1"])
+        self.assertEqual(page.run("[...document.querySelectorAll('#selection select')].map((s) => s.value)"), ["1", "4", "2"])
         page.run("location.hash = '#query=999&key=-7&head=zebra&step=%3Cscript%3E'")
         page.run("new Promise((done) => setTimeout(done, 50))")
         self.assertIn("query=6&key=1&head=1&step=weights", page.run("location.hash"))
@@ -126,13 +126,15 @@ class Steps(ReportTest):
         self.assertIn("step=scaled", page.run("location.hash"))
         page.click("#back"), page.click("#back")
         self.assertIn("step=values", page.run("location.hash"))
-        # Stopped in the page itself, at once: however busy the machine, it has moved by one step.
-        page.run("""new Promise((done) => {
-          const play = document.querySelector('#play'), from = location.hash;
-          play.click();
-          const watch = setInterval(() => { if (location.hash !== from) { clearInterval(watch); play.click(); done(); } }, 20);
-        })""")
-        self.assertIn("step=scores", page.run("location.hash"))
+        # It begins at the inputs, and after a pause it goes on. Stopped in the page itself, at once: however busy the machine, it has moved by one step.
+        for step in ("queries", "keys"):
+            seen = page.run("""new Promise((done) => {
+              const play = document.querySelector('#play');
+              play.click();
+              const from = location.hash, watch = setInterval(() => { if (location.hash !== from) { clearInterval(watch); play.click(); done(from); } }, 20);
+            })""")
+            self.assertIn("step=inputs" if step == "queries" else "step=queries", seen)
+            self.assertIn(f"step={step}", page.run("location.hash"))
 
     def colours(self, page):
         found = page.run("[...document.querySelectorAll('#steps .stage-matrix .cell')].map((c) => [Number(c.dataset.row), Number(c.dataset.column), c.style.backgroundColor])")
@@ -190,7 +192,7 @@ class Steps(ReportTest):
         self.assertIn("6 of 6 checks", page.text("header .verdict"))
         self.assertRegex(page.text(".health"), r"of 72 weights the worst is \S+ off, where rounding to float32 allows \S+")
         self.assertIn("attn report multihead --d-out 4", page.text(".facts"))
-        self.assertRegex(page.text(".flow"), r"(?s)Inputs\s*\(6, 3\).*Queries\s*\(2, 6, 2\).*Weights\s*\(2, 6, 6\).*Output\s*\(6, 4\)")
+        self.assertRegex(page.text(".flow"), r"(?s)inputs\s*\(6, 3\).*queries\s*\(2, 6, 2\).*weights\s*\(2, 6, 6\).*output\s*\(6, 4\)")
 
     def test_attention_is_explained_before_the_checks(self):
         page = self.open(*self.ARGUMENTS)

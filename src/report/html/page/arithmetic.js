@@ -218,11 +218,11 @@ function arithmeticView(a) {
   const bound = a.bound ?? 4 * float32Unit * Math.abs(a.result);
   const agrees = !a.near && (Object.is(a.total, a.result) || Math.abs(a.total - a.result) <= bound);
   const number = (x) => element("td", { class: "number", title: typeof x === "number" ? exactly(x) : null }, typeof x === "number" ? format(x) : x);
-  const row = (cells, i) => element("tr", { class: i === a.marked ? "on" : null }, element("td", {}, element("bdi", {}, cells[0])), cells.slice(1).map(number));
+  const row = (cells, i) => element("tr", { class: i === a.marked ? "on" : null }, element("th", { scope: "row" }, element("bdi", {}, cells[0])), cells.slice(1).map(number));
   const few = fewTerms(a), left = a.rows.length - few.length;
   return element("div", { class: "arithmetic", "data-total": String(a.total), "data-result": exactly(a.result) },
     element("h3", {}, element("bdi", {}, a.title), " = ", element("span", { class: "result", title: exactly(a.result) }, (a.near ? "≈ " : "") + format(a.result))),
-    element("p", { class: "quiet" }, a.say ?? ""),
+    element("p", { class: "quiet" }, say(a.say ?? "")),
     a.rows.length <= 8 && !a.alone ? element("p", { class: "written number" }, `${a.written} = ${format(a.total)}`) : null,
     a.columns.length ? element("div", { class: "scroll" }, element("table", { class: "terms" }, element("caption", { class: "unseen" }, "The terms"),
       element("thead", {}, element("tr", {}, a.columns.map((name, i) => element("th", { scope: "col", class: i ? "number" : null }, element("bdi", {}, name))))),
@@ -231,6 +231,6 @@ function arithmeticView(a) {
         a.bias !== undefined ? row(["bias", ...a.columns.slice(2).map(() => ""), a.bias], -2) : null,
         a.sum ? element("tr", { class: "sum" }, a.sum.map((x, i) => (i ? number(x) : element("td", {}, x))))
           : a.columns.at(-1) === "product" ? element("tr", { class: "sum" }, element("td", { colspan: a.columns.length - 1 }, "sum"), number(a.total)) : null))) : null,
-    a.columns.length ? exports({ name: () => "arithmetic", title: () => a.title, csv: () => [a.columns, ...a.rows, ...(a.bias === undefined ? [] : [["bias", ...a.columns.slice(2).map(() => ""), a.bias]])] }) : null,
+    a.columns.length ? exports({ name: () => "arithmetic", title: () => a.title, table: null, csv: () => [a.columns, ...a.rows, ...(a.bias === undefined ? [] : [["bias", ...a.columns.slice(2).map(() => ""), a.bias]])] }) : null,
     a.alone ? null : element("p", { class: agrees ? "agrees" : "quiet" }, agrees ? `The library has the same number${a.total === a.result ? "." : `, as near as rounding allows: ${format(bound)}.`}` : a.near ? "" : `The library has ${exactly(a.result)}; the terms above give ${format(a.total, 6)}.`));
 }

@@ -70,7 +70,7 @@ const css = (rgb) => `rgb(${rgb.join(",")})`;
 // Black or white, whichever reads better on it (relative luminance, WCAG 2).
 function inkOn(rgb) {
   const [r, g, b] = rgb.map((c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.2 ? "#111" : "#fff";
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000" : "#fff";
 }
 // Distinct colours for words and series: Okabe and Ito 2008, "Color Universal Design".
 const series = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f"];

@@ -3,6 +3,7 @@
 
 const report = JSON.parse(document.getElementById("data").textContent);
 report.keyTokens ??= report.tokens;
+report.unit ??= "word";  // or token, or byte: what the rows of a text are
 
 // Base64, or [first, count] of what was compressed with the block.
 function bytesOf(stored, block) {
@@ -175,9 +176,12 @@ function exactly(x) {
   return String(x);
 }
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
+// What the page says of words, in the units of its text: words of a module's input, a model's tokens, or bytes.
+const say = (text) => text.replace(/\bword/g, report.unit).replace(/\bWord/g, report.unit[0].toUpperCase() + report.unit.slice(1));
 // A token as a short label: what cannot be seen is named, outer blanks too; marks of direction do not act.
 function word(token, most = 14) {
   if (token === "") return "∅";
+  if (/^(\\x[0-9A-F]{2})+$/i.test(token)) return `byte${token.length > 4 ? "s" : ""} ${token.slice(2).replaceAll("\\x", " ").toUpperCase()}`;
   const shown = token.slice(0, 8 * most).replace(/^ +| +$/g, (blanks) => "␣".repeat(blanks.length))
     .replace(/[\0-\x1f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
     .replace(/[\p{Cc}\p{Zl}\p{Zp}]|(?![\u200c\u200d])\p{Cf}/gu, "\ufffd");

@@ -25,7 +25,7 @@ function dropoutPanel(host) {
     shownP.textContent = format(chance, 2);
     const matrix = { rows: step.rows, columns: step.columns, values, masked: blocks[0].masked(state.head) };
     fill(view, matrixFigure({ matrix, rowLabels: step.rowLabels, columnLabels: step.columnLabels,
-      scale: stepScale(step, matrix), label: `Weights after dropout, ${headName(state.head)}`, selected: { row: state.query, column: state.key }, pick: (query, key) => select({ query, key }) }, `dropout-head-${state.head + 1}`));
+      scale: stepScale(step, matrix), label: `Weights after dropout, ${headName()}`, selected: { row: state.query, column: state.key }, pick: (query, key) => select({ query, key }) }, `dropout-head-${state.head + 1}`));
     sums.textContent = `Row sums, 1 before: ${rowSums.slice(0, 12).map((x) => format(x, 3)).join("  ")}${rowSums.length > 12 ? " …" : ""}`;
     sums.dataset.sums = rowSums.join(" ");
     const apart = values.reduce((most, x, i) => Math.max(most, Math.abs(x - weights()[i])), 0);
@@ -44,8 +44,7 @@ function dropoutPanel(host) {
     show();
   };
   for (const input of [flavour, p, seed]) input.addEventListener("input", restart);
-  fill(host, element("h2", {}, "Lab: dropout, drawn again"),
-    element("p", { class: "lead" }, "For one seed PyTorch drops other weights on other machines. Both of its ways are here, number for number."),
+  fill(host, element("p", { class: "lead" }, "For one seed PyTorch drops other weights on other machines. Both of its ways are here, number for number."),
     element("div", { class: "controls" }, field("flavour", flavour), field("p", p), shownP, field("seed", seed)),
     element("div", { class: "controls" }, element("button", { type: "button", id: "dropout-again", onclick: () => draw(passes.next()) }, "Draw again"),
       element("button", { type: "button", id: "dropout-first", onclick: restart }, "First draw"), element("button", { type: "button", id: "dropout-mean", onclick: many }, "Mean of many draws")),

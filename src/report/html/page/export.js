@@ -84,25 +84,49 @@ function csvOf(rows) {
 const matrixRows = ({ matrix, rowLabels, columnLabels }) => [["", ...columnLabels],
   ...Array.from({ length: matrix.rows }, (_, i) => [rowLabels[i] ?? "", ...matrix.values.subarray(i * matrix.columns, (i + 1) * matrix.columns)])];
 
-// Buttons for what there is: { name() of the files, title() of the figure, svg(), csv() }.
-function exports({ name, title, svg, csv }) {
-  const said = element("span", { class: "quiet" }), buttons = [];
+const mostRows = 400;  // of a table on the page; a file has all
+const openTables = new Set();
+// Rows as a table, the first of them its head.
+function tableOf(title, [head, ...rows]) {
+  const cell = (x) => element("td", { class: typeof x === "number" ? "number" : null }, typeof x === "number" ? exactly(x) : token(x, 24));
+  return element("table", { class: "plain" }, element("caption", {}, title, rows.length > mostRows ? `: the first ${mostRows} of ${rows.length} rows` : ""),
+    element("thead", {}, element("tr", {}, head.map((x) => element("th", { scope: "col" }, token(x, 24))))),
+    element("tbody", {}, rows.slice(0, mostRows).map(([first, ...others]) => element("tr", {}, element("th", { scope: "row" }, token(String(first), 24)), others.map(cell)))));
+}
+
+// Buttons for what there is, and its numbers as a table: { name() of the files, title() of the figure, svg(), csv(),
+// table() where the page shows fewer numbers than the file, or null where it shows them already }.
+function exports({ name, title, svg, csv, table = csv }) {
+  const said = element("span", { class: "quiet" }), buttons = [], place = element("div", { class: "scroll tall" }), which = name().replace(/\d+/g, "");
   const button = (kind, act) => buttons[buttons.push(element("button", { class: "export", type: "button", "data-export": kind, onclick: act }, kind)) - 1];
-  const rename = () => {
-    said.textContent = title();
-    for (const made of buttons) made.setAttribute("aria-label", `Save “${title()}” as ${made.dataset.export}`);
-  };
+  const numbers = table && element("details", { class: "numbers", open: openTables.has(which), ontoggle: () => {
+    openTables[numbers.open ? "add" : "delete"](which);
+    host.renew();
+  } }, element("summary", {}, "as a table"), place);
   const host = element("div", { class: "exports", role: "group" }, said,
     svg && button("SVG", () => save(`${name()}.svg`, new Blob([svg()], { type: "image/svg+xml" }))),
     svg && button("PNG", () => savePng(`${name()}.png`, svg())),
-    csv && button("CSV", () => save(`${name()}.csv`, new Blob([csvOf(csv())], { type: "text/csv" }))));
-  host.rename = rename;
-  rename();
+    csv && button("CSV", () => save(`${name()}.csv`, new Blob([csvOf(csv())], { type: "text/csv" }))), numbers);
+  host.renew = () => {
+    said.textContent = title();
+    for (const made of buttons) made.setAttribute("aria-label", `Save “${title()}” as ${made.dataset.export}`);
+    if (numbers) numbers.firstChild.setAttribute("aria-label", `“${title()}” as a table`);
+    if (numbers?.open) fill(place, tableOf(title(), table()));
+  };
+  host.renew();
   return host;
 }
-// After a new selection the buttons have their figures' new names.
-function renameExports() {
-  for (const host of document.querySelectorAll(".exports")) host.rename?.();
+// After a new selection the buttons and tables have their figures' new names and numbers.
+function renewExports() {
+  for (const host of document.querySelectorAll(".exports")) host.renew?.();
+}
+// A matrix as a table: all of it, or the selected row where it is large.
+function tableRows(view) {
+  const { matrix, selected, rowLabels, columnLabels } = view, { rows, columns, values } = matrix;
+  if (rows * columns <= 2500 || selected?.row === undefined) return matrixRows(view);
+  const row = Math.floor(selected.row / (matrix.factor ?? 1));
+  return [["key", word(rowLabels[selected.row])], ...Array.from(values.subarray(row * columns, (row + 1) * columns), (x, j) => [columnLabels[j * (matrix.factor ?? 1)], x])];
 }
 // A matrix with its legend and its own buttons.
-const matrixFigure = (view, name) => [matrixView(view), legend(view.scale), exports({ name: () => name, title: () => view.label, svg: () => matrixSvg(view), csv: () => matrixRows(view) })];
+const matrixFigure = (view, name) => [matrixView(view), legend(view.scale),
+  exports({ name: () => name, title: () => view.label, svg: () => matrixSvg(view), csv: () => matrixRows(view), table: () => tableRows(view) })];

@@ -1,8 +1,9 @@
 // The steps as the way of the data: queries, keys and values are three projections of the same inputs, beside one
 // another; scores come of the first two, and the weights meet the values again in the context.
 
-// "Rotated queries" takes two lines.
-const flowCard = { width: 88, gapX: 24, gapY: 12, get height() { return blocks.some((block) => block.step("rotated queries")) ? 122 : 104; } };
+// Beside a map of heads the cards are small and have no pictures. "rotated queries" takes two lines.
+const flowCard = { ...(severalLayers ? { width: 82, gapX: 18, gapY: 8, low: 46 } : { width: 88, gapX: 24, gapY: 12, low: 104 }),
+  get height() { return this.low + (blocks.some((block) => block.step("rotated queries")) ? 18 : 0); } };
 
 // Where each step's card stands: { name: { column, row } }, rows counted from the top.
 function flowPlaces(block) {

@@ -37,7 +37,9 @@ function verdict() {
 // The address holds the selection, so that the link moves the page itself.
 function toChecks(event) {
   event.preventDefault();
-  document.getElementById("checks").scrollIntoView();
+  const checks = document.getElementById("checks");
+  if (checks.matches("details")) checks.open = true;
+  checks.scrollIntoView();
 }
 
 function facts() {
@@ -58,6 +60,9 @@ function header(host) {
     notes.push(`Too much to hold exactly (more than 128 tokens, or many layers and heads). ${weights.data.pool > 1 ? "The maps show the largest of neighbouring weights" : "The maps show each weight to within 1/251 of its row’s largest"}, in 8 bits; ` +
       `exact are each row’s ${weights.data.top} largest weights, and every head’s scores. ${vectors ? "Queries, keys, values and contexts are in 8 bits, to within 1/510 of the range of their row; the" : "The"} other steps are left out.`);
   }
-  fill(host, element("p", { class: "intro" }, explanation().filter(Boolean).join(" ")), randomNote(), notes.map((note) => element("p", { class: "note" }, note)), facts(), verdict());
+  const intro = element("p", { class: "intro" }, say(explanation().filter(Boolean).join(" "))), said = notes.map((note) => element("p", { class: "note" }, note));
+  const holds = report.health.every((check) => check.holds), checked = verdict();
+  if (severalLayers) fill(host, said, holds ? null : checked, element("details", {}, element("summary", {}, "What attention does, and where these numbers come from"), intro, facts(), holds ? checked : null));
+  else fill(host, intro, randomNote(), said, facts(), checked);
   document.getElementById("made").textContent = `Made by attn ${report.version}. One file, no network: keep it, mail it, print it.`;
 }

@@ -1,14 +1,16 @@
-// All heads side by side, and what each of them does in four numbers.
+// Heads side by side, and what each of them does in numbers.
 
+// Where heads have names the map's scores come first, of the text that is read twice; the others are of this text.
 const scoreNames = {
+  ...(report.repeated ? Object.fromEntries(Object.entries(kindNames).map(([kind, [name]]) => [kind, [name]])) : {}),
   entropy: ["entropy", "nats; 0 looks at one key, higher spreads"], distance: ["distance", "tokens, weighted mean of |query − key|"],
-  first: ["first token", "mean weight on the first key, where attention sinks"], previous: ["token before", "mean weight on the token just before"],
+  ...(report.repeated ? {} : { first: ["first token", "mean weight on the first key, where attention sinks"], previous: ["previous token", "mean weight on the token just before"] }),
   diagonal: ["own token", "mean weight on the token itself"],
 };
+const mostHeads = 24;  // that are shown at once; of more those of the selected layer
 
 const allHeads = () => blocks.flatMap((block, b) => Array.from({ length: block.heads }, (_, head) => ({
-  block, b, head, scores: block.scores[head], get step() { return block.step("weights"); },
-  name: blocks.length > 1 ? `layer ${layerNumber(b)}, head ${head + 1}` : headName(head),
+  block, b, head, scores: { ...block.scores[head], ...block.kinds?.[head] }, get step() { return block.step("weights"); }, name: headName(head, b),
 })));
 
 // A head whose layer is not open yet has its scores alone.
@@ -23,7 +25,7 @@ function headCard(shown) {
   return element("button", { class: "head", type: "button", "data-head": head, "data-block": b, onclick: () => select({ block: b, head }) },
     element("span", { class: "head-name" }, name), canvas,
     element("span", { class: "head-scores" }, element("span", {}, "largest ", element("b", { class: "number" }, largest)), Object.entries(scoreNames).map(([key, [label]]) =>
-      element("span", {}, `${label} `, element("b", { class: "number" }, format(scores[key], 2))))));
+      element("span", {}, `${label} `, element("b", { class: "number", "data-score": key, title: String(scores[key]) }, format(scores[key], 2))))));
 }
 
 // The small multiples as one figure: the pictures as images, names above.
@@ -39,28 +41,23 @@ function headsSvg(heads) {
 }
 
 function headsPanel(host) {
-  const heads = allHeads(), names = Object.keys(scoreNames);
-  const grid = element("div", { class: "heads" }), controls = element("div", { class: "controls" }), said = element("span", {});
+  const heads = allHeads(), names = Object.keys(scoreNames), few = heads.length <= mostHeads;
+  const grid = element("div", { class: "heads", id: "heads-grid" }), controls = element("div", { class: "controls", id: "heads-controls" }), said = element("span", {});
+  const shown = () => (few ? heads : heads.filter(({ b }) => b === state.block));
   let drawnFor = "";
   const draw = () => {
-    const open = heads.filter(({ step }) => step), id = `${state.scale} ${open.length}`;
-    if (drawnFor !== id) fill(grid, heads.map(headCard)), fill(controls, scaleChooser("heads-scale"));
+    const open = heads.filter(({ step }) => step), id = named(state.scale, open.length, !few && state.block);
+    if (drawnFor !== id) fill(grid, shown().map(headCard)), fill(controls, scaleChooser("heads-scale"));
     drawnFor = id;
     said.textContent = { row: "in each row dark for 0, bright for the row’s largest", log: "dark for the smallest, bright for the largest weight, by the logarithm" }[stepScale(open[0].step, open[0].step.matrix(open[0].head)).kind] ?? "dark for 0, bright for its largest";
-    mark();
-  };
-  const rows = heads.map(({ b, head, name, scores }) => element("tr", { "data-head": head, "data-block": b },
-    element("th", { scope: "row" }, name), names.map((key) => element("td", { class: "number", "data-score": key, title: String(scores[key]) }, format(scores[key])))));
-  const mark = () => {
-    for (const node of [...grid.children, ...rows]) {
-      node.classList.toggle("on", Number(node.dataset.head) === state.head && Number(node.dataset.block) === state.block);
+    for (const card of grid.children) {
+      const on = Number(card.dataset.head) === state.head && Number(card.dataset.block) === state.block;
+      card.classList.toggle("on", on);
+      card.setAttribute("aria-pressed", on);
     }
   };
-  fill(host, element("h2", {}, heads.length > 1 ? `${heads.length} heads` : "The head, in numbers"),
-    element("p", { class: "lead" }, "Each picture is one head’s weights, queries down and keys across: ", said, ". Hatched is masked. Choose a head to see it everywhere."), controls,
-    element("div", { class: heads.length <= 3 ? "beside" : null }, grid, element("details", { open: heads.length <= 12 }, element("summary", {}, "The scores as a table"), element("div", { class: "scroll" }, element("table", { class: "plain" }, element("caption", { class: "unseen" }, "What each head does"),
-      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "head"), names.map((key) => element("th", { scope: "col", class: "number", title: scoreNames[key][1] }, scoreNames[key][0])))),
-      element("tbody", {}, rows))), element("p", { class: "quiet" }, names.map((key) => `${scoreNames[key][0]}: ${scoreNames[key][1]}`).join(". ") + "."))),
-    exports({ name: () => "heads", title: () => (heads.length > 1 ? "All heads" : "The head"), svg: () => headsSvg(heads.filter(({ step }) => step)), csv: () => [["head", ...names], ...heads.map(({ name, scores }) => [name, ...names.map((key) => scores[key])])] }));
+  fill(host, element("p", { class: "lead" }, "Each picture is one head’s weights, queries down and keys across: ", said, `. Hatched is masked. Choose a head to see it everywhere.${few ? "" : " These are the heads of the selected layer; the table has all."}`), controls, grid,
+    element("p", { class: "quiet" }, names.filter((key) => scoreNames[key][1]).map((key) => `${scoreNames[key][0]}: ${scoreNames[key][1]}`).join(". ") + `.${report.repeated ? " The others are the map’s." : ""}`),
+    exports({ name: () => "heads", title: () => (few ? "All heads" : `Heads of ${layerName()}`), svg: () => headsSvg(shown().filter(({ step }) => step)), csv: () => [["head", ...names.map((key) => scoreNames[key][0])], ...heads.map(({ name, scores }) => [name, ...names.map((key) => scores[key])])] }));
   onSelection(draw);
 }

@@ -1,21 +1,31 @@
 // The page, from top to bottom.
 
-function panel(id, build) {
-  const host = element("section", { class: "panel", id });
-  document.getElementById("panels").append(host);
-  build(host);
-  if (!host.hasChildNodes()) host.remove();
+// A folded panel is drawn when it is opened.
+function panel(host, id, title, build, folded) {
+  const content = element("div", {}), head = element("h2", {}, title);
+  building = folded ? element("details", { class: "panel", id, ontoggle: () => select({}) }, element("summary", {}, head), content)
+    : element("section", { class: "panel", id, "aria-label": title }, head, content);
+  host.append(building);
+  build(content);
+  if (!content.hasChildNodes()) building.remove();
 }
 
-state.block = blocks.indexOf(openBlock());
+const [first, more] = ["first", "more"].map((id) => document.getElementById(id));
+document.body.classList.toggle("model", severalLayers);
 header(document.getElementById("about"));
-selectionBar(document.getElementById("selection"));
 document.getElementById("panels").hidden = false;
-for (const [id, build] of Object.entries({
-  overview: overviewPanel, steps: stagePanel, lines: linesPanel, space: spacePanel, heads: headsPanel, softmax: softmaxPanel, masks: masksPanel, leak: leakPanel,
-  dropout: dropoutPanel, split: splitPanel, checks: checksPanel, snippets: snippetsPanel,
-})) panel(id, build);
-document.addEventListener("keydown", onArrow);
+panel(first, "overview", report.repeated ? "What each head does" : "Heads", overviewPanel);
+panel(first, "steps", "Step by step", stagePanel);
+building = undefined;
+selectionBar(document.getElementById("selection"));
+panel(more, "lines", "Who looks at whom", linesPanel);
+panel(more, "space", "Embedding space", spacePanel);
+panel(more, "heads", "Heads side by side", headsPanel);
+for (const [id, title, build] of [["softmax", "Lab: three ways to normalise", softmaxPanel], ["masks", "Lab: two routes to a causal mask", masksPanel],
+  ["leak", "Lab: does the future leak?", leakPanel], ["dropout", "Lab: dropout, drawn again", dropoutPanel],
+  ["split", "Wrapper and weight split: one computation", splitPanel]]) panel(more, id, title, build, severalLayers);
+panel(more, "checks", "Checks", checksPanel, severalLayers);
+panel(more, "snippets", "Take it away", snippetsPanel);
 window.addEventListener("hashchange", () => select(fromHash()));
 window.addEventListener("resize", () => select({}));
 select({ query: 1, block: report.start.layer, head: report.start.head, ...fromHash() });

@@ -39,8 +39,7 @@ function masksPanel(host) {
     said.textContent = `The two routes differ by at most ${format(apart, 9)}: the same weights, but the second never counts what it may not see, and needs one pass.`;
     said.dataset.apart = String(apart);
   };
-  fill(host, element("h2", {}, "Lab: two routes to a causal mask"),
-    element("p", { class: "lead" }, "Above: mask after the softmax and divide again. Below: mask before it."), views, said);
+  fill(host, element("p", { class: "lead" }, "Above: mask after the softmax and divide again. Below: mask before it."), views, said);
   onSelection(draw);
 }
 
@@ -91,11 +90,10 @@ function leakPanel(host) {
   const recomputed = forward(stepAt("inputs").values, sourceOf());
   const library = (stepAt("output") ?? stepAt("merged") ?? stepAt("context")).values;
   const apart = stepAt("dropped") ? NaN : recomputed.output.reduce((most, x, i) => Math.max(most, Math.abs(x - library[i])), 0);
-  fill(host, element("h2", {}, "Lab: does the future leak?"),
-    element("p", { class: "lead" }, "Change one word’s embedding, and the page computes every output anew with the module’s own weights. With a causal mask nothing before that word may move."),
+  fill(host, element("p", { class: "lead" }, "Change one word’s embedding, and the page computes every output anew with the module’s own weights. With a causal mask nothing before that word may move."),
     element("div", { class: "controls" }, element("label", { class: "field" }, "change", chosen), element("label", { class: "field" }, "by", amount), amountText, element("label", { class: "check" }, mask, "causal mask")),
     said, table,
-    exports({ name: () => "leak", title: () => "How far each word’s output moved", csv: () => [["word", "place", "largest change"], ...moved.map((x, i) => [report.tokens[i], place(i), x])] }),
+    exports({ name: () => "leak", title: () => "How far each word’s output moved", table: null, csv: () => [["word", "place", "largest change"], ...moved.map((x, i) => [report.tokens[i], place(i), x])] }),
     element("p", { class: "quiet", id: "recomputed", "data-apart": String(apart) }, Number.isNaN(apart) ? "Computed without dropout."
       : `Unchanged, the page’s own computation differs from the library’s by at most ${format(apart, 9)}.`));
   draw();

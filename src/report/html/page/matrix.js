@@ -34,27 +34,29 @@ function paint(cell, x, row, masked, scale) {
   if (x === Infinity) cell.classList.add("infinite");
 }
 
-// The width that a matrix has: half of a wide page, all of a narrow one.
+// The width that a matrix has where its place does not tell: half of a wide page, all of a narrow one.
 function roomForMatrix() {
-  const box = document.getElementById("panels"), style = getComputedStyle(box);
+  const box = document.getElementById("more"), style = getComputedStyle(box);
   const inner = box.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
-  return window.innerWidth > 860 ? Math.floor(0.56 * inner) : inner;
+  return window.innerWidth > 860 ? Math.floor(0.48 * inner) : inner;
 }
 
 const widestLabel = (labels) => Math.max(...labels.map((text) => widthOf(word(text), 14)), 40) + 14;
 
 // How many decimals a table of so many columns has room for; none: a canvas.
-function digitsFor({ matrix, rowLabels }) {
-  const each = (roomForMatrix() - widestLabel(rowLabels)) / matrix.columns;
+function digitsFor({ matrix, rowLabels, room = roomForMatrix() }) {
+  const each = (room - widestLabel(rowLabels)) / matrix.columns;
   return each >= 74 ? 4 : each >= 44 ? 2 : undefined;
 }
 
-// view: { matrix, rowLabels, columnLabels, scale, label, selected: { row, column }, pick(row, column), corner }
+// view: { matrix, rowLabels, columnLabels, scale, label, selected: { row, column }, pick(row, column), corner, room }.
+// Where something can be picked, the picture is one stop of Tab, and arrow keys pick what is beside.
 function matrixView(view) {
   const { rows, columns, factor } = view.matrix;
   if (rows === 0 || columns === 0) return element("p", { class: "quiet" }, `${view.label}: no tokens`);
   const digits = rows <= 24 && !factor ? digitsFor(view) : undefined;
-  return digits ? matrixTable(view, digits) : matrixCanvas(view);
+  const shown = digits ? matrixTable(view, digits) : matrixCanvas(view), { selected, pick } = view;
+  return pick ? roving(shown, (down, right) => pick(clamp(selected.row + down, view.rowLabels.length), clamp(selected.column + right, view.columnLabels.length))) : shown;
 }
 
 function matrixTable({ matrix, rowLabels, columnLabels, scale, label, selected = {}, pick, corner = "" }, digits) {
@@ -66,13 +68,14 @@ function matrixTable({ matrix, rowLabels, columnLabels, scale, label, selected =
       const at = i * matrix.columns + j, x = matrix.values[at], masked = matrix.masked?.[at] === 1;
       const on = i === selected.row && (j === selected.column || selected.column === undefined);
       const cell = element("td", { class: on ? "cell on" : "cell", "data-row": i, "data-column": j, "data-value": exactly(x), "data-masked": masked,
+        tabindex: pick ? (on ? 0 : -1) : null, "aria-selected": pick ? String(on) : null,
         title: `${word(text)} → ${word(columnLabels[j])}: ${exactly(x)}${masked ? ", masked" : ""}`,
         onclick: pick && (() => pick(i, j)) }, format(x, digits));
       paint(cell, x, i, masked, scale);
       return cell;
     })));
   return element("div", { class: "scroll" },
-    element("table", { class: `matrix${pick ? " live" : ""}${digits > 2 ? "" : " tight"}` }, element("caption", { class: "unseen" }, label),
+    element("table", { class: `matrix${pick ? " live" : ""}${digits > 2 ? "" : " tight"}`, role: pick ? "grid" : null }, element("caption", { class: "unseen" }, label),
       element("thead", {}, head), element("tbody", {}, body)));
 }
 
@@ -102,16 +105,16 @@ function pictureOf(matrix, scale) {
   return canvas;
 }
 
-function matrixCanvas({ matrix, rowLabels, columnLabels, scale, label, selected = {}, pick, corner = "" }) {
+function matrixCanvas({ matrix, rowLabels, columnLabels, scale, label, selected = {}, pick, corner = "", room: given = roomForMatrix() }) {
   const factor = matrix.factor ?? 1, wide = columnLabels.length, high = rowLabels.length;
   // The corner's text stands beside the columns' labels where there is room for it, else above the whole.
-  const labels = widestLabel(rowLabels), roomy = window.innerWidth > 860, beside = roomy ? Math.max(labels, widthOf(corner, 12) + 12) : labels;
-  const room = Math.min(roomForMatrix(), 720) - beside - 8, tall = Math.max(0.75 * window.innerHeight, 300);
+  const labels = widestLabel(rowLabels), roomy = given > 440, beside = roomy ? Math.max(labels, widthOf(corner, 12) + 12) : labels;
+  const room = Math.min(given, 720) - beside - 8, tall = Math.max(0.75 * window.innerHeight, 300);
   const cell = Math.min(36, room / wide, tall / high);
   const canvas = pictureOf(matrix, scale);
-  canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", `${label}: ${high} rows, ${wide} columns`);
-  const frame = element("div", { class: "frame" }, canvas);
+  const row = Math.floor(selected.row / factor), at = row * matrix.columns + Math.floor(selected.column / factor);
+  const here = pick ? `; ${word(rowLabels[selected.row])}, ${word(columnLabels[selected.column])}: ${matrix.masked?.[at] ? "masked" : format(matrix.values[at])}` : "";
+  const frame = element("div", { class: "frame", role: pick ? "application" : "img", "aria-roledescription": pick ? "heatmap" : null, tabindex: pick ? 0 : null, "aria-label": `${label}, ${high} rows, ${wide} columns${here}` }, canvas);
   Object.assign(frame.style, { width: `${Math.round(cell * wide)}px`, height: `${Math.round(cell * high)}px` });
   const mark = (name, left, top, width, height) => {
     const box = element("div", { class: name });
@@ -129,22 +132,10 @@ function matrixCanvas({ matrix, rowLabels, columnLabels, scale, label, selected 
     });
   }
   const said = corner || `${high} × ${wide}`;
-  const sides = element("div", { class: "canvas-view" }, element("div", { class: "corner" }, roomy ? said : ""),
+  const sides = element("div", { class: "canvas-view" }, element("div", { class: "corner", "aria-hidden": "true" }, roomy ? said : ""),
     axis(columnLabels, cell, selected.column, "top"), axis(rowLabels, cell, selected.row, "left"), frame);
   const note = factor > 1 && element("p", { class: "quiet" }, `Each cell is the largest of ${factor} × ${factor} weights, in 8 bits.`);
-  return element("div", {}, roomy ? null : element("p", { class: "quiet" }, said), sides, note || null, factor === 1 && selected.row !== undefined ? rowTable(matrix, selected.row, rowLabels, columnLabels) : null);
-}
-
-// The selected row in numbers: what a picture does not tell a screen reader.
-function rowTable(matrix, row, rowLabels, columnLabels) {
-  const details = element("details", {}, element("summary", {}, "The selected row as a table"));
-  details.addEventListener("toggle", () => {
-    if (!details.open || details.querySelector("table")) return;
-    const values = matrix.values.subarray(row * matrix.columns, (row + 1) * matrix.columns);
-    details.append(element("div", { class: "scroll tall" }, element("table", { class: "plain" }, element("caption", { class: "unseen" }, word(rowLabels[row])),
-      element("tbody", {}, Array.from(values, (x, j) => element("tr", {}, element("th", { scope: "row" }, token(columnLabels[j])), element("td", { class: "number" }, exactly(x))))))));
-  });
-  return details;
+  return element("div", {}, roomy ? null : element("p", { class: "quiet" }, said), sides, note || null);
 }
 
 // The labels beside a canvas: all of them while there is room, else every few; the selected one always.
@@ -158,7 +149,7 @@ function axis(labels, cell, selected, side) {
     return [label];
   });
   const longest = Math.max(...labels.map((text) => widthOf(word(text), font)), 0), upright = side === "top" && longest <= cell - 3;
-  const made = element("div", { class: `axis-${side}${upright ? " upright" : ""}` }, shown), long = upright ? font + 4 : longest + 8;
+  const made = element("div", { class: `axis-${side}${upright ? " upright" : ""}`, "aria-hidden": "true" }, shown), long = upright ? font + 4 : longest + 8;
   made.style.fontSize = `${font}px`;
   made.style[side === "left" ? "width" : "height"] = `${Math.ceil(long)}px`;
   return made;

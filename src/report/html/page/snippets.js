@@ -89,6 +89,6 @@ function snippetsPanel(host) {
     return element("div", {}, element("h3", {}, title), element("pre", { id, tabindex: 0 }, element("code", {}, text)),
       element("div", { class: "exports" }, element("button", { class: "export", type: "button", onclick: () => save(file, new Blob([text], { type: kind })) }, `save ${file}`)));
   };
-  fill(host, element("h2", {}, "Take it away"), element("p", { class: "lead" }, `The same computation in code: run it, and it prints this report’s result.${torchSnippet().join().includes(".npy") ? " The .npy file is the report’s input." : ""}`),
+  fill(host, element("p", { class: "lead" }, `The same computation in code: run it, and it prints this report’s result.${torchSnippet().join().includes(".npy") ? " The .npy file is the report’s input." : ""}`),
     element("div", { class: "snippets" }, show("PyTorch", "snippet-torch", torchSnippet(), "attention.py", "text/x-python"), show("C++, this library", "snippet-cpp", cppSnippet(), "attention.cpp", "text/x-c++src")));
 }

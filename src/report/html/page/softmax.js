@@ -56,9 +56,8 @@ function softmaxPanel(host) {
   };
   slider.addEventListener("input", () => { factor = 10 ** Number(slider.value); draw(); });
   const reset = element("button", { type: "button", id: "softmax-reset", onclick: () => { factor = scaleFactor(); slider.value = String(Math.log10(Math.abs(factor) || 1)); draw(); } }, "the module’s scale");
-  fill(host, element("h2", {}, "Lab: three ways to normalise"),
-    element("p", { class: "lead" }, "The selected query’s scores, times a scale of your choice. Dividing by the sum breaks on negative scores, the naive softmax overflows, the stable one does neither."),
+  fill(host, element("p", { class: "lead" }, "The selected query’s scores, times a scale of your choice. Dividing by the sum breaks on negative scores, the naive softmax overflows, the stable one does neither."),
     element("div", { class: "controls" }, element("label", { class: "field" }, "scale", slider), factorText, reset), said, element("div", { class: "scroll" }, table),
-    exports({ name: () => "softmax", title: () => `Three ways to normalise${layerPart(", ")}, ${headName(state.head)}`, csv: () => [["key", "score", "by sum", "naive", "stable"], ...numbersShown] }));
+    exports({ name: () => "softmax", title: () => `Three ways to normalise, ${headName()}`, table: null, csv: () => [["key", "score", "by sum", "naive", "stable"], ...numbersShown] }));
   onSelection(draw);
 }

@@ -114,17 +114,16 @@ function spaceSvg(figure) {
     ...placed(close.map(({ label }) => label), close.flatMap(({ ends }) => ends)).map(({ x, y, text, on }) => element("text", { x, y, class: on ? "word on" : "word" }, text))];
   const shown = words && contexts ? "Words as vectors from the origin, their contexts hollow." : words ? "Words as vectors from the origin." : "Contexts as vectors from the origin.";
   return element("svg", { viewBox: `0 0 ${wide} ${high}`, class: frame.flat ? "space flat" : "space", role: "img", tabindex: 0, "data-keys": frame.flat ? null : true, "data-unit": unit, "data-centre": frame.centre.join(" "),
-    "aria-label": frame.flat ? shown : `${shown} Arrow keys turn the view.` }, parts);
+    "aria-label": say(frame.flat ? shown : `${shown} Arrow keys turn the view.`) }, parts);
 }
 
-function spaceTable() {
-  const words = pointsOf("inputs"), contexts = contextSpace(), first = (set) => Math.min(3, set.size);
-  const names = (name, set) => Array.from({ length: first(set) }, (_, i) => `${name}${i + 1}`), values = (set, i) => pointAt(set, i).slice(0, first(set));
-  return [["word", ...names("x", words), ...(contexts ? names("context", contexts) : [])],
-    ...report.tokens.map((text, i) => [text, ...values(words, i), ...(contexts ? values(contexts, i) : [])])];
+function spaceTable(sets) {
+  const shown = Object.entries(sets).filter(([, set]) => set).map(([name, set]) => [name === "words" ? "x" : "context", set, Math.min(3, set.size)]);
+  return [["word", ...shown.flatMap(([name, , count]) => numbers(count).map((n) => name + n))],
+    ...report.tokens.map((text, i) => [text, ...shown.flatMap(([, set, count]) => pointAt(set, i).slice(0, count))])];
 }
 
-const contextName = () => ({ context: `Contexts of ${headName(state.head)}`, output: "Outputs", merged: "Merged contexts" })[turned.what];
+const contextName = () => ({ context: `Contexts of ${headName()}`, output: "Outputs", merged: "Merged contexts" })[turned.what];
 
 function spaceSentence(name, { size, explained }) {
   return explained.length
@@ -135,8 +134,8 @@ function spaceSentence(name, { size, explained }) {
 function spaceFigure(figure) {
   const { words, contexts } = figure, name = words && contexts ? "Words and contexts" : words ? "Words" : contextName();
   const said = [words && spaceSentence("Words", words), contexts && spaceSentence(contextName(), contexts)].filter(Boolean).join(" ");
-  return element("div", {}, element("figure", { class: "space-figure", "data-of": words && contexts ? "both" : words ? "words" : "contexts" }, spaceSvg(figure)), element("p", { class: "quiet" }, said),
-    exports({ name: () => (words ? "space" : "space-contexts"), title: () => name, svg: () => standalone(spaceSvgNow(words ? 0 : 1)), csv: words && spaceTable }));
+  return element("div", {}, element("figure", { class: "space-figure", "data-of": words && contexts ? "both" : words ? "words" : "contexts" }, spaceSvg(figure)), element("p", { class: "quiet" }, say(said)),
+    exports({ name: () => (words ? "space" : "space-contexts"), title: () => say(name), svg: () => standalone(spaceSvgNow(words ? 0 : 1)), csv: () => spaceTable({ words, contexts }) }));
 }
 const spaceSvgNow = (which) => document.querySelectorAll("#space svg")[which];
 
@@ -167,13 +166,13 @@ function spacePanel(host) {
   if (!pointsOf("inputs")) return;
   const figures = element("div", { class: "space-figures" });
   const draw = () => {
-    const had = figures.contains(document.activeElement) && document.activeElement.matches("svg"), shown = spaceFigures();
+    const shown = spaceFigures(), restoreFocus = focusPlace();
     fill(figures, shown.map(spaceFigure));
     figures.dataset.yaw = turned.yaw.toFixed(4);
     figures.dataset.pitch = turned.pitch.toFixed(4);
     move.hidden = shown.length > 1;
-    host.classList.toggle("wide", shown.length > 1);
-    if (had) figures.querySelector("svg").focus({ preventScroll: true });
+    host.parentNode.classList.toggle("wide", shown.length > 1);
+    restoreFocus();
   };
   turnable(figures, draw);
   const arrows = element("input", { type: "checkbox", id: "arrows", checked: true, onchange: (event) => { turned.arrows = event.target.checked; draw(); } });
@@ -182,8 +181,7 @@ function spacePanel(host) {
   const choice = element("select", { id: "space-what", "aria-label": "Which context", onchange: (event) => { turned.what = event.target.value; draw(); } },
     [["context", "context of the head"], ["merged", "merged heads"], ["output", "output"]].filter(([name]) => name === "context" || pointsOf(name))
       .map(([value, text]) => element("option", { value }, text)));
-  fill(host, element("h2", {}, "Embedding space"),
-    element("p", { class: "lead" }, "Each word is an arrow from the origin, and its context is a hollow one. They share a figure where they have as many numbers: there the slider moves the words to their contexts, and lines show which words pull. Drag to turn what has three dimensions."),
+  fill(host, element("p", { class: "lead" }, say("Each word is an arrow from the origin, and its context is a hollow one. They share a figure where they have as many numbers: there the slider moves the words to their contexts, and lines show which words pull. Drag to turn what has three dimensions.")),
     element("div", { class: "controls" }, move, choice, element("label", { class: "check" }, arrows, "arrows")), figures);
   onSelection(draw);
 }

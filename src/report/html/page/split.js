@@ -29,8 +29,7 @@ function splitPanel(host) {
   const w = new Float32Array(whole.inputs * columns);
   for (let i = 0; i < whole.inputs; i++) for (let c = 0; c < columns; c++) w[i * columns + c] = whole.at(i, c);
   const apart = Math.max(...Object.values(ways).map((way) => way.apart));
-  fill(host, element("h2", {}, "Wrapper and weight split: one computation"),
-    element("p", { class: "lead" }, `${isWrapper ? "This module keeps a matrix for each head." : "This module keeps one matrix for all heads."} Put side by side the heads’ matrices are the large one, so one product gives what ${heads} products give.`),
+  fill(host, element("p", { class: "lead" }, `${isWrapper ? "This module keeps a matrix for each head." : "This module keeps one matrix for all heads."} Put side by side the heads’ matrices are the large one, so one product gives what ${heads} products give.`),
     element("div", { class: "routes small" }, show(`W_query, ${heads} heads side by side`, "split-w", w, whole.inputs, numbers(whole.inputs)),
       show("Q by one product, then split", "split-joined", joined, rows, report.tokens), show(`Q by ${heads} products, then joined`, "split-separate", separate, rows, report.tokens)),
     element("p", { class: "note", id: "split-said", "data-apart": String(apart) }, apart === 0 ? "Queries, keys and values are the same to the last bit." : `They differ by at most ${format(apart, 9)}.`));

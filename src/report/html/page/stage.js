@@ -27,27 +27,25 @@ function combine(step, heads, view) {
 // Weights are drawn on the scale that was chosen, all else from 0 or its smallest value.
 const stepScale = (step, matrix) => scaleOf(matrix, step.kind === "weights" ? chosenScale(state.scale, matrix) : "linear");
 
-function stageView(step) {
+function stageView(step, room) {
   const { matrix, view } = stageMatrix(step);
   const scale = view === "difference" ? scaleOf(matrix, "diverging") : stepScale(step, matrix);
   const row = step.ofKeys ? state.key : state.query, column = step.pairs ? state.key : state.column;
-  const several = currentBlock().heads > 1 && step.kind !== "tokens";
-  const whose = view === "head" ? (several ? `, ${headName(state.head)}` : "") : view === "difference" ? `, ${headName(state.head)} − ${headName(state.other)}` : `, ${view} of the heads`;
+  const several = currentBlock().heads > 1 && step.kind !== "tokens", ofHeads = { average: "average of the heads", maximum: "maximum of the heads", difference: `head ${state.head + 1} − head ${state.other + 1}` };
   return {
-    matrix, scale, label: step.title + layerPart(", ") + whose, rowLabels: step.rowLabels, columnLabels: step.columnLabels,
+    matrix, scale, room, label: named(step.name, several && view === "head" ? headName() : layerName(), ofHeads[view]), rowLabels: step.rowLabels, columnLabels: step.columnLabels,
     selected: { row, column }, corner: step.pairs ? "query ↓ key →" : "",
     pick: (i, j) => select({ [step.ofKeys ? "key" : "query"]: i, [step.pairs ? "key" : "column"]: j }),
   };
 }
 
 function stepCard(step) {
-  const matrix = step.matrix(state.head), canvas = pixelsOf(matrix, stepScale(step, matrix));
-  canvas.setAttribute("aria-hidden", "true");
-  const shape = step.kind === "tokens" ? [step.rows, step.columns] : [step.planes, step.rows, step.columns];
-  return element("button", { class: step.name === state.step ? "card on" : "card", type: "button", "data-step": step.name,
-    "aria-pressed": String(step.name === state.step), onclick: () => select({ step: step.name }) },
-    element("span", { class: "card-title" }, step.title), element("span", { class: "card-picture" }, canvas),
-    element("code", { class: shape.join(", ").length > 11 ? "long" : null }, `(${shape.join(", ")})`));
+  const matrix = step.matrix(state.head), canvas = severalLayers ? null : pixelsOf(matrix, stepScale(step, matrix)), on = step === currentStep();
+  canvas?.setAttribute("aria-hidden", "true");
+  const shape = (step.kind === "tokens" ? [step.rows, step.columns] : [step.planes, step.rows, step.columns]).join(", ");
+  return element("button", { class: on ? "card on" : "card", type: "button", "data-step": step.name, role: "radio", "aria-checked": String(on), tabindex: on ? 0 : -1, onclick: () => select({ step: step.name }) },
+    element("span", { class: "card-title" }, step.name), canvas && element("span", { class: "card-picture" }, canvas),
+    element("code", { class: shape.length > 11 ? "long" : null }, `(${shape})`));
 }
 
 // Scrolls the strip alone, and never the page.
@@ -55,52 +53,59 @@ function showIn(strip, card) {
   if (card) strip.scrollLeft = card.offsetLeft + card.offsetWidth / 2 - strip.clientWidth / 2;
 }
 
-function stagePanel(host) {
-  const strip = element("div", { class: "strip", role: "group", "aria-label": "Steps" });
-  const controls = element("div", { class: "controls" }), view = element("div", { class: "stage-matrix" });
-  const side = element("div", { class: "stage-side", "aria-live": "polite" }), below = element("div", { class: "below" });
-  let timer = null, drawnFor = "", seen = fromHash().step ? "" : state.step;
+// One step after the other, from the inputs on, or from where it was paused.
+function player() {
+  let timer = null, paused = "";
   const move = (by) => {
-    const steps = currentBlock().steps, at = steps.findIndex((step) => step === currentStep());
-    const next = at + by;
-    if (next < 0 || next >= steps.length) return stop();
-    select({ step: steps[next].name });
+    const { steps } = currentBlock(), next = steps[steps.indexOf(currentStep()) + by];
+    next ? select({ step: next.name }) : stop();
   };
-  const stop = () => { clearInterval(timer); timer = null; play.textContent = "▶ Play"; };
+  const stop = () => { clearInterval(timer); timer = null; paused = state.step; play.textContent = "▶ Play"; };
   const start = () => {
-    if (currentStep() === currentBlock().steps.at(-1)) select({ step: currentBlock().steps[0].name });
+    if (state.step !== paused || currentStep() === currentBlock().steps.at(-1)) select({ step: currentBlock().steps[0].name });
     timer = setInterval(() => move(1), 1600);
     play.textContent = "❚❚ Pause";
   };
   const play = element("button", { type: "button", id: "play", onclick: () => (timer ? stop() : start()) }, "▶ Play");
-  const buttons = element("div", { class: "controls" },
-    element("button", { type: "button", id: "back", onclick: () => { stop(); move(-1); } }, "← Back"), play,
-    element("button", { type: "button", id: "next", onclick: () => { stop(); move(1); } }, "Step →"));
-  const current = () => stageView(currentStep());
+  const one = (id, by, text) => element("button", { type: "button", id, onclick: () => { stop(); move(by); } }, text);
+  return [one("back", -1, "← Back"), play, one("next", 1, "Step →")];
+}
+
+function stagePanel(host) {
+  const strip = roving(element("div", { class: "strip", id: "strip", role: "radiogroup", "aria-label": "Steps" }), (down, right) => {
+    const { steps } = currentBlock();
+    select({ step: steps[clamp(steps.indexOf(currentStep()) + down + right, steps.length)].name });
+  });
+  const title = element("h3", { id: "stage-title" }), view = element("div", { class: "stage-matrix", id: "stage-matrix" }), side = element("div", { class: "stage-side", id: "stage-side" });
+  const below = element("div", { class: "below" }), controls = element("span", { class: "controls", id: "stage-controls" });
+  let drawnFor = "", seen = fromHash().step ? "" : state.step;
+  const current = () => stageView(currentStep(), view.clientWidth);
   const out = exports({ name: () => fileName(state.step), title: () => current().label, svg: () => matrixSvg(current()),
-    csv: () => (currentStep().pooled ? topRows() : matrixRows(current())) });
-  fill(host, element("h2", {}, "Step by step"),
-    element("p", { class: "lead" }, currentBlock().softmaxInput() ? "Choose a step, then a cell: beside it stands the arithmetic that made the number." : "Choose a cell: beside it stands what is known of the number."),
-    strip, buttons, element("div", { class: "stage" }, element("div", {}, controls, view, below, out), side));
+    csv: () => (currentStep().pooled ? topRows(report.tokens.map((_, i) => i)) : matrixRows(current())), table: () => (currentStep().pooled ? topRows([state.query]) : tableRows(current())) });
+  fill(host, element("p", { class: "lead" }, currentBlock().softmaxInput() ? "Choose a step, then a cell: beside it stands the arithmetic that made the number." : "Choose a cell: beside it stands what is known of the number."),
+    strip, element("div", { class: "stage" }, element("div", {}, title, view, below, element("div", { class: "controls" }, player(), controls), out), side));
   onSelection(() => {
     const step = currentStep(), shown = current();
-    const id = `${state.block} ${state.head} ${state.step} ${state.scale}`;
+    const id = named(headName(), state.step, state.scale);
     if (drawnFor !== id) fill(strip, flow(currentBlock()));
     // The strip begins at its beginning; it follows a step that was chosen.
     if (drawnFor !== id && state.step !== seen) showIn(strip, strip.querySelector(".on"));
     seen = state.step;
     drawnFor = id;
-    fill(controls, element("h3", { id: "stage-title" }, shown.label), stageControls(step));
+    fill(title, shown.label, element("small", {}, step.kind === "tokens" ? "" : kindOf(currentBlock().kinds?.[state.head]).text));
     fill(view, matrixView(shown));
-    fill(below, legend(shown.scale, { name: step.title.toLowerCase() }), element("p", { class: "quiet" }, step.meaning, step.kind === "scores" && shown.scale.masked > 0 && step.name !== "masked" ? " The mask will hide the hatched ones." : ""));
+    fill(below, legend(shown.scale, { name: step.name }), element("p", { class: "quiet" }, say(step.meaning), step.kind === "scores" && shown.scale.masked > 0 && step.name !== "masked" ? " The mask will hide the hatched ones." : ""));
+    fill(controls, stageControls(step));
     fill(side, report.tokens.length && report.keyTokens.length && step.columns
       ? arithmeticView(arithmetic(currentBlock(), step.name, state.head, state.query, state.key, state.column)) : null);
+    // Said to a screen reader, unless the focus is in a picture, which says it itself.
+    if (!document.activeElement.closest("[data-roving]")) document.getElementById("status").textContent = named(shown.label, side.querySelector("h3")?.textContent);
   });
 }
 
-function topRows() {
+function topRows(queries) {
   const step = currentStep();
-  return [["query", "key", "weight"], ...report.tokens.flatMap((text, i) => topKeys(step, state.head, i).map((top) => [text, report.keyTokens[top.key], top.weight]))];
+  return [["query", "key", "weight"], ...queries.flatMap((i) => topKeys(step, state.head, i).map((top) => [report.tokens[i], report.keyTokens[top.key], top.weight]))];
 }
 
 function stageControls(step) {
@@ -111,7 +116,7 @@ function stageControls(step) {
       .map(([value, text]) => element("option", { value }, text)));
   choice.value = state.view;
   const other = element("select", { id: "other", "aria-label": "The other head", onchange: (event) => select({ other: Number(event.target.value) }) },
-    Array.from({ length: currentBlock().heads }, (_, h) => element("option", { value: h }, headName(h))));
+    Array.from({ length: currentBlock().heads }, (_, h) => element("option", { value: h }, `head ${h + 1}`)));
   other.value = String(state.other);
   return [several && choice, several && state.view === "difference" && other,
     step.kind === "weights" && state.view !== "difference" && scaleChooser("scale")].filter(Boolean);

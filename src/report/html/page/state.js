@@ -1,20 +1,25 @@
 // What is selected. One query, key and head drive every panel; the address's hash holds them.
 
-const state = { block: 0, head: 0, query: 0, key: 0, column: 0, step: "weights", view: "head", other: 0, scale: "auto" };
+const state = { block: Math.max(blocks.indexOf(openBlock()), 0), head: 0, query: 0, key: 0, column: 0, step: "weights", view: "head", other: 0, scale: "auto" };
 const listeners = [];
-const onSelection = (listener) => listeners.push(listener);
+let building;  // the panel whose listeners are added; what is folded is not drawn
+const onSelection = (draw) => listeners.push({ draw, panel: building });
 
 const currentBlock = () => blocks[state.block];
 const currentStep = () => currentBlock().step(state.step) ?? currentBlock().step("weights");
-const headName = (head) => `head ${head + 1}`;
-// Of several layers the one that is shown: ", layer 2". Some layers of a model may have no weights, and are not here.
+
+// ---- names: the same in the map, on cards, in tables and in the address ------------------
+const severalLayers = blocks.length > 1;
+// Some layers of a model may have no weights, or may not have been asked for, and are not here.
 function layerNumber(b) {
   if (blocks[b].number) return blocks[b].number;
   const [, number] = /^layers\.(\d+)$/.exec(blocks[b].label) ?? [];
   return (number === undefined ? b : Number(number)) + 1;
 }
-const layerPart = (before) => (blocks.length < 2 ? "" : `${before}layer ${layerNumber(state.block)}`);
-const fileName = (what) => `${what}${layerPart("-").replace(" ", "-")}-head-${state.head + 1}`;
+const layerName = (b = state.block) => (severalLayers ? `layer ${layerNumber(b)}` : "");
+const named = (...parts) => parts.filter(Boolean).join(", ");
+const headName = (head = state.head, b = state.block) => named(layerName(b), `head ${head + 1}`);
+const fileName = (what) => named(what, headName()).replaceAll(", ", "-").replaceAll(" ", "-");
 
 function clamp(x, count) { return Math.min(Math.max(Number.isFinite(x) ? Math.trunc(x) : 0, 0), Math.max(count - 1, 0)); }
 
@@ -41,10 +46,11 @@ function select(change) {
     change = { ...change, block: blocks.indexOf(blocks[state.block].packed ? openBlock() : blocks[state.block]) };
   }
   Object.assign(state, tidied({ ...state, ...change }));
-  const hash = hashOf(state);
+  const hash = hashOf(state), restoreFocus = focusPlace();
   if (location.hash !== hash) history.replaceState(null, "", hash);
-  for (const listener of listeners) listener();
-  renameExports();
+  for (const { draw, panel } of listeners) if (panel?.open !== false) draw();
+  renewExports();
+  restoreFocus();
 }
 
 const toldOf = new Set();
@@ -62,11 +68,11 @@ async function openAll() {
   if (closed.length) select({});
 }
 
-// #query=2&key=4&head=1&step=weights, counted from 1
+// #query=2&key=4&head=1&step=weights, counted from 1; a layer by its number in the model.
 function hashOf(s) {
   const parts = [`query=${s.query + 1}`, `key=${s.key + 1}`, `head=${s.head + 1}`, `step=${s.step}`];
   if (!blocks[s.block].step(s.step).pairs) parts.push(`column=${s.column + 1}`);
-  if (s.block !== 0) parts.push(`layer=${s.block + 1}`);
+  if (severalLayers) parts.push(`layer=${layerNumber(s.block)}`);
   if (s.view !== "head") parts.push(`view=${s.view}`);
   if (s.view === "difference") parts.push(`other=${s.other + 1}`);
   if (s.scale !== "auto") parts.push(`scale=${s.scale}`);
@@ -74,29 +80,41 @@ function hashOf(s) {
 }
 
 function fromHash() {
-  const found = new URLSearchParams(location.hash.slice(1)), change = {};
-  const counted = { query: "query", key: "key", head: "head", column: "column", layer: "block", other: "other" };
-  for (const [name, field] of Object.entries(counted)) {
-    if (found.has(name)) change[field] = Number.parseInt(found.get(name), 10) - 1;
-  }
+  const found = new URLSearchParams(location.hash.slice(1)), change = {}, number = (name) => Number.parseInt(found.get(name), 10);
+  for (const name of ["query", "key", "head", "column", "other"]) if (found.has(name)) change[name] = number(name) - 1;
+  if (found.has("layer")) change.block = blocks.findIndex((_, b) => layerNumber(b) === number("layer"));
   for (const name of ["step", "view", "scale"]) if (found.has(name)) change[name] = found.get(name);
   return change;
 }
 
-// Arrows move the selection: up and down the query, left and right the key (or the column of a vector),
-// page up and down the head. Fields that take arrows themselves keep them.
-function onArrow(event) {
-  if (event.altKey || event.ctrlKey || event.metaKey || event.target.closest("input, select, textarea, [data-keys]")) return;
-  const { pairs, ofKeys } = currentStep(), row = ofKeys ? "key" : "query", across = pairs ? "key" : "column";
-  const moves = {
-    ArrowUp: { [row]: state[row] - 1 }, ArrowDown: { [row]: state[row] + 1 },
-    ArrowLeft: { [across]: state[across] - 1 }, ArrowRight: { [across]: state[across] + 1 },
-    "[": { head: state.head - 1 }, "]": { head: state.head + 1 },
+// ---- the keyboard ------------------------------------------------------------------------
+// A picture with many places to choose from is one stop of Tab: the place that is selected, which has tabindex 0.
+// There the arrow keys move the selection, and [ and ] the head. Elsewhere the arrow keys scroll.
+const arrowKeys = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+function roving(picture, move) {
+  picture.dataset.roving = "";
+  picture.addEventListener("keydown", (event) => {
+    const by = arrowKeys[event.key], head = { "[": -1, "]": 1 }[event.key];
+    if ((!by && !head) || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    by ? move(...by) : select({ head: state.head + head });
+    document.activeElement.scrollIntoView({ block: "nearest", inline: "nearest" });
+  });
+  return picture;
+}
+
+// The way to what has the focus, from the nearest element with an id: in a view that is built anew the same place has
+// it again, and in a picture what is selected then.
+function focusPlace() {
+  const held = document.activeElement, picture = held.closest("[data-roving]"), way = [];
+  let root = picture ?? held;
+  for (; root.parentElement && !root.id; root = root.parentElement) way.unshift([...root.parentElement.children].indexOf(root));
+  return () => {
+    if (held === document.body || (held.isConnected && !picture)) return;
+    const found = way.reduce((node, at) => node?.children[at], document.getElementById(root.id));
+    const focused = [found, found?.querySelector("[tabindex='0']"), document.querySelector("[data-roving] [tabindex='0']")];
+    focused.find((node) => node?.tabIndex === 0)?.focus({ preventScroll: true });
   };
-  const move = moves[event.key];
-  if (!move) return;
-  event.preventDefault();
-  select(move);
 }
 
 // ---- the bar that names the selection -------------------------------------------------
@@ -109,13 +127,12 @@ function chooser(label, name, labels, from) {
 
 function selectionBar(host) {
   const parts = [
-    blocks.length > 1 && chooser("layer", "block", blocks.map((_, b) => String(layerNumber(b))), () => state.block),
+    severalLayers && chooser("layer", "block", blocks.map((_, b) => String(layerNumber(b))), () => state.block),
+    blocks.some((b) => b.heads > 1) && chooser("head", "head", numbers(Math.max(...blocks.map((b) => b.heads))), () => state.head),
     chooser("query", "query", report.tokens.map(numberedWord), () => state.query),
     chooser("key", "key", report.keyTokens.map(numberedWord), () => state.key),
-    blocks.some((b) => b.heads > 1) && chooser("head", "head", numbers(Math.max(...blocks.map((b) => b.heads))), () => state.head),
   ].filter(Boolean);
   fill(host, parts.map((part) => part.node),
-    element("span", { class: "hint" }, "arrow keys move query and key", blocks.some((b) => b.heads > 1) ? ", [ and ] the head" : ""));
-  host.hidden = false;
+    element("span", { class: "hint" }, "In the pictures arrow keys move the selection", blocks.some((b) => b.heads > 1) ? ", [ and ] the head" : ""));
   onSelection(() => parts.forEach((part) => part.show()));
 }
