@@ -18,10 +18,11 @@ from attn.modules import *  # noqa: F403
 from attn.plots import Figure, plot
 from attn.reports import Report, report
 from attn.scores import ScoreFunction, score_function
+from attn.words import embed_words, split_words
 
 __all__ = [
     "Encoder", "Figure", "Generator", "KVCache", "Report", "RotaryFrequencies", "ScoreFunction", "__version__",
-    "default_generator", "manual_seed", "merge", "plot", "rand", "randint", "randn", "report", "rotary",
-    "rotary_frequencies", "scaled_dot_product_attention", "score_function", "steps",
+    "default_generator", "embed_words", "manual_seed", "merge", "plot", "rand", "randint", "randn", "report", "rotary",
+    "rotary_frequencies", "scaled_dot_product_attention", "score_function", "split_words", "steps",
 ]  # fmt: skip
 __all__ += modules.__all__

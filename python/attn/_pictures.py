@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attn import modules
 from attn._arguments import TORCH, framework, listed
+from attn.words import split_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,20 +62,27 @@ def attn_module(op: str, what: Any) -> modules.Module | None:
     return copy.eval()
 
 
-def module_and_input(op: str, what: Any, x: Any, source: Any) -> tuple[modules.Module | None, Any]:
-    """attn_module(), and its input; a tensor of PyTorch without its history, as float32."""
+def module_and_input(op: str, what: Any, x: Any, source: Any) -> tuple[modules.Module | None, Any, Any]:
+    """attn_module(), its input and its source; a text's words as vectors, a tensor of PyTorch as float32 alone."""
     module = attn_module(op, what)
     if module is None:
-        return None, x
+        return None, x, source
     if x is None:
         raise TypeError(f"[{op}] expected an input x beside {type(what).__name__}; found none; attn.{op}(module, x)")
     if isinstance(module, modules.CrossAttention) and source is None:
         refuse(op, "x and source for CrossAttention", "no source")
-    return module, x.detach().float() if is_model(what) and hasattr(x, "detach") else x
+    x = x.detach().float() if is_model(what) and hasattr(x, "detach") else x
+    return module, module._embedded(x), module._embedded(source)
 
 
-def words_of(op: str, tokens: Any, key_tokens: Any) -> tuple[list[str], list[str]]:
-    return listed(tokens, op, "tokens as a list of strings"), listed(key_tokens, op, "key_tokens as a list of strings")
+def words_of(op: str, tokens: Any, key_tokens: Any, x: Any, source: Any) -> tuple[list[str], list[str]]:
+    """Labels of queries and keys: those given, or the words of texts that a module reads."""
+    words = listed(tokens, op, "tokens as a list of strings")
+    key_words = listed(key_tokens, op, "key_tokens as a list of strings")
+    return (
+        words or (split_words(x) if isinstance(x, str) else []),
+        key_words or (split_words(source) if isinstance(source, str) else []),
+    )
 
 
 def steps_of(op: str, what: Any, x: Any, tokenizer: Any, item: int) -> Steps:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from attn import _attn
 from attn._arguments import DLPACK, TORCH, framework, named, stream_of, take
 from attn._random import Generator, default_generator
+from attn.words import WORD_SIZE, embed_words
 
 __all__ = [
     "AveragePast", "CausalAttention", "CrossAttention", "Module", "MultiHeadAttention",
@@ -25,9 +26,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from attn._rotary import RotaryFrequencies
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, overload
 
     from attn._types import A, Array, B, Float32
+else:
+
+    def overload(signature):
+        return signature
 
 
 class Parameter:
@@ -58,7 +63,10 @@ class Parameter:
 
 
 class Module:
-    """What all modules have: called with an input, they return their output."""
+    """What all modules have: called with an input, they return their output.
+
+    An input is an array, or a text, whose words become vectors by attn.embed_words.
+    """
 
     _layer: _attn.Layer
 
@@ -70,14 +78,26 @@ class Module:
         self._layer = _attn.Layer(kind, stream_of(self._generator, type(self).__name__), config)
         self.train()
 
-    def __call__(self, x: A) -> A:
+    @overload
+    def __call__(self, x: str) -> Float32: ...
+    @overload
+    def __call__(self, x: A) -> A: ...
+    def __call__(self, x: Any) -> Any:
         return self.forward(x)
 
-    def forward(self, x: A) -> A:
-        """x (tokens, d_in) or (batch, tokens, d_in), float32, of any framework; the result is of the same."""
+    @overload
+    def forward(self, x: str) -> Float32: ...
+    @overload
+    def forward(self, x: A) -> A: ...
+    def forward(self, x: Any) -> Any:
+        """x (tokens, d_in) or (batch, tokens, d_in), float32, of any framework; the result is of the same. Or a text."""
         return self._run(x, None, False)
 
-    def steps(self, x: A) -> dict[str, A]:
+    @overload
+    def steps(self, x: str) -> dict[str, Float32]: ...
+    @overload
+    def steps(self, x: A) -> dict[str, A]: ...
+    def steps(self, x: Any) -> Any:
         """Runs forward(x), and returns every step of it by name, in its order: queries, keys, values, scores, …"""
         return self._run(x, None, True)[1]
 
@@ -139,7 +159,15 @@ class Module:
         shapes = ", ".join(f"{p.name} {p.value.shape}" for p in self.parameters())
         return f"{type(self).__name__}({shapes})"
 
-    def _run(self, x: Any, source: Array | None, with_steps: bool) -> Any:
+    def _embedded(self, text: Any) -> Any:
+        """A text's words as vectors of as many numbers as the weights take; an array as it is."""
+        if not isinstance(text, str):
+            return text
+        first = next(iter(self.state_dict().items()), None)  # the projection of queries: (d_in, d_out), or Linear's
+        return embed_words(text, first[1].shape[first[0].endswith(".weight")] if first else WORD_SIZE)
+
+    def _run(self, x: Any, source: Any, with_steps: bool) -> Any:
+        x, source = self._embedded(x), self._embedded(source)
         if framework(x) == TORCH and x.requires_grad:
             raise ValueError(
                 f"[{type(self).__name__}] expected an input that autograd does not follow; found one with "
@@ -340,7 +368,7 @@ class CrossAttention(Module):
         return self.forward(x, source)
 
     def forward(self, x: A, source: B) -> A:  # type: ignore[override]
-        """x (…, tq, d_in), source (…, tk, d_in)."""
+        """x (…, tq, d_in), source (…, tk, d_in), or two texts."""
         return self._run(x, source, False)
 
     if TYPE_CHECKING:

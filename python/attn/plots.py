@@ -64,9 +64,8 @@ def plot(
     Raises:
         ValueError, TypeError: as report().
     """
-    second: Any = source
-    module, inputs = module_and_input("plot", what, x, second)
-    words, key_words = words_of("plot", tokens, key_tokens)
+    module, inputs, second = module_and_input("plot", what, x, source)
+    words, key_words = words_of("plot", tokens, key_tokens, *((x, source) if module else (None, None)))
     item = integer(item, "plot", "item")
     if module is None:
         shown = steps_of("plot", what, x, source if tokenizer is None else tokenizer, item)

@@ -66,6 +66,7 @@ def report(
     """A page of attention: of a module, of a Hugging Face model, or of attention weights alone.
 
         attn.report(mha, x, tokens=words)             # every step; modules of attn and attn.torch
+        attn.report(mha, "The cat sat.")              # of words that attn.embed_words makes vectors of
         attn.report(model, "Once upon", tokenizer)    # all layers and heads of a Hugging Face model, and what each does
         attn.report(weights, tokens=words)            # (layers, heads, queries, keys), or a model's attentions
 
@@ -73,7 +74,7 @@ def report(
         what: a module; a model; or weights of NumPy, PyTorch or JAX: (queries, keys), (heads, queries, keys),
             (layers, heads, queries, keys), (layers, batch, heads, queries, keys), or a tuple with an array
             (batch, heads, queries, keys) or (heads, queries, keys) for each layer.
-        x: a module's input (tokens, d_in) or (batch, tokens, d_in); a model's text, token numbers, or what its
+        x: a module's input (tokens, d_in) or (batch, tokens, d_in), or a text; a model's text, token numbers, or what its
             tokenizer returned.
         source: CrossAttention's second input; of a model, its tokenizer.
         tokenizer: of a Hugging Face model: makes token numbers of a text, and names them.
@@ -88,9 +89,9 @@ def report(
         ValueError: what cannot be shown: shapes that do not fit, not one token for each row, no such item.
         TypeError: what is no array, module or model; weights of a dtype that is not floating.
     """
-    labels = words_of("report", tokens, key_tokens)
     item = integer(item, "report", "item")
-    module, inputs = module_and_input("report", what, x, source)
+    module, inputs, second = module_and_input("report", what, x, source)
+    labels = words_of("report", tokens, key_tokens, *((x, source) if module else (None, None)))
     if module is None:
         shown = steps_of("report", what, x, source if tokenizer is None else tokenizer, item)
         words = labels[0] or shown.tokens
@@ -98,4 +99,4 @@ def report(
         return Report(_attn.page_of_steps(shown.steps, words, labels[1], title, 0, layer, head, *twice))
     if layer != 0:
         refuse("report", "layer 0 of a module, which is one layer", str(layer))
-    return Report(module._layer.page(inputs, source, *labels, title, item, head))
+    return Report(module._layer.page(inputs, second, *labels, title or (x if isinstance(x, str) else ""), item, head))

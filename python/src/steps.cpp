@@ -1,11 +1,13 @@
-// The chapter's steps one by one, and tensors as text: for notebooks and tests.
+// The chapter's steps one by one, tensors as text, and words as vectors: for notebooks and tests.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
 #include "arrays.hpp"
 #include "attn/print.hpp"
 #include "attn/reference.hpp"
+#include "attn/words.hpp"
 #include "bind.hpp"
+#include "values.hpp"
 
 namespace attn::python {
 namespace {
@@ -54,6 +56,17 @@ void bind_steps(nb::module_& m) {
   m.def(
       "to_string", [](nb::handle x) { return to_string(read(x, "to_string", "x").tensor); }, nb::arg("x"),
       "The array as print(tensor) shows it in PyTorch.");
+  m.attr("WORD_SIZE") = kWordSize;
+  m.def(
+      "split_words", [](nb::handle text) { return split_words(plain<std::string>(text, "split_words", "text")); },
+      nb::arg("text").none());
+  m.def(
+      "embed_words",
+      [](nb::handle words, nb::handle d_in) {
+        const auto texts = plain<std::vector<std::string>>(words, "embed_words", "text as a string, or words");
+        return give(embed_words(texts, plain<std::int64_t>(d_in, "embed_words", "d_in")), Framework::numpy);
+      },
+      nb::arg("words").none(), nb::arg("d_in").none());
 }
 
 }  // namespace attn::python

@@ -207,7 +207,7 @@ def test_cross_attention():
     (lambda: attn.SelfAttention_v2(3, 2, layer_order="vkq"), ValueError),
     (lambda: attn.SelfAttention_v1(3, 2)(X.astype(np.float64)), TypeError),
     (lambda: attn.SelfAttention_v1(3, 2)(X[:, :2]), ValueError),
-    (lambda: attn.SelfAttention_v1(3, 2)("x"), TypeError),
+    (lambda: attn.SelfAttention_v1(3, 2)({}), TypeError),
     (lambda: attn.SelfAttention_v1(3, 2).backward(X), ValueError),
     (lambda: attn.CausalAttention(3, 2, 4, 0.0)(X), ValueError),
     (lambda: attn.SimplifiedSelfAttention().backward(X), ValueError),

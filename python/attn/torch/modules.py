@@ -129,7 +129,8 @@ class MultiHeadAttention(_Attention):
 def _takes(module: Any, x: Any) -> None:
     """PyTorch itself would speak of matrices m1 and m2."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"[{type(module).__name__}] expected x as torch.Tensor; found {type(x).__name__}")
+        hint = "; torch.from_numpy(attn.embed_words(text, d_in)) makes one of a text" if isinstance(x, str) else ""
+        raise TypeError(f"[{type(module).__name__}] expected x as torch.Tensor; found {type(x).__name__}{hint}")
     weight = getattr(module.W_query, "weight", module.W_query)  # a quantised layer's is no tensor, or one of integers
     differs = isinstance(weight, Tensor) and weight.is_floating_point() and weight.dtype != x.dtype
     if differs and not torch.is_autocast_enabled("cpu"):

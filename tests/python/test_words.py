@@ -1,0 +1,81 @@
+"""Texts in place of arrays: every module takes one, and pictures show its words."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from pages import data_of, steps_of
+
+import attn
+
+TEXT = "The cat sat on the mat, didn't it?"
+WORDS = ["The", "cat", "sat", "on", "the", "mat", ",", "didn", "'", "t", "it", "?"]
+
+
+def test_words_are_cut_as_the_book_cuts_them():
+    assert attn.split_words(TEXT) == WORDS
+    rng = np.random.default_rng(11)
+    letters = list("ab,.:;?_!\"()'-- \t\n\x1c\x85\u00a0\u2028\u200bé猫😀")
+    for _ in range(300):
+        text = "".join(rng.choice(letters, rng.integers(0, 30)))
+        expected = [part for part in re.split(r"([,.:;?_!\"()']|--|\s)", text) if part.strip()]
+        assert attn.split_words(text) == expected, text
+
+
+def test_vectors_are_those_of_the_documented_formula():
+    for case in json.loads((ROOT / "tests/text/data/words.json").read_text()):
+        expected = np.asarray(case["vectors"], np.float32)
+        np.testing.assert_array_equal(attn.embed_words(case["text"], case["d_in"]), expected)
+        np.testing.assert_array_equal(attn.embed_words(case["words"], case["d_in"]), expected)
+
+
+MODULES = [
+    attn.SimplifiedSelfAttention(), attn.AveragePast(), attn.SelfAttention_v1(5, 2), attn.SelfAttention_v2(7, 3, True),
+    attn.SelfAttentionHead(6, 2), attn.CausalAttention(4, 2, 12, 0.0), attn.MultiHeadAttentionWrapper(9, 2, 12, 0.0, 2),
+    attn.MultiHeadAttention(8, 4, 12, 0.0, 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: type(module).__name__)
+def test_every_module_reads_a_text(module):
+    sizes = dict(zip(MODULES, (24, 24, 5, 7, 6, 4, 9, 8)))
+    x = attn.embed_words(TEXT, sizes[module])
+    np.testing.assert_array_equal(module(TEXT), module(x))
+    np.testing.assert_array_equal(module.steps(TEXT)["weights" if "Wrapper" not in repr(module) else "heads.0.weights"],
+                                  module.steps(x)["weights" if "Wrapper" not in repr(module) else "heads.0.weights"])  # fmt: skip
+    page = attn.report(module, TEXT)
+    assert data_of(page)["tokens"] == WORDS and data_of(page)["title"] == TEXT
+    assert str(attn.plot(module, TEXT)) == str(attn.plot(module, x, tokens=WORDS))
+
+
+def test_cross_attention_reads_two_texts():
+    cross = attn.CrossAttention(6, 4)
+    x, source = attn.embed_words("My dog", 6), attn.embed_words("a cat and a hat", 6)
+    np.testing.assert_array_equal(cross("My dog", "a cat and a hat"), cross(x, source))
+    page = attn.report(cross, "My dog", "a cat and a hat")
+    assert data_of(page)["tokens"] == ["My", "dog"] and data_of(page)["keyTokens"] == ["a", "cat", "and", "a", "hat"]
+    np.testing.assert_array_equal(steps_of(page)["weights"][0], cross.steps(x, source)["weights"])
+
+
+def test_what_is_no_text_is_refused_by_name():
+    mha = attn.MultiHeadAttention(8, 4, 3, 0.0, 2)
+    for text, said in [("", "at least one word"), (" \n", "at least one word"), ("a b c d", "context_length = 3")]:
+        for call in (mha, mha.steps, lambda text: attn.report(mha, text), lambda text: attn.plot(mha, text)):
+            with pytest.raises(ValueError, match=said):
+                call(text)
+    with pytest.raises(ValueError, match="positive d_in"):
+        attn.embed_words("a", 0)
+    with pytest.raises(TypeError, match="words"):
+        attn.embed_words([1, 2])
+    with pytest.raises(TypeError, match="text as a string"):
+        attn.split_words(b"a")
+    torch = pytest.importorskip("torch")
+    from attn.torch import MultiHeadAttention
+
+    module = MultiHeadAttention(8, 4, 12, 0.0, 2)
+    with pytest.raises(TypeError, match="attn.embed_words"):
+        module(TEXT)
+    x = torch.from_numpy(attn.embed_words(TEXT, 8))
+    assert str(attn.plot(module, TEXT)) == str(attn.plot(module, x, tokens=WORDS))
