@@ -13,6 +13,7 @@
 #include "attn/dropout.hpp"
 #include "attn/encoder.hpp"
 #include "attn/error.hpp"
+#include "attn/experiment.hpp"
 #include "attn/feed_forward.hpp"
 #include "attn/figure.hpp"
 #include "attn/generate.hpp"

@@ -74,7 +74,9 @@ class Block : public Module {
   // Matrices are zeros, to be drawn by the model or loaded; rng is for dropout.
   Block(const LanguageModelConfig& config, const LayerConfig& layer, Generator& rng, std::string_view prefix = {});
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override { return forward(x, RotaryTable{}, trace); }
-  Tensor forward(const Tensor& x, const RotaryTable& turns, Trace* trace = nullptr);
+  // A trace has "inputs", the attention's steps and what it adds, "attn.added" or as the family calls it, "mlp.added"
+  // and "output".
+  Tensor forward(const Tensor& given, const RotaryTable& turns, Trace* trace = nullptr);
   // As AttentionLayer::forward with a cache. No dropout acts.
   Tensor forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache, std::optional<std::int64_t> item = {});
   Gradient backward(const Tensor& dy) override;
@@ -97,7 +99,7 @@ class Block : public Module {
   Branch branch(const LanguageModelConfig& config, Generator& rng, const std::string& pre, const std::string& post,
                 const std::string& sum);
   template <class F>
-  Tensor through(Branch& branch, const Tensor& x, DType kept, bool drops, const F& part);
+  Tensor through(Branch& branch, const Tensor& x, DType kept, bool drops, Trace* trace, const F& part);
   template <class F>
   Tensor back(Branch& branch, const Tensor& dy, const F& part);
 
@@ -153,6 +155,11 @@ class LanguageModel : public Module {
   WeightParts weight_parts();  // the embeddings', each block's, the norm's, the head's unless it is tied
   std::vector<Parameter*> parameters() override;
   void train(bool on = true) override;
+
+  // The end of a pass: x (b, t, width) goes into block `first`, and through all later ones and the last norm.
+  Tensor hidden_from(std::size_t first, Tensor x, Trace* trace = nullptr);
+  // (…, width) after the last norm → logits (…, vocab_size)
+  Tensor logits_of_hidden(const Tensor& hidden);
 
   const LanguageModelConfig& config() const noexcept { return config_; }
   const Parameter& head() const noexcept { return config_.tied ? embedding : lm_head; }  // (vocab_size, width)

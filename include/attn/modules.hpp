@@ -135,7 +135,7 @@ class AttentionLayer : public Module {
   };
 
   void check_input(const Tensor& x, const char* what) const;
-  Tensor run(const Tensor& x, const Tensor& source, const RotaryTable& q_turns, const RotaryTable& k_turns,
+  Tensor run(const Tensor& given, const Tensor& given_source, const RotaryTable& q_turns, const RotaryTable& k_turns,
              Trace* trace);
   Heads project_heads(const Tensor& x, const Tensor& source, DType kept);
   AttentionOptions options(Align align) const;

@@ -1,17 +1,34 @@
 // The operator: validate once, then the fused kernels, or the composed steps where they are asked for.
 #include "attn/attention.hpp"
 
+#include <algorithm>
+
 #include "attention/composed.hpp"
 #include "attention/fused.hpp"
 #include "attn/error.hpp"
+#include "attn/steps.hpp"
 
 namespace attn {
+namespace {
+
+// Whether the trace looks at what the kernels do not hold: a step from queries to dropped weights.
+bool looks_inside(const Trace& trace) {
+  const auto of_operator = [](const Step& step) { return step.kind != StepKind::tokens && step.name != "context"; };
+  return std::ranges::any_of(known_steps(),
+                             [&](const Step& step) { return of_operator(step) && trace.watches(step.name); });
+}
+
+}  // namespace
 
 AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
                           Trace* trace) {
   const Sizes p = validate(q, k, v, options);
-  if (trace == nullptr && can_fuse(q, options)) return fused_attention(q, k, v, p, options);
-  return composed_attention(q, k, v, p, options, trace);
+  if (!can_fuse(q, options) || (trace && looks_inside(*trace))) {
+    return composed_attention(q, k, v, p, options, trace);
+  }
+  AttentionResult result = fused_attention(q, k, v, p, options);
+  if (trace) result.output = trace->pass("context", result.output);
+  return result;
 }
 
 Tensor with_rest(const Tensor& lse, const Tensor& rest) {

@@ -61,8 +61,15 @@ std::vector<TileStart> starts_of(const Sizes& p, const AttentionOptions& options
 
 Tensor with_sink(const Tensor& masked, const Tensor& sinks, const Sizes& p) {
   if (!sinks.defined()) return masked;
-  const Tensor column = sinks.to(masked.dtype()).view({p.hq, 1, 1}).expand({p.batch, p.hq, p.tq, 1});
+  const Tensor column = sinks.to(masked.dtype()).expand({masked.size(0), p.hq, p.tq, 1});
   return concat_last(std::vector<Tensor>{masked, column});
+}
+
+Tensor masked(Tensor s, const Sizes& p, const AttentionOptions& options) {
+  const Mask& mask = options.mask;
+  if (mask.keep.defined()) s = ref::mask_fill(s, mask.keep);
+  if (mask.block_keep.defined()) s = ref::mask_fill(s, block_cells(p, mask));
+  return limits_keys(mask) ? ref::mask_fill(s, seen_keys(p, options)) : s;
 }
 
 Tensor dropout_keep(const Sizes& p, const AttentionOptions& options) {
@@ -75,33 +82,36 @@ Tensor dropout_keep(const Sizes& p, const AttentionOptions& options) {
   return keep;
 }
 
+// Each step is what `trace` makes of it, where there is one.
 Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& p, const AttentionOptions& options,
-              DType dtype) {
+              DType dtype, Trace* trace = nullptr) {
   const Mask& mask = options.mask;
+  const auto step = [&](const char* name, bool taken, const Tensor& before, const auto& compute) {
+    return taken ? pass(trace, name, compute()) : before;
+  };
+  const auto plus = [&](const Tensor& s, const Tensor& bias) { return add_bias(s, ref::saturate_to(bias, dtype)); };
   Steps s;
-  s.q = q.to(dtype);
-  s.k = repeat_heads(k.to(dtype), p.hq);
-  s.v = repeat_heads(v.to(dtype), p.hq);
-  s.scores = ref::scores(s.q, s.k);
-  s.scaled = ref::scale(s.scores, p.scale);
-  s.capped = options.softcap > 0 ? ref::softcap(s.scaled, options.softcap) : s.scaled;
-  s.scored =
-      options.score_function ? apply_score_function(s.capped, options.score_function, starts_of(p, options)) : s.capped;
-  s.biased = mask.bias.defined() ? add_bias(s.scored, ref::saturate_to(mask.bias, dtype)) : s.scored;
-  s.relative = options.relative_bias.table.defined()
-                   ? add_bias(s.biased, ref::saturate_to(relative_bias(p, options), dtype))
-                   : s.biased;
-  s.alibi = options.alibi_slopes.defined() ? ref::add(s.relative, ref::saturate_to(alibi_bias(p, options), dtype))
-                                           : s.relative;
-  s.masked = s.alibi;
-  if (mask.keep.defined()) s.masked = ref::mask_fill(s.masked, mask.keep);
-  if (mask.block_keep.defined()) s.masked = ref::mask_fill(s.masked, block_cells(p, mask));
-  if (limits_keys(mask)) s.masked = ref::mask_fill(s.masked, seen_keys(p, options));
-  s.with_sink = with_sink(s.masked, options.sinks, p);
+  s.q = pass(trace, "queries", q.to(dtype));
+  s.k = pass(trace, "keys", repeat_heads(k.to(dtype), p.hq));
+  s.v = pass(trace, "values", repeat_heads(v.to(dtype), p.hq));
+  s.scores = pass(trace, "scores", ref::scores(s.q, s.k));
+  s.scaled = pass(trace, "scaled", ref::scale(s.scores, p.scale));
+  s.capped = step("capped", options.softcap > 0, s.scaled, [&] { return ref::softcap(s.scaled, options.softcap); });
+  s.scored = step("scored", static_cast<bool>(options.score_function), s.capped,
+                  [&] { return apply_score_function(s.capped, options.score_function, starts_of(p, options)); });
+  s.biased = step("biased", mask.bias.defined(), s.scored, [&] { return plus(s.scored, mask.bias); });
+  s.relative = step("relative", options.relative_bias.table.defined(), s.biased,
+                    [&] { return plus(s.biased, relative_bias(p, options)); });
+  s.alibi = step("alibi", options.alibi_slopes.defined(), s.relative,
+                 [&] { return ref::add(s.relative, ref::saturate_to(alibi_bias(p, options), dtype)); });
+  s.masked = step("masked", !mask.empty(), s.alibi, [&] { return masked(s.alibi, p, options); });
+  const Tensor sinks = options.sinks.defined() ? pass(trace, "sinks", options.sinks.view({1, p.hq, 1, 1})) : Tensor{};
+  s.with_sink = with_sink(s.masked, sinks, p);
   s.all_weights = ref::softmax(s.with_sink);
-  s.weights = s.all_weights.slice(-1, 0, p.tk);
-  s.dropped = options.dropout > 0 ? ref::dropout(s.weights, dropout_keep(p, options), options.dropout) : s.weights;
-  s.context = ref::weighted_sum(s.dropped, s.v);
+  s.weights = pass(trace, "weights", s.all_weights.slice(-1, 0, p.tk));
+  s.dropped = step("dropped", options.dropout > 0, s.weights,
+                   [&] { return ref::dropout(s.weights, dropout_keep(p, options), options.dropout); });
+  s.context = pass(trace, "context", ref::weighted_sum(s.dropped, s.v));
   return s;
 }
 
@@ -124,24 +134,6 @@ Tensor sinks_gradient(const Steps& s, const Tensor& d_weights, const Sizes& p) {
   const Tensor means = ref::sum_to(ref::map("attention", s.weights, d_weights, product), Shape{p.batch, p.hq, p.tq, 1});
   const Tensor sink_weights = s.all_weights.slice(-1, p.tk, p.tk + 1);
   return ref::scale(ref::sum_to(ref::map("attention", sink_weights, means, product), {p.hq, 1, 1}), -1).view({p.hq});
-}
-
-void record(Trace& trace, const Steps& s, const AttentionOptions& options) {
-  trace.record("queries", s.q);
-  trace.record("keys", s.k);
-  trace.record("values", s.v);
-  trace.record("scores", s.scores);
-  trace.record("scaled", s.scaled);
-  if (options.softcap > 0) trace.record("capped", s.capped);
-  if (options.score_function) trace.record("scored", s.scored);
-  if (options.mask.bias.defined()) trace.record("biased", s.biased);
-  if (options.relative_bias.table.defined()) trace.record("relative", s.relative);
-  if (options.alibi_slopes.defined()) trace.record("alibi", s.alibi);
-  if (!options.mask.empty()) trace.record("masked", s.masked);
-  if (options.sinks.defined()) trace.record("sinks", options.sinks.view({1, options.sinks.numel(), 1, 1}));
-  trace.record("weights", s.weights);
-  if (options.dropout > 0) trace.record("dropped", s.dropped);
-  trace.record("context", s.context);
 }
 
 Tensor share_of(const Tensor& own, const Tensor& lse) {
@@ -198,8 +190,7 @@ Tensor sinks_gradient(const Rest& rest, const AttentionOptions& options, const S
 
 AttentionResult composed_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& p,
                                    const AttentionOptions& options, Trace* trace) {
-  const Steps s = forward(q, k, v, p, options, compute_dtype(q.dtype()));
-  if (trace) record(*trace, s, options);
+  const Steps s = forward(q, k, v, p, options, compute_dtype(q.dtype()), trace);
   return {ref::saturate_to(s.context, output_dtype(q, options)), ref::log_sum_exp(s.with_sink),
           chosen_weights(s.weights, options)};
 }

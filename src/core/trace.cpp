@@ -6,8 +6,12 @@
 
 namespace attn {
 
-void Trace::record(std::string_view name, const Tensor& value) {
-  steps_.emplace_back(prefix_ + std::string(name), value.clone());
+void Trace::record(std::string_view name, const Tensor& value) { steps_.emplace_back(full(name), value.clone()); }
+
+Tensor Trace::pass(std::string_view name, const Tensor& value) {
+  if (edits()) return watches(name) ? editor_.edit(full(name), value) : value;
+  record(name, value);
+  return value;
 }
 
 bool Trace::contains(std::string_view name) const noexcept {

@@ -68,12 +68,13 @@ Block::Branch Block::branch(const LanguageModelConfig& config, Generator& rng, c
 
 // sum(x + residual_scale · dropout(post(part(pre(x)))))
 template <class F>
-Tensor Block::through(Branch& branch, const Tensor& x, DType kept, bool drops, const F& part) {
+Tensor Block::through(Branch& branch, const Tensor& x, DType kept, bool drops, Trace* trace, const F& part) {
   if (!branch.pre) branch.x = x;
   Tensor y = part(branch.pre ? branch.pre->forward(x, kept) : x);
   if (branch.post) y = branch.post->forward(y, DType::f32);
   if (drops) y = branch.dropout.forward(y);
   scale_in_place(y, residual_scale_);
+  y = pass(trace, "added", y);
   add_in_place(y, x);
   return branch.sum ? branch.sum->forward(y, DType::f32) : y;
 }
@@ -92,24 +93,29 @@ Tensor Block::back(Branch& branch, const Tensor& d_out, const F& part) {
   return d;
 }
 
-Tensor Block::forward(const Tensor& x, const RotaryTable& turns, Trace* trace) {
+Tensor Block::forward(const Tensor& given, const RotaryTable& turns, Trace* trace) {
   const DType kept = trace ? DType::f32 : stored(feed_forward.up.precision);
-  const Tensor attended = through(attention_branch_, x, kept, true, [&](const Tensor& h) {
-    const Trace::Scope scope(trace, std::string(attention_name_.substr(0, attention_name_.size() - 1)));
-    return attention.forward(h, turns, trace);
-  });
-  const Tensor y =
-      through(feed_forward_branch_, attended, kept, true, [&](const Tensor& h) { return feed_forward.forward(h); });
-  if (trace) trace->record("output", y);
-  return y;
+  const Tensor x = pass(trace, "inputs", given);
+  const auto attend = [&] {
+    const Trace::Scope scope(trace, attention_name_.substr(0, attention_name_.size() - 1));
+    return through(attention_branch_, x, kept, true, trace,
+                   [&](const Tensor& h) { return attention.forward(h, turns, trace); });
+  };
+  const auto think = [&](const Tensor& attended) {
+    const Trace::Scope scope(trace, "mlp");
+    return through(feed_forward_branch_, attended, kept, true, trace,
+                   [&](const Tensor& h) { return feed_forward.forward(h); });
+  };
+  return pass(trace, "output", think(attend()));
 }
 
 Tensor Block::forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache,
                       std::optional<std::int64_t> item) {
   const DType kept = stored(feed_forward.up.precision);
-  const Tensor attended = through(attention_branch_, x, kept, false,
+  const Tensor attended = through(attention_branch_, x, kept, false, nullptr,
                                   [&](const Tensor& h) { return attention.forward(h, turns, cache, item); });
-  return through(feed_forward_branch_, attended, kept, false, [&](const Tensor& h) { return feed_forward.forward(h); });
+  return through(feed_forward_branch_, attended, kept, false, nullptr,
+                 [&](const Tensor& h) { return feed_forward.forward(h); });
 }
 
 Module::Gradient Block::backward(const Tensor& dy) {

@@ -116,14 +116,17 @@ Tensor LanguageModel::hidden(const Tensor& ids, Trace* trace) {
   check_ids(ids, config_.vocab_size, config_.context_length);
   require_part(kOp, sequence_.get(), ids, -1, config_.context_length);
   ids_ = batched(ids);
-  const std::int64_t tokens = sequence_ ? sequence_->tokens() : ids_.size(1);
+  return hidden_from(0, dropout.forward(embedded()), trace);
+}
+
+Tensor LanguageModel::hidden_from(std::size_t first, Tensor x, Trace* trace) {
+  const std::int64_t tokens = sequence_ ? sequence_->tokens() : x.size(1);
   std::vector<RotaryTable> turns;
   for (const RopeConfig& rope : config_.ropes) {
     const RotaryFrequencies frequencies = rotary_frequencies(rope, tokens);
     turns.push_back(sequence_ ? rotary_table(frequencies, places()) : rotary_table(frequencies, tokens));
   }
-  Tensor x = dropout.forward(embedded());
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
+  for (std::size_t i = first; i < blocks.size(); ++i) {
     const Trace::Scope scope(trace, names_of(config_.family).blocks + std::to_string(i));
     const Held held(weights_.get(), block_part(i), block_part(i + 1));
     if (i + 1 == blocks.size()) held.also(head_part());
@@ -166,6 +169,11 @@ void LanguageModel::hidden_backward(const Tensor& d_hidden, const GradientsReady
 Head LanguageModel::output_head() const {
   require_present(head());
   return {head().value, config_.precision, config_.logits_scale, config_.logits_softcap, head().scales, head().blocks};
+}
+
+Tensor LanguageModel::logits_of_hidden(const Tensor& hidden) {
+  const Held held(weights_.get(), head_part());
+  return logits_of(output_head(), hidden);
 }
 
 Tensor LanguageModel::forward(const Tensor& ids, Trace* trace) {

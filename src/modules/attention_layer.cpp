@@ -208,43 +208,42 @@ Tensor AttentionLayer::forward(const Tensor& x, const RotaryTable& turns, Trace*
   return run(x, x, turns, turns, trace);
 }
 
-Tensor AttentionLayer::run(const Tensor& x, const Tensor& source, const RotaryTable& q_turns,
+Tensor AttentionLayer::run(const Tensor& given, const Tensor& given_source, const RotaryTable& q_turns,
                            const RotaryTable& k_turns, Trace* trace) {
   saved_.reset();  // what the pass before kept: this one has the same sizes
-  Saved s{.x = batched(x), .source = batched(source), .heads = {}, .q_turns = q_turns, .k_turns = k_turns};
-  s.self = x.raw() == source.raw() && x.shape() == source.shape() && x.strides() == source.strides();
-  if (sequence_ && (!s.self || trace)) {
+  const bool self = given.raw() == given_source.raw() && given.shape() == given_source.shape() &&
+                    given.strides() == given_source.strides();
+  if (sequence_ && (!self || trace)) {
     throw Error(Error::Kind::argument, kOp, "self-attention without a trace on a part of a sequence",
                 trace ? "a trace" : "another source");
   }
+  const Tensor x = pass(trace, "inputs", given), source = self ? x : pass(trace, "source", given_source);
+  Saved s{.x = batched(x), .source = batched(source), .heads = {}, .q_turns = q_turns, .k_turns = k_turns};
+  s.self = self;
   s.heads = project_heads(s.x, s.source, trace ? DType::f32 : stored(config_.precision));
-  const auto& [q, k, v] = s.heads;
+  auto& [q, k, v] = s.heads;
   s.options = options(Align::top_left);
   add_dropout(s.options, s.x.size(0), x.size(-2), source.size(-2));
-  const bool turned = q_turns.cos.defined();
-  Tensor queries, keys;  // before they were turned, for the trace
+  const bool unbatched = x.rank() == 2, turned = q_turns.cos.defined();
+  Trace steps = trace ? steps_within(*trace, unbatched, config_.num_heads == 1, turned) : Trace{};
   if (turned) {
-    if (trace) queries = q.clone(), keys = k.clone();
+    if (trace) {
+      Trace before = steps_within(*trace, unbatched, config_.num_heads == 1);
+      q = before.pass("queries", q), k = before.pass("keys", k);
+    }
     rotary_in_place(q, q_turns);
     rotary_in_place(k, k_turns);
   }
-  Trace steps;
   s.attention =
       sequence_ ? sequence_->attention(q, k, v, s.options) : attention(q, k, v, s.options, trace ? &steps : nullptr);
-  s.merged = ref::merge_heads(s.attention.output);
-  const Tensor z = out_ ? linear(*out_, s.merged, DType::f32) : s.merged.to(DType::f32);
-
-  const bool unbatched = x.rank() == 2;
   const auto shown = [unbatched](const Tensor& t) { return unbatched ? t.select(0, 0) : t; };
-  if (trace) {
-    trace->record("inputs", x);
-    if (!s.self) trace->record("source", source);
-    if (turned) steps = before_rotation(steps, queries, keys);
-    record_steps(*trace, steps, unbatched, config_.num_heads == 1);
-    if (config_.num_heads > 1) trace->record("merged", shown(s.merged));
-    if (out_) trace->record("output", shown(z));
-  }
-  saved_ = std::move(s);
+  const auto passed = [&](const char* name, const Tensor& t) {
+    return trace ? batched(trace->pass(name, shown(t))) : t;
+  };
+  s.merged = ref::merge_heads(s.attention.output);
+  if (config_.num_heads > 1) s.merged = passed("merged", s.merged);
+  const Tensor z = out_ ? passed("output", linear(*out_, s.merged, DType::f32)) : s.merged.to(DType::f32);
+  if (!trace || !trace->edits()) saved_ = std::move(s);
   return shown(z);
 }
 

@@ -9,16 +9,10 @@ namespace ref = reference;
 
 Tensor SimplifiedSelfAttention::forward(const Tensor& x, Trace* trace) {
   require_input("SimplifiedSelfAttention", "x", x, 0);
-  const Tensor scores = ref::scores(x, x);
-  const Tensor weights = ref::softmax(scores);
-  const Tensor context = ref::weighted_sum(weights, x);
-  if (trace) {
-    trace->record("inputs", x);
-    trace->record("scores", scores);
-    trace->record("weights", weights);
-    trace->record("context", context);
-  }
-  return context;
+  const Tensor inputs = pass(trace, "inputs", x);
+  const Tensor scores = pass(trace, "scores", ref::scores(inputs, inputs));
+  const Tensor weights = pass(trace, "weights", ref::softmax(scores));
+  return pass(trace, "context", ref::weighted_sum(weights, inputs));
 }
 
 Tensor AveragePast::forward(const Tensor& x, Trace* trace) {
@@ -43,15 +37,12 @@ SelfAttentionV1::SelfAttentionV1(std::int64_t d_in, std::int64_t d_out, Generato
 Tensor SelfAttentionV1::forward(const Tensor& x, Trace* trace) {
   require_input("SelfAttentionV1", "x", x, W_query.value.size(0));
   const bool batched = x.rank() == 3;
-  x_ = batched ? x : x.unsqueeze(0);
+  const Tensor inputs = pass(trace, "inputs", x);
+  x_ = batched ? inputs : inputs.unsqueeze(0);
   const auto project = [this](const Parameter& w) { return ref::matmul(x_, w.value).unsqueeze(1); };
   q_ = project(W_query), k_ = project(W_key), v_ = project(W_value);
-  Trace steps;
+  Trace steps = trace ? steps_within(*trace, !batched, true) : Trace{};
   const Tensor context = attention(q_, k_, v_, {}, trace ? &steps : nullptr).output.select(1, 0);
-  if (trace) {
-    trace->record("inputs", x);
-    record_steps(*trace, steps, !batched, true);
-  }
   return batched ? context : context.select(0, 0);
 }
 

@@ -18,15 +18,13 @@ MultiHeadAttentionWrapper::MultiHeadAttentionWrapper(const ModuleConfig& config,
 }
 
 Tensor MultiHeadAttentionWrapper::forward(const Tensor& x, Trace* trace) {
-  if (trace) trace->record("inputs", x);
+  const Tensor inputs = pass(trace, "inputs", x);
   std::vector<Tensor> contexts;
   for (std::size_t i = 0; i < heads_.size(); ++i) {
     const Trace::Scope scope(trace, "heads." + std::to_string(i));
-    contexts.push_back(heads_[i]->AttentionLayer::forward(x, trace));
+    contexts.push_back(heads_[i]->AttentionLayer::forward(inputs, trace));
   }
-  const Tensor z = concat_last(contexts);
-  if (trace) trace->record("merged", z);
-  return z;
+  return pass(trace, "merged", concat_last(contexts));
 }
 
 Module::Gradient MultiHeadAttentionWrapper::backward(const Tensor& dz) {

@@ -15,23 +15,19 @@ void accumulate(Parameter& parameter, const Tensor& grad) {
   }
 }
 
-void record_steps(Trace& to, const Trace& from, bool drop_batch, bool drop_heads) {
-  for (const auto& [name, value] : from.steps()) {
-    Tensor step = drop_heads ? value.select(1, 0) : value;
-    if (drop_batch) step = step.select(0, 0);
-    to.record(name, step);
-  }
-}
-
-Trace before_rotation(const Trace& steps, const Tensor& queries, const Tensor& keys) {
-  Trace all;
-  for (const auto& [name, value] : steps.steps()) {
-    all.record(name, name == "queries" ? queries : name == "keys" ? keys : value);
-    if (name != "values") continue;
-    all.record("rotated queries", steps["queries"]);
-    all.record("rotated keys", steps["keys"]);
-  }
-  return all;
+Trace steps_within(Trace& trace, bool drop_batch, bool drop_heads, bool turned) {
+  const auto outside = [turned](const std::string& step) {
+    return turned && (step == "queries" || step == "keys") ? "rotated " + step : step;
+  };
+  return Trace({.watches = [&trace, outside](const std::string& step) { return trace.watches(outside(step)); },
+                .edit =
+                    [&trace, outside, drop_batch, drop_heads](const std::string& step, const Tensor& value) {
+                      Tensor shown = drop_heads ? value.select(1, 0) : value;
+                      if (drop_batch) shown = shown.select(0, 0);
+                      Tensor edited = trace.pass(outside(step), shown);
+                      if (drop_batch) edited = edited.unsqueeze(0);
+                      return drop_heads ? edited.unsqueeze(1) : edited;
+                    }});
 }
 
 }  // namespace attn

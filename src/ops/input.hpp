@@ -41,11 +41,9 @@ inline void require_forward(const char* op, bool done) {
 // parameter.grad += grad
 void accumulate(Parameter& parameter, const Tensor& grad);
 
-// Copies the steps of `from` to `to`, without the dimensions that x (or a single head) does not have:
-// recorded are (b, h, …) with b = 1 where `drop_batch`, h = 1 where `drop_heads`.
-void record_steps(Trace& to, const Trace& from, bool drop_batch, bool drop_heads);
-
-// attention() was given queries and keys that were turned: these are what they were before.
-Trace before_rotation(const Trace& steps, const Tensor& queries, const Tensor& keys);
+// A trace for attention(), which hands each of its steps (b, h, …) on to `trace`, without the dimensions that x (or a
+// single head) does not have: b = 1 where `drop_batch`, h = 1 where `drop_heads`. Where queries and keys were `turned`
+// before, it calls them so.
+Trace steps_within(Trace& trace, bool drop_batch, bool drop_heads, bool turned = false);
 
 }  // namespace attn

@@ -73,8 +73,9 @@ TEST(GPTSteps, AreTheirOwnArithmetic) {
       expect_contexts(attention, w);
       expect_projection(attention, "output", "merged", Doubles(weight(model, name + "attn.out_proj.weight")),
                         Doubles(weight(model, name + "attn.out_proj.bias")));
+      const Tensor added = trace[name + "attn.output"].select(0, item).to(DType::f64), attended = sum(x, added);
+      expect_near(attention, "added", added);
       attention.expect_all_known();
-      const Tensor attended = sum(x, trace[name + "attn.output"].select(0, item).to(DType::f64));
       const Tensor inner = linear(model, norm(model, attended, name + "ln_2"), name + "mlp.c_fc");
       const Tensor fed = linear(model, gelu_double(inner, model.config().gelu), name + "mlp.c_proj");
       Recorded block(trace, name, item);

@@ -105,7 +105,6 @@ class BlockSteps {
     expect_contexts(attention_, w);
     expect_projection(attention_, "output", "merged", Doubles(weight("self_attn.o_proj.weight")),
                       Doubles(weight("self_attn.o_proj.bias")));
-    attention_.expect_all_known();
   }
 
   Tensor added_to(const Tensor& x, const Tensor& branch) const {
@@ -120,6 +119,9 @@ class BlockSteps {
   void expect_block() {
     Tensor attended = Tensor::from(std::span<const double>(attention_["output"].all), x_.shape());
     if (config_.post_norm) attended = norm(attended, "post_attention_layernorm");
+    expect_near(attention_["added"], added_to(Tensor::zeros(x_.shape(), DType::f64), attended), "added");
+    expect_near_of(attention_, "added");
+    attention_.expect_all_known();
     attended = added_to(x_, attended);
     const char* before = config_.post_norm ? "pre_feedforward_layernorm" : "post_attention_layernorm";
     const Tensor h = config_.pre_norm ? norm(attended, before) : attended;

@@ -116,7 +116,7 @@ TEST(Rope, ATraceHoldsWhatWasTurnedAndWhatItBecame) {
   std::string names;
   for (const auto& [name, value] : trace.steps()) names.append(name).append(", ");
   EXPECT_EQ(names,
-            "inputs, queries, keys, values, rotated queries, rotated keys, scores, scaled, masked, weights, context, "
+            "inputs, queries, keys, rotated queries, rotated keys, values, scores, scaled, masked, weights, context, "
             "merged, output, ");
   for (const std::string name : {"queries", "keys"}) {
     EXPECT_TRUE(identical(rotary(trace[name], rotary_table(f, 5)), trace["rotated " + name])) << name;

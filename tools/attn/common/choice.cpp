@@ -3,9 +3,9 @@
 #include "attn/error.hpp"
 #include "attn/steps.hpp"
 #include "common/format.hpp"
-#include "common/suggest.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
+#include "core/suggest.hpp"
 
 namespace attn::tool {
 namespace {

@@ -10,8 +10,8 @@
 #include "attn/error.hpp"
 #include "common/format.hpp"
 #include "common/inputs.hpp"
-#include "common/suggest.hpp"
 #include "core/escape.hpp"
+#include "core/suggest.hpp"
 
 namespace attn::tool {
 namespace {

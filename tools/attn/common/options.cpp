@@ -5,8 +5,8 @@
 
 #include "attn/error.hpp"
 #include "common/format.hpp"
-#include "common/suggest.hpp"
 #include "core/escape.hpp"
+#include "core/suggest.hpp"
 
 namespace attn::tool {
 namespace {

@@ -7,10 +7,10 @@
 #include "attn/error.hpp"
 #include "attn/io.hpp"
 #include "common/format.hpp"
-#include "common/suggest.hpp"
 #include "common/terminal.hpp"
 #include "common/text_model.hpp"
 #include "core/escape.hpp"
+#include "core/suggest.hpp"
 
 namespace attn::tool {
 namespace {

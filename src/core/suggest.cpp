@@ -1,9 +1,9 @@
-#include "common/suggest.hpp"
+#include "core/suggest.hpp"
 
 #include <algorithm>
 #include <cctype>
 
-namespace attn::tool {
+namespace attn {
 namespace {
 
 constexpr std::size_t kLongest = 64;  // no name is longer, and the distance of a long word would take long
@@ -48,4 +48,4 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return best == nullptr ? "" : "did you mean " + *best + "?";
 }
 
-}  // namespace attn::tool
+}  // namespace attn

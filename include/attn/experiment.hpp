@@ -1,0 +1,162 @@
+// Experiments on a model that reads a text: edits of its forward pass, and what follows from them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attn/encoder.hpp"
+#include "attn/language_model.hpp"
+#include "attn/trace.hpp"
+
+namespace attn {
+
+// ---- edits ------------------------------------------------------------------------------------
+
+struct HeadAt {
+  std::int64_t layer = 0, head = 0;  // both counted from 0
+};
+
+// Which keys a query of a layer sees: those up to its own where the layer is causal, and so many where it has a window.
+struct Seen {
+  bool causal = true;
+  std::int64_t window = 0;  // 0 = all
+  bool operator()(std::int64_t query, std::int64_t key) const {
+    return !causal || (key <= query && (window == 0 || query - key < window));
+  }
+};
+
+// One change of one step of a pass. The functions below make the usual ones.
+struct Edit {
+  // Whose step it is. `trace`: `step` is the whole name that a trace gives it, "h.5.attn.context". Else it is the name
+  // within that part of `layer`: attn/steps.hpp has attention's, which also "added" what the layer adds to its inputs;
+  // the feed-forward has "added", the block "inputs" and "output".
+  enum class Of { trace, attention, feed_forward, block };
+  Of of = Of::trace;
+  std::string step;
+  std::int64_t layer = 0;
+  std::optional<std::int64_t> head = {};  // of a step that has heads; none: all of it
+  std::string from = {};  // an earlier step of the same part, whose value takes the place of `step`'s before the change
+  // The step (b, t, width) or (b, heads, t, n), or one head of it (b, t, n) → what takes its place, of that shape or
+  // one that is broadcast to it. None: no further change.
+  std::function<Tensor(const Tensor& value, const Seen& seen)> change = {};
+  std::string what = {};  // in words, for messages
+};
+using Edits = std::vector<Edit>;
+
+// What a head gives, once it is switched off. zero: nothing, and the output projection's bias stays (Michel et al.
+// 2019). mean: its mean over the positions of the text. uniform: the mean of the values that each query sees, that is,
+// attention that looks everywhere alike.
+enum class By { zero, mean, uniform };
+Edit without(HeadAt at, By by = By::zero);
+Edit without_heads_of(std::int64_t layer, By by = By::zero);
+// What it gives is `context`, (head_dim) or (t, head_dim): the mean of other texts, or another text's.
+Edit without(HeadAt at, const Tensor& context);
+// All heads but these are switched off, in every layer of a model that has these sizes.
+Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, By by = By::zero);
+// What the head gives, times a factor.
+Edit scale(HeadAt at, double factor);
+// What the head gives in another pass, of which `steps` has the context. As many tokens as here.
+Edit patch(HeadAt at, const Trace& steps, const LanguageModelConfig& config);
+
+// A head's weights: alike for all keys that a query sees, all on the token before (the first token: on itself), none.
+enum class Weights { uniform, previous, none };
+Edit reweigh(HeadAt at, Weights weights);
+// No query of the head, or of all heads of the layer, sees this key. Where none is left to be seen the weights are 0.
+Edit hide(HeadAt at, std::int64_t key, const LanguageModelConfig& config);
+Edit hide(std::int64_t layer, std::int64_t key, const LanguageModelConfig& config);
+
+Edit skip_layer(std::int64_t layer);  // what comes out is what went in
+Edit skip_attention(std::int64_t layer);
+Edit skip_feed_forward(std::int64_t layer);
+// A step by its name in a trace, or one head of it, becomes `value`, or is scaled.
+Edit replace_step(std::string step, const Tensor& value, std::optional<std::int64_t> head = {});
+Edit scale_step(std::string step, double factor, std::optional<std::int64_t> head = {});
+
+// ---- one pass ---------------------------------------------------------------------------------
+
+// ids int64 (t) → logits (t, vocab_size), of an encoder hidden states (t, width). Edits act in their order where they
+// share a step. Without edits and trace it is the model's forward(). Where an edit or the trace looks between a layer's
+// inputs and its contexts, attention is computed by the reference and differs from the kernels' by rounding. `steps`
+// records the pass as edited. Throws Error (argument) for a step or a head that is not there, naming the nearest.
+Tensor edited_forward(LanguageModel& model, const Tensor& ids, const Edits& edits, Trace* steps = nullptr);
+Tensor edited_forward(Encoder& encoder, const Tensor& ids, const Edits& edits, Trace* steps = nullptr);
+
+// -log of the probability of each token after the first, (t - 1) float64, for logits (t, vocab_size) of ids (t).
+Tensor token_losses(const Tensor& logits, const Tensor& ids);
+double mean_of(const Tensor& values);
+// log softmax of one row of logits, float64 (vocab_size).
+Tensor log_probabilities(const Tensor& row);
+
+// How much each head gives otherwise than without edits: |z' - z| / |z| over all positions, float64 (layers, heads).
+Tensor head_changes(LanguageModel& model, const Tensor& ids, const Edits& edits);
+
+// ---- every head at once -----------------------------------------------------------------------
+
+// Two tokens, whose logits at the last position are compared: logit of `a` less that of `b`.
+struct TokenPair {
+  std::int64_t a = 0, b = 0;
+};
+
+// What is measured: the mean loss of the text, or the logit difference of two tokens.
+struct EffectOptions {
+  By by = By::zero;
+  std::optional<TokenPair> tokens = {};
+  Edits edits = {};  // that act in every pass, before and after
+};
+struct Effects {
+  double before = 0;
+  Tensor after;  // float64 (layers, heads): with that head switched off
+};
+// One pass keeps what goes into each layer. Then, for each layer, the passes without one of its heads begin there, all
+// together: the bits are those of each alone.
+Effects head_effects(LanguageModel& model, const Tensor& ids, const EffectOptions& options = {});
+
+// Direct logit attribution: what each part adds to a logit, or to the difference of two, at one position. The norms
+// behind a part are linear once their scales are those of this pass. It is of logits before a softcap.
+struct Attribution {
+  double embedding = 0, bias = 0;       // of the last norm
+  Tensor heads, biases, feed_forwards;  // float64 (layers, heads), and (layers): the output projections' biases, …
+  double sum = 0;                       // of all of these
+  double logit = 0;                     // what the model computes
+};
+Attribution attribution(LanguageModel& model, const Tensor& ids, std::int64_t a, std::optional<std::int64_t> b = {},
+                        std::optional<std::int64_t> position = {}, const Edits& edits = {});
+
+// The logit lens (nostalgebraist 2020): the last norm and the head read what goes into each layer, and last what comes
+// out of the last one, where it is the model.
+struct Lens {
+  Tensor tokens;       // int64 (layers + 1, t): the likeliest next token
+  Tensor probability;  // float64, of that token
+  Tensor losses;       // float64 (layers + 1, t - 1), of the text's next token
+};
+Lens logit_lens(LanguageModel& model, const Tensor& ids, const Edits& edits = {});
+
+// Attention rollout (Abnar & Zuidema 2020): (layers, t, t), R_l = (A_l + I) / 2 · R_{l-1}, A_l the mean of the heads'
+// weights. Rows are divided by their sums, which are 1 already unless a sink takes weight.
+Tensor rollout(LanguageModel& model, const Tensor& ids, const Edits& edits = {});
+Tensor rollout(Encoder& encoder, const Tensor& ids, const Edits& edits = {});
+
+// Activation patching (Zhang & Nanda 2023): a pass on the text `corrupt`, of which one part is that of the pass on
+// `clean`. 1: the logit difference is clean's; 0: it is corrupt's. Both texts have as many tokens.
+struct Patching {
+  double clean = 0, corrupt = 0;  // logit differences at the last position
+  Tensor stream;                  // float64 (layers, t): what goes into a layer, at one position
+  Tensor heads;                   // float64 (layers, heads): what a head gives, at all positions
+};
+Patching patching(LanguageModel& model, const Tensor& clean, const Tensor& corrupt, TokenPair tokens);
+
+// Scores of heads as TransformerLens has them, on n tokens read twice, ids (2n): the mean weight from a token on the
+// one before it, from a token of the second reading on itself in the first, and on the token behind that. Float64
+// (layers, heads).
+struct HeadScores {
+  Tensor previous, duplicate, induction;
+};
+HeadScores head_scores(LanguageModel& model, const Tensor& twice, const Edits& edits = {});
+
+}  // namespace attn

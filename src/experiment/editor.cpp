@@ -1,0 +1,114 @@
+#include "experiment/editor.hpp"
+
+#include <algorithm>
+
+#include "attn/error.hpp"
+#include "attn/steps.hpp"
+#include "core/suggest.hpp"
+#include "lm/names.hpp"
+
+namespace attn::experiment {
+namespace {
+
+using Kind = Error::Kind;
+
+Seen seen_in(const LanguageModelConfig& config, std::int64_t layer) {
+  const auto at = static_cast<std::size_t>(layer);
+  return {config.causal, at < config.layers.size() ? config.layers[at].window : 0};
+}
+
+// One head of a step (b, heads, t, n); a single head's steps have no dimension of heads.
+Tensor head_of(const Tensor& step, std::int64_t head, const std::string& name) {
+  const Step* known = find_step(name.substr(name.rfind('.') + 1));
+  if (!known || known->kind == StepKind::tokens) {
+    throw Error(Kind::argument, kOp, "no head of " + name + ", which has none", "head " + std::to_string(head));
+  }
+  const std::int64_t heads = step.rank() == 4 ? step.size(1) : 1;
+  if (head < 0 || head >= heads) {
+    throw Error(Kind::argument, kOp, "a head of " + name + " from 0 to " + std::to_string(heads - 1),
+                std::to_string(head));
+  }
+  return step.rank() == 4 ? step.select(1, head) : step;
+}
+
+}  // namespace
+
+std::string step_name(const LanguageModelConfig& config, Edit::Of of, std::int64_t layer, std::string_view step) {
+  const ModelNames& names = names_of(config.family);
+  const std::string block = names.blocks + std::to_string(layer) + ".";
+  if (of == Edit::Of::attention) return block + names.attention + std::string(step);
+  return block + (of == Edit::Of::feed_forward ? "mlp." : "") + std::string(step);
+}
+
+Editor::Editor(const Edits& edits, const LanguageModelConfig& config, Trace* steps)
+    : steps_(steps),
+      trace_({.watches = [this](const std::string& name) { return watches(name); },
+              .edit = [this](const std::string& name, const Tensor& value) { return act(name, value); }}) {
+  const auto layers = std::ssize(config.layers);
+  for (const Edit& edit : edits) {
+    if (edit.of == Edit::Of::trace) {
+      edits_.push_back({edit, edit.step, edit.from, {}});
+      continue;
+    }
+    if (edit.layer < 0 || edit.layer >= layers) {
+      throw Error(Kind::argument, kOp, "a layer from 0 to " + std::to_string(layers - 1), std::to_string(edit.layer));
+    }
+    const auto name = [&](const std::string& step) { return step_name(config, edit.of, edit.layer, step); };
+    edits_.push_back({edit, name(edit.step), edit.from.empty() ? "" : name(edit.from), seen_in(config, edit.layer)});
+  }
+}
+
+bool Editor::watches(const std::string& name) {
+  seen_.insert(name);
+  return steps_ || kept_names_.contains(name) ||
+         std::ranges::any_of(edits_, [&](const Placed& e) { return e.step == name || e.from == name; });
+}
+
+Tensor Editor::act(const std::string& name, const Tensor& value) {
+  Tensor now = value;
+  for (Placed& e : edits_) {
+    if (e.from == name) sources_[name] = value.clone();
+    if (e.step != name) continue;
+    now = e.from.empty() ? now.clone() : sources_.at(e.from).clone();
+    if (e.edit.change) {
+      const Tensor part = e.edit.head ? head_of(now, *e.edit.head, name) : now;
+      part.copy_from(e.edit.change(part, e.seen).expand(part.shape()));
+    }
+    e.done = true;
+  }
+  if (steps_) steps_->record(name, now);
+  if (kept_names_.contains(name)) kept_[name] = now.clone();
+  return now;
+}
+
+const Tensor& Editor::kept(const std::string& name) const { return kept_.at(name); }
+
+void Editor::check() const {
+  for (const Placed& e : edits_) {
+    if (e.done) continue;
+    const std::vector<std::string> names(seen_.begin(), seen_.end());
+    const std::string found = e.step + (e.edit.what.empty() ? "" : " (" + e.edit.what + ")");
+    if (seen_.contains(e.step)) throw Error(Kind::argument, kOp, "a step that this pass takes", found);
+    throw Error(Kind::argument, kOp, "a step of this pass, such as " + (names.empty() ? "" : names.front()), found,
+                did_you_mean(e.step, names));
+  }
+}
+
+Tensor one_text(const Tensor& ids) {
+  if (ids.rank() != 1) throw Error(Kind::shape, kOp, "ids (tokens)", ids.shape().str());
+  return ids.unsqueeze(0).contiguous();
+}
+
+Tensor mean_rows(const Tensor& x) {
+  Tensor mean = Tensor::empty({x.size(0), 1, x.size(2)});
+  for (std::int64_t b = 0; b < x.size(0); ++b) {
+    for (std::int64_t j = 0; j < x.size(2); ++j) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < x.size(1); ++i) sum += x.at({b, i, j});
+      mean.set({b, 0, j}, sum / static_cast<double>(x.size(1)));
+    }
+  }
+  return mean;
+}
+
+}  // namespace attn::experiment

@@ -1,0 +1,141 @@
+// The edits that experiments are made of.
+#include <algorithm>
+#include <limits>
+
+#include "attn/error.hpp"
+#include "core/rows.hpp"
+#include "experiment/editor.hpp"
+
+namespace attn {
+namespace {
+
+using experiment::kOp;
+using experiment::mean_rows;
+using Of = Edit::Of;
+
+std::string head_text(HeadAt at) {
+  return "head " + std::to_string(at.head) + " of layer " + std::to_string(at.layer) + ", counted from 0";
+}
+
+Tensor scaled(const Tensor& x, double factor) {
+  Tensor y = x.clone();
+  scale_in_place(y, factor);
+  return y;
+}
+
+Tensor zero(const Tensor& x, const Seen&) { return Tensor::zeros(x.shape(), x.dtype()); }
+Tensor mean(const Tensor& x, const Seen&) {
+  if (x.rank() == 3) return mean_rows(x);
+  Tensor y = Tensor::empty({x.size(0), x.size(1), 1, x.size(3)});
+  for (std::int64_t h = 0; h < x.size(1); ++h) y.select(1, h).copy_from(mean_rows(x.select(1, h)));
+  return y;
+}
+
+// (tq, tk), each row a query's: 1 / n on the n keys that it sees.
+Tensor uniform_weights(std::int64_t tq, std::int64_t tk, const Seen& seen) {
+  const Tensor weights = Tensor::zeros({tq, tk});
+  for (std::int64_t i = 0; i < tq; ++i) {
+    float* row = weights.data<float>() + i * tk;
+    for (std::int64_t j = 0; j < tk; ++j) row[j] = seen(i, j) ? 1.0f : 0.0f;
+    const auto count = static_cast<float>(std::count(row, row + tk, 1.0f));
+    for (std::int64_t j = 0; j < tk; ++j) row[j] /= count;
+  }
+  return weights;
+}
+Tensor uniform(const Tensor& x, const Seen& seen) { return uniform_weights(x.size(-2), x.size(-1), seen); }
+
+Tensor previous(const Tensor& x, const Seen&) {
+  Tensor weights = Tensor::zeros({x.size(-2), x.size(-1)});
+  for (std::int64_t i = 0; i < x.size(-2); ++i) weights.set({i, std::max<std::int64_t>(i - 1, 0)}, 1);
+  return weights;
+}
+
+Edit off(HeadAt at, std::optional<std::int64_t> head, By by, const std::string& what) {
+  if (by == By::uniform) return {Of::attention, "weights", at.layer, head, {}, uniform, what + " switched off"};
+  return {Of::attention, "context", at.layer, head, {}, by == By::zero ? zero : mean, what + " switched off"};
+}
+
+Edit hidden(std::int64_t layer, std::optional<std::int64_t> head, std::int64_t key, const LanguageModelConfig& c) {
+  const char* step = c.causal ? "masked" : c.attention_softcap > 0 ? "capped" : "scaled";
+  const auto change = [key](const Tensor& x, const Seen&) {
+    if (key < 0 || key >= x.size(-1)) {
+      throw Error(Error::Kind::argument, kOp, "a key from 0 to " + std::to_string(x.size(-1) - 1), std::to_string(key));
+    }
+    Tensor y = x.clone();
+    y.slice(-1, key, key + 1).fill(-std::numeric_limits<double>::infinity());
+    return y;
+  };
+  return {Of::attention, step, layer, head, {}, change, "key " + std::to_string(key) + " hidden"};
+}
+
+}  // namespace
+
+Edit without(HeadAt at, By by) { return off(at, at.head, by, head_text(at)); }
+Edit without_heads_of(std::int64_t layer, By by) {
+  return off({layer, 0}, {}, by, "all heads of layer " + std::to_string(layer) + ", counted from 0,");
+}
+
+Edit without(HeadAt at, const Tensor& context) {
+  const auto change = [context](const Tensor&, const Seen&) { return context; };
+  return {Of::attention, "context", at.layer, at.head, {}, change, head_text(at) + " replaced"};
+}
+
+Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, By by) {
+  for (const HeadAt& at : heads) {
+    if (at.layer >= 0 && at.layer < std::ssize(config.layers) && at.head >= 0 && at.head < config.heads) continue;
+    throw Error(Error::Kind::argument, kOp,
+                std::to_string(config.layers.size()) + " layers of " + std::to_string(config.heads) + " heads",
+                head_text(at));
+  }
+  Edits edits;
+  for (std::int64_t layer = 0; layer < std::ssize(config.layers); ++layer) {
+    for (std::int64_t head = 0; head < config.heads; ++head) {
+      const bool kept =
+          std::ranges::any_of(heads, [&](const HeadAt& at) { return at.layer == layer && at.head == head; });
+      if (!kept) edits.push_back(without({layer, head}, by));
+    }
+  }
+  if (edits.empty()) throw Error(Error::Kind::argument, kOp, "a head that is not kept", "all heads");
+  return edits;
+}
+
+Edit scale(HeadAt at, double factor) {
+  const auto change = [factor](const Tensor& x, const Seen&) { return scaled(x, factor); };
+  return {Of::attention, "context", at.layer, at.head, {}, change, head_text(at) + " scaled"};
+}
+
+Edit patch(HeadAt at, const Trace& steps, const LanguageModelConfig& config) {
+  const Tensor& all = steps[experiment::step_name(config, Of::attention, at.layer, "context")];
+  Edit edit = without(at, (all.rank() == 4 ? all.select(1, at.head) : all).select(0, 0));
+  edit.what = head_text(at) + " patched";
+  return edit;
+}
+
+Edit reweigh(HeadAt at, Weights weights) {
+  const auto change = weights == Weights::uniform ? uniform : weights == Weights::previous ? previous : zero;
+  return {Of::attention, "weights", at.layer, at.head, {}, change, head_text(at) + " given other weights"};
+}
+
+Edit hide(HeadAt at, std::int64_t key, const LanguageModelConfig& config) {
+  return hidden(at.layer, at.head, key, config);
+}
+Edit hide(std::int64_t layer, std::int64_t key, const LanguageModelConfig& config) {
+  return hidden(layer, {}, key, config);
+}
+
+Edit skip_layer(std::int64_t layer) { return {Of::block, "output", layer, {}, "inputs", {}, "a layer skipped"}; }
+Edit skip_attention(std::int64_t layer) { return {Of::attention, "added", layer, {}, {}, zero, "attention skipped"}; }
+Edit skip_feed_forward(std::int64_t layer) {
+  return {Of::feed_forward, "added", layer, {}, {}, zero, "feed-forward skipped"};
+}
+
+Edit replace_step(std::string step, const Tensor& value, std::optional<std::int64_t> head) {
+  const auto change = [value](const Tensor&, const Seen&) { return value; };
+  return {Of::trace, std::move(step), 0, head, {}, change, "replaced"};
+}
+Edit scale_step(std::string step, double factor, std::optional<std::int64_t> head) {
+  const auto change = [factor](const Tensor& x, const Seen&) { return scaled(x, factor); };
+  return {Of::trace, std::move(step), 0, head, {}, change, "scaled"};
+}
+
+}  // namespace attn

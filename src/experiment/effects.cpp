@@ -1,0 +1,168 @@
+// Every head switched off in turn, and one text's activations patched into another's: passes that begin where they
+// differ, many at a time.
+#include <algorithm>
+
+#include "attn/error.hpp"
+#include "experiment/editor.hpp"
+#include "experiment/measures.hpp"
+
+namespace attn {
+namespace {
+
+using experiment::Editor;
+using experiment::step_name;
+using Of = Edit::Of;
+
+// The edits that act from a layer on, all others having acted in what goes into it. Edits of a trace's names are kept
+// by the layer that their name holds, so that check() is not asked of a part of a pass.
+Edits in_or_after(const Edits& edits, const LanguageModelConfig& c, std::int64_t layer) {
+  Edits left;
+  for (const Edit& edit : edits) {
+    std::int64_t at = edit.layer;
+    for (std::int64_t l = 0; edit.of == Of::trace && l < std::ssize(c.layers); ++l) {
+      if (edit.step.starts_with(step_name(c, Of::block, l, ""))) at = l;
+    }
+    if (at >= layer) left.push_back(edit);
+  }
+  return left;
+}
+
+// What goes into each layer of a pass, and what else is asked for; with the hidden states after the last norm.
+struct Prefix {
+  std::vector<Tensor> inputs;
+  experiment::Kept kept;
+  Tensor logits;  // (t, vocab)
+};
+
+Prefix prefix_of(LanguageModel& model, const Tensor& ids, const Edits& edits, std::string_view also = {}) {
+  const LanguageModelConfig& c = model.config();
+  Editor editor(edits, c);
+  std::set<std::string> names;
+  for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) {
+    names.insert(step_name(c, Of::block, l, "inputs"));
+    if (!also.empty()) names.insert(step_name(c, Of::attention, l, also));
+  }
+  editor.keep(names);
+  Prefix prefix;
+  prefix.logits = model.forward(experiment::one_text(ids), editor.trace()).select(0, 0);
+  editor.check();
+  prefix.kept = editor.take();
+  for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) {
+    prefix.inputs.push_back(prefix.kept.find(step_name(c, Of::block, l, "inputs"))->second);
+  }
+  return prefix;
+}
+
+// change(item, step (b, heads, t, n)) in each item of a batch, heads from `first` on.
+using ChangeItem = std::function<void(std::int64_t item, const Tensor& step)>;
+Edit in_each_item(std::int64_t layer, const char* step, const ChangeItem& change) {
+  const auto all = [change](const Tensor& value, const Seen&) {
+    const Tensor y = value.clone(), heads = y.rank() == 4 ? y : y.unsqueeze(1);
+    for (std::int64_t i = 0; i < y.size(0); ++i) change(i, heads.slice(0, i, i + 1));
+    return y;
+  };
+  return {Of::attention, step, layer, {}, {}, all, {}};
+}
+
+// The tails of `items` passes from a layer on, of which edit(first, count) tells what differs: hidden states.
+template <class Input, class Differ, class Take>
+void tails(LanguageModel& model, const Edits& edits, std::int64_t layer, std::int64_t items, std::int64_t t,
+           const Input& input, const Differ& differ, const Take& take) {
+  const std::int64_t part = experiment::together(t);
+  for (std::int64_t first = 0; first < items; first += part) {
+    const std::int64_t count = std::min(part, items - first);
+    Edits all = in_or_after(edits, model.config(), layer);
+    differ(all, first);
+    Editor editor(all, model.config());
+    take(first, model.hidden_from(static_cast<std::size_t>(layer), input(first, count), editor.trace()));
+  }
+}
+
+void check_texts(const Tensor& clean, const Tensor& corrupt) {
+  if (clean.numel() == corrupt.numel()) return;
+  throw Error(Error::Kind::shape, experiment::kOp, "two texts of as many tokens",
+              std::to_string(clean.numel()) + " and " + std::to_string(corrupt.numel()),
+              "change a word for another that is as many tokens");
+}
+
+}  // namespace
+
+Effects head_effects(LanguageModel& model, const Tensor& ids, const EffectOptions& options) {
+  const LanguageModelConfig& c = model.config();
+  if (options.tokens) experiment::check(*options.tokens, c);
+  const Prefix prefix = prefix_of(model, ids, options.edits);
+  Effects effects;
+  effects.before = options.tokens ? experiment::logit_difference(prefix.logits, *options.tokens)
+                                  : mean_of(token_losses(prefix.logits, ids));
+  const auto layers = std::ssize(c.layers);
+  effects.after = Tensor::empty({layers, c.heads}, DType::f64);
+  for (std::int64_t l = 0; l < layers; ++l) {
+    const Edit one = without({l, 0}, options.by);
+    const Tensor& x = prefix.inputs[static_cast<std::size_t>(l)];
+    const Seen seen{c.causal, c.layers[static_cast<std::size_t>(l)].window};
+    tails(
+        model, options.edits, l, c.heads, ids.numel(),
+        [&](std::int64_t, std::int64_t count) { return experiment::repeated(x, count); },
+        [&](Edits& edits, std::int64_t first) {
+          edits.push_back(in_each_item(l, one.step.c_str(), [&one, seen, first](std::int64_t i, const Tensor& step) {
+            const Tensor head = step.select(1, first + i);
+            head.copy_from(one.change(head, seen).expand(head.shape()));
+          }));
+        },
+        [&](std::int64_t first, const Tensor& hidden) {
+          const std::vector<double> found = experiment::measured(model, hidden, ids, options.tokens);
+          for (std::size_t i = 0; i < found.size(); ++i) {
+            effects.after.set({l, first + static_cast<std::int64_t>(i)}, found[i]);
+          }
+        });
+  }
+  return effects;
+}
+
+Patching patching(LanguageModel& model, const Tensor& clean, const Tensor& corrupt, TokenPair tokens) {
+  const LanguageModelConfig& c = model.config();
+  check_texts(clean, corrupt);
+  experiment::check(tokens, c);
+  const Prefix good = prefix_of(model, clean, {}, "context"), bad = prefix_of(model, corrupt, {});
+  Patching found;
+  found.clean = experiment::logit_difference(good.logits, tokens);
+  found.corrupt = experiment::logit_difference(bad.logits, tokens);
+  const auto layers = std::ssize(c.layers);
+  const std::int64_t t = clean.numel();
+  found.stream = Tensor::empty({layers, t}, DType::f64), found.heads = Tensor::empty({layers, c.heads}, DType::f64);
+  const double whole = found.clean - found.corrupt;
+  const auto put = [&](Tensor& table, std::int64_t l) {
+    return [&, l](std::int64_t first, const Tensor& hidden) {
+      const std::vector<double> values = experiment::measured(model, hidden, corrupt, tokens);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        table.set({l, first + static_cast<std::int64_t>(i)}, (values[i] - found.corrupt) / whole);
+      }
+    };
+  };
+  for (std::int64_t l = 0; l < layers; ++l) {
+    const Tensor &from = good.inputs[static_cast<std::size_t>(l)], &to = bad.inputs[static_cast<std::size_t>(l)];
+    tails(
+        model, {}, l, t, t,
+        [&](std::int64_t first, std::int64_t count) {
+          Tensor x = experiment::repeated(to, count);
+          for (std::int64_t i = 0; i < count; ++i) {
+            x.select(0, i).select(0, first + i).copy_from(from.select(0, 0).select(0, first + i));
+          }
+          return x;
+        },
+        [](Edits&, std::int64_t) {}, put(found.stream, l));
+    const Tensor& context = good.kept.find(step_name(c, Of::attention, l, "context"))->second;
+    const Tensor heads = context.rank() == 4 ? context : context.unsqueeze(1);
+    tails(
+        model, {}, l, c.heads, t, [&](std::int64_t, std::int64_t count) { return experiment::repeated(to, count); },
+        [&](Edits& edits, std::int64_t first) {
+          edits.push_back(in_each_item(l, "context", [heads, first](std::int64_t i, const Tensor& step) {
+            step.select(1, first + i).copy_from(heads.select(1, first + i));
+          }));
+        },
+        put(found.heads, l));
+  }
+  return found;
+}
+
+}  // namespace attn

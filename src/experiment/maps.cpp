@@ -1,0 +1,106 @@
+// Weights of all layers: rollout, and TransformerLens's scores.
+#include <algorithm>
+
+#include "attn/error.hpp"
+#include "experiment/editor.hpp"
+
+namespace attn {
+namespace {
+
+using experiment::Editor;
+
+// Each layer's weights (heads, t, t).
+template <class Model>
+std::vector<Tensor> weights_of(Model& model, const LanguageModelConfig& c, const Tensor& ids, const Edits& edits) {
+  Editor editor(edits, c);
+  std::vector<std::string> names;
+  for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) {
+    names.push_back(experiment::step_name(c, Edit::Of::attention, l, "weights"));
+  }
+  editor.keep({names.begin(), names.end()});
+  model.forward(experiment::one_text(ids), editor.trace());
+  editor.check();
+  std::vector<Tensor> all;
+  for (const std::string& name : names) {
+    const Tensor& w = editor.kept(name);
+    all.push_back(w.rank() == 4 ? w.select(0, 0) : w);
+  }
+  return all;
+}
+
+// (A + I) / 2, A the mean over heads; rows divided by their sums.
+std::vector<double> mixed(const Tensor& weights) {
+  const std::int64_t heads = weights.size(0), t = weights.size(1);
+  const Tensor all = weights.contiguous();
+  std::vector<double> mean(static_cast<std::size_t>(t * t));
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const float* w = all.data<float>() + h * t * t;
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += static_cast<double>(w[i]) / static_cast<double>(heads) / 2;
+  }
+  for (std::int64_t i = 0; i < t; ++i) {
+    double* row = mean.data() + i * t;
+    row[i] += 0.5;
+    double sum = 0;
+    for (std::int64_t j = 0; j < t; ++j) sum += row[j];
+    for (std::int64_t j = 0; j < t; ++j) row[j] /= sum;
+  }
+  return mean;
+}
+
+template <class Model>
+Tensor rolled_out(Model& model, const LanguageModelConfig& c, const Tensor& ids, const Edits& edits) {
+  const std::vector<Tensor> layers = weights_of(model, c, ids, edits);
+  const std::int64_t t = ids.numel();
+  const Tensor all = Tensor::zeros({std::ssize(layers), t, t}, DType::f64);
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const std::vector<double> a = mixed(layers[l]);
+    double* out = all.data<double>() + static_cast<std::int64_t>(l) * t * t;
+    const double* before = out - t * t;
+    for (std::int64_t i = 0; i < t; ++i) {
+      for (std::int64_t k = 0; k < t; ++k) {
+        const double factor = a[static_cast<std::size_t>(i * t + k)];
+        if (l == 0) out[i * t + k] = factor;
+        for (std::int64_t j = 0; l > 0 && j < t; ++j) out[i * t + j] += factor * before[k * t + j];
+      }
+    }
+  }
+  return all;
+}
+
+double diagonal_mean(const Tensor& weights, std::int64_t offset) {
+  double sum = 0;
+  for (std::int64_t i = offset; i < weights.size(0); ++i) sum += weights.at({i, i - offset});
+  return sum / static_cast<double>(weights.size(0) - offset);
+}
+
+}  // namespace
+
+Tensor rollout(LanguageModel& model, const Tensor& ids, const Edits& edits) {
+  return rolled_out(model, model.config(), ids, edits);
+}
+Tensor rollout(Encoder& encoder, const Tensor& ids, const Edits& edits) {
+  return rolled_out(encoder, encoder.config().model, ids, edits);
+}
+
+HeadScores head_scores(LanguageModel& model, const Tensor& twice, const Edits& edits) {
+  const std::int64_t n = twice.numel() / 2;
+  const std::int64_t* ids = twice.data<std::int64_t>();
+  if (n < 2 || twice.numel() % 2 != 0 || !std::equal(ids, ids + n, ids + n)) {
+    throw Error(Error::Kind::argument, experiment::kOp, "two or more tokens, and the same again", twice.shape().str());
+  }
+  const LanguageModelConfig& c = model.config();
+  const std::vector<Tensor> layers = weights_of(model, c, twice, edits);
+  const auto table = [&] { return Tensor::empty({std::ssize(layers), c.heads}, DType::f64); };
+  HeadScores scores{table(), table(), table()};
+  for (std::int64_t l = 0; l < std::ssize(layers); ++l) {
+    for (std::int64_t h = 0; h < c.heads; ++h) {
+      const Tensor w = layers[static_cast<std::size_t>(l)].select(0, h);
+      scores.previous.set({l, h}, diagonal_mean(w, 1));
+      scores.duplicate.set({l, h}, diagonal_mean(w, n));
+      scores.induction.set({l, h}, diagonal_mean(w, n - 1));
+    }
+  }
+  return scores;
+}
+
+}  // namespace attn

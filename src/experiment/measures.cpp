@@ -1,0 +1,89 @@
+#include "experiment/measures.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attn/error.hpp"
+#include "core/parallel.hpp"
+#include "experiment/editor.hpp"
+
+namespace attn {
+namespace experiment {
+namespace {
+
+double log_sum_exp(const float* row, std::int64_t n) {
+  const double largest = static_cast<double>(*std::max_element(row, row + n));
+  double sum = 0;
+  for (std::int64_t j = 0; j < n; ++j) sum += std::exp(static_cast<double>(row[j]) - largest);
+  return largest + std::log(sum);
+}
+
+}  // namespace
+
+double logit_difference(const Tensor& logits, TokenPair tokens) {
+  const std::int64_t last = logits.size(-2) - 1;
+  return logits.at({last, tokens.a}) - logits.at({last, tokens.b});
+}
+
+void check(TokenPair tokens, const LanguageModelConfig& config) {
+  for (const std::int64_t id : {tokens.a, tokens.b}) {
+    if (id >= 0 && id < config.vocab_size) continue;
+    throw Error(Error::Kind::argument, kOp, "a token from 0 to " + std::to_string(config.vocab_size - 1),
+                std::to_string(id));
+  }
+}
+
+std::vector<double> measured(LanguageModel& model, const Tensor& hidden, const Tensor& ids,
+                             const std::optional<TokenPair>& tokens) {
+  constexpr std::int64_t most = std::int64_t{1} << 25;  // logits
+  const std::int64_t texts = hidden.size(0), t = hidden.size(1), rows = tokens ? 1 : t;
+  const std::int64_t part = std::max<std::int64_t>(1, most / (rows * model.config().vocab_size));
+  std::vector<double> all;
+  for (std::int64_t first = 0; first < texts; first += part) {
+    const Tensor some = hidden.slice(0, first, std::min(texts, first + part)).slice(1, t - rows, t).contiguous();
+    const Tensor logits = model.logits_of_hidden(some);
+    for (std::int64_t i = 0; i < logits.size(0); ++i) {
+      const Tensor text = logits.select(0, i);
+      all.push_back(tokens ? logit_difference(text, *tokens) : mean_of(token_losses(text, ids)));
+    }
+  }
+  return all;
+}
+
+Tensor repeated(const Tensor& x, std::int64_t items) { return x.expand({items, x.size(1), x.size(2)}).clone(); }
+
+}  // namespace experiment
+
+Tensor token_losses(const Tensor& logits, const Tensor& ids) {
+  const std::int64_t t = ids.numel(), vocab = logits.size(-1);
+  if (logits.rank() != 2 || logits.size(0) != t) {
+    throw Error(Error::Kind::shape, experiment::kOp, "logits (tokens, vocab_size) of ids (tokens)",
+                logits.shape().str() + " and " + ids.shape().str());
+  }
+  if (t < 2) throw Error(Error::Kind::argument, experiment::kOp, "a text of at least two tokens", std::to_string(t));
+  const Tensor all = logits.contiguous(), losses = Tensor::empty({t - 1}, DType::f64);
+  parallel_for(t - 1, 0, 20 * static_cast<double>(all.numel()), [&](std::int64_t i, void*) {
+    const float* row = all.data<float>() + i * vocab;
+    losses.data<double>()[i] =
+        experiment::log_sum_exp(row, vocab) - static_cast<double>(row[ids.data<std::int64_t>()[i + 1]]);
+  });
+  return losses;
+}
+
+double mean_of(const Tensor& values) {
+  double sum = 0;
+  const Tensor all = values.to(DType::f64).contiguous();
+  for (std::int64_t i = 0; i < all.numel(); ++i) sum += all.data<double>()[i];
+  return sum / static_cast<double>(all.numel());
+}
+
+Tensor log_probabilities(const Tensor& row) {
+  const Tensor all = row.contiguous(), logs = Tensor::empty(row.shape(), DType::f64);
+  const double norm = experiment::log_sum_exp(all.data<float>(), all.numel());
+  for (std::int64_t j = 0; j < all.numel(); ++j) {
+    logs.data<double>()[j] = static_cast<double>(all.data<float>()[j]) - norm;
+  }
+  return logs;
+}
+
+}  // namespace attn

@@ -1,0 +1,24 @@
+// What is measured of a pass.
+#pragma once
+
+#include "attn/experiment.hpp"
+
+namespace attn::experiment {
+
+// logits[a] - logits[b] of the last row of (t, vocab).
+double logit_difference(const Tensor& logits, TokenPair tokens);
+// Throws Error (argument) for a token outside the vocabulary.
+void check(TokenPair tokens, const LanguageModelConfig& config);
+
+// The measure of each text of hidden states (b, t, width), of which only a part's logits are in memory at a time: the
+// mean loss of ids (t), or the logit difference of two tokens at the last position.
+std::vector<double> measured(LanguageModel& model, const Tensor& hidden, const Tensor& ids,
+                             const std::optional<TokenPair>& tokens);
+
+// x (1, t, n) as n_items items that share nothing.
+Tensor repeated(const Tensor& x, std::int64_t items);
+
+// How many texts of t tokens are computed together: more gain nothing, and take memory.
+inline std::int64_t together(std::int64_t t) { return std::max<std::int64_t>(1, 1024 / std::max<std::int64_t>(t, 1)); }
+
+}  // namespace attn::experiment

@@ -1,0 +1,144 @@
+// What must hold of experiments whatever the model: identities, and what is refused.
+#include "experiment/helpers.hpp"
+
+namespace attn::test {
+namespace {
+
+using Int = std::int64_t;
+
+class Identities : public testing::TestWithParam<const char*> {
+ protected:
+  LanguageModel model_ = load_language_model(model_path(GetParam()));
+  const LanguageModelConfig& config_ = model_.config();
+  const Tensor ids_ = Tensor::from(std::span<const Int>(kIds), {std::ssize(kIds)});
+
+ private:
+  static constexpr std::array<Int, 9> kIds{3, 1, 4, 1, 5, 9, 2, 6, 5};
+};
+
+TEST_P(Identities, EditsThatChangeNothingKeepTheBits) {
+  const Tensor plain = model_.forward(ids_);
+  expect_same_bits(edited_forward(model_, ids_, {}), plain, "no edit");
+  expect_same_bits(edited_forward(model_, ids_, {scale({1, 0}, 1)}), plain, "scaled by 1");
+  Trace own;
+  edited_forward(model_, ids_, {scale({1, 0}, 1)}, &own);  // of the reference
+  const Tensor traced = edited_forward(model_, ids_, {patch({1, 1}, own, config_)}, &own);
+  Trace again;
+  expect_same_bits(edited_forward(model_, ids_, {}, &again), traced, "patched with itself");
+  expect_same_bits(again.steps().back().second, own.steps().back().second, "last step");
+}
+
+TEST_P(Identities, PatchingATextWithItself) {
+  // Of equal texts clean - corrupt is 0: the logit differences are compared before they are divided by it.
+  const Tensor other = ids_.clone();
+  other.data<Int>()[8] = 7;
+  const Patching p = patching(model_, ids_, other, {1, 2});
+  for (Int l = 0; l < std::ssize(config_.layers); ++l) {
+    for (Int i = 0; i < 8; ++i) {  // positions whose past is the same have the same stream
+      EXPECT_EQ(p.stream.at({l, i}), 0) << l << ' ' << i;
+    }
+    if (l == 0) {
+      EXPECT_EQ(p.stream.at({0, 8}), 1);  // the only token that differs, before all layers
+    }
+  }
+}
+
+TEST_P(Identities, LensOfTheLastLayerIsTheModel) {
+  const Lens lens = logit_lens(model_, ids_);
+  const Tensor losses = token_losses(model_.forward(ids_), ids_);
+  expect_same_bits(lens.losses.select(0, std::ssize(config_.layers)), losses, "losses");
+}
+
+TEST_P(Identities, RolloutsRowsSumToOne) {
+  const Tensor all = rollout(model_, ids_);
+  for (Int l = 0; l < all.size(0); ++l) {
+    for (Int i = 0; i < all.size(1); ++i) {
+      double sum = 0;
+      for (Int j = 0; j < all.size(2); ++j) sum += all.at({l, i, j});
+      EXPECT_NEAR(sum, 1, 1e-12);
+    }
+  }
+}
+
+TEST_P(Identities, WithoutHeadsAndBiasThereIsNoAttention) {
+  Edits off, skipped;
+  for (Int l = 0; l < std::ssize(config_.layers); ++l) {
+    off.push_back(without_heads_of(l));
+    skipped.push_back(skip_attention(l));
+    for (Parameter* p : model_.blocks[static_cast<std::size_t>(l)]->attention.parameters()) {
+      const bool out = p->name.ends_with("out_proj.bias") || p->name.ends_with("o_proj.bias");
+      if (out) p->value.fill(0);
+    }
+    for (Parameter* p : model_.blocks[static_cast<std::size_t>(l)]->parameters()) {
+      if (p->name.ends_with("post_attention_layernorm.bias")) p->value.fill(0);
+    }
+  }
+  expect_same_bits(edited_forward(model_, ids_, off), edited_forward(model_, ids_, skipped), "no attention");
+  Edits each;
+  for (const Edit& edit : keep_only(std::array{HeadAt{0, 0}}, config_)) each.push_back(edit);
+  each.push_back(without({0, 0}));
+  expect_same_bits(edited_forward(model_, ids_, each), edited_forward(model_, ids_, off), "head by head");
+}
+
+TEST_P(Identities, EffectsAreThoseOfEachPassAlone) {
+  for (const By by : {By::zero, By::mean, By::uniform}) {
+    const EffectOptions options{.by = by, .tokens = TokenPair{3, 4}, .edits = {scale({0, 1}, 0.5)}};
+    const Effects effects = head_effects(model_, ids_, options);
+    for (Int l = 0; l < std::ssize(config_.layers); ++l) {
+      for (Int h = 0; h < config_.heads; ++h) {
+        const Tensor logits = edited_forward(model_, ids_, {options.edits[0], without({l, h}, by)});
+        const double alone = logits.at({8, 3}) - logits.at({8, 4});
+        EXPECT_EQ(effects.after.at({l, h}), alone) << l << ' ' << h;
+      }
+    }
+  }
+}
+
+TEST_P(Identities, ChangesBeginBehindTheEdit) {
+  const Int last = std::ssize(config_.layers) - 1;
+  const Tensor changes = head_changes(model_, ids_, {without({last, 1})});
+  for (Int l = 0; l <= last; ++l) {
+    for (Int h = 0; h < config_.heads; ++h) EXPECT_EQ(changes.at({l, h}), l == last && h == 1 ? 1 : 0);
+  }
+  EXPECT_GT(head_changes(model_, ids_, {without({0, 0})}).at({last, 0}), 0);
+}
+
+TEST_P(Identities, WeightsThatAreReplacedAreFollowed) {
+  Trace steps;
+  edited_forward(model_, ids_, {reweigh({1, 1}, Weights::previous), reweigh({1, 0}, Weights::none)}, &steps);
+  const std::string prefix = config_.family == "gpt2" ? "h.1.attn." : "model.layers.1.self_attn.";
+  const Tensor values_of_head = steps[prefix + "values"].select(0, 0).select(0, 1);
+  const Tensor context = steps[prefix + "context"].select(0, 0);
+  expect_same_bits(context.select(0, 1).slice(0, 1, 9), values_of_head.slice(0, 0, 8), "the token before");
+  for (const double x : values(context.select(0, 0))) EXPECT_EQ(x, 0);
+}
+
+TEST_P(Identities, WhatIsNotThereIsRefused) {
+  const std::string prefix = config_.family == "gpt2" ? "h.1.attn." : "model.layers.1.self_attn.";
+  const auto refused = [&](const Edits& edits, const char* says) {
+    try {
+      edited_forward(model_, ids_, edits);
+      ADD_FAILURE() << says;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  };
+  refused({scale_step(prefix + "contexts", 2)}, ("did you mean " + prefix + "context?").c_str());
+  refused({scale_step(prefix + "alibi", 2)}, "a step that this pass takes");
+  refused({scale_step(prefix + "context", 2, config_.heads)}, "a head of");
+  refused({scale_step(prefix + "merged", 2, 0)}, "which has none");
+  refused({without({std::ssize(config_.layers), 0})}, "a layer from 0 to");
+  refused({without({0, -1})}, "a head of");
+  refused({hide({0, 0}, 9, config_)}, "a key from 0 to 8");
+  refused({replace_step(prefix + "context", Tensor::zeros({3}), 0)}, "expand");
+  EXPECT_THROW(keep_only(std::array{HeadAt{0, 99}}, config_), Error);
+  EXPECT_THROW(token_losses(model_.forward(ids_), ids_.slice(0, 0, 2)), Error);
+  EXPECT_THROW(patching(model_, ids_, ids_.slice(0, 0, 2), {1, 2}), Error);
+  EXPECT_THROW(attribution(model_, ids_, -1), Error);
+  EXPECT_THROW(head_scores(model_, ids_.slice(0, 0, 8)), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Identities, testing::Values("gpt2", "llama", "gemma2"));
+
+}  // namespace
+}  // namespace attn::test
