@@ -11,6 +11,7 @@ from attn import modules, steps
 from attn._attention import merge, scaled_dot_product_attention
 from attn._attn import __version__  # type: ignore[attr-defined]
 from attn._random import Generator, default_generator, manual_seed, rand, randint, randn
+from attn._recurrence import causal_convolution, linear_attention
 from attn._rotary import RotaryFrequencies, rotary, rotary_frequencies
 from attn.cache import KVCache
 from attn.encoders import Encoder
@@ -22,7 +23,8 @@ from attn.words import embed_words, split_words
 
 __all__ = [
     "Encoder", "Figure", "Generator", "KVCache", "Report", "RotaryFrequencies", "ScoreFunction", "__version__",
-    "default_generator", "embed_words", "manual_seed", "merge", "plot", "rand", "randint", "randn", "report", "rotary",
-    "rotary_frequencies", "scaled_dot_product_attention", "score_function", "split_words", "steps",
+    "causal_convolution", "default_generator", "embed_words", "linear_attention", "manual_seed", "merge", "plot",
+    "rand", "randint", "randn", "report", "rotary", "rotary_frequencies", "scaled_dot_product_attention",
+    "score_function", "split_words", "steps",
 ]  # fmt: skip
 __all__ += modules.__all__

@@ -2,6 +2,7 @@
 
     import attn.transformers
     model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="attn")
+    attn.transformers.use_recurrences()    # and linear attention, of Qwen3.5, OLMo Hybrid, Kimi Linear and others
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from torch.utils._pytree import tree_map_only
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, bidirectional_mask_function, causal_mask_function, sdpa_mask
 
+from attn._recurrences import use_recurrences
 from attn.torch import scaled_dot_product_attention
 
-__all__ = ["attention_forward", "mask"]  # the mask's class has PyTorch's members, which the reference need not repeat
+__all__ = ["attention_forward", "mask", "use_recurrences"]  # the mask's class has PyTorch's members, which the reference need not repeat
 
 
 def attention_forward(

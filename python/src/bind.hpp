@@ -20,6 +20,7 @@ void bind_modules(nanobind::module_& m);
 void bind_options(nanobind::module_& m);
 void bind_pictures(nanobind::module_& m);
 void bind_random(nanobind::module_& m);
+void bind_recurrence(nanobind::module_& m);
 void bind_rotary(nanobind::module_& m);
 void bind_steps(nanobind::module_& m);
 

@@ -87,6 +87,7 @@ NB_MODULE(_attn, m) {
   attn::python::bind_distributed(m);
   attn::python::bind_encoder(m);
   attn::python::bind_random(m);
+  attn::python::bind_recurrence(m);
   attn::python::bind_modules(m);
   attn::python::bind_rotary(m);
   attn::python::bind_pictures(m);

@@ -1,4 +1,4 @@
-"""ONNX's own test cases of the operator Attention, opset 23 to 25: expected values come from ONNX's reference.
+"""ONNX's own test cases of Attention, LinearAttention and CausalConvWithState: expected values come from its reference.
 
 An adapter says each case in this library's words: past keys are concatenated, heads unfolded from three dimensions, and
 the scores that a case asks for are log weights + lse.
@@ -22,7 +22,8 @@ INPUTS = {"Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqle
 ATTRIBUTES = {"scale", "softcap", "is_causal", "left_window_size", "right_window_size", "q_num_heads", "kv_num_heads",
               "qk_matmul_output_mode", "softmax_precision"}
 
-CASES = {case.name: case for case in onnx_cases.of("Attention")}
+NAMES = ("Attention", "LinearAttention", "CausalConvWithState")
+CASES = {case.name: case for name in NAMES for case in onnx_cases.of(name)}
 
 
 def four(x, heads):
@@ -56,8 +57,42 @@ def scores(q, k, v, mask, options, mode):
     return weights.astype(q.dtype)
 
 
-def run(node, inputs):
-    """The node's outputs by name."""
+def linear_attention(node, inputs):
+    """LinearAttention's outputs by name. chunk_size is a hint, and passed over."""
+    names = ("query", "key", "value", "past_state", "decay", "beta")
+    given = dict(zip([name for name, used in zip(names, node.input) if used], inputs))
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    assert attributes.keys() <= onnx.defs.get_schema("LinearAttention").attributes.keys()
+    q_heads, heads = attributes["q_num_heads"], attributes["kv_num_heads"]
+    q, k, v = four(given["query"], q_heads), four(given["key"], heads), four(given["value"], heads)
+    options = {"rule": "delta" if "delta" in attributes.get("update_rule", b"gated_delta").decode() else "plain"}
+    if attributes.get("scale"):
+        options["scale"] = attributes["scale"]
+    if "decay" in given:
+        decay = four(given["decay"], heads)
+        options["decay"] = decay[..., 0] if decay.shape[-1] == 1 else decay
+    if "beta" in given:
+        options["beta"] = np.broadcast_to(given["beta"].swapaxes(1, 2), (*v.shape[:3],))
+    if "past_state" in given:
+        options["initial_state"] = given["past_state"]
+    output, state = attn.linear_attention(q, k, v, return_state=True, **options)
+    return dict(zip(node.output, (like(output, given["query"]), state.astype(q.dtype))))
+
+
+def causal_convolution(node, inputs):
+    """CausalConvWithState's outputs by name."""
+    names = ("input", "weight", "bias", "past_state")
+    given = dict(zip([name for name, used in zip(names, node.input) if used], inputs))
+    silu = any(helper.get_attribute_value(a) != b"none" for a in node.attribute if a.name == "activation")
+    output, state = attn.causal_convolution(
+        given["input"].swapaxes(1, 2), given["weight"][:, 0], given.get("bias"), silu=silu,
+        initial_state=given.get("past_state"), return_state=True,
+    )  # fmt: skip
+    return dict(zip(node.output, (output.swapaxes(1, 2), state)))
+
+
+def attention(node, inputs):
+    """Attention's outputs by name."""
     given = dict(zip([name for name in node.input if name], inputs))
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     assert given.keys() <= INPUTS and attributes.keys() <= ATTRIBUTES
@@ -79,12 +114,15 @@ def run(node, inputs):
     return results
 
 
+RUN = dict(zip(NAMES, (attention, linear_attention, causal_convolution)))
+
+
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_a_case_of_onnx(name):
     case = CASES[name]
     node, = case.model.graph.node
     for inputs, outputs in case.data_sets:
-        results = run(node, inputs)
+        results = RUN[node.op_type](node, inputs)
         for output, want in zip([name for name in node.output if name], outputs):
             got = results[output]
             assert got.dtype == want.dtype and got.shape == want.shape, output
@@ -95,4 +133,4 @@ def test_a_case_of_onnx(name):
 def test_nothing_of_the_operator_is_left_out():
     schema = onnx.defs.get_schema("Attention")
     assert ATTRIBUTES == schema.attributes.keys() and INPUTS == {each.name for each in schema.inputs}
-    assert len(CASES) >= 93
+    assert [len(onnx_cases.of(name)) for name in NAMES] >= [93, 14, 13]

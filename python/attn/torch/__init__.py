@@ -8,6 +8,7 @@ from attn.torch.modules import (
     SelfAttention_v1,
     SelfAttention_v2,
 )
+from attn.torch.recurrence import causal_convolution, gated_delta_rule, linear_attention
 
 __all__ = [
     "CausalAttention",
@@ -15,5 +16,8 @@ __all__ = [
     "MultiHeadAttentionWrapper",
     "SelfAttention_v1",
     "SelfAttention_v2",
+    "causal_convolution",
+    "gated_delta_rule",
+    "linear_attention",
     "scaled_dot_product_attention",
 ]
