@@ -33,6 +33,8 @@
 #include "attn/print.hpp"
 #include "attn/quantized.hpp"
 #include "attn/random.hpp"
+#include "attn/recurrent_cache.hpp"
+#include "attn/recurrent_modules.hpp"
 #include "attn/recurrent_parts.hpp"
 #include "attn/reference.hpp"
 #include "attn/relative_bias.hpp"

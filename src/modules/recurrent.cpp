@@ -1,0 +1,403 @@
+// Projections, what they become before they meet the state, the rule, a norm, an output projection.
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "attn/recurrent_modules.hpp"
+#include "attn/reference.hpp"
+#include "core/rows.hpp"
+#include "ops/dense.hpp"
+#include "ops/input.hpp"
+
+namespace attn {
+namespace {
+
+constexpr const char* kOp = "recurrent module";
+constexpr double kLeastSum = 1e-10;  // that linear attention divides by, added
+
+void require(bool fits, const char* expected, const std::string& found) {
+  if (!fits) throw Error(Error::Kind::argument, kOp, expected, found);
+}
+
+ModuleConfig checked(RecurrentLayer::Kind kind, ModuleConfig c, std::int64_t convolution) {
+  require_positive(kOp, "d_in", c.d_in);
+  require_positive(kOp, "d_out", c.d_out);
+  require_positive(kOp, "num_heads", c.num_heads);
+  require(c.d_out % c.num_heads == 0, "d_out divisible by num_heads",
+          "d_out = " + std::to_string(c.d_out) + ", num_heads = " + std::to_string(c.num_heads));
+  require(c.context_length >= 0, "context_length >= 0 (0 = any)", std::to_string(c.context_length));
+  require(c.causal, "a causal module: a state holds what came before", "causal = false");
+  require(c.kv_heads == 0 || c.kv_heads == c.num_heads, "as many key heads as heads", std::to_string(c.kv_heads));
+  const bool others = c.dropout != 0 || c.window != 0 || c.softcap != 0 || c.sinks || c.rope || c.scale ||
+                      c.query_key_norm != QueryKeyNorm::none;
+  require(!others, "no dropout, window, softcap, sinks, rope, scale or query_key_norm, which a state does not have",
+          "one of them");
+  const bool fits = convolution == 0 || (convolution >= 2 && convolution <= 8 && kind != RecurrentLayer::Kind::linear);
+  require(fits, "a convolution of 2 to 8 tokens before a delta rule, or 0", std::to_string(convolution));
+  c.kv_heads = c.num_heads, c.head_dim = c.d_out / c.num_heads;
+  return c;
+}
+
+Tensor ones_like(const Tensor& x) { return Tensor::ones(x.shape()); }
+
+// f(i, from) of each number.
+template <class F>
+Tensor mapped(const Tensor& x, const F& f) {
+  const Tensor in = x.contiguous(), y = Tensor::empty(x.shape());
+  for_runs(in.numel(), 20, [&](std::int64_t first, std::int64_t count) {
+    for (std::int64_t i = first; i < first + count; ++i) y.data<float>()[i] = f(i, in.data<float>()[i]);
+  });
+  return y;
+}
+
+float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+float softplus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
+
+Tensor elu_plus_one(const Tensor& x) {
+  return mapped(x, [](std::int64_t, float v) { return v > 0 ? v + 1 : std::exp(v); });
+}
+
+// dy · φ'(x), φ' = 1 above 0 and φ below.
+Tensor elu_plus_one_backward(const Tensor& dy, const Tensor& phi) {
+  const float* of = phi.data<float>();
+  return mapped(dy, [of](std::int64_t i, float d) { return d * std::min(of[i], 1.f); });
+}
+
+// (b, h, t, d) → (b, t, h · d)
+Tensor merged(const Tensor& heads) {
+  return heads.transpose(1, 2).contiguous().view({heads.size(0), heads.size(2), heads.size(1) * heads.size(3)});
+}
+
+Tensor with_ones(const Tensor& v) {
+  const std::vector<Tensor> both{v.contiguous(), Tensor::ones({v.size(0), v.size(1), v.size(2), 1})};
+  return concat_last(both);
+}
+
+// Each row (…, d + 1) divided by its last number.
+Tensor divided(const Tensor& rows, Tensor* sums = nullptr) {
+  const std::int64_t d = rows.size(-1) - 1, count = row_count(rows);
+  Shape shape = rows.shape();
+  shape[shape.size() - 1] = d;
+  const Tensor y = Tensor::empty(shape), sum = Tensor::empty({count});
+  for (std::int64_t r = 0; r < count; ++r) {
+    const float* from = rows.data<float>() + r * (d + 1);
+    sum.data<float>()[r] = from[d] + static_cast<float>(kLeastSum);
+    for (std::int64_t i = 0; i < d; ++i) y.data<float>()[r * d + i] = from[i] / sum.data<float>()[r];
+  }
+  if (sums) *sums = sum;
+  return y;
+}
+
+// y = n / z, z the last number of a row: dn = dy / z, dz = −Σ dn · y.
+Tensor divided_backward(const Tensor& dy, const Tensor& y, const Tensor& sums) {
+  const std::int64_t d = y.size(-1), count = row_count(y);
+  Shape shape = y.shape();
+  shape[shape.size() - 1] = d + 1;
+  const Tensor g = dy.contiguous(), dx = Tensor::empty(shape);
+  for (std::int64_t r = 0; r < count; ++r) {
+    float *to = dx.data<float>() + r * (d + 1), of_sum = 0;
+    for (std::int64_t i = 0; i < d; ++i) {
+      to[i] = g.data<float>()[r * d + i] / sums.data<float>()[r];
+      of_sum -= to[i] * y.data<float>()[r * d + i];
+    }
+    to[d] = of_sum;
+  }
+  return dx;
+}
+
+Tensor identity(std::int64_t batch, std::int64_t heads, std::int64_t n) {
+  Tensor one = Tensor::zeros({n, n});
+  for (std::int64_t i = 0; i < n; ++i) one.set({i, i}, 1);
+  return one.unsqueeze(0).unsqueeze(0).expand({batch, heads, n, n});
+}
+
+}  // namespace
+
+struct RecurrentLayer::Saved {
+  Tensor x;                            // (b, t, d_in)
+  Tensor raw_q, raw_k, raw_v, joined;  // (b, t, heads · d) as projected; joined where a convolution follows
+  Tensor active_q, active_k;           // before they get length 1
+  Tensor q, k, v;                      // as the state meets them
+  Tensor alpha, beta_in;               // (b, t, heads), before their functions
+  LinearAttentionOptions options;
+  Tensor sums, context;                     // (b, heads, t, d)
+  Tensor gate, rows, normed, joined_heads;  // (b, t, heads · d), and as rows of a head
+  Tensor state, window;                     // after the last token
+};
+
+RecurrentLayer::RecurrentLayer(Kind kind, const ModuleConfig& config, Generator& rng, std::int64_t convolution,
+                               std::string_view prefix)
+    : kind_(kind), config_(checked(kind, config, convolution)), convolution_(convolution) {
+  const ModuleConfig& c = config_;
+  const auto named = [&](const char* name) { return std::string(prefix) + name; };
+  const auto layer = [&](std::int64_t d_in, std::int64_t d_out, bool bias, const char* name) {
+    auto made = c.initialise ? std::make_unique<Linear>(d_in, d_out, bias, rng, named(name))
+                             : std::make_unique<Linear>(d_in, d_out, bias, named(name));
+    made->precision = c.precision;
+    return made;
+  };
+  const bool key_first = c.layer_order == LayerOrder::kqv;
+  if (!key_first) query_ = layer(c.d_in, c.d_out, c.qkv_bias, "W_query");
+  key_ = layer(c.d_in, c.d_out, c.qkv_bias, "W_key");
+  if (key_first) query_ = layer(c.d_in, c.d_out, c.qkv_bias, "W_query");
+  value_ = layer(c.d_in, c.d_out, c.qkv_bias, "W_value");
+  if (kind != Kind::linear) beta_ = layer(c.d_in, c.num_heads, false, "W_beta");
+  if (kind == Kind::gated_delta) {
+    alpha_ = layer(c.d_in, c.num_heads, false, "W_alpha");
+    gate_ = layer(c.d_in, c.d_out, false, "W_gate");
+    const Tensor a = c.initialise ? rng.uniform({c.num_heads}, 1, 16) : Tensor::full({c.num_heads}, 4);
+    a_log_ = {named("A_log"), mapped(a, [](std::int64_t, float x) { return std::log(x); }), {}};
+    const Tensor step = c.initialise ? rng.uniform({c.num_heads}, std::log(0.001), std::log(0.1))
+                                     : Tensor::full({c.num_heads}, std::log(0.01));
+    // softplus(dt_bias) is the step.
+    dt_bias_ = {
+        named("dt_bias"), mapped(step, [](std::int64_t, float x) { return std::log(std::expm1(std::exp(x))); }), {}};
+    gated_norm_ = std::make_unique<GatedNorm>(c.head_dim, c.epsilon, named("norm"));
+  } else if (kind == Kind::delta) {
+    norm_ = std::make_unique<Norm>(NormForm::rms, c.head_dim, c.epsilon, named("norm"));
+  }
+  if (convolution_ > 0) {
+    const double bound = 1 / std::sqrt(static_cast<double>(convolution_));
+    const Shape shape{3 * c.d_out, convolution_};
+    conv_ = {named("conv.weight"), c.initialise ? rng.uniform(shape, -bound, bound) : Tensor::zeros(shape), {}};
+    if (!c.initialise)  // each token itself
+      for (std::int64_t i = 0; i < shape[0]; ++i) conv_.value.set({i, convolution_ - 1}, 1);
+  }
+  if (c.out_proj) out_ = layer(c.d_out, c.d_out, c.out_bias, "out_proj");
+}
+
+std::vector<Parameter*> RecurrentLayer::parameters() {
+  std::vector<Parameter*> all;
+  for (const auto* part : {&query_, &key_, &value_, &beta_, &alpha_, &gate_}) {
+    if (*part)
+      for (Parameter* p : (*part)->parameters()) all.push_back(p);
+  }
+  if (kind_ == Kind::gated_delta) all.insert(all.end(), {&a_log_, &dt_bias_});
+  if (convolution_ > 0) all.push_back(&conv_);
+  if (norm_) all.push_back(&norm_->weight);
+  if (gated_norm_) all.push_back(&gated_norm_->norm.weight);
+  if (out_)
+    for (Parameter* p : out_->parameters()) all.push_back(p);
+  return all;
+}
+
+RecurrentCacheConfig RecurrentLayer::cache_config(std::int64_t batch, DType dtype) const {
+  const std::int64_t d = config_.head_dim;
+  return {.batch = batch,
+          .heads = config_.num_heads,
+          .key_dim = d,
+          .value_dim = kind_ == Kind::linear ? d + 1 : d,
+          .channels = convolution_ > 0 ? 3 * config_.d_out : 0,
+          .taps = std::max<std::int64_t>(convolution_, 1),
+          .dtype = dtype};
+}
+
+Tensor RecurrentLayer::heads(const Tensor& x) const {
+  return x.view({x.size(0), x.size(1), config_.num_heads, config_.head_dim}).transpose(1, 2);
+}
+
+// raw_q, raw_k, raw_v become q, k, v.
+void RecurrentLayer::map(Saved& s, const Tensor& window) {
+  if (kind_ == Kind::linear) {
+    s.active_q = elu_plus_one(s.raw_q), s.active_k = elu_plus_one(s.raw_k);
+    s.q = heads(s.active_q), s.k = heads(s.active_k), s.v = with_ones(heads(s.raw_v));
+    return;
+  }
+  Tensor v = s.raw_v;
+  if (convolution_ > 0) {
+    const std::vector<Tensor> three{s.raw_q, s.raw_k, s.raw_v};
+    s.joined = concat_last(three);
+    const auto done =
+        causal_convolution(s.joined, conv_.value, {.silu = true, .initial_state = window, .starts = starts_});
+    const std::int64_t w = config_.d_out;
+    s.active_q = done.output.slice(2, 0, w).contiguous(), s.active_k = done.output.slice(2, w, 2 * w).contiguous();
+    v = done.output.slice(2, 2 * w, 3 * w).contiguous(), s.window = done.state;
+  } else {
+    s.active_q = gated(s.raw_q, ones_like(s.raw_q), Activation::silu);
+    s.active_k = gated(s.raw_k, ones_like(s.raw_k), Activation::silu);
+  }
+  const auto unit = [&](const Tensor& x) { return heads(l2_norm(x.view({-1, config_.head_dim})).view(x.shape())); };
+  s.q = unit(s.active_q), s.k = unit(s.active_k), s.v = heads(v);
+}
+
+// decay = −exp(A_log) · softplus(W_alpha · x + dt_bias), beta = σ(W_beta · x)
+void RecurrentLayer::set_gates(Saved& s) {
+  if (kind_ == Kind::linear) return;
+  const std::int64_t h = config_.num_heads;
+  s.beta_in = linear(*beta_, s.x, DType::f32);
+  s.options.rule = StateRule::delta;
+  s.options.beta = mapped(s.beta_in, [](std::int64_t, float x) { return sigmoid(x); }).transpose(1, 2);
+  if (kind_ == Kind::delta) return;
+  s.alpha = linear(*alpha_, s.x, DType::f32);
+  const float *a = a_log_.value.data<float>(), *bias = dt_bias_.value.data<float>();
+  s.options.decay = mapped(s.alpha, [=](std::int64_t i, float x) {
+                      return -std::exp(a[i % h]) * softplus(x + bias[i % h]);
+                    }).transpose(1, 2);
+}
+
+// The effective weights: the rule is linear in the values, so that they are what it makes of the unit vectors.
+Tensor RecurrentLayer::weights(const Saved& s) const {
+  const Tensor units = identity(s.x.size(0), config_.num_heads, s.x.size(1));
+  const bool linear = kind_ == Kind::linear;
+  const Tensor all = linear_attention(s.q, s.k, linear ? with_ones(units) : units, s.options).output;
+  return linear ? divided(all) : all;
+}
+
+// x (b, t, d_in) → (b, t, d_out); `steps` takes steps of (b, heads, t, …)
+Tensor RecurrentLayer::run(const Tensor& x, Saved& s, const Tensor& state, const Tensor& window, Trace* steps) {
+  const bool is_linear = kind_ == Kind::linear;
+  s.x = x;
+  const auto projected = [&](const Linear& layer, const char* name) {
+    const Tensor y = linear(layer, x, DType::f32);
+    return steps ? merged(steps->pass(name, heads(y))) : y;
+  };
+  s.raw_q = projected(*query_, "queries"), s.raw_k = projected(*key_, "keys"), s.raw_v = projected(*value_, "values");
+  map(s, window);
+  set_gates(s);
+  if (steps) {
+    s.q = steps->pass("mapped queries", s.q), s.k = steps->pass("mapped keys", s.k);
+    for (const auto& [name, gate] : {std::pair{"beta", &s.options.beta}, {"decay", &s.options.decay}})
+      if (gate->defined()) *gate = steps->pass(name, gate->unsqueeze(3)).select(3, 0);
+  }
+  if (is_linear) s.options.scale = 1;
+  s.options.initial_state = state, s.options.starts = starts_;
+  const LinearAttentionResult r = linear_attention(s.q, s.k, s.v, s.options);
+  s.state = r.state;
+  s.context = is_linear ? divided(r.output, &s.sums) : r.output;
+  if (steps && steps->watches("weights")) {
+    const Tensor found = weights(s), given = steps->pass("weights", found);
+    if (given.raw() != found.raw()) s.context = reference::weighted_sum(given, is_linear ? heads(s.raw_v) : s.v);
+  }
+  s.context = pass(steps, "context", s.context);
+  s.joined_heads = merged(s.context);
+  const Shape rows{-1, config_.head_dim};
+  s.rows = s.joined_heads.view(rows);
+  if (norm_) {
+    s.joined_heads = norm_->forward(s.rows, DType::f32).view(s.joined_heads.shape());
+  } else if (gated_norm_) {
+    s.gate = linear(*gate_, x, DType::f32);
+    s.joined_heads = gated_norm_->forward(s.rows, s.gate.view(rows)).view(s.joined_heads.shape());
+  }
+  if (steps && !is_linear) s.joined_heads = merged(steps->pass("normed", heads(s.joined_heads)));
+  return s.joined_heads;
+}
+
+Tensor RecurrentLayer::projected_out(const Tensor& joined) const {
+  return out_ ? linear(*out_, joined, DType::f32) : joined;
+}
+
+Tensor RecurrentLayer::forward(const Tensor& given, Trace* trace) {
+  require_input(kOp, "x", given, config_.d_in, stored(config_.precision));
+  if (config_.context_length > 0 && given.size(-2) > config_.context_length) {
+    throw Error(Error::Kind::shape, kOp,
+                "at most context_length = " + std::to_string(config_.context_length) + " tokens",
+                std::to_string(given.size(-2)), "raise context_length or shorten the input");
+  }
+  saved_.reset();
+  const bool unbatched = given.rank() == 2;
+  const auto batched = [unbatched](const Tensor& t) { return (unbatched ? t.unsqueeze(0) : t).contiguous(); };
+  const auto shown = [unbatched](const Tensor& t) { return unbatched ? t.select(0, 0) : t; };
+  const auto s = std::make_shared<Saved>();
+  const Tensor x = batched(pass(trace, "inputs", given));
+  Trace steps = trace ? steps_within(*trace, unbatched, config_.num_heads == 1) : Trace{};
+  s->joined_heads = run(x, *s, {}, {}, trace ? &steps : nullptr);
+  if (config_.num_heads > 1) s->joined_heads = batched(pass(trace, "merged", shown(s->joined_heads)));
+  Tensor z = shown(projected_out(s->joined_heads));
+  if (out_) z = pass(trace, "output", z);
+  if (!trace || !trace->edits()) saved_ = s;
+  return z;
+}
+
+Tensor RecurrentLayer::forward(const Tensor& x, RecurrentCache& cache, std::optional<std::int64_t> item) {
+  require_input(kOp, "x", x, config_.d_in, stored(config_.precision));
+  const std::int64_t batch = item ? 1 : cache.config().batch;
+  if (x.rank() != 3 || x.size(0) != batch)
+    throw Error(Error::Kind::shape, kOp, "x (" + std::to_string(batch) + ", tokens, d_in)", x.shape().str());
+  Saved s;
+  const Tensor before = convolution_ > 0 ? cache.window(item) : Tensor{};
+  const Tensor z = projected_out(run(x.contiguous(), s, cache.state(item), before, nullptr));
+  cache.update(s.state, s.window.defined() ? s.window : Tensor::empty({batch, 0, 0}), x.size(1), item);
+  return z;
+}
+
+// What q, k and v are made of: the gradient of x is added to dx.
+Tensor RecurrentLayer::map_backward(Saved& s, const Tensor& dq, const Tensor& dk, const Tensor& dv, Tensor dx) {
+  Tensor d_q = merged(dq), d_k = merged(dk), d_v = merged(dv);
+  if (kind_ == Kind::linear) {
+    d_q = elu_plus_one_backward(d_q, s.active_q), d_k = elu_plus_one_backward(d_k, s.active_k);
+  } else {
+    // q, k = l2_norm(active)
+    const Shape rows{-1, config_.head_dim};
+    const auto unit_back = [&](const Tensor& d, const Tensor& x) {
+      return l2_norm_backward(d.view(rows), x.view(rows)).view(x.shape());
+    };
+    d_q = unit_back(d_q, s.active_q), d_k = unit_back(d_k, s.active_k);
+    if (convolution_ > 0) {
+      const std::vector<Tensor> three{d_q, d_k, d_v};
+      const auto g =
+          causal_convolution_backward(concat_last(three), {}, s.joined, conv_.value, {.silu = true, .starts = starts_});
+      accumulate(conv_, g.weight);
+      const std::int64_t w = config_.d_out;
+      d_q = g.x.slice(2, 0, w).contiguous(), d_k = g.x.slice(2, w, 2 * w).contiguous();
+      d_v = g.x.slice(2, 2 * w, 3 * w).contiguous();
+    } else {
+      d_q = gated_backward(d_q, s.raw_q, ones_like(s.raw_q), Activation::silu).gate;
+      d_k = gated_backward(d_k, s.raw_k, ones_like(s.raw_k), Activation::silu).gate;
+    }
+  }
+  dx = linear_backward(*query_, d_q, s.x, DType::f32, dx);
+  dx = linear_backward(*key_, d_k, s.x, DType::f32, dx);
+  return linear_backward(*value_, d_v, s.x, DType::f32, dx);
+}
+
+Tensor RecurrentLayer::gates_backward(const Saved& s, const Tensor& d_decay, const Tensor& d_beta, Tensor dx) {
+  const std::int64_t h = config_.num_heads;
+  // beta = σ(W_beta · x)
+  const float* in = s.beta_in.data<float>();
+  const Tensor d_in = mapped(d_beta.transpose(1, 2), [in](std::int64_t i, float d) {
+    const float open = sigmoid(in[i]);
+    return d * open * (1 - open);
+  });
+  dx = linear_backward(*beta_, d_in, s.x, DType::f32, dx);
+  if (kind_ == Kind::delta) return dx;
+  // decay = −exp(A_log) · softplus(alpha + dt_bias)
+  const Tensor d = d_decay.transpose(1, 2).contiguous(), d_alpha = Tensor::empty(s.alpha.shape());
+  const Tensor d_a = Tensor::zeros({h}), d_bias = Tensor::zeros({h});
+  for (std::int64_t i = 0; i < d.numel(); ++i) {
+    const std::int64_t head = i % h;
+    const float rate = std::exp(a_log_.value.data<float>()[head]), g = d.data<float>()[i];
+    const float from = s.alpha.data<float>()[i] + dt_bias_.value.data<float>()[head];
+    d_alpha.data<float>()[i] = -g * rate * sigmoid(from);
+    d_a.data<float>()[head] -= g * rate * softplus(from);
+    d_bias.data<float>()[head] += d_alpha.data<float>()[i];
+  }
+  accumulate(a_log_, d_a), accumulate(dt_bias_, d_bias);
+  return linear_backward(*alpha_, d_alpha, s.x, DType::f32, dx);
+}
+
+Module::Gradient RecurrentLayer::backward(const Tensor& dz) {
+  require_forward(kOp, saved_ != nullptr);
+  Saved& s = *saved_;
+  const Tensor dz3 = dz.rank() == 3 ? dz : dz.unsqueeze(0);
+  const Shape shape{s.x.size(0), s.x.size(1), config_.d_out};
+  if (!(dz3.shape() == shape))
+    throw Error(Error::Kind::shape, kOp, "dz of the output's shape " + shape.str(), dz.shape().str());
+  // z = out_proj(joined_heads)
+  Tensor d_merged = out_ ? linear_backward(*out_, dz3, s.joined_heads, DType::f32) : dz3.contiguous(), dx;
+  const Shape rows{-1, config_.head_dim};
+  if (norm_) {
+    d_merged = norm_->backward(d_merged.view(rows), {}).view(shape);
+  } else if (gated_norm_) {
+    const GatedNorm::Gradient g = gated_norm_->backward(d_merged.view(rows));
+    d_merged = g.x.view(shape);
+    dx = linear_backward(*gate_, g.gate.view(shape), s.x, DType::f32);
+  }
+  Tensor d_context = heads(d_merged);
+  if (kind_ == Kind::linear) d_context = divided_backward(d_context, s.context, s.sums);
+  const LinearAttentionGradient g = linear_attention_backward(d_context, {}, s.q, s.k, s.v, s.options);
+  if (kind_ != Kind::linear) dx = gates_backward(s, g.decay, g.beta, dx);
+  dx = map_backward(s, g.q, g.k, kind_ == Kind::linear ? g.v.slice(3, 0, config_.head_dim) : g.v, dx);
+  return {dz.rank() == 3 ? dx : dx.select(0, 0), {}};
+}
+
+}  // namespace attn
