@@ -18,10 +18,13 @@ struct ReportOptions {
   std::vector<std::string> tokens;      // one for each row of the inputs; default: their numbers
   std::vector<std::string> key_tokens;  // of cross-attention's source; default: tokens
   std::string title;                    // default: the tokens
+  std::string unit;                     // what a token is called; default: "token" of a model, else "word"
   std::string module;                   // "multihead", … as attn run names them: which snippet, which wiring
   std::string command;                  // what made these numbers
   std::int64_t item = 0;                // which text of a batch is shown
-  std::int64_t layer = 0, head = 0;     // which head of which layer is shown first
+  // Which head of which layer is shown first. Default: the strongest head that has a name, induction heads before those
+  // of the previous, the same and the first token; the first head of the first layer where no head has one.
+  std::optional<std::int64_t> layer, head;
   std::optional<std::uint64_t> seed;
   DropoutFlavour flavour = DropoutFlavour::mkl;
   std::optional<ModuleConfig> config;  // with `parameters`: the page computes anew when a word is changed

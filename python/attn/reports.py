@@ -61,7 +61,7 @@ def save_whole(path: str | os.PathLike[str], text: str) -> None:
 def report(
     what: Module | Model | Weights, x: Inputs | None = None, source: Array | TokenizerLike | None = None, *,
     tokenizer: TokenizerLike | None = None, tokens: Sequence[str] = (), key_tokens: Sequence[str] = (),
-    title: str = "", item: int = 0, layer: int = 0, head: int = 0,
+    title: str = "", item: int = 0, layer: int | None = None, head: int | None = None,
 ) -> Report:  # fmt: skip
     """A page of attention: of a module, of a Hugging Face model, or of attention weights alone.
 
@@ -80,16 +80,17 @@ def report(
         tokenizer: of a Hugging Face model: makes token numbers of a text, and names them.
         tokens: a word for each query.
         key_tokens: a word for each key, where they are not the queries'.
-        title: the page's title; else the tokens.
+        title: the page's title; else the text, or the tokens.
         item: which text of a batch is shown, from 0.
-        layer: which layer is shown first, from 0.
-        head: which head is shown first, from 0.
+        layer: which layer is shown first, from 0; else the one of the strongest head that has a name, or the first.
+        head: which head is shown first, from 0; else the strongest that has a name, or the first.
 
     Raises:
         ValueError: what cannot be shown: shapes that do not fit, not one token for each row, no such item.
         TypeError: what is no array, module or model; weights of a dtype that is not floating.
     """
     item = integer(item, "report", "item")
+    title = title or (x if isinstance(x, str) else "")
     module, inputs, second = module_and_input("report", what, x, source)
     labels = words_of("report", tokens, key_tokens, *((x, source) if module else (None, None)))
     if module is None:
@@ -97,6 +98,6 @@ def report(
         words = labels[0] or shown.tokens
         twice = shown.read_twice() if shown.read_twice else ([], [])
         return Report(_attn.page_of_steps(shown.steps, words, labels[1], title, 0, layer, head, *twice))
-    if layer != 0:
+    if layer not in (None, 0):
         refuse("report", "layer 0 of a module, which is one layer", str(layer))
-    return Report(module._layer.page(inputs, second, *labels, title or (x if isinstance(x, str) else ""), item, head))
+    return Report(module._layer.page(inputs, second, *labels, title, item, head))

@@ -168,7 +168,7 @@ nb::str page_of(Layer& layer, nb::handle input, nb::handle source, nb::handle to
   ReportOptions options;
   options.tokens = plain<Texts>(tokens, op, "tokens"), options.key_tokens = plain<Texts>(key_tokens, op, "key_tokens");
   options.title = plain<std::string>(title, op, "title"), options.item = plain<std::int64_t>(item, op, "item");
-  options.head = plain<std::int64_t>(head, op, "head");
+  options.head = optional_plain<std::int64_t>(head, op, "head");
   const Array x = read(input, kOp, "x"), other = read_optional(source, kOp, "source");
   const std::string page = layer.run([&](Module& m) {
     Trace trace;

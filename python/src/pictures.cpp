@@ -43,7 +43,8 @@ nb::str page_of_steps(const nb::list& steps, nb::handle tokens, nb::handle key_t
   options.repeated = trace_of(repeated, "report"), options.repeated_ids = std::move(repeated_ids);
   options.tokens = plain<Texts>(tokens, op, "tokens"), options.key_tokens = plain<Texts>(key_tokens, op, "key_tokens");
   options.title = plain<std::string>(title, op, "title"), options.item = item;
-  options.layer = plain<std::int64_t>(layer, op, "layer"), options.head = plain<std::int64_t>(head, op, "head");
+  options.layer = optional_plain<std::int64_t>(layer, op, "layer");
+  options.head = optional_plain<std::int64_t>(head, op, "head");
   const std::string page = without_gil([&] { return report(trace, options); });
   return nb::str(page.c_str(), page.size());
 }

@@ -321,8 +321,8 @@ TEST(Arguments, OfFigures) {
     field("angle", member, {}, kNoNumber, [&](const SpaceOptions& o) { figure::space(points, o); });
   }
   field("item", &ReportOptions::item, {}, kNoIndex, [&](const ReportOptions& o) { report(trace, o); });
-  field("layer", &ReportOptions::layer, {}, kNoIndex, [&](const ReportOptions& o) { report(trace, o); });
-  field("head", &ReportOptions::head, {}, kNoIndex, [&](const ReportOptions& o) { report(trace, o); });
+  refuses("layer", kNoIndex, [&](Int v) { report(trace, {.layer = v}); });
+  refuses("head", kNoIndex, [&](Int v) { report(trace, {.head = v}); });
 }
 
 TEST(Arguments, OfRanks) {

@@ -254,6 +254,26 @@ TEST(Report, HeadKinds) {
   EXPECT_EQ(kinds([&](std::int64_t i) { return i == 8 ? 2 : i; }), (Kinds{0, 0, 0, 0.2}));  // after the first 3
 }
 
+// Induction heads come first, then the others in their order; of one kind the strongest, and only heads that have it as
+// their name.
+TEST(Report, TheStrongestHeadThatHasAName) {
+  using report_page::HeadKinds, report_page::strongest_head;
+  using Heads = std::vector<std::vector<HeadKinds>>;
+  using Place = std::pair<std::int64_t, std::int64_t>;
+  const HeadKinds none{.first = 0.3, .previous = 0.39}, sink{.first = 0.9}, before{.previous = 0.7}, own{.same = 0.8};
+  const HeadKinds weak{.induction = 0.4}, strong{.first = 0.1, .induction = 0.6},
+      hidden{.first = 0.5, .induction = 0.45};
+  const Heads heads{{none, sink, hidden}, {before, weak}, {own, strong, before}};
+  EXPECT_EQ(strongest_head(heads, {}), Place(2, 1));
+  EXPECT_EQ(strongest_head(heads, 1), Place(1, 1));
+  EXPECT_EQ(strongest_head(heads, 0), Place(0, 1));
+  EXPECT_EQ(strongest_head({{own, sink}, {before}}, {}), Place(1, 0));
+  EXPECT_EQ(strongest_head({{sink}, {own}}, {}), Place(1, 0));
+  EXPECT_FALSE(strongest_head({{none}}, {}));
+  EXPECT_FALSE(strongest_head({}, {}));
+  for (const std::int64_t layer : {-1, 3}) EXPECT_FALSE(strongest_head(heads, layer));
+}
+
 TEST(Report, NamesHeadsOfATextReadTwice) {
   Trace once, twice, more;
   for (const char* layer : {"layers.0", "layers.1"}) {
@@ -265,7 +285,13 @@ TEST(Report, NamesHeadsOfATextReadTwice) {
     more.record("weights", Tensor::full({1, 4, 4}, 0.25));
   }
   const std::string page = report(once, {.repeated = twice, .repeated_ids = {4, 6}});
-  EXPECT_THAT(page, HasSubstr("\"repeated\":2"));
+  EXPECT_THAT(page, HasSubstr("\"repeated\":2,\"named\":0.4"));
+  EXPECT_THAT(page, HasSubstr("\"unit\":\"token\""));
+  EXPECT_THAT(page, HasSubstr("\"start\":{\"layer\":0,\"head\":1}"));  // it looks at the previous token
+  EXPECT_THAT(report(once, {.unit = "byte", .layer = 1, .repeated = twice, .repeated_ids = {4, 6}}),
+              testing::AllOf(HasSubstr("\"start\":{\"layer\":1,\"head\":1}"), HasSubstr("\"unit\":\"byte\"")));
+  EXPECT_THAT(report(once, {.head = 0, .repeated = twice, .repeated_ids = {4, 6}}),
+              HasSubstr("\"start\":{\"layer\":0,\"head\":0}"));
   EXPECT_THAT(page, HasSubstr("\"kinds\":[{\"first\":1,\"previous\":0,\"same\":0,\"induction\":0},"
                               "{\"first\":0,\"previous\":1,\"same\":0,\"induction\":0}]"));
   EXPECT_THAT(report(once), Not(HasSubstr("\"kinds\":")));

@@ -86,7 +86,7 @@ void describe(const std::map<std::string, std::string>& metadata, ReportOptions&
   if (told("rng") == "mkl" || told("rng") == "native") options.flavour = dropout_flavour(told("rng"));
 }
 
-ReportOptions options_for(const Pictures& pictures, const Flags& flags) {
+ReportOptions options_for(const Verb& verb, const Pictures& pictures, const Flags& flags) {
   ReportOptions options;
   options.tokens = pictures.tokens;
   options.key_tokens = pictures.key_tokens;
@@ -94,8 +94,8 @@ ReportOptions options_for(const Pictures& pictures, const Flags& flags) {
   options.module = pictures.module;
   options.command = command_line();
   options.item = flags.pictures.item - 1;
-  options.layer = flags.layer - 1;
-  options.head = flags.head - 1;
+  if (verb.given("--layer")) options.layer = flags.layer - 1;
+  if (verb.given("--head")) options.head = flags.head - 1;
   options.notes = pictures.notes;
   pictures.job ? describe(*pictures.job, flags.pictures.input, options) : describe(pictures.metadata, options);
   return options;
@@ -162,8 +162,9 @@ std::string model_page(const Verb& verb, const Flags& flags) {
   if (!flags.pictures.key_tokens.empty()) {
     pictures.key_tokens = load_tokens(flags.pictures.key_tokens, std::ssize(text.ids), "--key-tokens", "key");
   }
-  ReportOptions options = options_for(pictures, flags);
-  if (options.title.empty()) options.title = flags.pictures.input.text;
+  ReportOptions options = options_for(verb, pictures, flags);
+  if (flags.title.empty()) options.title = text.text;
+  options.unit = text.unit;
   options.repeated_ids = read_twice(*text.model, text.ids);
   const std::int64_t count = chosen.empty() ? layers : std::ssize(chosen);
   require_index("--layer", flags.layer, layers);
@@ -172,9 +173,7 @@ std::string model_page(const Verb& verb, const Flags& flags) {
     throw Error(Error::Kind::argument, "--layer", "one of --layers " + escaped(flags.layers),
                 std::to_string(flags.layer));
   }
-  options.layer = chosen.contains(start) ? std::distance(chosen.begin(), chosen.find(start))
-                  : chosen.empty()       ? flags.layer - 1
-                                         : 0;
+  if (options.layer && !chosen.empty()) options.layer = std::distance(chosen.begin(), chosen.find(start));
   require_index("--head", flags.head, std::max<std::int64_t>(heads, 1));
   ReportWriter writer(options, count);
   LayerProgress progress(static_cast<std::size_t>(layers));
@@ -198,7 +197,7 @@ std::string picture_page(const Verb& verb, const Flags& flags, std::vector<std::
   const Pictures pictures = load_pictures(verb, flags.pictures);
   require_head(arranged(pictures, flags.pictures.item), flags.layer, flags.head);
   notes = pictures.notes;
-  return report(pictures.steps, options_for(pictures, flags));
+  return report(pictures.steps, options_for(verb, pictures, flags));
 }
 
 void write_report(const Verb& verb, const Flags& flags) {

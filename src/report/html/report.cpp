@@ -6,11 +6,10 @@
 
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
-#include "attn/module_kinds.hpp"
 #include "attn/steps.hpp"
-#include "attn/version.hpp"
 #include "report/figure/svg.hpp"
 #include "report/figure/text.hpp"
+#include "report/html/about.hpp"
 #include "report/html/blocks.hpp"
 #include "report/html/deflate.hpp"
 #include "report/html/encode.hpp"
@@ -21,16 +20,6 @@
 #include "report/pca.hpp"
 
 namespace attn {
-namespace report_page {
-
-// What the page's labels say.
-struct Words {
-  std::vector<std::string> queries, keys;
-  std::string title;
-};
-
-}  // namespace report_page
-
 namespace {
 
 using namespace report_page;
@@ -38,109 +27,10 @@ using namespace report_page;
 constexpr std::size_t kTitle = 240;            // columns
 constexpr std::int64_t kParameters = 1 << 18;  // with more weights than this the page does without them
 
-std::vector<std::string> labels(const char* what, const std::vector<std::string>& given, std::int64_t count) {
-  if (!given.empty() && static_cast<std::int64_t>(given.size()) != count) {
-    throw Error(Error::Kind::shape, "report", std::to_string(count) + " " + what + ", one for each row",
-                std::to_string(given.size()), "pass as many labels as the weights have queries (and keys)");
-  }
-  if (!given.empty()) return given;
-  std::vector<std::string> numbers;
-  for (std::int64_t i = 1; i <= count; ++i) numbers.push_back(std::to_string(i));
-  return numbers;
-}
-
 void require_there(const char* what, std::int64_t index, std::int64_t count) {
   if (index >= 0 && index < std::max<std::int64_t>(count, 1)) return;
   throw Error(Error::Kind::argument, "report", std::string(what) + " from 0 to " + std::to_string(count - 1),
               std::to_string(index));
-}
-
-std::string sentence(const std::vector<std::string>& tokens) {
-  constexpr std::size_t most = 24;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(tokens.size(), most); ++i) text.append(i == 0 ? "" : " ").append(tokens[i]);
-  return text.append(tokens.size() > most ? " …" : "");
-}
-
-Words words_of(const Block& block, const ReportOptions& options) {
-  const std::int64_t queries = block.weights().size(1), keys = block.weights().size(2);
-  Words words;
-  words.queries = labels("tokens", options.tokens, queries);
-  const bool own = !options.key_tokens.empty() || queries != keys;
-  words.keys = own ? labels("key tokens", options.key_tokens, keys) : words.queries;
-  words.title = options.title.empty() ? sentence(options.tokens) : options.title;
-  if (words.title.empty()) words.title = std::to_string(queries) + " tokens";
-  return words;
-}
-
-void texts(Json& json, std::string_view name, const std::vector<std::string>& list) {
-  json.name(name).array();
-  for (const std::string& text : list) json.text(text);
-  json.end();
-}
-
-// How far one number that is multiplied may be rounded, beside float32's own rounding of the sums.
-double product_unit(Precision precision) {
-  return precision == Precision::highest ? 0 : precision == Precision::high ? 0x1p-16 : 0x1p-8;
-}
-
-void write_config(Json& json, const ModuleConfig& c) {
-  json.object().name("d_in").number(c.d_in).name("d_out").number(c.d_out);
-  json.name("context_length").number(c.context_length).name("dropout").number(c.dropout);
-  json.name("num_heads").number(c.num_heads).name("qkv_bias").boolean(c.qkv_bias).name("causal").boolean(c.causal);
-  json.name("scale");
-  c.scale ? json.number(*c.scale) : json.null();
-  json.name("layer_order").text(c.layer_order == LayerOrder::kqv ? "kqv" : "qkv");
-  json.name("out_proj").boolean(c.out_proj).name("unit").number(product_unit(c.precision)).name("rope");
-  if (c.rope) {
-    json.object().name("invFreq").array();
-    for (const float rate : c.rope->inv_freq) json.number(static_cast<double>(rate));
-    json.end().name("factor").number(c.rope->attention_factor);
-    json.name("interleaved").boolean(c.rope->layout == RotaryLayout::interleaved).end();
-  } else {
-    json.null();
-  }
-  json.end();
-}
-
-// The class and what acts on it; null for a module that is not in the list, a model's or a file's.
-void write_kind(Json& json, std::string_view module) {
-  json.name("kind");
-  const ModuleKind* kind = find_module_kind(module);
-  if (!kind) {
-    json.null();
-    return;
-  }
-  const ModuleUses& uses = kind->uses;
-  json.object().name("class").text(kind->class_name).name("weights").boolean(uses.weights);
-  json.name("linear").boolean(uses.linear).name("mask").boolean(uses.mask).name("heads").boolean(uses.heads);
-  json.name("outProj").boolean(uses.out_proj).name("source").boolean(uses.source).end();
-}
-
-void write_head(Json& json, std::int64_t batch, const Words& words, const std::vector<Check>& checks,
-                const ReportOptions& options) {
-  json.name("version").text(ATTN_VERSION).name("title").text(words.title).name("module").text(options.module);
-  write_kind(json, options.module);
-  json.name("command").text(options.command).name("seed");
-  options.seed ? json.number(static_cast<std::int64_t>(*options.seed)) : json.null();
-  json.name("flavour").text(name(options.flavour)).name("training").boolean(options.training);
-  json.name("batch").number(batch).name("item").number(options.item).name("config");
-  if (options.config) {
-    write_config(json, *options.config);
-  } else {
-    json.null();
-  }
-  texts(json, "tokens", words.queries);
-  if (words.keys != words.queries) texts(json, "keyTokens", words.keys);
-  texts(json, "notes", options.notes);
-  json.name("randomWeights").boolean(options.random_weights).name("start").object();
-  json.name("layer").number(options.layer).name("head").number(options.head).end();
-  json.name("health").array();
-  for (const Check& check : checks) {
-    json.object().name("name").text(check.name).name("holds").boolean(check.holds);
-    json.name("value").number(check.value).name("bound").number(check.bound).name("told").text(check.told).end();
-  }
-  json.end();
 }
 
 // The parameters' names and shapes always (the random stream is theirs first), their values where they are few.
@@ -171,8 +61,7 @@ void write_steps(Json& json, const Block& block, const Plan& plan, Comparison& k
     const bool weights = step == "weights";
     if (!plan.exact && !weights && !(plan.vectors && known.kind == StepKind::heads)) continue;
     json.object().name("name").text(step).name("kind").text(kind_name(known.kind));
-    json.name("ofKeys").boolean(known.of_keys).name("title").text(known.title);
-    json.name("meaning").text(known.meaning).name("data");
+    json.name("ofKeys").boolean(known.of_keys).name("meaning").text(known.meaning).name("data");
     if (plan.exact) {
       exact(json, tensor);
     } else if (weights) {
@@ -302,6 +191,7 @@ struct ReportWriter::State {
   State(const ReportOptions& given, std::int64_t count) : options(given), layers(count) { options.repeated = {}; }
 
   void add_repeated(const Block& block);
+  void choose_start();
   void add(const Block& block, std::optional<std::int64_t> number);
   std::string block_json(const Block& block, std::optional<std::int64_t> number);
   std::string data() const;
@@ -334,11 +224,20 @@ void ReportWriter::State::add_repeated(const Block& block) {
   }
 }
 
+void ReportWriter::State::choose_start() {
+  const auto strongest = strongest_head(kinds, options.layer);
+  const bool free = !options.head && strongest;
+  if (free) options.layer = strongest->first;
+  options.head = free ? strongest->second : options.head.value_or(0);
+  options.layer = options.layer.value_or(0);
+}
+
 void ReportWriter::State::add(const Block& block, std::optional<std::int64_t> number) {
   const Shape& found = block.weights().shape();
   if (blocks.empty()) {
     shape = found;
     words = words_of(block, options);
+    choose_start();
     plan = plan_for(block, layers);
     heatmap = without_scripts(block, words);
   }
@@ -370,7 +269,7 @@ std::string ReportWriter::State::block_json(const Block& block, std::optional<st
     write_space(to, block);
   };
   std::optional<std::string> small;
-  if (plan.packed && std::ssize(blocks) != options.layer) {
+  if (plan.packed && std::ssize(blocks) != *options.layer) {
     std::string bytes;
     Json rest(bytes);
     rest.object();
@@ -391,8 +290,8 @@ std::string ReportWriter::State::block_json(const Block& block, std::optional<st
 std::string ReportWriter::State::data() const {
   Json json;
   json.object();
-  write_head(json, batch, words, health.checks(), options);
-  json.name("repeated").number(static_cast<std::int64_t>(options.repeated_ids.size()));
+  write_about(json, batch, words, health.checks(), options);
+  json.name("repeated").number(static_cast<std::int64_t>(options.repeated_ids.size())).name("named").number(kNamed);
   write_parameters(json, options.parameters);
   json.name("exact").boolean(plan.exact).name("blocks").array();
   for (const std::string& block : blocks) json.json(block);
@@ -412,8 +311,8 @@ std::string ReportWriter::State::value_of(std::string_view name) const {
 
 std::string ReportWriter::State::page() const {
   if (blocks.empty()) throw Error(Error::Kind::argument, "report", "at least one layer", "none");
-  require_there("layer", options.layer, std::ssize(blocks));
-  require_there("head", options.head, heads[static_cast<std::size_t>(options.layer)]);
+  require_there("layer", *options.layer, std::ssize(blocks));
+  require_there("head", *options.head, heads[static_cast<std::size_t>(*options.layer)]);
   std::string page;
   std::string_view rest = page_html();
   for (std::size_t open; (open = rest.find("{{")) != std::string_view::npos;) {
@@ -441,7 +340,7 @@ std::string ReportWriter::page() const { return state_->page(); }
 
 std::string report(const Trace& trace, const ReportOptions& options) {
   const Blocks found = arrange(trace, options.item);
-  require_there("layer", options.layer, std::ssize(found.blocks));
+  require_there("layer", options.layer.value_or(0), std::ssize(found.blocks));
   ReportWriter::State state(options, std::ssize(found.blocks));
   state.batch = found.batch;
   if (!options.repeated_ids.empty()) {

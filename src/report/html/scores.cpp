@@ -1,5 +1,6 @@
 #include "report/html/scores.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace attn::report_page {
@@ -51,6 +52,28 @@ HeadKinds head_kinds(const Tensor& weights, std::span<const std::int64_t> ids) {
   }
   const auto queries = static_cast<double>(n);
   return {sum.first / queries, sum.previous / queries, sum.same / queries, sum.induction / queries};
+}
+
+std::optional<std::pair<std::int64_t, std::int64_t>> strongest_head(const std::vector<std::vector<HeadKinds>>& layers,
+                                                                    std::optional<std::int64_t> layer) {
+  std::optional<std::pair<std::int64_t, std::int64_t>> found;
+  const std::int64_t first = layer.value_or(0), end = layer ? first + 1 : std::ssize(layers);
+  if (first < 0 || end > std::ssize(layers)) return found;
+  for (const auto kind : {&HeadKinds::induction, &HeadKinds::previous, &HeadKinds::same, &HeadKinds::first}) {
+    double most = 0;
+    for (std::int64_t l = first; l < end; ++l) {
+      const std::vector<HeadKinds>& heads = layers[static_cast<std::size_t>(l)];
+      for (std::int64_t h = 0; h < std::ssize(heads); ++h) {
+        const HeadKinds& k = heads[static_cast<std::size_t>(h)];
+        if (k.*kind < kNamed || k.*kind <= most || k.*kind < std::max({k.first, k.previous, k.same, k.induction}))
+          continue;
+        most = k.*kind;
+        found = {l, h};
+      }
+    }
+    if (found) return found;
+  }
+  return found;
 }
 
 }  // namespace attn::report_page

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "attn/tensor.hpp"
 
@@ -30,5 +33,13 @@ struct HeadKinds {
 
 // weights (2n, 2n) of n ids, twice.
 HeadKinds head_kinds(const Tensor& weights, std::span<const std::int64_t> ids);
+
+// A head is named by its largest kind from this on.
+constexpr double kNamed = 0.4;
+
+// Layer and head, from 0, of the strongest head that has a name, in `layer` alone where that is given: of the induction
+// heads, else of those of the previous, then the same, then the first token.
+std::optional<std::pair<std::int64_t, std::int64_t>> strongest_head(const std::vector<std::vector<HeadKinds>>& layers,
+                                                                    std::optional<std::int64_t> layer);
 
 }  // namespace attn::report_page

@@ -11,7 +11,10 @@ import shutil
 import subprocess
 import tempfile
 import time
+import zlib
 
+# Windows' numbers of keys, by which the browser knows them.
+KEYS = {"Tab": 9, "Enter": 13, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 
 
@@ -153,10 +156,12 @@ class Page:
             self.mouse("mouseMoved", x + by_x * step / 5, y + by_y * step / 5, 1)
         self.mouse("mouseReleased", x + by_x, y + by_y)
 
-    def key(self, key):
-        more = {"text": "\r", "windowsVirtualKeyCode": 13} if key == "Enter" else {}  # what a button hears
-        for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", {"type": kind, "key": key, "code": key, **more})
+    def key(self, key, modifiers=0):
+        """A key that is pressed and let go, with what the browser itself does then. modifiers: 1 Alt, 2 Ctrl, 8 Shift."""
+        more = {"windowsVirtualKeyCode": KEYS[key]} if key in KEYS else {}
+        text = {"text": "\r"} if key == "Enter" else {"text": key} if len(key) == 1 else {}
+        self.send("Input.dispatchKeyEvent", {"type": "keyDown", "key": key, "code": key, "modifiers": modifiers, **more, **text})
+        self.send("Input.dispatchKeyEvent", {"type": "keyUp", "key": key, "code": key, "modifiers": modifiers, **more})
 
     def set(self, selector, value):
         """Sets a field as a user would: the value, then its events."""
@@ -173,6 +178,11 @@ class Page:
             params["clip"] = dict(zip(("x", "y", "width", "height"), clip), scale=1)
         with open(path, "wb") as out:
             out.write(base64.b64decode(self.send("Page.captureScreenshot", params)["data"]))
+
+    def pixels(self, clip):
+        """[row][column] (red, green, blue) of what is shown of the page at (x, y, width, height)."""
+        params = {"format": "png", "clip": dict(zip(("x", "y", "width", "height"), clip), scale=1), "captureBeyondViewport": True}
+        return png_rows(base64.b64decode(self.send("Page.captureScreenshot", params)["data"]))
 
     def complaints(self):
         """Requests other than the page itself (and its own data: and blob: pictures), errors, warnings."""
@@ -197,3 +207,23 @@ class Page:
 
     def close(self):
         self.browser.send("Target.closeTarget", {"targetId": self.target})
+
+
+def png_rows(data):
+    """Rows of (red, green, blue) of an 8-bit PNG without interlacing (PNG, third edition, section 9)."""
+    width, height, channels = int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big"), {2: 3, 6: 4}[data[25]]
+    packed, at = b"", 8
+    while at < len(data):
+        length, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+        packed += data[at + 8 : at + 8 + length] if kind == b"IDAT" else b""
+        at += 12 + length
+    raw, above, rows = zlib.decompress(packed), bytearray(width * channels), []
+    for start in range(0, height * (width * channels + 1), width * channels + 1):
+        line = bytearray(raw[start + 1 : start + 1 + width * channels])
+        for i in range(len(line)):
+            left, up, corner = (line[i - channels], above[i], above[i - channels]) if i >= channels else (0, above[i], 0)
+            near = min((left, up, corner), key=lambda x: abs(left + up - corner - x))
+            line[i] = (line[i] + (0, left, up, (left + up) // 2, near)[raw[start]]) & 255
+        rows.append([tuple(line[i : i + 3]) for i in range(0, len(line), channels)])
+        above = line
+    return rows

@@ -13,7 +13,9 @@ if not chromium.find():
     print("skipped: no chromium here (Debian: apt-get install chromium)")
     sys.exit(77)
 from figures_case import *  # noqa: E402
+from keyboard_case import *  # noqa: E402
 from labs_case import *  # noqa: E402
+from model_page_case import *  # noqa: E402
 from overview_case import *  # noqa: E402
 from packed_case import *  # noqa: E402
 from sources_case import *  # noqa: E402

@@ -198,9 +198,10 @@ ReadText open_text(const Verb& verb, const PictureFlags& flags) {
   require_one(verb, flags);
   require_no_module_flags(verb, "--model");
   require_not_given(verb, {"--tensor"}, "--model");
-  ReadText text{load_reader(flags.model), {}, {}};
+  ReadText text{load_reader(flags.model), {}, {}, given_text(flags.input), {}};
   const auto tokenizer = text.model->tokenizer(flags.tokenizer);
-  text.ids = tokenizer->encode(given_text(flags.input));
+  text.ids = tokenizer->encode(text.text);
+  text.unit = dynamic_cast<const ByteTokenizer*>(tokenizer.get()) ? "byte" : "token";
   const auto [first, last] = token_range(flags.input.tokens, text.ids.size());
   text.ids = {text.ids.begin() + static_cast<std::ptrdiff_t>(first),
               text.ids.begin() + static_cast<std::ptrdiff_t>(last)};
@@ -211,6 +212,7 @@ ReadText open_text(const Verb& verb, const PictureFlags& flags) {
         formatted("{}", text.ids.size()),
         text.ids.empty() ? "pass --text \"some words\"" : formatted("pass a shorter text, or --tokens {}", most));
   }
+  if (!flags.input.tokens.empty()) text.text = tokenizer->decode(text.ids);
   for (const std::int64_t id : text.ids) text.tokens.push_back(tokenizer->decode(id));
   return text;
 }

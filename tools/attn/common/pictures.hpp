@@ -43,6 +43,7 @@ struct ReadText {
   std::unique_ptr<TextModel> model;
   std::vector<std::int64_t> ids;
   std::vector<std::string> tokens;  // as text
+  std::string text, unit;           // the text as given, as far as it is read; "byte" or "token"
 };
 
 // --model, --text or --text-file, --tokenizer, and which tokens --tokens leaves. Throws Error, which says what to pass.

@@ -3,7 +3,6 @@
 
 const report = JSON.parse(document.getElementById("data").textContent);
 report.keyTokens ??= report.tokens;
-report.unit ??= "word";  // or token, or byte: what the rows of a text are
 
 // Base64, or [first, count] of what was compressed with the block.
 function bytesOf(stored, block) {
@@ -17,8 +16,8 @@ const floatsOf = (stored, block) => new Float32Array(bytesOf(stored, block).buff
 
 // One step of one block. at(head, row, column) is the library's number, or near it where `exact` is false.
 class Step {
-  constructor({ name, kind, ofKeys, title, meaning, data }, block) {
-    Object.assign(this, { name, kind, ofKeys, title, meaning, data, block });  // kind: tokens, heads, scores, weights
+  constructor({ name, kind, ofKeys, meaning, data }, block) {
+    Object.assign(this, { name, kind, ofKeys, meaning, data, block });  // kind: tokens, heads, scores, weights
     this.pairs = kind === "scores" || kind === "weights";
     this.exact = "f32" in data;
     this.pooled = "pool" in data;
@@ -176,7 +175,7 @@ function exactly(x) {
   return String(x);
 }
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
-// What the page says of words, in the units of its text: words of a module's input, a model's tokens, or bytes.
+// What the page says of words, in the unit of its text: a model reads tokens, or bytes.
 const say = (text) => text.replace(/\bword/g, report.unit).replace(/\bWord/g, report.unit[0].toUpperCase() + report.unit.slice(1));
 // A token as a short label: what cannot be seen is named, outer blanks too; marks of direction do not act.
 function word(token, most = 14) {

@@ -14,7 +14,7 @@ function explanation() {
     return ["Attention lets each word take what it needs from others. These are its weights alone: a row belongs to one word, the query, and says how much of each other word, the key, goes into it. A row sums to 1."];
   }
   if (!has("queries")) return [asks, "Here the words’ own vectors are all there is: the dot product of two of them is their score.", ...end];
-  return [asks, "Three projections make a query of each word (what it looks for), a key (what it offers) and a value (what it gives). The dot product of a query and a key is their score.", ...end];
+  return [report.unit === "byte" && "This model reads bytes, so that each byte is a token.", asks, "Three projections make a query of each word (what it looks for), a key (what it offers) and a value (what it gives). The dot product of a query and a key is their score.", ...end];
 }
 
 // Weights that nobody trained: what their pattern does not say.

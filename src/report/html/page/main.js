@@ -4,7 +4,7 @@
 function panel(host, id, title, build, folded) {
   const content = element("div", {}), head = element("h2", {}, title);
   building = folded ? element("details", { class: "panel", id, ontoggle: () => select({}) }, element("summary", {}, head), content)
-    : element("section", { class: "panel", id, "aria-label": title }, head, content);
+    : element("section", { class: "panel", id, "aria-label": title || null }, title && head, content);
   host.append(building);
   build(content);
   if (!content.hasChildNodes()) building.remove();
@@ -16,6 +16,7 @@ header(document.getElementById("about"));
 document.getElementById("panels").hidden = false;
 panel(first, "overview", report.repeated ? "What each head does" : "Heads", overviewPanel);
 panel(first, "steps", "Step by step", stagePanel);
+panel(first, "names", "", namesPanel);
 building = undefined;
 selectionBar(document.getElementById("selection"));
 panel(more, "lines", "Who looks at whom", linesPanel);

@@ -6,13 +6,12 @@ const kindNames = {
   induction: ["induction", "the token that came after an earlier one like the query’s own: what a text that repeats itself says next", 1, "I"],
   first: ["first token", "the first token of all, where weight goes that has no better place", 5, "F"],
 };
-const kindLimit = 0.4;  // of a query's weight, on average
 
 const strongest = (kinds) => Object.keys(kindNames).reduce((most, kind) => (kinds[kind] > kinds[most] ? kind : most), "previous");
 // "induction 0.83", or the largest of its scores where it is below the limit; nothing where no head has a name.
 function kindOf(kinds) {
   if (!kinds) return { text: "" };
-  const kind = strongest(kinds), score = kinds[kind], known = score >= kindLimit;
+  const kind = strongest(kinds), score = kinds[kind], known = score >= report.named;
   return { kind: known ? kind : undefined, score, text: known ? `${kindNames[kind][0]} ${format(score, 2)}` : `no name: at most ${format(score, 2)} (${kindNames[kind][0]})` };
 }
 const kindColour = (kind) => seriesOf(kindNames[kind][2]);
@@ -48,10 +47,8 @@ function headButton(b, head) {
 
 function kindLegend() {
   const found = blocks.flatMap((block) => block.kinds.map(kindOf)), names = [...Object.keys(kindNames), undefined];
-  const item = (kind) => element("li", {}, kindMark(element("i", { "aria-hidden": "true" }), { kind }), element("span", {}, element("strong", {}, kind ? kindNames[kind][0] : "no name"), ` (${found.filter((one) => one.kind === kind).length})`));
-  return [element("ul", { class: "kinds" }, names.map(item)),
-    element("details", {}, element("summary", {}, "How heads are named"), Object.values(kindNames).map(([name, meaning]) => element("p", { class: "quiet" }, element("strong", {}, name), `: ${meaning}.`)),
-      element("p", { class: "quiet" }, `The model read the first ${report.repeated} tokens of the text twice, one after the other. A score is the mean, over the ${report.repeated} queries of the second reading, of a head’s weight on tokens of that kind. Each key counts once: as the first token, else as the previous, else as the same, else as induction. A head is named by its largest score if that is ${format(kindLimit, 1)} or more.`))];
+  return element("ul", { class: "kinds" }, names.map((kind) => element("li", {}, kindMark(element("i", { "aria-hidden": "true" }), { kind }),
+    element("span", {}, element("strong", {}, kind ? kindNames[kind][0] : "no name"), ` (${found.filter((one) => one.kind === kind).length})`))));
 }
 
 function overviewPanel(host) {
@@ -63,9 +60,7 @@ function overviewPanel(host) {
     element("tbody", {}, rows.map((buttons, b) => element("tr", {}, element("th", { scope: "row" }, String(layerNumber(b))), buttons.map((button) => element("td", {}, button)))))),
   (down, right) => select({ block: clamp(state.block + down, blocks.length), head: state.head + right }));
   fill(host, element("p", { class: "lead" }, "Layers go down and heads across.", report.repeated ? " A head has a name where most of its weight lies on one kind of token." : ""),
-    element("div", { class: "scroll" }, map), said, report.repeated ? kindLegend() : [],
-    exports({ name: () => "overview", title: () => "The map of heads", svg: overviewSvg,
-      csv: () => [["layer", "head", "name", ...(report.repeated ? names : [])], ...blocks.flatMap((block, b) => rows[b].map((_, head) => [layerNumber(b), head + 1, kindOf(block.kinds?.[head]).kind ?? "", ...(report.repeated ? names.map((kind) => block.kinds[head][kind]) : [])]))] }));
+    report.repeated && kindLegend(), element("div", { class: "scroll" }, map), said);
   onSelection(() => {
     for (const button of cells) {
       const on = Number(button.dataset.block) === state.block && Number(button.dataset.head) === state.head;
@@ -74,6 +69,16 @@ function overviewPanel(host) {
       button.tabIndex = on ? 0 : -1;
     }
     const kinds = currentBlock().kinds?.[state.head];
-    said.textContent = `${headName()}${kinds ? `: ${names.map((kind) => `${kindNames[kind][0]} ${format(kinds[kind], 2)}`).join(", ")}` : ""}.`.replace("l", "L");
+    said.textContent = `${headName()}${kinds ? `: ${names.map((kind) => `${kindNames[kind][0]} ${kinds[kind].toFixed(2)}`).join(", ")}` : ""}.`.replace("l", "L");
   });
+}
+
+// Below the map, and behind the steps in the order of Tab.
+function namesPanel(host) {
+  if (!severalLayers && !report.repeated) return;
+  const names = report.repeated ? Object.keys(kindNames) : [];
+  fill(host, report.repeated && element("details", {}, element("summary", {}, "How heads are named"), names.map((kind) => element("p", { class: "quiet" }, element("strong", {}, kindNames[kind][0]), `: ${kindNames[kind][1]}.`)),
+    element("p", { class: "quiet" }, `The model read the first ${report.repeated} tokens of the text twice, one after the other. A score is the mean, over the ${report.repeated} queries of the second reading, of a head’s weight on tokens of that kind. Each key counts once: as the first token, else as the previous, else as the same, else as induction. A head is named by its largest score if that is ${format(report.named, 1)} or more.`)),
+  exports({ name: () => "overview", title: () => "The map of heads", svg: overviewSvg,
+    csv: () => [["layer", "head", "name", ...names.map((kind) => kindNames[kind][0])], ...blocks.flatMap((block, b) => Array.from({ length: block.heads }, (_, head) => [layerNumber(b), head + 1, kindOf(block.kinds?.[head]).kind ?? "", ...names.map((kind) => block.kinds[head][kind])]))] }));
 }

@@ -1,0 +1,115 @@
+#include "report/html/about.hpp"
+
+#include <algorithm>
+
+#include "attn/error.hpp"
+#include "attn/module_kinds.hpp"
+#include "attn/version.hpp"
+
+namespace attn::report_page {
+namespace {
+
+std::vector<std::string> labels(const char* what, const std::vector<std::string>& given, std::int64_t count) {
+  if (!given.empty() && static_cast<std::int64_t>(given.size()) != count) {
+    throw Error(Error::Kind::shape, "report", std::to_string(count) + " " + what + ", one for each row",
+                std::to_string(given.size()), "pass as many labels as the weights have queries (and keys)");
+  }
+  if (!given.empty()) return given;
+  std::vector<std::string> numbers;
+  for (std::int64_t i = 1; i <= count; ++i) numbers.push_back(std::to_string(i));
+  return numbers;
+}
+
+std::string sentence(const std::vector<std::string>& tokens) {
+  constexpr std::size_t most = 24;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(tokens.size(), most); ++i) text.append(i == 0 ? "" : " ").append(tokens[i]);
+  return text.append(tokens.size() > most ? " …" : "");
+}
+
+void texts(Json& json, std::string_view name, const std::vector<std::string>& list) {
+  json.name(name).array();
+  for (const std::string& text : list) json.text(text);
+  json.end();
+}
+
+// How far one number that is multiplied may be rounded, beside float32's own rounding of the sums.
+double product_unit(Precision precision) {
+  return precision == Precision::highest ? 0 : precision == Precision::high ? 0x1p-16 : 0x1p-8;
+}
+
+void write_config(Json& json, const ModuleConfig& c) {
+  json.object().name("d_in").number(c.d_in).name("d_out").number(c.d_out);
+  json.name("context_length").number(c.context_length).name("dropout").number(c.dropout);
+  json.name("num_heads").number(c.num_heads).name("qkv_bias").boolean(c.qkv_bias).name("causal").boolean(c.causal);
+  json.name("scale");
+  c.scale ? json.number(*c.scale) : json.null();
+  json.name("layer_order").text(c.layer_order == LayerOrder::kqv ? "kqv" : "qkv");
+  json.name("out_proj").boolean(c.out_proj).name("unit").number(product_unit(c.precision)).name("rope");
+  if (c.rope) {
+    json.object().name("invFreq").array();
+    for (const float rate : c.rope->inv_freq) json.number(static_cast<double>(rate));
+    json.end().name("factor").number(c.rope->attention_factor);
+    json.name("interleaved").boolean(c.rope->layout == RotaryLayout::interleaved).end();
+  } else {
+    json.null();
+  }
+  json.end();
+}
+
+// The class and what acts on it; null for a module that is not in the list, a model's or a file's.
+void write_kind(Json& json, std::string_view module) {
+  json.name("kind");
+  const ModuleKind* kind = find_module_kind(module);
+  if (!kind) {
+    json.null();
+    return;
+  }
+  const ModuleUses& uses = kind->uses;
+  json.object().name("class").text(kind->class_name).name("weights").boolean(uses.weights);
+  json.name("linear").boolean(uses.linear).name("mask").boolean(uses.mask).name("heads").boolean(uses.heads);
+  json.name("outProj").boolean(uses.out_proj).name("source").boolean(uses.source).end();
+}
+
+}  // namespace
+
+Words words_of(const Block& block, const ReportOptions& options) {
+  const std::int64_t queries = block.weights().size(1), keys = block.weights().size(2);
+  Words words;
+  words.queries = labels("tokens", options.tokens, queries);
+  const bool own = !options.key_tokens.empty() || queries != keys;
+  words.keys = own ? labels("key tokens", options.key_tokens, keys) : words.queries;
+  words.title = options.title.empty() ? sentence(options.tokens) : options.title;
+  if (words.title.empty()) words.title = std::to_string(queries) + " tokens";
+  words.unit = !options.unit.empty() ? options.unit : options.repeated_ids.empty() ? "word" : "token";
+  return words;
+}
+
+void write_about(Json& json, std::int64_t batch, const Words& words, const std::vector<Check>& checks,
+                 const ReportOptions& options) {
+  json.name("version").text(ATTN_VERSION).name("title").text(words.title).name("unit").text(words.unit);
+  json.name("module").text(options.module);
+  write_kind(json, options.module);
+  json.name("command").text(options.command).name("seed");
+  options.seed ? json.number(static_cast<std::int64_t>(*options.seed)) : json.null();
+  json.name("flavour").text(name(options.flavour)).name("training").boolean(options.training);
+  json.name("batch").number(batch).name("item").number(options.item).name("config");
+  if (options.config) {
+    write_config(json, *options.config);
+  } else {
+    json.null();
+  }
+  texts(json, "tokens", words.queries);
+  if (words.keys != words.queries) texts(json, "keyTokens", words.keys);
+  texts(json, "notes", options.notes);
+  json.name("randomWeights").boolean(options.random_weights).name("start").object();
+  json.name("layer").number(*options.layer).name("head").number(*options.head).end();
+  json.name("health").array();
+  for (const Check& check : checks) {
+    json.object().name("name").text(check.name).name("holds").boolean(check.holds);
+    json.name("value").number(check.value).name("bound").number(check.bound).name("told").text(check.told).end();
+  }
+  json.end();
+}
+
+}  // namespace attn::report_page
