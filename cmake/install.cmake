@@ -52,9 +52,20 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/attnConfigVersion.cmake C
 install(FILES ${PROJECT_BINARY_DIR}/attnConfig.cmake ${PROJECT_BINARY_DIR}/attnConfigVersion.cmake
         DESTINATION ${ATTN_CONFIG_FOLDER})
 
-# pkg-config attn; with --static where the library is static. Paths follow the file, so that the folder may move.
+# pkg-config attn. Who links a static library links its dependencies too. Paths follow the file, so that the folder may
+# move.
 file(RELATIVE_PATH ATTN_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" ATTN_PC_PREFIX ${ATTN_PC_PREFIX})
+set(ATTN_PC_PRIVATE "")
+set(ATTN_PC_LIBS "${OpenMP_CXX_FLAGS} -pthread -lstdc++ -lm")
+if(CMAKE_DL_LIBS)
+  string(APPEND ATTN_PC_LIBS " -l${CMAKE_DL_LIBS}")
+endif()
+if(ATTN_LIBRARY_TYPE STREQUAL "SHARED_LIBRARY")
+  set(ATTN_PC_PRIVATE .private)
+  string(PREPEND ATTN_PC_LIBS "\nLibs.private: ")
+endif()
+set(ATTN_PC_REQUIRES "")
 if(ATTN_NPZ)
   set(ATTN_PC_REQUIRES libzip)
 endif()

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/tensor.hpp"
@@ -34,13 +36,14 @@ struct Options {
   Scale scale = Scale::automatic;
   Colours colours = Colours::viridis;
   std::string rows = "queries", columns = "keys", values = "weight";  // names of the axes and of the legend
-  std::int64_t max_cells = 128;  // along a side; longer ones are pooled, each cell the largest of its block
+  std::int64_t max_cells = 128;       // along a side; longer ones are pooled, each cell the largest of its block
+  std::optional<std::int64_t> query;  // lines(): those of this row alone, from 0
 };
 
 // All three: any dtype; colours for finite values on a scale that the legend names; masked cells, NaN and -inf hatched,
 // each in its own way, inf outlined. A long title is broken into lines. Throw Error (shape) for a tensor that is empty
 // or of another rank, labels or a mask that do not fit it; Error (argument) for values below 0 on the scales log and
-// row.
+// row, and for a query that is not there.
 
 // (tq, tk) as cells, with labels; up to 12 × 12 with numbers, up to 32 × 32 with the exact value under the mouse.
 std::string heatmap(const Tensor& weights, const Options& options = {});
@@ -120,5 +123,13 @@ std::string terminal_heatmap(const Tensor& weights, const Options& options = {},
 // "▂▁▄▆█": values from the lowest to the highest, averaged to at most `columns`; "?" where one is not finite.
 std::string sparkline(std::span<const double> values, std::size_t columns = 80,
                       Characters characters = Characters::unicode);
+
+// ---- a figure as PNG --------------------------------------------------------------------
+
+// Throws Error (argument), which says what to install, where librsvg is not there. It is loaded when it is first used.
+void require_png();
+// The bytes of a PNG file of an SVG, `dpi` pixels an inch. Throws as require_png(), and for more than 32767 pixels a
+// side.
+std::string png(std::string_view svg, double dpi = 192);
 
 }  // namespace attn::figure

@@ -42,6 +42,10 @@ NamedTensors load(const std::filesystem::path& path, std::uint64_t max_bytes = 0
 // where it is not clear which one is meant.
 Tensor load_tensor(const std::filesystem::path& path, std::string_view name = {}, std::uint64_t max_bytes = 0);
 
+// All tensors of a file by their names, as Module::load_state_dict() takes them. Throws Error (data) for a name that
+// stands twice.
+std::map<std::string, Tensor> load_state_dict(const std::filesystem::path& path, std::uint64_t max_bytes = 0);
+
 // NumPy format 1.0 to 3.0: f2 f4 f8 i1 u1 i4 i8 b1 in either byte order, C or Fortran order.
 Tensor parse_npy(std::span<const std::byte> bytes, std::string_view source);
 // A zip of .npy files, stored or deflated.

@@ -50,7 +50,8 @@ class Module {
 
   virtual std::vector<Parameter*> parameters() { return {}; }
   StateDict state_dict();
-  // Every parameter must be there, with its shape, and nothing else. Otherwise it throws Error and changes nothing.
+  // Every parameter must be there, with its shape, and nothing else but the "mask" buffers of the book's classes, which
+  // are passed over. Otherwise it throws Error and changes nothing. io::load_state_dict(path) reads a file.
   void load_state_dict(const StateDict& state);
   void zero_grad();
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 #include <string>
 
 #include "attn/tensor.hpp"
@@ -19,5 +20,10 @@ struct PrintOptions {
 // "tensor([[0.4306, 1.4551],\n        [...]])", character for character what print(tensor) gives in
 // PyTorch: int mode ("1."), scientific mode, column width, wrapping, summarising, inf and nan, dtype suffix.
 std::string to_string(const Tensor& tensor, const PrintOptions& options = {});
+inline std::string to_string(const Shape& shape) { return shape.str(); }
+
+// std::cout << tensor prints to_string(tensor), and so with shapes.
+inline std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out << to_string(tensor); }
+inline std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << to_string(shape); }
 
 }  // namespace attn

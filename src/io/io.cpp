@@ -182,6 +182,15 @@ void write_tensor(OutputFile& file, const std::filesystem::path& path, const Ten
   }
 }
 
+std::map<std::string, Tensor> load_state_dict(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  std::map<std::string, Tensor> state;
+  for (auto& [name, tensor] : load(path, max_bytes).tensors) {
+    if (state.emplace(name, std::move(tensor)).second) continue;
+    throw Error(Error::Kind::data, "load_state_dict", "every tensor once", in_quotes(name) + " twice");
+  }
+  return state;
+}
+
 void save_tensor(const std::filesystem::path& path, const Tensor& tensor) {
   format_to_write(path);
   OutputFile file(path, "save_tensor");

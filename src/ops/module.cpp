@@ -57,7 +57,7 @@ void Module::load_state_dict(const StateDict& state) {
     }
   }
   for (const auto& [key, value] : state) {
-    bool known = false;
+    bool known = key == "mask" || key.ends_with(".mask");  // a buffer of PyTorch's; modules here make their own
     for (const Parameter* p : mine) known = known || p->name == key;
     if (!known) throw Error(Error::Kind::data, "load_state_dict", "only this module's parameters", key);
   }

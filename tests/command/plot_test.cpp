@@ -177,6 +177,16 @@ TEST_F(Pictures, StandardInputAndOutput) {
   EXPECT_EQ(out_of("attn show - < one.npy"), out_of("attn show one.npy"));
 }
 
+TEST_F(Pictures, LinesOfOneQuery) {
+  const std::string all = svg("attn plot causal --figure lines"),
+                    one = svg("attn plot causal --figure lines --query 2");
+  EXPECT_THAT(all, HasSubstr("step → Your"));
+  EXPECT_THAT(one, AllOf(HasSubstr("journey → Your: "), HasSubstr("journey → journey: "), Not(HasSubstr("step → "))));
+  refused("attn plot causal --figure lines --query 7 --output f.svg", 2, {"--query", "1 to 6"});
+  refused("attn plot causal --query 2 --output f.svg", 2, {"--query", "--figure lines"});
+  refused("attn plot causal --figure space --query 2 --output f.svg", 2, {"--query"});
+}
+
 TEST_F(Pictures, Refused) {
   constexpr int usage = 2, data = 3;
   write("f.svg", "older");

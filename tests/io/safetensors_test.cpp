@@ -182,5 +182,16 @@ TEST_F(SafetensorsFile, RefusesNamesThatNobodyCouldRead) {
   EXPECT_TRUE(names().empty());
 }
 
+TEST(StateDicts, AreReadByName) {
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "attn-state.safetensors";
+  io::save_safetensors(path, {.tensors = {{"b", Tensor::of({1.0f, 2.0f})}, {"a", Tensor::of({{3.0f, 4.0f}})}}});
+  const std::map<std::string, Tensor> state = io::load_state_dict(path);
+  ASSERT_EQ(state.size(), 2U);
+  EXPECT_EQ(state.at("a").shape(), (Shape{1, 2}));
+  EXPECT_EQ(state.at("b").at({1}), 2);
+  std::filesystem::remove(path);
+  EXPECT_THROW(io::load_state_dict(path), Error);
+}
+
 }  // namespace
 }  // namespace attn::test

@@ -50,6 +50,16 @@ TEST(StateDict, LoadsWhatAnotherSaved) {
   }
 }
 
+TEST(StateDict, PassesOverTheBooksMasks) {
+  const auto heads = build("MultiHeadAttentionWrapper", {.d_in = 3, .d_out = 4, .num_heads = 2}, seeded());
+  StateDict state = heads->state_dict();
+  for (const char* name : {"mask", "heads.0.mask", "heads.1.mask"}) state[name] = Tensor::ones({6, 6});
+  heads->load_state_dict(state);
+  EXPECT_EQ(heads->state_dict().size(), state.size() - 3);
+  state["unmask"] = Tensor::ones({6, 6});
+  expect_error(Kind::data, {"only this module's", "unmask"}, [&] { heads->load_state_dict(state); });
+}
+
 TEST(StateDict, LoadsOtherFloatsAsFloat32) {
   const auto module = build("CausalAttention", {.d_in = 3, .d_out = 4}, seeded());
   StateDict state = module->state_dict();

@@ -356,6 +356,22 @@ TEST(Heads, LayersAreRows) {
 
 // ---- lines --------------------------------------------------------------------------------------
 
+TEST(Lines, OfOneQueryLeaveTheOthersOut) {
+  for (std::int64_t query = 0; query < 3; ++query) {
+    std::set<std::string> hints, expected;
+    for (const Element& e :
+         Document(fig::lines(some_weights(), {.tokens = {"a", "b", "c"}, .query = query})).all("line"))
+      hints.insert(e.hint);
+    for (const Element& e : Document(fig::lines(some_weights(), {.tokens = {"a", "b", "c"}})).all("line")) {
+      if (e.hint.starts_with(static_cast<char>('a' + query))) expected.insert(e.hint);
+    }
+    EXPECT_EQ(hints, expected);
+    EXPECT_FALSE(hints.empty());
+  }
+  EXPECT_THROW(fig::lines(some_weights(), {.query = 3}), Error);
+  EXPECT_THROW(fig::lines(some_weights(), {.query = -1}), Error);
+}
+
 TEST(Lines, AreAsStrongAsTheWeight) {
   const Document d(fig::lines(some_weights(), {.tokens = {"a", "b", "c"}}));
   std::map<std::string, double> strength;

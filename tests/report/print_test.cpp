@@ -93,6 +93,13 @@ TEST(Print, EqualsPyTorchCharacterForCharacter) {
   }
 }
 
+TEST(Print, StreamsTakeTensorsAndShapes) {
+  const Tensor x = Tensor::of({{1, 2.5}, {-3, 4}});
+  std::ostringstream out;
+  out << x << " of " << x.shape();
+  EXPECT_EQ(out.str(), "tensor([[ 1.0000,  2.5000],\n        [-3.0000,  4.0000]]) of (2, 2)");  // print() in PyTorch
+}
+
 TEST(Print, StridesDoNotMatter) {
   for (const Case& c : read_cases()) {
     // Through double, as copies go, int64 keeps 53 bits and a NaN its sign at most.

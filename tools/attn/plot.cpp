@@ -13,7 +13,6 @@
 #include "common/format.hpp"
 #include "common/outputs.hpp"
 #include "common/pictures.hpp"
-#include "common/png.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "verbs.hpp"
@@ -24,6 +23,7 @@ namespace {
 constexpr const char* kPlotExamples =
     "attn plot causal --output causal.svg\n"
     "attn plot multihead --figure lines --output lines.svg\n"
+    "attn plot --text 'The cat sat on the mat.' --figure lines --query 2 --output cat.svg\n"
     "attn plot simple --figure arrows --title 'Word vectors' --output words.svg\n"
     "attn run multihead --d-out 4 --save-steps s.safetensors\n"
     "attn plot s.safetensors --figure steps --output steps.svg\n"
@@ -35,6 +35,7 @@ struct PlotFlags {
   PictureFlags pictures;
   ChoiceFlags choice;
   std::string figure, title, output;
+  std::optional<std::int64_t> query;  // counted from 1
   double dpi = 192;
 };
 
@@ -82,13 +83,16 @@ std::string space_figure(const Pictures& pictures, const Blocks& blocks, const B
 
 // Throws Error (argument) for a flag that the figure would ignore.
 void require_used_flags(const Verb& verb, const std::string& figure) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> unused{{{"steps", "--step"},
-                                                                                 {"steps", "--log"},
-                                                                                 {"space", "--log"},
-                                                                                 {"arrows", "--log"},
-                                                                                 {"space", "--colours"},
-                                                                                 {"arrows", "--colours"},
-                                                                                 {"heads", "--head"}}};
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> unused{{{"steps", "--step"},
+                                                                                  {"steps", "--query"},
+                                                                                  {"space", "--query"},
+                                                                                  {"arrows", "--query"},
+                                                                                  {"steps", "--log"},
+                                                                                  {"space", "--log"},
+                                                                                  {"arrows", "--log"},
+                                                                                  {"space", "--colours"},
+                                                                                  {"arrows", "--colours"},
+                                                                                  {"heads", "--head"}}};
   for (const auto& [name, flag] : unused) {
     if (name != figure || !verb.given(flag)) continue;
     throw Error(Error::Kind::argument, "attn plot", formatted("flags that --figure {} uses", figure), flag);
@@ -117,6 +121,11 @@ std::string drawn(const Verb& verb, const PlotFlags& flags, const Pictures& pict
   if (kind.empty()) kind = several && !flags.choice.head ? "heads" : "heatmap";
   const bool all_layers = kind == "heads" && !given("--layer");
   options.title = all_layers ? flags.title : title_of(blocks, block, flags, kind != "heatmap");
+  if (flags.query) {
+    if (kind != "lines") throw Error(Error::Kind::argument, "--query", "--figure lines beside it", "--figure " + kind);
+    require_index("--query", *flags.query, step.size(1));
+    options.query = *flags.query - 1;
+  }
   if (kind == "heads") return heads_figure(blocks, block, flags, options, given("--layer"));
   if (kind == "lines") return figure::lines(flags.choice.head ? chosen_head(step, flags.choice) : step, options);
   return figure::heatmap(chosen_head(step, flags.choice), options);
@@ -130,10 +139,10 @@ void plot(const Verb& verb, const PlotFlags& flags) {
   if (!as_png && verb.given("--dpi")) {
     throw Error(Error::Kind::argument, "--dpi", "an --output that ends in .png", escaped(flags.output));
   }
-  if (as_png) require_png();  // before any work
+  if (as_png) figure::require_png();  // before any work
   const Pictures pictures = load_pictures(verb, flags.pictures);
   std::string picture = drawn(verb, flags, pictures);
-  if (as_png) picture = png(picture, flags.dpi);
+  if (as_png) picture = figure::png(picture, flags.dpi);
   outputs.save({{"--output", [&](io::OutputFile& to) { to.write(picture); }}});
   for (const std::string& note : pictures.notes) write_stderr("attn: " + note + "\n");
   if (!outputs.to_stdout()) write_stdout(fitted("wrote " + escaped(flags.output) + "\n", STDOUT_FILENO));
@@ -156,6 +165,8 @@ void define_plot(Verb& verb, int&) {
       .value_name("NAME")
       .default_is("heads where there are several, else heatmap")
       .one_of({"heatmap", "heads", "lines", "space", "arrows", "steps"});
+  verb.add_option("--query", flags->query, "With --figure lines: only the lines of this token, counted from 1.")
+      .value_name("N");
   verb.add_option("--title", flags->title, "The title above the figure.")
       .value_name("TEXT")
       .default_is("the layer and the head, where there are several");

@@ -115,11 +115,23 @@ void draw_links(Svg& svg, const Links& links, std::span<const Matrix> heads, std
   svg.close("g");
 }
 
+// The same heads, in which the other queries see nothing.
+Tensor of_query(const Tensor& heads, std::int64_t query) {
+  if (query < 0 || query >= heads.size(1)) {
+    throw Error(Error::Kind::argument, "lines", "a query from 0 to " + std::to_string(heads.size(1) - 1),
+                std::to_string(query));
+  }
+  Tensor one = Tensor::zeros(heads.shape());
+  one.slice(1, query, query + 1).copy_from(heads.slice(1, query, query + 1).to(DType::f32));
+  return one;
+}
+
 }  // namespace
 
 std::string lines(const Tensor& weights, const Options& options) {
   validate("lines", weights, 2, 3, "weights (queries, keys) or (heads, queries, keys)", options);
-  const Tensor all = weights.rank() == 3 ? weights : weights.unsqueeze(0);
+  Tensor all = weights.rank() == 3 ? weights : weights.unsqueeze(0);
+  if (options.query) all = of_query(all, *options.query);
   std::vector<Matrix> heads;
   Range range;
   for (std::int64_t h = 0; h < all.size(0); ++h) {

@@ -20,17 +20,12 @@ void require_shape(const Input& input, std::string_view module) {
   throw Error(Error::Kind::shape, input.name, "a tensor (tokens, d_in) or (batch, tokens, d_in)", x.shape().str());
 }
 
-// PyTorch's state_dict holds the causal mask too, as a buffer; the modules here make their own.
-bool is_mask_buffer(std::string_view name) { return name == "mask" || name.ends_with(".mask"); }
-
 void load_weights(const std::string& path, std::uint64_t max_bytes, Job& job) {
-  StateDict state;
-  for (auto& [name, tensor] : io::load(path, max_bytes).tensors) {
-    if (is_mask_buffer(name)) continue;
+  const StateDict state = io::load_state_dict(path, max_bytes);
+  for (const auto& [name, tensor] : state) {
     if (const Counts counts = count_nonfinite(tensor); counts.any()) {
       job.notes.push_back(formatted("{} of the weights holds {}", escaped(name), counts_text(counts)));
     }
-    state.emplace(std::move(name), std::move(tensor));
   }
   job.module->load_state_dict(state);
 }

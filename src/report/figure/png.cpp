@@ -1,5 +1,4 @@
-#include "common/png.hpp"
-
+// SVG to PNG, by librsvg where it is installed.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -7,10 +6,10 @@
 #include <new>
 
 #include "attn/error.hpp"
-#include "common/format.hpp"
+#include "attn/figure.hpp"
 
 // The few functions that are used, as librsvg's, cairo's and GLib's headers declare them. With the headers everybody
-// who builds would install a hundred packages; linked, 50 libraries would be loaded whenever the command starts.
+// who builds would install a hundred packages; linked, 50 libraries would be loaded whenever a program starts.
 extern "C" {
 struct RsvgHandle;
 struct cairo_t;
@@ -38,7 +37,7 @@ void cairo_set_source_rgb(cairo_t*, double red, double green, double blue);
 void cairo_paint(cairo_t*);
 }
 
-namespace attn::tool {
+namespace attn::figure {
 namespace {
 
 constexpr int kSuccess = 0, kRgb24 = 1;  // cairo_status_t, cairo_format_t
@@ -72,8 +71,10 @@ int append(void* bytes, const unsigned char* data, unsigned length) {
 
 void require_size(double width, double height) {
   if (width >= 1 && height >= 1 && width <= kMostPixels && height <= kMostPixels) return;
-  throw Error(Error::Kind::argument, "PNG", formatted("at most {} pixels a side", kMostPixels),
-              formatted("{:.0f} × {:.0f}", width, height), "lower --dpi, or write .svg");
+  throw Error(Error::Kind::argument, "PNG",
+              "at most " + std::to_string(static_cast<int>(kMostPixels)) + " pixels a side",
+              std::to_string(std::llround(width)) + " × " + std::to_string(std::llround(height)),
+              "lower the dpi, or write .svg");
 }
 
 }  // namespace
@@ -105,4 +106,4 @@ std::string png(std::string_view svg, double dpi) {
   return bytes;
 }
 
-}  // namespace attn::tool
+}  // namespace attn::figure
