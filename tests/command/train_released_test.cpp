@@ -75,6 +75,24 @@ TEST_F(TrainReleased, LearnsWithProductsOfBfloat16) {
   EXPECT_EQ(saved.tensors.front().second.dtype(), DType::f32);
 }
 
+// Templates in a folder of their own go along, and the folder may be replaced; a file that nobody knows may not.
+TEST_F(TrainReleased, KeepsAdditionalTemplates) {
+  fs::create_directory(path("llama/additional_chat_templates"));
+  write("llama/additional_chat_templates/tool_use.jinja", "{{ messages[-1].content }}");
+  write("llama/additional_chat_templates/note.txt", "no template");
+  for (const char* how : {"", " --force"}) {
+    out_of("attn train --from llama --text text.txt --context 16 --batch 4 --steps 2 --warmup 1 --out tuned" +
+           std::string(how));
+    EXPECT_EQ(read(path("tuned/additional_chat_templates/tool_use.jinja")), "{{ messages[-1].content }}");
+    EXPECT_FALSE(fs::exists(path("tuned/additional_chat_templates/note.txt")));
+  }
+  write("tuned/additional_chat_templates/mine.txt", "mine");
+  const Ran ran = run("attn train --from llama --text text.txt --context 16 --steps 2 --out tuned --force");
+  EXPECT_EQ(ran.status, 2);
+  EXPECT_THAT(ran.err, HasSubstr("additional_chat_templates"));
+  EXPECT_EQ(read(path("tuned/additional_chat_templates/mine.txt")), "mine");
+}
+
 TEST_F(TrainReleased, ResumesBitForBit) {
   out_of(std::string(kRun) + "--out whole");
   out_of(std::string(kRun) + "--out parts --until 13");

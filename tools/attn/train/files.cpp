@@ -86,7 +86,8 @@ void TrainingFiles::require_replaceable() const {
   if (!fs::exists(folder_)) return;
   for (const auto& entry : fs::directory_iterator(folder_)) {
     const std::string name = entry.path().filename().string();
-    if (!entry.is_directory() && (is_companion(name) || name == "config.json" || name == model_.filename() ||
+    if (is_companion(entry.path())) continue;
+    if (!entry.is_directory() && (name == "config.json" || name == model_.filename() ||
                                   name == checkpoint_.filename() || name == curve_.filename())) {
       continue;
     }
@@ -123,7 +124,11 @@ void TrainingFiles::write(Training& training, const TrainCheckpoint& checkpoint)
   save_language_model(place(model_), training.model, {{"steps", std::to_string(step)}});
   io::save_text(place(curve_), curve_svg(training.trainer));
   if (!fresh) return;
-  for (const auto& [name, content] : companions_) io::save_text(fresh->path() / name, content);
+  for (const auto& [name, content] : companions_) {
+    const fs::path file = fresh->path() / name;
+    fs::create_directories(file.parent_path());
+    io::save_text(file, content);
+  }
   fresh->commit();
 }
 

@@ -30,15 +30,20 @@ constexpr std::array kTokenizerFiles{"tokenizer.json",
                                      "chat_template.jinja",
                                      "chat_template.json"};
 constexpr std::array kGenerationFiles{"generation_config.json"};
+constexpr const char* kTemplates = "additional_chat_templates";  // a folder
+
+std::string text_of(const fs::path& file) { return std::string(io::as_text(io::read_file(file, "train").bytes())); }
 
 Companions read_there(const fs::path& folder, std::span<const char* const> names) {
   Companions files;
   if (!fs::is_directory(folder)) return files;
   for (const char* name : names) {
-    if (fs::exists(folder / name)) files.emplace_back(name, io::as_text(io::read_file(folder / name, "train").bytes()));
+    if (fs::exists(folder / name)) files.emplace_back(name, text_of(folder / name));
   }
   return files;
 }
+
+bool is_template(const fs::path& file) { return file.extension() == ".jinja" && fs::is_regular_file(file); }
 
 void require_weight(const TrainCheckpoint& from, const std::string& name, const Shape& shape) {
   const auto found = from.weights.find(name);
@@ -83,13 +88,23 @@ std::int64_t gated_width(std::int64_t width) { return (8 * width / 3 + 15) / 16 
 }  // namespace
 
 Companions tokenizer_files(const fs::path& from) {
-  if (!fs::is_regular_file(from) || io::is_gguf(from)) return read_there(from, kTokenizerFiles);
-  return {{"tokenizer.json", std::string(io::as_text(io::read_file(from, "train").bytes()))}};
+  if (fs::is_regular_file(from) && !io::is_gguf(from)) return {{"tokenizer.json", text_of(from)}};
+  Companions files = read_there(from, kTokenizerFiles);
+  if (!fs::is_directory(from / kTemplates)) return files;
+  for (const auto& entry : fs::directory_iterator(from / kTemplates)) {
+    if (is_template(entry.path())) files.emplace_back(kTemplates / entry.path().filename(), text_of(entry.path()));
+  }
+  return files;
 }
 
 Companions generation_files(const fs::path& from) { return read_there(from, kGenerationFiles); }
 
-bool is_companion(const std::string& name) {
+bool is_companion(const fs::path& file) {
+  const std::string name = file.filename().string();
+  if (fs::is_directory(file)) {
+    return name == kTemplates &&
+           std::ranges::all_of(fs::directory_iterator(file), is_template, &fs::directory_entry::path);
+  }
   return std::ranges::count(kTokenizerFiles, name) + std::ranges::count(kGenerationFiles, name) > 0;
 }
 

@@ -20,8 +20,8 @@ using Companions = std::vector<std::pair<std::string, std::string>>;  // names a
 // Returns a folder's files of its tokenizer, or its settings for generation; nothing for a GGUF file.
 Companions tokenizer_files(const std::filesystem::path& from);
 Companions generation_files(const std::filesystem::path& from);
-// Whether a training writes a file of that name into a model's folder.
-bool is_companion(const std::string& name);
+// Whether a training writes a file, or a folder of templates, of that name into a model's folder.
+bool is_companion(const std::filesystem::path& file);
 
 constexpr const char* kConfigOfModel = "config.json";  // in a checkpoint's metadata
 
