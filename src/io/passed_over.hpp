@@ -87,7 +87,7 @@ inline constexpr std::array<io::PassedOver, 5> kTokenizerConfigPassedOver{
 inline constexpr std::array<io::PassedOver, 4> kTokenizerGgufPassedOver{
     {{"chat_template* huggingface.json", "", "other templates than the model's own, and what the other keys say"},
      {"ggml.scores ggml.merges ggml.pre ggml.token_type_count", "", "other kinds of tokenizers read these"},
-     {"ggml.padding_token_id ggml.mask_token_id ggml.cls_token_id ggml.seperator_token_id ggml.fim_* "
+     {"ggml.padding_token_id ggml.mask_token_id ggml.cls_token_id ggml.seperator_token_id "
       "ggml.prefix_token_id ggml.suffix_token_id ggml.middle_token_id",
       "", "tokens that encoding one text does not add"},
      {"ggml.add_space_prefix ggml.add_sep_token ggml.add_eos_token ggml.remove_extra_whitespaces ggml.normalizer.*",

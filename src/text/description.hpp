@@ -42,6 +42,8 @@ struct WordPieceDecoder {
 struct Description {
   std::vector<std::pair<std::string, std::uint64_t>> vocabulary;
   std::vector<std::pair<std::string, std::string>> merges;  // the one learned first comes first
+  // A number for each merge, where several come at once: of those with one number the leftmost in a text is first.
+  std::vector<std::uint32_t> merge_order{};
   std::vector<AddedToken> added;
   std::vector<Normalizer> normalizers;
   std::vector<Splitter> splitters;

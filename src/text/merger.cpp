@@ -21,9 +21,10 @@ void Merger::merge(std::string_view piece, std::vector<std::int64_t>& ids) {
   for (std::uint32_t i = 0; i + 1 < size; ++i) rank_pair(i);
   while (!waiting_.empty()) {
     std::pop_heap(waiting_.begin(), waiting_.end(), std::greater<>());
-    const auto [rank, at] = waiting_.back();
+    const auto [order, at] = waiting_.back();
     waiting_.pop_back();
-    if (symbols_[at].rank == rank) merge_pair(at);  // else the pair is no more
+    const std::uint32_t rank = symbols_[at].rank;
+    if (rank != kNoRank && vocabulary_.order(rank) == order) merge_pair(at);  // else the pair is no more
   }
   for (std::uint32_t i = 0; i < size; i = symbols_[i].next) ids.push_back(symbols_[i].id);
 }
@@ -33,7 +34,7 @@ void Merger::rank_pair(std::uint32_t at) {
   Symbol& left = symbols_[at];
   left.rank = left.next < symbols_.size() ? vocabulary_.rank(left.id, symbols_[left.next].id) : kNoRank;
   if (left.rank == kNoRank) return;
-  waiting_.emplace_back(left.rank, at);
+  waiting_.emplace_back(vocabulary_.order(left.rank), at);
   std::push_heap(waiting_.begin(), waiting_.end(), std::greater<>());
 }
 

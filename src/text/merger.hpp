@@ -11,7 +11,7 @@
 namespace attn::text {
 
 // Merges one piece after the other, on memory that is kept. The symbols are a linked list, and pairs wait in a heap
-// by (rank, place): n log n for a piece of n bytes, whatever it is.
+// by (order, place): n log n for a piece of n bytes, whatever it is.
 class Merger {
  public:
   explicit Merger(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
@@ -31,7 +31,7 @@ class Merger {
   const Vocabulary& vocabulary_;
   std::vector<Id> first_;
   std::vector<Symbol> symbols_;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> waiting_;  // a heap, lowest rank and then place on top
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> waiting_;  // a heap, lowest order and then place on top
 };
 
 }  // namespace attn::text

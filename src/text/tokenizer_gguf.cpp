@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
+#include <functional>
 #include <utility>
 
 #include "io/gguf_metadata.hpp"
@@ -16,30 +16,43 @@ namespace {
 
 enum TokenType : std::int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4 };
 
-// Texts of tokens that end what a model writes, whether or not a key names them, as llama.cpp has them.
-constexpr std::array<std::string_view, 23> kEnds{"<|eot_id|>",
-                                                 "<|im_end|>",
-                                                 "<|end|>",
-                                                 "<|return|>",
-                                                 "<|call|>",
-                                                 "<|flush|>",
-                                                 "<|calls|>",
-                                                 "<end_of_turn>",
-                                                 "<|endoftext|>",
-                                                 "</s>",
-                                                 "<|eom_id|>",
-                                                 "<EOT>",
-                                                 "_<EOT>",
-                                                 "[EOT]",
-                                                 "[EOS]",
-                                                 "<|end_of_text|>",
-                                                 "<end_of_utterance>",
-                                                 "<eos>",
-                                                 "<turn|>",
-                                                 "<|tool_response>",
-                                                 "<\uff5cend\u2581of\u2581sentence\uff5c>",
-                                                 "[e~[",
-                                                 "<|file_sep|>"};
+// Texts of tokens that end what a model writes, whether or not a key names them, and which are special even where the
+// file's types say otherwise. These and the marks below are as in llama.cpp.
+constexpr std::string_view kEnds =
+    "<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> <|endoftext|> </s> <|eom_id|> "
+    "<EOT> _<EOT> [EOT] [EOS] <|end_of_text|> <end_of_utterance> <eos> <turn|> <|tool_response> "
+    "<\uff5cend\u2581of\u2581sentence\uff5c> [e~[";
+
+// The keys of other marks, and the texts that stand for a key which is not there.
+struct Mark {
+  const char* key;
+  bool ends;  // what a model writes
+  std::string_view texts;
+};
+constexpr std::array<Mark, 8> kMarks{
+    {{"eot_token_id", true, ""},
+     {"eom_token_id", true, ""},
+     {"fim_pre_token_id", false,
+      "<|fim_prefix|> <fim-prefix> <fim_prefix> <\uff5cfim\u2581begin\uff5c> <PRE> \u2581<PRE> <|code_prefix|> "
+      "<|prefix|>"},
+     {"fim_suf_token_id", false,
+      "<|fim_suffix|> <fim-suffix> <fim_suffix> <\uff5cfim\u2581hole\uff5c> <SUF> \u2581<SUF> <|code_suffix|> "
+      "<|suffix|>"},
+     {"fim_mid_token_id", false,
+      "<|fim_middle|> <fim-middle> <fim_middle> <\uff5cfim\u2581end\uff5c> <MID> \u2581<MID> <|code_middle|> "
+      "<|middle|>"},
+     {"fim_pad_token_id", true, "<|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD]"},
+     {"fim_rep_token_id", true, "<|fim_repo|> <|repo_name|> <fim-repo> <REPO> <reponame>"},
+     {"fim_sep_token_id", true, "<|file_sep|>"}}};
+
+// Whether the texts, between blanks, have this one.
+bool lists(std::string_view texts, std::string_view text) {
+  for (std::size_t at = texts.find(text); at != texts.npos && !text.empty(); at = texts.find(text, at + 1)) {
+    const std::size_t end = at + text.size();
+    if ((at == 0 || texts[at - 1] == ' ') && (end == texts.size() || texts[end] == ' ')) return true;
+  }
+  return false;
+}
 
 class Reader {
  public:
@@ -145,8 +158,8 @@ class Reader {
     read_characters(true);
   }
 
-  // SentencePiece merges the pair whose result has the highest score: every way to make a token of two is a merge. The
-  // order of equal scores is the one that transformers gives them.
+  // SentencePiece merges the pair whose result has the highest score, and of equal ones the leftmost: every way to make
+  // a token of two is a merge.
   void read_scored_merges() {
     const auto& scores = keys_.required<std::vector<double>>("scores");
     scored_ = true;
@@ -163,7 +176,7 @@ class Reader {
     };
     struct Pair {
       double score;
-      std::size_t token, left_size, left, right;
+      std::size_t left, right;
     };
     std::vector<Pair> pairs;
     for (const auto& [token, id] : d_.vocabulary) {
@@ -171,14 +184,14 @@ class Reader {
       for (std::size_t cut = 1; cut < token.size(); ++cut) {
         const auto left = id_of(std::string_view(token).substr(0, cut));
         const auto right = left ? id_of(std::string_view(token).substr(cut)) : std::nullopt;
-        if (right) pairs.push_back({scores[id], id, cut, *left, *right});
+        if (right) pairs.push_back({scores[id], *left, *right});
       }
     }
-    std::ranges::stable_sort(pairs, [](const Pair& a, const Pair& b) {
-      return a.score != b.score ? a.score > b.score : a.left_size > b.left_size;
-    });
-    for (const Pair& pair : pairs) {
-      d_.merges.emplace_back(d_.vocabulary[pair.left].first, d_.vocabulary[pair.right].first);
+    std::ranges::stable_sort(pairs, std::greater<>(), &Pair::score);
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      d_.merges.emplace_back(d_.vocabulary[pairs[i].left].first, d_.vocabulary[pairs[i].right].first);
+      const bool same = i > 0 && pairs[i].score == pairs[i - 1].score;
+      d_.merge_order.push_back(same ? d_.merge_order.back() : static_cast<std::uint32_t>(i));
     }
   }
 
@@ -223,10 +236,27 @@ class Reader {
     return std::ranges::any_of(d_.vocabulary, [&](const auto& entry) { return entry.first == content; });
   }
 
+  // A token that ends a text or is a mark is special, whatever the file's types say.
+  void make_special(Id id) {
+    const auto at = std::ranges::lower_bound(d_.added, id, {}, &AddedToken::id);
+    if (at != d_.added.end() && at->id == id) {
+      at->special = true;
+    } else {
+      d_.added.insert(at, {.content = d_.vocabulary[id].first, .id = id, .special = true});
+    }
+  }
+
   // What ends a text by llama.cpp's rules: what keys name, and tokens that are known by their text.
   void read_ends() {
-    for (const char* const key : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
-      if (const auto id = id_at(key)) d_.ends.push_back(*id);
+    for (const Mark& mark : kMarks) {
+      auto id = id_at(mark.key);
+      for (const auto& [content, token] : d_.vocabulary) {
+        if (id) break;
+        if (!lists(mark.texts, content)) continue;
+        id = static_cast<Id>(token);
+        make_special(*id);
+      }
+      if (id && mark.ends) d_.ends.push_back(*id);
     }
     if (d_.end_of_text) d_.ends.push_back(*d_.end_of_text);
     // Where a message is not the end of an answer, and where </s> is a tag of HTML.
@@ -234,8 +264,10 @@ class Reader {
         (has_token("<|return|>") && has_token("<|call|>")) || (has_token("<|calls|>") && has_token("<|flush|>"));
     const bool tag = has_token("<|tool_response>") || has_token("<|plamo:eos|>");
     for (const auto& [content, id] : d_.vocabulary) {
-      const bool excepted = (messages && content == "<|end|>") || (tag && content == "</s>");
-      if (!excepted && std::ranges::count(kEnds, content) > 0) d_.ends.push_back(static_cast<Id>(id));
+      if (!lists(kEnds, content)) continue;
+      if ((messages && content == "<|end|>") || (tag && content == "</s>")) continue;
+      make_special(static_cast<Id>(id));
+      d_.ends.push_back(static_cast<Id>(id));
     }
     std::ranges::sort(d_.ends);
     d_.ends.erase(std::unique(d_.ends.begin(), d_.ends.end()), d_.ends.end());

@@ -207,6 +207,7 @@ void Vocabulary::take_merges(const Description& description, const io::Origin& o
     merges_.push_back({line.right, line.rank});
   }
   std::partial_sum(first_.begin(), first_.end(), first_.begin());
+  order_ = description.merge_order;
 }
 
 std::optional<Id> Vocabulary::find(std::string_view content) const { return look_up(content, by_content_, contents_); }

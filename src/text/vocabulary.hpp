@@ -35,6 +35,8 @@ class Vocabulary {
   // How early the pair was learned, from 0; kNoRank when it was not.
   std::uint32_t rank(Id left, Id right) const;
   Id merged(std::uint32_t rank) const { return merged_[rank]; }
+  // The merges with the lowest number come first, and of these the leftmost in a text.
+  std::uint32_t order(std::uint32_t rank) const { return order_.empty() ? rank : order_[rank]; }
 
  private:
   void take_tokens(const Description& description, const io::Origin& origin);
@@ -59,6 +61,7 @@ class Vocabulary {
   std::vector<std::uint32_t> first_;
   std::vector<Merge> merges_;
   std::vector<Id> merged_;
+  std::vector<std::uint32_t> order_;
 };
 
 // GPT-2's alphabet: printable bytes are themselves, the others are U+0100 and up, in order.

@@ -1,0 +1,96 @@
+// Every key of a GGUF vocabulary, one at a time: what llama.cpp takes it for it is here, or it is refused by name
+// (make_gguf_keys.py).
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+
+#include "attn/error.hpp"
+#include "attn/gguf.hpp"
+#include "attn/tokenizer.hpp"
+#include "cases.hpp"
+#include "core/testing.hpp"
+#include "lm/gguf_bytes.hpp"
+
+namespace attn::test {
+namespace {
+
+using Json = nlohmann::json;
+
+// Where the library goes another way, with the reason.
+bool differs(const std::string& file, const std::string& key, const Json& value) {
+  // llama.cpp leaves blanks as they are. The key has SentencePiece's meaning here.
+  if (file == "sentencepiece" && key == "remove_extra_whitespaces" && value == true) return true;
+  // llama.cpp begins a text with token 101, or bos_token_id. The key is followed here.
+  if (file == "bert" && key == "cls_token_id") return true;
+  // Without an end llama.cpp takes token 11, GPT-2's comma.
+  return file == "llama3" && key == "eos_token_id" && value.is_null();
+}
+
+io::GgufValue other_types(const io::GgufValue& types, std::int64_t special) {
+  auto all = std::get<std::vector<std::int64_t>>(types);
+  for (std::int64_t& type : all) type = type >= 2 && type <= 4 ? special : type;
+  return all;
+}
+
+io::GgufValue other_scores(const io::GgufValue& scores, bool equal) {
+  auto all = std::get<std::vector<double>>(scores);
+  if (equal) std::ranges::fill(all, 0.0);
+  std::ranges::reverse(all);
+  return all;
+}
+
+void change(std::map<std::string, io::GgufValue>& metadata, const std::string& key, const Json& value) {
+  const std::string full = "tokenizer.ggml." + key;
+  if (value.is_null()) {
+    metadata.erase(full);
+  } else if (key == "token_type") {
+    metadata[full] = other_types(metadata.at(full), value.get<std::int64_t>());
+  } else if (key == "scores") {
+    metadata[full] = other_scores(metadata.at(full), value == "equal");
+  } else if (value.is_boolean()) {
+    metadata[full] = value.get<bool>();
+  } else if (value.is_number()) {
+    metadata[full] = value.get<std::int64_t>();
+  } else {
+    metadata[full] = value.get<std::string>();
+  }
+}
+
+TEST(GgufKeys, EachIsFollowedOrRefused) {
+  const Json golden = Json::parse(read_data("gguf_keys.json"));
+  std::map<std::string, int> followed, refused;
+  for (const Json& of : golden["cases"]) {
+    const std::string file = of[0], key = of[1];
+    SCOPED_TRACE(file + " " + key + " = " + of[2].dump());
+    GgufBytes bytes(read_data("tokenizers/" + file + ".gguf"));
+    change(bytes.metadata, key, of[2]);
+    const std::string data = bytes.str();
+    const auto parsed = io::Gguf::parse(std::as_bytes(std::span(data.data(), data.size())), "x");
+    try {
+      const BPETokenizer tokenizer = BPETokenizer::parse(parsed);
+      ++followed[file];
+      if (of[3].is_null() || differs(file, key, of[2])) continue;
+      const Json& answer = golden["answers"][of[3].get<std::size_t>()];
+      for (std::size_t i = 0; i < golden["texts"].size(); ++i) {
+        const std::string text = golden["texts"][i];
+        EXPECT_EQ(Json(tokenizer.encode(text)), answer["ids"][i]) << text;
+        EXPECT_EQ(Json(tokenizer.encode(text, {.add_special_tokens = false})), answer["plain"][i]) << text;
+      }
+      if (file == "bert") continue;  // which writes nothing
+      EXPECT_EQ(Json(tokenizer.end_ids()), answer["ends"]);
+    } catch (const Error& error) {
+      ++refused[file];
+      EXPECT_EQ(error.kind(), Error::Kind::data);
+      EXPECT_THAT(error.what(), testing::HasSubstr(key == "model" ? "tokenizer.ggml." : key));
+    }
+  }
+  for (const auto& [file, count] : followed) EXPECT_GT(count, 40) << file << ", and refused: " << refused[file];
+  EXPECT_EQ(followed.size(), 3u);
+}
+
+}  // namespace
+}  // namespace attn::test
