@@ -219,8 +219,12 @@ void write_report(const Verb& verb, const Flags& flags) {
 void define_report(Verb& verb, int&) {
   const auto flags = std::make_shared<Flags>();
   add_picture_flags(verb, flags->pictures);
-  verb.add_option("--layer", flags->layer, "The layer to show first, counted from 1.").value_name("N");
-  verb.add_option("--head", flags->head, "The head to show first, counted from 1.").value_name("N");
+  verb.add_option("--layer", flags->layer, "The layer to show first, counted from 1.")
+      .value_name("N")
+      .default_is("that of the head");
+  verb.add_option("--head", flags->head, "The head to show first, counted from 1.")
+      .value_name("N")
+      .default_is("the strongest that has a name, or 1");
   verb.add_option("--layers", flags->layers, "The layers of a model that the page has: numbers and ranges, as 1-4,9.")
       .value_name("LIST")
       .default_is("all");

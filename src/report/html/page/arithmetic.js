@@ -26,9 +26,7 @@ const missing = (title, result, say) => ({ ...given(title, result, say), alone: 
 function arithmetic(block, name, head, query, key, column) {
   const step = block.step(name), q = word(report.tokens[query]), k = word(report.keyTokens[key]);
   const row = step.ofKeys ? key : query, at = step.pairs ? key : column;
-  const result = step.at(head, row, at);
-  const explain = explanations[name];
-  return explain({ block, step, head, query, key, column, q, k, result });
+  return explanations[name]({ block, step, head, query, key, column, q, k, result: step.at(head, row, at) });
 }
 
 function projected(which, symbol, of, row, token, { head, column, result, step }) {
@@ -51,15 +49,11 @@ function turnedNumber(name, symbol, row, token, { block, head, column, result })
     { result, say: { text: `Numbers ${Math.min(column, turn.other) + 1} and ${Math.max(column, turn.other) + 1} are a pair. At position ${row} it turns by ${row} · ${format(turn.rate)} = ${format(turn.angle)} rad, ${(turn.angle * 180 / Math.PI).toFixed(1)}°.` } });
 }
 
-// A score that a step changes by what the report does not hold; and one to which it adds.
-function changed(name, block, head, query, key, q, k, result, say) {
-  const before = block.before(name)?.at(head, query, key);
-  return { ...given(`${name}(${q}, ${k})`, result, before === undefined ? say : `${say} Before: ${format(before)}.`), alone: true };
-}
-function added(name, block, head, query, key, q, k, result, say) {
-  const before = block.before(name)?.at(head, query, key);
-  if (!Number.isFinite(before) || !Number.isFinite(result)) return changed(name, block, head, query, key, q, k, result, say);
-  return { ...given(`${name}(${q}, ${k})`, result, say), written: `${minus(before)} + ${minus(result - before)}` };
+// A score that a step changes by what the report does not hold, and one to which it adds.
+function changed(name, { block, head, query, key, q, k, result }, say, adds) {
+  const before = block.before(name)?.at(head, query, key), shown = given(`${name}(${q}, ${k})`, result, say);
+  if (adds && Number.isFinite(before) && Number.isFinite(result)) return { ...shown, written: `${minus(before)} + ${minus(result - before)}` };
+  return { ...shown, say: before === undefined ? say : `${say} Before: ${format(before)}.`, alone: true };
 }
 
 const explanations = {
@@ -92,25 +86,11 @@ const explanations = {
       say: root ? "Divided by the root of the key's size, so that softmax does not become a step as vectors grow." : "Times the scale." };
   },
 
-  capped({ block, head, query, key, q, k, result }) {
-    return changed("capped", block, head, query, key, q, k, result, "The softcap bends large scores: cap · tanh(score / cap).");
-  },
-
-  scored({ block, head, query, key, q, k, result }) {
-    return changed("scored", block, head, query, key, q, k, result, "As the score function changes it.");
-  },
-
-  biased({ block, head, query, key, q, k, result }) {
-    return added("biased", block, head, query, key, q, k, result, "The score and the bias of this query and key.");
-  },
-
-  relative({ block, head, query, key, q, k, result }) {
-    return added("relative", block, head, query, key, q, k, result, "The score and what the head has learned of the distance.");
-  },
-
-  alibi({ block, head, query, key, q, k, result }) {
-    return added("alibi", block, head, query, key, q, k, result, "The score falls with the distance, by the head’s slope.");
-  },
+  capped: (a) => changed("capped", a, "The softcap bends large scores: cap · tanh(score / cap)."),
+  scored: (a) => changed("scored", a, "As the score function changes it."),
+  biased: (a) => changed("biased", a, "The score and the bias of this query and key.", true),
+  relative: (a) => changed("relative", a, "The score and what the head has learned of the distance.", true),
+  alibi: (a) => changed("alibi", a, "The score falls with the distance, by the head’s slope.", true),
 
   masked({ block, head, query, key, q, k, result }) {
     const before = block.before("masked")?.at(head, query, key), title = `masked(${q}, ${k})`;
