@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kPlotExamples =
     "attn plot causal --output causal.svg\n"
     "attn plot multihead --figure lines --output lines.svg\n"
-    "attn plot --text 'The cat sat on the mat.' --figure lines --query 2 --output cat.svg\n"
+    "attn plot --text 'The cat sat.' --figure lines --query 2 --output cat.svg\n"
     "attn plot simple --figure arrows --title 'Word vectors' --output words.svg\n"
     "attn run multihead --d-out 4 --save-steps s.safetensors\n"
     "attn plot s.safetensors --figure steps --output steps.svg\n"

@@ -207,6 +207,8 @@ class Sources(ReportTest):
         inside = "(() => { const code = document.querySelector('.card code').getBoundingClientRect(), card = document.querySelector('.card').getBoundingClientRect(); return [code.height < 20, code.left >= card.left, code.right <= card.right, code.bottom <= card.bottom]; })()"
         self.assertEqual(page.run(inside), [True] * 4)
         self.assertNotIn("arithmetic", page.text("#steps .lead"))
+        library.save_npy(self.folder / "w.npy", 2 * 9 * softmax_rows(150, 150), (2, 9, 150, 150))
+        self.assertEqual(self.open("w.npy").run(inside), [True] * 4)
 
     def test_print_is_dark_on_white(self):
         page = self.open("multihead", "--d-out", 4, dark=True)

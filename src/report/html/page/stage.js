@@ -45,7 +45,7 @@ function stepCard(step) {
   const shape = (step.kind === "tokens" ? [step.rows, step.columns] : [step.planes, step.rows, step.columns]).join(", ");
   return element("button", { class: on ? "card on" : "card", type: "button", "data-step": step.name, role: "radio", "aria-checked": String(on), tabindex: on ? 0 : -1, onclick: () => select({ step: step.name }) },
     element("span", { class: "card-title" }, step.name), canvas && element("span", { class: "card-picture" }, canvas),
-    element("code", { class: shape.length > 11 ? "long" : null }, `(${shape})`));
+    element("code", { class: shape.length > 10 ? "long" : null }, `(${shape})`));
 }
 
 // Scrolls the strip alone, and never the page.
