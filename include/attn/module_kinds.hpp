@@ -11,13 +11,14 @@ namespace attn {
 
 // ModuleUses tells what of ModuleConfig acts on a module, and what it computes with.
 struct ModuleUses {
-  bool weights = false;   // d_in, d_out: all but the simplest have them
-  bool linear = false;    // context_length, dropout, qkv_bias, scale, layer_order: weights are Linear's
-  bool mask = false;      // causal
-  bool rope = false;      // rope
-  bool heads = false;     // num_heads
-  bool out_proj = false;  // out_proj
-  bool source = false;    // keys and values come from a second input
+  bool weights = false;    // d_in, d_out: all but the simplest have them
+  bool linear = false;     // context_length, dropout, qkv_bias, scale, layer_order: weights are Linear's
+  bool mask = false;       // causal
+  bool rope = false;       // rope
+  bool heads = false;      // num_heads
+  bool out_proj = false;   // out_proj
+  bool source = false;     // keys and values come from a second input
+  bool recurrent = false;  // a state takes the place of the keys and values (attn/recurrent_modules.hpp)
 };
 
 struct ModuleKind {

@@ -17,9 +17,9 @@ from attn._random import Generator, default_generator
 from attn.words import WORD_SIZE, embed_words
 
 __all__ = [
-    "AveragePast", "CausalAttention", "CrossAttention", "Module", "MultiHeadAttention",
-    "MultiHeadAttentionWrapper", "Parameter", "SelfAttention_v1", "SelfAttention_v2", "SelfAttentionHead",
-    "SimplifiedSelfAttention",
+    "AveragePast", "CausalAttention", "CrossAttention", "DeltaNet", "GatedDeltaNet", "LinearAttention", "Module",
+    "MultiHeadAttention", "MultiHeadAttentionWrapper", "Parameter", "SelfAttention_v1", "SelfAttention_v2",
+    "SelfAttentionHead", "SimplifiedSelfAttention",
 ]  # fmt: skip
 
 TYPE_CHECKING = False
@@ -378,3 +378,50 @@ class CrossAttention(Module):
     def steps(self, x: A, source: B) -> dict[str, A]:  # type: ignore[override]
         """Runs forward(x, source), and returns every step of it by name, in its order: queries, keys, values, …"""
         return self._run(x, source, True)[1]
+
+
+class LinearAttention(Module):
+    """A state in place of all keys: softmax(q · k) becomes φ(q) · φ(k) over its sum, φ = elu + 1 (Katharopoulos et al. 2020).
+
+    Args:
+        d_in: numbers of a token of the input.
+        d_out: numbers of a token of the output.
+        num_heads: heads; d_out is a multiple of it.
+        qkv_bias: whether the three projections add a bias.
+        out_proj: whether an output projection follows the heads.
+        generator: what the weights are drawn from; default the one that attn.manual_seed seeds.
+    """
+
+    def __init__(
+        self, d_in: int, d_out: int, num_heads: int = 1, qkv_bias: bool = False, *, out_proj: bool = True,
+        generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        self._make("linear", locals())
+
+
+class DeltaNet(Module):
+    """A state that a key overwrites: before a token writes, what its key recalls is taken away (Yang et al. 2024).
+
+    Args:
+        d_in, d_out, num_heads, qkv_bias, out_proj, generator: as LinearAttention's.
+    """
+
+    def __init__(
+        self, d_in: int, d_out: int, num_heads: int = 1, qkv_bias: bool = False, *, out_proj: bool = True,
+        generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        self._make("delta", locals())
+
+
+class GatedDeltaNet(Module):
+    """A DeltaNet whose state fades by each token's decay, and whose norm has a gate (Yang et al. 2025).
+
+    Args:
+        d_in, d_out, num_heads, qkv_bias, out_proj, generator: as LinearAttention's.
+    """
+
+    def __init__(
+        self, d_in: int, d_out: int, num_heads: int = 1, qkv_bias: bool = False, *, out_proj: bool = True,
+        generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        self._make("gated-delta", locals())

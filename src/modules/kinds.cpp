@@ -6,6 +6,7 @@
 
 #include "attn/error.hpp"
 #include "attn/module_kinds.hpp"
+#include "attn/recurrent_modules.hpp"
 
 namespace attn {
 namespace {
@@ -23,6 +24,8 @@ std::unique_ptr<Module> make(const ModuleConfig& config, Generator& rng) {
 
 constexpr ModuleUses kLinear{.weights = true, .linear = true, .rope = true};
 constexpr ModuleUses kCausal{.weights = true, .linear = true, .mask = true, .rope = true};
+
+constexpr ModuleUses kRecurrent{.weights = true, .heads = true, .out_proj = true, .recurrent = true};
 
 constexpr std::array kKinds{
     ModuleKind{
@@ -48,6 +51,9 @@ constexpr std::array kKinds{
                "queries from x, keys, values from --context",
                {.weights = true, .linear = true, .heads = true, .out_proj = true, .source = true},
                make<CrossAttention>},
+    ModuleKind{"linear", "LinearAttention", "a state, read by φ(q), φ = elu + 1", kRecurrent, make<LinearAttention>},
+    ModuleKind{"delta", "DeltaNet", "a state that keys overwrite", kRecurrent, make<DeltaNet>},
+    ModuleKind{"gated-delta", "GatedDeltaNet", "the same, and it fades", kRecurrent, make<GatedDeltaNet>},
 };
 
 }  // namespace

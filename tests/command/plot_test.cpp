@@ -57,8 +57,8 @@ TEST_F(Pictures, AModuleAStepsFileAndBareWeightsGiveTheSameFigure) {
 }
 
 TEST_F(Pictures, EveryFigureOfEveryModule) {
-  for (const char* module :
-       {"simple", "average", "self-v1", "self-v2", "head", "causal", "heads", "multihead", "cross"}) {
+  for (const char* module : {"simple", "average", "self-v1", "self-v2", "head", "causal", "heads", "multihead", "cross",
+                             "linear", "delta", "gated-delta"}) {
     for (const char* figure : {"heatmap", "heads", "lines", "space", "arrows", "steps"}) {
       const std::string text = svg(std::string("attn plot ") + module + " --figure " + figure);
       EXPECT_THAT(text, StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\"")) << module << figure;

@@ -21,8 +21,9 @@ inline Tensor backward(Module& module, const Tensor& dz) { return module.backwar
 inline const std::vector<std::string> kTrainable{"SelfAttentionV1",          "SelfAttentionV2", "SelfAttentionHead",
                                                  "CausalAttention",          "CrossAttention",  "MultiHeadAttention",
                                                  "MultiHeadAttentionWrapper"};
-inline const std::vector<std::string> kCausal{"SelfAttentionHead", "CausalAttention", "MultiHeadAttention",
-                                              "MultiHeadAttentionWrapper", "AveragePast"};
+inline const std::vector<std::string> kCausal{
+    "SelfAttentionHead", "CausalAttention", "MultiHeadAttention", "MultiHeadAttentionWrapper",
+    "AveragePast",       "LinearAttention", "DeltaNet",           "GatedDeltaNet"};
 inline const std::vector<std::string> kAll = [] {
   std::vector<std::string> names;
   for (const ModuleKind& kind : module_kinds()) names.emplace_back(kind.class_name);

@@ -223,3 +223,23 @@ def test_the_functions_of_transformers(torch, family, tokens):
         for i, (want, got) in enumerate(zip(theirs, results[2])):
             limit = 2e-6 if i < 2 else 1e-5
             assert (got - want).abs().max() <= limit * max(1, want.abs().max()), i
+
+
+@pytest.mark.parametrize("name", ["LinearAttention", "DeltaNet", "GatedDeltaNet"])
+def test_modules(name):
+    attn.manual_seed(3)
+    module = getattr(attn, name)(5, 8, 2)
+    x = RNG.standard_normal((2, 6, 5)).astype(np.float32)
+    steps = module.steps(x)
+    np.testing.assert_allclose(steps["weights"] @ steps["values"], steps["context"], atol=1e-6)
+    np.testing.assert_array_equal(steps["output"], module(x))
+    assert (np.triu(steps["weights"], 1) == 0).all()
+    if name == "LinearAttention":
+        np.testing.assert_allclose(steps["weights"].sum(-1), 1, atol=1e-6)
+    dz = RNG.standard_normal((2, 6, 8)).astype(np.float32)
+    dx = module.backward(dz)
+    step = np.zeros_like(x)
+    step[1, 3, 2] = 1e-2
+    slope = ((module(x + step) - module(x - step)) * dz).sum() / 2e-2
+    np.testing.assert_allclose(dx[1, 3, 2], slope, rtol=2e-2, atol=2e-3)
+    assert "has a state of its own" in str(attn.report(module, x[0]))

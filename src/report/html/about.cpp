@@ -68,7 +68,8 @@ void write_kind(Json& json, std::string_view module) {
   const ModuleUses& uses = kind->uses;
   json.object().name("class").text(kind->class_name).name("weights").boolean(uses.weights);
   json.name("linear").boolean(uses.linear).name("mask").boolean(uses.mask).name("heads").boolean(uses.heads);
-  json.name("outProj").boolean(uses.out_proj).name("source").boolean(uses.source).end();
+  json.name("outProj").boolean(uses.out_proj).name("source").boolean(uses.source);
+  json.name("recurrent").boolean(uses.recurrent).end();
 }
 
 }  // namespace

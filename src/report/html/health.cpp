@@ -112,6 +112,7 @@ double row_bound(std::int64_t n, const Rounding& rounds) {
 
 // Where a sink takes its part, the weights and it sum to 1; without the scores its weight is not known.
 void add_row_sums(Head& at, HeadHealth& health) {
+  if (at.block.find("mapped keys")) return;  // effective weights, which softmax did not make
   const Rows& weights = at("weights");
   for (std::int64_t i = 0; i < at.queries(); ++i) {
     double sum = 0;
@@ -259,8 +260,8 @@ void add_weights(Head& at, Comparison& compared) {
 void add_contexts(Head& at, Comparison& compared) {
   const Rows &context = at("context"), &weights = at.operands({"dropped", "weights"}),
              &values = at.operands({"values"});
-  if (!context || !values || softmax_input_of(at.block).empty())
-    return;  // means of the past are summed without weights
+  if (!context || !values || softmax_input_of(at.block).empty())  // a recurrence sums no weights, either
+    return;                                                       // means of the past are summed without weights
   require_size("values", values, context.columns);
   for (std::int64_t i = 0; i < at.checked(); ++i) {
     add_products(compared, context[i], context.rounds, context.columns, weights[i], values[0], at.keys());

@@ -39,6 +39,21 @@ class Steps(ReportTest):
                 self.near(library.number(page.text(".arithmetic .result")), wanted, 5.1e-5, name)
                 self.assertIn("same number", page.text(".arithmetic"))
 
+    def test_the_steps_of_a_state(self):
+        for module in ("linear", "delta", "gated-delta"):
+            steps = self.six(module, "--d-out", 4)
+            page = self.open(module, "--d-out", 4)
+            page.set("[name=head]", "1")
+            self.assertIn("2 × 2 numbers", page.text(".intro"))
+            for name, step in steps.items():
+                page.click(f"[data-step='{name}']")
+                shape = step.shape
+                for row, column in [(0, 0), (4, min(1, shape[-1] - 1)), (shape[-2] - 1, shape[-1] - 1)]:
+                    page.click(f"#steps .cell[data-row='{row}'][data-column='{column}']")
+                    wanted = step[(1, row, column) if len(shape) == 3 else (row, column)]
+                    self.near(library.number(page.attribute(".arithmetic", "data-total")), wanted, 1e-6, (module, name))
+                    self.assertIn("same number", page.text(".arithmetic"))
+
     def test_the_numbers_of_a_pair_turn_by_their_position(self):
         arguments = ("multihead", "--d-out", 8, "--rope")
         steps = self.six(*arguments)

@@ -328,15 +328,20 @@ std::string Walk::output_projection() {
   }
   if (!has("output")) return text;
   const Tensor weight = parameter("out_proj.weight"), bias = parameter("out_proj.bias");
-  const Row from = row(has("merged") ? "merged" : "context", query_), to = row("output", query_);
+  const Row from = row(has("merged")   ? "merged"
+                       : has("normed") ? "normed"
+                                       : "context",
+                       query_),
+            to = row("output", query_);
   text.append(heading("Output projection: out_proj"));
   const auto size = static_cast<std::int64_t>(to.size());
   std::int64_t previous = -1;
   for (std::int64_t c = 0; c < size; ++c) {
     if (size > kMostComponents && c >= 2 && c != size - 1) continue;
     text.append(gap(previous, c));
-    text.append(dot_line(formatted("  output_{}[{}]", query_ + 1, c + 1), from, values_of(weight.select(0, c)),
-                         bias.at({c}), to[static_cast<std::size_t>(c)]));
+    const auto b = bias.defined() ? std::optional(bias.at({c})) : std::nullopt;
+    text.append(dot_line(formatted("  output_{}[{}]", query_ + 1, c + 1), from, values_of(weight.select(0, c)), b,
+                         to[static_cast<std::size_t>(c)]));
     previous = c;
   }
   return text + style_.strong(formatted("  output_{} = {}", query_ + 1, vector_text(to))) + "\n";
@@ -360,7 +365,9 @@ std::string Walk::text() {
   std::string text = intro();
   text.append(inputs());
   if (has("queries")) text.append(projections());
-  if (has("scores")) {
+  if (has("mapped keys")) {
+    text.append(recurrence());
+  } else if (has("scores")) {
     for (const auto section :
          {&Walk::rotation, &Walk::scores, &Walk::scaling, &Walk::masking, &Walk::softmax, &Walk::dropout}) {
       text.append((this->*section)());
@@ -368,7 +375,7 @@ std::string Walk::text() {
   } else {
     text.append(averaging());
   }
-  for (const auto section : {&Walk::context, &Walk::output_projection, &Walk::all_queries}) {
+  for (const auto section : {&Walk::context, &Walk::normalisation, &Walk::output_projection, &Walk::all_queries}) {
     text.append((this->*section)());
   }
   return text;

@@ -56,6 +56,8 @@ class Walk {
   std::string dropout();
   std::string context();
   std::string averaging();
+  std::string recurrence();  // in recurrence.cpp, as the next
+  std::string normalisation();
   std::string output_projection();
   std::string all_queries();
 

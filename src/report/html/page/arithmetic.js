@@ -56,6 +56,18 @@ function changed(name, { block, head, query, key, q, k, result }, say, adds) {
   return { ...shown, say: before === undefined ? say : `${say} Before: ${format(before)}.`, alone: true };
 }
 
+// What meets the state: elu + 1 of a projection, or its silu made 1 long.
+function mapped(symbol, of, row, token, { block, head, column, result, step }) {
+  const from = block.step(of), title = `${symbol}′(${token})[${column + 1}]`;
+  if (!from || report.module === undefined || !report.kind?.recurrent) return missing(title, result);
+  const x = from.at(head, row, column);
+  if (report.module === "linear") {
+    return { ...given(title, result, "elu + 1: above 0 the number and 1, else exp of it. It is never negative."), total: x > 0 ? x + 1 : Math.exp(x), written: x > 0 ? `${minus(x)} + 1` : `exp(${minus(x)})` };
+  }
+  const silu = (y) => y / (1 + Math.exp(-y)), squares = Array.from({ length: step.columns }, (_, c) => silu(from.at(head, row, c)) ** 2).reduce((s, y) => s + y, 1e-6);
+  return { ...given(title, result, "silu, x / (1 + exp(−x)), and all numbers divided by their length."), total: silu(x) / Math.sqrt(squares), written: `silu(${minus(x)}) / ${format(Math.sqrt(squares))}` };
+}
+
 const explanations = {
   inputs: ({ q, column, result }) => given(`x(${q})[${column + 1}]`, result, "Given: the word's embedding."),
   source: ({ k, column, result }) => given(`x(${k})[${column + 1}]`, result, "Given: the other source's embedding."),
@@ -102,6 +114,12 @@ const explanations = {
     return given(title, result, `“${k}” may be seen by “${q}”: the score stays.`);
   },
 
+  "mapped queries": (a) => mapped("q", "queries", a.query, a.q, a),
+  "mapped keys": (a) => mapped("k", "keys", a.key, a.k, a),
+  beta: ({ k, result }) => given(`β(${k})`, result, "The sigmoid of W_beta · x."),
+  decay: ({ k, result }) => ({ ...given(`decay(${k})`, result, `The state keeps exp of it, ${format(Math.exp(result))}.`) }),
+  normed: ({ q, column, result }) => given(`normed(${q})[${column + 1}]`, result, "The context by its root mean square, times the norm’s weight; in gated-delta times silu(W_gate · x)."),
+
   weights(a) {
     const { block, step, head, query, key, q, k, result } = a;
     const scores = block.softmaxInput(), title = `weight(${q}, ${k})`;
@@ -140,15 +158,15 @@ const explanations = {
   },
 
   merged({ block, query, column, q, result }) {
-    const size = block.step("context")?.columns;
+    const from = block.step("normed") ?? block.step("context"), size = from?.columns;
     if (!size) return missing(`merged(${q})[${column + 1}]`, result);
-    const head = Math.floor(column / size), total = block.step("context").at(head, query, column % size);
+    const head = Math.floor(column / size), total = from.at(head, query, column % size);
     return { title: `merged(${q})[${column + 1}]`, total, result, columns: [], rows: [], written: format(total),
       say: `Column ${column % size + 1} of head ${head + 1}'s context: the heads stand side by side.` };
   },
 
   output({ block, query, column, q, result, step }) {
-    const from = block.step("merged") ?? block.step("context"), p = projection("out_proj", 0, step.columns);
+    const from = block.step("merged") ?? block.step("normed") ?? block.step("context"), p = projection("out_proj", 0, step.columns);
     const title = `output(${q})[${column + 1}]`;
     if (!p || !from) return missing(title, result, "The output projection's weights are not in this report.");
     const terms = Array.from({ length: p.inputs }, (_, i) => [`${i + 1}`, from.at(0, query, i), p.at(i, column)]);
@@ -162,6 +180,7 @@ function weightAlone({ step, head, query, key, q, result }, title) {
     return { title, total: key <= query ? 1 / (query + 1) : 0, result, columns: [], rows: [],
       written: key <= query ? `1 / ${query + 1}` : "0", say: `“${q}” and what came before it, all alike.` };
   }
+  if (report.kind?.recurrent) return given(title, result, "The effective weight: what the state gives back of this word’s value. It may be negative.");
   const tops = step.pooled ? topKeys(step, head, query) : [];
   const known = !step.pooled || tops.some((top) => top.key === key);
   return { ...missing(title, result, step.pooled ? `Of this row the ${tops.length} largest weights are exact; the others are the map's, in 8 bits.` : "Scores are not in this report."),

@@ -7,7 +7,7 @@ function dropoutOnce(weights, keep, p) {
 
 function dropoutPanel(host) {
   const step = blocks[0].step("weights");
-  if (blocks.length !== 1 || !step.exact || !step.rows || !step.columns) return;
+  if (report.kind?.recurrent || blocks.length !== 1 || !step.exact || !step.rows || !step.columns) return;
   const field = (name, input) => element("label", { class: "field" }, name, input);
   const flavour = element("select", { id: "dropout-flavour" }, element("option", { value: "mkl" }, "mkl: Linux, Intel"), element("option", { value: "native" }, "native: others"));
   flavour.value = report.flavour === "native" ? "native" : "mkl";

@@ -3,7 +3,7 @@
 
 // Beside a map of heads the cards are small and have no pictures. "rotated queries" takes two lines.
 const flowCard = { ...(severalLayers ? { width: 82, gapX: 18, gapY: 8, low: 46 } : { width: 88, gapX: 24, gapY: 12, low: 104 }),
-  get height() { return this.low + (blocks.some((block) => block.step("rotated queries")) ? 18 : 0); } };
+  get height() { return this.low + (blocks.some((block) => block.step("rotated queries") || block.step("mapped queries")) ? 18 : 0); } };
 
 // Where each step's card stands: { name: { column, row } }, rows counted from the top.
 function flowPlaces(block) {
@@ -19,9 +19,10 @@ function flowPlaces(block) {
   next(has("source") ? row : Math.max(middle, 0), "inputs", "source");
   next(0, ...projected);
   next(0, "rotated queries", "rotated keys");
+  next(0, "mapped queries", "mapped keys", "beta", "decay");
   for (const step of block.steps.filter((step) => step.pairs)) next(row, step.name);
   const last = has("values") && projected.length > 1 ? row + 0.75 : row;
-  for (const name of ["context", "merged", "output"]) next(last, name);
+  for (const name of ["context", "normed", "merged", "output"]) next(last, name);
   return places;
 }
 
@@ -29,11 +30,12 @@ function flowPlaces(block) {
 function flowWires(block) {
   const has = (name) => block.step(name), pairs = block.steps.filter((step) => step.pairs).map((step) => step.name);
   const source = has("source") ? "source" : "inputs", wires = [["inputs", "queries"], [source, "keys"], [source, "values"]];
-  const rotated = has("rotated queries") ? ["rotated queries", "rotated keys"] : ["queries", "keys"];
+  const rotated = has("rotated queries") ? ["rotated queries", "rotated keys"] : has("mapped queries") ? ["mapped queries", "mapped keys", "beta", "decay"] : ["queries", "keys"];
+  if (has("mapped queries")) wires.push(["queries", "mapped queries"], ["keys", "mapped keys"], ["inputs", "beta"], ["inputs", "decay"]);
   if (has("rotated queries")) wires.push(["queries", "rotated queries"], ["keys", "rotated keys"]);
   for (const from of has("queries") || has("keys") ? rotated : [...new Set(["inputs", source])]) wires.push([from, pairs[0]]);
   for (let i = 1; i < pairs.length; i++) wires.push([pairs[i - 1], pairs[i]]);
-  wires.push([pairs.at(-1), "context"], [has("values") ? "values" : source, "context"], ["context", "merged"], [has("merged") ? "merged" : "context", "output"]);
+  wires.push([pairs.at(-1), "context"], [has("values") ? "values" : source, "context"], ["context", "normed"], [has("normed") ? "normed" : "context", "merged"], [["merged", "normed", "context"].find(has), "output"]);
   return wires.filter(([from, to]) => has(from) && has(to));
 }
 

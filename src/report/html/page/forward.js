@@ -27,7 +27,7 @@ const headSize = () => stepAt("queries")?.columns ?? (config && report.module !=
 
 // Everything needed is here: inputs and, but for the simplified way, the weights.
 function canRecompute() {
-  if (blocks.length !== 1 || !report.exact || !stepAt("inputs") || report.module === "average") return false;
+  if (blocks.length !== 1 || !report.exact || !stepAt("inputs") || report.module === "average" || report.kind?.recurrent) return false;
   return simplified || Boolean(projection("W_query", 0, headSize()));
 }
 

@@ -9,6 +9,14 @@ function explanation() {
     hidden && (block.causal || isCausal() ? "A mask hides the words that come later, so that they have no weight." : "A mask hides some of the words, so that they have no weight."),
     heads > 1 && `Each of the ${heads} heads${blocks.length > 1 ? ` of the ${blocks.length} layers` : ""} does this with numbers of its own.`,
   ];
+  if (report.kind?.recurrent) {
+    const delta = report.module !== "linear", size = block.step("mapped keys")?.columns ?? 0;
+    return ["Attention without softmax: instead of all earlier keys and values a head keeps one state, a matrix of " + `${size} × ${size} numbers, however long the text is. A word reads it by its query; before, it writes its value there by its key.`,
+      delta ? "What the state recalls for the key is taken away first, so that the value takes its place: with a beta of 1 all of it, with less a part." : "Queries and keys are made positive, and each word’s result is divided by the sum that softmax would divide by.",
+      report.module === "gated-delta" && "Each word also lets the state fade by its decay.",
+      "The weights below say the same without a state: how much of each earlier value comes back." + (delta ? " They may be negative, and rows need not sum to 1." : " Rows sum to 1."),
+      heads > 1 && `Each of the ${heads} heads has a state of its own.`];
+  }
   if (report.module === "average") return ["The plainest attention: each word becomes the mean of itself and the words before it. Nothing is learned, and every word that may be seen has the same weight."];
   if (!has("scores") && !has("scaled") && !has("queries")) {
     return ["Attention lets each word take what it needs from others. These are its weights alone: a row belongs to one word, the query, and says how much of each other word, the key, goes into it. A row sums to 1."];
@@ -22,7 +30,7 @@ function randomNote() {
   if (!report.randomWeights) return null;
   const seed = report.seed === null ? "" : ` They were drawn with seed ${report.seed}.`;
   return element("p", { class: "note", id: "random" }, element("strong", {}, "These weights are random: nobody has trained this module."), seed +
-    " Who looks at whom below is chance, and says nothing about the words; the arithmetic is the same. Random scores are small, so softmax spreads each row almost evenly. Training is what gives a head a pattern.");
+    ` Who looks at whom below is chance, and says nothing about the words; the arithmetic is the same. ${report.kind?.recurrent ? "" : "Random scores are small, so softmax spreads each row almost evenly. "}Training is what gives a head a pattern.`);
 }
 
 // One line while all is well; else what is not. The checks themselves stand at the end of the page.

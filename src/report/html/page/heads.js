@@ -3,7 +3,7 @@
 // Where heads have names the map's scores come first, of the text that is read twice; the others are of this text.
 const scoreNames = {
   ...(report.repeated ? Object.fromEntries(Object.entries(kindNames).map(([kind, [name]]) => [kind, [name]])) : {}),
-  entropy: ["entropy", "nats; 0 looks at one key, higher spreads"], distance: ["distance", "tokens, weighted mean of |query − key|"],
+  ...(report.kind?.recurrent ? {} : { entropy: ["entropy", "nats; 0 looks at one key, higher spreads"], distance: ["distance", "tokens, weighted mean of |query − key|"] }),
   ...(report.repeated ? {} : { first: ["first token", "mean weight on the first key, where attention sinks"], previous: ["previous token", "mean weight on the token just before"] }),
   diagonal: ["own token", "mean weight on the token itself"],
 };
@@ -49,7 +49,7 @@ function headsPanel(host) {
     const open = heads.filter(({ step }) => step), id = named(state.scale, open.length, !few && state.block);
     if (drawnFor !== id) fill(grid, shown().map(headCard)), fill(controls, scaleChooser("heads-scale"));
     drawnFor = id;
-    said.textContent = { row: "in each row dark for 0, bright for the row’s largest", log: "dark for the smallest, bright for the largest weight, by the logarithm" }[stepScale(open[0].step, open[0].step.matrix(open[0].head)).kind] ?? "dark for 0, bright for its largest";
+    said.textContent = { diverging: "white for 0, orange above it and purple below", row: "in each row dark for 0, bright for the row’s largest", log: "dark for the smallest, bright for the largest weight, by the logarithm" }[stepScale(open[0].step, open[0].step.matrix(open[0].head)).kind] ?? "dark for 0, bright for its largest";
     for (const card of grid.children) {
       const on = Number(card.dataset.head) === state.head && Number(card.dataset.block) === state.block;
       card.classList.toggle("on", on);

@@ -15,15 +15,15 @@ function lineSides() {
 function shownLines([queries, keys] = lineSides()) {
   const step = currentBlock().step("weights");
   return queries.flatMap((query, from) => (step.pooled ? topKeys(step, state.head, query) : keys.map((key) => ({ key, weight: step.at(state.head, query, key) })))
-    .map(({ key, weight }) => ({ query, key, weight, from, to: keys.indexOf(key) })).filter(({ to, weight }) => to >= 0 && weight > 0.001));
+    .map(({ key, weight }) => ({ query, key, weight, from, to: keys.indexOf(key) })).filter(({ to, weight }) => to >= 0 && Math.abs(weight) > 0.001));
 }
 
 function linesSvg() {
   const [queries, keys] = lineSides(), rowHeight = 28, height = rowHeight * Math.max(queries.length, keys.length) + 24, width = 520, left = 150, right = 370;
   const y = (i) => 24 + rowHeight * i, parts = shownLines([queries, keys]).map(({ query, key, weight, from, to }) => {
-    const on = query === state.query;
+    const on = query === state.query, size = Math.min(Math.abs(weight), 2);
     return element("line", { x1: left, y1: y(from) - 4, x2: right, y2: y(to) - 4, class: on ? "link on" : "link", "data-query": query, "data-key": key,
-      "stroke-width": (0.4 + 7 * weight).toFixed(2), opacity: (on ? 0.4 + 0.6 * weight : 0.08 + 0.25 * weight).toFixed(3) },
+      "stroke-width": (0.4 + 7 * size).toFixed(2), opacity: (on ? 0.4 + 0.6 * size : 0.08 + 0.25 * size).toFixed(3), "stroke-dasharray": weight < 0 ? "5 4" : null },
       element("title", {}, `${word(report.tokens[query])} → ${word(report.keyTokens[key])}: ${exactly(weight)}`));
   });
   parts.sort((a, b) => a.classList.contains("on") - b.classList.contains("on"));
@@ -36,7 +36,7 @@ function linesSvg() {
 function linesPanel(host) {
   if (!report.tokens.length || !report.keyTokens.length) return;
   const figure = element("figure", {});
-  fill(host, element("p", { class: "lead" }, "Queries stand left, keys right; the thicker a line, the larger the weight. Lines of the selected query are strong."),
+  fill(host, element("p", { class: "lead" }, "Queries stand left, keys right; the thicker a line, the larger the weight. Lines of the selected query are strong." + (report.kind?.recurrent ? " Dashed weights are negative." : "")),
     figure, exports({ name: () => fileName("lines"), title: () => `Who looks at whom, ${headName()}`, svg: () => standalone(figure.firstChild),
       csv: () => [["query", "key", "weight"], ...shownLines().map(({ query, key, weight }) => [report.tokens[query], report.keyTokens[key], weight])] }));
   onSelection(() => fill(figure, linesSvg()));

@@ -37,6 +37,29 @@ function torchProjected() {
   return [weights, "contexts = []", `for W_${names[0]}, W_${names[1]}, W_${names[2]} in heads:`, ...body.map((line) => `    ${line}`), "    contexts.append(context)", "z = torch.cat(contexts, dim=-1)", "print(z)"];
 }
 
+// A state for each head, token by token.
+function torchRecurrent() {
+  const c = config, heads = c.num_heads, size = c.d_out / heads, delta = report.module !== "linear", gated = report.module === "gated-delta";
+  const names = c.layer_order === "kqv" ? ["key", "query", "value"] : ["query", "key", "value"], linear = (name, out, bias) => `${name} = torch.nn.Linear(${c.d_in}, ${out}, bias=${bias ? "True" : "False"})`;
+  const lines = names.map((name) => linear(`W_${name}`, c.d_out, c.qkv_bias));
+  if (delta) lines.push(linear("W_beta", heads, false));
+  if (gated) lines.push(linear("W_alpha", heads, false), linear("W_gate", c.d_out, false), `A = torch.empty(${heads}).uniform_(1, 16)`, `step = torch.empty(${heads}).uniform_(math.log(0.001), math.log(0.1)).exp()`);
+  if (c.out_proj) lines.push(`out_proj = torch.nn.Linear(${c.d_out}, ${c.d_out})`);
+  const map = delta ? "torch.nn.functional.silu(y)" : "torch.nn.functional.elu(y) + 1";
+  lines.push("", "def split(y):  # (heads, tokens, head size)", `    return y.view(-1, ${heads}, ${size}).transpose(0, 1)`, "", "def mapped(y):", `    y = ${map}`,
+    ...(delta ? ["    return y / (y.square().sum(-1, keepdim=True) + 1e-6).sqrt()"] : ["    return y"]), "", "queries, keys, values = mapped(split(W_query(x))), mapped(split(W_key(x))), split(W_value(x))");
+  if (delta) lines.push("beta = torch.sigmoid(W_beta(x)).T");
+  if (gated) lines.push("kept = torch.exp(-A * torch.nn.functional.softplus(W_alpha(x) + step.expm1().log())).T");
+  lines.push(`state, sums, contexts = torch.zeros(${heads}, ${size}, ${size}), torch.zeros(${heads}, ${size}), []`, "for t in range(len(x)):", "    q, k, v = queries[:, t], keys[:, t], values[:, t]");
+  if (gated) lines.push("    state = kept[:, t, None, None] * state");
+  if (delta) lines.push('    v = beta[:, t, None] * (v - torch.einsum("hkv,hk->hv", state, k))');
+  lines.push("    state = state + k[:, :, None] * v[:, None]", ...(delta ? [] : ["    sums = sums + k"]),
+    `    contexts.append(torch.einsum("hkv,hk->hv", state, q)${delta ? ` / ${size} ** 0.5` : " / ((sums * q).sum(-1, keepdim=True) + 1e-10)"})`, "z = torch.stack(contexts)  # (tokens, heads, head size)");
+  if (delta) lines.push("z = z / (z.square().mean(-1, keepdim=True) + 1e-6).sqrt()");
+  if (gated) lines.push(`z = z * torch.nn.functional.silu(W_gate(x)).view(-1, ${heads}, ${size})`);
+  return [...lines, `z = z.reshape(-1, ${c.d_out})`, ...(c.out_proj ? ["z = out_proj(z)"] : []), "print(z)"];
+}
+
 function torchSnippet() {
   const inputs = stepAt("inputs");
   const given = [...inputLines(inputs, "x"), ...(report.kind.source ? stepAt("source") ? inputLines(stepAt("source"), "source") : ["source = x"] : [])];
@@ -48,6 +71,7 @@ function torchSnippet() {
     return [...head, ...given, ...seeded, ...["query", "key", "value"].map((name) => `W_${name} = torch.rand(${config.d_in}, ${config.d_out})`),
       `weights = torch.softmax((x @ W_query) @ (x @ W_key).T / ${config.d_out} ** 0.5, dim=-1)`, "print(weights @ (x @ W_value))"];
   }
+  if (report.kind.recurrent) return ["import math", ...head, ...given, ...seeded, ...torchRecurrent()];
   return [...head, ...(config.rope ? torchRotation(config.rope) : []), ...given, ...seeded, ...torchProjected()];
 }
 
@@ -77,7 +101,7 @@ function cppSnippet() {
     ...(plain ? [] : [`  attn::Generator rng(${report.seed ?? 123}${flavour});`]), make,
     ...(!plain && !weightsAreSeeded() ? ['  attn::StateDict weights;', '  for (auto& [name, tensor] : attn::io::load("weights.safetensors").tensors) weights[name] = tensor;', "  module.load_state_dict(weights);"] : []),
     ...(report.training ? ["  module.train();"] : []), "  attn::Trace steps;",
-    `  std::cout << attn::to_string(module.${cross ? "forward(x, source, &steps)" : plain || v1 || report.module === "heads" ? "forward(x, &steps)" : "AttentionLayer::forward(x, &steps)"}) << "\\n";`,
+    `  std::cout << attn::to_string(module.${cross ? "forward(x, source, &steps)" : plain || v1 || report.kind.recurrent || report.module === "heads" ? "forward(x, &steps)" : "AttentionLayer::forward(x, &steps)"}) << "\\n";`,
     '  attn::io::save_text("report.html", attn::report(steps));', "}"];
 }
 const decimal = (x) => { const text = exactly(x); return /[.e]/.test(text) ? text : `${text}.0`; };
