@@ -88,9 +88,13 @@ class Keyboard(ReportTest):
             page.key(key)
         self.assertEqual(page.run("JSON.stringify(state)"), before)
         page.run("document.querySelector('#stage-matrix [tabindex=\"0\"]').focus({ preventScroll: true })")
-        page.run("scrollTo(0, 300)")
+        page.run("window.addEventListener('keydown', (event) => { window.kept = event.defaultPrevented; })")
         page.key("ArrowDown", modifiers=1)
         self.assertEqual(page.run("JSON.stringify(state)"), before)
+        self.assertFalse(page.run("kept"))
+        page.key("ArrowDown")  # here it moves the selection, and does not scroll as well
+        self.assertNotEqual(page.run("JSON.stringify(state)"), before)
+        self.assertTrue(page.run("kept"))
 
     def test_the_focus_outlives_a_view_that_is_built_anew(self):
         six, model = self.open("multihead", "--d-out", 4, "--dropout", 0.5), self.licences(width=1400)
