@@ -57,5 +57,7 @@ def test_a_long_text_is_read_as_far_as_it_fits():
                                      eos_token_id=1)  # fmt: skip
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     assert data_of(attn.report(model, torch.randint(0, 9, (15,))))["repeated"] == 10
+    page = data_of(attn.report(model, [3, 4], head=1))
+    assert (page["repeated"], page["unit"], page["start"]) == (2, "token", {"layer": 0, "head": 1})
     assert data_of(attn.report(model, [3]))["repeated"] == 0
     assert data_of(attn.report(torch.ones(1, 3, 3) / 3))["repeated"] == 0
