@@ -1,6 +1,8 @@
 // What attn train saves and says when numbers are not finite. tests/train has the steps themselves.
 #include <gmock/gmock.h>
 
+#include <regex>
+
 #include "command/command.hpp"
 #include "core/testing.hpp"
 #include "train/files.hpp"
@@ -48,6 +50,61 @@ TEST_F(TrainRun, TheErrorOfADivergenceSaysWhatIsKept) {
   to.save(*training_);
   EXPECT_THAT(to.diverged("loss nan", ", or not").what(),
               testing::HasSubstr("of step 0; train with a smaller --lr or --clip, or not"));
+}
+
+// A text of letters that nothing follows from can only be learned by heart.
+class TrainToTheEnd : public Command {
+ protected:
+  void SetUp() override {
+    Command::SetUp();
+    std::string letters;
+    for (std::uint32_t i = 0, x = 1; i < 400; ++i)
+      letters.push_back(static_cast<char>('a' + ((x = x * 1664525 + 1013904223) >> 28)));
+    write("text.txt", letters);
+  }
+  static inline const std::string kSizes =
+      "OMP_NUM_THREADS=1 attn train --text text.txt --layers 1 --heads 2 --width 64 --context 16 --batch 16 --steps "
+      "300 "
+      "--warmup 5 --lr 0.01 --eval-every 20 --save-every 50 --out ";
+};
+
+TEST_F(TrainToTheEnd, TellsWhenATextIsLearnedByHeartAndKeepsTheBestModel) {
+  const Ran ran = run(kSizes + "m.safetensors");
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(ran.out, found, std::regex("the lowest, ([0-9.]+), was at step ([0-9]+): m.best")));
+  const std::string step = found[2];
+  EXPECT_THAT(ran.err,
+              testing::ContainsRegex("overfitting: the validation\\s+loss\\s+was\\s+lowest\\s+at\\s+step\\s+"));
+  EXPECT_THAT(ran.err, testing::HasSubstr(found[1].str()));
+  EXPECT_THAT(ran.out,
+              testing::ContainsRegex("sample, behind the beginning of the held-out part \\([0-9]+\\):\n[a-p]+\\|"));
+  // The weights are those that a run has at that step.
+  out_of(kSizes + "until.safetensors --until " + step);
+  EXPECT_FALSE(std::filesystem::exists(path("until.best.safetensors")));
+  const auto best = io::load_state_dict(path("m.best.safetensors")),
+             until = io::load_state_dict(path("until.safetensors"));
+  ASSERT_EQ(best.size(), until.size());
+  for (const auto& [name, value] : best) EXPECT_EQ(difference(value, until.at(name)), 0) << name;
+  EXPECT_GT(difference(best.begin()->second, io::load_state_dict(path("m.safetensors")).begin()->second), 0);
+}
+
+TEST_F(TrainToTheEnd, ResumedRunsKeepTheSame) {
+  out_of(kSizes + "m.safetensors");
+  for (const char* until : {"20", "110", "250"}) {
+    const std::string name = std::string("r") + until;
+    out_of(kSizes + name + ".safetensors --until " + until);
+    const Ran ran = run("OMP_NUM_THREADS=1 attn train --text text.txt --save-every 50 --resume --out " + name +
+                        ".safetensors --json");
+    ASSERT_EQ(ran.status, 0) << ran.err;
+    EXPECT_THAT(ran.err, testing::HasSubstr(name + ".best.safetensors has its weights"));
+    for (const char* end : {".safetensors", ".best.safetensors", ".training.safetensors", ".svg"}) {
+      EXPECT_EQ(read(path("m" + std::string(end))), read(path(name + end))) << name << end;
+    }
+  }
+  // Another run in its place leaves no older best model.
+  out_of(kSizes + "m.safetensors --force --until 20");
+  EXPECT_FALSE(std::filesystem::exists(path("m.best.safetensors")));
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include <memory>
 
 #include "attn/error.hpp"
-#include "attn/figure.hpp"
 #include "attn/gradient_sum.hpp"
 #include "attn/pretrained.hpp"
 #include "common/format.hpp"
@@ -24,6 +23,7 @@
 #include "core/escape.hpp"
 #include "io/file.hpp"
 #include "kernels/targets.hpp"
+#include "train/conclude.hpp"
 #include "train/estimate.hpp"
 #include "train/files.hpp"
 #include "train/progress.hpp"
@@ -62,7 +62,10 @@ constexpr const char* kTrainNotes =
     "of a "
     "GGUF file stays in that file: name it by --tokenizer to generate or to resume.\n\n"
     "Otherwise two files are written: --out, the model in the names of Hugging Face's files, and beside it "
-    "NAME.training.safetensors, the checkpoint from which --resume continues bit for bit. Each is whole or "
+    "NAME.training.safetensors, the checkpoint from which --resume continues bit for bit. Where the validation loss "
+    "was lowest before the last step, NAME.best.safetensors has the model of that step, and a message says when the "
+    "text "
+    "begins to be learned by heart. Each is whole or "
     "untouched, whenever the run is killed. While it trains, NAME.training.lock keeps other runs from writing "
     "to the same --out; the file that a killed run leaves behind blocks nobody. Ctrl-C saves and stops, and so does a "
     "reader of --json that goes "
@@ -199,7 +202,7 @@ std::unique_ptr<Training> resumed(const Verb& verb, const TrainFlags& flags, con
   const TrainCheckpoint from = TrainCheckpoint::load(files.checkpoint());
   try {
     auto training = std::make_unique<Training>(from, flags.text, tokenizer, ranks);
-    files.resumed(training->trainer);
+    files.resumed(*training);
     return training;
   } catch (const Error& error) {
     if (error.kind() != Error::Kind::argument || ranks.size() > 1) throw;
@@ -229,27 +232,8 @@ void introduce(Training& training) {
   write_stderr(fitted(told, STDERR_FILENO));
 }
 
-void conclude(const Trainer& run, const Progress& progress, const TrainingFiles& files, bool json) {
-  const std::size_t columns =
-      std::clamp<std::size_t>(terminal_width(json ? STDERR_FILENO : STDOUT_FILENO), 10, kColumns);
-  std::string text = formatted("loss {}\n", figure::sparkline(run.losses(), columns - 5));
-  if (!run.validations().empty()) {
-    text += formatted("validation loss {:.4f} nats a token at step {}\n", run.validations().back().second,
-                      run.validations().back().first);
-  }
-  text += formatted("step {} of {}, {}, {:.0f} tokens/s\nwrote {}, {}, {}\n", run.steps_done(), run.config().steps,
-                    duration_text(progress.seconds()), progress.tokens_per_second(), escaped(files.model().string()),
-                    escaped(files.checkpoint().string()), escaped(files.curve().string()));
-  if (!run.skipped().empty()) {
-    text += formatted("skipped {} times, the last at step {}: loss or gradient not finite\n", run.skipped().size(),
-                      static_cast<std::int64_t>(run.skipped().back()));
-  }
-  if (!run.done()) text += "continue with the same --text and --out, and --resume\n";
-  json ? write_stderr(fitted(text, STDERR_FILENO)) : write_stdout(fitted(text, STDOUT_FILENO));
-}
-
 std::unique_ptr<Training> training_of(const Verb& verb, TrainFlags& flags, const TrainRanks& ranks,
-                                      TrainingFiles& files) {
+                                      TrainingFiles& files, std::unique_ptr<Tokenizer>& tokenizer) {
   if (!flags.from.empty() && !flags.resume) require_model("--from", flags.from);
   const auto streams = std::ranges::count(flags.text, "-");
   if (streams > 1 || (streams == 1 && ranks.size() > 1)) {
@@ -257,7 +241,7 @@ std::unique_ptr<Training> training_of(const Verb& verb, TrainFlags& flags, const
                 ranks.size() > 1 ? "files, which all ranks read" : "standard input (-) once", "standard input");
   }
   if (ranks.first()) files.reserve(flags.resume, flags.force);
-  const auto tokenizer = tokenizer_of(flags);
+  tokenizer = tokenizer_of(flags);
   return flags.resume ? resumed(verb, flags, ranks, files, *tokenizer) : started(verb, flags, ranks, files, *tokenizer);
 }
 
@@ -309,9 +293,10 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
   keep_freed_memory();
   std::unique_ptr<TrainingFiles> place;
   std::unique_ptr<Training> training;
+  std::unique_ptr<Tokenizer> tokenizer;
   together(ranks.transport, [&] {  // one rank's mistake ends all
     place = std::make_unique<TrainingFiles>(flags.out, is_folder(flags), flags.curve);
-    training = training_of(verb, flags, ranks, *place);
+    training = training_of(verb, flags, ranks, *place, tokenizer);
   });
   require_equal_ranks(*training);
   TrainingFiles& files = *place;
@@ -335,6 +320,7 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
   while (!enough()) {
     const Trainer::Step step = run.step();
     check(divergence, step, files, flags, ranks.transport);
+    if (step.validation) files.measured(*training);
     try {
       if (ranks.first()) progress.show(step);
     } catch (const io::ClosedPipe&) {
@@ -344,7 +330,8 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
   }
   progress.finish();
   if (!files.hold(run)) files.save(*training);
-  if (ranks.first()) conclude(run, progress, files, flags.json);
+  const bool writes = ranks.size() == 1 && stop.signal == 0 && run.steps_done() > 0;
+  if (ranks.first()) conclude(run, progress, files, flags.json, writes ? sample_of(*training, *tokenizer) : "");
   together(ranks.transport, [&] {
     if (unread) std::rethrow_exception(unread);
   });

@@ -9,6 +9,7 @@
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "io/output_folder.hpp"
+#include "train/progress.hpp"
 
 namespace attn::tool {
 namespace {
@@ -34,7 +35,8 @@ TrainingFiles::TrainingFiles(const std::string& out, bool is_folder, const std::
     : folder_(is_folder ? io::place_of_folder(out) : fs::path()),
       model_(is_folder ? folder_ / "model.safetensors" : fs::path(out)),
       checkpoint_(beside(model_, ".training.safetensors")),
-      curve_(curve.empty() ? beside(model_, ".svg") : fs::path(curve)) {
+      curve_(curve.empty() ? beside(model_, ".svg") : fs::path(curve)),
+      best_(beside(model_, ".best.safetensors")) {
   if (!is_folder) return;
   if (fs::path(out).extension() == ".safetensors") {
     throw Error(Error::Kind::argument, "--out", "a folder for the model of --from", escaped(out));
@@ -87,14 +89,30 @@ void TrainingFiles::require_replaceable() const {
   for (const auto& entry : fs::directory_iterator(folder_)) {
     const std::string name = entry.path().filename().string();
     if (is_companion(entry.path())) continue;
-    if (!entry.is_directory() && (name == "config.json" || name == model_.filename() ||
-                                  name == checkpoint_.filename() || name == curve_.filename())) {
+    if (!entry.is_directory() &&
+        (name == "config.json" || name == model_.filename() || name == checkpoint_.filename() ||
+         name == curve_.filename() || name == best_.filename())) {
       continue;
     }
     throw Error(Error::Kind::argument, "--force",
                 "a folder with the files of a model that attn train wrote, all of which it replaces", escaped(name),
                 "move that away, or give another --out");
   }
+}
+
+void TrainingFiles::resumed(Training& training) {
+  kept_ = training.trainer.steps_done();
+  measured(training);
+}
+
+void TrainingFiles::measured(Training& training) {
+  const Trainer& run = training.trainer;
+  const auto lowest = lowest_validation(run);
+  if (!lowest || lowest->first != run.steps_done()) return;
+  const auto whole = training.trainer.whole_weights();
+  if (!run.ranks().first()) return;
+  best_weights_.clear();
+  for (const Parameter* p : training.model.parameters()) best_weights_.push_back(p->value.clone());
 }
 
 // The checkpoint first: the model and the curve can be written again from it.
@@ -112,6 +130,23 @@ void TrainingFiles::save(Training& training) {
   kept_ = saved_ = run.steps_done();
 }
 
+// The model has those weights meanwhile.
+void TrainingFiles::write_best(Training& training, const fs::path& path) {
+  const auto exchange = [&] {
+    std::size_t i = 0;
+    for (Parameter* p : training.model.parameters()) std::swap(p->value, best_weights_[i++]);
+  };
+  exchange();
+  try {
+    save_language_model(path, training.model, {{"steps", std::to_string(lowest_validation(training.trainer)->first)}});
+  } catch (...) {
+    exchange();
+    throw;
+  }
+  exchange();
+  best_weights_.clear();
+}
+
 void TrainingFiles::write(Training& training, const TrainCheckpoint& checkpoint) {
   const std::int64_t step = training.trainer.steps_done();
   std::optional<io::OutputFolder> fresh;  // for the first step that is saved
@@ -119,10 +154,15 @@ void TrainingFiles::write(Training& training, const TrainCheckpoint& checkpoint)
   const auto place = [&](const fs::path& file) {
     return fresh && file.parent_path() == folder_ ? fresh->path() / file.filename() : file;
   };
+  // A checkpoint that is there has the best model beside it, from which the run no longer comes by.
+  const auto lowest = lowest_validation(training.trainer);
+  const bool best_is_older = lowest && lowest->first < step;
+  if (best_is_older && !best_weights_.empty()) write_best(training, place(best_));
   checkpoint.save(place(checkpoint_));
   if (!fresh) kept_ = step;
   save_language_model(place(model_), training.model, {{"steps", std::to_string(step)}});
   io::save_text(place(curve_), curve_svg(training.trainer));
+  if (!best_is_older && !fresh) fs::remove(best_);  // an older run's, or no longer the best
   if (!fresh) return;
   for (const auto& [name, content] : companions_) {
     const fs::path file = fresh->path() / name;

@@ -1,4 +1,5 @@
-// A training run writes the model, its loss curve, and the checkpoint from which it continues.
+// A training run writes the model, its loss curve, the checkpoint from which it continues, and the model with the
+// lowest validation loss, where the last one is not that.
 #pragma once
 
 #include <filesystem>
@@ -24,6 +25,7 @@ class TrainingFiles {
   const std::filesystem::path& model() const noexcept { return model_; }
   const std::filesystem::path& checkpoint() const noexcept { return checkpoint_; }
   const std::filesystem::path& curve() const noexcept { return curve_; }
+  const std::filesystem::path& best() const noexcept { return best_; }
 
   // Throws Error: (file) where nothing can be written, (argument) for names that are no files of their own, and, unless
   // the run is resumed, (argument) where something is there already that `replace` is not meant for. Takes the lock,
@@ -31,8 +33,10 @@ class TrainingFiles {
   void reserve(bool resume, bool replace);
   // The folder gets these beside the model.
   void set_companions(Companions files) { companions_ = std::move(files); }
-  // The run was read from the checkpoint.
-  void resumed(const Trainer& run) { kept_ = run.steps_done(); }
+  // The run was read from the checkpoint. All ranks call it.
+  void resumed(Training& training);
+  // After a step with a validation loss: keeps a copy of weights that have the lowest one. All ranks call it.
+  void measured(Training& training);
   // Throws Error (data) for weights that are not finite, and writes nothing.
   void save(Training& training);
   bool hold(const Trainer& run) const noexcept { return saved_ == run.steps_done(); }
@@ -44,12 +48,14 @@ class TrainingFiles {
   void require_new() const;
   void require_replaceable() const;  // a folder
   void write(Training& training, const TrainCheckpoint& checkpoint);
+  void write_best(Training& training, const std::filesystem::path& path);
 
   std::filesystem::path folder_;  // empty: a GPT's file
-  std::filesystem::path model_, checkpoint_, curve_;
+  std::filesystem::path model_, checkpoint_, curve_, best_;
   Outputs outputs_;  // refused before the work, not after it
   std::optional<TrainingLock> lock_;
   Companions companions_;
+  std::vector<Tensor> best_weights_;     // in the order of the model's parameters; none where best_ has them
   std::int64_t kept_ = -1, saved_ = -1;  // the checkpoint's step; the same if written by this process
 };
 

@@ -1,8 +1,11 @@
 #include "train/progress.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "common/format.hpp"
 #include "common/json.hpp"
@@ -14,6 +17,26 @@ std::string duration_text(double seconds) {
   const auto whole = static_cast<std::int64_t>(std::llround(std::max(0.0, seconds)));
   if (whole >= 3600) return formatted("{} h {} min", whole / 3600, whole % 3600 / 60);
   return whole >= 60 ? formatted("{} min {} s", whole / 60, whole % 60) : formatted("{} s", whole);
+}
+
+std::optional<std::pair<std::int64_t, double>> lowest_validation(const Trainer& run) {
+  const auto& all = run.validations();
+  const auto lowest = std::ranges::min_element(all, {}, &std::pair<std::int64_t, double>::second);
+  return lowest == all.end() ? std::nullopt : std::optional(*lowest);
+}
+
+bool begins_to_overfit(const Trainer& run) {
+  constexpr std::ptrdiff_t patience = 3, recent = 20;
+  constexpr double clearly = 0.98;
+  const auto& all = run.validations();
+  const auto lowest = std::ranges::min_element(all, {}, &std::pair<std::int64_t, double>::second);
+  const auto overfits = [&](const std::pair<std::int64_t, double>& measured) {
+    const auto end = run.losses().begin() + measured.first;
+    const auto from = end - std::min<std::ptrdiff_t>(measured.first, recent);
+    return std::accumulate(from, end, 0.0) / static_cast<double>(end - from) < clearly * lowest->second;
+  };
+  if (all.end() - lowest <= patience || all.back().first != run.steps_done()) return false;
+  return std::find_if(lowest + patience, all.end(), overfits) == all.end() - 1;
 }
 
 Progress::Progress(Form form, const Trainer& run, std::int64_t last, std::int64_t log_every, double minutes)
@@ -83,8 +106,21 @@ std::string Progress::json_text(const Trainer::Step& step) const {
             {"tokens_per_second", std::round(tokens_per_second())},
             {"seconds", seconds()},
             {"seconds_left", seconds_left()}};
-  if (step.validation) json["validation"] = json_number(*step.validation);
+  if (step.validation) {
+    json["validation"] = json_number(*step.validation);
+    json["lowest"] = {{"step", lowest_validation(run_)->first}, {"loss", json_number(lowest_validation(run_)->second)}};
+    if (begins_to_overfit(run_)) json["overfitting"] = true;
+  }
   return json.dump() + "\n";
+}
+
+std::string Progress::overfitting_text() const {
+  const auto [best, loss] = *lowest_validation(run_);
+  return fitted(
+      formatted("step {:>6}  overfitting: the validation loss was lowest at step {}, {:.4f}, and the training "
+                "loss falls on, so that the text is learned by heart\n",
+                run_.steps_done(), best, loss),
+      STDERR_FILENO);
 }
 
 void Progress::show(const Trainer::Step& step) {
@@ -92,6 +128,11 @@ void Progress::show(const Trainer::Step& step) {
     finish();
     form_ == Form::json ? write_stdout(skipped_text(step)) : write_stderr(skipped_text(step));
     return;
+  }
+  const bool overfits = step.validation && form_ != Form::json && begins_to_overfit(run_);
+  if (overfits) {
+    finish();
+    write_stderr(overfitting_text());
   }
   if (form_ == Form::bar) {
     line_.show(bar_text(step, StatusLine::room()));

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "attn/train.hpp"
 #include "common/status_line.hpp"
@@ -29,6 +32,7 @@ class Progress {
   std::string line_text(const Trainer::Step& step) const;
   std::string json_text(const Trainer::Step& step) const;
   std::string skipped_text(const Trainer::Step& step) const;
+  std::string overfitting_text() const;
   double seconds_left() const;
 
   Form form_;
@@ -38,6 +42,13 @@ class Progress {
   std::chrono::steady_clock::time_point start_;
   StatusLine line_;
 };
+
+// The measurement with the lowest validation loss: its step, and the loss. None before the first one.
+std::optional<std::pair<std::int64_t, double>> lowest_validation(const Trainer& run);
+
+// Whether with this measurement a text begins to be learned by heart: it is the first one of which both is true, that
+// the validation loss was lowest three or more measurements ago, and that the last 20 steps had a loss 2 % below that.
+bool begins_to_overfit(const Trainer& run);
 
 // "3 min 20 s", "12 s".
 std::string duration_text(double seconds);

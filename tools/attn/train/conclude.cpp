@@ -1,0 +1,64 @@
+#include "train/conclude.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "attn/figure.hpp"
+#include "attn/generate.hpp"
+#include "common/format.hpp"
+#include "common/terminal.hpp"
+#include "core/escape.hpp"
+
+namespace attn::tool {
+
+std::string sample_of(Training& training, const Tokenizer& tokenizer) {
+  constexpr std::int64_t prompt = 16, most = 200;
+  const Tensor ids = training.text.validation(1).front().ids;
+  // Where positions are learned, generate() moves a full context on.
+  const std::int64_t context = ids.size(1), begin = std::min(prompt, (context + 1) / 2);
+  const std::int64_t room = training.model.config().learned_positions ? most : context - begin;
+  const auto* first = ids.data<std::int64_t>();
+  const std::vector<std::vector<std::int64_t>> prompts{{first, first + begin}};
+  training.model.eval();
+  const GenerateOptions options{.tokens = std::min(most, room), .sampling = {.temperature = 0.7, .top_k = 40}};
+  if (options.tokens < 1) return {};
+  std::vector<std::int64_t> written = generate(training.model, prompts, options, training.settings.seed).front().ids;
+  // A model may have more tokens than its tokenizer.
+  std::erase_if(written, [&](std::int64_t id) { return id >= tokenizer.vocab_size(); });
+  const auto shown = [&](std::span<const std::int64_t> tokens) {
+    Utf8Stream characters;  // a token may end within one
+    const std::string text = characters.push(tokenizer.decode(tokens));
+    return escaped(text + characters.finish(), "\n");
+  };
+  return formatted("sample, behind the beginning of the held-out part ({}):\n{}|{}\n", begin, shown(prompts.front()),
+                   shown(written));
+}
+
+void conclude(const Trainer& run, const Progress& progress, const TrainingFiles& files, bool json,
+              const std::string& sample) {
+  const std::size_t columns =
+      std::clamp<std::size_t>(terminal_width(json ? STDERR_FILENO : STDOUT_FILENO), 10, kColumns);
+  std::string text = formatted("loss {}\n", figure::sparkline(run.losses(), columns - 5));
+  if (!run.validations().empty()) {
+    text += formatted("validation loss {:.4f} nats a token at step {}\n", run.validations().back().second,
+                      run.validations().back().first);
+    const auto [best, lowest] = *lowest_validation(run);
+    if (best < run.steps_done() && exists(files.best())) {
+      text += formatted("the lowest, {:.4f}, was at step {}: {} has its weights\n", lowest, best,
+                        escaped(files.best().string()));
+    }
+  }
+  text += formatted("step {} of {}, {}, {:.0f} tokens/s\nwrote {}, {}, {}\n", run.steps_done(), run.config().steps,
+                    duration_text(progress.seconds()), progress.tokens_per_second(), escaped(files.model().string()),
+                    escaped(files.checkpoint().string()), escaped(files.curve().string()));
+  if (!run.skipped().empty()) {
+    text += formatted("skipped {} times, the last at step {}: loss or gradient not finite\n", run.skipped().size(),
+                      static_cast<std::int64_t>(run.skipped().back()));
+  }
+  text += sample;
+  if (!run.done()) text += "continue with the same --text and --out, and --resume\n";
+  json ? write_stderr(fitted(text, STDERR_FILENO)) : write_stdout(fitted(text, STDOUT_FILENO));
+}
+
+}  // namespace attn::tool
