@@ -151,8 +151,10 @@ def _checked(op: str, weights: Any, most: int) -> Any:
 
 def _of_model(op: str, model: Any, x: Any, tokenizer: Any, item: int) -> Steps:
     if not hasattr(model, "set_attn_implementation"):
-        refuse(op, "a module of attn or attn.torch, or a Hugging Face model", type(model).__name__,
-               "of another model pass the attention weights")  # fmt: skip
+        name, own = type(model).__name__, "of another model pass the attention weights"
+        if name in modules.__all__:  # the book's class, or one like it
+            own = f"make an attn.torch.{name} with the same arguments, and give it load_state_dict(module.state_dict())"
+        refuse(op, "a module of attn or attn.torch, or a Hugging Face model", f"{name} of {type(model).__module__}", own)
     if x is None:
         refuse(op, "a text, token numbers or the tokenizer's result beside the model", "none")
     inputs = _inputs(op, x, tokenizer)

@@ -18,17 +18,24 @@ if TYPE_CHECKING:
 
 
 class Figure(Drawn):
-    """A drawing. Jupyter shows it; save() writes it as .svg; str() gives the SVG."""
+    """A drawing. Jupyter shows it; save() writes it as .svg or .png; str() gives the SVG."""
 
     def _repr_svg_(self) -> str:
         return self._text
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the drawing to the file `path`, which ends in .svg, whole or not at all."""
+    def save(self, path: str | os.PathLike[str], dpi: float = 192) -> None:
+        """Writes the drawing to the file `path`, which ends in .svg or .png, whole or not at all.
+
+        Args:
+            path: a PNG needs librsvg on this system, and the error says so where it is missing.
+            dpi: pixels an inch of a PNG, from 24 to 1200.
+        """
         import os
 
+        if os.fspath(path).endswith(".png"):
+            return save_whole(path, _attn.png(self._text, dpi))
         if not os.fspath(path).endswith(".svg"):
-            refuse("plot", "a path that ends in .svg", repr(os.fspath(path)))
+            refuse("plot", "a path that ends in .svg or .png", repr(os.fspath(path)))
         save_whole(path, self._text)
 
 

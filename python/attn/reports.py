@@ -43,14 +43,14 @@ class Report(Drawn):
         save_whole(path, self._text)
 
 
-def save_whole(path: str | os.PathLike[str], text: str) -> None:
+def save_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     """The file is written whole or not at all."""
     import os
 
     part = f"{os.fspath(path)}.part"
     try:
-        with open(part, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with open(part, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         os.replace(part, path)
     except BaseException:
         if os.path.exists(part):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from attn._types import Float32
 
-WORD_SIZE: int = _attn.WORD_SIZE  # type: ignore[attr-defined]  # numbers of a word's vector, unless a module asks for others
+WORD_SIZE: int = _attn.WORD_SIZE  # numbers of a word's vector, unless a module asks for others
 
 
 def split_words(text: str) -> list[str]:
@@ -20,7 +20,7 @@ def split_words(text: str) -> list[str]:
 
     This is the rule of the book's chapter 2.
     """
-    return _attn.split_words(text)  # type: ignore[attr-defined, no-any-return]
+    return _attn.split_words(text)
 
 
 def embed_words(text: str | Sequence[str], d_in: int = WORD_SIZE) -> Float32:
@@ -36,4 +36,5 @@ def embed_words(text: str | Sequence[str], d_in: int = WORD_SIZE) -> Float32:
         ValueError: no word, an empty one, or a d_in that is not positive.
         TypeError: what is no text, and no sequence of strings.
     """
-    return _attn.embed_words(split_words(text) if isinstance(text, str) else text, d_in)  # type: ignore[attr-defined, no-any-return]
+    words = split_words(text) if isinstance(text, str) else text
+    return _attn.embed_words(words, d_in)  # type: ignore[return-value]

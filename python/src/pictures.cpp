@@ -197,6 +197,17 @@ void bind_pictures(nb::module_& m) {
         nb::arg("title").none(), nb::arg("scale").none(), nb::arg("colours").none(), nb::arg("item"),
         nb::arg("layer").none(), nb::arg("head").none(), nb::arg("tokens").none(), nb::arg("key_tokens").none(),
         "A figure of named steps, as SVG.");
+  m.def(
+      "png",
+      [](const std::string& svg, nb::handle dpi) {
+        const auto resolution = plain<double>(dpi, "save", "dpi");
+        if (!(resolution >= 24 && resolution <= 1200)) {
+          throw Error(Error::Kind::argument, "save", "dpi from 24 to 1200", std::to_string(resolution));
+        }
+        const std::string bytes = without_gil([&] { return figure::png(svg, resolution); });
+        return nb::bytes(bytes.data(), bytes.size());
+      },
+      nb::arg("svg"), nb::arg("dpi").none(), "An SVG as the bytes of a PNG file.");
 }
 
 }  // namespace attn::python

@@ -195,5 +195,5 @@ def test_every_figure_of_a_module(tmp_path):
     with pytest.raises(ValueError, match="scale among auto"):
         attn.plot(module, x, scale="red")
     with pytest.raises(ValueError, match=r"ends in \.svg"):
-        attn.plot(module, x).save(tmp_path / "picture.png")
+        attn.plot(module, x).save(tmp_path / "picture.pdf")
     assert list(tmp_path.iterdir()) == [tmp_path / "queries.svg"]

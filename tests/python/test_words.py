@@ -79,3 +79,58 @@ def test_what_is_no_text_is_refused_by_name():
         module(TEXT)
     x = torch.from_numpy(attn.embed_words(TEXT, 8))
     assert str(attn.plot(module, TEXT)) == str(attn.plot(module, x, tokens=WORDS))
+
+
+def test_torchs_modules_have_the_same_steps():
+    torch = pytest.importorskip("torch")
+    import attn.torch
+
+    torch.manual_seed(3)
+    for kind, sizes in [("SelfAttention_v1", (8, 4)), ("SelfAttention_v2", (8, 4)), ("CausalAttention", (8, 4, 12, 0.5)),
+                        ("MultiHeadAttentionWrapper", (8, 4, 12, 0.5, 2)), ("MultiHeadAttention", (8, 4, 12, 0.5, 2))]:  # fmt: skip
+        module = getattr(attn.torch, kind)(*sizes)
+        x = torch.randn(5, 8, requires_grad=True)
+        steps = module.steps(x)
+        assert all(isinstance(step, torch.Tensor) and not step.requires_grad for step in steps.values())
+        last = list(steps)[-1]
+        if kind != "MultiHeadAttentionWrapper":
+            torch.testing.assert_close(steps[last], module.eval()(x).detach())
+        same = getattr(attn, kind)(*sizes)
+        same.load_state_dict(module.state_dict())
+        for name, step in same.eval().steps(x.detach().numpy()).items():
+            np.testing.assert_array_equal(steps[name].numpy(), step)
+        assert list(module.steps("My dog likes it")) == list(steps)
+
+
+def test_the_books_own_class_is_told_how():
+    torch = pytest.importorskip("torch")
+
+    class CausalAttention(torch.nn.Module):
+        pass
+
+    for call in (attn.report, attn.plot):
+        with pytest.raises(ValueError, match=r"attn.torch.CausalAttention with the same arguments.*load_state_dict"):
+            call(CausalAttention(), np.ones((3, 2), np.float32))
+
+
+def test_figures_are_saved_as_png(tmp_path):
+    import ctypes.util
+
+    figure = attn.plot(attn.SimplifiedSelfAttention(), "My dog")
+    figure.save(tmp_path / "f.svg")
+    assert (tmp_path / "f.svg").read_text() == str(figure)
+    with pytest.raises(ValueError, match=r".svg or .png"):
+        figure.save(tmp_path / "f.pdf")
+    if ctypes.util.find_library("rsvg-2") is None:
+        pytest.skip("no librsvg")
+    sizes = []
+    for dpi in (96, 192):
+        figure.save(tmp_path / "f.png", dpi=dpi)
+        png = (tmp_path / "f.png").read_bytes()
+        assert png.startswith(b"\x89PNG\r\n\x1a\n")
+        sizes.append((int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")))
+    assert abs(sizes[1][0] - 2 * sizes[0][0]) <= 1 and abs(sizes[1][1] - 2 * sizes[0][1]) <= 1
+    for wrong, kind in [(1, ValueError), (float("nan"), ValueError), ("x", TypeError)]:
+        with pytest.raises(kind, match="dpi"):
+            figure.save(tmp_path / "g.png", dpi=wrong)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f.png", "f.svg"]

@@ -19,7 +19,21 @@ def _some_of(module: Any) -> tuple[Tensor, ...]:
     return tuple(p.detach().flatten()[:8].clone() for p in module.parameters())
 
 
-class _Attention(nn.Module):
+class _Steps(nn.Module):
+    def steps(self, x: Tensor) -> dict[str, Tensor]:
+        """Every step of forward(x) by name, in its order: queries, keys, values, scores, …; without gradients or dropout.
+
+        Args:
+            x: (tokens, d_in) or (batch, tokens, d_in), or a text, whose words become vectors by attn.embed_words.
+        """
+        from attn._pictures import module_and_input
+
+        module, inputs, _ = module_and_input("steps", self, x, None)
+        assert module is not None
+        return {name: torch.as_tensor(step) for name, step in module.steps(inputs).items()}
+
+
+class _Attention(_Steps):
     dropout_p = 0.0
     _drawn: tuple[Tensor, ...] = ()
 
@@ -84,7 +98,7 @@ class CausalAttention(SelfAttention_v2):
         return self._attend(*self._project(x), is_causal=True)
 
 
-class MultiHeadAttentionWrapper(nn.Module):
+class MultiHeadAttentionWrapper(_Steps):
     """num_heads CausalAttention side by side: (…, tokens, d_out · num_heads)."""
 
     def __init__(
