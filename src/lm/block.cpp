@@ -94,7 +94,7 @@ Tensor Block::back(Branch& branch, const Tensor& d_out, const F& part) {
 }
 
 Tensor Block::forward(const Tensor& given, const RotaryTable& turns, Trace* trace) {
-  const DType kept = trace ? DType::f32 : stored(feed_forward.up.precision);
+  const DType kept = trace ? DType::f32 : stored(feed_forward.up);
   const Tensor x = pass(trace, "inputs", given);
   const auto attend = [&] {
     const Trace::Scope scope(trace, attention_name_.substr(0, attention_name_.size() - 1));
@@ -111,7 +111,7 @@ Tensor Block::forward(const Tensor& given, const RotaryTable& turns, Trace* trac
 
 Tensor Block::forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache,
                       std::optional<std::int64_t> item) {
-  const DType kept = stored(feed_forward.up.precision);
+  const DType kept = stored(feed_forward.up);
   const Tensor attended = through(attention_branch_, x, kept, false, nullptr,
                                   [&](const Tensor& h) { return attention.forward(h, turns, cache, item); });
   return through(feed_forward_branch_, attended, kept, false, nullptr,

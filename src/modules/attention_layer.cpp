@@ -124,7 +124,7 @@ std::vector<Parameter*> AttentionLayer::parameters() {
 }
 
 void AttentionLayer::check_input(const Tensor& x, const char* what) const {
-  require_input(kOp, what, x, config_.d_in, stored(config_.precision));
+  require_input(kOp, what, x, config_.d_in, stored(*query_));
   if (config_.context_length > 0 && x.size(-2) > config_.context_length) {
     throw Error(Error::Kind::shape, kOp,
                 "at most context_length = " + std::to_string(config_.context_length) + " tokens",
@@ -220,7 +220,7 @@ Tensor AttentionLayer::run(const Tensor& given, const Tensor& given_source, cons
   const Tensor x = pass(trace, "inputs", given), source = self ? x : pass(trace, "source", given_source);
   Saved s{.x = batched(x), .source = batched(source), .heads = {}, .q_turns = q_turns, .k_turns = k_turns};
   s.self = self;
-  s.heads = project_heads(s.x, s.source, trace ? DType::f32 : stored(config_.precision));
+  s.heads = project_heads(s.x, s.source, trace ? DType::f32 : stored(*query_));
   auto& [q, k, v] = s.heads;
   s.options = options(Align::top_left);
   add_dropout(s.options, s.x.size(0), x.size(-2), source.size(-2));
@@ -263,12 +263,12 @@ Tensor AttentionLayer::forward(const Tensor& x, DecoderCache& cache) {
 
 Tensor AttentionLayer::forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache,
                                std::optional<std::int64_t> item) {
-  require_input(kOp, "x", x, config_.d_in, stored(config_.precision));
+  require_input(kOp, "x", x, config_.d_in, stored(*query_));
   if (x.rank() != 3 || (item && x.size(0) != 1)) {
     throw Error(Error::Kind::shape, kOp, item ? "x (1, tokens, d_in) for one item" : "x (batch, tokens, d_in)",
                 x.shape().str());
   }
-  const auto [q, k, v] = project_heads(x, x, stored(config_.precision));
+  const auto [q, k, v] = project_heads(x, x, stored(*query_));
   if (turns.cos.defined()) {
     rotary_in_place(q, turns);
     rotary_in_place(k, turns);

@@ -239,7 +239,7 @@ Tensor project_blocks(const Tensor& x, const Tensor& bias, const ProductOptions&
   }
   const Tensor rows = as_rows(x), line = bias.defined() ? bias.to(DType::f32).contiguous() : bias;
   bool fits = true;
-  const Tensor y = project_quantized(rows, weight, line, fits);
+  const Tensor y = project_quantized(rows, weight, line, options.precision, fits);
   if (!fits) {
     compute_rows_again(rows, weight.read(0, weight.rows()).to(x.dtype()), line, options.precision, y);
   }
@@ -262,6 +262,8 @@ Tensor rounded(const Tensor& x) {
 DType stored(Precision precision) {
   return kernels::rounds_to_bf16(precision, kernels::active()) ? DType::bf16 : DType::f32;
 }
+
+DType stored(const Linear& layer) { return layer.weight.blocks ? DType::f32 : stored(layer.precision); }
 
 Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias, const ProductOptions& options) {
   const DType dtype = options.dtype.value_or(x.dtype());

@@ -35,15 +35,19 @@ Tensor rounded(const Tensor& x);
 
 // What lies between products of this precision is kept in this dtype: bfloat16 where they round it to that anyway.
 DType stored(Precision precision);
+// The same of a layer's products. Where its weight is in blocks they take float32.
+DType stored(const Linear& layer);
 
 // The part of project() for few rows (m, d_in) of float32 or bfloat16, of an int8 weight without its scales; `fits`
 // becomes false when a result is not finite. Each element has the same bits as in a product of more rows.
 bool has_few_rows(const Tensor& x, const Tensor& weight, Precision precision);
 Tensor project_few_rows(const Tensor& rows, const Tensor& weight, const Tensor& bias, Precision precision, bool& fits);
 
-// The part of project() for rows (m, d_in) of float32 or bfloat16 by a quantised matrix, in float32
-// at every precision. A row has the same bits whatever other rows there are; `fits` as
-// above.
-Tensor project_quantized(const Tensor& rows, const QuantizedMatrix& weight, const Tensor& bias, bool& fits);
+// The part of project() for rows (m, d_in) of float32 or bfloat16 by a quantised matrix. At the highest precision it is
+// in float32. At medium, each block of a row is rounded to bytes, whole multiples of a 127th of its largest magnitude,
+// and at high what this leaves is a second row of bytes, so that 15 bits are kept. A row has the same bits whatever
+// other rows there are; `fits` as above.
+Tensor project_quantized(const Tensor& rows, const QuantizedMatrix& weight, const Tensor& bias, Precision precision,
+                         bool& fits);
 
 }  // namespace attn

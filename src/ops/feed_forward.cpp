@@ -36,7 +36,7 @@ FeedForward::FeedForward(const FeedForwardConfig& config, std::string_view prefi
 Tensor FeedForward::active() const { return gate ? gated(gate_, up_, activation_) : gelu(up_, activation_); }
 
 Tensor FeedForward::forward(const Tensor& x, Trace* trace) {
-  const DType kept = stored(up.precision);
+  const DType kept = stored(up);
   if (gate) gate_ = linear(*gate, x, kept);
   up_ = linear(up, x, kept);
   const Tensor inner = active(), y = linear(down, inner, DType::f32);

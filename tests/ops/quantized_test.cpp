@@ -1,0 +1,110 @@
+// Projections by a quantised matrix at each precision: beside float64's, within what the rounding of rows explains.
+#include "attn/quantized.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "core/testing.hpp"
+#include "ops/dense.hpp"
+
+namespace attn::test {
+namespace {
+
+constexpr std::int64_t kRows = 7, kOutputs = 37, kWidth = 512;
+
+Tensor drawn(const Shape& shape, std::mt19937_64& random) {
+  std::normal_distribution<float> normal;
+  const Tensor x = Tensor::empty(shape);
+  for (std::int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = normal(random);
+  return x;
+}
+
+QuantizedMatrix drawn_matrix(std::mt19937_64& random) {
+  QuantizedMatrix matrix(kOutputs, kWidth, {.bits = 4, .has_least = true});
+  std::uniform_int_distribution<int> code(0, 15);
+  for (std::int64_t row = 0; row < kOutputs; ++row) {
+    for (std::int64_t run = 0; run < kWidth / 32; ++run) {
+      BlockRun from{.scale = 0.125F, .least = -1};
+      for (std::uint8_t& one : from.codes) one = static_cast<std::uint8_t>(code(random));
+      EXPECT_TRUE(matrix.set(row, run, from));
+    }
+  }
+  return matrix;
+}
+
+Tensor projected(const Tensor& x, const QuantizedMatrix& weight, const Tensor& bias, Precision precision) {
+  return project(x, {}, bias, {.precision = precision, .dtype = DType::f32, .blocks = &weight});
+}
+
+void expect_same_bits(const Tensor& a, const Tensor& b) {
+  ASSERT_EQ(a.shape(), b.shape());
+  EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.numel()) * sizeof(float)), 0);
+}
+
+struct QuantizedProject : testing::Test {
+  std::mt19937_64 random{11};
+  const QuantizedMatrix weight = drawn_matrix(random);
+  const Tensor x = drawn({kRows, kWidth}, random), bias = drawn({kOutputs}, random);
+};
+
+// A number is off by half of a 127th of its block's largest at medium, by half of a 254th of that at high; adding up in
+// float32 may take as much again as float32's epsilon by all magnitudes.
+TEST_F(QuantizedProject, KeepsTheBitsThatItsPrecisionSays) {
+  const std::pair<Precision, double> steps[] = {
+      {Precision::highest, 0}, {Precision::high, 0.51 / 127 / 253}, {Precision::medium, 0.51 / 127}};
+  double off_medium = 0, off_high = 0;
+  for (const auto& [precision, step] : steps) {
+    const Tensor y = projected(x, weight, bias, precision);
+    for (std::int64_t i = 0; i < kRows; ++i) {
+      for (std::int64_t j = 0; j < kOutputs; ++j) {
+        const Tensor w = weight.read(j, j + 1);
+        double sum = static_cast<double>(bias.data<float>()[j]), bound = 0, largest = 0;
+        for (std::int64_t l = 0; l < kWidth; ++l) {
+          if (l % 32 == 0) {
+            largest = 0;
+            for (std::int64_t of = l; of < l + 32; ++of) largest = std::max(largest, std::abs(x.at({i, of})));
+          }
+          const double factor = w.at({0, l});
+          sum += x.at({i, l}) * factor;
+          bound += std::abs(factor) * (step * largest + 0x1p-19 * std::abs(x.at({i, l})) + 0x1p-20 * largest);
+        }
+        const double off = std::abs(y.at({i, j}) - sum);
+        ASSERT_LE(off, bound) << name(precision) << ", row " << i << ", output " << j;
+        if (precision == Precision::medium) off_medium = std::max(off_medium, off);
+        if (precision == Precision::high) off_high = std::max(off_high, off);
+      }
+    }
+  }
+  EXPECT_GT(off_medium, 20 * off_high) << "two rows of bytes are no better than one";
+}
+
+TEST_F(QuantizedProject, ARowHasTheSameBitsAlone) {
+  for (const Precision precision : {Precision::highest, Precision::high, Precision::medium}) {
+    const Tensor all = projected(x, weight, bias, precision);
+    for (std::int64_t i = 0; i < kRows; ++i) {
+      const Tensor alone = projected(x.slice(0, i, i + 1), weight, bias, precision);
+      expect_same_bits(alone, all.slice(0, i, i + 1).contiguous());
+    }
+  }
+}
+
+// A row that is not finite is computed in float32, at every precision, and the others keep their bits.
+TEST_F(QuantizedProject, RowsThatAreNotFinite) {
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const Precision precision : {Precision::high, Precision::medium}) {
+    const Tensor before = projected(x, weight, bias, precision), other = x.clone();
+    other.data<float>()[2 * kWidth + 5] = infinity;
+    other.data<float>()[4 * kWidth + 100] = nan;
+    const Tensor after = projected(other, weight, bias, precision),
+                 exact = projected(other, weight, bias, Precision::highest);
+    for (std::int64_t i = 0; i < kRows; ++i) {
+      const Tensor& wanted = i == 2 || i == 4 ? exact : before;
+      expect_same_bits(after.slice(0, i, i + 1).contiguous(), wanted.slice(0, i, i + 1).contiguous());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attn::test
