@@ -85,6 +85,53 @@ void check_texts(const Tensor& clean, const Tensor& corrupt) {
               "change a word for another that is as many tokens");
 }
 
+// The positions at which two passes differ: elsewhere one patches nothing into the other.
+std::vector<std::int64_t> differing(const Tensor& a, const Tensor& b) {
+  std::vector<std::int64_t> positions;
+  for (std::int64_t i = 0; i < a.size(1); ++i) {
+    for (std::int64_t j = 0; j < a.size(2); ++j) {
+      if (a.at({0, i, j}) == b.at({0, i, j})) continue;
+      positions.push_back(i);
+      break;
+    }
+  }
+  return positions;
+}
+
+// One layer's share of patching(): a pass for each position that differs, and then one for each head.
+void patch_layer(LanguageModel& model, std::int64_t l, const Prefix& good, const Prefix& bad, const Tensor& corrupt,
+                 TokenPair tokens, Patching& found) {
+  const Tensor &from = good.inputs[static_cast<std::size_t>(l)], &to = bad.inputs[static_cast<std::size_t>(l)];
+  const Tensor& context = good.kept.find(step_name(model.config(), Of::attention, l, "context"))->second;
+  const Tensor heads = context.rank() == 4 ? context : context.unsqueeze(1);
+  const std::vector<std::int64_t> positions = differing(from, to);
+  const std::int64_t count = std::ssize(positions);
+  const auto position = [&](std::int64_t item) { return positions[static_cast<std::size_t>(item)]; };
+  tails(
+      model, {}, l, count + heads.size(1), corrupt.numel(),
+      [&](std::int64_t first, std::int64_t items) {
+        Tensor x = experiment::repeated(to, items);
+        for (std::int64_t i = 0; i < items && first + i < count; ++i) {
+          const std::int64_t at = position(first + i);
+          x.select(0, i).select(0, at).copy_from(from.select(0, 0).select(0, at));
+        }
+        return x;
+      },
+      [&](Edits& edits, std::int64_t first) {
+        edits.push_back(in_each_item(l, "context", [heads, first, count](std::int64_t i, const Tensor& step) {
+          const std::int64_t head = first + i - count;
+          if (head >= 0) step.select(1, head).copy_from(heads.select(1, head));
+        }));
+      },
+      [&](std::int64_t first, const Tensor& hidden) {
+        for (const double value : experiment::measured(model, hidden, corrupt, tokens)) {
+          const double share = (value - found.corrupt) / (found.clean - found.corrupt);
+          first < count ? found.stream.set({l, position(first)}, share) : found.heads.set({l, first - count}, share);
+          ++first;
+        }
+      });
+}
+
 }  // namespace
 
 Effects head_effects(LanguageModel& model, const Tensor& ids, const EffectOptions& options) {
@@ -127,41 +174,14 @@ Patching patching(LanguageModel& model, const Tensor& clean, const Tensor& corru
   Patching found;
   found.clean = experiment::logit_difference(good.logits, tokens);
   found.corrupt = experiment::logit_difference(bad.logits, tokens);
-  const auto layers = std::ssize(c.layers);
-  const std::int64_t t = clean.numel();
-  found.stream = Tensor::empty({layers, t}, DType::f64), found.heads = Tensor::empty({layers, c.heads}, DType::f64);
-  const double whole = found.clean - found.corrupt;
-  const auto put = [&](Tensor& table, std::int64_t l) {
-    return [&, l](std::int64_t first, const Tensor& hidden) {
-      const std::vector<double> values = experiment::measured(model, hidden, corrupt, tokens);
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        table.set({l, first + static_cast<std::int64_t>(i)}, (values[i] - found.corrupt) / whole);
-      }
-    };
-  };
-  for (std::int64_t l = 0; l < layers; ++l) {
-    const Tensor &from = good.inputs[static_cast<std::size_t>(l)], &to = bad.inputs[static_cast<std::size_t>(l)];
-    tails(
-        model, {}, l, t, t,
-        [&](std::int64_t first, std::int64_t count) {
-          Tensor x = experiment::repeated(to, count);
-          for (std::int64_t i = 0; i < count; ++i) {
-            x.select(0, i).select(0, first + i).copy_from(from.select(0, 0).select(0, first + i));
-          }
-          return x;
-        },
-        [](Edits&, std::int64_t) {}, put(found.stream, l));
-    const Tensor& context = good.kept.find(step_name(c, Of::attention, l, "context"))->second;
-    const Tensor heads = context.rank() == 4 ? context : context.unsqueeze(1);
-    tails(
-        model, {}, l, c.heads, t, [&](std::int64_t, std::int64_t count) { return experiment::repeated(to, count); },
-        [&](Edits& edits, std::int64_t first) {
-          edits.push_back(in_each_item(l, "context", [heads, first](std::int64_t i, const Tensor& step) {
-            step.select(1, first + i).copy_from(heads.select(1, first + i));
-          }));
-        },
-        put(found.heads, l));
+  if (found.clean == found.corrupt) {
+    throw Error(Error::Kind::argument, experiment::kOp, "two texts between which the tokens' logits differ",
+                "the same difference in both", "choose other tokens, or a text that is answered otherwise");
   }
+  const auto layers = std::ssize(c.layers);
+  found.stream = Tensor::zeros({layers, clean.numel()}, DType::f64);
+  found.heads = Tensor::empty({layers, c.heads}, DType::f64);
+  for (std::int64_t l = 0; l < layers; ++l) patch_layer(model, l, good, bad, corrupt, tokens, found);
   return found;
 }
 

@@ -197,11 +197,12 @@ class Help : public Verbs {
   void start(const std::string& verb) const {
     std::filesystem::remove_all(folder());
     std::filesystem::create_directory(folder());
-    if (verb == "train" || verb == "generate")
-      write("book.txt", std::string(200, 'a') + "\nAttention is all you need.");
-    if (verb == "generate") {
+    const bool needs_model = verb == "generate" || verb == "experiment";
+    if (verb == "train" || needs_model) write("book.txt", std::string(400, 'a') + "\nAttention is all you need.");
+    if (needs_model) {
       std::filesystem::create_directory(path("gpt2"));
-      out_of(shortened("attn train --text book.txt --out model.safetensors"));
+      const std::string sizes = verb == "experiment" ? " --layers 2 --heads 2 --context 32" : "";
+      out_of(shortened("attn train --text book.txt --out model.safetensors" + sizes));
       std::filesystem::copy(path("model.safetensors"), path("gpt2/model.safetensors"));
       std::filesystem::copy(path("config.json"), path("gpt2/config.json"));
     }

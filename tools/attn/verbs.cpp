@@ -13,6 +13,7 @@ constexpr std::array kVerbs{
     VerbEntry{"show", "Show attention weights, or any step, in the terminal.", define_show},
     VerbEntry{"plot", "Draw attention weights, or any step, as SVG or PNG.", define_plot},
     VerbEntry{"report", "Write an HTML page of every step; it needs no network.", define_report},
+    VerbEntry{"experiment", "Switch heads off, and tell what a model's text loses by it.", define_experiment},
     VerbEntry{"train", "Train a language model on text, and write it to a file.", define_train, true},
     VerbEntry{"generate", "Write text with a model that attn train or Hugging Face saved.", define_generate, true},
     VerbEntry{"embed", "Make vectors of sentences, and tell how near they are.", define_embed},

@@ -33,6 +33,7 @@ void define_explain(Verb& verb, int& status);
 void define_show(Verb& verb, int& status);
 void define_plot(Verb& verb, int& status);
 void define_report(Verb& verb, int& status);
+void define_experiment(Verb& verb, int& status);
 void define_train(Verb& verb, int& status);
 void define_generate(Verb& verb, int& status);
 void define_embed(Verb& verb, int& status);

@@ -37,6 +37,9 @@ class TextModel {
   // `given`: the folder that --tokenizer names, or empty. Throws Error where there is none.
   std::unique_ptr<Tokenizer> tokenizer(const std::string& given) const;
   Size size() const { return {static_cast<std::int64_t>(config().layers.size()), config().heads}; }
+  // What experiments are made on: one of the two, the other is null.
+  LanguageModel* language_model() { return model_.get(); }
+  Encoder* encoder() { return encoder_.get(); }
   // What ranks must have alike: sizes, and a fingerprint of weights and configuration.
   std::string identity();
   // Each layer's steps on the ids, as many as the context takes.

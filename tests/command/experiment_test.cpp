@@ -1,0 +1,119 @@
+// attn experiment: the numbers of tests/experiment/make_golden.py, what is printed, and what is refused.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "command/command.hpp"
+#include "core/testing.hpp"
+
+namespace attn::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// A small Llama whose tokens are letters and digits.
+class Experiment : public Command {
+ protected:
+  void SetUp() override {
+    Command::SetUp();
+    const std::filesystem::path tests = std::filesystem::path(ATTN_SOURCE) / "tests";
+    std::filesystem::copy(tests / "lm/data/llama", path("llama"));
+    json vocabulary;
+    for (int id = 0; id < std::ssize(kTokens); ++id) vocabulary[kTokens.substr(static_cast<std::size_t>(id), 1)] = id;
+    std::ofstream(path("llama/tokenizer.json"))
+        << json{{"model", {{"vocab", vocabulary}, {"merges", json::array()}}}, {"decoder", {{"type", "Fuse"}}}};
+    golden_ = io::load((tests / "experiment/data/golden.safetensors").string());
+  }
+  Tensor golden(const std::string& name) const { return *golden_.find("llama." + name); }
+  // The letters of golden ids.
+  std::string text(const std::string& name) const {
+    std::string letters;
+    for (const double id : values(golden(name))) letters += kTokens[static_cast<std::size_t>(id)];
+    return letters;
+  }
+  std::string line(const std::string& flags) const {
+    return "attn experiment --model llama --text " + text("ids") + " " + flags;
+  }
+  json found(const std::string& flags) const { return json::parse(out_of(line(flags + " --json"))); }
+  void expect_golden(const json& numbers, const std::string& name) const {
+    std::vector<double> all;
+    for (const auto& row : numbers) {
+      for (const auto& x : row) all.push_back(x.get<double>());
+    }
+    const Tensor whole = golden(name);  // of several layers, the last
+    const std::vector<double> expected = values(whole.rank() == 3 ? whole.select(0, whole.size(0) - 1) : whole);
+    ASSERT_EQ(all.size(), expected.size()) << name;
+    for (std::size_t i = 0; i < all.size(); ++i) EXPECT_NEAR(all[i], expected[i], 1e-5) << name << ' ' << i;
+  }
+
+  const std::string kTokens = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678";
+  io::NamedTensors golden_;
+};
+
+TEST_F(Experiment, TellsTheNumbersOfHooksInTransformers) {
+  for (const char* by : {"zero", "mean", "uniform"}) {
+    const json effects = found(std::string("--effects --by ") + by);
+    expect_golden(effects["after"], by);
+    EXPECT_NEAR(effects["before"].get<double>(), golden("before").item(), 1e-5);
+    const json losses = found(std::string("--without 2.3 --by ") + by);
+    EXPECT_NEAR(losses["loss"].get<double>(), golden("before").item(), 1e-5);
+    EXPECT_NEAR(losses["loss_changed"].get<double>(), golden(by).at({1, 2}), 1e-5);
+  }
+  expect_golden(found("--lens")["losses"], "lens");
+  const std::string pair = std::string("--tokens ") + kTokens[7] + ' ' + kTokens[11];
+  const json patched = found("--patch-from " + text("other") + " " + pair);
+  expect_golden(patched["stream"], "stream");
+  expect_golden(patched["heads"], "heads");
+  expect_golden(found("--attribution " + pair)["heads"], "parts");
+  expect_golden(found("--rollout")["rollout"][1], "rollout");
+}
+
+TEST_F(Experiment, PrintsEightyColumnsAndDraws) {
+  for (const char* flags :
+       {"", "--without 1.1", "--next --keep-only 1.1,2.2", "--effects", "--lens --skip 1:mlp", "--attribution --hide 1",
+        "--rollout --scale 1.1=0.5", "--scores --weights 1.2=previous", "--changes --skip 1:attention",
+        "--step model.layers.0.self_attn.context=2", "--effects --other-model llama", "--next --other-text AB"}) {
+    SCOPED_TRACE(flags);
+    std::istringstream lines(out_of(line(flags)));
+    for (std::string row; std::getline(lines, row);) {
+      const auto columns =
+          std::ranges::count_if(row, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+      EXPECT_LE(columns, 80) << row;
+    }
+  }
+  EXPECT_THAT(out_of(line("--without 1")), HasSubstr("mean"));
+  out_of(line("--effects --output e.svg"));
+  EXPECT_THAT(read(path("e.svg")), HasSubstr("layers"));
+}
+
+TEST_F(Experiment, RefusesWhatItCannotFollow) {
+  const auto refused = [&](const std::string& flags, const std::string& says, int status = 2) {
+    const Ran ran = run(line(flags));
+    EXPECT_EQ(ran.status, status) << flags;
+    EXPECT_THAT(ran.err, StartsWith("attn: error: "));
+    EXPECT_THAT(ran.err, HasSubstr(says)) << flags;
+    EXPECT_EQ(ran.out, "");
+  };
+  refused("--without 3.1", "2 layers of 4 heads");
+  refused("--without 1.0", "2 layers of 4 heads");
+  refused("--without 1.1 --without 1.2", "twice");
+  refused("--step model.layers.0.self_atn.context=2", "did you mean model.layers.0.self_attn.context?");
+  refused("--scale 1.1=x", "a finite factor");
+  refused("--weights 1.1=first", "uniform, previous or none");
+  refused("--skip 1:mpl", ":attention or :mlp");
+  refused("--hide 10", "a token from 1 to 9");
+  refused("--next --lens", "one of these at a time");
+  refused("--by mean", "--without, --keep-only or --effects");
+  refused("--tokens A B", "--patch-from");
+  refused("--attribution --tokens AB", "one token each");
+  refused("--patch-from AB --tokens A B", "as many tokens", 3);
+  refused("--patch-from " + text("other") + " --tokens A", "two tokens");
+  refused("--changes", "something that is changed");
+  refused("--output e.svg", "only with");
+  EXPECT_FALSE(std::filesystem::exists(path("e.svg")));
+}
+
+}  // namespace
+}  // namespace attn::test

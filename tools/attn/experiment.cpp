@@ -1,0 +1,251 @@
+// attn experiment: edits of a model's forward pass on a text, and what follows from them.
+#include "experiment/experiment.hpp"
+
+#include <unistd.h>
+
+#include <array>
+
+#include "attn/error.hpp"
+#include "common/choice.hpp"
+#include "common/outputs.hpp"
+#include "common/terminal.hpp"
+#include "core/escape.hpp"
+#include "io/file.hpp"
+#include "verbs.hpp"
+
+namespace attn::tool {
+namespace {
+
+struct ExperimentFlags {
+  std::string model, text, text_file, tokenizer, other_model, other_text, patch_from;
+  std::string output, colours = "viridis";
+  EditFlags edits;
+  std::vector<std::string> tokens;
+  std::int64_t count = 10;
+  double dpi = 192;
+  bool next = false, effects = false, changes = false, lens = false, attribution = false, rollout = false,
+       scores = false, heads = false, json = false;
+};
+
+constexpr const char* kExperimentNotes =
+    "Without one of --next, --effects, … the loss of each token is printed, as the model is and as it is changed. "
+    "Layers and heads count from 1, as everywhere in this command: 3.1 is head 1 of layer 3. MODEL is what attn "
+    "generate takes; its matrices are read as float32. --rollout takes encoders, too.\n\n"
+    "--effects switches off every head in turn, by --by, in passes that begin at its layer. --patch-from T2 puts "
+    "parts of the text into a pass on T2, which has as many tokens, and tells how much of the logit difference of the "
+    "two --tokens comes back. With --other-model or --other-text the two are compared, both with the same changes.\n\n"
+    "A figure goes to the terminal, or with --output to an SVG or PNG file. docs/experiments.md explains each of "
+    "these.\n\n"
+    "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";
+
+constexpr const char* kExperimentExamples =
+    "attn experiment --model gpt2/ --text 'A word looks at others.'\n"
+    "attn experiment --model gpt2/ --text 'A word' --without 1.2,2 --next\n"
+    "attn experiment --model gpt2/ --text 'A word' --effects --output effects.svg\n"
+    "attn experiment --model gpt2/ --text 'A word' --lens\n"
+    "attn experiment --model gpt2/ --text word --patch-from wood --tokens s d\n"
+    "attn experiment --model gpt2/ --text 'A word' --scores --json";
+
+// What is asked for; the loss of each token where nothing is.
+std::string asked(const Verb& verb) {
+  std::string found;
+  for (const char* flag :
+       {"--next", "--effects", "--changes", "--lens", "--patch-from", "--attribution", "--rollout", "--scores"}) {
+    if (!verb.given(flag)) continue;
+    if (!found.empty()) throw Error(Error::Kind::argument, flag, "one of these at a time", found + " beside it");
+    found = flag;
+  }
+  return found;
+}
+
+void require_used(const Verb& verb, const std::string& what) {
+  const auto only_with = [&](const char* flag, std::initializer_list<std::string_view> uses) {
+    if (!verb.given(flag) || std::ranges::find(uses, what) != uses.end()) return;
+    std::vector<std::string> names;
+    for (const std::string_view use : uses) names.emplace_back(use.empty() ? "the losses" : use);
+    throw Error(Error::Kind::argument, flag, "it only with " + joined(names, ", "), what.empty() ? "the losses" : what);
+  };
+  only_with("--count", {"--next"});
+  only_with("--heads", {"--patch-from"});
+  only_with("--tokens", {"--patch-from", "--attribution", "--effects"});
+  only_with("--other-model", {"", "--next", "--effects"});
+  only_with("--other-text", {"--next", "--effects"});
+  only_with("--output", {"--effects", "--changes", "--lens", "--patch-from", "--attribution", "--rollout", "--scores"});
+  if (what == "--patch-from" && verb.given_of("What is changed").size() > 0) {
+    throw Error(Error::Kind::argument, what, "no other change beside it", verb.given_of("What is changed").front());
+  }
+  if (verb.given("--by") && !verb.given("--without") && !verb.given("--keep-only") && what != "--effects") {
+    throw Error(Error::Kind::argument, "--by", "--without, --keep-only or --effects beside it", "none");
+  }
+}
+
+Reading reading_of(const std::string& model, const std::string& tokenizer, const std::string& text, const char* flag) {
+  Reading reading;
+  reading.model = load_reader(model);
+  reading.tokenizer = reading.model->tokenizer(tokenizer);
+  const std::vector<std::int64_t> ids = reading.tokenizer->encode(text);
+  const std::int64_t most = reading.model->context_length();
+  if (ids.empty() || std::ssize(ids) > most) {
+    throw Error(Error::Kind::argument, flag, formatted("1 to {} tokens, as the model takes", most),
+                formatted("{}", ids.size()));
+  }
+  reading.ids = Tensor::from(std::span<const std::int64_t>(ids), {std::ssize(ids)});
+  for (const std::int64_t id : ids) reading.tokens.push_back(reading.tokenizer->decode(id));
+  return reading;
+}
+
+// --tokens: one or two texts that are one token each.
+std::vector<std::int64_t> ids_of(const Reading& reading, const std::vector<std::string>& texts, std::size_t least) {
+  if (texts.size() > 2 || texts.size() < least) {
+    throw Error(Error::Kind::argument, "--tokens", least == 2 ? "two tokens" : "one or two tokens",
+                formatted("{}", texts.size()), "such as --tokens ' Paris' ' Rome'");
+  }
+  std::vector<std::int64_t> ids;
+  for (const std::string& text : texts) {
+    const auto found = reading.tokenizer->encode(text, {.add_special_tokens = false});
+    if (found.size() != 1) {
+      throw Error(Error::Kind::argument, "--tokens", "texts that are one token each",
+                  formatted("{} tokens for '{}'", found.size(), escaped(text)),
+                  "most words begin with their blank: ' Paris'");
+    }
+    ids.push_back(found.front());
+  }
+  return ids;
+}
+
+std::int64_t likeliest(const Reading& reading, const Edits& edits) {
+  const Tensor logits = edited_forward(reading.lm(), reading.ids, edits);
+  return candidates(logits.select(0, logits.size(0) - 1), {.temperature = 0}).front().id;
+}
+
+Found found_by(const std::string& what, const Reading& one, const Reading* other, const Edits& edits,
+               const ExperimentFlags& flags) {
+  if (what == "--rollout") return rolled_out(one, edits);
+  if (!one.model->writes()) {
+    throw Error(Error::Kind::argument, "--model", "a language model; an encoder only with --rollout", "an encoder");
+  }
+  if (what == "--next") return next_tokens(one, edits, other, flags.count);
+  if (what == "--lens") return lens(one, edits);
+  if (what == "--scores") return scored(one, edits);
+  if (what == "--changes") {
+    if (edits.empty()) throw Error(Error::Kind::argument, what, "something that is changed, as --without 1.2", "none");
+    return changes(one, edits);
+  }
+  if (what == "--effects") {
+    EffectOptions options{.by = by_named(flags.edits.by), .edits = edits};
+    if (!flags.tokens.empty()) {
+      const auto pair = ids_of(one, flags.tokens, 2);
+      options.tokens = TokenPair{pair[0], pair[1]};
+    }
+    return effects(one, options, other);
+  }
+  if (what == "--attribution") {
+    if (flags.tokens.empty()) return attributed(one, edits, likeliest(one, edits), {});
+    const auto ids = ids_of(one, flags.tokens, 1);
+    return attributed(one, edits, ids[0], ids.size() > 1 ? std::optional(ids[1]) : std::nullopt);
+  }
+  if (what == "--patch-from") {
+    const auto pair = ids_of(one, flags.tokens, 2);
+    return patched(one, *other, {pair[0], pair[1]}, flags.heads);
+  }
+  return losses(one, edits, other);
+}
+
+void show(const Found& found) {
+  std::string text = found.title + "\n\n";
+  if (found.picture.defined()) {
+    const Style style = Style::of_stdout();
+    text += figure::terminal_heatmap(found.picture, found.figure, {.columns = text_columns(), .depth = style.depth()});
+    if (!text.ends_with('\n')) text += "\n";
+    if (!found.lines.empty()) text += "\n";
+  }
+  for (const std::string& line : found.lines) text += line + "\n";
+  write_stdout(fitted(text, STDOUT_FILENO));
+}
+
+void experiment(const Verb& verb, const ExperimentFlags& flags) {
+  const std::string what = asked(verb);
+  require_used(verb, what);
+  Outputs outputs;
+  outputs.declare("--output", flags.output, {".svg", ".png"});
+  const bool as_png = flags.output.ends_with(".png");
+  if (!as_png && verb.given("--dpi")) {
+    throw Error(Error::Kind::argument, "--dpi", "an --output that ends in .png", escaped(flags.output));
+  }
+  if (as_png) figure::require_png();
+  const std::string text = flags.text_file.empty()
+                               ? flags.text
+                               : std::string(io::as_text(io::read_file(flags.text_file, "--text-file").bytes()));
+  const Reading one = reading_of(flags.model, flags.tokenizer, text, "--text");
+  std::optional<Reading> other;
+  if (what == "--patch-from") other = reading_of(flags.model, flags.tokenizer, flags.patch_from, "--patch-from");
+  const bool of_text = verb.given("--other-text");
+  if (of_text) other = reading_of(flags.model, flags.tokenizer, flags.other_text, "--other-text");
+  if (verb.given("--other-model")) other = reading_of(flags.other_model, flags.tokenizer, text, "--other-model");
+  if (other && !of_text && what != "--patch-from" && other->tokens != one.tokens) {
+    throw Error(Error::Kind::data, "--other-model", "a model that cuts the text into the same tokens", "others");
+  }
+  const LanguageModelConfig& config = one.model->writes() ? one.lm().config() : one.model->encoder()->config().model;
+  const Found found =
+      found_by(what, one, other ? &*other : nullptr, edits_of(flags.edits, config, one.ids.numel()), flags);
+  if (!flags.output.empty()) {
+    figure::Options options = found.figure;
+    options.title = found.title, options.colours = colours_named(flags.colours);
+    std::string picture = figure::heatmap(found.picture, options);
+    if (as_png) picture = figure::png(picture, flags.dpi);
+    outputs.save({{"--output", [&](io::OutputFile& to) { to.write(picture); }}});
+  }
+  if (flags.json) return write_stdout(dump(found.json));
+  if (!outputs.to_stdout()) show(found);
+}
+
+}  // namespace
+
+void define_experiment(Verb& verb, int&) {
+  const auto flags = std::make_shared<ExperimentFlags>();
+  verb.add_option("--model", flags->model, "The model.").value_name("MODEL").required();
+  const Option& text = verb.add_option("--text", flags->text, "The text that it reads.").value_name("TEXT");
+  verb.add_option("--text-file", flags->text_file, "The same from a file; - is standard input.")
+      .value_name("FILE")
+      .not_beside(text);
+  verb.add_option("--tokenizer", flags->tokenizer, "A folder with a tokenizer.json.")
+      .value_name("FOLDER")
+      .default_is("the model's own, or bytes");
+  add_edit_flags(verb, flags->edits);
+  const char* group = "What is told";
+  verb.add_flag("--next", flags->next, "The likeliest next tokens, before and after.").group(group);
+  verb.add_option("--count", flags->count, "How many.").value_name("N").group(group).at_least(1);
+  verb.add_flag("--changes", flags->changes, "How much each head gives otherwise.").group(group);
+  verb.add_flag("--effects", flags->effects, "What the loss becomes when each head is switched off.").group(group);
+  verb.add_flag("--lens", flags->lens, "The logit lens: what each layer would say.").group(group);
+  verb.add_flag("--attribution", flags->attribution, "What each head adds to a token's logit.").group(group);
+  verb.add_flag("--rollout", flags->rollout, "Attention rollout.").group(group);
+  verb.add_flag("--scores", flags->scores, "TransformerLens's scores: previous token, duplicate token, induction.")
+      .group(group);
+  verb.add_option("--patch-from", flags->patch_from, "Patch parts of the text into a pass on this one.")
+      .value_name("TEXT")
+      .group(group);
+  verb.add_flag("--heads", flags->heads, "Draw heads, not layers and tokens, with --patch-from.").group(group);
+  verb.add_option("--tokens", flags->tokens, "The tokens whose logits are compared, two of them, or one.")
+      .value_name("TOKEN…")
+      .group(group);
+  const Option& other =
+      verb.add_option("--other-model", flags->other_model, "Compare with this model.").value_name("MODEL").group(group);
+  verb.add_option("--other-text", flags->other_text, "Compare with this text.")
+      .value_name("TEXT")
+      .group(group)
+      .not_beside(other);
+  verb.add_flag("--json", flags->json, "Print one JSON object, with all numbers.");
+  const Option& output =
+      verb.add_option("--output", flags->output, "Write the figure, as .svg or .png.").value_name("FILE");
+  verb.add_option("--colours,--colors", flags->colours, "The figure's colours: viridis, cividis or grey.")
+      .value_name("NAME")
+      .one_of({"viridis", "cividis", "grey"})
+      .needs(output);
+  verb.add_option("--dpi", flags->dpi, "The resolution of a PNG.").value_name("N").between(10, 2400).needs(output);
+  verb.notes(kExperimentNotes);
+  verb.examples(kExperimentExamples);
+  verb.callback([&verb, flags] { experiment(verb, *flags); });
+}
+
+}  // namespace attn::tool

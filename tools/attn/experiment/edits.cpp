@@ -1,0 +1,157 @@
+#include <charconv>
+#include <cmath>
+
+#include "attn/error.hpp"
+#include "core/escape.hpp"
+#include "experiment/experiment.hpp"
+
+namespace attn::tool {
+namespace {
+
+// A number that takes the whole text, or none.
+template <class T>
+std::optional<T> number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+[[noreturn]] void refuse(const char* flag, const std::string& expected, std::string_view found) {
+  throw Error(Error::Kind::argument, flag, expected, escaped(found));
+}
+
+struct Place {
+  std::int64_t layer = 0;
+  std::optional<std::int64_t> head;
+};
+
+// "3.1" is head 1 of layer 3, "4" a layer; both count from 1 here, and from 0 in what is returned.
+Place place_of(std::string_view text, const char* flag, const LanguageModelConfig& c, bool needs_head) {
+  const auto layers = std::ssize(c.layers);
+  const std::size_t dot = text.find('.');
+  const auto layer = number<std::int64_t>(text.substr(0, dot));
+  const bool has_head = dot != std::string_view::npos;
+  const auto head = has_head ? number<std::int64_t>(text.substr(dot + 1)) : std::nullopt;
+  const bool fits =
+      layer && *layer >= 1 && *layer <= layers && (has_head ? head && *head >= 1 && *head <= c.heads : !needs_head);
+  if (!fits) {
+    refuse(flag,
+           formatted("{} of {} layers of {} heads, such as {}", needs_head ? "a head" : "a head or a layer", layers,
+                     c.heads, needs_head ? "1.2, head 2 of layer 1" : "1.2, head 2 of layer 1, or 3, all of layer 3"),
+           text);
+  }
+  return {*layer - 1, has_head ? std::optional(*head - 1) : std::nullopt};
+}
+
+// "3.1=0.5" → its two sides.
+std::pair<std::string_view, std::string_view> sides(std::string_view text, const char* flag, const char* example) {
+  const std::size_t at = text.rfind('=');
+  if (at == std::string_view::npos || at == 0) refuse(flag, formatted("a pair such as {}", example), text);
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+double factor_of(std::string_view text, const char* flag) {
+  const auto value = number<double>(text);
+  if (!value || !std::isfinite(*value)) refuse(flag, "a finite factor behind =", text);
+  return *value;
+}
+
+void add_weights(Edits& edits, const std::string& text, const LanguageModelConfig& c) {
+  const auto [place, name] = sides(text, "--weights", "1.2=uniform");
+  const Place at = place_of(place, "--weights", c, true);
+  const auto weights = name == "uniform"    ? Weights::uniform
+                       : name == "previous" ? Weights::previous
+                       : name == "none"
+                           ? Weights::none
+                           : (refuse("--weights", "uniform, previous or none behind =", name), Weights::none);
+  edits.push_back(reweigh({at.layer, *at.head}, weights));
+}
+
+void add_skips(Edits& edits, const std::string& text, const LanguageModelConfig& c) {
+  for (const std::string& part : split(text, ',')) {
+    const bool attention = part.ends_with(":attention"), mlp = part.ends_with(":mlp");
+    const std::string_view layer = std::string_view(part).substr(0, part.find(':'));
+    if (part.find(':') != std::string::npos && !attention && !mlp) {
+      refuse("--skip", "a layer, or one with :attention or :mlp behind it", part);
+    }
+    const Place at = place_of(layer, "--skip", c, false);
+    if (at.head) refuse("--skip", "layers, without heads", part);
+    edits.push_back(attention ? skip_attention(at.layer) : mlp ? skip_feed_forward(at.layer) : skip_layer(at.layer));
+  }
+}
+
+}  // namespace
+
+By by_named(const std::string& name) { return name == "zero" ? By::zero : name == "mean" ? By::mean : By::uniform; }
+
+void add_edit_flags(Verb& verb, EditFlags& flags) {
+  const char* group = "What is changed";
+  const auto& without = verb.add_option("--without", flags.without, "Switch off these heads, or all heads of a layer.")
+                            .value_name("LAYER.HEAD,…")
+                            .group(group);
+  verb.add_option("--keep-only", flags.keep_only, "Switch off all heads but these.")
+      .value_name("LAYER.HEAD,…")
+      .group(group)
+      .not_beside(without);
+  verb.add_option("--by", flags.by,
+                  "What a head gives that is switched off:\n"
+                  "zero     nothing\n"
+                  "mean     its mean over the text\n"
+                  "uniform  what it gives when it looks everywhere alike")
+      .value_name("NAME")
+      .group(group)
+      .one_of({"zero", "mean", "uniform"});
+  verb.add_option("--scale", flags.scales, "Multiply what a head gives.").value_name("LAYER.HEAD=X…").group(group);
+  verb.add_option("--weights", flags.weights, "A head's weights: uniform, previous (the token before), or none.")
+      .value_name("LAYER.HEAD=NAME…")
+      .group(group);
+  verb.add_option("--hide", flags.hide, "No head sees this token, counted from 1.")
+      .value_name("N")
+      .default_is("none")
+      .group(group)
+      .at_least(1);
+  verb.add_option("--skip", flags.skip, "Skip these layers, or their attention (3:attention) or feed-forward (3:mlp).")
+      .value_name("LAYER,…")
+      .group(group);
+  verb.add_option("--step", flags.steps, "Multiply a step, by its name in a trace: h.0.attn.context=0.5.")
+      .value_name("NAME=X…")
+      .group(group);
+}
+
+Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_t tokens) {
+  Edits edits;
+  const By by = by_named(flags.by);
+  if (!flags.without.empty()) {
+    for (const std::string& part : split(flags.without, ',')) {
+      const Place at = place_of(part, "--without", c, false);
+      edits.push_back(at.head ? without({at.layer, *at.head}, by) : without_heads_of(at.layer, by));
+    }
+  }
+  if (!flags.keep_only.empty()) {
+    std::vector<HeadAt> kept;
+    for (const std::string& part : split(flags.keep_only, ',')) {
+      const Place at = place_of(part, "--keep-only", c, true);
+      kept.push_back({at.layer, *at.head});
+    }
+    edits = keep_only(kept, c, by);
+  }
+  for (const std::string& text : flags.scales) {
+    const auto [place, factor] = sides(text, "--scale", "1.2=0.5");
+    const Place at = place_of(place, "--scale", c, true);
+    edits.push_back(scale({at.layer, *at.head}, factor_of(factor, "--scale")));
+  }
+  for (const std::string& text : flags.weights) add_weights(edits, text, c);
+  if (flags.hide > tokens) refuse("--hide", formatted("a token from 1 to {}", tokens), std::to_string(flags.hide));
+  for (std::int64_t l = 0; flags.hide > 0 && l < std::ssize(c.layers); ++l) {
+    edits.push_back(hide(l, flags.hide - 1, c));
+  }
+  if (!flags.skip.empty()) add_skips(edits, flags.skip, c);
+  for (const std::string& text : flags.steps) {
+    const auto [name, factor] = sides(text, "--step", "h.0.attn.context=0.5");
+    edits.push_back(scale_step(std::string(name), factor_of(factor, "--step")));
+  }
+  return edits;
+}
+
+}  // namespace attn::tool

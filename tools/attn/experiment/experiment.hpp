@@ -1,0 +1,60 @@
+// The parts of attn experiment: what its flags edit, and what it finds.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "attn/experiment.hpp"
+#include "attn/figure.hpp"
+#include "common/json.hpp"
+#include "common/options.hpp"
+#include "common/text_model.hpp"
+
+namespace attn::tool {
+
+struct EditFlags {
+  std::string without, keep_only, by = "zero", skip;
+  std::vector<std::string> scales, weights, steps;
+  std::int64_t hide = 0;
+};
+void add_edit_flags(Verb& verb, EditFlags& flags);
+
+// Throws Error (argument) for what is not there; layers, heads and tokens count from 1.
+Edits edits_of(const EditFlags& flags, const LanguageModelConfig& config, std::int64_t tokens);
+By by_named(const std::string& name);
+
+// A model and the text that it reads.
+struct Reading {
+  std::unique_ptr<TextModel> model;
+  std::unique_ptr<Tokenizer> tokenizer;
+  Tensor ids;
+  std::vector<std::string> tokens;
+
+  LanguageModel& lm() const { return *model->language_model(); }
+  std::string token(std::int64_t id) const;  // "' Paris'"
+};
+
+// What was found: lines to read, the same in JSON, and a matrix to draw, where there is one.
+struct Found {
+  std::string title;
+  std::vector<std::string> lines;
+  Json json;
+  Tensor picture;
+  figure::Options figure;
+};
+
+// Each of these compares a pass with `edits` with one without, where there are edits, or `one` with `other`, where that
+// is not null.
+Found losses(const Reading& one, const Edits& edits, const Reading* other);
+Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, std::int64_t count);
+Found effects(const Reading& one, const EffectOptions& options, const Reading* other);
+Found changes(const Reading& one, const Edits& edits);
+Found lens(const Reading& one, const Edits& edits);
+Found patched(const Reading& clean, const Reading& corrupt, TokenPair tokens, bool heads);
+Found attributed(const Reading& one, const Edits& edits, std::int64_t a, std::optional<std::int64_t> b);
+Found rolled_out(const Reading& one, const Edits& edits);
+Found scored(const Reading& one, const Edits& edits);
+
+}  // namespace attn::tool
