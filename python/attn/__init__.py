@@ -15,6 +15,7 @@ from attn._recurrence import causal_convolution, linear_attention
 from attn._rotary import RotaryFrequencies, rotary, rotary_frequencies
 from attn.cache import KVCache
 from attn.encoders import Encoder
+from attn.experiments import Experiment, experiment
 from attn.modules import *  # noqa: F403
 from attn.plots import Figure, plot
 from attn.reports import Report, report
@@ -22,8 +23,8 @@ from attn.scores import ScoreFunction, score_function
 from attn.words import embed_words, split_words
 
 __all__ = [
-    "Encoder", "Figure", "Generator", "KVCache", "Report", "RotaryFrequencies", "ScoreFunction", "__version__",
-    "causal_convolution", "default_generator", "embed_words", "linear_attention", "manual_seed", "merge", "plot",
+    "Encoder", "Experiment", "Figure", "Generator", "KVCache", "Report", "RotaryFrequencies", "ScoreFunction", "__version__",
+    "causal_convolution", "default_generator", "embed_words", "experiment", "linear_attention", "manual_seed", "merge", "plot",
     "rand", "randint", "randn", "report", "rotary", "rotary_frequencies", "scaled_dot_product_attention",
     "score_function", "split_words", "steps",
 ]  # fmt: skip

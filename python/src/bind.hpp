@@ -16,6 +16,7 @@ void bind_attention(nanobind::module_& m);
 void bind_cache(nanobind::module_& m);
 void bind_distributed(nanobind::module_& m);
 void bind_encoder(nanobind::module_& m);
+void bind_experiment(nanobind::module_& m);
 void bind_modules(nanobind::module_& m);
 void bind_options(nanobind::module_& m);
 void bind_pictures(nanobind::module_& m);

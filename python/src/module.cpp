@@ -86,6 +86,7 @@ NB_MODULE(_attn, m) {
   attn::python::bind_cache(m);
   attn::python::bind_distributed(m);
   attn::python::bind_encoder(m);
+  attn::python::bind_experiment(m);
   attn::python::bind_random(m);
   attn::python::bind_recurrence(m);
   attn::python::bind_modules(m);

@@ -1,0 +1,198 @@
+"""Experiments on a language model that reads a text: heads switched off, steps changed, and what follows."""
+
+from __future__ import annotations
+
+import os
+
+from attn import _attn
+
+TYPE_CHECKING = False  # typing itself takes a third of the import's time
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from attn._types import Array
+
+__all__ = ["Experiment", "experiment"]
+
+
+def _subject(model: Any) -> Any:
+    """Of a path, or of a Hugging Face model, which is written to a folder and read again."""
+    if isinstance(model, (str, os.PathLike)):
+        return _attn.Subject(os.fspath(model))
+    if not hasattr(model, "save_pretrained"):
+        raise TypeError(f"[experiment] expected a model's path, or a Hugging Face model; found {type(model).__name__}")
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return _attn.Subject(folder)
+
+
+class Experiment:
+    """A model, a text, and what is changed. Methods that change something return another experiment.
+
+        >>> e = attn.experiment("SmolLM2.gguf", "The capital of France is")
+        >>> e.without((3, 1), by="mean").loss() - e.loss()
+        >>> e.effects()["after"]                        # (layers, heads): the loss without each head
+
+    Layers, heads and tokens count from 0. Arrays are NumPy's. Errors are ValueErrors that say what was expected; a step
+    that is not there is one, too.
+    """
+
+    def __init__(self, subject: Any, ids: list[int], tokenizer: Any, edits: list[Any]) -> None:
+        self._subject, self.ids, self._tokenizer, self._edits = subject, ids, tokenizer, edits
+
+    def _with(self, *edit: Any) -> Experiment:
+        return Experiment(self._subject, self.ids, self._tokenizer, [*self._edits, edit])
+
+    def _token(self, id: int) -> str:
+        return self._subject.decode(id) if self._tokenizer is None else self._tokenizer.decode([id])
+
+    def _id(self, token: int | str) -> int:
+        if not isinstance(token, str):
+            return token
+        ids = _encode(self._subject, self._tokenizer, token, False)
+        if len(ids) != 1:
+            raise ValueError(f"[experiment] expected a text of one token; found {len(ids)} for {token!r}")
+        return ids[0]
+
+    @property
+    def tokens(self) -> list[str]:
+        """The text's tokens."""
+        return [self._token(id) for id in self.ids]
+
+    # ---- what is changed
+
+    def without(self, head: tuple[int, int] | int, *, by: str = "zero") -> Experiment:
+        """Switches off a head (layer, head), or all heads of a layer.
+
+        Args:
+            by: what it gives then: "zero", its "mean" over the text, or what it gives by "uniform" weights.
+        """
+        if isinstance(head, int):
+            return self._with("without layer", head, by)
+        return self._with("without", *head, by)
+
+    def keep_only(self, *heads: tuple[int, int], by: str = "zero") -> Experiment:
+        """Switches off all heads but these."""
+        return self._with("keep", by, *heads)
+
+    def scale(self, head: tuple[int, int], factor: float) -> Experiment:
+        """Multiplies what a head gives."""
+        return self._with("scale", *head, factor)
+
+    def weights(self, head: tuple[int, int], name: str) -> Experiment:
+        """A head's weights: "uniform" on what each query sees, all on the "previous" token, or "none"."""
+        return self._with("weights", *head, name)
+
+    def hide(self, token: int) -> Experiment:
+        """No head sees this token."""
+        return self._with("hide", token)
+
+    def skip(self, layer: int, part: str = "") -> Experiment:
+        """Skips a layer, or its "attention" or "mlp"."""
+        if part not in ("", "attention", "mlp"):
+            raise ValueError(f'[experiment] expected part "attention" or "mlp", or none; found {part!r}')
+        return self._with(f"skip {part}".strip(), layer)
+
+    def step(self, name: str, change: float | Array, head: int | None = None) -> Experiment:
+        """A step, by its name in steps(), is multiplied by a number or replaced by an array; or one head of it."""
+        return self._with("step" if isinstance(change, (int, float)) else "replace", name, change, head)
+
+    # ---- what follows
+
+    def logits(self) -> Array:
+        """Logits (t, vocabulary)."""
+        return self._subject.logits(self.ids, self._edits)
+
+    def losses(self) -> Array:
+        """-log of the probability of each token after the first, (t - 1)."""
+        return self._subject.losses(self.ids, self._edits)
+
+    def loss(self) -> float:
+        """Their mean."""
+        return float(self.losses().mean())  # type: ignore[attr-defined]
+
+    def next(self, count: int = 10) -> list[tuple[str, float]]:
+        """The likeliest next tokens and their probabilities."""
+        import numpy as np
+
+        last = np.asarray(self.logits())[-1].astype(np.float64)
+        chances = np.exp(last - last.max())
+        chances /= chances.sum()
+        return [(self._token(int(i)), float(chances[i])) for i in np.argsort(-chances, kind="stable")[:count]]
+
+    def steps(self) -> dict[str, Array]:
+        """Every step of the pass as changed, by name."""
+        return self._subject.steps(self.ids, self._edits)
+
+    def changes(self) -> Array:
+        """How much each head gives otherwise than without changes, (layers, heads): |z' - z| / |z|."""
+        return self._subject.changes(self.ids, self._edits)
+
+    def effects(self, *, by: str = "zero", tokens: tuple[int | str, int | str] | None = None) -> dict[str, Any]:
+        """Every head switched off in turn: "before", and "after" (layers, heads), of the loss.
+
+        Args:
+            by: as for without().
+            tokens: two tokens, whose logit difference at the last position is measured in place of the loss.
+        """
+        pair = [] if tokens is None else [self._id(token) for token in tokens]
+        before, after = self._subject.effects(self.ids, self._edits, by, pair)
+        return {"before": before, "after": after}
+
+    def lens(self) -> dict[str, Any]:
+        """The logit lens: "tokens" and their "probability" (layers + 1, t), and "losses" (layers + 1, t - 1)."""
+        return dict(zip(("tokens", "probability", "losses"), self._subject.lens(self.ids, self._edits)))
+
+    def attribution(self, token: int | str, less: int | str | None = None, *, position: int | None = None) -> dict[str, Any]:
+        """What each part adds to a token's logit, or to its difference from another's: "heads" (layers, heads),
+        "biases" and "feed_forwards" (layers), "embedding", "bias", their "sum", and the model's "logit"."""
+        other = None if less is None else self._id(less)
+        return self._subject.attribution(self.ids, self._edits, self._id(token), other, position)
+
+    def rollout(self) -> Array:
+        """Attention rollout (layers, t, t)."""
+        return self._subject.rollout(self.ids, self._edits)
+
+    def scores(self) -> dict[str, Any]:
+        """TransformerLens's scores on the text, read twice: "previous", "duplicate", "induction" (layers, heads)."""
+        return dict(zip(("previous", "duplicate", "induction"), self._subject.scores(self.ids * 2, self._edits)))
+
+    def patch_from(self, text: str | Sequence[int], tokens: tuple[int | str, int | str]) -> dict[str, Any]:
+        """Parts of the text patched into a pass on another of as many tokens: the logit differences "clean" and
+        "corrupt", and what share comes back by "stream" (layers, t) and "heads" (layers, heads)."""
+        if self._edits:
+            raise ValueError("[experiment] expected no other change beside patch_from(); found one")
+        ids = _encode(self._subject, self._tokenizer, text, True)
+        a, b = (self._id(token) for token in tokens)
+        return dict(zip(("clean", "corrupt", "stream", "heads"), self._subject.patching(self.ids, ids, a, b)))
+
+
+def _encode(subject: Any, tokenizer: Any, text: str | Sequence[int], special: bool) -> list[int]:
+    if not isinstance(text, str):
+        return [int(i) for i in text]
+    if tokenizer is None:
+        return subject.encode(text, special)
+    return list(tokenizer.encode(text, add_special_tokens=special))
+
+
+def experiment(model: Any, text: str | Sequence[int], tokenizer: Any = None) -> Experiment:
+    """Experiments on a language model that reads a text.
+
+        >>> attn.experiment(model, text, tokenizer).without((3, 1), by="mean").effects()
+
+    Args:
+        model: a path, as attn.report's models and `attn generate` take it: a Hugging Face folder, a .safetensors or GGUF
+            file; or a Hugging Face model in memory, of a family that attn reads. It is read in float32.
+        text: a text, or its ids.
+        tokenizer: a Hugging Face tokenizer; the path's own unless given.
+
+    Raises:
+        OSError: a file that cannot be read.
+        ValueError: a family that is not supported, or a text that the model does not take.
+        TypeError: what is no model.
+    """
+    subject = _subject(model)
+    return Experiment(subject, _encode(subject, tokenizer, text, True), tokenizer, [])

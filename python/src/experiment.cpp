@@ -1,0 +1,218 @@
+// Experiments on a language model that is read from its files.
+#include "attn/experiment.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "arrays.hpp"
+#include "attn/error.hpp"
+#include "attn/pretrained.hpp"
+#include "attn/tokenizer.hpp"
+#include "bind.hpp"
+#include "values.hpp"
+
+namespace attn::python {
+namespace {
+
+constexpr const char* kOp = "experiment";
+
+using Ids = std::vector<std::int64_t>;
+
+// A model's files. Threads share it one after the other, as it keeps its last forward pass.
+struct Subject {
+  explicit Subject(const std::string& path) : model(load_language_model(path)), folder(path) {}
+
+  // Bytes for a model of 256 tokens that has no files of a tokenizer.
+  const Tokenizer& text() {
+    if (tokenizer) return *tokenizer;
+    try {
+      tokenizer = std::make_unique<BPETokenizer>(BPETokenizer::load(folder));
+    } catch (const Error&) {
+      if (model.config().vocab_size != 256) throw;
+      tokenizer = std::make_unique<ByteTokenizer>();
+    }
+    return *tokenizer;
+  }
+
+  LanguageModel model;
+  std::string folder;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::mutex mutex;
+};
+
+[[noreturn]] void refuse(const std::string& expected, const std::string& found) {
+  throw Error(Error::Kind::argument, kOp, expected, found);
+}
+
+By by_named(const std::string& name) {
+  if (name == "zero") return By::zero;
+  if (name == "mean") return By::mean;
+  if (name == "uniform") return By::uniform;
+  refuse("by \"zero\", \"mean\" or \"uniform\"", "\"" + name + "\"");
+}
+
+Weights weights_named(const std::string& name) {
+  if (name == "uniform") return Weights::uniform;
+  if (name == "previous") return Weights::previous;
+  if (name == "none") return Weights::none;
+  refuse("weights \"uniform\", \"previous\" or \"none\"", "\"" + name + "\"");
+}
+
+// Each edit is a tuple: its kind, and what that takes.
+void add_edit(Edits& edits, const nb::tuple& edit, const LanguageModelConfig& config) {
+  const auto kind = nb::cast<std::string>(edit[0]);
+  const auto number = [&](std::size_t i) { return plain<std::int64_t>(edit[i], kOp, "a layer, a head or a token"); };
+  const auto text = [&](std::size_t i) { return plain<std::string>(edit[i], kOp, "a name"); };
+  const auto factor = [&](std::size_t i) { return plain<double>(edit[i], kOp, "a factor"); };
+  const auto at = [&] { return HeadAt{number(1), number(2)}; };
+  if (kind == "without") return edits.push_back(without(at(), by_named(text(3))));
+  if (kind == "without layer") return edits.push_back(without_heads_of(number(1), by_named(text(2))));
+  if (kind == "scale") return edits.push_back(scale(at(), factor(3)));
+  if (kind == "weights") return edits.push_back(reweigh(at(), weights_named(text(3))));
+  if (kind == "skip") return edits.push_back(skip_layer(number(1)));
+  if (kind == "skip attention") return edits.push_back(skip_attention(number(1)));
+  if (kind == "skip mlp") return edits.push_back(skip_feed_forward(number(1)));
+  if (kind == "step") {
+    const std::optional<std::int64_t> head = optional_plain<std::int64_t>(edit[3], kOp, "head");
+    return edits.push_back(scale_step(text(1), factor(2), head));
+  }
+  if (kind == "replace") {
+    const std::optional<std::int64_t> head = optional_plain<std::int64_t>(edit[3], kOp, "head");
+    return edits.push_back(replace_step(text(1), read(edit[2], kOp, "a step's value").tensor.clone(), head));
+  }
+  if (kind == "hide") {
+    for (std::int64_t l = 0; l < std::ssize(config.layers); ++l) edits.push_back(hide(l, number(1), config));
+    return;
+  }
+  std::vector<HeadAt> kept;  // "keep": by, then pairs
+  for (std::size_t i = 2; i < edit.size(); ++i) {
+    const auto pair = plain<Ids>(edit[i], kOp, "a head (layer, head)");
+    if (pair.size() != 2) refuse("heads (layer, head)", std::to_string(pair.size()) + " numbers");
+    kept.push_back({pair[0], pair[1]});
+  }
+  for (Edit& one : keep_only(kept, config, by_named(text(1)))) edits.push_back(std::move(one));
+}
+
+Edits edits_of(const nb::list& list, const LanguageModelConfig& config) {
+  Edits edits;
+  for (const nb::handle edit : list) add_edit(edits, nb::cast<nb::tuple>(edit), config);
+  return edits;
+}
+
+Tensor tensor_of(const Ids& ids) { return Tensor::from(std::span(ids), {std::ssize(ids)}); }
+
+// work(model, ids, edits), on one thread at a time.
+template <class Work>
+auto run(Subject& subject, const Ids& ids, const nb::list& list, const Work& work) {
+  const Edits edits = edits_of(list, subject.model.config());
+  return without_gil([&] {
+    const std::lock_guard lock(subject.mutex);
+    return work(subject.model, tensor_of(ids), edits);
+  });
+}
+
+nb::object numpy(const Tensor& tensor) { return give(tensor, Framework::numpy); }
+
+nb::object logits(Subject& s, const Ids& ids, const nb::list& edits) {
+  return numpy(run(s, ids, edits, [](auto&&... all) { return edited_forward(all...); }));
+}
+nb::object losses(Subject& s, const Ids& ids, const nb::list& edits) {
+  return numpy(run(s, ids, edits, [](LanguageModel& model, const Tensor& text, const Edits& some) {
+    return token_losses(edited_forward(model, text, some), text);
+  }));
+}
+nb::dict steps(Subject& s, const Ids& ids, const nb::list& edits) {
+  const Trace trace = run(s, ids, edits, [](LanguageModel& model, const Tensor& text, const Edits& some) {
+    Trace all;
+    edited_forward(model, text, some, &all);
+    return all;
+  });
+  nb::dict all;
+  for (const auto& [name, value] : trace.steps()) all[name.c_str()] = numpy(value.select(0, 0));
+  return all;
+}
+nb::object changes(Subject& s, const Ids& ids, const nb::list& edits) {
+  return numpy(run(s, ids, edits, [](auto&&... all) { return head_changes(all...); }));
+}
+nb::tuple effects(Subject& s, const Ids& ids, const nb::list& edits, const std::string& by, const Ids& pair) {
+  EffectOptions options{.by = by_named(by)};
+  if (!pair.empty()) options.tokens = TokenPair{pair.at(0), pair.at(1)};
+  const Effects found = run(s, ids, edits, [&](LanguageModel& model, const Tensor& text, const Edits& some) {
+    options.edits = some;
+    return head_effects(model, text, options);
+  });
+  return nb::make_tuple(found.before, numpy(found.after));
+}
+nb::tuple lens(Subject& s, const Ids& ids, const nb::list& edits) {
+  const Lens found = run(s, ids, edits, [](auto&&... all) { return logit_lens(all...); });
+  return nb::make_tuple(numpy(found.tokens), numpy(found.probability),
+                        found.losses.defined() ? numpy(found.losses) : nb::none());
+}
+nb::dict attribute(Subject& s, const Ids& ids, const nb::list& edits, std::int64_t a, nb::handle b, nb::handle at) {
+  const auto second = optional_plain<std::int64_t>(b, kOp, "b");
+  const auto position = optional_plain<std::int64_t>(at, kOp, "position");
+  const Attribution found = run(s, ids, edits, [&](LanguageModel& model, const Tensor& text, const Edits& some) {
+    return attribution(model, text, a, second, position, some);
+  });
+  nb::dict all;
+  all["heads"] = numpy(found.heads), all["biases"] = numpy(found.biases);
+  all["feed_forwards"] = numpy(found.feed_forwards), all["embedding"] = found.embedding, all["bias"] = found.bias;
+  all["sum"] = found.sum, all["logit"] = found.logit;
+  return all;
+}
+nb::object roll_out(Subject& s, const Ids& ids, const nb::list& edits) {
+  return numpy(
+      run(s, ids, edits, [](LanguageModel& m, const Tensor& text, const Edits& e) { return rollout(m, text, e); }));
+}
+nb::tuple scores(Subject& s, const Ids& twice, const nb::list& edits) {
+  const HeadScores found = run(s, twice, edits, [](auto&&... all) { return head_scores(all...); });
+  return nb::make_tuple(numpy(found.previous), numpy(found.duplicate), numpy(found.induction));
+}
+nb::tuple patch(Subject& s, const Ids& clean, const Ids& corrupt, std::int64_t a, std::int64_t b) {
+  const Patching found = run(s, clean, nb::list(), [&](LanguageModel& model, const Tensor& text, const Edits&) {
+    return patching(model, text, tensor_of(corrupt), {a, b});
+  });
+  return nb::make_tuple(found.clean, found.corrupt, numpy(found.stream), numpy(found.heads));
+}
+
+}  // namespace
+
+void bind_experiment(nb::module_& m) {
+  nb::class_<Subject>(m, "Subject", "A language model that experiments are made on.")
+      .def(nb::init<const std::string&>(), nb::arg("path"))
+      .def(
+          "encode",
+          [](Subject& s, const std::string& text, bool special) {
+            return s.text().encode(text, {.add_special_tokens = special});
+          },
+          nb::arg("text"), nb::arg("special"), "The ids of a text.")
+      .def(
+          "decode",
+          [](Subject& s, std::int64_t id) {
+            const std::string bytes = s.text().decode(id);
+            return nb::steal<nb::object>(
+                PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
+          },
+          nb::arg("id"), "The text of one id.")
+      .def("logits", &logits)
+      .def("losses", &losses)
+      .def("steps", &steps)
+      .def("changes", &changes)
+      .def("effects", &effects)
+      .def("lens", &lens)
+      .def("attribution", &attribute, nb::arg("ids"), nb::arg("edits"), nb::arg("a"), nb::arg("b").none(),
+           nb::arg("position").none())
+      .def("rollout", &roll_out)
+      .def("scores", &scores)
+      .def("patching", &patch);
+}
+
+}  // namespace attn::python

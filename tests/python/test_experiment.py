@@ -1,0 +1,89 @@
+"""attn.experiment beside the same by hooks in PyTorch, of a model in memory."""
+
+import numpy as np
+import pytest
+
+import attn
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(3)
+    config = transformers.LlamaConfig(
+        vocab_size=61, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, bos_token_id=None, eos_token_id=None)  # fmt: skip
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+IDS = [3, 1, 4, 1, 5, 9, 2, 6]
+
+
+def loss(model, change=None, layer=0):
+    """The mean loss; `change` is given the input of a layer's o_proj, (1, t, heads · d)."""
+    hook = None
+    if change is not None:
+        projection = model.model.layers[layer].self_attn.o_proj
+        hook = projection.register_forward_pre_hook(lambda _, inputs: (change(inputs[0].clone()),))
+    with torch.no_grad():
+        logits = model(torch.tensor([IDS])).logits[0]
+    if hook is not None:
+        hook.remove()
+    return torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(IDS[1:])).item()
+
+
+def zeroed(head):
+    def change(z):
+        z[..., 4 * head : 4 * head + 4] = 0
+        return z
+
+    return change
+
+
+def test_effects_and_edits(model):
+    e = attn.experiment(model, IDS)
+    effects = e.effects()
+    assert effects["before"] == pytest.approx(loss(model), abs=1e-5)
+    expected = [[loss(model, zeroed(head), layer) for head in range(4)] for layer in range(2)]
+    np.testing.assert_allclose(effects["after"], expected, atol=1e-5)
+    assert e.without((1, 2)).loss() == pytest.approx(expected[1][2], abs=1e-5)
+    assert e.loss() == pytest.approx(loss(model), abs=1e-5)  # e itself is unchanged
+
+    def mean(z):
+        z[..., 4:8] = z[..., 4:8].mean(1, keepdim=True)
+        return z
+
+    assert e.without((0, 1), by="mean").loss() == pytest.approx(loss(model, mean), abs=1e-5)
+    assert e.step("model.layers.0.self_attn.context", 0.0, 3).loss() == pytest.approx(expected[0][3], abs=1e-5)
+    context = e.steps()["model.layers.0.self_attn.context"]
+    assert e.step("model.layers.0.self_attn.context", 0 * context).loss() == pytest.approx(e.without(0).loss(), abs=1e-6)
+
+
+def test_what_follows(model):
+    e = attn.experiment(model, IDS)
+    np.testing.assert_allclose(np.asarray(e.rollout()).sum(-1), 1)
+    parts = e.attribution(7, 9)
+    assert parts["sum"] == pytest.approx(parts["logit"], abs=1e-5)
+    np.testing.assert_allclose(np.asarray(e.lens()["losses"])[-1], e.losses(), atol=1e-6)
+    assert np.asarray(e.scores()["induction"]).shape == (2, 4)
+    patched = e.patch_from(IDS[:-1] + [8], (7, 9))
+    assert patched["stream"][0, -1] == 1 and (patched["stream"][0, :-1] == 0).all()
+    changed = np.asarray(e.skip(1, "attention").changes())
+    assert (changed == 0).all()
+
+
+def test_what_is_refused(model):
+    e = attn.experiment(model, IDS)
+    for wrong, says in (
+        (lambda: e.without((2, 0)).loss(), "a layer from 0 to 1"),
+        (lambda: e.without((0, 0), by="nothing").loss(), "zero"),
+        (lambda: e.step("model.layers.0.self_atn.context", 0.5).loss(), "did you mean model.layers.0.self_attn.context"),
+        (lambda: e.skip(0, "norm"), "attention"),
+        (lambda: e.without((0, 0)).patch_from(IDS, (1, 2)), "no other change"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            wrong()
+    with pytest.raises(TypeError, match="Hugging Face model"):
+        attn.experiment(3, IDS)
