@@ -1,7 +1,7 @@
 # The front door. Each target installs what it misses, configures a CMake preset and builds it.
 .PHONY: help demo build test kill-test mutate check sanitize sanitize-threads test-neon test-older install-test package python-test
 .PHONY: python-test-all python-sanitize fuzz fuzz-long clang tidy format clean fuzzers clang-dependencies
-.PHONY: system wheel python-packages nightly others mpi-test mpi-dependencies smollm2 docs configure dependencies neon-dependencies python-venv browser
+.PHONY: web web-build web-check system wheel python-packages nightly others mpi-test mpi-dependencies smollm2 docs configure dependencies neon-dependencies python-venv browser
 
 help:          ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 24
@@ -129,6 +129,15 @@ tidy: dependencies  ## clang-tidy over what is shipped, but for the kernels' uni
 	  grep -v '/tests/\|/fuzz/\|/src/kernels/.*/\|/class_runs.cpp\|/nfc_data.cpp\|/report_page.cpp' | \
 	  xargs -P$$(nproc) -n1 clang-tidy -p build/tidy --quiet
 
+web: web-build  ## the library for a page, src/web/attn.wasm.gz, by clang 19; the same sources give the same bytes
+	zopfli -c build/web/src/web/attn.wasm >build/attn.wasm.gz
+	mv build/attn.wasm.gz src/web/attn.wasm.gz
+
+web-check: web-build  ## whether src/web/attn.wasm.gz is what the sources give
+	@gzip -dc src/web/attn.wasm.gz | cmp - build/web/src/web/attn.wasm || \
+	  { echo "src/web/attn.wasm.gz is not of these sources: run make web" >&2; exit 1; }
+	@test $$(wc -c <src/web/attn.wasm.gz) -le 300000 || { echo "src/web/attn.wasm.gz has more than 300 kB" >&2; exit 1; }
+
 format:        ## clang-format every source file
 	git ls-files '*.cpp' '*.hpp' | xargs clang-format -i
 
@@ -142,7 +151,7 @@ configure: dependencies
 system:        ## all of Debian's packages that any target installs, at once
 	@mkdir -p build
 	@scripts/install-dependencies python libopenmpi-dev openmpi-bin clang libomp-dev libclang-rt-dev clang-tidy \
-	  g++-aarch64-linux-gnu qemu-user chromium python3
+	  g++-aarch64-linux-gnu qemu-user chromium python3 $(web-packages)
 
 python-venv:
 	@mkdir -p build
@@ -156,6 +165,14 @@ mpi-dependencies:
 neon-dependencies:
 	@mkdir -p build
 	@scripts/install-dependencies g++-aarch64-linux-gnu qemu-user
+
+# Of Debian's clang, version 19 is the first that compiles the library for WebAssembly; clang itself stays what it is.
+web-packages = clang-19 lld-19 libc++-19-dev-wasm32 libclang-rt-19-dev-wasm32 wasi-libc binaryen zopfli
+web-build:
+	@mkdir -p build
+	@scripts/install-dependencies $(web-packages)
+	@cmake --preset web >build/web-configure.log 2>&1 || { cat build/web-configure.log; exit 1; }
+	@cmake --build --preset web
 
 dependencies:
 	@mkdir -p build

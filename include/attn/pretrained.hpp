@@ -1,12 +1,14 @@
 // Language models in files: Hugging Face folders, single safetensors files and GGUF.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +50,9 @@ struct PretrainedFiles {
 // llama, qwen2, qwen3, gemma2, gemma3, smollm3, olmo2, phi3 or granite. Every length is compared with the files. Throws
 // Error: (file), and (data) for what is cut off, missing, or of another format.
 PretrainedFiles open_pretrained(const std::filesystem::path& path);
+// The same of the bytes of one file, safetensors or GGUF, which the caller keeps while tensors are loaded, and of the
+// text of its config.json, which counts where the file has no config. `source` names the file in messages.
+PretrainedFiles open_pretrained(std::span<const std::byte> bytes, std::string_view config, std::string_view source);
 
 // The model, with its matrices in float32, bfloat16 or int8 (as store_matrices() makes it) and its vectors in float32;
 // without a dtype, as the file has them: quantised ones in their blocks, exactly, and others in bfloat16 where they are
@@ -58,6 +63,10 @@ PretrainedFiles open_pretrained(const std::filesystem::path& path);
 // unknown tensor, or a shape that is not the config's.
 LanguageModel load_language_model(const std::filesystem::path& path, std::optional<DType> weights = DType::f32,
                                   Precision precision = Precision::highest, Generator rng = Generator(0));
+// The same of files that open_pretrained() has opened; `source` names them in messages.
+LanguageModel load_language_model(PretrainedFiles files, std::string_view source,
+                                  std::optional<DType> weights = DType::f32, Precision precision = Precision::highest,
+                                  Generator rng = Generator(0));
 // The same for the family gpt2, in float32.
 GPT load_gpt(const std::filesystem::path& path, Generator rng = Generator(0), Precision precision = Precision::highest);
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 # Tables that a script has made, what this processor or this build does not compile, and the printing of help.
 LEFT_OUT = re.compile(r"src/text/(?:nfc_data|class_runs)\.cpp|src/io/no_npz\.cpp|src/kernels/amx/|tools/attn/help/"
-                      r"|src/report/html/page/|tools/attn/check/printed/|python/attn/(__main__|_types|_typed_options)\.py")
+                      r"|src/report/html/page/|src/web/|tools/attn/check/printed/|python/attn/(__main__|_types|_typed_options)\.py")
 
 HIDDEN = "\x01"
 

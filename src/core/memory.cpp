@@ -4,18 +4,31 @@
 #include <sys/mman.h>
 #endif
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <new>
+
+#if !defined(__wasi__)
+#include <pthread.h>
+
+#include <mutex>
+#endif
 
 namespace attn {
 namespace {
+
+#if defined(__wasi__)  // one thread
+struct Mutex {};
+struct Lock {
+  explicit Lock(Mutex&) {}
+};
+#else
+using Mutex = std::mutex;
+using Lock = std::lock_guard<Mutex>;
+#endif
 
 constexpr std::size_t kAlignment = 64, kLargePage = std::size_t{1} << 21;
 constexpr std::size_t kWorthKeeping = std::size_t{1} << 20, kAlwaysKept = std::size_t{256} << 20;
@@ -57,7 +70,7 @@ void give_back(void* memory, std::size_t bytes) { ::operator delete (memory, std
 class Kept {
  public:
   void* take(std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     void* memory = nullptr;
     if (const auto found = blocks_.find(bytes); found != blocks_.end()) {
       memory = remove(found);
@@ -71,7 +84,7 @@ class Kept {
   }
 
   void give(void* memory, std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     used_ -= bytes;
     if (bytes > limit()) return give_back(memory, bytes);
     try {
@@ -84,23 +97,23 @@ class Kept {
   }
 
   void begin() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (keepers_++ == 0) most_ = used_;
   }
 
   void end() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     --keepers_;
     trim();
   }
 
   void give_back_all() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     while (!blocks_.empty()) give_back_one();
     most_ = used_;
   }
 
-  std::mutex& mutex() { return mutex_; }
+  Mutex& mutex() { return mutex_; }
 
  private:
   using Blocks = std::multimap<std::size_t, void*>;
@@ -139,7 +152,7 @@ class Kept {
     give_back(remove(block), bytes);
   }
 
-  std::mutex mutex_;
+  Mutex mutex_;
   Blocks blocks_;
   std::size_t used_ = 0, most_ = 0, waiting_ = 0;  // bytes
   int keepers_ = 0;
@@ -150,9 +163,11 @@ Kept& kept() {
   return blocks;
 }
 
+#if !defined(__wasi__)
 // No other thread may be amidst a change at a fork(): the child has that state for good, and not the thread.
 [[maybe_unused]] const int registered =
     pthread_atfork([] { kept().mutex().lock(); }, [] { kept().mutex().unlock(); }, [] { kept().mutex().unlock(); });
+#endif
 
 }  // namespace
 

@@ -1,7 +1,9 @@
 #include "core/parallel.hpp"
 
+#if defined(_OPENMP)
 #include <omp.h>
 #include <pthread.h>
+#endif
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
@@ -13,7 +15,9 @@
 #include <utility>
 
 #include "core/memory.hpp"
+#if defined(_OPENMP)
 #include "core/team.hpp"
+#endif
 
 namespace attn {
 namespace {
@@ -52,6 +56,7 @@ class Scratch {
 thread_local Scratch own_scratch, shared_scratch;
 thread_local bool shared_is_lent = false;
 
+#if defined(_OPENMP)
 thread_local std::unique_ptr<Team> own_team;
 thread_local bool in_team = false;
 #if defined(ATTN_STD_THREADS)
@@ -90,6 +95,18 @@ void end_teams() {
 
 [[maybe_unused]] const int registered = pthread_atfork(end_teams, nullptr, nullptr);
 
+int most_threads() { return omp_get_max_threads(); }
+void want_teams(int more) { teams_wanted += more; }
+#else  // one thread, as in a page
+template <class F>
+void on_threads(int, F&& body) {
+  body();
+}
+bool nested() { return false; }
+int most_threads() { return 1; }
+void want_teams(int) {}
+#endif
+
 }  // namespace
 
 CallMemory::CallMemory(std::size_t bytes) {
@@ -125,10 +142,10 @@ void TaskTimes::next(bool more) {
   in_task_ = more, since_ = std::chrono::steady_clock::now();
 }
 
-StepTeam::StepTeam() noexcept { ++teams_wanted; }
-StepTeam::~StepTeam() { --teams_wanted; }
+StepTeam::StepTeam() noexcept { want_teams(1); }
+StepTeam::~StepTeam() { want_teams(-1); }
 
-int thread_count() noexcept { return omp_get_max_threads(); }
+int thread_count() noexcept { return most_threads(); }
 
 namespace {
 thread_local int cut_for = 0;

@@ -44,8 +44,8 @@ constexpr std::array kSteps{
 std::span<const Step> known_steps() noexcept { return kSteps; }
 
 const Step* find_step(std::string_view name) noexcept {
-  const auto* at = std::ranges::find(kSteps, name, &Step::name);
-  return at == kSteps.end() ? nullptr : at;
+  const auto at = std::ranges::find(kSteps, name, &Step::name);
+  return at == kSteps.end() ? nullptr : &*at;
 }
 
 }  // namespace attn

@@ -17,7 +17,7 @@ namespace {
 
 std::shared_ptr<void> allocate(const Shape& shape, DType dtype) {
   std::size_t bytes = 0;
-  const bool fits = !__builtin_mul_overflow(static_cast<std::size_t>(shape.numel()), size_of(dtype), &bytes);
+  const bool fits = !__builtin_mul_overflow(shape.numel(), static_cast<std::int64_t>(size_of(dtype)), &bytes);
   try {
     if (fits) return attn::allocate(bytes);
   } catch (const OutOfMemory&) {

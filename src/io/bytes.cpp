@@ -32,7 +32,8 @@ void ExtentBuilder::add(std::uint64_t size) {
   if (shape_.size() == Shape::max_rank) origin_.fail("a tensor of at most 8 dimensions", "more");
   empty_ = empty_ || size == 0;
   if (size > kLimit || (size != 0 && product_ > kLimit / size)) {
-    origin_.fail("a shape of fewer than 2^63 elements", "a size of " + std::to_string(size) + " that passes it");
+    origin_.fail(sizeof(void*) == 8 ? "a shape of fewer than 2^63 elements" : "a shape of fewer than 2^31 elements",
+                 "a size of " + std::to_string(size) + " that passes it");
   }
   if (size != 0) product_ *= size;
   shape_.push_back(static_cast<std::int64_t>(size));
@@ -40,7 +41,8 @@ void ExtentBuilder::add(std::uint64_t size) {
 
 Extent ExtentBuilder::finish(DType dtype) const {
   if (product_ > kLimit / size_of(dtype)) {
-    origin_.fail("a tensor of fewer than 2^63 bytes", "shape " + shape_.str() + " of " + std::string(name(dtype)));
+    origin_.fail(sizeof(void*) == 8 ? "a tensor of fewer than 2^63 bytes" : "a tensor of fewer than 2^31 bytes",
+                 "shape " + shape_.str() + " of " + std::string(name(dtype)));
   }
   return {shape_, empty_ ? 0 : static_cast<std::size_t>(product_ * size_of(dtype))};
 }

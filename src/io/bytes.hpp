@@ -42,7 +42,7 @@ struct Extent {
   std::size_t bytes = 0;
 };
 
-// Collects sizes one by one; throws past eight dimensions or 2^63 - 1 bytes. Zero sizes do not hide an
+// Collects sizes one by one; throws past eight dimensions or what memory can be addressed. Zero sizes do not hide an
 // overflow of the others, so strides of the shape can be computed without one.
 class ExtentBuilder {
  public:
@@ -51,7 +51,7 @@ class ExtentBuilder {
   Extent finish(DType dtype) const;
 
  private:
-  static constexpr std::uint64_t kLimit = std::numeric_limits<std::int64_t>::max();
+  static constexpr std::uint64_t kLimit = std::numeric_limits<std::ptrdiff_t>::max();
 
   const Origin& origin_;
   Shape shape_;

@@ -92,7 +92,7 @@ std::string source_name(const std::filesystem::path& path) {
 
 std::size_t most_file_bytes() noexcept {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  constexpr std::size_t unknown = std::size_t{1} << 33;
+  constexpr std::size_t unknown = std::numeric_limits<std::size_t>::max() / 2;
   return pages <= 0 || page <= 0 ? unknown : static_cast<std::size_t>(pages) * static_cast<std::size_t>(page) / 2;
 }
 
@@ -104,13 +104,26 @@ Buffer read_file(const std::filesystem::path& path, std::string_view op, std::si
   return read_all(file.get(), check_regular(file.get(), input), input);
 }
 
-RandomAccessFile::RandomAccessFile(const std::filesystem::path& path, std::string_view op) : path_(path), op_(op) {
+RandomAccessFile::RandomAccessFile(const std::filesystem::path& path, std::string_view op)
+    : path_(path), op_(op), source_(source_name(path)) {
   const Input input{path_, op_, std::numeric_limits<std::size_t>::max()};
   file_.reset(open_to_read(input));
   size_ = check_regular(file_.get(), input);
 }
 
+Bytes RandomAccessFile::read(std::uint64_t begin, std::size_t count, Buffer& buffer) const {
+  if (!is_open()) return memory_.subspan(static_cast<std::size_t>(begin), count);
+  buffer = Buffer(count);
+  read(begin, buffer.unused().first(count));
+  buffer.use(count);
+  return buffer.bytes();
+}
+
 void RandomAccessFile::read(std::uint64_t begin, std::span<std::byte> out) const {
+  if (!is_open()) {
+    std::ranges::copy(memory_.subspan(static_cast<std::size_t>(begin), out.size()), out.begin());
+    return;
+  }
   const Input input{path_, op_, std::numeric_limits<std::size_t>::max()};
   while (!out.empty()) {
     const ssize_t got = pread(file_.get(), out.data(), out.size(), static_cast<off_t>(begin));

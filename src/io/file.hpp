@@ -54,21 +54,26 @@ class Descriptor {
   bool owned_;
 };
 
-// A regular file, of which a part is read at a time; by default none is open.
+// A regular file, of which a part is read at a time, or bytes that the caller keeps; by default none is open.
 class RandomAccessFile {
  public:
   RandomAccessFile() = default;
   RandomAccessFile(const std::filesystem::path& path, std::string_view op);  // throws Error (file), as read_file() does
+  RandomAccessFile(Bytes memory, std::string_view source) : source_(source), memory_(memory), size_(memory.size()) {}
 
   bool is_open() const noexcept { return file_.get() >= 0; }
+  const std::string& source() const noexcept { return source_; }  // for messages
   std::uint64_t size() const noexcept { return size_; }
+  // The bytes [begin, begin + count), which are there unless the file has become shorter; in `buffer` where need be.
+  Bytes read(std::uint64_t begin, std::size_t count, Buffer& buffer) const;
   // Fills `out` with the bytes from `begin` on. Throws Error (file) where they are not there, or cannot be read.
   void read(std::uint64_t begin, std::span<std::byte> out) const;
 
  private:
   std::filesystem::path path_;
-  std::string op_;
+  std::string op_, source_;
   Descriptor file_;
+  Bytes memory_;
   std::uint64_t size_ = 0;
 };
 

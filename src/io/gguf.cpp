@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cstdio>
 #include <exception>
-#include <mutex>
 #include <set>
 #include <type_traits>
 #include <utility>
@@ -48,9 +47,13 @@ std::string text_of(const GgufValue& value) {
     if constexpr (std::is_same_v<T, std::int64_t>) return std::to_string(v);
     if constexpr (std::is_same_v<T, double>) {
       std::array<char, 32> digits{};
-      char *begin = digits.data(), *end = begin + digits.size();
       const auto single = static_cast<float>(v);  // which most are: in its own, fewer digits
       const bool is_single = static_cast<double>(single) == v;
+#if defined(__wasm__)  // there the other has tables of 100 kB
+      return {digits.data(),
+              static_cast<std::size_t>(std::snprintf(digits.data(), digits.size(), "%.*g", is_single ? 9 : 17, v))};
+#endif
+      char *begin = digits.data(), *end = begin + digits.size();
       return {begin, (is_single ? std::to_chars(begin, end, single) : std::to_chars(begin, end, v)).ptr};
     }
     if constexpr (requires { v.size(); }) return std::to_string(v.size()) + " values";
@@ -72,36 +75,20 @@ bool is_gguf(const std::filesystem::path& path) noexcept {
 
 // Where the bytes are. A file is read at its places when they are asked for, and not mapped into memory: one that
 // another program cuts off meanwhile would end this one.
-class Gguf::Source {
+class Gguf::Source : public RandomAccessFile {
  public:
-  explicit Source(const std::filesystem::path& path) : name_(source_name(path)), file_(path, kOp) {}
-  Source(Bytes bytes, std::string_view name) : name_(name), memory_(bytes) {}
+  using RandomAccessFile::RandomAccessFile;
 
-  Origin origin() const { return {kOp, name_}; }
-  std::uint64_t size() const { return file_.is_open() ? file_.size() : memory_.size(); }
-
-  // The bytes [begin, begin + count), which are there unless the file has become shorter; in `buffer` where need be.
-  Bytes read(std::uint64_t begin, std::size_t count, Buffer& buffer) const {
-    if (!file_.is_open()) return memory_.subspan(begin, count);
-    buffer = Buffer(count);
-    file_.read(begin, buffer.unused().first(count));
-    buffer.use(count);
-    return buffer.bytes();
-  }
+  Origin origin() const { return {kOp, source()}; }
 
   GgufHeader header() const {
     constexpr std::uint64_t first_try = std::uint64_t{1} << 20;
-    for (std::uint64_t bytes = first_try;; bytes *= 4) {
+    for (std::uint64_t bytes = is_open() ? first_try : size();; bytes *= 4) {
       Buffer buffer;
-      const Bytes first = read(0, std::min(bytes, size()), buffer);
+      const Bytes first = read(0, static_cast<std::size_t>(std::min(bytes, size())), buffer);
       if (auto header = parse_gguf_header(first, size(), origin())) return std::move(*header);
     }
   }
-
- private:
-  std::string name_;
-  RandomAccessFile file_;
-  Bytes memory_;
 };
 
 Gguf::Gguf(std::shared_ptr<const Source> source) : sources_{std::move(source)} {
@@ -126,7 +113,7 @@ void Gguf::add_parts(const std::filesystem::path& first) {
                 "part " + std::to_string(number + 1));
   }
   for (std::int64_t i = 1; i < count; ++i) {
-    sources_.push_back(std::make_shared<const Source>(first.parent_path() / (name + part_ending(i + 1, count))));
+    sources_.push_back(std::make_shared<const Source>(first.parent_path() / (name + part_ending(i + 1, count)), kOp));
     GgufHeader part = sources_.back()->header();
     const Origin its = sources_.back()->origin();
     const std::int64_t its_number = split_number(part, "split.no", -1, its),
@@ -152,7 +139,7 @@ void Gguf::add_parts(const std::filesystem::path& first) {
 }
 
 Gguf Gguf::open(const std::filesystem::path& path) {
-  Gguf file(std::make_shared<const Source>(path));
+  Gguf file(std::make_shared<const Source>(path, kOp));
   file.add_parts(path);
   return file;
 }
@@ -176,7 +163,7 @@ Tensor Gguf::load(const GgufTensor& tensor, DType dtype) const {
   }
   const GgufBlock& block = *gguf_block(static_cast<std::uint32_t>(tensor.type));
   Buffer buffer;
-  const Bytes bytes = sources_[tensor.part]->read(tensor.begin, tensor.bytes, buffer);
+  const Bytes bytes = sources_[tensor.part]->read(tensor.begin, static_cast<std::size_t>(tensor.bytes), buffer);
   const Tensor values = Tensor::empty(tensor.shape);
   const auto blocks = static_cast<std::int64_t>(tensor.bytes / block.bytes);
   for_runs(blocks, static_cast<double>(block.elements()), [&](std::int64_t first, std::int64_t count) {
@@ -195,8 +182,7 @@ std::shared_ptr<const QuantizedMatrix> Gguf::load_blocks(const GgufTensor& tenso
   const std::int64_t width = tensor.shape[1], runs = width / block.elements(), rows = last - first;
   const auto matrix = std::make_shared<QuantizedMatrix>(rows, width, block.form);
   const std::size_t row_bytes = static_cast<std::size_t>(runs) * block.bytes;
-  std::atomic<bool> fits{true};
-  std::mutex mutex;
+  std::atomic<bool> fits{true}, failed{false};
   std::exception_ptr error;
   constexpr std::int64_t some = QuantizedMatrix::kGroup;
   parallel_for((rows + some - 1) / some, 0, static_cast<double>(4 * rows * width), [&](std::int64_t task, void*) {
@@ -212,8 +198,7 @@ std::shared_ptr<const QuantizedMatrix> Gguf::load_blocks(const GgufTensor& tenso
         }
       }
     } catch (...) {
-      const std::lock_guard lock(mutex);
-      error = std::current_exception();
+      if (!failed.exchange(true)) error = std::current_exception();
     }
   });
   if (error) std::rethrow_exception(error);

@@ -25,6 +25,35 @@ std::string shown(const JsonObject::Json& value) {
   return excerpt(value.dump(-1, ' ', true, JsonObject::Json::error_handler_t::replace));
 }
 
+// Throws for the mistake that a parser without exceptions has stopped at: on a page none can be caught.
+class Mistake : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  Mistake(std::string_view text, const Origin& origin) : text_(text), origin_(origin) {}
+
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception& error) override {
+    constexpr int past_the_largest_number = 406;
+    if (error.id == past_the_largest_number) origin_.fail("JSON", error.what());
+    fail_json(text_, position, origin_);
+  }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+
+ private:
+  std::string_view text_;
+  const Origin& origin_;
+};
+
 bool among(std::string_view key, std::string_view keys) {
   for (std::size_t at = 0; at < keys.size();) {
     const std::size_t end = std::min(keys.find(' ', at), keys.size());
@@ -56,13 +85,12 @@ void require_no_zero_byte(std::string_view text, const Origin& origin) {
 nlohmann::json parse_json(std::string_view text, const nlohmann::json::parser_callback_t& callback,
                           const Origin& origin) {
   require_no_zero_byte(text, origin);
-  try {
-    return nlohmann::json::parse(text, callback);
-  } catch (const nlohmann::json::parse_error& error) {
-    fail_json(text, error.byte, origin);
-  } catch (const nlohmann::json::exception& error) {  // a number past the largest one
-    origin.fail("JSON", error.what());
+  nlohmann::json json = nlohmann::json::parse(text, callback, false);
+  if (json.is_discarded()) {
+    Mistake mistake(text, origin);
+    nlohmann::json::sax_parse(text, &mistake);
   }
+  return json;
 }
 
 void require_passed_over(std::string_view key, const JsonObject::Json& value,

@@ -11,7 +11,7 @@
 namespace attn::io {
 
 RowsFile::RowsFile(const std::filesystem::path& path, std::uint64_t max_bytes) {
-  if (path == "-" || !(find_npy(path) || find_safetensors(path))) {
+  if (path == "-" || !(find_npy(path) || find_safetensors())) {
     whole_ = load_tensor(path, {}, max_bytes);
     shape_ = whole_.shape(), dtype_ = whole_.dtype();
   }
@@ -37,13 +37,13 @@ bool RowsFile::find_npy(const std::filesystem::path& path) {
   return true;
 }
 
-bool RowsFile::find_safetensors(const std::filesystem::path& path) {
+bool RowsFile::find_safetensors() {
   constexpr std::size_t brace = kSafetensorsLengthBytes;
   std::array<std::byte, brace + 1> first{};
   if (file_->size() < first.size()) return false;
   file_->read(0, first);
   if (first[brace - 1] != std::byte{0} || first[brace] != std::byte{'{'}) return false;
-  const SafetensorsFile file(path, file_);
+  const SafetensorsFile file(file_);
   if (file.entries().size() != 1) return false;  // load_tensor() says what it lacks
   const SafetensorsEntry& entry = file.entries().front();
   shape_ = entry.extent.shape, dtype_ = entry.dtype, offset_ = file.offset_of(entry);

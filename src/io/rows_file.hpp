@@ -28,7 +28,7 @@ class RowsFile {
 
  private:
   bool find_npy(const std::filesystem::path& path);
-  bool find_safetensors(const std::filesystem::path& path);
+  bool find_safetensors();
 
   std::shared_ptr<const RandomAccessFile> file_;
   Shape shape_;

@@ -7,12 +7,10 @@
 namespace attn::io {
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
-    : SafetensorsFile(path, std::make_shared<RandomAccessFile>(path, "load_safetensors")) {}
+    : SafetensorsFile(std::make_shared<RandomAccessFile>(path, "load_safetensors")) {}
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, std::shared_ptr<const RandomAccessFile> file)
-    : file_(std::move(file)) {
-  const std::string source = source_name(path);
-  const Origin origin{"load_safetensors", source};
+SafetensorsFile::SafetensorsFile(std::shared_ptr<const RandomAccessFile> file) : file_(std::move(file)) {
+  const Origin origin{"load_safetensors", source()};
   std::array<std::byte, kSafetensorsLengthBytes> first{};
   if (file_->size() < first.size()) {
     origin.fail("a header length of 8 bytes", std::to_string(file_->size()) + " bytes");

@@ -16,11 +16,11 @@ class SafetensorsFile {
  public:
   // Throws Error: kind `file` when it cannot be read, kind `data` when its header does not fit its bytes.
   explicit SafetensorsFile(const std::filesystem::path& path);
-  // Takes a file that is open already; the path is for messages.
-  SafetensorsFile(const std::filesystem::path& path, std::shared_ptr<const RandomAccessFile> file);
+  explicit SafetensorsFile(std::shared_ptr<const RandomAccessFile> file);
 
   const std::vector<SafetensorsEntry>& entries() const noexcept { return header_.entries; }  // by their place
   const std::map<std::string, std::string>& metadata() const noexcept { return header_.metadata; }
+  const std::string& source() const noexcept { return file_->source(); }  // for messages
   Tensor load(const SafetensorsEntry& entry) const;
   std::uint64_t offset_of(const SafetensorsEntry& entry) const noexcept { return data_ + entry.begin; }
 

@@ -354,7 +354,7 @@ LanguageModelConfig parse_language_model_config(std::string_view text, std::stri
     config.json = std::string(text);
     return config;
   }
-  const auto* family = std::ranges::find_if(kFamilies, [&](const Family& f) { return name == f.name; });
+  const auto family = std::ranges::find_if(kFamilies, [&](const Family& f) { return name == f.name; });
   if (family == kFamilies.end()) {
     std::string known = "gpt2";
     for (const Family& f : kFamilies) known.append(", ").append(f.name);

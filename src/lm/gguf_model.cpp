@@ -60,7 +60,7 @@ constexpr std::int64_t kMostListed = 4096;
 
 const Architecture& architecture_of(const GgufMetadata& metadata) {
   const std::string name = metadata.text("general.architecture");
-  const auto* at = std::ranges::find_if(kArchitectures, [&](const Architecture& a) { return name == a.name; });
+  const auto at = std::ranges::find_if(kArchitectures, [&](const Architecture& a) { return name == a.name; });
   if (at != kArchitectures.end()) return *at;
   std::string known;
   for (const Architecture& a : kArchitectures) known.append(known.empty() ? "" : ", ").append(a.name);
@@ -78,7 +78,7 @@ std::string hugging_face_name(std::string_view name, const Architecture& a) {
   if (dot == std::string_view::npos || last <= dot) return {};
   const std::string_view layer = name.substr(block.size(), dot - block.size()),
                          part = name.substr(dot + 1, last - dot - 1);
-  const auto* at = std::ranges::find_if(kLayerNames, [&](const auto& pair) { return pair.first == part; });
+  const auto at = std::ranges::find_if(kLayerNames, [&](const auto& pair) { return pair.first == part; });
   if (at == kLayerNames.end()) return {};
   std::string_view ours = at->second;
   if (part == "ffn_up" && a.joined) ours = "mlp.gate_up_proj";
@@ -291,9 +291,7 @@ StoredTensor stored(const std::shared_ptr<const Gguf>& file, const GgufTensor& t
 
 }  // namespace
 
-PretrainedFiles open_gguf_model(const std::filesystem::path& path) {
-  const auto file = std::make_shared<const Gguf>(Gguf::open(path));
-  const std::string source = io::source_name(path);
+PretrainedFiles open_gguf_model(const std::shared_ptr<const Gguf>& file, const std::string& source) {
   GgufMetadata metadata(*file, {"load_gguf", source});
   const Architecture& a = architecture_of(metadata);
   metadata.set_prefix(std::string(a.name) + ".");

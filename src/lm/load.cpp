@@ -134,8 +134,8 @@ struct Ready {
   ByName tensors;
 };
 
-Ready ready(const std::filesystem::path& path, Precision precision, const io::Origin& origin) {
-  Ready r{open_pretrained(path), {}};
+Ready ready(PretrainedFiles files, Precision precision, const io::Origin& origin) {
+  Ready r{std::move(files), {}};
   r.files.config.precision = precision;
   r.tensors = by_name(r.files, origin);
   untie(r.files.config, r.tensors);
@@ -154,9 +154,14 @@ void load_all(LanguageModel& model, const ByName& tensors, std::optional<DType> 
 LanguageModel load_language_model(const std::filesystem::path& path, std::optional<DType> weights, Precision precision,
                                   Generator rng) {
   check_weights(weights);
-  const std::string source = io::source_name(path);
+  return load_language_model(open_pretrained(path), io::source_name(path), weights, precision, std::move(rng));
+}
+
+LanguageModel load_language_model(PretrainedFiles files, std::string_view source, std::optional<DType> weights,
+                                  Precision precision, Generator rng) {
+  check_weights(weights);
   const io::Origin origin{kOp, source};
-  const Ready r = ready(path, precision, origin);
+  const Ready r = ready(std::move(files), precision, origin);
   LanguageModel model(r.files.config, rng, Initial::none);
   load_all(model, r.tensors, weights, origin);
   return model;
@@ -165,7 +170,7 @@ LanguageModel load_language_model(const std::filesystem::path& path, std::option
 GPT load_gpt(const std::filesystem::path& path, Generator rng, Precision precision) {
   const std::string source = io::source_name(path);
   const io::Origin origin{"load_gpt", source};
-  const Ready r = ready(path, precision, origin);
+  const Ready r = ready(open_pretrained(path), precision, origin);
   if (r.files.config.family != "gpt2") origin.fail("a model of the family gpt2", io::in_quotes(r.files.config.family));
   GPT model(gpt_config(r.files.config), rng, Initial::none);
   load_all(model, r.tensors, DType::f32, origin);

@@ -43,7 +43,7 @@ RopeType type_of(const JsonObject& parameters, const Family& family) {
   const char* const key = parameters.find("rope_type") ? "rope_type" : "type";  // the older name
   std::string text = parameters.text(key, "default");
   if (family.phi3 && (text == "su" || text == "yarn")) text = "longrope";
-  const auto* at = std::ranges::find(kTypes, text, &decltype(kTypes)::value_type::first);
+  const auto at = std::ranges::find(kTypes, text, &decltype(kTypes)::value_type::first);
   if (at == kTypes.end()) parameters.wrong(key, "default, linear, dynamic, yarn, llama3 or longrope", text);
   return at->second;
 }

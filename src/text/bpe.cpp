@@ -8,7 +8,6 @@
 #include "attn/error.hpp"
 #include "attn/gguf.hpp"
 #include "attn/tokenizer.hpp"
-#include "io/file.hpp"
 #include "text/added_tokens.hpp"
 #include "text/merger.hpp"
 #include "text/normalize.hpp"
@@ -31,24 +30,6 @@ text::AddedTokens added_tokens(const text::Description& description, bool normal
     wanted.emplace_back(normal_form ? text::normalized(token.content, description.normalizers) : token.content, &token);
   }
   return text::AddedTokens(wanted);
-}
-
-std::string read(const std::filesystem::path& file) {
-  const io::Buffer buffer = io::read_file(file, kOp);
-  return std::string(io::as_text(buffer.bytes()));
-}
-
-// The templates in files of their own, which come before those of tokenizer_config.json.
-std::map<std::string, std::string> chat_files(const std::filesystem::path& folder) {
-  std::map<std::string, std::string> all;
-  const auto one = folder / "chat_template.jinja", more = folder / "additional_chat_templates";
-  if (std::filesystem::exists(one)) all["default"] = read(one);
-  if (std::filesystem::is_directory(more)) {
-    for (const auto& file : std::filesystem::directory_iterator(more)) {
-      if (file.path().extension() == ".jinja") all[file.path().stem().string()] = read(file.path());
-    }
-  }
-  return all;
 }
 
 }  // namespace
@@ -97,31 +78,8 @@ BPETokenizer BPETokenizer::parse(const io::Gguf& file) {
 
 BPETokenizer BPETokenizer::load(const std::filesystem::path& path) {
   if (io::is_gguf(path)) return parse(io::Gguf::open(path));
-  if (!std::filesystem::is_directory(path)) return parse(read(path), {}, io::source_name(path));
-  const auto file = path / "tokenizer.json";
-  if (!std::filesystem::exists(file) && !std::filesystem::exists(path / "vocab.json")) {
-    throw Error(Error::Kind::file, kOp, "a tokenizer.json, or vocab.json and merges.txt",
-                "none in " + io::source_name(path));
-  }
-  if (!std::filesystem::exists(file)) return {read(path / "vocab.json"), read(path / "merges.txt")};
-  const auto source = io::source_name(file);
-  const io::Origin origin{kOp, source};
-  text::Description description = text::describe_tokenizer_json(read(file), origin);
-  const auto config = path / "tokenizer_config.json", map = path / "special_tokens_map.json";
-  const auto config_source = io::source_name(config), map_source = io::source_name(map);
-  const io::Origin config_origin{kOp, config_source};
-  std::string said = std::filesystem::exists(config) ? read(config) : std::string("{}");
-  if (std::filesystem::exists(map)) {
-    said = text::with_special_tokens(said, config_origin, read(map), {kOp, map_source});
-  }
-  text::add_tokenizer_config(said, config_origin, description);
-  const auto added = path / "added_tokens.json";
-  if (std::filesystem::exists(added)) {
-    const auto added_source = io::source_name(added);
-    text::add_added_tokens(read(added), {kOp, added_source}, description);
-  }
-  if (auto templates = chat_files(path); !templates.empty()) description.chat_templates = std::move(templates);
-  return BPETokenizer(std::make_shared<const Table>(std::move(description), origin));
+  auto [description, source] = text::describe_files(path);
+  return BPETokenizer(std::make_shared<const Table>(std::move(description), io::Origin{kOp, source}));
 }
 
 std::vector<std::int64_t> BPETokenizer::encode(std::string_view text, const EncodeOptions& options) const {

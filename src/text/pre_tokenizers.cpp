@@ -107,7 +107,7 @@ std::optional<PreTokenizer> pre_tokenizer_named(std::string_view name) {
   std::string wanted = " ";
   wanted.append(name).append(" ");
   const bool one_name = !name.empty() && name.find(' ') == std::string_view::npos;
-  const auto* kind = std::ranges::find_if(kKinds, [&](const Kind& k) { return k.names.find(wanted) != k.names.npos; });
+  const auto kind = std::ranges::find_if(kKinds, [&](const Kind& k) { return k.names.find(wanted) != k.names.npos; });
   if (!one_name || kind == kKinds.end()) return {};
   PreTokenizer found{.nfc = (kind->traits & kNfc) != 0,
                      .ignore_merges = (kind->traits & kIgnoreMerges) != 0,

@@ -1,6 +1,7 @@
 // Descriptions of tokenizers from the files that hold them. All throw Error (data).
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,6 +27,9 @@ std::string with_special_tokens(std::string_view config, const io::Origin& origi
 void add_added_tokens(std::string_view json, const io::Origin& origin, Description& description);
 // tokenizer_config.json adds the end of a text, and the chat template.
 void add_tokenizer_config(std::string_view json, const io::Origin& origin, Description& description);
+
+// A tokenizer.json, or a folder of it, or of vocab.json and merges.txt; with it what messages call it.
+std::pair<Description, std::string> describe_files(const std::filesystem::path& path);
 
 Description describe_gguf(const io::Gguf& file, const io::Origin& origin);
 

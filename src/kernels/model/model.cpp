@@ -1,4 +1,6 @@
 // What a language model does between its products, and the processor's limits, for the unit's table.
+#include <cstddef>
+
 #include "kernels/model/adamw.hpp"
 #include "kernels/model/cross_entropy.hpp"
 #include "kernels/model/gated.hpp"
@@ -11,9 +13,14 @@
 namespace attn::kernels::ATTN_UNIT {
 
 extern const ModelKernel model_kernel;
+#if defined(__wasm__)  // a page does not train
+const ModelKernel model_kernel{
+    .narrow = narrow, .layer_norm = layer_norm, .rms_norm = rms_norm, .gelu = gelu, .gated = gated};
+#else
 const ModelKernel model_kernel{
     narrow, layer_norm,     layer_norm_backward, rms_norm, rms_norm_backward, gelu, gelu_backward,
     gated,  gated_backward, cross_entropy,       adamw,    sum_of_squares};
+#endif
 
 extern const LimitKernel limit_kernel;
 const LimitKernel limit_kernel{multiply_add_f32, read_memory};

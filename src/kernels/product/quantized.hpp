@@ -8,6 +8,8 @@
 // bytes are summed as integers, which is exact, and one fused multiply-add adds this sum by both scales.
 #pragma once
 
+#include <cstddef>
+
 #include "kernels/prefetch.hpp"
 #include "kernels/product/quantized_problem.hpp"
 #include "kernels/rounding.hpp"

@@ -30,6 +30,9 @@ std::string base64(std::span<const std::byte> bytes) {
 
 std::string short_number(double value, int digits) {
   std::array<char, 40> buffer{};
+#if defined(__wasm__)  // whose std::to_chars has tables of 100 kB; and no locale has another point
+  return {buffer.data(), static_cast<std::size_t>(std::snprintf(buffer.data(), buffer.size(), "%.*g", digits, value))};
+#endif
   const auto end =
       std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::general, digits);
   return {buffer.data(), end.ptr};

@@ -1,0 +1,110 @@
+// A model's files by their path: Hugging Face folders, and single files with what lies beside them.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "attn/error.hpp"
+#include "attn/gguf.hpp"
+#include "attn/pretrained.hpp"
+#include "io/json_object.hpp"
+#include "io/passed_over.hpp"
+#include "io/safetensors_file.hpp"
+#include "lm/gguf_model.hpp"
+#include "lm/stored_tensors.hpp"
+
+namespace attn {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = io::JsonObject::Json;
+
+constexpr std::size_t kMostJson = std::size_t{64} << 20;
+
+std::string text_of(const fs::path& path) {
+  return std::string(io::as_text(io::read_file(path, kLoadModel, kMostJson).bytes()));
+}
+
+// model.safetensors.index.json: which shard holds which tensor.
+std::map<std::string, std::set<std::string>> shards_of(const fs::path& path) {
+  const std::string source = io::source_name(path);
+  const io::Origin origin{kLoadModel, source};
+  const std::string text = text_of(path);
+  const io::JsonObject index(std::string_view(text), origin);
+  const Json* map = index.find("weight_map");
+  if (!map || !map->is_object()) origin.fail("an object weight_map", "none");
+  std::map<std::string, std::set<std::string>> shards;
+  for (const auto& [tensor, shard] : map->items()) {
+    const std::string name = shard.is_string() ? shard.get<std::string>() : std::string();
+    if (name.empty() || fs::path(name).filename() != name || name == "..") {
+      origin.fail("the name of a file beside it", io::in_quotes(shard.dump()));
+    }
+    shards[name].insert(tensor);
+  }
+  return shards;
+}
+
+// Where generation_config.json says which ids end a text, config.json's do not count, as for transformers.
+void take_end_ids(LanguageModelConfig& config, const fs::path& path) {
+  if (!fs::exists(path)) return;
+  const std::string source = io::source_name(path);
+  const io::Origin origin{kLoadModel, source};
+  const std::string text = text_of(path);
+  const io::JsonObject json(std::string_view(text), origin);
+  const Json* ids = json.find("eos_token_id");
+  json.finish({kGenerationPassedOver});
+  if (!ids) return;
+  config.end_ids.clear();
+  for (const Json& id : ids->is_array() ? *ids : Json::array({*ids})) {
+    if (!id.is_number_unsigned()) json.wrong("eos_token_id", "an id, or a list of them", *ids);
+    config.end_ids.push_back(id.get<std::int64_t>());
+  }
+}
+
+}  // namespace
+
+std::vector<StoredTensor> stored_tensors(const fs::path& folder) {
+  std::vector<StoredTensor> tensors;
+  const fs::path one = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
+  if (fs::exists(index) && !fs::exists(one)) {
+    for (const auto& [shard, names] : shards_of(index)) {
+      add_shard(tensors, std::make_shared<const io::SafetensorsFile>(folder / shard), &names);
+    }
+  } else {
+    add_shard(tensors, std::make_shared<const io::SafetensorsFile>(one), nullptr);
+  }
+  return tensors;
+}
+
+namespace {
+
+LanguageModelConfig config_in(const fs::path& path) {
+  return parse_language_model_config(text_of(path), io::source_name(path));
+}
+
+PretrainedFiles open_folder(const fs::path& folder) {
+  LanguageModelConfig config = config_in(folder / "config.json");
+  take_end_ids(config, folder / "generation_config.json");
+  return with_tensors(std::move(config), stored_tensors(folder));
+}
+
+PretrainedFiles open_gguf(const fs::path& path) {
+  return open_gguf_model(std::make_shared<const io::Gguf>(io::Gguf::open(path)), io::source_name(path));
+}
+
+// A file that may be moved alone has its config in its metadata. Without one it is config.json's beside it.
+PretrainedFiles open_file(const fs::path& path) {
+  return open_one(std::make_shared<const io::SafetensorsFile>(path),
+                  [&] { return config_in(path.parent_path() / "config.json"); });
+}
+
+}  // namespace
+
+PretrainedFiles open_pretrained(const fs::path& path) {
+  if (!fs::is_directory(path)) return io::is_gguf(path) ? open_gguf(path) : open_file(path);
+  const fs::path weights = path / "model.safetensors";
+  const bool alone = !fs::exists(path / "config.json") && fs::exists(weights);
+  return alone ? open_file(weights) : open_folder(path);
+}
+
+}  // namespace attn

@@ -1,0 +1,53 @@
+// What a page and the library in it say to each other. All calls are of one thread.
+//
+// Texts are UTF-8 and end with a zero; texts and bytes that the page hands over lie in memory of attn_new(). A text
+// that is returned is there until the next call. A call that fails hands the library's message to the page's
+// attn_failed(), which throws, and so never returns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+#if defined(__wasm__)  // the page's own
+[[noreturn]] __attribute__((import_module("attn"), import_name("failed"))) void attn_failed(const char* text);
+#endif
+
+void* attn_new(std::size_t bytes);
+void attn_delete(void* memory);
+
+// A language model of the bytes of a safetensors or GGUF file, with the text of its config.json, or an empty one where
+// the file has a config. `weights`: 0 keeps matrices in float32, 1 in bfloat16, 2 in int8, 3 as the file has them.
+// Returns its size, {"vocab": 256, "context": 64, "layers": 2, "heads": 4, "weights": 480000, "family": "gpt2"}.
+const char* attn_open_model(const std::byte* bytes, std::size_t count, const char* config, int weights);
+// Its tokenizer: the texts of tokenizer.json and of tokenizer_config.json or an empty one, or the GGUF file itself;
+// with no text and no file each byte is a token.
+void attn_open_tokenizer(const char* json, const char* config, const std::byte* gguf, std::size_t count);
+// A module of the book, {"name": "multihead", "d_in": 3, "d_out": 4, "num_heads": 2, …} as ModuleConfig names them,
+// with the bytes of a safetensors file of its state_dict(), or without any.
+void attn_open_module(const char* config, const std::byte* bytes, std::size_t count);
+
+// {"ids": [84, 104], "tokens": ["T", "h"]}
+const char* attn_encode(const char* text);
+const char* attn_decode(const std::int32_t* ids, std::size_t count);  // the same of ids
+// Words as vectors of `width` numbers (attn/words.hpp): {"tokens": ["the", "cat"], "at": 65536}, at that address.
+const char* attn_embed(const char* text, int width);
+// All steps of a forward pass of a language model reading `count` ids, and the logits of each, with edits: a list of
+// {"step": "h.0.attn.scores", "head": 1, "row": 3, "column": 0, "value": 0.5}, numbers of steps that are replaced,
+// where a value may be "-inf", and of {"layer": 0, "head": 1}, heads that are switched off. Without edits it is "[]".
+void attn_run(const std::int32_t* ids, std::size_t count, const char* edits);
+// The same of a module, whose inputs are (tokens, width), and in cross-attention (sources, width), which takes no
+// edits.
+void attn_run_module(const float* x, std::size_t tokens, std::size_t width, const float* source, std::size_t sources,
+                     const char* edits);
+// What was recorded: [{"name": "h.0.attn.queries", "shape": [4, 16, 8], "at": 65536}, …], float32 numbers from address
+// `at` on, which stay there until the next run. Weights have also "scores", of each head [entropy, distance, first,
+// previous, diagonal].
+const char* attn_steps();
+// The most likely tokens that follow what was read, at most `most`: [{"id": 32, "token": " ", "chance": 0.25}, …]
+const char* attn_next(double temperature, int top_k, double top_p, int most);
+// One of all that may follow, by their chances.
+int attn_draw(double temperature, int top_k, double top_p, int seed);
+
+}  // extern "C"

@@ -1,0 +1,68 @@
+"use strict";
+// The library in a page: the functions of src/web/door.hpp, with texts and arrays in place of addresses. An error has the
+// library's own words, and the next call is answered all the same.
+
+class LibraryError extends Error {}
+
+class Library {
+  // What a C library asks its system for: there are no files here, and no variables.
+  constructor(module) {
+    const view = () => new DataView(this.memory.buffer), none = () => 8;
+    const system = {
+      environ_sizes_get: (count, bytes) => { view().setUint32(count, 0, true); view().setUint32(bytes, 0, true); return 0; },
+      environ_get: () => 0, sched_yield: () => 0,
+      clock_time_get: (clock, precision, at) => { view().setBigUint64(at, BigInt(Math.round(performance.now() * 1e6)), true); return 0; },
+      proc_exit: () => { throw new LibraryError("[page] expected memory for the work; found no more"); },
+    };
+    const needed = Object.fromEntries(WebAssembly.Module.imports(module).map(({ name }) => [name, system[name] ?? none]));
+    const instance = new WebAssembly.Instance(module, { wasi_snapshot_preview1: needed, attn: { failed: (at) => { throw new LibraryError(this.text(at)); } } });
+    this.exports = instance.exports;
+    this.memory = this.exports.memory;
+    this.exports._initialize();
+  }
+  text(at) {
+    const bytes = new Uint8Array(this.memory.buffer, at), end = bytes.indexOf(0);
+    return new TextDecoder().decode(bytes.subarray(0, end));
+  }
+  // Texts become zero-ended UTF-8, byte arrays their address and count, other arrays their address.
+  call(name, ...values) {
+    const given = [], held = [], stack = this.exports.__stack_pointer.value;
+    const keep = (bytes) => { const at = this.exports.attn_new(Math.max(bytes.length, 1)); held.push(at); new Uint8Array(this.memory.buffer, at).set(bytes); return at; };
+    try {
+      for (const value of values) {
+        if (typeof value === "string") given.push(keep(new TextEncoder().encode(`${value}\0`)));
+        else if (value instanceof Uint8Array) given.push(keep(value), value.length);
+        else if (ArrayBuffer.isView(value)) given.push(keep(new Uint8Array(value.buffer, value.byteOffset, value.byteLength)));
+        else given.push(value);
+      }
+      return this.exports[`attn_${name}`](...given);
+    } catch (error) {
+      this.exports.__stack_pointer.value = stack;  // where the call has left it
+      if (error instanceof LibraryError) throw error;
+      throw new LibraryError(`[page] expected a call that ends; found ${error.message}`);
+    } finally {
+      for (const at of held) this.exports.attn_delete(at);
+    }
+  }
+  json(name, ...values) { return JSON.parse(this.text(this.call(name, ...values))); }
+
+  // config: the text of a config.json, or "" where the file has one. weights: 0 float32, 1 bfloat16, 2 int8, 3 as in the file.
+  openModel(bytes, config = "", weights = 0) { return this.json("open_model", bytes, config, weights); }
+  openTokenizer(json = "", config = "", gguf = new Uint8Array()) { this.call("open_tokenizer", json, config, gguf); }
+  openModule(config, weights = new Uint8Array()) { this.call("open_module", JSON.stringify(config), weights); }
+  encode(text) { return this.json("encode", text); }
+  decode(ids) { return this.json("decode", Int32Array.from(ids), ids.length); }
+  // Of a module's text: { tokens, values }, its words and a vector of `width` numbers for each.
+  embed(text, width) {
+    const { tokens, at } = this.json("embed", text, width);
+    return { tokens, values: new Float32Array(this.memory.buffer, at, tokens.length * width).slice() };
+  }
+  run(ids, edits = []) { this.call("run", Int32Array.from(ids), ids.length, JSON.stringify(edits)); }
+  runModule(x, tokens, width, source = new Float32Array(), sources = 0, edits = []) { this.call("run_module", x, tokens, width, source, sources, JSON.stringify(edits)); }
+  // [{ name, shape, values, scores }]: views, which the next run makes void.
+  steps() {
+    return this.json("steps").map(({ at, ...step }) => ({ ...step, values: new Float32Array(this.memory.buffer, at, step.shape.reduce((a, b) => a * b, 1)) }));
+  }
+  next({ temperature = 1, topK = 0, topP = 1, most = 20 } = {}) { return this.json("next", temperature, topK, topP, most); }
+  draw({ temperature = 1, topK = 0, topP = 1, seed = 0 } = {}) { return this.call("draw", temperature, topK, topP, seed); }
+}

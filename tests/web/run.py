@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""The library in a browser: src/web/attn.wasm.gz against the same door compiled for this machine, bit for bit.
+
+    ATTN_FORCE_ISA=scalar ATTN_DOOR=build/default/tests/libattn_door.so tests/web/run.py [-k NAME]
+"""
+
+import base64
+import gzip
+import json
+import pathlib
+import random
+import struct
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "report" / "browser"), str(ROOT / "tests" / "web")]
+import chromium  # noqa: E402
+
+if not chromium.find():
+    print("skipped: no chromium here (Debian: apt-get install chromium)")
+    sys.exit(77)
+import door  # noqa: E402
+import library  # noqa: E402
+
+# How far sums and functions of this machine's C library (glibc's exp, tanh, cos, …) may be from a page's (musl's), as a
+# share of the step's largest number; where none of them is called all bits agree.
+BOUND = 1e-6
+WITHOUT_FUNCTIONS = ("inputs", "queries", "keys", "values")
+
+PAGE = """<!doctype html><meta charset="utf-8"><script>%s
+const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+const textOf = (bytes) => { let text = ""; for (const b of bytes) text += String.fromCharCode(b); return btoa(text); };
+const steps = () => Object.fromEntries(it.steps().map(({ name, values }) => [name, textOf(new Uint8Array(values.buffer, values.byteOffset, values.byteLength))]));
+const failure = (f) => { try { f(); return "none"; } catch (error) { return error instanceof LibraryError ? error.message : `${error}`; } };
+let it;
+const anew = () => { it = new Library(new WebAssembly.Module(bytesOf("%s"))); };
+</script>"""
+
+
+def b64(data):
+    return base64.b64encode(data).decode()
+
+
+def ids_of(folder):
+    """The ids that a model's golden file has."""
+    data = (folder / "golden.safetensors").read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    entry = json.loads(data[8 : 8 + length])["ids"]
+    begin, end = entry["data_offsets"]
+    all_ids = struct.unpack(f"<{(end - begin) // 8}q", data[8 + length + begin : 8 + length + end])
+    return list(all_ids[: entry["shape"][-1]])
+
+
+class Web(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        wasm = gzip.decompress((ROOT / "src/web/attn.wasm.gz").read_bytes())
+        script = (ROOT / "src/web/library.js").read_text()
+        path = pathlib.Path(cls.folder.name) / "page.html"
+        path.write_text(PAGE % (script, b64(wasm)))
+        cls.browser = chromium.Chromium(chromium.find()).__enter__()
+        cls.page = cls.browser.page(path.as_uri())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.__exit__()
+        cls.folder.cleanup()
+
+    def setUp(self):
+        self.page.run("anew()")
+
+    def compare(self, native):
+        mine = {name: base64.b64decode(text) for name, text in self.page.run("steps()").items()}
+        theirs = native.steps()
+        self.assertEqual(list(mine), list(theirs))
+        worst = {}
+        for name, values in theirs.items():
+            far = door.apart(values, mine[name])
+            self.assertLessEqual(far, BOUND, name)
+            last = name.split(".")[-1]
+            worst[last] = max(worst.get(last, 0), far)
+        return worst
+
+    def read(self, model, ids, config="", weights=0):
+        native = door.Door()
+        size = native.open_model(model, config, weights)
+        native.run(ids)
+        said = self.page.run(f"it.openModel(bytesOf('{b64(model)}'), {json.dumps(config)}, {weights})")
+        self.assertEqual(said, size)
+        self.page.run(f"it.run({json.dumps(ids)})")
+        return self.compare(native)
+
+    def test_models_of_the_families(self):
+        data = ROOT / "tests/lm/data"
+        for folder in sorted(path.parent for path in data.glob("*/config.json") if path.parent.name != "bert"):
+            with self.subTest(folder.name):
+                if not (folder / "model.safetensors").exists():
+                    continue  # in shards, which a page does not take
+                model = (folder / "model.safetensors").read_bytes()
+                config = (folder / "config.json").read_text()
+                worst = self.read(model, ids_of(folder), config)
+                print(f"\n{folder.name}: " + (", ".join(f"{k} {v:.1g}" for k, v in worst.items() if v) or "all bits"), end="")
+
+    def test_models_in_gguf(self):
+        for path in sorted((ROOT / "tests/lm/data/gguf").glob("*.gguf")):
+            with self.subTest(path.name):
+                worst = self.read(path.read_bytes(), [5, 9, 1, 0, 33, 12, 5], weights=3)
+                print(f"\n{path.name}: " + (", ".join(f"{k} {v:.1g}" for k, v in worst.items() if v) or "all bits"), end="")
+
+    def test_the_shipped_model(self):
+        model = (ROOT / "examples/data/licences.safetensors").read_bytes()
+        text = "You may copy the Program."
+        worst = self.read(model, list(text.encode()))
+        print("\nlicences: " + (", ".join(f"{k} {v:.1g}" for k, v in worst.items() if v) or "all bits"), end="")
+        self.assertEqual(self.page.run(f"it.encode({json.dumps(text)})")["ids"], list(text.encode()))
+        next_ones = self.page.run("it.next({ most: 3 })")
+        self.assertEqual(len(next_ones), 3)
+
+    def test_modules_of_the_book(self):
+        rng = random.Random(7)
+        x = [rng.uniform(0, 1) for _ in range(18)]
+        linear = {"d_in": 3, "d_out": 4}
+        shapes = {"W_query": (3, 4), "W_key": (3, 4), "W_value": (3, 4)}
+        matrices = {f"{name}.weight": (4, 3) for name in shapes}
+        cases = {
+            "simple": ({}, {}), "average": ({}, {}), "self-v1": (linear, shapes), "self-v2": (linear, matrices),
+            "head": (linear, matrices), "causal": (linear, matrices),
+            "cross": (linear, {**matrices, "out_proj.weight": (4, 4), "out_proj.bias": (4,)}),
+            "heads": ({**linear, "num_heads": 2}, {f"heads.{h}.{n}": s for h in (0, 1) for n, s in matrices.items()}),
+            "multihead": ({**linear, "num_heads": 2}, {**matrices, "out_proj.weight": (4, 4), "out_proj.bias": (4,)}),
+        }  # fmt: skip
+        for name, (config, state) in cases.items():
+            with self.subTest(name):
+                tensors = {}
+                for key, shape in state.items():
+                    count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+                    tensors[key] = ([rng.uniform(-1, 1) for _ in range(count)], shape)
+                path = pathlib.Path(self.folder.name) / "weights.safetensors"
+                library.save_safetensors(path, tensors)
+                weights = path.read_bytes() if tensors else b""
+                native = door.Door()
+                native.open_module({"name": name, **config}, weights)
+                source = x[:12] if name == "cross" else [0.0]
+                native.run_module(x, 6, 3, source, 4)
+                self.page.run(f"it.openModule({json.dumps({'name': name, **config})}, bytesOf('{b64(weights)}'))")
+                self.page.run(f"it.runModule(new Float32Array({x}), 6, 3, new Float32Array({source}), 4)")
+                worst = self.compare(native)
+                print(f"\n{name}: " + (", ".join(f"{k} {v:.1g}" for k, v in worst.items() if v) or "all bits"), end="")
+
+    def test_mistakes_are_told_and_the_page_goes_on(self):
+        good = (ROOT / "examples/data/licences.safetensors").read_bytes()
+        self.page.run(f"it.openModel(bytesOf('{b64(good)}'))")
+        hostile = {
+            "empty": b"", "text": b"hello, world", "cut off": good[: len(good) // 2], "header": b"\xff" * 64,
+            "json": struct.pack("<Q", 2) + b"{x", "gguf": b"GGUF" + b"\xff" * 40,
+            "lengths": struct.pack("<Q", 61) + b'{"a":{"dtype":"F32","shape":[4294967297,4294967297],"data_of' + b" " * 20,
+        }  # fmt: skip
+        for name, data in hostile.items():
+            with self.subTest(name):
+                told = self.page.run(f"failure(() => it.openModel(bytesOf('{b64(data)}')))")
+                self.assertRegex(told, r"^\[\w+\] expected .*; found ")
+        told = self.page.run("failure(() => it.run([1, 2, 999]))")
+        self.assertRegex(told, r"expected .*; found .*999")
+        told = self.page.run("failure(() => it.openModule({ name: 'multihaed' }))")
+        self.assertIn("found multihaed", told)
+        told = self.page.run("failure(() => it.run([89], [{ step: 'h.0.attn.scroes', value: 1 }]))")
+        self.assertIn("did you mean h.0.attn.scores", told)
+        self.page.run("it.run([89, 111, 117])")
+        self.assertGreater(len(self.page.run("steps()")), 10)
+
+    def test_edits(self):
+        model = (ROOT / "examples/data/licences.safetensors").read_bytes()
+        edits = [{"step": "h.1.attn.scores", "head": 2, "row": 5, "column": 3, "value": 4.5}, {"layer": 0, "head": 1},
+                 {"step": "h.2.inputs", "row": 4, "column": 90, "value": -2}, {"step": "h.3.attn.masked", "head": 0, "row": 6, "column": 2, "value": "-inf"}]
+        native = door.Door()
+        native.open_model(model)
+        native.run(list(b"You may copy"), edits)
+        self.page.run(f"it.openModel(bytesOf('{b64(model)}'))")
+        self.page.run(f"it.run({list(b'You may copy')}, {json.dumps(edits)})")
+        self.compare(native)
+        scores = struct.unpack("<144f", native.steps()["h.1.attn.scores"][2 * 576 : 3 * 576])
+        self.assertEqual(scores[5 * 12 + 3], 4.5)
+        context = native.steps()["h.0.attn.context"]
+        self.assertEqual(set(context[len(context) // 3 : 2 * len(context) // 3]), {0})
+
+    def test_tokenizers(self):
+        native = door.Door()
+        for path in sorted((ROOT / "tests/text/data/tokenizers").glob("*.json")):
+            text = path.read_text()
+            sample = "Hello, wörld! 12345 don't\n\n  tabs\tand 日本語 🙂"
+            native.call("open_tokenizer", text, "", b"")
+            expected = json.loads(native.call("encode", sample))
+            self.page.run(f"it.openTokenizer({json.dumps(text)})")
+            self.assertEqual(self.page.run(f"it.encode({json.dumps(sample)})"), expected, path)
+
+
+unittest.main(verbosity=2)
