@@ -13,6 +13,13 @@
 
 namespace attn {
 
+// A model as the bytes of its files, safetensors with a config or GGUF, which a page holds to compute by itself.
+struct LiveModel {
+  std::string weights;
+  std::string config;                       // config.json's text; empty where the weights have it
+  std::string tokenizer, tokenizer_config;  // tokenizer.json's; empty where a token is a byte, or GGUF has it
+};
+
 // These options tell what a trace does not know. All of them are optional: the page leaves out what it cannot tell.
 struct ReportOptions {
   std::vector<std::string> tokens;      // one for each row of the inputs; default: their numbers
@@ -36,6 +43,7 @@ struct ReportOptions {
   // at least two. With both the page names heads by where the second reading looks.
   Trace repeated;
   std::vector<std::int64_t> repeated_ids;
+  std::optional<LiveModel> live;  // the page reads anew what is typed; its title is then the text itself
 };
 
 // The same page of a model whose layers come one at a time: what is kept of a layer is what the page will hold of it.

@@ -13,6 +13,7 @@
 #include "common/choice.hpp"
 #include "common/command_line.hpp"
 #include "common/format.hpp"
+#include "common/live_model.hpp"
 #include "common/outputs.hpp"
 #include "common/pictures.hpp"
 #include "common/status_line.hpp"
@@ -27,6 +28,7 @@ struct Flags {
   PictureFlags pictures;
   std::int64_t layer = 1, head = 1;  // counted from 1
   std::string output = "attn-report.html", title, layers;
+  bool live = false;
 };
 
 constexpr const char* kReportNotes =
@@ -150,6 +152,17 @@ class LayerProgress {
   bool shown_;
 };
 
+// A page that computes shows every layer of a model that looks back.
+LiveModel live_to_hold(const Flags& flags, const TextModel& model, bool whole) {
+  const auto refuse = [](const char* expected, const char* found) {
+    throw Error(Error::Kind::argument, "--live", expected, found);
+  };
+  if (!model.writes()) refuse("a model that continues texts", "an encoder");
+  if (!whole) refuse("a page of all layers", "--layers");
+  if (!flags.title.empty()) refuse("the text as the title", "--title");
+  return live_model(flags.pictures.model, flags.pictures.tokenizer);
+}
+
 // A layer's steps are in memory until the page has what it holds of them.
 std::string model_page(const Verb& verb, const Flags& flags) {
   const ReadText text = open_text(verb, flags.pictures);
@@ -166,6 +179,8 @@ std::string model_page(const Verb& verb, const Flags& flags) {
   if (flags.title.empty()) options.title = text.text;
   options.unit = text.unit;
   options.repeated_ids = read_twice(*text.model, text.ids);
+  if (flags.live) options.live = live_to_hold(flags, *text.model, chosen.empty());
+  if (flags.live) options.title = text.text;
   const std::int64_t count = chosen.empty() ? layers : std::ssize(chosen);
   require_index("--layer", flags.layer, layers);
   const auto start = static_cast<std::size_t>(flags.layer - 1);
@@ -193,6 +208,7 @@ std::string model_page(const Verb& verb, const Flags& flags) {
 }
 
 std::string picture_page(const Verb& verb, const Flags& flags, std::vector<std::string>& notes) {
+  if (flags.live) throw Error(Error::Kind::argument, "--live", "--model FILE beside it", "none");
   if (verb.given("--layers")) throw Error(Error::Kind::argument, "--layers", "--model FILE beside it", "none");
   const Pictures pictures = load_pictures(verb, flags.pictures);
   require_head(arranged(pictures, flags.pictures.item), flags.layer, flags.head);
@@ -228,6 +244,8 @@ void define_report(Verb& verb, int&) {
   verb.add_option("--layers", flags->layers, "The layers of a model that the page has: numbers and ranges, as 1-4,9.")
       .value_name("LIST")
       .default_is("all");
+  verb.add_flag("--live", flags->live,
+                "The page holds the model and computes: it reads what is typed, and goes on by itself.");
   verb.add_option("--title", flags->title, "The title of the page.").value_name("TEXT").default_is("the tokens");
   verb.add_option("--output", flags->output, "The page to write; - is standard output.").value_name("FILE");
   verb.notes(kReportNotes);

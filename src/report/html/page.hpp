@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace attn::report_page {
@@ -10,6 +11,12 @@ std::string_view page_html() noexcept;  // with {{…}} where the rest goes
 std::string_view page_style() noexcept;
 // The script's files in order; together they are one script, whose SHA-256 in hexadecimal is script_sha256().
 std::span<const std::string_view> page_scripts() noexcept;
+// What a page that computes has more: the end of its script, with which the hash is the other one, and what its worker
+// runs, a script and src/web/attn.wasm.gz.
+std::string_view page_live_script() noexcept;
+std::string_view live_script_sha256() noexcept;
+std::string_view page_library() noexcept;
+std::string page_engine();
 std::string_view style_sha256() noexcept;
 std::string_view script_sha256() noexcept;
 

@@ -169,9 +169,22 @@ std::string policy_hash(std::string_view hex) {
 
 // Nothing is loaded from anywhere, and no script or style runs but the page's own, whatever the tokens say.
 // img-src: a picture is made from the page's SVG before it is saved as PNG.
-std::string policy() {
-  return "default-src 'none'; script-src '" + policy_hash(script_sha256()) + "'; style-src '" +
-         policy_hash(style_sha256()) + "'; img-src data: blob:; base-uri 'none'; form-action 'none'";
+// A page that computes compiles WebAssembly, in a worker that is made of the page's own text.
+std::string policy(bool live) {
+  return "default-src 'none'; script-src '" + policy_hash(live ? live_script_sha256() : script_sha256()) + "'" +
+         (live ? " 'wasm-unsafe-eval'; worker-src blob:" : "") + "; style-src '" + policy_hash(style_sha256()) +
+         "'; img-src data: blob:; base-uri 'none'; form-action 'none'";
+}
+
+// What a page that computes holds: the library, and the model.
+std::string live_parts(const LiveModel& model) {
+  const auto as_base64 = [](const std::string& bytes) { return base64(std::as_bytes(std::span(bytes))); };
+  Json json;
+  json.object().name("weights").text(as_base64(model.weights)).name("config").text(model.config);
+  json.name("tokenizer").text(model.tokenizer).name("tokenizerConfig").text(model.tokenizer_config).end();
+  return "<script type=\"text/plain\" id=\"library\">" + std::string(page_library()) +
+         "</script>\n<script type=\"text/plain\" id=\"engine\">" + as_base64(page_engine()) +
+         "</script>\n<script type=\"application/json\" id=\"model\">" + json.str() + "</script>\n";
 }
 
 // The first head's weights, for readers whose browser runs no scripts.
@@ -299,13 +312,15 @@ std::string ReportWriter::State::data() const {
 }
 
 std::string ReportWriter::State::value_of(std::string_view name) const {
-  if (name == "policy") return policy();
+  if (name == "policy") return policy(options.live.has_value());
+  if (name == "live") return options.live ? live_parts(*options.live) : std::string();
   if (name == "title") return figure::escaped(figure::shortened(figure::clean(words.title), kTitle));
   if (name == "style") return std::string(page_style());
   if (name == "data") return data();
   if (name == "static") return heatmap;
   std::string script;
   for (const std::string_view part : page_scripts()) script.append(part);
+  if (options.live) script.append(page_live_script());
   return script;
 }
 

@@ -14,19 +14,27 @@ const [first, more] = ["first", "more"].map((id) => document.getElementById(id))
 document.body.classList.toggle("model", severalLayers);
 header(document.getElementById("about"));
 document.getElementById("panels").hidden = false;
-panel(first, "overview", report.repeated ? "What each head does" : "Heads", overviewPanel);
-panel(first, "steps", "Step by step", stagePanel);
-panel(first, "names", "", namesPanel);
-building = undefined;
-selectionBar(document.getElementById("selection"));
-panel(more, "lines", "Who looks at whom", linesPanel);
-panel(more, "space", "Embedding space", spacePanel);
-panel(more, "heads", "Heads side by side", headsPanel);
-for (const [id, title, build] of [["softmax", "Lab: three ways to normalise", softmaxPanel], ["masks", "Lab: two routes to a causal mask", masksPanel],
-  ["leak", "Lab: does the future leak?", leakPanel], ["dropout", "Lab: dropout, drawn again", dropoutPanel],
-  ["split", "Wrapper and weight split: one computation", splitPanel]]) panel(more, id, title, build, severalLayers);
-panel(more, "checks", "Checks", checksPanel, severalLayers);
-panel(more, "snippets", "Take it away", snippetsPanel);
+// All panels, of the numbers that are there now, but for some; those that were unfolded stay so.
+function drawPanels(without = new Set()) {
+  const unfolded = Array.from(document.querySelectorAll("details.panel[open]"), ({ id }) => id);
+  listeners.length = 0;
+  for (const host of [first, more, document.getElementById("selection")]) host.replaceChildren();
+  panel(first, "overview", report.repeated ? "What each head does" : "Heads", overviewPanel);
+  panel(first, "steps", "Step by step", stagePanel);
+  panel(first, "names", "", namesPanel);
+  building = undefined;
+  selectionBar(document.getElementById("selection"));
+  panel(more, "lines", "Who looks at whom", linesPanel);
+  if (!without.has("space")) panel(more, "space", "Embedding space", spacePanel);
+  panel(more, "heads", "Heads side by side", headsPanel);
+  for (const [id, title, build] of [["softmax", "Lab: three ways to normalise", softmaxPanel], ["masks", "Lab: two routes to a causal mask", masksPanel],
+    ["leak", "Lab: does the future leak?", leakPanel], ["dropout", "Lab: dropout, drawn again", dropoutPanel],
+    ["split", "Wrapper and weight split: one computation", splitPanel]]) panel(more, id, title, build, severalLayers);
+  if (!without.has("checks")) panel(more, "checks", "Checks", checksPanel, severalLayers);
+  if (!without.has("snippets")) panel(more, "snippets", "Take it away", snippetsPanel);
+  for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");
+}
+drawPanels();
 window.addEventListener("hashchange", () => select(fromHash()));
 window.addEventListener("resize", () => select({}));
 select({ query: 1, block: report.start.layer, head: report.start.head, ...fromHash() });

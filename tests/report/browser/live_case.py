@@ -1,0 +1,136 @@
+"""A page that computes: typing, continuing, edits and mistakes, against the library's own numbers."""
+
+import time
+
+import library
+from overview_case import MODEL
+from report_case import ReportTest
+
+TEXT = "You may copy"
+ANSWERED = "Number(document.body.dataset.answered || 0)"
+
+
+class Live(ReportTest):
+    def live(self, text=TEXT, **options):
+        page = self.open("--live", "--model", MODEL, "--text", text, **options)
+        self.wait(page, "live.next !== undefined")
+        return page
+
+    def wait(self, page, condition, seconds=30):
+        """Until the page has what it was asked for."""
+        deadline = time.monotonic() + seconds
+        while not page.run(condition):
+            self.assertLess(time.monotonic(), deadline, condition)
+            time.sleep(0.02)
+
+    def settled(self, page):
+        self.wait(page, f"{ANSWERED} === live.asked")
+
+    def type(self, page, text):
+        page.run("document.getElementById('live-text').focus()")
+        for character in text:
+            page.send("Input.insertText", {"text": character})
+
+    def weights(self, page):
+        """Of every head, by layer and head."""
+        return page.run("blocks.map((block) => Array.from(block.step('weights').values))")
+
+    def expected(self, text):
+        """The weights that the command computes."""
+        steps = []
+        for layer in range(1, 5):
+            heads = []
+            for head in range(1, 4):
+                told = library.json.loads(library.attn(self.folder, "show", "--model", MODEL, "--text", text, "--layer", layer, "--head", head, "--json"))
+                heads += [x for row in told["values"] for x in row]
+            steps.append(heads)
+        return steps
+
+    def compare(self, page, text):
+        for found, wanted in zip(self.weights(page), self.expected(text)):
+            self.assertEqual(len(found), len(wanted))
+            for a, b in zip(found, wanted):
+                self.near(a, b, 1e-5)
+
+    def test_what_is_typed_is_read(self):
+        page = self.live()
+        self.assertEqual(page.run("document.getElementById('live-text').value"), TEXT)
+        page.run("document.getElementById('live-text').setSelectionRange(99, 99)")
+        self.type(page, " it.")
+        self.settled(page)
+        self.assertEqual(page.run("document.getElementById('live-text').value"), TEXT + " it.")
+        self.assertEqual(page.run("report.tokens.join('')"), TEXT + " it.")
+        self.assertEqual(page.text("h1"), TEXT + " it.")
+        self.compare(page, TEXT + " it.")
+
+    def test_two_hundred_keys_and_none_is_dropped(self):
+        page = self.live()
+        page.run("document.getElementById('live-text').value = ''; document.getElementById('live-text').focus()")
+        page.run("live.times = []; const was = live.worker.onmessage; const begun = new Map(); const post = live.worker.postMessage.bind(live.worker); "
+                 "live.worker.postMessage = (m) => { begun.set(m.number, performance.now()); post(m); }; "
+                 "live.worker.onmessage = (e) => { was(e); live.times.push(performance.now() - begun.get(e.data.number)); }; 0")
+        written = ("the quick brown fox. " * 10)[:200]
+        for character in written:
+            page.send("Input.insertText", {"text": character})
+            time.sleep(0.05)
+        self.settled(page)
+        self.assertEqual(page.run("document.getElementById('live-text').value"), written)
+        self.assertEqual(page.run("report.tokens.join('')"), written[-32:])  # the model's context
+        times = sorted(page.run("live.times"))
+        print(f"\nanswers: {len(times)}, median {times[len(times) // 2]:.0f} ms, 95th percentile {times[len(times) * 95 // 100]:.0f} ms", end="")
+
+    def test_the_model_goes_on(self):
+        page = self.live()
+        page.set("#temperature", "0")
+        self.settled(page)
+        wanted = library.attn(self.folder, "generate", "--model", MODEL, "--prompt", TEXT, "--tokens", 6, "--temperature", 0)
+        for _ in range(6):
+            page.click("#live-one")
+            self.settled(page)
+        self.assertEqual(page.run("document.getElementById('live-text').value").strip(), wanted.strip())
+        before = page.run("live.ids.length")
+        page.set("#temperature", "1")
+        self.settled(page)
+        page.click("#live-next button:nth-child(2)")
+        self.settled(page)
+        self.assertEqual(page.run("live.ids.length"), before + 1)
+
+    def test_edits_and_back(self):
+        page = self.live()
+        self.type(page, ".")
+        self.settled(page)
+        before = self.weights(page)
+        page.run("select({ block: 0, head: 1, step: 'scores', query: 5, key: 2 })")
+        page.set("#edit-value", "7.5")
+        page.click("#edit-set")
+        self.settled(page)
+        self.assertEqual(page.run("currentStep().at(1, 5, 2)"), 7.5)
+        self.assertNotEqual(self.weights(page), before)
+        page.click("#edit-head")
+        self.settled(page)
+        self.assertEqual(page.run("Math.max(...currentBlock().step('context').matrix(1).values.map(Math.abs))"), 0)
+        page.click("#edit-none")
+        self.settled(page)
+        self.assertEqual(self.weights(page), before)
+        page.set("#edit-value", "many")
+        page.click("#edit-set")
+        self.assertIn("number is needed", page.text("#live-said"))
+
+    def test_a_mistake_is_told_and_the_page_goes_on(self):
+        page = self.live()
+        page.run("document.getElementById('live-text').value = ''; typed('')")
+        self.wait(page, "document.getElementById('live-said').textContent !== ''")
+        self.assertRegex(page.text("#live-said"), "expected ids")
+        self.type(page, "You")
+        self.settled(page)
+        self.assertEqual(page.run("report.tokens.join('')"), "You")
+
+    def test_without_webassembly_the_recorded_pass_is_shown(self):
+        path = self.folder / "refused.html"
+        library.attn(self.folder, "report", "--live", "--model", MODEL, "--text", TEXT, "--output", path)
+        path.write_text(path.read_text().replace(" 'wasm-unsafe-eval'", ""))
+        page = self.browser.page(f"file://{path}")
+        self.wait(page, "document.getElementById('live-said').textContent !== ''")
+        self.assertIn("This page shows the recorded pass", page.text("#live-said"))
+        self.assertEqual(page.run("report.tokens.join('')"), TEXT)
+        page.close()
