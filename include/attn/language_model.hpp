@@ -14,6 +14,7 @@
 #include "attn/kv_cache.hpp"
 #include "attn/modules.hpp"
 #include "attn/norm.hpp"
+#include "attn/recurrent_modules.hpp"
 #include "attn/rotary.hpp"
 #include "attn/sequence.hpp"
 #include "attn/weights.hpp"
@@ -22,9 +23,14 @@ namespace attn {
 
 struct Head;
 
+// What mixes the tokens of a layer: softmax attention, or a GatedDeltaNet of as many heads with a convolution of 4
+// tokens (attn/recurrent_modules.hpp).
+enum class Mixer { softmax, gated_delta };
+
 struct LayerConfig {
   std::int64_t window = 0;              // a query sees so many keys, its own included; 0 = all before it
   std::optional<std::size_t> rope = 0;  // which of LanguageModelConfig::ropes; none = keys and queries do not turn
+  Mixer mixer = Mixer::softmax;
 
   friend bool operator==(const LayerConfig&, const LayerConfig&) = default;
 };
@@ -83,9 +89,10 @@ class Block : public Module {
   std::vector<Parameter*> parameters() override;
   void train(bool on = true) override;
   void set_sequence(const std::shared_ptr<SequencePart>& part);  // of x's tokens; null: all
-  void set_texts(const Tensor& starts) { attention.set_texts(starts); }
+  void set_texts(const Tensor& starts) { recurrent ? recurrent->set_texts(starts) : attention.set_texts(starts); }
 
-  AttentionLayer attention;
+  AttentionLayer attention;                   // one number wide, and not used, where there is a
+  std::unique_ptr<RecurrentLayer> recurrent;  // in its place
   FeedForward feed_forward;
 
  private:

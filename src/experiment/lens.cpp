@@ -134,6 +134,10 @@ Attribution attribution(LanguageModel& model, const Tensor& ids, std::int64_t a,
   found.sum = found.embedding + found.bias;
   for (std::int64_t l = 0; l < layers; ++l) {
     Block& block = *model.blocks[static_cast<std::size_t>(l)];
+    if (block.recurrent) {
+      throw Error(Error::Kind::argument, kOp, "layers of softmax attention",
+                  "layer " + std::to_string(l) + ", a state");
+    }
     const std::string out = std::string(names_of(c.family).of_attention.out);
     Vector g = into;
     double bias = 0;

@@ -1,6 +1,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "attn/error.hpp"
 #include "attn/language_model.hpp"
 #include "core/rows.hpp"
 #include "lm/names.hpp"
@@ -9,8 +10,26 @@
 namespace attn {
 namespace {
 
+constexpr std::int64_t kConvolution = 4;
+
+// In place of an attention layer.
+std::unique_ptr<RecurrentLayer> recurrent_of(const LanguageModelConfig& c, const LayerConfig& layer, Generator& rng,
+                                             const std::string& prefix) {
+  if (layer.mixer == Mixer::softmax) return nullptr;
+  ModuleConfig a;
+  a.d_in = a.d_out = c.width, a.num_heads = c.heads;
+  a.qkv_bias = c.qkv_bias, a.out_bias = c.out_bias;
+  a.epsilon = c.epsilon, a.precision = c.precision;
+  a.initialise = false;
+  return std::make_unique<GatedDeltaNet>(a, rng, kConvolution, prefix);
+}
+
 ModuleConfig attention_config(const LanguageModelConfig& c, const LayerConfig& layer) {
   ModuleConfig a;
+  if (layer.mixer != Mixer::softmax) {
+    a.d_in = a.d_out = 1, a.initialise = false;
+    return a;
+  }
   a.d_in = a.d_out = c.width;
   a.num_heads = c.heads, a.kv_heads = c.kv_heads, a.head_dim = c.head_dim;
   a.qkv_bias = c.qkv_bias, a.out_bias = c.out_bias;
@@ -42,6 +61,7 @@ FeedForwardConfig feed_forward_config(const LanguageModelConfig& c) {
 Block::Block(const LanguageModelConfig& config, const LayerConfig& layer, Generator& rng, std::string_view prefix)
     : attention(attention_config(config, layer), rng, std::string(prefix) + names_of(config.family).attention,
                 names_of(config.family).of_attention),
+      recurrent(recurrent_of(config, layer, rng, std::string(prefix) + names_of(config.family).attention)),
       feed_forward(feed_forward_config(config), std::string(prefix) + names_of(config.family).feed_forward,
                    names_of(config.family).of_feed_forward),
       attention_name_(names_of(config.family).attention),
@@ -98,8 +118,9 @@ Tensor Block::forward(const Tensor& given, const RotaryTable& turns, Trace* trac
   const Tensor x = pass(trace, "inputs", given);
   const auto attend = [&] {
     const Trace::Scope scope(trace, attention_name_.substr(0, attention_name_.size() - 1));
-    return through(attention_branch_, x, kept, true, trace,
-                   [&](const Tensor& h) { return attention.forward(h, turns, trace); });
+    return through(attention_branch_, x, kept, true, trace, [&](const Tensor& h) {
+      return recurrent ? recurrent->forward(h, trace) : attention.forward(h, turns, trace);
+    });
   };
   const auto think = [&](const Tensor& attended) {
     const Trace::Scope scope(trace, "mlp");
@@ -112,8 +133,10 @@ Tensor Block::forward(const Tensor& given, const RotaryTable& turns, Trace* trac
 Tensor Block::forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache,
                       std::optional<std::int64_t> item) {
   const DType kept = stored(feed_forward.up);
-  const Tensor attended = through(attention_branch_, x, kept, false, nullptr,
-                                  [&](const Tensor& h) { return attention.forward(h, turns, cache, item); });
+  const Tensor attended = through(attention_branch_, x, kept, false, nullptr, [&](const Tensor& h) {
+    if (!recurrent) return attention.forward(h, turns, cache, item);
+    return recurrent->forward(h, dynamic_cast<RecurrentCache&>(cache), item);
+  });
   return through(feed_forward_branch_, attended, kept, false, nullptr,
                  [&](const Tensor& h) { return feed_forward.forward(h); });
 }
@@ -122,13 +145,16 @@ Module::Gradient Block::backward(const Tensor& dy) {
   const Tensor d_attended = back(feed_forward_branch_, dy, [&](const Tensor& d) {
     return feed_forward.backward(d, feed_forward_branch_.input());
   });
-  return {back(attention_branch_, d_attended, [&](const Tensor& d) { return attention.backward(d).x; }), {}};
+  return {back(attention_branch_, d_attended,
+               [&](const Tensor& d) { return recurrent ? recurrent->backward(d).x : attention.backward(d).x; }),
+          {}};
 }
 
 std::vector<Parameter*> Block::parameters() {
   const Branch &a = attention_branch_, &f = feed_forward_branch_;
   std::vector<Parameter*> all;
-  for (Module* part : std::initializer_list<Module*>{a.pre.get(), &attention, a.post.get(), a.sum.get(), f.pre.get(),
+  Module* const mixer = recurrent ? static_cast<Module*>(recurrent.get()) : &attention;
+  for (Module* part : std::initializer_list<Module*>{a.pre.get(), mixer, a.post.get(), a.sum.get(), f.pre.get(),
                                                      &feed_forward, f.post.get(), f.sum.get()}) {
     if (!part) continue;
     for (Parameter* p : part->parameters()) all.push_back(p);
@@ -145,6 +171,10 @@ void Block::train(bool on) {
 }
 
 void Block::set_sequence(const std::shared_ptr<SequencePart>& part) {
+  if (part && recurrent) {
+    throw Error(Error::Kind::argument, "Block", "whole texts, where a layer is recurrent", "a part of a sequence",
+                "share batches out instead, --ranks data=N");
+  }
   attention.set_sequence(part);
   attention_branch_.dropout.set_sequence(part);
   feed_forward_branch_.dropout.set_sequence(part);

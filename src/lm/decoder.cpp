@@ -30,7 +30,14 @@ Decoder::Decoder(LanguageModel& model, std::int64_t batch, DType cache, const Ma
     : model_(&model), switches_at_(switch_of(model.config())) {
   const LanguageModelConfig& c = model.config();
   const KVCacheConfig own{.batch = batch, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .dtype = cache};
-  for (std::size_t i = 0; i < c.layers.size(); ++i) caches_.push_back(make_cache(own, make));
+  for (std::size_t i = 0; i < c.layers.size(); ++i) {
+    const auto& recurrent = model.blocks[i]->recurrent;
+    if (recurrent && make)
+      throw Error(Error::Kind::argument, kOp, "a cache that is not cut, where layers are recurrent", "one that is");
+    const DType state = cache == DType::bf16 ? DType::bf16 : DType::f32;
+    recurrent ? caches_.push_back(std::make_unique<RecurrentCache>(recurrent->cache_config(batch, state)))
+              : caches_.push_back(make_cache(own, make));
+  }
   length_.assign(static_cast<std::size_t>(batch), 0);
   texts_.resize(static_cast<std::size_t>(batch));
 }
@@ -195,6 +202,11 @@ void Decoder::truncate(std::int64_t item, std::int64_t length) {
   }
   const std::int64_t gone = held - length;
   const LanguageModelConfig& c = model_->config();
+  for (const auto& layer : c.layers) {
+    if (layer.mixer == Mixer::softmax || length == 0 || gone == 0) continue;
+    throw Error(Error::Kind::argument, kOp, "0 or the length now, where layers are recurrent", std::to_string(length),
+                "a state is a sum over all tokens, from which none can be taken away");
+  }
   for (std::size_t i = 0; i < caches_.size() && length > 0; ++i) {
     const std::int64_t seen = c.layers[i].window > 0 ? std::min(length, c.layers[i].window) : length;
     if (caches_[i]->length(item) - gone >= seen) continue;

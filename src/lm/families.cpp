@@ -349,7 +349,7 @@ LanguageModelConfig parse_language_model_config(std::string_view text, std::stri
   const io::Origin origin{kParse, source};
   const JsonObject json(text, origin);
   const std::string name = json.text("model_type", json.find("n_embd") ? "gpt2" : "");
-  if (name == "gpt2") {
+  if (name == "gpt2" || name == kHybrid) {
     Config config = gpt2(json);
     config.json = std::string(text);
     return config;

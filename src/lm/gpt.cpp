@@ -1,5 +1,6 @@
 #include "attn/gpt.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -54,6 +55,8 @@ LanguageModelConfig language_model_config(const GPTConfig& config) {
   c.heads = c.kv_heads = config.heads;
   c.head_dim = config.width / config.heads;
   c.layers.assign(static_cast<std::size_t>(config.layers), {.window = 0, .rope = std::nullopt});
+  for (std::size_t i = 0; i < c.layers.size() && !config.mixers.empty(); ++i)
+    c.layers[i].mixer = config.mixers[i % config.mixers.size()];
   c.learned_positions = true;
   c.norm = NormForm::layer;
   c.epsilon = config.epsilon;
@@ -67,6 +70,9 @@ LanguageModelConfig language_model_config(const GPTConfig& config) {
 }
 
 GPTConfig gpt_config(const LanguageModelConfig& c) {
+  std::vector<Mixer> mixers;
+  for (const LayerConfig& layer : c.layers) mixers.push_back(layer.mixer);
+  if (std::ranges::count(mixers, Mixer::softmax) == std::ssize(mixers)) mixers.clear();
   return {.vocab_size = c.vocab_size,
           .context_length = c.context_length,
           .layers = static_cast<std::int64_t>(c.layers.size()),
@@ -76,7 +82,8 @@ GPTConfig gpt_config(const LanguageModelConfig& c) {
           .epsilon = c.epsilon,
           .gelu = c.activation,
           .tied = c.tied,
-          .precision = c.precision};
+          .precision = c.precision,
+          .mixers = mixers};
 }
 
 }  // namespace attn

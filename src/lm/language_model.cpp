@@ -78,8 +78,8 @@ LanguageModel::LanguageModel(const LanguageModelConfig& config, Initial initial)
 void LanguageModel::draw(Generator& rng) {
   constexpr double usual = 0.02;
   const double residual = usual / std::sqrt(2 * static_cast<double>(config_.layers.size()));
-  for (Parameter* p : parameters()) {  // called by the constructor
-    if (p->value.rank() != 2) continue;
+  for (Parameter* p : parameters()) {                                        // called by the constructor
+    if (p->value.rank() != 2 || p->name.ends_with("conv.weight")) continue;  // which begins as each token itself
     const bool ends_branch =
         config_.family == "gpt2" && (p->name.ends_with("out_proj.weight") || p->name.ends_with("c_proj.weight"));
     p->value = rng.randn(p->value.shape());

@@ -105,6 +105,14 @@ Tensor divided_backward(const Tensor& dy, const Tensor& y, const Tensor& sums) {
   return dx;
 }
 
+// Evenly from low to high: heads that are not drawn are not alike either.
+Tensor spread(std::int64_t n, double low, double high) {
+  Tensor all = Tensor::empty({n});
+  for (std::int64_t i = 0; i < n; ++i)
+    all.set({i}, low + (high - low) * (static_cast<double>(i) + 0.5) / static_cast<double>(n));
+  return all;
+}
+
 Tensor identity(std::int64_t batch, std::int64_t heads, std::int64_t n) {
   Tensor one = Tensor::zeros({n, n});
   for (std::int64_t i = 0; i < n; ++i) one.set({i, i}, 1);
@@ -145,10 +153,11 @@ RecurrentLayer::RecurrentLayer(Kind kind, const ModuleConfig& config, Generator&
   if (kind == Kind::gated_delta) {
     alpha_ = layer(c.d_in, c.num_heads, false, "W_alpha");
     gate_ = layer(c.d_in, c.d_out, false, "W_gate");
-    const Tensor a = c.initialise ? rng.uniform({c.num_heads}, 1, 16) : Tensor::full({c.num_heads}, 4);
+    const Tensor a = c.initialise ? rng.uniform({c.num_heads}, 1, 16) : spread(c.num_heads, 1, 16);
     a_log_ = {named("A_log"), mapped(a, [](std::int64_t, float x) { return std::log(x); }), {}};
-    const Tensor step = c.initialise ? rng.uniform({c.num_heads}, std::log(0.001), std::log(0.1))
-                                     : Tensor::full({c.num_heads}, std::log(0.01));
+    const double shortest = std::log(0.001), longest = std::log(0.1);
+    const Tensor step =
+        c.initialise ? rng.uniform({c.num_heads}, shortest, longest) : spread(c.num_heads, shortest, longest);
     // softplus(dt_bias) is the step.
     dt_bias_ = {
         named("dt_bias"), mapped(step, [](std::int64_t, float x) { return std::log(std::expm1(std::exp(x))); }), {}};

@@ -64,6 +64,31 @@ TEST_F(TrainTest, LearnsAndWritesAModelACheckpointAndACurve) {
   EXPECT_EQ(result("m"), result("n"));
 }
 
+TEST_F(TrainTest, LayersThatKeepAState) {
+  const std::string flags =
+      "OMP_NUM_THREADS=1 attn train --text text.txt --layers 4 --heads 2 --width 16 --context 16 --batch 4 --warmup 5 "
+      "--lr 0.01 --eval-every 10 --steps 20 ";
+  const std::string mixed = flags + "--mixer gated-delta:3,softmax:1 ";
+  out_of(mixed + "--out whole.safetensors");
+  out_of(mixed + "--until 10 --out cut.safetensors");
+  out_of(kResume + std::string("--out cut.safetensors"));
+  EXPECT_EQ(result("whole"), result("cut"));
+  const LanguageModel model = load_language_model(path("whole.safetensors"));
+  EXPECT_EQ(model.config().layers[2].mixer, Mixer::gated_delta);
+  EXPECT_EQ(model.config().layers[3].mixer, Mixer::softmax);
+  EXPECT_THAT(out_of("attn generate --model whole.safetensors --prompt a --tokens 4 --temperature 0"), HasSubstr("a"));
+  out_of("attn report --model whole.safetensors --text 'attention is' --output page.html");
+  EXPECT_THAT(read(path("page.html")), HasSubstr("Their effective weights may be"));
+  for (const std::string mixer : {"delta", "softmax:0", "gated-delta:", "softmax,", ""}) {
+    const Ran wrong = run(flags + "--mixer '" + mixer + "' --out x.safetensors");
+    EXPECT_EQ(wrong.status, 2) << mixer;
+    EXPECT_THAT(wrong.err, HasSubstr("gated-delta:3,softmax:1"));
+  }
+  const Ran llama = run("attn train --text text.txt --family llama --mixer gated-delta --out x.safetensors");
+  EXPECT_EQ(llama.status, 2);
+  EXPECT_THAT(llama.err, HasSubstr("--family gpt2, which alone has it; found --mixer"));
+}
+
 TEST_F(TrainTest, StoppedByASignalItSavesAndContinues) {
   out_of(kRun + "--out whole.safetensors");
   for (const auto& [signal, status] : {std::pair{"INT", 130}, {"TERM", 143}}) {

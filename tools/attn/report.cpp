@@ -178,6 +178,11 @@ std::string model_page(const Verb& verb, const Flags& flags) {
   ReportOptions options = options_for(verb, pictures, flags);
   if (flags.title.empty()) options.title = text.text;
   options.unit = text.unit;
+  if (text.model->is_recurrent()) {
+    options.notes.emplace_back(
+        "Some layers keep a state in place of keys and values (docs/beyond-softmax.md). Their effective weights may be "
+        "negative; a map in 8 bits shows their size, and heads' names and scores are those of these weights.");
+  }
   options.repeated_ids = read_twice(*text.model, text.ids);
   if (flags.live) options.live = live_to_hold(flags, *text.model, chosen.empty());
   if (flags.live) options.title = text.text;

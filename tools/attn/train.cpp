@@ -155,7 +155,9 @@ void take_sizes(const Verb& verb, const LanguageModelConfig& config, const Token
 
 // --from brings its own sizes, and has learning rates of its own.
 MakeModel go_on_from(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer) {
-  refuse(verb, {"--layers", "--heads", "--width", "--dropout", "--gelu", "--rng", "--family", "--kv-heads", "--config"},
+  refuse(verb,
+         {"--layers", "--heads", "--width", "--dropout", "--gelu", "--rng", "--family", "--kv-heads", "--config",
+          "--mixer"},
          "neither sizes nor dropout beside --from, whose model has its own");
   take_sizes(verb, open_pretrained(flags.from).config, tokenizer, flags.settings.model);
   if (!verb.given("--lr")) flags.settings.train.lr = kRateOfReleased;
@@ -171,7 +173,8 @@ MakeModel begin(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer)
   GPTConfig& sizes = settings.model;
   LanguageModelConfig config;
   if (!settings.config.empty()) {
-    refuse(verb, {"--layers", "--heads", "--width", "--dropout", "--gelu", "--rng", "--family", "--kv-heads"},
+    refuse(verb,
+           {"--layers", "--heads", "--width", "--dropout", "--gelu", "--rng", "--family", "--kv-heads", "--mixer"},
            "neither sizes nor dropout beside --config, which has its own");
     const io::Buffer json = io::read_file(settings.config, "--config");
     config = parse_language_model_config(io::as_text(json.bytes()), settings.config);
@@ -180,8 +183,9 @@ MakeModel begin(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer)
   } else {
     const bool gpt2 = settings.family == "gpt2";
     if (gpt2) refuse(verb, {"--kv-heads"}, "a --family whose heads share keys");
-    if (!gpt2) refuse(verb, {"--dropout", "--gelu", "--rng"}, "--family gpt2, which alone has it");
+    if (!gpt2) refuse(verb, {"--dropout", "--gelu", "--rng", "--mixer"}, "--family gpt2, which alone has it");
     sizes.vocab_size = tokenizer.vocab_size();
+    sizes.mixers = parse_mixers(settings.mixer);
     config = new_config(settings.family, sizes, settings.kv_heads);
   }
   return [config](Generator& rng) { return LanguageModel(config, rng); };

@@ -1,6 +1,7 @@
 // A language model that reads and writes text.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -40,6 +41,10 @@ class TextModel {
   // What experiments are made on: one of the two, the other is null.
   LanguageModel* language_model() { return model_.get(); }
   Encoder* encoder() { return encoder_.get(); }
+  // Whether layers keep a state in place of keys and values.
+  bool is_recurrent() const {
+    return std::ranges::any_of(config().layers, [](const LayerConfig& l) { return l.mixer != Mixer::softmax; });
+  }
   // What ranks must have alike: sizes, and a fingerprint of weights and configuration.
   std::string identity();
   // Each layer's steps on the ids, as many as the context takes.

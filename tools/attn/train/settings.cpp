@@ -60,6 +60,11 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
       .group(kGroup)
       .value_name("N")
       .default_is("as many as --heads");
+  verb.add_option("--mixer", settings.mixer,
+                  "What mixes the tokens of GPT-2's layers, from the first on and then again: softmax attention, or a "
+                  "gated delta rule, whose state does not grow with the text. gated-delta:3,softmax:1 is three to one.")
+      .group(kGroup)
+      .value_name("LIST");
   verb.add_option("--config", settings.config, "A config.json, which says all of what the new model is.")
       .group(kGroup)
       .value_name("FILE")
@@ -81,6 +86,28 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
 
 std::vector<std::string> given_settings(const Verb& verb) { return verb.given_of(kGroup); }
 
+std::vector<Mixer> parse_mixers(const std::string& text) {
+  constexpr std::size_t most = 1 << 16;
+  std::vector<Mixer> all;
+  const auto wrong = [&] {
+    throw Error(Error::Kind::argument, "--mixer", "softmax and gated-delta with counts, as gated-delta:3,softmax:1",
+                escaped(text));
+  };
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::string part = text.substr(at, text.find(',', at) - at);
+    at += part.size() + 1;
+    const std::size_t colon = part.find(':');
+    const std::string name = part.substr(0, colon), count = colon == std::string::npos ? "1" : part.substr(colon + 1);
+    const bool digits =
+        !count.empty() && count.size() < 6 && count.find_first_not_of("0123456789") == std::string::npos;
+    if (!digits || std::stoul(count) == 0 || (name != "softmax" && name != "gated-delta")) wrong();
+    all.insert(all.end(), std::stoul(count), name == "softmax" ? Mixer::softmax : Mixer::gated_delta);
+    if (all.size() > most) wrong();
+  }
+  if (std::ranges::count(all, Mixer::softmax) == std::ssize(all)) all.clear();
+  return all;
+}
+
 std::string flag_of(std::string_view member) {
   if (member == "TrainRanks::sequence") return "--ranks";
   std::string flag = "--" + std::string(member.substr(member.find("::") + 2));
@@ -95,6 +122,7 @@ Json to_json(const TrainSettings& settings) {
   json["gelu"] = settings.model.gelu == Activation::gelu_tanh ? "tanh" : "exact";
   json["precision"] = name(settings.model.precision);
   if (settings.train.reproducible) json["reproducible"] = true;
+  if (!settings.model.mixers.empty()) json["mixer"] = settings.mixer;
   return json;
 }
 
@@ -110,6 +138,8 @@ TrainSettings parse_settings(const std::string& text, const std::string& source)
     settings.model.gelu = gelu == "exact" ? Activation::gelu : Activation::gelu_tanh;
     settings.model.precision = parse_precision(json.at("precision").get<std::string>());
     settings.train.reproducible = json.value("reproducible", false);
+    settings.mixer = json.value("mixer", settings.mixer);
+    settings.model.mixers = parse_mixers(settings.mixer);
     return settings;
   } catch (const Json::exception&) {
     throw Error(Error::Kind::data, "train", "the settings of a training run in " + source, "others");

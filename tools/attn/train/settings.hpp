@@ -22,12 +22,16 @@ struct TrainSettings {
   // Which model is made; a checkpoint has its config.json instead.
   std::string family = "gpt2", config;
   std::int64_t kv_heads = 0;
+  std::string mixer = "softmax";  // of the layers: "gated-delta:3,softmax:1"
 };
 
 // Adds the flags of the above.
 void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precision, std::string& gelu);
 // The same flags, by name, as given on the command line.
 std::vector<std::string> given_settings(const Verb& verb);
+
+// "gated-delta:3,softmax:1" → three and one, and so on; empty for softmax alone. Throws Error (argument).
+std::vector<Mixer> parse_mixers(const std::string& text);
 
 // The flag that sets what C++ calls by this name: "TrainConfig::min_lr".
 std::string flag_of(std::string_view member);

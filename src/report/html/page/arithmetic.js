@@ -180,7 +180,7 @@ function weightAlone({ step, head, query, key, q, result }, title) {
     return { title, total: key <= query ? 1 / (query + 1) : 0, result, columns: [], rows: [],
       written: key <= query ? `1 / ${query + 1}` : "0", say: `“${q}” and what came before it, all alike.` };
   }
-  if (report.kind?.recurrent) return given(title, result, "The effective weight: what the state gives back of this word’s value. It may be negative.");
+  if (!step.pooled && hasSigns(step)) return given(title, result, "The effective weight: what the state gives back of this word’s value. It may be negative.");
   const tops = step.pooled ? topKeys(step, head, query) : [];
   const known = !step.pooled || tops.some((top) => top.key === key);
   return { ...missing(title, result, step.pooled ? `Of this row the ${tops.length} largest weights are exact; the others are the map's, in 8 bits.` : "Scores are not in this report."),

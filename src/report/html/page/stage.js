@@ -24,8 +24,11 @@ function combine(step, heads, view) {
   return { ...parts[0], values, masked: maskedInAll(parts.map((part) => part.masked)) };
 }
 
+// Effective weights, of a layer that keeps a state, have signs.
+const hasSigns = (step) => step.kind === "weights" && Boolean(report.kind?.recurrent || step.block?.step("mapped keys"));
+
 // Weights are drawn on the scale that was chosen, or around 0 where they have signs; all else from 0 or its smallest value.
-const stepScale = (step, matrix) => scaleOf(matrix, step.kind !== "weights" ? "linear" : report.kind?.recurrent ? "diverging" : chosenScale(state.scale, matrix));
+const stepScale = (step, matrix) => scaleOf(matrix, step.kind !== "weights" ? "linear" : hasSigns(step) && rangeOf(matrix).low < 0 ? "diverging" : chosenScale(state.scale, matrix));
 
 function stageView(step, room) {
   const { matrix, view } = stageMatrix(step);
@@ -94,7 +97,7 @@ function stagePanel(host) {
     drawnFor = id;
     fill(title, shown.label, element("small", {}, step.kind === "tokens" ? "" : kindOf(currentBlock().kinds?.[state.head]).text));
     fill(view, matrixView(shown));
-    fill(below, legend(shown.scale, { name: step.name }), element("p", { class: "quiet" }, say(step.kind === "weights" && report.kind?.recurrent ? "Effective weights: the context is their sum of the values." : step.meaning), step.kind === "scores" && shown.scale.masked > 0 && step.name !== "masked" ? " The mask will hide the hatched ones." : ""));
+    fill(below, legend(shown.scale, { name: step.name }), element("p", { class: "quiet" }, say(hasSigns(step) ? "Effective weights: the context is their sum of the values." : step.meaning), step.kind === "scores" && shown.scale.masked > 0 && step.name !== "masked" ? " The mask will hide the hatched ones." : ""));
     fill(controls, stageControls(step));
     fill(side, report.tokens.length && report.keyTokens.length && step.columns
       ? arithmeticView(arithmetic(currentBlock(), step.name, state.head, state.query, state.key, state.column)) : null);
