@@ -25,6 +25,7 @@ constinit const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .isa = ATTN_STRING(ATTN_UNIT),
     .product = &ATTN_UNIT::product_kernel,
     .few_rows = &ATTN_UNIT::few_rows_kernel,
+    .recurrence = &ATTN_UNIT::recurrence_kernel,
     .model = &ATTN_UNIT::model_kernel,
 };
 #else

@@ -22,18 +22,6 @@ std::unique_ptr<Module> make(const ModuleConfig& config, Generator& rng) {
   }
 }
 
-#if defined(__wasm__)
-constexpr bool kHasStates = false;  // a page's table has no kernels for a state
-#else
-constexpr bool kHasStates = true;
-#endif
-
-template <class M>
-std::unique_ptr<Module> make_recurrent(const ModuleConfig& config, Generator& rng) {
-  if constexpr (kHasStates) return make<M>(config, rng);
-  throw Error(Error::Kind::argument, "module", "a module with scores, in a page", "one with a state");
-}
-
 constexpr ModuleUses kLinear{.weights = true, .linear = true, .rope = true};
 constexpr ModuleUses kCausal{.weights = true, .linear = true, .mask = true, .rope = true};
 
@@ -63,10 +51,9 @@ constexpr std::array kKinds{
                "queries from x, keys, values from --context",
                {.weights = true, .linear = true, .heads = true, .out_proj = true, .source = true},
                make<CrossAttention>},
-    ModuleKind{"linear", "LinearAttention", "a state, read by φ(q), φ = elu + 1", kRecurrent,
-               make_recurrent<LinearAttention>},
-    ModuleKind{"delta", "DeltaNet", "a state that keys overwrite", kRecurrent, make_recurrent<DeltaNet>},
-    ModuleKind{"gated-delta", "GatedDeltaNet", "the same, and it fades", kRecurrent, make_recurrent<GatedDeltaNet>},
+    ModuleKind{"linear", "LinearAttention", "a state, read by φ(q), φ = elu + 1", kRecurrent, make<LinearAttention>},
+    ModuleKind{"delta", "DeltaNet", "a state that keys overwrite", kRecurrent, make<DeltaNet>},
+    ModuleKind{"gated-delta", "GatedDeltaNet", "the same, and it fades", kRecurrent, make<GatedDeltaNet>},
 };
 
 }  // namespace
