@@ -102,7 +102,7 @@ void add_edit_flags(Verb& verb, EditFlags& flags) {
       .value_name("NAME")
       .group(group)
       .one_of({"zero", "mean", "uniform"});
-  verb.add_option("--scale", flags.scales, "Multiply what a head gives.").value_name("LAYER.HEAD=X…").group(group);
+  verb.add_option("--scale", flags.scales, "Multiply what a head gives.").value_name("LAYER.HEAD=FACTOR…").group(group);
   verb.add_option("--weights", flags.weights, "A head's weights: uniform, previous (the token before), or none.")
       .value_name("LAYER.HEAD=NAME…")
       .group(group);

@@ -9,8 +9,26 @@
 #include "common/format.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
+#include "report/utf8.hpp"
 
 namespace attn::tool {
+namespace {
+
+// Lines of at most so many columns, where words are longer, as those of random bytes are.
+std::string folded(std::string_view text, std::size_t columns) {
+  std::string lines;
+  std::size_t column = 0;
+  while (!text.empty()) {
+    const std::size_t size = std::max<std::size_t>(utf8_length(text), 1);
+    column = text.front() == '\n' ? 0 : column + 1;
+    if (column > columns) lines += '\n', column = 1;
+    lines.append(text.substr(0, size));
+    text.remove_prefix(size);
+  }
+  return lines;
+}
+
+}  // namespace
 
 std::string sample_of(Training& training, const Tokenizer& tokenizer) {
   constexpr std::int64_t prompt = 16, most = 200;
@@ -37,8 +55,8 @@ std::string sample_of(Training& training, const Tokenizer& tokenizer) {
 
 void conclude(const Trainer& run, const Progress& progress, const TrainingFiles& files, bool json,
               const std::string& sample) {
-  const std::size_t columns =
-      std::clamp<std::size_t>(terminal_width(json ? STDERR_FILENO : STDOUT_FILENO), 10, kColumns);
+  const int to = json ? STDERR_FILENO : STDOUT_FILENO;
+  const std::size_t width = terminal_width(to), columns = std::clamp<std::size_t>(width, 10, kColumns);
   std::string text = formatted("loss {}\n", figure::sparkline(run.losses(), columns - 5));
   if (!run.validations().empty()) {
     text += formatted("validation loss {:.4f} nats a token at step {}\n", run.validations().back().second,
@@ -56,9 +74,9 @@ void conclude(const Trainer& run, const Progress& progress, const TrainingFiles&
     text += formatted("skipped {} times, the last at step {}: loss or gradient not finite\n", run.skipped().size(),
                       static_cast<std::int64_t>(run.skipped().back()));
   }
-  text += sample;
+  text += isatty(to) != 0 ? folded(fitted(sample, to), width) : sample;
   if (!run.done()) text += "continue with the same --text and --out, and --resume\n";
-  json ? write_stderr(fitted(text, STDERR_FILENO)) : write_stdout(fitted(text, STDOUT_FILENO));
+  json ? write_stderr(fitted(text, to)) : write_stdout(fitted(text, to));
 }
 
 }  // namespace attn::tool
