@@ -26,6 +26,9 @@ std::uint8_t byte_of(double share) {
   return static_cast<std::uint8_t>(std::lround(most * std::clamp(std::isnan(share) ? 0 : share, 0.0, 1.0)));
 }
 
+// Effective weights have signs, and are shown by their size; -inf stays what it is.
+float size_of(float w) { return std::isinf(w) ? w : std::abs(w); }
+
 // A cell of a map: 0 to 251 on a square-root scale, and codes for what is no number; the page's data.js reads them.
 constexpr std::uint8_t kMasked = 252;
 
@@ -67,7 +70,7 @@ Pool pool(std::span<const float> weights, std::span<const bool> keep, std::int64
       for (std::size_t to = 0; to < columns; ++to) {
         const auto end = std::min(from + static_cast<std::size_t>(factor), static_cast<std::size_t>((i + 1) * keys));
         for (; from < end; ++from) {
-          const float w = std::abs(weights[from]);  // effective weights are shown by their size
+          const float w = size_of(weights[from]);
           if (!keep.empty() && keep[from]) kept[to] = 1;
           if (std::isnan(w) || w > largest[to]) largest[to] = w;  // a NaN stays: nothing is larger
           if (std::isfinite(w)) most = std::max(most, w);
@@ -96,7 +99,7 @@ void add_top(Top& top, std::span<const float> row, std::int64_t count) {
   std::vector<std::uint32_t> order(row.size());
   std::iota(order.begin(), order.end(), 0u);
   const auto kept = std::min(static_cast<std::size_t>(count), order.size());
-  const auto rank = [&](std::uint32_t j) { return std::isnan(row[j]) ? -INFINITY : std::abs(row[j]); };
+  const auto rank = [&](std::uint32_t j) { return std::isnan(row[j]) ? -INFINITY : size_of(row[j]); };
   const auto larger = [&](std::uint32_t a, std::uint32_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; };
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(), larger);
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
