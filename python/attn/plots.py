@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from attn import _attn
 from attn._arguments import integer
-from attn._pictures import module_and_input, refuse, steps_of, words_of
+from attn._module_input import module_and_input, refuse
+from attn._pictures import steps_of, words_of
 from attn.reports import Drawn, save_whole
 
 TYPE_CHECKING = False

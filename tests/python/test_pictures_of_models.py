@@ -63,7 +63,7 @@ def test_the_input_of_a_module_of_attn_torch_is_asked_for(draw):
 
 def test_another_module_is_refused():
     for draw in (attn.report, attn.plot):
-        with pytest.raises(ValueError, match="found Linear; of another model pass the attention weights"):
+        with pytest.raises(ValueError, match="found Linear of torch.nn.modules.linear; of another model pass the attention weights"):
             draw(torch.nn.Linear(3, 3), torch.ones(2, 3))
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from attn._arguments import integer
+from attn._module_input import module_and_input
 from attn.torch.functional import scaled_dot_product_attention
 
 
@@ -26,8 +27,6 @@ class _Steps(nn.Module):
         Args:
             x: (tokens, d_in) or (batch, tokens, d_in), or a text, whose words become vectors by attn.embed_words.
         """
-        from attn._pictures import module_and_input
-
         module, inputs, _ = module_and_input("steps", self, x, None)
         assert module is not None
         return {name: torch.as_tensor(step) for name, step in module.steps(inputs).items()}
