@@ -108,7 +108,8 @@ std::string Progress::json_text(const Trainer::Step& step) const {
             {"seconds_left", seconds_left()}};
   if (step.validation) {
     json["validation"] = json_number(*step.validation);
-    json["lowest"] = {{"step", lowest_validation(run_)->first}, {"loss", json_number(lowest_validation(run_)->second)}};
+    json["lowest"] = {{"step", lowest_validation(run_)->first},
+                      {"validation", json_number(lowest_validation(run_)->second)}};
     if (begins_to_overfit(run_)) json["overfitting"] = true;
   }
   return json.dump() + "\n";
