@@ -12,17 +12,17 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "recurrent module";
+constexpr const char* kRecurrentOp = "recurrent module";
 constexpr double kLeastSum = 1e-10;  // that linear attention divides by, added
 
 void require(bool fits, const char* expected, const std::string& found) {
-  if (!fits) throw Error(Error::Kind::argument, kOp, expected, found);
+  if (!fits) throw Error(Error::Kind::argument, kRecurrentOp, expected, found);
 }
 
 ModuleConfig checked(RecurrentLayer::Kind kind, ModuleConfig c, std::int64_t convolution) {
-  require_positive(kOp, "d_in", c.d_in);
-  require_positive(kOp, "d_out", c.d_out);
-  require_positive(kOp, "num_heads", c.num_heads);
+  require_positive(kRecurrentOp, "d_in", c.d_in);
+  require_positive(kRecurrentOp, "d_out", c.d_out);
+  require_positive(kRecurrentOp, "num_heads", c.num_heads);
   require(c.d_out % c.num_heads == 0, "d_out divisible by num_heads",
           "d_out = " + std::to_string(c.d_out) + ", num_heads = " + std::to_string(c.num_heads));
   require(c.context_length >= 0, "context_length >= 0 (0 = any)", std::to_string(c.context_length));
@@ -296,9 +296,9 @@ Tensor RecurrentLayer::projected_out(const Tensor& joined) const {
 }
 
 Tensor RecurrentLayer::forward(const Tensor& given, Trace* trace) {
-  require_input(kOp, "x", given, config_.d_in, stored(config_.precision));
+  require_input(kRecurrentOp, "x", given, config_.d_in, stored(config_.precision));
   if (config_.context_length > 0 && given.size(-2) > config_.context_length) {
-    throw Error(Error::Kind::shape, kOp,
+    throw Error(Error::Kind::shape, kRecurrentOp,
                 "at most context_length = " + std::to_string(config_.context_length) + " tokens",
                 std::to_string(given.size(-2)), "raise context_length or shorten the input");
   }
@@ -318,10 +318,10 @@ Tensor RecurrentLayer::forward(const Tensor& given, Trace* trace) {
 }
 
 Tensor RecurrentLayer::forward(const Tensor& x, RecurrentCache& cache, std::optional<std::int64_t> item) {
-  require_input(kOp, "x", x, config_.d_in, stored(config_.precision));
+  require_input(kRecurrentOp, "x", x, config_.d_in, stored(config_.precision));
   const std::int64_t batch = item ? 1 : cache.config().batch;
   if (x.rank() != 3 || x.size(0) != batch)
-    throw Error(Error::Kind::shape, kOp, "x (" + std::to_string(batch) + ", tokens, d_in)", x.shape().str());
+    throw Error(Error::Kind::shape, kRecurrentOp, "x (" + std::to_string(batch) + ", tokens, d_in)", x.shape().str());
   Saved s;
   const Tensor before = convolution_ > 0 ? cache.window(item) : Tensor{};
   const Tensor z = projected_out(run(x.contiguous(), s, cache.state(item), before, nullptr));
@@ -385,12 +385,12 @@ Tensor RecurrentLayer::gates_backward(const Saved& s, const Tensor& d_decay, con
 }
 
 Module::Gradient RecurrentLayer::backward(const Tensor& dz) {
-  require_forward(kOp, saved_ != nullptr);
+  require_forward(kRecurrentOp, saved_ != nullptr);
   Saved& s = *saved_;
   const Tensor dz3 = dz.rank() == 3 ? dz : dz.unsqueeze(0);
   const Shape shape{s.x.size(0), s.x.size(1), config_.d_out};
   if (!(dz3.shape() == shape))
-    throw Error(Error::Kind::shape, kOp, "dz of the output's shape " + shape.str(), dz.shape().str());
+    throw Error(Error::Kind::shape, kRecurrentOp, "dz of the output's shape " + shape.str(), dz.shape().str());
   // z = out_proj(joined_heads)
   Tensor d_merged = out_ ? linear_backward(*out_, dz3, s.joined_heads, DType::f32) : dz3.contiguous(), dx;
   const Shape rows{-1, config_.head_dim};

@@ -34,6 +34,26 @@ std::vector<double> read(const Tensor& state, const std::vector<double>& x) {
 
 }  // namespace
 
+// The state is multiplied by what its decay leaves.
+std::string Walk::faded(const Tensor& state) {
+  const double decay = row("decay", query_)[0], kept = std::exp(decay);
+  for (std::int64_t i = 0; i < state.numel(); ++i) state.data<float>()[i] *= static_cast<float>(kept);
+  return heading("Decay: the state fades") +
+         formatted("  it keeps exp({}) = {}; at this rate half is left after {} tokens\n", number_text(decay),
+                   number_text(kept), number_text(decay < 0 ? std::numbers::ln2 / -decay : INFINITY));
+}
+
+// The value becomes what a delta rule writes in its place.
+std::string Walk::corrected(const Tensor& state, const Row& key, Row& value) {
+  const Row recalled = read(state, key), given = value;
+  const double beta = row("beta", query_)[0];
+  for (std::size_t c = 0; c < value.size(); ++c) value[c] = beta * (given[c] - recalled[c]);
+  return heading("Recall: what the state holds for this key, Sᵀ · k") +
+         formatted("  recall = {}\n", vector_text(recalled)) + heading("Correction: beta · (value - recall)") +
+         formatted("  {} · ({} - {})\n  = {}\n", number_text(beta), vector_text(given), vector_text(recalled),
+                   vector_text(value));
+}
+
 std::string Walk::recurrence() {
   const std::int64_t n = query_ + 1;
   const bool linear = !has("beta");
@@ -56,24 +76,9 @@ std::string Walk::recurrence() {
   text.append(heading(formatted("State: all that is kept of {} earlier token{}, {} × {} numbers", query_,
                                 query_ == 1 ? "" : "s", state.size(0), state.size(1))) +
               state_text(state));
-  if (has("decay")) {
-    const double decay = row("decay", query_)[0], kept = std::exp(decay);
-    text.append(heading("Decay: the state fades"));
-    text.append(formatted("  it keeps exp({}) = {}; at this rate half is left after {} tokens\n", number_text(decay),
-                          number_text(kept), number_text(decay < 0 ? std::numbers::ln2 / -decay : INFINITY)));
-    for (std::int64_t i = 0; i < state.numel(); ++i) state.data<float>()[i] *= static_cast<float>(kept);
-  }
+  if (has("decay")) text.append(faded(state));
   Row written = value;
-  if (!linear) {
-    const Row recalled = read(state, key);
-    const double beta = row("beta", query_)[0];
-    for (std::size_t c = 0; c < written.size(); ++c) written[c] = beta * (value[c] - recalled[c]);
-    text.append(heading("Recall: what the state holds for this key, Sᵀ · k"));
-    text.append(formatted("  recall = {}\n", vector_text(recalled)));
-    text.append(heading("Correction: beta · (value - recall)"));
-    text.append(formatted("  {} · ({} - {})\n  = {}\n", number_text(beta), vector_text(value), vector_text(recalled),
-                          vector_text(written)));
-  }
+  if (!linear) text.append(corrected(state, key, written));
   state = state_after(n);
   text.append(heading(linear ? "Write: S + k ⊗ value" : "Write: S + k ⊗ correction") + state_text(state));
   if (!linear) {

@@ -56,7 +56,9 @@ class Walk {
   std::string dropout();
   std::string context();
   std::string averaging();
-  std::string recurrence();  // in recurrence.cpp, as the next
+  std::string recurrence();  // in recurrence.cpp, as the next three
+  std::string faded(const Tensor& state);
+  std::string corrected(const Tensor& state, const Row& key, Row& value);
   std::string normalisation();
   std::string output_projection();
   std::string all_queries();
