@@ -10,8 +10,8 @@ torch.nn modules, and importing attn.transformers registers attn_implementation=
 from attn import modules, steps
 from attn._attention import merge, scaled_dot_product_attention
 from attn._attn import __version__  # type: ignore[attr-defined]
+from attn._linear_attention import causal_convolution, linear_attention
 from attn._random import Generator, default_generator, manual_seed, rand, randint, randn
-from attn._recurrence import causal_convolution, linear_attention
 from attn._rotary import RotaryFrequencies, rotary, rotary_frequencies
 from attn.cache import KVCache
 from attn.encoders import Encoder

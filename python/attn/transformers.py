@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map_only
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, bidirectional_mask_function, causal_mask_function, sdpa_mask
 
-from attn._recurrences import use_recurrences
+from attn._recurrent_families import use_recurrences
 from attn.torch import scaled_dot_product_attention
 
 __all__ = ["attention_forward", "mask", "use_recurrences"]  # the mask's class has PyTorch's members, which the reference need not repeat
