@@ -380,7 +380,17 @@ class CrossAttention(Module):
         return self._run(x, source, True)[1]
 
 
-class LinearAttention(Module):
+class _Recurrent(Module):
+    _kind: str
+
+    def __init__(
+        self, d_in: int, d_out: int, num_heads: int = 1, qkv_bias: bool = False, *, out_proj: bool = True,
+        generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        self._make(self._kind, locals())
+
+
+class LinearAttention(_Recurrent):
     """A state in place of all keys: softmax(q · k) becomes φ(q) · φ(k) over its sum, φ = elu + 1 (Katharopoulos et al. 2020).
 
     Args:
@@ -392,36 +402,24 @@ class LinearAttention(Module):
         generator: what the weights are drawn from; default the one that attn.manual_seed seeds.
     """
 
-    def __init__(
-        self, d_in: int, d_out: int, num_heads: int = 1, qkv_bias: bool = False, *, out_proj: bool = True,
-        generator: Generator | None = None,
-    ) -> None:  # fmt: skip
-        self._make("linear", locals())
+    _kind = "linear"
 
 
-class DeltaNet(Module):
+class DeltaNet(_Recurrent):
     """A state that a key overwrites: before a token writes, what its key recalls is taken away (Yang et al. 2024).
 
     Args:
         d_in, d_out, num_heads, qkv_bias, out_proj, generator: as LinearAttention's.
     """
 
-    def __init__(
-        self, d_in: int, d_out: int, num_heads: int = 1, qkv_bias: bool = False, *, out_proj: bool = True,
-        generator: Generator | None = None,
-    ) -> None:  # fmt: skip
-        self._make("delta", locals())
+    _kind = "delta"
 
 
-class GatedDeltaNet(Module):
+class GatedDeltaNet(_Recurrent):
     """A DeltaNet whose state fades by each token's decay, and whose norm has a gate (Yang et al. 2025).
 
     Args:
         d_in, d_out, num_heads, qkv_bias, out_proj, generator: as LinearAttention's.
     """
 
-    def __init__(
-        self, d_in: int, d_out: int, num_heads: int = 1, qkv_bias: bool = False, *, out_proj: bool = True,
-        generator: Generator | None = None,
-    ) -> None:  # fmt: skip
-        self._make("gated-delta", locals())
+    _kind = "gated-delta"
