@@ -24,14 +24,19 @@ def unfolded(x, heads):
     return x.reshape(*x.shape[:2], heads, -1).transpose(1, 2).contiguous()
 
 
-def onnx_cases(golden):
+def cases_of_onnx(operator, names):
+    """(name, attributes, inputs by name, outputs) of each of its cases that is this one node."""
     for case in collect_testcases(None):
         nodes = case.model.graph.node
-        if len(nodes) != 1 or nodes[0].op_type != "LinearAttention":
+        if len(nodes) != 1 or nodes[0].op_type != operator:
             continue
+        (arrays, outputs), = case.data_sets
         attributes = {a.name: helper.get_attribute_value(a) for a in nodes[0].attribute}
-        (arrays, (output, state)), = case.data_sets
-        given = dict(zip([name for name, used in zip(NAMES, nodes[0].input) if used], arrays))
+        yield case.name, attributes, dict(zip([n for n, used in zip(names, nodes[0].input) if used], arrays)), outputs
+
+
+def onnx_cases(golden):
+    for case, attributes, given, (output, state) in cases_of_onnx("LinearAttention", NAMES):
         q_heads, heads = attributes["q_num_heads"], attributes["kv_num_heads"]
         rule = attributes.get("update_rule", b"gated_delta").decode()
         tensors = {"q": unfolded(given["query"], q_heads)}
@@ -45,7 +50,7 @@ def onnx_cases(golden):
         if "past_state" in given:
             tensors["initial_state"] = torch.tensor(np.asarray(given["past_state"]))
         tensors |= {"output": unfolded(output, q_heads), "state": torch.tensor(np.asarray(state))}
-        golden.add("recurrence", "onnx", line({"name": case.name, "delta": int("delta" in rule),
+        golden.add("recurrence", "onnx", line({"name": case, "delta": int("delta" in rule),
                    "scale": float(attributes.get("scale", 0))}), tensors)  # fmt: skip
 
 

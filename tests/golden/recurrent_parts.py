@@ -4,18 +4,17 @@
 
 "convolution" are the cases of the operator CausalConvWithState that onnx.backend.test.case makes, and calls of
 qwen3_next's functions on a prompt and on a step after it. "norm" are l2norm and the gated norms of qwen3_next,
-kimi_linear and mamba2 (in one group). Gradients are autograd's. Deterministic. The committed file was made by onnx 1.23.0, transformers
-5.24.0 and PyTorch 2.15.0. The format is generate.py's.
+kimi_linear and mamba2 (in one group). Gradients are autograd's. Deterministic. The committed file was made by onnx
+1.23.0, transformers 5.24.0 and PyTorch 2.15.0. The format is generate.py's.
 """
 import numpy as np
 import torch
-from onnx import helper
-from onnx.backend.test.case.node import collect_testcases
 from transformers.models.kimi_linear import modeling_kimi_linear as kimi
 from transformers.models.mamba2 import modeling_mamba2 as mamba2
 from transformers.models.qwen3_next import modeling_qwen3_next as qwen
 
 from generate import DATA, Golden, line
+from recurrence import cases_of_onnx
 
 NAMES = ["x", "weight", "bias", "initial_state"]
 
@@ -25,17 +24,12 @@ def tokens_first(x):
 
 
 def onnx_cases(golden):
-    for case in collect_testcases(None):
-        nodes = case.model.graph.node
-        if len(nodes) != 1 or nodes[0].op_type != "CausalConvWithState":
-            continue
-        attributes = {a.name: helper.get_attribute_value(a) for a in nodes[0].attribute}
-        (arrays, (output, state)), = case.data_sets
-        tensors = {name: torch.tensor(np.asarray(x)) for name, x in zip([n for n, used in zip(NAMES, nodes[0].input) if used], arrays)}
+    for case, attributes, given, (output, state) in cases_of_onnx("CausalConvWithState", NAMES):
+        tensors = {name: torch.tensor(np.asarray(x)) for name, x in given.items()}
         tensors["x"], tensors["weight"] = tokens_first(tensors["x"]), tensors["weight"][:, 0].contiguous()
         tensors |= {"output": tokens_first(torch.tensor(np.asarray(output))), "state": torch.tensor(np.asarray(state))}
         silu = attributes.get("activation", b"none") != b"none"
-        golden.add("convolution", "onnx", line({"name": case.name, "silu": int(silu)}), tensors)
+        golden.add("convolution", "onnx", line({"name": case, "silu": int(silu)}), tensors)
 
 
 def of_transformers(golden):
