@@ -8,6 +8,7 @@
 #include "core/rows.hpp"
 #include "ops/dense.hpp"
 #include "ops/input.hpp"
+#include "ops/stored.hpp"
 
 namespace attn {
 namespace {
@@ -25,6 +26,8 @@ ModuleConfig checked(RecurrentLayer::Kind kind, ModuleConfig c, std::int64_t con
   require_positive(kRecurrentOp, "num_heads", c.num_heads);
   require(c.d_out % c.num_heads == 0, "d_out divisible by num_heads",
           "d_out = " + std::to_string(c.d_out) + ", num_heads = " + std::to_string(c.num_heads));
+  require(c.head_dim == 0 || c.head_dim == c.d_out / c.num_heads, "head_dim = d_out / num_heads, or 0",
+          std::to_string(c.head_dim));
   require(c.context_length >= 0, "context_length >= 0 (0 = any)", std::to_string(c.context_length));
   require(c.causal, "a causal module: a state holds what came before", "causal = false");
   require(c.kv_heads == 0 || c.kv_heads == c.num_heads, "as many key heads as heads", std::to_string(c.kv_heads));
@@ -36,6 +39,15 @@ ModuleConfig checked(RecurrentLayer::Kind kind, ModuleConfig c, std::int64_t con
   require(fits, "a convolution of 2 to 8 tokens before a delta rule, or 0", std::to_string(convolution));
   c.kv_heads = c.num_heads, c.head_dim = c.d_out / c.num_heads;
   return c;
+}
+
+// For `tokens` that follow those `held` in a cache.
+void require_context(const ModuleConfig& c, std::int64_t tokens, std::int64_t held) {
+  if (c.context_length == 0 || tokens <= c.context_length - held) return;
+  throw Error(Error::Kind::shape, kRecurrentOp,
+              "at most context_length = " + std::to_string(c.context_length) + " tokens",
+              held > 0 ? std::to_string(held) + " in the cache and " + std::to_string(tokens) : std::to_string(tokens),
+              "raise context_length or shorten the input");
 }
 
 Tensor ones_like(const Tensor& x) { return Tensor::ones(x.shape()); }
@@ -128,9 +140,9 @@ struct RecurrentLayer::Saved {
   Tensor q, k, v;                      // as the state meets them
   Tensor alpha, beta_in;               // (b, t, heads), before their functions
   LinearAttentionOptions options;
-  Tensor sums, context;                     // (b, heads, t, d)
-  Tensor gate, rows, normed, joined_heads;  // (b, t, heads · d), and as rows of a head
-  Tensor state, window;                     // after the last token
+  Tensor sums, context;             // (b, heads, t, d)
+  Tensor gate, rows, joined_heads;  // (b, t, heads · d), and as rows of a head
+  Tensor state, window;             // after the last token
 };
 
 RecurrentLayer::RecurrentLayer(Kind kind, const ModuleConfig& config, Generator& rng, std::int64_t convolution,
@@ -216,8 +228,8 @@ void RecurrentLayer::map(Saved& s, const Tensor& window) {
   if (convolution_ > 0) {
     const std::vector<Tensor> three{s.raw_q, s.raw_k, s.raw_v};
     s.joined = concat_last(three);
-    const auto done =
-        causal_convolution(s.joined, conv_.value, {.silu = true, .initial_state = window, .starts = starts_});
+    const auto done = causal_convolution(s.joined, rows_of(conv_, 0, 3 * config_.d_out),
+                                         {.silu = true, .initial_state = window, .starts = starts_});
     const std::int64_t w = config_.d_out;
     s.active_q = done.output.slice(2, 0, w).contiguous(), s.active_k = done.output.slice(2, w, 2 * w).contiguous();
     v = done.output.slice(2, 2 * w, 3 * w).contiguous(), s.window = done.state;
@@ -247,6 +259,7 @@ void RecurrentLayer::set_gates(Saved& s) {
 // The effective weights: the rule is linear in the values, so that they are what it makes of the unit vectors.
 Tensor RecurrentLayer::weights(const Saved& s) const {
   const Tensor units = identity(s.x.size(0), config_.num_heads, s.x.size(1));
+  if (units.numel() == 0) return units;
   const bool linear = kind_ == Kind::linear;
   const Tensor all = linear_attention(s.q, s.k, linear ? with_ones(units) : units, s.options).output;
   return linear ? divided(all) : all;
@@ -297,11 +310,7 @@ Tensor RecurrentLayer::projected_out(const Tensor& joined) const {
 
 Tensor RecurrentLayer::forward(const Tensor& given, Trace* trace) {
   require_input(kRecurrentOp, "x", given, config_.d_in, stored(config_.precision));
-  if (config_.context_length > 0 && given.size(-2) > config_.context_length) {
-    throw Error(Error::Kind::shape, kRecurrentOp,
-                "at most context_length = " + std::to_string(config_.context_length) + " tokens",
-                std::to_string(given.size(-2)), "raise context_length or shorten the input");
-  }
+  require_context(config_, given.size(-2), 0);
   saved_.reset();
   const bool unbatched = given.rank() == 2;
   const auto batched = [unbatched](const Tensor& t) { return (unbatched ? t.unsqueeze(0) : t).contiguous(); };
@@ -322,6 +331,7 @@ Tensor RecurrentLayer::forward(const Tensor& x, RecurrentCache& cache, std::opti
   const std::int64_t batch = item ? 1 : cache.config().batch;
   if (x.rank() != 3 || x.size(0) != batch)
     throw Error(Error::Kind::shape, kRecurrentOp, "x (" + std::to_string(batch) + ", tokens, d_in)", x.shape().str());
+  require_context(config_, x.size(1), item ? cache.length(*item) : cache.max_length());
   Saved s;
   const Tensor before = convolution_ > 0 ? cache.window(item) : Tensor{};
   const Tensor z = projected_out(run(x.contiguous(), s, cache.state(item), before, nullptr));
@@ -343,8 +353,8 @@ Tensor RecurrentLayer::map_backward(Saved& s, const Tensor& dq, const Tensor& dk
     d_q = unit_back(d_q, s.active_q), d_k = unit_back(d_k, s.active_k);
     if (convolution_ > 0) {
       const std::vector<Tensor> three{d_q, d_k, d_v};
-      const auto g =
-          causal_convolution_backward(concat_last(three), {}, s.joined, conv_.value, {.silu = true, .starts = starts_});
+      const auto g = causal_convolution_backward(concat_last(three), {}, s.joined, rows_of(conv_, 0, 3 * config_.d_out),
+                                                 {.silu = true, .starts = s.options.starts});
       accumulate(conv_, g.weight);
       const std::int64_t w = config_.d_out;
       d_q = g.x.slice(2, 0, w).contiguous(), d_k = g.x.slice(2, w, 2 * w).contiguous();

@@ -2,6 +2,7 @@
 // differences, pieces on a cache against the whole text.
 #include "attn/recurrent_modules.hpp"
 #include "modules/helpers.hpp"
+#include "ops/stored.hpp"
 
 namespace {
 
@@ -137,6 +138,47 @@ TEST(RecurrentModules, PackedTextsStayApart) {
   const Tensor both = layer->forward(x);
   expect_close(both.slice(1, 0, 4), first, 1e-6, "the first");
   expect_close(both.slice(1, 4, 9), rest, 1e-6, "the second");
+  const Tensor dz = draw({1, 9, 6}, 3), dx = layer->backward(dz).x;
+  layer->forward(x);
+  layer->set_texts({});  // which the next pass follows, and not the gradient of the last
+  EXPECT_TRUE(identical(layer->backward(dz).x, dx));
+}
+
+TEST(RecurrentModules, TakeNoTokensAtAll) {
+  for (const Recurrent kind : kRecurrent) {
+    const auto layer = made(kind, kRecurrentConfig, kind == Recurrent::linear ? 0 : 4);
+    for (const Shape& shape : {Shape{2, 0, 5}, Shape{0, 3, 5}}) {
+      Trace t;
+      const Tensor z = layer->forward(Tensor::zeros(shape), &t);
+      EXPECT_EQ(z.shape(), (Shape{shape[0], shape[1], 6}));
+      EXPECT_EQ(t["weights"].shape(), (Shape{shape[0], 2, shape[1], shape[1]}));
+      EXPECT_EQ(layer->backward(z).x.shape(), shape);
+    }
+  }
+}
+
+TEST(RecurrentModules, ACacheHoldsNoMoreThanTheContext) {
+  ModuleConfig config = kRecurrentConfig;
+  config.context_length = 6;
+  const auto layer = made(Recurrent::delta, config);
+  RecurrentCache cache(layer->cache_config(2));
+  layer->forward(draw({1, 5, 5}), cache, 1);
+  expect_error(Error::Kind::shape, {"context_length = 6", "5 in the cache and 2"}, [&] {
+    layer->forward(draw({2, 2, 5}), cache);
+  });
+  EXPECT_EQ(layer->forward(draw({1, 6, 5}), cache, 0).shape(), (Shape{1, 6, 6}));
+  expect_error(Error::Kind::shape, {"context_length = 6", "found 7"}, [&] { layer->forward(draw({7, 5})); });
+}
+
+// Of the convolution's, too.
+TEST(RecurrentModules, MatricesAreKeptInFewerBits) {
+  const Tensor x = draw({2, 9, 5});
+  for (const auto& [dtype, limit] : {std::pair{DType::bf16, 0.02}, {DType::i8, 0.04}}) {
+    const auto layer = made(Recurrent::gated_delta, kRecurrentConfig, 4);
+    const Tensor wide = layer->forward(x);
+    store_matrices(layer->parameters(), dtype);
+    expect_close(layer->forward(x), wide, limit, name(dtype).data());
+  }
 }
 
 TEST(RecurrentCacheTest, RefusesWhatAStateCannotDo) {
@@ -170,6 +212,7 @@ TEST(RecurrentModules, RefuseWhatAStateDoesNotHave) {
   refuse({"no dropout, window"}, {.d_in = 3, .d_out = 4, .window = 3});
   refuse({"as many key heads"}, {.d_in = 3, .d_out = 4, .num_heads = 2, .kv_heads = 1});
   refuse({"divisible"}, {.d_in = 3, .d_out = 5, .num_heads = 2});
+  refuse({"head_dim = d_out / num_heads", "found 3"}, {.d_in = 3, .d_out = 4, .num_heads = 2, .head_dim = 3});
   refuse({"2 to 8 tokens"}, {.d_in = 3, .d_out = 4}, 9);
   expect_error(Error::Kind::argument, {"before a delta rule"},
                [&] { Layer(Recurrent::linear, {.d_in = 3, .d_out = 4}, rng, 4); });
