@@ -96,7 +96,7 @@ void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file) {
       .between(0, 1);
   verb.add_flag("--train", flags.train, "Use train mode, in which dropout acts.");
   verb.add_flag("--no-mask", flags.no_mask, "Let queries see later tokens, as in an encoder.");
-  verb.add_flag("--no-out-proj", flags.no_out_proj, "Leave the output projection of multihead and cross out.");
+  verb.add_flag("--no-out-proj", flags.no_out_proj, "Leave the output projection out.");
   verb.add_flag("--qkv-bias", flags.qkv_bias, "Add a bias to the query, key and value projections.");
   verb.add_option("--scale", flags.scale, "Multiply the scores by S; none means 1.")
       .value_name("S")
