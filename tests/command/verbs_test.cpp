@@ -79,13 +79,21 @@ TEST_F(Verbs, ExplainFollowsMaskDropoutAndHeads) {
 }
 
 TEST_F(Verbs, ExplainNumbersItsSectionsInOrder) {
-  int expected = 1;
-  for (const std::string& line : lines_of(out_of("attn explain causal --dropout 0.5 --train"))) {
-    if (!line.empty() && std::isdigit(static_cast<unsigned char>(line[0]))) {
-      EXPECT_THAT(line, testing::StartsWith(std::to_string(expected++) + ". "));
+  const std::pair<const char*, int> sections[] = {{"causal --dropout 0.5 --train", 9},
+                                                  {"average", 4},
+                                                  {"multihead --d-out 8 --rope", 11},
+                                                  {"linear --d-out 8", 10},
+                                                  {"delta --d-out 8", 13},
+                                                  {"gated-delta --d-out 8", 14}};
+  for (const auto& [module, count] : sections) {
+    int expected = 1;
+    for (const std::string& line : lines_of(out_of(std::string("attn explain ") + module))) {
+      if (!line.empty() && std::isdigit(static_cast<unsigned char>(line[0]))) {
+        EXPECT_THAT(line, testing::StartsWith(std::to_string(expected++) + ". ")) << module;
+      }
     }
+    EXPECT_EQ(expected, count + 1) << module;
   }
-  EXPECT_EQ(expected, 10);
 }
 
 TEST_F(Verbs, ExplainKeepsLongVectorsShort) {

@@ -48,10 +48,12 @@ std::string Walk::corrected(const Tensor& state, const Row& key, Row& value) {
   const Row recalled = read(state, key), given = value;
   const double beta = row("beta", query_)[0];
   for (std::size_t c = 0; c < value.size(); ++c) value[c] = beta * (given[c] - recalled[c]);
-  return heading("Recall: what the state holds for this key, Sᵀ · k") +
-         formatted("  recall = {}\n", vector_text(recalled)) + heading("Correction: beta · (value - recall)") +
-         formatted("  {} · ({} - {})\n  = {}\n", number_text(beta), vector_text(given), vector_text(recalled),
-                   vector_text(value));
+  // A heading counts the steps, so that the first is made before the second.
+  std::string out = heading("Recall: what the state holds for this key, Sᵀ · k");
+  out += formatted("  recall = {}\n", vector_text(recalled));
+  out += heading("Correction: beta · (value - recall)");
+  return out + formatted("  {} · ({} - {})\n  = {}\n", number_text(beta), vector_text(given), vector_text(recalled),
+                         vector_text(value));
 }
 
 std::string Walk::recurrence() {
