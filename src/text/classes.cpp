@@ -5,12 +5,28 @@
 
 namespace attn::text {
 
+std::vector<std::uint32_t> starts_of_runs(std::span<const std::uint32_t> lengths) {
+  std::vector<std::uint32_t> starts;
+  std::uint32_t code = 0;
+  for (const std::uint32_t run : lengths) {
+    starts.push_back(code * 256 + run % 256);
+    code += run / 256;
+  }
+  return starts;
+}
+
+std::uint32_t value_in_runs(std::span<const std::uint32_t> starts, std::uint32_t code) {
+  return *(std::ranges::upper_bound(starts, code * 256 + 255) - 1) % 256;
+}
+
+std::span<const std::uint32_t> property_runs() {
+  static const auto starts = starts_of_runs(property_run_lengths());
+  return starts;
+}
+
 Properties properties_of(std::uint32_t code) {
   if (code >= kCodes) return 0;
-  const auto find = [](std::uint32_t c) {
-    const auto runs = property_runs();
-    return property_sets()[*(std::upper_bound(runs.begin(), runs.end(), c * 256 + 255) - 1) % 256];
-  };
+  const auto find = [](std::uint32_t c) { return property_sets()[value_in_runs(property_runs(), c)]; };
   static const auto ascii = [&] {
     std::array<Properties, 128> table{};
     for (std::uint32_t c = 0; c < table.size(); ++c) table[c] = find(c);

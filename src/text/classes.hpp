@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace attn::text {
 
@@ -57,8 +58,13 @@ inline constexpr std::uint32_t kCodes = 0x110000;
 constexpr Properties bit(Property property) { return Properties{1} << static_cast<int>(property); }
 
 // Made by scripts/unicode-classes: the sets of properties that characters have, and runs of characters with the same
-// set, in order, each as its first code point · 256 + the set's place.
+// set, in order, each as its length · 256 + the set's place.
 std::span<const Properties> property_sets();
+std::span<const std::uint32_t> property_run_lengths();
+
+// The same runs as they are looked up: each as its first code point · 256 + a value.
+std::vector<std::uint32_t> starts_of_runs(std::span<const std::uint32_t> lengths);
+std::uint32_t value_in_runs(std::span<const std::uint32_t> starts, std::uint32_t code);
 std::span<const std::uint32_t> property_runs();
 
 // Every `step`-th character from first to last (each where it is 0) is lowered by adding a number.

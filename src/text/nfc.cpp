@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/utf8.hpp"
+#include "text/classes.hpp"
 #include "text/nfc_data.hpp"
 
 namespace attn::text {
@@ -26,9 +27,28 @@ struct Letter {
 };
 
 std::uint8_t combining_class(std::uint32_t code) {
-  const auto runs = combining_runs();
-  const auto after = std::upper_bound(runs.begin(), runs.end(), code * 256 + 255);
-  return static_cast<std::uint8_t>(*(after - 1) % 256);
+  static const auto starts = starts_of_runs(combining_run_lengths());
+  return static_cast<std::uint8_t>(value_in_runs(starts, code));
+}
+
+struct Decomposition {
+  std::uint32_t code, first, second;  // second is 0 where one character stands for another
+  bool joined;                        // whether NFC makes `code` of the two
+};
+
+// In the order of their codes.
+const std::vector<Decomposition>& decompositions() {
+  static const auto all = [] {
+    std::vector<Decomposition> found;
+    std::uint32_t code = 0;
+    const auto numbers = decomposition_numbers();
+    for (std::size_t i = 0; i < numbers.size(); i += 3) {
+      code += numbers[i] / 2;
+      found.push_back({code, numbers[i + 1], numbers[i + 2], numbers[i] % 2 == 1});
+    }
+    return found;
+  }();
+  return all;
 }
 
 void decompose(std::uint32_t code, std::vector<Letter>& letters) {
@@ -40,7 +60,7 @@ void decompose(std::uint32_t code, std::vector<Letter>& letters) {
     if (trail > 0) letters.push_back({kTrails + trail, 0});
     return;
   }
-  const auto all = decompositions();
+  const auto& all = decompositions();
   const auto at = std::ranges::lower_bound(all, code, {}, &Decomposition::code);
   if (at == all.end() || at->code != code) return letters.push_back({code, combining_class(code)});
   decompose(at->first, letters);

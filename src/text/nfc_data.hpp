@@ -6,14 +6,11 @@
 
 namespace attn::text {
 
-struct Decomposition {
-  std::uint32_t code, first, second;  // second is 0 where one character stands for another
-  bool joined;                        // whether NFC makes `code` of the two
-};
-
-// Made by scripts/unicode-classes. Runs of one combining class, in order: the first code point · 256 + class. And every
-// character that is taken apart, by code, one step each; Hangul, which is computed, apart.
-std::span<const std::uint32_t> combining_runs();
-std::span<const Decomposition> decompositions();
+// Made by scripts/unicode-classes. Runs of one combining class, in order: the length · 256 + the class. And three
+// numbers of every character that is taken apart, one step each, but for Hangul, which is computed: what its code adds
+// to the one before · 2 + whether NFC makes it of the two; the first; and the second, or 0 where one character stands
+// for another.
+std::span<const std::uint32_t> combining_run_lengths();
+std::span<const std::uint32_t> decomposition_numbers();
 
 }  // namespace attn::text
