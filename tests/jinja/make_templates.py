@@ -137,7 +137,7 @@ def main():
         messages = [{"role": "user", "content": "a"}, {"role": "tool", "content": "b", "name": "n"}]
         add(snippet, messages, given="given")
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "templates.json"), "w") as file:
-        json.dump(cases, file, indent=0)
+        file.write("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")  # a case a line
 
 
 main()
