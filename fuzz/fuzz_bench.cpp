@@ -1,6 +1,4 @@
 // The lists of attn bench --list.
-#include <string>
-#include <string_view>
 
 #include "attn/error.hpp"
 #include "bench/row.hpp"

@@ -1,7 +1,6 @@
 // Gradients of calls with infinities, NaN, and numbers that float32 does not hold.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <numeric>
 

@@ -1,6 +1,5 @@
 #include "attention/composed.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 

@@ -5,7 +5,6 @@
 #endif
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <memory>

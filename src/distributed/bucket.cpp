@@ -1,7 +1,5 @@
 #include "distributed/bucket.hpp"
 
-#include <cstring>
-
 #include "attn/error.hpp"
 #include "core/rows.hpp"
 #include "distributed/exchange.hpp"

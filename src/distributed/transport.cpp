@@ -1,7 +1,6 @@
 // Collective calls, made of messages.
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "attn/distributed.hpp"
 #include "attn/error.hpp"

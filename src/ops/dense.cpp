@@ -4,8 +4,6 @@
 #include <atomic>
 #include <cmath>
 #include <numeric>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 

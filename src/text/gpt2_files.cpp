@@ -1,7 +1,6 @@
 // GPT-2's own two files.
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
 #include "io/json_object.hpp"

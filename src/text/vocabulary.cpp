@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
 #include <utility>
 
 #include "core/utf8.hpp"

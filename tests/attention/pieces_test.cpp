@@ -1,6 +1,5 @@
 // Pieces of a long sequence, told where they stand, are computed as parts of it: results over disjoint keys merge to
 // the whole's, and gradients add up. The oracle knows the whole.
-#include <numeric>
 
 #include "attention/tiles.hpp"
 #include "attn/kv_cache.hpp"

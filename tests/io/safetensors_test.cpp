@@ -1,4 +1,3 @@
-#include <cctype>
 
 #include "attn/io.hpp"
 #include "io/forged.hpp"

@@ -1,5 +1,4 @@
 // Rows of a dense layer have the bits that they have among others, in every dtype and precision.
-#include <cstring>
 
 #include "attn/error.hpp"
 #include "core/testing.hpp"

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "attn/error.hpp"
 #include "bench/explained.hpp"

@@ -2,12 +2,8 @@
 #include "sdpa/sdpa.hpp"
 
 #include <chrono>
-#include <cstdint>
-#include <filesystem>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "attn/attention.hpp"
 #include "attn/error.hpp"

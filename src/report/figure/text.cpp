@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 
 #include "core/escape.hpp"
 #include "core/utf8.hpp"

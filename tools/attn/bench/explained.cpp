@@ -7,7 +7,6 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "bench/inputs.hpp"
 #include "bench/work.hpp"

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
-#include <utility>
 
 #include "attn/error.hpp"
 #include "attn/gguf.hpp"
