@@ -40,8 +40,11 @@ inline const void* token(const TokenRows& rows, Element element, std::int64_t t)
 // `n` numbers of token t as float32, and zeros up to `padded`.
 inline void widen_token(const TokenRows& rows, Element element, std::int64_t t, std::int64_t first, std::int64_t n,
                         std::int64_t padded, float* out) {
-  widen(element, element_at(rows.data, element, t * rows.step + first), out, n);
-  for (std::int64_t i = n; i < padded; ++i) out[i] = 0;
+  const void* from = element_at(rows.data, element, t * rows.step + first);
+  std::int64_t i = 0;  // rows are short: a call would take as long
+  for (; i + kLanes <= n; i += kLanes) store(out + i, lanes_at(element, element_at(from, element, i)));
+  widen(element, element_at(from, element, i), out + i, n - i);
+  for (i = n; i < padded; ++i) out[i] = 0;
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 // packed once for all panels.
 #pragma once
 
+#include "kernels/prefetch.hpp"
 #include "kernels/recurrence/decay.hpp"
-#include "kernels/simd/tile.hpp"
 #include "kernels/workspace.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
@@ -23,6 +23,9 @@ constexpr int kPanelWidth = 2;
 constexpr int kPanel = kPanelWidth * kLanes;  // columns
 constexpr int kPairs = 16;                    // of a chunk
 constexpr std::int64_t kStateRows = 16;       // that are packed side by side
+// Panels that a chunk's pairs pass over in turns: what one waits for at the end of its sweep is done beside the next
+// one's. They leave room in an L1 of 32 KB.
+constexpr std::int64_t kMostTogether = 4, kTogetherBytes = 16 << 10;
 
 // For each kStateRows rows of the state: of writes a2 a1, a2 k1 and k2; of reads a1 k1, a2 a1 k2, a1 q1 and a2 a1 q2.
 constexpr int kWrites = 3, kReads = 4;
@@ -31,7 +34,6 @@ constexpr int kWrites = 3, kReads = 4;
 struct Pair {
   int tokens;
   float k2_k1, q1_k1, q2_k1, q2_k2;
-  float beta[2];
   float *write, *read;
 };
 
@@ -50,17 +52,23 @@ inline void sweep(float* state, std::int64_t rows, const float* write, const flo
     }
   }
   const auto row = [&](std::int64_t i) __attribute__((always_inline)) {
-    ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) {
-      float* at = state + i * kPanel + w * kLanes;
-      Vec s = load(at);
-      if constexpr (kWrite > 0) {
-        s = splat(write[i]) * s;
-        ATTN_UNROLL for (int n = 0; n < kWrite; ++n) s = splat(write[(n + 1) * kStateRows + i]) * d[n][w] + s;
-        store(at, s);
+    // A number serves all vectors before the next is read: each read anew for each would hold up the multiply-adds.
+    float* at = state + i * kPanel;
+    Vec s[kPanelWidth];
+    ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = load(at + w * kLanes);
+    if constexpr (kWrite > 0) {
+      ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = splat(write[i]) * s[w];
+      ATTN_UNROLL for (int n = 0; n < kWrite; ++n) {
+        const Vec key = splat(write[(n + 1) * kStateRows + i]);
+        ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = key * d[n][w] + s[w];
       }
-      ATTN_UNROLL for (int n = 0; n < kRead; ++n) {
-        if constexpr (kDelta) x[n][w] = splat(read[n * kStateRows + i]) * s + x[n][w];
-        y[n][w] = splat(read[(n + 2) * kStateRows + i]) * s + y[n][w];
+      ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) store(at + w * kLanes, s[w]);
+    }
+    ATTN_UNROLL for (int n = 0; n < kRead; ++n) {
+      const Vec key = splat(read[n * kStateRows + i]), query = splat(read[(n + 2) * kStateRows + i]);
+      ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) {
+        if constexpr (kDelta) x[n][w] = key * s[w] + x[n][w];
+        y[n][w] = query * s[w] + y[n][w];
       }
     }
   };
@@ -87,7 +95,8 @@ class ForwardPanels {
         state_(memory(panels * p.d_k * kPanel)),
         v_(memory(2 * kPairs * panels * kPanel)),
         packed_(memory(kPairs * blocks_ * (kWrites + kReads) * kStateRows)) {
-    for (auto*& each : rows_) each = memory(blocks_ * kStateRows);
+    const std::int64_t fit = kTogetherBytes / (p.d_k * kPanel * 4);
+    together_ = fit < 1 ? 1 : least_of(fit, kMostTogether);
   }
 
   void run(const RecurrenceResult& result) {
@@ -95,8 +104,10 @@ class ForwardPanels {
     for (std::int64_t t = 0; t < p_.tokens; t += 2 * kPairs) {
       const int tokens = static_cast<int>(least_of(2 * kPairs, p_.tokens - t));
       pack(t, tokens);
-      for (std::int64_t panel = 0; panel < panels_; ++panel) {
-        p_.delta ? pass<true>(panel, tokens) : pass<false>(panel, tokens);
+      fetch(result, t, tokens);
+      for (std::int64_t panel = 0; panel < panels_; panel += together_) {
+        const std::int64_t count = least_of(together_, panels_ - panel);
+        p_.delta ? pass<true>(panel, count, tokens) : pass<false>(panel, count, tokens);
       }
       for (int i = 0; i < tokens; ++i) {  // v has become the output
         void* to = static_cast<char*>(result.output) + ((t + i) * result.step + first_) * element_bytes(p_.element);
@@ -120,50 +131,79 @@ class ForwardPanels {
 
   void begin() {
     each_row([&](float* row, std::int64_t at, std::int64_t columns) {
-      for (std::int64_t c = 0; c < kPanel; ++c) row[c] = p_.initial && c < columns ? p_.initial[at + c] : 0;
+      for (std::int64_t c = 0; c < kPanel; c += kLanes) {
+        const auto count = static_cast<int>(least_of(kLanes, columns - c));
+        store(row + c, p_.initial && count > 0 ? load_some(p_.initial + at + c, count) : splat(0.f));
+      }
     });
   }
 
   void end(float* state) {
     each_row([&](const float* row, std::int64_t at, std::int64_t columns) {
-      for (std::int64_t c = 0; c < columns; ++c) state[at + c] = row[c];
+      each_vector(columns, [&](std::int64_t c, int count) { store_some(state + at + c, load(row + c), count); });
     });
   }
 
-  void pack(std::int64_t t, int tokens) {
-    for (int i = 0; i < tokens; ++i)
-      widen_token(p_.v, p_.element, t + i, first_, columns_, panels_ * kPanel, v_ + i * panels_ * kPanel);
-    for (int n = 0; 2 * n < tokens; ++n) pack_pair(pairs_[n], n, t + 2 * n, tokens - 2 * n >= 2 ? 2 : 1);
+  // What the next tokens are, and where these tokens' outputs go, on their way to L2 beside the sweeps.
+  void fetch(const RecurrenceResult& result, std::int64_t t, int tokens) {
+    const std::int64_t next = t + tokens, count = least_of(2 * kPairs, p_.tokens - next);
+    const std::int64_t bytes = element_bytes(p_.element);
+    const auto add = [&](const void* rows, std::int64_t step, std::int64_t size, std::int64_t at, std::int64_t many,
+                         std::int64_t width) {
+      soon_.add(static_cast<const char*>(rows) + at * step * size, step * size, many, width * size);
+    };
+    soon_ = {};
+    add(p_.q.data, p_.q.step, bytes, next, count, p_.d_k), add(p_.k.data, p_.k.step, bytes, next, count, p_.d_k);
+    add(element_at(p_.v.data, p_.element, first_), p_.v.step, bytes, next, count, columns_);
+    if (p_.decay && p_.by_channel) add(p_.decay, p_.decay_step, 4, next, count, p_.d_k);
+    add(element_at(result.output, p_.element, first_), result.step, bytes, t, tokens, columns_);
+    soon_.spread_over(panels_ * ((tokens + 1) / 2));
   }
 
-  void pack_pair(Pair& pair, int n, std::int64_t t, int tokens) {
-    const std::int64_t padded = blocks_ * kStateRows;
+  void pack(std::int64_t t, int tokens) {
     for (int i = 0; i < tokens; ++i) {
-      widen_token(p_.k, p_.element, t + i, 0, p_.d_k, padded, rows_[i]);
-      widen_token(p_.q, p_.element, t + i, 0, p_.d_k, padded, rows_[2 + i]);
-      pair.beta[i] = p_.beta ? p_.beta[(t + i) * p_.beta_step] : 1;
+      widen_token(p_.v, p_.element, t + i, first_, columns_, panels_ * kPanel, v_ + i * panels_ * kPanel);
+      beta_[i] = p_.beta ? p_.beta[(t + i) * p_.beta_step] : 1;
+      kept_[i] = p_.decay && !p_.by_channel ? p_.decay[(t + i) * p_.decay_step] : 0;
     }
-    pair.tokens = tokens;
-    pair.write = packed_ + n * padded * (kWrites + kReads);
-    pair.read = pair.write + padded * kWrites;
-    tokens == 2 ? pack_rows<2>(pair, t) : pack_rows<1>(pair, t);
+    for (int i = 0; i < 2 * kPairs; i += kLanes) store(kept_ + i, exp_decay(load(kept_ + i)));
+    for (int n = 0; 2 * n < tokens; ++n) {
+      Pair& pair = pairs_[n];
+      pair.tokens = tokens - 2 * n >= 2 ? 2 : 1;
+      pair.write = packed_ + n * blocks_ * kStateRows * (kWrites + kReads);
+      pair.read = pair.write + blocks_ * kStateRows * kWrites;
+      pair.tokens == 2 ? pack_rows<2>(pair, 2 * n, t) : pack_rows<1>(pair, 2 * n, t);
+    }
+  }
+
+  // Rows [d, d + count) of what token `i` of the chunk keeps, and of a token's key or query.
+  Vec kept_by(std::int64_t t, int i, std::int64_t d, int count) const {
+    return p_.by_channel ? kept(p_, t + i, d, count) : splat(kept_[i]);
+  }
+  Vec part(const TokenRows& rows, std::int64_t t, std::int64_t d, int count) const {
+    const void* at = element_at(rows.data, p_.element, t * rows.step + d);
+    if (count == kLanes) return lanes_at(p_.element, at);
+    float lane[kLanes] = {};
+    widen(p_.element, at, lane, count);
+    return load(lane);
   }
 
   template <int kTokens>
-  void pack_rows(Pair& pair, std::int64_t t) {
+  void pack_rows(Pair& pair, int i, std::int64_t t) {
     Vec k2_k1 = splat(0.f), q1_k1 = k2_k1, q2_k1 = k2_k1, q2_k2 = k2_k1;
     for (std::int64_t d = 0; d < p_.d_k; d += kLanes) {
       const int count = static_cast<int>(least_of(kLanes, p_.d_k - d));
       const std::int64_t block = d / kStateRows, row = d % kStateRows;
       float* write = pair.write + block * kWrites * kStateRows + row;
       float* read = pair.read + block * kReads * kStateRows + row;
-      const Vec a1 = kept(p_, t, d, count), k1 = load(rows_[0] + d), q1 = load(rows_[2] + d);
+      const Vec a1 = kept_by(t, i, d, count), k1 = part(p_.k, t + i, d, count), q1 = part(p_.q, t + i, d, count);
       q1_k1 += q1 * k1;
       store(read, a1 * k1), store(read + 2 * kStateRows, a1 * q1);
       if constexpr (kTokens == 1) {
         store(write, a1), store(write + kStateRows, k1);
       } else {
-        const Vec a2 = kept(p_, t + 1, d, count), k2 = load(rows_[1] + d), q2 = load(rows_[3] + d);
+        const Vec a2 = kept_by(t, i + 1, d, count);
+        const Vec k2 = part(p_.k, t + i + 1, d, count), q2 = part(p_.q, t + i + 1, d, count);
         const Vec a = a1 * a2, old_k1 = a2 * k1;
         k2_k1 += k2 * old_k1, q2_k1 += q2 * old_k1, q2_k2 += q2 * k2;
         store(write, a), store(write + kStateRows, old_k1), store(write + 2 * kStateRows, k2);
@@ -175,42 +215,50 @@ class ForwardPanels {
       pair.k2_k1 = sum_lanes(k2_k1), pair.q2_k1 = sum_lanes(q2_k1), pair.q2_k2 = sum_lanes(q2_k2);
   }
 
-  // The chunk's tokens over one panel.
+  // The chunk's tokens over some panels side by side.
   template <bool kDelta>
-  void pass(std::int64_t panel, int tokens) {
-    float* state = state_ + panel * p_.d_k * kPanel;
-    float* v = v_ + panel * kPanel;
+  void pass(std::int64_t first, std::int64_t count, int tokens) {
     const int last = (tokens - 1) / 2;
-    PanelVectors delta{}, recall, out;
-    for (int n = 0; n <= last; ++n, v += 2 * panels_ * kPanel) {
-      const Pair& pair = pairs_[n];
-      const float* write = n == 0 ? pair.write : pairs_[n - 1].write;
-      const auto next = [&]<int kWrite>() {
-        pair.tokens == 2 ? sweep<kDelta, kWrite, 2>(state, p_.d_k, write, pair.read, delta, recall, out)
-                         : sweep<kDelta, kWrite, 1>(state, p_.d_k, write, pair.read, delta, recall, out);
-      };
-      n == 0 ? next.template operator()<0>() : next.template operator()<2>();
-      finish<kDelta>(pair, v, recall, out, delta);
+    PanelVectors delta[kMostTogether]{}, recall, out;
+    const auto each = [&]<int kWrite, int kRead>(const Pair& before, const Pair& pair, int n) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        soon_();
+        float* state = state_ + (first + i) * p_.d_k * kPanel;
+        sweep<kDelta, kWrite, kRead>(state, p_.d_k, before.write, pair.read, delta[i], recall, out);
+        if constexpr (kRead > 0)
+          finish<kDelta, kRead>(pair, 2 * n, v_ + (2 * n * panels_ + first + i) * kPanel, recall, out, delta[i]);
+      }
+    };
+    for (int n = 0; n <= last; ++n) {
+      const Pair &before = pairs_[n == 0 ? 0 : n - 1], &pair = pairs_[n];
+      if (n == 0) {
+        pair.tokens == 2 ? each.template operator()<0, 2>(before, pair, n)
+                         : each.template operator()<0, 1>(before, pair, n);
+      } else {
+        pair.tokens == 2 ? each.template operator()<2, 2>(before, pair, n)
+                         : each.template operator()<2, 1>(before, pair, n);
+      }
     }
     const Pair& pair = pairs_[last];
-    pair.tokens == 2 ? sweep<kDelta, 2, 0>(state, p_.d_k, pair.write, pair.read, delta, recall, out)
-                     : sweep<kDelta, 1, 0>(state, p_.d_k, pair.write, pair.read, delta, recall, out);
+    pair.tokens == 2 ? each.template operator()<2, 0>(pair, pair, last)
+                     : each.template operator()<1, 0>(pair, pair, last);
   }
 
   // What the tokens of a pair write, and their outputs in place of their values.
-  template <bool kDelta>
-  void finish(const Pair& pair, float* v, const PanelVectors& recall, const PanelVectors& out, PanelVectors& delta) {
+  template <bool kDelta, int kTokens>
+  void finish(const Pair& pair, int i, float* v, const PanelVectors& recall, const PanelVectors& out,
+              PanelVectors& delta) {
     const Vec scale = splat(p_.scale);
     ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) {
       float* v1 = v + w * kLanes;
       Vec d1 = load(v1);
-      if constexpr (kDelta) d1 = splat(pair.beta[0]) * (d1 - recall.of[0][w]);
+      if constexpr (kDelta) d1 = splat(beta_[i]) * (d1 - recall.of[0][w]);
       store(v1, scale * (splat(pair.q1_k1) * d1 + out.of[0][w]));
       delta.of[0][w] = d1;
-      if (pair.tokens == 1) continue;
+      if constexpr (kTokens == 1) continue;
       float* v2 = v1 + panels_ * kPanel;
       Vec d2 = load(v2);
-      if constexpr (kDelta) d2 = splat(pair.beta[1]) * ((d2 - recall.of[1][w]) - splat(pair.k2_k1) * d1);
+      if constexpr (kDelta) d2 = splat(beta_[i + 1]) * ((d2 - recall.of[1][w]) - splat(pair.k2_k1) * d1);
       store(v2, scale * (splat(pair.q2_k2) * d2 + (splat(pair.q2_k1) * d1 + out.of[1][w])));
       delta.of[1][w] = d2;
     }
@@ -219,8 +267,10 @@ class ForwardPanels {
   const Recurrence& p_;
   std::int64_t first_, panels_, columns_, blocks_;
   float *state_, *v_, *packed_;
-  float* rows_[4];  // k1, k2, q1, q2
+  std::int64_t together_;
   Pair pairs_[kPairs];
+  float beta_[2 * kPairs], kept_[2 * kPairs];  // what a token keeps, where that is one number for all channels
+  PrefetchRows soon_;
 };
 
 inline std::size_t forward_scratch(const Recurrence& p, std::int64_t panels) {
