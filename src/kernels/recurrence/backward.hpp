@@ -5,6 +5,7 @@
 // and from what was read and written, dG = q dq + k dk_read − k dk_written, with S' · H on the last token.
 #pragma once
 
+#include "kernels/prefetch.hpp"
 #include "kernels/recurrence/chunk.hpp"
 
 namespace attn::kernels::ATTN_UNIT {
@@ -23,17 +24,17 @@ class BackwardChunks {
         states_(memory((segment_ + 1) * size_)),
         residuals_(memory(segment_ * kChunk * chunk_.v_width)),
         h_(state(memory(size_))),
-        d_output_(Chunk::rows(memory, chunk_.v_width)),
+        d_output_(Chunk::rows(memory, chunk_.v_width, 2)),
         delta_(Chunk::rows(memory, chunk_.v_width)),
         e_(Chunk::rows(memory, chunk_.v_width)),
         dv_(Chunk::rows(memory, chunk_.v_width)),
-        minus_dv_(Chunk::rows(memory, chunk_.v_width)),
-        turned_{memory(chunk_.v_width * kChunk), kChunk},
-        tall_{memory(chunk_.k_width * kChunk), kChunk},
-        d_qk_(Chunk::rows(memory, kChunk)),
-        d_l_(Chunk::rows(memory, kChunk)),
-        dq_(Chunk::rows(memory, chunk_.k_width)),
-        dk_read_(Chunk::rows(memory, chunk_.k_width)),
+        minus_dv_(Chunk::second(d_output_)),
+        turned_(memory(2 * chunk_.v_width * kChunk)),
+        tall_(memory(2 * chunk_.k_width * kChunk)),
+        d_qk_(Chunk::rows(memory, kChunk, 2)),
+        d_l_(Chunk::second(d_qk_)),
+        dq_(Chunk::rows(memory, chunk_.k_width, 2)),
+        dk_read_(Chunk::second(dq_)),
         dk_written_(Chunk::rows(memory, chunk_.k_width)),
         end_(memory(chunk_.k_width)) {}
 
@@ -69,7 +70,7 @@ class BackwardChunks {
   }
 
   // to (rows, columns) += m
-  static void add_rows(const Matrix& m, std::int64_t rows, std::int64_t columns, float* to) {
+  static void add_rows(const Matrix m, std::int64_t rows, std::int64_t columns, float* to) {
     for (std::int64_t i = 0; i < rows; ++i) {
       each_vector(columns, [&](std::int64_t c, int count) {
         store_some(to + i * columns + c, load_some(to + i * columns + c, count) + load_some(m.row(i) + c, count),
@@ -83,11 +84,44 @@ class BackwardChunks {
     chunk_.load_tokens(t, least_of(kChunk, p_.tokens - t), with_queries);
   }
 
+  // What the next chunk of a segment reads and writes, on its way to L2 beside this one's products.
+  void fetch_forward(std::int64_t chunk, std::int64_t n) {
+    soon_ = {};
+    fetch_tokens(p_.k, p_.d_k, chunk + 1), fetch_tokens(p_.v, p_.d_v, chunk + 1);
+    fetch_floats(states_ + least_of(n + 2, segment_) * size_, size_);
+    soon_.spread_over(kPlaces);
+  }
+
+  void fetch_backward(std::int64_t chunk, std::int64_t n, const RecurrenceGradient& g) {
+    soon_ = {};
+    const std::int64_t t = chunk * kChunk;
+    fetch_floats(g.dv + t * p_.d_v, chunk_.tokens * p_.d_v);
+    fetch_floats(g.dq + t * p_.d_k, chunk_.tokens * p_.d_k), fetch_floats(g.dk + t * p_.d_k, chunk_.tokens * p_.d_k);
+    if (n > 0) {
+      fetch_tokens(p_.k, p_.d_k, chunk - 1), fetch_tokens(p_.v, p_.d_v, chunk - 1);
+      fetch_tokens(p_.q, p_.d_k, chunk - 1), fetch_tokens(g.d_output, p_.d_v, chunk - 1);
+      fetch_floats(states_ + (n - 1) * size_, size_);
+      fetch_floats(residual_of(n - 1).data, kChunk * chunk_.v_width);
+    }
+    soon_.spread_over(kPlaces);
+  }
+
+  void fetch_tokens(const TokenRows& rows, std::int64_t width, std::int64_t chunk) {
+    const std::int64_t bytes = element_bytes(p_.element), t = chunk * kChunk;
+    soon_.add(static_cast<const char*>(rows.data) + t * rows.step * bytes, rows.step * bytes,
+              least_of(kChunk, p_.tokens - t), width * bytes);
+  }
+  void fetch_floats(const float* from, std::int64_t count) {
+    soon_.add(reinterpret_cast<const char*>(from), 0, 1, count * 4);
+  }
+
   // to = exp(G) · from
-  void decay_state(const Matrix& from, const Matrix& to) const {
+  void decay_state(const Matrix from, const Matrix to) const {
     for (std::int64_t d = 0; d < p_.d_k; ++d) {
-      const Vec g = splat(chunk_.kept_in_all()[d]);
-      each_column(from, [&](std::int64_t c) { store(to.row(d) + c, g * load(from.row(d) + c)); });
+      const Vec g = splat(chunk_.kept_in_all(d));
+      const float* in = from.row(d);
+      float* out = to.row(d);
+      each_column(from, [&](std::int64_t c) { store(out + c, g * load(in + c)); });
     }
   }
 
@@ -96,22 +130,24 @@ class BackwardChunks {
     copy(state(starts_ + s * size_), state_of(0));
     for (std::int64_t n = 0; n < chunks_of(s); ++n) {
       load_chunk(s * segment_ + n, false);
+      fetch_forward(s * segment_ + n, n);
       const Matrix r = residual_of(n), before = state_of(n), after = state_of(n + 1);
       for (std::int64_t i = 0; i < kChunk; ++i)
         __builtin_memcpy(r.row(i), chunk_.v.row(i), static_cast<std::size_t>(r.width) * sizeof(float));
       if (p_.delta) {
-        multiply<false>(by_rows(chunk_.read_k), before, delta_, chunk_.tokens, p_.d_k);
+        multiply<false>(by_rows(chunk_.read_k), before, delta_, chunk_.tokens, p_.d_k, soon_);
         for (std::int64_t i = 0; i < chunk_.tokens; ++i)
           each_column(r, [&](std::int64_t c) { store(r.row(i) + c, load(r.row(i) + c) - load(delta_.row(i) + c)); });
         solve(chunk_.l, false, chunk_.beta, r, delta_, chunk_.tokens);
       }
       decay_state(before, after);
-      multiply<true>(by_columns(chunk_.written_k), p_.delta ? delta_ : r, after, p_.d_k, chunk_.tokens);
+      multiply<true>(by_columns(chunk_.written_k), p_.delta ? delta_ : r, after, p_.d_k, chunk_.tokens, soon_);
     }
   }
 
   void backward(std::int64_t chunk, std::int64_t n, const RecurrenceGradient& g) {
     load_chunk(chunk, true);
+    fetch_backward(chunk, n, g);
     const std::int64_t tokens = chunk_.tokens, t = chunk_.t;
     const Matrix r = residual_of(n);
     for (std::int64_t i = 0; i < kChunk; ++i) {
@@ -120,7 +156,7 @@ class BackwardChunks {
       each_column(r, [&](std::int64_t c) { store(delta_.row(i) + c, splat(chunk_.beta[i]) * load(r.row(i) + c)); });
     }
     multiply_lower_by_columns<false>(chunk_.qk, d_output_, e_, tokens);
-    multiply<true>(by_rows(chunk_.written_k), h_, e_, tokens, p_.d_k);
+    multiply<true>(by_rows(chunk_.written_k), h_, e_, tokens, p_.d_k, soon_);
     if (p_.delta) {
       solve(chunk_.l, true, chunk_.beta, e_, dv_, tokens);
       add_rows(dv_, tokens, p_.d_v, g.dv + t * p_.d_v);
@@ -133,9 +169,11 @@ class BackwardChunks {
     if (g.d_decay) add_decay(g.d_decay + t * (p_.by_channel ? p_.d_k : 1));
     add_keys(g.dq + t * p_.d_k, g.dk + t * p_.d_k);
     decay_state(h_, h_);
-    multiply<true>(by_columns(chunk_.read_q), d_output_, h_, p_.d_k, tokens);
-    if (p_.delta) multiply<true>(by_columns(chunk_.read_k), minus_dv_, h_, p_.d_k, tokens);
+    multiply<true>(by_columns(chunk_.read_q), d_output_, h_, p_.d_k, readers(), soon_);
   }
+
+  // Rows of queries, and with the delta rule of keys, that read a state.
+  std::int64_t readers() const { return p_.delta ? 2 * kChunk : kChunk; }
 
   // dbeta = e · r
   void add_beta(const Matrix& r, float* d_beta) const {
@@ -148,67 +186,53 @@ class BackwardChunks {
     }
   }
 
-  // m (kChunk, k_width) = (s · rowsᵀ)ᵀ, of which each row d is decayed as `read` was. Leaves rowsᵀ in turned_.
-  void against_state(const Matrix& s, const Matrix& rows, const Matrix& m) {
-    transpose_to(rows, kChunk, rows.width, turned_);
-    multiply<false>(by_rows(s), turned_, tall_, p_.d_k, p_.d_v);
-    transpose_to(tall_, chunk_.k_width, kChunk, m);
+  // m (count, k_width) = (s · rowsᵀ)ᵀ. Leaves rowsᵀ in turned_.
+  void against_state(const Matrix& s, const Matrix& rows, const Matrix& m, std::int64_t count) {
+    const Matrix turned{turned_, count}, tall{tall_, count};
+    transpose_to(rows, count, rows.width, turned);
+    multiply<false>(by_rows(s), turned, tall, p_.d_k, p_.d_v, soon_);
+    for (std::int64_t i = p_.d_k * count; i < chunk_.k_width * count; ++i) tall.data[i] = 0;
+    transpose_to(tall, chunk_.k_width, count, m);
   }
 
   // What the state before the chunk, and the gradient of that after it, make of rows; and d_qk = do · δ, d_l = −dv · δ.
   void of_states(std::int64_t n, std::int64_t tokens) {
-    for (std::int64_t i = p_.d_k * kChunk; i < chunk_.k_width * kChunk; ++i) tall_.data[i] = 0;
     for (std::int64_t i = 0; i < kChunk; ++i) {
       each_column(delta_, [&](std::int64_t c) {
         if (i >= tokens) store(delta_.row(i) + c, splat(0.f));
         store(minus_dv_.row(i) + c, p_.delta && i < tokens ? -load(dv_.row(i) + c) : splat(0.f));
       });
     }
-    against_state(state_of(n), d_output_, dq_);
-    decay_rows(dq_, false);
+    against_state(state_of(n), d_output_, dq_, readers());
+    scale_rows(chunk_.kept_before, dq_, dq_);
     if (p_.delta) {
-      against_state(state_of(n), minus_dv_, dk_read_);
-      decay_rows(dk_read_, false);
+      scale_rows(chunk_.kept_before, dk_read_, dk_read_);
     } else {
       for (std::int64_t i = 0; i < kChunk * chunk_.k_width; ++i) dk_read_.data[i] = 0;
     }
     sum_end(state_of(n + 1));
-    against_state(h_, delta_, dk_written_);
-    decay_rows(dk_written_, true);
-    multiply<false>(by_rows(d_output_), turned_, d_qk_, kChunk, p_.d_v);
-    multiply<false>(by_rows(minus_dv_), turned_, d_l_, kChunk, p_.d_v);
-    const bool by_head = !chunk_.by_channel();
-    for (std::int64_t i = 0; i < kChunk; ++i) {
-      for (std::int64_t j = 0; j < kChunk; ++j) {
-        const float e = by_head ? chunk_.e.row(i)[j] : 1;
-        d_qk_.row(i)[j] = j <= i ? d_qk_.row(i)[j] * e : 0;
-        d_l_.row(i)[j] = j < i ? d_l_.row(i)[j] * e : 0;
-      }
-    }
+    against_state(h_, delta_, dk_written_, kChunk);
+    scale_rows(chunk_.kept_after, dk_written_, dk_written_);
+    multiply<false>(by_rows(d_output_), {turned_, kChunk}, d_qk_, 2 * kChunk, p_.d_v);
+    keep_lower(d_qk_, chunk_.e, !chunk_.by_channel(), false);
+    keep_lower(d_l_, chunk_.e, !chunk_.by_channel(), true);
   }
 
-  // m_i · exp(G_i), or m_j · exp(G_last − G_j)
-  void decay_rows(const Matrix& m, bool written) const {
-    each_column(m, [&](std::int64_t d) {
-      Vec g = splat(1.f);
-      for (std::int64_t n = 0; n < kChunk; ++n) {
-        const std::int64_t i = written ? kChunk - 1 - n : n;
-        const Vec kept = load(chunk_.kept_by_token().row(i) + d);
-        if (!written) g = g * kept;
-        store(m.row(i) + d, g * load(m.row(i) + d));
-        if (written) g = g * kept;
+  // S' · H: of each row, or of all in the first lanes.
+  void sum_end(const Matrix after) {
+    Vec even = splat(0.f), odd = even;
+    const std::int64_t width = after.width;
+    for (std::int64_t d = 0; p_.decay && d < p_.d_k; ++d) {
+      const float *s = after.row(d), *h = h_.row(d);
+      for (std::int64_t c = 0; c < width; c += 2 * kLanes) {
+        even = load(s + c) * load(h + c) + even;
+        odd = load(s + c + kLanes) * load(h + c + kLanes) + odd;
       }
-    });
-  }
-
-  // S' · H, of each row
-  void sum_end(const Matrix& after) {
-    for (std::int64_t d = 0; d < chunk_.k_width; ++d) {
-      Vec sum = splat(0.f);
-      if (p_.decay && d < p_.d_k)
-        each_column(after, [&](std::int64_t c) { sum = load(after.row(d) + c) * load(h_.row(d) + c) + sum; });
-      end_[d] = sum_lanes(sum);
+      if (!p_.by_channel) continue;
+      end_[d] = sum_lanes(even + odd);
+      even = odd = splat(0.f);
     }
+    if (!p_.by_channel) store(end_, even + odd);
   }
 
   // dq_i += Σ d_qk_ij E_ij k_j; dk_i += Σ d_l_ij E_ij k_j as a reader; dk_j += Σ E_ij (d_qk_ij q_i + d_l_ij k_i)
@@ -222,12 +246,12 @@ class BackwardChunks {
   }
 
   void of_pairs_by_channel() {
-    const Matrix& kept = chunk_.kept_by_token();
+    const Gains& kept = chunk_.kept;
     each_column(dq_, [&](std::int64_t d) {
       for (std::int64_t j = 0; j < kChunk; ++j) {
         Vec key = load(chunk_.k.row(j) + d);
         for (std::int64_t i = j; i < kChunk; ++i) {
-          if (i > j) key = key * load(kept.row(i) + d);
+          if (i > j) key = key * kept.of(i, d);
           store(dq_.row(i) + d, splat(d_qk_.row(i)[j]) * key + load(dq_.row(i) + d));
           store(dk_read_.row(i) + d, splat(d_l_.row(i)[j]) * key + load(dk_read_.row(i) + d));
         }
@@ -235,7 +259,7 @@ class BackwardChunks {
         for (std::int64_t i = kChunk - 1; i >= j; --i) {
           sum = splat(d_qk_.row(i)[j]) * load(chunk_.q.row(i) + d) + sum;
           sum = splat(d_l_.row(i)[j]) * load(chunk_.k.row(i) + d) + sum;
-          if (i > j) sum = sum * load(kept.row(i) + d);
+          if (i > j) sum = sum * kept.of(i, d);
         }
         store(dk_written_.row(j) + d, sum + load(dk_written_.row(j) + d));
       }
@@ -243,20 +267,32 @@ class BackwardChunks {
   }
 
   // d_decay_t = Σ dG over the tokens from t on; nothing where nothing was kept.
-  void add_decay(float* d_decay) {
-    for (std::int64_t d = 0; d < chunk_.k_width; d += kLanes) {
+  void add_decay(float* d_decay) const {
+    if (!p_.by_channel) return add_decay_by_head(d_decay);
+    each_vector(p_.d_k, [&](std::int64_t d, int count) {
       Vec sum = load(end_ + d);
       for (std::int64_t i = chunk_.tokens - 1; i >= 0; --i) {
-        sum += load(chunk_.q.row(i) + d) * load(dq_.row(i) + d) +
-               load(chunk_.k.row(i) + d) * (load(dk_read_.row(i) + d) - load(dk_written_.row(i) + d));
-        const Vec kept = load(chunk_.kept_by_token().row(i) + d);
-        const Vec here = kept == splat(0.f) ? splat(0.f) : sum;
-        const std::int64_t count = least_of(kLanes, p_.d_k - d);
-        float lane[kLanes];
-        store(lane, here);
-        for (std::int64_t n = 0; n < count; ++n) d_decay[p_.by_channel ? i * p_.d_k + d + n : i] += lane[n];
+        sum += decay_of(i, d);
+        float* to = d_decay + i * p_.d_k + d;
+        store_some(to, load_some(to, count) + (chunk_.kept.of(i, d) == splat(0.f) ? splat(0.f) : sum), count);
       }
+    });
+  }
+
+  void add_decay_by_head(float* d_decay) const {
+    float sum = sum_lanes(load(end_));
+    for (std::int64_t i = chunk_.tokens - 1; i >= 0; --i) {
+      Vec here = splat(0.f);
+      each_column(dq_, [&](std::int64_t d) { here += decay_of(i, d); });
+      sum += sum_lanes(here);
+      d_decay[i] += chunk_.kept.number(i, 0) == 0 ? 0 : sum;
     }
+  }
+
+  // dG of a token
+  Vec decay_of(std::int64_t i, std::int64_t d) const {
+    return load(chunk_.q.row(i) + d) * load(dq_.row(i) + d) +
+           load(chunk_.k.row(i) + d) * (load(dk_read_.row(i) + d) - load(dk_written_.row(i) + d));
   }
 
   void add_keys(float* dq, float* dk) const {
@@ -270,13 +306,19 @@ class BackwardChunks {
     }
   }
 
+  // About so many tiles of products are made for a chunk, each with some lines to fetch.
+  static constexpr std::int64_t kPlaces = 48;
+
   const Recurrence& p_;
   const std::int64_t chunks_, segment_, segments_;
   Chunk chunk_;
   const std::int64_t size_;
   float *const starts_, *const states_, *const residuals_;
-  const Matrix h_, d_output_, delta_, e_, dv_, minus_dv_, turned_, tall_, d_qk_, d_l_, dq_, dk_read_, dk_written_;
+  const Matrix h_, d_output_, delta_, e_, dv_, minus_dv_;
+  float *const turned_, *const tall_;
+  const Matrix d_qk_, d_l_, dq_, dk_read_, dk_written_;
   float* const end_;
+  PrefetchRows soon_;
 };
 
 inline std::size_t backward_scratch(const Recurrence& p, std::int64_t segment) {

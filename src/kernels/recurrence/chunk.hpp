@@ -29,11 +29,13 @@ struct Left {
 inline Left by_rows(const Matrix& m) { return {m.data, m.width, 1}; }
 inline Left by_columns(const Matrix& m) { return {m.data, 1, m.width}; }
 
-// c (rows, c.width) (+)= a · b
-template <bool kAccumulate>
-inline void multiply(const Left& a, const Matrix& b, const Matrix& c, std::int64_t rows, std::int64_t depth) {
+// c (rows, c.width) (+)= a · b; beside() before each whole tile.
+template <bool kAccumulate, class... Beside>
+inline void multiply(const Left& a, const Matrix& b, const Matrix& c, std::int64_t rows, std::int64_t depth,
+                     Beside&... beside) {
   for (std::int64_t n = 0; n < c.width; n += kColumns)
-    panel<kAccumulate>(rows, a.data, a.row_step, a.depth_step, b.data + n, b.width, c.data + n, c.width, depth);
+    panel<kAccumulate>(rows, a.data, a.row_step, a.depth_step, b.data + n, b.width, c.data + n, c.width, depth,
+                       beside...);
 }
 
 // The same for a lower triangle of so many rows, and for the upper one that it is by columns.
@@ -67,7 +69,8 @@ inline void transpose_to(const Matrix& from, std::int64_t rows, std::int64_t col
 // f(column) for each vector of a matrix' rows
 template <class F>
 inline __attribute__((always_inline)) void each_column(const Matrix& m, F f) {
-  for (std::int64_t d = 0; d < m.width; d += kLanes) f(d);
+  const std::int64_t width = m.width;  // a store might change the matrix' own
+  for (std::int64_t d = 0; d < width; d += kLanes) f(d);
 }
 
 // Unit triangular: x_i −= Σ l_ij y_j over the rows j that come before i, y_i = factor_i x_i; the rows in their order
@@ -92,33 +95,74 @@ inline void solve_columns(const Matrix& l, bool reversed, const float* factor, c
 }
 inline void solve(const Matrix& l, bool reversed, const float* factor, const Matrix& x, const Matrix& y,
                   std::int64_t rows) {
-  std::int64_t column = 0;
+  std::int64_t column = 0;  // eight sums at once are more than a multiply-add's latency needs
+  for (; column + 8 * kLanes <= x.width; column += 8 * kLanes)
+    solve_columns<8>(l, reversed, factor, x, y, rows, column);
   for (; column + 4 * kLanes <= x.width; column += 4 * kLanes)
     solve_columns<4>(l, reversed, factor, x, y, rows, column);
   for (; column < x.width; column += kWidth * kLanes) solve_columns<kWidth>(l, reversed, factor, x, y, rows, column);
 }
 
-// The inputs of a chunk, and what follows from them without a state.
+// What tokens of a chunk keep: a number each, or one for each channel.
+struct Gains {
+  float* data;
+  std::int64_t width;  // 0: a number each
+  Vec of(std::int64_t i, std::int64_t d) const { return width ? load(data + i * width + d) : splat(data[i]); }
+  float number(std::int64_t i, std::int64_t d) const { return width ? data[i * width + d] : data[i]; }
+};
+
+// to_i = gains_i · from_i
+inline void scale_rows(const Gains gains, const Matrix from, const Matrix to) {
+  for (std::int64_t i = 0; i < kChunk; ++i) {
+    const float* in = from.row(i);
+    float* out = to.row(i);
+    each_column(from, [&](std::int64_t d) { store(out + d, gains.of(i, d) * load(in + d)); });
+  }
+}
+
+inline VecI lane_numbers() {
+  VecI lanes{};
+  ATTN_UNROLL for (int n = 0; n < kLanes; ++n) lanes[n] = n;
+  return lanes;
+}
+
+// m_ij · e_ij below the diagonal, and on it unless `strict`; else 0, chosen, not multiplied: what is later may be NaN.
+inline void keep_lower(const Matrix m, const Matrix e, bool by_head, bool strict) {
+  for (std::int64_t i = 0; i < kChunk; ++i) {
+    const VecI end = splat(static_cast<std::int32_t>(strict ? i : i + 1));
+    each_column(m, [&](std::int64_t j) {
+      const Vec x = by_head ? load(m.row(i) + j) * load(e.row(i) + j) : load(m.row(i) + j);
+      store(m.row(i) + j, lane_numbers() + static_cast<std::int32_t>(j) < end ? x : splat(0.f));
+    });
+  }
+}
+
+// The inputs of a chunk, and what follows from them without a state. Queries and keys lie one after the other, and so
+// does what is made of each: one product serves both.
 class Chunk {
  public:
   Chunk(const Recurrence& p, Workspace& memory)
       : k_width(round_up(p.d_k, kColumns)),
         v_width(round_up(p.d_v, kColumns)),
         p_(p),
-        q(rows(memory, k_width)),
-        k(rows(memory, k_width)),
+        q(rows(memory, k_width, 2)),
+        k(second(q)),
         v(rows(memory, v_width)),
-        kept_(rows(memory, k_width)),
-        read_q(rows(memory, k_width)),
-        read_k(rows(memory, k_width)),
+        kept(gains(memory)),
+        kept_before(gains(memory)),
+        kept_after(gains(memory)),
+        read_q(rows(memory, k_width, 2)),
+        read_k(second(read_q)),
         written_k(rows(memory, k_width)),
-        l(rows(memory, kChunk)),
-        qk(rows(memory, kChunk)),
+        qk(rows(memory, kChunk, 2)),
+        l(second(qk)),
         e(rows(memory, kChunk)),
-        turned_{memory(k_width * kChunk), kChunk},
-        run_{memory(k_width), k_width} {}
+        turned_{memory(k_width * kChunk), kChunk} {}
 
-  static Matrix rows(Workspace& memory, std::int64_t width) { return {memory(kChunk * width), width}; }
+  static Matrix rows(Workspace& memory, std::int64_t width, int chunks = 1) {
+    return {memory(chunks * kChunk * width), width};
+  }
+  static Matrix second(const Matrix& m) { return {m.row(kChunk), m.width}; }
 
   // q is scaled. `with_queries`: read_q and qk, too.
   void load_tokens(std::int64_t first, std::int64_t count, bool with_queries) {
@@ -128,18 +172,20 @@ class Chunk {
       if (with_queries) take(p_.q, i, p_.d_k, q);
       beta[i] = i < tokens && p_.beta ? p_.beta[(t + i) * p_.beta_step] : 1;
     }
-    if (with_queries) scale_rows(q, splat(p_.scale));
-    decays();
-    if (with_queries) sum_reads(q, read_q);
-    sum_reads(k, read_k);
-    sum_writes();
-    p_.decay&& p_.by_channel ? pairs_by_channel(with_queries) : pairs_by_head(with_queries);
+    if (with_queries) {
+      for (std::int64_t i = 0; i < kChunk; ++i)
+        each_column(q, [&](std::int64_t d) { store(q.row(i) + d, load(q.row(i) + d) * splat(p_.scale)); });
+    }
+    by_channel() ? decays_by_channel() : decays_by_head();
+    if (with_queries) scale_rows(kept_before, q, read_q);
+    scale_rows(kept_before, k, read_k);
+    scale_rows(kept_after, k, written_k);
+    by_channel() ? pairs_by_channel(with_queries) : pairs_by_head(with_queries);
   }
 
   bool by_channel() const { return p_.decay && p_.by_channel; }
-  const Matrix& kept_by_token() const { return kept_; }
-  // exp(G) of the whole chunk, a number for each row of the state.
-  const float* kept_in_all() const { return run_.data; }
+  // exp(G) of the whole chunk, for a row of the state.
+  float kept_in_all(std::int64_t d) const { return kept_before.number(kChunk - 1, d); }
 
   const std::int64_t k_width, v_width;
   std::int64_t t = 0, tokens = 0;
@@ -150,74 +196,67 @@ class Chunk {
 
  public:
   const Matrix q, k, v;
+  const Gains kept;                     // exp(decay) of each token
+  const Gains kept_before, kept_after;  // exp(G_i) and exp(G_last − G_j)
+  const Matrix read_q, read_k;          // exp(G_i) q_i and exp(G_i) k_i: what they read of the state before the chunk
+  const Matrix written_k;               // exp(G_last − G_j) k_j: what is left of a write after the chunk
+  const Matrix qk;                      // Σ q_i E_ij k_j for i >= j, else 0
+  const Matrix l;                       // Σ k_i E_ij k_j for i > j, else 0
+  const Matrix e;                       // E_ij where the decay is by head
 
  private:
-  const Matrix kept_;  // exp(decay) of each token
+  Gains gains(Workspace& memory) const {
+    return by_channel() ? Gains{memory(kChunk * k_width), k_width} : Gains{memory(kChunk), 0};
+  }
 
- public:
-  const Matrix read_q, read_k;  // exp(G_i) q_i and exp(G_i) k_i: what they read of the state before the chunk
-  const Matrix written_k;       // exp(G_last − G_j) k_j: what is left of a write after the chunk
-  const Matrix l;               // Σ k_i E_ij k_j for i > j, else 0
-  const Matrix qk;              // Σ q_i E_ij k_j for i >= j, else 0
-  const Matrix e;               // E_ij where the decay is by head
-
- private:
   void take(const TokenRows& from, std::int64_t i, std::int64_t n, const Matrix& to) const {
     widen_token(from, p_.element, t + least_of(i, tokens - 1), 0, i < tokens ? n : 0, to.width, to.row(i));
   }
 
-  static void scale_rows(const Matrix& m, Vec factor) {
+  void decays_by_head() {
     for (std::int64_t i = 0; i < kChunk; ++i)
-      each_column(m, [&](std::int64_t d) { store(m.row(i) + d, load(m.row(i) + d) * factor); });
-  }
-
-  void decays() {
+      kept.data[i] = p_.decay && i < tokens ? p_.decay[(t + i) * p_.decay_step] : 0;
+    for (std::int64_t i = 0; i < kChunk; i += kLanes) store(kept.data + i, exp_decay(load(kept.data + i)));
+    float before = 1, after = 1;
     for (std::int64_t i = 0; i < kChunk; ++i) {
-      each_column(kept_, [&](std::int64_t d) {
-        const std::int64_t count = least_of(kLanes, p_.d_k - d);
-        store(kept_.row(i) + d, i < tokens && count > 0 ? kept(p_, t + i, d, static_cast<int>(count)) : splat(1.f));
-      });
+      kept_before.data[i] = before *= kept.data[i];
+      kept_after.data[kChunk - 1 - i] = after;
+      after *= kept.data[kChunk - 1 - i];
     }
   }
 
-  void sum_reads(const Matrix& from, const Matrix& to) {
-    each_column(from, [&](std::int64_t d) {
-      Vec g = splat(1.f);
+  void decays_by_channel() {
+    for (std::int64_t d = 0; d < k_width; d += kLanes) {
+      const auto count = static_cast<int>(least_of(kLanes, p_.d_k - d));
+      Vec before = splat(1.f), after = before;
       for (std::int64_t i = 0; i < kChunk; ++i) {
-        g = g * load(kept_.row(i) + d);
-        store(to.row(i) + d, g * load(from.row(i) + d));
+        const Vec here = i < tokens && count > 0 ? kernels::ATTN_UNIT::kept(p_, t + i, d, count) : splat(1.f);
+        store(kept.data + i * k_width + d, here);
+        store(kept_before.data + i * k_width + d, before = before * here);
       }
-      store(run_.data + d, g);
-    });
-  }
-
-  void sum_writes() {
-    each_column(k, [&](std::int64_t d) {
-      Vec g = splat(1.f);
       for (std::int64_t i = kChunk - 1; i >= 0; --i) {
-        store(written_k.row(i) + d, g * load(k.row(i) + d));
-        g = g * load(kept_.row(i) + d);
+        store(kept_after.data + i * k_width + d, after);
+        after = after * kept.of(i, d);
       }
-    });
+    }
   }
 
   void pairs_by_head(bool with_queries) {
-    for (std::int64_t j = 0; j < kChunk; ++j) {
-      float g = 1;
-      for (std::int64_t i = 0; i < kChunk; ++i) {
-        if (i > j) g *= kept_.row(i)[0];
-        e.row(i)[j] = i < j ? 0 : g;
-      }
+    for (std::int64_t i = 0; i < kChunk; ++i) {
+      each_column(e, [&](std::int64_t j) {
+        const VecI column = lane_numbers() + static_cast<std::int32_t>(j), here = splat(static_cast<std::int32_t>(i));
+        const Vec earlier = i == 0 ? splat(0.f) : load(e.row(i - 1) + j) * splat(kept.data[i]);
+        store(e.row(i) + j, column == here ? splat(1.f) : column < here ? earlier : splat(0.f));
+      });
     }
     transpose_to(k, kChunk, k_width, turned_);
-    multiply<false>(by_rows(k), turned_, l, kChunk, p_.d_k);
-    if (with_queries) multiply<false>(by_rows(q), turned_, qk, kChunk, p_.d_k);
-    for (std::int64_t i = 0; i < kChunk; ++i) {
-      for (std::int64_t j = 0; j < kChunk; ++j) {  // chosen, not multiplied: what is later may be NaN
-        l.row(i)[j] = j < i ? l.row(i)[j] * e.row(i)[j] : 0;
-        if (with_queries) qk.row(i)[j] = j <= i ? qk.row(i)[j] * e.row(i)[j] : 0;
-      }
+    if (with_queries) {
+      multiply<false>(by_rows(q), turned_, qk, p_.delta ? 2 * kChunk : kChunk, p_.d_k);
+      keep_lower(qk, e, true, false);
+    } else if (p_.delta) {
+      multiply<false>(by_rows(k), turned_, l, kChunk, p_.d_k);
     }
+    if (p_.delta) keep_lower(l, e, true, true);
   }
 
   void pairs_by_channel(bool with_queries) {
@@ -227,7 +266,7 @@ class Chunk {
       for (std::int64_t i = j; i < kChunk; ++i) {
         Vec of_k = splat(0.f), of_q = splat(0.f);
         each_column(k, [&](std::int64_t d) {
-          const Vec kj = i == j ? load(k.row(j) + d) : load(key + d) * load(kept_.row(i) + d);
+          const Vec kj = i == j ? load(k.row(j) + d) : load(key + d) * kept.of(i, d);
           store(key + d, kj);
           of_k = load(k.row(i) + d) * kj + of_k;
           if (with_queries) of_q = load(q.row(i) + d) * kj + of_q;
@@ -238,7 +277,7 @@ class Chunk {
     }
   }
 
-  const Matrix turned_, run_;
+  const Matrix turned_;
 };
 
 }  // namespace
