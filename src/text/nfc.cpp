@@ -42,9 +42,10 @@ const std::vector<Decomposition>& decompositions() {
     std::vector<Decomposition> found;
     std::uint32_t code = 0;
     const auto numbers = decomposition_numbers();
-    for (std::size_t i = 0; i < numbers.size(); i += 3) {
+    const std::size_t count = numbers.size() / 3;
+    for (std::size_t i = 0; i < count; ++i) {
       code += numbers[i] / 2;
-      found.push_back({code, numbers[i + 1], numbers[i + 2], numbers[i] % 2 == 1});
+      found.push_back({code, numbers[count + i], numbers[2 * count + i], numbers[i] % 2 == 1});
     }
     return found;
   }();
