@@ -1,12 +1,21 @@
-// A folder of the test's own, which is deleted with it.
+// A folder of the test's own, which is deleted with it, and what a file holds.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 namespace attn::test {
+
+inline std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 class Folder {
  public:

@@ -1,6 +1,7 @@
 // Text that ranks write together, beside one process's.
 #include "attn/cut_cache.hpp"
 #include "attn/pretrained.hpp"
+#include "core/largest.hpp"
 #include "distributed/on_ranks.hpp"
 
 namespace attn::test {
@@ -28,16 +29,8 @@ GPT small_gpt() {
   return model;
 }
 
-double largest(const Tensor& t) {
-  double most = 0;
-  for (const double x : values(t)) most = std::max(most, std::fabs(x));
-  return most;
-}
-
 void expect_logits(const Tensor& found, const Tensor& wanted, const std::string& what) {
-  const auto a = values(found), b = values(wanted);
-  ASSERT_EQ(a.size(), b.size()) << what;
-  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], kClose * largest(wanted)) << what << ", " << i;
+  expect_of_largest(found, wanted, kClose, what);
 }
 
 std::int64_t likeliest(const Tensor& logits) { return candidates(logits, {.temperature = 0}).front().id; }

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "attn/linear_attention.hpp"
+#include "core/largest.hpp"
 #include "golden/golden.hpp"
 
 namespace {
 
 using namespace attn;
+using test::largest;
 
 // |found - expected| <= relative · |expected| + absolute
 void expect_near(const Tensor& found, const Tensor& expected, double relative, double absolute,
@@ -95,13 +97,6 @@ Inputs inputs_of(const golden::Config& c) {
   return in;
 }
 
-double largest(const Tensor& x) {
-  double most = 0;
-  const Tensor wide = x.to(DType::f64).contiguous();
-  for (std::int64_t i = 0; i < wide.numel(); ++i) most = std::max(most, std::abs(wide.data<double>()[i]));
-  return most;
-}
-
 TEST(LinearAttentionOfTransformers, Outputs) {
   for (const auto& c : golden::cases("recurrence", "recurrence", "transformers")) {
     SCOPED_TRACE(c.config.line());
@@ -130,9 +125,10 @@ TEST(LinearAttentionOfTransformers, Gradients) {
     for (const auto& [name, found] : all) {
       if (!found.defined()) continue;
       const double absolute = 1e-5 * std::max(0.1, given(c, "largest_" + name).item());
-      expect_near(found.select(0, 0).slice(1, std::max<std::int64_t>(t - kKept, 0), t), given(c, name), 0, absolute, name);
-      expect_near(found.select(0, 0).slice(1, 0, std::min<std::int64_t>(t, kKept)), given(c, "first_" + name), 0, absolute,
-                  "first " + name);
+      expect_near(found.select(0, 0).slice(1, std::max<std::int64_t>(t - kKept, 0), t), given(c, name), 0, absolute,
+                  name);
+      expect_near(found.select(0, 0).slice(1, 0, std::min<std::int64_t>(t, kKept)), given(c, "first_" + name), 0,
+                  absolute, "first " + name);
     }
     const Tensor& state = given(c, "d_initial_state");
     expect_near(g.initial_state.select(0, 0), state, 0, 1e-5 * std::max(0.1, largest(state)), "d_initial_state");

@@ -4,6 +4,7 @@
 #include "attn/cross_entropy.hpp"
 #include "attn/gpt.hpp"
 #include "attn/optim.hpp"
+#include "core/largest.hpp"
 #include "golden/golden.hpp"
 
 namespace {
@@ -13,17 +14,7 @@ using golden::Case;
 
 // Gradients and outputs: 1e-5 of the largest element.
 void expect_near(const Case& c, const std::string& what, const Tensor& found) {
-  const Tensor& expected = c.expected.at(what);
-  ASSERT_TRUE(found.defined()) << what;
-  ASSERT_EQ(found.shape(), expected.shape()) << what;
-  double largest = 1e-30, worst = 0;
-  const Tensor a = expected.contiguous().view({-1}), b = found.contiguous().view({-1});
-  for (std::int64_t i = 0; i < a.numel(); ++i) {
-    largest = std::max(largest, std::abs(a.at({i})));
-    const double error = std::abs(a.at({i}) - b.at({i}));
-    worst = std::isfinite(error) ? std::max(worst, error) : INFINITY;
-  }
-  EXPECT_LE(worst / largest, 1e-5) << what << " of case " << c.number << " " << c.config.line();
+  test::expect_of_largest(found, c.expected.at(what), 1e-5, what + " of case " + c.number + " " + c.config.line());
 }
 
 struct Piece {

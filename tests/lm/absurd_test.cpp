@@ -1,6 +1,5 @@
 // A released model whose numbers are absurd is refused before memory is taken for them, or it computes.
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "attn/generate.hpp"
@@ -14,12 +13,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kAbsurd[] = {0, -1, std::int64_t{1} << 31, std::numeric_limits<std::int64_t>::max()};
-
-std::string read(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // Loads and computes with and without a cache, or throws Error. True when it was loaded.
 bool loads_or_refuses(const fs::path& path) {

@@ -4,7 +4,6 @@
 #include <omp.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <map>
 #include <random>
@@ -14,6 +13,7 @@
 #include "attn/generate.hpp"
 #include "attn/io.hpp"
 #include "attn/pretrained.hpp"
+#include "core/largest.hpp"
 #include "kernels/use.hpp"
 
 namespace attn::test {
@@ -29,27 +29,6 @@ GPT random_model(Generator& rng) {
     for (std::int64_t i = 0; i < noise.numel(); ++i) p->value.data<float>()[i] += 0.3f * noise.data<float>()[i];
   }
   return model;
-}
-
-double largest(const Tensor& t) {
-  double most = 0;
-  const Tensor flat = t.contiguous().view({-1});
-  for (std::int64_t i = 0; i < flat.numel(); ++i) most = std::max(most, std::abs(flat.at({i})));
-  return most;
-}
-
-double distance(const Tensor& a, const Tensor& b) {
-  if (!(a.shape() == b.shape())) return std::numeric_limits<double>::infinity();
-  const Tensor d = Tensor::empty(a.shape(), DType::f64), x = a.to(DType::f64).contiguous(), y = b.to(DType::f64);
-  const Tensor z = y.contiguous();
-  for (std::int64_t i = 0; i < d.numel(); ++i) d.data<double>()[i] = x.data<double>()[i] - z.data<double>()[i];
-  return largest(d);
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  const Tensor x = a.contiguous(), y = b.contiguous();
-  return a.shape() == b.shape() &&
-         std::memcmp(x.raw(), y.raw(), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())) == 0;
 }
 
 // The logits after each token that ends a piece, the text read in pieces of these sizes: (pieces, b, vocab).
@@ -88,7 +67,7 @@ TEST(Decoder, GivesTheLogitsOfTheWholeForwardPass) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       at += sizes[i];
       // Both sum in float32, through three layers.
-      EXPECT_LT(distance(logits[i], wanted.select(1, at - 1)), 64 * kEpsilon * largest(wanted)) << "token " << at;
+      EXPECT_LT(difference(logits[i], wanted.select(1, at - 1)), 64 * kEpsilon * largest(wanted)) << "token " << at;
     }
     EXPECT_EQ(decoder.length(), 24);
   }
@@ -107,7 +86,7 @@ TEST(Decoder, FollowsThePrecision) {
       const Tensor ids = rng.randint(0, 37, {2, 7});
       Decoder decoder(model, 2);
       const Tensor whole = model.forward(ids).slice(1, 6, 7).contiguous().view({2, 37});
-      EXPECT_TRUE(same_bits(decoder.read(ids), whole)) << target.isa << ", " << name(precision);
+      EXPECT_TRUE(identical(decoder.read(ids), whole)) << target.isa << ", " << name(precision);
     }
   }
 }
@@ -125,8 +104,8 @@ TEST(Decoder, SameBitsForAnyThreadsAndBatch) {
   const auto found = read_in_pieces(other, ids, sizes);
   omp_set_num_threads(threads);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    EXPECT_TRUE(same_bits(wanted[i], found[i])) << "threads, piece " << i;
-    EXPECT_TRUE(same_bits(wanted[i].slice(0, 1, 2), alone[i])) << "batch, piece " << i;
+    EXPECT_TRUE(identical(wanted[i], found[i])) << "threads, piece " << i;
+    EXPECT_TRUE(identical(wanted[i].slice(0, 1, 2), alone[i])) << "batch, piece " << i;
   }
 }
 
@@ -140,7 +119,7 @@ TEST(Decoder, ForgetsAndReadsAgain) {
   EXPECT_EQ(decoder.length(), 2);
   decoder.read(0, std::vector<std::int64_t>{9, 8});
   decoder.truncate(0, 0);
-  EXPECT_TRUE(same_bits(decoder.read(0, text), first));
+  EXPECT_TRUE(identical(decoder.read(0, text), first));
 }
 
 TEST(Decoder, RefusesWhatDoesNotFitAndGoesOn) {
@@ -160,7 +139,7 @@ TEST(Decoder, RefusesWhatDoesNotFitAndGoesOn) {
   const Tensor more = rng.randint(0, 37, {2, 4});
   Decoder fresh(model, 2);
   fresh.read(ids);
-  EXPECT_TRUE(same_bits(decoder.read(more), fresh.read(more)));
+  EXPECT_TRUE(identical(decoder.read(more), fresh.read(more)));
 }
 
 TEST(Decoder, ReadsMatricesInBfloat16) {
@@ -174,8 +153,8 @@ TEST(Decoder, ReadsMatricesInBfloat16) {
   const Tensor ids = rng.randint(0, 37, {1, 24});
   Decoder plain(model), half(rounded);
   // The same values, and sums in the same order: of few rows and, by their float32 copy, of many.
-  EXPECT_TRUE(same_bits(plain.read(ids.slice(1, 0, 20)), half.read(ids.slice(1, 0, 20))));
-  EXPECT_TRUE(same_bits(plain.read(ids.slice(1, 20, 21)), half.read(ids.slice(1, 20, 21))));
+  EXPECT_TRUE(identical(plain.read(ids.slice(1, 0, 20)), half.read(ids.slice(1, 0, 20))));
+  EXPECT_TRUE(identical(plain.read(ids.slice(1, 20, 21)), half.read(ids.slice(1, 20, 21))));
   EXPECT_THROW(store_matrices(model, DType::f16), Error);
 }
 
@@ -187,7 +166,7 @@ TEST(Decoder, KeepsKeysAndValuesInFewerBits) {
   const Tensor wanted = exact.read(ids);
   for (const DType dtype : {DType::bf16, DType::i8}) {
     Decoder decoder(model, 1, dtype);
-    const double error = distance(decoder.read(ids), wanted);
+    const double error = difference(decoder.read(ids), wanted);
     EXPECT_GT(error, 0);
     EXPECT_LT(error, 0.05 * largest(wanted)) << name(dtype);
   }

@@ -2,17 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <limits>
 
 #include "attn/error.hpp"
 #include "attn/io.hpp"
 #include "attn/pretrained.hpp"
 #include "core/folder.hpp"
+#include "core/largest.hpp"
 
 namespace attn::test {
 namespace {
@@ -23,26 +21,13 @@ using testing::HasSubstr;
 const fs::path kData = fs::path(ATTN_TEST_DATA) / "gpt2";
 const char* const kCases[] = {"tied-tanh-f32", "tied-gelu-f16", "untied-bf16", "bare-2019-f32"};
 
-std::string read(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // Both are float32 sums over a width of 16 and 64 and two layers, in other orders.
 void expect_logits(GPT& model, const fs::path& folder) {
   const Tensor ids = io::load_tensor(folder / "logits.safetensors", "ids");
   const Tensor wanted = io::load_tensor(folder / "logits.safetensors", "logits");
   const Tensor found = model.forward(ids);
-  ASSERT_TRUE(found.shape() == wanted.shape());
-  const Tensor f = found.contiguous().view({-1}), w = wanted.contiguous().view({-1});
-  double largest = 0, error = 0;
-  for (std::int64_t i = 0; i < w.numel(); ++i) {
-    largest = std::max(largest, std::abs(w.at({i})));
-    error = std::max(error, std::abs(w.at({i}) - f.at({i})));
-  }
-  EXPECT_GT(largest, 1);
-  EXPECT_LT(error, 16 * std::numeric_limits<float>::epsilon() * largest) << folder;
+  EXPECT_GT(largest(wanted), 1);
+  expect_of_largest(found, wanted, 16 * std::numeric_limits<float>::epsilon(), folder.string());
 }
 
 TEST(Checkpoint, GivesTransformersLogits) {
@@ -120,17 +105,6 @@ TEST(Checkpoint, ConfigsComeBack) {
 
 // ---- what does not fit ----------------------------------------------------------------
 
-template <class F>
-void expect_error(Error::Kind kind, const std::string& part, F&& f) {
-  try {
-    f();
-    ADD_FAILURE() << "no Error; expected " << part;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    EXPECT_THAT(error.what(), HasSubstr(part));
-  }
-}
-
 TEST(Checkpoint, RejectsConfigsThatItCannotBe) {
   const std::pair<const char*, const char*> bad[] = {
       {"", "JSON"},
@@ -156,9 +130,9 @@ TEST(Checkpoint, RejectsConfigsThatItCannotBe) {
       {R"({"unknown": [1]})", "unknown"},
   };
   for (const auto& [json, part] : bad) {
-    expect_error(Error::Kind::data, part, [json = json] { parse_gpt_config(json, "x"); });
+    expect_error(Error::Kind::data, {part}, [json = json] { parse_gpt_config(json, "x"); });
   }
-  expect_error(Error::Kind::data, "JSON", [] { parse_gpt_config(std::string(1000000, '['), "x"); });
+  expect_error(Error::Kind::data, {"JSON"}, [] { parse_gpt_config(std::string(1000000, '['), "x"); });
   EXPECT_EQ(parse_gpt_config(R"({"n_inner": null, "n_ctx": 1024, "summary_type": "cls_index", "eos_token_id": 50256,
                                  "reorder_and_upcast_attn": true})",
                              "x"),
@@ -173,7 +147,7 @@ void expect_rejected(const std::string& part, const std::string& config,
   change(file.tensors);
   io::save_safetensors(folder / "model.safetensors", file);
   io::save_text(folder / "config.json", config);
-  expect_error(Error::Kind::data, part, [&] { load_gpt(folder); });
+  expect_error(Error::Kind::data, {part}, [&] { load_gpt(folder); });
 }
 
 TEST(Checkpoint, RejectsTensorsThatAreNotTheConfigs) {
@@ -223,19 +197,19 @@ TEST(Checkpoint, MasksOfAnyDtypeArePassedOver) {
 
 TEST(Checkpoint, MissingFilesAreErrors) {
   const Folder folder;
-  expect_error(Error::Kind::file, "config.json", [&] { load_gpt(folder); });
+  expect_error(Error::Kind::file, {"config.json"}, [&] { load_gpt(folder); });
   io::save_text(folder / "config.json", "{\"model_type\": \"gpt2\"}");
-  expect_error(Error::Kind::file, "model.safetensors", [&] { load_gpt(folder); });
+  expect_error(Error::Kind::file, {"model.safetensors"}, [&] { load_gpt(folder); });
   fs::remove(folder / "config.json");
   fs::copy_file(kData / "tied-tanh-f32" / "model.safetensors", folder / "x.safetensors");
-  expect_error(Error::Kind::file, "config.json", [&] { load_gpt(folder / "x.safetensors"); });
+  expect_error(Error::Kind::file, {"config.json"}, [&] { load_gpt(folder / "x.safetensors"); });
   io::save_text(folder / "text.safetensors", "1,2\n");
-  expect_error(Error::Kind::data, "safetensors", [&] { load_gpt(folder / "text.safetensors"); });
+  expect_error(Error::Kind::data, {"safetensors"}, [&] { load_gpt(folder / "text.safetensors"); });
   Generator rng(1);
   GPT model({.vocab_size = 5, .context_length = 2, .layers = 1, .heads = 1, .width = 2}, rng);
-  expect_error(Error::Kind::file, "nowhere",
+  expect_error(Error::Kind::file, {"nowhere"},
                [&] { save_language_model(folder / "nowhere" / "model.safetensors", model); });
-  expect_error(Error::Kind::argument, "config", [&] { save_language_model(folder, model, {{"config", ""}}); });
+  expect_error(Error::Kind::argument, {"config"}, [&] { save_language_model(folder, model, {{"config", ""}}); });
 }
 
 }  // namespace

@@ -7,25 +7,13 @@
 #include "attn/io.hpp"
 #include "attn/pretrained.hpp"
 #include "core/folder.hpp"
-#include "core/testing.hpp"
+#include "core/largest.hpp"
 
 namespace attn::test {
 
 namespace fs = std::filesystem;
 
 inline const fs::path kData = fs::path(ATTN_TEST_DATA);
-
-// |found - expected| <= tolerance · the largest |expected|
-inline void expect_of_largest(const Tensor& found, const Tensor& expected, double tolerance, const std::string& what) {
-  ASSERT_TRUE(found.defined()) << what;
-  ASSERT_EQ(found.shape().str(), expected.shape().str()) << what;
-  const auto a = values(found), b = values(expected);
-  double largest = 0;
-  for (const double x : b) largest = std::max(largest, std::fabs(x));
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    ASSERT_LE(std::fabs(a[i] - b[i]), tolerance * largest) << what << ", element " << i << ": found " << a[i];
-  }
-}
 
 // Those whose models are in data: GPT-2's are in data/gpt2.
 inline std::vector<std::string> families() {

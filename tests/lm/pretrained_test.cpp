@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
-#include <iterator>
 
 #include "attn/generate.hpp"
 #include "lm/helpers.hpp"
@@ -17,12 +16,6 @@ namespace {
 using Kind = Error::Kind;
 
 constexpr std::int64_t kIds[] = {3, 1, 4};
-
-std::string read(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attn/reference.hpp"
+#include "core/largest.hpp"
 #include "modules/helpers.hpp"
 
 namespace {
@@ -13,21 +14,9 @@ namespace {
 using namespace attn;
 using namespace attn::test;
 
-double largest(const Tensor& t) {
-  const Tensor wide = t.to(DType::f64).contiguous();
-  double most = 0;
-  for (std::int64_t i = 0; i < wide.numel(); ++i) most = std::max(most, std::abs(wide.data<double>()[i]));
-  return most;
-}
-
 // `epsilons` of bf16, of the largest.
 void expect_near(const Tensor& got, const Tensor& want, double epsilons, const std::string& what) {
-  ASSERT_EQ(got.shape(), want.shape()) << what;
-  const Tensor a = got.to(DType::f64).contiguous(), b = want.to(DType::f64).contiguous();
-  const double tolerance = epsilons * 0x1p-8 * largest(want);
-  for (std::int64_t i = 0; i < a.numel(); ++i) {
-    ASSERT_NEAR(a.data<double>()[i], b.data<double>()[i], tolerance) << what << " " << i;
-  }
+  expect_of_largest(got, want, epsilons * 0x1p-8, what);
 }
 
 struct Gradients {
