@@ -23,6 +23,7 @@ class BackwardChunks {
         starts_(memory(segments_ * size_)),
         states_(memory((segment_ + 1) * size_)),
         residuals_(memory(segment_ * kChunk * chunk_.v_width)),
+        pairs_of_keys_(memory(segment_ * kChunk * kChunk)),
         h_(state(memory(size_))),
         d_output_(Chunk::rows(memory, chunk_.v_width, 2)),
         delta_(Chunk::rows(memory, chunk_.v_width)),
@@ -36,6 +37,7 @@ class BackwardChunks {
         dq_(Chunk::rows(memory, chunk_.k_width, 2)),
         dk_read_(Chunk::second(dq_)),
         dk_written_(Chunk::rows(memory, chunk_.k_width)),
+        cut_(Chunk::rows(memory, chunk_.by_channel() ? chunk_.k_width : 0, 2)),
         end_(memory(chunk_.k_width)) {}
 
   void run(const RecurrenceGradient& g) {
@@ -79,9 +81,14 @@ class BackwardChunks {
     }
   }
 
-  void load_chunk(std::int64_t chunk, bool with_queries) {
+  void load_chunk(std::int64_t chunk) {
     const std::int64_t t = chunk * kChunk;
-    chunk_.load_tokens(t, least_of(kChunk, p_.tokens - t), with_queries);
+    chunk_.load_tokens(t, least_of(kChunk, p_.tokens - t));
+  }
+
+  Matrix pairs_of_keys(std::int64_t n) const { return {pairs_of_keys_ + n * kChunk * kChunk, kChunk}; }
+  static void copy_pairs(const Matrix& from, const Matrix& to) {
+    __builtin_memcpy(to.data, from.data, kChunk * kChunk * sizeof(float));
   }
 
   // What the next chunk of a segment reads and writes, on its way to L2 beside this one's products.
@@ -129,12 +136,14 @@ class BackwardChunks {
   void forward(std::int64_t s) {
     copy(state(starts_ + s * size_), state_of(0));
     for (std::int64_t n = 0; n < chunks_of(s); ++n) {
-      load_chunk(s * segment_ + n, false);
+      load_chunk(s * segment_ + n);
       fetch_forward(s * segment_ + n, n);
       const Matrix r = residual_of(n), before = state_of(n), after = state_of(n + 1);
       for (std::int64_t i = 0; i < kChunk; ++i)
         __builtin_memcpy(r.row(i), chunk_.v.row(i), static_cast<std::size_t>(r.width) * sizeof(float));
       if (p_.delta) {
+        chunk_.pair_keys();
+        copy_pairs(chunk_.l, pairs_of_keys(n));
         multiply<false>(by_rows(chunk_.read_k), before, delta_, chunk_.tokens, p_.d_k, soon_);
         for (std::int64_t i = 0; i < chunk_.tokens; ++i)
           each_column(r, [&](std::int64_t c) { store(r.row(i) + c, load(r.row(i) + c) - load(delta_.row(i) + c)); });
@@ -146,7 +155,9 @@ class BackwardChunks {
   }
 
   void backward(std::int64_t chunk, std::int64_t n, const RecurrenceGradient& g) {
-    load_chunk(chunk, true);
+    load_chunk(chunk);
+    chunk_.load_queries();
+    if (p_.delta) copy_pairs(pairs_of_keys(n), chunk_.l);
     fetch_backward(chunk, n, g);
     const std::int64_t tokens = chunk_.tokens, t = chunk_.t;
     const Matrix r = residual_of(n);
@@ -246,24 +257,82 @@ class BackwardChunks {
   }
 
   void of_pairs_by_channel() {
-    const Gains& kept = chunk_.kept;
     each_column(dq_, [&](std::int64_t d) {
-      for (std::int64_t j = 0; j < kChunk; ++j) {
-        Vec key = load(chunk_.k.row(j) + d);
-        for (std::int64_t i = j; i < kChunk; ++i) {
-          if (i > j) key = key * kept.of(i, d);
-          store(dq_.row(i) + d, splat(d_qk_.row(i)[j]) * key + load(dq_.row(i) + d));
-          store(dk_read_.row(i) + d, splat(d_l_.row(i)[j]) * key + load(dk_read_.row(i) + d));
-        }
-        Vec sum = splat(0.f);
-        for (std::int64_t i = kChunk - 1; i >= j; --i) {
-          sum = splat(d_qk_.row(i)[j]) * load(chunk_.q.row(i) + d) + sum;
-          sum = splat(d_l_.row(i)[j]) * load(chunk_.k.row(i) + d) + sum;
-          if (i > j) sum = sum * kept.of(i, d);
-        }
-        store(dk_written_.row(j) + d, sum + load(dk_written_.row(j) + d));
+      for (std::int64_t first = 0; first < kChunk; first += kWithin) {
+        of_earlier_keys(first, d);
+        of_later_tokens(first, d);
       }
     });
+    for (const Cut& cut : kCuts) of_pairs_across(cut);
+  }
+
+  // Of kWithin tokens, what each takes from keys up to its own.
+  void of_earlier_keys(std::int64_t first, std::int64_t d) const {
+    Vec key[kWithin] = {};
+    ATTN_UNROLL for (int i = 0; i < kWithin; ++i) {
+      const float *of_q = d_qk_.row(first + i) + first, *of_k = d_l_.row(first + i) + first;
+      float *q = dq_.row(first + i) + d, *k = dk_read_.row(first + i) + d;
+      const Vec kept = chunk_.kept.of(first + i, d);
+      Vec dq = load(q), dk = load(k);
+      ATTN_UNROLL for (int j = 0; j < kWithin; ++j) {
+        if (j > i) continue;
+        key[j] = j == i ? load(chunk_.k.row(first + i) + d) : key[j] * kept;
+        dq = splat(of_q[j]) * key[j] + dq;
+        dk = splat(of_k[j]) * key[j] + dk;
+      }
+      store(q, dq), store(k, dk);
+    }
+  }
+
+  // And what is taken from each by the tokens from it on.
+  void of_later_tokens(std::int64_t first, std::int64_t d) const {
+    Vec sum[kWithin] = {};
+    ATTN_UNROLL for (int n = 0; n < kWithin; ++n) {
+      const int i = kWithin - 1 - n;
+      const float *of_q = d_qk_.row(first + i) + first, *of_k = d_l_.row(first + i) + first;
+      const Vec q = load(chunk_.q.row(first + i) + d), k = load(chunk_.k.row(first + i) + d);
+      const Vec kept = chunk_.kept.of(first + i, d);
+      ATTN_UNROLL for (int j = 0; j < kWithin; ++j) {
+        if (j > i) continue;
+        sum[j] = splat(of_k[j]) * k + (splat(of_q[j]) * q + sum[j]);
+        if (j < i) sum[j] = sum[j] * kept;
+      }
+    }
+    ATTN_UNROLL for (int j = 0; j < kWithin; ++j) {
+      float* to = dk_written_.row(first + j) + d;
+      store(to, sum[j] + load(to));
+    }
+  }
+
+  // The pairs of tokens between which a cut lies.
+  void of_pairs_across(const Cut& cut) {
+    const Matrix across = Chunk::second(cut_);
+    const std::int64_t keys = cut.middle - cut.begin, readers = cut.end - cut.middle;
+    const auto add = [&](const Left& d, std::int64_t first, std::int64_t count, const Matrix& to) {
+      multiply<false>(d, {cut_.row(cut.begin), cut_.width}, across, count, keys);
+      add_from_cut(across, first, count, to);
+    };
+    chunk_.keep_from(cut);
+    chunk_.scale_from_cut(chunk_.k, cut.begin, cut.middle, cut_);
+    add({d_qk_.row(cut.middle) + cut.begin, kChunk, 1}, cut.middle, readers, dq_);
+    add({d_l_.row(cut.middle) + cut.begin, kChunk, 1}, cut.middle, readers, dk_read_);
+    chunk_.scale_from_cut(chunk_.q, cut.middle, cut.end, cut_);
+    multiply<false>({d_qk_.row(cut.middle) + cut.begin, 1, kChunk}, {cut_.row(cut.middle), cut_.width}, across, keys,
+                    readers);
+    chunk_.scale_from_cut(chunk_.k, cut.middle, cut.end, cut_);
+    multiply<true>({d_l_.row(cut.middle) + cut.begin, 1, kChunk}, {cut_.row(cut.middle), cut_.width}, across, keys,
+                   readers);
+    add_from_cut(across, cut.begin, keys, dk_written_);
+  }
+
+  // Rows [first, first + count) of `to` += what is kept from the cut · rows
+  void add_from_cut(const Matrix& rows, std::int64_t first, std::int64_t count, const Matrix& to) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      float* at = to.row(first + i);
+      each_column(to, [&](std::int64_t d) {
+        store(at + d, load(chunk_.kept_from_cut().row(first + i) + d) * load(rows.row(i) + d) + load(at + d));
+      });
+    }
   }
 
   // d_decay_t = Σ dG over the tokens from t on; nothing where nothing was kept.
@@ -313,10 +382,10 @@ class BackwardChunks {
   const std::int64_t chunks_, segment_, segments_;
   Chunk chunk_;
   const std::int64_t size_;
-  float *const starts_, *const states_, *const residuals_;
+  float *const starts_, *const states_, *const residuals_, *const pairs_of_keys_;
   const Matrix h_, d_output_, delta_, e_, dv_, minus_dv_;
   float *const turned_, *const tall_;
-  const Matrix d_qk_, d_l_, dq_, dk_read_, dk_written_;
+  const Matrix d_qk_, d_l_, dq_, dk_read_, dk_written_, cut_;
   float* const end_;
   PrefetchRows soon_;
 };

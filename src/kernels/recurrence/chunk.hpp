@@ -12,6 +12,10 @@ namespace attn::kernels::ATTN_UNIT {
 namespace {
 
 constexpr int kChunk = 32;  // tokens
+// With a decay by channel, pairs of tokens are products of matrices where a cut lies between the two: what a token
+// keeps from it on, times what is left of a key up to it. Within kWithin tokens, pairs are taken one by one.
+constexpr int kWithin = 8;
+constexpr struct Cut { int begin, middle, end; } kCuts[] = {{0, 16, 32}, {0, 8, 16}, {16, 24, 32}};
 static_assert(kChunk % kColumns == 0);
 
 // A matrix in a task's memory; its rows are whole vectors.
@@ -157,31 +161,39 @@ class Chunk {
         qk(rows(memory, kChunk, 2)),
         l(second(qk)),
         e(rows(memory, kChunk)),
-        turned_{memory(k_width * kChunk), kChunk} {}
+        turned_{memory(k_width * kChunk), kChunk},
+        scaled_(rows(memory, by_channel() ? k_width : 0)),
+        kept_from_cut_(rows(memory, by_channel() ? k_width : 0)),
+        pairs_(rows(memory, kChunk)) {}
 
   static Matrix rows(Workspace& memory, std::int64_t width, int chunks = 1) {
     return {memory(chunks * kChunk * width), width};
   }
   static Matrix second(const Matrix& m) { return {m.row(kChunk), m.width}; }
 
-  // q is scaled. `with_queries`: read_q and qk, too.
-  void load_tokens(std::int64_t first, std::int64_t count, bool with_queries) {
+  void load_tokens(std::int64_t first, std::int64_t count) {
     t = first, tokens = count;
     for (std::int64_t i = 0; i < kChunk; ++i) {
       take(p_.k, i, p_.d_k, k), take(p_.v, i, p_.d_v, v);
-      if (with_queries) take(p_.q, i, p_.d_k, q);
       beta[i] = i < tokens && p_.beta ? p_.beta[(t + i) * p_.beta_step] : 1;
     }
-    if (with_queries) {
-      for (std::int64_t i = 0; i < kChunk; ++i)
-        each_column(q, [&](std::int64_t d) { store(q.row(i) + d, load(q.row(i) + d) * splat(p_.scale)); });
-    }
     by_channel() ? decays_by_channel() : decays_by_head();
-    if (with_queries) scale_rows(kept_before, q, read_q);
     scale_rows(kept_before, k, read_k);
     scale_rows(kept_after, k, written_k);
-    by_channel() ? pairs_by_channel(with_queries) : pairs_by_head(with_queries);
   }
+
+  // Of loaded tokens; scaled.
+  void load_queries() {
+    for (std::int64_t i = 0; i < kChunk; ++i) {
+      take(p_.q, i, p_.d_k, q);
+      each_column(q, [&](std::int64_t d) { store(q.row(i) + d, load(q.row(i) + d) * splat(p_.scale)); });
+    }
+    scale_rows(kept_before, q, read_q);
+    pairs(q, qk, false);
+  }
+
+  // Makes l.
+  void pair_keys() { pairs(k, l, true); }
 
   bool by_channel() const { return p_.decay && p_.by_channel; }
   // exp(G) of the whole chunk, for a row of the state.
@@ -241,7 +253,9 @@ class Chunk {
     }
   }
 
-  void pairs_by_head(bool with_queries) {
+  // to_ij = Σ x_i E_ij k_j
+  void pairs(const Matrix& x, const Matrix& to, bool strict) {
+    if (by_channel()) return pairs_by_channel(x, to, strict);
     for (std::int64_t i = 0; i < kChunk; ++i) {
       each_column(e, [&](std::int64_t j) {
         const VecI column = lane_numbers() + static_cast<std::int32_t>(j), here = splat(static_cast<std::int32_t>(i));
@@ -250,34 +264,72 @@ class Chunk {
       });
     }
     transpose_to(k, kChunk, k_width, turned_);
-    if (with_queries) {
-      multiply<false>(by_rows(q), turned_, qk, p_.delta ? 2 * kChunk : kChunk, p_.d_k);
-      keep_lower(qk, e, true, false);
-    } else if (p_.delta) {
-      multiply<false>(by_rows(k), turned_, l, kChunk, p_.d_k);
-    }
-    if (p_.delta) keep_lower(l, e, true, true);
+    multiply<false>(by_rows(x), turned_, to, kChunk, p_.d_k);
+    keep_lower(to, e, true, strict);
   }
 
-  void pairs_by_channel(bool with_queries) {
-    float* key = turned_.data;  // E_ij k_j
-    for (std::int64_t j = 0; j < kChunk; ++j) {
-      for (std::int64_t i = 0; i < j; ++i) l.row(i)[j] = qk.row(i)[j] = 0;
-      for (std::int64_t i = j; i < kChunk; ++i) {
-        Vec of_k = splat(0.f), of_q = splat(0.f);
+  void pairs_by_channel(const Matrix& x, const Matrix& to, bool strict) {
+    for (std::int64_t i = 0; i < kChunk; ++i) {
+      each_column(to, [&](std::int64_t j) { store(to.row(i) + j, splat(0.f)); });
+    }
+    for (std::int64_t j = 0; j < kChunk; ++j) pairs_within(x, j, to, strict);
+    for (const Cut& cut : kCuts) {
+      keep_from(cut);
+      for (std::int64_t j = 0; j < kChunk; ++j) {  // keys of other columns would be of no use
+        const bool here = j >= cut.begin && j < cut.middle;
         each_column(k, [&](std::int64_t d) {
-          const Vec kj = i == j ? load(k.row(j) + d) : load(key + d) * kept.of(i, d);
-          store(key + d, kj);
-          of_k = load(k.row(i) + d) * kj + of_k;
-          if (with_queries) of_q = load(q.row(i) + d) * kj + of_q;
+          store(scaled_.row(j) + d, here ? load(kept_from_cut_.row(j) + d) * load(k.row(j) + d) : splat(0.f));
         });
-        l.row(i)[j] = i == j ? 0 : sum_lanes(of_k);
-        if (with_queries) qk.row(i)[j] = sum_lanes(of_q);
+      }
+      transpose_to(scaled_, kChunk, k_width, turned_);
+      scale_from_cut(x, cut.middle, cut.end, scaled_);
+      multiply<false>({scaled_.row(cut.middle), k_width, 1}, turned_, pairs_, cut.end - cut.middle, p_.d_k);
+      for (std::int64_t i = cut.middle; i < cut.end; ++i) {
+        for (std::int64_t j = cut.begin; j < cut.middle; ++j) to.row(i)[j] = pairs_.row(i - cut.middle)[j];
       }
     }
   }
 
-  const Matrix turned_;
+  // A key with the tokens from it to the end of its kWithin.
+  void pairs_within(const Matrix& x, std::int64_t j, const Matrix& to, bool strict) {
+    float* key = turned_.data;  // E_ij k_j
+    for (std::int64_t i = j; i < round_up(j + 1, kWithin); ++i) {
+      Vec sum = splat(0.f);
+      each_column(k, [&](std::int64_t d) {
+        const Vec kj = i == j ? load(k.row(j) + d) : load(key + d) * kept.of(i, d);
+        store(key + d, kj);
+        sum = load(x.row(i) + d) * kj + sum;
+      });
+      if (i > j || !strict) to.row(i)[j] = sum_lanes(sum);
+    }
+  }
+
+ public:
+  // What is kept from each token before a cut up to it, and from it to each token behind.
+  void keep_from(const Cut& cut) {
+    each_column(k, [&](std::int64_t d) {
+      Vec g = splat(1.f);
+      for (std::int64_t j = cut.middle - 1; j >= cut.begin; --j) {
+        store(kept_from_cut_.row(j) + d, g);
+        g = g * kept.of(j, d);
+      }
+      g = splat(1.f);
+      for (std::int64_t i = cut.middle; i < cut.end; ++i) store(kept_from_cut_.row(i) + d, g = g * kept.of(i, d));
+    });
+  }
+
+  // The same rows of `to`.
+  void scale_from_cut(const Matrix& from, std::int64_t first, std::int64_t end, const Matrix& to) const {
+    for (std::int64_t i = first; i < end; ++i) {
+      each_column(
+          from, [&](std::int64_t d) { store(to.row(i) + d, load(kept_from_cut_.row(i) + d) * load(from.row(i) + d)); });
+    }
+  }
+
+  const Matrix& kept_from_cut() const { return kept_from_cut_; }
+
+ private:
+  const Matrix turned_, scaled_, kept_from_cut_, pairs_;
 };
 
 }  // namespace
