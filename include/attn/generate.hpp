@@ -117,4 +117,34 @@ std::vector<Continuation> generate(LanguageModel& model, std::span<const std::ve
                                    const GenerateOptions& options, std::uint64_t seed,
                                    const std::function<bool(std::size_t, std::int64_t)>& each = {});
 
+// generate(), a step at a time, for a caller with other work in between. `model` must outlive it and keep its weights.
+class Generation {
+ public:
+  // Throws as generate() does.
+  Generation(LanguageModel& model, std::span<const std::vector<std::int64_t>> prompts, const GenerateOptions& options,
+             std::uint64_t seed);
+  // Draws for every text that is not done its next token, and at times one more; the first step reads the prompts.
+  // Returns whether a text is left that is not done.
+  bool step(const std::function<bool(std::size_t, std::int64_t)>& each = {});
+  std::vector<Continuation> texts() const;  // as far as they are written
+
+ private:
+  struct Text {
+    std::vector<std::int64_t> ids;  // prompt and all
+    std::size_t prompt = 0;         // the prompt's tokens
+    Generator rng;
+    bool done = false, stopped = false;
+  };
+  bool unfinished() const;
+  void draw(std::size_t i, const Tensor& logits, const std::function<bool(std::size_t, std::int64_t)>& each);
+  Tensor read_anew(std::size_t i, bool all);
+
+  GenerateOptions options_;
+  std::int64_t context_;
+  std::vector<Text> texts_;
+  std::vector<std::int64_t> next_;  // of a text that is done the last one again, which nobody reads
+  Decoder decoder_;
+  bool begun_ = false;
+};
+
 }  // namespace attn

@@ -26,13 +26,6 @@ void check(std::span<const Ids> prompts, const GenerateOptions& options, const L
   }
 }
 
-// One of the texts.
-struct Text {
-  Ids ids;  // prompt and all
-  Generator rng;
-  bool done = false, stopped = false;
-};
-
 }  // namespace
 
 void require_valid(const GenerateOptions& options) {
@@ -42,52 +35,68 @@ void require_valid(const GenerateOptions& options) {
   require_valid(options.sampling);
 }
 
-std::vector<Continuation> generate(LanguageModel& model, std::span<const Ids> prompts, const GenerateOptions& options,
-                                   std::uint64_t seed, const std::function<bool(std::size_t, std::int64_t)>& each) {
-  check(prompts, options, model.config());
-  const std::int64_t context = model.config().context_length, half = std::max<std::int64_t>(1, context / 2);
-  std::vector<Text> texts;
-  for (const Ids& prompt : prompts) texts.push_back({prompt, Generator(seed), options.tokens == 0});
-  Ids next(texts.size());  // of a text that is done the last one again, which nobody reads
-  const auto draw = [&](std::size_t i, const Tensor& logits) {
-    Text& text = texts[i];
-    if (text.done) return;
-    const std::int64_t id = next_token(logits, options, text.rng, text.ids);
-    text.done = text.stopped = std::ranges::find(options.stops, id) != options.stops.end();
-    if (text.done) return;
-    text.ids.push_back(next[i] = id);
-    const auto written = static_cast<std::int64_t>(text.ids.size() - prompts[i].size());
-    text.stopped = each && !each(i, id);
-    text.done = text.stopped || written == options.tokens;
-  };
-  const auto unfinished = [&] { return !std::ranges::all_of(texts, &Text::done); };
+Generation::Generation(LanguageModel& model, std::span<const Ids> prompts, const GenerateOptions& options,
+                       std::uint64_t seed)
+    : options_((check(prompts, options, model.config()), options)),
+      context_(model.config().context_length),
+      next_(prompts.size()),
+      decoder_(model, std::ssize(prompts), options.cache, options.make_cache) {
+  for (const Ids& prompt : prompts) texts_.push_back({prompt, prompt.size(), Generator(seed), options.tokens == 0});
+}
 
-  Decoder decoder(model, static_cast<std::int64_t>(texts.size()), options.cache, options.make_cache);
-  // All of a text, or its latest half, from the first position on.
-  const auto read_anew = [&](std::size_t i, bool all) {
-    const auto item = static_cast<std::int64_t>(i);
-    decoder.truncate(item, 0);
-    const std::span<const std::int64_t> ids = texts[i].ids;
-    const auto latest = std::min(static_cast<std::size_t>(half), ids.size());
-    draw(i, decoder.read(item, all ? ids : ids.last(latest)));
-  };
-  for (std::size_t i = 0; i < texts.size() && options.tokens > 0; ++i) {
-    read_anew(i, static_cast<std::int64_t>(prompts[i].size()) <= context);
+bool Generation::unfinished() const { return !std::ranges::all_of(texts_, &Text::done); }
+
+void Generation::draw(std::size_t i, const Tensor& logits, const std::function<bool(std::size_t, std::int64_t)>& each) {
+  Text& text = texts_[i];
+  if (text.done) return;
+  const std::int64_t id = next_token(logits, options_, text.rng, text.ids);
+  text.done = text.stopped = std::ranges::find(options_.stops, id) != options_.stops.end();
+  if (text.done) return;
+  text.ids.push_back(next_[i] = id);
+  const auto written = static_cast<std::int64_t>(text.ids.size() - text.prompt);
+  text.stopped = each && !each(i, id);
+  text.done = text.stopped || written == options_.tokens;
+}
+
+// All of a text, or its latest half, from the first position on.
+Tensor Generation::read_anew(std::size_t i, bool all) {
+  const auto item = static_cast<std::int64_t>(i);
+  decoder_.truncate(item, 0);
+  const std::span<const std::int64_t> ids = texts_[i].ids;
+  const auto half = static_cast<std::size_t>(std::max<std::int64_t>(1, context_ / 2));
+  return decoder_.read(item, all ? ids : ids.last(std::min(half, ids.size())));
+}
+
+bool Generation::step(const std::function<bool(std::size_t, std::int64_t)>& each) {
+  if (!unfinished()) return false;
+  for (std::size_t i = 0; i < texts_.size(); ++i) {
+    if (begun_ && decoder_.length(static_cast<std::int64_t>(i)) < context_) continue;
+    draw(i, read_anew(i, !begun_ && std::ssize(texts_[i].ids) <= context_), each);
   }
-  while (unfinished()) {
-    for (std::size_t i = 0; i < texts.size(); ++i) {
-      if (decoder.length(static_cast<std::int64_t>(i)) >= context) read_anew(i, false);
-    }
-    if (!unfinished()) break;
-    const Tensor logits = decoder.read(next);
-    for (std::size_t i = 0; i < texts.size(); ++i) draw(i, logits.select(0, static_cast<std::int64_t>(i)));
+  if (!begun_) {
+    begun_ = true;
+    return unfinished();
   }
+  if (!unfinished()) return false;
+  const Tensor logits = decoder_.read(next_);
+  for (std::size_t i = 0; i < texts_.size(); ++i) draw(i, logits.select(0, static_cast<std::int64_t>(i)), each);
+  return unfinished();
+}
+
+std::vector<Continuation> Generation::texts() const {
   std::vector<Continuation> result;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    const Ids& ids = texts[i].ids;
-    result.push_back({{ids.begin() + static_cast<std::ptrdiff_t>(prompts[i].size()), ids.end()}, texts[i].stopped});
+  for (const Text& text : texts_) {
+    result.push_back({{text.ids.begin() + static_cast<std::ptrdiff_t>(text.prompt), text.ids.end()}, text.stopped});
   }
   return result;
+}
+
+std::vector<Continuation> generate(LanguageModel& model, std::span<const Ids> prompts, const GenerateOptions& options,
+                                   std::uint64_t seed, const std::function<bool(std::size_t, std::int64_t)>& each) {
+  Generation generation(model, prompts, options, seed);
+  while (generation.step(each)) {
+  }
+  return generation.texts();
 }
 
 }  // namespace attn
