@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace attn {
 
@@ -55,5 +56,9 @@ class ChatTemplate {
   struct Program;
   std::shared_ptr<const Program> program_;
 };
+
+// The ids that end what a model writes, as its tokenizer's files tell, of a conversation the end of a turn among them.
+// A model's config may name others. Throws Error (data) for a conversation where there is no template.
+std::vector<std::int64_t> stop_ids(const Tokenizer& tokenizer, bool conversation);
 
 }  // namespace attn

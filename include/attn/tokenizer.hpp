@@ -112,6 +112,16 @@ class BPETokenizer : public Tokenizer {
   std::shared_ptr<const Table> table_;
 };
 
+// The tokenizer that BPETokenizer::load() finds in the folder `given`, or without one in the model's folder or GGUF
+// file; where there is none, bytes for a model of 256 tokens. The model may have more tokens, as tables of embeddings
+// are padded. Throws Error, named `op`, for one with less, and for files that are no tokenizer.
+std::unique_ptr<Tokenizer> tokenizer_of(const std::filesystem::path& model, std::int64_t model_tokens,
+                                        const std::filesystem::path& given = {}, const char* op = "tokenizer");
+
+// What a model reads of a prompt, with the tokens that the tokenizer puts around a text. An empty prompt is the end of
+// a text before, or a new line.
+std::vector<std::int64_t> prompt_ids(const Tokenizer& tokenizer, std::string_view prompt);
+
 // The text's pieces by GPT-2's pattern
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 // in order; joined they are the text.

@@ -10,6 +10,7 @@
 #include "io/json_object.hpp"
 #include "io/passed_over.hpp"
 #include "io/safetensors_file.hpp"
+#include "kernels/targets.hpp"
 #include "lm/gguf_model.hpp"
 #include "lm/stored_tensors.hpp"
 
@@ -105,6 +106,11 @@ PretrainedFiles open_pretrained(const fs::path& path) {
   const fs::path weights = path / "model.safetensors";
   const bool alone = !fs::exists(path / "config.json") && fs::exists(weights);
   return alone ? open_file(weights) : open_folder(path);
+}
+
+std::optional<DType> usual_weights(const fs::path& path, Precision precision) {
+  const bool tiles = precision != Precision::highest && std::string_view(kernels::active().isa) == "amx";
+  return io::is_gguf(path) && !tiles ? std::nullopt : std::optional(DType::f32);
 }
 
 }  // namespace attn

@@ -12,18 +12,17 @@
 #include "attn/chat.hpp"
 #include "attn/cut_cache.hpp"
 #include "attn/error.hpp"
-#include "attn/gguf.hpp"
-#include "common/answer.hpp"
+#include "attn/pretrained.hpp"
+#include "common/conversations.hpp"
 #include "common/fingerprint.hpp"
 #include "common/format.hpp"
 #include "common/json.hpp"
 #include "common/ranks.hpp"
 #include "common/terminal.hpp"
 #include "common/text_model.hpp"
-#include "common/tokenizers.hpp"
 #include "core/escape.hpp"
 #include "io/file.hpp"
-#include "kernels/targets.hpp"
+#include "text/answer.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -66,15 +65,10 @@ constexpr const char* kGenerateExamples =
     "attn generate --model llama/ --ids 1,42,7 --tokens 20 --repetition-penalty 1.1\n"
     "attn generate --model model.safetensors --prompt 'A ' --json";
 
-// The prompt's ids; an empty prompt is the end of a text before, or a new line.
-std::vector<std::int64_t> prompt_ids(const std::string& prompt, const Tokenizer& tokenizer,
-                                     const GenerateFlags& flags) {
-  if (flags.chat) {  // which has its own special tokens
-    return tokenizer.encode(conversation(tokenizer, flags.system, prompt), {.add_special_tokens = false});
-  }
-  if (Ids ids = tokenizer.encode(prompt); !ids.empty()) return ids;
-  if (const auto end = tokenizer.end_of_text()) return {*end};
-  return tokenizer.encode("\n");
+// The prompt's ids; a conversation has its own special tokens.
+Ids ids_of(const std::string& prompt, const Tokenizer& tokenizer, const GenerateFlags& flags) {
+  if (!flags.chat) return prompt_ids(tokenizer, prompt);
+  return tokenizer.encode(conversation(tokenizer, flags.system, prompt), {.add_special_tokens = false});
 }
 
 // Whole characters; for a terminal, none that would drive it but line ends and tabs.
@@ -168,13 +162,8 @@ Ids stops_of(const TextModel& model, const Tokenizer* tokenizer, const GenerateF
   Ids all = model.end_ids();
   const Ids given = parsed_stops(flags.stops, model.vocab_size());
   all.insert(all.end(), given.begin(), given.end());
-  if (tokenizer && tokenizer->end_of_text()) all.push_back(*tokenizer->end_of_text());
-  const Ids ends = tokenizer ? tokenizer->end_ids() : Ids{};
+  const Ids ends = tokenizer ? stop_ids(*tokenizer, flags.chat) : Ids{};
   all.insert(all.end(), ends.begin(), ends.end());
-  if (flags.chat) {
-    const auto end = ChatTemplate::of(*tokenizer).end_of_turn(*tokenizer);
-    if (end) all.push_back(*end);
-  }
   return all;
 }
 
@@ -201,12 +190,6 @@ void read_prompts(GenerateFlags& flags, bool has_ranks) {
   }
 }
 
-// AMX's tiles of bfloat16 read prompts faster than the products of bytes that blocks have at lower precisions.
-std::string default_weights(const GenerateFlags& flags) {
-  const bool tiles = flags.precision != "highest" && std::string_view(kernels::active().isa) == "amx";
-  return io::is_gguf(flags.model) && !tiles ? "file" : "float32";
-}
-
 Task prepared(GenerateFlags& flags, bool has_ranks) {
   require_valid(flags.options);  // before anything is printed
   read_prompts(flags, has_ranks);
@@ -218,10 +201,14 @@ Task prepared(GenerateFlags& flags, bool has_ranks) {
   }
   if (flags.prompts.empty() && flags.ids.empty() && flags.messages.empty()) flags.prompts.emplace_back();
   Task task;
-  if (flags.weights.empty()) flags.weights = default_weights(flags);
-  task.model = load_text_model(flags.model, dtype_named(flags.weights), parse_precision(flags.precision));
+  const Precision precision = parse_precision(flags.precision);
+  if (flags.weights.empty()) {
+    const auto usual = usual_weights(flags.model, precision);
+    flags.weights = usual ? name(*usual) : "file";
+  }
+  task.model = load_text_model(flags.model, dtype_named(flags.weights), precision);
   if (flags.ids.empty()) task.tokenizer = task.model->tokenizer(flags.tokenizer);
-  for (const std::string& text : flags.prompts) task.prompts.push_back(prompt_ids(text, *task.tokenizer, flags));
+  for (const std::string& text : flags.prompts) task.prompts.push_back(ids_of(text, *task.tokenizer, flags));
   if (!flags.messages.empty()) {
     flags.chat = true;
     flags.prompts = {conversation_in(flags.messages, *task.tokenizer)};

@@ -11,7 +11,7 @@
 #include "common/json.hpp"
 #include "common/table.hpp"
 #include "common/terminal.hpp"
-#include "common/tokenizers.hpp"
+#include "common/conversations.hpp"
 #include "core/escape.hpp"
 #include "io/file.hpp"
 #include "verbs.hpp"

@@ -10,7 +10,6 @@
 #include "attn/pretrained.hpp"
 #include "common/fingerprint.hpp"
 #include "common/format.hpp"
-#include "common/tokenizers.hpp"
 #include "core/escape.hpp"
 #include "io/file.hpp"
 
@@ -44,7 +43,7 @@ TextModel::TextModel(fs::path path, Encoder encoder)
     : path_(std::move(path)), encoder_(std::make_unique<Encoder>(std::move(encoder))) {}
 
 std::unique_ptr<Tokenizer> TextModel::tokenizer(const std::string& given) const {
-  return tokenizer_for(path_, vocab_size(), given);
+  return tokenizer_of(path_, vocab_size(), given, "--tokenizer");
 }
 
 // "12 layers of 12 heads, fingerprint 0123456789abcdef"

@@ -7,7 +7,7 @@
 
 #include "attn/tokenizer.hpp"
 
-namespace attn::tool {
+namespace attn {
 
 class Answer {
  public:
@@ -30,4 +30,4 @@ class Answer {
   bool stopped_ = false;
 };
 
-}  // namespace attn::tool
+}  // namespace attn

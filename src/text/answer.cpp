@@ -1,9 +1,9 @@
-#include "common/answer.hpp"
+#include "text/answer.hpp"
 
 #include <algorithm>
 #include <string_view>
 
-namespace attn::tool {
+namespace attn {
 
 // Ids that the tokenizer lacks have no text: tables of embeddings are padded.
 std::string Answer::push(std::int64_t id) {
@@ -29,4 +29,4 @@ std::string Answer::show(std::size_t count) {
   return shown;
 }
 
-}  // namespace attn::tool
+}  // namespace attn
