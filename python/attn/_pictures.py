@@ -5,6 +5,7 @@ from __future__ import annotations
 from attn import modules
 from attn._arguments import TORCH, framework, listed
 from attn._module_input import is_model, refuse
+from attn.language_models import LanguageModel
 from attn.words import split_words
 
 TYPE_CHECKING = False
@@ -40,13 +41,29 @@ def words_of(op: str, tokens: Any, key_tokens: Any, x: Any, source: Any) -> tupl
 
 
 def steps_of(op: str, what: Any, x: Any, tokenizer: Any, item: int) -> Steps:
-    """The steps of a Hugging Face model's run on x, or of weights."""
+    """The steps of a language model's run on x, or of weights."""
+    if isinstance(what, LanguageModel):
+        ids, words = read_by(op, what, x, tokenizer, item)
+        return Steps(list(what.steps(ids).items()), words)
     if is_model(what):
         return _of_model(op, what, x, tokenizer, item)
     if x is not None:
         refuse(op, "a module of attn or attn.torch, or a Hugging Face model, with an input", type(what).__name__,
                "attention weights alone take no input")  # fmt: skip
     return _of_weights(op, what, item)
+
+
+def read_by(op: str, model: LanguageModel, x: Any, tokenizer: Any, item: int) -> tuple[list[int], list[str]]:
+    """The ids that a model of attn reads, and a word for each where it has a tokenizer."""
+    if x is None:
+        refuse(op, "a text or its ids beside the model", "none", f"attn.{op}(model, text)")
+    if item != 0:
+        refuse(op, "item 0 of a model, which reads one text", str(item))
+    ids = model._ids(x, op)
+    if tokenizer is None and not isinstance(x, str):
+        return ids, [str(i) for i in ids]
+    words = model.tokenizer if tokenizer is None else tokenizer
+    return ids, [words.decode([i]) for i in ids]
 
 
 def _of_weights(op: str, weights: Any, item: int) -> Steps:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from attn import _attn
+from attn._module_input import refuse
+from attn.language_models import LanguageModel, load
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
@@ -17,16 +18,23 @@ __all__ = ["Experiment", "experiment"]
 
 
 def _subject(model: Any) -> Any:
-    """Of a path, or of a Hugging Face model, which is written to a folder and read again."""
+    """Of an attn.LanguageModel or a path; or of a Hugging Face model, which is written to a folder and read again."""
+    if isinstance(model, LanguageModel):
+        if model.weights != "float32":
+            refuse("experiment", "a model with weights in float32", model.weights, 'attn.load(path, weights="float32")')
+        return model._model
     if isinstance(model, (str, os.PathLike)):
-        return _attn.Subject(os.fspath(model))
+        return load(model, weights="float32")._model
     if not hasattr(model, "save_pretrained"):
-        raise TypeError(f"[experiment] expected a model's path, or a Hugging Face model; found {type(model).__name__}")
+        raise TypeError(
+            "[experiment] expected an attn.LanguageModel, a model's path, or a Hugging Face model; found "
+            f"{type(model).__name__}"
+        )
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
-        return _attn.Subject(folder)
+        return load(folder, weights="float32")._model
 
 
 class Experiment:
@@ -47,7 +55,7 @@ class Experiment:
         return Experiment(self._subject, self.ids, self._tokenizer, [*self._edits, edit])
 
     def _token(self, id: int) -> str:
-        return self._subject.decode(id) if self._tokenizer is None else self._tokenizer.decode([id])
+        return self._subject.decode([id], False) if self._tokenizer is None else self._tokenizer.decode([id])
 
     def _id(self, token: int | str) -> int:
         if not isinstance(token, str):
@@ -184,8 +192,8 @@ def experiment(model: Any, text: str | Sequence[int], tokenizer: Any = None) -> 
         >>> attn.experiment(model, text, tokenizer).without((3, 1), by="mean").effects()
 
     Args:
-        model: a path, as attn.report's models and `attn generate` take it: a Hugging Face folder, a .safetensors or GGUF
-            file; or a Hugging Face model in memory, of a family that attn reads. It is read in float32.
+        model: an attn.LanguageModel with weights in float32; a path, as attn.load() takes it, read in float32; or a
+            Hugging Face model in memory, of a family that attn reads.
         text: a text, or its ids.
         tokenizer: a Hugging Face tokenizer; the path's own unless given.
 

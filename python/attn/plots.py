@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from attn.language_models import LanguageModel
     from attn._types import Array, Inputs, Model, TokenizerLike, Weights
     from attn.modules import Module
 
@@ -41,7 +42,7 @@ class Figure(Drawn):
 
 
 def plot(
-    what: Module | Model | Weights, x: Inputs | None = None, source: Array | TokenizerLike | None = None, *,
+    what: Module | LanguageModel | Model | Weights, x: Inputs | None = None, source: Array | TokenizerLike | None = None, *,
     figure: str = "", step: str = "weights", tokenizer: TokenizerLike | None = None, tokens: Sequence[str] = (),
     key_tokens: Sequence[str] = (), title: str = "", item: int = 0, layer: int | None = None, head: int | None = None,
     scale: str = "auto", colours: str = "viridis",
@@ -53,7 +54,7 @@ def plot(
         attn.plot(mha, x, figure="lines")                       # lines from each query to its keys
 
     Args:
-        what: a module, a Hugging Face model, or attention weights, as in report().
+        what: a module, a language model, or attention weights, as in report().
         x: a module's or a model's input, as in report().
         source: CrossAttention's second input; of a model, its tokenizer.
         figure: "heatmap", "heads", "lines", "space" (words as points in 3-D), "arrows" (as vectors) or "steps" (every

@@ -5,7 +5,8 @@ from __future__ import annotations
 from attn import _attn
 from attn._arguments import integer
 from attn._module_input import module_and_input, refuse
-from attn._pictures import steps_of, words_of
+from attn._pictures import read_by, steps_of, words_of
+from attn.language_models import LanguageModel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,19 +61,20 @@ def save_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
 
 
 def report(
-    what: Module | Model | Weights, x: Inputs | None = None, source: Array | TokenizerLike | None = None, *,
+    what: Module | LanguageModel | Model | Weights, x: Inputs | None = None, source: Array | TokenizerLike | None = None, *,
     tokenizer: TokenizerLike | None = None, tokens: Sequence[str] = (), key_tokens: Sequence[str] = (),
     title: str = "", item: int = 0, layer: int | None = None, head: int | None = None,
 ) -> Report:  # fmt: skip
-    """A page of attention: of a module, of a Hugging Face model, or of attention weights alone.
+    """A page of attention: of a module, of a language model, or of attention weights alone.
 
         attn.report(mha, x, tokens=words)             # every step; modules of attn and attn.torch
         attn.report(mha, "The cat sat.")              # of words that attn.embed_words makes vectors of
         attn.report(model, "Once upon", tokenizer)    # all layers and heads of a Hugging Face model, and what each does
+        attn.report(attn.load("model.gguf"), "Once")  # the page of `attn report --model`
         attn.report(weights, tokens=words)            # (layers, heads, queries, keys), or a model's attentions
 
     Args:
-        what: a module; a model; or weights of NumPy, PyTorch or JAX: (queries, keys), (heads, queries, keys),
+        what: a module; a Hugging Face model; an attn.LanguageModel; or weights of NumPy, PyTorch or JAX: (queries, keys), (heads, queries, keys),
             (layers, heads, queries, keys), (layers, batch, heads, queries, keys), or a tuple with an array
             (batch, heads, queries, keys) or (heads, queries, keys) for each layer.
         x: a module's input (tokens, d_in) or (batch, tokens, d_in), or a text; a model's text, token numbers, or what its
@@ -92,6 +94,10 @@ def report(
     """
     item = integer(item, "report", "item")
     title = title or (x if isinstance(x, str) else "")
+    if isinstance(what, LanguageModel):
+        ids, words = read_by("report", what, x, source if tokenizer is None else tokenizer, item)
+        rows, columns = words_of("report", tokens, key_tokens, None, None)
+        return Report(what._model.page(ids, rows or words, columns, title, layer, head))
     module, inputs, second = module_and_input("report", what, x, source)
     labels = words_of("report", tokens, key_tokens, *((x, source) if module else (None, None)))
     if module is None:

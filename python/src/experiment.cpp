@@ -7,46 +7,20 @@
 #include <nanobind/stl/vector.h>
 
 #include <array>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 
 #include "arrays.hpp"
 #include "attn/error.hpp"
-#include "attn/pretrained.hpp"
-#include "attn/tokenizer.hpp"
 #include "bind.hpp"
+#include "text_model.hpp"
 #include "values.hpp"
 
 namespace attn::python {
 namespace {
 
 constexpr const char* kOp = "experiment";
-
-using Ids = std::vector<std::int64_t>;
-
-// A model's files. Threads share it one after the other, as it keeps its last forward pass.
-struct Subject {
-  explicit Subject(const std::string& path) : model(load_language_model(path)), folder(path) {}
-
-  // Bytes for a model of 256 tokens that has no files of a tokenizer.
-  const Tokenizer& text() {
-    if (tokenizer) return *tokenizer;
-    try {
-      tokenizer = std::make_unique<BPETokenizer>(BPETokenizer::load(folder));
-    } catch (const Error&) {
-      if (model.config().vocab_size != 256) throw;
-      tokenizer = std::make_unique<ByteTokenizer>();
-    }
-    return *tokenizer;
-  }
-
-  LanguageModel model;
-  std::string folder;
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::mutex mutex;
-};
 
 [[noreturn]] void refuse(const std::string& expected, const std::string& found) {
   throw Error(Error::Kind::argument, kOp, expected, found);
@@ -107,11 +81,9 @@ Edits edits_of(const nb::list& list, const LanguageModelConfig& config) {
   return edits;
 }
 
-Tensor tensor_of(const Ids& ids) { return Tensor::from(std::span(ids), {std::ssize(ids)}); }
-
 // work(model, ids, edits), on one thread at a time.
 template <class Work>
-auto run(Subject& subject, const Ids& ids, const nb::list& list, const Work& work) {
+auto run(TextModel& subject, const Ids& ids, const nb::list& list, const Work& work) {
   const Edits edits = edits_of(list, subject.model.config());
   return without_gil([&] {
     const std::lock_guard lock(subject.mutex);
@@ -121,15 +93,15 @@ auto run(Subject& subject, const Ids& ids, const nb::list& list, const Work& wor
 
 nb::object numpy(const Tensor& tensor) { return give(tensor, Framework::numpy); }
 
-nb::object logits(Subject& s, const Ids& ids, const nb::list& edits) {
+nb::object logits(TextModel& s, const Ids& ids, const nb::list& edits) {
   return numpy(run(s, ids, edits, [](auto&&... all) { return edited_forward(all...); }));
 }
-nb::object losses(Subject& s, const Ids& ids, const nb::list& edits) {
+nb::object losses(TextModel& s, const Ids& ids, const nb::list& edits) {
   return numpy(run(s, ids, edits, [](LanguageModel& model, const Tensor& text, const Edits& some) {
     return token_losses(edited_forward(model, text, some), text);
   }));
 }
-nb::dict steps(Subject& s, const Ids& ids, const nb::list& edits) {
+nb::dict steps(TextModel& s, const Ids& ids, const nb::list& edits) {
   const Trace trace = run(s, ids, edits, [](LanguageModel& model, const Tensor& text, const Edits& some) {
     Trace all;
     edited_forward(model, text, some, &all);
@@ -139,10 +111,10 @@ nb::dict steps(Subject& s, const Ids& ids, const nb::list& edits) {
   for (const auto& [name, value] : trace.steps()) all[name.c_str()] = numpy(value.select(0, 0));
   return all;
 }
-nb::object changes(Subject& s, const Ids& ids, const nb::list& edits) {
+nb::object changes(TextModel& s, const Ids& ids, const nb::list& edits) {
   return numpy(run(s, ids, edits, [](auto&&... all) { return head_changes(all...); }));
 }
-nb::tuple effects(Subject& s, const Ids& ids, const nb::list& edits, const std::string& by, const Ids& pair) {
+nb::tuple effects(TextModel& s, const Ids& ids, const nb::list& edits, const std::string& by, const Ids& pair) {
   EffectOptions options{.by = by_named(by)};
   if (!pair.empty()) options.tokens = TokenPair{pair.at(0), pair.at(1)};
   const Effects found = run(s, ids, edits, [&](LanguageModel& model, const Tensor& text, const Edits& some) {
@@ -151,12 +123,12 @@ nb::tuple effects(Subject& s, const Ids& ids, const nb::list& edits, const std::
   });
   return nb::make_tuple(found.before, numpy(found.after));
 }
-nb::tuple lens(Subject& s, const Ids& ids, const nb::list& edits) {
+nb::tuple lens(TextModel& s, const Ids& ids, const nb::list& edits) {
   const Lens found = run(s, ids, edits, [](auto&&... all) { return logit_lens(all...); });
   return nb::make_tuple(numpy(found.tokens), numpy(found.probability),
                         found.losses.defined() ? numpy(found.losses) : nb::none());
 }
-nb::dict attribute(Subject& s, const Ids& ids, const nb::list& edits, std::int64_t a, nb::handle b, nb::handle at) {
+nb::dict attribute(TextModel& s, const Ids& ids, const nb::list& edits, std::int64_t a, nb::handle b, nb::handle at) {
   const auto second = optional_plain<std::int64_t>(b, kOp, "b");
   const auto position = optional_plain<std::int64_t>(at, kOp, "position");
   const Attribution found = run(s, ids, edits, [&](LanguageModel& model, const Tensor& text, const Edits& some) {
@@ -168,15 +140,15 @@ nb::dict attribute(Subject& s, const Ids& ids, const nb::list& edits, std::int64
   all["sum"] = found.sum, all["logit"] = found.logit;
   return all;
 }
-nb::object roll_out(Subject& s, const Ids& ids, const nb::list& edits) {
+nb::object roll_out(TextModel& s, const Ids& ids, const nb::list& edits) {
   return numpy(
       run(s, ids, edits, [](LanguageModel& m, const Tensor& text, const Edits& e) { return rollout(m, text, e); }));
 }
-nb::tuple scores(Subject& s, const Ids& twice, const nb::list& edits) {
+nb::tuple scores(TextModel& s, const Ids& twice, const nb::list& edits) {
   const HeadScores found = run(s, twice, edits, [](auto&&... all) { return head_scores(all...); });
   return nb::make_tuple(numpy(found.previous), numpy(found.duplicate), numpy(found.induction));
 }
-nb::tuple patch(Subject& s, const Ids& clean, const Ids& corrupt, std::int64_t a, std::int64_t b) {
+nb::tuple patch(TextModel& s, const Ids& clean, const Ids& corrupt, std::int64_t a, std::int64_t b) {
   const Patching found = run(s, clean, nb::list(), [&](LanguageModel& model, const Tensor& text, const Edits&) {
     return patching(model, text, tensor_of(corrupt), {a, b});
   });
@@ -185,24 +157,8 @@ nb::tuple patch(Subject& s, const Ids& clean, const Ids& corrupt, std::int64_t a
 
 }  // namespace
 
-void bind_experiment(nb::module_& m) {
-  nb::class_<Subject>(m, "Subject", "A language model that experiments are made on.")
-      .def(nb::init<const std::string&>(), nb::arg("path"))
-      .def(
-          "encode",
-          [](Subject& s, const std::string& text, bool special) {
-            return s.text().encode(text, {.add_special_tokens = special});
-          },
-          nb::arg("text"), nb::arg("special"), "The ids of a text.")
-      .def(
-          "decode",
-          [](Subject& s, std::int64_t id) {
-            const std::string bytes = s.text().decode(id);
-            return nb::steal<nb::object>(
-                PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
-          },
-          nb::arg("id"), "The text of one id.")
-      .def("logits", &logits)
+void bind_experiments(nb::class_<TextModel>& model) {
+  model.def("logits", &logits)
       .def("losses", &losses)
       .def("steps", &steps)
       .def("changes", &changes)

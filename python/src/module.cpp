@@ -86,7 +86,8 @@ NB_MODULE(_attn, m) {
   attn::python::bind_cache(m);
   attn::python::bind_distributed(m);
   attn::python::bind_encoder(m);
-  attn::python::bind_experiment(m);
+  attn::python::bind_language_model(m);
+  attn::python::bind_generation(m);
   attn::python::bind_random(m);
   attn::python::bind_recurrence(m);
   attn::python::bind_modules(m);
