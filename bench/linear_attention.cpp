@@ -1,16 +1,17 @@
 // How long linear_attention() takes, and which share of the processor's multiply-adds it reaches:
 //     bench_linear_attention TOKENS HEADS D RULE(gated|channel|softmax) REPEATS
-// prints one line a pass: its milliseconds, and the share by 7 d² operations a token forward and 16 d² + 11 · 32 d
-// backward. Threads are OMP_NUM_THREADS; bench/linear_attention.py runs it in turns with others.
+// prints one line a pass: its milliseconds of processor time, which other work on the machine adds little to, over the
+// threads, and the share by 7 d² operations a token forward and 16 d² + 11 · 32 d backward. Threads are
+// OMP_NUM_THREADS; bench/linear_attention.py runs it in turns with others.
 #include "attn/linear_attention.hpp"
 
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 
 #include "attn/attention.hpp"
@@ -20,11 +21,17 @@ namespace {
 
 using namespace attn;
 
+double processor_seconds(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 template <class F>
-double seconds(const F& f) {
-  const auto begin = std::chrono::steady_clock::now();
+double seconds(clockid_t clock, const F& f) {
+  const double begin = processor_seconds(clock);
   f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return processor_seconds(clock) - begin;
 }
 
 // Operations a second out of registers, on every thread at once.
@@ -34,7 +41,8 @@ double limit(int threads) {
   {
     float sink = 1;
     double operations = 0;
-    const double time = seconds([&] { operations = kernels::active().limits->multiply_add(3'000'000, &sink); });
+    const double time = seconds(CLOCK_THREAD_CPUTIME_ID,
+                                [&] { operations = kernels::active().limits->multiply_add(3'000'000, &sink); });
     sum += operations / time;
   }
   return sum;
@@ -53,9 +61,10 @@ void normalise(const Tensor& x) {
 template <class F>
 void time_pass(const char* what, int repeats, double operations, const F& f) {
   f();
+  const int threads = omp_get_max_threads();
   double best = 1e9, most = 0;
   for (int i = 0; i < repeats; ++i)
-    best = std::min(best, seconds(f)), most = std::max(most, limit(omp_get_max_threads()));
+    best = std::min(best, seconds(CLOCK_PROCESS_CPUTIME_ID, f) / threads), most = std::max(most, limit(threads));
   std::printf("%s %.2f ms, %.1f GFLOP/s, %.0f %% of %.0f\n", what, best * 1e3, operations / best * 1e-9,
               100 * operations / best / most, most * 1e-9);
 }
