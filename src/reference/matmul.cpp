@@ -35,15 +35,20 @@ Tensor broadcast_matrices(const Tensor& x, const Shape& result) {
   return as_matrices(x.expand(shape));
 }
 
-// a (m, k)  b (k, n)  →  c (m, n), in tiles of 4 × 4 sums that stay in registers. Each sum takes its products in the
-// order of k. packed: room for b in columns of four, widened once: k · n rounded up to 4.
+// b is widened once, but for float64, since long double takes longer to read than to make.
 template <class T>
-void multiply(const T* a, const T* b, T* c, std::int64_t m, std::int64_t k, std::int64_t n, Zero zero,
-              Wide<T>* packed) {
-  constexpr std::int64_t tile = 4;
+using Packed = std::conditional_t<std::is_same_v<T, double>, double, Wide<T>>;
+
+// a (m, k)  b (k, n)  →  c (m, n), in square tiles of sums that stay in registers; for long double x86 has eight. Each
+// sum takes its products in the order of k. packed: room for b in columns of a tile: k · n rounded up to one.
+template <Zero zero, class T>
+void multiply(const T* a, const T* b, T* c, std::int64_t m, std::int64_t k, std::int64_t n, Packed<T>* packed) {
+  constexpr std::int64_t tile = std::is_same_v<T, double> ? 2 : 4;
   for (std::int64_t j = 0; j < n; j += tile) {
     for (std::int64_t l = 0; l < k; ++l) {
-      for (std::int64_t y = 0; y < tile; ++y) packed[j * k + l * tile + y] = j + y < n ? widen(b[l * n + j + y]) : 0;
+      for (std::int64_t y = 0; y < tile; ++y) {
+        packed[j * k + l * tile + y] = j + y < n ? static_cast<Packed<T>>(to_double(b[l * n + j + y])) : 0;
+      }
     }
   }
   for (std::int64_t i = 0; i < m; i += tile) {
@@ -51,7 +56,7 @@ void multiply(const T* a, const T* b, T* c, std::int64_t m, std::int64_t k, std:
     for (std::int64_t j = 0; j < n; j += tile) {
       Wide<T> sum[tile][tile] = {};
       for (std::int64_t l = 0; l < k; ++l) {
-        const Wide<T>* b_l = packed + j * k + l * tile;
+        const Packed<T>* b_l = packed + j * k + l * tile;
         for (std::int64_t x = 0; x < tile; ++x) {
           const Wide<T> a_il = widen(a[(i + std::min(x, rows - 1)) * k + l]);
           if (zero == Zero::skips && a_il == 0) continue;
@@ -81,10 +86,11 @@ Tensor matmul(const Tensor& a, const Tensor& b, Zero zero) {
     using T = decltype(type);
     const T *a_all = left.data<T>(), *b_all = right.data<T>();
     T* c_all = result.data<T>();
-    const std::size_t packed = static_cast<std::size_t>(k * (n + 3)) * sizeof(Wide<T>);
+    const std::size_t packed = static_cast<std::size_t>(k * (n + 3)) * sizeof(Packed<T>);
     const double operations = 2.0 * static_cast<double>(result.numel()) * static_cast<double>(k);
     parallel_for(left.size(0), packed, operations, [&](std::int64_t i, void* scratch) {
-      multiply(a_all + i * m * k, b_all + i * k * n, c_all + i * m * n, m, k, n, zero, static_cast<Wide<T>*>(scratch));
+      const auto one = zero == Zero::skips ? multiply<Zero::skips, T> : multiply<Zero::multiplies, T>;
+      one(a_all + i * m * k, b_all + i * k * n, c_all + i * m * n, m, k, n, static_cast<Packed<T>*>(scratch));
     });
   });
   return result;
