@@ -3,7 +3,6 @@
 
 #include <memory>
 
-#include "attn/error.hpp"
 #include "common/job.hpp"
 #include "common/terminal.hpp"
 #include "explain/walk.hpp"
@@ -28,14 +27,25 @@ struct ExplainFlags {
   WalkOptions walk;
 };
 
+Walked walked(const Job& job) {
+  Walked w{.module = job.flags.module,
+           .config = config_of(job.flags, job.x.tensor.size(-1)),
+           .parameters = job.module->state_dict(),
+           .name = job.x.name,
+           .x = job.x.tensor,
+           .tokens = job.tokens,
+           .context_tokens = job.context_tokens};
+  if (job.context) w.context_name = job.context->name, w.context = job.context->tensor;
+  if (has_weights(job.flags.module)) w.seed = job.flags.seed;
+  return w;
+}
+
 void explain(const Verb& verb, const ExplainFlags& flags) {
   const Job job = prepare(verb, flags.module, flags.input, true);
-  if (job.x.tensor.numel() == 0 || (job.context && job.context->tensor.numel() == 0)) {
-    throw Error(Error::Kind::shape, "attn explain", "inputs that are not empty", job.x.tensor.shape().str());
-  }
   Trace steps;
   job.forward(&steps);
-  write_stdout(fitted(Walk(job, steps, flags.walk, Style::of_stdout()).text(), STDOUT_FILENO, 4));
+  const Walked what = walked(job);
+  write_stdout(fitted(Walk(what, steps, flags.walk, Style::of_stdout()).text(), STDOUT_FILENO, 4));
   for (const std::string& note : job.notes) write_stderr("attn: " + note + "\n");
 }
 

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "attn/error.hpp"
+#include "attn/module_kinds.hpp"
 #include "attn/steps.hpp"
 #include "common/arithmetic.hpp"
 #include "common/format.hpp"
@@ -30,13 +31,16 @@ std::string gap(std::int64_t previous, std::int64_t next) { return next > previo
 
 }  // namespace
 
-Walk::Walk(const Job& job, const Trace& steps, const WalkOptions& options, const Style& style)
-    : job_(job), steps_(steps), style_(style), batched_(job.x.tensor.rank() == 3) {
-  heads_ = heads_of(job.flags);
-  const std::int64_t tokens = job.x.tensor.size(-2);
+Walk::Walk(const Walked& walked, const Trace& steps, const WalkOptions& options, const Style& style)
+    : walked_(walked), steps_(steps), style_(style), batched_(walked.x.rank() == 3) {
+  if (walked.x.numel() == 0 || (walked.context.defined() && walked.context.numel() == 0)) {
+    throw Error(Error::Kind::shape, "explain", "inputs that are not empty", walked.x.shape().str());
+  }
+  heads_ = module_kind(walked.module).uses.heads ? walked.config.num_heads : 1;
+  const std::int64_t tokens = walked.x.size(-2);
   query_ = checked("--query", options.query.value_or(std::min<std::int64_t>(tokens, 2)), tokens, "tokens");
   head_ = checked("--head", options.head, heads_, "heads");
-  keys_ = job.context ? job.context->tensor.size(-2) : job.x.tensor.size(-2);
+  keys_ = walked.context.defined() ? walked.context.size(-2) : tokens;
 }
 
 // ---- the recorded numbers -------------------------------------------------------------
@@ -57,8 +61,8 @@ Tensor Walk::keep() const { return report_page::arrange(steps_, 0).blocks.front(
 Walk::Row Walk::row(std::string_view step, std::int64_t i) const { return values_of(matrix(step).select(0, i)); }
 
 Tensor Walk::parameter(std::string_view name) const {
-  const StateDict state = job_.module->state_dict();
-  const std::string prefix = job_.flags.module == "heads" ? formatted("heads.{}.", head_) : "";
+  const StateDict& state = walked_.parameters;
+  const std::string prefix = walked_.module == "heads" ? formatted("heads.{}.", head_) : "";
   const auto found = state.find(prefix + std::string(name));
   return found == state.end() ? Tensor{} : found->second;
 }
@@ -92,11 +96,11 @@ std::vector<std::int64_t> Walk::shown_keys() const {
 }
 
 std::string Walk::label(std::int64_t token) const {
-  return job_.tokens.empty() ? "" : job_.tokens[static_cast<std::size_t>(token)];
+  return walked_.tokens.empty() ? "" : walked_.tokens[static_cast<std::size_t>(token)];
 }
 
 std::string Walk::key_label(std::int64_t key) const {
-  return job_.context_tokens.empty() ? "" : job_.context_tokens[static_cast<std::size_t>(key)];
+  return walked_.context_tokens.empty() ? "" : walked_.context_tokens[static_cast<std::size_t>(key)];
 }
 
 // ---- one section each -----------------------------------------------------------------
@@ -107,12 +111,14 @@ std::string Walk::heading(std::string_view title) {
 
 std::string Walk::intro() const {
   const std::string word = label(query_).empty() ? "" : formatted(" \"{}\"", label(query_));
-  std::string text = style_.strong(formatted("{}: what query {}{} attends to", job_.flags.module, query_ + 1, word));
+  std::string text = style_.strong(formatted("{}: what query {}{} attends to", walked_.module, query_ + 1, word));
   if (heads_ > 1) text.append(formatted(", in head {} of {}", head_ + 1, heads_));
-  text.append(formatted("\nInput: {}, {}", job_.x.name, job_.x.tensor.shape().str()));
+  text.append(formatted("\nInput: {}, {}", walked_.name, walked_.x.shape().str()));
   if (batched_) text.append("; the first of the batch is shown");
-  if (job_.context) text.append(formatted("\nContext: {}, {}", job_.context->name, job_.context->tensor.shape().str()));
-  if (has_weights(job_.flags.module)) text.append(formatted("\nSeed {}", job_.flags.seed));
+  if (walked_.context.defined()) {
+    text.append(formatted("\nContext: {}, {}", walked_.context_name, walked_.context.shape().str()));
+  }
+  if (walked_.seed) text.append(formatted("\nSeed {}", *walked_.seed));
   return text + "\n";
 }
 
@@ -145,7 +151,7 @@ std::string Walk::projection(std::string_view letter, std::string_view step) con
   const Tensor bias = parameter(name + ".bias");
   const Row x = row("inputs", query_), result = row(step, query_);
   const auto size = static_cast<std::int64_t>(result.size());
-  const std::int64_t first = job_.flags.module == "heads" ? 0 : head_ * size;  // the head's slice of d_out
+  const std::int64_t first = walked_.module == "heads" ? 0 : head_ * size;  // the head's slice of d_out
   std::string text = formatted("{}_{} = x_{} · {} = {}\n", letter, query_ + 1, query_ + 1, name, vector_text(result));
   std::int64_t previous = -1;
   for (std::int64_t c = 0; c < size; ++c) {
@@ -171,7 +177,7 @@ std::string Walk::projections() {
 }
 
 std::string Walk::turned(std::string_view letter, std::string_view step, std::string_view rotated) const {
-  const RotaryFrequencies rope = config_of(job_.flags, job_.x.tensor.size(-1)).rope.value();
+  const RotaryFrequencies rope = walked_.config.rope.value();
   const Row from = row(step, query_), to = row(rotated, query_);
   const std::size_t half = rope.inv_freq.size();
   const std::string before = formatted("{}_{} = {}", letter, query_ + 1, vector_text(from));
@@ -219,9 +225,8 @@ std::string Walk::scaling() {
   if (!has("scaled")) return {};
   const Row from = row("scores", query_), to = row("scaled", query_);
   const auto d = matrix("keys").size(-1);
-  const bool own = job_.flags.scale.empty() && job_.flags.module != "head";
-  const double factor =
-      own ? 1 / std::sqrt(static_cast<double>(d)) : (job_.flags.scale.empty() ? 1 : parse_scale(job_.flags.scale));
+  const bool own = !walked_.config.scale && walked_.module != "head";
+  const double factor = own ? 1 / std::sqrt(static_cast<double>(d)) : walked_.config.scale.value_or(1);
   if (factor == 1) return heading(own ? "Scaling: scores / √1, they stay as they are" : "Scaling: none");
   const std::string how = own ? formatted("/ √{}", d) : "· " + operand_text(factor);
   std::string text = heading(own ? formatted("Scaling: scores / √{}, the size of a key", d)
@@ -269,7 +274,7 @@ std::string Walk::softmax() {
 
 std::string Walk::dropout() {
   if (!has("dropped")) return {};
-  const double p = job_.flags.dropout;
+  const double p = walked_.config.dropout;
   const Row from = row("weights", query_), to = row("dropped", query_);
   std::string text = heading(formatted("Dropout: each weight dropped with chance {}, kept ones times {}", p,
                                        number_text(p < 1 ? 1 / (1 - p) : 0)));
@@ -352,9 +357,9 @@ std::string Walk::all_queries() {
   const auto scores = std::ranges::find(known_steps(), "scores", &Step::name);
   for (const Step& step : std::span(scores, known_steps().end())) {
     if (!has(step.name)) continue;
-    text.append(formatted("{}\n{}\n", step.name, labelled(matrix(step.name), job_.tokens)));
+    text.append(formatted("{}\n{}\n", step.name, labelled(matrix(step.name), walked_.tokens)));
     if (step.name == "weights" && matrix(step.name).size(1) <= 16) {
-      text.append(heatmap(matrix(step.name), job_.tokens, style_, keep()));
+      text.append(heatmap(matrix(step.name), walked_.tokens, style_, keep()));
     }
   }
   return text;

@@ -6,11 +6,22 @@
 #include <string>
 #include <vector>
 
+#include "attn/modules.hpp"
 #include "attn/trace.hpp"
-#include "common/job.hpp"
 #include "common/terminal.hpp"
 
 namespace attn::tool {
+
+// A module that has run: what it is, and what it has read.
+struct Walked {
+  std::string module;  // as attn run names them
+  ModuleConfig config;
+  StateDict parameters;
+  std::string name, context_name;                   // of the inputs
+  Tensor x, context;                                // the second is CrossAttention's, and undefined elsewhere
+  std::vector<std::string> tokens, context_tokens;  // one a row, or none
+  std::optional<std::uint64_t> seed;                // of its weights, where that is told
+};
 
 struct WalkOptions {
   std::optional<std::int64_t> query;  // counted from 1; else the second, or the only one
@@ -19,8 +30,9 @@ struct WalkOptions {
 
 class Walk {
  public:
-  // `steps` is the trace of job.forward(). Throws Error (argument) for a query or head that is not there.
-  Walk(const Job& job, const Trace& steps, const WalkOptions& options, const Style& style);
+  // `steps` is the trace of the module's forward pass. Both have to outlive it. Throws Error (argument) for a query or
+  // a head that is not there, and (shape) for inputs that are empty.
+  Walk(const Walked& walked, const Trace& steps, const WalkOptions& options, const Style& style);
 
   std::string text();
 
@@ -63,7 +75,7 @@ class Walk {
   std::string output_projection();
   std::string all_queries();
 
-  const Job& job_;
+  const Walked& walked_;
   const Trace& steps_;
   Style style_;
   std::int64_t query_, head_, heads_, keys_;  // query and head counted from 0
