@@ -18,6 +18,14 @@ def is_model(what: Any) -> bool:
     return any(base.__module__ == "torch.nn.modules.module" for base in type(what).__mro__)
 
 
+def book_hint(what: Any) -> str:
+    """What to do with the book's class, or one like it; empty for anything else."""
+    name = type(what).__name__
+    if name not in modules.__all__:
+        return ""
+    return f"make an attn.torch.{name} with the same arguments, and give it load_state_dict(module.state_dict())"
+
+
 def attn_module(op: str, what: Any) -> modules.Module | None:
     """One of attn's modules: `what` itself, or for a module of attn.torch the same with its weights, in eval mode."""
     if isinstance(what, modules.Module):

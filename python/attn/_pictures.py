@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from attn import modules
 from attn._arguments import TORCH, framework, listed
-from attn._module_input import is_model, refuse
+from attn._module_input import book_hint, is_model, refuse
 from attn.language_models import LanguageModel
 from attn.words import split_words
 
@@ -122,10 +121,9 @@ def _checked(op: str, weights: Any, most: int) -> Any:
 
 def _of_model(op: str, model: Any, x: Any, tokenizer: Any, item: int) -> Steps:
     if not hasattr(model, "set_attn_implementation"):
-        name, own = type(model).__name__, "of another model pass the attention weights"
-        if name in modules.__all__:  # the book's class, or one like it
-            own = f"make an attn.torch.{name} with the same arguments, and give it load_state_dict(module.state_dict())"
-        refuse(op, "a module of attn or attn.torch, or a Hugging Face model", f"{name} of {type(model).__module__}", own)
+        kind = f"{type(model).__name__} of {type(model).__module__}"
+        hint = book_hint(model) or "of another model pass the attention weights"
+        refuse(op, "a module of attn or attn.torch, or a Hugging Face model", kind, hint)
     if x is None:
         refuse(op, "a text, token numbers or the tokenizer's result beside the model", "none")
     inputs = _inputs(op, x, tokenizer)

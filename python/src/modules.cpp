@@ -13,6 +13,7 @@
 #include "attn/module_kinds.hpp"
 #include "attn/report.hpp"
 #include "bind.hpp"
+#include "explain/walk.hpp"
 #include "random.hpp"
 #include "rotary.hpp"
 #include "values.hpp"
@@ -182,6 +183,26 @@ nb::str page_of(Layer& layer, nb::handle input, nb::handle source, nb::handle to
   return nb::str(page.c_str(), page.size());
 }
 
+// What `attn explain` prints of one forward pass, without colours. `name` and `other` are those of the inputs.
+nb::str explained(Layer& layer, nb::handle input, nb::handle source, const std::string& name, const std::string& other,
+                  nb::handle tokens, nb::handle key_tokens, std::int64_t query, std::int64_t head) {
+  using Texts = std::vector<std::string>;
+  constexpr const char* op = "explain";
+  tool::Walked walked{.module = layer.kind(), .config = layer.config(), .name = name, .context_name = other};
+  walked.tokens = plain<Texts>(tokens, op, "tokens"),
+  walked.context_tokens = plain<Texts>(key_tokens, op, "key_tokens");
+  const Array x = read(input, kOp, "x"), second = read_optional(source, kOp, "source");
+  const std::string text = layer.run([&](Module& m) {
+    Trace trace;
+    walked.x = x.tensor.clone(), walked.context = second.tensor.defined() ? second.tensor.clone() : Tensor();
+    forward_of(m, walked.x, walked.context, &trace);
+    walked.parameters = m.state_dict();
+    if (const auto* attention = dynamic_cast<const AttentionLayer*>(&m)) walked.config = attention->config();
+    return tool::Walk(walked, trace, {.query = query + 1, .head = head + 1}, tool::Style(figure::Depth::none)).text();
+  });
+  return nb::str(text.c_str(), text.size());
+}
+
 }  // namespace
 
 void bind_modules(nb::module_& m) {
@@ -197,6 +218,9 @@ void bind_modules(nb::module_& m) {
       .def("backward", &backward, nb::arg("d_output").none(), nb::arg("framework"))
       .def("page", &page_of, nb::arg("x").none(), nb::arg("source").none(), nb::arg("tokens").none(),
            nb::arg("key_tokens").none(), nb::arg("title").none(), nb::arg("item").none(), nb::arg("head").none())
+      .def("explained", &explained, nb::arg("x").none(), nb::arg("source").none(), nb::arg("name"), nb::arg("other"),
+           nb::arg("tokens").none(), nb::arg("key_tokens").none(), nb::arg("query"), nb::arg("head"))
+      .def("heads", [](const Layer& self) { return module_kind(self.kind()).uses.heads ? self.config().num_heads : 1; })
       .def("parameters", &parameters)
       .def("call_random", &Layer::call_random, "Its weights, copied from elsewhere, are as they were drawn there.")
       .def("load", &load, nb::arg("state"))
