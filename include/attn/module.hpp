@@ -26,6 +26,8 @@ struct Parameter {
   Tensor scales = {};
   // Of a matrix that stays in the blocks of its file; `value` then has its shape, and no numbers.
   std::shared_ptr<const QuantizedMatrix> blocks = {};
+  // False: backward() leaves grad alone, and spares the work that it takes. A GradientSum wants all gradients.
+  bool requires_grad = true;
 };
 
 using StateDict = std::map<std::string, Tensor>;

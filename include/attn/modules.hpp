@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -86,6 +87,10 @@ struct AttentionNames {
 };
 constexpr AttentionNames kLlamaAttentionNames{"q_proj", "k_proj", "v_proj", "o_proj"};
 
+// What the heads of a layer gave, before out_proj joins them, and its gradient, both (b, heads, tq, head_dim), and what
+// they gave it of, the values (b, kv_heads, tk, head_dim).
+using HeadGradientTold = std::function<void(const Tensor& context, const Tensor& d_context, const Tensor& values)>;
+
 // Linear projections, then attention over num_heads consecutive slices (weight splits), then an output projection. Each
 // module below is one choice of these.
 class AttentionLayer : public Module {
@@ -118,6 +123,9 @@ class AttentionLayer : public Module {
 
   std::vector<Parameter*> parameters() override;
   const ModuleConfig& config() const noexcept { return config_; }  // with no 0 that stands for another number
+
+  // Is told by each backward(). Null: nobody is.
+  HeadGradientTold on_backward;
 
  private:
   struct Heads {

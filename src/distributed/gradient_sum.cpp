@@ -56,6 +56,9 @@ class GradientSum::State {
         all_(std::move(parameters)),
         weights_(checked(options.weights, all_)),
         sharded_((options.sharded || weights_) && ranks_.transport) {
+    for (const Parameter* p : all_) {
+      if (!p->requires_grad) throw Error(Error::Kind::argument, kOp, "parameters that require a gradient", p->name);
+    }
     weights_ ? make_buckets_of_parts() : make_buckets(options.bucket);
     if (!sharded_) {
       own_ = all_;

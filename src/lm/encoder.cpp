@@ -95,13 +95,13 @@ Module::Gradient Encoder::backward(const Tensor& d_hidden) {
   Tensor dx = d_hidden.rank() == 2 ? d_hidden.unsqueeze(0) : d_hidden;
   for (std::size_t i = blocks.size(); i-- > 0;) dx = blocks[i]->backward(dx).x;
   dx = norm.backward(dropout_.backward(dx).x).x;
-  for (Parameter* p : {&words, &positions, &types}) {
-    if (!p->grad.defined()) p->grad = Tensor::zeros(p->value.shape());
-  }
-  embed_backward(dx, ids_, words.grad, positions.grad);
+  embed_backward(dx, ids_, table_gradient(words), table_gradient(positions));
   // types[0] was added to every row.
   const Tensor rows = dx.contiguous().view({-1, dx.size(-1)});
-  for (std::int64_t i = 0; i < rows.size(0); ++i) add_in_place(types.grad.select(0, 0), rows.select(0, i));
+  const Tensor d_types = table_gradient(types);
+  for (std::int64_t i = 0; d_types.defined() && i < rows.size(0); ++i) {
+    add_in_place(d_types.select(0, 0), rows.select(0, i));
+  }
   return {};
 }
 

@@ -49,7 +49,9 @@ HeadGradient logits_backward(const Head& head, const Tensor& d_logits, const Ten
   Tensor d = head.softcap > 0 ? uncapped(d_logits, logits, head.softcap) : d_logits;
   if (head.scale != 1) scale_in_place(d = head.softcap > 0 ? d : d.clone(), head.scale);
   // logits = hidden · weightᵀ
-  const auto grad = project_backward(d, hidden, head.weight, false, {head.precision});
+  ProductOptions options{head.precision};
+  options.weight_gradient = head.requires_grad;
+  const auto grad = project_backward(d, hidden, head.weight, false, options);
   return {grad.x, grad.weight};
 }
 
@@ -75,7 +77,7 @@ HeadLoss head_loss(const Head& head, const Tensor& hidden, const Tensor& targets
     d_hidden.slice(0, first, last).copy_from(grad.hidden);
     if (first == 0) {
       d_weight = grad.weight;
-    } else {
+    } else if (head.requires_grad) {
       add_in_place(d_weight, grad.weight);
     }
   }

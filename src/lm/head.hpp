@@ -16,6 +16,7 @@ struct Head {
   double softcap = 0;                                  // then cap · tanh(logits / cap); 0 = none
   Tensor scales = {};                                  // of an int8 weight's rows
   std::shared_ptr<const QuantizedMatrix> blocks = {};  // of a weight that stays quantised
+  bool requires_grad = true;                           // the weight; else a gradient has none of it
 };
 
 // hidden (…, width) → logits (…, vocab_size)

@@ -158,17 +158,15 @@ void LanguageModel::hidden_backward(const Tensor& d_hidden, const GradientsReady
   dx = dropout.backward(dx).x;
   std::vector<Parameter*> tables{&embedding};
   if (config_.learned_positions) tables.push_back(&positions);
-  for (Parameter* p : tables) {
-    if (!p->grad.defined()) p->grad = Tensor::zeros(p->value.shape());
-  }
   scale_in_place(dx, config_.embedding_scale);
-  embed_backward(dx, ids_, embedding.grad, positions.grad, places());
+  embed_backward(dx, ids_, table_gradient(embedding), table_gradient(positions), places());
   done(tables);
 }
 
 Head LanguageModel::output_head() const {
   require_present(head());
-  return {head().value, config_.precision, config_.logits_scale, config_.logits_softcap, head().scales, head().blocks};
+  return {head().value,  config_.precision, config_.logits_scale, config_.logits_softcap,
+          head().scales, head().blocks,     head().requires_grad};
 }
 
 Tensor LanguageModel::logits_of_hidden(const Tensor& hidden) {
@@ -229,7 +227,7 @@ double LanguageModel::cross_entropy_of(const Tensor& ids, const Tensor& targets,
 void LanguageModel::backward(double factor, const GradientsReady& ready) {
   if (!d_hidden_.defined()) throw Error(Error::Kind::argument, kOp, "loss() before backward()", "no loss");
   scale_in_place(d_hidden_, factor);
-  scale_in_place(d_head_, factor);
+  if (d_head_.defined()) scale_in_place(d_head_, factor);
   accumulate(head_weight(), d_head_);
   if (ready && !config_.tied) ready(std::vector<Parameter*>{&head_weight()});
   hidden_backward(d_hidden_, ready);

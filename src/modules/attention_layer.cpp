@@ -299,6 +299,7 @@ Module::Gradient AttentionLayer::backward(const Tensor& dz) {
   const Tensor d_merged = out_ ? linear_backward(*out_, dz3, s.merged, s.merged.dtype()) : dz3;
   // merged = merge_heads(context), context = attention(q, k, v)
   const Tensor d_context = ref::split_heads(d_merged, config_.num_heads);
+  if (on_backward) on_backward(s.attention.output, d_context, v);
   auto grad = sequence_ ? sequence_->attention_backward(d_context, q, k, v, s.options, s.attention)
                         : attention_backward(d_context, q, k, v, s.options, s.attention);
   if (config_.sinks) accumulate(sinks_, grad.sinks);

@@ -312,6 +312,7 @@ reference::ProjectGradient project_backward(const Tensor& dy, const Tensor& x, c
   const Tensor dy_rows = as_rows(dy), x_rows = as_rows(x);
   // y = x · weightᵀ + bias, the bias on every row
   const Tensor dx = product(dy_rows, weight, {}, options.residual, options.precision, dtype).c;
+  if (!options.weight_gradient) return {dx.view(x.shape()), {}, {}};
   const Tensor d_weight = product(dy_rows.transpose(0, 1), x_rows, {}, {}, options.precision, weight.dtype()).c;
   return {dx.view(x.shape()), d_weight, has_bias ? sum_rows(dy_rows, weight.dtype()) : Tensor{}};
 }

@@ -16,6 +16,7 @@ struct ProductOptions {
   Tensor residual = {};                     // float32 of the result's shape, contiguous: added to it
   Tensor scales = {};                       // float32 (rows) of an int8 weight: what its rows are multiplied by
   const QuantizedMatrix* blocks = nullptr;  // the weight, whose tensor then has no numbers
+  bool weight_gradient = true;              // false: the backward product of the weight and the bias may be left out
 };
 
 // As reference::project and reference::project_backward, for float32 in products of `precision`; sums are float32's,

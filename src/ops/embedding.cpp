@@ -85,6 +85,12 @@ void add_positions(const Tensor& x, const Parameter& positions, const Tensor& pl
       16);
 }
 
+Tensor table_gradient(Parameter& table) {
+  if (!table.requires_grad || !table.value.defined()) return {};
+  if (!table.grad.defined()) table.grad = Tensor::zeros(table.value.shape());
+  return table.grad;
+}
+
 void embed_backward(const Tensor& dx, const Tensor& ids, const Tensor& d_tokens, const Tensor& d_positions,
                     const Tensor& places) {
   const std::int64_t t = ids.size(1), width = dx.size(2);
@@ -94,8 +100,8 @@ void embed_backward(const Tensor& dx, const Tensor& ids, const Tensor& d_tokens,
         for (std::int64_t row = 0; row < ids.numel(); ++row) {
           // x[row] = tokens[ids[row]] + positions[places[row % t]], and without the latter where there are none
           const float* in = dx.data<float>() + row * width;
-          float* token = d_tokens.data<float>() + ids.data<std::int64_t>()[row] * width;
-          for (std::int64_t j = first; j < first + count; ++j) token[j] += in[j];
+          float* token = d_tokens.defined() ? d_tokens.data<float>() + ids.data<std::int64_t>()[row] * width : nullptr;
+          for (std::int64_t j = first; token && j < first + count; ++j) token[j] += in[j];
           if (!d_positions.defined()) continue;
           float* position = d_positions.data<float>() + place_of(places, row % t) * width;
           for (std::int64_t j = first; j < first + count; ++j) position[j] += in[j];

@@ -15,8 +15,9 @@ Tensor embed(const Tensor& ids, const Parameter& tokens, double scale);
 // where place i is i.
 void add_positions(const Tensor& x, const Parameter& positions, const Tensor& places);
 
-// Adds dx (b, t, width) to the gradients of the rows that embed() and add_positions() took; d_positions undefined where
-// there are none.
+// A table's gradient, zeros at first; undefined where it has no value or requires none.
+Tensor table_gradient(Parameter& table);
+// Adds dx (b, t, width) to the gradients of the rows that embed() and add_positions() took, of those that are defined.
 void embed_backward(const Tensor& dx, const Tensor& ids, const Tensor& d_tokens, const Tensor& d_positions,
                     const Tensor& places = {});
 

@@ -6,6 +6,7 @@
 namespace attn {
 
 void accumulate(Parameter& parameter, const Tensor& grad) {
+  if (!parameter.requires_grad) return;
   if (!parameter.grad.defined()) {
     parameter.grad = grad;
   } else if (parameter.grad.is_contiguous()) {

@@ -38,7 +38,7 @@ inline void require_forward(const char* op, bool done) {
   if (!done) throw Error(Error::Kind::argument, op, "forward() before backward()", "no forward pass");
 }
 
-// parameter.grad += grad
+// parameter.grad += grad, where it requires one; grad may be undefined where it does not.
 void accumulate(Parameter& parameter, const Tensor& grad);
 
 // A trace for attention(), which hands each of its steps (b, h, …) on to `trace`, without the dimensions that x (or a

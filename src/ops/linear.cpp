@@ -41,7 +41,9 @@ Tensor linear_backward(Linear& layer, const Tensor& dy, const Tensor& x, DType d
   // y = x · weightᵀ + bias
   const bool has_bias = layer.bias.value.defined();
   const Tensor d = x.dtype() == DType::bf16 && dy.dtype() == DType::f32 ? rounded(dy) : dy;
-  const auto grad = project_backward(d, x, layer.weight.value, has_bias, {layer.precision, dtype, residual});
+  ProductOptions options{layer.precision, dtype, residual};
+  options.weight_gradient = layer.weight.requires_grad || layer.bias.requires_grad;
+  const auto grad = project_backward(d, x, layer.weight.value, has_bias, options);
   accumulate(layer.weight, grad.weight);
   if (has_bias) accumulate(layer.bias, grad.bias);
   return grad.x;

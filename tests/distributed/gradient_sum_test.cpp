@@ -189,6 +189,8 @@ TEST(GradientSum, TellsWhatDoesNotFit) {
   expect_error(Error::Kind::argument, {"2 groups", "1 groups"}, [&] { sum.finish(); });
   p.grad = Tensor::zeros({4});
   expect_error(Error::Kind::shape, {"of p, (3,)", "(4,)"}, [&] { sum.take(std::vector<Parameter*>{&p}); });
+  p.requires_grad = false;
+  expect_error(Error::Kind::argument, {"require a gradient", "found p"}, [&] { GradientSum(nullptr, {&p}); });
 }
 
 // A model's gradients, as its backward pass finishes them: the bits of one process, and near those of the whole batch.
