@@ -108,13 +108,22 @@ struct EffectOptions {
   By by = By::zero;
   std::optional<TokenPair> tokens = {};
   Edits edits = {};  // that act in every pass, before and after
+  // How many heads are switched off, those of the largest estimates; the others are estimated alone. None: all heads
+  // are switched off, and nothing is estimated.
+  std::optional<std::int64_t> exact = {};
 };
 struct Effects {
   double before = 0;
-  Tensor after;  // float64 (layers, heads): with that head switched off
+  Tensor after;           // float64 (layers, heads): with that head switched off; NaN where it is estimated alone
+  Tensor estimates = {};  // float64 (layers, heads), of all heads; undefined where nothing is estimated
+  double error = 0;       // the mean of |estimates - after| over the heads that have both; 0 where none has
 };
 // One pass keeps what goes into each layer. Then, for each layer, the passes without one of its heads begin there, all
 // together: the bits are those of each alone.
+//
+// Estimates take one pass and its gradient for all heads together (attribution patching, Nanda 2023; Syed et al. 2023):
+// before + Σ d(measure)/d(context) · (what the head gives then - context), which is right for small changes. They are
+// refused beside edits, in layers that keep a state, and of matrices in fewer than 16 bits: Error (argument, dtype).
 Effects head_effects(LanguageModel& model, const Tensor& ids, const EffectOptions& options = {});
 
 // Direct logit attribution: what each part adds to a logit, or to the difference of two, at one position. The norms

@@ -1,9 +1,13 @@
 // Every head switched off in turn, and one text's activations patched into another's: passes that begin where they
 // differ, many at a time.
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "attn/error.hpp"
 #include "experiment/editor.hpp"
+#include "experiment/estimates.hpp"
 #include "experiment/measures.hpp"
 
 namespace attn {
@@ -132,36 +136,79 @@ void patch_layer(LanguageModel& model, std::int64_t l, const Prefix& good, const
       });
 }
 
+// `after` of these heads of a layer: passes without one of them, which begin there.
+void switch_off(LanguageModel& model, const Tensor& ids, const EffectOptions& options, const Tensor& x, std::int64_t l,
+                const std::vector<std::int64_t>& heads, Tensor after) {
+  const LanguageModelConfig& c = model.config();
+  const Edit one = without({l, 0}, options.by);
+  const Seen seen{c.causal, c.layers[static_cast<std::size_t>(l)].window};
+  const auto head_of = [&heads](std::int64_t item) { return heads[static_cast<std::size_t>(item)]; };
+  tails(
+      model, options.edits, l, std::ssize(heads), ids.numel(),
+      [&](std::int64_t, std::int64_t count) { return experiment::repeated(x, count); },
+      [&](Edits& edits, std::int64_t first) {
+        edits.push_back(
+            in_each_item(l, one.step.c_str(), [&one, head_of, seen, first](std::int64_t i, const Tensor& step) {
+              const Tensor head = step.select(1, head_of(first + i));
+              head.copy_from(one.change(head, seen).expand(head.shape()));
+            }));
+      },
+      [&](std::int64_t first, const Tensor& hidden) {
+        for (const double value : experiment::measured(model, hidden, ids, options.tokens)) {
+          after.set({l, head_of(first++)}, value);
+        }
+      });
+}
+
+// The heads of each layer, those alone whose estimates differ most from `before`; of equal ones the first.
+std::vector<std::vector<std::int64_t>> largest(const experiment::Estimates& estimates, std::int64_t count) {
+  const std::int64_t heads = estimates.after.size(1);
+  const auto size = [&](std::int64_t i) {
+    const double change = std::abs(estimates.after.at({i / heads, i % heads}) - estimates.before);
+    return std::isnan(change) ? HUGE_VAL : change;
+  };
+  std::vector<std::int64_t> order(static_cast<std::size_t>(estimates.after.numel()));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) { return size(a) > size(b); });
+  std::vector<std::vector<std::int64_t>> chosen(static_cast<std::size_t>(estimates.after.size(0)));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t head = order[static_cast<std::size_t>(i)];
+    chosen[static_cast<std::size_t>(head / heads)].push_back(head % heads);
+  }
+  return chosen;
+}
+
 }  // namespace
 
 Effects head_effects(LanguageModel& model, const Tensor& ids, const EffectOptions& options) {
   const LanguageModelConfig& c = model.config();
-  if (options.tokens) experiment::check(*options.tokens, c);
-  const Prefix prefix = prefix_of(model, ids, options.edits);
-  Effects effects;
-  effects.before = options.tokens ? experiment::logit_difference(prefix.logits, *options.tokens)
-                                  : mean_of(token_losses(prefix.logits, ids));
   const auto layers = std::ssize(c.layers);
-  effects.after = Tensor::empty({layers, c.heads}, DType::f64);
+  if (options.tokens) experiment::check(*options.tokens, c);
+  if (options.exact && *options.exact < 0) {
+    throw Error(Error::Kind::argument, experiment::kOp, "a number of exact effects, 0 or more",
+                std::to_string(*options.exact));
+  }
+  Effects effects;
+  std::vector<std::int64_t> all(static_cast<std::size_t>(c.heads));
+  std::iota(all.begin(), all.end(), std::int64_t{0});
+  std::vector<std::vector<std::int64_t>> heads(static_cast<std::size_t>(layers), all);
+  if (options.exact && *options.exact < layers * c.heads) {
+    const experiment::Estimates estimates = experiment::estimated_effects(model, ids, options);
+    effects.before = estimates.before, effects.estimates = estimates.after;
+    heads = largest(estimates, *options.exact);
+  }
+  effects.after = Tensor::full({layers, c.heads}, std::numeric_limits<double>::quiet_NaN(), DType::f64);
+  if (options.exact == 0) return effects;
+  const Prefix prefix = prefix_of(model, ids, options.edits);
+  effects.before = experiment::measure(prefix.logits, ids, options.tokens);
   for (std::int64_t l = 0; l < layers; ++l) {
-    const Edit one = without({l, 0}, options.by);
-    const Tensor& x = prefix.inputs[static_cast<std::size_t>(l)];
-    const Seen seen{c.causal, c.layers[static_cast<std::size_t>(l)].window};
-    tails(
-        model, options.edits, l, c.heads, ids.numel(),
-        [&](std::int64_t, std::int64_t count) { return experiment::repeated(x, count); },
-        [&](Edits& edits, std::int64_t first) {
-          edits.push_back(in_each_item(l, one.step.c_str(), [&one, seen, first](std::int64_t i, const Tensor& step) {
-            const Tensor head = step.select(1, first + i);
-            head.copy_from(one.change(head, seen).expand(head.shape()));
-          }));
-        },
-        [&](std::int64_t first, const Tensor& hidden) {
-          const std::vector<double> found = experiment::measured(model, hidden, ids, options.tokens);
-          for (std::size_t i = 0; i < found.size(); ++i) {
-            effects.after.set({l, first + static_cast<std::int64_t>(i)}, found[i]);
-          }
-        });
+    const auto at = static_cast<std::size_t>(l);
+    switch_off(model, ids, options, prefix.inputs[at], l, heads[at], effects.after);
+    if (!effects.estimates.defined()) continue;
+    for (const std::int64_t head : heads[at]) {
+      const double off = std::abs(effects.estimates.at({l, head}) - effects.after.at({l, head}));
+      effects.error += off / static_cast<double>(*options.exact);
+    }
   }
   return effects;
 }

@@ -33,6 +33,10 @@ void check(TokenPair tokens, const LanguageModelConfig& config) {
   }
 }
 
+double measure(const Tensor& logits, const Tensor& ids, const std::optional<TokenPair>& tokens) {
+  return tokens ? logit_difference(logits, *tokens) : mean_of(token_losses(logits, ids));
+}
+
 std::vector<double> measured(LanguageModel& model, const Tensor& hidden, const Tensor& ids,
                              const std::optional<TokenPair>& tokens) {
   constexpr std::int64_t most = std::int64_t{1} << 25;  // logits
@@ -43,8 +47,7 @@ std::vector<double> measured(LanguageModel& model, const Tensor& hidden, const T
     const Tensor some = hidden.slice(0, first, std::min(texts, first + part)).slice(1, t - rows, t).contiguous();
     const Tensor logits = model.logits_of_hidden(some);
     for (std::int64_t i = 0; i < logits.size(0); ++i) {
-      const Tensor text = logits.select(0, i);
-      all.push_back(tokens ? logit_difference(text, *tokens) : mean_of(token_losses(text, ids)));
+      all.push_back(measure(logits.select(0, i), ids, tokens));
     }
   }
   return all;

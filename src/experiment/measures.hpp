@@ -10,8 +10,10 @@ double logit_difference(const Tensor& logits, TokenPair tokens);
 // Throws Error (argument) for a token outside the vocabulary.
 void check(TokenPair tokens, const LanguageModelConfig& config);
 
-// The measure of each text of hidden states (b, t, width), of which only a part's logits are in memory at a time: the
-// mean loss of ids (t), or the logit difference of two tokens at the last position.
+// The mean loss of ids (t), or the logit difference of two tokens at the last position, of logits (t, vocab).
+double measure(const Tensor& logits, const Tensor& ids, const std::optional<TokenPair>& tokens);
+
+// The measure of each text of hidden states (b, t, width), of which only a part's logits are in memory at a time.
 std::vector<double> measured(LanguageModel& model, const Tensor& hidden, const Tensor& ids,
                              const std::optional<TokenPair>& tokens);
 

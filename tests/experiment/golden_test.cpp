@@ -28,6 +28,16 @@ TEST_P(Experiments, HeadsSwitchedOff) {
   }
 }
 
+TEST_P(Experiments, EstimatesAreAutograds) {
+  for (const auto& [name, by] : {std::pair{"zero", By::zero}, {"mean", By::mean}, {"uniform", By::uniform}}) {
+    const Effects effects = head_effects(model_, ids_, {.by = by, .exact = 0});
+    EXPECT_NEAR(effects.before, golden("before").item(), 1e-5);
+    expect_close(effects.estimates, golden(std::string("estimated_") + name), name);
+  }
+  const Effects pair = head_effects(model_, ids_, {.tokens = TokenPair{7, 11}, .exact = 0});
+  expect_close(pair.estimates, golden("estimated_pair"), "pair");
+}
+
 TEST_P(Experiments, EditsOfOnePass) {
   Trace other;
   edited_forward(model_, other_, {}, &other);

@@ -94,6 +94,61 @@ TEST_P(Identities, EffectsAreThoseOfEachPassAlone) {
   }
 }
 
+TEST_P(Identities, LargestEstimatesAreMadeExact) {
+  const Effects all = head_effects(model_, ids_), some = head_effects(model_, ids_, {.exact = 3});
+  EXPECT_FALSE(all.estimates.defined());
+  EXPECT_EQ(some.before, all.before);
+  double least = HUGE_VAL, error = 0, most = 0;  // of the exact ones' estimates, their errors, and of the others
+  Int exact = 0;
+  for (Int l = 0; l < std::ssize(config_.layers); ++l) {
+    for (Int h = 0; h < config_.heads; ++h) {
+      const double after = some.after.at({l, h}), size = std::fabs(some.estimates.at({l, h}) - some.before);
+      if (std::isnan(after)) {
+        most = std::max(most, size);
+        continue;
+      }
+      EXPECT_EQ(after, all.after.at({l, h})) << l << ' ' << h;
+      least = std::min(least, size), error += std::fabs(some.estimates.at({l, h}) - after) / 3, ++exact;
+    }
+  }
+  EXPECT_EQ(exact, 3);
+  EXPECT_GE(least, most);
+  EXPECT_NEAR(some.error, error, 1e-15);
+  EXPECT_EQ(values(head_effects(model_, ids_, {.exact = 10'000}).after), values(all.after));
+}
+
+// What a head gives, scaled by 1 - ε, changes the measure by ε times the estimate of switching it off, but for ε².
+TEST_P(Identities, EstimatesAreEffectsOfSmallChanges) {
+  const EffectOptions options{.tokens = TokenPair{3, 4}, .exact = 0};
+  const Effects effects = head_effects(model_, ids_, options);
+  constexpr double kSmall = 1.0 / 64;
+  for (Int l = 0; l < std::ssize(config_.layers); ++l) {
+    for (Int h = 0; h < config_.heads; ++h) {
+      const auto scaled = [&](double factor) {
+        const Tensor logits = edited_forward(model_, ids_, {scale({l, h}, factor)});
+        return logits.at({8, 3}) - logits.at({8, 4});
+      };
+      const double slope = (scaled(1 - kSmall) - scaled(1 + kSmall)) / (2 * kSmall);
+      EXPECT_NEAR(effects.estimates.at({l, h}) - effects.before, slope, 2e-3) << l << ' ' << h;
+    }
+  }
+}
+
+TEST_P(Identities, EstimatesLeaveTheModelAsItWas) {
+  for (Parameter* p : model_.parameters()) p->grad = Tensor::ones(p->value.shape());
+  int told = 0;
+  model_.blocks[0]->attention.on_backward = [&](auto&&...) { ++told; };
+  head_effects(model_, ids_, {.exact = 0});
+  EXPECT_EQ(told, 0);
+  for (Parameter* p : model_.parameters()) {
+    EXPECT_TRUE(p->requires_grad) << p->name;
+    EXPECT_EQ(values(p->grad), values(Tensor::ones(p->value.shape()))) << p->name;
+  }
+  model_.forward(ids_);
+  model_.backward(Tensor::ones({9, config_.vocab_size}));
+  EXPECT_EQ(told, 1);
+}
+
 TEST_P(Identities, ChangesBeginBehindTheEdit) {
   const Int last = std::ssize(config_.layers) - 1;
   const Tensor changes = head_changes(model_, ids_, {without({last, 1})});
@@ -136,6 +191,27 @@ TEST_P(Identities, WhatIsNotThereIsRefused) {
   EXPECT_THROW(patching(model_, ids_, ids_.slice(0, 0, 2), {1, 2}), Error);
   EXPECT_THROW(attribution(model_, ids_, -1), Error);
   EXPECT_THROW(head_scores(model_, ids_.slice(0, 0, 8)), Error);
+  EXPECT_THROW(head_effects(model_, ids_, {.exact = -1}), Error);
+  EXPECT_THROW(head_effects(model_, ids_, {.edits = {scale({0, 0}, 2)}, .exact = 1}), Error);
+  EXPECT_THROW(head_effects(model_, ids_.slice(0, 0, 1), {.exact = 0}), Error);
+}
+
+TEST(Estimates, AreRefusedWhereThereAreNone) {
+  const auto says = [](LanguageModel& model) -> std::string {
+    try {
+      head_effects(model, Tensor::full({4}, 2, DType::i64), {.exact = 1});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  LanguageModel bytes = load_language_model(model_path("llama"));
+  store_matrices(bytes, DType::i8);
+  EXPECT_NE(says(bytes).find("in fewer bits"), std::string::npos);
+  LanguageModelConfig config = load_language_model(model_path("llama")).config();
+  config.layers.back().mixer = Mixer::gated_delta;
+  LanguageModel recurrent(config);
+  EXPECT_NE(says(recurrent).find("keeps a state"), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Identities, testing::Values("gpt2", "llama", "gemma2"));

@@ -5,7 +5,8 @@
     tests/experiment/make_golden.py
 
 A head is changed in the input of its layer's output projection. For each family there are "ids" and a second text,
-"other"; "zero", "mean" and "uniform", (layers, heads): the mean loss without that head; logits where one head is patched
+"other"; "zero", "mean" and "uniform", (layers, heads): the mean loss without that head, and
+"estimated_zero", …, what its gradient by PyTorch's autograd promises, "estimated_pair" of the tokens "pair"; logits where one head is patched
 from the other text, "patched", where the last layer is skipped, "skipped", where its feed-forward is, "thoughtless", and
 where nobody sees the third key, "hidden"; the lens's "lens" losses; "stream" and "heads" of activation patching of the
 tokens "pair"; "rollout"; "previous", "duplicate" and "induction" of the tokens "twice"; and of direct logit attribution
@@ -101,12 +102,33 @@ class Model:
         return kept
 
 
+def cross_entropy(logits, ids):
+    return torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(ids[1:]))
+
+
 def loss(logits, ids):
-    return torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(ids[1:])).item()
+    return cross_entropy(logits, ids).item()
 
 
 def seen_mean(v, window):
     return torch.stack([v[max(0, i + 1 - (window or i + 1)) : i + 1].mean(0) for i in range(len(v))])
+
+
+def estimates(m, ids, measure, others):
+    """Attribution patching by autograd: for each of `others`, f(layer, head, z), the measure that the gradient promises
+    when a head gives that in place of z, (layers, heads)."""
+    kept = []
+    def keep(z):
+        kept.append(z)
+        z.retain_grad()
+        return z
+    with torch.enable_grad():
+        value = measure(m.logits(ids, [(out, True, keep) for out in m.outs]))
+        value.backward()
+    def promised(f, l, h):
+        z, g = kept[l][0, :, m.slice(h)].detach(), kept[l].grad[0, :, m.slice(h)]
+        return (value.detach() + (g * (f(l, h, z) - z)).sum()).item()
+    return [np.array([[promised(f, l, h) for h in range(m.heads)] for l in range(len(m.layers))]) for f in others]
 
 
 def frozen(norm, x, u, one, layered):
@@ -167,6 +189,9 @@ def golden(family, rng):
         # Values that were captured in the pass without edits are those of this pass: nothing changes before the head.
         return lambda z: seen_mean(values[l][h], m.windows[l])[None]
     out["uniform"] = table(uniform)
+    others = [lambda l, h, z: 0 * z, lambda l, h, z: z.mean(0), lambda l, h, z: seen_mean(values[l][h], m.windows[l])]
+    for name, promised in zip(("zero", "mean", "uniform"), estimates(m, ids, lambda x: cross_entropy(x, ids), others)):
+        out["estimated_" + name] = promised
     z_other = m.contexts(other)
     out["patched"] = m.logits(ids, [m.head(0, 1, lambda z: z_other[0][..., m.slice(1)])]).numpy()
     out["skipped"] = m.logits(ids, [(m.layers[-1], False, lambda x, y: x)]).numpy()
@@ -198,6 +223,7 @@ def golden(family, rng):
         last = m.logits(text, changes)[-1]
         return (last[pair[0]] - last[pair[1]]).item()
     clean, corrupt = difference([], ids), difference([], other)
+    out["estimated_pair"] = estimates(m, ids, lambda x: x[-1][pair[0]] - x[-1][pair[1]], others[:1])[0]
     good, z_good = streams_of(ids), m.contexts(ids)
     def at(l, p):
         def f(x):
