@@ -10,7 +10,9 @@ namespace attn::test {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 // A small Llama whose tokens are letters and digits.
@@ -61,6 +63,12 @@ TEST_F(Experiment, TellsTheNumbersOfHooksInTransformers) {
     EXPECT_NEAR(losses["loss"].get<double>(), golden("before").item(), 1e-5);
     EXPECT_NEAR(losses["loss_changed"].get<double>(), golden(by).at({1, 2}), 1e-5);
   }
+  const json some = found("--effects --exact 3");
+  expect_golden(some["estimates"], "estimated_zero");
+  EXPECT_GT(some["estimate_error"].get<double>(), 0);
+  std::ptrdiff_t known = 0;
+  for (const json& layer : some["after"]) known += std::ranges::count_if(layer, &json::is_number);
+  EXPECT_EQ(known, 3);
   expect_golden(found("--lens")["losses"], "lens");
   const std::string pair = std::string("--tokens ") + kTokens[7] + ' ' + kTokens[11];
   const json patched = found("--patch-from " + text("other") + " " + pair);
@@ -74,7 +82,8 @@ TEST_F(Experiment, PrintsEightyColumnsAndDraws) {
   for (const char* flags :
        {"", "--without 1.1", "--next --keep-only 1.1,2.2", "--effects", "--lens --skip 1:mlp", "--attribution --hide 1",
         "--rollout --scale 1.1=0.5", "--scores --weights 1.2=previous", "--changes --skip 1:attention",
-        "--step model.layers.0.self_attn.context=2", "--effects --other-model llama", "--next --other-text AB"}) {
+        "--step model.layers.0.self_attn.context=2", "--effects --other-model llama", "--effects --exact 2",
+        "--effects --exact 0", "--next --other-text AB"}) {
     SCOPED_TRACE(flags);
     std::istringstream lines(out_of(line(flags)));
     for (std::string row; std::getline(lines, row);) {
@@ -84,6 +93,9 @@ TEST_F(Experiment, PrintsEightyColumnsAndDraws) {
     }
   }
   EXPECT_THAT(out_of(line("--without 1")), HasSubstr("mean"));
+  EXPECT_THAT(out_of(line("--effects --exact 2")),
+              AllOf(HasSubstr("6 of 8 are estimates"), HasSubstr("exact"), HasSubstr("estimate\n")));
+  EXPECT_THAT(out_of(line("--effects --exact 8")), Not(HasSubstr("estimate")));
   out_of(line("--effects --output e.svg"));
   EXPECT_THAT(read(path("e.svg")), HasSubstr("layers"));
 }
@@ -106,6 +118,10 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   refused("--hide 10", "a token from 1 to 9");
   refused("--next --lens", "one of these at a time");
   refused("--by mean", "--without, --keep-only or --effects");
+  refused("--exact 2", "it only with --effects");
+  refused("--effects --exact -1", "--exact");
+  refused("--effects --exact 1 --scale 1.1=2", "no other change");
+  refused("--effects --exact 1 --other-text AB", "--exact");
   refused("--tokens A B", "--patch-from");
   refused("--attribution --tokens AB", "one token each");
   refused("--patch-from AB --tokens A B", "as many tokens", 3);

@@ -21,7 +21,7 @@ struct ExperimentFlags {
   std::string output, colours = "viridis";
   EditFlags edits;
   std::vector<std::string> tokens;
-  std::int64_t count = 10;
+  std::int64_t count = 10, exact = -1;  // -1: all
   double dpi = 192;
   bool next = false, effects = false, changes = false, lens = false, attribution = false, rollout = false,
        scores = false, heads = false, json = false;
@@ -31,9 +31,13 @@ constexpr const char* kExperimentNotes =
     "Without one of --next, --effects, … the loss of each token is printed, as the model is and as it is changed. "
     "Layers and heads count from 1, as everywhere in this command: 3.1 is head 1 of layer 3. MODEL is what attn "
     "generate takes; its matrices are read as float32. --rollout takes encoders, too.\n\n"
-    "--effects switches off every head in turn, by --by, in passes that begin at its layer. --patch-from T2 puts "
-    "parts of the text into a pass on T2, which has as many tokens, and tells how much of the logit difference of the "
-    "two --tokens comes back. With --other-model or --other-text the two are compared, both with the same changes.\n\n"
+    "--effects switches off every head in turn, by --by, in passes that begin at its layer. With --exact N the "
+    "gradient of one pass estimates each effect (attribution patching), and only the N heads of the largest estimates "
+    "are switched off. The table tells which rows are estimates. They are right for small changes, and may miss a "
+    "head.\n\n"
+    "--patch-from T2 puts parts of the text into a pass on T2, which has as many tokens, and tells how much of the "
+    "logit difference of the two --tokens comes back. With --other-model or --other-text the two are compared, both "
+    "with the same changes.\n\n"
     "A figure goes to the terminal, or with --output to an SVG or PNG file. docs/experiments.md explains each of "
     "these.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";
@@ -42,6 +46,7 @@ constexpr const char* kExperimentExamples =
     "attn experiment --model gpt2/ --text 'A word looks at others.'\n"
     "attn experiment --model gpt2/ --text 'A word' --without 1.2,2 --next\n"
     "attn experiment --model gpt2/ --text 'A word' --effects --output effects.svg\n"
+    "attn experiment --model gpt2/ --text 'A word' --effects --exact 8 --json\n"
     "attn experiment --model gpt2/ --text 'A word' --lens\n"
     "attn experiment --model gpt2/ --text word --patch-from wood --tokens s d\n"
     "attn experiment --model gpt2/ --text 'A word' --scores --json";
@@ -67,6 +72,7 @@ void require_used(const Verb& verb, const std::string& what) {
   };
   only_with("--count", {"--next"});
   only_with("--heads", {"--patch-from"});
+  only_with("--exact", {"--effects"});
   only_with("--tokens", {"--patch-from", "--attribution", "--effects"});
   only_with("--other-model", {"", "--next", "--effects"});
   only_with("--other-text", {"--next", "--effects"});
@@ -133,6 +139,7 @@ Found found_by(const std::string& what, const Reading& one, const Reading* other
   }
   if (what == "--effects") {
     EffectOptions options{.by = by_named(flags.edits.by), .edits = edits};
+    if (flags.exact >= 0) options.exact = flags.exact;
     if (!flags.tokens.empty()) {
       const auto pair = ids_of(one, flags.tokens, 2);
       options.tokens = TokenPair{pair[0], pair[1]};
@@ -217,6 +224,12 @@ void define_experiment(Verb& verb, int&) {
   verb.add_option("--count", flags->count, "How many.").value_name("N").group(group).at_least(1);
   verb.add_flag("--changes", flags->changes, "How much each head gives otherwise.").group(group);
   verb.add_flag("--effects", flags->effects, "What the loss becomes when each head is switched off.").group(group);
+  const Option& exact =
+      verb.add_option("--exact", flags->exact, "Switch off so many heads with --effects, and estimate the others.")
+          .value_name("N")
+          .default_is("all")
+          .group(group)
+          .at_least(0);
   verb.add_flag("--lens", flags->lens, "The logit lens: what each layer would say.").group(group);
   verb.add_flag("--attribution", flags->attribution, "What each head adds to a token's logit.").group(group);
   verb.add_flag("--rollout", flags->rollout, "Attention rollout.").group(group);
@@ -229,11 +242,14 @@ void define_experiment(Verb& verb, int&) {
   verb.add_option("--tokens", flags->tokens, "The tokens whose logits are compared, two of them, or one.")
       .value_name("TOKEN…")
       .group(group);
-  const Option& other =
-      verb.add_option("--other-model", flags->other_model, "Compare with this model.").value_name("MODEL").group(group);
+  const Option& other = verb.add_option("--other-model", flags->other_model, "Compare with this model.")
+                            .value_name("MODEL")
+                            .group(group)
+                            .not_beside(exact);
   verb.add_option("--other-text", flags->other_text, "Compare with this text.")
       .value_name("TEXT")
       .group(group)
+      .not_beside(exact)
       .not_beside(other);
   verb.add_flag("--json", flags->json, "Print one JSON object, with all numbers.");
   const Option& output =

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "attn/error.hpp"
@@ -46,19 +47,25 @@ void draw_heads(Found& found, const Tensor& matrix, const char* what) {
   draw(found, matrix, "layers", "heads", what, numbers(matrix.size(0)), numbers(matrix.size(1)));
 }
 
-// The cells (layer, head) of largest magnitude, as lines "3.1  +0.1234".
-void tell_largest(Found& found, const Tensor& matrix, const std::string& what, std::size_t most = 8) {
-  std::vector<std::pair<double, std::string>> all;
+// The cells (layer, head) of largest magnitude, as lines "3.1  +0.1234". `how`, where it is given, tells in a last
+// column what a cell is.
+using How = std::function<std::string(Int layer, Int head)>;
+void tell_largest(Found& found, const Tensor& matrix, const std::string& what, std::size_t most = 8,
+                  const How& how = {}) {
+  std::vector<std::pair<Int, Int>> all;
   for (Int l = 0; l < matrix.size(0); ++l) {
-    for (Int h = 0; h < matrix.size(1); ++h) {
-      all.emplace_back(matrix.at({l, h}), formatted("{}.{}", l + 1, h + 1));
-    }
+    for (Int h = 0; h < matrix.size(1); ++h) all.emplace_back(l, h);
   }
-  std::ranges::stable_sort(all, [](const auto& a, const auto& b) { return std::abs(a.first) > std::abs(b.first); });
+  const auto value = [&](const std::pair<Int, Int>& at) { return matrix.at({at.first, at.second}); };
+  std::ranges::stable_sort(all, [&](const auto& a, const auto& b) { return std::abs(value(a)) > std::abs(value(b)); });
   all.resize(std::min(most, all.size()));
   Table table{{"head", what}};
-  for (const auto& [value, name] : all) table.push_back({name, signed_text(value)});
-  for (std::string& line : table_lines(table, "<>")) found.lines.push_back(std::move(line));
+  if (how) table.front().emplace_back();
+  for (const auto& [l, h] : all) {
+    table.push_back({formatted("{}.{}", l + 1, h + 1), signed_text(matrix.at({l, h}))});
+    if (how) table.back().push_back(how(l, h));
+  }
+  for (std::string& line : table_lines(table, how ? "<><" : "<>")) found.lines.push_back(std::move(line));
 }
 
 Tensor difference(const Tensor& after, const Tensor& before) {
@@ -90,6 +97,44 @@ Tensor first_logits(const Reading& one, const Edits& edits, const Reading* other
 const char* first_name(const Reading* other) { return other ? "the first" : "as it is"; }
 const char* second_name(const Reading* other) { return other ? "the other" : "changed"; }
 
+// A title, and the text's tokens.
+Found titled(std::string title, const Reading& reading) {
+  return {.title = std::move(title), .lines = {}, .json = basic(reading), .picture = {}, .figure = {}};
+}
+
+// What is known of each head: `after`, or else its estimate.
+void tell_effects(Found& found, const Effects& effects, const char* measure) {
+  Tensor known = effects.after.clone();
+  Int exact = 0;
+  double furthest = 0;
+  for (Int l = 0; l < known.size(0); ++l) {
+    for (Int h = 0; h < known.size(1); ++h) {
+      const double estimate = effects.estimates.at({l, h});
+      if (std::isnan(known.at({l, h}))) {
+        known.set({l, h}, estimate);
+      } else {
+        ++exact, furthest = std::max(furthest, std::abs(estimate - known.at({l, h})));
+      }
+    }
+  }
+  found.title = formatted("Effects of switched-off heads on the {}; {} of {} are estimates", measure,
+                          known.numel() - exact, known.numel());
+  const Tensor shown = difference(known, effects.before);
+  draw_heads(found, shown, measure);
+  tell_largest(found, shown, measure, 8, [&](Int l, Int h) {
+    return std::string(std::isnan(effects.after.at({l, h})) ? "estimate" : "exact");
+  });
+  found.lines.emplace_back();
+  found.lines.push_back(formatted("With all heads the {} is {:.4f}.", measure, effects.before));
+  if (exact > 0) {
+    found.lines.push_back(formatted("Estimates of the exact ones are off by {:.4f} on average, and {:.4f} at most.",
+                                    effects.error, furthest));
+  }
+  found.lines.emplace_back("Without --exact every head is switched off.");
+  found.json["estimates"] = json_values(effects.estimates);
+  found.json["estimate_error"] = json_number(effects.error);
+}
+
 }  // namespace
 
 std::string Reading::token(std::int64_t id) const { return quoted(tokenizer->decode(id)); }
@@ -98,11 +143,7 @@ Found losses(const Reading& one, const Edits& edits, const Reading* other) {
   const Tensor before = token_losses(first_logits(one, edits, other), one.ids);
   const Tensor logits = second_logits(one, edits, other);
   const Tensor after = logits.defined() ? token_losses(logits, one.ids) : Tensor{};
-  Found found{.title = "Loss of each token, in nats: -log of the chance that the model gave it",
-              .lines = {},
-              .json = basic(one),
-              .picture = {},
-              .figure = {}};
+  Found found = titled("Loss of each token, in nats: -log of the chance that the model gave it", one);
   Table table{{"", "token", first_name(other)}};
   if (after.defined()) table.front().insert(table.front().end(), {second_name(other), "difference"});
   const auto row = [&](const std::string& place, const std::string& token, double a, double b) {
@@ -127,7 +168,7 @@ Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, 
   const auto chances = [](const Tensor& logits) { return log_probabilities(logits.select(0, logits.size(0) - 1)); };
   const Tensor before = chances(first_logits(one, edits, other)), logits = second_logits(one, edits, other);
   const Tensor after = logits.defined() ? chances(logits) : Tensor{};
-  Found found{.title = "Chances of the next token", .lines = {}, .json = basic(one), .picture = {}, .figure = {}};
+  Found found = titled("Chances of the next token", one);
   std::vector<Int> ids;
   for (const Tensor* logs : {&before, &after}) {
     if (!logs->defined()) continue;
@@ -157,15 +198,15 @@ Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, 
 
 Found effects(const Reading& one, const EffectOptions& options, const Reading* other) {
   const Effects first = head_effects(one.lm(), one.ids, options);
-  Tensor shown = difference(first.after, first.before);
   const char* measure = options.tokens ? "logit difference" : "loss";
-  Found found{.title = formatted("What switching off a head adds to the {}, {} with all heads", measure,
-                                 fixed(first.before, 4)),
-              .lines = {},
-              .json = basic(one),
-              .picture = {},
-              .figure = {}};
+  Found found = titled(
+      formatted("What switching off a head adds to the {}, {} with all heads", measure, fixed(first.before, 4)), one);
   found.json["before"] = json_number(first.before), found.json["after"] = json_values(first.after);
+  if (first.estimates.defined()) {
+    tell_effects(found, first, measure);
+    return found;
+  }
+  Tensor shown = difference(first.after, first.before);
   if (other) {
     const Effects second = head_effects(other->lm(), other->ids, options);
     if (!(second.after.shape() == first.after.shape())) {
@@ -182,11 +223,7 @@ Found effects(const Reading& one, const EffectOptions& options, const Reading* o
 
 Found changes(const Reading& one, const Edits& edits) {
   const Tensor table = head_changes(one.lm(), one.ids, edits);
-  Found found{.title = "How much each head gives otherwise: |z' - z| / |z|",
-              .lines = {},
-              .json = basic(one),
-              .picture = {},
-              .figure = {}};
+  Found found = titled("How much each head gives otherwise: |z' - z| / |z|", one);
   found.json["changes"] = json_values(table);
   draw_heads(found, table, "change");
   tell_largest(found, table, "change");
@@ -195,11 +232,7 @@ Found changes(const Reading& one, const Edits& edits) {
 
 Found lens(const Reading& one, const Edits& edits) {
   const Lens read = logit_lens(one.lm(), one.ids, edits);
-  Found found{.title = "The logit lens: what the last norm and the head read in each layer",
-              .lines = {},
-              .json = basic(one),
-              .picture = {},
-              .figure = {}};
+  Found found = titled("The logit lens: what the last norm and the head read in each layer", one);
   const Int layers = read.tokens.size(0), t = read.tokens.size(1);
   std::vector<std::string> rows;
   Table table{{"into layer", "likeliest next token", "chance", "loss of the text"}};
@@ -218,13 +251,11 @@ Found lens(const Reading& one, const Edits& edits) {
 
 Found patched(const Reading& clean, const Reading& corrupt, TokenPair tokens, bool heads) {
   const Patching p = patching(clean.lm(), clean.ids, corrupt.ids, tokens);
-  Found found{.title = formatted("{} less {}, their logits: {} in the text, {} in the other", clean.token(tokens.a),
+  Found found = titled(formatted("{} less {}, their logits: {} in the text, {} in the other", clean.token(tokens.a),
                                  clean.token(tokens.b), signed_text(p.clean), signed_text(p.corrupt)),
-              .lines = {"1: patching this part of the text into the other gives back all of the difference.",
-                        "0: it gives back none."},
-              .json = basic(clean),
-              .picture = {},
-              .figure = {}};
+                       clean);
+  found.lines = {"1: patching this part of the text into the other gives back all of the difference.",
+                 "0: it gives back none."};
   found.json["other_tokens"] = corrupt.tokens;
   found.json["clean"] = json_number(p.clean), found.json["corrupt"] = json_number(p.corrupt);
   found.json["stream"] = json_values(p.stream), found.json["heads"] = json_values(p.heads);
@@ -240,11 +271,7 @@ Found patched(const Reading& clean, const Reading& corrupt, TokenPair tokens, bo
 Found attributed(const Reading& one, const Edits& edits, Int a, std::optional<Int> b) {
   const Attribution parts = attribution(one.lm(), one.ids, a, b, {}, edits);
   const std::string of = one.token(a) + (b ? " less that of " + one.token(*b) : "");
-  Found found{.title = "What each part adds to the logit of " + of + ", at the last token",
-              .lines = {},
-              .json = basic(one),
-              .picture = {},
-              .figure = {}};
+  Found found = titled("What each part adds to the logit of " + of + ", at the last token", one);
   double heads = 0, biases = 0, feed_forwards = 0;
   for (Int l = 0; l < parts.heads.size(0); ++l) {
     for (Int h = 0; h < parts.heads.size(1); ++h) heads += parts.heads.at({l, h});
@@ -270,11 +297,7 @@ Found attributed(const Reading& one, const Edits& edits, Int a, std::optional<In
 Found rolled_out(const Reading& one, const Edits& edits) {
   const Tensor all =
       one.model->writes() ? rollout(one.lm(), one.ids, edits) : rollout(*one.model->encoder(), one.ids, edits);
-  Found found{.title = "Attention rollout: where each token of the last layer comes from",
-              .lines = {},
-              .json = basic(one),
-              .picture = {},
-              .figure = {}};
+  Found found = titled("Attention rollout: where each token of the last layer comes from", one);
   found.json["rollout"] = json_values(all);
   draw(found, all.select(0, all.size(0) - 1).contiguous(), "queries", "keys", "share", one.tokens, one.tokens);
   found.figure.scale = figure::Scale::automatic;
@@ -290,11 +313,7 @@ Found scored(const Reading& one, const Edits& edits) {
   Tensor twice = Tensor::empty({2 * n}, DType::i64);
   for (Int half : {0, 1}) twice.slice(0, half * n, (half + 1) * n).copy_from(one.ids);
   const HeadScores scores = head_scores(one.lm(), twice, edits);
-  Found found{.title = "Scores of heads on the text, read twice; the figure shows induction",
-              .lines = {},
-              .json = basic(one),
-              .picture = {},
-              .figure = {}};
+  Found found = titled("Scores of heads on the text, read twice; the figure shows induction", one);
   for (const auto& [name, table] : {std::pair{"previous token", &scores.previous},
                                     {"duplicate token", &scores.duplicate},
                                     {"induction", &scores.induction}}) {
