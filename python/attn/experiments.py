@@ -139,16 +139,26 @@ class Experiment:
         """How much each head gives otherwise than without changes, (layers, heads): |z' - z| / |z|."""
         return self._subject.changes(self.ids, self._edits)
 
-    def effects(self, *, by: str = "zero", tokens: tuple[int | str, int | str] | None = None) -> dict[str, Any]:
+    def effects(
+        self, *, by: str = "zero", tokens: tuple[int | str, int | str] | None = None, exact: int | None = None
+    ) -> dict[str, Any]:
         """Every head switched off in turn: "before", and "after" (layers, heads), of the loss.
 
         Args:
             by: as for without().
             tokens: two tokens, whose logit difference at the last position is measured in place of the loss.
+            exact: how many heads are switched off, where not all are: those of the largest estimates, by the gradient of
+                one pass (attribution patching, Nanda 2023). "after" is NaN for the others, and there are "estimates"
+                (layers, heads) of all, which are right for small changes, and "error", the mean of |estimates - after|
+                over the heads that have both.
+
+        Raises:
+            ValueError: estimates beside other changes, or of a model that has layers with a state.
         """
         pair = [] if tokens is None else [self._id(token) for token in tokens]
-        before, after = self._subject.effects(self.ids, self._edits, by, pair)
-        return {"before": before, "after": after}
+        before, after, estimates, error = self._subject.effects(self.ids, self._edits, by, pair, exact)
+        found = {"before": before, "after": after}
+        return found if estimates is None else {**found, "estimates": estimates, "error": error}
 
     def lens(self) -> dict[str, Any]:
         """The logit lens: "tokens" and their "probability" (layers + 1, t), and "losses" (layers + 1, t - 1)."""

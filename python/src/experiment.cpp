@@ -114,14 +114,17 @@ nb::dict steps(TextModel& s, const Ids& ids, const nb::list& edits) {
 nb::object changes(TextModel& s, const Ids& ids, const nb::list& edits) {
   return numpy(run(s, ids, edits, [](auto&&... all) { return head_changes(all...); }));
 }
-nb::tuple effects(TextModel& s, const Ids& ids, const nb::list& edits, const std::string& by, const Ids& pair) {
+nb::tuple effects(TextModel& s, const Ids& ids, const nb::list& edits, const std::string& by, const Ids& pair,
+                  nb::handle exact) {
   EffectOptions options{.by = by_named(by)};
+  options.exact = optional_plain<std::int64_t>(exact, kOp, "exact, a number of heads");
   if (!pair.empty()) options.tokens = TokenPair{pair.at(0), pair.at(1)};
   const Effects found = run(s, ids, edits, [&](LanguageModel& model, const Tensor& text, const Edits& some) {
     options.edits = some;
     return head_effects(model, text, options);
   });
-  return nb::make_tuple(found.before, numpy(found.after));
+  const bool estimated = found.estimates.defined();
+  return nb::make_tuple(found.before, numpy(found.after), estimated ? numpy(found.estimates) : nb::none(), found.error);
 }
 nb::tuple lens(TextModel& s, const Ids& ids, const nb::list& edits) {
   const Lens found = run(s, ids, edits, [](auto&&... all) { return logit_lens(all...); });
@@ -162,7 +165,8 @@ void bind_experiments(nb::class_<TextModel>& model) {
       .def("losses", &losses)
       .def("steps", &steps)
       .def("changes", &changes)
-      .def("effects", &effects)
+      .def("effects", &effects, nb::arg("ids"), nb::arg("edits"), nb::arg("by"), nb::arg("pair"),
+           nb::arg("exact").none())
       .def("lens", &lens)
       .def("attribution", &attribute, nb::arg("ids"), nb::arg("edits"), nb::arg("a"), nb::arg("b").none(),
            nb::arg("position").none())

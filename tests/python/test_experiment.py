@@ -61,6 +61,38 @@ def test_effects_and_edits(model):
     assert e.step("model.layers.0.self_attn.context", 0 * context).loss() == pytest.approx(e.without(0).loss(), abs=1e-6)
 
 
+def autograd_estimates(model):
+    """The loss that its gradient by the input of each o_proj promises when a head gives nothing, (layers, heads)."""
+    kept, hooks = [], []
+
+    def keep(_, inputs):
+        inputs[0].retain_grad()
+        kept.append(inputs[0])
+
+    for layer in model.model.layers:
+        hooks.append(layer.self_attn.o_proj.register_forward_pre_hook(keep))
+    logits = model(torch.tensor([IDS])).logits[0]
+    for hook in hooks:
+        hook.remove()
+    value = torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(IDS[1:]))
+    value.backward()
+    return [[value.item() - (z.grad * z)[..., 4 * h : 4 * h + 4].sum().item() for h in range(4)] for z in kept]
+
+
+def test_estimated_effects(model):
+    e = attn.experiment(model, IDS)
+    found, exact = e.effects(exact=2), e.effects()
+    np.testing.assert_allclose(found["estimates"], autograd_estimates(model), atol=1e-5)
+    known = ~np.isnan(found["after"])
+    assert known.sum() == 2
+    np.testing.assert_array_equal(np.asarray(found["after"])[known], np.asarray(exact["after"])[known])
+    sizes = np.abs(found["estimates"] - found["before"])
+    assert sizes[known].min() >= sizes[~known].max()
+    off = np.abs(found["estimates"] - found["after"])[known].mean()
+    assert found["error"] == pytest.approx(off)
+    assert "estimates" not in exact
+
+
 def test_what_follows(model):
     e = attn.experiment(model, IDS)
     np.testing.assert_allclose(np.asarray(e.rollout()).sum(-1), 1)
@@ -81,9 +113,13 @@ def test_what_is_refused(model):
         (lambda: e.without((0, 0), by="nothing").loss(), "zero"),
         (lambda: e.step("model.layers.0.self_atn.context", 0.5).loss(), "did you mean model.layers.0.self_attn.context"),
         (lambda: e.skip(0, "norm"), "attention"),
+        (lambda: e.effects(exact=-1), "0 or more"),
+        (lambda: e.without((0, 0)).effects(exact=1), "no other change"),
         (lambda: e.without((0, 0)).patch_from(IDS, (1, 2)), "no other change"),
     ):
         with pytest.raises(ValueError, match=says):
             wrong()
+    with pytest.raises(TypeError, match="exact, a number of heads"):
+        e.effects(exact="some")
     with pytest.raises(TypeError, match="Hugging Face model"):
         attn.experiment(3, IDS)
