@@ -74,6 +74,7 @@ class Reader {
     }
     read_marks();
     read_ends();
+    read_added();
     read_strips();
     read_chat();
     keys_.finish("tokenizer.", kTokenizerGgufPassedOver);
@@ -89,12 +90,17 @@ class Reader {
     const auto& tokens = keys_.required<std::vector<std::string>>("tokens");
     const auto* types = keys_.find<std::vector<std::int64_t>>("token_type");
     if (types && types->size() != tokens.size()) origin_.fail("a type for each token", std::to_string(types->size()));
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      d_.vocabulary.emplace_back(tokens[i], i);
-      const std::int64_t type = types ? (*types)[i] : kNormal;
-      const bool special = type == kControl || type == kUnknown;
-      if ((!special && type != kUserDefined) || tokens[i].empty()) continue;
-      d_.added.push_back({.content = tokens[i], .id = static_cast<Id>(i), .special = special});
+    types_.assign(tokens.size(), kNormal);
+    if (types) types_ = *types;
+    for (std::size_t i = 0; i < tokens.size(); ++i) d_.vocabulary.emplace_back(tokens[i], i);
+  }
+
+  // The tokens that are found before a text is cut, in the order of their ids.
+  void read_added() {
+    for (const auto& [content, id] : d_.vocabulary) {
+      const bool special = types_[id] == kControl || types_[id] == kUnknown;
+      if ((!special && types_[id] != kUserDefined) || content.empty()) continue;
+      d_.added.push_back({.content = content, .id = static_cast<Id>(id), .special = special});
     }
   }
 
@@ -236,17 +242,8 @@ class Reader {
     return std::ranges::any_of(d_.vocabulary, [&](const auto& entry) { return entry.first == content; });
   }
 
-  // A token that ends a text or is a mark is special, whatever the file's types say.
-  void make_special(Id id) {
-    const auto at = std::ranges::lower_bound(d_.added, id, {}, &AddedToken::id);
-    if (at != d_.added.end() && at->id == id) {
-      at->special = true;
-    } else {
-      d_.added.insert(at, {.content = d_.vocabulary[id].first, .id = id, .special = true});
-    }
-  }
-
-  // What ends a text by llama.cpp's rules: what keys name, and tokens that are known by their text.
+  // What ends a text by llama.cpp's rules: what keys name, and tokens that are known by their text. The latter are
+  // special, as marks are, whatever the file's types say.
   void read_ends() {
     for (const Mark& mark : kMarks) {
       auto id = id_at(mark.key);
@@ -254,7 +251,7 @@ class Reader {
         if (id) break;
         if (!lists(mark.texts, content)) continue;
         id = static_cast<Id>(token);
-        make_special(*id);
+        types_[token] = kControl;
       }
       if (id && mark.ends) d_.ends.push_back(*id);
     }
@@ -266,7 +263,7 @@ class Reader {
     for (const auto& [content, id] : d_.vocabulary) {
       if (!lists(kEnds, content)) continue;
       if ((messages && content == "<|end|>") || (tag && content == "</s>")) continue;
-      make_special(static_cast<Id>(id));
+      types_[id] = kControl;
       d_.ends.push_back(static_cast<Id>(id));
     }
     std::ranges::sort(d_.ends);
@@ -307,6 +304,7 @@ class Reader {
   io::GgufMetadata keys_;
   const io::Origin& origin_;
   Description d_;
+  std::vector<std::int64_t> types_;       // of each token
   bool begins_ = false, scored_ = false;  // what a text begins with where no key says so; SentencePiece's scores
 };
 
