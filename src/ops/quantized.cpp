@@ -14,7 +14,7 @@ namespace {
 kernels::QuantizedProduct problem(const QuantizedMatrix& weight, const Tensor& bias, const Tensor& y) {
   const BlockForm& form = weight.form();
   kernels::QuantizedProduct p{};
-  p.m = y.size(0), p.n = weight.rows(), p.k = weight.width();
+  p.n = weight.rows(), p.k = weight.width();
   p.bits = form.bits, p.block = form.block, p.nested = form.nested, p.has_least = form.has_least, p.zero = form.zero;
   std::copy(form.levels.begin(), form.levels.end(), p.levels);
   p.codes = weight.codes().data<std::uint8_t>(), p.code_stride = weight.codes().size(1);
@@ -35,7 +35,7 @@ class RowsInBytes {
         starts_(Tensor::empty(scales_.shape(), DType::i32)),
         sums_(Tensor::empty(scales_.shape())) {
     p.x = {bytes_.data<std::int8_t>(), scales_.data<float>(), starts_.data<std::int32_t>(), sums_.data<float>()};
-    const auto row_bytes = static_cast<std::size_t>(p.k) * sizeof(float);
+    const auto row_bytes = parts == 1 ? 0 : static_cast<std::size_t>(p.k) * sizeof(float);
     parallel_for(p.m, row_bytes, 8 * static_cast<double>(bytes_.numel()), [&](std::int64_t row, void* scratch) {
       const ZeroSubnormals zero(true);
       kernel.round_row(p, p.a + row * p.a_row, parts * row, p.x);
