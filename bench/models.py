@@ -12,8 +12,8 @@ bfloat16, or int8) of its quantised weights, attn-file and llama.cpp multiply th
 the rounds, with the least and the most: of seconds until the model is loaded (of attn those of the whole process but the generation), of
 tokens a second of the prompt until the first new token, and of the new tokens after that; and the most memory that a
 process held, in MB, its programs and libraries among it.
-attn-bfloat16, attn-int8 and attn-file are at medium precision, with keys and values in bfloat16 (llama.cpp's are in
-float16).
+attn-bfloat16, attn-int8 and attn-file are at medium precision, attn-file-high is at high, all with keys and values in
+bfloat16 (llama.cpp's are in float16).
 """
 
 import argparse
@@ -106,6 +106,7 @@ FLAGS = {
     "attn-bfloat16": "--weights bfloat16 --precision medium --cache bfloat16",
     "attn-int8": "--weights int8 --precision medium --cache bfloat16",
     "attn-file": "--weights file --precision medium --cache bfloat16",
+    "attn-file-high": "--weights file --precision high --cache bfloat16",
 }
 WAYS = [*FLAGS, *HERE]
 
