@@ -8,6 +8,7 @@
 #include "attn/pretrained.hpp"
 #include "attn/tokenizer.hpp"
 #include "command/command.hpp"
+#include "kernels/targets.hpp"
 
 namespace attn::test {
 namespace {
@@ -113,6 +114,16 @@ TEST_F(Generate, KeepsWeightsInEightBits) {
   store_matrices(*model_, DType::i8);
   EXPECT_EQ(out_of("attn generate --model m.safetensors --prompt A --tokens 20 --weights int8"),
             characters("A" + expected("A", {.tokens = 20}, 123)) + "\n");
+}
+
+TEST_F(Generate, KeepsTheWeightsOfAGgufFile) {
+  const std::filesystem::path models = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data";
+  const std::string line = "attn generate --json --ids 1,2 --tokens 2 --model ";
+  const std::string gguf = line + (models / "gguf/llama.gguf").string();
+  const bool tiles = std::string_view(kernels::active().isa) == "amx";
+  EXPECT_EQ(Json::parse(out_of(gguf))["weights"], "file");
+  EXPECT_EQ(Json::parse(out_of(gguf + " --precision medium"))["weights"], tiles ? "float32" : "file");
+  EXPECT_EQ(Json::parse(out_of(line + (models / "llama").string()))["weights"], "float32");
 }
 
 TEST_F(Generate, TakesAPrecisionAndTheCachesDType) {
