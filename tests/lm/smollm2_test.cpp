@@ -1,8 +1,11 @@
 // SmolLM2-135M-Instruct beside transformers (make_smollm2.py): real weights, which `make smollm2` fetches.
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attn/generate.hpp"
@@ -113,6 +116,39 @@ TEST_F(SmolLM2, LosesLittleByRounding) {
       RecordProperty(text, std::to_string(loss));
       EXPECT_NEAR(loss, exact, 0.01) << text;
     }
+  }
+}
+
+// Of the next token's chances, in nats (Kullback and Leibler 1951).
+double relative_entropy(const Tensor& exact, const Tensor& found) {
+  const auto log_sum = [](const Tensor& logits) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < logits.numel(); ++i) sum += std::exp(logits.at({i}));
+    return std::log(sum);
+  };
+  const double of_exact = log_sum(exact), of_found = log_sum(found);
+  double entropy = 0;
+  for (std::int64_t i = 0; i < exact.numel(); ++i) {
+    const double log_p = exact.at({i}) - of_exact;
+    entropy += std::exp(log_p) * (log_p - (found.at({i}) - of_found));
+  }
+  return entropy;
+}
+
+// Activations in bytes round at medium precision to 7 bits, and at high to 15.
+TEST_F(SmolLM2, BytesMoveTheNextTokensChancesLittle) {
+  LanguageModel exact = load_language_model(file_);
+  for (const auto& [precision, bound] : {std::pair(Precision::high, 1e-5), std::pair(Precision::medium, 0.1)}) {
+    LanguageModel rounded = load_language_model(file_, std::nullopt, precision);
+    double largest = 0;
+    for (const char* i : {"0", "1", "2", "3", "4"}) {
+      const std::vector<std::int64_t> prompt = ids_of(*golden_.find(std::string("prompt.") + i));
+      const double moved = relative_entropy(Decoder(exact).read(0, prompt), Decoder(rounded).read(0, prompt));
+      largest = std::max(largest, moved);
+    }
+    RecordProperty(std::string(name(precision)), std::to_string(1e9 * largest));
+    EXPECT_LT(largest, bound) << name(precision);
+    EXPECT_GT(largest, bound / 1e4) << name(precision) << " rounded nothing";
   }
 }
 
