@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 gguf = pytest.importorskip("gguf")
 import transformers  # noqa: E402
-from test_gguf_keys import others  # noqa: E402
+from test_gguf_keys import others, rewritten  # noqa: E402
 from test_keys import REFUSED, changes, quiet  # noqa: E402
 
 DATA = packages.ROOT / "tests" / "lm" / "data" / "bert"
@@ -94,27 +94,12 @@ def test_each_key_of_a_folder(attn, folder):
     assert followed > 20
 
 
-def rewritten(changes, path):
-    reader, writer, left = gguf.GGUFReader(DATA / "model.gguf"), gguf.GGUFWriter(path, "bert"), dict(changes)
-    for key, field in reader.fields.items():
-        if not key.startswith("GGUF.") and key != "general.architecture":
-            writer.add_key_value(key, left.pop(key, field.contents()), field.types[0], field.types[-1])
-    for key, value in left.items():
-        writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
-    for tensor in reader.tensors:
-        writer.add_tensor(tensor.name, tensor.data)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
 def test_each_key_of_a_gguf_file(attn, folder):
     own = {k: f.contents() for k, f in gguf.GGUFReader(DATA / "model.gguf").fields.items() if k.startswith(("bert.", "tokenizer."))}
     wrong, followed, path = [], 0, folder / "x.gguf"
     cases = [*((key, new) for key, value in own.items() for new in others(key, value)), *GGUF_MORE.items()]
     for key, value in [("general.name", "nothing"), *cases]:
-        rewritten({key: value}, path)
+        rewritten(DATA / "model.gguf", {key: value}, path)
         found = ours(attn, path, folder)
         assert key != "general.name" or found != REFUSED
         if found == REFUSED:

@@ -16,6 +16,7 @@ from test_keys import REFUSED, ours, theirs  # noqa: E402
 sys.path.insert(0, str(packages.ROOT / "tests" / "lm"))
 FILES = ["llama", "llama3", "qwen2", "qwen3", "yarn", "gemma2", "gemma3", "smollm3", "olmo2", "olmo3", "phi3", "granite"]
 DATA = packages.ROOT / "tests" / "lm" / "data" / "gguf"
+END = ("tokenizer.ggml.eos_token_id",)  # without which each text has all its tokens
 
 # Keys that only some architectures have, and older names.
 MORE = {
@@ -89,15 +90,16 @@ MEANING = {
 }  # fmt: skip
 
 
-def rewritten(name, changes, path):
+def rewritten(file, changes, path, without=()):
     """The file with other values; those that it does not have come last."""
-    reader = gguf.GGUFReader(DATA / f"{name}.gguf")
+    reader = gguf.GGUFReader(file)
     arch = reader.fields["general.architecture"].contents()
     writer = gguf.GGUFWriter(path, arch)
-    left = {key if key.startswith(("general.", "tokenizer.")) else f"{arch}.{key}": x for key, x in changes.items()}
+    whole = ("general.", "tokenizer.", arch + ".")
+    left = {key if key.startswith(whole) else f"{arch}.{key}": x for key, x in changes.items()}
     for key, field in reader.fields.items():
-        if key.startswith("GGUF.") or key in ("general.architecture", "tokenizer.ggml.eos_token_id"):
-            continue  # without an end each text has all its tokens
+        if key.startswith("GGUF.") or key in ("general.architecture", *without):
+            continue
         if isinstance(left.get(key), int) and isinstance(field.contents(), list):
             continue
         writer.add_key_value(key, left.pop(key, field.contents()), field.types[0], field.types[-1])
@@ -177,7 +179,7 @@ def test_each_key_of_a_gguf_file(attn, name, tmp_path):
     path, oracle = tmp_path / "x.gguf", Oracle(name)
     wrong, followed = [], 0
     for key, value in [("general.name", name), *changes_of(name)]:
-        rewritten(name, {key: value}, path)
+        rewritten(DATA / f"{name}.gguf", {key: value}, path, END)
         found = ours(attn, path)
         assert (key, value) != ("general.name", name) or found != REFUSED
         if found == REFUSED:
@@ -196,5 +198,5 @@ def test_each_key_of_a_gguf_file(attn, name, tmp_path):
 
 def test_the_end_of_a_text_is_the_files(attn, tmp_path):
     first = ours(attn, DATA / "llama.gguf")
-    rewritten("llama", {"tokenizer.ggml.eos_token_id": first[0][2]}, tmp_path / "x.gguf")
+    rewritten(DATA / "llama.gguf", {"tokenizer.ggml.eos_token_id": first[0][2]}, tmp_path / "x.gguf", END)
     assert ours(attn, tmp_path / "x.gguf")[0] == first[0][: first[0].index(first[0][2])]
