@@ -57,8 +57,12 @@ Edit without(HeadAt at, By by = By::zero);
 Edit without_heads_of(std::int64_t layer, By by = By::zero);
 // What it gives is `context`, (head_dim) or (t, head_dim): the mean of other texts, or another text's.
 Edit without(HeadAt at, const Tensor& context);
+// The same of all heads of a layer: (heads, head_dim).
+Edit without_heads_of(std::int64_t layer, const Tensor& contexts);
 // All heads but these are switched off, in every layer of a model that has these sizes.
 Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, By by = By::zero);
+// What they give is `contexts`, (layers, heads, head_dim), as mean_contexts() has them.
+Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, const Tensor& contexts);
 // What the head gives, times a factor.
 Edit scale(HeadAt at, double factor);
 // What the head gives in another pass, of which `steps` has the context. As many tokens as here.
@@ -93,6 +97,10 @@ double mean_of(const Tensor& values);
 // log softmax of one row of logits, float64 (vocab_size).
 Tensor log_probabilities(const Tensor& row);
 
+// What each head gives on average over all tokens of some texts, each int64 (t): (layers, heads, head_dim), for the
+// edits above. Throws Error (argument) where there is no text, or where layers have heads of several sizes.
+Tensor mean_contexts(LanguageModel& model, std::span<const Tensor> texts);
+
 // How much each head gives otherwise than without edits: |z' - z| / |z| over all positions, float64 (layers, heads).
 Tensor head_changes(LanguageModel& model, const Tensor& ids, const Edits& edits);
 
@@ -107,7 +115,8 @@ struct TokenPair {
 struct EffectOptions {
   By by = By::zero;
   std::optional<TokenPair> tokens = {};
-  Edits edits = {};  // that act in every pass, before and after
+  Edits edits = {};   // that act in every pass, before and after
+  Tensor means = {};  // (layers, heads, head_dim), what a head gives in place of `by`: mean_contexts() of other texts
   // How many heads are switched off, those of the largest estimates; the others are estimated alone. None: all heads
   // are switched off, and nothing is estimated.
   std::optional<std::int64_t> exact = {};

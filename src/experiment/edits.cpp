@@ -68,6 +68,26 @@ Edit hidden(std::int64_t layer, std::optional<std::int64_t> head, std::int64_t k
   return {Of::attention, step, layer, head, {}, change, "key " + std::to_string(key) + " hidden"};
 }
 
+template <class Off>
+Edits all_but(std::span<const HeadAt> heads, const LanguageModelConfig& config, const Off& off) {
+  for (const HeadAt& at : heads) {
+    if (at.layer >= 0 && at.layer < std::ssize(config.layers) && at.head >= 0 && at.head < config.heads) continue;
+    throw Error(Error::Kind::argument, kOp,
+                std::to_string(config.layers.size()) + " layers of " + std::to_string(config.heads) + " heads",
+                head_text(at));
+  }
+  Edits edits;
+  for (std::int64_t layer = 0; layer < std::ssize(config.layers); ++layer) {
+    for (std::int64_t head = 0; head < config.heads; ++head) {
+      const bool kept =
+          std::ranges::any_of(heads, [&](const HeadAt& at) { return at.layer == layer && at.head == head; });
+      if (!kept) edits.push_back(off(HeadAt{layer, head}));
+    }
+  }
+  if (edits.empty()) throw Error(Error::Kind::argument, kOp, "a head that is not kept", "all heads");
+  return edits;
+}
+
 }  // namespace
 
 Edit without(HeadAt at, By by) { return off(at, at.head, by, head_text(at)); }
@@ -80,23 +100,18 @@ Edit without(HeadAt at, const Tensor& context) {
   return {Of::attention, "context", at.layer, at.head, {}, change, head_text(at) + " replaced"};
 }
 
+Edit without_heads_of(std::int64_t layer, const Tensor& contexts) {
+  const auto change = [contexts](const Tensor&, const Seen&) { return contexts.unsqueeze(1); };
+  return {Of::attention, "context", layer, {}, {}, change, "all heads of layer " + std::to_string(layer) + " replaced"};
+}
+
 Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, By by) {
-  for (const HeadAt& at : heads) {
-    if (at.layer >= 0 && at.layer < std::ssize(config.layers) && at.head >= 0 && at.head < config.heads) continue;
-    throw Error(Error::Kind::argument, kOp,
-                std::to_string(config.layers.size()) + " layers of " + std::to_string(config.heads) + " heads",
-                head_text(at));
-  }
-  Edits edits;
-  for (std::int64_t layer = 0; layer < std::ssize(config.layers); ++layer) {
-    for (std::int64_t head = 0; head < config.heads; ++head) {
-      const bool kept =
-          std::ranges::any_of(heads, [&](const HeadAt& at) { return at.layer == layer && at.head == head; });
-      if (!kept) edits.push_back(without({layer, head}, by));
-    }
-  }
-  if (edits.empty()) throw Error(Error::Kind::argument, kOp, "a head that is not kept", "all heads");
-  return edits;
+  return all_but(heads, config, [by](HeadAt at) { return without(at, by); });
+}
+
+Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, const Tensor& contexts) {
+  return all_but(heads, config,
+                 [&](HeadAt at) { return without(at, contexts.select(0, at.layer).select(0, at.head)); });
 }
 
 Edit scale(HeadAt at, double factor) {

@@ -140,17 +140,19 @@ void patch_layer(LanguageModel& model, std::int64_t l, const Prefix& good, const
 void switch_off(LanguageModel& model, const Tensor& ids, const EffectOptions& options, const Tensor& x, std::int64_t l,
                 const std::vector<std::int64_t>& heads, Tensor after) {
   const LanguageModelConfig& c = model.config();
-  const Edit one = without({l, 0}, options.by);
+  const Edit one = without({l, 0}, options.means.defined() ? By::mean : options.by);
   const Seen seen{c.causal, c.layers[static_cast<std::size_t>(l)].window};
+  const Tensor means = options.means.defined() ? options.means.select(0, l) : Tensor{};
   const auto head_of = [&heads](std::int64_t item) { return heads[static_cast<std::size_t>(item)]; };
   tails(
       model, options.edits, l, std::ssize(heads), ids.numel(),
       [&](std::int64_t, std::int64_t count) { return experiment::repeated(x, count); },
       [&](Edits& edits, std::int64_t first) {
         edits.push_back(
-            in_each_item(l, one.step.c_str(), [&one, head_of, seen, first](std::int64_t i, const Tensor& step) {
+            in_each_item(l, one.step.c_str(), [&one, means, head_of, seen, first](std::int64_t i, const Tensor& step) {
               const Tensor head = step.select(1, head_of(first + i));
-              head.copy_from(one.change(head, seen).expand(head.shape()));
+              const Tensor other = means.defined() ? means.select(0, head_of(first + i)) : one.change(head, seen);
+              head.copy_from(other.expand(head.shape()));
             }));
       },
       [&](std::int64_t first, const Tensor& hidden) {
@@ -187,6 +189,9 @@ Effects head_effects(LanguageModel& model, const Tensor& ids, const EffectOption
   if (options.exact && *options.exact < 0) {
     throw Error(Error::Kind::argument, experiment::kOp, "a number of exact effects, 0 or more",
                 std::to_string(*options.exact));
+  }
+  if (options.means.defined() && !(options.means.shape() == Shape{layers, c.heads, c.head_dim})) {
+    throw Error(Error::Kind::shape, experiment::kOp, "means (layers, heads, head_dim)", options.means.shape().str());
   }
   Effects effects;
   std::vector<std::int64_t> all(static_cast<std::size_t>(c.heads));

@@ -1,4 +1,4 @@
-// One pass with edits, and how much each head differs from the pass without.
+// One pass with edits, what its heads give on average, and how much they differ from the pass without.
 #include <cmath>
 
 #include "attn/error.hpp"
@@ -29,6 +29,26 @@ double change(const Tensor& z, const Tensor& edited) {
   return whole == 0 ? (difference == 0 ? 0 : HUGE_VAL) : std::sqrt(difference / whole);
 }
 
+// What each layer's heads give.
+experiment::Kept contexts_of(LanguageModel& model, const Tensor& ids, const Edits& edits) {
+  const LanguageModelConfig& c = model.config();
+  Editor editor(edits, c);
+  std::set<std::string> names;
+  for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) {
+    names.insert(experiment::step_name(c, Edit::Of::attention, l, "context"));
+  }
+  editor.keep(names);
+  model.forward(experiment::one_text(ids), editor.trace());
+  editor.check();
+  return editor.take();
+}
+
+// (1, heads, t, head_dim) of a layer.
+Tensor head_view(const experiment::Kept& kept, const LanguageModelConfig& c, std::int64_t layer) {
+  const Tensor& z = kept.find(experiment::step_name(c, Edit::Of::attention, layer, "context"))->second;
+  return z.rank() == 4 ? z : z.unsqueeze(1);
+}
+
 }  // namespace
 
 Tensor edited_forward(LanguageModel& model, const Tensor& ids, const Edits& edits, Trace* steps) {
@@ -39,28 +59,40 @@ Tensor edited_forward(Encoder& encoder, const Tensor& ids, const Edits& edits, T
   return edited(encoder, encoder.config().model, ids, edits, steps);
 }
 
+Tensor mean_contexts(LanguageModel& model, std::span<const Tensor> texts) {
+  const LanguageModelConfig& c = model.config();
+  if (texts.empty()) throw Error(Error::Kind::argument, experiment::kOp, "a text or more, for means", "none");
+  Tensor means = Tensor::zeros({std::ssize(c.layers), c.heads, c.head_dim}, DType::f64);
+  double tokens = 0;
+  for (const Tensor& text : texts) tokens += static_cast<double>(text.numel());
+  for (const Tensor& text : texts) {
+    const double share = static_cast<double>(text.numel()) / tokens;
+    const experiment::Kept contexts = contexts_of(model, text, {});
+    for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) {
+      const Tensor z = head_view(contexts, c, l);  // (1, heads, t, head_dim)
+      if (z.size(3) != c.head_dim) {
+        throw Error(Error::Kind::argument, experiment::kOp, "heads of one head_dim in all layers, for means",
+                    std::to_string(c.head_dim) + " and " + std::to_string(z.size(3)));
+      }
+      for (std::int64_t h = 0; h < c.heads; ++h) {
+        const Tensor mean = experiment::mean_rows(z.select(1, h));
+        for (std::int64_t j = 0; j < c.head_dim; ++j) {
+          means.set({l, h, j}, means.at({l, h, j}) + share * mean.at({0, 0, j}));
+        }
+      }
+    }
+  }
+  return means.to(DType::f32);
+}
+
 Tensor head_changes(LanguageModel& model, const Tensor& ids, const Edits& edits) {
   const LanguageModelConfig& c = model.config();
-  const auto layers = static_cast<std::int64_t>(c.layers.size());
-  std::vector<std::string> names;
-  for (std::int64_t l = 0; l < layers; ++l)
-    names.push_back(experiment::step_name(c, Edit::Of::attention, l, "context"));
-  const auto contexts = [&](const Edits& some) {
-    Editor editor(some, c);
-    editor.keep({names.begin(), names.end()});
-    model.forward(experiment::one_text(ids), editor.trace());
-    editor.check();
-    return editor.take();
-  };
-  const experiment::Kept before = contexts({}), after = contexts(edits);
+  const auto layers = std::ssize(c.layers);
+  const experiment::Kept before = contexts_of(model, ids, {}), after = contexts_of(model, ids, edits);
   Tensor changes = Tensor::empty({layers, c.heads}, DType::f64);
   for (std::int64_t l = 0; l < layers; ++l) {
-    const auto view = [&](const experiment::Kept& kept) {
-      const Tensor& z = kept.find(names[static_cast<std::size_t>(l)])->second;
-      return z.rank() == 4 ? z : z.unsqueeze(1);
-    };
     for (std::int64_t h = 0; h < c.heads; ++h) {
-      changes.set({l, h}, change(view(before).select(1, h), view(after).select(1, h)));
+      changes.set({l, h}, change(head_view(before, c, l).select(1, h), head_view(after, c, l).select(1, h)));
     }
   }
   return changes;

@@ -69,6 +69,11 @@ TEST_F(Experiment, TellsTheNumbersOfHooksInTransformers) {
   std::ptrdiff_t known = 0;
   for (const json& layer : some["after"]) known += std::ranges::count_if(layer, &json::is_number);
   EXPECT_EQ(known, 3);
+  // The mean over the text itself, given as another.
+  expect_golden(found("--effects --by mean --mean-of " + text("ids"))["after"], "mean");
+  std::ofstream(path("ids.txt")) << text("ids");
+  const json means = found("--without 2.3 --by mean --mean-of-file ids.txt ids.txt");
+  EXPECT_NEAR(means["loss_changed"].get<double>(), golden("mean").at({1, 2}), 1e-5);
   expect_golden(found("--lens")["losses"], "lens");
   const std::string pair = std::string("--tokens ") + kTokens[7] + ' ' + kTokens[11];
   const json patched = found("--patch-from " + text("other") + " " + pair);
@@ -122,6 +127,9 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   refused("--effects --exact -1", "--exact");
   refused("--effects --exact 1 --scale 1.1=2", "no other change");
   refused("--effects --exact 1 --other-text AB", "--exact");
+  refused("--without 1.1 --mean-of AB", "--by mean");
+  refused("--without 1.1 --by zero --mean-of AB", "--by mean");
+  refused("--without 1.1 --by mean --mean-of AB --other-model llama", "one model");
   refused("--tokens A B", "--patch-from");
   refused("--attribution --tokens AB", "one token each");
   refused("--patch-from AB --tokens A B", "as many tokens", 3);

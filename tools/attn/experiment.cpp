@@ -75,6 +75,13 @@ void require_used(const Verb& verb, const std::string& what) {
   only_with("--exact", {"--effects"});
   only_with("--tokens", {"--patch-from", "--attribution", "--effects"});
   only_with("--other-model", {"", "--next", "--effects"});
+  for (const char* flag : {"--mean-of", "--mean-of-file"}) {
+    if (!verb.given(flag)) continue;
+    if (verb.given("--other-model")) {
+      throw Error(Error::Kind::argument, flag, "one model, whose means these are", "--other-model beside it");
+    }
+    if (!verb.given("--by")) throw Error(Error::Kind::argument, flag, "--by mean beside it", "none");
+  }
   only_with("--other-text", {"--next", "--effects"});
   only_with("--output", {"--effects", "--changes", "--lens", "--patch-from", "--attribution", "--rollout", "--scores"});
   if (what == "--patch-from" && verb.given_of("What is changed").size() > 0) {
@@ -85,18 +92,24 @@ void require_used(const Verb& verb, const std::string& what) {
   }
 }
 
-Reading reading_of(const std::string& model, const std::string& tokenizer, const std::string& text, const char* flag) {
-  Reading reading;
-  reading.model = load_reader(model);
-  reading.tokenizer = reading.model->tokenizer(tokenizer);
-  const std::vector<std::int64_t> ids = reading.tokenizer->encode(text);
-  const std::int64_t most = reading.model->context_length();
+Tensor ids_of_text(const TextModel& model, const Tokenizer& tokenizer, const std::string& text, const char* flag) {
+  const std::vector<std::int64_t> ids = tokenizer.encode(text);
+  const std::int64_t most = model.context_length();
   if (ids.empty() || std::ssize(ids) > most) {
     throw Error(Error::Kind::argument, flag, formatted("1 to {} tokens, as the model takes", most),
                 formatted("{}", ids.size()));
   }
-  reading.ids = Tensor::from(std::span<const std::int64_t>(ids), {std::ssize(ids)});
-  for (const std::int64_t id : ids) reading.tokens.push_back(reading.tokenizer->decode(id));
+  return Tensor::from(std::span<const std::int64_t>(ids), {std::ssize(ids)});
+}
+
+Reading reading_of(const std::string& model, const std::string& tokenizer, const std::string& text, const char* flag) {
+  Reading reading;
+  reading.model = load_reader(model);
+  reading.tokenizer = reading.model->tokenizer(tokenizer);
+  reading.ids = ids_of_text(*reading.model, *reading.tokenizer, text, flag);
+  for (std::int64_t i = 0; i < reading.ids.numel(); ++i) {
+    reading.tokens.push_back(reading.tokenizer->decode(reading.ids.data<std::int64_t>()[i]));
+  }
   return reading;
 }
 
@@ -124,8 +137,23 @@ std::int64_t likeliest(const Reading& reading, const Edits& edits) {
   return candidates(logits.select(0, logits.size(0) - 1), {.temperature = 0}).front().id;
 }
 
+// What each head gives on average over the texts of --mean-of; undefined where there are none.
+Tensor means_of(const Reading& one, const Verb& verb, const EditFlags& flags) {
+  const char* flag = verb.given("--mean-of") ? "--mean-of" : "--mean-of-file";
+  if (!verb.given(flag)) return {};
+  if (flags.by != "mean") throw Error(Error::Kind::argument, flag, "--by mean beside it", "--by " + flags.by);
+  if (!one.model->writes()) throw Error(Error::Kind::argument, flag, "a language model", "an encoder");
+  std::vector<std::string> texts = flags.mean_of;
+  for (const std::string& path : flags.mean_of_files) {
+    texts.emplace_back(io::as_text(io::read_file(path, flag).bytes()));
+  }
+  std::vector<Tensor> all;
+  for (const std::string& text : texts) all.push_back(ids_of_text(*one.model, *one.tokenizer, text, flag));
+  return mean_contexts(one.lm(), all);
+}
+
 Found found_by(const std::string& what, const Reading& one, const Reading* other, const Edits& edits,
-               const ExperimentFlags& flags) {
+               const Tensor& means, const ExperimentFlags& flags) {
   if (what == "--rollout") return rolled_out(one, edits);
   if (!one.model->writes()) {
     throw Error(Error::Kind::argument, "--model", "a language model; an encoder only with --rollout", "an encoder");
@@ -138,7 +166,7 @@ Found found_by(const std::string& what, const Reading& one, const Reading* other
     return changes(one, edits);
   }
   if (what == "--effects") {
-    EffectOptions options{.by = by_named(flags.edits.by), .edits = edits};
+    EffectOptions options{.by = by_named(flags.edits.by), .edits = edits, .means = means};
     if (flags.exact >= 0) options.exact = flags.exact;
     if (!flags.tokens.empty()) {
       const auto pair = ids_of(one, flags.tokens, 2);
@@ -193,8 +221,9 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
     throw Error(Error::Kind::data, "--other-model", "a model that cuts the text into the same tokens", "others");
   }
   const LanguageModelConfig& config = one.model->writes() ? one.lm().config() : one.model->encoder()->config().model;
-  const Found found =
-      found_by(what, one, other ? &*other : nullptr, edits_of(flags.edits, config, one.ids.numel()), flags);
+  const Tensor means = means_of(one, verb, flags.edits);
+  const Edits edits = edits_of(flags.edits, config, one.ids.numel(), means);
+  const Found found = found_by(what, one, other ? &*other : nullptr, edits, means, flags);
   if (!flags.output.empty()) {
     figure::Options options = found.figure;
     options.title = found.title, options.colours = colours_named(flags.colours);

@@ -81,6 +81,12 @@ void add_skips(Edits& edits, const std::string& text, const LanguageModelConfig&
   }
 }
 
+Edit switched_off(const Place& at, By by, const Tensor& means) {
+  if (!means.defined()) return at.head ? without({at.layer, *at.head}, by) : without_heads_of(at.layer, by);
+  const Tensor layer = means.select(0, at.layer);
+  return at.head ? without({at.layer, *at.head}, layer.select(0, *at.head)) : without_heads_of(at.layer, layer);
+}
+
 }  // namespace
 
 By by_named(const std::string& name) { return name == "zero" ? By::zero : name == "mean" ? By::mean : By::uniform; }
@@ -97,11 +103,18 @@ void add_edit_flags(Verb& verb, EditFlags& flags) {
   verb.add_option("--by", flags.by,
                   "What a head gives that is switched off:\n"
                   "zero     nothing\n"
-                  "mean     its mean over the text\n"
+                  "mean     its mean over the text, or over --mean-of\n"
                   "uniform  what it gives when it looks everywhere alike")
       .value_name("NAME")
       .group(group)
       .one_of({"zero", "mean", "uniform"});
+  const Option& mean_of = verb.add_option("--mean-of", flags.mean_of, "The mean is over these texts, with --by mean.")
+                              .value_name("TEXT…")
+                              .group(group);
+  verb.add_option("--mean-of-file", flags.mean_of_files, "The same, each text from a file.")
+      .value_name("FILE…")
+      .group(group)
+      .not_beside(mean_of);
   verb.add_option("--scale", flags.scales, "Multiply what a head gives.").value_name("LAYER.HEAD=FACTOR…").group(group);
   verb.add_option("--weights", flags.weights, "A head's weights: uniform, previous (the token before), or none.")
       .value_name("LAYER.HEAD=NAME…")
@@ -119,13 +132,12 @@ void add_edit_flags(Verb& verb, EditFlags& flags) {
       .group(group);
 }
 
-Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_t tokens) {
+Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_t tokens, const Tensor& means) {
   Edits edits;
   const By by = by_named(flags.by);
   if (!flags.without.empty()) {
     for (const std::string& part : split(flags.without, ',')) {
-      const Place at = place_of(part, "--without", c, false);
-      edits.push_back(at.head ? without({at.layer, *at.head}, by) : without_heads_of(at.layer, by));
+      edits.push_back(switched_off(place_of(part, "--without", c, false), by, means));
     }
   }
   if (!flags.keep_only.empty()) {
@@ -134,7 +146,7 @@ Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_
       const Place at = place_of(part, "--keep-only", c, true);
       kept.push_back({at.layer, *at.head});
     }
-    edits = keep_only(kept, c, by);
+    edits = means.defined() ? keep_only(kept, c, means) : keep_only(kept, c, by);
   }
   for (const std::string& text : flags.scales) {
     const auto [place, factor] = sides(text, "--scale", "1.2=0.5");
