@@ -28,6 +28,9 @@ struct KVCacheConfig {
   // as large when theirs is full.
   std::int64_t page_size = 0;
   std::int64_t capacity = 0;  // make room for so many tokens an item at once; more fit all the same
+  // Values are the first value_dim numbers of the keys, as in latent attention (attn/latent_attention.hpp): the cache
+  // keeps keys alone, and append() takes an undefined v.
+  bool values_in_keys = false;
 };
 
 // Modules and decoders ask this of the keys and values of the tokens so far. A KVCache has all of them;

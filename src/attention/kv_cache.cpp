@@ -34,25 +34,30 @@ KVCacheConfig checked(KVCacheConfig config) {
   check_range("page_size", config.page_size, 0, kMostTokens);
   check_range("capacity", config.capacity, 0, kMostTokens);
   if (config.value_dim == 0) config.value_dim = config.head_dim;
+  if (config.values_in_keys) check_range("value_dim, of values in keys,", config.value_dim, 1, config.head_dim);
   if (has_element(config.dtype)) return config;
   throw Error(Kind::dtype, "KVCache", "storage in float32, bfloat16, float16 or int8", name(config.dtype));
 }
 
 void check_rows(const Tensor& k, const Tensor& v, const Shape& leading, const KVCacheConfig& config) {
-  if (!k.defined() || !v.defined()) fail(Kind::argument, "k and v", "an undefined tensor");
-  for (const Tensor* t : {&k, &v}) {
+  if (config.values_in_keys && v.defined()) {
+    fail(Kind::argument, "no v beside k: values are a part of the keys", v.shape().str());
+  }
+  const Tensor& given = config.values_in_keys ? k : v;
+  if (!k.defined() || !given.defined()) fail(Kind::argument, "k and v", "an undefined tensor");
+  for (const Tensor* t : {&k, &given}) {
     if (!is_floating(t->dtype())) throw Error(Kind::dtype, "KVCache", "k and v of floating dtypes", name(t->dtype()));
   }
   const std::size_t rank = leading.size() + 2;
   Shape keys = leading, values = leading;
   const std::int64_t tokens = k.rank() == rank ? k.size(-2) : 1;
   for (Shape* s : {&keys, &values}) s->push_back(tokens);
-  keys.push_back(config.head_dim), values.push_back(config.value_dim);
-  if (k.shape() == keys && v.shape() == values) return;
+  keys.push_back(config.head_dim), values.push_back(config.values_in_keys ? config.head_dim : config.value_dim);
+  if (k.shape() == keys && given.shape() == values) return;
   fail(Kind::shape,
        std::string(rank == 4 ? "k (b, hkv, t, d), v (b, hkv, t, dv)" : "k (hkv, t, d), v (hkv, t, dv)") + " like " +
            keys.str() + " and " + values.str(),
-       k.shape().str() + " and " + v.shape().str());
+       k.shape().str() + " and " + given.shape().str());
 }
 
 }  // namespace
@@ -114,6 +119,7 @@ void KVCache::append(const Tensor& k, const Tensor& v) {
   for (std::int64_t item = 0; item < s.config.batch; ++item) s.pages.reserve(item, length(item) + tokens);
   for (std::int64_t item = 0; item < s.config.batch; ++item) {
     write_rows(s.pages, s.pages.keys(), s.config.dtype, item, length(item), k.select(0, item));
+    if (!v.defined()) continue;
     write_rows(s.pages, s.pages.values(), s.config.dtype, item, length(item), v.select(0, item));
   }
   for (std::int64_t& length : s.lengths) length += tokens;
@@ -126,7 +132,7 @@ void KVCache::append(std::int64_t item, const Tensor& k, const Tensor& v) {
   check_range("further tokens of an item", k.size(1), 0, kMostTokens - before);
   s.pages.reserve(item, before + k.size(1));
   write_rows(s.pages, s.pages.keys(), s.config.dtype, item, before, k);
-  write_rows(s.pages, s.pages.values(), s.config.dtype, item, before, v);
+  if (v.defined()) write_rows(s.pages, s.pages.values(), s.config.dtype, item, before, v);
   s.lengths[static_cast<std::size_t>(item)] += k.size(1);
 }
 

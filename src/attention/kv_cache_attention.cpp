@@ -54,9 +54,10 @@ Tensor gather(const KVPages& pages, const PagePart& part, const KVCacheConfig& c
 Tensor rows_of(const KVPages& pages, const PagePart& part, const KVCacheConfig& config, std::int64_t item,
                std::int64_t tokens) {
   if (tokens == 0) return Tensor::empty({1, config.kv_heads, 0, part.width}, config.dtype);
-  const std::int64_t head = pages.page_tokens() * part.width;
+  const std::int64_t row = part.row / static_cast<std::int64_t>(size_of(config.dtype));
+  const std::int64_t head = pages.page_tokens() * row;
   return Tensor::from_blob(pages.row(part, item, 0, 0), {1, config.kv_heads, tokens, part.width},
-                           {config.kv_heads * head, head, part.width, 1}, config.dtype);
+                           {config.kv_heads * head, head, row, 1}, config.dtype);
 }
 
 void check_own_parts(const Mask& mask) {

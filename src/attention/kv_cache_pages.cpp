@@ -30,6 +30,7 @@ KVPages::KVPages(const KVCacheConfig& config)
     : heads_(config.kv_heads),
       paged_(config.page_size > 0),
       scaled_(config.dtype == DType::i8),
+      values_in_keys_(config.values_in_keys),
       keys_(part(config, config.head_dim)),
       values_(part(config, config.value_dim)),
       tables_(static_cast<std::size_t>(config.batch)) {
@@ -52,6 +53,12 @@ void KVPages::lay_out(std::int64_t tokens) {
   const std::int64_t rows = heads_ * tokens, scales = scaled_ ? round_up(rows * std::int64_t{sizeof(float)}, kLine) : 0;
   page_tokens_ = tokens;
   keys_.offset = 0;
+  if (values_in_keys_) {
+    keys_.scales = round_up(rows * keys_.row, kLine);
+    values_ = {values_.width, keys_.row, 0, keys_.scales};
+    page_bytes_ = std::max(keys_.scales + scales, kLine);
+    return;
+  }
   values_.offset = round_up(rows * keys_.row, kLine);
   keys_.scales = values_.offset + round_up(rows * values_.row, kLine);
   values_.scales = keys_.scales + scales;
@@ -101,6 +108,7 @@ void KVPages::grow(std::int64_t tokens) {
   }
   const auto move = [&](std::int64_t item, std::int64_t head) {
     for (const auto side : {&KVPages::keys_, &KVPages::values_}) {
+      if (values_in_keys_ && side == &KVPages::values_) break;
       const PagePart &from = this->*side, &to = larger.*side;
       std::memcpy(larger.row(to, item, head, 0), row(from, item, head, 0),
                   static_cast<std::size_t>(page_tokens_ * from.row));
@@ -127,6 +135,7 @@ void KVPages::release(std::int64_t item, std::int64_t tokens) noexcept {
 void KVPages::move_up(std::int64_t item, std::int64_t first, std::int64_t tokens) noexcept {
   for (std::int64_t head = 0; head < heads_; ++head) {
     for (const PagePart* part : {&keys_, &values_}) {
+      if (values_in_keys_ && part == &values_) break;  // they have moved
       std::memmove(row(*part, item, head, 0), row(*part, item, head, first),
                    static_cast<std::size_t>(tokens * part->row));
       if (!scaled_) continue;

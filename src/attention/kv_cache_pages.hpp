@@ -9,8 +9,8 @@
 
 namespace attn {
 
-// Rows of keys, or of values: (hkv, tokens of a page, width) from `offset` of a page on, and of int8 (hkv, tokens)
-// float32 scales from `scales` on. In bytes.
+// Rows of keys, or of values: (hkv, tokens of a page, width) from `offset` of a page on, `row` apart, and of int8 (hkv,
+// tokens) float32 scales from `scales` on. In bytes but the width. Values that are in keys lie in the keys' rows.
 struct PagePart {
   std::int64_t width, row, offset = 0, scales = 0;
 };
@@ -50,7 +50,7 @@ class KVPages {
   std::byte* page(std::int64_t item, std::int64_t token) const;
 
   std::int64_t heads_, page_tokens_ = 0, page_bytes_ = 0;
-  bool paged_, scaled_;
+  bool paged_, scaled_, values_in_keys_;
   PagePart keys_, values_;
   std::vector<Tensor> slabs_;  // what owns the pages: some of them each
   std::vector<void*> free_;    // room for all pages, so that release() needs no memory

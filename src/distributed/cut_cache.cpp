@@ -47,6 +47,7 @@ KVCacheConfig agreed(Transport& transport, KVCacheConfig config) {
   if (config.page_size != 0) {
     throw Error(Error::Kind::argument, kOp, "a cache without pages", "page_size " + std::to_string(config.page_size));
   }
+  if (config.values_in_keys) throw Error(Error::Kind::argument, kOp, "values beside the keys", "values_in_keys");
   config.capacity = (config.capacity + transport.size() - 1) / transport.size();
   return config;
 }
