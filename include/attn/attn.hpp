@@ -22,6 +22,7 @@
 #include "attn/io.hpp"
 #include "attn/kv_cache.hpp"
 #include "attn/language_model.hpp"
+#include "attn/latent_attention.hpp"
 #include "attn/layers.hpp"
 #include "attn/linear_attention.hpp"
 #include "attn/module.hpp"

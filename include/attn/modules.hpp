@@ -147,7 +147,6 @@ class AttentionLayer : public Module {
              Trace* trace);
   Heads project_heads(const Tensor& x, const Tensor& source, DType kept);
   AttentionOptions options(Align align) const;
-  void add_dropout(AttentionOptions& options, std::int64_t batch, std::int64_t tq, std::int64_t tk);
   RotaryTable turns(std::int64_t tokens);
   RotaryTable own_turns(std::int64_t tokens);
   RotaryTable turns(const DecoderCache& cache, std::int64_t tokens);

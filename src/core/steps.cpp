@@ -11,6 +11,8 @@ using enum StepKind;
 constexpr std::array kSteps{
     Step{"inputs", tokens, false, "Inputs", "One embedding for each word."},
     Step{"source", tokens, true, "Source", "The other text's embeddings."},
+    Step{"latents", tokens, true, "Latents",
+         "What a cache keeps of each word: all heads' keys and values are made of it."},
     Step{"queries", heads, false, "Queries", "What each word looks for: x · W_query."},
     Step{"keys", heads, true, "Keys", "What each word offers: x · W_key."},
     Step{"values", heads, true, "Values", "What each word gives: x · W_value."},

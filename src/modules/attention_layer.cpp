@@ -144,18 +144,6 @@ AttentionOptions AttentionLayer::options(Align align) const {
   return options;
 }
 
-void AttentionLayer::add_dropout(AttentionOptions& options, std::int64_t batch, std::int64_t tq, std::int64_t tk) {
-  if (!training_ || config_.dropout == 0) return;
-  options.dropout = config_.dropout;
-  if (rng_.flavour() == DropoutFlavour::philox) {
-    options.dropout_key = rng_.next_u64();
-  } else {
-    const std::int64_t columns = sequence_ ? sequence_->tokens() : tk;
-    options.dropout_keep =
-        dropout_keep(rng_, sequence_.get(), {batch, config_.num_heads, tq, columns}, config_.dropout);
-  }
-}
-
 // Turns positions 0 to tokens - 1; it is empty where nothing turns.
 RotaryTable AttentionLayer::turns(std::int64_t tokens) {
   if (!config_.rope) return {};
@@ -223,7 +211,8 @@ Tensor AttentionLayer::run(const Tensor& given, const Tensor& given_source, cons
   s.heads = project_heads(s.x, s.source, trace ? DType::f32 : stored(*query_));
   auto& [q, k, v] = s.heads;
   s.options = options(Align::top_left);
-  add_dropout(s.options, s.x.size(0), x.size(-2), source.size(-2));
+  const Shape weights{s.x.size(0), config_.num_heads, x.size(-2), source.size(-2)};
+  if (training_) add_dropout(s.options, rng_, sequence_.get(), weights, config_.dropout);
   const bool unbatched = x.rank() == 2, turned = q_turns.cos.defined();
   Trace steps = trace ? steps_within(*trace, unbatched, config_.num_heads == 1, turned) : Trace{};
   if (turned) {

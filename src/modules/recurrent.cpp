@@ -41,15 +41,6 @@ ModuleConfig checked(RecurrentLayer::Kind kind, ModuleConfig c, std::int64_t con
   return c;
 }
 
-// For `tokens` that follow those `held` in a cache.
-void require_context(const ModuleConfig& c, std::int64_t tokens, std::int64_t held) {
-  if (c.context_length == 0 || tokens <= c.context_length - held) return;
-  throw Error(Error::Kind::shape, kRecurrentOp,
-              "at most context_length = " + std::to_string(c.context_length) + " tokens",
-              held > 0 ? std::to_string(held) + " in the cache and " + std::to_string(tokens) : std::to_string(tokens),
-              "raise context_length or shorten the input");
-}
-
 Tensor ones_like(const Tensor& x) { return Tensor::ones(x.shape()); }
 
 // f(i, from) of each number.
@@ -310,7 +301,7 @@ Tensor RecurrentLayer::projected_out(const Tensor& joined) const {
 
 Tensor RecurrentLayer::forward(const Tensor& given, Trace* trace) {
   require_input(kRecurrentOp, "x", given, config_.d_in, stored(config_.precision));
-  require_context(config_, given.size(-2), 0);
+  require_context(kRecurrentOp, config_.context_length, given.size(-2), 0);
   saved_.reset();
   const bool unbatched = given.rank() == 2;
   const auto batched = [unbatched](const Tensor& t) { return (unbatched ? t.unsqueeze(0) : t).contiguous(); };
@@ -331,7 +322,7 @@ Tensor RecurrentLayer::forward(const Tensor& x, RecurrentCache& cache, std::opti
   const std::int64_t batch = item ? 1 : cache.config().batch;
   if (x.rank() != 3 || x.size(0) != batch)
     throw Error(Error::Kind::shape, kRecurrentOp, "x (" + std::to_string(batch) + ", tokens, d_in)", x.shape().str());
-  require_context(config_, x.size(1), item ? cache.length(*item) : cache.max_length());
+  require_context(kRecurrentOp, config_.context_length, x.size(1), item ? cache.length(*item) : cache.max_length());
   Saved s;
   const Tensor before = convolution_ > 0 ? cache.window(item) : Tensor{};
   const Tensor z = projected_out(run(x.contiguous(), s, cache.state(item), before, nullptr));

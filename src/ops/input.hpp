@@ -34,6 +34,14 @@ inline void require_finite(const char* op, const char* what, double value, doubl
   throw Error(Error::Kind::argument, op, "a finite " + std::string(what) + from, std::to_string(value));
 }
 
+// For `tokens` that follow those `held` in a cache; longest = 0 takes any.
+inline void require_context(const char* op, std::int64_t longest, std::int64_t tokens, std::int64_t held) {
+  if (longest == 0 || tokens <= longest - held) return;
+  throw Error(Error::Kind::shape, op, "at most context_length = " + std::to_string(longest) + " tokens",
+              held > 0 ? std::to_string(held) + " in the cache and " + std::to_string(tokens) : std::to_string(tokens),
+              "raise context_length or shorten the input");
+}
+
 inline void require_forward(const char* op, bool done) {
   if (!done) throw Error(Error::Kind::argument, op, "forward() before backward()", "no forward pass");
 }

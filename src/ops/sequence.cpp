@@ -61,4 +61,15 @@ Tensor dropout_keep(Generator& generator, const SequencePart* part, const Shape&
   return keep;
 }
 
+void add_dropout(AttentionOptions& options, Generator& generator, const SequencePart* part, Shape weights, double p) {
+  if (p == 0) return;
+  options.dropout = p;
+  if (generator.flavour() == DropoutFlavour::philox) {
+    options.dropout_key = generator.next_u64();
+    return;
+  }
+  if (part) weights.back() = part->tokens();
+  options.dropout_keep = dropout_keep(generator, part, weights, p);
+}
+
 }  // namespace attn

@@ -1,6 +1,7 @@
 // Modules do this alike with a part of each sequence.
 #pragma once
 
+#include "attn/attention.hpp"
 #include "attn/random.hpp"
 #include "attn/sequence.hpp"
 
@@ -14,5 +15,9 @@ void require_part(const char* op, const SequencePart* part, const Tensor& x, std
 // Which elements of (b, h, t, n) dropout keeps: this part's rows of what is drawn for whole sequences, whoever has the
 // others. Without a part generator.dropout_keep().
 Tensor dropout_keep(Generator& generator, const SequencePart* part, const Shape& shape, double p);
+
+// Dropout of the weights (b, h, tq, tk), a part's rows of whole columns, as the generator's flavour draws it; none
+// where p is 0.
+void add_dropout(AttentionOptions& options, Generator& generator, const SequencePart* part, Shape weights, double p);
 
 }  // namespace attn

@@ -71,6 +71,7 @@ function mapped(symbol, of, row, token, { block, head, column, result, step }) {
 const explanations = {
   inputs: ({ q, column, result }) => given(`x(${q})[${column + 1}]`, result, "Given: the word's embedding."),
   source: ({ k, column, result }) => given(`x(${k})[${column + 1}]`, result, "Given: the other source's embedding."),
+  latents: ({ k, column, result }) => missing(`latent(${k})[${column + 1}]`, result, "The projection’s weights are not in this report."),
   queries: (a) => projected("W_query", "q", a.block.step("inputs"), a.query, a.q, a),
   keys: (a) => projected("W_key", "k", a.block.step("source") ?? a.block.step("inputs"), a.key, a.k, a),
   values: (a) => projected("W_value", "v", a.block.step("source") ?? a.block.step("inputs"), a.key, a.k, a),
