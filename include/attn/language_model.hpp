@@ -12,6 +12,7 @@
 #include "attn/dropout.hpp"
 #include "attn/feed_forward.hpp"
 #include "attn/kv_cache.hpp"
+#include "attn/latent_attention.hpp"
 #include "attn/modules.hpp"
 #include "attn/norm.hpp"
 #include "attn/recurrent_modules.hpp"
@@ -43,6 +44,9 @@ struct LanguageModelConfig {
   std::int64_t heads = 1;
   std::int64_t kv_heads = 0;  // 0 = heads
   std::int64_t head_dim = 0;  // 0 = width / heads
+  // Keys and values are made of latents (attn/latent_attention.hpp), where given: head_dim is then its key(), and
+  // kv_heads are the heads.
+  std::optional<LatentSizes> latent = {};
   std::vector<LayerConfig> layers;
   std::vector<RopeConfig> ropes;
   bool learned_positions = false;  // a row for each position is added to the embedding
@@ -89,10 +93,11 @@ class Block : public Module {
   std::vector<Parameter*> parameters() override;
   void train(bool on = true) override;
   void set_sequence(const std::shared_ptr<SequencePart>& part);  // of x's tokens; null: all
-  void set_texts(const Tensor& starts) { recurrent ? recurrent->set_texts(starts) : attention.set_texts(starts); }
+  void set_texts(const Tensor& starts);
 
-  AttentionLayer attention;                   // one number wide, and not used, where there is a
+  AttentionLayer attention;                   // one number wide, and not used, where there is one of these
   std::unique_ptr<RecurrentLayer> recurrent;  // in its place
+  std::unique_ptr<LatentAttention> latent;
   FeedForward feed_forward;
 
  private:
@@ -109,6 +114,8 @@ class Block : public Module {
   Tensor through(Branch& branch, const Tensor& x, DType kept, bool drops, Trace* trace, const F& part);
   template <class F>
   Tensor back(Branch& branch, const Tensor& dy, const F& part);
+
+  Module& mixer();
 
   std::string_view attention_name_;
   double residual_scale_;

@@ -21,6 +21,7 @@ void check(LanguageModel& model, const Edits& edits) {
   if (!edits.empty()) refuse(Error::Kind::argument, "no other change", std::to_string(edits.size()));
   for (const auto& block : model.blocks) {
     if (block->recurrent) refuse(Error::Kind::argument, "layers of softmax attention", "one that keeps a state");
+    if (block->latent) refuse(Error::Kind::argument, "layers with keys of their own", "one that makes them of latents");
   }
   for (const Parameter* p : model.parameters()) {
     const bool few = p->blocks || p->scales.defined();

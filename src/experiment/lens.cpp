@@ -150,8 +150,8 @@ Attribution attribution(LanguageModel& model, const Tensor& ids, std::int64_t a,
     }
     for (double& v : g) v *= c.residual_scale;
     add_heads(found.heads.select(0, l), editor.kept(step_name(c, Of::attention, l, "context")), at,
-              weight_of(block.attention, out + ".weight").to(DType::f32), g);
-    found.biases.set({l}, bias + with_bias(weight_of(block.attention, out + ".bias"), g));
+              weight_of(block, out + ".weight").to(DType::f32), g);
+    found.biases.set({l}, bias + with_bias(weight_of(block, out + ".bias"), g));
     found.feed_forwards.set({l}, dot(into, row(Of::feed_forward, l, "added")));
     found.sum += found.biases.at({l}) + found.feed_forwards.at({l});
     for (std::int64_t h = 0; h < c.heads; ++h) found.sum += found.heads.at({l, h});

@@ -24,9 +24,24 @@ std::unique_ptr<RecurrentLayer> recurrent_of(const LanguageModelConfig& c, const
   return std::make_unique<GatedDeltaNet>(a, rng, kConvolution, prefix);
 }
 
+// Likewise. What it does not have is refused there.
+std::unique_ptr<LatentAttention> latent_of(const LanguageModelConfig& c, const LayerConfig& layer, Generator& rng,
+                                           const std::string& prefix) {
+  if (!c.latent || layer.mixer != Mixer::softmax) return nullptr;
+  ModuleConfig a;
+  a.d_in = a.d_out = c.width;
+  a.num_heads = c.heads, a.kv_heads = c.kv_heads, a.head_dim = c.head_dim;
+  a.qkv_bias = c.qkv_bias, a.out_bias = c.out_bias;
+  a.query_key_norm = c.query_key_norm, a.norm = c.norm;
+  a.window = layer.window, a.softcap = c.attention_softcap, a.sinks = c.sinks;
+  a.scale = c.attention_scale, a.dropout = c.dropout, a.causal = c.causal;
+  a.precision = c.precision, a.initialise = false;
+  return make_latent_attention(a, *c.latent, rng, prefix);
+}
+
 ModuleConfig attention_config(const LanguageModelConfig& c, const LayerConfig& layer) {
   ModuleConfig a;
-  if (layer.mixer != Mixer::softmax) {
+  if (c.latent || layer.mixer != Mixer::softmax) {
     a.d_in = a.d_out = 1, a.initialise = false;
     return a;
   }
@@ -62,6 +77,7 @@ Block::Block(const LanguageModelConfig& config, const LayerConfig& layer, Genera
     : attention(attention_config(config, layer), rng, std::string(prefix) + names_of(config.family).attention,
                 names_of(config.family).of_attention),
       recurrent(recurrent_of(config, layer, rng, std::string(prefix) + names_of(config.family).attention)),
+      latent(latent_of(config, layer, rng, std::string(prefix) + names_of(config.family).attention)),
       feed_forward(feed_forward_config(config), std::string(prefix) + names_of(config.family).feed_forward,
                    names_of(config.family).of_feed_forward),
       attention_name_(names_of(config.family).attention),
@@ -119,7 +135,8 @@ Tensor Block::forward(const Tensor& given, const RotaryTable& turns, Trace* trac
   const auto attend = [&] {
     const Trace::Scope scope(trace, attention_name_.substr(0, attention_name_.size() - 1));
     return through(attention_branch_, x, kept, true, trace, [&](const Tensor& h) {
-      return recurrent ? recurrent->forward(h, trace) : attention.forward(h, turns, trace);
+      if (recurrent) return recurrent->forward(h, trace);
+      return latent ? latent->forward(h, turns, trace) : attention.forward(h, turns, trace);
     });
   };
   const auto think = [&](const Tensor& attended) {
@@ -134,8 +151,8 @@ Tensor Block::forward(const Tensor& x, const RotaryTable& turns, DecoderCache& c
                       std::optional<std::int64_t> item) {
   const DType kept = stored(feed_forward.up);
   const Tensor attended = through(attention_branch_, x, kept, false, nullptr, [&](const Tensor& h) {
-    if (!recurrent) return attention.forward(h, turns, cache, item);
-    return recurrent->forward(h, dynamic_cast<RecurrentCache&>(cache), item);
+    if (recurrent) return recurrent->forward(h, dynamic_cast<RecurrentCache&>(cache), item);
+    return latent ? latent->forward(h, turns, cache, item) : attention.forward(h, turns, cache, item);
   });
   return through(feed_forward_branch_, attended, kept, false, nullptr,
                  [&](const Tensor& h) { return feed_forward.forward(h); });
@@ -145,16 +162,23 @@ Module::Gradient Block::backward(const Tensor& dy) {
   const Tensor d_attended = back(feed_forward_branch_, dy, [&](const Tensor& d) {
     return feed_forward.backward(d, feed_forward_branch_.input());
   });
-  return {back(attention_branch_, d_attended,
-               [&](const Tensor& d) { return recurrent ? recurrent->backward(d).x : attention.backward(d).x; }),
-          {}};
+  return {back(attention_branch_, d_attended, [&](const Tensor& d) { return mixer().backward(d).x; }), {}};
+}
+
+Module& Block::mixer() {
+  if (recurrent) return *recurrent;
+  return latent ? static_cast<Module&>(*latent) : attention;
+}
+
+void Block::set_texts(const Tensor& starts) {
+  if (recurrent) return recurrent->set_texts(starts);
+  latent ? latent->set_texts(starts) : attention.set_texts(starts);
 }
 
 std::vector<Parameter*> Block::parameters() {
   const Branch &a = attention_branch_, &f = feed_forward_branch_;
   std::vector<Parameter*> all;
-  Module* const mixer = recurrent ? static_cast<Module*>(recurrent.get()) : &attention;
-  for (Module* part : std::initializer_list<Module*>{a.pre.get(), mixer, a.post.get(), a.sum.get(), f.pre.get(),
+  for (Module* part : std::initializer_list<Module*>{a.pre.get(), &mixer(), a.post.get(), a.sum.get(), f.pre.get(),
                                                      &feed_forward, f.post.get(), f.sum.get()}) {
     if (!part) continue;
     for (Parameter* p : part->parameters()) all.push_back(p);
@@ -164,16 +188,17 @@ std::vector<Parameter*> Block::parameters() {
 
 void Block::train(bool on) {
   for (Module* part :
-       std::initializer_list<Module*>{&attention, &attention_branch_.dropout, &feed_forward_branch_.dropout}) {
+       std::initializer_list<Module*>{&mixer(), &attention_branch_.dropout, &feed_forward_branch_.dropout}) {
     part->train(on);
   }
   Module::train(on);
 }
 
 void Block::set_sequence(const std::shared_ptr<SequencePart>& part) {
-  if (part && recurrent) {
-    throw Error(Error::Kind::argument, "Block", "whole texts, where a layer is recurrent", "a part of a sequence",
-                "share batches out instead, --ranks data=N");
+  if (part && (recurrent || latent)) {
+    throw Error(Error::Kind::argument, "Block",
+                recurrent ? "whole texts, where a layer is recurrent" : "whole texts, where attention has latents",
+                "a part of a sequence", "share batches out instead, --ranks data=N");
   }
   attention.set_sequence(part);
   attention_branch_.dropout.set_sequence(part);

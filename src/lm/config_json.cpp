@@ -88,6 +88,17 @@ void add_granite(Ordered& json, const LanguageModelConfig& c) {
   json["logits_scaling"] = 1 / c.logits_scale;
 }
 
+void add_minicpm3(Ordered& json, const LanguageModelConfig& c) {
+  const LatentSizes s = c.latent.value_or(LatentSizes{});
+  json["q_lora_rank"] = s.query > 0 ? Ordered(s.query) : Ordered(nullptr);
+  json["kv_lora_rank"] = s.latent;
+  json["qk_nope_head_dim"] = s.plain, json["qk_rope_head_dim"] = json["head_dim"] = s.rotary;
+  json["v_head_dim"] = s.value;
+  json["scale_emb"] = c.embedding_scale;
+  json["scale_depth"] = c.residual_scale * std::sqrt(static_cast<double>(c.layers.size()));
+  json["dim_model_base"] = c.logits_scale * static_cast<double>(c.width);
+}
+
 Ordered json_of(const LanguageModelConfig& c) {
   Ordered json{{"model_type", c.family},
                {"vocab_size", c.vocab_size},
@@ -108,6 +119,7 @@ Ordered json_of(const LanguageModelConfig& c) {
   add_layers(json, c);
   if (gemma) add_gemma(json, c);
   if (c.family == "granite") add_granite(json, c);
+  if (c.family == "minicpm3") add_minicpm3(json, c);
   return json;
 }
 
@@ -128,11 +140,12 @@ LanguageModelConfig plain(LanguageModelConfig c) {
 
 bool near(double a, double b) { return std::fabs(a - b) <= 1e-12 * std::fabs(b); }
 
-// 1/√(1/s²) is s, up to its last bit.
+// 1/√(1/s²) is s, up to its last bit, and (s · √n) / √n.
 bool same(LanguageModelConfig a, const LanguageModelConfig& b) {
   if (a.attention_scale && b.attention_scale && near(*a.attention_scale, *b.attention_scale)) {
     a.attention_scale = b.attention_scale;
   }
+  if (near(a.residual_scale, b.residual_scale)) a.residual_scale = b.residual_scale;
   if (near(a.logits_scale, b.logits_scale)) a.logits_scale = b.logits_scale;
   return a == b;
 }

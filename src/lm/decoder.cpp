@@ -32,11 +32,15 @@ Decoder::Decoder(LanguageModel& model, std::int64_t batch, DType cache, const Ma
   const KVCacheConfig own{.batch = batch, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .dtype = cache};
   for (std::size_t i = 0; i < c.layers.size(); ++i) {
     const auto& recurrent = model.blocks[i]->recurrent;
-    if (recurrent && make)
-      throw Error(Error::Kind::argument, kOp, "a cache that is not cut, where layers are recurrent", "one that is");
+    const auto& latent = model.blocks[i]->latent;
+    if ((recurrent || latent) && make) {
+      const char* const kind = recurrent ? "a cache that is not cut, where layers are recurrent"
+                                         : "a cache that is not cut, where it has latents";
+      throw Error(Error::Kind::argument, kOp, kind, "one that is");
+    }
     const DType state = cache == DType::bf16 ? DType::bf16 : DType::f32;
     recurrent ? caches_.push_back(std::make_unique<RecurrentCache>(recurrent->cache_config(batch, state)))
-              : caches_.push_back(make_cache(own, make));
+              : caches_.push_back(make_cache(latent ? latent->cache_config(batch, cache) : own, make));
   }
   length_.assign(static_cast<std::size_t>(batch), 0);
   texts_.resize(static_cast<std::size_t>(batch));

@@ -9,6 +9,7 @@
 #include "io/json_object.hpp"
 #include "io/passed_over.hpp"
 #include "lm/gpt_config_json.hpp"
+#include "lm/latent_family.hpp"
 #include "rotary/config_json.hpp"
 
 namespace attn {
@@ -256,7 +257,7 @@ struct Family {
   std::int64_t end;  // of texts, where eos_token_id is absent; 0 = none
 };
 
-constexpr std::array<Family, 11> kFamilies{{{"llama", llama, 2},
+constexpr std::array<Family, 12> kFamilies{{{"llama", llama, 2},
                                             {"mistral", mistral, 2},
                                             {"qwen2", qwen2, 0},
                                             {"qwen3", qwen3, 0},
@@ -266,7 +267,8 @@ constexpr std::array<Family, 11> kFamilies{{{"llama", llama, 2},
                                             {"olmo2", olmo2, 50279},
                                             {"olmo3", olmo3, 50279},
                                             {"phi3", phi3, 32000},
-                                            {"granite", granite, 2}}};
+                                            {"granite", granite, 2},
+                                            {"minicpm3", read_minicpm3, 2}}};
 
 // Sizes that no family can do without, and what is the same in all of them.
 Config common(const JsonObject& json, const Family& family) {

@@ -39,6 +39,15 @@ ByName by_name(const PretrainedFiles& files, const io::Origin& origin) {
   return tensors;
 }
 
+void check_latents(const LanguageModelConfig& c, const LatentSizes& s, const ByName& tensors,
+                   const io::Origin& origin) {
+  const std::string first = "model.layers.0.self_attn.";
+  const std::int64_t from = s.query > 0 ? s.query : c.width;
+  required(tensors, first + (s.query > 0 ? "q_b_proj.weight" : "q_proj.weight"), {c.heads * s.key(), from}, origin);
+  required(tensors, first + "kv_a_proj_with_mqa.weight", {s.cached(), c.width}, origin);
+  required(tensors, first + "kv_b_proj.weight", {c.heads * (s.plain + s.value), s.latent}, origin);
+}
+
 // The config's sizes are those of the files, before memory is taken for them.
 void check_sizes(const LanguageModelConfig& c, const ByName& tensors, const io::Origin& origin) {
   const ModelNames& names = names_of(c.family);
@@ -50,8 +59,10 @@ void check_sizes(const LanguageModelConfig& c, const ByName& tensors, const io::
   if (c.family == "gpt2") {
     required(tensors, "h.0.mlp.c_proj.weight", {c.inner_width, c.width}, origin);
   } else {
-    required(tensors, "model.layers.0.self_attn.o_proj.weight", {c.width, c.heads * c.head_dim}, origin);
+    required(tensors, "model.layers.0.self_attn.o_proj.weight",
+             {c.width, c.heads * (c.latent ? c.latent->value : c.head_dim)}, origin);
     required(tensors, "model.layers.0.mlp.down_proj.weight", {c.width, c.inner_width}, origin);
+    if (c.latent) check_latents(c, *c.latent, tensors, origin);
   }
 }
 

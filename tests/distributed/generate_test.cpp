@@ -63,7 +63,8 @@ TEST(GenerateOverRanks, AGptHasTheLogitsOfOneProcess) {
 // Of each family: windows, sinks, softcaps, shared key heads, and frequencies that change with the length.
 TEST(GenerateOverRanks, ReleasedModelsHaveTheLogitsOfOneProcess) {
   for (const std::string& name : language_model_families()) {
-    if (name == "gpt2") continue;  // AGptHasTheLogitsOfOneProcess
+    if (name == "gpt2") continue;      // AGptHasTheLogitsOfOneProcess
+    if (name == "minicpm3") continue;  // whose cache is not cut: LatentModels.MistakesAreNamed
     for (const int ranks : {1, 2, 3}) {
       SCOPED_TRACE(name + " on " + std::to_string(ranks));
       dist::run_threads(ranks, [&](Transport& t) {

@@ -15,7 +15,7 @@ a file, or llama.cpp does, the script says how far their logits are from these.
 --check reads FOLDER by from_pretrained(), and FOLDER/logits.safetensors, with "ids" and "logits": the test
 Pretrained.SavesWhatTransformersReads leaves such a folder where ATTN_KEEP says.
 
-The committed files were made by transformers 5.23.0, PyTorch 2.15.0, gguf 0.19.0 and llama-cpp-python 0.3.36.
+The committed files were made by transformers 5.23.0 (minicpm3: 5.24.0), PyTorch 2.15.0, gguf 0.19.0 and llama-cpp-python 0.3.36.
 """
 
 import math
@@ -61,6 +61,11 @@ FAMILIES = {
     "phi3": ("Phi3", {"sliding_window": 9, "original_max_position_embeddings": 24, "rope_parameters": LONG}),
     "granite": ("Granite", {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.3,
                             "logits_scaling": 0.25, "tie_word_embeddings": True}),
+    "minicpm3": ("MiniCPM3", {"num_key_value_heads": 4, "q_lora_rank": 10, "kv_lora_rank": 8, "qk_nope_head_dim": 6,
+                              "qk_rope_head_dim": 4, "v_head_dim": 5, "attention_bias": True, "scale_emb": 3.0,
+                              "scale_depth": 0.9, "dim_model_base": 12, "rope_parameters": {
+                                  "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "mscale": 1.0,
+                                  "mscale_all_dim": 0.8, "original_max_position_embeddings": 16}}),
 }  # fmt: skip
 
 

@@ -196,6 +196,7 @@ INSTANTIATE_TEST_SUITE_P(All, StepsOfFamilies, testing::ValuesIn([] {
                            std::vector<std::string> names;
                            for (const auto& entry : fs::directory_iterator(kData)) {
                              const std::string name = entry.path().filename();
+                             if (name == "minicpm3") continue;  // LatentAttention.StepsAreTheDefinition
                              if (name != "bert" && fs::exists(entry.path() / "config.json")) names.push_back(name);
                            }
                            std::sort(names.begin(), names.end());

@@ -158,6 +158,7 @@ LiveModel live_to_hold(const Flags& flags, const TextModel& model, bool whole) {
     throw Error(Error::Kind::argument, "--live", expected, found);
   };
   if (!model.writes()) refuse("a model that continues texts", "an encoder");
+  if (model.has_latents()) refuse("a family that runs in a page, which those with latents do not", "minicpm3");
   if (!whole) refuse("a page of all layers", "--layers");
   if (!flags.title.empty()) refuse("the text as the title", "--title");
   return live_model(flags.pictures.model, flags.pictures.tokenizer);

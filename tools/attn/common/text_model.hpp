@@ -45,6 +45,7 @@ class TextModel {
   bool is_recurrent() const {
     return std::ranges::any_of(config().layers, [](const LayerConfig& l) { return l.mixer != Mixer::softmax; });
   }
+  bool has_latents() const { return config().latent.has_value(); }  // which keys and values are made of
   // What ranks must have alike: sizes, and a fingerprint of weights and configuration.
   std::string identity();
   // Each layer's steps on the ids, as many as the context takes.

@@ -122,6 +122,12 @@ LanguageModelConfig new_config(const std::string& family, const GPTConfig& sizes
               {"max_position_embeddings", sizes.context_length},
               {"eos_token_id", nullptr}};
     if (family.starts_with("gemma")) json["query_pre_attn_scalar"] = head_dim;
+    if (family == "minicpm3") {  // its largest model's shares; no other scale of logits in small ones
+      json.erase("head_dim"), json["dim_model_base"] = nullptr;
+      json["q_lora_rank"] = std::min(12 * head_dim, sizes.width),
+      json["kv_lora_rank"] = std::min(4 * head_dim, sizes.width);
+      json["qk_nope_head_dim"] = head_dim, json["qk_rope_head_dim"] = std::max<std::int64_t>(head_dim / 4 * 2, 2);
+    }
     if (family == "granite") json["attention_multiplier"] = 1 / std::sqrt(static_cast<double>(head_dim));
     config = parse_language_model_config(json.dump(2) + "\n", "--family");
   }
