@@ -14,6 +14,7 @@
 namespace attn {
 
 // A model as the bytes of its files, safetensors with a config or GGUF, which a page holds to compute by itself.
+// Without weights it stands for the module of the list that ReportOptions names, with its config and parameters.
 struct LiveModel {
   std::string weights;
   std::string config;                       // config.json's text; empty where the weights have it

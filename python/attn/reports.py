@@ -63,7 +63,7 @@ def save_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
 def report(
     what: Module | LanguageModel | Model | Weights, x: Inputs | None = None, source: Array | TokenizerLike | None = None, *,
     tokenizer: TokenizerLike | None = None, tokens: Sequence[str] = (), key_tokens: Sequence[str] = (),
-    title: str = "", item: int = 0, layer: int | None = None, head: int | None = None,
+    title: str = "", item: int = 0, layer: int | None = None, head: int | None = None, live: bool = False,
 ) -> Report:  # fmt: skip
     """A page of attention: of a module, of a language model, or of attention weights alone.
 
@@ -87,24 +87,32 @@ def report(
         item: which text of a batch is shown, from 0.
         layer: which layer is shown first, from 0; else the one of the strongest head that has a name, or the first.
         head: which head is shown first, from 0; else the strongest that has a name, or the first.
+        live: the page holds the module and computes: it reads what is typed, and later steps follow each number that is
+            changed (docs/live.md). Of a module in eval mode, or without dropout, and one text.
 
     Raises:
         ValueError: what cannot be shown: shapes that do not fit, not one token for each row, no such item.
         TypeError: what is no array, module or model; weights of a dtype that is not floating.
     """
     item = integer(item, "report", "item")
+    if live and title:
+        refuse("report", "the text as the title of a page that computes", "title")
     title = title or (x if isinstance(x, str) else "")
     if isinstance(what, LanguageModel):
+        if live:
+            refuse("report", "live=True of a module", "a model", "attn report --live --model writes its page")
         ids, words = read_by("report", what, x, source if tokenizer is None else tokenizer, item)
         rows, columns = words_of("report", tokens, key_tokens, None, None)
         return Report(what._model.page(ids, rows or words, columns, title, layer, head))
     module, inputs, second = module_and_input("report", what, x, source)
     labels = words_of("report", tokens, key_tokens, *((x, source) if module else (None, None)))
     if module is None:
+        if live:
+            refuse("report", "live=True of a module", "a model or weights")
         shown = steps_of("report", what, x, source if tokenizer is None else tokenizer, item)
         words = labels[0] or shown.tokens
         twice = shown.read_twice() if shown.read_twice else ([], [])
         return Report(_attn.page_of_steps(shown.steps, words, labels[1], title, 0, layer, head, *twice))
     if layer not in (None, 0):
         refuse("report", "layer 0 of a module, which is one layer", str(layer))
-    return Report(module._layer.page(inputs, second, *labels, title, item, head))
+    return Report(module._layer.page(inputs, second, *labels, title, item, head, bool(live)))

@@ -163,7 +163,7 @@ void load(Layer& layer, const nb::dict& state) {
 
 // The page of one forward pass, as `attn report` writes it.
 nb::str page_of(Layer& layer, nb::handle input, nb::handle source, nb::handle tokens, nb::handle key_tokens,
-                nb::handle title, nb::handle item, nb::handle head) {
+                nb::handle title, nb::handle item, nb::handle head, bool live) {
   using Texts = std::vector<std::string>;
   constexpr const char* op = "report";
   ReportOptions options;
@@ -178,6 +178,11 @@ nb::str page_of(Layer& layer, nb::handle input, nb::handle source, nb::handle to
     options.module = layer.kind(), options.flavour = layer.flavour(), options.training = m.training();
     options.parameters = m.state_dict();
     if (!options.parameters.empty()) options.config = layer.config();
+    if (live && options.training && options.config && options.config->dropout > 0) {
+      throw Error(Error::Kind::argument, op, "live=True of a module in eval mode", "one that drops",
+                  "call eval() first");
+    }
+    if (live) options.live = LiveModel{};
     return report(trace, options);
   });
   return nb::str(page.c_str(), page.size());
@@ -217,7 +222,8 @@ void bind_modules(nb::module_& m) {
            nb::arg("framework"))
       .def("backward", &backward, nb::arg("d_output").none(), nb::arg("framework"))
       .def("page", &page_of, nb::arg("x").none(), nb::arg("source").none(), nb::arg("tokens").none(),
-           nb::arg("key_tokens").none(), nb::arg("title").none(), nb::arg("item").none(), nb::arg("head").none())
+           nb::arg("key_tokens").none(), nb::arg("title").none(), nb::arg("item").none(), nb::arg("head").none(),
+           nb::arg("live"))
       .def("explained", &explained, nb::arg("x").none(), nb::arg("source").none(), nb::arg("name"), nb::arg("other"),
            nb::arg("tokens").none(), nb::arg("key_tokens").none(), nb::arg("query"), nb::arg("head"))
       .def("heads", [](const Layer& self) { return module_kind(self.kind()).uses.heads ? self.config().num_heads : 1; })

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,13 +19,15 @@
 #include "attn/io.hpp"
 #include "attn/module_kinds.hpp"
 #include "attn/pretrained.hpp"
+#include "attn/reference.hpp"
 #include "attn/tokenizer.hpp"
 #include "attn/trace.hpp"
 #include "attn/words.hpp"
 #include "experiment/editor.hpp"
 #include "io/json_object.hpp"
+#include "report/html/health.hpp"
 #include "report/html/json.hpp"
-#include "report/html/scores.hpp"
+#include "report/html/layer.hpp"
 
 namespace attn::web {
 namespace {
@@ -39,9 +42,11 @@ struct Page {
   std::unique_ptr<Module> module;
   bool crosses = false;  // the module takes a source
   Trace trace;
-  Tensor logits;     // (tokens, vocab_size)
-  Tensor words;      // of the last embedding
-  std::string said;  // what the last call returned
+  Tensor logits;               // (tokens, vocab_size)
+  Tensor words;                // of the last embedding
+  report_page::Blocks blocks;  // the trace, put in order
+  Tensor rows;                 // of the last attn_rows()
+  std::string said;            // what the last call returned
 };
 
 Page& page() {
@@ -77,41 +82,68 @@ std::string size_of_model() {
   return json.name("weights").number(weights).name("family").text(c.family).end().str();
 }
 
+std::int64_t place(const io::JsonObject& json, const char* key) {
+  return static_cast<std::int64_t>(json.number(key, 0, 0, 0x1p53));
+}
+
+RotaryFrequencies turns(const io::JsonObject& json) {
+  RotaryFrequencies rope;
+  if (!json.find("invFreq") || !json.find("invFreq")->is_array()) json.wrong("invFreq", "a list", json.json());
+  for (const auto& rate : *json.find("invFreq")) {
+    if (!rate.is_number()) json.wrong("invFreq", "numbers", rate);
+    rope.inv_freq.push_back(rate.get<float>());
+  }
+  rope.attention_factor = json.number("factor", 1, -1e30, 1e30);
+  if (json.flag("interleaved", false)) rope.layout = RotaryLayout::interleaved;
+  return rope;
+}
+
 ModuleConfig module_config(const io::JsonObject& json) {
   ModuleConfig c;
   c.d_in = json.size("d_in", 0), c.d_out = json.size("d_out", 0);
   c.num_heads = json.size("num_heads", 1), c.kv_heads = json.size("kv_heads", 0), c.head_dim = json.size("head_dim", 0);
-  c.window = json.size("window", 0);
+  c.window = place(json, "window"), c.context_length = place(json, "context_length");
   c.qkv_bias = json.flag("qkv_bias", c.qkv_bias), c.out_bias = json.flag("out_bias", c.out_bias);
   c.out_proj = json.flag("out_proj", c.out_proj), c.causal = json.flag("causal", c.causal);
-  c.softcap = json.number("softcap", 0, 0, 1e30);
+  c.softcap = json.number("softcap", 0, 0, 1e30), c.dropout = json.number("dropout", 0, 0, 1);
   if (json.find("scale")) c.scale = json.number("scale", 1, -1e30, 1e30);
-  c.initialise = false;
+  if (const auto* rope = json.find("rope")) c.rope = turns(io::JsonObject(*rope, json.origin()));
   return c;
 }
 
-std::int64_t place(const io::JsonObject& json, const char* key) {
-  return static_cast<std::int64_t>(json.number(key, 0, 0, 1 << 30));
+// One number of a step, or of a head of it, becomes another.
+Tensor with_number(const Tensor& step, std::int64_t row, std::int64_t column, float value) {
+  const std::int64_t rows = step.size(-2), columns = step.size(-1);
+  if (row >= rows || column >= columns) {
+    throw Error(Error::Kind::argument, "edit", "a place inside " + step.shape().str(),
+                std::to_string(row) + ", " + std::to_string(column));
+  }
+  Tensor edited = step.contiguous().clone();
+  edited.data<float>()[row * columns + column] = value;
+  return edited;
 }
 
-// One number of a step, or of a head of it, becomes another.
-Edit replaced(const io::JsonObject& json) {
+// The number itself, or, where a step is named that comes before, the one that stands at the same place there.
+void add_replaced(const io::JsonObject& json, Edits& edits) {
   const std::int64_t row = place(json, "row"), column = place(json, "column");
-  const auto* value = json.find("value");
-  const double wanted = value && *value == "-inf" ? -HUGE_VAL : json.number("value", 0, -1e38, 1e38);
-  const auto change = [=](const Tensor& step, const Seen&) {
-    const std::int64_t rows = step.size(-2), columns = step.size(-1);
-    if (row >= rows || column >= columns) {
-      throw Error(Error::Kind::argument, "edit", "a place inside " + step.shape().str(),
-                  std::to_string(row) + ", " + std::to_string(column));
-    }
-    Tensor edited = step.contiguous().clone();
-    edited.data<float>()[row * columns + column] = static_cast<float>(wanted);
-    return edited;
+  std::optional<std::int64_t> head;
+  if (json.find("head")) head = place(json, "head");
+  const auto add = [&](std::string step, std::function<Tensor(const Tensor&, const Seen&)> change) {
+    edits.push_back({.step = std::move(step), .head = head, .change = std::move(change)});
   };
-  Edit edit{.step = json.text("step", ""), .change = change};
-  if (json.find("head")) edit.head = place(json, "head");
-  return edit;
+  if (!json.find("from")) {
+    const auto* given = json.find("value");
+    const bool hidden = given && *given == "-inf";
+    const auto value = static_cast<float>(hidden ? -HUGE_VAL : json.number("value", 0, -1e38, 1e38));
+    return add(json.text("step", ""),
+               [=](const Tensor& step, const Seen&) { return with_number(step, row, column, value); });
+  }
+  const auto before = std::make_shared<Tensor>();
+  add(json.text("from", ""), [=](const Tensor& step, const Seen&) { return *before = step.clone(); });
+  add(json.text("step", ""), [=](const Tensor& step, const Seen&) {
+    const std::int64_t at = row * step.size(-1) + column;
+    return with_number(step, row, column, at < before->numel() ? before->data<float>()[at] : 0);
+  });
 }
 
 Edits edits_of(std::string_view text) {
@@ -122,18 +154,13 @@ Edits edits_of(std::string_view text) {
   if (!list.find("edits")->is_array()) list.wrong("edits", "a list", *list.find("edits"));
   for (const auto& one : *list.find("edits")) {
     const io::JsonObject json(one, origin);
-    edits.push_back(json.find("step") ? replaced(json) : without(HeadAt{place(json, "layer"), place(json, "head")}));
+    if (json.find("step")) {
+      add_replaced(json, edits);
+    } else {
+      edits.push_back(without(HeadAt{place(json, "layer"), place(json, "head")}));
+    }
   }
   return edits;
-}
-
-void write_scores(Json& json, const Tensor& weights) {
-  json.name("scores").array();
-  for (std::int64_t head = 0; head < (weights.rank() == 3 ? weights.size(0) : 1); ++head) {
-    const auto s = report_page::head_scores(weights.rank() == 3 ? weights.select(0, head) : weights);
-    json.array().number(s.entropy).number(s.distance).number(s.first).number(s.previous).number(s.diagonal).end();
-  }
-  json.end();
 }
 
 // The one text's steps: without the batch's dimension.
@@ -143,10 +170,46 @@ std::string steps_json() {
   for (const auto& [name, value] : page().trace.steps()) {
     const Tensor one = value.rank() > 2 && value.size(0) == 1 ? value.select(0, 0) : value;
     json.object().name("name").text(name).name("shape").shape(one.shape());
-    if (name.ends_with("weights")) write_scores(json, one);
     json.name("at").number(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(one.data<float>()))).end();
   }
   return json.end().str();
+}
+
+// The same put in order, each layer as a page that is made has it, but for its numbers.
+std::string blocks_json() {
+  page().blocks = report_page::arrange(page().trace, 0);
+  report_page::Health health;
+  Json json;
+  json.object().name("blocks").array();
+  for (const report_page::Block& block : page().blocks.blocks) {
+    health.add(block);
+    json.object().name("label").text(block.label).name("heads").number(block.weights().size(0));
+    json.name("causal").boolean(block.looks_causal());
+    report_page::write_scores(json, block.weights());
+    report_page::write_sinks(json, block);
+    json.name("steps").array();
+    for (const auto& [name, tensor] : block.steps) {
+      json.object();
+      report_page::write_step(json, *find_step(name));
+      const auto at = reinterpret_cast<std::uintptr_t>(tensor.data<float>());
+      json.name("shape").shape(tensor.shape()).name("at").number(static_cast<std::int64_t>(at)).end();
+    }
+    json.end();
+    report_page::write_space(json, block);
+    json.end();
+  }
+  json.end();
+  report_page::write_checks(json, health.checks());
+  return json.end().str();
+}
+
+// True where a query sees a key that is not later.
+Tensor past(std::int64_t rows, std::int64_t columns) {
+  Tensor keep = Tensor::zeros({rows, columns}, DType::boolean);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j <= std::min(i, columns - 1); ++j) keep.data<bool>()[i * columns + j] = true;
+  }
+  return keep;
 }
 
 std::string tokens_json(const std::vector<std::int64_t>& ids) {
@@ -209,7 +272,7 @@ void attn_open_module(const char* config, const std::byte* bytes, std::size_t co
   const io::Origin origin{"page", "the module's config"};
   const io::JsonObject json(std::string_view(config), origin);
   const ModuleKind& kind = module_kind(json.text("name", ""));
-  Generator rng(0);
+  Generator rng(static_cast<std::uint64_t>(place(json, "seed")), dropout_flavour(json.text("flavour", "mkl")));
   page().module = kind.make(module_config(json), rng);
   page().crosses = kind.uses.source;
   StateDict state;
@@ -217,6 +280,7 @@ void attn_open_module(const char* config, const std::byte* bytes, std::size_t co
     for (auto& [name, value] : io::parse_safetensors(Bytes(bytes, count), "the weights").tensors) state[name] = value;
   }
   page().module->load_state_dict(state);
+  page().module->train(json.flag("training", false));
   page().trace = {}, page().logits = {};
 }
 
@@ -251,17 +315,38 @@ void attn_run_module(const float* x, std::size_t tokens, std::size_t width, cons
                         {1, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(width)});
   };
   Trace steps;
+  const Edits changes = edits_of(edits);
+  experiment::Editor editor(changes, LanguageModelConfig{}, &steps);
+  Trace* const trace = changes.empty() ? &steps : editor.trace();  // AveragePast has no step that could be edited
   if (page().crosses) {
-    static_cast<AttentionLayer&>(*page().module).forward(input(x, tokens), input(source, sources), &steps);
+    static_cast<AttentionLayer&>(*page().module).forward(input(x, tokens), input(source, sources), trace);
   } else {
-    experiment::Editor editor(edits_of(edits), LanguageModelConfig{}, &steps);
-    page().module->forward(input(x, tokens), editor.trace());
-    editor.check();
+    page().module->forward(input(x, tokens), trace);
   }
+  editor.check();
   page().trace = std::move(steps);
 }
 
 const char* attn_steps() { return say(steps_json()); }
+
+const char* attn_blocks() { return say(blocks_json()); }
+
+const float* attn_rows(const char* way, const float* numbers, std::size_t rows, std::size_t columns) {
+  const auto high = static_cast<std::int64_t>(rows), wide = static_cast<std::int64_t>(columns);
+  const Tensor given = Tensor::from(std::span(numbers, rows * columns), {high, wide});
+  const auto divided = [](const Tensor& weights) {
+    return reference::mask_renormalise(weights, past(weights.size(0), weights.size(1)));
+  };
+  const std::string_view name = way;
+  if (name != "softmax" && name != "naive" && name != "sum" && name != "divided") {
+    throw Error(Error::Kind::argument, "rows", "softmax, naive, sum or divided", name);
+  }
+  page().rows = name == "softmax" ? reference::softmax(given)
+                : name == "naive" ? reference::softmax_naive(given)
+                : name == "sum"   ? reference::normalise_by_sum(given)
+                                  : divided(given);
+  return page().rows.data<float>();
+}
 
 const char* attn_next(double temperature, int top_k, double top_p, int most) {
   const Sampling sampling{.temperature = temperature, .top_k = top_k, .top_p = top_p};

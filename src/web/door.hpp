@@ -12,6 +12,7 @@ extern "C" {
 
 #if defined(__wasm__)  // the page's own
 [[noreturn]] __attribute__((import_module("attn"), import_name("failed"))) void attn_failed(const char* text);
+__attribute__((import_module("attn"), import_name("number"))) double attn_number(const char* text);
 #endif
 
 void* attn_new(std::size_t bytes);
@@ -25,7 +26,9 @@ const char* attn_open_model(const std::byte* bytes, std::size_t count, const cha
 // with no text and no file each byte is a token.
 void attn_open_tokenizer(const char* json, const char* config, const std::byte* gguf, std::size_t count);
 // A module of the book, {"name": "multihead", "d_in": 3, "d_out": 4, "num_heads": 2, …} as ModuleConfig names them,
-// with the bytes of a safetensors file of its state_dict(), or without any.
+// with the bytes of a safetensors file of its state_dict(), or without any. Its weights are drawn with "seed" before
+// these take their place, so that with "training" its dropout, of a "flavour", is that of the command. Angles are
+// "rope": {"invFreq": […], "factor": 1, "interleaved": false}.
 void attn_open_module(const char* config, const std::byte* bytes, std::size_t count);
 
 // {"ids": [84, 104], "tokens": ["T", "h"]}
@@ -35,16 +38,22 @@ const char* attn_decode(const std::int32_t* ids, std::size_t count);  // the sam
 const char* attn_embed(const char* text, int width);
 // All steps of a forward pass of a language model reading `count` ids, and the logits of each, with edits: a list of
 // {"step": "h.0.attn.scores", "head": 1, "row": 3, "column": 0, "value": 0.5}, numbers of steps that are replaced,
-// where a value may be "-inf", and of {"layer": 0, "head": 1}, heads that are switched off. Without edits it is "[]".
+// where a value may be "-inf", or "from" an earlier step, whose number at that place is taken, and of
+// {"layer": 0, "head": 1}, heads that are switched off. Without edits it is "[]".
 void attn_run(const std::int32_t* ids, std::size_t count, const char* edits);
-// The same of a module, whose inputs are (tokens, width), and in cross-attention (sources, width), which takes no
-// edits.
+// The same of a module, whose inputs are (tokens, width), and in cross-attention (sources, width).
 void attn_run_module(const float* x, std::size_t tokens, std::size_t width, const float* source, std::size_t sources,
                      const char* edits);
 // What was recorded: [{"name": "h.0.attn.queries", "shape": [4, 16, 8], "at": 65536}, …], float32 numbers from address
-// `at` on, which stay there until the next run. Weights have also "scores", of each head [entropy, distance, first,
-// previous, diagonal].
+// `at` on, which stay there until the next run.
 const char* attn_steps();
+// Attention's steps of it as a page that is made has them, and what it says of them: {"blocks": [{"label": "h.0.attn",
+// "heads": 4, "causal": true, "scores": […], "steps": [{"name": "queries", "kind": "heads", …, "shape": [4, 16, 8],
+// "at": 65536}, …], "space": […]}, …], "health": […]}. The numbers stay there until the next call of this one.
+const char* attn_blocks();
+// Each row by itself: "softmax", "naive", which is exp(s) / Σ exp(s), "sum", which is s / Σ s, or "divided", by the sum
+// of what no query sees too early, with 0 for the rest. The numbers stay there until the next call of this one.
+const float* attn_rows(const char* way, const float* numbers, std::size_t rows, std::size_t columns);
 // The most likely tokens that follow what was read, at most `most`: [{"id": 32, "token": " ", "chance": 0.25}, …]
 const char* attn_next(double temperature, int top_k, double top_p, int most);
 // One of all that may follow, by their chances.

@@ -15,7 +15,7 @@ class Library {
       proc_exit: () => { throw new LibraryError("[page] expected memory for the work; found no more"); },
     };
     const needed = Object.fromEntries(WebAssembly.Module.imports(module).map(({ name }) => [name, system[name] ?? none]));
-    const instance = new WebAssembly.Instance(module, { wasi_snapshot_preview1: needed, attn: { failed: (at) => { throw new LibraryError(this.text(at)); } } });
+    const instance = new WebAssembly.Instance(module, { wasi_snapshot_preview1: needed, attn: { failed: (at) => { throw new LibraryError(this.text(at)); }, number: (at) => Number(this.text(at)) } });
     this.exports = instance.exports;
     this.memory = this.exports.memory;
     this.exports._initialize();
@@ -55,11 +55,20 @@ class Library {
   // Of a module's text: { tokens, values }, its words and a vector of `width` numbers for each.
   embed(text, width) {
     const { tokens, at } = this.json("embed", text, width);
-    return { tokens, values: new Float32Array(this.memory.buffer, at, tokens.length * width).slice() };
+    return { tokens, values: this.floats(at, tokens.length * width) };
   }
   run(ids, edits = []) { this.call("run", Int32Array.from(ids), ids.length, JSON.stringify(edits)); }
   runModule(x, tokens, width, source = new Float32Array(), sources = 0, edits = []) { this.call("run_module", x, tokens, width, source, sources, JSON.stringify(edits)); }
-  // [{ name, shape, values, scores }]: views, which the next run makes void.
+  // { blocks, health }, of steps { name, kind, ofKeys, meaning, shape, values }.
+  blocks() {
+    const found = this.json("blocks");
+    for (const { steps } of found.blocks) for (const step of steps) step.values = this.floats(step.at, step.shape.reduce((a, b) => a * b, 1));
+    return found;
+  }
+  // Each row by itself, a way that attn_rows() of door.hpp names.
+  rows(way, values, columns) { return this.floats(this.call("rows", way, Float32Array.from(values), values.length / columns, columns), values.length); }
+  floats(at, count) { return new Float32Array(this.memory.buffer, at, count).slice(); }
+  // [{ name, shape, values }]: views, which the next run makes void.
   steps() {
     return this.json("steps").map(({ at, ...step }) => ({ ...step, values: new Float32Array(this.memory.buffer, at, step.shape.reduce((a, b) => a * b, 1)) }));
   }

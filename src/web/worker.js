@@ -7,8 +7,8 @@ function answer({ number, text, ids, edits, sampling }) {
   const cut = read.ids.length > size.context;
   if (cut) read = library.decode(read.ids.slice(-size.context));
   library.run(read.ids, edits);
-  const next = library.next(sampling), drawn = library.draw(sampling), steps = library.steps().map((step) => ({ ...step, values: step.values.slice() }));
-  postMessage({ number, text, ...read, cut, steps, next, drawn, drawnToken: library.decode([drawn]).tokens[0] }, steps.map((step) => step.values.buffer));
+  const next = library.next(sampling), drawn = library.draw(sampling), { blocks, health } = library.blocks();
+  postMessage({ number, text, ...read, cut, plain: edits.length === 0, blocks, health, next, drawn, drawnToken: library.decode([drawn]).tokens[0] }, blocks.flatMap(({ steps }) => steps.map((step) => step.values.buffer)));
 }
 
 function work() {

@@ -213,13 +213,30 @@ std::string model_page(const Verb& verb, const Flags& flags) {
   return writer.page();
 }
 
+// A page that computes begins where this run began: with one text, and a stream of random numbers that drew the weights
+// first.
+void require_computable(const Pictures& pictures, const std::string& title) {
+  const auto refuse = [](const char* expected, const char* found) {
+    throw Error(Error::Kind::argument, "--live", expected, found, "leave --live out");
+  };
+  if (!pictures.job) refuse("a module or --model FILE", "steps that were saved");
+  if (!title.empty()) refuse("the text as the title", "--title");
+  const Job& job = *pictures.job;
+  if (job.x.tensor.rank() == 3 && job.x.tensor.size(0) > 1) refuse("one text", "a batch");
+  if (job.flags.train && job.flags.dropout > 0 && has_weights(job.flags.module) && !job.seeded) {
+    refuse("an input that is not drawn beside --train and --dropout", "one that is");
+  }
+}
+
 std::string picture_page(const Verb& verb, const Flags& flags, std::vector<std::string>& notes) {
-  if (flags.live) throw Error(Error::Kind::argument, "--live", "--model FILE beside it", "none");
   if (verb.given("--layers")) throw Error(Error::Kind::argument, "--layers", "--model FILE beside it", "none");
   const Pictures pictures = load_pictures(verb, flags.pictures);
   require_head(arranged(pictures, flags.pictures.item), flags.layer, flags.head);
   notes = pictures.notes;
-  return report(pictures.steps, options_for(verb, pictures, flags));
+  ReportOptions options = options_for(verb, pictures, flags);
+  if (flags.live) require_computable(pictures, flags.title);
+  if (flags.live) options.live = LiveModel{};
+  return report(pictures.steps, options);
 }
 
 void write_report(const Verb& verb, const Flags& flags) {
@@ -251,7 +268,8 @@ void define_report(Verb& verb, int&) {
       .value_name("LIST")
       .default_is("all");
   verb.add_flag("--live", flags->live,
-                "The page holds the model and computes: it reads what is typed, and goes on by itself.");
+                "The page holds the module or model and computes: it reads what is typed, and later steps follow "
+                "each number that is changed.");
   verb.add_option("--title", flags->title, "The title of the page.").value_name("TEXT").default_is("the tokens");
   verb.add_option("--output", flags->output, "The page to write; - is standard output.").value_name("FILE");
   verb.notes(kReportNotes);

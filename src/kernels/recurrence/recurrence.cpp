@@ -1,4 +1,6 @@
 // The recurrences of one unit.
+#include <cstddef>
+
 #include "kernels/recurrence/backward.hpp"
 #include "kernels/recurrence/forward.hpp"
 

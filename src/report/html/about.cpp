@@ -5,6 +5,7 @@
 #include "attn/error.hpp"
 #include "attn/module_kinds.hpp"
 #include "attn/version.hpp"
+#include "report/html/layer.hpp"
 
 namespace attn::report_page {
 namespace {
@@ -45,6 +46,12 @@ void write_config(Json& json, const ModuleConfig& c) {
   json.name("scale");
   c.scale ? json.number(*c.scale) : json.null();
   json.name("layer_order").text(c.layer_order == LayerOrder::kqv ? "kqv" : "qkv");
+  const auto other = [&](const char* name, std::int64_t value) {
+    if (value != 0) json.name(name).number(value);
+  };
+  other("kv_heads", c.kv_heads == c.num_heads ? 0 : c.kv_heads), other("window", c.window);
+  if (c.head_dim != 0 && c.num_heads * c.head_dim != c.d_out) other("head_dim", c.head_dim);
+  if (c.softcap != 0) json.name("softcap").number(c.softcap);
   json.name("out_proj").boolean(c.out_proj).name("unit").number(product_unit(c.precision)).name("rope");
   if (c.rope) {
     json.object().name("invFreq").array();
@@ -105,12 +112,7 @@ void write_about(Json& json, std::int64_t batch, const Words& words, const std::
   texts(json, "notes", options.notes);
   json.name("randomWeights").boolean(options.random_weights).name("start").object();
   json.name("layer").number(*options.layer).name("head").number(*options.head).end();
-  json.name("health").array();
-  for (const Check& check : checks) {
-    json.object().name("name").text(check.name).name("holds").boolean(check.holds);
-    json.name("value").number(check.value).name("bound").number(check.bound).name("told").text(check.told).end();
-  }
-  json.end();
+  write_checks(json, checks);
 }
 
 }  // namespace attn::report_page

@@ -6,6 +6,7 @@
 
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
+#include "attn/module_kinds.hpp"
 #include "attn/steps.hpp"
 #include "report/figure/svg.hpp"
 #include "report/figure/text.hpp"
@@ -15,9 +16,9 @@
 #include "report/html/encode.hpp"
 #include "report/html/health.hpp"
 #include "report/html/json.hpp"
+#include "report/html/layer.hpp"
 #include "report/html/page.hpp"
 #include "report/html/scores.hpp"
-#include "report/pca.hpp"
 
 namespace attn {
 namespace {
@@ -33,14 +34,15 @@ void require_there(const char* what, std::int64_t index, std::int64_t count) {
               std::to_string(index));
 }
 
-// The parameters' names and shapes always (the random stream is theirs first), their values where they are few.
-void write_parameters(Json& json, const StateDict& parameters) {
+// The parameters' names and shapes always (the random stream is theirs first), their values where they are few, or
+// where the page computes by `all` of them.
+void write_parameters(Json& json, const StateDict& parameters, bool all) {
   std::int64_t count = 0;
   for (const auto& [name, tensor] : parameters) count += tensor.numel();
   json.name("parameters").object();
   for (const auto& [name, tensor] : parameters) {
     json.name(name);
-    if (count <= kParameters) {
+    if (all || count <= kParameters) {
       exact(json, tensor);
     } else {
       json.object().name("shape").shape(tensor.shape()).end();
@@ -49,19 +51,15 @@ void write_parameters(Json& json, const StateDict& parameters) {
   json.end();
 }
 
-std::string_view kind_name(StepKind kind) {
-  constexpr std::array<std::string_view, 4> names{"tokens", "heads", "scores", "weights"};
-  return names[static_cast<std::size_t>(kind)];
-}
-
 void write_steps(Json& json, const Block& block, const Plan& plan, Comparison& kept) {
   json.name("steps").array();
   for (const auto& [step, tensor] : block.steps) {
     const Step& known = *find_step(step);
     const bool weights = step == "weights";
     if (!plan.exact && !weights && !(plan.vectors && known.kind == StepKind::heads)) continue;
-    json.object().name("name").text(step).name("kind").text(kind_name(known.kind));
-    json.name("ofKeys").boolean(known.of_keys).name("meaning").text(known.meaning).name("data");
+    json.object();
+    write_step(json, known);
+    json.name("data");
     if (plan.exact) {
       exact(json, tensor);
     } else if (weights) {
@@ -74,76 +72,11 @@ void write_steps(Json& json, const Block& block, const Plan& plan, Comparison& k
   json.end();
 }
 
-void write_sinks(Json& json, const Block& block) {
-  if (!block.sinks.defined()) return;
-  json.name("sinks").array();
-  for (std::int64_t head = 0; head < block.weights().size(0); ++head) {
-    json.number(block.sinks.view({-1}).at({head}));
-  }
-  json.end();
-}
-
-void write_scores(Json& json, const Tensor& weights) {
-  std::vector<HeadScores> heads(static_cast<std::size_t>(weights.size(0)));
-  for_each(std::ssize(heads), 16 * static_cast<double>(weights.numel()),
-           [&](std::int64_t head) { heads[static_cast<std::size_t>(head)] = head_scores(weights.select(0, head)); });
-  json.name("scores").array();
-  for (const HeadScores& s : heads) {
-    json.object().name("entropy").number(s.entropy).name("distance").number(s.distance);
-    json.name("first").number(s.first).name("previous").number(s.previous);
-    json.name("diagonal").number(s.diagonal).end();
-  }
-  json.end();
-}
-
 void write_kinds(Json& json, const std::vector<HeadKinds>& heads) {
   json.name("kinds").array();
   for (const HeadKinds& k : heads) {
     json.object().name("first").number(k.first).name("previous").number(k.previous);
     json.name("same").number(k.same).name("induction").number(k.induction).end();
-  }
-  json.end();
-}
-
-void write_points(Json& json, const std::string& label, const Tensor& x, const Projection& projection) {
-  json.object().name("name").text(label).name("size").number(x.size(1)).name("explained").array();
-  for (const double share : projection.explained) json.number(share);
-  json.end().name("points").floats(projected(x, projection)).end();
-}
-
-// Where words and contexts lie, in three dimensions. Those of one size share the words' axes.
-void write_space(Json& json, const Block& block) {
-  struct Cloud {
-    std::string label;
-    Tensor x;
-    Projection axes;
-  };
-  const Tensor* inputs = block.find("inputs");
-  json.name("space").array();
-  std::vector<Cloud> clouds;
-  const auto add = [&](const std::string& label, const Tensor& x) {
-    if (x.numel() != 0) clouds.push_back({label, x, {}});
-  };
-  if (inputs && inputs->numel() != 0) {
-    add("inputs", *inputs);
-    if (const Tensor* context = block.find("context")) {
-      for (std::int64_t head = 0; head < context->size(0); ++head) {
-        add("context " + std::to_string(head), context->select(0, head));
-      }
-    }
-    for (const char* step : {"merged", "output"}) {
-      if (const Tensor* x = block.find(step)) add(step, *x);
-    }
-  }
-  const auto shares = [&](const Cloud& cloud) { return cloud.x.size(1) == inputs->size(1); };
-  constexpr double each = 400;  // operations a number, about
-  const double numbers = clouds.empty() ? 0 : static_cast<double>(inputs->numel());
-  for_each(std::ssize(clouds), each * numbers, [&](std::int64_t i) {
-    Cloud& cloud = clouds[static_cast<std::size_t>(i)];
-    if (i == 0 || !shares(cloud)) cloud.axes = principal_axes(cloud.x);
-  });
-  for (const Cloud& cloud : clouds) {
-    write_points(json, cloud.label, cloud.x, shares(cloud) ? clouds.front().axes : cloud.axes);
   }
   json.end();
 }
@@ -169,22 +102,25 @@ std::string policy_hash(std::string_view hex) {
 
 // Nothing is loaded from anywhere, and no script or style runs but the page's own, whatever the tokens say.
 // img-src: a picture is made from the page's SVG before it is saved as PNG.
-// A page that computes compiles WebAssembly, in a worker that is made of the page's own text.
-std::string policy(bool live) {
-  return "default-src 'none'; script-src '" + policy_hash(live ? live_script_sha256() : script_sha256()) + "'" +
-         (live ? " 'wasm-unsafe-eval'; worker-src blob:" : "") + "; style-src '" + policy_hash(style_sha256()) +
-         "'; img-src data: blob:; base-uri 'none'; form-action 'none'";
+// A page that computes compiles WebAssembly, of a model in a worker that is made of the page's own text.
+std::string policy(const std::optional<LiveModel>& live) {
+  const bool module = live && live->weights.empty();
+  const std::string more = module ? " '" + policy_hash(library_sha256()) + "'" : "";
+  return "default-src 'none'; script-src '" + policy_hash(live ? live_script_sha256() : script_sha256()) + "'" + more +
+         (live ? " 'wasm-unsafe-eval'" : "") + (live && !module ? "; worker-src blob:" : "") + "; style-src '" +
+         policy_hash(style_sha256()) + "'; img-src data: blob:; base-uri 'none'; form-action 'none'";
 }
 
-// What a page that computes holds: the library, and the model.
+// What a page that computes holds: the library, and the model. A module's weights are the report's own.
 std::string live_parts(const LiveModel& model) {
   const auto as_base64 = [](const std::string& bytes) { return base64(std::as_bytes(std::span(bytes))); };
+  const std::string engine = "<script type=\"text/plain\" id=\"engine\">" + as_base64(page_engine()) + "</script>\n";
+  if (model.weights.empty()) return "<script>" + std::string(page_library()) + "</script>\n" + engine;
   Json json;
   json.object().name("weights").text(as_base64(model.weights)).name("config").text(model.config);
   json.name("tokenizer").text(model.tokenizer).name("tokenizerConfig").text(model.tokenizer_config).end();
-  return "<script type=\"text/plain\" id=\"library\">" + std::string(page_library()) +
-         "</script>\n<script type=\"text/plain\" id=\"engine\">" + as_base64(page_engine()) +
-         "</script>\n<script type=\"application/json\" id=\"model\">" + json.str() + "</script>\n";
+  return "<script type=\"text/plain\" id=\"library\">" + std::string(page_library()) + std::string(page_worker()) +
+         "</script>\n" + engine + "<script type=\"application/json\" id=\"model\">" + json.str() + "</script>\n";
 }
 
 // The first head's weights, for readers whose browser runs no scripts.
@@ -205,6 +141,7 @@ struct ReportWriter::State {
 
   void add_repeated(const Block& block);
   void choose_start();
+  void require_live(const Block& block) const;
   void add(const Block& block, std::optional<std::int64_t> number);
   std::string block_json(const Block& block, std::optional<std::int64_t> number);
   std::string data() const;
@@ -245,6 +182,18 @@ void ReportWriter::State::choose_start() {
   options.layer = options.layer.value_or(0);
 }
 
+// What is computed anew begins with numbers that the page holds.
+void ReportWriter::State::require_live(const Block& block) const {
+  if (!options.live || !options.live->weights.empty()) return;
+  if (!find_module_kind(options.module)) {
+    throw Error(Error::Kind::argument, "report", "a module of the list for a page that computes", "no module");
+  }
+  if (!plan.exact || batch > 1) {
+    throw Error(Error::Kind::argument, "report", "one text of at most 128 tokens for a page that computes",
+                batch > 1 ? std::to_string(batch) + " texts" : std::to_string(block.weights().size(1)) + " tokens");
+  }
+}
+
 void ReportWriter::State::add(const Block& block, std::optional<std::int64_t> number) {
   const Shape& found = block.weights().shape();
   if (blocks.empty()) {
@@ -252,6 +201,7 @@ void ReportWriter::State::add(const Block& block, std::optional<std::int64_t> nu
     words = words_of(block, options);
     choose_start();
     plan = plan_for(block, layers);
+    require_live(block);
     heatmap = without_scripts(block, words);
   }
   if (!(found == shape)) {
@@ -305,14 +255,14 @@ std::string ReportWriter::State::data() const {
   json.object();
   write_about(json, batch, words, health.checks(), options);
   json.name("repeated").number(static_cast<std::int64_t>(options.repeated_ids.size())).name("named").number(kNamed);
-  write_parameters(json, options.parameters);
+  write_parameters(json, options.parameters, options.live.has_value());
   json.name("exact").boolean(plan.exact).name("blocks").array();
   for (const std::string& block : blocks) json.json(block);
   return json.end().end().str();
 }
 
 std::string ReportWriter::State::value_of(std::string_view name) const {
-  if (name == "policy") return policy(options.live.has_value());
+  if (name == "policy") return policy(options.live);
   if (name == "live") return options.live ? live_parts(*options.live) : std::string();
   if (name == "title") return figure::escaped(figure::shortened(figure::clean(words.title), kTitle));
   if (name == "style") return std::string(page_style());

@@ -10,7 +10,7 @@ TEXT = "You may copy"
 ANSWERED = "Number(document.body.dataset.answered || 0)"
 
 
-class Live(ReportTest):
+class LivePage(ReportTest):
     def live(self, text=TEXT, **options):
         page = self.open("--live", "--model", MODEL, "--text", text, **options)
         self.wait(page, "live.next !== undefined")
@@ -31,6 +31,8 @@ class Live(ReportTest):
         for character in text:
             page.send("Input.insertText", {"text": character})
 
+
+class Live(LivePage):
     def weights(self, page):
         """Of every head, by layer and head."""
         return page.run("blocks.map((block) => Array.from(block.step('weights').values))")
@@ -62,6 +64,9 @@ class Live(ReportTest):
         self.assertEqual(page.run("report.tokens.join('')"), TEXT + " it.")
         self.assertEqual(page.text("h1"), TEXT + " it.")
         self.compare(page, TEXT + " it.")
+        for panel in ("space", "checks"):
+            self.assertTrue(page.run(f"document.getElementById('{panel}') !== null"), panel)
+        self.assertTrue(page.run("report.health.length > 3 && report.health.every(({ holds }) => holds)"))
 
     def test_two_hundred_keys_and_none_is_dropped(self):
         page = self.live()

@@ -1,75 +1,167 @@
-// A page that computes: its model reads what is typed or continued, with numbers changed and heads switched off, and
-// every panel follows. The library does it, in a worker.
+// A page that computes: its model or module reads what is typed or continued, with numbers changed and heads switched
+// off, and every panel follows. The library does it: a model's in a worker, a module's in module.js.
 
-const live = { text: report.title, ids: undefined, edits: [], asked: 0, shown: 0, timer: undefined };
+const live = {
+  now: { text: report.title, ids: undefined, edits: [] }, past: [], asked: 0, shown: 0, labels: [],
+  isModule: !document.getElementById("model"), number: (id) => Number(document.getElementById(id)?.value),
+};
 
-// What the worker's answer says of a layer's attention, in the order and with the titles of the recorded steps.
-function renew(block, prefix, steps, known) {
-  const found = new Map(steps.filter(({ name }) => name.startsWith(`${prefix}.`)).map((step) => [step.name.slice(prefix.length + 1), step]));
-  const scores = found.get("weights").scores.map(([entropy, distance, first, previous, diagonal]) => ({ entropy, distance, first, previous, diagonal }));
-  Object.assign(block, { packed: undefined, masks: undefined, space: undefined, scores });
-  block.steps = known.filter(({ name }) => found.has(name)).map((meta) => {
-    const { shape, values } = found.get(meta.name), several = meta.kind !== "tokens" && shape.length < 3;
-    const step = new Step({ ...meta, data: { f32: "", shape: several ? [1, ...shape] : shape } }, block);
-    step.decoded = values;
-    return step;
+// ---- the answer takes the place of what was recorded ---------------------------------------------------------------
+function renew(block, { steps, space, scores, sinks, causal }, base) {
+  Object.assign(block, { packed: undefined, masks: undefined, scores, sinks, causal, space });
+  block.steps = steps.map(({ shape, values, ...step }) => {
+    const made = new Step({ ...step, data: { f32: "", shape } }, block), before = base?.get(step.name);
+    made.decoded = values;
+    made.plane = (head) => {
+      const plane = Step.prototype.plane.call(made, head), from = head * plane.values.length;
+      if (before?.length === values.length) plane.changed = Uint8Array.from(plane.values, (x, i) => (Object.is(x, before[from + i]) ? 0 : 1));
+      return plane;
+    };
+    return made;
   });
 }
 
-function showAnswer({ tokens, text, steps }) {
-  const known = live.known ??= openBlock().steps.map(({ name, kind, ofKeys, title, meaning }) => ({ name, kind, ofKeys, title, meaning }));
-  Object.assign(report, { tokens, keyTokens: tokens, exact: true });
-  blocks.forEach((block, b) => renew(block, live.prefixes[layerNumber(b) - 1], steps, known));
+const valuesOf = ({ blocks: found }) => found.map(({ steps }) => new Map(steps.map(({ name, values }) => [name, values])));
+
+function showAnswer(answer, base) {
+  Object.assign(report, { tokens: answer.tokens, keyTokens: answer.keyTokens ?? answer.tokens, exact: true, health: answer.health });
+  blocks.forEach((block, b) => renew(block, answer.blocks[b], base?.[b]));
   combined.clear();
-  document.querySelector("h1").textContent = text;
-  drawPanels(new Set(["space", "checks", "snippets"]));
-  select({ query: Math.min(state.query, tokens.length - 1), key: Math.min(state.key, tokens.length - 1) });
+  document.querySelector("h1").textContent = answer.text;
+  header(document.getElementById("about"));
+  drawPanels(new Set(altered() ? ["snippets"] : []));
+  select({ query: Math.min(state.query, report.tokens.length - 1), key: Math.min(state.key, report.keyTokens.length - 1) });
+  showEdits();
+}
+// Code that anyone may run does not have what was changed here.
+const altered = () => live.now.edits.length > 0 || Object.keys(live.now.options ?? {}).length > 0 || (live.now.weights ?? []).length > 0;
+
+// What differs from the pass without edits is outlined: cells of a table, pixels of a canvas.
+const [plainTable, plainCanvas] = [matrixTable, matrixCanvas];
+matrixTable = (view, digits) => {
+  const made = plainTable(view, digits), { changed, columns } = view.matrix;
+  for (const cell of changed ? made.querySelectorAll(".cell") : []) {
+    if (!changed[cell.dataset.row * columns + Number(cell.dataset.column)]) continue;
+    cell.dataset.changed = "";
+    cell.title += ", changed";
+    Object.assign(cell.style, { outline: "2px dashed", outlineOffset: "-3px" });
+  }
+  return made;
+};
+matrixCanvas = (view) => {
+  const made = plainCanvas(view), { changed, rows, columns } = view.matrix;
+  if (!changed?.includes(1)) return made;
+  const marks = element("canvas", { width: columns, height: rows, "aria-hidden": "true" }), context = marks.getContext("2d"), image = context.createImageData(columns, rows);
+  changed.forEach((yes, i) => yes && image.data.set([230, 90, 0, 150], 4 * i));
+  context.putImageData(image, 0, 0);
+  Object.assign(marks.style, { position: "absolute", inset: 0, width: "100%", height: "100%", imageRendering: "pixelated", pointerEvents: "none" });
+  made.querySelector(".frame").append(marks);
+  return made;
+};
+
+// ---- what is asked ---------------------------------------------------------------------------------------------------
+// Each change can be undone; letters that are typed one after the other are one change.
+function ask(change = {}, kind) {
+  if (Object.keys(change).length && (kind !== "typed" || live.lastKind !== "typed")) live.past.push(live.now);
+  live.lastKind = kind;
+  live.now = { ...live.now, ...change };
+  live.asked++;
+  return live.isModule ? moduleAnswer() : askModel();
+}
+function askModel() {
+  const { text, ids, edits } = live.now;
+  live.worker.postMessage({ number: live.asked, text, ids, edits: edits.map(({ edit }) => edit),
+    sampling: { temperature: live.number("temperature"), topK: live.number("top-k"), topP: live.number("top-p"), most: 24, seed: Math.floor(Math.random() * 2 ** 31) } });
+}
+function undo() {
+  if (!live.past.length) return said("Nothing was changed.");
+  live.now = live.past.pop();
+  live.lastKind = "undone";
+  for (const [id, name] of [["live-text", "text"], ["live-source", "source"]]) if (document.getElementById(id)) document.getElementById(id).value = live.now[name];
+  ask();
 }
 
-function ask(change = {}) {
-  Object.assign(live, change);
-  const number = (id) => Number(document.getElementById(id).value);
-  live.worker.postMessage({ number: ++live.asked, text: live.text, ids: live.ids, edits: live.edits.map(({ edit }) => edit),
-    sampling: { temperature: number("temperature"), topK: number("top-k"), topP: number("top-p"), most: 24, seed: Math.floor(Math.random() * 2 ** 31) } });
-}
-
-const typed = (text) => ask({ text, ids: undefined, edits: live.edits.filter(({ edit }) => !edit.step) });
+// Changed numbers are of other words when another text is read.
+const headsOff = () => live.now.edits.filter(({ edit }) => !edit.step);
+const typed = (text) => ask({ text, ids: undefined, edits: headsOff() }, "typed");
 // The text goes on with a token: the one that was drawn, or one that was chosen. Its text may not be all of a character.
 function proceed({ id, token: text }) {
   if (id === undefined) return;
-  ask({ text: live.text + text, ids: [...live.ids, id], drawn: {}, edits: live.edits.filter(({ edit }) => !edit.step) });
-  document.getElementById("live-text").value = live.text;
+  live.drawn = {};
+  ask({ text: live.now.text + text, ids: [...live.ids, id], edits: headsOff() });
+  document.getElementById("live-text").value = live.now.text;
 }
 
+const samePlace = (a, b) => ["step", "head", "row", "column"].every((name) => a[name] === b[name]);
 function edited(edit, label) {
-  ask({ edits: [...live.edits, { edit, label }] });
+  ask({ edits: [...live.now.edits.filter((one) => !edit.step || !samePlace(one.edit, edit)), { edit, label }] });
 }
 function headOff() {
   edited({ layer: layerNumber(state.block) - 1, head: state.head }, `${headName()} off`);
 }
+// The selected place of a step, as an edit names it.
+function placeOf(step) {
+  const row = step.ofKeys ? state.key : state.query, column = step.pairs ? state.key : state.column;
+  const label = live.labels[state.block], whole = live.isModule && isWrapper && step.kind !== "tokens" ? `heads.${state.head}.${step.name}` : named(label && `${label}.${step.name}`) || step.name;
+  return { step: whole, ...(step.kind === "tokens" || whole.startsWith("heads.") ? {} : { head: step.planeOf(state.head) }), row, column };
+}
+const placeName = (step) => `${named(step.name, step.kind === "tokens" ? layerName() : headName())} at ${(step.ofKeys ? state.key : state.query) + 1}, ${(step.pairs ? state.key : state.column) + 1}`;
+const numberOf = (text) => (/^\s*[-−](inf|∞)/.test(text) ? "-inf" : text.trim() === "" ? NaN : Number(text.replace("−", "-")));
 function numberSet(text) {
-  const step = currentStep(), row = step.ofKeys ? state.key : state.query, column = step.pairs ? state.key : state.column;
-  const value = /^\s*[-−](inf|∞)/.test(text) ? "-inf" : Number(text.replace("−", "-"));
-  if (value !== "-inf" && (text.trim() === "" || !Number.isFinite(value))) return said("A number is needed, or -inf.");
-  const head = step.kind === "tokens" ? undefined : step.planeOf(state.head);
-  edited({ step: `${live.prefixes[layerNumber(state.block) - 1]}.${step.name}`, head, row, column, value },
-    `${named(step.name, headName())} at ${row + 1}, ${column + 1} = ${value}`);
+  const value = numberOf(text), step = currentStep();
+  if (value !== "-inf" && !Number.isFinite(value)) return said("A number is needed, or -inf.");
+  edited({ ...placeOf(step), value }, `${placeName(step)} = ${value}`);
+}
+// Of the scores that softmax takes: the selected key is hidden from the selected query, or seen again.
+function maskToggled() {
+  const block = currentBlock(), step = block.softmaxInput();
+  if (!step) return said("This layer has no scores to mask.");
+  const hidden = step.at(state.head, state.query, state.key) === -Infinity, before = block.before(step.name), label = `${named(headName())}: key ${state.key + 1} of query ${state.query + 1} ${hidden ? "seen" : "masked"}`;
+  const place = { ...placeOf(step), row: state.query, column: state.key };
+  if (!hidden) return edited({ ...place, value: "-inf" }, label);
+  if (!before || live.now.edits.some(({ edit }) => samePlace(edit, place))) return ask({ edits: live.now.edits.filter(({ edit }) => !samePlace(edit, place)) });
+  edited({ ...place, from: place.step.slice(0, -step.name.length) + before.name }, label);
 }
 
 function said(text) { document.getElementById("live-said").textContent = text; }
+const recordedOnly = (why) => said(`This page shows the recorded pass: ${why}`);
 
-function livePanel() {
-  const field = (id, label, attributes) => element("label", { class: "field" }, label, element("input", { id, type: "number", oninput: () => ask(), ...attributes }));
-  const button = (id, text, onclick) => element("button", { type: "button", id, onclick }, text);
+// ---- the panel -------------------------------------------------------------------------------------------------------
+const liveField = (id, label, attributes) => element("label", { class: "field" }, label, element("input", { id, type: "number", ...attributes }));
+const liveButton = (id, text, onclick) => element("button", { type: "button", id, onclick }, text);
+function liveText(id, label, text, oninput) {
+  const area = element("textarea", { id, rows: 2, spellcheck: "false", dir: "auto", "aria-label": label, oninput }, text);
+  Object.assign(area.style, { width: "100%", font: "inherit", padding: "8px" });
+  return area;
+}
+
+function livePanel(...more) {
   const value = element("input", { id: "edit-value", type: "text", size: 8, "aria-label": "The selected number becomes" });
   document.getElementById("panels").prepend(element("div", { class: "page" }, element("section", { class: "panel", id: "live", "aria-label": "Type" },
-    element("textarea", { id: "live-text", rows: 2, spellcheck: "false", dir: "auto", "aria-label": "Text that the model reads", oninput: (event) => typed(event.target.value) }, live.text),
-    element("div", { id: "live-next", class: "controls", role: "group", "aria-label": "The next tokens and their chances" }),
-    element("div", { class: "controls" }, button("live-one", "Continue by one", () => proceed(live.drawn)), button("live-on", "Continue", toggled),
-      field("temperature", "temperature", { min: 0, max: 5, step: 0.1, value: 1 }), field("top-k", "top-k", { min: 0, step: 1, value: 0 }), field("top-p", "top-p", { min: 0.01, max: 1, step: 0.01, value: 1 })),
-    element("div", { class: "controls" }, element("label", { class: "field" }, "the selected number becomes", value), button("edit-set", "Set", () => numberSet(value.value)), button("edit-head", "Switch this head off", headOff)),
+    liveText("live-text", `Text that the ${live.isModule ? "module" : "model"} reads`, live.now.text, (event) => typed(event.target.value)), more,
+    element("div", { class: "controls" }, element("label", { class: "field" }, "the selected number becomes", value), liveButton("edit-set", "Set", () => numberSet(value.value)),
+      liveButton("edit-mask", "Mask or unmask this key", maskToggled), element("label", { class: "check" }, element("input", { type: "checkbox", id: "edit-click" }), "a click masks"),
+      !live.isModule && liveButton("edit-head", "Switch this head off", headOff), liveButton("edit-undo", "Undo", undo)),
     element("div", { id: "live-edits", class: "controls" }), element("p", { class: "quiet", id: "live-said", role: "status" }))));
-  Object.assign(document.getElementById("live-text").style, { width: "100%", font: "inherit", padding: "8px" });
+  // The click selects the cell first, and draws the matrix anew.
+  document.addEventListener("click", ({ target }) => {
+    if (document.getElementById("edit-click").checked && target.closest("#stage-matrix .cell, #stage-matrix .frame") && currentStep().pairs) setTimeout(maskToggled);
+  }, true);
+}
+
+function showEdits() {
+  const { edits } = live.now;
+  fill(document.getElementById("live-edits"), edits.map(({ label }, i) => element("button", { type: "button", title: "Take back", onclick: () => ask({ edits: edits.filter((_, j) => j !== i) }) }, `${label} ×`)),
+    altered() && liveButton("edit-none", "Take all back", live.reset));
+}
+live.reset = () => ask({ edits: [] });
+
+// ---- a model ---------------------------------------------------------------------------------------------------------
+function modelPanel() {
+  const field = (id, attributes) => liveField(id, id, { ...attributes, oninput: () => ask() });
+  livePanel(element("div", { id: "live-next", class: "controls", role: "group", "aria-label": "The next tokens and their chances" }),
+    element("div", { class: "controls" }, liveButton("live-one", "Continue by one", () => proceed(live.drawn)), liveButton("live-on", "Continue", toggled),
+      field("temperature", { min: 0, max: 5, step: 0.1, value: 1 }), field("top-k", { min: 0, step: 1, value: 0 }), field("top-p", { min: 0.01, max: 1, step: 0.01, value: 1 })));
 }
 
 function toggled() {
@@ -81,36 +173,34 @@ function toggled() {
 function showNext() {
   fill(document.getElementById("live-next"), live.next.filter(({ chance }) => chance > 0).slice(0, 12).map(({ id, token: text, chance }) =>
     element("button", { type: "button", class: "token", "data-id": id, onclick: () => proceed({ id, token: text }) }, word(text), " ", element("span", { class: "number" }, percent(chance)))));
-  fill(document.getElementById("live-edits"), live.edits.map(({ label }, i) => element("button", { type: "button", title: "Take back", onclick: () => ask({ edits: live.edits.filter((_, j) => j !== i) }) }, `${label} ×`)),
-    live.edits.length > 1 && element("button", { type: "button", id: "edit-none", onclick: () => ask({ edits: [] }) }, "Take all back"));
 }
 
 function heard({ data }) {
-  if (data.failed) return said(`This page shows the recorded pass: ${data.failed}`);
+  if (data.failed) return recordedOnly(data.failed);
   if (data.opened) { live.size = data.opened; return ask(); }
-  if (data.error) { live.edits = live.shownEdits ?? []; live.going = false; return said(data.error); }
+  if (data.error) { live.now = { ...live.now, edits: live.shownEdits ?? [] }; live.going = false; return said(data.error); }
   live.shown = data.number;
-  live.shownEdits = live.edits;
-  live.prefixes = data.steps.filter(({ name }) => name.endsWith(".weights")).map(({ name }) => name.slice(0, -".weights".length));
+  live.shownEdits = live.now.edits;
+  live.labels = data.blocks.map(({ label }) => label);
+  if (data.plain) live.base = { ids: data.ids.join(), values: valuesOf(data) };
   Object.assign(live, { ids: data.ids, next: data.next, drawn: { id: data.drawn, token: data.drawnToken } });
-  if (data.number > 1) showAnswer(data);  // what was recorded stays as it is until something is changed
+  if (data.number > 1) showAnswer(data, live.base?.ids === data.ids.join() ? live.base.values : undefined);  // what was recorded stays as it is until something is changed
   said(data.cut ? `The model reads ${live.size.context} tokens at most: these are the last ones.` : "");
   showNext();
   document.body.dataset.answered = data.number;
   if (live.going) setTimeout(() => live.going && proceed(live.drawn), 60);
 }
 
-function startLive() {
-  const part = (id) => document.getElementById(id).textContent, bytes = (text) => bytesOf(text);
-  livePanel();
+function startModel() {
+  const part = (id) => document.getElementById(id).textContent;
+  modelPanel();
   try {
     live.worker = new Worker(URL.createObjectURL(new Blob([part("library")], { type: "text/javascript" })));
     live.worker.onmessage = heard;
-    live.worker.onerror = (event) => said(`This page shows the recorded pass: ${event.message}`);
+    live.worker.onerror = (event) => recordedOnly(event.message);
     const { weights, ...model } = JSON.parse(part("model"));
-    live.worker.postMessage({ engine: bytes(part("engine")), model: { ...model, weights: bytes(weights) } });
+    live.worker.postMessage({ engine: bytesOf(part("engine")), model: { ...model, weights: bytesOf(weights) } });
   } catch (error) {
-    said(`This page shows the recorded pass: ${error.message}`);
+    recordedOnly(error.message);
   }
 }
-startLive();

@@ -1,0 +1,178 @@
+// A module of the book in a page that computes: its words, weights and options can be changed, and the labs compute by
+// the library, too, which has passes of their own for that.
+
+const wordsOf = (step, tokens) => step && { tokens, values: step.values, width: step.columns };
+
+// As a safetensors file.
+function stateFile(parameters) {
+  const header = {}, named = Object.entries(parameters);
+  let end = 0;
+  for (const [name, { shape, values }] of named) header[name] = { dtype: "F32", shape, data_offsets: [end, end += 4 * values.length] };
+  const json = JSON.stringify(header), text = json.padEnd(8 * Math.ceil(json.length / 8)), bytes = new Uint8Array(8 + text.length + end);
+  new DataView(bytes.buffer).setUint32(0, text.length, true);
+  bytes.set(new TextEncoder().encode(text), 8);
+  for (const [name, { values }] of named) bytes.set(new Uint8Array(values.buffer, values.byteOffset, 4 * values.length), 8 + text.length + header[name].data_offsets[0]);
+  return bytes;
+}
+const ownState = () => Object.fromEntries(Object.keys(report.parameters).map((name) => [name, parameter(name)]));
+
+function open(library, change = {}, parameters = ownState()) {
+  const { unit, layer_order, ...own } = live.config ?? {};
+  library.openModule({ ...own, ...live.now.options, name: report.module, seed: report.seed ?? 0, flavour: report.flavour, training: report.training, ...change }, Object.keys(parameters).length ? stateFile(parameters) : undefined);
+}
+function pass(library, x, source, edits = []) {
+  library.runModule(x.values, x.tokens.length, x.width, source?.values, source?.tokens.length, edits);
+}
+
+// Numbers of the inputs are changed before the pass, those of steps while it goes on.
+function withInputs(words, name) {
+  const changed = live.now.edits.filter(({ edit }) => edit.step === name);
+  if (!words || !changed.length) return words;
+  const values = words.values.slice();
+  for (const { edit } of changed) values[edit.row * words.width + edit.column] = edit.value === "-inf" ? -Infinity : edit.value;
+  return { ...words, values };
+}
+
+const readText = (text, given) => (text === given.text ? given : { ...live.library.embed(text, given.width), width: given.width });
+
+function moduleAnswer() {
+  const { text, source: sourceText, edits, options = {}, weights = [] } = live.now;
+  try {
+    const x = readText(text, live.given), other = live.given.source && readText(sourceText, live.given.source);
+    if (!x.tokens.length || other?.tokens.length === 0) throw new LibraryError("[page] expected a text with at least one word; found none");
+    setWeights([]);
+    live.library.openModule({ ...live.config, name: report.module, seed: report.seed ?? 0, flavour: report.flavour, training: report.training }, Object.keys(report.parameters).length ? stateFile(ownState()) : undefined);
+    pass(live.library, x, other);
+    const base = valuesOf(live.library.blocks());
+    setWeights(weights);
+    open(live.library, options);
+    pass(live.library, withInputs(x, "inputs"), withInputs(other, "source"), edits.map(({ edit }) => edit).filter(({ step }) => step !== "inputs" && step !== "source"));
+    const answer = live.library.blocks();
+    if (config) Object.assign(config, live.config, options, { scale: options.scale ?? live.config.scale });
+    report.seed = options.seed ?? live.seed;
+    live.good = live.now;
+    showAnswer({ ...answer, text, tokens: x.tokens, keyTokens: other?.tokens }, base);
+    said("");
+  } catch (error) {
+    said(error.message);
+    setWeights((live.good ?? live.now).weights ?? []);
+    if (!(error instanceof LibraryError)) throw error;
+    if (live.good && live.now.text === live.good.text) live.now = live.good;
+  } finally {
+    document.body.dataset.answered = live.asked;
+  }
+}
+
+// ---- weights and options ---------------------------------------------------------------------------------------------
+function setWeights(changes) {
+  for (const name of Object.keys(report.parameters)) parameter(name).values.set(live.weights[name]);
+  for (const { name, at, value } of changes) parameter(name).values[at] = value;
+}
+
+function weightsPanel() {
+  const names = Object.keys(report.parameters), list = element("select", { id: "weight-name", "aria-label": "Which weights", onchange: () => draw() }, names.map((name) => element("option", { value: name }, name)));
+  const view = element("div", { id: "weights-view", class: "small" }), value = element("input", { id: "weight-value", type: "text", size: 8, "aria-label": "The selected weight becomes" });
+  let row = 0, column = 0;
+  const draw = () => {
+    const { shape, values } = parameter(list.value), columns = shape.at(-1), rows = values.length / columns, before = live.weights[list.value];
+    [row, column] = [clamp(row, rows), clamp(column, columns)];
+    const matrix = { rows, columns, values, changed: Uint8Array.from(values, (x, i) => (Object.is(x, before[i]) ? 0 : 1)) };
+    fill(view, matrixView({ matrix, rowLabels: numbers(rows), columnLabels: numbers(columns), scale: scaleOf(matrix), label: list.value, corner: "", selected: { row, column }, pick: (i, j) => { [row, column] = [i, j]; draw(); } }));
+  };
+  const set = () => {
+    const name = list.value, wanted = numberOf(value.value), at = row * parameter(name).shape.at(-1) + column;
+    if (typeof wanted !== "number" || !Number.isFinite(wanted)) return said("A number is needed.");
+    ask({ weights: [...(live.now.weights ?? []), { name, at, value: wanted }] });
+  };
+  live.drawWeights = draw;
+  draw();
+  return element("details", { id: "live-weights" }, element("summary", {}, "Weights"), element("div", { class: "controls" }, list, element("label", { class: "field" }, "the selected weight becomes", value), liveButton("weight-set", "Set", set)), view);
+}
+
+// What acts on this module, and its value where nothing was changed.
+function optionFields() {
+  const { linear, mask } = report.kind, c = live.config ?? {}, number = { step: "any" };
+  const change = (name, value) => {
+    const { [name]: _, ...others } = live.now.options ?? {};
+    ask({ options: value === undefined ? others : { ...others, [name]: value } }, `option ${name}`);
+  };
+  const field = (name, label, given, attributes) => liveField(`live-${name}`, label, { ...number, ...attributes, value: given, oninput: ({ target }) => change(name, target.value === "" ? undefined : Number(target.value)) });
+  const causal = element("input", { type: "checkbox", id: "live-causal", onchange: ({ target }) => change("causal", target.checked) });
+  causal.checked = c.causal;
+  return [linear && field("scale", "scale", c.scale ?? "", { placeholder: "1/√d" }), linear && field("softcap", "softcap", c.softcap ?? "", { placeholder: "none", min: 0 }),
+    linear && mask && field("window", "window", c.window ?? "", { placeholder: "all", min: 0, step: 1 }), mask && element("label", { class: "check" }, causal, "causal mask"),
+    linear && report.training && c.dropout > 0 && field("seed", "dropout’s seed", live.seed ?? 0, { min: 0, step: 1 })].filter(Boolean);
+}
+
+// ---- the labs, by the library ----------------------------------------------------------------------------------------
+function labsByLibrary() {
+  const lab = live.lab, rows = (way, values, columns) => (values.length ? lab.rows(way, values, columns) : Float32Array.from(values));
+  softmaxRow = (row) => Array.from(rows("softmax", row, row.length));
+  softmaxRows = (scores, columns) => rows("softmax", scores, columns);
+  naiveSoftmax = (scores) => Array.from(rows("naive", scores, scores.length));
+  bySum = (scores) => Array.from(rows("sum", scores, scores.length));
+  renormalised = (weights, size) => rows("divided", weights, size);
+  forward = (x, source, { causal = isCausal() } = {}) => {
+    const width = stepAt("inputs").columns, own = report.kind.mask, scores = openBlock().softmaxInput();
+    const hidden = causal && !own ? Array.from({ length: scores.values.length }, (_, at) => ({ head: Math.floor(at / scores.rows / scores.columns), row: Math.floor(at / scores.columns) % scores.rows, column: at % scores.columns })).filter(({ row, column }) => column > row) : [];
+    open(lab, { training: false, ...(own && { causal }) });
+    pass(lab, { values: x, tokens: report.tokens, width }, stepAt("source") && { values: source, tokens: report.keyTokens }, hidden.map((at) => ({ ...at, step: scores.name, value: "-inf" })));
+    const { steps } = lab.blocks().blocks[0], step = (name) => steps.find((one) => one.name === name);
+    return { output: (step("output") ?? step("merged") ?? step("context")).values };
+  };
+  // One projection is a head of its own, whose queries are wanted.
+  project = (x, count, p) => {
+    const weight = new Float32Array(p.size * p.inputs), bias = Float32Array.from({ length: p.size }, (_, c) => p.bias(c));
+    for (let c = 0; c < p.size; c++) for (let i = 0; i < p.inputs; i++) weight[c * p.inputs + i] = p.at(i, c);
+    const state = ["W_query", "W_key", "W_value"].flatMap((name) => [[`${name}.weight`, { shape: [p.size, p.inputs], values: weight }], [`${name}.bias`, { shape: [p.size], values: bias }]]);
+    lab.openModule({ name: "self-v2", d_in: p.inputs, d_out: p.size, qkv_bias: true }, stateFile(Object.fromEntries(state)));
+    lab.runModule(x, count, p.inputs);
+    return lab.steps().find(({ name }) => name === "queries").values.slice();
+  };
+  if (report.kind.linear) DropoutPasses = LibraryPasses;
+}
+
+// The module's passes in train mode, one after the other.
+class LibraryPasses {
+  constructor(seed, flavour, p) {
+    Object.assign(this, { pass: 0, p });
+    open(live.drops, { dropout: p, training: true, seed, flavour });
+  }
+  next() {
+    this.pass++;
+    const { heads } = blocks[0], { rows, columns } = blocks[0].step("weights"), plane = rows * columns;
+    const inputs = stepAt("inputs"), source = stepAt("source");
+    pass(live.drops, wordsOf(inputs, report.tokens), wordsOf(source, report.keyTokens));
+    const all = (name) => live.drops.steps().filter((step) => step.name === name || step.name.endsWith(`.${name}`)).flatMap(({ values }) => Array.from({ length: values.length / plane }, (_, head) => values.slice(head * plane, (head + 1) * plane)));
+    const weights = all("weights"), dropped = all("dropped");
+    return Array.from({ length: heads }, (_, head) => Uint8Array.from(weights[head], (w, i) => (!dropped.length || w === 0 || dropped[head][i] !== 0 ? 1 : 0)));
+  }
+}
+
+async function startModule() {
+  Object.assign(live, { config: config && { ...config }, seed: report.seed, weights: Object.fromEntries(Object.keys(report.parameters).map((name) => [name, parameter(name).values.slice()])) });
+  live.given = { ...wordsOf(stepAt("inputs"), report.tokens), text: report.title };
+  if (report.kind.source) live.given.source = { ...wordsOf(stepAt("source") ?? stepAt("inputs"), report.keyTokens), text: report.keyTokens.join(" ") };
+  live.now = { ...live.now, source: live.given.source?.text, options: {}, weights: [] };
+  livePanel(live.given.source && liveText("live-source", "The other text, of keys and values", live.now.source, ({ target }) => ask({ source: target.value, edits: [] }, "typed")),
+    element("div", { class: "controls", id: "live-options" }, optionFields()), Object.keys(report.parameters).length > 0 && weightsPanel());
+  live.reset = () => {
+    fill(document.getElementById("live-options"), optionFields());
+    ask({ edits: [], options: {}, weights: [] });
+  };
+  onSelection(() => live.drawWeights?.());
+  try {
+    const stream = new Blob([bytesOf(document.getElementById("engine").textContent)]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const code = await WebAssembly.compile(await new Response(stream).arrayBuffer());
+    [live.library, live.lab, live.drops] = [new Library(code), new Library(code), new Library(code)];
+    labsByLibrary();
+    live.good = live.now;
+    drawPanels();
+    select({});
+    document.body.dataset.answered = live.asked;
+    live.ready = true;
+  } catch (error) {
+    recordedOnly(error.message);
+  }
+}
+live.isModule ? startModule() : startModel();
