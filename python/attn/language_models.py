@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from attn._types import Array, DType, Float32, Integers
-    from attn.experiments import Experiment
 
     Prompt = str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | Integers
 
@@ -245,12 +244,6 @@ class LanguageModel:
         if not 0 <= seed < 2**64:
             refuse("generate", "seed from 0 to 2**64 - 1", str(seed))
         return Writing(_attn.write(self._model, ids, kind, given, seed, texts), ids, kind != "ids")
-
-    def experiment(self, text: str | Sequence[int]) -> Experiment:
-        """attn.experiment(self, text)."""
-        from attn.experiments import experiment
-
-        return experiment(self, text)
 
     def _prompt(self, prompt: Any) -> tuple[str, list[int]]:
         if isinstance(prompt, str):
