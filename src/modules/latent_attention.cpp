@@ -17,10 +17,10 @@ namespace {
 
 namespace ref = reference;
 
-constexpr const char* kOp = "LatentAttention";
+constexpr const char* kLatent = "LatentAttention";
 
 void require(bool fits, const char* expected, const std::string& found) {
-  if (!fits) throw Error(Error::Kind::argument, kOp, expected, found);
+  if (!fits) throw Error(Error::Kind::argument, kLatent, expected, found);
 }
 
 ModuleConfig checked(ModuleConfig c, const LatentSizes& s) {
@@ -33,7 +33,7 @@ ModuleConfig checked(ModuleConfig c, const LatentSizes& s) {
                                    {"rotary", s.rotary},
                                    {"value", s.value},
                                    {"query + 1", s.query + 1}}) {
-    require_positive(kOp, what, size);
+    require_positive(kLatent, what, size);
     require(size < most, "sizes below 2^30", std::string(what) + " = " + std::to_string(size));
   }
   require(c.context_length >= 0, "context_length >= 0 (0 = any)", std::to_string(c.context_length));
@@ -43,12 +43,12 @@ ModuleConfig checked(ModuleConfig c, const LatentSizes& s) {
   const bool others = c.window != 0 || c.softcap != 0 || c.sinks || c.rope || !c.out_proj ||
                       c.query_key_norm != QueryKeyNorm::none || c.norm != NormForm::rms;
   require(!others, "an out_proj, RMSNorm, and no window, softcap, sinks, rope or query_key_norm", "one of them");
-  if (c.scale) require_finite(kOp, "scale", *c.scale);
+  if (c.scale) require_finite(kLatent, "scale", *c.scale);
   c.kv_heads = c.num_heads, c.head_dim = s.key();
   return c;
 }
 
-Tensor batched(const Tensor& x) { return (x.rank() == 3 ? x : x.unsqueeze(0)).contiguous(); }
+Tensor in_batch(const Tensor& x) { return (x.rank() == 3 ? x : x.unsqueeze(0)).contiguous(); }
 
 Tensor last(const Tensor& x, std::int64_t begin, std::int64_t end) { return x.slice(-1, begin, end); }
 
@@ -175,16 +175,16 @@ LatentAttention::Heads LatentAttention::expanded(const Tensor& q, const Tensor& 
 
 Tensor LatentAttention::forward(const Tensor& given, const RotaryTable& turns, Trace* trace) {
   const DType kept = trace ? DType::f32 : stored(*out_);
-  require_input(kOp, "x", given, config_.d_in, stored(*out_));
-  require_context(kOp, config_.context_length, given.size(-2), 0);
+  require_input(kLatent, "x", given, config_.d_in, stored(*out_));
+  require_context(kLatent, config_.context_length, given.size(-2), 0);
   saved_.reset();  // what the pass before kept: this one has the same sizes
   const bool unbatched = given.rank() == 2;
   const auto shown = [unbatched](const Tensor& t) { return unbatched ? t.select(0, 0) : t; };
   const auto passed = [&](const char* name, const Tensor& t) {
-    return trace ? batched(trace->pass(name, shown(t))) : t;
+    return trace ? in_batch(trace->pass(name, shown(t))) : t;
   };
   const auto s = std::make_shared<Saved>();
-  s->x = batched(pass(trace, "inputs", given)), s->turns = turns;
+  s->x = in_batch(pass(trace, "inputs", given)), s->turns = turns;
   const Tensor both = latents(s->x, kept);
   s->latents = passed("latents", last(both, 0, sizes_.latent).contiguous());
   s->heads = expanded(queries(s->x, kept, &s->low), s->latents, last(both, sizes_.latent, sizes_.cached()), kept);
@@ -239,7 +239,7 @@ Tensor LatentAttention::absorbed(const Tensor& q, const DecoderCache& cache, std
 Tensor LatentAttention::forward(const Tensor& x, const RotaryTable& turns, DecoderCache& cache,
                                 std::optional<std::int64_t> item) {
   const DType kept = stored(*out_);
-  require_input(kOp, "x", x, config_.d_in, kept);
+  require_input(kLatent, "x", x, config_.d_in, kept);
   const KVCacheConfig& held = cache.config();
   auto* const own = dynamic_cast<KVCache*>(&cache);
   require(own && held.values_in_keys && held.kv_heads == 1 && held.head_dim == sizes_.cached() &&
@@ -247,9 +247,9 @@ Tensor LatentAttention::forward(const Tensor& x, const RotaryTable& turns, Decod
           "a KVCache of cache_config()", "a cache of other sizes");
   const std::int64_t batch = item ? 1 : held.batch, tokens = x.size(-2);
   if (x.rank() != 3 || x.size(0) != batch) {
-    throw Error(Error::Kind::shape, kOp, "x (" + std::to_string(batch) + ", tokens, d_in)", x.shape().str());
+    throw Error(Error::Kind::shape, kLatent, "x (" + std::to_string(batch) + ", tokens, d_in)", x.shape().str());
   }
-  require_context(kOp, config_.context_length, tokens, item ? cache.length(*item) : cache.max_length());
+  require_context(kLatent, config_.context_length, tokens, item ? cache.length(*item) : cache.max_length());
   const Tensor q = queries(x.contiguous(), kept), both = latents(x.contiguous(), kept).unsqueeze(1);
   turn(last(q, sizes_.plain, sizes_.key()), turns);
   turn(last(both, sizes_.latent, sizes_.cached()), turns);
@@ -269,13 +269,13 @@ Tensor LatentAttention::forward(const Tensor& x, const RotaryTable& turns, Decod
 }
 
 Module::Gradient LatentAttention::backward(const Tensor& dz) {
-  require_forward(kOp, saved_ != nullptr);
+  require_forward(kLatent, saved_ != nullptr);
   const Saved& s = *saved_;
   const auto& [q, k, v] = s.heads;
-  const Tensor dz3 = batched(dz);
+  const Tensor dz3 = in_batch(dz);
   const Shape shape{s.x.size(0), s.x.size(1), config_.d_out};
   if (!(dz3.shape() == shape)) {
-    throw Error(Error::Kind::shape, kOp, "dz of the output's shape " + shape.str(), dz.shape().str());
+    throw Error(Error::Kind::shape, kLatent, "dz of the output's shape " + shape.str(), dz.shape().str());
   }
   // z = out(merge_heads(attention(q, k, v)))
   const Tensor d_merged = linear_backward(*out_, dz3, s.merged, s.merged.dtype());
