@@ -164,10 +164,18 @@ def test_no_room_in_the_context():
         llama.generate([1] * longest, new_tokens=1)
 
 
+@pytest.fixture
+def ctrl_c():
+    """As in a terminal: what is started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.no_sanitizer
-def test_ctrl_c_ends_it(model):
+def test_ctrl_c_ends_it(model, ctrl_c):
     """What is written so far stays, and the model works on."""
-    writing = model.stream(PROMPT, new_tokens=10**9)
+    writing = model.stream(PROMPT, new_tokens=2000)
     main = threading.main_thread().ident
     after = [3]
 
