@@ -79,3 +79,17 @@ def test_report_shows_itself_and_saves(tmp_path):
         attn.report(module, x, tokens=["one"])
     with pytest.raises(TypeError):
         attn.report(module)
+
+
+def test_a_page_that_computes():
+    module = attn.MultiHeadAttention(8, 4, 6, 0.5, 2)
+    with pytest.raises(ValueError, match="eval mode"):
+        attn.report(module, "The cat sat down", live=True)
+    module.eval()
+    page, recorded = (str(attn.report(module, "The cat sat down", live=live)) for live in (True, False))
+    assert 'id="engine"' in page and 'id="engine"' not in recorded
+    assert len(page) > len(recorded) + 300_000, "the library in base 64"
+    with pytest.raises(ValueError, match="title"):
+        attn.report(module, "The cat sat down", live=True, title="cats")
+    with pytest.raises(ValueError, match="live=True of a module"):
+        attn.report(np.eye(3, dtype=np.float32)[None], live=True)
