@@ -14,7 +14,7 @@ namespace {
 using Rows = std::vector<double>;  // (t + 1, d): row i is the sum of rows before i
 
 [[noreturn]] void refuse(Error::Kind kind, const char* expected, const std::string& found) {
-  throw Error(kind, kOp, std::string(expected) + ", for estimates of effects", found, "switch off all heads");
+  throw Error(kind, kOp, std::string(expected) + ", for estimates of effects", found, "leave exact out, and every head is switched off");
 }
 
 void check(LanguageModel& model, const Edits& edits) {
