@@ -35,10 +35,11 @@ double size_of(const float* x, std::int64_t n) {
   return std::isnan(sum) ? std::numeric_limits<double>::infinity() : sum;
 }
 
-bool has_beyond(const Tensor& t, double most) {
+// Whether finite numbers are below `least` or above `most`.
+bool has_beyond(const Tensor& t, double least, double most) {
   if (!t.defined()) return false;
   const Tensor numbers = t.to(DType::f64).contiguous();
-  const auto beyond = [most](double x) { return std::isfinite(x) && std::fabs(x) > most; };
+  const auto beyond = [least, most](double x) { return std::isfinite(x) && !(least <= x && x <= most); };
   return std::any_of(numbers.data<double>(), numbers.data<double>() + numbers.numel(), beyond);
 }
 
@@ -60,9 +61,12 @@ struct CleanCall {
     const std::vector<double> most_key = largest_of_heads(k), most_value = largest_of_heads(v);
     const std::vector<std::vector<std::int64_t>> special_keys = special_tokens(call.k);
     const Tensor output = incoming.output.to(DType::f32).contiguous();
-    // Sums of infinities of a bias or a slope with the -inf of hidden keys would be NaN.
-    all_aside = has_beyond(options.alibi_slopes, kFarScore) ||
-                (options.score_function && has_beyond(options.mask.bias, 0x1p100));
+    // A score of infinity has no weight of zero, and its sum with the -inf of hidden keys would be NaN. Numbers near
+    // -inf, with which many masks hide, are sums that stay below.
+    constexpr double most = 0x1p100, infinity = std::numeric_limits<double>::infinity();
+    all_aside = has_beyond(options.alibi_slopes, -kFarScore, kFarScore) ||
+                has_beyond(options.relative_bias.table, -infinity, most) ||
+                has_beyond(options.mask.bias, options.score_function ? -most : -infinity, most);
     for_each_row(call, p, [&](const RowPlace& row, std::int64_t at) {
       float& lse = in.lse.data<float>()[at];
       float *query = q.data<float>() + at * p.d, *d_output = in.d_output.data<float>() + at * p.dv;
@@ -78,7 +82,8 @@ struct CleanCall {
                             });
       if (is_plain) return;
       aside[static_cast<std::size_t>(at)] = !empty;
-      lse = 1e38F, std::fill_n(query, p.d, 0.F), std::fill_n(d_output, p.dv, 0.F);
+      lse = std::numeric_limits<float>::infinity();  // a weight of zero for every finite score
+      std::fill_n(query, p.d, 0.F), std::fill_n(d_output, p.dv, 0.F);
     });
   }
 };
@@ -117,6 +122,8 @@ AttentionGradient gradient_again(const Call& call, const Sizes& p, const Attenti
   AttentionOptions own = options;
   if (call.q.dtype() == DType::f16) own.precision = Precision::highest;  // which has become float32, exactly
   if (clean.all_aside && own.mask.bias.defined()) own.mask.bias = Tensor::zeros(own.mask.bias.shape());
+  if (clean.all_aside && own.relative_bias.table.defined())
+    own.relative_bias.table = Tensor::zeros(own.relative_bias.table.shape());
   if (clean.all_aside && own.alibi_slopes.defined()) own.alibi_slopes = Tensor::zeros({p.hq});
   const Call whole(clean.q.to(dtype), clean.k.to(dtype), clean.v.to(dtype), p, own);
   const AttentionGradient grad =

@@ -106,6 +106,44 @@ TEST(SpecialNumbers, MakeAllWeightsOfARowNaN) {
   EXPECT_EQ(weights[3], 0);
 }
 
+// Of a bias by position, by distance or by a slope, beside keys that a bias of -inf hides.
+TEST(SpecialNumbers, OfABiasReachWhatSeesThemAlone) {
+  for_seeds(200, [](std::mt19937& rng) {
+    const std::int64_t tq = pick(rng, 1, 40), tk = pick(rng, 1, 40), d = 8;
+    const DType dtype = chance(rng, 0.5) ? DType::f32 : DType::bf16;
+    const auto draw = [&](std::int64_t t) { return uniform(rng, {1, 2, t, d}, dtype); };
+    const Tensor q = draw(tq), k = draw(tk), v = draw(tk), d_output = draw(tq);
+    AttentionOptions options;
+    const auto large = [&](const Tensor& t) {
+      constexpr double numbers[] = {3e38, -3e38, 1e38, 1e35, -1e30, 1e20, 1e8};
+      for (std::int64_t n = pick(rng, 0, 3); n > 0; --n)
+        Tensor(t).view({-1}).set({pick(rng, 0, t.numel() - 1)}, numbers[pick(rng, 0, 6)]);
+      return t;
+    };
+    options.mask.is_causal = chance(rng, 0.5);
+    if (chance(rng, 0.6)) {
+      options.mask.bias = large(uniform(rng, chance(rng, 0.5) ? Shape{tk} : Shape{2, tq, tk}, DType::f32));
+      for (std::int64_t n = pick(rng, 0, 9); n > 0; --n)
+        options.mask.bias.view({-1}).set({pick(rng, 0, options.mask.bias.numel() - 1)}, -kInf);
+    }
+    if (chance(rng, 0.6)) options.relative_bias = {large(uniform(rng, {8, 2}, DType::f32)), chance(rng, 0.5), 60};
+    if (chance(rng, 0.4)) options.alibi_slopes = large(uniform(rng, {2}, DType::f32));
+    if (chance(rng, 0.3)) options.softcap = 2;
+    if (chance(rng, 0.3)) options.dropout = 0.5, options.dropout_key = 7;
+    const oracle::Problem p = oracle::problem_of(q, k, v, options);
+    const AttentionResult found = attention(q, k, v, options);
+    expect_same(found.output, oracle::attention(p).output, p.roundoff, oracle::Of::result, "output");
+    const oracle::Gradient expected = oracle::gradient(p, oracle::values(d_output));
+    const AttentionGradient grad = attention_backward(d_output, q, k, v, options, found);
+    expect_same(grad.q, expected.q, p.roundoff, oracle::Of::gradient, "dq");
+    expect_same(grad.k, expected.k, p.roundoff, oracle::Of::gradient, "dk");
+    expect_same(grad.v, expected.v, p.roundoff, oracle::Of::gradient, "dv");
+    if (grad.bias.defined()) expect_same(grad.bias, expected.bias, p.roundoff, oracle::Of::gradient, "dbias");
+    if (grad.relative_bias.defined())
+      expect_same(grad.relative_bias, expected.relative, p.roundoff, oracle::Of::gradient, "drelative_bias");
+  });
+}
+
 // ---- gradients ------------------------------------------------------------------------------
 
 TEST(InfiniteGradients, AreWhatTheirDtypeMakesOfThem) {
