@@ -250,7 +250,7 @@ Result attention(const Problem& p) {
     for (std::int64_t j = 0; j < p.keys; ++j) {
       const double w = row.weight[static_cast<std::size_t>(j)];
       const bool seen = row.seen[static_cast<std::size_t>(j)];
-      r.weights.push_back({w, seen ? row.size_of(w) + unknown : 0});
+      r.weights.push_back({w, seen ? row.size_of(w) + unknown : row.allowed(j) ? unknown : 0});
       for (std::size_t c = 0; c < out.size(); ++c) {
         const bool counts = seen && row.kept(j) != 0;
         if (!std::isfinite(row.v(j)[c]) && row.allowed(j) && (!counts || may_vanish(w))) out[c].size = kUnknown;
