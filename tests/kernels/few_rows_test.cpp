@@ -4,6 +4,7 @@
 
 #include "attn/attention.hpp"
 #include "attn/tensor.hpp"
+#include "core/seed.hpp"
 #include "kernels/units.hpp"
 
 namespace attn::kernels {
@@ -94,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, FewRowsOf, testing::ValuesIn(unit_names()),
                          [](const auto& param) { return param.param; });
 
 TEST_P(FewRowsOf, AreTheBitsOfManyRows) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = test::drawn_seed();
   std::mt19937 random(seed);
   const auto draw = [&](std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(1, most)(random); };
   for (int round = 0; round < 60; ++round) {

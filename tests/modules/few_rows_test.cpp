@@ -1,6 +1,7 @@
 // Rows of a dense layer have the bits that they have among others, in every dtype and precision.
 
 #include "attn/error.hpp"
+#include "core/seed.hpp"
 #include "core/testing.hpp"
 #include "kernels/use.hpp"
 #include "ops/dense.hpp"
@@ -34,7 +35,7 @@ void expect_same_bits(const Layer& layer, const Tensor& x, std::int64_t i, Produ
 }
 
 TEST(FewRows, HaveTheBitsOfManyInEveryDtypeAndPrecision) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = drawn_seed();
   std::mt19937 rng(seed);
   const auto draw = [&](std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(1, most)(rng); };
   for (const kernels::Target& target : kernels::targets()) {

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "attn/error.hpp"
+#include "core/seed.hpp"
 #include "ops/dense.hpp"
 
 namespace attn {
@@ -42,7 +43,7 @@ Error::Kind kind_of(const Tensor& value, DType dtype) {
 }
 
 TEST(Stored, BytesAreOffByHalfAScaleAtMost) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = test::drawn_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   for (const float size : {1.F, 1e-30F, 1e36F}) {
@@ -100,7 +101,7 @@ TEST(Stored, RefusesWhatBytesCannotHold) {
 }
 
 TEST(Stored, ProductsAreThoseOfTheRoundedNumbers) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = test::drawn_seed();
   std::mt19937 random(seed);
   const auto draw = [&](std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(1, most)(random); };
   for (int round = 0; round < 30; ++round) {

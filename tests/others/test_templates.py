@@ -3,9 +3,14 @@
 import json
 import random
 import struct
+import sys
 
 import jinja_oracle
 import pytest
+from packages import ROOT
+
+sys.path.insert(0, str(ROOT / "tests" / "text"))
+from hostile import drawn_seed  # noqa: E402
 
 CALL = {"type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": 2.5}}}
 TOOL = {
@@ -244,8 +249,7 @@ class Writer:
 
 @pytest.mark.parametrize("kind", ["expression", "statement"])
 def test_random_templates(kind):
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
+    seed = drawn_seed()
     writer = Writer(seed)
     conversation = {"messages": [{"role": "user", "content": "hi"}], **json.loads(json.dumps(VARIABLES))}
     count = 1500 if kind == "expression" else 700

@@ -10,7 +10,7 @@ import pytest
 from packages import ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "text"))
-from hostile import Texts  # noqa: E402
+from hostile import Texts, drawn_seed  # noqa: E402
 
 MARK = "\n__ggml_vocab_test__\n"
 NAMES = """bert-bge command-r deepseek-coder deepseek-llm falcon gemma-4 gpt-2 llama-bpe llama-spm mpt phi-3 qwen2 qwen35
@@ -76,8 +76,7 @@ def words(minilm):
     package = tokenizers.Tokenizer.from_file(str(path))
     package.no_padding()
     package.no_truncation()
-    seed = random.randrange(2**32)
-    print("seed", seed)
+    seed = drawn_seed()
     source = Texts(random.Random(seed), ["[CLS]", "[SEP]", "[UNK]", "##ing"])
     return path, package, [source.text() for _ in range(5000)]
 

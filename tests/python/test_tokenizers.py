@@ -11,7 +11,7 @@ from conftest import ROOT
 tokenizers = pytest.importorskip("tokenizers")
 
 sys.path.insert(0, str(ROOT / "tests" / "text"))
-from hostile import Texts  # noqa: E402
+from hostile import Texts, drawn_seed  # noqa: E402
 
 FOLDER = ROOT / "tests" / "text" / "data" / "tokenizers"
 KINDS = sorted(path.stem for path in FOLDER.glob("*.json"))
@@ -20,8 +20,7 @@ COUNT = 10_000
 
 @pytest.fixture(scope="module")
 def texts():
-    seed = random.randrange(2**32)
-    print("seed", seed)
+    seed = drawn_seed()
     packages = [tokenizers.Tokenizer.from_file(str(FOLDER / f"{kind}.json")) for kind in KINDS]
     added = {token.content for package in packages for token in package.get_added_tokens_decoder().values()}
     source = Texts(random.Random(seed), sorted(added))
@@ -58,8 +57,7 @@ def test_ids_and_texts_are_the_packages(kind, texts, tmp_path):
 def test_any_ids_of_bytes_are_the_packages_text(kind, tmp_path):
     """Ids that no text has; what is no UTF-8 is U+FFFD."""
     package = tokenizers.Tokenizer.from_file(str(FOLDER / f"{kind}.json"))
-    seed = random.randrange(2**32)
-    print("seed", seed)
+    seed = drawn_seed()
     rng = random.Random(seed)
     ids = [[rng.randrange(package.get_vocab_size()) for _ in range(rng.randrange(20))] for _ in range(2000)]
     for row, mine in zip(ids, answers(FOLDER / f"{kind}.json", ids, tmp_path), strict=True):

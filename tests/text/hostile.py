@@ -1,5 +1,7 @@
 """Texts that a tokenizer should see: what people write, spoiled by anything that Unicode has."""
 
+import os
+import random
 import unicodedata
 
 WORDS = """Your journey starts with one step, she'll tell you what we've SEEN: it's 1024 tokens, isn't IT'S HE'LL
@@ -7,6 +9,13 @@ größer als 0,5 Où est l'élève? déjà Внимание взвешенная
 الانتباه هو مجموع תשומת לב ध्यान मानों का योग है। ความใส่ใจ 👩‍👩‍👧 🇫🇷 ½ Ⅷ ² ① ٣٤٥ १२३ if(x[i]!=y[i]){return f(x,y)+0x1f;}""".split()
 BLANKS = " \t\n\r\x0b\x0c\x1c\x1f\x85\u00a0\u1680\u2003\u2028\u2029\u202f\u3000\u200b\u200d\ufeff\u180e"
 JAMO = [chr(c) for c in (*range(0x1100, 0x1113), *range(0x1161, 0x1176), *range(0x11A8, 0x11C3), 0xAC00, 0xAC01, 0xD7A3)]
+
+
+def drawn_seed() -> int:
+    """Of inputs that a test draws: ATTN_TEST_SEED where it is set, as CI sets it; else another one each time. Printed."""
+    seed = int(os.environ.get("ATTN_TEST_SEED") or random.SystemRandom().randrange(2**32))
+    print("seed", seed)
+    return seed
 
 
 def _marks():

@@ -17,6 +17,7 @@
 #include "attn/gguf.hpp"
 #include "attn/tokenizer.hpp"
 #include "cases.hpp"
+#include "core/seed.hpp"
 #include "core/testing.hpp"
 #include "lm/gguf_bytes.hpp"
 
@@ -125,7 +126,7 @@ TEST_P(TokenizerJson, SlowTimeIsLinearInTheText) {
 }
 
 TEST_P(TokenizerJson, AnyBytesHaveIds) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = drawn_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   const BPETokenizer tokenizer = load(std::string(GetParam()) + ".json");
@@ -300,7 +301,7 @@ TEST(TokenizerFiles, AddedTokensThatLieAreRefused) {
 }
 
 TEST(TokenizerFiles, DamagedFilesAreErrorsOrTokenizers) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = drawn_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   for (const char* const kind : kKinds) {

@@ -12,6 +12,7 @@
 
 #include "attn/error.hpp"
 #include "cases.hpp"
+#include "core/seed.hpp"
 
 namespace attn::test {
 namespace {
@@ -81,7 +82,7 @@ std::string random_bytes(std::mt19937& random, std::size_t length) {
 }
 
 TEST(BPE, AnyBytesComeBack) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = drawn_seed();
   std::mt19937 random(seed);
   for (std::size_t round = 0; round < 300; ++round) {
     const std::string text = random_bytes(random, round);
@@ -124,7 +125,7 @@ std::vector<std::string> merge_plainly(std::vector<std::string> symbols) {
 }
 
 TEST(BPE, MergesInTheOrderOfTheFile) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = drawn_seed();
   std::mt19937 random(seed);
   for (int round = 0; round < 100; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", round " << round);
@@ -203,7 +204,7 @@ TEST(BPE, ReadsWindowsLinesAndNoVersion) {
 }
 
 TEST(BPE, DamagedFilesAreErrorsOrTokenizers) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = drawn_seed();
   std::cout << "seed " << seed << std::endl;
   std::mt19937 random(seed);
   const auto damage = [&](std::string text) {
