@@ -57,7 +57,7 @@ inline void sweep(float* state, std::int64_t rows, const float* write, const flo
     Vec s[kPanelWidth];
     ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = load(at + w * kLanes);
     if constexpr (kWrite > 0) {
-      ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = splat(write[i]) * s[w];
+      ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = rounded(splat(write[i]) * s[w]);
       ATTN_UNROLL for (int n = 0; n < kWrite; ++n) {
         const Vec key = splat(write[(n + 1) * kStateRows + i]);
         ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = key * d[n][w] + s[w];
@@ -83,6 +83,46 @@ inline void sweep(float* state, std::int64_t rows, const float* write, const flo
   }
 }
 
+// One token alone reads the state where it lies and writes it where it goes, kStateRows rows at a time, which memory
+// hands out one after the other. Sums over rows have the order that they have in a sweep.
+constexpr int kStepWidth = 4;  // vectors
+
+// recall and out, sums over columns so far, += what k and q read of some rows; of one vector only `count` columns.
+template <bool kDelta, int kVectors>
+inline void read_rows(const float* state, std::int64_t step, int count, const float* read, std::int64_t rows,
+                      float* recall, float* out) {
+  Vec x[kVectors], y[kVectors];
+  ATTN_UNROLL for (int w = 0; w < kVectors; ++w) x[w] = load(recall + w * kLanes), y[w] = load(out + w * kLanes);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const Vec key = splat(read[i]), query = splat(read[2 * kStateRows + i]);
+    ATTN_UNROLL for (int w = 0; w < kVectors; ++w) {
+      const Vec s = kVectors == 1 ? load_some(state + i * step, count) : load(state + i * step + w * kLanes);
+      if constexpr (kDelta) x[w] = key * s + x[w];
+      y[w] = query * s + y[w];
+    }
+  }
+  ATTN_UNROLL for (int w = 0; w < kVectors; ++w) store(recall + w * kLanes, x[w]), store(out + w * kLanes, y[w]);
+}
+
+template <int kVectors>
+inline void write_rows(const float* from, float* to, std::int64_t step, int count, const float* write,
+                       std::int64_t rows, const float* delta) {
+  Vec d[kVectors];
+  ATTN_UNROLL for (int w = 0; w < kVectors; ++w) d[w] = load(delta + w * kLanes);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const Vec kept = splat(write[i]), key = splat(write[kStateRows + i]);
+    ATTN_UNROLL for (int w = 0; w < kVectors; ++w) {
+      Vec s = kVectors == 1 ? load_some(from + i * step, count) : load(from + i * step + w * kLanes);
+      s = key * d[w] + rounded(kept * s);
+      if constexpr (kVectors == 1) {
+        store_some(to + i * step, s, count);
+      } else {
+        store(to + i * step + w * kLanes, s);
+      }
+    }
+  }
+}
+
 // Some panels of a head.
 class ForwardPanels {
  public:
@@ -92,7 +132,7 @@ class ForwardPanels {
         panels_(panels),
         columns_(least_of(panels * kPanel, p.d_v - first * kPanel)),
         blocks_(ceil_div(p.d_k, kStateRows)),
-        state_(memory(panels * p.d_k * kPanel)),
+        state_(memory(panels * (p.d_k < 2 ? 2 : p.d_k) * kPanel)),
         v_(memory(2 * kPairs * panels * kPanel)),
         packed_(memory(kPairs * blocks_ * (kWrites + kReads) * kStateRows)) {
     const std::int64_t fit = kTogetherBytes / (p.d_k * kPanel * 4);
@@ -100,6 +140,10 @@ class ForwardPanels {
   }
 
   void run(const RecurrenceResult& result) {
+    if (p_.tokens == 1 && p_.initial && result.state) {
+      p_.delta ? step<true>(result) : step<false>(result);
+      return;
+    }
     begin();
     for (std::int64_t t = 0; t < p_.tokens; t += 2 * kPairs) {
       const int tokens = static_cast<int>(least_of(2 * kPairs, p_.tokens - t));
@@ -109,15 +153,63 @@ class ForwardPanels {
         const std::int64_t count = least_of(together_, panels_ - panel);
         p_.delta ? pass<true>(panel, count, tokens) : pass<false>(panel, count, tokens);
       }
-      for (int i = 0; i < tokens; ++i) {  // v has become the output
-        void* to = static_cast<char*>(result.output) + ((t + i) * result.step + first_) * element_bytes(p_.element);
-        narrow(p_.element, v_ + i * panels_ * kPanel, to, columns_);
-      }
+      put_outputs(result, t, tokens);
     }
     if (result.state) end(result.state);
   }
 
  private:
+  // Values have become outputs.
+  void put_outputs(const RecurrenceResult& result, std::int64_t t, int tokens) const {
+    for (int i = 0; i < tokens; ++i) {
+      void* to = static_cast<char*>(result.output) + ((t + i) * result.step + first_) * element_bytes(p_.element);
+      narrow(p_.element, v_ + i * panels_ * kPanel, to, columns_);
+    }
+  }
+
+  template <bool kDelta>
+  void step(const RecurrenceResult& result) {
+    pack(0, 1);
+    float *recall = state_, *out = state_ + panels_ * kPanel;
+    for (std::int64_t c = 0; c < 2 * panels_ * kPanel; c += kLanes) store(state_ + c, splat(0.f));
+    each_block([&]<int kVectors>(std::int64_t block, std::int64_t rows, std::int64_t c, int count) {
+      read_rows<kDelta, kVectors>(p_.initial + block * kStateRows * p_.d_v + first_ + c, p_.d_v, count,
+                                  pairs_[0].read + block * kReads * kStateRows, rows, recall + c, out + c);
+    });
+    for (std::int64_t panel = 0; panel < panels_; ++panel) finish_step<kDelta>(panel, recall, out);
+    each_block([&]<int kVectors>(std::int64_t block, std::int64_t rows, std::int64_t c, int count) {
+      const std::int64_t at = block * kStateRows * p_.d_v + first_ + c;
+      write_rows<kVectors>(p_.initial + at, result.state + at, p_.d_v, count,
+                           pairs_[0].write + block * kWrites * kStateRows, rows, recall + c);
+    });
+    put_outputs(result, 0, 1);
+  }
+
+  // f<vectors>(block, its rows, first column, columns of the last vector)
+  template <class F>
+  void each_block(const F& f) const {
+    for (std::int64_t block = 0; block < blocks_; ++block) {
+      const std::int64_t rows = least_of(kStateRows, p_.d_k - block * kStateRows);
+      std::int64_t c = 0;
+      for (; c + kStepWidth * kLanes <= columns_; c += kStepWidth * kLanes)
+        f.template operator()<kStepWidth>(block, rows, c, kLanes);
+      for (; c < columns_; c += kLanes)
+        f.template operator()<1>(block, rows, c, static_cast<int>(least_of(kLanes, columns_ - c)));
+    }
+  }
+
+  // recall becomes what is written.
+  template <bool kDelta>
+  void finish_step(std::int64_t panel, float* recall, const float* out) {
+    PanelVectors sums[2], delta;
+    ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) {
+      sums[0].of[0][w] = load(recall + panel * kPanel + w * kLanes);
+      sums[1].of[0][w] = load(out + panel * kPanel + w * kLanes);
+    }
+    finish<kDelta, 1>(pairs_[0], 0, v_ + panel * kPanel, sums[0], sums[1], delta);
+    ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) store(recall + panel * kPanel + w * kLanes, delta.of[0][w]);
+  }
+
   // f(row of a panel, row of the whole state, columns)
   template <class F>
   void each_row(const F& f) {

@@ -44,6 +44,17 @@ inline __attribute__((always_inline)) void store(float* p, Vec v) { __builtin_me
 inline __attribute__((always_inline)) Vec splat(float x) { return x - Vec{}; }
 inline __attribute__((always_inline)) VecI splat(std::int32_t x) { return x - VecI{}; }
 
+// What was computed before it is used. Of a · b + c · d a compiler may fuse either product with the sum; with one of them
+// rounded it has no choice, and the same sum has the same bits wherever it stands.
+inline __attribute__((always_inline)) Vec rounded(Vec x) {
+#if defined(__x86_64__)
+  asm("" : "+v"(x));
+#elif defined(__aarch64__)
+  asm("" : "+w"(x));
+#endif  // what has no fused operations has no choice
+  return x;
+}
+
 inline __attribute__((always_inline)) Vec max(Vec a, Vec b) { return a > b ? a : b; }
 inline __attribute__((always_inline)) VecI max(VecI a, VecI b) { return a > b ? a : b; }
 inline __attribute__((always_inline)) VecI min(VecI a, VecI b) { return a < b ? a : b; }
