@@ -33,7 +33,7 @@ class Encoder:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._encoder = _attn.Encoder(os.fspath(folder))
+        self._encoder = _attn.Encoder(os.fsdecode(folder))
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, with the special tokens that the tokenizer puts around it."""

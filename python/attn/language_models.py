@@ -234,7 +234,10 @@ class LanguageModel:
                    "leave it out, or raise the temperature")  # fmt: skip
         given |= {"new_tokens": new_tokens, "temperature": temperature, "repetition_penalty": repetition_penalty}
         given |= {"stop": _listed(stop, "generate"), "cache": dtype_name(cache)}
-        texts = [stop_text] if isinstance(stop_text, str) else list(stop_text)
+        is_one = isinstance(stop_text, str) or not hasattr(stop_text, "__iter__")
+        texts = [stop_text] if is_one else list(stop_text)
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"[generate] expected stop_text as a text or a list of texts; found {type(stop_text).__name__}")
         if "" in texts:
             refuse("generate", "stop_text of some characters", "an empty text")
         kind, ids = self._prompt(prompt)
@@ -308,5 +311,5 @@ def load(
         ValueError: a family or a part that is not supported, or tensors that are not the config's. Of BERT and models of
             its kind, attn.Encoder reads the files.
     """
-    place, words = os.fspath(path), "" if tokenizer is None else os.fspath(tokenizer)
+    place, words = os.fsdecode(path), "" if tokenizer is None else os.fsdecode(tokenizer)
     return LanguageModel(_attn.load(place, dtype_name(weights), precision, words), place)

@@ -75,7 +75,7 @@ std::vector<Ids> ids_of(TextEncoder& encoder, nb::handle texts) {
   }
   std::vector<Ids> all;
   for (const nb::handle text : nb::iter(texts)) {
-    all.push_back(nb::isinstance<nb::str>(text) ? encoder.encode_cut(nb::cast<std::string>(text))
+    all.push_back(nb::isinstance<nb::str>(text) ? encoder.encode_cut(text_in(text, kOp))
                                                 : plain<Ids>(text, kOp, "a text, or its ids"));
   }
   return all;
@@ -119,7 +119,9 @@ nb::dict steps(TextEncoder& encoder, nb::handle text) {
 void bind_encoder(nb::module_& m) {
   nb::class_<TextEncoder>(m, "Encoder", "An encoder read from a model's files.")
       .def(nb::init<const std::string&>(), nb::arg("folder"))
-      .def("encode", &TextEncoder::encode, nb::arg("text"), "The ids of a text.")
+      .def(
+          "encode", [](TextEncoder& self, nb::handle text) { return self.encode(text_in(text, "encode")); },
+          nb::arg("text").none(), "The ids of a text.")
       .def("embed", &embed, nb::arg("texts"), nb::arg("pooling").none(), nb::arg("normalised").none(),
            "The vectors (n, width) of n texts.")
       .def("hidden", &hidden, nb::arg("ids"), "Hidden states (…, t, width).")

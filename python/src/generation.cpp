@@ -106,13 +106,15 @@ std::shared_ptr<Writing> write(const std::shared_ptr<TextModel>& model, const Id
                                const nb::dict& given, nb::handle seed, nb::handle stop_texts) {
   const GenerateOptions options = options_of(given);
   const auto drawn_by = plain<std::uint64_t>(seed, kOp, "seed");
-  const auto texts = plain<std::vector<std::string>>(stop_texts, kOp, "stop_text");
+  std::vector<std::string> texts;
+  for (const nb::handle text : nb::iter(stop_texts)) texts.push_back(text_in(text, kOp));
   return without_gil([&] { return std::make_shared<Writing>(model, prompt, kind, options, drawn_by, texts); });
 }
 
 // ids; of an empty text the end of a text before, or a new line
-Ids ids_of_prompt(TextModel& model, const std::string& text) {
-  return without_gil([&] { return prompt_ids(model.tokenizer(), text); });
+Ids ids_of_prompt(TextModel& model, nb::handle text) {
+  const std::string bytes = text_in(text, kOp);
+  return without_gil([&] { return prompt_ids(model.tokenizer(), bytes); });
 }
 
 }  // namespace

@@ -24,14 +24,6 @@ namespace {
 constexpr const char* kOp = "LanguageModel";
 constexpr std::int64_t kMostRepeated = 64;  // tokens that are read twice for the heads' names
 
-std::string text_in(nb::handle text, const char* op) {
-  if (!nb::isinstance<nb::str>(text)) throw Error(Error::Kind::dtype, op, "text as a string", type_of(text));
-  Py_ssize_t size = 0;
-  const char* const bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
-  if (bytes == nullptr) throw nb::python_error();  // halves of characters
-  return {bytes, static_cast<std::size_t>(size)};
-}
-
 std::shared_ptr<TextModel> load(const std::string& path, nb::handle weights, nb::handle precision,
                                 const std::string& tokenizer) {
   constexpr const char* op = "load";
@@ -80,6 +72,11 @@ double loss(TextModel& self, const Ids& ids) {
                 std::to_string(ids.size()));
   }
   return run(self, [&](LanguageModel& model) {
+    // A pass does not read the last one, and as a target -100 would be left out.
+    if (const std::int64_t last = ids.back(); last < 0 || last >= model.config().vocab_size) {
+      throw Error(Error::Kind::argument, "loss", "token ids in [0, " + std::to_string(model.config().vocab_size) + ")",
+                  std::to_string(last));
+    }
     const Tensor all = tensor_of(ids);
     return model.evaluate(all.slice(0, 0, all.size(0) - 1), all.slice(0, 1, all.size(0)));
   });

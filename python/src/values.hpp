@@ -57,6 +57,15 @@ T plain(nb::handle object, const char* op, const char* what) {
   throw Error(Error::Kind::dtype, op, std::string(what).append(" as ").append(kind_of<T>()), found_of<T>(object));
 }
 
+// A text's bytes. Halves of characters are Python's UnicodeEncodeError.
+inline std::string text_in(nb::handle text, const char* op) {
+  if (!nb::isinstance<nb::str>(text)) throw Error(Error::Kind::dtype, op, "text as a string", type_of(text));
+  Py_ssize_t size = 0;
+  const char* const bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (bytes == nullptr) throw nb::python_error();
+  return {bytes, static_cast<std::size_t>(size)};
+}
+
 template <class T>
 std::optional<T> optional_plain(nb::handle object, const char* op, const char* what) {
   if (object.is_none()) return std::nullopt;

@@ -125,8 +125,24 @@ def test_a_tokenizer_of_its_own(tmp_path):
         model.tokenizer.decode([10**6])
     with pytest.raises(ValueError, match="chat template"):
         model.generate([{"role": "user", "content": "a"}])
-    with pytest.raises(UnicodeEncodeError):
-        model.tokenizer.encode("\ud800")
+    for take in (model.tokenizer.encode, model.loss, model.generate, lambda text: model.generate("a", stop_text=text)):
+        with pytest.raises(UnicodeEncodeError):
+            take("\ud800")
+
+
+def test_what_no_call_can_mean(llama):
+    size = llama.config.vocab_size
+    for ids in ([1, 5, -100], [1, 5, size], [-1, 5], [size, 5]):
+        with pytest.raises(ValueError, match=rf"token ids in \[0, {size}\)"):
+            llama.loss(ids)
+    for stop in (3, b"ab", ["a", 3], [None]):
+        with pytest.raises(TypeError, match="stop_text as a text or a list of texts"):
+            llama.generate([1], stop_text=stop)
+
+
+def test_a_path_of_bytes():
+    path = str(DATA / "llama")
+    assert attn.load(path.encode()).path == path
 
 
 @pytest.mark.parametrize("weights", ["bfloat16", "int8", np.float32])
