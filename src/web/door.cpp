@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,11 +43,12 @@ struct Page {
   std::unique_ptr<Module> module;
   bool crosses = false;  // the module takes a source
   Trace trace;
-  Tensor logits;               // (tokens, vocab_size)
-  Tensor words;                // of the last embedding
-  report_page::Blocks blocks;  // the trace, put in order
-  Tensor rows;                 // of the last attn_rows()
-  std::string said;            // what the last call returned
+  std::vector<std::int64_t> ids, plain_ids;  // of the last pass, and of the last one without edits
+  Tensor logits, plain;                      // theirs, (tokens, vocab_size)
+  Tensor words;                              // of the last embedding
+  report_page::Blocks blocks;                // the trace, put in order
+  Tensor rows;                               // of the last attn_rows()
+  std::string said;                          // what the last call returned
 };
 
 Page& page() {
@@ -222,22 +224,41 @@ std::string tokens_json(const std::vector<std::int64_t>& ids) {
 }
 
 // The logits behind the last token.
-Tensor last_logits() {
-  if (!page().logits.defined()) throw Error(Error::Kind::argument, "page", "a text that was read", "none");
-  return page().logits.select(0, page().logits.size(0) - 1).contiguous();
+Tensor last(const Tensor& logits) {
+  if (!logits.defined()) throw Error(Error::Kind::argument, "page", "a text that was read", "none");
+  return logits.select(0, logits.size(0) - 1).contiguous();
+}
+
+// How likely each token follows; 0 where it may not be drawn.
+std::vector<double> chances(const Tensor& logits, const Sampling& sampling) {
+  std::vector<double> all(static_cast<std::size_t>(logits.size(1)), 0);
+  for (const Candidate& c : candidates(last(logits), sampling)) all[static_cast<std::size_t>(c.id)] = c.probability;
+  return all;
+}
+
+// In nats a token; NaN where no token has one before it.
+double loss(const Tensor& logits) {
+  const auto count = std::ssize(page().ids);
+  if (count < 2 || logits.size(0) != count) return NAN;
+  return mean_of(token_losses(logits, Tensor::from(std::span<const std::int64_t>(page().ids), {count})));
 }
 
 std::string next_json(const Sampling& sampling, std::size_t most) {
-  std::vector<Candidate> all = candidates(last_logits(), sampling);
-  std::ranges::stable_sort(all, [](const Candidate& a, const Candidate& b) { return a.probability > b.probability; });
-  all.resize(std::min(all.size(), most));
+  const Tensor& plain = page().plain_ids == page().ids ? page().plain : page().logits;
+  const std::vector<double> after = chances(page().logits, sampling), before = chances(plain, sampling);
+  const auto larger = [&](std::size_t id) { return std::max(after[id], before[id]); };
+  std::vector<std::size_t> order(after.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return larger(a) > larger(b); });
+  order.resize(std::min(order.size(), most));
   Json json;
-  json.array();
-  for (const Candidate& c : all) {
-    json.object().name("id").number(c.id).name("token").text(page().tokenizer->decode(c.id));
-    json.name("chance").number(c.probability).end();
+  json.object().name("loss").number(loss(page().logits)).name("before").number(loss(plain)).name("tokens").array();
+  for (const std::size_t id : order) {
+    const auto number = static_cast<std::int64_t>(id);
+    json.object().name("id").number(number).name("token").text(page().tokenizer->decode(number));
+    json.name("chance").number(after[id]).name("before").number(before[id]).end();
   }
-  return json.end().str();
+  return json.end().end().str();
 }
 
 }  // namespace
@@ -257,7 +278,7 @@ const char* attn_open_model(const std::byte* bytes, std::size_t count, const cha
   return say(size_of_model());
 }
 
-void attn_open_tokenizer(const char* json, const char* config, const std::byte* gguf, std::size_t count) {
+int attn_open_tokenizer(const char* json, const char* config, const std::byte* gguf, std::size_t count) {
   if (count > 0) {
     page().tokenizer =
         std::make_unique<BPETokenizer>(BPETokenizer::parse(io::Gguf::parse(Bytes(gguf, count), "the file")));
@@ -266,6 +287,7 @@ void attn_open_tokenizer(const char* json, const char* config, const std::byte* 
   } else {
     page().tokenizer = std::make_unique<ByteTokenizer>();
   }
+  return static_cast<int>(page().tokenizer->vocab_size());
 }
 
 void attn_open_module(const char* config, const std::byte* bytes, std::size_t count) {
@@ -304,7 +326,9 @@ void attn_run(const std::int32_t* ids, std::size_t count, const char* edits) {
   const Tensor text = Tensor::from(std::span(wide), {static_cast<std::int64_t>(count)});
   const Tensor logits = edited_forward(model(), text, edits_of(edits), &steps);
   steps.record("logits", logits);
-  page().trace = std::move(steps), page().logits = logits;
+  Page& now = page();
+  now.trace = std::move(steps), now.ids = wide, now.logits = logits;
+  if (std::string_view(edits) == "[]") now.plain_ids = wide, now.plain = logits;
 }
 
 void attn_run_module(const float* x, std::size_t tokens, std::size_t width, const float* source, std::size_t sources,
@@ -355,5 +379,6 @@ const char* attn_next(double temperature, int top_k, double top_p, int most) {
 
 int attn_draw(double temperature, int top_k, double top_p, int seed) {
   Generator rng(static_cast<std::uint32_t>(seed));
-  return static_cast<int>(sample(last_logits(), {.temperature = temperature, .top_k = top_k, .top_p = top_p}, rng));
+  return static_cast<int>(
+      sample(last(page().logits), {.temperature = temperature, .top_k = top_k, .top_p = top_p}, rng));
 }

@@ -23,8 +23,8 @@ void attn_delete(void* memory);
 // Returns its size, {"vocab": 256, "context": 64, "layers": 2, "heads": 4, "weights": 480000, "family": "gpt2"}.
 const char* attn_open_model(const std::byte* bytes, std::size_t count, const char* config, int weights);
 // Its tokenizer: the texts of tokenizer.json and of tokenizer_config.json or an empty one, or the GGUF file itself;
-// with no text and no file each byte is a token.
-void attn_open_tokenizer(const char* json, const char* config, const std::byte* gguf, std::size_t count);
+// with no text and no file each byte is a token. Returns how many tokens it has.
+int attn_open_tokenizer(const char* json, const char* config, const std::byte* gguf, std::size_t count);
 // A module of the book, {"name": "multihead", "d_in": 3, "d_out": 4, "num_heads": 2, …} as ModuleConfig names them,
 // with the bytes of a safetensors file of its state_dict(), or without any. Its weights are drawn with "seed" before
 // these take their place, so that with "training" its dropout, of a "flavour", is that of the command. Angles are
@@ -54,7 +54,10 @@ const char* attn_blocks();
 // Each row by itself: "softmax", "naive", which is exp(s) / Σ exp(s), "sum", which is s / Σ s, or "divided", by the sum
 // of what no query sees too early, with 0 for the rest. The numbers stay there until the next call of this one.
 const float* attn_rows(const char* way, const float* numbers, std::size_t rows, std::size_t columns);
-// The most likely tokens that follow what was read, at most `most`: [{"id": 32, "token": " ", "chance": 0.25}, …]
+// What the last pass says of its text, and, where it was one with edits, what the last pass without any said of the
+// same text: {"loss": 2.5, "before": 2.25, "tokens": [{"id": 32, "token": " ", "chance": 0.25, "before": 0.5}, …]}. The
+// loss is the mean of -log of the chance of each token behind the first, or "nan" where there is none. The tokens are
+// those that are most likely to follow in one of the two, at most `most`.
 const char* attn_next(double temperature, int top_k, double top_p, int most);
 // One of all that may follow, by their chances.
 int attn_draw(double temperature, int top_k, double top_p, int seed);

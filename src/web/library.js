@@ -3,6 +3,7 @@
 // library's own words, and the next call is answered all the same.
 
 class LibraryError extends Error {}
+const noMemory = "[page] expected memory for the work; found no more";
 
 class Library {
   // What a C library asks its system for: there are no files here, and no variables.
@@ -12,22 +13,22 @@ class Library {
       environ_sizes_get: (count, bytes) => { view().setUint32(count, 0, true); view().setUint32(bytes, 0, true); return 0; },
       environ_get: () => 0, sched_yield: () => 0,
       clock_time_get: (clock, precision, at) => { view().setBigUint64(at, BigInt(Math.round(performance.now() * 1e6)), true); return 0; },
-      proc_exit: () => { throw new LibraryError("[page] expected memory for the work; found no more"); },
+      proc_exit: () => { throw new LibraryError(noMemory); },
     };
     const needed = Object.fromEntries(WebAssembly.Module.imports(module).map(({ name }) => [name, system[name] ?? none]));
-    const instance = new WebAssembly.Instance(module, { wasi_snapshot_preview1: needed, attn: { failed: (at) => { throw new LibraryError(this.text(at)); }, number: (at) => Number(this.text(at)) } });
+    const instance = new WebAssembly.Instance(module, { wasi_snapshot_preview1: needed, attn: { failed: (at) => { throw new LibraryError(this.text(at).replace("std::bad_alloc", noMemory)); }, number: (at) => Number(this.text(at)) } });
     this.exports = instance.exports;
     this.memory = this.exports.memory;
     this.exports._initialize();
   }
   text(at) {
-    const bytes = new Uint8Array(this.memory.buffer, at), end = bytes.indexOf(0);
+    const bytes = new Uint8Array(this.memory.buffer, at >>> 0), end = bytes.indexOf(0);
     return new TextDecoder().decode(bytes.subarray(0, end));
   }
   // Texts become zero-ended UTF-8, byte arrays their address and count, other arrays their address.
   call(name, ...values) {
     const given = [], held = [], stack = this.exports.__stack_pointer.value;
-    const keep = (bytes) => { const at = this.exports.attn_new(Math.max(bytes.length, 1)); held.push(at); new Uint8Array(this.memory.buffer, at).set(bytes); return at; };
+    const keep = (bytes) => { const at = this.exports.attn_new(Math.max(bytes.length, 1)) >>> 0; held.push(at); new Uint8Array(this.memory.buffer, at).set(bytes); return at; };
     try {
       for (const value of values) {
         if (typeof value === "string") given.push(keep(new TextEncoder().encode(`${value}\0`)));
@@ -48,7 +49,7 @@ class Library {
 
   // config: the text of a config.json, or "" where the file has one. weights: 0 float32, 1 bfloat16, 2 int8, 3 as in the file.
   openModel(bytes, config = "", weights = 0) { return this.json("open_model", bytes, config, weights); }
-  openTokenizer(json = "", config = "", gguf = new Uint8Array()) { this.call("open_tokenizer", json, config, gguf); }
+  openTokenizer(json = "", config = "", gguf = new Uint8Array()) { return this.call("open_tokenizer", json, config, gguf); }
   openModule(config, weights = new Uint8Array()) { this.call("open_module", JSON.stringify(config), weights); }
   encode(text) { return this.json("encode", text); }
   decode(ids) { return this.json("decode", Int32Array.from(ids), ids.length); }
@@ -67,7 +68,7 @@ class Library {
   }
   // Each row by itself, a way that attn_rows() of door.hpp names.
   rows(way, values, columns) { return this.floats(this.call("rows", way, Float32Array.from(values), values.length / columns, columns), values.length); }
-  floats(at, count) { return new Float32Array(this.memory.buffer, at, count).slice(); }
+  floats(at, count) { return new Float32Array(this.memory.buffer, at >>> 0, count).slice(); }
   // [{ name, shape, values }]: views, which the next run makes void.
   steps() {
     return this.json("steps").map(({ at, ...step }) => ({ ...step, values: new Float32Array(this.memory.buffer, at, step.shape.reduce((a, b) => a * b, 1)) }));

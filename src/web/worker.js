@@ -1,34 +1,69 @@
 // A page's worker: it opens what the page hands it, and answers each request with all that follows from a text. Of
 // requests that have come meanwhile the latest is answered, and the others are passed over.
-let library, size, waiting;
+let code, opened, waiting;
+const mostScores = 2 ** 24;  // of a pass, all of which the page keeps, with the steps around them
 
-function answer({ number, text, ids, edits, sampling }) {
-  let read = ids ? library.decode(ids) : library.encode(text);
+// A model has a library of its own, so that nothing stays of one that is refused, or that another takes the place of.
+function openModel({ weights, config, tokenizer, tokenizerConfig }) {
+  const library = new Library(code), gguf = weights[0] === 71 && weights[1] === 71;
+  const size = library.openModel(weights, config, gguf ? 3 : 0);
+  if (!gguf && !tokenizer && size.vocab !== 256) throw new LibraryError(`[page] expected a tokenizer.json beside a model of ${size.vocab} tokens; found none; choose it together with the model`);
+  const tokens = library.openTokenizer(tokenizer, tokenizerConfig, gguf ? weights : new Uint8Array());
+  if (tokens > size.vocab) throw new LibraryError(`[page] expected the tokenizer of a model of ${size.vocab} tokens; found one of ${tokens}`);
+  const context = Math.min(size.context, Math.floor(Math.sqrt(mostScores / size.layers / size.heads)));
+  return { library, size: { ...size, context, bytes: !gguf && !tokenizer } };
+}
+
+// The model among files from this computer, with the others that it needs; those that it has no use for are told.
+async function openFiles(files) {
+  const left = [...files], take = (test) => { const at = left.findIndex(test); return at < 0 ? undefined : left.splice(at, 1)[0]; };
+  const named = async (name) => (await take((file) => file.name === name)?.text()) ?? "";
+  const texts = { config: await named("config.json"), tokenizer: await named("tokenizer.json"), tokenizerConfig: await named("tokenizer_config.json") };
+  const isModel = ({ name }) => /\.(gguf|safetensors)$/i.test(name), models = left.filter(isModel), file = take(models.length ? isModel : () => left.length === 1);
+  if (!file || models.length > 1) throw new LibraryError(`[page] expected a model in one file, safetensors or GGUF; found ${models.map(({ name }) => name).join(" and ") || "none"}`);
+  const other = left.find(({ name }) => ["added_tokens.json", "special_tokens_map.json"].includes(name));
+  if (other) throw new LibraryError(`[page] expected a tokenizer in a tokenizer.json alone; found ${other.name}; leave it out`);
+  return { ...openModel({ ...texts, weights: new Uint8Array(await file.arrayBuffer()) }), name: file.name, left: left.map(({ name }) => name) };
+}
+
+// `base`: the pass of this text without edits, where it was not read before.
+function answer(model, { number, text, ids, edits, sampling }) {
+  const { library, size } = model;
+  let read = ids ? library.decode(ids) : library.encode(text), base;
   const cut = read.ids.length > size.context;
   if (cut) read = library.decode(read.ids.slice(-size.context));
+  if (edits.length && model.plain !== read.ids.join()) library.run(read.ids), base = library.blocks().blocks;
   library.run(read.ids, edits);
+  model.plain = read.ids.join();
   const next = library.next(sampling), drawn = library.draw(sampling), { blocks, health } = library.blocks();
-  postMessage({ number, text, ...read, cut, plain: edits.length === 0, blocks, health, next, drawn, drawnToken: library.decode([drawn]).tokens[0] }, blocks.flatMap(({ steps }) => steps.map((step) => step.values.buffer)));
+  const numbers = [...blocks, ...base ?? []].flatMap(({ steps }) => steps.map((step) => step.values.buffer));
+  return [{ number, text: text ?? read.tokens.join(""), ...read, cut, base: edits.length ? base : blocks, blocks, health, next, drawn, drawnToken: library.decode([drawn]).tokens[0] }, numbers];
 }
 
 function work() {
   const asked = waiting;
   waiting = undefined;
   if (!asked) return;
-  try { answer(asked); } catch (error) { postMessage({ number: asked.number, error: error.message }); }
+  try { postMessage(...answer(opened, asked)); } catch (error) { postMessage({ number: asked.number, error: error.message }); }
 }
 
-async function open({ engine, model }) {
+async function start({ engine, model }) {
   const stream = new Blob([engine]).stream().pipeThrough(new DecompressionStream("gzip"));
-  library = new Library(await WebAssembly.compile(await new Response(stream).arrayBuffer()));
-  const { weights, config, tokenizer, tokenizerConfig } = model, gguf = weights[0] === 71 && weights[1] === 71;
-  size = library.openModel(weights, config, gguf ? 3 : 0);
-  library.openTokenizer(tokenizer, tokenizerConfig, gguf ? weights : new Uint8Array());
-  postMessage({ opened: size });
+  code = await WebAssembly.compile(await new Response(stream).arrayBuffer());
+  opened = openModel(model);
+  postMessage({ opened: opened.size });
+}
+
+// Another model takes the place of the one that is open once it has read the text.
+async function openOwn(asked) {
+  const { name, left, ...model } = await openFiles(asked.files), [said, numbers] = answer(model, asked);
+  opened = model;
+  postMessage({ ...said, file: { ...model.size, name, left } }, numbers);
 }
 
 onmessage = ({ data }) => {
-  if (data.engine) { open(data).catch((error) => postMessage({ failed: error.message })); return; }
+  if (data.engine) { start(data).catch((error) => postMessage({ failed: error.message })); return; }
+  if (data.files) { openOwn(data).catch((error) => postMessage({ number: data.number, error: error.message })); return; }
   if (!waiting) setTimeout(work);  // behind the messages that are there already
   waiting = data;
 };

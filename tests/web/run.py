@@ -120,8 +120,13 @@ class Web(unittest.TestCase):
         worst = self.read(model, list(text.encode()))
         print("\nlicences: " + (", ".join(f"{k} {v:.1g}" for k, v in worst.items() if v) or "all bits"), end="")
         self.assertEqual(self.page.run(f"it.encode({json.dumps(text)})")["ids"], list(text.encode()))
-        next_ones = self.page.run("it.next({ most: 3 })")
-        self.assertEqual(len(next_ones), 3)
+        said = self.page.run("it.next({ most: 3 })")
+        self.assertEqual(len(said["tokens"]), 3)
+        self.assertEqual(said["loss"], said["before"])
+        self.page.run(f"it.run({list(text.encode())}, [{{ layer: 0, head: 1 }}])")
+        changed = self.page.run("it.next({ most: 3 })")
+        self.assertEqual(changed["before"], said["loss"])
+        self.assertNotEqual(changed["loss"], said["loss"])
 
     def test_modules_of_the_book(self):
         rng = random.Random(7)

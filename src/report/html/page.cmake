@@ -6,10 +6,10 @@ set(scripts data colour state matrix export random forward arithmetic header ove
             split checks snippets main)
 list(TRANSFORM scripts PREPEND ${folder}/)
 list(TRANSFORM scripts APPEND .js)
-# A page that computes has one more, and beside it the library for its worker (src/web).
+# A page that computes has three more, and beside it the library for its worker (src/web).
 set(web ${CMAKE_CURRENT_LIST_DIR}/../../web)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/page.html ${folder}/style.css ${scripts}
-             ${folder}/live.js ${folder}/module.js ${web}/library.js ${web}/worker.js ${web}/attn.wasm.gz)
+             ${folder}/live.js ${folder}/share.js ${folder}/module.js ${web}/library.js ${web}/worker.js ${web}/attn.wasm.gz)
 
 file(READ ${folder}/page.html ATTN_PAGE_HTML)
 file(READ ${folder}/style.css ATTN_PAGE_STYLE)
@@ -23,8 +23,10 @@ foreach(script IN LISTS scripts)
 endforeach()
 string(SHA256 ATTN_PAGE_SCRIPT_SHA256 "${whole}")
 file(READ ${folder}/live.js ATTN_PAGE_LIVE)
-file(READ ${folder}/module.js module)
-string(APPEND ATTN_PAGE_LIVE "${module}")
+foreach(script IN ITEMS share module)
+  file(READ ${folder}/${script}.js text)
+  string(APPEND ATTN_PAGE_LIVE "${text}")
+endforeach()
 string(SHA256 ATTN_PAGE_LIVE_SHA256 "${whole}${ATTN_PAGE_LIVE}")
 file(READ ${web}/library.js ATTN_PAGE_LIBRARY)
 string(SHA256 ATTN_PAGE_LIBRARY_SHA256 "${ATTN_PAGE_LIBRARY}")

@@ -17,6 +17,8 @@ from keyboard_case import *  # noqa: E402
 from labs_case import *  # noqa: E402
 from live_case import *  # noqa: E402
 from live_module_case import *  # noqa: E402
+from live_own_case import *  # noqa: E402
+from live_state_case import *  # noqa: E402
 from model_page_case import *  # noqa: E402
 from overview_case import *  # noqa: E402
 from packed_case import *  # noqa: E402

@@ -2,8 +2,10 @@
 // another; scores come of the first two, and the weights meet the values again in the context.
 
 // Beside a map of heads the cards are small and have no pictures. "rotated queries" takes two lines.
-const flowCard = { ...(severalLayers ? { width: 82, gapX: 18, gapY: 8, low: 46 } : { width: 88, gapX: 24, gapY: 12, low: 104 }),
-  get height() { return this.low + (blocks.some((block) => block.step("rotated queries") || block.step("mapped queries")) ? 18 : 0); } };
+function flowCard() {
+  const more = blocks.some((block) => block.step("rotated queries") || block.step("mapped queries")) ? 18 : 0;
+  return severalLayers ? { width: 82, height: 46 + more, gapX: 18, gapY: 8 } : { width: 88, height: 104 + more, gapX: 24, gapY: 12 };
+}
 
 // Where each step's card stands: { name: { column, row } }, rows counted from the top.
 function flowPlaces(block) {
@@ -42,7 +44,7 @@ function flowWires(block) {
 }
 
 function wirePath(from, to) {
-  const { width, height, gapX, gapY } = flowCard;
+  const { width, height, gapX, gapY } = flowCard();
   const x = (place) => place.column * (width + gapX), y = (place) => place.row * (height + gapY) + height / 2;
   const [x1, y1, x2, y2] = [x(from) + width, y(from), x(to) - 5, y(to)];
   if (to.column === from.column + 1) return `M${x1} ${y1}C${x1 + gapX / 2} ${y1} ${x2 - gapX / 2} ${y2} ${x2} ${y2}`;
@@ -53,7 +55,7 @@ function wirePath(from, to) {
 }
 
 function flow(block) {
-  const places = flowPlaces(block), { width, height, gapX, gapY } = flowCard, all = Object.values(places);
+  const places = flowPlaces(block), { width, height, gapX, gapY } = flowCard(), all = Object.values(places);
   const columns = Math.max(...all.map((place) => place.column)) + 1, rows = Math.max(...all.map((place) => place.row)) + 1;
   const size = { width: columns * (width + gapX) - gapX, height: rows * (height + gapY) - gapY + 12 };
   const head = element("marker", { id: "arrow-head", viewBox: "0 0 8 8", refX: 4, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, element("path", { d: "M0 0L8 4L0 8Z" }));

@@ -1,12 +1,12 @@
 // Heads side by side, and what each of them does in numbers.
 
 // Where heads have names the map's scores come first, of the text that is read twice; the others are of this text.
-const scoreNames = {
+const scoreNames = () => ({
   ...(report.repeated ? Object.fromEntries(Object.entries(kindNames).map(([kind, [name]]) => [kind, [name]])) : {}),
   ...(report.kind?.recurrent ? {} : { entropy: ["entropy", "nats; 0 looks at one key, higher spreads"], distance: ["distance", "tokens, weighted mean of |query − key|"] }),
   ...(report.repeated ? {} : { first: ["first token", "mean weight on the first key, where attention sinks"], previous: ["previous token", "mean weight on the token just before"] }),
   diagonal: ["own token", "mean weight on the token itself"],
-};
+});
 const mostHeads = 24;  // that are shown at once; of more those of the selected layer
 
 const allHeads = () => blocks.flatMap((block, b) => Array.from({ length: block.heads }, (_, head) => ({
@@ -24,7 +24,7 @@ function headCard(shown) {
   const { b, head, name, scores } = shown, { canvas, largest } = shown.step ? headPicture(shown) : { canvas: element("span", { class: "closed" }), largest: "…" };
   return element("button", { class: "head", type: "button", "data-head": head, "data-block": b, onclick: () => select({ block: b, head }) },
     element("span", { class: "head-name" }, name), canvas,
-    element("span", { class: "head-scores" }, element("span", {}, "largest ", element("b", { class: "number" }, largest)), Object.entries(scoreNames).map(([key, [label]]) =>
+    element("span", { class: "head-scores" }, element("span", {}, "largest ", element("b", { class: "number" }, largest)), Object.entries(scoreNames()).map(([key, [label]]) =>
       element("span", {}, `${label} `, element("b", { class: "number", "data-score": key, title: String(scores[key]) }, format(scores[key], 2))))));
 }
 
@@ -41,7 +41,7 @@ function headsSvg(heads) {
 }
 
 function headsPanel(host) {
-  const heads = allHeads(), names = Object.keys(scoreNames), few = heads.length <= mostHeads;
+  const heads = allHeads(), titles = scoreNames(), names = Object.keys(titles), few = heads.length <= mostHeads;
   const grid = element("div", { class: "heads", id: "heads-grid" }), controls = element("div", { class: "controls", id: "heads-controls" }), said = element("span", {});
   const shown = () => (few ? heads : heads.filter(({ b }) => b === state.block));
   let drawnFor = "";
@@ -57,7 +57,7 @@ function headsPanel(host) {
     }
   };
   fill(host, element("p", { class: "lead" }, "Each picture is one head’s weights, queries down and keys across: ", said, `. Hatched is masked. Choose a head to see it everywhere.${few ? "" : " These are the heads of the selected layer; the table has all."}`), controls, grid,
-    element("p", { class: "quiet" }, names.filter((key) => scoreNames[key][1]).map((key) => `${scoreNames[key][0]}: ${scoreNames[key][1]}`).join(". ") + `.${report.repeated ? " The others are the map’s." : ""}`),
-    exports({ name: () => "heads", title: () => (few ? "All heads" : `Heads of ${layerName()}`), svg: () => headsSvg(shown().filter(({ step }) => step)), csv: () => [["head", ...names.map((key) => scoreNames[key][0])], ...heads.map(({ name, scores }) => [name, ...names.map((key) => scores[key])])] }));
+    element("p", { class: "quiet" }, names.filter((key) => titles[key][1]).map((key) => `${titles[key][0]}: ${titles[key][1]}`).join(". ") + `.${report.repeated ? " The others are the map’s." : ""}`),
+    exports({ name: () => "heads", title: () => (few ? "All heads" : `Heads of ${layerName()}`), svg: () => headsSvg(shown().filter(({ step }) => step)), csv: () => [["head", ...names.map((key) => titles[key][0])], ...heads.map(({ name, scores }) => [name, ...names.map((key) => scores[key])])] }));
   onSelection(draw);
 }

@@ -2,7 +2,7 @@
 // off, and every panel follows. The library does it: a model's in a worker, a module's in module.js.
 
 const live = {
-  now: { text: report.title, ids: undefined, edits: [] }, past: [], asked: 0, shown: 0, labels: [],
+  now: { text: report.title, ids: undefined, edits: [] }, past: [], asked: 0, shown: 0, labels: [], hash: "", notice: "",
   isModule: !document.getElementById("model"), number: (id) => Number(document.getElementById(id)?.value),
 };
 
@@ -21,7 +21,7 @@ function renew(block, { steps, space, scores, sinks, causal }, base) {
   });
 }
 
-const valuesOf = ({ blocks: found }) => found.map(({ steps }) => new Map(steps.map(({ name, values }) => [name, values])));
+const valuesOf = (found) => found.map(({ steps }) => new Map(steps.map(({ name, values }) => [name, values])));
 
 function showAnswer(answer, base) {
   Object.assign(report, { tokens: answer.tokens, keyTokens: answer.keyTokens ?? answer.tokens, exact: true, health: answer.health });
@@ -29,9 +29,10 @@ function showAnswer(answer, base) {
   combined.clear();
   document.querySelector("h1").textContent = answer.text;
   header(document.getElementById("about"));
-  drawPanels(new Set(altered() ? ["snippets"] : []));
+  drawPanels(new Set(altered() || live.file ? ["snippets"] : []));
   select({ query: Math.min(state.query, report.tokens.length - 1), key: Math.min(state.key, report.keyTokens.length - 1) });
   showEdits();
+  markHeads();
 }
 // Code that anyone may run does not have what was changed here.
 const altered = () => live.now.edits.length > 0 || Object.keys(live.now.options ?? {}).length > 0 || (live.now.weights ?? []).length > 0;
@@ -66,23 +67,29 @@ function ask(change = {}, kind) {
   live.lastKind = kind;
   live.now = { ...live.now, ...change };
   live.asked++;
+  share();
   return live.isModule ? moduleAnswer() : askModel();
 }
-function askModel() {
+function askModel(more) {
   const { text, ids, edits } = live.now;
-  live.worker.postMessage({ number: live.asked, text, ids, edits: edits.map(({ edit }) => edit),
+  live.worker.postMessage({ number: live.asked, text, ids, edits, ...more,
     sampling: { temperature: live.number("temperature"), topK: live.number("top-k"), topP: live.number("top-p"), most: 24, seed: Math.floor(Math.random() * 2 ** 31) } });
 }
 function undo() {
   if (!live.past.length) return said("Nothing was changed.");
   live.now = live.past.pop();
   live.lastKind = "undone";
-  for (const [id, name] of [["live-text", "text"], ["live-source", "source"]]) if (document.getElementById(id)) document.getElementById(id).value = live.now[name];
+  showFields();
   ask();
+}
+// Fields that are typed into show what is now.
+function showFields() {
+  for (const [id, name] of [["live-text", "text"], ["live-source", "source"]]) if (document.getElementById(id)) document.getElementById(id).value = live.now[name];
+  if (live.isModule) fill(document.getElementById("live-options"), optionFields());
 }
 
 // Changed numbers are of other words when another text is read.
-const headsOff = () => live.now.edits.filter(({ edit }) => !edit.step);
+const headsOff = () => live.now.edits.filter(({ step }) => !step);
 const typed = (text) => ask({ text, ids: undefined, edits: headsOff() }, "typed");
 // The text goes on with a token: the one that was drawn, or one that was chosen. Its text may not be all of a character.
 function proceed({ id, token: text }) {
@@ -92,12 +99,13 @@ function proceed({ id, token: text }) {
   document.getElementById("live-text").value = live.now.text;
 }
 
-const samePlace = (a, b) => ["step", "head", "row", "column"].every((name) => a[name] === b[name]);
-function edited(edit, label) {
-  ask({ edits: [...live.now.edits.filter((one) => !edit.step || !samePlace(one.edit, edit)), { edit, label }] });
-}
-function headOff() {
-  edited({ layer: layerNumber(state.block) - 1, head: state.head }, `${headName()} off`);
+const samePlace = (a, b) => ["layer", "step", "head", "row", "column"].every((name) => a[name] === b[name]);
+const without = (edit) => live.now.edits.filter((one) => !samePlace(one, edit));
+const edited = (edit) => ask({ edits: [...without(edit), edit] });
+// Off where it was on, and on where it was off.
+function headToggled() {
+  const edit = { layer: layerNumber(state.block) - 1, head: state.head }, others = without(edit);
+  ask({ edits: others.length < live.now.edits.length ? others : [...others, edit] });
 }
 // The selected place of a step, as an edit names it.
 function placeOf(step) {
@@ -105,22 +113,29 @@ function placeOf(step) {
   const label = live.labels[state.block], whole = live.isModule && isWrapper && step.kind !== "tokens" ? `heads.${state.head}.${step.name}` : named(label && `${label}.${step.name}`) || step.name;
   return { step: whole, ...(step.kind === "tokens" || whole.startsWith("heads.") ? {} : { head: step.planeOf(state.head) }), row, column };
 }
-const placeName = (step) => `${named(step.name, step.kind === "tokens" ? layerName() : headName())} at ${(step.ofKeys ? state.key : state.query) + 1}, ${(step.pairs ? state.key : state.column) + 1}`;
+// "scores, layer 2, head 3 at 6, 4 = 4.5"
+function labelOf({ layer, head, step, row, column, value, from }) {
+  if (!step) return `layer ${layer + 1}, head ${head + 1} off`;
+  const b = live.labels.findIndex((label) => label && step.startsWith(`${label}.`)), own = /^heads\.(\d+)\./.exec(step)?.[1] ?? head;
+  const where = named(b >= 0 && layerName(b), own !== undefined && `head ${Number(own) + 1}`);
+  if (from || value === "-inf") return `${named(where)}: key ${column + 1} of query ${row + 1} ${from ? "seen" : "masked"}`;
+  return `${named(step.split(".").at(-1), where)} at ${row + 1}, ${column + 1} = ${value}`;
+}
 const numberOf = (text) => (/^\s*[-−](inf|∞)/.test(text) ? "-inf" : text.trim() === "" ? NaN : Number(text.replace("−", "-")));
 function numberSet(text) {
   const value = numberOf(text), step = currentStep();
   if (value !== "-inf" && !Number.isFinite(value)) return said("A number is needed, or -inf.");
-  edited({ ...placeOf(step), value }, `${placeName(step)} = ${value}`);
+  edited({ ...placeOf(step), value });
 }
 // Of the scores that softmax takes: the selected key is hidden from the selected query, or seen again.
 function maskToggled() {
   const block = currentBlock(), step = block.softmaxInput();
   if (!step) return said("This layer has no scores to mask.");
-  const hidden = step.at(state.head, state.query, state.key) === -Infinity, before = block.before(step.name), label = `${named(headName())}: key ${state.key + 1} of query ${state.query + 1} ${hidden ? "seen" : "masked"}`;
+  const hidden = step.at(state.head, state.query, state.key) === -Infinity, before = block.before(step.name);
   const place = { ...placeOf(step), row: state.query, column: state.key };
-  if (!hidden) return edited({ ...place, value: "-inf" }, label);
-  if (!before || live.now.edits.some(({ edit }) => samePlace(edit, place))) return ask({ edits: live.now.edits.filter(({ edit }) => !samePlace(edit, place)) });
-  edited({ ...place, from: place.step.slice(0, -step.name.length) + before.name }, label);
+  if (!hidden) return edited({ ...place, value: "-inf" });
+  if (!before || without(place).length < live.now.edits.length) return ask({ edits: without(place) });
+  edited({ ...place, from: place.step.slice(0, -step.name.length) + before.name });
 }
 
 function said(text) { document.getElementById("live-said").textContent = text; }
@@ -140,28 +155,45 @@ function livePanel(...more) {
   document.getElementById("panels").prepend(element("div", { class: "page" }, element("section", { class: "panel", id: "live", "aria-label": "Type" },
     liveText("live-text", `Text that the ${live.isModule ? "module" : "model"} reads`, live.now.text, (event) => typed(event.target.value)), more,
     element("div", { class: "controls" }, element("label", { class: "field" }, "the selected number becomes", value), liveButton("edit-set", "Set", () => numberSet(value.value)),
-      liveButton("edit-mask", "Mask or unmask this key", maskToggled), element("label", { class: "check" }, element("input", { type: "checkbox", id: "edit-click" }), "a click masks"),
-      !live.isModule && liveButton("edit-head", "Switch this head off", headOff), liveButton("edit-undo", "Undo", undo)),
+      liveButton("edit-mask", "Mask or unmask this key", maskToggled), element("label", { class: "check" }, element("input", { type: "checkbox", id: "edit-click" }), live.isModule ? "a click masks" : "a click masks, and in the map switches a head off"),
+      !live.isModule && liveButton("edit-head", "Switch this head off or on", headToggled), liveButton("edit-undo", "Undo", undo)),
     element("div", { id: "live-edits", class: "controls" }), element("p", { class: "quiet", id: "live-said", role: "status" }))));
-  // The click selects the cell first, and draws the matrix anew.
+  // The click selects the cell or head first, and draws the matrix anew.
   document.addEventListener("click", ({ target }) => {
-    if (document.getElementById("edit-click").checked && target.closest("#stage-matrix .cell, #stage-matrix .frame") && currentStep().pairs) setTimeout(maskToggled);
+    if (!document.getElementById("edit-click").checked) return;
+    if (target.closest("#stage-matrix .cell, #stage-matrix .frame") && currentStep().pairs) setTimeout(maskToggled);
+    if (!live.isModule && target.closest("#overview td button, #heads-grid button")) setTimeout(headToggled);
   }, true);
 }
 
 function showEdits() {
   const { edits } = live.now;
-  fill(document.getElementById("live-edits"), edits.map(({ label }, i) => element("button", { type: "button", title: "Take back", onclick: () => ask({ edits: edits.filter((_, j) => j !== i) }) }, `${label} ×`)),
+  fill(document.getElementById("live-edits"), edits.map((edit) => element("button", { type: "button", title: "Take back", onclick: () => ask({ edits: without(edit) }) }, `${labelOf(edit)} ×`)),
     altered() && liveButton("edit-none", "Take all back", live.reset));
 }
 live.reset = () => ask({ edits: [] });
+// In the map a head that is off is crossed out.
+function markHeads() {
+  for (const { layer, head } of headsOff()) {
+    const button = document.querySelector(`#overview [data-block="${blocks.findIndex((_, b) => layerNumber(b) === layer + 1)}"][data-head="${head}"]`);
+    if (!button) continue;
+    button.title += ", off";
+    button.setAttribute("aria-label", button.title);
+    Object.assign(button.style, { outline: "2px dashed", outlineOffset: "-3px", background: "none", color: "inherit" });
+    button.textContent = "×";
+  }
+}
 
 // ---- a model ---------------------------------------------------------------------------------------------------------
 function modelPanel() {
   const field = (id, attributes) => liveField(id, id, { ...attributes, oninput: () => ask() });
-  livePanel(element("div", { id: "live-next", class: "controls", role: "group", "aria-label": "The next tokens and their chances" }),
+  const files = element("input", { id: "live-files", type: "file", multiple: true, hidden: true, accept: ".gguf,.safetensors,.json", onchange: () => { openOwn(files.files); files.value = ""; } });
+  livePanel(element("p", { id: "live-loss", class: "quiet" }), element("div", { id: "live-next", class: "controls", role: "group", "aria-label": "The next tokens and their chances" }),
     element("div", { class: "controls" }, liveButton("live-one", "Continue by one", () => proceed(live.drawn)), liveButton("live-on", "Continue", toggled),
-      field("temperature", { min: 0, max: 5, step: 0.1, value: 1 }), field("top-k", { min: 0, step: 1, value: 0 }), field("top-p", { min: 0.01, max: 1, step: 0.01, value: 1 })));
+      field("temperature", { min: 0, max: 5, step: 0.1, value: 1 }), field("top-k", { min: 0, step: 1, value: 0 }), field("top-p", { min: 0.01, max: 1, step: 0.01, value: 1 }),
+      liveButton("live-open", "Open your own model", () => files.click()), files));
+  document.addEventListener("dragover", (event) => event.preventDefault());
+  document.addEventListener("drop", (event) => { event.preventDefault(); openOwn(event.dataTransfer.files); });
 }
 
 function toggled() {
@@ -170,29 +202,56 @@ function toggled() {
   if (live.going) proceed(live.drawn);
 }
 
+// With edits each number stands behind what it is without them.
 function showNext() {
-  fill(document.getElementById("live-next"), live.next.filter(({ chance }) => chance > 0).slice(0, 12).map(({ id, token: text, chance }) =>
-    element("button", { type: "button", class: "token", "data-id": id, onclick: () => proceed({ id, token: text }) }, word(text), " ", element("span", { class: "number" }, percent(chance)))));
+  const { loss, before, tokens } = live.next, both = (was, is, show) => (live.now.edits.length ? `${show(was)} → ${show(is)}` : show(is));
+  document.getElementById("live-loss").textContent = loss === "nan" ? "" : `loss ${both(before, loss, (x) => format(Number(x)))} nats a ${report.unit}`;
+  fill(document.getElementById("live-next"), tokens.filter((one) => one.chance > 0 || one.before > 0).slice(0, 12).map(({ id, token: text, chance, before: was }) =>
+    element("button", { type: "button", class: "token", "data-id": id, onclick: () => proceed({ id, token: text }) }, word(text), " ", element("span", { class: "number" }, both(was, chance, percent)))));
+}
+
+// ---- a model from this computer --------------------------------------------------------------------------------------
+function openOwn(files) {
+  const chosen = [...files];
+  if (!chosen.length) return;
+  said(`Opening ${named(...chosen.map(({ name }) => name))} …`);
+  live.asked++;
+  askModel({ files: chosen, text: live.now.text || report.title, ids: undefined, edits: [] });
+}
+function become({ name, left, bytes, ...size }, { text, blocks: found }) {
+  Object.assign(live, { size, file: name, past: [], base: undefined });
+  live.now = live.begun = { text, ids: undefined, edits: [] };
+  const notes = [`${name}, a model from this computer: ${size.family}, ${size.layers} layers of ${size.heads} heads, ${size.weights.toLocaleString("en")} weights.`, left.length > 0 && `Not read: ${left.join(", ")}.`];
+  Object.assign(report, { unit: bytes ? "byte" : "token", repeated: 0, randomWeights: false, command: "", notes: notes.filter(Boolean) });
+  const all = found.map(({ label, heads }, b) => new Block({ label, heads, number: Number(/\d+/.exec(label)?.[0] ?? b) + 1, steps: [] }));
+  blocks.splice(0, blocks.length, ...all);
+  severalLayers = blocks.length > 1;
+  document.body.classList.toggle("model", severalLayers);
 }
 
 function heard({ data }) {
   if (data.failed) return recordedOnly(data.failed);
-  if (data.opened) { live.size = data.opened; return ask(); }
-  if (data.error) { live.now = { ...live.now, edits: live.shownEdits ?? [] }; live.going = false; return said(data.error); }
+  if (data.opened) { live.size = data.opened; return restore(address); }
+  if (data.error) { live.going = false; return refused(data.error); }
   live.shown = data.number;
   live.shownEdits = live.now.edits;
   live.labels = data.blocks.map(({ label }) => label);
-  if (data.plain) live.base = { ids: data.ids.join(), values: valuesOf(data) };
+  if (data.file) become(data.file, data);
+  if (data.base) live.base = { ids: data.ids.join(), values: valuesOf(data.base) };
   Object.assign(live, { ids: data.ids, next: data.next, drawn: { id: data.drawn, token: data.drawnToken } });
-  if (data.number > 1) showAnswer(data, live.base?.ids === data.ids.join() ? live.base.values : undefined);  // what was recorded stays as it is until something is changed
-  said(data.cut ? `The model reads ${live.size.context} tokens at most: these are the last ones.` : "");
+  if (live.restored || data.number > 1) showAnswer(data, live.base?.ids === data.ids.join() ? live.base.values : undefined);  // what was recorded stays as it is until something is changed
+  if (live.now.text === undefined) live.now.text = data.text, showFields();
+  answered(data.cut && `At most ${live.size.context} tokens are read: these are the last ones.`);
   showNext();
   document.body.dataset.answered = data.number;
+  if (live.waits?.model === live.file && data.file) return restore(live.waits.hash);
+  if (data.file && data.number < live.asked) ask();  // what was typed meanwhile was read by the model before
   if (live.going) setTimeout(() => live.going && proceed(live.drawn), 60);
 }
 
 function startModel() {
   const part = (id) => document.getElementById(id).textContent;
+  live.begun = live.now;
   modelPanel();
   try {
     live.worker = new Worker(URL.createObjectURL(new Blob([part("library")], { type: "text/javascript" })));

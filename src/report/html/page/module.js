@@ -26,10 +26,10 @@ function pass(library, x, source, edits = []) {
 
 // Numbers of the inputs are changed before the pass, those of steps while it goes on.
 function withInputs(words, name) {
-  const changed = live.now.edits.filter(({ edit }) => edit.step === name);
+  const changed = live.now.edits.filter(({ step }) => step === name);
   if (!words || !changed.length) return words;
   const values = words.values.slice();
-  for (const { edit } of changed) values[edit.row * words.width + edit.column] = edit.value === "-inf" ? -Infinity : edit.value;
+  for (const { row, column, value } of changed) values[row * words.width + column] = value === "-inf" ? -Infinity : value;
   return { ...words, values };
 }
 
@@ -43,17 +43,18 @@ function moduleAnswer() {
     setWeights([]);
     live.library.openModule({ ...live.config, name: report.module, seed: report.seed ?? 0, flavour: report.flavour, training: report.training }, Object.keys(report.parameters).length ? stateFile(ownState()) : undefined);
     pass(live.library, x, other);
-    const base = valuesOf(live.library.blocks());
+    const base = valuesOf(live.library.blocks().blocks);
     setWeights(weights);
     open(live.library, options);
-    pass(live.library, withInputs(x, "inputs"), withInputs(other, "source"), edits.map(({ edit }) => edit).filter(({ step }) => step !== "inputs" && step !== "source"));
+    pass(live.library, withInputs(x, "inputs"), withInputs(other, "source"), edits.filter(({ step }) => step !== "inputs" && step !== "source"));
     const answer = live.library.blocks();
     if (config) Object.assign(config, live.config, options, { scale: options.scale ?? live.config.scale });
     report.seed = options.seed ?? live.seed;
     live.good = live.now;
     showAnswer({ ...answer, text, tokens: x.tokens, keyTokens: other?.tokens }, base);
-    said("");
+    answered();
   } catch (error) {
+    if (live.restoring) return refused(error.message);
     said(error.message);
     setWeights((live.good ?? live.now).weights ?? []);
     if (!(error instanceof LibraryError)) throw error;
@@ -91,7 +92,7 @@ function weightsPanel() {
 
 // What acts on this module, and its value where nothing was changed.
 function optionFields() {
-  const { linear, mask } = report.kind, c = live.config ?? {}, number = { step: "any" };
+  const { linear, mask } = report.kind, c = { ...live.config, seed: live.seed, ...live.now.options }, number = { step: "any" };
   const change = (name, value) => {
     const { [name]: _, ...others } = live.now.options ?? {};
     ask({ options: value === undefined ? others : { ...others, [name]: value } }, `option ${name}`);
@@ -101,7 +102,7 @@ function optionFields() {
   causal.checked = c.causal;
   return [linear && field("scale", "scale", c.scale ?? "", { placeholder: "1/√d" }), linear && field("softcap", "softcap", c.softcap ?? "", { placeholder: "none", min: 0 }),
     linear && mask && field("window", "window", c.window ?? "", { placeholder: "all", min: 0, step: 1 }), mask && element("label", { class: "check" }, causal, "causal mask"),
-    linear && report.training && c.dropout > 0 && field("seed", "dropout’s seed", live.seed ?? 0, { min: 0, step: 1 })].filter(Boolean);
+    linear && report.training && c.dropout > 0 && field("seed", "dropout’s seed", c.seed ?? 0, { min: 0, step: 1 })].filter(Boolean);
 }
 
 // ---- the labs, by the library ----------------------------------------------------------------------------------------
@@ -154,11 +155,12 @@ async function startModule() {
   live.given = { ...wordsOf(stepAt("inputs"), report.tokens), text: report.title };
   if (report.kind.source) live.given.source = { ...wordsOf(stepAt("source") ?? stepAt("inputs"), report.keyTokens), text: report.keyTokens.join(" ") };
   live.now = { ...live.now, source: live.given.source?.text, options: {}, weights: [] };
+  live.begun = live.now;
   livePanel(live.given.source && liveText("live-source", "The other text, of keys and values", live.now.source, ({ target }) => ask({ source: target.value, edits: [] }, "typed")),
     element("div", { class: "controls", id: "live-options" }, optionFields()), Object.keys(report.parameters).length > 0 && weightsPanel());
   live.reset = () => {
-    fill(document.getElementById("live-options"), optionFields());
     ask({ edits: [], options: {}, weights: [] });
+    showFields();
   };
   onSelection(() => live.drawWeights?.());
   try {
@@ -171,6 +173,7 @@ async function startModule() {
     select({});
     document.body.dataset.answered = live.asked;
     live.ready = true;
+    restore(address);
   } catch (error) {
     recordedOnly(error.message);
   }

@@ -1,6 +1,7 @@
 // What is selected. One query, key and head drive every panel; the address's hash holds them.
 
 const state = { block: Math.max(blocks.indexOf(openBlock()), 0), head: 0, query: 0, key: 0, column: 0, step: "weights", view: "head", other: 0, scale: "auto" };
+const address = location.hash;  // as it was opened
 const listeners = [];
 let building;  // the panel whose listeners are added; what is folded is not drawn
 const onSelection = (draw) => listeners.push({ draw, panel: building });
@@ -9,7 +10,7 @@ const currentBlock = () => blocks[state.block];
 const currentStep = () => currentBlock().step(state.step) ?? currentBlock().step("weights");
 
 // ---- names: the same in the map, on cards, in tables and in the address ------------------
-const severalLayers = blocks.length > 1;
+let severalLayers = blocks.length > 1;
 // Some layers of a model may have no weights, or may not have been asked for, and are not here.
 function layerNumber(b) {
   if (blocks[b].number) return blocks[b].number;
@@ -79,8 +80,8 @@ function hashOf(s) {
   return `#${parts.join("&")}`;
 }
 
-function fromHash() {
-  const found = new URLSearchParams(location.hash.slice(1)), change = {}, number = (name) => Number.parseInt(found.get(name), 10);
+function fromHash(hash = location.hash) {
+  const found = new URLSearchParams(hash.slice(1)), change = {}, number = (name) => Number.parseInt(found.get(name), 10);
   for (const name of ["query", "key", "head", "column", "other"]) if (found.has(name)) change[name] = number(name) - 1;
   if (found.has("layer")) change.block = blocks.findIndex((_, b) => layerNumber(b) === number("layer"));
   for (const name of ["step", "view", "scale"]) if (found.has(name)) change[name] = found.get(name);

@@ -1,0 +1,87 @@
+// The address of a page that computes: behind the selection it has what differs from the page as it was made, so that
+// whoever opens it sees the same. What it says is looked at before the library is asked, which looks at the rest.
+
+const isCount = (x) => Number.isSafeInteger(x) && x >= 0, isText = (x) => typeof x === "string", isNumber = (x) => Number.isFinite(x);
+// Whether x has the fields of `needed`, perhaps some of `more`, each as its rule says, and no other.
+function fits(x, needed, more = {}) {
+  const rules = { ...needed, ...more }, names = x !== null && typeof x === "object" ? Object.keys(x) : [undefined];
+  return Object.keys(needed).every((name) => names.includes(name)) && names.every((name) => Object.hasOwn(rules, name) && rules[name](x[name]));
+}
+const place = { step: isText, row: isCount, column: isCount };
+const isEdit = (x) => fits(x, { layer: isCount, head: isCount }) || fits(x, { ...place, value: (v) => v === "-inf" || isNumber(v) }, { head: isCount }) || fits(x, { ...place, from: isText }, { head: isCount });
+const isWeight = (x) => fits(x, { name: isText, at: isCount, value: isNumber }) && x.at < (parameter(x.name)?.values.length ?? 0);
+const listOf = (rule) => (list) => Array.isArray(list) && list.length <= 1000 && list.every(rule);
+const inAddress = {
+  edits: ["a list of edits", listOf(isEdit)],
+  ...(live.isModule ? { options: ["a module’s options", (x) => fits(x, {}, { scale: isNumber, softcap: isNumber, window: isCount, causal: (v) => typeof v === "boolean", seed: isCount })], weights: ["a list of this module’s weights", listOf(isWeight)] }
+    : { ids: ["a list of ids", listOf(isCount)] }),
+};
+
+function addressOf({ text, source, ids, ...others }) {
+  const { begun, file } = live, found = {};
+  if (file) found.model = file;
+  if (!ids && (file || text !== begun.text)) found.text = text;
+  if (source !== begun.source) found.source = source;
+  for (const [name, value] of Object.entries({ ...others, ids })) if (value && Object.keys(value).length) found[name] = JSON.stringify(value);
+  return Object.keys(found).length ? `&${new URLSearchParams(found)}` : "";
+}
+
+const selectionHash = hashOf;
+hashOf = (s) => selectionHash(s) + live.hash;
+// Not at each letter: browsers count how often a page changes its address.
+function share() {
+  clearTimeout(live.sharing);
+  live.sharing = setTimeout(() => { live.hash = addressOf(live.now); history.replaceState(null, "", hashOf(state)); }, 400);
+}
+
+// What an address asks for. Throws LibraryError, whose words are the page's.
+function readAddress(hash) {
+  const found = new URLSearchParams(hash.slice(1)), change = {}, most = 10000, wrong = (what, got) => { throw new Error(`[address] expected ${what}; found ${word(got, 60)}`); };
+  for (const name of ["text", ...(live.isModule ? ["source"] : [])]) {
+    const text = found.get(name);
+    if (text?.length > most) wrong(`a ${name} of at most ${most} characters`, `${text.length}`);
+    if (text !== null) change[name] = text;
+  }
+  for (const [name, [what, isRight]] of Object.entries(inAddress)) {
+    if (!found.has(name)) continue;
+    try { change[name] = JSON.parse(found.get(name)); } catch { wrong(what, found.get(name)); }
+    if (!isRight(change[name])) wrong(what, found.get(name));
+  }
+  if (change.ids) change.text = undefined;  // it follows from them
+  return change;
+}
+
+// The first address may say nothing, and then the page is as it was made.
+function restore(hash) {
+  const wanted = new URLSearchParams(hash.slice(1)).get("model") ?? undefined;
+  let change = {};
+  try {
+    if (wanted !== live.file) throw new Error(`[address] expected the model that is open, ${live.file ?? "this page’s own"}; found ${wanted === undefined ? "this page’s own" : word(wanted, 60)}; open that one first`);
+    change = readAddress(hash);
+  } catch (error) {
+    live.waits = { hash, model: wanted };
+    return refused(error.message, true);
+  }
+  const given = Object.keys(change).length > 0;
+  if (live.isModule && !given && live.now === live.begun) return undefined;
+  live.restored ||= given;
+  live.restoring = live.asked + 1;
+  ask(given || live.now !== live.begun ? { ...live.begun, ...change } : {});
+  showFields();
+}
+window.addEventListener("hashchange", ({ newURL }) => restore(new URL(newURL).hash));
+
+// What cannot be done is taken back: of an address all of it.
+function refused(error, ofAddress) {
+  const restoring = live.restoring === live.asked || ofAddress;
+  live.restoring = undefined;
+  if (!restoring) { live.now = { ...live.now, edits: live.shownEdits ?? [] }; return said(error); }
+  live.notice = `The address is not taken over: ${error}`;
+  ask({ ...live.now, ...(ofAddress ? {} : live.begun) });
+  showFields();
+}
+// What is said beside an answer.
+function answered(more) {
+  said([live.notice, more].filter(Boolean).join(" "));
+  [live.notice, live.restoring] = ["", undefined];
+}
