@@ -23,8 +23,10 @@ enum class Colours { viridis, cividis, grey };
 // How values become colours. linear: from 0, or from the smallest value where there are values below 0, to the largest.
 // log: from the smallest value above 0, over at most six decades, to the largest. row: each row from 0 to its own
 // largest value, so that rows of many small weights can be read as well as rows of few large ones. automatic: row for
-// matrices of 12 and more rows or columns without values below 0, else linear.
-enum class Scale { automatic, linear, log, row };
+// matrices of 12 and more rows or columns without values below 0, else linear. diverging: from the largest magnitude
+// below 0 to the same above, with 0 in the middle, for differences; its colours are PuOr's (Harrower and Brewer 2003),
+// which go from violet by white to orange, and with Colours::grey grey is 0.
+enum class Scale { automatic, linear, log, row, diverging };
 
 // ---- attention weights, and other matrices ----------------------------------------------
 

@@ -67,7 +67,8 @@ def plot(
         item: which text of a batch, from 0.
         layer: which layer, from 0. Default: all for heads, else the first.
         head: which head, from 0. Default: all, or the first.
-        scale: "linear" from 0 to the largest; "row", each row to its own largest; "log"; "auto": row from 12 tokens on.
+        scale: "linear" from 0 to the largest; "row", each row to its own largest; "log"; "diverging", with 0 in
+            the middle; "auto": row from 12 tokens on.
         colours: "viridis", "cividis" or "grey".
 
     Raises:

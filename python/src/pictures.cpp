@@ -97,9 +97,12 @@ figure::Options options_for(const Block& block, const Choice& choice) {
   options.rows = step.of_keys ? "keys" : step.pairs() ? "queries" : "tokens";
   options.columns = step.pairs() ? "keys" : "dimensions";
   options.values = choice.step == "weights" ? "weight" : choice.step;
-  options.scale =
-      named<Scale>("scale", choice.scale,
-                   {{"auto", Scale::automatic}, {"linear", Scale::linear}, {"row", Scale::row}, {"log", Scale::log}});
+  options.scale = named<Scale>("scale", choice.scale,
+                               {{"auto", Scale::automatic},
+                                {"linear", Scale::linear},
+                                {"row", Scale::row},
+                                {"log", Scale::log},
+                                {"diverging", Scale::diverging}});
   options.colours =
       named<Colours>("colours", choice.colours,
                      {{"viridis", Colours::viridis}, {"cividis", Colours::cividis}, {"grey", Colours::grey}});

@@ -11,6 +11,7 @@ namespace attn::test {
 namespace {
 
 namespace fig = figure;
+using testing::AllOf;
 using testing::Contains;
 using testing::Each;
 using testing::HasSubstr;
@@ -103,6 +104,23 @@ TEST(Heatmap, FromTwelveTokensOnEachRowHasItsOwnScale) {
   EXPECT_NE(cells(linear).at("24 → 12").attributes.at("fill"), "#fde724");
   const Document small(fig::heatmap(causal_weights(11)));
   EXPECT_THAT(small.texts(), Contains("weight")) << "few tokens share one scale";
+}
+
+TEST(Heatmap, DifferencesHaveZeroInTheMiddle) {
+  const Tensor w = tensor({-0.5, 0, 0.25, 0.5}, {2, 2});
+  const Document d(fig::heatmap(w, {.scale = fig::Scale::diverging}));
+  const auto all = cells(d);
+  EXPECT_EQ(all.at("1 → 1").attributes.at("fill"), "#2d004b");  // PuOr's ends and its middle
+  EXPECT_EQ(all.at("1 → 2").attributes.at("fill"), "#f7f7f7");
+  EXPECT_EQ(all.at("2 → 2").attributes.at("fill"), "#7f3b08");
+  const Document above(fig::heatmap(w.slice(0, 1, 2).contiguous(), {.scale = fig::Scale::diverging}));
+  EXPECT_THAT(above.texts(), Contains("-0.5"));  // as far below 0 as above
+  const Document zero(fig::heatmap(Tensor::zeros({2, 2}), {.scale = fig::Scale::diverging}));
+  EXPECT_EQ(cells(zero).at("1 → 1").attributes.at("fill"), "#f7f7f7");
+  // Without colours the sign shows in the characters.
+  const Tensor wide = tensor({-1, -0.3, 0, 0.3, 1, 0, 0, 0}, {1, 8});
+  const std::string text = fig::terminal_heatmap(wide, {.scale = fig::Scale::diverging}, {.columns = 22});
+  EXPECT_THAT(text, AllOf(HasSubstr("≡"), HasSubstr("-"), HasSubstr("░"), HasSubstr("█")));
 }
 
 TEST(Heatmap, MaskedCellsAreHatched) {

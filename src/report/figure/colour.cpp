@@ -45,6 +45,10 @@ constexpr std::string_view kCividis =
     "e9d24dead34cebd44becd54aedd648eed747efd846f1d944f2da43f3da42f4db40f5dc3ff6dd3df8de3bf9df3afae038fbe136fde234"
     "fde333fde534fde636fde737";
 
+// Harrower and Brewer, "ColorBrewer.org", The Cartographic Journal 40(1), 2003: PuOr of 11 classes, the other way
+// round.
+constexpr std::string_view kPuOr = "2d004b5326878073acb1aad1d8daebf7f7f7fee0b6fdb863e08214b257067f3b08";
+
 constexpr std::size_t kColours = 256, kHexDigits = 6;
 static_assert(kViridis.size() == kColours * kHexDigits && kCividis.size() == kColours * kHexDigits);
 
@@ -84,6 +88,17 @@ Rgb shade(Colours colours, double share) {
   if (colours == Colours::cividis) return entry(kCividis, index);
   const auto level = static_cast<std::uint8_t>(std::lround(215 - at / (kColours - 1) * 195));
   return {level, level, level};
+}
+
+Rgb diverging_shade(double share) {
+  constexpr std::size_t stops = kPuOr.size() / kHexDigits;
+  const double at = std::isnan(share) ? 0 : std::clamp(share, 0.0, 1.0) * (stops - 1);
+  const std::size_t below = std::min(static_cast<std::size_t>(at), stops - 2);
+  const Rgb a = entry(kPuOr, below), b = entry(kPuOr, below + 1);
+  const auto between = [part = at - static_cast<double>(below)](std::uint8_t from, std::uint8_t to) {
+    return static_cast<std::uint8_t>(std::lround(from + (to - from) * part));
+  };
+  return {between(a.r, b.r), between(a.g, b.g), between(a.b, b.b)};
 }
 
 const char* ink_on(Rgb ground) {

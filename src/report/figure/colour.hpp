@@ -17,6 +17,8 @@ struct Rgb {
 std::string hex(Rgb colour);
 // The scale's colour, from 0 (dark) to 1 (bright).
 Rgb shade(Colours colours, double share);
+// PuOr's colour of a difference: violet at 0, white at 0.5, orange at 1.
+Rgb diverging_shade(double share);
 // Black or white, whichever reads better on `ground` (WCAG's relative luminance).
 const char* ink_on(Rgb ground);
 

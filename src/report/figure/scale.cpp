@@ -14,6 +14,10 @@ constexpr const char* kWarning = "#c2185b";
 
 Axis axis_of(const Range& range, Scale scale) {
   if (scale == Scale::row || !range.any()) return {0, 1, false};
+  if (scale == Scale::diverging) {
+    const double most = std::max(std::abs(range.low), std::abs(range.high));
+    return {-most, most, false};
+  }
   if (scale != Scale::log) return {std::min(range.low, 0.0), range.high, false};
   if (!std::isfinite(range.least)) return {0.1, 1, true};
   return {std::max(range.least, range.high / kDecades), range.high, true};
@@ -92,6 +96,10 @@ double ValueScale::share(const Matrix& m, std::int64_t row, std::int64_t column)
 LegendEnds legend_ends(const ValueScale& scale) {
   const Range& range = scale.range();
   if (scale.by_row()) return {0, 1, "0", "row's max"};
+  if (scale.by_sign()) {
+    const double most = scale.axis().high();
+    return {-most, most, short_number(-most, 4), short_number(most, 4)};
+  }
   const double low = scale.axis().low() < range.high ? scale.axis().low() : range.high;
   const bool cut = scale.log() && low > range.least;
   return {low, range.high, (cut ? "≤ " : "") + short_number(low, 4), short_number(range.high, 4)};
@@ -156,7 +164,7 @@ void draw_legend(Svg& svg, double x, double y, double height, const ValueScale& 
                      {"y", y + height * i / steps},
                      {"width", kBar},
                      {"height", height / steps + 0.5},
-                     {"fill", hex(shade(scale.colours(), share))}});
+                     {"fill", hex(scale.shade_at(share))}});
   }
   svg.close("g");
   for (const Tick& tick : legend_ticks(scale, height)) {

@@ -30,14 +30,17 @@ class ValueScale {
   // Where a cell's value lies on the scale, from 0 to 1.
   double share(const Matrix& m, std::int64_t row, std::int64_t column) const noexcept;
   Rgb colour(const Matrix& m, std::int64_t row, std::int64_t column) const noexcept {
-    return shade(colours_, share(m, row, column));
+    return shade_at(share(m, row, column));
+  }
+  Rgb shade_at(double share) const noexcept {
+    return by_sign() && colours_ != Colours::grey ? diverging_shade(share) : shade(colours_, share);
   }
   double share(double value) const noexcept { return axis_.at(value); }  // of a whole matrix, not by row
   const Axis& axis() const noexcept { return axis_; }
   const Range& range() const noexcept { return range_; }
-  Colours colours() const noexcept { return colours_; }
   bool log() const noexcept { return scale_ == Scale::log; }
   bool by_row() const noexcept { return scale_ == Scale::row; }
+  bool by_sign() const noexcept { return scale_ == Scale::diverging; }  // 0 is in the middle
 
  private:
   Range range_;

@@ -147,7 +147,7 @@ class Drawing {
       const double share = (static_cast<double>(s) + 0.5) / static_cast<double>(steps);
       text.append(options_.depth == Depth::none
                       ? shaded(share, 1)
-                      : paint(shade(scale_.colours(), share), options_.depth) + " " + std::string(kReset));
+                      : paint(scale_.shade_at(share), options_.depth) + " " + std::string(kReset));
     }
     return {text + " " + ends.high_text, 0, texts + steps};
   }
@@ -158,11 +158,24 @@ class Drawing {
   std::string shaded(double share, std::size_t width) const {
     constexpr std::array<std::string_view, 5> blocks{" ", "░", "▒", "▓", "█"};
     constexpr std::string_view ramp = " .:-=+*#%@";
+    if (scale_.by_sign()) return shaded_by_sign(2 * share - 1, width);
     const std::size_t first = scale_.log(), count = (ascii_ ? ramp.size() : blocks.size()) - first;
     const auto step = static_cast<std::size_t>(std::max(0.0, share) * static_cast<double>(count));
     const std::size_t level = first + std::min(count - 1, step);
     std::string text;
     for (std::size_t i = 0; i < width; ++i) text.append(ascii_ ? ramp.substr(level, 1) : blocks[level]);
+    return text;
+  }
+  // Blocks above 0 and lines below it, the denser the further from it.
+  std::string shaded_by_sign(double value, std::size_t width) const {
+    constexpr std::array<std::string_view, 5> above{" ", "░", "▒", "▓", "█"}, below{" ", "-", "~", "=", "≡"};
+    constexpr std::string_view above_ascii = " .:*@", below_ascii = " -~=%";
+    const auto level = std::min<std::size_t>(4, static_cast<std::size_t>(std::abs(value) * 5));
+    std::string text;
+    for (std::size_t i = 0; i < width; ++i) {
+      text.append(ascii_ ? (value < 0 ? below_ascii : above_ascii).substr(level, 1)
+                         : (value < 0 ? below : above)[level]);
+    }
     return text;
   }
 

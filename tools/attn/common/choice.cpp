@@ -11,10 +11,11 @@ namespace attn::tool {
 namespace {
 
 figure::Scale scale_named(const std::string& name) {
-  return name == "linear" ? figure::Scale::linear
-         : name == "row"  ? figure::Scale::row
-         : name == "log"  ? figure::Scale::log
-                          : figure::Scale::automatic;
+  return name == "linear"      ? figure::Scale::linear
+         : name == "row"       ? figure::Scale::row
+         : name == "log"       ? figure::Scale::log
+         : name == "diverging" ? figure::Scale::diverging
+                               : figure::Scale::automatic;
 }
 
 std::vector<std::string> step_names() {
@@ -41,9 +42,10 @@ void add_choice_flags(Verb& verb, ChoiceFlags& flags) {
                                         "linear  colours from 0 to the largest value\n"
                                         "row     each row from 0 to its own largest value\n"
                                         "log     by the logarithm of the value\n"
+                                        "diverging  0 in the middle, for numbers of both signs\n"
                                         "auto    row from 12 tokens on, else linear")
                             .value_name("NAME")
-                            .one_of({"auto", "linear", "row", "log"});
+                            .one_of({"auto", "linear", "row", "log", "diverging"});
   verb.add_flag("--log", flags.log, "Do the same as --colour-scale log.").not_beside(scale);
   verb.add_option("--colours,--colors", flags.colours, "The colours: viridis, cividis or grey.")
       .value_name("NAME")
