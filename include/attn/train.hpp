@@ -188,6 +188,16 @@ class Trainer {
   std::vector<std::pair<std::int64_t, double>> validations_;
 };
 
+// A model that a run has kept beside those that it replaces, as attn train does with --keep-every.
+struct KeptModel {
+  std::int64_t step = 0;
+  std::filesystem::path path;
+};
+// Where the model of a step is kept: "NAME.step-500.safetensors" beside "NAME.safetensors"; for a folder in it.
+std::filesystem::path kept_model(const std::filesystem::path& model, std::int64_t step);
+// All that are there, in the order of their steps.
+std::vector<KeptModel> kept_models(const std::filesystem::path& model);
+
 // Tells when a run must end since its numbers are not finite.
 class Divergence {
  public:

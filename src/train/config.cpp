@@ -17,7 +17,7 @@ std::string number(double x, int digits) {
                      .ptr};
 }
 
-void check(const TrainConfig& c, const TrainRanks& ranks, std::int64_t context, const SettingName& called) {
+void check_config(const TrainConfig& c, const TrainRanks& ranks, std::int64_t context, const SettingName& called) {
   const auto require = [&](bool holds, std::string_view member, const std::string& expected, auto found) {
     if (holds) return;
     throw Error(Error::Kind::argument, called(member), expected, number(static_cast<double>(found)));

@@ -14,7 +14,7 @@ namespace attn {
 using SettingName = std::function<std::string(std::string_view)>;
 
 // Throws Error (argument) for settings that make no run on texts of that many tokens.
-void check(
+void check_config(
     const TrainConfig& config, const TrainRanks& ranks, std::int64_t context,
     const SettingName& called = [](std::string_view member) { return std::string(member); });
 

@@ -15,7 +15,7 @@ namespace attn {
 namespace {
 
 const TrainConfig& checked(const TrainConfig& config, const TrainRanks& ranks, std::int64_t context) {
-  check(config, ranks, context);
+  check_config(config, ranks, context);
   return config;
 }
 

@@ -42,7 +42,7 @@ struct TrainFlags {
   std::string precision = "highest", gelu = "tanh";
   std::vector<std::string> text;
   std::string from, out, curve, tokenizer, on_nan = "stop", ranks, scheme = "auto";
-  std::int64_t save_every = 100, log_every = 10, until = 0;
+  std::int64_t save_every = 100, keep_every = 0, log_every = 10, until = 0;
   double minutes = 0;
   bool resume = false, force = false, json = false, shard = false, keep_weights = false;
 };
@@ -65,7 +65,9 @@ constexpr const char* kTrainNotes =
     "NAME.training.safetensors, the checkpoint from which --resume continues bit for bit. Where the validation loss "
     "was lowest before the last step, NAME.best.safetensors has the model of that step, and a message says when the "
     "text "
-    "begins to be learned by heart. Each is whole or "
+    "begins to be learned by heart. With --keep-every N the model of every Nth step is kept as "
+    "NAME.step-N.safetensors; --resume takes it again, and --force removes what an older run has kept. Each is whole "
+    "or "
     "untouched, whenever the run is killed. While it trains, NAME.training.lock keeps other runs from writing "
     "to the same --out; the file that a killed run leaves behind blocks nobody. Ctrl-C saves and stops, and so does a "
     "reader of --json that goes "
@@ -330,7 +332,8 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
     } catch (const io::ClosedPipe&) {
       unread = std::current_exception();
     }
-    if (step.finite() && run.steps_done() % flags.save_every == 0) files.save(*training);
+    const bool keep = flags.keep_every > 0 && run.steps_done() % flags.keep_every == 0;
+    if (step.finite() && (keep || run.steps_done() % flags.save_every == 0)) files.save(*training, keep);
   }
   progress.finish();
   if (!files.hold(run)) files.save(*training);
@@ -397,6 +400,11 @@ void define_train(Verb& verb, int& status) {
       .positive();
   verb.add_option("--save-every", flags->save_every, "The number of steps between checkpoints.")
       .value_name("N")
+      .positive();
+  verb.add_option("--keep-every", flags->keep_every,
+                  "Keep the model of every Nth step as NAME.step-N.safetensors, for attn experiment --checkpoints.")
+      .value_name("N")
+      .default_is("the last and the best alone")
       .positive();
   verb.add_option("--log-every", flags->log_every, "The number of steps between lines of progress.")
       .value_name("N")

@@ -70,6 +70,9 @@ void conclude(const Trainer& run, const Progress& progress, const TrainingFiles&
   text += formatted("step {} of {}, {}, {:.0f} tokens/s\nwrote {}, {}, {}\n", run.steps_done(), run.config().steps,
                     duration_text(progress.seconds()), progress.tokens_per_second(), escaped(files.model().string()),
                     escaped(files.checkpoint().string()), escaped(files.curve().string()));
+  if (const std::vector<KeptModel> kept = kept_models(files.model()); !kept.empty()) {
+    text += formatted("kept the models of {} steps, the last as {}\n", kept.size(), escaped(kept.back().path.string()));
+  }
   if (!run.skipped().empty()) {
     text += formatted("skipped {} times, the last at step {}: loss or gradient not finite\n", run.skipped().size(),
                       static_cast<std::int64_t>(run.skipped().back()));

@@ -1,5 +1,8 @@
 #include "train/files.hpp"
 
+#include <algorithm>
+#include <map>
+
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
 #include "attn/io.hpp"
@@ -75,7 +78,10 @@ void TrainingFiles::require_checkpoint(bool resume) const {
 }
 
 void TrainingFiles::require_new() const {
-  const std::vector<fs::path> taken = folder_.empty() ? std::vector{model_, checkpoint_} : std::vector{folder_};
+  std::vector<fs::path> taken = folder_.empty() ? std::vector{model_, checkpoint_} : std::vector{folder_};
+  if (folder_.empty()) {
+    for (const KeptModel& kept : kept_models(model_)) taken.push_back(kept.path);
+  }
   for (const fs::path& path : taken) {
     if (!fs::exists(path) || (fs::is_directory(path) && fs::is_empty(path))) continue;
     throw Error(Error::Kind::argument, "--out", "no model there yet", formatted("\"{}\"", escaped(path.string())),
@@ -86,12 +92,14 @@ void TrainingFiles::require_new() const {
 // All of the old folder goes, so that it may hold nothing that somebody would miss.
 void TrainingFiles::require_replaceable() const {
   if (!fs::exists(folder_)) return;
+  const std::vector<KeptModel> kept = kept_models(model_);
   for (const auto& entry : fs::directory_iterator(folder_)) {
     const std::string name = entry.path().filename().string();
     if (is_companion(entry.path())) continue;
     if (!entry.is_directory() &&
         (name == "config.json" || name == model_.filename() || name == checkpoint_.filename() ||
-         name == curve_.filename() || name == best_.filename())) {
+         name == curve_.filename() || name == best_.filename() ||
+         std::ranges::find(kept, entry.path(), &KeptModel::path) != kept.end())) {
       continue;
     }
     throw Error(Error::Kind::argument, "--force",
@@ -116,7 +124,7 @@ void TrainingFiles::measured(Training& training) {
 }
 
 // The checkpoint first: the model and the curve can be written again from it.
-void TrainingFiles::save(Training& training) {
+void TrainingFiles::save(Training& training, bool keep) {
   Trainer& run = training.trainer;
   distributed::Transport* const ranks = run.ranks().transport;
   together(ranks, [&] {
@@ -125,7 +133,7 @@ void TrainingFiles::save(Training& training) {
   const auto whole = run.whole_weights();
   const TrainCheckpoint checkpoint = training.checkpoint();
   together(ranks, [&] {
-    if (run.ranks().first()) write(training, checkpoint);
+    if (run.ranks().first()) write(training, checkpoint, keep);
   });
   kept_ = saved_ = run.steps_done();
 }
@@ -147,7 +155,15 @@ void TrainingFiles::write_best(Training& training, const fs::path& path) {
   best_weights_.clear();
 }
 
-void TrainingFiles::write(Training& training, const TrainCheckpoint& checkpoint) {
+void TrainingFiles::remove_kept(std::int64_t but) const {
+  for (const KeptModel& kept : kept_models(model_)) {
+    if (kept.step != but) fs::remove(kept.path);
+  }
+}
+
+// The model that is kept comes before the checkpoint: a run that is killed between the two goes on before this step,
+// and keeps it again.
+void TrainingFiles::write(Training& training, const TrainCheckpoint& checkpoint, bool keep) {
   const std::int64_t step = training.trainer.steps_done();
   std::optional<io::OutputFolder> fresh;  // for the first step that is saved
   if (!folder_.empty() && kept_ < 0) fresh.emplace(folder_, "--out");
@@ -158,9 +174,12 @@ void TrainingFiles::write(Training& training, const TrainCheckpoint& checkpoint)
   const auto lowest = lowest_validation(training.trainer);
   const bool best_is_older = lowest && lowest->first < step;
   if (best_is_older && !best_weights_.empty()) write_best(training, place(best_));
+  const std::map<std::string, std::string> told{{"steps", std::to_string(step)}};
+  if (keep) save_language_model(place(kept_model(model_, step)), training.model, told);
   checkpoint.save(place(checkpoint_));
+  if (folder_.empty() && kept_ < 0) remove_kept(keep ? step : -1);
   if (!fresh) kept_ = step;
-  save_language_model(place(model_), training.model, {{"steps", std::to_string(step)}});
+  save_language_model(place(model_), training.model, told);
   io::save_text(place(curve_), curve_svg(training.trainer));
   if (!best_is_older && !fresh) fs::remove(best_);  // an older run's, or no longer the best
   if (!fresh) return;

@@ -37,8 +37,9 @@ class TrainingFiles {
   void resumed(Training& training);
   // After a step with a validation loss: keeps a copy of weights that have the lowest one. All ranks call it.
   void measured(Training& training);
-  // Throws Error (data) for weights that are not finite, and writes nothing.
-  void save(Training& training);
+  // Throws Error (data) for weights that are not finite, and writes nothing. With `keep` the model is also written to a
+  // file of this step, which no later step replaces.
+  void save(Training& training, bool keep = false);
   bool hold(const Trainer& run) const noexcept { return saved_ == run.steps_done(); }
   // The error of a run that has to end because of what was found. It says what the files still have.
   Error diverged(const std::string& found, std::string_view advice = {}) const;
@@ -47,7 +48,8 @@ class TrainingFiles {
   void require_checkpoint(bool resume) const;
   void require_new() const;
   void require_replaceable() const;  // a folder
-  void write(Training& training, const TrainCheckpoint& checkpoint);
+  void write(Training& training, const TrainCheckpoint& checkpoint, bool keep);
+  void remove_kept(std::int64_t but) const;  // those of an older run
   void write_best(Training& training, const std::filesystem::path& path);
 
   std::filesystem::path folder_;  // empty: a GPT's file

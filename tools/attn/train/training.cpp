@@ -18,7 +18,7 @@ const TrainSettings& checked(const TrainSettings& s, const TrainRanks& ranks) {
   if (s.model.context_length < 1) {
     throw Error(Error::Kind::argument, "--context", "at least 1", std::to_string(s.model.context_length));
   }
-  check(s.train, ranks, s.model.context_length, flag_of);
+  check_config(s.train, ranks, s.model.context_length, flag_of);
   return s;
 }
 
