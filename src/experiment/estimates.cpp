@@ -14,11 +14,17 @@ namespace {
 using Rows = std::vector<double>;  // (t + 1, d): row i is the sum of rows before i
 
 [[noreturn]] void refuse(Error::Kind kind, const char* expected, const std::string& found) {
-  throw Error(kind, kOp, std::string(expected) + ", for estimates of effects", found, "leave exact out, and every head is switched off");
+  throw Error(kind, kOp, std::string(expected) + ", for estimates of effects", found,
+              "leave exact out, and every head is switched off");
 }
 
 void check(LanguageModel& model, const Edits& edits) {
-  if (!edits.empty()) refuse(Error::Kind::argument, "no other change", std::to_string(edits.size()));
+  if (!edits.empty()) {
+    const Edit& first = edits.front();
+    const std::string more = edits.size() > 1 ? " and " + std::to_string(edits.size() - 1) + " more" : "";
+    refuse(Error::Kind::argument, "no other change",
+           (first.of == Edit::Of::trace ? first.step + " " : "") + first.what + more);
+  }
   for (const auto& block : model.blocks) {
     if (block->recurrent) refuse(Error::Kind::argument, "layers of softmax attention", "one that keeps a state");
     if (block->latent) refuse(Error::Kind::argument, "layers with keys of their own", "one that makes them of latents");
