@@ -104,6 +104,18 @@ Tensor mean_contexts(LanguageModel& model, std::span<const Tensor> texts);
 // How much each head gives otherwise than without edits: |z' - z| / |z| over all positions, float64 (layers, heads).
 Tensor head_changes(LanguageModel& model, const Tensor& ids, const Edits& edits);
 
+// ---- two models -------------------------------------------------------------------------------
+
+// Two models that read one text, say two checkpoints of a run: `model` and `other`, both with the same edits.
+struct Comparison {
+  Tensor losses, other_losses;  // float64 (t - 1), as token_losses() has them
+  Tensor next, other_next;      // float64 (vocab_size): log probabilities of what follows the text
+  Tensor heads;                 // float64 (layers, heads): |z' - z| / |z| over all positions, z' of a head of `other`
+};
+// Heads are compared by their place, and by numbers of one meaning where both come from one run. Throws Error
+// (argument) for models that differ in layers, heads, head_dim or vocabulary, which it names.
+Comparison compare(LanguageModel& model, LanguageModel& other, const Tensor& ids, const Edits& edits = {});
+
 // ---- every head at once -----------------------------------------------------------------------
 
 // Two tokens, whose logits at the last position are compared: logit of `a` less that of `b`.

@@ -17,7 +17,7 @@ from attn.cache import KVCache
 from attn.encoders import Encoder
 from attn.experiments import Experiment, experiment
 from attn.explanations import explain
-from attn.language_models import LanguageModel, Tokenizer, Writing, load
+from attn.language_models import LanguageModel, Tokenizer, Writing, kept_models, load
 from attn.modules import *  # noqa: F403
 from attn.plots import Figure, plot
 from attn.reports import Report, report
@@ -27,7 +27,7 @@ from attn.words import embed_words, split_words
 __all__ = [
     "Encoder", "Experiment", "Figure", "Generator", "KVCache", "LanguageModel", "Report", "RotaryFrequencies",
     "ScoreFunction", "Tokenizer", "Writing", "__version__", "causal_convolution", "default_generator", "embed_words",
-    "experiment", "explain", "linear_attention", "load", "manual_seed", "merge", "plot", "rand", "randint", "randn",
-    "report", "rotary", "rotary_frequencies", "scaled_dot_product_attention", "score_function", "split_words", "steps",
+    "experiment", "explain", "kept_models", "linear_attention", "load", "manual_seed", "merge", "plot", "rand", "randint",
+    "randn", "report", "rotary", "rotary_frequencies", "scaled_dot_product_attention", "score_function", "split_words", "steps",
 ]  # fmt: skip
 __all__ += modules.__all__

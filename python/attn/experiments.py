@@ -48,11 +48,11 @@ class Experiment:
     that is not there is one, too.
     """
 
-    def __init__(self, subject: Any, ids: list[int], tokenizer: Any, edits: list[Any]) -> None:
-        self._subject, self.ids, self._tokenizer, self._edits = subject, ids, tokenizer, edits
+    def __init__(self, subject: Any, ids: list[int], tokenizer: Any, edits: list[Any], text: str | None = None) -> None:
+        self._subject, self.ids, self._tokenizer, self._edits, self._text = subject, ids, tokenizer, edits, text
 
     def _with(self, *edit: Any) -> Experiment:
-        return Experiment(self._subject, self.ids, self._tokenizer, [*self._edits, edit])
+        return Experiment(self._subject, self.ids, self._tokenizer, [*self._edits, edit], self._text)
 
     def _token(self, id: int) -> str:
         return self._subject.decode([id], False) if self._tokenizer is None else self._tokenizer.decode([id])
@@ -72,19 +72,40 @@ class Experiment:
 
     # ---- what is changed
 
-    def without(self, head: tuple[int, int] | int, *, by: str = "zero") -> Experiment:
+    def without(
+        self, head: tuple[int, int] | int, *, by: str = "zero", over: Sequence[str | Sequence[int]] | None = None
+    ) -> Experiment:
         """Switches off a head (layer, head), or all heads of a layer.
 
         Args:
             by: what it gives then: "zero", its "mean" over the text, or what it gives by "uniform" weights.
+            over: texts, or their ids, whose mean it is with by="mean", in place of this text's.
         """
-        if isinstance(head, int):
-            return self._with("without layer", head, by)
-        return self._with("without", *head, by)
+        layer, *rest = (head,) if isinstance(head, int) else head
+        means = self._means(by, over)
+        kind = "without" if rest else "without layer"
+        if means is None:
+            return self._with(kind, layer, *rest, by)
+        if not 0 <= layer < len(means) or (rest and not 0 <= rest[0] < len(means[0])):
+            return self._with(kind, layer, *rest, by)  # whose error names the layers and heads that there are
+        return self._with(kind + " to", layer, *rest, means[layer, rest[0]] if rest else means[layer])
 
-    def keep_only(self, *heads: tuple[int, int], by: str = "zero") -> Experiment:
-        """Switches off all heads but these."""
-        return self._with("keep", by, *heads)
+    def keep_only(
+        self, *heads: tuple[int, int], by: str = "zero", over: Sequence[str | Sequence[int]] | None = None
+    ) -> Experiment:
+        """Switches off all heads but these; by and over as for without()."""
+        means = self._means(by, over)
+        return self._with("keep", by, *heads) if means is None else self._with("keep to", means, *heads)
+
+    def _means(self, by: str, over: Sequence[str | Sequence[int]] | None) -> Any:
+        """What heads give on average over texts, (layers, heads, head_dim), or None for no texts."""
+        if over is None:
+            return None
+        if by != "mean":
+            refuse("experiment", 'by="mean" beside over', f"by={by!r}")
+        if isinstance(over, str):
+            refuse("experiment", "over as a list of texts", "one text", "write over=[text]")
+        return self._subject.means([_encode(self._subject, self._tokenizer, text, True) for text in over])
 
     def scale(self, head: tuple[int, int], factor: float) -> Experiment:
         """Multiplies what a head gives."""
@@ -140,12 +161,13 @@ class Experiment:
         return self._subject.changes(self.ids, self._edits)
 
     def effects(
-        self, *, by: str = "zero", tokens: tuple[int | str, int | str] | None = None, exact: int | None = None
-    ) -> dict[str, Any]:
+        self, *, by: str = "zero", over: Sequence[str | Sequence[int]] | None = None,
+        tokens: tuple[int | str, int | str] | None = None, exact: int | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """Every head switched off in turn: "before", and "after" (layers, heads), of the loss.
 
         Args:
-            by: as for without().
+            by, over: as for without().
             tokens: two tokens, whose logit difference at the last position is measured in place of the loss.
             exact: how many heads are switched off, where not all are: those of the largest estimates, by the gradient of
                 one pass (attribution patching, Nanda 2023). "after" is NaN for the others, and there are "estimates"
@@ -156,9 +178,36 @@ class Experiment:
             ValueError: estimates beside other changes, or of a model that has layers with a state.
         """
         pair = [] if tokens is None else [self._id(token) for token in tokens]
-        before, after, estimates, error = self._subject.effects(self.ids, self._edits, by, pair, exact)
+        before, after, estimates, error = self._subject.effects(
+            self.ids, self._edits, by, pair, exact, self._means(by, over)
+        )
         found = {"before": before, "after": after}
         return found if estimates is None else {**found, "estimates": estimates, "error": error}
+
+    def compare(self, model: Any) -> dict[str, Any]:
+        """Another model, or another checkpoint, on the same text with the same changes.
+
+        Args:
+            model: as for experiment(), of as many layers, heads and tokens in its vocabulary.
+
+        Returns:
+            "losses" and "other_losses" (t - 1); "next" and "other_next" (vocabulary), the log probabilities of what
+            follows the text; "heads" (layers, heads), how much each head gives otherwise in the other: |z' - z| / |z|.
+
+        Raises:
+            ValueError: a model of other sizes, or whose own tokenizer gives the text other ids.
+        """
+        other = _subject(model)
+        self._require_same_ids(other)
+        return self._subject.compared(other, self.ids, self._edits)
+
+    def _require_same_ids(self, other: Any) -> None:
+        """Unless the tokenizer was given, which is then that of both."""
+        if self._text is None or self._tokenizer is not None:
+            return
+        ids = _encode(other, None, self._text, True)
+        if ids != self.ids:
+            refuse("compare", f"a model that cuts the text into the ids {self.ids[:8]}", f"{ids[:8]}")
 
     def lens(self) -> dict[str, Any]:
         """The logit lens: "tokens" and their "probability" (layers + 1, t), and "losses" (layers + 1, t - 1)."""
@@ -213,4 +262,5 @@ def experiment(model: Any, text: str | Sequence[int], tokenizer: Any = None) -> 
         TypeError: what is no model.
     """
     subject = _subject(model)
-    return Experiment(subject, _encode(subject, tokenizer, text, True), tokenizer, [])
+    ids = _encode(subject, tokenizer, text, True)
+    return Experiment(subject, ids, tokenizer, [], text if isinstance(text, str) else None)

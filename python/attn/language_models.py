@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Prompt = str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | Integers
 
-__all__ = ["LanguageModel", "Tokenizer", "Writing", "load"]
+__all__ = ["LanguageModel", "Tokenizer", "Writing", "kept_models", "load"]
 
 
 class Tokenizer:
@@ -313,3 +313,14 @@ def load(
     """
     place, words = os.fsdecode(path), "" if tokenizer is None else os.fsdecode(tokenizer)
     return LanguageModel(_attn.load(place, dtype_name(weights), precision, words), place)
+
+
+def kept_models(path: str | os.PathLike[str]) -> list[tuple[int, str]]:
+    """The steps whose models `attn train --keep-every` has kept beside a run's model, each with its path, in their order.
+
+        >>> [(step, attn.experiment(path, "You may").loss()) for step, path in attn.kept_models("model.safetensors")]
+
+    Args:
+        path: what --out named: a .safetensors file, or a folder.
+    """
+    return _attn.kept_models(os.fspath(path))

@@ -49,6 +49,9 @@ void add_edit(Edits& edits, const nb::tuple& edit, const LanguageModelConfig& co
   const auto at = [&] { return HeadAt{number(1), number(2)}; };
   if (kind == "without") return edits.push_back(without(at(), by_named(text(3))));
   if (kind == "without layer") return edits.push_back(without_heads_of(number(1), by_named(text(2))));
+  const auto contexts = [&](std::size_t i) { return read(edit[i], kOp, "means").tensor.clone(); };
+  if (kind == "without to") return edits.push_back(without(at(), contexts(3)));
+  if (kind == "without layer to") return edits.push_back(without_heads_of(number(1), contexts(2)));
   if (kind == "scale") return edits.push_back(scale(at(), factor(3)));
   if (kind == "weights") return edits.push_back(reweigh(at(), weights_named(text(3))));
   if (kind == "skip") return edits.push_back(skip_layer(number(1)));
@@ -66,13 +69,14 @@ void add_edit(Edits& edits, const nb::tuple& edit, const LanguageModelConfig& co
     for (std::int64_t l = 0; l < std::ssize(config.layers); ++l) edits.push_back(hide(l, number(1), config));
     return;
   }
-  std::vector<HeadAt> kept;  // "keep": by, then pairs
+  std::vector<HeadAt> kept;  // "keep": by, or means, then pairs
   for (std::size_t i = 2; i < edit.size(); ++i) {
     const auto pair = plain<Ids>(edit[i], kOp, "a head (layer, head)");
     if (pair.size() != 2) refuse("heads (layer, head)", std::to_string(pair.size()) + " numbers");
     kept.push_back({pair[0], pair[1]});
   }
-  for (Edit& one : keep_only(kept, config, by_named(text(1)))) edits.push_back(std::move(one));
+  Edits others = kind == "keep to" ? keep_only(kept, config, contexts(1)) : keep_only(kept, config, by_named(text(1)));
+  for (Edit& one : others) edits.push_back(std::move(one));
 }
 
 Edits edits_of(const nb::list& list, const LanguageModelConfig& config) {
@@ -115,8 +119,9 @@ nb::object changes(TextModel& s, const Ids& ids, const nb::list& edits) {
   return numpy(run(s, ids, edits, [](auto&&... all) { return head_changes(all...); }));
 }
 nb::tuple effects(TextModel& s, const Ids& ids, const nb::list& edits, const std::string& by, const Ids& pair,
-                  nb::handle exact) {
+                  nb::handle exact, nb::handle means) {
   EffectOptions options{.by = by_named(by)};
+  if (!means.is_none()) options.means = read(means, kOp, "means").tensor.clone();
   options.exact = optional_plain<std::int64_t>(exact, kOp, "exact, a number of heads");
   if (!pair.empty()) options.tokens = TokenPair{pair.at(0), pair.at(1)};
   const Effects found = run(s, ids, edits, [&](LanguageModel& model, const Tensor& text, const Edits& some) {
@@ -125,6 +130,28 @@ nb::tuple effects(TextModel& s, const Ids& ids, const nb::list& edits, const std
   });
   const bool estimated = found.estimates.defined();
   return nb::make_tuple(found.before, numpy(found.after), estimated ? numpy(found.estimates) : nb::none(), found.error);
+}
+nb::object means(TextModel& s, const std::vector<Ids>& texts) {
+  std::vector<Tensor> all;
+  for (const Ids& ids : texts) all.push_back(tensor_of(ids));
+  return numpy(run(s, {}, nb::list(),
+                   [&](LanguageModel& model, const Tensor&, const Edits&) { return mean_contexts(model, all); }));
+}
+nb::dict compared(TextModel& s, TextModel& other, const Ids& ids, const nb::list& list) {
+  const Edits edits = edits_of(list, s.model.config());
+  const Comparison found = without_gil([&] {
+    std::unique_lock own(s.mutex, std::defer_lock), second(other.mutex, std::defer_lock);
+    if (&s == &other) {  // one mutex cannot be locked twice
+      own.lock();
+    } else {
+      std::lock(own, second);
+    }
+    return compare(s.model, other.model, tensor_of(ids), edits);
+  });
+  nb::dict all;
+  all["losses"] = numpy(found.losses), all["other_losses"] = numpy(found.other_losses);
+  all["next"] = numpy(found.next), all["other_next"] = numpy(found.other_next), all["heads"] = numpy(found.heads);
+  return all;
 }
 nb::tuple lens(TextModel& s, const Ids& ids, const nb::list& edits) {
   const Lens found = run(s, ids, edits, [](auto&&... all) { return logit_lens(all...); });
@@ -166,7 +193,9 @@ void bind_experiments(nb::class_<TextModel>& model) {
       .def("steps", &steps)
       .def("changes", &changes)
       .def("effects", &effects, nb::arg("ids"), nb::arg("edits"), nb::arg("by"), nb::arg("pair"),
-           nb::arg("exact").none())
+           nb::arg("exact").none(), nb::arg("means").none())
+      .def("means", &means)
+      .def("compared", &compared)
       .def("lens", &lens)
       .def("attribution", &attribute, nb::arg("ids"), nb::arg("edits"), nb::arg("a"), nb::arg("b").none(),
            nb::arg("position").none())

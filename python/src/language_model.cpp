@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -14,6 +15,7 @@
 #include "attn/error.hpp"
 #include "attn/layers.hpp"
 #include "attn/report.hpp"
+#include "attn/train.hpp"
 #include "bind.hpp"
 #include "text_model.hpp"
 #include "values.hpp"
@@ -187,6 +189,11 @@ void bind_language_model(nb::module_& m) {
           },
           nb::arg("json"), "A conversation as its template writes it.");
   bind_experiments(model);
+  m.def("kept_models", [](const std::string& path) {
+    std::vector<std::pair<std::int64_t, std::string>> all;
+    for (const KeptModel& kept : kept_models(path)) all.emplace_back(kept.step, kept.path.string());
+    return all;
+  });
   m.def("load", &load, nb::arg("path"), nb::arg("weights").none(), nb::arg("precision").none(), nb::arg("tokenizer"));
 }
 

@@ -1,4 +1,4 @@
-// One pass with edits, what its heads give on average, and how much they differ from the pass without.
+// One pass with edits, what its heads give on average, and how much they differ from those of another pass.
 #include <cmath>
 
 #include "attn/error.hpp"
@@ -29,8 +29,8 @@ double change(const Tensor& z, const Tensor& edited) {
   return whole == 0 ? (difference == 0 ? 0 : HUGE_VAL) : std::sqrt(difference / whole);
 }
 
-// What each layer's heads give.
-experiment::Kept contexts_of(LanguageModel& model, const Tensor& ids, const Edits& edits) {
+// What each layer's heads give, and the logits (t, vocab_size), where they are asked for.
+experiment::Kept contexts_of(LanguageModel& model, const Tensor& ids, const Edits& edits, Tensor* logits = nullptr) {
   const LanguageModelConfig& c = model.config();
   Editor editor(edits, c);
   std::set<std::string> names;
@@ -38,8 +38,9 @@ experiment::Kept contexts_of(LanguageModel& model, const Tensor& ids, const Edit
     names.insert(experiment::step_name(c, Edit::Of::attention, l, "context"));
   }
   editor.keep(names);
-  model.forward(experiment::one_text(ids), editor.trace());
+  const Tensor y = model.forward(experiment::one_text(ids), editor.trace());
   editor.check();
+  if (logits) *logits = y.select(0, 0);
   return editor.take();
 }
 
@@ -47,6 +48,27 @@ experiment::Kept contexts_of(LanguageModel& model, const Tensor& ids, const Edit
 Tensor head_view(const experiment::Kept& kept, const LanguageModelConfig& c, std::int64_t layer) {
   const Tensor& z = kept.find(experiment::step_name(c, Edit::Of::attention, layer, "context"))->second;
   return z.rank() == 4 ? z : z.unsqueeze(1);
+}
+
+Tensor changes_between(const experiment::Kept& before, const LanguageModelConfig& c, const experiment::Kept& after,
+                       const LanguageModelConfig& other) {
+  const auto layers = std::ssize(c.layers);
+  Tensor changes = Tensor::empty({layers, c.heads}, DType::f64);
+  for (std::int64_t l = 0; l < layers; ++l) {
+    const Tensor a = head_view(before, c, l), b = head_view(after, other, l);
+    if (!(a.shape() == b.shape())) {  // as of layers that mix otherwise
+      throw Error(Error::Kind::shape, "compare", "heads " + a.shape().str() + " in layer " + std::to_string(l),
+                  b.shape().str());
+    }
+    for (std::int64_t h = 0; h < c.heads; ++h) changes.set({l, h}, change(a.select(1, h), b.select(1, h)));
+  }
+  return changes;
+}
+
+// "4 layers of 3 heads, each of 32 numbers, and 256 tokens"
+std::string sizes_of(const LanguageModelConfig& c) {
+  return std::to_string(c.layers.size()) + " layers of " + std::to_string(c.heads) + " heads, each of " +
+         std::to_string(c.head_dim) + " numbers, and " + std::to_string(c.vocab_size) + " tokens";
 }
 
 }  // namespace
@@ -87,15 +109,23 @@ Tensor mean_contexts(LanguageModel& model, std::span<const Tensor> texts) {
 
 Tensor head_changes(LanguageModel& model, const Tensor& ids, const Edits& edits) {
   const LanguageModelConfig& c = model.config();
-  const auto layers = std::ssize(c.layers);
-  const experiment::Kept before = contexts_of(model, ids, {}), after = contexts_of(model, ids, edits);
-  Tensor changes = Tensor::empty({layers, c.heads}, DType::f64);
-  for (std::int64_t l = 0; l < layers; ++l) {
-    for (std::int64_t h = 0; h < c.heads; ++h) {
-      changes.set({l, h}, change(head_view(before, c, l).select(1, h), head_view(after, c, l).select(1, h)));
-    }
+  return changes_between(contexts_of(model, ids, {}), c, contexts_of(model, ids, edits), c);
+}
+
+Comparison compare(LanguageModel& model, LanguageModel& other, const Tensor& ids, const Edits& edits) {
+  const LanguageModelConfig &a = model.config(), &b = other.config();
+  if (sizes_of(a) != sizes_of(b)) {
+    throw Error(Error::Kind::argument, "compare", "two models of " + sizes_of(a), "one of " + sizes_of(b));
   }
-  return changes;
+  Tensor logits, other_logits;
+  const experiment::Kept heads = contexts_of(model, ids, edits, &logits);
+  const experiment::Kept other_heads = contexts_of(other, ids, edits, &other_logits);
+  const std::int64_t last = ids.numel() - 1;
+  return {.losses = token_losses(logits, ids),
+          .other_losses = token_losses(other_logits, ids),
+          .next = log_probabilities(logits.select(0, last)),
+          .other_next = log_probabilities(other_logits.select(0, last)),
+          .heads = changes_between(heads, a, other_heads, b)};
 }
 
 }  // namespace attn

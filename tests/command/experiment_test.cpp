@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attn/random.hpp"
 #include "command/command.hpp"
 #include "core/testing.hpp"
 
@@ -83,12 +84,68 @@ TEST_F(Experiment, TellsTheNumbersOfHooksInTransformers) {
   expect_golden(found("--rollout")["rollout"][1], "rollout");
 }
 
+// A model beside itself with noise in its weights: what each of the two tells alone.
+TEST_F(Experiment, ComparesTwoModels) {
+  std::filesystem::copy(path("llama"), path("noisy"));
+  io::NamedTensors all = io::load(path("noisy/model.safetensors"));
+  Generator rng{7};
+  for (auto& [name, tensor] : all.tensors) {
+    const Tensor noise = rng.randn(tensor.shape());
+    for (std::int64_t i = 0; i < tensor.numel(); ++i) tensor.data<float>()[i] += 0.05F * noise.data<float>()[i];
+  }
+  io::save_safetensors(path("noisy/model.safetensors"), all);
+  const auto of = [&](const char* model, const std::string& flags) {
+    return json::parse(out_of("attn experiment --json --text " + text("ids") + " --model " + model + " " + flags));
+  };
+  for (const std::string edit : {"", "--without 1.2"}) {
+    const json both = of("llama", "--other-model noisy " + edit);
+    EXPECT_EQ(both["losses_changed"], of("noisy", edit)[edit.empty() ? "losses" : "losses_changed"]) << edit;
+    EXPECT_EQ(both["losses"], of("llama", edit)[edit.empty() ? "losses" : "losses_changed"]) << edit;
+    EXPECT_EQ(both["changes"], of("llama", "--changes --other-model noisy " + edit)["changes"]) << edit;
+    EXPECT_GT(both["changes"][1][3].get<double>(), 0.01);
+  }
+  const json next = of("llama", "--other-model noisy")["next"], alone = of("noisy", "--next --count 1")["next"];
+  EXPECT_TRUE(std::ranges::any_of(
+      next, [&](const json& n) { return n["id"] == alone[0]["id"] && n["chance_changed"] == alone[0]["chance"]; }));
+  const json scores = of("llama", "--scores --other-model noisy");
+  EXPECT_EQ(scores["induction_other"], of("noisy", "--scores")["induction"]);
+  EXPECT_EQ(scores["induction"], of("llama", "--scores")["induction"]);
+  for (const json& row : of("llama", "--other-model llama")["changes"]) EXPECT_EQ(row, json({0.0, 0.0, 0.0, 0.0}));
+  out_of(line("--other-model noisy --output two.svg"));
+  EXPECT_THAT(read(path("two.svg")), HasSubstr("difference"));
+}
+
+TEST_F(Experiment, FollowsHeadsOverTheCheckpointsOfARun) {
+  std::ofstream(path("t.txt")) << "the cat sat on the mat, " << std::string(400, 'a');
+  const std::string train =
+      "attn train --text t.txt --layers 1 --heads 2 --width 8 --context 16 --batch 2 --out m.safetensors ";
+  out_of(train + "--steps 12 --keep-every 5 --save-every 3");
+  const std::string steps = "attn experiment --model m.safetensors --text 'the cat' --checkpoints";
+  const json all = json::parse(out_of(steps + " --json"))["checkpoints"];
+  ASSERT_EQ(all.size(), 2u);
+  for (const json& at : all) {
+    const std::string step = std::to_string(at["step"].get<int>());
+    const std::string alone = "attn experiment --json --text 'the cat' --model m.step-" + step + ".safetensors";
+    EXPECT_EQ(at["loss"], json::parse(out_of(alone))["loss"]);
+    EXPECT_EQ(at["previous"], json::parse(out_of(alone + " --scores"))["previous"]);
+  }
+  EXPECT_EQ(all[1]["step"], 10);
+  EXPECT_THAT(out_of(steps + " --output steps.svg"), AllOf(HasSubstr("induction"), HasSubstr("  10  ")));
+  EXPECT_THAT(read(path("steps.svg")), HasSubstr("loss / first loss"));
+  // Another run of this name: its models alone.
+  EXPECT_THAT(run(train + "--steps 4").err, HasSubstr("--force"));
+  out_of(train + "--steps 4 --keep-every 4 --force");
+  EXPECT_FALSE(std::filesystem::exists(path("m.step-5.safetensors")));
+  EXPECT_EQ(json::parse(out_of(steps + " --json"))["checkpoints"].size(), 1u);
+}
+
 TEST_F(Experiment, PrintsEightyColumnsAndDraws) {
   for (const char* flags :
        {"", "--without 1.1", "--next --keep-only 1.1,2.2", "--effects", "--lens --skip 1:mlp", "--attribution --hide 1",
         "--rollout --scale 1.1=0.5", "--scores --weights 1.2=previous", "--changes --skip 1:attention",
         "--step model.layers.0.self_attn.context=2", "--effects --other-model llama", "--effects --exact 2",
-        "--effects --exact 0", "--next --other-text AB"}) {
+        "--effects --exact 0", "--next --other-text AB", "--other-model llama", "--scores --other-model llama",
+        "--changes --other-model llama"}) {
     SCOPED_TRACE(flags);
     std::istringstream lines(out_of(line(flags)));
     for (std::string row; std::getline(lines, row);) {
@@ -135,6 +192,12 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   refused("--patch-from AB --tokens A B", "as many tokens", 3);
   refused("--patch-from " + text("other") + " --tokens A", "two tokens");
   refused("--changes", "something that is changed");
+  refused("--checkpoints", "attn train --keep-every", 3);
+  refused("--checkpoints --output e.svg --colours grey", "figures of cells");
+  refused("--lens --other-model llama", "it only with");
+  refused("--other-model " + std::string(ATTN_SOURCE) + "/examples/data/licences.safetensors", "a vocabulary of 61", 3);
+  refused("--other-model " + std::string(ATTN_SOURCE) + "/examples/data/licences.safetensors --tokenizer llama",
+          "vocabulary of 61", 3);
   refused("--output e.svg", "only with");
   EXPECT_FALSE(std::filesystem::exists(path("e.svg")));
 }

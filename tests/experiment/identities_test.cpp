@@ -182,6 +182,31 @@ TEST_P(Identities, ChangesBeginBehindTheEdit) {
   EXPECT_GT(head_changes(model_, ids_, {without({0, 0})}).at({last, 0}), 0);
 }
 
+TEST_P(Identities, AModelDiffersFromItselfByItsEditsAlone) {
+  const Comparison same = compare(model_, model_, ids_);
+  expect_same_bits(same.losses, same.other_losses, "losses");
+  expect_same_bits(same.next, same.other_next, "next tokens");
+  for (const double x : values(same.heads)) EXPECT_EQ(x, 0);
+  // What switching a head off does to the others is what it does where its output projection gives nothing.
+  LanguageModel other = load_language_model(model_path(GetParam()));
+  Tensor& o = [&]() -> Tensor& {
+    for (Parameter* p : other.blocks[0]->attention.parameters()) {
+      if (p->name.ends_with("o_proj.weight") || p->name.ends_with("out_proj.weight") ||
+          p->name.ends_with("c_proj.weight"))
+        return p->value;
+    }
+    throw std::out_of_range("the output projection");
+  }();
+  const Int d = config_.head_dim;
+  o.slice(1, d, 2 * d).fill(0);  // (width, heads · head_dim): the second head's columns
+  const Tensor off = head_changes(model_, ids_, {without({0, 1})});
+  const Comparison both = compare(model_, other, ids_);
+  for (Int l = 1; l < off.size(0); ++l) {
+    for (Int h = 0; h < off.size(1); ++h) EXPECT_NEAR(both.heads.at({l, h}), off.at({l, h}), 1e-5);
+  }
+  for (Int h = 0; h < off.size(1); ++h) EXPECT_EQ(both.heads.at({0, h}), 0);
+}
+
 TEST_P(Identities, WeightsThatAreReplacedAreFollowed) {
   Trace steps;
   edited_forward(model_, ids_, {reweigh({1, 1}, Weights::previous), reweigh({1, 0}, Weights::none)}, &steps);

@@ -61,6 +61,83 @@ def test_effects_and_edits(model):
     assert e.step("model.layers.0.self_attn.context", 0 * context).loss() == pytest.approx(e.without(0).loss(), abs=1e-6)
 
 
+OTHERS = [[3, 1, 4], [2, 7, 1, 8, 2]]
+
+
+def mean_over(model, layer):
+    """What a layer's heads give on average over all tokens of OTHERS, (heads · d)."""
+    kept = []
+    hook = model.model.layers[layer].self_attn.o_proj.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0][0]))
+    with torch.no_grad():
+        for ids in OTHERS:
+            model(torch.tensor([ids]))
+    hook.remove()
+    return torch.cat(kept).mean(0)
+
+
+def test_the_mean_over_other_texts(model):
+    e = attn.experiment(model, IDS)
+
+    means = [mean_over(model, layer) for layer in range(2)]
+
+    def by_mean(layer, head):
+        def change(z):
+            z[..., 4 * head : 4 * head + 4] = means[layer][4 * head : 4 * head + 4]
+            return z
+
+        return loss(model, change, layer)
+
+    expected = [[by_mean(layer, head) for head in range(4)] for layer in range(2)]
+    np.testing.assert_allclose(e.effects(by="mean", over=OTHERS)["after"], expected, atol=1e-5)
+    assert e.without((1, 2), by="mean", over=OTHERS).loss() == pytest.approx(expected[1][2], abs=1e-5)
+    all_heads = loss(model, lambda z: means[1].expand_as(z), 1)
+    assert e.without(1, by="mean", over=OTHERS).loss() == pytest.approx(all_heads, abs=1e-5)
+    kept = [(layer, head) for layer in range(2) for head in range(4) if (layer, head) != (1, 2)]
+    assert e.keep_only(*kept, by="mean", over=OTHERS).loss() == pytest.approx(expected[1][2], abs=1e-5)
+    for wrong, says in (
+        (lambda: e.without((1, 2), over=OTHERS), 'by="mean"'),
+        (lambda: e.effects(by="mean", over="a text"), "a list of texts"),
+        (lambda: e.effects(by="mean", over=[]), "a text or more"),
+        (lambda: e.without((2, 0), by="mean", over=OTHERS).loss(), "a layer from 0 to 1"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            wrong()
+
+
+def test_two_models(model):
+    e = attn.experiment(model, IDS)
+    same = e.compare(model)
+    np.testing.assert_array_equal(same["losses"], same["other_losses"])
+    assert (np.asarray(same["heads"]) == 0).all()
+    torch.manual_seed(4)
+    other = transformers.LlamaForCausalLM(model.config).eval()
+    both = e.without((0, 1)).compare(other)
+    np.testing.assert_array_equal(both["losses"], e.without((0, 1)).losses())
+    np.testing.assert_array_equal(both["other_losses"], attn.experiment(other, IDS).without((0, 1)).losses())
+    with torch.no_grad():
+        expected = torch.log_softmax(other(torch.tensor([IDS])).logits[0, -1], -1)
+    np.testing.assert_allclose(e.compare(other)["other_next"], expected, atol=1e-5)
+
+    def contexts(of):
+        steps = attn.experiment(of, IDS).steps()
+        return np.stack([steps[f"model.layers.{layer}.self_attn.context"] for layer in range(2)])
+
+    a, b = contexts(model), contexts(other)
+    changes = np.linalg.norm((b - a).reshape(2, 4, -1), axis=-1) / np.linalg.norm(a.reshape(2, 4, -1), axis=-1)
+    np.testing.assert_allclose(e.compare(other)["heads"], changes, atol=1e-5)
+    larger = transformers.LlamaConfig(**{**model.config.to_dict(), "num_hidden_layers": 3, "vocab_size": 62})
+    with pytest.raises(ValueError, match="2 layers of 4 heads.* 61 tokens.*3 layers of 4 heads"):
+        e.compare(transformers.LlamaForCausalLM(larger))
+
+
+def test_kept_models_are_in_the_order_of_their_steps(tmp_path):
+    for name in ("m", "m.step-10", "m.step-9", "m.step-09", "m.step-x", "m.step-", "n.step-1", "m.step-3.training"):
+        (tmp_path / f"{name}.safetensors").touch()
+    found = attn.kept_models(tmp_path / "m.safetensors")
+    assert found == [(step, str(tmp_path / f"m.step-{step}.safetensors")) for step in (9, 10)]
+    assert attn.kept_models(tmp_path / "none.safetensors") == []
+
+
 def autograd_estimates(model):
     """The loss that its gradient by the input of each o_proj promises when a head gives nothing, (layers, heads)."""
     kept, hooks = [], []
@@ -114,7 +191,7 @@ def test_what_is_refused(model):
         (lambda: e.step("model.layers.0.self_atn.context", 0.5).loss(), "did you mean model.layers.0.self_attn.context"),
         (lambda: e.skip(0, "norm"), "attention"),
         (lambda: e.effects(exact=-1), "0 or more"),
-        (lambda: e.without((0, 0)).effects(exact=1), "no other change"),
+        (lambda: e.without((0, 0)).scale((1, 1), 2).effects(exact=1), "head 0 of layer 0.* switched off and 1 more"),
         (lambda: e.without((0, 0)).patch_from(IDS, (1, 2)), "no other change"),
     ):
         with pytest.raises(ValueError, match=says):

@@ -24,7 +24,7 @@ struct ExperimentFlags {
   std::int64_t count = 10, exact = -1;  // -1: all
   double dpi = 192;
   bool next = false, effects = false, changes = false, lens = false, attribution = false, rollout = false,
-       scores = false, heads = false, json = false;
+       scores = false, checkpoints = false, heads = false, json = false;
 };
 
 constexpr const char* kExperimentNotes =
@@ -37,7 +37,8 @@ constexpr const char* kExperimentNotes =
     "head.\n\n"
     "--patch-from T2 puts parts of the text into a pass on T2, which has as many tokens, and tells how much of the "
     "logit difference of the two --tokens comes back. With --other-model or --other-text the two are compared, both "
-    "with the same changes.\n\n"
+    "with the same changes. Of two models alone losses, next tokens and heads are told together, and the figure shows "
+    "what the other adds to each token's loss; with --changes, --scores or --effects it shows heads.\n\n"
     "A figure goes to the terminal, or with --output to an SVG or PNG file. docs/experiments.md explains each of "
     "these.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";
@@ -49,13 +50,15 @@ constexpr const char* kExperimentExamples =
     "attn experiment --model gpt2/ --text 'A word' --effects --exact 8 --json\n"
     "attn experiment --model gpt2/ --text 'A word' --lens\n"
     "attn experiment --model gpt2/ --text word --patch-from wood --tokens s d\n"
-    "attn experiment --model gpt2/ --text 'A word' --scores --json";
+    "attn experiment --model gpt2/ --text 'A word' --scores --json\n"
+    "attn experiment --model m.step-500.safetensors --other-model m.safetensors --text 'A word'\n"
+    "attn experiment --model m.safetensors --text 'A word' --checkpoints --output heads.svg";
 
 // What is asked for; the loss of each token where nothing is.
 std::string asked(const Verb& verb) {
   std::string found;
-  for (const char* flag :
-       {"--next", "--effects", "--changes", "--lens", "--patch-from", "--attribution", "--rollout", "--scores"}) {
+  for (const char* flag : {"--next", "--effects", "--changes", "--lens", "--patch-from", "--attribution", "--rollout",
+                           "--scores", "--checkpoints"}) {
     if (!verb.given(flag)) continue;
     if (!found.empty()) throw Error(Error::Kind::argument, flag, "one of these at a time", found + " beside it");
     found = flag;
@@ -74,7 +77,7 @@ void require_used(const Verb& verb, const std::string& what) {
   only_with("--heads", {"--patch-from"});
   only_with("--exact", {"--effects"});
   only_with("--tokens", {"--patch-from", "--attribution", "--effects"});
-  only_with("--other-model", {"", "--next", "--effects"});
+  only_with("--other-model", {"", "--next", "--effects", "--changes", "--scores"});
   for (const char* flag : {"--mean-of", "--mean-of-file"}) {
     if (!verb.given(flag)) continue;
     if (verb.given("--other-model")) {
@@ -82,8 +85,14 @@ void require_used(const Verb& verb, const std::string& what) {
     }
     if (!verb.given("--by")) throw Error(Error::Kind::argument, flag, "--by mean beside it", "none");
   }
+  if (what == "--checkpoints" && verb.given("--colours")) {
+    throw Error(Error::Kind::argument, "--colours", "it only with figures of cells", what);
+  }
   only_with("--other-text", {"--next", "--effects"});
-  only_with("--output", {"--effects", "--changes", "--lens", "--patch-from", "--attribution", "--rollout", "--scores"});
+  if (!verb.given("--other-model") || !what.empty()) {  // two models have a figure in any case
+    only_with("--output", {"--effects", "--changes", "--lens", "--patch-from", "--attribution", "--rollout", "--scores",
+                           "--checkpoints"});
+  }
   if (what == "--patch-from" && verb.given_of("What is changed").size() > 0) {
     throw Error(Error::Kind::argument, what, "no other change beside it", verb.given_of("What is changed").front());
   }
@@ -111,6 +120,29 @@ Reading reading_of(const std::string& model, const std::string& tokenizer, const
     reading.tokens.push_back(reading.tokenizer->decode(reading.ids.data<std::int64_t>()[i]));
   }
   return reading;
+}
+
+// What two models read is compared token by token.
+void require_same_tokens(const Reading& one, const Reading& other) {
+  const auto refuse = [](const std::string& expected, const std::string& found) {
+    throw Error(Error::Kind::data, "--other-model", expected, found);
+  };
+  const auto sizes = [](const Reading& r) {
+    return formatted("a vocabulary of {}, and {} in the tokenizer", r.model->vocab_size(), r.tokenizer->vocab_size());
+  };
+  if (sizes(one) != sizes(other)) refuse(sizes(one), sizes(other));
+  for (std::int64_t id = 0; id < one.tokenizer->vocab_size(); ++id) {
+    const std::string a = one.tokenizer->decode(id), b = other.tokenizer->decode(id);
+    if (a != b) refuse(formatted("the same tokens, whose {} is '{}'", id, escaped(a)), "'" + escaped(b) + "'");
+  }
+  if (one.tokens == other.tokens) return;
+  const auto [a, b] = std::ranges::mismatch(one.tokens, other.tokens);
+  const auto name = [](const auto& at, const auto& all) {
+    return at == all.end() ? "its end" : "'" + escaped(*at) + "'";
+  };
+  refuse(
+      formatted("the text cut as --model does, with {} as token {}", name(a, one.tokens), a - one.tokens.begin() + 1),
+      name(b, other.tokens));
 }
 
 // --tokens: one or two texts that are one token each.
@@ -160,10 +192,13 @@ Found found_by(const std::string& what, const Reading& one, const Reading* other
   }
   if (what == "--next") return next_tokens(one, edits, other, flags.count);
   if (what == "--lens") return lens(one, edits);
-  if (what == "--scores") return scored(one, edits);
+  if (what == "--scores") return scored(one, edits, other);
+  if (what == "--checkpoints") return over_checkpoints(one, edits, flags.model);
   if (what == "--changes") {
-    if (edits.empty()) throw Error(Error::Kind::argument, what, "something that is changed, as --without 1.2", "none");
-    return changes(one, edits);
+    if (edits.empty() && !other) {
+      throw Error(Error::Kind::argument, what, "something that is changed, as --without 1.2, or --other-model", "none");
+    }
+    return changes(one, edits, other);
   }
   if (what == "--effects") {
     EffectOptions options{.by = by_named(flags.edits.by), .edits = edits, .means = means};
@@ -183,7 +218,7 @@ Found found_by(const std::string& what, const Reading& one, const Reading* other
     const auto pair = ids_of(one, flags.tokens, 2);
     return patched(one, *other, {pair[0], pair[1]}, flags.heads);
   }
-  return losses(one, edits, other);
+  return other ? side_by_side(one, edits, *other) : losses(one, edits, nullptr);
 }
 
 void show(const Found& found) {
@@ -217,9 +252,7 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   const bool of_text = verb.given("--other-text");
   if (of_text) other = reading_of(flags.model, flags.tokenizer, flags.other_text, "--other-text");
   if (verb.given("--other-model")) other = reading_of(flags.other_model, flags.tokenizer, text, "--other-model");
-  if (other && !of_text && what != "--patch-from" && other->tokens != one.tokens) {
-    throw Error(Error::Kind::data, "--other-model", "a model that cuts the text into the same tokens", "others");
-  }
+  if (verb.given("--other-model")) require_same_tokens(one, *other);
   const LanguageModelConfig& config = one.model->writes() ? one.lm().config() : one.model->encoder()->config().model;
   const Tensor means = means_of(one, verb, flags.edits);
   const Edits edits = edits_of(flags.edits, config, one.ids.numel(), means);
@@ -227,7 +260,8 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   if (!flags.output.empty()) {
     figure::Options options = found.figure;
     options.title = found.title, options.colours = colours_named(flags.colours);
-    std::string picture = figure::heatmap(found.picture, options);
+    std::string picture =
+        found.series.empty() ? figure::heatmap(found.picture, options) : figure::line_chart(found.series, found.axes);
     if (as_png) picture = figure::png(picture, flags.dpi);
     outputs.save({{"--output", [&](io::OutputFile& to) { to.write(picture); }}});
   }
@@ -263,6 +297,10 @@ void define_experiment(Verb& verb, int&) {
   verb.add_flag("--attribution", flags->attribution, "What each head adds to a token's logit.").group(group);
   verb.add_flag("--rollout", flags->rollout, "Attention rollout.").group(group);
   verb.add_flag("--scores", flags->scores, "TransformerLens's scores: previous token, duplicate token, induction.")
+      .group(group);
+  verb.add_flag("--checkpoints", flags->checkpoints,
+                "The loss, and the strongest head of each score, in every model that attn train --keep-every has kept "
+                "beside MODEL.")
       .group(group);
   verb.add_option("--patch-from", flags->patch_from, "Patch parts of the text into a pass on this one.")
       .value_name("TEXT")

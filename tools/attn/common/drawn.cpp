@@ -34,7 +34,7 @@ std::optional<std::vector<std::int64_t>> numbers(std::string_view text) {
   }
 }
 
-[[noreturn]] void refuse(std::string_view who, std::string_view text) {
+[[noreturn]] void no_drawing(std::string_view who, std::string_view text) {
   const bool integers = text.starts_with("randint");
   throw Error(Error::Kind::argument, who,
               integers ? "randint:LOW,HIGH:SIZES with LOW below HIGH, such as randint:0,10:3,2"
@@ -45,7 +45,7 @@ std::optional<std::vector<std::int64_t>> numbers(std::string_view text) {
 Shape shape_of(std::string_view sizes, std::string_view who, std::string_view text) {
   const auto read = numbers(sizes);
   if (!read || read->size() > kMostDimensions || std::ranges::any_of(*read, [](auto n) { return n < 0; })) {
-    refuse(who, text);
+    no_drawing(who, text);
   }
   double bytes = sizeof(float);
   for (const std::int64_t size : *read) bytes *= static_cast<double>(size);
@@ -78,7 +78,8 @@ Tensor drawn(std::string_view text, std::string_view who, Generator& rng) {
   }
   const std::size_t colon = rest.find(':');
   const auto range = numbers(rest.substr(0, colon));
-  if (colon == std::string_view::npos || !range || range->size() != 2 || (*range)[0] >= (*range)[1]) refuse(who, text);
+  if (colon == std::string_view::npos || !range || range->size() != 2 || (*range)[0] >= (*range)[1])
+    no_drawing(who, text);
   return rng.randint((*range)[0], (*range)[1], shape_of(rest.substr(colon + 1), who, text));
 }
 

@@ -37,13 +37,15 @@ struct Reading {
   std::string token(std::int64_t id) const;  // "' Paris'"
 };
 
-// What was found: lines to read, the same in JSON, and a matrix to draw, where there is one.
+// What was found: lines to read, the same in JSON, and a matrix or lines to draw, where there are any.
 struct Found {
   std::string title;
   std::vector<std::string> lines;
   Json json;
   Tensor picture;
   figure::Options figure;
+  std::vector<figure::Series> series;  // or lines
+  figure::Axes axes;
 };
 
 // Each of these compares a pass with `edits` with one without, where there are edits, or `one` with `other`, where that
@@ -51,11 +53,15 @@ struct Found {
 Found losses(const Reading& one, const Edits& edits, const Reading* other);
 Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, std::int64_t count);
 Found effects(const Reading& one, const EffectOptions& options, const Reading* other);
-Found changes(const Reading& one, const Edits& edits);
+Found changes(const Reading& one, const Edits& edits, const Reading* other);
 Found lens(const Reading& one, const Edits& edits);
 Found patched(const Reading& clean, const Reading& corrupt, TokenPair tokens, bool heads);
 Found attributed(const Reading& one, const Edits& edits, std::int64_t a, std::optional<std::int64_t> b);
 Found rolled_out(const Reading& one, const Edits& edits);
-Found scored(const Reading& one, const Edits& edits);
+Found scored(const Reading& one, const Edits& edits, const Reading* other);
+// Losses, next tokens and heads of two models together.
+Found side_by_side(const Reading& one, const Edits& edits, const Reading& other);
+// Losses and scores of the models that a run has kept beside `model`.
+Found over_checkpoints(const Reading& one, const Edits& edits, const std::string& model);
 
 }  // namespace attn::tool

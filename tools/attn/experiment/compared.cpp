@@ -1,0 +1,192 @@
+// Two passes side by side: one model with edits and without, or two models, or one on two texts.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "attn/error.hpp"
+#include "experiment/tell.hpp"
+
+namespace attn::tool {
+namespace {
+
+using Int = std::int64_t;
+
+// What is compared, in numbers and in names; `after` is undefined where there is one pass alone.
+struct Pair {
+  Tensor before, after;
+  const char *first, *second;
+};
+
+// The logits of both passes: of the other model or text where there is one, else with edits where there are any.
+Pair logits_of(const Reading& one, const Edits& edits, const Reading* other) {
+  Pair pair{edited_forward(one.lm(), one.ids, other ? edits : Edits{}), {}, "as it is", "changed"};
+  if (other) {
+    pair.after = edited_forward(other->lm(), other->ids, edits), pair.first = "the first", pair.second = "the other";
+  } else if (!edits.empty()) {
+    pair.after = edited_forward(one.lm(), one.ids, edits);
+  }
+  return pair;
+}
+
+Pair of_each(Pair pair, const std::function<Tensor(const Tensor&)>& what) {
+  pair.before = what(pair.before);
+  if (pair.after.defined()) pair.after = what(pair.after);
+  return pair;
+}
+
+void tell_losses(Found& found, const Reading& one, const Pair& losses) {
+  const bool two = losses.after.defined();
+  Table table{{"", "token", losses.first}};
+  if (two) table.front().insert(table.front().end(), {losses.second, "difference"});
+  const auto row = [&](const std::string& place, const std::string& token, double a, double b) {
+    table.push_back({place, token, formatted("{:.4f}", a)});
+    if (two) table.back().insert(table.back().end(), {formatted("{:.4f}", b), signed_text(b - a)});
+  };
+  for (Int i = 0; i < losses.before.numel(); ++i) {
+    row(std::to_string(i + 2), in_quotes(one.tokens[static_cast<std::size_t>(i) + 1]), losses.before.at({i}),
+        two ? losses.after.at({i}) : 0);
+  }
+  const double mean = mean_of(losses.before), other = two ? mean_of(losses.after) : 0;
+  row("", "mean", mean, other);
+  tell(found, table, two ? "><>>>" : "><>");
+  found.json["losses"] = json_values(losses.before), found.json["loss"] = json_number(mean);
+  if (two) found.json["losses_changed"] = json_values(losses.after), found.json["loss_changed"] = json_number(other);
+}
+
+std::vector<Int> likeliest(const Tensor& logs, Int count) {
+  std::vector<Int> order(static_cast<std::size_t>(logs.numel()));
+  std::iota(order.begin(), order.end(), Int{0});
+  const auto end = order.begin() + std::min<std::ptrdiff_t>(count, std::ssize(order));
+  const double* value = logs.data<double>();
+  std::partial_sort(order.begin(), end, order.end(),
+                    [&](Int a, Int b) { return value[a] > value[b] || (value[a] == value[b] && a < b); });
+  order.erase(end, order.end());
+  return order;
+}
+
+// `chances`: log probabilities.
+void tell_next(Found& found, const Reading& one, const Pair& chances, Int count) {
+  const bool two = chances.after.defined();
+  std::vector<Int> ids = likeliest(chances.before, count);
+  for (const Int id : two ? likeliest(chances.after, count) : std::vector<Int>{}) {
+    if (std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
+  }
+  Table table{{"token", "id", chances.first}};
+  if (two) table.front().emplace_back(chances.second);
+  for (const Int id : ids) {
+    const double a = std::exp(chances.before.at({id})), b = two ? std::exp(chances.after.at({id})) : 0;
+    table.push_back({one.token(id), std::to_string(id), formatted("{:.4f}", a)});
+    if (two) table.back().push_back(formatted("{:.4f}", b));
+    Json entry{{"id", id}, {"token", one.tokenizer->decode(id)}, {"chance", json_number(a)}};
+    if (two) entry["chance_changed"] = json_number(b);
+    found.json["next"].push_back(entry);
+  }
+  tell(found, table, two ? "<>>>" : "<>>");
+}
+
+// The three scores of the heads that differ most.
+void tell_scores(Found& found, const char* name, const Tensor& before, const Tensor& after) {
+  Table table{{"head", name, "the other", "difference"}};
+  const Tensor change = difference(after, before);
+  for (const auto [l, h] : largest(change, 3)) {
+    table.push_back({name_of(l, h), formatted("{:.4f}", before.at({l, h})), formatted("{:.4f}", after.at({l, h})),
+                     signed_text(change.at({l, h}))});
+  }
+  tell(found, table, "<>>>");
+}
+
+Tensor last_chances(const Tensor& logits) { return log_probabilities(logits.select(0, logits.size(0) - 1)); }
+
+// One row, a cell for each token but the first.
+void draw_by_token(Found& found, const Reading& one, const Tensor& differences) {
+  std::vector<std::string> names(one.tokens.begin() + 1, one.tokens.end());
+  for (std::string& name : names) name = in_quotes(name);
+  draw_matrix(found, differences.unsqueeze(0).contiguous(), "loss", "tokens", "loss", {"difference"}, std::move(names));
+  found.figure.scale = figure::Scale::diverging;
+}
+
+constexpr const char* kLosses = "Loss of each token, in nats: -log of the chance that the model gave it";
+constexpr const char* kTwoLosses = "Loss of each token, in nats, and what the other model adds to it";
+
+}  // namespace
+
+Found losses(const Reading& one, const Edits& edits, const Reading* other) {
+  const auto of = [&](const Tensor& logits) { return token_losses(logits, one.ids); };
+  Found found = titled(kLosses, one);
+  tell_losses(found, one, of_each(logits_of(one, edits, other), of));
+  return found;
+}
+
+Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, Int count) {
+  Found found = titled("Chances of the next token", one);
+  tell_next(found, one, of_each(logits_of(one, edits, other), last_chances), count);
+  return found;
+}
+
+Found side_by_side(const Reading& one, const Edits& edits, const Reading& other) {
+  constexpr Int next = 5;
+  const auto [layers, heads] = one.model->size();
+  const auto [other_layers, other_heads] = other.model->size();
+  Comparison both;
+  if (layers == other_layers && heads == other_heads) {
+    both = compare(one.lm(), other.lm(), one.ids, edits);
+  } else {
+    const Pair logits = logits_of(one, edits, &other);
+    both = {.losses = token_losses(logits.before, one.ids),
+            .other_losses = token_losses(logits.after, one.ids),
+            .next = last_chances(logits.before),
+            .other_next = last_chances(logits.after),
+            .heads = {}};
+  }
+  Found found = titled(kTwoLosses, one);
+  tell_losses(found, one, {both.losses, both.other_losses, "the first", "the other"});
+  found.lines.insert(found.lines.end(), {"", "Chances of the next token"});
+  tell_next(found, one, {both.next, both.other_next, "the first", "the other"}, next);
+  found.lines.emplace_back();
+  if (both.heads.defined()) {
+    found.lines.emplace_back("How much each head gives otherwise: |z' - z| / |z|");
+    tell_largest(found, both.heads, "change");
+    found.json["changes"] = json_values(both.heads);
+  } else {
+    found.lines.push_back(formatted("Heads are not compared: here are {} layers of {}, and {} of {} in the other.",
+                                    layers, heads, other_layers, other_heads));
+  }
+  draw_by_token(found, one, difference(both.other_losses, both.losses));
+  return found;
+}
+
+Found changes(const Reading& one, const Edits& edits, const Reading* other) {
+  const Tensor table =
+      other ? compare(one.lm(), other->lm(), one.ids, edits).heads : head_changes(one.lm(), one.ids, edits);
+  Found found =
+      titled(formatted("How much each head gives otherwise{}: |z' - z| / |z|", other ? " in the other" : ""), one);
+  found.json["changes"] = json_values(table);
+  draw_heads(found, table, "change");
+  tell_largest(found, table, "change");
+  return found;
+}
+
+Found scored(const Reading& one, const Edits& edits, const Reading* other) {
+  const HeadScores a = scores_of(one, edits);
+  const HeadScores b = other ? scores_of(*other, edits) : HeadScores{};
+  Found found = titled(other ? "Scores of heads in both, the text read twice; the figure shows induction's"
+                             : "Scores of heads on the text, read twice; the figure shows induction",
+                       one);
+  for (const ScoreName& score : kScores) {
+    const Tensor &first = a.*score.of, &second = b.*score.of;
+    found.json[score.json] = json_values(first);
+    if (other) found.json[score.json + std::string("_other")] = json_values(second);
+    other ? tell_scores(found, score.name, first, second) : tell_largest(found, first, score.name, 3);
+    found.lines.emplace_back();
+  }
+  found.lines.pop_back();
+  if (other) {
+    draw_differences(found, difference(b.induction, a.induction), "induction");
+  } else {
+    draw_heads(found, a.induction, "induction");
+  }
+  return found;
+}
+
+}  // namespace attn::tool

@@ -1,0 +1,118 @@
+#include "experiment/tell.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "attn/error.hpp"
+#include "core/escape.hpp"
+
+namespace attn::tool {
+
+using Int = std::int64_t;
+
+std::string signed_text(double value) { return formatted("{}{:.4f}", value < 0 ? "" : "+", value); }
+
+std::string in_quotes(const std::string& token) {
+  constexpr std::size_t most = 18;
+  std::string text = escaped(token);
+  if (text.size() > most) {
+    std::size_t end = most;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+    text = text.substr(0, end) + "…";
+  }
+  return "'" + text + "'";
+}
+
+std::string name_of(Int layer, Int head) { return formatted("{}.{}", layer + 1, head + 1); }
+
+std::vector<std::string> numbers(Int count) {
+  std::vector<std::string> names;
+  for (Int i = 1; i <= count; ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+void draw_matrix(Found& found, const Tensor& matrix, const char* rows, const char* columns, const char* what,
+                 std::vector<std::string> row_names, std::vector<std::string> column_names) {
+  found.picture = matrix;
+  found.figure.rows = rows, found.figure.columns = columns, found.figure.values = what;
+  found.figure.tokens = std::move(row_names), found.figure.key_tokens = std::move(column_names);
+  found.figure.scale = figure::Scale::linear;
+}
+
+void draw_heads(Found& found, const Tensor& matrix, const char* what) {
+  draw_matrix(found, matrix, "layers", "heads", what, numbers(matrix.size(0)), numbers(matrix.size(1)));
+}
+
+void draw_differences(Found& found, const Tensor& matrix, const char* what) {
+  draw_heads(found, matrix, what);
+  found.figure.scale = figure::Scale::diverging;
+}
+
+void tell(Found& found, const Table& table, const std::string& alignment) {
+  for (std::string& line : table_lines(table, alignment)) found.lines.push_back(std::move(line));
+}
+
+std::vector<HeadAt> largest(const Tensor& matrix, std::size_t most) {
+  std::vector<HeadAt> all;
+  for (Int l = 0; l < matrix.size(0); ++l) {
+    for (Int h = 0; h < matrix.size(1); ++h) all.push_back({l, h});
+  }
+  const auto size = [&](HeadAt at) { return std::abs(matrix.at({at.layer, at.head})); };
+  std::ranges::stable_sort(all, [&](HeadAt a, HeadAt b) { return size(a) > size(b); });
+  all.resize(std::min(most, all.size()));
+  return all;
+}
+
+void tell_largest(Found& found, const Tensor& matrix, const std::string& what, std::size_t most, const How& how) {
+  Table table{{"head", what}};
+  if (how) table.front().emplace_back();
+  for (const auto [l, h] : largest(matrix, most)) {
+    table.push_back({name_of(l, h), signed_text(matrix.at({l, h}))});
+    if (how) table.back().push_back(how(l, h));
+  }
+  tell(found, table, how ? "<><" : "<>");
+}
+
+Tensor difference(const Tensor& after, const Tensor& before) {
+  Tensor d = after.clone();
+  for (Int i = 0; i < d.numel(); ++i) d.data<double>()[i] -= before.contiguous().data<double>()[i];
+  return d;
+}
+
+Tensor difference(const Tensor& after, double before) {
+  return difference(after, Tensor::full(after.shape(), before, DType::f64));
+}
+
+std::string Reading::token(Int id) const { return in_quotes(tokenizer->decode(id)); }
+
+static Json basic(const Reading& reading) {
+  Json json;
+  json["tokens"] = reading.tokens;
+  json["ids"] = json_values(reading.ids);
+  return json;
+}
+
+Found titled(std::string title, const Reading& reading) {
+  return {.title = std::move(title),
+          .lines = {},
+          .json = basic(reading),
+          .picture = {},
+          .figure = {},
+          .series = {},
+          .axes = {}};
+}
+
+HeadScores scores_of(const Reading& one, const Edits& edits) {
+  const Int n = one.ids.numel(), most = one.lm().config().context_length;
+  if (n < 2 || 2 * n > most) {
+    throw Error(Error::Kind::argument, "--text", formatted("2 to {} tokens, which are read twice for scores", most / 2),
+                std::to_string(n));
+  }
+  Tensor twice = Tensor::empty({2 * n}, DType::i64);
+  for (int half : {0, 1}) twice.slice(0, half * n, (half + 1) * n).copy_from(one.ids);
+  return head_scores(one.lm(), twice, edits);
+}
+
+}  // namespace attn::tool
