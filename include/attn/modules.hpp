@@ -62,11 +62,14 @@ struct ModuleConfig {
   std::int64_t kv_heads = 0;  // key heads, each of which so many query heads share (Ainslie et al. 2023); 0 = num_heads
   std::int64_t head_dim = 0;  // 0 = d_out / num_heads; another needs an out_proj
   bool qkv_bias = false;
-  bool out_bias = true;                        // of the output projection
-  bool causal = true;                          // false: the encoder's block
-  std::int64_t window = 0;                     // a query sees so many keys, its own included; 0 = all before it
-  double softcap = 0;                          // of the scores; 0 = none
-  bool sinks = false;                          // one more score a head, learned (attn/attention.hpp)
+  bool out_bias = true;     // of the output projection
+  bool causal = true;       // false: the encoder's block
+  std::int64_t window = 0;  // a query sees so many keys, its own included; 0 = all before it
+  double softcap = 0;       // of the scores; 0 = none
+  bool sinks = false;       // one more score a head, learned (attn/attention.hpp)
+  // Twice as many rows of W_query, of each head first those of the query and then those of a gate: what the head gives
+  // is multiplied by the gate's sigmoid before out_proj (Qiu et al. 2025, "Gated Attention for Large Language Models").
+  bool output_gate = false;
   std::optional<double> scale = {};            // default 1/√head_dim
   std::optional<LayerOrder> layer_order = {};  // default qkv; SelfAttentionHead's is kqv
   // Queries and keys turn by their positions before they meet, and a cache's tokens count. Keys from another source do
@@ -129,7 +132,8 @@ class AttentionLayer : public Module {
 
  private:
   struct Heads {
-    Tensor q, k, v;  // (b, heads, t, head_dim)
+    Tensor q, k, v;    // (b, heads, t, head_dim)
+    Tensor gate = {};  // (b, t, heads · head_dim), where there is one
   };
   // A forward pass, as backward() needs it.
   struct Saved {
@@ -138,7 +142,7 @@ class AttentionLayer : public Module {
     RotaryTable q_turns, k_turns;
     AttentionOptions options;
     AttentionResult attention;
-    Tensor merged;      // (b, tq, heads · head_dim)
+    Tensor merged;      // (b, tq, heads · head_dim), as out_proj takes it
     bool self = false;  // source is x
   };
 
@@ -146,6 +150,7 @@ class AttentionLayer : public Module {
   Tensor run(const Tensor& given, const Tensor& given_source, const RotaryTable& q_turns, const RotaryTable& k_turns,
              Trace* trace);
   Heads project_heads(const Tensor& x, const Tensor& source, DType kept);
+  Tensor split_gate(Tensor& queries) const;
   AttentionOptions options(Align align) const;
   RotaryTable turns(std::int64_t tokens);
   RotaryTable own_turns(std::int64_t tokens);

@@ -35,6 +35,7 @@ constexpr std::array kSteps{
     Step{"weights", weights, false, "Weights", "Softmax of each row: how a word spreads its attention."},
     Step{"dropped", weights, false, "Dropped", "Training only: some weights are 0, the others larger."},
     Step{"context", heads, false, "Context", "Values summed by the weights."},
+    Step{"gated", heads, false, "Gated", "Contexts times the sigmoid of a gate that stands beside each query."},
     Step{"normed", heads, false, "Normed",
          "Contexts by their root mean square, times a weight, and a gate if there is one."},
     Step{"merged", tokens, false, "Merged", "The heads' contexts, side by side."},

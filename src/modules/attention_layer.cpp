@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "attn/feed_forward.hpp"
 #include "attn/modules.hpp"
 #include "attn/reference.hpp"
 #include "core/rows.hpp"
@@ -78,6 +79,18 @@ Tensor normalised_backward(Norm& norm, const Tensor& dy) {
   return norm.backward(rows, {}).view(dy.shape());
 }
 
+// What a gate leaves of it.
+Tensor closed(const Tensor& merged, const Tensor& gate) {
+  return gate.defined() ? gated(gate, merged, Activation::sigmoid) : merged;
+}
+
+// Of each head, its part of `queries` and then that of `gates`.
+Tensor beside(const Tensor& queries, const Tensor& gates, std::int64_t head_dim) {
+  const Shape rows{-1, head_dim};
+  const std::vector<Tensor> both{queries.contiguous().view(rows), gates.to(queries.dtype()).contiguous().view(rows)};
+  return concat_last(both).view({queries.size(0), queries.size(1), 2 * queries.size(2)});
+}
+
 }  // namespace
 
 AttentionLayer::AttentionLayer(const ModuleConfig& config, Generator& rng, std::string_view prefix,
@@ -95,9 +108,10 @@ AttentionLayer::AttentionLayer(const ModuleConfig& config, Generator& rng, std::
     return layer(c.d_in, heads * c.head_dim, c.qkv_bias, name);
   };
   const LayerOrder order = c.layer_order.value_or(LayerOrder::qkv);
-  if (order == LayerOrder::qkv) query_ = projection(c.num_heads, names.query);
+  const std::int64_t query_heads = c.output_gate ? 2 * c.num_heads : c.num_heads;
+  if (order == LayerOrder::qkv) query_ = projection(query_heads, names.query);
   key_ = projection(c.kv_heads, names.key);
-  if (order == LayerOrder::kqv) query_ = projection(c.num_heads, names.query);
+  if (order == LayerOrder::kqv) query_ = projection(query_heads, names.query);
   value_ = projection(c.kv_heads, names.value);
   if (c.out_proj) out_ = layer(c.num_heads * c.head_dim, c.d_out, c.out_bias, names.out);
   if (c.query_key_norm != QueryKeyNorm::none) {
@@ -170,13 +184,25 @@ RotaryTable AttentionLayer::turns(const DecoderCache& cache, std::int64_t tokens
   return rotary_rows(all, positions);
 }
 
+// (b, t, heads · 2 · head_dim) → the gates, and the queries are left, both (b, t, heads · head_dim)
+Tensor AttentionLayer::split_gate(Tensor& queries) const {
+  const Shape joined{queries.size(0), queries.size(1), config_.num_heads * config_.head_dim};
+  const Tensor rows = queries.view({-1, 2 * config_.head_dim});
+  const auto half = [&](std::int64_t first) {
+    return rows.slice(1, first, first + config_.head_dim).contiguous().view(joined);
+  };
+  queries = half(0);
+  return half(config_.head_dim);
+}
+
 // x (b, tq, d_in), source (b, tk, d_in) → queries, keys and values, kept in float32 or bfloat16, before they turn
 AttentionLayer::Heads AttentionLayer::project_heads(const Tensor& x, const Tensor& source, DType kept) {
   const DType unnormalised = query_norm_ ? DType::f32 : kept;
   Tensor q = linear(*query_, x, unnormalised), k = linear(*key_, source, unnormalised);
+  const Tensor gate = config_.output_gate ? split_gate(q).to(kept) : Tensor{};
   if (query_norm_) q = normalised(*query_norm_, q, kept), k = normalised(*key_norm_, k, kept);
   return {ref::split_heads(q, config_.num_heads), ref::split_heads(k, config_.kv_heads),
-          ref::split_heads(linear(*value_, source, kept), config_.kv_heads)};
+          ref::split_heads(linear(*value_, source, kept), config_.kv_heads), gate};
 }
 
 Tensor AttentionLayer::forward(const Tensor& x, const Tensor& source, Trace* trace) {
@@ -209,7 +235,7 @@ Tensor AttentionLayer::run(const Tensor& given, const Tensor& given_source, cons
   Saved s{.x = batched(x), .source = batched(source), .heads = {}, .q_turns = q_turns, .k_turns = k_turns};
   s.self = self;
   s.heads = project_heads(s.x, s.source, trace ? DType::f32 : stored(*query_));
-  auto& [q, k, v] = s.heads;
+  auto& [q, k, v, gate] = s.heads;
   s.options = options(Align::top_left);
   const Shape weights{s.x.size(0), config_.num_heads, x.size(-2), source.size(-2)};
   if (training_) add_dropout(s.options, rng_, sequence_.get(), weights, config_.dropout);
@@ -229,7 +255,9 @@ Tensor AttentionLayer::run(const Tensor& given, const Tensor& given_source, cons
   const auto passed = [&](const char* name, const Tensor& t) {
     return trace ? batched(trace->pass(name, shown(t))) : t;
   };
-  s.merged = ref::merge_heads(s.attention.output);
+  s.merged = closed(ref::merge_heads(s.attention.output), gate);
+  if (gate.defined() && trace)
+    s.merged = ref::merge_heads(steps.pass("gated", ref::split_heads(s.merged, config_.num_heads)));
   if (config_.num_heads > 1) s.merged = passed("merged", s.merged);
   const Tensor z = out_ ? passed("output", linear(*out_, s.merged, DType::f32)) : s.merged.to(DType::f32);
   if (!trace || !trace->edits()) saved_ = std::move(s);
@@ -257,7 +285,7 @@ Tensor AttentionLayer::forward(const Tensor& x, const RotaryTable& turns, Decode
     throw Error(Error::Kind::shape, kOp, item ? "x (1, tokens, d_in) for one item" : "x (batch, tokens, d_in)",
                 x.shape().str());
   }
-  const auto [q, k, v] = project_heads(x, x, stored(*query_));
+  const auto [q, k, v, gate] = project_heads(x, x, stored(*query_));
   if (turns.cos.defined()) {
     rotary_in_place(q, turns);
     rotary_in_place(k, turns);
@@ -271,21 +299,26 @@ Tensor AttentionLayer::forward(const Tensor& x, const RotaryTable& turns, Decode
     cache.append(k, v);
     result = attention(q, cache, own);
   }
-  const Tensor merged = ref::merge_heads(result.output);
+  const Tensor merged = closed(ref::merge_heads(result.output), gate);
   return out_ ? linear(*out_, merged, DType::f32) : merged.to(DType::f32);
 }
 
 Module::Gradient AttentionLayer::backward(const Tensor& dz) {
   require_forward(kOp, saved_.has_value());
   const Saved& s = *saved_;
-  const auto& [q, k, v] = s.heads;
+  const auto& [q, k, v, gate] = s.heads;
   const Tensor dz3 = batched(dz);
   const Shape shape{s.x.size(0), s.x.size(1), config_.d_out};
   if (!(dz3.shape() == shape)) {
     throw Error(Error::Kind::shape, kOp, "dz of the output's shape " + shape.str(), dz.shape().str());
   }
   // z = out(merged)
-  const Tensor d_merged = out_ ? linear_backward(*out_, dz3, s.merged, s.merged.dtype()) : dz3;
+  Tensor d_merged = out_ ? linear_backward(*out_, dz3, s.merged, s.merged.dtype()) : dz3, d_gate;
+  if (gate.defined()) {  // merged = σ(gate) · merge_heads(context)
+    const GatedGradient d =
+        gated_backward(d_merged.to(gate.dtype()), gate, ref::merge_heads(s.attention.output), Activation::sigmoid);
+    d_merged = d.up, d_gate = d.gate;
+  }
   // merged = merge_heads(context), context = attention(q, k, v)
   const Tensor d_context = ref::split_heads(d_merged, config_.num_heads);
   if (on_backward) on_backward(s.attention.output, d_context, v);
@@ -299,6 +332,7 @@ Module::Gradient AttentionLayer::backward(const Tensor& dz) {
   // q, k = norm(q), norm(k), each of merged heads
   Tensor dq = ref::merge_heads(grad.q), dk = ref::merge_heads(grad.k);
   if (query_norm_) dq = normalised_backward(*query_norm_, dq), dk = normalised_backward(*key_norm_, dk);
+  if (d_gate.defined()) dq = beside(dq, d_gate, config_.head_dim);
   // q, k, v = W · x
   const Tensor dx = linear_backward(*query_, dq, s.x, DType::f32);
   const Tensor d_keys = linear_backward(*key_, dk, s.source, DType::f32, s.self ? dx : Tensor{});

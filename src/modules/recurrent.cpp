@@ -6,6 +6,7 @@
 #include "attn/recurrent_modules.hpp"
 #include "attn/reference.hpp"
 #include "core/rows.hpp"
+#include "modules/recurrent_config.hpp"
 #include "ops/dense.hpp"
 #include "ops/input.hpp"
 #include "ops/stored.hpp"
@@ -13,33 +14,7 @@
 namespace attn {
 namespace {
 
-constexpr const char* kRecurrentOp = "recurrent module";
 constexpr double kLeastSum = 1e-10;  // that linear attention divides by, added
-
-void require(bool fits, const char* expected, const std::string& found) {
-  if (!fits) throw Error(Error::Kind::argument, kRecurrentOp, expected, found);
-}
-
-ModuleConfig checked(RecurrentLayer::Kind kind, ModuleConfig c, std::int64_t convolution) {
-  require_positive(kRecurrentOp, "d_in", c.d_in);
-  require_positive(kRecurrentOp, "d_out", c.d_out);
-  require_positive(kRecurrentOp, "num_heads", c.num_heads);
-  require(c.d_out % c.num_heads == 0, "d_out divisible by num_heads",
-          "d_out = " + std::to_string(c.d_out) + ", num_heads = " + std::to_string(c.num_heads));
-  require(c.head_dim == 0 || c.head_dim == c.d_out / c.num_heads, "head_dim = d_out / num_heads, or 0",
-          std::to_string(c.head_dim));
-  require(c.context_length >= 0, "context_length >= 0 (0 = any)", std::to_string(c.context_length));
-  require(c.causal, "a causal module: a state holds what came before", "causal = false");
-  require(c.kv_heads == 0 || c.kv_heads == c.num_heads, "as many key heads as heads", std::to_string(c.kv_heads));
-  const bool others = c.dropout != 0 || c.window != 0 || c.softcap != 0 || c.sinks || c.rope || c.scale ||
-                      c.query_key_norm != QueryKeyNorm::none;
-  require(!others, "no dropout, window, softcap, sinks, rope, scale or query_key_norm, which a state does not have",
-          "one of them");
-  const bool fits = convolution == 0 || (convolution >= 2 && convolution <= 8 && kind != RecurrentLayer::Kind::linear);
-  require(fits, "a convolution of 2 to 8 tokens before a delta rule, or 0", std::to_string(convolution));
-  c.kv_heads = c.num_heads, c.head_dim = c.d_out / c.num_heads;
-  return c;
-}
 
 Tensor ones_like(const Tensor& x) { return Tensor::ones(x.shape()); }
 
@@ -138,44 +113,56 @@ struct RecurrentLayer::Saved {
 
 RecurrentLayer::RecurrentLayer(Kind kind, const ModuleConfig& config, Generator& rng, std::int64_t convolution,
                                std::string_view prefix)
-    : kind_(kind), config_(checked(kind, config, convolution)), convolution_(convolution) {
+    : RecurrentLayer(kind, checked_recurrent(kind, config, convolution),
+                     sizes_of(checked_recurrent(kind, config, convolution), convolution), rng, prefix, {}) {}
+
+RecurrentLayer::RecurrentLayer(const ModuleConfig& config, const GatedDeltaConfig& sizes, Generator& rng,
+                               std::string_view prefix, const RecurrentNames& names)
+    : RecurrentLayer(Kind::gated_delta, checked_recurrent(config, sizes), sizes, rng, prefix, names) {}
+
+RecurrentLayer::RecurrentLayer(Kind kind, const ModuleConfig& checked, const GatedDeltaConfig& sizes, Generator& rng,
+                               std::string_view prefix, const RecurrentNames& names)
+    : kind_(kind), config_(checked), sizes_(sizes) {
   const ModuleConfig& c = config_;
-  const auto named = [&](const char* name) { return std::string(prefix) + name; };
-  const auto layer = [&](std::int64_t d_in, std::int64_t d_out, bool bias, const char* name) {
+  const auto named = [&](std::string_view name) { return std::string(prefix).append(name); };
+  const auto layer = [&](std::int64_t d_in, std::int64_t d_out, bool bias, std::string_view name) {
     auto made = c.initialise ? std::make_unique<Linear>(d_in, d_out, bias, rng, named(name))
                              : std::make_unique<Linear>(d_in, d_out, bias, named(name));
     made->precision = c.precision;
     return made;
   };
+  const std::int64_t keys = sizes.keys(), values = sizes.values(), heads = sizes.value_heads;
   const bool key_first = c.layer_order == LayerOrder::kqv;
-  if (!key_first) query_ = layer(c.d_in, c.d_out, c.qkv_bias, "W_query");
-  key_ = layer(c.d_in, c.d_out, c.qkv_bias, "W_key");
-  if (key_first) query_ = layer(c.d_in, c.d_out, c.qkv_bias, "W_query");
-  value_ = layer(c.d_in, c.d_out, c.qkv_bias, "W_value");
-  if (kind != Kind::linear) beta_ = layer(c.d_in, c.num_heads, false, "W_beta");
+  if (!key_first) query_ = layer(c.d_in, keys, c.qkv_bias, names.query);
+  key_ = layer(c.d_in, keys, c.qkv_bias, names.key);
+  if (key_first) query_ = layer(c.d_in, keys, c.qkv_bias, names.query);
+  value_ = layer(c.d_in, values, c.qkv_bias, names.value);
+  if (kind != Kind::linear) beta_ = layer(c.d_in, heads, false, names.beta);
   if (kind == Kind::gated_delta) {
-    alpha_ = layer(c.d_in, c.num_heads, false, "W_alpha");
-    gate_ = layer(c.d_in, c.d_out, false, "W_gate");
-    const Tensor a = c.initialise ? rng.uniform({c.num_heads}, 1, 16) : spread(c.num_heads, 1, 16);
+    alpha_ = layer(c.d_in, heads, false, names.alpha);
+    gate_ = layer(c.d_in, values, false, names.gate);
+    const Tensor a = c.initialise ? rng.uniform({heads}, 1, 16) : spread(heads, 1, 16);
     a_log_ = {named("A_log"), mapped(a, [](std::int64_t, float x) { return std::log(x); }), {}};
     const double shortest = std::log(0.001), longest = std::log(0.1);
-    const Tensor step =
-        c.initialise ? rng.uniform({c.num_heads}, shortest, longest) : spread(c.num_heads, shortest, longest);
+    const Tensor step = c.initialise ? rng.uniform({heads}, shortest, longest) : spread(heads, shortest, longest);
     // softplus(dt_bias) is the step.
     dt_bias_ = {
         named("dt_bias"), mapped(step, [](std::int64_t, float x) { return std::log(std::expm1(std::exp(x))); }), {}};
-    gated_norm_ = std::make_unique<GatedNorm>(c.head_dim, c.epsilon, named("norm"));
+    gated_norm_ = std::make_unique<GatedNorm>(sizes.value_dim, c.epsilon, named(names.norm));
   } else if (kind == Kind::delta) {
-    norm_ = std::make_unique<Norm>(NormForm::rms, c.head_dim, c.epsilon, named("norm"));
+    norm_ = std::make_unique<Norm>(NormForm::rms, sizes.value_dim, c.epsilon, named(names.norm));
   }
-  if (convolution_ > 0) {
-    const double bound = 1 / std::sqrt(static_cast<double>(convolution_));
-    const Shape shape{3 * c.d_out, convolution_};
-    conv_ = {named("conv.weight"), c.initialise ? rng.uniform(shape, -bound, bound) : Tensor::zeros(shape), {}};
-    if (!c.initialise)  // each token itself
-      for (std::int64_t i = 0; i < shape[0]; ++i) conv_.value.set({i, convolution_ - 1}, 1);
+  if (sizes.convolution > 0) {
+    const std::int64_t rows = sizes.channels(), taps = sizes.convolution;
+    const double bound = 1 / std::sqrt(static_cast<double>(taps));
+    const Shape shape = names.as_conv1d ? Shape{rows, 1, taps} : Shape{rows, taps};
+    conv_ = {named(names.convolution) + ".weight",
+             c.initialise ? rng.uniform(shape, -bound, bound) : Tensor::zeros(shape),
+             {}};
+    for (std::int64_t row = 0; row < rows && !c.initialise; ++row)  // each token itself
+      conv_.value.data<float>()[(row + 1) * taps - 1] = 1;
   }
-  if (c.out_proj) out_ = layer(c.d_out, c.d_out, c.out_bias, "out_proj");
+  if (c.out_proj) out_ = layer(values, c.d_out, c.out_bias, names.out);
 }
 
 std::vector<Parameter*> RecurrentLayer::parameters() {
@@ -185,7 +172,7 @@ std::vector<Parameter*> RecurrentLayer::parameters() {
       for (Parameter* p : (*part)->parameters()) all.push_back(p);
   }
   if (kind_ == Kind::gated_delta) all.insert(all.end(), {&a_log_, &dt_bias_});
-  if (convolution_ > 0) all.push_back(&conv_);
+  if (sizes_.convolution > 0) all.push_back(&conv_);
   if (norm_) all.push_back(&norm_->weight);
   if (gated_norm_) all.push_back(&gated_norm_->norm.weight);
   if (out_)
@@ -194,51 +181,60 @@ std::vector<Parameter*> RecurrentLayer::parameters() {
 }
 
 RecurrentCacheConfig RecurrentLayer::cache_config(std::int64_t batch, DType dtype) const {
-  const std::int64_t d = config_.head_dim;
   return {.batch = batch,
-          .heads = config_.num_heads,
-          .key_dim = d,
-          .value_dim = kind_ == Kind::linear ? d + 1 : d,
-          .channels = convolution_ > 0 ? 3 * config_.d_out : 0,
-          .taps = std::max<std::int64_t>(convolution_, 1),
+          .heads = sizes_.value_heads,
+          .key_dim = sizes_.key_dim,
+          .value_dim = kind_ == Kind::linear ? sizes_.value_dim + 1 : sizes_.value_dim,
+          .channels = sizes_.convolution > 0 ? sizes_.channels() : 0,
+          .taps = std::max<std::int64_t>(sizes_.convolution, 1),
           .dtype = dtype};
 }
 
-Tensor RecurrentLayer::heads(const Tensor& x) const {
-  return x.view({x.size(0), x.size(1), config_.num_heads, config_.head_dim}).transpose(1, 2);
+Tensor RecurrentLayer::key_heads(const Tensor& x) const {
+  return x.view({x.size(0), x.size(1), sizes_.key_heads, sizes_.key_dim}).transpose(1, 2);
+}
+
+Tensor RecurrentLayer::value_heads(const Tensor& x) const {
+  return x.view({x.size(0), x.size(1), sizes_.value_heads, sizes_.value_dim}).transpose(1, 2);
+}
+
+// (channels, taps) in float32
+Tensor RecurrentLayer::kernel() const {
+  return rows_of(conv_, 0, sizes_.channels()).view({sizes_.channels(), sizes_.convolution});
 }
 
 // raw_q, raw_k, raw_v become q, k, v.
 void RecurrentLayer::map(Saved& s, const Tensor& window) {
   if (kind_ == Kind::linear) {
     s.active_q = elu_plus_one(s.raw_q), s.active_k = elu_plus_one(s.raw_k);
-    s.q = heads(s.active_q), s.k = heads(s.active_k), s.v = with_ones(heads(s.raw_v));
+    s.q = key_heads(s.active_q), s.k = key_heads(s.active_k), s.v = with_ones(value_heads(s.raw_v));
     return;
   }
   Tensor v = s.raw_v;
-  if (convolution_ > 0) {
+  if (sizes_.convolution > 0) {
     const std::vector<Tensor> three{s.raw_q, s.raw_k, s.raw_v};
     s.joined = concat_last(three);
-    const auto done = causal_convolution(s.joined, rows_of(conv_, 0, 3 * config_.d_out),
-                                         {.silu = true, .initial_state = window, .starts = starts_});
-    const std::int64_t w = config_.d_out;
+    const auto done =
+        causal_convolution(s.joined, kernel(), {.silu = true, .initial_state = window, .starts = starts_});
+    const std::int64_t w = sizes_.keys();
     s.active_q = done.output.slice(2, 0, w).contiguous(), s.active_k = done.output.slice(2, w, 2 * w).contiguous();
-    v = done.output.slice(2, 2 * w, 3 * w).contiguous(), s.window = done.state;
+    v = done.output.slice(2, 2 * w, sizes_.channels()).contiguous(), s.window = done.state;
   } else {
     s.active_q = gated(s.raw_q, ones_like(s.raw_q), Activation::silu);
     s.active_k = gated(s.raw_k, ones_like(s.raw_k), Activation::silu);
   }
-  const auto unit = [&](const Tensor& x) { return heads(l2_norm(x.view({-1, config_.head_dim})).view(x.shape())); };
-  s.q = unit(s.active_q), s.k = unit(s.active_k), s.v = heads(v);
+  const auto unit = [&](const Tensor& x) { return key_heads(l2_norm(x.view({-1, sizes_.key_dim})).view(x.shape())); };
+  s.q = unit(s.active_q), s.k = unit(s.active_k), s.v = value_heads(v);
 }
 
-// decay = −exp(A_log) · softplus(W_alpha · x + dt_bias), beta = σ(W_beta · x)
+// decay = −exp(A_log) · softplus(W_alpha · x + dt_bias), beta = σ(W_beta · x), or twice that
 void RecurrentLayer::set_gates(Saved& s) {
   if (kind_ == Kind::linear) return;
-  const std::int64_t h = config_.num_heads;
+  const std::int64_t h = sizes_.value_heads;
+  const float most = sizes_.doubled_beta ? 2 : 1;
   s.beta_in = linear(*beta_, s.x, DType::f32);
   s.options.rule = StateRule::delta;
-  s.options.beta = mapped(s.beta_in, [](std::int64_t, float x) { return sigmoid(x); }).transpose(1, 2);
+  s.options.beta = mapped(s.beta_in, [most](std::int64_t, float x) { return most * sigmoid(x); }).transpose(1, 2);
   if (kind_ == Kind::delta) return;
   s.alpha = linear(*alpha_, s.x, DType::f32);
   const float *a = a_log_.value.data<float>(), *bias = dt_bias_.value.data<float>();
@@ -249,7 +245,7 @@ void RecurrentLayer::set_gates(Saved& s) {
 
 // The effective weights: the rule is linear in the values, so that they are what it makes of the unit vectors.
 Tensor RecurrentLayer::weights(const Saved& s) const {
-  const Tensor units = identity(s.x.size(0), config_.num_heads, s.x.size(1));
+  const Tensor units = identity(s.x.size(0), sizes_.value_heads, s.x.size(1));
   if (units.numel() == 0) return units;
   const bool linear = kind_ == Kind::linear;
   const Tensor all = linear_attention(s.q, s.k, linear ? with_ones(units) : units, s.options).output;
@@ -260,11 +256,13 @@ Tensor RecurrentLayer::weights(const Saved& s) const {
 Tensor RecurrentLayer::run(const Tensor& x, Saved& s, const Tensor& state, const Tensor& window, Trace* steps) {
   const bool is_linear = kind_ == Kind::linear;
   s.x = x;
-  const auto projected = [&](const Linear& layer, const char* name) {
-    const Tensor y = linear(layer, x, DType::f32);
-    return steps ? merged(steps->pass(name, heads(y))) : y;
-  };
-  s.raw_q = projected(*query_, "queries"), s.raw_k = projected(*key_, "keys"), s.raw_v = projected(*value_, "values");
+  s.raw_q = linear(*query_, x, DType::f32), s.raw_k = linear(*key_, x, DType::f32);
+  s.raw_v = linear(*value_, x, DType::f32);
+  if (steps) {
+    s.raw_q = merged(steps->pass("queries", key_heads(s.raw_q)));
+    s.raw_k = merged(steps->pass("keys", key_heads(s.raw_k)));
+    s.raw_v = merged(steps->pass("values", value_heads(s.raw_v)));
+  }
   map(s, window);
   set_gates(s);
   if (steps) {
@@ -279,11 +277,11 @@ Tensor RecurrentLayer::run(const Tensor& x, Saved& s, const Tensor& state, const
   s.context = is_linear ? divided(r.output, &s.sums) : r.output;
   if (steps && steps->watches("weights")) {
     const Tensor found = weights(s), given = steps->pass("weights", found);
-    if (given.raw() != found.raw()) s.context = reference::weighted_sum(given, is_linear ? heads(s.raw_v) : s.v);
+    if (given.raw() != found.raw()) s.context = reference::weighted_sum(given, is_linear ? value_heads(s.raw_v) : s.v);
   }
   s.context = pass(steps, "context", s.context);
   s.joined_heads = merged(s.context);
-  const Shape rows{-1, config_.head_dim};
+  const Shape rows{-1, sizes_.value_dim};
   s.rows = s.joined_heads.view(rows);
   if (norm_) {
     s.joined_heads = norm_->forward(s.rows, DType::f32).view(s.joined_heads.shape());
@@ -291,7 +289,7 @@ Tensor RecurrentLayer::run(const Tensor& x, Saved& s, const Tensor& state, const
     s.gate = linear(*gate_, x, DType::f32);
     s.joined_heads = gated_norm_->forward(s.rows, s.gate.view(rows)).view(s.joined_heads.shape());
   }
-  if (steps && !is_linear) s.joined_heads = merged(steps->pass("normed", heads(s.joined_heads)));
+  if (steps && !is_linear) s.joined_heads = merged(steps->pass("normed", value_heads(s.joined_heads)));
   return s.joined_heads;
 }
 
@@ -308,9 +306,9 @@ Tensor RecurrentLayer::forward(const Tensor& given, Trace* trace) {
   const auto shown = [unbatched](const Tensor& t) { return unbatched ? t.select(0, 0) : t; };
   const auto s = std::make_shared<Saved>();
   const Tensor x = batched(pass(trace, "inputs", given));
-  Trace steps = trace ? steps_within(*trace, unbatched, config_.num_heads == 1) : Trace{};
+  Trace steps = trace ? steps_within(*trace, unbatched, sizes_.value_heads == 1) : Trace{};
   s->joined_heads = run(x, *s, {}, {}, trace ? &steps : nullptr);
-  if (config_.num_heads > 1) s->joined_heads = batched(pass(trace, "merged", shown(s->joined_heads)));
+  if (sizes_.value_heads > 1) s->joined_heads = batched(pass(trace, "merged", shown(s->joined_heads)));
   Tensor z = shown(projected_out(s->joined_heads));
   if (out_) z = pass(trace, "output", z);
   if (!trace || !trace->edits()) saved_ = s;
@@ -324,7 +322,7 @@ Tensor RecurrentLayer::forward(const Tensor& x, RecurrentCache& cache, std::opti
     throw Error(Error::Kind::shape, kRecurrentOp, "x (" + std::to_string(batch) + ", tokens, d_in)", x.shape().str());
   require_context(kRecurrentOp, config_.context_length, x.size(1), item ? cache.length(*item) : cache.max_length());
   Saved s;
-  const Tensor before = convolution_ > 0 ? cache.window(item) : Tensor{};
+  const Tensor before = sizes_.convolution > 0 ? cache.window(item) : Tensor{};
   const Tensor z = projected_out(run(x.contiguous(), s, cache.state(item), before, nullptr));
   cache.update(s.state, s.window.defined() ? s.window : Tensor::empty({batch, 0, 0}), x.size(1), item);
   return z;
@@ -337,19 +335,19 @@ Tensor RecurrentLayer::map_backward(Saved& s, const Tensor& dq, const Tensor& dk
     d_q = elu_plus_one_backward(d_q, s.active_q), d_k = elu_plus_one_backward(d_k, s.active_k);
   } else {
     // q, k = l2_norm(active)
-    const Shape rows{-1, config_.head_dim};
+    const Shape rows{-1, sizes_.key_dim};
     const auto unit_back = [&](const Tensor& d, const Tensor& x) {
       return l2_norm_backward(d.view(rows), x.view(rows)).view(x.shape());
     };
     d_q = unit_back(d_q, s.active_q), d_k = unit_back(d_k, s.active_k);
-    if (convolution_ > 0) {
+    if (sizes_.convolution > 0) {
       const std::vector<Tensor> three{d_q, d_k, d_v};
-      const auto g = causal_convolution_backward(concat_last(three), {}, s.joined, rows_of(conv_, 0, 3 * config_.d_out),
+      const auto g = causal_convolution_backward(concat_last(three), {}, s.joined, kernel(),
                                                  {.silu = true, .starts = s.options.starts});
-      accumulate(conv_, g.weight);
-      const std::int64_t w = config_.d_out;
+      accumulate(conv_, g.weight.view(conv_.value.shape()));
+      const std::int64_t w = sizes_.keys();
       d_q = g.x.slice(2, 0, w).contiguous(), d_k = g.x.slice(2, w, 2 * w).contiguous();
-      d_v = g.x.slice(2, 2 * w, 3 * w).contiguous();
+      d_v = g.x.slice(2, 2 * w, sizes_.channels()).contiguous();
     } else {
       d_q = gated_backward(d_q, s.raw_q, ones_like(s.raw_q), Activation::silu).gate;
       d_k = gated_backward(d_k, s.raw_k, ones_like(s.raw_k), Activation::silu).gate;
@@ -361,12 +359,12 @@ Tensor RecurrentLayer::map_backward(Saved& s, const Tensor& dq, const Tensor& dk
 }
 
 Tensor RecurrentLayer::gates_backward(const Saved& s, const Tensor& d_decay, const Tensor& d_beta, Tensor dx) {
-  const std::int64_t h = config_.num_heads;
-  // beta = σ(W_beta · x)
-  const float* in = s.beta_in.data<float>();
-  const Tensor d_in = mapped(d_beta.transpose(1, 2), [in](std::int64_t i, float d) {
+  const std::int64_t h = sizes_.value_heads;
+  // beta = most · σ(W_beta · x)
+  const float *in = s.beta_in.data<float>(), most = sizes_.doubled_beta ? 2 : 1;
+  const Tensor d_in = mapped(d_beta.transpose(1, 2), [in, most](std::int64_t i, float d) {
     const float open = sigmoid(in[i]);
-    return d * open * (1 - open);
+    return d * most * open * (1 - open);
   });
   dx = linear_backward(*beta_, d_in, s.x, DType::f32, dx);
   if (kind_ == Kind::delta) return dx;
@@ -389,24 +387,24 @@ Module::Gradient RecurrentLayer::backward(const Tensor& dz) {
   require_forward(kRecurrentOp, saved_ != nullptr);
   Saved& s = *saved_;
   const Tensor dz3 = dz.rank() == 3 ? dz : dz.unsqueeze(0);
-  const Shape shape{s.x.size(0), s.x.size(1), config_.d_out};
+  const Shape shape{s.x.size(0), s.x.size(1), out_ ? config_.d_out : sizes_.values()};
   if (!(dz3.shape() == shape))
     throw Error(Error::Kind::shape, kRecurrentOp, "dz of the output's shape " + shape.str(), dz.shape().str());
   // z = out_proj(joined_heads)
   Tensor d_merged = out_ ? linear_backward(*out_, dz3, s.joined_heads, DType::f32) : dz3.contiguous(), dx;
-  const Shape rows{-1, config_.head_dim};
+  const Shape rows{-1, sizes_.value_dim}, joined = s.joined_heads.shape();
   if (norm_) {
-    d_merged = norm_->backward(d_merged.view(rows), {}).view(shape);
+    d_merged = norm_->backward(d_merged.view(rows), {}).view(joined);
   } else if (gated_norm_) {
     const GatedNorm::Gradient g = gated_norm_->backward(d_merged.view(rows));
-    d_merged = g.x.view(shape);
-    dx = linear_backward(*gate_, g.gate.view(shape), s.x, DType::f32);
+    d_merged = g.x.view(joined);
+    dx = linear_backward(*gate_, g.gate.view(joined), s.x, DType::f32);
   }
-  Tensor d_context = heads(d_merged);
+  Tensor d_context = value_heads(d_merged);
   if (kind_ == Kind::linear) d_context = divided_backward(d_context, s.context, s.sums);
   const LinearAttentionGradient g = linear_attention_backward(d_context, {}, s.q, s.k, s.v, s.options);
   if (kind_ != Kind::linear) dx = gates_backward(s, g.decay, g.beta, dx);
-  dx = map_backward(s, g.q, g.k, kind_ == Kind::linear ? g.v.slice(3, 0, config_.head_dim) : g.v, dx);
+  dx = map_backward(s, g.q, g.k, kind_ == Kind::linear ? g.v.slice(3, 0, sizes_.value_dim) : g.v, dx);
   return {dz.rank() == 3 ? dx : dx.select(0, 0), {}};
 }
 
