@@ -24,14 +24,14 @@ namespace attn {
 
 struct Head;
 
-// What mixes the tokens of a layer: softmax attention, or a GatedDeltaNet of as many heads with a convolution of 4
-// tokens (attn/recurrent_modules.hpp).
+// What mixes the tokens of a layer: softmax attention, or a gated delta rule (attn/recurrent_modules.hpp).
 enum class Mixer { softmax, gated_delta };
 
 struct LayerConfig {
   std::int64_t window = 0;              // a query sees so many keys, its own included; 0 = all before it
   std::optional<std::size_t> rope = 0;  // which of LanguageModelConfig::ropes; none = keys and queries do not turn
   Mixer mixer = Mixer::softmax;
+  bool pre_norm_alone = false;  // there are norms of what goes into both parts, and no others, whatever the model has
 
   friend bool operator==(const LayerConfig&, const LayerConfig&) = default;
 };
@@ -47,6 +47,8 @@ struct LanguageModelConfig {
   // Keys and values are made of latents (attn/latent_attention.hpp), where given: head_dim is then its key(), and
   // kv_heads are the heads.
   std::optional<LatentSizes> latent = {};
+  // Of the layers with a gated delta rule. Default: a GatedDeltaNet of as many heads, with a convolution of 4 tokens.
+  std::optional<GatedDeltaConfig> gated_delta = {};
   std::vector<LayerConfig> layers;
   std::vector<RopeConfig> ropes;
   bool learned_positions = false;  // a row for each position is added to the embedding
@@ -64,6 +66,7 @@ struct LanguageModelConfig {
   double attention_softcap = 0;                // of scores; 0 = none
   double logits_softcap = 0;
   bool sinks = false;
+  bool output_gate = false;    // of softmax attention, ModuleConfig's
   double embedding_scale = 1;  // rounded to the dtype in which the embedding is kept
   double residual_scale = 1;   // of what attention and feed-forward add
   double logits_scale = 1;
@@ -108,8 +111,8 @@ class Block : public Module {
     Tensor x;  // what went in, where no norm came before
     Tensor input() const { return pre ? pre->output() : x; }
   };
-  Branch branch(const LanguageModelConfig& config, Generator& rng, const std::string& pre, const std::string& post,
-                const std::string& sum);
+  Branch branch(const LanguageModelConfig& config, const LayerConfig& layer, Generator& rng, const std::string& pre,
+                const std::string& post, const std::string& sum);
   template <class F>
   Tensor through(Branch& branch, const Tensor& x, DType kept, bool drops, Trace* trace, const F& part);
   template <class F>

@@ -14,6 +14,7 @@
 #include "arrays.hpp"
 #include "attn/error.hpp"
 #include "bind.hpp"
+#include "lm/alike.hpp"
 #include "text_model.hpp"
 #include "values.hpp"
 
@@ -88,6 +89,7 @@ Edits edits_of(const nb::list& list, const LanguageModelConfig& config) {
 // work(model, ids, edits), on one thread at a time.
 template <class Work>
 auto run(TextModel& subject, const Ids& ids, const nb::list& list, const Work& work) {
+  require_alike_heads(subject.model.config(), kOp);
   const Edits edits = edits_of(list, subject.model.config());
   return without_gil([&] {
     const std::lock_guard lock(subject.mutex);

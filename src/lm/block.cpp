@@ -17,10 +17,14 @@ std::unique_ptr<RecurrentLayer> recurrent_of(const LanguageModelConfig& c, const
                                              const std::string& prefix) {
   if (layer.mixer == Mixer::softmax) return nullptr;
   ModuleConfig a;
-  a.d_in = a.d_out = c.width, a.num_heads = c.heads;
+  a.d_in = a.d_out = c.width;
+  a.precision = c.precision, a.initialise = false;
+  if (c.gated_delta) {
+    a.out_bias = false;
+    return std::make_unique<RecurrentLayer>(a, *c.gated_delta, rng, prefix, names_of(c.family).of_recurrent);
+  }
+  a.num_heads = c.heads, a.epsilon = c.epsilon;
   a.qkv_bias = c.qkv_bias, a.out_bias = c.out_bias;
-  a.epsilon = c.epsilon, a.precision = c.precision;
-  a.initialise = false;
   return std::make_unique<GatedDeltaNet>(a, rng, kConvolution, prefix);
 }
 
@@ -54,6 +58,7 @@ ModuleConfig attention_config(const LanguageModelConfig& c, const LayerConfig& l
   a.window = layer.window;
   a.softcap = c.attention_softcap;
   a.sinks = c.sinks;
+  a.output_gate = c.output_gate;
   a.scale = c.attention_scale;
   a.dropout = c.dropout;
   a.causal = c.causal;
@@ -76,28 +81,30 @@ FeedForwardConfig feed_forward_config(const LanguageModelConfig& c) {
 Block::Block(const LanguageModelConfig& config, const LayerConfig& layer, Generator& rng, std::string_view prefix)
     : attention(attention_config(config, layer), rng, std::string(prefix) + names_of(config.family).attention,
                 names_of(config.family).of_attention),
-      recurrent(recurrent_of(config, layer, rng, std::string(prefix) + names_of(config.family).attention)),
+      recurrent(recurrent_of(config, layer, rng, std::string(prefix) + names_of(config.family).recurrent)),
       latent(latent_of(config, layer, rng, std::string(prefix) + names_of(config.family).attention)),
       feed_forward(feed_forward_config(config), std::string(prefix) + names_of(config.family).feed_forward,
                    names_of(config.family).of_feed_forward),
       attention_name_(names_of(config.family).attention),
       residual_scale_(config.residual_scale),
-      attention_branch_(branch(config, rng, std::string(prefix) + names_of(config.family).pre_attention,
+      attention_branch_(branch(config, layer, rng, std::string(prefix) + names_of(config.family).pre_attention,
                                std::string(prefix) + "post_attention_layernorm",
                                std::string(prefix) + names_of(config.family).attention_sum)),
-      feed_forward_branch_(branch(config, rng,
-                                  std::string(prefix) + pre_feed_forward_name(config.family, config.post_norm),
-                                  std::string(prefix) + "post_feedforward_layernorm",
-                                  std::string(prefix) + names_of(config.family).feed_forward_sum)) {}
+      feed_forward_branch_(
+          branch(config, layer, rng,
+                 std::string(prefix) + pre_feed_forward_name(config.family, config.post_norm && !layer.pre_norm_alone),
+                 std::string(prefix) + "post_feedforward_layernorm",
+                 std::string(prefix) + names_of(config.family).feed_forward_sum)) {}
 
-Block::Branch Block::branch(const LanguageModelConfig& config, Generator& rng, const std::string& pre,
-                            const std::string& post, const std::string& sum) {
+Block::Branch Block::branch(const LanguageModelConfig& config, const LayerConfig& layer, Generator& rng,
+                            const std::string& pre, const std::string& post, const std::string& sum) {
+  const bool alone = layer.pre_norm_alone;
   const auto norm = [&](bool there, const std::string& name) {
     return there ? std::make_unique<Norm>(config.norm, config.width, config.epsilon, name) : nullptr;
   };
-  return {norm(config.pre_norm, pre),
-          norm(config.post_norm, post),
-          norm(config.sum_norm, sum),
+  return {norm(config.pre_norm || alone, pre),
+          norm(config.post_norm && !alone, post),
+          norm(config.sum_norm && !alone, sum),
           Dropout(config.dropout, rng),
           {}};
 }

@@ -99,6 +99,20 @@ void add_minicpm3(Ordered& json, const LanguageModelConfig& c) {
   json["dim_model_base"] = c.logits_scale * static_cast<double>(c.width);
 }
 
+// The sizes of gated delta rules, and which layers have them.
+void add_hybrid(Ordered& json, const LanguageModelConfig& c) {
+  const GatedDeltaConfig s = c.gated_delta.value_or(GatedDeltaConfig{});
+  json["linear_num_key_heads"] = s.key_heads, json["linear_num_value_heads"] = s.value_heads;
+  json["linear_key_head_dim"] = s.key_dim, json["linear_value_head_dim"] = s.value_dim;
+  json["linear_conv_kernel_dim"] = s.convolution;
+  if (c.family == "olmo_hybrid") json["linear_allow_neg_eigval"] = s.doubled_beta;
+  for (const LayerConfig& layer : c.layers)
+    json["layer_types"].push_back(layer.mixer == Mixer::softmax ? "full_attention" : "linear_attention");
+  if (c.family == "qwen3_5_text" && c.ropes.size() == 1)  // whose default is another
+    json["rope_parameters"]["partial_rotary_factor"] = c.ropes[0].partial_rotary_factor;
+  if (c.ropes.empty()) json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", nullptr}};
+}
+
 Ordered json_of(const LanguageModelConfig& c) {
   Ordered json{{"model_type", c.family},
                {"vocab_size", c.vocab_size},
@@ -120,6 +134,7 @@ Ordered json_of(const LanguageModelConfig& c) {
   if (gemma) add_gemma(json, c);
   if (c.family == "granite") add_granite(json, c);
   if (c.family == "minicpm3") add_minicpm3(json, c);
+  if (c.gated_delta) add_hybrid(json, c);
   return json;
 }
 

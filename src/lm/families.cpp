@@ -9,6 +9,7 @@
 #include "io/json_object.hpp"
 #include "io/passed_over.hpp"
 #include "lm/gpt_config_json.hpp"
+#include "lm/hybrid_family.hpp"
 #include "lm/latent_family.hpp"
 #include "rotary/config_json.hpp"
 
@@ -257,7 +258,7 @@ struct Family {
   std::int64_t end;  // of texts, where eos_token_id is absent; 0 = none
 };
 
-constexpr std::array<Family, 12> kFamilies{{{"llama", llama, 2},
+constexpr std::array<Family, 14> kFamilies{{{"llama", llama, 2},
                                             {"mistral", mistral, 2},
                                             {"qwen2", qwen2, 0},
                                             {"qwen3", qwen3, 0},
@@ -268,7 +269,9 @@ constexpr std::array<Family, 12> kFamilies{{{"llama", llama, 2},
                                             {"olmo3", olmo3, 50279},
                                             {"phi3", phi3, 32000},
                                             {"granite", granite, 2},
-                                            {"minicpm3", read_minicpm3, 2}}};
+                                            {"minicpm3", read_minicpm3, 2},
+                                            {"olmo_hybrid", read_olmo_hybrid, 100257},
+                                            {"qwen3_5_text", read_qwen3_5, 0}}};
 
 // Sizes that no family can do without, and what is the same in all of them.
 Config common(const JsonObject& json, const Family& family) {
@@ -323,8 +326,8 @@ void check(const JsonObject& json, const Config& c) {
     json.wrong("num_key_value_heads", "a divisor of num_attention_heads = " + std::to_string(c.heads), c.kv_heads);
   }
   for (const RopeConfig& rope : c.ropes) {
-    if (c.family != "phi3" && rope.partial_rotary_factor != 1) {
-      json.wrong("partial_rotary_factor", "1: of these families Phi-3 alone turns a part of each head",
+    if (c.family != "phi3" && c.family != "qwen3_5_text" && rope.partial_rotary_factor != 1) {
+      json.wrong("partial_rotary_factor", "1: of these families Phi-3 and Qwen3.5 alone turn a part of each head",
                  rope.partial_rotary_factor);
     }
   }
@@ -355,6 +358,11 @@ LanguageModelConfig parse_language_model_config(std::string_view text, std::stri
     Config config = gpt2(json);
     config.json = std::string(text);
     return config;
+  }
+  if (name == "qwen3_5") {
+    json.wrong("model_type",
+               "qwen3_5_text, the part that reads text, which transformers' Qwen3_5ForCausalLM saves without the other",
+               name);
   }
   const auto family = std::ranges::find_if(kFamilies, [&](const Family& f) { return name == f.name; });
   if (family == kFamilies.end()) {

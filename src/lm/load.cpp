@@ -48,6 +48,30 @@ void check_latents(const LanguageModelConfig& c, const LatentSizes& s, const ByN
   required(tensors, first + "kv_b_proj.weight", {c.heads * (s.plain + s.value), s.latent}, origin);
 }
 
+void check_recurrent(const LanguageModelConfig& c, const GatedDeltaConfig& s, const std::string& layer,
+                     const ByName& tensors, const io::Origin& origin) {
+  const RecurrentNames& names = names_of(c.family).of_recurrent;
+  const std::string first = layer + names_of(c.family).recurrent;
+  const auto named = [&](std::string_view name) { return std::string(first).append(name).append(".weight"); };
+  required(tensors, first + "A_log", {s.value_heads}, origin);
+  required(tensors, named(names.convolution), {s.channels(), 1, s.convolution}, origin);
+  required(tensors, named(names.out), {c.width, s.values()}, origin);
+}
+
+// The first layer of either kind, or those that there are.
+void check_mixers(const LanguageModelConfig& c, const ByName& tensors, const io::Origin& origin) {
+  const auto first = [&](Mixer mixer) {
+    return std::ranges::find(c.layers, mixer, &LayerConfig::mixer) - c.layers.begin();
+  };
+  const auto softmax = first(Mixer::softmax), recurrent = first(Mixer::gated_delta), none = std::ssize(c.layers);
+  const auto prefix = [&](std::ptrdiff_t i) { return names_of(c.family).blocks + std::to_string(i) + "."; };
+  if (softmax < none) {
+    required(tensors, prefix(softmax) + "self_attn.o_proj.weight",
+             {c.width, c.heads * (c.latent ? c.latent->value : c.head_dim)}, origin);
+  }
+  if (recurrent < none && c.gated_delta) check_recurrent(c, *c.gated_delta, prefix(recurrent), tensors, origin);
+}
+
 // The config's sizes are those of the files, before memory is taken for them.
 void check_sizes(const LanguageModelConfig& c, const ByName& tensors, const io::Origin& origin) {
   const ModelNames& names = names_of(c.family);
@@ -59,8 +83,7 @@ void check_sizes(const LanguageModelConfig& c, const ByName& tensors, const io::
   if (c.family == "gpt2") {
     required(tensors, "h.0.mlp.c_proj.weight", {c.inner_width, c.width}, origin);
   } else {
-    required(tensors, "model.layers.0.self_attn.o_proj.weight",
-             {c.width, c.heads * (c.latent ? c.latent->value : c.head_dim)}, origin);
+    check_mixers(c, tensors, origin);
     required(tensors, "model.layers.0.mlp.down_proj.weight", {c.width, c.inner_width}, origin);
     if (c.latent) check_latents(c, *c.latent, tensors, origin);
   }

@@ -5,6 +5,7 @@
 
 #include "attn/feed_forward.hpp"
 #include "attn/modules.hpp"
+#include "attn/recurrent_modules.hpp"
 
 namespace attn {
 
@@ -15,6 +16,8 @@ struct ModelNames {
   FeedForwardNames of_feed_forward;
   const char* pre_attention;
   const char *attention_sum = "", *feed_forward_sum = "";
+  const char* recurrent = attention;  // where a layer keeps a state
+  RecurrentNames of_recurrent = {};
 };
 
 constexpr ModelNames kGpt2Names{"wte.weight", "wpe.weight",           "h.",  "ln_f", "attn.", "mlp.",
@@ -29,6 +32,18 @@ constexpr ModelNames kLlamaNames{"model.embed_tokens.weight",
                                  {"gate_proj", "up_proj", "down_proj"},
                                  "input_layernorm"};
 
+constexpr ModelNames hybrid(const RecurrentNames& of_recurrent) {
+  ModelNames names = kLlamaNames;
+  names.recurrent = "linear_attn.", names.of_recurrent = of_recurrent;
+  return names;
+}
+
+constexpr ModelNames kOlmoHybridNames =
+    hybrid({"q_proj", "k_proj", "v_proj", "b_proj", "a_proj", "g_proj", "o_norm", "o_proj", "conv1d", true});
+// The files have the first three as one matrix.
+constexpr ModelNames kQwenHybridNames = hybrid(
+    {"in_proj_q", "in_proj_k", "in_proj_v", "in_proj_b", "in_proj_a", "in_proj_z", "norm", "out_proj", "conv1d", true});
+
 constexpr ModelNames kBertNames{"embeddings.word_embeddings.weight",
                                 "embeddings.position_embeddings.weight",
                                 "encoder.layer.",
@@ -42,6 +57,8 @@ constexpr ModelNames kBertNames{"embeddings.word_embeddings.weight",
                                 "output.LayerNorm"};
 
 inline const ModelNames& names_of(std::string_view family) {
+  if (family == "olmo_hybrid") return kOlmoHybridNames;
+  if (family == "qwen3_5_text") return kQwenHybridNames;
   return family == "gpt2" ? kGpt2Names : family == "bert" ? kBertNames : kLlamaNames;
 }
 

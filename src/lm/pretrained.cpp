@@ -10,6 +10,8 @@
 #include "attn/gguf.hpp"
 #include "io/safetensors_file.hpp"
 #include "lm/gguf_model.hpp"
+#include "lm/hybrid_family.hpp"
+#include "lm/stored_parameters.hpp"
 #include "lm/stored_tensors.hpp"
 
 namespace attn {
@@ -45,12 +47,18 @@ void add_shard(std::vector<StoredTensor>& tensors, const std::shared_ptr<const i
   }
 }
 
-// GPT-2's files come with the prefix and without it.
+// GPT-2's files come with the prefix and without it, OLMo-Hybrid's with older and newer names, and
+// Qwen3.5's text part with the names that it has in the whole.
 PretrainedFiles with_tensors(LanguageModelConfig config, std::vector<StoredTensor> tensors) {
-  constexpr std::string_view prefix = "transformer.";
+  constexpr std::string_view prefix = "transformer.", within = "model.language_model.";
   for (StoredTensor& tensor : tensors) {
     if (config.family == "gpt2" && tensor.name.starts_with(prefix)) tensor.name.erase(0, prefix.size());
+    if (config.family == "qwen3_5_text" && tensor.name.starts_with(within)) {
+      tensor.name.replace(0, within.size(), "model.");
+    }
+    if (config.family == "olmo_hybrid") tensor.name = stored_name(tensor.name, config.family);
   }
+  if (config.family == "olmo_hybrid") join_convolutions(tensors);
   return {std::move(config), "safetensors", std::move(tensors)};
 }
 

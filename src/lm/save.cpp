@@ -1,5 +1,6 @@
 // A model into its files.
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <system_error>
 
@@ -10,6 +11,7 @@
 #include "io/json_object.hpp"
 #include "io/output_file.hpp"
 #include "io/writers.hpp"
+#include "lm/hybrid_family.hpp"
 #include "lm/stored_parameters.hpp"
 #include "ops/weights.hpp"
 
@@ -87,6 +89,11 @@ void save_language_model(const fs::path& path, LanguageModel& model,
   const bool prefixed = model.config().family == "gpt2";
   for (const StoredParameters& stored : stored_parameters(model)) {
     const std::string name = prefixed && stored.name != kHeadTensor ? "transformer." + stored.name : stored.name;
+    if (model.config().family == "olmo_hybrid" && name.ends_with(".conv1d.weight")) {
+      std::ranges::move(split_convolution(name, whole(stored), *model.config().gated_delta),
+                        std::back_inserter(file.tensors));
+      continue;
+    }
     file.tensors.emplace_back(name, whole(stored));
   }
   const bool alone = path.extension() == ".safetensors" && path.filename() != "model.safetensors";

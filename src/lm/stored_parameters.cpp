@@ -17,12 +17,20 @@ constexpr std::array<Renamed, 5> kPhi3{{{"q_proj", "qkv_proj"},
                                         {"v_proj", "qkv_proj"},
                                         {"gate_proj", "gate_up_proj"},
                                         {"up_proj", "gate_up_proj"}}};
+constexpr std::array<Renamed, 2> kOlmoHybrid{
+    {{"input_layernorm", "attention_layer_norm"}, {"post_attention_layernorm", "feedforward_layer_norm"}}};
+constexpr std::array<Renamed, 3> kQwenHybrid{
+    {{"in_proj_q", "in_proj_qkv"}, {"in_proj_k", "in_proj_qkv"}, {"in_proj_v", "in_proj_qkv"}}};
 
 std::span<const Renamed> renamed(std::string_view family) {
   if (family == "gpt2") return kGpt2;
   if (family == "phi3") return kPhi3;
+  if (family == "olmo_hybrid") return kOlmoHybrid;
+  if (family == "qwen3_5_text") return kQwenHybrid;
   return {};
 }
+
+}  // namespace
 
 std::string stored_name(std::string name, std::string_view family) {
   for (const auto& [part, whole] : renamed(family)) {
@@ -33,6 +41,8 @@ std::string stored_name(std::string name, std::string_view family) {
   }
   return name;
 }
+
+namespace {
 
 // GPT-2's layers are Conv1D: c_attn, c_proj and c_fc.
 bool is_transposed(std::string_view name, std::string_view family) {

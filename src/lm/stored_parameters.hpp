@@ -21,6 +21,8 @@ struct StoredParameters {
   Shape shape() const;  // in the file
 };
 
+// A parameter's name, as the files of its family have it; such a name stays what it is.
+std::string stored_name(std::string name, std::string_view family);
 std::vector<StoredParameters> stored_parameters(LanguageModel& model);
 
 // A tensor that may be in the files and says nothing: buffers of masks and frequencies, and the head of a tied model.

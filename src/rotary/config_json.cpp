@@ -29,11 +29,12 @@ constexpr std::array<io::PassedOver, 2> kPassedOver{
 // A Family is what a config.json says of itself that changes how it is read. The others are read as Llama's.
 struct Family {
   bool phi3 = false;                   // has longrope under older names
+  bool qwen3_5 = false;                // turns a quarter of a head, and has sections for pictures
   bool gemma3 = false, olmo3 = false;  // have parameters of their own for layers with a window
 
   explicit Family(const JsonObject& config) {
     const std::string name = config.text("model_type", "");
-    phi3 = name == "phi3", olmo3 = name == "olmo3";
+    phi3 = name == "phi3", olmo3 = name == "olmo3", qwen3_5 = name == "qwen3_5_text";
     gemma3 = name == "gemma3_text" || config.find("rope_local_base_freq");
   }
   bool by_layer() const { return gemma3 || olmo3; }
@@ -127,6 +128,14 @@ void read_yarn(RopeConfig& result, const JsonObject& p, const Json& all) {
   result.truncate = JsonObject(all, p.origin()).flag("truncate", true);  // transformers looks for it here alone
 }
 
+// How many pairs turn by time, height and width: a text's tokens have the same position in all three.
+void pass_sections(const JsonObject& p) {
+  p.has("mrope_interleaved");
+  if (!p.has("mrope_section")) return;
+  if (!p.find("mrope_section") || numbers(p, "mrope_section").size() != 3)
+    p.wrong("mrope_section", "a list of three numbers", p.find("mrope_section") ? *p.find("mrope_section") : Json());
+}
+
 // The numbers of each type, and no others.
 void read_numbers(RopeConfig& result, const JsonObject& p, const Json& all) {
   const RopeType type = result.type;
@@ -156,12 +165,13 @@ RopeConfig rope_config_of(const JsonObject& config, std::string_view layer_type,
   result.type = type_of(p, family);
   result.theta = p.number("rope_theta", theta_of(config, layer_type, family, default_theta), 0, kMost);
   result.partial_rotary_factor =
-      p.number("partial_rotary_factor", config.number("partial_rotary_factor", 1, 0, 1), 0, 1);
+      p.number("partial_rotary_factor", config.number("partial_rotary_factor", family.qwen3_5 ? 0.25 : 1, 0, 1), 0, 1);
   result.max_position_embeddings = config.size("max_position_embeddings", 0);
   // Phi-3 has it beside the parameters, which then counts.
   const std::int64_t within = p.size("original_max_position_embeddings", result.max_position_embeddings);
   result.original_max_position_embeddings = nested ? within : config.size("original_max_position_embeddings", within);
   read_numbers(result, p, all);
+  if (family.qwen3_5) pass_sections(p);
   p.finish({kPassedOver});
   return result;
 }

@@ -65,6 +65,7 @@ TEST(GenerateOverRanks, ReleasedModelsHaveTheLogitsOfOneProcess) {
   for (const std::string& name : language_model_families()) {
     if (name == "gpt2") continue;      // AGptHasTheLogitsOfOneProcess
     if (name == "minicpm3") continue;  // whose cache is not cut: LatentModels.MistakesAreNamed
+    if (name == "olmo_hybrid" || name == "qwen3_5_text") continue;  // likewise: HybridFamilies.MistakesAreNamed
     for (const int ranks : {1, 2, 3}) {
       SCOPED_TRACE(name + " on " + std::to_string(ranks));
       dist::run_threads(ranks, [&](Transport& t) {

@@ -5,6 +5,25 @@
 namespace attn::test {
 namespace {
 
+// transformers has one matrix for several of ours: what each is called there, and where its rows begin.
+struct Fused {
+  std::string part, whole;
+  std::int64_t row;
+};
+
+std::vector<Fused> fused_in(const std::string& family, const LanguageModelConfig& c, std::int64_t rows) {
+  if (family == "phi3") {
+    return {{"q_proj", "qkv_proj", 0},
+            {"k_proj", "qkv_proj", 2 * rows},
+            {"v_proj", "qkv_proj", 3 * rows},
+            {"gate_proj", "gate_up_proj", 0},
+            {"up_proj", "gate_up_proj", rows}};
+  }
+  if (!c.gated_delta) return {};
+  const std::int64_t keys = c.gated_delta->keys();
+  return {{"in_proj_q", "in_proj_qkv", 0}, {"in_proj_k", "in_proj_qkv", keys}, {"in_proj_v", "in_proj_qkv", 2 * keys}};
+}
+
 class Families : public testing::TestWithParam<std::string> {
  protected:
   Families() : folder_(kData / GetParam()), golden_(io::load(folder_ / "golden.safetensors")) {}
@@ -32,23 +51,15 @@ TEST_P(Families, HaveTransformersGradients) {
   LanguageModel model = load_language_model(folder_);
   model.forward(golden("ids"));
   model.backward(golden("d_logits"));
-  const bool fused = GetParam() == "phi3";
   for (const Parameter* p : model.parameters()) {
     std::string name = "grad." + p->name;
     std::int64_t first = 0;
-    if (fused) {  // transformers has one matrix for several of ours
-      const std::int64_t kv = p->value.size(0);
-      for (const auto& [part, whole, row] : {std::tuple{"q_proj", "qkv_proj", std::int64_t{0}},
-                                             {"k_proj", "qkv_proj", 2 * kv},
-                                             {"v_proj", "qkv_proj", 3 * kv},
-                                             {"gate_proj", "gate_up_proj", std::int64_t{0}},
-                                             {"up_proj", "gate_up_proj", kv}}) {
-        const auto at = name.find(std::string(".") + part);
-        if (at == std::string::npos) continue;
-        name.replace(at + 1, std::string(part).size(), whole);
-        first = row;
-        break;
-      }
+    for (const Fused& fused : fused_in(GetParam(), model.config(), p->value.size(0))) {
+      const auto at = name.find("." + fused.part + ".");
+      if (at == std::string::npos) continue;
+      name.replace(at + 1, fused.part.size(), fused.whole);
+      first = fused.row;
+      break;
     }
     const Tensor all = golden(name);
     expect_of_largest(p->grad, all.slice(0, first, first + p->value.size(0)), 1e-4, name);

@@ -15,7 +15,7 @@ a file, or llama.cpp does, the script says how far their logits are from these.
 --check reads FOLDER by from_pretrained(), and FOLDER/logits.safetensors, with "ids" and "logits": the test
 Pretrained.SavesWhatTransformersReads leaves such a folder where ATTN_KEEP says.
 
-The committed files were made by transformers 5.23.0 (minicpm3: 5.24.0), PyTorch 2.15.0, gguf 0.19.0 and llama-cpp-python 0.3.36.
+The committed files were made by transformers 5.23.0 (minicpm3, olmo_hybrid and qwen3_5_text: 5.24.0), PyTorch 2.15.0, gguf 0.19.0 and llama-cpp-python 0.3.36.
 """
 
 import math
@@ -36,6 +36,8 @@ SIZES = {"vocab_size": 61, "hidden_size": 16, "intermediate_size": 20, "num_hidd
          "pad_token_id": None}  # fmt: skip
 LONG = {"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "short_factor": [1.0],
         "long_factor": [2.5]}  # fmt: skip
+HYBRID = {"num_hidden_layers": 3, "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+          "linear_num_key_heads": 2}  # fmt: skip
 
 FAMILIES = {
     "llama": ("Llama", {"head_dim": 6, "attention_bias": True, "mlp_bias": True, "rope_parameters": {
@@ -66,6 +68,12 @@ FAMILIES = {
                               "scale_depth": 0.9, "dim_model_base": 12, "rope_parameters": {
                                   "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "mscale": 1.0,
                                   "mscale_all_dim": 0.8, "original_max_position_embeddings": 16}}),
+    "olmo_hybrid": ("OlmoHybrid", {**HYBRID, "linear_num_value_heads": 4, "linear_key_head_dim": 6,
+                                   "linear_value_head_dim": 5, "attention_bias": True}),
+    "qwen3_5_text": ("Qwen3_5Text", {**HYBRID, "head_dim": 8, "linear_num_value_heads": 6, "linear_key_head_dim": 5,
+                                     "linear_value_head_dim": 4, "linear_conv_kernel_dim": 3, "rope_parameters": {
+                                         "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5,
+                                         "mrope_section": [1, 1, 0], "mrope_interleaved": True}}),
 }  # fmt: skip
 
 

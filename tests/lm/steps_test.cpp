@@ -165,7 +165,7 @@ TEST_P(StepsOfFamilies, AreTheirOwnArithmetic) {
     for (std::size_t layer = 0; layer < model.blocks.size(); ++layer) {
       SCOPED_TRACE("text " + std::to_string(item) + ", layer " + std::to_string(layer));
       BlockSteps block(model, trace, layer, item, x);
-      block.expect();
+      if (!model.blocks[layer]->recurrent) block.expect();  // RecurrentModules.StepsAreTheDefinition
       if (HasFatalFailure()) return;
       x = block.output();
     }
@@ -196,7 +196,8 @@ INSTANTIATE_TEST_SUITE_P(All, StepsOfFamilies, testing::ValuesIn([] {
                            std::vector<std::string> names;
                            for (const auto& entry : fs::directory_iterator(kData)) {
                              const std::string name = entry.path().filename();
-                             if (name == "minicpm3") continue;  // LatentAttention.StepsAreTheDefinition
+                             if (name == "minicpm3") continue;      // LatentAttention.StepsAreTheDefinition
+                             if (name == "qwen3_5_text") continue;  // HybridFamilies.AGateStandsBehindTheHeads
                              if (name != "bert" && fs::exists(entry.path() / "config.json")) names.push_back(name);
                            }
                            std::sort(names.begin(), names.end());

@@ -27,7 +27,9 @@ double norm_of(const std::vector<double>& x) {
 class RoundedTraining : public testing::TestWithParam<std::string> {};
 
 // Between a weight and the loss lie up to twenty products, whose roundings add up in its gradient. The gradients of the
-// norms of queries and keys are sums in which most cancels: their errors are the largest, up to 21 epsilons.
+// norms of queries and keys are sums in which most cancels: their errors are the largest, up to 21 epsilons. Before a
+// delta rule short queries and keys are made 1 long, which makes their rounding larger: up to 68 epsilons, 24 of the
+// whole.
 TEST_P(RoundedTraining, HasTheGradientsOfFloat32) {
   constexpr double epsilon = 1. / 256;  // of bfloat16
   LanguageModel exact = load_language_model(kData / GetParam());
@@ -41,17 +43,18 @@ TEST_P(RoundedTraining, HasTheGradientsOfFloat32) {
   rounded.backward();
   EXPECT_EQ(stored(Precision::medium) == DType::bf16, rounded.loss(inputs, targets) != wanted);
   const auto theirs = exact.parameters();
+  const double more = exact.config().gated_delta ? 3 : 1;
   std::vector<double> errors, all;
   std::size_t i = 0;
   for (const Parameter* p : rounded.parameters()) {
     const auto found = values(p->grad), of = values(theirs[i++]->grad);
     std::vector<double> error;
     std::ranges::transform(found, of, std::back_inserter(error), std::minus());
-    EXPECT_LE(norm_of(error), 32 * epsilon * norm_of(of)) << p->name;
+    EXPECT_LE(norm_of(error), more * 32 * epsilon * norm_of(of)) << p->name;
     errors.insert(errors.end(), error.begin(), error.end());
     all.insert(all.end(), of.begin(), of.end());
   }
-  EXPECT_LE(norm_of(errors), 16 * epsilon * norm_of(all));
+  EXPECT_LE(norm_of(errors), more * 16 * epsilon * norm_of(all));
   RecordProperty("error", std::to_string(norm_of(errors) / norm_of(all) / epsilon));
 }
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.no_sanitizer  # the command alone
 
 DATA = ROOT / "tests" / "lm" / "data"
 FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "smollm3", "olmo2", "olmo3",
-            "phi3", "granite", "minicpm3"]
+            "phi3", "granite", "minicpm3", "olmo_hybrid", "qwen3_5_text"]
 GGUF = sorted(path.stem for path in (DATA / "gguf").glob("*.gguf"))
 TOKENIZER = {"model": {"vocab": {"a": 1, "b": 2, "c": 3, "ab": 4, "d": 5}, "merges": ["a b"]}, "decoder": {"type": "Fuse"}}
 

@@ -19,6 +19,7 @@
 #include "common/status_line.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
+#include "lm/alike.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -158,7 +159,10 @@ LiveModel live_to_hold(const Flags& flags, const TextModel& model, bool whole) {
     throw Error(Error::Kind::argument, "--live", expected, found);
   };
   if (!model.writes()) refuse("a model that continues texts", "an encoder");
-  if (model.has_latents()) refuse("a family that runs in a page, which those with latents do not", "minicpm3");
+  if (model.has_latents() || model.config().gated_delta) {
+    const char* const expected = "a family that runs in a page, which those with latents or states do not";
+    throw Error(Error::Kind::argument, "--live", expected, model.config().family);
+  }
   if (!whole) refuse("a page of all layers", "--layers");
   if (!flags.title.empty()) refuse("the text as the title", "--title");
   return live_model(flags.pictures.model, flags.pictures.tokenizer);
@@ -167,6 +171,7 @@ LiveModel live_to_hold(const Flags& flags, const TextModel& model, bool whole) {
 // A layer's steps are in memory until the page has what it holds of them.
 std::string model_page(const Verb& verb, const Flags& flags) {
   const ReadText text = open_text(verb, flags.pictures);
+  require_page(text.model->config(), "--model");
   const auto [layers, heads] = text.model->size();
   const std::set<std::size_t> chosen = chosen_layers(flags.layers, layers);
   const auto longest = std::max<std::int64_t>(std::ssize(text.ids), 2 * kMostRepeated);

@@ -37,6 +37,7 @@ class TextModel {
   Ids end_ids() const { return config().end_ids; }
   // `given`: the folder that --tokenizer names, or empty. Throws Error where there is none.
   std::unique_ptr<Tokenizer> tokenizer(const std::string& given) const;
+  const LanguageModelConfig& config() const { return model_ ? model_->config() : encoder_->config().model; }
   Size size() const { return {static_cast<std::int64_t>(config().layers.size()), config().heads}; }
   // What experiments are made on: one of the two, the other is null.
   LanguageModel* language_model() { return model_.get(); }
@@ -59,8 +60,6 @@ class TextModel {
   }
 
  private:
-  const LanguageModelConfig& config() const { return model_ ? model_->config() : encoder_->config().model; }
-
   std::filesystem::path path_;
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<Encoder> encoder_;  // one of the two

@@ -128,6 +128,10 @@ LanguageModelConfig new_config(const std::string& family, const GPTConfig& sizes
       json["kv_lora_rank"] = std::min(4 * head_dim, sizes.width);
       json["qk_nope_head_dim"] = head_dim, json["qk_rope_head_dim"] = std::max<std::int64_t>(head_dim / 4 * 2, 2);
     }
+    if (family == "qwen3_5_text") {  // as many heads, of as many numbers, in layers of either kind
+      json["linear_num_key_heads"] = json["linear_num_value_heads"] = sizes.heads;
+      json["linear_key_head_dim"] = json["linear_value_head_dim"] = head_dim;
+    }
     if (family == "granite") json["attention_multiplier"] = 1 / std::sqrt(static_cast<double>(head_dim));
     config = parse_language_model_config(json.dump(2) + "\n", "--family");
   }
