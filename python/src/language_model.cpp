@@ -17,6 +17,7 @@
 #include "attn/report.hpp"
 #include "attn/train.hpp"
 #include "bind.hpp"
+#include "lm/alike.hpp"
 #include "text_model.hpp"
 #include "values.hpp"
 
