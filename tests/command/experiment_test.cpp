@@ -139,6 +139,23 @@ TEST_F(Experiment, FollowsHeadsOverTheCheckpointsOfARun) {
   EXPECT_EQ(json::parse(out_of(steps + " --json"))["checkpoints"].size(), 1u);
 }
 
+TEST_F(Experiment, ARunInAFolderKeepsItsModelsThere) {
+  std::ofstream out(path("t.txt"));
+  for (int i = 0; i < 40; ++i) out << text("ids");
+  out.close();
+  const std::string train = "attn train --from llama --text t.txt --out tuned --context 8 --batch 2 --warmup 1 ";
+  out_of(train + "--steps 4 --keep-every 2 --save-every 100");
+  const std::string steps = "attn experiment --model tuned --text " + text("ids") + " --checkpoints --json";
+  const json all = json::parse(out_of(steps))["checkpoints"];
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0]["step"], 2);
+  const json last = json::parse(out_of("attn experiment --json --model tuned --text " + text("ids")));
+  EXPECT_EQ(all[1]["loss"], last["loss"]);  // the model of the last step is kept, too
+  EXPECT_NE(all[0]["loss"], last["loss"]);
+  out_of(train + "--steps 3 --keep-every 3 --force");
+  EXPECT_EQ(json::parse(out_of(steps))["checkpoints"].size(), 1u);
+}
+
 TEST_F(Experiment, PrintsEightyColumnsAndDraws) {
   for (const char* flags :
        {"", "--without 1.1", "--next --keep-only 1.1,2.2", "--effects", "--lens --skip 1:mlp", "--attribution --hide 1",

@@ -21,12 +21,13 @@ class KillTraining : public KillTest {
   static constexpr const char* kStart =
       "train --text text.txt --layers 1 --heads 2 --width 16 --context 32 --batch 8 --dropout 0.1 --steps 40 --warmup "
       "5 "
-      "--lr 0.01 --eval-every 10 --save-every 1 --force --out ";
-  static constexpr const char* kResume = "train --text text.txt --resume --save-every 1 --out ";
+      "--lr 0.01 --eval-every 10 --save-every 1 --keep-every 15 --force --out ";
+  static constexpr const char* kResume = "train --text text.txt --resume --save-every 1 --keep-every 15 --out ";
 
   Files result(const std::string& name) const {
     Files all;
-    for (const char* end : {".safetensors", ".training.safetensors", ".best.safetensors", ".svg"}) {
+    for (const char* end : {".safetensors", ".training.safetensors", ".best.safetensors", ".step-15.safetensors",
+                            ".step-30.safetensors", ".svg"}) {
       if (std::filesystem::exists(path(name + end))) all[end] = read(path(name + end));
     }
     return all;
@@ -53,7 +54,7 @@ void KillTraining::kill_and_resume(int threads) {
   setenv("OMP_NUM_THREADS", "1", 1);
   double seconds = seconds_of(std::string(kStart) + "whole.safetensors");
   const Files whole = result("whole");
-  ASSERT_GE(whole.size(), 3u);  // and a fourth where the last model is not the best
+  ASSERT_GE(whole.size(), 5u);  // and a sixth where the last model is not the best
   setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 1);
   const std::vector<std::string> expected{"text.txt",
                                           "whole.safetensors",
@@ -64,7 +65,11 @@ void KillTraining::kill_and_resume(int threads) {
                                           "m.svg",
                                           "m.training.lock",
                                           "m.best.safetensors",
-                                          "whole.best.safetensors"};
+                                          "whole.best.safetensors",
+                                          "m.step-15.safetensors",
+                                          "m.step-30.safetensors",
+                                          "whole.step-15.safetensors",
+                                          "whole.step-30.safetensors"};
   for (int i = moments(6); i-- > 0 && !HasFailure();) {
     const End end = kill_at_random((has_checkpoint() ? kResume : kStart) + std::string("m.safetensors"), seconds);
     // SIGTERM and SIGINT save and end it by their codes; SIGKILL ends it.

@@ -45,9 +45,9 @@ struct Column {
 std::vector<Column> columns_of(const std::vector<At>& all) {
   std::vector<Column> columns{{"loss", of_all(all, [](const At& at) { return at.loss; })}};
   for (const ScoreName& score : kScores) {
-    const auto [l, h] = largest(all.back().scores.*score.of, 1).front();
-    const auto value = [&, l = l, h = h](const At& at) { return (at.scores.*score.of).at({l, h}); };
-    columns.push_back({score.name + (" " + name_of(l, h)), of_all(all, value)});
+    const HeadAt head = largest(all.back().scores.*score.of, 1).front();
+    const auto value = [&](const At& at) { return (at.scores.*score.of).at({head.layer, head.head}); };
+    columns.push_back({score.name + (" " + name_of(head.layer, head.head)), of_all(all, value)});
   }
   return columns;
 }
