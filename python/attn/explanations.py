@@ -27,7 +27,7 @@ class Explanation(str):
 
 def explain(
     module: Module | Any, x: Array | str, source: Array | str | None = None, *, query: int | None = None, head: int = 0,
-    tokens: Sequence[str] = (), key_tokens: Sequence[str] = (),
+    key: int | None = None, tokens: Sequence[str] = (), key_tokens: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """One query's way through a module, in the words of `attn explain`: every step with its arithmetic.
 
@@ -39,11 +39,12 @@ def explain(
         source: CrossAttention's second input.
         query: the token that asks, from 0; default 1, or the only one. The text itself counts from 1.
         head: which head, from 0.
+        key: a key, from 0, that is shown even where a long text has others that matter more.
         tokens: a word for each query; default those of a text.
         key_tokens: a word for each key of a source; likewise.
 
     Raises:
-        ValueError: a query or a head that is not there, an empty input, or not one token for each row.
+        ValueError: a query, a head or a key that is not there, an empty input, or not one token for each row.
         TypeError: what is no module.
     """
     own, inputs, second = module_and_input("explain", module, x, source)
@@ -64,13 +65,16 @@ def explain(
     heads = own._layer.heads()
     if not 0 <= integer(head, "explain", "head") < heads:
         refuse("explain", f"head from 0 to {heads - 1}", str(head))
+    keys = shape[-2] if second is None else second.shape[-2]
+    if key is not None and not 0 <= integer(key, "explain", "key") < keys:
+        refuse("explain", f"key from 0 to {keys - 1}", str(key))
     words, key_words = words_of("explain", tokens, key_tokens, x, source)
     if source is None and not key_words:
         key_words = words
     _fit("tokens", words, shape[-2])
-    _fit("key_tokens", key_words, shape[-2] if second is None else second.shape[-2])
+    _fit("key_tokens", key_words, keys)
     named = "the text" if isinstance(x, str) else "x", "another text" if isinstance(source, str) else "source"
-    return Explanation(own._layer.explained(inputs, second, *named, words, key_words, asks, head))
+    return Explanation(own._layer.explained(inputs, second, *named, words, key_words, asks, head, key))
 
 
 def _fit(what: str, words: list[str], rows: int) -> None:

@@ -190,9 +190,11 @@ nb::str page_of(Layer& layer, nb::handle input, nb::handle source, nb::handle to
 
 // What `attn explain` prints of one forward pass, without colours. `name` and `other` are those of the inputs.
 nb::str explained(Layer& layer, nb::handle input, nb::handle source, const std::string& name, const std::string& other,
-                  nb::handle tokens, nb::handle key_tokens, std::int64_t query, std::int64_t head) {
+                  nb::handle tokens, nb::handle key_tokens, std::int64_t query, std::int64_t head, nb::handle key) {
   using Texts = std::vector<std::string>;
   constexpr const char* op = "explain";
+  tool::WalkOptions options{.query = query + 1, .head = head + 1};
+  if (const auto own = optional_plain<std::int64_t>(key, op, "key")) options.key = *own + 1;
   tool::Walked walked{.module = layer.kind(), .config = layer.config(), .name = name, .context_name = other};
   walked.tokens = plain<Texts>(tokens, op, "tokens"),
   walked.context_tokens = plain<Texts>(key_tokens, op, "key_tokens");
@@ -203,7 +205,7 @@ nb::str explained(Layer& layer, nb::handle input, nb::handle source, const std::
     forward_of(m, walked.x, walked.context, &trace);
     walked.parameters = m.state_dict();
     if (const auto* attention = dynamic_cast<const AttentionLayer*>(&m)) walked.config = attention->config();
-    return tool::Walk(walked, trace, {.query = query + 1, .head = head + 1}, tool::Style(figure::Depth::none)).text();
+    return tool::Walk(walked, trace, options, tool::Style(figure::Depth::none)).text();
   });
   return nb::str(text.c_str(), text.size());
 }
@@ -225,7 +227,8 @@ void bind_modules(nb::module_& m) {
            nb::arg("key_tokens").none(), nb::arg("title").none(), nb::arg("item").none(), nb::arg("head").none(),
            nb::arg("live"))
       .def("explained", &explained, nb::arg("x").none(), nb::arg("source").none(), nb::arg("name"), nb::arg("other"),
-           nb::arg("tokens").none(), nb::arg("key_tokens").none(), nb::arg("query"), nb::arg("head"))
+           nb::arg("tokens").none(), nb::arg("key_tokens").none(), nb::arg("query"), nb::arg("head"),
+           nb::arg("key").none())
       .def("heads", [](const Layer& self) { return module_kind(self.kind()).uses.heads ? self.config().num_heads : 1; })
       .def("parameters", &parameters)
       .def("call_random", &Layer::call_random, "Its weights, copied from elsewhere, are as they were drawn there.")

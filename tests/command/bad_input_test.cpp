@@ -86,6 +86,7 @@ TEST_F(BadInput, Values) {
   refused("attn explain causal --query 7", kUsage, {"--query", "1 to 6"});
   refused("attn explain causal --query 0", kUsage, {"--query"});
   refused("attn explain multihead --head 3", kUsage, {"--head", "1 to 2"});
+  refused("attn explain causal --key 7", kUsage, {"--key", "1 to 6, the number of keys"});
   refused("attn sdpa --q x.csv --k x.csv --v x.csv --softcap -1", kUsage, {"softcap"});
 }
 

@@ -69,6 +69,20 @@ def test_arrays_and_words():
     assert f"output_2 = [{row[0]:.4f}" in text
 
 
+@pytest.mark.no_sanitizer
+def test_a_key_that_matters_little_is_shown_where_it_is_asked_for():
+    attn.manual_seed(123)
+    module = attn.SelfAttention_v1(D, D)
+    text = " ".join(f"word{i}" for i in range(20))
+    weights = module.steps(text)["weights"][0, 1]
+    least = int(np.argmin(np.where(np.arange(20) == 1, np.inf, weights)))
+    line = f"query_2 · key_{least + 1} ="
+    assert line not in attn.explain(module, text)
+    found = attn.explain(module, text, key=least)
+    assert line in found and f"+ {weights[least]:.4f} · " in found and "  11 more, sum " in found
+    assert found == by_command("self-v1", "--text", text, "--key", str(least + 1))
+
+
 def test_torch_modules():
     torch = pytest.importorskip("torch")
     import attn.torch
@@ -100,7 +114,8 @@ def test_the_books_class_is_told_how():
     (lambda m, x: attn.explain(m, x, x), ValueError, "one input"),
     (lambda m, x: attn.explain(x, x), TypeError, "a module of attn or attn.torch; found ndarray"),
     (lambda m, x: attn.explain(m, None), TypeError, "an input x"),
-    (lambda m, x: attn.explain(m, x, key=3), TypeError, "unexpected keyword"),
+    (lambda m, x: attn.explain(m, x, key=4), ValueError, "key from 0 to 3; found 4"),
+    (lambda m, x: attn.explain(m, x, key="a"), TypeError, "key as an integer; found str"),
 ])  # fmt: skip
 def test_what_is_refused(call, kind, says):
     module = attn.MultiHeadAttention(6, 4, 8, 0.0, 2)

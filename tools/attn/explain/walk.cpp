@@ -41,6 +41,7 @@ Walk::Walk(const Walked& walked, const Trace& steps, const WalkOptions& options,
   query_ = checked("--query", options.query.value_or(std::min<std::int64_t>(tokens, 2)), tokens, "tokens");
   head_ = checked("--head", options.head, heads_, "heads");
   keys_ = walked.context.defined() ? walked.context.size(-2) : tokens;
+  if (options.key) key_ = checked("--key", *options.key, keys_, "keys");
 }
 
 // ---- the recorded numbers -------------------------------------------------------------
@@ -67,10 +68,10 @@ Tensor Walk::parameter(std::string_view name) const {
   return found == state.end() ? Tensor{} : found->second;
 }
 
-std::vector<std::int64_t> Walk::shown(std::int64_t count, std::int64_t always) const {
+std::vector<std::int64_t> Walk::shown(std::int64_t count, std::int64_t always, std::int64_t key) const {
   std::vector<std::int64_t> indices;
   for (std::int64_t i = 0; i < count; ++i) {
-    if (count <= kMostRows || i < kMostRows - 4 || i >= count - 2 || i == always) indices.push_back(i);
+    if (count <= kMostRows || i < kMostRows - 4 || i >= count - 2 || i == always || i == key) indices.push_back(i);
   }
   return indices;
 }
@@ -90,7 +91,9 @@ std::vector<std::int64_t> Walk::shown_keys() const {
   if (keys_ <= kMostRows) return shown(keys_, query_);
   std::vector<std::int64_t> keys = by_weight();
   keys.resize(kMostWeights);
-  if (query_ < keys_ && std::ranges::find(keys, query_) == keys.end()) keys.push_back(query_);
+  for (const std::int64_t own : {query_, key_}) {
+    if (own >= 0 && own < keys_ && std::ranges::find(keys, own) == keys.end()) keys.push_back(own);
+  }
   std::ranges::sort(keys);
   return keys;
 }
@@ -127,7 +130,7 @@ std::string Walk::rows(std::string_view letter, std::string_view step) const {
   const bool of_keys = step != "inputs";
   std::string text;
   std::int64_t previous = -1;
-  for (const std::int64_t i : shown(all.size(0), query_)) {
+  for (const std::int64_t i : shown(all.size(0), query_, of_keys || !walked_.context.defined() ? key_ : -1)) {
     text.append(gap(previous, i));
     const std::string name = of_keys ? key_label(i) : label(i);
     text.append(formatted("  {}_{} = {}  {}", letter, i + 1, vector_text(values_of(all.select(0, i))), name));
@@ -298,11 +301,12 @@ std::string Walk::context() {
                                  : "Context: the values, summed by weight, the largest weights first");
   Row rest;
   double weight_of_rest = 0;
+  std::size_t in_rest = 0;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const std::int64_t j = keys[i];
     const double weight = weights[static_cast<std::size_t>(j)];
     const Row value = row(values, j);
-    if (all || i < kMostWeights) {
+    if (all || i < kMostWeights || j == key_) {
       text.append(
           formatted("  {} {} · {}  {}", i == 0 ? " " : "+", number_text(weight), vector_text(value), key_label(j)));
       while (text.ends_with(' ')) text.pop_back();
@@ -310,12 +314,11 @@ std::string Walk::context() {
       continue;
     }
     rest.resize(value.size());
-    weight_of_rest += weight;
+    weight_of_rest += weight, ++in_rest;
     for (std::size_t c = 0; c < value.size(); ++c) rest[c] += weight * value[c];
   }
-  if (!all) {
-    text.append(formatted("  + {}  {} more, sum {}\n", vector_text(rest), keys.size() - kMostWeights,
-                          number_text(weight_of_rest)));
+  if (in_rest > 0) {
+    text.append(formatted("  + {}  {} more, sum {}\n", vector_text(rest), in_rest, number_text(weight_of_rest)));
   }
   return text + style_.strong(formatted("  context_{} = {}", query_ + 1, vector_text(row("context", query_)))) + "\n";
 }

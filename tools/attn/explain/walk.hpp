@@ -24,14 +24,15 @@ struct Walked {
 };
 
 struct WalkOptions {
-  std::optional<std::int64_t> query;  // counted from 1; else the second, or the only one
-  std::int64_t head = 1;              // counted from 1
+  std::optional<std::int64_t> query;     // counted from 1; else the second, or the only one
+  std::int64_t head = 1;                 // counted from 1
+  std::optional<std::int64_t> key = {};  // counted from 1: one that is shown however small its weight is
 };
 
 class Walk {
  public:
-  // `steps` is the trace of the module's forward pass. Both have to outlive it. Throws Error (argument) for a query or
-  // a head that is not there, and (shape) for inputs that are empty.
+  // `steps` is the trace of the module's forward pass. Both have to outlive it. Throws Error (argument) for a query, a
+  // head or a key that is not there, and (shape) for inputs that are empty.
   Walk(const Walked& walked, const Trace& steps, const WalkOptions& options, const Style& style);
 
   std::string text();
@@ -45,7 +46,7 @@ class Walk {
   Row row(std::string_view step, std::int64_t i) const;
   Tensor keep() const;                            // of the weights: false where a key is masked
   Tensor parameter(std::string_view name) const;  // undefined when the module has none of that name
-  std::vector<std::int64_t> shown(std::int64_t count, std::int64_t always) const;
+  std::vector<std::int64_t> shown(std::int64_t count, std::int64_t always, std::int64_t key = -1) const;
   std::vector<std::int64_t> by_weight() const;   // the keys, the one with the largest weight first
   std::vector<std::int64_t> shown_keys() const;  // all, or in order those that matter most and the query's own
   std::string_view final_weights() const { return has("dropped") ? "dropped" : "weights"; }
@@ -79,6 +80,7 @@ class Walk {
   const Trace& steps_;
   Style style_;
   std::int64_t query_, head_, heads_, keys_;  // query and head counted from 0
+  std::int64_t key_ = -1;                     // as well; none
   bool batched_;
   int section_ = 0;
 };
