@@ -211,6 +211,16 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   refused("--changes", "something that is changed");
   refused("--checkpoints", "attn train --keep-every", 3);
   refused("--checkpoints --output e.svg --colours grey", "figures of cells");
+  // The same tokens in a model of other sizes.
+  std::ofstream(path("t.txt")) << std::string(200, 'a');
+  out_of(
+      "attn train --text t.txt --family llama --tokenizer llama --layers 1 --heads 2 --width 8 --context 16 --batch 2 "
+      "--steps 1 --out one.safetensors");
+  for (const char* flag : {"--effects", "--scores", "--changes"}) {
+    refused(std::string(flag) + " --tokenizer llama --other-model one.safetensors",
+            "two models of 2 layers of 4 heads");
+  }
+  EXPECT_THAT(out_of(line("--tokenizer llama --other-model one.safetensors")), HasSubstr("Heads are not compared"));
   refused("--lens --other-model llama", "it only with");
   refused("--other-model " + std::string(ATTN_SOURCE) + "/examples/data/licences.safetensors", "a vocabulary of 61", 3);
   refused("--other-model " + std::string(ATTN_SOURCE) + "/examples/data/licences.safetensors --tokenizer llama",

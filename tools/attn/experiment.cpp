@@ -131,6 +131,7 @@ void require_same_tokens(const Reading& one, const Reading& other) {
   const auto sizes = [](const Reading& r) {
     return formatted("a vocabulary of {}, and {} in the tokenizer", r.model->vocab_size(), r.tokenizer->vocab_size());
   };
+  if (!other.model->writes()) refuse("a language model", "an encoder");
   if (sizes(one) != sizes(other)) refuse(sizes(one), sizes(other));
   for (std::int64_t id = 0; id < one.tokenizer->vocab_size(); ++id) {
     const std::string a = one.tokenizer->decode(id), b = other.tokenizer->decode(id);
@@ -144,6 +145,17 @@ void require_same_tokens(const Reading& one, const Reading& other) {
   refuse(
       formatted("the text cut as --model does, with {} as token {}", name(a, one.tokens), a - one.tokens.begin() + 1),
       name(b, other.tokens));
+}
+
+// What compares heads, and not losses alone, needs as many in both models.
+void require_same_heads(const std::string& what, const Reading& one, const Reading& other) {
+  if (what.empty() || what == "--next") return;
+  const auto sizes = [](const Reading& r) {
+    return formatted("{} layers of {} heads", r.model->size().layers, r.model->size().heads);
+  };
+  if (sizes(one) != sizes(other)) {
+    throw Error(Error::Kind::argument, what, "two models of " + sizes(one), sizes(other), "without it losses are told");
+  }
 }
 
 // --tokens: one or two texts that are one token each.
@@ -253,7 +265,10 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   const bool of_text = verb.given("--other-text");
   if (of_text) other = reading_of(flags.model, flags.tokenizer, flags.other_text, "--other-text");
   if (verb.given("--other-model")) other = reading_of(flags.other_model, flags.tokenizer, text, "--other-model");
-  if (verb.given("--other-model")) require_same_tokens(one, *other);
+  if (verb.given("--other-model")) {
+    require_same_tokens(one, *other);
+    require_same_heads(what, one, *other);
+  }
   const LanguageModelConfig& config = one.model->writes() ? one.lm().config() : one.model->encoder()->config().model;
   require_alike_heads(config, "--model");
   if (other && other->model->writes()) require_alike_heads(other->lm().config(), "--other-model");
