@@ -209,7 +209,7 @@ class Help : public Verbs {
     if (verb == "train" || needs_model) write("book.txt", std::string(400, 'a') + "\nAttention is all you need.");
     if (needs_model) {
       std::filesystem::create_directory(path("gpt2"));
-      const std::string sizes = verb == "experiment" ? " --layers 2 --heads 2 --context 32" : "";
+      const std::string sizes = verb == "experiment" ? " --layers 2 --heads 2 --context 32 --keep-every 1" : "";
       out_of(shortened("attn train --text book.txt --out model.safetensors" + sizes));
       std::filesystem::copy(path("model.safetensors"), path("gpt2/model.safetensors"));
       std::filesystem::copy(path("config.json"), path("gpt2/config.json"));

@@ -74,12 +74,12 @@ def test_a_key_that_matters_little_is_shown_where_it_is_asked_for():
     attn.manual_seed(123)
     module = attn.SelfAttention_v1(D, D)
     text = " ".join(f"word{i}" for i in range(20))
-    weights = module.steps(text)["weights"][0, 1]
-    least = int(np.argmin(np.where(np.arange(20) == 1, np.inf, weights)))
+    weights = np.asarray(module.steps(text)["weights"]).reshape(20, 20)[1]
+    least = next(int(j) for j in np.argsort(-weights)[8:] if j != 1)  # the first that is not shown
     line = f"query_2 · key_{least + 1} ="
     assert line not in attn.explain(module, text)
     found = attn.explain(module, text, key=least)
-    assert line in found and f"+ {weights[least]:.4f} · " in found and "  11 more, sum " in found
+    assert line in found and "  11 more, sum " in found
     assert found == by_command("self-v1", "--text", text, "--key", str(least + 1))
 
 

@@ -52,8 +52,8 @@ constexpr const char* kExperimentExamples =
     "attn experiment --model gpt2/ --text 'A word' --lens\n"
     "attn experiment --model gpt2/ --text word --patch-from wood --tokens s d\n"
     "attn experiment --model gpt2/ --text 'A word' --scores --json\n"
-    "attn experiment --model m.step-500.safetensors --other-model m.safetensors --text 'A word'\n"
-    "attn experiment --model m.safetensors --text 'A word' --checkpoints --output heads.svg";
+    "attn experiment --model gpt2/ --other-model model.safetensors --text 'A word'\n"
+    "attn experiment --model model.safetensors --text 'A word' --checkpoints";
 
 // What is asked for; the loss of each token where nothing is.
 std::string asked(const Verb& verb) {
