@@ -34,7 +34,8 @@ std::vector<KeptModel> kept_models(const fs::path& model) {
     const char* last = name.data() + name.size() - kExtension.size();
     const auto [read, error] = std::from_chars(name.data() + prefix.size(), last, kept.step);
     // Nothing but what kept_model() writes: no sign, no zeros before the number.
-    if (error == std::errc{} && read == last && kept_model(model, kept.step).filename() == name) all.push_back(kept);
+    if (error == std::errc{} && read == last && kept.step >= 0 && kept_model(model, kept.step).filename() == name)
+      all.push_back(kept);
   }
   std::ranges::sort(all, {}, &KeptModel::step);
   return all;

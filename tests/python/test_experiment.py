@@ -131,7 +131,7 @@ def test_two_models(model):
 
 
 def test_kept_models_are_in_the_order_of_their_steps(tmp_path):
-    for name in ("m", "m.step-10", "m.step-9", "m.step-09", "m.step-x", "m.step-", "n.step-1", "m.step-3.training"):
+    for name in ("m", "m.step-10", "m.step-9", "m.step-09", "m.step-x", "m.step-", "m.step--5", "n.step-1", "m.step-3.training"):
         (tmp_path / f"{name}.safetensors").touch()
     found = attn.kept_models(tmp_path / "m.safetensors")
     assert found == [(step, str(tmp_path / f"m.step-{step}.safetensors")) for step in (9, 10)]

@@ -339,7 +339,9 @@ void define_experiment(Verb& verb, int&) {
   verb.add_flag("--json", flags->json, "Print one JSON object, with all numbers.");
   const Option& output =
       verb.add_option("--output", flags->output, "Write the figure, as .svg or .png.").value_name("FILE");
-  verb.add_option("--colours,--colors", flags->colours, "The figure's colours: viridis, cividis or grey.")
+  verb.add_option("--colours,--colors", flags->colours,
+                  "The figure's colours: viridis, cividis or grey. Differences go from violet to "
+                  "orange with the first two.")
       .value_name("NAME")
       .one_of({"viridis", "cividis", "grey"})
       .needs(output);

@@ -39,11 +39,11 @@ void add_choice_flags(Verb& verb, ChoiceFlags& flags) {
   verb.add_option("--head", flags.head, "The head, counted from 1.").value_name("N");
   const Option& scale = verb.add_option("--colour-scale,--color-scale", flags.scale,
                                         "How values become colours:\n"
-                                        "linear  colours from 0 to the largest value\n"
-                                        "row     each row from 0 to its own largest value\n"
-                                        "log     by the logarithm of the value\n"
-                                        "diverging  0 in the middle, for numbers of both signs\n"
-                                        "auto    row from 12 tokens on, else linear")
+                                        "linear     colours from 0 to the largest value\n"
+                                        "row        each row from 0 to its own largest value\n"
+                                        "log        by the logarithm of the value\n"
+                                        "diverging  0 is white, below it violet, above it orange\n"
+                                        "auto       row from 12 tokens on, else linear")
                             .value_name("NAME")
                             .one_of({"auto", "linear", "row", "log", "diverging"});
   verb.add_flag("--log", flags.log, "Do the same as --colour-scale log.").not_beside(scale);
