@@ -2,9 +2,12 @@
 """Measures reports of 6, 128 and 1024 tokens in Chromium and prints docs/report.md's table.
 
     bench/report.py [--attn build/default/attn]
+    bench/report.py --live      # instead docs/live.md's table, of pages in which models run
+    bench/report.py --live --own build/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf      # and of one that is opened there
 
 Size of the file, time to write it (the whole command, the module's forward pass included), time from opening to
-first paint and to the page answering, time from a click on a cell to the drawn answer; medians of five.
+first paint and to the page answering, time from a click on a cell to the drawn answer; medians of five. Of pages in
+which a model runs: size, first paint, and time from a text that is typed to the drawn answer, with every step of it.
 """
 
 import argparse
@@ -50,10 +53,80 @@ def once(browser, attn, folder, tokens, d_in, d_out, heads):
     return os.path.getsize(f"{folder}/r.html"), write, paint, ready, work, click
 
 
+MODELS = [(4, 3, 96), (6, 4, 208), (6, 6, 384)]  # layers, heads, width, of bytes: 0.5, 3 and 11 million weights
+TOKENS = (16, 64, 128)
+# The answer is drawn when the frame after it has been.
+TYPED = """new Promise((done) => {
+  const area = document.getElementById('live-text'), from = performance.now();
+  new MutationObserver((_, observer) => {
+    if (Number(document.body.dataset.answered) !== live.asked) return;
+    observer.disconnect();
+    requestAnimationFrame(() => setTimeout(() => done(performance.now() - from)));
+  }).observe(document.body, { attributes: true });
+  area.value = TEXT;
+  area.dispatchEvent(new Event('input'));
+})"""
+OPENED = "new Promise((done) => { const look = () => (CONDITION ? done() : setTimeout(look, 5)); look(); })"
+
+
+def model_page(browser, attn, folder, layers, heads, width):
+    """A page of a model that was hardly trained: what it computes takes as long as that of another."""
+    pathlib.Path(f"{folder}/text.txt").write_text("You may copy it, and you may change it. " * 80)
+    subprocess.run([attn, "train", "--text", "text.txt", "--out", "m.safetensors", "--context", str(max(TOKENS)), "--steps", "1", "--batch", "1", "--force",
+                    "--layers", str(layers), "--heads", str(heads), "--width", str(width)], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([attn, "report", "--live", "--model", "m.safetensors", "--text", "You may copy", "--output", "r.html"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return browser.page(f"file://{folder}/r.html")
+
+
+def answers(page, unit, rounds=ROUNDS):
+    """Milliseconds from a text of so many tokens to its drawn answer: the least of some, after one that nobody counts."""
+    least = []
+    for tokens in TOKENS:
+        times = []
+        for count in range(rounds + 1):
+            first = unit[:-1] + chr(ord("a") + count)  # another text each time
+            times.append(page.run(TYPED.replace("TEXT", repr(first + unit * (tokens - 1)))))
+            assert page.run("report.tokens.length") == tokens
+        least.append(min(times[1:]))
+    assert page.complaints() == []
+    return least
+
+
+def live(browser, attn, folder, own):
+    print("| weights | page | first paint | " + " | ".join(f"{tokens} tokens" for tokens in TOKENS) + " |\n|---|---|---|" + "---|" * len(TOKENS))
+    for layers, heads, width in MODELS:
+        page = model_page(browser, attn, folder, layers, heads, width)
+        page.run(OPENED.replace("CONDITION", "live.next"))
+        paint, weights = page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime"), page.run("live.size.weights")
+        size = os.path.getsize(f"{folder}/r.html")
+        print(f"| {weights / 1e6:.1f} million | {size / 1e6:.1f} MB | {paint:.0f} ms | " + " | ".join(f"{ms:.0f} ms" for ms in answers(page, "a")) + " |", flush=True)
+        page.close()
+    if not own:
+        return
+    page = model_page(browser, attn, folder, *MODELS[0])
+    page.run(OPENED.replace("CONDITION", "live.next"))
+    root = page.send("DOM.getDocument")["root"]["nodeId"]
+    node = page.send("DOM.querySelector", {"nodeId": root, "selector": "#live-files"})["nodeId"]
+    begin = time.perf_counter()
+    page.send("DOM.setFileInputFiles", {"files": [os.path.abspath(own)], "nodeId": node})
+    page.run(OPENED.replace("CONDITION", "live.file && Number(document.body.dataset.answered) === live.asked"))
+    opened, weights = time.perf_counter() - begin, page.run("live.size.weights")
+    shown = " | ".join(f"{ms:.0f} ms" for ms in answers(page, " a", 3))
+    print(f"| {weights / 1e6:.1f} million, {os.path.getsize(own) / 1e6:.0f} MB from disk | | opened in {opened:.1f} s | {shown} |", flush=True)
+    page.close()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--attn", default=str(ROOT / "build/default/attn"))
-    attn = os.path.abspath(parser.parse_args().attn)
+    parser.add_argument("--live", action="store_true", help="pages in which models run")
+    parser.add_argument("--own", help="a model that is opened in such a page, from disk")
+    options = parser.parse_args()
+    attn = os.path.abspath(options.attn)
+    if options.live:
+        with tempfile.TemporaryDirectory() as folder, chromium.Chromium(chromium.find()) as browser:
+            live(browser, attn, folder, options.own)
+        return
     print("| tokens, heads, width | size | written in | first paint | answers | click: script and layout | click: drawn |\n|---|---|---|---|---|---|---|")
     for tokens, d_in, d_out, heads in SHAPES:
         with tempfile.TemporaryDirectory() as folder, chromium.Chromium(chromium.find()) as browser:
