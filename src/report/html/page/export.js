@@ -108,10 +108,11 @@ function exports({ name, title, svg, csv, table = csv }) {
     svg && button("PNG", () => savePng(`${name()}.png`, svg())),
     csv && button("CSV", () => save(`${name()}.csv`, new Blob([csvOf(csv())], { type: "text/csv" }))), numbers);
   host.renew = () => {
-    said.textContent = title();
-    for (const made of buttons) made.setAttribute("aria-label", `Save “${title()}” as ${made.dataset.export}`);
-    if (numbers) numbers.firstChild.setAttribute("aria-label", `“${title()}” as a table`);
-    if (numbers?.open) fill(place, tableOf(title(), table()));
+    const shown = title();
+    said.textContent = shown;
+    for (const made of buttons) made.setAttribute("aria-label", `Save “${shown}” as ${made.dataset.export}`);
+    if (numbers) numbers.firstChild.setAttribute("aria-label", `“${shown}” as a table`);
+    if (numbers?.open) fill(place, tableOf(shown, table()));
   };
   host.renew();
   return host;

@@ -79,17 +79,24 @@ function matrixTable({ matrix, rowLabels, columnLabels, scale, label, selected =
       element("thead", {}, head), element("tbody", {}, body)));
 }
 
+// The colours of a scale in 1025 steps, and behind them that of what is not a number, as a canvas holds them.
+const inSteps = new Map();
+function coloursOf(stops) {
+  if (!inSteps.has(stops)) inSteps.set(stops, Uint8ClampedArray.from(Array.from({ length: 1026 }, (_, i) => [...(i > 1024 ? notANumber : between(stops, i / 1024)), 255]).flat()));
+  return new Uint32Array(inSteps.get(stops).buffer);
+}
+
 // A pixel a cell; what is masked or −∞ is left out, so that the hatched ground shows.
 function pixelsOf(matrix, scale) {
   const canvas = element("canvas", { class: "hatched", width: matrix.columns, height: matrix.rows });
   if (!matrix.values.length) return canvas;
   const context = canvas.getContext("2d"), image = context.createImageData(matrix.columns, matrix.rows);
-  const table = Array.from({ length: 1025 }, (_, i) => between(scale.diverging ? puor : cividis, i / 1024));
+  const colours = coloursOf(scale.diverging ? puor : cividis), pixels = new Uint32Array(image.data.buffer);
   for (let i = 0; i < matrix.values.length; i++) {
     const x = matrix.values[i];
     if (matrix.masked?.[i] || x === -Infinity) continue;
     const share = x === Infinity ? 1 : Math.min(Math.max(scale.share(x, Math.floor(i / matrix.columns)), 0), 1);
-    image.data.set([...(Number.isNaN(x) ? notANumber : table[Math.round(1024 * share)]), 255], 4 * i);
+    pixels[i] = colours[Number.isNaN(x) ? 1025 : Math.round(1024 * share)];
   }
   context.putImageData(image, 0, 0);
   return canvas;

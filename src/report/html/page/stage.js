@@ -83,7 +83,7 @@ function stagePanel(host) {
   const below = element("div", { class: "below" }), controls = element("span", { class: "controls", id: "stage-controls" });
   let drawnFor = "", seen = fromHash().step ? "" : state.step;
   const current = () => stageView(currentStep(), view.clientWidth);
-  const out = exports({ name: () => fileName(state.step), title: () => current().label, svg: () => matrixSvg(current()),
+  const out = exports({ name: () => fileName(state.step), title: () => stageView(currentStep()).label, svg: () => matrixSvg(current()),
     csv: () => (currentStep().pooled ? topRows(report.tokens.map((_, i) => i)) : matrixRows(current())), table: () => (currentStep().pooled ? topRows([state.query]) : tableRows(current())) });
   fill(host, element("p", { class: "lead" }, currentBlock().softmaxInput() ? "Choose a step, then a cell: beside it stands the arithmetic that made the number." : "Choose a cell: beside it stands what is known of the number."),
     strip, element("div", { class: "stage" }, element("div", {}, title, view, below, element("div", { class: "controls" }, player(), controls), out), side));
