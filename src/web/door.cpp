@@ -196,9 +196,7 @@ std::string blocks_json() {
       const auto at = reinterpret_cast<std::uintptr_t>(tensor.data<float>());
       json.name("shape").shape(tensor.shape()).name("at").number(static_cast<std::int64_t>(at)).end();
     }
-    json.end();
-    report_page::write_space(json, block);
-    json.end();
+    json.end().end();
   }
   json.end();
   report_page::write_checks(json, health.checks());
@@ -354,6 +352,18 @@ void attn_run_module(const float* x, std::size_t tokens, std::size_t width, cons
 const char* attn_steps() { return say(steps_json()); }
 
 const char* attn_blocks() { return say(blocks_json()); }
+
+const char* attn_space(int block) {
+  const auto& blocks = page().blocks.blocks;
+  if (block < 0 || block >= std::ssize(blocks)) {
+    throw Error(Error::Kind::argument, "page", "one of " + std::to_string(blocks.size()) + " layers",
+                std::to_string(block));
+  }
+  Json json;
+  json.object();
+  report_page::write_space(json, blocks[static_cast<std::size_t>(block)]);
+  return say(json.end().str());
+}
 
 const float* attn_rows(const char* way, const float* numbers, std::size_t rows, std::size_t columns) {
   const auto high = static_cast<std::int64_t>(rows), wide = static_cast<std::int64_t>(columns);

@@ -49,8 +49,10 @@ void attn_run_module(const float* x, std::size_t tokens, std::size_t width, cons
 const char* attn_steps();
 // Attention's steps of it as a page that is made has them, and what it says of them: {"blocks": [{"label": "h.0.attn",
 // "heads": 4, "causal": true, "scores": […], "steps": [{"name": "queries", "kind": "heads", …, "shape": [4, 16, 8],
-// "at": 65536}, …], "space": […]}, …], "health": […]}. The numbers stay there until the next call of this one.
+// "at": 65536}, …]}, …], "health": […]}. The numbers stay there until the next call of this one.
 const char* attn_blocks();
+// Of one of these layers, where words and contexts lie: {"space": […]}. It takes longer than all the rest.
+const char* attn_space(int block);
 // Each row by itself: "softmax", "naive", which is exp(s) / Σ exp(s), "sum", which is s / Σ s, or "divided", by the sum
 // of what no query sees too early, with 0 for the rest. The numbers stay there until the next call of this one.
 const float* attn_rows(const char* way, const float* numbers, std::size_t rows, std::size_t columns);

@@ -60,12 +60,13 @@ class Library {
   }
   run(ids, edits = []) { this.call("run", Int32Array.from(ids), ids.length, JSON.stringify(edits)); }
   runModule(x, tokens, width, source = new Float32Array(), sources = 0, edits = []) { this.call("run_module", x, tokens, width, source, sources, JSON.stringify(edits)); }
-  // { blocks, health }, of steps { name, kind, ofKeys, meaning, shape, values }.
+  // { blocks, health }, of steps { name, kind, ofKeys, meaning, shape, values }; space() has the rest of a block.
   blocks() {
     const found = this.json("blocks");
     for (const { steps } of found.blocks) for (const step of steps) step.values = this.floats(step.at, step.shape.reduce((a, b) => a * b, 1));
     return found;
   }
+  space(block) { return this.json("space", block).space; }
   // Each row by itself, a way that attn_rows() of door.hpp names.
   rows(way, values, columns) { return this.floats(this.call("rows", way, Float32Array.from(values), values.length / columns, columns), values.length); }
   floats(at, count) { return new Float32Array(this.memory.buffer, at >>> 0, count).slice(); }

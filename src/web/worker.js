@@ -27,7 +27,7 @@ async function openFiles(files) {
 }
 
 // `base`: the pass of this text without edits, where it was not read before.
-function answer(model, { number, text, ids, edits, sampling }) {
+function answer(model, { number, text, ids, edits, sampling, block }) {
   const { library, size } = model;
   let read = ids ? library.decode(ids) : library.encode(text), base;
   const cut = read.ids.length > size.context;
@@ -36,6 +36,8 @@ function answer(model, { number, text, ids, edits, sampling }) {
   library.run(read.ids, edits);
   model.plain = read.ids.join();
   const next = library.next(sampling), drawn = library.draw(sampling), { blocks, health } = library.blocks();
+  const shown = blocks[Math.min(block, blocks.length - 1)];
+  shown.space = library.space(blocks.indexOf(shown));
   const numbers = [...blocks, ...base ?? []].flatMap(({ steps }) => steps.map((step) => step.values.buffer));
   return [{ number, text: text ?? read.tokens.join(""), ...read, cut, base: edits.length ? base : blocks, blocks, health, next, drawn, drawnToken: library.decode([drawn]).tokens[0] }, numbers];
 }
@@ -64,6 +66,7 @@ async function openOwn(asked) {
 onmessage = ({ data }) => {
   if (data.engine) { start(data).catch((error) => postMessage({ failed: error.message })); return; }
   if (data.files) { openOwn(data).catch((error) => postMessage({ number: data.number, error: error.message })); return; }
+  if (data.space !== undefined) { postMessage({ number: data.number, at: data.space, space: opened.library.space(data.space) }); return; }
   if (!waiting) setTimeout(work);  // behind the messages that are there already
   waiting = data;
 };

@@ -66,6 +66,10 @@ class Live(LivePage):
         self.compare(page, TEXT + " it.")
         for panel in ("space", "checks"):
             self.assertTrue(page.run(f"document.getElementById('{panel}') !== null"), panel)
+        page.run("select({ block: 3 })")
+        self.wait(page, "blocks[3].space !== undefined")
+        self.assertEqual(page.run("blocks.map((block) => block.space !== undefined)"), [page.run("report.start.layer") == 0, False, False, True])
+        self.assertGreater(page.run("document.querySelectorAll('#space circle, #space .word').length"), 0)
         self.assertTrue(page.run("report.health.length > 3 && report.health.every(({ holds }) => holds)"))
 
     def test_two_hundred_keys_and_none_is_dropped(self):

@@ -29,13 +29,23 @@ function showAnswer(answer, base) {
   combined.clear();
   document.querySelector("h1").textContent = answer.text;
   header(document.getElementById("about"));
-  drawPanels(new Set(altered() || live.file ? ["snippets"] : []));
+  redraw();
   select({ query: Math.min(state.query, report.tokens.length - 1), key: Math.min(state.key, report.keyTokens.length - 1) });
   showEdits();
   markHeads();
 }
 // Code that anyone may run does not have what was changed here.
+const redraw = () => drawPanels(new Set(altered() || live.file ? ["snippets"] : []));
 const altered = () => live.now.edits.length > 0 || Object.keys(live.now.options ?? {}).length > 0 || (live.now.weights ?? []).length > 0;
+
+// Where a layer's words lie is computed when it is selected.
+const plainPoints = pointsOf;
+pointsOf = (name) => {
+  if (currentBlock().space) return plainPoints(name);
+  if (live.looked !== currentBlock()) live.worker.postMessage({ number: live.shown, space: state.block });
+  live.looked = currentBlock();
+  return undefined;
+};
 
 // What differs from the pass without edits is outlined: cells of a table, pixels of a canvas.
 const [plainTable, plainCanvas] = [matrixTable, matrixCanvas];
@@ -72,7 +82,7 @@ function ask(change = {}, kind) {
 }
 function askModel(more) {
   const { text, ids, edits } = live.now;
-  live.worker.postMessage({ number: live.asked, text, ids, edits, ...more,
+  live.worker.postMessage({ number: live.asked, text, ids, edits, block: state.block, ...more,
     sampling: { temperature: live.number("temperature"), topK: live.number("top-k"), topP: live.number("top-p"), most: 24, seed: Math.floor(Math.random() * 2 ** 31) } });
 }
 function undo() {
@@ -232,8 +242,15 @@ function become({ name, left, bytes, ...size }, { text, blocks: found }) {
 function heard({ data }) {
   if (data.failed) return recordedOnly(data.failed);
   if (data.opened) { live.size = data.opened; return restore(address); }
+  if (data.space) {
+    if (data.number !== live.shown) return undefined;
+    blocks[data.at].space = data.space;
+    redraw();
+    return select({});
+  }
   if (data.error) { live.going = false; return refused(data.error); }
   live.shown = data.number;
+  live.looked = undefined;
   live.shownEdits = live.now.edits;
   live.labels = data.blocks.map(({ label }) => label);
   if (data.file) become(data.file, data);

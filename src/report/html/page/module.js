@@ -48,6 +48,7 @@ function moduleAnswer() {
     open(live.library, options);
     pass(live.library, withInputs(x, "inputs"), withInputs(other, "source"), edits.filter(({ step }) => step !== "inputs" && step !== "source"));
     const answer = live.library.blocks();
+    answer.blocks.forEach((block, b) => { block.space = live.library.space(b); });
     if (config) Object.assign(config, live.config, options, { scale: options.scale ?? live.config.scale });
     report.seed = options.seed ?? live.seed;
     live.good = live.now;

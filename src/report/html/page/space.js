@@ -166,6 +166,7 @@ function spacePanel(host) {
   if (!pointsOf("inputs")) return;
   const figures = element("div", { class: "space-figures" });
   const draw = () => {
+    if (!pointsOf("inputs")) return;
     const shown = spaceFigures(), restoreFocus = focusPlace();
     fill(figures, shown.map(spaceFigure));
     figures.dataset.yaw = turned.yaw.toFixed(4);
