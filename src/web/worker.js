@@ -23,6 +23,7 @@ async function openFiles(files) {
   if (!file || models.length > 1) throw new LibraryError(`[page] expected a model in one file, safetensors or GGUF; found ${models.map(({ name }) => name).join(" and ") || "none"}`);
   const other = left.find(({ name }) => ["added_tokens.json", "special_tokens_map.json"].includes(name));
   if (other) throw new LibraryError(`[page] expected a tokenizer in a tokenizer.json alone; found ${other.name}; leave it out`);
+  if (file.size >= 2 ** 31) throw new LibraryError(`[page] expected a model of less than 2.1 GB; found ${file.name} of ${(file.size / 1e9).toFixed(1)} GB`);
   return { ...openModel({ ...texts, weights: new Uint8Array(await file.arrayBuffer()) }), name: file.name, left: left.map(({ name }) => name) };
 }
 

@@ -196,3 +196,41 @@ class LiveOwn(LivePage):
         self.assertEqual(page.text("#live-said"), "")
         self.assertNotIn("from this computer", page.text("#about"))
         self.compare(page, MODEL, "You may copy it.")
+
+    def test_an_address_waits_for_its_model(self):
+        model = self.trained("bytes", "--layers", 3, "--heads", 2, "--width", 16)
+        page = self.live()
+        self.choose(page, model)
+        self.settled(page)
+        page.set("#live-text", "You change it")
+        self.settled(page)
+        page.run("select({ block: 2, head: 1 })")
+        page.click("#edit-head")
+        self.settled(page)
+        page.run("new Promise((done) => setTimeout(done, 600))")
+        fragment = page.run("location.hash")
+        again = self.open("--live", "--model", MODEL, "--text", "You may copy", fragment=fragment)
+        self.wait(again, "live.next !== undefined")
+        self.assertIn("expected the model that is open, this page’s own; found small.safetensors; open that one first", again.text("#live-said"))
+        self.choose(again, model)
+        self.wait(again, "live.now.edits.length === 1")
+        self.settled(again)
+        for what in ("report.tokens", "live.next", "live.now.edits"):
+            self.assertEqual(again.run(what), page.run(what), what)
+
+    def test_a_folder_is_told_to_be_one(self):
+        page = self.live()
+        folder = self.folder / "a-model"
+        folder.mkdir(exist_ok=True)
+        for kind in ("dragEnter", "dragOver", "drop"):
+            page.send("Input.dispatchDragEvent", {"type": kind, "x": 300, "y": 300, "data": {"items": [], "files": [str(folder)], "dragOperationsMask": 1}})
+        self.wait(page, "document.getElementById('live-said').textContent !== ''")
+        self.assertIn("found a-model, a folder; drop the files in it together", page.text("#live-said"))
+
+    def test_a_file_that_is_too_large_is_named(self):
+        page = self.live()
+        with open(self.folder / "large.gguf", "wb") as file:
+            file.truncate(3 * 10**9)  # a hole, which takes no room on the disk
+        self.choose(page, self.folder / "large.gguf")
+        self.wait(page, "document.getElementById('live-said').textContent.startsWith('[')")
+        self.assertIn("expected a model of less than 2.1 GB; found large.gguf of 3.0 GB", page.text("#live-said"))

@@ -202,8 +202,7 @@ function modelPanel() {
     element("div", { class: "controls" }, liveButton("live-one", "Continue by one", () => proceed(live.drawn)), liveButton("live-on", "Continue", toggled),
       field("temperature", { min: 0, max: 5, step: 0.1, value: 1 }), field("top-k", { min: 0, step: 1, value: 0 }), field("top-p", { min: 0.01, max: 1, step: 0.01, value: 1 }),
       liveButton("live-open", "Open your own model", () => files.click()), files));
-  document.addEventListener("dragover", (event) => event.preventDefault());
-  document.addEventListener("drop", (event) => { event.preventDefault(); openOwn(event.dataTransfer.files); });
+  for (const kind of ["dragover", "drop"]) document.addEventListener(kind, dragged);
 }
 
 function toggled() {
@@ -221,6 +220,15 @@ function showNext() {
 }
 
 // ---- a model from this computer --------------------------------------------------------------------------------------
+// Files that are dropped anywhere. Browsers do not let a page from disk look into a folder.
+function dragged(event) {
+  const { types, items, files } = event.dataTransfer;
+  if (!types.includes("Files")) return;
+  event.preventDefault();
+  if (event.type !== "drop") return;
+  const folder = Array.from(items, (item) => item.webkitGetAsEntry()).find((entry) => entry?.isDirectory);
+  folder ? said(`[page] expected the files of a model; found ${folder.name}, a folder; drop the files in it together`) : openOwn(files);
+}
 function openOwn(files) {
   const chosen = [...files];
   if (!chosen.length) return;
