@@ -19,10 +19,12 @@ std::unique_ptr<RecurrentLayer> recurrent_of(const LanguageModelConfig& c, const
   ModuleConfig a;
   a.d_in = a.d_out = c.width;
   a.precision = c.precision, a.initialise = false;
+#if !defined(__wasm__)  // these families run in no page
   if (c.gated_delta) {
     a.out_bias = false;
     return std::make_unique<RecurrentLayer>(a, *c.gated_delta, rng, prefix, names_of(c.family).of_recurrent);
   }
+#endif
   a.num_heads = c.heads, a.epsilon = c.epsilon;
   a.qkv_bias = c.qkv_bias, a.out_bias = c.out_bias;
   return std::make_unique<GatedDeltaNet>(a, rng, kConvolution, prefix);

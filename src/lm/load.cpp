@@ -39,6 +39,12 @@ ByName by_name(const PretrainedFiles& files, const io::Origin& origin) {
   return tensors;
 }
 
+#if defined(__wasm__)  // families with latents, or with states of many sizes, run in no page
+constexpr bool kEveryMixer = false;
+#else
+constexpr bool kEveryMixer = true;
+#endif
+
 void check_latents(const LanguageModelConfig& c, const LatentSizes& s, const ByName& tensors,
                    const io::Origin& origin) {
   const std::string first = "model.layers.0.self_attn.";
@@ -69,7 +75,8 @@ void check_mixers(const LanguageModelConfig& c, const ByName& tensors, const io:
     required(tensors, prefix(softmax) + "self_attn.o_proj.weight",
              {c.width, c.heads * (c.latent ? c.latent->value : c.head_dim)}, origin);
   }
-  if (recurrent < none && c.gated_delta) check_recurrent(c, *c.gated_delta, prefix(recurrent), tensors, origin);
+  if (kEveryMixer && recurrent < none && c.gated_delta)
+    check_recurrent(c, *c.gated_delta, prefix(recurrent), tensors, origin);
 }
 
 // The config's sizes are those of the files, before memory is taken for them.
@@ -85,7 +92,7 @@ void check_sizes(const LanguageModelConfig& c, const ByName& tensors, const io::
   } else {
     check_mixers(c, tensors, origin);
     required(tensors, "model.layers.0.mlp.down_proj.weight", {c.width, c.inner_width}, origin);
-    if (c.latent) check_latents(c, *c.latent, tensors, origin);
+    if (kEveryMixer && c.latent) check_latents(c, *c.latent, tensors, origin);
   }
 }
 
