@@ -57,18 +57,18 @@ inline void sweep(float* state, std::int64_t rows, const float* write, const flo
     Vec s[kPanelWidth];
     ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = load(at + w * kLanes);
     if constexpr (kWrite > 0) {
-      ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = rounded(splat(write[i]) * s[w]);
+      ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = splat(write[i]) * s[w];
       ATTN_UNROLL for (int n = 0; n < kWrite; ++n) {
         const Vec key = splat(write[(n + 1) * kStateRows + i]);
-        ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = key * d[n][w] + s[w];
+        ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) s[w] = multiply_add(key, d[n][w], s[w]);
       }
       ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) store(at + w * kLanes, s[w]);
     }
     ATTN_UNROLL for (int n = 0; n < kRead; ++n) {
       const Vec key = splat(read[n * kStateRows + i]), query = splat(read[(n + 2) * kStateRows + i]);
       ATTN_UNROLL for (int w = 0; w < kPanelWidth; ++w) {
-        if constexpr (kDelta) x[n][w] = key * s[w] + x[n][w];
-        y[n][w] = query * s[w] + y[n][w];
+        if constexpr (kDelta) x[n][w] = multiply_add(key, s[w], x[n][w]);
+        y[n][w] = multiply_add(query, s[w], y[n][w]);
       }
     }
   };
@@ -97,8 +97,8 @@ inline void read_rows(const float* state, std::int64_t step, int count, const fl
     const Vec key = splat(read[i]), query = splat(read[2 * kStateRows + i]);
     ATTN_UNROLL for (int w = 0; w < kVectors; ++w) {
       const Vec s = kVectors == 1 ? load_some(state + i * step, count) : load(state + i * step + w * kLanes);
-      if constexpr (kDelta) x[w] = key * s + x[w];
-      y[w] = query * s + y[w];
+      if constexpr (kDelta) x[w] = multiply_add(key, s, x[w]);
+      y[w] = multiply_add(query, s, y[w]);
     }
   }
   ATTN_UNROLL for (int w = 0; w < kVectors; ++w) store(recall + w * kLanes, x[w]), store(out + w * kLanes, y[w]);
@@ -113,7 +113,7 @@ inline void write_rows(const float* from, float* to, std::int64_t step, int coun
     const Vec kept = splat(write[i]), key = splat(write[kStateRows + i]);
     ATTN_UNROLL for (int w = 0; w < kVectors; ++w) {
       Vec s = kVectors == 1 ? load_some(from + i * step, count) : load(from + i * step + w * kLanes);
-      s = key * d[w] + rounded(kept * s);
+      s = multiply_add(key, d[w], kept * s);
       if constexpr (kVectors == 1) {
         store_some(to + i * step, s, count);
       } else {
@@ -347,7 +347,7 @@ class ForwardPanels {
       float* v1 = v + w * kLanes;
       Vec d1 = load(v1);
       if constexpr (kDelta) d1 = splat(beta_[i]) * (d1 - recall.of[0][w]);
-      store(v1, scale * (splat(pair.q1_k1) * d1 + out.of[0][w]));
+      store(v1, scale * multiply_add(splat(pair.q1_k1), d1, out.of[0][w]));
       delta.of[0][w] = d1;
       if constexpr (kTokens == 1) continue;
       float* v2 = v1 + panels_ * kPanel;

@@ -3,8 +3,10 @@
 // AVX-512 must not lend its copy of a shared inline function to the rest of the program.
 #pragma once
 
-#if defined(__AVX512DQ__)
+#if defined(__AVX512F__) || defined(__FMA__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include <cstdint>
@@ -44,15 +46,21 @@ inline __attribute__((always_inline)) void store(float* p, Vec v) { __builtin_me
 inline __attribute__((always_inline)) Vec splat(float x) { return x - Vec{}; }
 inline __attribute__((always_inline)) VecI splat(std::int32_t x) { return x - VecI{}; }
 
-// What was computed before it is used. Of a · b + c · d a compiler may fuse either product with the sum; with one of them
-// rounded it has no choice, and the same sum has the same bits wherever it stands.
-inline __attribute__((always_inline)) Vec rounded(Vec x) {
-#if defined(__x86_64__)
-  asm("" : "+v"(x));
+// a · b + c, rounded once where the unit can. Left to a compiler, sums of products that are written alike are fused in
+// one place and not in another, or with the other product.
+inline __attribute__((always_inline)) Vec multiply_add(Vec a, Vec b, Vec c) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Vec>(
+      _mm512_fmadd_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(c)));
+#elif defined(__AVX2__) && defined(__FMA__)
+  return reinterpret_cast<Vec>(
+      _mm256_fmadd_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b), reinterpret_cast<__m256>(c)));
 #elif defined(__aarch64__)
-  asm("" : "+w"(x));
-#endif  // what has no fused operations has no choice
-  return x;
+  return reinterpret_cast<Vec>(
+      vfmaq_f32(reinterpret_cast<float32x4_t>(c), reinterpret_cast<float32x4_t>(a), reinterpret_cast<float32x4_t>(b)));
+#else
+  return a * b + c;
+#endif
 }
 
 inline __attribute__((always_inline)) Vec max(Vec a, Vec b) { return a > b ? a : b; }
