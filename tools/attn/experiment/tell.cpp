@@ -9,8 +9,11 @@
 #include "core/escape.hpp"
 
 namespace attn::tool {
+namespace {
 
 using Int = std::int64_t;
+
+}  // namespace
 
 std::string signed_text(double value) { return formatted("{}{:.4f}", value < 0 ? "" : "+", value); }
 
