@@ -18,7 +18,8 @@ LETTERS = "abcdefgh"
 TOKENIZER = {"model": {"vocab": {c: i for i, c in enumerate(LETTERS)}, "merges": []}, "decoder": {"type": "Fuse"}}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+# Layers that keep a state have no weights in transformers.
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in ("olmo_hybrid", "qwen3_5_text")])
 def test_heads_and_weights(family, tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps(TOKENIZER))
     text = "abacadaegbh"
