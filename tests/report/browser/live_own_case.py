@@ -125,8 +125,15 @@ class LiveOwn(LivePage):
         page.click("#edit-head")
         self.settled(page)
         self.assertIn("layer 3, head 2 off", page.text("#live-edits"))
+        # A context of zero is no fault: what was changed is not checked.
+        self.assertNotIn("fail", page.text("#about"))
+        self.assertFalse(page.run("document.getElementById('checks') !== null || report.health.length > 0"))
+        self.assertIn("left out", page.text("#live-edits"))
         self.assertEqual(page.run("document.querySelectorAll('#overview td button').length"), 6)
         self.assertFalse(page.run("document.getElementById('snippets') !== null"))  # they would be of the other model
+        page.click("#edit-none")
+        self.settled(page)
+        self.assertTrue(page.run("document.getElementById('checks') !== null && report.health.every(({ holds }) => holds)"))
 
     def test_the_files_of_a_folder_are_dropped(self):
         folder = self.folder / "tokenizer"

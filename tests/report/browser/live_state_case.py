@@ -97,7 +97,7 @@ class LiveAddress(LivePage):
         self.assertEqual(self.address(page).count("text="), 0)  # as it was made
         page.set("#live-text", "Größe & +1 #2?")
         self.settled(page)
-        page.run("select({ block: 2, head: 1, step: 'scores', query: 5, key: 2 })")
+        page.run("select({ block: 2, head: 1, step: 'scores', query: 15, key: 2 })")
         page.set("#edit-value", "7.5")
         page.click("#edit-set")
         self.settled(page)
@@ -107,7 +107,7 @@ class LiveAddress(LivePage):
         self.settled(page)
         again = self.at(self.address(page))
         for what in ("live.now.edits", "report.tokens", "blocks.map((block) => Array.from(block.step('weights').values))", "live.next", "state",
-                     "document.getElementById('live-text').value", "document.getElementById('live-edits').innerText", "currentStep().at(1, 5, 2)"):  # fmt: skip
+                     "document.getElementById('live-text').value", "document.getElementById('live-edits').innerText", "currentStep().at(1, 15, 2)"):  # fmt: skip
             self.assertEqual(again.run(what), page.run(what), what)
         self.assertEqual(self.address(again), self.address(page))
         # Ids that the tokenizer would not make of their text are held as they are.

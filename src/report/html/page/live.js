@@ -24,18 +24,21 @@ function renew(block, { steps, space, scores, sinks, causal }, base) {
 const valuesOf = (found) => found.map(({ steps }) => new Map(steps.map(({ name, values }) => [name, values])));
 
 function showAnswer(answer, base) {
-  Object.assign(report, { tokens: answer.tokens, keyTokens: answer.keyTokens ?? answer.tokens, exact: true, health: answer.health });
+  // What was changed in between does not follow from what was before it, and that is no fault.
+  const health = live.now.edits.length ? [] : answer.health;
+  Object.assign(report, { tokens: answer.tokens, keyTokens: answer.keyTokens ?? answer.tokens, exact: true, health });
   blocks.forEach((block, b) => renew(block, answer.blocks[b], base?.[b]));
   combined.clear();
   document.querySelector("h1").textContent = answer.text;
   header(document.getElementById("about"));
   redraw();
-  select({ query: Math.min(state.query, report.tokens.length - 1), key: Math.min(state.key, report.keyTokens.length - 1) });
+  select({ query: Math.min(state.query, report.tokens.length - 1), key: Math.min(state.key, report.keyTokens.length - 1), ...live.selected });
+  live.selected = undefined;
   showEdits();
   markHeads();
 }
 // Code that anyone may run does not have what was changed here.
-const redraw = () => drawPanels(new Set(altered() || live.file ? ["snippets"] : []));
+const redraw = () => drawPanels(new Set([(altered() || live.file) && "snippets", !report.health.length && "checks"]));
 const altered = () => live.now.edits.length > 0 || Object.keys(live.now.options ?? {}).length > 0 || (live.now.weights ?? []).length > 0;
 
 // Where a layer's words lie is computed when it is selected.
@@ -179,7 +182,7 @@ function livePanel(...more) {
 function showEdits() {
   const { edits } = live.now;
   fill(document.getElementById("live-edits"), edits.map((edit) => element("button", { type: "button", title: "Take back", onclick: () => ask({ edits: without(edit) }) }, `${labelOf(edit)} ×`)),
-    altered() && liveButton("edit-none", "Take all back", live.reset));
+    altered() && liveButton("edit-none", "Take all back", live.reset), edits.length > 0 && element("span", { class: "quiet" }, "The checks are for numbers as they were computed, and are left out."));
 }
 live.reset = () => ask({ edits: [] });
 // In the map a head that is off is crossed out.

@@ -66,6 +66,7 @@ function restore(hash) {
   if (live.isModule && !given && live.now === live.begun) return undefined;
   live.restored ||= given;
   live.restoring = live.asked + 1;
+  live.selected = given ? fromHash(hash) : undefined;  // of tokens that are there when the answer is
   ask(given || live.now !== live.begun ? { ...live.begun, ...change } : {});
   showFields();
 }
@@ -74,7 +75,7 @@ window.addEventListener("hashchange", ({ newURL }) => restore(new URL(newURL).ha
 // What cannot be done is taken back: of an address all of it.
 function refused(error, ofAddress) {
   const restoring = live.restoring === live.asked || ofAddress;
-  live.restoring = undefined;
+  live.restoring = live.selected = undefined;
   if (!restoring) { live.now = { ...live.now, edits: live.shownEdits ?? [] }; return said(error); }
   live.notice = `The address is not taken over: ${error}`;
   ask({ ...live.now, ...(ofAddress ? {} : live.begun) });
