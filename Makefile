@@ -6,12 +6,12 @@
 help:          ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 24
 
-demo: configure  ## build the command, see the steps of the book's chapter 3 on six words, and two pages: of these, and of a trained head
+demo: configure  ## build the command, see the steps of the book's chapter 3 on six words, and two pages: of these, and one in which a model runs
 	@cmake --build --preset default --target attn_command
 	@build/default/attn demo
 	@build/default/attn report multihead --d-out 4 --output build/six-words.html
-	@build/default/attn report --model examples/data/licences.safetensors --text 'You may copy the Program.' \
-	  --layer 1 --head 2 --output build/trained-head.html
+	@build/default/attn report --live --model examples/data/induction.safetensors --text 'You may copy it' \
+	  --layer 2 --head 2 --output build/live.html
 
 build: configure  ## the library, the command, the examples and the tests, optimised, in build/default
 	@cmake --build --preset default
