@@ -42,6 +42,14 @@ void expect_same(const Tensor& found, const oracle::Numbers& expected, double ro
   EXPECT_EQ(oracle::difference(found, expected, roundoff, what, of), "");
 }
 
+void expect_gradients(const AttentionGradient& grad, const oracle::Gradient& expected, double roundoff) {
+  const auto same = [&](const Tensor& found, const oracle::Numbers& numbers, const char* what) {
+    if (found.defined()) expect_same(found, numbers, roundoff, oracle::Of::gradient, what);
+  };
+  same(grad.q, expected.q, "dq"), same(grad.k, expected.k, "dk"), same(grad.v, expected.v, "dv");
+  same(grad.bias, expected.bias, "dbias"), same(grad.relative_bias, expected.relative, "drelative_bias");
+}
+
 class SpecialNumbers : public testing::TestWithParam<DType> {};
 
 TEST_P(SpecialNumbers, ReachWhatSeesThemAlone) {
@@ -64,12 +72,7 @@ TEST_P(SpecialNumbers, ReachWhatSeesThemAlone) {
     if (which == 3 || which == 4) spoil(rng, d_output, kinds);
     const oracle::Gradient gradient = oracle::gradient(p, oracle::values(d_output));
     const AttentionGradient grad = attention_backward(d_output, in.q, in.k, in.v, in.options, found);
-    expect_same(grad.q, gradient.q, p.roundoff, oracle::Of::gradient, "dq");
-    expect_same(grad.k, gradient.k, p.roundoff, oracle::Of::gradient, "dk");
-    expect_same(grad.v, gradient.v, p.roundoff, oracle::Of::gradient, "dv");
-    if (grad.bias.defined()) expect_same(grad.bias, gradient.bias, p.roundoff, oracle::Of::gradient, "dbias");
-    if (grad.relative_bias.defined())
-      expect_same(grad.relative_bias, gradient.relative, p.roundoff, oracle::Of::gradient, "drelative_bias");
+    expect_gradients(grad, gradient, p.roundoff);
   });
 }
 
@@ -135,12 +138,7 @@ TEST(SpecialNumbers, OfABiasReachWhatSeesThemAlone) {
     expect_same(found.output, oracle::attention(p).output, p.roundoff, oracle::Of::result, "output");
     const oracle::Gradient expected = oracle::gradient(p, oracle::values(d_output));
     const AttentionGradient grad = attention_backward(d_output, q, k, v, options, found);
-    expect_same(grad.q, expected.q, p.roundoff, oracle::Of::gradient, "dq");
-    expect_same(grad.k, expected.k, p.roundoff, oracle::Of::gradient, "dk");
-    expect_same(grad.v, expected.v, p.roundoff, oracle::Of::gradient, "dv");
-    if (grad.bias.defined()) expect_same(grad.bias, expected.bias, p.roundoff, oracle::Of::gradient, "dbias");
-    if (grad.relative_bias.defined())
-      expect_same(grad.relative_bias, expected.relative, p.roundoff, oracle::Of::gradient, "drelative_bias");
+    expect_gradients(grad, expected, p.roundoff);
   });
 }
 
