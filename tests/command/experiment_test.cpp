@@ -225,6 +225,7 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   refused("--other-model " + std::string(ATTN_SOURCE) + "/examples/data/licences.safetensors", "a vocabulary of 61", 3);
   refused("--other-model " + std::string(ATTN_SOURCE) + "/examples/data/licences.safetensors --tokenizer llama",
           "vocabulary of 61", 3);
+  refused("--other-model nowhere", "[--other-model] expected a model at nowhere", 3);
   refused("--output e.svg", "only with");
   EXPECT_FALSE(std::filesystem::exists(path("e.svg")));
 }

@@ -264,8 +264,9 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   if (what == "--patch-from") other = reading_of(flags.model, flags.tokenizer, flags.patch_from, "--patch-from");
   const bool of_text = verb.given("--other-text");
   if (of_text) other = reading_of(flags.model, flags.tokenizer, flags.other_text, "--other-text");
-  if (verb.given("--other-model")) other = reading_of(flags.other_model, flags.tokenizer, text, "--other-model");
   if (verb.given("--other-model")) {
+    require_model("--other-model", flags.other_model);
+    other = reading_of(flags.other_model, flags.tokenizer, text, "--other-model");
     require_same_tokens(one, *other);
     require_same_heads(what, one, *other);
   }
