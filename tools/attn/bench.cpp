@@ -154,25 +154,17 @@ void define_bench(Verb& verb, int&) {
   constexpr int most_repeats = 10000;
   constexpr double most_plain = 1e6;
   const auto flags = std::make_shared<BenchFlags>();
-  verb.add_option("--list", flags->list, "The rows to time; - is standard input.")
-      .value_name("FILE")
+  verb.add_option("--list FILE", flags->list, "The rows to time; - is standard input.")
       .default_is("the list that comes with the command");
-  verb.add_option("--filter", flags->filter, "Time only rows that hold every word of this text.").value_name("TEXT");
-  verb.add_option("--threads", flags->threads, "The numbers of threads, joined by commas, or all.")
+  verb.add_option("--filter TEXT", flags->filter, "Time only rows that hold every word of this text.");
+  verb.add_option("--threads N,…", flags->threads, "The numbers of threads, joined by commas, or all.")
       .delimiter(',')
-      .value_name("N,…")
       .default_is("1,all");
-  verb.add_option("--isa", flags->isa, "The instruction set to use.")
-      .value_name("NAME")
-      .default_is("the fastest of this processor");
-  verb.add_option("--scheme", flags->scheme, "How ranks that mpirun or srun started share a row.")
-      .value_name("NAME")
+  verb.add_option("--isa NAME", flags->isa, "The instruction set to use.").default_is("the fastest of this processor");
+  verb.add_option("--scheme NAME", flags->scheme, "How ranks that mpirun or srun started share a row.")
       .one_of({"auto", "ring", "gather", "ulysses"});
-  verb.add_option("--repeats", flags->repeats, "The number of samples of every row.")
-      .value_name("N")
-      .between(1, most_repeats);
-  verb.add_option("--plain", flags->plain, "Time the plain path too where it takes up to S seconds.")
-      .value_name("S")
+  verb.add_option("--repeats N", flags->repeats, "The number of samples of every row.").between(1, most_repeats);
+  verb.add_option("--plain S", flags->plain, "Time the plain path too where it takes up to S seconds.")
       .between(0.0, most_plain);
   const Option& explain = verb.add_flag(
       "--explain", flags->explain,

@@ -66,14 +66,12 @@ void define_check(Verb& verb, int& status) {
     bool no_mask = false, json = false;
   };
   const auto flags = std::make_shared<Flags>();
-  verb.add_option("--layer-order", flags->layer_order,
+  verb.add_option("--layer-order ORDER", flags->layer_order,
                   "Draw the weights of every module in this order, qkv or kqv, to see which numbers change.")
-      .value_name("ORDER")
       .default_is("each notebook's own")
       .one_of({"qkv", "kqv"});
-  verb.add_option("--rng", flags->rng,
+  verb.add_option("--rng NAME", flags->rng,
                   "Draw every dropout in this flavour, mkl or native, to see which numbers change.")
-      .value_name("NAME")
       .default_is("each notebook's own")
       .one_of({"mkl", "native"});
   verb.add_flag("--no-mask", flags->no_mask, "Hide no later token, to see which numbers change.");

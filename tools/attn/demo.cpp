@@ -202,7 +202,6 @@ class Demo {
 void define_demo(Verb& verb, int&) {
   const auto text = std::make_shared<std::optional<std::string>>();
   verb.add_option("TEXT", *text, formatted("A text of up to {} words to walk through.", kMostWords))
-      .value_name("TEXT")
       .default_is("the six words of the notebooks");
   verb.notes("Colours are used on a terminal. With NO_COLOR=1, or into a pipe, the text is plain.");
   verb.examples(

@@ -66,32 +66,27 @@ void draw(const DrawFlags& flags) {
 
 void define_draw(Verb& verb, int&) {
   const auto flags = std::make_shared<DrawFlags>();
-  verb.add_option("WHAT", flags->what,
+  verb.add_option("WHAT FILE", flags->what,
                   "The numbers:\n"
                   "rand:SIZES               uniform in [0, 1)\n"
                   "randn:SIZES              normal: mean 0, variance 1\n"
                   "randint:LOW,HIGH:SIZES   whole numbers below HIGH\n"
                   "ones:SIZES               ones, for --dropout\n"
                   "FILE                     a tensor, for --dropout")
-      .value_name("FILE")
       .offers({"rand:", "randn:", "randint:", "ones:"})
       .required();
-  verb.add_option("--seed", flags->seed, "The seed, as torch.manual_seed takes it: its low 32 bits count.")
-      .value_name("N");
+  verb.add_option("--seed N", flags->seed, "The seed, as torch.manual_seed takes it: its low 32 bits count.");
   const Option& dropout =
-      verb.add_option("--dropout", flags->dropout, "The probability, from 0 to 1, that an element is dropped.")
-          .value_name("P");
+      verb.add_option("--dropout P", flags->dropout, "The probability, from 0 to 1, that an element is dropped.");
   verb.add_option(
-          "--rng", flags->rng,
+          "--rng NAME", flags->rng,
           "Draw dropout as PyTorch does on one kind of machine: mkl for Linux wheels on Intel processors, native "
           "for macOS and Arm.")
-      .value_name("NAME")
       .one_of({"mkl", "native"})
       .needs(dropout);
-  verb.add_option("--tensor", flags->tensor, "The tensor to take from a FILE that holds several.").value_name("NAME");
-  verb.add_option("--output", flags->output,
-                  "Save the numbers as .npy, .npz, .safetensors or .csv; - writes .npy to standard output.")
-      .value_name("FILE");
+  verb.add_option("--tensor NAME", flags->tensor, "The tensor to take from a FILE that holds several.");
+  verb.add_option("--output FILE", flags->output,
+                  "Save the numbers as .npy, .npz, .safetensors or .csv; - writes .npy to standard output.");
   add_limit_flag(verb, flags->max_bytes);
   verb.notes(kDrawNotes);
   verb.examples(kDrawExamples);

@@ -138,21 +138,16 @@ void embed(const EmbedFlags& flags) {
 
 void define_embed(Verb& verb, int&) {
   const auto flags = std::make_shared<EmbedFlags>();
-  const Option& texts = verb.add_option("TEXT", flags->texts, "The texts.").value_name("TEXT…").default_is("--lines");
-  verb.add_option("--model", flags->model, "The folder of an encoder, or its GGUF file.")
-      .value_name("MODEL")
-      .required();
-  verb.add_option("--lines", flags->lines, "Take the lines of a file, each a text; - is standard input.")
-      .value_name("FILE")
+  const Option& texts = verb.add_option("TEXT", flags->texts, "The texts.").default_is("--lines");
+  verb.add_option("--model MODEL", flags->model, "The folder of an encoder, or its GGUF file.").required();
+  verb.add_option("--lines FILE", flags->lines, "Take the lines of a file, each a text; - is standard input.")
       .default_is("TEXT")
       .not_beside(texts);
-  verb.add_option("--pooling", flags->pooling, "What becomes the vector: the mean of all tokens', or the first's.")
-      .value_name("NAME")
+  verb.add_option("--pooling NAME", flags->pooling, "What becomes the vector: the mean of all tokens', or the first's.")
       .one_of({"mean", "first"})
       .default_is("what the model's files say");
   verb.add_flag("--raw", flags->plain, "Do not divide the vector by its length, whatever the files say.");
-  verb.add_option("--tokenizer", flags->tokenizer, "A folder with a tokenizer.json.")
-      .value_name("FOLDER")
+  verb.add_option("--tokenizer FOLDER", flags->tokenizer, "A folder with a tokenizer.json.")
       .default_is("the model's own");
   verb.add_flag("--json", flags->json, "Print one JSON object, with all numbers, the ids and the cosines.");
   verb.notes(kEmbedNotes);

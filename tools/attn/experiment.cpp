@@ -292,61 +292,45 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
 
 void define_experiment(Verb& verb, int&) {
   const auto flags = std::make_shared<ExperimentFlags>();
-  verb.add_option("--model", flags->model, "The model.").value_name("MODEL").required();
-  const Option& text = verb.add_option("--text", flags->text, "The text that it reads.").value_name("TEXT");
-  verb.add_option("--text-file", flags->text_file, "The same from a file; - is standard input.")
-      .value_name("FILE")
-      .not_beside(text);
-  verb.add_option("--tokenizer", flags->tokenizer, "A folder with a tokenizer.json.")
-      .value_name("FOLDER")
+  verb.add_option("--model MODEL", flags->model, "The model.").required();
+  const Option& text = verb.add_option("--text TEXT", flags->text, "The text that it reads.");
+  verb.add_option("--text-file FILE", flags->text_file, "The same from a file; - is standard input.").not_beside(text);
+  verb.add_option("--tokenizer FOLDER", flags->tokenizer, "A folder with a tokenizer.json.")
       .default_is("the model's own, or bytes");
   add_edit_flags(verb, flags->edits);
-  const char* group = "What is told";
-  verb.add_flag("--next", flags->next, "The likeliest next tokens, before and after.").group(group);
-  verb.add_option("--count", flags->count, "How many.").value_name("N").group(group).at_least(1);
-  verb.add_flag("--changes", flags->changes, "How much each head gives otherwise.").group(group);
-  verb.add_flag("--effects", flags->effects, "What the loss becomes when each head is switched off.").group(group);
+  verb.group("What is told");
+  verb.add_flag("--next", flags->next, "The likeliest next tokens, before and after.");
+  verb.add_option("--count N", flags->count, "How many.").at_least(1);
+  verb.add_flag("--changes", flags->changes, "How much each head gives otherwise.");
+  verb.add_flag("--effects", flags->effects, "What the loss becomes when each head is switched off.");
   const Option& exact =
-      verb.add_option("--exact", flags->exact, "Switch off so many heads with --effects, and estimate the others.")
-          .value_name("N")
+      verb.add_option("--exact N", flags->exact, "Switch off so many heads with --effects, and estimate the others.")
           .default_is("all")
-          .group(group)
           .at_least(0);
-  verb.add_flag("--lens", flags->lens, "The logit lens: what each layer would say.").group(group);
-  verb.add_flag("--attribution", flags->attribution, "What each head adds to a token's logit.").group(group);
-  verb.add_flag("--rollout", flags->rollout, "Attention rollout.").group(group);
-  verb.add_flag("--scores", flags->scores, "TransformerLens's scores: previous token, duplicate token, induction.")
-      .group(group);
+  verb.add_flag("--lens", flags->lens, "The logit lens: what each layer would say.");
+  verb.add_flag("--attribution", flags->attribution, "What each head adds to a token's logit.");
+  verb.add_flag("--rollout", flags->rollout, "Attention rollout.");
+  verb.add_flag("--scores", flags->scores, "TransformerLens's scores: previous token, duplicate token, induction.");
   verb.add_flag("--checkpoints", flags->checkpoints,
                 "The loss, and the strongest head of each score, in every model that attn train --keep-every has kept "
-                "beside MODEL.")
-      .group(group);
-  verb.add_option("--patch-from", flags->patch_from, "Patch parts of the text into a pass on this one.")
-      .value_name("TEXT")
-      .group(group);
-  verb.add_flag("--heads", flags->heads, "Draw heads, not layers and tokens, with --patch-from.").group(group);
-  verb.add_option("--tokens", flags->tokens, "The tokens whose logits are compared, two of them, or one.")
-      .value_name("TOKEN…")
-      .group(group);
-  const Option& other = verb.add_option("--other-model", flags->other_model, "Compare with this model.")
-                            .value_name("MODEL")
-                            .group(group)
-                            .not_beside(exact);
-  verb.add_option("--other-text", flags->other_text, "Compare with this text.")
-      .value_name("TEXT")
-      .group(group)
+                "beside MODEL.");
+  verb.add_option("--patch-from TEXT", flags->patch_from, "Patch parts of the text into a pass on this one.");
+  verb.add_flag("--heads", flags->heads, "Draw heads, not layers and tokens, with --patch-from.");
+  verb.add_option("--tokens TOKEN…", flags->tokens, "The tokens whose logits are compared, two of them, or one.");
+  const Option& other =
+      verb.add_option("--other-model MODEL", flags->other_model, "Compare with this model.").not_beside(exact);
+  verb.add_option("--other-text TEXT", flags->other_text, "Compare with this text.")
       .not_beside(exact)
       .not_beside(other);
+  verb.group("Options");
   verb.add_flag("--json", flags->json, "Print one JSON object, with all numbers.");
-  const Option& output =
-      verb.add_option("--output", flags->output, "Write the figure, as .svg or .png.").value_name("FILE");
-  verb.add_option("--colours,--colors", flags->colours,
+  const Option& output = verb.add_option("--output FILE", flags->output, "Write the figure, as .svg or .png.");
+  verb.add_option("--colours,--colors NAME", flags->colours,
                   "The figure's colours: viridis, cividis or grey. Differences go from violet to "
                   "orange with the first two.")
-      .value_name("NAME")
       .one_of({"viridis", "cividis", "grey"})
       .needs(output);
-  verb.add_option("--dpi", flags->dpi, "The resolution of a PNG.").value_name("N").between(10, 2400).needs(output);
+  verb.add_option("--dpi N", flags->dpi, "The resolution of a PNG.").between(10, 2400).needs(output);
   verb.notes(kExperimentNotes);
   verb.examples(kExperimentExamples);
   verb.callback([&verb, flags] { experiment(verb, *flags); });

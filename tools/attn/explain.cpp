@@ -55,11 +55,10 @@ void define_explain(Verb& verb, int&) {
   const auto flags = std::make_shared<ExplainFlags>();
   add_module_flags(verb, flags->module);
   add_input_flags(verb, flags->input);
-  verb.add_option("--query", flags->walk.query, "The token that asks, counted from 1.").value_name("N").default_is("2");
-  verb.add_option("--key", flags->walk.key, "A key that is shown even where others matter more, counted from 1.")
-      .value_name("N")
+  verb.add_option("--query N", flags->walk.query, "The token that asks, counted from 1.").default_is("2");
+  verb.add_option("--key N", flags->walk.key, "A key that is shown even where others matter more, counted from 1.")
       .default_is("those of the largest weights alone");
-  verb.add_option("--head", flags->walk.head, "The head to show, counted from 1.").value_name("N");
+  verb.add_option("--head N", flags->walk.head, "The head to show, counted from 1.");
   verb.examples(kExplainExamples);
   verb.callback([&verb, flags] { explain(verb, *flags); });
 }

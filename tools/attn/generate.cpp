@@ -335,89 +335,73 @@ void run(const Verb& verb, GenerateFlags& flags) {
 }
 
 void define_sampling(Verb& verb, GenerateOptions& options) {
-  verb.add_option("--tokens", options.tokens, "The most tokens to write.").at_least(0).value_name("N");
-  verb.add_option("--temperature", options.sampling.temperature,
-                  "The number that logits are divided by; 0 takes the likeliest token.")
-      .value_name("T");
-  verb.add_option("--top-k", options.sampling.top_k, "Draw only from the K likeliest tokens; 0 draws from all.")
-      .value_name("K");
-  verb.add_option("--top-p", options.sampling.top_p,
-                  "Draw only from the likeliest tokens whose probabilities together reach P.")
-      .value_name("P");
-  verb.add_option("--min-p", options.sampling.min_p,
-                  "Draw only from tokens at least P times as likely as the likeliest.")
-      .value_name("P");
-  verb.add_option("--repetition-penalty", options.sampling.repetition_penalty,
-                  "Divide logits above 0 of tokens that the text already has by R, and multiply those below 0.")
-      .value_name("R");
+  verb.add_option("--tokens N", options.tokens, "The most tokens to write.").at_least(0);
+  verb.add_option("--temperature T", options.sampling.temperature,
+                  "The number that logits are divided by; 0 takes the likeliest token.");
+  verb.add_option("--top-k K", options.sampling.top_k, "Draw only from the K likeliest tokens; 0 draws from all.");
+  verb.add_option("--top-p P", options.sampling.top_p,
+                  "Draw only from the likeliest tokens whose probabilities together reach P.");
+  verb.add_option("--min-p P", options.sampling.min_p,
+                  "Draw only from tokens at least P times as likely as the likeliest.");
+  verb.add_option("--repetition-penalty R", options.sampling.repetition_penalty,
+                  "Divide logits above 0 of tokens that the text already has by R, and multiply those below 0.");
 }
 
 void define_model(Verb& verb, GenerateFlags& flags, const Option& ids) {
-  verb.add_option("--tokenizer", flags.tokenizer,
+  verb.add_option("--tokenizer FOLDER", flags.tokenizer,
                   "A folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt.")
-      .value_name("FOLDER")
       .default_is("the model's own, or bytes")
       .not_beside(ids);
   verb.add_option(
-          "--weights", flags.weights,
+          "--weights DTYPE", flags.weights,
           "Keep the weights as the file has them, quantised ones in its blocks (the least memory, and nothing is "
           "rounded), in float32, or rounded to bfloat16 or int8.")
       .default_is("file for GGUF, but on AMX at lower precisions; else float32")
-      .one_of({"file", "float32", "bfloat16", "int8", "f32", "bf16", "i8"})
-      .value_name("DTYPE");
-  verb.add_option("--cache", flags.cache, "Keep the keys and values of the text so far in this dtype.")
-      .one_of({"float32", "bfloat16", "float16", "int8", "f32", "bf16", "f16", "i8"})
-      .value_name("DTYPE");
-  verb.add_option("--precision", flags.precision,
+      .one_of({"file", "float32", "bfloat16", "int8", "f32", "bf16", "i8"});
+  verb.add_option("--cache DTYPE", flags.cache, "Keep the keys and values of the text so far in this dtype.")
+      .one_of({"float32", "bfloat16", "float16", "int8", "f32", "bf16", "f16", "i8"});
+  verb.add_option("--precision NAME", flags.precision,
                   "The precision of products: highest, high (three products of bfloat16, on AMX) or medium (bfloat16), "
                   "which reads prompts in less time. With --weights file the factors of quantised weights keep 15 bits "
                   "at high, and 7 at medium.")
-      .one_of({"highest", "high", "medium"})
-      .value_name("NAME");
+      .one_of({"highest", "high", "medium"});
 }
 
 }  // namespace
 
 void define_generate(Verb& verb, int&) {
   const auto flags = std::make_shared<GenerateFlags>();
-  verb.add_option("--model", flags->model, "A .safetensors file, a folder of a model, or a .gguf file.")
-      .required()
-      .value_name("FILE");
-  Option& prompt = verb.add_option("--prompt", flags->prompts,
+  verb.add_option("--model FILE", flags->model, "A .safetensors file, a folder of a model, or a .gguf file.")
+      .required();
+  Option& prompt = verb.add_option("--prompt TEXT…", flags->prompts,
                                    "The beginning of the text. Of several prompts each begins a text of its own.")
-                       .value_name("TEXT…")
                        .default_is("nothing");
-  Option& file = verb.add_option("--prompt-file", flags->files,
+  Option& file = verb.add_option("--prompt-file FILE…", flags->files,
                                  "Prompts as files, each as it stands, its last line end too; - is standard input.")
-                     .value_name("FILE…")
                      .not_beside(prompt);
   Option& chat =
       verb.add_flag("--chat", flags->chat,
                     "Treat the prompt as a user's message, put it into the model's chat template, and print only the "
                     "answer.");
   chat.needs(prompt).needs(file);
-  verb.add_option("--system", flags->system, "The system message that begins the conversation.")
-      .value_name("TEXT")
+  verb.add_option("--system TEXT", flags->system, "The system message that begins the conversation.")
       .default_is("the template's own")
       .needs(chat);
   const Option& messages =
-      verb.add_option("--messages", flags->messages,
+      verb.add_option("--messages FILE", flags->messages,
                       "Answer the conversation in a file, in the model's chat template, and print only the answer.")
-          .value_name("FILE")
           .default_is("none")
           .not_beside(prompt)
           .not_beside(file);
-  Option& ids = verb.add_option("--ids", flags->ids, "The prompts as token ids, 1,2,3; then ids are printed.")
-                    .value_name("IDS…")
+  Option& ids = verb.add_option("--ids IDS…", flags->ids, "The prompts as token ids, 1,2,3; then ids are printed.")
                     .not_beside(prompt)
                     .not_beside(file)
                     .not_beside(messages);
   define_sampling(verb, flags->options);
-  verb.add_option("--stop", flags->stops, "Further token ids that end a text, 1,2,3.").value_name("IDS…");
-  verb.add_option("--stop-text", flags->stop_texts,
-                  "Texts that end what is written; they are found across tokens, and not printed.")
-      .value_name("TEXT…");
-  verb.add_option("--seed", flags->seed, "The seed of what is drawn.").value_name("N");
+  verb.add_option("--stop IDS…", flags->stops, "Further token ids that end a text, 1,2,3.");
+  verb.add_option("--stop-text TEXT…", flags->stop_texts,
+                  "Texts that end what is written; they are found across tokens, and not printed.");
+  verb.add_option("--seed N", flags->seed, "The seed of what is drawn.");
   define_model(verb, *flags, ids);
   verb.add_flag("--json", flags->json, "Print one JSON object when all is done.");
   verb.notes(kGenerateNotes);

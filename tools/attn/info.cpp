@@ -339,12 +339,10 @@ void define_info(Verb& verb, int&) {
     bool stats = false, json = false;
   };
   const auto flags = std::make_shared<Flags>();
-  const Option& file =
-      verb.add_option(
-              "FILE", flags->file,
-              "An .npy, .npz, safetensors, GGUF or CSV file, a model's folder, or - for standard input. Without it, "
-              "this build and processor are described.")
-          .value_name("FILE");
+  const Option& file = verb.add_option(
+      "FILE FILE", flags->file,
+      "An .npy, .npz, safetensors, GGUF or CSV file, a model's folder, or - for standard input. Without it, "
+      "this build and processor are described.");
   add_limit_flag(verb, flags->max_bytes);
   verb.find("--max-bytes")->needs(file);
   verb.add_flag("--stats", flags->stats, "Read the tensors of a large model, too, for their values.").needs(file);

@@ -154,7 +154,7 @@ void define_plot(Verb& verb, int&) {
   const auto flags = std::make_shared<PlotFlags>();
   add_picture_flags(verb, flags->pictures);
   add_choice_flags(verb, flags->choice);
-  verb.add_option("--figure", flags->figure,
+  verb.add_option("--figure NAME", flags->figure,
                   "The figure:\n"
                   "heatmap  one head, with labels and legend\n"
                   "heads    all heads, and layers, on one scale\n"
@@ -162,19 +162,14 @@ void define_plot(Verb& verb, int&) {
                   "space    words as points in 3-D, contexts hollow\n"
                   "arrows   words as vectors from the origin\n"
                   "steps    every step as a strip")
-      .value_name("NAME")
       .default_is("heads where there are several, else heatmap")
       .one_of({"heatmap", "heads", "lines", "space", "arrows", "steps"});
-  verb.add_option("--query", flags->query, "With --figure lines: only the lines of this token, counted from 1.")
-      .value_name("N");
-  verb.add_option("--title", flags->title, "The title above the figure.")
-      .value_name("TEXT")
+  verb.add_option("--query N", flags->query, "With --figure lines: only the lines of this token, counted from 1.");
+  verb.add_option("--title TEXT", flags->title, "The title above the figure.")
       .default_is("the layer and the head, where there are several");
-  verb.add_option("--output", flags->output, "The file to write, .svg or .png; - writes SVG to standard output.")
-      .value_name("FILE")
+  verb.add_option("--output FILE", flags->output, "The file to write, .svg or .png; - writes SVG to standard output.")
       .required();
-  verb.add_option("--dpi", flags->dpi, "The resolution of a PNG in pixels an inch, from 24 to 1200.")
-      .value_name("N")
+  verb.add_option("--dpi N", flags->dpi, "The resolution of a PNG in pixels an inch, from 24 to 1200.")
       .between(24.0, 1200.0);
   verb.examples(kPlotExamples);
   verb.callback([&verb, flags] { plot(verb, *flags); });

@@ -263,20 +263,17 @@ void write_report(const Verb& verb, const Flags& flags) {
 void define_report(Verb& verb, int&) {
   const auto flags = std::make_shared<Flags>();
   add_picture_flags(verb, flags->pictures);
-  verb.add_option("--layer", flags->layer, "The layer to show first, counted from 1.")
-      .value_name("N")
-      .default_is("that of the head");
-  verb.add_option("--head", flags->head, "The head to show first, counted from 1.")
-      .value_name("N")
+  verb.add_option("--layer N", flags->layer, "The layer to show first, counted from 1.").default_is("that of the head");
+  verb.add_option("--head N", flags->head, "The head to show first, counted from 1.")
       .default_is("the strongest that has a name, or 1");
-  verb.add_option("--layers", flags->layers, "The layers of a model that the page has: numbers and ranges, as 1-4,9.")
-      .value_name("LIST")
+  verb.add_option("--layers LIST", flags->layers,
+                  "The layers of a model that the page has: numbers and ranges, as 1-4,9.")
       .default_is("all");
   verb.add_flag("--live", flags->live,
                 "The page holds the module or model and computes: it reads what is typed, and later steps follow "
                 "each number that is changed.");
-  verb.add_option("--title", flags->title, "The title of the page.").value_name("TEXT").default_is("the tokens");
-  verb.add_option("--output", flags->output, "The page to write; - is standard output.").value_name("FILE");
+  verb.add_option("--title TEXT", flags->title, "The title of the page.").default_is("the tokens");
+  verb.add_option("--output FILE", flags->output, "The page to write; - is standard output.");
   verb.notes(kReportNotes);
   verb.examples(kReportExamples);
   verb.callback([&verb, flags] { write_report(verb, *flags); });

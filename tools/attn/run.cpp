@@ -154,11 +154,10 @@ void define_run(Verb& verb, int&) {
   const auto flags = std::make_shared<RunFlags>();
   add_module_flags(verb, flags->module);
   add_input_flags(verb, flags->input);
-  verb.add_option("--output", flags->output,
-                  "Save the result as .npy, .npz, .safetensors or .csv; - writes .npy to standard output.")
-      .value_name("FILE");
-  verb.add_option("--save-weights", flags->save_weights, "Save the weights as .safetensors.").value_name("FILE");
-  verb.add_option("--save-steps", flags->save_steps, "Save every step as .safetensors.").value_name("FILE");
+  verb.add_option("--output FILE", flags->output,
+                  "Save the result as .npy, .npz, .safetensors or .csv; - writes .npy to standard output.");
+  verb.add_option("--save-weights FILE", flags->save_weights, "Save the weights as .safetensors.");
+  verb.add_option("--save-steps FILE", flags->save_steps, "Save every step as .safetensors.");
   verb.add_flag("--json", flags->json, "Describe what was done as one JSON object.");
   verb.notes(kRunNotes);
   verb.examples(kRunExamples);

@@ -142,34 +142,27 @@ void run(const SdpaFlags& flags) {
 
 void add_masks(Verb& verb, SdpaFlags& flags) {
   verb.add_option(
-          "--mask", flags.mask,
-          "A mask that is broadcast to (b, h, tq, tk): bool is true where a key may be seen, and float is added "
-          "to the scaled scores.")
-      .value_name("FILE");
-  const Option& blocks = verb.add_option("--blocks", flags.blocks,
+      "--mask FILE", flags.mask,
+      "A mask that is broadcast to (b, h, tq, tk): bool is true where a key may be seen, and float is added "
+      "to the scaled scores.");
+  const Option& blocks = verb.add_option("--blocks FILE", flags.blocks,
                                          "A block-sparse mask of 1 (computed) and 0 (skipped), broadcast to "
-                                         "(b, h, blocks of q, blocks of k).")
-                             .value_name("FILE");
-  verb.add_option("--block-size", flags.block_size, "The number of tokens in a block of --blocks.")
-      .value_name("N")
+                                         "(b, h, blocks of q, blocks of k).");
+  verb.add_option("--block-size N", flags.block_size, "The number of tokens in a block of --blocks.")
       .needs(blocks)
       .at_least(1);
-  const Option& causal =
-      verb.add_option("--causal", flags.causal, "Hide later keys; the diagonal starts top-left or ends bottom-right.")
-          .value_name("ALIGN")
-          .default_is("no key is hidden")
-          .one_of({"top-left", "bottom-right"});
-  verb.add_option("--query-offset", flags.query_offset, "The position of the first query in a longer sequence.")
-      .value_name("N")
+  const Option& causal = verb.add_option("--causal ALIGN", flags.causal,
+                                         "Hide later keys; the diagonal starts top-left or ends bottom-right.")
+                             .default_is("no key is hidden")
+                             .one_of({"top-left", "bottom-right"});
+  verb.add_option("--query-offset N", flags.query_offset, "The position of the first query in a longer sequence.")
       .default_is("0");
-  verb.add_option("--key-offset", flags.key_offset, "The position of the first key.").value_name("N").default_is("0");
-  const Option& relative = verb.add_option("--relative-bias", flags.relative_bias,
+  verb.add_option("--key-offset N", flags.key_offset, "The position of the first key.").default_is("0");
+  const Option& relative = verb.add_option("--relative-bias FILE", flags.relative_bias,
                                            "T5's bias (buckets, h), added to scores by the bucket of a key's distance "
-                                           "from the query.")
-                               .value_name("FILE");
-  verb.add_option("--relative-max-distance", flags.relative_max_distance,
+                                           "from the query.");
+  verb.add_option("--relative-max-distance N", flags.relative_max_distance,
                   "Put all distances from N on into the last bucket.")
-      .value_name("N")
       .needs(relative);
   verb.add_flag("--relative-one-sided", flags.relative_one_sided,
                 "Use all buckets for keys behind the query, as decoders do.")
@@ -181,26 +174,17 @@ void add_masks(Verb& verb, SdpaFlags& flags) {
 
 void define_sdpa(Verb& verb, int&) {
   const auto flags = std::make_shared<SdpaFlags>();
-  verb.add_option("--q", flags->q, "The queries: a file of one tensor, or - for standard input.")
-      .value_name("FILE")
-      .required();
-  verb.add_option("--k", flags->k, "The keys, whose number of heads divides that of the queries.")
-      .value_name("FILE")
-      .required();
-  verb.add_option("--v", flags->v, "The values.").value_name("FILE").required();
+  verb.add_option("--q FILE", flags->q, "The queries: a file of one tensor, or - for standard input.").required();
+  verb.add_option("--k FILE", flags->k, "The keys, whose number of heads divides that of the queries.").required();
+  verb.add_option("--v FILE", flags->v, "The values.").required();
   add_masks(verb, *flags);
-  verb.add_option("--scale", flags->scale, "Multiply the scores by S; none means 1.")
-      .value_name("S")
-      .default_is("1/√d");
-  verb.add_option("--softcap", flags->softcap, "Bend scores to C · tanh(scores / C); 0 leaves them.").value_name("C");
-  verb.add_option("--output", flags->output,
-                  "Save the result as .npy, .npz or .safetensors; - writes .npy to standard output.")
-      .value_name("FILE");
-  verb.add_option("--lse", flags->lse, "Save log Σ exp of the masked scores, of shape (b, h, tq).").value_name("FILE");
-  verb.add_option("--save-weights", flags->save_weights, "Save the attention weights, of shape (b, h, tq, tk).")
-      .value_name("FILE");
-  verb.add_option("--scheme", flags->scheme, "How ranks that mpirun or srun started share the work.")
-      .value_name("NAME")
+  verb.add_option("--scale S", flags->scale, "Multiply the scores by S; none means 1.").default_is("1/√d");
+  verb.add_option("--softcap C", flags->softcap, "Bend scores to C · tanh(scores / C); 0 leaves them.");
+  verb.add_option("--output FILE", flags->output,
+                  "Save the result as .npy, .npz or .safetensors; - writes .npy to standard output.");
+  verb.add_option("--lse FILE", flags->lse, "Save log Σ exp of the masked scores, of shape (b, h, tq).");
+  verb.add_option("--save-weights FILE", flags->save_weights, "Save the attention weights, of shape (b, h, tq, tk).");
+  verb.add_option("--scheme NAME", flags->scheme, "How ranks that mpirun or srun started share the work.")
       .one_of({"auto", "ring", "gather", "ulysses"});
   add_limit_flag(verb, flags->max_bytes);
   verb.add_flag("--explain", flags->explain, "Tell which kernel computed it, how, and why.");

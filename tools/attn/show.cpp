@@ -103,11 +103,9 @@ void define_show(Verb& verb, int&) {
   add_picture_flags(verb, flags->pictures);
   add_choice_flags(verb, flags->choice);
   Option& numbers = verb.add_flag("--numbers", flags->numbers, "Print the numbers as PyTorch does.");
-  verb.add_option("--color", flags->color, "When to use colours, and how many: auto, never, always, 256 or 24bit.")
-      .value_name("WHEN")
+  verb.add_option("--color WHEN", flags->color, "When to use colours, and how many: auto, never, always, 256 or 24bit.")
       .one_of({"auto", "never", "always", "256", "24bit"});
-  verb.add_option("--width", flags->width, "The width of the picture in columns, from 20 on.")
-      .value_name("N")
+  verb.add_option("--width N", flags->width, "The width of the picture in columns, from 20 on.")
       .default_is("the terminal's width, or 80")
       .between(20, 10000);
   verb.add_flag("--ascii", flags->ascii, "Use ASCII characters alone in the picture.");

@@ -7,11 +7,11 @@
 #include "attn/chat.hpp"
 #include "attn/error.hpp"
 #include "attn/tokenizer.hpp"
+#include "common/conversations.hpp"
 #include "common/format.hpp"
 #include "common/json.hpp"
 #include "common/table.hpp"
 #include "common/terminal.hpp"
-#include "common/conversations.hpp"
 #include "core/escape.hpp"
 #include "io/file.hpp"
 #include "verbs.hpp"
@@ -164,32 +164,27 @@ void run(const TokensFlags& flags, bool has_text) {
 void define_tokens(Verb& verb, int&) {
   const auto flags = std::make_shared<TokensFlags>();
   const Option& text = verb.add_option("TEXT", flags->text, "The text.").default_is("the tokenizer is described");
-  verb.add_option("--tokenizer", flags->tokenizer,
+  verb.add_option("--tokenizer FILE", flags->tokenizer,
                   "A model's folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt; or a "
                   "tokenizer.json; or a GGUF file.")
-      .required()
-      .value_name("FILE");
+      .required();
   Option& chat =
       verb.add_flag("--chat", flags->chat, "Put TEXT into the model's chat template, as the user's message.");
   chat.needs(text);
-  verb.add_option("--system", flags->system, "The system message that begins the conversation.")
-      .value_name("TEXT")
+  verb.add_option("--system TEXT", flags->system, "The system message that begins the conversation.")
       .default_is("the template's own")
       .needs(chat);
-  const Option& messages =
-      verb.add_option("--messages", flags->messages, "Put the conversation in a file into the model's chat template.")
-          .value_name("FILE")
-          .default_is("none")
-          .not_beside(text);
+  const Option& messages = verb.add_option("--messages FILE", flags->messages,
+                                           "Put the conversation in a file into the model's chat template.")
+                               .default_is("none")
+                               .not_beside(text);
   Option& plain =
       verb.add_flag("--plain", flags->plain, "Leave out the special tokens that the tokenizer puts around a text.");
-  const Option& decode = verb.add_option("--decode", flags->ids, "Print the text of these ids.")
+  const Option& decode = verb.add_option("--decode IDS", flags->ids, "Print the text of these ids.")
                              .delimiter(',')
-                             .value_name("IDS")
                              .not_beside(text)
                              .not_beside(messages);
-  const Option& lines = verb.add_option("--lines", flags->lines, "Encode, or decode, the lines of a file.")
-                            .value_name("FILE")
+  const Option& lines = verb.add_option("--lines FILE", flags->lines, "Encode, or decode, the lines of a file.")
                             .not_beside(text)
                             .not_beside(messages)
                             .not_beside(decode);

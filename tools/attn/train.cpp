@@ -347,14 +347,12 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
 
 void add_ranks_flags(Verb& verb, TrainFlags& flags) {
   verb.add_option(
-          "--ranks", flags.ranks,
+          "--ranks SHARES", flags.ranks,
           "How the ranks of mpirun share the work, as in data=4,sequence=2: data shares of each batch, sequence "
           "shares of each text. The product is the number of ranks, and what is not named is 1.")
-      .value_name("SHARES")
       .default_is("data alone");
-  verb.add_option("--scheme", flags.scheme,
+  verb.add_option("--scheme NAME", flags.scheme,
                   "How attention goes over ranks that share a text: auto, ring, gather or ulysses.")
-      .value_name("NAME")
       .one_of({"auto", "ring", "gather", "ulysses"});
   Option& shard = verb.add_flag("--shard", flags.shard,
                                 "Under mpirun: each rank keeps its part of the weights and of the optimizer's state "
@@ -371,46 +369,33 @@ void add_ranks_flags(Verb& verb, TrainFlags& flags) {
 
 void define_train(Verb& verb, int& status) {
   const auto flags = std::make_shared<TrainFlags>();
-  verb.add_option("--text", flags->text, "The files of text to train on; - is standard input.")
-      .value_name("FILE…")
-      .required();
-  verb.add_option("--from", flags->from, "A model to go on from, as attn generate takes it, in place of a new one.")
-      .value_name("MODEL")
+  verb.add_option("--text FILE…", flags->text, "The files of text to train on; - is standard input.").required();
+  verb.add_option("--from MODEL", flags->from,
+                  "A model to go on from, as attn generate takes it, in place of a new one.")
       .default_is("a new model");
-  verb.add_option("--out", flags->out, "The model to write: a .safetensors file, or with --from a folder.")
-      .value_name("FILE")
+  verb.add_option("--out FILE", flags->out, "The model to write: a .safetensors file, or with --from a folder.")
       .required();
   verb.add_flag("--resume", flags->resume, "Continue from the checkpoint beside --out.");
   verb.add_flag("--force", flags->force, "Replace the model that --out names, where --resume is not given.");
-  verb.add_option("--on-nan", flags->on_nan,
+  verb.add_option("--on-nan WHAT", flags->on_nan,
                   "What to do at a loss or gradient that is not finite: stop, or skip that step.")
-      .value_name("WHAT")
       .one_of({"stop", "skip"});
-  verb.add_option("--tokenizer", flags->tokenizer,
+  verb.add_option("--tokenizer FOLDER", flags->tokenizer,
                   "A folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt.")
-      .value_name("FOLDER")
       .default_is("bytes are the tokens; with --from the model's own");
-  verb.add_option("--minutes", flags->minutes, "Save and stop after so many minutes.")
-      .value_name("N")
+  verb.add_option("--minutes N", flags->minutes, "Save and stop after so many minutes.")
       .default_is("when all --steps are done")
       .positive();
-  verb.add_option("--until", flags->until, "Save and stop after this step, as if the run were interrupted there.")
-      .value_name("N")
+  verb.add_option("--until N", flags->until, "Save and stop after this step, as if the run were interrupted there.")
       .default_is("the last step")
       .positive();
-  verb.add_option("--save-every", flags->save_every, "The number of steps between checkpoints.")
-      .value_name("N")
-      .positive();
-  verb.add_option("--keep-every", flags->keep_every,
+  verb.add_option("--save-every N", flags->save_every, "The number of steps between checkpoints.").positive();
+  verb.add_option("--keep-every N", flags->keep_every,
                   "Keep the model of every Nth step as NAME.step-N.safetensors, for attn experiment --checkpoints.")
-      .value_name("N")
       .default_is("the last and the best alone")
       .positive();
-  verb.add_option("--log-every", flags->log_every, "The number of steps between lines of progress.")
-      .value_name("N")
-      .positive();
-  verb.add_option("--curve", flags->curve, "The loss curve to write, .svg.")
-      .value_name("FILE")
+  verb.add_option("--log-every N", flags->log_every, "The number of steps between lines of progress.").positive();
+  verb.add_option("--curve FILE", flags->curve, "The loss curve to write, .svg.")
       .default_is("beside --out, with its name");
   add_ranks_flags(verb, *flags);
   verb.add_flag("--json", flags->json, "Print progress as JSON, an object a line, on standard output.");

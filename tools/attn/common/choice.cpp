@@ -32,23 +32,20 @@ void require_index(const char* flag, std::int64_t index, std::int64_t count) {
 }
 
 void add_choice_flags(Verb& verb, ChoiceFlags& flags) {
-  verb.add_option("--step", flags.step, "The step to draw: " + joined(step_names(), ", ") + ".")
-      .value_name("NAME")
+  verb.add_option("--step NAME", flags.step, "The step to draw: " + joined(step_names(), ", ") + ".")
       .offers(step_names());
-  verb.add_option("--layer", flags.layer, "The layer, where there are several, counted from 1.").value_name("N");
-  verb.add_option("--head", flags.head, "The head, counted from 1.").value_name("N");
-  const Option& scale = verb.add_option("--colour-scale,--color-scale", flags.scale,
+  verb.add_option("--layer N", flags.layer, "The layer, where there are several, counted from 1.");
+  verb.add_option("--head N", flags.head, "The head, counted from 1.");
+  const Option& scale = verb.add_option("--colour-scale,--color-scale NAME", flags.scale,
                                         "How values become colours:\n"
                                         "linear     colours from 0 to the largest value\n"
                                         "row        each row from 0 to its own largest value\n"
                                         "log        by the logarithm of the value\n"
                                         "diverging  0 is white, below it violet, above it orange\n"
                                         "auto       row from 12 tokens on, else linear")
-                            .value_name("NAME")
                             .one_of({"auto", "linear", "row", "log", "diverging"});
   verb.add_flag("--log", flags.log, "Do the same as --colour-scale log.").not_beside(scale);
-  verb.add_option("--colours,--colors", flags.colours, "The colours: viridis, cividis or grey.")
-      .value_name("NAME")
+  verb.add_option("--colours,--colors NAME", flags.colours, "The colours: viridis, cividis or grey.")
       .one_of({"viridis", "cividis", "grey"});
 }
 

@@ -73,8 +73,7 @@ Input load_floating(const std::string& path, std::uint64_t max_bytes, std::vecto
 }
 
 void add_limit_flag(Verb& verb, std::uint64_t& max_bytes) {
-  verb.add_option("--max-bytes", max_bytes, "The most bytes that an .npz may unpack to.")
-      .value_name("N")
+  verb.add_option("--max-bytes N", max_bytes, "The most bytes that an .npz may unpack to.")
       .default_is("1 GB, or 16 times the size of the file where that is more")
       .at_least(1);
 }

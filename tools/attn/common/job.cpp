@@ -119,35 +119,30 @@ void require_used_inputs(const Verb& verb, const ModuleFlags& flags, const Input
 void add_input_flags(Verb& verb, InputFlags& flags, bool or_model) {
   const Option& input =
       verb.add_option(
-              "--input", flags.input,
+              "--input FILE", flags.input,
               "The input, of shape (tokens, d_in) or (batch, tokens, d_in): an .npy, .npz, safetensors or CSV file, "
               "which is told by its content, or - for standard input. randn:4,8,32 draws one of that shape, before "
               "the weights and from the same seed; rand:, ones: and randint:LOW,HIGH:SIZES do so too.")
-          .value_name("FILE")
           .default_is("the six words of the notebooks, with --d-out 2");
-  verb.add_option("--tensor", flags.tensor, "The tensor to take from an --input that holds several.")
-      .value_name("NAME");
+  verb.add_option("--tensor NAME", flags.tensor, "The tensor to take from an --input that holds several.");
   const std::string model = or_model ? " A --model reads it by its own tokenizer." : "";
-  const Option& text = verb.add_option("--text", flags.text,
+  const Option& text = verb.add_option("--text TEXT", flags.text,
                                        "A text as the input. It is cut into words at white space and punctuation, and "
                                        "a small embedding that is built in makes each a vector." +
                                            model)
-                           .value_name("TEXT")
                            .not_beside(input);
-  verb.add_option("--text-file", flags.text_file, "The text as a file, all of it as it stands; - is standard input.")
-      .value_name("FILE")
+  verb.add_option("--text-file FILE", flags.text_file,
+                  "The text as a file, all of it as it stands; - is standard input.")
       .not_beside(text)
       .not_beside(input);
   const Option& context =
-      verb.add_option("--context", flags.context, "The source of keys and values for cross, given as --input is.")
-          .value_name("FILE");
-  verb.add_option("--context-text", flags.context_text, "The source of keys and values for cross, given as --text is.")
-      .value_name("TEXT")
+      verb.add_option("--context FILE", flags.context, "The source of keys and values for cross, given as --input is.");
+  verb.add_option("--context-text TEXT", flags.context_text,
+                  "The source of keys and values for cross, given as --text is.")
       .not_beside(context);
-  verb.add_option("--tokens", flags.tokens, "A file of words, one a line, that label the rows.").value_name("FILE");
+  verb.add_option("--tokens FILE", flags.tokens, "A file of words, one a line, that label the rows.");
   const Option& weights =
-      verb.add_option("--weights", flags.weights, "Load weights that are named as in PyTorch's state_dict.")
-          .value_name("FILE")
+      verb.add_option("--weights FILE", flags.weights, "Load weights that are named as in PyTorch's state_dict.")
           .default_is("drawn from --seed");
   verb.find("--layer-order")->not_beside(weights);
   add_limit_flag(verb, flags.max_bytes);

@@ -75,49 +75,39 @@ void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file) {
       "           (heads, queries, keys) or\n"
       "           (layers, heads, queries, keys)";
   Option& module =
-      verb.add_option(or_file ? "WHAT" : "MODULE", flags.module,
+      verb.add_option(or_file ? "WHAT FILE" : "MODULE", flags.module,
                       (or_file ? "A module, or a file:\n" : "The module:\n") + summaries() + (or_file ? files : ""));
-  or_file ? module.offers(module_names()).value_name("FILE") : module.one_of(module_names());
-  verb.add_option("--d-out", flags.d_out, "The size of an output vector; for heads, that of each head.")
-      .value_name("N")
+  or_file ? module.offers(module_names()) : module.one_of(module_names());
+  verb.add_option("--d-out N", flags.d_out, "The size of an output vector; for heads, that of each head.")
       .default_is("the size of an input vector")
       .positive();
-  verb.add_option("--heads", flags.heads, "The number of heads.")
-      .value_name("N")
-      .default_is("2, and 1 for cross")
-      .positive();
-  verb.add_option("--context-length", flags.context_length, "The largest number of tokens that the module takes.")
-      .value_name("N")
+  verb.add_option("--heads N", flags.heads, "The number of heads.").default_is("2, and 1 for cross").positive();
+  verb.add_option("--context-length N", flags.context_length, "The largest number of tokens that the module takes.")
       .default_is("as many as the input has")
       .positive();
-  verb.add_option("--dropout", flags.dropout,
+  verb.add_option("--dropout P", flags.dropout,
                   "The probability, from 0 to 1, that a weight is dropped. It acts with --train only.")
-      .value_name("P")
       .between(0, 1);
   verb.add_flag("--train", flags.train, "Use train mode, in which dropout acts.");
   verb.add_flag("--no-mask", flags.no_mask, "Let queries see later tokens, as in an encoder.");
   verb.add_flag("--no-out-proj", flags.no_out_proj, "Leave the output projection out.");
   verb.add_flag("--qkv-bias", flags.qkv_bias, "Add a bias to the query, key and value projections.");
-  verb.add_option("--scale", flags.scale, "Multiply the scores by S; none means 1.")
-      .value_name("S")
+  verb.add_option("--scale S", flags.scale, "Multiply the scores by S; none means 1.")
       .default_is("1/√(head size), and none for head");
   verb.add_flag("--rope", flags.rope, "Turn queries and keys by their positions (rotary positions).");
-  verb.add_option("--rope-theta", flags.rope_theta,
-                  "With --rope: pair i turns by this number to the power of -2i / (head size), in radians a token.")
-      .value_name("BASE");
+  verb.add_option("--rope-theta BASE", flags.rope_theta,
+                  "With --rope: pair i turns by this number to the power of -2i / (head size), in radians a token.");
   verb.add_option(
-          "--seed", flags.seed,
-          "The seed of weights, dropout and drawn inputs, as torch.manual_seed takes it: its low 32 bits count.")
-      .value_name("N");
+      "--seed N", flags.seed,
+      "The seed of weights, dropout and drawn inputs, as torch.manual_seed takes it: its low 32 bits count.");
   verb.add_option(
-          "--rng", flags.rng,
+          "--rng NAME", flags.rng,
           "Draw dropout as PyTorch does on one kind of machine: mkl for Linux wheels on Intel processors, native "
           "for macOS and Arm.")
-      .value_name("NAME")
       .one_of({"mkl", "native"})
       .needs(*verb.find("--dropout"));
-  verb.add_option("--layer-order", flags.layer_order, "The order in which the initial weights are drawn: qkv or kqv.")
-      .value_name("ORDER")
+  verb.add_option("--layer-order ORDER", flags.layer_order,
+                  "The order in which the initial weights are drawn: qkv or kqv.")
       .default_is("qkv, and kqv for head")
       .one_of({"qkv", "kqv"});
 }

@@ -55,58 +55,13 @@ const char* read_value(std::string_view text, std::vector<std::string>& values) 
   return nullptr;
 }
 
-Option::Option(std::string names, Kind kind, Reader read, std::string what)
-    : names_(split(names, ',')), kind_(kind), read_(std::move(read)), what_(std::move(what)) {}
-
-Option& Option::value_name(std::string name) {
-  value_name_ = std::move(name);
-  return *this;
-}
-
-Option& Option::default_is(std::string text) {
-  default_ = std::move(text);
-  return *this;
-}
-
-Option& Option::offers(std::vector<std::string> names) {
-  offered_ = std::move(names);
-  return *this;
-}
-
-Option& Option::group(std::string heading) {
-  group_ = std::move(heading);
-  return *this;
-}
-
-Option& Option::required(bool yes) {
-  required_ = yes;
-  return *this;
-}
-
-Option& Option::needs(const Option& other) {
-  needs_.push_back(&other);
-  return *this;
-}
-
-Option& Option::not_beside(const Option& other) {
-  not_beside_.push_back(&other);
-  return *this;
-}
-
-Option& Option::one_of(std::vector<std::string> names) {
-  choices_ = std::move(names);
-  return *this;
-}
-
-Option& Option::between(double least, double most) {
-  range_ = {least, most};
-  return *this;
-}
-
-Option& Option::delimiter(char c) {
-  delimiter_ = c;
-  return *this;
-}
+Option::Option(std::string_view names, Kind kind, Reader read, std::string what, std::string group)
+    : names_(split(names.substr(0, names.find(' ')), ',')),
+      kind_(kind),
+      read_(std::move(read)),
+      value_name_(names.substr(std::min(names.find(' '), names.size() - 1) + 1)),
+      what_(std::move(what)),
+      group_(std::move(group)) {}
 
 void Option::take(std::string_view text) {
   if (kind_ == Kind::value && given_) refuse(name(), "one value", text, "it is given twice");
@@ -148,16 +103,16 @@ std::string Option::description() const {
 
 Verb::Verb(std::string name, std::string description) : name_(std::move(name)), description_(std::move(description)) {}
 
-Option& Verb::add_flag(std::string names, bool& value, std::string what) {
+Option& Verb::add_flag(std::string_view names, bool& value, std::string what) {
   const auto read = [&value](std::string_view) -> const char* {
     value = true;
     return nullptr;
   };
-  return add(std::move(names), Option::Kind::flag, read, std::move(what));
+  return add(names, Option::Kind::flag, read, std::move(what));
 }
 
-Option& Verb::add(std::string names, Option::Kind kind, Option::Reader read, std::string what) {
-  return *options_.emplace_back(std::make_unique<Option>(std::move(names), kind, std::move(read), std::move(what)));
+Option& Verb::add(std::string_view names, Option::Kind kind, Option::Reader read, std::string what) {
+  return *options_.emplace_back(std::make_unique<Option>(names, kind, std::move(read), std::move(what), group_));
 }
 
 Option* Verb::find(std::string_view name) const {

@@ -49,27 +49,23 @@ class Option {
   using Reader = std::function<const char*(std::string_view)>;
   enum class Kind { flag, value, list };
 
-  Option(std::string names, Kind kind, Reader read, std::string what);
+  Option(std::string_view names, Kind kind, Reader read, std::string what, std::string group);
 
-  // --help calls the value by this name: FILE, FOLDER (which shells complete), N.
-  Option& value_name(std::string name);
   // --help tells this as the default in place of the value that the option has.
-  Option& default_is(std::string text);
+  Option& default_is(std::string text) { return default_ = std::move(text), *this; }
   // Names that a shell offers, which other values may be.
-  Option& offers(std::vector<std::string> names);
-  // The heading in --help, if not "Options".
-  Option& group(std::string heading);
-  Option& required(bool yes = true);
+  Option& offers(std::vector<std::string> names) { return offered_ = std::move(names), *this; }
+  Option& required() { return required_ = true, *this; }
   // Given only beside that option, or beside one of those of several calls.
-  Option& needs(const Option& other);
+  Option& needs(const Option& other) { return needs_.push_back(&other), *this; }
   // Never given beside that option, which would leave it without effect.
-  Option& not_beside(const Option& other);
-  Option& one_of(std::vector<std::string> names);
-  Option& between(double least, double most);
+  Option& not_beside(const Option& other) { return not_beside_.push_back(&other), *this; }
+  Option& one_of(std::vector<std::string> names) { return choices_ = std::move(names), *this; }
+  Option& between(double least, double most) { return range_ = {least, most}, *this; }
   Option& at_least(double least) { return between(least, std::numeric_limits<double>::infinity()); }
   Option& positive() { return at_least(std::numeric_limits<double>::denorm_min()); }
   // A list's value is split there.
-  Option& delimiter(char c);
+  Option& delimiter(char c) { return delimiter_ = c, *this; }
 
   bool given() const noexcept { return given_; }
   const std::string& name() const noexcept { return names_.front(); }
@@ -96,7 +92,7 @@ class Option {
   std::vector<std::string> names_;
   Kind kind_;
   Reader read_;
-  std::string what_, value_name_, default_, group_ = "Options";
+  std::string value_name_, what_, group_, default_;
   bool required_ = false, given_ = false;
   std::vector<const Option*> needs_, not_beside_;
   std::vector<std::string> choices_, offered_;
@@ -108,17 +104,19 @@ class Verb {
  public:
   Verb(std::string name, std::string description);
 
-  // "--colours,--colors": names of one option; without dashes an argument, in its place on the line. `value` has to
-  // live until the verb has run.
+  // "--colours,--colors NAME": names of one option, and what --help calls its value: FILE and FOLDER, which shells
+  // complete, N, …; without dashes an argument, in its place on the line. `value` has to live until the verb has run.
   template <class T>
-  Option& add_option(std::string names, T& value, std::string what) {
+  Option& add_option(std::string_view names, T& value, std::string what) {
     constexpr bool list = std::same_as<T, std::vector<std::string>>;
     Option& option = add(
-        std::move(names), list ? Option::Kind::list : Option::Kind::value,
+        names, list ? Option::Kind::list : Option::Kind::value,
         [&value](std::string_view text) { return read_value(text, value); }, std::move(what));
     return option.default_is(default_text(value));
   }
-  Option& add_flag(std::string names, bool& value, std::string what);
+  Option& add_flag(std::string_view names, bool& value, std::string what);
+  // The heading in --help of the options that are added from here on.
+  void group(std::string heading) { group_ = std::move(heading); }
   // Below the options in --help: paragraphs, of which lines that begin with a space stay as they are; and commands, a
   // line each.
   void notes(std::string text) { notes_ = std::move(text); }
@@ -141,7 +139,7 @@ class Verb {
   void run() const { run_(); }
 
  private:
-  Option& add(std::string names, Option::Kind kind, Option::Reader read, std::string what);
+  Option& add(std::string_view names, Option::Kind kind, Option::Reader read, std::string what);
   void read(const std::vector<std::string_view>& words);
   // Reads the option at `word`, which its values follow; returns how many.
   std::size_t read_option(std::string_view word, const std::vector<std::string_view>& words, std::size_t next);
@@ -150,7 +148,7 @@ class Verb {
   void read_argument(std::string_view word);
   void check() const;
 
-  std::string name_, description_, notes_, examples_;
+  std::string name_, description_, group_ = "Options", notes_, examples_;
   std::vector<std::unique_ptr<Option>> options_;
   std::function<void()> run_;
 };

@@ -183,15 +183,14 @@ void require_one(const Verb& verb, const PictureFlags& flags) {
 void add_picture_flags(Verb& verb, PictureFlags& flags) {
   add_module_flags(verb, flags.module, true);
   add_input_flags(verb, flags.input, true);
-  verb.add_option("--model", flags.model, "Show a model that reads --text, as attn generate takes it, instead of WHAT.")
-      .value_name("FILE");
-  verb.add_option("--tokenizer", flags.tokenizer,
+  verb.add_option("--model FILE", flags.model,
+                  "Show a model that reads --text, as attn generate takes it, instead of WHAT.");
+  verb.add_option("--tokenizer FOLDER", flags.tokenizer,
                   "A folder with a tokenizer.json, or with GPT-2's vocab.json and merges.txt.")
-      .value_name("FOLDER")
       .default_is("the model's own, or bytes");
-  verb.add_option("--key-tokens", flags.key_tokens, "A file of words for the keys, where they are not the queries'.")
-      .value_name("FILE");
-  verb.add_option("--item", flags.item, "The text of a batch, counted from 1.").value_name("N");
+  verb.add_option("--key-tokens FILE", flags.key_tokens,
+                  "A file of words for the keys, where they are not the queries'.");
+  verb.add_option("--item N", flags.item, "The text of a batch, counted from 1.");
 }
 
 ReadText open_text(const Verb& verb, const PictureFlags& flags) {

@@ -92,44 +92,26 @@ Edit switched_off(const Place& at, By by, const Tensor& means) {
 By by_named(const std::string& name) { return name == "zero" ? By::zero : name == "mean" ? By::mean : By::uniform; }
 
 void add_edit_flags(Verb& verb, EditFlags& flags) {
-  const char* group = "What is changed";
-  const auto& without = verb.add_option("--without", flags.without, "Switch off these heads, or all heads of a layer.")
-                            .value_name("LAYER.HEAD,…")
-                            .group(group);
-  verb.add_option("--keep-only", flags.keep_only, "Switch off all heads but these.")
-      .value_name("LAYER.HEAD,…")
-      .group(group)
-      .not_beside(without);
-  verb.add_option("--by", flags.by,
+  verb.group("What is changed");
+  const auto& without =
+      verb.add_option("--without LAYER.HEAD,…", flags.without, "Switch off these heads, or all heads of a layer.");
+  verb.add_option("--keep-only LAYER.HEAD,…", flags.keep_only, "Switch off all heads but these.").not_beside(without);
+  verb.add_option("--by NAME", flags.by,
                   "What a head gives that is switched off:\n"
                   "zero     nothing\n"
                   "mean     its mean over the text, or over --mean-of\n"
                   "uniform  what it gives when it looks everywhere alike")
-      .value_name("NAME")
-      .group(group)
       .one_of({"zero", "mean", "uniform"});
-  const Option& mean_of = verb.add_option("--mean-of", flags.mean_of, "The mean is over these texts, with --by mean.")
-                              .value_name("TEXT…")
-                              .group(group);
-  verb.add_option("--mean-of-file", flags.mean_of_files, "The same, each text from a file.")
-      .value_name("FILE…")
-      .group(group)
-      .not_beside(mean_of);
-  verb.add_option("--scale", flags.scales, "Multiply what a head gives.").value_name("LAYER.HEAD=FACTOR…").group(group);
-  verb.add_option("--weights", flags.weights, "A head's weights: uniform, previous (the token before), or none.")
-      .value_name("LAYER.HEAD=NAME…")
-      .group(group);
-  verb.add_option("--hide", flags.hide, "No head sees this token, counted from 1.")
-      .value_name("N")
-      .default_is("none")
-      .group(group)
-      .at_least(1);
-  verb.add_option("--skip", flags.skip, "Skip these layers, or their attention (3:attention) or feed-forward (3:mlp).")
-      .value_name("LAYER,…")
-      .group(group);
-  verb.add_option("--step", flags.steps, "Multiply a step, by its name in a trace: h.0.attn.context=0.5.")
-      .value_name("NAME=X…")
-      .group(group);
+  const Option& mean_of =
+      verb.add_option("--mean-of TEXT…", flags.mean_of, "The mean is over these texts, with --by mean.");
+  verb.add_option("--mean-of-file FILE…", flags.mean_of_files, "The same, each text from a file.").not_beside(mean_of);
+  verb.add_option("--scale LAYER.HEAD=FACTOR…", flags.scales, "Multiply what a head gives.");
+  verb.add_option("--weights LAYER.HEAD=NAME…", flags.weights,
+                  "A head's weights: uniform, previous (the token before), or none.");
+  verb.add_option("--hide N", flags.hide, "No head sees this token, counted from 1.").default_is("none").at_least(1);
+  verb.add_option("--skip LAYER,…", flags.skip,
+                  "Skip these layers, or their attention (3:attention) or feed-forward (3:mlp).");
+  verb.add_option("--step NAME=X…", flags.steps, "Multiply a step, by its name in a trace: h.0.attn.context=0.5.");
 }
 
 Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_t tokens, const Tensor& means) {

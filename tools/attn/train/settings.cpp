@@ -45,43 +45,33 @@ void read(const Json& json, T& value) {
 }  // namespace
 
 void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precision, std::string& gelu) {
+  verb.group(kGroup);
   each_setting(settings, [&](const char* flag, auto& value, const char* what) {
-    verb.add_option(flag, value, what).value_name("N").group(kGroup);
+    verb.add_option(
+        std::string(flag) + (std::is_arithmetic_v<std::remove_reference_t<decltype(value)>> ? " N" : " NAME"), value,
+        what);
   });
-  verb.find("--rng")->value_name("NAME").one_of({"philox", "native", "mkl"});
-  verb.add_option("--family", settings.family,
+  verb.find("--rng")->one_of({"philox", "native", "mkl"});
+  verb.add_option("--family NAME", settings.family,
                   "The family of the new model: gpt2, or one of those that attn generate reads, with that family's "
                   "defaults.")
-      .group(kGroup)
-      .value_name("NAME")
       .one_of(language_model_families());
-  verb.add_option("--kv-heads", settings.kv_heads,
+  verb.add_option("--kv-heads N", settings.kv_heads,
                   "The number of key heads, each of which some query heads share. GPT-2 shares none.")
-      .group(kGroup)
-      .value_name("N")
       .default_is("as many as --heads");
-  verb.add_option("--mixer", settings.mixer,
-                  "What mixes the tokens of GPT-2's layers, from the first on and then again: softmax attention, or a "
-                  "gated delta rule, whose state does not grow with the text. gated-delta:3,softmax:1 is three to one.")
-      .group(kGroup)
-      .value_name("LIST");
-  verb.add_option("--config", settings.config, "A config.json, which says all of what the new model is.")
-      .group(kGroup)
-      .value_name("FILE")
+  verb.add_option(
+      "--mixer LIST", settings.mixer,
+      "What mixes the tokens of GPT-2's layers, from the first on and then again: softmax attention, or a "
+      "gated delta rule, whose state does not grow with the text. gated-delta:3,softmax:1 is three to one.");
+  verb.add_option("--config FILE", settings.config, "A config.json, which says all of what the new model is.")
       .default_is("--family and its sizes");
-  verb.add_option("--gelu", gelu, "The form of GELU: tanh, as in GPT-2, or exact.")
-      .group(kGroup)
-      .value_name("FORM")
-      .one_of({"tanh", "exact"});
-  verb.add_option("--precision", precision,
+  verb.add_option("--gelu FORM", gelu, "The form of GELU: tanh, as in GPT-2, or exact.").one_of({"tanh", "exact"});
+  verb.add_option("--precision NAME", precision,
                   "The precision of products: highest, high (three products of bfloat16, on AMX) or medium (bfloat16).")
-      .group(kGroup)
-      .value_name("NAME")
       .one_of({"highest", "high", "medium"});
   verb.add_flag("--reproducible", settings.train.reproducible,
                 "Give the same bits on any number of data-parallel ranks that divides --batch: each text's gradient is "
-                "computed by itself, and they are added in a fixed order. It is slower.")
-      .group(kGroup);
+                "computed by itself, and they are added in a fixed order. It is slower.");
 }
 
 std::vector<std::string> given_settings(const Verb& verb) { return verb.given_of(kGroup); }
