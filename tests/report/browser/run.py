@@ -1,28 +1,34 @@
 #!/usr/bin/env python3
 """The report in a real browser: its numbers against the library's, its controls, its silence on the network.
 
-    ATTN_COMMAND=build/default/attn tests/report/browser/run.py [-k NAME]
+    ATTN_COMMAND=build/default/attn tests/report/browser/run.py [PART] [-k NAME]
+
+Of the parts, which take as long as one another and may run at the same time, "live" has the pages that compute, "models"
+those of models and of all kinds of input, and "pages" every other file here. Without one all are run.
 """
 
+import importlib
+import pathlib
 import sys
 import unittest
 
 import chromium
 
+PARTS = ("live", "models", "pages")
+
+
+def part_of(case):
+    return "live" if case.startswith("live") else "models" if case in ("model_page_case", "sources_case") else "pages"
+
+
 if not chromium.find():
     print("skipped: no chromium here (Debian: apt-get install chromium)")
     sys.exit(77)
-from figures_case import *  # noqa: E402
-from keyboard_case import *  # noqa: E402
-from labs_case import *  # noqa: E402
-from live_case import *  # noqa: E402
-from live_module_case import *  # noqa: E402
-from live_own_case import *  # noqa: E402
-from live_state_case import *  # noqa: E402
-from model_page_case import *  # noqa: E402
-from overview_case import *  # noqa: E402
-from packed_case import *  # noqa: E402
-from sources_case import *  # noqa: E402
-from steps_case import *  # noqa: E402
+chosen = sys.argv.pop(1) if sys.argv[1:] and sys.argv[1] in PARTS else None
+for path in sorted(pathlib.Path(__file__).parent.glob("*_case.py")):
+    if path.stem != "report_case" and chosen in (None, part_of(path.stem)):
+        module = importlib.import_module(path.stem)
+        # A file's own classes: those that it takes from another stand there.
+        globals().update({name: c for name, c in vars(module).items() if getattr(c, "__module__", "") == path.stem})
 
 unittest.main(verbosity=2)
