@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -68,8 +67,8 @@ std::vector<Row> rows_of(const BenchFlags& flags) {
   }
   const auto rows = filtered(parse_rows(list, flags.list.empty() ? "shapes.txt" : flags.list), flags.filter);
   if (rows.empty()) {
-    throw Error(Error::Kind::argument, "attn bench", "a row to time",
-                flags.filter.empty() ? "an empty list" : "none with \"" + escaped(flags.filter) + "\"");
+    refuse("attn bench", "a row to time",
+           flags.filter.empty() ? "an empty list" : "none with \"" + flags.filter + "\"");
   }
   return rows;
 }
@@ -82,10 +81,9 @@ std::vector<int> threads_of(const BenchFlags& flags) {
   if (flags.threads.empty()) return all > 1 ? std::vector<int>{1, all} : std::vector<int>{1};
   std::vector<int> counts;
   for (const std::string& text : flags.threads) {
-    int count = text == "all" ? all : 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (text != "all" && (error != std::errc{} || end != text.data() + text.size() || count < 1 || count > most)) {
-      throw Error(Error::Kind::argument, "--threads", formatted("all, or counts from 1 to {}", most), escaped(text));
+    const int count = text == "all" ? all : number_in<int>(text).value_or(0);
+    if (text != "all" && (count < 1 || count > most)) {
+      refuse("--threads", formatted("all, or counts from 1 to {}", most), text);
     }
     if (std::find(counts.begin(), counts.end(), count) == counts.end()) counts.push_back(count);
   }
@@ -103,8 +101,7 @@ std::vector<std::string> isa_names() {
 void force(const std::string& isa) {
   const std::vector<std::string> names = isa_names();
   if (std::find(names.begin(), names.end(), isa) == names.end()) {
-    throw Error(Error::Kind::argument, "--isa", "an instruction set of this processor: " + joined(names, ", "),
-                escaped(isa), did_you_mean(isa, names));
+    refuse("--isa", "an instruction set of this processor: " + joined(names, ", "), isa, did_you_mean(isa, names));
   }
   setenv("ATTN_FORCE_ISA", isa.c_str(), 1);
 }
@@ -132,7 +129,7 @@ void bench_on_ranks(const BenchFlags& flags, distributed::Transport& ranks) {
 void bench(const Verb& verb, const BenchFlags& flags) {
   if (distributed::Transport* const ranks = launched_ranks()) {
     for (const char* flag : {"--threads", "--plain", "--explain"}) {
-      if (verb.given(flag)) throw Error(Error::Kind::argument, flag, "one process", "ranks");
+      if (verb.given(flag)) refuse(flag, "one process", "ranks");
     }
     return bench_on_ranks(flags, *ranks);
   }

@@ -27,8 +27,8 @@ class Demo {
     if (!text) return;
     words_ = split_words(*text);
     if (words_.empty() || words_.size() > kMostWords) {
-      throw Error(Error::Kind::argument, "attn demo", formatted("a text of 1 to {} words", kMostWords),
-                  std::to_string(words_.size()), "attn report --text TEXT takes longer ones");
+      refuse("attn demo", formatted("a text of 1 to {} words", kMostWords), std::to_string(words_.size()),
+             "attn report --text TEXT takes longer ones");
     }
     x_ = embed_words(words_, x_.size(1));
     for (std::string& word : words_) word = escaped(word);

@@ -3,7 +3,6 @@
 
 #include <memory>
 
-#include "attn/error.hpp"
 #include "attn/io.hpp"
 #include "attn/random.hpp"
 #include "attn/reference.hpp"
@@ -40,14 +39,14 @@ Tensor source(const DrawFlags& flags, Generator& rng) {
   require_drawn_or_there(flags.what, "WHAT");
   if (is_drawn(flags.what)) {
     if (flags.tensor.empty()) return drawn(flags.what, "WHAT", rng);
-    throw Error(Error::Kind::argument, "--tensor", "a file of several tensors", escaped(flags.what));
+    refuse("--tensor", "a file of several tensors", flags.what);
   }
   return io::load_tensor(flags.what, flags.tensor, flags.max_bytes);
 }
 
 void draw(const DrawFlags& flags) {
   if (!(flags.dropout >= 0 && flags.dropout <= 1)) {
-    throw Error(Error::Kind::argument, "--dropout", "a number from 0 to 1", default_text(flags.dropout));
+    refuse("--dropout", "a number from 0 to 1", default_text(flags.dropout));
   }
   Outputs outputs;
   outputs.declare("--output", flags.output, {".npy", ".npz", ".safetensors", ".csv"});

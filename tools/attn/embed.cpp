@@ -39,12 +39,9 @@ constexpr const char* kEmbedExamples =
 std::vector<std::string> texts_of(const EmbedFlags& flags) {
   if (flags.lines.empty()) return flags.texts;
   const io::Buffer buffer = io::read_file(flags.lines, "--lines");
-  std::vector<std::string> texts;
-  std::string_view rest = io::as_text(buffer.bytes());
-  while (!rest.empty()) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    texts.emplace_back(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
+  std::vector<std::string> texts = lines_of(io::as_text(buffer.bytes()));
+  for (std::string& text : texts) {
+    if (text.ends_with('\r')) text.pop_back();
   }
   return texts;
 }
@@ -105,7 +102,7 @@ std::string text_of(const std::vector<std::string>& texts, const Tensor& vectors
 
 void embed(const EmbedFlags& flags) {
   const std::vector<std::string> texts = texts_of(flags);
-  if (texts.empty()) throw Error(Error::Kind::argument, "TEXT", "at least one text, or --lines with one", "none");
+  if (texts.empty()) refuse("TEXT", "at least one text, or --lines with one", "none");
   Encoder encoder = load_encoder(flags.model);
   const BPETokenizer tokenizer = BPETokenizer::load(flags.tokenizer.empty() ? flags.model : flags.tokenizer);
   if (tokenizer.vocab_size() > encoder.config().model.vocab_size) {

@@ -61,7 +61,7 @@ std::string asked(const Verb& verb) {
   for (const char* flag : {"--next", "--effects", "--changes", "--lens", "--patch-from", "--attribution", "--rollout",
                            "--scores", "--checkpoints"}) {
     if (!verb.given(flag)) continue;
-    if (!found.empty()) throw Error(Error::Kind::argument, flag, "one of these at a time", found + " beside it");
+    if (!found.empty()) refuse(flag, "one of these at a time", found + " beside it");
     found = flag;
   }
   return found;
@@ -72,7 +72,7 @@ void require_used(const Verb& verb, const std::string& what) {
     if (!verb.given(flag) || std::ranges::find(uses, what) != uses.end()) return;
     std::vector<std::string> names;
     for (const std::string_view use : uses) names.emplace_back(use.empty() ? "the losses" : use);
-    throw Error(Error::Kind::argument, flag, "it only with " + joined(names, ", "), what.empty() ? "the losses" : what);
+    refuse(flag, "it only with " + joined(names, ", "), what.empty() ? "the losses" : what);
   };
   only_with("--count", {"--next"});
   only_with("--heads", {"--patch-from"});
@@ -82,12 +82,12 @@ void require_used(const Verb& verb, const std::string& what) {
   for (const char* flag : {"--mean-of", "--mean-of-file"}) {
     if (!verb.given(flag)) continue;
     if (verb.given("--other-model")) {
-      throw Error(Error::Kind::argument, flag, "one model, whose means these are", "--other-model beside it");
+      refuse(flag, "one model, whose means these are", "--other-model beside it");
     }
-    if (!verb.given("--by")) throw Error(Error::Kind::argument, flag, "--by mean beside it", "none");
+    if (!verb.given("--by")) refuse(flag, "--by mean beside it", "none");
   }
   if (what == "--checkpoints" && verb.given("--colours")) {
-    throw Error(Error::Kind::argument, "--colours", "it only with figures of cells", what);
+    refuse("--colours", "it only with figures of cells", what);
   }
   only_with("--other-text", {"--next", "--effects"});
   if (!verb.given("--other-model") || !what.empty()) {  // two models have a figure in any case
@@ -95,10 +95,10 @@ void require_used(const Verb& verb, const std::string& what) {
                            "--checkpoints"});
   }
   if (what == "--patch-from" && verb.given_of("What is changed").size() > 0) {
-    throw Error(Error::Kind::argument, what, "no other change beside it", verb.given_of("What is changed").front());
+    refuse(what, "no other change beside it", verb.given_of("What is changed").front());
   }
   if (verb.given("--by") && !verb.given("--without") && !verb.given("--keep-only") && what != "--effects") {
-    throw Error(Error::Kind::argument, "--by", "--without, --keep-only or --effects beside it", "none");
+    refuse("--by", "--without, --keep-only or --effects beside it", "none");
   }
 }
 
@@ -106,8 +106,7 @@ Tensor ids_of_text(const TextModel& model, const Tokenizer& tokenizer, const std
   const std::vector<std::int64_t> ids = tokenizer.encode(text);
   const std::int64_t most = model.context_length();
   if (ids.empty() || std::ssize(ids) > most) {
-    throw Error(Error::Kind::argument, flag, formatted("1 to {} tokens, as the model takes", most),
-                formatted("{}", ids.size()));
+    refuse(flag, formatted("1 to {} tokens, as the model takes", most), formatted("{}", ids.size()));
   }
   return Tensor::from(std::span<const std::int64_t>(ids), {std::ssize(ids)});
 }
@@ -125,26 +124,25 @@ Reading reading_of(const std::string& model, const std::string& tokenizer, const
 
 // What two models read is compared token by token.
 void require_same_tokens(const Reading& one, const Reading& other) {
-  const auto refuse = [](const std::string& expected, const std::string& found) {
+  const auto wrong = [](const std::string& expected, const std::string& found) {
     throw Error(Error::Kind::data, "--other-model", expected, found);
   };
   const auto sizes = [](const Reading& r) {
     return formatted("a vocabulary of {}, and {} in the tokenizer", r.model->vocab_size(), r.tokenizer->vocab_size());
   };
-  if (!other.model->writes()) refuse("a language model", "an encoder");
-  if (sizes(one) != sizes(other)) refuse(sizes(one), sizes(other));
+  if (!other.model->writes()) wrong("a language model", "an encoder");
+  if (sizes(one) != sizes(other)) wrong(sizes(one), sizes(other));
   for (std::int64_t id = 0; id < one.tokenizer->vocab_size(); ++id) {
     const std::string a = one.tokenizer->decode(id), b = other.tokenizer->decode(id);
-    if (a != b) refuse(formatted("the same tokens, whose {} is '{}'", id, escaped(a)), "'" + escaped(b) + "'");
+    if (a != b) wrong(formatted("the same tokens, whose {} is '{}'", id, escaped(a)), "'" + escaped(b) + "'");
   }
   if (one.tokens == other.tokens) return;
   const auto [a, b] = std::ranges::mismatch(one.tokens, other.tokens);
   const auto name = [](const auto& at, const auto& all) {
     return at == all.end() ? "its end" : "'" + escaped(*at) + "'";
   };
-  refuse(
-      formatted("the text cut as --model does, with {} as token {}", name(a, one.tokens), a - one.tokens.begin() + 1),
-      name(b, other.tokens));
+  wrong(formatted("the text cut as --model does, with {} as token {}", name(a, one.tokens), a - one.tokens.begin() + 1),
+        name(b, other.tokens));
 }
 
 // What compares heads, and not losses alone, needs as many in both models.
@@ -154,23 +152,22 @@ void require_same_heads(const std::string& what, const Reading& one, const Readi
     return formatted("{} layers of {} heads", r.model->size().layers, r.model->size().heads);
   };
   if (sizes(one) != sizes(other)) {
-    throw Error(Error::Kind::argument, what, "two models of " + sizes(one), sizes(other), "without it losses are told");
+    refuse(what, "two models of " + sizes(one), sizes(other), "without it losses are told");
   }
 }
 
 // --tokens: one or two texts that are one token each.
 std::vector<std::int64_t> ids_of(const Reading& reading, const std::vector<std::string>& texts, std::size_t least) {
   if (texts.size() > 2 || texts.size() < least) {
-    throw Error(Error::Kind::argument, "--tokens", least == 2 ? "two tokens" : "one or two tokens",
-                formatted("{}", texts.size()), "such as --tokens ' Paris' ' Rome'");
+    refuse("--tokens", least == 2 ? "two tokens" : "one or two tokens", formatted("{}", texts.size()),
+           "such as --tokens ' Paris' ' Rome'");
   }
   std::vector<std::int64_t> ids;
   for (const std::string& text : texts) {
     const auto found = reading.tokenizer->encode(text, {.add_special_tokens = false});
     if (found.size() != 1) {
-      throw Error(Error::Kind::argument, "--tokens", "texts that are one token each",
-                  formatted("{} tokens for '{}'", found.size(), escaped(text)),
-                  "most words begin with their blank: ' Paris'");
+      refuse("--tokens", "texts that are one token each", formatted("{} tokens for '{}'", found.size(), text),
+             "most words begin with their blank: ' Paris'");
     }
     ids.push_back(found.front());
   }
@@ -186,8 +183,8 @@ std::int64_t likeliest(const Reading& reading, const Edits& edits) {
 Tensor means_of(const Reading& one, const Verb& verb, const EditFlags& flags) {
   const char* flag = verb.given("--mean-of") ? "--mean-of" : "--mean-of-file";
   if (!verb.given(flag)) return {};
-  if (flags.by != "mean") throw Error(Error::Kind::argument, flag, "--by mean beside it", "--by " + flags.by);
-  if (!one.model->writes()) throw Error(Error::Kind::argument, flag, "a language model", "an encoder");
+  if (flags.by != "mean") refuse(flag, "--by mean beside it", "--by " + flags.by);
+  if (!one.model->writes()) refuse(flag, "a language model", "an encoder");
   std::vector<std::string> texts = flags.mean_of;
   for (const std::string& path : flags.mean_of_files) {
     texts.emplace_back(io::as_text(io::read_file(path, flag).bytes()));
@@ -201,7 +198,7 @@ Found found_by(const std::string& what, const Reading& one, const Reading* other
                const Tensor& means, const ExperimentFlags& flags) {
   if (what == "--rollout") return rolled_out(one, edits);
   if (!one.model->writes()) {
-    throw Error(Error::Kind::argument, "--model", "a language model; an encoder only with --rollout", "an encoder");
+    refuse("--model", "a language model; an encoder only with --rollout", "an encoder");
   }
   if (what == "--next") return next_tokens(one, edits, other, flags.count);
   if (what == "--lens") return lens(one, edits);
@@ -209,7 +206,7 @@ Found found_by(const std::string& what, const Reading& one, const Reading* other
   if (what == "--checkpoints") return over_checkpoints(one, edits, flags.model);
   if (what == "--changes") {
     if (edits.empty() && !other) {
-      throw Error(Error::Kind::argument, what, "something that is changed, as --without 1.2, or --other-model", "none");
+      refuse(what, "something that is changed, as --without 1.2, or --other-model", "none");
     }
     return changes(one, edits, other);
   }
@@ -253,7 +250,7 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   outputs.declare("--output", flags.output, {".svg", ".png"});
   const bool as_png = flags.output.ends_with(".png");
   if (!as_png && verb.given("--dpi")) {
-    throw Error(Error::Kind::argument, "--dpi", "an --output that ends in .png", escaped(flags.output));
+    refuse("--dpi", "an --output that ends in .png", flags.output);
   }
   if (as_png) figure::require_png();
   const std::string text = flags.text_file.empty()

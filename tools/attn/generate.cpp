@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -80,18 +79,8 @@ std::string shown(std::string_view text) {
 
 // "1,2,3" → the ids of a prompt.
 Ids parsed_ids(const std::string& text, const char* flag) {
-  Ids ids;
-  const char *at = text.data(), *const end = at + text.size();
-  while (true) {
-    std::int64_t id = 0;
-    const auto [next, error] = std::from_chars(at, end, id);
-    if (error != std::errc{} || (next != end && (*next != ',' || next + 1 == end))) {
-      throw Error(Error::Kind::argument, flag, "token ids such as 1,2,3", escaped(text));
-    }
-    ids.push_back(id);
-    if (next == end) return ids;
-    at = next + 1;
-  }
+  if (auto ids = numbers_in(text)) return *ids;
+  refuse(flag, "token ids such as 1,2,3", text);
 }
 
 // Reads all --stop; an id that the model never writes is a mistake.
@@ -100,8 +89,7 @@ Ids parsed_stops(const std::vector<std::string>& flags, std::int64_t vocab_size)
   for (const std::string& text : flags) {
     for (const std::int64_t id : parsed_ids(text, "--stop")) {
       if (id < 0 || id >= vocab_size) {
-        throw Error(Error::Kind::argument, "--stop",
-                    formatted("token ids from 0 to {}, which the model has", vocab_size - 1), std::to_string(id));
+        refuse("--stop", formatted("token ids from 0 to {}, which the model has", vocab_size - 1), std::to_string(id));
       }
       stops.push_back(id);
     }
@@ -173,8 +161,7 @@ void require_drawn(const Verb& verb, const Sampling& sampling) {
   if (sampling.temperature != 0) return;
   for (const char* flag : {"--top-k", "--top-p", "--min-p", "--seed"}) {
     if (!verb.given(flag)) continue;
-    throw Error(Error::Kind::argument, flag, "a --temperature above 0, at which tokens are drawn", "0",
-                "leave it out, or raise --temperature");
+    refuse(flag, "a --temperature above 0, at which tokens are drawn", "0", "leave it out, or raise --temperature");
   }
 }
 
@@ -182,9 +169,8 @@ void require_drawn(const Verb& verb, const Sampling& sampling) {
 void read_prompts(GenerateFlags& flags, bool has_ranks) {
   const auto streams = std::ranges::count(flags.files, "-");
   if (streams > 1 || (streams == 1 && has_ranks)) {
-    throw Error(Error::Kind::argument, "--prompt-file",
-                has_ranks ? "files, which all ranks read" : "standard input (-) once",
-                escaped(joined(flags.files, " ")));
+    refuse("--prompt-file", has_ranks ? "files, which all ranks read" : "standard input (-) once",
+           joined(flags.files, " "));
   }
   for (const std::string& file : flags.files) {
     flags.prompts.emplace_back(io::as_text(io::read_file(file, "--prompt-file").bytes()));
@@ -195,10 +181,10 @@ Task prepared(GenerateFlags& flags, bool has_ranks) {
   require_valid(flags.options);  // before anything is printed
   read_prompts(flags, has_ranks);
   if (!flags.stop_texts.empty() && !flags.ids.empty()) {
-    throw Error(Error::Kind::argument, "--stop-text", "--prompt, as there is no text with --ids", "--ids");
+    refuse("--stop-text", "--prompt, as there is no text with --ids", "--ids");
   }
   if (std::ranges::count(flags.stop_texts, "") > 0) {
-    throw Error(Error::Kind::argument, "--stop-text", "a text", "an empty one");
+    refuse("--stop-text", "a text", "an empty one");
   }
   if (flags.prompts.empty() && flags.ids.empty() && flags.messages.empty()) flags.prompts.emplace_back();
   Task task;

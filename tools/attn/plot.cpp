@@ -95,7 +95,7 @@ void require_used_flags(const Verb& verb, const std::string& figure) {
                                                                                   {"heads", "--head"}}};
   for (const auto& [name, flag] : unused) {
     if (name != figure || !verb.given(flag)) continue;
-    throw Error(Error::Kind::argument, "attn plot", formatted("flags that --figure {} uses", figure), flag);
+    refuse("attn plot", formatted("flags that --figure {} uses", figure), flag);
   }
 }
 
@@ -122,7 +122,7 @@ std::string drawn(const Verb& verb, const PlotFlags& flags, const Pictures& pict
   const bool all_layers = kind == "heads" && !given("--layer");
   options.title = all_layers ? flags.title : title_of(blocks, block, flags, kind != "heatmap");
   if (flags.query) {
-    if (kind != "lines") throw Error(Error::Kind::argument, "--query", "--figure lines beside it", "--figure " + kind);
+    if (kind != "lines") refuse("--query", "--figure lines beside it", "--figure " + kind);
     require_index("--query", *flags.query, step.size(1));
     options.query = *flags.query - 1;
   }
@@ -137,7 +137,7 @@ void plot(const Verb& verb, const PlotFlags& flags) {
   outputs.declare("--output", flags.output, {".svg", ".png"});
   const bool as_png = flags.output.ends_with(".png");
   if (!as_png && verb.given("--dpi")) {
-    throw Error(Error::Kind::argument, "--dpi", "an --output that ends in .png", escaped(flags.output));
+    refuse("--dpi", "an --output that ends in .png", flags.output);
   }
   if (as_png) figure::require_png();  // before any work
   const Pictures pictures = load_pictures(verb, flags.pictures);

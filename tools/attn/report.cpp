@@ -4,11 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <set>
 
-#include "attn/error.hpp"
 #include "attn/io.hpp"
 #include "common/choice.hpp"
 #include "common/command_line.hpp"
@@ -83,9 +81,7 @@ void describe(const std::map<std::string, std::string>& metadata, ReportOptions&
     return at == metadata.end() ? std::string() : at->second;
   };
   if (!told("command").empty()) options.command = told("command");
-  std::uint64_t seed = 0;
-  const std::string digits = told("seed");
-  if (std::from_chars(digits.data(), digits.data() + digits.size(), seed).ec == std::errc()) options.seed = seed;
+  options.seed = number_in<std::uint64_t>(told("seed"));
   if (told("rng") == "mkl" || told("rng") == "native") options.flavour = dropout_flavour(told("rng"));
 }
 
@@ -116,21 +112,14 @@ std::vector<std::int64_t> read_twice(const TextModel& model, const std::vector<s
 // "1-4,9": layers counted from 1; all where the text is empty.
 std::set<std::size_t> chosen_layers(const std::string& text, std::int64_t count) {
   std::set<std::size_t> chosen;
-  const auto refuse = [&] {
-    throw Error(Error::Kind::argument, "--layers", formatted("numbers and ranges from 1 to {}, as 1-4,9", count),
-                escaped(text));
-  };
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::string_view part = rest.substr(0, rest.find(','));
-    if (part.size() + 1 == rest.size()) refuse();  // a comma that nothing follows
-    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
-    std::int64_t first = 0, last = 0;
-    const char* const end = part.data() + part.size();
-    auto read = std::from_chars(part.data(), end, first);
-    last = first;
-    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
-    if (read.ec != std::errc() || read.ptr != end || first < 1 || last < first || last > count) refuse();
-    for (std::int64_t i = first; i <= last; ++i) chosen.insert(static_cast<std::size_t>(i - 1));
+  if (text.empty()) return chosen;
+  for (const std::string& part : split(text, ',')) {
+    const std::vector<std::string> ends = split(part, '-');
+    const auto first = number_in<std::int64_t>(ends.front()), last = number_in<std::int64_t>(ends.back());
+    if (!first || !last || ends.size() > 2 || *first < 1 || *last < *first || *last > count) {
+      refuse("--layers", formatted("numbers and ranges from 1 to {}, as 1-4,9", count), text);
+    }
+    for (std::int64_t i = *first; i <= *last; ++i) chosen.insert(static_cast<std::size_t>(i - 1));
   }
   return chosen;
 }
@@ -155,16 +144,14 @@ class LayerProgress {
 
 // A page that computes shows every layer of a model that looks back.
 LiveModel live_to_hold(const Flags& flags, const TextModel& model, bool whole) {
-  const auto refuse = [](const char* expected, const char* found) {
-    throw Error(Error::Kind::argument, "--live", expected, found);
-  };
-  if (!model.writes()) refuse("a model that continues texts", "an encoder");
+  const auto wrong = [](const char* expected, const char* found) { refuse("--live", expected, found); };
+  if (!model.writes()) wrong("a model that continues texts", "an encoder");
   if (model.has_latents() || model.config().gated_delta) {
     const char* const expected = "a family that runs in a page, which those with latents or states do not";
-    throw Error(Error::Kind::argument, "--live", expected, model.config().family);
+    refuse("--live", expected, model.config().family);
   }
-  if (!whole) refuse("a page of all layers", "--layers");
-  if (!flags.title.empty()) refuse("the text as the title", "--title");
+  if (!whole) wrong("a page of all layers", "--layers");
+  if (!flags.title.empty()) wrong("the text as the title", "--title");
   return live_model(flags.pictures.model, flags.pictures.tokenizer);
 }
 
@@ -196,8 +183,7 @@ std::string model_page(const Verb& verb, const Flags& flags) {
   require_index("--layer", flags.layer, layers);
   const auto start = static_cast<std::size_t>(flags.layer - 1);
   if (verb.given("--layer") && !chosen.empty() && !chosen.contains(start)) {
-    throw Error(Error::Kind::argument, "--layer", "one of --layers " + escaped(flags.layers),
-                std::to_string(flags.layer));
+    refuse("--layer", "one of --layers " + flags.layers, std::to_string(flags.layer));
   }
   if (options.layer && !chosen.empty()) options.layer = std::distance(chosen.begin(), chosen.find(start));
   require_index("--head", flags.head, std::max<std::int64_t>(heads, 1));
@@ -221,20 +207,20 @@ std::string model_page(const Verb& verb, const Flags& flags) {
 // A page that computes begins where this run began: with one text, and a stream of random numbers that drew the weights
 // first.
 void require_computable(const Pictures& pictures, const std::string& title) {
-  const auto refuse = [](const char* expected, const char* found) {
-    throw Error(Error::Kind::argument, "--live", expected, found, "leave --live out");
+  const auto wrong = [](const char* expected, const char* found) {
+    refuse("--live", expected, found, "leave --live out");
   };
-  if (!pictures.job) refuse("a module or --model FILE", "steps that were saved");
-  if (!title.empty()) refuse("the text as the title", "--title");
+  if (!pictures.job) wrong("a module or --model FILE", "steps that were saved");
+  if (!title.empty()) wrong("the text as the title", "--title");
   const Job& job = *pictures.job;
-  if (job.x.tensor.rank() == 3 && job.x.tensor.size(0) > 1) refuse("one text", "a batch");
+  if (job.x.tensor.rank() == 3 && job.x.tensor.size(0) > 1) wrong("one text", "a batch");
   if (job.flags.train && job.flags.dropout > 0 && has_weights(job.flags.module) && !job.seeded) {
-    refuse("an input that is not drawn beside --train and --dropout", "one that is");
+    wrong("an input that is not drawn beside --train and --dropout", "one that is");
   }
 }
 
 std::string picture_page(const Verb& verb, const Flags& flags, std::vector<std::string>& notes) {
-  if (verb.given("--layers")) throw Error(Error::Kind::argument, "--layers", "--model FILE beside it", "none");
+  if (verb.given("--layers")) refuse("--layers", "--model FILE beside it", "none");
   const Pictures pictures = load_pictures(verb, flags.pictures);
   require_head(arranged(pictures, flags.pictures.item), flags.layer, flags.head);
   notes = pictures.notes;

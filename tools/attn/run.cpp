@@ -5,7 +5,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "attn/error.hpp"
 #include "attn/io.hpp"
 #include "attn/version.hpp"
 #include "common/command_line.hpp"
@@ -141,7 +140,7 @@ void run(const Verb& verb, const RunFlags& flags) {
   declare(outputs, flags);
   const Job job = prepare(verb, flags.module, flags.input, !flags.save_steps.empty());
   if (flags.output.ends_with(".csv") && job.x.tensor.rank() != 2) {
-    throw Error(Error::Kind::argument, "--output", ".npy, .npz or .safetensors for a batch", ".csv");
+    refuse("--output", ".npy, .npz or .safetensors for a batch", ".csv");
   }
   const Result result = compute(job, !flags.save_steps.empty());
   save(flags, outputs, job, result);

@@ -1,6 +1,5 @@
 // attn tokens: what a model's tokenizer makes of a text, and what it is itself.
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -52,12 +51,9 @@ std::string whole_characters(std::string_view bytes) {
 Ids ids_of(const std::vector<std::string>& texts) {
   Ids ids;
   for (const std::string& text : texts) {
-    std::int64_t id = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-    if (error != std::errc{} || end != text.data() + text.size()) {
-      throw Error(Error::Kind::argument, "--decode", "ids with commas between, as 264,79", escaped(text));
-    }
-    ids.push_back(id);
+    const auto id = number_in<std::int64_t>(text);
+    if (!id) refuse("--decode", "ids with commas between, as 264,79", text);
+    ids.push_back(*id);
   }
   return ids;
 }
@@ -104,12 +100,10 @@ Json answer(const BPETokenizer& tokenizer, const Json& question, bool plain, con
 
 void answer_lines(const BPETokenizer& tokenizer, const TokensFlags& flags) {
   const io::Buffer buffer = io::read_file(flags.lines, "--lines");
-  std::string_view rest = io::as_text(buffer.bytes());
   std::string answers;
-  for (std::size_t number = 1; !rest.empty(); ++number) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    const std::string place = "line " + std::to_string(number) + " of " + io::source_name(flags.lines);
+  std::size_t number = 0;
+  for (const std::string& line : lines_of(io::as_text(buffer.bytes()))) {
+    const std::string place = "line " + std::to_string(++number) + " of " + io::source_name(flags.lines);
     const Json question = Json::parse(line, nullptr, false);
     answers += answer(tokenizer, question, flags.plain, {"--lines", place}).dump() + "\n";
   }

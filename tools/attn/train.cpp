@@ -20,7 +20,6 @@
 #include "common/signals.hpp"
 #include "common/terminal.hpp"
 #include "common/text_model.hpp"
-#include "core/escape.hpp"
 #include "io/file.hpp"
 #include "kernels/targets.hpp"
 #include "train/conclude.hpp"
@@ -136,9 +135,9 @@ Companions companions_of(const TrainFlags& flags) {
   return files;
 }
 
-void refuse(const Verb& verb, std::initializer_list<const char*> flags, const char* expected) {
+void refuse_given(const Verb& verb, std::initializer_list<const char*> flags, const char* expected) {
   for (const char* flag : flags) {
-    if (verb.given(flag)) throw Error(Error::Kind::argument, flag, expected, flag);
+    if (verb.given(flag)) refuse(flag, expected, flag);
   }
 }
 
@@ -150,17 +149,17 @@ void take_sizes(const Verb& verb, const LanguageModelConfig& config, const Token
   }
   if (!verb.given("--context")) sizes.context_length = std::min(sizes.context_length, config.context_length);
   if (sizes.context_length < 1 || sizes.context_length > config.context_length) {
-    throw Error(Error::Kind::argument, "--context", formatted("1 to {}, as the model takes", config.context_length),
-                std::to_string(sizes.context_length));
+    refuse("--context", formatted("1 to {}, as the model takes", config.context_length),
+           std::to_string(sizes.context_length));
   }
 }
 
 // --from brings its own sizes, and has learning rates of its own.
 MakeModel go_on_from(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer) {
-  refuse(verb,
-         {"--layers", "--heads", "--width", "--dropout", "--gelu", "--rng", "--family", "--kv-heads", "--config",
-          "--mixer"},
-         "neither sizes nor dropout beside --from, whose model has its own");
+  refuse_given(verb,
+               {"--layers", "--heads", "--width", "--dropout", "--gelu", "--rng", "--family", "--kv-heads", "--config",
+                "--mixer"},
+               "neither sizes nor dropout beside --from, whose model has its own");
   take_sizes(verb, open_pretrained(flags.from).config, tokenizer, flags.settings.model);
   if (!verb.given("--lr")) flags.settings.train.lr = kRateOfReleased;
   if (!verb.given("--min-lr")) flags.settings.train.min_lr = flags.settings.train.lr / 10;
@@ -175,17 +174,17 @@ MakeModel begin(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer)
   GPTConfig& sizes = settings.model;
   LanguageModelConfig config;
   if (!settings.config.empty()) {
-    refuse(verb,
-           {"--layers", "--heads", "--width", "--dropout", "--gelu", "--rng", "--family", "--kv-heads", "--mixer"},
-           "neither sizes nor dropout beside --config, which has its own");
+    refuse_given(
+        verb, {"--layers", "--heads", "--width", "--dropout", "--gelu", "--rng", "--family", "--kv-heads", "--mixer"},
+        "neither sizes nor dropout beside --config, which has its own");
     const io::Buffer json = io::read_file(settings.config, "--config");
     config = parse_language_model_config(io::as_text(json.bytes()), settings.config);
     take_sizes(verb, config, tokenizer, sizes);
     config.precision = sizes.precision;
   } else {
     const bool gpt2 = settings.family == "gpt2";
-    if (gpt2) refuse(verb, {"--kv-heads"}, "a --family whose heads share keys");
-    if (!gpt2) refuse(verb, {"--dropout", "--gelu", "--rng", "--mixer"}, "--family gpt2, which alone has it");
+    if (gpt2) refuse_given(verb, {"--kv-heads"}, "a --family whose heads share keys");
+    if (!gpt2) refuse_given(verb, {"--dropout", "--gelu", "--rng", "--mixer"}, "--family gpt2, which alone has it");
     sizes.vocab_size = tokenizer.vocab_size();
     sizes.mixers = parse_mixers(settings.mixer);
     config = new_config(settings.family, sizes, settings.kv_heads);
@@ -201,9 +200,8 @@ std::unique_ptr<Training> resumed(const Verb& verb, const TrainFlags& flags, con
     if (verb.given(flag)) given.emplace_back(flag);
   }
   if (!given.empty()) {
-    throw Error(Error::Kind::argument, given.front(),
-                "neither settings nor --force nor --from beside --resume, which has all from its checkpoint",
-                joined(given, " "));
+    refuse(given.front(), "neither settings nor --force nor --from beside --resume, which has all from its checkpoint",
+           joined(given, " "));
   }
   const TrainCheckpoint from = TrainCheckpoint::load(files.checkpoint());
   try {
@@ -243,8 +241,7 @@ std::unique_ptr<Training> training_of(const Verb& verb, TrainFlags& flags, const
   if (!flags.from.empty() && !flags.resume) require_model("--from", flags.from);
   const auto streams = std::ranges::count(flags.text, "-");
   if (streams > 1 || (streams == 1 && ranks.size() > 1)) {
-    throw Error(Error::Kind::argument, "--text",
-                ranks.size() > 1 ? "files, which all ranks read" : "standard input (-) once", "standard input");
+    refuse("--text", ranks.size() > 1 ? "files, which all ranks read" : "standard input (-) once", "standard input");
   }
   if (ranks.first()) files.reserve(flags.resume, flags.force);
   tokenizer = tokenizer_of(flags);

@@ -3,12 +3,12 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "bench/inputs.hpp"
+#include "bench/measure.hpp"
 #include "bench/work.hpp"
 #include "common/format.hpp"
 #include "common/json.hpp"
@@ -18,18 +18,6 @@
 
 namespace attn::tool {
 namespace {
-
-double seconds_of(const std::function<void()>& call) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  call();
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> seconds) {
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[seconds.size() / 2];
-}
 
 // The tasks of a call that is planned for so many threads, one by one. What is kept is the least of some rounds: one
 // task that the system held up would be what all threads wait for.
@@ -77,34 +65,29 @@ Explained explained(const Work& work, int threads) {
   }
   if (threads == 0) return made;
   constexpr int rounds = 5;
-  std::vector<double> one;
+  Timing one;
   TimedTasks many(threads);
   const int before = omp_get_max_threads();
   omp_set_num_threads(1);
   for (int round = 0; round < rounds; ++round) {
-    one.push_back(seconds_of(work.run));
+    one.seconds.push_back(seconds_of(work.run));
     many.time(work);
   }
   omp_set_num_threads(before);
-  made.one = median(one), made.many = many.predicted();
+  made.one = one.median(), made.many = many.predicted();
   return made;
 }
 
 std::string text_of(const Explained& e) {
   std::string text = plans_text(e.plans);
   if (e.threads == 0) return text;
-  return text + formatted("predicted on {} thread{}: {:.3f} ms; on 1 thread: {:.3f} ms, {:.1f} times as long\n",
-                          e.threads, e.threads == 1 ? "" : "s", 1e3 * e.many, 1e3 * e.one, e.one / e.many);
+  return text + formatted("predicted on {}: {:.3f} ms; on 1 thread: {:.3f} ms, {:.1f} times as long\n",
+                          counted(e.threads, "thread"), 1e3 * e.many, 1e3 * e.one, e.one / e.many);
 }
 
 Json json_of(const Row& row, const Explained& e) {
-  Json json{{"op", row.op},
-            {"shape", row.shape},
-            {"dtype", row.dtype},
-            {"mask", row.mask},
-            {"precision", row.precision},
-            {"numbers", row.numbers},
-            {"plans", plans_json(e.plans)}};
+  Json json = row_json(row);
+  json["plans"] = plans_json(e.plans);
   if (e.threads > 0) {
     json.update({{"threads", e.threads}, {"one_ms", 1e3 * e.one}, {"predicted_ms", 1e3 * e.many}});
   }

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "attn/tensor.hpp"
+#include "common/inputs.hpp"
 #include "core/parallel.hpp"
 #include "kernels/targets.hpp"
 
@@ -42,8 +43,7 @@ std::int64_t memory_to_read() {
 #ifdef _SC_LEVEL3_CACHE_SIZE
   bytes = std::max(bytes, 4 * static_cast<double>(sysconf(_SC_LEVEL3_CACHE_SIZE)));
 #endif
-  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  if (memory > 0) bytes = std::min(bytes, memory / 4);
+  if (const double memory = machine_memory(); memory > 0) bytes = std::min(bytes, memory / 4);
   return static_cast<std::int64_t>(bytes) / (kParts * kShares * 64) * (kParts * kShares * 64);
 }
 

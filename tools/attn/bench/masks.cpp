@@ -2,29 +2,20 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "attn/error.hpp"
+#include "common/format.hpp"
 
 namespace attn::tool {
 namespace {
 
-using Apply = void (*)(AttentionOptions&, double value, const AttentionSizes&, BenchInputs&);
-
 constexpr std::int64_t kMaskBlock = 128;
-
-struct Part {
-  std::string_view name;
-  bool takes_value;
-  Apply apply;
-};
 
 Tensor lengths_of(const AttentionSizes& s) {
   std::vector<std::int64_t> lengths;
@@ -49,63 +40,55 @@ ScoreFunction relative_positions(const Tensor& slopes) {
       [](auto, auto...) { return 1; });
 }
 
+// What a part changes, and what it is made of.
+struct With {
+  AttentionOptions& o;
+  double value;
+  const AttentionSizes& s;
+  BenchInputs& in;
+
+  void add(const Mask& mask) const { o.mask = o.mask & mask; }
+};
+
+std::int64_t blocks_of(std::int64_t tokens) { return (tokens + kMaskBlock - 1) / kMaskBlock; }
+
+struct Part {
+  std::string_view name;
+  bool takes_value;
+  void (*apply)(const With&);
+};
+
 constexpr std::array kMaskParts{
-    Part{"none", false, [](AttentionOptions&, double, const AttentionSizes&, BenchInputs&) {}},
-    Part{"causal", false,
-         [](AttentionOptions& o, double, const AttentionSizes&, BenchInputs&) {
-           o.mask = o.mask & Mask::causal(Align::top_left);
-         }},
-    Part{"causal-br", false,
-         [](AttentionOptions& o, double, const AttentionSizes&, BenchInputs&) {
-           o.mask = o.mask & Mask::causal(Align::bottom_right);
-         }},
-    Part{"window", true,
-         [](AttentionOptions& o, double value, const AttentionSizes&, BenchInputs&) {
-           o.mask = o.mask & Mask::window(static_cast<std::int64_t>(value), 0);
-         }},
-    Part{"lengths", false,
-         [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs&) {
-           o.mask = o.mask & Mask::lengths(lengths_of(s));
-         }},
+    Part{"none", false, [](const With&) {}},
+    Part{"causal", false, [](const With& w) { w.add(Mask::causal(Align::top_left)); }},
+    Part{"causal-br", false, [](const With& w) { w.add(Mask::causal(Align::bottom_right)); }},
+    Part{"window", true, [](const With& w) { w.add(Mask::window(static_cast<std::int64_t>(w.value), 0)); }},
+    Part{"lengths", false, [](const With& w) { w.add(Mask::lengths(lengths_of(w.s))); }},
     Part{"keep", false,
-         [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs& in) {
-           o.mask = o.mask & Mask::boolean(in.coins("keep", {1, 1, s.tq, s.tk}, 0.5));
+         [](const With& w) {
+           w.add(Mask::boolean(w.in.coins("keep", {1, 1, w.s.tq, w.s.tk}, 0.5)));
          }},
     Part{"bias", false,
-         [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs& in) {
-           o.mask = o.mask & Mask::additive(in.normal("bias", {1, 1, s.tq, s.tk}, DType::f32));
+         [](const With& w) {
+           w.add(Mask::additive(w.in.normal("bias", {1, 1, w.s.tq, w.s.tk}, DType::f32)));
          }},
     Part{"blocks", true,
-         [](AttentionOptions& o, double value, const AttentionSizes& s, BenchInputs& in) {
-           const auto blocks = [](std::int64_t tokens) { return (tokens + kMaskBlock - 1) / kMaskBlock; };
-           o.mask = o.mask &
-                    Mask::blocks(in.coins("blocks", {1, 1, blocks(s.tq), blocks(s.tk)}, value), kMaskBlock, kMaskBlock);
+         [](const With& w) {
+           const Tensor kept = w.in.coins("blocks", {1, 1, blocks_of(w.s.tq), blocks_of(w.s.tk)}, w.value);
+           w.add(Mask::blocks(kept, kMaskBlock, kMaskBlock));
          }},
-    Part{"alibi", false,
-         [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs&) { o.alibi_slopes = slopes_of(s); }},
+    Part{"alibi", false, [](const With& w) { w.o.alibi_slopes = slopes_of(w.s); }},
     Part{"relative", false,
-         [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs& in) {
-           o.relative_bias.table = in.normal("relative", {32, s.hq}, DType::f32);
+         [](const With& w) {
+           w.o.relative_bias.table = w.in.normal("relative", {32, w.s.hq}, DType::f32);
          }},
-    Part{"score", false,
-         [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs&) {
-           o.score_function = relative_positions(slopes_of(s));
-         }},
-    Part{"sinks", false,
-         [](AttentionOptions& o, double, const AttentionSizes& s, BenchInputs& in) {
-           o.sinks = in.normal("sinks", {s.hq}, DType::f32);
-         }},
-    Part{"softcap", true,
-         [](AttentionOptions& o, double value, const AttentionSizes&, BenchInputs&) { o.softcap = value; }},
-    Part{"dropout", true,
-         [](AttentionOptions& o, double value, const AttentionSizes&, BenchInputs&) {
-           o.dropout = value;
-           o.dropout_key = 1;
-         }},
+    Part{"score", false, [](const With& w) { w.o.score_function = relative_positions(slopes_of(w.s)); }},
+    Part{"sinks", false, [](const With& w) { w.o.sinks = w.in.normal("sinks", {w.s.hq}, DType::f32); }},
+    Part{"softcap", true, [](const With& w) { w.o.softcap = w.value; }},
+    Part{"dropout", true, [](const With& w) { w.o.dropout = w.value, w.o.dropout_key = 1; }},
     Part{"dropout-keep", true,
-         [](AttentionOptions& o, double value, const AttentionSizes& s, BenchInputs& in) {
-           o.dropout = value;
-           o.dropout_keep = in.coins("dropout", {1, 1, s.tq, s.tk}, 1 - value);
+         [](const With& w) {
+           w.o.dropout = w.value, w.o.dropout_keep = w.in.coins("dropout", {1, 1, w.s.tq, w.s.tk}, 1 - w.value);
          }},
 };
 
@@ -119,19 +102,15 @@ std::optional<Found> find(const std::string& text) {
   const std::string_view key = std::string_view(text).substr(0, equals);
   const auto* part = std::find_if(kMaskParts.begin(), kMaskParts.end(), [&](const Part& p) { return p.name == key; });
   if (part == kMaskParts.end() || part->takes_value != (equals != std::string::npos)) return {};
-  Found found{part, 0};
-  if (!part->takes_value) return found;
-  const char *begin = text.data() + equals + 1, *end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(begin, end, found.value);
   constexpr double most = 1 << 24;
-  if (error != std::errc{} || at != end || !(found.value >= 0 && found.value <= most)) return {};
-  return found;
+  const auto value = part->takes_value ? number_in<double>(text.substr(equals + 1)) : 0;
+  if (!value || !(*value >= 0 && *value <= most)) return {};
+  return Found{part, *value};
 }
 
 std::vector<Found> parse(const std::string& mask) {
-  std::istringstream text(mask);
   std::vector<Found> parts;
-  for (std::string word; std::getline(text, word, '+');) {
+  for (const std::string& word : split(mask, '+')) {
     const auto found = find(word);
     if (!found) {
       throw Error(Error::Kind::data, "mask",
@@ -150,7 +129,7 @@ void check_mask(const std::string& mask) { parse(mask); }
 
 AttentionOptions mask_options(const std::string& mask, const AttentionSizes& sizes, BenchInputs& inputs) {
   AttentionOptions options;
-  for (const Found& found : parse(mask)) found.part->apply(options, found.value, sizes, inputs);
+  for (const Found& found : parse(mask)) found.part->apply({options, found.value, sizes, inputs});
   return options;
 }
 

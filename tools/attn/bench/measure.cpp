@@ -20,13 +20,6 @@ constexpr double kPlainLong = 0.1;  // plain calls longer than this are timed on
 constexpr double kPlainRate = 1e9;  // operations a second of the plain path, about
 constexpr double kLimitTime = 0.1;  // a limit is a maximum: single calls are sampled for so long to find it
 
-double seconds_of(const std::function<void()>& call, std::int64_t count) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  for (std::int64_t i = 0; i < count; ++i) call();
-  return std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(count);
-}
-
 // One more sample; how many calls it is made of follows from a first call.
 void sample(const std::function<void()>& call, Timing& timing) {
   const double known = timing.empty() ? 0 : timing.fastest();
@@ -63,6 +56,13 @@ std::vector<Measurement> prepare(const Plan& plan, const std::function<void(cons
 
 }  // namespace
 
+double seconds_of(const std::function<void()>& call, std::int64_t count) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  for (std::int64_t i = 0; i < count; ++i) call();
+  return std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(count);
+}
+
 double Timing::median() const {
   std::vector<double> sorted = seconds;
   std::sort(sorted.begin(), sorted.end());
@@ -82,8 +82,8 @@ std::vector<Measurement> measure(const Plan& plan, const std::function<void(cons
   const int threads_before = omp_get_max_threads();
   for (int repeat = 1; repeat <= plan.repeats; ++repeat) {
     for (Measurement& m : measurements) {
-      progress(formatted("round {} of {}: {}, {} thread{}", repeat, plan.repeats, m.row.short_text(), m.threads,
-                         m.threads == 1 ? "" : "s"));
+      progress(
+          formatted("round {} of {}: {}, {}", repeat, plan.repeats, m.row.short_text(), counted(m.threads, "thread")));
       omp_set_num_threads(m.threads);
       sample(m, plan.plain_seconds);
     }

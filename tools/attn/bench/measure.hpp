@@ -38,6 +38,9 @@ struct Plan {
   double plain_seconds = 1;  // the plain path is timed, too, where it takes about so long at most
 };
 
+// Seconds of a call, the mean of `count` of them.
+double seconds_of(const std::function<void()>& call, std::int64_t count = 1);
+
 // The machine's limits first, then the rows, for each number of threads. `progress` is told what comes next.
 std::vector<Measurement> measure(const Plan& plan, const std::function<void(const std::string&)>& progress);
 

@@ -195,8 +195,7 @@ std::string ranks_text(const std::vector<RanksMeasurement>& all, int ranks) {
                      seconds(m.computing), seconds(m.waiting), seconds(m.sending), formatted("{:.1f}", m.bytes / kMega),
                      formatted("{:.1f}", m.operations / m.median / kGiga)});
   }
-  return formatted("{} rank{}\n", ranks, ranks == 1 ? "" : "s") + joined(table_lines(table, "<<<<<>>>>>>>"), "\n") +
-         "\n";
+  return counted(ranks, "rank") + "\n" + joined(table_lines(table, "<<<<<>>>>>>>"), "\n") + "\n";
 }
 
 std::string ranks_json(const std::vector<RanksMeasurement>& all, int ranks) {

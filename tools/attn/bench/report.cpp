@@ -29,8 +29,6 @@ std::string time_text(double seconds) {
 // Two decimals where one would show nothing.
 std::string rate_text(double rate) { return fixed(rate / kGiga, rate < kGiga ? 2 : 1); }
 
-std::string threads_text(int threads) { return formatted("{} thread{}", threads, threads == 1 ? "" : "s"); }
-
 std::string limit_name(const Measurement& m) {
   return m.work.bound == Bound::read ? "reads, GB/s" : formatted("{} multiply-adds, GFLOP/s", m.row.dtype);
 }
@@ -42,7 +40,7 @@ std::string limits_table(const std::vector<Measurement>& all, const Style& style
   for (const Measurement& m : all) {
     if (!m.is_limit()) continue;
     limits.push_back(&m);
-    const std::string threads = threads_text(m.threads);
+    const std::string threads = counted(m.threads, "thread");
     if (table[0].back() != threads) table[0].push_back(threads);
   }
   const std::size_t columns = table[0].size() - 1, kinds = limits.size() / columns;
@@ -82,7 +80,7 @@ std::string rows_table(const std::string& op, int threads, const std::vector<Mea
   }
   std::vector<std::string> lines = table_lines(table, "<<<>>>>>");
   lines[0] = style.faint(lines[0]);
-  return style.heading(formatted("{}, {}", op, threads_text(threads))) + "\n" + joined(lines, "\n") + "\n";
+  return style.heading(formatted("{}, {}", op, counted(threads, "thread"))) + "\n" + joined(lines, "\n") + "\n";
 }
 
 // The promise that the fused path is never slower than the plain one, where both were timed.
@@ -93,8 +91,8 @@ std::string promise_text(const std::vector<Measurement>& all) {
     if (m.plain.empty()) continue;
     ++timed;
     if (m.time.median() <= m.plain.median()) continue;
-    slower += formatted("  {}, {}: {} against {}\n", m.row.text(), threads_text(m.threads), time_text(m.time.median()),
-                        time_text(m.plain.median()));
+    slower += formatted("  {}, {}: {} against {}\n", m.row.text(), counted(m.threads, "thread"),
+                        time_text(m.time.median()), time_text(m.plain.median()));
   }
   if (timed == 0) return {};
   if (slower.empty()) return formatted("\nNever slower than the plain path, in the {} rows that timed it.\n", timed);
@@ -104,13 +102,7 @@ std::string promise_text(const std::vector<Measurement>& all) {
 Json row_json(const Measurement& m, const std::vector<Measurement>& all, int repeats) {
   const bool reads = m.work.bound == Bound::read;
   const double limit = m.is_limit() ? m.rate() : limit_of(m, all);
-  Json json;
-  json["op"] = m.row.op;
-  json["shape"] = m.row.shape;
-  json["dtype"] = m.row.dtype;
-  json["mask"] = m.row.mask;
-  json["precision"] = m.row.precision;
-  json["numbers"] = m.row.numbers;
+  Json json = row_json(m.row);
   json["isa"] = kernels::active().isa;
   json["threads"] = m.threads;
   json["ms"] = json_number(m.time.median() * kMilli);

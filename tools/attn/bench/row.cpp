@@ -1,7 +1,7 @@
 #include "bench/row.hpp"
 
 #include <algorithm>
-#include <charconv>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "attention/element.hpp"
@@ -19,24 +19,11 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(at, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 std::int64_t parse_size(const std::string& text, const std::string& shape) {
   constexpr std::int64_t most = 1 << 24;  // so that products of a few sizes fit
-  std::int64_t size = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
-  if (error != std::errc{} || end != text.data() + text.size() || size < 1 || size > most) {
-    throw Error(Error::Kind::data, "shape", formatted("sizes from 1 to {}, joined by commas", most), shape);
-  }
-  return size;
+  const std::int64_t size = number_in<std::int64_t>(text).value_or(0);
+  if (size >= 1 && size <= most) return size;
+  throw Error(Error::Kind::data, "shape", formatted("sizes from 1 to {}, joined by commas", most), shape);
 }
 
 Row parse_row(const std::vector<std::string>& words) {
@@ -53,6 +40,11 @@ Row parse_row(const std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+Json row_json(const Row& row) {
+  return {{"op", row.op},     {"shape", row.shape},         {"dtype", row.dtype},
+          {"mask", row.mask}, {"precision", row.precision}, {"numbers", row.numbers}};
+}
 
 std::vector<Row> parse_rows(std::string_view list, const std::string& name) {
   std::istringstream lines{std::string(list)};

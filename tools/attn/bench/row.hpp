@@ -15,6 +15,7 @@
 
 #include "attn/attention.hpp"
 #include "attn/dtype.hpp"
+#include "common/json.hpp"
 
 namespace attn::tool {
 
@@ -28,6 +29,8 @@ struct Row {
   }
 };
 
+// Its columns by their names.
+Json row_json(const Row& row);
 // Rows of a list that is called `name` in errors. Throws Error (data), naming the line, when one is not as above.
 std::vector<Row> parse_rows(std::string_view list, const std::string& name);
 // The rows that have every word of `filter` in their text.

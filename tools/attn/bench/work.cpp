@@ -16,6 +16,7 @@
 #include "attn/reference.hpp"
 #include "bench/masks.hpp"
 #include "common/format.hpp"
+#include "common/inputs.hpp"
 
 namespace attn::tool {
 namespace {
@@ -70,13 +71,11 @@ void plain_backward(const Operands& in) {
 // The reference holds the scores of several steps at once.
 bool fits_scores(const AttentionSizes& s) {
   constexpr double steps = 12;
-  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  return steps * product_of({s.b, s.hq, s.tq, s.tk, sizeof(float)}) < memory / 2;
+  return steps * product_of({s.b, s.hq, s.tq, s.tk, sizeof(float)}) < machine_memory() / 2;
 }
 
-// `forward` and `backward`: how many passes of each.
-Work attention_work(const Row& row, const std::vector<Extent>& extents, BenchInputs& inputs, bool forward,
-                    bool backward) {
+template <bool forward, bool backward>
+Work attention_work(const Row& row, const std::vector<Extent>& extents, BenchInputs& inputs) {
   const AttentionSizes s = attention_sizes(extents);
   const Operands in = operands(row, s, inputs);
   const double all = 2 * product_of({s.b, s.hq, s.tq, s.tk, s.d + s.dv});
@@ -85,27 +84,17 @@ Work attention_work(const Row& row, const std::vector<Extent>& extents, BenchInp
   work.operations = all * passes * seen_share(in.options, s);
   work.bound = products_of(row);
   const AttentionResult known = forward ? AttentionResult{} : attention(in.q, in.k, in.v, in.options);
-  work.run = [in, forward, backward, known] {
+  work.run = [in, known] {
     const AttentionResult result = forward ? attention(in.q, in.k, in.v, in.options) : known;
     if (backward) attention_backward(in.d_output, in.q, in.k, in.v, in.options, result);
   };
   work.plain_operations = all * passes;
   if (!fits_scores(s)) return work;
-  work.plain = [in, forward, backward] {
+  work.plain = [in] {
     if (forward) plain_forward(in);
     if (backward) plain_backward(in);
   };
   return work;
-}
-
-Work forward(const Row& row, const std::vector<Extent>& e, BenchInputs& in) {
-  return attention_work(row, e, in, true, false);
-}
-Work backward(const Row& row, const std::vector<Extent>& e, BenchInputs& in) {
-  return attention_work(row, e, in, false, true);
-}
-Work training(const Row& row, const std::vector<Extent>& e, BenchInputs& in) {
-  return attention_work(row, e, in, true, true);
 }
 
 // ---- decode: few queries against a cache that comes from memory -----------------------
@@ -124,7 +113,7 @@ int cold_copies(double bytes) {
 
 Work decode(const Row& row, const std::vector<Extent>& extents, BenchInputs& inputs) {
   const AttentionSizes s = attention_sizes(extents);
-  Work work = attention_work(row, extents, inputs, true, false);
+  Work work = attention_work<true, false>(row, extents, inputs);
   const auto size = static_cast<std::int64_t>(size_of(parse_dtype(row.dtype)));
   work.bound = Bound::read;
   work.bytes = product_of({s.b, s.hkv, s.tk, s.d + s.dv, size});
@@ -143,7 +132,8 @@ Work decode(const Row& row, const std::vector<Extent>& extents, BenchInputs& inp
 }
 
 // The same against a KVCache, whole or in pages; queries of an int8 cache are bfloat16.
-Work cache_work(const Row& row, const std::vector<Extent>& extents, BenchInputs& inputs, std::int64_t page_size) {
+template <std::int64_t page_size>
+Work cache_work(const Row& row, const std::vector<Extent>& extents, BenchInputs& inputs) {
   const AttentionSizes s = attention_sizes(extents);
   const DType stored = parse_dtype(row.dtype), dtype = stored == DType::i8 ? DType::bf16 : stored;
   const KVCacheConfig config{.batch = s.b,
@@ -171,15 +161,10 @@ Work cache_work(const Row& row, const std::vector<Extent>& extents, BenchInputs&
   return work;
 }
 
-Work cache(const Row& row, const std::vector<Extent>& e, BenchInputs& in) { return cache_work(row, e, in, 0); }
-Work cache_paged(const Row& row, const std::vector<Extent>& e, BenchInputs& in) {
-  constexpr std::int64_t page_size = 64;
-  return cache_work(row, e, in, page_size);
-}
-
 // ---- linear: rows,d_in,d_out ----------------------------------------------------------
 
-Work linear_work(const Row& row, const std::vector<Extent>& e, BenchInputs& inputs, bool training) {
+template <bool training>
+Work linear_work(const Row& row, const std::vector<Extent>& e, BenchInputs& inputs) {
   const std::int64_t rows = e[0].first, d_in = e[1].first, d_out = e[2].first;
   const DType dtype = parse_dtype(row.dtype);
   const bool has_bias = row.mask != "no-bias";
@@ -205,14 +190,10 @@ Work linear_work(const Row& row, const std::vector<Extent>& e, BenchInputs& inpu
   return work;
 }
 
-Work linear(const Row& row, const std::vector<Extent>& e, BenchInputs& in) { return linear_work(row, e, in, false); }
-Work linear_training(const Row& row, const std::vector<Extent>& e, BenchInputs& in) {
-  return linear_work(row, e, in, true);
-}
-
 // ---- module: MultiHeadAttention with its projections, b,t,d,heads ----------------------
 
-Work module_work(const Row& row, const std::vector<Extent>& e, BenchInputs& inputs, bool training) {
+template <bool training>
+Work module_work(const Row& row, const std::vector<Extent>& e, BenchInputs& inputs) {
   const std::int64_t b = e[0].first, t = e[1].first, d = e[2].first, heads = e[3].first;
   const bool causal = row.mask == "causal";
   ModuleConfig config{.d_in = d, .d_out = d, .context_length = t, .num_heads = heads, .causal = causal};
@@ -241,11 +222,6 @@ Work module_work(const Row& row, const std::vector<Extent>& e, BenchInputs& inpu
   return work;
 }
 
-Work module(const Row& row, const std::vector<Extent>& e, BenchInputs& in) { return module_work(row, e, in, false); }
-Work module_training(const Row& row, const std::vector<Extent>& e, BenchInputs& in) {
-  return module_work(row, e, in, true);
-}
-
 // ---- all ops --------------------------------------------------------------------------
 
 enum class Kind { attention, cache, linear, module };
@@ -257,14 +233,19 @@ struct Op {
 };
 
 constexpr std::array kOps{
-    Op{"forward", Kind::attention, forward},   Op{"backward", Kind::attention, backward},
-    Op{"training", Kind::attention, training}, Op{"decode", Kind::attention, decode},
-    Op{"cache", Kind::cache, cache},           Op{"cache-paged", Kind::cache, cache_paged},
-    Op{"linear", Kind::linear, linear},        Op{"linear-training", Kind::linear, linear_training},
-    Op{"module", Kind::module, module},        Op{"module-training", Kind::module, module_training},
+    Op{"forward", Kind::attention, attention_work<true, false>},
+    Op{"backward", Kind::attention, attention_work<false, true>},
+    Op{"training", Kind::attention, attention_work<true, true>},
+    Op{"decode", Kind::attention, decode},
+    Op{"cache", Kind::cache, cache_work<0>},
+    Op{"cache-paged", Kind::cache, cache_work<64>},  // tokens a page
+    Op{"linear", Kind::linear, linear_work<false>},
+    Op{"linear-training", Kind::linear, linear_work<true>},
+    Op{"module", Kind::module, module_work<false>},
+    Op{"module-training", Kind::module, module_work<true>},
 };
 
-[[noreturn]] void refuse(const std::string& what, const std::string& expected, const std::string& found) {
+[[noreturn]] void refuse_row(const std::string& what, const std::string& expected, const std::string& found) {
   throw Error(Error::Kind::data, what, expected, found);
 }
 
@@ -273,18 +254,18 @@ const Op& find_op(const Row& row) {
   if (op != kOps.end()) return *op;
   std::vector<std::string> names;
   for (const Op& o : kOps) names.emplace_back(o.name);
-  refuse("op", formatted("one of {}", joined(names, ", ")), row.op);
+  refuse_row("op", formatted("one of {}", joined(names, ", ")), row.op);
 }
 
 void check_attention(const Row& row, const std::vector<Extent>& e) {
-  if (e.size() != 4 || e[0].first != e[0].second) refuse("shape", "b,h,t,d", row.shape);
-  if (e[1].first % e[1].second != 0) refuse("shape", "query heads that are a multiple of key heads", row.shape);
+  if (e.size() != 4 || e[0].first != e[0].second) refuse_row("shape", "b,h,t,d", row.shape);
+  if (e[1].first % e[1].second != 0) refuse_row("shape", "query heads that are a multiple of key heads", row.shape);
   check_mask(row.mask);
 }
 
 void check_single(const Row& row, const std::vector<Extent>& e, std::size_t places, const char* form) {
   const bool single = std::all_of(e.begin(), e.end(), [](const Extent& x) { return x.first == x.second; });
-  if (e.size() != places || !single) refuse("shape", form, row.shape);
+  if (e.size() != places || !single) refuse_row("shape", form, row.shape);
 }
 
 }  // namespace
@@ -296,20 +277,21 @@ void check_row(const Row& row) {
   BenchInputs().use(row.numbers);
   const bool highest = parse_precision(row.precision) == Precision::highest;
   if (op.kind == Kind::cache) {
-    if (!highest) refuse("precision", "highest", row.precision);
-    if (row.mask.find("lengths") != std::string::npos) refuse("mask", "none of lengths: a cache has its own", row.mask);
+    if (!highest) refuse_row("precision", "highest", row.precision);
+    if (row.mask.find("lengths") != std::string::npos)
+      refuse_row("mask", "none of lengths: a cache has its own", row.mask);
     return check_attention(row, extents);
   }
-  if (row.dtype == "i8") refuse("dtype", "i8 with cache and cache-paged only", row.dtype);
+  if (row.dtype == "i8") refuse_row("dtype", "i8 with cache and cache-paged only", row.dtype);
   if (op.kind == Kind::attention) return check_attention(row, extents);
   if (op.kind == Kind::linear) check_single(row, extents, 3, "rows,d_in,d_out");
   if (op.kind == Kind::module) {
     check_single(row, extents, 4, "b,t,d,heads");
-    if (row.dtype != "f32") refuse("dtype", "f32", row.dtype);
-    if (extents[2].first % extents[3].first != 0) refuse("shape", "d that is a multiple of heads", row.shape);
+    if (row.dtype != "f32") refuse_row("dtype", "f32", row.dtype);
+    if (extents[2].first % extents[3].first != 0) refuse_row("shape", "d that is a multiple of heads", row.shape);
   }
   const char* other = op.kind == Kind::module ? "causal" : "no-bias";
-  if (row.mask != "none" && row.mask != other) refuse("mask", formatted("none or {}", other), row.mask);
+  if (row.mask != "none" && row.mask != other) refuse_row("mask", formatted("none or {}", other), row.mask);
 }
 
 Work make_work(const Row& row, BenchInputs& inputs) {

@@ -3,6 +3,7 @@
 
 #include "attn/reference.hpp"
 #include "check/results.hpp"
+#include "common/words.hpp"
 
 namespace attn::check {
 namespace {
@@ -18,7 +19,7 @@ double sum(const Tensor& row) {
 Tensor row_sums(const Tensor& x) { return ref::matmul(x, Tensor::ones({x.size(1), 1})).view({x.size(0)}); }
 
 void simplified_000(Results& out) {
-  const Tensor x = six_words();
+  const Tensor x = tool::six_word_embeddings();
   Trace steps;
   SimplifiedSelfAttention().forward(x, &steps);
 
@@ -49,7 +50,7 @@ void simplified_000(Results& out) {
 }
 
 void trainable_v1(Results& out) {
-  const Tensor x = six_words();
+  const Tensor x = tool::six_word_embeddings();
   Generator rng(123);
   SelfAttentionV1 v1(3, 2, rng);
   Trace steps;
@@ -67,7 +68,7 @@ void trainable_v1(Results& out) {
 }
 
 void trainable_v2_and_masks(Results& out) {
-  const Tensor x = six_words();
+  const Tensor x = tool::six_word_embeddings();
   Generator rng(789);
   SelfAttentionV2 v2({.d_in = 3, .d_out = 2, .layer_order = out.order(LayerOrder::qkv)}, rng);
   Trace steps;

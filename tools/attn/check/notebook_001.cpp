@@ -1,6 +1,7 @@
 // Notebook 001 (chapter 3): the same again, with layers drawn key, query, value; and the mask that it forgot.
 #include "attn/reference.hpp"
 #include "check/results.hpp"
+#include "common/words.hpp"
 
 namespace attn::check {
 namespace {
@@ -8,7 +9,7 @@ namespace {
 namespace ref = reference;
 
 void simplified_001(Results& out) {
-  const Tensor x = six_words();
+  const Tensor x = tool::six_word_embeddings();
   Trace steps;
   const Tensor z = SimplifiedSelfAttention().forward(x, &steps);
   const Tensor scores_2 = ref::scores_by_loop(x.slice(0, 1, 2), x).select(0, 0);
@@ -25,7 +26,7 @@ void simplified_001(Results& out) {
 }
 
 void trainable_by_rand(Results& out) {
-  const Tensor x = six_words();
+  const Tensor x = tool::six_word_embeddings();
   Generator rng(123);
   SelfAttentionV1 v1(3, 2, rng);
   Trace steps;
@@ -52,7 +53,7 @@ void linear_and_causal(Results& out, const Tensor& batch) {
   const LayerOrder order = out.order(LayerOrder::kqv);
   Generator rng(123);
   SelfAttentionV2 linear({.d_in = 3, .d_out = 2, .layer_order = order}, rng);
-  out.add("linear kqv: all contexts", linear.forward(six_words()));
+  out.add("linear kqv: all contexts", linear.forward(tool::six_word_embeddings()));
 
   // The notebook fills a copy of another tensor with -inf, so that nothing is masked.
   rng.manual_seed(123);
@@ -68,7 +69,7 @@ void linear_and_causal(Results& out, const Tensor& batch) {
   rng.manual_seed(123);
   CausalAttention causal({.d_in = 3, .d_out = 2, .context_length = 6, .causal = out.masked(), .layer_order = order},
                          rng);
-  out.add("causal: context_vecs with the mask that the notebook left out", causal.forward(six_words()));
+  out.add("causal: context_vecs with the mask that the notebook left out", causal.forward(tool::six_word_embeddings()));
 }
 
 void heads(Results& out, const Tensor& batch) {
@@ -91,7 +92,7 @@ void heads(Results& out, const Tensor& batch) {
 }  // namespace
 
 void notebook_001(Results& out) {
-  const Tensor batch = stack(std::vector<Tensor>{six_words(), six_words()});
+  const Tensor batch = stack(std::vector<Tensor>{tool::six_word_embeddings(), tool::six_word_embeddings()});
   simplified_001(out);
   trainable_by_rand(out);
   linear_and_causal(out, batch);

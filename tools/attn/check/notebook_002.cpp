@@ -3,6 +3,7 @@
 
 #include "attn/reference.hpp"
 #include "check/results.hpp"
+#include "common/words.hpp"
 
 namespace attn::check {
 namespace {
@@ -18,7 +19,7 @@ void masks_and_dropout(Results& out) {
   Generator rng(789);
   SelfAttentionV2 v2({.d_in = 3, .d_out = 2, .layer_order = out.order(LayerOrder::qkv)}, rng);
   Trace steps;
-  out.add("v2: all contexts", v2.forward(six_words(), &steps));
+  out.add("v2: all contexts", v2.forward(tool::six_word_embeddings(), &steps));
   const Tensor weights = steps["weights"], scores = steps["scores"];
   const Tensor ones = Tensor::ones({6, 6}), tril = out.tril(6), keep = out.keep(6);
   out.add("v2: weights", weights);
@@ -42,7 +43,7 @@ void masks_and_dropout(Results& out) {
 }
 
 void one_head_to_many(Results& out) {
-  const Tensor batch = stack(std::vector<Tensor>{six_words(), six_words()});
+  const Tensor batch = stack(std::vector<Tensor>{tool::six_word_embeddings(), tool::six_word_embeddings()});
   const ModuleConfig config{.d_in = 3,
                             .d_out = 2,
                             .context_length = 6,

@@ -1,11 +1,10 @@
 #include "check/printed.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <cstdio>
 
 #include "attn/error.hpp"
+#include "common/format.hpp"
 
 namespace attn::check {
 namespace {
@@ -84,18 +83,8 @@ int decimals(std::string_view number) {
 double parse_number(const std::string& number) {
   if (number == "inf") return INFINITY;
   if (number == "-inf") return -INFINITY;
-  double value = NAN;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (error != std::errc{} || end != number.data() + number.size()) {
-    throw Error(Error::Kind::data, "check", "a number", number);
-  }
-  return value;
-}
-
-std::string rounded(double value, int places) {
-  char text[400];
-  const int length = std::snprintf(text, sizeof text, "%.*f", places, value);
-  return {text, static_cast<std::size_t>(length)};
+  if (const auto value = tool::number_in<double>(number)) return *value;
+  throw Error(Error::Kind::data, "check", "a number", number);
 }
 
 }  // namespace
@@ -123,7 +112,8 @@ Comparison compare(const Printed& printed, const Tensor& computed) {
   for (std::size_t i = 0; i < printed.numbers.size(); ++i) {
     const double value = flat.data<double>()[i], expected = parse_number(printed.numbers[i]);
     const int places = decimals(printed.numbers[i]);
-    const bool same = std::isinf(expected) ? value == expected : rounded(value, places) == rounded(expected, places);
+    const bool same =
+        std::isinf(expected) ? value == expected : tool::fixed(value, places) == tool::fixed(expected, places);
     if (value != expected) row.worst_difference = std::fmax(row.worst_difference, std::fabs(value - expected));
     if (same || !row.ok) {
       row.ok = row.ok && same;
@@ -131,7 +121,7 @@ Comparison compare(const Printed& printed, const Tensor& computed) {
     }
     row.ok = false;
     row.detail =
-        "number " + std::to_string(i + 1) + ": printed " + printed.numbers[i] + ", computed " + rounded(value, 6);
+        "number " + std::to_string(i + 1) + ": printed " + printed.numbers[i] + ", computed " + tool::fixed(value, 6);
   }
   return row;
 }

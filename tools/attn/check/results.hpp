@@ -32,9 +32,6 @@ class Results {
   std::vector<std::pair<std::string, Tensor>> values_;
 };
 
-// Six words of three dimensions: "Your journey starts with one step".
-Tensor six_words();
-
 void notebook_000(Results& out);
 void notebook_001(Results& out);
 void notebook_002(Results& out);

@@ -4,7 +4,6 @@
 #include "attn/steps.hpp"
 #include "common/format.hpp"
 #include "common/terminal.hpp"
-#include "core/escape.hpp"
 #include "core/suggest.hpp"
 
 namespace attn::tool {
@@ -28,7 +27,7 @@ std::vector<std::string> step_names() {
 
 void require_index(const char* flag, std::int64_t index, std::int64_t count) {
   if (index >= 1 && index <= count) return;
-  throw Error(Error::Kind::argument, flag, formatted("a number from 1 to {}", count), std::to_string(index));
+  refuse(flag, formatted("a number from 1 to {}", count), std::to_string(index));
 }
 
 void add_choice_flags(Verb& verb, ChoiceFlags& flags) {
@@ -69,8 +68,7 @@ Tensor chosen_step(const report_page::Block& block, const ChoiceFlags& flags) {
   if (step == nullptr) {
     std::vector<std::string> names;
     for (const auto& [name, tensor] : block.steps) names.push_back(name);
-    throw Error(Error::Kind::argument, "--step", "a step among: " + joined(names, ", "), escaped(flags.step),
-                did_you_mean(flags.step, names));
+    refuse("--step", "a step among: " + joined(names, ", "), flags.step, did_you_mean(flags.step, names));
   }
   return step->rank() == 3 ? *step : step->unsqueeze(0);
 }

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 #include <vector>
 
-#include "attn/error.hpp"
 #include "common/format.hpp"
 #include "common/inputs.hpp"
 #include "core/escape.hpp"
@@ -19,31 +17,16 @@ namespace {
 constexpr std::array<std::string_view, 4> kKinds{"randn", "rand", "randint", "ones"};
 constexpr std::size_t kMostDimensions = 8;
 
-// "4,8,32" as numbers, or nothing.
-std::optional<std::vector<std::int64_t>> numbers(std::string_view text) {
-  std::vector<std::int64_t> all;
-  while (true) {
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc{}) return std::nullopt;
-    all.push_back(number);
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-    if (text.empty()) return all;
-    if (!text.starts_with(',')) return std::nullopt;
-    text.remove_prefix(1);
-  }
-}
-
 [[noreturn]] void no_drawing(std::string_view who, std::string_view text) {
   const bool integers = text.starts_with("randint");
-  throw Error(Error::Kind::argument, who,
-              integers ? "randint:LOW,HIGH:SIZES with LOW below HIGH, such as randint:0,10:3,2"
-                       : "sizes of at least 0, such as randn:4,8,32",
-              escaped(text), "a file of that name is written ./" + escaped(text));
+  refuse(who,
+         integers ? "randint:LOW,HIGH:SIZES with LOW below HIGH, such as randint:0,10:3,2"
+                  : "sizes of at least 0, such as randn:4,8,32",
+         text, "a file of that name is written ./" + std::string(text));
 }
 
 Shape shape_of(std::string_view sizes, std::string_view who, std::string_view text) {
-  const auto read = numbers(sizes);
+  const auto read = numbers_in(sizes);
   if (!read || read->size() > kMostDimensions || std::ranges::any_of(*read, [](auto n) { return n < 0; })) {
     no_drawing(who, text);
   }
@@ -65,8 +48,7 @@ void require_drawn_or_there(const std::string& text, std::string_view who) {
   if (colon == std::string::npos || is_drawn(text) || std::filesystem::exists(std::filesystem::path(text))) return;
   const std::string guess = did_you_mean(text.substr(0, colon), {kKinds.begin(), kKinds.end()});
   if (guess.empty()) return;
-  throw Error(Error::Kind::argument, who,
-              "a file, or a tensor to draw: randn:, rand:, ones: or randint:", escaped(text), guess);
+  refuse(who, "a file, or a tensor to draw: randn:, rand:, ones: or randint:", text, guess);
 }
 
 Tensor drawn(std::string_view text, std::string_view who, Generator& rng) {
@@ -77,7 +59,7 @@ Tensor drawn(std::string_view text, std::string_view who, Generator& rng) {
     return kind == "rand" ? rng.rand(shape) : kind == "randn" ? rng.randn(shape) : Tensor::ones(shape);
   }
   const std::size_t colon = rest.find(':');
-  const auto range = numbers(rest.substr(0, colon));
+  const auto range = numbers_in(rest.substr(0, colon));
   if (colon == std::string_view::npos || !range || range->size() != 2 || (*range)[0] >= (*range)[1])
     no_drawing(who, text);
   return rng.randint((*range)[0], (*range)[1], shape_of(rest.substr(colon + 1), who, text));

@@ -93,6 +93,10 @@ std::string shortest(double value) {
   return std::strtod(text.c_str(), nullptr) == value ? text : printed("%.*g", enough, value);
 }
 
+std::string counted(std::int64_t count, std::string_view thing) {
+  return formatted("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
 std::string wrapped(const std::vector<std::string>& words, std::size_t columns, std::size_t indent) {
   std::string text;
   std::size_t column = indent;
@@ -120,9 +124,24 @@ std::vector<std::string> split(std::string_view text, char at) {
   }
 }
 
+std::optional<std::vector<std::int64_t>> numbers_in(std::string_view text) {
+  std::vector<std::int64_t> numbers;
+  for (const std::string& part : split(text, ',')) {
+    const auto number = number_in<std::int64_t>(part);
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+  if (text.empty()) return {};
+  return split(text.substr(0, text.size() - text.ends_with('\n')), '\n');
+}
+
 std::string joined(const std::vector<std::string>& parts, std::string_view between) {
   std::string text;
-  for (const std::string& part : parts) text.append(text.empty() ? "" : between).append(part);
+  for (std::size_t i = 0; i < parts.size(); ++i) text.append(i == 0 ? "" : between).append(parts[i]);
   return text;
 }
 

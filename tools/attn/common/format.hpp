@@ -3,8 +3,10 @@
 #pragma once
 
 #include <array>
+#include <charconv>
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,10 +59,23 @@ std::string formatted(Pattern<sizeof...(Values)> pattern, const Values&... value
 std::string fixed(double value, int digits);
 // As %g writes it, with as many digits as it takes to read it back.
 std::string shortest(double value);
+// "1 thread", "2 threads".
+std::string counted(std::int64_t count, std::string_view thing);
 // Words in lines of so many columns, those below the first indented.
 std::string wrapped(const std::vector<std::string>& words, std::size_t columns, std::size_t indent = 0);
+// The number that the whole text is, or none.
+template <class T>
+std::optional<T> number_in(std::string_view text) {
+  T number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+// "4,8,32" as numbers, or nothing.
+std::optional<std::vector<std::int64_t>> numbers_in(std::string_view text);
 // The parts of a text between the places where the character stands: "a,b" is "a" and "b".
 std::vector<std::string> split(std::string_view text, char at);
+// Its lines; the last one need not end.
+std::vector<std::string> lines_of(std::string_view text);
 std::string joined(const std::vector<std::string>& parts, std::string_view between);
 
 }  // namespace attn::tool

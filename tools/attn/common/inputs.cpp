@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attn/error.hpp"
 #include "attn/io.hpp"
 #include "common/format.hpp"
 #include "common/terminal.hpp"
@@ -80,16 +79,19 @@ void add_limit_flag(Verb& verb, std::uint64_t& max_bytes) {
 
 void require_one_stdin(std::initializer_list<std::string> paths) {
   if (std::count(paths.begin(), paths.end(), "-") <= 1) return;
-  throw Error(Error::Kind::argument, "inputs", "standard input (-) for one input", "it for several",
-              "save the others to files");
+  refuse("inputs", "standard input (-) for one input", "it for several", "save the others to files");
+}
+
+double machine_memory() {
+  return std::max(0.0, static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)));
 }
 
 void require_memory(const std::string& what, double bytes, const std::string& hint) {
-  const double machine = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  const double machine = machine_memory();
   if (machine <= 0 || bytes <= machine) return;
   constexpr double giga = 1e9;
-  throw Error(Error::Kind::argument, "memory", formatted("at most this machine's {:.1f} GB", machine / giga),
-              formatted("{:.4g} GB for {}", bytes / giga, what), hint);
+  refuse("memory", formatted("at most this machine's {:.1f} GB", machine / giga),
+         formatted("{:.4g} GB for {}", bytes / giga, what), hint);
 }
 
 void require_scores_memory(std::int64_t batch, std::int64_t heads, std::int64_t tq, std::int64_t tk, double bytes) {

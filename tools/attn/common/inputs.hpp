@@ -38,6 +38,8 @@ void add_limit_flag(Verb& verb, std::uint64_t& max_bytes);
 
 // Throws Error (argument) when standard input is asked for more than once.
 void require_one_stdin(std::initializer_list<std::string> paths);
+// The bytes of this machine's memory; 0 where the system does not tell.
+double machine_memory();
 // Throws Error (argument) when `what` needs more than this machine's memory: better than being killed for it.
 void require_memory(const std::string& what, double bytes, const std::string& hint);
 // The same for work that holds `bytes` for every query and key of every head.

@@ -56,7 +56,7 @@ void use_six_words(Job& job) {
 Input words_of(const std::string& text, const char* flag, std::int64_t d_in, std::vector<std::string>& tokens) {
   const std::vector<std::string> words = split_words(text);
   if (words.empty()) {
-    throw Error(Error::Kind::argument, flag, "a text with at least one word", "\"" + escaped(text) + "\"");
+    refuse(flag, "a text with at least one word", "\"" + text + "\"");
   }
   for (const std::string& word : words) tokens.push_back(escaped(word));
   return {"the text", embed_words(words, d_in), {}};
@@ -80,7 +80,7 @@ Input input_of(const std::string& from, const char* flag, const std::string& ten
   require_drawn_or_there(from, flag);
   if (!is_drawn(from)) return load_float32(from, tensor, max_bytes, notes);
   if (tensor.empty()) return {from, drawn(from, flag, rng).to(DType::f32), {}};
-  throw Error(Error::Kind::argument, "--tensor", "an --input of several tensors", escaped(from));
+  refuse("--tensor", "an --input of several tensors", from);
 }
 
 void load_context(Job& job, const Verb& verb, const InputFlags& inputs, Generator& rng) {
@@ -95,8 +95,7 @@ void load_context(Job& job, const Verb& verb, const InputFlags& inputs, Generato
     job.context = Input{"the first four words", job.x.tensor.slice(0, 0, words).clone(), {}};
     job.context_tokens.assign(job.tokens.begin(), job.tokens.begin() + words);
   } else {
-    throw Error(Error::Kind::argument, "cross", "--context FILE or --context-text TEXT, for the keys and values",
-                "neither");
+    refuse("cross", "--context FILE or --context-text TEXT, for the keys and values", "neither");
   }
   require_shape(*job.context, job.flags.module);
 }
@@ -106,11 +105,10 @@ void require_used_inputs(const Verb& verb, const ModuleFlags& flags, const Input
   const bool drops = flags.train && flags.dropout > 0;
   if (verb.given("--seed") && !inputs.weights.empty() && !is_drawn(inputs.input) && !is_drawn(inputs.context) &&
       !drops) {
-    throw Error(Error::Kind::argument, "--seed", "weights, dropout or inputs that are drawn", "--weights alone",
-                "leave it out");
+    refuse("--seed", "weights, dropout or inputs that are drawn", "--weights alone", "leave it out");
   }
   if (!inputs.tensor.empty() && inputs.input.empty()) {
-    throw Error(Error::Kind::argument, "--tensor", "an --input of several tensors", "no --input");
+    refuse("--tensor", "an --input of several tensors", "no --input");
   }
 }
 
@@ -180,7 +178,7 @@ Job prepare(const Verb& verb, const ModuleFlags& flags, const InputFlags& inputs
   if (text) {
     const char* flag = inputs.text_file.empty() ? "--text" : "--text-file";
     if (!inputs.tokens.empty()) {
-      throw Error(Error::Kind::argument, "--tokens", formatted("no words beside {}, which has its own", flag), "both");
+      refuse("--tokens", formatted("no words beside {}, which has its own", flag), "both");
     }
     job.x = words_of(given_text(inputs), flag, d_in_of(inputs), job.tokens);
   } else if (inputs.input.empty()) {

@@ -1,7 +1,7 @@
 #include "common/live_model.hpp"
 
-#include "attn/error.hpp"
 #include "attn/gguf.hpp"
+#include "common/options.hpp"
 #include "io/file.hpp"
 
 namespace attn::tool {
@@ -18,8 +18,8 @@ std::string read(const fs::path& path) {
 
 std::string read_if_there(const fs::path& path) { return fs::exists(path) ? read(path) : std::string(); }
 
-[[noreturn]] void refuse(std::string_view expected, const std::string& found) {
-  throw Error(Error::Kind::argument, "--live", expected, found, "leave --live out");
+[[noreturn]] void not_live(std::string_view expected, const std::string& found) {
+  refuse("--live", expected, found, "leave --live out");
 }
 
 }  // namespace
@@ -27,10 +27,10 @@ std::string read_if_there(const fs::path& path) { return fs::exists(path) ? read
 LiveModel live_model(const fs::path& path, const std::string& given) {
   const bool folder = fs::is_directory(path), gguf = !folder && io::is_gguf(path);
   const fs::path weights = folder ? path / "model.safetensors" : path;
-  if (!fs::exists(weights)) refuse("a model in one file, model.safetensors", "none in " + io::source_name(path));
+  if (!fs::exists(weights)) not_live("a model in one file, model.safetensors", "none in " + io::source_name(path));
   LiveModel model{.weights = read(weights)};
   if (gguf && given.empty()) return model;
-  if (gguf) refuse("the tokenizer of the GGUF file itself", "--tokenizer");
+  if (gguf) not_live("the tokenizer of the GGUF file itself", "--tokenizer");
   const fs::path beside = folder ? path : path.parent_path(), own = given.empty() ? beside : fs::path(given);
   model.config = read_if_there(beside / "config.json");
   if (!fs::is_directory(own.empty() ? fs::path(".") : own)) {
@@ -41,7 +41,7 @@ LiveModel live_model(const fs::path& path, const std::string& given) {
   model.tokenizer_config = model.tokenizer.empty() ? std::string() : read_if_there(own / "tokenizer_config.json");
   for (const char* name : {"vocab.json", "special_tokens_map.json", "added_tokens.json"}) {
     if (name == std::string_view("vocab.json") && !model.tokenizer.empty()) continue;
-    if (fs::exists(own / name)) refuse("a tokenizer in a tokenizer.json alone", name);
+    if (fs::exists(own / name)) not_live("a tokenizer in a tokenizer.json alone", name);
   }
   return model;
 }

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
-#include "attn/error.hpp"
 #include "common/format.hpp"
 
 namespace attn::tool {
@@ -45,17 +43,17 @@ std::string summaries() {
 
 void require_divisible(const ModuleConfig& config) {
   if (config.d_out % config.num_heads == 0) return;
-  throw Error(Error::Kind::argument, "--heads", "a number of heads that divides d_out",
-              formatted("{} heads for d_out = {}", config.num_heads, config.d_out), "change --heads or --d-out");
+  refuse("--heads", "a number of heads that divides d_out",
+         formatted("{} heads for d_out = {}", config.num_heads, config.d_out), "change --heads or --d-out");
 }
 
 RotaryFrequencies rope_of(const ModuleFlags& flags, std::int64_t head_dim) {
   if (head_dim % 2 != 0) {
-    throw Error(Error::Kind::argument, "--rope", "heads of an even size, which d_out / heads is",
-                std::to_string(head_dim), "change --d-out or --heads");
+    refuse("--rope", "heads of an even size, which d_out / heads is", std::to_string(head_dim),
+           "change --d-out or --heads");
   }
   if (!(flags.rope_theta > 0 && std::isfinite(flags.rope_theta))) {
-    throw Error(Error::Kind::argument, "--rope-theta", "a number above 0", formatted("{}", flags.rope_theta));
+    refuse("--rope-theta", "a number above 0", formatted("{}", flags.rope_theta));
   }
   return rotary_frequencies({.head_dim = head_dim, .theta = flags.rope_theta});
 }
@@ -114,7 +112,7 @@ void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file) {
 
 void require_used_flags(const Verb& verb, std::string_view module, std::string_view used_too) {
   if (verb.given("--rope-theta") && !verb.given("--rope")) {
-    throw Error(Error::Kind::argument, "attn " + verb.name(), "--rope with --rope-theta", "--rope-theta alone");
+    refuse("attn " + verb.name(), "--rope with --rope-theta", "--rope-theta alone");
   }
   for (const auto& [flag, by] : kUses) {
     if (!verb.given(flag) || module_kind(module).uses.*by || flag == used_too) continue;
@@ -122,15 +120,15 @@ void require_used_flags(const Verb& verb, std::string_view module, std::string_v
     for (const ModuleKind& kind : module_kinds()) {
       if (kind.uses.*by) users.emplace_back(kind.name);
     }
-    throw Error(Error::Kind::argument, "attn " + verb.name(), formatted("flags that {} uses", module), flag,
-                "modules with it: " + joined(users, ", "));
+    refuse("attn " + verb.name(), formatted("flags that {} uses", module), flag,
+           "modules with it: " + joined(users, ", "));
   }
 }
 
 void require_not_given(const Verb& verb, std::initializer_list<std::string_view> flags, std::string_view beside) {
   for (const std::string_view flag : flags) {
     if (!verb.given(flag)) continue;
-    throw Error(Error::Kind::argument, "attn " + verb.name(), formatted("no module's flag with {}", beside), flag);
+    refuse("attn " + verb.name(), formatted("no module's flag with {}", beside), flag);
   }
 }
 
@@ -172,11 +170,8 @@ std::unique_ptr<Module> make_module(const ModuleFlags& flags, std::int64_t d_in,
 
 double parse_scale(const std::string& text) {
   if (text == "none") return 1;
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
-  if (parsed.ec == std::errc() && parsed.ptr == end && std::isfinite(value)) return value;
-  throw Error(Error::Kind::argument, "--scale", "a finite number or none", text);
+  if (const auto value = number_in<double>(text); value && std::isfinite(*value)) return *value;
+  refuse("--scale", "a finite number or none", text);
 }
 
 }  // namespace attn::tool

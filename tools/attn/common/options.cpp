@@ -1,26 +1,20 @@
 #include "common/options.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include "attn/error.hpp"
 #include "common/format.hpp"
-#include "core/escape.hpp"
 #include "core/suggest.hpp"
 
 namespace attn::tool {
 namespace {
 
-[[noreturn]] void refuse(std::string_view who, std::string_view expected, std::string_view found,
-                         std::string_view mend = {}) {
-  throw Error(Error::Kind::argument, who, expected, found.empty() ? "none" : escaped(found), mend);
-}
-
 template <class T>
 const char* read_number(std::string_view text, T& value, const char* expected) {
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() ? nullptr : expected;
+  const std::optional<T> number = number_in<T>(text);
+  value = number.value_or(value);
+  return number ? nullptr : expected;
 }
 
 std::string range_text(double least, double most) {
@@ -30,6 +24,10 @@ std::string range_text(double least, double most) {
 }
 
 }  // namespace
+
+void refuse(std::string_view who, std::string_view expected, std::string_view found, std::string_view mend) {
+  throw Error(Error::Kind::argument, who, expected, found.empty() ? "none" : found, mend);
+}
 
 const char* read_value(std::string_view text, std::string& value) {
   value = text;

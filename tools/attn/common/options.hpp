@@ -17,6 +17,10 @@
 
 namespace attn::tool {
 
+// Throws Error (argument), which says how to mend what was typed. An empty `found` is none.
+[[noreturn]] void refuse(std::string_view who, std::string_view expected, std::string_view found,
+                         std::string_view mend = {});
+
 // Takes a text as a value; null, or what was expected where it is none.
 const char* read_value(std::string_view text, std::string& value);
 const char* read_value(std::string_view text, double& value);

@@ -4,10 +4,9 @@
 #include <filesystem>
 #include <list>
 
-#include "attn/error.hpp"
 #include "common/format.hpp"
+#include "common/options.hpp"
 #include "common/terminal.hpp"
-#include "core/escape.hpp"
 
 namespace attn::tool {
 namespace {
@@ -18,8 +17,7 @@ void check_extension(const std::string& flag, const std::filesystem::path& path,
   std::transform(extension.begin(), extension.end(), extension.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   if (std::find(extensions.begin(), extensions.end(), extension) != extensions.end()) return;
-  throw Error(Error::Kind::argument, flag, formatted("a path that ends in {}", joined(extensions, ", ")),
-              formatted("\"{}\"", escaped(path.string())));
+  refuse(flag, formatted("a path that ends in {}", joined(extensions, ", ")), formatted("\"{}\"", path.string()));
 }
 
 }  // namespace
@@ -30,9 +28,8 @@ void Outputs::declare(const std::string& flag, const std::string& given, const s
   const io::Destination destination(given, flag);
   for (const Target& other : targets_) {
     if (!destination.same_as(other.destination)) continue;
-    throw Error(Error::Kind::argument, "outputs", "a file for each",
-                formatted("{} \"{}\" and {} \"{}\", which are the same one", other.flag, escaped(other.given), flag,
-                          escaped(given)));
+    refuse("outputs", "a file for each",
+           formatted("{} \"{}\" and {} \"{}\", which are the same one", other.flag, other.given, flag, given));
   }
   if (!destination.is_stream()) {
     const io::OutputFile probe(destination);  // that its folder takes files

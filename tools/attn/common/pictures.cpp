@@ -1,7 +1,6 @@
 #include "common/pictures.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 #include "attn/error.hpp"
@@ -35,7 +34,7 @@ std::string names_of(const io::NamedTensors& file) {
 const Tensor* bare_weights(const io::NamedTensors& file, const std::string& chosen, const std::string& source) {
   if (!chosen.empty()) {
     if (const Tensor* tensor = file.find(chosen)) return tensor;
-    throw Error(Error::Kind::argument, "--tensor", "a tensor of " + source + ": " + names_of(file), escaped(chosen));
+    refuse("--tensor", "a tensor of " + source + ": " + names_of(file), chosen);
   }
   const bool steps =
       std::any_of(file.tensors.begin(), file.tensors.end(), [](const auto& t) { return is_weights(t.first); });
@@ -67,16 +66,11 @@ void record_bare(const Tensor& weights, const std::string& source, Trace& steps)
 std::pair<std::size_t, std::size_t> token_range(const std::string& text, std::size_t count) {
   if (text.empty()) return {0, count};
   const std::size_t dash = text.find('-');
-  const auto number = [](std::string_view digits) {
-    std::size_t value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return error == std::errc() && end == digits.data() + digits.size() ? value : 0;
-  };
+  const auto number = [](std::string_view digits) { return number_in<std::size_t>(digits).value_or(0); };
   const std::size_t first = dash == std::string::npos ? 1 : number(std::string_view(text).substr(0, dash));
   const std::size_t last = number(dash == std::string::npos ? text : text.substr(dash + 1));
   if (first < 1 || first > last || last > count) {
-    throw Error(Error::Kind::argument, "--tokens",
-                formatted("with --model N or A-B, of the {} tokens of the text", count), escaped(text));
+    refuse("--tokens", formatted("with --model N or A-B, of the {} tokens of the text", count), text);
   }
   return {first - 1, last};
 }
@@ -93,17 +87,6 @@ Pictures of_model(const Verb& verb, const PictureFlags& flags) {
   return pictures;
 }
 
-// One label a line, as --save-steps leaves them.
-std::vector<std::string> split_lines(std::string_view text) {
-  std::vector<std::string> lines;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    lines.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
-}
-
 const Tensor& any_weights(const Trace& steps) {
   const auto& all = steps.steps();
   return std::find_if(all.begin(), all.end(), [](const auto& step) { return is_weights(step.first); })->second;
@@ -116,7 +99,7 @@ void label(Pictures& pictures, const PictureFlags& flags) {
   if (!flags.input.tokens.empty()) {
     pictures.tokens = load_tokens(flags.input.tokens, queries, "--tokens", "query");
   } else if (const auto at = pictures.metadata.find("tokens"); at != pictures.metadata.end()) {
-    pictures.tokens = split_lines(at->second);
+    pictures.tokens = split(at->second, '\n');
     if (static_cast<std::int64_t>(pictures.tokens.size()) != queries) pictures.tokens.clear();
   }
   if (keys == queries) pictures.key_tokens = pictures.tokens;
@@ -165,17 +148,15 @@ void require_one(const Verb& verb, const PictureFlags& flags) {
   const std::string op = "attn " + verb.name();
   const bool model = verb.given("--model");
   if (!model && verb.given("--tokenizer")) {
-    throw Error(Error::Kind::argument, op, "--model FILE with --tokenizer", "none",
-                "pass the model that reads the text; modules cut a text into words themselves");
+    refuse(op, "--model FILE with --tokenizer", "none",
+           "pass the model that reads the text; modules cut a text into words themselves");
   }
   if (model && verb.given("WHAT")) {
-    throw Error(Error::Kind::argument, op, "either WHAT (a module or a file) or --model FILE with --text", "both",
-                op + " --help shows examples");
+    refuse(op, "either WHAT (a module or a file) or --model FILE with --text", "both", op + " --help shows examples");
   }
   if (model || what == "-" || is_module(what) || std::filesystem::exists(std::filesystem::path(what))) return;
-  throw Error(Error::Kind::argument, "WHAT",
-              formatted("a module ({}) or a file of steps or weights", joined(module_names(), ", ")), escaped(what),
-              did_you_mean(what, module_names()));
+  refuse("WHAT", formatted("a module ({}) or a file of steps or weights", joined(module_names(), ", ")), what,
+         did_you_mean(what, module_names()));
 }
 
 }  // namespace
@@ -206,10 +187,8 @@ ReadText open_text(const Verb& verb, const PictureFlags& flags) {
               text.ids.begin() + static_cast<std::ptrdiff_t>(last)};
   const std::int64_t most = text.model->context_length();
   if (text.ids.empty() || std::ssize(text.ids) > most) {
-    throw Error(
-        Error::Kind::argument, "--text", formatted("1 to {} tokens, as the model takes", most),
-        formatted("{}", text.ids.size()),
-        text.ids.empty() ? "pass --text \"some words\"" : formatted("pass a shorter text, or --tokens {}", most));
+    refuse("--text", formatted("1 to {} tokens, as the model takes", most), formatted("{}", text.ids.size()),
+           text.ids.empty() ? "pass --text \"some words\"" : formatted("pass a shorter text, or --tokens {}", most));
   }
   if (!flags.input.tokens.empty()) text.text = tokenizer->decode(text.ids);
   for (const std::int64_t id : text.ids) text.tokens.push_back(tokenizer->decode(id));

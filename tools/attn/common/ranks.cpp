@@ -7,7 +7,6 @@
 
 #include "attn/error.hpp"
 #include "common/options.hpp"
-#include "core/escape.hpp"
 #ifdef ATTN_HAS_MPI
 #include "attn/mpi.hpp"
 #endif
@@ -107,13 +106,13 @@ void require_alike(distributed::Transport* ranks, std::string_view what, const s
   const std::string first = ranks->all_gather(own).front();
   together(ranks, [&] {
     if (own == first) return;
-    throw Error(Error::Kind::argument, "ranks", formatted("{} of rank 0, {}", what, escaped(first)), escaped(own));
+    refuse("ranks", formatted("{} of rank 0, {}", what, first), own);
   });
 }
 
 void require_no_scheme(const std::string& scheme) {
   if (scheme == "auto") return;
-  throw Error(Error::Kind::argument, "--scheme", "several ranks, as mpirun starts them", "one process");
+  refuse("--scheme", "several ranks, as mpirun starts them", "one process");
 }
 
 int exit_code(const std::exception& error) noexcept {

@@ -29,21 +29,15 @@ std::string with_labels(const Tensor& tensor, std::span<const std::string> label
   const std::size_t edge = static_cast<std::size_t>(options.edge_items);
   const bool gap = tensor.numel() > options.threshold && labels.size() > 2 * edge;
   const std::size_t shown = gap ? 2 * edge : labels.size();
-  std::string result;
+  std::vector<std::string> lines = lines_of(text);
   std::size_t row = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = std::string_view(text).substr(at, end - at);
-    result.append(line);
-    if (line.find(']') != std::string_view::npos) {  // a row may take several lines; this is its last
-      const std::size_t index = gap && row % shown >= edge ? labels.size() - shown + row % shown : row % shown;
-      result.append(kBeforeLabel).append(escaped(labels[index]));
-      ++row;
-    }
-    if (end < text.size()) result.append("\n");
-    at = end + 1;
+  for (std::string& line : lines) {
+    if (line.find(']') == std::string::npos) continue;  // a row may take several lines, and this is not its last
+    const std::size_t index = gap && row % shown >= edge ? labels.size() - shown + row % shown : row % shown;
+    line.append(kBeforeLabel).append(escaped(labels[index]));
+    ++row;
   }
-  return result;
+  return joined(lines, "\n");
 }
 
 // As width_of(), without codes of style.
@@ -87,11 +81,7 @@ std::string broken(std::string_view line, std::size_t columns, std::size_t hangi
 
 std::size_t widest_line(std::string_view text) {
   std::size_t widest = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    widest = std::max(widest, width_of(text.substr(at, end - at)));
-    at = end + 1;
-  }
+  for (const std::string& line : lines_of(text)) widest = std::max(widest, width_of(line));
   return widest;
 }
 
@@ -129,15 +119,11 @@ std::size_t text_columns() noexcept { return std::clamp<std::size_t>(terminal_wi
 std::string fitted(std::string_view text, int descriptor, std::size_t hanging) {
   if (isatty(descriptor) == 0) return std::string(text);
   const std::size_t columns = terminal_width(descriptor);
-  std::string result;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = text.substr(at, end - at);
-    result.append(shown_width(line) <= columns ? std::string(line) : broken(line, columns, hanging));
-    if (end < text.size()) result.append("\n");
-    at = end + 1;
+  std::vector<std::string> lines = split(text, '\n');
+  for (std::string& line : lines) {
+    if (shown_width(line) > columns) line = broken(line, columns, hanging);
   }
-  return result;
+  return joined(lines, "\n");
 }
 
 std::string Style::wrap(std::string_view code, std::string_view text) const {

@@ -1,25 +1,9 @@
-#include <charconv>
 #include <cmath>
 
-#include "attn/error.hpp"
-#include "core/escape.hpp"
 #include "experiment/experiment.hpp"
 
 namespace attn::tool {
 namespace {
-
-// A number that takes the whole text, or none.
-template <class T>
-std::optional<T> number(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-[[noreturn]] void refuse(const char* flag, const std::string& expected, std::string_view found) {
-  throw Error(Error::Kind::argument, flag, expected, escaped(found));
-}
 
 struct Place {
   std::int64_t layer = 0;
@@ -30,9 +14,9 @@ struct Place {
 Place place_of(std::string_view text, const char* flag, const LanguageModelConfig& c, bool needs_head) {
   const auto layers = std::ssize(c.layers);
   const std::size_t dot = text.find('.');
-  const auto layer = number<std::int64_t>(text.substr(0, dot));
+  const auto layer = number_in<std::int64_t>(text.substr(0, dot));
   const bool has_head = dot != std::string_view::npos;
-  const auto head = has_head ? number<std::int64_t>(text.substr(dot + 1)) : std::nullopt;
+  const auto head = has_head ? number_in<std::int64_t>(text.substr(dot + 1)) : std::nullopt;
   const bool fits =
       layer && *layer >= 1 && *layer <= layers && (has_head ? head && *head >= 1 && *head <= c.heads : !needs_head);
   if (!fits) {
@@ -52,7 +36,7 @@ std::pair<std::string_view, std::string_view> sides(std::string_view text, const
 }
 
 double factor_of(std::string_view text, const char* flag) {
-  const auto value = number<double>(text);
+  const auto value = number_in<double>(text);
   if (!value || !std::isfinite(*value)) refuse(flag, "a finite factor behind =", text);
   return *value;
 }

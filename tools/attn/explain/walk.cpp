@@ -13,6 +13,7 @@
 #include "attn/steps.hpp"
 #include "common/arithmetic.hpp"
 #include "common/format.hpp"
+#include "common/options.hpp"
 #include "report/html/blocks.hpp"
 
 namespace attn::tool {
@@ -23,11 +24,30 @@ constexpr std::size_t kMostWeights = 8;
 
 std::int64_t checked(const char* flag, std::int64_t value, std::int64_t count, const char* what) {
   if (value >= 1 && value <= count) return value - 1;
-  throw Error(Error::Kind::argument, flag, formatted("1 to {}, the number of {}", count, what), std::to_string(value));
+  refuse(flag, formatted("1 to {}, the number of {}", count, what), std::to_string(value));
 }
 
-// A gap in a list that shows only some rows.
-std::string gap(std::int64_t previous, std::int64_t next) { return next > previous + 1 ? "  …\n" : ""; }
+// The places of a vector's numbers that are written out: all, or the first two and the last.
+std::vector<std::int64_t> shown_components(std::int64_t size) {
+  std::vector<std::int64_t> places(static_cast<std::size_t>(std::min(size, kMostComponents)));
+  std::iota(places.begin(), places.end(), std::int64_t{0});
+  return size <= kMostComponents ? places : std::vector<std::int64_t>{0, 1, size - 1};
+}
+
+// A line of each index, without blanks at its end, and a gap where some are left out.
+std::string each_line(const std::vector<std::int64_t>& indices,
+                      const std::function<std::string(std::int64_t)>& line_of) {
+  std::string text;
+  std::int64_t previous = -1;
+  for (const std::int64_t i : indices) {
+    if (i > previous + 1) text.append("  …\n");
+    text.append(line_of(i));
+    while (text.ends_with(' ')) text.pop_back();
+    if (!text.ends_with('\n')) text.append("\n");
+    previous = i;
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -128,17 +148,11 @@ std::string Walk::intro() const {
 std::string Walk::rows(std::string_view letter, std::string_view step) const {
   const Tensor all = matrix(step);
   const bool of_keys = step != "inputs";
-  std::string text;
-  std::int64_t previous = -1;
-  for (const std::int64_t i : shown(all.size(0), query_, of_keys || !walked_.context.defined() ? key_ : -1)) {
-    text.append(gap(previous, i));
+  const std::int64_t key = of_keys || !walked_.context.defined() ? key_ : -1;
+  return each_line(shown(all.size(0), query_, key), [&](std::int64_t i) {
     const std::string name = of_keys ? key_label(i) : label(i);
-    text.append(formatted("  {}_{} = {}  {}", letter, i + 1, vector_text(values_of(all.select(0, i))), name));
-    while (text.ends_with(' ')) text.pop_back();
-    text.append("\n");
-    previous = i;
-  }
-  return text;
+    return formatted("  {}_{} = {}  {}", letter, i + 1, vector_text(values_of(all.select(0, i))), name);
+  });
 }
 
 std::string Walk::inputs() {
@@ -153,19 +167,18 @@ std::string Walk::projection(std::string_view letter, std::string_view step) con
   const Tensor weight = v1.defined() ? v1.transpose(0, 1) : parameter(name + ".weight");
   const Tensor bias = parameter(name + ".bias");
   const Row x = row("inputs", query_), result = row(step, query_);
-  const auto size = static_cast<std::int64_t>(result.size());
-  const std::int64_t first = walked_.module == "heads" ? 0 : head_ * size;  // the head's slice of d_out
+  const std::int64_t first = walked_.module == "heads" ? 0 : head_ * std::ssize(result);  // the head's slice of d_out
   std::string text = formatted("{}_{} = x_{} · {} = {}\n", letter, query_ + 1, query_ + 1, name, vector_text(result));
-  std::int64_t previous = -1;
-  for (std::int64_t c = 0; c < size; ++c) {
-    if (size > kMostComponents && c >= 2 && c != size - 1) continue;
-    text.append(gap(previous, c));
+  return text + components(letter, x, weight, bias, first, result);
+}
+
+std::string Walk::components(std::string_view letter, const Row& x, const Tensor& weight, const Tensor& bias,
+                             std::int64_t first, const Row& result) const {
+  return each_line(shown_components(std::ssize(result)), [&](std::int64_t c) {
     const auto b = bias.defined() ? std::optional(bias.at({first + c})) : std::nullopt;
-    text.append(dot_line(formatted("  {}_{}[{}]", letter, query_ + 1, c + 1), x, values_of(weight.select(0, first + c)),
-                         b, result[static_cast<std::size_t>(c)]));
-    previous = c;
-  }
-  return text;
+    return dot_line(formatted("  {}_{}[{}]", letter, query_ + 1, c + 1), x, values_of(weight.select(0, first + c)), b,
+                    result[static_cast<std::size_t>(c)]);
+  });
 }
 
 std::string Walk::projections() {
@@ -185,19 +198,17 @@ std::string Walk::turned(std::string_view letter, std::string_view step, std::st
   const std::size_t half = rope.inv_freq.size();
   const std::string before = formatted("{}_{} = {}", letter, query_ + 1, vector_text(from));
   std::string text = wrapped({before, "becomes " + vector_text(to)}, kColumns, 2) + "\n";
-  for (std::size_t i = 0; i < half; ++i) {
-    if (half > kMostComponents && i >= 2 && i != half - 1) continue;
-    if (half > kMostComponents && i + 1 == half) text.append("  …\n");
-    const double angle = static_cast<double>(query_) * static_cast<double>(rope.inv_freq[i]);
-    const std::string c = formatted("cos({})", number_text(angle)), s = formatted("sin({})", number_text(angle));
-    const std::string a = operand_text(from[i]), b = operand_text(from[i + half]);
-    text.append(formatted("  numbers {} and {} turn by {} · {} = {} rad, {:.1f}°\n", i + 1, i + half + 1, query_,
-                          number_text(static_cast<double>(rope.inv_freq[i])), number_text(angle),
-                          angle * 180 / std::numbers::pi));
-    text.append(formatted("    {}·{} - {}·{} = {}\n", a, c, b, s, number_text(to[i])));
-    text.append(formatted("    {}·{} + {}·{} = {}\n", b, c, a, s, number_text(to[i + half])));
-  }
-  return text;
+  return text + each_line(shown_components(std::ssize(rope.inv_freq)), [&](std::int64_t place) {
+           const auto i = static_cast<std::size_t>(place);
+           const double angle = static_cast<double>(query_) * static_cast<double>(rope.inv_freq[i]);
+           const std::string c = formatted("cos({})", number_text(angle)), s = formatted("sin({})", number_text(angle));
+           const std::string a = operand_text(from[i]), b = operand_text(from[i + half]);
+           return formatted("  numbers {} and {} turn by {} · {} = {} rad, {:.1f}°\n", i + 1, i + half + 1, query_,
+                            number_text(static_cast<double>(rope.inv_freq[i])), number_text(angle),
+                            angle * 180 / std::numbers::pi) +
+                  formatted("    {}·{} - {}·{} = {}\n", a, c, b, s, number_text(to[i])) +
+                  formatted("    {}·{} + {}·{} = {}\n", b, c, a, s, number_text(to[i + half]));
+         });
 }
 
 std::string Walk::rotation() {
@@ -214,14 +225,10 @@ std::string Walk::scores() {
   const std::string of_key = rotated ? "rotated keys" : projected ? "keys" : "inputs";
   const Row query = row(of_query, query_), totals = row("scores", query_);
   std::string text = heading(formatted("Scores: {}_{} · every {}", q, query_ + 1, projected ? "key" : "input"));
-  std::int64_t previous = -1;
-  for (const std::int64_t j : shown_keys()) {
-    text.append(gap(previous, j));
-    text.append(dot_line(formatted("  {}_{} · {}_{}", q, query_ + 1, k, j + 1), query, row(of_key, j), std::nullopt,
-                         totals[static_cast<std::size_t>(j)], key_label(j)));
-    previous = j;
-  }
-  return text;
+  return text + each_line(shown_keys(), [&](std::int64_t j) {
+           return dot_line(formatted("  {}_{} · {}_{}", q, query_ + 1, k, j + 1), query, row(of_key, j), std::nullopt,
+                           totals[static_cast<std::size_t>(j)], key_label(j));
+         });
 }
 
 std::string Walk::scaling() {
@@ -234,14 +241,10 @@ std::string Walk::scaling() {
   const std::string how = own ? formatted("/ √{}", d) : "· " + operand_text(factor);
   std::string text = heading(own ? formatted("Scaling: scores / √{}, the size of a key", d)
                                  : formatted("Scaling: scores · {}", operand_text(factor)));
-  std::int64_t previous = -1;
-  for (const std::int64_t j : shown_keys()) {
-    const auto i = static_cast<std::size_t>(j);
-    text.append(gap(previous, j));
-    text.append(formatted("  {} {} = {}\n", operand_text(from[i]), how, number_text(to[i])));
-    previous = j;
-  }
-  return text;
+  return text + each_line(shown_keys(), [&](std::int64_t j) {
+           const auto i = static_cast<std::size_t>(j);
+           return formatted("  {} {} = {}", operand_text(from[i]), how, number_text(to[i]));
+         });
 }
 
 std::string Walk::masking() {
@@ -261,18 +264,12 @@ std::string Walk::softmax() {
   for (const double s : from) sum += std::exp(s - largest);
   std::string text = heading("Softmax: exp(score - largest) / their sum");
   text.append(formatted("  largest = {}, sum of exps = {}\n", number_text(largest), number_text(sum)));
-  std::int64_t previous = -1;
-  for (const std::int64_t j : shown_keys()) {
-    const auto i = static_cast<std::size_t>(j);
-    text.append(gap(previous, j));
-    text.append(formatted("  exp({} - {}) / {} = {} / {} = {}  {}", operand_text(from[i]), operand_text(largest),
-                          number_text(sum), number_text(std::exp(from[i] - largest)), number_text(sum),
-                          number_text(weights[i]), key_label(j)));
-    while (text.ends_with(' ')) text.pop_back();
-    text.append("\n");
-    previous = j;
-  }
-  return text;
+  return text + each_line(shown_keys(), [&](std::int64_t j) {
+           const auto i = static_cast<std::size_t>(j);
+           return formatted("  exp({} - {}) / {} = {} / {} = {}  {}", operand_text(from[i]), operand_text(largest),
+                            number_text(sum), number_text(std::exp(from[i] - largest)), number_text(sum),
+                            number_text(weights[i]), key_label(j));
+         });
 }
 
 std::string Walk::dropout() {
@@ -281,15 +278,11 @@ std::string Walk::dropout() {
   const Row from = row("weights", query_), to = row("dropped", query_);
   std::string text = heading(formatted("Dropout: each weight dropped with chance {}, kept ones times {}", p,
                                        number_text(p < 1 ? 1 / (1 - p) : 0)));
-  std::int64_t previous = -1;
-  for (const std::int64_t j : shown_keys()) {
-    const auto i = static_cast<std::size_t>(j);
-    text.append(gap(previous, j));
-    const bool dropped = to[i] == 0 && from[i] != 0;
-    text.append(formatted("  {} → {}{}\n", number_text(from[i]), number_text(to[i]), dropped ? "  dropped" : ""));
-    previous = j;
-  }
-  return text;
+  return text + each_line(shown_keys(), [&](std::int64_t j) {
+           const auto i = static_cast<std::size_t>(j);
+           const bool dropped = to[i] == 0 && from[i] != 0;
+           return formatted("  {} → {}{}", number_text(from[i]), number_text(to[i]), dropped ? "  dropped" : "");
+         });
 }
 
 std::string Walk::context() {
@@ -342,16 +335,7 @@ std::string Walk::output_projection() {
                        query_),
             to = row("output", query_);
   text.append(heading("Output projection: out_proj"));
-  const auto size = static_cast<std::int64_t>(to.size());
-  std::int64_t previous = -1;
-  for (std::int64_t c = 0; c < size; ++c) {
-    if (size > kMostComponents && c >= 2 && c != size - 1) continue;
-    text.append(gap(previous, c));
-    const auto b = bias.defined() ? std::optional(bias.at({c})) : std::nullopt;
-    text.append(dot_line(formatted("  output_{}[{}]", query_ + 1, c + 1), from, values_of(weight.select(0, c)), b,
-                         to[static_cast<std::size_t>(c)]));
-    previous = c;
-  }
+  text.append(components("output", from, weight, bias, 0, to));
   return text + style_.strong(formatted("  output_{} = {}", query_ + 1, vector_text(to))) + "\n";
 }
 

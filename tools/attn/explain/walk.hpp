@@ -59,6 +59,9 @@ class Walk {
   std::string inputs();
   std::string projections();
   std::string projection(std::string_view letter, std::string_view step) const;
+  // A line for each number of result = x · weightᵀ + bias that is shown, from row `first` of the weight on.
+  std::string components(std::string_view letter, const Row& x, const Tensor& weight, const Tensor& bias,
+                         std::int64_t first, const Row& result) const;
   std::string rows(std::string_view letter, std::string_view step) const;
   std::string rotation();
   std::string turned(std::string_view letter, std::string_view step, std::string_view rotated) const;

@@ -42,12 +42,9 @@ std::string as_it_is(std::string_view text) { return ".nf\n" + roff(text) + "\n.
 // Paragraphs are filled; lines that begin with a space, or that have columns, stay as they are.
 std::string paragraphs(std::string_view text) {
   std::string result;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    const bool as_is = line.starts_with(' ') || line.find("  ") != std::string_view::npos;
+  for (const std::string& line : lines_of(text)) {
+    const bool as_is = line.starts_with(' ') || line.find("  ") != std::string::npos;
     result += line.empty() ? ".PP\n" : as_is ? as_it_is(line) : roff(line) + "\n";
-    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return result;
 }

@@ -30,15 +30,12 @@ std::vector<std::string> words_of(std::string_view line) {
 std::string filled(std::string_view text, std::size_t column) {
   const std::size_t columns = text_columns();
   std::string result;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
+  for (const std::string& line : lines_of(text)) {
     const bool fits = column + width_of(line) <= columns;
-    const bool own_columns = line.starts_with(' ') || line.find("  ") != std::string_view::npos;
+    const bool own_columns = line.starts_with(' ') || line.find("  ") != std::string::npos;
     const bool as_is = own_columns && (fits || (column == 0 && line.starts_with(' ')));
     if (!result.empty()) result.append("\n").append(line.empty() ? 0 : column, ' ');
-    result.append(as_is ? std::string(line) : wrapped(words_of(line), columns, own_columns ? column + 2 : column));
-    text.remove_prefix(std::min(end + 1, text.size()));
+    result.append(as_is ? line : wrapped(words_of(line), columns, own_columns ? column + 2 : column));
   }
   return result;
 }

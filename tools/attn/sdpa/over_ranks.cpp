@@ -41,9 +41,6 @@ struct Whole {
 };
 
 void refuse_what_is_for_one_process(const SdpaFlags& flags) {
-  const auto refuse = [](const char* flag, const char* expected, const std::string& found) {
-    throw Error(Error::Kind::argument, flag, expected, found);
-  };
   if (flags.output.empty() || flags.output == "-")
     refuse("--output", "a file, into which all ranks write", flags.output.empty() ? "none" : "standard output");
   if (flags.lse == "-") refuse("--lse", "a file, into which all ranks write", "standard output");

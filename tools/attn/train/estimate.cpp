@@ -36,8 +36,8 @@ std::string estimate_text(Training& training, std::int64_t steps, double minutes
   const double a_step = run.trial(), tokens = static_cast<double>(run.tokens_a_step());
   const double all = a_step * static_cast<double>(steps), limit = 60 * minutes;
   const double seconds = minutes > 0 ? std::min(all, limit) : all;
-  std::string text = formatted("a trial step ran at {:.0f} tokens/s: {} step{} will take about {}", tokens / a_step,
-                               steps, steps == 1 ? "" : "s", duration_text(all));
+  std::string text = formatted("a trial step ran at {:.0f} tokens/s: {} will take about {}", tokens / a_step,
+                               counted(steps, "step"), duration_text(all));
   if (minutes > 0 && limit < all) text += formatted(", of which --minutes leaves {}", duration_text(limit));
   text += "\n";
   if (seconds <= kLong) return text;

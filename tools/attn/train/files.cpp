@@ -42,7 +42,7 @@ TrainingFiles::TrainingFiles(const std::string& out, bool is_folder, const std::
       best_(beside(model_, ".best.safetensors")) {
   if (!is_folder) return;
   if (fs::path(out).extension() == ".safetensors") {
-    throw Error(Error::Kind::argument, "--out", "a folder for the model of --from", escaped(out));
+    refuse("--out", "a folder for the model of --from", out);
   }
   if (io::place_of_folder(curve_.parent_path()) == folder_) curve_ = folder_ / curve_.filename();
 }
@@ -61,7 +61,7 @@ void TrainingFiles::reserve(bool resume, bool replace) {
   if (!makes_folder || curve_.parent_path() != folder_) outputs_.declare("--curve", curve_.string(), {".svg"});
   if (folder_.empty()) {
     const io::Destination model(model_, "--out");
-    if (model.is_stream()) throw Error(Error::Kind::argument, "--out", "a file", "a stream");
+    if (model.is_stream()) refuse("--out", "a file", "a stream");
     lock_.emplace(beside(model.path(), ".training.lock"), model.path());
   } else {
     lock_.emplace(folder_.string() + ".training.lock", folder_);
@@ -84,8 +84,8 @@ void TrainingFiles::require_new() const {
   }
   for (const fs::path& path : taken) {
     if (!fs::exists(path) || (fs::is_directory(path) && fs::is_empty(path))) continue;
-    throw Error(Error::Kind::argument, "--out", "no model there yet", formatted("\"{}\"", escaped(path.string())),
-                "continue it by --resume, or replace it by --force");
+    refuse("--out", "no model there yet", formatted("\"{}\"", path.string()),
+           "continue it by --resume, or replace it by --force");
   }
 }
 
@@ -102,9 +102,8 @@ void TrainingFiles::require_replaceable() const {
          std::ranges::find(kept, entry.path(), &KeptModel::path) != kept.end())) {
       continue;
     }
-    throw Error(Error::Kind::argument, "--force",
-                "a folder with the files of a model that attn train wrote, all of which it replaces", escaped(name),
-                "move that away, or give another --out");
+    refuse("--force", "a folder with the files of a model that attn train wrote, all of which it replaces", name,
+           "move that away, or give another --out");
   }
 }
 

@@ -80,19 +80,14 @@ std::vector<Mixer> parse_mixers(const std::string& text) {
   constexpr std::size_t most = 1 << 16;
   std::vector<Mixer> all;
   const auto wrong = [&] {
-    throw Error(Error::Kind::argument, "--mixer", "softmax and gated-delta with counts, as gated-delta:3,softmax:1",
-                escaped(text));
+    refuse("--mixer", "softmax and gated-delta with counts, as gated-delta:3,softmax:1", text);
   };
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::string part = text.substr(at, text.find(',', at) - at);
-    at += part.size() + 1;
+  for (const std::string& part : split(text, ',')) {
     const std::size_t colon = part.find(':');
-    const std::string name = part.substr(0, colon), count = colon == std::string::npos ? "1" : part.substr(colon + 1);
-    const bool digits =
-        !count.empty() && count.size() < 6 && count.find_first_not_of("0123456789") == std::string::npos;
-    if (!digits || std::stoul(count) == 0 || (name != "softmax" && name != "gated-delta")) wrong();
-    all.insert(all.end(), std::stoul(count), name == "softmax" ? Mixer::softmax : Mixer::gated_delta);
-    if (all.size() > most) wrong();
+    const std::string name = part.substr(0, colon);
+    const auto count = colon == std::string::npos ? 1 : number_in<std::size_t>(part.substr(colon + 1)).value_or(0);
+    if (count == 0 || count > most - all.size() || (name != "softmax" && name != "gated-delta")) wrong();
+    all.insert(all.end(), count, name == "softmax" ? Mixer::softmax : Mixer::gated_delta);
   }
   if (std::ranges::count(all, Mixer::softmax) == std::ssize(all)) all.clear();
   return all;

@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "attn/error.hpp"
 #include "common/fingerprint.hpp"
 #include "common/format.hpp"
 #include "io/file.hpp"
@@ -13,10 +12,10 @@ namespace {
 
 const TrainSettings& checked(const TrainSettings& s, const TrainRanks& ranks) {
   if (!(s.validation > 0 && s.validation < 1)) {
-    throw Error(Error::Kind::argument, "--validation", "a part between 0 and 1", formatted("{}", s.validation));
+    refuse("--validation", "a part between 0 and 1", formatted("{}", s.validation));
   }
   if (s.model.context_length < 1) {
-    throw Error(Error::Kind::argument, "--context", "at least 1", std::to_string(s.model.context_length));
+    refuse("--context", "at least 1", std::to_string(s.model.context_length));
   }
   check_config(s.train, ranks, s.model.context_length, flag_of);
   return s;
