@@ -99,13 +99,8 @@ void draw_cells(Svg& svg, const Matrix& m, const ValueScale& scale, const Placed
   }
   svg.close("g");
   if (hints.numbers) draw_numbers(svg, m, scale, at);
-  svg.add("rect", {{"x", at.x},
-                   {"y", at.y},
-                   {"width", static_cast<double>(m.columns) * at.cell_width},
-                   {"height", static_cast<double>(m.rows) * at.cell_height},
-                   {"fill", "none"},
-                   {"stroke", "#bbbbbb"},
-                   {"stroke-width", 0.5}});
+  svg.rect(at.x, at.y, static_cast<double>(m.columns) * at.cell_width, static_cast<double>(m.rows) * at.cell_height,
+           {{"fill", "none"}, {"stroke", "#bbbbbb"}, {"stroke-width", 0.5}});
 }
 
 void draw_row_labels(Svg& svg, const std::vector<std::string>& labels, const Placed& at) {

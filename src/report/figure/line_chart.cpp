@@ -131,8 +131,7 @@ class Chart {
     for (std::size_t i = 0; i < series_.size(); ++i) {
       const std::string name = label(series_[i].name, kMaxName);
       if (series_[i].name.empty()) continue;
-      svg.add("line",
-              {{"x1", x}, {"y1", y - 4}, {"x2", x + 20}, {"y2", y - 4}, {"stroke", colour(i)}, {"stroke-width", 2.0}});
+      svg.line(x, y - 4, x + 20, y - 4, {{"stroke", colour(i)}, {"stroke-width", 2.0}});
       svg.text(x + 26, y, name, {{"font-size", kSeriesFont}});
       x += 26 + text_width(name, kSeriesFont) + 16;
     }
@@ -142,16 +141,16 @@ class Chart {
     svg.open("g", {{"font-size", kGridFont}});
     for (const Tick& tick : y_ticks_) {
       const double y = py(tick.value);
-      svg.add("line", {{"x1", left_}, {"y1", y}, {"x2", right_}, {"y2", y}, {"stroke", kRule}});
+      svg.line(left_, y, right_, y, {{"stroke", kRule}});
       svg.text(left_ - 8, y + 4, tick.text, {{"text-anchor", "end"}, {"fill", kFaint}});
     }
     for (const Tick& tick : x_.ticks(std::max(2, static_cast<int>((right_ - left_) / 90)))) {
       const double x = px(tick.value);
-      svg.add("line", {{"x1", x}, {"y1", bottom_}, {"x2", x}, {"y2", bottom_ + 5}, {"stroke", kFaint}});
+      svg.line(x, bottom_, x, bottom_ + 5, {{"stroke", kFaint}});
       svg.text(x, bottom_ + 19, tick.text, {{"text-anchor", "middle"}, {"fill", kFaint}});
     }
     svg.close("g");
-    svg.add("line", {{"x1", left_}, {"y1", bottom_}, {"x2", right_}, {"y2", bottom_}, {"stroke", kFaint}});
+    svg.line(left_, bottom_, right_, bottom_, {{"stroke", kFaint}});
     const double middle = (top_ + bottom_) / 2;
     const auto fitting = [](double length) { return static_cast<std::size_t>(length / (0.6 * kSeriesFont)); };
     if (!axes_.x.empty()) {

@@ -73,8 +73,7 @@ void name_heads(Svg& svg, std::size_t heads, double top, double width) {
       svg.text(x, top - 26, "…", {{"font-size", 11.0}});
       break;
     }
-    svg.add("rect",
-            {{"x", x}, {"y", top - 36}, {"width", 12.0}, {"height", 12.0}, {"fill", kSeries[h % kSeries.size()]}});
+    svg.rect(x, top - 36, 12.0, 12.0, {{"fill", kSeries[h % kSeries.size()]}});
     svg.text(x + 17, top - 26, name, {{"font-size", 11.0}});
     x += 17 + text_width(name, 11) + 12;
   }
@@ -97,20 +96,15 @@ void draw_links(Svg& svg, const Links& links, std::span<const Matrix> heads, std
            apart * (static_cast<double>(head) - static_cast<double>(heads.size() - 1) / 2);
   };
   for (const Link& link : links.drawn) {
-    svg.add("line",
-            {{"x1", place.left},
-             {"y1", height_of(link.query, link.head)},
-             {"x2", place.right},
-             {"y2", height_of(link.key, link.head)},
-             {"stroke", kSeries[static_cast<std::size_t>(link.head) % kSeries.size()]},
-             {"stroke-width", num(thickest * (0.4 + 0.6 * link.share))},
-             {"stroke-opacity", num(link.share)}},
-            {},
-            first.pooled()
-                ? std::string()
-                : queries[static_cast<std::size_t>(link.query)] + " → " + keys[static_cast<std::size_t>(link.key)] +
-                      (heads.size() > 1 ? ", head " + std::to_string(link.head + 1) : "") + ": " +
-                      short_number(heads[static_cast<std::size_t>(link.head)].at(link.query, link.key), 6));
+    svg.line(place.left, height_of(link.query, link.head), place.right, height_of(link.key, link.head),
+             {{"stroke", kSeries[static_cast<std::size_t>(link.head) % kSeries.size()]},
+              {"stroke-width", num(thickest * (0.4 + 0.6 * link.share))},
+              {"stroke-opacity", num(link.share)}},
+             first.pooled()
+                 ? std::string()
+                 : queries[static_cast<std::size_t>(link.query)] + " → " + keys[static_cast<std::size_t>(link.key)] +
+                       (heads.size() > 1 ? ", head " + std::to_string(link.head + 1) : "") + ": " +
+                       short_number(heads[static_cast<std::size_t>(link.head)].at(link.query, link.key), 6));
   }
   svg.close("g");
 }

@@ -53,21 +53,8 @@ void define_hatch(Svg& svg, std::string_view id, double step, double stroke, int
 }  // namespace
 
 const char* name_of(Kind kind) noexcept {
-  switch (kind) {
-    case Kind::zero:
-      return "0";
-    case Kind::masked:
-      return "masked";
-    case Kind::nan:
-      return "NaN";
-    case Kind::minus_inf:
-      return "-inf";
-    case Kind::plus_inf:
-      return "inf";
-    case Kind::value:
-      break;
-  }
-  return "";
+  constexpr const char* names[] = {"", "0", "masked", "NaN", "-inf", "inf"};  // in the order of Kind
+  return names[static_cast<std::size_t>(kind)];
 }
 
 Scale chosen_scale(Scale scale, const Range& range, std::int64_t rows, std::int64_t columns) noexcept {
@@ -128,15 +115,8 @@ void draw_cell(Svg& svg, double x, double y, double width, double height, Kind k
                std::string_view hint) {
   if (kind == Kind::plus_inf) {  // outlined
     const double inset = std::min(1.5, std::min(width, height) / 4);
-    svg.add("rect",
-            {{"x", x + inset},
-             {"y", y + inset},
-             {"width", width - 2 * inset},
-             {"height", height - 2 * inset},
-             {"fill", "#ffffff"},
-             {"stroke", kWarning},
-             {"stroke-width", inset}},
-            {}, hint);
+    svg.rect(x + inset, y + inset, width - 2 * inset, height - 2 * inset,
+             {{"fill", "#ffffff"}, {"stroke", kWarning}, {"stroke-width", inset}}, hint);
     return;
   }
   const char* fill = kind == Kind::nan         ? "url(#attn-nan)"
@@ -144,7 +124,7 @@ void draw_cell(Svg& svg, double x, double y, double width, double height, Kind k
                      : kind == Kind::masked    ? "url(#attn-masked)"
                      : kind == Kind::zero      ? "#ffffff"
                                                : value_fill;
-  svg.add("rect", {{"x", x}, {"y", y}, {"width", width}, {"height", height}, {"fill", fill}}, {}, hint);
+  svg.rect(x, y, width, height, {{"fill", fill}}, hint);
 }
 
 double legend_height(double bar, const std::set<Kind>& kinds) {
@@ -160,16 +140,12 @@ void draw_legend(Svg& svg, double x, double y, double height, const ValueScale& 
   svg.open("g", {{"shape-rendering", "crispEdges"}});
   for (int i = 0; i < steps; ++i) {
     const double share = 1 - (i + 0.5) / steps;
-    svg.add("rect", {{"x", x},
-                     {"y", y + height * i / steps},
-                     {"width", kBar},
-                     {"height", height / steps + 0.5},
-                     {"fill", hex(scale.shade_at(share))}});
+    svg.rect(x, y + height * i / steps, kBar, height / steps + 0.5, {{"fill", hex(scale.shade_at(share))}});
   }
   svg.close("g");
   for (const Tick& tick : legend_ticks(scale, height)) {
     const double at = y + height * (1 - scale.axis().at(tick.value));
-    svg.add("line", {{"x1", x + kBar}, {"y1", at}, {"x2", x + kBar + 4}, {"y2", at}, {"stroke", kFaint}});
+    svg.line(x + kBar, at, x + kBar + 4, at, {{"stroke", kFaint}});
     svg.text(x + kBar + 8, at + 4, tick.text, {{"fill", kFaint}});
   }
   y += height + 16;
@@ -177,13 +153,7 @@ void draw_legend(Svg& svg, double x, double y, double height, const ValueScale& 
     if (kind == Kind::value) continue;
     draw_cell(svg, x, y, kSwatch, kSwatch, kind, "none");
     if (kind != Kind::plus_inf) {
-      svg.add("rect", {{"x", x},
-                       {"y", y},
-                       {"width", kSwatch},
-                       {"height", kSwatch},
-                       {"fill", "none"},
-                       {"stroke", "#bbbbbb"},
-                       {"stroke-width", 0.5}});
+      svg.rect(x, y, kSwatch, kSwatch, {{"fill", "none"}, {"stroke", "#bbbbbb"}, {"stroke-width", 0.5}});
     }
     svg.text(x + kSwatch + 8, y + 11, name_of(kind), {{"fill", kFaint}});
     y += kSwatchStep;

@@ -191,7 +191,7 @@ class Space {
 
   void line(Svg& svg, V3 a, V3 b, const char* stroke, double width = 1) const {
     const V2 p = at(a), q = at(b);
-    svg.add("line", {{"x1", p.x}, {"y1", p.y}, {"x2", q.x}, {"y2", q.y}, {"stroke", stroke}, {"stroke-width", width}});
+    svg.line(p.x, p.y, q.x, q.y, {{"stroke", stroke}, {"stroke-width", width}});
   }
 
   void plane(Svg& svg) const {
@@ -250,9 +250,7 @@ class Space {
       V3 v = a;
       (axis == 0 ? v.x : axis == 1 ? v.y : v.z) = t.value;
       const V2 from = at(v);
-      svg.add(
-          "line",
-          {{"x1", from.x}, {"y1", from.y}, {"x2", from.x + 5 * out.x}, {"y2", from.y + 5 * out.y}, {"stroke", kFaint}});
+      svg.line(from.x, from.y, from.x + 5 * out.x, from.y + 5 * out.y, {{"stroke", kFaint}});
       svg.text(from.x + 10 * out.x, from.y + 10 * out.y + 4, t.text, {{"text-anchor", anchor}, {"fill", kFaint}});
     }
     const bool upright = axis == 2;  // its name stands above it
@@ -303,13 +301,8 @@ class Space {
     if (length < 1) return dot(svg, p, colour, dashed);
     const double ux = dx / length, uy = dy / length, head = std::min(9.0, length);
     const V2 neck{to.x - head * ux, to.y - head * uy};
-    svg.add("line", {{"x1", from.x},
-                     {"y1", from.y},
-                     {"x2", neck.x},
-                     {"y2", neck.y},
-                     {"stroke", colour},
-                     {"stroke-width", 1.8},
-                     {"stroke-dasharray", dashed ? "5 3" : "none"}});
+    svg.line(from.x, from.y, neck.x, neck.y,
+             {{"stroke", colour}, {"stroke-width", 1.8}, {"stroke-dasharray", dashed ? "5 3" : "none"}});
     const double half = head * 0.38;
     svg.add("polygon",
             {{"points", num(to.x) + "," + num(to.y) + " " + num(neck.x - half * uy) + "," + num(neck.y + half * ux) +
@@ -321,13 +314,7 @@ class Space {
     const V2 to = at(p);
     if (!flat_ && !options_.arrows) {  // a stem to the floor: where in the box it is
       const V2 floor = at({p.x, p.y, axis_.low()});
-      svg.add("line", {{"x1", floor.x},
-                       {"y1", floor.y},
-                       {"x2", to.x},
-                       {"y2", to.y},
-                       {"stroke", colour},
-                       {"stroke-width", 0.8},
-                       {"stroke-dasharray", "2 3"}});
+      svg.line(floor.x, floor.y, to.x, to.y, {{"stroke", colour}, {"stroke-width", 0.8}, {"stroke-dasharray", "2 3"}});
     }
     svg.add("circle", {{"cx", to.x},
                        {"cy", to.y},

@@ -1,5 +1,6 @@
 #include "report/figure/svg.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -26,27 +27,12 @@ std::string num(double value, int decimals) {
 }
 
 std::string escaped(std::string_view text) {
+  constexpr std::string_view special = "&<>\"'";
+  constexpr const char* entities[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
   std::string result;
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        result.append("&amp;");
-        break;
-      case '<':
-        result.append("&lt;");
-        break;
-      case '>':
-        result.append("&gt;");
-        break;
-      case '"':
-        result.append("&quot;");
-        break;
-      case '\'':
-        result.append("&#39;");
-        break;
-      default:
-        result.push_back(c);
-    }
+    const std::size_t at = special.find(c);
+    result.append(at == std::string_view::npos ? std::string(1, c) : entities[at]);
   }
   return result;
 }
@@ -59,10 +45,11 @@ Svg::Svg(double width, double height, std::string_view title) {
   add("rect", {{"width", width}, {"height", height}, {"fill", "#ffffff"}});
 }
 
-void Svg::start(std::string_view tag, Attributes attributes) {
+void Svg::start(std::string_view tag, Attributes attributes, Attributes more) {
   out_.append("<").append(tag);
-  for (const Attribute& a : attributes)
-    out_.append(" ").append(a.name).append("=\"").append(escaped(a.value)).append("\"");
+  for (const Attributes& all : {attributes, more}) {
+    for (const Attribute& a : all) out_.append(" ").append(a.name).append("=\"").append(escaped(a.value)).append("\"");
+  }
 }
 
 void Svg::open(std::string_view tag, Attributes attributes) {
@@ -72,8 +59,7 @@ void Svg::open(std::string_view tag, Attributes attributes) {
 
 void Svg::close(std::string_view tag) { out_.append("</").append(tag).append(">\n"); }
 
-void Svg::add(std::string_view tag, Attributes attributes, std::string_view text, std::string_view hint) {
-  start(tag, attributes);
+void Svg::finish(std::string_view tag, std::string_view text, std::string_view hint) {
   if (text.empty() && hint.empty()) {
     out_.append("/>\n");
     return;
@@ -83,13 +69,24 @@ void Svg::add(std::string_view tag, Attributes attributes, std::string_view text
   out_.append(escaped(text)).append("</").append(tag).append(">\n");
 }
 
+void Svg::add(std::string_view tag, Attributes attributes, std::string_view text, std::string_view hint) {
+  start(tag, attributes);
+  finish(tag, text, hint);
+}
+
+void Svg::line(double x1, double y1, double x2, double y2, Attributes more, std::string_view hint) {
+  start("line", {{"x1", x1}, {"y1", y1}, {"x2", x2}, {"y2", y2}}, more);
+  finish("line", {}, hint);
+}
+
+void Svg::rect(double x, double y, double width, double height, Attributes more, std::string_view hint) {
+  start("rect", {{"x", x}, {"y", y}, {"width", width}, {"height", height}}, more);
+  finish("rect", {}, hint);
+}
+
 void Svg::text(double x, double y, std::string_view text, Attributes attributes) {
-  start("text", {{"x", x}, {"y", y}});
-  bool filled = false;
-  for (const Attribute& a : attributes) {
-    out_.append(" ").append(a.name).append("=\"").append(escaped(a.value)).append("\"");
-    filled = filled || a.name == "fill";
-  }
+  start("text", {{"x", x}, {"y", y}}, attributes);
+  const bool filled = std::ranges::find(attributes, "fill", &Attribute::name) != attributes.end();
   if (!filled) out_.append(" fill=\"").append(kInk).append("\"");
   out_.append(">").append(escaped(clean(text))).append("</text>\n");
 }

@@ -38,6 +38,9 @@ class Svg {
   void close(std::string_view tag);
   // <tag …/>, or with text inside; `hint` is what the mouse finds over it.
   void add(std::string_view tag, Attributes attributes, std::string_view text = {}, std::string_view hint = {});
+  // The same of two shapes, with what is more than where they lie.
+  void line(double x1, double y1, double x2, double y2, Attributes more, std::string_view hint = {});
+  void rect(double x, double y, double width, double height, Attributes more, std::string_view hint = {});
   // Text of one line, cleaned of what XML does not allow.
   void text(double x, double y, std::string_view text, Attributes attributes = {});
 
@@ -45,7 +48,8 @@ class Svg {
   std::string finish();
 
  private:
-  void start(std::string_view tag, Attributes attributes);
+  void start(std::string_view tag, Attributes attributes, Attributes more = {});
+  void finish(std::string_view tag, std::string_view text, std::string_view hint);
   std::string out_;
 };
 

@@ -33,21 +33,10 @@ std::string padded(const std::string& text, std::size_t width, bool right = fals
   return right ? std::string(blank, ' ') + text : text + std::string(blank, ' ');
 }
 
+// In the order of Kind; a zero is nothing, on a scale whose lowest is something.
 std::string mark_of(Kind kind, bool ascii) {
-  switch (kind) {
-    case Kind::masked:
-      return ascii ? "." : "·";
-    case Kind::nan:
-      return "?";
-    case Kind::minus_inf:
-      return ascii ? "-" : "−";
-    case Kind::plus_inf:
-      return "+";
-    case Kind::zero:  // nothing, on a scale whose lowest is something
-    case Kind::value:
-      break;
-  }
-  return " ";
+  constexpr const char *plain[] = {" ", " ", ".", "?", "-", "+"}, *marks[] = {" ", " ", "·", "?", "−", "+"};
+  return (ascii ? plain : marks)[static_cast<std::size_t>(kind)];
 }
 
 // A part of the legend that stays on one line: after how many blanks it stands, and the columns that it takes.

@@ -20,53 +20,22 @@ char32_t next(std::string_view text, std::size_t& at) noexcept {
   return c.code;
 }
 
-void append(std::string& text, char32_t point) {
-  const auto put = [&](char32_t byte) { text.push_back(static_cast<char>(byte)); };
-  if (point < 0x80) {
-    put(point);
-  } else if (point < 0x800) {
-    put(0xc0 | point >> 6), put(0x80 | (point & 0x3f));
-  } else if (point < 0x10000) {
-    put(0xe0 | point >> 12), put(0x80 | (point >> 6 & 0x3f)), put(0x80 | (point & 0x3f));
-  } else {
-    put(0xf0 | point >> 18), put(0x80 | (point >> 12 & 0x3f)), put(0x80 | (point >> 6 & 0x3f)),
-        put(0x80 | (point & 0x3f));
-  }
-}
-
-struct Range {
-  char32_t first, last;
-};
-
+// The first and the last of each of some blocks of characters.
 template <std::size_t N>
-bool in(const std::array<Range, N>& ranges, char32_t point) noexcept {
-  return std::any_of(ranges.begin(), ranges.end(), [&](const Range& r) { return point >= r.first && point <= r.last; });
+bool in(const std::array<char32_t, N>& ends, char32_t point) noexcept {
+  bool found = false;
+  for (std::size_t i = 0; i < N; i += 2) found = found || (point >= ends[i] && point <= ends[i + 1]);
+  return found;
 }
 
 // Blocks of Unicode 15 whose characters are drawn on the one before, or not at all.
-constexpr std::array<Range, 12> kNoWidth{{{0x0300, 0x036f},
-                                          {0x0483, 0x0489},
-                                          {0x0591, 0x05bd},
-                                          {0x064b, 0x065f},
-                                          {0x0900, 0x0902},
-                                          {0x093c, 0x093c},
-                                          {0x1ab0, 0x1aff},
-                                          {0x1dc0, 0x1dff},
-                                          {0x200b, 0x200d},
-                                          {0x20d0, 0x20ff},
-                                          {0xfe00, 0xfe0f},
-                                          {0xfe20, 0xfe2f}}};
+constexpr std::array<char32_t, 24> kNoWidth{0x0300, 0x036f, 0x0483, 0x0489, 0x0591, 0x05bd, 0x064b, 0x065f,
+                                            0x0900, 0x0902, 0x093c, 0x093c, 0x1ab0, 0x1aff, 0x1dc0, 0x1dff,
+                                            0x200b, 0x200d, 0x20d0, 0x20ff, 0xfe00, 0xfe0f, 0xfe20, 0xfe2f};
 // East_Asian_Width W and F, and emoji.
-constexpr std::array<Range, 10> kWide{{{0x1100, 0x115f},
-                                       {0x2e80, 0x303e},
-                                       {0x3041, 0xa4cf},
-                                       {0xa960, 0xa97c},
-                                       {0xac00, 0xd7a3},
-                                       {0xf900, 0xfaff},
-                                       {0xfe30, 0xfe6f},
-                                       {0xff00, 0xff60},
-                                       {0x1f000, 0x1faff},
-                                       {0x20000, 0x3fffd}}};
+constexpr std::array<char32_t, 20> kWide{0x1100, 0x115f, 0x2e80,  0x303e,  0x3041,  0xa4cf, 0xa960,
+                                         0xa97c, 0xac00, 0xd7a3,  0xf900,  0xfaff,  0xfe30, 0xfe6f,
+                                         0xff00, 0xff60, 0x1f000, 0x1faff, 0x20000, 0x3fffd};
 constexpr char32_t kJoiner = 0x200d;
 
 std::size_t columns_of(char32_t point) noexcept { return in(kNoWidth, point) ? 0 : in(kWide, point) ? 2 : 1; }
@@ -84,7 +53,7 @@ char32_t shown(char32_t point) noexcept {
 std::string clean(std::string_view text) {
   const std::string valid = valid_utf8(text);
   std::string result;
-  for (std::size_t at = 0; at < valid.size();) append(result, shown(next(valid, at)));
+  for (std::size_t at = 0; at < valid.size();) append_utf8(result, shown(next(valid, at)));
   return result;
 }
 
