@@ -76,30 +76,6 @@ void check_starts(const Tensor& starts, const char* what, std::int64_t total) {
          std::to_string(starts.numel()) + " values that do not");
 }
 
-void check_positions(const Mask& mask, const Sizes& p) {
-  if (!(mask.window_left >= -1 && mask.window_right >= -1))
-    fail(Kind::argument, "window sides of -1 (no limit) or more",
-         std::to_string(mask.window_left) + " and " + std::to_string(mask.window_right));
-  if (!(mask.query_starts.defined() == mask.key_starts.defined()))
-    fail(Kind::argument, "query_starts and key_starts", "only one");
-  if (mask.query_starts.defined()) {
-    if (!(p.batch == 1 && !mask.key_lengths.defined()))
-      fail(Kind::argument, "packed sequences in a batch of 1, without key_lengths", "batch " + std::to_string(p.batch));
-    check_starts(mask.query_starts, "query_starts", p.tq);
-    check_starts(mask.key_starts, "key_starts", p.tk);
-    if (!(mask.query_starts.numel() == mask.key_starts.numel()))
-      fail(Kind::shape, "as many query_starts as key_starts",
-           std::to_string(mask.query_starts.numel()) + " and " + std::to_string(mask.key_starts.numel()));
-  }
-  if (!mask.key_lengths.defined()) return;
-  require_int64(mask.key_lengths, "key_lengths", "(b)", mask.key_lengths.shape() == Shape{p.batch});
-  for (std::int64_t b = 0; b < p.batch; ++b) {
-    const std::int64_t length = number(mask.key_lengths, b);
-    if (!(length >= 0 && length <= p.tk))
-      fail(Kind::argument, "key_lengths from 0 to tk = " + std::to_string(p.tk), std::to_string(length));
-  }
-}
-
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;  // positions are below 2^31
 
 void check_offset(const Offset& offset, const char* what, const Sizes& p) {
@@ -186,6 +162,30 @@ void check_range(const Sizes& p, const Tensor& q, const Tensor& k, const Tensor&
 }
 
 }  // namespace
+
+void check_positions(const Mask& mask, const Sizes& p) {
+  if (!(mask.window_left >= -1 && mask.window_right >= -1))
+    fail(Kind::argument, "window sides of -1 (no limit) or more",
+         std::to_string(mask.window_left) + " and " + std::to_string(mask.window_right));
+  if (!(mask.query_starts.defined() == mask.key_starts.defined()))
+    fail(Kind::argument, "query_starts and key_starts", "only one");
+  if (mask.query_starts.defined()) {
+    if (!(p.batch == 1 && !mask.key_lengths.defined()))
+      fail(Kind::argument, "packed sequences in a batch of 1, without key_lengths", "batch " + std::to_string(p.batch));
+    check_starts(mask.query_starts, "query_starts", p.tq);
+    check_starts(mask.key_starts, "key_starts", p.tk);
+    if (!(mask.query_starts.numel() == mask.key_starts.numel()))
+      fail(Kind::shape, "as many query_starts as key_starts",
+           std::to_string(mask.query_starts.numel()) + " and " + std::to_string(mask.key_starts.numel()));
+  }
+  if (!mask.key_lengths.defined()) return;
+  require_int64(mask.key_lengths, "key_lengths", "(b)", mask.key_lengths.shape() == Shape{p.batch});
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    const std::int64_t length = number(mask.key_lengths, b);
+    if (!(length >= 0 && length <= p.tk))
+      fail(Kind::argument, "key_lengths from 0 to tk = " + std::to_string(p.tk), std::to_string(length));
+  }
+}
 
 bool broadcasts_to(const Shape& tensor, const Shape& shape) {
   if (tensor.size() > shape.size()) return false;

@@ -17,6 +17,9 @@ struct Sizes {
 // Throws Error naming the first thing that does not fit.
 Sizes validate(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options);
 
+// The part of it that asks for no more than the batch, tq and tk: windows, lengths and where sequences start.
+void check_positions(const Mask& mask, const Sizes& p);
+
 // Keys or values to validate() of which only the shape counts.
 Tensor stand_in(const Shape& shape, DType dtype);
 

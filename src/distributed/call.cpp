@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "attention/fields.hpp"
+#include "attention/validate.hpp"
 #include "attn/error.hpp"
 
 namespace attn::distributed {
@@ -210,42 +211,11 @@ void try_options(const Call& call, const Tensor& q, const Tensor& k, const Tenso
   attn::attention(q.slice(2, 0, 0), k.slice(2, 0, 0), v.slice(2, 0, 0), none);
 }
 
-// Checks shapes that only all ranks together have.
+// What only all ranks together have.
 void check_whole(const Call& call) {
-  const Mask& mask = call.options.mask;
-  const auto numbers = [](const Tensor& t, const char* what, std::int64_t count) {
-    if (t.defined() && !(t.rank() == 1 && t.dtype() == DType::i64 && (count < 0 || t.numel() == count)))
-      fail(Error::Kind::shape, std::string(what) + ", a line of int64", t.shape().str());
-  };
-  numbers(mask.key_lengths, "key_lengths", call.problem.batch);
-  numbers(mask.query_starts, "query_starts", -1), numbers(mask.key_starts, "key_starts", -1);
-  const auto ends = [](const Tensor& starts, const char* what, std::int64_t total) {
-    std::int64_t before = 0;
-    for (std::int64_t s = 0; s < starts.numel(); ++s) {
-      const std::int64_t at = starts.data<std::int64_t>()[s * starts.stride(0)];
-      if (at < before || (s == 0 && at != 0)) before = total + 1;
-      before = std::max(before, at);
-    }
-    if (before != total)
-      fail(Error::Kind::argument,
-           std::string(what) + " that start at 0, never fall and end at " + std::to_string(total),
-           std::to_string(starts.numel()) + " values that do not");
-  };
-  if (mask.query_starts.defined() != mask.key_starts.defined())
-    fail(Error::Kind::argument, "query_starts and key_starts", "only one");
-  if (mask.query_starts.defined()) {
-    if (call.problem.batch != 1 || mask.key_lengths.defined() || mask.query_starts.numel() != mask.key_starts.numel())
-      fail(Error::Kind::argument,
-           "packed sequences in a batch of 1, without key_lengths, as many of queries as of keys", "others");
-    ends(mask.query_starts, "query_starts", call.queries().tokens());
-    ends(mask.key_starts, "key_starts", call.keys().tokens());
-  }
-  for (std::int64_t b = 0; mask.key_lengths.defined() && b < call.problem.batch; ++b) {
-    const std::int64_t length = mask.key_lengths.data<std::int64_t>()[b * mask.key_lengths.stride(0)];
-    if (length < 0 || length > call.keys().tokens())
-      fail(Error::Kind::argument, "key_lengths from 0 to " + std::to_string(call.keys().tokens()),
-           std::to_string(length));
-  }
+  const Problem& p = call.problem;
+  check_positions(call.options.mask, {p.batch, p.query_heads, p.key_heads, call.queries().tokens(),
+                                      call.keys().tokens(), p.depth, p.value_depth, 1});
 }
 
 void require_able(std::string_view scheme, const std::string& why) {
