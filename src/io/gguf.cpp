@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <set>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "attn/error.hpp"
+#include "core/decimal.hpp"
 #include "core/rows.hpp"
 #include "io/bytes.hpp"
 #include "io/file.hpp"
@@ -45,17 +45,7 @@ std::string text_of(const GgufValue& value) {
     if constexpr (std::is_same_v<T, std::string>) return v;
     if constexpr (std::is_same_v<T, bool>) return v ? "true" : "false";
     if constexpr (std::is_same_v<T, std::int64_t>) return std::to_string(v);
-    if constexpr (std::is_same_v<T, double>) {
-      std::array<char, 32> digits{};
-      const auto single = static_cast<float>(v);  // which most are: in its own, fewer digits
-      const bool is_single = static_cast<double>(single) == v;
-#if defined(__wasm__)  // there the other has tables of 100 kB
-      return {digits.data(),
-              static_cast<std::size_t>(std::snprintf(digits.data(), digits.size(), "%.*g", is_single ? 9 : 17, v))};
-#endif
-      char *begin = digits.data(), *end = begin + digits.size();
-      return {begin, (is_single ? std::to_chars(begin, end, single) : std::to_chars(begin, end, v)).ptr};
-    }
+    if constexpr (std::is_same_v<T, double>) return shortest_decimal(v);  // most are float32
     if constexpr (requires { v.size(); }) return std::to_string(v.size()) + " values";
   };
   return std::visit(text, value);

@@ -20,15 +20,6 @@ extern const LimitKernel limit_kernel;
 }  // namespace ATTN_UNIT
 
 extern const Kernels ATTN_JOIN(kernels_, ATTN_UNIT);
-#if defined(__wasm__)  // a page records every step, by the reference, and does not train
-constinit const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
-    .isa = ATTN_STRING(ATTN_UNIT),
-    .product = &ATTN_UNIT::product_kernel,
-    .few_rows = &ATTN_UNIT::few_rows_kernel,
-    .recurrence = &ATTN_UNIT::recurrence_kernel,
-    .model = &ATTN_UNIT::model_kernel,
-};
-#else
 constinit const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .isa = ATTN_STRING(ATTN_UNIT),
     .forward = &ATTN_UNIT::forward_kernel,
@@ -40,6 +31,5 @@ constinit const Kernels ATTN_JOIN(kernels_, ATTN_UNIT){
     .model = &ATTN_UNIT::model_kernel,
     .limits = &ATTN_UNIT::limit_kernel,
 };
-#endif
 
 }  // namespace attn::kernels

@@ -9,6 +9,7 @@
 #include <string>
 #include <tuple>
 
+#include "lm/names.hpp"
 #include "rotary/config_json.hpp"
 
 namespace attn {
@@ -175,6 +176,16 @@ void read_qwen3_5(const JsonObject& json, LanguageModelConfig& c) {
   check(json, c, s);
   c.gated_delta = s;
   add_rope(json, c);
+}
+
+std::vector<std::pair<std::string, Shape>> hybrid_shapes(const LanguageModelConfig& config, const std::string& layer) {
+  const GatedDeltaConfig& s = *config.gated_delta;
+  const RecurrentNames& names = names_of(config.family).of_recurrent;
+  const std::string first = layer + names_of(config.family).recurrent;
+  const auto named = [&](std::string_view name) { return std::string(first).append(name).append(".weight"); };
+  return {{first + "A_log", {s.value_heads}},
+          {named(names.convolution), {s.channels(), 1, s.convolution}},
+          {named(names.out), {config.width, s.values()}}};
 }
 
 }  // namespace attn

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,9 @@ void join_convolutions(std::vector<StoredTensor>& tensors);
 // And for a file again, cut where keys and values begin.
 std::vector<std::pair<std::string, Tensor>> split_convolution(const std::string& name, const Tensor& all,
                                                               const GatedDeltaConfig& sizes);
+
+// What a layer's state has to fit of a file: tensors of these names and shapes. `layer`: as "model.layers.0.".
+std::vector<std::pair<std::string, Shape>> hybrid_shapes(const LanguageModelConfig& config, const std::string& layer);
 
 // The text part of Qwen3.5, without experts: a quarter of each head turns, and a gate closes what softmax attention
 // gives.

@@ -58,4 +58,13 @@ void read_minicpm3(const JsonObject& json, LanguageModelConfig& c) {
   c.logits_scale = number_or(json, "dim_model_base", 256, width) / width;
 }
 
+std::vector<std::pair<std::string, Shape>> latent_shapes(const LanguageModelConfig& config) {
+  const LatentSizes& s = *config.latent;
+  const std::string first = "model.layers.0.self_attn.";
+  const std::int64_t from = s.query > 0 ? s.query : config.width;
+  return {{first + (s.query > 0 ? "q_b_proj.weight" : "q_proj.weight"), {config.heads * s.key(), from}},
+          {first + "kv_a_proj_with_mqa.weight", {s.cached(), config.width}},
+          {first + "kv_b_proj.weight", {config.heads * (s.plain + s.value), s.latent}}};
+}
+
 }  // namespace attn

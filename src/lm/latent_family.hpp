@@ -1,5 +1,9 @@
 #pragma once
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "attn/language_model.hpp"
 #include "io/json_object.hpp"
 
@@ -7,5 +11,8 @@ namespace attn {
 
 // MiniCPM3 (Hu et al. 2024, "MiniCPM"): Llama's blocks around latent attention, with scales of their own.
 void read_minicpm3(const io::JsonObject& json, LanguageModelConfig& config);
+
+// What the latents have to fit of a file: tensors of these names and shapes, of the first layer.
+std::vector<std::pair<std::string, Shape>> latent_shapes(const LanguageModelConfig& config);
 
 }  // namespace attn

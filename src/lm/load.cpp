@@ -8,6 +8,8 @@
 #include "attn/pretrained.hpp"
 #include "io/bytes.hpp"
 #include "io/file.hpp"
+#include "lm/hybrid_family.hpp"
+#include "lm/latent_family.hpp"
 #include "lm/names.hpp"
 #include "lm/stored_parameters.hpp"
 #include "ops/stored.hpp"
@@ -18,6 +20,7 @@ namespace {
 constexpr const char* kOp = "load_language_model";
 
 using ByName = std::map<std::string_view, const StoredTensor*>;
+using Shapes = std::vector<std::pair<std::string, Shape>>;
 
 const StoredTensor& required(const ByName& tensors, const std::string& name, const Shape& shape,
                              const io::Origin& origin) {
@@ -39,31 +42,6 @@ ByName by_name(const PretrainedFiles& files, const io::Origin& origin) {
   return tensors;
 }
 
-#if defined(__wasm__)  // families with latents, or with states of many sizes, run in no page
-constexpr bool kEveryMixer = false;
-#else
-constexpr bool kEveryMixer = true;
-#endif
-
-void check_latents(const LanguageModelConfig& c, const LatentSizes& s, const ByName& tensors,
-                   const io::Origin& origin) {
-  const std::string first = "model.layers.0.self_attn.";
-  const std::int64_t from = s.query > 0 ? s.query : c.width;
-  required(tensors, first + (s.query > 0 ? "q_b_proj.weight" : "q_proj.weight"), {c.heads * s.key(), from}, origin);
-  required(tensors, first + "kv_a_proj_with_mqa.weight", {s.cached(), c.width}, origin);
-  required(tensors, first + "kv_b_proj.weight", {c.heads * (s.plain + s.value), s.latent}, origin);
-}
-
-void check_recurrent(const LanguageModelConfig& c, const GatedDeltaConfig& s, const std::string& layer,
-                     const ByName& tensors, const io::Origin& origin) {
-  const RecurrentNames& names = names_of(c.family).of_recurrent;
-  const std::string first = layer + names_of(c.family).recurrent;
-  const auto named = [&](std::string_view name) { return std::string(first).append(name).append(".weight"); };
-  required(tensors, first + "A_log", {s.value_heads}, origin);
-  required(tensors, named(names.convolution), {s.channels(), 1, s.convolution}, origin);
-  required(tensors, named(names.out), {c.width, s.values()}, origin);
-}
-
 // The first layer of either kind, or those that there are.
 void check_mixers(const LanguageModelConfig& c, const ByName& tensors, const io::Origin& origin) {
   const auto first = [&](Mixer mixer) {
@@ -75,8 +53,8 @@ void check_mixers(const LanguageModelConfig& c, const ByName& tensors, const io:
     required(tensors, prefix(softmax) + "self_attn.o_proj.weight",
              {c.width, c.heads * (c.latent ? c.latent->value : c.head_dim)}, origin);
   }
-  if (kEveryMixer && recurrent < none && c.gated_delta)
-    check_recurrent(c, *c.gated_delta, prefix(recurrent), tensors, origin);
+  for (const auto& [name, shape] : recurrent < none && c.gated_delta ? hybrid_shapes(c, prefix(recurrent)) : Shapes{})
+    required(tensors, name, shape, origin);
 }
 
 // The config's sizes are those of the files, before memory is taken for them.
@@ -92,7 +70,7 @@ void check_sizes(const LanguageModelConfig& c, const ByName& tensors, const io::
   } else {
     check_mixers(c, tensors, origin);
     required(tensors, "model.layers.0.mlp.down_proj.weight", {c.width, c.inner_width}, origin);
-    if (kEveryMixer && c.latent) check_latents(c, *c.latent, tensors, origin);
+    for (const auto& [name, shape] : c.latent ? latent_shapes(c) : Shapes{}) required(tensors, name, shape, origin);
   }
 }
 

@@ -42,14 +42,25 @@ T narrow(Wide<T> value) noexcept {
   }
 }
 
+// What is computed with. A build that is for float32 alone, as a page's is, has no other loops.
+#if defined(ATTN_FLOAT32_ALONE)
+inline constexpr const char* kComputed = "float32";
+template <class T>
+inline constexpr bool is_computed = std::is_same_v<T, float>;
+#else
+inline constexpr const char* kComputed = "float32, float64, float16 or bfloat16";
+template <class T>
+inline constexpr bool is_computed = !std::is_integral_v<T>;
+#endif
+
 // Calls f(T{}) for a floating dtype, throws Error for another.
 template <class F>
 decltype(auto) visit_floating(const char* op, DType dtype, F&& f) {
-  return visit(dtype, [&]([[maybe_unused]] auto zero) -> decltype(f(double{})) {
-    if constexpr (std::is_integral_v<decltype(zero)>) {
-      throw Error(Error::Kind::dtype, op, "float32, float64, float16 or bfloat16", name(dtype));
-    } else {
+  return visit(dtype, [&]([[maybe_unused]] auto zero) -> decltype(f(float{})) {
+    if constexpr (is_computed<decltype(zero)>) {
       return f(zero);
+    } else {
+      throw Error(Error::Kind::dtype, op, kComputed, name(dtype));
     }
   });
 }

@@ -1,7 +1,9 @@
 // What the library in a page leaves out, and says so where it is asked for it: a page has to be small.
+#include "attention/fused.hpp"
 #include "attn/error.hpp"
 #include "attn/latent_attention.hpp"
 #include "lm/hybrid_family.hpp"
+#include "lm/hybrid_layer.hpp"
 #include "lm/latent_family.hpp"
 
 namespace attn {
@@ -18,6 +20,28 @@ void read_olmo_hybrid(const io::JsonObject& json, LanguageModelConfig&) { absent
 void join_convolutions(std::vector<StoredTensor>&) {}
 void read_qwen3_5(const io::JsonObject& json, LanguageModelConfig&) { absent(json); }
 void read_minicpm3(const io::JsonObject& json, LanguageModelConfig&) { absent(json); }
+std::vector<std::pair<std::string, Shape>> hybrid_shapes(const LanguageModelConfig&, const std::string&) { return {}; }
+std::vector<std::pair<std::string, Shape>> latent_shapes(const LanguageModelConfig&) { return {}; }
+std::unique_ptr<RecurrentLayer> make_hybrid_layer(ModuleConfig, const GatedDeltaConfig&, Generator&, const std::string&,
+                                                  const RecurrentNames&) {
+  return nullptr;
+}
+
+// A page shows every step, which the fused kernels do not hold.
+bool can_fuse(const Tensor&, const AttentionOptions&) { return false; }
+bool can_decode(const Tensor&, const Sizes&, const AttentionOptions&) { return false; }
+AttentionResult fused_attention(const Tensor&, const Tensor&, const Tensor&, const Sizes&, const AttentionOptions&,
+                                const Tensor&) {
+  return {};
+}
+AttentionResult fused_attention(const Tensor&, const kernels::Pages&, const Sizes&, const AttentionOptions&,
+                                const std::function<std::pair<Tensor, Tensor>()>&, const Tensor&) {
+  return {};
+}
+AttentionGradient fused_attention_backward(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Sizes&,
+                                           const AttentionOptions&, const AttentionResult&) {
+  return {};
+}
 
 std::unique_ptr<LatentAttention> make_latent_attention(const ModuleConfig&, const LatentSizes&, Generator&,
                                                        std::string_view) {

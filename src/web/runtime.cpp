@@ -1,6 +1,8 @@
 // What Debian's C++ runtime for WebAssembly lacks. Exceptions: what is thrown is handed to the page as its text, and
 // the call ends there. Nothing is unwound, so no `catch` runs, and what the call held stays in memory.
+#include <cstdarg>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -28,5 +30,16 @@ double __wrap_strtod(const char* text, char** end) {  // NOLINT
   if (end) *end = const_cast<char*>(text) + std::strlen(text);
   return attn_number(text);
 }
+
+// Likewise the texts of printf(), whose arguments lie one behind the other in memory; the C library's are 7 kB. What a
+// program says before it gives up is nowhere to be read.
+int __wrap_snprintf(char* to, std::size_t room, const char* format, ...) {  // NOLINT
+  std::va_list arguments;
+  va_start(arguments, format);
+  const int length = attn_print(to, room, format, arguments);
+  va_end(arguments);
+  return length;
+}
+int __wrap_vfprintf(std::FILE*, const char*, std::va_list) { return 0; }  // NOLINT
 
 }  // extern "C"

@@ -13,14 +13,9 @@
 namespace attn::kernels::ATTN_UNIT {
 
 extern const ModelKernel model_kernel;
-#if defined(__wasm__)  // a page does not train
-const ModelKernel model_kernel{
-    .narrow = narrow, .layer_norm = layer_norm, .rms_norm = rms_norm, .gelu = gelu, .gated = gated};
-#else
 const ModelKernel model_kernel{
     narrow, layer_norm,     layer_norm_backward, rms_norm, rms_norm_backward, gelu, gelu_backward,
     gated,  gated_backward, cross_entropy,       adamw,    sum_of_squares};
-#endif
 
 extern const LimitKernel limit_kernel;
 const LimitKernel limit_kernel{multiply_add_f32, read_memory};

@@ -140,12 +140,6 @@ class ForwardPanels {
   }
 
   void run(const RecurrenceResult& result) {
-#if !defined(__wasm__)  // a page reads its text at once
-    if (p_.tokens == 1 && p_.initial && result.state) {
-      p_.delta ? step<true>(result) : step<false>(result);
-      return;
-    }
-#endif
     begin();
     for (std::int64_t t = 0; t < p_.tokens; t += 2 * kPairs) {
       const int tokens = static_cast<int>(least_of(2 * kPairs, p_.tokens - t));
@@ -159,6 +153,9 @@ class ForwardPanels {
     }
     if (result.state) end(result.state);
   }
+
+  // The same of one token that goes on from a state.
+  void run_step(const RecurrenceResult& result) { p_.delta ? step<true>(result) : step<false>(result); }
 
  private:
   // Values have become outputs.
@@ -376,7 +373,8 @@ inline std::size_t forward_scratch(const Recurrence& p, std::int64_t panels) {
 inline void forward_panels(const Recurrence& p, const RecurrenceResult& result, std::int64_t first, std::int64_t panels,
                            void* scratch) {
   Workspace memory{static_cast<float*>(scratch)};
-  ForwardPanels(p, first, panels, memory).run(result);
+  ForwardPanels of_these(p, first, panels, memory);
+  p.tokens == 1 && p.initial&& result.state ? of_these.run_step(result) : of_these.run(result);
 }
 
 }  // namespace

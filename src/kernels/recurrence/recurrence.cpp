@@ -7,11 +7,7 @@
 namespace attn::kernels::ATTN_UNIT {
 
 extern const RecurrenceKernel recurrence_kernel;
-#if defined(__wasm__)  // a page does not train
-const RecurrenceKernel recurrence_kernel{kPanel, forward_scratch, forward_panels};
-#else
 const RecurrenceKernel recurrence_kernel{kPanel, forward_scratch,  forward_panels,
                                          kChunk, backward_scratch, backward_chunks};
-#endif
 
 }  // namespace attn::kernels::ATTN_UNIT

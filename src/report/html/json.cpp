@@ -2,10 +2,10 @@
 
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 
+#include "core/decimal.hpp"
 #include "report/utf8.hpp"
 
 namespace attn::report_page {
@@ -28,15 +28,7 @@ std::string base64(std::span<const std::byte> bytes) {
   return out;
 }
 
-std::string short_number(double value, int digits) {
-  std::array<char, 40> buffer{};
-#if defined(__wasm__)  // whose std::to_chars has tables of 100 kB; and no locale has another point
-  return {buffer.data(), static_cast<std::size_t>(std::snprintf(buffer.data(), buffer.size(), "%.*g", digits, value))};
-#endif
-  const auto end =
-      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::general, digits);
-  return {buffer.data(), end.ptr};
-}
+std::string short_number(double value, int digits) { return decimal(value, digits); }
 
 Json& Json::open(char bracket) {
   separate();
