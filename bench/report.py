@@ -113,11 +113,12 @@ def live(browser, attn, folder, own):
     opened, weights = time.perf_counter() - begin, page.run("live.size.weights")
     shown = " | ".join(f"{ms:.0f} ms" for ms in answers(page, " a", 3))
     page.run(TYPED.replace("TEXT", "'The capital of France is'"))
-    begin, more = time.perf_counter(), 16
-    for _ in range(more):
-        page.run("proceed(live.drawn)")
-        page.run(OPENED.replace("CONDITION", "Number(document.body.dataset.answered) === live.asked"))
-    speed = more / (time.perf_counter() - begin)
+    page.run("document.getElementById('live-on').click()")
+    page.run(OPENED.replace("CONDITION", "live.ahead"))  # keys and values of the text are there
+    first, begin = page.run("live.ids.length"), time.perf_counter()
+    page.run(OPENED.replace("CONDITION", f"live.ids.length >= {first + 32}"))
+    speed = (page.run("live.ids.length") - first) / (time.perf_counter() - begin)
+    page.run("document.getElementById('live-on').click()")
     print(f"| {weights / 1e6:.1f} million, {os.path.getsize(own) / 1e6:.0f} MB from disk | opened in {opened:.1f} s | {speed:.1f} tokens/s | {shown} |", flush=True)
     page.close()
 

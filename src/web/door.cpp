@@ -43,6 +43,8 @@ struct Page {
   std::unique_ptr<Module> module;
   bool crosses = false;  // the module takes a source
   Trace trace;
+  std::unique_ptr<Decoder> decoder;  // of the model, which has read these ids
+  std::vector<std::int64_t> read;
   std::vector<std::int64_t> ids, plain_ids;  // of the last pass, and of the last one without edits
   Tensor logits, plain;                      // theirs, (tokens, vocab_size)
   Tensor words;                              // of the last embedding
@@ -203,6 +205,25 @@ std::string blocks_json() {
   return json.end().str();
 }
 
+// What the heads of each layer do while ids are read twice.
+std::string names_json(const std::vector<std::int64_t>& ids) {
+  std::vector<std::int64_t> twice = ids;
+  twice.insert(twice.end(), ids.begin(), ids.end());
+  Trace steps;
+  edited_forward(model(), Tensor::from(std::span<const std::int64_t>(twice), {std::ssize(twice)}), {}, &steps);
+  Json json;
+  json.object().name("named").number(report_page::kNamed).name("layers").array();
+  for (const report_page::Block& block : report_page::arrange(steps, 0).blocks) {
+    std::vector<report_page::HeadKinds> kinds;
+    for (std::int64_t head = 0; head < block.weights().size(0); ++head)
+      kinds.push_back(report_page::head_kinds(block.weights().select(0, head), ids));
+    json.object();
+    report_page::write_kinds(json, kinds);
+    json.end();
+  }
+  return json.end().end().str();
+}
+
 // True where a query sees a key that is not later.
 Tensor past(std::int64_t rows, std::int64_t columns) {
   Tensor keep = Tensor::zeros({rows, columns}, DType::boolean);
@@ -272,6 +293,7 @@ const char* attn_open_model(const std::byte* bytes, std::size_t count, const cha
   const std::string_view source = "the file";
   page().model = std::make_unique<LanguageModel>(
       load_language_model(open_pretrained(Bytes(bytes, count), config, source), source, kept(weights)));
+  page().decoder.reset(), page().read.clear(), page().plain_ids.clear();
   page().trace = {}, page().logits = {};
   return say(size_of_model());
 }
@@ -329,6 +351,18 @@ void attn_run(const std::int32_t* ids, std::size_t count, const char* edits) {
   if (std::string_view(edits) == "[]") now.plain_ids = wide, now.plain = logits;
 }
 
+void attn_read(const std::int32_t* ids, std::size_t count) {
+  Page& now = page();
+  std::vector<std::int64_t> wide(ids, ids + count), held = std::move(now.read);
+  // A call that fails leaves neither behind.
+  std::unique_ptr<Decoder> decoder = std::move(now.decoder);
+  const bool goes_on = decoder && held.size() < count && std::equal(held.begin(), held.end(), wide.begin());
+  if (!goes_on) decoder = std::make_unique<Decoder>(model(), 1), held.clear();
+  const Tensor logits = decoder->read(0, std::span<const std::int64_t>(wide).subspan(held.size()));
+  now.trace = {}, now.logits = now.plain = logits.view({1, logits.numel()});
+  now.ids = now.plain_ids = now.read = std::move(wide), now.decoder = std::move(decoder);
+}
+
 void attn_run_module(const float* x, std::size_t tokens, std::size_t width, const float* source, std::size_t sources,
                      const char* edits) {
   if (!page().module) throw Error(Error::Kind::argument, "page", "a module that is open", "none");
@@ -352,6 +386,8 @@ void attn_run_module(const float* x, std::size_t tokens, std::size_t width, cons
 const char* attn_steps() { return say(steps_json()); }
 
 const char* attn_blocks() { return say(blocks_json()); }
+
+const char* attn_names(const std::int32_t* ids, std::size_t count) { return say(names_json({ids, ids + count})); }
 
 const char* attn_space(int block) {
   const auto& blocks = page().blocks.blocks;

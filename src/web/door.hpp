@@ -13,6 +13,9 @@ extern "C" {
 #if defined(__wasm__)  // the page's own
 [[noreturn]] __attribute__((import_module("attn"), import_name("failed"))) void attn_failed(const char* text);
 __attribute__((import_module("attn"), import_name("number"))) double attn_number(const char* text);
+// As snprintf(): `arguments` lie in memory one behind the other.
+__attribute__((import_module("attn"), import_name("print"))) int attn_print(char* to, std::size_t room,
+                                                                            const char* format, const void* arguments);
 #endif
 
 void* attn_new(std::size_t bytes);
@@ -41,7 +44,10 @@ const char* attn_embed(const char* text, int width);
 // where a value may be "-inf", or "from" an earlier step, whose number at that place is taken, and of
 // {"layer": 0, "head": 1}, heads that are switched off. Without edits it is "[]".
 void attn_run(const std::int32_t* ids, std::size_t count, const char* edits);
-// The same of a module, whose inputs are (tokens, width), and in cross-attention (sources, width).
+// What follows `count` ids, without steps and edits: those that the last call of this read, too, are in a cache of keys
+// and values.
+void attn_read(const std::int32_t* ids, std::size_t count);
+// The same as attn_run() of a module, whose inputs are (tokens, width), and in cross-attention (sources, width).
 void attn_run_module(const float* x, std::size_t tokens, std::size_t width, const float* source, std::size_t sources,
                      const char* edits);
 // What was recorded: [{"name": "h.0.attn.queries", "shape": [4, 16, 8], "at": 65536}, …], float32 numbers from address
@@ -53,6 +59,9 @@ const char* attn_steps();
 const char* attn_blocks();
 // Of one of these layers, where words and contexts lie: {"space": […]}. It takes longer than all the rest.
 const char* attn_space(int block);
+// What each head does while `count` ids, two at least, are read twice: {"named": 0.4, "layers": [{"kinds": [{"first":
+// 0.1, "previous": 0.8, "same": 0.05, "induction": 0.05}, …]}, …]}. A head has the name of its largest from "named" on.
+const char* attn_names(const std::int32_t* ids, std::size_t count);
 // Each row by itself: "softmax", "naive", which is exp(s) / Σ exp(s), "sum", which is s / Σ s, or "divided", by the sum
 // of what no query sees too early, with 0 for the rest. The numbers stay there until the next call of this one.
 const float* attn_rows(const char* way, const float* numbers, std::size_t rows, std::size_t columns);

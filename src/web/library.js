@@ -16,14 +16,31 @@ class Library {
       proc_exit: () => { throw new LibraryError(noMemory); },
     };
     const needed = Object.fromEntries(WebAssembly.Module.imports(module).map(({ name }) => [name, system[name] ?? none]));
-    const instance = new WebAssembly.Instance(module, { wasi_snapshot_preview1: needed, attn: { failed: (at) => { throw new LibraryError(this.text(at).replace("std::bad_alloc", noMemory)); }, number: (at) => Number(this.text(at)) } });
+    const instance = new WebAssembly.Instance(module, { wasi_snapshot_preview1: needed, attn: { failed: (at) => { throw new LibraryError(this.text(at).replace("std::bad_alloc", noMemory)); }, number: (at) => Number(this.text(at)), print: (...given) => this.print(...given) } });
     this.exports = instance.exports;
     this.memory = this.exports.memory;
     this.exports._initialize();
   }
-  text(at) {
-    const bytes = new Uint8Array(this.memory.buffer, at >>> 0), end = bytes.indexOf(0);
-    return new TextDecoder().decode(bytes.subarray(0, end));
+  text(at, most) {
+    const bytes = new Uint8Array(this.memory.buffer, at >>> 0, most), end = bytes.indexOf(0);
+    return new TextDecoder().decode(bytes.subarray(0, end < 0 ? most : end));
+  }
+  // C's snprintf(), of integers, texts and numbers with at most so many digits.
+  print(to, room, format, args) {
+    const view = new DataView(this.memory.buffer);
+    const take = (bytes) => { args = Math.ceil(args / bytes) * bytes + bytes; return args - bytes; };
+    const written = this.text(format).replace(/%0?(\d*)\.?(\*|\d*)(l*|z)([a-z])/gi, (all, width, digits, size, kind) => {
+      if (digits === "*") digits = view.getInt32(take(4), true);
+      if (kind === "s") return this.text(take(4), digits || undefined);
+      const number = "fg".includes(kind) ? view.getFloat64(take(8), true) : size === "ll" ? view.getBigInt64(take(8), true) : kind === "d" ? view.getInt32(take(4), true) : view.getUint32(take(4), true);
+      if (kind === "f") return number.toFixed(digits || 6);
+      if (kind === "g") return String(Number(number.toPrecision(digits || 6)));
+      return number.toString(/x/i.test(kind) ? 16 : 10).padStart(Math.max(width, digits), "0");
+    });
+    const bytes = new Uint8Array(this.memory.buffer, to, room), text = new TextEncoder().encode(written);
+    bytes.set(text.subarray(0, room - 1));
+    bytes[Math.min(text.length, room - 1)] = 0;
+    return text.length;
   }
   // Texts become zero-ended UTF-8, byte arrays their address and count, other arrays their address.
   call(name, ...values) {
@@ -67,6 +84,7 @@ class Library {
     return found;
   }
   space(block) { return this.json("space", block).space; }
+  names(ids) { return this.json("names", Int32Array.from(ids), ids.length); }
   // Each row by itself, a way that attn_rows() of door.hpp names.
   rows(way, values, columns) { return this.floats(this.call("rows", way, Float32Array.from(values), values.length / columns, columns), values.length); }
   floats(at, count) { return new Float32Array(this.memory.buffer, at >>> 0, count).slice(); }
@@ -74,6 +92,8 @@ class Library {
   steps() {
     return this.json("steps").map(({ at, ...step }) => ({ ...step, values: new Float32Array(this.memory.buffer, at, step.shape.reduce((a, b) => a * b, 1)) }));
   }
+  // The same ids without steps, by the cache of those that were read before: what may follow is all that is told.
+  read(ids) { this.call("read", Int32Array.from(ids), ids.length); }
   next({ temperature = 1, topK = 0, topP = 1, most = 20 } = {}) { return this.json("next", temperature, topK, topP, most); }
   draw({ temperature = 1, topK = 0, topP = 1, seed = 0 } = {}) { return this.call("draw", temperature, topK, topP, seed); }
 }

@@ -11,7 +11,7 @@ function openModel({ weights, config, tokenizer, tokenizerConfig }) {
   const tokens = library.openTokenizer(tokenizer, tokenizerConfig, gguf ? weights : new Uint8Array());
   if (tokens > size.vocab) throw new LibraryError(`[page] expected the tokenizer of a model of ${size.vocab} tokens; found one of ${tokens}`);
   const context = Math.min(size.context, Math.floor(Math.sqrt(mostScores / size.layers / size.heads)));
-  return { library, size: { ...size, context, bytes: !gguf && !tokenizer } };
+  return { library, size: { ...size, longest: size.context, context, bytes: !gguf && !tokenizer } };
 }
 
 // The model among files from this computer, with the others that it needs; those that it has no use for are told.
@@ -27,20 +27,30 @@ async function openFiles(files) {
   return { ...openModel({ ...texts, weights: new Uint8Array(await file.arrayBuffer()) }), name: file.name, left: left.map(({ name }) => name) };
 }
 
+const said = (library, sampling) => { const drawn = library.draw(sampling); return { next: library.next(sampling), drawn, drawnToken: library.decode([drawn]).tokens[0] }; };
+
+// What follows the ids of a text that goes on, and no steps: keys and values of all ids but the last are there already.
+function ahead({ library, size }, { number, ids, sampling }) {
+  const read = library.decode(ids.slice(-size.longest));
+  library.read(read.ids);
+  return [{ number, ahead: true, ...read, ...said(library, sampling) }, []];
+}
+
 // `base`: the pass of this text without edits, where it was not read before.
-function answer(model, { number, text, ids, edits, sampling, block }) {
-  const { library, size } = model;
+function answer(model, asked) {
+  if (asked.ahead) return ahead(model, asked);
+  const { library, size } = model, { number, text, ids, edits, sampling, block } = asked;
   let read = ids ? library.decode(ids) : library.encode(text), base;
   const cut = read.ids.length > size.context;
   if (cut) read = library.decode(read.ids.slice(-size.context));
   if (edits.length && model.plain !== read.ids.join()) library.run(read.ids), base = library.blocks().blocks;
   library.run(read.ids, edits);
   model.plain = read.ids.join();
-  const next = library.next(sampling), drawn = library.draw(sampling), { blocks, health } = library.blocks();
+  const follows = said(library, sampling), { blocks, health } = library.blocks();
   const shown = blocks[Math.min(block, blocks.length - 1)];
   shown.space = library.space(blocks.indexOf(shown));
   const numbers = [...blocks, ...base ?? []].flatMap(({ steps }) => steps.map((step) => step.values.buffer));
-  return [{ number, text: text ?? read.tokens.join(""), ...read, cut, base: edits.length ? base : blocks, blocks, health, next, drawn, drawnToken: library.decode([drawn]).tokens[0] }, numbers];
+  return [{ number, text: text ?? read.tokens.join(""), ...read, cut, base: edits.length ? base : blocks, blocks, health, ...follows }, numbers];
 }
 
 function work() {

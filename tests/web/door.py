@@ -13,7 +13,7 @@ class Door:
     def __init__(self, path=os.environ["ATTN_DOOR"]):
         assert os.environ["ATTN_FORCE_ISA"] == "scalar"
         self.library = ctypes.CDLL(path)
-        for name in ("open_model", "encode", "embed", "steps", "next"):
+        for name in ("open_model", "encode", "embed", "names", "steps", "next"):
             getattr(self.library, f"attn_{name}").restype = ctypes.c_char_p
 
     def call(self, name, *values):
@@ -41,6 +41,9 @@ class Door:
 
     def open_module(self, config, weights=b""):
         self.call("open_module", json.dumps(config), weights)
+
+    def of_ids(self, name, ids):
+        return self.call(name, ids, ctypes.c_size_t(len(ids)))
 
     def run(self, ids, edits=()):
         self.call("run", ids, ctypes.c_size_t(len(ids)), json.dumps(edits))

@@ -128,6 +128,45 @@ class Web(unittest.TestCase):
         self.assertEqual(changed["before"], said["loss"])
         self.assertNotEqual(changed["loss"], said["loss"])
 
+    def test_a_text_that_goes_on(self):
+        """By a cache of keys and values: what follows is what it is behind the whole text."""
+        folders = [ROOT / "tests/lm/data" / name for name in ("llama", "mistral", "gemma2", "gemma3_text")]  # windows among them
+        models = [(ROOT / "examples/data/licences.safetensors", "", 0), *((f / "model.safetensors", (f / "config.json").read_text(), 0) for f in folders)]
+        models.append((ROOT / "tests/lm/data/gguf/llama.gguf", "", 3))
+        chances = lambda said: {one["id"]: one["chance"] for one in said["tokens"]}  # noqa: E731
+        for path, config, weights in models:
+            with self.subTest(path.parent.name):
+                data = path.read_bytes()
+                ids = [1 + 7 * i % 40 for i in range(12)]
+                native = door.Door()
+                native.open_model(data, config, weights)
+                self.page.run(f"it.openModel(bytesOf('{b64(data)}'), {json.dumps(config)}, {weights})")
+                for count in (5, 6, 9, 12, 7):  # one more, some more, and another text
+                    self.page.run(f"it.read({ids[:count]})")
+                    cached = self.page.run("it.next({ most: 1000 })")
+                    native.of_ids("read", ids[:count])
+                    self.assertEqual([one["id"] for one in json.loads(native.call("next", 1.0, 0, 1.0, 5))["tokens"]], [one["id"] for one in cached["tokens"][:5]])
+                    self.page.run(f"it.run({ids[:count]})")
+                    whole = chances(self.page.run("it.next({ most: 1000 })"))
+                    self.assertEqual(set(whole), set(chances(cached)))
+                    for token, chance in chances(cached).items():
+                        self.assertAlmostEqual(chance, whole[token], delta=1e-5)
+                self.assertEqual(cached["loss"], "nan")
+
+    def test_names_of_heads(self):
+        model = (ROOT / "examples/data/licences.safetensors").read_bytes()
+        ids = list(b"You may copy")
+        native = door.Door()
+        native.open_model(model)
+        self.page.run(f"it.openModel(bytesOf('{b64(model)}'))")
+        expected, found = json.loads(native.of_ids("names", ids)), self.page.run(f"it.names({ids})")
+        self.assertEqual(found["named"], expected["named"])
+        for mine, theirs in zip(found["layers"], expected["layers"], strict=True):
+            for one, other in zip(mine["kinds"], theirs["kinds"], strict=True):
+                self.assertEqual(sorted(one), ["first", "induction", "previous", "same"])
+                for name, value in one.items():
+                    self.assertAlmostEqual(value, other[name], delta=1e-6)
+
     def test_modules_of_the_book(self):
         rng = random.Random(7)
         x = [rng.uniform(0, 1) for _ in range(18)]

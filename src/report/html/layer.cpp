@@ -48,6 +48,15 @@ void write_scores(Json& json, const Tensor& weights) {
   json.end();
 }
 
+void write_kinds(Json& json, const std::vector<HeadKinds>& heads) {
+  json.name("kinds").array();
+  for (const HeadKinds& k : heads) {
+    json.object().name("first").number(k.first).name("previous").number(k.previous);
+    json.name("same").number(k.same).name("induction").number(k.induction).end();
+  }
+  json.end();
+}
+
 void write_space(Json& json, const Block& block) {
   struct Cloud {
     std::string label;

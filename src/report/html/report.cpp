@@ -72,15 +72,6 @@ void write_steps(Json& json, const Block& block, const Plan& plan, Comparison& k
   json.end();
 }
 
-void write_kinds(Json& json, const std::vector<HeadKinds>& heads) {
-  json.name("kinds").array();
-  for (const HeadKinds& k : heads) {
-    json.object().name("first").number(k.first).name("previous").number(k.previous);
-    json.name("same").number(k.same).name("induction").number(k.induction).end();
-  }
-  json.end();
-}
-
 // What is compressed of a layer: the length of its JSON in four bytes, the JSON, blanks up to a multiple of four, and
 // the bytes that the JSON names.
 std::string packed(const Json& json, const std::string& bytes) {

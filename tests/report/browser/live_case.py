@@ -104,6 +104,23 @@ class Live(LivePage):
         self.settled(page)
         self.assertEqual(page.run("live.ids.length"), before + 1)
 
+    def test_a_long_pass_waits_for_the_pause(self):
+        page = self.live()
+        page.set("#temperature", "0")
+        self.settled(page)
+        page.run("live.mostAtOnce = 0")  # as if each pass took long
+        page.click("#live-on")
+        self.wait(page, "live.ids.length >= 20")
+        self.assertEqual(page.run("report.tokens.length"), len(TEXT))
+        self.assertRegex(page.text("#live-said"), "when the text pauses")
+        page.click("#live-on")
+        self.wait(page, f"!live.going && !live.ahead && {ANSWERED} === live.asked")
+        text = page.run("document.getElementById('live-text').value")
+        self.assertEqual(page.run("report.tokens.join('')"), text[-32:])  # the model's context
+        self.assertRegex(page.text("#live-loss"), r"^loss \d")
+        wanted = library.attn(self.folder, "generate", "--model", MODEL, "--prompt", TEXT, "--tokens", min(len(text), 32) - len(TEXT), "--temperature", 0)
+        self.assertEqual(text[:32].strip(), wanted.strip())
+
     def test_edits_and_back(self):
         page = self.live()
         self.type(page, ".")

@@ -3,6 +3,7 @@
 
 const live = {
   now: { text: report.title, ids: undefined, edits: [] }, past: [], asked: 0, shown: 0, labels: [], hash: "", notice: "",
+  mostAtOnce: 2e8,  // tokens times weights of a pass that takes a tenth of a second
   isModule: !document.getElementById("model"), number: (id) => Number(document.getElementById(id)?.value),
 };
 
@@ -75,13 +76,13 @@ matrixCanvas = (view) => {
 
 // ---- what is asked ---------------------------------------------------------------------------------------------------
 // Each change can be undone; letters that are typed one after the other are one change.
-function ask(change = {}, kind) {
+function ask(change = {}, kind, more) {
   if (Object.keys(change).length && (kind !== "typed" || live.lastKind !== "typed")) live.past.push(live.now);
   live.lastKind = kind;
   live.now = { ...live.now, ...change };
   live.asked++;
   share();
-  return live.isModule ? moduleAnswer() : askModel();
+  return live.isModule ? moduleAnswer() : askModel(more);
 }
 function askModel(more) {
   const { text, ids, edits } = live.now;
@@ -108,7 +109,8 @@ const typed = (text) => ask({ text, ids: undefined, edits: headsOff() }, "typed"
 function proceed({ id, token: text }) {
   if (id === undefined) return;
   live.drawn = {};
-  ask({ text: live.now.text + text, ids: [...live.ids, id], edits: headsOff() });
+  const ids = [...live.ids, id], edits = headsOff();
+  ask({ text: live.now.text + text, ids, edits }, undefined, { ahead: live.going && !edits.length && ids.length * live.size.weights > live.mostAtOnce });
   document.getElementById("live-text").value = live.now.text;
 }
 
@@ -208,10 +210,12 @@ function modelPanel() {
   for (const kind of ["dragover", "drop"]) document.addEventListener(kind, dragged);
 }
 
+// A text goes on token by token. Where a pass with its steps takes long, they are shown when it pauses.
 function toggled() {
   live.going = !live.going;
   document.getElementById("live-on").textContent = live.going ? "Pause" : "Continue";
   if (live.going) proceed(live.drawn);
+  else if (live.ahead) ask();
 }
 
 // With edits each number stands behind what it is without them.
@@ -259,7 +263,9 @@ function heard({ data }) {
     redraw();
     return select({});
   }
-  if (data.error) { live.going = false; return refused(data.error); }
+  if (data.error) { live.ahead = false; if (live.going) toggled(); return refused(data.error); }
+  live.ahead = data.ahead;
+  if (data.ahead) return goesOn(data);
   live.shown = data.number;
   live.looked = undefined;
   live.shownEdits = live.now.edits;
@@ -275,6 +281,14 @@ function heard({ data }) {
   if (live.waits?.model === live.file && data.file) return restore(live.waits.hash);
   if (data.file && data.number < live.asked) ask();  // what was typed meanwhile was read by the model before
   if (live.going) setTimeout(() => live.going && proceed(live.drawn), 60);
+}
+
+function goesOn({ number, ids, next, drawn, drawnToken }) {
+  Object.assign(live, { ids, next, drawn: { id: drawn, token: drawnToken } });
+  answered("The layers below follow when the text pauses.");
+  showNext();
+  document.body.dataset.answered = number;
+  if (live.going) setTimeout(() => live.going && proceed(live.drawn));
 }
 
 function startModel() {
