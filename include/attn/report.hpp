@@ -16,9 +16,18 @@ namespace attn {
 // A model as the bytes of its files, safetensors with a config or GGUF, which a page holds to compute by itself.
 // Without weights it stands for the module of the list that ReportOptions names, with its config and parameters.
 struct LiveModel {
+  // Weights of a step of its training, which a slider puts in the place of the model's.
+  struct Kept {
+    std::int64_t step = 0;
+    std::string weights;  // safetensors with the model's tensors, or a file of it with rows in int8
+                          // (tools/attn/common/live_model.cpp)
+  };
+
   std::string weights;
   std::string config;                       // config.json's text; empty where the weights have it
   std::string tokenizer, tokenizer_config;  // tokenizer.json's; empty where a token is a byte, or GGUF has it
+  std::vector<Kept> kept;                   // in the order of their steps
+  bool kept_in_bytes = false;
 };
 
 // These options tell what a trace does not know. All of them are optional: the page leaves out what it cannot tell.

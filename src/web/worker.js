@@ -11,7 +11,7 @@ function openModel({ weights, config, tokenizer, tokenizerConfig }) {
   const tokens = library.openTokenizer(tokenizer, tokenizerConfig, gguf ? weights : new Uint8Array());
   if (tokens > size.vocab) throw new LibraryError(`[page] expected the tokenizer of a model of ${size.vocab} tokens; found one of ${tokens}`);
   const context = Math.min(size.context, Math.floor(Math.sqrt(mostScores / size.layers / size.heads)));
-  return { library, size: { ...size, longest: size.context, context, bytes: !gguf && !tokenizer } };
+  return { library, config, gguf, size: { ...size, longest: size.context, context, bytes: !gguf && !tokenizer } };
 }
 
 // The model among files from this computer, with the others that it needs; those that it has no use for are told.
@@ -27,6 +27,14 @@ async function openFiles(files) {
   return { ...openModel({ ...texts, weights: new Uint8Array(await file.arrayBuffer()) }), name: file.name, left: left.map(({ name }) => name) };
 }
 
+// The weights that a run has kept take the place of the model's, or its own again.
+function hold(model, at) {
+  if (model.at === at) return;
+  const bytes = at === undefined ? model.weights : model.kept[at];
+  model.library.openModel(model.inBytes && at !== undefined ? widened(bytes) : bytes, model.config, model.gguf ? 3 : 0);
+  Object.assign(model, { at, plain: undefined });
+}
+
 const said = (library, sampling) => { const drawn = library.draw(sampling); return { next: library.next(sampling), drawn, drawnToken: library.decode([drawn]).tokens[0] }; };
 
 // What follows the ids of a text that goes on, and no steps: keys and values of all ids but the last are there already.
@@ -38,6 +46,7 @@ function ahead({ library, size }, { number, ids, sampling }) {
 
 // `base`: the pass of this text without edits, where it was not read before.
 function answer(model, asked) {
+  hold(model, asked.at);
   if (asked.ahead) return ahead(model, asked);
   const { library, size } = model, { number, text, ids, edits, sampling, block } = asked;
   let read = ids ? library.decode(ids) : library.encode(text), base;
@@ -60,10 +69,11 @@ function work() {
   try { postMessage(...answer(opened, asked)); } catch (error) { postMessage({ number: asked.number, error: error.message }); }
 }
 
-async function start({ engine, model }) {
+async function start({ engine, model, kept, inBytes }) {
   const stream = new Blob([engine]).stream().pipeThrough(new DecompressionStream("gzip"));
   code = await WebAssembly.compile(await new Response(stream).arrayBuffer());
   opened = openModel(model);
+  if (kept.length) Object.assign(opened, { weights: model.weights, kept, inBytes });
   postMessage({ opened: opened.size });
 }
 
@@ -74,10 +84,17 @@ async function openOwn(asked) {
   postMessage({ ...said, file: { ...model.size, name, left } }, numbers);
 }
 
+// What names heads: the beginning of the text, read twice, as attn report reads it.
+function postNames({ number, names }) {
+  const { library, size: { context } } = opened, count = Math.min(64, Math.floor(context / 2), names.length);
+  if (count > 1) postMessage({ number, names: { ...library.names(names.slice(0, count)), count } });
+}
+
 onmessage = ({ data }) => {
   if (data.engine) { start(data).catch((error) => postMessage({ failed: error.message })); return; }
   if (data.files) { openOwn(data).catch((error) => postMessage({ number: data.number, error: error.message })); return; }
   if (data.space !== undefined) { postMessage({ number: data.number, at: data.space, space: opened.library.space(data.space) }); return; }
+  if (data.names) { postNames(data); return; }
   if (!waiting) setTimeout(work);  // behind the messages that are there already
   waiting = data;
 };

@@ -27,7 +27,7 @@ struct Flags {
   PictureFlags pictures;
   std::int64_t layer = 1, head = 1;  // counted from 1
   std::string output = "attn-report.html", title, layers;
-  bool live = false;
+  bool live = false, checkpoints = false;
 };
 
 constexpr const char* kReportNotes =
@@ -152,7 +152,9 @@ LiveModel live_to_hold(const Flags& flags, const TextModel& model, bool whole) {
   }
   if (!whole) wrong("a page of all layers", "--layers");
   if (!flags.title.empty()) wrong("the text as the title", "--title");
-  return live_model(flags.pictures.model, flags.pictures.tokenizer);
+  LiveModel held = live_model(flags.pictures.model, flags.pictures.tokenizer);
+  if (flags.checkpoints) add_kept(flags.pictures.model, held);
+  return held;
 }
 
 // A layer's steps are in memory until the page has what it holds of them.
@@ -234,6 +236,8 @@ void write_report(const Verb& verb, const Flags& flags) {
   Outputs outputs;
   outputs.declare("--output", flags.output, {".html", ".htm"});
   std::vector<std::string> notes;
+  if (flags.checkpoints && !(flags.live && verb.given("--model")))
+    refuse("--checkpoints", "--live and --model FILE beside it", flags.live ? "no model" : "no --live");
   const std::string page = verb.given("--model") ? model_page(verb, flags) : picture_page(verb, flags, notes);
   outputs.save({{"--output", [&](io::OutputFile& to) { to.write(page); }}});
   for (const std::string& note : notes) write_stderr("attn: " + note + "\n");
@@ -258,6 +262,9 @@ void define_report(Verb& verb, int&) {
   verb.add_flag("--live", flags->live,
                 "The page holds the module or model and computes: it reads what is typed, and later steps follow "
                 "each number that is changed.");
+  verb.add_flag("--checkpoints", flags->checkpoints,
+                "Beside --live --model: a slider puts the weights that attn train --keep-every has kept in the place "
+                "of the model's.");
   verb.add_option("--title TEXT", flags->title, "The title of the page.").default_is("the tokens");
   verb.add_option("--output FILE", flags->output, "The page to write; - is standard output.");
   verb.notes(kReportNotes);

@@ -109,7 +109,11 @@ std::string live_parts(const LiveModel& model) {
   if (model.weights.empty()) return "<script>" + std::string(page_library()) + "</script>\n" + engine;
   Json json;
   json.object().name("weights").text(as_base64(model.weights)).name("config").text(model.config);
-  json.name("tokenizer").text(model.tokenizer).name("tokenizerConfig").text(model.tokenizer_config).end();
+  json.name("tokenizer").text(model.tokenizer).name("tokenizerConfig").text(model.tokenizer_config);
+  json.name("inBytes").boolean(model.kept_in_bytes).name("kept").array();
+  for (const LiveModel::Kept& kept : model.kept)
+    json.object().name("step").number(kept.step).name("weights").text(as_base64(kept.weights)).end();
+  json.end().end();
   return "<script type=\"text/plain\" id=\"library\">" + std::string(page_library()) + std::string(page_worker()) +
          "</script>\n" + engine + "<script type=\"application/json\" id=\"model\">" + json.str() + "</script>\n";
 }

@@ -1,5 +1,6 @@
 """A page that computes: typing, continuing, edits and mistakes, against the library's own numbers."""
 
+import json
 import time
 
 import library
@@ -7,6 +8,7 @@ from overview_case import MODEL
 from report_case import ReportTest
 
 TEXT = "You may copy"
+KINDS = "JSON.stringify(blocks.map(({ kinds }) => kinds))"
 ANSWERED = "Number(document.body.dataset.answered || 0)"
 
 
@@ -25,6 +27,17 @@ class LivePage(ReportTest):
 
     def settled(self, page):
         self.wait(page, f"{ANSWERED} === live.asked")
+
+    def compare_kinds(self, page, model, text):
+        """What names heads, as a report of that model has it."""
+        recorded = self.open("--model", model, "--text", text)
+        wanted = json.loads(recorded.run(KINDS))
+        self.wait(page, f"Math.abs(blocks.at(-1).kinds?.at(-1).induction - {wanted[-1][-1]['induction']!r}) < 1e-5")
+        for mine, theirs in zip(json.loads(page.run(KINDS)), wanted, strict=True):
+            for one, other in zip(mine, theirs, strict=True):
+                for kind, score in other.items():
+                    self.near(one[kind], score, 1e-5, kind)
+        self.assertEqual(page.run("report.repeated"), recorded.run("report.repeated"))
 
     def type(self, page, text):
         page.run("document.getElementById('live-text').focus()")

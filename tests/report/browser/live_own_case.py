@@ -111,6 +111,8 @@ class LiveOwn(LivePage):
         self.assertIn("small.safetensors, a model from this computer: gpt2, 3 layers of 2 heads", page.text("#about"))
         self.assertEqual(page.text("#live-said"), "")
         self.assertEqual(self.compare(page, model, "You may copy"), (3, 2))
+        self.compare_kinds(page, model, "You may copy")
+        self.assertIn("no name (6)", page.text("#overview"))
         self.type(page, " it, too, as often")
         self.settled(page)
         self.assertEqual(len(page.run("report.tokens")), 24)  # its context

@@ -1,8 +1,16 @@
 #include "common/live_model.hpp"
 
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <utility>
+
 #include "attn/gguf.hpp"
+#include "attn/train.hpp"
+#include "common/format.hpp"
 #include "common/options.hpp"
 #include "io/file.hpp"
+#include "io/safetensors_header.hpp"
 
 namespace attn::tool {
 namespace {
@@ -22,7 +30,83 @@ std::string read_if_there(const fs::path& path) { return fs::exists(path) ? read
   refuse("--live", expected, found, "leave --live out");
 }
 
+io::SafetensorsHeader header_of(std::string_view file, const io::Origin& origin) {
+  const io::Bytes bytes = std::as_bytes(std::span(file));
+  if (bytes.size() < io::kSafetensorsLengthBytes) origin.fail("a safetensors file", "a shorter one");
+  const std::uint64_t length = io::safetensors_header_length(bytes, bytes.size(), origin);
+  io::SafetensorsHeader header = io::parse_safetensors_header(file.substr(io::kSafetensorsLengthBytes, length), origin);
+  io::check_safetensors_layout(header, bytes.size() - io::kSafetensorsLengthBytes - length, origin);
+  return header;
+}
+
+bool is_matrix(const io::SafetensorsEntry& entry) {
+  return entry.dtype == DType::f32 && entry.extent.shape.size() == 2;
+}
+
+// A row of float32 numbers as a scale, the 127th part of the largest, and int8.
+void append_row(std::string& to, const float* row, std::int64_t columns) {
+  constexpr float steps = 127;
+  float largest = 0;
+  for (std::int64_t j = 0; j < columns; ++j) largest = std::max(largest, std::abs(row[j]));
+  const float scale = largest / steps;
+  to.append(reinterpret_cast<const char*>(&scale), sizeof scale);
+  for (std::int64_t j = 0; j < columns; ++j)
+    to.push_back(static_cast<char>(scale > 0 ? std::lround(row[j] / scale) : 0));
+}
+
+// A safetensors file in which each row of a float32 matrix is that; all else is as it was, the header, too.
+std::string in_bytes(const std::string& file, const io::SafetensorsHeader& header) {
+  const std::size_t data = file.size() - header.entries.back().end;
+  std::string all = file.substr(0, data);
+  for (const io::SafetensorsEntry& entry : header.entries) {
+    const std::string own = file.substr(data + entry.begin, entry.end - entry.begin);
+    if (!is_matrix(entry)) {
+      all.append(own);
+      continue;
+    }
+    const Tensor numbers = Tensor::empty({entry.extent.shape[0], entry.extent.shape[1]});
+    std::memcpy(numbers.raw(), own.data(), own.size());
+    for (std::int64_t row = 0; row < numbers.size(0); ++row)
+      append_row(all, numbers.data<float>() + row * numbers.size(1), numbers.size(1));
+  }
+  return all;
+}
+
+// By name, where each tensor is: that of models of one run is the same.
+std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> places(const io::SafetensorsHeader& header) {
+  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> all;
+  for (const io::SafetensorsEntry& entry : header.entries) all[entry.name] = {entry.begin, entry.end};
+  return all;
+}
+
 }  // namespace
+
+void add_kept(const fs::path& path, LiveModel& model) {
+  constexpr std::size_t exact = 10'000'000, most = 100'000'000;
+  std::size_t bytes = model.weights.size();
+  for (const KeptModel& kept : kept_models(path)) model.kept.push_back({kept.step, read(kept.path)});
+  if (model.kept.empty()) {
+    refuse("--checkpoints", "models that a run has kept, such as " + kept_model(path, 500).string(), "none",
+           "attn train --keep-every N keeps them");
+  }
+  const auto expected = places(header_of(model.weights, {"--checkpoints", io::source_name(path)}));
+  for (const LiveModel::Kept& kept : model.kept) bytes += kept.weights.size();
+  model.kept_in_bytes = bytes > exact;
+  bytes = 0;
+  for (LiveModel::Kept& kept : model.kept) {
+    const std::string name = io::source_name(kept_model(path, kept.step));
+    const io::SafetensorsHeader header = header_of(kept.weights, {"--checkpoints", name});
+    if (places(header) != expected) {
+      refuse("--checkpoints", "models of the sizes of --model", name, "another run has kept it");
+    }
+    if (model.kept_in_bytes) kept.weights = in_bytes(kept.weights, header);
+    bytes += kept.weights.size();
+  }
+  if (bytes > most) {
+    refuse("--checkpoints", "kept models of at most 100 MB together, in 8 bits", formatted("{} MB", bytes / 1000000),
+           "attn train --keep-every keeps fewer of a larger N");
+  }
+}
 
 LiveModel live_model(const fs::path& path, const std::string& given) {
   const bool folder = fs::is_directory(path), gguf = !folder && io::is_gguf(path);

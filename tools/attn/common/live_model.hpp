@@ -13,4 +13,8 @@ namespace attn::tool {
 // more than 300 MB.
 LiveModel live_model(const std::filesystem::path& path, const std::string& given);
 
+// Adds the weights of the models that a run of attn train has kept beside the one at `path`, in 8 bits where all of
+// them would take more than 10 MB. Throws Error for none, for those of another run, and for more than 100 MB.
+void add_kept(const std::filesystem::path& path, LiveModel& model);
+
 }  // namespace attn::tool

@@ -40,7 +40,7 @@ function showAnswer(answer, base) {
 }
 // Code that anyone may run does not have what was changed here.
 const redraw = () => drawPanels(new Set([(altered() || live.file) && "snippets", !report.health.length && "checks"]));
-const altered = () => live.now.edits.length > 0 || Object.keys(live.now.options ?? {}).length > 0 || (live.now.weights ?? []).length > 0;
+const altered = () => live.now.edits.length > 0 || live.now.at !== undefined || Object.keys(live.now.options ?? {}).length > 0 || (live.now.weights ?? []).length > 0;
 
 // Where a layer's words lie is computed when it is selected.
 const plainPoints = pointsOf;
@@ -77,7 +77,7 @@ matrixCanvas = (view) => {
 // ---- what is asked ---------------------------------------------------------------------------------------------------
 // Each change can be undone; letters that are typed one after the other are one change.
 function ask(change = {}, kind, more) {
-  if (Object.keys(change).length && (kind !== "typed" || live.lastKind !== "typed")) live.past.push(live.now);
+  if (Object.keys(change).length && (!kind || live.lastKind !== kind)) live.past.push(live.now);
   live.lastKind = kind;
   live.now = { ...live.now, ...change };
   live.asked++;
@@ -85,8 +85,8 @@ function ask(change = {}, kind, more) {
   return live.isModule ? moduleAnswer() : askModel(more);
 }
 function askModel(more) {
-  const { text, ids, edits } = live.now;
-  live.worker.postMessage({ number: live.asked, text, ids, edits, block: state.block, ...more,
+  const { text, ids, edits, at } = live.now;
+  live.worker.postMessage({ number: live.asked, text, ids, edits, at, block: state.block, ...more,
     sampling: { temperature: live.number("temperature"), topK: live.number("top-k"), topP: live.number("top-p"), most: 24, seed: Math.floor(Math.random() * 2 ** 31) } });
 }
 function undo() {
@@ -203,7 +203,7 @@ function markHeads() {
 function modelPanel() {
   const field = (id, attributes) => liveField(id, id, { ...attributes, oninput: () => ask() });
   const files = element("input", { id: "live-files", type: "file", multiple: true, hidden: true, accept: ".gguf,.safetensors,.json", onchange: () => { openOwn(files.files); files.value = ""; } });
-  livePanel(element("p", { id: "live-loss", class: "quiet" }), element("div", { id: "live-next", class: "controls", role: "group", "aria-label": "The next tokens and their chances" }),
+  livePanel(live.steps.length > 0 && checkpointField(), element("p", { id: "live-loss", class: "quiet" }), element("div", { id: "live-next", class: "controls", role: "group", "aria-label": "The next tokens and their chances" }),
     element("div", { class: "controls" }, liveButton("live-one", "Continue by one", () => proceed(live.drawn)), liveButton("live-on", "Continue", toggled),
       field("temperature", { min: 0, max: 5, step: 0.1, value: 1 }), field("top-k", { min: 0, step: 1, value: 0 }), field("top-p", { min: 0.01, max: 1, step: 0.01, value: 1 }),
       liveButton("live-open", "Open your own model", () => files.click()), files));
@@ -241,10 +241,11 @@ function openOwn(files) {
   if (!chosen.length) return;
   said(`Opening ${named(...chosen.map(({ name }) => name))} …`);
   live.asked++;
-  askModel({ files: chosen, text: live.now.text || report.title, ids: undefined, edits: [] });
+  askModel({ files: chosen, text: live.now.text || report.title, ids: undefined, edits: [], at: undefined });
 }
 function become({ name, left, bytes, ...size }, { text, blocks: found }) {
-  Object.assign(live, { size, file: name, past: [], base: undefined });
+  Object.assign(live, { size, file: name, past: [], base: undefined, steps: [] });
+  document.getElementById("live-checkpoints")?.remove();
   live.now = live.begun = { text, ids: undefined, edits: [] };
   const notes = [`${name}, a model from this computer: ${size.family}, ${size.layers} layers of ${size.heads} heads, ${size.weights.toLocaleString("en")} weights.`, left.length > 0 && `Not read: ${left.join(", ")}.`];
   Object.assign(report, { unit: bytes ? "byte" : "token", repeated: 0, randomWeights: false, command: "", notes: notes.filter(Boolean) });
@@ -263,12 +264,14 @@ function heard({ data }) {
     redraw();
     return select({});
   }
+  if (data.names) return data.number === live.shown ? showNames(data.names) : undefined;
   if (data.error) { live.ahead = false; if (live.going) toggled(); return refused(data.error); }
   live.ahead = data.ahead;
   if (data.ahead) return goesOn(data);
   live.shown = data.number;
   live.looked = undefined;
-  live.shownEdits = live.now.edits;
+  live.namesDue = Boolean(data.file) || live.namesDue || live.shownNow?.at !== live.now.at;
+  live.shownNow = live.now;
   live.labels = data.blocks.map(({ label }) => label);
   if (data.file) become(data.file, data);
   if (data.base) live.base = { ids: data.ids.join(), values: valuesOf(data.base) };
@@ -277,7 +280,9 @@ function heard({ data }) {
   if (live.now.text === undefined) live.now.text = data.text, showFields();
   answered(data.cut && `At most ${live.size.context} tokens are read: these are the last ones.`);
   showNext();
+  showStep();
   document.body.dataset.answered = data.number;
+  askNames();
   if (live.waits?.model === live.file && data.file) return restore(live.waits.hash);
   if (data.file && data.number < live.asked) ask();  // what was typed meanwhile was read by the model before
   if (live.going) setTimeout(() => live.going && proceed(live.drawn), 60);
@@ -294,13 +299,15 @@ function goesOn({ number, ids, next, drawn, drawnToken }) {
 function startModel() {
   const part = (id) => document.getElementById(id).textContent;
   live.begun = live.now;
+  const { weights, kept, inBytes, ...model } = JSON.parse(part("model"));
+  Object.assign(live, { steps: kept.map(({ step }) => step), inBytes });
   modelPanel();
+  showStep();
   try {
     live.worker = new Worker(URL.createObjectURL(new Blob([part("library")], { type: "text/javascript" })));
     live.worker.onmessage = heard;
     live.worker.onerror = (event) => recordedOnly(event.message);
-    const { weights, ...model } = JSON.parse(part("model"));
-    live.worker.postMessage({ engine: bytesOf(part("engine")), model: { ...model, weights: bytesOf(weights) } });
+    live.worker.postMessage({ engine: bytesOf(part("engine")), model: { ...model, weights: bytesOf(weights) }, kept: kept.map((one) => bytesOf(one.weights)), inBytes });
   } catch (error) {
     recordedOnly(error.message);
   }

@@ -14,7 +14,7 @@ const listOf = (rule) => (list) => Array.isArray(list) && list.length <= 1000 &&
 const inAddress = {
   edits: ["a list of edits", listOf(isEdit)],
   ...(live.isModule ? { options: ["a module’s options", (x) => fits(x, {}, { scale: isNumber, softcap: isNumber, window: isCount, causal: (v) => typeof v === "boolean", seed: isCount })], weights: ["a list of this module’s weights", listOf(isWeight)] }
-    : { ids: ["a list of ids", listOf(isCount)] }),
+    : { ids: ["a list of ids", listOf(isCount)], at: ["a step that this page has, by its place", (x) => isCount(x) && x < live.steps.length] }),
 };
 
 function addressOf({ text, source, ids, ...others }) {
@@ -22,7 +22,7 @@ function addressOf({ text, source, ids, ...others }) {
   if (file) found.model = file;
   if (!ids && (file || text !== begun.text)) found.text = text;
   if (source !== begun.source) found.source = source;
-  for (const [name, value] of Object.entries({ ...others, ids })) if (value && Object.keys(value).length) found[name] = JSON.stringify(value);
+  for (const [name, value] of Object.entries({ ...others, ids })) if (isCount(value) || (value && Object.keys(value).length)) found[name] = JSON.stringify(value);
   return Object.keys(found).length ? `&${new URLSearchParams(found)}` : "";
 }
 
@@ -76,7 +76,7 @@ window.addEventListener("hashchange", ({ newURL }) => restore(new URL(newURL).ha
 function refused(error, ofAddress) {
   const restoring = live.restoring === live.asked || ofAddress;
   live.restoring = live.selected = undefined;
-  if (!restoring) { live.now = { ...live.now, edits: live.shownEdits ?? [] }; return said(error); }
+  if (!restoring) { live.now = { ...live.now, edits: live.shownNow?.edits ?? [], at: live.shownNow?.at }; showStep(); return said(error); }
   live.notice = `The address is not taken over: ${error}`;
   ask({ ...live.now, ...(ofAddress ? {} : live.begun) });
   showFields();

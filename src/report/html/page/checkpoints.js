@@ -1,0 +1,44 @@
+// What a run of attn train has kept on its way: a slider puts the weights of a step in the model's place, and loss, next
+// tokens, every layer and the names of heads follow.
+
+const stepName = (at) => (at === undefined ? "the end of the run" : `step ${live.steps[at]}`);
+function checkpointField() {
+  live.losses = [];
+  const last = live.steps.length, input = element("input", { id: "live-step", type: "range", min: 0, max: last, step: 1, value: last, "aria-label": "Weights of the run at",
+    oninput: () => ask({ at: Number(input.value) === last ? undefined : Number(input.value) }, "moved") });
+  const field = element("label", { class: "field" }, "weights at ", input);
+  field.style.whiteSpace = "nowrap";
+  return element("div", { class: "controls", id: "live-checkpoints" }, field, element("output", { id: "live-at", for: "live-step" }), element("span", { id: "live-losses", role: "img" }));
+}
+
+// Losses of the text by all steps that were looked at, as a line; the slider shows which one is there.
+function showStep() {
+  const { at, text, edits } = live.now, input = document.getElementById("live-step"), last = live.steps?.length;
+  if (!last) return;
+  input.value = at ?? last;
+  input.setAttribute("aria-valuetext", stepName(at));
+  const of = JSON.stringify([text, edits]);
+  if (live.lossesOf !== of) live.losses = [];
+  live.lossesOf = of;
+  if (live.next && live.next.loss !== "nan") live.losses[at ?? last] = Number(live.next.loss);
+  document.getElementById("live-at").textContent = `${stepName(at)}${live.inBytes && at !== undefined ? ", in 8 bits" : ""}`;
+  const known = Object.entries(live.losses), most = Math.max(...known.map(([, loss]) => loss)), host = document.getElementById("live-losses");
+  const place = ([n, loss]) => `${4 + (112 * n) / last},${36 - (30 * loss) / most}`;
+  host.setAttribute("aria-label", known.map(([n, loss]) => `loss ${format(loss)} at ${stepName(Number(n) === last ? undefined : Number(n))}`).join(", "));
+  fill(host, known.length > 1 && element("svg", { width: 120, height: 40, "aria-hidden": "true" }, element("polyline", { points: known.map(place).join(" "), fill: "none", stroke: "currentColor", "stroke-width": 1.5 }),
+    known.map((one) => { const [x, y] = place(one).split(","); return element("circle", { cx: x, cy: y, r: Number(one[0]) === (at ?? last) ? 4 : 2, fill: "currentColor" }); })));
+}
+
+// Heads are named anew where other weights read the text, or a model was opened from disk.
+function askNames() {
+  if (!live.namesDue) return;
+  live.namesDue = false;
+  live.worker.postMessage({ number: live.shown, names: live.ids });
+}
+function showNames({ named: least, layers, count }) {
+  layers.forEach(({ kinds }, b) => { blocks[b].kinds = kinds; });
+  Object.assign(report, { repeated: count, named: least });
+  redraw();
+  select({});
+  markHeads();
+}
