@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,19 +13,6 @@
 #include "attn/modules.hpp"
 
 namespace attn {
-
-// How many numbers each part has, by the names of config.json in Hugging Face's models.
-struct LatentSizes {
-  std::int64_t query = 0;   // q_lora_rank: of which the queries are made; 0 = of the token itself
-  std::int64_t latent = 0;  // kv_lora_rank: of which keys and values are made
-  std::int64_t plain = 0;   // qk_nope_head_dim: of a head's queries and keys, those that do not turn
-  std::int64_t rotary = 0;  // qk_rope_head_dim: those behind them, which turn; all heads' keys share theirs
-  std::int64_t value = 0;   // v_head_dim: of a head's values
-
-  std::int64_t key() const noexcept { return plain + rotary; }      // of a head's queries and keys
-  std::int64_t cached() const noexcept { return latent + rotary; }  // of a token, whatever the number of heads
-  friend bool operator==(const LatentSizes&, const LatentSizes&) = default;
-};
 
 //   queries  q_h = (W_q,h · norm(W_qa · x), its last `rotary` numbers turned by the position)
 //   latent   c   = norm(W_a · x)                      r = turned(W_r · x), one for all heads
@@ -36,16 +24,18 @@ struct LatentSizes {
 // first part. A longer piece of a prompt makes the keys and values of its text again, which then takes fewer products.
 //
 // Of ModuleConfig it follows d_in, d_out, num_heads, context_length, dropout, qkv_bias (of W_qa, and of W_a and W_r),
-// out_bias, causal, scale, epsilon (of both norms), initialise and precision; it refuses what else is set. Parameters
-// have the names and shapes of Hugging Face's DeepSeek-V2: q_a_proj, q_a_layernorm and q_b_proj, or q_proj,
-// kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj, o_proj.
+// out_bias, causal, rope (of the rotary part), scale, epsilon (of both norms), initialise and precision; it refuses
+// what else is set. Parameters have the names and shapes of Hugging Face's DeepSeek-V2: q_a_proj, q_a_layernorm and
+// q_b_proj, or q_proj, kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj, o_proj.
 class LatentAttention : public Module {
  public:
   // Throws Error (argument) for sizes that do not fit.
   LatentAttention(const ModuleConfig& config, const LatentSizes& sizes, Generator& rng, std::string_view prefix = {});
 
-  // x is (b, t, d_in) or (t, d_in). Nothing turns. A trace has AttentionLayer's steps, and "latents" before them.
-  Tensor forward(const Tensor& x, Trace* trace = nullptr) override { return forward(x, RotaryTable{}, trace); }
+  // x is (b, t, d_in) or (t, d_in). The rotary parts turn by the config's rope, if it has one. A trace has
+  // AttentionLayer's steps, and before them "compressed", W_a · x, and its norm "latents"; with a latent of the queries
+  // "query latents", too.
+  Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
   // The rotary parts turn by the table, (t, …) or (b, t, …); an empty one turns nothing.
   virtual Tensor forward(const Tensor& x, const RotaryTable& turns, Trace* trace = nullptr);
   // A decoder's step, as AttentionLayer has it: x (b, t, d_in), or of one item (1, t, d_in), follows what is in the
@@ -68,8 +58,10 @@ class LatentAttention : public Module {
     Tensor q, k, v;  // (b, heads, t, …)
   };
 
-  Tensor queries(const Tensor& x, DType kept, Tensor* low = nullptr);
-  Tensor latents(const Tensor& x, DType kept);
+  // Is told of a step, (b, t, …), and gives it back, as it was edited.
+  using Told = std::function<Tensor(const char* name, const Tensor& t)>;
+  Tensor queries(const Tensor& x, DType kept, Tensor* low = nullptr, const Told& told = {});
+  Tensor latents(const Tensor& x, DType kept, const Told& told = {});
   Heads expanded(const Tensor& q, const Tensor& latents, const Tensor& rotary, DType kept) const;
   Tensor head_rows(std::int64_t head, std::int64_t first, std::int64_t count) const;
   Tensor absorbed(const Tensor& q, const DecoderCache& cache, std::optional<std::int64_t> item, DType kept) const;
@@ -84,7 +76,13 @@ class LatentAttention : public Module {
   std::shared_ptr<Saved> saved_;
 };
 
-// By this models make theirs. The library in a page (src/web) has none, and refuses here.
+// What a config's `latents` are where it leaves them at 0: values and plain parts of d_out / num_heads numbers, latents
+// of half of d_out and at least 2, and a rotary part where the config has a rope, as long as that. Throws Error
+// (argument) where d_out is no multiple of num_heads.
+LatentSizes latent_sizes(const ModuleConfig& config);
+
+// By this models make theirs, and the list of modules, whose sizes of 0 become those of latent_sizes(). The library in
+// a page (src/web) has none, and refuses here.
 std::unique_ptr<LatentAttention> make_latent_attention(const ModuleConfig& config, const LatentSizes& sizes,
                                                        Generator& rng, std::string_view prefix);
 

@@ -19,6 +19,7 @@ struct ModuleUses {
   bool out_proj = false;   // out_proj
   bool source = false;     // keys and values come from a second input
   bool recurrent = false;  // a state takes the place of the keys and values (attn/recurrent_modules.hpp)
+  bool latent = false;     // latents: keys and values are made of one vector (attn/latent_attention.hpp)
 };
 
 struct ModuleKind {

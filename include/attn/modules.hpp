@@ -53,6 +53,19 @@ enum class LayerOrder { qkv, kqv };
 // or on all heads together (OLMo 2).
 enum class QueryKeyNorm { none, each_head, all_heads };
 
+// How many numbers each part of latent attention has, by the names of config.json in Hugging Face's models.
+struct LatentSizes {
+  std::int64_t query = 0;   // q_lora_rank: of which the queries are made; 0 = of the token itself
+  std::int64_t latent = 0;  // kv_lora_rank: of which keys and values are made
+  std::int64_t plain = 0;   // qk_nope_head_dim: of a head's queries and keys, those that do not turn
+  std::int64_t rotary = 0;  // qk_rope_head_dim: those behind them, which turn; all heads' keys share theirs; 0 = none
+  std::int64_t value = 0;   // v_head_dim: of a head's values
+
+  std::int64_t key() const noexcept { return plain + rotary; }      // of a head's queries and keys
+  std::int64_t cached() const noexcept { return latent + rotary; }  // of a token, whatever the number of heads
+  friend bool operator==(const LatentSizes&, const LatentSizes&) = default;
+};
+
 struct ModuleConfig {
   std::int64_t d_in = 0;
   std::int64_t d_out = 0;
@@ -76,7 +89,8 @@ struct ModuleConfig {
   // not turn.
   std::optional<RotaryFrequencies> rope = {};
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
-  double epsilon = 1e-6;  // of that norm, as the next
+  LatentSizes latents = {};  // of the module "latent" alone (attn/latent_attention.hpp)
+  double epsilon = 1e-6;     // of that norm, as the next
   NormForm norm = NormForm::rms;
   bool out_proj = true;                      // of MultiHeadAttention
   bool initialise = true;                    // false: draws nothing, every weight is 0 until it is loaded

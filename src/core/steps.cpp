@@ -11,8 +11,10 @@ using enum StepKind;
 constexpr std::array kSteps{
     Step{"inputs", tokens, false, "Inputs", "One embedding for each word."},
     Step{"source", tokens, true, "Source", "The other text's embeddings."},
+    Step{"compressed", tokens, true, "Compressed", "Each word in few numbers: x · W_a, before its norm."},
     Step{"latents", tokens, true, "Latents",
          "What a cache keeps of each word: all heads' keys and values are made of it."},
+    Step{"query latents", tokens, false, "Query latents", "Each word in few numbers, of which its queries are made."},
     Step{"queries", heads, false, "Queries", "What each word looks for: x · W_query."},
     Step{"keys", heads, true, "Keys", "What each word offers: x · W_key."},
     Step{"values", heads, true, "Values", "What each word gives: x · W_value."},

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "attn/error.hpp"
+#include "attn/latent_attention.hpp"
 #include "attn/module_kinds.hpp"
 #include "attn/recurrent_modules.hpp"
 
@@ -20,6 +21,13 @@ std::unique_ptr<Module> make(const ModuleConfig& config, Generator& rng) {
   } else {
     return std::make_unique<M>(config.d_in, config.d_out, rng);
   }
+}
+
+// Its output has a bias where its inputs have one, as `attention_bias` says it of Hugging Face's.
+std::unique_ptr<Module> make_latent(const ModuleConfig& config, Generator& rng) {
+  ModuleConfig c = config;
+  c.out_bias = c.qkv_bias;
+  return make_latent_attention(c, c.latents, rng, {});
 }
 
 constexpr ModuleUses kLinear{.weights = true, .linear = true, .rope = true};
@@ -54,6 +62,11 @@ constexpr std::array kKinds{
     ModuleKind{"linear", "LinearAttention", "a state, read by φ(q), φ = elu + 1", kRecurrent, make<LinearAttention>},
     ModuleKind{"delta", "DeltaNet", "a state that keys overwrite", kRecurrent, make<DeltaNet>},
     ModuleKind{"gated-delta", "GatedDeltaNet", "the same, and it fades", kRecurrent, make<GatedDeltaNet>},
+    ModuleKind{"latent",
+               "LatentAttention",
+               "keys, values of all heads from one latent",
+               {.weights = true, .linear = true, .mask = true, .rope = true, .heads = true, .latent = true},
+               make_latent},
 };
 
 }  // namespace

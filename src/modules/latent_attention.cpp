@@ -1,6 +1,7 @@
 // Projections by a latent, expanded to heads or absorbed by the queries, around the operator.
 #include "attn/latent_attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -30,7 +31,7 @@ ModuleConfig checked(ModuleConfig c, const LatentSizes& s) {
                                    {"num_heads", c.num_heads},
                                    {"latent", s.latent},
                                    {"plain", s.plain},
-                                   {"rotary", s.rotary},
+                                   {"rotary + 1", s.rotary + 1},
                                    {"value", s.value},
                                    {"query + 1", s.query + 1}}) {
     require_positive(kLatent, what, size);
@@ -40,11 +41,16 @@ ModuleConfig checked(ModuleConfig c, const LatentSizes& s) {
   require(c.dropout >= 0 && c.dropout <= 1, "dropout in [0, 1]", std::to_string(c.dropout));
   require(c.kv_heads == 0 || c.kv_heads == c.num_heads, "as many key heads as heads", std::to_string(c.kv_heads));
   require(c.head_dim == 0 || c.head_dim == s.key(), "head_dim = plain + rotary, or 0", std::to_string(c.head_dim));
-  const bool others = c.window != 0 || c.softcap != 0 || c.sinks || c.rope || !c.out_proj ||
+  const bool others = c.window != 0 || c.softcap != 0 || c.sinks || c.output_gate || !c.out_proj ||
                       c.query_key_norm != QueryKeyNorm::none || c.norm != NormForm::rms;
-  require(!others, "an out_proj, RMSNorm, and no window, softcap, sinks, rope or query_key_norm", "one of them");
+  require(!others, "an out_proj, RMSNorm, and no window, softcap, sinks, output_gate or query_key_norm", "one of them");
+  require(!c.layer_order, "no layer_order: weights are drawn in the order of Hugging Face's", "one");
+  const std::int64_t turning = c.rope ? 2 * std::ssize(c.rope->inv_freq) : s.rotary;
+  require(turning == s.rotary, "a rope of rotary numbers",
+          std::to_string(turning) + " for " + std::to_string(s.rotary));
+  require(c.latents == LatentSizes{} || c.latents == s, "latents as the sizes, or none", "others");
   if (c.scale) require_finite(kLatent, "scale", *c.scale);
-  c.kv_heads = c.num_heads, c.head_dim = s.key();
+  c.kv_heads = c.num_heads, c.head_dim = s.key(), c.latents = s;
   return c;
 }
 
@@ -116,9 +122,24 @@ LatentAttention::LatentAttention(const ModuleConfig& config, const LatentSizes& 
   out_ = layer(c.num_heads * sizes.value, c.d_out, c.out_bias, "o_proj");
 }
 
+LatentSizes latent_sizes(const ModuleConfig& config) {
+  LatentSizes s = config.latents;
+  if (s.plain == 0 || s.value == 0) {
+    require(config.num_heads > 0 && config.d_out % config.num_heads == 0, "d_out divisible by num_heads",
+            "d_out = " + std::to_string(config.d_out) + ", num_heads = " + std::to_string(config.num_heads));
+    for (std::int64_t* part : {&s.plain, &s.value})
+      if (*part == 0) *part = config.d_out / config.num_heads;
+  }
+  if (s.latent == 0) s.latent = std::max<std::int64_t>(config.d_out / 2, 2);
+  if (s.rotary == 0 && config.rope) s.rotary = 2 * std::ssize(config.rope->inv_freq);
+  return s;
+}
+
 std::unique_ptr<LatentAttention> make_latent_attention(const ModuleConfig& config, const LatentSizes& sizes,
                                                        Generator& rng, std::string_view prefix) {
-  return std::make_unique<LatentAttention>(config, sizes, rng, prefix);
+  ModuleConfig c = config;
+  c.latents = sizes, c.latents = latent_sizes(c);
+  return std::make_unique<LatentAttention>(c, c.latents, rng, prefix);
 }
 
 std::vector<Parameter*> LatentAttention::parameters() {
@@ -151,18 +172,21 @@ AttentionOptions LatentAttention::options(Align align) const {
 }
 
 // x (b, t, d_in) → (b, heads, t, key), before they turn
-Tensor LatentAttention::queries(const Tensor& x, DType kept, Tensor* low) {
+Tensor LatentAttention::queries(const Tensor& x, DType kept, Tensor* low, const Told& told) {
   Tensor from = x;
   if (query_down_) from = query_norm_->forward(linear(*query_down_, x, DType::f32), kept);
+  if (query_down_ && told) from = told("query latents", from);
   if (low) *low = from;
   return ref::split_heads(linear(*query_up_, from, kept), config_.num_heads);
 }
 
 // x (b, t, d_in) → (b, t, cached): normalised latents, and rotary keys that have not turned
-Tensor LatentAttention::latents(const Tensor& x, DType kept) {
+Tensor LatentAttention::latents(const Tensor& x, DType kept, const Told& told) {
   const Tensor both = linear(*down_, x, DType::f32);
-  const Tensor normed = norm_->forward(last(both, 0, sizes_.latent).contiguous(), kept);
-  return joined(normed, last(both, sizes_.latent, sizes_.cached()), kept);
+  Tensor short_ones = last(both, 0, sizes_.latent).contiguous();
+  if (told) short_ones = told("compressed", short_ones);
+  const Tensor normed = norm_->forward(short_ones, kept);
+  return joined(told ? told("latents", normed) : normed, last(both, sizes_.latent, sizes_.cached()), kept);
 }
 
 // latents (b, t, latent), rotary keys (b, t, rotary) → the keys and values of all heads, beside q
@@ -171,6 +195,11 @@ LatentAttention::Heads LatentAttention::expanded(const Tensor& q, const Tensor& 
   const Tensor both = ref::split_heads(linear(*up_, latents, kept), config_.num_heads);
   return {q, joined(last(both, 0, sizes_.plain), rotary.unsqueeze(1), kept),
           last(both, sizes_.plain, sizes_.plain + sizes_.value)};
+}
+
+Tensor LatentAttention::forward(const Tensor& x, Trace* trace) {
+  const bool turns = config_.rope && (x.rank() == 2 || x.rank() == 3);  // forward() refuses another rank
+  return forward(x, turns ? rotary_table(*config_.rope, x.size(-2)) : RotaryTable{}, trace);
 }
 
 Tensor LatentAttention::forward(const Tensor& given, const RotaryTable& turns, Trace* trace) {
@@ -183,11 +212,12 @@ Tensor LatentAttention::forward(const Tensor& given, const RotaryTable& turns, T
   const auto passed = [&](const char* name, const Tensor& t) {
     return trace ? in_batch(trace->pass(name, shown(t))) : t;
   };
+  const Told told = trace ? Told(passed) : Told();
   const auto s = std::make_shared<Saved>();
   s->x = in_batch(pass(trace, "inputs", given)), s->turns = turns;
-  const Tensor both = latents(s->x, kept);
-  s->latents = passed("latents", last(both, 0, sizes_.latent).contiguous());
-  s->heads = expanded(queries(s->x, kept, &s->low), s->latents, last(both, sizes_.latent, sizes_.cached()), kept);
+  const Tensor both = latents(s->x, kept, told);
+  s->latents = last(both, 0, sizes_.latent).contiguous();
+  s->heads = expanded(queries(s->x, kept, &s->low, told), s->latents, last(both, sizes_.latent, sizes_.cached()), kept);
   auto& [q, k, v] = s->heads;
   const bool one = config_.num_heads == 1, turned = turns.cos.defined();
   Trace steps = trace ? steps_within(*trace, unbatched, one, turned) : Trace{};

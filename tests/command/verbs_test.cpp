@@ -84,7 +84,8 @@ TEST_F(Verbs, ExplainNumbersItsSectionsInOrder) {
                                                   {"multihead --d-out 8 --rope", 11},
                                                   {"linear --d-out 8", 10},
                                                   {"delta --d-out 8", 13},
-                                                  {"gated-delta --d-out 8", 14}};
+                                                  {"gated-delta --d-out 8", 14},
+                                                  {"latent --d-out 8 --rope", 13}};
   for (const auto& [module, count] : sections) {
     int expected = 1;
     for (const std::string& line : lines_of(out_of(std::string("attn explain ") + module))) {
@@ -93,6 +94,42 @@ TEST_F(Verbs, ExplainNumbersItsSectionsInOrder) {
       }
     }
     EXPECT_EQ(expected, count + 1) << module;
+  }
+}
+
+// The scores and the context from what a cache keeps are those of the keys and values.
+TEST_F(Verbs, ExplainTellsTheAbsorbedFormOfALatent) {
+  for (const std::string more : {"", " --rope", " --query-latent 3 --latent 5 --qkv-bias", " --rope --scale none"}) {
+    const std::string text = out_of("attn explain latent --d-out 8 --query 4 --head 2" + more);
+    std::vector<std::string> expanded, absorbed, contexts;
+    for (const std::string& line : lines_of(text)) {
+      const std::string number = line.substr(line.rfind(" = ") == std::string::npos ? 0 : line.rfind(" = ") + 3);
+      if (line.starts_with("  query_4 · key_")) expanded.push_back(number.substr(0, number.find(' ')));
+      if (line.starts_with("  q_4 · ")) absorbed.push_back(number.substr(0, number.find(' ')));
+      if (line.starts_with("  context_4 = ")) contexts.push_back(number);
+    }
+    EXPECT_EQ(expanded.size(), 6) << text;
+    EXPECT_EQ(expanded, absorbed);
+    ASSERT_EQ(contexts.size(), 2);
+    EXPECT_EQ(contexts[0], contexts[1]);
+    expect_width(text, 80);
+  }
+  const std::string turned = out_of("attn explain latent --d-out 8 --rope --query 3");
+  EXPECT_THAT(turned, HasSubstr("numbers 5 and 6 turn by 2 · 1.0000 = 2.0000 rad"));
+  EXPECT_THAT(turned, HasSubstr("a cache has 6 numbers of a token; the keys and values of its 2 heads are 20"));
+}
+
+TEST_F(Verbs, ALatentsFlagsAreItsOwn) {
+  for (const auto& [line, error] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"run multihead --latent 3", "modules with it: latent"},
+           {"run latent --no-out-proj", "--no-out-proj"},
+           {"run latent --layer-order kqv", "no layer_order"},
+           {"run latent --d-out 3", "a number of heads that divides d_out"},
+           {"report latent --live", "a module that runs in a page"},
+           {"run latent --latent 1000000000", "lower --d-out, --heads or the latents"}}) {
+    const Ran ran = run("attn " + line);
+    EXPECT_NE(ran.status, 0) << line;
+    EXPECT_THAT(ran.err, HasSubstr(error));
   }
 }
 

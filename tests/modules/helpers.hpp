@@ -23,7 +23,8 @@ inline const std::vector<std::string> kTrainable{"SelfAttentionV1",          "Se
                                                  "MultiHeadAttentionWrapper"};
 inline const std::vector<std::string> kCausal{
     "SelfAttentionHead", "CausalAttention", "MultiHeadAttention", "MultiHeadAttentionWrapper",
-    "AveragePast",       "LinearAttention", "DeltaNet",           "GatedDeltaNet"};
+    "AveragePast",       "LinearAttention", "DeltaNet",           "GatedDeltaNet",
+    "LatentAttention"};
 inline const std::vector<std::string> kAll = [] {
   std::vector<std::string> names;
   for (const ModuleKind& kind : module_kinds()) names.emplace_back(kind.class_name);

@@ -72,11 +72,14 @@ TEST(LatentAttention, StepsAreTheDefinition) {
                    both = times(w.at("kv_a_proj_with_mqa.weight"), row, 0, 12, w.at("kv_a_proj_with_mqa.bias"));
       cs.push_back(normed({both.begin(), both.begin() + 8}, w.at("kv_a_layernorm.weight")));
       rs.push_back(turned({both.begin() + 8, both.end()}, i));
+      expect_close(t["compressed"].select(0, i), tensor({both.begin(), both.begin() + 8}, {8}), 1e-5, "compressed");
       expect_close(t["latents"].select(0, i), tensor(cs.back(), {8}), 1e-5, "latents");
       const bool low = sizes.query > 0;
       const Vector from =
           low ? normed(times(w.at("q_a_proj.weight"), row, 0, 7, w.at("q_a_proj.bias")), w.at("q_a_layernorm.weight"))
               : row;
+      ASSERT_EQ(t.contains("query latents"), low);
+      if (low) expect_close(t["query latents"].select(0, i), tensor(from, {7}), 1e-5, "query latents");
       for (std::int64_t h = 0; h < 3; ++h) {
         const Vector all = times(w.at(low ? "q_b_proj.weight" : "q_proj.weight"), from, 7 * h, 7);
         const Vector q_r = turned({all.begin() + 3, all.end()}, i);
@@ -213,6 +216,63 @@ TEST(LatentAttention, LatentsCanBeEdited) {
   for (std::int64_t i = 0; i < 6; ++i) EXPECT_TRUE(identical(z.select(0, i).contiguous(), bias));
 }
 
+// By the list of modules: sizes that are left out follow from d_out, and a rope makes a part that turns.
+TEST(LatentAttention, AsAModuleOfTheList) {
+  const ModuleKind& kind = module_kind("latent");
+  const RotaryFrequencies four = rotary_frequencies({.head_dim = 4, .theta = 100});
+  ModuleConfig config{.d_in = 6, .d_out = 12, .num_heads = 3, .qkv_bias = true, .rope = four};
+  Generator rng(3), same(3);
+  const auto module = kind.make(config, rng);
+  const StateDict drawn = module->state_dict();
+  EXPECT_EQ(drawn.at("q_proj.weight").shape(), (Shape{3 * (4 + 4), 6}));
+  EXPECT_EQ(drawn.at("kv_a_proj_with_mqa.weight").shape(), (Shape{6 + 4, 6}));
+  EXPECT_EQ(drawn.at("kv_b_proj.weight").shape(), (Shape{3 * (4 + 4), 6}));
+  EXPECT_EQ(drawn.at("o_proj.bias").shape(), (Shape{12}));
+  LatentAttention layer(config, {.latent = 6, .plain = 4, .rotary = 4, .value = 4}, same);
+  const Tensor x = draw({2, 5, 6});
+  EXPECT_TRUE(identical(module->forward(x), layer.forward(x, rotary_table(four, 5))));
+  layer.forward(x, RotaryTable{});  // which turns nothing, whatever the config's rope
+  EXPECT_FALSE(identical(module->forward(x), layer.forward(x, RotaryTable{})));
+
+  config.rope = {}, config.qkv_bias = false, config.latents = {.query = 5, .latent = 3, .value = 2};
+  const auto other = kind.make(config, rng);
+  EXPECT_EQ(other->state_dict().at("q_b_proj.weight").shape(), (Shape{3 * 4, 5}));
+  EXPECT_EQ(other->state_dict().at("kv_a_proj_with_mqa.weight").shape(), (Shape{3, 6}));
+  EXPECT_EQ(other->state_dict().at("kv_b_proj.weight").shape(), (Shape{3 * (4 + 2), 3}));
+  EXPECT_FALSE(other->state_dict().contains("o_proj.bias"));
+  config.latents = {};
+  EXPECT_EQ(kind.make({.d_in = 6, .d_out = 2}, rng)->state_dict().at("kv_a_layernorm.weight").shape(), (Shape{2}));
+  config.num_heads = 5;
+  expect_error(Error::Kind::argument, {"d_out divisible by num_heads", "12", "5"}, [&] { kind.make(config, rng); });
+}
+
+// Without a rotary part, and with one that turns by the config's rope.
+TEST(LatentAttention, GradientsAsAModuleOfTheList) {
+  for (const bool turns : {false, true}) {
+    Generator rng(4);
+    ModuleConfig config{.d_in = 3, .d_out = 4, .num_heads = 2};
+    if (turns) config.rope = rotary_frequencies({.head_dim = 2});
+    const auto module = module_kind("latent").make(config, rng);
+    const Tensor x = draw({2, 5, 3}), g = draw({2, 5, 4}, 77);
+    module->forward(x);
+    const Tensor dx = backward(*module, g);
+    const auto loss = [&] { return dot(module->forward(x), g); };
+    expect_gradient(dx, x, loss, 1e-3, 5e-3, "dx");
+    for (Parameter* p : module->parameters()) expect_gradient(p->grad, p->value, loss, 1e-3, 5e-3, p->name);
+  }
+}
+
+// A cache of latents alone, without a rotary part.
+TEST(LatentAttention, ACacheWithoutARotaryPart) {
+  Generator rng(4);
+  LatentAttention layer({.d_in = 6, .d_out = 8, .num_heads = 2}, {.latent = 5, .plain = 4, .value = 4}, rng);
+  const Tensor x = draw({2, 9, 6}), whole = layer.forward(x);
+  KVCache cache(layer.cache_config(2));
+  const Tensor first = layer.forward(x.slice(1, 0, 4), {}, cache), rest = layer.forward(x.slice(1, 4, 9), {}, cache);
+  expect_close(first, whole.slice(1, 0, 4), 1e-5, "the first");
+  expect_close(rest, whole.slice(1, 4, 9), 1e-5, "the rest");
+}
+
 TEST(LatentAttention, MistakesAreNamed) {
   using Kind = Error::Kind;
   Generator rng(1);
@@ -225,6 +285,10 @@ TEST(LatentAttention, MistakesAreNamed) {
   refuse({"value of at least 1", "-2"}, {}, {.latent = 8, .plain = 3, .rotary = 4, .value = -2});
   refuse({"no window"}, {.window = 3});
   refuse({"no window"}, {.out_proj = false});
+  refuse({"no window"}, {.output_gate = true});
+  refuse({"no layer_order"}, {.layer_order = LayerOrder::kqv});
+  refuse({"a rope of rotary numbers", "6 for 4"}, {.rope = rotary_frequencies({.head_dim = 6})});
+  refuse({"latents as the sizes, or none"}, {.latents = {.latent = 3}});
   refuse({"as many key heads as heads"}, {.num_heads = 4, .kv_heads = 2});
   refuse({"head_dim = plain + rotary", "5"}, {.head_dim = 5});
   refuse({"dropout in [0, 1]"}, {.dropout = 2});

@@ -52,6 +52,11 @@ void write_config(Json& json, const ModuleConfig& c) {
   other("kv_heads", c.kv_heads == c.num_heads ? 0 : c.kv_heads), other("window", c.window);
   if (c.head_dim != 0 && c.num_heads * c.head_dim != c.d_out) other("head_dim", c.head_dim);
   if (c.softcap != 0) json.name("softcap").number(c.softcap);
+  if (const LatentSizes& s = c.latents; s.latent != 0) {
+    json.name("epsilon").number(c.epsilon).name("latents").object().name("query").number(s.query);
+    json.name("latent").number(s.latent).name("plain").number(s.plain).name("rotary").number(s.rotary);
+    json.name("value").number(s.value).end();
+  }
   json.name("out_proj").boolean(c.out_proj).name("unit").number(product_unit(c.precision)).name("rope");
   if (c.rope) {
     json.object().name("invFreq").array();
@@ -76,7 +81,7 @@ void write_kind(Json& json, std::string_view module) {
   json.object().name("class").text(kind->class_name).name("weights").boolean(uses.weights);
   json.name("linear").boolean(uses.linear).name("mask").boolean(uses.mask).name("heads").boolean(uses.heads);
   json.name("outProj").boolean(uses.out_proj).name("source").boolean(uses.source);
-  json.name("recurrent").boolean(uses.recurrent).end();
+  json.name("recurrent").boolean(uses.recurrent).end();  // of latents the config tells
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 # Content-Security-Policy lets exactly this script and this style in.
 set(folder ${CMAKE_CURRENT_LIST_DIR}/page)
 # Lower parts first: what data, drawing and selection are made of, then the panels, then the start.
-set(scripts data colour state matrix export random forward arithmetic header overview flow stage lines heads space softmax masks dropout
+set(scripts data colour state matrix export random forward arithmetic latent header overview flow stage lines heads space softmax masks dropout
             split checks snippets main)
 list(TRANSFORM scripts PREPEND ${folder}/)
 list(TRANSFORM scripts APPEND .js)

@@ -7,6 +7,8 @@ from report_case import WORDS, ReportTest
 
 STEPS = ["inputs", "queries", "keys", "values", "scores", "scaled", "masked", "weights", "context", "merged", "output"]
 
+TOO_FULL = "[...document.querySelectorAll('.card')].filter((card) => card.scrollHeight > card.clientHeight).map((card) => card.innerText)"
+
 
 class Steps(ReportTest):
     ARGUMENTS = ("multihead", "--d-out", 4)
@@ -54,12 +56,32 @@ class Steps(ReportTest):
                     self.near(library.number(page.attribute(".arithmetic", "data-total")), wanted, 1e-6, (module, name))
                     self.assertIn("same number", page.text(".arithmetic"))
 
+    def test_the_steps_of_a_latent(self):
+        for more in (("--rope", "--query-latent", 3, "--qkv-bias"), ()):
+            arguments = ("latent", "--d-out", 8, *more)
+            steps = self.six(*arguments)
+            page = self.open(*arguments)
+            self.assertEqual(page.run(TOO_FULL), [])
+            self.assertIn(f"a cache keeps {6 if more else 4} numbers of a word", page.text(".intro"))
+            page.set("[name=head]", "1")
+            self.assertLess({"compressed", "latents"}, set(steps))
+            for name, step in steps.items():
+                page.click(f"[data-step='{name}']")
+                shape = step.shape
+                for row, column in [(0, 0), (4, min(1, shape[-1] - 1)), (shape[-2] - 1, shape[-1] - 1)]:
+                    page.click(f"#steps .cell[data-row='{row}'][data-column='{column}']")
+                    wanted = step[(1, row, column) if len(shape) == 3 else (row, column)]
+                    self.near(library.number(page.attribute(".arithmetic", "data-total").replace("Infinity", "inf")), wanted, 2e-6, (more, name))
+                    self.assertIn("same number", page.text(".arithmetic"))
+                    self.assertNotIn("not in this report", page.text(".arithmetic"))
+            self.assertIn(".out_bias = false" if not more else ".query = 3, .latent = 4, .plain = 4, .rotary = 2, .value = 4}, rng);", page.text("#snippet-cpp"))
+            self.assertIn("kv_a_proj_with_mqa = torch.nn.Linear(3, ", page.text("#snippet-torch"))
+
     def test_the_numbers_of_a_pair_turn_by_their_position(self):
         arguments = ("multihead", "--d-out", 8, "--rope")
         steps = self.six(*arguments)
         page = self.open(*arguments)
-        too_full = "[...document.querySelectorAll('.card')].filter((card) => card.scrollHeight > card.clientHeight)"
-        self.assertEqual(page.run(too_full + ".map((card) => card.innerText)"), [])
+        self.assertEqual(page.run(TOO_FULL), [])
         page.set("[name=head]", "1")
         for name in ("rotated queries", "rotated keys", "scores"):
             page.click(f"[data-step='{name}']")

@@ -34,8 +34,11 @@ void require_weights_memory(const ModuleFlags& flags, std::int64_t d_in) {
   if (!has_weights(flags.module)) return;
   const double out = static_cast<double>(flags.d_out.value_or(d_in)), in = static_cast<double>(d_in);
   const double layers = flags.module == "heads" ? static_cast<double>(heads_of(flags)) : 1;
+  const double latents = static_cast<double>(flags.latent.value_or(0)) * (in + 2 * out) +
+                         static_cast<double>(flags.query_latent.value_or(0)) * (in + 2 * out);
   constexpr double bytes = 4;
-  require_memory("the module's weights", layers * (3 * in * out + out * out) * bytes, "lower --d-out or --heads");
+  require_memory("the module's weights", (layers * (3 * in * out + out * out) + latents) * bytes,
+                 "lower --d-out, --heads or the latents");
 }
 
 // Bytes that forward() holds for one query and one key.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "attn/latent_attention.hpp"
 #include "common/format.hpp"
 
 namespace attn::tool {
@@ -16,6 +17,8 @@ struct Use {
 };
 constexpr std::array kUses{Use{"--d-out", &ModuleUses::weights},
                            Use{"--heads", &ModuleUses::heads},
+                           Use{"--latent", &ModuleUses::latent},
+                           Use{"--query-latent", &ModuleUses::latent},
                            Use{"--context-length", &ModuleUses::linear},
                            Use{"--dropout", &ModuleUses::linear},
                            Use{"--train", &ModuleUses::linear},
@@ -58,6 +61,22 @@ RotaryFrequencies rope_of(const ModuleFlags& flags, std::int64_t head_dim) {
   return rotary_frequencies({.head_dim = head_dim, .theta = flags.rope_theta});
 }
 
+void add_size_flags(Verb& verb, ModuleFlags& flags) {
+  verb.add_option("--d-out N", flags.d_out, "The size of an output vector; for heads, that of each head.")
+      .default_is("the size of an input vector")
+      .positive();
+  verb.add_option("--heads N", flags.heads, "The number of heads.").default_is("2, and 1 for cross").positive();
+  verb.add_option("--latent N", flags.latent, "The size of the latent, of which keys and values are made.")
+      .default_is("half of --d-out, and at least 2")
+      .positive();
+  verb.add_option("--query-latent N", flags.query_latent, "The size of a second latent, of which queries are made.")
+      .default_is("none: they are made of the input")
+      .positive();
+  verb.add_option("--context-length N", flags.context_length, "The largest number of tokens that the module takes.")
+      .default_is("as many as the input has")
+      .positive();
+}
+
 }  // namespace
 
 std::vector<std::string> module_names() {
@@ -76,13 +95,7 @@ void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file) {
       verb.add_option(or_file ? "WHAT FILE" : "MODULE", flags.module,
                       (or_file ? "A module, or a file:\n" : "The module:\n") + summaries() + (or_file ? files : ""));
   or_file ? module.offers(module_names()) : module.one_of(module_names());
-  verb.add_option("--d-out N", flags.d_out, "The size of an output vector; for heads, that of each head.")
-      .default_is("the size of an input vector")
-      .positive();
-  verb.add_option("--heads N", flags.heads, "The number of heads.").default_is("2, and 1 for cross").positive();
-  verb.add_option("--context-length N", flags.context_length, "The largest number of tokens that the module takes.")
-      .default_is("as many as the input has")
-      .positive();
+  add_size_flags(verb, flags);
   verb.add_option("--dropout P", flags.dropout,
                   "The probability, from 0 to 1, that a weight is dropped. It acts with --train only.")
       .between(0, 1);
@@ -92,9 +105,12 @@ void add_module_flags(Verb& verb, ModuleFlags& flags, bool or_file) {
   verb.add_flag("--qkv-bias", flags.qkv_bias, "Add a bias to the query, key and value projections.");
   verb.add_option("--scale S", flags.scale, "Multiply the scores by S; none means 1.")
       .default_is("1/√(head size), and none for head");
-  verb.add_flag("--rope", flags.rope, "Turn queries and keys by their positions (rotary positions).");
-  verb.add_option("--rope-theta BASE", flags.rope_theta,
-                  "With --rope: pair i turns by this number to the power of -2i / (head size), in radians a token.");
+  verb.add_flag("--rope", flags.rope,
+                "Turn queries and keys by their positions (rotary positions). In latent a part of its own turns, half "
+                "as long as a head.");
+  verb.add_option(
+      "--rope-theta BASE", flags.rope_theta,
+      "With --rope: pair i turns by this number to the power of -2i / (size of what turns), in radians a token.");
   verb.add_option(
       "--seed N", flags.seed,
       "The seed of weights, dropout and drawn inputs, as torch.manual_seed takes it: its low 32 bits count.");
@@ -156,16 +172,20 @@ ModuleConfig config_of(const ModuleFlags& flags, std::int64_t d_in) {
   if (!flags.scale.empty()) config.scale = parse_scale(flags.scale);
   if (!flags.layer_order.empty()) config.layer_order = flags.layer_order == "kqv" ? LayerOrder::kqv : LayerOrder::qkv;
   config.out_proj = !flags.no_out_proj;
-  if (flags.rope)
-    config.rope = rope_of(flags, flags.module == "heads" ? config.d_out : config.d_out / config.num_heads);
+  const ModuleUses& uses = module_kind(flags.module).uses;
+  if (uses.out_proj || uses.latent) require_divisible(config);
+  const std::int64_t head = flags.module == "heads" ? config.d_out : config.d_out / config.num_heads;
+  if (flags.rope) config.rope = rope_of(flags, uses.latent ? 2 * ((head + 3) / 4) : head);
+  if (uses.latent) {
+    config.latents = {.query = flags.query_latent.value_or(0), .latent = flags.latent.value_or(0)};
+    config.latents = latent_sizes(config);
+  }
   return config;
 }
 
 std::unique_ptr<Module> make_module(const ModuleFlags& flags, std::int64_t d_in, Generator& rng) {
   const ModuleKind& kind = module_kind(flags.module);
-  const ModuleConfig config = config_of(flags, d_in);
-  if (kind.uses.out_proj) require_divisible(config);
-  return kind.make(config, rng);
+  return kind.make(config_of(flags, d_in), rng);
 }
 
 double parse_scale(const std::string& text) {

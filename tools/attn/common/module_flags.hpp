@@ -15,7 +15,7 @@ namespace attn::tool {
 
 struct ModuleFlags {
   std::string module = "simple";
-  std::optional<std::int64_t> d_out, heads, context_length;
+  std::optional<std::int64_t> d_out, heads, context_length, latent, query_latent;
   double dropout = 0;
   bool train = false, no_mask = false, no_out_proj = false, qkv_bias = false, rope = false;
   double rope_theta = 10000;

@@ -34,21 +34,6 @@ std::vector<std::int64_t> shown_components(std::int64_t size) {
   return size <= kMostComponents ? places : std::vector<std::int64_t>{0, 1, size - 1};
 }
 
-// A line of each index, without blanks at its end, and a gap where some are left out.
-std::string each_line(const std::vector<std::int64_t>& indices,
-                      const std::function<std::string(std::int64_t)>& line_of) {
-  std::string text;
-  std::int64_t previous = -1;
-  for (const std::int64_t i : indices) {
-    if (i > previous + 1) text.append("  …\n");
-    text.append(line_of(i));
-    while (text.ends_with(' ')) text.pop_back();
-    if (!text.ends_with('\n')) text.append("\n");
-    previous = i;
-  }
-  return text;
-}
-
 }  // namespace
 
 Walk::Walk(const Walked& walked, const Trace& steps, const WalkOptions& options, const Style& style)
@@ -128,6 +113,20 @@ std::string Walk::key_label(std::int64_t key) const {
 
 // ---- one section each -----------------------------------------------------------------
 
+std::string Walk::each_line(const std::vector<std::int64_t>& indices,
+                            const std::function<std::string(std::int64_t)>& line_of) {
+  std::string text;
+  std::int64_t previous = -1;
+  for (const std::int64_t i : indices) {
+    if (i > previous + 1) text.append("  …\n");
+    text.append(line_of(i));
+    while (text.ends_with(' ')) text.pop_back();
+    if (!text.ends_with('\n')) text.append("\n");
+    previous = i;
+  }
+  return text;
+}
+
 std::string Walk::heading(std::string_view title) {
   return "\n" + style_.heading(formatted("{}. {}", ++section_, title)) + "\n";
 }
@@ -196,18 +195,21 @@ std::string Walk::turned(std::string_view letter, std::string_view step, std::st
   const RotaryFrequencies rope = walked_.config.rope.value();
   const Row from = row(step, query_), to = row(rotated, query_);
   const std::size_t half = rope.inv_freq.size();
+  const auto plain = static_cast<std::size_t>(walked_.config.latents.plain);  // what stands before them does not turn
   const std::string before = formatted("{}_{} = {}", letter, query_ + 1, vector_text(from));
   std::string text = wrapped({before, "becomes " + vector_text(to)}, kColumns, 2) + "\n";
+  const bool apart = rope.layout == RotaryLayout::halves;  // the numbers of a pair
   return text + each_line(shown_components(std::ssize(rope.inv_freq)), [&](std::int64_t place) {
            const auto i = static_cast<std::size_t>(place);
            const double angle = static_cast<double>(query_) * static_cast<double>(rope.inv_freq[i]);
            const std::string c = formatted("cos({})", number_text(angle)), s = formatted("sin({})", number_text(angle));
-           const std::string a = operand_text(from[i]), b = operand_text(from[i + half]);
-           return formatted("  numbers {} and {} turn by {} · {} = {} rad, {:.1f}°\n", i + 1, i + half + 1, query_,
+           const std::size_t k = plain + (apart ? i : 2 * i), other = k + (apart ? half : 1);
+           const std::string a = operand_text(from[k]), b = operand_text(from[other]);
+           return formatted("  numbers {} and {} turn by {} · {} = {} rad, {:.1f}°\n", k + 1, other + 1, query_,
                             number_text(static_cast<double>(rope.inv_freq[i])), number_text(angle),
                             angle * 180 / std::numbers::pi) +
-                  formatted("    {}·{} - {}·{} = {}\n", a, c, b, s, number_text(to[i])) +
-                  formatted("    {}·{} + {}·{} = {}\n", b, c, a, s, number_text(to[i + half]));
+                  formatted("    {}·{} - {}·{} = {}\n", a, c, b, s, number_text(to[k])) +
+                  formatted("    {}·{} + {}·{} = {}\n", b, c, a, s, number_text(to[other]));
          });
 }
 
@@ -328,13 +330,14 @@ std::string Walk::output_projection() {
            formatted("  merged_{} = {}\n", query_ + 1, vector_text(row("merged", query_)));
   }
   if (!has("output")) return text;
-  const Tensor weight = parameter("out_proj.weight"), bias = parameter("out_proj.bias");
+  const std::string name = has("latents") ? "o_proj" : "out_proj";
+  const Tensor weight = parameter(name + ".weight"), bias = parameter(name + ".bias");
   const Row from = row(has("merged")   ? "merged"
                        : has("normed") ? "normed"
                                        : "context",
                        query_),
             to = row("output", query_);
-  text.append(heading("Output projection: out_proj"));
+  text.append(heading("Output projection: " + name));
   text.append(components("output", from, weight, bias, 0, to));
   return text + style_.strong(formatted("  output_{} = {}", query_ + 1, vector_text(to))) + "\n";
 }
@@ -356,7 +359,12 @@ std::string Walk::text() {
   section_ = 0;
   std::string text = intro();
   text.append(inputs());
-  if (has("queries")) text.append(projections());
+  if (has("latents")) {
+    text.append(latents());
+    text.append(latent_projections());
+  } else if (has("queries")) {
+    text.append(projections());
+  }
   if (has("mapped keys")) {
     text.append(recurrence());
   } else if (has("scores")) {
@@ -367,7 +375,9 @@ std::string Walk::text() {
   } else {
     text.append(averaging());
   }
-  for (const auto section : {&Walk::context, &Walk::normalisation, &Walk::output_projection, &Walk::all_queries}) {
+  text.append(context());
+  if (has("latents")) text.append(absorbed());
+  for (const auto section : {&Walk::normalisation, &Walk::output_projection, &Walk::all_queries}) {
     text.append((this->*section)());
   }
   return text;

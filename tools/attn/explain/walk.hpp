@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -76,6 +77,12 @@ class Walk {
   std::string faded(const Tensor& state);
   std::string corrected(const Tensor& state, const Row& key, Row& value);
   std::string normalisation();
+  std::string latents();  // in latent.cpp, as the next two
+  std::string latent_projections();
+  std::string absorbed();
+  // A line of each index, without blanks at its end, and a gap where some are left out.
+  static std::string each_line(const std::vector<std::int64_t>& indices,
+                               const std::function<std::string(std::int64_t)>& line_of);
   std::string output_projection();
   std::string all_queries();
 

@@ -71,7 +71,6 @@ function mapped(symbol, of, row, token, { block, head, column, result, step }) {
 const explanations = {
   inputs: ({ q, column, result }) => given(`x(${q})[${column + 1}]`, result, "Given: the word's embedding."),
   source: ({ k, column, result }) => given(`x(${k})[${column + 1}]`, result, "Given: the other source's embedding."),
-  latents: ({ k, column, result }) => missing(`latent(${k})[${column + 1}]`, result, "The projection’s weights are not in this report."),
   queries: (a) => projected("W_query", "q", a.block.step("inputs"), a.query, a.q, a),
   keys: (a) => projected("W_key", "k", a.block.step("source") ?? a.block.step("inputs"), a.key, a.k, a),
   values: (a) => projected("W_value", "v", a.block.step("source") ?? a.block.step("inputs"), a.key, a.k, a),
@@ -167,11 +166,11 @@ const explanations = {
   },
 
   output({ block, query, column, q, result, step }) {
-    const from = block.step("merged") ?? block.step("normed") ?? block.step("context"), p = projection("out_proj", 0, step.columns);
+    const from = block.step("merged") ?? block.step("normed") ?? block.step("context"), which = config?.latents ? "o_proj" : "out_proj", p = projection(which, 0, step.columns);
     const title = `output(${q})[${column + 1}]`;
     if (!p || !from) return missing(title, result, "The output projection's weights are not in this report.");
     const terms = Array.from({ length: p.inputs }, (_, i) => [`${i + 1}`, from.at(0, query, i), p.at(i, column)]);
-    return products(title, ["column", "merged", "out_proj"], terms,
+    return products(title, ["column", "merged", which], terms,
       { unit: config?.unit, bias: p.hasBias ? p.bias(column) : undefined, result, say: { text: "The output projection mixes the heads." } });
   },
 };

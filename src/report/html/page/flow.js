@@ -19,7 +19,9 @@ function flowPlaces(block) {
   };
   const row = projected.length > 1 ? 0.5 : 0;
   next(has("source") ? row : Math.max(middle, 0), "inputs", "source");
-  next(Math.max(projected.length - 1, 0), "latents");
+  const low = Math.max(projected.length - 1, 0), asked = has("query latents") ? 1 : 0;
+  next(low, "compressed");
+  next(low - asked, ...(asked ? ["query latents"] : []), "latents");
   next(0, ...projected);
   next(0, "rotated queries", "rotated keys");
   next(0, "mapped queries", "mapped keys", "beta", "decay");
@@ -33,7 +35,7 @@ function flowPlaces(block) {
 function flowWires(block) {
   const has = (name) => block.step(name), pairs = block.steps.filter((step) => step.pairs).map((step) => step.name);
   const source = has("source") ? "source" : "inputs", origin = has("latents") ? "latents" : source;
-  const wires = [["inputs", "queries"], ["inputs", "latents"], [origin, "keys"], [origin, "values"]];
+  const wires = [[has("query latents") ? "query latents" : "inputs", "queries"], ["inputs", "query latents"], ["inputs", "compressed"], [has("compressed") ? "compressed" : "inputs", "latents"], [origin, "keys"], [origin, "values"]];
   const rotated = has("rotated queries") ? ["rotated queries", "rotated keys"] : has("mapped queries") ? ["mapped queries", "mapped keys", "beta", "decay"] : ["queries", "keys"];
   if (has("mapped queries")) wires.push(["queries", "mapped queries"], ["keys", "mapped keys"], ["inputs", "beta"], ["inputs", "decay"]);
   if (has("rotated queries")) wires.push(["queries", "rotated queries"], ["keys", "rotated keys"]);

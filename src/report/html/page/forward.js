@@ -44,11 +44,11 @@ function project(x, rows, p) {
 }
 
 // ---- rotary positions: which number a number turns with, and how far -----------------------
-function turnOf(column, position) {
-  const { invFreq, factor, interleaved } = config.rope, half = invFreq.length;
-  if (column >= 2 * half) return undefined;
+function turnOf(at, position) {
+  const { invFreq, factor, interleaved } = config.rope, half = invFreq.length, plain = config.latents?.plain ?? 0, column = at - plain;
+  if (column < 0 || column >= 2 * half) return undefined;
   const pair = interleaved ? column >> 1 : column % half, second = interleaved ? column % 2 === 1 : column >= half;
-  const other = interleaved ? column ^ 1 : second ? column - half : column + half;
+  const other = plain + (interleaved ? column ^ 1 : second ? column - half : column + half);
   const angle = Math.fround(Math.fround(position) * Math.fround(invFreq[pair]));
   return { other, angle, rate: invFreq[pair], cos: Math.cos(angle) * factor, sin: (second ? 1 : -1) * Math.sin(angle) * factor };
 }

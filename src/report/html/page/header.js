@@ -22,6 +22,11 @@ function explanation() {
     return ["Attention lets each word take what it needs from others. These are its weights alone: a row belongs to one word, the query, and says how much of each other word, the key, goes into it. A row sums to 1."];
   }
   if (!has("queries")) return [asks, "Here the words’ own vectors are all there is: the dot product of two of them is their score.", ...end];
+  if (has("latents")) {
+    const kept = block.step("latents").columns + (sizes?.rotary ?? 0), all = block.heads * (block.step("keys").columns + block.step("values").columns);
+    return [asks, `A query is made of each word (what it looks for). Its keys (what it offers) and values (what it gives) are made of a latent, ${block.step("latents").columns} numbers for all heads.`,
+      sizes && `So a cache keeps ${kept} numbers of a word, where these keys and values are ${all}.`, "The dot product of a query and a key is their score.", ...end];
+  }
   return [report.unit === "byte" && "This model reads bytes, so that each byte is a token.", asks, "Three projections make a query of each word (what it looks for), a key (what it offers) and a value (what it gives). The dot product of a query and a key is their score.", ...end];
 }
 

@@ -60,7 +60,8 @@ function dropoutKeep(stream, flavour, count, p) {
 class DropoutPasses {
   constructor(seed, flavour, p) {
     Object.assign(this, { flavour, p, stream: new Mt19937(seed), pass: 0 });
-    for (const { shape } of Object.values(report.parameters)) this.stream.skip(shape.reduce((a, b) => a * b, 1));
+    const drawn = Object.entries(report.parameters).filter(([name]) => !name.endsWith("norm.weight"));  // those of norms are 1
+    for (const [, { shape }] of drawn) this.stream.skip(shape.reduce((a, b) => a * b, 1));
   }
   // The kept elements of every head, for the text that this report shows.
   next() {
@@ -82,7 +83,7 @@ class DropoutPasses {
 function weightsAreSeeded() {
   if (report.seed === null || !Object.keys(report.parameters).length) return false;
   const stream = new Mt19937(report.seed), prefix = isWrapper ? "heads.0." : "";
-  const plain = parameter("W_query"), first = plain ?? parameter(`${prefix}${config?.layer_order === "kqv" ? "W_key" : "W_query"}.weight`);
+  const plain = parameter("W_query"), first = plain ?? parameter(`${prefix}${config?.layer_order === "kqv" ? "W_key" : "W_query"}.weight`) ?? parameter("q_proj.weight") ?? parameter("q_a_proj.weight");
   if (!first) return true;  // too many to be here: nothing speaks against it
   const bound = Math.fround(1 / Math.sqrt(first.shape[1])), range = Math.fround(2 * bound);
   return first.values.slice(0, 8).every((w) => Math.abs(w - (plain ? stream.float() : stream.float() * range - bound)) < 1e-6);

@@ -72,7 +72,7 @@ function torchSnippet() {
       `weights = torch.softmax((x @ W_query) @ (x @ W_key).T / ${config.d_out} ** 0.5, dim=-1)`, "print(weights @ (x @ W_value))"];
   }
   if (report.kind.recurrent) return ["import math", ...head, ...given, ...seeded, ...torchRecurrent()];
-  return [...head, ...(config.rope ? torchRotation(config.rope) : []), ...given, ...seeded, ...torchProjected()];
+  return [...head, ...(config.rope ? torchRotation(config.rope) : []), ...given, ...seeded, ...(sizes ? torchLatent() : torchProjected())];
 }
 
 const ropeText = ({ invFreq, factor, interleaved }) => {
@@ -84,7 +84,7 @@ const ropeText = ({ invFreq, factor, interleaved }) => {
 function configText() {
   const c = config, several = c.num_heads > 1;
   const fields = [`.d_in = ${c.d_in}`, `.d_out = ${c.d_out}`, c.context_length && `.context_length = ${c.context_length}`, c.dropout && `.dropout = ${c.dropout}`, several && `.num_heads = ${c.num_heads}`,
-    c.qkv_bias && ".qkv_bias = true", !c.causal && report.kind.mask && ".causal = false", c.scale !== null && report.module !== "head" && `.scale = ${exactly(c.scale)}`,
+    c.qkv_bias && ".qkv_bias = true", sizes && !c.qkv_bias && ".out_bias = false", !c.causal && report.kind.mask && ".causal = false", c.scale !== null && report.module !== "head" && `.scale = ${exactly(c.scale)}`,
     c.layer_order === "kqv" && report.module !== "head" && ".layer_order = attn::LayerOrder::kqv", c.rope && ropeText(c.rope), !c.out_proj && report.kind.outProj && ".out_proj = false"];
   return `{${fields.filter(Boolean).join(", ")}}`;
 }
@@ -95,13 +95,13 @@ function cppSnippet() {
     ? [`  const attn::Tensor ${of} = attn::Tensor::of({`, ...Array.from({ length: step.rows }, (_, i) => `      {${Array.from({ length: step.columns }, (_, c) => `${decimal(step.at(0, i, c))}f`).join(", ")}},`), "  });"]
     : [`  const attn::Tensor ${of} = attn::io::load_tensor("${of}.npy");  // (tokens, ${config?.d_in ?? step?.columns ?? "d_in"})`];
   const plain = !report.kind.weights, v1 = report.module === "self-v1";
-  const make = plain ? `  attn::${name} module;` : v1 ? `  attn::${name} module(${config.d_in}, ${config.d_out}, rng);` : `  attn::${name} module(${configText()}, rng);`;
+  const make = plain ? `  attn::${name} module;` : v1 ? `  attn::${name} module(${config.d_in}, ${config.d_out}, rng);` : `  attn::${name} module(${configText()}, ${sizes ? `{.query = ${sizes.query}, .latent = ${sizes.latent}, .plain = ${sizes.plain}, .rotary = ${sizes.rotary}, .value = ${sizes.value}}, ` : ""}rng);`;
   const flavour = report.training && config?.dropout ? `, attn::DropoutFlavour::${report.flavour}` : "";
   return ["#include <attn/attn.hpp>", "", "#include <iostream>", "", "int main() {", ...literal(inputs, "x"), ...(cross ? literal(stepAt("source"), "source") : []),
     ...(plain ? [] : [`  attn::Generator rng(${report.seed ?? 123}${flavour});`]), make,
     ...(!plain && !weightsAreSeeded() ? ['  attn::StateDict weights;', '  for (auto& [name, tensor] : attn::io::load("weights.safetensors").tensors) weights[name] = tensor;', "  module.load_state_dict(weights);"] : []),
     ...(report.training ? ["  module.train();"] : []), "  attn::Trace steps;",
-    `  std::cout << attn::to_string(module.${cross ? "forward(x, source, &steps)" : plain || v1 || report.kind.recurrent || report.module === "heads" ? "forward(x, &steps)" : "AttentionLayer::forward(x, &steps)"}) << "\\n";`,
+    `  std::cout << attn::to_string(module.${cross ? "forward(x, source, &steps)" : plain || v1 || report.kind.recurrent || sizes || report.module === "heads" ? "forward(x, &steps)" : "AttentionLayer::forward(x, &steps)"}) << "\\n";`,
     '  attn::io::save_text("report.html", attn::report(steps));', "}"];
 }
 const decimal = (x) => { const text = exactly(x); return /[.e]/.test(text) ? text : `${text}.0`; };
