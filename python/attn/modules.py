@@ -17,9 +17,9 @@ from attn._random import Generator, default_generator
 from attn.words import WORD_SIZE, embed_words
 
 __all__ = [
-    "AveragePast", "CausalAttention", "CrossAttention", "DeltaNet", "GatedDeltaNet", "LinearAttention", "Module",
-    "MultiHeadAttention", "MultiHeadAttentionWrapper", "Parameter", "SelfAttention_v1", "SelfAttention_v2",
-    "SelfAttentionHead", "SimplifiedSelfAttention",
+    "AveragePast", "CausalAttention", "CrossAttention", "DeltaNet", "GatedDeltaNet", "LatentAttention",
+    "LinearAttention", "Module", "MultiHeadAttention", "MultiHeadAttentionWrapper", "Parameter", "SelfAttention_v1",
+    "SelfAttention_v2", "SelfAttentionHead", "SimplifiedSelfAttention",
 ]  # fmt: skip
 
 TYPE_CHECKING = False
@@ -423,3 +423,39 @@ class GatedDeltaNet(_Recurrent):
     """
 
     _kind = "gated-delta"
+
+
+class LatentAttention(Module):
+    """Softmax attention whose cache is small: all heads' keys and values are made of one latent (DeepSeek-V2, section 2.1).
+
+    Weights have the names and shapes of DeepSeek-V3's in Hugging Face's transformers, and are drawn in its order:
+    q_proj, or with a query_latent q_a_proj, q_a_layernorm and q_b_proj; kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj,
+    o_proj. `steps` has "compressed" (the down-projection), "latents" (its norm), "queries", "keys", "values", …
+
+    Args:
+        d_in: numbers of a token of the input.
+        d_out: numbers of a token of the output.
+        num_heads: heads.
+        qkv_bias: whether q_a_proj, kv_a_proj_with_mqa and o_proj add a bias (`attention_bias` in a config.json).
+        latent: numbers of a token's latent (kv_lora_rank); default half of d_out, and at least 2.
+        query_latent: numbers of a second latent, of which queries are made (q_lora_rank); 0 is none.
+        plain: numbers of a head's query and key that do not turn (qk_nope_head_dim); default d_out / num_heads.
+        value: numbers of a head's value (v_head_dim); default d_out / num_heads.
+        context_length: the longest input, in tokens; 0 is any.
+        dropout: probability that a weight is dropped, in train mode.
+        causal: whether a token sees itself and those before it alone.
+        rope: how fast the rotary part turns (attn.rotary_frequencies). It stands behind the plain part of queries and
+            keys, has head_dim numbers of these frequencies (qk_rope_head_dim), and all heads' keys share it. Default: no
+            such part.
+        interleaved: numbers 2i and 2i + 1 of that part are a pair, as in the weights that DeepSeek released; else i and
+            i + head_dim / 2.
+        generator: what the weights and the dropout are drawn from; default the one that attn.manual_seed seeds.
+    """
+
+    def __init__(
+        self, d_in: int, d_out: int, num_heads: int = 1, qkv_bias: bool = False, *, latent: int = 0,
+        query_latent: int = 0, plain: int = 0, value: int = 0, context_length: int = 0, dropout: float = 0.0,
+        causal: bool = True, rope: RotaryFrequencies | None = None, interleaved: bool = False,
+        generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        self._make("latent", locals())

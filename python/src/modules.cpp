@@ -10,6 +10,7 @@
 
 #include "arrays.hpp"
 #include "attn/error.hpp"
+#include "attn/latent_attention.hpp"
 #include "attn/module_kinds.hpp"
 #include "attn/report.hpp"
 #include "bind.hpp"
@@ -53,10 +54,14 @@ ModuleConfig config_of(const nb::dict& given) {
   take(config.d_in, "d_in"), take(config.d_out, "d_out"), take(config.context_length, "context_length");
   take(config.dropout, "dropout"), take(config.num_heads, "num_heads"), take(config.qkv_bias, "qkv_bias");
   take(config.causal, "causal"), take(config.out_proj, "out_proj");
+  take(config.latents.latent, "latent"), take(config.latents.query, "query_latent");
+  take(config.latents.plain, "plain"), take(config.latents.value, "value");
   if (has("layer_order")) {
     config.layer_order = order_of(plain<std::string_view>(given["layer_order"], kOp, "layer_order"));
   }
   if (has("rope")) config.rope = rope_of(given["rope"]);
+  if (has("interleaved") && plain<bool>(given["interleaved"], kOp, "interleaved") && config.rope)
+    config.rope->layout = RotaryLayout::interleaved;
   if (taken < given.size()) throw Error(Error::Kind::argument, kOp, "arguments that a module has", "another one");
   return config;
 }
@@ -68,7 +73,8 @@ class Layer {
   Layer(std::string_view kind, Stream& stream, const ModuleConfig& config)
       : kind_(kind), config_(config), stream_(&stream) {
     const std::lock_guard lock(stream.mutex);
-    module_ = module_kind(kind).make(config, stream.generator);
+    if (module_kind(kind).uses.latent) config_.latents = latent_sizes(config);
+    module_ = module_kind(kind).make(config_, stream.generator);
     drawn_ = sample();
   }
 

@@ -31,6 +31,7 @@ MODULES = {
     "multihead": lambda: attn.MultiHeadAttention(D, D, 8, 0.0, 2),
     "head": lambda: attn.SelfAttentionHead(D, D),
     "gated-delta": lambda: attn.GatedDeltaNet(D, D, 2),
+    "latent": lambda: attn.LatentAttention(D, D, 2),
 }
 
 
@@ -41,7 +42,7 @@ def test_the_commands_words(name, query):
     attn.manual_seed(123)
     module = MODULES[name]()
     flags = ["--query", str(query + 1), "--text", TEXT]
-    several = hasattr(module, "num_heads") or name in ("heads", "multihead", "gated-delta")
+    several = hasattr(module, "num_heads") or name in ("heads", "multihead", "gated-delta", "latent")
     more = {"head": 1} if several else {}
     found = attn.explain(module, TEXT, query=query, **more)
     assert found == by_command(name, *flags, *(["--head", "2"] if several else []))
