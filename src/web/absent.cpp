@@ -2,6 +2,7 @@
 #include "attention/fused.hpp"
 #include "attn/error.hpp"
 #include "attn/latent_attention.hpp"
+#include "experiment/estimates.hpp"
 #include "lm/hybrid_family.hpp"
 #include "lm/hybrid_layer.hpp"
 #include "lm/latent_family.hpp"
@@ -25,6 +26,11 @@ std::vector<std::pair<std::string, Shape>> latent_shapes(const LanguageModelConf
 std::unique_ptr<RecurrentLayer> make_hybrid_layer(ModuleConfig, const GatedDeltaConfig&, Generator&, const std::string&,
                                                   const RecurrentNames&) {
   return nullptr;
+}
+
+// An estimate needs a gradient.
+experiment::Estimates experiment::estimated_effects(LanguageModel&, const Tensor&, const EffectOptions&) {
+  throw Error(Error::Kind::argument, "experiment", "effects of all heads, in a page", "estimates");
 }
 
 // A page shows every step, which the fused kernels do not hold.

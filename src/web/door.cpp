@@ -29,6 +29,7 @@
 #include "report/html/health.hpp"
 #include "report/html/json.hpp"
 #include "report/html/layer.hpp"
+#include "web/page.hpp"
 
 namespace attn::web {
 namespace {
@@ -56,16 +57,6 @@ struct Page {
 Page& page() {
   static Page& only = *new Page;
   return only;
-}
-
-const char* say(std::string text) {
-  page().said = std::move(text);
-  return page().said.c_str();
-}
-
-LanguageModel& model() {
-  if (!page().model) throw Error(Error::Kind::argument, "page", "a model that is open", "none");
-  return *page().model;
 }
 
 std::optional<DType> kept(int weights) {
@@ -150,6 +141,20 @@ void add_replaced(const io::JsonObject& json, Edits& edits) {
   });
 }
 
+}  // namespace
+
+const char* say(std::string text) {
+  page().said = std::move(text);
+  return page().said.c_str();
+}
+
+LanguageModel& model() {
+  if (!page().model) throw Error(Error::Kind::argument, "page", "a model that is open", "none");
+  return *page().model;
+}
+
+const Tokenizer& tokenizer() { return *page().tokenizer; }
+
 Edits edits_of(std::string_view text) {
   const io::Origin origin{"edit", "the page"};
   const std::string whole = "{\"edits\":" + std::string(text) + "}";
@@ -166,6 +171,8 @@ Edits edits_of(std::string_view text) {
   }
   return edits;
 }
+
+namespace {
 
 // The one text's steps: without the batch's dimension.
 std::string steps_json() {

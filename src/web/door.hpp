@@ -62,6 +62,16 @@ const char* attn_space(int block);
 // What each head does while `count` ids, two at least, are read twice: {"named": 0.4, "layers": [{"kinds": [{"first":
 // 0.1, "previous": 0.8, "same": 0.05, "induction": 0.05}, …]}, …]}. A head has the name of its largest from "named" on.
 const char* attn_names(const std::int32_t* ids, std::size_t count);
+// Experiments on `count` ids (attn/experiment.hpp). What each layer would say, and last what the model says:
+// {"tokens": [["t", …], …], "chance": [[0.1, …], …], "loss": [3.5, …]}, of each layer the likeliest behind each token.
+const char* attn_lens(const std::int32_t* ids, std::size_t count, const char* edits);
+// The loss, and what it becomes without each head: {"before": 2.5, "after": [[2.6, …], …]}, a list a layer.
+const char* attn_effects(const std::int32_t* ids, std::size_t count, const char* edits);
+// Of the logit of token a less that of b, the share that patching a part of the text into a pass on the other gives
+// back. a is what the text makes likelier than the other does, by the most, and b the other way round: {"clean": 3,
+// "corrupt": -2, "a": "t", "b": "d", "stream": [[0.5, …], …], "heads": [[0.1, …], …]}, lists a layer, of tokens and of
+// heads.
+const char* attn_patching(const std::int32_t* ids, std::size_t count, const std::int32_t* other, std::size_t others);
 // Each row by itself: "softmax", "naive", which is exp(s) / Σ exp(s), "sum", which is s / Σ s, or "divided", by the sum
 // of what no query sees too early, with 0 for the rest. The numbers stay there until the next call of this one.
 const float* attn_rows(const char* way, const float* numbers, std::size_t rows, std::size_t columns);

@@ -84,6 +84,9 @@ class Library {
     return found;
   }
   space(block) { return this.json("space", block).space; }
+  lens(ids, edits = []) { return this.json("lens", Int32Array.from(ids), ids.length, JSON.stringify(edits)); }
+  effects(ids, edits = []) { return this.json("effects", Int32Array.from(ids), ids.length, JSON.stringify(edits)); }
+  patching(ids, other) { return this.json("patching", Int32Array.from(ids), ids.length, Int32Array.from(other), other.length); }
   names(ids) { return this.json("names", Int32Array.from(ids), ids.length); }
   // Each row by itself, a way that attn_rows() of door.hpp names.
   rows(way, values, columns) { return this.floats(this.call("rows", way, Float32Array.from(values), values.length / columns, columns), values.length); }

@@ -90,11 +90,24 @@ function postNames({ number, names }) {
   if (count > 1) postMessage({ number, names: { ...library.names(names.slice(0, count)), count } });
 }
 
+// One of the experiments of attn experiment, on the ids that were read; in patching `other` is the second text.
+function experiment({ number, experiment: kind, other, ids, edits, at }) {
+  try {
+    hold(opened, at);
+    const { library, size } = opened, read = ids.slice(-size.context);
+    const found = kind === "patching" ? library.patching(read, library.encode(other).ids) : library[kind](read, edits);
+    postMessage({ number, experiment: kind, found: { ...found, texts: library.decode(read).tokens } });
+  } catch (error) {
+    postMessage({ number, experiment: kind, error: error.message });
+  }
+}
+
 onmessage = ({ data }) => {
   if (data.engine) { start(data).catch((error) => postMessage({ failed: error.message })); return; }
   if (data.files) { openOwn(data).catch((error) => postMessage({ number: data.number, error: error.message })); return; }
   if (data.space !== undefined) { postMessage({ number: data.number, at: data.space, space: opened.library.space(data.space) }); return; }
   if (data.names) { postNames(data); return; }
+  if (data.experiment) { experiment(data); return; }
   if (!waiting) setTimeout(work);  // behind the messages that are there already
   waiting = data;
 };

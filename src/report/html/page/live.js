@@ -207,6 +207,7 @@ function modelPanel() {
     element("div", { class: "controls" }, liveButton("live-one", "Continue by one", () => proceed(live.drawn)), liveButton("live-on", "Continue", toggled),
       field("temperature", { min: 0, max: 5, step: 0.1, value: 1 }), field("top-k", { min: 0, step: 1, value: 0 }), field("top-p", { min: 0.01, max: 1, step: 0.01, value: 1 }),
       liveButton("live-open", "Open your own model", () => files.click()), files));
+  experimentsPanel();
   for (const kind of ["dragover", "drop"]) document.addEventListener(kind, dragged);
 }
 
@@ -264,11 +265,13 @@ function heard({ data }) {
     redraw();
     return select({});
   }
+  if (data.experiment) return showExperiment(data);
   if (data.names) return data.number === live.shown ? showNames(data.names) : undefined;
   if (data.error) { live.ahead = false; if (live.going) toggled(); return refused(data.error); }
   live.ahead = data.ahead;
   if (data.ahead) return goesOn(data);
   live.shown = data.number;
+  fill(live.found);
   live.looked = undefined;
   live.namesDue = Boolean(data.file) || live.namesDue || live.shownNow?.at !== live.now.at;
   live.shownNow = live.now;

@@ -1,0 +1,104 @@
+// Experiments in a page: those of `attn experiment`, by the same functions.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "attn/error.hpp"
+#include "report/html/json.hpp"
+#include "web/door.hpp"
+#include "web/page.hpp"
+
+namespace attn::web {
+namespace {
+
+using report_page::Json;
+
+Tensor text_of(const std::int32_t* ids, std::size_t count) {
+  const std::vector<std::int64_t> wide(ids, ids + count);
+  return Tensor::from(std::span<const std::int64_t>(wide), {std::ssize(wide)});
+}
+
+// (rows, columns) as a list of lists.
+void write(Json& json, const char* name, const Tensor& values) {
+  json.name(name).array();
+  for (std::int64_t i = 0; i < values.size(0); ++i) {
+    json.array();
+    for (std::int64_t j = 0; j < values.size(1); ++j) json.number(values.at({i, j}));
+    json.end();
+  }
+  json.end();
+}
+
+std::string token(std::int64_t id) {
+  const std::vector<std::int64_t> one{id};
+  return tokenizer().decode(one);
+}
+
+// The log probabilities of what follows a text.
+Tensor behind(const Tensor& text) {
+  const Tensor logits = edited_forward(model(), text, {});
+  return log_probabilities(logits.select(0, logits.size(0) - 1));
+}
+
+// The token that `one` makes likelier than `other` does, by the most, and the other way round.
+TokenPair apart(const Tensor& one, const Tensor& other) {
+  TokenPair tokens;
+  double most = 0, least = 0;
+  for (std::int64_t id = 0; id < one.numel(); ++id) {
+    const double more = std::exp(one.at({id})) - std::exp(other.at({id}));
+    if (more > most) most = more, tokens.a = id;
+    if (more < least) least = more, tokens.b = id;
+  }
+  return tokens;
+}
+
+std::string lens_json(const Tensor& text, const Edits& edits) {
+  const Lens lens = logit_lens(model(), text, edits);
+  Json json;
+  json.object().name("tokens").array();
+  for (std::int64_t l = 0; l < lens.tokens.size(0); ++l) {
+    json.array();
+    for (std::int64_t i = 0; i < lens.tokens.size(1); ++i)
+      json.text(token(lens.tokens.select(0, l).data<std::int64_t>()[i]));
+    json.end();
+  }
+  json.end();
+  write(json, "chance", lens.probability);
+  json.name("loss").array();
+  for (std::int64_t l = 0; lens.losses.defined() && l < lens.losses.size(0); ++l)
+    json.number(mean_of(lens.losses.select(0, l)));
+  return json.end().end().str();
+}
+
+std::string patching_json(const Tensor& clean, const Tensor& corrupt) {
+  const TokenPair tokens = apart(behind(clean), behind(corrupt));
+  const Patching found = patching(model(), clean, corrupt, tokens);
+  Json json;
+  json.object().name("clean").number(found.clean).name("corrupt").number(found.corrupt);
+  json.name("a").text(token(tokens.a)).name("b").text(token(tokens.b));
+  write(json, "stream", found.stream);
+  write(json, "heads", found.heads);
+  return json.end().str();
+}
+
+}  // namespace
+}  // namespace attn::web
+
+using namespace attn;
+using namespace attn::web;
+
+const char* attn_lens(const std::int32_t* ids, std::size_t count, const char* edits) {
+  return say(lens_json(text_of(ids, count), edits_of(edits)));
+}
+
+const char* attn_effects(const std::int32_t* ids, std::size_t count, const char* edits) {
+  const Effects effects = head_effects(model(), text_of(ids, count), {.edits = edits_of(edits)});
+  Json json;
+  json.object().name("before").number(effects.before);
+  write(json, "after", effects.after);
+  return say(json.end().str());
+}
+
+const char* attn_patching(const std::int32_t* ids, std::size_t count, const std::int32_t* other, std::size_t others) {
+  return say(patching_json(text_of(ids, count), text_of(other, others)));
+}

@@ -1,0 +1,19 @@
+// What the sources of the door share: what is open in the page.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "attn/experiment.hpp"
+#include "attn/tokenizer.hpp"
+
+namespace attn::web {
+
+LanguageModel& model();  // throws Error (argument) where none is open
+const Tokenizer& tokenizer();
+// Keeps the text until the next call.
+const char* say(std::string text);
+// Of a list as attn_run() takes it.
+Edits edits_of(std::string_view text);
+
+}  // namespace attn::web
