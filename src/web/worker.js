@@ -31,7 +31,7 @@ async function openFiles(files) {
 function hold(model, at) {
   if (model.at === at) return;
   const bytes = at === undefined ? model.weights : model.kept[at];
-  model.library.openModel(model.inBytes && at !== undefined ? widened(bytes) : bytes, model.config, model.gguf ? 3 : 0);
+  model.library.openModel(model.keptInBytes && at !== undefined ? widened(bytes) : bytes, model.config, model.gguf ? 3 : 0);
   Object.assign(model, { at, plain: undefined });
 }
 
@@ -69,11 +69,12 @@ function work() {
   try { postMessage(...answer(opened, asked)); } catch (error) { postMessage({ number: asked.number, error: error.message }); }
 }
 
-async function start({ engine, model, kept, inBytes }) {
+async function start({ engine, model, kept, keptInBytes }) {
   const stream = new Blob([engine]).stream().pipeThrough(new DecompressionStream("gzip"));
   code = await WebAssembly.compile(await new Response(stream).arrayBuffer());
+  if (model.inBytes) model.weights = widened(model.weights);
   opened = openModel(model);
-  if (kept.length) Object.assign(opened, { weights: model.weights, kept, inBytes });
+  if (kept.length) Object.assign(opened, { weights: model.weights, kept, keptInBytes });
   postMessage({ opened: opened.size });
 }
 

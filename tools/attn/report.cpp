@@ -181,6 +181,12 @@ std::string model_page(const Verb& verb, const Flags& flags) {
   options.repeated_ids = read_twice(*text.model, text.ids);
   if (flags.live) options.live = live_to_hold(flags, *text.model, chosen.empty());
   if (flags.live) options.title = text.text;
+  if (flags.live && options.live->in_bytes) {
+    options.notes.emplace_back(
+        "This page holds the model's matrices in 8 bits, each row by its largest number, since it would be larger than "
+        "10 "
+        "MB otherwise. What it computes is of those, and near to what the model itself gives.");
+  }
   const std::int64_t count = chosen.empty() ? layers : std::ssize(chosen);
   require_index("--layer", flags.layer, layers);
   const auto start = static_cast<std::size_t>(flags.layer - 1);

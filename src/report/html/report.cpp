@@ -110,7 +110,7 @@ std::string live_parts(const LiveModel& model) {
   Json json;
   json.object().name("weights").text(as_base64(model.weights)).name("config").text(model.config);
   json.name("tokenizer").text(model.tokenizer).name("tokenizerConfig").text(model.tokenizer_config);
-  json.name("inBytes").boolean(model.kept_in_bytes).name("kept").array();
+  json.name("inBytes").boolean(model.in_bytes).name("keptInBytes").boolean(model.kept_in_bytes).name("kept").array();
   for (const LiveModel::Kept& kept : model.kept)
     json.object().name("step").number(kept.step).name("weights").text(as_base64(kept.weights)).end();
   json.end().end();

@@ -97,6 +97,22 @@ class LiveCheckpoints(LivePage):
         self.near(page.run("live.next.loss"), told[0]["loss"], 1e-2)
         self.assertNotEqual(page.run("live.next.loss"), told[0]["loss"])
 
+    def test_a_large_model_is_held_in_bytes(self):
+        self.train("whole", "--steps", 1, "--layers", 4, "--heads", 4, "--width", 208, "--batch", 1)
+        size = os.path.getsize(self.folder / "whole.safetensors")
+        self.assertGreater(size, 7_500_000)
+        page = self.open("--live", "--model", "whole.safetensors", "--text", TEXT)
+        self.wait(page, "live.next !== undefined")
+        self.settled(page)
+        self.assertLess(page.run("document.getElementById('model').textContent.length"), 0.4 * size)
+        self.assertIn("matrices in 8 bits", page.text("#about"))
+        told = json.loads(library.attn(self.folder, "experiment", "--model", "whole.safetensors", "--text", TEXT, "--json"))
+        self.near(page.run("live.next.loss"), told["loss"], 1e-2)
+        shown = page.run("Array.from(blocks[3].step('weights').values)")
+        page.run("ask()")  # what is shown first is of the weights that the page has
+        self.settled(page)
+        self.assertEqual(page.run("Array.from(blocks[3].step('weights').values)"), shown)
+
     def test_what_cannot_be_there_is_refused(self):
         def refused(*arguments):
             ran = subprocess.run([os.path.abspath(library.ATTN), "report", *arguments, "--output", "r.html"], cwd=self.folder, capture_output=True, text=True, check=False)

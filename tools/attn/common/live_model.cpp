@@ -26,6 +26,8 @@ std::string read(const fs::path& path) {
 
 std::string read_if_there(const fs::path& path) { return fs::exists(path) ? read(path) : std::string(); }
 
+fs::path file_of(const fs::path& path) { return fs::is_directory(path) ? path / "model.safetensors" : path; }
+
 [[noreturn]] void not_live(std::string_view expected, const std::string& found) {
   refuse("--live", expected, found, "leave --live out");
 }
@@ -89,7 +91,7 @@ void add_kept(const fs::path& path, LiveModel& model) {
     refuse("--checkpoints", "models that a run has kept, such as " + kept_model(path, 500).string(), "none",
            "attn train --keep-every N keeps them");
   }
-  const auto expected = places(header_of(model.weights, {"--checkpoints", io::source_name(path)}));
+  const auto expected = places(header_of(read(file_of(path)), {"--checkpoints", io::source_name(path)}));
   for (const LiveModel::Kept& kept : model.kept) bytes += kept.weights.size();
   model.kept_in_bytes = bytes > exact;
   bytes = 0;
@@ -110,9 +112,13 @@ void add_kept(const fs::path& path, LiveModel& model) {
 
 LiveModel live_model(const fs::path& path, const std::string& given) {
   const bool folder = fs::is_directory(path), gguf = !folder && io::is_gguf(path);
-  const fs::path weights = folder ? path / "model.safetensors" : path;
+  const fs::path weights = file_of(path);
   if (!fs::exists(weights)) not_live("a model in one file, model.safetensors", "none in " + io::source_name(path));
   LiveModel model{.weights = read(weights)};
+  constexpr std::size_t exact = 7'500'000;
+  model.in_bytes = !gguf && model.weights.size() > exact;
+  if (model.in_bytes)
+    model.weights = in_bytes(model.weights, header_of(model.weights, {"--live", io::source_name(weights)}));
   if (gguf && given.empty()) return model;
   if (gguf) not_live("the tokenizer of the GGUF file itself", "--tokenizer");
   const fs::path beside = folder ? path : path.parent_path(), own = given.empty() ? beside : fs::path(given);

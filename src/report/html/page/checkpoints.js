@@ -21,7 +21,7 @@ function showStep() {
   if (live.lossesOf !== of) live.losses = [];
   live.lossesOf = of;
   if (live.next && live.next.loss !== "nan") live.losses[at ?? last] = Number(live.next.loss);
-  document.getElementById("live-at").textContent = `${stepName(at)}${live.inBytes && at !== undefined ? ", in 8 bits" : ""}`;
+  document.getElementById("live-at").textContent = `${stepName(at)}${live.keptInBytes && at !== undefined ? ", in 8 bits" : ""}`;
   const known = Object.entries(live.losses), most = Math.max(...known.map(([, loss]) => loss)), host = document.getElementById("live-losses");
   const place = ([n, loss]) => `${4 + (112 * n) / last},${36 - (30 * loss) / most}`;
   host.setAttribute("aria-label", known.map(([n, loss]) => `loss ${format(loss)} at ${stepName(Number(n) === last ? undefined : Number(n))}`).join(", "));

@@ -302,15 +302,15 @@ function goesOn({ number, ids, next, drawn, drawnToken }) {
 function startModel() {
   const part = (id) => document.getElementById(id).textContent;
   live.begun = live.now;
-  const { weights, kept, inBytes, ...model } = JSON.parse(part("model"));
-  Object.assign(live, { steps: kept.map(({ step }) => step), inBytes });
+  const { weights, kept, keptInBytes, ...model } = JSON.parse(part("model"));
+  Object.assign(live, { steps: kept.map(({ step }) => step), keptInBytes, restored: model.inBytes });  // what was recorded is of other weights
   modelPanel();
   showStep();
   try {
     live.worker = new Worker(URL.createObjectURL(new Blob([part("library")], { type: "text/javascript" })));
     live.worker.onmessage = heard;
     live.worker.onerror = (event) => recordedOnly(event.message);
-    live.worker.postMessage({ engine: bytesOf(part("engine")), model: { ...model, weights: bytesOf(weights) }, kept: kept.map((one) => bytesOf(one.weights)), inBytes });
+    live.worker.postMessage({ engine: bytesOf(part("engine")), model: { ...model, weights: bytesOf(weights) }, kept: kept.map((one) => bytesOf(one.weights)), keptInBytes });
   } catch (error) {
     recordedOnly(error.message);
   }
