@@ -1,7 +1,7 @@
 # The front door. Each target installs what it misses, configures a CMake preset and builds it.
 .PHONY: help demo build test kill-test mutate check sanitize sanitize-threads test-neon test-older install-test package python-test
 .PHONY: python-test-all python-sanitize fuzz fuzz-long clang tidy format clean fuzzers clang-dependencies
-.PHONY: web web-build web-check system wheel python-packages nightly others mpi-test mpi-dependencies smollm2 docs configure dependencies neon-dependencies python-venv browser
+.PHONY: web web-build web-check system wheel python-packages nightly others mpi-test mpi-dependencies smollm2 docs configure dependencies neon-dependencies python-venv browser firefox-test
 
 help:          ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 24
@@ -185,6 +185,11 @@ clang-dependencies:
 fuzzers: clang-dependencies
 	cmake --preset clang
 	cmake --build --preset clang --target fuzzers
+
+firefox-test: configure  ## pages of models that compute, in Firefox: typing, going on, files, checkpoints, experiments
+	@scripts/install-dependencies firefox-esr chromium python3
+	@cmake --build --preset default --target attn_command
+	ATTN_COMMAND=build/default/attn python3 -B tests/report/browser/run.py firefox
 
 browser:       # the report's tests open it in one
 	@scripts/install-dependencies chromium python3

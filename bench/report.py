@@ -4,6 +4,7 @@
     bench/report.py [--attn build/default/attn]
     bench/report.py --live      # instead docs/live.md's table, of pages in which models run
     bench/report.py --live --own build/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf      # and of one that is opened there
+    bench/report.py --live --firefox    # the same in Firefox
 
 Size of the file, time to write it (the whole command, the module's forward pass included), time from opening to
 first paint and to the page answering, time from a click on a cell to the drawn answer; medians of five. Of pages in
@@ -23,6 +24,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests/report/browser"))
 import chromium  # noqa: E402
+import firefox  # noqa: E402
 import library  # noqa: E402
 
 SHAPES = [(6, 3, 4, 2), (128, 768, 768, 12), (1024, 768, 768, 12)]  # tokens, d_in, d_out, heads
@@ -105,10 +107,8 @@ def live(browser, attn, folder, own):
         return
     page = model_page(browser, attn, folder, *MODELS[0])
     page.run(OPENED.replace("CONDITION", "live.next"))
-    root = page.send("DOM.getDocument")["root"]["nodeId"]
-    node = page.send("DOM.querySelector", {"nodeId": root, "selector": "#live-files"})["nodeId"]
     begin = time.perf_counter()
-    page.send("DOM.setFileInputFiles", {"files": [os.path.abspath(own)], "nodeId": node})
+    page.choose("#live-files", os.path.abspath(own))
     page.run(OPENED.replace("CONDITION", "live.file && Number(document.body.dataset.answered) === live.asked"))
     opened, weights = time.perf_counter() - begin, page.run("live.size.weights")
     shown = " | ".join(f"{ms:.0f} ms" for ms in answers(page, " a", 3))
@@ -128,10 +128,12 @@ def main():
     parser.add_argument("--attn", default=str(ROOT / "build/default/attn"))
     parser.add_argument("--live", action="store_true", help="pages in which models run")
     parser.add_argument("--own", help="a model that is opened in such a page, from disk")
+    parser.add_argument("--firefox", action="store_true", help="in Firefox, with --live")
     options = parser.parse_args()
     attn = os.path.abspath(options.attn)
     if options.live:
-        with tempfile.TemporaryDirectory() as folder, chromium.Chromium(chromium.find()) as browser:
+        started = firefox.Firefox(firefox.find()) if options.firefox else chromium.Chromium(chromium.find())
+        with tempfile.TemporaryDirectory() as folder, started as browser:
             live(browser, attn, folder, options.own)
         return
     print("| tokens, heads, width | size | written in | first paint | answers | click: script and layout | click: drawn |\n|---|---|---|---|---|---|---|")

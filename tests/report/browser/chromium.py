@@ -163,6 +163,15 @@ class Page:
         self.send("Input.dispatchKeyEvent", {"type": "keyDown", "key": key, "code": key, "modifiers": modifiers, **more, **text})
         self.send("Input.dispatchKeyEvent", {"type": "keyUp", "key": key, "code": key, "modifiers": modifiers, **more})
 
+    def type(self, text):
+        self.send("Input.insertText", {"text": text})
+
+    def choose(self, selector, *files):
+        """Files from this computer, by the page's own field."""
+        root = self.send("DOM.getDocument")["root"]["nodeId"]
+        node = self.send("DOM.querySelector", {"nodeId": root, "selector": selector})["nodeId"]
+        self.send("DOM.setFileInputFiles", {"files": [str(file) for file in files], "nodeId": node})
+
     def set(self, selector, value):
         """Sets a field as a user would: the value, then its events."""
         self.run(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); "

@@ -42,7 +42,7 @@ class LivePage(ReportTest):
     def type(self, page, text):
         page.run("document.getElementById('live-text').focus()")
         for character in text:
-            page.send("Input.insertText", {"text": character})
+            page.type(character)
 
 
 class Live(LivePage):
@@ -93,7 +93,7 @@ class Live(LivePage):
                  "live.worker.onmessage = (e) => { was(e); live.times.push(performance.now() - begun.get(e.data.number)); }; 0")
         written = ("the quick brown fox. " * 10)[:200]
         for character in written:
-            page.send("Input.insertText", {"text": character})
+            page.type(character)
             time.sleep(0.05)
         self.settled(page)
         self.assertEqual(page.run("document.getElementById('live-text').value"), written)

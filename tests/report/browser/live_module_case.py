@@ -59,7 +59,7 @@ class LiveModule(LivePage):
         page = self.module("cross", *flags)
         page.run("document.getElementById('live-source').focus(); document.getElementById('live-source').setSelectionRange(99, 99)")
         for character in " c d":
-            page.send("Input.insertText", {"text": character})
+            page.type(character)
         self.settled(page)
         self.same(page, self.command("cross", *flags[:-1], "a b c d"))
 
@@ -69,7 +69,7 @@ class LiveModule(LivePage):
         page.run("ask()")
         before = self.steps_of(page)
         page.run("document.getElementById('edit-value').focus()")
-        page.send("Input.insertText", {"text": "2.5"})
+        page.type("2.5")
         page.click("#edit-set")
         self.settled(page)
         after = self.steps_of(page)

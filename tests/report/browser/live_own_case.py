@@ -69,10 +69,8 @@ def joined_gguf(model, tokenizer, tokens):
 class LiveOwn(LivePage):
     def choose(self, page, *files):
         """By the file picker."""
-        root = page.send("DOM.getDocument")["root"]["nodeId"]
-        node = page.send("DOM.querySelector", {"nodeId": root, "selector": "#live-files"})["nodeId"]
         before = page.run("live.asked")
-        page.send("DOM.setFileInputFiles", {"files": [str(file) for file in files], "nodeId": node})
+        page.choose("#live-files", *files)
         self.wait(page, f"live.asked > {before}")
 
     def drop(self, page, *files):

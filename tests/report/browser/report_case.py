@@ -15,10 +15,14 @@ ROWS = ["0.43,0.15,0.89", "0.55,0.87,0.66", "0.57,0.85,0.64", "0.22,0.58,0.33", 
 
 
 class ReportTest(unittest.TestCase):
+    @staticmethod
+    def start():
+        return chromium.Chromium(BROWSER)
+
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="attn-report-"))
-        cls.browser = chromium.Chromium(BROWSER).__enter__()
+        cls.browser = cls.start().__enter__()
 
     @classmethod
     def tearDownClass(cls):
