@@ -342,6 +342,30 @@ void check(const JsonObject& json, const Config& c) {
   for (const RopeConfig& rope : c.ropes) check_rope(json, rope, c.context_length);
 }
 
+constexpr const char *kWhole = "qwen3_5", *kTextPart = "qwen3_5_text";
+
+// Of a model that reads text and pictures the part that reads text, as transformers' Qwen3_5ForCausalLM takes it. What
+// tells of pictures is left out: their layers, and the ids in whose place they stand.
+Config text_part(const JsonObject& whole, std::string_view source) {
+  const Json* part = whole.find("text_config");
+  if (!part || !part->is_object()) whole.wrong("text_config", "an object", part ? *part : Json());
+  for (const char* const key : {"vision_config", "image_token_id", "video_token_id", "vision_start_token_id",
+                                "vision_end_token_id", "language_model_only"})
+    whole.has(key);
+  const JsonObject json(*part, whole.origin());
+  if (const std::string name = json.text("model_type", kTextPart); name != kTextPart) {
+    json.wrong("text_config.model_type", kTextPart, name);
+  }
+  Json told = *part;
+  told["model_type"] = kTextPart;
+  if (const Json* tied = whole.find("tie_word_embeddings")) {
+    const Json& own = told.emplace("tie_word_embeddings", *tied).first.value();
+    if (own != *tied) whole.wrong("tie_word_embeddings", "that of text_config, " + own.dump(), *tied);
+  }
+  whole.finish({kConfigPassedOver, kMoreConfigPassedOver});
+  return parse_language_model_config(told.dump(), source);
+}
+
 }  // namespace
 
 std::vector<std::string> language_model_families() {
@@ -359,11 +383,7 @@ LanguageModelConfig parse_language_model_config(std::string_view text, std::stri
     config.json = std::string(text);
     return config;
   }
-  if (name == "qwen3_5") {
-    json.wrong("model_type",
-               "qwen3_5_text, the part that reads text, which transformers' Qwen3_5ForCausalLM saves without the other",
-               name);
-  }
+  if (name == kWhole) return text_part(json, source);
   const auto family = std::ranges::find_if(kFamilies, [&](const Family& f) { return name == f.name; });
   if (family == kFamilies.end()) {
     std::string known = "gpt2";

@@ -77,7 +77,10 @@ bool passed_over(std::string_view name, const LanguageModelConfig& config) {
   const bool buffer =
       name.ends_with("rotary_emb.inv_freq") ||
       (config.family == "gpt2" && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")));
-  return buffer || name.starts_with(kTrainingTensors) || (config.tied && name == kHeadTensor);
+  // Beside the text part of Qwen3.5 stand the layers of pictures, and those that guess tokens ahead.
+  const bool beside =
+      config.family == "qwen3_5_text" && (name.starts_with("model.visual.") || name.starts_with("mtp."));
+  return buffer || beside || name.starts_with(kTrainingTensors) || (config.tied && name == kHeadTensor);
 }
 
 }  // namespace attn

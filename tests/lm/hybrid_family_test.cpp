@@ -1,6 +1,7 @@
 // Families of gated delta rules and softmax attention: their decoder, their files, their config, what they refuse.
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "attn/generate.hpp"
 #include "core/threads.hpp"
@@ -155,8 +156,58 @@ TEST(HybridFamilies, QwensDefaultsAreTransformers) {
   expect_error(Kind::data, {"attn_output_gate"}, [&] { of(R"(, "attn_output_gate": false)"); });
   expect_error(Kind::data, {"layer_types", "linear_attention in one layer"},
                [&] { of(R"(, "full_attention_interval": 1)"); });
-  expect_error(Kind::data, {"model_type", "qwen3_5_text, the part that reads text"},
-               [] { parse_language_model_config(R"({"model_type": "qwen3_5"})", "x"); });
+}
+
+// A folder of the model that reads pictures, too.
+TEST(HybridFamilies, QwensTextPartIsReadFromTheWhole) {
+  using Json = nlohmann::json;
+  const auto text_of_file = [](const fs::path& path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const Json part = Json::parse(text_of_file(kData / "qwen3_5_text" / "config.json"));
+  const Json whole{{"architectures", {"Qwen3_5ForConditionalGeneration"}},
+                   {"model_type", "qwen3_5"},
+                   {"text_config", part},
+                   {"vision_config", {{"depth", 27}, {"model_type", "qwen3_5_vision"}}},
+                   {"image_token_id", 7},
+                   {"tie_word_embeddings", false}};
+  const LanguageModelConfig c = parse_language_model_config(whole.dump(), "x");
+  EXPECT_EQ(c.family, "qwen3_5_text");
+  EXPECT_EQ(Json::parse(c.json).at("model_type"), "qwen3_5_text");
+  EXPECT_FALSE(Json::parse(c.json).contains("vision_config"));
+  const auto refused = [&](const std::vector<std::string>& parts, const std::function<void(Json&)>& change) {
+    Json other = whole;
+    change(other);
+    expect_error(Kind::data, parts, [&] { parse_language_model_config(other.dump(), "x"); });
+  };
+  refused({"text_config", "an object"}, [](Json& j) { j.erase("text_config"); });
+  refused({"text_config", "an object"}, [](Json& j) { j["text_config"] = 3; });
+  refused({"model_type", "qwen3_5_moe_text"}, [](Json& j) { j["text_config"]["model_type"] = "qwen3_5_moe_text"; });
+  refused({"tie_word_embeddings", "false"}, [](Json& j) { j["tie_word_embeddings"] = true; });
+  refused({"audio_config"}, [](Json& j) { j["audio_config"] = {{"depth", 1}}; });
+  refused({"experts"}, [](Json& j) { j["text_config"]["experts"] = 8; });
+  Json untold = whole;  // what text_config leaves to the whole, and the kind that its name has
+  untold["text_config"].erase("tie_word_embeddings"), untold["text_config"].erase("model_type");
+  untold["tie_word_embeddings"] = true;
+  EXPECT_TRUE(parse_language_model_config(untold.dump(), "x").tied);
+
+  io::NamedTensors file = io::load(kData / "qwen3_5_text" / "model.safetensors");
+  const fs::path folder = fs::path(testing::TempDir()) / "attn-qwen-whole";
+  fs::create_directories(folder);
+  std::ofstream(folder / "config.json") << whole.dump();
+  for (auto& [name, tensor] : file.tensors)
+    if (name.starts_with("model.")) name.replace(0, 6, "model.language_model.");
+  file.tensors.emplace_back("model.visual.blocks.0.norm1.weight", Tensor::ones({4}));
+  file.tensors.emplace_back("mtp.fc.weight", Tensor::ones({4, 2}));
+  io::save_safetensors(folder / "model.safetensors", file);
+  LanguageModel read = load_language_model(folder), plain = load_language_model(kData / "qwen3_5_text");
+  const Tensor ids = as_tensor(text_of(20));
+  EXPECT_TRUE(identical(read.forward(ids), plain.forward(ids)));
+  file.tensors.emplace_back("model.audio.weight", Tensor::ones({4}));
+  io::save_safetensors(folder / "model.safetensors", file);
+  expect_error(Kind::data, {"only tensors of a qwen3_5_text", "model.audio"}, [&] { load_language_model(folder); });
+  fs::remove_all(folder);
 }
 
 // transformers cuts the convolution's channels into thirds, and the released files where keys and values begin. Both
@@ -204,9 +255,6 @@ TEST(HybridFamilies, QwensFilesMayHaveTheNamesOfTheWhole) {
   LanguageModel part = load_language_model(folder), whole = load_language_model(kData / "qwen3_5_text");
   const Tensor ids = as_tensor(text_of(20));
   EXPECT_TRUE(identical(part.forward(ids), whole.forward(ids)));
-  file.tensors.emplace_back("model.visual.blocks.0.norm1.weight", Tensor::ones({4}));
-  io::save_safetensors(folder / "model.safetensors", file);
-  expect_error(Kind::data, {"only tensors of a qwen3_5_text", "model.visual"}, [&] { load_language_model(folder); });
   fs::remove_all(folder);
 }
 

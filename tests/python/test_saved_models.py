@@ -63,3 +63,20 @@ def test_a_gguf_file_becomes_a_folder(name, tmp_path):
     """Its logits are those of the model that the file was written from."""
     golden = load_file(DATA / "gguf" / f"{name}.safetensors")
     beside(logits(saved(DATA / "gguf" / f"{name}.gguf", tmp_path), golden["ids"]), golden["logits"])
+
+
+def test_the_text_part_of_a_model_that_reads_pictures(tmp_path):
+    """Qwen3.5's whole folder, as transformers writes it: the part that reads text has Qwen3_5ForCausalLM's logits."""
+    part = json.loads((DATA / "qwen3_5_text" / "config.json").read_text())
+    vision = {"depth": 1, "hidden_size": 8, "intermediate_size": 8, "num_heads": 2, "out_hidden_size": part["hidden_size"],
+              "num_position_embeddings": 16}  # fmt: skip
+    torch.manual_seed(3)
+    model = transformers.Qwen3_5ForConditionalGeneration(transformers.Qwen3_5Config(text_config=part, vision_config=vision))
+    model.save_pretrained(tmp_path / "model")
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["model_type"] == "qwen3_5"
+    ids = load_file(DATA / "qwen3_5_text" / "golden.safetensors")["ids"]
+    with torch.no_grad():
+        wanted = transformers.Qwen3_5ForCausalLM.from_pretrained(tmp_path / "model").eval()(ids).logits
+    folder = saved(tmp_path / "model", tmp_path)
+    assert json.loads((folder / "config.json").read_text())["model_type"] == "qwen3_5_text"
+    beside(logits(folder, ids), wanted)
