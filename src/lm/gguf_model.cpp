@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <memory>
 
@@ -10,6 +11,7 @@
 #include "io/file.hpp"
 #include "io/gguf_metadata.hpp"
 #include "io/passed_over.hpp"
+#include "lm/gguf_hybrid.hpp"
 
 namespace attn {
 namespace {
@@ -25,24 +27,33 @@ struct Architecture {
   bool permuted = false;  // queries and keys are laid out for interleaved rotation
   bool gemma = false;     // norms hold 1 + w
   bool joined = false;    // the gate's and the upper projection are one matrix
+  bool hybrid = false;    // some layers keep a state (lm/gguf_hybrid.hpp); their norms hold 1 + w but for the state's
 };
 
-constexpr std::array<Architecture, 9> kArchitectures{{{"llama", "llama", true},
-                                                      {"qwen2", "qwen2"},
-                                                      {"qwen3", "qwen3"},
-                                                      {"gemma2", "gemma2", false, true},
-                                                      {"gemma3", "gemma3_text", false, true},
-                                                      {"smollm3", "smollm3", true},
-                                                      {"olmo2", "olmo2"},
-                                                      {"phi3", "phi3", false, false, true},
-                                                      {"granite", "granite", true}}};
+constexpr std::array<Architecture, 11> kArchitectures{{{"llama", "llama", true},
+                                                       {"qwen2", "qwen2"},
+                                                       {"qwen3", "qwen3"},
+                                                       {"gemma2", "gemma2", false, true},
+                                                       {"gemma3", "gemma3_text", false, true},
+                                                       {"smollm3", "smollm3", true},
+                                                       {"olmo2", "olmo2"},
+                                                       {"phi3", "phi3", false, false, true},
+                                                       {"granite", "granite", true},
+                                                       {"minicpm3", "minicpm3"},
+                                                       {"qwen35", "qwen3_5_text", false, false, false, true}}};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kLayerNames{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kLayerNames{
     {{"attn_q", "self_attn.q_proj"},
      {"attn_qkv", "self_attn.qkv_proj"},
      {"attn_k", "self_attn.k_proj"},
      {"attn_v", "self_attn.v_proj"},
      {"attn_output", "self_attn.o_proj"},
+     {"attn_q_a", "self_attn.q_a_proj"},
+     {"attn_q_a_norm", "self_attn.q_a_layernorm"},
+     {"attn_q_b", "self_attn.q_b_proj"},
+     {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"},
+     {"attn_kv_a_norm", "self_attn.kv_a_layernorm"},
+     {"attn_kv_b", "self_attn.kv_b_proj"},
      {"attn_q_norm", "self_attn.q_norm"},
      {"attn_k_norm", "self_attn.k_norm"},
      {"ffn_gate", "mlp.gate_proj"},
@@ -74,16 +85,22 @@ std::string hugging_face_name(std::string_view name, const Architecture& a) {
   if (name == "output.weight") return "lm_head.weight";
   constexpr std::string_view block = "blk.";
   if (!name.starts_with(block)) return {};
-  const std::size_t dot = name.find('.', block.size()), last = name.rfind('.');
-  if (dot == std::string_view::npos || last <= dot) return {};
+  const std::size_t dot = name.find('.', block.size());
+  if (dot == std::string_view::npos) return {};
+  const std::size_t last = name.rfind('.') > dot ? name.rfind('.') : name.size();  // ssm_a has no suffix
   const std::string_view layer = name.substr(block.size(), dot - block.size()),
                          part = name.substr(dot + 1, last - dot - 1);
+  const std::string prefix = std::string("model.layers.").append(layer).append(".");
+  if (const std::string_view own = recurrent_name(part); a.hybrid && !own.empty()) {
+    const bool bare = own == "A_log" || own == "dt_bias";
+    return std::string(prefix).append("linear_attn.").append(own).append(bare ? "" : name.substr(last));
+  }
   const auto at = std::ranges::find_if(kLayerNames, [&](const auto& pair) { return pair.first == part; });
-  if (at == kLayerNames.end()) return {};
+  if (at == kLayerNames.end() || last == name.size()) return {};
   std::string_view ours = at->second;
   if (part == "ffn_up" && a.joined) ours = "mlp.gate_up_proj";
   if (part == "ffn_norm") ours = a.gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm";
-  return std::string("model.layers.").append(layer).append(".").append(ours).append(name.substr(last));
+  return std::string(prefix).append(ours).append(name.substr(last));
 }
 
 // The numbers of a tensor that has one for each pair that turns; none where it is not there.
@@ -106,7 +123,10 @@ Json rope_scaling(const Json& config, const GgufMetadata& metadata, const Gguf& 
   const std::string type = metadata.text("rope.scaling.type", "linear");
   const double older = metadata.number("rope.scale_linear", 0);
   const double factor = metadata.number("rope.scaling.factor", older);
-  const std::int64_t original = metadata.whole("rope.scaling.original_context_length", 0);
+  // MiniCPM3's files do not say it: it is their whole context.
+  const bool minicpm = config["model_type"] == "minicpm3";
+  const std::int64_t context = minicpm ? config["max_position_embeddings"].get<std::int64_t>() : 0;
+  const std::int64_t original = metadata.whole("rope.scaling.original_context_length", context);
   const bool listed = file.find("rope_freqs.weight") || file.find("rope_factors_short.weight");
   if (listed && ((factor != 0 && factor != 1) || (type != "none" && type != "linear" && type != "longrope"))) {
     metadata.origin().fail("no other scaling beside a factor for each frequency",
@@ -165,6 +185,21 @@ void add_granite(Json& config, const GgufMetadata& metadata) {
   if (const auto* turns = metadata.find("rope.scaling.finetuned"); turns && *turns == io::GgufValue(false)) {
     metadata.origin().fail("positions, which rope.scaling.finetuned turns off in this family", "false");
   }
+}
+
+// llama.cpp's files of MiniCPM3 do not have its constants, which it takes to be those of the released model.
+void add_minicpm3(Json& config, const GgufMetadata& metadata, std::int64_t key_length) {
+  const std::int64_t rotary = metadata.whole("rope.dimension_count");
+  if (rotary < 1 || rotary >= key_length) {
+    metadata.origin().fail("a rope.dimension_count from 1 to attention.key_length - 1", std::to_string(rotary));
+  }
+  config["head_dim"] = config["qk_rope_head_dim"] = rotary;
+  config["qk_nope_head_dim"] = key_length - rotary;
+  const std::int64_t width = config["hidden_size"], heads = config["num_attention_heads"];
+  config["v_head_dim"] = metadata.whole("attention.value_length", width / heads);
+  config["kv_lora_rank"] = metadata.whole("attention.kv_lora_rank");
+  config["q_lora_rank"] = metadata.whole("attention.q_lora_rank");
+  config["scale_emb"] = 12, config["scale_depth"] = 1.4, config["dim_model_base"] = 256;
 }
 
 // The layers that have a window: by a list of flags, or all but every n-th.
@@ -228,7 +263,7 @@ Json config_of(const Gguf& file, const GgufMetadata& metadata, const Architectur
   const std::int64_t heads = metadata.of_all_layers("attention.head_count"), width = metadata.whole("embedding_length");
   config["hidden_size"] = width;
   config["intermediate_size"] = metadata.of_all_layers("feed_forward_length");
-  config["num_hidden_layers"] = metadata.whole("block_count");
+  config["num_hidden_layers"] = metadata.whole("block_count") - (a.hybrid ? layers_ahead(metadata) : 0);
   config["max_position_embeddings"] = metadata.whole("context_length");
   if (heads < 1) metadata.origin().fail("attention.head_count of 1 or more", std::to_string(heads));
   config["num_attention_heads"] = heads;
@@ -236,10 +271,14 @@ Json config_of(const Gguf& file, const GgufMetadata& metadata, const Architectur
   const std::int64_t head_dim = metadata.whole("attention.key_length", width / heads);
   if (head_dim < 1) metadata.origin().fail("attention.key_length of 1 or more", std::to_string(head_dim));
   config["head_dim"] = head_dim;
-  metadata.require("attention.value_length", head_dim);
+  const std::string_view name = a.name;
+  if (name == "minicpm3") {
+    add_minicpm3(config, metadata, head_dim);
+  } else {
+    metadata.require("attention.value_length", head_dim);
+  }
   config["rms_norm_eps"] = metadata.number("attention.layer_norm_rms_epsilon");
   config["tie_word_embeddings"] = file.find("output.weight") == nullptr;
-  const std::string_view name = a.name;
   if (file.find("blk.0.attn_q.bias") && name != "qwen2") config["attention_bias"] = true;
   for (const auto& [ours, theirs] : {std::pair{"bos", "bos"}, {"eos", "eos"}, {"pad", "padding"}}) {
     const std::int64_t id = metadata.whole(std::string("tokenizer.ggml.") + theirs + "_token_id", -1);
@@ -251,6 +290,7 @@ Json config_of(const Gguf& file, const GgufMetadata& metadata, const Architectur
   if (name == "olmo2") add_olmo(config, metadata);
   if (name == "phi3") add_phi3(config, metadata);
   if (name == "granite") add_granite(config, metadata);
+  if (a.hybrid) add_qwen35(config, metadata);
   metadata.finish(metadata.prefix(), kGgufPassedOver);
   metadata.finish("general.", kGgufGeneralPassedOver);
   return config;
@@ -263,11 +303,13 @@ Tensor in_halves(const Tensor& rows, std::int64_t heads) {
 }
 
 StoredTensor stored(const std::shared_ptr<const Gguf>& file, const GgufTensor& tensor, const Architecture& a,
-                    const LanguageModelConfig& config) {
+                    const LanguageModelConfig& config, const std::string& source) {
   const std::string name = hugging_face_name(tensor.name, a);
   const bool queries = name.find("self_attn.q_proj") != std::string::npos;
   const bool turned = a.permuted && (queries || name.find("self_attn.k_proj") != std::string::npos);
-  const bool less_one = a.gemma && name.ends_with("norm.weight");
+  if (name.find(".linear_attn.") != std::string::npos)
+    return stored_recurrent(file, tensor, name, *config.gated_delta, source);
+  const bool less_one = (a.gemma || a.hybrid) && name.ends_with("norm.weight");
   const std::int64_t heads = queries ? config.heads : config.kv_heads;
   const auto load = [file, tensor, turned, less_one, heads](DType dtype) {
     Tensor values = file->load(tensor, less_one ? DType::f32 : dtype);
@@ -289,6 +331,16 @@ StoredTensor stored(const std::shared_ptr<const Gguf>& file, const GgufTensor& t
   return all;
 }
 
+// Of a layer behind the last, which guesses tokens ahead.
+bool is_ahead(std::string_view name, const Architecture& a, const LanguageModelConfig& config) {
+  constexpr std::string_view block = "blk.";
+  if (!a.hybrid || !name.starts_with(block)) return false;
+  std::size_t layer = 0;
+  const std::string_view digits = name.substr(block.size());
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), layer);
+  return error == std::errc() && end != digits.data() + digits.size() && *end == '.' && layer >= config.layers.size();
+}
+
 }  // namespace
 
 PretrainedFiles open_gguf_model(const std::shared_ptr<const Gguf>& file, const std::string& source) {
@@ -300,10 +352,11 @@ PretrainedFiles open_gguf_model(const std::shared_ptr<const Gguf>& file, const s
   files.config = parse_language_model_config(config_of(*file, metadata, a).dump(2) + "\n", source);
   for (const GgufTensor& tensor : file->tensors()) {
     if (std::ranges::find(kInTheConfig, tensor.name) != kInTheConfig.end()) continue;
+    if (is_ahead(tensor.name, a, files.config)) continue;
     if (hugging_face_name(tensor.name, a).empty()) {
       metadata.origin().fail(std::string("only tensors of architecture ") + a.name, io::in_quotes(tensor.name));
     }
-    files.tensors.push_back(stored(file, tensor, a, files.config));
+    files.tensors.push_back(stored(file, tensor, a, files.config, source));
   }
   return files;
 }

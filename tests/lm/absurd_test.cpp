@@ -148,7 +148,8 @@ TEST(AbsurdFactors, AreRefused) {
 
 INSTANTIATE_TEST_SUITE_P(All, AbsurdGguf,
                          testing::Values("llama", "llama3", "qwen2", "qwen3", "gemma2", "gemma3", "smollm3", "olmo2",
-                                         "olmo3", "yarn", "phi3", "phi3_window", "granite"),
+                                         "olmo3", "yarn", "phi3", "phi3_window", "granite", "minicpm3",
+                                         "minicpm3_factors", "qwen35"),
                          [](const auto& file) { return std::string(file.param); });
 
 }  // namespace

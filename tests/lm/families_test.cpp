@@ -109,8 +109,9 @@ TEST_P(Families, WriteTheSameTokensWithoutACache) {
 INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(families()), [](const auto& family) { return family.param; });
 
 TEST(Gguf, HasTheLogitsOfTheModelInIt) {
-  for (const char* architecture : {"llama", "llama3", "qwen2", "qwen3", "yarn", "gemma2", "largest", "gemma3",
-                                   "smollm3", "olmo2", "olmo3", "phi3", "phi3_window", "granite"}) {
+  for (const char* architecture :
+       {"llama", "llama3", "qwen2", "qwen3", "yarn", "gemma2", "largest", "gemma3", "smollm3", "olmo2", "olmo3", "phi3",
+        "phi3_window", "granite", "minicpm3", "minicpm3_factors", "qwen35"}) {
     const fs::path file = kData / "gguf" / (std::string(architecture) + ".gguf");
     LanguageModel model = load_language_model(file);
     const auto golden = io::load(kData / "gguf" / (std::string(architecture) + ".safetensors"));

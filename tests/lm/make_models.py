@@ -192,12 +192,21 @@ NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_he
 GEMMA_NAMES = {**NAMES, "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
                "post_feedforward_layernorm": "post_ffw_norm"}  # fmt: skip
 OWN_NAMES = {"gemma2": GEMMA_NAMES, "gemma3": GEMMA_NAMES, "olmo2": GEMMA_NAMES,
-             "phi3": {**NAMES, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}}  # fmt: skip
+             "phi3": {**NAMES, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
+             "minicpm3": {**NAMES, "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm",
+                          "self_attn.q_b_proj": "attn_q_b", "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+                          "self_attn.kv_a_layernorm": "attn_kv_a_norm", "self_attn.kv_b_proj": "attn_kv_b"},
+             "qwen35": {**NAMES, "post_attention_layernorm": "post_attention_norm", "linear_attn.in_proj_qkv": "attn_qkv",
+                        "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_b": "ssm_beta",
+                        "linear_attn.in_proj_a": "ssm_alpha", "linear_attn.conv1d": "ssm_conv1d",
+                        "linear_attn.norm": "ssm_norm", "linear_attn.out_proj": "ssm_out"}}  # fmt: skip
 PERMUTED = ("llama", "smollm3", "granite")
 HALVES = ("q_proj.weight", "k_proj.weight", "embed_tokens.weight")
 
 
 def gguf_name(name, names):
+    if name.endswith(("linear_attn.A_log", "linear_attn.dt_bias")):
+        return f"blk.{name.split('.')[2]}." + ("ssm_a" if name.endswith("A_log") else "ssm_dt.bias")
     bare, suffix = name.rsplit(".", 1)
     if bare.startswith("model.layers."):
         _, _, layer, rest = bare.split(".", 3)
@@ -235,6 +244,23 @@ def write_more(writer, arch, c):
         writer.add_residual_scale(c.residual_multiplier)
         writer.add_attention_scale(c.attention_multiplier)
         writer.add_logit_scale(c.logits_scaling)
+    if arch == "minicpm3":
+        writer.add_q_lora_rank(c.q_lora_rank)
+        writer.add_kv_lora_rank(c.kv_lora_rank)
+        writer.add_rope_dimension_count(c.qk_rope_head_dim)
+        if "long_factor" in rope:
+            for name in ("long", "short"):
+                writer.add_tensor(f"rope_factors_{name}.weight", np.array(rope[f"{name}_factor"], np.float32))
+    if arch == "qwen35":
+        writer.add_ssm_conv_kernel(c.linear_conv_kernel_dim)
+        writer.add_ssm_state_size(c.linear_key_head_dim)
+        writer.add_ssm_group_count(c.linear_num_key_heads)
+        writer.add_ssm_time_step_rank(c.linear_num_value_heads)
+        writer.add_ssm_inner_size(c.linear_value_head_dim * c.linear_num_value_heads)
+        writer.add_full_attention_interval(4)
+        writer.add_rope_dimension_count(int(c.head_dim * rope["partial_rotary_factor"]))
+        writer.add_rope_dimension_sections([*rope["mrope_section"], 0])
+        writer.add_value_length(c.head_dim)
     if arch == "phi3":
         rope, original = c.rope_parameters, c.original_max_position_embeddings
         head_dim = c.hidden_size // c.num_attention_heads
@@ -247,6 +273,32 @@ def write_more(writer, arch, c):
             writer.add_tensor(f"rope_factors_{name}.weight", np.array(rope[f"{name}_factor"], np.float32))
 
 
+def of_states(name, array, c):
+    """A recurrent layer's array: states of one key head stand apart, and decays are as they act."""
+    if "linear_attn" not in name:
+        return array
+    keys, values, size = c.linear_num_key_heads, c.linear_num_value_heads, c.linear_value_head_dim
+
+    def tiled(part, size, axis=0):
+        shape = part.shape
+        part = part.reshape(*shape[:axis], keys, values // keys, size, *shape[axis + 1 :])
+        return part.swapaxes(axis, axis + 1).reshape(shape)
+
+    if name.endswith("A_log"):
+        return tiled(-np.exp(array), 1)
+    if name.endswith(("dt_bias", "in_proj_a.weight", "in_proj_b.weight")):
+        return tiled(array, 1)
+    if name.endswith("in_proj_z.weight"):
+        return tiled(array, size)
+    if name.endswith("out_proj.weight"):
+        return tiled(array, size, 1)
+    if name.endswith(("in_proj_qkv.weight", "conv1d.weight")):
+        first = 2 * keys * c.linear_key_head_dim
+        array = array.reshape(array.shape[0], -1)
+        return np.concatenate([array[:first], tiled(array[first:], size)])
+    return array
+
+
 def write_gguf(path, arch, model):
     """As llama.cpp's converter lays a model out."""
     c, writer = model.config, gguf.GGUFWriter(path, arch)
@@ -257,7 +309,9 @@ def write_gguf(path, arch, model):
     writer.add_head_count(c.num_attention_heads)
     writer.add_head_count_kv(c.num_key_value_heads)
     writer.add_layer_norm_rms_eps(c.rms_norm_eps)
-    if arch != "phi3":
+    if arch == "minicpm3":
+        writer.add_key_length(c.qk_nope_head_dim + c.qk_rope_head_dim)
+    elif arch != "phi3":
         writer.add_key_length(c.head_dim if getattr(c, "head_dim", None) else c.hidden_size // c.num_attention_heads)
     writer.add_vocab_size(c.vocab_size)
     writer.add_eos_token_id(7)
@@ -274,8 +328,9 @@ def write_gguf(path, arch, model):
         heads = {"q": c.num_attention_heads, "k": c.num_key_value_heads}.get(name.split("self_attn.")[-1][0])
         if arch in PERMUTED and "self_attn" in name and heads and "_proj" in name:
             array = array.reshape(heads, 2, -1, *array.shape[1:]).swapaxes(1, 2).reshape(array.shape)
-        if arch.startswith("gemma") and name.endswith("norm.weight"):
+        if (arch.startswith("gemma") or arch == "qwen35") and name.endswith("norm.weight") and "linear_attn" not in name:
             array = array + 1
+        array = of_states(name, array, c)
         array = array.astype(np.float16) if array.ndim == 2 and name.endswith(HALVES) else array
         writer.add_tensor(gguf_name(name, OWN_NAMES.get(arch, NAMES)), np.ascontiguousarray(array))
     writer.write_header_to_file()
@@ -283,6 +338,10 @@ def write_gguf(path, arch, model):
     writer.write_tensors_to_file()
     writer.close()
 
+
+# The constants that llama.cpp has for this architecture, and the norm's, which it has in the latents, too.
+MINICPM3 = {"num_key_value_heads": 4, "q_lora_rank": 10, "kv_lora_rank": 8, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4,
+            "v_head_dim": 4, "scale_emb": 12.0, "scale_depth": 1.4, "dim_model_base": 256}  # fmt: skip
 
 GGUF = {
     "llama": ("llama", "Llama", {}),
@@ -308,6 +367,15 @@ GGUF = {
     "granite": ("granite", "Granite", {"embedding_multiplier": 3.0, "residual_multiplier": 0.5,
                                        "attention_multiplier": 0.3, "logits_scaling": 0.25,
                                        "tie_word_embeddings": True}),
+    "minicpm3": ("minicpm3", "MiniCPM3", {**MINICPM3, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}),
+    "minicpm3_factors": ("minicpm3", "MiniCPM3", {**MINICPM3, "rope_parameters": {
+        "rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.5], "long_factor": [2.5, 3.0],
+        "original_max_position_embeddings": 512}, "max_position_embeddings": 512}),
+    "qwen35": ("qwen35", "Qwen3_5Text", {
+        "num_hidden_layers": 4, "head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 6,
+        "linear_key_head_dim": 8, "linear_value_head_dim": 8, "rope_parameters": {
+            "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 0],
+            "mrope_interleaved": True}}),
 }  # fmt: skip
 
 
@@ -340,7 +408,7 @@ def make_gguf(called, seed=5):
                 value.copy_(value.half().float())
         logits = model(ids).logits
         found = {"llama.cpp": of_llama_cpp(path, ids)}
-        if arch not in ("smollm3", "olmo2", "phi3", "granite") and called not in ("yarn", "largest"):  # which transformers does not read, or not whole
+        if arch not in ("smollm3", "olmo2", "phi3", "granite", "minicpm3", "qwen35") and called not in ("yarn", "largest"):  # which transformers does not read, or not whole
             own = {} if called in ("llama", "qwen2") else {"config": model.config}  # of others it misreads head_dim
             theirs = AutoModelForCausalLM.from_pretrained(folder, gguf_file=called + ".gguf", dtype=torch.float32, **own)
             found["transformers"] = theirs.eval()(ids).logits

@@ -111,6 +111,10 @@ class Web(unittest.TestCase):
     def test_models_in_gguf(self):
         for path in sorted((ROOT / "tests/lm/data/gguf").glob("*.gguf")):
             with self.subTest(path.name):
+                if path.stem.startswith(("minicpm3", "qwen35")):  # which a page leaves out
+                    told = self.page.run(f"failure(() => it.openModel(bytesOf('{b64(path.read_bytes())}'), '', 3))")
+                    self.assertRegex(told, "a family that runs in a page|an architecture among")
+                    continue
                 worst = self.read(path.read_bytes(), [5, 9, 1, 0, 33, 12, 5], weights=3)
                 print(f"\n{path.name}: " + (", ".join(f"{k} {v:.1g}" for k, v in worst.items() if v) or "all bits"), end="")
 
