@@ -13,7 +13,6 @@
 #include "attn/steps.hpp"
 #include "common/arithmetic.hpp"
 #include "common/format.hpp"
-#include "common/options.hpp"
 #include "report/html/blocks.hpp"
 
 namespace attn::tool {
@@ -24,7 +23,7 @@ constexpr std::size_t kMostWeights = 8;
 
 std::int64_t checked(const char* flag, std::int64_t value, std::int64_t count, const char* what) {
   if (value >= 1 && value <= count) return value - 1;
-  refuse(flag, formatted("1 to {}, the number of {}", count, what), std::to_string(value));
+  throw Error(Error::Kind::argument, flag, formatted("1 to {}, the number of {}", count, what), std::to_string(value));
 }
 
 // The places of a vector's numbers that are written out: all, or the first two and the last.
