@@ -1,13 +1,8 @@
 // What is wrong gives one clear message, the right exit code, and changes no file.
-#include <gmock/gmock.h>
-
 #include "command/command.hpp"
 
 namespace attn::test {
 namespace {
-
-using testing::HasSubstr;
-using testing::StartsWith;
 
 constexpr int kUsage = 2, kData = 3;
 
@@ -19,18 +14,6 @@ class BadInput : public Command {
     write("z.npy", "an older result");
     write("w.safetensors", "older weights");
     std::filesystem::create_directory(path("folder"));
-  }
-
-  void refused(const std::string& line, int status, const std::vector<std::string>& parts) const {
-    SCOPED_TRACE(line);
-    const auto before = files();
-    const Ran ran = run(line);
-    EXPECT_EQ(ran.status, status) << ran.err;
-    EXPECT_THAT(ran.err, StartsWith("attn: error: "));
-    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
-    for (const std::string& part : parts) EXPECT_THAT(ran.err, HasSubstr(part));
-    EXPECT_EQ(ran.out, "");
-    EXPECT_EQ(files(), before) << "files changed";
   }
 };
 

@@ -1,7 +1,5 @@
 // Released models that are not what they say, and texts that a model cannot take: the command says so, prints nothing
 // else, writes nothing and ends with 2 or 3.
-#include <gmock/gmock.h>
-
 #include <functional>
 
 #include "command/command.hpp"
@@ -9,8 +7,6 @@
 
 namespace attn::test {
 namespace {
-
-using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 
@@ -34,16 +30,10 @@ class BadModels : public Command {
     write("text.txt", text);
   }
 
-  static fs::path models() { return fs::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data"; }
+  static fs::path models() { return kTests / "lm/data"; }
 
   void expect_refused(const std::string& line, const std::string& reason, int status = 3) const {
-    const auto before = files();
-    const Ran ran = run(line);
-    EXPECT_EQ(ran.status, status) << line << "\n" << ran.err;
-    EXPECT_EQ(ran.out, "") << line;
-    EXPECT_EQ(ran.err.rfind("attn: error: ", 0), 0u) << line << "\n" << ran.err;
-    for (const auto& part : {reason, std::string("expected ")}) EXPECT_THAT(ran.err, HasSubstr(part)) << line;
-    EXPECT_EQ(files(), before) << line;
+    refused(line, status, {reason, "expected "});
   }
 
   // By each verb that loads a model.

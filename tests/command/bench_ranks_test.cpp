@@ -1,16 +1,9 @@
 // attn bench on several ranks, by mpirun. No test depends on how fast anything is.
-#include <gmock/gmock.h>
-
-#include <nlohmann/json.hpp>
-
 #include "command/command.hpp"
 
 #ifdef ATTN_MPI_RUN
 namespace attn::test {
 namespace {
-
-using nlohmann::json;
-using testing::HasSubstr;
 
 class BenchOnRanks : public Command {
  protected:

@@ -1,8 +1,5 @@
 // attn bench: what it times, what it tells, and what it refuses. No test depends on how fast anything is.
-#include <gmock/gmock.h>
-
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
 
@@ -11,10 +8,7 @@
 namespace attn::test {
 namespace {
 
-using nlohmann::json;
 using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 class SlowBench : public Command {
  protected:

@@ -2,25 +2,36 @@
 #pragma once
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "attn/io.hpp"
 #include "attn/tensor.hpp"
 
 namespace attn::test {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+inline const std::filesystem::path kTests = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path();
 
 struct Ran {
   int status = -1;
@@ -64,6 +75,19 @@ class Command : public testing::Test {
     const Ran ran = run(line);
     EXPECT_EQ(ran.status, 0) << line << "\n" << ran.err;
     return ran.out;
+  }
+
+  // The same, which must be refused: one line of error with all these parts, nothing printed, and no file changed.
+  void refused(const std::string& line, int status, const std::vector<std::string>& parts) const {
+    SCOPED_TRACE(line);
+    const auto before = files();
+    const Ran ran = run(line);
+    EXPECT_EQ(ran.status, status) << ran.err;
+    EXPECT_THAT(ran.err, StartsWith("attn: error: "));
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+    for (const std::string& part : parts) EXPECT_THAT(ran.err, HasSubstr(part));
+    EXPECT_EQ(ran.out, "");
+    EXPECT_TRUE(files() == before) << "files changed";
   }
 
   // What `line` prints when its standard output is a terminal, of a known width or not.

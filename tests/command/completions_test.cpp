@@ -1,13 +1,9 @@
 // Completions in real shells, and manual pages: both are made from the options that --help tells of.
-#include <gmock/gmock.h>
-
 #include "command/command.hpp"
 #include "command/help.hpp"
 
 namespace attn::test {
 namespace {
-
-using testing::HasSubstr;
 
 class Completions : public Command {
  protected:

@@ -1,12 +1,8 @@
 // Random inputs, weights and dropout of one stream: what the notebooks print after torch.manual_seed.
-#include <gmock/gmock.h>
-
 #include "command/command.hpp"
 
 namespace attn::test {
 namespace {
-
-using testing::HasSubstr;
 
 class Draw : public Command {
  protected:

@@ -1,8 +1,4 @@
 // attn experiment: the numbers of tests/experiment/make_golden.py, what is printed, and what is refused.
-#include <gmock/gmock.h>
-
-#include <nlohmann/json.hpp>
-
 #include "attn/random.hpp"
 #include "command/command.hpp"
 #include "core/testing.hpp"
@@ -10,11 +6,7 @@
 namespace attn::test {
 namespace {
 
-using nlohmann::json;
 using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 // A small Llama whose tokens are letters and digits.
 class Experiment : public Command {
@@ -22,7 +14,7 @@ class Experiment : public Command {
   void SetUp() override {
     Command::SetUp();
     const std::filesystem::path tests = std::filesystem::path(ATTN_SOURCE) / "tests";
-    std::filesystem::copy(tests / "lm/data/llama", path("llama"));
+    std::filesystem::copy(kTests / "lm/data/llama", path("llama"));
     json vocabulary;
     for (int id = 0; id < std::ssize(kTokens); ++id) vocabulary[kTokens.substr(static_cast<std::size_t>(id), 1)] = id;
     std::ofstream(path("llama/tokenizer.json"))

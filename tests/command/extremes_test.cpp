@@ -1,14 +1,10 @@
 // Integer options at the ends of their range: the command works, or says what it expected or that
 // there is no memory for it, and no number turns round.
-#include <gmock/gmock.h>
-
 #include "command/command.hpp"
 
 namespace {
 
 using namespace attn::test;
-using testing::HasSubstr;
-using testing::Not;
 
 class Extremes : public Command {
  protected:

@@ -1,10 +1,6 @@
 // attn generate on small models made here.
 #include "attn/generate.hpp"
 
-#include <gmock/gmock.h>
-
-#include <nlohmann/json.hpp>
-
 #include "attn/pretrained.hpp"
 #include "attn/tokenizer.hpp"
 #include "command/command.hpp"
@@ -13,9 +9,7 @@
 namespace attn::test {
 namespace {
 
-using Json = nlohmann::json;
-using testing::HasSubstr;
-using testing::Not;
+const std::filesystem::path kModels = kTests / "lm/data";
 
 // What follows one prompt.
 std::vector<std::int64_t> written(LanguageModel& model, const std::vector<std::int64_t>& prompt,
@@ -74,18 +68,18 @@ TEST_F(Generate, ReportShowsEveryLayersHeads) {
 }
 
 TEST_F(Generate, TellsInJson) {
-  const Json json = Json::parse(out_of("attn generate --model m.safetensors --prompt A --tokens 30 --seed 5 --json"));
+  const json told = json::parse(out_of("attn generate --model m.safetensors --prompt A --tokens 30 --seed 5 --json"));
   const std::string text = expected("A", {.tokens = 30}, 5);
   const auto ids = ByteTokenizer().encode(text);
-  EXPECT_EQ(json["ids"].get<std::vector<std::int64_t>>(), ids);
-  EXPECT_EQ(json["prompt_ids"].get<std::vector<std::int64_t>>(), std::vector<std::int64_t>{'A'});
-  EXPECT_EQ(json["finish"], "length");
-  EXPECT_EQ(json["seed"], 5);
-  EXPECT_GT(json["seconds"].get<double>(), 0);
+  EXPECT_EQ(told["ids"].get<std::vector<std::int64_t>>(), ids);
+  EXPECT_EQ(told["prompt_ids"].get<std::vector<std::int64_t>>(), std::vector<std::int64_t>{'A'});
+  EXPECT_EQ(told["finish"], "length");
+  EXPECT_EQ(told["seed"], 5);
+  EXPECT_GT(told["seconds"].get<double>(), 0);
 }
 
 TEST_F(Generate, ReadsAFolderWithATokenizer) {
-  const std::filesystem::path data = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "text/data";
+  const std::filesystem::path data = kTests / "text/data";
   Generator rng(4);
   GPT model({.vocab_size = 1025, .context_length = 16, .layers = 1, .heads = 2, .width = 16}, rng);
   std::filesystem::create_directory(folder() / "hub");
@@ -117,13 +111,12 @@ TEST_F(Generate, KeepsWeightsInEightBits) {
 }
 
 TEST_F(Generate, KeepsTheWeightsOfAGgufFile) {
-  const std::filesystem::path models = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data";
   const std::string line = "attn generate --json --ids 1,2 --tokens 2 --model ";
-  const std::string gguf = line + (models / "gguf/llama.gguf").string();
+  const std::string gguf = line + (kModels / "gguf/llama.gguf").string();
   const bool tiles = std::string_view(kernels::active().isa) == "amx";
-  EXPECT_EQ(Json::parse(out_of(gguf))["weights"], "file");
-  EXPECT_EQ(Json::parse(out_of(gguf + " --precision medium"))["weights"], tiles ? "float32" : "file");
-  EXPECT_EQ(Json::parse(out_of(line + (models / "llama").string()))["weights"], "float32");
+  EXPECT_EQ(json::parse(out_of(gguf))["weights"], "file");
+  EXPECT_EQ(json::parse(out_of(gguf + " --precision medium"))["weights"], tiles ? "float32" : "file");
+  EXPECT_EQ(json::parse(out_of(line + (kModels / "llama").string()))["weights"], "float32");
 }
 
 TEST_F(Generate, TakesAPrecisionAndTheCachesDType) {
@@ -132,10 +125,10 @@ TEST_F(Generate, TakesAPrecisionAndTheCachesDType) {
   const std::string flags = "attn generate --model m.safetensors --prompt 'A text' --tokens 9 --weights i8 ";
   EXPECT_EQ(out_of(flags + "--precision medium --cache f16"),
             characters("A text" + expected("A text", {.tokens = 9, .cache = DType::f16}, 123)) + "\n");
-  const Json json = Json::parse(out_of(flags + "--precision medium --cache i8 --json"));
-  EXPECT_EQ(json["weights"], "int8");
-  EXPECT_EQ(json["cache"], "int8");
-  EXPECT_EQ(json["precision"], "medium");
+  const json told = json::parse(out_of(flags + "--precision medium --cache i8 --json"));
+  EXPECT_EQ(told["weights"], "int8");
+  EXPECT_EQ(told["cache"], "int8");
+  EXPECT_EQ(told["precision"], "medium");
   EXPECT_EQ(run(flags + "--precision low").status, 2);
   EXPECT_EQ(run(flags + "--cache f64").status, 2);
 }
@@ -183,9 +176,8 @@ TEST_F(Generate, SaysWhatStandsInAModelsPlace) {
 
 // Small random models of other families, whose greedy tokens transformers computed.
 TEST_F(Generate, WritesIdsWithReleasedModels) {
-  const std::filesystem::path models = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data";
   for (const char* family : {"llama", "gemma3_text"}) {
-    const io::NamedTensors golden = io::load(models / family / "golden.safetensors");
+    const io::NamedTensors golden = io::load(kModels / family / "golden.safetensors");
     const auto joined = [&](const std::string& name, char between) {
       std::string text;
       const Tensor ids = *golden.find(name);
@@ -195,22 +187,22 @@ TEST_F(Generate, WritesIdsWithReleasedModels) {
       }
       return text;
     };
-    const std::string generate = "attn generate --temperature 0 --tokens 40 --model " + (models / family).string();
+    const std::string generate = "attn generate --temperature 0 --tokens 40 --model " + (kModels / family).string();
     EXPECT_EQ(out_of(generate + " --ids " + joined("prompt.0", ',')), joined("greedy.0", ' ') + "\n");
     EXPECT_EQ(out_of(generate + " --ids " + joined("prompt.0", ',') + " " + joined("prompt.1", ',')),
               joined("greedy.0", ' ') + "\n" + joined("greedy.1", ' ') + "\n");
-    const Json json = Json::parse(out_of(generate + " --json --ids " + joined("prompt.0", ',') + " 1,2"));
-    ASSERT_EQ(json["texts"].size(), 2u);
-    EXPECT_EQ(json["texts"][1]["prompt_ids"], Json({1, 2}));
-    EXPECT_EQ(json["texts"][0]["finish"], "length");
-    const auto ids = json["texts"][0]["ids"].get<std::vector<std::int64_t>>();
+    const json told = json::parse(out_of(generate + " --json --ids " + joined("prompt.0", ',') + " 1,2"));
+    ASSERT_EQ(told["texts"].size(), 2u);
+    EXPECT_EQ(told["texts"][1]["prompt_ids"], json({1, 2}));
+    EXPECT_EQ(told["texts"][0]["finish"], "length");
+    const auto ids = told["texts"][0]["ids"].get<std::vector<std::int64_t>>();
     const auto at = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), ids[5]) - ids.begin());
-    const Json stopped = Json::parse(
+    const json stopped = json::parse(
         out_of(generate + " --json --stop " + std::to_string(ids[5]) + " --ids " + joined("prompt.0", ',')));
     EXPECT_EQ(stopped["finish"], "stop");
     EXPECT_EQ(stopped["ids"].size(), at);
   }
-  const std::string llama = "attn generate --model " + (models / "llama").string();
+  const std::string llama = "attn generate --model " + (kModels / "llama").string();
   for (const char* wrong : {" --ids 1,", " --ids x", " --ids 1,-2", " --ids 61", " --ids 1 --tokens 64",
                             " --ids 1 --prompt A", " --ids 1 --chat", " --ids 1 --stop x", " --ids 1 --stop 61",
                             " --ids 1 --stop 3,-1", " --ids 1 --min-p 2", " --ids 1 --repetition-penalty 0"}) {
@@ -248,13 +240,12 @@ std::string beginning_of(const std::vector<std::string>& command, std::size_t by
 
 // Tokens go through a pipe as they come, of a text that has hundreds of millions.
 TEST_F(Generate, StreamsThroughAPipe) {
-  const std::filesystem::path models = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data";
-  std::filesystem::copy(models / "mistral", path("endless"));
+  std::filesystem::copy(kModels / "mistral", path("endless"));
   std::string config = read(path("endless/config.json"));
   const std::string context = "\"max_position_embeddings\": 64";
   config.replace(config.find(context), context.size(), "\"max_position_embeddings\": 1000000000");
   write("endless/config.json", config);
-  const io::NamedTensors golden = io::load(models / "mistral/golden.safetensors");
+  const io::NamedTensors golden = io::load(kModels / "mistral/golden.safetensors");
   std::string wanted;
   for (int i = 0; i < 5; ++i) wanted += std::to_string(golden.find("greedy.2")->data<std::int64_t>()[i]) + " ";
   const Tensor prompt = *golden.find("prompt.2");
@@ -275,17 +266,16 @@ TEST_F(Generate, StreamsThroughAPipe) {
 
 // A released model's folder with a tokenizer of three tokens.
 TEST_F(Generate, TextOfAReleasedModel) {
-  const std::filesystem::path models = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data";
-  std::filesystem::copy(models / "qwen3", path("model"));
+  std::filesystem::copy(kModels / "qwen3", path("model"));
   const Ran without = run("attn generate --model model --prompt ab");
   EXPECT_EQ(without.status, 3);
   EXPECT_THAT(without.err, HasSubstr("a tokenizer.json"));
-  const Json tokenizer = Json::parse(R"({"model": {"vocab": {"a": 1, "b": 2, "ab": 3}, "merges": ["a b"]},
+  const json tokenizer = json::parse(R"({"model": {"vocab": {"a": 1, "b": 2, "ab": 3}, "merges": ["a b"]},
       "added_tokens": [{"id": 4, "content": "<|im_start|>", "special": true}], "decoder": {"type": "Fuse"}})");
   write("model/tokenizer.json", tokenizer.dump());
   const std::string generate = "attn generate --model model --tokens 5 --temperature 0 --json ";
-  const Json text = Json::parse(out_of(generate + "--prompt aab")), ids = Json::parse(out_of(generate + "--ids 1,3"));
-  EXPECT_EQ(text["prompt_ids"], Json({1, 3}));
+  const json text = json::parse(out_of(generate + "--prompt aab")), ids = json::parse(out_of(generate + "--ids 1,3"));
+  EXPECT_EQ(text["prompt_ids"], json({1, 3}));
   EXPECT_EQ(text["ids"], ids["ids"]);
   EXPECT_GT(text["tokens_per_second"], 0.0);
   EXPECT_LE(text["first_token_seconds"], text["seconds"]);
@@ -295,14 +285,14 @@ TEST_F(Generate, TextOfAReleasedModel) {
   EXPECT_EQ(run("attn generate --model model --prompt a --chat").status, 3);
   write("model/tokenizer_config.json",
         R"({"chat_template": "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}"})");
-  EXPECT_EQ(Json::parse(out_of(generate + "--prompt ab --chat --system a"))["prompt_ids"], Json({4, 1, 4, 3}));
+  EXPECT_EQ(json::parse(out_of(generate + "--prompt ab --chat --system a"))["prompt_ids"], json({4, 1, 4, 3}));
   write("messages.json", R"([{"role": "user", "content": "ab"}, {"role": "tool", "content": "b"}])");
-  const Json answer = Json::parse(out_of(generate + "--messages messages.json"));
+  const json answer = json::parse(out_of(generate + "--messages messages.json"));
   EXPECT_EQ(answer["prompt"], "<|im_start|>ab<|im_start|>b");
-  EXPECT_EQ(answer["prompt_ids"], Json({4, 3, 4, 2}));
+  EXPECT_EQ(answer["prompt_ids"], json({4, 3, 4, 2}));
   EXPECT_EQ(run("attn generate --model model --messages messages.json --prompt a").status, 2);
   EXPECT_EQ(run("attn generate --model model --messages none.json").status, 3);
-  Json wide = tokenizer;
+  json wide = tokenizer;
   wide["added_tokens"][0]["id"] = 61;  // one more than the model has
   write("model/tokenizer.json", wide.dump());
   EXPECT_THAT(run("attn generate --model model --prompt a").err, HasSubstr("a model of"));
@@ -316,15 +306,14 @@ TEST_F(Generate, WritesSeveralTexts) {
 }
 
 TEST_F(Generate, InfoTellsOfAModel) {
-  const std::filesystem::path models = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data";
-  const Json qwen = Json::parse(out_of("attn info --json " + (models / "qwen3").string()))["model"];
+  const json qwen = json::parse(out_of("attn info --json " + (kModels / "qwen3").string()))["model"];
   EXPECT_EQ(qwen["family"], "qwen3");
   EXPECT_EQ(qwen["parameters"], 6280);  // as transformers counts them
   EXPECT_EQ(qwen["kv_heads"], 2);
-  const Json gguf = Json::parse(out_of("attn info --json " + (models / "gguf/gemma3.gguf").string()));
+  const json gguf = json::parse(out_of("attn info --json " + (kModels / "gguf/gemma3.gguf").string()));
   EXPECT_EQ(gguf["model"]["family"], "gemma3_text");
   EXPECT_EQ(gguf["tensors"][0]["name"], "token_embd.weight");
-  EXPECT_NE(out_of("attn info " + (models / "llama").string()).find("parameters: 6496"), std::string::npos);
+  EXPECT_NE(out_of("attn info " + (kModels / "llama").string()).find("parameters: 6496"), std::string::npos);
   std::filesystem::create_directory(folder() / "gpt");
   save_language_model(folder() / "gpt", *model_);
   EXPECT_NE(out_of("attn info gpt").find("family: gpt2\n"), std::string::npos);

@@ -1,12 +1,8 @@
 // What the command leaves behind: whole files under the names that were asked for, and nothing else.
-#include <gmock/gmock.h>
-
 #include "command/command.hpp"
 
 namespace attn::test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr int kUsage = 2, kData = 3, kClosedPipe = 128 + SIGPIPE;
 
@@ -19,13 +15,7 @@ class OutputsOfTheCommand : public Command {
     std::filesystem::create_directory(path("folder"));
   }
 
-  void same_file(const std::string& line) const {
-    const auto before = files();
-    const Ran ran = run(line);
-    EXPECT_EQ(ran.status, kUsage) << line << "\n" << ran.err;
-    EXPECT_THAT(ran.err, HasSubstr("the same one")) << line;
-    EXPECT_EQ(files(), before) << line;
-  }
+  void same_file(const std::string& line) const { refused(line, kUsage, {"the same one"}); }
 };
 
 TEST_F(OutputsOfTheCommand, AreDifferentFilesByWhateverName) {

@@ -1,18 +1,9 @@
 // plot and show: figures from modules, steps files and bare weights; what is refused.
-#include <gmock/gmock.h>
-
-#include <nlohmann/json.hpp>
-
 #include "attn/modules.hpp"
 #include "command/command.hpp"
 
 namespace attn::test {
 namespace {
-
-using nlohmann::json;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 class Pictures : public Command {
  protected:
@@ -30,16 +21,6 @@ class Pictures : public Command {
   std::string svg(const std::string& line) const {
     out_of(line + " --output f.svg");
     return read(path("f.svg"));
-  }
-  void refused(const std::string& line, int status, const std::vector<std::string>& parts) const {
-    SCOPED_TRACE(line);
-    const auto before = files();
-    const Ran ran = run(line);
-    EXPECT_EQ(ran.status, status);
-    EXPECT_THAT(ran.err, StartsWith("attn: error: "));
-    for (const std::string& part : parts) EXPECT_THAT(ran.err, HasSubstr(part));
-    EXPECT_EQ(ran.out, "");
-    EXPECT_TRUE(files() == before) << "files changed";
   }
 };
 

@@ -1,18 +1,11 @@
 // attn run: the digits of the notebooks, files in and out.
-#include <gmock/gmock.h>
-
-#include <nlohmann/json.hpp>
-
 #include "attn/modules.hpp"
 #include "command/command.hpp"
 
 namespace attn::test {
 namespace {
 
-using nlohmann::json;
 using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::StartsWith;
 
 class Run : public Command {
  protected:

@@ -1,17 +1,10 @@
 // attn sdpa on several ranks, by mpirun.
-#include <gmock/gmock.h>
-
-#include <nlohmann/json.hpp>
-
 #include "command/command.hpp"
 #include "core/testing.hpp"
 
 #ifdef ATTN_MPI_RUN
 namespace attn::test {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 class SdpaOnRanks : public Command {
  protected:

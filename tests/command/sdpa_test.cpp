@@ -1,15 +1,10 @@
 // attn sdpa: masks, alignments and ranks, by numbers that can be worked out on paper.
-#include <gmock/gmock.h>
-
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "command/command.hpp"
 
 namespace attn::test {
 namespace {
-
-using testing::HasSubstr;
 
 class Sdpa : public Command {
  protected:

@@ -1,6 +1,4 @@
 // Pictures and tables at many widths: no line is wider than the terminal, and no number touches the next.
-#include <gmock/gmock.h>
-
 #include <regex>
 
 #include "attn/random.hpp"
@@ -9,9 +7,6 @@
 
 namespace attn::test {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 class Show : public Command {};
 

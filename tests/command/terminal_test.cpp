@@ -1,15 +1,10 @@
 // What a person meets in a terminal: the greeting, guesses at mistyped words, lines that fit, help of every option.
-#include <gmock/gmock.h>
-
 #include "attn/random.hpp"
 #include "command/command.hpp"
 #include "command/help.hpp"
 
 namespace attn::test {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 class SlowTerminal : public Command {
  protected:

@@ -1,8 +1,5 @@
 // --text of the modules: words of one's own in every verb, and what is refused.
-#include <gmock/gmock.h>
-
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "command/command.hpp"
@@ -10,9 +7,6 @@
 
 namespace attn::test {
 namespace {
-
-using nlohmann::json;
-using testing::HasSubstr;
 
 class Text : public Command {
  protected:

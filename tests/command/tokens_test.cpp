@@ -1,14 +1,8 @@
 // attn tokens: a text's ids, and what a tokenizer is.
-#include <gmock/gmock.h>
-
-#include <nlohmann/json.hpp>
-
 #include "command/command.hpp"
 
 namespace attn::test {
 namespace {
-
-using testing::HasSubstr;
 
 const std::string kFiles = ATTN_SOURCE "/tests/text/data/tokenizers/";
 

@@ -1,8 +1,4 @@
 // attn train --from: a released model goes on, resumes bit for bit, and is saved as a folder that others read.
-#include <gmock/gmock.h>
-
-#include <nlohmann/json.hpp>
-
 #include "attn/generate.hpp"
 #include "attn/gpt.hpp"
 #include "attn/pretrained.hpp"
@@ -12,15 +8,13 @@
 namespace attn::test {
 namespace {
 
-using testing::HasSubstr;
-
 namespace fs = std::filesystem;
 
 class TrainReleased : public Command {
  protected:
   void SetUp() override {
     Command::SetUp();
-    fs::copy(fs::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data/llama", path("llama"));
+    fs::copy(kTests / "lm/data/llama", path("llama"));
     write("llama/tokenizer.json", R"({"model": {"vocab": {"a": 1, "b": 2, "c": 3, "ab": 4, "d": 5}, "merges": ["a b"]},
         "decoder": {"type": "Fuse"}})");
     std::string text;

@@ -1,6 +1,4 @@
 // What attn train saves and says when numbers are not finite. tests/train has the steps themselves.
-#include <gmock/gmock.h>
-
 #include <regex>
 
 #include "command/command.hpp"

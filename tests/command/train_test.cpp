@@ -1,9 +1,6 @@
 // attn train: that it learns, that a run which is stopped continues bit for bit (tests/kill: one that is killed), what
 // becomes of one that diverges, and what it refuses.
-#include <gmock/gmock.h>
-
 #include <array>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "attn/error.hpp"
@@ -14,7 +11,6 @@ namespace {
 
 using namespace attn;
 using namespace attn::test;
-using testing::HasSubstr;
 
 class TrainTest : public Command {
  protected:
@@ -212,11 +208,7 @@ TEST_F(TrainTest, AClosedPipeSavesAndStops) {
 
 TEST_F(TrainTest, Refuses) {
   const auto fails = [&](const std::string& line, int status, const std::string& part) {
-    const auto before = files();
-    const Ran ran = run(line);
-    EXPECT_EQ(ran.status, status) << line << "\n" << ran.err;
-    EXPECT_THAT(ran.err, HasSubstr(part)) << line;
-    EXPECT_EQ(files(), before) << line;
+    refused(line, status, {part});
   };
   const std::string tiny = "attn train --layers 1 --heads 1 --width 8 --context 8 --batch 2 --steps 2 ";
   fails(tiny + "--text text.txt --out m.bin", 2, "--out");

@@ -1,12 +1,8 @@
 // A flag that would have no effect beside the others is refused by its name: nothing is passed over in silence.
-#include <gmock/gmock.h>
-
 #include "command/command.hpp"
 
 namespace attn::test {
 namespace {
-
-using testing::HasSubstr;
 
 struct Unused {
   std::string line, flag;

@@ -1,17 +1,9 @@
 // demo, explain, info and the help: what a person sees in the terminal.
-#include <gmock/gmock.h>
-
-#include <nlohmann/json.hpp>
-
 #include "command/command.hpp"
 #include "command/help.hpp"
 
 namespace attn::test {
 namespace {
-
-using nlohmann::json;
-using testing::HasSubstr;
-using testing::Not;
 
 void expect_width(const std::string& text, std::ptrdiff_t width) {
   for (const std::string& line : lines_of(text)) EXPECT_LE(columns(line), width) << line;
@@ -252,8 +244,7 @@ class Help : public Verbs {
       std::filesystem::copy(path("config.json"), path("gpt2/config.json"));
     }
     if (verb == "train" || verb == "generate") {
-      const std::filesystem::path tests = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path();
-      std::filesystem::copy(tests / "lm/data/llama", path("llama"));
+      std::filesystem::copy(kTests / "lm/data/llama", path("llama"));
       write("llama/tokenizer.json",
             R"({"model": {"vocab": {"a": 1, "t": 2}, "merges": []}, "decoder": {"type": "Fuse"}})");
       write("llama/tokenizer_config.json", R"({"chat_template": "{{ messages[-1].content }}"})");
@@ -269,8 +260,7 @@ class Help : public Verbs {
       write("conversation.json", R"([{"role": "user", "content": "at"}])");
     }
     if (verb == "embed") {
-      const std::filesystem::path tests = std::filesystem::path(ATTN_TEST_DATA).parent_path().parent_path();
-      std::filesystem::copy(tests / "lm/data/bert", path("minilm"));
+      std::filesystem::copy(kTests / "lm/data/bert", path("minilm"));
       write("minilm/tokenizer.json",
             R"({"model": {"vocab": {"a": 1, "t": 2}, "merges": []}, "decoder": {"type": "Fuse"}})");
       write("sentences.txt", "a\nat ta\n");

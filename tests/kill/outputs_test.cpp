@@ -1,6 +1,4 @@
 // attn run, report, plot and generate, killed at any moment: every file is the old one or the new one.
-#include <nlohmann/json.hpp>
-
 #include "kill/kill.hpp"
 
 namespace attn::test {

@@ -23,7 +23,7 @@ class Sets : public Command {
 
   // A released model whose vocabulary and settings for generation tell it from others.
   void make_model(const std::string& name, const std::string& vocabulary, int end) const {
-    fs::copy(fs::path(ATTN_TEST_DATA).parent_path().parent_path() / "lm/data/llama", path(name));
+    fs::copy(kTests / "lm/data/llama", path(name));
     write(name + "/tokenizer.json",
           R"({"model": {"vocab": )" + vocabulary + R"(, "merges": ["a b"]}, "decoder": {"type": "Fuse"}})");
     write(name + "/generation_config.json", R"({"eos_token_id": )" + std::to_string(end) + "}");

@@ -1,15 +1,13 @@
 // attn generate on ranks that mpirun starts: the text of one process, told once, and what goes wrong.
 #include "attn/generate.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "attn/pretrained.hpp"
 #include "ranks/ranks.hpp"
 
 namespace attn::test {
 namespace {
 
-using Json = nlohmann::json;
+const std::filesystem::path kModels = kTests / "lm/data";
 
 constexpr const char* kReleased = ATTN_SOURCE "/tests/lm/data/";
 
@@ -58,7 +56,7 @@ TEST_F(GenerateOverRanks, WritesTheTextOfOneProcessOnce) {
 
 TEST_F(GenerateOverRanks, TellsInJsonOnce) {
   const std::string line = "attn generate --model m.safetensors --prompt A --tokens 20 --json";
-  const Json one = Json::parse(out_of(line)), three = Json::parse(out_of(on(3, line)));
+  const json one = json::parse(out_of(line)), three = json::parse(out_of(on(3, line)));
   EXPECT_EQ(three["ids"], one["ids"]);
   EXPECT_EQ(three["ranks"], 3);
   EXPECT_FALSE(one.contains("ranks"));

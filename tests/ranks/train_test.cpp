@@ -4,8 +4,6 @@
 namespace attn::test {
 namespace {
 
-using testing::HasSubstr;
-
 TEST_F(OverRanks, ReproducibleTrainingHasTheBitsOfOneProcess) {
   out_of("OMP_NUM_THREADS=1 " + train("one.safetensors --reproducible"));
   const auto one = written("one");
@@ -74,9 +72,7 @@ TEST_F(OverRanks, AModelThatIsThereIsKept) {
   EXPECT_EQ(files(), before);
 }
 
-TEST_F(OverRanks, DivergenceIsToldOnce) {
-  fails(on(4, train("m.safetensors --weight-decay 1e30")), 3, "finite");
-}
+TEST_F(OverRanks, DivergenceIsToldOnce) { fails(on(4, train("m.safetensors --weight-decay 1e30")), 3, "finite"); }
 
 TEST_F(OverRanks, HelpIsPrintedOnce) {
   const std::string help = out_of(on(3, "attn train --help"));
