@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "attn/attention.hpp"
@@ -59,6 +60,16 @@ class Transport {
   void barrier();
   // Afterwards from[r] is what rank r gave as `own`.
   void all_gather(Bytes own, std::span<const Room> from);
+  // Each rank's value. Its bytes are sent.
+  template <typename T>
+    requires std::is_trivially_copyable_v<T>
+  std::vector<T> all_values(const T& own) {
+    std::vector<T> all(static_cast<std::size_t>(size()));
+    std::vector<Room> from;
+    for (T& one : all) from.push_back(std::as_writable_bytes(std::span(&one, 1)));
+    all_gather(std::as_bytes(std::span(&own, 1)), from);
+    return all;
+  }
   // to[r] goes to rank r, and from[r] is what rank r gave for this one.
   void all_to_all(std::span<const Bytes> to, std::span<const Room> from);
   // Sums the ranks' numbers, in the order of the ranks, and gives each rank its share of the sums. `all` is what this

@@ -172,14 +172,6 @@ SharedRows shared_rows(const std::vector<Rows>& all) {
   return shared;
 }
 
-std::vector<Rows> gather_rows(Transport& transport, const Rows& own) {
-  std::vector<Rows> all(static_cast<std::size_t>(transport.size()));
-  std::vector<Room> from;
-  for (Rows& one : all) from.push_back(std::as_writable_bytes(std::span(&one, 1)));
-  transport.all_gather(std::as_bytes(std::span(&own, 1)), from);
-  return all;
-}
-
 Layout layout_of(const Layout& given, const std::vector<Rows>& rows, std::int64_t Rows::*which) {
   if (given.defined()) return given;
   std::vector<std::int64_t> lengths;
@@ -255,7 +247,7 @@ void told(std::string& error, F&& f) {
 
 // The messages of agree().
 void refuse(Transport& transport, const std::string& why) {
-  gather_rows(transport, {});
+  transport.all_values(Rows{});
   compare(transport, why.empty() ? "an error" : why, {});
   throw Error(Error::Kind::argument, kOp, "inputs that fit on every rank", why);  // compare() has thrown it
 }
@@ -273,7 +265,7 @@ Call agree(Transport& transport, const Tensor& q, const Tensor& k, const Tensor&
     if (kind == Kind::backward) widen_what_is_shared(o);
     own = rows_of(q, k, o);
   });
-  const std::vector<Rows> rows = gather_rows(transport, own);
+  const std::vector<Rows> rows = transport.all_values(own);
   call.shared = shared_rows(rows);
   told(error, [&] {
     check_tensors(q, k, v), check_options(o);

@@ -234,11 +234,7 @@ Costs measure(Transport& transport, DType dtype, std::int64_t head_dim) {
   const Tensor x = Tensor::ones({1, 1, tokens, head_dim}, dtype);
   own.flops_per_second = 4.0 * static_cast<double>(tokens * tokens * head_dim) /
                          least([&] { return seconds_of([&] { attn::attention(x, x, x); }); });
-  std::vector<Costs> all(static_cast<std::size_t>(transport.size()));
-  std::vector<Room> from;
-  for (Costs& one : all) from.push_back(std::as_writable_bytes(std::span(&one, 1)));
-  transport.all_gather(std::as_bytes(std::span(&own, 1)), from);
-  for (const Costs& one : all) {
+  for (const Costs& one : transport.all_values(own)) {
     own.latency = std::max(own.latency, one.latency);
     own.bytes_per_second = std::min(own.bytes_per_second, one.bytes_per_second);
     own.flops_per_second = std::min(own.flops_per_second, one.flops_per_second);

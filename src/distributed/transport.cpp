@@ -69,15 +69,9 @@ void Transport::reduce_scatter(std::span<const double> all, std::span<const std:
 }
 
 std::vector<std::string> Transport::all_gather(const std::string& own) {
-  const auto ranks = static_cast<std::size_t>(size());
-  const std::uint64_t length = own.size();
-  std::vector<std::uint64_t> lengths(ranks);
-  std::vector<Room> from;
-  for (std::uint64_t& one : lengths) from.push_back(std::as_writable_bytes(std::span(&one, 1)));
-  all_gather(std::as_bytes(std::span(&length, 1)), from);
   std::vector<std::string> texts;
-  for (const std::uint64_t one : lengths) texts.emplace_back(one, '\0');
-  from.clear();
+  for (const std::uint64_t length : all_values(std::uint64_t{own.size()})) texts.emplace_back(length, '\0');
+  std::vector<Room> from;
   for (std::string& text : texts) from.push_back(std::as_writable_bytes(std::span(text)));
   all_gather(std::as_bytes(std::span(own)), from);
   return texts;

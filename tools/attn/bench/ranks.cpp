@@ -112,14 +112,6 @@ void run(const Row& row, const RankOperands& in, Transport& ranks) {
   if (trains) distributed::attention_backward(ranks, in.d_output, in.q, in.k, in.v, in.options, result);
 }
 
-std::vector<Shares> of_all_ranks(Transport& ranks, const Shares& own) {
-  std::vector<Shares> all(static_cast<std::size_t>(ranks.size()));
-  std::vector<distributed::Room> from;
-  for (Shares& one : all) from.push_back(std::as_writable_bytes(std::span(&one, 1)));
-  ranks.all_gather(std::as_bytes(std::span(&own, 1)), from);
-  return all;
-}
-
 double slowest(const std::vector<Shares>& repeat) {
   return std::max_element(repeat.begin(), repeat.end(),
                           [](const Shares& a, const Shares& b) { return a.seconds < b.seconds; })
@@ -161,9 +153,9 @@ RanksMeasurement measure_on_ranks(const Row& row, distributed::Scheme scheme, in
       own.processors = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     }
     if (i > 0)
-      samples.push_back(of_all_ranks(ranks, own));
+      samples.push_back(ranks.all_values(own));
     else
-      of_all_ranks(ranks, own);
+      ranks.all_values(own);
   }
   std::sort(samples.begin(), samples.end(), [](const auto& a, const auto& b) { return slowest(a) < slowest(b); });
   const std::vector<Shares>& middle = samples[samples.size() / 2];

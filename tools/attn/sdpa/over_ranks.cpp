@@ -109,10 +109,7 @@ struct OwnResult {
 };
 
 double most_of(Transport& ranks, double own) {
-  std::vector<double> all(static_cast<std::size_t>(ranks.size()));
-  std::vector<distributed::Room> from;
-  for (double& one : all) from.push_back(std::as_writable_bytes(std::span(&one, 1)));
-  ranks.all_gather(std::as_bytes(std::span(&own, 1)), from);
+  const std::vector<double> all = ranks.all_values(own);
   return *std::max_element(all.begin(), all.end());
 }
 
@@ -179,11 +176,7 @@ void save(const SdpaFlags& flags, const Whole& in, const OwnResult& result, Tran
 }
 
 Counts sum_over_ranks(Transport& ranks, const Tensor& own) {
-  const Counts counts = count_nonfinite(own);
-  std::vector<Counts> all(static_cast<std::size_t>(ranks.size()));
-  std::vector<distributed::Room> from;
-  for (Counts& one : all) from.push_back(std::as_writable_bytes(std::span(&one, 1)));
-  ranks.all_gather(std::as_bytes(std::span(&counts, 1)), from);
+  const std::vector<Counts> all = ranks.all_values(count_nonfinite(own));
   return std::accumulate(all.begin(), all.end(), Counts{}, [](Counts a, const Counts& b) {
     return Counts{a.nan + b.nan, a.inf + b.inf};
   });
