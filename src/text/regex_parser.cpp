@@ -237,25 +237,10 @@ class Parser {
   Ranges parse_escape() {
     take("\\");
     const std::uint32_t code = take_character();
-    const auto simple = [](std::uint32_t c) -> std::uint32_t {
-      switch (c) {
-        case 'r':
-          return '\r';
-        case 'n':
-          return '\n';
-        case 't':
-          return '\t';
-        case 'f':
-          return '\f';
-        case 'v':
-          return '\v';
-        default:
-          return 0;
-      }
-    };
     last_letter_ = 0;
-    if (const std::uint32_t control = simple(code)) return one(control);
-    constexpr std::string_view classes = "sdw";
+    constexpr std::string_view controls = "rntfv", classes = "sdw";
+    if (const std::size_t i = controls.find(static_cast<char>(code)); code < 0x80 && i != controls.npos)
+      return one(static_cast<std::uint32_t>("\r\n\t\f\v"[i]));
     constexpr Properties members[] = {bit(Property::space), bit(Property::nd), bit(Property::word)};
     if (const std::size_t i = classes.find(static_cast<char>(code | 0x20)); code < 0x80 && i != classes.npos) {
       const Ranges ranges = ranges_of(members[i]);

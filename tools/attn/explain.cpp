@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "common/job.hpp"
+#include "common/outputs.hpp"
 #include "common/terminal.hpp"
 #include "explain/walk.hpp"
 #include "verbs.hpp"
@@ -46,7 +47,7 @@ void explain(const Verb& verb, const ExplainFlags& flags) {
   job.forward(&steps);
   const Walked what = walked(job);
   write_stdout(fitted(Walk(what, steps, flags.walk, Style::of_stdout()).text(), STDOUT_FILENO, 4));
-  for (const std::string& note : job.notes) write_stderr("attn: " + note + "\n");
+  tell_beside(job.notes);
 }
 
 }  // namespace

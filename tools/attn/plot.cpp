@@ -144,7 +144,7 @@ void plot(const Verb& verb, const PlotFlags& flags) {
   std::string picture = drawn(verb, flags, pictures);
   if (as_png) picture = figure::png(picture, flags.dpi);
   outputs.save({{"--output", [&](io::OutputFile& to) { to.write(picture); }}});
-  for (const std::string& note : pictures.notes) write_stderr("attn: " + note + "\n");
+  tell_beside(pictures.notes);
   if (!outputs.to_stdout()) write_stdout(fitted("wrote " + escaped(flags.output) + "\n", STDOUT_FILENO));
 }
 

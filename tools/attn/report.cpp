@@ -246,7 +246,7 @@ void write_report(const Verb& verb, const Flags& flags) {
     refuse("--checkpoints", "--live and --model FILE beside it", flags.live ? "no model" : "no --live");
   const std::string page = verb.given("--model") ? model_page(verb, flags) : picture_page(verb, flags, notes);
   outputs.save({{"--output", [&](io::OutputFile& to) { to.write(page); }}});
-  for (const std::string& note : notes) write_stderr("attn: " + note + "\n");
+  tell_beside(notes);
   if (!outputs.to_stdout()) {
     const std::string size = size_text(page.size());
     write_stdout(

@@ -90,14 +90,9 @@ void save(const RunFlags& flags, const Outputs& outputs, const Job& job, const R
 
 std::string summary(const Job& job, const Result& result, const Outputs& outputs) {
   const std::string context = job.context ? " and " + job.context->tensor.shape().str() : "";
-  std::string text = formatted("{}: {}{} → {} in {:.3f} s\n", job.flags.module, job.x.tensor.shape().str(), context,
-                               result.output.shape().str(), result.seconds);
-  for (const std::string& note : job.notes) text.append(note).append("\n");
-  if (result.counts.any()) text.append("the output holds " + counts_text(result.counts) + "\n");
-  for (const std::string& path : outputs.paths()) {
-    if (path != "-") text.append("wrote " + escaped(path) + "\n");
-  }
-  return text;
+  return formatted("{}: {}{} → {} in {:.3f} s\n", job.flags.module, job.x.tensor.shape().str(), context,
+                   result.output.shape().str(), result.seconds) +
+         told(job.notes, result.counts, outputs.paths());
 }
 
 Json counts_json(const Counts& counts) { return {{"nan", counts.nan}, {"inf", counts.inf}}; }
@@ -125,14 +120,12 @@ Json report(const RunFlags& flags, const Job& job, const Result& result, const O
 }
 
 void tell(const RunFlags& flags, const Job& job, const Result& result, const Outputs& outputs) {
-  const auto say = [&](const std::string& text) { outputs.to_stdout() ? write_stderr(text) : write_stdout(text); };
-  if (flags.json) return say(dump(report(flags, job, result, outputs)));
+  if (flags.json) return outputs.say(dump(report(flags, job, result, outputs)));
   if (!flags.output.empty()) {
-    return say(fitted(summary(job, result, outputs), outputs.to_stdout() ? STDERR_FILENO : STDOUT_FILENO));
+    return outputs.say(fitted(summary(job, result, outputs), outputs.to_stdout() ? STDERR_FILENO : STDOUT_FILENO));
   }
   write_stdout(labelled(result.output, job.tokens) + "\n");
-  for (const std::string& note : job.notes) write_stderr("attn: " + note + "\n");
-  for (const std::string& path : outputs.paths()) write_stderr("attn: wrote " + escaped(path) + "\n");
+  tell_beside(job.notes, outputs.paths());
 }
 
 void run(const Verb& verb, const RunFlags& flags) {

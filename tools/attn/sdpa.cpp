@@ -96,17 +96,9 @@ Json report(const SdpaFlags& flags, const Operands& in, const AttentionResult& r
 }
 
 std::string summary(const Operands& in, const AttentionResult& result, const Outputs& outputs, double seconds) {
-  std::string text =
-      formatted("sdpa: q {}, k {}, v {} → {} in {:.3f} s\n", in.q.tensor.shape().str(), in.k.tensor.shape().str(),
-                in.v.tensor.shape().str(), result.output.shape().str(), seconds);
-  for (const std::string& note : in.notes) text.append(note).append("\n");
-  if (const Counts counts = count_nonfinite(result.output); counts.any()) {
-    text.append("the output holds " + counts_text(counts) + "\n");
-  }
-  for (const std::string& path : outputs.paths()) {
-    if (path != "-") text.append("wrote " + escaped(path) + "\n");
-  }
-  return text;
+  return formatted("sdpa: q {}, k {}, v {} → {} in {:.3f} s\n", in.q.tensor.shape().str(), in.k.tensor.shape().str(),
+                   in.v.tensor.shape().str(), result.output.shape().str(), seconds) +
+         told(in.notes, count_nonfinite(result.output), outputs.paths());
 }
 
 void save(const SdpaFlags& flags, const Outputs& outputs, const AttentionResult& result) {
@@ -130,13 +122,11 @@ void run(const SdpaFlags& flags) {
   const AttentionResult result = compute(in, options);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   save(flags, outputs, result);
-  const auto say = [&](const std::string& text) { outputs.to_stdout() ? write_stderr(text) : write_stdout(text); };
-  if (flags.json) return say(dump(report(flags, in, result, outputs, seconds, record.plans())));
+  if (flags.json) return outputs.say(dump(report(flags, in, result, outputs, seconds, record.plans())));
   const std::string plans = flags.explain ? plans_text(record.plans()) : "";
-  if (!flags.output.empty()) return say(summary(in, result, outputs, seconds) + plans);
+  if (!flags.output.empty()) return outputs.say(summary(in, result, outputs, seconds) + plans);
   write_stdout(labelled(result.output, {}) + "\n");
-  for (const std::string& note : in.notes) write_stderr("attn: " + note + "\n");
-  for (const std::string& path : outputs.paths()) write_stderr("attn: wrote " + escaped(path) + "\n");
+  tell_beside(in.notes, outputs.paths());
   write_stderr(plans);
 }
 

@@ -8,6 +8,7 @@
 #include "common/choice.hpp"
 #include "common/format.hpp"
 #include "common/json.hpp"
+#include "common/outputs.hpp"
 #include "common/pictures.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
@@ -93,7 +94,7 @@ void show(const Verb& verb, const ShowFlags& flags) {
                                           .characters = flags.ascii ? Characters::ascii : Characters::unicode}));
   }
   write_stdout(text);
-  for (const std::string& note : pictures.notes) write_stderr("attn: " + note + "\n");
+  tell_beside(pictures.notes);
 }
 
 }  // namespace

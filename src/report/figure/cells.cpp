@@ -38,17 +38,12 @@ std::string cell_text(double value, Kind kind, const Range& range) {
 
 void draw_numbers(Svg& svg, const Matrix& m, const ValueScale& scale, const Placed& at) {
   svg.open("g", {{"font-size", 10.0}, {"text-anchor", "middle"}});
-  for (std::int64_t i = 0; i < m.rows; ++i) {
-    for (std::int64_t j = 0; j < m.columns; ++j) {
-      const double value = m.at(i, j);
-      const Kind kind = scale.kind(value, m.keeps(i, j));
-      if (kind == Kind::masked || kind == Kind::nan) continue;
-      const char* ink = kind == Kind::value ? ink_on(scale.colour(m, i, j)) : kInk;
-      const std::string text = cell_text(value, kind, scale.range());
-      svg.text(at.x + (static_cast<double>(j) + 0.5) * at.cell_width,
-               at.y + (static_cast<double>(i) + 0.5) * at.cell_height + 3.5, text, {{"fill", ink}});
-    }
-  }
+  for_each_cell(m, scale, [&](std::int64_t i, std::int64_t j, double value, Kind kind) {
+    if (kind == Kind::masked || kind == Kind::nan) return;
+    const char* ink = kind == Kind::value ? ink_on(scale.colour(m, i, j)) : kInk;
+    svg.text(at.left(static_cast<double>(j) + 0.5), at.top(static_cast<double>(i) + 0.5) + 3.5,
+             cell_text(value, kind, scale.range()), {{"fill", ink}});
+  });
   svg.close("g");
 }
 
@@ -62,7 +57,7 @@ void draw_runs(Svg& svg, const Matrix& m, const ValueScale& scale, const Placed&
       };
       const auto [kind, fill] = look(begin);
       for (end = begin + 1; end < m.columns && look(end) == std::pair(kind, fill);) ++end;
-      draw_cell(svg, at.x + static_cast<double>(begin) * at.cell_width, at.y + static_cast<double>(i) * at.cell_height,
+      draw_cell(svg, at.left(static_cast<double>(begin)), at.top(static_cast<double>(i)),
                 static_cast<double>(end - begin) * at.cell_width, at.cell_height, kind, fill.c_str());
     }
   }
@@ -83,17 +78,13 @@ std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::
 void draw_cells(Svg& svg, const Matrix& m, const ValueScale& scale, const Placed& at, const CellHints& hints) {
   svg.open("g", {{"shape-rendering", "crispEdges"}});
   if (hints.rows && hints.columns) {
-    for (std::int64_t i = 0; i < m.rows; ++i) {
-      for (std::int64_t j = 0; j < m.columns; ++j) {
-        const double value = m.at(i, j);
-        const Kind kind = scale.kind(value, m.keeps(i, j));
-        const std::string fill = kind == Kind::value ? hex(scale.colour(m, i, j)) : "";
-        draw_cell(svg, at.x + static_cast<double>(j) * at.cell_width, at.y + static_cast<double>(i) * at.cell_height,
-                  at.cell_width, at.cell_height, kind, fill.c_str(),
-                  (*hints.rows)[static_cast<std::size_t>(i)] + " → " + (*hints.columns)[static_cast<std::size_t>(j)] +
-                      ": " + value_text(value, kind, 6));
-      }
-    }
+    for_each_cell(m, scale, [&](std::int64_t i, std::int64_t j, double value, Kind kind) {
+      const std::string fill = kind == Kind::value ? hex(scale.colour(m, i, j)) : "";
+      draw_cell(svg, at.left(static_cast<double>(j)), at.top(static_cast<double>(i)), at.cell_width, at.cell_height,
+                kind, fill.c_str(),
+                (*hints.rows)[static_cast<std::size_t>(i)] + " → " + (*hints.columns)[static_cast<std::size_t>(j)] +
+                    ": " + value_text(value, kind, 6));
+    });
   } else {
     draw_runs(svg, m, scale, at);
   }
@@ -108,8 +99,7 @@ void draw_row_labels(Svg& svg, const std::vector<std::string>& labels, const Pla
   svg.open("g", {{"font-size", font}, {"text-anchor", "end"}});
   const std::int64_t stride = stride_for(at.cell_height);
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(labels.size()); i += stride) {
-    svg.text(at.x - 6, at.y + (static_cast<double>(i) + 0.5) * at.cell_height + font * 0.35,
-             labels[static_cast<std::size_t>(i)]);
+    svg.text(at.x - 6, at.top(static_cast<double>(i) + 0.5) + font * 0.35, labels[static_cast<std::size_t>(i)]);
   }
   svg.close("g");
 }
@@ -120,7 +110,7 @@ void draw_column_labels(Svg& svg, const std::vector<std::string>& labels, const 
   svg.open("g", {{"font-size", font}, {"text-anchor", level ? "middle" : "start"}});
   const std::int64_t stride = level ? 1 : stride_for(at.cell_width);
   for (std::int64_t j = 0; j < static_cast<std::int64_t>(labels.size()); j += stride) {
-    const double x = at.x + (static_cast<double>(j) + 0.5) * at.cell_width + (level ? 0 : font * 0.35);
+    const double x = at.left(static_cast<double>(j) + 0.5) + (level ? 0 : font * 0.35);
     const std::string& text = labels[static_cast<std::size_t>(j)];
     if (level) {
       svg.text(x, y, text);
@@ -143,9 +133,7 @@ double column_labels_height(const std::vector<std::string>& labels, double cell)
 
 std::set<Kind> kinds_in(const Matrix& m, const ValueScale& scale) {
   std::set<Kind> kinds;
-  for (std::int64_t i = 0; i < m.rows; ++i) {
-    for (std::int64_t j = 0; j < m.columns; ++j) kinds.insert(scale.kind(m.at(i, j), m.keeps(i, j)));
-  }
+  for_each_cell(m, scale, [&](std::int64_t, std::int64_t, double, Kind kind) { kinds.insert(kind); });
   return kinds;
 }
 

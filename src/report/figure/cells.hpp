@@ -19,6 +19,10 @@ std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::
 
 struct Placed {
   double x, y, cell_width, cell_height;
+
+  // Where a column and a row begin; with 0.5 more, their middles.
+  double left(double column) const noexcept { return x + column * cell_width; }
+  double top(double row) const noexcept { return y + row * cell_height; }
 };
 
 struct CellHints {

@@ -32,17 +32,12 @@ Links links_of(const std::vector<Matrix>& heads, const ValueScale& scale) {
   Links links;
   for (const Matrix& m : heads) links.strongest = std::max(links.strongest, m.range.any() ? m.range.high : 0);
   for (std::size_t h = 0; h < heads.size(); ++h) {
-    const Matrix& m = heads[h];
-    for (std::int64_t i = 0; i < m.rows; ++i) {
-      for (std::int64_t j = 0; j < m.columns; ++j) {
-        const double value = m.at(i, j);
-        const Kind kind = scale.kind(value, m.keeps(i, j));
-        links.nonfinite += kind == Kind::nan || kind == Kind::plus_inf;
-        if (kind != Kind::value || links.strongest <= 0) continue;
-        const double share = scale.log() || scale.by_row() ? scale.share(m, i, j) : value / links.strongest;
-        if (share >= kFaintest) links.drawn.push_back({static_cast<std::int64_t>(h), i, j, share});
-      }
-    }
+    for_each_cell(heads[h], scale, [&](std::int64_t i, std::int64_t j, double value, Kind kind) {
+      links.nonfinite += kind == Kind::nan || kind == Kind::plus_inf;
+      if (kind != Kind::value || links.strongest <= 0) return;
+      const double share = scale.log() || scale.by_row() ? scale.share(heads[h], i, j) : value / links.strongest;
+      if (share >= kFaintest) links.drawn.push_back({static_cast<std::int64_t>(h), i, j, share});
+    });
   }
   std::stable_sort(links.drawn.begin(), links.drawn.end(),
                    [](const Link& a, const Link& b) { return a.share < b.share; });

@@ -49,6 +49,14 @@ class ValueScale {
   Axis axis_;
 };
 
+// f(row, column, value, kind) for each cell.
+template <class F>
+void for_each_cell(const Matrix& m, const ValueScale& scale, F&& f) {
+  for (std::int64_t i = 0; i < m.rows; ++i) {
+    for (std::int64_t j = 0; j < m.columns; ++j) f(i, j, m.at(i, j), scale.kind(m.at(i, j), m.keeps(i, j)));
+  }
+}
+
 // The ends of a legend's bar: "0" and "0.93", or "0" and "row's max".
 struct LegendEnds {
   double low, high;

@@ -7,6 +7,7 @@
 #include "common/format.hpp"
 #include "common/options.hpp"
 #include "common/terminal.hpp"
+#include "core/escape.hpp"
 
 namespace attn::tool {
 namespace {
@@ -64,6 +65,21 @@ std::vector<std::string> Outputs::paths() const {
   std::vector<std::string> paths;
   for (const Target& target : targets_) paths.push_back(target.given);
   return paths;
+}
+
+void Outputs::say(const std::string& text) const { to_stdout() ? write_stderr(text) : write_stdout(text); }
+
+std::string told(const std::vector<std::string>& notes, const Counts& counts, const std::vector<std::string>& paths) {
+  std::string text;
+  for (const std::string& note : notes) text += note + "\n";
+  if (counts.any()) text += "the output holds " + counts_text(counts) + "\n";
+  for (const std::string& path : paths) text += path == "-" ? "" : "wrote " + escaped(path) + "\n";
+  return text;
+}
+
+void tell_beside(const std::vector<std::string>& notes, const std::vector<std::string>& paths) {
+  for (const std::string& note : notes) write_stderr("attn: " + note + "\n");
+  for (const std::string& path : paths) write_stderr("attn: wrote " + escaped(path) + "\n");
 }
 
 }  // namespace attn::tool

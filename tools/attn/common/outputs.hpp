@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/inputs.hpp"
 #include "io/output_file.hpp"
 
 namespace attn::tool {
@@ -25,6 +26,8 @@ class Outputs {
   void save(const std::vector<std::pair<std::string, Save>>& savers) const;
   // Paths written, in the order of declaration.
   std::vector<std::string> paths() const;
+  // Where standard output takes a file, on standard error.
+  void say(const std::string& text) const;
 
  private:
   struct Target {
@@ -33,5 +36,10 @@ class Outputs {
   };
   std::vector<Target> targets_;
 };
+
+// A summary's lines: notes, what is not finite, and the files written.
+std::string told(const std::vector<std::string>& notes, const Counts& counts, const std::vector<std::string>& paths);
+// Notes and files on standard error, beside a result that is printed.
+void tell_beside(const std::vector<std::string>& notes, const std::vector<std::string>& paths = {});
 
 }  // namespace attn::tool

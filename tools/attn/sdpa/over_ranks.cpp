@@ -182,19 +182,14 @@ Counts sum_over_ranks(Transport& ranks, const Tensor& own) {
   });
 }
 
-std::string summary(const SdpaFlags& flags, const Whole& in, const Own& own, const OwnResult& result,
+std::string summary(const Outputs& outputs, const Whole& in, const Own& own, const OwnResult& result,
                     const Counts& counts, int ranks) {
-  std::string text = formatted("sdpa: {} → {} on {} ranks by {} in {:.3f} s\n", shapes(in.q, in.k, in.v),
-                               in.output.str(), ranks, distributed::name(result.estimate.scheme), result.seconds);
-  for (const std::string& note : own.notes) text.append(note).append("\n");
-  if (counts.any()) text.append("the output holds " + counts_text(counts) + "\n");
-  for (const std::string* path : {&flags.output, &flags.lse}) {
-    if (!path->empty()) text.append("wrote " + escaped(*path) + "\n");
-  }
-  return text;
+  return formatted("sdpa: {} → {} on {} ranks by {} in {:.3f} s\n", shapes(in.q, in.k, in.v), in.output.str(), ranks,
+                   distributed::name(result.estimate.scheme), result.seconds) +
+         told(own.notes, counts, outputs.paths());
 }
 
-Json report(const SdpaFlags& flags, const Whole& in, const Own& own, const OwnResult& result, const Counts& counts,
+Json report(const Outputs& outputs, const Whole& in, const Own& own, const OwnResult& result, const Counts& counts,
             int ranks) {
   Json json;
   json["shapes"] = {{"q", json_shape(in.q.shape())},
@@ -207,8 +202,7 @@ Json report(const SdpaFlags& flags, const Whole& in, const Own& own, const OwnRe
   json["scheme"] = distributed::name(result.estimate.scheme);
   json["reason"] = result.estimate.reason;
   json["seconds"] = result.seconds;
-  json["files"] = Json::array({flags.output});
-  if (!flags.lse.empty()) json["files"].push_back(flags.lse);
+  json["files"] = outputs.paths();
   json["notes"] = own.notes;
   return json;
 }
@@ -218,9 +212,9 @@ Json report(const SdpaFlags& flags, const Whole& in, const Own& own, const OwnRe
 void run_sdpa_over_ranks(const SdpaFlags& flags, Transport& ranks) {
   std::optional<Whole> in;
   Own own;
+  Outputs outputs;
   together(&ranks, [&] {
     refuse_what_is_for_one_process(flags);
-    Outputs outputs;
     for (const auto& [flag, path] : {std::pair("--output", flags.output), {"--lse", flags.lse}})
       outputs.declare(flag, path, {".npy", ".safetensors"});
     in = open(flags, ranks.size());
@@ -233,11 +227,11 @@ void run_sdpa_over_ranks(const SdpaFlags& flags, Transport& ranks) {
   const Counts counts = sum_over_ranks(ranks, result.own.output);
   if (ranks.rank() != 0) return;
   if (flags.json) {
-    Json json = report(flags, *in, own, result, counts, ranks.size());
+    Json json = report(outputs, *in, own, result, counts, ranks.size());
     if (flags.explain) json["plans"] = plans_json(record.plans());
     return write_stdout(dump(json));
   }
-  write_stdout(summary(flags, *in, own, result, counts, ranks.size()) +
+  write_stdout(summary(outputs, *in, own, result, counts, ranks.size()) +
                (flags.explain ? plans_text(record.plans()) : ""));
 }
 
