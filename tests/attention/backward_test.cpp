@@ -1,10 +1,8 @@
 // attention_backward() against central differences of attention(), in float64.
 #include "attention/oracle.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 TEST(AttentionBackward, EqualsFiniteDifferences) {
   for_seeds(40, [](std::mt19937& rng) {
@@ -79,3 +77,4 @@ TEST(AttentionBackward, RefusesAWrongOutputGradient) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -154,10 +154,7 @@ TEST_P(Batch, NeighboursInAPackedBatchChangeNoBit) {
     const Tensor v = by_token(rng, uniform(rng, {1, s.hkv, tk, s.dv}, s.dtype));
     const Tensor g = uniform(rng, {1, s.hq, tq, s.dv}, s.dtype);
     AttentionOptions all = some_options(rng, s);
-    const auto starts = [n](const std::vector<std::int64_t>& t) {
-      return Tensor::from(std::span<const std::int64_t>(t), {n + 1});
-    };
-    all.mask.query_starts = starts(q_starts), all.mask.key_starts = starts(k_starts);
+    all.mask.query_starts = integers(q_starts), all.mask.key_starts = integers(k_starts);
     if (chance(rng, 0.3)) all.mask.keep = booleans(rng, {1, s.hq, tq, tk}, 0.8);
     if (chance(rng, 0.3)) all.mask.bias = uniform(rng, {1, tq, tk}, DType::f32);
     Results among;

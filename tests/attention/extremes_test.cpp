@@ -115,7 +115,7 @@ TEST(Extremes, WindowsAndBlocksMeanWhatTheySay) {
     std::vector<std::int64_t> lengths(static_cast<std::size_t>(b), tk);
     if (chance(rng, 0.4)) {
       for (std::int64_t& n : lengths) n = chance(rng, 0.2) ? extreme(rng) : pick(rng, 0, tk);
-      o.mask.key_lengths = Tensor::from(std::span<const std::int64_t>(lengths), {b});
+      o.mask.key_lengths = integers(lengths);
     }
     SCOPED_TRACE("window " + std::to_string(o.mask.window_left) + ", " + std::to_string(o.mask.window_right) +
                  " blocks " + std::to_string(o.mask.block_query) + ", " + std::to_string(o.mask.block_key));
@@ -215,17 +215,15 @@ TEST(Extremes, ConfigurationsOfACacheAreComputedOrRefused) {
 TEST(Extremes, RowsAndStartsAreReadWithAllTheirBits) {
   std::mt19937 rng(1);
   const Tensor x = uniform(rng, {1, 1, 3, 4}, DType::f32);
-  const auto number = [](std::int64_t n) { return Tensor::from(std::span<const std::int64_t>(&n, 1), {1}); };
   for (const std::int64_t n : {Limits::max(), Limits::min(), std::int64_t{3}, std::int64_t{-1}}) {
-    AttentionOptions o{.return_weights = true, .weight_rows = number(n)};
+    AttentionOptions o{.return_weights = true, .weight_rows = integers({n})};
     expect_error(Error::Kind::argument, {"weight_rows from 0 to tq - 1 = 2", std::to_string(n)},
                  [&] { attention(x, x, x, o); });
     if (n == 3) continue;
     expect_error(Error::Kind::argument, {"key_lengths from 0 to tk = 3", std::to_string(n)},
-                 [&] { attention(x, x, x, {.mask = Mask::lengths(number(n))}); });
+                 [&] { attention(x, x, x, {.mask = Mask::lengths(integers({n}))}); });
   }
-  const std::int64_t starts[] = {0, Limits::max(), 3};
-  const Tensor wrong = Tensor::from(std::span<const std::int64_t>(starts), {3});
+  const Tensor wrong = integers({0, Limits::max(), 3});
   EXPECT_FALSE(accepted([&] { attention(x, x, x, {.mask = Mask::sequences(wrong, wrong)}); }));
 }
 

@@ -10,10 +10,8 @@
 #include "attention/oracle.hpp"
 #include "core/parallel.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 constexpr unsigned kSeconds = 60;
 
@@ -117,3 +115,4 @@ TEST_F(Fork, AmidstAParallelRegionTheChildWorksOnOneThread) {
 }
 
 }  // namespace
+}  // namespace attn::test

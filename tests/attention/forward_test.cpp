@@ -1,10 +1,8 @@
 // attention() against the oracle, over random problems.
 #include "attention/oracle.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 double tolerance(DType dtype) {
   switch (dtype) {
@@ -265,3 +263,4 @@ TEST(Attention, TracesWhatEachStepChanges) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -5,14 +5,10 @@
 namespace attn::test {
 namespace {
 
-Tensor numbers(std::vector<std::int64_t> all) {
-  return Tensor::from(std::span<const std::int64_t>(all), {static_cast<std::int64_t>(all.size())});
-}
-
 // One mask of each kind, and what tells it from a mask without.
 std::vector<std::pair<Mask, std::function<bool(const Mask&)>>> kinds() {
   const Tensor keep = Tensor::ones({2, 3}, DType::boolean), bias = Tensor::ones({2, 3});
-  const Tensor a = numbers({0, 2}), b = numbers({0, 3}), lengths = numbers({1}), blocks = keep.clone();
+  const Tensor a = integers({0, 2}), b = integers({0, 3}), lengths = integers({1}), blocks = keep.clone();
   return {{Mask::causal(Align::bottom_right), [](const Mask& m) { return m.is_causal; }},
           {Mask::window(4, 5, Align::bottom_right),
            [](const Mask& m) { return m.window_left == 4 && m.window_right == 5; }},

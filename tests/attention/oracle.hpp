@@ -6,7 +6,7 @@
 
 #include "attn/attention.hpp"
 #include "core/testing.hpp"
-#include "oracle/convert.hpp"
+#include "oracle/expect.hpp"
 
 namespace attn::test {
 

@@ -8,10 +8,6 @@
 namespace attn::test {
 namespace {
 
-Tensor line(const std::vector<std::int64_t>& values) {
-  return Tensor::from(std::span<const std::int64_t>(values), {static_cast<std::int64_t>(values.size())});
-}
-
 // Sequences of s.tk tokens, of which each item asks s.tq queries, from position start[b] on.
 struct Whole {
   Sizes s;
@@ -30,7 +26,7 @@ Whole random_whole(std::mt19937& rng, DType dtype, std::int64_t longest) {
   w.q = uniform(rng, {s.b, s.hq, s.tq, s.d}, dtype), w.k = uniform(rng, {s.b, s.hkv, s.tk, s.d}, dtype);
   w.v = uniform(rng, {s.b, s.hkv, s.tk, s.dv}, dtype), w.g = uniform(rng, {s.b, s.hq, s.tq, s.dv}, dtype);
   AttentionOptions& o = w.options;
-  o.query_offset = line(w.start);
+  o.query_offset = integers(w.start);
   o.mask.is_causal = chance(rng, 0.6);
   if (chance(rng, 0.3)) o.mask.window_left = pick(rng, 0, s.tk);
   if (chance(rng, 0.3)) o.mask.window_right = pick(rng, 0, s.tk);
@@ -102,7 +98,7 @@ void add_rows(Tensor sum, const Range& range, const Tensor& piece) {
 
 bool is_alike(const std::vector<std::int64_t>& all) { return all == std::vector(all.size(), all[0]); }
 
-Offset offset(const std::vector<std::int64_t>& all) { return is_alike(all) ? Offset(all[0]) : Offset(line(all)); }
+Offset offset(const std::vector<std::int64_t>& all) { return is_alike(all) ? Offset(all[0]) : Offset(integers(all)); }
 
 AttentionOptions options_of(const Whole& w, std::int64_t first_query, const Range& keys, bool is_first) {
   AttentionOptions o = w.options;
@@ -110,7 +106,7 @@ AttentionOptions options_of(const Whole& w, std::int64_t first_query, const Rang
   for (std::int64_t& position : start) position += first_query;
   o.query_offset = offset(start), o.key_offset = offset(keys.from);
   for (std::int64_t b = 0; b < w.s.b; ++b) lengths.push_back(keys.length(b));
-  if (!is_alike(lengths)) o.mask.key_lengths = line(lengths);
+  if (!is_alike(lengths)) o.mask.key_lengths = integers(lengths);
   if (!is_first) o.sinks = {};  // which belong to one piece alone
   if (size_of(w.q.dtype()) == 2) o.output_dtype = DType::f32;
   return o;
@@ -118,15 +114,15 @@ AttentionOptions options_of(const Whole& w, std::int64_t first_query, const Rang
 
 // What the pieces give, put together: float64, of the whole's shapes.
 struct Together {
-  Tensor output, lse, dq, dk, dv, d_sinks;
+  AttentionResult result;
+  AttentionGradient grad;
 
-  explicit Together(const Whole& w)
-      : output(Tensor::empty(w.g.shape(), DType::f64)),
-        lse(Tensor::empty({w.s.b, w.s.hq, w.s.tq}, DType::f64)),
-        dq(Tensor::zeros(w.q.shape(), DType::f64)),
-        dk(Tensor::zeros(w.k.shape(), DType::f64)),
-        dv(Tensor::zeros(w.v.shape(), DType::f64)),
-        d_sinks(Tensor::zeros({w.s.hq}, DType::f64)) {}
+  explicit Together(const Whole& w) {
+    const auto zeros = [](const Shape& shape) { return Tensor::zeros(shape, DType::f64); };
+    result.output = zeros(w.g.shape()), result.lse = zeros({w.s.b, w.s.hq, w.s.tq});
+    grad.q = zeros(w.q.shape()), grad.k = zeros(w.k.shape()), grad.v = zeros(w.v.shape());
+    if (w.options.sinks.defined()) grad.sinks = zeros({w.s.hq});
+  }
 };
 
 // Queries [first, last) against each piece of the keys.
@@ -140,16 +136,16 @@ void add_queries(const Whole& w, std::int64_t first, std::int64_t last, const st
     outputs.push_back(part.output), lses.push_back(part.lse);
   }
   const AttentionResult merged = merge(outputs, lses);
-  of_queries(all.output).copy_from(merged.output), of_queries(all.lse).copy_from(merged.lse);
+  of_queries(all.result.output).copy_from(merged.output), of_queries(all.result.lse).copy_from(merged.lse);
   for (std::size_t n = 0; n < keys.size(); ++n) {
     const AttentionGradient grad =
         attention_backward(g, q, rows_of(w.k, keys[n]), rows_of(w.v, keys[n]), options(n), merged);
     ASSERT_EQ(grad.k.dtype(), w.q.dtype() == DType::f64 ? DType::f64 : DType::f32);
     const std::vector<std::int64_t> none(static_cast<std::size_t>(w.s.b), 0), count(none.size(), last - first);
-    add_rows(of_queries(all.dq), {none, count}, grad.q);
-    add_rows(all.dk, keys[n], grad.k), add_rows(all.dv, keys[n], grad.v);
+    add_rows(of_queries(all.grad.q), {none, count}, grad.q);
+    add_rows(all.grad.k, keys[n], grad.k), add_rows(all.grad.v, keys[n], grad.v);
     for (std::int64_t h = 0; grad.sinks.defined() && h < w.s.hq; ++h) {
-      all.d_sinks.set({h}, all.d_sinks.at({h}) + grad.sinks.at({h}));
+      all.grad.sinks.set({h}, all.grad.sinks.at({h}) + grad.sinks.at({h}));
     }
   }
 }
@@ -165,15 +161,8 @@ Together computed_in_pieces(std::mt19937& rng, const Whole& w) {
 void check_pieces(std::mt19937& rng, const Whole& w) {
   SCOPED_TRACE(describe(w) + " " + std::string(name(w.q.dtype())));
   const oracle::Problem p = oracle::problem_of(w.q, w.k, w.v, w.options);
-  const oracle::Result want = oracle::attention(p);
-  const oracle::Gradient d_want = oracle::gradient(p, oracle::values(w.g));
   const Together found = computed_in_pieces(rng, w);
-  const auto expect = [&](const Tensor& t, const oracle::Numbers& numbers, const char* what) {
-    EXPECT_EQ(oracle::difference(t, numbers, p.roundoff, what), "");
-  };
-  expect(found.output, want.output, "output"), expect(found.lse, want.lse, "lse");
-  expect(found.dq, d_want.q, "dq"), expect(found.dk, d_want.k, "dk"), expect(found.dv, d_want.v, "dv");
-  if (w.options.sinks.defined()) expect(found.d_sinks, d_want.sinks, "dsinks");
+  expect_truth(p, found.result), expect_truth(p, w.g, found.grad);
 }
 
 class Pieces : public kernels::CallsOnUnits {
@@ -267,10 +256,10 @@ TEST_P(Pieces, AreAsNearToTheTruthAsTheWhole) {
         const double error = error_of(pieces.to(dtype), numbers), most = error_of(one, numbers);
         EXPECT_LE(error, 1.02 * most) << what;
       };
-      expect(found.output, whole.output, known.result.output, "output");
-      expect(found.dq, grad.q, known.gradient.q, "dq");
-      expect(found.dk, grad.k, known.gradient.k, "dk");
-      expect(found.dv, grad.v, known.gradient.v, "dv");
+      expect(found.result.output, whole.output, known.result.output, "output");
+      expect(found.grad.q, grad.q, known.gradient.q, "dq");
+      expect(found.grad.k, grad.k, known.gradient.k, "dk");
+      expect(found.grad.v, grad.v, known.gradient.v, "dv");
     }
   }
 }
@@ -290,11 +279,8 @@ TEST(PiecesOfACache, QueriesStandWhereTheyAreTold) {
     cache.append(w.k, w.v);
     if (chance(rng, 0.5)) w.options.key_offset = pick(rng, 0, s.tk);
     const AttentionResult found = attention(w.q, cache, w.options);
-    const oracle::Problem p = oracle::problem_of(w.q, w.k, w.v, w.options);
-    const oracle::Result want = oracle::attention(p);
     SCOPED_TRACE(describe(w));
-    EXPECT_EQ(oracle::difference(found.output, want.output, p.roundoff, "output"), "");
-    EXPECT_EQ(oracle::difference(found.lse, want.lse, p.roundoff, "lse"), "");
+    expect_truth(oracle::problem_of(w.q, w.k, w.v, w.options), found);
   });
 }
 
@@ -306,9 +292,9 @@ TEST(Offsets, WhatDoesNotFitIsRefused) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   for (const std::int64_t n : {std::int64_t{-1}, most + 1, std::numeric_limits<std::int64_t>::max()}) {
     refuse(Error::Kind::argument, {"query_offset from 0 to 2^30", std::to_string(n)}, {.query_offset = n});
-    refuse(Error::Kind::argument, {"key_offset from 0 to 2^30", std::to_string(n)}, {.key_offset = line({0, n})});
+    refuse(Error::Kind::argument, {"key_offset from 0 to 2^30", std::to_string(n)}, {.key_offset = integers({0, n})});
   }
-  refuse(Error::Kind::shape, {"query_offset of shape (b)", "(3,)"}, {.query_offset = line({0, 1, 2})});
+  refuse(Error::Kind::shape, {"query_offset of shape (b)", "(3,)"}, {.query_offset = integers({0, 1, 2})});
   refuse(Error::Kind::dtype, {"key_offset of dtype int64"}, {.key_offset = Tensor::ones({2})});
   refuse(Error::Kind::argument, {"top_left", "bottom_right"},
          {.mask = Mask::causal(Align::bottom_right), .query_offset = 0});

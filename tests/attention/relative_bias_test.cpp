@@ -39,16 +39,10 @@ TEST_P(RelativeBiases, AgreeWithTheOracle) {
     SCOPED_TRACE(describe(in) + " " + std::string(name(in.q.dtype())));
     const oracle::Problem p = oracle::problem_of(in.q, in.k, in.v, in.options);
     const Tensor g = uniform(rng, {in.sizes.b, in.sizes.hq, in.sizes.tq, in.sizes.dv}, in.q.dtype());
-    const oracle::Result want = oracle::attention(p);
-    const oracle::Gradient d_want = oracle::gradient(p, oracle::values(g));
     const AttentionResult found = attention(in.q, in.k, in.v, in.options);
     const AttentionGradient grad = attention_backward(g, in.q, in.k, in.v, in.options, found);
-    const auto expect = [&](const Tensor& t, const oracle::Numbers& numbers, const char* what) {
-      EXPECT_EQ(oracle::difference(t, numbers, p.roundoff, what), "");
-    };
-    expect(found.output, want.output, "output"), expect(found.lse, want.lse, "lse");
-    expect(grad.q, d_want.q, "dq"), expect(grad.k, d_want.k, "dk"), expect(grad.v, d_want.v, "dv");
-    expect(grad.relative_bias, d_want.relative, "drelative");
+    expect_truth(p, found), expect_truth(p, g, grad);
+    EXPECT_TRUE(grad.relative_bias.defined());
   });
 }
 

@@ -13,12 +13,6 @@ namespace fs = std::filesystem;
 constexpr const char* kTokenizer =
     R"({"model": {"vocab": {"a": 1, "b": 2, "ab": 3}, "merges": ["a b"]}, "decoder": {"type": "Fuse"}})";
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const auto at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
 class BadModels : public Command {
  protected:
   void SetUp() override {

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -23,6 +24,8 @@
 
 #include "attn/io.hpp"
 #include "attn/tensor.hpp"
+#include "core/folder.hpp"
+#include "core/largest.hpp"
 
 namespace attn::test {
 
@@ -38,28 +41,18 @@ struct Ran {
   std::string out, err;
 };
 
-inline std::string read(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 class Command : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "attn-test-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-    std::filesystem::create_directory(folder());
-  }
-  void TearDown() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(root_, ignored);
-  }
+  void SetUp() override { std::filesystem::create_directory(folder()); }
 
   std::filesystem::path folder() const { return root_ / "work"; }
   std::filesystem::path path(const std::string& name) const { return folder() / name; }
+
+  // What a file holds; nothing where there is none.
+  static std::string read(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
 
   // A line of shell in which `attn` is the command built here.
   Ran run(const std::string& line) const {
@@ -121,9 +114,7 @@ class Command : public testing::Test {
     return text;
   }
 
-  void write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name), std::ios::binary) << text;
-  }
+  void write(const std::string& name, const std::string& text) const { test::write(path(name), text); }
   // Every file's content, by name.
   std::map<std::string, std::string> files() const {
     std::map<std::string, std::string> all;
@@ -131,6 +122,15 @@ class Command : public testing::Test {
       all[entry.path().lexically_relative(folder())] = entry.is_regular_file() ? read(entry.path()) : "";
     }
     return all;
+  }
+
+  // text.txt, to be trained on: 2,000 words of eight.
+  void write_words() const {
+    std::mt19937 rng(1);
+    constexpr const char* kWords[] = {"attend ", "query ", "key ", "value ", "head ", "mask ", "soft ", "sum.\n"};
+    std::string text;
+    for (int i = 0; i < 2000; ++i) text += kWords[rng() % 8];
+    write("text.txt", text);
   }
 
   // The notebooks' input: x.csv and words.txt, and batch.npy with the same text twice.
@@ -143,17 +143,7 @@ class Command : public testing::Test {
   }
 
  private:
-  std::filesystem::path root_;
+  const Folder root_;
 };
-
-// Largest absolute difference; infinite when the shapes differ.
-inline double difference(const Tensor& a, const Tensor& b) {
-  if (!(a.shape() == b.shape())) return std::numeric_limits<double>::infinity();
-  const Tensor x = a.to(DType::f64).contiguous(), y = b.to(DType::f64).contiguous();
-  double worst = 0;
-  for (std::int64_t i = 0; i < x.numel(); ++i)
-    worst = std::max(worst, std::abs(x.data<double>()[i] - y.data<double>()[i]));
-  return worst;
-}
 
 }  // namespace attn::test

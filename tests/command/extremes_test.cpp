@@ -2,9 +2,8 @@
 // there is no memory for it, and no number turns round.
 #include "command/command.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn::test;
 
 class Extremes : public Command {
  protected:
@@ -65,3 +64,4 @@ TEST_F(Extremes, OfTraining) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -5,10 +5,9 @@
 #include "core/testing.hpp"
 #include "train/files.hpp"
 
+namespace attn::test {
 namespace {
 
-using namespace attn;
-using namespace attn::test;
 using tool::Training, tool::TrainingFiles;
 
 class TrainRun : public Command {
@@ -106,3 +105,4 @@ TEST_F(TrainToTheEnd, ResumedRunsKeepTheSame) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -7,20 +7,14 @@
 #include "attn/pretrained.hpp"
 #include "command/command.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 class TrainTest : public Command {
  protected:
   void SetUp() override {
     Command::SetUp();
-    std::mt19937 rng(1);
-    constexpr const char* kWords[] = {"attend ", "query ", "key ", "value ", "head ", "mask ", "soft ", "sum.\n"};
-    std::string text;
-    for (int i = 0; i < 2000; ++i) text += kWords[rng() % 8];
-    write("text.txt", text);
+    write_words();
   }
 
   // One thread: so small a model gains nothing by more.
@@ -298,3 +292,4 @@ TEST_F(TrainTest, TheFirstMinuteOfTheDocumentedRun) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -4,10 +4,8 @@
 
 #include "core/testing.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 // The value of a 16-bit float with the given numbers of exponent and mantissa bits.
 double value_of(std::uint16_t bits, int exponent_bits, int mantissa_bits) {
@@ -159,7 +157,7 @@ TEST(To, FloatsKeepNanAndInfinity) {
 
 TEST(To, SixtyFourBitIntegersAreCopiedExactlyAndRoundedOnce) {
   const std::vector<std::int64_t> all{INT64_MAX, INT64_MIN, (std::int64_t{1} << 60) + (std::int64_t{1} << 36) + 1};
-  const Tensor x = Tensor::from(std::span<const std::int64_t>(all), {3});
+  const Tensor x = integers(all);
   const Tensor copied = Tensor::empty({3, 2}, DType::i64).slice(1, 0, 1).transpose(0, 1).select(0, 0);
   copied.copy_from(x);
   for (std::int64_t i = 0; i < 3; ++i) {
@@ -169,3 +167,4 @@ TEST(To, SixtyFourBitIntegersAreCopiedExactlyAndRoundedOnce) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -1,9 +1,7 @@
 #include "core/testing.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 TEST(Shape, PrintsAsPythonPrintsATuple) {
   EXPECT_EQ(Shape{}.str(), "()");
@@ -66,3 +64,4 @@ TEST(Error, SaysWhereWhatWasExpectedWhatWasFoundAndHowToMend) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -1,9 +1,8 @@
 #include "core/testing.hpp"
 
+namespace attn::test {
 namespace {
 
-using namespace attn;
-using namespace attn::test;
 using Kind = Error::Kind;
 
 // 0, 1, 2, …
@@ -265,3 +264,4 @@ TEST(Join, TrilOnes) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -45,11 +45,15 @@ void for_seeds(unsigned count, Body&& body) {
   }
 }
 
-inline std::int64_t pick(std::mt19937& rng, std::int64_t low, std::int64_t high) {
+template <class Random>
+std::int64_t pick(Random& rng, std::int64_t low, std::int64_t high) {
   return std::uniform_int_distribution<std::int64_t>(low, high)(rng);
 }
 
-inline bool chance(std::mt19937& rng, double p) { return std::bernoulli_distribution(p)(rng); }
+template <class Random>
+bool chance(Random& rng, double p) {
+  return std::bernoulli_distribution(p)(rng);
+}
 
 // Every element in row-major order, as double.
 inline std::vector<double> values(const Tensor& t) {
@@ -61,6 +65,11 @@ inline Tensor tensor(const std::vector<double>& all, const Shape& shape, DType d
   return Tensor::from(std::span<const double>(all), shape).to(dtype);
 }
 
+inline Tensor integers(const std::vector<std::int64_t>& all, const Shape& shape) {
+  return Tensor::from(std::span<const std::int64_t>(all), shape);
+}
+inline Tensor integers(const std::vector<std::int64_t>& all) { return integers(all, {std::ssize(all)}); }
+
 inline Tensor uniform(std::mt19937& rng, const Shape& shape, DType dtype = DType::f64, double low = -1,
                       double high = 1) {
   std::uniform_real_distribution<double> draw(low, high);
@@ -69,7 +78,17 @@ inline Tensor uniform(std::mt19937& rng, const Shape& shape, DType dtype = DType
   return tensor(all, shape, dtype);
 }
 
-inline Tensor booleans(std::mt19937& rng, const Shape& shape, double p_true) {
+// Float32, normally distributed.
+template <class Random>
+Tensor normal(Random& rng, const Shape& shape, float size = 1) {
+  std::normal_distribution<float> draw;
+  std::vector<float> all(static_cast<std::size_t>(shape.numel()));
+  for (float& x : all) x = size * draw(rng);
+  return Tensor::from(std::span<const float>(all), shape);
+}
+
+template <class Random>
+Tensor booleans(Random& rng, const Shape& shape, double p_true) {
   std::vector<double> all(static_cast<std::size_t>(shape.numel()));
   for (double& x : all) x = chance(rng, p_true) ? 1 : 0;
   return tensor(all, shape, DType::boolean);

@@ -2,10 +2,8 @@
 
 #include "core/testing.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 TEST(Trace, KeepsStepsInTheirOrder) {
   Trace trace;
@@ -55,3 +53,4 @@ TEST(Trace, ScopesPrefixAndEnd) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -103,13 +103,12 @@ TEST(Arguments, OfTheOperator) {
           [&](Int v) { with([&](AttentionOptions& o) { o.mask = Mask::window(v, 0); }); });
   refuses("window", std::vector<Int>{-2, kLeast},
           [&](Int v) { with([&](AttentionOptions& o) { o.mask = Mask::window(0, v); }); });
-  refuses("key_lengths", std::vector<Int>{-1, 4, kLeast, kMost}, [&](Int v) {
-    with([&](AttentionOptions& o) { o.mask = Mask::lengths(Tensor::from(std::span<const Int>(&v, 1), {1})); });
-  });
+  refuses("key_lengths", std::vector<Int>{-1, 4, kLeast, kMost},
+          [&](Int v) { with([&](AttentionOptions& o) { o.mask = Mask::lengths(integers({v})); }); });
   refuses("weight_rows", std::vector<Int>{-1, 3, kLeast, kMost}, [&](Int v) {
     with([&](AttentionOptions& o) {
       o.return_weights = true;
-      o.weight_rows = Tensor::from(std::span<const Int>(&v, 1), {1});
+      o.weight_rows = integers({v});
     });
   });
   refuses("block_query", std::vector<Int>{0, -1, kLeast}, [&](Int v) {
@@ -235,7 +234,7 @@ TEST(Arguments, OfLanguageModels) {
   refuses("item", kNoIndex, [&](Int v) { reader.length(v); });
   refuses("id", std::vector<Int>{-1, 5, kLeast, kMost}, [&](Int v) { reader.read(0, std::vector<Int>{v}); });
   refuses("target", std::vector<Int>{-1, 5, kLeast, kMost}, [](Int v) {
-    cross_entropy(Tensor::zeros({1, 5}), Tensor::from(std::span<const Int>(&v, 1), {1}));
+    cross_entropy(Tensor::zeros({1, 5}), integers({v}));
   });
 }
 
@@ -288,10 +287,9 @@ TEST(Arguments, OfRotaryPositions) {
   const RotaryFrequencies rates{{1.f, 0.5f}};
   refuses("tokens", kNoLength, [&](Int v) { rotary_table(rates, v); });
   refuses("offset", kNoLength, [&](Int v) { rotary_table(rates, 2, v); });
-  refuses("position", std::vector<Int>{-1, kLeast},
-          [&](Int v) { rotary_table(rates, Tensor::from(std::span<const Int>(&v, 1), {1})); });
+  refuses("position", std::vector<Int>{-1, kLeast}, [&](Int v) { rotary_table(rates, integers({v})); });
   refuses("row", std::vector<Int>{-1, 2, kLeast, kMost},
-          [&](Int v) { rotary_rows(rotary_table(rates, 2), Tensor::from(std::span<const Int>(&v, 1), {1})); });
+          [&](Int v) { rotary_rows(rotary_table(rates, 2), integers({v})); });
   refuses("inv_freq", kNoNumber, [](double v) { rotary_table({{static_cast<float>(v)}}, 2); });
   refuses("attention_factor", kNoNumber, [](double v) { rotary_table({{1.f}, v}, 2); });
   const RopeConfig config{.head_dim = 4};

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/testing.hpp"
-#include "oracle/convert.hpp"
+#include "oracle/expect.hpp"
 
 namespace attn::test {
 

@@ -45,7 +45,7 @@ class Induction : public testing::Test {
     }
     // A permutation of all tokens, twice.
     for (Int i = 0; i < 2 * kVocab; ++i) text_.push_back(i % kVocab * 37 % kVocab);
-    ids_ = Tensor::from(std::span<const Int>(text_), {2 * kVocab});
+    ids_ = integers(text_);
   }
   Tensor& matrix(std::size_t layer, const std::string& name) {
     for (Parameter* p : model_.blocks[layer]->attention.parameters()) {

@@ -51,6 +51,12 @@ struct Case {
   std::map<std::string, attn::Tensor> expected;  // "output", "x.grad", …
 };
 
+// Undefined where the case has none of that name.
+inline attn::Tensor given(const Case& c, const std::string& name) {
+  const auto found = c.expected.find(name);
+  return found == c.expected.end() ? attn::Tensor{} : found->second;
+}
+
 // All cases of `kind` in data/<file>.safetensors; of one name, if given.
 inline std::vector<Case> cases(const std::string& file, const std::string& kind, const std::string& name = {}) {
   const auto content = attn::io::load(ATTN_TEST_DATA "/" + file + ".safetensors");

@@ -77,36 +77,27 @@ void replay(const golden::Case& c, DropoutFlavour flavour) {
   EXPECT_EQ(compared, c.expected.size()) << c.number;
 }
 
-void replay_all(const std::string& file, const std::string& name, DropoutFlavour flavour) {
+// Of the files random (native dropout) and mkl: bit for bit, and randn within four epsilon.
+class RandomStreams : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(RandomStreams, ArePyTorchs) {
+  const auto& [file, name] = GetParam();
+  const auto flavour = file == std::string("mkl") ? DropoutFlavour::mkl : DropoutFlavour::native;
   for (const auto& c : golden::cases(file, "program", name)) replay(c, flavour);
 }
 
-TEST(RandomStreams, RandEqualsPyTorchBitForBit) { replay_all("random", "rand", DropoutFlavour::native); }
-
-TEST(RandomStreams, UniformEqualsPyTorchBitForBit) { replay_all("random", "uniform", DropoutFlavour::native); }
-
-TEST(RandomStreams, RandintEqualsPyTorchExactly) { replay_all("random", "randint", DropoutFlavour::native); }
-
-TEST(RandomStreams, RandnIsWithinFourEpsilonOfPyTorch) { replay_all("random", "randn", DropoutFlavour::native); }
-
-TEST(RandomStreams, NativeDropoutModuleKeepsWhatPyTorchKeeps) {
-  replay_all("random", "dropout", DropoutFlavour::native);
-}
-
-TEST(RandomStreams, NativeBernoulliKeepsWhatPyTorchKeeps) { replay_all("random", "bernoulli", DropoutFlavour::native); }
-
-TEST(RandomStreams, MklDropoutModuleKeepsWhatPyTorchKeeps) { replay_all("mkl", "dropout", DropoutFlavour::mkl); }
-
-TEST(RandomStreams, MklBernoulliKeepsWhatPyTorchKeeps) { replay_all("mkl", "bernoulli", DropoutFlavour::mkl); }
-
-TEST(RandomStreams, LinearInitialValuesEqualPyTorchBitForBit) {
-  replay_all("random", "linear", DropoutFlavour::native);
-}
-
-TEST(RandomStreams, MixedCallsShareOneStreamAsInPyTorch) { replay_all("random", "mixed", DropoutFlavour::native); }
-
-TEST(RandomStreams, MixedCallsWithMklDropoutShareOneStreamAsInPyTorch) {
-  replay_all("mkl", "mixed", DropoutFlavour::mkl);
-}
+INSTANTIATE_TEST_SUITE_P(Golden, RandomStreams,
+                         testing::ValuesIn(std::vector<std::pair<const char*, const char*>>{{"random", "rand"},
+                                                                                            {"random", "uniform"},
+                                                                                            {"random", "randint"},
+                                                                                            {"random", "randn"},
+                                                                                            {"random", "dropout"},
+                                                                                            {"random", "bernoulli"},
+                                                                                            {"random", "linear"},
+                                                                                            {"random", "mixed"},
+                                                                                            {"mkl", "dropout"},
+                                                                                            {"mkl", "bernoulli"},
+                                                                                            {"mkl", "mixed"}}),
+                         [](const auto& of) { return std::string(of.param.first) + "_" + of.param.second; });
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace {
 
 using namespace attn;
-using test::largest;
+using golden::given, test::largest;
 
 // |found - expected| <= relative · |expected| + absolute
 void expect_near(const Tensor& found, const Tensor& expected, double relative, double absolute,
@@ -20,11 +20,6 @@ void expect_near(const Tensor& found, const Tensor& expected, double relative, d
     const double want = b.data<double>()[i];
     ASSERT_NEAR(a.data<double>()[i], want, relative * std::abs(want) + absolute) << what << " at " << i;
   }
-}
-
-Tensor given(const golden::Case& c, const std::string& name) {
-  const auto found = c.expected.find(name);
-  return found == c.expected.end() ? Tensor{} : found->second;
 }
 
 TEST(LinearAttentionOfOnnx, EveryCase) {

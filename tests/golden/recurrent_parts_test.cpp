@@ -6,11 +6,7 @@
 namespace {
 
 using namespace attn;
-
-Tensor given(const golden::Case& c, const std::string& name) {
-  const auto found = c.expected.find(name);
-  return found == c.expected.end() ? Tensor{} : found->second;
-}
+using golden::given;
 
 TEST(CausalConvolutionOfOnnx, EveryCase) {
   const auto cases = golden::cases("recurrent_parts", "convolution", "onnx");

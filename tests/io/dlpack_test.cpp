@@ -24,8 +24,8 @@ struct Foreign {
   DLTensor& tensor() { return managed.dl_tensor; }
 };
 
-void expect_refused(Foreign& foreign, Error::Kind kind, std::initializer_list<std::string_view> parts) {
-  expect_error([&] { from_dlpack(&foreign.managed); }, kind, parts);
+void expect_refused(Foreign& foreign, Error::Kind kind, const std::vector<std::string>& parts) {
+  expect_error(kind, parts, [&] { from_dlpack(&foreign.managed); });
   EXPECT_EQ(foreign.deleted, 0) << "the caller still owns it";
 }
 
@@ -158,8 +158,8 @@ TEST(Dlpack, RefusesBadAddresses) {
   expect_refused(foreign, Error::Kind::argument, {"aligned"});
   foreign.tensor().data = nullptr;
   expect_refused(foreign, Error::Kind::argument, {"null"});
-  expect_error([] { from_dlpack(nullptr); }, Error::Kind::argument, {"null"});
-  expect_error([] { to_dlpack(Tensor()); }, Error::Kind::argument, {"[to_dlpack]", "undefined"});
+  expect_error(Error::Kind::argument, {"null"}, [] { from_dlpack(nullptr); });
+  expect_error(Error::Kind::argument, {"[to_dlpack]", "undefined"}, [] { to_dlpack(Tensor()); });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the tests of src/io share: golden files, their rule, and expected errors.
+// What the tests of src/io share: golden files and their rule.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -8,29 +8,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "attn/error.hpp"
-#include "attn/tensor.hpp"
+#include "core/folder.hpp"
+#include "core/testing.hpp"
 
 namespace attn::test {
 
 inline std::filesystem::path data_path(std::string_view name) { return std::filesystem::path(ATTN_TEST_DATA) / name; }
-
-inline std::string read_bytes(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
 
 inline std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -77,28 +65,23 @@ inline void expect_same(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(values_of(a), values_of(b));
 }
 
-// `f` must throw Error of `kind` whose message holds all of `parts`.
-template <class F>
-void expect_error(F&& f, Error::Kind kind, std::initializer_list<std::string_view> parts) {
-  try {
-    f();
-    ADD_FAILURE() << "no Error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    for (const auto part : parts) EXPECT_THAT(error.what(), testing::HasSubstr(std::string(part)));
-  }
+// A file that lies, and a part of the message that tells so.
+struct Attack {
+  std::string name, bytes, answer;
+};
+inline void PrintTo(const Attack& attack, std::ostream* out) { *out << attack.name; }
+inline std::string name_of(const testing::TestParamInfo<Attack>& info) { return info.param.name; }
+
+template <class Parse>
+void expect_answer(const Attack& attack, Parse parse) {
+  // A copy of just this length, so that a sanitizer sees the end.
+  const std::vector<char> bytes(attack.bytes.begin(), attack.bytes.end());
+  expect_error(Error::Kind::data, {attack.answer}, [&] { parse(std::string_view(bytes.data(), bytes.size())); });
 }
 
 // A folder of its own for each test, removed afterwards.
 class FolderTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "attn-test-XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::filesystem::path path(std::string_view name) const { return folder_ / name; }
   std::vector<std::string> names() const {
     std::vector<std::string> result;
@@ -107,7 +90,7 @@ class FolderTest : public testing::Test {
   }
 
  private:
-  std::filesystem::path folder_;
+  const Folder folder_;
 };
 
 }  // namespace attn::test

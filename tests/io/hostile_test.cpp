@@ -24,8 +24,8 @@ std::vector<std::filesystem::path> golden_files() {
 template <class Parse>
 bool survives(Parse parse) {
   try {
-    const io::NamedTensors read = parse();
-    for (const auto& [name, tensor] : read.tensors) values_of(tensor);
+    const io::NamedTensors found = parse();
+    for (const auto& [name, tensor] : found.tensors) values_of(tensor);
     return true;
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), Error::Kind::data) << error.what();
@@ -47,7 +47,7 @@ TEST(Hostile, EveryPrefixOfABinaryFileIsAnError) {
   for (const auto& file : golden_files()) {
     if (file.extension() == ".csv") continue;
     SCOPED_TRACE(file);
-    const std::string bytes = read_bytes(file);
+    const std::string bytes = read(file);
     for (std::size_t length = 0; length < bytes.size(); ++length) {
       // A copy of just this length, so that a sanitizer sees the end.
       const std::vector<char> prefix(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length));
@@ -59,7 +59,7 @@ TEST(Hostile, EveryPrefixOfABinaryFileIsAnError) {
 
 TEST(Hostile, EveryPrefixOfATableParsesOrIsAnError) {
   for (const char* name : {"savetxt.csv", "semicolons.csv"}) {
-    const std::string bytes = read_bytes(data_path(name));
+    const std::string bytes = read(data_path(name));
     for (std::size_t length = 0; length <= bytes.size(); ++length) survive_all(bytes.substr(0, length));
   }
 }
@@ -71,7 +71,7 @@ TEST(Hostile, RandomDamageIsAnErrorOrATensor) {
   const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
   for (const auto& file : golden_files()) {
     SCOPED_TRACE(testing::Message() << file << ", seed " << seed);
-    const std::string good = read_bytes(file);
+    const std::string good = read(file);
     for (int round = 0; round < 200; ++round) {
       std::string bytes = good;
       const std::size_t flips = 1 + below(8);
@@ -85,7 +85,7 @@ TEST(Hostile, AppendedBytesAreAnError) {
   for (const auto& file : golden_files()) {
     if (file.extension() != ".npy" && file.extension() != ".safetensors") continue;
     SCOPED_TRACE(file);
-    const std::string bytes = read_bytes(file) + "x";
+    const std::string bytes = read(file) + "x";
     EXPECT_FALSE(survives([&] { return io::parse(bytes_of(bytes), "appended"); }));
   }
 }
@@ -108,7 +108,7 @@ TEST(Hostile, RejectsPastFindings) {
   std::size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(data_path("fuzz"))) {
     SCOPED_TRACE(entry.path());
-    const std::string bytes = read_bytes(entry.path());
+    const std::string bytes = read(entry.path());
     survive_all(bytes);
     EXPECT_FALSE(survives([&] { return io::parse(bytes_of(bytes), "finding"); }));
     ++count;

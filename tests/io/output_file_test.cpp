@@ -26,23 +26,23 @@ TEST_F(Output, WritesThroughALinkWhoseTargetIsNotThereYet) {
   io::save_text(path("first"), "new");
   EXPECT_TRUE(std::filesystem::is_symlink(path("first")));
   EXPECT_TRUE(std::filesystem::is_symlink(path("folder/second")));
-  EXPECT_EQ(read_bytes(path("folder/target")), "new");
+  EXPECT_EQ(read(path("folder/target")), "new");
 }
 
 TEST_F(Output, RefusesALinkIntoAFolderThatIsNotThere) {
   link("missing/target", "link");
-  expect_error([&] { io::save_text(path("link"), "new"); }, Error::Kind::file, {"link", "No such file"});
+  expect_error(Error::Kind::file, {"link", "No such file"}, [&] { io::save_text(path("link"), "new"); });
   EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
 }
 
 TEST_F(Output, RefusesACircleOfLinks) {
   link("b", "a"), link("a", "b");
-  expect_error([&] { io::save_text(path("a"), "new"); }, Error::Kind::file, {"symbolic links"});
+  expect_error(Error::Kind::file, {"symbolic links"}, [&] { io::save_text(path("a"), "new"); });
 }
 
 TEST_F(Output, KnowsOneFileByAllItsNames) {
   std::filesystem::create_directory(path("folder"));
-  write_bytes(path("old"), "");
+  write(path("old"), "");
   link("old", "link"), link("new", "dangling"), link("folder", "way");
   std::filesystem::create_hard_link(path("old"), path("hard"));
   for (const auto& [a, b] : {std::pair{"new", "./new"},
@@ -74,29 +74,29 @@ TEST_F(Output, IsWithoutANameUntilItIsCommitted) {
   const int nameless = open(path("").c_str(), O_TMPFILE | O_WRONLY, 0600);
   if (nameless < 0) GTEST_SKIP() << "this file system has no files without names";
   close(nameless);
-  write_bytes(path("old"), "old");
+  write(path("old"), "old");
   for (const char* name : {"old", "new"}) {
     io::OutputFile file(path(name), "test");
     file.write("text");
     file.finish();
-    EXPECT_EQ(read_bytes(path("old")), "old");
+    EXPECT_EQ(read(path("old")), "old");
     EXPECT_THAT(names(), testing::ElementsAre("old"));
   }
 }
 
 TEST_F(Output, DoesNotReplaceWhatCameMeanwhileBySomethingTorn) {
   io::OutputFile file(path("x"), "test");
-  write_bytes(path("x"), "another's");
+  write(path("x"), "another's");
   file.write("mine");
   file.commit();
-  EXPECT_EQ(read_bytes(path("x")), "mine");
+  EXPECT_EQ(read(path("x")), "mine");
   EXPECT_THAT(names(), testing::ElementsAre("x"));
 }
 
 TEST_F(Output, RemovesTemporaryFilesWhenASignalEndsTheProcess) {
   const io::TemporaryName one(path("")), two(path(""));
   EXPECT_STRNE(one.c_str(), two.c_str());
-  write_bytes(one.c_str(), "half"), write_bytes(two.c_str(), "half");
+  write(one.c_str(), "half"), write(two.c_str(), "half");
   EXPECT_EQ(names().size(), 2u);
   io::remove_temporary_files();
   EXPECT_TRUE(names().empty());
@@ -105,9 +105,9 @@ TEST_F(Output, RemovesTemporaryFilesWhenASignalEndsTheProcess) {
 TEST_F(Output, ForgetsATemporaryNameThatIsRenamed) {
   {
     io::TemporaryName name(path(""));
-    write_bytes(name.c_str(), "whole");
+    write(name.c_str(), "whole");
     EXPECT_EQ(name.rename_to(path("x")), 0);
-    write_bytes(path("x"), "whole");
+    write(path("x"), "whole");
     io::remove_temporary_files();
   }
   EXPECT_THAT(names(), testing::ElementsAre("x"));

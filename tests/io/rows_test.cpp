@@ -62,20 +62,19 @@ TEST_F(Rows, AreReadInEveryOrder) {
     file.push_back(static_cast<char>(dict.size()));
     return file.append(1, '\0').append(dict).append(elements);
   };
-  write_bytes(path("columns.npy"), npy("|i1", "True", std::string("\x01\x02\x03\x04\x05\x06", 6)));
+  write(path("columns.npy"), npy("|i1", "True", std::string("\x01\x02\x03\x04\x05\x06", 6)));
   expect_same(RowsFile(path("columns.npy")).load(Runs{{1, 3}}), Tensor::of({{2, 5}, {3, 6}}).to(DType::i8));
-  write_bytes(path("big.npy"),
-              npy(">i4", "False", std::string("\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\1\0\0\0\0\6", 24)));
+  write(path("big.npy"), npy(">i4", "False", std::string("\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\1\0\0\0\0\6", 24)));
   expect_same(RowsFile(path("big.npy")).load(Runs{{1, 3}}), Tensor::of({{3, 4}, {256, 6}}).to(DType::i32));
 }
 
 TEST_F(Rows, OfAFileThatIsCutOffAreNone) {
   io::save_npy(path("x.npy"), whole_);
   std::filesystem::resize_file(path("x.npy"), std::filesystem::file_size(path("x.npy")) - 1);
-  expect_error([&] { RowsFile(path("x.npy")); }, Error::Kind::data, {"960 bytes", "959"});
+  expect_error(Error::Kind::data, {"960 bytes", "959"}, [&] { RowsFile(path("x.npy")); });
   io::save_npy(path("line.npy"), Tensor::of({1, 2}));
-  expect_error([&] { RowsFile(path("line.npy")); }, Error::Kind::shape, {"rows", "(2,)"});
-  expect_error([&] { RowsFile(path("nofile.npy")); }, Error::Kind::file, {"nofile"});
+  expect_error(Error::Kind::shape, {"rows", "(2,)"}, [&] { RowsFile(path("line.npy")); });
+  expect_error(Error::Kind::file, {"nofile"}, [&] { RowsFile(path("nofile.npy")); });
 }
 
 // The bytes of a file that one process writes, and until the last call nothing or the old file.
@@ -84,18 +83,18 @@ TEST_F(Rows, OfSeveralBecomeOneFile) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const Tensor tensor = whole_.to(dtype);
       io::save_tensor(path(name), tensor);
-      const std::string want = read_bytes(path(name));
-      write_bytes(path(name), "old");
+      const std::string want = read(path(name));
+      write(path(name), "old");
       chmod(path(name).c_str(), 0640);
       {
         SharedFile one(path(name), tensor.shape(), dtype, 2);
         SharedFile other(path(name), one.temporary(), tensor.shape(), dtype, 2);
         other.write(second_, rows_of(tensor, second_)), other.finish();
         one.write(first_, rows_of(tensor, first_)), one.finish();
-        EXPECT_EQ(read_bytes(path(name)), "old");
+        EXPECT_EQ(read(path(name)), "old");
         one.commit();
       }
-      EXPECT_EQ(read_bytes(path(name)), want) << name;
+      EXPECT_EQ(read(path(name)), want) << name;
       struct stat info {};
       stat(path(name).c_str(), &info);
       EXPECT_EQ(info.st_mode & 0777, 0640u);
@@ -110,13 +109,13 @@ TEST_F(Rows, WithoutACommitNothingIsThere) {
     EXPECT_EQ(names().size(), 1u);
   }
   EXPECT_EQ(names().size(), 0u);
-  expect_error([&] { SharedFile(path("x.npy"), "/nowhere/.attn", whole_.shape(), DType::f32, 2); }, Error::Kind::file,
-               {"all ranks share", "all machines"});
-  expect_error([&] { SharedFile(path("x.csv"), whole_.shape(), DType::f32, 2); }, Error::Kind::argument,
-               {".npy or .safetensors"});
+  expect_error(Error::Kind::file, {"all ranks share", "all machines"},
+               [&] { SharedFile(path("x.npy"), "/nowhere/.attn", whole_.shape(), DType::f32, 2); });
+  expect_error(Error::Kind::argument, {".npy or .safetensors"},
+               [&] { SharedFile(path("x.csv"), whole_.shape(), DType::f32, 2); });
   ASSERT_EQ(mkfifo(path("pipe.npy").c_str(), 0600), 0);
-  expect_error([&] { SharedFile(path("pipe.npy"), whole_.shape(), DType::f32, 2); }, Error::Kind::argument,
-               {"several ranks can write"});
+  expect_error(Error::Kind::argument, {"several ranks can write"},
+               [&] { SharedFile(path("pipe.npy"), whole_.shape(), DType::f32, 2); });
 }
 
 // Numbers of rows, as log-sum-exps are: the last dimension.

@@ -3,35 +3,26 @@
 
 #include <random>
 
+#include "attention/element.hpp"
 #include "attn/attention.hpp"
 #include "kernels/units.hpp"
 
 namespace attn {
 
 using Random = std::mt19937_64;
-
-inline std::int64_t draw(Random& random, std::int64_t low, std::int64_t high) {
-  return std::uniform_int_distribution<std::int64_t>(low, high)(random);
-}
-
-inline bool chance(Random& random, double p) { return std::bernoulli_distribution(p)(random); }
+using test::booleans, test::chance, test::pick;
 
 // (b, h, t, d) in one of the layouts that callers have: contiguous, (b, t, h, d) transposed, or part of wider rows.
 inline Tensor layout(Random& random, const Shape& s, DType dtype) {
-  const std::int64_t kind = draw(random, 0, 2);
+  const std::int64_t kind = pick(random, 0, 2);
   if (kind == 0) return Tensor::empty(s, dtype);
   if (kind == 1) return Tensor::empty({s[0], s[2], s[1], s[3]}, dtype).transpose(1, 2);
   return Tensor::empty({s[0], s[1], s[2], s[3] + 5}, dtype).slice(3, 3, s[3] + 3);
 }
 
 inline Tensor normal(Random& random, const Shape& shape, DType dtype) {
-  std::normal_distribution<double> distribution;
-  const Tensor values = Tensor::empty(shape, DType::f32);
-  for (std::int64_t i = 0; i < values.numel(); ++i) {
-    values.data<float>()[i] = static_cast<float>(distribution(random));
-  }
   const Tensor out = layout(random, shape, dtype);
-  out.copy_from(values);
+  out.copy_from(test::normal(random, shape));
   return out;
 }
 
@@ -42,12 +33,6 @@ inline Shape broadcast_shape(Random& random, const Shape& full) {
     if (chance(random, 0.4)) size = 1;
   }
   return shape;
-}
-
-inline Tensor booleans(Random& random, const Shape& shape, double p) {
-  const Tensor t = Tensor::empty(shape, DType::boolean);
-  for (std::int64_t i = 0; i < t.numel(); ++i) t.data<bool>()[i] = chance(random, p);
-  return t;
 }
 
 struct Case {
@@ -72,13 +57,13 @@ struct Case {
 };
 
 inline void draw_intervals(Random& random, Case& c) {
-  const std::int64_t kind = draw(random, 0, 3);
-  const std::int64_t left = draw(random, 0, c.tk), length = draw(random, 0, c.tk);
+  const std::int64_t kind = pick(random, 0, 3);
+  const std::int64_t left = pick(random, 0, c.tk), length = pick(random, 0, c.tk);
   for (std::int64_t r = 0; r < c.tq; ++r) {
     std::int64_t first = 0, last = c.tk;
     if (kind == 1) last = std::min(r + 1, c.tk);                                                        // causal
     if (kind == 2) first = std::max<std::int64_t>(r - left, 0), last = std::min(first + length, c.tk);  // window
-    if (kind == 3) first = draw(random, 0, c.tk), last = draw(random, 0, c.tk);
+    if (kind == 3) first = pick(random, 0, c.tk), last = pick(random, 0, c.tk);
     c.first.push_back(static_cast<std::int32_t>(first));
     c.last.push_back(static_cast<std::int32_t>(last));
     c.centre.push_back(static_cast<std::int32_t>(r));
@@ -109,7 +94,7 @@ inline void draw_options(Random& random, Case& c) {
     for (std::int64_t h = 0; h < c.hq; ++h) c.slopes.set({h}, 0.1 * static_cast<double>(h + 1));
   }
   if (chance(random, 0.2)) {
-    c.block_query = draw(random, 1, 40), c.block_key = draw(random, 1, 70);
+    c.block_query = pick(random, 1, 40), c.block_key = pick(random, 1, 70);
     const auto count = [](std::int64_t n, std::int64_t block) { return (n + block - 1) / block; };
     c.blocks = booleans(random, {c.b, c.hq, count(c.tq, c.block_query), count(c.tk, c.block_key)}, 0.4);
   }
@@ -118,11 +103,11 @@ inline void draw_options(Random& random, Case& c) {
 inline Case draw_case(Random& random) {
   Case c{};
   const bool big = chance(random, 0.3);
-  c.b = draw(random, 1, 2), c.hkv = draw(random, 1, 3), c.hq = c.hkv * draw(random, 1, 3);
-  c.tq = draw(random, 1, big ? 200 : 40), c.tk = draw(random, 1, big ? 500 : 40);
-  c.d = draw(random, 1, chance(random, 0.3) ? 140 : 40), c.dv = chance(random, 0.5) ? c.d : draw(random, 1, 80);
+  c.b = pick(random, 1, 2), c.hkv = pick(random, 1, 3), c.hq = c.hkv * pick(random, 1, 3);
+  c.tq = pick(random, 1, big ? 200 : 40), c.tk = pick(random, 1, big ? 500 : 40);
+  c.d = pick(random, 1, chance(random, 0.3) ? 140 : 40), c.dv = chance(random, 0.5) ? c.d : pick(random, 1, 80);
   const DType dtypes[] = {DType::f32, DType::f32, DType::bf16, DType::bf16, DType::f16};
-  const std::int64_t kind = draw(random, 0, 4);
+  const std::int64_t kind = pick(random, 0, 4);
   draw_tensors(random, c, dtypes[kind]);
   if (kind == 1) c.precision = kernels::Precision::medium;
   draw_options(random, c);
@@ -132,9 +117,9 @@ inline Case draw_case(Random& random) {
 // In float32, and so large that a matrix kernel multiplies parts in bf16 at each precision.
 inline Case draw_large(Random& random) {
   Case c{};
-  c.b = draw(random, 1, 2), c.hkv = draw(random, 1, 2), c.hq = c.hkv * draw(random, 1, 2);
-  c.tq = draw(random, 128, 180), c.tk = draw(random, 128, 300), c.d = draw(random, 64, 140),
-  c.dv = draw(random, 64, 80);
+  c.b = pick(random, 1, 2), c.hkv = pick(random, 1, 2), c.hq = c.hkv * pick(random, 1, 2);
+  c.tq = pick(random, 128, 180), c.tk = pick(random, 128, 300), c.d = pick(random, 64, 140),
+  c.dv = pick(random, 64, 80);
   draw_tensors(random, c, DType::f32);
   if (chance(random, 0.5)) c.precision = kernels::Precision::high;
   draw_options(random, c);
@@ -152,10 +137,7 @@ kernels::Grid<T> grid(const Tensor& t, const Case& c) {
 
 inline kernels::Problem problem(const Case& c) {
   const DType dtype = c.q.dtype();
-  const auto element = dtype == DType::bf16  ? kernels::Element::bf16
-                       : dtype == DType::f16 ? kernels::Element::f16
-                                             : kernels::Element::f32;
-  kernels::Problem p{c.b, c.hq, c.hkv, c.tq, c.tk, c.d, c.dv, element, rows(c.q), rows(c.k), rows(c.v)};
+  kernels::Problem p{c.b, c.hq, c.hkv, c.tq, c.tk, c.d, c.dv, element(dtype), rows(c.q), rows(c.k), rows(c.v)};
   p.scale = static_cast<float>(c.scale), p.softcap = static_cast<float>(c.softcap);
   p.first = c.first.data(), p.last = c.last.data();
   p.keep = grid<bool>(c.keep, c), p.bias = grid<float>(c.bias, c), p.dropout.keep = grid<bool>(c.dropout_keep, c);

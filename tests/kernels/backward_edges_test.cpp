@@ -44,9 +44,9 @@ TEST_P(BackwardEdges, SameBitsWhateverElseIsInTheBatch) {
     for (std::int64_t b = 0; b < c.b; ++b) {
       const Case one = item(c, b);
       const AttentionGradient alone = backward(kernels_, one, forward(kernels_, one));
-      EXPECT_TRUE(same_bits(all.q.slice(0, b, b + 1), alone.q)) << "dq";
-      EXPECT_TRUE(same_bits(all.k.slice(0, b, b + 1), alone.k)) << "dk";
-      EXPECT_TRUE(same_bits(all.v.slice(0, b, b + 1), alone.v)) << "dv";
+      EXPECT_TRUE(test::identical(all.q.slice(0, b, b + 1), alone.q)) << "dq";
+      EXPECT_TRUE(test::identical(all.k.slice(0, b, b + 1), alone.k)) << "dk";
+      EXPECT_TRUE(test::identical(all.v.slice(0, b, b + 1), alone.v)) << "dv";
     }
   }
 }

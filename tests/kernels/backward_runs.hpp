@@ -94,17 +94,12 @@ inline AttentionGradient backward(const kernels::Kernels& kernels, const Case& c
   return out;
 }
 
-inline bool same_bits(const Tensor& a, const Tensor& b) {
-  if (!a.defined()) return !b.defined();
-  const Tensor x = a.contiguous(), y = b.contiguous();
-  return std::memcmp(x.raw(), y.raw(), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())) == 0;
-}
-
 inline void expect_same_bits(const AttentionGradient& a, const AttentionGradient& b) {
-  EXPECT_TRUE(same_bits(a.q, b.q)) << "dq";
-  EXPECT_TRUE(same_bits(a.k, b.k)) << "dk";
-  EXPECT_TRUE(same_bits(a.v, b.v)) << "dv";
-  EXPECT_TRUE(same_bits(a.bias, b.bias)) << "d_bias";
+  EXPECT_TRUE(test::identical(a.q, b.q)) << "dq";
+  EXPECT_TRUE(test::identical(a.k, b.k)) << "dk";
+  EXPECT_TRUE(test::identical(a.v, b.v)) << "dv";
+  EXPECT_TRUE(a.bias.defined() == b.bias.defined() && (!a.bias.defined() || test::identical(a.bias, b.bias)))
+      << "d_bias";
 }
 
 inline double largest(const Tensor& t) {

@@ -10,6 +10,8 @@
 namespace attn::kernels {
 namespace {
 
+using test::pick;
+
 struct Case {
   std::int64_t batch = 1, hkv = 1, group = 1, tq = 1, tk = 1, d = 1, dv = 1;
   float softcap = 0;
@@ -20,10 +22,6 @@ struct Case {
 
   std::int64_t hq() const { return hkv * group; }
 };
-
-std::int64_t pick(std::mt19937_64& random, std::int64_t least, std::int64_t most) {
-  return std::uniform_int_distribution<std::int64_t>(least, most)(random);
-}
 
 Case random_case(std::mt19937_64& random) {
   Case c;

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <vector>
 
+#include "attention/element.hpp"
 #include "attn/attention.hpp"
 #include "attn/tensor.hpp"
 #include "core/seed.hpp"
@@ -9,18 +10,6 @@
 
 namespace attn::kernels {
 namespace {
-
-Element element(const Tensor& t) {
-  if (t.dtype() == DType::i8) return Element::i8;
-  return t.dtype() == DType::bf16 ? Element::bf16 : Element::f32;
-}
-
-Tensor normal(std::mt19937& random, const Shape& shape) {
-  std::normal_distribution<float> distribution;
-  const Tensor t = Tensor::empty(shape);
-  for (std::int64_t i = 0; i < t.numel(); ++i) t.data<float>()[i] = distribution(random);
-  return t;
-}
 
 // y = x · weightᵀ + bias by the many rows' kernel.
 Tensor many(const Kernels& kernel, const Tensor& x, const Tensor& weight, const Tensor& bias, Precision precision) {
@@ -38,8 +27,8 @@ Tensor many(const Kernels& kernel, const Tensor& x, const Tensor& weight, const 
                   .bias = bias.defined() ? bias.data<float>() : nullptr,
                   .c = y.raw(),
                   .c_row = n,
-                  .a_element = element(x),
-                  .b_element = element(weight),
+                  .a_element = element(x.dtype()),
+                  .b_element = element(weight.dtype()),
                   .precision = precision};
   const ProductPlan plan = kernels::plan(p, kernel, 1);
   const Poisoned packed(plan.packed);
@@ -74,13 +63,13 @@ Result few(const Kernels& kernel, const Tensor& x, const Tensor& weight, const T
                   k,
                   rows.data<float>(),
                   rows.stride(0),
-                  element(weight),
+                  element(weight.dtype()),
                   weight.raw(),
                   weight.stride(0),
                   bias.defined() ? bias.data<float>() : nullptr,
                   result.y.data<float>(),
                   n,
-                  element(x),
+                  element(x.dtype()),
                   precision};
   const FewRowsPlan plan = kernels::plan(p, kernel, 1);
   for (std::int64_t i = 0; i < plan.tasks[0]; ++i) {
@@ -104,9 +93,9 @@ TEST_P(FewRowsOf, AreTheBitsOfManyRows) {
     SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << m << " " << n << " " << k);
     constexpr Precision precisions[] = {Precision::highest, Precision::high, Precision::medium};
     const Precision precision = precisions[round % 3];
-    const Tensor all_x = normal(random, {m, k + 3}), wide = normal(random, {n, k + 5});
+    const Tensor all_x = test::normal(random, {m, k + 3}), wide = test::normal(random, {n, k + 5});
     const Tensor x = (round % 4 == 2 ? all_x.to(DType::bf16) : all_x).slice(1, 0, k);
-    const Tensor bias = round % 4 == 1 ? Tensor{} : normal(random, {n});
+    const Tensor bias = round % 4 == 1 ? Tensor{} : test::normal(random, {n});
     for (const Tensor& all : {wide, wide.to(DType::bf16), bytes(random, wide.shape())}) {
       const Tensor weight = all.slice(1, 1, k + 1), same = all.dtype() == DType::i8 ? weight.to(DType::bf16) : weight;
       const Result found = few(kernels_, x, weight, bias, precision);

@@ -16,12 +16,7 @@
 namespace attn::kernels {
 
 using Random = std::mt19937_64;
-
-std::int64_t draw(Random& random, std::int64_t low, std::int64_t high) {
-  return std::uniform_int_distribution<std::int64_t>(low, high)(random);
-}
-
-inline bool chance(Random& random, double p) { return std::bernoulli_distribution(p)(random); }
+using test::chance, test::pick;
 
 inline float rounded(float x) { return static_cast<float>(bfloat16(x)); }
 
@@ -32,7 +27,7 @@ struct Operand {
   Rows rows{};
 
   Operand(Random& random, Element element, std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t width) {
-    const std::int64_t gap = chance(random, 0.5) ? 0 : draw(random, 1, 40);
+    const std::int64_t gap = chance(random, 0.5) ? 0 : pick(random, 1, 40);
     if (chance(random, 0.5)) {  // (b, h, t, width)
       rows.token = width + gap, rows.head = t * rows.token, rows.batch = h * rows.head;
     } else {  // (b, t, h, width)
@@ -114,10 +109,10 @@ inline void draw_masks(Random& random, Case& c) {
 // Everything; a causal edge; or any interval, empty ones among them.
 inline void draw_intervals(Random& random, Case& c) {
   Problem& p = c.p;
-  const std::int64_t kind = draw(random, 0, 2);
+  const std::int64_t kind = pick(random, 0, 2);
   for (std::int64_t i = 0; i < p.tq; ++i) {
-    const std::int64_t from = kind == 2 ? draw(random, 0, p.tk) : 0;
-    const std::int64_t to = kind == 0 ? p.tk : kind == 1 ? std::min(p.tk, i + 1) : draw(random, 0, p.tk);
+    const std::int64_t from = kind == 2 ? pick(random, 0, p.tk) : 0;
+    const std::int64_t to = kind == 0 ? p.tk : kind == 1 ? std::min(p.tk, i + 1) : pick(random, 0, p.tk);
     c.first.push_back(static_cast<std::int32_t>(from)), c.last.push_back(static_cast<std::int32_t>(to));
   }
   p.first = c.first.data(), p.last = c.last.data();
@@ -132,10 +127,10 @@ inline Case draw_case(Random& random, Element element, Precision precision) {
   Case c;
   Problem& p = c.p;
   const bool large = chance(random, 0.1), tiled = tiles_take_large(element, precision) && chance(random, 0.5);
-  p.batch = draw(random, 1, 2), p.hkv = draw(random, 1, 2), p.hq = p.hkv * draw(random, 1, 3);
-  p.tq = tiled ? draw(random, 128, 200) : draw(random, 1, large ? 700 : 70);
-  p.tk = tiled ? draw(random, 128, 400) : draw(random, 1, large ? 700 : 300);
-  const auto width = [&] { return chance(random, 0.4) ? 32 * draw(random, 1, 4) : draw(random, 1, 140); };
+  p.batch = pick(random, 1, 2), p.hkv = pick(random, 1, 2), p.hq = p.hkv * pick(random, 1, 3);
+  p.tq = tiled ? pick(random, 128, 200) : pick(random, 1, large ? 700 : 70);
+  p.tk = tiled ? pick(random, 128, 400) : pick(random, 1, large ? 700 : 300);
+  const auto width = [&] { return chance(random, 0.4) ? 32 * pick(random, 1, 4) : pick(random, 1, 140); };
   p.d = width(), p.dv = width();
   p.element = element, p.precision = precision;
   c.q = std::make_unique<Operand>(random, element, p.batch, p.hq, p.tq, p.d), p.q = c.q->rows;
@@ -143,7 +138,7 @@ inline Case draw_case(Random& random, Element element, Precision precision) {
   c.v = std::make_unique<Operand>(random, element, p.batch, p.hkv, p.tk, p.dv), p.v = c.v->rows;
   const float scales[] = {1 / std::sqrt(static_cast<float>(p.d)), 1 / std::sqrt(static_cast<float>(p.d)), -0.3f, 0,
                           1e-30f};
-  p.scale = scales[draw(random, 0, 4)];
+  p.scale = scales[pick(random, 0, 4)];
   p.softcap = chance(random, 0.25) ? 2.5f : 0;
   draw_intervals(random, c);
   draw_masks(random, c);

@@ -115,7 +115,7 @@ TEST_P(Matrix, ARowDoesNotDependOnOtherRows) {
       const Case c = draw_case(random, kind.element, kind.precision);
       const Problem& p = c.p;
       const Result all = run(kernels_, p, random);
-      const std::int64_t b = draw(random, 0, p.batch - 1), h = draw(random, 0, p.hq - 1), i = draw(random, 0, p.tq - 1);
+      const std::int64_t b = pick(random, 0, p.batch - 1), h = pick(random, 0, p.hq - 1), i = pick(random, 0, p.tq - 1);
       const std::int64_t kv = h / (p.hq / p.hkv), bytes = p.element == Element::f32 ? 4 : 2;
       Problem one = p;
       one.batch = one.hq = one.hkv = 1;

@@ -2,17 +2,15 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/element.hpp"
 #include "attn/tensor.hpp"
 #include "kernels/units.hpp"
 
 namespace attn::kernels {
 namespace {
 
+using test::identical, test::pick;
 using Random = std::mt19937_64;
-
-std::int64_t draw(Random& random, std::int64_t low, std::int64_t high) {
-  return std::uniform_int_distribution<std::int64_t>(low, high)(random);
-}
 
 struct Kind {
   const char* name;
@@ -30,15 +28,11 @@ constexpr Kind kKinds[] = {{"float32", DType::f32, DType::f32, DType::f32, Preci
                            {"bf16 by float32, high", DType::bf16, DType::f32, DType::f32, Precision::high},
                            {"bf16 by float32, highest", DType::bf16, DType::f32, DType::f32, Precision::highest}};
 
-Element element(const Tensor& t) {
-  return t.dtype() == DType::bf16 ? Element::bf16 : t.dtype() == DType::f16 ? Element::f16 : Element::f32;
-}
-
 // (rows, columns), with a gap after each row or, transposed, after each column.
 Tensor matrix(Random& random, std::int64_t rows, std::int64_t columns, DType dtype) {
-  const bool transposed = draw(random, 0, 1) == 1;
+  const bool transposed = pick(random, 0, 1) == 1;
   const std::int64_t lines = transposed ? columns : rows, length = transposed ? rows : columns;
-  const Tensor wide = Tensor::empty({lines, length + draw(random, 0, 3)}, dtype);
+  const Tensor wide = Tensor::empty({lines, length + pick(random, 0, 3)}, dtype);
   std::normal_distribution<double> normal;
   Tensor t = wide.slice(1, 0, length);
   for (std::int64_t i = 0; i < lines; ++i) {
@@ -54,14 +48,14 @@ struct Case {
 
 Case draw_case(Random& random, const Kind& kind) {
   // Depths of one block at most; of many; of several, and several tasks.
-  const std::int64_t depth = draw(random, 0, 4), most = depth == 0 ? 2500 : depth == 1 ? 400 : 100;
-  const std::int64_t m = depth == 0 ? draw(random, 1, 40) : draw(random, depth == 1 ? 97 : 1, 220);
-  const std::int64_t n = draw(random, 1, depth == 0 ? 70 : depth == 1 ? 150 : 300);
-  const bool whole = draw(random, 0, 2) == 0;  // rows that can be read in place
-  const std::int64_t k = whole ? 32 * draw(random, 1, most / 32) : draw(random, 1, most);
+  const std::int64_t depth = pick(random, 0, 4), most = depth == 0 ? 2500 : depth == 1 ? 400 : 100;
+  const std::int64_t m = depth == 0 ? pick(random, 1, 40) : pick(random, depth == 1 ? 97 : 1, 220);
+  const std::int64_t n = pick(random, 1, depth == 0 ? 70 : depth == 1 ? 150 : 300);
+  const bool whole = pick(random, 0, 2) == 0;  // rows that can be read in place
+  const std::int64_t k = whole ? 32 * pick(random, 1, most / 32) : pick(random, 1, most);
   Case c{kind, matrix(random, m, k, kind.a), matrix(random, k, n, kind.b), {}, {}};
-  if (draw(random, 0, 1)) c.bias = matrix(random, 1, n, DType::f32).contiguous();
-  if (draw(random, 0, 1)) c.residual = matrix(random, m, n, DType::f32).contiguous();
+  if (pick(random, 0, 1)) c.bias = matrix(random, 1, n, DType::f32).contiguous();
+  if (pick(random, 0, 1)) c.residual = matrix(random, m, n, DType::f32).contiguous();
   return c;
 }
 
@@ -82,9 +76,9 @@ Tensor run(const Kernels& kernels, const Case& c, Random& random) {
                   .bias = c.bias.defined() ? c.bias.data<float>() : nullptr,
                   .c = out.raw(),
                   .c_row = c.b.size(1),
-                  .a_element = element(c.a),
-                  .b_element = element(c.b),
-                  .c_element = element(out),
+                  .a_element = element(c.a.dtype()),
+                  .b_element = element(c.b.dtype()),
+                  .c_element = element(out.dtype()),
                   .precision = c.kind.precision,
                   .residual = c.residual.defined() ? c.residual.data<float>() : nullptr};
   const ProductPlan plan = kernels::plan(p, kernels, 1);
@@ -92,10 +86,6 @@ Tensor run(const Kernels& kernels, const Case& c, Random& random) {
   for (const std::int64_t i : shuffled(plan.pack_tasks, random)) plan.kernel->pack(p, plan, packed.data.get(), i);
   const bool fits = run_product(p, plan, packed.data.get(), shuffled(plan.tasks[0], random));
   return fits ? out : Tensor{};
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.numel()) * size_of(a.dtype())) == 0;
 }
 
 double rounded(double x) { return static_cast<double>(static_cast<float>(bfloat16(static_cast<float>(x)))); }
@@ -148,7 +138,7 @@ TEST_P(Products, HighTasksAgreeWithFloat64) {
   for (unsigned seed = 201; seed <= 200 + test::seeds(4); ++seed) {
     Random random(seed);
     Case c{kKinds[seed % 2 == 0 ? 0 : 4], {}, {}, matrix(random, 1, 40, DType::f32).contiguous(), {}};
-    c.a = matrix(random, 6200 + draw(random, 0, 20), 400, c.kind.a), c.b = matrix(random, 400, 40, c.kind.b);
+    c.a = matrix(random, 6200 + pick(random, 0, 20), 400, c.kind.a), c.b = matrix(random, 400, 40, c.kind.b);
     SCOPED_TRACE(std::string(c.kind.name) + ", seed " + std::to_string(seed) + ": " + c.a.shape().str());
     expect_close(c, run(kernels_, c, random), has_matrix());
     if (HasFatalFailure()) return;
@@ -162,7 +152,7 @@ TEST_P(Products, AnElementDoesNotDependOnTheOthers) {
       Random random(seed);
       const Case c = draw_case(random, kind);
       const Tensor all = run(kernels_, c, random);
-      const std::int64_t i = draw(random, 0, all.size(0) - 1), j = draw(random, 0, all.size(1) - 1);
+      const std::int64_t i = pick(random, 0, all.size(0) - 1), j = pick(random, 0, all.size(1) - 1);
       Case row = c, column = c, dense = c;
       row.a = c.a.slice(0, i, i + 1);
       column.b = c.b.slice(1, j, j + 1);
@@ -172,9 +162,9 @@ TEST_P(Products, AnElementDoesNotDependOnTheOthers) {
       }
       dense.a = c.a.clone(), dense.b = c.b.transpose(0, 1).clone().transpose(0, 1);
       SCOPED_TRACE(std::string(kind.name) + ", seed " + std::to_string(seed));
-      EXPECT_TRUE(same_bits(run(kernels_, row, random), all.slice(0, i, i + 1)));
-      EXPECT_TRUE(same_bits(run(kernels_, column, random), all.slice(1, j, j + 1).contiguous()));
-      EXPECT_TRUE(same_bits(run(kernels_, dense, random), all));
+      EXPECT_TRUE(identical(run(kernels_, row, random), all.slice(0, i, i + 1)));
+      EXPECT_TRUE(identical(run(kernels_, column, random), all.slice(1, j, j + 1).contiguous()));
+      EXPECT_TRUE(identical(run(kernels_, dense, random), all));
     }
   }
 }

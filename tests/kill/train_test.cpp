@@ -10,11 +10,7 @@ class KillTraining : public KillTest {
   void SetUp() override {
     KillTest::SetUp();
     setenv("OMP_WAIT_POLICY", "passive", 1);  // threads that wait leave the processor to others
-    std::mt19937 rng(1);
-    constexpr const char* kWords[] = {"attend ", "query ", "key ", "value ", "head ", "mask ", "soft ", "sum.\n"};
-    std::string text;
-    for (int i = 0; i < 2000; ++i) text += kWords[rng() % 8];
-    write("text.txt", text);
+    write_words();
   }
 
   // A checkpoint a step, so that most moments find one being written.

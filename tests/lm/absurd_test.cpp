@@ -21,7 +21,7 @@ bool loads_or_refuses(const fs::path& path) {
     LanguageModel model = load_language_model(path);
     const std::vector<std::vector<std::int64_t>> prompts{{1, 2, 3}, {4}};
     try {
-      model.forward(Tensor::from(std::span<const std::int64_t>(prompts[0]), {1, 3}));
+      model.forward(integers(prompts[0], {1, 3}));
       generate(model, prompts, {.tokens = 3}, 1);
     } catch (const Error&) {
     }

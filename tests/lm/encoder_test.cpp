@@ -44,7 +44,7 @@ TEST(Encoder, ATextIsTheSameWhateverIsBesideIt) {
 TEST(Encoder, PoolsHiddenStates) {
   Encoder encoder = load_encoder(kBert);
   const Texts texts{{5, 7, 11, 2}};
-  const Tensor hidden = encoder.forward(Tensor::from(std::span<const std::int64_t>(texts[0]), {4}));
+  const Tensor hidden = encoder.forward(integers(texts[0]));
   const Tensor mean = encoder.embed(texts, Pooling::mean, false), first = encoder.embed(texts, Pooling::first, false);
   const Tensor normalised = encoder.embed(texts);
   double squares = 0;
@@ -60,7 +60,7 @@ TEST(Encoder, PoolsHiddenStates) {
 
 TEST(Encoder, RecordsEveryHeadsSteps) {
   Encoder encoder = load_encoder(kBert);
-  const Tensor ids = Tensor::from(std::span<const std::int64_t>(std::vector<std::int64_t>{5, 7, 11, 2}), {4});
+  const Tensor ids = integers({5, 7, 11, 2});
   Trace trace;
   const Tensor y = encoder.forward(ids, &trace);
   const Tensor weights = trace["encoder.layer.1.attention.weights"].select(0, 0);

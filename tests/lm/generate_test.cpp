@@ -125,8 +125,7 @@ TEST(Generation, AWindowsMemoryStays) {
   for (int i = 0; i < 300; ++i) decoder.read(Ids{text[static_cast<std::size_t>(i)]});
   EXPECT_EQ(decoder.bytes(), held);
   EXPECT_EQ(decoder.length(), 3300);
-  expect_of_largest(logits, model.forward(Tensor::from(std::span<const std::int64_t>(text), {3000})).select(0, 2999),
-                    2e-5, "pieces");
+  expect_of_largest(logits, model.forward(integers(text)).select(0, 2999), 2e-5, "pieces");
   for (std::size_t at = 0; at < 700; at += 7) stepwise.read(0, std::span(text).subspan(at, 7));
   expect_of_largest(stepwise.read(0, std::span(text).subspan(700)), logits, 2e-5, "other pieces");
 }

@@ -3,10 +3,8 @@
 #include "attn/cross_entropy.hpp"
 #include "lm/gpt_double.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 constexpr double kStep = 1e-5, kTolerance = 1e-5;
 
@@ -147,3 +145,4 @@ TEST(GptGradients, WholeModels) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -48,7 +48,7 @@ TEST(GPTSteps, AreTheirOwnArithmetic) {
   Generator rng(5);
   GPT model({.vocab_size = 11, .context_length = 8, .layers = 3, .heads = 2, .width = 12}, rng);
   for (Parameter* p : model.parameters()) p->value = rng.randn(p->value.shape());
-  const Tensor ids = Tensor::from(std::span<const Int>(std::vector<Int>{1, 7, 3, 0, 10, 3, 5, 5, 2, 9, 4, 8}), {2, 6});
+  const Tensor ids = integers({1, 7, 3, 0, 10, 3, 5, 5, 2, 9, 4, 8}, {2, 6});
   Trace trace;
   model.forward(ids, &trace).fill(NAN);
   for (Int item = 0; item < 2; ++item) {

@@ -7,20 +7,13 @@
 #include "attn/optim.hpp"
 #include "lm/gpt_double.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 GPTConfig small() {
   GPTConfig config;
   config.vocab_size = 11, config.context_length = 8, config.layers = 2, config.heads = 2, config.width = 8;
   return config;
-}
-
-Tensor ids_of(std::initializer_list<std::int64_t> ids) {
-  const std::vector<std::int64_t> all(ids);
-  return Tensor::from(std::span<const std::int64_t>(all), {static_cast<std::int64_t>(all.size())});
 }
 
 TEST(Gpt, SizesByName) {
@@ -70,7 +63,7 @@ TEST(Gpt, ZerosDrawNothing) {
   Generator other(6);
   GPT drawn(small(), other);
   model.load_state_dict(drawn.state_dict());
-  const Tensor ids = ids_of({1, 2, 3});
+  const Tensor ids = integers({1, 2, 3});
   EXPECT_TRUE(identical(model.forward(ids), drawn.forward(ids)));
 }
 
@@ -172,7 +165,7 @@ TEST(Gpt, LossInPartsIsTheLoss) {
 TEST(Gpt, FactorsOfBackwardAddUp) {
   Generator rng(1);
   GPT model(small(), rng);
-  const Tensor ids = ids_of({1, 2, 3, 4}), targets = ids_of({2, 3, 4, 5});
+  const Tensor ids = integers({1, 2, 3, 4}), targets = integers({2, 3, 4, 5});
   const auto grads = [&](std::initializer_list<double> factors) {
     model.zero_grad();
     for (const double factor : factors) model.loss(ids, targets), model.backward(factor);
@@ -223,7 +216,7 @@ TEST(Gpt, BatchesWithUnequalTargetsAddUpToOne) {
 TEST(Gpt, IgnoredTargetsGiveNoGradient) {
   Generator rng(1);
   GPT model(small(), rng);
-  EXPECT_EQ(model.loss(ids_of({1, 2}), ids_of({-100, -100})), 0);
+  EXPECT_EQ(model.loss(integers({1, 2}), integers({-100, -100})), 0);
   model.backward();
   for (const Parameter* p : model.parameters()) {
     for (const double g : values(p->grad)) EXPECT_EQ(g, 0) << p->name;
@@ -236,7 +229,7 @@ TEST(Gpt, DropoutActsInTrainModeOnly) {
     GPTConfig config = small();
     config.dropout = 0.5;
     GPT model(config, rng);
-    const Tensor ids = ids_of({1, 2, 3, 4});
+    const Tensor ids = integers({1, 2, 3, 4});
     const Tensor plain = model.forward(ids);
     EXPECT_TRUE(identical(model.forward(ids), plain));
     model.train();
@@ -251,7 +244,7 @@ TEST(Gpt, ATraceNamesTheSteps) {
   Generator rng(1);
   GPT model(small(), rng);
   Trace trace;
-  model.forward(ids_of({1, 2, 3}), &trace);
+  model.forward(integers({1, 2, 3}), &trace);
   EXPECT_EQ(trace["h.1.attn.weights"].shape(), (Shape{1, 2, 3, 3}));
   EXPECT_EQ(trace["h.0.output"].shape(), (Shape{1, 3, 8}));
 }
@@ -259,8 +252,8 @@ TEST(Gpt, ATraceNamesTheSteps) {
 TEST(Gpt, Errors) {
   Generator rng(1);
   GPT model(small(), rng);
-  expect_error(Error::Kind::argument, {"[0, 11)", "11"}, [&] { model.forward(ids_of({1, 11})); });
-  expect_error(Error::Kind::argument, {"-1"}, [&] { model.forward(ids_of({-1})); });
+  expect_error(Error::Kind::argument, {"[0, 11)", "11"}, [&] { model.forward(integers({1, 11})); });
+  expect_error(Error::Kind::argument, {"-1"}, [&] { model.forward(integers({-1})); });
   expect_error(Error::Kind::shape, {"1 to 8 tokens"}, [&] { model.forward(Tensor::zeros({9}, DType::i64)); });
   expect_error(Error::Kind::shape, {"1 to 8 tokens"}, [&] { model.forward(Tensor::zeros({2, 0}, DType::i64)); });
   expect_error(Error::Kind::shape, {"1 to 8 tokens"}, [&] { model.forward({}); });
@@ -269,9 +262,11 @@ TEST(Gpt, Errors) {
   expect_error(Error::Kind::argument, {"forward() before backward()"}, [&] {
     GPT(small(), rng).backward(Tensor::ones({1, 11}));
   });
-  expect_error(Error::Kind::shape, {"targets"}, [&] { model.loss(ids_of({1, 2}), ids_of({1})); });
-  expect_error(Error::Kind::argument, {"-100 to ignore", "12"}, [&] { model.loss(ids_of({1, 2}), ids_of({1, 12})); });
-  model.forward(ids_of({1, 2}));
+  expect_error(Error::Kind::shape, {"targets"}, [&] { model.loss(integers({1, 2}), integers({1})); });
+  expect_error(Error::Kind::argument, {"-100 to ignore", "12"}, [&] {
+    model.loss(integers({1, 2}), integers({1, 12}));
+  });
+  model.forward(integers({1, 2}));
   expect_error(Error::Kind::shape, {"d_logits"}, [&] { model.backward(Tensor::ones({3, 11})); });
   for (const auto change :
        {&GPTConfig::vocab_size, &GPTConfig::context_length, &GPTConfig::layers, &GPTConfig::heads, &GPTConfig::width}) {
@@ -302,11 +297,12 @@ TEST(Gpt, FiniteInFiniteOut) {
   }
   const Tensor logits = tensor({largest, -largest, 0}, {1, 3}, DType::f32);
   for (std::int64_t target = 0; target < 3; ++target) {
-    EXPECT_TRUE(std::isfinite(cross_entropy(logits, ids_of({target})).loss));
+    EXPECT_TRUE(std::isfinite(cross_entropy(logits, integers({target})).loss));
     const Tensor gradient = logits.clone();
-    cross_entropy_in_place(gradient, ids_of({target}), 1);
+    cross_entropy_in_place(gradient, integers({target}), 1);
     expect_finite(gradient, "its gradient");
   }
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -6,10 +6,8 @@
 #include "attn/pretrained.hpp"
 #include "core/testing.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 GPT hybrid() {
   Generator rng(5);
@@ -87,3 +85,4 @@ TEST(Hybrid, IsSavedAndLoaded) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -15,16 +15,6 @@ namespace {
 
 using Kind = Error::Kind;
 
-constexpr std::int64_t kIds[] = {3, 1, 4};
-
-void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const auto at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
 void copy_model(const char* family, const fs::path& to) {
   for (const auto& entry : fs::directory_iterator(kData / family)) fs::copy_file(entry, to / entry.path().filename());
 }
@@ -118,7 +108,7 @@ TEST(Pretrained, SavesWhatTransformersReads) {
   const char* from = std::getenv("ATTN_FROM");
   LanguageModel model = load_language_model(from ? fs::path(from) : kData / "gguf" / "gemma3.gguf");
   save_language_model(folder, model);
-  const Tensor ids = Tensor::from(std::span<const std::int64_t>(std::vector<std::int64_t>{5, 7, 11, 2, 9, 30}), {2, 3});
+  const Tensor ids = integers({5, 7, 11, 2, 9, 30}, {2, 3});
   const io::NamedTensors golden{.tensors = {{"ids", ids}, {"logits", model.forward(ids)}}};
   io::save_safetensors(folder / "logits.safetensors", golden);
   LanguageModel again = load_language_model(folder);
@@ -130,7 +120,7 @@ TEST(Pretrained, SavesWhatTransformersReads) {
 TEST(Pretrained, SavesWhatWasBuilt) {
   std::vector<fs::path> all{kData / "gpt2" / "untied-bf16"};
   for (const std::string& family : families()) all.push_back(kData / family);
-  const Tensor ids = Tensor::from(std::span<const std::int64_t>(std::vector<std::int64_t>{5, 7, 11, 2, 9, 30}), {2, 3});
+  const Tensor ids = integers({5, 7, 11, 2, 9, 30}, {2, 3});
   for (const fs::path& from : all) {
     SCOPED_TRACE(from);
     LanguageModel read = load_language_model(from);
@@ -260,9 +250,7 @@ TEST(PretrainedMistakes, KeysThatNobodyReadsAreNamed) {
 
 // As transformers 5 has it, whatever tie_word_embeddings says.
 TEST(Pretrained, AHeadThatDiffersIsKept) {
-  const auto logits = [](const fs::path& folder) {
-    return load_language_model(folder).forward(Tensor::from(std::span<const std::int64_t>(kIds), {3}));
-  };
+  const auto logits = [](const fs::path& folder) { return load_language_model(folder).forward(integers({3, 1, 4})); };
   const Folder folder;
   const auto changed = [&](const char* called, float scale) {
     const fs::path copy = fs::path(folder) / called;

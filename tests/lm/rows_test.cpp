@@ -5,10 +5,8 @@
 #include "attn/generate.hpp"
 #include "lm/gpt_double.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 TEST(Rows, LayerNormsGradientsAreSumsOverAllTasks) {
   constexpr std::int64_t rows = 700, width = 21;
@@ -113,3 +111,4 @@ TEST(Sampling, WhatIsImpossibleIsNotDrawnByAZero) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -61,7 +61,7 @@ TEST_F(SmolLM2, WritesTheSameInABatchAndWithoutACache) {
     std::vector<std::int64_t> text = prompts[i];
     text.insert(text.end(), together[i].ids.begin(), together[i].ids.end());
     const auto count = static_cast<std::int64_t>(text.size());
-    const Tensor logits = model.forward(Tensor::from(std::span<const std::int64_t>(text), {count}));
+    const Tensor logits = model.forward(integers(text));
     for (std::int64_t at = count - 31; at < count - 1; ++at) {
       EXPECT_EQ(candidates(logits.select(0, at), {.temperature = 0})[0].id, text[static_cast<std::size_t>(at) + 1]);
     }

@@ -2,11 +2,10 @@
 #include "attn/reference.hpp"
 #include "modules/helpers.hpp"
 
+namespace attn::test {
 namespace {
 
 namespace ref = attn::reference;
-using namespace attn;
-using namespace attn::test;
 using Kind = Error::Kind;
 
 // One head over x (t, d_in), from the weights of a state_dict.
@@ -201,3 +200,4 @@ TEST(Forward, NoTokensGiveNoRows) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -2,10 +2,8 @@
 // float32: the step is wide and the tolerance that of its rounding.
 #include "modules/helpers.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 constexpr double kStep = 5e-3, kTolerance = 4e-4;
 
@@ -149,3 +147,4 @@ TEST(ModuleGradients, BackwardNeedsAForwardAndTheOutputsShape) {
 }
 
 }  // namespace
+}  // namespace attn::test

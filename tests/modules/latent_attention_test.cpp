@@ -5,10 +5,8 @@
 #include "modules/helpers.hpp"
 #include "ops/stored.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 constexpr LatentSizes kSizes{.query = 7, .latent = 8, .plain = 3, .rotary = 4, .value = 5};
 constexpr LatentSizes kNoQueryLatent{.latent = 8, .plain = 3, .rotary = 4, .value = 5};
@@ -311,3 +309,4 @@ TEST(LatentAttention, MistakesAreNamed) {
 }
 
 }  // namespace
+}  // namespace attn::test

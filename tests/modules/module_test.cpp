@@ -1,10 +1,9 @@
 // Construction, state_dicts, modes, dropout and traces.
 #include "modules/helpers.hpp"
 
+namespace attn::test {
 namespace {
 
-using namespace attn;
-using namespace attn::test;
 using Kind = Error::Kind;
 
 std::string names_and_shapes(Module& module) {
@@ -283,3 +282,4 @@ TEST(Traces, TheLastStepIsTheOutputAndTracingChangesNothing) {
 }
 
 }  // namespace
+}  // namespace attn::test

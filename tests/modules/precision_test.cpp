@@ -9,10 +9,8 @@
 #include "core/largest.hpp"
 #include "modules/helpers.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 // `epsilons` of bf16, of the largest.
 void expect_near(const Tensor& got, const Tensor& want, double epsilons, const std::string& what) {
@@ -137,3 +135,4 @@ TEST(Precision, LinearsThreadsDoNotChangeABit) {
 }
 
 }  // namespace
+}  // namespace attn::test

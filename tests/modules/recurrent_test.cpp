@@ -4,10 +4,9 @@
 #include "modules/helpers.hpp"
 #include "ops/stored.hpp"
 
+namespace attn::test {
 namespace {
 
-using namespace attn;
-using namespace attn::test;
 using Layer = RecurrentLayer;
 using Recurrent = Layer::Kind;
 
@@ -232,3 +231,4 @@ TEST(RecurrentModules, StepsCanBeEdited) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -3,10 +3,8 @@
 
 #include "modules/helpers.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 using Matrix = std::vector<std::vector<double>>;
 
@@ -151,3 +149,4 @@ TEST(Rope, WiderThanAHeadIsRefused) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -10,17 +10,13 @@
 
 #include "attn/error.hpp"
 #include "core/seed.hpp"
+#include "core/testing.hpp"
 #include "ops/dense.hpp"
 
 namespace attn {
 namespace {
 
-Tensor normal(std::mt19937& random, const Shape& shape, float size = 1) {
-  std::normal_distribution<float> distribution(0, size);
-  const Tensor t = Tensor::empty(shape);
-  for (std::int64_t i = 0; i < t.numel(); ++i) t.data<float>()[i] = distribution(random);
-  return t;
-}
+using test::normal;
 
 Parameter in_bytes(const Tensor& value) {
   Parameter matrix{"w", value, {}};

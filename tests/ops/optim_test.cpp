@@ -3,10 +3,8 @@
 
 #include "core/testing.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 Parameter parameter(std::mt19937& rng, const std::string& name, const Shape& shape) {
   return {name, uniform(rng, shape, DType::f32), uniform(rng, shape, DType::f32, -2, 2)};
@@ -135,3 +133,4 @@ TEST(CosineSchedule, WarmsUpAndFalls) {
 }
 
 }  // namespace
+}  // namespace attn::test

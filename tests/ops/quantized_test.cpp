@@ -14,13 +14,6 @@ namespace {
 
 constexpr std::int64_t kRows = 7, kOutputs = 37, kWidth = 512;
 
-Tensor drawn(const Shape& shape, std::mt19937_64& random) {
-  std::normal_distribution<float> normal;
-  const Tensor x = Tensor::empty(shape);
-  for (std::int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = normal(random);
-  return x;
-}
-
 QuantizedMatrix drawn_matrix(std::mt19937_64& random) {
   QuantizedMatrix matrix(kOutputs, kWidth, {.bits = 4, .has_least = true});
   std::uniform_int_distribution<int> code(0, 15);
@@ -38,15 +31,10 @@ Tensor projected(const Tensor& x, const QuantizedMatrix& weight, const Tensor& b
   return project(x, {}, bias, {.precision = precision, .dtype = DType::f32, .blocks = &weight});
 }
 
-void expect_same_bits(const Tensor& a, const Tensor& b) {
-  ASSERT_EQ(a.shape(), b.shape());
-  EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.numel()) * sizeof(float)), 0);
-}
-
 struct QuantizedProject : testing::Test {
   std::mt19937_64 random{11};
   const QuantizedMatrix weight = drawn_matrix(random);
-  const Tensor x = drawn({kRows, kWidth}, random), bias = drawn({kOutputs}, random);
+  const Tensor x = normal(random, {kRows, kWidth}), bias = normal(random, {kOutputs});
 };
 
 // A number is off by half of a 127th of its block's largest at medium, by half of a 254th of that at high; adding up in
@@ -85,7 +73,7 @@ TEST_F(QuantizedProject, ARowHasTheSameBitsAlone) {
     const Tensor all = projected(x, weight, bias, precision);
     for (std::int64_t i = 0; i < kRows; ++i) {
       const Tensor alone = projected(x.slice(0, i, i + 1), weight, bias, precision);
-      expect_same_bits(alone, all.slice(0, i, i + 1).contiguous());
+      EXPECT_TRUE(identical(alone, all.slice(0, i, i + 1).contiguous()));
     }
   }
 }
@@ -101,7 +89,7 @@ TEST_F(QuantizedProject, RowsThatAreNotFinite) {
                  exact = projected(other, weight, bias, Precision::highest);
     for (std::int64_t i = 0; i < kRows; ++i) {
       const Tensor& wanted = i == 2 || i == 4 ? exact : before;
-      expect_same_bits(after.slice(0, i, i + 1).contiguous(), wanted.slice(0, i, i + 1).contiguous());
+      EXPECT_TRUE(identical(after.slice(0, i, i + 1).contiguous(), wanted.slice(0, i, i + 1).contiguous()));
     }
   }
 }

@@ -5,10 +5,8 @@
 
 #include "core/testing.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 struct ConvolutionCase {
   Tensor x, weight, d_output, d_state;
@@ -233,3 +231,4 @@ TEST(GatedNorm, IsItsDefinitionAndItsGradientFiniteDifferences) {
 }
 
 }  // namespace
+}  // namespace attn::test

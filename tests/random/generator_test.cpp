@@ -3,10 +3,9 @@
 #include "attn/reference.hpp"
 #include "core/testing.hpp"
 
+namespace attn::test {
 namespace {
 
-using namespace attn;
-using namespace attn::test;
 using Kind = Error::Kind;
 
 TEST(Generator, FirstOutputsOfMt19937) {
@@ -252,3 +251,4 @@ TEST(Generator, AStateContinuesTheStream) {
 }
 
 }  // namespace
+}  // namespace attn::test

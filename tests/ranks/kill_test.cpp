@@ -22,22 +22,22 @@ int number_after(const std::string& text, const std::string& name) {
   return at == std::string::npos ? -1 : std::atoi(text.c_str() + at + name.size());
 }
 
-// The launcher's children that have a rank.
-Ids ranks_of(pid_t launcher) {
-  Ids all;
-  std::error_code gone;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
-    const pid_t id = std::atoi(entry.path().filename().c_str());
-    if (id <= 0 || number_after(read(entry.path() / "status"), "PPid:") != launcher) continue;
-    const std::string environment = read(entry.path() / "environ");
-    const int rank = number_after(environment, "OMPI_COMM_WORLD_RANK=");
-    if (rank >= 0) all[rank] = id;
-  }
-  return all;
-}
-
 class KillRank : public OverRanks {
  protected:
+  // The launcher's children that have a rank.
+  static Ids ranks_of(pid_t launcher) {
+    Ids all;
+    std::error_code gone;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
+      const pid_t id = std::atoi(entry.path().filename().c_str());
+      if (id <= 0 || number_after(read(entry.path() / "status"), "PPid:") != launcher) continue;
+      const std::string environment = read(entry.path() / "environ");
+      const int rank = number_after(environment, "OMPI_COMM_WORLD_RANK=");
+      if (rank >= 0) all[rank] = id;
+    }
+    return all;
+  }
+
   void SetUp() override {
     OverRanks::SetUp();
     if (run("mpirun --version | grep -q 'Open MPI'").status != 0) GTEST_SKIP() << "ranks are found by Open MPI's names";

@@ -6,10 +6,8 @@
 #include "kernels/use.hpp"
 #include "recurrence/plan.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 class Recurrence : public kernels::CallsOnUnits {};
 
@@ -228,3 +226,4 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Recurrence, testing::ValuesIn(kernels::unit_na
                          [](const auto& tested) { return tested.param; });
 
 }  // namespace
+}  // namespace attn::test

@@ -1,10 +1,8 @@
 // The reference: its gradient by finite differences, edges of sizes, and what is refused.
 #include "case.hpp"
 
+namespace attn::test {
 namespace {
-
-using namespace attn;
-using namespace attn::test;
 
 TEST(RecurrenceReference, GradientsEqualFiniteDifferences) {
   for_seeds(30, [](std::mt19937& rng) {
@@ -70,3 +68,4 @@ TEST(LinearAttention, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -2,11 +2,10 @@
 #include "attn/reference.hpp"
 #include "core/testing.hpp"
 
+namespace attn::test {
 namespace {
 
 namespace ref = attn::reference;
-using namespace attn;
-using namespace attn::test;
 
 struct Extreme {
   DType dtype;
@@ -97,3 +96,4 @@ INSTANTIATE_TEST_SUITE_P(Values, Finite,
                          });
 
 }  // namespace
+}  // namespace attn::test

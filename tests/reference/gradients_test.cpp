@@ -2,11 +2,10 @@
 #include "attn/reference.hpp"
 #include "core/testing.hpp"
 
+namespace attn::test {
 namespace {
 
 namespace ref = attn::reference;
-using namespace attn;
-using namespace attn::test;
 
 TEST(Gradients, Project) {
   for_seeds(8, [](std::mt19937& rng) {
@@ -96,3 +95,4 @@ TEST(Gradients, Float32IsTheFloat64OneRounded) {
 }
 
 }  // namespace
+}  // namespace attn::test

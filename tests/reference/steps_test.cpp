@@ -2,11 +2,10 @@
 #include "attn/reference.hpp"
 #include "core/testing.hpp"
 
+namespace attn::test {
 namespace {
 
 namespace ref = attn::reference;
-using namespace attn;
-using namespace attn::test;
 using Kind = Error::Kind;
 
 const std::vector<DType> kFloats{DType::f64, DType::f32, DType::f16, DType::bf16};
@@ -347,3 +346,4 @@ TEST(AveragePast, WeightsAreLowerTriangularRows) {
 }
 
 }  // namespace
+}  // namespace attn::test

@@ -2,10 +2,9 @@
 #include "attn/rotary.hpp"
 #include "core/testing.hpp"
 
+namespace attn::test {
 namespace {
 
-using namespace attn;
-using namespace attn::test;
 using Kind = Error::Kind;
 
 TEST(Frequencies, AreThePapers) {
@@ -82,3 +81,4 @@ TEST(RopeConfig, TakesTheFamilysOwnBaseWhereTheFileHasNone) {
 }
 
 }  // namespace
+}  // namespace attn::test

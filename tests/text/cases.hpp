@@ -4,20 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "attn/io.hpp"
+#include "core/folder.hpp"
 
 namespace attn::test {
 
-inline std::string read_data(const std::string& name) {
-  std::ifstream file(std::string(ATTN_TEST_DATA "/") + name, std::ios::binary);
-  EXPECT_TRUE(file) << name;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+inline std::string read_data(const std::string& name) { return read(std::string(ATTN_TEST_DATA "/") + name); }
 
 // A file whose tensor `name` holds rows one after the other, which end at `name`_ends.
 class Columns {

@@ -13,11 +13,10 @@
 #include "attn/error.hpp"
 #include "cases.hpp"
 #include "core/seed.hpp"
+#include "core/testing.hpp"
 
 namespace attn::test {
 namespace {
-
-using testing::HasSubstr;
 
 const BPETokenizer& small() {
   static const BPETokenizer tokenizer = BPETokenizer::load(ATTN_TEST_DATA);
@@ -154,13 +153,7 @@ TEST(BPE, IdsOutsideTheVocabularyAreErrors) {
 // ---- files that are not what they should be -------------------------------------------
 
 void expect_rejected(const std::string& vocab, const std::string& merges, const std::string& why) {
-  try {
-    BPETokenizer(vocab, merges);
-    ADD_FAILURE() << "no Error; expected " << why;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), Error::Kind::data);
-    EXPECT_THAT(error.what(), HasSubstr(why));
-  }
+  expect_error(Error::Kind::data, {why}, [&] { BPETokenizer(vocab, merges); });
 }
 
 TEST(BPE, RejectsBadFiles) {

@@ -149,16 +149,13 @@ TEST_P(OnThreads, MasksBiasesAndSinks) {
 }
 
 TEST_P(OnThreads, LengthsAndPackedSequences) {
-  const auto numbers = [](std::vector<std::int64_t> n) {
-    return Tensor::from(std::span<const std::int64_t>(n), {static_cast<std::int64_t>(n.size())});
-  };
   for (const bool packed : {false, true}) {
     expect_same_bits([&](std::mt19937& rng) {
       const std::int64_t batch = packed ? 1 : 3;
       const Tensor q = uniform(rng, {batch, 2, 150, 32}, DType::f32), k = uniform(rng, {batch, 2, 200, 32}, DType::f32);
-      const Tensor starts_q = numbers({0, 40, 41, 150}), starts_k = numbers({0, 50, 50, 200});
+      const Tensor starts_q = integers({0, 40, 41, 150}), starts_k = integers({0, 50, 50, 200});
       return forward_and_backward(
-          q, k, k, {.mask = packed ? Mask::sequences(starts_q, starts_k) : Mask::lengths(numbers({200, 0, 77}))});
+          q, k, k, {.mask = packed ? Mask::sequences(starts_q, starts_k) : Mask::lengths(integers({200, 0, 77}))});
     });
   }
 }
