@@ -98,14 +98,14 @@ bool QuantizedMatrix::set(std::int64_t row, std::int64_t run, const BlockRun& fr
     if (form_.has_least) record[kGroup + lane] = std::bit_cast<std::byte>(from.leasts[i]);
   }
   const std::int64_t first = run * form_.shared();
-  const std::uint8_t* code = from.codes.data();
-  if (form_.bits == 8) {
-    for (std::int64_t i = 0; i < form_.shared(); i += 4) std::memcpy(code_word(row, first + i), code + i, 4);
-  } else {
-    for (std::int64_t i = 0; i < form_.shared(); i += 8) {
-      std::uint8_t* const word = code_word(row, first + i);
-      for (int j = 0; j < 4; ++j) word[j] = static_cast<std::uint8_t>(code[i + j] | code[i + j + 4] << 4);
-    }
+  std::uint8_t* word = code_word(row, first);
+  const int elements = 32 / form_.bits;
+  for (std::int64_t i = 0; i < form_.shared(); i += elements, word += kGroup * 4) {
+    std::uint32_t four = 0, behind = 0;
+    std::memcpy(&four, from.codes.data() + i, 4);
+    if (elements == 8) std::memcpy(&behind, from.codes.data() + i + 4, 4);
+    four |= behind << 4;
+    std::memcpy(word, &four, 4);
   }
   return holds(from.scale) && (!form_.has_least || holds(from.least));
 }

@@ -104,9 +104,8 @@ constexpr int kPart = 32;
 
 // Of two parts each, the first in the low bits of 32 bytes, the second in the high ones.
 void take_part_nibbles(const std::byte* nibbles, std::uint8_t* codes) {
-  for (int i = 0; i < 256; ++i) {
-    const Byte both = byte(nibbles + i / 64 * kPart + i % kPart);
-    codes[i] = i / kPart % 2 == 0 ? low(both) : high(both);
+  for (int first = 0; first < 256; first += 2 * kPart, nibbles += kPart, codes += 2 * kPart) {
+    for (int i = 0; i < kPart; ++i) codes[i] = low(byte(nibbles + i)), codes[i + kPart] = high(byte(nibbles + i));
   }
 }
 
@@ -118,16 +117,17 @@ void take_q4_k(const std::byte* block, BlockRun& run) {
 void take_q5_k(const std::byte* block, BlockRun& run) {
   take_part_scales(block, run);
   take_part_nibbles(block + 48, run.codes.data());
-  for (int i = 0; i < 256; ++i) {
-    const int bit = byte(block + 16 + i % kPart) >> i / kPart & 1;
-    run.codes[static_cast<std::size_t>(i)] |= static_cast<Byte>(bit << 4);
+  Byte* codes = run.codes.data();
+  for (int part = 0; part < 8; ++part, codes += kPart) {
+    for (int i = 0; i < kPart; ++i) codes[i] |= static_cast<Byte>((byte(block + 16 + i) >> part & 1) << 4);
   }
 }
 
 // 256 elements of two bits: two halves of four parts of 32, each part two bits of the same 32 bytes.
-int two_bits(const std::byte* packed, int element) {
-  const int side = element / 128, part = element / 32 % 4;
-  return byte(packed + 32 * side + element % 32) >> 2 * part & 3;
+void take_two_bits(const std::byte* packed, Byte* codes) {
+  for (int part = 0; part < 8; ++part, codes += kPart) {
+    for (int i = 0; i < kPart; ++i) codes[i] = byte(packed + part / 4 * kPart + i) >> 2 * (part % 4) & 3;
+  }
 }
 
 // 16 elements share a scale and a least value, a nibble each. The least is subtracted.
@@ -137,7 +137,7 @@ void take_q2_k(const std::byte* block, BlockRun& run) {
     run.scales[i] = static_cast<std::int8_t>(low(byte(block + i)));
     run.leasts[i] = static_cast<std::int8_t>(high(byte(block + i)));
   }
-  for (int i = 0; i < 256; ++i) run.codes[static_cast<std::size_t>(i)] = static_cast<Byte>(two_bits(block + 16, i));
+  take_two_bits(block + 16, run.codes.data());
 }
 
 // A third bit adds 4 to what is counted from -4; 16 elements share a scale of 6 bits, four of them a nibble and two
@@ -150,9 +150,10 @@ void take_q3_k(const std::byte* block, BlockRun& run) {
     const int own = (group < 8 ? low(lower) : high(lower)) | (upper >> 2 * (group / 4) & 3) << 4;
     run.scales[static_cast<std::size_t>(group)] = static_cast<std::int8_t>(own - 32);
   }
-  for (int i = 0; i < 256; ++i) {
-    const int bit = byte(third + i % 32) >> (i / 32) & 1;
-    run.codes[static_cast<std::size_t>(i)] = static_cast<Byte>(two_bits(packed, i) + 4 * bit);
+  Byte* codes = run.codes.data();
+  take_two_bits(packed, codes);
+  for (int part = 0; part < 8; ++part, codes += kPart) {
+    for (int i = 0; i < kPart; ++i) codes[i] |= static_cast<Byte>((byte(third + i) >> part & 1) << 2);
   }
 }
 
@@ -174,11 +175,12 @@ void take_q6_k(const std::byte* block, BlockRun& run) {
   const std::byte *lower = block, *upper = block + 128, *scales = block + 192;
   run.scale = half(block + 208);
   for (std::size_t i = 0; i < 16; ++i) run.scales[i] = std::bit_cast<std::int8_t>(scales[i]);
-  for (int i = 0; i < 256; ++i) {
-    const int side = i / 128, place = i / kPart % 4;
-    const Byte both = byte(lower + 64 * side + i % 64);
-    const int q = (place < 2 ? low(both) : high(both)) | (byte(upper + kPart * side + i % kPart) >> 2 * place & 3) << 4;
-    run.codes[static_cast<std::size_t>(i)] = static_cast<Byte>(q);
+  Byte* codes = run.codes.data();
+  take_two_bits(upper, codes);
+  for (int part = 0; part < 8; ++part, codes += kPart) {
+    const std::byte* nibbles = lower + 64 * (part / 4) + kPart * (part % 2);
+    const int shift = part % 4 < 2 ? 0 : 4;
+    for (int i = 0; i < kPart; ++i) codes[i] = static_cast<Byte>(codes[i] << 4 | (byte(nibbles + i) >> shift & 15));
   }
 }
 
