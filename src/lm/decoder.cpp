@@ -24,12 +24,17 @@ std::int64_t switch_of(const LanguageModelConfig& config) {
   return at;
 }
 
+// Of so many tokens, by a layer that forgets what its window no longer shows.
+std::int64_t held_at_most(const LayerConfig& layer, std::int64_t tokens) {
+  return layer.window > 0 ? std::min(tokens, layer.window + layer.window / 4 + kPiece) : tokens;
+}
+
 }  // namespace
 
-Decoder::Decoder(LanguageModel& model, std::int64_t batch, DType cache, const MakeCache& make)
+Decoder::Decoder(LanguageModel& model, std::int64_t batch, DType cache, const MakeCache& make, std::int64_t capacity)
     : model_(&model), switches_at_(switch_of(model.config())) {
   const LanguageModelConfig& c = model.config();
-  const KVCacheConfig own{.batch = batch, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .dtype = cache};
+  const KVCacheConfig plain{.batch = batch, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .dtype = cache};
   for (std::size_t i = 0; i < c.layers.size(); ++i) {
     const auto& recurrent = model.blocks[i]->recurrent;
     const auto& latent = model.blocks[i]->latent;
@@ -38,9 +43,11 @@ Decoder::Decoder(LanguageModel& model, std::int64_t batch, DType cache, const Ma
                                          : "a cache that is not cut, where it has latents";
       throw Error(Error::Kind::argument, kOp, kind, "one that is");
     }
+    KVCacheConfig own = latent ? latent->cache_config(batch, cache) : plain;
+    if (!make) own.capacity = held_at_most(c.layers[i], capacity);
     const DType state = cache == DType::bf16 ? DType::bf16 : DType::f32;
     recurrent ? caches_.push_back(std::make_unique<RecurrentCache>(recurrent->cache_config(batch, state)))
-              : caches_.push_back(make_cache(latent ? latent->cache_config(batch, cache) : own, make));
+              : caches_.push_back(make_cache(own, make));
   }
   length_.assign(static_cast<std::size_t>(batch), 0);
   texts_.resize(static_cast<std::size_t>(batch));
@@ -99,6 +106,7 @@ Tensor Decoder::embedded(const Tensor& ids, std::int64_t first, std::int64_t las
 // ids (b, t), or (1, t) of one item → the last tokens' logits (b, vocab_size). All caches take them, or none.
 Tensor Decoder::run(const Tensor& ids, const std::vector<RotaryTable>& turns, std::optional<std::int64_t> item) {
   const StepTeam team;
+  const NoGrad no_grad;
   const LanguageModelConfig& c = model_->config();
   const auto batch = static_cast<std::int64_t>(length_.size()), tokens = ids.size(1);
   const std::int64_t first = item.value_or(0), last = item ? first + 1 : batch;

@@ -26,6 +26,14 @@ void check(std::span<const Ids> prompts, const GenerateOptions& options, const L
   }
 }
 
+// Room for the longest prompt, and for as many new tokens as one is likely to ask for: more make room of their own.
+std::int64_t capacity(std::span<const Ids> prompts, std::int64_t tokens, std::int64_t context) {
+  constexpr std::int64_t likely = 1024;
+  std::int64_t longest = 0;
+  for (const Ids& prompt : prompts) longest = std::max(longest, std::ssize(prompt));
+  return std::min(longest + std::min(tokens, likely), context);
+}
+
 }  // namespace
 
 void require_valid(const GenerateOptions& options) {
@@ -40,7 +48,8 @@ Generation::Generation(LanguageModel& model, std::span<const Ids> prompts, const
     : options_((check(prompts, options, model.config()), options)),
       context_(model.config().context_length),
       next_(prompts.size()),
-      decoder_(model, std::ssize(prompts), options.cache, options.make_cache) {
+      decoder_(model, std::ssize(prompts), options.cache, options.make_cache,
+               capacity(prompts, options.tokens, context_)) {
   for (const Ids& prompt : prompts) texts_.push_back({prompt, prompt.size(), Generator(seed), options.tokens == 0});
 }
 
