@@ -35,6 +35,20 @@ using StateDict = std::map<std::string, Tensor>;
 // Is told of parameters whose gradients a backward pass has finished, while it goes on with others.
 using GradientsReady = std::function<void(std::span<Parameter* const>)>;
 
+// While one lives, forward passes of its thread keep nothing for backward(), as under torch.no_grad(): a pass takes the
+// memory of its largest layer, and backward() throws Error as before a forward pass.
+class NoGrad {
+ public:
+  NoGrad() noexcept;
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool before_;
+};
+bool grad_enabled() noexcept;  // of this thread
+
 class Module {
  public:
   virtual ~Module() = default;

@@ -18,6 +18,7 @@ std::string step_name(const LanguageModelConfig& config, Edit::Of of, std::int64
 // Keeps what comes by in a pass: steps by their whole names.
 using Kept = std::map<std::string, Tensor, std::less<>>;
 
+// Lives for one pass, which has no backward pass.
 class Editor {
  public:
   // `steps`: records the pass as edited; null: nothing does. Throws Error for a layer that is not there.
@@ -44,6 +45,7 @@ class Editor {
   bool watches(const std::string& name);
   Tensor act(const std::string& name, const Tensor& value);
 
+  NoGrad no_grad_;
   std::vector<Placed> edits_;
   Trace* steps_;
   Trace trace_;

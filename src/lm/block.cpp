@@ -110,7 +110,7 @@ Block::Branch Block::branch(const LanguageModelConfig& config, const LayerConfig
 // sum(x + residual_scale · dropout(post(part(pre(x)))))
 template <class F>
 Tensor Block::through(Branch& branch, const Tensor& x, DType kept, bool drops, Trace* trace, const F& part) {
-  if (!branch.pre) branch.x = x;
+  branch.x = !branch.pre && grad_enabled() ? x : Tensor{};
   Tensor y = part(branch.pre ? branch.pre->forward(x, kept) : x);
   if (branch.post) y = branch.post->forward(y, DType::f32);
   if (drops) y = branch.dropout.forward(y);

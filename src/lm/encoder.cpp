@@ -108,6 +108,7 @@ Module::Gradient Encoder::backward(const Tensor& d_hidden) {
 Tensor Encoder::embed(std::span<const std::vector<std::int64_t>> texts, Pooling pooling, bool normalised) {
   if (texts.empty()) throw Error(Error::Kind::argument, kOp, "at least one text", "none");
   std::vector<Tensor> vectors;
+  const NoGrad no_grad;
   for (std::size_t first = 0, last = 0; first < texts.size(); first = last) {
     std::size_t tokens = 0;
     while (last < texts.size() && (last == first || tokens + texts[last].size() <= kTokens)) {
@@ -115,7 +116,7 @@ Tensor Encoder::embed(std::span<const std::vector<std::int64_t>> texts, Pooling 
     }
     embed_together(texts.subspan(first, last - first), pooling, normalised, vectors);
   }
-  ids_ = {};  // several texts have no backward pass
+  ids_ = {};
   return stack(vectors);
 }
 

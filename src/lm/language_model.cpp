@@ -1,6 +1,7 @@
 #include "attn/language_model.hpp"
 
 #include <cmath>
+#include <optional>
 #include <string>
 
 #include "attn/error.hpp"
@@ -175,11 +176,12 @@ Tensor LanguageModel::logits_of_hidden(const Tensor& hidden) {
 }
 
 Tensor LanguageModel::forward(const Tensor& ids, Trace* trace) {
-  hidden_ = hidden(ids, trace);
+  const Tensor last = hidden(ids, trace);
   const Held held(weights_.get(), head_part());
   const Head head = output_head();
-  const Tensor logits = logits_of(head, hidden_);
-  logits_ = head.softcap > 0 ? logits : Tensor{};
+  const Tensor logits = logits_of(head, last);
+  hidden_ = grad_enabled() ? last : Tensor{};
+  logits_ = grad_enabled() && head.softcap > 0 ? logits : Tensor{};
   d_hidden_ = {};
   return ids.rank() == 1 ? logits.select(0, 0) : logits;
 }
@@ -210,6 +212,8 @@ double LanguageModel::cross_entropy_of(const Tensor& ids, const Tensor& targets,
   if (!(ids.shape() == targets.shape())) {
     throw Error(Error::Kind::shape, kOp, "targets of the shape of ids " + ids.shape().str(), targets.shape().str());
   }
+  std::optional<NoGrad> no_grad;
+  if (!with_gradient) no_grad.emplace();
   d_hidden_ = d_head_ = logits_ = {};
   hidden_ = hidden(ids, nullptr);
   HeadLoss found;
@@ -219,6 +223,7 @@ double LanguageModel::cross_entropy_of(const Tensor& ids, const Tensor& targets,
     if (with_gradient && !blocks.empty()) held.also(block_part(blocks.size() - 1));
     found = head_loss(output_head(), hidden_, targets, with_gradient);
   }
+  if (!grad_enabled()) hidden_ = {};
   targets_ = found.count;
   d_hidden_ = found.gradient.hidden, d_head_ = found.gradient.weight;
   return found.loss;

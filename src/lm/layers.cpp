@@ -17,16 +17,15 @@ Tensor one_text(const Tensor& ids, const LanguageModelConfig& config) {
 template <class Turns>
 void run(const std::vector<std::unique_ptr<Block>>& blocks, std::string_view prefix, Tensor x, const Turns& turns,
          const std::set<std::size_t>& wanted, const LayerSteps& each) {
+  const NoGrad no_grad;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const bool shown = wanted.empty() || wanted.contains(i);
     Trace steps;
-    const Tensor first = x.slice(1, 0, 1);
     {
       const Trace::Scope scope(&steps, std::string(prefix) + std::to_string(i));
       x = blocks[i]->forward(x, turns(i), shown ? &steps : nullptr);
     }
     if (shown) each(i, steps);
-    blocks[i]->forward(first, RotaryTable{}, nullptr);  // what it kept for a backward pass is that of one token now
   }
 }
 

@@ -260,7 +260,7 @@ Tensor AttentionLayer::run(const Tensor& given, const Tensor& given_source, cons
     s.merged = ref::merge_heads(steps.pass("gated", ref::split_heads(s.merged, config_.num_heads)));
   if (config_.num_heads > 1) s.merged = passed("merged", s.merged);
   const Tensor z = out_ ? passed("output", linear(*out_, s.merged, DType::f32)) : s.merged.to(DType::f32);
-  if (!trace || !trace->edits()) saved_ = std::move(s);
+  if (grad_enabled() && !(trace && trace->edits())) saved_ = std::move(s);
   return shown(z);
 }
 

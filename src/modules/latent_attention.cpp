@@ -233,7 +233,7 @@ Tensor LatentAttention::forward(const Tensor& given, const RotaryTable& turns, T
   s->merged = ref::merge_heads(s->attention.output);
   if (!one) s->merged = passed("merged", s->merged);
   const Tensor z = passed("output", linear(*out_, s->merged, DType::f32));
-  if (!trace || !trace->edits()) saved_ = s;
+  if (grad_enabled() && !(trace && trace->edits())) saved_ = s;
   return shown(z);
 }
 

@@ -311,7 +311,7 @@ Tensor RecurrentLayer::forward(const Tensor& given, Trace* trace) {
   if (sizes_.value_heads > 1) s->joined_heads = batched(pass(trace, "merged", shown(s->joined_heads)));
   Tensor z = shown(projected_out(s->joined_heads));
   if (out_) z = pass(trace, "output", z);
-  if (!trace || !trace->edits()) saved_ = s;
+  if (grad_enabled() && !(trace && trace->edits())) saved_ = s;
   return z;
 }
 

@@ -43,6 +43,7 @@ Tensor SelfAttentionV1::forward(const Tensor& x, Trace* trace) {
   q_ = project(W_query), k_ = project(W_key), v_ = project(W_value);
   Trace steps = trace ? steps_within(*trace, !batched, true) : Trace{};
   const Tensor context = attention(q_, k_, v_, {}, trace ? &steps : nullptr).output.select(1, 0);
+  if (!grad_enabled()) x_ = q_ = k_ = v_ = {};
   return batched ? context : context.select(0, 0);
 }
 

@@ -39,8 +39,10 @@ Tensor FeedForward::forward(const Tensor& x, Trace* trace) {
   const DType kept = stored(up);
   if (gate) gate_ = linear(*gate, x, kept);
   up_ = linear(up, x, kept);
-  const Tensor inner = active(), y = linear(down, inner, DType::f32);
+  const Tensor inner = active();
   active_ = !gate && inner.dtype() == DType::bf16 ? inner : Tensor{};
+  if (!grad_enabled()) gate_ = up_ = active_ = {};
+  const Tensor y = linear(down, inner, DType::f32);
   if (trace) trace->record("output", y);
   return y;
 }

@@ -1,12 +1,21 @@
 #include "attn/module.hpp"
 
 #include <string>
+#include <utility>
 
 #include "attn/error.hpp"
 #include "core/memory.hpp"
 #include "ops/weights.hpp"
 
 namespace attn {
+
+namespace {
+thread_local bool keeps_for_backward = true;
+}  // namespace
+
+NoGrad::NoGrad() noexcept : before_(std::exchange(keeps_for_backward, false)) {}
+NoGrad::~NoGrad() { keeps_for_backward = before_; }
+bool grad_enabled() noexcept { return keeps_for_backward; }
 
 void Module::train(bool on) {
   training_ = on;

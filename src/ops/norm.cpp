@@ -54,6 +54,7 @@ Tensor Norm::forward(const Tensor& x, DType dtype) {
   rstd_ = Tensor::empty({row_count(x)});
   const Tensor y = normalised(dtype);
   y_ = dtype == DType::bf16 ? y : Tensor{};
+  if (!grad_enabled()) x_ = mean_ = rstd_ = y_ = {};
   return y;
 }
 

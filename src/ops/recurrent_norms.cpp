@@ -70,7 +70,7 @@ Tensor l2_norm_backward(const Tensor& dy, const Tensor& x, double epsilon) {
 
 Tensor GatedNorm::forward(const Tensor& x, const Tensor& gate) {
   require_float32("GatedNorm", "x", x);
-  x_ = x, gate_ = gate;
+  x_ = grad_enabled() ? x : Tensor{}, gate_ = grad_enabled() ? gate : Tensor{};
   if (order_ == GatedNormOrder::after_gate) return norm.forward(gated(gate, x, activation_));
   return gated(gate, norm.forward(x), activation_);
 }

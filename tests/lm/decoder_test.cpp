@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -108,6 +109,30 @@ TEST(Decoder, SameBitsForAnyThreadsAndBatch) {
     EXPECT_TRUE(identical(wanted[i], found[i])) << "threads, piece " << i;
     EXPECT_TRUE(identical(wanted[i].slice(0, 1, 2), alone[i])) << "batch, piece " << i;
   }
+}
+
+// A prompt takes the memory of one layer's steps, and not of all of them.
+TEST(Decoder, KeepsNothingForABackwardPass) {
+  Generator rng(1);
+  GPT model = random_model(rng);
+  const Tensor ids = Tensor::from(std::span<const std::int64_t>(std::array<std::int64_t, 4>{1, 2, 3, 4}), {1, 4});
+  const Tensor logits = model.forward(ids);
+  Decoder(model).read(ids);
+  EXPECT_THROW(model.backward(Tensor::ones(logits.shape())), Error);
+  model.forward(ids);
+  EXPECT_NO_THROW(model.backward(Tensor::ones(logits.shape())));
+  model.evaluate(ids, ids);
+  EXPECT_THROW(model.backward(Tensor::ones(logits.shape())), Error);
+}
+
+TEST(Decoder, HasRoomForTheTokensThatItIsTold) {
+  Generator rng(1);
+  GPT model = random_model(rng);
+  Decoder grows(model), roomy(model, 1, DType::f32, {}, 24);
+  const std::size_t room = roomy.bytes();
+  const std::vector<std::int64_t> ids{1, 2, 3};
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(identical(grows.read(0, ids), roomy.read(0, ids)));
+  EXPECT_EQ(roomy.bytes(), room);
 }
 
 TEST(Decoder, ForgetsAndReadsAgain) {

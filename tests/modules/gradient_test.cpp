@@ -128,6 +128,24 @@ TEST(ModuleGradients, AddUpUntilZeroed) {
   }
 }
 
+TEST(ModuleGradients, NoneAreKeptUnderNoGrad) {
+  for (const ModuleKind& kind : module_kinds()) {
+    SCOPED_TRACE(kind.class_name);
+    Generator rng = seeded();
+    const auto module = kind.make({.d_in = 4, .d_out = 4, .num_heads = 2}, rng);
+    const Tensor x = draw({5, 4}), z = module->forward(x);
+    {
+      const NoGrad no_grad;
+      EXPECT_FALSE(grad_enabled());
+      EXPECT_TRUE(identical(module->forward(x), z));
+      { const NoGrad within; }
+      EXPECT_FALSE(grad_enabled());
+    }
+    EXPECT_TRUE(grad_enabled());
+    EXPECT_THROW(backward(*module, Tensor::ones(z.shape())), Error);
+  }
+}
+
 TEST(ModuleGradients, BackwardNeedsAForwardAndTheOutputsShape) {
   for (const std::string& name : kTrainable) {
     SCOPED_TRACE(name);

@@ -54,6 +54,7 @@ std::string TextModel::identity() {
 }
 
 void TextModel::read(std::span<const std::int64_t> ids, Trace& steps) {
+  const NoGrad no_grad;
   const Tensor text = Tensor::from(ids, {std::ssize(ids)});
   model_ ? model_->forward(text, &steps) : encoder_->forward(text, &steps);
 }
