@@ -29,8 +29,11 @@ template <int kBitsOf, int kBlockOf, bool kNestedOf, bool kLeastOf>
 struct Layout {
   static constexpr int kBits = kBitsOf, kBlock = kBlockOf, kWords = kBlock / 4;
   static constexpr bool kNested = kNestedOf, kLeast = kLeastOf, kLevels = kBits == 4 && !kLeast;
-  // Codes that may be above 127, which take two products where the processor adds pairs in 16 bits.
-  static constexpr bool kFull = kLevels || (kBits == 8 && !kNested && !kLeast);
+  static constexpr int kMost = kLevels || (kBits == 8 && !kNested && !kLeast) ? 255
+                               : kBits == 8                                   ? 63
+                                                                              : 15;  // of a code
+  // Words of codes whose products add up in 16 bits; of codes above 127 the upper bit is multiplied apart.
+  static constexpr int kRun = kMost == 255 ? 1 : 32767 / (2 * 127 * kMost);
   static constexpr int kKinds = kLeast ? 2 : 1, kShared = kNested ? 256 : kBlock;
   static constexpr std::int64_t kHalves = 2 * kKinds * kGroup,                 // bytes of float16s
       kRecord = kHalves + (kNested ? kShared / kBlock * kKinds * kGroup : 0),  // of a run's scales
@@ -41,24 +44,25 @@ struct Layout {
 template <class L>
 class Group {
  public:
+  Group() = default;
   Group(const QuantizedProduct& p, std::int64_t group)
       : codes_(p.codes + group * p.code_stride), scales_(p.scales + group * p.scale_stride) {
     if constexpr (L::kLevels) levels_ = all_words(p.levels);
   }
 
-  // The codes of a block, four of each output in a word.
-  inline __attribute__((always_inline)) void words(std::int64_t block, int side, VecU (&out)[L::kWords]) const {
+  // Words i and i + 1 of a block's codes, four of each output in a word.
+  inline __attribute__((always_inline)) void two_words(std::int64_t block, int side, int i, VecU& first,
+                                                       VecU& second) const {
     const std::uint8_t* at = codes_ + block * L::kCodes + side * kLanes * 4;
     if constexpr (L::kBits == 8) {
-      ATTN_UNROLL for (int i = 0; i < L::kWords; ++i) out[i] = load_words(at + i * kGroup * 4);
+      at += i * kGroup * 4;
+      first = load_words(at), second = load_words(at + kGroup * 4);
     } else {
-      ATTN_UNROLL for (int i = 0; i < L::kWords; i += 2) {
-        const VecU both = load_words(at + i / 2 * kGroup * 4);
-        out[i] = both & 0x0f0f0f0fu, out[i + 1] = both >> 4 & 0x0f0f0f0fu;
-        if constexpr (L::kLevels) out[i] = look_up(levels_, out[i]), out[i + 1] = look_up(levels_, out[i + 1]);
-      }
+      const VecU both = load_words(at + i / 2 * kGroup * 4);
+      first = both & 0x0f0f0f0fu, second = both >> 4 & 0x0f0f0f0fu;
+      if constexpr (L::kLevels) first = look_up(levels_, first), second = look_up(levels_, second);
     }
-    prefetch<Cache::l1>(at + kAhead);
+    if (i == 0) prefetch<Cache::l1>(at + kAhead);
   }
 
   inline __attribute__((always_inline)) void scales(std::int64_t block, int side, Vec& scale, Vec& least) const {
@@ -74,9 +78,9 @@ class Group {
   }
 
  private:
-  static constexpr std::int64_t kAhead = 2048;
+  static constexpr std::int64_t kAhead = 4096;
 
-  const std::uint8_t *codes_, *scales_;
+  const std::uint8_t *codes_ = nullptr, *scales_ = nullptr;
   VecU levels_{};
 };
 
@@ -97,7 +101,7 @@ inline void widen_panel(const QuantizedProduct& p, std::int64_t panel, std::int6
     for (std::int64_t block = first; block < last; ++block) {
       VecU word[L::kWords];
       Vec scale, least;
-      group.words(block, side, word);
+      ATTN_UNROLL for (int i = 0; i < L::kWords; i += 2) group.two_words(block, side, i, word[i], word[i + 1]);
       group.scales(block, side, scale, least);
       for (int i = 0; i < L::kWords; ++i) {
         ATTN_UNROLL for (int byte = 0; byte < 4; ++byte, at += kColumns) {
@@ -154,56 +158,114 @@ bool run_floats(const QuantizedProduct& p, std::int64_t panel_first, std::int64_
   return fits;
 }
 
-// Sums of a group's outputs, of Rows rows of bytes from `row` on.
-template <class L, int Rows>
+// A block's sums of Rows rows of bytes by Groups outputs' vectors of codes, added to what they are.
+template <class L, int Rows, int Groups>
+inline __attribute__((always_inline)) void add_block(const Group<L> (&weight)[Groups], std::int64_t block, int side,
+                                                     const std::int8_t* x, std::int64_t step,
+                                                     VecI (&sums)[Groups][Rows]) {
+  constexpr bool kTwo = Rows * Groups < 4;  // few sums wait for each other less if there are two of each
+  VecI more[Groups][Rows] = {};
+  ATTN_UNROLL for (int j = 0; j < L::kWords; j += 2) {
+    VecU two[2][Groups];
+    ATTN_UNROLL for (int g = 0; g < Groups; ++g) weight[g].two_words(block, side, j, two[0][g], two[1][g]);
+    ATTN_UNROLL for (int i = 0; i < Rows; ++i) {
+      ATTN_UNROLL for (int g = 0; g < Groups; ++g) {
+        VecI &sum = sums[g][i], &other = more[g][i];
+        ATTN_UNROLL for (int w = 0; w < 2; ++w) {
+          const std::int8_t* bytes = x + i * step + 4 * (j + w);
+          VecI& to = kTwo && w == 1 ? other : sum;
+          if constexpr (!kPairs) {
+            to = add_products(to, two[w][g], bytes);
+          } else if constexpr (L::kRun == 1) {
+            const VecI lower = add_products(VecI{}, two[w][g] & 0x7f7f7f7fu, bytes);
+            const VecI upper = add_products(VecI{}, two[w][g] & 0x80808080u, bytes);
+            to += pairs_summed(lower) + pairs_summed(upper);
+          } else {
+            other = add_products((j + w) % L::kRun == 0 ? VecI{} : other, two[w][g], bytes);
+            if ((j + w + 1) % L::kRun == 0) sum += pairs_summed(other);
+          }
+        }
+      }
+    }
+  }
+  if constexpr (kTwo && (!kPairs || L::kRun == 1)) {
+    ATTN_UNROLL for (int g = 0; g < Groups; ++g) {
+      ATTN_UNROLL for (int i = 0; i < Rows; ++i) sums[g][i] += more[g][i];
+    }
+  }
+}
+
+// Sums of the outputs of groups side by side, of Rows rows of bytes from `row` on.
+template <class L, int Rows, int Groups>
 inline bool strip_of_bytes(const QuantizedProduct& p, std::int64_t group, std::int64_t row) {
-  const Group<L> weight(p, group);
+  constexpr int kAtOnce =
+      kPairs ? 1 : Rows;  // a row after the other where codes stay in registers, and all sums do not
+  Group<L> weight[Groups];
+  for (int g = 0; g < Groups; ++g) weight[g] = Group<L>(p, group + g);
   const std::int64_t blocks = p.k / L::kBlock;
   const std::int8_t* x = p.x.bytes + row * p.k;
   const float *x_scale = p.x.scales + row * blocks, *x_sum = p.x.sums + row * blocks;
   const std::int32_t* start = p.x.starts + row * blocks;
-  Vec sums[kSides][Rows];
-  ATTN_UNROLL for (int side = 0; side < kSides; ++side) {
-    ATTN_UNROLL for (int i = 0; i < Rows; ++i) sums[side][i] = splat(0.f);
-  }
+  Vec sums[kSides][Groups][Rows] = {};
   for (std::int64_t block = 0; block < blocks; ++block) {
     for (int side = 0; side < kSides; ++side) {
-      VecU word[L::kWords];
-      Vec scale, least;
-      weight.words(block, side, word);
-      weight.scales(block, side, scale, least);
-      ATTN_UNROLL for (int i = 0; i < Rows; ++i) {
-        const std::int8_t* bytes = x + i * p.k + block * L::kBlock;
-        const std::int64_t at = i * blocks + block;
-        // Two sums, which do not wait for each other.
-        VecI even = splat(start[at]), odd{};
-        ATTN_UNROLL for (int j = 0; j < L::kWords; j += 2) {
-          even = add_products<L::kFull>(even, word[j], bytes + 4 * j);
-          odd = add_products<L::kFull>(odd, word[j + 1], bytes + 4 * j + 4);
+      Vec scale[Groups], least[Groups];
+      ATTN_UNROLL for (int g = 0; g < Groups; ++g) weight[g].scales(block, side, scale[g], least[g]);
+      ATTN_UNROLL for (int first = 0; first < Rows; first += kAtOnce) {
+        VecI whole[Groups][kAtOnce];
+        ATTN_UNROLL for (int i = 0; i < kAtOnce; ++i) {
+          const std::int32_t from = L::kLeast ? 0 : start[(first + i) * blocks + block];
+          ATTN_UNROLL for (int g = 0; g < Groups; ++g) whole[g][i] = splat(from);
         }
-        const Vec whole = __builtin_convertvector(even + odd, Vec);
-        sums[side][i] = whole * (scale * splat(x_scale[at])) + sums[side][i];
-        if constexpr (L::kLeast) sums[side][i] = least * splat(x_sum[at]) + sums[side][i];
+        add_block<L>(weight, block, side, x + first * p.k + block * L::kBlock, p.k, whole);
+        ATTN_UNROLL for (int i = 0; i < kAtOnce; ++i) {
+          const std::int64_t at = (first + i) * blocks + block;
+          ATTN_UNROLL for (int g = 0; g < Groups; ++g) {
+            Vec& sum = sums[side][g][first + i];
+            sum = __builtin_convertvector(whole[g][i], Vec) * (scale[g] * splat(x_scale[at])) + sum;
+            if constexpr (L::kLeast) sum = least[g] * splat(x_sum[at]) + sum;
+          }
+        }
       }
     }
   }
-  float line[Rows][kGroup];
+  float line[Rows][Groups * kGroup];
   for (int i = 0; i < Rows; ++i) {
-    for (int side = 0; side < kSides; ++side) store(line[i] + side * kLanes, sums[side][i]);
+    for (int g = 0; g < Groups; ++g) {
+      for (int side = 0; side < kSides; ++side) store(line[i] + g * kGroup + side * kLanes, sums[side][g][i]);
+    }
   }
-  return write_sums(p, row, Rows, group * kGroup, kGroup, line[0], kGroup);
+  return write_sums(p, row, Rows, group * kGroup, Groups * kGroup, line[0], Groups * kGroup);
+}
+
+// All rows, by strips of at most Rows of them, whose sums stay in registers. One row reads one group at a time: two are
+// twice as many streams, which memory serves more slowly.
+template <class L, int Rows, int Groups>
+bool strips(const QuantizedProduct& p, std::int64_t group, std::int64_t row, std::int64_t rows) {
+  bool fits = true;
+  std::int64_t i = 0;
+  if constexpr (Rows == 1 && Groups > 1) {
+    for (int g = 0; g < Groups; ++g) fits = strips<L, 1, 1>(p, group + g, row, rows) && fits;
+  } else {
+    for (; i + Rows <= rows; i += Rows) fits = strip_of_bytes<L, Rows, Groups>(p, group, row + i) && fits;
+    if constexpr (Rows > 1) {
+      constexpr int kLess = Rows == 8 ? 4 : Rows > 2 ? 2 : 1;
+      if (i < rows) fits = strips<L, kLess, Groups>(p, group, row + i, rows - i) && fits;
+    }
+  }
+  return fits;
 }
 
 template <class L>
 bool run_bytes(const QuantizedProduct& p, std::int64_t group_first, std::int64_t group_last, std::int64_t row,
                std::int64_t rows) {
-  constexpr int most = kSides == 1 ? 8 : kSides == 2 ? 4 : 1;  // whose sums stay in registers
+  constexpr int kTogether = kSides == 1 && !kPairs ? 2 : 1;
+  constexpr int kStrip = kTogether == 2 ? 6 : kSides == 1 ? 8 : kSides == 2 ? 4 : 1;
   bool fits = true;
-  for (std::int64_t group = group_first; group < group_last; ++group) {
-    std::int64_t i = 0;
-    for (; most > 1 && i + most <= rows; i += most) fits = strip_of_bytes<L, most>(p, group, row + i) && fits;
-    for (; i < rows; ++i) fits = strip_of_bytes<L, 1>(p, group, row + i) && fits;
-  }
+  std::int64_t group = group_first;
+  for (; group + kTogether <= group_last; group += kTogether)
+    fits = strips<L, kStrip, kTogether>(p, group, row, rows) && fits;
+  if (group < group_last) fits = strips<L, kStrip, 1>(p, group, row, rows) && fits;
   return fits;
 }
 
@@ -246,16 +308,14 @@ inline void round_row(const QuantizedProduct& p, const float* from, std::int64_t
   const std::int64_t blocks = p.k / p.block;
   for (std::int64_t b = 0; b < blocks; ++b) {
     const float* x = from + b * p.block;
-    Vec most{}, rest{};
+    VecI most{};  // as bits, where NaN is above infinity, and that above all numbers
     for (int i = 0; i < p.block; i += kLanes) {
-      const Vec value = load(x + i);
-      most = max(reinterpret_cast<Vec>(reinterpret_cast<VecU>(value) & 0x7fffffffu), most);
-      rest += value - value;  // NaN, of infinities and NaN
+      const VecI magnitude = reinterpret_cast<VecI>(load(x + i)) & 0x7fffffff;
+      most = max(magnitude, most);
     }
-    float lane[kLanes], largest = 0;
-    store(lane, most);
-    for (const float one : lane) largest = one > largest ? one : largest;
-    const bool is_finite = sum_lanes(rest) == 0, is_zero = largest < 0x1p-100f;
+    most = over_lanes(most, [](VecI u, VecI v) { return max(u, v); });
+    const float largest = reinterpret_cast<Vec>(most)[0];
+    const bool is_finite = most[0] < 0x7f800000, is_zero = largest < 0x1p-100f;
     const float scale = is_zero ? 0 : largest / 127, each = is_zero || !is_finite ? 0 : 127 / largest;
     std::int8_t* bytes = to.bytes + row * p.k + b * p.block;
     VecI sums{};
@@ -266,8 +326,7 @@ inline void round_row(const QuantizedProduct& p, const float* from, std::int64_t
       store_bytes(bytes + i, whole);
       sums += whole;
     }
-    std::int32_t sum = 0;
-    for (int j = 0; j < kLanes; ++j) sum += sums[j];
+    const std::int32_t sum = over_lanes(sums, [](VecI u, VecI v) { return u + v; })[0];
     const std::int64_t at = row * blocks + b;
     to.scales[at] = is_finite ? scale : __builtin_nanf("");
     to.starts[at] = -p.zero * sum;

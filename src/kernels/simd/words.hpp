@@ -40,6 +40,27 @@ inline __attribute__((always_inline)) void store_bytes(std::int8_t* p, VecI v) {
 #endif
 }
 
+template <int... kLane>
+struct LaneList {
+  template <int kDistance>
+  static inline __attribute__((always_inline)) VecI swapped(VecI v) {
+    return __builtin_shufflevector(v, v, (kLane ^ kDistance)...);
+  }
+};
+template <int kCount, int... kLane>
+struct AllLanes : AllLanes<kCount - 1, kCount - 1, kLane...> {};
+template <int... kLane>
+struct AllLanes<0, kLane...> : LaneList<kLane...> {};
+
+// f of all lanes, in each of them.
+template <int kDistance = kLanes / 2, class F>
+inline __attribute__((always_inline)) VecI over_lanes(VecI v, const F& f) {
+  if constexpr (kDistance > 0) {
+    return over_lanes<kDistance / 2>(f(v, AllLanes<kLanes>::swapped<kDistance>(v)), f);
+  }
+  return v;
+}
+
 // 16 bytes, for look_up().
 inline __attribute__((always_inline)) VecU all_words(const std::uint8_t (&levels)[16]) {
   std::uint8_t all[kLanes * 4];
@@ -64,9 +85,14 @@ inline __attribute__((always_inline)) VecU look_up(VecU levels, VecU code) {
 #endif
 }
 
+#if defined(__AVX512VNNI__) || !defined(__AVX2__)
+constexpr bool kPairs = false;
+#else
+constexpr bool kPairs = true;  // products of bytes are added in pairs, in 16 bits
+#endif
+
 // sum + Σ of a word's four codes, from 0 to 255, by four bytes from -127 to 127, the same ones for all words: exact.
-// Without kFull codes are at most 127.
-template <bool kFull>
+// With kPairs codes are at most 127, and `sum` has two numbers in a lane, of 16 bits each.
 inline __attribute__((always_inline)) VecI add_products(VecI sum, VecU code, const std::int8_t* bytes) {
   std::int32_t four;
   __builtin_memcpy(&four, bytes, sizeof four);
@@ -74,30 +100,27 @@ inline __attribute__((always_inline)) VecI add_products(VecI sum, VecU code, con
   return reinterpret_cast<VecI>(
       _mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sum), reinterpret_cast<__m512i>(code), _mm512_set1_epi32(four)));
 #elif defined(__AVX512BW__)
-  const __m512i x = _mm512_set1_epi32(four), ones = _mm512_set1_epi16(1);
-  const auto add = [&](VecU some) __attribute__((always_inline)) {  // pairs of which fit into 16 bits
-    const __m512i pairs = _mm512_maddubs_epi16(reinterpret_cast<__m512i>(some), x);
-    sum += reinterpret_cast<VecI>(_mm512_madd_epi16(pairs, ones));
-  };
+  const __m512i pairs = _mm512_maddubs_epi16(reinterpret_cast<__m512i>(code), _mm512_set1_epi32(four));
+  return reinterpret_cast<VecI>(_mm512_add_epi16(reinterpret_cast<__m512i>(sum), pairs));
 #elif defined(__AVX2__)
-  const __m256i x = _mm256_set1_epi32(four), ones = _mm256_set1_epi16(1);
-  const auto add = [&](VecU some) __attribute__((always_inline)) {
-    const __m256i pairs = _mm256_maddubs_epi16(reinterpret_cast<__m256i>(some), x);
-    sum += reinterpret_cast<VecI>(_mm256_madd_epi16(pairs, ones));
-  };
+  const __m256i pairs = _mm256_maddubs_epi16(reinterpret_cast<__m256i>(code), _mm256_set1_epi32(four));
+  return reinterpret_cast<VecI>(_mm256_add_epi16(reinterpret_cast<__m256i>(sum), pairs));
 #else
   for (int byte = 0; byte < 4; ++byte) {
     sum += reinterpret_cast<VecI>(code >> 8 * byte & 255u) * splat(static_cast<std::int32_t>(bytes[byte]));
   }
   return sum;
 #endif
-#if defined(__AVX2__) && !defined(__AVX512VNNI__)
-  if constexpr (kFull) {
-    add(code & 0x7f7f7f7fu), add(code & 0x80808080u);
-  } else {
-    add(code);
-  }
-  return sum;
+}
+
+// The sums of lanes of two numbers.
+inline __attribute__((always_inline)) VecI pairs_summed(VecI pairs) {
+#if defined(__AVX512BW__)
+  return reinterpret_cast<VecI>(_mm512_madd_epi16(reinterpret_cast<__m512i>(pairs), _mm512_set1_epi16(1)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<VecI>(_mm256_madd_epi16(reinterpret_cast<__m256i>(pairs), _mm256_set1_epi16(1)));
+#else
+  return pairs;
 #endif
 }
 
