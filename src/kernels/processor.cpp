@@ -35,11 +35,16 @@ bool tiles_granted() {
 
 }  // namespace
 
-bool has_avx512bf16() {
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && bit(cpuid(1, 0).c, 29); }
+
+bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vnni") && bit(cpuid(7, 1).a, 5);
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
 }
+
+bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512vnni") && bit(cpuid(7, 1).a, 5); }
+
+bool has_avx_vnni() { return bit(cpuid(7, 1).a, 4); }
 
 bool has_amx_bf16() {
   const unsigned features = cpuid(7, 0).d;
@@ -48,6 +53,27 @@ bool has_amx_bf16() {
                              bit(features, kAmxInt8) && tiles_granted();
   return usable;
 }
+
+}  // namespace attn::kernels
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+namespace attn::kernels {
+
+bool has_dot_product() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
+
+}  // namespace attn::kernels
+#elif defined(__aarch64__) && defined(__APPLE__)
+namespace attn::kernels {
+
+bool has_dot_product() { return true; }  // all of theirs
+
+}  // namespace attn::kernels
+#elif defined(__aarch64__)
+namespace attn::kernels {
+
+bool has_dot_product() { return false; }
 
 }  // namespace attn::kernels
 #endif

@@ -1,7 +1,10 @@
-// Which kernels multiply quantised matrices. AMX's unit takes those of avx512bf16.
-#include <string_view>
+// Which kernels multiply quantised matrices: for those of an instruction set there are further ones, where processors
+// may or may not have the instructions that add products of bytes.
+#include "kernels/quantized_targets.hpp"
 
-#include "kernels/product/quantized_problem.hpp"
+#include <array>
+
+#include "kernels/processor.hpp"
 #include "kernels/table.hpp"
 
 namespace attn::kernels {
@@ -13,28 +16,48 @@ extern const QuantizedKernel quantized_kernel;
 namespace avx2 {
 extern const QuantizedKernel quantized_kernel;
 }
+namespace avxvnni {
+extern const QuantizedKernel quantized_kernel;
+}
 namespace avx512 {
 extern const QuantizedKernel quantized_kernel;
 }
-namespace avx512bf16 {
+namespace avx512vnni {
 extern const QuantizedKernel quantized_kernel;
 }
 #elif defined(__aarch64__)
 namespace neon {
 extern const QuantizedKernel quantized_kernel;
 }
+namespace neondot {
+extern const QuantizedKernel quantized_kernel;
+}
 #endif
 
-const QuantizedKernel& quantized(const Kernels& kernels) {
-  const std::string_view isa = kernels.isa;
+std::span<const QuantizedTarget> quantized_targets() {
 #if defined(__x86_64__)
-  if (isa == "avx2") return avx2::quantized_kernel;
-  if (isa == "avx512") return avx512::quantized_kernel;
-  if (isa != "scalar") return avx512bf16::quantized_kernel;
+  static const std::array<QuantizedTarget, 5> all{
+      {{"scalar", "scalar", &scalar::quantized_kernel, true},
+       {"avx2", "avx2", &avx2::quantized_kernel, has_avx2()},
+       {"avxvnni", "avx2", &avxvnni::quantized_kernel, has_avx2() && has_avx_vnni()},
+       {"avx512", "avx512", &avx512::quantized_kernel, has_avx512()},
+       {"avx512vnni", "avx512", &avx512vnni::quantized_kernel, has_avx512() && __builtin_cpu_supports("avx512vnni")}}};
 #elif defined(__aarch64__)
-  if (isa == "neon") return neon::quantized_kernel;
+  static const std::array<QuantizedTarget, 3> all{{{"scalar", "scalar", &scalar::quantized_kernel, true},
+                                                   {"neon", "neon", &neon::quantized_kernel, true},
+                                                   {"neondot", "neon", &neondot::quantized_kernel, has_dot_product()}}};
+#else
+  static const std::array<QuantizedTarget, 1> all{{{"scalar", "scalar", &scalar::quantized_kernel, true}}};
 #endif
-  return scalar::quantized_kernel;
+  return all;
+}
+
+const QuantizedKernel& quantized(const Kernels& kernels) {
+  const std::string_view isa = kernels.isa, of = isa == "amx" || isa == "avx512bf16" ? "avx512" : isa;
+  const QuantizedKernel* best = &scalar::quantized_kernel;
+  for (const QuantizedTarget& target : quantized_targets())
+    best = target.of == of && target.supported ? target.kernel : best;
+  return *best;
 }
 
 }  // namespace attn::kernels

@@ -51,13 +51,10 @@ const Kernels& choose() {
 
 std::span<const Target> targets() {
 #if defined(__x86_64__)
-  static const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  static const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
   static const std::vector<Target> all = [] {
     std::vector<Target> units{{"scalar", &kernels_scalar, true},
-                              {"avx2", &kernels_avx2, avx2},
-                              {"avx512", &kernels_avx512, avx512},
+                              {"avx2", &kernels_avx2, has_avx2()},
+                              {"avx512", &kernels_avx512, has_avx512()},
                               {"avx512bf16", &kernels_avx512bf16, has_avx512bf16()}};
 #if defined(ATTN_HAS_AMX)
     units.push_back({"amx", &kernels_amx, has_amx_bf16()});

@@ -4,7 +4,7 @@
 
 #include "core/parallel.hpp"
 #include "core/subnormals.hpp"
-#include "kernels/product/quantized_problem.hpp"
+#include "kernels/quantized_targets.hpp"
 #include "kernels/targets.hpp"
 #include "ops/dense.hpp"
 

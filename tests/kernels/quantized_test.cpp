@@ -2,9 +2,12 @@
 // for, and the same bits for a row whatever other rows there are.
 #include "attn/quantized.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <random>
 
-#include "kernels/product/quantized_problem.hpp"
+#include "kernels/quantized_targets.hpp"
 #include "kernels/units.hpp"
 
 namespace attn::kernels {
@@ -57,10 +60,9 @@ struct Rows {
 };
 
 // y = x · weightᵀ + bias of the rows from `first` on, in float32 or in bytes.
-void multiply(const Kernels& kernels, const QuantizedMatrix& weight, const float* bias, Rows& rows, std::int64_t first,
-              std::int64_t count, bool in_bytes) {
+void multiply(const QuantizedKernel& kernel, const QuantizedMatrix& weight, const float* bias, Rows& rows,
+              std::int64_t first, std::int64_t count, bool in_bytes) {
   const BlockForm& form = weight.form();
-  const QuantizedKernel& kernel = quantized(kernels);
   QuantizedProduct p{};
   p.m = count, p.n = weight.rows(), p.k = weight.width();
   p.bits = form.bits, p.block = form.block, p.nested = form.nested, p.has_least = form.has_least, p.zero = form.zero;
@@ -81,11 +83,19 @@ void multiply(const Kernels& kernels, const QuantizedMatrix& weight, const float
   for (std::int64_t task = kernel.tasks(p); task-- > 0;) EXPECT_TRUE(kernel.run(p, task, scratch.data.get()));
 }
 
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const QuantizedTarget& target : quantized_targets()) all.emplace_back(target.name);
+  return all;
+}
+
 class Quantized : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    kernels_ = unit_named(GetParam());
-    if (!kernels_) GTEST_SKIP() << "not on this processor";
+    const auto all = quantized_targets();
+    const auto found = std::ranges::find(all, GetParam(), &QuantizedTarget::name);
+    if (!found->supported) GTEST_SKIP() << "not on this processor";
+    kernel_ = found->kernel;
     RecordProperty("seed", std::to_string(seed_));
   }
 
@@ -101,7 +111,7 @@ class Quantized : public testing::TestWithParam<std::string> {
     return rows;
   }
 
-  const Kernels* kernels_ = nullptr;
+  const QuantizedKernel* kernel_ = nullptr;
   std::uint64_t seed_ = 7;
   std::mt19937_64 random_{seed_};
 };
@@ -130,7 +140,7 @@ TEST_P(Quantized, ProductsAreThoseOfTheNumbers) {
       const QuantizedMatrix weight = drawn(each.form, n, k, random_);
       Rows rows = drawn_rows(m, k, n);
       std::vector<float> bias(static_cast<std::size_t>(n), 0.25F), w(static_cast<std::size_t>(k));
-      multiply(*kernels_, weight, bias.data(), rows, 0, m, in_bytes);
+      multiply(*kernel_, weight, bias.data(), rows, 0, m, in_bytes);
       for (std::int64_t j = 0; j < n; ++j) {
         weight.read(j, w.data());
         for (std::int64_t i = 0; i < m; ++i) {
@@ -154,15 +164,40 @@ TEST_P(Quantized, ARowHasTheSameBitsAmongOthers) {
       const std::int64_t n = 100, k = 256, m = 111;
       const QuantizedMatrix weight = drawn(each.form, n, k, random_);
       Rows rows = drawn_rows(m, k, n);
-      multiply(*kernels_, weight, nullptr, rows, 0, m, in_bytes);
+      multiply(*kernel_, weight, nullptr, rows, 0, m, in_bytes);
       const std::vector<float> together = rows.y;
       for (const auto& [first, count] : {std::pair{0, 1}, {3, 1}, {7, 2}, {20, 5}, {96, 15}, {30, 70}}) {
-        multiply(*kernels_, weight, nullptr, rows, first, count, in_bytes);
+        multiply(*kernel_, weight, nullptr, rows, first, count, in_bytes);
         ASSERT_EQ(std::memcmp(rows.y.data() + first * n, together.data() + first * n,
                               static_cast<std::size_t>(count * n) * sizeof(float)),
                   0)
             << each.name << (in_bytes ? " in bytes" : "") << ", rows from " << first;
       }
+    }
+  }
+}
+
+// Processors with instructions for products of bytes and those without give the same bits.
+TEST(QuantizedTargets, OfOneInstructionSetAgreeInEveryBit) {
+  std::mt19937_64 random(11);
+  const std::int64_t n = 70, k = 512, m = 13;
+  for (const Case& each : kCases) {
+    const QuantizedMatrix weight = drawn(each.form, n, k, random);
+    Rows rows{std::vector<float>(m * k),
+              std::vector<float>(m * n),
+              std::vector<float>(m * k),
+              std::vector<float>(m * k),
+              std::vector<std::int8_t>(m * k),
+              std::vector<std::int32_t>(m * k),
+              k};
+    std::normal_distribution<float> normal;
+    for (float& x : rows.x) x = normal(random);
+    std::map<std::string_view, std::vector<float>> found;
+    for (const QuantizedTarget& target : quantized_targets()) {
+      if (!target.supported) continue;
+      multiply(*target.kernel, weight, nullptr, rows, 0, m, true);
+      const auto [first, is_first] = found.try_emplace(target.of, rows.y);
+      EXPECT_TRUE(is_first || first->second == rows.y) << each.name << " of " << target.name;
     }
   }
 }
@@ -175,15 +210,14 @@ TEST_P(Quantized, RowsThatAreNotFiniteSaySo) {
     rows.x[40] = odd;
     QuantizedProduct p{};
     p.k = 64, p.block = 32;
-    quantized(*kernels_).round_row(p, rows.x.data(), 0,
-                                   {rows.bytes.data(), rows.scales.data(), rows.starts.data(), rows.sums.data()});
+    kernel_->round_row(p, rows.x.data(), 0,
+                       {rows.bytes.data(), rows.scales.data(), rows.starts.data(), rows.sums.data()});
     EXPECT_TRUE(std::isnan(rows.scales[1]));
     EXPECT_FALSE(std::isnan(rows.scales[0]));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Units, Quantized, testing::ValuesIn(unit_names()),
-                         [](const auto& unit) { return unit.param; });
+INSTANTIATE_TEST_SUITE_P(Units, Quantized, testing::ValuesIn(names()), [](const auto& unit) { return unit.param; });
 
 }  // namespace
 }  // namespace attn::kernels

@@ -43,7 +43,7 @@ struct StoredF16 {
   static constexpr int kParts = 1, kBytes = 2, kSpan = kLanes;
   static constexpr int place(int, int lane) { return lane; }
   static inline __attribute__((always_inline)) void widen(const char* p, Vec (&parts)[kParts]) {
-    parts[0] = from_f16(half_lanes(reinterpret_cast<const std::uint16_t*>(p)));
+    parts[0] = halves_at(p);
   }
 };
 

@@ -175,13 +175,13 @@ inline __attribute__((always_inline)) void add_block(const Group<L> (&weight)[Gr
           const std::int8_t* bytes = x + i * step + 4 * (j + w);
           VecI& to = kTwo && w == 1 ? other : sum;
           if constexpr (!kPairs) {
-            to = add_products(to, two[w][g], bytes);
+            to = add_products<L::kMost>(to, two[w][g], bytes);
           } else if constexpr (L::kRun == 1) {
-            const VecI lower = add_products(VecI{}, two[w][g] & 0x7f7f7f7fu, bytes);
-            const VecI upper = add_products(VecI{}, two[w][g] & 0x80808080u, bytes);
+            const VecI lower = add_products<127>(VecI{}, two[w][g] & 0x7f7f7f7fu, bytes);
+            const VecI upper = add_products<128>(VecI{}, two[w][g] & 0x80808080u, bytes);
             to += pairs_summed(lower) + pairs_summed(upper);
           } else {
-            other = add_products((j + w) % L::kRun == 0 ? VecI{} : other, two[w][g], bytes);
+            other = add_products<L::kMost>((j + w) % L::kRun == 0 ? VecI{} : other, two[w][g], bytes);
             if ((j + w + 1) % L::kRun == 0) sum += pairs_summed(other);
           }
         }
@@ -259,8 +259,8 @@ bool strips(const QuantizedProduct& p, std::int64_t group, std::int64_t row, std
 template <class L>
 bool run_bytes(const QuantizedProduct& p, std::int64_t group_first, std::int64_t group_last, std::int64_t row,
                std::int64_t rows) {
-  constexpr int kTogether = kSides == 1 && !kPairs ? 2 : 1;
-  constexpr int kStrip = kTogether == 2 ? 6 : kSides == 1 ? 8 : kSides == 2 ? 4 : 1;
+  constexpr int kTogether = kSides == 1 && kDots ? 2 : 1;
+  constexpr int kStrip = kTogether == 2 ? 6 : kSides == 1 ? 8 : kSides == 2 || kDots ? 4 : 1;
   bool fits = true;
   std::int64_t group = group_first;
   for (; group + kTogether <= group_last; group += kTogether)

@@ -42,7 +42,4 @@ struct QuantizedKernel {
   std::size_t scratch;  // bytes
 };
 
-// Those of the instruction set of these kernels.
-const QuantizedKernel& quantized(const Kernels& kernels);
-
 }  // namespace attn::kernels

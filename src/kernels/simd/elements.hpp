@@ -73,6 +73,23 @@ inline __attribute__((always_inline)) Vec from_f16(VecU h) {
   return reinterpret_cast<Vec>(bits | (h & 0x8000u) << 16);
 }
 
+// kLanes float16s that lie side by side.
+inline __attribute__((always_inline)) Vec halves_at(const void* p) {
+#if defined(__AVX512F__)
+  __m256i half;
+  __builtin_memcpy(&half, p, sizeof half);
+  return reinterpret_cast<Vec>(_mm512_maskz_cvtph_ps(0xffff, half));
+#elif defined(__F16C__)
+  __m128i half;
+  __builtin_memcpy(&half, p, sizeof half);
+  return reinterpret_cast<Vec>(_mm256_cvtph_ps(half));
+#else
+  std::uint16_t half[kLanes];
+  __builtin_memcpy(half, p, sizeof half);
+  return from_f16(half_lanes(half));
+#endif
+}
+
 // Round to nearest even; NaN stays NaN.
 inline std::uint16_t to_bf16(float f) {
   const std::uint32_t u = float_to_bits(f);
@@ -122,7 +139,7 @@ inline __attribute__((always_inline)) Vec lanes_at(Element element, const void* 
     case Element::bf16:
       return from_bf16(half_lanes(static_cast<const std::uint16_t*>(source)));
     case Element::f16:
-      return from_f16(half_lanes(static_cast<const std::uint16_t*>(source)));
+      return halves_at(source);
     case Element::i8:
       return byte_lanes(static_cast<const std::int8_t*>(source));
     case Element::f32:

@@ -1,10 +1,6 @@
 // Words of four bytes, and their products: what an instruction set has for quantised matrices.
 #pragma once
 
-#if defined(__AVX2__) || defined(__AVX512F__)
-#include <immintrin.h>
-#endif
-
 #include "kernels/simd/elements.hpp"
 #include "kernels/simd/tile.hpp"
 
@@ -15,19 +11,6 @@ inline __attribute__((always_inline)) VecU load_words(const std::uint8_t* p) {
   VecU v;
   __builtin_memcpy(&v, p, sizeof v);
   return v;
-}
-
-// float16s as float32.
-inline __attribute__((always_inline)) Vec halves_at(const std::uint8_t* p) {
-#if defined(__AVX512F__)
-  __m256i half;
-  __builtin_memcpy(&half, p, sizeof half);
-  return reinterpret_cast<Vec>(_mm512_maskz_cvtph_ps(0xffff, half));
-#else
-  std::uint16_t half[kLanes];
-  __builtin_memcpy(half, p, sizeof half);
-  return from_f16(half_lanes(half));
-#endif
 }
 
 // Each lane's low byte.
@@ -85,26 +68,40 @@ inline __attribute__((always_inline)) VecU look_up(VecU levels, VecU code) {
 #endif
 }
 
-#if defined(__AVX512VNNI__) || !defined(__AVX2__)
-constexpr bool kPairs = false;
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__) || defined(__ARM_FEATURE_DOTPROD)
+constexpr bool kDots = true, kPairs = false;  // an instruction adds four products of bytes
+#elif defined(__AVX2__)
+constexpr bool kDots = false, kPairs = true;  // products of bytes are added in pairs, in 16 bits
 #else
-constexpr bool kPairs = true;  // products of bytes are added in pairs, in 16 bits
+constexpr bool kDots = false, kPairs = false;
 #endif
 
-// sum + Σ of a word's four codes, from 0 to 255, by four bytes from -127 to 127, the same ones for all words: exact.
+// sum + Σ of a word's four codes, from 0 to kMost, by four bytes from -127 to 127, the same ones for all words: exact.
 // With kPairs codes are at most 127, and `sum` has two numbers in a lane, of 16 bits each.
+template <int kMost>
 inline __attribute__((always_inline)) VecI add_products(VecI sum, VecU code, const std::int8_t* bytes) {
   std::int32_t four;
   __builtin_memcpy(&four, bytes, sizeof four);
 #if defined(__AVX512VNNI__)
   return reinterpret_cast<VecI>(
       _mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sum), reinterpret_cast<__m512i>(code), _mm512_set1_epi32(four)));
+#elif defined(__AVXVNNI__)
+  return reinterpret_cast<VecI>(_mm256_dpbusd_avx_epi32(reinterpret_cast<__m256i>(sum), reinterpret_cast<__m256i>(code),
+                                                        _mm256_set1_epi32(four)));
 #elif defined(__AVX512BW__)
   const __m512i pairs = _mm512_maddubs_epi16(reinterpret_cast<__m512i>(code), _mm512_set1_epi32(four));
   return reinterpret_cast<VecI>(_mm512_add_epi16(reinterpret_cast<__m512i>(sum), pairs));
 #elif defined(__AVX2__)
   const __m256i pairs = _mm256_maddubs_epi16(reinterpret_cast<__m256i>(code), _mm256_set1_epi32(four));
   return reinterpret_cast<VecI>(_mm256_add_epi16(reinterpret_cast<__m256i>(sum), pairs));
+#elif defined(__ARM_FEATURE_DOTPROD)
+  // Its bytes have signs on both sides: a code's upper bit is -128, and is subtracted.
+  const int8x16_t x = vreinterpretq_s8_s32(vdupq_n_s32(four));
+  const auto dot = [&](VecI to, VecU some) __attribute__((always_inline)) {
+    return reinterpret_cast<VecI>(vdotq_s32(reinterpret_cast<int32x4_t>(to), reinterpret_cast<int8x16_t>(some), x));
+  };
+  if constexpr (kMost < 128) return dot(sum, code);
+  return dot(sum, code & 0x7f7f7f7fu) - dot(VecI{}, code & 0x80808080u);
 #else
   for (int byte = 0; byte < 4; ++byte) {
     sum += reinterpret_cast<VecI>(code >> 8 * byte & 255u) * splat(static_cast<std::int32_t>(bytes[byte]));

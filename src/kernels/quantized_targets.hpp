@@ -1,0 +1,23 @@
+// The kernels of products with quantised matrices that this program has.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "kernels/product/quantized_problem.hpp"
+
+namespace attn::kernels {
+
+struct QuantizedTarget {
+  std::string_view name, of;  // `of`: the instruction set whose kernels it goes with
+  const QuantizedKernel* kernel;
+  bool supported;  // by this processor
+};
+
+// Of those for one instruction set the last that the processor has is the fastest.
+std::span<const QuantizedTarget> quantized_targets();
+
+// Those that go with these kernels.
+const QuantizedKernel& quantized(const Kernels& kernels);
+
+}  // namespace attn::kernels
