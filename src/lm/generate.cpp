@@ -30,7 +30,7 @@ void check(std::span<const Ids> prompts, const GenerateOptions& options, const L
 std::int64_t capacity(std::span<const Ids> prompts, std::int64_t tokens, std::int64_t context) {
   constexpr std::int64_t likely = 1024;
   std::int64_t longest = 0;
-  for (const Ids& prompt : prompts) longest = std::max(longest, std::ssize(prompt));
+  for (const Ids& prompt : prompts) longest = std::max<std::int64_t>(longest, std::ssize(prompt));
   return std::min(longest + std::min(tokens, likely), context);
 }
 
