@@ -96,6 +96,7 @@ nb::object hidden(TextEncoder& encoder, nb::handle ids) {
   const Array in = read(ids, kOp, "ids");
   const Tensor states = without_gil([&] {
     const std::lock_guard lock(encoder.mutex);
+    const NoGrad no_grad;
     return encoder.hidden(in.tensor, nullptr);
   });
   return give(states, Framework::numpy);
@@ -107,6 +108,7 @@ nb::dict steps(TextEncoder& encoder, nb::handle text) {
   Trace trace;
   without_gil([&] {
     const std::lock_guard lock(encoder.mutex);
+    const NoGrad no_grad;
     return encoder.hidden(Tensor::from(std::span(ids), {static_cast<std::int64_t>(ids.size())}), &trace);
   });
   nb::dict all;

@@ -40,11 +40,12 @@ std::shared_ptr<TextModel> load(const std::string& path, nb::handle weights, nb:
   return without_gil([&] { return std::make_shared<TextModel>(path, dtype, of_products, tokenizer); });
 }
 
-// work(model), on one thread at a time.
+// work(model), on one thread at a time. Nothing here goes back through a pass.
 template <class Work>
 auto run(TextModel& self, const Work& work) {
   return without_gil([&] {
     const std::lock_guard lock(self.mutex);
+    const NoGrad no_grad;
     return work(self.model);
   });
 }
