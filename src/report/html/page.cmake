@@ -6,10 +6,10 @@ set(scripts data colour state matrix export random forward arithmetic latent hea
             split checks snippets main)
 list(TRANSFORM scripts PREPEND ${folder}/)
 list(TRANSFORM scripts APPEND .js)
-# A page that computes has five more, and beside it the library for its worker (src/web).
+# A page that computes has six more, and beside it the library for its worker (src/web).
 set(web ${CMAKE_CURRENT_LIST_DIR}/../../web)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/page.html ${folder}/style.css ${scripts}
-             ${folder}/live.js ${folder}/checkpoints.js ${folder}/experiments.js ${folder}/share.js ${folder}/module.js ${web}/library.js ${web}/kept.js ${web}/worker.js ${web}/attn.wasm.gz)
+             ${folder}/live.js ${folder}/checkpoints.js ${folder}/experiments.js ${folder}/share.js ${folder}/tour.js ${folder}/module.js ${web}/library.js ${web}/kept.js ${web}/worker.js ${web}/attn.wasm.gz)
 
 file(READ ${folder}/page.html ATTN_PAGE_HTML)
 file(READ ${folder}/style.css ATTN_PAGE_STYLE)
@@ -23,7 +23,7 @@ foreach(script IN LISTS scripts)
 endforeach()
 string(SHA256 ATTN_PAGE_SCRIPT_SHA256 "${whole}")
 file(READ ${folder}/live.js ATTN_PAGE_LIVE)
-foreach(script IN ITEMS checkpoints experiments share module)
+foreach(script IN ITEMS checkpoints experiments share tour module)
   file(READ ${folder}/${script}.js text)
   string(APPEND ATTN_PAGE_LIVE "${text}")
 endforeach()

@@ -171,7 +171,7 @@ function livePanel(...more) {
     liveText("live-text", `Text that the ${live.isModule ? "module" : "model"} reads`, live.now.text, (event) => typed(event.target.value)), more,
     element("div", { class: "controls" }, element("label", { class: "field" }, "the selected number becomes", value), liveButton("edit-set", "Set", () => numberSet(value.value)),
       liveButton("edit-mask", "Mask or unmask this key", maskToggled), element("label", { class: "check" }, element("input", { type: "checkbox", id: "edit-click" }), live.isModule ? "a click masks" : "a click masks, and in the map switches a head off"),
-      !live.isModule && liveButton("edit-head", "Switch this head off or on", headToggled), liveButton("edit-undo", "Undo", undo)),
+      !live.isModule && liveButton("edit-head", "Switch this head off or on", headToggled), liveButton("edit-undo", "Undo", undo), liveButton("tour", "Tour", startTour)),
     element("div", { id: "live-edits", class: "controls" }), element("p", { class: "quiet", id: "live-said", role: "status" }))));
   // The click selects the cell or head first, and draws the matrix anew.
   document.addEventListener("click", ({ target }) => {
