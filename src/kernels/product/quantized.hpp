@@ -198,8 +198,8 @@ inline __attribute__((always_inline)) void add_block(const Group<L> (&weight)[Gr
 // Sums of the outputs of groups side by side, of Rows rows of bytes from `row` on.
 template <class L, int Rows, int Groups>
 inline bool strip_of_bytes(const QuantizedProduct& p, std::int64_t group, std::int64_t row) {
-  constexpr int kAtOnce =
-      kPairs ? 1 : Rows;  // a row after the other where codes stay in registers, and all sums do not
+  // One row after the other where a block's codes stay in registers, and all rows' sums do not.
+  constexpr int kAtOnce = kPairs ? 1 : Rows;
   Group<L> weight[Groups];
   for (int g = 0; g < Groups; ++g) weight[g] = Group<L>(p, group + g);
   const std::int64_t blocks = p.k / L::kBlock;
