@@ -17,7 +17,6 @@
 #include "attn/report.hpp"
 #include "attn/train.hpp"
 #include "bind.hpp"
-#include "lm/alike.hpp"
 #include "text_model.hpp"
 #include "values.hpp"
 
@@ -97,7 +96,6 @@ nb::dict steps(TextModel& self, const Ids& ids) {
 // As `attn report --model` makes it, a layer at a time.
 std::string page_of(LanguageModel& model, const Ids& ids, ReportOptions options) {
   const LanguageModelConfig& c = model.config();
-  require_page(c, "report");
   const std::int64_t twice = std::min({kMostRepeated, c.context_length / 2, std::int64_t{std::ssize(ids)}});
   if (twice >= 2) options.repeated_ids.assign(ids.begin(), ids.begin() + twice);
   ReportWriter writer(options, std::ssize(c.layers));

@@ -15,13 +15,4 @@ inline void require_alike_heads(const LanguageModelConfig& c, const char* op) {
               std::to_string(c.gated_delta->value_heads) + " and " + std::to_string(c.heads));
 }
 
-// A page shows heads that out_proj takes as they are. Throws Error (argument).
-inline void require_page(const LanguageModelConfig& c, const char* op) {
-  require_alike_heads(c, op);
-  if (c.output_gate) {
-    throw Error(Error::Kind::argument, op, "a family whose heads have no gate behind them, which a page does not show",
-                c.family);
-  }
-}
-
 }  // namespace attn

@@ -255,6 +255,7 @@ Tensor AttentionLayer::run(const Tensor& given, const Tensor& given_source, cons
   const auto passed = [&](const char* name, const Tensor& t) {
     return trace ? batched(trace->pass(name, shown(t))) : t;
   };
+  if (gate.defined() && trace) gate = ref::merge_heads(steps.pass("gates", ref::split_heads(gate, config_.num_heads)));
   s.merged = closed(ref::merge_heads(s.attention.output), gate);
   if (gate.defined() && trace)
     s.merged = ref::merge_heads(steps.pass("gated", ref::split_heads(s.merged, config_.num_heads)));

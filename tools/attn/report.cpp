@@ -17,7 +17,6 @@
 #include "common/status_line.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
-#include "lm/alike.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -160,7 +159,6 @@ LiveModel live_to_hold(const Flags& flags, const TextModel& model, bool whole) {
 // A layer's steps are in memory until the page has what it holds of them.
 std::string model_page(const Verb& verb, const Flags& flags) {
   const ReadText text = open_text(verb, flags.pictures);
-  require_page(text.model->config(), "--model");
   const auto [layers, heads] = text.model->size();
   const std::set<std::size_t> chosen = chosen_layers(flags.layers, layers);
   const auto longest = std::max<std::int64_t>(std::ssize(text.ids), 2 * kMostRepeated);

@@ -256,8 +256,8 @@ Blocks arrange(const Trace& trace, std::int64_t item) {
   const Shape& first = result.blocks.front().weights().shape();
   result.queries = first[1], result.keys = first[2];
   for (const Block& block : result.blocks) {
-    if (!(block.weights().shape() == first)) {
-      refuse("layers of one shape " + first.str(), block.weights().shape().str() + " in " + block.label);
+    if (const Shape& other = block.weights().shape(); other[1] != first[1] || other[2] != first[2]) {
+      refuse("layers of one shape " + first.str(), other.str() + " in " + block.label);
     }
   }
   return result;

@@ -8,6 +8,7 @@ from overview_case import CELLS, MODEL, NAMES
 from report_case import ReportTest, WORDS
 
 TEXT = "You may copy the Program."
+DATA = pathlib.Path(__file__).resolve().parents[2] / "lm/data"
 SMOLLM2 = pathlib.Path(__file__).resolve().parents[3] / "build/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 RANKS = ["induction", "previous", "same", "first"]  # which heads come first
 HEAD = "((b) => [b.left, b.top + scrollY, b.right, b.bottom + scrollY])(document.querySelector('{}').getBoundingClientRect())"
@@ -55,6 +56,28 @@ class ModelPage(ReportTest):
                     self.assertLessEqual(abs(a - b), 3, (block, head, i, j, found, wanted))
             shown.append(rows)
         self.assertNotEqual(shown[0], shown[1])
+
+    def test_layers_of_both_kinds_with_heads_of_their_own(self):
+        """Qwen3.5's: six states, four heads with a gate behind them, six states."""
+        letters = "abcdefgh"
+        (self.folder / "tokenizer.json").write_text(library.json.dumps({"model": {"vocab": {c: i for i, c in enumerate(letters)}, "merges": []}, "decoder": {"type": "Fuse"}}))
+        page = self.open("--model", DATA / "qwen3_5_text", "--tokenizer", self.folder, "--text", "abacadaegb")
+        rows = [len(row) for row in page.run("[...document.querySelectorAll('#overview tbody tr')].map((row) => [...row.querySelectorAll('button')].map((b) => b.title))")]
+        self.assertEqual(rows, [6, 4, 6])
+        for layer, heads, last in ((1, 6, "normed"), (2, 4, "gated"), (3, 6, "normed")):
+            page.click(f"#overview button[data-block='{layer - 1}'][data-head='{heads - 1}']")
+            for name in ("gated", "merged") if last == "gated" else ("merged",):
+                page.click(f"[data-step='{name}']")
+                for row, column in ((0, 0), (4, 1), (9, 3)):
+                    page.run(f"select({{ query: {row}, column: {column} }})")
+                    total, result = (library.number(page.attribute(".arithmetic", "data-total")), library.number(page.text(".arithmetic .result")))
+                    self.near(total, result, 5.1e-5, (layer, name))
+                    self.assertIn("same number", page.text(".arithmetic"))
+            self.assertEqual(page.run(f"blocks[{layer - 1}].steps.some(({{ name }}) => name === '{last}')"), True)
+        page.run("select({ block: 1 })")
+        order = page.run("['context', 'gates', 'gated', 'merged', 'output'].map((name) => document.querySelector(`[data-step='${name}']`).getBoundingClientRect().left)")
+        self.assertEqual(order, sorted(order))
+        self.assertIn("checks of these numbers hold", page.run("document.querySelector('.verdict').textContent"))
 
     def strongest(self, kinds, layers):
         """(layer, head) of the strongest induction head, else of the next kind."""

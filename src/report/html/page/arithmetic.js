@@ -157,8 +157,15 @@ const explanations = {
       { result, masked: some.map(({ key }) => block.hides(head, query, key)), say: { zero: true, text: weights.pooled ? `The ${some.length} largest weights of the row; values in 8 bits.` : "Every value, times how much the query looks at it." } });
   },
 
+  gated({ block, head, query, column, q, result }) {
+    const [context, gate] = ["context", "gates"].map((name) => block.step(name)?.at(head, query, column)), title = `gated(${q})[${column + 1}]`;
+    if (context === undefined || gate === undefined) return missing(title, result);
+    return { title, total: context / (1 + Math.exp(-gate)), result, columns: [], rows: [], written: `${format(context)} / (1 + exp(−(${format(gate)})))`,
+      say: "The sigmoid of the gate is between 0, which closes, and 1, which lets the context pass." };
+  },
+
   merged({ block, query, column, q, result }) {
-    const from = block.step("normed") ?? block.step("context"), size = from?.columns;
+    const from = block.step("normed") ?? block.step("gated") ?? block.step("context"), size = from?.columns;
     if (!size) return missing(`merged(${q})[${column + 1}]`, result);
     const head = Math.floor(column / size), total = from.at(head, query, column % size);
     return { title: `merged(${q})[${column + 1}]`, total, result, columns: [], rows: [], written: format(total),
@@ -166,7 +173,7 @@ const explanations = {
   },
 
   output({ block, query, column, q, result, step }) {
-    const from = block.step("merged") ?? block.step("normed") ?? block.step("context"), which = config?.latents ? "o_proj" : "out_proj", p = projection(which, 0, step.columns);
+    const from = block.step("merged") ?? block.step("normed") ?? block.step("gated") ?? block.step("context"), which = config?.latents ? "o_proj" : "out_proj", p = projection(which, 0, step.columns);
     const title = `output(${q})[${column + 1}]`;
     if (!p || !from) return missing(title, result, "The output projection's weights are not in this report.");
     const terms = Array.from({ length: p.inputs }, (_, i) => [`${i + 1}`, from.at(0, query, i), p.at(i, column)]);

@@ -27,7 +27,8 @@ function flowPlaces(block) {
   next(0, "mapped queries", "mapped keys", "beta", "decay");
   for (const step of block.steps.filter((step) => step.pairs)) next(row, step.name);
   const last = has("values") && projected.length > 1 ? row + 0.75 : row;
-  for (const name of ["context", "normed", "merged", "output"]) next(last, name);
+  next(last, "context", "gates");
+  for (const name of ["gated", "normed", "merged", "output"]) next(last, name);
   return places;
 }
 
@@ -41,7 +42,8 @@ function flowWires(block) {
   if (has("rotated queries")) wires.push(["queries", "rotated queries"], ["keys", "rotated keys"]);
   for (const from of has("queries") || has("keys") ? rotated : [...new Set(["inputs", source])]) wires.push([from, pairs[0]]);
   for (let i = 1; i < pairs.length; i++) wires.push([pairs[i - 1], pairs[i]]);
-  wires.push([pairs.at(-1), "context"], [has("values") ? "values" : source, "context"], ["context", "normed"], [has("normed") ? "normed" : "context", "merged"], [["merged", "normed", "context"].find(has), "output"]);
+  wires.push([pairs.at(-1), "context"], [has("values") ? "values" : source, "context"], ["context", "normed"], ["context", "gated"], ["gates", "gated"],
+    [["normed", "gated", "context"].find(has), "merged"], [["merged", "normed", "gated", "context"].find(has), "output"]);
   return wires.filter(([from, to]) => has(from) && has(to));
 }
 
