@@ -5,6 +5,7 @@
 
 #include "attn/error.hpp"
 #include "attn/io.hpp"
+#include "attn/pretrained.hpp"
 #include "common/format.hpp"
 #include "common/terminal.hpp"
 #include "common/text_model.hpp"
@@ -178,7 +179,7 @@ ReadText open_text(const Verb& verb, const PictureFlags& flags) {
   require_one(verb, flags);
   require_no_module_flags(verb, "--model");
   require_not_given(verb, {"--tensor"}, "--model");
-  ReadText text{load_reader(flags.model), {}, {}, given_text(flags.input), {}};
+  ReadText text{load_reader(flags.model, usual_weights(flags.model)), {}, {}, given_text(flags.input), {}};
   const auto tokenizer = text.model->tokenizer(flags.tokenizer);
   text.ids = tokenizer->encode(text.text);
   text.unit = dynamic_cast<const ByteTokenizer*>(tokenizer.get()) ? "byte" : "token";

@@ -96,9 +96,9 @@ static bool is_encoder(const fs::path& path) {
   return json.is_object() && json.contains("model_type") && json["model_type"] == "bert";
 }
 
-std::unique_ptr<TextModel> load_reader(const fs::path& path) {
+std::unique_ptr<TextModel> load_reader(const fs::path& path, std::optional<DType> weights) {
   require_model("--model", path);
-  if (!is_encoder(path)) return load_text_model(path, DType::f32);
+  if (!is_encoder(path)) return load_text_model(path, weights);
   return std::make_unique<TextModel>(path, load_encoder(path));
 }
 

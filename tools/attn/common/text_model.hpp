@@ -73,7 +73,7 @@ void require_model(const char* op, const std::filesystem::path& path);
 std::unique_ptr<TextModel> load_text_model(const std::filesystem::path& path, std::optional<DType> weights,
                                            Precision precision = Precision::highest);
 
-// The same in float32, or an encoder: what reads a text.
-std::unique_ptr<TextModel> load_reader(const std::filesystem::path& path);
+// The same, or an encoder: what reads a text.
+std::unique_ptr<TextModel> load_reader(const std::filesystem::path& path, std::optional<DType> weights = DType::f32);
 
 }  // namespace attn::tool
