@@ -41,20 +41,25 @@ class Steps(ReportTest):
                 self.near(library.number(page.text(".arithmetic .result")), wanted, 5.1e-5, name)
                 self.assertIn("same number", page.text(".arithmetic"))
 
+    def compare_arithmetic(self, page, steps, tolerance, message):
+        """Three cells of every step, of the head that is selected: the second."""
+        for name, step in steps.items():
+            page.click(f"[data-step='{name}']")
+            shape = step.shape
+            for row, column in [(0, 0), (4, min(1, shape[-1] - 1)), (shape[-2] - 1, shape[-1] - 1)]:
+                page.click(f"#steps .cell[data-row='{row}'][data-column='{column}']")
+                wanted = step[(1, row, column) if len(shape) == 3 else (row, column)]
+                self.near(library.number(page.attribute(".arithmetic", "data-total").replace("Infinity", "inf")), wanted, tolerance, (message, name))
+                self.assertIn("same number", page.text(".arithmetic"))
+                self.assertNotIn("not in this report", page.text(".arithmetic"))
+
     def test_the_steps_of_a_state(self):
         for module in ("linear", "delta", "gated-delta"):
             steps = self.six(module, "--d-out", 4)
             page = self.open(module, "--d-out", 4)
             page.set("[name=head]", "1")
             self.assertIn("2 × 2 numbers", page.text(".intro"))
-            for name, step in steps.items():
-                page.click(f"[data-step='{name}']")
-                shape = step.shape
-                for row, column in [(0, 0), (4, min(1, shape[-1] - 1)), (shape[-2] - 1, shape[-1] - 1)]:
-                    page.click(f"#steps .cell[data-row='{row}'][data-column='{column}']")
-                    wanted = step[(1, row, column) if len(shape) == 3 else (row, column)]
-                    self.near(library.number(page.attribute(".arithmetic", "data-total")), wanted, 1e-6, (module, name))
-                    self.assertIn("same number", page.text(".arithmetic"))
+            self.compare_arithmetic(page, steps, 1e-6, module)
 
     def test_the_steps_of_a_latent(self):
         for more in (("--rope", "--query-latent", 3, "--qkv-bias"), ()):
@@ -65,15 +70,7 @@ class Steps(ReportTest):
             self.assertIn(f"a cache keeps {6 if more else 4} numbers of a word", page.text(".intro"))
             page.set("[name=head]", "1")
             self.assertLess({"compressed", "latents"}, set(steps))
-            for name, step in steps.items():
-                page.click(f"[data-step='{name}']")
-                shape = step.shape
-                for row, column in [(0, 0), (4, min(1, shape[-1] - 1)), (shape[-2] - 1, shape[-1] - 1)]:
-                    page.click(f"#steps .cell[data-row='{row}'][data-column='{column}']")
-                    wanted = step[(1, row, column) if len(shape) == 3 else (row, column)]
-                    self.near(library.number(page.attribute(".arithmetic", "data-total").replace("Infinity", "inf")), wanted, 2e-6, (more, name))
-                    self.assertIn("same number", page.text(".arithmetic"))
-                    self.assertNotIn("not in this report", page.text(".arithmetic"))
+            self.compare_arithmetic(page, steps, 2e-6, more)
             self.assertIn(".out_bias = false" if not more else ".query = 3, .latent = 4, .plain = 4, .rotary = 2, .value = 4}, rng);", page.text("#snippet-cpp"))
             self.assertIn("kv_a_proj_with_mqa = torch.nn.Linear(3, ", page.text("#snippet-torch"))
 
