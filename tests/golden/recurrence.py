@@ -16,6 +16,7 @@ from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated
 from generate import DATA, Golden, line
 
 NAMES = ["query", "key", "value", "past_state", "decay", "beta"]
+GIVEN = ["q", "k", "v", "initial_state", "decay", "beta"]
 KEPT = 3  # tokens at the end
 
 
@@ -51,7 +52,7 @@ def onnx_cases(golden):
             tensors["initial_state"] = torch.tensor(np.asarray(given["past_state"]))
         tensors |= {"output": unfolded(output, q_heads), "state": torch.tensor(np.asarray(state))}
         golden.add("recurrence", "onnx", line({"name": case, "delta": int("delta" in rule),
-                   "scale": float(attributes.get("scale", 0))}), tensors)  # fmt: skip
+                   "scale": float(attributes.get("scale", 0))}), tensors, given=GIVEN)  # fmt: skip
 
 
 def draw(shape, salt):

@@ -29,7 +29,7 @@ def onnx_cases(golden):
         tensors["x"], tensors["weight"] = tokens_first(tensors["x"]), tensors["weight"][:, 0].contiguous()
         tensors |= {"output": tokens_first(torch.tensor(np.asarray(output))), "state": torch.tensor(np.asarray(state))}
         silu = attributes.get("activation", b"none") != b"none"
-        golden.add("convolution", "onnx", line({"name": case, "silu": int(silu)}), tensors)
+        golden.add("convolution", "onnx", line({"name": case, "silu": int(silu)}), tensors, given=NAMES)
 
 
 def of_transformers(golden):
@@ -46,7 +46,7 @@ def of_transformers(golden):
                    "after": tokens_first(after)}  # fmt: skip
         with torch.no_grad():
             tensors["output_after"] = tokens_first(qwen.causal_conv1d_update(after, state, weight, None, "silu"))
-        golden.add("convolution", "transformers", line({"silu": 1}), tensors)
+        golden.add("convolution", "transformers", line({"silu": 1}), tensors, given=["x", "weight", "d_output", "after"])
 
 
 def norms(golden):
@@ -59,7 +59,7 @@ def norms(golden):
         gradients = torch.autograd.grad(y, (x, gate, weight), dy, allow_unused=True)
         tensors = {"x": x, "gate": gate, "weight": weight, "dy": dy, "y": y}
         tensors |= {n: g for n, g in zip(("d_x", "d_gate", "d_weight"), gradients) if g is not None}
-        golden.add("norm", name, line({"d": d}), tensors)
+        golden.add("norm", name, line({"d": d}), tensors, given=["x", "gate", "weight", "dy"])
 
     def module(made, x, gate, weight):
         return torch.func.functional_call(made, {"weight": weight}, (x, gate))
