@@ -81,15 +81,15 @@ TEST_F(Generate, TellsInJson) {
 TEST_F(Generate, ReadsAFolderWithATokenizer) {
   const std::filesystem::path data = kTests / "text/data";
   Generator rng(4);
-  GPT model({.vocab_size = 1025, .context_length = 16, .layers = 1, .heads = 2, .width = 16}, rng);
+  GPT model({.vocab_size = 513, .context_length = 16, .layers = 1, .heads = 2, .width = 16}, rng);
   std::filesystem::create_directory(folder() / "hub");
   save_language_model(folder() / "hub", model);
   const Ran refused = run("attn generate --model hub --prompt x");
   EXPECT_EQ(refused.status, 3);
-  EXPECT_NE(refused.err.find("1025"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("513"), std::string::npos) << refused.err;
   for (const char* file : {"vocab.json", "merges.txt"}) std::filesystem::copy(data / file, folder() / "hub" / file);
   const auto tokenizer = BPETokenizer::load(data);
-  const auto ids = written(model, tokenizer.encode("Your journey"), {.tokens = 20, .stops = {1024}}, 123);
+  const auto ids = written(model, tokenizer.encode("Your journey"), {.tokens = 20, .stops = {512}}, 123);
   const std::string wanted = characters("Your journey" + tokenizer.decode(ids)) + "\n";
   EXPECT_EQ(out_of("attn generate --model hub --prompt 'Your journey' --tokens 20"), wanted);
   EXPECT_EQ(out_of("attn generate --model hub/model.safetensors --tokenizer hub --prompt 'Your journey' --tokens 20"),

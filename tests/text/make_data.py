@@ -78,7 +78,7 @@ def train(rng, characters):
     lexicon = ["".join(rng.choice(letters) for _ in range(rng.randint(2, 6))) for _ in range(200)]
     text = [" ".join(rng.choices(lexicon, [1 / (i + 1) for i in range(len(lexicon))], k=2000))]
     trained = ByteLevelBPETokenizer()
-    trained.train_from_iterator(SENTENCES.splitlines() * 20 + text, vocab_size=1024, min_frequency=2)
+    trained.train_from_iterator(SENTENCES.splitlines() * 20 + text, vocab_size=512, min_frequency=2)
     trained.save_model(DATA)
     with open(os.path.join(DATA, "merges.txt"), encoding="utf-8") as file:
         merges = [line.split() for line in file.read().splitlines()[1:]]
@@ -106,7 +106,7 @@ def main():
 
     words = SENTENCES.split()
     texts = ["", " ", "  ", " a", "  a", "a ", "a  ", "\n\na", " \n", "'", "''s", "it's", "IT'S", "a'b", " 's", END, END * 2]
-    texts += SENTENCES.splitlines() + [random_text(rng, characters, words) for _ in range(300)]
+    texts += SENTENCES.splitlines() + [random_text(rng, characters, words) for _ in range(100)]
     columns = {"text": [], "ids": [], "pieces": []}
     ends = {name: [] for name in columns}
     for text in texts:

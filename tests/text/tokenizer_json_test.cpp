@@ -51,7 +51,7 @@ TEST_P(TokenizerJson, GivesThePackagesIdsAndTexts) {
   const auto texts = columns().texts("text");
   const auto ids = columns().rows(kind + ".ids"), plain = columns().rows(kind + ".plain");
   const auto decoded = columns().texts(kind + ".decoded"), skipped = columns().texts(kind + ".skipped");
-  ASSERT_GT(texts.size(), 50u);
+  ASSERT_GE(texts.size(), 30u);
   for (std::size_t i = 0; i < texts.size(); ++i) {
     SCOPED_TRACE(texts[i]);
     EXPECT_EQ(tokenizer.encode(texts[i]), ids[i]);
@@ -149,7 +149,7 @@ TEST(TokenizerGguf, GivesSentencePiecesIds) {
   const BPETokenizer tokenizer = load("sentencepiece.gguf");
   const auto texts = columns().texts("sentencepiece.text");
   const auto ids = columns().rows("sentencepiece.ids");
-  ASSERT_GT(texts.size(), 30u);
+  ASSERT_GT(texts.size(), 20u);
   for (std::size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(tokenizer.encode(texts[i]), ids[i]) << texts[i];
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("größer als 注意", {.add_special_tokens = false})), "größer als 注意");
   EXPECT_EQ(tokenizer.end_of_text(), 2);

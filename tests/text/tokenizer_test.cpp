@@ -34,7 +34,7 @@ std::vector<Case> golden_cases() {
   const auto ids = columns.rows("ids"), pieces = columns.rows("pieces");
   std::vector<Case> cases;
   for (std::size_t i = 0; i < texts.size(); ++i) cases.push_back({texts[i], ids[i], pieces[i]});
-  EXPECT_GT(cases.size(), 300u);
+  EXPECT_GT(cases.size(), 100u);
   return cases;
 }
 
@@ -49,8 +49,8 @@ TEST(BPE, SplitsAsGpt2sPattern) {
 }
 
 TEST(BPE, GivesTheReferencesIds) {
-  EXPECT_EQ(small().vocab_size(), 1025);
-  EXPECT_EQ(small().end_of_text(), 1024);
+  EXPECT_EQ(small().vocab_size(), 513);
+  EXPECT_EQ(small().end_of_text(), 512);
   for (const Case& c : golden_cases()) {
     EXPECT_EQ(small().encode(c.text), c.ids) << c.text;
     EXPECT_EQ(small().decode(c.ids), c.text);
@@ -145,7 +145,7 @@ TEST(BPE, OneWordOfAMegabyte) {
 }
 
 TEST(BPE, IdsOutsideTheVocabularyAreErrors) {
-  for (const std::int64_t id : {std::int64_t{-1}, std::int64_t{1025}, std::int64_t{1} << 40}) {
+  for (const std::int64_t id : {std::int64_t{-1}, std::int64_t{513}, std::int64_t{1} << 40}) {
     EXPECT_THROW(small().decode(id), Error) << id;
   }
 }
@@ -173,9 +173,9 @@ TEST(BPE, RejectsBadFiles) {
   expect_rejected(with(", \"new\": 18446744073709551616"), merges, "fraction");
   expect_rejected(with(", \"new\": 3"), merges, "ids from 0");
   expect_rejected(with(", \"new\": -1"), merges, "negative");
-  expect_rejected(with(", \"new\": 1025.0"), merges, "fraction");
-  expect_rejected(with(", \"a\": 1025"), merges, "twice");
-  expect_rejected(with(", \"new\": \"1025\""), merges, "a string");
+  expect_rejected(with(", \"new\": 513.0"), merges, "fraction");
+  expect_rejected(with(", \"a\": 513"), merges, "twice");
+  expect_rejected(with(", \"new\": \"513\""), merges, "a string");
   for (const std::string line : {"a", "a ", " a", "a b c", "a  b"}) {
     expect_rejected(vocab, merges + line + "\n", "blank");
   }
