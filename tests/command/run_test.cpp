@@ -1,5 +1,7 @@
-// attn run: the digits of the notebooks, files in and out.
+// attn run: flags, files in and out.
+#include "attn/module_kinds.hpp"
 #include "attn/modules.hpp"
+#include "attn/print.hpp"
 #include "command/command.hpp"
 
 namespace attn::test {
@@ -20,72 +22,7 @@ class Run : public Command {
   }
 };
 
-// ---- every module, as printed in the notebooks ------------------------------------------
-
-TEST_F(Run, SimpleAsNotebook000) {
-  EXPECT_EQ(out_of("attn run simple --input x.csv"),
-            "tensor([[0.4421, 0.5931, 0.5790],\n"
-            "        [0.4419, 0.6515, 0.5683],\n"
-            "        [0.4431, 0.6496, 0.5671],\n"
-            "        [0.4304, 0.6298, 0.5510],\n"
-            "        [0.4671, 0.5910, 0.5266],\n"
-            "        [0.4177, 0.6503, 0.5645]])\n");
-}
-
-TEST_F(Run, AverageAsNotebook003) {
-  EXPECT_EQ(out_of("printf '2,7\\n6,4\\n6,5\\n' | attn run average --input -"),
-            "tensor([[2.0000, 7.0000],\n"
-            "        [4.0000, 5.5000],\n"
-            "        [4.6667, 5.3333]])\n");
-}
-
-TEST_F(Run, SelfV1AsNotebook000) {
-  EXPECT_EQ(out_of("attn run self-v1 --input x.csv --d-out 2"),
-            "tensor([[0.2996, 0.8053],\n"
-            "        [0.3061, 0.8210],\n"
-            "        [0.3058, 0.8203],\n"
-            "        [0.2948, 0.7939],\n"
-            "        [0.2927, 0.7891],\n"
-            "        [0.2990, 0.8040]])\n");
-}
-
-TEST_F(Run, SelfV2AsNotebook002) {
-  EXPECT_EQ(out_of("attn run self-v2 --input x.csv --d-out 2 --seed 789"),
-            "tensor([[-0.0739,  0.0713],\n"
-            "        [-0.0748,  0.0703],\n"
-            "        [-0.0749,  0.0702],\n"
-            "        [-0.0760,  0.0685],\n"
-            "        [-0.0763,  0.0679],\n"
-            "        [-0.0754,  0.0693]])\n");
-}
-
-TEST_F(Run, SelfV2DrawnKqvAsNotebook001) {
-  EXPECT_THAT(out_of("attn run self-v2 --input x.csv --d-out 2 --layer-order kqv"),
-              StartsWith("tensor([[-0.5300, -0.0988],\n        [-0.5317, -0.1005],\n"));
-}
-
-TEST_F(Run, HeadAsNotebook003) {
-  Generator rng(1337);
-  io::save_npy(path("x.npy"), rng.randn({4, 8, 32}));
-  SelfAttentionHead head({.d_in = 32, .d_out = 16}, rng);  // the notebook goes on with one stream
-  io::NamedTensors weights;
-  for (const auto& [name, tensor] : head.state_dict()) weights.tensors.emplace_back(name, tensor);
-  io::save_safetensors(path("w.safetensors"), weights);
-  out_of("attn run head --input x.npy --d-out 16 --weights w.safetensors --output z.npy --save-steps s.safetensors");
-  const Tensor z = io::load_tensor(path("z.npy")), w = io::load_tensor(path("s.safetensors"), "weights");
-  EXPECT_NEAR(z.at({0, 0, 0}), -0.1571, 5.1e-5);
-  EXPECT_NEAR(z.at({0, 1, 15}), 1.2716, 5.1e-5);
-  EXPECT_NEAR(w.at({0, 1, 0}), 0.1574, 5.1e-5);
-  EXPECT_NEAR(w.at({0, 7, 7}), 0.2391, 5.1e-5);
-}
-
-TEST_F(Run, HeadIsDrawnKqvUnlessTold) {
-  const std::string by_default = out_of("attn run head --input x.csv --d-out 2");
-  EXPECT_EQ(by_default, out_of("attn run head --input x.csv --d-out 2 --layer-order kqv"));
-  EXPECT_EQ(by_default, out_of("attn run causal --input x.csv --d-out 2 --layer-order kqv --scale none"));
-  EXPECT_EQ(out_of("attn run head --input x.csv --d-out 2 --layer-order qkv"),
-            out_of("attn run causal --input x.csv --d-out 2 --scale 1"));
-}
+// ---- every module ---------------------------------------------------------------------------
 
 constexpr const char* kCausal =
     "tensor([[-0.4519,  0.2216],\n"
@@ -97,45 +34,32 @@ constexpr const char* kCausal =
 
 TEST_F(Run, CausalAsNotebook002) { EXPECT_EQ(out_of("attn run causal --input x.csv --d-out 2"), kCausal); }
 
-TEST_F(Run, CausalDrawnKqvIsTheMaskedResultOfNotebook001) {
-  EXPECT_EQ(out_of("attn run causal --input x.csv --d-out 2 --layer-order kqv"),
-            "tensor([[-0.4519,  0.2216],\n"
-            "        [-0.5790,  0.0192],\n"
-            "        [-0.6226, -0.0512],\n"
-            "        [-0.5669, -0.0793],\n"
-            "        [-0.5501, -0.0919],\n"
-            "        [-0.5307, -0.1042]])\n");
-}
-
-TEST_F(Run, CausalWithoutMaskIsWhatNotebook001Prints) {
-  EXPECT_THAT(out_of("attn run causal --input batch.npy --d-out 2 --layer-order kqv --no-mask"),
-              StartsWith("tensor([[[-0.5300, -0.0988],\n         [-0.5317, -0.1005],\n"));
-}
-
-TEST_F(Run, HeadsAsNotebook002) {
-  const std::string text = out_of("attn run heads --input batch.npy --d-out 2");
-  EXPECT_THAT(text, StartsWith("tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],\n"
-                               "         [-0.5874,  0.0058,  0.5891,  0.3257],\n"));
-  EXPECT_THAT(text, HasSubstr("         [-0.5299, -0.1081,  0.5077,  0.3493]]])\n"));
-}
-
-TEST_F(Run, MultiHeadAsNotebook002) {
-  EXPECT_THAT(out_of("attn run multihead --input batch.npy --d-out 2"), StartsWith("tensor([[[0.3190, 0.4858],\n"
-                                                                                   "         [0.2943, 0.3897],\n"
-                                                                                   "         [0.2856, 0.3593],\n"
-                                                                                   "         [0.2693, 0.3873],\n"
-                                                                                   "         [0.2639, 0.3928],\n"
-                                                                                   "         [0.2575, 0.4028]],\n"));
-}
-
-TEST_F(Run, HandRolledHeadsAsNotebook001) {
-  EXPECT_EQ(out_of("attn run multihead --input x.csv --d-out 2 --no-mask --no-out-proj"),
-            "tensor([[-0.5354, -0.1019],\n"
-            "        [-0.5343, -0.1065],\n"
-            "        [-0.5343, -0.1064],\n"
-            "        [-0.5307, -0.1072],\n"
-            "        [-0.5322, -0.1052],\n"
-            "        [-0.5311, -0.1077]])\n");
+// attn check compares the modules with all notebooks.
+TEST_F(Run, FlagsAreTheModulesConfig) {
+  const Tensor batch = io::load_tensor(path("batch.npy"));
+  const auto expect = [&](const std::string& line, ModuleConfig config, std::uint64_t seed = 123) {
+    config.d_in = 3, config.d_out = 2;
+    Generator rng(seed);
+    const auto module = module_kind(line.substr(0, line.find(' '))).make(config, rng);
+    const std::string size = line.starts_with("simple") || line.starts_with("average") ? "" : " --d-out 2";
+    EXPECT_EQ(out_of("attn run " + line + size + " --input batch.npy"), to_string(module->forward(batch)) + "\n")
+        << line;
+  };
+  constexpr auto qkv = LayerOrder::qkv, kqv = LayerOrder::kqv;
+  expect("simple", {});
+  expect("average", {});
+  expect("self-v1", {});
+  expect("self-v2 --seed 789", {}, 789);
+  expect("self-v2 --layer-order kqv", {.layer_order = kqv});
+  expect("self-v2 --qkv-bias --scale -0.5", {.qkv_bias = true, .scale = -0.5});
+  expect("self-v2 --scale none", {.scale = 1});
+  expect("head", {.layer_order = kqv});
+  expect("head --layer-order qkv", {.layer_order = qkv});
+  expect("causal --layer-order kqv --no-mask", {.causal = false, .layer_order = kqv});
+  expect("causal --seed -1", {}, 4294967295);  // low 32 bits count
+  expect("heads", {.num_heads = 2});
+  expect("multihead", {.num_heads = 2});
+  expect("multihead --no-mask --no-out-proj --heads 1", {.causal = false, .out_proj = false});
 }
 
 TEST_F(Run, CrossWithItselfIsUnmaskedMultiHead) {
@@ -164,18 +88,6 @@ TEST_F(Run, DropoutActsInTrainModeAndByFlavour) {
       }
     }
   }
-}
-
-TEST_F(Run, ScaleAndBiasChangeTheResult) {
-  const std::string plain = out_of("attn run self-v2 --input x.csv");
-  EXPECT_NE(plain, out_of("attn run self-v2 --input x.csv --scale -0.5"));
-  EXPECT_NE(plain, out_of("attn run self-v2 --input x.csv --qkv-bias"));
-  EXPECT_EQ(out_of("attn run self-v2 --input x.csv --scale none"), out_of("attn run self-v2 --input x.csv --scale 1"));
-}
-
-TEST_F(Run, SeedsCountByTheirLow32Bits) {
-  EXPECT_EQ(out_of("attn run causal --input x.csv --seed -1"),
-            out_of("attn run causal --input x.csv --seed 4294967295"));
 }
 
 TEST_F(Run, TokensLabelRows) {
