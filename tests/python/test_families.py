@@ -111,69 +111,49 @@ def gradients(model, loss):
     return {"gradient of " + name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("family", DECODERS)
-def test_a_decoder(family):
-    model = model_of(family, DECODERS[family], transformers.AutoModelForCausalLM)
-    ids, mask, labels = texts()
-
-    def results(model):
-        with torch.no_grad():
-            found = {
-                "logits": model(ids).logits,
-                "logits under padding": model(ids, attention_mask=mask).logits[mask.bool()],
-                "text": model.generate(ids, attention_mask=mask, max_new_tokens=6, do_sample=False),
-            }
-        return {**found, **gradients(model, model(ids, attention_mask=mask, labels=labels).loss)}
-
-    beside_eager(model, results)
-
-
-@pytest.mark.parametrize("family", ENCODERS)
-def test_an_encoder(family):
-    model = model_of(family, ENCODERS[family], transformers.AutoModel)
-    ids, mask, _ = texts()
-
-    def results(model):
-        states = model(ids, attention_mask=mask).last_hidden_state[mask.bool()]
-        return {"states": states.detach(), **gradients(model, states.square().mean())}
-
-    beside_eager(model, results)
-
-
-@pytest.mark.parametrize("family", ENCODER_DECODERS)
-def test_an_encoder_and_decoder(family):
-    model = model_of(family, ENCODER_DECODERS[family], transformers.AutoModelForSeq2SeqLM)
-    ids, mask, _ = texts()
-
-    def results(model):
-        output = model(ids, attention_mask=mask, labels=ids.flip(1))
-        with torch.no_grad():
-            text = model.generate(ids, attention_mask=mask, max_new_tokens=6, do_sample=False)
-        return {"logits": output.logits.detach(), "text": text, **gradients(model, output.loss)}
-
-    beside_eager(model, results)
-
-
-def loss_and_gradients(family, model, mode, implementation):
-    """As one vector, of a training step in float32, in bfloat16, or under autocast."""
-    ids, mask, labels = texts()
-    model.set_attn_implementation(implementation)
-    model.zero_grad()
-    with torch.autocast("cpu", torch.bfloat16, enabled=mode == "autocast"):
-        if family in ENCODERS:
-            loss = model(ids, attention_mask=mask).last_hidden_state[mask.bool()].float().square().mean()
-        else:
-            loss = model(ids, attention_mask=mask, labels=labels if family in DECODERS else ids.flip(1)).loss
-    loss.backward()
-    return torch.cat([loss.detach().float().reshape(1), *(p.grad.float().flatten() for p in model.parameters() if p.grad is not None)])
-
-
 EVERY = {
     **{family: (arguments, transformers.AutoModelForCausalLM) for family, arguments in DECODERS.items()},
     **{family: (arguments, transformers.AutoModel) for family, arguments in ENCODERS.items()},
     **{family: (arguments, transformers.AutoModelForSeq2SeqLM) for family, arguments in ENCODER_DECODERS.items()},
 }
 WITHOUT_SDPA = {"gemma2", "gpt_oss"}
+
+
+def step(family, model):
+    """The loss of a training step, and the logits, or an encoder's states where there is a text."""
+    ids, mask, labels = texts()
+    if family in ENCODERS:
+        states = model(ids, attention_mask=mask).last_hidden_state[mask.bool()]
+        return states.float().square().mean(), states
+    output = model(ids, attention_mask=mask, labels=labels if family in DECODERS else ids.flip(1))
+    return output.loss, output.logits
+
+
+@pytest.mark.parametrize("family", EVERY)
+def test_a_model(family):
+    ids, mask, _ = texts()
+
+    def results(model):
+        loss, numbers = step(family, model)
+        found = {"numbers": (numbers[mask.bool()] if family in DECODERS else numbers).detach()}
+        with torch.no_grad():
+            if family in DECODERS:
+                found["logits without padding"] = model(ids).logits
+            if family not in ENCODERS:
+                found["text"] = model.generate(ids, attention_mask=mask, max_new_tokens=6, do_sample=False)
+        return {**found, **gradients(model, loss)}
+
+    beside_eager(model_of(family, *EVERY[family]), results)
+
+
+def loss_and_gradients(family, model, mode, implementation):
+    """As one vector, of a training step in float32, in bfloat16, or under autocast."""
+    model.set_attn_implementation(implementation)
+    model.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16, enabled=mode == "autocast"):
+        loss, _ = step(family, model)
+    loss.backward()
+    return torch.cat([loss.detach().float().reshape(1), *(p.grad.float().flatten() for p in model.parameters() if p.grad is not None)])
 
 
 @pytest.mark.parametrize("mode", ["autocast", "bfloat16"])
