@@ -26,6 +26,15 @@ bool is_iterable(const Value& v) {
   return v.text() || v.dict() || v.is<Undefined>() || v.sequence() || v.shared<Loop>();
 }
 
+bool is_callable(const Value& v) { return v.shared<const Function>() || v.shared<Loop>() || v.is<Undefined>(); }
+
+bool has_case(Call& c, bool small) {
+  const std::string all = shown(c.self);
+  if (std::ranges::any_of(all, [](char one) { return (one & 0x80) != 0; })) unsupported("the case of " + all);
+  const std::string lowered = lower(all), raised = upper(all);
+  return lowered != raised && all == (small ? lowered : raised);
+}
+
 constexpr Builtin kAllTests[] = {
     {"!= ne", "other", [](Call& c) { return boolean(!equal(c.self, c[0])); }},
     {"!in", "seq", [](Call& c) { return boolean(!contains(c[0], c.self)); }},
@@ -35,6 +44,7 @@ constexpr Builtin kAllTests[] = {
     {"> gt greaterthan", "other", [](Call& c) { return boolean(has_order(c, false, false)); }},
     {">= ge", "other", [](Call& c) { return boolean(has_order(c, true, true)); }},
     {"boolean", "", [](Call& c) { return boolean(c.self.is<bool>()); }},
+    {"callable", "", [](Call& c) { return boolean(is_callable(c.self)); }},
     {"defined", "", [](Call& c) { return boolean(!c.self.is<Undefined>()); }},
     {"divisibleby", "num", [](Call& c) { return boolean(has_rest(c, c[0], 0)); }},
     {"even", "", [](Call& c) { return boolean(has_rest(c, integer(2), 0)); }},
@@ -43,6 +53,7 @@ constexpr Builtin kAllTests[] = {
     {"in", "seq", [](Call& c) { return boolean(contains(c[0], c.self)); }},
     {"integer", "", [](Call& c) { return boolean(c.self.is<std::int64_t>()); }},
     {"iterable", "", [](Call& c) { return boolean(is_iterable(c.self)); }},
+    {"lower", "", [](Call& c) { return boolean(has_case(c, true)); }},
     {"mapping", "", [](Call& c) { return boolean(c.self.dict()); }},
     {"none", "", [](Call& c) { return boolean(c.self.is<None>()); }},
     {"number", "", [](Call& c) { return boolean(real(c.self).has_value()); }},
@@ -51,6 +62,7 @@ constexpr Builtin kAllTests[] = {
     {"string", "", [](Call& c) { return boolean(c.self.text()); }},
     {"true", "", [](Call& c) { return boolean(c.self.is<bool>() && truth(c.self)); }},
     {"undefined", "", [](Call& c) { return boolean(c.self.is<Undefined>()); }},
+    {"upper", "", [](Call& c) { return boolean(has_case(c, false)); }},
 };
 
 // ---- functions

@@ -188,13 +188,15 @@ class Expressions {
     if (listed("true True false False", word)) return constant(boolean(word == "true" || word == "True"));
     if (listed("none None", word)) return constant(none());
     if (scope_.in_macro) require_plain(word);
+    callers_ += scope_.in_macro && word == "caller";
     scope_.seen.insert(word);
     return make(Kind::name, word);
   }
 
-  // Names that have another meaning in a macro.
-  static void require_plain(const std::string& name) {
-    if (listed("caller varargs kwargs", name)) unsupported("the name " + name + " in a macro");
+  // Names that have another meaning in a macro. `assigned`: also what a macro reads, and gives no other value to.
+  static void require_plain(const std::string& name, bool assigned = false) {
+    if (listed("varargs kwargs", name) || (assigned && name == "caller"))
+      unsupported("the name " + name + " in a macro");
   }
 
   Node number() {
@@ -243,16 +245,19 @@ class Expressions {
 
   void arguments(Nodes& all) {
     expect("(");
-    bool named = false;
+    bool named = false, starred = false, last = false;
     separated(")", [&](bool) {
-      if (is("* **")) lacks("an argument with " + now().text);
       Node argument = make(Kind::argument);
-      if (is(TokenKind::name) && then("=")) {
-        argument.name = take(TokenKind::name);
+      const bool by_name = is(TokenKind::name) && then("=");
+      if (last || (is("*") ? starred : !by_name && !is("**") && (named || starred))) {
+        fail("arguments in an order that Jinja has not");
+      }
+      named |= by_name, starred |= is("*"), last |= is("**");
+      if (by_name || is("* **")) argument.name = tokens_[at_++].text;
+      if (by_name) {
         ++at_;
-        named = true;
-      } else if (named) {
-        fail("an argument without a name after one with a name");
+        const auto same = [&](const Node& n) { return n.kind == Kind::argument && n.name == argument.name; };
+        if (std::ranges::any_of(all, same)) fail("an argument twice");
       }
       argument.parts.push_back(expression());
       all.push_back(std::move(argument));
@@ -303,6 +308,7 @@ class Expressions {
 
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
+  std::size_t callers_ = 0;  // how often macros have read the name caller
   int depth_ = 0;
   Scope scope_{};
 };

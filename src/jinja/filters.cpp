@@ -215,6 +215,12 @@ Value json(Call& c) {
   return text(json_text(c.self, style));
 }
 
+Value absolute(Call& c) {
+  if (const double* x = c.self.get<double>()) return {std::abs(*x)};
+  if (!whole(c.self)) failed("the size of a " + kind_of(c.self));
+  return computed('*', c.self, {std::int64_t{*whole(c.self) < 0 ? -1 : 1}});
+}
+
 // int(text) and float(text): none where that is no number.
 template <class Number>
 std::optional<Number> parsed(const std::string& given) {
@@ -273,9 +279,9 @@ Value split(Call& c, bool from_right) {
   std::string_view rest = *c.self.text();
   List parts;
   if (!c.has(0)) {
-    if (most >= 0) unsupported("a split at white space that ends after some parts");
-    for (rest = stripped(rest, kLeft); !rest.empty(); rest = stripped(rest, kLeft)) {
-      std::size_t size = 0;
+    if (most >= 0 && from_right) unsupported("a split at white space from the right that ends after some parts");
+    for (rest = stripped(rest, kLeft); !rest.empty(); rest = stripped(rest, kLeft), --most) {
+      std::size_t size = most == 0 ? rest.size() : 0;
       while (size < rest.size() && !is_space(rest.substr(size))) size += first_character(rest.substr(size)).length;
       parts.push_back(text(rest.substr(0, size)));
       rest.remove_prefix(size);
@@ -334,6 +340,7 @@ Value without_side(Call& c, bool end) {
 }
 
 constexpr Builtin kAllFilters[] = {
+    {"abs", "", absolute},
     {"capitalize", "", changed<capitalized>},
     {"d default", "default_value? boolean?", otherwise},
     {"dictsort", "case_sensitive? by? reverse?", dictsort},

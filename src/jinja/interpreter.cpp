@@ -65,6 +65,9 @@ class Interpreter {
       case Kind::macro:
         frame.names.insert_or_assign(node.name, macro(node, frame));
         return Flow::on;
+      case Kind::call_block:
+        write(call(node.otherwise[0], frame, macro(node, frame)), out);
+        return Flow::on;
       case Kind::leave:
         return Flow::leave;
       case Kind::next:
@@ -147,6 +150,7 @@ class Interpreter {
       if (!around) unsupported("the macro " + node.name + " outside the block that defines it");
       const Deeper deep = deeper();
       const auto scope = inside(around, node);
+      if (truth(node.value)) scope->names["caller"] = caller_of(given);
       const Call made = bound(parameters, none(), given, "the arguments of the macro " + node.name);
       for (std::size_t i = 0; i < node.parts.size(); ++i) {
         const Node& parameter = node.parts[i];
@@ -159,6 +163,15 @@ class Interpreter {
       execute(node.body, *scope, out);
       return text(out);
     });
+  }
+
+  // What the block of a tag call is to the macro that it calls.
+  static Value caller_of(Arguments& given) {
+    const auto at = std::ranges::find(given.named, "caller", [](const auto& entry) { return entry.first; });
+    if (at == given.named.end()) return undefined("no caller is defined");
+    Value caller = std::move(at->second);
+    given.named.erase(at);
+    return caller;
   }
 
   // ---- expressions
@@ -185,7 +198,7 @@ class Interpreter {
       case Kind::item:
         return item_of(node, frame);
       case Kind::call:
-        return call(node, part(0), frame);
+        return call(node, frame);
       case Kind::filter:
         return filtered(node.name, part(0), arguments(node.parts, frame));
       case Kind::test:
@@ -263,17 +276,32 @@ class Interpreter {
       Value value = evaluate(nodes[i].parts[0], frame);
       if (nodes[i].name.empty()) {
         all.values.push_back(std::move(value));
-        continue;
+      } else if (nodes[i].name == "*") {
+        std::ranges::move(items_of(value), std::back_inserter(all.values));
+      } else if (nodes[i].name == "**") {
+        if (!value.dict()) failed("arguments by ** of a " + kind_of(value));
+        for (const auto& [key, one] : value.dict()->entries()) {
+          if (!key.text()) failed("an argument whose name is a " + kind_of(key));
+          add_named(all, *key.text(), one);
+        }
+      } else {
+        add_named(all, nodes[i].name, std::move(value));
       }
-      const bool twice = std::ranges::any_of(all.named, [&](const auto& pair) { return pair.first == nodes[i].name; });
-      if (twice) failed("the argument " + nodes[i].name + " twice");
-      all.named.emplace_back(nodes[i].name, std::move(value));
     }
     return all;
   }
 
-  Value call(const Node& node, const Value& on, Frame& frame) {
+  static void add_named(Arguments& all, const std::string& name, Value value) {
+    const bool twice = std::ranges::any_of(all.named, [&](const auto& pair) { return pair.first == name; });
+    if (twice) failed("the argument " + name + " twice");
+    all.named.emplace_back(name, std::move(value));
+  }
+
+  // `caller`: a block that is handed to what is called.
+  Value call(const Node& node, Frame& frame, const std::optional<Value>& caller = {}) {
+    const Value on = evaluate(node.parts[0], frame);
     Arguments given = arguments(node.parts, frame);
+    if (caller) add_named(given, "caller", *caller);
     require_defined(on);
     const Function* called = on.shared<const Function>();
     if (!called) failed_at(node.line, "a call of a " + kind_of(on));

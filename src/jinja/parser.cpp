@@ -52,6 +52,7 @@ class Parser : Expressions {
     if (word == "if") return condition();
     if (word == "set") return set();
     if (word == "macro") return macro();
+    if (word == "call") return call_block();
     if (word == "filter" || word == "generation") {  // generation tells transformers what a model is trained to write
       Node node = make(word == "filter" ? Kind::filter_block : Kind::scope);
       if (word == "filter") node.parts.push_back(filters(true));
@@ -64,7 +65,7 @@ class Parser : Expressions {
       if (!scope_.in_loop) failed_at(start, "a " + word + " outside a loop");
       return make(word == "break" ? Kind::leave : Kind::next);
     }
-    if (listed("call with block extends include import from autoescape print", word)) {
+    if (listed("with block extends include import from autoescape print", word)) {
       unsupported("the tag " + word + " in line " + std::to_string(start));
     }
     failed_at(start, "the unknown tag " + word);
@@ -148,24 +149,55 @@ class Parser : Expressions {
   Node macro() {
     Node node = make(Kind::macro, take(TokenKind::name));
     store(make(Kind::name, node.name));
-    Scope scope = inner();
-    scope.soft = scope.in_loop = false, scope.in_macro = true;
-    scoped(node, std::move(scope), [&] {
-      expect("(");
-      separated(")", [&](bool first) {
-        Node parameter = make(Kind::argument, take(TokenKind::name));
-        require_plain(parameter.name);
-        if (skip("=")) {
-          parameter.parts.push_back(expression());
-        } else if (!first && !node.parts.back().parts.empty()) {
-          fail("a parameter without a default after one with a default");
-        }
-        scope_.seen.insert(parameter.name);
-        node.parts.push_back(std::move(parameter));
-      });
+    in_macro(node, [&] {
+      parameters(node);
+      const std::size_t callers = callers_;
       node.body = body("endmacro");
+      node.value = boolean(callers_ > callers);
     });
     return node;
+  }
+
+  Node call_block() {
+    Node node = make(Kind::call_block, "caller");
+    in_macro(node, [&] {
+      if (is("(")) parameters(node);
+    });
+    const std::unique_ptr<Names> names = std::move(node.names);
+    Node called = expression();
+    if (called.kind != Kind::call) fail("a tag call without a call");
+    node.otherwise.push_back(std::move(called));
+    in_macro(node, [&] {
+      scope_.seen.merge(names->seen);
+      const std::size_t callers = callers_;
+      node.body = body("endcall");
+      node.value = boolean(callers_ > callers);
+    });
+    return node;
+  }
+
+  template <class Read>
+  void in_macro(Node& node, const Read& read) {
+    Scope scope = inner();
+    scope.soft = scope.in_loop = false, scope.in_macro = true;
+    scoped(node, std::move(scope), read);
+  }
+
+  void parameters(Node& node) {
+    expect("(");
+    const std::size_t callers = callers_;
+    separated(")", [&](bool first) {
+      Node parameter = make(Kind::argument, take(TokenKind::name));
+      require_plain(parameter.name, true);
+      if (skip("=")) {
+        parameter.parts.push_back(expression());
+      } else if (!first && !node.parts.back().parts.empty()) {
+        fail("a parameter without a default after one with a default");
+      }
+      scope_.seen.insert(parameter.name);
+      node.parts.push_back(std::move(parameter));
+    });
+    if (callers_ > callers) lacks("the name caller among a macro's parameters");
   }
 
   // A name, names, or with `spaces` an attribute of a namespace.
@@ -185,6 +217,7 @@ class Parser : Expressions {
       } else {
         names.parts.push_back(make(Kind::name, take(TokenKind::name)));
         const std::string& name = names.parts.back().name;
+        if (scope_.in_macro) require_plain(name, true);
         if (scope_.in_for && name == "loop") fail("an assignment to loop in a loop");
         if (listed("true false none True False None", name)) fail("an assignment to a constant");
       }

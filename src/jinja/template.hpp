@@ -45,14 +45,15 @@ struct Node {
     binary,
     compare,   // first, arguments named after signs
     choice,    // condition, value, other value
-    argument,  // by name where that is not empty
+    argument,  // by name where that is not empty; * and ** are a list and a dict of arguments
     // statements
     print,
     set,        // target, value
     set_block,  // target, value of the block's text, which is the name ""
     condition,
-    loop,  // target, iterable, condition
-    macro,
+    loop,        // target, iterable, condition
+    macro,       // parameters, in `value` whether it reads the name caller
+    call_block,  // parameters, in `otherwise` the call, which is given the block as a macro
     filter_block,
     scope,
     leave,

@@ -52,12 +52,17 @@ TEST(Chat, WhatIsLackingIsRefusedByName) {
   expect_error("{{ messages | groupby('role') }}", Error::Kind::data, "the filter groupby");
   expect_error("{{ 'a' is filter }}", Error::Kind::data, "the test filter");
   expect_error("{% include 'x' %}", Error::Kind::data, "the tag include in line 1");
-  for (const char* const tag : {"raw", "with", "call", "block"}) {
+  for (const char* const tag : {"raw", "with", "block"}) {
     expect_error("{% " + std::string(tag) + " %}", Error::Kind::data, "the tag " + std::string(tag));
   }
   expect_error("{% for a in [] recursive %}", Error::Kind::data, "a recursive loop in line 1");
   expect_error("{% macro m() %}{{ varargs }}{% endmacro %}", Error::Kind::data, "the name varargs in a macro");
-  expect_error("{{ range(*[1]) }}", Error::Kind::data, "an argument with *");
+  expect_error("{% macro m(caller=1) %}{% endmacro %}", Error::Kind::data, "the name caller in a macro");
+  expect_error("{% macro m() %}{% set caller = 1 %}{% endmacro %}", Error::Kind::data, "the name caller in a macro");
+  expect_error("{% macro m(a=caller) %}{% endmacro %}", Error::Kind::data,
+               "the name caller among a macro's parameters");
+  expect_error("{{ 'a b c'.rsplit(none, 1) }}", Error::Kind::data, "a split at white space from the right");
+  expect_error("{{ 'ä' is lower }}", Error::Kind::data, "the case of ä");
   expect_error("{% for a in 'b' %}{{ loop.cycle(1) }}{% endfor %}", Error::Kind::data, "loop.cycle");
   expect_error("{{ 1e5 }}", Error::Kind::data, "a number such as 1e");
   expect_error("{{ 'a'[0, 1] }}", Error::Kind::data, "a subscript of several values");
@@ -86,6 +91,8 @@ TEST(Chat, HostileTemplatesEnd) {
   expect_error("{{ range(1000000000) | list }}", Error::Kind::data, "100000");
   expect_error("{{ 'x' | indent(1001) }}", Error::Kind::data, "an indent of more than 1000");
   expect_error("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", Error::Kind::data, "1000 deep");
+  expect_error("{% macro m() %}{% call m() %}{{ caller() }}{% endcall %}{% endmacro %}{{ m() }}", Error::Kind::data,
+               "1000 deep");
   const std::string many(100000, '('), ends(100000, ')');
   expect_error("{{ " + many + "1" + ends + " }}", Error::Kind::data, "150 deep");
   expect_error("{{ " + std::string(100000, '-') + "1 }}", Error::Kind::data, "150 deep");

@@ -143,14 +143,15 @@ FILTERS = [
     "selectattr('k', 'equalto', 'x')|list", "rejectattr('v', 'none')|list", "sort(reverse=true)",
     "sort(attribute='k')",
     "int(5)", "trim('a ')", "count", "sum(attribute='v')", "join(attribute='k')", "string|length", "list|tojson",
-    "max(attribute='v')", "dictsort(reverse=true)", "dictsort(by='value')", "unknown_filter",
+    "abs", "join(*[', '])", "d(**{'default_value': 1})", "max(attribute='v')", "dictsort(reverse=true)", "dictsort(by='value')", "unknown_filter",
 ]  # fmt: skip
 TESTS = [
     "defined", "undefined", "none", "string", "mapping", "sequence", "iterable", "number", "integer", "float", "boolean",
     "true", "false", "odd", "even", "divisibleby 3", "in [1, 'a']", "in s", "equalto 7", "eq('a')", "gt 1", "lt(2)",
+    "callable", "lower", "upper", "divisibleby(*[2])",
 ]  # fmt: skip
 METHODS = [
-    "strip()", "lstrip()", "rstrip('d ')", "split()", "split(',')", "split(' ', 1)", "rsplit(',', 1)", "upper()",
+    "strip()", "lstrip()", "rstrip('d ')", "split()", "split(',')", "split(' ', 1)", "split(none, 1)", "split(maxsplit=2)", "rsplit(',', 1)", "upper()",
     "lower()", "title()", "capitalize()", "replace('l', '')", "startswith('H')", "endswith(('d', 'z'))", "find('o')",
     "rfind('o')", "count('l')", "join(words)", "format(1, x='y')", "splitlines()", "removeprefix('He')",
     "removesuffix('d')", "items()|list", "keys()|list", "values()|list", "get('a')", "get('zz', 3)",
@@ -236,8 +237,14 @@ class Writer:
             return f"{blank}{self.tag(f'for {target} in {over}{condition}')}{told}{stop}{self.body(depth, True)}{other}{self.tag('endfor')}"
         if kind == 7:
             given = self.one("", "a", "a, b=2", "a=s, b=a")
-            call = self.one("m()", "m(1)", f"m({self.expression(3)}, b=3)", "m(b=1)", "m(1, 2, 3)", "m(c=1)")
-            return f"{blank}{self.tag(f'macro m({given})')}[{{{{ a }}}}|{{{{ b }}}}]{self.body(depth)}{self.tag('endmacro')}{{{{ {call} }}}}"
+            call = self.one("m()", "m(1)", f"m({self.expression(3)}, b=3)", "m(b=1)", "m(1, 2, 3)", "m(c=1)",
+                            "m(*items[:1])", "m(1, **{'b': s})", "m(b=1, *words[1:2])", "m(**d)", "m(*[1], 2)", "m(caller=upper)")  # fmt: skip
+            inside = self.one("", "", "{{ caller() }}", "{{ caller(b, 1) }}", "{% if caller %}{{ caller(x) }}{% endif %}")
+            macro = f"{blank}{self.tag(f'macro m({given})')}[{{{{ a }}}}|{{{{ b }}}}]{inside}{self.body(depth)}{self.tag('endmacro')}"
+            if self.one(True, False):
+                return f"{macro}{{{{ {call} }}}}"
+            takes = self.one("", "", "(x)", "(y, x=2)")
+            return f"{macro}{self.tag(f'call{takes} {call}')}<{{{{ x }}}}>{self.one('', '{{ caller() }}')}{self.body(depth)}{self.tag('endcall')}"
         if kind == 8:
             return blank + self.tag(f"set {self.one('x', 'y', 's')}{self.one('', '|upper', '|trim|length')}") + self.body(depth) + self.tag("endset") + "{{ x }}"
         if kind == 9:
@@ -246,19 +253,47 @@ class Writer:
             return blank + self.tag(f"set ns = namespace(x={self.expression(3)})") + self.body(depth, loop) + "{{ ns.x }}"
         return blank + self.tag("generation") + self.body(depth) + self.tag("endgeneration")
 
+    def calls(self):
+        """Macros in one another, called with every kind of argument, by {{ }} and by the tag call."""
+        one = lambda: self.one("1", "s", "n", "'x'", "[1, 2]", "missing", "x", "a", "caller", "caller()", "caller(1)", "caller(a, b=2)")  # noqa: E731
+        given = lambda: ", ".join(self.one(one(), one(), "b=1", "a=s", "c=2", "*[1]", "*words", "*'ab'", "*x", "*[]", "**{}", "**{'b': 3}", "**{'c': n}", "**d", "**none", "**{'caller': s}")  # noqa: E731
+                                  for _ in range(self.one(0, 1, 1, 2, 3)))  # fmt: skip
+        takes = lambda: self.one("", "()", "(a)", "(a, b=7)", "(a, b=n)", "(a=1, b=2)")  # noqa: E731
 
-@pytest.mark.parametrize("kind", ["expression", "statement"])
+        def body(depth):
+            all = ""
+            for _ in range(self.one(1, 2, 3)):
+                name = self.one("m", "m", "k", "caller")
+                kind = self.random.randrange(7 if depth < 3 else 2)
+                if kind < 2:
+                    all += self.one("{{ a }}|", "{{ b }}|", "{{ x }}|", f"{{{{ {one()} }}}}", "{{ caller is defined }}", "{{ m is callable }}")
+                elif kind == 2:
+                    all += f"{{{{ {name}({given()}) }}}}"
+                elif kind == 3:
+                    all += f"{{% call{takes()} {name}({given()}) %}}<{body(depth + 1)}>{{% endcall %}}"
+                elif kind == 4:
+                    all += f"{{% macro {self.one('m', 'k')}{self.one('()', '(a)', '(a, b=2)', '(a, b=a)', '(b=x)')} %}}[{body(depth + 1)}]{{% endmacro %}}"
+                elif kind == 5:
+                    all += f"{{% for x in {self.one('words', 'items', '[1]')} %}}{body(depth + 1)}{{% endfor %}}"
+                else:
+                    all += f"{{% set {self.one('x', 'a', 'b')} = {one()} %}}{body(depth + 1)}"
+            return all
+
+        return f"{{% macro m(a, b=1) %}}({{{{ a }}}}{self.one('', '{{ caller() }}', '{{ caller(a) }}')}){{% endmacro %}}{body(0)}"
+
+
+@pytest.mark.parametrize("kind", ["expression", "statement", "calls"])
 def test_random_templates(kind):
     seed = drawn_seed()
     writer = Writer(seed)
     conversation = {"messages": [{"role": "user", "content": "hi"}], **json.loads(json.dumps(VARIABLES))}
-    count = 1500 if kind == "expression" else 700
+    count = {"expression": 1500, "statement": 700, "calls": 1500}[kind]
     cases = []
     for i in range(count):
         if kind == "expression":
             template = "{{ " + writer.expression() + " }}"
         else:
-            template = writer.body(0)
+            template = writer.calls() if kind == "calls" else writer.body(0)
         cases.append((f"seed {seed}, {kind} {i}", template, conversation))
     rendered, refused = compare(cases, lacking=0.1)
     print(f"{rendered} rendered alike, {refused} refused by both")
