@@ -45,7 +45,7 @@ struct ReportOptions {
   std::optional<std::int64_t> layer, head;
   std::optional<std::uint64_t> seed;
   DropoutFlavour flavour = DropoutFlavour::mkl;
-  std::optional<ModuleConfig> config;  // with `parameters`: the page computes anew when a word is changed
+  std::optional<ModuleConfig> config;  // with `parameters`: the page writes out what a number is the sum of
   StateDict parameters;                // the module's state_dict()
   bool random_weights = false;         // drawn, and not trained: the page says so
   bool training = false;

@@ -75,7 +75,7 @@ async function start({ engine, model, kept, keptInBytes }) {
   if (model.inBytes) model.weights = widened(model.weights);
   opened = openModel(model);
   if (kept.length) Object.assign(opened, { weights: model.weights, kept, keptInBytes });
-  postMessage({ opened: opened.size });
+  postMessage({ opened: opened.size, code });
 }
 
 // Another model takes the place of the one that is open once it has read the text.

@@ -62,7 +62,7 @@ std::string size_text(std::size_t bytes) {
   return size < kilo * kilo ? formatted("{:.0f} kB", size / kilo) : formatted("{:.1f} MB", size / kilo / kilo);
 }
 
-// Of a module that has just run: what the page needs to compute anew.
+// Of a module that has just run: what the page says of it, and computes by where it is live.
 void describe(const Job& job, const InputFlags& input, ReportOptions& options) {
   options.config = config_of(job.flags, job.x.tensor.size(-1));
   if (const auto* module = dynamic_cast<const AttentionLayer*>(job.module.get())) options.config = module->config();

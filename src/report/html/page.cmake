@@ -2,18 +2,22 @@
 # Content-Security-Policy lets exactly this script and this style in.
 set(folder ${CMAKE_CURRENT_LIST_DIR}/page)
 # Lower parts first: what data, drawing and selection are made of, then the panels, then the start.
-set(scripts data colour state matrix export random forward arithmetic latent header overview flow stage lines heads space softmax masks dropout
-            split checks snippets main)
+set(scripts data colour state matrix export parameters arithmetic latent header overview flow stage lines heads space checks snippets main)
 list(TRANSFORM scripts PREPEND ${folder}/)
 list(TRANSFORM scripts APPEND .js)
-# A page that computes has six more, and beside it the library for its worker (src/web).
+# A page that computes has eight more, and beside it the library and its worker (src/web).
+set(live_scripts live checkpoints experiments share tour labs module_labs module)
+list(TRANSFORM live_scripts PREPEND ${folder}/)
+list(TRANSFORM live_scripts APPEND .js)
 set(web ${CMAKE_CURRENT_LIST_DIR}/../../web)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/page.html ${folder}/style.css ${scripts}
-             ${folder}/live.js ${folder}/checkpoints.js ${folder}/experiments.js ${folder}/share.js ${folder}/tour.js ${folder}/module.js ${web}/library.js ${web}/kept.js ${web}/worker.js ${web}/attn.wasm.gz)
+             ${live_scripts} ${folder}/labs.css ${web}/library.js ${web}/kept.js ${web}/worker.js ${web}/attn.wasm.gz)
 
 file(READ ${folder}/page.html ATTN_PAGE_HTML)
 file(READ ${folder}/style.css ATTN_PAGE_STYLE)
 string(SHA256 ATTN_PAGE_STYLE_SHA256 "${ATTN_PAGE_STYLE}")
+file(READ ${folder}/labs.css ATTN_PAGE_LIVE_STYLE)
+string(SHA256 ATTN_PAGE_LIVE_STYLE_SHA256 "${ATTN_PAGE_STYLE}${ATTN_PAGE_LIVE_STYLE}")
 set(whole "")
 set(ATTN_PAGE_SCRIPTS "")
 foreach(script IN LISTS scripts)
@@ -22,9 +26,9 @@ foreach(script IN LISTS scripts)
   string(APPEND ATTN_PAGE_SCRIPTS "R\"~page~(${text})~page~\",\n")
 endforeach()
 string(SHA256 ATTN_PAGE_SCRIPT_SHA256 "${whole}")
-file(READ ${folder}/live.js ATTN_PAGE_LIVE)
-foreach(script IN ITEMS checkpoints experiments share tour module)
-  file(READ ${folder}/${script}.js text)
+set(ATTN_PAGE_LIVE "")
+foreach(script IN LISTS live_scripts)
+  file(READ ${script} text)
   string(APPEND ATTN_PAGE_LIVE "${text}")
 endforeach()
 string(SHA256 ATTN_PAGE_LIVE_SHA256 "${whole}${ATTN_PAGE_LIVE}")

@@ -34,8 +34,8 @@ void require_there(const char* what, std::int64_t index, std::int64_t count) {
               std::to_string(index));
 }
 
-// The parameters' names and shapes always (the random stream is theirs first), their values where they are few, or
-// where the page computes by `all` of them.
+// The parameters' names and shapes always, their values where they are few, or where the page computes by `all` of
+// them.
 void write_parameters(Json& json, const StateDict& parameters, bool all) {
   std::int64_t count = 0;
   for (const auto& [name, tensor] : parameters) count += tensor.numel();
@@ -96,17 +96,20 @@ std::string policy_hash(std::string_view hex) {
 // A page that computes compiles WebAssembly, of a model in a worker that is made of the page's own text.
 std::string policy(const std::optional<LiveModel>& live) {
   const bool module = live && live->weights.empty();
-  const std::string more = module ? " '" + policy_hash(library_sha256()) + "'" : "";
+  const std::string more = live ? " '" + policy_hash(library_sha256()) + "' 'wasm-unsafe-eval'" : "";
   return "default-src 'none'; script-src '" + policy_hash(live ? live_script_sha256() : script_sha256()) + "'" + more +
-         (live ? " 'wasm-unsafe-eval'" : "") + (live && !module ? "; worker-src blob:" : "") + "; style-src '" +
-         policy_hash(style_sha256()) + "'; img-src data: blob:; base-uri 'none'; form-action 'none'";
+         (live && !module ? "; worker-src blob:" : "") + "; style-src '" +
+         policy_hash(live ? live_style_sha256() : style_sha256()) +
+         "'; img-src data: blob:; base-uri 'none'; form-action 'none'";
 }
 
 // What a page that computes holds: the library, and the model. A module's weights are the report's own.
 std::string live_parts(const LiveModel& model) {
   const auto as_base64 = [](const std::string& bytes) { return base64(std::as_bytes(std::span(bytes))); };
-  const std::string engine = "<script type=\"text/plain\" id=\"engine\">" + as_base64(page_engine()) + "</script>\n";
-  if (model.weights.empty()) return "<script>" + std::string(page_library()) + "</script>\n" + engine;
+  const std::string engine = "<script id=\"library\">" + std::string(page_library()) +
+                             "</script>\n<script type=\"text/plain\" id=\"engine\">" + as_base64(page_engine()) +
+                             "</script>\n";
+  if (model.weights.empty()) return engine;
   Json json;
   json.object().name("weights").text(as_base64(model.weights)).name("config").text(model.config);
   json.name("tokenizer").text(model.tokenizer).name("tokenizerConfig").text(model.tokenizer_config);
@@ -114,8 +117,8 @@ std::string live_parts(const LiveModel& model) {
   for (const LiveModel::Kept& kept : model.kept)
     json.object().name("step").number(kept.step).name("weights").text(as_base64(kept.weights)).end();
   json.end().end();
-  return "<script type=\"text/plain\" id=\"library\">" + std::string(page_library()) + std::string(page_worker()) +
-         "</script>\n" + engine + "<script type=\"application/json\" id=\"model\">" + json.str() + "</script>\n";
+  return engine + "<script type=\"text/plain\" id=\"worker\">" + std::string(page_worker()) +
+         "</script>\n<script type=\"application/json\" id=\"model\">" + json.str() + "</script>\n";
 }
 
 // The first head's weights, for readers whose browser runs no scripts.
@@ -263,7 +266,7 @@ std::string ReportWriter::State::value_of(std::string_view name) const {
   if (name == "policy") return policy(options.live);
   if (name == "live") return options.live ? live_parts(*options.live) : std::string();
   if (name == "title") return figure::escaped(figure::shortened(figure::clean(words.title), kTitle));
-  if (name == "style") return std::string(page_style());
+  if (name == "style") return std::string(page_style()).append(options.live ? page_live_style() : "");
   if (name == "data") return data();
   if (name == "static") return heatmap;
   std::string script;

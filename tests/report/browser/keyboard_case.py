@@ -3,7 +3,7 @@
 import library
 from model_page_case import TEXT, attention
 from overview_case import MODEL
-from report_case import ReportTest
+from live_case import LivePage
 
 HELD = "document.activeElement.closest('[data-roving]')?.closest('[id]').id ?? document.activeElement.closest('[id]')?.id ?? document.activeElement.tagName"
 SETTLED = "new Promise((done) => setTimeout(() => setTimeout(done)))"  # what was asked for has been done
@@ -24,7 +24,7 @@ CONTRASTS = """(() => {
 })()"""
 
 
-class Keyboard(ReportTest):
+class Keyboard(LivePage):
     def licences(self, *more, **options):
         return self.open("--model", MODEL, "--text", TEXT, *more, **options)
 
@@ -97,7 +97,9 @@ class Keyboard(ReportTest):
         self.assertTrue(page.run("kept"))
 
     def test_the_focus_outlives_a_view_that_is_built_anew(self):
-        six, model = self.open("multihead", "--d-out", 4, "--dropout", 0.5), self.licences(width=1400)
+        six, model = self.open("multihead", "--d-out", 4, "--dropout", 0.5, "--live"), self.open("--model", MODEL, "--text", TEXT, "--live", width=1400)
+        self.wait(six, "live.ready")
+        self.wait(model, "Boolean(document.getElementById('masks') && live.next)")
         model.click("#masks summary")
         model.run(SETTLED)
         # What has the focus, and the key that changes something.

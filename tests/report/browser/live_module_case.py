@@ -1,7 +1,6 @@
 """A module in a page that computes: words, numbers, weights, masks and options, against the command's own numbers."""
 
 import library
-from labs_case import Labs
 from live_case import LivePage
 from report_case import ROWS
 
@@ -184,14 +183,3 @@ class LiveModule(LivePage):
         for arguments in (["causal", "--input", "two.npy"], ["causal", "--input", "randn:6,3", "--dropout", "0.5", "--train"]):
             with self.assertRaisesRegex(AssertionError, "--live"):
                 library.attn(self.folder, "report", *arguments, "--live", "--output", "x.html")
-
-
-class LiveLabs(LivePage, Labs):
-    """The labs of a page that computes: the library's numbers are what the recorded page's own arithmetic gives."""
-
-    def open(self, *arguments, **options):
-        page = super().open(*arguments, "--live", **options)
-        self.wait(page, "live.ready")
-        return page
-
-    test_dropout_of_a_text_in_a_batch = None  # a page that computes has one text

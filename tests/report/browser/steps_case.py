@@ -3,7 +3,7 @@
 import math
 
 import library
-from report_case import WORDS, ReportTest
+from report_case import ROWS, WORDS, ReportTest
 
 STEPS = ["inputs", "queries", "keys", "values", "scores", "scaled", "masked", "weights", "context", "merged", "output"]
 
@@ -253,3 +253,13 @@ class Steps(ReportTest):
         self.assertEqual(page.text(".arithmetic .more"), "5 more, smaller; 4 more, masked")
         page.click("[data-step=context]")
         self.assertEqual(page.text(".arithmetic .more"), "5 more, smaller; 4 more, masked")
+
+    def test_dropout_of_a_text_in_a_batch(self):
+        library.save_npy(self.folder / "batch.npy", [float(x) for row in ROWS * 2 for x in row.split(",")], (2, 6, 3))
+        flags = ["multihead", "--input", "batch.npy", "--d-out", 4, "--dropout", 0.5, "--train", "--rng", "native"]
+        library.attn(self.folder, "run", *flags, "--save-steps", "batch.safetensors")
+        dropped = library.steps(self.folder / "batch.safetensors")["dropped"]
+        page = self.open(*flags, "--item", 2, fragment="#head=2&step=dropped")
+        for (i, j), (value, _) in self.cells(page).items():
+            self.near(value, dropped[1, 1, i, j], 1e-7)
+        self.assertIn("2 of 2", page.text(".facts"))

@@ -258,7 +258,11 @@ function become({ name, left, bytes, ...size }, { text, blocks: found }) {
 
 function heard({ data }) {
   if (data.failed) return recordedOnly(data.failed);
-  if (data.opened) { live.size = data.opened; return restore(address); }
+  if (data.opened) {
+    Object.assign(live, { size: data.opened, code: data.code });
+    addLabs();
+    return restore(address);
+  }
   if (data.space) {
     if (data.number !== live.shown) return undefined;
     blocks[data.at].space = data.space;
@@ -307,7 +311,7 @@ function startModel() {
   modelPanel();
   showStep();
   try {
-    live.worker = new Worker(URL.createObjectURL(new Blob([part("library")], { type: "text/javascript" })));
+    live.worker = new Worker(URL.createObjectURL(new Blob([part("library"), part("worker")], { type: "text/javascript" })));
     live.worker.onmessage = heard;
     live.worker.onerror = (event) => recordedOnly(event.message);
     live.worker.postMessage({ engine: bytesOf(part("engine")), model: { ...model, weights: bytesOf(weights) }, kept: kept.map((one) => bytesOf(one.weights)), keptInBytes });

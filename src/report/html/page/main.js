@@ -14,6 +14,7 @@ const [first, more] = ["first", "more"].map((id) => document.getElementById(id))
 document.body.classList.toggle("model", severalLayers);
 header(document.getElementById("about"));
 document.getElementById("panels").hidden = false;
+const labs = [];  // of a page that computes: [id, title, build]
 // All panels, of the numbers that are there now, but for some; those that were unfolded stay so.
 function drawPanels(without = new Set()) {
   const unfolded = Array.from(document.querySelectorAll("details.panel[open]"), ({ id }) => id);
@@ -27,9 +28,7 @@ function drawPanels(without = new Set()) {
   panel(more, "lines", "Who looks at whom", linesPanel);
   if (!without.has("space")) panel(more, "space", "Embedding space", spacePanel);
   panel(more, "heads", "Heads side by side", headsPanel);
-  for (const [id, title, build] of [["softmax", "Lab: three ways to normalise", softmaxPanel], ["masks", "Lab: two routes to a causal mask", masksPanel],
-    ["leak", "Lab: does the future leak?", leakPanel], ["dropout", "Lab: dropout, drawn again", dropoutPanel],
-    ["split", "Wrapper and weight split: one computation", splitPanel]]) panel(more, id, title, build, severalLayers);
+  for (const lab of labs) panel(more, ...lab, severalLayers);
   if (!without.has("checks")) panel(more, "checks", "Checks", checksPanel, severalLayers);
   if (!without.has("snippets")) panel(more, "snippets", "Take it away", snippetsPanel);
   for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");

@@ -32,11 +32,12 @@ function withInputs(words, name) {
   for (const { row, column, value } of changed) values[row * words.width + column] = value === "-inf" ? -Infinity : value;
   return { ...words, values };
 }
+const editsOfSteps = () => live.now.edits.filter(({ step }) => step !== "inputs" && step !== "source");
 
 const readText = (text, given) => (text === given.text ? given : { ...live.library.embed(text, given.width), width: given.width });
 
 function moduleAnswer() {
-  const { text, source: sourceText, edits, options = {}, weights = [] } = live.now;
+  const { text, source: sourceText, options = {}, weights = [] } = live.now;
   try {
     const x = readText(text, live.given), other = live.given.source && readText(sourceText, live.given.source);
     if (!x.tokens.length || other?.tokens.length === 0) throw new LibraryError("[page] expected a text with at least one word; found none");
@@ -46,7 +47,7 @@ function moduleAnswer() {
     const base = valuesOf(live.library.blocks().blocks);
     setWeights(weights);
     open(live.library, options);
-    pass(live.library, withInputs(x, "inputs"), withInputs(other, "source"), edits.filter(({ step }) => step !== "inputs" && step !== "source"));
+    pass(live.library, withInputs(x, "inputs"), withInputs(other, "source"), editsOfSteps());
     const answer = live.library.blocks();
     answer.blocks.forEach((block, b) => { block.space = live.library.space(b); });
     if (config) Object.assign(config, live.config, options, { scale: options.scale ?? live.config.scale });
@@ -106,51 +107,6 @@ function optionFields() {
     linear && report.training && c.dropout > 0 && field("seed", "dropout’s seed", c.seed ?? 0, { min: 0, step: 1 })].filter(Boolean);
 }
 
-// ---- the labs, by the library ----------------------------------------------------------------------------------------
-function labsByLibrary() {
-  const lab = live.lab, rows = (way, values, columns) => (values.length ? lab.rows(way, values, columns) : Float32Array.from(values));
-  softmaxRow = (row) => Array.from(rows("softmax", row, row.length));
-  softmaxRows = (scores, columns) => rows("softmax", scores, columns);
-  naiveSoftmax = (scores) => Array.from(rows("naive", scores, scores.length));
-  bySum = (scores) => Array.from(rows("sum", scores, scores.length));
-  renormalised = (weights, size) => rows("divided", weights, size);
-  forward = (x, source, { causal = isCausal() } = {}) => {
-    const width = stepAt("inputs").columns, own = report.kind.mask, scores = openBlock().softmaxInput();
-    const hidden = causal && !own ? Array.from({ length: scores.values.length }, (_, at) => ({ head: Math.floor(at / scores.rows / scores.columns), row: Math.floor(at / scores.columns) % scores.rows, column: at % scores.columns })).filter(({ row, column }) => column > row) : [];
-    open(lab, { training: false, ...(own && { causal }) });
-    pass(lab, { values: x, tokens: report.tokens, width }, stepAt("source") && { values: source, tokens: report.keyTokens }, hidden.map((at) => ({ ...at, step: scores.name, value: "-inf" })));
-    const { steps } = lab.blocks().blocks[0], step = (name) => steps.find((one) => one.name === name);
-    return { output: (step("output") ?? step("merged") ?? step("context")).values };
-  };
-  // One projection is a head of its own, whose queries are wanted.
-  project = (x, count, p) => {
-    const weight = new Float32Array(p.size * p.inputs), bias = Float32Array.from({ length: p.size }, (_, c) => p.bias(c));
-    for (let c = 0; c < p.size; c++) for (let i = 0; i < p.inputs; i++) weight[c * p.inputs + i] = p.at(i, c);
-    const state = ["W_query", "W_key", "W_value"].flatMap((name) => [[`${name}.weight`, { shape: [p.size, p.inputs], values: weight }], [`${name}.bias`, { shape: [p.size], values: bias }]]);
-    lab.openModule({ name: "self-v2", d_in: p.inputs, d_out: p.size, qkv_bias: true }, stateFile(Object.fromEntries(state)));
-    lab.runModule(x, count, p.inputs);
-    return lab.steps().find(({ name }) => name === "queries").values.slice();
-  };
-  if (report.kind.linear) DropoutPasses = LibraryPasses;
-}
-
-// The module's passes in train mode, one after the other.
-class LibraryPasses {
-  constructor(seed, flavour, p) {
-    Object.assign(this, { pass: 0, p });
-    open(live.drops, { dropout: p, training: true, seed, flavour });
-  }
-  next() {
-    this.pass++;
-    const { heads } = blocks[0], { rows, columns } = blocks[0].step("weights"), plane = rows * columns;
-    const inputs = stepAt("inputs"), source = stepAt("source");
-    pass(live.drops, wordsOf(inputs, report.tokens), wordsOf(source, report.keyTokens));
-    const all = (name) => live.drops.steps().filter((step) => step.name === name || step.name.endsWith(`.${name}`)).flatMap(({ values }) => Array.from({ length: values.length / plane }, (_, head) => values.slice(head * plane, (head + 1) * plane)));
-    const weights = all("weights"), dropped = all("dropped");
-    return Array.from({ length: heads }, (_, head) => Uint8Array.from(weights[head], (w, i) => (!dropped.length || w === 0 || dropped[head][i] !== 0 ? 1 : 0)));
-  }
-}
-
 async function startModule() {
   Object.assign(live, { config: config && { ...config }, seed: report.seed, weights: Object.fromEntries(Object.keys(report.parameters).map((name) => [name, parameter(name).values.slice()])) });
   live.given = { ...wordsOf(stepAt("inputs"), report.tokens), text: report.title };
@@ -167,11 +123,9 @@ async function startModule() {
   try {
     const stream = new Blob([bytesOf(document.getElementById("engine").textContent)]).stream().pipeThrough(new DecompressionStream("gzip"));
     const code = await WebAssembly.compile(await new Response(stream).arrayBuffer());
-    [live.library, live.lab, live.drops] = [new Library(code), new Library(code), new Library(code)];
-    labsByLibrary();
+    Object.assign(live, { code, library: new Library(code), drops: new Library(code) });
     live.good = live.now;
-    drawPanels();
-    select({});
+    addLabs();
     document.body.dataset.answered = live.asked;
     live.ready = true;
     restore(address);

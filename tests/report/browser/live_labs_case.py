@@ -1,19 +1,51 @@
-"""The experiments: what they compute anew must be what the library computes."""
+"""The labs of pages that compute: what they show must be what the command computes, and recorded pages have none."""
 
 import math
 
 import library
-from report_case import ROWS, ReportTest
+from live_case import TEXT, LivePage
+from overview_case import MODEL
+from report_case import ROWS
 
 
-class Labs(ReportTest):
+LABS = "['softmax', 'masks', 'leak', 'dropout', 'split'].filter((id) => document.getElementById(id))"
+
+
+class LiveLabs(LivePage):
+    def module(self, *arguments, **options):
+        page = self.open(*arguments, "--live", **options)
+        self.wait(page, "live.ready")
+        return page
+
+    def test_a_recorded_page_has_none_and_says_where_they_are(self):
+        live = self.module("multihead", "--d-out", 4)
+        self.assertEqual(live.run(LABS), ["softmax", "masks", "leak", "dropout", "split"])
+        self.assertNotIn("--live", live.text("#made"))
+        for arguments, told in ((["multihead", "--d-out", 4], True), (["--model", MODEL, "--text", TEXT], True), (["latent", "--d-out", 4], False)):
+            page = self.open(*arguments)
+            self.assertEqual(page.run(LABS), [])
+            self.assertEqual("attn report --live" in page.text("#made"), told, arguments)
+
+    def test_a_model_has_the_two_labs_of_its_scores(self):
+        page = self.live()
+        self.wait(page, "live.code !== undefined")
+        self.assertEqual(page.run(LABS), ["softmax", "masks"])
+        page.run("select({ block: 1, head: 2, query: 5, key: 0 })")
+        self.assertEqual(page.run("live.lab"), None)  # what is folded asks for nothing
+        page.click("#softmax summary")
+        page.click("#masks summary")
+        self.wait(page, "Boolean(document.querySelector('#route-direct .cell, #route-direct canvas') && document.querySelector('#softmax tbody tr'))")
+        for key, weight in self.column(page, "#softmax", 4).items():
+            self.near(weight, page.run(f"currentBlock().step('weights').at(2, 5, {key})"), 1e-7)
+        self.assertEqual(page.run("maskRoutes(unmasked(currentBlock()).matrix(2).values, report.tokens.length).direct.every((x, i) => Math.abs(x - currentBlock().step('weights').matrix(2).values[i]) < 1e-7)"), True)
+
     def column(self, page, host, index):
         rows = page.run(f"[...document.querySelectorAll('{host} tbody tr')].map((r) => [Number(r.dataset.key ?? r.dataset.word), r.cells[{index}].dataset.value])")
         return {int(key): library.number(value.replace("Infinity", "inf")) for key, value in rows}
 
     def test_softmax_in_three_ways(self):
         steps = self.six("self-v1", "--d-out", 2)
-        page = self.open("self-v1", "--d-out", 2, fragment="#query=2")
+        page = self.module("self-v1", "--d-out", 2, fragment="#query=2")
         scaled = [steps["scaled"][1, j] for j in range(6)]
         for j, weight in self.column(page, "#softmax", 4).items():
             self.near(weight, steps["weights"][1, j], 1e-7)
@@ -34,7 +66,7 @@ class Labs(ReportTest):
     def test_two_routes_to_the_mask(self):
         causal = self.six("causal", "--d-out", 2)
         open_steps = self.six("causal", "--d-out", 2, "--no-mask")
-        page = self.open("causal", "--d-out", 2, "--no-mask")
+        page = self.module("causal", "--d-out", 2, "--no-mask")
         for (i, j), (value, _) in self.cells(page, "#route-all").items():
             self.near(value, open_steps["weights"][i, j], 1e-7)
         for route in ("#route-direct", "#route-divided"):
@@ -43,6 +75,16 @@ class Labs(ReportTest):
         for (i, j), (value, _) in self.cells(page, "#route-masked").items():
             self.near(value, causal["masked"][i, j], 1e-7)
         self.assertLess(float(page.attribute("#routes-said", "data-apart")), 1e-6)
+
+    def test_the_two_routes_stand_side_by_side(self):
+        page = self.live(width=1400)
+        self.wait(page, "live.code !== undefined")
+        self.assertFalse(page.run("Boolean(document.querySelector('#route-all'))"))  # what is folded is not drawn
+        page.click("#masks summary")
+        self.wait(page, "Boolean(document.querySelector('#route-direct'))")
+        lefts = page.run("['all', 'divided', 'masked', 'direct'].map((name) => document.querySelector(`#route-${name}`).getBoundingClientRect().left)")
+        self.assertEqual([lefts[0], lefts[1]], [lefts[2], lefts[3]])
+        self.assertEqual(page.run("[...document.querySelectorAll('#masks .canvas-view')].filter((v) => v.scrollWidth > v.clientWidth).length"), 0)
 
     def leaked(self, module, arguments, causal, changed, amount):
         """The page's outputs with a changed word, and the library's."""
@@ -56,8 +98,7 @@ class Labs(ReportTest):
 
     def test_a_changed_word_moves_what_the_library_moves(self):
         for module, arguments, last in (("multihead", ["--d-out", 4], "output"), ("heads", ["--d-out", 2], "merged"), ("causal", ["--d-out", 2], "context")):
-            page = self.open(module, *arguments)
-            self.assertLess(float(page.attribute("#recomputed", "data-apart")), 1e-6)
+            page = self.module(module, *arguments)
             for causal in (True, False):
                 page.set("#leak-mask", causal)
                 page.set("#leak-word", "4")
@@ -73,12 +114,12 @@ class Labs(ReportTest):
                 self.assertIn("No leak" if causal else "Leak: 4 of 4", page.text("#leak-said"))
 
     def test_a_module_without_mask_leaks(self):
-        page = self.open("self-v2", "--d-out", 2)
+        page = self.module("self-v2", "--d-out", 2)
         self.assertEqual(page.attribute("#leak-said", "data-leaks"), "5")
 
     def test_dropout_draws_what_the_library_draws(self):
         for module, flags in (("causal", ["--d-out", 2]), ("multihead", ["--d-out", 4]), ("heads", ["--d-out", 2]), ("multihead", ["--d-out", 6, "--heads", 3, "--seed", 7, "--qkv-bias"])):
-            page = self.open(module, *flags)
+            page = self.module(module, *flags)
             for flavour in ("mkl", "native"):
                 for p in (0.5, 0.25):
                     steps = self.six(module, *flags, "--dropout", p, "--train", "--rng", flavour)
@@ -94,20 +135,9 @@ class Labs(ReportTest):
                         sums = [float(x) for x in page.attribute("#dropout-sums", "data-sums").split()]
                         self.near(sums[5], sum(dropped[(5, j) if len(dropped.shape) == 2 else (head, 5, j)] for j in range(6)), 1e-6)
 
-    def test_dropout_of_a_text_in_a_batch(self):
-        library.save_npy(self.folder / "batch.npy", [float(x) for row in ROWS * 2 for x in row.split(",")], (2, 6, 3))
-        flags = ["multihead", "--input", "batch.npy", "--d-out", 4, "--dropout", 0.5, "--train", "--rng", "native"]
-        library.attn(self.folder, "run", *flags, "--save-steps", "batch.safetensors")
-        dropped = library.steps(self.folder / "batch.safetensors")["dropped"]
-        page = self.open(*flags, "--item", 2, fragment="#head=2&step=dropped")
-        for host in ("#dropout", "#steps .stage-matrix"):
-            for (i, j), (value, _) in self.cells(page, host).items():
-                self.near(value, dropped[1, 1, i, j], 1e-7, host)
-        self.assertIn("2 of 2", page.text(".facts"))
-
     def test_many_draws_of_dropout_mean_the_weights(self):
         steps = self.six("causal", "--d-out", 2)
-        page = self.open("causal", "--d-out", 2)
+        page = self.module("causal", "--d-out", 2)
         first = self.cells(page, "#dropout")
         page.click("#dropout-again")
         self.assertNotEqual(first, self.cells(page, "#dropout"))
@@ -121,7 +151,7 @@ class Labs(ReportTest):
     def test_one_product_and_a_product_for_each_head_are_the_same(self):
         for module, arguments in (("multihead", ["--d-out", 4]), ("heads", ["--d-out", 2])):
             steps = self.six(module, *arguments)
-            page = self.open(module, *arguments)
+            page = self.module(module, *arguments)
             self.assertEqual(float(page.attribute("#split-said", "data-apart")), 0)
             for host in ("#split-joined", "#split-separate"):
                 for (i, c), (value, _) in self.cells(page, host).items():

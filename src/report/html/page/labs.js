@@ -1,19 +1,11 @@
-// Lab: the selected row's scores, made larger or smaller, by three ways of normalising.
+// The labs of a page that computes: its numbers, tried otherwise. The library computes all of it, and labs with passes of
+// their own are a module's (module_labs.js).
 
-const exp32 = (x) => Math.fround(Math.exp(x));
+const lab = () => (live.lab ??= new Library(live.code));
+// Each row by itself, in a way that attn_rows() of src/web/door.hpp names.
+const byRow = (way, values, columns) => (values.length ? lab().rows(way, values, columns) : Float32Array.from(values));
 
-function bySum(scores) {
-  const sum = scores.reduce((a, b) => a + b, 0);
-  return scores.map((s) => Math.fround(s / sum));
-}
-// In float32 throughout: past e^88.7 there is only infinity.
-function naiveSoftmax(scores) {
-  let sum = 0;
-  for (const s of scores) sum = Math.fround(sum + exp32(s));
-  return scores.map((s) => Math.fround(exp32(s) / sum));
-}
-const stableSoftmax = (scores) => Array.from(softmaxRow(Float64Array.from(scores)), Math.fround);
-
+// ---- the selected row's scores, made larger or smaller, by three ways of normalising --------------------------------
 function softmaxSentence(naive, stable, scores) {
   const most = Math.max(...stable), largest = Math.max(...scores);
   const overflow = naive.some(Number.isNaN) ? `The naive softmax fails: exp(${format(largest, 1)}) is too large for float32, and ∞ / ∞ is NaN. ` : "";
@@ -36,7 +28,7 @@ function softmaxPanel(host) {
   const draw = () => {
     const block = currentBlock(), scores = block.step("scores") ?? block.step("scaled"), keys = visible();
     const scaled = keys.map((key) => Math.fround(scores.at(state.head, state.query, key) * factor));
-    const ways = [bySum(scaled), naiveSoftmax(scaled), stableSoftmax(scaled)];
+    const ways = ["sum", "naive", "softmax"].map((way) => Array.from(byRow(way, scaled, scaled.length)));
     const bar = (x) => {
       const cell = element("td", { class: "number bar", "data-value": String(x) }, format(x));
       const width = Number.isFinite(x) ? Math.min(Math.max(x, 0), 1) * 100 : 0;
@@ -61,3 +53,45 @@ function softmaxPanel(host) {
     exports({ name: () => "softmax", title: () => `Three ways to normalise, ${headName()}`, table: null, csv: () => [["key", "score", "by sum", "naive", "stable"], ...numbersShown] }));
   onSelection(draw);
 }
+
+// ---- two routes to causal weights --------------------------------------------------------------------------------------
+// The scores before a mask.
+const unmasked = (block) => (block.step("masked") ? block.before("masked") : block.softmaxInput());
+
+function maskRoutes(scores, size) {
+  const all = byRow("softmax", scores, size), masked = scores.map((s, at) => (at % size > Math.floor(at / size) ? -Infinity : s));
+  return { all, divided: byRow("divided", all, size), masked, direct: byRow("softmax", masked, size) };
+}
+
+function masksPanel(host) {
+  const step = unmasked(currentBlock());
+  if (!step?.exact || step.rows !== step.columns || !step.rows || report.keyTokens !== report.tokens) return;
+  const views = element("div", { class: "routes small" }), said = element("p", { class: "note", id: "routes-said" });
+  const draw = () => {
+    const from = unmasked(currentBlock()), size = from.rows;
+    const routes = maskRoutes(from.matrix(state.head).values, size);
+    const future = Uint8Array.from({ length: size * size }, (_, at) => (at % size > Math.floor(at / size) ? 1 : 0));
+    const show = (title, id, values, masked, wanted = state.scale) => {
+      const matrix = { rows: size, columns: size, values, masked };
+      return element("div", { id }, element("h3", {}, title), matrixFigure({ matrix, rowLabels: report.tokens, columnLabels: report.tokens,
+        scale: scaleOf(matrix, chosenScale(wanted, matrix)), label: title, selected: { row: state.query, column: state.key }, pick: (query, key) => select({ query, key }) }, id));
+    };
+    const apart = routes.direct.reduce((most, x, i) => Math.max(most, Math.abs(x - routes.divided[i])), 0);
+    fill(views, show("1 softmax of all scores", "route-all", routes.all), show("2 future set to 0, rows divided by their sums", "route-divided", routes.divided, future),
+      show("1 future set to −∞", "route-masked", routes.masked, future, "linear"), show("2 softmax", "route-direct", routes.direct, future));
+    said.textContent = `The two routes differ by at most ${format(apart, 9)}: the same weights, but the second never counts what it may not see, and needs one pass.`;
+    said.dataset.apart = String(apart);
+  };
+  fill(host, element("p", { class: "lead" }, "Above: mask after the softmax and divide again. Below: mask before it."), views, said);
+  onSelection(draw);
+}
+
+// Once the library is there; what was drawn before stays as it is.
+function addLabs() {
+  for (const one of labs) panel(more, ...one, severalLayers);
+  building = undefined;
+  more.append(...["checks", "snippets"].map((id) => document.getElementById(id)).filter(Boolean));
+  select({});
+}
+
+labs.push(["softmax", "Lab: three ways to normalise", softmaxPanel], ["masks", "Lab: two routes to a causal mask", masksPanel]);
