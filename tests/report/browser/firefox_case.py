@@ -1,4 +1,4 @@
-"""The live pages of models once more, in Firefox: what live_case, live_own_case and the two others try in Chromium."""
+"""The live pages of models once more, in Firefox: what live_case, live_own_case and the three others try in Chromium."""
 
 import unittest
 
@@ -6,6 +6,7 @@ import firefox
 import live_case
 import live_checkpoints_case
 import live_experiments_case
+import live_labs_case
 import live_own_case
 
 
@@ -35,4 +36,8 @@ class CheckpointsInFirefox(InFirefox, live_checkpoints_case.LiveCheckpoints):
 
 
 class ExperimentsInFirefox(InFirefox, live_experiments_case.LiveExperiments):
+    pass
+
+
+class LabsInFirefox(InFirefox, live_labs_case.LiveLabs):
     pass
