@@ -129,6 +129,7 @@ TEST(Precision, GradientsOfExtremeNumbersEndAsInFloat64) {
   for (const double extreme : {HUGE_VAL, std::nan(""), kMost, -kMost, 1e-40}) {
     for (std::size_t operand = 0; operand < 4; ++operand) {
       for (const auto& [precision, tolerance] : {std::pair{Precision::highest, 1e-5}, {Precision::high, 2e-4}}) {
+        if (shortened() && precision == Precision::high) continue;
         std::mt19937 rng(3);
         Tensor in[4];  // q, k, v and the output's gradient
         for (Tensor& t : in) t = uniform(rng, {1, 1, 160, 64}, DType::f32);

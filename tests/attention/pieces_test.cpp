@@ -169,7 +169,7 @@ class Pieces : public kernels::CallsOnUnits {
  protected:
   void SetUp() override {
     CallsOnUnits::SetUp();
-    leave_to_nightly();
+    static_cast<void>(left_to_nightly());  // a skip here ends the test
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include "attn/io.hpp"
 #include "core/seed.hpp"
+#include "core/testing.hpp"
 #include "io/helpers.hpp"
 
 namespace attn::test {
@@ -48,7 +49,7 @@ TEST(Hostile, EveryPrefixOfABinaryFileIsAnError) {
     if (file.extension() == ".csv") continue;
     SCOPED_TRACE(file);
     const std::string bytes = read(file);
-    for (std::size_t length = 0; length < bytes.size(); ++length) {
+    for (std::size_t length = 0; length < bytes.size(); length += shortened() && length > 2048 ? 13 : 1) {
       // A copy of just this length, so that a sanitizer sees the end.
       const std::vector<char> prefix(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length));
       const std::string_view text(prefix.data(), prefix.size());

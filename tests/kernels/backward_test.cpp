@@ -143,8 +143,7 @@ TEST_P(Backward, AgreesForManyQueries) {
 // Each head is one task's, whatever its keys; on AMX these take turns in L2. The results are large enough to be written
 // past the caches.
 TEST_P(Backward, AgreesForManyHeads) {
-  leave_to_nightly();
-  if (IsSkipped()) return;
+  if (left_to_nightly()) return;
   Random random(19);
   Case c{};
   c.b = 1, c.hq = c.hkv = 17, c.tq = 130, c.tk = 970, c.d = c.dv = 64;

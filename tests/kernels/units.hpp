@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -97,12 +98,13 @@ class Units : public testing::TestWithParam<std::string> {
     kernels_ = *unit;
   }
 
-  // Ends a long test, where tests are shortened, on a unit whose code others have, too: that of avx2 is compiled for
-  // wider and narrower vectors, and that of avx512bf16 for tiles, which are emulated.
-  void leave_to_nightly() const {
-    const std::string& unit = GetParam();
-    if (!test::shortened() || (unit != "scalar" && unit != "avx512" && unit != "amx_emulated")) return;
-    GTEST_SKIP() << "make nightly runs this on " << unit;
+  // Whether a long test ends here: where tests are shortened, on a unit whose code others have, too. That of avx2 is
+  // compiled for wider and narrower vectors and for Arm's, and that of avx512bf16 for tiles, which are emulated.
+  [[nodiscard]] bool left_to_nightly() const {
+    static const std::set<std::string> of_others{"scalar", "avx512", "amx_emulated", "neon", "neondot"};
+    if (!test::shortened() || !of_others.contains(GetParam())) return false;
+    [this] { GTEST_SKIP() << "make nightly runs this on " << GetParam(); }();
+    return true;
   }
 
   // What units that multiply parts of float32 are compared with, and take what is too small for parts from.

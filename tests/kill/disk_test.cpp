@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/testing.hpp"
 #include "kill/kill.hpp"
 
 namespace attn::test {
@@ -65,6 +66,7 @@ TEST_F(FullDisk, OfOutputs) {
         "report multihead --input x.npy --output r.html", "plot multihead --input x.npy --output p.svg",
         "run simple --input x.npy --json --output z.csv"}) {
     for (const char* seed : {"", "again"}) {  // new files, then old ones
+      if (shortened() && *seed != 0) continue;
       SCOPED_TRACE(seed);
       EXPECT_GE(fail_until_there_is_space(std::string("attn ") + line), 1) << line;
     }

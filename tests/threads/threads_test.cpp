@@ -26,7 +26,7 @@ class OnThreads : public kernels::CallsOnUnits {
  protected:
   void SetUp() override {
     CallsOnUnits::SetUp();
-    leave_to_nightly();
+    static_cast<void>(left_to_nightly());  // a skip here ends the test
   }
 
   // The same bits for one thread and for many; each time the problem is drawn anew.
