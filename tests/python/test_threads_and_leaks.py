@@ -65,11 +65,12 @@ def test_the_gil_is_released():
 
 
 @pytest.mark.no_sanitizer
-@pytest.mark.parametrize("what", ["attention", "options", "error", "module", "steps"])
+@pytest.mark.parametrize("what", ["attention", "options", "error", "module", "steps", "torch"])
 def test_memory_does_not_grow(what):
     x = rng.standard_normal((1, 4, 64, 64)).astype(np.float32)
     flat = x.reshape(4, 64, 64)
     module = attn.MultiHeadAttention(64, 64, 64, 0.5, 4)
+    tensor = pytest.importorskip("torch").from_numpy(x).requires_grad_() if what == "torch" else None
 
     def call():
         if what == "attention":
@@ -81,6 +82,9 @@ def test_memory_does_not_grow(what):
                 sdpa(x, x, x[..., :3, :])
         elif what == "module":
             module.backward(module(flat))
+        elif what == "torch":
+            sdpa(tensor, tensor, tensor, is_causal=True, dropout_p=0.1).sum().backward()
+            tensor.grad = None
         else:
             module.steps(flat)
 

@@ -179,6 +179,8 @@ REFUSED = {
     "q float32, k bfloat16": lambda: (Q, K.bfloat16(), V),
     "a mask of bytes": lambda: (Q, K, V, SEEN.to(torch.uint8)),
     "shapes of meta tensors": lambda: (Q.to("meta"), K.to("meta")[..., :2], V.to("meta")),
+    "a key of NumPy": lambda: (Q, K.numpy(), V),
+    "dtypes of meta tensors": lambda: (Q.to("meta"), K.to("meta").double(), V.to("meta")),
     "dropout_p of nan": lambda: (Q, K, V, None, float("nan")),
     "is_causal as a number": lambda: (Q, K, V, None, 0.0, 1),
 }
