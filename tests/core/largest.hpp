@@ -1,6 +1,7 @@
 // Comparisons beside the largest number, where rounding of sums is a share of that.
 #pragma once
 
+#include "core/kept.hpp"
 #include "core/testing.hpp"
 
 namespace attn::test {
@@ -24,7 +25,8 @@ inline double difference(const Tensor& a, const Tensor& b) {
 }
 
 // |found - expected| <= tolerance · the largest |expected|
-inline void expect_of_largest(const Tensor& found, const Tensor& expected, double tolerance, const std::string& what) {
+inline void expect_of_largest(const Tensor& all, const Tensor& expected, double tolerance, const std::string& what) {
+  const Tensor found = kept(all, expected);
   ASSERT_TRUE(found.defined()) << what;
   ASSERT_EQ(found.shape().str(), expected.shape().str()) << what;
   const auto a = values(found), b = values(expected);

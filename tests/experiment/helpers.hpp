@@ -7,6 +7,7 @@
 #include "attn/experiment.hpp"
 #include "attn/io.hpp"
 #include "attn/pretrained.hpp"
+#include "core/kept.hpp"
 #include "core/testing.hpp"
 
 namespace attn::test {
@@ -19,7 +20,7 @@ inline std::filesystem::path model_path(const std::string& family) {
 
 // |found - expected| <= 1e-5 · max(1, the largest |expected|)
 inline void expect_close(const Tensor& found, const Tensor& expected, const std::string& what) {
-  const auto a = values(found), b = values(expected);
+  const auto a = values(kept(found, expected)), b = values(expected);
   ASSERT_EQ(a.size(), b.size()) << what;
   double largest = 1;
   for (const double x : b) largest = std::max(largest, std::fabs(x));

@@ -14,6 +14,7 @@ tokens "pair"; "rollout"; "previous", "duplicate" and "induction" of the tokens 
 """
 
 import pathlib
+import sys
 
 import numpy as np
 import torch
@@ -21,6 +22,9 @@ from safetensors.numpy import save_file
 from transformers import AutoModel, AutoModelForCausalLM
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "golden"))
+from kept import kept  # noqa: E402
+
 MODELS = HERE.parent / "lm" / "data"
 torch.set_grad_enabled(False)
 
@@ -252,7 +256,7 @@ def main():
     tensors = {}
     for family in ("gpt2", "llama", "gemma2", "granite", "bert"):
         for name, value in golden(family, rng).items():
-            tensors[f"{family}.{name}"] = np.ascontiguousarray(value)
+            tensors[f"{family}.{name}"] = np.ascontiguousarray(kept(torch.from_numpy(value)).numpy())
     save_file(tensors, HERE / "data" / "golden.safetensors")
 
 

@@ -27,20 +27,11 @@ import sys
 
 import torch
 
+from kept import kept
 from torch_modules import attend, build, causal_keep
 
 DATA = pathlib.Path(__file__).parent / "data"
 DTYPES = {torch.float64: "F64", torch.float16: "F16", torch.float32: "F32", torch.int64: "I64", torch.uint8: "U8"}
-
-
-KEPT = 128
-
-
-def kept(tensor):
-    """Of many numbers KEPT, spread over all by the golden ratio, as golden.hpp's kept() takes them; few as they are."""
-    flat = tensor.reshape(-1)
-    at = (torch.arange(KEPT) * 2654435769 % 2**32 * len(flat)) >> 32
-    return flat[at] if tensor.is_floating_point() and len(flat) > 2 * KEPT else tensor
 
 
 class Golden:

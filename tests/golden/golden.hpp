@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <sstream>
 #include <string>
@@ -16,6 +15,7 @@
 #include "attn/io.hpp"
 #include "attn/random.hpp"
 #include "attn/tensor.hpp"
+#include "core/kept.hpp"
 
 namespace golden {
 
@@ -88,22 +88,9 @@ inline bool same(double expected, double found, double allowed) {
   return std::abs(found - expected) <= allowed;
 }
 
-// What `expected` is compared with: of many numbers a file has 128, which generate.py's kept() chose.
-inline attn::Tensor kept(const attn::Tensor& found, const attn::Tensor& expected) {
-  constexpr std::int64_t count = 128;
-  if (!found.defined() || found.numel() <= 2 * count || expected.shape() != attn::Shape{count}) return found;
-  const attn::Tensor flat = found.contiguous().view({-1}), some = attn::Tensor::empty({count}, found.dtype());
-  const std::size_t size = attn::size_of(found.dtype());
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const std::size_t at = (i * 2654435769u * static_cast<std::uint64_t>(flat.numel())) >> 32;  // by the golden ratio
-    std::memcpy(static_cast<std::byte*>(some.raw()) + i * size, static_cast<std::byte*>(flat.raw()) + at * size, size);
-  }
-  return some;
-}
-
 // Empty when all elements agree; otherwise the worst one.
 inline std::string difference(const attn::Tensor& expected, const attn::Tensor& all, Tolerance tolerance = {}) {
-  const attn::Tensor found = kept(all, expected);
+  const attn::Tensor found = attn::test::kept(all, expected);
   if (!found.defined()) return "nothing found";
   if (!(expected.shape() == found.shape())) {
     return "expected the shape " + expected.shape().str() + ", found " + found.shape().str();

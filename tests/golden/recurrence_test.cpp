@@ -13,7 +13,7 @@ using golden::given, test::largest;
 
 // |found - expected| <= relative · |expected| + absolute
 void expect_near(const Tensor& all, const Tensor& expected, double relative, double absolute, const std::string& what) {
-  const Tensor found = golden::kept(all, expected);
+  const Tensor found = test::kept(all, expected);
   ASSERT_EQ(found.shape(), expected.shape()) << what;
   const Tensor a = found.to(DType::f64).contiguous(), b = expected.to(DType::f64).contiguous();
   for (std::int64_t i = 0; i < a.numel(); ++i) {

@@ -13,6 +13,7 @@ The committed file was made by transformers 5.23.0 and PyTorch 2.15.0.
 """
 
 import os
+import sys
 
 import torch
 import transformers
@@ -22,6 +23,9 @@ from transformers.models.gemma2.modeling_gemma2 import Gemma2DecoderLayer, Gemma
 from transformers.models.granite.modeling_granite import GraniteDecoderLayer
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaMLP, LlamaRMSNorm, apply_rotary_pos_emb
 from transformers.models.olmo2.modeling_olmo2 import Olmo2DecoderLayer
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden"))
+from kept import kept  # noqa: E402
 
 FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "blocks.safetensors")
 WIDTH, BATCH, THETA = 16, 2, 50.0
@@ -112,8 +116,8 @@ def record(tensors, case, module, tokens=9, **more):
     y = module(x, **more)
     dy = torch.randn_like(y)
     y.backward(dy)
-    tensors |= {f"{case}.{name}": t.detach() for name, t in {"x": x, "y": y, "dy": dy, "dx": x.grad}.items()}
-    tensors |= {f"{case}.grad.{name}": p.grad.clone() for name, p in module.named_parameters()}
+    tensors |= {f"{case}.{name}": t.detach() for name, t in {"x": x, "y": kept(y), "dy": dy, "dx": kept(x.grad)}.items()}
+    tensors |= {f"{case}.grad.{name}": kept(p.grad.clone()) for name, p in module.named_parameters()}
     return x
 
 
