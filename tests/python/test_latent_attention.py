@@ -78,7 +78,7 @@ def test_the_steps_and_the_words():
     assert "a cache has 14 numbers of a token; the keys and values of its 3 heads are 45" in text
     assert text.count(" = [" + ", ".join(f"{v:.4f}" for v in steps["context"][1, 3][:3])) == 2  # both forms
     assert "So a cache keeps" in str(attn.report(module, x))
-    with pytest.raises(ValueError, match="a module that runs in a page"):
+    with pytest.raises(ValueError, match="another module for a page that computes"):
         attn.report(module, x, live=True)
 
 
