@@ -1,0 +1,214 @@
+"""What the modules have in common: calls, steps, gradients and weights by PyTorch's names, and parts by theirs."""
+
+from __future__ import annotations
+
+from attn import _attn
+from attn._arguments import DLPACK, TORCH, framework, named, stream_of, take
+from attn._random import default_generator
+from attn.words import WORD_SIZE, embed_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, overload
+
+    from attn._types import A, Array, Float32
+else:
+
+    def overload(signature):
+        return signature
+
+
+class Parameter:
+    """One weight: name as in PyTorch's state_dict, value and grad as NumPy arrays.
+
+    `value` is the module's own memory: change it in place (p.value -= 0.1 * p.grad). `grad` is None until backward().
+    """
+
+    def __init__(self, module: Module, name: str) -> None:
+        self._module, self.name = module, name
+
+    @property
+    def value(self) -> Float32:
+        """The weight itself, in the module's memory."""
+        return self._module._layer.parameters()[self.name][0]
+
+    @value.setter
+    def value(self, array: Float32) -> None:
+        self.value[...] = array
+
+    @property
+    def grad(self) -> Float32 | None:
+        """What backward() has added up since zero_grad()."""
+        return self._module._layer.parameters()[self.name][1]
+
+    def __repr__(self) -> str:
+        return f"Parameter({self.name!r}, shape={self.value.shape})"
+
+
+class Module:
+    """What all modules have: called with an input, they return their output.
+
+    An input is an array, or a text, whose words become vectors by attn.embed_words.
+    """
+
+    _layer: _attn.Layer
+
+    def _make(self, kind: str, given: dict[str, Any]) -> None:
+        """`given` has the arguments of the class, by name."""
+        config = {name: value for name, value in given.items() if name not in ("self", "generator")}
+        generator = given.get("generator")
+        self._generator = default_generator if generator is None else generator
+        self._layer = _attn.Layer(kind, stream_of(self._generator, type(self).__name__), config)
+        self.train()
+
+    @overload
+    def __call__(self, x: str) -> Float32: ...
+    @overload
+    def __call__(self, x: A) -> A: ...
+    def __call__(self, x: Any) -> Any:
+        return self.forward(x)
+
+    @overload
+    def forward(self, x: str) -> Float32: ...
+    @overload
+    def forward(self, x: A) -> A: ...
+    def forward(self, x: Any) -> Any:
+        """x (tokens, d_in) or (batch, tokens, d_in), float32, of any framework; the result is of the same. Or a text."""
+        return self._run(x, None, False)
+
+    @overload
+    def steps(self, x: str) -> dict[str, Float32]: ...
+    @overload
+    def steps(self, x: A) -> dict[str, A]: ...
+    def steps(self, x: Any) -> Any:
+        """Runs forward(x), and returns every step of it by name, in its order: queries, keys, values, scores, …"""
+        return self._run(x, None, True)[1]
+
+    def backward(self, d_output: A) -> A:
+        """Returns the gradient of the last forward pass's input, and adds to every parameter's grad.
+
+        A CrossAttention returns two gradients: of x, and of the source.
+
+        Args:
+            d_output: the gradient of the output, of its shape.
+        """
+        kind = framework(d_output)
+        dx, d_source = self._layer.backward(d_output, kind)
+        if kind == DLPACK:
+            dx, d_source = take(dx, d_output), take(d_source, d_output)
+        both: Any = dx if d_source is None else (dx, d_source)
+        return both
+
+    def parameters(self) -> list[Parameter]:
+        """The weights, in the order of PyTorch's state_dict."""
+        return [Parameter(self, name) for name in self._layer.parameters()]
+
+    def zero_grad(self) -> None:
+        """Forgets all gradients."""
+        self._layer.zero_grad()
+
+    def state_dict(self) -> dict[str, Float32]:
+        """The weights by PyTorch's names, as NumPy arrays of the module's own memory."""
+        return {name: value for name, (value, _) in self._layer.parameters().items()}
+
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """Takes the weights in `state`, by PyTorch's names and of any framework.
+
+        The book's "mask" buffers are passed over. Every weight must be there, with its shape, and nothing else.
+        Otherwise ValueError is raised, and nothing is changed.
+        """
+        weights = {name: array for name, array in named(state).items() if name.rpartition(".")[2] != "mask"}
+        self._layer.load({name: _detached(array) for name, array in weights.items()})
+
+    def train(self, mode: bool = True) -> Module:
+        """Dropout acts in train mode only."""
+        self.training = mode
+        self._layer.train(mode)
+        return self
+
+    def eval(self) -> Module:
+        """Dropout does nothing from here on."""
+        return self.train(False)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            try:
+                return _part(self, name)
+            except KeyError:
+                pass
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{p.name} {p.value.shape}" for p in self.parameters())
+        return f"{type(self).__name__}({shapes})"
+
+    def _embedded(self, text: Any) -> Any:
+        """A text's words as vectors of as many numbers as the weights take; an array as it is."""
+        if not isinstance(text, str):
+            return text
+        first = next(iter(self.state_dict().items()), None)  # the projection of queries: (d_in, d_out), or Linear's
+        return embed_words(text, first[1].shape[first[0].endswith(".weight")] if first else WORD_SIZE)
+
+    def _run(self, x: Any, source: Any, with_steps: bool) -> Any:
+        x, source = self._embedded(x), self._embedded(source)
+        if framework(x) == TORCH and x.requires_grad:
+            raise ValueError(
+                f"[{type(self).__name__}] expected an input that autograd does not follow; found one with "
+                f"requires_grad; use attn.torch.{type(self).__name__}, or call backward() here"
+            )
+        kind = framework(x)
+        result: Any = self._layer.forward(x, source, with_steps, kind)
+        if kind != DLPACK:
+            return result
+        if not with_steps:
+            return take(result, x)
+        return take(result[0], x), {name: take(step, x) for name, step in result[1].items()}
+
+
+class Linear:
+    """A projection inside a module: weight (d_out, d_in), bias (d_out) or None, and y = x · weightᵀ + bias."""
+
+    def __init__(self, module: Module, prefix: str) -> None:
+        self._module, self._prefix = module, prefix
+
+    @property
+    def weight(self) -> Float32:
+        """(d_out, d_in)"""
+        return self._module.state_dict()[self._prefix + ".weight"]
+
+    @property
+    def bias(self) -> Float32 | None:
+        """(d_out)"""
+        return self._module.state_dict().get(self._prefix + ".bias")
+
+    def __call__(self, x: Array) -> Float32:
+        y: Any = _attn.matmul(x, self.weight.T)
+        return y if self.bias is None else y + self.bias
+
+
+class Head:
+    """One head of the wrapper: its projections by name."""
+
+    def __init__(self, module: Module, prefix: str) -> None:
+        self._module, self._prefix = module, prefix
+
+    def __getattr__(self, name: str) -> Any:
+        return _part(self._module, f"{self._prefix}.{name}")
+
+
+def _part(module: Module, name: str) -> Any:
+    """A parameter, a Linear or the heads, by its name in the state_dict."""
+    state = module.state_dict()
+    if name in state:
+        return state[name]
+    if name + ".weight" in state:
+        return Linear(module, name)
+    if name == "heads" and "heads.0.W_query.weight" in state:
+        count = sum(key.endswith("W_query.weight") for key in state)
+        return [Head(module, f"heads.{i}") for i in range(count)]
+    raise KeyError(name)
+
+
+def _detached(array: Any) -> Any:
+    return array.detach() if framework(array) == TORCH else array
