@@ -9,11 +9,13 @@
 #include "experiment/editor.hpp"
 #include "experiment/estimates.hpp"
 #include "experiment/measures.hpp"
+#include "experiment/passes.hpp"
 
 namespace attn {
 namespace {
 
 using experiment::Editor;
+using experiment::Prefix;
 using experiment::step_name;
 using Of = Edit::Of;
 
@@ -30,13 +32,6 @@ Edits in_or_after(const Edits& edits, const LanguageModelConfig& c, std::int64_t
   }
   return left;
 }
-
-// What goes into each layer of a pass, and what else is asked for; with the hidden states after the last norm.
-struct Prefix {
-  std::vector<Tensor> inputs;
-  experiment::Kept kept;
-  Tensor logits;  // (t, vocab)
-};
 
 Prefix prefix_of(LanguageModel& model, const Tensor& ids, const Edits& edits, std::string_view also = {}) {
   const LanguageModelConfig& c = model.config();
@@ -68,20 +63,6 @@ Edit in_each_item(std::int64_t layer, const char* step, const ChangeItem& change
   return {Of::attention, step, layer, {}, {}, all, {}};
 }
 
-// The tails of `items` passes from a layer on, of which edit(first, count) tells what differs: hidden states.
-template <class Input, class Differ, class Take>
-void tails(LanguageModel& model, const Edits& edits, std::int64_t layer, std::int64_t items, std::int64_t t,
-           const Input& input, const Differ& differ, const Take& take) {
-  const std::int64_t part = experiment::together(t);
-  for (std::int64_t first = 0; first < items; first += part) {
-    const std::int64_t count = std::min(part, items - first);
-    Edits all = in_or_after(edits, model.config(), layer);
-    differ(all, first);
-    Editor editor(all, model.config());
-    take(first, model.hidden_from(static_cast<std::size_t>(layer), input(first, count), editor.trace()));
-  }
-}
-
 void check_texts(const Tensor& clean, const Tensor& corrupt) {
   if (clean.numel() == corrupt.numel()) return;
   throw Error(Error::Kind::shape, experiment::kOp, "two texts of as many tokens",
@@ -100,66 +81,6 @@ std::vector<std::int64_t> differing(const Tensor& a, const Tensor& b) {
     }
   }
   return positions;
-}
-
-// One layer's share of patching(): a pass for each position that differs, and then one for each head.
-void patch_layer(LanguageModel& model, std::int64_t l, const Prefix& good, const Prefix& bad, const Tensor& corrupt,
-                 TokenPair tokens, Patching& found) {
-  const Tensor &from = good.inputs[static_cast<std::size_t>(l)], &to = bad.inputs[static_cast<std::size_t>(l)];
-  const Tensor& context = good.kept.find(step_name(model.config(), Of::attention, l, "context"))->second;
-  const Tensor heads = context.rank() == 4 ? context : context.unsqueeze(1);
-  const std::vector<std::int64_t> positions = differing(from, to);
-  const std::int64_t count = std::ssize(positions);
-  const auto position = [&](std::int64_t item) { return positions[static_cast<std::size_t>(item)]; };
-  tails(
-      model, {}, l, count + heads.size(1), corrupt.numel(),
-      [&](std::int64_t first, std::int64_t items) {
-        Tensor x = experiment::repeated(to, items);
-        for (std::int64_t i = 0; i < items && first + i < count; ++i) {
-          const std::int64_t at = position(first + i);
-          x.select(0, i).select(0, at).copy_from(from.select(0, 0).select(0, at));
-        }
-        return x;
-      },
-      [&](Edits& edits, std::int64_t first) {
-        edits.push_back(in_each_item(l, "context", [heads, first, count](std::int64_t i, const Tensor& step) {
-          const std::int64_t head = first + i - count;
-          if (head >= 0) step.select(1, head).copy_from(heads.select(1, head));
-        }));
-      },
-      [&](std::int64_t first, const Tensor& hidden) {
-        for (const double value : experiment::measured(model, hidden, corrupt, tokens)) {
-          const double share = (value - found.corrupt) / (found.clean - found.corrupt);
-          first < count ? found.stream.set({l, position(first)}, share) : found.heads.set({l, first - count}, share);
-          ++first;
-        }
-      });
-}
-
-// `after` of these heads of a layer: passes without one of them, which begin there.
-void switch_off(LanguageModel& model, const Tensor& ids, const EffectOptions& options, const Tensor& x, std::int64_t l,
-                const std::vector<std::int64_t>& heads, Tensor after) {
-  const LanguageModelConfig& c = model.config();
-  const Edit one = without({l, 0}, options.means.defined() ? By::mean : options.by);
-  const Seen seen{c.causal, c.layers[static_cast<std::size_t>(l)].window};
-  const Tensor means = options.means.defined() ? options.means.select(0, l) : Tensor{};
-  const auto head_of = [&heads](std::int64_t item) { return heads[static_cast<std::size_t>(item)]; };
-  tails(
-      model, options.edits, l, std::ssize(heads), ids.numel(),
-      [&](std::int64_t, std::int64_t count) { return experiment::repeated(x, count); },
-      [&](Edits& edits, std::int64_t first) {
-        edits.push_back(
-            in_each_item(l, one.step.c_str(), [&one, means, head_of, seen, first](std::int64_t i, const Tensor& step) {
-              const Tensor head = step.select(1, head_of(first + i));
-              const Tensor other = means.defined() ? means.select(0, head_of(first + i)) : one.change(head, seen);
-              head.copy_from(other.expand(head.shape()));
-            }));
-      },
-      [&](std::int64_t first, const Tensor& hidden) {
-        for (const double value : experiment::measured(model, hidden, ids, options.tokens)) {
-          after.set({l, head_of(first++)}, value);
-        }
-      });
 }
 
 // The heads of each layer, those alone whose estimates differ most from `before`; of equal ones the first.
@@ -182,6 +103,124 @@ std::vector<std::vector<std::int64_t>> largest(const experiment::Estimates& esti
 
 }  // namespace
 
+namespace experiment {
+
+void Passes::begin(std::vector<std::int64_t> counts) {
+  counts_ = std::move(counts);
+  left_ = std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
+}
+
+void Passes::some(std::int64_t most) {
+  if (left_ == 0) return;
+  for (; first_ == counts_[static_cast<std::size_t>(layer_)]; ++layer_) first_ = 0;
+  const std::int64_t count =
+      std::min({most, together(ids_.numel()), counts_[static_cast<std::size_t>(layer_)] - first_});
+  Edits edits = in_or_after(edits_, model_->config(), layer_);
+  edits.push_back(difference(layer_, first_));
+  Editor editor(edits, model_->config());
+  const Tensor x = input(layer_, first_, count);
+  take(layer_, first_, model_->hidden_from(static_cast<std::size_t>(layer_), x, editor.trace()));
+  first_ += count, left_ -= count;
+}
+
+void Passes::all() {
+  while (left_ > 0) some(left_);
+}
+
+std::vector<std::vector<std::int64_t>> all_heads(const LanguageModelConfig& config) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(config.heads));
+  std::iota(all.begin(), all.end(), std::int64_t{0});
+  return std::vector<std::vector<std::int64_t>>(config.layers.size(), all);
+}
+
+HeadsOff::HeadsOff(LanguageModel& model, const Tensor& ids, const EffectOptions& options,
+                   std::vector<std::vector<std::int64_t>> heads)
+    : Passes(model, ids, options.edits), options_(options), heads_(std::move(heads)) {
+  Prefix prefix = prefix_of(model, ids, options.edits);
+  found.before = measure(prefix.logits, ids, options.tokens);
+  const Shape all{std::ssize(heads_), model.config().heads};
+  found.after = Tensor::full(all, std::numeric_limits<double>::quiet_NaN(), DType::f64);
+  inputs_ = std::move(prefix.inputs);
+  std::vector<std::int64_t> counts;
+  for (const auto& of_layer : heads_) counts.push_back(std::ssize(of_layer));
+  begin(std::move(counts));
+}
+
+Tensor HeadsOff::input(std::int64_t layer, std::int64_t, std::int64_t count) const {
+  return repeated(inputs_[static_cast<std::size_t>(layer)], count);
+}
+
+Edit HeadsOff::difference(std::int64_t layer, std::int64_t first) const {
+  const LanguageModelConfig& c = model().config();
+  const Edit one = without({layer, 0}, options_.means.defined() ? By::mean : options_.by);
+  const Seen seen{c.causal, c.layers[static_cast<std::size_t>(layer)].window};
+  const Tensor means = options_.means.defined() ? options_.means.select(0, layer) : Tensor{};
+  return in_each_item(layer, one.step.c_str(), [=, this](std::int64_t i, const Tensor& step) {
+    const Tensor off = step.select(1, head(layer, first + i));
+    const Tensor other = means.defined() ? means.select(0, head(layer, first + i)) : one.change(off, seen);
+    off.copy_from(other.expand(off.shape()));
+  });
+}
+
+void HeadsOff::take(std::int64_t layer, std::int64_t first, const Tensor& hidden) {
+  for (const double value : measured(model(), hidden, ids(), options_.tokens))
+    found.after.set({layer, head(layer, first++)}, value);
+}
+
+Patched::Patched(LanguageModel& model, const Tensor& clean, const Tensor& corrupt, TokenPair tokens)
+    : Passes(model, corrupt, {}), tokens_(tokens) {
+  check_texts(clean, corrupt);
+  check(tokens, model.config());
+  good_ = prefix_of(model, clean, {}, "context"), bad_ = prefix_of(model, corrupt, {});
+  found.clean = logit_difference(good_.logits, tokens), found.corrupt = logit_difference(bad_.logits, tokens);
+  if (found.clean == found.corrupt) {
+    throw Error(Error::Kind::argument, kOp, "two texts between which the tokens' logits differ",
+                "the same difference in both", "choose other tokens, or a text that is answered otherwise");
+  }
+  const auto layers = std::ssize(model.config().layers);
+  found.stream = Tensor::zeros({layers, clean.numel()}, DType::f64);
+  found.heads = Tensor::empty({layers, model.config().heads}, DType::f64);
+  std::vector<std::int64_t> counts;
+  for (std::size_t l = 0; l < good_.inputs.size(); ++l) {
+    positions_.push_back(differing(good_.inputs[l], bad_.inputs[l]));
+    counts.push_back(std::ssize(positions_.back()) + found.heads.size(1));
+  }
+  begin(std::move(counts));
+}
+
+Tensor Patched::input(std::int64_t layer, std::int64_t first, std::int64_t count) const {
+  const auto l = static_cast<std::size_t>(layer);
+  Tensor x = repeated(bad_.inputs[l], count);
+  for (std::int64_t i = 0; i < count && first + i < std::ssize(positions_[l]); ++i) {
+    const std::int64_t at = positions_[l][static_cast<std::size_t>(first + i)];
+    x.select(0, i).select(0, at).copy_from(good_.inputs[l].select(0, 0).select(0, at));
+  }
+  return x;
+}
+
+Edit Patched::difference(std::int64_t layer, std::int64_t first) const {
+  const Tensor& context = good_.kept.find(step_name(model().config(), Of::attention, layer, "context"))->second;
+  const Tensor heads = context.rank() == 4 ? context : context.unsqueeze(1);
+  const std::int64_t count = std::ssize(positions_[static_cast<std::size_t>(layer)]);
+  return in_each_item(layer, "context", [heads, first, count](std::int64_t i, const Tensor& step) {
+    const std::int64_t head = first + i - count;
+    if (head >= 0) step.select(1, head).copy_from(heads.select(1, head));
+  });
+}
+
+void Patched::take(std::int64_t layer, std::int64_t first, const Tensor& hidden) {
+  const auto& positions = positions_[static_cast<std::size_t>(layer)];
+  const std::int64_t count = std::ssize(positions);
+  for (const double value : measured(model(), hidden, ids(), tokens_)) {
+    const double share = (value - found.corrupt) / (found.clean - found.corrupt);
+    first < count ? found.stream.set({layer, positions[static_cast<std::size_t>(first)]}, share)
+                  : found.heads.set({layer, first - count}, share);
+    ++first;
+  }
+}
+
+}  // namespace experiment
+
 Effects head_effects(LanguageModel& model, const Tensor& ids, const EffectOptions& options) {
   const LanguageModelConfig& c = model.config();
   const auto layers = std::ssize(c.layers);
@@ -193,24 +232,22 @@ Effects head_effects(LanguageModel& model, const Tensor& ids, const EffectOption
   if (options.means.defined() && !(options.means.shape() == Shape{layers, c.heads, c.head_dim})) {
     throw Error(Error::Kind::shape, experiment::kOp, "means (layers, heads, head_dim)", options.means.shape().str());
   }
-  Effects effects;
-  std::vector<std::int64_t> all(static_cast<std::size_t>(c.heads));
-  std::iota(all.begin(), all.end(), std::int64_t{0});
-  std::vector<std::vector<std::int64_t>> heads(static_cast<std::size_t>(layers), all);
-  if (options.exact && *options.exact < layers * c.heads) {
-    const experiment::Estimates estimates = experiment::estimated_effects(model, ids, options);
-    effects.before = estimates.before, effects.estimates = estimates.after;
-    heads = largest(estimates, *options.exact);
+  if (!options.exact || *options.exact >= layers * c.heads) {
+    experiment::HeadsOff passes(model, ids, options, experiment::all_heads(c));
+    passes.all();
+    return passes.found;
   }
-  effects.after = Tensor::full({layers, c.heads}, std::numeric_limits<double>::quiet_NaN(), DType::f64);
+  const experiment::Estimates estimates = experiment::estimated_effects(model, ids, options);
+  Effects effects{.before = estimates.before,
+                  .after = Tensor::full({layers, c.heads}, std::numeric_limits<double>::quiet_NaN(), DType::f64),
+                  .estimates = estimates.after};
   if (options.exact == 0) return effects;
-  const Prefix prefix = prefix_of(model, ids, options.edits);
-  effects.before = experiment::measure(prefix.logits, ids, options.tokens);
+  const auto heads = largest(estimates, *options.exact);
+  experiment::HeadsOff passes(model, ids, options, heads);
+  passes.all();
+  effects.before = passes.found.before, effects.after = passes.found.after;
   for (std::int64_t l = 0; l < layers; ++l) {
-    const auto at = static_cast<std::size_t>(l);
-    switch_off(model, ids, options, prefix.inputs[at], l, heads[at], effects.after);
-    if (!effects.estimates.defined()) continue;
-    for (const std::int64_t head : heads[at]) {
+    for (const std::int64_t head : heads[static_cast<std::size_t>(l)]) {
       const double off = std::abs(effects.estimates.at({l, head}) - effects.after.at({l, head}));
       effects.error += off / static_cast<double>(*options.exact);
     }
@@ -219,22 +256,9 @@ Effects head_effects(LanguageModel& model, const Tensor& ids, const EffectOption
 }
 
 Patching patching(LanguageModel& model, const Tensor& clean, const Tensor& corrupt, TokenPair tokens) {
-  const LanguageModelConfig& c = model.config();
-  check_texts(clean, corrupt);
-  experiment::check(tokens, c);
-  const Prefix good = prefix_of(model, clean, {}, "context"), bad = prefix_of(model, corrupt, {});
-  Patching found;
-  found.clean = experiment::logit_difference(good.logits, tokens);
-  found.corrupt = experiment::logit_difference(bad.logits, tokens);
-  if (found.clean == found.corrupt) {
-    throw Error(Error::Kind::argument, experiment::kOp, "two texts between which the tokens' logits differ",
-                "the same difference in both", "choose other tokens, or a text that is answered otherwise");
-  }
-  const auto layers = std::ssize(c.layers);
-  found.stream = Tensor::zeros({layers, clean.numel()}, DType::f64);
-  found.heads = Tensor::empty({layers, c.heads}, DType::f64);
-  for (std::int64_t l = 0; l < layers; ++l) patch_layer(model, l, good, bad, corrupt, tokens, found);
-  return found;
+  experiment::Patched passes(model, clean, corrupt, tokens);
+  passes.all();
+  return passes.found;
 }
 
 }  // namespace attn

@@ -298,6 +298,7 @@ void attn_delete(void* memory) { ::operator delete(memory); }
 
 const char* attn_open_model(const std::byte* bytes, std::size_t count, const char* config, int weights) {
   const std::string_view source = "the file";
+  end_experiment();
   page().model = std::make_unique<LanguageModel>(
       load_language_model(open_pretrained(Bytes(bytes, count), config, source), source, kept(weights)));
   page().decoder.reset(), page().read.clear(), page().plain_ids.clear();

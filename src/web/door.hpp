@@ -65,13 +65,17 @@ const char* attn_names(const std::int32_t* ids, std::size_t count);
 // Experiments on `count` ids (attn/experiment.hpp). What each layer would say, and last what the model says:
 // {"tokens": [["t", …], …], "chance": [[0.1, …], …], "loss": [3.5, …]}, of each layer the likeliest behind each token.
 const char* attn_lens(const std::int32_t* ids, std::size_t count, const char* edits);
-// The loss, and what it becomes without each head: {"before": 2.5, "after": [[2.6, …], …]}, a list a layer.
+// The next two take many passes, and say how many: {"left": 12}. attn_go_on() runs at most `most` more of them, 1 or
+// more, and says how many are left then, or, after the last one, what was found. What else is asked between them is
+// answered; a model or an experiment that takes their place ends them. The loss, and what it becomes without each head:
+// {"before": 2.5, "after": [[2.6, …], …]}, a list a layer.
 const char* attn_effects(const std::int32_t* ids, std::size_t count, const char* edits);
 // Of the logit of token a less that of b, the share that patching a part of the text into a pass on the other gives
 // back. a is what the text makes likelier than the other does, by the most, and b the other way round: {"clean": 3,
 // "corrupt": -2, "a": "t", "b": "d", "stream": [[0.5, …], …], "heads": [[0.1, …], …]}, lists a layer, of tokens and of
 // heads.
 const char* attn_patching(const std::int32_t* ids, std::size_t count, const std::int32_t* other, std::size_t others);
+const char* attn_go_on(int most);
 // Each row by itself: "softmax", "naive", which is exp(s) / Σ exp(s), "sum", which is s / Σ s, or "divided", by the sum
 // of what no query sees too early, with 0 for the rest. The numbers stay there until the next call of this one.
 const float* attn_rows(const char* way, const float* numbers, std::size_t rows, std::size_t columns);

@@ -1,9 +1,12 @@
 // Experiments in a page: those of `attn experiment`, by the same functions.
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "attn/error.hpp"
+#include "experiment/passes.hpp"
 #include "report/html/json.hpp"
 #include "web/door.hpp"
 #include "web/page.hpp"
@@ -70,9 +73,14 @@ std::string lens_json(const Tensor& text, const Edits& edits) {
   return json.end().end().str();
 }
 
-std::string patching_json(const Tensor& clean, const Tensor& corrupt) {
-  const TokenPair tokens = apart(behind(clean), behind(corrupt));
-  const Patching found = patching(model(), clean, corrupt, tokens);
+std::string effects_json(const Effects& found) {
+  Json json;
+  json.object().name("before").number(found.before);
+  write(json, "after", found.after);
+  return json.end().str();
+}
+
+std::string patching_json(const Patching& found, TokenPair tokens) {
   Json json;
   json.object().name("clean").number(found.clean).name("corrupt").number(found.corrupt);
   json.name("a").text(token(tokens.a)).name("b").text(token(tokens.b));
@@ -81,7 +89,23 @@ std::string patching_json(const Tensor& clean, const Tensor& corrupt) {
   return json.end().str();
 }
 
+// What was begun, and what it says at its end.
+struct Begun {
+  std::shared_ptr<experiment::Passes> passes;
+  std::function<std::string()> told;
+};
+
+Begun& begun() {
+  static Begun& only = *new Begun;
+  return only;
+}
+
+const char* say_left() { return say(Json().object().name("left").number(begun().passes->left()).end().str()); }
+
 }  // namespace
+
+void end_experiment() { begun() = {}; }
+
 }  // namespace attn::web
 
 using namespace attn;
@@ -92,13 +116,27 @@ const char* attn_lens(const std::int32_t* ids, std::size_t count, const char* ed
 }
 
 const char* attn_effects(const std::int32_t* ids, std::size_t count, const char* edits) {
-  const Effects effects = head_effects(model(), text_of(ids, count), {.edits = edits_of(edits)});
-  Json json;
-  json.object().name("before").number(effects.before);
-  write(json, "after", effects.after);
-  return say(json.end().str());
+  end_experiment();
+  const auto passes = std::make_shared<experiment::HeadsOff>(
+      model(), text_of(ids, count), EffectOptions{.edits = edits_of(edits)}, experiment::all_heads(model().config()));
+  begun() = {passes, [passes] { return effects_json(passes->found); }};
+  return say_left();
 }
 
 const char* attn_patching(const std::int32_t* ids, std::size_t count, const std::int32_t* other, std::size_t others) {
-  return say(patching_json(text_of(ids, count), text_of(other, others)));
+  end_experiment();
+  const Tensor clean = text_of(ids, count), corrupt = text_of(other, others);
+  const TokenPair tokens = apart(behind(clean), behind(corrupt));
+  const auto passes = std::make_shared<experiment::Patched>(model(), clean, corrupt, tokens);
+  begun() = {passes, [passes, tokens] { return patching_json(passes->found, tokens); }};
+  return say_left();
+}
+
+const char* attn_go_on(int most) {
+  if (!begun().passes) throw Error(Error::Kind::argument, "page", "an experiment that was begun", "none");
+  begun().passes->some(most);
+  if (begun().passes->left() > 0) return say_left();
+  const std::string told = begun().told();
+  end_experiment();
+  return say(told);
 }

@@ -86,6 +86,7 @@ class Library {
   space(block) { return this.json("space", block).space; }
   lens(ids, edits = []) { return this.json("lens", Int32Array.from(ids), ids.length, JSON.stringify(edits)); }
   effects(ids, edits = []) { return this.json("effects", Int32Array.from(ids), ids.length, JSON.stringify(edits)); }
+  goOn(most) { return this.json("go_on", most); }
   patching(ids, other) { return this.json("patching", Int32Array.from(ids), ids.length, Int32Array.from(other), other.length); }
   names(ids) { return this.json("names", Int32Array.from(ids), ids.length); }
   // Each row by itself, a way that attn_rows() of door.hpp names.

@@ -13,6 +13,8 @@ LanguageModel& model();  // throws Error (argument) where none is open
 const Tokenizer& tokenizer();
 // Keeps the text until the next call.
 const char* say(std::string text);
+// Before another model takes the place of the one that it runs on.
+void end_experiment();
 // Of a list as attn_run() takes it.
 Edits edits_of(std::string_view text);
 

@@ -1,6 +1,7 @@
 // A page's worker: it opens what the page hands it, and answers each request with all that follows from a text. Of
 // requests that have come meanwhile the latest is answered, and the others are passed over.
 let code, opened, waiting;
+const atOnce = 2e8;  // tokens times weights of passes that take a tenth of a second
 const mostScores = 2 ** 24;  // of a pass, all of which the page keeps, with the steps around them
 
 // A model has a library of its own, so that nothing stays of one that is refused, or that another takes the place of.
@@ -91,15 +92,17 @@ function postNames({ number, names }) {
   if (count > 1) postMessage({ number, names: { ...library.names(names.slice(0, count)), count } });
 }
 
-// One of the experiments of attn experiment, on the ids that were read; in patching `other` is the second text.
-function experiment({ number, experiment: kind, other, ids, edits, at }) {
+// One of the experiments of attn experiment, on the ids that were read; in patching `other` is the second text. Of many
+// passes a tenth of a second's are run at a time: the page asks for more, or for something else, which is not kept waiting.
+function experiment({ number, turn, experiment: kind, other, ids, edits, at, goesOn }) {
   try {
     hold(opened, at);
     const { library, size } = opened, read = ids.slice(-size.context);
-    const found = kind === "patching" ? library.patching(read, library.encode(other).ids) : library[kind](read, edits);
-    postMessage({ number, experiment: kind, found: { ...found, texts: library.decode(read).tokens } });
+    const begun = () => (kind === "patching" ? library.patching(read, library.encode(other).ids) : library[kind](read, edits));
+    const found = goesOn ? library.goOn(Math.max(1, Math.floor(atOnce / read.length / size.weights))) : begun();
+    postMessage({ number, turn, experiment: kind, found: { ...found, texts: library.decode(read).tokens } });
   } catch (error) {
-    postMessage({ number, experiment: kind, error: error.message });
+    postMessage({ number, turn, experiment: kind, error: error.message });
   }
 }
 

@@ -70,6 +70,33 @@ class LiveExperiments(LivePage):
         more = {token: chance - chances[1][token] for token, chance in chances[0].items()}
         self.assertEqual((found["a"], found["b"]), (max(more, key=more.get), min(more, key=more.get)))
 
+    def test_what_is_typed_is_answered_before_the_rest_of_an_experiment(self):
+        for kind in ("effects", "patching"):
+            with self.subTest(kind):
+                page = self.live()
+                page.set("#experiment-other", OTHER)
+                page.run("document.getElementById('experiments').open = true; live.came = []; const was = live.worker.onmessage; live.worker.onmessage = (event) => {"
+                         " live.came.push(event.data.experiment ? event.data.found.left ?? 'found' : 'answer'); was(event); if (live.came.length === 2) typed('You must copy'); }; 0")
+                page.click(f"#experiment-{kind}")  # typed behind the second part, when a third has been asked for
+                self.wait(page, "report.tokens.length === 13")
+                self.assertIn(page.text("#experiment-found"), ("", "Left off, since something else was asked."))
+                page.run("delete document.body.dataset.experiment; 0")
+                page.click("#experiment-lens")
+                self.wait(page, "document.body.dataset.experiment === 'lens'")
+                first, second, third, answer, lens = page.run("live.came")
+                self.assertGreater(first, second)
+                self.assertGreater(second, third)
+                self.assertGreater(third, 0)
+                self.assertEqual([answer, lens], ["answer", "found"])
+
+    def test_the_last_one_that_was_asked_for_is_told(self):
+        page = self.live()
+        page.run("document.getElementById('experiments').open = true; live.came = []; const was = live.worker.onmessage; live.worker.onmessage = (event) => {"
+                 " if (event.data.experiment) live.came.push(event.data.experiment); if (live.came.length === 1) { askExperiment('effects'); askExperiment('lens'); askExperiment('effects'); } was(event); }; 0")
+        found, wanted = self.found(page, "effects"), self.experiment(TEXT, "--effects")
+        self.compare(found["after"], wanted["after"])
+        self.assertEqual(set(page.run("live.came")), {"effects", "lens"})
+
     def test_what_cannot_be_compared_is_told_and_the_page_goes_on(self):
         page = self.live()
         page.set("#experiment-other", "You")

@@ -43,10 +43,20 @@ function askExperiment(kind) {
   const other = document.getElementById("experiment-other").value, { at, edits } = live.now;
   if (kind === "patching" && edits.length) return fill(live.found, "Patching compares two texts as the model reads them: take the changes back first.");
   fill(live.found, "Computing …");
-  live.worker.postMessage({ number: live.shown, experiment: kind, other, ids: live.ids, edits, at });
+  live.trying = { number: live.shown, turn: (live.trying?.turn ?? 0) + 1, asked: live.asked, experiment: kind, other, ids: live.ids, edits, at };
+  live.worker.postMessage(live.trying);
 }
-function showExperiment({ number, experiment, found, error }) {
-  if (number !== live.shown) return;
+// Of many passes some are left: they are run as long as nothing else is asked.
+function goOn(left) {
+  if (live.asked !== live.trying.asked) return fill(live.found, "Left off, since something else was asked.");
+  const bar = live.found.querySelector("progress") ?? element("progress", { max: left, "aria-label": "Passes" });
+  if (!bar.parentNode) fill(live.found, "Computing … ", bar);
+  bar.value = bar.max - left;
+  live.worker.postMessage({ ...live.trying, goesOn: true });
+}
+function showExperiment({ number, turn, experiment, found, error }) {
+  if (number !== live.shown || turn !== live.trying.turn) return;
+  if (found?.left) return goOn(found.left);
   live.experiment = found;
   fill(live.found, error ?? experiments[experiment].told(found).map((part) => (typeof part === "string" ? element("p", {}, part) : part)));
   document.body.dataset.experiment = experiment;
