@@ -15,7 +15,7 @@ import sys
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import (GPT2Config, GPT2LMHeadModel, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
+from transformers import GPT2Config, GPT2LMHeadModel
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "gpt2")
 SIZES = {"vocab_size": 61, "n_positions": 12, "n_embd": 16, "n_layer": 2, "n_head": 2}
@@ -46,23 +46,6 @@ def make(name, dtype=torch.float32, bare=False, **more):
     save_file({"ids": ids, "logits": logits, "greedy": greedy[0]}, os.path.join(folder, "logits.safetensors"))
 
 
-def make_sampling():
-    """Probabilities that transformers' warpers leave, in the order in which generate() applies them."""
-    torch.manual_seed(7)
-    logits, settings, left = torch.randn(6, 97) * 3, [], []
-    for temperature in (0.5, 1.0, 1.7):
-        for top_k in (0, 1, 5, 200):
-            for top_p in (1.0, 0.9, 0.4, 1e-6):
-                scores = TemperatureLogitsWarper(temperature)(None, logits)
-                scores = TopKLogitsWarper(top_k)(None, scores) if top_k else scores
-                scores = TopPLogitsWarper(top_p)(None, scores) if top_p < 1 else scores
-                settings.append([temperature, top_k, top_p])
-                left.append(scores.double().softmax(-1))
-    tensors = {"logits": logits, "settings": torch.tensor(settings, dtype=torch.float64),
-               "probabilities": torch.stack(left).float()}
-    save_file(tensors, os.path.join(DATA, "sampling.safetensors"))
-
-
 def check(folder):
     wanted = load_file(os.path.join(folder, "logits.safetensors"))
     model, info = GPT2LMHeadModel.from_pretrained(folder, output_loading_info=True)
@@ -80,4 +63,3 @@ if __name__ == "__main__":
     make("tied-gelu-f16", torch.float16, activation_function="gelu", layer_norm_epsilon=1e-4)
     make("untied-bf16", torch.bfloat16, tie_word_embeddings=False)
     make("bare-2019-f32", bare=True)
-    make_sampling()

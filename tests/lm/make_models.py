@@ -434,7 +434,7 @@ def make_sampling():
     settings, left = [], []
     for penalty in (1.0, 1.3, 0.7):
         for temperature, top_k, top_p, min_p in ((1.0, 0, 1.0, 0.1), (0.7, 20, 0.95, 0.05), (1.5, 0, 0.9, 0.3),
-                                                 (1.0, 5, 1.0, 0.0)):  # fmt: skip
+                                                 (1.0, 5, 1.0, 0.0), (0.5, 1, 1.0, 0.0), (1.7, 200, 1e-6, 0.0)):  # fmt: skip
             scores = transformers.RepetitionPenaltyLogitsProcessor(penalty)(text.expand(4, 9), logits.clone())
             scores = transformers.TemperatureLogitsWarper(temperature)(None, scores)
             scores = transformers.TopKLogitsWarper(top_k)(None, scores) if top_k else scores
