@@ -240,15 +240,5 @@ TEST_F(Run, NoTokensGiveNoRows) {
   }
 }
 
-TEST_F(Run, AnExistingOutputKeepsItsPermissionsAndLinks) {
-  write("real.npy", "old");
-  std::filesystem::permissions(path("real.npy"), std::filesystem::perms(0640));
-  std::filesystem::create_symlink("real.npy", path("link.npy"));
-  out_of("attn run simple --input x.csv --output link.npy");
-  EXPECT_TRUE(std::filesystem::is_symlink(path("link.npy")));
-  EXPECT_EQ(std::filesystem::status(path("real.npy")).permissions(), std::filesystem::perms(0640));
-  EXPECT_EQ(io::load_tensor(path("real.npy")).shape(), (Shape{6, 3}));
-}
-
 }  // namespace
 }  // namespace attn::test

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from onnx import helper
 from onnx.backend.test.case.node import collect_testcases
-from transformers.models.qwen3_next.modeling_qwen3_next import torch_chunk_gated_delta_rule, torch_recurrent_gated_delta_rule
+from transformers.models.qwen3_next.modeling_qwen3_next import torch_recurrent_gated_delta_rule
 
 from generate import DATA, Golden, line
 
@@ -110,9 +110,9 @@ def of_transformers(golden):
             tensors["d_initial_state"] = gradients[5]
             if delta and not by_channel:
                 given = [x.detach().float().transpose(0, 1)[None] for x in inputs[:5]]
-                for name, f in [("recurrent", torch_recurrent_gated_delta_rule), ("chunked", torch_chunk_gated_delta_rule)]:
-                    out, last = f(*given, initial_state=inputs[5].detach().float()[None], output_final_state=True)
-                    tensors[name + "_output"], tensors[name + "_state"] = out[0].transpose(0, 1)[:, end:], last[0]
+                state = inputs[5].detach().float()[None]
+                out, last = torch_recurrent_gated_delta_rule(*given, initial_state=state, output_final_state=True)
+                tensors["recurrent_output"], tensors["recurrent_state"] = out[0].transpose(0, 1)[:, end:], last[0]
             golden.add("recurrence", "transformers", line({"salt": salt, "tokens": tokens, "heads": heads, "d_k": d_k,
                        "d_v": d_v, "least": least, "by_channel": by_channel, "delta": delta}),
                        {name: x.detach().float().contiguous() for name, x in tensors.items()})  # fmt: skip
