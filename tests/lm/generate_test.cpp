@@ -6,8 +6,6 @@
 namespace attn::test {
 namespace {
 
-using Ids = std::vector<std::int64_t>;
-
 TEST(Generation, KeepsWhatTransformersKeeps) {
   const auto golden = io::load(kData / "sampling.safetensors");
   const Tensor &logits = *golden.find("logits"), &settings = *golden.find("settings"),

@@ -1,9 +1,6 @@
 // Families of gated delta rules and softmax attention: their decoder, their files, their config, what they refuse.
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "attn/generate.hpp"
 #include "core/threads.hpp"
 #include "lm/helpers.hpp"
 
@@ -11,44 +8,14 @@ namespace attn::test {
 namespace {
 
 using Kind = Error::Kind;
-using Ids = std::vector<std::int64_t>;
-
-Ids text_of(std::int64_t tokens, std::int64_t seed = 0) {
-  Ids ids;
-  for (std::int64_t i = 0; i < tokens; ++i) ids.push_back((7 * i * i + 3 * i + seed) % 61);
-  return ids;
-}
-
-Tensor as_tensor(const Ids& ids) { return Tensor::from(std::span<const std::int64_t>(ids), {std::ssize(ids)}); }
-
-std::string config_with(const std::string& family, const std::string& from, const std::string& to) {
-  std::ifstream file(kData / family / "config.json");
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  const std::size_t at = text.find(from);
-  if (at == std::string::npos) throw std::runtime_error("no " + from);
-  return text.replace(at, from.size(), to);
-}
-
-LanguageModelConfig parsed(const std::string& family, const std::string& from, const std::string& to) {
-  return parse_language_model_config(config_with(family, from, to), "x");
-}
 
 class HybridFamilies : public testing::TestWithParam<std::string> {};
 
 TEST_P(HybridFamilies, PiecesOfAnyLengthHaveTheLogitsOfTheWhole) {
   LanguageModel model = load_language_model(kData / GetParam());
-  const Ids text = text_of(60);
-  const Tensor whole = model.forward(as_tensor(text));
-  for (const std::vector<std::size_t>& ends : {std::vector<std::size_t>{60}, {1, 2, 3, 40, 41, 60}, {17, 34, 60}}) {
-    Decoder decoder(model, 2);
-    std::size_t first = 0;
-    for (const std::size_t end : ends) {
-      const Tensor logits = decoder.read(1, std::span(text).subspan(first, end - first));
-      expect_of_largest(logits, whole.select(0, static_cast<std::int64_t>(end) - 1), 1e-5, std::to_string(end));
-      first = end;
-    }
+  expect_pieces(model, 1e-5, [](Decoder& decoder, auto, auto) {
     expect_error(Kind::argument, {"none can be taken away"}, [&] { decoder.truncate(1, 30); });
-  }
+  });
 }
 
 TEST_P(HybridFamilies, BitsDependOnNoThreadsAndNoNeighbours) {
@@ -66,31 +33,6 @@ TEST_P(HybridFamilies, BitsDependOnNoThreadsAndNoNeighbours) {
   const Tensor alone = written(1, 1);
   EXPECT_TRUE(identical(alone, written(1, 3))) << "threads";
   EXPECT_TRUE(identical(alone, written(3, 2))) << "neighbours";
-}
-
-// The tensors of the folder that transformers wrote, and a config that says the same.
-TEST_P(HybridFamilies, AreSavedAsTheirFamilysFiles) {
-  LanguageModel model = load_language_model(kData / GetParam());
-  const fs::path folder = fs::path(testing::TempDir()) / ("attn-" + GetParam());
-  fs::create_directories(folder);
-  save_language_model(folder, model);
-  const auto names = [](const fs::path& at) {
-    std::set<std::string> all;
-    for (const auto& [name, tensor] : io::load(at / "model.safetensors").tensors) all.insert(name);
-    return all;
-  };
-  EXPECT_EQ(names(folder), names(kData / GetParam()));
-  LanguageModel again = load_language_model(folder);
-  const Tensor ids = as_tensor(text_of(20));
-  EXPECT_TRUE(identical(again.forward(ids), model.forward(ids)));
-  LanguageModelConfig config = model.config();
-  const std::string json = config_json(config);
-  LanguageModelConfig found = parse_language_model_config(json, "x");
-  found.json = config.json = {};
-  EXPECT_EQ(found.gated_delta, config.gated_delta);
-  EXPECT_EQ(found.layers, config.layers);
-  EXPECT_EQ(found.ropes, config.ropes);
-  fs::remove_all(folder);
 }
 
 TEST_P(HybridFamilies, MistakesAreNamed) {
@@ -161,11 +103,7 @@ TEST(HybridFamilies, QwensDefaultsAreTransformers) {
 // A folder of the model that reads pictures, too.
 TEST(HybridFamilies, QwensTextPartIsReadFromTheWhole) {
   using Json = nlohmann::json;
-  const auto text_of_file = [](const fs::path& path) {
-    std::ifstream file(path);
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  };
-  const Json part = Json::parse(text_of_file(kData / "qwen3_5_text" / "config.json"));
+  const Json part = Json::parse(read(kData / "qwen3_5_text" / "config.json"));
   const Json whole{{"architectures", {"Qwen3_5ForConditionalGeneration"}},
                    {"model_type", "qwen3_5"},
                    {"text_config", part},
@@ -193,30 +131,27 @@ TEST(HybridFamilies, QwensTextPartIsReadFromTheWhole) {
   EXPECT_TRUE(parse_language_model_config(untold.dump(), "x").tied);
 
   io::NamedTensors file = io::load(kData / "qwen3_5_text" / "model.safetensors");
-  const fs::path folder = fs::path(testing::TempDir()) / "attn-qwen-whole";
-  fs::create_directories(folder);
-  std::ofstream(folder / "config.json") << whole.dump();
+  const Folder folder;
+  write(folder / "config.json", whole.dump());
   for (auto& [name, tensor] : file.tensors)
     if (name.starts_with("model.")) name.replace(0, 6, "model.language_model.");
   file.tensors.emplace_back("model.visual.blocks.0.norm1.weight", Tensor::ones({4}));
   file.tensors.emplace_back("mtp.fc.weight", Tensor::ones({4, 2}));
   io::save_safetensors(folder / "model.safetensors", file);
-  LanguageModel read = load_language_model(folder), plain = load_language_model(kData / "qwen3_5_text");
-  const Tensor ids = as_tensor(text_of(20));
-  EXPECT_TRUE(identical(read.forward(ids), plain.forward(ids)));
+  LanguageModel found = load_language_model(folder), plain = load_language_model(kData / "qwen3_5_text");
+  const Tensor ids = integers(text_of(20));
+  EXPECT_TRUE(identical(found.forward(ids), plain.forward(ids)));
   file.tensors.emplace_back("model.audio.weight", Tensor::ones({4}));
   io::save_safetensors(folder / "model.safetensors", file);
   expect_error(Kind::data, {"only tensors of a qwen3_5_text", "model.audio"}, [&] { load_language_model(folder); });
-  fs::remove_all(folder);
 }
 
 // transformers cuts the convolution's channels into thirds, and the released files where keys and values begin. Both
 // names of norms are read.
 TEST(HybridFamilies, OlmosFilesMayBeCutAndCalledOtherwise) {
   io::NamedTensors file = io::load(kData / "olmo_hybrid" / "model.safetensors");
-  const fs::path folder = fs::path(testing::TempDir()) / "attn-olmo-hybrid-cut";
-  fs::create_directories(folder);
-  fs::copy_file(kData / "olmo_hybrid" / "config.json", folder / "config.json", fs::copy_options::overwrite_existing);
+  const Folder folder;
+  fs::copy_file(kData / "olmo_hybrid" / "config.json", folder / "config.json");
   const auto with = [&](const std::string& part) -> Tensor& {
     const auto is = [&](const auto& t) { return t.first == "model.layers.0.linear_attn." + part + "_conv1d.weight"; };
     return std::ranges::find_if(file.tensors, is)->second;
@@ -236,32 +171,29 @@ TEST(HybridFamilies, OlmosFilesMayBeCutAndCalledOtherwise) {
   }
   io::save_safetensors(folder / "model.safetensors", file);
   LanguageModel cut = load_language_model(folder), whole = load_language_model(kData / "olmo_hybrid");
-  const Tensor ids = as_tensor(text_of(20));
+  const Tensor ids = integers(text_of(20));
   EXPECT_TRUE(identical(cut.forward(ids), whole.forward(ids)));
   with("q") = all.slice(0, 0, 11).contiguous();
   io::save_safetensors(folder / "model.safetensors", file);
   expect_error(Kind::data, {"conv1d.weight of shape (44, 1, 4)", "(43, 1, 4)"}, [&] { load_language_model(folder); });
-  fs::remove_all(folder);
 }
 
 TEST(HybridFamilies, QwensFilesMayHaveTheNamesOfTheWhole) {
   io::NamedTensors file = io::load(kData / "qwen3_5_text" / "model.safetensors");
-  const fs::path folder = fs::path(testing::TempDir()) / "attn-qwen-part";
-  fs::create_directories(folder);
-  fs::copy_file(kData / "qwen3_5_text" / "config.json", folder / "config.json", fs::copy_options::overwrite_existing);
+  const Folder folder;
+  fs::copy_file(kData / "qwen3_5_text" / "config.json", folder / "config.json");
   for (auto& [name, tensor] : file.tensors)
     if (name.starts_with("model.")) name.replace(0, 6, "model.language_model.");
   io::save_safetensors(folder / "model.safetensors", file);
   LanguageModel part = load_language_model(folder), whole = load_language_model(kData / "qwen3_5_text");
-  const Tensor ids = as_tensor(text_of(20));
+  const Tensor ids = integers(text_of(20));
   EXPECT_TRUE(identical(part.forward(ids), whole.forward(ids)));
-  fs::remove_all(folder);
 }
 
 TEST(HybridFamilies, AGateStandsBehindTheHeads) {
   LanguageModel model = load_language_model(kData / "qwen3_5_text");
   Trace trace;
-  model.forward(as_tensor(text_of(7)), &trace);
+  model.forward(integers(text_of(7)), &trace);
   const std::string prefix = "model.layers.1.self_attn.";
   const auto step = [&](const char* name) { return trace[prefix + name].select(0, 0).to(DType::f64); };
   const Tensor x = step("inputs"), context = step("context"), gated = step("gated"), merged = step("merged");

@@ -1,9 +1,8 @@
 // A GPT whose layers are gated delta rules and softmax: its files, its decoder, its gradients.
-#include <filesystem>
-
 #include "attn/generate.hpp"
 #include "attn/gpt.hpp"
 #include "attn/pretrained.hpp"
+#include "core/folder.hpp"
 #include "core/testing.hpp"
 
 namespace attn::test {
@@ -66,8 +65,7 @@ TEST(Hybrid, GradientsEqualFiniteDifferences) {
 
 TEST(Hybrid, IsSavedAndLoaded) {
   GPT model = hybrid();
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "attn-hybrid";
-  std::filesystem::create_directories(folder);
+  const Folder folder;
   save_language_model(folder, model);
   LanguageModel loaded = load_language_model(folder);
   EXPECT_EQ(loaded.config().layers, static_cast<LanguageModel&>(model).config().layers);
@@ -75,7 +73,6 @@ TEST(Hybrid, IsSavedAndLoaded) {
   EXPECT_TRUE(identical(loaded.forward(ids), model.forward(ids)));
   const std::string json = config_json(static_cast<LanguageModel&>(model).config());
   EXPECT_THAT(json, testing::HasSubstr("attn_gpt")) << "which transformers does not take for its GPT-2";
-  std::filesystem::remove_all(folder);
   expect_error(Error::Kind::data, {"layer_types"}, [] {
     parse_language_model_config(R"({"model_type": "attn_gpt", "n_layer": 2, "layer_types": ["full_attention"]})");
   });

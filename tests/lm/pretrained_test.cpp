@@ -131,6 +131,9 @@ TEST(Pretrained, SavesWhatWasBuilt) {
     const Folder folder;
     save_language_model(folder, built);
     LanguageModel again = load_language_model(folder);
+    EXPECT_EQ(again.config().layers, read.config().layers);
+    EXPECT_EQ(again.config().ropes, read.config().ropes);
+    EXPECT_EQ(again.config().gated_delta, read.config().gated_delta);
     EXPECT_TRUE(identical(again.forward(ids), read.forward(ids)));
     const fs::path alone = folder / "alone.safetensors";
     save_language_model(alone, built, {{"steps", "7"}});
