@@ -1,7 +1,10 @@
 // tokenizer.json, as Hugging Face's tokenizers package writes it. What is not known here is refused by its name: a
 // tokenizer that is nearly right gives wrong ids without a word.
+#include <algorithm>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 #include <utility>
 
 #include "io/passed_over.hpp"
@@ -14,6 +17,7 @@ namespace {
 using io::JsonObject;
 using Json = JsonObject::Json;
 
+constexpr std::uint64_t kNoPlace = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t kMostReplacements = 4;  // each may make a text four times as long
 
 // Reads the parts of a file; a part that has a list of parts is those.
@@ -208,6 +212,7 @@ class Reader {
       return;
     }
     if (type != "TemplateProcessing") unknown("post_processor", type);
+    if (std::exchange(templates_, true)) unknown("post_processor after another", type);
     const JsonObject tokens = part(json, "special_tokens");
     bool after = false;
     for (const Json& item : list(json, "single")) {
@@ -238,6 +243,8 @@ class Reader {
 
   void read_decoder(const JsonObject& json) {
     const std::string type = json.text("type", "");
+    if (fused_ && type != "Strip") unknown("decoder after Fuse", type);
+    if (d_.bytes_decoded && type == "Replace") unknown("decoder after ByteFallback", type);
     if (type == "ByteLevel") {
       byte_level_decoder_ = true;
     } else if (type == "Replace") {
@@ -267,8 +274,29 @@ class Reader {
   JsonObject root_;
   Description& d_;
   std::size_t replacements_ = 0;
-  bool byte_level_decoder_ = false, fused_ = false;
+  bool byte_level_decoder_ = false, fused_ = false, templates_ = false;
 };
+
+// The tokenizers package passes over the ids that stand beside added tokens: a token of the vocabulary keeps its own,
+// and the others are numbered from the vocabulary's end on, in their order.
+void require_ids_of_package(const Description& d, const io::Origin& origin) {
+  std::unordered_map<std::string_view, std::uint64_t> ids;
+  for (const AddedToken& token : d.added) ids.emplace(token.content, kNoPlace);
+  for (const auto& [content, id] : d.vocabulary) {
+    if (const auto at = ids.find(content); at != ids.end()) at->second = id;
+  }
+  std::uint64_t next = d.vocabulary.size();
+  for (const AddedToken& token : d.added) {
+    std::uint64_t& id = ids[token.content];
+    if (id == kNoPlace) id = next;
+    next = std::max(next, id + 1);
+    if (token.id != id) {
+      origin.fail("the id " + std::to_string(id) + " of the added token " + io::in_quotes(token.content) +
+                      ", as the tokenizers package numbers it",
+                  std::to_string(token.id));
+    }
+  }
+}
 
 }  // namespace
 
@@ -276,6 +304,7 @@ Description describe_tokenizer_json(std::string_view json, const io::Origin& ori
   Description description;
   const Json root = parse_tokenizer(json, origin, description);
   Reader(root, origin, description).read();
+  require_ids_of_package(description, origin);
   return description;
 }
 

@@ -141,9 +141,13 @@ void Vocabulary::take_tokens(const Description& description, const io::Origin& o
       bytes_[token.id] = decoded_word_piece(token.content, *decoder, true);
     }
     // Found in its normal form, and given back so.
-    if (token.normalized && !description.word_piece_decoder) {
-      bytes_[token.id] = decoded(normalized(token.content, description.normalizers), description);
+    const std::string normal = token.normalized ? normalized(token.content, description.normalizers) : token.content;
+    const bool same = normal == token.content;
+    if (normal.empty()) origin.fail("a token of which its normal form has something", io::in_quotes(token.content));
+    if (!same && description.word_piece_decoder && description.word_piece_decoder->begin.empty()) {
+      origin.fail("a token in its normal form beside WordPiece", io::in_quotes(token.content));
     }
+    if (!same && !description.word_piece_decoder) bytes_[token.id] = decoded(normal, description);
   }
   sort(by_content_);
   if (contents_.empty()) origin.fail("a vocabulary", "none");

@@ -264,13 +264,13 @@ TEST_F(Generate, StreamsThroughAPipe) {
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE) << status;
 }
 
-// A released model's folder with a tokenizer of three tokens.
+// A released model's folder with a tokenizer of four tokens.
 TEST_F(Generate, TextOfAReleasedModel) {
   std::filesystem::copy(kModels / "qwen3", path("model"));
   const Ran without = run("attn generate --model model --prompt ab");
   EXPECT_EQ(without.status, 3);
   EXPECT_THAT(without.err, HasSubstr("a tokenizer.json"));
-  const json tokenizer = json::parse(R"({"model": {"vocab": {"a": 1, "b": 2, "ab": 3}, "merges": ["a b"]},
+  const json tokenizer = json::parse(R"({"model": {"vocab": {"z": 0, "a": 1, "b": 2, "ab": 3}, "merges": ["a b"]},
       "added_tokens": [{"id": 4, "content": "<|im_start|>", "special": true}], "decoder": {"type": "Fuse"}})");
   write("model/tokenizer.json", tokenizer.dump());
   const std::string generate = "attn generate --model model --tokens 5 --temperature 0 --json ";
@@ -293,6 +293,7 @@ TEST_F(Generate, TextOfAReleasedModel) {
   EXPECT_EQ(run("attn generate --model model --messages messages.json --prompt a").status, 2);
   EXPECT_EQ(run("attn generate --model model --messages none.json").status, 3);
   json wide = tokenizer;
+  for (int id = 4; id < 61; ++id) wide["model"]["vocab"]["t" + std::to_string(id)] = id;
   wide["added_tokens"][0]["id"] = 61;  // one more than the model has
   write("model/tokenizer.json", wide.dump());
   EXPECT_THAT(run("attn generate --model model --prompt a").err, HasSubstr("a model of"));

@@ -238,6 +238,12 @@ TEST(TokenizerFiles, PartsThatAreNotKnownAreRefusedByName) {
   expect_refused(replaced(gpt2, "\"decoder\":{\"type\":\"ByteLevel\"", "\"decoder\":{\"type\":\"BPEDecoder\""),
                  "BPEDecoder");
   expect_refused(replaced(gemma, "\"type\":\"TemplateProcessing\"", "\"type\":\"PairProcessing\""), "PairProcessing");
+  // The package takes these in another order than attn.
+  expect_refused(replaced(gemma, "{\"type\":\"Fuse\"}", "{\"type\":\"Fuse\"},{\"type\":\"ByteFallback\"}"),
+                 "decoder after Fuse that attn knows; found \"ByteFallback\"");
+  const std::string blanks = R"({"type":"Replace","pattern":{"String":"▁"},"content":" "})";
+  expect_refused(replaced(gemma, "{\"type\":\"Fuse\"}", "{\"type\":\"Fuse\"}," + blanks), "decoder after Fuse");
+  expect_refused(replaced(gemma, "{\"type\":\"Fuse\"}", blanks + ",{\"type\":\"Fuse\"}"), "decoder after ByteFallback");
   expect_refused(replaced(llama2, "{\"String\":\" \"}", "{\"Regex\":\" +(\"}"), " +(");
   expect_refused(replaced(gpt2, "\"continuing_subword_prefix\":null", "\"continuing_subword_prefix\":\"##\""), "##");
   expect_refused(replaced(gpt2, "\"dropout\":null", "\"dropout\":0.5"), "dropout");
@@ -258,9 +264,10 @@ TEST(TokenizerFiles, VocabulariesThatLieAreRefused) {
   expect_refused(replaced(gpt2, "\"merges\":[", "\"merges\":[\"a  b\","), "two tokens");
   expect_refused(replaced(gpt2, "\"merges\":[[\"", "\"merges\":[[\"h\",\"e\"],[\"h\",\"e\"],[\""), "once");
   expect_refused(replaced(gpt2, "\"merges\":[", "\"merges\":[],\"merges\":[[\"h\",\"e\"]],\"merges\":["), "one merges");
-  expect_refused(replaced(gpt2, "\"vocab\":{", "\"vocab\":{\"x\\u00e9y\":0,"), "every id once");
-  expect_refused(replaced(gpt2, "\"vocab\":{", "\"vocab\":{\"a\":600,"), "every token once");
-  expect_refused(replaced(gpt2, "\"vocab\":{", "\"vocab\":{\"new\":4000000000,"), "ids below");
+  const std::string one_more = replaced(gpt2, "[{\"id\":560", "[{\"id\":561");  // after another token
+  expect_refused(replaced(one_more, "\"vocab\":{", "\"vocab\":{\"x\\u00e9y\":0,"), "every id once");
+  expect_refused(replaced(one_more, "\"vocab\":{", "\"vocab\":{\"a\":600,"), "every token once");
+  expect_refused(replaced(one_more, "\"vocab\":{", "\"vocab\":{\"new\":4000000000,"), "ids below");
   expect_refused(replaced(gpt2, "\"vocab\":{", "\"vocab\":{\"new\":-1,"), "whole numbers");
   expect_refused(replaced(gpt2, "\"vocab\":{", "\"vocab\":{\"new\":{},"), "whole numbers");
   expect_refused(replaced(gemma, "\"<0x41>\"", "\"<0xZZ>\""), "a token for each byte");
@@ -281,8 +288,32 @@ TEST(TokenizerFiles, AddedTokensThatLieAreRefused) {
   expect_refused(replaced(gpt2, "\"content\":\"<|endoftext|>\"", "\"content\":\"\""), "content");
   expect_refused(replaced(gpt2, "\"content\":\"<|endoftext|>\"", "\"content\":\"" + std::string(5000, 'x') + "\""),
                  "content");
-  expect_refused(replaced(gpt2, "\"added_tokens\":[{\"id\":", "\"added_tokens\":[{\"id\":4000"), "ids below");
+  expect_refused(replaced(gpt2, "\"added_tokens\":[{\"id\":", "\"added_tokens\":[{\"id\":4000"),
+                 "the id 560 of the added");
   expect_refused(replaced(gpt2, "\"added_tokens\":[{\"id\":", "\"added_tokens\":[{\"id\":-"), "whole number");
+  expect_refused(replaced(json_of("bert"), "\"normalized\":false", "\"normalized\":true"), "in its normal form beside");
+  const std::string words = json_of("words");  // its normalizer takes white space from the ends of texts
+  const std::size_t line_end = words.find("\"normalized\":false", words.find("\"content\":\"\\n\""));
+  expect_refused(std::string(words).replace(line_end, 18, "\"normalized\":true"),
+                 "of which its normal form has something");
+}
+
+// The tokenizers package numbers them by itself, and passes over what the file says.
+TEST(TokenizerFiles, AddedTokensHaveTheIdsOfThePackage) {
+  const std::string gpt2 = json_of("gpt2"), all = "\"added_tokens\":[";
+  const auto token = [](int id, const std::string& content) {
+    return "{\"id\":" + std::to_string(id) + ",\"content\":\"" + content +
+           "\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true},";
+  };
+  const auto with = [&](const std::string& tokens) { return replaced(gpt2, all, all + tokens); };
+  const std::string later = replaced(gpt2, all + "{\"id\":560", all + "{\"id\":562");
+  EXPECT_EQ(BPETokenizer::parse(replaced(later, all, all + token(560, "<A>") + token(561, "<B>"))).id_of("<B>"), 561u);
+  EXPECT_EQ(BPETokenizer::parse(with(token(64, "a"))).id_of("a"), 64u);  // of the vocabulary
+  expect_refused(with(token(561, "<A>")), "the id 560 of the added token \"<A>\"");
+  expect_refused(with(token(560, "<A>")), "the id 561 of the added token \"<|endoftext|>\"");
+  expect_refused(with(token(5, "<A>")), "the id 560 of the added token \"<A>\"");
+  expect_refused(with(token(65, "a")), "the id 64 of the added token \"a\"");
+  expect_refused(replaced(later, all, all + token(560, "<A>") + token(561, "<A>")), "the id 560 of the added token");
 }
 
 TEST(TokenizerFiles, DamagedFilesAreErrorsOrTokenizers) {
