@@ -69,3 +69,17 @@ def test_what_is_followed_gives_transformers_ids(config, added, ids, tmp_path):
 def test_what_is_not_followed_is_refused_by_name(config, added, named, ids):
     ran = ids(config, added)
     assert ran.returncode == 3 and f"{named}" in ran.stderr, ran.stderr
+
+
+@pytest.mark.parametrize("kind, name, text", [("granite", "GPT2Tokenizer", "2023 650841823"), ("llama2", "LlamaTokenizer", "<s>G")])
+def test_ids_are_those_of_tokenizer_json(kind, name, text, attn, tmp_path):
+    """transformers 5.24 builds these anew from the class; docs/tokenizers.md tells so."""
+    shutil.copy(SOURCE.with_name(f"{kind}.json"), tmp_path / "tokenizer.json")
+
+    def theirs(name):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": name}))
+        return transformers.AutoTokenizer.from_pretrained(tmp_path)(text).input_ids
+
+    package, anew = theirs("PreTrainedTokenizerFast"), theirs(name)
+    ran = attn("tokens", "--tokenizer", tmp_path, "--json", text)
+    assert json.loads(ran.stdout)["ids"] == package != anew
