@@ -131,8 +131,9 @@ class Block {
     return (this.masks ??= [])[head] ??= step ? this.forbidden(step, head) : this.future();
   }
   forbidden({ values, rows, columns }, head) {
-    const size = rows * columns;
-    return Uint8Array.from(values.subarray(head * size, (head + 1) * size), (x) => (x === -Infinity ? 1 : 0));
+    const size = rows * columns, mask = new Uint8Array(size);
+    for (let at = 0; at < size; at++) mask[at] = values[head * size + at] === -Infinity ? 1 : 0;
+    return mask;
   }
   future() {
     const { rows, columns } = this.step("weights");

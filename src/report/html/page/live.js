@@ -15,7 +15,7 @@ function renew(block, { steps, space, scores, sinks, causal }, base) {
     made.decoded = values;
     made.plane = (head) => {
       const plane = Step.prototype.plane.call(made, head), from = head * plane.values.length;
-      if (before?.length === values.length) plane.changed = Uint8Array.from(plane.values, (x, i) => (Object.is(x, before[from + i]) ? 0 : 1));
+      if (before !== values && before?.length === values.length) plane.changed = Uint8Array.from(plane.values, (x, i) => (Object.is(x, before[from + i]) ? 0 : 1));
       return plane;
     };
     return made;
