@@ -3,6 +3,7 @@
 #include "attn/error.hpp"
 #include "attn/latent_attention.hpp"
 #include "experiment/estimates.hpp"
+#include "lm/gguf_hybrid.hpp"
 #include "lm/hybrid_family.hpp"
 #include "lm/hybrid_layer.hpp"
 #include "lm/latent_family.hpp"
@@ -10,14 +11,20 @@
 namespace attn {
 namespace {
 
-[[noreturn]] void absent(const io::JsonObject& json) {
-  json.wrong("model_type", "a family that runs in a page, which those with latents or states do not",
-             json.text("model_type", ""));
-}
+constexpr const char* kFamily = "a family that runs in a page, which those with latents or states do not";
+
+[[noreturn]] void absent(const io::JsonObject& json) { json.wrong("model_type", kFamily, json.text("model_type", "")); }
 
 }  // namespace
 
 void read_olmo_hybrid(const io::JsonObject& json, LanguageModelConfig&) { absent(json); }
+void add_qwen35(io::JsonObject::Json&, const io::GgufMetadata& metadata) { metadata.origin().fail(kFamily, "qwen35"); }
+std::int64_t layers_ahead(const io::GgufMetadata&) { return 0; }
+std::string_view recurrent_name(std::string_view) { return {}; }
+StoredTensor stored_recurrent(const std::shared_ptr<const io::Gguf>&, const io::GgufTensor&, const std::string&,
+                              const GatedDeltaConfig&, const std::string&) {
+  return {};
+}
 void join_convolutions(std::vector<StoredTensor>&) {}
 void read_qwen3_5(const io::JsonObject& json, LanguageModelConfig&) { absent(json); }
 void read_minicpm3(const io::JsonObject& json, LanguageModelConfig&) { absent(json); }
