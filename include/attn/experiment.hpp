@@ -1,4 +1,5 @@
-// Experiments on a model that reads a text: edits of its forward pass, and what follows from them.
+// Experiments on a model that reads a text: edits of its forward pass, and what follows from them. Tables (layers,
+// heads) have as many columns as the layer of most heads; NaN stands where a layer has fewer.
 #pragma once
 
 #include <cstdint>

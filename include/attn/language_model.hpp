@@ -77,6 +77,10 @@ struct LanguageModelConfig {
   std::string family = "llama";              // config.json's model_type
   std::string json = {};                     // the config.json that this was read from, which a saved folder gets again
 
+  // The heads of a layer: those that attend, or those that keep a state.
+  std::int64_t heads_of(std::int64_t layer) const;
+  std::int64_t most_heads() const;  // of any layer
+
   friend bool operator==(const LanguageModelConfig&, const LanguageModelConfig&) = default;
 };
 

@@ -44,7 +44,8 @@ class Experiment:
         >>> e.without((3, 1), by="mean").loss() - e.loss()
         >>> e.effects()["after"]                        # (layers, heads): the loss without each head
 
-    Layers, heads and tokens count from 0. Arrays are NumPy's. Errors are ValueErrors that say what was expected; a step
+    Layers, heads and tokens count from 0. Arrays are NumPy's. Tables (layers, heads) have as many columns as the layer of
+    most heads, with NaN where a layer has fewer. Errors are ValueErrors that say what was expected; a step
     that is not there is one, too.
     """
 

@@ -14,7 +14,6 @@
 #include "arrays.hpp"
 #include "attn/error.hpp"
 #include "bind.hpp"
-#include "lm/alike.hpp"
 #include "text_model.hpp"
 #include "values.hpp"
 
@@ -41,6 +40,12 @@ Weights weights_named(const std::string& name) {
   refuse("weights \"uniform\", \"previous\" or \"none\"", "\"" + name + "\"");
 }
 
+// The rows of a layer's own heads, of means (heads of the layer that has most, head_dim).
+Tensor of_layer(const Tensor& means, std::int64_t layer, const LanguageModelConfig& config) {
+  const bool there = layer >= 0 && layer < std::ssize(config.layers) && means.size(0) == config.most_heads();
+  return there ? means.slice(0, 0, config.heads_of(layer)) : means;
+}
+
 // Each edit is a tuple: its kind, and what that takes.
 void add_edit(Edits& edits, const nb::tuple& edit, const LanguageModelConfig& config) {
   const auto kind = nb::cast<std::string>(edit[0]);
@@ -52,7 +57,9 @@ void add_edit(Edits& edits, const nb::tuple& edit, const LanguageModelConfig& co
   if (kind == "without layer") return edits.push_back(without_heads_of(number(1), by_named(text(2))));
   const auto contexts = [&](std::size_t i) { return read(edit[i], kOp, "means").tensor.clone(); };
   if (kind == "without to") return edits.push_back(without(at(), contexts(3)));
-  if (kind == "without layer to") return edits.push_back(without_heads_of(number(1), contexts(2)));
+  if (kind == "without layer to") {
+    return edits.push_back(without_heads_of(number(1), of_layer(contexts(2), number(1), config)));
+  }
   if (kind == "scale") return edits.push_back(scale(at(), factor(3)));
   if (kind == "weights") return edits.push_back(reweigh(at(), weights_named(text(3))));
   if (kind == "skip") return edits.push_back(skip_layer(number(1)));
@@ -89,7 +96,6 @@ Edits edits_of(const nb::list& list, const LanguageModelConfig& config) {
 // work(model, ids, edits), on one thread at a time.
 template <class Work>
 auto run(TextModel& subject, const Ids& ids, const nb::list& list, const Work& work) {
-  require_alike_heads(subject.model.config(), kOp);
   const Edits edits = edits_of(list, subject.model.config());
   return without_gil([&] {
     const std::lock_guard lock(subject.mutex);

@@ -71,14 +71,15 @@ Edit hidden(std::int64_t layer, std::optional<std::int64_t> head, std::int64_t k
 template <class Off>
 Edits all_but(std::span<const HeadAt> heads, const LanguageModelConfig& config, const Off& off) {
   for (const HeadAt& at : heads) {
-    if (at.layer >= 0 && at.layer < std::ssize(config.layers) && at.head >= 0 && at.head < config.heads) continue;
-    throw Error(Error::Kind::argument, kOp,
-                std::to_string(config.layers.size()) + " layers of " + std::to_string(config.heads) + " heads",
+    const auto layers = std::ssize(config.layers);
+    if (at.layer >= 0 && at.layer < layers && at.head >= 0 && at.head < config.heads_of(at.layer)) continue;
+    const std::int64_t count = at.layer >= 0 && at.layer < layers ? config.heads_of(at.layer) : config.most_heads();
+    throw Error(Error::Kind::argument, kOp, std::to_string(layers) + " layers of " + std::to_string(count) + " heads",
                 head_text(at));
   }
   Edits edits;
   for (std::int64_t layer = 0; layer < std::ssize(config.layers); ++layer) {
-    for (std::int64_t head = 0; head < config.heads; ++head) {
+    for (std::int64_t head = 0; head < config.heads_of(layer); ++head) {
       const bool kept =
           std::ranges::any_of(heads, [&](const HeadAt& at) { return at.layer == layer && at.head == head; });
       if (!kept) edits.push_back(off(HeadAt{layer, head}));

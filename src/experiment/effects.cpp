@@ -2,7 +2,6 @@
 // differ, many at a time.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "attn/error.hpp"
@@ -128,9 +127,12 @@ void Passes::all() {
 }
 
 std::vector<std::vector<std::int64_t>> all_heads(const LanguageModelConfig& config) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(config.heads));
-  std::iota(all.begin(), all.end(), std::int64_t{0});
-  return std::vector<std::vector<std::int64_t>>(config.layers.size(), all);
+  std::vector<std::vector<std::int64_t>> all;
+  for (std::int64_t l = 0; l < std::ssize(config.layers); ++l) {
+    std::vector<std::int64_t>& heads = all.emplace_back(config.heads_of(l));
+    std::iota(heads.begin(), heads.end(), std::int64_t{0});
+  }
+  return all;
 }
 
 HeadsOff::HeadsOff(LanguageModel& model, const Tensor& ids, const EffectOptions& options,
@@ -138,8 +140,7 @@ HeadsOff::HeadsOff(LanguageModel& model, const Tensor& ids, const EffectOptions&
     : Passes(model, ids, options.edits), options_(options), heads_(std::move(heads)) {
   Prefix prefix = prefix_of(model, ids, options.edits);
   found.before = measure(prefix.logits, ids, options.tokens);
-  const Shape all{std::ssize(heads_), model.config().heads};
-  found.after = Tensor::full(all, std::numeric_limits<double>::quiet_NaN(), DType::f64);
+  found.after = table_of_heads(model.config());
   inputs_ = std::move(prefix.inputs);
   std::vector<std::int64_t> counts;
   for (const auto& of_layer : heads_) counts.push_back(std::ssize(of_layer));
@@ -179,11 +180,11 @@ Patched::Patched(LanguageModel& model, const Tensor& clean, const Tensor& corrup
   }
   const auto layers = std::ssize(model.config().layers);
   found.stream = Tensor::zeros({layers, clean.numel()}, DType::f64);
-  found.heads = Tensor::empty({layers, model.config().heads}, DType::f64);
+  found.heads = table_of_heads(model.config());
   std::vector<std::int64_t> counts;
   for (std::size_t l = 0; l < good_.inputs.size(); ++l) {
     positions_.push_back(differing(good_.inputs[l], bad_.inputs[l]));
-    counts.push_back(std::ssize(positions_.back()) + found.heads.size(1));
+    counts.push_back(std::ssize(positions_.back()) + model.config().heads_of(static_cast<std::int64_t>(l)));
   }
   begin(std::move(counts));
 }
@@ -229,18 +230,18 @@ Effects head_effects(LanguageModel& model, const Tensor& ids, const EffectOption
     throw Error(Error::Kind::argument, experiment::kOp, "a number of exact effects, 0 or more",
                 std::to_string(*options.exact));
   }
-  if (options.means.defined() && !(options.means.shape() == Shape{layers, c.heads, c.head_dim})) {
+  if (options.means.defined() && !(options.means.shape() == Shape{layers, c.most_heads(), c.head_dim})) {
     throw Error(Error::Kind::shape, experiment::kOp, "means (layers, heads, head_dim)", options.means.shape().str());
   }
-  if (!options.exact || *options.exact >= layers * c.heads) {
+  std::int64_t count = 0;
+  for (std::int64_t l = 0; l < layers; ++l) count += c.heads_of(l);
+  if (!options.exact || *options.exact >= count) {
     experiment::HeadsOff passes(model, ids, options, experiment::all_heads(c));
     passes.all();
     return passes.found;
   }
   const experiment::Estimates estimates = experiment::estimated_effects(model, ids, options);
-  Effects effects{.before = estimates.before,
-                  .after = Tensor::full({layers, c.heads}, std::numeric_limits<double>::quiet_NaN(), DType::f64),
-                  .estimates = estimates.after};
+  Effects effects{.before = estimates.before, .after = experiment::table_of_heads(c), .estimates = estimates.after};
   if (options.exact == 0) return effects;
   const auto heads = largest(estimates, *options.exact);
   experiment::HeadsOff passes(model, ids, options, heads);

@@ -124,7 +124,7 @@ Attribution attribution(LanguageModel& model, const Tensor& ids, std::int64_t a,
     return row_of(editor.kept(step_name(c, of, l, step)), at);
   };
   Attribution found;
-  found.heads = Tensor::empty({layers, c.heads}, DType::f64);
+  found.heads = experiment::table_of_heads(c);
   found.biases = Tensor::empty({layers}, DType::f64), found.feed_forwards = Tensor::empty({layers}, DType::f64);
   const Vector u = direction(model, a, b);
   found.bias = with_bias(weight_of(model.norm, ".bias"), u);

@@ -3,6 +3,7 @@
 
 #include "attn/error.hpp"
 #include "experiment/editor.hpp"
+#include "experiment/measures.hpp"
 
 namespace attn {
 namespace {
@@ -90,10 +91,10 @@ HeadScores head_scores(LanguageModel& model, const Tensor& twice, const Edits& e
   }
   const LanguageModelConfig& c = model.config();
   const std::vector<Tensor> layers = weights_of(model, c, twice, edits);
-  const auto table = [&] { return Tensor::empty({std::ssize(layers), c.heads}, DType::f64); };
-  HeadScores scores{table(), table(), table()};
+  using experiment::table_of_heads;
+  HeadScores scores{table_of_heads(c), table_of_heads(c), table_of_heads(c)};
   for (std::int64_t l = 0; l < std::ssize(layers); ++l) {
-    for (std::int64_t h = 0; h < c.heads; ++h) {
+    for (std::int64_t h = 0; h < c.heads_of(l); ++h) {
       const Tensor w = layers[static_cast<std::size_t>(l)].select(0, h);
       scores.previous.set({l, h}, diagonal_mean(w, 1));
       scores.duplicate.set({l, h}, diagonal_mean(w, n));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "attn/error.hpp"
 #include "core/parallel.hpp"
@@ -19,6 +20,11 @@ double log_sum_exp(const float* row, std::int64_t n) {
 }
 
 }  // namespace
+
+Tensor table_of_heads(const LanguageModelConfig& config) {
+  return Tensor::full({std::ssize(config.layers), config.most_heads()}, std::numeric_limits<double>::quiet_NaN(),
+                      DType::f64);
+}
 
 double logit_difference(const Tensor& logits, TokenPair tokens) {
   const std::int64_t last = logits.size(-2) - 1;

@@ -5,6 +5,9 @@
 
 namespace attn::experiment {
 
+// Float64 (layers, heads), as many as the layer of most heads has: NaN, which stays where a layer has fewer.
+Tensor table_of_heads(const LanguageModelConfig& config);
+
 // logits[a] - logits[b] of the last row of (t, vocab).
 double logit_difference(const Tensor& logits, TokenPair tokens);
 // Throws Error (argument) for a token outside the vocabulary.

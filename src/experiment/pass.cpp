@@ -3,6 +3,7 @@
 
 #include "attn/error.hpp"
 #include "experiment/editor.hpp"
+#include "experiment/measures.hpp"
 
 namespace attn {
 namespace {
@@ -53,14 +54,14 @@ Tensor head_view(const experiment::Kept& kept, const LanguageModelConfig& c, std
 Tensor changes_between(const experiment::Kept& before, const LanguageModelConfig& c, const experiment::Kept& after,
                        const LanguageModelConfig& other) {
   const auto layers = std::ssize(c.layers);
-  Tensor changes = Tensor::empty({layers, c.heads}, DType::f64);
+  Tensor changes = experiment::table_of_heads(c);
   for (std::int64_t l = 0; l < layers; ++l) {
     const Tensor a = head_view(before, c, l), b = head_view(after, other, l);
     if (!(a.shape() == b.shape())) {  // as of layers that mix otherwise
       throw Error(Error::Kind::shape, "compare", "heads " + a.shape().str() + " in layer " + std::to_string(l),
                   b.shape().str());
     }
-    for (std::int64_t h = 0; h < c.heads; ++h) changes.set({l, h}, change(a.select(1, h), b.select(1, h)));
+    for (std::int64_t h = 0; h < c.heads_of(l); ++h) changes.set({l, h}, change(a.select(1, h), b.select(1, h)));
   }
   return changes;
 }
@@ -84,7 +85,7 @@ Tensor edited_forward(Encoder& encoder, const Tensor& ids, const Edits& edits, T
 Tensor mean_contexts(LanguageModel& model, std::span<const Tensor> texts) {
   const LanguageModelConfig& c = model.config();
   if (texts.empty()) throw Error(Error::Kind::argument, experiment::kOp, "a text or more, for means", "none");
-  Tensor means = Tensor::zeros({std::ssize(c.layers), c.heads, c.head_dim}, DType::f64);
+  Tensor means = Tensor::zeros({std::ssize(c.layers), c.most_heads(), c.head_dim}, DType::f64);
   double tokens = 0;
   for (const Tensor& text : texts) tokens += static_cast<double>(text.numel());
   for (const Tensor& text : texts) {
@@ -96,7 +97,7 @@ Tensor mean_contexts(LanguageModel& model, std::span<const Tensor> texts) {
         throw Error(Error::Kind::argument, experiment::kOp, "heads of one head_dim in all layers, for means",
                     std::to_string(c.head_dim) + " and " + std::to_string(z.size(3)));
       }
-      for (std::int64_t h = 0; h < c.heads; ++h) {
+      for (std::int64_t h = 0; h < c.heads_of(l); ++h) {
         const Tensor mean = experiment::mean_rows(z.select(1, h));
         for (std::int64_t j = 0; j < c.head_dim; ++j) {
           means.set({l, h, j}, means.at({l, h, j}) + share * mean.at({0, 0, j}));

@@ -1,5 +1,6 @@
 #include "attn/language_model.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -51,6 +52,17 @@ Tensor batched(const Tensor& ids) { return (ids.rank() == 2 ? ids : ids.unsqueez
 Generator& lvalue(Generator&& rng) { return rng; }
 
 }  // namespace
+
+std::int64_t LanguageModelConfig::heads_of(std::int64_t layer) const {
+  const bool keeps_state = layers.at(static_cast<std::size_t>(layer)).mixer == Mixer::gated_delta;
+  return keeps_state && gated_delta ? gated_delta->value_heads : heads;
+}
+
+std::int64_t LanguageModelConfig::most_heads() const {
+  std::int64_t most = 0;
+  for (std::int64_t l = 0; l < std::ssize(layers); ++l) most = std::max(most, heads_of(l));
+  return most;
+}
 
 LanguageModel::LanguageModel(const LanguageModelConfig& config, Generator& rng, Initial initial)
     : dropout(config.dropout, rng),

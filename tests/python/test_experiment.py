@@ -1,5 +1,7 @@
 """attn.experiment beside the same by hooks in PyTorch, of a model in memory."""
 
+import pathlib
+
 import numpy as np
 import pytest
 
@@ -59,6 +61,31 @@ def test_effects_and_edits(model):
     assert e.step("model.layers.0.self_attn.context", 0.0, 3).loss() == pytest.approx(expected[0][3], abs=1e-5)
     context = e.steps()["model.layers.0.self_attn.context"]
     assert e.step("model.layers.0.self_attn.context", 0 * context).loss() == pytest.approx(e.without(0).loss(), abs=1e-6)
+
+
+def test_states_of_another_number_than_heads():
+    """Qwen 3.5's layers: six states behind two key heads, and four heads with a gate behind them."""
+    folder = pathlib.Path(__file__).parents[1] / "lm" / "data" / "qwen3_5_text"
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    e = attn.experiment(str(folder), IDS)
+    after = e.effects()["after"]
+    assert after.shape == (3, 6) and np.isnan(after[1, 4:]).all()
+    for layer, (heads, size) in enumerate([(6, 4), (4, 8), (6, 4)]):
+        part = model.model.layers[layer]
+        place = part.linear_attn.norm if layer != 1 else part.self_attn.o_proj
+        for head in range(heads):
+
+            def without(_, inputs, head=head, heads=heads, size=size):
+                z = inputs[0].clone()
+                z.view(-1, heads, size)[:, head] = 0
+                return (z, *inputs[1:])
+
+            hook = place.register_forward_pre_hook(without)
+            assert after[layer, head] == pytest.approx(loss(model), abs=1e-5), (layer, head)
+            hook.remove()
+            assert e.without((layer, head)).loss() == pytest.approx(after[layer, head], abs=1e-6)
+    with pytest.raises(ValueError, match="a head of"):
+        e.without((1, 4)).loss()
 
 
 OTHERS = [[3, 1, 4], [2, 7, 1, 8, 2]]

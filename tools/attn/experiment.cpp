@@ -11,7 +11,6 @@
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "io/file.hpp"
-#include "lm/alike.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -268,8 +267,6 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
     require_same_heads(what, one, *other);
   }
   const LanguageModelConfig& config = one.model->writes() ? one.lm().config() : one.model->encoder()->config().model;
-  require_alike_heads(config, "--model");
-  if (other && other->model->writes()) require_alike_heads(other->lm().config(), "--other-model");
   const Tensor means = means_of(one, verb, flags.edits);
   const Edits edits = edits_of(flags.edits, config, one.ids.numel(), means);
   const Found found = found_by(what, one, other ? &*other : nullptr, edits, means, flags);

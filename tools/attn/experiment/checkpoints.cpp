@@ -42,10 +42,10 @@ struct Column {
 };
 
 // The loss, and of each score the head that has most of it in the end.
-std::vector<Column> columns_of(const std::vector<At>& all) {
+std::vector<Column> columns_of(const std::vector<At>& all, const LanguageModelConfig& c) {
   std::vector<Column> columns{{"loss", of_all(all, [](const At& at) { return at.loss; })}};
   for (const ScoreName& score : kScores) {
-    const HeadAt head = largest(all.back().scores.*score.of, 1).front();
+    const HeadAt head = largest(all.back().scores.*score.of, 1, c).front();
     const auto value = [&](const At& at) { return (at.scores.*score.of).at({head.layer, head.head}); };
     columns.push_back({score.name + (" " + name_of(head.layer, head.head)), of_all(all, value)});
   }
@@ -78,7 +78,7 @@ Found over_checkpoints(const Reading& one, const Edits& edits, const std::string
                 "attn train --keep-every N keeps them");
   }
   Found found = titled("What heads have learned: their scores on the text, read twice, and its loss", one);
-  const std::vector<Column> columns = columns_of(all);
+  const std::vector<Column> columns = columns_of(all, one.lm().config());
   tell_steps(found, all, columns);
   const std::vector<double> steps = of_all(all, [](const At& at) { return static_cast<double>(at.step); });
   for (const Column& column : columns) {

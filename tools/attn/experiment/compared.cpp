@@ -86,10 +86,10 @@ void tell_next(Found& found, const Reading& one, const Pair& chances, Int count)
 }
 
 // The three scores of the heads that differ most.
-void tell_scores(Found& found, const char* name, const Tensor& before, const Tensor& after) {
+void tell_scores(Found& found, const Reading& one, const char* name, const Tensor& before, const Tensor& after) {
   Table table{{"head", name, "the other", "difference"}};
   const Tensor change = difference(after, before);
-  for (const auto [l, h] : largest(change, 3)) {
+  for (const auto [l, h] : largest(change, 3, one.lm().config())) {
     table.push_back({name_of(l, h), formatted("{:.4f}", before.at({l, h})), formatted("{:.4f}", after.at({l, h})),
                      signed_text(change.at({l, h}))});
   }
@@ -146,7 +146,7 @@ Found side_by_side(const Reading& one, const Edits& edits, const Reading& other)
   found.lines.emplace_back();
   if (both.heads.defined()) {
     found.lines.emplace_back("How much each head gives otherwise: |z' - z| / |z|");
-    tell_largest(found, both.heads, "change");
+    tell_largest(found, one, both.heads, "change");
     found.json["changes"] = json_values(both.heads);
   } else {
     found.lines.push_back(formatted("Heads are not compared: here are {} layers of {}, and {} of {} in the other.",
@@ -163,7 +163,7 @@ Found changes(const Reading& one, const Edits& edits, const Reading* other) {
       titled(formatted("How much each head gives otherwise{}: |z' - z| / |z|", other ? " in the other" : ""), one);
   found.json["changes"] = json_values(table);
   draw_heads(found, table, "change");
-  tell_largest(found, table, "change");
+  tell_largest(found, one, table, "change");
   return found;
 }
 
@@ -177,7 +177,7 @@ Found scored(const Reading& one, const Edits& edits, const Reading* other) {
     const Tensor &first = a.*score.of, &second = b.*score.of;
     found.json[score.json] = json_values(first);
     if (other) found.json[score.json + std::string("_other")] = json_values(second);
-    other ? tell_scores(found, score.name, first, second) : tell_largest(found, first, score.name, 3);
+    other ? tell_scores(found, one, score.name, first, second) : tell_largest(found, one, first, score.name, 3);
     found.lines.emplace_back();
   }
   found.lines.pop_back();

@@ -17,12 +17,16 @@ Place place_of(std::string_view text, const char* flag, const LanguageModelConfi
   const auto layer = number_in<std::int64_t>(text.substr(0, dot));
   const bool has_head = dot != std::string_view::npos;
   const auto head = has_head ? number_in<std::int64_t>(text.substr(dot + 1)) : std::nullopt;
-  const bool fits =
-      layer && *layer >= 1 && *layer <= layers && (has_head ? head && *head >= 1 && *head <= c.heads : !needs_head);
+  const bool is_layer = layer && *layer >= 1 && *layer <= layers;
+  const std::int64_t heads = is_layer ? c.heads_of(*layer - 1) : c.most_heads();
+  const bool fits = is_layer && (has_head ? head && *head >= 1 && *head <= heads : !needs_head);
+  if (is_layer && has_head && !fits) {
+    refuse(flag, formatted("a head of layer {}, from {}.1 to {}.{}", *layer, *layer, *layer, heads), text);
+  }
   if (!fits) {
     refuse(flag,
            formatted("{} of {} layers of {} heads, such as {}", needs_head ? "a head" : "a head or a layer", layers,
-                     c.heads, needs_head ? "1.2, head 2 of layer 1" : "1.2, head 2 of layer 1, or 3, all of layer 3"),
+                     heads, needs_head ? "1.2, head 2 of layer 1" : "1.2, head 2 of layer 1, or 3, all of layer 3"),
            text);
   }
   return {*layer - 1, has_head ? std::optional(*head - 1) : std::nullopt};
@@ -65,10 +69,11 @@ void add_skips(Edits& edits, const std::string& text, const LanguageModelConfig&
   }
 }
 
-Edit switched_off(const Place& at, By by, const Tensor& means) {
+Edit switched_off(const Place& at, By by, const Tensor& means, const LanguageModelConfig& c) {
   if (!means.defined()) return at.head ? without({at.layer, *at.head}, by) : without_heads_of(at.layer, by);
   const Tensor layer = means.select(0, at.layer);
-  return at.head ? without({at.layer, *at.head}, layer.select(0, *at.head)) : without_heads_of(at.layer, layer);
+  if (at.head) return without({at.layer, *at.head}, layer.select(0, *at.head));
+  return without_heads_of(at.layer, layer.slice(0, 0, c.heads_of(at.layer)));
 }
 
 }  // namespace
@@ -103,7 +108,7 @@ Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_
   const By by = by_named(flags.by);
   if (!flags.without.empty()) {
     for (const std::string& part : split(flags.without, ',')) {
-      edits.push_back(switched_off(place_of(part, "--without", c, false), by, means));
+      edits.push_back(switched_off(place_of(part, "--without", c, false), by, means, c));
     }
   }
   if (!flags.keep_only.empty()) {

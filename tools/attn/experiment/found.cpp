@@ -11,7 +11,7 @@ namespace {
 using Int = std::int64_t;
 
 // What is known of each head: `after`, or else its estimate.
-void tell_effects(Found& found, const Effects& effects, const char* measure) {
+void tell_effects(Found& found, const Reading& one, const Effects& effects, const char* measure) {
   Tensor known = effects.after.clone();
   Int exact = 0;
   double furthest = 0;
@@ -29,7 +29,7 @@ void tell_effects(Found& found, const Effects& effects, const char* measure) {
                           known.numel() - exact, known.numel());
   const Tensor shown = difference(known, effects.before);
   draw_differences(found, shown, measure);
-  tell_largest(found, shown, measure, 8, [&](Int l, Int h) {
+  tell_largest(found, one, shown, measure, 8, [&](Int l, Int h) {
     return std::string(std::isnan(effects.after.at({l, h})) ? "estimate" : "exact");
   });
   found.lines.emplace_back();
@@ -52,7 +52,7 @@ Found effects(const Reading& one, const EffectOptions& options, const Reading* o
       formatted("What switching off a head adds to the {}, {} with all heads", measure, fixed(first.before, 4)), one);
   found.json["before"] = json_number(first.before), found.json["after"] = json_values(first.after);
   if (first.estimates.defined()) {
-    tell_effects(found, first, measure);
+    tell_effects(found, one, first, measure);
     return found;
   }
   Tensor shown = difference(first.after, first.before);
@@ -63,7 +63,7 @@ Found effects(const Reading& one, const EffectOptions& options, const Reading* o
     found.json["before_other"] = json_number(second.before), found.json["after_other"] = json_values(second.after);
   }
   draw_differences(found, shown, measure);
-  tell_largest(found, shown, measure);
+  tell_largest(found, one, shown, measure);
   return found;
 }
 
@@ -101,7 +101,7 @@ Found patched(const Reading& clean, const Reading& corrupt, TokenPair tokens, bo
   } else {
     draw_matrix(found, p.stream, "layers", "tokens", "share", numbers(p.stream.size(0)), clean.tokens);
   }
-  tell_largest(found, p.heads, "share");
+  tell_largest(found, clean, p.heads, "share");
   return found;
 }
 
@@ -111,7 +111,7 @@ Found attributed(const Reading& one, const Edits& edits, Int a, std::optional<In
   Found found = titled("What each part adds to the logit of " + of + ", at the last token", one);
   double heads = 0, biases = 0, feed_forwards = 0;
   for (Int l = 0; l < parts.heads.size(0); ++l) {
-    for (Int h = 0; h < parts.heads.size(1); ++h) heads += parts.heads.at({l, h});
+    for (Int h = 0; h < one.lm().config().heads_of(l); ++h) heads += parts.heads.at({l, h});
     biases += parts.biases.at({l}), feed_forwards += parts.feed_forwards.at({l});
   }
   Table table{{"all heads", signed_text(heads)},
@@ -127,7 +127,7 @@ Found attributed(const Reading& one, const Edits& edits, Int a, std::optional<In
   found.json["embedding"] = json_number(parts.embedding), found.json["bias"] = json_number(parts.bias);
   found.json["sum"] = json_number(parts.sum), found.json["logit"] = json_number(parts.logit);
   draw_differences(found, parts.heads, "logit");
-  tell_largest(found, parts.heads, "logit");
+  tell_largest(found, one, parts.heads, "logit");
   return found;
 }
 

@@ -56,21 +56,25 @@ void tell(Found& found, const Table& table, const std::string& alignment) {
   for (std::string& line : table_lines(table, alignment)) found.lines.push_back(std::move(line));
 }
 
-std::vector<HeadAt> largest(const Tensor& matrix, std::size_t most) {
+std::vector<HeadAt> largest(const Tensor& matrix, std::size_t most, const LanguageModelConfig& config) {
   std::vector<HeadAt> all;
   for (Int l = 0; l < matrix.size(0); ++l) {
-    for (Int h = 0; h < matrix.size(1); ++h) all.push_back({l, h});
+    for (Int h = 0; h < config.heads_of(l); ++h) all.push_back({l, h});
   }
-  const auto size = [&](HeadAt at) { return std::abs(matrix.at({at.layer, at.head})); };
+  const auto size = [&](HeadAt at) {
+    const double value = std::abs(matrix.at({at.layer, at.head}));
+    return std::isnan(value) ? HUGE_VAL : value;
+  };
   std::ranges::stable_sort(all, [&](HeadAt a, HeadAt b) { return size(a) > size(b); });
   all.resize(std::min(most, all.size()));
   return all;
 }
 
-void tell_largest(Found& found, const Tensor& matrix, const std::string& what, std::size_t most, const How& how) {
+void tell_largest(Found& found, const Reading& one, const Tensor& matrix, const std::string& what, std::size_t most,
+                  const How& how) {
   Table table{{"head", what}};
   if (how) table.front().emplace_back();
-  for (const auto [l, h] : largest(matrix, most)) {
+  for (const auto [l, h] : largest(matrix, most, one.lm().config())) {
     table.push_back({name_of(l, h), signed_text(matrix.at({l, h}))});
     if (how) table.back().push_back(how(l, h));
   }

@@ -1,0 +1,112 @@
+// Experiments on models whose layers keep a state or attend, each kind with heads of its own number.
+#include "experiment/helpers.hpp"
+
+namespace attn::test {
+namespace {
+
+using Int = std::int64_t;
+
+class States : public testing::TestWithParam<const char*> {
+ protected:
+  void each_head(const std::function<void(Int layer, Int head, bool there)>& look) const {
+    for (Int l = 0; l < std::ssize(config_.layers); ++l) {
+      for (Int h = 0; h < config_.most_heads(); ++h) look(l, h, h < config_.heads_of(l));
+    }
+  }
+
+  LanguageModel model_ = load_language_model(model_path(GetParam()));
+  const LanguageModelConfig& config_ = model_.config();
+  const Tensor ids_ = integers({3, 1, 4, 1, 5, 9, 2, 6, 5});
+};
+
+TEST_P(States, EffectsAreThoseOfEachPassAlone) {
+  for (const By by : {By::zero, By::mean, By::uniform}) {
+    const Effects effects = head_effects(model_, ids_, {.by = by});
+    Int heads = 0;
+    each_head([&](Int l, Int h, bool there) {
+      const double after = effects.after.at({l, h});
+      EXPECT_EQ(std::isfinite(after), there) << l << ' ' << h;
+      if (!there) return;
+      const Tensor logits = edited_forward(model_, ids_, {without({l, h}, by)});
+      EXPECT_EQ(after, mean_of(token_losses(logits, ids_))) << l << ' ' << h;
+      ++heads;
+    });
+    // As many exact ones as there are heads need no estimate; one fewer does, which layers with a state do not give.
+    EXPECT_FALSE(head_effects(model_, ids_, {.by = by, .exact = heads}).estimates.defined());
+    EXPECT_THROW(head_effects(model_, ids_, {.by = by, .exact = heads - 1}), Error);
+  }
+}
+
+TEST_P(States, TablesHaveNaNWhereALayerHasFewerHeads) {
+  const Tensor twice = integers({3, 1, 4, 3, 1, 4}), other = ids_.clone();
+  other.data<Int>()[2] = 7;
+  const HeadScores scores = head_scores(model_, twice);
+  const Tensor changes = head_changes(model_, ids_, {without({1, 0})});
+  const Tensor patched = patching(model_, ids_, other, {1, 2}).heads;
+  const Tensor same = compare(model_, model_, ids_).heads;
+  each_head([&](Int l, Int h, bool there) {
+    for (const Tensor& table : {scores.previous, scores.duplicate, scores.induction, changes, patched, same}) {
+      EXPECT_EQ(std::isfinite(table.at({l, h})), there) << l << ' ' << h;
+    }
+    if (!there) return;
+    EXPECT_EQ(same.at({l, h}), 0);
+    EXPECT_TRUE(l != 1 || changes.at({l, h}) == (h == 0)) << l << ' ' << h;
+  });
+}
+
+TEST_P(States, AllHeadsOffIsNoAttention) {
+  Edits off, skipped, each = keep_only(std::array{HeadAt{0, 0}}, config_);
+  Int heads = 0;
+  for (Int l = 0; l < std::ssize(config_.layers); ++l) {
+    off.push_back(without_heads_of(l)), skipped.push_back(skip_attention(l));
+    heads += config_.heads_of(l);
+    for (Parameter* p : model_.blocks[static_cast<std::size_t>(l)]->parameters()) {
+      if (p->name.ends_with("o_proj.bias")) p->value.fill(0);
+    }
+  }
+  EXPECT_EQ(std::ssize(each), heads - 1);
+  each.push_back(without({0, 0}));
+  const Tensor nothing = edited_forward(model_, ids_, skipped);
+  expect_same_bits(edited_forward(model_, ids_, off), nothing, "layer by layer");
+  expect_same_bits(edited_forward(model_, ids_, each), nothing, "head by head");
+}
+
+TEST_P(States, AHeadThatALayerLacksIsRefused) {
+  for (Int l = 0; l < std::ssize(config_.layers); ++l) {
+    const Int heads = config_.heads_of(l);
+    const std::string last = "from 0 to " + std::to_string(heads - 1);
+    expect_error(Error::Kind::argument, {"a head of", last}, [&] {
+      edited_forward(model_, ids_, {without({l, heads})});
+    });
+    expect_error(Error::Kind::argument, {std::to_string(heads) + " heads"}, [&] {
+      keep_only(std::array{HeadAt{l, heads}}, config_);
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, States, testing::Values("olmo_hybrid", "qwen3_5_text"),
+                         [](const auto& tested) { return std::string(tested.param); });
+
+TEST(MeansOfStates, AreOfAllLayersWhereHeadsHaveOneSize) {
+  LanguageModelConfig c;
+  c.vocab_size = 20, c.context_length = 16, c.width = 12, c.inner_width = 8, c.heads = 2, c.head_dim = 3;
+  c.gated_delta = GatedDeltaConfig{.key_heads = 2, .value_heads = 4, .key_dim = 5, .value_dim = 3};
+  c.layers = {LayerConfig{.mixer = Mixer::gated_delta}, LayerConfig{.rope = {}}};
+  c.layers[0].rope = {};
+  Generator rng(3);
+  LanguageModel model(c, rng);
+  const Tensor ids = integers({3, 1, 4, 1, 5, 9}), means = mean_contexts(model, std::array{ids});
+  EXPECT_EQ(means.shape(), (Shape{2, 4, 3}));
+  const Effects effects = head_effects(model, ids, {.means = means}),
+                expected = head_effects(model, ids, {.by = By::mean});
+  for (Int h = 0; h < 4; ++h) EXPECT_NEAR(effects.after.at({0, h}), expected.after.at({0, h}), 1e-5) << h;
+  for (Int h = 0; h < 2; ++h) EXPECT_NEAR(effects.after.at({1, h}), expected.after.at({1, h}), 1e-5) << h;
+  EXPECT_TRUE(std::isnan(effects.after.at({1, 2})) && std::isnan(effects.after.at({1, 3})));
+
+  LanguageModel other = load_language_model(model_path("qwen3_5_text"));
+  expect_error(Error::Kind::argument, {"heads of one head_dim in all layers", "8 and 4"},
+               [&] { mean_contexts(other, std::array{ids}); });
+}
+
+}  // namespace
+}  // namespace attn::test
