@@ -97,9 +97,8 @@ class Keyboard(LivePage):
         self.assertTrue(page.run("kept"))
 
     def test_the_focus_outlives_a_view_that_is_built_anew(self):
-        six, model = self.open("multihead", "--d-out", 4, "--dropout", 0.5, "--live"), self.open("--model", MODEL, "--text", TEXT, "--live", width=1400)
-        self.wait(six, "live.ready")
-        self.wait(model, "Boolean(document.getElementById('masks') && live.next)")
+        six, model = self.with_labs("multihead", "--d-out", 4, "--dropout", 0.5), self.with_labs("--model", MODEL, "--text", TEXT, width=1400)
+        self.wait(model, "live.next !== undefined")
         model.click("#masks summary")
         model.run(SETTLED)
         # What has the focus, and the key that changes something.
@@ -127,7 +126,7 @@ class Keyboard(LivePage):
         return [node for node in nodes if not node.get("ignored")]
 
     def test_the_accessibility_tree_has_names_and_roles(self):
-        for page in (self.licences(width=1400), self.open("multihead", "--d-out", 4)):
+        for page in (self.licences(width=1400), self.with_labs("multihead", "--d-out", 4)):
             nodes = [(n["role"]["value"], n.get("name", {}).get("value", ""), {p["name"]: p["value"].get("value") for p in n.get("properties", [])}) for n in self.tree(page)]
             unnamed = [role for role, name, properties in nodes if not name and (properties.get("focusable") and role not in ("RootWebArea", "generic") or role in ("img", "image", "application", "grid", "radiogroup", "table"))]
             self.assertEqual(unnamed, [])
@@ -151,7 +150,7 @@ class Keyboard(LivePage):
 
     def test_behind_every_picture_stands_a_table(self):
         steps = self.six("multihead", "--d-out", 4)
-        page = self.open("multihead", "--d-out", 4, "--dropout", 0.5)
+        page = self.with_labs("multihead", "--d-out", 4, "--dropout", 0.5)
         page.run("document.querySelectorAll('.numbers').forEach((d) => (d.open = true))")
         page.run(SETTLED)
         # Every picture that can be saved has its numbers; what has none is itself a table.
@@ -176,7 +175,7 @@ class Keyboard(LivePage):
 
     def test_text_stands_out_from_what_lies_behind_it(self):
         for dark in (False, True):
-            for page in (self.open("multihead", "--d-out", 4, dark=dark), self.licences(width=1400, dark=dark)):
+            for page in (self.with_labs("multihead", "--d-out", 4, dark=dark), self.licences(width=1400, dark=dark)):
                 page.run("document.querySelectorAll('details').forEach((d) => (d.open = true))")
                 page.run(SETTLED)
                 self.assertEqual(page.run(CONTRASTS), [], "dark" if dark else "light")

@@ -18,6 +18,12 @@ class LivePage(ReportTest):
         self.wait(page, "live.next !== undefined")
         return page
 
+    def with_labs(self, *arguments, **options):
+        """A page that computes, once its labs are there."""
+        page = self.open(*arguments, "--live", **options)
+        self.wait(page, "Boolean(document.getElementById('masks'))")
+        return page
+
     def wait(self, page, condition, seconds=30):
         """Until the page has what it was asked for."""
         deadline = time.monotonic() + seconds

@@ -12,10 +12,7 @@ LABS = "['softmax', 'masks', 'leak', 'dropout', 'split'].filter((id) => document
 
 
 class LiveLabs(LivePage):
-    def module(self, *arguments, **options):
-        page = self.open(*arguments, "--live", **options)
-        self.wait(page, "live.ready")
-        return page
+    module = LivePage.with_labs
 
     def test_a_recorded_page_has_none_and_says_where_they_are(self):
         live = self.module("multihead", "--d-out", 4)
@@ -85,6 +82,13 @@ class LiveLabs(LivePage):
         lefts = page.run("['all', 'divided', 'masked', 'direct'].map((name) => document.querySelector(`#route-${name}`).getBoundingClientRect().left)")
         self.assertEqual([lefts[0], lefts[1]], [lefts[2], lefts[3]])
         self.assertEqual(page.run("[...document.querySelectorAll('#masks .canvas-view')].filter((v) => v.scrollWidth > v.clientWidth).length"), 0)
+
+    def test_none_is_wider_than_a_telephone(self):
+        for page in (self.with_labs("multihead", "--d-out", 4, width=390), self.with_labs("--model", MODEL, "--text", TEXT, width=390)):
+            page.run("document.querySelectorAll('details').forEach((d) => (d.open = true))")
+            page.run("new Promise((done) => setTimeout(() => setTimeout(done)))")
+            self.assertEqual(page.run("[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > 391 && !e.closest('.scroll, .strip, .canvas-view, .unseen, pre')).map((e) => e.outerHTML.slice(0, 200))"), [])
+            self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 390)
 
     def leaked(self, module, arguments, causal, changed, amount):
         """The page's outputs with a changed word, and the library's."""
