@@ -82,7 +82,7 @@ class Experiment:
             by: what it gives then: "zero", its "mean" over the text, or what it gives by "uniform" weights.
             over: texts, or their ids, whose mean it is with by="mean", in place of this text's.
         """
-        layer, *rest = (head,) if isinstance(head, int) else head
+        layer, *rest = _head(head, or_layer=True)
         means = self._means(by, over)
         kind = "without" if rest else "without layer"
         if means is None:
@@ -95,8 +95,9 @@ class Experiment:
         self, *heads: tuple[int, int], by: str = "zero", over: Sequence[str | Sequence[int]] | None = None
     ) -> Experiment:
         """Switches off all heads but these; by and over as for without()."""
+        pairs = [tuple(_head(head)) for head in heads]
         means = self._means(by, over)
-        return self._with("keep", by, *heads) if means is None else self._with("keep to", means, *heads)
+        return self._with("keep", by, *pairs) if means is None else self._with("keep to", means, *pairs)
 
     def _means(self, by: str, over: Sequence[str | Sequence[int]] | None) -> Any:
         """What heads give on average over texts, (layers, heads, head_dim), or None for no texts."""
@@ -110,11 +111,11 @@ class Experiment:
 
     def scale(self, head: tuple[int, int], factor: float) -> Experiment:
         """Multiplies what a head gives."""
-        return self._with("scale", *head, factor)
+        return self._with("scale", *_head(head), factor)
 
     def weights(self, head: tuple[int, int], name: str) -> Experiment:
         """A head's weights: "uniform" on what each query sees, all on the "previous" token, or "none"."""
-        return self._with("weights", *head, name)
+        return self._with("weights", *_head(head), name)
 
     def hide(self, token: int) -> Experiment:
         """No head sees this token."""
@@ -196,17 +197,24 @@ class Experiment:
             follows the text; "heads" (layers, heads), how much each head gives otherwise in the other: |z' - z| / |z|.
 
         Raises:
-            ValueError: a model of other sizes, or whose own tokenizer gives the text other ids.
+            ValueError: a model of other sizes, or whose own tokenizer has other tokens or gives the text other ids.
         """
         other = _subject(model)
-        self._require_same_ids(other)
+        if self._tokenizer is None:  # one that was given is that of both
+            self._require_same_tokens(other)
         return self._subject.compared(other, self.ids, self._edits)
 
-    def _require_same_ids(self, other: Any) -> None:
-        """Unless the tokenizer was given, which is then that of both."""
-        if self._text is None or self._tokenizer is not None:
-            return
-        ids = _encode(other, None, self._text, True)
+    def _require_same_tokens(self, other: Any) -> None:
+        try:
+            differs = self._subject.first_other_token(other)
+        except (OSError, ValueError):
+            if self._text is not None:
+                raise
+            return  # ids alone, of models that come without a tokenizer
+        if differs:
+            id, mine, its = differs
+            refuse("compare", f"a model with the same tokens, whose {id} is {mine!r}", repr(its))
+        ids = self.ids if self._text is None else _encode(other, None, self._text, True)
         if ids != self.ids:
             refuse("compare", f"a model that cuts the text into the ids {self.ids[:8]}", f"{ids[:8]}")
 
@@ -236,6 +244,16 @@ class Experiment:
         ids = _encode(self._subject, self._tokenizer, text, True)
         a, b = (self._id(token) for token in tokens)
         return dict(zip(("clean", "corrupt", "stream", "heads"), self._subject.patching(self.ids, ids, a, b)))
+
+
+def _head(head: Any, or_layer: bool = False) -> list[int]:
+    """A layer and a head, or with `or_layer` also a layer alone."""
+    parts = [head] if isinstance(head, str) or not hasattr(head, "__iter__") else list(head)
+    if not all(hasattr(part, "__index__") for part in parts) or not (len(parts) == 2 or (or_layer and len(parts) == 1)):
+        named = str(head).split(".")  # as pages and the command write it
+        how = f"write ({int(named[0])}, {int(named[1])})" if len(named) == 2 and all(map(str.isdecimal, named)) else ""
+        refuse("experiment", "a head as (layer, head)" + (", or a layer" if or_layer else ""), repr(head), how)
+    return [int(part) for part in parts]
 
 
 def _encode(subject: Any, tokenizer: Any, text: str | Sequence[int], special: bool) -> list[int]:

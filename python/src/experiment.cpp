@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <optional>
@@ -161,6 +162,22 @@ nb::dict compared(TextModel& s, TextModel& other, const Ids& ids, const nb::list
   all["next"] = numpy(found.next), all["other_next"] = numpy(found.other_next), all["heads"] = numpy(found.heads);
   return all;
 }
+// (id, text, other text) of the first token that two models' own tokenizers have otherwise; None where all are the
+// same.
+nb::object first_other_token(TextModel& s, TextModel& other) {
+  std::int64_t id = 0;
+  std::string mine, its;
+  const bool same = without_gil([&] {
+    const Tokenizer &a = s.tokenizer(), &b = other.tokenizer();
+    for (const std::int64_t count = std::max(a.vocab_size(), b.vocab_size()); id < count; ++id) {
+      mine = id < a.vocab_size() ? a.decode(id) : "";
+      its = id < b.vocab_size() ? b.decode(id) : "";
+      if (mine != its) return false;
+    }
+    return true;
+  });
+  return same ? nb::object(nb::none()) : nb::make_tuple(id, python_text(mine), python_text(its));
+}
 nb::tuple lens(TextModel& s, const Ids& ids, const nb::list& edits) {
   const Lens found = run(s, ids, edits, [](auto&&... all) { return logit_lens(all...); });
   return nb::make_tuple(numpy(found.tokens), numpy(found.probability),
@@ -204,6 +221,7 @@ void bind_experiments(nb::class_<TextModel>& model) {
            nb::arg("exact").none(), nb::arg("means").none())
       .def("means", &means)
       .def("compared", &compared)
+      .def("first_other_token", &first_other_token)
       .def("lens", &lens)
       .def("attribution", &attribute, nb::arg("ids"), nb::arg("edits"), nb::arg("a"), nb::arg("b").none(),
            nb::arg("position").none())

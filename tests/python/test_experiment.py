@@ -1,6 +1,9 @@
 """attn.experiment beside the same by hooks in PyTorch, of a model in memory."""
 
+import json
 import pathlib
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -20,6 +23,7 @@ def model():
     return transformers.LlamaForCausalLM(config).eval()
 
 
+LLAMA = pathlib.Path(__file__).resolve().parents[1] / "lm" / "data" / "llama"
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 
 
@@ -155,6 +159,38 @@ def test_two_models(model):
     larger = transformers.LlamaConfig(**{**model.config.to_dict(), "num_hidden_layers": 3, "vocab_size": 62})
     with pytest.raises(ValueError, match="2 layers of 4 heads.* 61 tokens.*3 layers of 4 heads"):
         e.compare(transformers.LlamaForCausalLM(larger))
+
+
+def test_models_of_other_tokens_are_not_compared(tmp_path):
+    """Both cut the text into the same ids; token 0, which the text lacks, tells that the vocabularies differ."""
+    for name, first in (("one", "z"), ("other", "y")):
+        shutil.copytree(LLAMA, tmp_path / name)
+        model = {"vocab": {first: 0, "a": 1, "b": 2, "ab": 3}, "merges": ["a b"]}
+        (tmp_path / name / "tokenizer.json").write_text(json.dumps({"model": model, "decoder": {"type": "Fuse"}}))
+    e = attn.experiment(tmp_path / "one", "aab")
+    np.testing.assert_array_equal(e.losses(), e.compare(tmp_path / "one")["other_losses"])
+    assert attn.experiment(tmp_path / "other", "aab").ids == e.ids == [1, 3]
+    for given in ("aab", [1, 3]):
+        with pytest.raises(ValueError, match="same tokens, whose 0 is 'z'; found 'y'"):
+            attn.experiment(tmp_path / "one", given).compare(tmp_path / "other")
+    with pytest.raises(ValueError, match="a tokenizer.json"):
+        e.compare(LLAMA)
+    attn.experiment(LLAMA, [1, 3]).compare(LLAMA)  # of ids alone
+
+
+@pytest.mark.parametrize("wrong", ["3.1", 3.1, "x", None, (1, 0, 0), (1, "0"), (), ("1",)])
+def test_what_is_no_head_is_refused(model, wrong):
+    e = attn.experiment(model, IDS)
+    says = re.escape(f"expected a head as (layer, head), or a layer; found {wrong!r}")
+    says += re.escape("; write (3, 1)") if str(wrong) == "3.1" else "$"
+    with pytest.raises(ValueError, match=says):
+        e.without(wrong)
+    for call in (lambda: e.keep_only(wrong), lambda: e.scale(wrong, 2.0), lambda: e.weights(wrong, "none"), lambda: e.scale(1, 2.0)):
+        with pytest.raises(ValueError, match=re.escape("expected a head as (layer, head); found")):
+            call()
+    for same in ([1, 0], np.array([1, 0]), (np.int64(1), 0)):
+        assert e.without(same).loss() == e.without((1, 0)).loss()
+    assert e.without((1,)).loss() == e.without(1).loss()
 
 
 def test_kept_models_are_in_the_order_of_their_steps(tmp_path):
