@@ -64,17 +64,6 @@ INSTANTIATE_TEST_SUITE_P(DTypes, Attention, testing::Values(DType::f64, DType::f
 
 // ---- masks ------------------------------------------------------------------------------
 
-TEST(Causal, TopLeftAndBottomRight) {
-  const auto rows = [](std::int64_t tq, std::int64_t tk, Align align) { return values(causal_keep(tq, tk, align)); };
-  EXPECT_EQ(rows(2, 3, Align::top_left), (std::vector<double>{1, 0, 0, 1, 1, 0}));
-  EXPECT_EQ(rows(2, 3, Align::bottom_right), (std::vector<double>{1, 1, 0, 1, 1, 1}));
-  EXPECT_EQ(rows(3, 2, Align::top_left), (std::vector<double>{1, 0, 1, 1, 1, 1}));
-  EXPECT_EQ(rows(3, 2, Align::bottom_right), (std::vector<double>{0, 0, 1, 0, 1, 1}));
-  EXPECT_EQ(causal_keep(0, 3).shape(), (Shape{0, 3}));
-  EXPECT_EQ(causal_keep(2, 3).dtype(), DType::boolean);
-  EXPECT_THROW(causal_keep(-1, 2), Error);
-}
-
 TEST(Causal, EqualsItsTensorAndItsBias) {
   for_seeds(20, [](std::mt19937& rng) {
     Inputs in = random_inputs(rng, DType::f32, 1);
@@ -86,22 +75,6 @@ TEST(Causal, EqualsItsTensorAndItsBias) {
     EXPECT_TRUE(identical(with(Mask::boolean(keep)), expected));
     EXPECT_TRUE(identical(with(Mask::additive(bias)), expected));
   });
-}
-
-TEST(Mask, PartsCombineAndEachComesOnce) {
-  const Tensor keep = Tensor::ones({2, 2}, DType::boolean), bias = Tensor::ones({2, 2});
-  const Mask all = Mask::causal(Align::bottom_right) & Mask::boolean(keep) & Mask::additive(bias);
-  EXPECT_TRUE(all.is_causal);
-  EXPECT_EQ(all.align, Align::bottom_right);
-  EXPECT_EQ(all.keep.raw(), keep.raw());
-  EXPECT_EQ(all.bias.raw(), bias.raw());
-  EXPECT_EQ((Mask::boolean(keep) & Mask::causal(Align::bottom_right)).align, Align::bottom_right);
-  EXPECT_TRUE((Mask::none() & Mask::none()).empty());
-  EXPECT_FALSE((Mask::none() & Mask::boolean(keep)).empty());
-  using Kind = Error::Kind;
-  expect_error(Kind::argument, {"one causal part"}, [] { (void)(Mask::causal() & Mask::causal()); });
-  expect_error(Kind::argument, {"one boolean part"}, [&] { (void)(Mask::boolean(keep) & Mask::boolean(keep)); });
-  expect_error(Kind::argument, {"one additive part"}, [&] { (void)(Mask::additive(bias) & Mask::additive(bias)); });
 }
 
 TEST(Mask, BroadcastsInEveryLegalWay) {

@@ -43,12 +43,15 @@ TEST(Masks, JoinedHaveThePartsOfBoth) {
 TEST(Masks, JoinedHaveOneAlignment) {
   expect_error(Error::Kind::argument, {"one alignment"},
                [] { Mask::causal(Align::top_left) & Mask::window(1, 1, Align::bottom_right); });
+  EXPECT_TRUE((Mask::none() & Mask::none()).empty());
 }
 
 TEST(Masks, CausalKeepIsTheDefinition) {
-  for (const auto& [tq, tk] : {std::pair{3, 5}, {5, 3}, {4, 4}}) {
+  for (const auto& [tq, tk] : {std::pair{3, 5}, {5, 3}, {4, 4}, {0, 3}}) {
     for (const Align align : {Align::top_left, Align::bottom_right}) {
       const Tensor keep = causal_keep(tq, tk, align);
+      EXPECT_EQ(keep.shape(), (Shape{tq, tk}));
+      EXPECT_EQ(keep.dtype(), DType::boolean);
       for (std::int64_t i = 0; i < tq; ++i) {
         const std::int64_t last = align == Align::top_left ? i : i + tk - tq;
         for (std::int64_t j = 0; j < tk; ++j) EXPECT_EQ(keep.at({i, j}), j <= last) << i << ", " << j;

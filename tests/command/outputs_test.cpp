@@ -43,17 +43,6 @@ TEST_F(OutputsOfTheCommand, OfTrainingAreDifferentFiles) {
   same_file("attn train --text book.txt --out m.safetensors --steps 1 --layers 1 --context 8");
 }
 
-TEST_F(OutputsOfTheCommand, GoThroughLinks) {
-  std::filesystem::create_symlink("folder/new.npy", path("dangling.npy"));
-  std::filesystem::create_symlink("old.npy", path("link.npy"));
-  for (const char* name : {"dangling.npy", "link.npy"}) {
-    out_of(std::string("attn run simple --input x.csv --output ") + name);
-    EXPECT_TRUE(std::filesystem::is_symlink(path(name))) << name;
-  }
-  EXPECT_EQ(io::load_tensor(path("folder/new.npy")).shape(), (Shape{6, 3}));
-  EXPECT_EQ(io::load_tensor(path("old.npy")).shape(), (Shape{6, 3}));
-}
-
 TEST_F(OutputsOfTheCommand, TakeTheFormatOfTheNameThatWasGiven) {
   std::filesystem::create_symlink("data", path("link.csv"));
   out_of("attn run simple --input x.csv --output link.csv");
