@@ -189,7 +189,7 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   refused("--hide 10", "a token from 1 to 9");
   refused("--next --lens", "one of these at a time");
   refused("--by mean", "--without, --keep-only or --effects");
-  refused("--exact 2", "it only with --effects");
+  refused("--exact 2", "--effects beside it; found none of them");
   refused("--effects --exact -1", "--exact");
   refused("--effects --exact 1 --scale 1.1=2", "no other change");
   refused("--effects --exact 1 --other-text AB", "--exact");
@@ -213,12 +213,14 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
             "two models of 2 layers of 4 heads");
   }
   EXPECT_THAT(out_of(line("--tokenizer llama --other-model one.safetensors")), HasSubstr("Heads are not compared"));
-  refused("--lens --other-model llama", "it only with");
+  refused("--lens --other-model llama",
+          "nothing or --next or --effects or --changes or --scores beside it; found --lens");
+  refused("--other-text b", "--next or --effects beside it; found none of them");
   refused("--other-model " + std::string(ATTN_SOURCE) + "/examples/data/licences.safetensors", "a vocabulary of 61", 3);
   refused("--other-model " + std::string(ATTN_SOURCE) + "/examples/data/licences.safetensors --tokenizer llama",
           "vocabulary of 61", 3);
   refused("--other-model nowhere", "[--other-model] expected a model at nowhere", 3);
-  refused("--output e.svg", "only with");
+  refused("--output e.svg", "--effects or --changes");
   EXPECT_FALSE(std::filesystem::exists(path("e.svg")));
 }
 

@@ -182,7 +182,7 @@ def test_models_of_other_tokens_are_not_compared(tmp_path):
 def test_what_is_no_head_is_refused(model, wrong):
     e = attn.experiment(model, IDS)
     says = re.escape(f"expected a head as (layer, head), or a layer; found {wrong!r}")
-    says += re.escape("; write (3, 1)") if str(wrong) == "3.1" else "$"
+    says += re.escape("; here heads count from 0, and 3.1 of pages and the command is (2, 0)") if str(wrong) == "3.1" else "$"
     with pytest.raises(ValueError, match=says):
         e.without(wrong)
     for call in (lambda: e.keep_only(wrong), lambda: e.scale(wrong, 2.0), lambda: e.weights(wrong, "none"), lambda: e.scale(1, 2.0)):

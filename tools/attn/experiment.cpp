@@ -70,8 +70,8 @@ void require_used(const Verb& verb, const std::string& what) {
   const auto only_with = [&](const char* flag, std::initializer_list<std::string_view> uses) {
     if (!verb.given(flag) || std::ranges::find(uses, what) != uses.end()) return;
     std::vector<std::string> names;
-    for (const std::string_view use : uses) names.emplace_back(use.empty() ? "the losses" : use);
-    refuse(flag, "it only with " + joined(names, ", "), what.empty() ? "the losses" : what);
+    for (const std::string_view use : uses) names.emplace_back(use.empty() ? "nothing" : use);
+    refuse(flag, joined(names, " or ") + " beside it", what.empty() ? "none of them" : what);
   };
   only_with("--count", {"--next"});
   only_with("--heads", {"--patch-from"});
