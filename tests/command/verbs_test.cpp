@@ -1,4 +1,6 @@
 // demo, explain, info and the help: what a person sees in the terminal.
+#include <regex>
+
 #include "command/command.hpp"
 #include "command/help.hpp"
 
@@ -68,6 +70,34 @@ TEST_F(Verbs, ExplainFollowsMaskDropoutAndHeads) {
   EXPECT_THAT(out_of("attn explain multihead --head 2"), HasSubstr("output_2 = [0.2943, 0.3897]"));
   EXPECT_THAT(out_of("attn explain average --query 3"), HasSubstr("1 / 3 = 0.3333"));
   EXPECT_THAT(out_of("attn explain cross"), HasSubstr("Context: the first four words, (4, 3)"));
+}
+
+// The sum of "a·b + c·(-d) + e", a side of a line that explain writes.
+double sum_of(std::string terms) {
+  std::erase_if(terms, [](char c) { return c == '(' || c == ')'; });
+  double sum = 0;
+  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 3) {
+    end = terms.find(" + ", begin);
+    const std::string term = terms.substr(begin, end - begin);
+    const std::size_t times = term.find("·");
+    sum += std::stod(term) * (times == std::string::npos ? 1 : std::stod(term.substr(times + std::string("·").size())));
+  }
+  return sum;
+}
+
+TEST_F(Verbs, EveryProductThatExplainWritesIsRight) {
+  for (const char* module : {"self-v1", "self-v2", "causal", "heads --heads 2 --head 2", "multihead --heads 2 --head 1",
+                             "multihead --heads 2 --head 2", "cross --heads 2 --head 2"}) {
+    int count = 0;
+    const std::string flags = std::string(module).find("--") == std::string::npos ? "" : " --d-out 4";
+    for (const std::string& line : lines_of(out_of(std::string("attn explain ") + module + flags))) {
+      std::smatch parts;  // a component of a projection
+      if (!std::regex_match(line, parts, std::regex(R"(  \w+\[\d+\] = (.*·.*) = (\S+).*)"))) continue;
+      EXPECT_NEAR(sum_of(parts[1]), std::stod(parts[2]), 1e-3) << module << ": " << line;  // each has four places
+      ++count;
+    }
+    EXPECT_GE(count, 6) << module;
+  }
 }
 
 TEST_F(Verbs, ExplainNumbersItsSectionsInOrder) {

@@ -1,6 +1,8 @@
 // Some rows of a file, and files that several write.
 #include <sys/stat.h>
 
+#include <fstream>
+
 #include "attn/io.hpp"
 #include "io/helpers.hpp"
 #include "io/rows_file.hpp"
@@ -36,6 +38,21 @@ class Rows : public FolderTest {
     return rows;
   }
 };
+
+// Files of which only some rows are needed are not read as a whole.
+TEST_F(Rows, AreReadWhenTheyAreAskedFor) {
+  io::save_npy(path("x.npy"), whole_);
+  io::save_tensor(path("x.safetensors"), whole_);
+  for (const char* name : {"x.npy", "x.safetensors"}) {
+    const RowsFile file(path(name));
+    std::fstream later(path(name), std::ios::in | std::ios::out | std::ios::binary);
+    later.seekp(-static_cast<std::streamoff>(sizeof(float)), std::ios::end);
+    const float other = -5;
+    later.write(reinterpret_cast<const char*>(&other), sizeof other);
+    later.close();
+    EXPECT_EQ(file.load(Runs{{9, 10}}).at({1, 2, 0, 3}), -5) << name;
+  }
+}
 
 TEST_F(Rows, AreReadFromEveryFormat) {
   io::save_npy(path("x.npy"), whole_);

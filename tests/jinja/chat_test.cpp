@@ -112,6 +112,19 @@ TEST(Chat, ANamespaceMayHoldItself) {  // and is freed, as the sanitizers tell
   EXPECT_EQ(ChatTemplate::parse("{% set n = namespace() %}{% set n.n = [n] %}a").format(kHello), "a");
 }
 
+TEST(Chat, ConversationsWithToolsHaveTheirTemplate) {
+  const auto tokenizer = BPETokenizer::parse(
+      R"({"model": {"vocab": {"a": 0}, "merges": []}, "decoder": {"type": "Fuse"}})",
+      R"({"bos_token": "a", "chat_template": [{"name": "default", "template": "{{ bos_token }} plain"},
+          {"name": "tool_use", "template": "{{ bos_token }} {{ tools | length }} tools"}]})");
+  const auto chat = ChatTemplate::of(tokenizer);
+  EXPECT_EQ(chat.format(kHello), "a plain");
+  const std::string messages = R"("messages": [{"role": "user", "content": "hello"}])";
+  EXPECT_EQ(chat.format("{" + messages + "}"), "a plain");
+  EXPECT_EQ(chat.format("{" + messages + R"(, "tools": null})"), "a plain");
+  EXPECT_EQ(chat.format("{" + messages + R"(, "tools": [{"a": 1}, {"b": 2}]})"), "a 2 tools");
+}
+
 TEST(Chat, TimesAndOptionsReachTheTemplate) {
   std::tm now{};
   now.tm_year = 124, now.tm_mon = 6, now.tm_mday = 6;

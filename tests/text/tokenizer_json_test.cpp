@@ -351,6 +351,14 @@ TEST(TokenizerFiles, TheConfigTellsTheEndAndTheTemplate) {
   EXPECT_EQ(object.end_of_text(), object.id_of("<|endoftext|>"));
   EXPECT_EQ(object.chat_template(), "d");
   EXPECT_EQ(object.chat_template("tool_use"), "t");
+  const std::string qwen = json_of("qwen");  // "jour" is a token of its vocabulary
+  for (const char* key : {"extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens"}) {
+    const auto more = BPETokenizer::parse(qwen, "{\"" + std::string(key) + "\": [\"jour\"]}");
+    const auto ids = more.encode("xjourx");
+    EXPECT_TRUE(more.is_special(*more.id_of("jour"))) << key;
+    EXPECT_TRUE(std::ranges::count(ids, *more.id_of("jour")) == 1 && ids.size() == 3) << key;
+  }
+  EXPECT_FALSE(BPETokenizer::parse(qwen).is_special(*BPETokenizer::parse(qwen).id_of("jour")));
   const auto named =
       BPETokenizer::parse(json, R"({"bos_token": {"content": "<b>"}, "image_token": "<i>", "pad_token": null,
       "extra_special_tokens": {"audio_token": "<a>"}})");

@@ -1,0 +1,55 @@
+// What flags cannot mean, or not beside one another, is refused by its flag, in words that say what is expected.
+#include "command/command.hpp"
+
+namespace attn::test {
+namespace {
+
+class Refusals : public Command {
+ protected:
+  // M, T and X in the words stand for a model, a tokenizer and an array.
+  void expect(std::string words, const std::string& says) {
+    const std::string source = ATTN_SOURCE;
+    const std::pair<const char*, std::string> files[] = {{" M", " " + source + "/examples/data/licences.safetensors"},
+                                                         {" T", " " + source + "/tests/text/data/tokenizers/gpt2.json"},
+                                                         {" X", " " + source + "/examples/data/six-words.npy"}};
+    for (const auto& [mark, path] : files) {
+      const std::size_t at = (words + " ").find(mark + std::string(" "));
+      if (at != std::string::npos) words.replace(at, 2, path);
+    }
+    const Ran ran = run("attn " + words);
+    EXPECT_EQ(ran.status, 2) << words;
+    EXPECT_THAT(ran.err, HasSubstr(says)) << words;
+    EXPECT_EQ(ran.out, "") << words;
+  }
+};
+
+TEST_F(Refusals, OfModels) {
+  expect("generate --model M --ids 1 --stop-text a", "[--stop-text] expected --prompt");
+  expect("generate --model M --prompt a --stop-text ''", "[--stop-text] expected a text; found an empty one");
+  expect("generate --model M --ids a", "[--ids] expected token ids such as 1,2,3; found a");
+  expect("experiment --model M --text a --next --without 1 --mean-of b", "[--mean-of] expected --by mean");
+  expect("experiment --model M --text a --skip 1.1", "[--skip] expected layers, without heads; found 1.1");
+  expect("report --model M --text a --layers 2 --layer 3 --output x.html", "[--layer] expected one of --layers 2");
+  expect("show --model M --text a --layer 5", "[--layer] expected a number from 1 to 4; found 5");
+  expect("tokens --tokenizer T --decode a", "[--decode] expected ids with commas between");
+}
+
+TEST_F(Refusals, OfModules) {
+  expect("run simple --input X --seed 3", "expected flags that simple uses; found --seed; modules with it: self-v1");
+  expect("run multihead --d-out 4 --input X --rope --rope-theta 0", "[--rope-theta] expected a number above 0");
+  expect("plot --text a --output x.svg --dpi 100", "[--dpi] expected an --output that ends in .png; found x.svg");
+  expect("sdpa --q randn:1,1,2,4 --k randn:1,1,2,4 --v randn:1,1,2,4 --scale x", "[--scale] expected a finite number");
+}
+
+TEST_F(Refusals, OfTraining) {
+  std::ofstream(path("t.txt")) << std::string(400, 'a');
+  std::ofstream(path("there.safetensors")) << "x";
+  const std::string train = "train --text t.txt --steps 1 --out ";
+  expect(train + "there.safetensors", "[--out] expected no model there yet");
+  expect(train + "m.safetensors --validation 2", "[--validation] expected a part between 0 and 1; found 2");
+  expect(train + "m.safetensors --ranks parts=2", "[--ranks] expected data=N, sequence=N or both");
+  expect(train + "m.safetensors --scheme ring", "[--scheme] expected --ranks with sequence=2 or more");
+}
+
+}  // namespace
+}  // namespace attn::test
