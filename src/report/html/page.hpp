@@ -13,7 +13,7 @@ std::string_view page_style() noexcept;
 std::span<const std::string_view> page_scripts() noexcept;
 // What a page that computes has more: the ends of its script and its style, with which their hashes are other ones, the
 // script by which it calls the library, the rest of what a worker runs, and src/web/attn.wasm.gz.
-std::string_view page_live_script() noexcept;
+std::span<const std::string_view> page_live_scripts() noexcept;
 std::string_view live_script_sha256() noexcept;
 std::string_view page_live_style() noexcept;
 std::string_view live_style_sha256() noexcept;

@@ -271,7 +271,9 @@ std::string ReportWriter::State::value_of(std::string_view name) const {
   if (name == "static") return heatmap;
   std::string script;
   for (const std::string_view part : page_scripts()) script.append(part);
-  if (options.live) script.append(page_live_script());
+  for (const std::string_view part : options.live ? page_live_scripts() : std::span<const std::string_view>{}) {
+    script.append(part);
+  }
   return script;
 }
 
