@@ -64,6 +64,7 @@ def report(
     what: Module | LanguageModel | Model | Weights, x: Inputs | None = None, source: Array | TokenizerLike | None = None, *,
     tokenizer: TokenizerLike | None = None, tokens: Sequence[str] = (), key_tokens: Sequence[str] = (),
     title: str = "", item: int = 0, layer: int | None = None, head: int | None = None, live: bool = False,
+    checkpoints: bool = False,
 ) -> Report:  # fmt: skip
     """A page of attention: of a module, of a language model, or of attention weights alone.
 
@@ -87,28 +88,34 @@ def report(
         item: which text of a batch is shown, from 0.
         layer: which layer is shown first, from 0; else the one of the strongest head that has a name, or the first.
         head: which head is shown first, from 0; else the strongest that has a name, or the first.
-        live: the page holds the module and computes: it reads what is typed, and later steps follow each number that is
-            changed (docs/live.md). Of a module in eval mode, or without dropout, and one text.
+        live: the page holds the module, or the files of an attn.LanguageModel, and computes: it reads what is typed, and
+            later steps follow each number that is changed (docs/live.md). Of a module in eval mode, or without dropout,
+            and one text; of a model what `attn report --live --model` takes.
+        checkpoints: beside live, of a model that `attn train --keep-every N` wrote: a slider puts the weights that the
+            run has kept in the place of the model's.
 
     Raises:
-        ValueError: what cannot be shown: shapes that do not fit, not one token for each row, no such item.
+        ValueError: what cannot be shown: shapes that do not fit, not one token for each row, no such item; a model that
+            no page computes by.
         TypeError: what is no array, module or model; weights of a dtype that is not floating.
     """
     item = integer(item, "report", "item")
     if live and title:
         refuse("report", "the text as the title of a page that computes", "title")
+    if checkpoints and not (live and isinstance(what, LanguageModel)):
+        refuse("report", "checkpoints=True beside live=True of an attn.LanguageModel", "another" if live else "live=False")
     title = title or (x if isinstance(x, str) else "")
     if isinstance(what, LanguageModel):
-        if live:
-            refuse("report", "live=True of a module", "a model", "attn report --live --model writes its page")
+        if live and not (isinstance(x, str) and not tokens and not key_tokens):
+            refuse("report", "a text alone beside live=True", "tokens" if isinstance(x, str) else type(x).__name__)
         ids, words = read_by("report", what, x, source if tokenizer is None else tokenizer, item)
         rows, columns = words_of("report", tokens, key_tokens, None, None)
-        return Report(what._model.page(ids, rows or words, columns, title, layer, head))
+        return Report(what._model.page(ids, rows or words, columns, title, layer, head, bool(live), bool(checkpoints)))
     module, inputs, second = module_and_input("report", what, x, source)
     labels = words_of("report", tokens, key_tokens, *((x, source) if module else (None, None)))
     if module is None:
         if live:
-            refuse("report", "live=True of a module", "a model or weights")
+            refuse("report", "live=True of a module or an attn.LanguageModel", "another model or weights")
         shown = steps_of("report", what, x, source if tokenizer is None else tokenizer, item)
         words = labels[0] or shown.tokens
         twice = shown.read_twice() if shown.read_twice else ([], [])

@@ -17,6 +17,7 @@
 #include "attn/report.hpp"
 #include "attn/train.hpp"
 #include "bind.hpp"
+#include "common/live_model.hpp"
 #include "text_model.hpp"
 #include "values.hpp"
 
@@ -110,7 +111,7 @@ std::string page_of(LanguageModel& model, const Ids& ids, ReportOptions options)
 }
 
 nb::str page(TextModel& self, const Ids& ids, nb::handle tokens, nb::handle key_tokens, nb::handle title,
-             nb::handle layer, nb::handle head) {
+             nb::handle layer, nb::handle head, bool live, bool checkpoints) {
   using Texts = std::vector<std::string>;
   constexpr const char* op = "report";
   ReportOptions options;
@@ -118,7 +119,12 @@ nb::str page(TextModel& self, const Ids& ids, nb::handle tokens, nb::handle key_
   options.title = plain<std::string>(title, op, "title");
   options.layer = optional_plain<std::int64_t>(layer, op, "layer");
   options.head = optional_plain<std::int64_t>(head, op, "head");
-  return python_text(run(self, [&](LanguageModel& model) { return page_of(model, ids, options); }));
+  return python_text(run(self, [&](LanguageModel& model) {
+    if (live) options.live = tool::live_model(self.path, self.given(), model.config(), "live=True");
+    if (checkpoints) tool::add_kept(self.path, *options.live, "checkpoints=True");
+    if (live && options.live->in_bytes) options.notes.emplace_back(tool::kInBytes);
+    return page_of(model, ids, options);
+  }));
 }
 
 std::string described(TextModel& self) {
@@ -176,7 +182,7 @@ void bind_language_model(nb::module_& m) {
       .def("loss", &loss, nb::arg("ids"))
       .def("trace", &steps, nb::arg("ids"), "Every step of a pass, by name.")
       .def("page", &page, nb::arg("ids"), nb::arg("tokens"), nb::arg("key_tokens"), nb::arg("title"),
-           nb::arg("layer").none(), nb::arg("head").none())
+           nb::arg("layer").none(), nb::arg("head").none(), nb::arg("live"), nb::arg("checkpoints"))
       .def("encode", &encode, nb::arg("text").none(), nb::arg("special").none(), "The ids of a text.")
       .def("decode", &decode, nb::arg("ids").none(), nb::arg("skip_special").none(), "The text of ids.")
       .def("read_tokenizer", [](TextModel& self) { without_gil([&] { self.tokenizer(); }); })

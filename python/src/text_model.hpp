@@ -33,6 +33,8 @@ class TextModel {
     return *tokenizer_;
   }
 
+  const std::string& given() const noexcept { return given_; }  // where its tokenizer is; empty: with the model
+
   const std::string path;
   const std::optional<DType> weights;  // none: as the file has them
   LanguageModel model;

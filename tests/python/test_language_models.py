@@ -1,12 +1,15 @@
 """attn.load: logits, losses and steps beside transformers, on the small models of the C++ tests."""
 
+import base64
 import json
 import pathlib
+import re
 import threading
 
 import numpy as np
 import pytest
 from conftest import ROOT
+from pages import data_of
 
 import attn
 
@@ -233,3 +236,30 @@ def test_bad_files(tmp_path):
     with pytest.raises(OSError, match="nowhere"):
         attn.load(DATA / "llama", tokenizer="nowhere").tokenizer  # noqa: B018
     assert pathlib.Path(model.path) == DATA / "llama"
+
+
+def held_by(page):
+    """What the page of a model computes by."""
+    return json.loads(re.search(r'<script type="application/json" id="model">(.*?)</script>', str(page), re.DOTALL).group(1))
+
+
+def test_a_page_that_computes(tmp_path, shipped):
+    text = "You may copy it."
+    page = attn.report(shipped, text, live=True)
+    held = held_by(page)
+    assert base64.b64decode(held["weights"]) == SHIPPED.read_bytes() and held["kept"] == []
+    assert data_of(page)["title"] == text
+    assert 'id="engine"' in str(page) and 'id="model"' not in str(attn.report(shipped, text))
+    with pytest.raises(ValueError, match=r"\[checkpoints=True\] expected models that a run has kept"):
+        attn.report(shipped, text, live=True, checkpoints=True)
+    for name in ("run", "run.step-20", "run.step-40"):
+        (tmp_path / f"{name}.safetensors").write_bytes(SHIPPED.read_bytes())
+    run = attn.load(tmp_path / "run.safetensors")
+    assert [one["step"] for one in held_by(attn.report(run, text, live=True, checkpoints=True))["kept"]] == [20, 40]
+    for more in ({"tokens": list(text)}, {"key_tokens": list(text)}):
+        with pytest.raises(ValueError, match="a text alone beside live=True; found tokens"):
+            attn.report(shipped, text, live=True, **more)
+    with pytest.raises(ValueError, match="a text alone beside live=True; found list"):
+        attn.report(shipped, list(text.encode()), live=True)
+    with pytest.raises(ValueError, match="checkpoints=True beside live=True of an attn.LanguageModel; found live=False"):
+        attn.report(shipped, text, checkpoints=True)

@@ -145,14 +145,10 @@ class LayerProgress {
 LiveModel live_to_hold(const Flags& flags, const TextModel& model, bool whole) {
   const auto wrong = [](const char* expected, const char* found) { refuse("--live", expected, found); };
   if (!model.writes()) wrong("a model that continues texts", "an encoder");
-  if (model.has_latents() || model.config().gated_delta) {
-    const char* const expected = "a family that runs in a page, which those with latents or states do not";
-    refuse("--live", expected, model.config().family);
-  }
   if (!whole) wrong("a page of all layers", "--layers");
   if (!flags.title.empty()) wrong("the text as the title", "--title");
-  LiveModel held = live_model(flags.pictures.model, flags.pictures.tokenizer);
-  if (flags.checkpoints) add_kept(flags.pictures.model, held);
+  LiveModel held = live_model(flags.pictures.model, flags.pictures.tokenizer, model.config(), "--live");
+  if (flags.checkpoints) add_kept(flags.pictures.model, held, "--checkpoints");
   return held;
 }
 
@@ -179,12 +175,7 @@ std::string model_page(const Verb& verb, const Flags& flags) {
   options.repeated_ids = read_twice(*text.model, text.ids);
   if (flags.live) options.live = live_to_hold(flags, *text.model, chosen.empty());
   if (flags.live) options.title = text.text;
-  if (flags.live && options.live->in_bytes) {
-    options.notes.emplace_back(
-        "This page holds the model's matrices in 8 bits, each row by its largest number, since it would be larger than "
-        "10 "
-        "MB otherwise. What it computes is of those, and near to what the model itself gives.");
-  }
+  if (flags.live && options.live->in_bytes) options.notes.emplace_back(kInBytes);
   const std::int64_t count = chosen.empty() ? layers : std::ssize(chosen);
   require_index("--layer", flags.layer, layers);
   const auto start = static_cast<std::size_t>(flags.layer - 1);

@@ -5,10 +5,10 @@
 #include <map>
 #include <utility>
 
+#include "attn/error.hpp"
 #include "attn/gguf.hpp"
 #include "attn/train.hpp"
 #include "common/format.hpp"
-#include "common/options.hpp"
 #include "io/file.hpp"
 #include "io/safetensors_header.hpp"
 
@@ -19,17 +19,24 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMost = 300'000'000;  // what a browser opens
 
-std::string read(const fs::path& path) {
-  const io::Buffer buffer = io::read_file(path, "--live", kMost);
+std::string read(const fs::path& path, std::string_view who) {
+  const io::Buffer buffer = io::read_file(path, who, kMost);
   return std::string(io::as_text(buffer.bytes()));
 }
 
-std::string read_if_there(const fs::path& path) { return fs::exists(path) ? read(path) : std::string(); }
+std::string read_if_there(const fs::path& path, std::string_view who) {
+  return fs::exists(path) ? read(path, who) : std::string();
+}
 
 fs::path file_of(const fs::path& path) { return fs::is_directory(path) ? path / "model.safetensors" : path; }
 
-[[noreturn]] void not_live(std::string_view expected, const std::string& found) {
-  refuse("--live", expected, found, "leave --live out");
+[[noreturn]] void not_live(std::string_view who, std::string_view expected, const std::string& found) {
+  throw Error(Error::Kind::argument, who, expected, found, formatted("leave {} out", who));
+}
+
+[[noreturn]] void not_kept(std::string_view who, const std::string& expected, const std::string& found,
+                           std::string_view mend) {
+  throw Error(Error::Kind::argument, who, expected, found, mend);
 }
 
 io::SafetensorsHeader header_of(std::string_view file, const io::Origin& origin) {
@@ -83,55 +90,60 @@ std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> places(const io::
 
 }  // namespace
 
-void add_kept(const fs::path& path, LiveModel& model) {
+void add_kept(const fs::path& path, LiveModel& model, std::string_view who) {
   constexpr std::size_t exact = 10'000'000, most = 100'000'000;
   std::size_t bytes = model.weights.size();
-  for (const KeptModel& kept : kept_models(path)) model.kept.push_back({kept.step, read(kept.path)});
+  for (const KeptModel& kept : kept_models(path)) model.kept.push_back({kept.step, read(kept.path, who)});
   if (model.kept.empty()) {
-    refuse("--checkpoints", "models that a run has kept, such as " + kept_model(path, 500).string(), "none",
-           "attn train --keep-every N keeps them");
+    not_kept(who, "models that a run has kept, such as " + kept_model(path, 500).string(), "none",
+             "attn train --keep-every N keeps them");
   }
-  const auto expected = places(header_of(read(file_of(path)), {"--checkpoints", io::source_name(path)}));
+  const auto expected = places(header_of(read(file_of(path), who), {who, io::source_name(path)}));
   for (const LiveModel::Kept& kept : model.kept) bytes += kept.weights.size();
   model.kept_in_bytes = bytes > exact;
   bytes = 0;
   for (LiveModel::Kept& kept : model.kept) {
     const std::string name = io::source_name(kept_model(path, kept.step));
-    const io::SafetensorsHeader header = header_of(kept.weights, {"--checkpoints", name});
+    const io::SafetensorsHeader header = header_of(kept.weights, {who, name});
     if (places(header) != expected) {
-      refuse("--checkpoints", "models of the sizes of --model", name, "another run has kept it");
+      not_kept(who, "models of the sizes of the model", name, "another run has kept it");
     }
     if (model.kept_in_bytes) kept.weights = in_bytes(kept.weights, header);
     bytes += kept.weights.size();
   }
   if (bytes > most) {
-    refuse("--checkpoints", "kept models of at most 100 MB together, in 8 bits", formatted("{} MB", bytes / 1000000),
-           "attn train --keep-every keeps fewer of a larger N");
+    not_kept(who, "kept models of at most 100 MB together, in 8 bits", formatted("{} MB", bytes / 1000000),
+             "attn train --keep-every keeps fewer of a larger N");
   }
 }
 
-LiveModel live_model(const fs::path& path, const std::string& given) {
+LiveModel live_model(const fs::path& path, const std::string& given, const LanguageModelConfig& config,
+                     std::string_view who) {
+  if (config.latent || config.gated_delta) {
+    const char* const expected = "a family that runs in a page, which those with latents or states do not";
+    throw Error(Error::Kind::argument, who, expected, config.family);
+  }
   const bool folder = fs::is_directory(path), gguf = !folder && io::is_gguf(path);
   const fs::path weights = file_of(path);
-  if (!fs::exists(weights)) not_live("a model in one file, model.safetensors", "none in " + io::source_name(path));
-  LiveModel model{.weights = read(weights)};
+  if (!fs::exists(weights)) not_live(who, "a model in one file, model.safetensors", "none in " + io::source_name(path));
+  LiveModel model{.weights = read(weights, who)};
   constexpr std::size_t exact = 7'500'000;
   model.in_bytes = !gguf && model.weights.size() > exact;
   if (model.in_bytes)
-    model.weights = in_bytes(model.weights, header_of(model.weights, {"--live", io::source_name(weights)}));
+    model.weights = in_bytes(model.weights, header_of(model.weights, {who, io::source_name(weights)}));
   if (gguf && given.empty()) return model;
-  if (gguf) not_live("the tokenizer of the GGUF file itself", "--tokenizer");
+  if (gguf) not_live(who, "the tokenizer of the GGUF file itself", "another");
   const fs::path beside = folder ? path : path.parent_path(), own = given.empty() ? beside : fs::path(given);
-  model.config = read_if_there(beside / "config.json");
+  model.config = read_if_there(beside / "config.json", who);
   if (!fs::is_directory(own.empty() ? fs::path(".") : own)) {
-    model.tokenizer = read(own);
+    model.tokenizer = read(own, who);
     return model;
   }
-  model.tokenizer = read_if_there(own / "tokenizer.json");
-  model.tokenizer_config = model.tokenizer.empty() ? std::string() : read_if_there(own / "tokenizer_config.json");
+  model.tokenizer = read_if_there(own / "tokenizer.json", who);
+  model.tokenizer_config = model.tokenizer.empty() ? std::string() : read_if_there(own / "tokenizer_config.json", who);
   for (const char* name : {"vocab.json", "special_tokens_map.json", "added_tokens.json"}) {
     if (name == std::string_view("vocab.json") && !model.tokenizer.empty()) continue;
-    if (fs::exists(own / name)) not_live("a tokenizer in a tokenizer.json alone", name);
+    if (fs::exists(own / name)) not_live(who, "a tokenizer in a tokenizer.json alone", name);
   }
   return model;
 }
