@@ -24,6 +24,17 @@ GPT hybrid() {
 
 Tensor some_ids(std::int64_t batch, std::int64_t tokens) { return Generator(9).randint(0, 29, {batch, tokens}); }
 
+TEST(Hybrid, LayersHaveTheHeadsOfTheModel) {
+  for (const std::int64_t heads : {1, 2, 4}) {
+    Generator rng(5);
+    GPT model({.vocab_size = 29, .layers = 1, .heads = heads, .width = 16, .mixers = {Mixer::gated_delta}}, rng);
+    const auto all = model.parameters();
+    const auto decay = std::ranges::find_if(all, [](const Parameter* p) { return p->name.ends_with("A_log"); });
+    ASSERT_NE(decay, all.end());
+    EXPECT_EQ((*decay)->value.shape(), Shape{heads});
+  }
+}
+
 TEST(Hybrid, ACacheGivesTheLogitsOfTheWholeText) {
   GPT model = hybrid();
   const Tensor ids = some_ids(2, 30), whole = model.forward(ids);
