@@ -103,7 +103,7 @@ class Units : public testing::TestWithParam<std::string> {
   [[nodiscard]] bool left_to_nightly() const {
     static const std::set<std::string> of_others{"scalar", "avx512", "amx_emulated", "neon", "neondot"};
     if (!test::shortened() || !of_others.contains(GetParam())) return false;
-    [this] { GTEST_SKIP() << "make nightly runs this on " << GetParam(); }();
+    [] { GTEST_SKIP() << "make nightly runs this on " << GetParam(); }();
     return true;
   }
 
