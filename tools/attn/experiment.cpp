@@ -313,7 +313,7 @@ void define_experiment(Verb& verb, int&) {
   verb.add_option("--tokens TOKEN…", flags->tokens, "The tokens whose logits are compared, two of them, or one.");
   const Option& other =
       verb.add_option("--other-model MODEL", flags->other_model, "Compare with this model.").not_beside(exact);
-  verb.add_option("--other-text TEXT", flags->other_text, "Compare with this text.")
+  verb.add_option("--other-text TEXT", flags->other_text, "Compare with this text, with --next or --effects.")
       .not_beside(exact)
       .not_beside(other);
   verb.group("Options");
