@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "attn/modules.hpp"
+#include "attn/module.hpp"
 
 namespace attn {
 

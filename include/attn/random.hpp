@@ -1,4 +1,4 @@
-// Random numbers: PyTorch's CPU streams, number for number.
+// Random numbers: PyTorch's CPU streams, number for number, and Philox, by which the operator drops weights.
 #pragma once
 
 #include <cstdint>

@@ -155,8 +155,8 @@ struct Rest {
 
   Rest(const Steps& s, const Tensor& d_output, const AttentionResult* forward) {
     const DType dtype = s.v.dtype();
-    const Tensor own = ref::log_sum_exp(s.with_sink);
     if (!forward) return;
+    const Tensor own = ref::log_sum_exp(s.with_sink);
     const Tensor share = share_of(own, forward->lse);
     if (!any_below_one(share, forward->lse)) return;
     lse = ref::saturate_to(forward->lse, dtype).unsqueeze(-1);
@@ -177,7 +177,7 @@ Tensor times(const Tensor& x, const Tensor& y) {
 }
 
 // The same where queries see other keys, too: d_sink = -w_sink · Σ_j w_j · dw_j over all of them.
-Tensor sinks_gradient(const Rest& rest, const AttentionOptions& options, const Sizes& p) {
+Tensor sinks_gradient_beside(const Rest& rest, const AttentionOptions& options, const Sizes& p) {
   const Shape heads{p.hq, 1, 1};
   const Tensor sinks = ref::saturate_to(options.sinks, rest.lse.dtype()).view(heads);
   const Tensor weights = ref::map("attention_backward", rest.lse, sinks,
@@ -207,27 +207,28 @@ AttentionGradient composed_attention_backward(const Tensor& d_output, const Tens
   // dropped = weights · keep / (1 - p)
   const Tensor d_weights =
       options.dropout > 0 ? ref::dropout(d_dropped, dropout_keep(p, options), options.dropout) : d_dropped;
-  // weights = softmax(masked and sink); masking gives weights, and so gradients, of zero
-  Tensor d_scaled =
+  // weights = softmax(masked and sink); masking gives weights, and so gradients, of zero. From here on this is the
+  // gradient of the scores as each earlier step had them.
+  Tensor d_scores =
       rest.any()
           ? times(ref::map("attention_backward", d_weights, rest.sums, [](auto x, auto y) { return x - y; }), s.weights)
           : ref::softmax_backward(d_weights, s.weights);
   const Tensor d_sinks = !options.sinks.defined() ? Tensor{}
-                         : rest.any()             ? sinks_gradient(rest, options, p)
+                         : rest.any()             ? sinks_gradient_beside(rest, options, p)
                                                   : sinks_gradient(s, d_weights, p);
   // biased = scored + bias
   const Tensor& bias = options.mask.bias;
-  const Tensor d_bias = bias.defined() ? ref::sum_to(d_scaled, bias.shape()).to(bias.dtype()) : Tensor{};
+  const Tensor d_bias = bias.defined() ? ref::sum_to(d_scores, bias.shape()).to(bias.dtype()) : Tensor{};
   // relative = biased + bias of the distance
   const Tensor& table = options.relative_bias.table;
-  const Tensor d_table = table.defined() ? relative_bias_gradient(p, options, d_scaled).to(table.dtype()) : Tensor{};
+  const Tensor d_table = table.defined() ? relative_bias_gradient(p, options, d_scores).to(table.dtype()) : Tensor{};
   // scored = score_function(capped)
   if (options.score_function)
-    d_scaled = score_function_backward(d_scaled, s.capped, options.score_function, starts_of(p, options));
+    d_scores = score_function_backward(d_scores, s.capped, options.score_function, starts_of(p, options));
   // capped = softcap(scaled)
-  if (options.softcap > 0) d_scaled = ref::softcap_backward(d_scaled, s.scaled, options.softcap);
+  if (options.softcap > 0) d_scores = ref::softcap_backward(d_scores, s.scaled, options.softcap);
   // scaled = scores · scale
-  const Tensor d_scores = ref::scale(d_scaled, p.scale);
+  d_scores = ref::scale(d_scores, p.scale);
   // scores = q · kᵀ
   const auto [dq, dk] = ref::scores_backward(d_scores, s.q, s.k);
   const auto stored = [&](const Tensor& grad) { return grad.to(output_dtype(q, options)); };

@@ -1,4 +1,4 @@
-// What attention() takes, checked once; and the plan that follows from it.
+// What attention() takes, checked once, and the sizes that follow from it.
 #pragma once
 
 #include "attn/attention.hpp"

@@ -227,7 +227,7 @@ ForwardPlan plan_tiles(const Problem& p, const Kernels& kernels, int threads) {
 }
 
 ForwardPlan plan(const Problem& p, const Kernels& kernels, int threads) {
-  const bool needs_tiles = p.score.forward || p.blocks.keep.data;  // decode does not split keys for these
+  const bool needs_tiles = p.score.forward || p.blocks.keep.data;  // decode would pass over these
   const bool is_decode = p.hkv > 0 && p.tq > 0 && p.tq <= kernels.decode->most_queries && !needs_tiles;
   return is_decode ? plan_decode(p, kernels) : plan_tiles(p, kernels, threads);
 }

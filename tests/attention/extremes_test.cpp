@@ -134,7 +134,7 @@ TEST(Extremes, WindowsAndBlocksMeanWhatTheySay) {
       attention_backward(g, is.q.to(dtype), is.k.to(dtype), is.v.to(dtype), o, found);
     }
   });
-  EXPECT_GT(valid, 200);
+  EXPECT_GT(valid, static_cast<int>(seeds(600) / 2));
 }
 
 TEST(Extremes, TheWidestWindowHidesNothing) {
