@@ -151,7 +151,7 @@ configure: dependencies
 system:        ## all of Debian's packages that any target installs, at once
 	@mkdir -p build
 	@scripts/install-dependencies python libopenmpi-dev openmpi-bin clang libomp-dev libclang-rt-dev clang-tidy \
-	  g++-aarch64-linux-gnu qemu-user chromium python3 $(web-packages)
+	  g++-aarch64-linux-gnu qemu-user chromium python3 valgrind $(web-packages)
 
 python-venv:
 	@mkdir -p build
