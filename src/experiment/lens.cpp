@@ -16,9 +16,10 @@ using experiment::step_name;
 using Of = Edit::Of;
 using Vector = std::vector<double>;
 
-Vector row_of(const Tensor& x, std::int64_t position) {  // x (1, t, n)
+Vector row_of(const Tensor& x, std::int64_t position) {  // x (1, t, n), or (1, 1, t, n) of one head
   Vector row;
-  for (std::int64_t j = 0; j < x.size(-1); ++j) row.push_back(x.at({0, position, j}));
+  const Tensor rows = x.rank() == 4 ? x.select(0, 0) : x;
+  for (std::int64_t j = 0; j < x.size(-1); ++j) row.push_back(rows.at({0, position, j}));
   return row;
 }
 
@@ -66,25 +67,31 @@ double with_bias(const Tensor& bias, const Vector& u) {
   return sum;
 }
 
-// What each head of a layer adds, read by u: u · W_O[:, head] · z_head. `context` (1, heads, t, d), or (1, t, d).
-void add_heads(Tensor to, const Tensor& context, std::int64_t position, const Tensor& out, const Vector& u) {
-  const Tensor z = context.rank() == 4 ? context.select(0, 0) : context;
-  const std::int64_t d = z.size(2);
-  for (std::int64_t h = 0; h < z.size(0); ++h) {
+// What each head of a layer adds, read by u: u · W_O[:, head] · z_head, of z, all heads' numbers behind each other.
+void add_heads(Tensor to, std::int64_t heads, const Vector& z, const Tensor& out, const Vector& u) {
+  const std::int64_t d = std::ssize(z) / heads;
+  for (std::int64_t h = 0; h < heads; ++h) {
     double sum = 0;
-    for (std::int64_t j = 0; j < d; ++j) {
+    for (std::int64_t j = h * d; j < (h + 1) * d; ++j) {
       double column = 0;
-      for (std::size_t i = 0; i < u.size(); ++i) column += u[i] * out.at({static_cast<std::int64_t>(i), h * d + j});
-      sum += column * z.at({h, position, j});
+      for (std::size_t i = 0; i < u.size(); ++i) column += u[i] * out.at({static_cast<std::int64_t>(i), j});
+      sum += column * z[static_cast<std::size_t>(j)];
     }
     to.set({h}, sum);
   }
 }
 
+// The step that the output projection reads: the heads joined, which of one head is the last step of its own.
+const char* joined_step(const LanguageModelConfig& c, std::int64_t l) {
+  if (c.heads_of(l) > 1) return "merged";
+  if (c.layers[static_cast<std::size_t>(l)].mixer == Mixer::gated_delta) return "normed";
+  return c.output_gate ? "gated" : "context";
+}
+
 std::set<std::string> attribution_steps(const LanguageModelConfig& c) {
   std::set<std::string> names{step_name(c, Of::block, 0, "inputs")};
   for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) {
-    names.insert({step_name(c, Of::attention, l, "context"), step_name(c, Of::attention, l, "output"),
+    names.insert({step_name(c, Of::attention, l, joined_step(c, l)), step_name(c, Of::attention, l, "output"),
                   step_name(c, Of::feed_forward, l, "added"), step_name(c, Of::block, l, "output")});
   }
   return names;
@@ -134,14 +141,11 @@ Attribution attribution(LanguageModel& model, const Tensor& ids, std::int64_t a,
   found.sum = found.embedding + found.bias;
   for (std::int64_t l = 0; l < layers; ++l) {
     Block& block = *model.blocks[static_cast<std::size_t>(l)];
-    if (block.recurrent) {
-      throw Error(Error::Kind::argument, kOp, "layers of softmax attention",
-                  "layer " + std::to_string(l) + ", a state");
-    }
-    const std::string out = std::string(names_of(c.family).of_attention.out);
+    const ModelNames& model_names = names_of(c.family);
+    const std::string out(block.recurrent ? model_names.of_recurrent.out : model_names.of_attention.out);
     Vector g = into;
     double bias = 0;
-    if (c.post_norm) {
+    if (c.post_norm && !c.layers[static_cast<std::size_t>(l)].pre_norm_alone) {
       const auto post = [&](const char* end) {
         return weight_of(block, std::string("post_attention_layernorm") + end);
       };
@@ -149,12 +153,12 @@ Attribution attribution(LanguageModel& model, const Tensor& ids, std::int64_t a,
       g = through_norm(g, row(Of::attention, l, "output"), post(".weight"), c.norm, c.epsilon);
     }
     for (double& v : g) v *= c.residual_scale;
-    add_heads(found.heads.select(0, l), editor.kept(step_name(c, Of::attention, l, "context")), at,
+    add_heads(found.heads.select(0, l), c.heads_of(l), row(Of::attention, l, joined_step(c, l)),
               weight_of(block, out + ".weight").to(DType::f32), g);
     found.biases.set({l}, bias + with_bias(weight_of(block, out + ".bias"), g));
     found.feed_forwards.set({l}, dot(into, row(Of::feed_forward, l, "added")));
     found.sum += found.biases.at({l}) + found.feed_forwards.at({l});
-    for (std::int64_t h = 0; h < c.heads; ++h) found.sum += found.heads.at({l, h});
+    for (std::int64_t h = 0; h < c.heads_of(l); ++h) found.sum += found.heads.at({l, h});
   }
   const auto before_cap = [&](std::int64_t id) {
     const double logit = logits.at({at, id}), cap = c.logits_softcap;

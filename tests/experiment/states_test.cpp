@@ -71,6 +71,20 @@ TEST_P(States, AllHeadsOffIsNoAttention) {
   expect_same_bits(edited_forward(model_, ids_, each), nothing, "head by head");
 }
 
+// Each head's share of a logit: all shares add up to it, and a head that is off has none.
+TEST_P(States, AttributionsAddUpToTheLogit) {
+  const Attribution found = attribution(model_, ids_, 3, 4);
+  EXPECT_NEAR(found.sum, found.logit, 1e-5 * std::max(1.0, std::fabs(found.logit)));
+  each_head([&](Int l, Int h, bool there) {
+    EXPECT_EQ(std::isfinite(found.heads.at({l, h})), there) << l << ' ' << h;
+    EXPECT_TRUE(!there || found.heads.at({l, h}) != 0) << l << ' ' << h;
+  });
+  const Int last = std::ssize(config_.layers) - 1;
+  const Attribution off = attribution(model_, ids_, 3, 4, {}, {without({last, 1})});
+  EXPECT_EQ(off.heads.at({last, 1}), 0);
+  EXPECT_NEAR(off.sum, off.logit, 1e-5 * std::max(1.0, std::fabs(off.logit)));
+}
+
 TEST_P(States, AHeadThatALayerLacksIsRefused) {
   for (Int l = 0; l < std::ssize(config_.layers); ++l) {
     const Int heads = config_.heads_of(l);
