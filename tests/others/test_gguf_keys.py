@@ -138,11 +138,12 @@ class Oracle:
     """transformers' model of a file of tests/lm/data/gguf, with changes of its config."""
 
     def __init__(self, name):
+        import gguf_files
         import make_models
 
         self.arch, self.kind, more = make_models.GGUF[name]
         model = make_models.random_model(self.kind, 5, **more)
-        self.weights = {key: value.half().float() if key.endswith(make_models.HALVES) else value
+        self.weights = {key: value.half().float() if key.endswith(gguf_files.HALVES) else value
                         for key, value in model.state_dict().items()}  # fmt: skip
         self.config = model.config.to_dict()
         if self.arch == "phi3":  # the file has the number, and not how it is made
