@@ -183,7 +183,7 @@ std::string model_page(const Verb& verb, const Flags& flags) {
     refuse("--layer", "one of --layers " + flags.layers, std::to_string(flags.layer));
   }
   if (options.layer && !chosen.empty()) options.layer = std::distance(chosen.begin(), chosen.find(start));
-  require_index("--head", flags.head, std::max<std::int64_t>(heads, 1));
+  require_index("--head", flags.head, verb.given("--layer") ? text.model->config().heads_of(flags.layer - 1) : heads);
   ReportWriter writer(options, count);
   LayerProgress progress(static_cast<std::size_t>(layers));
   if (!options.repeated_ids.empty()) {

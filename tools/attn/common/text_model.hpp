@@ -24,7 +24,7 @@ class TextModel {
   using Each = std::function<bool(std::size_t, std::int64_t)>;
 
   struct Size {
-    std::int64_t layers = 0, heads = 0;
+    std::int64_t layers = 0, heads = 0;  // of the layer that has most
   };
 
   TextModel(std::filesystem::path path, std::optional<DType> weights, Precision precision);
@@ -38,7 +38,7 @@ class TextModel {
   // `given`: the folder that --tokenizer names, or empty. Throws Error where there is none.
   std::unique_ptr<Tokenizer> tokenizer(const std::string& given) const;
   const LanguageModelConfig& config() const { return model_ ? model_->config() : encoder_->config().model; }
-  Size size() const { return {static_cast<std::int64_t>(config().layers.size()), config().heads}; }
+  Size size() const { return {static_cast<std::int64_t>(config().layers.size()), config().most_heads()}; }
   // What experiments are made on: one of the two, the other is null.
   LanguageModel* language_model() { return model_.get(); }
   Encoder* encoder() { return encoder_.get(); }
