@@ -1,6 +1,7 @@
 #include "experiment/measures.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -24,6 +25,30 @@ double log_sum_exp(const float* row, std::int64_t n) {
 Tensor table_of_heads(const LanguageModelConfig& config) {
   return Tensor::full({std::ssize(config.layers), config.most_heads()}, std::numeric_limits<double>::quiet_NaN(),
                       DType::f64);
+}
+
+std::string heads_in_words(const LanguageModelConfig& config) {
+  const auto layers = std::ssize(config.layers);
+  const auto heads = [&](std::int64_t l) { return std::to_string(config.heads_of(l)); };
+  std::string each = layers > 0 ? heads(0) : "no";
+  bool alike = true;
+  for (std::int64_t l = 1; l < layers; ++l) {
+    alike = alike && heads(l) == heads(0);
+    each += (l + 1 < layers ? ", " : " and ") + heads(l);
+  }
+  return std::to_string(layers) + " layers of " + (alike && layers > 0 ? heads(0) : each) + " heads";
+}
+
+bool heads_alike(const LanguageModelConfig& a, const LanguageModelConfig& b) {
+  const auto sizes = [](const LanguageModelConfig& c) {
+    return std::array{c.head_dim, c.latent ? c.latent->value : 0, c.gated_delta ? c.gated_delta->value_dim : 0};
+  };
+  bool alike = a.layers.size() == b.layers.size() && sizes(a) == sizes(b);
+  for (std::size_t i = 0; alike && i < a.layers.size(); ++i) {
+    const auto l = static_cast<std::int64_t>(i);
+    alike = a.layers[i].mixer == b.layers[i].mixer && a.heads_of(l) == b.heads_of(l);
+  }
+  return alike;
 }
 
 double logit_difference(const Tensor& logits, TokenPair tokens) {

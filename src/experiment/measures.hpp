@@ -8,6 +8,12 @@ namespace attn::experiment {
 // Float64 (layers, heads), as many as the layer of most heads has: NaN, which stays where a layer has fewer.
 Tensor table_of_heads(const LanguageModelConfig& config);
 
+// "4 layers of 3 heads", or "3 layers of 6, 4 and 6 heads".
+std::string heads_in_words(const LanguageModelConfig& config);
+
+// Whether what heads give can be compared by their places: the same mixers, as many heads, of one size.
+bool heads_alike(const LanguageModelConfig& a, const LanguageModelConfig& b);
+
 // logits[a] - logits[b] of the last row of (t, vocab).
 double logit_difference(const Tensor& logits, TokenPair tokens);
 // Throws Error (argument) for a token outside the vocabulary.

@@ -68,8 +68,8 @@ Tensor changes_between(const experiment::Kept& before, const LanguageModelConfig
 
 // "4 layers of 3 heads, each of 32 numbers, and 256 tokens"
 std::string sizes_of(const LanguageModelConfig& c) {
-  return std::to_string(c.layers.size()) + " layers of " + std::to_string(c.heads) + " heads, each of " +
-         std::to_string(c.head_dim) + " numbers, and " + std::to_string(c.vocab_size) + " tokens";
+  return experiment::heads_in_words(c) + ", each of " + std::to_string(c.head_dim) + " numbers, and " +
+         std::to_string(c.vocab_size) + " tokens";
 }
 
 }  // namespace

@@ -213,6 +213,24 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
             "two models of 2 layers of 4 heads");
   }
   EXPECT_THAT(out_of(line("--tokenizer llama --other-model one.safetensors")), HasSubstr("Heads are not compared"));
+  // A page opens on any head that its layer has.
+  const std::string page = "attn report --output page.html --tokenizer llama --text ABCA --model " +
+                           std::string(ATTN_SOURCE) + "/tests/lm/data/qwen3_5_text ";
+  out_of(page + "--layer 1 --head 6"), out_of(page + "--layer 2 --head 4");
+  EXPECT_THAT(run(page + "--layer 2 --head 5").err, HasSubstr("[--head] expected a number from 1 to 4; found 5"));
+  EXPECT_THAT(run(page + "--head 7").err, HasSubstr("[--head] expected a number from 1 to 6; found 7"));
+  // As many layers and heads that attend, and other states: refused in both directions, and losses are told alone.
+  const std::string states = std::string(ATTN_SOURCE) + "/tests/lm/data/qwen3_5_text",
+                    others = std::string(ATTN_SOURCE) + "/tests/lm/data/olmo_hybrid";
+  for (const auto& [one, other] : {std::pair{states, others}, {others, states}}) {
+    const std::string both = "attn experiment --tokenizer llama --text ABCA --model " + one + " --other-model " + other;
+    for (const char* flag : {" --effects", " --scores", " --changes"}) {
+      const Ran ran = run(both + flag);
+      EXPECT_EQ(ran.status, 2) << ran.err;
+      EXPECT_THAT(ran.err, AllOf(HasSubstr("6, 4 and 6 heads"), HasSubstr("3 layers of 4 heads")));
+    }
+    EXPECT_THAT(out_of(both), HasSubstr("Heads are not compared: here are 3 layers of "));
+  }
   refused("--lens --other-model llama",
           "nothing or --next or --effects or --changes or --scores beside it; found --lens");
   refused("--other-text b", "--next or --effects beside it; found none of them");

@@ -1,5 +1,6 @@
 // Experiments on models whose layers keep a state or attend, each kind with heads of its own number.
 #include "experiment/helpers.hpp"
+#include "experiment/measures.hpp"
 
 namespace attn::test {
 namespace {
@@ -69,6 +70,22 @@ TEST_P(States, AllHeadsOffIsNoAttention) {
   const Tensor nothing = edited_forward(model_, ids_, skipped);
   expect_same_bits(edited_forward(model_, ids_, off), nothing, "layer by layer");
   expect_same_bits(edited_forward(model_, ids_, each), nothing, "head by head");
+}
+
+// olmo_hybrid has as many layers and heads that attend as qwen3_5_text, and other states.
+TEST(StatesOfTwoModels, AreComparedWhereTheyAreAlike) {
+  LanguageModel one = load_language_model(model_path("qwen3_5_text")),
+                other = load_language_model(model_path("olmo_hybrid"));
+  EXPECT_EQ(experiment::heads_in_words(one.config()), "3 layers of 6, 4 and 6 heads");
+  EXPECT_EQ(experiment::heads_in_words(other.config()), "3 layers of 4 heads");
+  EXPECT_TRUE(experiment::heads_alike(one.config(), one.config()));
+  EXPECT_FALSE(experiment::heads_alike(one.config(), other.config()));
+  expect_error(Error::Kind::argument, {"3 layers of 6, 4 and 6 heads", "3 layers of 4 heads"}, [&] {
+    compare(one, other, integers({3, 1, 4}));
+  });
+  LanguageModelConfig wider = one.config();
+  ++wider.gated_delta->value_dim;
+  EXPECT_FALSE(experiment::heads_alike(one.config(), wider));
 }
 
 // Each head's share of a logit: all shares add up to it, and a head that is off has none.

@@ -10,6 +10,7 @@
 #include "common/outputs.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
+#include "experiment/measures.hpp"
 #include "io/file.hpp"
 #include "verbs.hpp"
 
@@ -146,10 +147,8 @@ void require_same_tokens(const Reading& one, const Reading& other) {
 
 // What compares heads, and not losses alone, needs as many in both models.
 void require_same_heads(const std::string& what, const Reading& one, const Reading& other) {
-  if (what.empty() || what == "--next") return;
-  const auto sizes = [](const Reading& r) {
-    return formatted("{} layers of {} heads", r.model->size().layers, r.model->size().heads);
-  };
+  if (what.empty() || what == "--next" || !one.model->writes()) return;
+  const auto sizes = [](const Reading& r) { return experiment::heads_in_words(r.lm().config()); };
   if (sizes(one) != sizes(other)) {
     refuse(what, "two models of " + sizes(one), sizes(other), "without it losses are told");
   }

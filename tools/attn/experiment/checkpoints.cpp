@@ -3,6 +3,7 @@
 
 #include "attn/error.hpp"
 #include "attn/train.hpp"
+#include "experiment/measures.hpp"
 #include "experiment/tell.hpp"
 
 namespace attn::tool {
@@ -18,10 +19,8 @@ struct At {
 
 At read_at(const KeptModel& kept, const Reading& one, const Edits& edits) {
   Reading reading{.model = load_reader(kept.path), .tokenizer = nullptr, .ids = one.ids, .tokens = {}};
-  const TextModel::Size is = reading.model->writes() ? reading.model->size() : TextModel::Size{};
-  const TextModel::Size expected = one.model->size();
-  if (is.layers != expected.layers || is.heads != expected.heads ||
-      reading.model->vocab_size() != one.model->vocab_size()) {
+  if (!reading.model->writes() || reading.model->vocab_size() != one.model->vocab_size() ||
+      !experiment::heads_alike(reading.lm().config(), one.lm().config())) {
     throw Error(Error::Kind::data, "--checkpoints", "models of the sizes of --model", kept.path.string(),
                 "another run has kept it");
   }

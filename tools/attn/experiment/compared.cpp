@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "attn/error.hpp"
+#include "experiment/measures.hpp"
 #include "experiment/tell.hpp"
 
 namespace attn::tool {
@@ -126,10 +127,8 @@ Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, 
 
 Found side_by_side(const Reading& one, const Edits& edits, const Reading& other) {
   constexpr Int next = 5;
-  const auto [layers, heads] = one.model->size();
-  const auto [other_layers, other_heads] = other.model->size();
   Comparison both;
-  if (layers == other_layers && heads == other_heads) {
+  if (experiment::heads_alike(one.lm().config(), other.lm().config())) {
     both = compare(one.lm(), other.lm(), one.ids, edits);
   } else {
     const Pair logits = logits_of(one, edits, &other);
@@ -149,8 +148,10 @@ Found side_by_side(const Reading& one, const Edits& edits, const Reading& other)
     tell_largest(found, one, both.heads, "change");
     found.json["changes"] = json_values(both.heads);
   } else {
-    found.lines.push_back(formatted("Heads are not compared: here are {} layers of {}, and {} of {} in the other.",
-                                    layers, heads, other_layers, other_heads));
+    const std::string here = experiment::heads_in_words(one.lm().config()),
+                      there = experiment::heads_in_words(other.lm().config());
+    found.lines.push_back(formatted("Heads are not compared: here are {}, and in the other {}{}.", here, there,
+                                    here == there ? " of another kind or size" : ""));
   }
   draw_by_token(found, one, difference(both.other_losses, both.losses));
   return found;

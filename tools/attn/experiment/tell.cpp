@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "attn/error.hpp"
 #include "core/escape.hpp"
 
 namespace attn::tool {
@@ -82,6 +83,9 @@ void tell_largest(Found& found, const Reading& one, const Tensor& matrix, const 
 }
 
 Tensor difference(const Tensor& after, const Tensor& before) {
+  if (!(after.shape() == before.shape())) {
+    throw Error(Error::Kind::shape, "experiment", "tables of one shape, " + after.shape().str(), before.shape().str());
+  }
   Tensor d = after.clone();
   for (Int i = 0; i < d.numel(); ++i) d.data<double>()[i] -= before.contiguous().data<double>()[i];
   return d;
