@@ -171,6 +171,8 @@ web-packages = clang-19 lld-19 libc++-19-dev-wasm32 libclang-rt-19-dev-wasm32 wa
 web-build:
 	@mkdir -p build
 	@scripts/install-dependencies $(web-packages)
+	@# A cache of an older checkout would keep its compiler's flags, and the file's bytes would not be those of a new clone.
+	@rm -f build/web/CMakeCache.txt
 	@cmake --preset web >build/web-configure.log 2>&1 || { cat build/web-configure.log; exit 1; }
 	@cmake --build --preset web
 
