@@ -58,8 +58,8 @@ Tensor mask_renormalise(const Tensor& weights, const Tensor& keep);  // chapter 
 // ---- normalisation over the last dimension --------------------------------------------
 Tensor normalise_by_sum(const Tensor& s);  // s / Σs
 Tensor softmax_naive(const Tensor& s);     // exp(s) / Σexp(s): overflows to NaN, as chapter 3 warns
-// exp(s - max) / Σ; a row of -inf gives zeros.
-Tensor softmax(const Tensor& s);
+// exp(s - max) / Σ; a row of -inf gives zeros. log_sum_exp, where it is given, becomes log_sum_exp(s).
+Tensor softmax(const Tensor& s, Tensor* log_sum_exp = nullptr);
 Tensor softmax_backward(const Tensor& dw, const Tensor& weights);
 // log Σ exp(s), one dimension less; -inf for a row of -inf.
 Tensor log_sum_exp(const Tensor& s);

@@ -42,8 +42,8 @@ DType compute_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DTy
 // The forward pass's tensors: (b, hq, t, d) and (b, hq, tq, tk).
 struct Steps {
   Tensor q, k, v, scores, scaled, capped, scored, biased, relative, alibi, masked, weights, dropped, context;
-  // (b, hq, tq, tk + 1): masked and weights, with the sink as one more key where there is one.
-  Tensor with_sink, all_weights;
+  // (b, hq, tq, tk + 1): masked and weights, with the sink as one more key where there is one; (b, hq, tq).
+  Tensor with_sink, all_weights, log_sum_exp;
 };
 
 bool limits_keys(const Mask& mask) {
@@ -106,7 +106,7 @@ Steps forward(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& p,
   s.masked = step("masked", !mask.empty(), s.alibi, [&] { return masked(s.alibi, p, options); });
   const Tensor sinks = options.sinks.defined() ? pass(trace, "sinks", options.sinks.view({1, p.hq, 1, 1})) : Tensor{};
   s.with_sink = with_sink(s.masked, sinks, p);
-  s.all_weights = ref::softmax(s.with_sink);
+  s.all_weights = ref::softmax(s.with_sink, &s.log_sum_exp);
   s.weights = pass(trace, "weights", s.all_weights.slice(-1, 0, p.tk));
   s.dropped = step("dropped", options.dropout > 0, s.weights,
                    [&] { return ref::dropout(s.weights, dropout_keep(p, options), options.dropout); });
@@ -156,8 +156,7 @@ struct Rest {
   Rest(const Steps& s, const Tensor& d_output, const AttentionResult* forward) {
     const DType dtype = s.v.dtype();
     if (!forward) return;
-    const Tensor own = ref::log_sum_exp(s.with_sink);
-    const Tensor share = share_of(own, forward->lse);
+    const Tensor share = share_of(s.log_sum_exp, forward->lse);
     if (!any_below_one(share, forward->lse)) return;
     lse = ref::saturate_to(forward->lse, dtype).unsqueeze(-1);
     factor = share.unsqueeze(-1);
@@ -190,8 +189,7 @@ Tensor sinks_gradient_beside(const Rest& rest, const AttentionOptions& options, 
 AttentionResult composed_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Sizes& p,
                                    const AttentionOptions& options, Trace* trace) {
   const Steps s = forward(q, k, v, p, options, compute_dtype(q.dtype()), trace);
-  return {ref::saturate_to(s.context, output_dtype(q, options)), ref::log_sum_exp(s.with_sink),
-          chosen_weights(s.weights, options)};
+  return {ref::saturate_to(s.context, output_dtype(q, options)), s.log_sum_exp, chosen_weights(s.weights, options)};
 }
 
 AttentionGradient composed_attention_backward(const Tensor& d_output, const Tensor& q, const Tensor& k, const Tensor& v,

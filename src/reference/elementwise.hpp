@@ -68,25 +68,30 @@ inline Tensor saturate_to(const Tensor& x, DType dtype) {
 // Where keep is false, `otherwise`; keep is boolean and broadcast to x's shape.
 Tensor choose(const char* op, const Tensor& x, const Tensor& keep, double otherwise);
 
-// f(row, n) on each row of x over the last dimension, widened; f changes the row in place.
+// f(row, i) on the i-th row of x over the last dimension, widened, which f changes in place; then it is narrowed to
+// out's i-th row. Both are contiguous, of type T.
+template <class T, class F>
+void for_rows(const Tensor& x, const Tensor& out, const F& f) {
+  if (x.numel() == 0) return;
+  const std::int64_t n = x.size(-1);
+  const T* from = x.data<T>();
+  T* to = out.data<T>();
+  parallel_for(x.numel() / n, static_cast<std::size_t>(n) * sizeof(Wide<T>), 16 * static_cast<double>(x.numel()),
+               [&](std::int64_t i, void* scratch) {
+                 const std::span row(static_cast<Wide<T>*>(scratch), static_cast<std::size_t>(n));
+                 std::transform(from + i * n, from + (i + 1) * n, row.begin(), widen<T>);
+                 f(row, i);
+                 std::transform(row.begin(), row.end(), to + i * n, narrow<T>);
+               });
+}
+
+// f(row) on each row of x over the last dimension, widened; f changes the row in place.
 template <class F>
-Tensor map_rows(const char* op, const Tensor& x, F&& f) {
+Tensor map_rows(const char* op, const Tensor& x, const F& f) {
   require(x.rank() >= 1, op, "at least one dimension", x.shape().str());
   const Tensor in = x.contiguous(), out = Tensor::empty(x.shape(), x.dtype());
-  const std::int64_t n = x.size(-1);
-  if (x.numel() == 0) return out;
-  visit_floating(op, x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* from = in.data<T>();
-    T* to = out.data<T>();
-    parallel_for(in.numel() / n, static_cast<std::size_t>(n) * sizeof(Wide<T>), 16 * static_cast<double>(in.numel()),
-                 [&](std::int64_t i, void* scratch) {
-                   const std::span row(static_cast<Wide<T>*>(scratch), static_cast<std::size_t>(n));
-                   std::transform(from + i * n, from + (i + 1) * n, row.begin(), widen<T>);
-                   f(row);
-                   std::transform(row.begin(), row.end(), to + i * n, narrow<T>);
-                 });
-  });
+  visit_floating(op, x.dtype(),
+                 [&](auto zero) { for_rows<decltype(zero)>(in, out, [&](const auto& row, std::int64_t) { f(row); }); });
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include "attn/reference.hpp"
 #include "core/parallel.hpp"
+#include "core/processors.hpp"
 #include "reference/loops.hpp"
 
 namespace attn::reference {
@@ -35,36 +36,79 @@ Tensor broadcast_matrices(const Tensor& x, const Shape& result) {
   return as_matrices(x.expand(shape));
 }
 
-// b is widened once, but for float64, since long double takes longer to read than to make.
-template <class T>
-using Packed = std::conditional_t<std::is_same_v<T, double>, double, Wide<T>>;
+// A tile of sums of type W, which stay in registers: of long double, x86 has eight.
+template <class W>
+constexpr std::int64_t kRows = std::is_same_v<W, long double> ? 2 : 4;
+template <class W>
+constexpr std::int64_t kColumns = std::is_same_v<W, long double> ? 2 : 8;
+template <class W>
+struct Tile {
+  W sums[kRows<W>][kColumns<W>] = {};
+};
 
-// a (m, k)  b (k, n)  →  c (m, n), in square tiles of sums that stay in registers; for long double x86 has eight. Each
-// sum takes its products in the order of k. packed: room for b in columns of a tile: k · n rounded up to one.
-template <Zero zero, class T>
-void multiply(const T* a, const T* b, T* c, std::int64_t m, std::int64_t k, std::int64_t n, Packed<T>* packed) {
-  constexpr std::int64_t tile = std::is_same_v<T, double> ? 2 : 4;
-  for (std::int64_t j = 0; j < n; j += tile) {
+// a (k, rows)  b (k, columns). Each sum takes its products in the order of k.
+template <bool skips, class W>
+ATTN_FOR_EACH_PROCESSOR Tile<W> multiply_tile(const double* a, const double* b, std::int64_t k) {
+  Tile<W> tile;
+  for (std::int64_t l = 0; l < k; ++l, a += kRows<W>, b += kColumns<W>) {
+    for (std::int64_t x = 0; x < kRows<W>; ++x) {
+      const W a_xl = a[x];
+      if (skips && a_xl == 0) continue;
+      for (std::int64_t y = 0; y < kColumns<W>; ++y) tile.sums[x][y] += a_xl * b[y];
+    }
+  }
+  return tile;
+}
+
+// a (rows, k) → (k, tile's rows), where rows that are not there are zeros. How many columns come before the zeros at
+// the end of all rows?
+template <class W, class T>
+std::int64_t pack_rows(const T* a, std::int64_t rows, std::int64_t k, double* to) {
+  std::int64_t used = 0;
+  for (std::int64_t l = 0; l < k; ++l) {
+    for (std::int64_t x = 0; x < kRows<W>; ++x) {
+      *to = x < rows ? to_double(a[x * k + l]) : 0;
+      if (*to++ != 0) used = l + 1;
+    }
+  }
+  return used;
+}
+
+// b (k, n) → tiles (k, tile's columns), one after the other. Is every number finite?
+template <class W, class T>
+bool pack_columns(const T* b, std::int64_t k, std::int64_t n, double* to) {
+  bool finite = true;
+  for (std::int64_t j = 0; j < n; j += kColumns<W>) {
     for (std::int64_t l = 0; l < k; ++l) {
-      for (std::int64_t y = 0; y < tile; ++y) {
-        packed[j * k + l * tile + y] = j + y < n ? static_cast<Packed<T>>(to_double(b[l * n + j + y])) : 0;
+      for (std::int64_t y = 0; y < kColumns<W>; ++y) {
+        *to = j + y < n ? to_double(b[l * n + j + y]) : 0;
+        finite &= std::isfinite(*to++);
       }
     }
   }
-  for (std::int64_t i = 0; i < m; i += tile) {
-    const std::int64_t rows = std::min(tile, m - i);
-    for (std::int64_t j = 0; j < n; j += tile) {
-      Wide<T> sum[tile][tile] = {};
-      for (std::int64_t l = 0; l < k; ++l) {
-        const Packed<T>* b_l = packed + j * k + l * tile;
-        for (std::int64_t x = 0; x < tile; ++x) {
-          const Wide<T> a_il = widen(a[(i + std::min(x, rows - 1)) * k + l]);
-          if (zero == Zero::skips && a_il == 0) continue;
-          for (std::int64_t y = 0; y < tile; ++y) sum[x][y] += a_il * b_l[y];
-        }
-      }
+  return finite;
+}
+
+template <class T>
+std::int64_t packed_numbers(std::int64_t k, std::int64_t n) {
+  return k * (kRows<Wide<T>> + n + kColumns<Wide<T>> - 1);
+}
+
+// a (m, k)  b (k, n)  →  c (m, n)
+template <class T>
+void multiply(Zero zero, const T* a, const T* b, T* c, std::int64_t m, std::int64_t k, std::int64_t n, double* packed) {
+  using W = Wide<T>;
+  double* const columns = packed + k * kRows<W>;
+  // From finite numbers a zero takes nothing in any case.
+  const bool finite = pack_columns<W>(b, k, n, columns), skips = zero == Zero::skips && !finite;
+  const auto multiply_one = skips ? multiply_tile<true, W> : multiply_tile<false, W>;
+  for (std::int64_t i = 0; i < m; i += kRows<W>) {
+    const std::int64_t rows = std::min(kRows<W>, m - i), used = pack_rows<W>(a + i * k, rows, k, packed);
+    for (std::int64_t j = 0; j < n; j += kColumns<W>) {
+      const Tile<W> tile = multiply_one(packed, columns + j * k, finite || skips ? used : k);
       for (std::int64_t x = 0; x < rows; ++x) {
-        for (std::int64_t y = 0; y < std::min(tile, n - j); ++y) c[(i + x) * n + j + y] = narrow<T>(sum[x][y]);
+        for (std::int64_t y = 0; y < std::min(kColumns<W>, n - j); ++y)
+          c[(i + x) * n + j + y] = narrow<T>(tile.sums[x][y]);
       }
     }
   }
@@ -86,11 +130,10 @@ Tensor matmul(const Tensor& a, const Tensor& b, Zero zero) {
     using T = decltype(type);
     const T *a_all = left.data<T>(), *b_all = right.data<T>();
     T* c_all = result.data<T>();
-    const std::size_t packed = static_cast<std::size_t>(k * (n + 3)) * sizeof(Packed<T>);
+    const std::size_t packed = static_cast<std::size_t>(packed_numbers<T>(k, n)) * sizeof(double);
     const double operations = 2.0 * static_cast<double>(result.numel()) * static_cast<double>(k);
     parallel_for(left.size(0), packed, operations, [&](std::int64_t i, void* scratch) {
-      const auto one = zero == Zero::skips ? multiply<Zero::skips, T> : multiply<Zero::multiplies, T>;
-      one(a_all + i * m * k, b_all + i * k * n, c_all + i * m * n, m, k, n, static_cast<Packed<T>*>(scratch));
+      multiply(zero, a_all + i * m * k, b_all + i * k * n, c_all + i * m * n, m, k, n, static_cast<double*>(scratch));
     });
   });
   return result;

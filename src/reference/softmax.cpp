@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "attn/reference.hpp"
+#include "core/processors.hpp"
 #include "reference/elementwise.hpp"
 
 namespace attn::reference {
@@ -21,6 +22,22 @@ auto max_of(const Row& row) {
   auto most = row[0];
   for (const auto x : row) most = x > most || std::isnan(x) ? x : most;
   return most;
+}
+
+// Scores become weights; log Σ exp(score).
+template <class W>
+ATTN_FOR_EACH_PROCESSOR W softmax_of(std::span<W> row) {
+  const W most = max_of(row);
+  if (most == -INFINITY) {
+    std::fill(row.begin(), row.end(), 0);  // every key is masked
+    return most;
+  }
+  constexpr int masked = -1;  // which no exponential is
+  for (W& x : row) x = x == -INFINITY ? masked : std::exp(x - most);
+  W sum = 0;
+  for (const W x : row) sum += x == masked ? 0 : x;
+  for (W& x : row) x = x == masked ? 0 : x / sum;  // in a row of NaN too
+  return most + std::log(sum);
 }
 
 }  // namespace
@@ -48,19 +65,17 @@ Tensor softmax_naive(const Tensor& s) {
   return out;
 }
 
-Tensor softmax(const Tensor& s) {
-  return map_rows("softmax", s, [](const auto& row) {
-    const auto most = max_of(row);
-    if (most == -INFINITY) {
-      std::fill(row.begin(), row.end(), 0);  // every key is masked
-      return;
-    }
-    constexpr int masked = -1;  // which no exponential is
-    for (auto& x : row) x = x == -INFINITY ? masked : std::exp(x - most);
-    std::decay_t<decltype(row[0])> sum = 0;
-    for (const auto x : row) sum += x == masked ? 0 : x;
-    for (auto& x : row) x = x == masked ? 0 : x / sum;  // in a row of NaN too
+Tensor softmax(const Tensor& s, Tensor* log_sum_exp) {
+  require(s.rank() >= 1, "softmax", "at least one dimension", s.shape().str());
+  const Tensor in = s.contiguous(), out = Tensor::empty(s.shape(), s.dtype());
+  const Tensor sums = Tensor::full(leading(s.shape(), 1), -INFINITY, s.dtype());
+  visit_floating("softmax", s.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* sum = sums.data<T>();
+    for_rows<T>(in, out, [&](const auto& row, std::int64_t i) { sum[i] = narrow<T>(softmax_of(row)); });
   });
+  if (log_sum_exp) *log_sum_exp = sums;
+  return out;
 }
 
 Tensor softmax_backward(const Tensor& dw, const Tensor& weights) {
@@ -87,27 +102,9 @@ Tensor softmax_backward(const Tensor& dw, const Tensor& weights) {
 }
 
 Tensor log_sum_exp(const Tensor& s) {
-  require(s.rank() >= 1, "log_sum_exp", "at least one dimension", s.shape().str());
-  Tensor out = Tensor::full(leading(s.shape(), 1), -INFINITY, s.dtype());
-  const Tensor in = s.contiguous();
-  if (s.numel() == 0) return out;
-  visit_floating("log_sum_exp", s.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const std::int64_t n = s.size(-1);
-    const T* from = in.data<T>();
-    T* to = out.data<T>();
-    parallel_for(out.numel(), static_cast<std::size_t>(n) * sizeof(Wide<T>), 16 * static_cast<double>(s.numel()),
-                 [&](std::int64_t i, void* scratch) {
-                   const std::span row(static_cast<Wide<T>*>(scratch), static_cast<std::size_t>(n));
-                   std::transform(from + i * n, from + (i + 1) * n, row.begin(), widen<T>);
-                   const auto most = max_of(row);
-                   if (most == -INFINITY) return;  // every key is masked
-                   Wide<T> sum = 0;
-                   for (const auto x : row) sum += std::exp(x - most);
-                   to[i] = narrow<T>(most + std::log(sum));
-                 });
-  });
-  return out;
+  Tensor sums;
+  softmax(s, &sums);
+  return sums;
 }
 
 }  // namespace attn::reference

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/processors.hpp"
+
 namespace attn::report_page {
 namespace {
 
@@ -89,22 +91,25 @@ Rows centred_rows(const Tensor& x) {
 }
 
 // rows · v
-Columns along(const Rows& rows, const Columns& v) {
+ATTN_FOR_EACH_PROCESSOR Columns along(const Rows& rows, const Columns& v) {
   Columns out(rows.n);
   for (std::size_t i = 0; i < rows.n; ++i) {
+    Row sums{};
     for (std::size_t k = 0; k < rows.d; ++k) {
-      for (std::size_t j = 0; j < kBlock; ++j) out[i][j] += rows[i][k] * v[k][j];
+      for (std::size_t j = 0; j < kBlock; ++j) sums[j] += rows[i][k] * v[k][j];
     }
+    out[i] = sums;
   }
   return out;
 }
 
 // rowsᵀ · u
-Columns across(const Rows& rows, const Columns& u) {
+ATTN_FOR_EACH_PROCESSOR Columns across(const Rows& rows, const Columns& u) {
   Columns out(rows.d);
   for (std::size_t i = 0; i < rows.n; ++i) {
+    const Row factors = u[i];
     for (std::size_t k = 0; k < rows.d; ++k) {
-      for (std::size_t j = 0; j < kBlock; ++j) out[k][j] += rows[i][k] * u[i][j];
+      for (std::size_t j = 0; j < kBlock; ++j) out[k][j] += rows[i][k] * factors[j];
     }
   }
   return out;
@@ -190,7 +195,7 @@ Rows transposed(const Rows& rows) {
 }
 
 // rowsᵀ · rows
-Rows gram(const Rows& rows) {
+ATTN_FOR_EACH_PROCESSOR Rows gram(const Rows& rows) {
   Rows out{rows.d, rows.d, std::vector<double>(rows.d * rows.d)};
   for (std::size_t i = 0; i < rows.n; ++i) {
     for (std::size_t k = 0; k < rows.d; ++k) {

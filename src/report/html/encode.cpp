@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include "attn/steps.hpp"
@@ -96,8 +95,10 @@ struct Top {
 
 void add_top(Top& top, std::span<const float> row, std::int64_t count) {
   constexpr std::uint16_t missing = 65535;
-  std::vector<std::uint32_t> order(row.size());
-  std::iota(order.begin(), order.end(), 0u);
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t j = 0; j < row.size(); ++j) {
+    if (row[j] != 0) order.push_back(j);
+  }
   const auto kept = std::min(static_cast<std::size_t>(count), order.size());
   const auto rank = [&](std::uint32_t j) { return std::isnan(row[j]) ? -INFINITY : size_of(row[j]); };
   const auto larger = [&](std::uint32_t a, std::uint32_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; };

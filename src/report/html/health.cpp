@@ -7,6 +7,7 @@
 
 #include "attn/error.hpp"
 #include "attn/steps.hpp"
+#include "core/processors.hpp"
 #include "core/visit.hpp"
 #include "report/html/json.hpp"
 
@@ -76,7 +77,10 @@ class Head {
   Rows rows_of(std::string_view name) const {
     const Tensor* step = recorded(block, name);
     if (step == nullptr) return {};
-    const Tensor own = of_head(*step, head, block.weights().size(0));
+    Tensor own = of_head(*step, head, block.weights().size(0));
+    // Sums of weights, and weights that leak, are looked for in every row.
+    if (find_step(name)->pairs() && name != "masked" && name != "weights" && name != "dropped")
+      own = own.slice(0, 0, checked());
     return {own.to(DType::f64).contiguous(), rounding(step->dtype()), own.size(-1)};
   }
 
@@ -159,6 +163,7 @@ void add_leak(Head& at, HeadHealth& health) {
 
 // Σ_c a_c · b_cj in double for each j < n, where a_c is not 0, beside what was recorded of it: rounded once from a sum
 // in a wider type. b (terms, n)
+ATTN_FOR_EACH_PROCESSOR
 void add_products(Comparison& to, const double* found, const Rounding& rounds, std::int64_t n, const double* a,
                   const double* b, std::int64_t terms) {
   std::vector<double> sums(static_cast<std::size_t>(n)), sizes(sums.size());
