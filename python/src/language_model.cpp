@@ -120,7 +120,7 @@ nb::str page(TextModel& self, const Ids& ids, nb::handle tokens, nb::handle key_
   options.layer = optional_plain<std::int64_t>(layer, op, "layer");
   options.head = optional_plain<std::int64_t>(head, op, "head");
   return python_text(run(self, [&](LanguageModel& model) {
-    if (live) options.live = tool::live_model(self.path, self.given(), model.config(), "live=True");
+    if (live) options.live = tool::live_model(self.path, self.given(), "live=True");
     if (checkpoints) tool::add_kept(self.path, *options.live, "checkpoints=True");
     if (live && options.live->in_bytes) options.notes.emplace_back(tool::kInBytes);
     return page_of(model, ids, options);

@@ -93,6 +93,14 @@ RotaryFrequencies turns(const io::JsonObject& json) {
   return rope;
 }
 
+LatentSizes latent_sizes(const io::JsonObject& json) {
+  return {.query = place(json, "query"),
+          .latent = place(json, "latent"),
+          .plain = place(json, "plain"),
+          .rotary = place(json, "rotary"),
+          .value = place(json, "value")};
+}
+
 ModuleConfig module_config(const io::JsonObject& json) {
   ModuleConfig c;
   c.d_in = json.size("d_in", 0), c.d_out = json.size("d_out", 0);
@@ -102,6 +110,7 @@ ModuleConfig module_config(const io::JsonObject& json) {
   c.out_proj = json.flag("out_proj", c.out_proj), c.causal = json.flag("causal", c.causal);
   c.softcap = json.number("softcap", 0, 0, 1e30), c.dropout = json.number("dropout", 0, 0, 1);
   if (json.find("scale")) c.scale = json.number("scale", 1, -1e30, 1e30);
+  if (const auto* latents = json.find("latents")) c.latents = latent_sizes(io::JsonObject(*latents, json.origin()));
   if (const auto* rope = json.find("rope")) c.rope = turns(io::JsonObject(*rope, json.origin()));
   return c;
 }
@@ -240,12 +249,15 @@ Tensor past(std::int64_t rows, std::int64_t columns) {
   return keep;
 }
 
+// Models have rows behind their tokenizer's last token, so that sizes are round.
+std::string text_of(std::int64_t id) { return id < tokenizer().vocab_size() ? tokenizer().decode(id) : std::string(); }
+
 std::string tokens_json(const std::vector<std::int64_t>& ids) {
   Json json;
   json.object().name("ids").array();
   for (const std::int64_t id : ids) json.number(id);
   json.end().name("tokens").array();
-  for (const std::int64_t id : ids) json.text(page().tokenizer->decode(id));
+  for (const std::int64_t id : ids) json.text(text_of(id));
   return json.end().end().str();
 }
 
@@ -281,7 +293,7 @@ std::string next_json(const Sampling& sampling, std::size_t most) {
   json.object().name("loss").number(loss(page().logits)).name("before").number(loss(plain)).name("tokens").array();
   for (const std::size_t id : order) {
     const auto number = static_cast<std::int64_t>(id);
-    json.object().name("id").number(number).name("token").text(page().tokenizer->decode(number));
+    json.object().name("id").number(number).name("token").text(text_of(number));
     json.name("chance").number(after[id]).name("before").number(before[id]).end();
   }
   return json.end().end().str();

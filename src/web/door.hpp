@@ -16,6 +16,10 @@ __attribute__((import_module("attn"), import_name("number"))) double attn_number
 // As snprintf(): `arguments` lie in memory one behind the other.
 __attribute__((import_module("attn"), import_name("print"))) int attn_print(char* to, std::size_t room,
                                                                             const char* format, const void* arguments);
+// A text in Unicode's normal form C, or D, at `to`; returns how many bytes it has.
+__attribute__((import_module("attn"), import_name("normal"))) std::size_t attn_normal(const char* text,
+                                                                                      std::size_t bytes, int composed,
+                                                                                      char* to, std::size_t room);
 #endif
 
 void* attn_new(std::size_t bytes);

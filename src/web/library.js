@@ -16,7 +16,7 @@ class Library {
       proc_exit: () => { throw new LibraryError(noMemory); },
     };
     const needed = Object.fromEntries(WebAssembly.Module.imports(module).map(({ name }) => [name, system[name] ?? none]));
-    const instance = new WebAssembly.Instance(module, { wasi_snapshot_preview1: needed, attn: { failed: (at) => { throw new LibraryError(this.text(at).replace("std::bad_alloc", noMemory)); }, number: (at) => Number(this.text(at)), print: (...given) => this.print(...given) } });
+    const instance = new WebAssembly.Instance(module, { wasi_snapshot_preview1: needed, attn: { failed: (at) => { throw new LibraryError(this.text(at).replace("std::bad_alloc", noMemory)); }, number: (at) => Number(this.text(at)), print: (...given) => this.print(...given), normal: (...given) => this.normal(...given) } });
     this.exports = instance.exports;
     this.memory = this.exports.memory;
     this.exports._initialize();
@@ -24,6 +24,10 @@ class Library {
   text(at, most) {
     const bytes = new Uint8Array(this.memory.buffer, at >>> 0, most), end = bytes.indexOf(0);
     return new TextDecoder().decode(bytes.subarray(0, end < 0 ? most : end));
+  }
+  normal(at, bytes, composed, to, room) {
+    const memory = (from, count) => new Uint8Array(this.memory.buffer, from >>> 0, count), text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(memory(at, bytes));
+    return new TextEncoder().encodeInto(text.normalize(composed ? "NFC" : "NFD"), memory(to, room)).written;
   }
   // C's snprintf(), of integers, texts and numbers with at most so many digits.
   print(to, room, format, args) {

@@ -147,7 +147,7 @@ LiveModel live_to_hold(const Flags& flags, const TextModel& model, bool whole) {
   if (!model.writes()) wrong("a model that continues texts", "an encoder");
   if (!whole) wrong("a page of all layers", "--layers");
   if (!flags.title.empty()) wrong("the text as the title", "--title");
-  LiveModel held = live_model(flags.pictures.model, flags.pictures.tokenizer, model.config(), "--live");
+  LiveModel held = live_model(flags.pictures.model, flags.pictures.tokenizer, "--live");
   if (flags.checkpoints) add_kept(flags.pictures.model, held, "--checkpoints");
   return held;
 }

@@ -186,9 +186,6 @@ void ReportWriter::State::require_live(const Block& block) const {
   if (!find_module_kind(options.module)) {
     throw Error(Error::Kind::argument, "report", "a module of the list for a page that computes", "no module");
   }
-  if (module_kind(options.module).uses.latent)
-    throw Error(Error::Kind::argument, "report", "another module for a page that computes", "latent",
-                "leave --live away: its recorded page has every step");
   if (!plan.exact || batch > 1) {
     throw Error(Error::Kind::argument, "report", "one text of at most 128 tokens for a page that computes",
                 batch > 1 ? std::to_string(batch) + " texts" : std::to_string(block.weights().size(1)) + " tokens");

@@ -38,7 +38,7 @@ class LiveModule(LivePage):
         page.run("{ const area = document.getElementById('live-text'); area.setSelectionRange(999, 999); }")
 
     def test_what_is_typed_is_computed(self):
-        for module, flags in (("multihead", ["--d-out", 4, "--heads", 2]), ("self-v2", ["--d-out", 2]), ("simple", []), ("average", []), ("self-v1", ["--d-out", 2]), ("linear", ["--d-out", 4, "--heads", 2]), ("heads", ["--d-out", 2, "--heads", 2, "--rope"])):
+        for module, flags in (("multihead", ["--d-out", 4, "--heads", 2]), ("self-v2", ["--d-out", 2]), ("simple", []), ("average", []), ("self-v1", ["--d-out", 2]), ("latent", ["--d-out", 4, "--heads", 2]), ("linear", ["--d-out", 4, "--heads", 2]), ("heads", ["--d-out", 2, "--heads", 2, "--rope"])):
             with self.subTest(module):
                 page = self.module(module, "--text", "The cat sat", *flags)
                 self.end(page)

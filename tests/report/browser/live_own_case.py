@@ -1,11 +1,12 @@
 """A live page that opens models from this computer: good ones, and files that are not."""
 
 import pathlib
+import re
 import shutil
 import struct
 
 import library
-from live_case import LivePage
+from live_case import ANSWERED, LivePage
 from overview_case import MODEL
 
 DATA = pathlib.Path(__file__).resolve().parents[2]
@@ -170,6 +171,24 @@ class LiveOwn(LivePage):
         self.assertEqual(page.text("#live-said"), "")
         self.assertIn("joined.gguf, a model from this computer: qwen2", page.text("#about"))
         self.compare(page, path, "Hello, 12 times")
+
+    def test_layers_that_keep_a_state(self):
+        model = self.trained("states", "--layers", 2, "--heads", 2, "--width", 16, "--mixer", "gated-delta")
+        page = self.live()
+        self.choose(page, model)
+        self.settled(page)
+        self.assertEqual(page.text("#live-said"), "")
+        self.compare(page, model, "You may copy")
+        page.set("#temperature", "0")
+        self.settled(page)
+        page.run("live.mostAtOnce = 0")  # as if each pass took long
+        page.click("#live-on")
+        self.wait(page, "live.ids.length >= 16")
+        page.click("#live-on")
+        self.wait(page, f"!live.going && !live.ahead && {ANSWERED} === live.asked")
+        wanted = library.attn(self.folder, "generate", "--model", model, "--prompt", "You may copy", "--tokens", page.run("live.ids.length") - 12, "--temperature", 0)
+        found = page.run("document.getElementById('live-text').value")
+        self.assertEqual(re.sub(r"\\x[0-9A-F]{2}", "\ufffd", found).strip(), wanted.strip())
 
     def test_hostile_files_leave_the_model_that_is_open(self):
         good = MODEL.read_bytes()

@@ -117,12 +117,7 @@ void add_kept(const fs::path& path, LiveModel& model, std::string_view who) {
   }
 }
 
-LiveModel live_model(const fs::path& path, const std::string& given, const LanguageModelConfig& config,
-                     std::string_view who) {
-  if (config.latent || config.gated_delta) {
-    const char* const expected = "a family that runs in a page, which those with latents or states do not";
-    throw Error(Error::Kind::argument, who, expected, config.family);
-  }
+LiveModel live_model(const fs::path& path, const std::string& given, std::string_view who) {
   const bool folder = fs::is_directory(path), gguf = !folder && io::is_gguf(path);
   const fs::path weights = file_of(path);
   if (!fs::exists(weights)) not_live(who, "a model in one file, model.safetensors", "none in " + io::source_name(path));

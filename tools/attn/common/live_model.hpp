@@ -5,17 +5,14 @@
 #include <string>
 #include <string_view>
 
-#include "attn/language_model.hpp"
 #include "attn/report.hpp"
 
 namespace attn::tool {
 
 // The files of a model, one of safetensors or GGUF, and of its tokenizer, as attn reads them at `path`, or the
 // tokenizer at `given`. Past 7.5 MB, with which a page would have more than 10 MB, float32 matrices of safetensors are
-// in 8 bits. Throws Error (argument), in the name of `who`, for a family that no page computes by its `config`, a model
-// in shards, one whose tokenizer is not a tokenizer.json, and more than 300 MB.
-LiveModel live_model(const std::filesystem::path& path, const std::string& given, const LanguageModelConfig& config,
-                     std::string_view who);
+// in 8 bits. Throws Error (argument), in the name of `who`, for a model in shards, one whose tokenizer is not a tokenizer.json, and more than 300 MB.
+LiveModel live_model(const std::filesystem::path& path, const std::string& given, std::string_view who);
 
 // Adds the weights of the models that a run of attn train has kept beside the one at `path`, in 8 bits where all of
 // them would take more than 10 MB. Throws Error for none, for those of another run, and for more than 100 MB.

@@ -77,7 +77,7 @@ function header(host) {
   const holds = report.health.every((check) => check.holds), checked = verdict();
   if (severalLayers) fill(host, said, holds ? null : checked, element("details", {}, element("summary", {}, "What attention does, and where these numbers come from"), intro, facts(), holds ? checked : null));
   else fill(host, intro, randomNote(), said, facts(), checked);
-  const more = !document.getElementById("engine") && (report.kind ? !sizes : report.repeated > 0);
+  const more = !document.getElementById("engine") && (report.kind || report.repeated > 0);
   fill(document.getElementById("made"), `Made by attn ${report.version}. One file, no network: keep it, mail it, print it.`,
     more && [" ", element("code", {}, "attn report --live"), " makes a page that computes: type in it, change its numbers, and try its labs."]);
 }
