@@ -58,12 +58,13 @@ Edit without(HeadAt at, By by = By::zero);
 Edit without_heads_of(std::int64_t layer, By by = By::zero);
 // What it gives is `context`, (head_dim) or (t, head_dim): the mean of other texts, or another text's.
 Edit without(HeadAt at, const Tensor& context);
-// The same of all heads of a layer: (heads, head_dim).
+// The same of all heads of a layer: (heads, head_dim) or (heads, t, head_dim).
 Edit without_heads_of(std::int64_t layer, const Tensor& contexts);
+using Contexts = std::vector<Tensor>;  // of each layer its heads', of either shape
 // All heads but these are switched off, in every layer of a model that has these sizes.
 Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, By by = By::zero);
-// What they give is `contexts`, (layers, heads, head_dim), as mean_contexts() has them.
-Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, const Tensor& contexts);
+// What they give is as mean_contexts() and text_contexts() have it.
+Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, const Contexts& contexts);
 // What the head gives, times a factor.
 Edit scale(HeadAt at, double factor);
 // What the head gives in another pass, of which `steps` has the context. As many tokens as here.
@@ -98,12 +99,17 @@ double mean_of(const Tensor& values);
 // log softmax of one row of logits, float64 (vocab_size).
 Tensor log_probabilities(const Tensor& row);
 
-// What each head gives on average over all tokens of some texts, each int64 (t): (layers, heads, head_dim), for the
-// edits above. Throws Error (argument) where there is no text, or where layers have heads of several sizes.
-Tensor mean_contexts(LanguageModel& model, std::span<const Tensor> texts);
+// What each head gives on average over all tokens of some texts, each int64 (t), for the edits above. Throws Error
+// (argument) where there is no text.
+Contexts mean_contexts(LanguageModel& model, std::span<const Tensor> texts);
+Contexts mean_contexts(Encoder& encoder, std::span<const Tensor> texts);
+// What each head gives at each token of one text: (heads, t, head_dim).
+Contexts text_contexts(LanguageModel& model, const Tensor& ids);
+Contexts text_contexts(Encoder& encoder, const Tensor& ids);
 
 // How much each head gives otherwise than without edits: |z' - z| / |z| over all positions, float64 (layers, heads).
 Tensor head_changes(LanguageModel& model, const Tensor& ids, const Edits& edits);
+Tensor head_changes(Encoder& encoder, const Tensor& ids, const Edits& edits);
 
 // ---- two models -------------------------------------------------------------------------------
 
@@ -128,8 +134,8 @@ struct TokenPair {
 struct EffectOptions {
   By by = By::zero;
   std::optional<TokenPair> tokens = {};
-  Edits edits = {};   // that act in every pass, before and after
-  Tensor means = {};  // (layers, heads, head_dim), what a head gives in place of `by`: mean_contexts() of other texts
+  Edits edits = {};        // that act in every pass, before and after
+  Contexts contexts = {};  // what a head gives in place of `by`: of other texts
   // How many heads are switched off, those of the largest estimates; the others are estimated alone. None: all heads
   // are switched off, and nothing is estimated.
   std::optional<std::int64_t> exact = {};
@@ -145,7 +151,8 @@ struct Effects {
 //
 // Estimates take one pass and its gradient for all heads together (attribution patching, Nanda 2023; Syed et al. 2023):
 // before + Σ d(measure)/d(context) · (what the head gives then - context), which is right for small changes. They are
-// refused beside edits, in layers that keep a state, and of matrices in fewer than 16 bits: Error (argument, dtype).
+// refused beside edits, whose derivatives nobody gives, in layers that keep a state or have latents, and of matrices in
+// fewer than 16 bits: Error (argument, dtype).
 Effects head_effects(LanguageModel& model, const Tensor& ids, const EffectOptions& options = {});
 
 // Direct logit attribution: what each part adds to a logit, or to the difference of two, at one position. The norms

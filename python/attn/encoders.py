@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from attn import _attn
+from attn.language_models import _listed
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
@@ -63,4 +64,5 @@ class Encoder:
 
     def steps(self, text: str | Sequence[int]) -> dict[str, Array]:
         """Every head's steps on one text, by name: "encoder.layer.0.attention.weights" (heads, t, t), and the others."""
-        return self._encoder.steps(text)
+        ids = self.encode(text) if isinstance(text, str) else _listed(text, "steps")
+        return self._encoder.steps(ids, [])

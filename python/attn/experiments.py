@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
+from attn import _attn
 from attn._module_input import refuse
+from attn.encoders import Encoder
 from attn.language_models import LanguageModel, load
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
@@ -18,23 +20,33 @@ __all__ = ["Experiment", "experiment"]
 
 
 def _subject(model: Any) -> Any:
-    """Of an attn.LanguageModel or a path; or of a Hugging Face model, which is written to a folder and read again."""
+    """Of an attn.LanguageModel, an attn.Encoder or a path; or of a Hugging Face model, which is written and read again."""
     if isinstance(model, LanguageModel):
         if model.weights != "float32":
             refuse("experiment", "a model with weights in float32", model.weights, 'attn.load(path, weights="float32")')
         return model._model
+    if isinstance(model, Encoder):
+        return model._encoder
     if isinstance(model, (str, os.PathLike)):
         return load(model, weights="float32")._model
     if not hasattr(model, "save_pretrained"):
         raise TypeError(
-            "[experiment] expected an attn.LanguageModel, a model's path, or a Hugging Face model; found "
+            "[experiment] expected an attn.LanguageModel, an attn.Encoder, a model's path, or a Hugging Face model; found "
             f"{type(model).__name__}"
         )
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
+        if model.config.model_type == "bert":
+            return Encoder(folder)._encoder
         return load(folder, weights="float32")._model
+
+
+def _that_writes(subject: Any) -> Any:
+    if isinstance(subject, _attn.Encoder):
+        refuse("experiment", "a language model", "an encoder, of which there are steps(), changes() and rollout()")
+    return subject
 
 
 class Experiment:
@@ -45,12 +57,19 @@ class Experiment:
         >>> e.effects()["after"]                        # (layers, heads): the loss without each head
 
     Layers, heads and tokens count from 0. Arrays are NumPy's. Tables (layers, heads) have as many columns as the layer of
-    most heads, with NaN where a layer has fewer. Errors are ValueErrors that say what was expected; a step
-    that is not there is one, too.
+    most heads, with NaN where a layer has fewer. Of an encoder, which has no logits, there are steps(), changes() and
+    rollout(). Errors are ValueErrors that say what was expected; a step that is not there is one, too.
     """
 
     def __init__(self, subject: Any, ids: list[int], tokenizer: Any, edits: list[Any], text: str | None = None) -> None:
         self._subject, self.ids, self._tokenizer, self._edits, self._text = subject, ids, tokenizer, edits, text
+
+    def __repr__(self) -> str:
+        return f"<attn.Experiment: {len(self.ids)} tokens, {len(self._edits)} changes>"
+
+    @property
+    def _lm(self) -> Any:
+        return _that_writes(self._subject)
 
     def _with(self, *edit: Any) -> Experiment:
         return Experiment(self._subject, self.ids, self._tokenizer, [*self._edits, edit], self._text)
@@ -61,7 +80,7 @@ class Experiment:
     def _id(self, token: int | str) -> int:
         if not isinstance(token, str):
             return token
-        ids = _encode(self._subject, self._tokenizer, token, False)
+        ids = _encode(self._lm, self._tokenizer, token, False)
         if len(ids) != 1:
             raise ValueError(f"[experiment] expected a text of one token; found {len(ids)} for {token!r}")
         return ids[0]
@@ -79,35 +98,41 @@ class Experiment:
         """Switches off a head (layer, head), or all heads of a layer.
 
         Args:
-            by: what it gives then: "zero", its "mean" over the text, or what it gives by "uniform" weights.
-            over: texts, or their ids, whose mean it is with by="mean", in place of this text's.
+            by: what it gives then: "zero", its "mean" over the text, what it gives by "uniform" weights, or what it gives
+                in another "text".
+            over: texts, or their ids, whose mean it is with by="mean", in place of this text's; or with by="text" that
+                one text, of as many tokens.
         """
         layer, *rest = _head(head, or_layer=True)
-        means = self._means(by, over)
+        others = self._contexts(by, over)
         kind = "without" if rest else "without layer"
-        if means is None:
+        if others is None:
             return self._with(kind, layer, *rest, by)
-        if not 0 <= layer < len(means) or (rest and not 0 <= rest[0] < len(means[0])):
-            return self._with(kind, layer, *rest, by)  # whose error names the layers and heads that there are
-        return self._with(kind + " to", layer, *rest, means[layer, rest[0]] if rest else means[layer])
+        if not 0 <= layer < len(others) or (rest and not 0 <= rest[0] < len(others[layer])):
+            return self._with(kind, layer, *rest, "zero")  # whose error names the layers and heads that there are
+        return self._with(kind + " to", layer, *rest, others[layer][rest[0]] if rest else others[layer])
 
     def keep_only(
         self, *heads: tuple[int, int], by: str = "zero", over: Sequence[str | Sequence[int]] | None = None
     ) -> Experiment:
         """Switches off all heads but these; by and over as for without()."""
         pairs = [tuple(_head(head)) for head in heads]
-        means = self._means(by, over)
-        return self._with("keep", by, *pairs) if means is None else self._with("keep to", means, *pairs)
+        others = self._contexts(by, over)
+        return self._with("keep", by, *pairs) if others is None else self._with("keep to", others, *pairs)
 
-    def _means(self, by: str, over: Sequence[str | Sequence[int]] | None) -> Any:
-        """What heads give on average over texts, (layers, heads, head_dim), or None for no texts."""
-        if over is None:
+    def _contexts(self, by: str, over: Sequence[str | Sequence[int]] | None) -> Any:
+        """What each layer's heads give in other texts, (heads, head_dim) or (heads, t, head_dim), or None for no texts."""
+        if over is None and by != "text":
             return None
-        if by != "mean":
-            refuse("experiment", 'by="mean" beside over', f"by={by!r}")
-        if isinstance(over, str):
-            refuse("experiment", "over as a list of texts", "one text", "write over=[text]")
-        return self._subject.means([_encode(self._subject, self._tokenizer, text, True) for text in over])
+        if by not in ("mean", "text"):
+            refuse("experiment", 'by="mean" or by="text" beside over', f"by={by!r}")
+        if over is None or isinstance(over, str):
+            refuse("experiment", "over as a list of texts", "none" if over is None else "one text", "write over=[text]")
+        texts = [_encode(self._subject, self._tokenizer, text, True) for text in over]
+        if by == "text" and [len(text) for text in texts] != [len(self.ids)]:
+            counts = ", ".join(str(len(text)) for text in texts) or "no text"
+            refuse("experiment", f"over as one text of {len(self.ids)} tokens", counts)
+        return self._subject.contexts(texts, by == "mean")
 
     def scale(self, head: tuple[int, int], factor: float) -> Experiment:
         """Multiplies what a head gives."""
@@ -135,11 +160,11 @@ class Experiment:
 
     def logits(self) -> Array:
         """Logits (t, vocabulary)."""
-        return self._subject.logits(self.ids, self._edits)
+        return self._lm.logits(self.ids, self._edits)
 
     def losses(self) -> Array:
         """-log of the probability of each token after the first, (t - 1)."""
-        return self._subject.losses(self.ids, self._edits)
+        return self._lm.losses(self.ids, self._edits)
 
     def loss(self) -> float:
         """Their mean."""
@@ -177,11 +202,13 @@ class Experiment:
                 over the heads that have both.
 
         Raises:
-            ValueError: estimates beside other changes, or of a model that has layers with a state.
+            ValueError: estimates beside other changes, whose derivatives are unknown, or of a model that has layers with a
+                state or with latents.
         """
         pair = [] if tokens is None else [self._id(token) for token in tokens]
-        before, after, estimates, error = self._subject.effects(
-            self.ids, self._edits, by, pair, exact, self._means(by, over)
+        others = self._contexts(by, over)
+        before, after, estimates, error = self._lm.effects(
+            self.ids, self._edits, by if others is None else "zero", pair, exact, others
         )
         found = {"before": before, "after": after}
         return found if estimates is None else {**found, "estimates": estimates, "error": error}
@@ -190,7 +217,7 @@ class Experiment:
         """Another model, or another checkpoint, on the same text with the same changes.
 
         Args:
-            model: as for experiment(), of as many layers, heads and tokens in its vocabulary.
+            model: as for experiment(), a language model of as many layers, heads and tokens in its vocabulary.
 
         Returns:
             "losses" and "other_losses" (t - 1); "next" and "other_next" (vocabulary), the log probabilities of what
@@ -199,10 +226,10 @@ class Experiment:
         Raises:
             ValueError: a model of other sizes, or whose own tokenizer has other tokens or gives the text other ids.
         """
-        other = _subject(model)
+        mine, other = self._lm, _that_writes(_subject(model))
         if self._tokenizer is None:  # one that was given is that of both
             self._require_same_tokens(other)
-        return self._subject.compared(other, self.ids, self._edits)
+        return mine.compared(other, self.ids, self._edits)
 
     def _require_same_tokens(self, other: Any) -> None:
         try:
@@ -220,13 +247,13 @@ class Experiment:
 
     def lens(self) -> dict[str, Any]:
         """The logit lens: "tokens" and their "probability" (layers + 1, t), and "losses" (layers + 1, t - 1)."""
-        return dict(zip(("tokens", "probability", "losses"), self._subject.lens(self.ids, self._edits)))
+        return dict(zip(("tokens", "probability", "losses"), self._lm.lens(self.ids, self._edits)))
 
     def attribution(self, token: int | str, less: int | str | None = None, *, position: int | None = None) -> dict[str, Any]:
         """What each part adds to a token's logit, or to its difference from another's: "heads" (layers, heads),
         "biases" and "feed_forwards" (layers), "embedding", "bias", their "sum", and the model's "logit"."""
         other = None if less is None else self._id(less)
-        return self._subject.attribution(self.ids, self._edits, self._id(token), other, position)
+        return self._lm.attribution(self.ids, self._edits, self._id(token), other, position)
 
     def rollout(self) -> Array:
         """Attention rollout (layers, t, t)."""
@@ -234,7 +261,7 @@ class Experiment:
 
     def scores(self) -> dict[str, Any]:
         """TransformerLens's scores on the text, read twice: "previous", "duplicate", "induction" (layers, heads)."""
-        return dict(zip(("previous", "duplicate", "induction"), self._subject.scores(self.ids * 2, self._edits)))
+        return dict(zip(("previous", "duplicate", "induction"), self._lm.scores(self.ids * 2, self._edits)))
 
     def patch_from(self, text: str | Sequence[int], tokens: tuple[int | str, int | str]) -> dict[str, Any]:
         """Parts of the text patched into a pass on another of as many tokens: the logit differences "clean" and
@@ -243,7 +270,7 @@ class Experiment:
             raise ValueError("[experiment] expected no other change beside patch_from(); found one")
         ids = _encode(self._subject, self._tokenizer, text, True)
         a, b = (self._id(token) for token in tokens)
-        return dict(zip(("clean", "corrupt", "stream", "heads"), self._subject.patching(self.ids, ids, a, b)))
+        return dict(zip(("clean", "corrupt", "stream", "heads"), self._lm.patching(self.ids, ids, a, b)))
 
 
 def _head(head: Any, or_layer: bool = False) -> list[int]:
@@ -260,18 +287,18 @@ def _encode(subject: Any, tokenizer: Any, text: str | Sequence[int], special: bo
     if not isinstance(text, str):
         return [int(i) for i in text]
     if tokenizer is None:
-        return subject.encode(text, special)
+        return subject.encode(text) if isinstance(subject, _attn.Encoder) else subject.encode(text, special)
     return list(tokenizer.encode(text, add_special_tokens=special))
 
 
 def experiment(model: Any, text: str | Sequence[int], tokenizer: Any = None) -> Experiment:
-    """Experiments on a language model that reads a text.
+    """Experiments on a model that reads a text.
 
         >>> attn.experiment(model, text, tokenizer).without((3, 1), by="mean").effects()
 
     Args:
-        model: an attn.LanguageModel with weights in float32; a path, as attn.load() takes it, read in float32; or a
-            Hugging Face model in memory, of a family that attn reads.
+        model: an attn.LanguageModel with weights in float32, or an attn.Encoder; a path, as attn.load() takes it, read in
+            float32; or a Hugging Face model in memory, of a family that attn reads.
         text: a text, or its ids.
         tokenizer: a Hugging Face tokenizer; the path's own unless given.
 

@@ -15,7 +15,7 @@
 #include "arrays.hpp"
 #include "attn/error.hpp"
 #include "bind.hpp"
-#include "text_model.hpp"
+#include "text_encoder.hpp"
 #include "values.hpp"
 
 namespace attn::python {
@@ -41,10 +41,11 @@ Weights weights_named(const std::string& name) {
   refuse("weights \"uniform\", \"previous\" or \"none\"", "\"" + name + "\"");
 }
 
-// The rows of a layer's own heads, of means (heads of the layer that has most, head_dim).
-Tensor of_layer(const Tensor& means, std::int64_t layer, const LanguageModelConfig& config) {
-  const bool there = layer >= 0 && layer < std::ssize(config.layers) && means.size(0) == config.most_heads();
-  return there ? means.slice(0, 0, config.heads_of(layer)) : means;
+Tensor copied(nb::handle array) { return read(array, kOp, "contexts").tensor.clone(); }
+Contexts copied_all(nb::handle arrays) {
+  Contexts all;
+  for (const nb::handle array : nb::iter(arrays)) all.push_back(copied(array));
+  return all;
 }
 
 // Each edit is a tuple: its kind, and what that takes.
@@ -56,11 +57,8 @@ void add_edit(Edits& edits, const nb::tuple& edit, const LanguageModelConfig& co
   const auto at = [&] { return HeadAt{number(1), number(2)}; };
   if (kind == "without") return edits.push_back(without(at(), by_named(text(3))));
   if (kind == "without layer") return edits.push_back(without_heads_of(number(1), by_named(text(2))));
-  const auto contexts = [&](std::size_t i) { return read(edit[i], kOp, "means").tensor.clone(); };
-  if (kind == "without to") return edits.push_back(without(at(), contexts(3)));
-  if (kind == "without layer to") {
-    return edits.push_back(without_heads_of(number(1), of_layer(contexts(2), number(1), config)));
-  }
+  if (kind == "without to") return edits.push_back(without(at(), copied(edit[3])));
+  if (kind == "without layer to") return edits.push_back(without_heads_of(number(1), copied(edit[2])));
   if (kind == "scale") return edits.push_back(scale(at(), factor(3)));
   if (kind == "weights") return edits.push_back(reweigh(at(), weights_named(text(3))));
   if (kind == "skip") return edits.push_back(skip_layer(number(1)));
@@ -78,13 +76,14 @@ void add_edit(Edits& edits, const nb::tuple& edit, const LanguageModelConfig& co
     for (std::int64_t l = 0; l < std::ssize(config.layers); ++l) edits.push_back(hide(l, number(1), config));
     return;
   }
-  std::vector<HeadAt> kept;  // "keep": by, or means, then pairs
+  std::vector<HeadAt> kept;  // "keep": by, or contexts, then pairs
   for (std::size_t i = 2; i < edit.size(); ++i) {
     const auto pair = plain<Ids>(edit[i], kOp, "a head (layer, head)");
     if (pair.size() != 2) refuse("heads (layer, head)", std::to_string(pair.size()) + " numbers");
     kept.push_back({pair[0], pair[1]});
   }
-  Edits others = kind == "keep to" ? keep_only(kept, config, contexts(1)) : keep_only(kept, config, by_named(text(1)));
+  Edits others =
+      kind == "keep to" ? keep_only(kept, config, copied_all(edit[1])) : keep_only(kept, config, by_named(text(1)));
   for (Edit& one : others) edits.push_back(std::move(one));
 }
 
@@ -94,10 +93,13 @@ Edits edits_of(const nb::list& list, const LanguageModelConfig& config) {
   return edits;
 }
 
+const LanguageModelConfig& config_of(const LanguageModel& model) { return model.config(); }
+const LanguageModelConfig& config_of(const Encoder& encoder) { return encoder.config().model; }
+
 // work(model, ids, edits), on one thread at a time.
-template <class Work>
-auto run(TextModel& subject, const Ids& ids, const nb::list& list, const Work& work) {
-  const Edits edits = edits_of(list, subject.model.config());
+template <class Subject, class Work>
+auto run(Subject& subject, const Ids& ids, const nb::list& list, const Work& work) {
+  const Edits edits = edits_of(list, config_of(subject.model));
   return without_gil([&] {
     const std::lock_guard lock(subject.mutex);
     return work(subject.model, tensor_of(ids), edits);
@@ -114,8 +116,9 @@ nb::object losses(TextModel& s, const Ids& ids, const nb::list& edits) {
     return token_losses(edited_forward(model, text, some), text);
   }));
 }
-nb::dict steps(TextModel& s, const Ids& ids, const nb::list& edits) {
-  const Trace trace = run(s, ids, edits, [](LanguageModel& model, const Tensor& text, const Edits& some) {
+template <class Subject>
+nb::dict steps(Subject& s, const Ids& ids, const nb::list& edits) {
+  const Trace trace = run(s, ids, edits, [](auto& model, const Tensor& text, const Edits& some) {
     Trace all;
     edited_forward(model, text, some, &all);
     return all;
@@ -124,13 +127,14 @@ nb::dict steps(TextModel& s, const Ids& ids, const nb::list& edits) {
   for (const auto& [name, value] : trace.steps()) all[name.c_str()] = numpy(value.select(0, 0));
   return all;
 }
-nb::object changes(TextModel& s, const Ids& ids, const nb::list& edits) {
+template <class Subject>
+nb::object changes(Subject& s, const Ids& ids, const nb::list& edits) {
   return numpy(run(s, ids, edits, [](auto&&... all) { return head_changes(all...); }));
 }
 nb::tuple effects(TextModel& s, const Ids& ids, const nb::list& edits, const std::string& by, const Ids& pair,
-                  nb::handle exact, nb::handle means) {
+                  nb::handle exact, nb::handle contexts) {
   EffectOptions options{.by = by_named(by)};
-  if (!means.is_none()) options.means = read(means, kOp, "means").tensor.clone();
+  if (!contexts.is_none()) options.contexts = copied_all(contexts);
   options.exact = optional_plain<std::int64_t>(exact, kOp, "exact, a number of heads");
   if (!pair.empty()) options.tokens = TokenPair{pair.at(0), pair.at(1)};
   const Effects found = run(s, ids, edits, [&](LanguageModel& model, const Tensor& text, const Edits& some) {
@@ -140,11 +144,17 @@ nb::tuple effects(TextModel& s, const Ids& ids, const nb::list& edits, const std
   const bool estimated = found.estimates.defined();
   return nb::make_tuple(found.before, numpy(found.after), estimated ? numpy(found.estimates) : nb::none(), found.error);
 }
-nb::object means(TextModel& s, const std::vector<Ids>& texts) {
+// Of each layer (heads, head_dim), the means over texts; or of one text itself (heads, t, head_dim).
+template <class Subject>
+nb::list contexts(Subject& s, const std::vector<Ids>& texts, bool mean) {
   std::vector<Tensor> all;
   for (const Ids& ids : texts) all.push_back(tensor_of(ids));
-  return numpy(run(s, {}, nb::list(),
-                   [&](LanguageModel& model, const Tensor&, const Edits&) { return mean_contexts(model, all); }));
+  nb::list arrays;
+  const Contexts found = run(s, {}, nb::list(), [&](auto& model, const Tensor&, const Edits&) {
+    return mean ? mean_contexts(model, all) : text_contexts(model, all.at(0));
+  });
+  for (const Tensor& layer : found) arrays.append(numpy(layer));
+  return arrays;
 }
 nb::dict compared(TextModel& s, TextModel& other, const Ids& ids, const nb::list& list) {
   const Edits edits = edits_of(list, s.model.config());
@@ -195,9 +205,9 @@ nb::dict attribute(TextModel& s, const Ids& ids, const nb::list& edits, std::int
   all["sum"] = found.sum, all["logit"] = found.logit;
   return all;
 }
-nb::object roll_out(TextModel& s, const Ids& ids, const nb::list& edits) {
-  return numpy(
-      run(s, ids, edits, [](LanguageModel& m, const Tensor& text, const Edits& e) { return rollout(m, text, e); }));
+template <class Subject>
+nb::object roll_out(Subject& s, const Ids& ids, const nb::list& edits) {
+  return numpy(run(s, ids, edits, [](auto&&... all) { return rollout(all...); }));
 }
 nb::tuple scores(TextModel& s, const Ids& twice, const nb::list& edits) {
   const HeadScores found = run(s, twice, edits, [](auto&&... all) { return head_scores(all...); });
@@ -210,22 +220,34 @@ nb::tuple patch(TextModel& s, const Ids& clean, const Ids& corrupt, std::int64_t
   return nb::make_tuple(found.clean, found.corrupt, numpy(found.stream), numpy(found.heads));
 }
 
+// What an encoder has, too, which has no logits.
+template <class Subject>
+void bind_shared(nb::class_<Subject>& subject) {
+  subject.def("steps", &steps<Subject>)
+      .def("changes", &changes<Subject>)
+      .def("contexts", &contexts<Subject>)
+      .def("rollout", &roll_out<Subject>);
+}
+
 }  // namespace
 
+void bind_experiments(nb::class_<TextEncoder>& encoder) {
+  bind_shared(encoder);
+  encoder.def("decode",
+              [](TextEncoder& s, const Ids& ids, bool) { return python_text(s.tokenizer().decode(std::span(ids))); });
+}
+
 void bind_experiments(nb::class_<TextModel>& model) {
+  bind_shared(model);
   model.def("logits", &logits)
       .def("losses", &losses)
-      .def("steps", &steps)
-      .def("changes", &changes)
       .def("effects", &effects, nb::arg("ids"), nb::arg("edits"), nb::arg("by"), nb::arg("pair"),
-           nb::arg("exact").none(), nb::arg("means").none())
-      .def("means", &means)
+           nb::arg("exact").none(), nb::arg("contexts").none())
       .def("compared", &compared)
       .def("first_other_token", &first_other_token)
       .def("lens", &lens)
       .def("attribution", &attribute, nb::arg("ids"), nb::arg("edits"), nb::arg("a"), nb::arg("b").none(),
            nb::arg("position").none())
-      .def("rollout", &roll_out)
       .def("scores", &scores)
       .def("patching", &patch);
 }

@@ -56,6 +56,11 @@ Edit off(HeadAt at, std::optional<std::int64_t> head, By by, const std::string& 
 }
 
 Edit hidden(std::int64_t layer, std::optional<std::int64_t> head, std::int64_t key, const LanguageModelConfig& c) {
+  const auto at = static_cast<std::size_t>(layer);
+  if (at < c.layers.size() && c.layers[at].mixer != Mixer::softmax) {
+    throw Error(Error::Kind::argument, kOp, "softmax attention in every layer that a key is hidden from",
+                "a state in layer " + std::to_string(layer) + ", which every key has changed");
+  }
   const char* step = c.causal ? "masked" : c.attention_softcap > 0 ? "capped" : "scaled";
   const auto change = [key](const Tensor& x, const Seen&) {
     if (key < 0 || key >= x.size(-1)) {
@@ -102,7 +107,8 @@ Edit without(HeadAt at, const Tensor& context) {
 }
 
 Edit without_heads_of(std::int64_t layer, const Tensor& contexts) {
-  const auto change = [contexts](const Tensor&, const Seen&) { return contexts.unsqueeze(1); };
+  const Tensor all = contexts.rank() == 2 ? contexts.unsqueeze(1) : contexts;
+  const auto change = [all](const Tensor&, const Seen&) { return all; };
   return {Of::attention, "context", layer, {}, {}, change, "all heads of layer " + std::to_string(layer) + " replaced"};
 }
 
@@ -110,9 +116,10 @@ Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config
   return all_but(heads, config, [by](HeadAt at) { return without(at, by); });
 }
 
-Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, const Tensor& contexts) {
-  return all_but(heads, config,
-                 [&](HeadAt at) { return without(at, contexts.select(0, at.layer).select(0, at.head)); });
+Edits keep_only(std::span<const HeadAt> heads, const LanguageModelConfig& config, const Contexts& contexts) {
+  return all_but(heads, config, [&](HeadAt at) {
+    return without(at, contexts.at(static_cast<std::size_t>(at.layer)).select(0, at.head));
+  });
 }
 
 Edit scale(HeadAt at, double factor) {

@@ -82,6 +82,17 @@ std::vector<std::int64_t> differing(const Tensor& a, const Tensor& b) {
   return positions;
 }
 
+// Of each layer what its own heads give; or none of any.
+void check_contexts(const Contexts& all, const LanguageModelConfig& c) {
+  bool right = all.empty() || all.size() == c.layers.size();
+  for (std::size_t l = 0; right && l < all.size(); ++l) {
+    right = (all[l].rank() == 2 || all[l].rank() == 3) && all[l].size(0) == c.heads_of(static_cast<std::int64_t>(l));
+  }
+  if (right) return;
+  throw Error(Error::Kind::shape, experiment::kOp, "contexts (heads, head_dim) of " + experiment::heads_in_words(c),
+              std::to_string(all.size()) + " layers, the first " + all.front().shape().str());
+}
+
 // The heads of each layer, those alone whose estimates differ most from `before`; of equal ones the first.
 std::vector<std::vector<std::int64_t>> largest(const experiment::Estimates& estimates, std::int64_t count) {
   const std::int64_t heads = estimates.after.size(1);
@@ -153,12 +164,13 @@ Tensor HeadsOff::input(std::int64_t layer, std::int64_t, std::int64_t count) con
 
 Edit HeadsOff::difference(std::int64_t layer, std::int64_t first) const {
   const LanguageModelConfig& c = model().config();
-  const Edit one = without({layer, 0}, options_.means.defined() ? By::mean : options_.by);
-  const Seen seen{c.causal, c.layers[static_cast<std::size_t>(layer)].window};
-  const Tensor means = options_.means.defined() ? options_.means.select(0, layer) : Tensor{};
+  const auto l = static_cast<std::size_t>(layer);
+  const Edit one = without({layer, 0}, options_.contexts.empty() ? options_.by : By::mean);
+  const Seen seen{c.causal, c.layers[l].window};
+  const Tensor given = options_.contexts.empty() ? Tensor{} : options_.contexts[l];
   return in_each_item(layer, one.step.c_str(), [=, this](std::int64_t i, const Tensor& step) {
     const Tensor off = step.select(1, head(layer, first + i));
-    const Tensor other = means.defined() ? means.select(0, head(layer, first + i)) : one.change(off, seen);
+    const Tensor other = given.defined() ? given.select(0, head(layer, first + i)) : one.change(off, seen);
     off.copy_from(other.expand(off.shape()));
   });
 }
@@ -230,9 +242,7 @@ Effects head_effects(LanguageModel& model, const Tensor& ids, const EffectOption
     throw Error(Error::Kind::argument, experiment::kOp, "a number of exact effects, 0 or more",
                 std::to_string(*options.exact));
   }
-  if (options.means.defined() && !(options.means.shape() == Shape{layers, c.most_heads(), c.head_dim})) {
-    throw Error(Error::Kind::shape, experiment::kOp, "means (layers, heads, head_dim)", options.means.shape().str());
-  }
+  check_contexts(options.contexts, c);
   std::int64_t count = 0;
   for (std::int64_t l = 0; l < layers; ++l) count += c.heads_of(l);
   if (!options.exact || *options.exact >= count) {

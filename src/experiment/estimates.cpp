@@ -47,13 +47,13 @@ Rows running_sums(const float* x, std::int64_t t, std::int64_t d) {
 // What a head (t, d) gives once it is switched off, of the values (t, d) that it reads.
 class Replacement {
  public:
-  Replacement(By by, const Seen& seen, const float* context, const float* values, const Tensor& mean, std::int64_t t,
+  Replacement(By by, const Seen& seen, const float* context, const float* values, const Tensor& given, std::int64_t t,
               std::int64_t d)
-      : by_(by), seen_(seen), mean_(mean), t_(t), d_(d) {
-    if (by != By::zero && !mean.defined()) sums_ = running_sums(by == By::mean ? context : values, t, d);
+      : by_(by), seen_(seen), given_(given), t_(t), d_(d) {
+    if (by != By::zero && !given.defined()) sums_ = running_sums(by == By::mean ? context : values, t, d);
   }
   double at(std::int64_t i, std::int64_t j) const {
-    if (mean_.defined()) return mean_.at({j});
+    if (given_.defined()) return given_.rank() == 1 ? given_.at({j}) : given_.at({i, j});
     if (by_ == By::zero) return 0;
     // The keys that a query sees follow each other.
     const bool some = by_ == By::uniform && seen_.causal;
@@ -66,13 +66,13 @@ class Replacement {
  private:
   By by_;
   Seen seen_;
-  Tensor mean_;  // of other texts, (d), where it is to take the place
+  Tensor given_;  // what other texts give, (d) or (t, d), where it is to take the place
   std::int64_t t_, d_;
   Rows sums_;
 };
 
 // Σ gradient · (replacement - context) of each head of a layer, added to the row `to` (heads).
-void add_layer(Tensor to, const EffectOptions& options, std::int64_t layer, const Seen& seen, const Tensor& context,
+void add_layer(Tensor to, const EffectOptions& options, std::size_t layer, const Seen& seen, const Tensor& context,
                const Tensor& gradient, const Tensor& values) {
   const std::int64_t heads = context.size(1), t = context.size(2), d = context.size(3);
   const std::int64_t shared = heads / values.size(1);  // query heads of a key head
@@ -81,14 +81,14 @@ void add_layer(Tensor to, const EffectOptions& options, std::int64_t layer, cons
   };
   for (std::int64_t h = 0; h < heads; ++h) {
     const Tensor z = head_of(context, h), g = head_of(gradient, h), v = head_of(values, h / shared);
-    const Tensor mean = options.means.defined() ? options.means.select(0, layer).select(0, h) : Tensor{};
-    const Replacement other(options.by, seen, z.data<float>(), v.data<float>(), mean, t, d);
+    const Tensor given = options.contexts.empty() ? Tensor{} : options.contexts[layer].select(0, h);
+    const Replacement other(options.by, seen, z.data<float>(), v.data<float>(), given, t, d);
     double sum = 0;
     for (std::int64_t i = 0; i < t; ++i) {
       for (std::int64_t j = 0; j < d; ++j) {
         const std::int64_t at = i * d + j;
-        const auto given = static_cast<double>(z.data<float>()[at]);
-        sum += static_cast<double>(g.data<float>()[at]) * (other.at(i, j) - given);
+        const auto now = static_cast<double>(z.data<float>()[at]);
+        sum += static_cast<double>(g.data<float>()[at]) * (other.at(i, j) - now);
       }
     }
     to.set({h}, to.at({h}) + sum);
@@ -148,9 +148,8 @@ Estimates estimated_effects(LanguageModel& model, const Tensor& ids, const Effec
   found.before = measure(logits, ids, options.tokens);
   found.after = Tensor::full({std::ssize(c.layers), c.heads}, found.before, DType::f64);
   const auto told = [&](std::size_t l, const Tensor& context, const Tensor& gradient, const Tensor& values) {
-    const auto layer = static_cast<std::int64_t>(l);
     const Seen seen{c.causal, c.layers[l].window};
-    add_layer(found.after.select(0, layer), options, layer, seen, context, gradient, values);
+    add_layer(found.after.select(0, static_cast<std::int64_t>(l)), options, l, seen, context, gradient, values);
   };
   const Listening listening(model, told);
   model.backward(measure_gradient(logits, ids, options.tokens));

@@ -30,9 +30,10 @@ double change(const Tensor& z, const Tensor& edited) {
   return whole == 0 ? (difference == 0 ? 0 : HUGE_VAL) : std::sqrt(difference / whole);
 }
 
-// What each layer's heads give, and the logits (t, vocab_size), where they are asked for.
-experiment::Kept contexts_of(LanguageModel& model, const Tensor& ids, const Edits& edits, Tensor* logits = nullptr) {
-  const LanguageModelConfig& c = model.config();
+// What each layer's heads give, and what the model does, where it is asked for.
+template <class Model>
+experiment::Kept contexts_of(Model& model, const LanguageModelConfig& c, const Tensor& ids, const Edits& edits,
+                             Tensor* output = nullptr) {
   Editor editor(edits, c);
   std::set<std::string> names;
   for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) {
@@ -41,7 +42,7 @@ experiment::Kept contexts_of(LanguageModel& model, const Tensor& ids, const Edit
   editor.keep(names);
   const Tensor y = model.forward(experiment::one_text(ids), editor.trace());
   editor.check();
-  if (logits) *logits = y.select(0, 0);
+  if (output) *output = y.select(0, 0);
   return editor.take();
 }
 
@@ -66,6 +67,41 @@ Tensor changes_between(const experiment::Kept& before, const LanguageModelConfig
   return changes;
 }
 
+// What each layer's heads give: (heads, t, head_dim).
+template <class Model>
+Contexts all_contexts(Model& model, const LanguageModelConfig& c, const Tensor& ids) {
+  const experiment::Kept kept = contexts_of(model, c, ids, {});
+  Contexts all;
+  for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) all.push_back(head_view(kept, c, l).select(0, 0));
+  return all;
+}
+
+template <class Model>
+Contexts means_over(Model& model, const LanguageModelConfig& c, std::span<const Tensor> texts) {
+  if (texts.empty()) throw Error(Error::Kind::argument, experiment::kOp, "a text or more, for means", "none");
+  Contexts sums;
+  double tokens = 0;
+  for (const Tensor& text : texts) tokens += static_cast<double>(text.numel());
+  for (const Tensor& text : texts) {
+    const Contexts all = all_contexts(model, c, text);
+    const double share = static_cast<double>(text.numel()) / tokens;
+    for (std::size_t l = 0; l < all.size(); ++l) {
+      const Tensor means = experiment::mean_rows(all[l]);  // (heads, 1, head_dim)
+      if (sums.size() == l) sums.push_back(Tensor::zeros({means.size(0), means.size(2)}, DType::f64));
+      for (std::int64_t i = 0; i < means.numel(); ++i) {
+        sums[l].data<double>()[i] += share * static_cast<double>(means.data<float>()[i]);
+      }
+    }
+  }
+  for (Tensor& sum : sums) sum = sum.to(DType::f32);
+  return sums;
+}
+
+template <class Model>
+Tensor changes_by(Model& model, const LanguageModelConfig& c, const Tensor& ids, const Edits& edits) {
+  return changes_between(contexts_of(model, c, ids, {}), c, contexts_of(model, c, ids, edits), c);
+}
+
 // "4 layers of 3 heads, each of 32 numbers, and 256 tokens"
 std::string sizes_of(const LanguageModelConfig& c) {
   return experiment::heads_in_words(c) + ", each of " + std::to_string(c.head_dim) + " numbers, and " +
@@ -82,35 +118,23 @@ Tensor edited_forward(Encoder& encoder, const Tensor& ids, const Edits& edits, T
   return edited(encoder, encoder.config().model, ids, edits, steps);
 }
 
-Tensor mean_contexts(LanguageModel& model, std::span<const Tensor> texts) {
-  const LanguageModelConfig& c = model.config();
-  if (texts.empty()) throw Error(Error::Kind::argument, experiment::kOp, "a text or more, for means", "none");
-  Tensor means = Tensor::zeros({std::ssize(c.layers), c.most_heads(), c.head_dim}, DType::f64);
-  double tokens = 0;
-  for (const Tensor& text : texts) tokens += static_cast<double>(text.numel());
-  for (const Tensor& text : texts) {
-    const double share = static_cast<double>(text.numel()) / tokens;
-    const experiment::Kept contexts = contexts_of(model, text, {});
-    for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) {
-      const Tensor z = head_view(contexts, c, l);  // (1, heads, t, head_dim)
-      if (z.size(3) != c.head_dim) {
-        throw Error(Error::Kind::argument, experiment::kOp, "heads of one head_dim in all layers, for means",
-                    std::to_string(c.head_dim) + " and " + std::to_string(z.size(3)));
-      }
-      for (std::int64_t h = 0; h < c.heads_of(l); ++h) {
-        const Tensor mean = experiment::mean_rows(z.select(1, h));
-        for (std::int64_t j = 0; j < c.head_dim; ++j) {
-          means.set({l, h, j}, means.at({l, h, j}) + share * mean.at({0, 0, j}));
-        }
-      }
-    }
-  }
-  return means.to(DType::f32);
+Contexts mean_contexts(LanguageModel& model, std::span<const Tensor> texts) {
+  return means_over(model, model.config(), texts);
+}
+Contexts mean_contexts(Encoder& encoder, std::span<const Tensor> texts) {
+  return means_over(encoder, encoder.config().model, texts);
+}
+
+Contexts text_contexts(LanguageModel& model, const Tensor& ids) { return all_contexts(model, model.config(), ids); }
+Contexts text_contexts(Encoder& encoder, const Tensor& ids) {
+  return all_contexts(encoder, encoder.config().model, ids);
 }
 
 Tensor head_changes(LanguageModel& model, const Tensor& ids, const Edits& edits) {
-  const LanguageModelConfig& c = model.config();
-  return changes_between(contexts_of(model, ids, {}), c, contexts_of(model, ids, edits), c);
+  return changes_by(model, model.config(), ids, edits);
+}
+Tensor head_changes(Encoder& encoder, const Tensor& ids, const Edits& edits) {
+  return changes_by(encoder, encoder.config().model, ids, edits);
 }
 
 Comparison compare(LanguageModel& model, LanguageModel& other, const Tensor& ids, const Edits& edits) {
@@ -119,8 +143,8 @@ Comparison compare(LanguageModel& model, LanguageModel& other, const Tensor& ids
     throw Error(Error::Kind::argument, "compare", "two models of " + sizes_of(a), "one of " + sizes_of(b));
   }
   Tensor logits, other_logits;
-  const experiment::Kept heads = contexts_of(model, ids, edits, &logits);
-  const experiment::Kept other_heads = contexts_of(other, ids, edits, &other_logits);
+  const experiment::Kept heads = contexts_of(model, a, ids, edits, &logits);
+  const experiment::Kept other_heads = contexts_of(other, b, ids, edits, &other_logits);
   const std::int64_t last = ids.numel() - 1;
   return {.losses = token_losses(logits, ids),
           .other_losses = token_losses(other_logits, ids),

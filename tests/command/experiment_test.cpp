@@ -1,4 +1,5 @@
 // attn experiment: the numbers of tests/experiment/make_golden.py, what is printed, and what is refused.
+
 #include "attn/random.hpp"
 #include "command/command.hpp"
 #include "core/testing.hpp"
@@ -72,8 +73,31 @@ TEST_F(Experiment, TellsTheNumbersOfHooksInTransformers) {
   const json patched = found("--patch-from " + text("other") + " " + pair);
   expect_golden(patched["stream"], "stream");
   expect_golden(patched["heads"], "heads");
+  // The same, each head of the other text giving what it gives in this one.
+  json shares = json::parse(out_of("attn experiment --json --model llama --text " + text("other") + " --effects " +
+                                   pair + " --by text --from " + text("ids")))["after"];
+  const auto clean = patched["clean"].get<double>(), corrupt = patched["corrupt"].get<double>();
+  for (json& layer : shares) {
+    for (json& head : layer) head = (head.get<double>() - corrupt) / (clean - corrupt);
+  }
+  expect_golden(shares, "heads");
   expect_golden(found("--attribution " + pair)["heads"], "parts");
   expect_golden(found("--rollout")["rollout"][1], "rollout");
+}
+
+// Of an encoder, whose tokens have no chances, what its heads give.
+TEST_F(Experiment, TakesAnEncoder) {
+  std::filesystem::copy(kTests / "lm/data/bert", path("bert"));
+  std::filesystem::copy(path("llama/tokenizer.json"), path("bert/tokenizer.json"));
+  const auto of = [](const std::string& flags) { return "attn experiment --model bert --text ABBA " + flags; };
+  const json changes = json::parse(out_of(of("--changes --without 1.2 --json")))["changes"];
+  EXPECT_EQ(changes[0], json({0.0, 1.0, 0.0, 0.0}));
+  EXPECT_GT(changes[1][0].get<double>(), 0);
+  EXPECT_THAT(out_of(of("--changes --without 1.2 --by mean --mean-of AB CD")), HasSubstr("1.2"));
+  EXPECT_THAT(out_of(of("--rollout")), HasSubstr("rollout"));
+  for (const char* flags : {"", "--next", "--changes --without 1.1 --other-model llama"}) {
+    refused(of(flags), 2, {"an encoder only with --rollout or --changes"});
+  }
 }
 
 // A model beside itself with noise in its weights: what each of the two tells alone.
@@ -196,6 +220,9 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   refused("--without 1.1 --mean-of AB", "--by mean");
   refused("--without 1.1 --by zero --mean-of AB", "--by mean");
   refused("--without 1.1 --by mean --mean-of AB --other-model llama", "one model");
+  refused("--without 1.1 --by text", "--from beside text");
+  refused("--without 1.1 --from ABCDEFGHI", "--by text beside it");
+  refused("--without 1.1 --by text --from AB", "a text of 9 tokens; found 2");
   refused("--tokens A B", "--patch-from");
   refused("--attribution --tokens AB", "one token each");
   refused("--patch-from AB --tokens A B", "as many tokens", 3);

@@ -81,6 +81,14 @@ TEST(Experiments, OfAnEncoder) {
   const Tensor ids = *golden.find("bert.ids");
   expect_close(edited_forward(encoder, ids, {without({1, 2})}), *golden.find("bert.hidden"), "hidden");
   expect_close(rollout(encoder, ids), *golden.find("bert.rollout"), "rollout");
+  const Contexts means = mean_contexts(encoder, std::array{ids});
+  expect_close(edited_forward(encoder, ids, {without({1, 2}, means[1].select(0, 2))}),
+               edited_forward(encoder, ids, {without({1, 2}, By::mean)}), "means of the text itself");
+  const Tensor changes = head_changes(encoder, ids, {without({1, 2})});
+  for (std::int64_t h = 0; h < changes.size(1); ++h) {
+    EXPECT_EQ(changes.at({0, h}), 0) << h;
+    EXPECT_EQ(changes.at({1, h}), h == 2 ? 1 : 0) << h;
+  }
 }
 
 }  // namespace

@@ -92,27 +92,28 @@ TEST_P(Identities, EffectsAreThoseOfEachPassAlone) {
 }
 
 TEST_P(Identities, MeansOfOtherTextsTakeAHeadsPlace) {
-  const Tensor own = mean_contexts(model_, std::array{ids_});
-  const Effects by_own = head_effects(model_, ids_, {.means = own}),
+  const Contexts own = mean_contexts(model_, std::array{ids_});
+  const Effects by_own = head_effects(model_, ids_, {.contexts = own}),
                 by_mean = head_effects(model_, ids_, {.by = By::mean});
   expect_close(by_own.after, by_mean.after, "means of the text itself");
   const Tensor estimates = head_effects(model_, ids_, {.by = By::mean, .exact = 0}).estimates;
-  expect_close(head_effects(model_, ids_, {.means = own, .exact = 0}).estimates, estimates, "estimates");
-  const Tensor other = Tensor::full({3}, 7, DType::i64), both = mean_contexts(model_, std::array{ids_, other});
-  const Tensor theirs = mean_contexts(model_, std::array{other});
-  for (Int j = 0; j < both.size(2); ++j) {  // by tokens, of which the texts have 9 and 3
-    EXPECT_NEAR(both.at({1, 0, j}), 0.75 * own.at({1, 0, j}) + 0.25 * theirs.at({1, 0, j}), 1e-6);
+  expect_close(head_effects(model_, ids_, {.contexts = own, .exact = 0}).estimates, estimates, "estimates");
+  const Tensor other = Tensor::full({3}, 7, DType::i64);
+  const Contexts both = mean_contexts(model_, std::array{ids_, other}),
+                 theirs = mean_contexts(model_, std::array{other});
+  for (Int j = 0; j < both[1].size(1); ++j) {  // by tokens, of which the texts have 9 and 3
+    EXPECT_NEAR(both[1].at({0, j}), 0.75 * own[1].at({0, j}) + 0.25 * theirs[1].at({0, j}), 1e-6);
   }
   Edits layer, heads;
-  for (Int h = 0; h < config_.heads; ++h) heads.push_back(without({1, h}, theirs.select(0, 1).select(0, h)));
-  layer.push_back(without_heads_of(1, theirs.select(0, 1)));
+  for (Int h = 0; h < config_.heads; ++h) heads.push_back(without({1, h}, theirs[1].select(0, h)));
+  layer.push_back(without_heads_of(1, theirs[1]));
   expect_same_bits(edited_forward(model_, ids_, layer), edited_forward(model_, ids_, heads), "a layer's heads");
   const double off = mean_of(token_losses(edited_forward(model_, ids_, {heads[1]}), ids_));
-  EXPECT_EQ(head_effects(model_, ids_, {.means = theirs}).after.at({1, 1}), off);
+  EXPECT_EQ(head_effects(model_, ids_, {.contexts = theirs}).after.at({1, 1}), off);
   EXPECT_EQ(std::ssize(keep_only(std::array{HeadAt{0, 0}}, config_, theirs)),
             std::ssize(config_.layers) * config_.heads - 1);
   EXPECT_THROW(mean_contexts(model_, {}), Error);
-  EXPECT_THROW(head_effects(model_, ids_, {.means = theirs.select(0, 0)}), Error);
+  EXPECT_THROW(head_effects(model_, ids_, {.contexts = {theirs[0]}}), Error);
 }
 
 TEST_P(Identities, LargestEstimatesAreMadeExact) {

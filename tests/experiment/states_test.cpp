@@ -115,29 +115,40 @@ TEST_P(States, AHeadThatALayerLacksIsRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, States, testing::Values("olmo_hybrid", "qwen3_5_text"),
-                         [](const auto& tested) { return std::string(tested.param); });
-
-TEST(MeansOfStates, AreOfAllLayersWhereHeadsHaveOneSize) {
-  LanguageModelConfig c;
-  c.vocab_size = 20, c.context_length = 16, c.width = 12, c.inner_width = 8, c.heads = 2, c.head_dim = 3;
-  c.gated_delta = GatedDeltaConfig{.key_heads = 2, .value_heads = 4, .key_dim = 5, .value_dim = 3};
-  c.layers = {LayerConfig{.mixer = Mixer::gated_delta}, LayerConfig{.rope = {}}};
-  c.layers[0].rope = {};
-  Generator rng(3);
-  LanguageModel model(c, rng);
-  const Tensor ids = integers({3, 1, 4, 1, 5, 9}), means = mean_contexts(model, std::array{ids});
-  EXPECT_EQ(means.shape(), (Shape{2, 4, 3}));
-  const Effects effects = head_effects(model, ids, {.means = means}),
-                expected = head_effects(model, ids, {.by = By::mean});
-  for (Int h = 0; h < 4; ++h) EXPECT_NEAR(effects.after.at({0, h}), expected.after.at({0, h}), 1e-5) << h;
-  for (Int h = 0; h < 2; ++h) EXPECT_NEAR(effects.after.at({1, h}), expected.after.at({1, h}), 1e-5) << h;
-  EXPECT_TRUE(std::isnan(effects.after.at({1, 2})) && std::isnan(effects.after.at({1, 3})));
-
-  LanguageModel other = load_language_model(model_path("qwen3_5_text"));
-  expect_error(Error::Kind::argument, {"heads of one head_dim in all layers", "8 and 4"},
-               [&] { mean_contexts(other, std::array{ids}); });
+// Of each layer what its own heads give, in its own size.
+TEST_P(States, OtherTextsTakeAHeadsPlace) {
+  const Contexts means = mean_contexts(model_, std::array{ids_}), own = text_contexts(model_, ids_);
+  const Effects by_own = head_effects(model_, ids_, {.contexts = means}),
+                by_mean = head_effects(model_, ids_, {.by = By::mean});
+  const double unchanged = head_effects(model_, ids_, {.contexts = own}).before;
+  Edits all;
+  each_head([&](Int l, Int h, bool there) {
+    if (!there) return;
+    EXPECT_NEAR(by_own.after.at({l, h}), by_mean.after.at({l, h}), 1e-5) << l << ' ' << h;
+    EXPECT_EQ(head_effects(model_, ids_, {.contexts = own}).after.at({l, h}), unchanged) << l << ' ' << h;
+    if (l != 0 || h != 0) all.push_back(without({l, h}, means[static_cast<std::size_t>(l)].select(0, h)));
+  });
+  const std::array first{HeadAt{0, 0}};
+  expect_same_bits(edited_forward(model_, ids_, keep_only(first, config_, means)), edited_forward(model_, ids_, all),
+                   "");
+  expect_same_bits(edited_forward(model_, ids_, {without_heads_of(1, own[1])}), model_.forward(ids_), "its own");
+  expect_error(Error::Kind::shape, {experiment::heads_in_words(config_), "1 layers"},
+               [&] { head_effects(model_, ids_, {.contexts = {means[0]}}); });
 }
+
+// A state holds every key that it has read, so that none can be hidden from it.
+TEST_P(States, AKeyIsHiddenFromSoftmaxAlone) {
+  for (Int l = 0; l < std::ssize(config_.layers); ++l) {
+    if (config_.layers[static_cast<std::size_t>(l)].mixer == Mixer::softmax) {
+      edited_forward(model_, ids_, {hide(l, 1, config_)});
+    } else {
+      expect_error(Error::Kind::argument, {"a state in layer " + std::to_string(l)}, [&] { hide(l, 1, config_); });
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, States, testing::Values("olmo_hybrid", "qwen3_5_text", "minicpm3"),
+                         [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace
 }  // namespace attn::test

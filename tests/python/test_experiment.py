@@ -92,6 +92,36 @@ def test_states_of_another_number_than_heads():
         e.without((1, 4)).loss()
 
 
+def test_an_encoder():
+    """Of a model in memory what each head gives, switched off and by the mean, is that of hooks in PyTorch."""
+    torch.manual_seed(3)
+    config = transformers.BertConfig(
+        vocab_size=61, hidden_size=16, intermediate_size=20, num_hidden_layers=3, num_attention_heads=4,
+        max_position_embeddings=64)  # fmt: skip
+    model = transformers.BertModel(config).eval()
+    e = attn.experiment(model, IDS)
+    assert repr(e) == "<attn.Experiment: 8 tokens, 0 changes>"
+    for by, other in (("zero", lambda z: 0 * z), ("mean", lambda z: z.mean(1, keepdim=True).expand_as(z))):
+
+        def change(_, inputs, other=other):
+            z = inputs[0].clone()
+            z[..., 8:12] = other(z[..., 8:12])
+            return (z, *inputs[1:])
+
+        hook = model.encoder.layer[1].attention.output.register_forward_pre_hook(change)
+        with torch.no_grad():
+            expected = model(torch.tensor([IDS])).last_hidden_state[0].numpy()
+        hook.remove()
+        for off in (e.without((1, 2), by=by), *([e.without((1, 2), by=by, over=[IDS])] if by == "mean" else [])):
+            np.testing.assert_allclose(off.steps()["encoder.layer.2.output"], expected, atol=1e-5)
+            changes = off.changes()
+            assert (changes[0] == 0).all() and changes[1, 2] > 0 and (changes[2] > 0).all()
+    np.testing.assert_allclose(e.rollout().sum(-1), 1, atol=1e-6)
+    for wrong in (e.loss, e.lens, e.effects, e.scores, lambda: e.next(3), lambda: e.attribution("a"), lambda: e.compare(model)):
+        with pytest.raises(ValueError, match="a language model; found an encoder"):
+            wrong()
+
+
 OTHERS = [[3, 1, 4], [2, 7, 1, 8, 2]]
 
 
@@ -125,8 +155,23 @@ def test_the_mean_over_other_texts(model):
     assert e.without(1, by="mean", over=OTHERS).loss() == pytest.approx(all_heads, abs=1e-5)
     kept = [(layer, head) for layer in range(2) for head in range(4) if (layer, head) != (1, 2)]
     assert e.keep_only(*kept, by="mean", over=OTHERS).loss() == pytest.approx(expected[1][2], abs=1e-5)
+    kept = []
+    hook = model.model.layers[1].self_attn.o_proj.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
+    other = IDS[::-1]
+    with torch.no_grad():
+        model(torch.tensor([other]))
+    hook.remove()
+
+    def as_there(z):
+        z[..., 8:12] = kept[0][..., 8:12]
+        return z
+
+    assert e.without((1, 2), by="text", over=[other]).loss() == pytest.approx(loss(model, as_there, 1), abs=1e-5)
+    np.testing.assert_array_equal(e.without(1, by="text", over=[IDS]).logits(), e.logits())
     for wrong, says in (
         (lambda: e.without((1, 2), over=OTHERS), 'by="mean"'),
+        (lambda: e.without((1, 2), by="text"), "a list of texts; found none"),
+        (lambda: e.without((1, 2), by="text", over=[[1]]), "one text of 8 tokens; found 1"),
         (lambda: e.effects(by="mean", over="a text"), "a list of texts"),
         (lambda: e.effects(by="mean", over=[]), "a text or more"),
         (lambda: e.without((2, 0), by="mean", over=OTHERS).loss(), "a layer from 0 to 1"),

@@ -31,7 +31,7 @@ struct ExperimentFlags {
 constexpr const char* kExperimentNotes =
     "Without one of --next, --effects, … the loss of each token is printed, as the model is and as it is changed. "
     "Layers and heads count from 1, as everywhere in this command: 3.1 is head 1 of layer 3. MODEL is what attn "
-    "generate takes; its matrices are read as float32. --rollout takes encoders, too.\n\n"
+    "generate takes; its matrices are read as float32. --rollout and --changes take encoders, too.\n\n"
     "--effects switches off every head in turn, by --by, in passes that begin at its layer. With --exact N the "
     "gradient of one pass estimates each effect (attribution patching), and only the N heads of the largest estimates "
     "are switched off. The table tells which rows are estimates. They are right for small changes, and may miss a "
@@ -79,12 +79,10 @@ void require_used(const Verb& verb, const std::string& what) {
   only_with("--exact", {"--effects"});
   only_with("--tokens", {"--patch-from", "--attribution", "--effects"});
   only_with("--other-model", {"", "--next", "--effects", "--changes", "--scores"});
-  for (const char* flag : {"--mean-of", "--mean-of-file"}) {
-    if (!verb.given(flag)) continue;
-    if (verb.given("--other-model")) {
-      refuse(flag, "one model, whose means these are", "--other-model beside it");
+  for (const char* flag : {"--mean-of", "--mean-of-file", "--from"}) {
+    if (verb.given(flag) && verb.given("--other-model")) {
+      refuse(flag, "one model, whose heads give this", "--other-model beside it");
     }
-    if (!verb.given("--by")) refuse(flag, "--by mean beside it", "none");
   }
   if (what == "--checkpoints" && verb.given("--colours")) {
     refuse("--colours", "it only with figures of cells", what);
@@ -177,27 +175,37 @@ std::int64_t likeliest(const Reading& reading, const Edits& edits) {
   return candidates(logits.select(0, logits.size(0) - 1), {.temperature = 0}).front().id;
 }
 
-// What each head gives on average over the texts of --mean-of; undefined where there are none.
-Tensor means_of(const Reading& one, const Verb& verb, const EditFlags& flags) {
-  const char* flag = verb.given("--mean-of") ? "--mean-of" : "--mean-of-file";
-  if (!verb.given(flag)) return {};
-  if (flags.by != "mean") refuse(flag, "--by mean beside it", "--by " + flags.by);
-  if (!one.model->writes()) refuse(flag, "a language model", "an encoder");
+// What each head gives in the texts of --mean-of on average, or in that of --from; empty where there are none.
+Contexts contexts_of(const Reading& one, const Verb& verb, const EditFlags& flags) {
+  if (flags.by == "text" && !verb.given("--from")) refuse("--by", "--from beside text", "none");
+  for (const char* flag : {"--mean-of", "--mean-of-file", "--from"}) {
+    const char* by = flag == std::string_view("--from") ? "text" : "mean";
+    if (verb.given(flag) && flags.by != by) refuse(flag, formatted("--by {} beside it", by), "--by " + flags.by);
+  }
   std::vector<std::string> texts = flags.mean_of;
   for (const std::string& path : flags.mean_of_files) {
-    texts.emplace_back(io::as_text(io::read_file(path, flag).bytes()));
+    texts.emplace_back(io::as_text(io::read_file(path, "--mean-of-file").bytes()));
   }
-  std::vector<Tensor> all;
-  for (const std::string& text : texts) all.push_back(ids_of_text(*one.model, *one.tokenizer, text, flag));
-  return mean_contexts(one.lm(), all);
+  const auto of = [&](auto& model) -> Contexts {
+    if (flags.by == "text") {
+      const Tensor ids = ids_of_text(*one.model, *one.tokenizer, flags.from, "--from");
+      const std::int64_t count = one.ids.numel();
+      if (ids.numel() != count) refuse("--from", formatted("a text of {} tokens", count), formatted("{}", ids.numel()));
+      return text_contexts(model, ids);
+    }
+    std::vector<Tensor> all;
+    for (const std::string& text : texts) all.push_back(ids_of_text(*one.model, *one.tokenizer, text, "--mean-of"));
+    return all.empty() ? Contexts{} : mean_contexts(model, all);
+  };
+  return one.model->writes() ? of(one.lm()) : of(*one.model->encoder());
 }
 
 Found found_by(const std::string& what, const Reading& one, const Reading* other, const Edits& edits,
-               const Tensor& means, const ExperimentFlags& flags) {
-  if (what == "--rollout") return rolled_out(one, edits);
-  if (!one.model->writes()) {
-    refuse("--model", "a language model; an encoder only with --rollout", "an encoder");
+               const Contexts& others, const ExperimentFlags& flags) {
+  if (!one.model->writes() && (other || (what != "--rollout" && what != "--changes"))) {
+    refuse("--model", "a language model; an encoder only with --rollout or --changes", "an encoder");
   }
+  if (what == "--rollout") return rolled_out(one, edits);
   if (what == "--next") return next_tokens(one, edits, other, flags.count);
   if (what == "--lens") return lens(one, edits);
   if (what == "--scores") return scored(one, edits, other);
@@ -209,7 +217,7 @@ Found found_by(const std::string& what, const Reading& one, const Reading* other
     return changes(one, edits, other);
   }
   if (what == "--effects") {
-    EffectOptions options{.by = by_named(flags.edits.by), .edits = edits, .means = means};
+    EffectOptions options{.by = by_named(flags.edits.by), .edits = edits, .contexts = others};
     if (flags.exact >= 0) options.exact = flags.exact;
     if (!flags.tokens.empty()) {
       const auto pair = ids_of(one, flags.tokens, 2);
@@ -265,10 +273,10 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
     require_same_tokens(one, *other);
     require_same_heads(what, one, *other);
   }
-  const LanguageModelConfig& config = one.model->writes() ? one.lm().config() : one.model->encoder()->config().model;
-  const Tensor means = means_of(one, verb, flags.edits);
-  const Edits edits = edits_of(flags.edits, config, one.ids.numel(), means);
-  const Found found = found_by(what, one, other ? &*other : nullptr, edits, means, flags);
+  const LanguageModelConfig& config = one.model->config();
+  const Contexts others = contexts_of(one, verb, flags.edits);
+  const Edits edits = edits_of(flags.edits, config, one.ids.numel(), others);
+  const Found found = found_by(what, one, other ? &*other : nullptr, edits, others, flags);
   if (!flags.output.empty()) {
     figure::Options options = found.figure;
     options.title = found.title, options.colours = colours_named(flags.colours);

@@ -158,8 +158,9 @@ Found side_by_side(const Reading& one, const Edits& edits, const Reading& other)
 }
 
 Found changes(const Reading& one, const Edits& edits, const Reading* other) {
-  const Tensor table =
-      other ? compare(one.lm(), other->lm(), one.ids, edits).heads : head_changes(one.lm(), one.ids, edits);
+  const Tensor table = other                 ? compare(one.lm(), other->lm(), one.ids, edits).heads
+                       : one.model->writes() ? head_changes(one.lm(), one.ids, edits)
+                                             : head_changes(*one.model->encoder(), one.ids, edits);
   Found found =
       titled(formatted("How much each head gives otherwise{}: |z' - z| / |z|", other ? " in the other" : ""), one);
   found.json["changes"] = json_values(table);

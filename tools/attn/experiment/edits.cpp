@@ -69,11 +69,11 @@ void add_skips(Edits& edits, const std::string& text, const LanguageModelConfig&
   }
 }
 
-Edit switched_off(const Place& at, By by, const Tensor& means, const LanguageModelConfig& c) {
-  if (!means.defined()) return at.head ? without({at.layer, *at.head}, by) : without_heads_of(at.layer, by);
-  const Tensor layer = means.select(0, at.layer);
+Edit switched_off(const Place& at, By by, const Contexts& contexts) {
+  if (contexts.empty()) return at.head ? without({at.layer, *at.head}, by) : without_heads_of(at.layer, by);
+  const Tensor& layer = contexts[static_cast<std::size_t>(at.layer)];
   if (at.head) return without({at.layer, *at.head}, layer.select(0, *at.head));
-  return without_heads_of(at.layer, layer.slice(0, 0, c.heads_of(at.layer)));
+  return without_heads_of(at.layer, layer);
 }
 
 }  // namespace
@@ -89,11 +89,13 @@ void add_edit_flags(Verb& verb, EditFlags& flags) {
                   "What a head gives that is switched off:\n"
                   "zero     nothing\n"
                   "mean     its mean over the text, or over --mean-of\n"
-                  "uniform  what it gives when it looks everywhere alike")
-      .one_of({"zero", "mean", "uniform"});
+                  "uniform  what it gives when it looks everywhere alike\n"
+                  "text     what it gives in the text of --from")
+      .one_of({"zero", "mean", "uniform", "text"});
   const Option& mean_of =
       verb.add_option("--mean-of TEXT…", flags.mean_of, "The mean is over these texts, with --by mean.");
   verb.add_option("--mean-of-file FILE…", flags.mean_of_files, "The same, each text from a file.").not_beside(mean_of);
+  verb.add_option("--from TEXT", flags.from, "The text of --by text, which has as many tokens.");
   verb.add_option("--scale LAYER.HEAD=FACTOR…", flags.scales, "Multiply what a head gives.");
   verb.add_option("--weights LAYER.HEAD=NAME…", flags.weights,
                   "A head's weights: uniform, previous (the token before), or none.");
@@ -103,12 +105,12 @@ void add_edit_flags(Verb& verb, EditFlags& flags) {
   verb.add_option("--step NAME=X…", flags.steps, "Multiply a step, by its name in a trace: h.0.attn.context=0.5.");
 }
 
-Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_t tokens, const Tensor& means) {
+Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_t tokens, const Contexts& contexts) {
   Edits edits;
   const By by = by_named(flags.by);
   if (!flags.without.empty()) {
     for (const std::string& part : split(flags.without, ',')) {
-      edits.push_back(switched_off(place_of(part, "--without", c, false), by, means, c));
+      edits.push_back(switched_off(place_of(part, "--without", c, false), by, contexts));
     }
   }
   if (!flags.keep_only.empty()) {
@@ -117,7 +119,7 @@ Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_
       const Place at = place_of(part, "--keep-only", c, true);
       kept.push_back({at.layer, *at.head});
     }
-    edits = means.defined() ? keep_only(kept, c, means) : keep_only(kept, c, by);
+    edits = contexts.empty() ? keep_only(kept, c, by) : keep_only(kept, c, contexts);
   }
   for (const std::string& text : flags.scales) {
     const auto [place, factor] = sides(text, "--scale", "1.2=0.5");

@@ -15,15 +15,16 @@
 namespace attn::tool {
 
 struct EditFlags {
-  std::string without, keep_only, by = "zero", skip;
+  std::string without, keep_only, by = "zero", from, skip;
   std::vector<std::string> scales, weights, steps, mean_of, mean_of_files;
   std::int64_t hide = 0;
 };
 void add_edit_flags(Verb& verb, EditFlags& flags);
 
-// Throws Error (argument) for what is not there; layers, heads and tokens count from 1. `means`: of other texts, as
-// mean_contexts() has them; undefined: none are given.
-Edits edits_of(const EditFlags& flags, const LanguageModelConfig& config, std::int64_t tokens, const Tensor& means);
+// Throws Error (argument) for what is not there; layers, heads and tokens count from 1. `contexts`: of other texts;
+// empty: none are given.
+Edits edits_of(const EditFlags& flags, const LanguageModelConfig& config, std::int64_t tokens,
+               const Contexts& contexts);
 By by_named(const std::string& name);
 
 // A model and the text that it reads.

@@ -75,7 +75,7 @@ void tell_largest(Found& found, const Reading& one, const Tensor& matrix, const 
                   const How& how) {
   Table table{{"head", what}};
   if (how) table.front().emplace_back();
-  for (const auto [l, h] : largest(matrix, most, one.lm().config())) {
+  for (const auto [l, h] : largest(matrix, most, one.model->config())) {
     table.push_back({name_of(l, h), signed_text(matrix.at({l, h}))});
     if (how) table.back().push_back(how(l, h));
   }
