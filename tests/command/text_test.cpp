@@ -104,6 +104,8 @@ TEST_F(Text, IsWalkedThroughByDemo) {
   for (const char* part : {"\"My dog likes cats.\"", "5 words", "scores of \"dog\"", "x_2 · W_query", "# cats"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
+  EXPECT_EQ(out_of("attn demo --text 'My dog likes cats.'"), text);
+  refused("attn demo hi --text ho", 2, {"--text"});
   EXPECT_THAT(out_of("attn demo hi"), HasSubstr("One word"));
   EXPECT_THAT(out_of("attn demo \"$(printf 'a\\033[2Jb c')\""), testing::Not(HasSubstr("\033[2J")));
   refused("attn demo ''", 2, {"1 to 16 words; found 0"});

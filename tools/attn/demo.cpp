@@ -201,8 +201,10 @@ class Demo {
 
 void define_demo(Verb& verb, int&) {
   const auto text = std::make_shared<std::optional<std::string>>();
-  verb.add_option("TEXT", *text, formatted("A text of up to {} words to walk through.", kMostWords))
-      .default_is("the six words of the notebooks");
+  const Option& words =
+      verb.add_option("TEXT", *text, formatted("A text of up to {} words to walk through.", kMostWords))
+          .default_is("the six words of the notebooks");
+  verb.add_option("--text TEXT", *text, "The same, as in the other verbs.").not_beside(words);
   verb.notes("Colours are used on a terminal. With NO_COLOR=1, or into a pipe, the text is plain.");
   verb.examples(
       "attn demo\n"
