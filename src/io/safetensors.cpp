@@ -112,6 +112,13 @@ void write_safetensors(OutputFile& file, const NamedTensors& tensors) {
   }
 }
 
+std::string safetensors_bytes(const NamedTensors& tensors) {
+  std::string file = safetensors_start(tensors);
+  for (const std::size_t i : data_order(tensors))
+    file.append(as_text(elements_of(storable(tensors.tensors[i].second))));
+  return file;
+}
+
 void save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors) {
   OutputFile file(path, "save_safetensors");
   write_safetensors(file, tensors);

@@ -11,6 +11,7 @@ void write_npz(OutputFile& file, const NamedTensors& tensors);
 void write_safetensors(OutputFile& file, const NamedTensors& tensors);
 // Returns what stands before the elements. No tensor's memory is read for it.
 std::string safetensors_start(const NamedTensors& tensors);
+std::string safetensors_bytes(const NamedTensors& tensors);  // the whole file
 void write_csv(OutputFile& file, const Tensor& tensor);
 // In the format that the name of `path` asks for, as save_tensor().
 void write_tensor(OutputFile& file, const std::filesystem::path& path, const Tensor& tensor);

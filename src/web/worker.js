@@ -15,17 +15,37 @@ function openModel({ weights, config, tokenizer, tokenizerConfig }) {
   return { library, config, gguf, size: { ...size, longest: size.context, context, bytes: !gguf && !tokenizer } };
 }
 
+// The shards of a model as one file: their headers together, and their numbers one behind the other.
+async function joined(shards, index) {
+  const all = {}, data = [], wanted = new Set(Object.values(JSON.parse(index).weight_map ?? {})), missing = [...wanted].find((name) => !shards.some((shard) => shard.name === name));
+  if (missing || wanted.size !== shards.length) throw new LibraryError(`[page] expected the ${wanted.size} files that model.safetensors.index.json names; found ${missing ? `none named ${missing}` : `${shards.length}`}`);
+  let end = 0;
+  for (const shard of shards) {
+    const from = 8 + Number(new DataView(await shard.slice(0, 8).arrayBuffer()).getBigUint64(0, true)), { __metadata__, ...tensors } = JSON.parse(await shard.slice(8, from).text());
+    for (const [name, { data_offsets: [first, last], ...entry }] of Object.entries(tensors)) {
+      if (Object.hasOwn(all, name)) throw new LibraryError(`[page] expected every tensor once; found ${name} twice`);
+      all[name] = { ...entry, data_offsets: [first + end, last + end] };
+    }
+    data.push(shard.slice(from));
+    end += shard.size - from;
+  }
+  const header = new TextEncoder().encode(JSON.stringify(all));
+  return new File([BigUint64Array.of(BigInt(header.length)), header, ...data], `${wanted.size} shards`);
+}
+const inShards = (shards, index) => joined(shards, index).catch((error) => { throw error instanceof LibraryError ? error : new LibraryError(`[page] expected the shards of a model and their index; found ${error.message}`); });
+
 // The model among files from this computer, with the others that it needs; those that it has no use for are told.
 async function openFiles(files) {
   const left = [...files], take = (test) => { const at = left.findIndex(test); return at < 0 ? undefined : left.splice(at, 1)[0]; };
   const named = async (name) => (await take((file) => file.name === name)?.text()) ?? "";
-  const texts = { config: await named("config.json"), tokenizer: await named("tokenizer.json"), tokenizerConfig: await named("tokenizer_config.json") };
-  const isModel = ({ name }) => /\.(gguf|safetensors)$/i.test(name), models = left.filter(isModel), file = take(models.length ? isModel : () => left.length === 1);
-  if (!file || models.length > 1) throw new LibraryError(`[page] expected a model in one file, safetensors or GGUF; found ${models.map(({ name }) => name).join(" and ") || "none"}`);
+  const texts = { config: await named("config.json"), tokenizer: await named("tokenizer.json"), tokenizerConfig: await named("tokenizer_config.json") }, index = await named("model.safetensors.index.json");
+  const isModel = ({ name }) => /\.(gguf|safetensors)$/i.test(name), models = left.filter(isModel), sharded = index && models.length > 1;
+  const file = sharded ? await inShards(models, index) : take(models.length ? isModel : () => left.length === 1);
+  if (!file || (models.length > 1 && !sharded)) throw new LibraryError(`[page] expected a model in one file, safetensors or GGUF; found ${models.map(({ name }) => name).join(" and ") || "none"}`);
   const other = left.find(({ name }) => ["added_tokens.json", "special_tokens_map.json"].includes(name));
   if (other) throw new LibraryError(`[page] expected a tokenizer in a tokenizer.json alone; found ${other.name}; leave it out`);
   if (file.size >= 2 ** 31) throw new LibraryError(`[page] expected a model of less than 2.1 GB; found ${file.name} of ${(file.size / 1e9).toFixed(1)} GB`);
-  return { ...openModel({ ...texts, weights: new Uint8Array(await file.arrayBuffer()) }), name: file.name, left: left.map(({ name }) => name) };
+  return { ...openModel({ ...texts, weights: new Uint8Array(await file.arrayBuffer()) }), name: file.name, left: left.filter((one) => !sharded || !models.includes(one)).map(({ name }) => name) };
 }
 
 // The weights that a run has kept take the place of the model's, or its own again.

@@ -172,6 +172,35 @@ class LiveOwn(LivePage):
         self.assertIn("joined.gguf, a model from this computer: qwen2", page.text("#about"))
         self.compare(page, path, "Hello, 12 times")
 
+    def test_a_model_in_shards(self):
+        folder = self.folder / "shards"
+        shutil.copytree(MODELS / "qwen3", folder, dirs_exist_ok=True)
+        letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ .,!?\u0027-:;"
+        model = {"type": "BPE", "vocab": {c: i for i, c in enumerate(letters[:61])}, "merges": []}
+        (folder / "tokenizer.json").write_text(library.json.dumps({"version": "1.0", "added_tokens": [], "decoder": {"type": "ByteFallback"}, "model": model}))
+        shards = sorted(folder.glob("model-*.safetensors"))
+        others = [folder / name for name in ("model.safetensors.index.json", "config.json", "tokenizer.json")]
+        held = self.open("--live", "--model", folder, "--text", "You may copy")
+        page = self.live()
+        self.choose(page, *others, *shards)
+        self.settled(page)
+        self.assertIn("4 shards, a model from this computer: qwen3", page.text("#about"))
+        self.assertNotIn("Not read", page.text("#about"))
+        self.wait(held, "live.next !== undefined")
+        held.set("#live-text", "You may copy!")
+        self.settled(held)
+        for computed, text in ((page, "You may copy"), (held, "You may copy!")):
+            self.compare(computed, folder, text)
+        (folder / "cut.safetensors").write_bytes(b"\xff" * 40)
+        for files, told in {(*others, *shards[1:]): "none named model-00001-of-00004.safetensors", (*others, *shards, folder / "cut.safetensors"): "found 5"}.items():
+            page.run("said('')")
+            self.choose(page, *files)
+            self.wait(page, "document.getElementById('live-said').textContent.startsWith('[')")
+            self.assertIn(told, page.text("#live-said"))
+        shards[0].write_bytes(b"\xff" * 40)
+        self.choose(page, *others, *shards)
+        self.wait(page, "document.getElementById('live-said').textContent.startsWith('[page] expected the shards')")
+
     def test_layers_that_keep_a_state(self):
         model = self.trained("states", "--layers", 2, "--heads", 2, "--width", 16, "--mixer", "gated-delta")
         page = self.live()

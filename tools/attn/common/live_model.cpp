@@ -11,6 +11,8 @@
 #include "common/format.hpp"
 #include "io/file.hpp"
 #include "io/safetensors_header.hpp"
+#include "io/writers.hpp"
+#include "lm/stored_tensors.hpp"
 
 namespace attn::tool {
 namespace {
@@ -88,6 +90,19 @@ std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> places(const io::
   return all;
 }
 
+// The shards of a folder as one file.
+std::string joined_shards(const fs::path& folder, std::string_view who) {
+  io::NamedTensors all;
+  std::uint64_t bytes = 0;
+  for (const StoredTensor& tensor : stored_tensors(folder)) {
+    bytes += tensor.bytes;
+    if (bytes > kMost) not_live(who, "a model of at most 300 MB", "a larger one in " + io::source_name(folder));
+    const DType dtype = tensor.dtype == "BF16" ? DType::bf16 : tensor.dtype == "F16" ? DType::f16 : DType::f32;
+    all.tensors.emplace_back(tensor.name, tensor.load(dtype));
+  }
+  return io::safetensors_bytes(all);
+}
+
 }  // namespace
 
 void add_kept(const fs::path& path, LiveModel& model, std::string_view who) {
@@ -120,8 +135,10 @@ void add_kept(const fs::path& path, LiveModel& model, std::string_view who) {
 LiveModel live_model(const fs::path& path, const std::string& given, std::string_view who) {
   const bool folder = fs::is_directory(path), gguf = !folder && io::is_gguf(path);
   const fs::path weights = file_of(path);
-  if (!fs::exists(weights)) not_live(who, "a model in one file, model.safetensors", "none in " + io::source_name(path));
-  LiveModel model{.weights = read(weights, who)};
+  const bool sharded = folder && !fs::exists(weights);
+  if (sharded && !fs::exists(path / "model.safetensors.index.json"))
+    not_live(who, "model.safetensors, or the index of its shards", "neither in " + io::source_name(path));
+  LiveModel model{.weights = sharded ? joined_shards(path, who) : read(weights, who)};
   constexpr std::size_t exact = 7'500'000;
   model.in_bytes = !gguf && model.weights.size() > exact;
   if (model.in_bytes)
