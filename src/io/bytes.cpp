@@ -1,16 +1,39 @@
 #include "io/bytes.hpp"
 
 #include <algorithm>
+#include <cctype>
 
 #include "attn/error.hpp"
 #include "core/escape.hpp"
 
 namespace attn::io {
 
+namespace {
+
+// The text with each word that is a key replaced by the key of the file.
+std::string in_words_of(const KeyNames& names, std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto is_word = [&](std::size_t i) {
+      return std::isalnum(static_cast<unsigned char>(text[i])) || text[i] == '_';
+    };
+    std::size_t end = at;
+    while (end < text.size() && is_word(end)) ++end;
+    const std::string_view word = text.substr(at, end - at);
+    const auto own = names.find(word);
+    result.append(own == names.end() ? word : own->second);
+    if (end < text.size()) result += text[end];
+    at = end + 1;
+  }
+  return result;
+}
+
+}  // namespace
+
 void Origin::fail(std::string_view expected, std::string_view found, std::string_view hint) const {
   std::string where(found);
   if (!source.empty()) where.append(" in ").append(source);
-  throw Error(Error::Kind::data, op, expected, where, hint);
+  throw Error(Error::Kind::data, op, names ? in_words_of(*names, expected) : std::string(expected), where, hint);
 }
 
 std::string excerpt(std::string_view text) {

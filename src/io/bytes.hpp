@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,12 +17,17 @@ namespace attn::io {
 
 using Bytes = std::span<const std::byte>;
 
+// What a file calls the keys by which its values are read.
+using KeyNames = std::map<std::string, std::string, std::less<>>;
+
 // Who reads what, for messages.
 struct Origin {
   std::string_view op;      // "parse_npy"
   std::string_view source;  // a file's name, or another word for where the bytes came from
+  const KeyNames* names = nullptr;
 
-  // Throws Error (data): "[op] expected …; found … in source; hint".
+  // Throws Error (data): "[op] expected …; found … in source; hint". Keys in what was expected have the file's own
+  // names.
   [[noreturn]] void fail(std::string_view expected, std::string_view found, std::string_view hint = {}) const;
 };
 

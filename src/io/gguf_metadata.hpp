@@ -52,6 +52,9 @@ class GgufMetadata {
     if (list->empty()) origin_.fail("a value " + named(key), "an empty list");
     return list->front();
   }
+  std::string named(const std::string& key) const {
+    return key.starts_with("general.") || key.starts_with("tokenizer.") ? key : prefix_ + key;
+  }
   // A key that may only say what the rest of the file does.
   void require(const std::string& key, std::int64_t only) const {
     const std::int64_t found = whole(key, only);
@@ -86,15 +89,11 @@ class GgufMetadata {
     for (auto at = file_.metadata().lower_bound(beginning); at != file_.metadata().end(); ++at) {
       if (!at->first.starts_with(beginning)) break;
       if (asked_.contains(at->first)) continue;
-      require_passed_over(at->first.substr(beginning.size()), json_of(at->second), {passed_over}, origin_);
+      require_passed_over(at->first.substr(beginning.size()), json_of(at->second), {passed_over}, origin_, beginning);
     }
   }
 
  private:
-  std::string named(const std::string& key) const {
-    return key.starts_with("general.") || key.starts_with("tokenizer.") ? key : prefix_ + key;
-  }
-
   static JsonObject::Json json_of(const GgufValue& value) {
     return std::visit([](const auto& v) { return JsonObject::Json(v); }, value);
   }

@@ -94,17 +94,19 @@ nlohmann::json parse_json(std::string_view text, const nlohmann::json::parser_ca
 }
 
 void require_passed_over(std::string_view key, const JsonObject::Json& value,
-                         std::initializer_list<std::span<const PassedOver>> passed_over, const Origin& origin) {
+                         std::initializer_list<std::span<const PassedOver>> passed_over, const Origin& origin,
+                         const std::string& prefix) {
   for (const auto& some : passed_over) {
     const auto at = std::ranges::find_if(some, [&](const PassedOver& p) { return among(key, p.keys); });
     if (at == some.end()) continue;
     if (at->values.empty()) return;
     const auto values = JsonObject::Json::parse(at->values);
     if (std::ranges::find(values, value) != values.end()) return;
-    origin.fail(std::string(key) + " to be one of " + std::string(at->values) + ": " + std::string(at->reason),
-                shown(value));
+    origin.fail(
+        std::string(prefix).append(key) + " to be one of " + std::string(at->values) + ": " + std::string(at->reason),
+        shown(value));
   }
-  origin.fail("keys that attn reads, or that change nothing", excerpt(key) + ": " + shown(value),
+  origin.fail("keys that attn reads, or that change nothing", prefix + excerpt(key) + ": " + shown(value),
               "what it asks for would be passed over; remove it if the model is the same without it");
 }
 

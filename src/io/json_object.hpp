@@ -60,8 +60,9 @@ class JsonObject {
   mutable std::set<std::string, std::less<>> asked_;
 };
 
-// The reader's own check of a key that nobody asked for, which other formats share.
+// The reader's own check of a key that nobody asked for, which other formats share: a file may have it behind a prefix.
 void require_passed_over(std::string_view key, const JsonObject::Json& value,
-                         std::initializer_list<std::span<const PassedOver>> passed_over, const Origin& origin);
+                         std::initializer_list<std::span<const PassedOver>> passed_over, const Origin& origin,
+                         const std::string& prefix = {});
 
 }  // namespace attn::io

@@ -10,6 +10,7 @@
 #include "io/file.hpp"
 #include "io/json_object.hpp"
 #include "io/passed_over.hpp"
+#include "lm/config_readers.hpp"
 #include "lm/gguf_encoder.hpp"
 #include "lm/stored_tensors.hpp"
 
@@ -59,7 +60,10 @@ EncoderFiles open_folder(const files::path& folder) {
 }  // namespace
 
 EncoderConfig parse_encoder_config(std::string_view text, std::string_view source) {
-  const io::Origin origin{"parse_encoder_config", source};
+  return encoder_config_of(text, {"parse_encoder_config", source});
+}
+
+EncoderConfig encoder_config_of(std::string_view text, const io::Origin& origin) {
   const io::JsonObject json(text, origin);
   json.require("model_type", "bert");
   json.require("position_embedding_type", "absolute");

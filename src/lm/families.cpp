@@ -8,6 +8,7 @@
 #include "attn/pretrained.hpp"
 #include "io/json_object.hpp"
 #include "io/passed_over.hpp"
+#include "lm/config_readers.hpp"
 #include "lm/gpt_config_json.hpp"
 #include "lm/hybrid_family.hpp"
 #include "lm/latent_family.hpp"
@@ -346,7 +347,7 @@ constexpr const char *kWhole = "qwen3_5", *kTextPart = "qwen3_5_text";
 
 // Of a model that reads text and pictures the part that reads text, as transformers' Qwen3_5ForCausalLM takes it. What
 // tells of pictures is left out: their layers, and the ids in whose place they stand.
-Config text_part(const JsonObject& whole, std::string_view source) {
+Config text_part(const JsonObject& whole) {
   const Json* part = whole.find("text_config");
   if (!part || !part->is_object()) whole.wrong("text_config", "an object", part ? *part : Json());
   for (const char* const key : {"vision_config", "image_token_id", "video_token_id", "vision_start_token_id",
@@ -363,7 +364,7 @@ Config text_part(const JsonObject& whole, std::string_view source) {
     if (own != *tied) whole.wrong("tie_word_embeddings", "that of text_config, " + own.dump(), *tied);
   }
   whole.finish({kConfigPassedOver, kMoreConfigPassedOver});
-  return parse_language_model_config(told.dump(), source);
+  return language_model_config_of(told.dump(), whole.origin());
 }
 
 }  // namespace
@@ -375,7 +376,10 @@ std::vector<std::string> language_model_families() {
 }
 
 LanguageModelConfig parse_language_model_config(std::string_view text, std::string_view source) {
-  const io::Origin origin{kParse, source};
+  return language_model_config_of(text, {kParse, source});
+}
+
+LanguageModelConfig language_model_config_of(std::string_view text, const io::Origin& origin) {
   const JsonObject json(text, origin);
   const std::string name = json.text("model_type", json.find("n_embd") ? "gpt2" : "");
   if (name == "gpt2" || name == kHybrid) {
@@ -383,7 +387,7 @@ LanguageModelConfig parse_language_model_config(std::string_view text, std::stri
     config.json = std::string(text);
     return config;
   }
-  if (name == kWhole) return text_part(json, source);
+  if (name == kWhole) return text_part(json);
   const auto family = std::ranges::find_if(kFamilies, [&](const Family& f) { return name == f.name; });
   if (family == kFamilies.end()) {
     std::string known = "gpt2";

@@ -9,6 +9,7 @@
 #include "io/file.hpp"
 #include "io/gguf_metadata.hpp"
 #include "io/passed_over.hpp"
+#include "lm/config_readers.hpp"
 
 namespace attn {
 namespace {
@@ -95,7 +96,8 @@ EncoderConfig config_of(const Gguf& file, const GgufMetadata& metadata) {
   metadata.find(kPooling);
   metadata.finish(kPrefix, kEncoderPassedOver);
   metadata.finish("general.", kGgufGeneralPassedOver);
-  return parse_encoder_config(config.dump(2) + "\n", metadata.origin().source);
+  const io::KeyNames names = gguf_names(metadata);
+  return encoder_config_of(config.dump(2) + "\n", {kOp, metadata.origin().source, &names});
 }
 
 GgufMetadata metadata_of(const Gguf& file, std::string_view source) {

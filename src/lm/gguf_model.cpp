@@ -11,6 +11,7 @@
 #include "io/file.hpp"
 #include "io/gguf_metadata.hpp"
 #include "io/passed_over.hpp"
+#include "lm/config_readers.hpp"
 #include "lm/gguf_hybrid.hpp"
 
 namespace attn {
@@ -68,6 +69,53 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kLayerNa
 constexpr std::array<std::string_view, 3> kInTheConfig{"rope_freqs.weight", "rope_factors_short.weight",
                                                        "rope_factors_long.weight"};
 constexpr std::int64_t kMostListed = 4096;
+constexpr const char* kOp = "load_gguf";
+
+// A value of a config, and what it was made of.
+constexpr std::array<std::pair<const char*, const char*>, 43> kKeys{
+    {{"model_type", "general.architecture"},
+     {"vocab_size", "vocab_size"},
+     {"hidden_size", "embedding_length"},
+     {"intermediate_size", "feed_forward_length"},
+     {"num_hidden_layers", "block_count"},
+     {"max_position_embeddings", "context_length"},
+     {"num_attention_heads", "attention.head_count"},
+     {"num_key_value_heads", "attention.head_count_kv"},
+     {"head_dim", "attention.key_length"},
+     {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
+     {"layer_norm_eps", "attention.layer_norm_epsilon"},
+     {"type_vocab_size", "tokenizer.ggml.token_type_count"},
+     {"eos_token_id", "tokenizer.ggml.eos_token_id"},
+     {"rope_theta", "rope.freq_base"},
+     {"theta", "rope.freq_base"},
+     {"rope_local_base_freq", "rope.freq_base_swa"},
+     {"partial_rotary_factor", "rope.dimension_count"},
+     {"rope_scaling", "rope.scaling"},
+     {"rope_parameters", "rope.scaling"},
+     {"rope_type", "rope.scaling.type"},
+     {"factor", "rope.scaling.factor"},
+     {"attention_factor", "rope.scaling.attn_factor"},
+     {"original_max_position_embeddings", "rope.scaling.original_context_length"},
+     {"sliding_window", "attention.sliding_window"},
+     {"layer_types", "attention.sliding_window_pattern"},
+     {"query_pre_attn_scalar", "attention.key_length"},
+     {"attn_logit_softcapping", "attn_logit_softcapping"},
+     {"final_logit_softcapping", "final_logit_softcapping"},
+     {"embedding_multiplier", "embedding_scale"},
+     {"residual_multiplier", "residual_scale"},
+     {"attention_multiplier", "attention.scale"},
+     {"logits_scaling", "logit_scale"},
+     {"q_lora_rank", "attention.q_lora_rank"},
+     {"kv_lora_rank", "attention.kv_lora_rank"},
+     {"qk_rope_head_dim", "rope.dimension_count"},
+     {"qk_nope_head_dim", "attention.key_length"},
+     {"v_head_dim", "attention.value_length"},
+     {"linear_num_key_heads", "ssm.group_count"},
+     {"linear_num_value_heads", "ssm.time_step_rank"},
+     {"linear_key_head_dim", "ssm.state_size"},
+     {"linear_value_head_dim", "ssm.inner_size"},
+     {"linear_conv_kernel_dim", "ssm.conv_kernel"},
+     {"full_attention_interval", "full_attention_interval"}}};
 
 const Architecture& architecture_of(const GgufMetadata& metadata) {
   const std::string name = metadata.text("general.architecture");
@@ -343,13 +391,20 @@ bool is_ahead(std::string_view name, const Architecture& a, const LanguageModelC
 
 }  // namespace
 
+io::KeyNames gguf_names(const GgufMetadata& metadata) {
+  io::KeyNames names;
+  for (const auto& [ours, theirs] : kKeys) names.emplace(ours, metadata.named(theirs));
+  return names;
+}
+
 PretrainedFiles open_gguf_model(const std::shared_ptr<const Gguf>& file, const std::string& source) {
-  GgufMetadata metadata(*file, {"load_gguf", source});
+  GgufMetadata metadata(*file, {kOp, source});
   const Architecture& a = architecture_of(metadata);
   metadata.set_prefix(std::string(a.name) + ".");
   PretrainedFiles files;
   files.format = "gguf";
-  files.config = parse_language_model_config(config_of(*file, metadata, a).dump(2) + "\n", source);
+  const io::KeyNames names = gguf_names(metadata);
+  files.config = language_model_config_of(config_of(*file, metadata, a).dump(2) + "\n", {kOp, source, &names});
   for (const GgufTensor& tensor : file->tensors()) {
     if (std::ranges::find(kInTheConfig, tensor.name) != kInTheConfig.end()) continue;
     if (is_ahead(tensor.name, a, files.config)) continue;

@@ -1,6 +1,8 @@
 // A released model whose numbers are absurd is refused before memory is taken for them, or it computes.
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 
 #include "attn/generate.hpp"
 #include "core/memory_limit.hpp"
@@ -15,7 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kAbsurd[] = {0, -1, std::int64_t{1} << 31, std::numeric_limits<std::int64_t>::max()};
 
 // Loads and computes with and without a cache, or throws Error. True when it was loaded.
-bool loads_or_refuses(const fs::path& path) {
+bool loads_or_refuses(const fs::path& path, std::string* refusal = nullptr) {
   const MemoryLimit limit(512);
   try {
     LanguageModel model = load_language_model(path);
@@ -28,6 +30,7 @@ bool loads_or_refuses(const fs::path& path) {
     return true;
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("expected "));
+    if (refusal) *refusal = error.what();
     return false;
   }
 }
@@ -76,8 +79,31 @@ class AbsurdGguf : public testing::TestWithParam<const char*> {
  protected:
   bool loads(const GgufBytes& file) {
     std::ofstream(folder_ / "x.gguf", std::ios::binary) << file.str();
-    return loads_or_refuses(folder_ / "x.gguf");
+    std::string refusal;
+    const bool is_loaded = loads_or_refuses(folder_ / "x.gguf", &refusal);
+    for (const std::string& word : words(refusal)) {
+      EXPECT_FALSE(keys_.contains(word)) << word << " is a key of config.json, which this file has not: " << refusal;
+    }
+    return is_loaded;
   }
+
+  static std::vector<std::string> words(const std::string& text) {
+    const std::regex word("[A-Za-z0-9_.]+");
+    return {std::sregex_token_iterator(text.begin(), text.end(), word), {}};
+  }
+  // Of all families, but for those that are words of English, too.
+  static std::set<std::string> keys_of_configs() {
+    std::set<std::string> keys{"original_max_position_embeddings", "rope_local_base_freq", "sliding_window"};
+    for (const std::string& family : families()) {
+      const Json config = Json::parse(read(kData / family / "config.json"));
+      for (const auto& [key, value] : config.items()) {
+        if (key.find('_') != key.npos) keys.insert(key);
+      }
+    }
+    return keys;
+  }
+
+  const std::set<std::string> keys_ = keys_of_configs();
 
   const GgufBytes file_{read(kData / "gguf" / (std::string(GetParam()) + ".gguf"))};
   const Folder folder_;
@@ -86,7 +112,7 @@ class AbsurdGguf : public testing::TestWithParam<const char*> {
 TEST_P(AbsurdGguf, NumbersOfTheMetadata) {
   std::vector<std::string> keys{"general.alignment"};
   for (const auto& [key, value] : file_.metadata) {
-    if (std::holds_alternative<std::int64_t>(value)) keys.push_back(key);
+    if (std::holds_alternative<std::int64_t>(value) || std::holds_alternative<double>(value)) keys.push_back(key);
   }
   const auto architecture = std::get<std::string>(file_.metadata.at("general.architecture"));
   for (const char* key : {"attention.key_length", "rope.dimension_count", "rope.scaling.original_context_length",
@@ -98,7 +124,8 @@ TEST_P(AbsurdGguf, NumbersOfTheMetadata) {
     for (const std::int64_t number : kAbsurd) {
       SCOPED_TRACE(key + " = " + std::to_string(number));
       GgufBytes changed = file_;
-      changed.metadata[key] = number;
+      io::GgufValue& value = changed.metadata[key];
+      value = std::holds_alternative<double>(value) ? io::GgufValue(static_cast<double>(number)) : number;
       refused += !loads(changed);
     }
   }
