@@ -133,6 +133,8 @@ class Tree:
         shutil.copytree(self.source / "python" / "attn", package)
         for module in (self.build / "python").glob("_attn*.so"):
             shutil.copy(module, package)
+        (package / "bin").mkdir()
+        shutil.copy(self.build / "attn", package / "bin")
         return True
 
     def runs(self, program: str, unit: str, first: list[str] | None = None) -> tuple[bool, str]:
