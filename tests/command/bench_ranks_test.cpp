@@ -13,7 +13,7 @@ class BenchOnRanks : public Command {
 };
 
 TEST_F(BenchOnRanks, TellsWhereTheTimeGoes) {
-  write("rows.txt", "forward 1,2,64,16 f32\ntraining 1,4/2,60,16 bf16 causal\n");
+  write("rows.txt", "forward 1,2,64,16 f32\ntraining 1,4/2,60,16/8 bf16 causal\n");
   std::istringstream lines(out_of(on(2, "--scheme ring --json")));
   std::vector<json> rows;
   for (std::string line; std::getline(lines, line);) rows.push_back(json::parse(line));
@@ -31,7 +31,7 @@ TEST_F(BenchOnRanks, TellsWhereTheTimeGoes) {
   EXPECT_GE(rows[0]["bytes"], 2 * 2 * 32 * 16 * 4);
   EXPECT_LE(rows[0]["bytes"], 2 * 2 * 32 * 16 * 4 + 4000);
   EXPECT_EQ(rows[0]["operations"], 4.0 * 2 * 64 * 64 * 16);
-  EXPECT_EQ(rows[1]["operations"], 3.5 * 4.0 * 4 * 60 * 60 / 2 * 16);
+  EXPECT_EQ(rows[1]["operations"], 3.5 * 2.0 * 4 * 60 * 60 / 2 * (16 + 8));
   const std::string text = out_of(on(3, "--scheme ulysses"));
   EXPECT_THAT(text, HasSubstr("3 ranks"));
   EXPECT_THAT(text, HasSubstr("ulysses"));

@@ -1,5 +1,6 @@
 // attn bench: what it times, what it tells, and what it refuses. No test depends on how fast anything is.
 #include <algorithm>
+#include <regex>
 #include <sstream>
 #include <vector>
 
@@ -212,6 +213,12 @@ TEST_F(SlowBench, TableFitsEightyColumns) {
   for (std::string line; std::getline(text, line);) {
     const auto columns = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; });
     EXPECT_LE(columns, 80) << line;
+  }
+  const std::regex time("([0-9.]+) (?:µs|ms|s)\\b");  // of three digits, or of four where it is rounded up
+  for (std::sregex_iterator at(ran.out.begin(), ran.out.end(), time), end; at != end; ++at) {
+    const std::string number = (*at)[1];
+    const auto digits = std::ranges::count_if(number, [](char c) { return c != '.'; });
+    EXPECT_TRUE(digits == 3 || digits == 4) << number << "\n" << ran.out;
   }
 }
 

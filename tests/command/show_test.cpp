@@ -74,6 +74,22 @@ TEST_F(Show, TokensStandBesideRowsThatFit) {
   EXPECT_THAT(out_of("attn explain multihead --d-out 8 --rope"), HasSubstr("0.1008]\n  becomes [0.5696"));
 }
 
+// A section that is left out, or written twice, would break their numbers.
+TEST_F(Show, SectionsOfEveryModuleFollowEachOther) {
+  for (const char* module : {"simple", "average", "self-v1", "self-v2", "head", "causal", "heads", "multihead", "cross",
+                             "linear", "delta", "gated-delta", "latent"}) {
+    for (const char* query : {"1", "2", "6"}) {
+      const std::string line = "attn explain " + std::string(module) + " --query " + query;
+      int sections = 0;
+      for (const std::string& each : lines_of(out_of(line))) {
+        if (!std::regex_search(each, std::regex(R"(^\d+\. )"))) continue;
+        EXPECT_TRUE(each.starts_with(std::to_string(++sections) + ". ")) << line << ": " << each;
+      }
+      EXPECT_GT(sections, 3) << line;
+    }
+  }
+}
+
 TEST_F(Show, TablesFitTheTerminalAndNamesAreWhole) {
   const std::string whole = "context_vecs with the mask that the notebook";
   EXPECT_THAT(out_of("attn check"), HasSubstr(whole));

@@ -3,11 +3,13 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "attn/io.hpp"
 #include "io/helpers.hpp"
+#include "io/output_folder.hpp"
 
 namespace attn::test {
 namespace {
@@ -33,6 +35,24 @@ TEST_F(Output, RefusesALinkIntoAFolderThatIsNotThere) {
   link("missing/target", "link");
   expect_error(Error::Kind::file, {"link", "No such file"}, [&] { io::save_text(path("link"), "new"); });
   EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+}
+
+TEST_F(Output, LeavesNothingOfAFolderThatCannotBeOpened) {
+  const int next = open("/dev/null", O_RDONLY);
+  close(next);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);  // a folder can be made, and not be opened
+  std::string error;
+  try {
+    io::OutputFolder folder(path("new"), "test");
+  } catch (const Error& thrown) {
+    error = thrown.what();
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(error, testing::HasSubstr("no access"));
+  EXPECT_TRUE(std::filesystem::is_empty(path("")));
 }
 
 TEST_F(Output, RefusesACircleOfLinks) {
