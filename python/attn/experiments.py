@@ -7,7 +7,7 @@ import os
 from attn import _attn
 from attn._module_input import refuse
 from attn.encoders import Encoder
-from attn.language_models import LanguageModel, load
+from attn.language_models import LanguageModel, _listed, load
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ def _head(head: Any, or_layer: bool = False) -> list[int]:
 
 def _encode(subject: Any, tokenizer: Any, text: str | Sequence[int], special: bool) -> list[int]:
     if not isinstance(text, str):
-        return [int(i) for i in text]
+        return _listed(text, "experiment")
     if tokenizer is None:
         return subject.encode(text) if isinstance(subject, _attn.Encoder) else subject.encode(text, special)
     return list(tokenizer.encode(text, add_special_tokens=special))

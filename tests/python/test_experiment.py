@@ -238,6 +238,12 @@ def test_what_is_no_head_is_refused(model, wrong):
     assert e.without((1,)).loss() == e.without(1).loss()
 
 
+@pytest.mark.parametrize("ids", [[1.5, 2.0], np.array([[1, 2]]), None, [["a", "b"]]])
+def test_what_are_no_ids_is_refused(model, ids):
+    with pytest.raises((TypeError, ValueError), match=r"\[experiment\] expected"):
+        attn.experiment(model, ids)
+
+
 def test_kept_models_are_in_the_order_of_their_steps(tmp_path):
     for name in ("m", "m.step-10", "m.step-9", "m.step-09", "m.step-x", "m.step-", "m.step--5", "n.step-1", "m.step-3.training"):
         (tmp_path / f"{name}.safetensors").touch()
