@@ -196,6 +196,7 @@ class Reader {
                                                            {"always", Splitter::Prepend::always}};
     const auto at = schemes.find(scheme);
     if (at == schemes.end()) unknown("prepend_scheme", scheme);
+    if (old == "never" && scheme != old) json.wrong("prepend_scheme", "never, as add_prefix_space is false", scheme);
     d_.splitters.push_back({.kind = Splitter::Kind::metaspace, .prepend = at->second});
     if (!json.flag("split", true)) return;
     d_.splitters.push_back({.pattern = std::make_shared<const Regex>(Regex::literal(kBlank)),

@@ -227,6 +227,10 @@ TEST(TokenizerFiles, PartsThatAreNotKnownAreRefusedByName) {
   const std::string gpt2 = json_of("gpt2"), qwen = json_of("qwen"), gemma = json_of("gemma"),
                     llama2 = json_of("llama2");
   expect_refused(replaced(gpt2, "\"type\":\"BPE\"", "\"type\":\"Unigram\""), "Unigram");
+  nlohmann::json two = nlohmann::json::parse(gpt2);  // as the package refuses it
+  two["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}};
+  two["pre_tokenizer"]["add_prefix_space"] = false;
+  expect_refused(two.dump(), "prepend_scheme to be never");
   expect_refused(replaced(qwen, "\"type\":\"NFC\"", "\"type\":\"NFKC\""), "NFKC");
   expect_refused(replaced(qwen, "\"type\":\"Split\"", "\"type\":\"UnicodeScripts\""), "UnicodeScripts");
   expect_refused(replaced(qwen, "\\\\p{N}|", "\\\\p{Greek}|"), "\\p{Greek}");
