@@ -225,6 +225,18 @@ def test_the_functions_of_transformers(torch, family, tokens):
             assert (got - want).abs().max() <= limit * max(1, want.abs().max()), i
 
 
+def test_packed_sequences_are_alone_in_the_delta_rule(torch):
+    given = tensors(torch, torch.float32, t=14)
+    state = given.pop("initial_state")
+    qkvgb = [x.detach()[:1].transpose(1, 2) for x in given.values()]
+    states = state.detach()[:1].repeat(2, 1, 1, 1) * torch.tensor([1.0, 2.0])[:, None, None, None]
+    packed = attn.torch.gated_delta_rule(*qkvgb, initial_state=states, output_final_state=True, cu_seqlens=[0, 5, 14])
+    alone = [attn.torch.gated_delta_rule(*(x[:, begin:end] for x in qkvgb), initial_state=states[n : n + 1], output_final_state=True)
+             for n, (begin, end) in enumerate([(0, 5), (5, 14)])]  # fmt: skip
+    torch.testing.assert_close(packed[0], torch.cat([output for output, _ in alone], 1))
+    torch.testing.assert_close(packed[1], torch.cat([last for _, last in alone]))
+
+
 @pytest.mark.parametrize("name", ["LinearAttention", "DeltaNet", "GatedDeltaNet"])
 def test_modules(name):
     attn.manual_seed(3)

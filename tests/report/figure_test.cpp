@@ -389,6 +389,14 @@ TEST(Lines, OfOneQueryLeaveTheOthersOut) {
   EXPECT_THROW(fig::lines(some_weights(), {.query = -1}), Error);
 }
 
+TEST(Lines, NamesOfBothSidesStandAboveTheirTokens) {
+  std::map<std::string, double> y;
+  for (const Element& e : Document(fig::lines(some_weights(), {.tokens = {"a", "b", "c"}})).all("text"))
+    y[e.text] = e.number("y");
+  EXPECT_EQ(y.at("queries"), y.at("keys"));
+  EXPECT_LT(y.at("keys") + 5, y.at("a"));
+}
+
 TEST(Lines, AreAsStrongAsTheWeight) {
   const Document d(fig::lines(some_weights(), {.tokens = {"a", "b", "c"}}));
   std::map<std::string, double> strength;
