@@ -129,8 +129,9 @@ TEST_F(SlowBench, RatesFollowFromTheTime) {
       "forward  1,1,4,2          f32 window=1\n"  // 1 + 2 + 2 + 2 keys
       "linear   3,4,5            f32\n"
       "decode   1,2,1/64,8       bf16 none\n"
-      "module   2,8,4,2          f32 causal\n");
-  ASSERT_EQ(found.size(), 8u);
+      "module   2,8,4,2          f32 causal\n"
+      "cache    1,2,3/64,8       f16 causal-br\n");  // 62, 63 and 64 keys
+  ASSERT_EQ(found.size(), 9u);
   const double forward = 4.0 * 2 * 8 * 8 * 4;
   const double expected[] = {2.0 * 2 * 4 * 6 * 10 * 24,
                              forward / 2,
@@ -139,7 +140,8 @@ TEST_F(SlowBench, RatesFollowFromTheTime) {
                              4.0 * 7 * 2,
                              2.0 * 3 * 4 * 5,
                              4.0 * 2 * 64 * 8,
-                             4 * 2.0 * 2 * 8 * 4 * 4 + 4.0 * 2 * 8 * 8 * 4 / 2};
+                             4 * 2.0 * 2 * 8 * 4 * 4 + 4.0 * 2 * 8 * 8 * 4 / 2,
+                             4.0 * 2 * (62 + 63 + 64) * 8};
   for (std::size_t i = 0; i < found.size(); ++i) {
     EXPECT_NEAR(operations(found[i]) / expected[i], 1, 1e-9) << found[i];
     const char* rate = found[i]["bound"] == "read" ? "gbps" : "gflops";
