@@ -147,7 +147,6 @@ TEST_F(Verbs, ALatentsFlagsAreItsOwn) {
            {"run latent --no-out-proj", "--no-out-proj"},
            {"run latent --layer-order kqv", "no layer_order"},
            {"run latent --d-out 3", "a number of heads that divides d_out"},
-           {"report latent --live", "another module for a page that computes"},
            {"run latent --latent 1000000000000", "lower --d-out, --heads or the latents"}}) {
     const Ran ran = run("attn " + line);
     EXPECT_NE(ran.status, 0) << line;

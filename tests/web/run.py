@@ -245,7 +245,7 @@ class Web(unittest.TestCase):
             self.assertEqual(self.page.run(f"it.encode({json.dumps(sample)})"), expected, path)
 
     def test_normal_forms(self):
-        """By the page's own functions. Its Unicode is newer than that of the tokenizers package, whose tables lack some marks."""
+        """By the page's own functions, whose Unicode is newer than that of the tokenizers package."""
         native = door.Door()
         for kind in ("NFC", "NFD"):
             described = {"version": "1.0", "added_tokens": [], "normalizer": {"type": kind}, "decoder": {"type": "ByteFallback"},
@@ -256,13 +256,10 @@ class Web(unittest.TestCase):
             mine, theirs = encoded("\ufeffe\u0301o\u0323\u0302\u1112\u1161\u11ab\ufb01 \u1ea5\u212b")
             self.assertEqual(mine, theirs)
             self.assertEqual(bytes(mine).decode(), unicodedata.normalize(kind, "\ufeffe\u0301o\u0323\u0302\u1112\u1161\u11ab\ufb01 \u1ea5\u212b"))
-            others = 0
             for first in range(0x80, 0x30000, 0x1000):
-                text = "".join(f"a\u0323\u0307{chr(c)} " for c in range(first, first + 0x1000) if not 0xD800 <= c < 0xE000)
+                text = "".join(f"a\u0323\u0307{chr(c)}\u0334{chr(c)}\u0307 " for c in range(first, first + 0x1000) if not 0xD800 <= c < 0xE000)
                 mine, theirs = encoded(text)
-                if mine != theirs:
-                    others += sum(a != b for a, b in zip(bytes(mine).split(b" "), bytes(theirs).split(b" "), strict=True))
-            self.assertLess(others, 150)
+                self.assertEqual(bytes(mine).split(b" "), bytes(theirs).split(b" "))
 
 
 unittest.main(verbosity=2)

@@ -24,7 +24,7 @@ class LivePage(ReportTest):
         self.wait(page, "Boolean(document.getElementById('masks'))")
         return page
 
-    def wait(self, page, condition, seconds=30):
+    def wait(self, page, condition, seconds=120):
         """Until the page has what it was asked for."""
         deadline = time.monotonic() + seconds
         while not page.run(condition):
