@@ -57,17 +57,17 @@ TEST_P(Fused, GradientsEqualTheComposedSteps) {
     const AttentionGradient expected =
         attention_backward(g.to(DType::f64), in.q.to(DType::f64), in.k.to(DType::f64), in.v.to(DType::f64), in.options);
     const double close = 8 * tolerance(GetParam());
-    expect_close(found.q, expected.q, close, "dq");
-    expect_close(found.k, expected.k, close, "dk");
+    expect_close(found.q, expected.q, close, "dq", 1);
+    expect_close(found.k, expected.k, close, "dk", 1);
     expect_close(found.v, expected.v, close, "dv");
     if (in.options.mask.bias.defined()) {
       // Each element is a sum over what the bias was broadcast to, of terms that cancel.
       const auto terms =
           static_cast<double>(s.b * s.hq * s.tq * s.tk / std::max<std::int64_t>(expected.bias.numel(), 1));
-      expect_close(found.bias, expected.bias, close * std::sqrt(std::max(terms, 1.0)), "dbias");
+      expect_close(found.bias, expected.bias, close * std::sqrt(std::max(terms, 1.0)), "dbias", 1);
     }
     if (in.options.sinks.defined()) {
-      expect_close(found.sinks, expected.sinks, close * std::sqrt(static_cast<double>(s.b * s.tq)), "dsinks");
+      expect_close(found.sinks, expected.sinks, close * std::sqrt(static_cast<double>(s.b * s.tq)), "dsinks", 1);
     }
   });
 }
@@ -241,8 +241,8 @@ TEST(Philox, FusedGradientIsOfItsMask) {
                               same = attention_backward(g, in.q, in.k, in.v, two.by_mask),
                               exact = attention_backward(wide(g), wide(in.q), wide(in.k), wide(in.v), two.by_mask);
       EXPECT_TRUE(identical(found.q, same.q) && identical(found.k, same.k) && identical(found.v, same.v));
-      expect_close(found.q, exact.q, 8 * tolerance(dtype), "dq");
-      expect_close(found.k, exact.k, 8 * tolerance(dtype), "dk");
+      expect_close(found.q, exact.q, 8 * tolerance(dtype), "dq", 1);
+      expect_close(found.k, exact.k, 8 * tolerance(dtype), "dk", 1);
       expect_close(found.v, exact.v, 8 * tolerance(dtype), "dv");
     });
   }

@@ -53,8 +53,8 @@ TEST(LargeNumbers, ABiasPastTheRangeDoesNotShowWhatAScoreFunctionHides) {
     const auto grad_of = [&](const AttentionOptions& o) { return attention_backward(in[3], in[0], in[1], in[2], o); };
     const AttentionGradient found = grad_of(options), expected = grad_of(plain);
     const double most = dtype == DType::f32 ? 1e-5 : 0.05;
-    expect_close(found.q, expected.q, most, "dq");
-    expect_close(found.k, expected.k, most, "dk");
+    expect_close(found.q, expected.q, most, "dq", 1);
+    expect_close(found.k, expected.k, most, "dk", 1);
     expect_close(found.v, expected.v, most, "dv");
     // The same by distance: a query's own key and those behind it are in bucket 0, and the function hides these.
     AttentionOptions by_distance = plain;
@@ -245,10 +245,10 @@ TEST(LargeNumbers, GiveFloat64sGradient) {
     const AttentionGradient found = attention_backward(g, q, k, v, options);
     const auto wide = [](const Tensor& t) { return t.to(DType::f64); };
     const AttentionGradient wanted = attention_backward(wide(g), wide(q), wide(k), wide(v), options);
-    expect_close(found.q, wanted.q.to(DType::f32), 1e-5, "dq");
-    expect_close(found.k, wanted.k.to(DType::f32), 1e-5, "dk");
+    expect_close(found.q, wanted.q.to(DType::f32), 1e-5, "dq", 1);
+    expect_close(found.k, wanted.k.to(DType::f32), 1e-5, "dk", 1);
     expect_close(found.v, wanted.v.to(DType::f32), 1e-5, "dv");
-    if (options.mask.bias.defined()) expect_close(found.bias, wanted.bias, 1e-5, "dbias");
+    if (options.mask.bias.defined()) expect_close(found.bias, wanted.bias, 1e-5, "dbias", 1);
   });
 }
 

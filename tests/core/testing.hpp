@@ -127,11 +127,13 @@ inline Tensor scattered(std::mt19937& rng, const Tensor& t) {
   return view;
 }
 
-// |found - expected| <= tolerance · max(1, largest |expected|); infinities and NaN must be the same.
-inline void expect_close(const Tensor& found, const Tensor& expected, double tolerance, const std::string& what) {
+// |found - expected| <= tolerance · largest |expected|, or of `terms`, the size of what cancels, where sums may be 0;
+// infinities and NaN must be the same.
+inline void expect_close(const Tensor& found, const Tensor& expected, double tolerance, const std::string& what,
+                         double terms = 0) {
   ASSERT_EQ(found.shape().str(), expected.shape().str()) << what;
   const auto a = values(found), b = values(expected);
-  double largest = 1;
+  double largest = terms;
   for (const double x : b) largest = std::isfinite(x) ? std::fmax(largest, std::fabs(x)) : largest;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
@@ -189,7 +191,7 @@ inline void expect_gradient(const Tensor& gradient, const Tensor& x, const std::
     flat.set({i}, kept);
     differences.push_back((above - below) / (up - down));
   }
-  expect_close(gradient, tensor(differences, x.shape()), tolerance, what);
+  expect_close(gradient, tensor(differences, x.shape()), tolerance, what, 1);
 }
 
 }  // namespace attn::test

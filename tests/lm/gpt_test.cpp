@@ -135,7 +135,7 @@ TEST(Gpt, LowerPrecisionsAreNearAndRepeat) {
     EXPECT_NEAR(got.loss, exact.loss, tolerance);
     EXPECT_EQ(got.loss, again.loss);
     for (std::size_t i = 0; i < exact.grads.size(); ++i) {
-      expect_close(got.grads[i], exact.grads[i], tolerance, std::string(name(precision)) + " " + std::to_string(i));
+      expect_close(got.grads[i], exact.grads[i], tolerance, std::string(name(precision)) + " " + std::to_string(i), 1);
       EXPECT_TRUE(identical(got.grads[i], again.grads[i]));
     }
   }
@@ -159,7 +159,7 @@ TEST(Gpt, LossInPartsIsTheLoss) {
   model.zero_grad();
   model.backward(logits);
   const auto all = model.parameters();
-  for (std::size_t i = 0; i < all.size(); ++i) expect_close(grads[i], all[i]->grad, 1e-6, all[i]->name);
+  for (std::size_t i = 0; i < all.size(); ++i) expect_close(grads[i], all[i]->grad, 1e-6, all[i]->name, 1);
 }
 
 TEST(Gpt, FactorsOfBackwardAddUp) {
@@ -174,7 +174,7 @@ TEST(Gpt, FactorsOfBackwardAddUp) {
     return all;
   };
   const auto whole = grads({1}), halves = grads({0.5, 0.5});
-  for (std::size_t i = 0; i < whole.size(); ++i) expect_close(halves[i], whole[i], 1e-7, std::to_string(i));
+  for (std::size_t i = 0; i < whole.size(); ++i) expect_close(halves[i], whole[i], 1e-7, std::to_string(i), 1);
 }
 
 // Three batches with 5, 2 and 0 targets, each weighed by its share of all: the gradients of one batch of the three.
@@ -207,7 +207,7 @@ TEST(Gpt, BatchesWithUnequalTargetsAddUpToOne) {
   EXPECT_NEAR(loss, whole_loss, 1e-6);
   const std::vector<Tensor> parts = gradients();
   for (std::size_t i = 0; i < whole.size(); ++i) {
-    expect_close(parts[i], whole[i], 2e-7, model.parameters()[i]->name);
+    expect_close(parts[i], whole[i], 2e-7, model.parameters()[i]->name, 1);
   }
   model.evaluate(ids.slice(0, 1, 2), targets.slice(0, 1, 2));
   EXPECT_EQ(model.target_count(), 2);
