@@ -9,9 +9,10 @@
 
 namespace attn::tool {
 
-// The files of a model, safetensors or GGUF, its shards as one, and of its tokenizer, as attn reads them at `path`, or the
-// tokenizer at `given`. Past 7.5 MB, with which a page would have more than 10 MB, float32 matrices of safetensors are
-// in 8 bits. Throws Error (argument), in the name of `who`, for a model whose tokenizer is not a tokenizer.json, and more than 300 MB.
+// The files of a model, safetensors or GGUF, its shards as one, and of its tokenizer, as attn reads them at `path`, or
+// the tokenizer at `given`. Past 7.5 MB, with which a page would have more than 10 MB, float32 matrices of safetensors
+// are in 8 bits. Throws Error (argument), in the name of `who`, for a model whose tokenizer is not a tokenizer.json,
+// and more than 300 MB.
 LiveModel live_model(const std::filesystem::path& path, const std::string& given, std::string_view who);
 
 // Adds the weights of the models that a run of attn train has kept beside the one at `path`, in 8 bits where all of

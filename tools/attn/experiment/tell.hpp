@@ -25,12 +25,12 @@ void draw_matrix(Found& found, const Tensor& matrix, const char* rows, const cha
 void draw_heads(Found& found, const Tensor& matrix, const char* what);        // (layers, heads), from 0 on
 void draw_differences(Found& found, const Tensor& matrix, const char* what);  // the same, with 0 in the middle
 
-// The cells (layer, head) of largest magnitude, NaN first, and the same as a table. `how`, where it is given, tells in a
-// last column what a cell is.
+// The cells (layer, head) of largest magnitude, NaN first, and the same as a table. `how`, where it is given, tells in
+// a last column what a cell is.
 std::vector<HeadAt> largest(const Tensor& matrix, std::size_t most, const LanguageModelConfig& config);
 using How = std::function<std::string(std::int64_t layer, std::int64_t head)>;
-void tell_largest(Found& found, const Reading& one, const Tensor& matrix, const std::string& what,
-                  std::size_t most = 8, const How& how = {});
+void tell_largest(Found& found, const Reading& one, const Tensor& matrix, const std::string& what, std::size_t most = 8,
+                  const How& how = {});
 
 // TransformerLens's scores on the text, read twice. Throws Error (argument) for a text that is too short or too long.
 HeadScores scores_of(const Reading& one, const Edits& edits);
