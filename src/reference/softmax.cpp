@@ -24,14 +24,10 @@ auto max_of(const Row& row) {
   return most;
 }
 
-// Scores become weights; log Σ exp(score).
+// Scores become weights; log Σ exp(score). In a row that is masked throughout both follow from the sum, which is 0.
 template <class W>
 ATTN_FOR_EACH_PROCESSOR W softmax_of(std::span<W> row) {
   const W most = max_of(row);
-  if (most == -INFINITY) {
-    std::fill(row.begin(), row.end(), 0);  // every key is masked
-    return most;
-  }
   constexpr int masked = -1;  // which no exponential is
   for (W& x : row) x = x == -INFINITY ? masked : std::exp(x - most);
   W sum = 0;
