@@ -38,6 +38,9 @@ TEST_F(Output, RefusesALinkIntoAFolderThatIsNotThere) {
 }
 
 TEST_F(Output, LeavesNothingOfAFolderThatCannotBeOpened) {
+#if defined(ATTN_SANITIZED)
+  GTEST_SKIP() << "the sanitizer that looks at virtual calls opens files of its own";
+#endif
   const int next = open("/dev/null", O_RDONLY);
   close(next);
   rlimit before{};
