@@ -45,7 +45,9 @@ void bind_steps(nb::module_& m) {
   bind_two(m, "weighted_sum", ref::weighted_sum, "Weights (…, tq, tk) · values (…, tk, dv).");
   bind_one(m, "normalise_by_sum", ref::normalise_by_sum, "x / Σx over the last dimension.");
   bind_one(m, "softmax_naive", ref::softmax_naive, "exp(x) / Σ exp(x): overflows where x is large.");
-  bind_one(m, "softmax", ref::softmax, "exp(x - max) / Σ over the last dimension; a row of -inf gives zeros.");
+  bind_one(
+      m, "softmax", [](const Tensor& x) { return ref::softmax(x); },
+      "exp(x - max) / Σ over the last dimension; a row of -inf gives zeros.");
   m.def(
       "dropout",
       [](nb::handle weights, nb::handle keep, double p) {
