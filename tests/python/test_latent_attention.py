@@ -77,9 +77,9 @@ def test_the_steps_and_the_words():
     text = str(attn.explain(module, x, query=3, head=1))
     assert "a cache has 14 numbers of a token; the keys and values of its 3 heads are 45" in text
     assert text.count(" = [" + ", ".join(f"{v:.4f}" for v in steps["context"][1, 3][:3])) == 2  # both forms
-    assert "So a cache keeps" in str(attn.report(module, x))
-    with pytest.raises(ValueError, match="another module for a page that computes"):
-        attn.report(module, x, live=True)
+    page = str(attn.report(module, x))
+    assert "So a cache keeps" in page
+    assert len(str(attn.report(module, x, live=True))) > len(page) + 100_000  # the library
 
 
 def test_what_does_not_fit_is_named():
