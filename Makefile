@@ -55,10 +55,10 @@ mpi-test: dependencies mpi-dependencies  ## attention and training on 1 to 8 ran
 	@cmake --build --preset default --target test_mpi test_ranks
 	ctest --preset default -L mpi
 
-test-older: build  ## modules on processors without AVX-512, and without AVX, which qemu-user emulates
+test-older: build  ## the reference and modules on processors without AVX-512, and without AVX, which qemu-user emulates
 	@scripts/install-dependencies qemu-user
-	qemu-x86_64 -cpu Haswell build/default/tests/test_modules --gtest_brief=1
-	qemu-x86_64 -cpu Nehalem build/default/tests/test_modules --gtest_brief=1
+	for processor in Haswell Nehalem; do for tests in reference modules; do \
+	  qemu-x86_64 -cpu $$processor build/default/tests/test_$$tests --gtest_brief=1 || exit 1; done; done
 
 install-test: build  ## install to a temporary folder and use it by find_package and pkg-config
 	tests/install/run.sh build/default
