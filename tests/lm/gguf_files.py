@@ -160,9 +160,6 @@ def write_gguf(path, arch, model):
     writer.close()
 
 
-# The constants that llama.cpp has for this architecture, and the norm's, which it has in the latents, too.
-
-
 def write_bert_gguf(path, model):
     """The same encoder as llama.cpp's converter lays it out."""
     c, writer = model.config, gguf.GGUFWriter(path, "bert")
