@@ -7,6 +7,7 @@
 
 #include "attn/error.hpp"
 #include "attn/recurrent_parts.hpp"
+#include "core/processors.hpp"
 #include "core/rows.hpp"
 #include "kernels/targets.hpp"
 
@@ -112,6 +113,33 @@ struct Call {
   DType dtype = DType::f32;
 };
 
+template <class T>
+using Taps = T[kMostTaps][kChannels];
+
+// to_i += Σ_j weight_ji from_ji
+template <class T>
+ATTN_FOR_EACH_PROCESSOR void add_taps(const Taps<T>& weight, const std::array<const T*, kMostTaps>& from,
+                                      std::int64_t taps, std::int64_t n, T* to) {
+  for (std::int64_t j = 0; j < taps; ++j) {
+    const T* in = from[static_cast<std::size_t>(j)];
+    for (std::int64_t i = 0; i < n; ++i) to[i] += weight[j][i] * in[i];
+  }
+}
+
+// d_weight_ji += d_i in_ji, and d_in_ji += weight_ji d_i
+template <class T>
+ATTN_FOR_EACH_PROCESSOR void add_gradients(const T* d, const Taps<T>& weight, const std::array<const T*, kMostTaps>& in,
+                                           std::int64_t taps, std::int64_t n, Taps<double>& d_weight, double* d_bias,
+                                           const std::array<T*, kMostTaps>& d_in) {
+  for (std::int64_t i = 0; i < n; ++i) d_bias[i] += static_cast<double>(d[i]);
+  for (std::int64_t j = 0; j < taps; ++j) {
+    const T* x = in[static_cast<std::size_t>(j)];
+    T* dx = d_in[static_cast<std::size_t>(j)];
+    for (std::int64_t i = 0; i < n; ++i) d_weight[j][i] += static_cast<double>(d[i]) * static_cast<double>(x[i]);
+    for (std::int64_t i = 0; i < n; ++i) dx[i] += weight[j][i] * d[i];
+  }
+}
+
 // Some channels of one sequence.
 template <class T>
 struct Block {
@@ -140,16 +168,28 @@ struct Block {
   // The sum of token t, before silu.
   void sum(std::int64_t t, T* to) const {
     for (std::int64_t i = 0; i < count; ++i) to[i] = call.bias.defined() ? call.bias.data<T>()[first + i] : T(0);
-    for (std::int64_t j = 0; j < call.taps; ++j) {
-      const T* from = input(t - call.taps + 1 + j);
-      for (std::int64_t i = 0; i < count; ++i) to[i] += weight[j][i] * from[i];
-    }
+    add_taps<T>(weight, inputs(t), call.taps, count, to);
+  }
+
+  // A block's part of a row is short and the next one far away, so that no processor fetches it by itself.
+  void fetch(const Tensor& of, std::int64_t t) const {
+    constexpr std::int64_t ahead = 8, line = 64 / sizeof(T);
+    if (t + ahead >= sequence.tokens) return;
+    const T* next = row(of, t + ahead);
+    for (std::int64_t i = 0; i < count; i += line) __builtin_prefetch(next + i);
+  }
+
+  // Of each tap of token t.
+  std::array<const T*, kMostTaps> inputs(std::int64_t t) const {
+    std::array<const T*, kMostTaps> all{};
+    for (std::int64_t j = 0; j < call.taps; ++j) all[static_cast<std::size_t>(j)] = input(t - call.taps + 1 + j);
+    return all;
   }
 
   const Call& call;
   std::int64_t first, count;
   Sequence sequence{};
-  T weight[kMostTaps][kChannels], before[kMostTaps][kChannels];
+  Taps<T> weight, before;
 };
 
 void silu(double* x, std::int64_t n) {
@@ -183,6 +223,7 @@ void forward(const Call& call, const Tensor& output, const Tensor& state) {
       block.begin(each);
       for (std::int64_t t = 0; t < each.tokens; ++t) {
         T* to = block.row(output, t);
+        block.fetch(call.x, t), block.fetch(output, t);
         block.sum(t, to);
         if (call.silu) silu(to, count);
       }
@@ -202,24 +243,20 @@ template <class T>
 void backward(const Call& call, const Tensor& d_output, const Tensor& d_state, const Sums& to) {
   call.each_block([&](std::int64_t first, std::int64_t count) {
     Block<T> block(call, first, count);
-    double d_weight[kMostTaps][kChannels] = {}, d_bias[kChannels] = {};
+    Taps<double> d_weight = {};
+    double d_bias[kChannels] = {};
     for (const Sequence& each : call.all) {
       block.begin(each);
       T before[kMostTaps][kChannels] = {}, sum[kChannels], d[kChannels];
       const auto d_input = [&](std::int64_t t) { return t < 0 ? before[call.taps - 1 + t] : block.row(to.x, t); };
       for (std::int64_t t = 0; t < each.tokens; ++t) {
+        block.fetch(call.x, t), block.fetch(d_output, t), block.fetch(to.x, t);
         std::copy_n(block.row(d_output, t), count, d);
         if (call.silu) block.sum(t, sum), silu_backward(sum, d, count);
-        for (std::int64_t i = 0; i < count; ++i) d_bias[i] += static_cast<double>(d[i]);
-        for (std::int64_t j = 0; j < call.taps; ++j) {
-          const std::int64_t at = t - call.taps + 1 + j;
-          const T* in = block.input(at);
-          T* d_in = d_input(at);
-          for (std::int64_t i = 0; i < count; ++i) {
-            d_weight[j][i] += static_cast<double>(d[i]) * static_cast<double>(in[i]);
-            d_in[i] += block.weight[j][i] * d[i];
-          }
-        }
+        std::array<T*, kMostTaps> d_inputs{};
+        for (std::int64_t j = 0; j < call.taps; ++j)
+          d_inputs[static_cast<std::size_t>(j)] = d_input(t - call.taps + 1 + j);
+        add_gradients<T>(d, block.weight, block.inputs(t), call.taps, count, d_weight, d_bias, d_inputs);
       }
       for (std::int64_t j = 0; j + 1 < call.taps; ++j) {
         T* d_last = d_input(each.tokens - call.taps + 1 + j);
