@@ -1,6 +1,8 @@
 // softmax: scores become weights that sum to 1.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include "attn/reference.hpp"
 #include "core/processors.hpp"
@@ -16,23 +18,38 @@ auto sum_of(const Row& row) {
   return sum;
 }
 
-// The largest score, NaN if there is one.
-template <class Row>
-auto max_of(const Row& row) {
-  auto most = row[0];
-  for (const auto x : row) most = x > most || std::isnan(x) ? x : most;
-  return most;
+// The largest score, NaN if there is one. Of several at once, since each comparison waits for the one before.
+template <class W>
+ATTN_FOR_EACH_PROCESSOR W max_of(std::span<const W> row) {
+  constexpr std::size_t together = 16;
+  const auto larger = [](W x, W most) { return x > most || x != x ? x : most; };
+  std::array<W, together> most;
+  most.fill(row[0]);
+  std::size_t j = 0;
+  for (; j + together <= row.size(); j += together) {
+    for (std::size_t l = 0; l < together; ++l) most[l] = larger(row[j + l], most[l]);
+  }
+  for (; j < row.size(); ++j) most[0] = larger(row[j], most[0]);
+  return std::accumulate(most.begin(), most.end(), most[0], [&](W a, W b) { return larger(b, a); });
 }
 
 // Scores become weights; log Σ exp(score). In a row that is masked throughout both follow from the sum, which is 0.
 template <class W>
 ATTN_FOR_EACH_PROCESSOR W softmax_of(std::span<W> row) {
-  const W most = max_of(row);
+  const W most = max_of(std::span<const W>(row));
+  // Masked keys at a row's end, as a causal mask has them, take part in nothing.
+  std::size_t end = row.size();
+  while (end > 0 && row[end - 1] == -INFINITY) --end;
+  std::fill(row.begin() + static_cast<std::ptrdiff_t>(end), row.end(), W{0});
+  const std::span<W> seen = row.first(end);
   constexpr int masked = -1;  // which no exponential is
-  for (W& x : row) x = x == -INFINITY ? masked : std::exp(x - most);
+  for (W& x : seen) x = x == -INFINITY ? masked : std::exp(x - most);
   W sum = 0;
-  for (const W x : row) sum += x == masked ? 0 : x;
-  for (W& x : row) x = x == masked ? 0 : x / sum;  // in a row of NaN too
+  for (const W x : seen) sum += x == masked ? 0 : x;
+  for (W& x : seen) {
+    const W share = x / sum;
+    x = x == masked ? 0 : share;  // in a row of NaN too
+  }
   return most + std::log(sum);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attn/steps.hpp"
+#include "core/processors.hpp"
 
 namespace attn::report_page {
 namespace {
@@ -26,7 +27,7 @@ std::uint8_t byte_of(double share) {
 }
 
 // Effective weights have signs, and are shown by their size; -inf stays what it is.
-float size_of(float w) { return std::isinf(w) ? w : std::abs(w); }
+float size_of(float w) { return w == -INFINITY ? w : std::abs(w); }
 
 // A cell of a map: 0 to 251 on a square-root scale, and codes for what is no number; the page's data.js reads them.
 constexpr std::uint8_t kMasked = 252;
@@ -55,32 +56,50 @@ struct Pool {
   Comparison kept;  // of cells that are one weight
 };
 
+// Of the rows that become one row of cells, by the column: the largest weight, the largest finite one, and whether a
+// weight is kept. One column after the other has nothing to branch on.
+struct PooledRow {
+  std::vector<float> largest, finite;
+  std::vector<char> kept;
+};
+
+ATTN_FOR_EACH_PROCESSOR void add_row(PooledRow& columns, const float* row, const bool* keep) {
+  float *largest = columns.largest.data(), *finite = columns.finite.data();
+  char* kept = columns.kept.data();
+  const std::size_t n = columns.largest.size();
+  for (std::size_t j = 0; j < n; ++j) {
+    const float w = size_of(row[j]);
+    largest[j] = w > largest[j] || w != w ? w : largest[j];  // a NaN stays: nothing is larger
+    const float number = w < INFINITY ? w : 0;
+    finite[j] = number > finite[j] ? number : finite[j];
+  }
+  for (std::size_t j = 0; keep != nullptr && j < n; ++j) kept[j] = static_cast<char>(kept[j] | keep[j]);
+}
+
 // keep: of each weight, or empty.
 Pool pool(std::span<const float> weights, std::span<const bool> keep, std::int64_t queries, std::int64_t keys,
           std::int64_t factor) {
-  const auto columns = static_cast<std::size_t>((keys + factor - 1) / factor);
+  const auto n = static_cast<std::size_t>(keys), together = static_cast<std::size_t>(factor);
   Pool result;
   for (std::int64_t first = 0; first < queries; first += factor) {
-    std::vector<float> largest(columns, -INFINITY);
-    std::vector<char> kept(columns, keep.empty());
-    float most = 0;
+    PooledRow columns{std::vector<float>(n, -INFINITY), std::vector<float>(n), std::vector<char>(n, keep.empty())};
     for (std::int64_t i = first; i < std::min(first + factor, queries); ++i) {
-      auto from = static_cast<std::size_t>(i * keys);
-      for (std::size_t to = 0; to < columns; ++to) {
-        const auto end = std::min(from + static_cast<std::size_t>(factor), static_cast<std::size_t>((i + 1) * keys));
-        for (; from < end; ++from) {
-          const float w = size_of(weights[from]);
-          if (!keep.empty() && keep[from]) kept[to] = 1;
-          if (std::isnan(w) || w > largest[to]) largest[to] = w;  // a NaN stays: nothing is larger
-          if (std::isfinite(w)) most = std::max(most, w);
-        }
-      }
+      const auto at = static_cast<std::size_t>(i * keys);
+      add_row(columns, weights.data() + at, keep.empty() ? nullptr : keep.data() + at);
     }
-    for (std::size_t to = 0; to < columns; ++to) {
-      const bool hidden = kept[to] == 0 && largest[to] == 0;  // a masked key that has a weight is shown
-      result.cells.push_back(hidden ? kMasked : cell_byte(largest[to], most));
-      if (factor == 1 && !hidden && largest[to] >= 0 && std::isfinite(largest[to])) {
-        add_kept(result.kept, result.cells.back(), largest[to], most);
+    const float most = n == 0 ? 0 : *std::max_element(columns.finite.begin(), columns.finite.end());
+    for (std::size_t from = 0; from < n; from += together) {
+      float largest = -INFINITY;
+      bool kept = false;
+      for (std::size_t j = from; j < std::min(from + together, n); ++j) {
+        const float w = columns.largest[j];
+        if (std::isnan(w) || w > largest) largest = w;
+        kept = kept || columns.kept[j] != 0;
+      }
+      const bool hidden = !kept && largest == 0;  // a masked key that has a weight is shown
+      result.cells.push_back(hidden ? kMasked : cell_byte(largest, most));
+      if (factor == 1 && !hidden && largest >= 0 && std::isfinite(largest)) {
+        add_kept(result.kept, result.cells.back(), largest, most);
       }
     }
     result.most.push_back(most);
@@ -93,20 +112,41 @@ struct Top {
   std::vector<float> value;
 };
 
-void add_top(Top& top, std::span<const float> row, std::int64_t count) {
+constexpr std::size_t kRun = 64;
+
+ATTN_FOR_EACH_PROCESSOR bool any_above(const float* run, float least) {
+  bool any = false;
+  for (std::size_t j = 0; j < kRun; ++j) any |= size_of(run[j]) > least;
+  return any;
+}
+
+// The largest in their order, of equal ones the first; each finds its place among those before it.
+void add_top(Top& top, std::span<const float> row, std::size_t count) {
   constexpr std::uint16_t missing = 65535;
-  std::vector<std::uint32_t> order;
+  struct Ranked {
+    float rank;
+    std::uint32_t at;
+  };
+  std::vector<Ranked> kept;
+  kept.reserve(count);
   for (std::uint32_t j = 0; j < row.size(); ++j) {
-    if (row[j] != 0) order.push_back(j);
+    const bool skips = j % kRun == 0 && j + kRun <= row.size() && kept.size() == count;
+    if (skips && !any_above(row.data() + j, kept.back().rank)) {
+      j += kRun - 1;
+      continue;
+    }
+    const float size = size_of(row[j]);
+    if (size == 0 || (kept.size() == count && !(size > kept.back().rank))) continue;
+    const float rank = std::isnan(size) ? -INFINITY : size;
+    if (kept.size() < count) kept.emplace_back();
+    std::size_t at = kept.size() - 1;
+    for (; at > 0 && kept[at - 1].rank < rank; --at) kept[at] = kept[at - 1];
+    kept[at] = {rank, j};
   }
-  const auto kept = std::min(static_cast<std::size_t>(count), order.size());
-  const auto rank = [&](std::uint32_t j) { return std::isnan(row[j]) ? -INFINITY : size_of(row[j]); };
-  const auto larger = [&](std::uint32_t a, std::uint32_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; };
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(), larger);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-    const bool there = i < kept && row[order[i]] > 0;
-    top.index.push_back(there ? static_cast<std::uint16_t>(order[i]) : missing);
-    top.value.push_back(there ? row[order[i]] : 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool there = i < kept.size() && row[kept[i].at] > 0;
+    top.index.push_back(there ? static_cast<std::uint16_t>(kept[i].at) : missing);
+    top.value.push_back(there ? row[kept[i].at] : 0);
   }
 }
 
@@ -191,7 +231,7 @@ void pooled(Json& json, const Tensor& weights, const Tensor& keep, const Plan& p
     maps[static_cast<std::size_t>(head)] = pool(all, seen, queries, keys, factor);
     for (std::int64_t i = 0; i < queries; ++i) {
       const std::span row = all.subspan(static_cast<std::size_t>(i * keys), static_cast<std::size_t>(keys));
-      add_top(tops[static_cast<std::size_t>(head)], row, plan.top);
+      add_top(tops[static_cast<std::size_t>(head)], row, static_cast<std::size_t>(plan.top));
     }
   });
   std::vector<std::uint8_t> bytes;

@@ -1,6 +1,7 @@
 #include "report/html/health.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -8,7 +9,6 @@
 #include "attn/error.hpp"
 #include "attn/steps.hpp"
 #include "core/processors.hpp"
-#include "core/visit.hpp"
 #include "report/html/json.hpp"
 
 namespace attn::report_page {
@@ -51,6 +51,14 @@ class Head {
   Head(const Block& of, std::int64_t index)
       : block(of), head(index), queries_(of.weights().size(1)), keys_(of.weights().size(2)) {}
 
+  // All rows of a step of pairs, float64 where they are not float32: weights that leak are looked for in every one.
+  Tensor whole(std::string_view name) const {
+    const Tensor* step = recorded(block, name);
+    if (step == nullptr) return {};
+    const Tensor own = of_head(*step, head, block.weights().size(0));
+    return (own.dtype() == DType::f32 ? own : own.to(DType::f64)).contiguous();
+  }
+
   const Rows& operator()(std::string_view name) {
     const auto [at, is_new] = rows_.try_emplace(name);
     if (is_new) at->second = rows_of(name);
@@ -78,9 +86,7 @@ class Head {
     const Tensor* step = recorded(block, name);
     if (step == nullptr) return {};
     Tensor own = of_head(*step, head, block.weights().size(0));
-    // Sums of weights, and weights that leak, are looked for in every row.
-    if (find_step(name)->pairs() && name != "masked" && name != "weights" && name != "dropped")
-      own = own.slice(0, 0, checked());
+    if (find_step(name)->pairs()) own = own.slice(0, 0, checked());
     return {own.to(DType::f64).contiguous(), rounding(step->dtype()), own.size(-1)};
   }
 
@@ -114,18 +120,39 @@ double row_bound(std::int64_t n, const Rounding& rounds) {
   return 2 * rounds.unit + count * (sums + rounds.least);
 }
 
+// How many of n numbers are left without the zeros at their end?
+template <class T>
+std::int64_t without_last_zeros(const T* row, std::int64_t n) {
+  constexpr std::int64_t block = 32;
+  const auto is_zero = [row](std::int64_t end) {
+    std::int32_t count = 0;  // g++ makes vectors of a count
+    for (std::int64_t j = end - block; j < end; ++j) count += row[j] != 0;
+    return count == 0;
+  };
+  while (n >= block && is_zero(n)) n -= block;
+  while (n > 0 && row[n - 1] == 0) --n;
+  return n;
+}
+
 // Where a sink takes its part, the weights and it sum to 1; without the scores its weight is not known.
-void add_row_sums(Head& at, HeadHealth& health) {
-  if (at.block.find("mapped keys")) return;  // effective weights, which softmax did not make
-  const Rows& weights = at("weights");
+template <class T>
+void add_row_sums(const Head& at, const Tensor& weights, HeadHealth& health) {
+  const Rounding rounds = rounding(recorded(at.block, "weights")->dtype());
   for (std::int64_t i = 0; i < at.queries(); ++i) {
-    double sum = 0;
-    std::int64_t seen = 0;
-    for (std::int64_t j = 0; j < at.keys(); ++j) sum += weights[i][j], seen += weights[i][j] != 0;
+    const T* row = weights.data<T>() + i * at.keys();
+    const std::int64_t seen = without_last_zeros(row, at.keys());
     health.empty += seen == 0;
     if (seen == 0) continue;
-    health.sums.add(at.block.sinks.defined() ? std::max(sum, 1.0) : sum, 1, row_bound(at.keys(), weights.rounds));
+    double sum = 0;
+    for (std::int64_t j = 0; j < seen; ++j) sum += row[j];
+    health.sums.add(at.block.sinks.defined() ? std::max(sum, 1.0) : sum, 1, row_bound(at.keys(), rounds));
   }
+}
+
+void add_row_sums(const Head& at, HeadHealth& health) {
+  if (at.block.find("mapped keys")) return;  // effective weights, which softmax did not make
+  const Tensor weights = at.whole("weights");
+  weights.dtype() == DType::f32 ? add_row_sums<float>(at, weights, health) : add_row_sums<double>(at, weights, health);
 }
 
 // Scores that may be -inf on purpose.
@@ -133,31 +160,56 @@ bool may_forbid(std::string_view step) {
   return step == "scored" || step == "biased" || step == "relative" || step == "alibi" || step == "masked";
 }
 
+struct Specials {
+  std::int64_t nan = 0, plus = 0, minus = 0;
+};
+
+template <class T>
+ATTN_FOR_EACH_PROCESSOR Specials specials_of(const T* x, std::int64_t n) {
+  Specials found;
+  for (std::int64_t i = 0; i < n; ++i)
+    found.nan += x[i] != x[i], found.plus += x[i] == INFINITY, found.minus += x[i] == -INFINITY;
+  return found;
+}
+
 void add_special(const std::string& name, const Tensor& tensor, HeadHealth& health) {
-  const bool forbids = may_forbid(name);
-  const Tensor whole = tensor.contiguous();
-  visit(whole.dtype(), [&](auto zero) {
-    const auto* x = whole.data<decltype(zero)>();
-    for (std::int64_t i = 0; i < whole.numel(); ++i) {
-      const double value = to_double(x[i]);
-      if (std::isfinite(value)) continue;
-      health.nan += std::isnan(value);
-      health.inf += std::isinf(value) && !(value < 0 && forbids);
-    }
-  });
+  const Tensor whole = tensor.to(tensor.dtype() == DType::f64 ? DType::f64 : DType::f32).contiguous();
+  const Specials found = whole.dtype() == DType::f64 ? specials_of(whole.data<double>(), whole.numel())
+                                                     : specials_of(whole.data<float>(), whole.numel());
+  health.nan += found.nan;
+  health.inf += found.plus + (may_forbid(name) ? 0 : found.minus);
+}
+
+template <class T>
+ATTN_FOR_EACH_PROCESSOR bool leaks(const T* masked, const T* weights, std::int64_t n) {
+  bool any = false;
+  for (std::int64_t i = 0; i < n; ++i) any |= (masked[i] == -INFINITY) & (weights[i] != 0);
+  return any;
+}
+
+template <class T>
+double leak_of(const Tensor& masked, const Tensor& weights) {
+  const T *m = masked.data<T>(), *w = weights.data<T>();
+  double leak = 0;
+  if (!leaks(m, w, masked.numel())) return leak;
+  for (std::int64_t i = 0; i < masked.numel(); ++i) {
+    if (m[i] == -INFINITY) leak = std::max(leak, std::isnan(w[i]) ? INFINITY : std::abs(static_cast<double>(w[i])));
+  }
+  return leak;
 }
 
 // Weight on keys that the mask forbids, of what flows on: dropped where there is dropout.
-void add_leak(Head& at, HeadHealth& health) {
-  const Rows& masked = at("masked");
-  if (!masked) return;
+void add_leak(const Head& at, HeadHealth& health) {
+  const Tensor masked = at.whole("masked");
+  if (!masked.defined()) return;
   health.masked = true;
   for (const char* step : {"weights", "dropped"}) {
-    const Rows& weights = at(step);
-    for (std::int64_t i = 0; weights && i < at.queries() * at.keys(); ++i) {
-      if (masked[0][i] != -INFINITY) continue;
-      health.leak = std::max(health.leak, std::isnan(weights[0][i]) ? INFINITY : std::abs(weights[0][i]));
-    }
+    const Tensor weights = at.whole(step);
+    if (!weights.defined()) continue;
+    const bool narrow = masked.dtype() == DType::f32 && weights.dtype() == DType::f32;
+    const double leak =
+        narrow ? leak_of<float>(masked, weights) : leak_of<double>(masked.to(DType::f64), weights.to(DType::f64));
+    health.leak = std::max(health.leak, leak);
   }
 }
 
@@ -167,12 +219,24 @@ ATTN_FOR_EACH_PROCESSOR
 void add_products(Comparison& to, const double* found, const Rounding& rounds, std::int64_t n, const double* a,
                   const double* b, std::int64_t terms) {
   std::vector<double> sums(static_cast<std::size_t>(n)), sizes(sums.size());
+  std::vector<std::int64_t> some;
   for (std::int64_t c = 0; c < terms; ++c) {
-    if (a[c] == 0) continue;
+    if (a[c] != 0) some.push_back(c);
+  }
+  std::size_t next = 0;
+  for (; next + 4 <= some.size(); next += 4) {  // four terms in their order while a sum is in a register
+    const std::array<const double*, 4> x{b + some[next] * n, b + some[next + 1] * n, b + some[next + 2] * n,
+                                         b + some[next + 3] * n};
+    const std::array<double, 4> f{a[some[next]], a[some[next + 1]], a[some[next + 2]], a[some[next + 3]]};
     for (std::size_t j = 0; j < sums.size(); ++j) {
-      const double term = a[c] * b[c * n + static_cast<std::int64_t>(j)];
-      sums[j] += term, sizes[j] += std::abs(term);
+      const double t0 = f[0] * x[0][j], t1 = f[1] * x[1][j], t2 = f[2] * x[2][j], t3 = f[3] * x[3][j];
+      sums[j] = sums[j] + t0 + t1 + t2 + t3;
+      sizes[j] = sizes[j] + std::abs(t0) + std::abs(t1) + std::abs(t2) + std::abs(t3);
     }
+  }
+  for (; next < some.size(); ++next) {
+    const double *x = b + some[next] * n, factor = a[some[next]];
+    for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += factor * x[j], sizes[j] += std::abs(factor * x[j]);
   }
   for (std::size_t j = 0; j < sums.size(); ++j) {
     if (!std::isfinite(sums[j])) continue;
@@ -234,14 +298,15 @@ std::vector<double> softmax(const double* scores, std::int64_t n, double sink) {
   double most = sink, sum = 0;
   for (std::int64_t j = 0; j < n; ++j) {
     if (std::isnan(scores[j]) || scores[j] == INFINITY) return {};
-    most = std::max(most, scores[j]);
+    most = scores[j] > most ? scores[j] : most;
   }
   std::vector<double> weights(static_cast<std::size_t>(n), 0.0);
   if (most == -INFINITY) return weights;  // every key is masked
   for (std::int64_t j = 0; j < n; ++j) {
     if (scores[j] != -INFINITY) sum += weights[static_cast<std::size_t>(j)] = std::exp(scores[j] - most);
   }
-  for (double& w : weights) w /= sum + std::exp(sink - most);
+  sum += std::exp(sink - most);
+  for (double& w : weights) w /= sum;
   return weights;
 }
 
