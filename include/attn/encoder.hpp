@@ -1,6 +1,7 @@
 // An encoder, every token of which sees all of its text: BERT (Devlin et al. 2019), and vectors of sentences by it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -24,6 +25,8 @@ EncoderConfig parse_encoder_config(std::string_view json, std::string_view sourc
 
 // Which hidden states become the vector of a text: the mean of all tokens' (Reimers & Gurevych 2019), or the first's.
 enum class Pooling { mean, first };
+// Hidden states (t, width) → that vector (width), divided by its length where `normalised`.
+Tensor pool(const Tensor& hidden, Pooling pooling, bool normalised);
 
 // Parameters are named as in Hugging Face's BertModel, "encoder.layer.0.attention.self.query.weight". A trace records
 // the blocks' steps as "encoder.layer.0.attention.weights", ….
@@ -62,6 +65,9 @@ class Encoder : public Module {
 // architecture bert. What is beside the encoder (the pooler, heads for other tasks) is passed over. Throws Error as
 // load_language_model() does.
 Encoder load_encoder(const std::filesystem::path& path);
+// The same of the bytes of a safetensors file, which are there as long as the encoder is, and the text of its
+// config.json. `source` names it in messages.
+Encoder load_encoder(std::span<const std::byte> bytes, std::string_view config, std::string_view source);
 
 inline constexpr std::int64_t kNoLongest = std::numeric_limits<std::int64_t>::max();
 

@@ -49,6 +49,28 @@ void for_each_offset(const Shape& shape, const Shape& a, const Shape& b, F&& f) 
   }
 }
 
+// Copies `count` elements, each so many elements behind the one before, as numbers of another type.
+using CopyRow = void (*)(void* to, std::int64_t to_step, const void* from, std::int64_t from_step, std::int64_t count);
+
+template <class To, class From>
+void copy_row_of(void* to, std::int64_t to_step, const void* from, std::int64_t from_step, std::int64_t count) {
+  auto* out = static_cast<To*>(to);
+  const auto* in = static_cast<const From*>(from);
+  if (to_step != 1 || from_step != 1) {
+    for (std::int64_t i = 0; i < count; ++i) out[i * to_step] = converted<To>(in[i * from_step]);
+  } else if constexpr (std::is_same_v<To, From>) {
+    std::memmove(out, in, static_cast<std::size_t>(count) * sizeof(To));
+  } else {
+    std::transform(in, in + count, out, converted<To, From>);
+  }
+}
+
+CopyRow copy_row(DType to, DType from) {
+  return visit(to, [from](auto to_zero) {
+    return visit(from, [](auto from_zero) -> CopyRow { return copy_row_of<decltype(to_zero), decltype(from_zero)>; });
+  });
+}
+
 Error shape_error(const char* op, const std::string& expected, const std::string& found) {
   return {Error::Kind::shape, op, expected, found};
 }
@@ -276,34 +298,18 @@ void Tensor::copy_from(const Tensor& source) const {
   require_defined("copy_from");
   source.require_defined("copy_from");
   if (!(source.shape_ == shape_)) throw shape_error("copy_from", "a source of " + shape_.str(), source.shape_.str());
-  if (source.dtype_ == dtype_ && source.is_contiguous() && is_contiguous()) {
-    if (numel_ != 0) std::memmove(data_, source.data_, static_cast<std::size_t>(numel_) * size_of(dtype_));
-    return;
-  }
-  const std::size_t last = rank();
-  if (source.dtype_ == dtype_ && numel_ != 0 && strides_[last - 1] == 1 && source.strides_[last - 1] == 1) {
-    Shape rows = shape_;
-    rows.erase(last - 1);
-    const std::size_t element = size_of(dtype_), bytes = static_cast<std::size_t>(shape_[last - 1]) * element;
-    for_each_offset(rows, strides_, source.strides_, [&](std::int64_t o, std::int64_t i) {
-      const auto size = static_cast<std::int64_t>(element);
-      std::memmove(static_cast<std::byte*>(data_) + o * size, static_cast<std::byte*>(source.data_) + i * size, bytes);
-    });
-    return;
-  }
-  visit(dtype_, [&](auto to_zero) {
-    visit(source.dtype_, [&](auto from_zero) {
-      using To = decltype(to_zero);
-      using From = decltype(from_zero);
-      auto* out = static_cast<To*>(data_);
-      const auto* in = static_cast<const From*>(source.data_);
-      if (is_contiguous() && source.is_contiguous()) {
-        std::transform(in, in + numel_, out, converted<To, From>);
-        return;
-      }
-      for_each_offset(shape_, strides_, source.strides_,
-                      [&](std::int64_t o, std::int64_t i) { out[o] = converted<To>(in[i]); });
-    });
+  if (numel_ == 0) return;
+  const CopyRow copy = copy_row(dtype_, source.dtype_);
+  auto* out = static_cast<std::byte*>(data_);
+  const auto* in = static_cast<const std::byte*>(source.data_);
+  if (is_contiguous() && source.is_contiguous()) return copy(out, 1, in, 1, numel_);
+  const std::size_t last = rank() - 1;
+  Shape rows = shape_;
+  rows.erase(last);
+  const auto out_size = static_cast<std::int64_t>(size_of(dtype_)),
+             in_size = static_cast<std::int64_t>(size_of(source.dtype_));
+  for_each_offset(rows, strides_, source.strides_, [&](std::int64_t o, std::int64_t i) {
+    copy(out + o * out_size, strides_[last], in + i * in_size, source.strides_[last], shape_[last]);
   });
 }
 

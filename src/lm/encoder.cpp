@@ -19,8 +19,9 @@ Generator& lvalue(Generator&& rng) { return rng; }
 
 Tensor batched(const Tensor& ids) { return (ids.rank() == 2 ? ids : ids.unsqueeze(0)).contiguous(); }
 
-// The vector of hidden states (t, width).
-Tensor pooled(const Tensor& hidden, Pooling pooling, bool normalised) {
+}  // namespace
+
+Tensor pool(const Tensor& hidden, Pooling pooling, bool normalised) {
   const std::int64_t width = hidden.size(1);
   const Tensor vector = Tensor::empty({width});
   const std::int64_t rows = pooling == Pooling::mean ? hidden.size(0) : 1;
@@ -37,8 +38,6 @@ Tensor pooled(const Tensor& hidden, Pooling pooling, bool normalised) {
   if (normalised) scale_in_place(vector, 1 / std::max(std::sqrt(squares), least));
   return vector;
 }
-
-}  // namespace
 
 Encoder::Encoder(const EncoderConfig& config, Initial initial)
     : norm(config.model.norm, config.model.width, config.model.epsilon, kBertNames.norm),
@@ -138,7 +137,7 @@ void Encoder::embed_together(std::span<const std::vector<std::int64_t>> texts, P
   const Tensor y = hidden(vector(all, {1, tokens}), vector(places, {tokens}),
                           vector(starts, {static_cast<std::int64_t>(starts.size())}), nullptr);
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    vectors.push_back(pooled(y.select(0, 0).slice(0, starts[i], starts[i + 1]), pooling, normalised));
+    vectors.push_back(pool(y.select(0, 0).slice(0, starts[i], starts[i + 1]), pooling, normalised));
   }
 }
 

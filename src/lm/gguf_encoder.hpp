@@ -6,6 +6,7 @@
 
 #include "attn/encoder.hpp"
 #include "attn/pretrained.hpp"
+#include "io/bytes.hpp"
 
 namespace attn {
 
@@ -13,6 +14,11 @@ struct EncoderFiles {
   EncoderConfig config;
   std::vector<StoredTensor> tensors;
 };
+
+inline constexpr const char* kLoadEncoder = "load_encoder";  // in messages
+
+// Throws Error (data) where the tensors are not those that the config asks for.
+Encoder encoder_of(EncoderFiles files, const io::Origin& origin);
 
 EncoderFiles open_gguf_encoder(const std::filesystem::path& path);
 EmbeddingSettings gguf_embedding_settings(const std::filesystem::path& path);

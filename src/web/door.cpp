@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "attn/encoder.hpp"
 #include "attn/error.hpp"
 #include "attn/experiment.hpp"
 #include "attn/generate.hpp"
@@ -37,9 +38,10 @@ namespace {
 using report_page::Json;
 using Bytes = std::span<const std::byte>;
 
-// What is open: a language model with its tokenizer, or a module; and its last forward pass.
+// What is open: a language model or an encoder with its tokenizer, or a module; and its last forward pass.
 struct Page {
   std::unique_ptr<LanguageModel> model;
+  std::unique_ptr<Encoder> encoder;  // one of the two
   std::unique_ptr<Tokenizer> tokenizer = std::make_unique<ByteTokenizer>();
   std::unique_ptr<Module> module;
   bool crosses = false;  // the module takes a source
@@ -47,7 +49,7 @@ struct Page {
   std::unique_ptr<Decoder> decoder;  // of the model, which has read these ids
   std::vector<std::int64_t> read;
   std::vector<std::int64_t> ids, plain_ids;  // of the last pass, and of the last one without edits
-  Tensor logits, plain;                      // theirs, (tokens, vocab_size)
+  Tensor logits, plain;                      // theirs, (tokens, vocab_size); of an encoder the hidden states
   Tensor words;                              // of the last embedding
   report_page::Blocks blocks;                // the trace, put in order
   Tensor rows;                               // of the last attn_rows()
@@ -67,52 +69,18 @@ std::optional<DType> kept(int weights) {
   return dtypes[static_cast<std::size_t>(weights)];
 }
 
-std::string size_of_model() {
-  const LanguageModelConfig& c = model().config();
+std::string size_of(Module& model, const LanguageModelConfig& c, bool writes) {
   std::int64_t weights = 0;
-  for (const Parameter* p : model().parameters()) weights += p->value.numel();
+  for (const Parameter* p : model.parameters()) weights += p->value.numel();
   Json json;
   json.object().name("vocab").number(c.vocab_size).name("context").number(c.context_length);
   json.name("layers").number(std::int64_t{std::ssize(c.layers)}).name("heads").number(c.heads);
-  return json.name("weights").number(weights).name("family").text(c.family).end().str();
+  return json.name("weights").number(weights).name("family").text(c.family).name("writes").boolean(writes).end().str();
 }
 
-std::int64_t place(const io::JsonObject& json, const char* key) {
-  return static_cast<std::int64_t>(json.number(key, 0, 0, 0x1p53));
-}
-
-RotaryFrequencies turns(const io::JsonObject& json) {
-  RotaryFrequencies rope;
-  if (!json.find("invFreq") || !json.find("invFreq")->is_array()) json.wrong("invFreq", "a list", json.json());
-  for (const auto& rate : *json.find("invFreq")) {
-    if (!rate.is_number()) json.wrong("invFreq", "numbers", rate);
-    rope.inv_freq.push_back(rate.get<float>());
-  }
-  rope.attention_factor = json.number("factor", 1, -1e30, 1e30);
-  if (json.flag("interleaved", false)) rope.layout = RotaryLayout::interleaved;
-  return rope;
-}
-
-LatentSizes latent_sizes(const io::JsonObject& json) {
-  return {.query = place(json, "query"),
-          .latent = place(json, "latent"),
-          .plain = place(json, "plain"),
-          .rotary = place(json, "rotary"),
-          .value = place(json, "value")};
-}
-
-ModuleConfig module_config(const io::JsonObject& json) {
-  ModuleConfig c;
-  c.d_in = json.size("d_in", 0), c.d_out = json.size("d_out", 0);
-  c.num_heads = json.size("num_heads", 1), c.kv_heads = json.size("kv_heads", 0), c.head_dim = json.size("head_dim", 0);
-  c.window = place(json, "window"), c.context_length = place(json, "context_length");
-  c.qkv_bias = json.flag("qkv_bias", c.qkv_bias), c.out_bias = json.flag("out_bias", c.out_bias);
-  c.out_proj = json.flag("out_proj", c.out_proj), c.causal = json.flag("causal", c.causal);
-  c.softcap = json.number("softcap", 0, 0, 1e30), c.dropout = json.number("dropout", 0, 0, 1);
-  if (json.find("scale")) c.scale = json.number("scale", 1, -1e30, 1e30);
-  if (const auto* latents = json.find("latents")) c.latents = latent_sizes(io::JsonObject(*latents, json.origin()));
-  if (const auto* rope = json.find("rope")) c.rope = turns(io::JsonObject(*rope, json.origin()));
-  return c;
+// A file of an encoder has no config of its own, so that a text of one tells.
+bool is_encoder(std::string_view config) {
+  return !config.empty() && io::JsonObject(config, io::Origin{"page", "config.json"}).text("model_type", "") == "bert";
 }
 
 // One number of a step, or of a head of it, becomes another.
@@ -281,14 +249,20 @@ double loss(const Tensor& logits) {
   return mean_of(token_losses(logits, Tensor::from(std::span<const std::int64_t>(page().ids), {count})));
 }
 
+// Of the same text without edits, where it was read so.
+const Tensor& plain_logits() { return page().plain_ids == page().ids ? page().plain : page().logits; }
+
 std::string next_json(const Sampling& sampling, std::size_t most) {
-  const Tensor& plain = page().plain_ids == page().ids ? page().plain : page().logits;
+  const Tensor& plain = plain_logits();
   const std::vector<double> after = chances(page().logits, sampling), before = chances(plain, sampling);
   const auto larger = [&](std::size_t id) { return std::max(after[id], before[id]); };
   std::vector<std::size_t> order(after.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return larger(a) > larger(b); });
-  order.resize(std::min(order.size(), most));
+  most = std::min(most, order.size());
+  std::ranges::partial_sort(
+      order, order.begin() + static_cast<std::ptrdiff_t>(most),
+      [&](std::size_t a, std::size_t b) { return larger(a) != larger(b) ? larger(a) > larger(b) : a < b; });
+  order.resize(most);
   Json json;
   json.object().name("loss").number(loss(page().logits)).name("before").number(loss(plain)).name("tokens").array();
   for (const std::size_t id : order) {
@@ -311,11 +285,17 @@ void attn_delete(void* memory) { ::operator delete(memory); }
 const char* attn_open_model(const std::byte* bytes, std::size_t count, const char* config, int weights) {
   const std::string_view source = "the file";
   end_experiment();
+  page().decoder.reset(), page().read.clear(), page().plain_ids.clear();
+  page().trace = {}, page().logits = {}, page().plain = {};
+  if (is_encoder(config)) {
+    page().encoder = std::make_unique<Encoder>(load_encoder(Bytes(bytes, count), config, source));
+    page().model.reset();
+    return say(size_of(*page().encoder, page().encoder->config().model, false));
+  }
   page().model = std::make_unique<LanguageModel>(
       load_language_model(open_pretrained(Bytes(bytes, count), config, source), source, kept(weights)));
-  page().decoder.reset(), page().read.clear(), page().plain_ids.clear();
-  page().trace = {}, page().logits = {};
-  return say(size_of_model());
+  page().encoder.reset();
+  return say(size_of(model(), model().config(), true));
 }
 
 int attn_open_tokenizer(const char* json, const char* config, const std::byte* gguf, std::size_t count) {
@@ -364,9 +344,10 @@ void attn_run(const std::int32_t* ids, std::size_t count, const char* edits) {
   const std::vector<std::int64_t> wide(ids, ids + count);
   Trace steps;
   const Tensor text = Tensor::from(std::span(wide), {static_cast<std::int64_t>(count)});
-  const Tensor logits = edited_forward(model(), text, edits_of(edits), &steps);
-  steps.record("logits", logits);
   Page& now = page();
+  const Tensor logits = now.encoder ? edited_forward(*now.encoder, text, edits_of(edits), &steps)
+                                    : edited_forward(model(), text, edits_of(edits), &steps);
+  steps.record(now.encoder ? "hidden" : "logits", logits);
   now.trace = std::move(steps), now.ids = wide, now.logits = logits;
   if (std::string_view(edits) == "[]") now.plain_ids = wide, now.plain = logits;
 }
@@ -436,6 +417,20 @@ const float* attn_rows(const char* way, const float* numbers, std::size_t rows, 
                 : name == "sum"   ? reference::normalise_by_sum(given)
                                   : divided(given);
   return page().rows.data<float>();
+}
+
+const char* attn_cosine(const std::int32_t* other, std::size_t count, int first) {
+  if (!page().encoder || !page().logits.defined())
+    throw Error(Error::Kind::argument, "page", "a text that an encoder has read", "none");
+  const Pooling pooling = first != 0 ? Pooling::first : Pooling::mean;
+  const std::vector<std::vector<std::int64_t>> texts{{other, other + count}};
+  const Tensor second = page().encoder->embed(texts, pooling).select(0, 0);
+  const auto cosine = [&](const Tensor& hidden) {
+    return reference::matmul(pool(hidden, pooling, true).unsqueeze(0), second.unsqueeze(1)).at({0, 0});
+  };
+  Json json;
+  json.object().name("cosine").number(cosine(page().logits));
+  return say(json.name("before").number(cosine(plain_logits())).end().str());
 }
 
 const char* attn_next(double temperature, int top_k, double top_p, int most) {

@@ -27,7 +27,8 @@ void attn_delete(void* memory);
 
 // A language model of the bytes of a safetensors or GGUF file, with the text of its config.json, or an empty one where
 // the file has a config. `weights`: 0 keeps matrices in float32, 1 in bfloat16, 2 in int8, 3 as the file has them.
-// Returns its size, {"vocab": 256, "context": 64, "layers": 2, "heads": 4, "weights": 480000, "family": "gpt2"}.
+// Returns its size, {"vocab": 256, "context": 64, "layers": 2, "heads": 4, "weights": 480000, "family": "gpt2",
+// "writes": true}. With a config of the family bert it is an encoder, in float32, which does not write.
 const char* attn_open_model(const std::byte* bytes, std::size_t count, const char* config, int weights);
 // Its tokenizer: the texts of tokenizer.json and of tokenizer_config.json or an empty one, or the GGUF file itself;
 // with no text and no file each byte is a token. Returns how many tokens it has.
@@ -43,11 +44,15 @@ const char* attn_encode(const char* text);
 const char* attn_decode(const std::int32_t* ids, std::size_t count);  // the same of ids
 // Words as vectors of `width` numbers (attn/words.hpp): {"tokens": ["the", "cat"], "at": 65536}, at that address.
 const char* attn_embed(const char* text, int width);
-// All steps of a forward pass of a language model reading `count` ids, and the logits of each, with edits: a list of
+// All steps of a forward pass of a model reading `count` ids, and the logits of each, or hidden states, with edits: a
+// list of
 // {"step": "h.0.attn.scores", "head": 1, "row": 3, "column": 0, "value": 0.5}, numbers of steps that are replaced,
 // where a value may be "-inf", or "from" an earlier step, whose number at that place is taken, and of
 // {"layer": 0, "head": 1}, heads that are switched off. Without edits it is "[]".
 void attn_run(const std::int32_t* ids, std::size_t count, const char* edits);
+// The cosine between an encoder's vectors of the text that it read last and of other ids, and where that was with edits
+// what it is without: {"cosine": 0.5, "before": 0.75}. `first`: the vector of the first token, else the mean of all.
+const char* attn_cosine(const std::int32_t* other, std::size_t count, int first);
 // What follows `count` ids, without steps and edits: those that the last call of this read, too, are in a cache of keys
 // and values.
 void attn_read(const std::int32_t* ids, std::size_t count);

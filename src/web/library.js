@@ -95,6 +95,8 @@ class Library {
   effects(ids, edits = []) { return this.json("effects", Int32Array.from(ids), ids.length, JSON.stringify(edits)); }
   goOn(most) { return this.json("go_on", most); }
   patching(ids, other) { return this.json("patching", Int32Array.from(ids), ids.length, Int32Array.from(other), other.length); }
+  // Of an encoder: how near the text that was read is to other ids, by its vectors, and without edits.
+  cosine(other, first) { return this.json("cosine", Int32Array.from(other), other.length, Number(first)); }
   names(ids) { return this.json("names", Int32Array.from(ids), ids.length); }
   // Each row by itself, a way that attn_rows() of door.hpp names.
   rows(way, values, columns) { return this.floats(this.call("rows", way, Float32Array.from(values), values.length / columns, columns), values.length); }

@@ -5,7 +5,9 @@
 #include <string_view>
 
 #include "attn/experiment.hpp"
+#include "attn/modules.hpp"
 #include "attn/tokenizer.hpp"
+#include "io/json_object.hpp"
 
 namespace attn::web {
 
@@ -15,6 +17,9 @@ const Tokenizer& tokenizer();
 const char* say(std::string text);
 // Before another model takes the place of the one that it runs on.
 void end_experiment();
+// A whole number from 0 on, or 0 where there is none.
+std::int64_t place(const io::JsonObject& json, const char* key);
+ModuleConfig module_config(const io::JsonObject& json);
 // Of a list as attn_run() takes it.
 Edits edits_of(std::string_view text);
 

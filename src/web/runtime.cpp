@@ -31,8 +31,7 @@ double __wrap_strtod(const char* text, char** end) {  // NOLINT
   return attn_number(text);
 }
 
-// Likewise the texts of printf(), whose arguments lie one behind the other in memory; the C library's are 7 kB. What a
-// program says before it gives up is nowhere to be read.
+// Likewise the texts of printf(), whose arguments lie one behind the other in memory; the C library's are 7 kB.
 int __wrap_snprintf(char* to, std::size_t room, const char* format, ...) {  // NOLINT
   std::va_list arguments;
   va_start(arguments, format);
@@ -40,6 +39,12 @@ int __wrap_snprintf(char* to, std::size_t room, const char* format, ...) {  // N
   va_end(arguments);
   return length;
 }
+// Sines and cosines of angles of more than 1.6 million, whose remainders by pi are 2 kB of the C library: no rotary
+// position turns as far.
+int __wrap___rem_pio2_large(double*, double*, int, int, int) {  // NOLINT
+  attn_failed("[page] expected angles of at most 1,647,099 radians; found a larger one");
+}
+// What a program says before it gives up is nowhere to be read.
 int __wrap_vfprintf(std::FILE*, const char*, std::va_list) { return 0; }  // NOLINT
 
 }  // extern "C"

@@ -56,27 +56,34 @@ function hold(model, at) {
   Object.assign(model, { at, plain: undefined });
 }
 
-const said = (library, sampling) => { const drawn = library.draw(sampling); return { next: library.next(sampling), drawn, drawnToken: library.decode([drawn]).tokens[0] }; };
+// What follows a text, or of an encoder, which does not write, how near it is to another one.
+function said({ library, size }, { sampling, other, pooling }) {
+  if (!size.writes) return other ? { similar: library.cosine(library.encode(other).ids, pooling === "first") } : {};
+  const drawn = library.draw(sampling);
+  return { next: library.next(sampling), drawn, drawnToken: library.decode([drawn]).tokens[0] };
+}
 
 // What follows the ids of a text that goes on, and no steps: keys and values of all ids but the last are there already.
-function ahead({ library, size }, { number, ids, sampling }) {
-  const read = library.decode(ids.slice(-size.longest));
+function ahead(model, asked) {
+  const { library, size } = model, { number, ids } = asked, read = library.decode(ids.slice(-size.longest));
   library.read(read.ids);
-  return [{ number, ahead: true, ...read, ...said(library, sampling) }, []];
+  return [{ number, ahead: true, ...read, ...said(model, asked) }, []];
 }
 
 // `base`: the pass of this text without edits, where it was not read before.
 function answer(model, asked) {
   hold(model, asked.at);
   if (asked.ahead) return ahead(model, asked);
-  const { library, size } = model, { number, text, ids, edits, sampling, block } = asked;
+  const { library, size } = model, { number, text, ids, edits, block } = asked;
   let read = ids ? library.decode(ids) : library.encode(text), base;
   const cut = read.ids.length > size.context;
+  // An encoder reads a text between tokens that stand at its ends.
+  if (cut && !size.writes) throw new LibraryError(`[page] expected at most ${size.context} tokens, as this model takes; found ${read.ids.length}`);
   if (cut) read = library.decode(read.ids.slice(-size.context));
   if (edits.length && model.plain !== read.ids.join()) library.run(read.ids), base = library.blocks().blocks;
   library.run(read.ids, edits);
   model.plain = read.ids.join();
-  const follows = said(library, sampling), { blocks, health } = library.blocks();
+  const follows = said(model, asked), { blocks, health } = library.blocks();
   const shown = blocks[Math.min(block, blocks.length - 1)];
   shown.space = library.space(blocks.indexOf(shown));
   const numbers = [...blocks, ...base ?? []].flatMap(({ steps }) => steps.map((step) => step.values.buffer));
@@ -108,8 +115,8 @@ async function openOwn(asked) {
 
 // What names heads: the beginning of the text, read twice, as attn report reads it.
 function postNames({ number, names }) {
-  const { library, size: { context } } = opened, count = Math.min(64, Math.floor(context / 2), names.length);
-  if (count > 1) postMessage({ number, names: { ...library.names(names.slice(0, count)), count } });
+  const { library, size: { context, writes } } = opened, count = Math.min(64, Math.floor(context / 2), names.length);
+  if (writes && count > 1) postMessage({ number, names: { ...library.names(names.slice(0, count)), count } });
 }
 
 // One of the experiments of attn experiment, on the ids that were read; in patching `other` is the second text. Of many

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "attn/trace.hpp"
+#include "core/folder.hpp"
 #include "lm/helpers.hpp"
 
 namespace attn::test {
@@ -126,6 +127,16 @@ TEST(Encoder, ReadsTheFilesOfItsHeads) {
   io::save_safetensors(folder / "model.safetensors", file);
   const Tensor ids = *io::load(kBert / "golden.safetensors").find("ids");
   EXPECT_EQ(values(load_encoder(folder).forward(ids)), values(load_encoder(kBert).forward(ids)));
+}
+
+TEST(Encoder, IsReadFromBytes) {
+  const std::string weights = read(kBert / "model.safetensors"), config = read(kBert / "config.json");
+  const auto bytes = std::as_bytes(std::span(weights));
+  const Tensor ids = *io::load(kBert / "golden.safetensors").find("ids");
+  EXPECT_EQ(values(load_encoder(bytes, config, "memory").forward(ids)), values(load_encoder(kBert).forward(ids)));
+  expect_error(Kind::data, {"memory"}, [&] { load_encoder(bytes.first(bytes.size() / 2), config, "memory"); });
+  expect_error(Kind::data, {"config.json", "model_type"},
+               [&] { load_encoder(bytes, R"({"model_type": "gpt2"})", "memory"); });
 }
 
 TEST(Encoder, IsReadFromGguf) {

@@ -141,10 +141,9 @@ class LayerProgress {
   bool shown_;
 };
 
-// A page that computes shows every layer of a model that looks back.
-LiveModel live_to_hold(const Flags& flags, const TextModel& model, bool whole) {
+// A page that computes shows every layer.
+LiveModel live_to_hold(const Flags& flags, bool whole) {
   const auto wrong = [](const char* expected, const char* found) { refuse("--live", expected, found); };
-  if (!model.writes()) wrong("a model that continues texts", "an encoder");
   if (!whole) wrong("a page of all layers", "--layers");
   if (!flags.title.empty()) wrong("the text as the title", "--title");
   LiveModel held = live_model(flags.pictures.model, flags.pictures.tokenizer, "--live");
@@ -173,7 +172,7 @@ std::string model_page(const Verb& verb, const Flags& flags) {
         "negative; a map in 8 bits shows their size, and heads' names and scores are those of these weights.");
   }
   options.repeated_ids = read_twice(*text.model, text.ids);
-  if (flags.live) options.live = live_to_hold(flags, *text.model, chosen.empty());
+  if (flags.live) options.live = live_to_hold(flags, chosen.empty());
   if (flags.live) options.title = text.text;
   if (flags.live && options.live->in_bytes) options.notes.emplace_back(kInBytes);
   const std::int64_t count = chosen.empty() ? layers : std::ssize(chosen);

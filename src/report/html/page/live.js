@@ -2,7 +2,7 @@
 // off, and every panel follows. The library does it: a model's in a worker, a module's in module.js.
 
 const live = {
-  now: { text: report.title, ids: undefined, edits: [] }, past: [], asked: 0, shown: 0, labels: [], hash: "", notice: "",
+  now: { text: report.title, source: "", ids: undefined, edits: [] }, past: [], asked: 0, shown: 0, labels: [], hash: "", notice: "",
   mostAtOnce: 2e8,  // tokens times weights of a pass that takes a tenth of a second
   isModule: !document.getElementById("model"), number: (id) => Number(document.getElementById(id)?.value),
 };
@@ -85,8 +85,8 @@ function ask(change = {}, kind, more) {
   return live.isModule ? moduleAnswer() : askModel(more);
 }
 function askModel(more) {
-  const { text, ids, edits, at } = live.now;
-  live.worker.postMessage({ number: live.asked, text, ids, edits, at, block: state.block, ...more,
+  const { text, source, ids, edits, at } = live.now;
+  live.worker.postMessage({ number: live.asked, text, ids, edits, at, block: state.block, other: source, pooling: document.getElementById("live-pooling").value, ...more,
     sampling: { temperature: live.number("temperature"), topK: live.number("top-k"), topP: live.number("top-p"), most: 24, seed: Math.floor(Math.random() * 2 ** 31) } });
 }
 function undo() {
@@ -203,10 +203,13 @@ function markHeads() {
 function modelPanel() {
   const field = (id, attributes) => liveField(id, id, { ...attributes, oninput: () => ask() });
   const files = element("input", { id: "live-files", type: "file", multiple: true, hidden: true, accept: ".gguf,.safetensors,.json", onchange: () => { openOwn(files.files); files.value = ""; } });
-  livePanel(live.steps.length > 0 && checkpointField(), element("p", { id: "live-loss", class: "quiet" }), element("div", { id: "live-next", class: "controls", role: "group", "aria-label": "The next tokens and their chances" }),
-    element("div", { class: "controls" }, liveButton("live-one", "Continue by one", () => proceed(live.drawn)), liveButton("live-on", "Continue", toggled),
-      field("temperature", { min: 0, max: 5, step: 0.1, value: 1 }), field("top-k", { min: 0, step: 1, value: 0 }), field("top-p", { min: 0.01, max: 1, step: 0.01, value: 1 }),
-      liveButton("live-open", "Open your own model", () => files.click()), files));
+  const pooling = element("select", { id: "live-pooling", onchange: () => ask() }, [["mean", "the mean of all tokens"], ["first", "the first token"]].map(([value, text]) => element("option", { value }, text)));
+  livePanel(live.steps.length > 0 && checkpointField(), element("p", { id: "live-loss", class: "quiet writes" }), element("div", { id: "live-next", class: "controls writes", role: "group", "aria-label": "The next tokens and their chances" }),
+    element("div", { class: "controls writes" }, liveButton("live-one", "Continue by one", () => proceed(live.drawn)), liveButton("live-on", "Continue", toggled),
+      field("temperature", { min: 0, max: 5, step: 0.1, value: 1 }), field("top-k", { min: 0, step: 1, value: 0 }), field("top-p", { min: 0.01, max: 1, step: 0.01, value: 1 })),
+    element("div", { class: "encodes" }, liveText("live-source", "A second text, whose vector is compared", "", (event) => ask({ source: event.target.value }, "second")),
+      element("div", { class: "controls" }, element("label", { class: "field" }, "a text’s vector is", pooling), element("output", { id: "live-similar" }))),
+    element("div", { class: "controls" }, liveButton("live-open", "Open your own model", () => files.click()), files));
   experimentsPanel();
   for (const kind of ["dragover", "drop"]) document.addEventListener(kind, dragged);
 }
@@ -221,10 +224,21 @@ function toggled() {
 
 // With edits each number stands behind what it is without them.
 function showNext() {
+  if (!live.size.writes) return showSimilar();
   const { loss, before, tokens } = live.next, both = (was, is, show) => (live.now.edits.length ? `${show(was)} → ${show(is)}` : show(is));
   document.getElementById("live-loss").textContent = loss === "nan" ? "" : `loss ${both(before, loss, (x) => format(Number(x)))} nats a ${report.unit}`;
   fill(document.getElementById("live-next"), tokens.filter((one) => one.chance > 0 || one.before > 0).slice(0, 12).map(({ id, token: text, chance, before: was }) =>
     element("button", { type: "button", class: "token", "data-id": id, onclick: () => proceed({ id, token: text }) }, word(text), " ", element("span", { class: "number" }, both(was, chance, percent)))));
+}
+
+function showSimilar() {
+  const { cosine, before } = live.similar ?? {};
+  document.getElementById("live-similar").textContent = cosine === undefined ? "Type a second text to compare." : `cosine ${live.now.edits.length ? `${format(before)} → ` : ""}${format(cosine)}`;
+}
+// Some models write, and others, encoders, make a vector of a text.
+function sized(size) {
+  live.size = size;
+  document.body.classList.toggle("encoder", !size.writes);
 }
 
 // ---- a model from this computer --------------------------------------------------------------------------------------
@@ -245,9 +259,11 @@ function openOwn(files) {
   askModel({ files: chosen, text: live.now.text || report.title, ids: undefined, edits: [], at: undefined });
 }
 function become({ name, left, bytes, ...size }, { text, blocks: found }) {
-  Object.assign(live, { size, file: name, past: [], base: undefined, steps: [] });
+  Object.assign(live, { file: name, past: [], base: undefined, steps: [] });
+  sized(size);
   document.getElementById("live-checkpoints")?.remove();
-  live.now = live.begun = { text, ids: undefined, edits: [] };
+  live.now = live.begun = { text, source: "", ids: undefined, edits: [] };
+  document.getElementById("live-source").value = "";
   const notes = [`${name}, a model from this computer: ${size.family}, ${size.layers} layers of ${size.heads} heads, ${size.weights.toLocaleString("en")} weights.`, left.length > 0 && `Not read: ${left.join(", ")}.`];
   Object.assign(report, { unit: bytes ? "byte" : "token", repeated: 0, randomWeights: false, command: "", notes: notes.filter(Boolean) });
   const all = found.map(({ label, heads }, b) => new Block({ label, heads, number: Number(/\d+/.exec(label)?.[0] ?? b) + 1, steps: [] }));
@@ -259,7 +275,8 @@ function become({ name, left, bytes, ...size }, { text, blocks: found }) {
 function heard({ data }) {
   if (data.failed) return recordedOnly(data.failed);
   if (data.opened) {
-    Object.assign(live, { size: data.opened, code: data.code });
+    sized(data.opened);
+    live.code = data.code;
     addLabs();
     return restore(address);
   }
@@ -282,7 +299,7 @@ function heard({ data }) {
   live.labels = data.blocks.map(({ label }) => label);
   if (data.file) become(data.file, data);
   if (data.base) live.base = { ids: data.ids.join(), values: valuesOf(data.base) };
-  Object.assign(live, { ids: data.ids, next: data.next, drawn: { id: data.drawn, token: data.drawnToken } });
+  Object.assign(live, { ids: data.ids, next: data.next, similar: data.similar, drawn: { id: data.drawn, token: data.drawnToken } });
   if (live.restored || data.number > 1) showAnswer(data, live.base?.ids === data.ids.join() ? live.base.values : undefined);  // what was recorded stays as it is until something is changed
   if (live.now.text === undefined) live.now.text = data.text, showFields();
   answered(data.cut && `At most ${live.size.context} tokens are read: these are the last ones.`);

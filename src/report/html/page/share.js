@@ -37,7 +37,7 @@ function share() {
 // What an address asks for. Throws LibraryError, whose words are the page's.
 function readAddress(hash) {
   const found = new URLSearchParams(hash.slice(1)), change = {}, most = 10000, wrong = (what, got) => { throw new Error(`[address] expected ${what}; found ${word(got, 60)}`); };
-  for (const name of ["text", ...(live.isModule ? ["source"] : [])]) {
+  for (const name of ["text", "source"]) {
     const text = found.get(name);
     if (text?.length > most) wrong(`a ${name} of at most ${most} characters`, `${text.length}`);
     if (text !== null) change[name] = text;

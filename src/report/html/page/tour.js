@@ -4,6 +4,7 @@
 const tourOfModels = [
   ["live", "Type here. The page computes everything below anew for each text, by the library itself. Nothing leaves this computer."],
   ["live-next", "What the model finds likely next, with its chances. A click takes a token and goes on from there; Continue draws one."],
+  ["live-source", "A second text: the page tells how near the vectors of both are to each other."],
   ["overview", "The heads: a row is a layer. A name says what a head was seen to do, such as looking at the token before. Choose one, and the steps beside are its own."],
   ["steps", "One pass, step by step, from the inputs to the output: Play shows them in turn. Choose a cell, and its arithmetic is written out."],
   ["edit-value", "Write another number over the selected one, mask a key, or switch a head off. All later steps follow, and Undo takes it back."],
@@ -53,6 +54,6 @@ function startTour() {
   Object.assign(tour.note.style, { position: "fixed", left: "12px", right: "12px", bottom: "12px", maxWidth: "38rem", margin: "0 auto", padding: "0 1rem 0.8rem", zIndex: 9,
     background: "var(--card)", border: "2px solid var(--accent)", borderRadius: "8px" });
   document.body.append(tour.note);
-  tourStop((live.isModule ? tourOfModules : tourOfModels).filter(([id]) => document.getElementById(id)), 0);
+  tourStop((live.isModule ? tourOfModules : tourOfModels).filter(([id]) => document.getElementById(id)?.checkVisibility()), 0);
 }
 window.addEventListener("beforeprint", endTour);
