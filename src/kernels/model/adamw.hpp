@@ -29,11 +29,8 @@ inline void adamw(const AdamWStep& p) {
 }
 
 inline double sum_of_squares(std::int64_t n, const float* x) {
-  VecD sums{};
-  each_vector(n, [&](std::int64_t i, int count) {
-    const VecD v = widen(load_some(x + i, count));
-    sums += v * v;
-  });
+  VecD sums;
+  each_vector(n, [&](std::int64_t i, int count) { sums = add_squares(sums, widen(load_some(x + i, count))); });
   return sum_lanes(sums);
 }
 

@@ -20,11 +20,11 @@ inline double cross_entropy(const LogitsRow& p) {
   for (; i < p.n; ++i) top = p.logits[i] > top ? p.logits[i] : top;
 
   const Vec maximum = splat(top);
-  VecD sums{};
+  VecD sums;
   each_vector(p.n, [&](std::int64_t at, int count) {
     Vec e = exp_below(load_some(p.logits + at, count), maximum);
     for (int lane = count; lane < kLanes; ++lane) e[lane] = 0;
-    sums += widen(e);
+    sums = sums + widen(e);
   });
   const double sum = sum_lanes(sums);
   const double loss = __builtin_log(sum) + static_cast<double>(top) - static_cast<double>(p.logits[p.target]);

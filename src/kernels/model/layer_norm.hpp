@@ -13,13 +13,14 @@ inline void layer_norm_to(const LayerNormRows& p) {
   for (std::int64_t row = 0; row < p.rows; ++row) {
     const float* x = p.x + row * p.width;
     T* y = static_cast<T*>(p.y) + row * p.width;
-    VecD sums{}, squares{};
-    each_vector(p.width, [&](std::int64_t i, int count) { sums += widen(load_some(x + i, count)); });
+    VecD sums, squares;
+    each_vector(p.width, [&](std::int64_t i, int count) { sums = sums + widen(load_some(x + i, count)); });
     const double mean = sum_lanes(sums) / n;
     each_vector(p.width, [&](std::int64_t i, int count) {
-      VecD centred = widen(load_some(x + i, count)) - mean;
-      for (int lane = count; lane < kLanes; ++lane) centred[lane] = 0;
-      squares += centred * centred;
+      VecD centred = widen(load_some(x + i, count));
+      centred.low -= mean, centred.high -= mean;
+      for (int lane = count; lane < kLanes; ++lane) centred.set(lane, 0);
+      squares = add_squares(squares, centred);
     });
     const double rstd = 1 / __builtin_sqrt(sum_lanes(squares) / n + static_cast<double>(p.epsilon));
     // x · rstd first would lose what x - mean cancels; x - mean may leave float32's range where x does not, nearly.

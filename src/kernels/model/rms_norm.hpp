@@ -13,11 +13,9 @@ inline void rms_norm_to(const RmsNormRows& p) {
   for (std::int64_t row = 0; row < p.rows; ++row) {
     const float* x = p.x + row * p.width;
     T* y = static_cast<T*>(p.y) + row * p.width;
-    VecD squares{};
-    each_vector(p.width, [&](std::int64_t i, int count) {
-      const VecD wide = widen(load_some(x + i, count));
-      squares += wide * wide;
-    });
+    VecD squares;
+    each_vector(p.width,
+                [&](std::int64_t i, int count) { squares = add_squares(squares, widen(load_some(x + i, count))); });
     const double mean = sum_lanes(squares) / static_cast<double>(p.width);
     const float rstd = static_cast<float>(1 / __builtin_sqrt(mean + static_cast<double>(p.epsilon)));
     each_vector(p.width, [&](std::int64_t i, int count) {

@@ -57,12 +57,44 @@ inline __attribute__((always_inline)) void with_element(Element element, F f) {
   element == Element::bf16 ? f(std::uint16_t{}) : f(float{});
 }
 
-// Doubles beside a vector's floats, to sum in.
-using VecD = double __attribute__((vector_size(kLanes * 8)));
+// Doubles beside a vector's floats, to sum in. g++ keeps a vector that is wider than the unit's in memory, and moves it
+// number by number: so these are two.
+struct VecD {
+  using Half = double __attribute__((vector_size(kLanes * 4)));
+  Half low{}, high{};
 
-inline __attribute__((always_inline)) VecD widen(Vec v) { return __builtin_convertvector(v, VecD); }
+  __attribute__((always_inline)) double operator[](int lane) const {
+    return lane < kLanes / 2 ? low[lane] : high[lane - kLanes / 2];
+  }
+  __attribute__((always_inline)) void set(int lane, double number) {
+    lane < kLanes / 2 ? void(low[lane] = number) : void(high[lane - kLanes / 2] = number);
+  }
+};
 
-inline double sum_lanes(VecD v) {
+// The sum of a and the squares of b.
+inline __attribute__((always_inline)) VecD add_squares(const VecD& a, const VecD& b) {
+  return {a.low + b.low * b.low, a.high + b.high * b.high};
+}
+inline __attribute__((always_inline)) VecD operator+(const VecD& a, const VecD& b) {
+  return {a.low + b.low, a.high + b.high};
+}
+
+template <int... kLane>
+struct LowerLanes {
+  static inline __attribute__((always_inline)) VecD widen(Vec v) {
+    if constexpr (kLanes == 4) return {VecD::Half{v[0], v[1]}, VecD::Half{v[2], v[3]}};  // no shuffles of two numbers
+    return {__builtin_convertvector(__builtin_shufflevector(v, v, kLane...), VecD::Half),
+            __builtin_convertvector(__builtin_shufflevector(v, v, (kLane + kLanes / 2)...), VecD::Half)};
+  }
+};
+template <int kCount, int... kLane>
+struct HalfOfLanes : HalfOfLanes<kCount - 1, kCount - 1, kLane...> {};
+template <int... kLane>
+struct HalfOfLanes<0, kLane...> : LowerLanes<kLane...> {};
+
+inline __attribute__((always_inline)) VecD widen(Vec v) { return HalfOfLanes<kLanes / 2>::widen(v); }
+
+inline double sum_lanes(const VecD& v) {
   double sum = 0;
   for (int i = 0; i < kLanes; ++i) sum += v[i];
   return sum;
