@@ -234,7 +234,9 @@ class Parser {
     return in_any_case(code);
   }
 
-  Ranges parse_escape() {
+  // In a set, Oniguruma asks Unicode what \w is; else, of the first 256 characters, Latin-1, to which ½ and ² are
+  // letters.
+  Ranges parse_escape(bool in_set = false) {
     take("\\");
     const std::uint32_t code = take_character();
     last_letter_ = 0;
@@ -243,7 +245,8 @@ class Parser {
       return one(static_cast<std::uint32_t>("\r\n\t\f\v"[i]));
     constexpr Properties members[] = {bit(Property::space), bit(Property::nd), bit(Property::word)};
     if (const std::size_t i = classes.find(static_cast<char>(code | 0x20)); code < 0x80 && i != classes.npos) {
-      const Ranges ranges = ranges_of(members[i]);
+      Ranges ranges = ranges_of(members[i]);
+      if (in_set) ranges = common(ranges, complement(ranges_of(bit(Property::no))));
       return (code & 0x20) != 0 ? ranges : complement(ranges);
     }
     if (code == 'p' || code == 'P') return parse_property(code == 'P');
@@ -311,12 +314,12 @@ class Parser {
   // A character, a range or a class; a hyphen that has no other side stands for itself.
   Ranges parse_members() {
     const bool escaped = next_is("\\");
-    const Ranges first = escaped ? parse_escape() : one(take_character());
+    const Ranges first = escaped ? parse_escape(true) : one(take_character());
     const bool single = first.size() == 1 && first.front().second == first.front().first + 1;
     const bool range = single && next_is("-") && !next_is("-]") && !next_is("-[") && !next_is("-\\p");
     if (!range) return any_case_ && single ? in_any_case(first.front().first) : first;
     take("-");
-    const Ranges last = next_is("\\") ? parse_escape() : one(take_character());
+    const Ranges last = next_is("\\") ? parse_escape(true) : one(take_character());
     const bool ends = last.size() == 1 && last.front().second == last.front().first + 1;
     if (!ends || last.front().first < first.front().first) refuse("a range that ends before it begins");
     if (any_case_) refuse("a range without regard to case");

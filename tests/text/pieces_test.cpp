@@ -34,6 +34,14 @@ TEST(Pieces, TheLongSIsAnSWhereCapitalsCount) {  // (?i:'s) folds U+017F to s
   EXPECT_EQ(pieces_of("'\u017fab", text::kGpt2Pattern), (Texts{"'", "\u017fab"}));
 }
 
+// Oniguruma asks Latin-1 what \w is, but in a set it asks Unicode; both call a letter a word.
+TEST(Pieces, AHalfIsAWordBesideSetsAlone) {
+  EXPECT_EQ(pieces_of("-\u00bd\u00e9", R"(\w+)"), (Texts{"-", "\u00bd\u00e9"}));
+  EXPECT_EQ(pieces_of("-\u00bd\u00e9", R"([\w]+)"), (Texts{"-\u00bd", "\u00e9"}));
+  EXPECT_EQ(pieces_of("a-\u00bd", R"([^\w\s]+)"), (Texts{"a", "-\u00bd"}));
+  EXPECT_EQ(pieces_of("a-\u00bd", R"([\W]+)"), (Texts{"a", "-\u00bd"}));
+}
+
 TEST(Nfc, AMarkOfTheSameClassIsBetweenALetterAndTheNext) {
   EXPECT_EQ(text::nfc("a\u0301"), "\u00e1");
   EXPECT_EQ(text::nfc("a\u0305\u0301"), "a\u0305\u0301");  // both of class 230: blocked
