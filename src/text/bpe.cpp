@@ -123,8 +123,9 @@ std::string BPETokenizer::decode(std::int64_t id) const {
 std::string BPETokenizer::decode_first(std::int64_t id) const {
   const std::string inside = decode(id);
   const auto& decoder = table_->description.word_piece_decoder;
-  if (!decoder) return inside;
   const std::string& content = table_->vocabulary.content_of(static_cast<Id>(id));
+  if (table_->description.metaspace_decoder) return text::replaced_all(content, text::kBlank, "");
+  if (!decoder) return inside;
   return content.starts_with(decoder->begin) ? content.substr(decoder->begin.size()) : content;
 }
 

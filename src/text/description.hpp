@@ -56,8 +56,9 @@ struct Description {
   std::vector<Id> before{}, after{};                            // ids around a text
   std::vector<std::pair<std::string, std::string>> replaced{};  // in a token when it is decoded
   std::optional<WordPieceDecoder> word_piece_decoder{};
-  bool bytes_decoded = false;     // <0xE2> is a byte when it is decoded
-  std::size_t blanks_before = 0;  // taken from a decoded text
+  bool bytes_decoded = false;      // <0xE2> is a byte when it is decoded
+  bool metaspace_decoder = false;  // every ▁ goes from the first token, as the tokenizers package has it
+  std::size_t blanks_before = 0;   // taken from a decoded text
   std::optional<Id> end_of_text{};
   std::vector<Id> ends{};  // of what a model writes: the end of a text, of a turn and others
   std::map<std::string, std::string> chat_templates{};  // by their names: "default", "tool_use"

@@ -37,6 +37,7 @@ class Reader {
     if (!root_.find("decoder")) origin_.fail("a decoder", "none");
     each("decoder", "decoders", [&](const JsonObject& step) { read_decoder(step); });
     root_.finish({kTokenizerPassedOver});
+    require_beginning();
     if (d_.byte_level != byte_level_decoder_)
       origin_.fail("ByteLevel before and after the model, or at neither", "one");
   }
@@ -68,16 +69,22 @@ class Reader {
     json.finish({});
   }
 
-  [[noreturn]] void unknown(const char* part, const std::string& type) const {
+  [[noreturn]] void unknown(const std::string& part, const std::string& type) const {
     constexpr std::size_t most = 400;  // a pattern is told whole
-    origin_.fail("a " + std::string(part) + " that attn knows",
-                 type.size() < most ? '"' + type + '"' : io::in_quotes(type));
+    origin_.fail("a " + part + " that attn knows", type.size() < most ? '"' + type + '"' : io::in_quotes(type));
   }
 
   std::string short_text(const JsonObject& json, const char* key, std::size_t most = kLongestText) const {
     std::string text = json.text(key, "");
     if (text.empty() || text.size() > most) json.wrong(key, "a text of 1 to " + std::to_string(most) + " bytes", text);
     return text;
+  }
+
+  // The package asks whether a piece begins where the text did before the normalizers, which here leave no trace.
+  void require_beginning() const {
+    const bool first = std::ranges::any_of(
+        d_.splitters, [](const Splitter& step) { return step.prepend == Splitter::Prepend::first; });
+    if (first && !d_.normalizers.empty()) origin_.fail("no normalizer beside prepend_scheme \"first\"", "one");
   }
 
   // {"String": "▁"}; a pattern of another kind is left to the caller.
@@ -197,6 +204,7 @@ class Reader {
     const auto at = schemes.find(scheme);
     if (at == schemes.end()) unknown("prepend_scheme", scheme);
     if (old == "never" && scheme != old) json.wrong("prepend_scheme", "never, as add_prefix_space is false", scheme);
+    if (std::exchange(metaspaces_, true)) unknown("pre_tokenizer after another", "Metaspace");
     d_.splitters.push_back({.kind = Splitter::Kind::metaspace, .prepend = at->second});
     if (!json.flag("split", true)) return;
     d_.splitters.push_back({.pattern = std::make_shared<const Regex>(Regex::literal(kBlank)),
@@ -207,13 +215,13 @@ class Reader {
   void read_template(const JsonObject& json) {
     const std::string type = json.text("type", "");
     if (type == "ByteLevel") return;  // it moves places in the text, not ids
+    if (std::exchange(templates_, true)) unknown("post_processor after another", type);
     if (type == "BertProcessing" || type == "RobertaProcessing") {
       d_.before.push_back(named_id(json, "cls"));
-      d_.after.insert(d_.after.begin(), named_id(json, "sep"));
+      d_.after.push_back(named_id(json, "sep"));
       return;
     }
     if (type != "TemplateProcessing") unknown("post_processor", type);
-    if (std::exchange(templates_, true)) unknown("post_processor after another", type);
     const JsonObject tokens = part(json, "special_tokens");
     bool after = false;
     for (const Json& item : list(json, "single")) {
@@ -242,27 +250,35 @@ class Reader {
     return (*value)[1].get<Id>();
   }
 
+  // Decoders are steps whose order matters. attn's is this: one that makes text of each token, or replacements and then
+  // bytes; then Fuse, and then the blanks that are taken from the text's beginning.
   void read_decoder(const JsonObject& json) {
     const std::string type = json.text("type", "");
-    if (fused_ && type != "Strip") unknown("decoder after Fuse", type);
-    if (d_.bytes_decoded && type == "Replace") unknown("decoder after ByteFallback", type);
+    const auto next = [&](Decoded place, bool fits) {
+      if (!fits) unknown("decoder after " + decoder_, type);
+      decoded_ = place, decoder_ = type;
+    };
     if (type == "ByteLevel") {
+      next(kText, decoded_ == kNone);
       byte_level_decoder_ = true;
     } else if (type == "Replace") {
+      next(kReplaced, decoded_ <= kReplaced);
       d_.replaced.emplace_back(literal(json), json.text("content", ""));
       if (d_.replaced.size() > kMostReplacements) origin_.fail("at most 4 replacements", "more");
     } else if (type == "ByteFallback") {
+      next(kText, decoded_ <= kReplaced);
       d_.bytes_decoded = true;
     } else if (type == "WordPiece") {
+      next(kText, decoded_ == kNone);
       d_.word_piece_decoder = {.next = json.text("prefix", "##"), .cleanup = json.flag("cleanup", true)};
     } else if (type == "Metaspace") {
+      next(kText, decoded_ == kNone);
       json.require("replacement", std::string(kBlank));
-      const bool prefix = json.flag("add_prefix_space", true) && json.text("prepend_scheme", "always") != "never";
       d_.replaced.emplace_back(kBlank, " ");
-      d_.blanks_before += prefix ? 1 : 0;
+      d_.metaspace_decoder = json.flag("add_prefix_space", true) && json.text("prepend_scheme", "always") != "never";
     } else if (type == "Fuse") {
-      fused_ = true;
-    } else if (type == "Strip" && fused_) {
+      next(kFused, decoded_ != kFused);
+    } else if (type == "Strip" && decoded_ == kFused) {
       json.require("content", " ");
       json.require("stop", 0);
       d_.blanks_before += static_cast<std::size_t>(json.number("start", 0, 0, 1024));
@@ -275,7 +291,9 @@ class Reader {
   JsonObject root_;
   Description& d_;
   std::size_t replacements_ = 0;
-  bool byte_level_decoder_ = false, fused_ = false, templates_ = false;
+  bool byte_level_decoder_ = false, templates_ = false, metaspaces_ = false;
+  enum Decoded : std::uint8_t { kNone, kReplaced, kText, kFused } decoded_ = kNone;
+  std::string decoder_;  // the last one that was read
 };
 
 // The tokenizers package passes over the ids that stand beside added tokens: a token of the vocabulary keeps its own,

@@ -105,6 +105,10 @@ Vocabulary::Vocabulary(const Description& description, const io::Origin& origin)
   if (description.word_piece && unknown_ == kNoId) origin.fail("a token for unknown words", "none");
   take_characters();
   take_bytes(description, origin);
+  const bool unnamed = description.unknown && unknown_ == kNoId;
+  if (unnamed && std::ranges::find(byte_ids_, kNoId) != byte_ids_.end()) {
+    origin.fail("unk_token in the vocabulary, as characters may be unknown", io::in_quotes(*description.unknown));
+  }
   take_merges(description, origin);
 }
 
@@ -144,8 +148,10 @@ void Vocabulary::take_tokens(const Description& description, const io::Origin& o
     const std::string normal = token.normalized ? normalized(token.content, description.normalizers) : token.content;
     const bool same = normal == token.content;
     if (normal.empty()) origin.fail("a token of which its normal form has something", io::in_quotes(token.content));
-    if (!same && description.word_piece_decoder && description.word_piece_decoder->begin.empty()) {
-      origin.fail("a token in its normal form beside WordPiece", io::in_quotes(token.content));
+    const bool words = description.word_piece_decoder && description.word_piece_decoder->begin.empty();
+    if (!same && (words || description.metaspace_decoder)) {
+      origin.fail("a token in its normal form beside the decoders WordPiece and Metaspace",
+                  io::in_quotes(token.content));
     }
     if (!same && !description.word_piece_decoder) bytes_[token.id] = decoded(normal, description);
   }

@@ -253,6 +253,44 @@ TEST(TokenizerFiles, PartsThatAreNotKnownAreRefusedByName) {
   expect_refused(replaced(gpt2, "\"dropout\":null", "\"dropout\":0.5"), "dropout");
 }
 
+// The package takes these steps one after the other, and attn in an order of its own.
+TEST(TokenizerFiles, StepsInAnOrderThatAttnLacksAreRefused) {
+  const nlohmann::json whole = nlohmann::json::parse(json_of("mistral"));
+  const auto refused = [&](const char* part, const char* steps, const std::string& why) {
+    nlohmann::json changed = whole;
+    changed[part] = nlohmann::json::parse(steps);
+    expect_refused(changed.dump(), why);
+  };
+  refused("post_processor", R"({"type":"Sequence","processors":[
+      {"type":"BertProcessing","sep":["</s>",2],"cls":["<s>",1]},
+      {"type":"BertProcessing","sep":["<s>",1],"cls":["</s>",2]}]})",
+          "post_processor after another");
+  refused("decoder", R"({"type":"Sequence","decoders":[
+      {"type":"WordPiece","prefix":"##"},{"type":"Metaspace","replacement":"▁"}]})",
+          "decoder after WordPiece that attn knows; found \"Metaspace\"");
+  refused("decoder", R"({"type":"Sequence","decoders":[
+      {"type":"Replace","pattern":{"String":"a"},"content":"b"},{"type":"ByteLevel"}]})",
+          "decoder after Replace that attn knows; found \"ByteLevel\"");
+  refused("normalizer", R"({"type":"Strip","strip_left":true,"strip_right":false})",
+          "no normalizer beside prepend_scheme");
+  refused("pre_tokenizer", R"({"type":"Sequence","pretokenizers":[
+      {"type":"Metaspace","replacement":"▁"},{"type":"Metaspace","replacement":"▁"}]})",
+          "pre_tokenizer after another that attn knows; found \"Metaspace\"");
+  nlohmann::json unknown = nlohmann::json::parse(json_of("unknown"));
+  unknown["model"]["unk_token"] = "<nosuch>";
+  expect_refused(unknown.dump(), "unk_token in the vocabulary");
+}
+
+// As the package's Metaspace has it, which keeps none of the first token's blanks.
+TEST(TokenizerFiles, MetaspaceTakesEveryBlankFromTheFirstToken) {
+  nlohmann::json gemma = nlohmann::json::parse(json_of("gemma"));
+  gemma["decoder"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "always"}};
+  const auto tokenizer = BPETokenizer::parse(gemma.dump());
+  const std::vector<std::int64_t> ids{*tokenizer.id_of("▁▁"), *tokenizer.id_of("▁▁"), *tokenizer.id_of("a")};
+  EXPECT_EQ(tokenizer.decode(ids), "  a");
+  EXPECT_EQ(tokenizer.decode(std::span(ids).first(1)), "");
+}
+
 TEST(TokenizerFiles, VocabulariesThatLieAreRefused) {
   const std::string gpt2 = json_of("gpt2"), gemma = json_of("gemma");
   const std::string merges = gpt2.substr(gpt2.find("\"merges\""));
