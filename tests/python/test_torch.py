@@ -194,6 +194,17 @@ def test_empty_tensors():
         assert q.grad.shape == shape
 
 
+@pytest.mark.parametrize("shapes", [[(0, 5, 4)] * 3, [(2, 0, 4), (2, 5, 4), (2, 5, 3)], [(2, 5, 4), (2, 0, 4), (2, 0, 3)],
+                                    [(2, 0, 3, 5, 4)] * 3, [(0, 1, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 4)]])  # fmt: skip
+@pytest.mark.parametrize("masked", [False, True])
+def test_empty_tensors_of_other_ranks_have_gradients(shapes, masked):
+    """Zeros, as PyTorch gives them, and not none: a parameter behind them would count as unused."""
+    tensors = inputs(*shapes)
+    mask = torch.zeros(*[1] * len(shapes[0][:-2]), shapes[0][-2], shapes[1][-2]) if masked else None
+    sdpa(*tensors, mask).sum().backward()
+    assert all(t.grad.shape == t.shape and not t.grad.any() for t in tensors)
+
+
 def test_capsules_where_torch_has_no_exchange_api(monkeypatch):
     """PyTorch before 2.10."""
     q = torch.randn(1, 2, 5, 4, requires_grad=True)

@@ -133,14 +133,13 @@ def _four(query: Tensor, key: Tensor, value: Tensor, masks: tuple[Any, ...], gro
             "[scaled_dot_product_attention] expected leading dimensions that broadcast (enable_gqa=True for grouped "
             f"heads); found {_shapes(query, key, value)}"
         ) from error
+    every = _product(batch)  # not -1, which an empty tensor leaves open
     q, k, v = (
-        t.expand(*lead, *t.shape[-2:]).reshape(-1, *lead[-1:], *t.shape[-2:])
-        if t.numel()
-        else t.new_empty(*lead, *t.shape[-2:]).reshape(_product(lead[:-1]), lead[-1], *t.shape[-2:])
+        t.expand(*lead, *t.shape[-2:]).reshape(every, lead[-1], *t.shape[-2:])
         for t, lead in ((q, of_q), (k, of_kv), (v, of_kv))
     )
     folded = [
-        mask[(None,) * (rank - mask.dim())].expand(*batch, *mask.shape[-3:]).reshape(-1, *mask.shape[-3:])
+        mask[(None,) * (rank - mask.dim())].expand(*batch, *mask.shape[-3:]).reshape(every, *mask.shape[-3:])
         if mask is not None and mask.dim() > 3 and len(batch) > 1
         else mask
         for mask in masks
