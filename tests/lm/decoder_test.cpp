@@ -74,6 +74,29 @@ TEST(Decoder, GivesTheLogitsOfTheWholeForwardPass) {
   }
 }
 
+// Each text's next token stands at its own place, whatever the others' lengths.
+TEST(Decoder, TextsOfOtherLengthsBesideOneChangeNothing) {
+  Generator rng(8);
+  GPT model = random_model(rng);
+  const Tensor ids = rng.randint(0, 37, {3, 24});
+  const std::array<std::int64_t, 3> begin{9, 2, 5};
+  Decoder decoder(model, 3);
+  const auto token = [&](std::int64_t item, std::int64_t at) { return ids.data<std::int64_t>()[item * 24 + at]; };
+  for (std::int64_t item = 0; item < 3; ++item) {
+    decoder.read(item, std::span(ids.data<std::int64_t>() + item * 24, static_cast<std::size_t>(begin[item])));
+  }
+  for (std::int64_t step = 0; step < 4; ++step) {
+    std::array<std::int64_t, 3> next{};
+    for (std::int64_t item = 0; item < 3; ++item) next[item] = token(item, begin[item] + step);
+    const Tensor logits = decoder.read(next);
+    for (std::int64_t item = 0; item < 3; ++item) {
+      const std::int64_t at = begin[item] + step;
+      const Tensor wanted = model.forward(ids.slice(0, item, item + 1).slice(1, 0, at + 1)).select(1, at).select(0, 0);
+      EXPECT_LT(difference(logits.select(0, item), wanted), 64 * kEpsilon * largest(wanted)) << item << ", " << step;
+    }
+  }
+}
+
 // Blocks that add nothing leave the logits' product, which rounds as the whole forward pass does.
 TEST(Decoder, FollowsThePrecision) {
   for (const kernels::Target& target : kernels::targets()) {

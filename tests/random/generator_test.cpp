@@ -240,6 +240,10 @@ TEST(Generator, AStateContinuesTheStream) {
     for (std::int64_t i = 0; i < 5; ++i) EXPECT_EQ(again.at({i}), normals.at({i}));
     EXPECT_EQ(other.next_u64(), next);
   }
+  Generator fresh(7), used(1);
+  used.randn({3});
+  used.set_state(fresh.state());
+  EXPECT_EQ(used.randn({1}).at({0}), fresh.randn({1}).at({0})) << "the one that was left of a pair is forgotten";
   Generator rng(1), same(1);
   EXPECT_THROW(rng.set_state({}), Error);
   EXPECT_THROW(rng.set_state(Tensor::zeros({3}, DType::i64)), Error);
