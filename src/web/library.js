@@ -49,7 +49,7 @@ class Library {
     bytes[Math.min(text.length, room - 1)] = 0;
     return text.length;
   }
-  // Texts become zero-ended UTF-8, byte arrays their address and count, other arrays their address.
+  // Texts become zero-ended UTF-8, lists of ids and byte arrays their address and count, other arrays their address.
   call(name, ...values) {
     const given = [], held = [], stack = this.exports.__stack_pointer.value;
     const keep = (bytes) => { const at = this.exports.attn_new(Math.max(bytes.length, 1)) >>> 0; held.push(at); new Uint8Array(this.memory.buffer, at).set(bytes); return at; };
@@ -57,6 +57,7 @@ class Library {
       for (const value of values) {
         if (typeof value === "string") given.push(keep(new TextEncoder().encode(`${value}\0`)));
         else if (value instanceof Uint8Array) given.push(keep(value), value.length);
+        else if (Array.isArray(value)) given.push(keep(new Uint8Array(Int32Array.from(value).buffer)), value.length);
         else if (ArrayBuffer.isView(value)) given.push(keep(new Uint8Array(value.buffer, value.byteOffset, value.byteLength)));
         else given.push(value);
       }
@@ -76,13 +77,13 @@ class Library {
   openTokenizer(json = "", config = "", gguf = new Uint8Array()) { return this.call("open_tokenizer", json, config, gguf); }
   openModule(config, weights = new Uint8Array()) { this.call("open_module", JSON.stringify(config), weights); }
   encode(text) { return this.json("encode", text); }
-  decode(ids) { return this.json("decode", Int32Array.from(ids), ids.length); }
+  decode(ids) { return this.json("decode", ids); }
   // Of a module's text: { tokens, values }, its words and a vector of `width` numbers for each.
   embed(text, width) {
     const { tokens, at } = this.json("embed", text, width);
     return { tokens, values: this.floats(at, tokens.length * width) };
   }
-  run(ids, edits = []) { this.call("run", Int32Array.from(ids), ids.length, JSON.stringify(edits)); }
+  run(ids, edits = []) { this.call("run", ids, JSON.stringify(edits)); }
   runModule(x, tokens, width, source = new Float32Array(), sources = 0, edits = []) { this.call("run_module", x, tokens, width, source, sources, JSON.stringify(edits)); }
   // { blocks, health }, of steps { name, kind, ofKeys, meaning, shape, values }; space() has the rest of a block.
   blocks() {
@@ -91,13 +92,13 @@ class Library {
     return found;
   }
   space(block) { return this.json("space", block).space; }
-  lens(ids, edits = []) { return this.json("lens", Int32Array.from(ids), ids.length, JSON.stringify(edits)); }
-  effects(ids, edits = []) { return this.json("effects", Int32Array.from(ids), ids.length, JSON.stringify(edits)); }
+  lens(ids, edits = []) { return this.json("lens", ids, JSON.stringify(edits)); }
+  effects(ids, edits = []) { return this.json("effects", ids, JSON.stringify(edits)); }
   goOn(most) { return this.json("go_on", most); }
-  patching(ids, other) { return this.json("patching", Int32Array.from(ids), ids.length, Int32Array.from(other), other.length); }
+  patching(ids, other) { return this.json("patching", ids, other); }
   // Of an encoder: how near the text that was read is to other ids, by its vectors, and without edits.
-  cosine(other, first) { return this.json("cosine", Int32Array.from(other), other.length, Number(first)); }
-  names(ids) { return this.json("names", Int32Array.from(ids), ids.length); }
+  cosine(other, first) { return this.json("cosine", other, Number(first)); }
+  names(ids) { return this.json("names", ids); }
   // Each row by itself, a way that attn_rows() of door.hpp names.
   rows(way, values, columns) { return this.floats(this.call("rows", way, Float32Array.from(values), values.length / columns, columns), values.length); }
   floats(at, count) { return new Float32Array(this.memory.buffer, at >>> 0, count).slice(); }
@@ -106,7 +107,7 @@ class Library {
     return this.json("steps").map(({ at, ...step }) => ({ ...step, values: new Float32Array(this.memory.buffer, at, step.shape.reduce((a, b) => a * b, 1)) }));
   }
   // The same ids without steps, by the cache of those that were read before: what may follow is all that is told.
-  read(ids) { this.call("read", Int32Array.from(ids), ids.length); }
+  read(ids) { this.call("read", ids); }
   next({ temperature = 1, topK = 0, topP = 1, most = 20 } = {}) { return this.json("next", temperature, topK, topP, most); }
   draw({ temperature = 1, topK = 0, topP = 1, seed = 0 } = {}) { return this.call("draw", temperature, topK, topP, seed); }
 }

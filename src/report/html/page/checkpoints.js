@@ -6,9 +6,7 @@ function checkpointField() {
   live.losses = [];
   const last = live.steps.length, input = element("input", { id: "live-step", type: "range", min: 0, max: last, step: 1, value: last, "aria-label": "Weights of the run at",
     oninput: () => ask({ at: Number(input.value) === last ? undefined : Number(input.value) }, "moved") });
-  const field = element("label", { class: "field" }, "weights at ", input);
-  field.style.whiteSpace = "nowrap";
-  return element("div", { class: "controls", id: "live-checkpoints" }, field, element("output", { id: "live-at", for: "live-step" }), element("span", { id: "live-losses", role: "img" }));
+  return element("div", { class: "controls", id: "live-checkpoints" }, element("label", { class: "field" }, "weights at ", input), element("output", { id: "live-at", for: "live-step" }), element("span", { id: "live-losses", role: "img" }));
 }
 
 // Losses of the text by all steps that were looked at, as a line; the slider shows which one is there.

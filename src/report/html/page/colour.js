@@ -14,10 +14,7 @@ function between(stops, share) {
 
 // The finite range of a matrix, each row's largest value, and what else there is among them. Masked cells do not count.
 const ranges = new WeakMap();
-function rangeOf(matrix) {
-  if (!ranges.has(matrix)) ranges.set(matrix, rangeOfAll(matrix));
-  return ranges.get(matrix);
-}
+const rangeOf = (matrix) => held(ranges, matrix, () => rangeOfAll(matrix));
 function rangeOfAll({ values, masked, rows, columns }) {
   const range = { low: Infinity, high: -Infinity, nan: 0, minus: 0, plus: 0, masked: 0, least: Infinity, largest: new Float32Array(rows) };
   for (let at = 0; at < values.length; at++) {

@@ -7,8 +7,7 @@ report.keyTokens ??= report.tokens;
 // Base64, or [first, count] of what was compressed with the block.
 function bytesOf(stored, block) {
   if (Array.isArray(stored)) return block.bytes.slice(stored[0], stored[0] + stored[1]);
-  const text = atob(stored);
-  const bytes = new Uint8Array(text.length);
+  const text = atob(stored), bytes = new Uint8Array(text.length);
   for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
   return bytes;
 }
@@ -32,13 +31,11 @@ class Step {
     return this.decoded ??= this.exact ? floatsOf(this.data.f32, this.block) : this.pooled ? null : this.unpacked();
   }
   unpacked() {
-    const bytes = bytesOf(this.data.u8, this.block), ranges = floatsOf(this.data.ranges, this.block);
-    const values = new Float32Array(bytes.length);
-    for (let i = 0; i < bytes.length; i++) {
+    const ranges = floatsOf(this.data.ranges, this.block);
+    return Float32Array.from(bytesOf(this.data.u8, this.block), (byte, i) => {
       const row = Math.floor(i / this.columns), low = ranges[2 * row], high = ranges[2 * row + 1];
-      values[i] = low + (high - low) * bytes[i] / 255;
-    }
-    return values;
+      return low + (high - low) * byte / 255;
+    });
   }
   // Whose numbers a head has: groups of heads may share their keys and values.
   planeOf(head) { return Math.floor(head * this.planes / Math.max(this.block.heads, 1)); }
@@ -93,9 +90,7 @@ function topKeys(step, head, row) {
     for (let i = from; i < from + count && p.index[i] !== 65535; i++) tops.push({ key: p.index[i], weight: p.value[i] });
     return tops;
   }
-  const tops = [];
-  for (let key = 0; key < step.columns; key++) tops.push({ key, weight: step.at(head, row, key) });
-  return tops.sort((a, b) => b.weight - a.weight);
+  return Array.from({ length: step.columns }, (_, key) => ({ key, weight: step.at(head, row, key) })).sort((a, b) => b.weight - a.weight);
 }
 
 // One layer: its steps, and what its mask hides. A layer that is compressed has neither until it is opened.
@@ -128,30 +123,27 @@ class Block {
   masked(head) {
     const step = this.step("masked");
     if (!report.exact || !(step || this.causal)) return undefined;
-    return (this.masks ??= [])[head] ??= step ? this.forbidden(step, head) : this.future();
-  }
-  forbidden({ values, rows, columns }, head) {
-    const size = rows * columns, mask = new Uint8Array(size);
-    for (let at = 0; at < size; at++) mask[at] = values[head * size + at] === -Infinity ? 1 : 0;
-    return mask;
-  }
-  future() {
-    const { rows, columns } = this.step("weights");
-    return Uint8Array.from({ length: rows * columns }, (_, at) => (at % columns > Math.floor(at / columns) ? 1 : 0));
+    const { rows, columns } = this.step("weights"), size = rows * columns;
+    return (this.masks ??= [])[head] ??= step ? Uint8Array.from(step.values.subarray(head * size, (head + 1) * size), (x) => (x === -Infinity ? 1 : 0)) : future(rows, columns);
   }
   hides(head, query, key) { return this.masked(head)?.[query * report.keyTokens.length + key] === 1; }
 }
+// 1 where the key comes after the query.
+const future = (rows, columns) => Uint8Array.from({ length: rows * columns }, (_, at) => (at % columns > Math.floor(at / columns) ? 1 : 0));
 const blocks = report.blocks.map((block) => new Block(block));
 const openBlock = () => blocks.find((block) => !block.packed);
 
+// What a map holds, made where it does not yet.
+function held(map, key, make) {
+  if (!map.has(key)) map.set(key, make());
+  return map.get(key);
+}
 
 // A parameter as { shape, values }, or undefined when this report does not hold it.
 const parameterCache = new Map();
 function parameter(name) {
   const stored = Object.hasOwn(report.parameters, name) ? report.parameters[name] : undefined;
-  if (!stored?.f32) return undefined;
-  if (!parameterCache.has(name)) parameterCache.set(name, { shape: stored.shape, values: floatsOf(stored.f32) });
-  return parameterCache.get(name);
+  return stored?.f32 && held(parameterCache, name, () => ({ shape: stored.shape, values: floatsOf(stored.f32) }));
 }
 
 // ---- text ----------------------------------------------------------------------------
@@ -196,7 +188,8 @@ function element(tag, attributes = {}, ...children) {
   const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    if (name === "style") Object.assign(made.style, value);
+    else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? "" : value);
   }
   made.append(...children.flat().filter((child) => child !== undefined && child !== null && child !== false));
@@ -204,6 +197,9 @@ function element(tag, attributes = {}, ...children) {
 }
 element.svgTags = new Set(["svg", "g", "line", "path", "circle", "rect", "text", "polyline", "title", "image", "defs",
                            "marker", "polygon"]);
+// A list to choose from, of [value, text].
+const choice = (attributes, options, chosen) => element("select", attributes, options.map(([value, text]) => element("option", { value, selected: value === chosen }, text)));
+const table = (attributes, caption, head, rows) => element("table", attributes, caption, element("thead", {}, element("tr", {}, head)), element("tbody", {}, rows));
 function fill(host, ...children) { host.replaceChildren(...children.flat().filter(Boolean)); }
 // A token in running text, safe from right-to-left marks beside it.
 const token = (text, most) => element("bdi", { class: "token", title: text.slice(0, 300) }, word(text, most));

@@ -3,20 +3,10 @@
 // One number a cell: orange above what changes nothing, purple below; its words are its title.
 function shareTable({ caption, corner, columns, rows, values, text, title }) {
   const most = Math.max(...values.flat().filter(Number.isFinite).map(Math.abs), 1e-9);
-  const cell = (value, r, c) => {
-    const made = element("td", { class: "number", title: title(r, c) }, text(r, c));
-    made.style.backgroundColor = `color-mix(in srgb, ${seriesOf(value > 0 ? 1 : 6)} ${Math.round((65 * Math.abs(value)) / most) || 0}%, transparent)`;
-    made.style.padding = "2px 6px";
-    return made;
-  };
-  const head = (scope, words) => {
-    const made = element("th", { scope }, words);
-    made.style.padding = "2px 6px";
-    return made;
-  };
-  return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, element("table", { class: "experiment" }, element("caption", {}, caption),
-    element("thead", {}, element("tr", {}, head("col", corner), columns.map((name) => head("col", name)))),
-    element("tbody", {}, values.map((row, r) => element("tr", {}, head("row", rows[r]), row.map((value, c) => cell(value, r, c)))))));
+  const colour = (value) => `color-mix(in srgb, ${seriesOf(value > 0 ? 1 : 6)} ${Math.round((65 * Math.abs(value)) / most) || 0}%, transparent)`;
+  return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, table({ class: "experiment" }, element("caption", {}, caption),
+    [corner, ...columns].map((name) => element("th", { scope: "col" }, name)),
+    values.map((row, r) => element("tr", {}, element("th", { scope: "row" }, rows[r]), row.map((value, c) => element("td", { class: "number", title: title(r, c), style: { backgroundColor: colour(value) } }, text(r, c)))))));
 }
 
 const signed = (x) => `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(3)}`;

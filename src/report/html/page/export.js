@@ -1,20 +1,21 @@
 // Figures and tables on their way out: SVG, PNG, CSV.
 
-const svgText = (node) => new XMLSerializer().serializeToString(node);
 const xml = (text) => text.replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c])
   .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "\ufffd");
 
 function save(name, blob) {
   const url = URL.createObjectURL(blob);
-  const link = element("a", { href: url, download: name });
-  link.click();
+  element("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
 const hatchPattern = '<defs><pattern id="masked" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="5" height="5" fill="#fff"/><rect width="1" height="5" fill="#d0d0d0"/></pattern></defs>';
 
+// On white; `before` has what is not drawn.
+const svgFile = (width, height, before, parts) => `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12" fill="#222">${before}<rect width="100%" height="100%" fill="#fff"/>${parts.join("")}</svg>`;
+
 // A standalone SVG of a matrix: labels, cells, a legend of the true range, on white.
-function matrixSvg({ matrix, rowLabels, columnLabels, scale, label }) {
+function matrixSvg({ matrix, rowLabels, columnLabels, scale, label: title }) {
   const cell = Math.max(2, Math.min(36, 640 / Math.max(matrix.rows, matrix.columns)));
   const left = 110, top = 100, hatched = 'fill="url(#masked)"', wide = cell * matrix.columns, high = cell * matrix.rows, parts = [];
   if (matrix.values.length <= 4096) {
@@ -27,22 +28,17 @@ function matrixSvg({ matrix, rowLabels, columnLabels, scale, label }) {
   }
   const rows = rowLabels.length, columns = columnLabels.length;
   const everyRow = Math.ceil(rows * 13 / high), everyColumn = Math.ceil(columns * 13 / wide);
-  rowLabels.forEach((text, i) => {
-    if (i % everyRow === 0) parts.push(`<text x="${left - 8}" y="${top + high * (i + 0.5) / rows + 4}" text-anchor="end">${xml(word(text))}</text>`);
-  });
-  columnLabels.forEach((text, j) => {
-    if (j % everyColumn === 0) parts.push(`<text transform="translate(${left + wide * (j + 0.5) / columns},${top - 8}) rotate(-50)">${xml(word(text))}</text>`);
-  });
-  for (let i = 0; i < 48; i++) {
-    parts.push(`<rect x="${left + 4 * i}" y="${top + high + 18}" width="4.5" height="10" fill="${css(between(scale.diverging ? puor : cividis, i / 47))}"/>`);
-  }
+  const label = (text, at) => parts.push(`<text ${at}>${xml(word(text))}</text>`);
+  rowLabels.forEach((text, i) => i % everyRow === 0 && label(text, `x="${left - 8}" y="${top + high * (i + 0.5) / rows + 4}" text-anchor="end"`));
+  columnLabels.forEach((text, j) => j % everyColumn === 0 && label(text, `transform="translate(${left + wide * (j + 0.5) / columns},${top - 8}) rotate(-50)"`));
+  for (let i = 0; i < 48; i++) parts.push(`<rect x="${left + 4 * i}" y="${top + high + 18}" width="4.5" height="10" fill="${css(between(scale.diverging ? puor : cividis, i / 47))}"/>`);
   const name = legendName(scale, "");
   parts.push(`<text x="${left}" y="${top + high + 44}">${scale.lowText}</text><text x="${left + 192}" y="${top + high + 44}" text-anchor="end">${scale.highText}</text><text x="${left + 204}" y="${top + high + 27}">${name}</text>`);
   const others = otherKinds(scale), colours = { masked: "url(#masked)", nan: css(notANumber), infinite: css(cividis.at(-1)) };
   others.forEach(({ kind, text }, i) => parts.push(`<rect x="${left + 100 * i}" y="${top + high + 56}" width="12" height="12" fill="${colours[kind]}" stroke="#888"/>`,
     `<text x="${left + 100 * i + 18}" y="${top + high + 66}">${text}</text>`));
   const width = left + Math.max(wide, 300) + 80, height = top + high + (others.length ? 84 : 60);
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12" fill="#222"><title>${xml(label)}</title>${hatchPattern}<rect width="100%" height="100%" fill="#fff"/>${parts.join("")}</svg>`;
+  return svgFile(width, height, `<title>${xml(title)}</title>${hatchPattern}`, parts);
 }
 
 // A live SVG as a file of its own: what the style sheet gave it becomes attributes.
@@ -51,17 +47,14 @@ function standalone(node) {
   root.classList.add("light");  // on white, as the other figures
   to.forEach((made, i) => {
     const look = getComputedStyle(from[i]);
-    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "font-family", "font-size", "font-weight", "text-anchor"]) {
-      made.setAttribute(name, look.getPropertyValue(name));
-    }
+    for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "font-family", "font-size", "font-weight", "text-anchor"]) made.setAttribute(name, look.getPropertyValue(name));
   });
   root.classList.remove("light");
   const box = node.getBoundingClientRect();
   copy.setAttribute("width", Math.round(box.width));
   copy.setAttribute("height", Math.round(box.height));
-  const ground = element("rect", { width: "100%", height: "100%", fill: "#fff" });
-  copy.prepend(ground);
-  return svgText(copy);
+  copy.prepend(element("rect", { width: "100%", height: "100%", fill: "#fff" }));
+  return new XMLSerializer().serializeToString(copy);
 }
 
 async function savePng(name, svg) {
@@ -89,9 +82,8 @@ const openTables = new Set();
 // Rows as a table, the first of them its head.
 function tableOf(title, [head, ...rows]) {
   const cell = (x) => element("td", { class: typeof x === "number" ? "number" : null }, typeof x === "number" ? exactly(x) : token(x, 24));
-  return element("table", { class: "plain" }, element("caption", {}, title, rows.length > mostRows ? `: the first ${mostRows} of ${rows.length} rows` : ""),
-    element("thead", {}, element("tr", {}, head.map((x) => element("th", { scope: "col" }, token(x, 24))))),
-    element("tbody", {}, rows.slice(0, mostRows).map(([first, ...others]) => element("tr", {}, element("th", { scope: "row" }, token(String(first), 24)), others.map(cell)))));
+  return table({ class: "plain" }, element("caption", {}, title, rows.length > mostRows ? `: the first ${mostRows} of ${rows.length} rows` : ""), head.map((x) => element("th", { scope: "col" }, token(x, 24))),
+    rows.slice(0, mostRows).map(([first, ...others]) => element("tr", {}, element("th", { scope: "row" }, token(String(first), 24)), others.map(cell))));
 }
 
 // Buttons for what there is, and its numbers as a table: { name() of the files, title() of the figure, svg(), csv(),

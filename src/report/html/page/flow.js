@@ -64,12 +64,10 @@ function flow(block) {
   const size = { width: columns * (width + gapX) - gapX, height: rows * (height + gapY) - gapY + 12 };
   const head = element("marker", { id: "arrow-head", viewBox: "0 0 8 8", refX: 4, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, element("path", { d: "M0 0L8 4L0 8Z" }));
   const wires = flowWires(block).map(([from, to]) => element("path", { class: "wire", d: wirePath(places[from], places[to]), "marker-end": "url(#arrow-head)", "data-from": from, "data-to": to }));
-  const board = element("div", { class: "flow" }, element("svg", { ...size, viewBox: `0 0 ${size.width} ${size.height}`, "aria-hidden": "true" }, element("defs", {}, head), wires),
+  return element("div", { class: "flow", style: { width: `${size.width}px`, height: `${size.height}px` } }, element("svg", { ...size, viewBox: `0 0 ${size.width} ${size.height}`, "aria-hidden": "true" }, element("defs", {}, head), wires),
     block.steps.map((step) => {
       const card = stepCard(step), place = places[step.name];
       Object.assign(card.style, { left: `${place.column * (width + gapX)}px`, top: `${place.row * (height + gapY)}px`, width: `${width}px`, height: `${height}px` });
       return card;
     }));
-  Object.assign(board.style, { width: `${size.width}px`, height: `${size.height}px` });
-  return board;
 }

@@ -37,7 +37,7 @@ function headsSvg(heads) {
     return `<text x="${x}" y="${y - 8}">${xml(name)}: ${scale.kind === "row" ? "by row" : `${scale.lowText} to ${format(scale.high, 2)}`}</text><rect x="${x}" y="${y}" width="${size}" height="${size}" fill="url(#masked)"/><image x="${x}" y="${y}" width="${size}" height="${size}" preserveAspectRatio="none" image-rendering="pixelated" href="${picture}"/>`;
   });
   const width = 20 + (size + 20) * across, height = 20 + (size + 40) * down;
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12" fill="#222">${hatchPattern}<rect width="100%" height="100%" fill="#fff"/>${parts.join("")}</svg>`;
+  return svgFile(width, height, hatchPattern, parts);
 }
 
 function headsPanel(host) {

@@ -5,9 +5,9 @@ const sizes = report.config?.latents;
 // A step's number as a row of a matrix with a row of another step.
 function ofMatrix(name, from, title, of, letter, row, { result }, say) {
   const weight = parameter(`${name}.weight`), bias = parameter(`${name}.bias`);
-  if (!weight || !of) return missing(title, result, "The projection’s weights are not in this report.");
-  const inputs = weight.shape[1], terms = Array.from({ length: inputs }, (_, i) => [`${i + 1}`, of.at(0, row, i), weight.values[from * inputs + i]]);
-  return products(title, ["dimension", letter, name], terms, { unit: config?.unit, bias: bias?.values[from], result, say: { text: say } });
+  if (!weight) return byColumn(title, [], of, row, undefined, 0, result);
+  const inputs = weight.shape[1];
+  return byColumn(title, ["dimension", letter, name], of, row, { inputs, at: (i) => weight.values[from * inputs + i], hasBias: Boolean(bias), bias: () => bias.values[from] }, 0, result, say);
 }
 
 // A number over the root mean square of all of them, times the norm's weight.
@@ -15,8 +15,8 @@ function ofNorm(name, values, title, { column, result }) {
   const weight = parameter(`${name}.weight`);
   if (!weight || !values) return missing(title, result, "What it is the norm of is not in this report.");
   const root = Math.sqrt(values.reduce((sum, x) => sum + x * x, 0) / values.length + config.epsilon), times = weight.values[column];
-  return { ...given(title, result, "RMSNorm: divided by the root of the mean of the squares, times the norm’s weight."), total: values[column] / root * times,
-    written: `${minus(values[column])} / ${format(root)}${dot}${minus(times)}` };
+  return given(title, result, "RMSNorm: divided by the root of the mean of the squares, times the norm’s weight.",
+    { total: values[column] / root * times, written: `${minus(values[column])} / ${format(root)}${dot}${minus(times)}` });
 }
 
 function latentOfQuery({ block, query, q, column, result }) {
@@ -55,17 +55,13 @@ Object.assign(explanations, {
 
 // The layers by the names of DeepSeek's, drawn in their order.
 function torchLatent() {
-  const c = config, { query, latent, plain, rotary, value } = sizes, heads = c.num_heads, key = plain + rotary, scale = scaleFactor(), root = Math.abs(scale * Math.sqrt(key) - 1) < 1e-6;
-  const linear = (name, from, to, bias) => `${name} = torch.nn.Linear(${from}, ${to}, bias=${bias && c.qkv_bias ? "True" : "False"})`, norm = (name, size) => `${name} = torch.nn.RMSNorm(${size}, eps=1e-06)`;
+  const c = config, { query, latent, plain, rotary, value } = sizes, heads = c.num_heads, key = plain + rotary;
+  const linear = (name, from, to, bias) => torchLinear(name, from, to, bias && c.qkv_bias), norm = (name, size) => `${name} = torch.nn.RMSNorm(${size}, eps=1e-06)`;
   const lines = query ? [linear("q_a_proj", c.d_in, query, true), norm("q_a_layernorm", query), linear("q_b_proj", query, heads * key)] : [linear("q_proj", c.d_in, heads * key)];
   lines.push(linear("kv_a_proj_with_mqa", c.d_in, latent + rotary, true), norm("kv_a_layernorm", latent), linear("kv_b_proj", latent, heads * (plain + value)), linear("o_proj", heads * value, c.d_out, true));
   lines.push("", "def split(y):  # (heads, tokens, numbers of a head)", `    return y.view(len(x), ${heads}, -1).transpose(0, 1)`, "");
   lines.push(`queries = split(${query ? "q_b_proj(q_a_layernorm(q_a_proj(x)))" : "q_proj(x)"})`, `latents, shared = kv_a_proj_with_mqa(x).split([${latent}, ${rotary}], dim=-1)`,
     `keys, values = split(kv_b_proj(kv_a_layernorm(latents))).split([${plain}, ${value}], dim=-1)`);
   if (c.rope) lines.push(`queries, shared = torch.cat([queries[..., :${plain}], turned(queries[..., ${plain}:])], dim=-1), turned(shared)`);
-  lines.push(`keys = torch.cat([keys, shared.expand(${heads}, -1, -1)], dim=-1)`, `scores = queries @ keys.transpose(-2, -1)${root ? ` / ${key} ** 0.5` : ` * ${exactly(scale)}`}`);
-  if (isCausal()) lines.push("future = torch.triu(torch.ones(len(x), len(x), dtype=torch.bool), diagonal=1)", "scores = scores.masked_fill(future, -torch.inf)");
-  lines.push("weights = torch.softmax(scores, dim=-1)");
-  if (report.training && c.dropout > 0) lines.push(`weights = torch.nn.functional.dropout(weights, ${c.dropout})`);
-  return [...lines, `z = o_proj((weights @ values).transpose(0, 1).reshape(-1, ${heads * value}))`, "print(z)"];
+  return [...lines, `keys = torch.cat([keys, shared.expand(${heads}, -1, -1)], dim=-1)`, ...torchWeights(key), `z = o_proj((weights @ values).transpose(0, 1).reshape(-1, ${heads * value}))`, "print(z)"];
 }

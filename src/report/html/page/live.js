@@ -59,17 +59,15 @@ matrixTable = (view, digits) => {
     if (!changed[cell.dataset.row * columns + Number(cell.dataset.column)]) continue;
     cell.dataset.changed = "";
     cell.title += ", changed";
-    Object.assign(cell.style, { outline: "2px dashed", outlineOffset: "-3px" });
   }
   return made;
 };
 matrixCanvas = (view) => {
   const made = plainCanvas(view), { changed, rows, columns } = view.matrix;
   if (!changed?.includes(1)) return made;
-  const marks = element("canvas", { width: columns, height: rows, "aria-hidden": "true" }), context = marks.getContext("2d"), image = context.createImageData(columns, rows);
+  const marks = element("canvas", { class: "changes", width: columns, height: rows, "aria-hidden": "true" }), context = marks.getContext("2d"), image = context.createImageData(columns, rows);
   changed.forEach((yes, i) => yes && image.data.set([230, 90, 0, 150], 4 * i));
   context.putImageData(image, 0, 0);
-  Object.assign(marks.style, { position: "absolute", inset: 0, width: "100%", height: "100%", imageRendering: "pixelated", pointerEvents: "none" });
   made.querySelector(".frame").append(marks);
   return made;
 };
@@ -159,11 +157,7 @@ const recordedOnly = (why) => said(`This page shows the recorded pass: ${why}`);
 // ---- the panel -------------------------------------------------------------------------------------------------------
 const liveField = (id, label, attributes) => element("label", { class: "field" }, label, element("input", { id, type: "number", ...attributes }));
 const liveButton = (id, text, onclick) => element("button", { type: "button", id, onclick }, text);
-function liveText(id, label, text, oninput) {
-  const area = element("textarea", { id, rows: 2, spellcheck: "false", dir: "auto", "aria-label": label, oninput }, text);
-  Object.assign(area.style, { width: "100%", font: "inherit", padding: "8px" });
-  return area;
-}
+const liveText = (id, label, text, oninput) => element("textarea", { id, rows: 2, spellcheck: "false", dir: "auto", "aria-label": label, oninput }, text);
 
 function livePanel(...more) {
   const value = element("input", { id: "edit-value", type: "text", size: 8, "aria-label": "The selected number becomes" });
@@ -186,7 +180,10 @@ function showEdits() {
   fill(document.getElementById("live-edits"), edits.map((edit) => element("button", { type: "button", title: "Take back", onclick: () => ask({ edits: without(edit) }) }, `${labelOf(edit)} ×`)),
     altered() && liveButton("edit-none", "Take all back", live.reset), edits.length > 0 && element("span", { class: "quiet" }, "The checks are for numbers as they were computed, and are left out."));
 }
-live.reset = () => ask({ edits: [] });
+live.reset = () => {
+  ask(live.isModule ? { edits: [], options: {}, weights: [] } : { edits: [] });
+  showFields();
+};
 // In the map a head that is off is crossed out.
 function markHeads() {
   for (const { layer, head } of headsOff()) {
@@ -194,7 +191,7 @@ function markHeads() {
     if (!button) continue;
     button.title += ", off";
     button.setAttribute("aria-label", button.title);
-    Object.assign(button.style, { outline: "2px dashed", outlineOffset: "-3px", background: "none", color: "inherit" });
+    button.classList.add("off");
     button.textContent = "×";
   }
 }
@@ -203,7 +200,7 @@ function markHeads() {
 function modelPanel() {
   const field = (id, attributes) => liveField(id, id, { ...attributes, oninput: () => ask() });
   const files = element("input", { id: "live-files", type: "file", multiple: true, hidden: true, accept: ".gguf,.safetensors,.json", onchange: () => { openOwn(files.files); files.value = ""; } });
-  const pooling = element("select", { id: "live-pooling", onchange: () => ask() }, [["mean", "the mean of all tokens"], ["first", "the first token"]].map(([value, text]) => element("option", { value }, text)));
+  const pooling = choice({ id: "live-pooling", onchange: () => ask() }, [["mean", "the mean of all tokens"], ["first", "the first token"]]);
   livePanel(live.steps.length > 0 && checkpointField(), element("p", { id: "live-loss", class: "quiet writes" }), element("div", { id: "live-next", class: "controls writes", role: "group", "aria-label": "The next tokens and their chances" }),
     element("div", { class: "controls writes" }, liveButton("live-one", "Continue by one", () => proceed(live.drawn)), liveButton("live-on", "Continue", toggled),
       field("temperature", { min: 0, max: 5, step: 0.1, value: 1 }), field("top-k", { min: 0, step: 1, value: 0 }), field("top-p", { min: 0.01, max: 1, step: 0.01, value: 1 })),
@@ -289,8 +286,19 @@ function heard({ data }) {
   if (data.experiment) return showExperiment(data);
   if (data.names) return data.number === live.shown ? showNames(data.names) : undefined;
   if (data.error) { live.ahead = false; if (live.going) toggled(); return refused(data.error); }
-  live.ahead = data.ahead;
-  if (data.ahead) return goesOn(data);
+  Object.assign(live, { ahead: data.ahead, ids: data.ids, next: data.next, similar: data.similar, drawn: { id: data.drawn, token: data.drawnToken } });
+  if (data.ahead) answered("The layers below follow when the text pauses.");
+  else layersHeard(data);
+  showNext();
+  showStep();
+  document.body.dataset.answered = data.number;
+  if (!data.ahead) askNames();
+  if (live.waits?.model === live.file && data.file) return restore(live.waits.hash);
+  if (data.file && data.number < live.asked) ask();  // what was typed meanwhile was read by the model before
+  if (live.going) setTimeout(() => live.going && proceed(live.drawn), data.ahead ? 0 : 60);
+}
+
+function layersHeard(data) {
   live.shown = data.number;
   fill(live.found);
   live.looked = undefined;
@@ -299,25 +307,9 @@ function heard({ data }) {
   live.labels = data.blocks.map(({ label }) => label);
   if (data.file) become(data.file, data);
   if (data.base) live.base = { ids: data.ids.join(), values: valuesOf(data.base) };
-  Object.assign(live, { ids: data.ids, next: data.next, similar: data.similar, drawn: { id: data.drawn, token: data.drawnToken } });
   if (live.restored || data.number > 1) showAnswer(data, live.base?.ids === data.ids.join() ? live.base.values : undefined);  // what was recorded stays as it is until something is changed
   if (live.now.text === undefined) live.now.text = data.text, showFields();
   answered(data.cut && `At most ${live.size.context} tokens are read: these are the last ones.`);
-  showNext();
-  showStep();
-  document.body.dataset.answered = data.number;
-  askNames();
-  if (live.waits?.model === live.file && data.file) return restore(live.waits.hash);
-  if (data.file && data.number < live.asked) ask();  // what was typed meanwhile was read by the model before
-  if (live.going) setTimeout(() => live.going && proceed(live.drawn), 60);
-}
-
-function goesOn({ number, ids, next, drawn, drawnToken }) {
-  Object.assign(live, { ids, next, drawn: { id: drawn, token: drawnToken } });
-  answered("The layers below follow when the text pauses.");
-  showNext();
-  document.body.dataset.answered = number;
-  if (live.going) setTimeout(() => live.going && proceed(live.drawn));
 }
 
 function startModel() {

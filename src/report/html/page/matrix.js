@@ -4,11 +4,8 @@ const widthOf = (text, size) => 0.62 * size * Array.from(text).length;  // of a 
 
 function legend(scale, { name = "" } = {}) {
   const bar = element("canvas", { class: "legend-bar", width: 128, height: 1, "aria-hidden": "true" });
-  const context = bar.getContext("2d");
-  const pixels = context.createImageData(128, 1);
-  for (let i = 0; i < 128; i++) {
-    pixels.data.set([...between(scale.diverging ? puor : cividis, i / 127), 255], 4 * i);
-  }
+  const context = bar.getContext("2d"), pixels = context.createImageData(128, 1);
+  for (let i = 0; i < 128; i++) pixels.data.set([...between(scale.diverging ? puor : cividis, i / 127), 255], 4 * i);
   context.putImageData(pixels, 0, 0);
   return element("div", { class: "legend", "data-low": scale.low, "data-high": scale.high, "data-scale": scale.kind },
     element("span", {}, legendName(scale, name)), element("span", { class: "number" }, scale.lowText), bar,
@@ -60,8 +57,7 @@ function matrixView(view) {
 }
 
 function matrixTable({ matrix, rowLabels, columnLabels, scale, label, selected = {}, pick, corner = "" }, digits) {
-  const head = element("tr", {}, element("td", { class: "corner" }, corner),
-    columnLabels.map((text, j) => element("th", { scope: "col", class: j === selected.column ? "on" : null }, token(text, digits > 2 ? 9 : 7))));
+  const head = [element("td", { class: "corner" }, corner), ...columnLabels.map((text, j) => element("th", { scope: "col", class: j === selected.column ? "on" : null }, token(text, digits > 2 ? 9 : 7)))];
   const body = rowLabels.slice(0, matrix.rows).map((text, i) => element("tr", {},
     element("th", { scope: "row", class: i === selected.row ? "on" : null }, token(text)),
     Array.from({ length: matrix.columns }, (_, j) => {
@@ -75,15 +71,13 @@ function matrixTable({ matrix, rowLabels, columnLabels, scale, label, selected =
       return cell;
     })));
   return element("div", { class: "scroll" },
-    element("table", { class: `matrix${pick ? " live" : ""}${digits > 2 ? "" : " tight"}`, role: pick ? "grid" : null }, element("caption", { class: "unseen" }, label),
-      element("thead", {}, head), element("tbody", {}, body)));
+    table({ class: `matrix${pick ? " live" : ""}${digits > 2 ? "" : " tight"}`, role: pick ? "grid" : null }, element("caption", { class: "unseen" }, label), head, body));
 }
 
 // The colours of a scale in 1025 steps, and behind them that of what is not a number, as a canvas holds them.
 const inSteps = new Map();
 function coloursOf(stops) {
-  if (!inSteps.has(stops)) inSteps.set(stops, Uint8ClampedArray.from(Array.from({ length: 1026 }, (_, i) => [...(i > 1024 ? notANumber : between(stops, i / 1024)), 255]).flat()));
-  return new Uint32Array(inSteps.get(stops).buffer);
+  return new Uint32Array(held(inSteps, stops, () => Uint8ClampedArray.from(Array.from({ length: 1026 }, (_, i) => [...(i > 1024 ? notANumber : between(stops, i / 1024)), 255]).flat())).buffer);
 }
 
 // A pixel a cell; what is masked or −∞ is left out, so that the hatched ground shows.
@@ -121,13 +115,10 @@ function matrixCanvas({ matrix, rowLabels, columnLabels, scale, label, selected 
   const canvas = pictureOf(matrix, scale);
   const row = Math.floor(selected.row / factor), at = row * matrix.columns + Math.floor(selected.column / factor);
   const here = pick ? `; ${word(rowLabels[selected.row])}, ${word(columnLabels[selected.column])}: ${matrix.masked?.[at] ? "masked" : format(matrix.values[at])}` : "";
-  const frame = element("div", { class: "frame", role: pick ? "application" : "img", "aria-roledescription": pick ? "heatmap" : null, tabindex: pick ? 0 : null, "aria-label": `${label}, ${high} rows, ${wide} columns${here}` }, canvas);
-  Object.assign(frame.style, { width: `${Math.round(cell * wide)}px`, height: `${Math.round(cell * high)}px` });
-  const mark = (name, left, top, width, height) => {
-    const box = element("div", { class: name });
-    Object.assign(box.style, { left: `${100 * left}%`, top: `${100 * top}%`, width: `${100 * width}%`, height: `${100 * height}%` });
-    frame.append(box);
-  };
+  const frame = element("div", { class: "frame", role: pick ? "application" : "img", "aria-roledescription": pick ? "heatmap" : null, tabindex: pick ? 0 : null, "aria-label": `${label}, ${high} rows, ${wide} columns${here}`,
+    style: { width: `${Math.round(cell * wide)}px`, height: `${Math.round(cell * high)}px` } }, canvas);
+  const mark = (name, left, top, width, height) =>
+    frame.append(element("div", { class: name, style: { left: `${100 * left}%`, top: `${100 * top}%`, width: `${100 * width}%`, height: `${100 * height}%` } }));
   if (selected.row !== undefined) mark("mark row", 0, selected.row / high, 1, 1 / high);
   if (selected.column !== undefined) mark("mark column", selected.column / wide, 0, 1 / wide, 1);
   if (pick) {
@@ -151,13 +142,9 @@ function axis(labels, cell, selected, side) {
   const near = Math.ceil((font + 2) / cell);
   const shown = labels.flatMap((text, i) => {
     if (i !== selected && (i % every !== 0 || (selected !== undefined && every > 1 && Math.abs(i - selected) < near))) return [];
-    const label = element("span", { class: i === selected ? "on" : null }, token(text));
-    label.style[side === "left" ? "top" : "left"] = `${100 * (i + 0.5) / labels.length}%`;
-    return [label];
+    return [element("span", { class: i === selected ? "on" : null, style: { [side === "left" ? "top" : "left"]: `${100 * (i + 0.5) / labels.length}%` } }, token(text))];
   });
   const longest = Math.max(...labels.map((text) => widthOf(word(text), font)), 0), upright = side === "top" && longest <= cell - 3;
-  const made = element("div", { class: `axis-${side}${upright ? " upright" : ""}`, "aria-hidden": "true" }, shown), long = upright ? font + 4 : longest + 8;
-  made.style.fontSize = `${font}px`;
-  made.style[side === "left" ? "width" : "height"] = `${Math.ceil(long)}px`;
-  return made;
+  const style = { fontSize: `${font}px`, [side === "left" ? "width" : "height"]: `${Math.ceil(upright ? font + 4 : longest + 8)}px` };
+  return element("div", { class: `axis-${side}${upright ? " upright" : ""}`, "aria-hidden": "true", style }, shown);
 }

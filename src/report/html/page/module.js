@@ -16,9 +16,9 @@ function stateFile(parameters) {
 }
 const ownState = () => Object.fromEntries(Object.keys(report.parameters).map((name) => [name, parameter(name)]));
 
-function open(library, change = {}, parameters = ownState()) {
+function open(library, change = {}, parameters = ownState(), options = live.now.options) {
   const { unit, layer_order, ...own } = live.config ?? {};
-  library.openModule({ ...own, ...live.now.options, name: report.module, seed: report.seed ?? 0, flavour: report.flavour, training: report.training, ...change }, Object.keys(parameters).length ? stateFile(parameters) : undefined);
+  library.openModule({ ...own, name: report.module, seed: report.seed ?? 0, flavour: report.flavour, training: report.training, ...options, ...change }, Object.keys(parameters).length ? stateFile(parameters) : undefined);
 }
 function pass(library, x, source, edits = []) {
   library.runModule(x.values, x.tokens.length, x.width, source?.values, source?.tokens.length, edits);
@@ -42,11 +42,11 @@ function moduleAnswer() {
     const x = readText(text, live.given), other = live.given.source && readText(sourceText, live.given.source);
     if (!x.tokens.length || other?.tokens.length === 0) throw new LibraryError("[page] expected a text with at least one word; found none");
     setWeights([]);
-    live.library.openModule({ ...live.config, name: report.module, seed: report.seed ?? 0, flavour: report.flavour, training: report.training }, Object.keys(report.parameters).length ? stateFile(ownState()) : undefined);
+    open(live.library, {}, ownState(), {});
     pass(live.library, x, other);
     const base = valuesOf(live.library.blocks().blocks);
     setWeights(weights);
-    open(live.library, options);
+    open(live.library);
     pass(live.library, withInputs(x, "inputs"), withInputs(other, "source"), editsOfSteps());
     const answer = live.library.blocks();
     answer.blocks.forEach((block, b) => { block.space = live.library.space(b); });
@@ -73,7 +73,7 @@ function setWeights(changes) {
 }
 
 function weightsPanel() {
-  const names = Object.keys(report.parameters), list = element("select", { id: "weight-name", "aria-label": "Which weights", onchange: () => draw() }, names.map((name) => element("option", { value: name }, name)));
+  const names = Object.keys(report.parameters), list = choice({ id: "weight-name", "aria-label": "Which weights", onchange: () => draw() }, names.map((name) => [name, name]));
   const view = element("div", { id: "weights-view", class: "small" }), value = element("input", { id: "weight-value", type: "text", size: 8, "aria-label": "The selected weight becomes" });
   let row = 0, column = 0;
   const draw = () => {
@@ -100,8 +100,7 @@ function optionFields() {
     ask({ options: value === undefined ? others : { ...others, [name]: value } }, `option ${name}`);
   };
   const field = (name, label, given, attributes) => liveField(`live-${name}`, label, { ...number, ...attributes, value: given, oninput: ({ target }) => change(name, target.value === "" ? undefined : Number(target.value)) });
-  const causal = element("input", { type: "checkbox", id: "live-causal", onchange: ({ target }) => change("causal", target.checked) });
-  causal.checked = c.causal;
+  const causal = element("input", { type: "checkbox", id: "live-causal", checked: c.causal, onchange: ({ target }) => change("causal", target.checked) });
   return [linear && field("scale", "scale", c.scale ?? "", { placeholder: "1/√d" }), linear && field("softcap", "softcap", c.softcap ?? "", { placeholder: "none", min: 0 }),
     linear && mask && field("window", "window", c.window ?? "", { placeholder: "all", min: 0, step: 1 }), mask && element("label", { class: "check" }, causal, "causal mask"),
     linear && report.training && c.dropout > 0 && field("seed", "dropout’s seed", c.seed ?? 0, { min: 0, step: 1 })].filter(Boolean);
@@ -115,10 +114,6 @@ async function startModule() {
   live.begun = live.now;
   livePanel(live.given.source && liveText("live-source", "The other text, of keys and values", live.now.source, ({ target }) => ask({ source: target.value, edits: [] }, "typed")),
     element("div", { class: "controls", id: "live-options" }, optionFields()), Object.keys(report.parameters).length > 0 && weightsPanel());
-  live.reset = () => {
-    ask({ edits: [], options: {}, weights: [] });
-    showFields();
-  };
   onSelection(() => live.drawWeights?.());
   try {
     const stream = new Blob([bytesOf(document.getElementById("engine").textContent)]).stream().pipeThrough(new DecompressionStream("gzip"));

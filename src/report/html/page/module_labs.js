@@ -26,12 +26,10 @@ function leakTest(changed, amount, causal) {
 function leakPanel(host) {
   if (!canFollow() || stepAt("source") || report.tokens.length < 2) return;
   const last = report.tokens.length - 1;
-  const chosen = element("select", { id: "leak-word" }, report.tokens.map((text, i) => element("option", { value: i }, `${i + 1} · ${word(text, 24)}`)));
-  chosen.value = String(last);
+  const chosen = choice({ id: "leak-word" }, report.tokens.map((text, i) => [i, numberedWord(text, i)]), last);
   const amount = element("input", { type: "range", id: "leak-amount", min: -2, max: 2, step: 0.05, value: 1 }), amountText = element("output", { class: "number" });
-  const mask = element("input", { type: "checkbox", id: "leak-mask" });
-  mask.checked = isCausal();
-  const table = element("div", { class: "scroll" }), said = element("p", { class: "note", id: "leak-said", "aria-live": "polite" });
+  const mask = element("input", { type: "checkbox", id: "leak-mask", checked: isCausal() });
+  const view = element("div", { class: "scroll" }), said = element("p", { class: "note", id: "leak-said", "aria-live": "polite" });
   let moved = [];
   const place = (i) => (i < Number(chosen.value) ? "before" : i === Number(chosen.value) ? "changed" : "after");
   const draw = () => {
@@ -44,18 +42,15 @@ function leakPanel(host) {
     fill(said, changed === 0 ? "No word comes before the first." : leaks === 0
       ? `No leak: the ${changed} output${changed === 1 ? "" : "s"} before “${word(report.tokens[changed])}” did not move by a single bit.`
       : `Leak: ${leaks} of ${changed} outputs before “${word(report.tokens[changed])}” moved. ${isCausal() && !mask.checked ? "That is what a forgotten mask does." : "This module has no mask: every word sees the future, as an encoder’s may and a language model’s must not."}`);
-    const rows = result.moved.slice(0, 128).map((x, i) => {
-      const cell = element("td", { class: "number bar", "data-value": String(x) }, format(x, 6));
-      cell.style.backgroundSize = `${100 * x / most}% 70%`;
-      return element("tr", { class: i === changed ? "on" : null, "data-word": i, "data-output": Array.from(result.output.subarray(i * result.columns, (i + 1) * result.columns), exactly).join(" ") },
-        element("th", { scope: "row" }, token(report.tokens[i])), element("td", { class: "quiet" }, place(i)), cell);
-    });
-    fill(table, element("table", { class: "plain" }, element("caption", { class: "unseen" }, "How far each word’s output moved"), element("thead", {}, element("tr", {}, ["word", "", "largest change of its output"].map((name, i) => element("th", { scope: "col", class: i === 2 ? "number" : null }, name)))), element("tbody", {}, rows)));
+    const outputOf = (i) => Array.from(result.output.subarray(i * result.columns, (i + 1) * result.columns), exactly).join(" ");
+    fill(view, table({ class: "plain" }, element("caption", { class: "unseen" }, "How far each word’s output moved"), ["word", "", "largest change of its output"].map((name, i) => element("th", { scope: "col", class: i === 2 ? "number" : null }, name)),
+      result.moved.slice(0, 128).map((x, i) => element("tr", { class: i === changed ? "on" : null, "data-word": i, "data-output": outputOf(i) }, element("th", { scope: "row" }, token(report.tokens[i])),
+        element("td", { class: "quiet" }, place(i)), element("td", { class: "number bar", "data-value": String(x), style: { backgroundSize: `${100 * x / most}% 70%` } }, format(x, 6))))));
   };
   for (const field of [chosen, amount, mask]) field.addEventListener("input", draw);
   fill(host, element("p", { class: "lead" }, "Change one word’s embedding, and the page computes every output anew with the module’s own weights. With a causal mask nothing before that word may move."),
     element("div", { class: "controls" }, element("label", { class: "field" }, "change", chosen), element("label", { class: "field" }, "by", amount), amountText, element("label", { class: "check" }, mask, "causal mask")),
-    said, table,
+    said, view,
     exports({ name: () => "leak", title: () => "How far each word’s output moved", table: null, csv: () => [["word", "place", "largest change"], ...moved.map((x, i) => [report.tokens[i], place(i), x])] }),
     stepAt("dropped") && element("p", { class: "quiet" }, "Computed without dropout."));
   draw();
@@ -82,8 +77,7 @@ function dropoutPanel(host) {
   const step = stepAt("weights");
   if (!report.kind.linear || report.kind.recurrent || !step.rows || !step.columns) return;
   const field = (name, input) => element("label", { class: "field" }, name, input);
-  const flavour = element("select", { id: "dropout-flavour" }, element("option", { value: "mkl" }, "mkl: Linux, Intel"), element("option", { value: "native" }, "native: others"));
-  flavour.value = report.flavour === "native" ? "native" : "mkl";
+  const flavour = choice({ id: "dropout-flavour" }, [["mkl", "mkl: Linux, Intel"], ["native", "native: others"]], report.flavour);
   const p = element("input", { type: "range", id: "dropout-p", min: 0, max: 1, step: 0.05, value: config?.dropout || 0.5 }), shownP = element("output", { class: "number" });
   const seed = element("input", { type: "number", id: "dropout-seed", min: 0, max: 4294967295, step: 1, value: report.seed ?? 123 });
   const view = element("div", { class: "small" }), sums = element("p", { class: "quiet", id: "dropout-sums" }), said = element("p", { class: "note", id: "dropout-said", "aria-live": "polite" });

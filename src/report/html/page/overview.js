@@ -29,7 +29,8 @@ function overviewSvg() {
   });
   const width = left + Math.max(cell * across, 420) + 20, below = top + cell * blocks.length + 24;
   if (report.repeated) Object.entries(kindNames).forEach(([kind, [name]], i) => parts.push(`<rect x="${left + 110 * i}" y="${below}" width="12" height="12" fill="${kindColour(kind)}"/><text x="${left + 110 * i + 17}" y="${below + 10}">${name}</text>`));
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${below + 30}" viewBox="0 0 ${width} ${below + 30}" font-family="sans-serif" font-size="12" fill="#222"><rect width="100%" height="100%" fill="#fff"/><text x="${left}" y="24">Layers down, heads across</text><text x="${left}" y="44">${xml(word(report.title, 70))}</text>${parts.join("")}</svg>`;
+  parts.push(`<text x="${left}" y="24">Layers down, heads across</text><text x="${left}" y="44">${xml(word(report.title, 70))}</text>`);
+  return svgFile(width, below + 30, "", parts);
 }
 
 // A mark in the colour of its kind, stronger the larger the score, with the kind's letter.
@@ -55,9 +56,9 @@ function overviewPanel(host) {
   if (!severalLayers && !report.repeated) return;
   const across = Math.max(...blocks.map((block) => block.heads)), rows = blocks.map((block, b) => Array.from({ length: block.heads }, (_, head) => headButton(b, head)));
   const cells = rows.flat(), said = element("p", { class: "quiet told" }), names = Object.keys(kindNames);
-  const map = roving(element("table", { role: "grid", class: across > 16 ? "many" : null, "aria-label": "Heads: layers down, heads across" },
-    element("thead", {}, element("tr", {}, element("td", {}), numbers(across).map((n) => element("th", { scope: "col" }, n)))),
-    element("tbody", {}, rows.map((buttons, b) => element("tr", {}, element("th", { scope: "row" }, String(layerNumber(b))), buttons.map((button) => element("td", {}, button)))))),
+  const map = roving(table({ role: "grid", class: across > 16 ? "many" : null, "aria-label": "Heads: layers down, heads across" }, null,
+    [element("td", {}), ...numbers(across).map((n) => element("th", { scope: "col" }, n))],
+    rows.map((buttons, b) => element("tr", {}, element("th", { scope: "row" }, String(layerNumber(b))), buttons.map((button) => element("td", {}, button))))),
   (down, right) => select({ block: clamp(state.block + down, blocks.length), head: state.head + right }));
   fill(host, element("p", { class: "lead" }, "Layers go down and heads across.", report.repeated ? " A head has a name where most of its weight lies on one kind of token." : ""),
     report.repeated && kindLegend(), element("div", { class: "scroll" }, map), said);

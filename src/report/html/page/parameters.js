@@ -11,7 +11,7 @@ function projection(which, head, size) {
   const plain = parameter(prefix + which);  // self-v1: (d_in, d_out), x · W
   if (plain) {
     const [inputs, columns] = plain.shape;
-    return { inputs, size: columns, at: (i, c) => plain.values[i * columns + c], bias: () => 0, hasBias: false };
+    return { inputs, size: columns, at: (i, c) => plain.values[i * columns + c], bias: () => 0 };
   }
   const weight = parameter(`${prefix + which}.weight`), bias = parameter(`${prefix + which}.bias`);
   if (!weight) return undefined;

@@ -17,31 +17,34 @@ function torchRotation({ invFreq, factor, interleaved }) {
     `    return torch.cat([${pairs}, x[..., ${2 * n}:]], dim=-1)`, ""];
 }
 
+const torchLinear = (name, from, to, bias) => `${name} = torch.nn.Linear(${from}, ${to}, bias=${bias ? "True" : "False"})`;
+// In the order in which the module draws its weights.
+const projectionNames = () => (config.layer_order === "kqv" ? ["key", "query", "value"] : ["query", "key", "value"]);
+// Queries and keys of this size become weights.
+function torchWeights(size) {
+  const scale = scaleFactor(), root = Math.abs(scale * Math.sqrt(size) - 1) < 1e-6;
+  return [`scores = queries @ keys.transpose(-2, -1)${root ? ` / ${size} ** 0.5` : ` * ${exactly(scale)}`}`,
+    ...(isCausal() ? ["future = torch.triu(torch.ones(len(x), len(x), dtype=torch.bool), diagonal=1)", "scores = scores.masked_fill(future, -torch.inf)"] : []), "weights = torch.softmax(scores, dim=-1)",
+    ...(report.training && config.dropout > 0 ? [`weights = torch.nn.functional.dropout(weights, ${config.dropout})`] : [])];
+}
+
 function torchProjected() {
   const c = config, heads = c.num_heads, cross = report.kind.source, source = cross ? "source" : "x", wrapper = report.module === "heads";
-  const size = wrapper ? c.d_out : c.d_out / heads, scale = scaleFactor(), root = Math.abs(scale * Math.sqrt(size) - 1) < 1e-6;
-  const names = c.layer_order === "kqv" ? ["key", "query", "value"] : ["query", "key", "value"];
-  const lines = names.map((name) => `W_${name} = torch.nn.Linear(${c.d_in}, ${c.d_out}, bias=${c.qkv_bias ? "True" : "False"})`);
+  const size = wrapper ? c.d_out : c.d_out / heads, names = projectionNames(), lines = names.map((name) => torchLinear(`W_${name}`, c.d_in, c.d_out, c.qkv_bias));
   if (c.out_proj && report.kind.outProj) lines.push(`out_proj = torch.nn.Linear(${c.d_out}, ${c.d_out})`);
   const split = wrapper || heads === 1 ? "" : `.view(-1, ${heads}, ${size}).transpose(0, 1)`, body = [];
   body.push(`queries = W_query(x)${split}`, `keys = W_key(${source})${split}`, `values = W_value(${source})${split}`);
   if (c.rope) body.push("queries, keys = turned(queries), turned(keys)");
-  body.push(`scores = queries @ keys.transpose(-2, -1)${root ? ` / ${size} ** 0.5` : ` * ${exactly(scale)}`}`);
-  if (isCausal()) body.push("future = torch.triu(torch.ones(len(x), len(x), dtype=torch.bool), diagonal=1)", "scores = scores.masked_fill(future, -torch.inf)");
-  body.push("weights = torch.softmax(scores, dim=-1)");
-  if (report.training && c.dropout > 0) body.push(`weights = torch.nn.functional.dropout(weights, ${c.dropout})`);
-  body.push("context = weights @ values");
+  body.push(...torchWeights(size), "context = weights @ values");
   if (!wrapper) return [...lines, "", ...body, `z = ${heads > 1 ? `context.transpose(0, 1).reshape(-1, ${c.d_out})` : "context"}`,
     ...(lines.length > 3 ? ["z = out_proj(z)"] : []), "print(z)"];
-  const weights = `heads = [[torch.nn.Linear(${c.d_in}, ${c.d_out}, bias=${c.qkv_bias ? "True" : "False"}) for _ in range(3)] for _ in range(${heads})]`;
-  return [weights, "contexts = []", `for W_${names[0]}, W_${names[1]}, W_${names[2]} in heads:`, ...body.map((line) => `    ${line}`), "    contexts.append(context)", "z = torch.cat(contexts, dim=-1)", "print(z)"];
+  return [`${torchLinear("heads", c.d_in, c.d_out, c.qkv_bias).replace("= ", "= [[")} for _ in range(3)] for _ in range(${heads})]`, "contexts = []", `for W_${names[0]}, W_${names[1]}, W_${names[2]} in heads:`, ...body.map((line) => `    ${line}`), "    contexts.append(context)", "z = torch.cat(contexts, dim=-1)", "print(z)"];
 }
 
 // A state for each head, token by token.
 function torchRecurrent() {
   const c = config, heads = c.num_heads, size = c.d_out / heads, delta = report.module !== "linear", gated = report.module === "gated-delta";
-  const names = c.layer_order === "kqv" ? ["key", "query", "value"] : ["query", "key", "value"], linear = (name, out, bias) => `${name} = torch.nn.Linear(${c.d_in}, ${out}, bias=${bias ? "True" : "False"})`;
-  const lines = names.map((name) => linear(`W_${name}`, c.d_out, c.qkv_bias));
+  const linear = (name, out, bias) => torchLinear(name, c.d_in, out, bias), lines = projectionNames().map((name) => linear(`W_${name}`, c.d_out, c.qkv_bias));
   if (delta) lines.push(linear("W_beta", heads, false));
   if (gated) lines.push(linear("W_alpha", heads, false), linear("W_gate", c.d_out, false), `A = torch.empty(${heads}).uniform_(1, 16)`, `step = torch.empty(${heads}).uniform_(math.log(0.001), math.log(0.1)).exp()`);
   if (c.out_proj) lines.push(`out_proj = torch.nn.Linear(${c.d_out}, ${c.d_out})`);

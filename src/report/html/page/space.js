@@ -179,10 +179,9 @@ function spacePanel(host) {
   const arrows = element("input", { type: "checkbox", id: "arrows", checked: true, onchange: (event) => { turned.arrows = event.target.checked; draw(); } });
   const slider = element("input", { type: "range", id: "moved", min: 0, max: 1, step: 0.01, value: 0, oninput: (event) => { turned.moved = Number(event.target.value); draw(); } });
   const move = element("label", { class: "field" }, "embedding", slider, "context");
-  const choice = element("select", { id: "space-what", "aria-label": "Which context", onchange: (event) => { turned.what = event.target.value; draw(); } },
-    [["context", "context of the head"], ["merged", "merged heads"], ["output", "output"]].filter(([name]) => name === "context" || pointsOf(name))
-      .map(([value, text]) => element("option", { value }, text)));
+  const which = choice({ id: "space-what", "aria-label": "Which context", onchange: ({ target }) => { turned.what = target.value; draw(); } },
+    [["context", "context of the head"], ["merged", "merged heads"], ["output", "output"]].filter(([name]) => name === "context" || pointsOf(name)), turned.what);
   fill(host, element("p", { class: "lead" }, say("Each word is an arrow from the origin, and its context is a hollow one. They share a figure where they have as many numbers: there the slider moves the words to their contexts, and lines show which words pull. Drag to turn what has three dimensions.")),
-    element("div", { class: "controls" }, move, choice, element("label", { class: "check" }, arrows, "arrows")), figures);
+    element("div", { class: "controls" }, move, which, element("label", { class: "check" }, arrows, "arrows")), figures);
   onSelection(draw);
 }

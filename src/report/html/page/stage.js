@@ -7,8 +7,7 @@ function stageMatrix(step) {
   const view = step.pairs && heads > 1 ? state.view : "head";
   if (view === "head") return { matrix: step.matrix(state.head), view };
   const id = [state.block, step.name, view, state.head, view === "difference" ? state.other : ""].join();
-  if (!combined.has(id)) combined.set(id, combine(step, heads, view));
-  return { matrix: combined.get(id), view };
+  return { matrix: held(combined, id, () => combine(step, heads, view)), view };
 }
 
 const maskedInAll = (masks) => masks.every(Boolean) ? masks[0].map((_, at) => (masks.every((mask) => mask[at]) ? 1 : 0)) : undefined;
@@ -113,22 +112,17 @@ function topRows(queries) {
 
 function stageControls(step) {
   if (!step.pairs) return [];
-  const several = currentBlock().heads > 1;
-  const choice = element("select", { id: "view", "aria-label": "Heads taken together", onchange: (event) => select({ view: event.target.value }) },
-    [["head", "one head"], ["average", "average of heads"], ["maximum", "maximum of heads"], ["difference", "difference of two heads"]]
-      .map(([value, text]) => element("option", { value }, text)));
-  choice.value = state.view;
-  const other = element("select", { id: "other", "aria-label": "The other head", onchange: (event) => select({ other: Number(event.target.value) }) },
-    Array.from({ length: currentBlock().heads }, (_, h) => element("option", { value: h }, `head ${h + 1}`)));
-  other.value = String(state.other);
-  return [several && choice, several && state.view === "difference" && other,
-    step.kind === "weights" && state.view !== "difference" && scaleChooser("scale")].filter(Boolean);
+  const { heads } = currentBlock(), difference = state.view === "difference";
+  return [
+    heads > 1 && choice({ id: "view", "aria-label": "Heads taken together", onchange: ({ target }) => select({ view: target.value }) },
+      [["head", "one head"], ["average", "average of heads"], ["maximum", "maximum of heads"], ["difference", "difference of two heads"]], state.view),
+    heads > 1 && difference && choice({ id: "other", "aria-label": "The other head", onchange: ({ target }) => select({ other: Number(target.value) }) }, numbers(heads).map((n, h) => [h, `head ${n}`]), state.other),
+    step.kind === "weights" && !difference && scaleChooser("scale"),
+  ];
 }
 
 // Which scale the weights are drawn on; one choice for every panel.
 function scaleChooser(id) {
-  const matrix = currentBlock().step("weights").matrix(state.head), list = element("select", { id, onchange: (event) => select({ scale: event.target.value }) },
-    ["auto", ...Object.keys(scaleNames)].map((kind) => element("option", { value: kind }, kind === "auto" ? `automatic: ${scaleNames[chosenScale("auto", matrix)]}` : scaleNames[kind])));
-  list.value = state.scale;
-  return element("label", { class: "field" }, "scale", list);
+  const automatic = scaleNames[chosenScale("auto", currentBlock().step("weights").matrix(state.head))];
+  return element("label", { class: "field" }, "scale", choice({ id, onchange: ({ target }) => select({ scale: target.value }) }, [["auto", `automatic: ${automatic}`], ...Object.entries(scaleNames)], state.scale));
 }

@@ -121,8 +121,7 @@ function focusPlace() {
 // ---- the bar that names the selection -------------------------------------------------
 const numberedWord = (text, i) => `${i + 1} · ${word(text, 24)}`;
 function chooser(label, name, labels, from) {
-  const list = element("select", { name, onchange: (event) => select({ [name]: Number(event.target.value) }) },
-    labels.map((text, i) => element("option", { value: i }, word(text, 30))));
+  const list = choice({ name, onchange: ({ target }) => select({ [name]: Number(target.value) }) }, labels.map((text, i) => [i, word(text, 30)]));
   return { node: element("label", {}, element("span", {}, label), list), show: () => { list.value = String(from()); } };
 }
 

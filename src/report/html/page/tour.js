@@ -1,22 +1,18 @@
 // A tour of a page that computes: what its parts are for, one after the other. Enter goes on, arrow keys go to and fro,
 // Escape ends it.
 
-const tourOfModels = [
+// Those whose part the page shows.
+const tourStops = [
   ["live", "Type here. The page computes everything below anew for each text, by the library itself. Nothing leaves this computer."],
+  ["live-options", "The module’s options, such as the scale, the mask and dropout. Change one, and see which steps it moves."],
   ["live-next", "What the model finds likely next, with its chances. A click takes a token and goes on from there; Continue draws one."],
   ["live-source", "A second text: the page tells how near the vectors of both are to each other."],
   ["overview", "The heads: a row is a layer. A name says what a head was seen to do, such as looking at the token before. Choose one, and the steps beside are its own."],
   ["steps", "One pass, step by step, from the inputs to the output: Play shows them in turn. Choose a cell, and its arithmetic is written out."],
-  ["edit-value", "Write another number over the selected one, mask a key, or switch a head off. All later steps follow, and Undo takes it back."],
+  ["edit-value", `Write another number over the selected one${live.isModule ? " or" : ","} mask a key${live.isModule ? "" : ", or switch a head off"}. All later steps follow, and Undo takes it back.`],
   ["experiments", "Questions to the model: which heads its loss needs, what each layer would say next, and which part of it carries what differs from a second text."],
-];
-const tourOfModules = [
-  ["live", "Type here. The page computes everything below anew for each text, by the library itself. Nothing leaves this computer."],
-  ["live-options", "The module’s options, such as the scale, the mask and dropout. Change one, and see which steps it moves."],
-  ["steps", "One pass, step by step, from the inputs to the output: Play shows them in turn. Choose a cell, and its arithmetic is written out."],
-  ["edit-value", "Write another number over the selected one, or mask a key. All later steps follow, and Undo takes it back."],
-  ["lines", "Who looks at whom: each word’s lines go to the words that it takes from, the stronger the more."],
-  ["checks", "What must be true of these numbers, such as weights that sum to 1, and how far from it they may lie."],
+  live.isModule && ["lines", "Who looks at whom: each word’s lines go to the words that it takes from, the stronger the more."],
+  live.isModule && ["checks", "What must be true of these numbers, such as weights that sum to 1, and how far from it they may lie."],
 ];
 
 const tour = { note: undefined, shown: undefined };
@@ -51,9 +47,7 @@ function tourStop(stops, at) {
 function startTour() {
   endTour();
   tour.note = element("section", { id: "tour-note", role: "dialog", "aria-label": "Tour", "aria-describedby": "tour-says" });
-  Object.assign(tour.note.style, { position: "fixed", left: "12px", right: "12px", bottom: "12px", maxWidth: "38rem", margin: "0 auto", padding: "0 1rem 0.8rem", zIndex: 9,
-    background: "var(--card)", border: "2px solid var(--accent)", borderRadius: "8px" });
   document.body.append(tour.note);
-  tourStop((live.isModule ? tourOfModules : tourOfModels).filter(([id]) => document.getElementById(id)?.checkVisibility()), 0);
+  tourStop(tourStops.filter((stop) => stop && document.getElementById(stop[0])?.checkVisibility()), 0);
 }
 window.addEventListener("beforeprint", endTour);
