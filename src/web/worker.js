@@ -34,15 +34,27 @@ async function joined(shards, index) {
 }
 const inShards = (shards, index) => joined(shards, index).catch((error) => { throw error instanceof LibraryError ? error : new LibraryError(`[page] expected the shards of a model and their index; found ${error.message}`); });
 
+// As the library reads these texts of a folder: the tokens of the older file come before the config's own.
+function withSpecialTokens(config, map) {
+  try {
+    const all = JSON.parse(config);
+    return all.added_tokens_decoder ? config : JSON.stringify({ ...all, ...JSON.parse(map) });
+  } catch (error) {
+    throw new LibraryError(`[page] expected JSON in tokenizer_config.json and special_tokens_map.json; found ${error.message}`);
+  }
+}
+
 // The model among files from this computer, with the others that it needs; those that it has no use for are told.
 async function openFiles(files) {
   const left = [...files], take = (test) => { const at = left.findIndex(test); return at < 0 ? undefined : left.splice(at, 1)[0]; };
   const named = async (name) => (await take((file) => file.name === name)?.text()) ?? "";
   const texts = { config: await named("config.json"), tokenizer: await named("tokenizer.json"), tokenizerConfig: await named("tokenizer_config.json") }, index = await named("model.safetensors.index.json");
+  const map = texts.tokenizer && await named("special_tokens_map.json");
+  if (map) texts.tokenizerConfig = withSpecialTokens(texts.tokenizerConfig || "{}", map);
   const isModel = ({ name }) => /\.(gguf|safetensors)$/i.test(name), models = left.filter(isModel), sharded = index && models.length > 1;
   const file = sharded ? await inShards(models, index) : take(models.length ? isModel : () => left.length === 1);
   if (!file || (models.length > 1 && !sharded)) throw new LibraryError(`[page] expected a model in one file, safetensors or GGUF; found ${models.map(({ name }) => name).join(" and ") || "none"}`);
-  const other = left.find(({ name }) => ["added_tokens.json", "special_tokens_map.json"].includes(name));
+  const other = left.find(({ name }) => name === "added_tokens.json");
   if (other) throw new LibraryError(`[page] expected a tokenizer in a tokenizer.json alone; found ${other.name}; leave it out`);
   if (file.size >= 2 ** 31) throw new LibraryError(`[page] expected a model of less than 2.1 GB; found ${file.name} of ${(file.size / 1e9).toFixed(1)} GB`);
   return { ...openModel({ ...texts, weights: new Uint8Array(await file.arrayBuffer()) }), name: file.name, left: left.filter((one) => !sharded || !models.includes(one)).map(({ name }) => name) };

@@ -24,6 +24,7 @@ class LiveEncoder(LivePage):
         tokens = [*(one["content"] for one in description["added_tokens"]), *string.ascii_lowercase, *(f"##{c}" for c in string.ascii_lowercase)]
         description["model"]["vocab"] = {token: at for at, token in enumerate(tokens)}
         (folder / "tokenizer.json").write_text(json.dumps(description))
+        (folder / "special_tokens_map.json").write_text(json.dumps({"cls_token": "[CLS]", "sep_token": "[SEP]"}))
         return folder
 
     def encoder(self, text=TEXT, **options):
@@ -105,7 +106,7 @@ class LiveEncoder(LivePage):
     def test_an_encoder_opens_where_a_model_was_and_the_other_way_round(self):
         page = self.live()
         folder = self.folder_of_encoder()
-        page.choose("#live-files", *(folder / name for name in ("config.json", "tokenizer.json", "model.safetensors")))
+        page.choose("#live-files", *(folder / name for name in ("config.json", "tokenizer.json", "special_tokens_map.json", "model.safetensors")))
         self.wait(page, "live.file === 'model.safetensors'")
         self.settled(page)
         self.assertFalse(page.run("live.size.writes"))

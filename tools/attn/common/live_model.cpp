@@ -13,6 +13,7 @@
 #include "io/safetensors_header.hpp"
 #include "io/writers.hpp"
 #include "lm/stored_tensors.hpp"
+#include "text/readers.hpp"
 
 namespace attn::tool {
 namespace {
@@ -103,6 +104,15 @@ std::string joined_shards(const fs::path& folder, std::string_view who) {
   return io::safetensors_bytes(all);
 }
 
+// tokenizer_config.json, with what the older special_tokens_map.json says beside it.
+std::string tokenizer_config(const fs::path& folder, std::string_view who) {
+  const fs::path file = folder / "tokenizer_config.json", map = folder / "special_tokens_map.json";
+  const std::string config = read_if_there(file, who), source = io::source_name(file),
+                    map_source = io::source_name(map);
+  if (!fs::exists(map)) return config;
+  return text::with_special_tokens(config.empty() ? "{}" : config, {who, source}, read(map, who), {who, map_source});
+}
+
 }  // namespace
 
 void add_kept(const fs::path& path, LiveModel& model, std::string_view who) {
@@ -152,8 +162,8 @@ LiveModel live_model(const fs::path& path, const std::string& given, std::string
     return model;
   }
   model.tokenizer = read_if_there(own / "tokenizer.json", who);
-  model.tokenizer_config = model.tokenizer.empty() ? std::string() : read_if_there(own / "tokenizer_config.json", who);
-  for (const char* name : {"vocab.json", "special_tokens_map.json", "added_tokens.json"}) {
+  model.tokenizer_config = model.tokenizer.empty() ? std::string() : tokenizer_config(own, who);
+  for (const char* name : {"vocab.json", "added_tokens.json"}) {
     if (name == std::string_view("vocab.json") && !model.tokenizer.empty()) continue;
     if (fs::exists(own / name)) not_live(who, "a tokenizer in a tokenizer.json alone", name);
   }

@@ -157,7 +157,7 @@ const recordedOnly = (why) => said(`This page shows the recorded pass: ${why}`);
 // ---- the panel -------------------------------------------------------------------------------------------------------
 const liveField = (id, label, attributes) => element("label", { class: "field" }, label, element("input", { id, type: "number", ...attributes }));
 const liveButton = (id, text, onclick) => element("button", { type: "button", id, onclick }, text);
-const liveText = (id, label, text, oninput) => element("textarea", { id, rows: 2, spellcheck: "false", dir: "auto", "aria-label": label, oninput }, text);
+const liveText = (id, label, text, oninput) => element("textarea", { id, rows: 2, spellcheck: "false", dir: "auto", "aria-label": label, placeholder: label, oninput }, text);
 
 function livePanel(...more) {
   const value = element("input", { id: "edit-value", type: "text", size: 8, "aria-label": "The selected number becomes" });
