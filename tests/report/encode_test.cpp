@@ -163,6 +163,20 @@ TEST(Encode, AMapTellsMaskedCellsAndWhatIsNoNumber) {
   expect_pooled(weights, keep, {.exact = false, .cells = 3, .top = 5}, 2);
 }
 
+// Runs of keys that hold none of a row's largest weights are passed over.
+TEST(Encode, RowsOfManyKeysHaveTheirTop) {
+  constexpr std::int64_t keys = 300;
+  const Tensor weights = random({2, 5, keys}, 5);
+  float* w = weights.data<float>();
+  w[7] = w[70] = w[199] = w[280] = 3;  // of equal ones the first comes first
+  w[keys + 299] = 2;
+  std::fill_n(w + 2 * keys + 150, 150, 0.F);
+  std::fill_n(w + 3 * keys + 1, keys - 1, 0.F);
+  w[4 * keys + 130] = kInf, w[4 * keys] = NAN;
+  expect_pooled(weights, {}, {.exact = false, .cells = 100, .top = 4}, 3);
+  expect_pooled(weights, {}, {.exact = false, .cells = 300, .top = 16}, 1);
+}
+
 TEST(Encode, LongInputsAreMaps) {
   for (const std::int64_t tokens : {128, 129}) {
     Trace steps;
