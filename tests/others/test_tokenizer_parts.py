@@ -24,7 +24,8 @@ PLAIN_DECODERS = [{"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "ByteLeve
 STEP = {"add_prefix_space": True, "trim_offsets": True, "use_regex": True}
 CLASSES = [r"\w", r"\d", r"\s", r"\W", r"\D", r"\S", r"\p{L}", r"\p{N}", r"\p{P}", r"\p{M}", r"\p{Lu}", r"\p{Han}"]
 PATTERNS = [*CLASSES, *(made.replace("?", c) for c in CLASSES for made in ("[?]", "[^?]", "[a?]", "[^\\n?]+", "[^?&&[^b]]")),
-            r"[^\w\s]+", r"[^\S\n]", r"\b.", r"\B.", r"\s+(?!\S)"]  # fmt: skip
+            r"[^\w\s]+", r"[^\S\n]", r"\b.", r"\B.", r"\s+(?!\S)",
+            r"\x41", r"\x{e9}", r"\u00e9", r"[\u4e00-\u9fff]", r"[\x{1F300}-\x{1F5FF}]+", r"[\x00-\x7f]"]  # fmt: skip
 TEXTS = ["Hello world", "  a  b ", "x1234567 8", "", "e\u0301 \u00dcn\u00ef", "a</s> b", "\ufb01 \u00bd \u2460 \uff71", "ab c\r\n\tx"]
 
 

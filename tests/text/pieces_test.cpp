@@ -42,6 +42,14 @@ TEST(Pieces, AHalfIsAWordBesideSetsAlone) {
   EXPECT_EQ(pieces_of("a-\u00bd", R"([\W]+)"), (Texts{"a", "-\u00bd"}));
 }
 
+TEST(Pieces, CodesInPatternsAreTheirCharacters) {
+  EXPECT_EQ(pieces_of("xAy", R"(\x41)"), (Texts{"x", "A", "y"}));
+  EXPECT_EQ(pieces_of("x\u00e9y", R"(\x{e9}y)"), (Texts{"x", "\u00e9y"}));
+  EXPECT_EQ(pieces_of("x\u00e91", R"(\u00e91)"), (Texts{"x", "\u00e91"}));
+  EXPECT_EQ(pieces_of("a\U0001f600b", R"([\x{1F5FF}-\x{1F601}])"), (Texts{"a", "\U0001f600", "b"}));
+  EXPECT_EQ(pieces_of("ABCD", R"([\u0042-\u0043]+)"), (Texts{"A", "BC", "D"}));
+}
+
 TEST(Nfc, AMarkOfTheSameClassIsBetweenALetterAndTheNext) {
   EXPECT_EQ(text::nfc("a\u0301"), "\u00e1");
   EXPECT_EQ(text::nfc("a\u0305\u0301"), "a\u0305\u0301");  // both of class 230: blocked
