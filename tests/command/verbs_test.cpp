@@ -36,6 +36,20 @@ TEST_F(Verbs, DemoPrintsTheChapter) {
   expect_width(text, 80);
 }
 
+TEST_F(Verbs, DemoNamesTheWordsOfEachTable) {
+  const auto lines = lines_of(out_of("attn demo"));
+  const std::vector<std::string> words{"Your", "journey", "starts", "with", "one", "step"};
+  int tables = 0;
+  for (std::size_t i = 0; i + words.size() < lines.size(); ++i) {
+    const bool of_words =
+        std::regex_match(lines[i], std::regex("inputs|keys|contexts|weights(: the same|, masked .*)?"));
+    if (!of_words || !lines[i + 1].starts_with("tensor([[")) continue;
+    ++tables;
+    for (std::size_t j = 0; j < words.size(); ++j) EXPECT_THAT(lines[i + 1 + j], testing::EndsWith("  # " + words[j]));
+  }
+  EXPECT_EQ(tables, 9);
+}
+
 TEST_F(Verbs, ColourOnlyOnATerminalThatWantsIt) {
   EXPECT_THAT(out_of("attn demo"), Not(HasSubstr("\x1b")));
   EXPECT_THAT(out_of("attn explain causal"), Not(HasSubstr("\x1b")));
