@@ -8,19 +8,19 @@
 namespace attn::io {
 namespace {
 
-struct Kind {
+struct NpyKind {
   std::string_view code;
   DType dtype;
 };
 constexpr std::string_view kCutOff = "the file is cut off";
-constexpr std::array<Kind, 8> kKinds{{{"f8", DType::f64},
-                                      {"f4", DType::f32},
-                                      {"f2", DType::f16},
-                                      {"i8", DType::i64},
-                                      {"i4", DType::i32},
-                                      {"i1", DType::i8},
-                                      {"u1", DType::u8},
-                                      {"b1", DType::boolean}}};
+constexpr std::array<NpyKind, 8> kNpyKinds{{{"f8", DType::f64},
+                                            {"f4", DType::f32},
+                                            {"f2", DType::f16},
+                                            {"i8", DType::i64},
+                                            {"i4", DType::i32},
+                                            {"i1", DType::i8},
+                                            {"u1", DType::u8},
+                                            {"b1", DType::boolean}}};
 
 // Just the grammar that NumPy writes for an array without fields: no recursion, every step bounded by the text.
 class DictParser {
@@ -70,11 +70,11 @@ class DictParser {
     skip_blanks();
     if (at_ < text_.size() && text_[at_] == '[') fail("an array of plain numbers, not one with fields");
     const std::string_view descr = string();
-    const auto kind = std::find_if(kKinds.begin(), kKinds.end(),
-                                   [&](const Kind& k) { return descr.size() == 3 && descr.substr(1) == k.code; });
-    const bool one_byte = kind != kKinds.end() && size_of(kind->dtype) == 1;
+    const auto kind = std::find_if(kNpyKinds.begin(), kNpyKinds.end(),
+                                   [&](const NpyKind& k) { return descr.size() == 3 && descr.substr(1) == k.code; });
+    const bool one_byte = kind != kNpyKinds.end() && size_of(kind->dtype) == 1;
     const char order = descr.empty() ? '\0' : descr[0];
-    if (kind == kKinds.end() || !(order == '<' || order == '>' || (order == '|' && one_byte))) {
+    if (kind == kNpyKinds.end() || !(order == '<' || order == '>' || (order == '|' && one_byte))) {
       origin_.fail("an element type of f2 f4 f8 i1 u1 i4 i8 b1, with < or > for its byte order",
                    "descr " + in_quotes(descr), "convert with NumPy's astype");
     }
@@ -186,7 +186,7 @@ NpyHeader parse_npy_header(Bytes start, const Origin& origin) {
 
 std::string npy_header(const Tensor& tensor) {
   const auto kind =
-      std::find_if(kKinds.begin(), kKinds.end(), [&](const Kind& k) { return k.dtype == tensor.dtype(); });
+      std::find_if(kNpyKinds.begin(), kNpyKinds.end(), [&](const NpyKind& k) { return k.dtype == tensor.dtype(); });
   std::string dict = "{'descr': '";
   dict.append(size_of(tensor.dtype()) == 1 ? "|" : "<").append(kind->code);
   dict.append("', 'fortran_order': False, 'shape': ").append(tensor.shape().str()).append(", }");

@@ -12,8 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr mode_t kNewFile = 0666, kModeBits = 07777;
-
 // Not "/dev/stdout" itself: opened anew it would start at offset 0 of a file that is being appended to.
 bool names_standard_output(const fs::path& path) { return path == "-" || path == "/dev/stdout"; }
 

@@ -16,6 +16,8 @@
 
 namespace attn::io {
 
+constexpr mode_t kNewFile = 0666, kModeBits = 07777;  // what the umask takes from; of what is replaced
+
 // Nobody reads what is written: the reader of the pipe has gone.
 struct ClosedPipe : Error {
   using Error::Error;

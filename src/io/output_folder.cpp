@@ -9,13 +9,14 @@
 #include <utility>
 
 #include "attn/error.hpp"
+#include "io/output_file.hpp"
 
 namespace attn::io {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr mode_t kNewFolder = 0777, kModeBits = 07777;
+constexpr mode_t kNewFolder = 0777;
 
 // 0, or -1 with errno.
 int exchange([[maybe_unused]] const char* one, [[maybe_unused]] const char* other) {

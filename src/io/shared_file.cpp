@@ -16,8 +16,6 @@
 namespace attn::io {
 namespace {
 
-constexpr mode_t kNewFile = 0666;
-
 std::string extension_of(const std::filesystem::path& path) {
   std::string extension = path.extension().string();
   for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;

@@ -7,8 +7,6 @@
 namespace attn::jinja {
 namespace {
 
-using Kind = Node::Kind;
-
 constexpr int kDeepest = 1000;
 
 enum class Flow { on, leave, next };
@@ -21,6 +19,8 @@ struct Frame : std::enable_shared_from_this<Frame> {
 };
 
 class Interpreter {
+  using Kind = Node::Kind;
+
  public:
   Interpreter(const std::map<std::string, Value>& variables, const std::optional<std::tm>& now)
       : variables_(variables), now_(now) {}

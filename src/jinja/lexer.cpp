@@ -9,8 +9,6 @@
 namespace attn::jinja {
 namespace {
 
-using Kind = Token::Kind;
-
 bool among(std::string_view all, char c) { return all.find(c) != std::string_view::npos; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -27,6 +25,8 @@ std::string with_plain_lines(std::string_view source) {
 }
 
 class Lexer {
+  using Kind = Token::Kind;
+
  public:
   explicit Lexer(std::string_view source) : source_(with_plain_lines(source)), rest_(source_) {}
 

@@ -12,7 +12,7 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "Decoder";
+constexpr const char* kDecoder = "Decoder";
 constexpr std::int64_t kPiece = 512;  // tokens of a prompt that are read at once
 
 // Released models turn keys by other frequencies once a text is longer than this, and begin anew then.
@@ -41,7 +41,7 @@ Decoder::Decoder(LanguageModel& model, std::int64_t batch, DType cache, const Ma
     if ((recurrent || latent) && make) {
       const char* const kind = recurrent ? "a cache that is not cut, where layers are recurrent"
                                          : "a cache that is not cut, where it has latents";
-      throw Error(Error::Kind::argument, kOp, kind, "one that is");
+      throw Error(Error::Kind::argument, kDecoder, kind, "one that is");
     }
     KVCacheConfig own = latent ? latent->cache_config(batch, cache) : plain;
     if (!make) own.capacity = held_at_most(c.layers[i], capacity);
@@ -55,7 +55,7 @@ Decoder::Decoder(LanguageModel& model, std::int64_t batch, DType cache, const Ma
 
 std::int64_t Decoder::length(std::int64_t item) const {
   if (item < 0 || item >= static_cast<std::int64_t>(length_.size())) {
-    throw Error(Error::Kind::argument, kOp, "an item from 0 to " + std::to_string(length_.size() - 1),
+    throw Error(Error::Kind::argument, kDecoder, "an item from 0 to " + std::to_string(length_.size() - 1),
                 std::to_string(item));
   }
   return length_[static_cast<std::size_t>(item)];
@@ -162,7 +162,7 @@ void Decoder::check(std::span<const std::int64_t> ids, std::int64_t longest) con
   const auto count = static_cast<std::int64_t>(ids.size());
   check_ids(Tensor::from(ids, {count}), c.vocab_size, std::numeric_limits<std::int64_t>::max());
   if (longest > c.context_length) {
-    throw Error(Error::Kind::shape, kOp,
+    throw Error(Error::Kind::shape, kDecoder,
                 "at most context_length = " + std::to_string(c.context_length) + " tokens in all",
                 std::to_string(longest));
   }
@@ -181,7 +181,7 @@ Tensor Decoder::read(std::int64_t item, std::span<const std::int64_t> ids) {
 Tensor Decoder::read(std::span<const std::int64_t> ids) {
   const auto batch = static_cast<std::int64_t>(length_.size());
   if (static_cast<std::int64_t>(ids.size()) != batch) {
-    throw Error(Error::Kind::shape, kOp, "an id for each of " + std::to_string(batch) + " texts",
+    throw Error(Error::Kind::shape, kDecoder, "an id for each of " + std::to_string(batch) + " texts",
                 std::to_string(ids.size()));
   }
   check(ids, 1 + *std::max_element(length_.begin(), length_.end()));
@@ -194,7 +194,7 @@ Tensor Decoder::read(std::span<const std::int64_t> ids) {
 Tensor Decoder::read(const Tensor& ids) {
   const auto batch = static_cast<std::int64_t>(length_.size());
   if (!ids.defined() || ids.rank() != 2 || ids.size(0) != batch || ids.dtype() != DType::i64) {
-    throw Error(Error::Kind::shape, kOp, "int64 ids (" + std::to_string(batch) + ", tokens)",
+    throw Error(Error::Kind::shape, kDecoder, "int64 ids (" + std::to_string(batch) + ", tokens)",
                 ids.defined() ? std::string(name(ids.dtype())) + ids.shape().str() : "no tensor");
   }
   const Tensor rows = ids.contiguous();
@@ -210,19 +210,19 @@ Tensor Decoder::read(const Tensor& ids) {
 void Decoder::truncate(std::int64_t item, std::int64_t length) {
   const std::int64_t held = this->length(item);
   if (length < 0 || length > held) {
-    throw Error(Error::Kind::argument, kOp, "a length from 0 to " + std::to_string(held), std::to_string(length));
+    throw Error(Error::Kind::argument, kDecoder, "a length from 0 to " + std::to_string(held), std::to_string(length));
   }
   const std::int64_t gone = held - length;
   const LanguageModelConfig& c = model_->config();
   for (const auto& layer : c.layers) {
     if (layer.mixer == Mixer::softmax || length == 0 || gone == 0) continue;
-    throw Error(Error::Kind::argument, kOp, "0 or the length now, where layers are recurrent", std::to_string(length),
-                "a state is a sum over all tokens, from which none can be taken away");
+    throw Error(Error::Kind::argument, kDecoder, "0 or the length now, where layers are recurrent",
+                std::to_string(length), "a state is a sum over all tokens, from which none can be taken away");
   }
   for (std::size_t i = 0; i < caches_.size() && length > 0; ++i) {
     const std::int64_t seen = c.layers[i].window > 0 ? std::min(length, c.layers[i].window) : length;
     if (caches_[i]->length(item) - gone >= seen) continue;
-    throw Error(Error::Kind::argument, kOp, "a length whose keys are still held, or 0", std::to_string(length));
+    throw Error(Error::Kind::argument, kDecoder, "a length whose keys are still held, or 0", std::to_string(length));
   }
   for (const auto& cache : caches_) cache->truncate(item, length == 0 ? 0 : cache->length(item) - gone);
   length_[static_cast<std::size_t>(item)] = length;

@@ -12,7 +12,7 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "Encoder";
+constexpr const char* kEncoder = "Encoder";
 constexpr std::size_t kTokens = 8192;  // of short texts that are computed together
 
 Generator& lvalue(Generator&& rng) { return rng; }
@@ -45,7 +45,7 @@ Encoder::Encoder(const EncoderConfig& config, Initial initial)
       dropout_(config.model.dropout, Generator(0)) {
   const LanguageModelConfig& c = config_.model;
   const auto table = [&](const char* name, std::int64_t rows) {
-    require_positive(kOp, name, rows);
+    require_positive(kEncoder, name, rows);
     const Shape shape{rows, c.width};
     return Parameter{name, initial == Initial::none ? Tensor::zeros({1}).expand(shape) : Tensor::zeros(shape), {}};
   };
@@ -90,7 +90,7 @@ Tensor Encoder::forward(const Tensor& ids, Trace* trace) {
 }
 
 Module::Gradient Encoder::backward(const Tensor& d_hidden) {
-  require_forward(kOp, ids_.defined());
+  require_forward(kEncoder, ids_.defined());
   Tensor dx = d_hidden.rank() == 2 ? d_hidden.unsqueeze(0) : d_hidden;
   for (std::size_t i = blocks.size(); i-- > 0;) dx = blocks[i]->backward(dx).x;
   dx = norm.backward(dropout_.backward(dx).x).x;
@@ -105,7 +105,7 @@ Module::Gradient Encoder::backward(const Tensor& d_hidden) {
 }
 
 Tensor Encoder::embed(std::span<const std::vector<std::int64_t>> texts, Pooling pooling, bool normalised) {
-  if (texts.empty()) throw Error(Error::Kind::argument, kOp, "at least one text", "none");
+  if (texts.empty()) throw Error(Error::Kind::argument, kEncoder, "at least one text", "none");
   std::vector<Tensor> vectors;
   const NoGrad no_grad;
   for (std::size_t first = 0, last = 0; first < texts.size(); first = last) {
@@ -124,7 +124,7 @@ void Encoder::embed_together(std::span<const std::vector<std::int64_t>> texts, P
   const LanguageModelConfig& c = config_.model;
   std::vector<std::int64_t> all, places, starts{0};
   for (const auto& text : texts) {
-    if (text.empty()) throw Error(Error::Kind::argument, kOp, "texts of at least one token", "an empty one");
+    if (text.empty()) throw Error(Error::Kind::argument, kEncoder, "texts of at least one token", "an empty one");
     check_ids(Tensor::from(std::span(text), {static_cast<std::int64_t>(text.size())}), c.vocab_size, c.context_length);
     for (std::size_t i = 0; i < text.size(); ++i) places.push_back(static_cast<std::int64_t>(i));
     all.insert(all.end(), text.begin(), text.end());

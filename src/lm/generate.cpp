@@ -8,18 +8,18 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "generate";
+constexpr const char* kGenerate = "generate";
 
 using Ids = std::vector<std::int64_t>;
 
 void check(std::span<const Ids> prompts, const GenerateOptions& options, const LanguageModelConfig& c) {
   require_valid(options);
-  if (prompts.empty()) throw Error(Error::Kind::argument, kOp, "at least one prompt", "none");
+  if (prompts.empty()) throw Error(Error::Kind::argument, kGenerate, "at least one prompt", "none");
   for (const Ids& prompt : prompts) {
     const auto length = static_cast<std::int64_t>(prompt.size());
-    if (length == 0) throw Error(Error::Kind::argument, kOp, "a prompt of at least one token", "none");
+    if (length == 0) throw Error(Error::Kind::argument, kGenerate, "a prompt of at least one token", "none");
     if (c.learned_positions || (length <= c.context_length && options.tokens <= c.context_length - length)) continue;
-    throw Error(Error::Kind::argument, kOp,
+    throw Error(Error::Kind::argument, kGenerate,
                 "prompt and tokens of at most context_length = " + std::to_string(c.context_length) + " together",
                 std::to_string(length) + " and " + std::to_string(options.tokens),
                 "ask for fewer tokens, or shorten the prompt");
@@ -38,7 +38,7 @@ std::int64_t capacity(std::span<const Ids> prompts, std::int64_t tokens, std::in
 
 void require_valid(const GenerateOptions& options) {
   if (options.tokens < 0) {
-    throw Error(Error::Kind::argument, kOp, "tokens of at least 0", std::to_string(options.tokens));
+    throw Error(Error::Kind::argument, kGenerate, "tokens of at least 0", std::to_string(options.tokens));
   }
   require_valid(options.sampling);
 }

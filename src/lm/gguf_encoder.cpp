@@ -19,7 +19,6 @@ using io::Gguf;
 using io::GgufMetadata;
 using io::GgufTensor;
 
-constexpr const char* kOp = "load_encoder";
 constexpr const char* kPrefix = "bert.";
 constexpr const char* kPooling = "pooling_type";
 
@@ -28,13 +27,13 @@ constexpr std::array<io::PassedOver, 2> kEncoderPassedOver{
     {{"classifier.output_labels rope.freq_base", "", "heads for other tasks, and positions of other architectures"},
      {"*", "[]", "it would be another kind of model"}}};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kNames{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kEncoderNames{
     {{"token_embd", "embeddings.word_embeddings"},
      {"position_embd", "embeddings.position_embeddings"},
      {"token_types", "embeddings.token_type_embeddings"},
      {"token_embd_norm", "embeddings.LayerNorm"}}};
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kLayerNames{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kEncoderLayerNames{
     {{"attn_q", "attention.self.query"},
      {"attn_k", "attention.self.key"},
      {"attn_v", "attention.self.value"},
@@ -57,7 +56,8 @@ std::string hugging_face_name(const std::string& name) {
   const std::string_view bare = std::string_view(name).substr(0, last), end = std::string_view(name).substr(last);
   const std::size_t dot = bare.find('.', block.size());
   const bool layered = bare.starts_with(block) && dot != bare.npos;
-  const std::string_view ours = layered ? renamed(bare.substr(dot + 1), kLayerNames) : renamed(bare, kNames);
+  const std::string_view ours =
+      layered ? renamed(bare.substr(dot + 1), kEncoderLayerNames) : renamed(bare, kEncoderNames);
   if (ours.empty()) return name;
   const std::string_view layer = layered ? bare.substr(block.size(), dot - block.size()) : std::string_view();
   return (layered ? "encoder.layer." + std::string(layer) + "." : std::string()).append(ours).append(end);
@@ -97,11 +97,11 @@ EncoderConfig config_of(const Gguf& file, const GgufMetadata& metadata) {
   metadata.finish(kPrefix, kEncoderPassedOver);
   metadata.finish("general.", kGgufGeneralPassedOver);
   const io::KeyNames names = gguf_names(metadata);
-  return encoder_config_of(config.dump(2) + "\n", {kOp, metadata.origin().source, &names});
+  return encoder_config_of(config.dump(2) + "\n", {kLoadEncoder, metadata.origin().source, &names});
 }
 
 GgufMetadata metadata_of(const Gguf& file, std::string_view source) {
-  GgufMetadata metadata(file, {kOp, source}, kPrefix);
+  GgufMetadata metadata(file, {kLoadEncoder, source}, kPrefix);
   const std::string name = metadata.text("general.architecture");
   if (name != "bert") metadata.origin().fail("a file of the architecture bert", io::in_quotes(name));
   return metadata;

@@ -69,7 +69,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kLayerNa
 constexpr std::array<std::string_view, 3> kInTheConfig{"rope_freqs.weight", "rope_factors_short.weight",
                                                        "rope_factors_long.weight"};
 constexpr std::int64_t kMostListed = 4096;
-constexpr const char* kOp = "load_gguf";
+constexpr const char* kLoadGguf = "load_gguf";
 
 // A value of a config, and what it was made of.
 constexpr std::array<std::pair<const char*, const char*>, 43> kKeys{
@@ -398,13 +398,13 @@ io::KeyNames gguf_names(const GgufMetadata& metadata) {
 }
 
 PretrainedFiles open_gguf_model(const std::shared_ptr<const Gguf>& file, const std::string& source) {
-  GgufMetadata metadata(*file, {kOp, source});
+  GgufMetadata metadata(*file, {kLoadGguf, source});
   const Architecture& a = architecture_of(metadata);
   metadata.set_prefix(std::string(a.name) + ".");
   PretrainedFiles files;
   files.format = "gguf";
   const io::KeyNames names = gguf_names(metadata);
-  files.config = language_model_config_of(config_of(*file, metadata, a).dump(2) + "\n", {kOp, source, &names});
+  files.config = language_model_config_of(config_of(*file, metadata, a).dump(2) + "\n", {kLoadGguf, source, &names});
   for (const GgufTensor& tensor : file->tensors()) {
     if (std::ranges::find(kInTheConfig, tensor.name) != kInTheConfig.end()) continue;
     if (is_ahead(tensor.name, a, files.config)) continue;

@@ -9,21 +9,21 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "GPT";
+constexpr const char* kGpt = "GPT";
 constexpr std::int64_t kMostLayers = 1 << 16, kMostWidth = std::int64_t{1} << 40;
 
 void check(const GPTConfig& c) {
-  require_positive(kOp, "vocab_size", c.vocab_size);
-  require_positive(kOp, "context_length", c.context_length);
-  require_positive(kOp, "layers", c.layers);
+  require_positive(kGpt, "vocab_size", c.vocab_size);
+  require_positive(kGpt, "context_length", c.context_length);
+  require_positive(kGpt, "layers", c.layers);
   if (c.layers > kMostLayers) {
-    throw Error(Error::Kind::argument, kOp, "at most " + std::to_string(kMostLayers) + " layers",
+    throw Error(Error::Kind::argument, kGpt, "at most " + std::to_string(kMostLayers) + " layers",
                 std::to_string(c.layers));
   }
-  require_positive(kOp, "heads", c.heads);
-  require_positive(kOp, "width", c.width);
+  require_positive(kGpt, "heads", c.heads);
+  require_positive(kGpt, "width", c.width);
   if (c.width > kMostWidth || c.width % c.heads != 0) {
-    throw Error(Error::Kind::argument, kOp, "a width that the heads divide, of at most 2^40",
+    throw Error(Error::Kind::argument, kGpt, "a width that the heads divide, of at most 2^40",
                 std::to_string(c.width) + " and " + std::to_string(c.heads));
   }
 }

@@ -19,27 +19,27 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "LanguageModel";
+constexpr const char* kLanguageModel = "LanguageModel";
 
 LanguageModelConfig checked(LanguageModelConfig c) {
-  require_positive(kOp, "vocab_size", c.vocab_size);
-  require_positive(kOp, "context_length", c.context_length);
-  require_positive(kOp, "width", c.width);
-  require_positive(kOp, "inner_width", c.inner_width);
-  require_positive(kOp, "heads", c.heads);
+  require_positive(kLanguageModel, "vocab_size", c.vocab_size);
+  require_positive(kLanguageModel, "context_length", c.context_length);
+  require_positive(kLanguageModel, "width", c.width);
+  require_positive(kLanguageModel, "inner_width", c.inner_width);
+  require_positive(kLanguageModel, "heads", c.heads);
   if (c.kv_heads == 0) c.kv_heads = c.heads;
   if (c.head_dim == 0) c.head_dim = c.width / c.heads;
-  require_finite(kOp, "attention_softcap", c.attention_softcap, 0);
-  require_finite(kOp, "logits_softcap", c.logits_softcap, 0);
-  require_finite(kOp, "embedding_scale", c.embedding_scale);
-  require_finite(kOp, "residual_scale", c.residual_scale);
-  require_finite(kOp, "logits_scale", c.logits_scale);
+  require_finite(kLanguageModel, "attention_softcap", c.attention_softcap, 0);
+  require_finite(kLanguageModel, "logits_softcap", c.logits_softcap, 0);
+  require_finite(kLanguageModel, "embedding_scale", c.embedding_scale);
+  require_finite(kLanguageModel, "residual_scale", c.residual_scale);
+  require_finite(kLanguageModel, "logits_scale", c.logits_scale);
   if (!c.pre_norm && !c.post_norm && !c.sum_norm) {
-    throw Error(Error::Kind::argument, kOp, "pre_norm, post_norm or sum_norm", "none");
+    throw Error(Error::Kind::argument, kLanguageModel, "pre_norm, post_norm or sum_norm", "none");
   }
   for (const LayerConfig& layer : c.layers) {
     if (layer.rope && *layer.rope >= c.ropes.size()) {
-      throw Error(Error::Kind::argument, kOp, "a layer's rope among " + std::to_string(c.ropes.size()),
+      throw Error(Error::Kind::argument, kLanguageModel, "a layer's rope among " + std::to_string(c.ropes.size()),
                   std::to_string(*layer.rope));
     }
   }
@@ -127,7 +127,7 @@ Tensor LanguageModel::embedded() {
 // hidden = norm(block[n](… block[0](dropout(scale · embedding[ids] + positions))))
 Tensor LanguageModel::hidden(const Tensor& ids, Trace* trace) {
   check_ids(ids, config_.vocab_size, config_.context_length);
-  require_part(kOp, sequence_.get(), ids, -1, config_.context_length);
+  require_part(kLanguageModel, sequence_.get(), ids, -1, config_.context_length);
   ids_ = batched(ids);
   return hidden_from(0, dropout.forward(embedded()), trace);
 }
@@ -199,10 +199,10 @@ Tensor LanguageModel::forward(const Tensor& ids, Trace* trace) {
 }
 
 Module::Gradient LanguageModel::backward(const Tensor& d_logits) {
-  require_forward(kOp, hidden_.defined());
+  require_forward(kLanguageModel, hidden_.defined());
   const Tensor dy = d_logits.rank() == 2 ? d_logits.unsqueeze(0) : d_logits;
   if (dy.rank() != 3 || dy.size(-1) != config_.vocab_size || row_count(dy) != ids_.numel()) {
-    throw Error(Error::Kind::shape, kOp, "d_logits of the logits' shape", d_logits.shape().str());
+    throw Error(Error::Kind::shape, kLanguageModel, "d_logits of the logits' shape", d_logits.shape().str());
   }
   HeadGradient grad;
   {
@@ -222,7 +222,8 @@ double LanguageModel::evaluate(const Tensor& ids, const Tensor& targets) {
 
 double LanguageModel::cross_entropy_of(const Tensor& ids, const Tensor& targets, bool with_gradient) {
   if (!(ids.shape() == targets.shape())) {
-    throw Error(Error::Kind::shape, kOp, "targets of the shape of ids " + ids.shape().str(), targets.shape().str());
+    throw Error(Error::Kind::shape, kLanguageModel, "targets of the shape of ids " + ids.shape().str(),
+                targets.shape().str());
   }
   std::optional<NoGrad> no_grad;
   if (!with_gradient) no_grad.emplace();
@@ -242,7 +243,7 @@ double LanguageModel::cross_entropy_of(const Tensor& ids, const Tensor& targets,
 }
 
 void LanguageModel::backward(double factor, const GradientsReady& ready) {
-  if (!d_hidden_.defined()) throw Error(Error::Kind::argument, kOp, "loss() before backward()", "no loss");
+  if (!d_hidden_.defined()) throw Error(Error::Kind::argument, kLanguageModel, "loss() before backward()", "no loss");
   scale_in_place(d_hidden_, factor);
   if (d_head_.defined()) scale_in_place(d_head_, factor);
   accumulate(head_weight(), d_head_);

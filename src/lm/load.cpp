@@ -17,7 +17,7 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "load_language_model";
+constexpr const char* kLoadModel = "load_language_model";
 
 using ByName = std::map<std::string_view, const StoredTensor*>;
 using Shapes = std::vector<std::pair<std::string, Shape>>;
@@ -127,7 +127,7 @@ void load(const StoredParameters& stored, const StoredTensor& tensor, std::optio
 
 void check_weights(std::optional<DType> weights) {
   if (!weights || weights == DType::f32 || weights == DType::bf16 || weights == DType::i8) return;
-  throw Error(Error::Kind::dtype, kOp, "weights in float32, bfloat16 or int8", name(*weights));
+  throw Error(Error::Kind::dtype, kLoadModel, "weights in float32, bfloat16 or int8", name(*weights));
 }
 
 // What the model of the config takes is in the files, and nothing else.
@@ -179,7 +179,7 @@ LanguageModel load_language_model(const std::filesystem::path& path, std::option
 LanguageModel load_language_model(PretrainedFiles files, std::string_view source, std::optional<DType> weights,
                                   Precision precision, Generator rng) {
   check_weights(weights);
-  const io::Origin origin{kOp, source};
+  const io::Origin origin{kLoadModel, source};
   const Ready r = ready(std::move(files), precision, origin);
   LanguageModel model(r.files.config, rng, Initial::none);
   load_all(model, r.tensors, weights, origin);

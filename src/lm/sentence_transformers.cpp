@@ -15,8 +15,6 @@ namespace {
 
 namespace files = std::filesystem;
 
-constexpr const char* kOp = "load_encoder";
-
 // Of sentence_bert_config.json and config_sentence_transformers.json.
 constexpr std::array<io::PassedOver, 5> kSentencePassedOver{
     {{"__version__ similarity_fn_name prompts", "", "who made the files, and what is chosen by name alone"},
@@ -34,14 +32,16 @@ constexpr std::array<io::PassedOver, 3> kPoolingPassedOver{
      {"include_prompt", "[true]", "there is no prompt"},
      {"pooling_mode_*", "[false]", "attn has the mean and the first token's"}}};
 
-std::string json_in(const files::path& path) { return std::string(io::as_text(io::read_file(path, kOp).bytes())); }
+std::string json_in(const files::path& path) {
+  return std::string(io::as_text(io::read_file(path, kLoadEncoder).bytes()));
+}
 
 // Calls `read` with the object in a file, if that is there, and then looks for keys that nobody read.
 template <class F>
 void read_if_there(const files::path& path, std::span<const io::PassedOver> passed_over, const F& read) {
   if (!files::exists(path)) return;
   const std::string source = io::source_name(path), text = json_in(path);
-  const io::Origin origin{kOp, source};
+  const io::Origin origin{kLoadEncoder, source};
   const io::JsonObject json(std::string_view(text), origin);
   read(json);
   json.finish({passed_over});
@@ -50,7 +50,7 @@ void read_if_there(const files::path& path, std::span<const io::PassedOver> pass
 // Whether modules.json ends with a division by the length. What else a text would go through is refused.
 bool normalises(const files::path& modules) {
   const std::string source = io::source_name(modules), text = json_in(modules);
-  const io::Origin origin{kOp, source};
+  const io::Origin origin{kLoadEncoder, source};
   const auto list = io::parse_json(text, nullptr, origin);
   if (!list.is_array()) origin.fail("a list of modules", list.type_name());
   bool divides = false;
@@ -88,7 +88,7 @@ std::int64_t longest(const files::path& folder) {
   const files::path config = folder / "tokenizer_config.json";
   if (tokens > 0 || !files::exists(config)) return tokens > 0 ? tokens : kNoLongest;
   const std::string source = io::source_name(config), text = json_in(config);
-  const io::Origin origin{kOp, source};
+  const io::Origin origin{kLoadEncoder, source};
   const io::JsonObject json(std::string_view(text), origin);
   const auto most = json.number("model_max_length", static_cast<double>(kNoLongest), 1, 1e300);
   return static_cast<std::int64_t>(std::min(most, static_cast<double>(kNoLongest)));

@@ -8,10 +8,10 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "RecurrentCache";
+constexpr const char* kRecurrentCache = "RecurrentCache";
 
 [[noreturn]] void refuse(const char* expected, const std::string& found) {
-  throw Error(Error::Kind::argument, kOp, expected, found,
+  throw Error(Error::Kind::argument, kRecurrentCache, expected, found,
               "a state is a sum over all tokens, from which none can be taken away; keep a clone() of the cache");
 }
 
@@ -24,9 +24,9 @@ RecurrentCache::RecurrentCache(const RecurrentCacheConfig& c) : config_(c) {
                                    {"value_dim", c.value_dim},
                                    {"taps", c.taps},
                                    {"channels", c.channels + 1}})
-    require_positive(kOp, name, size);
+    require_positive(kRecurrentCache, name, size);
   if (c.dtype != DType::f32 && c.dtype != DType::bf16)
-    throw Error(Error::Kind::dtype, kOp, "states in float32 or bfloat16", std::string(name(c.dtype)));
+    throw Error(Error::Kind::dtype, kRecurrentCache, "states in float32 or bfloat16", std::string(name(c.dtype)));
   as_kv_ = {.batch = c.batch, .kv_heads = c.heads, .head_dim = c.key_dim, .value_dim = c.value_dim, .dtype = c.dtype};
   empty_ = {Tensor::zeros({c.heads, c.key_dim, c.value_dim}, c.dtype), Tensor::zeros({c.channels, c.taps - 1}), 0};
   items_.assign(static_cast<std::size_t>(c.batch), {empty_, empty_});
@@ -34,7 +34,7 @@ RecurrentCache::RecurrentCache(const RecurrentCacheConfig& c) : config_(c) {
 
 const RecurrentCache::Item& RecurrentCache::at(std::int64_t item) const {
   if (item < 0 || item >= config_.batch)
-    throw Error(Error::Kind::argument, kOp, "an item from 0 to " + std::to_string(config_.batch - 1),
+    throw Error(Error::Kind::argument, kRecurrentCache, "an item from 0 to " + std::to_string(config_.batch - 1),
                 std::to_string(item));
   return items_[static_cast<std::size_t>(item)];
 }
@@ -57,7 +57,7 @@ void RecurrentCache::update(const Tensor& state, const Tensor& window, std::int6
   const Shape states{count, config_.heads, config_.key_dim, config_.value_dim};
   const Shape windows{count, config_.channels, config_.taps - 1};
   if (!(state.shape() == states) || !(window.shape() == windows))
-    throw Error(Error::Kind::shape, kOp, "a state " + states.str() + " and a window " + windows.str(),
+    throw Error(Error::Kind::shape, kRecurrentCache, "a state " + states.str() + " and a window " + windows.str(),
                 state.shape().str() + " and " + window.shape().str());
   std::vector<Item> next = items_;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -13,13 +13,14 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "AdamW";
+constexpr const char* kAdamW = "AdamW";
 
 void check(const AdamWConfig& c) {
   const auto fraction = [](double beta) { return beta >= 0 && beta < 1; };
   const auto finite = [](double x) { return x >= 0 && std::isfinite(x); };
   if (!fraction(c.beta1) || !fraction(c.beta2) || !finite(c.epsilon) || !finite(c.weight_decay)) {
-    throw Error(Error::Kind::argument, kOp, "beta1 and beta2 in [0, 1), finite epsilon and weight_decay of at least 0",
+    throw Error(Error::Kind::argument, kAdamW,
+                "beta1 and beta2 in [0, 1), finite epsilon and weight_decay of at least 0",
                 std::to_string(c.beta1) + ", " + std::to_string(c.beta2) + ", " + std::to_string(c.epsilon) + ", " +
                     std::to_string(c.weight_decay));
   }
@@ -27,8 +28,8 @@ void check(const AdamWConfig& c) {
 
 void require_gradient(const Parameter& p) {
   if (!(p.grad.shape() == p.value.shape()) || p.grad.dtype() != DType::f32) {
-    throw Error(Error::Kind::shape, kOp, "a float32 gradient of the shape of " + p.name + ", " + p.value.shape().str(),
-                p.grad.shape().str());
+    throw Error(Error::Kind::shape, kAdamW,
+                "a float32 gradient of the shape of " + p.name + ", " + p.value.shape().str(), p.grad.shape().str());
   }
 }
 
@@ -39,8 +40,8 @@ AdamW::AdamW(std::vector<Parameter*> parameters, AdamWConfig config)
   check(config);
   for (const Parameter* p : parameters_) {
     require_present(*p);
-    require_float32(kOp, p->name.c_str(), p->value);
-    if (!p->value.is_contiguous()) throw Error(Error::Kind::shape, kOp, "contiguous weights", p->name);
+    require_float32(kAdamW, p->name.c_str(), p->value);
+    if (!p->value.is_contiguous()) throw Error(Error::Kind::shape, kAdamW, "contiguous weights", p->name);
     mean_.push_back(Tensor::zeros(p->value.shape()));
     square_.push_back(Tensor::zeros(p->value.shape()));
   }
@@ -48,11 +49,11 @@ AdamW::AdamW(std::vector<Parameter*> parameters, AdamWConfig config)
 
 void AdamW::step(double rate, double grad_factor) {
   if (!std::isfinite(grad_factor)) {
-    throw Error(Error::Kind::argument, kOp, "a finite grad_factor", std::to_string(grad_factor),
+    throw Error(Error::Kind::argument, kAdamW, "a finite grad_factor", std::to_string(grad_factor),
                 "leave out a step whose gradient_norm() is not finite, or stop");
   }
   if (!(rate >= 0 && std::isfinite(rate))) {
-    throw Error(Error::Kind::argument, kOp, "a finite learning rate of at least 0", std::to_string(rate));
+    throw Error(Error::Kind::argument, kAdamW, "a finite learning rate of at least 0", std::to_string(rate));
   }
   ++steps_;
   const auto n = static_cast<double>(steps_);
@@ -90,13 +91,14 @@ void AdamW::load_state_dict(const StateDict& state) {
   const StateDict mine = state_dict();
   for (const auto& [name, tensor] : mine) {
     const auto found = state.find(name);
-    if (found == state.end()) throw Error(Error::Kind::data, kOp, "a tensor " + name, "none in the optimizer's state");
+    if (found == state.end())
+      throw Error(Error::Kind::data, kAdamW, "a tensor " + name, "none in the optimizer's state");
     const Tensor& given = found->second;
     if (!(given.shape() == tensor.shape())) {
-      throw Error(Error::Kind::shape, kOp, name + " of shape " + tensor.shape().str(), given.shape().str());
+      throw Error(Error::Kind::shape, kAdamW, name + " of shape " + tensor.shape().str(), given.shape().str());
     }
     if (given.dtype() != tensor.dtype()) {
-      throw Error(Error::Kind::dtype, kOp, name + " of dtype " + std::string(attn::name(tensor.dtype())),
+      throw Error(Error::Kind::dtype, kAdamW, name + " of dtype " + std::string(attn::name(tensor.dtype())),
                   attn::name(given.dtype()));
     }
   }
@@ -130,7 +132,7 @@ double gradient_norm(std::span<Parameter* const> parameters) {
 double clip_factor(double norm, double limit) {
   if (!std::isfinite(norm)) return std::numeric_limits<double>::quiet_NaN();
   if (!(limit >= 0))
-    throw Error(Error::Kind::argument, kOp, "a limit of the norm above 0, or 0 for none", std::to_string(limit));
+    throw Error(Error::Kind::argument, kAdamW, "a limit of the norm above 0, or 0 for none", std::to_string(limit));
   if (limit == 0) return 1;
   return std::min(1.0, limit / (norm + 1e-6));
 }

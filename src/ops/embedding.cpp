@@ -11,7 +11,7 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "language model";
+constexpr const char* kEmbedding = "language model";
 constexpr std::int64_t kColumns = 64;  // of a task in the gradient: rows may repeat, columns do not
 
 std::int64_t place_of(const Tensor& places, std::int64_t token) {
@@ -22,16 +22,17 @@ std::int64_t place_of(const Tensor& places, std::int64_t token) {
 
 void check_ids(const Tensor& ids, std::int64_t vocab, std::int64_t longest) {
   if (!ids.defined() || ids.rank() < 1 || ids.rank() > 2 || ids.numel() == 0 || ids.size(-1) > longest) {
-    throw Error(Error::Kind::shape, kOp,
+    throw Error(Error::Kind::shape, kEmbedding,
                 "ids (tokens) or (batch, tokens), of 1 to " + std::to_string(longest) + " tokens",
                 ids.defined() ? ids.shape().str() : "no tensor");
   }
-  if (ids.dtype() != DType::i64) throw Error(Error::Kind::dtype, kOp, "ids of dtype int64", name(ids.dtype()));
+  if (ids.dtype() != DType::i64) throw Error(Error::Kind::dtype, kEmbedding, "ids of dtype int64", name(ids.dtype()));
   const Tensor all = ids.contiguous();
   for (std::int64_t i = 0; i < all.numel(); ++i) {
     const std::int64_t id = all.data<std::int64_t>()[i];
     if (id < 0 || id >= vocab) {
-      throw Error(Error::Kind::argument, kOp, "token ids in [0, " + std::to_string(vocab) + ")", std::to_string(id));
+      throw Error(Error::Kind::argument, kEmbedding, "token ids in [0, " + std::to_string(vocab) + ")",
+                  std::to_string(id));
     }
   }
 }

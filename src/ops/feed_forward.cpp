@@ -9,14 +9,14 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "FeedForward";
+constexpr const char* kFeedForward = "FeedForward";
 
 FeedForwardConfig checked(FeedForwardConfig c) {
-  require_positive(kOp, "width", c.width);
+  require_positive(kFeedForward, "width", c.width);
   constexpr std::int64_t most = std::int64_t{1} << 40;  // a width that is no size is left for Linear to refuse
   if (c.inner_width == 0) c.inner_width = c.width < most ? 4 * c.width : c.width;
-  require_positive(kOp, "inner_width", c.inner_width);
-  if (!c.gated) require_gelu(kOp, c.activation);
+  require_positive(kFeedForward, "inner_width", c.inner_width);
+  if (!c.gated) require_gelu(kFeedForward, c.activation);
   return c;
 }
 
@@ -48,7 +48,7 @@ Tensor FeedForward::forward(const Tensor& x, Trace* trace) {
 }
 
 Tensor FeedForward::backward(const Tensor& dy, const Tensor& x) {
-  require_forward(kOp, up_.defined());
+  require_forward(kFeedForward, up_.defined());
   // y = down(active)
   const Tensor d_active = linear_backward(down, dy, active_.defined() ? active_ : active(), up_.dtype());
   // active = gelu(up(x))

@@ -10,7 +10,7 @@
 namespace attn {
 namespace {
 
-constexpr std::int64_t kRows = 64;  // of a task
+constexpr std::int64_t kNormRows = 64;  // of a task
 
 // x / √(Σ x² + ε) = √(1/d) · x / √(mean(x²) + ε/d): RMSNorm's kernel with a weight that is the same everywhere.
 struct AsRmsNorm {
@@ -28,8 +28,8 @@ struct AsRmsNorm {
   // f(first row, how many)
   template <class F>
   void each(const F& f) const {
-    parallel_for((rows + kRows - 1) / kRows, 0, 16 * static_cast<double>(x.numel()),
-                 [&](std::int64_t task, void*) { f(task * kRows, std::min(kRows, rows - task * kRows)); });
+    parallel_for((rows + kNormRows - 1) / kNormRows, 0, 16 * static_cast<double>(x.numel()),
+                 [&](std::int64_t task, void*) { f(task * kNormRows, std::min(kNormRows, rows - task * kNormRows)); });
   }
 
   void forward(std::int64_t first, std::int64_t count, float* y) const {

@@ -11,7 +11,7 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "store_matrices";
+constexpr const char* kStoreMatrices = "store_matrices";
 constexpr float kMost = 127;  // of int8, on both sides of 0
 
 // value[i] ≈ bytes[i] · scale with the largest magnitude at ±127: no number is off by more than half of the scale. A
@@ -42,7 +42,7 @@ void store_bytes(Parameter& matrix) {
       16);
   const float* scale = scales.data<float>();
   if (std::any_of(scale, scale + rows, [](float x) { return std::isnan(x); })) {
-    throw Error(Error::Kind::argument, kOp, "finite numbers in " + matrix.name, "NaN or infinities",
+    throw Error(Error::Kind::argument, kStoreMatrices, "finite numbers in " + matrix.name, "NaN or infinities",
                 "keep it in float32 or bfloat16");
   }
   matrix.value = bytes, matrix.scales = scales;
@@ -57,16 +57,17 @@ void keep_blocks(Parameter& matrix, std::shared_ptr<const QuantizedMatrix> block
 
 void store_matrices(std::span<Parameter* const> parameters, DType dtype) {
   if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::i8) {
-    throw Error(Error::Kind::dtype, kOp, "float32, bfloat16 or int8", name(dtype));
+    throw Error(Error::Kind::dtype, kStoreMatrices, "float32, bfloat16 or int8", name(dtype));
   }
   for (Parameter* p : parameters) {
     if (p->value.rank() != 2) continue;
     require_present(*p);
     if (p->scales.defined()) {
-      throw Error(Error::Kind::argument, kOp, p->name + " in float32 or bfloat16", "int8", "load the model again");
+      throw Error(Error::Kind::argument, kStoreMatrices, p->name + " in float32 or bfloat16", "int8",
+                  "load the model again");
     }
     if (p->blocks) {
-      throw Error(Error::Kind::argument, kOp, p->name + " in float32 or bfloat16", "blocks of a file",
+      throw Error(Error::Kind::argument, kStoreMatrices, p->name + " in float32 or bfloat16", "blocks of a file",
                   "load the model in this dtype");
     }
     if (dtype == DType::i8) {

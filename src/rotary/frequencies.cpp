@@ -10,10 +10,10 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "rotary_frequencies";
+constexpr const char* kFrequencies = "rotary_frequencies";
 
 [[noreturn]] void refuse(const std::string& expected, const std::string& found) {
-  throw Error(Error::Kind::argument, kOp, expected, found);
+  throw Error(Error::Kind::argument, kFrequencies, expected, found);
 }
 
 double positive(const char* what, double value) {

@@ -15,7 +15,7 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "rotary";
+constexpr const char* kRotary = "rotary";
 constexpr std::int64_t kTaskElements = 8192;
 
 // One dimension of x: its size, and how far apart neighbours are in x, in the result, and in the table.
@@ -38,27 +38,27 @@ struct Places {
 void check(const Tensor& x, const RotaryTable& table) {
   const Tensor &cos = table.cos, &sin = table.sin;
   if (!x.defined() || !cos.defined() || !sin.defined()) {
-    throw Error(Error::Kind::argument, kOp, "x, cos and sin", "an undefined tensor");
+    throw Error(Error::Kind::argument, kRotary, "x, cos and sin", "an undefined tensor");
   }
   for (const Tensor* t : {&cos, &sin}) {
-    if (t->dtype() != DType::f32) throw Error(Error::Kind::dtype, kOp, "cos and sin of float32", name(t->dtype()));
+    if (t->dtype() != DType::f32) throw Error(Error::Kind::dtype, kRotary, "cos and sin of float32", name(t->dtype()));
   }
   if (!is_floating(x.dtype())) {
-    throw Error(Error::Kind::dtype, kOp, "x of float32, float64, float16 or bfloat16", name(x.dtype()));
+    throw Error(Error::Kind::dtype, kRotary, "x of float32, float64, float16 or bfloat16", name(x.dtype()));
   }
   if (!(cos.shape() == sin.shape()) || cos.rank() < 2 || cos.rank() > 3) {
-    throw Error(Error::Kind::shape, kOp, "cos and sin of one shape (t, rotary_dim / 2) or (b, t, rotary_dim / 2)",
+    throw Error(Error::Kind::shape, kRotary, "cos and sin of one shape (t, rotary_dim / 2) or (b, t, rotary_dim / 2)",
                 cos.shape().str() + " and " + sin.shape().str());
   }
   const bool batch = cos.rank() == 3;
   if (x.rank() < (batch ? 3U : 2U) || x.size(-2) != cos.size(-2) || (batch && x.size(0) != cos.size(0))) {
-    throw Error(Error::Kind::shape, kOp,
+    throw Error(Error::Kind::shape, kRotary,
                 "x (" + std::string(batch ? std::to_string(cos.size(0)) + ", " : "") + "…, " +
                     std::to_string(cos.size(-2)) + ", d), for the table's positions",
                 x.shape().str());
   }
   if (2 * cos.size(-1) > x.size(-1)) {
-    throw Error(Error::Kind::shape, kOp, "vectors of at least rotary_dim = " + std::to_string(2 * cos.size(-1)),
+    throw Error(Error::Kind::shape, kRotary, "vectors of at least rotary_dim = " + std::to_string(2 * cos.size(-1)),
                 x.shape().str());
   }
 }
@@ -176,7 +176,7 @@ void turn(const Tensor& x, const Tensor& out, const RotaryTable& table, bool bac
   if (x.numel() == 0) return;
   const std::int64_t half = table.cos.size(-1), x_step = x.stride(-1), out_step = out.stride(-1);
   const bool dense = x_step == 1 && out_step == 1;
-  reference::visit_floating(kOp, x.dtype(), [&](auto zero) {
+  reference::visit_floating(kRotary, x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto with = [&]<RotaryLayout layout>() {
       dense ? turn<T>(x, out, table, back, Places<layout, true>{half, 1, 1})
@@ -208,7 +208,7 @@ void rotary_in_place(const Tensor& x, const RotaryTable& table) {
   check(x, table);
   for (std::size_t i = 0; i < x.rank(); ++i) {
     if (x.shape()[i] > 1 && x.strides()[i] == 0) {
-      throw Error(Error::Kind::argument, kOp, "x whose elements lie apart, to be changed in place",
+      throw Error(Error::Kind::argument, kRotary, "x whose elements lie apart, to be changed in place",
                   "strides " + x.strides().str(), "clone() it");
     }
   }

@@ -11,27 +11,27 @@
 namespace attn {
 namespace {
 
-constexpr const char* kOp = "rotary";
+constexpr const char* kTable = "rotary";
 
 void check(const RotaryFrequencies& f, std::int64_t last) {
-  if (f.inv_freq.empty()) throw Error(Error::Kind::argument, kOp, "a frequency for each pair", "none");
+  if (f.inv_freq.empty()) throw Error(Error::Kind::argument, kTable, "a frequency for each pair", "none");
   if (!std::isfinite(static_cast<float>(f.attention_factor))) {
-    throw Error(Error::Kind::argument, kOp, "a finite attention_factor", std::to_string(f.attention_factor));
+    throw Error(Error::Kind::argument, kTable, "a finite attention_factor", std::to_string(f.attention_factor));
   }
   for (const float rate : f.inv_freq) {
     if (std::isfinite(static_cast<float>(last) * rate)) continue;
-    throw Error(Error::Kind::argument, kOp, "finite frequencies, and angles in float32's range",
+    throw Error(Error::Kind::argument, kTable, "finite frequencies, and angles in float32's range",
                 std::to_string(rate) + " radians a token, at position " + std::to_string(last));
   }
 }
 
 const Tensor& checked_positions(const Tensor& positions) {
   if (!positions.defined() || positions.dtype() != DType::i64) {
-    throw Error(Error::Kind::dtype, kOp, "positions of int64",
+    throw Error(Error::Kind::dtype, kTable, "positions of int64",
                 positions.defined() ? name(positions.dtype()) : "no tensor");
   }
   if (positions.rank() < 1 || positions.rank() > 2) {
-    throw Error(Error::Kind::shape, kOp, "positions (t) or (b, t)", positions.shape().str());
+    throw Error(Error::Kind::shape, kTable, "positions (t) or (b, t)", positions.shape().str());
   }
   return positions;
 }
@@ -41,7 +41,7 @@ std::int64_t last_of(const Tensor& positions) {
   const auto* p = positions.data<std::int64_t>();
   std::int64_t last = 0;
   for (std::int64_t i = 0; i < positions.numel(); ++i) {
-    if (p[i] < 0) throw Error(Error::Kind::argument, kOp, "positions of at least 0", std::to_string(p[i]));
+    if (p[i] < 0) throw Error(Error::Kind::argument, kTable, "positions of at least 0", std::to_string(p[i]));
     last = std::max(last, p[i]);
   }
   return last;
@@ -90,7 +90,7 @@ RotaryTable rotary_table(const RotaryFrequencies& frequencies, const Tensor& pos
 RotaryTable rotary_table(const RotaryFrequencies& frequencies, std::int64_t tokens, std::int64_t offset) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   if (tokens < 0 || offset < 0 || offset > kMost - tokens) {
-    throw Error(Error::Kind::argument, kOp, "positions from 0 to 2^63 - 1",
+    throw Error(Error::Kind::argument, kTable, "positions from 0 to 2^63 - 1",
                 std::to_string(tokens) + " from " + std::to_string(offset) + " on");
   }
   check(frequencies, offset + tokens);
@@ -100,14 +100,14 @@ RotaryTable rotary_table(const RotaryFrequencies& frequencies, std::int64_t toke
 RotaryTable rotary_rows(const RotaryTable& table, const Tensor& positions) {
   const Tensor all = checked_positions(positions).contiguous();
   for (const Tensor* t : {&table.cos, &table.sin}) {
-    require_float32(kOp, "cos and sin", *t);
+    require_float32(kTable, "cos and sin", *t);
     if (t->rank() != 2 || !(t->shape() == table.cos.shape())) {
-      throw Error(Error::Kind::shape, kOp, "cos and sin of one shape (positions, rotary_dim / 2)", t->shape().str());
+      throw Error(Error::Kind::shape, kTable, "cos and sin of one shape (positions, rotary_dim / 2)", t->shape().str());
     }
   }
   const std::int64_t rows = table.cos.size(0), half = table.cos.size(1), last = all.numel() > 0 ? last_of(all) : -1;
   if (last >= rows) {
-    throw Error(Error::Kind::argument, kOp, "positions below the table's " + std::to_string(rows),
+    throw Error(Error::Kind::argument, kTable, "positions below the table's " + std::to_string(rows),
                 std::to_string(last));
   }
   const RotaryTable result{Tensor::empty(table_shape(all.shape(), half)), Tensor::empty(table_shape(all.shape(), half)),

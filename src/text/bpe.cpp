@@ -20,7 +20,7 @@ namespace {
 
 using text::Id;
 
-constexpr std::string_view kOp = "BPETokenizer";
+constexpr std::string_view kBpe = "BPETokenizer";
 
 // The tokens that are looked for in the text as it is, or else in its normal form, which they are brought into, too.
 text::AddedTokens added_tokens(const text::Description& description, bool normal_form) {
@@ -59,27 +59,27 @@ BPETokenizer::BPETokenizer(std::shared_ptr<const Table> table) : table_(std::mov
 
 BPETokenizer::BPETokenizer(std::string_view vocab_json, std::string_view merges_txt)
     : table_(std::make_shared<const Table>(text::describe_gpt2(vocab_json, merges_txt),
-                                           io::Origin{kOp, "vocab.json and merges.txt"})) {}
+                                           io::Origin{kBpe, "vocab.json and merges.txt"})) {}
 
 BPETokenizer BPETokenizer::parse(std::string_view tokenizer_json, std::string_view tokenizer_config_json,
                                  std::string_view source) {
-  const io::Origin origin{kOp, source};
+  const io::Origin origin{kBpe, source};
   text::Description description = text::describe_tokenizer_json(tokenizer_json, origin);
   if (!tokenizer_config_json.empty()) {
-    text::add_tokenizer_config(tokenizer_config_json, {kOp, "tokenizer_config.json"}, description);
+    text::add_tokenizer_config(tokenizer_config_json, {kBpe, "tokenizer_config.json"}, description);
   }
   return BPETokenizer(std::make_shared<const Table>(std::move(description), origin));
 }
 
 BPETokenizer BPETokenizer::parse(const io::Gguf& file) {
-  const io::Origin origin{kOp, "the GGUF file's metadata"};
+  const io::Origin origin{kBpe, "the GGUF file's metadata"};
   return BPETokenizer(std::make_shared<const Table>(text::describe_gguf(file, origin), origin));
 }
 
 BPETokenizer BPETokenizer::load(const std::filesystem::path& path) {
   if (io::is_gguf(path)) return parse(io::Gguf::open(path));
   auto [description, source] = text::describe_files(path);
-  return BPETokenizer(std::make_shared<const Table>(std::move(description), io::Origin{kOp, source}));
+  return BPETokenizer(std::make_shared<const Table>(std::move(description), io::Origin{kBpe, source}));
 }
 
 std::vector<std::int64_t> BPETokenizer::encode(std::string_view text, const EncodeOptions& options) const {

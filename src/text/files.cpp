@@ -13,10 +13,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kOp = "BPETokenizer";
+constexpr std::string_view kFiles = "BPETokenizer";
 
 std::string read(const fs::path& file) {
-  const io::Buffer buffer = io::read_file(file, kOp);
+  const io::Buffer buffer = io::read_file(file, kFiles);
   return std::string(io::as_text(buffer.bytes()));
 }
 
@@ -38,14 +38,14 @@ Description describe_folder(const fs::path& path, const io::Origin& origin) {
   Description description = describe_tokenizer_json(read(path / "tokenizer.json"), origin);
   const auto config = path / "tokenizer_config.json", map = path / "special_tokens_map.json";
   const auto config_source = io::source_name(config), map_source = io::source_name(map);
-  const io::Origin config_origin{kOp, config_source};
+  const io::Origin config_origin{kFiles, config_source};
   std::string said = fs::exists(config) ? read(config) : std::string("{}");
-  if (fs::exists(map)) said = with_special_tokens(said, config_origin, read(map), {kOp, map_source});
+  if (fs::exists(map)) said = with_special_tokens(said, config_origin, read(map), {kFiles, map_source});
   add_tokenizer_config(said, config_origin, description);
   const auto added = path / "added_tokens.json";
   if (fs::exists(added)) {
     const auto added_source = io::source_name(added);
-    add_added_tokens(read(added), {kOp, added_source}, description);
+    add_added_tokens(read(added), {kFiles, added_source}, description);
   }
   if (auto templates = chat_files(path); !templates.empty()) description.chat_templates = std::move(templates);
   return description;
@@ -56,15 +56,15 @@ Description describe_folder(const fs::path& path, const io::Origin& origin) {
 std::pair<Description, std::string> describe_files(const fs::path& path) {
   if (!fs::is_directory(path)) {
     const std::string source = io::source_name(path);
-    return {describe_tokenizer_json(read(path), {kOp, source}), source};
+    return {describe_tokenizer_json(read(path), {kFiles, source}), source};
   }
   const auto file = path / "tokenizer.json";
   if (fs::exists(file)) {
     const std::string source = io::source_name(file);
-    return {describe_folder(path, {kOp, source}), source};
+    return {describe_folder(path, {kFiles, source}), source};
   }
   if (!fs::exists(path / "vocab.json")) {
-    throw Error(Error::Kind::file, kOp, "a tokenizer.json, or vocab.json and merges.txt",
+    throw Error(Error::Kind::file, kFiles, "a tokenizer.json, or vocab.json and merges.txt",
                 "none in " + io::source_name(path));
   }
   return {describe_gpt2(read(path / "vocab.json"), read(path / "merges.txt")), "vocab.json and merges.txt"};

@@ -54,9 +54,10 @@ bool lists(std::string_view texts, std::string_view text) {
   return false;
 }
 
-class Reader {
+class GgufReader {
  public:
-  Reader(const io::Gguf& file, const io::Origin& origin) : keys_(file, origin, "tokenizer.ggml."), origin_(origin) {}
+  GgufReader(const io::Gguf& file, const io::Origin& origin)
+      : keys_(file, origin, "tokenizer.ggml."), origin_(origin) {}
 
   Description read() {
     read_tokens();
@@ -310,6 +311,6 @@ class Reader {
 
 }  // namespace
 
-Description describe_gguf(const io::Gguf& file, const io::Origin& origin) { return Reader(file, origin).read(); }
+Description describe_gguf(const io::Gguf& file, const io::Origin& origin) { return GgufReader(file, origin).read(); }
 
 }  // namespace attn::text

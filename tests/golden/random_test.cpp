@@ -56,7 +56,7 @@ Tensor draw(const std::string& what, const std::vector<std::string>& arguments, 
   throw std::runtime_error("no draw is named " + what);
 }
 
-void replay(const golden::Case& c, DropoutFlavour flavour) {
+void draw_again(const golden::Case& c, DropoutFlavour flavour) {
   Generator rng(0, flavour);
   std::string seed;
   std::size_t compared = 0, step = 0;
@@ -83,7 +83,7 @@ class RandomStreams : public testing::TestWithParam<std::pair<const char*, const
 TEST_P(RandomStreams, ArePyTorchs) {
   const auto& [file, name] = GetParam();
   const auto flavour = file == std::string("mkl") ? DropoutFlavour::mkl : DropoutFlavour::native;
-  for (const auto& c : golden::cases(file, "program", name)) replay(c, flavour);
+  for (const auto& c : golden::cases(file, "program", name)) draw_again(c, flavour);
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, RandomStreams,

@@ -9,7 +9,7 @@ namespace {
 
 Tensor parse(std::string_view text) { return io::parse_csv(text, "test.csv"); }
 
-void expect_bad(std::string_view text, const std::vector<std::string>& parts) {
+void expect_bad_csv(std::string_view text, const std::vector<std::string>& parts) {
   expect_error(Error::Kind::data, parts, [&] { parse(text); });
 }
 
@@ -74,41 +74,41 @@ TEST(Csv, RejectsAFirstRowOfWhatLooksLikeNumbers) {
        {"1e39", "-1e39", "1e999", "0x10",    "-0x1p3", "−1",     "–1",    "－1", "＋1",   "\u00a01", "１",  "٣",
         "1O",   "2nd",   "$5",    "\"1.5\"", "(1)",    "1.#INF", "1.2.3", "1e",  "1_000", "+-1",     ".5.", "1d5"}) {
     SCOPED_TRACE(cell);
-    expect_bad(std::string(cell) + "\n1\n", {"float32", "line 1, column 1"});
-    expect_bad("x," + std::string(cell) + "\n1,2\n", {"line 1, column"});
-    expect_bad("x\n" + std::string(cell) + "\n", {"line 2, column 1"});
+    expect_bad_csv(std::string(cell) + "\n1\n", {"float32", "line 1, column 1"});
+    expect_bad_csv("x," + std::string(cell) + "\n1,2\n", {"line 1, column"});
+    expect_bad_csv("x\n" + std::string(cell) + "\n", {"line 2, column 1"});
   }
-  for (const char* row : {",\n1,2\n", "-,-\n1,2\n", "?;?\n1;2\n"}) expect_bad(row, {"line 1, column 1"});
+  for (const char* row : {",\n1,2\n", "-,-\n1,2\n", "?;?\n1;2\n"}) expect_bad_csv(row, {"line 1, column 1"});
 }
 
 TEST(Csv, OpensCommentsBehindBlanksAndSeparatorsOnly) {
   EXPECT_THAT(values_of(parse("#c\n1,2 #c\n3\t4 # c#\n")), testing::ElementsAre(1, 2, 3, 4));
-  expect_bad("2,1.#QNAN\n", {"1.#QNAN", "column 2"});
+  expect_bad_csv("2,1.#QNAN\n", {"1.#QNAN", "column 2"});
 }
 
 TEST(Csv, RejectsRaggedRows) {
-  expect_bad("1,2\n3,4\n# no\n5\n", {"2 columns", "1 in line 4", "test.csv"});
-  expect_bad("1 2\n3 4 5\n", {"2 columns", "3 in line 2"});
+  expect_bad_csv("1,2\n3,4\n# no\n5\n", {"2 columns", "1 in line 4", "test.csv"});
+  expect_bad_csv("1 2\n3 4 5\n", {"2 columns", "3 in line 2"});
 }
 
 TEST(Csv, RejectsWhatIsNoNumber) {
-  expect_bad("1,2\n3,four\n", {"\"four\" in line 2, column 2"});
-  expect_bad("x,y\nu,v\n", {"\"u\" in line 2, column 1"});
-  expect_bad("1,x\n", {"\"x\" in line 1"});  // not a row of names: one is a number
-  expect_bad("1,,3\n", {"\"\" in line 1, column 2"});
-  expect_bad("1,2,\n", {"\"\" in line 1, column 3"});
-  expect_bad("1,5;2,5\n", {"\"5;2\""});  // decimal commas are not misread
+  expect_bad_csv("1,2\n3,four\n", {"\"four\" in line 2, column 2"});
+  expect_bad_csv("x,y\nu,v\n", {"\"u\" in line 2, column 1"});
+  expect_bad_csv("1,x\n", {"\"x\" in line 1"});  // not a row of names: one is a number
+  expect_bad_csv("1,,3\n", {"\"\" in line 1, column 2"});
+  expect_bad_csv("1,2,\n", {"\"\" in line 1, column 3"});
+  expect_bad_csv("1,5;2,5\n", {"\"5;2\""});  // decimal commas are not misread
   for (const char* text :
        {"1,1e39", "1,-1e39", "1,1e999", "1,0x10", "1,+-1", "1,−1", "1,++1", "1,+", "1,1.2.3", "1,\"2\""}) {
     SCOPED_TRACE(text);
-    expect_bad(text, {"float32", "column 2"});
+    expect_bad_csv(text, {"float32", "column 2"});
   }
-  expect_bad(std::string("1,\0", 3), {"\"\\u0000\""});
+  expect_bad_csv(std::string("1,\0", 3), {"\"\\u0000\""});
 }
 
 TEST(Csv, RejectsFilesWithoutRows) {
   for (const char* text : {"", "\n\n", "# only a comment", "x,y\n", "   "})
-    expect_bad(text, {"rows of numbers", "none"});
+    expect_bad_csv(text, {"rows of numbers", "none"});
 }
 
 using CsvFile = FolderTest;

@@ -16,7 +16,7 @@ const std::map<std::string, DType> kCodes{{"f8", DType::f64}, {"f4", DType::f32}
 Tensor parse_npy(std::string_view bytes) { return io::parse_npy(bytes_of(bytes), "test.npy"); }
 Tensor golden_npy(const std::string& name) { return parse_npy(read(data_path(name))); }
 
-void expect_bad(const std::string& bytes, const std::vector<std::string>& parts) {
+void expect_bad_npy(const std::string& bytes, const std::vector<std::string>& parts) {
   expect_error(Error::Kind::data, parts, [&] { parse_npy(bytes); });
 }
 
@@ -48,18 +48,18 @@ TEST(Npy, ReadsEveryRank) {
   expect_golden(golden_npy("empty.npy"), DType::f32, {0, 3});
   expect_golden(golden_npy("empty_fortran.npy"), DType::f32, {3, 0, 2});
   EXPECT_TRUE(golden_npy("empty.npy").defined());
-  expect_bad(read(data_path("rank9.npy")), {"at most 8 dimensions", "test.npy"});
+  expect_bad_npy(read(data_path("rank9.npy")), {"at most 8 dimensions", "test.npy"});
 }
 
 TEST(Npy, NamesWhatItSupports) {
   for (const std::string name : {"u2", "c8", "string", "object"}) {
     SCOPED_TRACE(name);
-    expect_bad(read(data_path("unsupported_" + name + ".npy")), {"[parse_npy]", "f2 f4 f8 i1 u1 i4 i8 b1"});
+    expect_bad_npy(read(data_path("unsupported_" + name + ".npy")), {"[parse_npy]", "f2 f4 f8 i1 u1 i4 i8 b1"});
   }
-  expect_bad(read(data_path("unsupported_fields.npy")), {"not one with fields"});
+  expect_bad_npy(read(data_path("unsupported_fields.npy")), {"not one with fields"});
   for (const std::string descr : {"'f4'", "'=f4'", "'|f4'", "'<f16'", "'<f'", "''", "'<U3'", "'<M8[ns]'", "'<V4'"}) {
     SCOPED_TRACE(descr);
-    expect_bad(npy(dict(descr, "False", "(1,)"), "1234"), {"f2 f4 f8 i1 u1 i4 i8 b1"});
+    expect_bad_npy(npy(dict(descr, "False", "(1,)"), "1234"), {"f2 f4 f8 i1 u1 i4 i8 b1"});
   }
 }
 
@@ -76,47 +76,47 @@ TEST(Npy, TakesOtherSpellingsOfTheDict) {
 
 TEST(Npy, RejectsDictsThatLie) {
   const std::string f4 = "'<f4'", no = "False";
-  expect_bad(npy(dict(f4, no, "(2,)"), "1234567"), {"8 bytes", "7 bytes", "cut off"});
-  expect_bad(npy(dict(f4, no, "(2,)"), "123456789"), {"8 bytes", "9 bytes"});
-  expect_bad(npy(dict(f4, no, "(4611686018427387904,)"), "1234"), {"2^63"});
-  expect_bad(npy(dict(f4, no, "(4294967296, 4294967296)"), ""), {"2^63"});
-  expect_bad(npy(dict(f4, no, "(0, 4294967296, 4294967296)"), ""), {"2^63"});
-  expect_bad(npy(dict(f4, no, "(9223372036854775808,)"), ""), {"2^63"});
-  expect_bad(npy(dict(f4, no, "(99999999999999999999,)"), ""), {"2^64"});
-  expect_bad(npy(dict(f4, no, "(-1,)"), ""), {"at least 0", "-1"});
-  expect_bad(npy(dict(f4, no, "(3)"), "123456789012"), {"tuple"});
-  expect_bad(npy(dict(f4, no, "3"), "123456789012"), {"tuple"});
-  expect_bad(npy(dict(f4, no, "(,)"), "1234"), {"a size"});
-  expect_bad(npy(dict(f4, no, "(1.5,)"), "1234"), {"comma"});
-  expect_bad(npy(dict(f4, no, "(02,)"), "12345678"), {"leading zeros", "02"});  // Python's octal of old
-  expect_bad(npy(dict(f4, "0", "(1,)"), "1234"), {"True or False"});
-  expect_bad(npy(dict("[('x', '<f4')]", no, "(1,)"), "1234"), {"fields"});
-  expect_bad(npy("{'descr': '<f4", ""), {"closing quote"});
+  expect_bad_npy(npy(dict(f4, no, "(2,)"), "1234567"), {"8 bytes", "7 bytes", "cut off"});
+  expect_bad_npy(npy(dict(f4, no, "(2,)"), "123456789"), {"8 bytes", "9 bytes"});
+  expect_bad_npy(npy(dict(f4, no, "(4611686018427387904,)"), "1234"), {"2^63"});
+  expect_bad_npy(npy(dict(f4, no, "(4294967296, 4294967296)"), ""), {"2^63"});
+  expect_bad_npy(npy(dict(f4, no, "(0, 4294967296, 4294967296)"), ""), {"2^63"});
+  expect_bad_npy(npy(dict(f4, no, "(9223372036854775808,)"), ""), {"2^63"});
+  expect_bad_npy(npy(dict(f4, no, "(99999999999999999999,)"), ""), {"2^64"});
+  expect_bad_npy(npy(dict(f4, no, "(-1,)"), ""), {"at least 0", "-1"});
+  expect_bad_npy(npy(dict(f4, no, "(3)"), "123456789012"), {"tuple"});
+  expect_bad_npy(npy(dict(f4, no, "3"), "123456789012"), {"tuple"});
+  expect_bad_npy(npy(dict(f4, no, "(,)"), "1234"), {"a size"});
+  expect_bad_npy(npy(dict(f4, no, "(1.5,)"), "1234"), {"comma"});
+  expect_bad_npy(npy(dict(f4, no, "(02,)"), "12345678"), {"leading zeros", "02"});  // Python's octal of old
+  expect_bad_npy(npy(dict(f4, "0", "(1,)"), "1234"), {"True or False"});
+  expect_bad_npy(npy(dict("[('x', '<f4')]", no, "(1,)"), "1234"), {"fields"});
+  expect_bad_npy(npy("{'descr': '<f4", ""), {"closing quote"});
 }
 
 TEST(Npy, RejectsOtherDicts) {
-  expect_bad(npy("", ""), {"a dict"});
-  expect_bad(npy("[]", ""), {"a dict"});
-  expect_bad(npy("{}", ""), {"descr, fortran_order and shape"});
-  expect_bad(npy("{'descr': '<f4', 'shape': (1,)}", "1234"), {"descr, fortran_order and shape"});
-  expect_bad(npy("{'descr': '<f4', 'descr': '<f4'}", ""), {"once", "descr"});
-  expect_bad(npy("{'evil': 1}", ""), {"evil"});
-  expect_bad(npy("{'descr' '<f4'}", ""), {"colon"});
-  expect_bad(npy(dict("'<f4'", "False", "(1,)") + "x", "1234"), {"nothing after"});
-  expect_bad(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,)", "1234"), {"its end"});
+  expect_bad_npy(npy("", ""), {"a dict"});
+  expect_bad_npy(npy("[]", ""), {"a dict"});
+  expect_bad_npy(npy("{}", ""), {"descr, fortran_order and shape"});
+  expect_bad_npy(npy("{'descr': '<f4', 'shape': (1,)}", "1234"), {"descr, fortran_order and shape"});
+  expect_bad_npy(npy("{'descr': '<f4', 'descr': '<f4'}", ""), {"once", "descr"});
+  expect_bad_npy(npy("{'evil': 1}", ""), {"evil"});
+  expect_bad_npy(npy("{'descr' '<f4'}", ""), {"colon"});
+  expect_bad_npy(npy(dict("'<f4'", "False", "(1,)") + "x", "1234"), {"nothing after"});
+  expect_bad_npy(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,)", "1234"), {"its end"});
 }
 
 TEST(Npy, RejectsOtherPreambles) {
-  expect_bad("", {"at least 10 bytes"});
-  expect_bad(std::string("\x93NUMPZ\x01\x00\x00\x00", 10), {"an npy array"});
-  expect_bad(std::string("\x93NUMPY\x04\x00\x00\x00", 10), {"version 4.0"});
-  expect_bad(std::string("\x93NUMPY\x01\x01\x00\x00", 10), {"version 1.1"});
-  expect_bad(std::string("\x93NUMPY\x02\x00\x00\x00", 10), {"the end of the bytes"});
-  expect_bad(std::string("\x93NUMPY\x02\x00\xff\xff\xff\xff", 12), {"65535", "4294967295"});
-  expect_bad(std::string("\x93NUMPY\x01\x00\xff\xff", 10), {"65535 bytes", "0 bytes"});
+  expect_bad_npy("", {"at least 10 bytes"});
+  expect_bad_npy(std::string("\x93NUMPZ\x01\x00\x00\x00", 10), {"an npy array"});
+  expect_bad_npy(std::string("\x93NUMPY\x04\x00\x00\x00", 10), {"version 4.0"});
+  expect_bad_npy(std::string("\x93NUMPY\x01\x01\x00\x00", 10), {"version 1.1"});
+  expect_bad_npy(std::string("\x93NUMPY\x02\x00\x00\x00", 10), {"the end of the bytes"});
+  expect_bad_npy(std::string("\x93NUMPY\x02\x00\xff\xff\xff\xff", 12), {"65535", "4294967295"});
+  expect_bad_npy(std::string("\x93NUMPY\x01\x00\xff\xff", 10), {"65535 bytes", "0 bytes"});
   const std::string whole = npy(dict("'<f4'", "False", "(1,)"), "");
-  expect_bad(whole.substr(0, whole.size() - 4),
-             {"an npy header of", std::to_string(whole.size() - 14) + " bytes", "the file is cut off"});
+  expect_bad_npy(whole.substr(0, whole.size() - 4),
+                 {"an npy header of", std::to_string(whole.size() - 14) + " bytes", "the file is cut off"});
 }
 
 using NpyFile = FolderTest;

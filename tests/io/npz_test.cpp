@@ -11,7 +11,7 @@ using namespace forged;
 
 io::NamedTensors parse_npz(std::string_view bytes) { return io::parse_npz(bytes_of(bytes), "test.npz"); }
 
-void expect_bad(std::string_view bytes, const std::vector<std::string>& parts) {
+void expect_bad_npz(std::string_view bytes, const std::vector<std::string>& parts) {
   expect_error(Error::Kind::data, parts, [&] { parse_npz(bytes); });
 }
 
@@ -51,41 +51,41 @@ TEST(Npz, ReadsWhatThisFileBuilds) {
 }
 
 TEST(Npz, RejectsOtherMembers) {
-  expect_bad(zip({honest("a.npy", array()), honest("a.npy", array())}), {"\"a.npy\" twice"});
-  expect_bad(zip({honest("archive/data.pkl", "x")}), {"*.npy", "archive/data.pkl", "safetensors"});
-  expect_bad(zip({honest("folder/", "")}), {"*.npy"});
-  expect_bad(zip({honest("a.npy", "not an array")}), {"an npy array", "\"a.npy\" of test.npz"});
-  expect_bad(zip({honest("a.npy", "")}), {"at least 10 bytes"});
+  expect_bad_npz(zip({honest("a.npy", array()), honest("a.npy", array())}), {"\"a.npy\" twice"});
+  expect_bad_npz(zip({honest("archive/data.pkl", "x")}), {"*.npy", "archive/data.pkl", "safetensors"});
+  expect_bad_npz(zip({honest("folder/", "")}), {"*.npy"});
+  expect_bad_npz(zip({honest("a.npy", "not an array")}), {"an npy array", "\"a.npy\" of test.npz"});
+  expect_bad_npz(zip({honest("a.npy", "")}), {"at least 10 bytes"});
   Member lzma = honest("a.npy", array());
   lzma.method = 14;
-  expect_bad(zip({lzma}), {"stored or deflated", "14"});
+  expect_bad_npz(zip({lzma}), {"stored or deflated", "14"});
 }
 
 TEST(Npz, RejectsDamage) {
   Member wrong = honest("a.npy", array());
   wrong.crc ^= 1;
-  expect_bad(zip({wrong}), {"CRC"});
-  expect_bad("PK\x03\x04 and no more", {"a zip archive"});
-  expect_bad("", {"a zip archive"});
+  expect_bad_npz(zip({wrong}), {"CRC"});
+  expect_bad_npz("PK\x03\x04 and no more", {"a zip archive"});
+  expect_bad_npz("", {"a zip archive"});
   std::string encrypted = zip({honest("a.npy", array())});
   encrypted[6] = static_cast<char>(encrypted[6] | 1);
   encrypted[encrypted.find("PK\x01\x02") + 8] |= 1;
-  expect_bad(encrypted, {"a readable zip member"});
+  expect_bad_npz(encrypted, {"a readable zip member"});
 }
 
 TEST(Npz, RejectsSizesThatLie) {
   Member more = honest("a.npy", array());
   more.size = 0x7fffffff;
-  expect_bad(zip({more}), {"compressed bytes can hold", "2147483647"});
+  expect_bad_npz(zip({more}), {"compressed bytes can hold", "2147483647"});
   more.compressed_size = 0x7fffffff;
-  expect_bad(zip({more}), {"found"});
+  expect_bad_npz(zip({more}), {"found"});
   Member less = honest("a.npy", array());
   less.size = less.compressed_size = 140;
-  expect_bad(zip({less}), {"24 bytes", "12 bytes"});
+  expect_bad_npz(zip({less}), {"24 bytes", "12 bytes"});
   Member bomb = honest("a.npy", array());  // deflate cannot make this of 152 bytes
   bomb.method = 8;
   bomb.size = 1 << 20;
-  expect_bad(zip({bomb}), {"compressed bytes can hold"});
+  expect_bad_npz(zip({bomb}), {"compressed bytes can hold"});
 }
 
 // What a member unpacks to is longer than its size in the zip, by which its array is whole.
@@ -97,7 +97,7 @@ TEST(Npz, RejectsAMemberThatIsLongerThanItSays) {
     const Member lie{
         "a.npy",        block, static_cast<std::uint32_t>(block.size()), static_cast<std::uint32_t>(whole.size()),
         crc32(checked), 8};
-    expect_bad(zip({lie}), {"the size that the zip declares", "more bytes"});
+    expect_bad_npz(zip({lie}), {"the size that the zip declares", "more bytes"});
   }
 }
 
@@ -105,7 +105,7 @@ TEST(Npz, RejectsAHeaderLargerThanItsMember) {
   std::string lie = array();
   lie.replace(lie.find("(2, 3)"), 6, "(2,999");
   lie.replace(lie.find("(2,999"), 20, "(999999999999,), }  ");
-  expect_bad(zip({honest("a.npy", lie)}), {"3999999999996 bytes", "24 bytes"});
+  expect_bad_npz(zip({honest("a.npy", lie)}), {"3999999999996 bytes", "24 bytes"});
 }
 
 // Deflated zeros whose central directory understates, then overstates, the size.
@@ -117,7 +117,7 @@ TEST(Npz, RejectsABombWhateverItDeclares) {
     for (std::size_t at = bytes.find(real); at != std::string::npos; at = bytes.find(real, at + 1)) {
       bytes.replace(at, 4, number(declared, 4));
     }
-    expect_bad(bytes, {"1048576 bytes"});
+    expect_bad_npz(bytes, {"1048576 bytes"});
   }
 }
 
@@ -131,9 +131,9 @@ TEST(Npz, RejectsOverlappingMembers) {
     entry[entry.size() - 5] = name;
     entries += entry;
   }
-  expect_bad(one.substr(0, directory) + entries + "PK\x05\x06" + number(0, 4) + number(26, 2) + number(26, 2) +
-                 number(entries.size(), 4) + number(directory, 4) + number(0, 2),
-             {"lie apart"});
+  expect_bad_npz(one.substr(0, directory) + entries + "PK\x05\x06" + number(0, 4) + number(26, 2) + number(26, 2) +
+                     number(entries.size(), 4) + number(directory, 4) + number(0, 2),
+                 {"lie apart"});
 }
 
 using NpzFile = FolderTest;

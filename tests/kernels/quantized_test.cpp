@@ -13,7 +13,7 @@
 namespace attn::kernels {
 namespace {
 
-struct Case {
+struct BlockCase {
   const char* name;
   BlockForm form;
 };
@@ -21,15 +21,15 @@ struct Case {
 constexpr std::array<std::uint8_t, 16> kLevels{0, 23, 44, 62, 78, 92, 105, 117, 128, 140, 152, 165, 180, 196, 216, 255};
 
 // One form of each layout.
-const Case kCases[] = {{"four", {4, 32, false, false, 127, kLevels}},
-                       {"four_least", {4, 32, false, true}},
-                       {"four_nested", {4, 32, true, false, 127, kLevels}},
-                       {"four_nested_least", {4, 32, true, true}},
-                       {"eight", {8, 32, false, false, 128}},
-                       {"eight_least", {8, 32, false, true}},
-                       {"eight_nested_least", {8, 32, true, true}},
-                       {"sixteens", {8, 16, true, false, 32}},
-                       {"sixteens_least", {8, 16, true, true}}};
+const BlockCase kCases[] = {{"four", {4, 32, false, false, 127, kLevels}},
+                            {"four_least", {4, 32, false, true}},
+                            {"four_nested", {4, 32, true, false, 127, kLevels}},
+                            {"four_nested_least", {4, 32, true, true}},
+                            {"eight", {8, 32, false, false, 128}},
+                            {"eight_least", {8, 32, false, true}},
+                            {"eight_nested_least", {8, 32, true, true}},
+                            {"sixteens", {8, 16, true, false, 32}},
+                            {"sixteens_least", {8, 16, true, true}}};
 
 // Codes of all bits that the form has; in every third row the largest alone, whose products are the largest.
 QuantizedMatrix drawn(const BlockForm& form, std::int64_t rows, std::int64_t width, std::mt19937_64& random) {
@@ -134,7 +134,7 @@ double bound(const BlockForm& form, const float* x, const float* w, std::int64_t
 }
 
 TEST_P(Quantized, ProductsAreThoseOfTheNumbers) {
-  for (const Case& each : kCases) {
+  for (const BlockCase& each : kCases) {
     for (const bool in_bytes : {false, true}) {
       const std::int64_t n = 37, k = 512, m = 5;
       const QuantizedMatrix weight = drawn(each.form, n, k, random_);
@@ -159,7 +159,7 @@ TEST_P(Quantized, ProductsAreThoseOfTheNumbers) {
 }
 
 TEST_P(Quantized, ARowHasTheSameBitsAmongOthers) {
-  for (const Case& each : kCases) {
+  for (const BlockCase& each : kCases) {
     for (const bool in_bytes : {false, true}) {
       const std::int64_t n = 100, k = 256, m = 111;
       const QuantizedMatrix weight = drawn(each.form, n, k, random_);
@@ -181,7 +181,7 @@ TEST_P(Quantized, ARowHasTheSameBitsAmongOthers) {
 TEST(QuantizedTargets, OfOneInstructionSetAgreeInEveryBit) {
   std::mt19937_64 random(11);
   const std::int64_t n = 70, k = 512, m = 13;
-  for (const Case& each : kCases) {
+  for (const BlockCase& each : kCases) {
     const QuantizedMatrix weight = drawn(each.form, n, k, random);
     Rows rows{std::vector<float>(m * k),
               std::vector<float>(m * n),

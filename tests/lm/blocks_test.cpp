@@ -9,7 +9,7 @@
 namespace attn::test {
 namespace {
 
-constexpr double kTolerance = 1e-5;  // of the largest element
+constexpr double kDifference = 1e-5;  // of the largest element
 
 using Weights = std::map<std::string, Tensor>;  // float64, by a parameter's name
 
@@ -30,9 +30,9 @@ Tensor at(const Weights& weights, const std::string& name) {
 
 void expect_gradients(Module& module, const Weights& weights, const Tensor& x, const Tensor& dx,
                       const std::function<double()>& loss) {
-  expect_gradient(dx, x, loss, 1e-5, kTolerance, "dx");
+  expect_gradient(dx, x, loss, 1e-5, kDifference, "dx");
   for (const Parameter* p : module.parameters()) {
-    expect_gradient(p->grad, weights.at(p->name), loss, 1e-5, kTolerance, p->name);
+    expect_gradient(p->grad, weights.at(p->name), loss, 1e-5, kDifference, p->name);
   }
 }
 

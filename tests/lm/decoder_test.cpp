@@ -20,7 +20,7 @@
 namespace attn::test {
 namespace {
 
-constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
+constexpr double kRounding = std::numeric_limits<float>::epsilon();
 const std::string kData = ATTN_TEST_DATA "/gpt2/";
 
 GPT random_model(Generator& rng) {
@@ -68,7 +68,7 @@ TEST(Decoder, GivesTheLogitsOfTheWholeForwardPass) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       at += sizes[i];
       // Both sum in float32, through three layers.
-      EXPECT_LT(difference(logits[i], wanted.select(1, at - 1)), 64 * kEpsilon * largest(wanted)) << "token " << at;
+      EXPECT_LT(difference(logits[i], wanted.select(1, at - 1)), 64 * kRounding * largest(wanted)) << "token " << at;
     }
     EXPECT_EQ(decoder.length(), 24);
   }
@@ -92,7 +92,7 @@ TEST(Decoder, TextsOfOtherLengthsBesideOneChangeNothing) {
     for (std::int64_t item = 0; item < 3; ++item) {
       const std::int64_t at = begin[item] + step;
       const Tensor wanted = model.forward(ids.slice(0, item, item + 1).slice(1, 0, at + 1)).select(1, at).select(0, 0);
-      EXPECT_LT(difference(logits.select(0, item), wanted), 64 * kEpsilon * largest(wanted)) << item << ", " << step;
+      EXPECT_LT(difference(logits.select(0, item), wanted), 64 * kRounding * largest(wanted)) << item << ", " << step;
     }
   }
 }

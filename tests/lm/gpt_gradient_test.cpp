@@ -6,7 +6,7 @@
 namespace attn::test {
 namespace {
 
-constexpr double kStep = 1e-5, kTolerance = 1e-5;
+constexpr double kStep = 1e-5, kOfLargest = 1e-5;
 
 // Central differences of loss() in each element of x (float64).
 Tensor differences(const Tensor& x, const std::function<double()>& loss) {
@@ -30,7 +30,7 @@ void expect_relative(const Tensor& found, const Tensor& expected, const std::str
   for (const double x : values(expected)) largest = std::max(largest, std::fabs(x));
   const auto a = values(found), b = values(expected);
   for (std::size_t i = 0; i < a.size(); ++i) {
-    ASSERT_LE(std::fabs(a[i] - b[i]), kTolerance * largest + 1e-9) << what << ", element " << i << " of " << a[i];
+    ASSERT_LE(std::fabs(a[i] - b[i]), kOfLargest * largest + 1e-9) << what << ", element " << i << " of " << a[i];
   }
 }
 

@@ -18,7 +18,7 @@ using testing::Not;
 
 const std::vector<std::string> kWords{"Your", "journey", "starts", "with", "one", "step"};
 
-Tensor six_words() {
+Tensor six_vectors() {
   return Tensor::of({{0.43f, 0.15f, 0.89f},
                      {0.55f, 0.87f, 0.66f},
                      {0.57f, 0.85f, 0.64f},
@@ -30,7 +30,7 @@ Tensor six_words() {
 std::string note(const Document& d) { return d.texts().back(); }
 
 TEST(Space, ThreeDimensionsAsInTheNotebooks) {
-  const std::vector<fig::Points> sets{{"inputs", six_words(), kWords}};
+  const std::vector<fig::Points> sets{{"inputs", six_vectors(), kWords}};
   const Document arrows(fig::space(sets));
   EXPECT_EQ(arrows.all("polygon").size(), 6u);
   for (const std::string& word : kWords) EXPECT_THAT(arrows.texts(), Contains(word));
@@ -83,7 +83,7 @@ TEST(Space, FewerDimensionsAreFlat) {
 }
 
 TEST(Space, LabelsDoNotLieOnEachOther) {
-  const std::vector<fig::Points> sets{{"inputs", six_words(), kWords}};
+  const std::vector<fig::Points> sets{{"inputs", six_vectors(), kWords}};
   std::vector<Element> labels;
   for (const Element& e : Document(fig::space(sets)).all("text")) {
     if (!e.has("stroke") && std::find(kWords.begin(), kWords.end(), e.text) != kWords.end())
@@ -99,7 +99,7 @@ TEST(Space, LabelsDoNotLieOnEachOther) {
 }
 
 TEST(Space, LabelsDoNotLieOnArrows) {
-  const Tensor x = six_words();
+  const Tensor x = six_vectors();
   const Tensor context = reference::matmul(reference::softmax(reference::matmul(x, x.transpose(0, 1))), x);
   const std::vector<fig::Points> sets{{"inputs", x, kWords}, {"context", context, kWords}};
   const Document d(fig::space(sets));
@@ -121,8 +121,8 @@ TEST(Space, LabelsDoNotLieOnArrows) {
 }
 
 TEST(Space, ASecondSetLooksDifferentAndIsNamed) {
-  const std::vector<fig::Points> sets{{"inputs", six_words(), {}},
-                                      {"context", six_words().slice(0, 0, 1), {"Your-context"}}};
+  const std::vector<fig::Points> sets{{"inputs", six_vectors(), {}},
+                                      {"context", six_vectors().slice(0, 0, 1), {"Your-context"}}};
   const Document d(fig::space(sets, {.arrows = false}));
   EXPECT_EQ(note(d), "inputs (filled), context (hollow)");
   EXPECT_EQ(d.all("circle")[6].attributes.at("fill"), "#ffffff");
@@ -130,7 +130,7 @@ TEST(Space, ASecondSetLooksDifferentAndIsNamed) {
 }
 
 TEST(Space, WhatIsNotFiniteIsLeftOutAndCounted) {
-  Tensor x = six_words().clone();
+  Tensor x = six_vectors().clone();
   x.set({2, 1}, kNan), x.set({3, 0}, kInf);
   const std::vector<fig::Points> sets{{"v", x, {}}};
   const Document d(fig::space(sets, {.arrows = false}));
@@ -157,7 +157,7 @@ Trace two_heads() {
   Generator rng(123);
   MultiHeadAttention module({.d_in = 3, .d_out = 4, .context_length = 6, .num_heads = 2}, rng);
   Trace trace;
-  module.AttentionLayer::forward(six_words(), &trace);
+  module.AttentionLayer::forward(six_vectors(), &trace);
   return trace;
 }
 

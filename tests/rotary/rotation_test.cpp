@@ -9,6 +9,8 @@
 namespace attn::test {
 namespace {
 
+using Kind = Error::Kind;
+
 RotaryFrequencies frequencies(std::int64_t rotary_dim, RotaryLayout layout = RotaryLayout::halves, double factor = 1) {
   RotaryFrequencies result = rotary_frequencies({.head_dim = rotary_dim, .layout = layout});
   result.attention_factor = factor;
@@ -164,7 +166,6 @@ TEST(Rotation, OfNothingIsNothing) {
 TEST(Rotation, RefusesWhatDoesNotFit) {
   const auto f = frequencies(8);
   const auto table = rotary_table(f, 3);
-  using Kind = Error::Kind;
   expect_error(Kind::shape, {"[rotary] expected x (…, 3, d)"}, [&] { rotary(Tensor::ones({4, 8}), table); });
   expect_error(Kind::shape, {"expected x (…, 3, d)"}, [&] { rotary(Tensor::ones({8}), table); });
   expect_error(Kind::shape, {"at least rotary_dim = 8; found (3, 6)"}, [&] { rotary(Tensor::ones({3, 6}), table); });
