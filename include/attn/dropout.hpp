@@ -8,7 +8,8 @@
 
 namespace attn {
 
-// Returns x · keep / (1 - p) in train mode, and x itself otherwise.
+// Returns x · keep / (1 - p) in train mode, and x itself otherwise. Throws Error for a p outside [0, 1] (argument) and
+// an x that is not float32 (dtype).
 class Dropout : public Module {
  public:
   Dropout(double p, const Generator& rng);

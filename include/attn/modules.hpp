@@ -109,7 +109,8 @@ constexpr AttentionNames kLlamaAttentionNames{"q_proj", "k_proj", "v_proj", "o_p
 using HeadGradientTold = std::function<void(const Tensor& context, const Tensor& d_context, const Tensor& values)>;
 
 // Linear projections, then attention over num_heads consecutive slices (weight splits), then an output projection. Each
-// module below is one choice of these.
+// module below is one choice of these. Throws Error for a config that does not fit (argument), for inputs of other
+// sizes (shape) or dtypes (dtype), and for backward() without a forward pass.
 class AttentionLayer : public Module {
  public:
   AttentionLayer(const ModuleConfig& config, Generator& rng, std::string_view prefix = {},

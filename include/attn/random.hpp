@@ -35,13 +35,15 @@ class Generator {
   std::uint32_t next_u32();
   std::uint64_t next_u64();  // (first u32 << 32) | second u32
 
+  // Bounds in the wrong order, or that are not finite, throw Error (argument).
   Tensor rand(const Shape& shape);                                          // float32 in [0, 1)
   Tensor randn(const Shape& shape);                                         // float32, mean 0, variance 1
   Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape);  // int64 in [low, high)
   Tensor uniform(const Shape& shape, double low, double high);              // float32 in [low, high)
 
   // True where an element is kept by dropout of probability p in [0, 1]. p = 0 and p = 1 draw nothing. Flavour
-  // philox takes next_u64() as the key of philox_keep(), and a shape (b, h, tq, tk).
+  // philox takes next_u64() as the key of philox_keep(), and a shape (b, h, tq, tk). Throws Error (argument) for
+  // another p.
   Tensor dropout_keep(const Shape& shape, double p);
 
  private:
@@ -50,7 +52,8 @@ class Generator {
 };
 
 // (b, h, tq, tk) boolean: element (b, h, i, j) is kept when word j % 4 of Philox4x32-10 (Salmon et al. 2011) with
-// this key, at counter (j / 4, i, h, b), is at least p · 2^32.
+// this key, at counter (j / 4, i, h, b), is at least p · 2^32. Throws Error for a shape without four sizes (shape) and
+// a p outside [0, 1] (argument).
 Tensor philox_keep(const Shape& shape, double p, std::uint64_t key);
 // The same for a part of the mask that begins at an item, a query, a key and a head.
 struct PhiloxStart {

@@ -17,7 +17,8 @@ struct RecurrentCacheConfig {
 };
 
 // Stands beside a KVCache in a decoder. Keys and values are not kept: append(), forget(), attend() and truncate() to a
-// length between refuse, and say so; truncate() goes back to nothing, or to before the last update.
+// length between refuse, and say so; truncate() goes back to nothing, or to before the last update. Throws Error for
+// sizes below 1, an item that is not there (argument), another dtype of the states (dtype), and states of other shapes.
 class RecurrentCache : public DecoderCache {
  public:
   explicit RecurrentCache(const RecurrentCacheConfig& config);

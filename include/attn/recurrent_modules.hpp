@@ -43,7 +43,8 @@ struct RecurrentNames {
 
 // Of ModuleConfig these modules follow d_in, d_out, num_heads, qkv_bias, context_length, out_proj, out_bias,
 // layer_order, epsilon (of the norm behind the rule), initialise and precision, and they refuse what else is set; they
-// are causal. Each head has a state of head_dim × head_dim numbers, head_dim = d_out / num_heads.
+// are causal. Each head has a state of head_dim × head_dim numbers, head_dim = d_out / num_heads. Throws Error for a
+// config that does not fit (argument), an x or dz of other sizes (shape), and backward() without a forward pass.
 class RecurrentLayer : public Module {
  public:
   enum class Kind { linear, delta, gated_delta };
