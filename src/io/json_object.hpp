@@ -47,6 +47,8 @@ class JsonObject {
   double number(const char* key, double otherwise, double low, double high) const;
   bool flag(const char* key, bool otherwise) const;
   std::string text(const char* key, const char* otherwise) const;
+  // Keys that have nothing to say beside what is read.
+  void pass_over(std::initializer_list<const char*> keys) const { asked_.insert(keys.begin(), keys.end()); }
   // A key that may only have the value which its reader has.
   void require(const char* key, const Json& only) const;
   [[noreturn]] void wrong(const char* key, const std::string& expected, const Json& found) const;

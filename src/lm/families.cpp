@@ -194,7 +194,7 @@ void gemma3(const JsonObject& json, Config& c) {
   c.query_key_norm = QueryKeyNorm::each_head;
   const std::int64_t every = json.size("sliding_window_pattern", 6);
   if (!json.find("layer_types")) json.require("_sliding_window_pattern", every);
-  json.has("_sliding_window_pattern");  // transformers writes it beside the layer_types that it follows from
+  json.pass_over({"_sliding_window_pattern"});  // transformers writes it beside the layer_types that it follows from
   windows_and_ropes(json, c, every, 1e6, 1e4);
 }
 
@@ -350,9 +350,8 @@ constexpr const char *kWhole = "qwen3_5", *kTextPart = "qwen3_5_text";
 Config text_part(const JsonObject& whole) {
   const Json* part = whole.find("text_config");
   if (!part || !part->is_object()) whole.wrong("text_config", "an object", part ? *part : Json());
-  for (const char* const key : {"vision_config", "image_token_id", "video_token_id", "vision_start_token_id",
-                                "vision_end_token_id", "language_model_only"})
-    whole.has(key);
+  whole.pass_over({"vision_config", "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id",
+                   "language_model_only"});
   const JsonObject json(*part, whole.origin());
   if (const std::string name = json.text("model_type", kTextPart); name != kTextPart) {
     json.wrong("text_config.model_type", kTextPart, name);

@@ -85,7 +85,7 @@ GPTConfig gpt_config_of(const io::JsonObject& json) {
 GPTConfig parse_gpt_config(std::string_view text, std::string_view source) {
   const io::Origin origin{"load_gpt", source};
   const io::JsonObject json(text, origin);
-  json.has("eos_token_id");  // which the tokenizer's files say, too
+  json.pass_over({"eos_token_id"});  // which the tokenizer's files say, too
   return gpt_config_of(json);
 }
 

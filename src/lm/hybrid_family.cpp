@@ -137,13 +137,12 @@ void read_olmo_hybrid(const JsonObject& json, LanguageModelConfig& c) {
   s.convolution = json.size("linear_conv_kernel_dim", 4);
   s.doubled_beta = json.flag("linear_allow_neg_eigval", true);
   s.epsilon = 1e-5;  // whatever rms_norm_eps is
-  for (const char* const key :
-       {"linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"})
-    json.has(key);  // how weights begin
+  // How weights begin.
+  json.pass_over({"linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"});
   check(json, c, s);
   c.gated_delta = s;
   if (has_no_base(json)) {
-    json.has("rope_parameters"), json.has("rope_theta");
+    json.pass_over({"rope_parameters", "rope_theta"});
     for (LayerConfig& layer : c.layers) layer.rope = std::nullopt;
   } else {
     add_rope(json, c);
@@ -163,7 +162,7 @@ void read_qwen3_5(const JsonObject& json, LanguageModelConfig& c) {
   json.require("attn_output_gate", true);
   json.require("mamba_ssm_dtype", "float32");
   json.require("mlp_only_layers", Json::array());
-  json.has("mtp_num_hidden_layers"), json.has("mtp_use_dedicated_embeddings");
+  json.pass_over({"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"});
   const auto interval = static_cast<std::size_t>(json.size("full_attention_interval", 4));
   set_mixers(json, c, [interval](std::size_t i) { return (i + 1) % interval == 0; });
   GatedDeltaConfig s;

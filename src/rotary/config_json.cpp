@@ -124,13 +124,13 @@ void read_yarn(RopeConfig& result, const JsonObject& p, const Json& all) {
   result.beta_slow = or_default("beta_slow", result.beta_slow);
   result.mscale = p.number("mscale", 0, 0, kMost);
   result.mscale_all_dim = p.number("mscale_all_dim", 0, 0, kMost);
-  p.has("truncate");
+  p.pass_over({"truncate"});
   result.truncate = JsonObject(all, p.origin()).flag("truncate", true);  // transformers looks for it here alone
 }
 
 // How many pairs turn by time, height and width: a text's tokens have the same position in all three.
 void pass_sections(const JsonObject& p) {
-  p.has("mrope_interleaved");
+  p.pass_over({"mrope_interleaved"});
   if (!p.has("mrope_section")) return;
   if (!p.find("mrope_section") || numbers(p, "mrope_section").size() != 3)
     p.wrong("mrope_section", "a list of three numbers", p.find("mrope_section") ? *p.find("mrope_section") : Json());
