@@ -69,6 +69,10 @@ Encoder load_encoder(const std::filesystem::path& path);
 // config.json. `source` names it in messages.
 Encoder load_encoder(std::span<const std::byte> bytes, std::string_view config, std::string_view source);
 
+// Whether load_encoder() is who reads it: a folder whose config.json names the family bert, or a GGUF file of that
+// architecture. Throws Error (data) for a file that begins as GGUF and is none.
+bool is_encoder(const std::filesystem::path& path);
+
 inline constexpr std::int64_t kNoLongest = std::numeric_limits<std::int64_t>::max();
 
 // How a text becomes its vector. The files of sentence-transformers tell it in a folder that has modules.json: the

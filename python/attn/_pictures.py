@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attn._arguments import TORCH, framework, listed
 from attn._module_input import book_hint, is_model, refuse
+from attn.encoders import Encoder
 from attn.language_models import LanguageModel
 from attn.words import split_words
 
@@ -41,7 +42,7 @@ def words_of(op: str, tokens: Any, key_tokens: Any, x: Any, source: Any) -> tupl
 
 def steps_of(op: str, what: Any, x: Any, tokenizer: Any, item: int) -> Steps:
     """The steps of a language model's run on x, or of weights."""
-    if isinstance(what, LanguageModel):
+    if isinstance(what, (LanguageModel, Encoder)):
         ids, words = read_by(op, what, x, tokenizer, item)
         return Steps(list(what.steps(ids).items()), words)
     if is_model(what):
@@ -52,7 +53,7 @@ def steps_of(op: str, what: Any, x: Any, tokenizer: Any, item: int) -> Steps:
     return _of_weights(op, what, item)
 
 
-def read_by(op: str, model: LanguageModel, x: Any, tokenizer: Any, item: int) -> tuple[list[int], list[str]]:
+def read_by(op: str, model: LanguageModel | Encoder, x: Any, tokenizer: Any, item: int) -> tuple[list[int], list[str]]:
     """The ids that a model of attn reads, and a word for each where it has a tokenizer."""
     if x is None:
         refuse(op, "a text or its ids beside the model", "none", f"attn.{op}(model, text)")
@@ -61,8 +62,9 @@ def read_by(op: str, model: LanguageModel, x: Any, tokenizer: Any, item: int) ->
     ids = model._ids(x, op)
     if tokenizer is None and not isinstance(x, str):
         return ids, [str(i) for i in ids]
-    words = model.tokenizer if tokenizer is None else tokenizer
-    return ids, [words.decode([i]) for i in ids]
+    if tokenizer is None:
+        tokenizer = model if isinstance(model, Encoder) else model.tokenizer
+    return ids, [tokenizer.decode([i]) for i in ids]
 
 
 def _of_weights(op: str, weights: Any, item: int) -> Steps:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from attn import _attn
+from attn._module_input import refuse
 from attn.language_models import _listed
 
 TYPE_CHECKING = False  # typing itself takes a third of the import's time
@@ -40,6 +41,10 @@ class Encoder:
         """The ids of a text, with the special tokens that the tokenizer puts around it."""
         return self._encoder.encode(text)
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids."""
+        return self._encoder.decode(_listed(ids, "decode"), False)
+
     def embed(
         self, texts: Sequence[str] | Sequence[Sequence[int]], *, pooling: str | None = None, normalised: bool | None = None
     ) -> Array:
@@ -64,5 +69,11 @@ class Encoder:
 
     def steps(self, text: str | Sequence[int]) -> dict[str, Array]:
         """Every head's steps on one text, by name: "encoder.layer.0.attention.weights" (heads, t, t), and the others."""
-        ids = self.encode(text) if isinstance(text, str) else _listed(text, "steps")
-        return self._encoder.steps(ids, [])
+        return self._encoder.steps(self._ids(text, "steps"), [])
+
+    def _ids(self, text: Any, op: str) -> list[int]:
+        """A text's ids, at least one."""
+        ids = self.encode(text) if isinstance(text, str) else _listed(text, op)
+        if not ids:
+            refuse(op, "a text of at least one token", "an empty one")
+        return ids

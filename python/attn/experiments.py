@@ -28,7 +28,8 @@ def _subject(model: Any) -> Any:
     if isinstance(model, Encoder):
         return model._encoder
     if isinstance(model, (str, os.PathLike)):
-        return load(model, weights="float32")._model
+        path = os.fsdecode(model)
+        return Encoder(path)._encoder if _attn.is_encoder(path) else load(path, weights="float32")._model
     if not hasattr(model, "save_pretrained"):
         raise TypeError(
             "[experiment] expected an attn.LanguageModel, an attn.Encoder, a model's path, or a Hugging Face model; found "
@@ -297,8 +298,8 @@ def experiment(model: Any, text: str | Sequence[int], tokenizer: Any = None) -> 
         >>> attn.experiment(model, text, tokenizer).without((3, 1), by="mean").effects()
 
     Args:
-        model: an attn.LanguageModel with weights in float32, or an attn.Encoder; a path, as attn.load() takes it, read in
-            float32; or a Hugging Face model in memory, of a family that attn reads.
+        model: an attn.LanguageModel with weights in float32, or an attn.Encoder; a path of one
+            of these, read in float32; or a Hugging Face model in memory, of a family that attn reads.
         text: a text, or its ids.
         tokenizer: a Hugging Face tokenizer; the path's own unless given.
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from attn.encoders import Encoder
     from attn.language_models import LanguageModel
     from attn._types import Array, Inputs, Model, TokenizerLike, Weights
     from attn.modules import Module
@@ -42,7 +43,7 @@ class Figure(Drawn):
 
 
 def plot(
-    what: Module | LanguageModel | Model | Weights, x: Inputs | None = None, source: Array | TokenizerLike | None = None, *,
+    what: Module | LanguageModel | Encoder | Model | Weights, x: Inputs | None = None, source: Array | TokenizerLike | None = None, *,
     figure: str = "", step: str = "weights", tokenizer: TokenizerLike | None = None, tokens: Sequence[str] = (),
     key_tokens: Sequence[str] = (), title: str = "", item: int = 0, layer: int | None = None, head: int | None = None,
     scale: str = "auto", colours: str = "viridis",

@@ -6,6 +6,7 @@ from attn import _attn
 from attn._arguments import integer
 from attn._module_input import module_and_input, refuse
 from attn._pictures import read_by, steps_of, words_of
+from attn.encoders import Encoder
 from attn.language_models import LanguageModel
 
 TYPE_CHECKING = False
@@ -61,7 +62,7 @@ def save_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
 
 
 def report(
-    what: Module | LanguageModel | Model | Weights, x: Inputs | None = None, source: Array | TokenizerLike | None = None, *,
+    what: Module | LanguageModel | Encoder | Model | Weights, x: Inputs | None = None, source: Array | TokenizerLike | None = None, *,
     tokenizer: TokenizerLike | None = None, tokens: Sequence[str] = (), key_tokens: Sequence[str] = (),
     title: str = "", item: int = 0, layer: int | None = None, head: int | None = None, live: bool = False,
     checkpoints: bool = False,
@@ -75,9 +76,9 @@ def report(
         attn.report(weights, tokens=words)            # (layers, heads, queries, keys), or a model's attentions
 
     Args:
-        what: a module; a Hugging Face model; an attn.LanguageModel; or weights of NumPy, PyTorch or JAX: (queries, keys), (heads, queries, keys),
-            (layers, heads, queries, keys), (layers, batch, heads, queries, keys), or a tuple with an array
-            (batch, heads, queries, keys) or (heads, queries, keys) for each layer.
+        what: a module; a Hugging Face model; an attn.LanguageModel or an attn.Encoder; or weights of NumPy, PyTorch or
+            JAX: (queries, keys), (heads, queries, keys), (layers, heads, queries, keys), (layers, batch, heads, queries,
+            keys), or a tuple with an array (batch, heads, queries, keys) or (heads, queries, keys) for each layer.
         x: a module's input (tokens, d_in) or (batch, tokens, d_in), or a text; a model's text, token numbers, or what its
             tokenizer returned.
         source: CrossAttention's second input; of a model, its tokenizer.
@@ -88,7 +89,7 @@ def report(
         item: which text of a batch is shown, from 0.
         layer: which layer is shown first, from 0; else the one of the strongest head that has a name, or the first.
         head: which head is shown first, from 0; else the strongest that has a name, or the first.
-        live: the page holds the module, or the files of an attn.LanguageModel, and computes: it reads what is typed, and
+        live: the page holds the module, or the model's or encoder's files, and computes: it reads what is typed, and
             later steps follow each number that is changed (docs/live.md). Of a module in eval mode, or without dropout,
             and one text; of a model what `attn report --live --model` takes.
         checkpoints: beside live, of a model that `attn train --keep-every N` wrote: a slider puts the weights that the
@@ -105,17 +106,20 @@ def report(
     if checkpoints and not (live and isinstance(what, LanguageModel)):
         refuse("report", "checkpoints=True beside live=True of an attn.LanguageModel", "another" if live else "live=False")
     title = title or (x if isinstance(x, str) else "")
-    if isinstance(what, LanguageModel):
+    if isinstance(what, (LanguageModel, Encoder)):
         if live and not (isinstance(x, str) and not tokens and not key_tokens):
             refuse("report", "a text alone beside live=True", "tokens" if isinstance(x, str) else type(x).__name__)
         ids, words = read_by("report", what, x, source if tokenizer is None else tokenizer, item)
         rows, columns = words_of("report", tokens, key_tokens, None, None)
-        return Report(what._model.page(ids, rows or words, columns, title, layer, head, bool(live), bool(checkpoints)))
+        of_it = ids, rows or words, columns, title, layer, head, bool(live)
+        if isinstance(what, Encoder):
+            return Report(what._encoder.page(*of_it))
+        return Report(what._model.page(*of_it, bool(checkpoints)))
     module, inputs, second = module_and_input("report", what, x, source)
     labels = words_of("report", tokens, key_tokens, *((x, source) if module else (None, None)))
     if module is None:
         if live:
-            refuse("report", "live=True of a module or an attn.LanguageModel", "another model or weights")
+            refuse("report", "live=True of a module, an attn.LanguageModel or an attn.Encoder", "another model or weights")
         shown = steps_of("report", what, x, source if tokenizer is None else tokenizer, item)
         words = labels[0] or shown.tokens
         twice = shown.read_twice() if shown.read_twice else ([], [])

@@ -12,6 +12,7 @@
 
 #include "arrays.hpp"
 #include "attn/error.hpp"
+#include "attn/layers.hpp"
 #include "bind.hpp"
 #include "text_encoder.hpp"
 #include "values.hpp"
@@ -55,9 +56,25 @@ nb::object hidden(TextEncoder& encoder, nb::handle ids) {
   return give(states, Framework::numpy);
 }
 
+// As `attn report --model` makes it, a layer at a time.
+nb::str page(TextEncoder& self, const Ids& ids, nb::handle tokens, nb::handle key_tokens, nb::handle title,
+             nb::handle layer, nb::handle head, bool live) {
+  ReportOptions options = page_options(tokens, key_tokens, title, layer, head);
+  return python_text(without_gil([&] {
+    const std::lock_guard lock(self.mutex);
+    const NoGrad no_grad;
+    if (live) make_live(options, self.folder(), "", false);
+    ReportWriter writer(options, std::ssize(self.model.config().model.layers));
+    read_layers(self.model, tensor_of(ids), {},
+                [&](std::size_t i, const Trace& steps) { writer.add(steps, static_cast<std::int64_t>(i) + 1); });
+    return writer.page();
+  }));
+}
+
 }  // namespace
 
 void bind_encoder(nb::module_& m) {
+  m.def("is_encoder", [](const std::string& path) { return is_encoder(path); });
   nb::class_<TextEncoder> encoder(m, "Encoder", "An encoder read from a model's files.");
   encoder.def(nb::init<const std::string&>(), nb::arg("folder"))
       .def(
@@ -65,6 +82,8 @@ void bind_encoder(nb::module_& m) {
           nb::arg("text").none(), "The ids of a text.")
       .def("embed", &embed, nb::arg("texts"), nb::arg("pooling").none(), nb::arg("normalised").none(),
            "The vectors (n, width) of n texts.")
+      .def("page", &page, nb::arg("ids"), nb::arg("tokens"), nb::arg("key_tokens"), nb::arg("title"),
+           nb::arg("layer").none(), nb::arg("head").none(), nb::arg("live"))
       .def("hidden", &hidden, nb::arg("ids"), "Hidden states (…, t, width).");
   bind_experiments(encoder);
 }

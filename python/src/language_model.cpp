@@ -112,17 +112,9 @@ std::string page_of(LanguageModel& model, const Ids& ids, ReportOptions options)
 
 nb::str page(TextModel& self, const Ids& ids, nb::handle tokens, nb::handle key_tokens, nb::handle title,
              nb::handle layer, nb::handle head, bool live, bool checkpoints) {
-  using Texts = std::vector<std::string>;
-  constexpr const char* op = "report";
-  ReportOptions options;
-  options.tokens = plain<Texts>(tokens, op, "tokens"), options.key_tokens = plain<Texts>(key_tokens, op, "key_tokens");
-  options.title = plain<std::string>(title, op, "title");
-  options.layer = optional_plain<std::int64_t>(layer, op, "layer");
-  options.head = optional_plain<std::int64_t>(head, op, "head");
+  ReportOptions options = page_options(tokens, key_tokens, title, layer, head);
   return python_text(run(self, [&](LanguageModel& model) {
-    if (live) options.live = tool::live_model(self.path, self.given(), "live=True");
-    if (checkpoints) tool::add_kept(self.path, *options.live, "checkpoints=True");
-    if (live && options.live->in_bytes) options.notes.emplace_back(tool::kInBytes);
+    if (live) make_live(options, self.path, self.given(), checkpoints);
     return page_of(model, ids, options);
   }));
 }
@@ -171,6 +163,24 @@ void bind_config(nb::module_& m) {
 }
 
 }  // namespace
+
+ReportOptions page_options(nb::handle tokens, nb::handle key_tokens, nb::handle title, nb::handle layer,
+                           nb::handle head) {
+  using Texts = std::vector<std::string>;
+  constexpr const char* op = "report";
+  ReportOptions options;
+  options.tokens = plain<Texts>(tokens, op, "tokens"), options.key_tokens = plain<Texts>(key_tokens, op, "key_tokens");
+  options.title = plain<std::string>(title, op, "title");
+  options.layer = optional_plain<std::int64_t>(layer, op, "layer");
+  options.head = optional_plain<std::int64_t>(head, op, "head");
+  return options;
+}
+
+void make_live(ReportOptions& options, const std::string& path, const std::string& tokenizer, bool checkpoints) {
+  options.live = tool::live_model(path, tokenizer, "live=True");
+  if (checkpoints) tool::add_kept(path, *options.live, "checkpoints=True");
+  if (options.live->in_bytes) options.notes.emplace_back(tool::kInBytes);
+}
 
 void bind_language_model(nb::module_& m) {
   bind_config(m);

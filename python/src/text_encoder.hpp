@@ -46,6 +46,8 @@ class TextEncoder {
     return model.embed(texts, chosen.pooling, normalised.value_or(chosen.normalised));
   }
 
+  const std::string& folder() const noexcept { return folder_; }
+
   Encoder model;
   std::mutex mutex;  // of the model
 

@@ -12,6 +12,7 @@
 
 #include "attn/language_model.hpp"
 #include "attn/pretrained.hpp"
+#include "attn/report.hpp"
 #include "attn/tokenizer.hpp"
 
 namespace attn::python {
@@ -52,6 +53,12 @@ inline Tensor tensor_of(const Ids& ids) { return Tensor::from(std::span(ids), {s
 inline nb::str python_text(const std::string& bytes) {
   return nb::steal<nb::str>(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
 }
+
+// What attn.report() was given for a model's page.
+ReportOptions page_options(nb::handle tokens, nb::handle key_tokens, nb::handle title, nb::handle layer,
+                           nb::handle head);
+// The page holds the files of the model and computes.
+void make_live(ReportOptions& options, const std::string& path, const std::string& tokenizer, bool checkpoints);
 
 void bind_experiments(nb::class_<TextModel>& model);
 

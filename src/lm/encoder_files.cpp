@@ -1,5 +1,7 @@
 // Encoders in folders and in GGUF files.
+#include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 
 #include "attn/encoder.hpp"
 #include "attn/gguf.hpp"
@@ -23,6 +25,19 @@ EncoderFiles open_folder(const files::path& folder) {
 }
 
 }  // namespace
+
+bool is_encoder(const files::path& path) {
+  constexpr const char* name = "bert";
+  if (io::is_gguf(path)) {
+    const io::Gguf file = io::Gguf::open(path);
+    const auto at = file.metadata().find("general.architecture");
+    return at != file.metadata().end() && at->second == io::GgufValue(std::string(name));
+  }
+  std::error_code ignored;
+  if (!files::is_regular_file(path / "config.json", ignored)) return false;
+  const auto json = nlohmann::json::parse(json_in(path / "config.json"), nullptr, false);
+  return json.is_object() && json.contains("model_type") && json["model_type"] == name;
+}
 
 Encoder load_encoder(const files::path& path) {
   const std::string source = io::source_name(path);

@@ -79,7 +79,7 @@ std::string size_of(Module& model, const LanguageModelConfig& c, bool writes) {
 }
 
 // A file of an encoder has no config of its own, so that a text of one tells.
-bool is_encoder(std::string_view config) {
+bool is_of_encoder(std::string_view config) {
   return !config.empty() && io::JsonObject(config, io::Origin{"page", "config.json"}).text("model_type", "") == "bert";
 }
 
@@ -287,7 +287,7 @@ const char* attn_open_model(const std::byte* bytes, std::size_t count, const cha
   end_experiment();
   page().decoder.reset(), page().read.clear(), page().plain_ids.clear();
   page().trace = {}, page().logits = {}, page().plain = {};
-  if (is_encoder(config)) {
+  if (is_of_encoder(config)) {
     page().encoder = std::make_unique<Encoder>(load_encoder(Bytes(bytes, count), config, source));
     page().model.reset();
     return say(size_of(*page().encoder, page().encoder->config().model, false));

@@ -1,9 +1,11 @@
 """attn.Encoder beside transformers, on the small BERT of the C++ tests."""
 
+import json
 import pathlib
 
 import numpy as np
 import pytest
+from pages import data_of, steps_of
 
 import attn
 
@@ -48,6 +50,30 @@ def test_heads_are_transformers(encoder, bert):
     for layer, weights in enumerate(out.attentions):
         assert np.abs(steps[f"encoder.layer.{layer}.attention.weights"] - weights[0].numpy()).max() < 1e-6
     assert np.abs(encoder(np.array(ids)) - out.last_hidden_state[0].numpy()).max() < 1e-5
+
+
+def test_a_page_and_a_figure_show_the_heads(encoder):
+    ids = TEXTS[2]
+    page = attn.report(encoder, ids, tokens=[f"t{i}" for i in ids])
+    assert len(data_of(page)["blocks"]) == json.loads((BERT / "config.json").read_text())["num_hidden_layers"]
+    wanted = encoder.steps(ids)["encoder.layer.1.attention.weights"]
+    assert np.abs(steps_of(page, 1)["weights"] - wanted).max() < 1e-6
+    assert "t60" in str(page)
+    assert str(attn.plot(encoder, ids, layer=1, head=0)) == str(attn.plot(wanted, head=0, tokens=[str(i) for i in ids]))
+    with pytest.raises(ValueError, match="a text alone beside live=True; found list"):
+        attn.report(encoder, ids, live=True)
+    with pytest.raises(ValueError, match="checkpoints=True beside live=True of an attn.LanguageModel"):
+        attn.report(encoder, ids, live=True, checkpoints=True)
+    with pytest.raises(ValueError, match="a text or its ids beside the model"):
+        attn.report(encoder)
+    with pytest.raises(ValueError, match="at least one token"):
+        attn.report(encoder, [])
+
+
+@pytest.mark.parametrize("path", [BERT, BERT / "model.gguf"], ids=["folder", "gguf"])
+def test_experiments_take_its_path(encoder, path):
+    wanted = attn.experiment(encoder, TEXTS[2]).without((1, 0)).changes()
+    assert np.abs(attn.experiment(path, TEXTS[2]).without((1, 0)).changes() - wanted).max() < 1e-6
 
 
 def test_bad_calls(encoder):

@@ -91,5 +91,5 @@ def test_a_page_that_computes():
     assert len(page) > len(recorded) + 300_000, "the library in base 64"
     with pytest.raises(ValueError, match="title"):
         attn.report(module, "The cat sat down", live=True, title="cats")
-    with pytest.raises(ValueError, match="live=True of a module or an attn.LanguageModel"):
+    with pytest.raises(ValueError, match="live=True of a module, an attn.LanguageModel or an attn.Encoder"):
         attn.report(np.eye(3, dtype=np.float32)[None], live=True)

@@ -1,7 +1,6 @@
 #include "common/text_model.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
@@ -84,16 +83,6 @@ void require_model(const char* op, const fs::path& path) {
 std::unique_ptr<TextModel> load_text_model(const fs::path& path, std::optional<DType> weights, Precision precision) {
   require_model("--model", path);
   return std::make_unique<TextModel>(path, weights, precision);
-}
-
-// A folder's config.json names the family; whoever reads the folder says what is wrong with it.
-static bool is_encoder(const fs::path& path) {
-  const fs::path config = path / "config.json";
-  std::error_code ignored;
-  if (!fs::is_regular_file(config, ignored)) return false;
-  const io::Buffer buffer = io::read_file(config.string(), "--model");
-  const auto json = nlohmann::json::parse(io::as_text(buffer.bytes()), nullptr, false);
-  return json.is_object() && json.contains("model_type") && json["model_type"] == "bert";
 }
 
 std::unique_ptr<TextModel> load_reader(const fs::path& path, std::optional<DType> weights) {
