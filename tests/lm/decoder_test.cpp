@@ -79,18 +79,19 @@ TEST(Decoder, TextsOfOtherLengthsBesideOneChangeNothing) {
   Generator rng(8);
   GPT model = random_model(rng);
   const Tensor ids = rng.randint(0, 37, {3, 24});
-  const std::array<std::int64_t, 3> begin{9, 2, 5};
+  const std::vector<std::int64_t> begin{9, 2, 5};
   Decoder decoder(model, 3);
   const auto token = [&](std::int64_t item, std::int64_t at) { return ids.data<std::int64_t>()[item * 24 + at]; };
+  const auto begins = [&](std::int64_t item) { return begin[static_cast<std::size_t>(item)]; };
   for (std::int64_t item = 0; item < 3; ++item) {
-    decoder.read(item, std::span(ids.data<std::int64_t>() + item * 24, static_cast<std::size_t>(begin[item])));
+    decoder.read(item, std::span(ids.data<std::int64_t>() + item * 24, static_cast<std::size_t>(begins(item))));
   }
   for (std::int64_t step = 0; step < 4; ++step) {
-    std::array<std::int64_t, 3> next{};
-    for (std::int64_t item = 0; item < 3; ++item) next[item] = token(item, begin[item] + step);
+    std::vector<std::int64_t> next;
+    for (std::int64_t item = 0; item < 3; ++item) next.push_back(token(item, begins(item) + step));
     const Tensor logits = decoder.read(next);
     for (std::int64_t item = 0; item < 3; ++item) {
-      const std::int64_t at = begin[item] + step;
+      const std::int64_t at = begins(item) + step;
       const Tensor wanted = model.forward(ids.slice(0, item, item + 1).slice(1, 0, at + 1)).select(1, at).select(0, 0);
       EXPECT_LT(difference(logits.select(0, item), wanted), 64 * kRounding * largest(wanted)) << item << ", " << step;
     }
