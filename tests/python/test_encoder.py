@@ -59,7 +59,9 @@ def test_a_page_and_a_figure_show_the_heads(encoder):
     wanted = encoder.steps(ids)["encoder.layer.1.attention.weights"]
     assert np.abs(steps_of(page, 1)["weights"] - wanted).max() < 1e-6
     assert "t60" in str(page)
-    assert str(attn.plot(encoder, ids, layer=1, head=0)) == str(attn.plot(wanted, head=0, tokens=[str(i) for i in ids]))
+    same = {"head": 0, "title": "one"}
+    drawn = attn.plot(encoder, ids, layer=1, **same)
+    assert str(drawn) == str(attn.plot(wanted, tokens=[str(i) for i in ids], **same))
     with pytest.raises(ValueError, match="a text alone beside live=True; found list"):
         attn.report(encoder, ids, live=True)
     with pytest.raises(ValueError, match="checkpoints=True beside live=True of an attn.LanguageModel"):
