@@ -80,7 +80,7 @@ def test_python_gives_the_commands_vectors(attn, minilm, minilm_gguf, form):
 
 @pytest.mark.parametrize("form", ["folder", "gguf"])
 def test_its_heads_are_seen(attn, minilm, minilm_gguf, bert, form, tmp_path):
-    model, tokenizer = bert
+    model, tokenizer = transformers.AutoModel.from_pretrained(minilm, attn_implementation="eager").eval(), bert[1]
     path = minilm if form == "folder" else minilm_gguf
     text = TEXTS[0]
     ran = attn("report", "--model", path, "--text", text, "--output", tmp_path / "page.html")
@@ -89,7 +89,7 @@ def test_its_heads_are_seen(attn, minilm, minilm_gguf, bert, form, tmp_path):
     assert ran.returncode == 0, ran.stderr
     with torch.no_grad():
         out = model(tokenizer(text, return_tensors="pt").input_ids, output_attentions=True)
-    assert np.abs(np.array(json.loads(ran.stdout)["weights"]) - out.attentions[1][0, 2].numpy()).max() < 1e-5
+    assert np.abs(np.array(json.loads(ran.stdout)["values"]) - out.attentions[1][0, 2].numpy()).max() < 1e-5
     ran = attn("experiment", "--model", path, "--text", text, "--without", "2.3", "--changes")
     assert ran.returncode == 0, ran.stderr
     ran = attn("report", "--live", "--model", path, "--text", text, "--output", tmp_path / "live.html")
