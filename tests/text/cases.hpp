@@ -13,6 +13,7 @@
 namespace attn::test {
 
 inline std::string read_data(const std::string& name) { return read(std::string(ATTN_TEST_DATA "/") + name); }
+inline std::string json_of(const std::string& kind) { return read_data("tokenizers/" + kind + ".json"); }
 
 // A file whose tensor `name` holds rows one after the other, which end at `name`_ends.
 class Columns {

@@ -1,0 +1,87 @@
+// What stands beside a tokenizer.json: tokenizer_config.json and special_tokens_map.json.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "attn/error.hpp"
+#include "attn/tokenizer.hpp"
+#include "cases.hpp"
+#include "core/testing.hpp"
+
+namespace attn::test {
+namespace {
+
+TEST(TokenizerFiles, TheConfigTellsTheEndAndTheTemplate) {
+  const std::string json = json_of("smollm");
+  const auto plain = BPETokenizer::parse(json);
+  EXPECT_FALSE(plain.end_of_text());
+  EXPECT_EQ(plain.chat_template(), "");
+  const auto told = BPETokenizer::parse(json, R"({"eos_token": "<|im_end|>", "chat_template": "{{ x }}"})");
+  EXPECT_EQ(told.end_of_text(), told.id_of("<|im_end|>"));
+  EXPECT_EQ(told.chat_template(), "{{ x }}");
+  const auto object = BPETokenizer::parse(json, R"({"eos_token": {"content": "<|endoftext|>"}, "chat_template": [
+      {"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]})");
+  EXPECT_EQ(object.end_of_text(), object.id_of("<|endoftext|>"));
+  EXPECT_EQ(object.chat_template(), "d");
+  EXPECT_EQ(object.chat_template("tool_use"), "t");
+  const std::string qwen = json_of("qwen");  // "jour" is a token of its vocabulary
+  for (const char* key : {"extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens"}) {
+    const auto more = BPETokenizer::parse(qwen, "{\"" + std::string(key) + "\": [\"jour\"]}");
+    const auto ids = more.encode("xjourx");
+    EXPECT_TRUE(more.is_special(*more.id_of("jour"))) << key;
+    EXPECT_TRUE(std::ranges::count(ids, *more.id_of("jour")) == 1 && ids.size() == 3) << key;
+  }
+  EXPECT_FALSE(BPETokenizer::parse(qwen).is_special(*BPETokenizer::parse(qwen).id_of("jour")));
+  const auto named =
+      BPETokenizer::parse(json, R"({"bos_token": {"content": "<b>"}, "image_token": "<i>", "pad_token": null,
+      "extra_special_tokens": {"audio_token": "<a>"}})");
+  EXPECT_EQ(named.named_tokens(),
+            (std::map<std::string, std::string>{{"audio_token", "<a>"}, {"bos_token", "<b>"}, {"image_token", "<i>"}}));
+  EXPECT_THROW(BPETokenizer::parse(json, R"({"chat_template": 7})"), Error);
+  EXPECT_THROW(BPETokenizer::parse(json, "[]"), Error);
+  EXPECT_EQ(plain.special_ids().size(), 3u);
+  EXPECT_FALSE(plain.id_of("no such token"));
+}
+
+// The ids are transformers' for this folder (5.24), with and without each of these configs.
+TEST(TokenizerFiles, AConfigThatNamesAnAddedTokenLeavesItsFlags) {
+  const std::string json = R"({"version": "1.0", "added_tokens": [{"id": 3, "content": "<x>", "single_word": false,
+      "lstrip": true, "rstrip": false, "normalized": false, "special": true}], "decoder": {"type": "Fuse"}, "model": {"type": "BPE",
+      "vocab": {"a": 0, "b": 1, " ": 2}, "merges": []}})";
+  for (const char* config : {"{}", R"({"pad_token": "<x>"})", R"({"extra_special_tokens": ["<x>"]})",
+                             R"({"additional_special_tokens": ["<x>"]})"}) {
+    EXPECT_EQ(BPETokenizer::parse(json, config).encode("a <x>b"), (std::vector<std::int64_t>{0, 3, 1})) << config;
+  }
+}
+
+// As transformers does, whose from_pretrained() merges the file over a config without added_tokens_decoder.
+TEST(TokenizerJsonFiles, OlderFoldersNameTheirTokensInAMapOfTheirOwn) {
+  const Folder folder;
+  std::filesystem::copy_file(ATTN_TEST_DATA "/tokenizers/qwen.json", folder / "tokenizer.json");
+  const auto write = [&](const char* name, const std::string& text) { test::write(folder / name, text); };
+  const auto named = [&] { return BPETokenizer::load(folder).named_tokens(); };
+  using Tokens = std::map<std::string, std::string>;
+  write("special_tokens_map.json", R"({"bos_token": {"content": "<|im_start|>"}, "eos_token": "<|im_end|>",
+                                       "additional_special_tokens": ["<a>"]})");
+  EXPECT_EQ(named(), (Tokens{{"bos_token", "<|im_start|>"}, {"eos_token", "<|im_end|>"}}));
+  const BPETokenizer tokenizer = BPETokenizer::load(folder);
+  EXPECT_TRUE(tokenizer.end_of_text());
+  EXPECT_EQ(tokenizer.end_of_text(), tokenizer.id_of("<|im_end|>"));
+  write("tokenizer_config.json", R"({"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"})");
+  EXPECT_EQ(named(),
+            (Tokens{{"bos_token", "<|im_start|>"}, {"eos_token", "<|im_end|>"}, {"pad_token", "<|endoftext|>"}}));
+  write("tokenizer_config.json", R"({"eos_token": "<|endoftext|>", "added_tokens_decoder": {}})");
+  EXPECT_EQ(named(), (Tokens{{"eos_token", "<|endoftext|>"}}));
+  write("tokenizer_config.json", "{}");
+  for (const char* bad : {"[]", "{", R"({"bos_token": 7})"}) {
+    write("special_tokens_map.json", bad);
+    expect_error(Error::Kind::data, {"special_tokens_map.json"}, [&] { BPETokenizer::load(folder); });
+  }
+}
+
+}  // namespace
+}  // namespace attn::test
