@@ -100,8 +100,9 @@ TEST_P(OnThreads, PlansForManyThreads) {
           return forward_and_backward(q, k, k, options);
         };
         const Results one = planned(1, 1);
-        for (const int count : {3, 8, 96}) {
-          for (const int threads : {1, 4}) {
+        // Sanitizers look at accesses: one thread's are those of four, one after the other.
+        for (const int count : shortened() ? std::vector{3, 96} : std::vector{3, 8, 96}) {
+          for (const int threads : shortened() ? std::vector{4} : std::vector{1, 4}) {
             const Results many = planned(count, threads);
             for (std::size_t i = 0; i < one.size(); ++i) {
               EXPECT_TRUE(!one[i].defined() || identical(many[i], one[i]))
