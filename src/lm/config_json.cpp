@@ -133,6 +133,8 @@ Ordered json_of(const LanguageModelConfig& c) {
   add_layers(json, c);
   if (gemma) add_gemma(json, c);
   if (c.family == "granite") add_granite(json, c);
+  if (c.family == "phi3" && !c.ropes.empty())  // beside the parameters, whose own does not count
+    json["original_max_position_embeddings"] = c.ropes[0].original_max_position_embeddings;
   if (c.family == "minicpm3") add_minicpm3(json, c);
   if (c.gated_delta) add_hybrid(json, c);
   return json;

@@ -44,6 +44,7 @@ void read_minicpm3(const JsonObject& json, LanguageModelConfig& c) {
   c.tied = json.flag("tie_word_embeddings", true);
   c.qkv_bias = c.out_bias = json.flag("attention_bias", false);
   c.feed_forward_bias = json.flag("mlp_bias", false);
+  c.kv_heads = json.size("num_key_value_heads", json.has("num_key_value_heads") ? c.heads : 40);
   if (c.kv_heads != c.heads) {
     json.wrong("num_key_value_heads", "num_attention_heads = " + std::to_string(c.heads), c.kv_heads);
   }

@@ -136,9 +136,17 @@ void pass_sections(const JsonObject& p) {
     p.wrong("mrope_section", "a list of three numbers", p.find("mrope_section") ? *p.find("mrope_section") : Json());
 }
 
+// transformers refuses parameters that lack a number of their type, though null may stand for YaRN's factor.
+void require_numbers(const JsonObject& p, RopeType type) {
+  if (type == RopeType::yarn && !p.has("factor")) p.wrong("factor", "there, for the type yarn", nullptr);
+  for (const char* const key : {"low_freq_factor", "high_freq_factor"})
+    if (type == RopeType::llama3 && !p.find(key)) p.wrong(key, "there, for the type llama3", nullptr);
+}
+
 // The numbers of each type, and no others.
 void read_numbers(RopeConfig& result, const JsonObject& p, const Json& all) {
   const RopeType type = result.type;
+  require_numbers(p, type);
   if (type != RopeType::standard) result.factor = optional_number(p, "factor");
   if (type == RopeType::yarn || type == RopeType::longrope) {
     result.attention_factor = optional_number(p, "attention_factor");
@@ -167,9 +175,11 @@ RopeConfig rope_config_of(const JsonObject& config, std::string_view layer_type,
   result.partial_rotary_factor =
       p.number("partial_rotary_factor", config.number("partial_rotary_factor", family.qwen3_5 ? 0.25 : 1, 0, 1), 0, 1);
   result.max_position_embeddings = config.size("max_position_embeddings", 0);
-  // Phi-3 has it beside the parameters, which then counts.
+  // Phi-3 has it beside the parameters, which then counts, and so does the family's default.
+  constexpr std::int64_t of_phi3 = 4096;
   const std::int64_t within = p.size("original_max_position_embeddings", result.max_position_embeddings);
-  result.original_max_position_embeddings = nested ? within : config.size("original_max_position_embeddings", within);
+  result.original_max_position_embeddings =
+      nested ? within : config.size("original_max_position_embeddings", family.phi3 ? of_phi3 : within);
   read_numbers(result, p, all);
   if (family.qwen3_5) pass_sections(p);
   p.finish({kPassedOver});

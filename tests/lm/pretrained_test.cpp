@@ -145,6 +145,10 @@ TEST(Pretrained, SavesWhatWasBuilt) {
   odd.json.clear();
   odd.attention_softcap = 2;  // which no Llama has
   expect_error(Kind::argument, {"the family llama"}, [&] { config_json(odd); });
+  // transformers takes it from beside the rope parameters, or else 4096.
+  LanguageModelConfig phi3 = open_pretrained(kData / "phi3").config;
+  phi3.json.clear();
+  EXPECT_NE(config_json(phi3).find("\n  \"original_max_position_embeddings\": 24"), std::string::npos);
 }
 
 TEST(Pretrained, EndIdsComeFromBothConfigs) {
@@ -238,6 +242,10 @@ TEST(PretrainedMistakes, KeysThatNobodyReadsAreNamed) {
       {with("\"original_max_position_embeddings\": 16"), {"original_max_position_embeddings"}},
       {replaced(llama, "\"rope_type\"", "\"mrope_section\": [1], \"rope_type\""), {"mrope_section"}},
       {replaced(llama, "10000.0", "0"), {"theta above 0", "in x"}},
+      {replaced(llama, "\"high_freq_factor\": 4.0,", ""), {"high_freq_factor to be there, for the type llama3"}},
+      {replaced(llama, "\"low_freq_factor\": 1.0,", ""), {"low_freq_factor to be there, for the type llama3"}},
+      {replaced(read(kData / "qwen2" / "config.json"), "\"factor\": 4.0,", ""),
+       {"factor to be there, for the type yarn"}},
       {replaced(granite, "\"embedding_multiplier\": 3.0", "\"embedding_multiplier\": \"3.0\""),
        {"embedding_multiplier to be a number", "found \"3.0\""}},
       {replaced(granite, "\"residual_multiplier\": 0.5", "\"residual_multiplier\": []"), {"residual_multiplier"}},
