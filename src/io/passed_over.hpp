@@ -9,17 +9,18 @@ namespace attn {
 
 inline constexpr std::array<io::PassedOver, 9> kConfigPassedOver{
     {{"_name_or_path name_or_path architectures transformers_version auto_map tokenizer_class _commit_hash "
-      "is_llama_config transformers.js_config unsloth_* finetuning_task",
+      "is_llama_config transformers.js_config unsloth_* finetuning_task xla_device",
       "", "who made the file, of what, and for which programs"},
-     {"dtype torch_dtype use_bfloat16 initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop", "",
-      "how it was stored and trained; nothing here drops at random"},
+     {"dtype torch_dtype use_bfloat16 initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop "
+      "tf_legacy_loss",
+      "", "how it was stored and trained; nothing here drops at random"},
      {"use_cache cache_implementation attn_implementation _attn_implementation* attention_implementation "
       "pretraining_tp "
-      "chunk_size_feed_forward torchscript",
+      "chunk_size_feed_forward torchscript gradient_checkpointing output_past _flash_attn_2_enabled",
       "", "the way to the same numbers"},
      {"output_attentions output_hidden_states output_scores return_dict return_dict_in_generate tie_last_hidden_states",
       "", "what a call of Python returns"},
-     {"id2label label2id num_labels problem_type classifier_dropout task_specific_params prefix", "",
+     {"id2label label2id num_labels _num_labels problem_type classifier_dropout task_specific_params prefix", "",
       "heads for other tasks"},
      {"bos_token_id pad_token_id sep_token_id decoder_start_token_id", "", "the tokenizer's files say these"},
      {"max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k "
@@ -40,8 +41,8 @@ inline constexpr std::array<io::PassedOver, 3> kMoreConfigPassedOver{
 
 // Of GPT-2's config.json, beside the first list.
 inline constexpr std::array<io::PassedOver, 2> kGptPassedOver{
-    {{"summary_*", "", "heads for other tasks"},
-     {"reorder_and_upcast_attn gradient_checkpointing output_past", "", "the way to the same numbers"}}};
+    {{"summary_* n_special predict_special_tokens", "", "heads for other tasks"},
+     {"reorder_and_upcast_attn", "", "the way to the same numbers"}}};
 
 // Of generation_config.json.
 inline constexpr std::array<io::PassedOver, 7> kGenerationPassedOver{

@@ -20,8 +20,7 @@ namespace {
 constexpr std::int64_t kMostBlocks = 4096;
 
 constexpr std::array<io::PassedOver, 1> kBertPassedOver{
-    {{"tie_word_embeddings gradient_checkpointing pooler_* directionality", "",
-      "how it was trained, and parts beside the encoder"}}};
+    {{"tie_word_embeddings pooler_* directionality", "", "how it was trained, and parts beside the encoder"}}};
 
 Activation gelu_of(const io::JsonObject& json) {
   const std::string name = json.text("hidden_act", "gelu");
@@ -30,10 +29,14 @@ Activation gelu_of(const io::JsonObject& json) {
   json.wrong("hidden_act", "gelu, gelu_new or gelu_pytorch_tanh", name);
 }
 
-// A tensor's name in BertModel; empty for what is beside the encoder.
+// A tensor's name in BertModel; empty for what is beside the encoder. Norms of the first files have TensorFlow's names.
 std::string encoder_name(std::string name) {
   constexpr std::string_view prefix = "bert.";
   if (name.starts_with(prefix)) name.erase(0, prefix.size());
+  for (const auto& [older, newer] : {std::pair<std::string_view, const char*>{"gamma", "weight"}, {"beta", "bias"}}) {
+    if (name.ends_with(std::string("LayerNorm.").append(older)))
+      name.replace(name.size() - older.size(), older.size(), newer);
+  }
   const bool mine = name.starts_with("embeddings.") || name.starts_with("encoder.");
   return mine && name != "embeddings.position_ids" ? name : std::string();
 }

@@ -47,12 +47,22 @@ void add_shard(std::vector<StoredTensor>& tensors, const std::shared_ptr<const i
   }
 }
 
-// GPT-2's files come with the prefix and without it, OLMo-Hybrid's with older and newer names, and
+namespace {
+
+// As transformers' base models are saved, which have no head: without what the whole model has before these names.
+bool is_bare(std::string_view name) {
+  return name.starts_with("embed_tokens.") || name.starts_with("layers.") || name.starts_with("norm.");
+}
+
+}  // namespace
+
+// Files come with the prefix of the whole model and without it, OLMo-Hybrid's with older and newer names, and
 // Qwen3.5's text part with the names that it has in the whole.
 PretrainedFiles with_tensors(LanguageModelConfig config, std::vector<StoredTensor> tensors) {
   constexpr std::string_view prefix = "transformer.", within = "model.language_model.";
   for (StoredTensor& tensor : tensors) {
     if (config.family == "gpt2" && tensor.name.starts_with(prefix)) tensor.name.erase(0, prefix.size());
+    if (config.family != "gpt2" && is_bare(tensor.name)) tensor.name.insert(0, "model.");
     if (config.family == "qwen3_5_text" && tensor.name.starts_with(within)) {
       tensor.name.replace(0, within.size(), "model.");
     }

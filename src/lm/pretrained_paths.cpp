@@ -72,6 +72,12 @@ std::vector<StoredTensor> stored_tensors(const fs::path& folder) {
       add_shard(tensors, std::make_shared<const io::SafetensorsFile>(folder / shard), &names);
     }
   } else {
+    for (const char* const pickled : {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"}) {
+      if (fs::exists(one) || !fs::exists(folder / pickled)) continue;
+      io::Origin{kLoadModel, io::source_name(folder)}.fail(
+          "model.safetensors", pickled,
+          "such files can hold any program; let transformers' save_pretrained() write the model as safetensors");
+    }
     add_shard(tensors, std::make_shared<const io::SafetensorsFile>(one), nullptr);
   }
   return tensors;

@@ -134,7 +134,8 @@ TEST(Checkpoint, RejectsConfigsThatItCannotBe) {
   }
   expect_error(Error::Kind::data, {"JSON"}, [] { parse_gpt_config(std::string(1000000, '['), "x"); });
   EXPECT_EQ(parse_gpt_config(R"({"n_inner": null, "n_ctx": 1024, "summary_type": "cls_index", "eos_token_id": 50256,
-                                 "reorder_and_upcast_attn": true})",
+                                 "reorder_and_upcast_attn": true, "_num_labels": 1, "n_special": 0,
+                                 "predict_special_tokens": true})",
                              "x"),
             gpt2("117M"));
 }

@@ -253,8 +253,9 @@ TEST(PretrainedMistakes, KeysThatNobodyReadsAreNamed) {
   for (const auto& [json, parts] : bad) {
     expect_error(Kind::data, parts, [text = json] { parse_language_model_config(text, "x"); });
   }
-  for (const char* nothing : {"\"attention_dropout\": 0.5", "\"torch_dtype\": \"float16\"", "\"sliding_window\": null",
-                              "\"top_k\": 3", "\"use_sliding_window\": false"}) {
+  for (const char* nothing :
+       {"\"attention_dropout\": 0.5", "\"torch_dtype\": \"float16\"", "\"sliding_window\": null", "\"top_k\": 3",
+        "\"use_sliding_window\": false", "\"_num_labels\": 1", "\"gradient_checkpointing\": false"}) {
     EXPECT_NO_THROW(parse_language_model_config(with(nothing), "x")) << nothing;
   }
 }
