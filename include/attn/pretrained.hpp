@@ -43,6 +43,8 @@ struct PretrainedFiles {
   LanguageModelConfig config;
   std::string format;                 // "safetensors" or "gguf"
   std::vector<StoredTensor> tensors;  // in the names of Hugging Face's files, GGUF's too
+  // What the file itself calls a tensor, for messages: by those names, where it has others.
+  std::map<std::string, std::string, std::less<>> names = {};
 };
 
 // `path` is a folder with a config.json and a model.safetensors, or a model.safetensors.index.json and its shards; a

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "attn/encoder.hpp"
+#include "attn/error.hpp"
 #include "attn/gguf.hpp"
 #include "io/file.hpp"
 #include "lm/config_readers.hpp"
@@ -17,6 +18,15 @@ namespace files = std::filesystem;
 
 std::string json_in(const files::path& path) {
   return std::string(io::as_text(io::read_file(path, kLoadEncoder).bytes()));
+}
+
+// None where it cannot be read: what reads a language model then says why.
+nlohmann::json json_or_none(const files::path& path) {
+  try {
+    return nlohmann::json::parse(json_in(path), nullptr, false);
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 EncoderFiles open_folder(const files::path& folder) {
@@ -35,7 +45,7 @@ bool is_encoder(const files::path& path) {
   }
   std::error_code ignored;
   if (!files::is_regular_file(path / "config.json", ignored)) return false;
-  const auto json = nlohmann::json::parse(json_in(path / "config.json"), nullptr, false);
+  const nlohmann::json json = json_or_none(path / "config.json");
   return json.is_object() && json.contains("model_type") && json["model_type"] == name;
 }
 

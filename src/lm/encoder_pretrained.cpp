@@ -89,13 +89,15 @@ EncoderConfig encoder_config_of(std::string_view text, const io::Origin& origin)
 }
 
 Encoder encoder_of(EncoderFiles files, const io::Origin& origin) {
-  auto& [config, stored] = files;
+  const EncoderConfig& config = files.config;
+  const auto in_file = [&files](const std::string& name) { return own_name(files.names, name); };
   std::map<std::string, StoredTensor> tensors;
-  for (StoredTensor& tensor : stored) {
+  for (StoredTensor& tensor : files.tensors) {
     const std::string name = encoder_name(tensor.name);
-    if (name.empty() && !is_beside(tensor.name)) origin.fail("only tensors of a BERT", io::in_quotes(tensor.name));
+    if (name.empty() && !is_beside(tensor.name))
+      origin.fail("only tensors of a BERT", io::in_quotes(in_file(tensor.name)));
     if (!name.empty() && !tensors.emplace(name, std::move(tensor)).second) {
-      origin.fail("every tensor once", io::in_quotes(name) + " twice");
+      origin.fail("every tensor once", io::in_quotes(in_file(name)) + " twice");
     }
   }
   if (config.model.layers.size() > tensors.size()) {
@@ -106,17 +108,17 @@ Encoder encoder_of(EncoderFiles files, const io::Origin& origin) {
   std::set<std::string> known;
   for (Parameter* p : encoder.parameters()) {
     const auto found = tensors.find(p->name);
-    if (found == tensors.end()) origin.fail("a tensor " + p->name, "none");
+    if (found == tensors.end()) origin.fail("a tensor " + in_file(p->name), "none");
     const Shape shape = p->value.shape();
     if (!(found->second.shape == shape)) {
-      origin.fail(p->name + " of shape " + shape.str() + ", as the config says", found->second.shape.str());
+      origin.fail(in_file(p->name) + " of shape " + shape.str() + ", as the config says", found->second.shape.str());
     }
     known.insert(p->name);
   }
   for (const auto& [name, tensor] : tensors) {
     if (!known.contains(name)) {
       origin.fail("only tensors of a BERT of " + std::to_string(config.model.layers.size()) + " layers",
-                  io::in_quotes(name));
+                  io::in_quotes(in_file(name)));
     }
   }
   for (Parameter* p : encoder.parameters()) p->value = tensors.at(p->name).load(DType::f32);

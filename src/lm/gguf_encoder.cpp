@@ -10,6 +10,7 @@
 #include "io/gguf_metadata.hpp"
 #include "io/passed_over.hpp"
 #include "lm/config_readers.hpp"
+#include "lm/gguf_model.hpp"
 
 namespace attn {
 namespace {
@@ -42,12 +43,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kEncoderL
      {"ffn_up", "intermediate.dense"},
      {"ffn_down", "output.dense"},
      {"layer_output_norm", "output.LayerNorm"}}};
-
-template <class Names>
-std::string_view renamed(std::string_view part, const Names& names) {
-  const auto at = std::ranges::find_if(names, [&](const auto& pair) { return pair.first == part; });
-  return at == names.end() ? std::string_view() : at->second;
-}
 
 // "blk.3.attn_q.weight" → "encoder.layer.3.attention.self.query.weight"; its own name for what is not known.
 std::string hugging_face_name(const std::string& name) {
@@ -117,6 +112,14 @@ EncoderFiles open_gguf_encoder(const std::filesystem::path& path) {
     const auto load = [file, tensor](DType dtype) { return file->load(tensor, dtype); };
     files.tensors.push_back(
         {hugging_face_name(tensor.name), std::string(io::name(tensor.type)), tensor.shape, tensor.bytes, load});
+    files.names.emplace(files.tensors.back().name, tensor.name);
+  }
+  const auto add = [&files](const std::string& name) { files.names.emplace(hugging_face_name(name), name); };
+  for (const char* const end : {".weight", ".bias"}) {
+    for (const auto& [part, ours] : kEncoderNames) add(std::string(part) + end);
+    for (std::size_t i = 0; i < files.config.model.layers.size(); ++i)
+      for (const auto& [part, ours] : kEncoderLayerNames)
+        add("blk." + std::to_string(i) + "." + std::string(part) + end);
   }
   return files;
 }

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "attn/encoder.hpp"
@@ -13,6 +16,7 @@ namespace attn {
 struct EncoderFiles {
   EncoderConfig config;
   std::vector<StoredTensor> tensors;
+  std::map<std::string, std::string, std::less<>> names = {};  // as PretrainedFiles has them
 };
 
 inline constexpr const char* kLoadEncoder = "load_encoder";  // in messages

@@ -14,16 +14,6 @@ namespace {
 using io::GgufMetadata;
 using Json = io::JsonObject::Json;
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kHybridNames{{{"attn_qkv", "in_proj_qkv"},
-                                                                                     {"attn_gate", "in_proj_z"},
-                                                                                     {"ssm_beta", "in_proj_b"},
-                                                                                     {"ssm_alpha", "in_proj_a"},
-                                                                                     {"ssm_conv1d", "conv1d"},
-                                                                                     {"ssm_norm", "norm"},
-                                                                                     {"ssm_out", "out_proj"},
-                                                                                     {"ssm_dt", "dt_bias"},
-                                                                                     {"ssm_a", "A_log"}}};
-
 // Where states stand along an axis. Hugging Face's files have those of a key head one after the other, and llama.cpp's
 // the first of each key head, then the second of each.
 struct Heads {
@@ -73,11 +63,6 @@ void take_logarithms(const Tensor& a, const std::string& name, const std::string
 }
 
 }  // namespace
-
-std::string_view recurrent_name(std::string_view part) {
-  const auto at = std::ranges::find(kHybridNames, part, &std::pair<std::string_view, std::string_view>::first);
-  return at == kHybridNames.end() ? std::string_view{} : at->second;
-}
 
 std::int64_t layers_ahead(const GgufMetadata& metadata) {
   const std::int64_t layers = metadata.whole("nextn_predict_layers", 0);

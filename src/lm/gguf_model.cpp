@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <memory>
 
 #include "attn/gguf.hpp"
@@ -61,10 +62,10 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kLayerNa
      {"ffn_up", "mlp.up_proj"},
      {"ffn_down", "mlp.down_proj"},
      {"attn_norm", "input_layernorm"},
+     {"ffn_norm", "post_attention_layernorm"},  // of Gemma it is another
      {"post_attention_norm", "post_attention_layernorm"},
      {"post_ffw_norm", "post_feedforward_layernorm"},
-     {"attn_rot_embd", "self_attn.rotary_emb.inv_freq"},  // of old files; nobody reads it
-     {"ffn_norm", ""}}};                                  // by the family
+     {"attn_rot_embd", "self_attn.rotary_emb.inv_freq"}}};  // of old files; nobody reads it
 
 constexpr std::array<std::string_view, 3> kInTheConfig{"rope_freqs.weight", "rope_factors_short.weight",
                                                        "rope_factors_long.weight"};
@@ -139,16 +140,39 @@ std::string hugging_face_name(std::string_view name, const Architecture& a) {
   const std::string_view layer = name.substr(block.size(), dot - block.size()),
                          part = name.substr(dot + 1, last - dot - 1);
   const std::string prefix = std::string("model.layers.").append(layer).append(".");
-  if (const std::string_view own = recurrent_name(part); a.hybrid && !own.empty()) {
+  if (const std::string_view own = renamed(part, kHybridNames); a.hybrid && !own.empty()) {
     const bool bare = own == "A_log" || own == "dt_bias";
     return std::string(prefix).append("linear_attn.").append(own).append(bare ? "" : name.substr(last));
   }
-  const auto at = std::ranges::find_if(kLayerNames, [&](const auto& pair) { return pair.first == part; });
-  if (at == kLayerNames.end() || last == name.size()) return {};
-  std::string_view ours = at->second;
+  std::string_view ours = renamed(part, kLayerNames);
+  if (ours.empty() || last == name.size()) return {};
   if (part == "ffn_up" && a.joined) ours = "mlp.gate_up_proj";
-  if (part == "ffn_norm") ours = a.gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+  if (part == "ffn_norm" && a.gemma) ours = "pre_feedforward_layernorm";
   return std::string(prefix).append(ours).append(name.substr(last));
+}
+
+// What the file calls the tensors of each layer: as in another layer of it, or as such files have those that it lacks.
+std::map<std::string, std::string, std::less<>> names_in_file(const Gguf& file, const Architecture& a,
+                                                              std::size_t layers) {
+  std::map<std::string, std::string, std::less<>> names;
+  const auto add = [&](const std::string& name) { names.emplace(hugging_face_name(name, a), name); };
+  std::vector<std::string> parts;
+  for (const GgufTensor& tensor : file.tensors()) {
+    add(tensor.name);
+    constexpr std::string_view block = "blk.";
+    const std::size_t dot = tensor.name.find('.', block.size());
+    if (!tensor.name.starts_with(block) || dot == std::string::npos) continue;
+    const std::string part = tensor.name.substr(dot);
+    if (std::ranges::find(parts, part) == parts.end()) parts.push_back(part);
+  }
+  for (const auto& [part, ours] : kLayerNames)
+    for (const char* const end : {".weight", ".bias"}) parts.push_back(std::string(".").append(part).append(end));
+  for (const auto& [part, ours] : kHybridNames)
+    for (const char* const end : {"", ".weight", ".bias"}) parts.push_back(std::string(".").append(part).append(end));
+  for (std::size_t i = 0; i < layers; ++i)
+    for (const std::string& part : parts) add("blk." + std::to_string(i) + part);
+  for (const char* const name : {"token_embd.weight", "output_norm.weight", "output.weight"}) add(name);
+  return names;
 }
 
 // The numbers of a tensor that has one for each pair that turns; none where it is not there.
@@ -413,6 +437,7 @@ PretrainedFiles open_gguf_model(const std::shared_ptr<const Gguf>& file, const s
     }
     files.tensors.push_back(stored(file, tensor, a, files.config, source));
   }
+  files.names = names_in_file(*file, a, files.config.layers.size());
   return files;
 }
 

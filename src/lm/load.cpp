@@ -12,65 +12,71 @@
 #include "lm/latent_family.hpp"
 #include "lm/names.hpp"
 #include "lm/stored_parameters.hpp"
+#include "lm/stored_tensors.hpp"
 #include "ops/stored.hpp"
 
 namespace attn {
 namespace {
 
-constexpr const char* kLoadModel = "load_language_model";
-
 using ByName = std::map<std::string_view, const StoredTensor*>;
 using Shapes = std::vector<std::pair<std::string, Shape>>;
 
-const StoredTensor& required(const ByName& tensors, const std::string& name, const Shape& shape,
-                             const io::Origin& origin) {
-  const auto found = tensors.find(name);
-  if (found == tensors.end()) origin.fail("a tensor " + name, "none");
+// Files whose config has been made fit for the model, and their tensors.
+struct Ready {
+  PretrainedFiles files;
+  ByName tensors;
+  io::Origin origin;
+
+  std::string in_file(std::string_view name) const { return own_name(files.names, name); }
+};
+
+void require(const Ready& r, const std::string& name, const Shape& shape) {
+  const auto found = r.tensors.find(name);
+  if (found == r.tensors.end()) r.origin.fail("a tensor " + r.in_file(name), "none");
   if (!(found->second->shape == shape)) {
-    origin.fail(name + " of shape " + shape.str() + ", as the config says", found->second->shape.str());
+    r.origin.fail(r.in_file(name) + " of shape " + shape.str() + ", as the config says", found->second->shape.str());
   }
-  return *found->second;
 }
 
-ByName by_name(const PretrainedFiles& files, const io::Origin& origin) {
-  ByName tensors;
-  for (const StoredTensor& tensor : files.tensors) {
-    if (!tensors.emplace(tensor.name, &tensor).second) {
-      origin.fail("every tensor once", io::in_quotes(tensor.name) + " twice");
+void take_by_name(Ready& r) {
+  for (const StoredTensor& tensor : r.files.tensors) {
+    if (!r.tensors.emplace(tensor.name, &tensor).second) {
+      r.origin.fail("every tensor once", io::in_quotes(r.in_file(tensor.name)) + " twice");
     }
   }
-  return tensors;
 }
 
 // The first layer of either kind, or those that there are.
-void check_mixers(const LanguageModelConfig& c, const ByName& tensors, const io::Origin& origin) {
+void check_mixers(const Ready& r) {
+  const LanguageModelConfig& c = r.files.config;
   const auto first = [&](Mixer mixer) {
     return std::ranges::find(c.layers, mixer, &LayerConfig::mixer) - c.layers.begin();
   };
   const auto softmax = first(Mixer::softmax), recurrent = first(Mixer::gated_delta), none = std::ssize(c.layers);
   const auto prefix = [&](std::ptrdiff_t i) { return names_of(c.family).blocks + std::to_string(i) + "."; };
   if (softmax < none) {
-    required(tensors, prefix(softmax) + "self_attn.o_proj.weight",
-             {c.width, c.heads * (c.latent ? c.latent->value : c.head_dim)}, origin);
+    require(r, prefix(softmax) + "self_attn.o_proj.weight",
+            {c.width, c.heads * (c.latent ? c.latent->value : c.head_dim)});
   }
   for (const auto& [name, shape] : recurrent < none && c.gated_delta ? hybrid_shapes(c, prefix(recurrent)) : Shapes{})
-    required(tensors, name, shape, origin);
+    require(r, name, shape);
 }
 
 // The config's sizes are those of the files, before memory is taken for them.
-void check_sizes(const LanguageModelConfig& c, const ByName& tensors, const io::Origin& origin) {
+void check_sizes(const Ready& r) {
+  const LanguageModelConfig& c = r.files.config;
   const ModelNames& names = names_of(c.family);
-  required(tensors, names.embedding, {c.vocab_size, c.width}, origin);
-  if (c.learned_positions) required(tensors, names.positions, {c.context_length, c.width}, origin);
-  if (c.layers.size() > tensors.size()) {
-    origin.fail("the tensors of " + std::to_string(c.layers.size()) + " layers", std::to_string(tensors.size()));
+  require(r, names.embedding, {c.vocab_size, c.width});
+  if (c.learned_positions) require(r, names.positions, {c.context_length, c.width});
+  if (c.layers.size() > r.tensors.size()) {
+    r.origin.fail("the tensors of " + std::to_string(c.layers.size()) + " layers", std::to_string(r.tensors.size()));
   }
   if (c.family == "gpt2") {
-    required(tensors, "h.0.mlp.c_proj.weight", {c.inner_width, c.width}, origin);
+    require(r, "h.0.mlp.c_proj.weight", {c.inner_width, c.width});
   } else {
-    check_mixers(c, tensors, origin);
-    required(tensors, "model.layers.0.mlp.down_proj.weight", {c.width, c.inner_width}, origin);
-    for (const auto& [name, shape] : c.latent ? latent_shapes(c) : Shapes{}) required(tensors, name, shape, origin);
+    check_mixers(r);
+    require(r, "model.layers.0.mlp.down_proj.weight", {c.width, c.inner_width});
+    for (const auto& [name, shape] : c.latent ? latent_shapes(c) : Shapes{}) require(r, name, shape);
   }
 }
 
@@ -131,41 +137,33 @@ void check_weights(std::optional<DType> weights) {
 }
 
 // What the model of the config takes is in the files, and nothing else.
-std::vector<StoredParameters> expected(LanguageModel& model, const ByName& tensors, const io::Origin& origin) {
+std::vector<StoredParameters> expected(LanguageModel& model, const Ready& r) {
   std::vector<StoredParameters> all = stored_parameters(model);
   std::set<std::string_view> known;
   for (const StoredParameters& stored : all) {
     known.insert(stored.name);
-    required(tensors, stored.name, stored.shape(), origin);
+    require(r, stored.name, stored.shape());
   }
   const LanguageModelConfig& c = model.config();
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& [name, tensor] : r.tensors) {
     if (known.contains(name) || passed_over(name, c)) continue;
-    origin.fail("only tensors of a " + c.family + " of " + std::to_string(c.layers.size()) + " layers",
-                io::in_quotes(name));
+    r.origin.fail("only tensors of a " + c.family + " of " + std::to_string(c.layers.size()) + " layers",
+                  io::in_quotes(r.in_file(name)));
   }
   return all;
 }
 
-// Files whose config has been made fit for the model.
-struct Ready {
-  PretrainedFiles files;
-  ByName tensors;
-};
-
 Ready ready(PretrainedFiles files, Precision precision, const io::Origin& origin) {
-  Ready r{std::move(files), {}};
+  Ready r{std::move(files), {}, origin};
   r.files.config.precision = precision;
-  r.tensors = by_name(r.files, origin);
+  take_by_name(r);
   untie(r.files.config, r.tensors);
-  check_sizes(r.files.config, r.tensors, origin);
+  check_sizes(r);
   return r;
 }
 
-void load_all(LanguageModel& model, const ByName& tensors, std::optional<DType> weights, const io::Origin& origin) {
-  for (const StoredParameters& stored : expected(model, tensors, origin)) {
-    load(stored, *tensors.at(stored.name), weights);
-  }
+void load_all(LanguageModel& model, const Ready& r, std::optional<DType> weights) {
+  for (const StoredParameters& stored : expected(model, r)) load(stored, *r.tensors.at(stored.name), weights);
 }
 
 }  // namespace
@@ -182,7 +180,7 @@ LanguageModel load_language_model(PretrainedFiles files, std::string_view source
   const io::Origin origin{kLoadModel, source};
   const Ready r = ready(std::move(files), precision, origin);
   LanguageModel model(r.files.config, rng, Initial::none);
-  load_all(model, r.tensors, weights, origin);
+  load_all(model, r, weights);
   return model;
 }
 
@@ -192,7 +190,7 @@ GPT load_gpt(const std::filesystem::path& path, Generator rng, Precision precisi
   const Ready r = ready(open_pretrained(path), precision, origin);
   if (r.files.config.family != "gpt2") origin.fail("a model of the family gpt2", io::in_quotes(r.files.config.family));
   GPT model(gpt_config(r.files.config), rng, Initial::none);
-  load_all(model, r.tensors, DType::f32, origin);
+  load_all(model, r, DType::f32);
   return model;
 }
 

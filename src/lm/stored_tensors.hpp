@@ -3,9 +3,11 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/pretrained.hpp"
@@ -14,6 +16,13 @@
 namespace attn {
 
 inline constexpr const char* kLoadModel = "load_language_model";  // in messages
+
+// What a file calls its tensors, by their names in Hugging Face's files; those that are not there have the same.
+using OwnNames = std::map<std::string, std::string, std::less<>>;
+inline std::string own_name(const OwnNames& names, std::string_view name) {
+  const auto own = names.find(name);
+  return own == names.end() ? std::string(name) : own->second;
+}
 
 // The tensors of a Hugging Face folder: of its model.safetensors, or of the shards that its index names.
 std::vector<StoredTensor> stored_tensors(const std::filesystem::path& folder);

@@ -1,8 +1,9 @@
-// Tensors by the names that files have for them: of base models, and of the first BERTs.
+// Tensors by the names that files have for them: of base models, of the first BERTs, and of GGUF in messages.
 #include <functional>
 
 #include "attn/encoder.hpp"
 #include "core/folder.hpp"
+#include "lm/gguf_bytes.hpp"
 #include "lm/helpers.hpp"
 
 namespace attn::test {
@@ -45,6 +46,58 @@ TEST(TensorNames, OfTheFirstBertsAreTensorFlows) {
   rename_into(folder, from, older);
   const Tensor ids = integers({5, 7, 11, 2, 9});
   EXPECT_TRUE(identical(load_encoder(folder).forward(ids), load_encoder(from).forward(ids)));
+}
+
+// What a call says, where it fails.
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+// Each tensor of the file left out, and cut: the message has the file's names, and none of Hugging Face's.
+void expect_own_names(const fs::path& file, const std::function<void(const fs::path&)>& load) {
+  const GgufBytes honest(read(file));
+  const Folder folder;
+  const fs::path path = folder / "x.gguf";
+  std::size_t refused = 0;
+  for (std::size_t i = 0; i < honest.tensors.size(); ++i) {
+    GgufBytes without = honest, cut = honest;
+    without.tensors.erase(without.tensors.begin() + static_cast<std::ptrdiff_t>(i));
+    cut.tensors[i].sizes.back() -= 1;
+    for (const GgufBytes* changed : {&without, &cut}) {
+      write(path, changed->str());
+      const std::string message = message_of([&] { load(path); }), &name = honest.tensors[i].name;
+      refused += message.empty() ? 0 : 1;
+      for (const char* const other : {"model.", "layers.", "lm_head", "encoder.layer", "embeddings."}) {
+        EXPECT_EQ(message.find(other), std::string::npos) << name << ": " << message;
+      }
+      const bool in_layer = !message.empty() && name.starts_with("blk.");
+      if (in_layer && name.find("ffn_up") == std::string::npos) {  // which may hold the gate, too
+        EXPECT_NE(message.find(name), std::string::npos) << name << ": " << message;
+      }
+    }
+  }
+  EXPECT_GT(refused, honest.tensors.size());
+}
+
+TEST(TensorNames, OfGgufFilesStandInMessages) {
+  for (const char* const name : {"llama", "gemma3", "olmo2", "phi3", "minicpm3", "qwen35", "qwen2"}) {
+    SCOPED_TRACE(name);
+    expect_own_names(kData / "gguf" / (std::string(name) + ".gguf"), [](const auto& p) { load_language_model(p); });
+  }
+  expect_own_names(kData / "bert" / "model.gguf", [](const auto& p) { load_encoder(p); });
+}
+
+// Only who reads a model says what is wrong with its config.json.
+TEST(TensorNames, WhatCannotBeReadIsNoEncoder) {
+  const Folder folder;
+  write(folder / "config.json", "{");
+  fs::resize_file(folder / "config.json", std::uintmax_t{1} << 43);  // without blocks on the disk
+  EXPECT_FALSE(is_encoder(folder));
 }
 
 }  // namespace
