@@ -1,5 +1,5 @@
-// Matrices that stay quantised, in blocks: each element of a row is a code of four or eight bits, and elements side by
-// side share a scale.
+// Matrices that stay quantised, in blocks: each element of a row is a code of four, six or eight bits, and elements side
+// by side share a scale.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ namespace attn {
 // share two of them, and each block has a whole number from -128 to 127 that its scale, and its least, are multiplied
 // by.
 struct BlockForm {
-  int bits = 8;         // of a code: 4 or 8
-  int block = 32;       // elements that share a scale: 32, or, of 8 bits and nested, 16
+  int bits = 8;         // of a code: 4, 6, or 8 if not nested
+  int block = 32;       // elements that share a scale: 32, or 16 if nested
   bool nested = false;  //
   bool has_least = false;
   int zero = 0;                           // 0 where there is a least
@@ -37,7 +37,7 @@ class QuantizedMatrix {
  public:
   static constexpr std::int64_t kGroup = 16;  // rows
 
-  // Width is a multiple of form.shared(). Its numbers are zeros.
+  // Width is a multiple of form.shared(). Throws Error for another width, and for a form that is not told above.
   QuantizedMatrix(std::int64_t rows, std::int64_t width, const BlockForm& form);
 
   std::int64_t rows() const noexcept { return rows_; }
@@ -58,7 +58,7 @@ class QuantizedMatrix {
   const Tensor& scales() const noexcept { return scales_; }
 
  private:
-  std::uint8_t* code_word(std::int64_t row, std::int64_t element) const noexcept;
+  std::uint8_t* code_words(std::int64_t row, std::int64_t run) const noexcept;
   std::byte* scale_record(std::int64_t row, std::int64_t run) const noexcept;
 
   std::int64_t rows_, width_;

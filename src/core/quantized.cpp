@@ -13,7 +13,20 @@ namespace {
 
 constexpr std::int64_t kGroup = QuantizedMatrix::kGroup;
 
+// The forms of codes that the kernels multiply.
+bool is_known(const BlockForm& f) {
+  const bool is_short = f.bits == 4 || f.bits == 6;
+  return (is_short && f.block == 32) || (is_short && f.block == 16 && f.nested) ||
+         (f.bits == 8 && f.block == 32 && !f.nested);
+}
+
 BlockForm checked(const BlockForm& f, std::int64_t rows, std::int64_t width) {
+  if (!is_known(f)) {
+    throw Error(
+        Error::Kind::argument, "QuantizedMatrix",
+        "codes of 4 or 6 bits in blocks of 32, or of 16 if nested, or of 8 bits in blocks of 32, not nested",
+        std::to_string(f.bits) + " bits in blocks of " + std::to_string(f.block) + (f.nested ? ", nested" : ""));
+  }
   const bool fits = rows > 0 && width > 0 && width % f.shared() == 0;
   if (!fits) {
     throw Error(Error::Kind::shape, "QuantizedMatrix",
@@ -23,11 +36,50 @@ BlockForm checked(const BlockForm& f, std::int64_t rows, std::int64_t width) {
   return f;
 }
 
+// 16 codes of a row, a byte each. Words of 16 rows lie side by side: of four bits two share a word, its low halves and
+// its high ones; of six bits a word more has the upper two bits of all four.
+using Codes = std::array<std::uint32_t, 4>;
+constexpr int kCodes = 16;
+constexpr std::int64_t kNextWord = 4 * kGroup;  // bytes
+
+std::uint32_t word_at(const std::uint8_t* at) {
+  std::uint32_t word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
+void put_codes(const std::uint8_t* codes, int bits, std::uint8_t* at) {
+  Codes words;
+  std::memcpy(words.data(), codes, sizeof words);
+  if (bits == 6) {
+    const std::uint32_t mask = 0x03030303;
+    const std::uint32_t upper = (words[0] >> 4 & mask) | (words[1] >> 4 & mask) << 2 | (words[2] >> 4 & mask) << 4 |
+                                (words[3] >> 4 & mask) << 6;
+    std::memcpy(at + 2 * kNextWord, &upper, sizeof upper);
+    for (std::uint32_t& word : words) word &= 0x0f0f0f0f;
+  }
+  if (bits < 8) words = {words[0] | words[1] << 4, words[2] | words[3] << 4};
+  for (std::size_t i = 0; i < (bits < 8 ? 2U : 4U); ++i, at += kNextWord) std::memcpy(at, &words[i], sizeof words[i]);
+}
+
+void take_codes(const std::uint8_t* at, int bits, std::uint8_t* codes) {
+  Codes words;
+  for (std::int64_t i = 0; i < 4; ++i) {
+    auto& word = words[static_cast<std::size_t>(i)];
+    word = bits == 8 ? word_at(at + i * kNextWord) : word_at(at + i / 2 * kNextWord) >> 4 * (i % 2) & 0x0f0f0f0f;
+    if (bits == 6) word |= (word_at(at + 2 * kNextWord) >> 2 * i & 0x03030303) << 4;
+  }
+  std::memcpy(codes, words.data(), sizeof words);
+}
+
 // Bytes of 16 rows' scales for one run: two bytes each, or for each of its blocks one.
 std::int64_t record_bytes(const BlockForm& f) {
   const std::int64_t kinds = f.has_least ? 2 : 1;
   return kinds * kGroup * (2 + (f.nested ? f.shared() / f.block : 0));
 }
+
+// Bytes of 16 rows' 16 codes.
+std::int64_t piece_bytes(const BlockForm& f) { return kCodes * kGroup * f.bits / 8; }
 
 void put_half(float value, std::byte* at) {
   const std::uint16_t bits = float16(value).bits;
@@ -74,11 +126,9 @@ std::size_t QuantizedMatrix::bytes() const noexcept {
   return static_cast<std::size_t>(codes_.numel() + scales_.numel());
 }
 
-// Four elements of a row in a word, the words of 16 rows side by side; of four bits, the low halves of a word's bytes
-// are those, and the high ones the four behind them.
-std::uint8_t* QuantizedMatrix::code_word(std::int64_t row, std::int64_t element) const noexcept {
-  const std::int64_t at = element / (32 / form_.bits) * kGroup * 4 + row % kGroup * 4 + element % 4;
-  return codes_.data<std::uint8_t>() + row / kGroup * codes_.size(1) + at;
+std::uint8_t* QuantizedMatrix::code_words(std::int64_t row, std::int64_t run) const noexcept {
+  const std::int64_t before = run * form_.shared() * kGroup * form_.bits / 8;
+  return codes_.data<std::uint8_t>() + row / kGroup * codes_.size(1) + before + row % kGroup * 4;
 }
 
 // The float16 scales of 16 rows, then their leasts; where they are nested, for each block its 16 numbers likewise.
@@ -97,16 +147,9 @@ bool QuantizedMatrix::set(std::int64_t row, std::int64_t run, const BlockRun& fr
     record[lane] = std::bit_cast<std::byte>(from.scales[i]);
     if (form_.has_least) record[kGroup + lane] = std::bit_cast<std::byte>(from.leasts[i]);
   }
-  const std::int64_t first = run * form_.shared();
-  std::uint8_t* word = code_word(row, first);
-  const int elements = 32 / form_.bits;
-  for (std::int64_t i = 0; i < form_.shared(); i += elements, word += kGroup * 4) {
-    std::uint32_t four = 0, behind = 0;
-    std::memcpy(&four, from.codes.data() + i, 4);
-    if (elements == 8) std::memcpy(&behind, from.codes.data() + i + 4, 4);
-    four |= behind << 4;
-    std::memcpy(word, &four, 4);
-  }
+  std::uint8_t* at = code_words(row, run);
+  for (int i = 0; i < form_.shared(); i += kCodes, at += piece_bytes(form_))
+    put_codes(from.codes.data() + i, form_.bits, at);
   return holds(from.scale) && (!form_.has_least || holds(from.least));
 }
 
@@ -123,11 +166,9 @@ void QuantizedMatrix::read(std::int64_t row, float* out) const noexcept {
       run.scales[i] = std::bit_cast<std::int8_t>(record[lane]);
       if (form_.has_least) run.leasts[i] = std::bit_cast<std::int8_t>(record[kGroup + lane]);
     }
-    for (std::int64_t i = 0; i < form_.shared(); ++i) {
-      const std::uint8_t byte = *code_word(row, first + i);
-      const bool upper = form_.bits == 4 && i % 8 >= 4;
-      run.codes[static_cast<std::size_t>(i)] = form_.bits == 8 ? byte : upper ? byte >> 4 : byte & 15;
-    }
+    const std::uint8_t* at = code_words(row, first / form_.shared());
+    for (int i = 0; i < form_.shared(); i += kCodes, at += piece_bytes(form_))
+      take_codes(at, form_.bits, run.codes.data() + i);
     widen(form_, run, out + first);
   }
 }

@@ -196,9 +196,9 @@ void GgufBlock::widen(const std::byte* from, float* out) const {
 const GgufBlock* gguf_block(std::uint32_t type) noexcept {
   constexpr BlockForm q4_0{4, 32, false, false, 8, kSame}, nl{4, 32, false, false, 127, kLevels},
       fp4{4, 32, false, false, 12, kFloats}, xs{4, 32, true, false, 127, kLevels}, q4_1{4, 32, false, true},
-      q4_k{4, 32, true, true}, q5_0{8, 32, false, false, 16}, q5_1{8, 32, false, true}, q5_k{8, 32, true, true},
-      q8_0{8, 32, false, false, 128}, q2_k{8, 16, true, true}, q3_k{8, 16, true, false, 4},
-      q6_k{8, 16, true, false, 32};
+      q4_k{4, 32, true, true}, q5_0{6, 32, false, false, 16}, q5_1{6, 32, false, true}, q5_k{6, 32, true, true},
+      q8_0{8, 32, false, false, 128}, q2_k{4, 16, true, true}, q3_k{4, 16, true, false, 4, kSame},
+      q6_k{6, 16, true, false, 32};
   static constexpr GgufBlock blocks[] = {
       {GgufType::f32, "F32", 4, {}, nullptr, widen_f32},    {GgufType::f16, "F16", 2, {}, nullptr, widen_f16},
       {GgufType::bf16, "BF16", 2, {}, nullptr, widen_bf16}, {GgufType::q4_0, "Q4_0", 18, q4_0, take_q4_0},

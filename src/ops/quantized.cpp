@@ -70,8 +70,9 @@ Tensor pairs_summed(const Tensor& y, const Tensor& bias) {
 
 }  // namespace
 
-Tensor project_quantized(const Tensor& x, const QuantizedMatrix& weight, const Tensor& bias, Precision precision,
+Tensor project_quantized(const Tensor& x, const QuantizedMatrix& weight, const Tensor& bias, Precision wanted,
                          bool& fits) {
+  const Precision precision = kernels::kRowsInBytes ? wanted : Precision::highest;
   const Tensor rows = x.to(DType::f32).contiguous();
   const std::int64_t parts = precision == Precision::high ? 2 : 1;
   const Tensor y = Tensor::empty({parts * rows.size(0), weight.rows()});

@@ -25,17 +25,21 @@ const BlockCase kCases[] = {{"four", {4, 32, false, false, 127, kLevels}},
                             {"four_least", {4, 32, false, true}},
                             {"four_nested", {4, 32, true, false, 127, kLevels}},
                             {"four_nested_least", {4, 32, true, true}},
+                            {"four_of_16", {4, 16, true, false, 4, kLevels}},
+                            {"four_of_16_least", {4, 16, true, true}},
+                            {"six", {6, 32, false, false, 16}},
+                            {"six_least", {6, 32, false, true}},
+                            {"six_nested", {6, 32, true, false, 32}},
+                            {"six_nested_least", {6, 32, true, true}},
+                            {"six_of_16", {6, 16, true, false, 32}},
+                            {"six_of_16_least", {6, 16, true, true}},
                             {"eight", {8, 32, false, false, 128}},
-                            {"eight_least", {8, 32, false, true}},
-                            {"eight_nested_least", {8, 32, true, true}},
-                            {"sixteens", {8, 16, true, false, 32}},
-                            {"sixteens_least", {8, 16, true, true}}};
+                            {"eight_least", {8, 32, false, true}}};
 
 // Codes of all bits that the form has; in every third row the largest alone, whose products are the largest.
 QuantizedMatrix drawn(const BlockForm& form, std::int64_t rows, std::int64_t width, std::mt19937_64& random) {
   QuantizedMatrix matrix(rows, width, form);
-  const bool full = form.bits == 8 && !form.nested && !form.has_least;
-  const int most = form.bits == 4 ? 15 : full ? 255 : 63;
+  const int most = (1 << form.bits) - 1;
   std::uniform_int_distribution<int> code(0, most), scale(-100, 100);
   std::uniform_real_distribution<float> factor(-1, 1);
   for (std::int64_t row = 0; row < rows; ++row) {

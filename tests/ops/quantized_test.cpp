@@ -94,5 +94,32 @@ TEST_F(QuantizedProject, RowsThatAreNotFinite) {
   }
 }
 
+// A row's codes are what was set, of all bits, whatever its neighbours have.
+TEST(QuantizedMatrix, ReadsWhatWasSet) {
+  for (const BlockForm& form : {BlockForm{.bits = 4, .has_least = true}, BlockForm{.bits = 6}, BlockForm{.bits = 8}}) {
+    QuantizedMatrix matrix(3, 64, form);
+    const auto code = [&](std::int64_t row, std::int64_t i) { return (37 * row + 11 * i) % (1 << form.bits); };
+    for (const std::int64_t row : {2, 0, 1}) {
+      for (std::int64_t run = 0; run < 2; ++run) {
+        BlockRun from{.scale = 2, .least = form.has_least ? 1.F : 0.F};
+        for (std::int64_t i = 0; i < 32; ++i)
+          from.codes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(code(row, 32 * run + i));
+        EXPECT_TRUE(matrix.set(row, run, from));
+      }
+    }
+    for (std::int64_t row = 0; row < 3; ++row) {
+      const Tensor numbers = matrix.read(row, row + 1);
+      for (std::int64_t i = 0; i < 64; ++i)
+        ASSERT_EQ(numbers.at({0, i}), static_cast<double>(2 * code(row, i) + form.has_least)) << form.bits << " bits";
+    }
+  }
+}
+
+TEST(QuantizedMatrix, RefusesFormsThatNoKernelMultiplies) {
+  for (const BlockForm& form : {BlockForm{.bits = 5}, BlockForm{.bits = 8, .nested = true}, BlockForm{.block = 16},
+                                BlockForm{.bits = 4, .block = 16}, BlockForm{.bits = 6, .block = 64}})
+    EXPECT_THROW(QuantizedMatrix(16, 256, form), Error) << form.bits << " bits in blocks of " << form.block;
+}
+
 }  // namespace
 }  // namespace attn::test

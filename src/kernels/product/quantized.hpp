@@ -29,11 +29,9 @@ template <int kBitsOf, int kBlockOf, bool kNestedOf, bool kLeastOf>
 struct Layout {
   static constexpr int kBits = kBitsOf, kBlock = kBlockOf, kWords = kBlock / 4;
   static constexpr bool kNested = kNestedOf, kLeast = kLeastOf, kLevels = kBits == 4 && !kLeast;
-  static constexpr int kMost = kLevels || (kBits == 8 && !kNested && !kLeast) ? 255
-                               : kBits == 8                                   ? 63
-                                                                              : 15;  // of a code
+  static constexpr int kMost = kLevels || kBits == 8 ? 255 : kBits == 6 ? 63 : 15;  // of a code
   // Words of codes whose products add up in 16 bits; of codes above 127 the upper bit is multiplied apart.
-  static constexpr int kRun = kMost == 255 ? 1 : 32767 / (2 * 127 * kMost);
+  static constexpr int kFit = kMost == 255 ? 1 : 32767 / (2 * 127 * kMost), kRun = kFit < kWords ? kFit : kWords;
   static constexpr int kKinds = kLeast ? 2 : 1, kShared = kNested ? 256 : kBlock;
   static constexpr std::int64_t kHalves = 2 * kKinds * kGroup,                 // bytes of float16s
       kRecord = kHalves + (kNested ? kShared / kBlock * kKinds * kGroup : 0),  // of a run's scales
@@ -53,16 +51,22 @@ class Group {
   // Words i and i + 1 of a block's codes, four of each output in a word.
   inline __attribute__((always_inline)) void two_words(std::int64_t block, int side, int i, VecU& first,
                                                        VecU& second) const {
-    const std::uint8_t* at = codes_ + block * L::kCodes + side * kLanes * 4;
+    constexpr int next = kGroup * 4;  // bytes of a word of all outputs
+    const std::uint8_t* at = codes_ + block * L::kCodes + side * kLanes * 4 + i / 4 * 2 * kGroup * L::kBits;
     if constexpr (L::kBits == 8) {
-      at += i * kGroup * 4;
-      first = load_words(at), second = load_words(at + kGroup * 4);
+      first = load_words(at + i % 4 * next), second = load_words(at + (i % 4 + 1) * next);
     } else {
-      const VecU both = load_words(at + i / 2 * kGroup * 4);
+      const VecU both = load_words(at + i % 4 / 2 * next);
       first = both & 0x0f0f0f0fu, second = both >> 4 & 0x0f0f0f0fu;
       if constexpr (L::kLevels) first = look_up(levels_, first), second = look_up(levels_, second);
     }
-    if (i == 0) prefetch<Cache::l1>(at + kAhead);
+    if constexpr (L::kBits == 6) {
+      const VecU upper = load_words(at + 2 * next);
+      first |= (i % 4 == 0 ? upper << 4 : upper) & 0x30303030u;
+      second |= (i % 4 == 0 ? upper << 2 : upper >> 2) & 0x30303030u;
+    }
+    // The processor's own prefetching follows whole bytes nearly as fast as memory, and shorter codes more slowly.
+    if (L::kBits < 8 || i == 0) prefetch<Cache::l1>(at + i % 4 / 2 * next + kAhead);
   }
 
   inline __attribute__((always_inline)) void scales(std::int64_t block, int side, Vec& scale, Vec& least) const {
@@ -78,7 +82,7 @@ class Group {
   }
 
  private:
-  static constexpr std::int64_t kAhead = 4096;
+  static constexpr std::int64_t kAhead = L::kBits == 8 ? 4096 : 6144;
 
   const std::uint8_t *codes_ = nullptr, *scales_ = nullptr;
   VecU levels_{};
@@ -274,7 +278,7 @@ bool run_layout(const QuantizedProduct& p, std::int64_t task, void* scratch) {
   const std::int64_t chunks = ceil_div(p.m, kTaskRows), row = task % chunks * kTaskRows;
   const std::int64_t first = task / chunks * p.task_outputs, last = least_of(first + p.task_outputs, p.n);
   const std::int64_t rows = least_of(kTaskRows, p.m - row);
-  if (p.a) {
+  if (p.a || !kRowsInBytes) {
     return run_floats<L>(p, first / kColumns, ceil_div(last, kColumns), row, rows, static_cast<float*>(scratch));
   }
   return run_bytes<L>(p, first / kGroup, ceil_div(last, kGroup), row, rows);
@@ -284,22 +288,19 @@ inline std::int64_t quantized_tasks(const QuantizedProduct& p) {
   return ceil_div(p.m, kTaskRows) * ceil_div(p.n, p.task_outputs);
 }
 
+template <int kBits, int kBlock, bool kNested>
+bool run_codes(const QuantizedProduct& p, std::int64_t task, void* scratch) {
+  return p.has_least ? run_layout<Layout<kBits, kBlock, kNested, true>>(p, task, scratch)
+                     : run_layout<Layout<kBits, kBlock, kNested, false>>(p, task, scratch);
+}
+
 inline bool run_quantized(const QuantizedProduct& p, std::int64_t task, void* scratch) {
-  if (p.bits == 4) {
-    if (p.nested) {
-      return p.has_least ? run_layout<Layout<4, 32, true, true>>(p, task, scratch)
-                         : run_layout<Layout<4, 32, true, false>>(p, task, scratch);
-    }
-    return p.has_least ? run_layout<Layout<4, 32, false, true>>(p, task, scratch)
-                       : run_layout<Layout<4, 32, false, false>>(p, task, scratch);
-  }
-  if (p.block == 16) {
-    return p.has_least ? run_layout<Layout<8, 16, true, true>>(p, task, scratch)
-                       : run_layout<Layout<8, 16, true, false>>(p, task, scratch);
-  }
-  if (p.nested) return run_layout<Layout<8, 32, true, true>>(p, task, scratch);
-  return p.has_least ? run_layout<Layout<8, 32, false, true>>(p, task, scratch)
-                     : run_layout<Layout<8, 32, false, false>>(p, task, scratch);
+  if (p.bits == 8) return run_codes<8, 32, false>(p, task, scratch);
+  if (p.block == 16)
+    return p.bits == 4 ? run_codes<4, 16, true>(p, task, scratch) : run_codes<6, 16, true>(p, task, scratch);
+  if (p.nested)
+    return p.bits == 4 ? run_codes<4, 32, true>(p, task, scratch) : run_codes<6, 32, true>(p, task, scratch);
+  return p.bits == 4 ? run_codes<4, 32, false>(p, task, scratch) : run_codes<6, 32, false>(p, task, scratch);
 }
 
 // A row of x in bytes: whole numbers of a block's scale, the 127th of its largest magnitude. A block whose scale would

@@ -8,6 +8,13 @@ namespace attn::kernels {
 
 struct Kernels;
 
+// Whether rows may be in bytes: a page has float32 alone, and leaves out what multiplies bytes.
+#if defined(ATTN_FLOAT32_ALONE)
+constexpr bool kRowsInBytes = false;
+#else
+constexpr bool kRowsInBytes = true;
+#endif
+
 // Rows in bytes, by blocks of a quantised matrix: a number is about byte · scale of its block.
 struct QuantizedRows {
   std::int8_t* bytes;    // (m, k)
