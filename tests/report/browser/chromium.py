@@ -31,11 +31,13 @@ class Chromium:
         self.read_end, from_browser = os.pipe()
         ends = [os.dup(to_browser), os.dup(from_browser)]  # above 3 and 4, so that neither is overwritten by the other
         os.set_inheritable(ends[0], True), os.set_inheritable(ends[1], True)
+        # Timers of a page behind another one would wait for whole seconds.
         # The protocol is spoken on descriptors 3 (in) and 4 (out). bash: dash knows no descriptor above 9.
         command = [program, "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={self.profile}", "--no-sandbox",
                    "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
                    "--disable-component-update", "--disable-sync", "--disable-extensions", "--mute-audio",
-                   "--force-color-profile=srgb", f"--window-size={width},{height}", "about:blank"]
+                   "--force-color-profile=srgb", "--disable-background-timer-throttling",
+                   f"--window-size={width},{height}", "about:blank"]
         self.process = subprocess.Popen(
             ["bash", "-c", f'exec "$@" 3<&{ends[0]} 4>&{ends[1]}', "bash", *command], pass_fds=ends,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
