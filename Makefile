@@ -32,7 +32,8 @@ sanitize: clang  ## tests under the address and undefined-behaviour sanitizers: 
 	cmake --preset asan
 	cmake --build --preset asan
 	ctest --preset asan -j2
-	ctest --preset clang -j2
+	@# Three at a time on two processors, since tests of kills wait for the disk.
+	ctest --preset clang -j3
 
 sanitize-threads: dependencies  ## what threads share, under the thread sanitizer, in build/tsan
 	cmake --preset tsan
