@@ -129,7 +129,7 @@ Encoder load_encoder(std::span<const std::byte> bytes, std::string_view config, 
   const io::Origin origin{kLoadEncoder, source};
   EncoderFiles files{encoder_config_of(config, {kLoadEncoder, "config.json"}), {}};
   const auto memory = std::make_shared<const io::RandomAccessFile>(bytes, source);
-  add_shard(files.tensors, std::make_shared<const io::SafetensorsFile>(memory), nullptr);
+  add_shard(files.tensors, std::make_shared<const io::SafetensorsFile>(memory));
   return encoder_of(std::move(files), origin);
 }
 

@@ -33,18 +33,13 @@ StoredTensor stored(const std::shared_ptr<const io::SafetensorsFile>& file, cons
 }  // namespace
 
 void add_shard(std::vector<StoredTensor>& tensors, const std::shared_ptr<const io::SafetensorsFile>& file,
-               const std::set<std::string>* wanted) {
-  std::size_t found = 0;
+               std::set<std::string> named) {
   for (const io::SafetensorsEntry& entry : file->entries()) {
-    if (wanted && !wanted->contains(entry.name)) continue;
     tensors.push_back(stored(file, entry));
-    ++found;
+    named.erase(entry.name);
   }
-  if (!wanted || found == wanted->size()) return;
-  for (const std::string& name : *wanted) {
-    const bool there = std::ranges::any_of(file->entries(), [&](const auto& entry) { return entry.name == name; });
-    if (!there) io::Origin{kLoadModel, file->source()}.fail("the tensor " + name + ", as the index says", "none");
-  }
+  if (named.empty()) return;
+  io::Origin{kLoadModel, file->source()}.fail("the tensor " + *named.begin() + ", as the index says", "none");
 }
 
 namespace {
@@ -76,7 +71,7 @@ PretrainedFiles open_one(const std::shared_ptr<const io::SafetensorsFile>& file,
                          const std::function<LanguageModelConfig()>& beside) {
   const auto own = file->metadata().find(kConfigMetadata);
   std::vector<StoredTensor> tensors;
-  add_shard(tensors, file, nullptr);
+  add_shard(tensors, file);
   return with_tensors(own == file->metadata().end()
                           ? beside()
                           : parse_language_model_config(own->second, "the metadata of " + file->source()),

@@ -69,7 +69,7 @@ std::vector<StoredTensor> stored_tensors(const fs::path& folder) {
   const fs::path one = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
   if (fs::exists(index) && !fs::exists(one)) {
     for (const auto& [shard, names] : shards_of(index)) {
-      add_shard(tensors, std::make_shared<const io::SafetensorsFile>(folder / shard), &names);
+      add_shard(tensors, std::make_shared<const io::SafetensorsFile>(folder / shard), names);
     }
   } else {
     for (const char* const pickled : {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth"}) {
@@ -78,7 +78,7 @@ std::vector<StoredTensor> stored_tensors(const fs::path& folder) {
           "model.safetensors", pickled,
           "such files can hold any program; let transformers' save_pretrained() write the model as safetensors");
     }
-    add_shard(tensors, std::make_shared<const io::SafetensorsFile>(one), nullptr);
+    add_shard(tensors, std::make_shared<const io::SafetensorsFile>(one));
   }
   return tensors;
 }

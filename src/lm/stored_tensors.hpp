@@ -27,9 +27,10 @@ inline std::string own_name(const OwnNames& names, std::string_view name) {
 // The tensors of a Hugging Face folder: of its model.safetensors, or of the shards that its index names.
 std::vector<StoredTensor> stored_tensors(const std::filesystem::path& folder);
 
-// Every tensor of one file, or those that the index says are in it.
+// Every tensor of one file, in which those are that the index names for it. One that another file has, too, is there
+// twice: readers disagree which of them counts.
 void add_shard(std::vector<StoredTensor>& tensors, const std::shared_ptr<const io::SafetensorsFile>& file,
-               const std::set<std::string>* wanted);
+               std::set<std::string> named = {});
 PretrainedFiles with_tensors(LanguageModelConfig config, std::vector<StoredTensor> tensors);
 // The config is in the file's metadata, or else what `beside` finds.
 PretrainedFiles open_one(const std::shared_ptr<const io::SafetensorsFile>& file,

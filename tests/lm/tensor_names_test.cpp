@@ -48,6 +48,23 @@ TEST(TensorNames, OfTheFirstBertsAreTensorFlows) {
   EXPECT_TRUE(identical(load_encoder(folder).forward(ids), load_encoder(from).forward(ids)));
 }
 
+// transformers takes every tensor of the shards, and of two of one name the last one; vLLM takes that of the index.
+TEST(TensorNames, OfShardsAreNotChosenByTheIndex) {
+  const Folder folder;
+  fs::copy(kData / "qwen3", folder, fs::copy_options::recursive);
+  const fs::path index = folder / "model.safetensors.index.json";
+  const std::string entry = ",\n    \"model.norm.weight\": \"model-00003-of-00004.safetensors\"";
+  write(index, replaced(read(index), entry, ""));
+  const Tensor ids = integers({5, 7, 11});
+  EXPECT_TRUE(identical(load_language_model(folder).forward(ids), load_language_model(kData / "qwen3").forward(ids)));
+  const fs::path last = folder / "model-00003-of-00004.safetensors";
+  io::NamedTensors file = io::load(last);
+  file.tensors.emplace_back("model.embed_tokens.weight", Tensor::ones({61, 16}));
+  io::save_safetensors(last, file);
+  expect_error(Kind::data, {"every tensor once", "\"model.embed_tokens.weight\" twice"},
+               [&] { load_language_model(folder); });
+}
+
 // What a call says, where it fails.
 std::string message_of(const std::function<void()>& call) {
   try {

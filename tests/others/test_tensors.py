@@ -22,12 +22,12 @@ def written(tensors, path):
     save_file({name: tensor.clone() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
 
 
-def in_shards(tensors, folder, left_out=None):
-    """Two files and their index, which may lack a tensor."""
+def in_shards(tensors, folder, left_out=None, more=({}, {})):
+    """Two files and their index, which may lack a tensor; either may hold more than the index says."""
     names = sorted(tensors)
     files = {f"model-0000{i + 1}-of-00002.safetensors": names[i::2] for i in (0, 1)}
-    for file, held in files.items():
-        written({name: tensors[name] for name in held}, folder / file)
+    for (file, held), others in zip(files.items(), more):
+        written({**{name: tensors[name] for name in held}, **others}, folder / file)
     where = {name: file for file, held in files.items() for name in held if name != left_out}
     (folder / INDEX).write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": where}))
 
@@ -99,7 +99,13 @@ def test_each_change_of_tensors(attn, family, tmp_path):
     in_shards(tensors, folder)
     tried("+ shards")
     in_shards(tensors, folder, NORM)
-    tried("shards whose index lacks one")
+    tried("+ shards whose index lacks one")
+    for i, name in enumerate(sorted(tensors)[:2]):  # of the first file, and of the second
+        for old in (tensors[name] * 3, torch.ones(3)):
+            in_shards(tensors, folder, more=({}, {name: old}) if i == 0 else ({name: old}, {}))
+            tried(f"another {name} in the file that the index does not name for it")
+    in_shards(tensors, folder, more=({"other.weight": torch.ones(3)}, {}))
+    tried("a tensor that the index does not name")
     in_shards({name: t * 2 for name, t in tensors.items()}, folder)
     written(tensors, folder / ONE)
     tried("+ one file beside an index of others")
