@@ -36,37 +36,41 @@ std::string json_in(const files::path& path) {
   return std::string(io::as_text(io::read_file(path, kLoadEncoder).bytes()));
 }
 
-// Calls `read` with the object in a file, if that is there, and then looks for keys that nobody read.
+// Calls `take` with the object in a file, and then looks for keys that nobody read.
 template <class F>
-void read_if_there(const files::path& path, std::span<const io::PassedOver> passed_over, const F& read) {
-  if (!files::exists(path)) return;
+void read(const files::path& path, std::span<const io::PassedOver> passed_over, const F& take) {
   const std::string source = io::source_name(path), text = json_in(path);
   const io::Origin origin{kLoadEncoder, source};
   const io::JsonObject json(std::string_view(text), origin);
-  read(json);
+  take(json);
   json.finish({passed_over});
 }
 
-// Whether modules.json ends with a division by the length. What else a text would go through is refused.
+template <class F>
+void read_if_there(const files::path& path, std::span<const io::PassedOver> passed_over, const F& take) {
+  if (files::exists(path)) read(path, passed_over, take);
+}
+
+// Whether modules.json ends with a division by the length. What else a text would go through, or in another order, is
+// refused, and so is a module in another folder.
 bool normalises(const files::path& modules) {
+  constexpr std::array<std::array<std::string_view, 2>, 3> expected{
+      {{"Transformer", ""}, {"Pooling", "1_Pooling"}, {"Normalize", "2_Normalize"}}};
   const std::string source = io::source_name(modules), text = json_in(modules);
   const io::Origin origin{kLoadEncoder, source};
   const auto list = io::parse_json(text, nullptr, origin);
   if (!list.is_array()) origin.fail("a list of modules", list.type_name());
-  bool divides = false;
-  for (const auto& module : list) {
-    const auto said = [&](const char* key) {
-      const bool there = module.is_object() && module.contains(key) && module[key].is_string();
-      return there ? module[key].get<std::string>() : std::string();
-    };
-    const std::string type = said("type"), path = said("path");
-    const bool pools = type.ends_with(".Pooling");
-    divides = divides || type.ends_with(".Normalize");
-    if (pools && path != "1_Pooling") origin.fail("the path 1_Pooling of the module Pooling", io::in_quotes(path));
-    if (pools || type.ends_with(".Transformer") || type.ends_with(".Normalize")) continue;
-    origin.fail("the modules Transformer, Pooling and Normalize alone", io::in_quotes(type));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const io::JsonObject module(list[i], origin);
+    const std::string type = module.text("type", ""), path = module.text("path", "");
+    if (i >= expected.size() || !type.ends_with(std::string(".").append(expected[i][0])))
+      origin.fail("the modules Transformer, Pooling and Normalize alone, in this order", io::in_quotes(type));
+    if (path != expected[i][1])
+      origin.fail("the path " + io::in_quotes(expected[i][1]) + " of the module " + std::string(expected[i][0]),
+                  io::in_quotes(path));
   }
-  return divides;
+  if (list.size() < 2) origin.fail("a module Pooling behind the Transformer", "none");
+  return list.size() == expected.size();
 }
 
 Pooling pooling_of(const io::JsonObject& json) {
@@ -104,8 +108,8 @@ EmbeddingSettings embedding_settings(const files::path& path) {
   settings.normalised = normalises(modules);
   settings.longest = longest(path);
   read_if_there(path / "config_sentence_transformers.json", kSentencePassedOver, [](const io::JsonObject&) {});
-  read_if_there(path / "1_Pooling" / "config.json", kPoolingPassedOver,
-                [&](const io::JsonObject& json) { settings.pooling = pooling_of(json); });
+  read(path / "1_Pooling" / "config.json", kPoolingPassedOver,
+       [&](const io::JsonObject& json) { settings.pooling = pooling_of(json); });
   return settings;
 }
 

@@ -155,13 +155,17 @@ TEST(Encoder, IsReadFromGguf) {
 TEST(Encoder, FollowsSentenceTransformersFiles) {
   const Folder folder;
   EXPECT_FALSE(embedding_settings(folder).normalised);
-  io::save_text(folder / "modules.json", R"([{"type": "sentence_transformers.models.Dense"}])");
-  expect_error(Kind::data, {"Dense"}, [&] { embedding_settings(folder); });
-  io::save_text(folder / "modules.json", R"([{"type": "sentence_transformers.models.Normalize"}])");
+  const auto modules = [&](const std::string& list) { io::save_text(folder / "modules.json", "[" + list + "]"); };
+  const std::string whole = R"({"type": "x.Transformer", "path": ""}, {"type": "x.Pooling", "path": "1_Pooling"})",
+                    divided = R"({"type": "x.Normalize", "path": "2_Normalize"})";
+  modules(whole);
+  expect_error(Kind::file, {"1_Pooling"}, [&] { embedding_settings(folder); });
   fs::create_directory(folder / "1_Pooling");
   const auto pooling = [&](const char* json) { io::save_text(folder / "1_Pooling" / "config.json", json); };
   pooling(R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false})");
   EXPECT_EQ(embedding_settings(folder).pooling, Pooling::first);
+  EXPECT_FALSE(embedding_settings(folder).normalised);
+  modules(whole + "," + divided);
   EXPECT_TRUE(embedding_settings(folder).normalised);
   pooling(R"({"pooling_mode_max_tokens": true, "pooling_mode_mean_tokens": false})");
   expect_error(Kind::data, {"pooling_mode_max_tokens"}, [&] { embedding_settings(folder); });
@@ -173,8 +177,18 @@ TEST(Encoder, FollowsSentenceTransformersFiles) {
   expect_error(Kind::data, {"pooling_mode", "lasttoken"}, [&] { embedding_settings(folder); });
   pooling(R"({"pooling_mode_mean_tokens": true, "include_prompt": false})");
   expect_error(Kind::data, {"include_prompt"}, [&] { embedding_settings(folder); });
-  io::save_text(folder / "modules.json", R"([{"type": "x.Pooling", "path": "2_Pooling"}])");
-  expect_error(Kind::data, {"1_Pooling", "2_Pooling"}, [&] { embedding_settings(folder); });
+  for (const auto& [list, part] : std::initializer_list<std::pair<std::string, const char*>>{
+           {replaced(whole, "1_Pooling", "2_Pooling"), "2_Pooling"},
+           {replaced(whole, R"("path": "")", R"("path": "0_Transformer")"), "0_Transformer"},
+           {whole + R"(, {"type": "x.Dense", "path": "2_Dense"})", "x.Dense"},
+           {divided + "," + whole, "in this order"},
+           {whole + "," + divided + "," + divided, "in this order"},
+           {R"({"type": "x.Transformer", "path": ""})", "a module Pooling"},
+           {"", "a module Pooling"},
+           {"3", "number"}}) {
+    modules(list);
+    expect_error(Kind::data, {part}, [&] { embedding_settings(folder); });
+  }
   io::save_text(folder / "modules.json", "[\n  {]");
   expect_error(Kind::data, {"line 2, column 4"}, [&] { embedding_settings(folder); });
 }
