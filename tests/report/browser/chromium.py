@@ -99,7 +99,7 @@ class Chromium:
 
 class Page:
     def __init__(self, browser, url, width, height, dark, scripts):
-        self.browser, self.url = browser, url
+        self.browser, self.url, self.scripts = browser, url, scripts
         target = browser.send("Target.createTarget", {"url": "about:blank"})["targetId"]
         self.target = target
         self.session = browser.send("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
@@ -147,9 +147,15 @@ class Page:
                                                "buttons": buttons, "clickCount": 0 if kind == "mouseMoved" else 1})
 
     def click(self, selector):
-        x, y = self.box(selector)
-        self.mouse("mousePressed", x, y, 1)
-        self.mouse("mouseReleased", x, y)
+        """At the element's centre; where the page moved it away meanwhile, as what is drawn late does, once more."""
+        for _ in range(3 if self.scripts else 1):
+            self.run(f"document.querySelector({json.dumps(selector)})?.addEventListener('pointerdown', () => {{ window.wasHit = true; }},"
+                     " { once: true, capture: true }); window.wasHit = false")
+            x, y = self.box(selector)
+            self.mouse("mousePressed", x, y, 1)
+            self.mouse("mouseReleased", x, y)
+            if self.run("window.wasHit !== false"):
+                return
 
     def drag(self, selector, by_x, by_y):
         x, y = self.box(selector)
