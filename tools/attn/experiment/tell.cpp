@@ -15,7 +15,8 @@ using Int = std::int64_t;
 
 }  // namespace
 
-std::string signed_text(double value) { return formatted("{}{:.4f}", value < 0 ? "" : "+", value); }
+// A zero has no minus.
+std::string signed_text(double value) { return formatted("{}{:.4f}", value < 0 ? "" : "+", value + 0.0); }
 
 std::string in_quotes(const std::string& token) {
   constexpr std::size_t most = 18;
