@@ -181,13 +181,15 @@ Tensor rollout(LanguageModel& model, const Tensor& ids, const Edits& edits = {})
 Tensor rollout(Encoder& encoder, const Tensor& ids, const Edits& edits = {});
 
 // Activation patching (Zhang & Nanda 2023): a pass on the text `corrupt`, of which one part is that of the pass on
-// `clean`. 1: the logit difference is clean's; 0: it is corrupt's. Both texts have as many tokens.
+// `clean`. 1: the logit difference is clean's; 0: it is corrupt's. Both texts have as many tokens. Edits act in every
+// pass, before what is patched. Throws Error where the texts differ in length, or not in the tokens' logits.
 struct Patching {
   double clean = 0, corrupt = 0;  // logit differences at the last position
   Tensor stream;                  // float64 (layers, t): what goes into a layer, at one position
   Tensor heads;                   // float64 (layers, heads): what a head gives, at all positions
 };
-Patching patching(LanguageModel& model, const Tensor& clean, const Tensor& corrupt, TokenPair tokens);
+Patching patching(LanguageModel& model, const Tensor& clean, const Tensor& corrupt, TokenPair tokens,
+                  const Edits& edits = {});
 
 // Scores of heads as TransformerLens has them, on n tokens read twice, ids (2n): the mean weight from a token on the
 // one before it, from a token of the second reading on itself in the first, and on the token behind that. Float64

@@ -266,12 +266,11 @@ class Experiment:
 
     def patch_from(self, text: str | Sequence[int], tokens: tuple[int | str, int | str]) -> dict[str, Any]:
         """Parts of the text patched into a pass on another of as many tokens: the logit differences "clean" and
-        "corrupt", and what share comes back by "stream" (layers, t) and "heads" (layers, heads)."""
-        if self._edits:
-            raise ValueError("[experiment] expected no other change beside patch_from(); found one")
+        "corrupt", and what share comes back by "stream" (layers, t) and "heads" (layers, heads). Changes act in every
+        pass, before what is patched."""
         ids = _encode(self._subject, self._tokenizer, text, True)
         a, b = (self._id(token) for token in tokens)
-        return dict(zip(("clean", "corrupt", "stream", "heads"), self._lm.patching(self.ids, ids, a, b)))
+        return dict(zip(("clean", "corrupt", "stream", "heads"), self._lm.patching(self.ids, self._edits, ids, a, b)))
 
 
 def _head(head: Any, or_layer: bool = False) -> list[int]:

@@ -213,9 +213,10 @@ nb::tuple scores(TextModel& s, const Ids& twice, const nb::list& edits) {
   const HeadScores found = run(s, twice, edits, [](auto&&... all) { return head_scores(all...); });
   return nb::make_tuple(numpy(found.previous), numpy(found.duplicate), numpy(found.induction));
 }
-nb::tuple patch(TextModel& s, const Ids& clean, const Ids& corrupt, std::int64_t a, std::int64_t b) {
-  const Patching found = run(s, clean, nb::list(), [&](LanguageModel& model, const Tensor& text, const Edits&) {
-    return patching(model, text, tensor_of(corrupt), {a, b});
+nb::tuple patch(TextModel& s, const Ids& clean, const nb::list& edits, const Ids& corrupt, std::int64_t a,
+                std::int64_t b) {
+  const Patching found = run(s, clean, edits, [&](LanguageModel& model, const Tensor& text, const Edits& some) {
+    return patching(model, text, tensor_of(corrupt), {a, b}, some);
   });
   return nb::make_tuple(found.clean, found.corrupt, numpy(found.stream), numpy(found.heads));
 }

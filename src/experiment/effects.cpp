@@ -18,8 +18,9 @@ using experiment::Prefix;
 using experiment::step_name;
 using Of = Edit::Of;
 
-// The edits that act from a layer on, all others having acted in what goes into it. Edits of a trace's names are kept
-// by the layer that their name holds, so that check() is not asked of a part of a pass.
+// The edits that act from a layer on, all others having acted in what goes into it, those of its inputs among them.
+// Edits of a trace's names are kept by the layer that their name holds, so that check() is not asked of a part of a
+// pass.
 Edits in_or_after(const Edits& edits, const LanguageModelConfig& c, std::int64_t layer) {
   Edits left;
   for (const Edit& edit : edits) {
@@ -27,7 +28,9 @@ Edits in_or_after(const Edits& edits, const LanguageModelConfig& c, std::int64_t
     for (std::int64_t l = 0; edit.of == Of::trace && l < std::ssize(c.layers); ++l) {
       if (edit.step.starts_with(step_name(c, Of::block, l, ""))) at = l;
     }
-    if (at >= layer) left.push_back(edit);
+    const bool is_input = edit.of == Of::trace ? edit.step == step_name(c, Of::block, layer, "inputs")
+                                               : edit.of == Of::block && at == layer && edit.step == "inputs";
+    if (at >= layer && !is_input) left.push_back(edit);
   }
   return left;
 }
@@ -180,11 +183,11 @@ void HeadsOff::take(std::int64_t layer, std::int64_t first, const Tensor& hidden
     found.after.set({layer, head(layer, first++)}, value);
 }
 
-Patched::Patched(LanguageModel& model, const Tensor& clean, const Tensor& corrupt, TokenPair tokens)
-    : Passes(model, corrupt, {}), tokens_(tokens) {
+Patched::Patched(LanguageModel& model, const Tensor& clean, const Tensor& corrupt, TokenPair tokens, const Edits& edits)
+    : Passes(model, corrupt, edits), tokens_(tokens) {
   check_texts(clean, corrupt);
   check(tokens, model.config());
-  good_ = prefix_of(model, clean, {}, "context"), bad_ = prefix_of(model, corrupt, {});
+  good_ = prefix_of(model, clean, edits, "context"), bad_ = prefix_of(model, corrupt, edits);
   found.clean = logit_difference(good_.logits, tokens), found.corrupt = logit_difference(bad_.logits, tokens);
   if (found.clean == found.corrupt) {
     throw Error(Error::Kind::argument, kOp, "two texts between which the tokens' logits differ",
@@ -266,8 +269,9 @@ Effects head_effects(LanguageModel& model, const Tensor& ids, const EffectOption
   return effects;
 }
 
-Patching patching(LanguageModel& model, const Tensor& clean, const Tensor& corrupt, TokenPair tokens) {
-  experiment::Patched passes(model, clean, corrupt, tokens);
+Patching patching(LanguageModel& model, const Tensor& clean, const Tensor& corrupt, TokenPair tokens,
+                  const Edits& edits) {
+  experiment::Patched passes(model, clean, corrupt, tokens, edits);
   passes.all();
   return passes.found;
 }

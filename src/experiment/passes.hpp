@@ -72,7 +72,7 @@ std::vector<std::vector<std::int64_t>> all_heads(const LanguageModelConfig& conf
 // patching(): of each layer a pass for each position at which the texts differ there, and then one for each head.
 class Patched final : public Passes {
  public:
-  Patched(LanguageModel& model, const Tensor& clean, const Tensor& corrupt, TokenPair tokens);
+  Patched(LanguageModel& model, const Tensor& clean, const Tensor& corrupt, TokenPair tokens, const Edits& edits);
   Patching found;
 
  private:

@@ -83,7 +83,8 @@ const char* attn_effects(const std::int32_t* ids, std::size_t count, const char*
 // back. a is what the text makes likelier than the other does, by the most, and b the other way round: {"clean": 3,
 // "corrupt": -2, "a": "t", "b": "d", "stream": [[0.5, …], …], "heads": [[0.1, …], …]}, lists a layer, of tokens and of
 // heads.
-const char* attn_patching(const std::int32_t* ids, std::size_t count, const std::int32_t* other, std::size_t others);
+const char* attn_patching(const std::int32_t* ids, std::size_t count, const std::int32_t* other, std::size_t others,
+                          const char* edits);
 const char* attn_go_on(int most);
 // Each row by itself: "softmax", "naive", which is exp(s) / Σ exp(s), "sum", which is s / Σ s, or "divided", by the sum
 // of what no query sees too early, with 0 for the rest. The numbers stay there until the next call of this one.

@@ -38,8 +38,8 @@ std::string token(std::int64_t id) {
 }
 
 // The log probabilities of what follows a text.
-Tensor behind(const Tensor& text) {
-  const Tensor logits = edited_forward(model(), text, {});
+Tensor behind(const Tensor& text, const Edits& edits) {
+  const Tensor logits = edited_forward(model(), text, edits);
   return log_probabilities(logits.select(0, logits.size(0) - 1));
 }
 
@@ -123,11 +123,13 @@ const char* attn_effects(const std::int32_t* ids, std::size_t count, const char*
   return say_left();
 }
 
-const char* attn_patching(const std::int32_t* ids, std::size_t count, const std::int32_t* other, std::size_t others) {
+const char* attn_patching(const std::int32_t* ids, std::size_t count, const std::int32_t* other, std::size_t others,
+                          const char* changes) {
   end_experiment();
+  const Edits edits = edits_of(changes);
   const Tensor clean = text_of(ids, count), corrupt = text_of(other, others);
-  const TokenPair tokens = apart(behind(clean), behind(corrupt));
-  const auto passes = std::make_shared<experiment::Patched>(model(), clean, corrupt, tokens);
+  const TokenPair tokens = apart(behind(clean, edits), behind(corrupt, edits));
+  const auto passes = std::make_shared<experiment::Patched>(model(), clean, corrupt, tokens, edits);
   begun() = {passes, [passes, tokens] { return patching_json(passes->found, tokens); }};
   return say_left();
 }

@@ -95,7 +95,7 @@ class Library {
   lens(ids, edits = []) { return this.json("lens", ids, JSON.stringify(edits)); }
   effects(ids, edits = []) { return this.json("effects", ids, JSON.stringify(edits)); }
   goOn(most) { return this.json("go_on", most); }
-  patching(ids, other) { return this.json("patching", ids, other); }
+  patching(ids, other, edits = []) { return this.json("patching", ids, other, JSON.stringify(edits)); }
   // Of an encoder: how near the text that was read is to other ids, by its vectors, and without edits.
   cosine(other, first) { return this.json("cosine", other, Number(first)); }
   names(ids) { return this.json("names", ids); }

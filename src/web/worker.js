@@ -137,7 +137,7 @@ function experiment({ number, turn, experiment: kind, other, ids, edits, at, goe
   try {
     hold(opened, at);
     const { library, size } = opened, read = ids.slice(-size.context);
-    const begun = () => (kind === "patching" ? library.patching(read, library.encode(other).ids) : library[kind](read, edits));
+    const begun = () => (kind === "patching" ? library.patching(read, library.encode(other).ids, edits) : library[kind](read, edits));
     const found = goesOn ? library.goOn(Math.max(1, Math.floor(atOnce / read.length / size.weights))) : begun();
     postMessage({ number, turn, experiment: kind, found: { ...found, texts: library.decode(read).tokens } });
   } catch (error) {

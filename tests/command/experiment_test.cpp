@@ -73,6 +73,9 @@ TEST_F(Experiment, TellsTheNumbersOfHooksInTransformers) {
   const json patched = found("--patch-from " + text("other") + " " + pair);
   expect_golden(patched["stream"], "stream");
   expect_golden(patched["heads"], "heads");
+  const json beside = found("--without 2.1 --patch-from " + text("other") + " " + pair);
+  EXPECT_NE(beside["clean"], patched["clean"]);
+  EXPECT_EQ(beside["heads"][1][0], 0) << "a head that is off in both texts";
   // The same, each head of the other text giving what it gives in this one.
   json shares = json::parse(out_of("attn experiment --json --model llama --text " + text("other") + " --effects " +
                                    pair + " --by text --from " + text("ids")))["after"];

@@ -1,4 +1,5 @@
 // What must hold of experiments whatever the model: identities, and what is refused.
+#include "experiment/editor.hpp"
 #include "experiment/helpers.hpp"
 
 namespace attn::test {
@@ -89,6 +90,42 @@ TEST_P(Identities, EffectsAreThoseOfEachPassAlone) {
       }
     }
   }
+}
+
+// What goes into a layer is changed once, though passes begin there.
+TEST_P(Identities, ChangedInputsOfALayerAreChangedOnce) {
+  const Edits by_name = {scale_step(experiment::step_name(config_, Edit::Of::block, 1, "inputs"), 0.5)};
+  Edits by_layer = by_name;
+  by_layer[0].of = Edit::Of::block, by_layer[0].layer = 1, by_layer[0].step = "inputs";
+  for (const Edits& edits : {by_name, by_layer}) {
+    const Effects effects = head_effects(model_, ids_, {.tokens = TokenPair{3, 4}, .edits = edits});
+    for (const HeadAt at : {HeadAt{0, 1}, HeadAt{1, 0}}) {
+      const Tensor logits = edited_forward(model_, ids_, {edits[0], without(at)});
+      EXPECT_EQ(effects.after.at({at.layer, at.head}), logits.at({8, 3}) - logits.at({8, 4})) << at.layer;
+    }
+  }
+}
+
+TEST_P(Identities, PatchesBesideEditsAreThoseOfEachPassAlone) {
+  const Tensor other = ids_.clone();
+  other.data<Int>()[7] = 3;
+  const Edits edits = {scale({0, 1}, 0.5), skip_feed_forward(1)};
+  const Patching p = patching(model_, ids_, other, {1, 2}, edits);
+  const auto difference = [](const Tensor& logits) { return logits.at({8, 1}) - logits.at({8, 2}); };
+  EXPECT_EQ(p.clean, difference(edited_forward(model_, ids_, edits)));
+  EXPECT_EQ(p.corrupt, difference(edited_forward(model_, other, edits)));
+  Trace clean;
+  edited_forward(model_, ids_, edits, &clean);
+  for (Int l = 0; l < std::ssize(config_.layers); ++l) {
+    for (Int h = 0; h < config_.heads; ++h) {
+      Edits all = edits;
+      all.push_back(patch({l, h}, clean, config_));
+      const double share = (difference(edited_forward(model_, other, all)) - p.corrupt) / (p.clean - p.corrupt);
+      EXPECT_NEAR(p.heads.at({l, h}), share, 1e-4) << l << ' ' << h;
+    }
+  }
+  const Tensor none = patching(model_, ids_, other, {1, 2}, {without_heads_of(1)}).heads.select(0, 1);
+  for (Int h = 0; h < config_.heads; ++h) EXPECT_EQ(none.at({h}), 0) << "a head that is off in both";
 }
 
 TEST_P(Identities, MeansOfOtherTextsTakeAHeadsPlace) {

@@ -37,9 +37,10 @@ constexpr const char* kExperimentNotes =
     "are switched off. The table tells which rows are estimates. They are right for small changes, and may miss a "
     "head.\n\n"
     "--patch-from T2 puts parts of the text into a pass on T2, which has as many tokens, and tells how much of the "
-    "logit difference of the two --tokens comes back. With --other-model or --other-text the two are compared, both "
-    "with the same changes. Of two models alone losses, next tokens and heads are told together, and the figure shows "
-    "what the other adds to each token's loss; with --changes, --scores or --effects it shows heads.\n\n"
+    "logit difference of the two --tokens comes back. Changes act in both texts. With --other-model or --other-text "
+    "the two are compared, both with the same changes. Of two models alone losses, next tokens and heads are told "
+    "together, and the figure shows what the other adds to each token's loss; with --changes, --scores or --effects "
+    "it shows heads.\n\n"
     "A figure goes to the terminal, or with --output to an SVG or PNG file. docs/experiments.md explains each of "
     "these.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";
@@ -91,9 +92,6 @@ void require_used(const Verb& verb, const std::string& what) {
   if (!verb.given("--other-model") || !what.empty()) {  // two models have a figure in any case
     only_with("--output", {"--effects", "--changes", "--lens", "--patch-from", "--attribution", "--rollout", "--scores",
                            "--checkpoints"});
-  }
-  if (what == "--patch-from" && verb.given_of("What is changed").size() > 0) {
-    refuse(what, "no other change beside it", verb.given_of("What is changed").front());
   }
   if (verb.given("--by") && !verb.given("--without") && !verb.given("--keep-only") && what != "--effects") {
     refuse("--by", "--without, --keep-only or --effects beside it", "none");
@@ -232,7 +230,7 @@ Found found_by(const std::string& what, const Reading& one, const Reading* other
   }
   if (what == "--patch-from") {
     const auto pair = ids_of(one, flags.tokens, 2);
-    return patched(one, *other, {pair[0], pair[1]}, flags.heads);
+    return patched(one, edits, *other, {pair[0], pair[1]}, flags.heads);
   }
   return other ? side_by_side(one, edits, *other) : losses(one, edits, nullptr);
 }

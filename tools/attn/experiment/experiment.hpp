@@ -56,7 +56,7 @@ Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, 
 Found effects(const Reading& one, const EffectOptions& options, const Reading* other);
 Found changes(const Reading& one, const Edits& edits, const Reading* other);
 Found lens(const Reading& one, const Edits& edits);
-Found patched(const Reading& clean, const Reading& corrupt, TokenPair tokens, bool heads);
+Found patched(const Reading& clean, const Edits& edits, const Reading& corrupt, TokenPair tokens, bool heads);
 Found attributed(const Reading& one, const Edits& edits, std::int64_t a, std::optional<std::int64_t> b);
 Found rolled_out(const Reading& one, const Edits& edits);
 Found scored(const Reading& one, const Edits& edits, const Reading* other);

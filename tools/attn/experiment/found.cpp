@@ -86,8 +86,8 @@ Found lens(const Reading& one, const Edits& edits) {
   return found;
 }
 
-Found patched(const Reading& clean, const Reading& corrupt, TokenPair tokens, bool heads) {
-  const Patching p = patching(clean.lm(), clean.ids, corrupt.ids, tokens);
+Found patched(const Reading& clean, const Edits& edits, const Reading& corrupt, TokenPair tokens, bool heads) {
+  const Patching p = patching(clean.lm(), clean.ids, corrupt.ids, tokens, edits);
   Found found = titled(formatted("{} less {}, their logits: {} in the text, {} in the other", clean.token(tokens.a),
                                  clean.token(tokens.b), signed_text(p.clean), signed_text(p.corrupt)),
                        clean);

@@ -31,7 +31,6 @@ const experiments = {
 // What is asked is of the text, the weights and the changes that are there; another answer takes what was found away.
 function askExperiment(kind) {
   const other = document.getElementById("experiment-other").value, { at, edits } = live.now;
-  if (kind === "patching" && edits.length) return fill(live.found, "Patching compares two texts as the model reads them: take the changes back first.");
   fill(live.found, "Computing …");
   live.trying = { number: live.shown, turn: (live.trying?.turn ?? 0) + 1, asked: live.asked, experiment: kind, other, ids: live.ids, edits, at };
   live.worker.postMessage(live.trying);
