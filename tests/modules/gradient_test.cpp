@@ -54,18 +54,24 @@ TEST(ModuleGradients, ABiassGradientIsTheSumOfAllRows) {
   }
 }
 
+// Of cross attention: those of its parameters and of both inputs.
+template <class Forward>
+void expect_gradients(CrossAttention& cross, const Tensor& x, const Tensor& source, const Forward& forward) {
+  const Tensor g = draw(forward().shape(), 77);
+  const auto grad = cross.backward(g);
+  const auto loss = [&] { return dot(forward(), g); };
+  expect_gradient(grad.x, x, loss, kStep, kTolerance, "dx");
+  expect_gradient(grad.source, source, loss, kStep, kTolerance, "dsource");
+  for (Parameter* p : cross.parameters()) expect_gradient(p->grad, p->value, loss, kStep, kTolerance, p->name);
+}
+
 TEST(ModuleGradients, CrossAttentionFromAnotherSource) {
   for (const auto& [tq, tk] : {std::pair<std::int64_t, std::int64_t>{3, 5}, {5, 2}}) {
     Generator rng(1);
     CrossAttention cross({.d_in = 3, .d_out = 4, .num_heads = 2, .qkv_bias = true}, rng);
     const Tensor x = draw({2, tq, 3}, 1), source = draw({2, tk, 3}, 2);
     const auto forward = [&] { return cross.forward(x, source, nullptr); };
-    const Tensor g = draw(forward().shape(), 77);
-    const auto grad = cross.backward(g);
-    const auto loss = [&] { return dot(forward(), g); };
-    expect_gradient(grad.x, x, loss, kStep, kTolerance, "dx");
-    expect_gradient(grad.source, source, loss, kStep, kTolerance, "dsource");
-    for (Parameter* p : cross.parameters()) expect_gradient(p->grad, p->value, loss, kStep, kTolerance, p->name);
+    expect_gradients(cross, x, source, forward);
   }
 }
 
@@ -98,12 +104,7 @@ TEST(ModuleGradients, CrossAttentionThroughDropout) {
       rng.manual_seed(9);
       return cross.forward(x, source, nullptr);
     };
-    const Tensor g = draw(forward().shape(), 77);
-    const auto grad = cross.backward(g);
-    const auto loss = [&] { return dot(forward(), g); };
-    expect_gradient(grad.x, x, loss, kStep, kTolerance, "dx");
-    expect_gradient(grad.source, source, loss, kStep, kTolerance, "dsource");
-    for (Parameter* p : cross.parameters()) expect_gradient(p->grad, p->value, loss, kStep, kTolerance, p->name);
+    expect_gradients(cross, x, source, forward);
   }
 }
 
