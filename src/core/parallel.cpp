@@ -69,7 +69,12 @@ thread_local int teams_wanted = 0;
 template <class F>
 void on_threads(int count, F&& body) {
   if (teams_wanted > 0) {
-    if (!own_team) own_team = std::make_unique<Team>();
+    if (!own_team) {
+      // OpenMP's threads go on looking for work for some 5 ms after a call, as of a model's loading, and the team needs
+      // their cores at once. They begin anew with OpenMP's next call.
+      omp_pause_resource_all(omp_pause_soft);
+      own_team = std::make_unique<Team>();
+    }
     own_team->run(count, [&body] {
       in_team = true;
       body();
