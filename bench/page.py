@@ -92,7 +92,8 @@ PROGRAMS = {
                   "and compute at medium precision with keys and values in bfloat16. transformers computes in float32, by "
                   "PyTorch's `scaled_dot_product_attention` or by attn; attn-file, at medium precision, attn-file-high, at "
                   "high, and llama.cpp multiply the quantised weights as they are. Of runs before 2026-11-25 loading and "
-                  "memory were not kept, and Gemma 3 behind 4,096 tokens was timed without transformers. [models.md](models.md#speed) says what bounds these figures.", 4),
+                  "memory were not kept, and Gemma 3 behind 4,096 tokens was timed without transformers. "
+                  "[models.md](models.md#speed) says what bounds these figures.", 4),
     "python_overhead.py": ("Calls from Python", [],
                            "Microseconds a call beside PyTorch's `scaled_dot_product_attention`, causal, on one thread. "
                            "Small calls show what a call costs; below 1, attn is faster.", 3),
