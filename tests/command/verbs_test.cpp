@@ -339,6 +339,11 @@ TEST_F(Help, FitsTheTerminal) {
   }
 }
 
+TEST_F(Help, NamesOfModulesStandApartFromWhatTheyAre) {
+  const std::string help = out_of("attn show --help");
+  for (const char* name : {" multihead ", " gated-delta ", " latent "}) EXPECT_THAT(help, HasSubstr(name));
+}
+
 TEST_F(Help, ValuesMayFollowAnEqualsSign) {
   const std::string plain = out_of("attn explain causal --query 3");
   EXPECT_EQ(out_of("attn explain --query=+3 causal"), plain);

@@ -39,7 +39,7 @@ constexpr std::array kUses{Use{"--d-out", &ModuleUses::weights},
 std::string summaries() {
   std::string text;
   for (const ModuleKind& kind : module_kinds()) {
-    text.append(text.empty() ? "" : "\n").append(formatted("{:<11}{}", kind.name, kind.summary));
+    text.append(text.empty() ? "" : "\n").append(formatted("{:<12}{}", kind.name, kind.summary));
   }
   return text;
 }
