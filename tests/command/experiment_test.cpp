@@ -209,6 +209,10 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   refused("--without 3.1", "2 layers of 4 heads");
   refused("--without 1.0", "a head of layer 1, from 1.1 to 1.4");
   refused("--without 1.1 --without 1.2", "twice");
+  for (const char* flag : {"--without", "--keep-only", "--skip"}) {
+    refused(flag + std::string(" ''"), "2 layers of 4 heads");
+    refused(flag + std::string(" 1.1,"), flag + std::string("] expected"));
+  }
   refused("--step model.layers.0.self_atn.context=2", "did you mean model.layers.0.self_attn.context?");
   refused("--scale 1.1=x", "a finite factor");
   refused("--weights 1.1=first", "uniform, previous or none");

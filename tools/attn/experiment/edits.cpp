@@ -108,14 +108,14 @@ void add_edit_flags(Verb& verb, EditFlags& flags) {
 Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_t tokens, const Contexts& contexts) {
   Edits edits;
   const By by = by_named(flags.by);
-  if (!flags.without.empty()) {
-    for (const std::string& part : split(flags.without, ',')) {
+  if (flags.without) {
+    for (const std::string& part : split(*flags.without, ',')) {
       edits.push_back(switched_off(place_of(part, "--without", c, false), by, contexts));
     }
   }
-  if (!flags.keep_only.empty()) {
+  if (flags.keep_only) {
     std::vector<HeadAt> kept;
-    for (const std::string& part : split(flags.keep_only, ',')) {
+    for (const std::string& part : split(*flags.keep_only, ',')) {
       const Place at = place_of(part, "--keep-only", c, true);
       kept.push_back({at.layer, *at.head});
     }
@@ -131,7 +131,7 @@ Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_
   for (std::int64_t l = 0; flags.hide > 0 && l < std::ssize(c.layers); ++l) {
     edits.push_back(hide(l, flags.hide - 1, c));
   }
-  if (!flags.skip.empty()) add_skips(edits, flags.skip, c);
+  if (flags.skip) add_skips(edits, *flags.skip, c);
   for (const std::string& text : flags.steps) {
     const auto [name, factor] = sides(text, "--step", "h.0.attn.context=0.5");
     edits.push_back(scale_step(std::string(name), factor_of(factor, "--step")));

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@
 namespace attn::tool {
 
 struct EditFlags {
-  std::string without, keep_only, by = "zero", from, skip;
+  std::optional<std::string> without, keep_only, skip;
+  std::string by = "zero", from;
   std::vector<std::string> scales, weights, steps, mean_of, mean_of_files;
   std::int64_t hide = 0;
 };
