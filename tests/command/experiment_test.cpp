@@ -88,6 +88,27 @@ TEST_F(Experiment, TellsTheNumbersOfHooksInTransformers) {
   expect_golden(found("--rollout")["rollout"][1], "rollout");
 }
 
+// One head of a step, and arrays in a step's place: zeros are the head switched off, and its weights its own.
+TEST_F(Experiment, StepsBecomeArrays) {
+  const auto loss = [&](const std::string& flags) { return found(flags)["loss_changed"].get<double>(); };
+  const std::string step = " --step model.layers.1.self_attn.";
+  io::save_npy(path("zero.npy"), Tensor::zeros({1}, DType::f64));
+  EXPECT_EQ(loss(step + "context:3=zero.npy"), loss("--without 2.3"));
+  EXPECT_EQ(loss(step + "context:3=0"), loss("--without 2.3"));
+  EXPECT_EQ(loss(step + "context=zero.npy"), loss("--without 2"));
+  EXPECT_NE(loss(step + "context:3=0.5"), loss("--without 2.3"));
+  Tensor previous = Tensor::zeros({9, 9});
+  for (std::int64_t i = 0; i < 9; ++i) previous.set({i, std::max<std::int64_t>(i - 1, 0)}, 1);
+  io::save_npy(path("previous.npy"), previous);
+  EXPECT_EQ(loss(step + "weights:3=previous.npy"), loss("--weights 2.3=previous"));
+  refused(line(step + "weights:3=nowhere.npy"), 3, {"nowhere.npy"});
+  for (const char* head : {"0", "5", "x", ""}) {
+    refused(line(step + "weights:" + head + "=0"), 2, {"a head from 1 to 4 behind the name's colon"});
+  }
+  io::save_npy(path("previous.npy"), Tensor::zeros({9, 8}));
+  refused(line(step + "weights:3=previous.npy"), 3, {"(1, 9, 9)", "(9, 8)"});
+}
+
 // Of an encoder, whose tokens have no chances, what its heads give.
 TEST_F(Experiment, TakesAnEncoder) {
   std::filesystem::copy(kTests / "lm/data/bert", path("bert"));

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "attn/io.hpp"
 #include "experiment/experiment.hpp"
 
 namespace attn::tool {
@@ -39,9 +40,9 @@ std::pair<std::string_view, std::string_view> sides(std::string_view text, const
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
-double factor_of(std::string_view text, const char* flag) {
+double factor_of(std::string_view text, const char* flag, const char* expected = "a finite factor behind =") {
   const auto value = number_in<double>(text);
-  if (!value || !std::isfinite(*value)) refuse(flag, "a finite factor behind =", text);
+  if (!value || !std::isfinite(*value)) refuse(flag, expected, text);
   return *value;
 }
 
@@ -67,6 +68,24 @@ void add_skips(Edits& edits, const std::string& text, const LanguageModelConfig&
     if (at.head) refuse("--skip", "layers, without heads", part);
     edits.push_back(attention ? skip_attention(at.layer) : mlp ? skip_feed_forward(at.layer) : skip_layer(at.layer));
   }
+}
+
+// "h.0.attn.context=0.5", "h.0.attn.weights:2=w.npy", of its head 2
+Edit step_changed(const std::string& text, const LanguageModelConfig& c) {
+  const auto [step, value] = sides(text, "--step", "h.0.attn.context=0.5");
+  const std::string_view name = step.substr(0, step.find(':'));
+  std::optional<std::int64_t> head;
+  if (name.size() < step.size()) {
+    const auto number = number_in<std::int64_t>(step.substr(name.size() + 1));
+    const std::int64_t heads = c.most_heads();
+    if (!number || *number < 1 || *number > heads) {
+      refuse("--step", formatted("a head from 1 to {} behind the name's colon", heads), step);
+    }
+    head = *number - 1;
+  }
+  if (!value.ends_with(".npy"))
+    return scale_step(std::string(name), factor_of(value, "--step", "a finite factor or an .npy file behind ="), head);
+  return replace_step(std::string(name), io::load_tensor(value).to(DType::f32), head);
 }
 
 Edit switched_off(const Place& at, By by, const Contexts& contexts) {
@@ -102,7 +121,9 @@ void add_edit_flags(Verb& verb, EditFlags& flags) {
   verb.add_option("--hide N", flags.hide, "No head sees this token, counted from 1.").default_is("none").at_least(1);
   verb.add_option("--skip LAYER,…", flags.skip,
                   "Skip these layers, or their attention (3:attention) or feed-forward (3:mlp).");
-  verb.add_option("--step NAME=X…", flags.steps, "Multiply a step, by its name in a trace: h.0.attn.context=0.5.");
+  verb.add_option("--step NAME=X…", flags.steps,
+                  "Multiply a step, by its name in a trace, h.0.attn.context=0.5, or one head of it, "
+                  "h.0.attn.weights:2=0.5. Or put an array in its place: h.0.attn.context=z.npy.");
 }
 
 Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_t tokens, const Contexts& contexts) {
@@ -132,10 +153,7 @@ Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_
     edits.push_back(hide(l, flags.hide - 1, c));
   }
   if (flags.skip) add_skips(edits, *flags.skip, c);
-  for (const std::string& text : flags.steps) {
-    const auto [name, factor] = sides(text, "--step", "h.0.attn.context=0.5");
-    edits.push_back(scale_step(std::string(name), factor_of(factor, "--step")));
-  }
+  for (const std::string& text : flags.steps) edits.push_back(step_changed(text, c));
   return edits;
 }
 
