@@ -200,7 +200,8 @@ class Experiment:
             exact: how many heads are switched off, where not all are: those of the largest estimates, by the gradient of
                 one pass (attribution patching, Nanda 2023). "after" is NaN for the others, and there are "estimates"
                 (layers, heads) of all, which are right for small changes, and "error", the mean of |estimates - after|
-                over the heads that have both.
+                over the heads that have both. In a model of many layers all heads take many passes, 140 for SmolLM2's
+                270, and exact=8 fewer than 12.
 
         Raises:
             ValueError: estimates beside other changes, whose derivatives are unknown, or of a model that has layers with a

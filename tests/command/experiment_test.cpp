@@ -109,6 +109,22 @@ TEST_F(Experiment, StepsBecomeArrays) {
   refused(line(step + "weights:3=previous.npy"), 3, {"(1, 9, 9)", "(9, 8)"});
 }
 
+// All heads of a deep model take long, and a line that is no part of the output says how a first look does not.
+TEST_F(Experiment, ManyPassesAreAnnounced) {
+  std::ofstream(path("t.txt")) << std::string(200, 'a');
+  out_of(
+      "attn train --text t.txt --layers 6 --heads 6 --width 12 --context 8 --batch 2 --steps 1 --out deep.safetensors");
+  const std::string deep = "attn experiment --model deep.safetensors --text aba --effects --json";
+  const Ran all = run(deep);
+  EXPECT_EQ(
+      all.err,
+      "attn experiment: all heads take about 22 passes; --exact 8 takes fewer than 12, and estimates the others\n");
+  EXPECT_EQ(json::parse(all.out)["after"].size(), 6u);
+  for (const char* flags : {" --exact 8", " --without 1", " --other-text abb"})
+    EXPECT_EQ(run(deep + flags).err, "") << flags;
+  EXPECT_EQ(run(line("--effects")).err, "");
+}
+
 // Of an encoder, whose tokens have no chances, what its heads give.
 TEST_F(Experiment, TakesAnEncoder) {
   std::filesystem::copy(kTests / "lm/data/bert", path("bert"));

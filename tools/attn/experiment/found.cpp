@@ -1,8 +1,11 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "attn/error.hpp"
+#include "common/terminal.hpp"
 #include "experiment/tell.hpp"
 
 namespace attn::tool {
@@ -43,9 +46,33 @@ void tell_effects(Found& found, const Reading& one, const Effects& effects, cons
   found.json["estimate_error"] = json_number(effects.error);
 }
 
+// The passes through the whole model to which those of every head, each from its layer on, add up.
+double passes_for_all_heads(const LanguageModelConfig& c) {
+  const auto layers = std::ssize(c.layers);
+  double passes = 1;
+  for (Int l = 0; l < layers; ++l) {
+    passes += static_cast<double>(c.heads_of(l)) * static_cast<double>(layers - l) / static_cast<double>(layers);
+  }
+  return passes;
+}
+
+// Who waits for many passes may not know that few give a first answer.
+void tell_of_estimates(const LanguageModelConfig& c, const EffectOptions& options) {
+  constexpr double kMany = 20;
+  const double passes = passes_for_all_heads(c);
+  const bool softmax = std::ranges::all_of(c.layers, [](const auto& layer) { return layer.mixer == Mixer::softmax; });
+  const bool estimable = softmax && !c.latent && options.edits.empty();
+  if (options.exact || !estimable || passes < kMany) return;
+  write_stderr(fitted(formatted("attn experiment: all heads take about {:.0f} passes; --exact 8 takes fewer than 12, "
+                                "and estimates the others\n",
+                                passes),
+                      STDERR_FILENO));
+}
+
 }  // namespace
 
 Found effects(const Reading& one, const EffectOptions& options, const Reading* other) {
+  if (!other) tell_of_estimates(one.lm().config(), options);
   const Effects first = head_effects(one.lm(), one.ids, options);
   const char* measure = options.tokens ? "logit difference" : "loss";
   Found found = titled(
