@@ -301,13 +301,18 @@ def experiment(model: Any, text: str | Sequence[int], tokenizer: Any = None) -> 
         model: an attn.LanguageModel with weights in float32, or an attn.Encoder; a path of one
             of these, read in float32; or a Hugging Face model in memory, of a family that attn reads.
         text: a text, or its ids.
-        tokenizer: a Hugging Face tokenizer; the path's own unless given.
+        tokenizer: a Hugging Face tokenizer; the path's own unless given. A text for a model in memory needs one,
+            unless its tokens are bytes.
 
     Raises:
         OSError: a file that cannot be read.
         ValueError: a family that is not supported, or a text that the model does not take.
         TypeError: what is no model.
     """
+    in_memory = hasattr(model, "save_pretrained")
+    if isinstance(text, str) and tokenizer is None and in_memory and model.config.vocab_size != 256:  # else it is bytes
+        how = "attn.experiment(model, text, tokenizer)"
+        refuse("experiment", "a tokenizer beside a Hugging Face model and a text", "none", how)
     subject = _subject(model)
     ids = _encode(subject, tokenizer, text, True)
     return Experiment(subject, ids, tokenizer, [], text if isinstance(text, str) else None)

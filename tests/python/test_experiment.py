@@ -307,6 +307,7 @@ def test_what_is_refused(model):
         (lambda: e.step("model.layers.0.self_atn.context", 0.5).loss(), "did you mean model.layers.0.self_attn.context"),
         (lambda: e.skip(0, "norm"), "attention"),
         (lambda: e.effects(exact=-1), "0 or more"),
+        (lambda: attn.experiment(model, "a text"), r"a tokenizer beside .* found none; attn.experiment\(model, text, tokenizer\)"),
         (lambda: e.without((0, 0)).scale((1, 1), 2).effects(exact=1), "head 0 of layer 0.* switched off and 1 more"),
     ):
         with pytest.raises(ValueError, match=says):
