@@ -85,6 +85,16 @@ TEST_F(Experiment, TellsTheNumbersOfHooksInTransformers) {
   }
   expect_golden(shares, "heads");
   expect_golden(found("--attribution " + pair)["heads"], "parts");
+  // Of these two tokens alone: their logits' difference is what the parts add up to, as the model is and as changed.
+  const json two = found("--next --without 2.3 " + pair);
+  EXPECT_EQ(two["next"].size(), 2u);
+  EXPECT_EQ(two["next"][1]["id"], 11);
+  const auto logit = [&](const std::string& flags) { return found(flags + pair)["logit"].get<double>(); };
+  EXPECT_NEAR(two["logit_difference"].get<double>(), logit("--attribution "), 1e-5);
+  EXPECT_NEAR(two["logit_difference_changed"].get<double>(), logit("--attribution --without 2.3 "), 1e-5);
+  EXPECT_GT(std::fabs(two["logit_difference"].get<double>() - two["logit_difference_changed"].get<double>()), 1e-3);
+  EXPECT_FALSE(found("--next --tokens A").contains("logit_difference"));
+  EXPECT_FALSE(found("--next " + pair).contains("logit_difference_changed"));
   expect_golden(found("--rollout")["rollout"][1], "rollout");
 }
 
@@ -214,11 +224,11 @@ TEST_F(Experiment, ARunInAFolderKeepsItsModelsThere) {
 
 TEST_F(Experiment, PrintsEightyColumnsAndDraws) {
   for (const char* flags :
-       {"", "--without 1.1", "--next --keep-only 1.1,2.2", "--effects", "--lens --skip 1:mlp", "--attribution --hide 1",
-        "--rollout --scale 1.1=0.5", "--scores --weights 1.2=previous", "--changes --skip 1:attention",
-        "--step model.layers.0.self_attn.context=2", "--effects --other-model llama", "--effects --exact 2",
-        "--effects --exact 0", "--next --other-text AB", "--other-model llama", "--scores --other-model llama",
-        "--changes --other-model llama"}) {
+       {"", "--without 1.1", "--next --keep-only 1.1,2.2", "--next --hide 1 --tokens A B", "--effects",
+        "--lens --skip 1:mlp", "--attribution --hide 1", "--rollout --scale 1.1=0.5", "--scores --weights 1.2=previous",
+        "--changes --skip 1:attention", "--step model.layers.0.self_attn.context=2", "--effects --other-model llama",
+        "--effects --exact 2", "--effects --exact 0", "--next --other-text AB", "--other-model llama",
+        "--scores --other-model llama", "--changes --other-model llama"}) {
     SCOPED_TRACE(flags);
     std::istringstream lines(out_of(line(flags)));
     for (std::string row; std::getline(lines, row);) {
@@ -268,6 +278,8 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   refused("--without 1.1 --from ABCDEFGHI", "--by text beside it");
   refused("--without 1.1 --by text --from AB", "a text of 9 tokens; found 2");
   refused("--tokens A B", "--patch-from");
+  refused("--next --tokens A B C", "one or two tokens");
+  refused("--next --count 2 --tokens A B", "it without --tokens");
   refused("--attribution --tokens AB", "one token each");
   refused("--patch-from AB --tokens A B", "as many tokens", 3);
   refused("--patch-from " + text("other") + " --tokens A", "two tokens");

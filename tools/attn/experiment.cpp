@@ -79,13 +79,14 @@ void require_used(const Verb& verb, const std::string& what) {
   only_with("--count", {"--next"});
   only_with("--heads", {"--patch-from"});
   only_with("--exact", {"--effects"});
-  only_with("--tokens", {"--patch-from", "--attribution", "--effects"});
+  only_with("--tokens", {"--next", "--patch-from", "--attribution", "--effects"});
   only_with("--other-model", {"", "--next", "--effects", "--changes", "--scores"});
   for (const char* flag : {"--mean-of", "--mean-of-file", "--from"}) {
     if (verb.given(flag) && verb.given("--other-model")) {
       refuse(flag, "one model, whose heads give this", "--other-model beside it");
     }
   }
+  if (verb.given("--count") && verb.given("--tokens")) refuse("--count", "it without --tokens", "both");
   if (what == "--checkpoints" && verb.given("--colours")) {
     refuse("--colours", "it only with figures of cells", what);
   }
@@ -205,7 +206,10 @@ Found found_by(const std::string& what, const Reading& one, const Reading* other
     refuse("--model", "a language model; an encoder only with --rollout or --changes", "an encoder");
   }
   if (what == "--rollout") return rolled_out(one, edits);
-  if (what == "--next") return next_tokens(one, edits, other, flags.count);
+  if (what == "--next") {
+    const auto tokens = flags.tokens.empty() ? std::vector<std::int64_t>{} : ids_of(one, flags.tokens, 1);
+    return next_tokens(one, edits, other, flags.count, tokens);
+  }
   if (what == "--lens") return lens(one, edits);
   if (what == "--scores") return scored(one, edits, other);
   if (what == "--checkpoints") return over_checkpoints(one, edits, flags.model);
@@ -316,7 +320,7 @@ void define_experiment(Verb& verb, int&) {
                 "beside MODEL.");
   verb.add_option("--patch-from TEXT", flags->patch_from, "Patch parts of the text into a pass on this one.");
   verb.add_flag("--heads", flags->heads, "Draw heads, not layers and tokens, with --patch-from.");
-  verb.add_option("--tokens TOKEN…", flags->tokens, "The tokens whose logits are compared, two of them, or one.");
+  verb.add_option("--tokens TOKEN…", flags->tokens, "The tokens whose chances or logits are told, one or two of them.");
   const Option& other =
       verb.add_option("--other-model MODEL", flags->other_model, "Compare with this model.").not_beside(exact);
   verb.add_option("--other-text TEXT", flags->other_text, "Compare with this text, with --next or --effects.")

@@ -66,13 +66,18 @@ std::vector<Int> likeliest(const Tensor& logs, Int count) {
   return order;
 }
 
-// `chances`: log probabilities.
-void tell_next(Found& found, const Reading& one, const Pair& chances, Int count) {
-  const bool two = chances.after.defined();
+// The likeliest of both.
+std::vector<Int> likeliest(const Pair& chances, Int count) {
   std::vector<Int> ids = likeliest(chances.before, count);
-  for (const Int id : two ? likeliest(chances.after, count) : std::vector<Int>{}) {
+  for (const Int id : chances.after.defined() ? likeliest(chances.after, count) : std::vector<Int>{}) {
     if (std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
   }
+  return ids;
+}
+
+// `chances`: log probabilities.
+void tell_next(Found& found, const Reading& one, const Pair& chances, const std::vector<Int>& ids) {
+  const bool two = chances.after.defined();
   Table table{{"token", "id", chances.first}};
   if (two) table.front().emplace_back(chances.second);
   for (const Int id : ids) {
@@ -84,6 +89,21 @@ void tell_next(Found& found, const Reading& one, const Pair& chances, Int count)
     found.json["next"].push_back(entry);
   }
   tell(found, table, two ? "<>>>" : "<>>");
+}
+
+// Chances are as far apart as logits, in logarithms.
+void tell_logit_difference(Found& found, const Reading& one, const Pair& chances, TokenPair of) {
+  const auto less = [&](const Tensor& logs) { return logs.at({of.a}) - logs.at({of.b}); };
+  const bool two = chances.after.defined();
+  const double before = less(chances.before), after = two ? less(chances.after) : 0;
+  Table table{{"logits", chances.first}, {one.token(of.a) + " less " + one.token(of.b), signed_text(before)}};
+  found.json["logit_difference"] = json_number(before);
+  if (two) {
+    table[0].emplace_back(chances.second), table[1].push_back(signed_text(after));
+    found.json["logit_difference_changed"] = json_number(after);
+  }
+  found.lines.emplace_back();
+  tell(found, table, two ? "<>>" : "<>");
 }
 
 // The three scores of the heads that differ most.
@@ -119,9 +139,12 @@ Found losses(const Reading& one, const Edits& edits, const Reading* other) {
   return found;
 }
 
-Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, Int count) {
+Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, Int count,
+                  const std::vector<Int>& tokens) {
   Found found = titled("Chances of the next token", one);
-  tell_next(found, one, of_each(logits_of(one, edits, other), last_chances), count);
+  const Pair chances = of_each(logits_of(one, edits, other), last_chances);
+  tell_next(found, one, chances, tokens.empty() ? likeliest(chances, count) : tokens);
+  if (tokens.size() == 2) tell_logit_difference(found, one, chances, {tokens[0], tokens[1]});
   return found;
 }
 
@@ -141,7 +164,8 @@ Found side_by_side(const Reading& one, const Edits& edits, const Reading& other)
   Found found = titled(kTwoLosses, one);
   tell_losses(found, one, {both.losses, both.other_losses, "the first", "the other"});
   found.lines.insert(found.lines.end(), {"", "Chances of the next token"});
-  tell_next(found, one, {both.next, both.other_next, "the first", "the other"}, next);
+  const Pair chances{both.next, both.other_next, "the first", "the other"};
+  tell_next(found, one, chances, likeliest(chances, next));
   found.lines.emplace_back();
   if (both.heads.defined()) {
     found.lines.emplace_back("How much each head gives otherwise: |z' - z| / |z|");

@@ -54,7 +54,9 @@ struct Found {
 // Each of these compares a pass with `edits` with one without, where there are edits, or `one` with `other`, where that
 // is not null.
 Found losses(const Reading& one, const Edits& edits, const Reading* other);
-Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, std::int64_t count);
+// Of the `count` likeliest, or of `tokens`; of two also the difference of their logits.
+Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, std::int64_t count,
+                  const std::vector<std::int64_t>& tokens);
 Found effects(const Reading& one, const EffectOptions& options, const Reading* other);
 Found changes(const Reading& one, const Edits& edits, const Reading* other);
 Found lens(const Reading& one, const Edits& edits);
