@@ -29,8 +29,7 @@ async function joined(shards, index) {
     data.push(shard.slice(from));
     end += shard.size - from;
   }
-  const header = new TextEncoder().encode(JSON.stringify(all));
-  return new File([BigUint64Array.of(BigInt(header.length)), header, ...data], `${wanted.size} shards`);
+  return new File([beginning(all), ...data], `${wanted.size} shards`);
 }
 const inShards = (shards, index) => joined(shards, index).catch((error) => { throw error instanceof LibraryError ? error : new LibraryError(`[page] expected the shards of a model and their index; found ${error.message}`); });
 
@@ -110,8 +109,7 @@ function work() {
 }
 
 async function start({ engine, model, kept, keptInBytes }) {
-  const stream = new Blob([engine]).stream().pipeThrough(new DecompressionStream("gzip"));
-  code = await WebAssembly.compile(await new Response(stream).arrayBuffer());
+  code = await compiled(engine);
   if (model.inBytes) model.weights = widened(model.weights);
   opened = openModel(model);
   if (kept.length) Object.assign(opened, { weights: model.weights, kept, keptInBytes });
@@ -134,23 +132,22 @@ function postNames({ number, names }) {
 // One of the experiments of attn experiment, on the ids that were read; in patching `other` is the second text. Of many
 // passes a tenth of a second's are run at a time: the page asks for more, or for something else, which is not kept waiting.
 function experiment({ number, turn, experiment: kind, other, ids, edits, at, goesOn }) {
-  try {
-    hold(opened, at);
-    const { library, size } = opened, read = ids.slice(-size.context);
-    const begun = () => (kind === "patching" ? library.patching(read, library.encode(other).ids, edits) : library[kind](read, edits));
-    const found = goesOn ? library.goOn(Math.max(1, Math.floor(atOnce / read.length / size.weights))) : begun();
-    postMessage({ number, turn, experiment: kind, found: { ...found, texts: library.decode(read).tokens } });
-  } catch (error) {
-    postMessage({ number, turn, experiment: kind, error: error.message });
-  }
+  hold(opened, at);
+  const { library, size } = opened, read = ids.slice(-size.context);
+  const begun = () => (kind === "patching" ? library.patching(read, library.encode(other).ids, edits) : library[kind](read, edits));
+  const found = goesOn ? library.goOn(Math.max(1, Math.floor(atOnce / read.length / size.weights))) : begun();
+  postMessage({ number, turn, experiment: kind, found: { ...found, texts: library.decode(read).tokens } });
 }
+const postSpace = ({ number, space }) => postMessage({ number, at: space, space: opened.library.space(space) });
 
-onmessage = ({ data }) => {
-  if (data.engine) { start(data).catch((error) => postMessage({ failed: error.message })); return; }
-  if (data.files) { openOwn(data).catch((error) => postMessage({ number: data.number, error: error.message })); return; }
-  if (data.space !== undefined) { postMessage({ number: data.number, at: data.space, space: opened.library.space(data.space) }); return; }
-  if (data.names) { postNames(data); return; }
-  if (data.experiment) { experiment(data); return; }
+// What a page asks beside a text, by the field that only this message has. What fails is told with what was asked.
+const jobs = { engine: start, files: openOwn, space: postSpace, names: postNames, experiment };
+onmessage = async ({ data }) => {
+  const job = Object.keys(jobs).find((name) => data[name] !== undefined), { number, turn } = data;
+  if (job) {
+    try { await jobs[job](data); } catch (error) { postMessage({ number, turn, experiment: data.experiment, [data.engine ? "failed" : "error"]: error.message }); }
+    return;
+  }
   if (!waiting) setTimeout(work);  // behind the messages that are there already
   waiting = data;
 };

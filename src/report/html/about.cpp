@@ -45,7 +45,6 @@ void write_config(Json& json, const ModuleConfig& c) {
   json.name("num_heads").number(c.num_heads).name("qkv_bias").boolean(c.qkv_bias).name("causal").boolean(c.causal);
   json.name("scale");
   c.scale ? json.number(*c.scale) : json.null();
-  json.name("layer_order").text(c.layer_order == LayerOrder::kqv ? "kqv" : "qkv");
   const auto other = [&](const char* name, std::int64_t value) {
     if (value != 0) json.name(name).number(value);
   };

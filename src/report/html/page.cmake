@@ -2,7 +2,7 @@
 # Content-Security-Policy lets exactly this script and this style in.
 set(folder ${CMAKE_CURRENT_LIST_DIR}/page)
 # Lower parts first: what data, drawing and selection are made of, then the panels, then the start.
-set(scripts data colour state matrix export parameters arithmetic latent header overview flow stage lines heads space checks snippets main)
+set(scripts data elements colour state matrix export parameters arithmetic latent header overview flow stage lines heads space checks snippets main)
 list(TRANSFORM scripts PREPEND ${folder}/)
 list(TRANSFORM scripts APPEND .js)
 # A page that computes has eight more, and beside it the library and its worker (src/web).

@@ -19,6 +19,7 @@
 #include "report/html/layer.hpp"
 #include "report/html/page.hpp"
 #include "report/html/scores.hpp"
+#include "report/html/snippets.hpp"
 
 namespace attn {
 namespace {
@@ -152,7 +153,7 @@ struct ReportWriter::State {
   Words words;
   Plan plan;
   Health health;
-  std::string heatmap;
+  std::string heatmap, code;
   std::vector<std::string> blocks;  // JSON
   std::vector<std::int64_t> heads;
   std::vector<std::vector<HeadKinds>> kinds;
@@ -201,6 +202,7 @@ void ReportWriter::State::add(const Block& block, std::optional<std::int64_t> nu
     plan = plan_for(block, layers);
     require_live(block);
     heatmap = without_scripts(block, words);
+    code = snippets(block, options);
   }
   if (found[1] != shape[1] || found[2] != shape[2]) {  // layers may differ in their heads
     throw Error(Error::Kind::shape, "report", "layers of one shape " + shape.str(), found.str() + " in " + block.label);
@@ -254,7 +256,7 @@ std::string ReportWriter::State::data() const {
   write_about(json, batch, words, health.checks(), options);
   json.name("repeated").number(static_cast<std::int64_t>(options.repeated_ids.size())).name("named").number(kNamed);
   write_parameters(json, options.parameters, options.live.has_value());
-  json.name("exact").boolean(plan.exact).name("blocks").array();
+  json.name("snippets").json(code).name("exact").boolean(plan.exact).name("blocks").array();
   for (const std::string& block : blocks) json.json(block);
   return json.end().end().str();
 }

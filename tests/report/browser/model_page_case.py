@@ -77,6 +77,8 @@ class ModelPage(ReportTest):
         page.run("select({ block: 1 })")
         order = page.run("['context', 'gates', 'gated', 'merged', 'output'].map((name) => document.querySelector(`[data-step='${name}']`).getBoundingClientRect().left)")
         self.assertEqual(order, sorted(order))
+        page.run("select({ step: 'gates' })")
+        self.assertRegex(page.text(".arithmetic"), r"(?s)^gates\(.*made of the same inputs")
         self.assertIn("checks of these numbers hold", page.run("document.querySelector('.verdict').textContent"))
 
     def strongest(self, kinds, layers):

@@ -6,12 +6,12 @@ function checkpointField() {
   live.losses = [];
   const last = live.steps.length, input = element("input", { id: "live-step", type: "range", min: 0, max: last, step: 1, value: last, "aria-label": "Weights of the run at",
     oninput: () => ask({ at: Number(input.value) === last ? undefined : Number(input.value) }, "moved") });
-  return element("div", { class: "controls", id: "live-checkpoints" }, element("label", { class: "field" }, "weights at ", input), element("output", { id: "live-at", for: "live-step" }), element("span", { id: "live-losses", role: "img" }));
+  return element("div", { class: "controls", id: "live-checkpoints" }, field("weights at ", input), element("output", { id: "live-at", for: "live-step" }), element("span", { id: "live-losses", role: "img" }));
 }
 
 // Losses of the text by all steps that were looked at, as a line; the slider shows which one is there.
 function showStep() {
-  const { at, text, edits } = live.now, input = document.getElementById("live-step"), last = live.steps?.length;
+  const { at, text, edits } = live.now, input = byId("live-step"), last = live.steps?.length;
   if (!last) return;
   input.value = at ?? last;
   input.setAttribute("aria-valuetext", stepName(at));
@@ -19,8 +19,8 @@ function showStep() {
   if (live.lossesOf !== of) live.losses = [];
   live.lossesOf = of;
   if (live.next && live.next.loss !== "nan") live.losses[at ?? last] = Number(live.next.loss);
-  document.getElementById("live-at").textContent = `${stepName(at)}${live.keptInBytes && at !== undefined ? ", in 8 bits" : ""}`;
-  const known = Object.entries(live.losses), most = Math.max(...known.map(([, loss]) => loss)), host = document.getElementById("live-losses");
+  byId("live-at").textContent = `${stepName(at)}${live.keptInBytes && at !== undefined ? ", in 8 bits" : ""}`;
+  const known = Object.entries(live.losses), most = Math.max(...known.map(([, loss]) => loss)), host = byId("live-losses");
   const place = ([n, loss]) => `${4 + (112 * n) / last},${36 - (30 * loss) / most}`;
   host.setAttribute("aria-label", known.map(([n, loss]) => `loss ${format(loss)} at ${stepName(Number(n) === last ? undefined : Number(n))}`).join(", "));
   fill(host, known.length > 1 && element("svg", { width: 120, height: 40, "aria-hidden": "true" }, element("polyline", { points: known.map(place).join(" "), fill: "none", stroke: "currentColor", "stroke-width": 1.5 }),
@@ -38,5 +38,4 @@ function showNames({ named: least, layers, count }) {
   Object.assign(report, { repeated: count, named: least });
   redraw();
   select({});
-  markHeads();
 }

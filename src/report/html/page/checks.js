@@ -6,6 +6,6 @@ function checksPanel(host) {
     element("li", { class: check.holds ? "holds" : "fails", "data-check": check.name, "data-value": String(check.value), "data-bound": String(check.bound) },
       element("span", { class: "sign", "aria-hidden": "true" }, check.holds ? "✓" : "✗"),
       element("strong", {}, check.holds ? check.name : `${check.name}: does not hold`), element("span", { class: "quiet" }, check.told.replaceAll("-", "\u2011"))));
-  fill(host, element("p", { class: "lead" }, "The library has looked for what can be wrong with attention weights."),
+  fill(host, lead("The library has looked for what can be wrong with attention weights."),
     element("ul", { class: "health", "aria-label": "Checks" }, list));
 }

@@ -8,7 +8,7 @@ const puor = stopsOf("2d004b5326878073acb1aad1d8daebf7f7f6fee0b6fcb761e08214b257
 const notANumber = [204, 51, 68];
 
 function between(stops, share) {
-  const at = Math.min(Math.max(share, 0), 1) * (stops.length - 1), below = Math.min(Math.floor(at), stops.length - 2);
+  const at = clamped(share) * (stops.length - 1), below = Math.min(Math.floor(at), stops.length - 2);
   return stops[below].map((c, i) => Math.round(c + (stops[below + 1][i] - c) * (at - below)));
 }
 

@@ -53,9 +53,13 @@ class Step {
     const hidden = this.pairs ? this.block.masked(head) : undefined;
     // A masked key that has a weight all the same is not hidden.
     const masked = hidden && this.kind === "weights" ? hidden.map((yes, at) => (yes && values[at] === 0 ? 1 : 0)) : hidden;
-    return { rows: this.rows, columns: this.columns, values, masked };
+    const changed = this.before && changedFrom(this.before.subarray(head * size, (head + 1) * size), values);
+    return { rows: this.rows, columns: this.columns, values, masked, changed };
   }
 }
+
+// 1 where a number is no longer what it was.
+const changedFrom = (before, values) => Uint8Array.from(values, (x, i) => (Object.is(x, before[i]) ? 0 : 1));
 
 // ---- weights of long inputs: a map of the largest of each f × f cells, and each row's largest exactly ----
 function pool(step) {
@@ -146,6 +150,9 @@ function parameter(name) {
   return stored?.f32 && held(parameterCache, name, () => ({ shape: stored.shape, values: floatsOf(stored.f32) }));
 }
 
+// Within two ends, a share as it stands.
+const clamped = (x, low = 0, high = 1) => Math.min(Math.max(x, low), high);
+
 // ---- text ----------------------------------------------------------------------------
 function numbers(count) { return Array.from({ length: count }, (_, i) => String(i + 1)); }
 
@@ -180,26 +187,3 @@ function word(token, most = 14) {
   const characters = Array.from(shown);
   return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : characters.join("");
 }
-
-// ---- elements ------------------------------------------------------------------------
-// element("td", { class: "n", onclick: f }, "text", child…): texts are text, never markup.
-function element(tag, attributes = {}, ...children) {
-  const svg = element.svgTags.has(tag);
-  const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === undefined || value === null || value === false) continue;
-    if (name === "style") Object.assign(made.style, value);
-    else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else made.setAttribute(name, value === true ? "" : value);
-  }
-  made.append(...children.flat().filter((child) => child !== undefined && child !== null && child !== false));
-  return made;
-}
-element.svgTags = new Set(["svg", "g", "line", "path", "circle", "rect", "text", "polyline", "title", "image", "defs",
-                           "marker", "polygon"]);
-// A list to choose from, of [value, text].
-const choice = (attributes, options, chosen) => element("select", attributes, options.map(([value, text]) => element("option", { value, selected: value === chosen }, text)));
-const table = (attributes, caption, head, rows) => element("table", attributes, caption, element("thead", {}, element("tr", {}, head)), element("tbody", {}, rows));
-function fill(host, ...children) { host.replaceChildren(...children.flat().filter(Boolean)); }
-// A token in running text, safe from right-to-left marks beside it.
-const token = (text, most) => element("bdi", { class: "token", title: text.slice(0, 300) }, word(text, most));

@@ -30,7 +30,7 @@ const experiments = {
 
 // What is asked is of the text, the weights and the changes that are there; another answer takes what was found away.
 function askExperiment(kind) {
-  const other = document.getElementById("experiment-other").value, { at, edits } = live.now;
+  const other = byId("experiment-other").value, { at, edits } = live.now;
   fill(live.found, "Computing …");
   live.trying = { number: live.shown, turn: (live.trying?.turn ?? 0) + 1, asked: live.asked, experiment: kind, other, ids: live.ids, edits, at };
   live.worker.postMessage(live.trying);
@@ -53,6 +53,6 @@ function showExperiment({ number, turn, experiment, found, error }) {
 function experimentsPanel() {
   live.found = element("div", { id: "experiment-found", "aria-live": "polite" });
   const other = element("input", { id: "experiment-other", type: "text", size: 24, spellcheck: "false", placeholder: "a second text", "aria-label": "The second text, of as many tokens" });
-  document.getElementById("live").after(element("details", { class: "panel", id: "experiments" }, element("summary", {}, element("h2", {}, "Experiments")),
-    element("div", { class: "controls" }, Object.entries(experiments).map(([kind, { title }]) => [kind === "patching" && other, liveButton(`experiment-${kind}`, title, () => askExperiment(kind))]).flat()), live.found));
+  byId("live").after(element("details", { class: "panel", id: "experiments" }, element("summary", {}, element("h2", {}, "Experiments")),
+    controls(Object.entries(experiments).map(([kind, { title }]) => [kind === "patching" && other, button(`experiment-${kind}`, title, () => askExperiment(kind))]).flat()), live.found));
 }

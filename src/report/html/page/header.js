@@ -50,7 +50,7 @@ function verdict() {
 // The address holds the selection, so that the link moves the page itself.
 function toChecks(event) {
   event.preventDefault();
-  const checks = document.getElementById("checks");
+  const checks = byId("checks");
   if (checks.matches("details")) checks.open = true;
   checks.scrollIntoView();
 }
@@ -77,7 +77,7 @@ function header(host) {
   const holds = report.health.every((check) => check.holds), checked = verdict();
   if (severalLayers) fill(host, said, holds ? null : checked, element("details", {}, element("summary", {}, "What attention does, and where these numbers come from"), intro, facts(), holds ? checked : null));
   else fill(host, intro, randomNote(), said, facts(), checked);
-  const more = !document.getElementById("engine") && (report.kind || report.repeated > 0);
-  fill(document.getElementById("made"), `Made by attn ${report.version}. One file, no network: keep it, mail it, print it.`,
+  const more = !byId("engine") && (report.kind || report.repeated > 0);
+  fill(byId("made"), `Made by attn ${report.version}. One file, no network: keep it, mail it, print it.`,
     more && [" ", element("code", {}, "attn report --live"), " makes a page that computes: type in it, change its numbers, and try its labs."]);
 }

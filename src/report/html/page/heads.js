@@ -42,12 +42,12 @@ function headsSvg(heads) {
 
 function headsPanel(host) {
   const heads = allHeads(), titles = scoreNames(), names = Object.keys(titles), few = heads.length <= mostHeads;
-  const grid = element("div", { class: "heads", id: "heads-grid" }), controls = element("div", { class: "controls", id: "heads-controls" }), said = element("span", {});
+  const grid = element("div", { class: "heads", id: "heads-grid" }), scales = element("div", { class: "controls", id: "heads-controls" }), said = element("span", {});
   const shown = () => (few ? heads : heads.filter(({ b }) => b === state.block));
   let drawnFor = "";
   const draw = () => {
     const open = heads.filter(({ step }) => step), id = named(state.scale, open.length, !few && state.block);
-    if (drawnFor !== id) fill(grid, shown().map(headCard)), fill(controls, scaleChooser("heads-scale"));
+    if (drawnFor !== id) fill(grid, shown().map(headCard)), fill(scales, scaleChooser("heads-scale"));
     drawnFor = id;
     said.textContent = { diverging: "white for 0, orange above it and purple below", row: "in each row dark for 0, bright for the row’s largest", log: "dark for the smallest, bright for the largest weight, by the logarithm" }[stepScale(open[0].step, open[0].step.matrix(open[0].head)).kind] ?? "dark for 0, bright for its largest";
     for (const card of grid.children) {
@@ -56,8 +56,8 @@ function headsPanel(host) {
       card.setAttribute("aria-pressed", on);
     }
   };
-  fill(host, element("p", { class: "lead" }, "Each picture is one head’s weights, queries down and keys across: ", said, `. Hatched is masked. Choose a head to see it everywhere.${few ? "" : " These are the heads of the selected layer; the table has all."}`), controls, grid,
-    element("p", { class: "quiet" }, names.filter((key) => titles[key][1]).map((key) => `${titles[key][0]}: ${titles[key][1]}`).join(". ") + `.${report.repeated ? " The others are the map’s." : ""}`),
+  fill(host, lead("Each picture is one head’s weights, queries down and keys across: ", said, `. Hatched is masked. Choose a head to see it everywhere.${few ? "" : " These are the heads of the selected layer; the table has all."}`), scales, grid,
+    quiet(names.filter((key) => titles[key][1]).map((key) => `${titles[key][0]}: ${titles[key][1]}`).join(". ") + `.${report.repeated ? " The others are the map’s." : ""}`),
     exports({ name: () => "heads", title: () => (few ? "All heads" : `Heads of ${layerName()}`), svg: () => headsSvg(shown().filter(({ step }) => step)), csv: () => [["head", ...names.map((key) => titles[key][0])], ...heads.map(({ name, scores }) => [name, ...names.map((key) => scores[key])])] }));
   onSelection(draw);
 }

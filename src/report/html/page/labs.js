@@ -16,40 +16,45 @@ function softmaxSentence(naive, stable, scores) {
 }
 
 function softmaxPanel(host) {
-  const step = currentBlock().step("scores") ?? currentBlock().step("scaled");
+  const before = (block) => block.step("scores") ?? block.step("scaled"), step = before(currentBlock());
   if (!step || !step.rows || !step.columns) return;
-  const slider = element("input", { type: "range", id: "softmax-scale", min: -2, max: 4, step: 0.01, value: Math.log10(Math.abs(scaleFactor()) || 1) });
+  const slider = element("input", { type: "range", id: "softmax-scale", min: -2, max: 4, step: 0.01, oninput: () => { factor = 10 ** Number(slider.value); draw(); } });
   const factorText = element("output", { class: "number", id: "softmax-factor" }), view = element("div", { class: "scroll" }), said = element("p", { class: "note", id: "softmax-said", "aria-live": "polite" });
-  let factor = scaleFactor(), numbersShown = [];
-  const visible = () => {
-    const block = currentBlock(), masked = block.step("masked");
-    return report.keyTokens.map((_, key) => key).filter((key) => masked?.at(state.head, state.query, key) !== -Infinity);
+  let factor, shown = [];
+  const reset = () => {
+    factor = scaleFactor();
+    slider.value = String(Math.log10(Math.abs(factor) || 1));
   };
   const draw = () => {
-    const block = currentBlock(), scores = block.step("scores") ?? block.step("scaled"), keys = visible();
-    const scaled = keys.map((key) => Math.fround(scores.at(state.head, state.query, key) * factor));
+    const block = currentBlock(), keys = report.keyTokens.map((_, key) => key).filter((key) => block.step("masked")?.at(state.head, state.query, key) !== -Infinity);
+    const scaled = keys.map((key) => Math.fround(before(block).at(state.head, state.query, key) * factor));
     const ways = ["sum", "naive", "softmax"].map((way) => Array.from(byRow(way, scaled, scaled.length)));
-    const bar = (x) => {
-      const width = Number.isFinite(x) ? Math.min(Math.max(x, 0), 1) * 100 : 0;
-      return element("td", { class: Number.isFinite(x) && x >= 0 ? "number bar" : "number bar wrong", "data-value": String(x), style: { backgroundSize: `${width}% 70%` } }, format(x));
-    };
-    const few = keys.length <= 16 ? keys.map((_, i) => i) : keys.map((_, i) => i).sort((a, b) => ways[2][b] - ways[2][a]).slice(0, 16);
-    numbersShown = few.map((i) => [report.keyTokens[keys[i]], scaled[i], ...ways.map((way) => way[i])]);
+    const bar = (x) => barCell(x, x, { wrong: !Number.isFinite(x) || x < 0 });
+    const few = keys.map((_, i) => i).sort((a, b) => (keys.length <= 16 ? a - b : ways[2][b] - ways[2][a])).slice(0, 16);
+    shown = few.map((i) => [report.keyTokens[keys[i]], scaled[i], ...ways.map((way) => way[i])]);
     factorText.textContent = format(factor, 3);
     said.textContent = keys.length ? softmaxSentence(ways[1], ways[2], scaled) : "This query sees no key.";
-    fill(view, table({ class: "plain wide" }, element("caption", { class: "unseen" }, "The selected query’s scores, normalised in three ways"),
+    fill(view, table({ class: "plain wide" }, unseen("The selected query’s scores, normalised in three ways"),
       ["key", "score · scale", "s / Σ s", "naive: exp(s) / Σ exp(s)", "stable: exp(s − max) / Σ"].map((name, i) => element("th", { scope: "col", class: i ? "number" : null }, name)),
-      few.map((i) => element("tr", { "data-key": keys[i], class: keys[i] === state.key ? "on" : null }, element("td", {}, token(report.keyTokens[keys[i]])),
-        element("td", { class: "number" }, format(scaled[i])), ways.map((way) => bar(way[i]))))),
-    few.length < keys.length && element("p", { class: "quiet" }, `The ${few.length} largest of ${keys.length} keys.`));
+      shown.map(([text, score, ...rest], i) => element("tr", { "data-key": keys[few[i]], class: keys[few[i]] === state.key ? "on" : null }, element("td", {}, token(text)), element("td", { class: "number" }, format(score)), rest.map(bar)))),
+    few.length < keys.length && quiet(`The ${few.length} largest of ${keys.length} keys.`));
   };
-  slider.addEventListener("input", () => { factor = 10 ** Number(slider.value); draw(); });
-  const reset = element("button", { type: "button", id: "softmax-reset", onclick: () => { factor = scaleFactor(); slider.value = String(Math.log10(Math.abs(factor) || 1)); draw(); } }, "the module’s scale");
-  fill(host, element("p", { class: "lead" }, "The selected query’s scores, times a scale of your choice. Dividing by the sum breaks on negative scores, the naive softmax overflows, the stable one does neither."),
-    element("div", { class: "controls" }, element("label", { class: "field" }, "scale", slider), factorText, reset), said, view,
-    exports({ name: () => "softmax", title: () => `Three ways to normalise, ${headName()}`, table: null, csv: () => [["key", "score", "by sum", "naive", "stable"], ...numbersShown] }));
+  fill(host, lead("The selected query’s scores, times a scale of your choice. Dividing by the sum breaks on negative scores, the naive softmax overflows, the stable one does neither."),
+    controls(field("scale", slider), factorText, button("softmax-reset", "the module’s scale", () => { reset(); draw(); })), said, view,
+    exports({ name: () => "softmax", title: () => `Three ways to normalise, ${headName()}`, table: null, csv: () => [["key", "score", "by sum", "naive", "stable"], ...shown] }));
+  reset();
   onSelection(draw);
 }
+
+// A number in front of a bar, whose length is a share of the cell.
+const barCell = (x, share, { wrong, digits } = {}) => element("td", { class: wrong ? "number bar wrong" : "number bar", "data-value": String(x),
+  style: { backgroundSize: `${Number.isFinite(share) ? clamped(share) * 100 : 0}% 70%` } }, format(x, digits));
+// A matrix of a lab, under its title.
+function labFigure(title, id, matrix, { scale = scaleOf(matrix), ...view }) {
+  return element("div", { id }, element("h3", {}, title), matrixFigure({ matrix, scale, label: title, ...view }, id));
+}
+// What two ways differ by.
+const apart = (a, b) => a.reduce((most, x, i) => Math.max(most, Math.abs(x - b[i])), 0);
 
 // ---- two routes to causal weights --------------------------------------------------------------------------------------
 // The scores before a mask.
@@ -66,26 +71,27 @@ function masksPanel(host) {
   const views = element("div", { class: "routes small" }), said = element("p", { class: "note", id: "routes-said" });
   const draw = () => {
     const from = unmasked(currentBlock()), size = from.rows, routes = maskRoutes(from.matrix(state.head).values, size), later = future(size, size);
-    const show = (title, id, values, masked, wanted = state.scale) => {
-      const matrix = { rows: size, columns: size, values, masked };
-      return element("div", { id }, element("h3", {}, title), matrixFigure({ matrix, rowLabels: report.tokens, columnLabels: report.tokens,
-        scale: scaleOf(matrix, chosenScale(wanted, matrix)), label: title, selected: { row: state.query, column: state.key }, pick: (query, key) => select({ query, key }) }, id));
+    const show = (title, name, masked, wanted = state.scale) => {
+      const matrix = { rows: size, columns: size, values: routes[name], masked };
+      return labFigure(title, `route-${name}`, matrix, { rowLabels: report.tokens, columnLabels: report.tokens, scale: scaleOf(matrix, chosenScale(wanted, matrix)), ...pickedPair() });
     };
-    const apart = routes.direct.reduce((most, x, i) => Math.max(most, Math.abs(x - routes.divided[i])), 0);
-    fill(views, show("1 softmax of all scores", "route-all", routes.all), show("2 future set to 0, rows divided by their sums", "route-divided", routes.divided, later),
-      show("1 future set to −∞", "route-masked", routes.masked, later, "linear"), show("2 softmax", "route-direct", routes.direct, later));
-    said.textContent = `The two routes differ by at most ${format(apart, 9)}: the same weights, but the second never counts what it may not see, and needs one pass.`;
-    said.dataset.apart = String(apart);
+    const most = apart(routes.direct, routes.divided);
+    fill(views, show("1 softmax of all scores", "all"), show("2 future set to 0, rows divided by their sums", "divided", later),
+      show("1 future set to −∞", "masked", later, "linear"), show("2 softmax", "direct", later));
+    said.textContent = `The two routes differ by at most ${format(most, 9)}: the same weights, but the second never counts what it may not see, and needs one pass.`;
+    said.dataset.apart = String(most);
   };
-  fill(host, element("p", { class: "lead" }, "Above: mask after the softmax and divide again. Below: mask before it."), views, said);
+  fill(host, lead("Above: mask after the softmax and divide again. Below: mask before it."), views, said);
   onSelection(draw);
 }
+// A figure of queries and keys shows and moves what is selected.
+const pickedPair = () => ({ selected: { row: state.query, column: state.key }, pick: (query, key) => select({ query, key }) });
 
 // Once the library is there; what was drawn before stays as it is.
 function addLabs() {
   for (const one of labs) panel(more, ...one, severalLayers);
   building = undefined;
-  more.append(...["checks", "snippets"].map((id) => document.getElementById(id)).filter(Boolean));
+  more.append(...["checks", "snippets"].map((id) => byId(id)).filter(Boolean));
   select({});
 }
 

@@ -36,7 +36,7 @@ function linesSvg() {
 function linesPanel(host) {
   if (!report.tokens.length || !report.keyTokens.length) return;
   const figure = element("figure", {});
-  fill(host, element("p", { class: "lead" }, "Queries stand left, keys right; the thicker a line, the larger the weight. Lines of the selected query are strong." + (report.kind?.recurrent ? " Dashed weights are negative." : "")),
+  fill(host, lead("Queries stand left, keys right; the thicker a line, the larger the weight. Lines of the selected query are strong." + (report.kind?.recurrent ? " Dashed weights are negative." : "")),
     figure, exports({ name: () => fileName("lines"), title: () => `Who looks at whom, ${headName()}`, svg: () => standalone(figure.firstChild),
       csv: () => [["query", "key", "weight"], ...shownLines().map(({ query, key, weight }) => [report.tokens[query], report.keyTokens[key], weight])] }));
   onSelection(() => fill(figure, linesSvg()));

@@ -2,24 +2,23 @@
 // off, and every panel follows. The library does it: a model's in a worker, a module's in module.js.
 
 const live = {
-  now: { text: report.title, source: "", ids: undefined, edits: [] }, past: [], asked: 0, shown: 0, labels: [], hash: "", notice: "",
+  now: { text: report.title, source: "", ids: undefined, edits: [] }, past: [], asked: 0, shown: 0, labels: [], notice: "",
   mostAtOnce: 2e8,  // tokens times weights of a pass that takes a tenth of a second
-  isModule: !document.getElementById("model"), number: (id) => Number(document.getElementById(id)?.value),
+  isModule: !byId("model"), number: (id) => Number(byId(id)?.value),
 };
 
 // ---- the answer takes the place of what was recorded ---------------------------------------------------------------
+// Where its words lie is computed when a layer is selected.
 function renew(block, { steps, space, scores, sinks, causal }, base) {
-  Object.assign(block, { packed: undefined, masks: undefined, scores, sinks, causal, space });
+  Object.assign(block, { packed: undefined, masks: undefined, scores, sinks, causal, space, askSpace });
   block.steps = steps.map(({ shape, values, ...step }) => {
-    const made = new Step({ ...step, data: { f32: "", shape } }, block), before = base?.get(step.name);
-    made.decoded = values;
-    made.plane = (head) => {
-      const plane = Step.prototype.plane.call(made, head), from = head * plane.values.length;
-      if (before !== values && before?.length === values.length) plane.changed = Uint8Array.from(plane.values, (x, i) => (Object.is(x, before[from + i]) ? 0 : 1));
-      return plane;
-    };
-    return made;
+    const before = base?.get(step.name), moved = before !== values && before?.length === values.length;
+    return Object.assign(new Step({ ...step, data: { f32: "", shape } }, block), { decoded: values, before: moved ? before : undefined });
   });
+}
+function askSpace() {
+  if (live.looked !== currentBlock()) live.worker.postMessage({ number: live.shown, space: state.block });
+  live.looked = currentBlock();
 }
 
 const valuesOf = (found) => found.map(({ steps }) => new Map(steps.map(({ name, values }) => [name, values])));
@@ -29,48 +28,18 @@ function showAnswer(answer, base) {
   const health = live.now.edits.length ? [] : answer.health;
   Object.assign(report, { tokens: answer.tokens, keyTokens: answer.keyTokens ?? answer.tokens, exact: true, health });
   blocks.forEach((block, b) => renew(block, answer.blocks[b], base?.[b]));
+  blocks.forEach((block, b) => { block.off = headsOff().filter(({ layer }) => layer + 1 === layerNumber(b)).map(({ head }) => head); });
   combined.clear();
   document.querySelector("h1").textContent = answer.text;
-  header(document.getElementById("about"));
+  header(byId("about"));
   redraw();
   select({ query: Math.min(state.query, report.tokens.length - 1), key: Math.min(state.key, report.keyTokens.length - 1), ...live.selected });
   live.selected = undefined;
   showEdits();
-  markHeads();
 }
 // Code that anyone may run does not have what was changed here.
 const redraw = () => drawPanels(new Set([(altered() || live.file) && "snippets", !report.health.length && "checks"]));
 const altered = () => live.now.edits.length > 0 || live.now.at !== undefined || Object.keys(live.now.options ?? {}).length > 0 || (live.now.weights ?? []).length > 0;
-
-// Where a layer's words lie is computed when it is selected.
-const plainPoints = pointsOf;
-pointsOf = (name) => {
-  if (currentBlock().space) return plainPoints(name);
-  if (live.looked !== currentBlock()) live.worker.postMessage({ number: live.shown, space: state.block });
-  live.looked = currentBlock();
-  return undefined;
-};
-
-// What differs from the pass without edits is outlined: cells of a table, pixels of a canvas.
-const [plainTable, plainCanvas] = [matrixTable, matrixCanvas];
-matrixTable = (view, digits) => {
-  const made = plainTable(view, digits), { changed, columns } = view.matrix;
-  for (const cell of changed ? made.querySelectorAll(".cell") : []) {
-    if (!changed[cell.dataset.row * columns + Number(cell.dataset.column)]) continue;
-    cell.dataset.changed = "";
-    cell.title += ", changed";
-  }
-  return made;
-};
-matrixCanvas = (view) => {
-  const made = plainCanvas(view), { changed, rows, columns } = view.matrix;
-  if (!changed?.includes(1)) return made;
-  const marks = element("canvas", { class: "changes", width: columns, height: rows, "aria-hidden": "true" }), context = marks.getContext("2d"), image = context.createImageData(columns, rows);
-  changed.forEach((yes, i) => yes && image.data.set([230, 90, 0, 150], 4 * i));
-  context.putImageData(image, 0, 0);
-  made.querySelector(".frame").append(marks);
-  return made;
-};
 
 // ---- what is asked ---------------------------------------------------------------------------------------------------
 // Each change can be undone; letters that are typed one after the other are one change.
@@ -84,7 +53,7 @@ function ask(change = {}, kind, more) {
 }
 function askModel(more) {
   const { text, source, ids, edits, at } = live.now;
-  live.worker.postMessage({ number: live.asked, text, ids, edits, at, block: state.block, other: source, pooling: document.getElementById("live-pooling").value, ...more,
+  live.worker.postMessage({ number: live.asked, text, ids, edits, at, block: state.block, other: source, pooling: byId("live-pooling").value, ...more,
     sampling: { temperature: live.number("temperature"), topK: live.number("top-k"), topP: live.number("top-p"), most: 24, seed: Math.floor(Math.random() * 2 ** 31) } });
 }
 function undo() {
@@ -96,8 +65,8 @@ function undo() {
 }
 // Fields that are typed into show what is now.
 function showFields() {
-  for (const [id, name] of [["live-text", "text"], ["live-source", "source"]]) if (document.getElementById(id)) document.getElementById(id).value = live.now[name];
-  if (live.isModule) fill(document.getElementById("live-options"), optionFields());
+  for (const [id, name] of [["live-text", "text"], ["live-source", "source"]]) if (byId(id)) byId(id).value = live.now[name];
+  if (live.isModule) fill(byId("live-options"), optionFields());
 }
 
 // Changed numbers are of other words when another text is read.
@@ -109,7 +78,7 @@ function proceed({ id, token: text }) {
   live.drawn = {};
   const ids = [...live.ids, id], edits = headsOff();
   ask({ text: live.now.text + text, ids, edits }, undefined, { ahead: live.going && !edits.length && ids.length * live.size.weights > live.mostAtOnce });
-  document.getElementById("live-text").value = live.now.text;
+  byId("live-text").value = live.now.text;
 }
 
 const samePlace = (a, b) => ["layer", "step", "head", "row", "column"].every((name) => a[name] === b[name]);
@@ -151,25 +120,23 @@ function maskToggled() {
   edited({ ...place, from: place.step.slice(0, -step.name.length) + before.name });
 }
 
-function said(text) { document.getElementById("live-said").textContent = text; }
+function said(text) { byId("live-said").textContent = text; }
 const recordedOnly = (why) => said(`This page shows the recorded pass: ${why}`);
 
 // ---- the panel -------------------------------------------------------------------------------------------------------
-const liveField = (id, label, attributes) => element("label", { class: "field" }, label, element("input", { id, type: "number", ...attributes }));
-const liveButton = (id, text, onclick) => element("button", { type: "button", id, onclick }, text);
 const liveText = (id, label, text, oninput) => element("textarea", { id, rows: 2, spellcheck: "false", dir: "auto", "aria-label": label, placeholder: label, oninput }, text);
 
 function livePanel(...more) {
   const value = element("input", { id: "edit-value", type: "text", size: 8, "aria-label": "The selected number becomes" });
-  document.getElementById("panels").prepend(element("div", { class: "page" }, element("section", { class: "panel", id: "live", "aria-label": "Type" },
+  byId("panels").prepend(element("div", { class: "page" }, element("section", { class: "panel", id: "live", "aria-label": "Type" },
     liveText("live-text", `Text that the ${live.isModule ? "module" : "model"} reads`, live.now.text, (event) => typed(event.target.value)), more,
-    element("div", { class: "controls" }, element("label", { class: "field" }, "the selected number becomes", value), liveButton("edit-set", "Set", () => numberSet(value.value)),
-      liveButton("edit-mask", "Mask or unmask this key", maskToggled), element("label", { class: "check" }, element("input", { type: "checkbox", id: "edit-click" }), live.isModule ? "a click masks" : "a click masks, and in the map switches a head off"),
-      !live.isModule && liveButton("edit-head", "Switch this head off or on", headToggled), liveButton("edit-undo", "Undo", undo), liveButton("tour", "Tour", startTour)),
+    controls(field("the selected number becomes", value), button("edit-set", "Set", () => numberSet(value.value)),
+      button("edit-mask", "Mask or unmask this key", maskToggled), check(live.isModule ? "a click masks" : "a click masks, and in the map switches a head off", { id: "edit-click" }),
+      !live.isModule && button("edit-head", "Switch this head off or on", headToggled), button("edit-undo", "Undo", undo), button("tour", "Tour", startTour)),
     element("div", { id: "live-edits", class: "controls" }), element("p", { class: "quiet", id: "live-said", role: "status" }))));
   // The click selects the cell or head first, and draws the matrix anew.
   document.addEventListener("click", ({ target }) => {
-    if (!document.getElementById("edit-click").checked) return;
+    if (!byId("edit-click").checked) return;
     if (target.closest("#stage-matrix .cell, #stage-matrix .frame") && currentStep().pairs) setTimeout(maskToggled);
     if (!live.isModule && target.closest("#overview td button, #heads-grid button")) setTimeout(headToggled);
   }, true);
@@ -177,36 +144,25 @@ function livePanel(...more) {
 
 function showEdits() {
   const { edits } = live.now;
-  fill(document.getElementById("live-edits"), edits.map((edit) => element("button", { type: "button", title: "Take back", onclick: () => ask({ edits: without(edit) }) }, `${labelOf(edit)} ×`)),
-    altered() && liveButton("edit-none", "Take all back", live.reset), edits.length > 0 && element("span", { class: "quiet" }, "The checks are for numbers as they were computed, and are left out."));
+  fill(byId("live-edits"), edits.map((edit) => button(null, `${labelOf(edit)} ×`, () => ask({ edits: without(edit) }), { title: "Take back" })),
+    altered() && button("edit-none", "Take all back", live.reset), edits.length > 0 && element("span", { class: "quiet" }, "The checks are for numbers as they were computed, and are left out."));
 }
 live.reset = () => {
   ask(live.isModule ? { edits: [], options: {}, weights: [] } : { edits: [] });
   showFields();
 };
-// In the map a head that is off is crossed out.
-function markHeads() {
-  for (const { layer, head } of headsOff()) {
-    const button = document.querySelector(`#overview [data-block="${blocks.findIndex((_, b) => layerNumber(b) === layer + 1)}"][data-head="${head}"]`);
-    if (!button) continue;
-    button.title += ", off";
-    button.setAttribute("aria-label", button.title);
-    button.classList.add("off");
-    button.textContent = "×";
-  }
-}
 
 // ---- a model ---------------------------------------------------------------------------------------------------------
 function modelPanel() {
-  const field = (id, attributes) => liveField(id, id, { ...attributes, oninput: () => ask() });
+  const number = (id, attributes) => numberField(id, id, { ...attributes, oninput: () => ask() });
   const files = element("input", { id: "live-files", type: "file", multiple: true, hidden: true, accept: ".gguf,.safetensors,.json", onchange: () => { openOwn(files.files); files.value = ""; } });
   const pooling = choice({ id: "live-pooling", onchange: () => ask() }, [["mean", "the mean of all tokens"], ["first", "the first token"]]);
   livePanel(live.steps.length > 0 && checkpointField(), element("p", { id: "live-loss", class: "quiet writes" }), element("div", { id: "live-next", class: "controls writes", role: "group", "aria-label": "The next tokens and their chances" }),
-    element("div", { class: "controls writes" }, liveButton("live-one", "Continue by one", () => proceed(live.drawn)), liveButton("live-on", "Continue", toggled),
-      field("temperature", { min: 0, max: 5, step: 0.1, value: 1 }), field("top-k", { min: 0, step: 1, value: 0 }), field("top-p", { min: 0.01, max: 1, step: 0.01, value: 1 })),
+    element("div", { class: "controls writes" }, button("live-one", "Continue by one", () => proceed(live.drawn)), button("live-on", "Continue", toggled),
+      number("temperature", { min: 0, max: 5, step: 0.1, value: 1 }), number("top-k", { min: 0, step: 1, value: 0 }), number("top-p", { min: 0.01, max: 1, step: 0.01, value: 1 })),
     element("div", { class: "encodes" }, liveText("live-source", "A second text, whose vector is compared", "", (event) => ask({ source: event.target.value }, "second")),
-      element("div", { class: "controls" }, element("label", { class: "field" }, "a text’s vector is", pooling), element("output", { id: "live-similar" }))),
-    element("div", { class: "controls" }, liveButton("live-open", "Open your own model", () => files.click()), files));
+      controls(field("a text’s vector is", pooling), element("output", { id: "live-similar" }))),
+    controls(button("live-open", "Open your own model", () => files.click()), files));
   experimentsPanel();
   for (const kind of ["dragover", "drop"]) document.addEventListener(kind, dragged);
 }
@@ -214,7 +170,7 @@ function modelPanel() {
 // A text goes on token by token. Where a pass with its steps takes long, they are shown when it pauses.
 function toggled() {
   live.going = !live.going;
-  document.getElementById("live-on").textContent = live.going ? "Pause" : "Continue";
+  byId("live-on").textContent = live.going ? "Pause" : "Continue";
   if (live.going) proceed(live.drawn);
   else if (live.ahead) ask();
 }
@@ -223,14 +179,14 @@ function toggled() {
 function showNext() {
   if (!live.size.writes) return showSimilar();
   const { loss, before, tokens } = live.next, both = (was, is, show) => (live.now.edits.length ? `${show(was)} → ${show(is)}` : show(is));
-  document.getElementById("live-loss").textContent = loss === "nan" ? "" : `loss ${both(before, loss, (x) => format(Number(x)))} nats a ${report.unit}`;
-  fill(document.getElementById("live-next"), tokens.filter((one) => one.chance > 0 || one.before > 0).slice(0, 12).map(({ id, token: text, chance, before: was }) =>
+  byId("live-loss").textContent = loss === "nan" ? "" : `loss ${both(before, loss, (x) => format(Number(x)))} nats a ${report.unit}`;
+  fill(byId("live-next"), tokens.filter((one) => one.chance > 0 || one.before > 0).slice(0, 12).map(({ id, token: text, chance, before: was }) =>
     element("button", { type: "button", class: "token", "data-id": id, onclick: () => proceed({ id, token: text }) }, word(text), " ", element("span", { class: "number" }, both(was, chance, percent)))));
 }
 
 function showSimilar() {
   const { cosine, before } = live.similar ?? {};
-  document.getElementById("live-similar").textContent = cosine === undefined ? "Type a second text to compare." : `cosine ${live.now.edits.length ? `${format(before)} → ` : ""}${format(cosine)}`;
+  byId("live-similar").textContent = cosine === undefined ? "Type a second text to compare." : `cosine ${live.now.edits.length ? `${format(before)} → ` : ""}${format(cosine)}`;
 }
 // Some models write, and others, encoders, make a vector of a text.
 function sized(size) {
@@ -258,9 +214,9 @@ function openOwn(files) {
 function become({ name, left, bytes, ...size }, { text, blocks: found }) {
   Object.assign(live, { file: name, past: [], base: undefined, steps: [] });
   sized(size);
-  document.getElementById("live-checkpoints")?.remove();
+  byId("live-checkpoints")?.remove();
   live.now = live.begun = { text, source: "", ids: undefined, edits: [] };
-  document.getElementById("live-source").value = "";
+  byId("live-source").value = "";
   const notes = [`${name}, a model from this computer: ${size.family}, ${size.layers} layers of ${size.heads} heads, ${size.weights.toLocaleString("en")} weights.`, left.length > 0 && `Not read: ${left.join(", ")}.`];
   Object.assign(report, { unit: bytes ? "byte" : "token", repeated: 0, randomWeights: false, command: "", notes: notes.filter(Boolean) });
   const all = found.map(({ label, heads }, b) => new Block({ label, heads, number: Number(/\d+/.exec(label)?.[0] ?? b) + 1, steps: [] }));
@@ -302,7 +258,7 @@ function layersHeard(data) {
   live.shown = data.number;
   fill(live.found);
   live.looked = undefined;
-  live.namesDue = Boolean(data.file) || live.namesDue || live.shownNow?.at !== live.now.at;
+  live.namesDue = Boolean(data.file) || live.namesDue || live.shownNow.at !== live.now.at;
   live.shownNow = live.now;
   live.labels = data.blocks.map(({ label }) => label);
   if (data.file) become(data.file, data);
@@ -313,8 +269,8 @@ function layersHeard(data) {
 }
 
 function startModel() {
-  const part = (id) => document.getElementById(id).textContent;
-  live.begun = live.now;
+  const part = (id) => byId(id).textContent;
+  live.begun = live.shownNow = live.now;
   const { weights, kept, keptInBytes, ...model } = JSON.parse(part("model"));
   Object.assign(live, { steps: kept.map(({ step }) => step), keptInBytes, restored: model.inBytes });  // what was recorded is of other weights
   modelPanel();

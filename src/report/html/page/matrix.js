@@ -33,7 +33,7 @@ function paint(cell, x, row, masked, scale) {
 
 // The width that a matrix has where its place does not tell: half of a wide page, all of a narrow one.
 function roomForMatrix() {
-  const box = document.getElementById("more"), style = getComputedStyle(box);
+  const box = byId("more"), style = getComputedStyle(box);
   const inner = box.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
   return window.innerWidth > 860 ? Math.floor(0.48 * inner) : inner;
 }
@@ -50,7 +50,7 @@ function digitsFor({ matrix, rowLabels, room = roomForMatrix() }) {
 // Where something can be picked, the picture is one stop of Tab, and arrow keys pick what is beside.
 function matrixView(view) {
   const { rows, columns, factor } = view.matrix;
-  if (rows === 0 || columns === 0) return element("p", { class: "quiet" }, `${view.label}: no tokens`);
+  if (rows === 0 || columns === 0) return quiet(`${view.label}: no tokens`);
   const digits = rows <= 24 && !factor ? digitsFor(view) : undefined;
   const shown = digits ? matrixTable(view, digits) : matrixCanvas(view), { selected, pick } = view;
   return pick ? roving(shown, (down, right) => pick(clamp(selected.row + down, view.rowLabels.length), clamp(selected.column + right, view.columnLabels.length))) : shown;
@@ -61,17 +61,17 @@ function matrixTable({ matrix, rowLabels, columnLabels, scale, label, selected =
   const body = rowLabels.slice(0, matrix.rows).map((text, i) => element("tr", {},
     element("th", { scope: "row", class: i === selected.row ? "on" : null }, token(text)),
     Array.from({ length: matrix.columns }, (_, j) => {
-      const at = i * matrix.columns + j, x = matrix.values[at], masked = matrix.masked?.[at] === 1;
+      const at = i * matrix.columns + j, x = matrix.values[at], masked = matrix.masked?.[at] === 1, changed = matrix.changed?.[at] === 1;
       const on = i === selected.row && (j === selected.column || selected.column === undefined);
-      const cell = element("td", { class: on ? "cell on" : "cell", "data-row": i, "data-column": j, "data-value": exactly(x), "data-masked": masked,
+      const cell = element("td", { class: on ? "cell on" : "cell", "data-row": i, "data-column": j, "data-value": exactly(x), "data-masked": masked, "data-changed": changed,
         tabindex: pick ? (on ? 0 : -1) : null, "aria-selected": pick ? String(on) : null,
-        title: `${word(text)} → ${word(columnLabels[j])}: ${exactly(x)}${masked ? ", masked" : ""}`,
+        title: `${word(text)} → ${word(columnLabels[j])}: ${exactly(x)}${masked ? ", masked" : ""}${changed ? ", changed" : ""}`,
         onclick: pick && (() => pick(i, j)) }, format(x, digits));
       paint(cell, x, i, masked, scale);
       return cell;
     })));
   return element("div", { class: "scroll" },
-    table({ class: `matrix${pick ? " live" : ""}${digits > 2 ? "" : " tight"}`, role: pick ? "grid" : null }, element("caption", { class: "unseen" }, label), head, body));
+    table({ class: `matrix${pick ? " live" : ""}${digits > 2 ? "" : " tight"}`, role: pick ? "grid" : null }, unseen(label), head, body));
 }
 
 // The colours of a scale in 1025 steps, and behind them that of what is not a number, as a canvas holds them.
@@ -89,7 +89,7 @@ function pixelsOf(matrix, scale) {
   for (let i = 0; i < matrix.values.length; i++) {
     const x = matrix.values[i];
     if (matrix.masked?.[i] || x === -Infinity) continue;
-    const share = x === Infinity ? 1 : Math.min(Math.max(scale.share(x, Math.floor(i / matrix.columns)), 0), 1);
+    const share = x === Infinity ? 1 : clamped(scale.share(x, Math.floor(i / matrix.columns)));
     pixels[i] = colours[Number.isNaN(x) ? 1025 : Math.round(1024 * share)];
   }
   context.putImageData(image, 0, 0);
@@ -116,7 +116,7 @@ function matrixCanvas({ matrix, rowLabels, columnLabels, scale, label, selected 
   const row = Math.floor(selected.row / factor), at = row * matrix.columns + Math.floor(selected.column / factor);
   const here = pick ? `; ${word(rowLabels[selected.row])}, ${word(columnLabels[selected.column])}: ${matrix.masked?.[at] ? "masked" : format(matrix.values[at])}` : "";
   const frame = element("div", { class: "frame", role: pick ? "application" : "img", "aria-roledescription": pick ? "heatmap" : null, tabindex: pick ? 0 : null, "aria-label": `${label}, ${high} rows, ${wide} columns${here}`,
-    style: { width: `${Math.round(cell * wide)}px`, height: `${Math.round(cell * high)}px` } }, canvas);
+    style: { width: `${Math.round(cell * wide)}px`, height: `${Math.round(cell * high)}px` } }, canvas, changeMarks(matrix));
   const mark = (name, left, top, width, height) =>
     frame.append(element("div", { class: name, style: { left: `${100 * left}%`, top: `${100 * top}%`, width: `${100 * width}%`, height: `${100 * height}%` } }));
   if (selected.row !== undefined) mark("mark row", 0, selected.row / high, 1, 1 / high);
@@ -125,20 +125,29 @@ function matrixCanvas({ matrix, rowLabels, columnLabels, scale, label, selected 
     frame.classList.add("live");
     frame.addEventListener("click", (event) => {
       const box = canvas.getBoundingClientRect();
-      const part = (at, from, size, count) => Math.min(Math.max(Math.floor((at - from) / size * count), 0), count - 1);
+      const part = (at, from, size, count) => clamp(Math.floor((at - from) / size * count), count);
       pick(part(event.clientY, box.top, box.height, high), part(event.clientX, box.left, box.width, wide));
     });
   }
   const said = corner || `${high} × ${wide}`;
   const sides = element("div", { class: "canvas-view" }, element("div", { class: "corner", "aria-hidden": "true" }, roomy ? said : ""),
     axis(columnLabels, cell, selected.column, "top"), axis(rowLabels, cell, selected.row, "left"), frame);
-  const note = factor > 1 && element("p", { class: "quiet" }, `Each cell is the largest of ${factor} × ${factor} weights, in 8 bits.`);
-  return element("div", {}, roomy ? null : element("p", { class: "quiet" }, said), sides, note || null);
+  const note = factor > 1 && quiet(`Each cell is the largest of ${factor} × ${factor} weights, in 8 bits.`);
+  return element("div", {}, roomy ? null : quiet(said), sides, note || null);
+}
+
+// What differs from the pass without changes, above the picture; a table outlines its cells.
+function changeMarks({ changed, rows, columns }) {
+  if (!changed?.includes(1)) return null;
+  const marks = element("canvas", { class: "changes", width: columns, height: rows, "aria-hidden": "true" }), context = marks.getContext("2d"), image = context.createImageData(columns, rows);
+  changed.forEach((yes, i) => yes && image.data.set([230, 90, 0, 150], 4 * i));
+  context.putImageData(image, 0, 0);
+  return marks;
 }
 
 // The labels beside a canvas: all of them while there is room, else every few; the selected one always.
 function axis(labels, cell, selected, side) {
-  const font = Math.min(Math.max(0.8 * cell, 7), 11), every = Math.max(1, Math.ceil((font + 2) / cell));
+  const font = clamped(0.8 * cell, 7, 11), every = Math.max(1, Math.ceil((font + 2) / cell));
   const near = Math.ceil((font + 2) / cell);
   const shown = labels.flatMap((text, i) => {
     if (i !== selected && (i % every !== 0 || (selected !== undefined && every > 1 && Math.abs(i - selected) < near))) return [];

@@ -5,19 +5,18 @@ const wordsOf = (step, tokens) => step && { tokens, values: step.values, width: 
 
 // As a safetensors file.
 function stateFile(parameters) {
-  const header = {}, named = Object.entries(parameters);
+  const header = {}, all = Object.entries(parameters);
   let end = 0;
-  for (const [name, { shape, values }] of named) header[name] = { dtype: "F32", shape, data_offsets: [end, end += 4 * values.length] };
-  const json = JSON.stringify(header), text = json.padEnd(8 * Math.ceil(json.length / 8)), bytes = new Uint8Array(8 + text.length + end);
-  new DataView(bytes.buffer).setUint32(0, text.length, true);
-  bytes.set(new TextEncoder().encode(text), 8);
-  for (const [name, { values }] of named) bytes.set(new Uint8Array(values.buffer, values.byteOffset, 4 * values.length), 8 + text.length + header[name].data_offsets[0]);
+  for (const [name, { shape, values }] of all) header[name] = { dtype: "F32", shape, data_offsets: [end, end += 4 * values.length] };
+  const first = beginning(header), bytes = new Uint8Array(first.length + end);
+  bytes.set(first);
+  for (const [name, { values }] of all) bytes.set(new Uint8Array(values.buffer, values.byteOffset, 4 * values.length), first.length + header[name].data_offsets[0]);
   return bytes;
 }
 const ownState = () => Object.fromEntries(Object.keys(report.parameters).map((name) => [name, parameter(name)]));
 
 function open(library, change = {}, parameters = ownState(), options = live.now.options) {
-  const { unit, layer_order, ...own } = live.config ?? {};
+  const { unit, ...own } = live.config ?? {};
   library.openModule({ ...own, name: report.module, seed: report.seed ?? 0, flavour: report.flavour, training: report.training, ...options, ...change }, Object.keys(parameters).length ? stateFile(parameters) : undefined);
 }
 function pass(library, x, source, edits = []) {
@@ -52,15 +51,13 @@ function moduleAnswer() {
     answer.blocks.forEach((block, b) => { block.space = live.library.space(b); });
     if (config) Object.assign(config, live.config, options, { scale: options.scale ?? live.config.scale });
     report.seed = options.seed ?? live.seed;
-    live.good = live.now;
+    live.shownNow = live.now;
     showAnswer({ ...answer, text, tokens: x.tokens, keyTokens: other?.tokens }, base);
     answered();
   } catch (error) {
-    if (live.restoring) return refused(error.message);
-    said(error.message);
-    setWeights((live.good ?? live.now).weights ?? []);
+    setWeights(live.shownNow.weights);
+    refused(error.message);
     if (!(error instanceof LibraryError)) throw error;
-    if (live.good && live.now.text === live.good.text) live.now = live.good;
   } finally {
     document.body.dataset.answered = live.asked;
   }
@@ -79,7 +76,7 @@ function weightsPanel() {
   const draw = () => {
     const { shape, values } = parameter(list.value), columns = shape.at(-1), rows = values.length / columns, before = live.weights[list.value];
     [row, column] = [clamp(row, rows), clamp(column, columns)];
-    const matrix = { rows, columns, values, changed: Uint8Array.from(values, (x, i) => (Object.is(x, before[i]) ? 0 : 1)) };
+    const matrix = { rows, columns, values, changed: changedFrom(before, values) };
     fill(view, matrixView({ matrix, rowLabels: numbers(rows), columnLabels: numbers(columns), scale: scaleOf(matrix), label: list.value, corner: "", selected: { row, column }, pick: (i, j) => { [row, column] = [i, j]; draw(); } }));
   };
   const set = () => {
@@ -89,21 +86,21 @@ function weightsPanel() {
   };
   live.drawWeights = draw;
   draw();
-  return element("details", { id: "live-weights" }, element("summary", {}, "Weights"), element("div", { class: "controls" }, list, element("label", { class: "field" }, "the selected weight becomes", value), liveButton("weight-set", "Set", set)), view);
+  return element("details", { id: "live-weights" }, element("summary", {}, "Weights"), controls(list, field("the selected weight becomes", value), button("weight-set", "Set", set)), view);
 }
 
 // What acts on this module, and its value where nothing was changed.
 function optionFields() {
-  const { linear, mask } = report.kind, c = { ...live.config, seed: live.seed, ...live.now.options }, number = { step: "any" };
+  const { linear, mask } = report.kind, c = { ...live.config, seed: live.seed, ...live.now.options };
   const change = (name, value) => {
     const { [name]: _, ...others } = live.now.options ?? {};
     ask({ options: value === undefined ? others : { ...others, [name]: value } }, `option ${name}`);
   };
-  const field = (name, label, given, attributes) => liveField(`live-${name}`, label, { ...number, ...attributes, value: given, oninput: ({ target }) => change(name, target.value === "" ? undefined : Number(target.value)) });
-  const causal = element("input", { type: "checkbox", id: "live-causal", checked: c.causal, onchange: ({ target }) => change("causal", target.checked) });
-  return [linear && field("scale", "scale", c.scale ?? "", { placeholder: "1/√d" }), linear && field("softcap", "softcap", c.softcap ?? "", { placeholder: "none", min: 0 }),
-    linear && mask && field("window", "window", c.window ?? "", { placeholder: "all", min: 0, step: 1 }), mask && element("label", { class: "check" }, causal, "causal mask"),
-    linear && report.training && c.dropout > 0 && field("seed", "dropout’s seed", c.seed ?? 0, { min: 0, step: 1 })].filter(Boolean);
+  const option = (name, label, attributes) => numberField(`live-${name}`, label, { step: "any", value: c[name] ?? "", ...attributes, oninput: ({ target }) => change(name, target.value === "" ? undefined : Number(target.value)) });
+  return [linear && option("scale", "scale", { placeholder: "1/√d" }), linear && option("softcap", "softcap", { placeholder: "none", min: 0 }),
+    linear && mask && option("window", "window", { placeholder: "all", min: 0, step: 1 }),
+    mask && check("causal mask", { id: "live-causal", checked: c.causal, onchange: ({ target }) => change("causal", target.checked) }),
+    linear && report.training && c.dropout > 0 && option("seed", "dropout’s seed", { min: 0, step: 1, value: c.seed ?? 0 })].filter(Boolean);
 }
 
 async function startModule() {
@@ -116,10 +113,8 @@ async function startModule() {
     element("div", { class: "controls", id: "live-options" }, optionFields()), Object.keys(report.parameters).length > 0 && weightsPanel());
   onSelection(() => live.drawWeights?.());
   try {
-    const stream = new Blob([bytesOf(document.getElementById("engine").textContent)]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const code = await WebAssembly.compile(await new Response(stream).arrayBuffer());
-    Object.assign(live, { code, library: new Library(code), drops: new Library(code) });
-    live.good = live.now;
+    const code = await compiled(bytesOf(byId("engine").textContent));
+    Object.assign(live, { code, library: new Library(code), drops: new Library(code), shownNow: live.now });
     addLabs();
     document.body.dataset.answered = live.asked;
     live.ready = true;

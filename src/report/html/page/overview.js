@@ -34,16 +34,16 @@ function overviewSvg() {
 }
 
 // A mark in the colour of its kind, stronger the larger the score, with the kind's letter.
-function kindMark(node, { kind, score = 1 }) {
-  if (!kind) return node;
-  node.style.backgroundColor = `color-mix(in srgb, ${kindColour(kind)} ${Math.round(100 * score)}%, #fff)`;
-  node.append(kindNames[kind][3]);
+function kindMark(node, { kind, score = 1 }, letter = kindNames[kind]?.[3]) {
+  if (kind) node.style.backgroundColor = `color-mix(in srgb, ${kindColour(kind)} ${Math.round(100 * score)}%, #fff)`;
+  node.append(letter ?? "");
   return node;
 }
 
+// A head that is off is crossed out.
 function headButton(b, head) {
-  const title = headTitle(b, head), shown = kindOf(blocks[b].kinds?.[head]);
-  return kindMark(element("button", { type: "button", title, "aria-label": title, "data-block": b, "data-head": head, "data-kind": shown.kind, onclick: () => select({ block: b, head }) }), shown);
+  const shown = kindOf(blocks[b].kinds?.[head]), off = blocks[b].off?.includes(head), title = headTitle(b, head) + (off ? ", off" : "");
+  return kindMark(button(null, "", () => select({ block: b, head }), { title, class: off ? "off" : null, "aria-label": title, "data-block": b, "data-head": head, "data-kind": shown.kind }), shown, off ? "×" : undefined);
 }
 
 function kindLegend() {
@@ -60,7 +60,7 @@ function overviewPanel(host) {
     [element("td", {}), ...numbers(across).map((n) => element("th", { scope: "col" }, n))],
     rows.map((buttons, b) => element("tr", {}, element("th", { scope: "row" }, String(layerNumber(b))), buttons.map((button) => element("td", {}, button))))),
   (down, right) => select({ block: clamp(state.block + down, blocks.length), head: state.head + right }));
-  fill(host, element("p", { class: "lead" }, "Layers go down and heads across.", report.repeated ? " A head has a name where most of its weight lies on one kind of token." : ""),
+  fill(host, lead("Layers go down and heads across.", report.repeated ? " A head has a name where most of its weight lies on one kind of token." : ""),
     report.repeated && kindLegend(), element("div", { class: "scroll" }, map), said);
   onSelection(() => {
     for (const button of cells) {
@@ -78,8 +78,8 @@ function overviewPanel(host) {
 function namesPanel(host) {
   if (!severalLayers && !report.repeated) return;
   const names = report.repeated ? Object.keys(kindNames) : [];
-  fill(host, report.repeated && element("details", {}, element("summary", {}, "How heads are named"), names.map((kind) => element("p", { class: "quiet" }, element("strong", {}, kindNames[kind][0]), `: ${kindNames[kind][1]}.`)),
-    element("p", { class: "quiet" }, `The model read the first ${report.repeated} tokens of the text twice, one after the other. A score is the mean, over the ${report.repeated} queries of the second reading, of a head’s weight on tokens of that kind. Each key counts once: as the first token, else as the previous, else as the same, else as induction. A head is named by its largest score if that is ${format(report.named, 1)} or more.`)),
+  fill(host, report.repeated && element("details", {}, element("summary", {}, "How heads are named"), names.map((kind) => quiet(element("strong", {}, kindNames[kind][0]), `: ${kindNames[kind][1]}.`)),
+    quiet(`The model read the first ${report.repeated} tokens of the text twice, one after the other. A score is the mean, over the ${report.repeated} queries of the second reading, of a head’s weight on tokens of that kind. Each key counts once: as the first token, else as the previous, else as the same, else as induction. A head is named by its largest score if that is ${format(report.named, 1)} or more.`)),
   exports({ name: () => "overview", title: () => "The map of heads", svg: overviewSvg,
     csv: () => [["layer", "head", "name", ...names.map((kind) => kindNames[kind][0])], ...blocks.flatMap((block, b) => Array.from({ length: block.heads }, (_, head) => [layerNumber(b), head + 1, kindOf(block.kinds?.[head]).kind ?? "", ...names.map((kind) => block.kinds[head][kind])]))] }));
 }

@@ -1,25 +1,20 @@
 // What the report says of its module, as the panels read it: each head's weights, how positions turn, the scale, the mask.
 
 const config = report.config;
-const simplified = report.module === "simple";
 const isWrapper = Object.hasOwn(report.parameters, "heads.0.W_query.weight");
 const stepAt = (name) => openBlock()?.step(name);
 
-// The projection of one head: at(i, c) is the weight from input i to its column c.
+// A Linear, x · Wᵀ + b, whose column c is row from + c of its weight: at(i, c) is the weight from input i to it.
+function linear(name, from = 0) {
+  const weight = parameter(`${name}.weight`), bias = parameter(`${name}.bias`), inputs = weight?.shape[1];
+  return weight && { inputs, at: (i, c) => weight.values[(from + c) * inputs + i], bias: bias && ((c) => bias.values[from + c]) };
+}
+// The projection of one head, whose columns are so many.
 function projection(which, head, size) {
-  const prefix = isWrapper ? `heads.${head}.` : "";
-  const plain = parameter(prefix + which);  // self-v1: (d_in, d_out), x · W
-  if (plain) {
-    const [inputs, columns] = plain.shape;
-    return { inputs, size: columns, at: (i, c) => plain.values[i * columns + c], bias: () => 0 };
-  }
-  const weight = parameter(`${prefix + which}.weight`), bias = parameter(`${prefix + which}.bias`);
-  if (!weight) return undefined;
-  const [outputs, inputs] = weight.shape, from = isWrapper || which === "out_proj" ? 0 : head * size;  // nn.Linear: x · Wᵀ
-  return {
-    inputs, size: Math.min(size, outputs), at: (i, c) => weight.values[(from + c) * inputs + i],
-    bias: (c) => (bias ? bias.values[from + c] : 0), hasBias: Boolean(bias),
-  };
+  const prefix = isWrapper ? `heads.${head}.` : "", plain = parameter(prefix + which);
+  if (!plain) return linear(prefix + which, isWrapper ? 0 : head * size);
+  const [inputs, columns] = plain.shape;  // self-v1: (d_in, d_out), x · W
+  return { inputs, at: (i, c) => plain.values[i * columns + c] };
 }
 
 const headSize = () => stepAt("queries")?.columns ?? (config && report.module !== "average" ? config.d_out / (isWrapper ? 1 : config.num_heads) : stepAt("inputs")?.columns ?? 0);
@@ -36,7 +31,7 @@ function turnOf(at, position) {
 
 // The factor of the scores: the module's, or what the recorded steps say.
 function scaleFactor() {
-  if (simplified) return 1;
+  if (report.module === "simple") return 1;
   if (config?.scale !== null && config?.scale !== undefined) return config.scale;
   const root = 1 / Math.sqrt(headSize());
   if (!stepAt("scaled")) return config ? root : 1;
@@ -48,15 +43,8 @@ function scaleFactor() {
   return Math.abs(factor / root - 1) < 1e-5 ? root : factor;
 }
 
-const isCausal = () => (config ? config.causal && report.kind?.mask : looksCausal());
-function looksCausal() {
-  const masked = stepAt("masked");
-  if (!masked?.exact || masked.rows !== masked.columns) return false;
-  return masked.values.every((x, at) => {
-    const i = Math.floor(at / masked.columns) % masked.rows;
-    return (x === -Infinity) === (at % masked.columns > i);
-  });
+const isCausal = () => (config ? config.causal && report.kind?.mask : hidesFuture(openBlock()));
+function hidesFuture(block) {
+  const hidden = block.masked(0), { rows, columns } = block.step("weights");
+  return rows === columns && String(hidden) === String(future(rows, columns));
 }
-
-// Whether PyTorch's generator with this seed draws the weights.
-const weightsAreSeeded = () => report.randomWeights && report.seed !== null;

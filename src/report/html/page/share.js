@@ -26,12 +26,10 @@ function addressOf({ text, source, ids, ...others }) {
   return Object.keys(found).length ? `&${new URLSearchParams(found)}` : "";
 }
 
-const selectionHash = hashOf;
-hashOf = (s) => selectionHash(s) + live.hash;
 // Not at each letter: browsers count how often a page changes its address.
 function share() {
   clearTimeout(live.sharing);
-  live.sharing = setTimeout(() => { live.hash = addressOf(live.now); history.replaceState(null, "", hashOf(state)); }, 400);
+  live.sharing = setTimeout(() => { changesHash = addressOf(live.now); history.replaceState(null, "", hashOf(state)); }, 400);
 }
 
 // What an address asks for. Throws LibraryError, whose words are the page's.
@@ -72,11 +70,16 @@ function restore(hash) {
 }
 window.addEventListener("hashchange", ({ newURL }) => restore(new URL(newURL).hash));
 
-// What cannot be done is taken back: of an address all of it.
+// What cannot be done is taken back, but for the texts, which are typed: of an address all of it.
 function refused(error, ofAddress) {
   const restoring = live.restoring === live.asked || ofAddress;
   live.restoring = live.selected = undefined;
-  if (!restoring) { live.now = { ...live.now, edits: live.shownNow?.edits ?? [], at: live.shownNow?.at }; showStep(); return said(error); }
+  if (!restoring) {
+    const { text, source, ids } = live.now;
+    live.now = { ...live.shownNow, text, source, ids };
+    showStep();
+    return said(error);
+  }
   live.notice = `The address is not taken over: ${error}`;
   ask({ ...live.now, ...(ofAddress ? {} : live.begun) });
   showFields();

@@ -4,7 +4,7 @@
 const turned = { yaw: 0.5, pitch: 0.45, moved: 0, arrows: true, what: "context" };
 // On a narrow page the frame is as wide as the page, so that its letters keep their size.
 const spaceFrame = {
-  get wide() { return window.innerWidth > 860 ? 560 : Math.min(Math.max(roomForMatrix(), 240), 560); },
+  get wide() { return window.innerWidth > 860 ? 560 : clamped(roomForMatrix(), 240, 560); },
   get high() { return this.wide * 44 / 56; },
 };
 
@@ -16,8 +16,11 @@ function turn([x, y, z], flat) {
   return [side, cp * z - sp * near];
 }
 
+// Where a page computes, what a layer's words and contexts have is there a moment after it was asked for.
 function pointsOf(name) {
-  const found = currentBlock().space.find((space) => space.name === name);
+  const { space, askSpace } = currentBlock();
+  if (!space) return void askSpace?.();
+  const found = space.find((one) => one.name === name);
   if (found) found.values ??= floatsOf(found.points, currentBlock());
   return found;
 }
@@ -134,37 +137,35 @@ function spaceSentence(name, { size, explained }) {
 function spaceFigure(figure) {
   const { words, contexts } = figure, name = words && contexts ? "Words and contexts" : words ? "Words" : contextName();
   const said = [words && spaceSentence("Words", words), contexts && spaceSentence(contextName(), contexts)].filter(Boolean).join(" ");
-  return element("div", {}, element("figure", { class: "space-figure", "data-of": words && contexts ? "both" : words ? "words" : "contexts" }, spaceSvg(figure)), element("p", { class: "quiet" }, say(said)),
+  return element("div", {}, element("figure", { class: "space-figure", "data-of": words && contexts ? "both" : words ? "words" : "contexts" }, spaceSvg(figure)), quiet(say(said)),
     exports({ name: () => (words ? "space" : "space-contexts"), title: () => say(name), svg: () => standalone(spaceSvgNow(words ? 0 : 1)), csv: () => spaceTable({ words, contexts }) }));
 }
 const spaceSvgNow = (which) => document.querySelectorAll("#space svg")[which];
 
 // Drag and arrow keys turn; what is flat stays.
-function turnable(host, draw) {
-  const by = (yaw, pitch) => {
-    turned.yaw += yaw;
-    turned.pitch = Math.min(Math.max(turned.pitch + pitch, -Math.PI / 2), Math.PI / 2);
-    draw();
-  };
-  let from = null;
-  host.addEventListener("pointerdown", (event) => { from = event.target.closest(".space:not(.flat)") && [event.clientX, event.clientY]; });
-  window.addEventListener("pointermove", (event) => {
-    if (!from || !event.buttons) return void (from = null);
-    by((event.clientX - from[0]) * 0.01, (event.clientY - from[1]) * 0.01);
-    from = [event.clientX, event.clientY];
-  });
-  window.addEventListener("pointerup", () => { from = null; });
-  host.addEventListener("keydown", (event) => {
-    const turns = event.target.closest(".space:not(.flat)") && { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] }[event.key];
-    if (!turns) return;
-    event.preventDefault();
-    by(...turns);
-  });
+function turnBy(yaw, pitch) {
+  turned.yaw += yaw;
+  turned.pitch = clamped(turned.pitch + pitch, -Math.PI / 2, Math.PI / 2);
+  turned.draw();
+}
+const turnable = (node) => node.closest(".space:not(.flat)");
+// A drag may leave the figure, so that all of the page listens.
+window.addEventListener("pointermove", ({ buttons, clientX, clientY }) => {
+  const { from } = turned;
+  turned.from = from && buttons ? [clientX, clientY] : undefined;
+  if (turned.from) turnBy(0.01 * (clientX - from[0]), 0.01 * (clientY - from[1]));
+});
+function turnByKey(event) {
+  const [down, right] = (turnable(event.target) && arrowKeys[event.key]) ?? [];
+  if (down === undefined) return;
+  event.preventDefault();
+  turnBy(0.1 * right, 0.1 * down);
 }
 
 function spacePanel(host) {
   if (!pointsOf("inputs")) return;
-  const figures = element("div", { class: "space-figures" });
+  const figures = element("div", { class: "space-figures", onkeydown: turnByKey,
+    onpointerdown: ({ target, clientX, clientY }) => { turned.from = turnable(target) && [clientX, clientY]; } });
   const draw = () => {
     if (!pointsOf("inputs")) return;
     const shown = spaceFigures(), restoreFocus = focusPlace();
@@ -175,13 +176,13 @@ function spacePanel(host) {
     host.parentNode.classList.toggle("wide", shown.length > 1);
     restoreFocus();
   };
-  turnable(figures, draw);
-  const arrows = element("input", { type: "checkbox", id: "arrows", checked: true, onchange: (event) => { turned.arrows = event.target.checked; draw(); } });
-  const slider = element("input", { type: "range", id: "moved", min: 0, max: 1, step: 0.01, value: 0, oninput: (event) => { turned.moved = Number(event.target.value); draw(); } });
-  const move = element("label", { class: "field" }, "embedding", slider, "context");
+  turned.draw = draw;
+  const arrows = check("arrows", { id: "arrows", checked: true, onchange: ({ target }) => { turned.arrows = target.checked; draw(); } });
+  const slider = element("input", { type: "range", id: "moved", min: 0, max: 1, step: 0.01, value: 0, oninput: ({ target }) => { turned.moved = Number(target.value); draw(); } });
+  const move = field("embedding", slider, "context");
   const which = choice({ id: "space-what", "aria-label": "Which context", onchange: ({ target }) => { turned.what = target.value; draw(); } },
     [["context", "context of the head"], ["merged", "merged heads"], ["output", "output"]].filter(([name]) => name === "context" || pointsOf(name)), turned.what);
-  fill(host, element("p", { class: "lead" }, say("Each word is an arrow from the origin, and its context is a hollow one. They share a figure where they have as many numbers: there the slider moves the words to their contexts, and lines show which words pull. Drag to turn what has three dimensions.")),
-    element("div", { class: "controls" }, move, which, element("label", { class: "check" }, arrows, "arrows")), figures);
+  fill(host, lead(say("Each word is an arrow from the origin, and its context is a hollow one. They share a figure where they have as many numbers: there the slider moves the words to their contexts, and lines show which words pull. Drag to turn what has three dimensions.")),
+    controls(move, which, arrows), figures);
   onSelection(draw);
 }

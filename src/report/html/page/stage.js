@@ -68,8 +68,8 @@ function player() {
     timer = setInterval(() => move(1), 1600);
     play.textContent = "❚❚ Pause";
   };
-  const play = element("button", { type: "button", id: "play", onclick: () => (timer ? stop() : start()) }, "▶ Play");
-  const one = (id, by, text) => element("button", { type: "button", id, onclick: () => { stop(); move(by); } }, text);
+  const play = button("play", "▶ Play", () => (timer ? stop() : start()));
+  const one = (id, by, text) => button(id, text, () => { stop(); move(by); });
   return [one("back", -1, "← Back"), play, one("next", 1, "Step →")];
 }
 
@@ -79,13 +79,13 @@ function stagePanel(host) {
     select({ step: steps[clamp(steps.indexOf(currentStep()) + down + right, steps.length)].name });
   });
   const title = element("h3", { id: "stage-title" }), view = element("div", { class: "stage-matrix", id: "stage-matrix" }), side = element("div", { class: "stage-side", id: "stage-side" });
-  const below = element("div", { class: "below" }), controls = element("span", { class: "controls", id: "stage-controls" });
+  const below = element("div", { class: "below" }), choices = element("span", { class: "controls", id: "stage-controls" });
   let drawnFor = "", seen = fromHash().step ? "" : state.step;
   const current = () => stageView(currentStep(), view.clientWidth);
   const out = exports({ name: () => fileName(state.step), title: () => stageView(currentStep()).label, svg: () => matrixSvg(current()),
     csv: () => (currentStep().pooled ? topRows(report.tokens.map((_, i) => i)) : matrixRows(current())), table: () => (currentStep().pooled ? topRows([state.query]) : tableRows(current())) });
-  fill(host, element("p", { class: "lead" }, currentBlock().softmaxInput() ? "Choose a step, then a cell: beside it stands the arithmetic that made the number." : "Choose a cell: beside it stands what is known of the number."),
-    strip, element("div", { class: "stage" }, element("div", {}, title, view, below, element("div", { class: "controls" }, player(), controls), out), side));
+  fill(host, lead(currentBlock().softmaxInput() ? "Choose a step, then a cell: beside it stands the arithmetic that made the number." : "Choose a cell: beside it stands what is known of the number."),
+    strip, element("div", { class: "stage" }, element("div", {}, title, view, below, controls(player(), choices), out), side));
   onSelection(() => {
     const step = currentStep(), shown = current();
     const id = named(headName(), state.step, state.scale);
@@ -96,12 +96,12 @@ function stagePanel(host) {
     drawnFor = id;
     fill(title, shown.label, element("small", {}, step.kind === "tokens" ? "" : kindOf(currentBlock().kinds?.[state.head]).text));
     fill(view, matrixView(shown));
-    fill(below, legend(shown.scale, { name: step.name }), element("p", { class: "quiet" }, say(hasSigns(step) ? "Effective weights: the context is their sum of the values." : step.meaning), step.kind === "scores" && shown.scale.masked > 0 && step.name !== "masked" ? " The mask will hide the hatched ones." : ""));
-    fill(controls, stageControls(step));
+    fill(below, legend(shown.scale, { name: step.name }), quiet(say(hasSigns(step) ? "Effective weights: the context is their sum of the values." : step.meaning), step.kind === "scores" && shown.scale.masked > 0 && step.name !== "masked" ? " The mask will hide the hatched ones." : ""));
+    fill(choices, stageControls(step));
     fill(side, report.tokens.length && report.keyTokens.length && step.columns
       ? arithmeticView(arithmetic(currentBlock(), step.name, state.head, state.query, state.key, state.column)) : null);
     // Said to a screen reader, unless the focus is in a picture, which says it itself.
-    if (!document.activeElement.closest("[data-roving]")) document.getElementById("status").textContent = named(shown.label, side.querySelector("h3")?.textContent);
+    if (!document.activeElement.closest("[data-roving]")) byId("status").textContent = named(shown.label, side.querySelector("h3")?.textContent);
   });
 }
 
@@ -124,5 +124,5 @@ function stageControls(step) {
 // Which scale the weights are drawn on; one choice for every panel.
 function scaleChooser(id) {
   const automatic = scaleNames[chosenScale("auto", currentBlock().step("weights").matrix(state.head))];
-  return element("label", { class: "field" }, "scale", choice({ id, onchange: ({ target }) => select({ scale: target.value }) }, [["auto", `automatic: ${automatic}`], ...Object.entries(scaleNames)], state.scale));
+  return field("scale", choice({ id, onchange: ({ target }) => select({ scale: target.value }) }, [["auto", `automatic: ${automatic}`], ...Object.entries(scaleNames)], state.scale));
 }

@@ -22,7 +22,8 @@ const named = (...parts) => parts.filter(Boolean).join(", ");
 const headName = (head = state.head, b = state.block) => named(layerName(b), `head ${head + 1}`);
 const fileName = (what) => named(what, headName()).replaceAll(", ", "-").replaceAll(" ", "-");
 
-function clamp(x, count) { return Math.min(Math.max(Number.isFinite(x) ? Math.trunc(x) : 0, 0), Math.max(count - 1, 0)); }
+// A place among so many.
+const clamp = (x, count) => clamped(Number.isFinite(x) ? Math.trunc(x) : 0, 0, Math.max(count - 1, 0));
 
 function tidied(next) {
   const block = clamp(next.block, blocks.length), heads = blocks[block].heads;
@@ -54,11 +55,13 @@ function select(change) {
   restoreFocus();
 }
 
+let changesHash = "";  // of a page that computes: what was changed, behind the selection
+
 const toldOf = new Set();
 function told(block, error) {
   if (toldOf.has(block)) return;
   toldOf.add(block);
-  document.getElementById("about").append(element("p", { class: "note closed", role: "alert" },
+  byId("about").append(element("p", { class: "note closed", role: "alert" },
     `Layer ${layerNumber(blocks.indexOf(block))} cannot be opened: ${error.message || error}. Its numbers are compressed, and this browser could not decompress them; a new browser can (Chrome 103, Firefox 113, Safari 16.4), unless the file is damaged.`));
 }
 
@@ -77,7 +80,7 @@ function hashOf(s) {
   if (s.view !== "head") parts.push(`view=${s.view}`);
   if (s.view === "difference") parts.push(`other=${s.other + 1}`);
   if (s.scale !== "auto") parts.push(`scale=${s.scale}`);
-  return `#${parts.join("&")}`;
+  return `#${parts.join("&")}${changesHash}`;
 }
 
 function fromHash(hash = location.hash) {
@@ -112,7 +115,7 @@ function focusPlace() {
   for (; root.parentElement && !root.id; root = root.parentElement) way.unshift([...root.parentElement.children].indexOf(root));
   return () => {
     if (held === document.body || (held.isConnected && !picture)) return;
-    const found = way.reduce((node, at) => node?.children[at], document.getElementById(root.id));
+    const found = way.reduce((node, at) => node?.children[at], byId(root.id));
     const focused = [found, found?.querySelector("[tabindex='0']"), document.querySelector("[data-roving] [tabindex='0']")];
     focused.find((node) => node?.tabIndex === 0)?.focus({ preventScroll: true });
   };

@@ -25,20 +25,20 @@ function endTour() {
   leaveStop();
   tour.note.remove();
   tour.note = undefined;
-  document.getElementById("tour").focus({ preventScroll: true });
+  byId("tour").focus({ preventScroll: true });
 }
 
 function tourStop(stops, at) {
-  const [id, says] = stops[at], part = document.getElementById(id), last = at + 1 === stops.length, go = (to) => stops[to] && tourStop(stops, to);
+  const [id, says] = stops[at], part = byId(id), last = at + 1 === stops.length, go = (to) => stops[to] && tourStop(stops, to);
   leaveStop();
   tour.shown = part.matches("input") ? part.closest(".controls") : part;
   if (part.matches("details")) part.open = true;
   Object.assign(tour.shown.style, { outline: "3px solid var(--accent)", outlineOffset: "6px" });
   tour.shown.scrollIntoView({ block: tour.shown.offsetHeight > innerHeight / 2 ? "start" : "center" });
-  const next = liveButton("tour-next", last ? "Done" : "Next", () => (last ? endTour() : go(at + 1))), back = liveButton("tour-back", "Back", () => go(at - 1));
+  const next = button("tour-next", last ? "Done" : "Next", () => (last ? endTour() : go(at + 1))), back = button("tour-back", "Back", () => go(at - 1));
   back.disabled = at === 0;
   fill(tour.note, element("p", { id: "tour-says" }, element("strong", {}, `${at + 1} of ${stops.length} `), says),
-    element("div", { class: "controls" }, next, back, liveButton("tour-end", "End the tour", endTour)));
+    controls(next, back, button("tour-end", "End the tour", endTour)));
   const keys = { Escape: endTour, ArrowRight: () => go(at + 1), ArrowLeft: () => go(at - 1) };
   tour.note.onkeydown = ({ key }) => { keys[key]?.(); };
   next.focus({ preventScroll: true });
@@ -48,6 +48,6 @@ function startTour() {
   endTour();
   tour.note = element("section", { id: "tour-note", role: "dialog", "aria-label": "Tour", "aria-describedby": "tour-says" });
   document.body.append(tour.note);
-  tourStop(tourStops.filter((stop) => stop && document.getElementById(stop[0])?.checkVisibility()), 0);
+  tourStop(tourStops.filter((stop) => stop && byId(stop[0])?.checkVisibility()), 0);
 }
 window.addEventListener("beforeprint", endTour);
