@@ -48,9 +48,9 @@ class Group {
     if constexpr (L::kLevels) levels_ = all_words(p.levels);
   }
 
-  // Words i and i + 1 of a block's codes, four of each output in a word.
-  inline __attribute__((always_inline)) void two_words(std::int64_t block, int side, int i, VecU& first,
-                                                       VecU& second) const {
+  // Words i and i + 1 of a block's codes, four of each output in a word. With `fetch` those of a later block follow.
+  inline __attribute__((always_inline)) void two_words(std::int64_t block, int side, int i, VecU& first, VecU& second,
+                                                       bool fetch) const {
     constexpr int next = kGroup * 4;  // bytes of a word of all outputs
     const std::uint8_t* at = codes_ + block * L::kCodes + side * kLanes * 4 + i / 4 * 2 * kGroup * L::kBits;
     if constexpr (L::kBits == 8) {
@@ -65,8 +65,7 @@ class Group {
       first |= (i % 4 == 0 ? upper << 4 : upper) & 0x30303030u;
       second |= (i % 4 == 0 ? upper << 2 : upper >> 2) & 0x30303030u;
     }
-    // The processor's own prefetching follows whole bytes nearly as fast as memory, and shorter codes more slowly.
-    if (L::kBits < 8 || i == 0) prefetch<Cache::l1>(at + i % 4 / 2 * next + kAhead);
+    if (fetch) fetch_words(at + kAhead, i);
   }
 
   inline __attribute__((always_inline)) void scales(std::int64_t block, int side, Vec& scale, Vec& least) const {
@@ -83,6 +82,18 @@ class Group {
 
  private:
   static constexpr std::int64_t kAhead = L::kBits == 8 ? 4096 : 6144;
+
+  // What two_words() will read of all outputs. The processor's own prefetching follows whole bytes nearly as fast as
+  // memory where a vector takes a line of them; it follows shorter codes, and lines read in parts, more slowly.
+  static inline __attribute__((always_inline)) void fetch_words(const std::uint8_t* at, int i) {
+    if constexpr (L::kBits < 8) {
+      prefetch<Cache::l1>(at + i % 4 / 2 * kCacheLine);
+    } else if constexpr (kSides > 1) {
+      prefetch<Cache::l1>(at + i % 4 * kCacheLine), prefetch<Cache::l1>(at + (i % 4 + 1) * kCacheLine);
+    } else if (i == 0) {
+      prefetch<Cache::l1>(at);
+    }
+  }
 
   const std::uint8_t *codes_ = nullptr, *scales_ = nullptr;
   VecU levels_{};
@@ -105,7 +116,7 @@ inline void widen_panel(const QuantizedProduct& p, std::int64_t panel, std::int6
     for (std::int64_t block = first; block < last; ++block) {
       VecU word[L::kWords];
       Vec scale, least;
-      ATTN_UNROLL for (int i = 0; i < L::kWords; i += 2) group.two_words(block, side, i, word[i], word[i + 1]);
+      ATTN_UNROLL for (int i = 0; i < L::kWords; i += 2) group.two_words(block, side, i, word[i], word[i + 1], true);
       group.scales(block, side, scale, least);
       for (int i = 0; i < L::kWords; ++i) {
         ATTN_UNROLL for (int byte = 0; byte < 4; ++byte, at += kColumns) {
@@ -168,10 +179,12 @@ inline __attribute__((always_inline)) void add_block(const Group<L> (&weight)[Gr
                                                      const std::int8_t* x, std::int64_t step,
                                                      VecI (&sums)[Groups][Rows]) {
   constexpr bool kTwo = Rows * Groups < 4;  // few sums wait for each other less if there are two of each
+  // One row waits for memory, which a second request for the same line hastens; several wait for their own work.
+  const bool fetch = Rows == 1 || side == 0;
   VecI more[Groups][Rows] = {};
   ATTN_UNROLL for (int j = 0; j < L::kWords; j += 2) {
     VecU two[2][Groups];
-    ATTN_UNROLL for (int g = 0; g < Groups; ++g) weight[g].two_words(block, side, j, two[0][g], two[1][g]);
+    ATTN_UNROLL for (int g = 0; g < Groups; ++g) weight[g].two_words(block, side, j, two[0][g], two[1][g], fetch);
     ATTN_UNROLL for (int i = 0; i < Rows; ++i) {
       ATTN_UNROLL for (int g = 0; g < Groups; ++g) {
         VecI &sum = sums[g][i], &other = more[g][i];
