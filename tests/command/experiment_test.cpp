@@ -33,6 +33,10 @@ class Experiment : public Command {
     return "attn experiment --model llama --text " + text("ids") + " " + flags;
   }
   json found(const std::string& flags) const { return json::parse(out_of(line(flags + " --json"))); }
+  std::string drawn(const std::string& flags) const {
+    out_of(line(flags + " --output drawn.svg"));
+    return read(path("drawn.svg"));
+  }
   void expect_golden(const json& numbers, const std::string& name) const {
     std::vector<double> all;
     for (const auto& row : numbers) {
@@ -177,8 +181,7 @@ TEST_F(Experiment, ComparesTwoModels) {
   EXPECT_EQ(scores["induction_other"], of("noisy", "--scores")["induction"]);
   EXPECT_EQ(scores["induction"], of("llama", "--scores")["induction"]);
   for (const json& row : of("llama", "--other-model llama")["changes"]) EXPECT_EQ(row, json({0.0, 0.0, 0.0, 0.0}));
-  out_of(line("--other-model noisy --output two.svg"));
-  EXPECT_THAT(read(path("two.svg")), HasSubstr("difference"));
+  EXPECT_THAT(drawn("--other-model noisy"), HasSubstr("difference"));
 }
 
 TEST_F(Experiment, FollowsHeadsOverTheCheckpointsOfARun) {
@@ -241,8 +244,11 @@ TEST_F(Experiment, PrintsEightyColumnsAndDraws) {
   EXPECT_THAT(out_of(line("--effects --exact 2")),
               AllOf(HasSubstr("6 of 8 are estimates"), HasSubstr("exact"), HasSubstr("estimate\n")));
   EXPECT_THAT(out_of(line("--effects --exact 8")), Not(HasSubstr("estimate")));
-  out_of(line("--effects --output e.svg"));
-  EXPECT_THAT(read(path("e.svg")), HasSubstr("layers"));
+  EXPECT_THAT(drawn("--effects"), HasSubstr("layers"));
+  EXPECT_THAT(drawn("--without 1.1"), AllOf(HasSubstr("as it is"), HasSubstr("changed"), HasSubstr("loss")));
+  EXPECT_THAT(drawn("--next --tokens A B"),
+              AllOf(HasSubstr("&#39;A&#39;"), HasSubstr("chance"), Not(HasSubstr("changed"))));
+  EXPECT_THAT(drawn("--next --other-text AB"), AllOf(HasSubstr("the first"), HasSubstr("the other")));
 }
 
 TEST_F(Experiment, RefusesWhatItCannotFollow) {
@@ -321,8 +327,6 @@ TEST_F(Experiment, RefusesWhatItCannotFollow) {
   refused("--other-model " + std::string(ATTN_SOURCE) + "/examples/data/licences.safetensors --tokenizer llama",
           "vocabulary of 61", 3);
   refused("--other-model nowhere", "[--other-model] expected a model at nowhere", 3);
-  refused("--output e.svg", "--effects or --changes");
-  EXPECT_FALSE(std::filesystem::exists(path("e.svg")));
 }
 
 }  // namespace

@@ -91,10 +91,6 @@ void require_used(const Verb& verb, const std::string& what) {
     refuse("--colours", "it only with figures of cells", what);
   }
   only_with("--other-text", {"--next", "--effects"});
-  if (!verb.given("--other-model") || !what.empty()) {  // two models have a figure in any case
-    only_with("--output", {"--effects", "--changes", "--lens", "--patch-from", "--attribution", "--rollout", "--scores",
-                           "--checkpoints"});
-  }
   if (verb.given("--by") && !verb.given("--without") && !verb.given("--keep-only") && what != "--effects") {
     refuse("--by", "--without, --keep-only or --effects beside it", "none");
   }

@@ -119,12 +119,39 @@ void tell_scores(Found& found, const Reading& one, const char* name, const Tenso
 
 Tensor last_chances(const Tensor& logits) { return log_probabilities(logits.select(0, logits.size(0) - 1)); }
 
-// One row, a cell for each token but the first.
-void draw_by_token(Found& found, const Reading& one, const Tensor& differences) {
+// The tokens that have losses: all but the first.
+std::vector<std::string> tokens_with_losses(const Reading& one) {
   std::vector<std::string> names(one.tokens.begin() + 1, one.tokens.end());
   for (std::string& name : names) name = in_quotes(name);
-  draw_matrix(found, differences.unsqueeze(0).contiguous(), "loss", "tokens", "loss", {"difference"}, std::move(names));
+  return names;
+}
+
+void draw_loss_differences(Found& found, const Reading& one, const Tensor& differences) {
+  draw_matrix(found, differences.unsqueeze(0).contiguous(), "loss", "tokens", "loss", {"difference"},
+              tokens_with_losses(one));
   found.figure.scale = figure::Scale::diverging;
+}
+
+// A row for each pass, a cell for each of its `values`.
+void draw_passes(Found& found, const Pair& values, const char* what, std::vector<std::string> tokens) {
+  std::vector<std::string> names{values.first};
+  std::vector<Tensor> passes{values.before};
+  if (values.after.defined()) names.emplace_back(values.second), passes.push_back(values.after);
+  const Tensor rows = Tensor::empty({std::ssize(passes), std::ssize(tokens)}, DType::f64);
+  for (Int i = 0; i < rows.size(0); ++i) rows.select(0, i).copy_from(passes[static_cast<std::size_t>(i)]);
+  draw_matrix(found, rows, "passes", "tokens", what, std::move(names), std::move(tokens));
+}
+
+// `chances`: log probabilities.
+void draw_next(Found& found, const Reading& one, const Pair& chances, const std::vector<Int>& ids) {
+  const auto of = [&](const Tensor& logs) {
+    Tensor some = Tensor::empty({std::ssize(ids)}, DType::f64);
+    for (Int i = 0; i < some.numel(); ++i) some.set({i}, std::exp(logs.at({ids[static_cast<std::size_t>(i)]})));
+    return some;
+  };
+  std::vector<std::string> tokens;
+  for (const Int id : ids) tokens.push_back(one.token(id));
+  draw_passes(found, of_each(chances, of), "chance", std::move(tokens));
 }
 
 constexpr const char* kLosses = "Loss of each token, in nats: -log of the chance that the model gave it";
@@ -135,7 +162,9 @@ constexpr const char* kTwoLosses = "Loss of each token, in nats, and what the ot
 Found losses(const Reading& one, const Edits& edits, const Reading* other) {
   const auto of = [&](const Tensor& logits) { return token_losses(logits, one.ids); };
   Found found = titled(kLosses, one);
-  tell_losses(found, one, of_each(logits_of(one, edits, other), of));
+  const Pair both = of_each(logits_of(one, edits, other), of);
+  tell_losses(found, one, both);
+  draw_passes(found, both, "loss", tokens_with_losses(one));
   return found;
 }
 
@@ -143,7 +172,9 @@ Found next_tokens(const Reading& one, const Edits& edits, const Reading* other, 
                   const std::vector<Int>& tokens) {
   Found found = titled("Chances of the next token", one);
   const Pair chances = of_each(logits_of(one, edits, other), last_chances);
-  tell_next(found, one, chances, tokens.empty() ? likeliest(chances, count) : tokens);
+  const std::vector<Int> ids = tokens.empty() ? likeliest(chances, count) : tokens;
+  tell_next(found, one, chances, ids);
+  draw_next(found, one, chances, ids);
   if (tokens.size() == 2) tell_logit_difference(found, one, chances, {tokens[0], tokens[1]});
   return found;
 }
@@ -177,7 +208,7 @@ Found side_by_side(const Reading& one, const Edits& edits, const Reading& other)
     found.lines.push_back(formatted("Heads are not compared: here are {}, and in the other {}{}.", here, there,
                                     here == there ? " of another kind or size" : ""));
   }
-  draw_by_token(found, one, difference(both.other_losses, both.losses));
+  draw_loss_differences(found, one, difference(both.other_losses, both.losses));
   return found;
 }
 
