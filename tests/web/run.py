@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """The library in a browser: src/web/attn.wasm.gz against the same door compiled for this machine, bit for bit.
 
-    ATTN_FORCE_ISA=scalar ATTN_DOOR=build/default/tests/libattn_door.so tests/web/run.py [-k NAME]
+    ATTN_FORCE_ISA=scalar ATTN_DOOR=build/default/tests/libattn_door.so ATTN_COMMAND=build/default/attn tests/web/run.py [-k NAME]
 """
 
 import base64
 import gzip
 import hashlib
 import json
+import os
 import pathlib
 import random
 import struct
@@ -31,9 +32,10 @@ import texts  # noqa: E402
 # steps may be this far from each other, as a share of the step's largest number.
 BOUND = 1e-6
 LONGEST = 96  # tokens; beyond, scores take most of the time
+SMOLLM2 = ROOT / "build/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 NOT_EXACT = {"gemma2": {"logits"}, "qwen35": {"weights"}, "qwen3_5_text": {"decay", "weights"}}  # by tanh, exp and log
 
-PAGE = """<!doctype html><meta charset="utf-8"><script>%s
+PAGE = """<!doctype html><meta charset="utf-8"><input type="file" id="file"><script>%s
 const bytesOf = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const textOf = (bytes) => { let text = ""; for (const b of bytes) text += String.fromCharCode(b); return btoa(text); };
 const digest = async ({ name, values }) => [name, textOf(new Uint8Array(await crypto.subtle.digest("SHA-256", values)))];
@@ -41,6 +43,7 @@ const digests = async () => Object.fromEntries(await Promise.all(it.steps().map(
 const steps = () => Object.fromEntries(it.steps().map(({ name, values }) => [name, textOf(new Uint8Array(values.buffer, values.byteOffset, values.byteLength))]));
 const failure = (f) => { try { f(); return "none"; } catch (error) { return error instanceof LibraryError ? error.message : `${error}`; } };
 let it;
+const openFile = async (config, weights) => it.openModel(new Uint8Array(await document.getElementById("file").files[0].arrayBuffer()), config, weights);
 const anew = () => { it = new Library(new WebAssembly.Module(bytesOf("%s"))); };
 </script>"""
 
@@ -92,12 +95,12 @@ class Web(unittest.TestCase):
             worst[last] = max(worst.get(last, 0), far)
         return worst
 
-    def read(self, name, model, all_ids, config="", weights=0):
+    def read(self, name, path, all_ids, config="", weights=0):
         """Every step of each text; of those that are not alike to the last bit, how far they are from each other."""
         native = door.Door()
-        size = native.open_model(model, config, weights)
-        said = self.page.run(f"it.openModel(bytesOf('{b64(model)}'), {json.dumps(config)}, {weights})")
-        self.assertEqual(said, size)
+        size = native.open_model(path.read_bytes(), config, weights)
+        self.page.choose("#file", path)
+        self.assertEqual(self.page.run(f"openFile({json.dumps(config)}, {weights})"), size)
         worst = {}
         for ids in all_ids(size):
             native.run(ids)
@@ -118,19 +121,32 @@ class Web(unittest.TestCase):
             with self.subTest(folder.name):
                 if not (folder / "model.safetensors").exists():
                     continue  # in shards, which a page does not take
-                model = (folder / "model.safetensors").read_bytes()
                 golden = ids_of(folder)
-                self.read(folder.name, model, lambda size: [golden, *self.of_bytes(size)], (folder / "config.json").read_text())  # noqa: B023
+                self.read(folder.name, folder / "model.safetensors", lambda size: [golden, *self.of_bytes(size)], (folder / "config.json").read_text())  # noqa: B023
 
     def test_models_in_gguf(self):
         for path in sorted((ROOT / "tests/lm/data/gguf").glob("*.gguf")):
             with self.subTest(path.name):
-                self.read(path.stem, path.read_bytes(), self.of_bytes, weights=3)
+                self.read(path.stem, path, self.of_bytes, weights=3)
+
+    def test_a_model_of_ten_million_weights(self):
+        folder = pathlib.Path(self.folder.name)
+        (folder / "text.txt").write_text("You may copy it, and you may change it. " * 80)
+        library.attn(folder, "train", "--text", "text.txt", "--out", "large.safetensors", "--context", 32, "--steps", 1, "--batch", 1, "--layers", 6, "--heads", 6, "--width", 384)
+        self.read("10.8 million weights", folder / "large.safetensors", self.of_bytes)
+
+    @unittest.skipUnless(os.environ.get("ATTN_NIGHTLY") and SMOLLM2.exists(), "by make nightly, with build/smollm2")
+    def test_smollm2(self):
+        """By its own tokenizer, up to 32 tokens a text."""
+        tokenizer = door.Door()
+        tokenizer.call("open_tokenizer", "", "", SMOLLM2.read_bytes())
+        ids = [json.loads(tokenizer.call("encode", text))["ids"][:32] or [0] for text in texts.TEXTS]
+        self.read("SmolLM2", SMOLLM2, lambda size: ids, weights=3)
 
     def test_the_shipped_model(self):
-        model = (ROOT / "examples/data/licences.safetensors").read_bytes()
+        path = ROOT / "examples/data/licences.safetensors"
         text = "You may copy the Program."
-        self.read("licences", model, self.of_bytes)
+        self.read("licences", path, self.of_bytes)
         self.page.run(f"it.run({list(text.encode())})")
         self.assertEqual(self.page.run(f"it.encode({json.dumps(text)})")["ids"], list(text.encode()))
         said = self.page.run("it.next({ most: 3 })")
