@@ -1,4 +1,5 @@
 // Encoders in folders and in GGUF files.
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
@@ -37,21 +38,20 @@ EncoderFiles open_folder(const files::path& folder) {
 }  // namespace
 
 bool is_encoder(const files::path& path) {
-  constexpr const char* name = "bert";
-  if (io::is_gguf(path)) {
-    const io::Gguf file = io::Gguf::open(path);
-    const auto at = file.metadata().find("general.architecture");
-    return at != file.metadata().end() && at->second == io::GgufValue(std::string(name));
-  }
+  if (io::is_gguf(path)) return is_gguf_encoder(io::Gguf::open(path));
   std::error_code ignored;
   if (!files::is_regular_file(path / "config.json", ignored)) return false;
   const nlohmann::json json = json_or_none(path / "config.json");
-  return json.is_object() && json.contains("model_type") && json["model_type"] == name;
+  return json.is_object() && json.contains("model_type") && json["model_type"] == "bert";
 }
 
 Encoder load_encoder(const files::path& path) {
   const std::string source = io::source_name(path);
-  return encoder_of(io::is_gguf(path) ? open_gguf_encoder(path) : open_folder(path), {kLoadEncoder, source});
+  const auto files = [&] {
+    if (!io::is_gguf(path)) return open_folder(path);
+    return open_gguf_encoder(std::make_shared<const io::Gguf>(io::Gguf::open(path)), source);
+  };
+  return encoder_of(files(), {kLoadEncoder, source});
 }
 
 }  // namespace attn

@@ -5,8 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "attn/gguf.hpp"
-#include "io/file.hpp"
 #include "io/gguf_metadata.hpp"
 #include "io/passed_over.hpp"
 #include "lm/config_readers.hpp"
@@ -20,6 +18,7 @@ using io::Gguf;
 using io::GgufMetadata;
 using io::GgufTensor;
 
+constexpr const char* kBert = "bert";
 constexpr const char* kPrefix = "bert.";
 constexpr const char* kPooling = "pooling_type";
 
@@ -98,15 +97,18 @@ EncoderConfig config_of(const Gguf& file, const GgufMetadata& metadata) {
 GgufMetadata metadata_of(const Gguf& file, std::string_view source) {
   GgufMetadata metadata(file, {kLoadEncoder, source}, kPrefix);
   const std::string name = metadata.text("general.architecture");
-  if (name != "bert") metadata.origin().fail("a file of the architecture bert", io::in_quotes(name));
+  if (name != kBert) metadata.origin().fail("a file of the architecture bert", io::in_quotes(name));
   return metadata;
 }
 
 }  // namespace
 
-EncoderFiles open_gguf_encoder(const std::filesystem::path& path) {
-  const auto file = std::make_shared<const Gguf>(Gguf::open(path));
-  const std::string source = io::source_name(path);
+bool is_gguf_encoder(const Gguf& file) {
+  const auto at = file.metadata().find("general.architecture");
+  return at != file.metadata().end() && at->second == io::GgufValue(std::string(kBert));
+}
+
+EncoderFiles open_gguf_encoder(const std::shared_ptr<const Gguf>& file, std::string_view source) {
   EncoderFiles files{config_of(*file, metadata_of(*file, source)), {}};
   for (const GgufTensor& tensor : file->tensors()) {
     const auto load = [file, tensor](DType dtype) { return file->load(tensor, dtype); };
@@ -124,10 +126,8 @@ EncoderFiles open_gguf_encoder(const std::filesystem::path& path) {
   return files;
 }
 
-EmbeddingSettings gguf_embedding_settings(const std::filesystem::path& path) {
+EmbeddingSettings gguf_embedding_settings(const Gguf& file, std::string_view source) {
   enum Type : std::int64_t { kMean = 1, kFirst = 2 };
-  const Gguf file = Gguf::open(path);
-  const std::string source = io::source_name(path);
   const GgufMetadata metadata = metadata_of(file, source);
   const std::int64_t type = metadata.whole(kPooling, kMean);
   if (type != kMean && type != kFirst) {

@@ -101,7 +101,7 @@ std::int64_t longest(const files::path& folder) {
 }  // namespace
 
 EmbeddingSettings embedding_settings(const files::path& path) {
-  if (io::is_gguf(path)) return gguf_embedding_settings(path);
+  if (io::is_gguf(path)) return gguf_embedding_settings(io::Gguf::open(path), io::source_name(path));
   EmbeddingSettings settings;
   const files::path modules = path / "modules.json";
   if (!files::exists(modules)) return settings;

@@ -78,11 +78,6 @@ std::string size_of(Module& model, const LanguageModelConfig& c, bool writes) {
   return json.name("weights").number(weights).name("family").text(c.family).name("writes").boolean(writes).end().str();
 }
 
-// A file of an encoder has no config of its own, so that a text of one tells.
-bool is_of_encoder(std::string_view config) {
-  return !config.empty() && io::JsonObject(config, io::Origin{"page", "config.json"}).text("model_type", "") == "bert";
-}
-
 // One number of a step, or of a head of it, becomes another.
 Tensor with_number(const Tensor& step, std::int64_t row, std::int64_t column, float value) {
   const std::int64_t rows = step.size(-2), columns = step.size(-1);
@@ -287,8 +282,8 @@ const char* attn_open_model(const std::byte* bytes, std::size_t count, const cha
   end_experiment();
   page().decoder.reset(), page().read.clear(), page().plain_ids.clear();
   page().trace = {}, page().logits = {}, page().plain = {};
-  if (is_of_encoder(config)) {
-    page().encoder = std::make_unique<Encoder>(load_encoder(Bytes(bytes, count), config, source));
+  if (auto encoder = encoder_in(Bytes(bytes, count), config, source)) {
+    page().encoder = std::move(encoder);
     page().model.reset();
     return say(size_of(*page().encoder, page().encoder->config().model, false));
   }

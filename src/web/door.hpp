@@ -28,7 +28,8 @@ void attn_delete(void* memory);
 // A language model of the bytes of a safetensors or GGUF file, with the text of its config.json, or an empty one where
 // the file has a config. `weights`: 0 keeps matrices in float32, 1 in bfloat16, 2 in int8, 3 as the file has them.
 // Returns its size, {"vocab": 256, "context": 64, "layers": 2, "heads": 4, "weights": 480000, "family": "gpt2",
-// "writes": true}. With a config of the family bert it is an encoder, in float32, which does not write.
+// "writes": true}. With a config of the family bert, or a GGUF file of that architecture, it is an encoder, in
+// float32, which does not write.
 const char* attn_open_model(const std::byte* bytes, std::size_t count, const char* config, int weights);
 // Its tokenizer: the texts of tokenizer.json and of tokenizer_config.json or an empty one, or the GGUF file itself;
 // with no text and no file each byte is a token. Returns how many tokens it has.

@@ -129,6 +129,10 @@ class Web(unittest.TestCase):
             with self.subTest(path.name):
                 self.read(path.stem, path, self.of_bytes, weights=3)
 
+    def test_an_encoder_in_gguf(self):
+        path = ROOT / "tests/lm/data/bert/model.gguf"
+        self.read("bert.gguf", path, lambda size: [ids_of(path.parent), *self.of_bytes(size)], weights=3)
+
     def test_a_model_of_ten_million_weights(self):
         folder = pathlib.Path(self.folder.name)
         (folder / "text.txt").write_text("You may copy it, and you may change it. " * 80)

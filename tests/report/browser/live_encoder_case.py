@@ -3,10 +3,11 @@
 import json
 import shutil
 import string
+import struct
 
 import library
 from live_case import LivePage
-from live_own_case import MODELS, TOKENIZERS
+from live_own_case import MODELS, TOKENIZERS, joined_gguf
 from overview_case import MODEL
 
 TEXT, OTHER = "the cat sat", "a dog ran"
@@ -44,14 +45,12 @@ class LiveEncoder(LivePage):
         said = json.loads(library.attn(self.folder, "embed", "--model", self.folder_of_encoder(), *arguments, TEXT, OTHER, "--json"))
         return said["texts"][0]["cosines"][1]
 
-    def test_steps_follow_what_is_typed(self):
-        page = self.encoder()
+    def same_as_recorded(self, page, model):
+        """What is typed has the steps that the command records."""
         self.assertEqual(page.run("report.tokens")[0].strip(), "[CLS]")
         self.type(page, "s")
         self.settled(page)
-        typed = page.run("live.now.text")
-        library.attn(self.folder, "report", "--model", self.folder_of_encoder(), "--text", typed, "--output", "typed.html")
-        recorded = self.open("--model", self.folder_of_encoder(), "--text", typed)
+        recorded = self.open("--model", model, "--text", page.run("live.now.text"))
         recorded.run("openAll()")
         for at in range(2):
             for step in page.run(f"blocks[{at}].steps.map(({{ name }}) => name)"):
@@ -60,6 +59,25 @@ class LiveEncoder(LivePage):
                 for mine, theirs in zip(page.run(numbers), recorded.run(numbers), strict=True):
                     self.near(mine, theirs, 1e-5, step)
         self.assertEqual(page.run("report.tokens"), recorded.run("report.tokens"))
+
+    def test_steps_follow_what_is_typed(self):
+        self.same_as_recorded(self.encoder(), self.folder_of_encoder())
+
+    def test_an_encoder_in_gguf(self):
+        path, tokenizer = self.folder / "encoder.gguf", (TOKENIZERS / "bert.gguf").read_bytes()
+        name = struct.pack("<Q", 21) + b"tokenizer.ggml.tokens"
+        (tokens,) = struct.unpack_from("<Q", tokenizer, tokenizer.index(name) + len(name) + 8)  # behind two kinds
+        path.write_bytes(joined_gguf((MODELS / "bert/model.gguf").read_bytes(), tokenizer, tokens))
+        page = self.open("--live", "--model", path, "--text", TEXT)
+        self.wait(page, "Boolean(live.size)")
+        self.same_as_recorded(page, path)
+        own = self.live(text=page.run("live.now.text"))
+        own.choose("#live-files", path)
+        self.wait(own, "live.file === 'encoder.gguf'")
+        said = json.loads(library.attn(self.folder, "embed", "--model", path, "--pooling", "mean", page.run("live.now.text"), OTHER, "--json"))
+        for one in (page, own):
+            self.second(one, OTHER)
+            self.near(one.run("live.similar.cosine"), said["texts"][0]["cosines"][1], 1e-6)
 
     def test_what_an_encoder_does_not_do_is_not_there(self):
         page = self.encoder()

@@ -57,8 +57,8 @@ def joined_gguf(model, tokenizer, tokens):
     values = {key: data for key, data in values.items() if not key.endswith(b".vocab_size")}
     name = struct.pack("<Q", 17) + b"token_embd.weight"
     width, rows, kind, offset = struct.unpack_from("<QQIQ", descriptions, descriptions.index(name) + len(name) + 4)
-    assert kind == 1  # float16
-    embedding = (numbers[offset : offset + 2 * width * rows] * tokens)[: 2 * width * tokens]
+    size = width * {0: 4, 1: 2}[kind]  # of float32 and float16
+    embedding = (numbers[offset : offset + size * rows] * tokens)[: size * tokens]
     numbers += bytes(-len(numbers) % 32)
     larger = struct.pack("<QQIQ", width, tokens, kind, len(numbers))
     descriptions = descriptions.replace(struct.pack("<QQIQ", width, rows, kind, offset), larger)

@@ -5,7 +5,6 @@
 #include <map>
 #include <utility>
 
-#include "attn/encoder.hpp"
 #include "attn/error.hpp"
 #include "attn/gguf.hpp"
 #include "attn/train.hpp"
@@ -145,7 +144,6 @@ void add_kept(const fs::path& path, LiveModel& model, std::string_view who) {
 
 LiveModel live_model(const fs::path& path, const std::string& given, std::string_view who) {
   const bool folder = fs::is_directory(path), gguf = !folder && io::is_gguf(path);
-  if (gguf && is_encoder(path)) not_live(who, "an encoder's folder", "a GGUF file of one");
   const fs::path weights = file_of(path);
   const bool sharded = folder && !fs::exists(weights);
   if (sharded && !fs::exists(path / "model.safetensors.index.json"))
