@@ -1,8 +1,10 @@
-// How plans share out over more threads than a test can have: simulated, of bench/shapes.txt, on every unit.
+// How plans share out over more threads than a test can have: simulated, of bench/shapes.txt, on every unit that
+// this processor can plan for.
 #include "kernels/schedule.hpp"
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
 
 #include "core/parallel.hpp"
@@ -11,6 +13,9 @@
 
 namespace attn::kernels {
 namespace {
+
+// A unit's own code takes part in its plan. What amx adds to that of avx512bf16 are products alone.
+bool can_plan(const Target& target) { return target.supported || (target.isa == "amx" && unit_named("avx512bf16")); }
 
 Schedule of_one(const PhaseWork& phase, int threads) { return simulate(std::span(&phase, 1), threads); }
 
@@ -70,6 +75,7 @@ TEST(Schedule, ATaskPassesBehindTheOneBefore) {
 // Multiply-adds of a causal mask, by its definition, and what is moved and made up beside them.
 TEST(Work, CountsWhatMasksLetBeSeen) {
   for (const Target& target : targets()) {
+    if (!can_plan(target)) continue;
     for (const auto& [line, pairs] :
          std::map<std::string, double>{{"forward 2,3,1000,64 f32 causal", 6 * 1000.0 * 1001 / 2},
                                        {"forward 2,3,1000,64 f32 none", 6 * 1000.0 * 1000},
@@ -136,6 +142,7 @@ const Exception kExceptions[] = {
 std::map<std::string, std::map<int, double>> too_idle() {
   std::map<std::string, std::map<int, double>> found;
   for (const Target& target : targets()) {
+    if (!can_plan(target)) continue;
     for (const Listed& row : listed_shapes()) {
       for (const int threads : {8, 16, 32, 64, 96, 128}) {
         const Schedule s = simulate(row.phases(*target.kernels, threads), threads);
@@ -151,11 +158,13 @@ std::map<std::string, std::map<int, double>> too_idle() {
 
 TEST(SlowListedShapes, KeepManyThreadsBusy) {
   auto found = too_idle();
+  // An exception may be that of a unit which this processor has not.
+  const bool all = std::ranges::all_of(targets(), can_plan);
   for (const auto& [row, idle] : kExceptions) {
     for (const auto& [threads, most] : idle) {
       const double worst = found[row][threads];
       EXPECT_LE(worst, most) << row << ", " << threads << " threads";
-      EXPECT_GT(worst, 0) << row << ", " << threads << " threads: no exception any more";
+      if (all) EXPECT_GT(worst, 0) << row << ", " << threads << " threads: no exception any more";
       found[row].erase(threads);
     }
   }
