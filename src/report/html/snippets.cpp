@@ -50,8 +50,7 @@ struct Told {
   bool drops() const { return options.training && config.dropout > 0; }
 };
 
-// ---- PyTorch
-// -----------------------------------------------------------------------------------------------------------
+// ---- PyTorch --------------------------------------------------------------------------------------------
 
 std::string torch_linear(std::string_view name, std::int64_t from, std::int64_t to, bool bias) {
   return line(name, " = torch.nn.Linear(", from, ", ", to, ", bias=", bias ? "True" : "False", ")");
@@ -245,8 +244,7 @@ Lines torch(const Told& told) {
   return lines;
 }
 
-// ---- this library
-// ------------------------------------------------------------------------------------------------------
+// ---- this library ----------------------------------------------------------------------------------------
 
 std::string rope_text(const RotaryFrequencies& rope) {
   std::string text = line(".rope = attn::RotaryFrequencies{.inv_freq = {", rates(rope, "f"), "}");
@@ -320,8 +318,7 @@ Lines of_this_library(const Told& told) {
   return lines;
 }
 
-// ---- as JSON
-// -----------------------------------------------------------------------------------------------------------
+// ---- as JSON ---------------------------------------------------------------------------------------------
 
 // How inputs stand in a language: the lines around few numbers and around each row, and the line that reads many.
 struct Language {
