@@ -21,6 +21,7 @@
 namespace attn::test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -60,6 +61,28 @@ TEST(Report, AllowsNoNetworkAndNoScriptButItsOwn) {
   EXPECT_THAT(page, HasSubstr("content=\"default-src 'none'; script-src 'sha256-"));
   EXPECT_THAT(page, Not(HasSubstr("unsafe-inline")));
   EXPECT_FALSE(std::regex_search(page.substr(0, page.find("<style>")), std::regex("(src|href)=")));
+}
+
+// PyTorch's code is there where its lines are all of the module, this library's in any case.
+TEST(Report, CodeToTakeAwayIsAllOfTheModule) {
+  const auto page = [](const std::function<void(ModuleConfig&)>& change) {
+    ModuleConfig config{.d_in = 3, .d_out = 4, .num_heads = 2};
+    change(config);
+    Generator rng(123);
+    MultiHeadAttention module(config, rng);
+    Trace steps;
+    module.AttentionLayer::forward(Generator(7).rand({6, 3}), &steps);
+    return report(steps, {.module = "multihead", .config = config, .parameters = module.state_dict()});
+  };
+  EXPECT_THAT(page([](ModuleConfig&) {}),
+              AllOf(HasSubstr("import torch"), HasSubstr("attn::MultiHeadAttention module(")));
+  const auto without_torch = [](const std::string& field) {
+    return AllOf(HasSubstr("attn::MultiHeadAttention module("), HasSubstr(field), Not(HasSubstr("import torch")));
+  };
+  EXPECT_THAT(page([](ModuleConfig& c) { c.kv_heads = 1; }), without_torch(".kv_heads = 1"));
+  EXPECT_THAT(page([](ModuleConfig& c) { c.head_dim = 3; }), without_torch(".head_dim = 3"));
+  EXPECT_THAT(page([](ModuleConfig& c) { c.window = 2; }), without_torch(".window = 2"));
+  EXPECT_THAT(page([](ModuleConfig& c) { c.softcap = 5; }), without_torch(".softcap = 5"));
 }
 
 TEST(Report, TokensStayText) {
