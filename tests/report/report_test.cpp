@@ -82,6 +82,7 @@ TEST(Report, CodeToTakeAwayIsAllOfTheModule) {
   EXPECT_THAT(page([](ModuleConfig& c) { c.kv_heads = 1; }), without_torch(".kv_heads = 1"));
   EXPECT_THAT(page([](ModuleConfig& c) { c.head_dim = 3; }), without_torch(".head_dim = 3"));
   EXPECT_THAT(page([](ModuleConfig& c) { c.window = 2; }), without_torch(".window = 2"));
+  EXPECT_THAT(page([](ModuleConfig& c) { c.out_bias = false; }), without_torch(".out_bias = false"));
   EXPECT_THAT(page([](ModuleConfig& c) { c.softcap = 5; }), without_torch(".softcap = 5"));
 }
 

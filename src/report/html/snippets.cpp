@@ -266,7 +266,9 @@ std::string config_text(const Told& told) {
   field(c.kv_heads != 0 && c.kv_heads != c.num_heads, "kv_heads", c.kv_heads);
   field(c.head_dim != 0 && c.num_heads * c.head_dim != c.d_out, "head_dim", c.head_dim);
   field(c.qkv_bias, "qkv_bias", "true");
-  field(told.kind.uses.latent && !c.qkv_bias, "out_bias", "false");
+  field(!c.out_bias || (told.kind.uses.latent && !c.qkv_bias), "out_bias", "false");
+  field(c.sinks, "sinks", "true");
+  field(c.output_gate, "output_gate", "true");
   field(!c.causal && told.kind.uses.mask, "causal", "false");
   field(c.window != 0, "window", c.window);
   field(c.softcap != 0, "softcap", c.softcap);
@@ -351,9 +353,10 @@ void write_snippet(Json& json, const Language& language, const Lines& lines, con
 }
 
 // Whether the layers that torch() writes are all of it.
-bool torch_has(const ModuleConfig& c) {
+bool torch_has(const ModuleKind& kind, const ModuleConfig& c) {
   return (c.kv_heads == 0 || c.kv_heads == c.num_heads) && (c.head_dim == 0 || c.num_heads * c.head_dim == c.d_out) &&
-         c.window == 0 && c.softcap == 0 && !c.sinks && !c.output_gate && c.query_key_norm == QueryKeyNorm::none;
+         c.window == 0 && c.softcap == 0 && !c.sinks && (c.out_bias || kind.uses.latent) && !c.output_gate &&
+         c.query_key_norm == QueryKeyNorm::none;
 }
 
 }  // namespace
@@ -367,7 +370,7 @@ std::string snippets(const Block& block, const ReportOptions& options) {
     const Tensor* inputs = block.find("inputs");
     const std::string width = kind->uses.weights ? written(config.d_in) : inputs ? written(inputs->size(-1)) : "d_in";
     const Told told{options, *kind, config, block.find("source") != nullptr};
-    if (torch_has(config)) write_snippet(json, kTorch, torch(told), width);
+    if (torch_has(*kind, config)) write_snippet(json, kTorch, torch(told), width);
     write_snippet(json, kCpp, of_this_library(told), width);
   }
   return json.end().str();
