@@ -126,7 +126,10 @@ std::string terminal_heatmap(const Tensor& weights, const Options& options = {},
 std::string sparkline(std::span<const double> values, std::size_t columns = 80,
                       Characters characters = Characters::unicode);
 
-// ---- a figure as PNG --------------------------------------------------------------------
+// ---- a figure as a page, and as PNG -------------------------------------------------------
+
+// One file of HTML for a browser: the figure, its title, and `text` below it as it is. It runs and fetches nothing.
+std::string page(std::string_view svg, std::string_view text = {});
 
 // Throws Error (argument), which says what to install, where librsvg is not there. It is loaded when it is first used.
 void require_png();

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Figure(Drawn):
-    """A drawing. Jupyter shows it; save() writes it as .svg or .png; str() gives the SVG."""
+    """A drawing. Jupyter shows it; save() writes it as .svg, .png or .html; str() gives the SVG."""
 
     def _repr_svg_(self) -> str:
         return self._text
 
     def save(self, path: str | os.PathLike[str], dpi: float = 192) -> None:
-        """Writes the drawing to the file `path`, which ends in .svg or .png, whole or not at all.
+        """Writes the drawing to the file `path`, which ends in .svg, .png or .html (a page), whole or not at all.
 
         Args:
             path: a PNG needs librsvg on this system, and the error says so where it is missing.
@@ -37,8 +37,10 @@ class Figure(Drawn):
 
         if os.fspath(path).endswith(".png"):
             return save_whole(path, _attn.png(self._text, dpi))
+        if os.fspath(path).endswith(".html"):
+            return save_whole(path, _attn.figure_page(self._text))
         if not os.fspath(path).endswith(".svg"):
-            refuse("plot", "a path that ends in .svg or .png", repr(os.fspath(path)))
+            refuse("plot", "a path that ends in .svg, .png or .html", repr(os.fspath(path)))
         save_whole(path, self._text)
 
 

@@ -201,6 +201,8 @@ void bind_pictures(nb::module_& m) {
         nb::arg("layer").none(), nb::arg("head").none(), nb::arg("tokens").none(), nb::arg("key_tokens").none(),
         "A figure of named steps, as SVG.");
   m.def(
+      "figure_page", [](const std::string& svg) { return figure::page(svg); }, nb::arg("svg"), "An SVG as a page.");
+  m.def(
       "png",
       [](const std::string& svg, nb::handle dpi) {
         const auto resolution = plain<double>(dpi, "save", "dpi");

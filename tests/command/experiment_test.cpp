@@ -52,6 +52,26 @@ class Experiment : public Command {
   io::NamedTensors golden_;
 };
 
+TEST_F(Experiment, APageHoldsTheFigureAndItsNumbers) {
+  const auto below = [&](const std::string& flags) {
+    const std::string page = read(path("page.html"));
+    EXPECT_THAT(page, HasSubstr("<main>\n" + drawn(flags))) << flags;
+    const std::size_t from = page.find('>', page.find("<pre")) + 1, to = page.find("</pre>");
+    if (to == std::string::npos) return std::string();
+    std::string lines = page.substr(from, to - from);
+    for (std::size_t at = 0; (at = lines.find("&#39;", at)) != std::string::npos;) lines.replace(at, 5, "'");
+    return lines;
+  };
+  for (const char* what : {"--attribution", "--scores", "--effects", "--lens"}) {
+    const std::string printed = out_of(line(std::string(what) + " --output page.html")), lines = below(what);
+    EXPECT_TRUE(printed.ends_with(lines)) << what << "\n" << lines;
+    EXPECT_GT(lines.size(), 20u) << what;
+  }
+  out_of(line("--rollout --output page.html"));
+  EXPECT_THAT(below("--rollout"), testing::ContainsRegex("\n[^ ]+ +0.44  0.56 +0 +0"));
+  refused(line("--json --output -"), 2, {"beside --json"});
+}
+
 TEST_F(Experiment, TellsTheNumbersOfHooksInTransformers) {
   for (const char* by : {"zero", "mean", "uniform"}) {
     const json effects = found(std::string("--effects --by ") + by);

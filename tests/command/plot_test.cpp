@@ -153,6 +153,20 @@ TEST_F(Pictures, PngHasTheSizeAskedFor) {
   EXPECT_THAT(text, HasSubstr("width=\"" + std::to_string(half_width).substr(0, 2)));
 }
 
+TEST_F(Pictures, APageHoldsTheFigureAndRunsNothing) {
+  const std::string flags =
+      " causal --input x.csv --d-out 2 --tokens evil.txt --title '</title><script>alert(1)</script>'";
+  write("evil.txt", "</script>\n\"'\n\xff\n<b>\n&amp;\n\n");
+  const std::string figure = svg("attn plot" + flags);
+  out_of("attn plot" + flags + " --output f.html");
+  const std::string page = read(path("f.html"));
+  EXPECT_THAT(page, StartsWith("<!DOCTYPE html>"));
+  EXPECT_THAT(page, HasSubstr("<main>\n" + figure));
+  EXPECT_THAT(page, HasSubstr("<title>&lt;/title&gt;&lt;script&gt;"));
+  EXPECT_THAT(page, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("<b>")), HasSubstr("default-src 'none'")));
+  refused("attn plot causal --output f.html --dpi 96", 2, {"--dpi", ".png"});
+}
+
 TEST_F(Pictures, StandardInputAndOutput) {
   EXPECT_EQ(out_of("attn plot - --output - < one.npy"), svg("attn plot one.npy"));
   EXPECT_EQ(out_of("attn show - < one.npy"), out_of("attn show one.npy"));
@@ -173,7 +187,7 @@ TEST_F(Pictures, Refused) {
   write("f.svg", "older");
   refused("attn plot causal", usage, {"--output"});
   refused("attn plot nosuch --output f.svg", usage, {"a module (simple", "or a file", "nosuch"});
-  refused("attn plot causal --output f.pdf", usage, {".svg", ".png", "f.pdf"});
+  refused("attn plot causal --output f.pdf", usage, {".svg", ".png", ".html", "f.pdf"});
   refused("attn plot causal --output nosuch/f.svg", data, {"nosuch"});
   refused("attn plot causal --figure pie --output f.svg", usage, {"pie"});
   refused("attn plot causal --colours rainbow --output f.svg", usage, {"rainbow"});

@@ -119,7 +119,9 @@ def test_figures_are_saved_as_png(tmp_path):
     figure = attn.plot(attn.SimplifiedSelfAttention(), "My dog")
     figure.save(tmp_path / "f.svg")
     assert (tmp_path / "f.svg").read_text() == str(figure)
-    with pytest.raises(ValueError, match=r".svg or .png"):
+    figure.save(tmp_path / "f.html")
+    assert str(figure) in (tmp_path / "f.html").read_text()
+    with pytest.raises(ValueError, match=r".svg, .png or .html"):
         figure.save(tmp_path / "f.pdf")
     if ctypes.util.find_library("rsvg-2") is None:
         pytest.skip("no librsvg")
@@ -133,4 +135,4 @@ def test_figures_are_saved_as_png(tmp_path):
     for wrong, kind in [(1, ValueError), (float("nan"), ValueError), ("x", TypeError)]:
         with pytest.raises(kind, match="dpi"):
             figure.save(tmp_path / "g.png", dpi=wrong)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["f.png", "f.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f.html", "f.png", "f.svg"]

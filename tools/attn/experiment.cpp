@@ -7,7 +7,7 @@
 
 #include "attn/error.hpp"
 #include "common/choice.hpp"
-#include "common/outputs.hpp"
+#include "common/figure_file.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "experiment/measures.hpp"
@@ -19,11 +19,11 @@ namespace {
 
 struct ExperimentFlags {
   std::string model, text, text_file, tokenizer, other_model, other_text, patch_from;
-  std::string output, colours = "viridis";
+  std::string colours = "viridis";
+  FigureFile file;
   EditFlags edits;
   std::vector<std::string> tokens;
   std::int64_t count = 10, exact = -1;  // -1: all
-  double dpi = 192;
   bool next = false, effects = false, changes = false, lens = false, attribution = false, rollout = false,
        scores = false, checkpoints = false, heads = false, json = false;
 };
@@ -42,8 +42,8 @@ constexpr const char* kExperimentNotes =
     "the two are compared, both with the same changes. Of two models alone losses, next tokens and heads are told "
     "together, and the figure shows what the other adds to each token's loss; with --changes, --scores or --effects "
     "it shows heads.\n\n"
-    "A figure goes to the terminal, or with --output to an SVG or PNG file. docs/experiments.md explains each of "
-    "these.\n\n"
+    "A figure goes to the terminal, or with --output to an SVG or PNG file, or to a page that has the tables, too. "
+    "docs/experiments.md explains each of these.\n\n"
     "The exit code is 0 when all is done, 2 for wrong usage, and 3 for bad data or files.";
 
 constexpr const char* kExperimentExamples =
@@ -51,6 +51,7 @@ constexpr const char* kExperimentExamples =
     "attn experiment --model gpt2/ --text 'A word' --without 1.2,2 --next\n"
     "attn experiment --model gpt2/ --text 'A word' --effects --output effects.svg\n"
     "attn experiment --model gpt2/ --text 'A word' --effects --exact 8 --json\n"
+    "attn experiment --model gpt2/ --text 'A word' --rollout --output rollout.html\n"
     "attn experiment --model gpt2/ --text 'A word' --lens\n"
     "attn experiment --model gpt2/ --text word --patch-from wood --tokens s d\n"
     "attn experiment --model gpt2/ --text 'A word' --scores --json\n"
@@ -236,6 +237,12 @@ Found found_by(const std::string& what, const Reading& one, const Reading* other
   return other ? side_by_side(one, edits, *other) : losses(one, edits, nullptr);
 }
 
+std::string in_lines(const Found& found) {
+  std::string text;
+  for (const std::string& line : found.lines) text += line + "\n";
+  return text;
+}
+
 void show(const Found& found) {
   std::string text = found.title + "\n\n";
   if (found.picture.defined()) {
@@ -244,20 +251,17 @@ void show(const Found& found) {
     if (!text.ends_with('\n')) text += "\n";
     if (!found.lines.empty()) text += "\n";
   }
-  for (const std::string& line : found.lines) text += line + "\n";
-  write_stdout(fitted(text, STDOUT_FILENO));
+  write_stdout(fitted(text + in_lines(found), STDOUT_FILENO));
 }
 
 void experiment(const Verb& verb, const ExperimentFlags& flags) {
   const std::string what = asked(verb);
   require_used(verb, what);
   Outputs outputs;
-  outputs.declare("--output", flags.output, {".svg", ".png"});
-  const bool as_png = flags.output.ends_with(".png");
-  if (!as_png && verb.given("--dpi")) {
-    refuse("--dpi", "an --output that ends in .png", flags.output);
+  declare_figure(verb, flags.file, outputs);
+  if (flags.json && outputs.to_stdout()) {
+    refuse("--output", "a file beside --json, which goes to standard output", flags.file.path);
   }
-  if (as_png) figure::require_png();
   const std::string text = flags.text_file.empty()
                                ? flags.text
                                : std::string(io::as_text(io::read_file(flags.text_file, "--text-file").bytes()));
@@ -276,13 +280,14 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   const Contexts others = contexts_of(one, verb, flags.edits);
   const Edits edits = edits_of(flags.edits, config, one.ids.numel(), others);
   const Found found = found_by(what, one, other ? &*other : nullptr, edits, others, flags);
-  if (!flags.output.empty()) {
+  if (!flags.file.path.empty()) {
     figure::Options options = found.figure;
     options.title = found.title, options.colours = colours_named(flags.colours);
-    std::string picture =
+    const std::string picture =
         found.series.empty() ? figure::heatmap(found.picture, options) : figure::line_chart(found.series, found.axes);
-    if (as_png) picture = figure::png(picture, flags.dpi);
-    outputs.save({{"--output", [&](io::OutputFile& to) { to.write(picture); }}});
+    const bool has_table = !found.lines.empty() || !found.picture.defined();
+    save_figure(flags.file, outputs, picture,
+                has_table ? in_lines(found) : figure::terminal_heatmap(found.picture, found.figure, {.columns = 120}));
   }
   if (flags.json) return write_stdout(dump(found.json));
   if (!outputs.to_stdout()) show(found);
@@ -324,13 +329,12 @@ void define_experiment(Verb& verb, int&) {
       .not_beside(other);
   verb.group("Options");
   verb.add_flag("--json", flags->json, "Print one JSON object, with all numbers.");
-  const Option& output = verb.add_option("--output FILE", flags->output, "Write the figure, as .svg or .png.");
+  const Option& output = add_figure_flags(verb, flags->file);
   verb.add_option("--colours,--colors NAME", flags->colours,
                   "The figure's colours: viridis, cividis or grey. Differences go from violet to "
                   "orange with the first two.")
       .one_of({"viridis", "cividis", "grey"})
       .needs(output);
-  verb.add_option("--dpi N", flags->dpi, "The resolution of a PNG.").between(10, 2400).needs(output);
   verb.notes(kExperimentNotes);
   verb.examples(kExperimentExamples);
   verb.callback([&verb, flags] { experiment(verb, *flags); });

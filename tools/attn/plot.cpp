@@ -10,8 +10,8 @@
 #include "attn/figure.hpp"
 #include "attn/io.hpp"
 #include "common/choice.hpp"
+#include "common/figure_file.hpp"
 #include "common/format.hpp"
-#include "common/outputs.hpp"
 #include "common/pictures.hpp"
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
@@ -34,9 +34,9 @@ constexpr const char* kPlotExamples =
 struct PlotFlags {
   PictureFlags pictures;
   ChoiceFlags choice;
-  std::string figure, title, output;
+  std::string figure, title;
+  FigureFile file;
   std::optional<std::int64_t> query;  // counted from 1
-  double dpi = 192;
 };
 
 using report_page::Block;
@@ -134,18 +134,11 @@ std::string drawn(const Verb& verb, const PlotFlags& flags, const Pictures& pict
 void plot(const Verb& verb, const PlotFlags& flags) {
   require_used_flags(verb, flags.figure);
   Outputs outputs;
-  outputs.declare("--output", flags.output, {".svg", ".png"});
-  const bool as_png = flags.output.ends_with(".png");
-  if (!as_png && verb.given("--dpi")) {
-    refuse("--dpi", "an --output that ends in .png", flags.output);
-  }
-  if (as_png) figure::require_png();  // before any work
+  declare_figure(verb, flags.file, outputs);
   const Pictures pictures = load_pictures(verb, flags.pictures);
-  std::string picture = drawn(verb, flags, pictures);
-  if (as_png) picture = figure::png(picture, flags.dpi);
-  outputs.save({{"--output", [&](io::OutputFile& to) { to.write(picture); }}});
+  save_figure(flags.file, outputs, drawn(verb, flags, pictures));
   tell_beside(pictures.notes);
-  if (!outputs.to_stdout()) write_stdout(fitted("wrote " + escaped(flags.output) + "\n", STDOUT_FILENO));
+  if (!outputs.to_stdout()) write_stdout(fitted("wrote " + escaped(flags.file.path) + "\n", STDOUT_FILENO));
 }
 
 }  // namespace
@@ -167,10 +160,7 @@ void define_plot(Verb& verb, int&) {
   verb.add_option("--query N", flags->query, "With --figure lines: only the lines of this token, counted from 1.");
   verb.add_option("--title TEXT", flags->title, "The title above the figure.")
       .default_is("the layer and the head, where there are several");
-  verb.add_option("--output FILE", flags->output, "The file to write, .svg or .png; - writes SVG to standard output.")
-      .required();
-  verb.add_option("--dpi N", flags->dpi, "The resolution of a PNG in pixels an inch, from 24 to 1200.")
-      .between(24.0, 1200.0);
+  add_figure_flags(verb, flags->file).required();
   verb.examples(kPlotExamples);
   verb.callback([&verb, flags] { plot(verb, *flags); });
 }
