@@ -23,6 +23,16 @@ Tensor scaled(const Tensor& x, double factor) {
   return y;
 }
 
+// As Tensor::expand(): from the right, each size is 1 or the other's.
+bool expands(const Shape& from, const Shape& to) {
+  if (from.size() > to.size()) return false;
+  const std::size_t more = to.size() - from.size();
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (from[i] != 1 && from[i] != to[more + i]) return false;
+  }
+  return true;
+}
+
 Tensor zero(const Tensor& x, const Seen&) { return Tensor::zeros(x.shape(), x.dtype()); }
 Tensor mean(const Tensor& x, const Seen&) {
   if (x.rank() == 3) return mean_rows(x);
@@ -153,8 +163,14 @@ Edit skip_feed_forward(std::int64_t layer) {
 }
 
 Edit replace_step(std::string step, const Tensor& value, std::optional<std::int64_t> head) {
-  const auto change = [value](const Tensor&, const Seen&) { return value; };
-  return {Of::trace, std::move(step), 0, head, {}, change, "replaced"};
+  const auto change = [value, step](const Tensor& x, const Seen&) {
+    if (!expands(value.shape(), x.shape())) {
+      throw Error(Error::Kind::shape, kOp, "for " + step + " sizes of 1 or those of " + x.shape().str(),
+                  value.shape().str());
+    }
+    return value;
+  };
+  return {Of::trace, step, 0, head, {}, change, "replaced"};
 }
 Edit scale_step(std::string step, double factor, std::optional<std::int64_t> head) {
   const auto change = [factor](const Tensor& x, const Seen&) { return scaled(x, factor); };

@@ -140,7 +140,7 @@ TEST_F(Experiment, StepsBecomeArrays) {
     refused(line(step + "weights:" + head + "=0"), 2, {"a head from 1 to 4 behind the name's colon"});
   }
   io::save_npy(path("previous.npy"), Tensor::zeros({9, 8}));
-  refused(line(step + "weights:3=previous.npy"), 3, {"(1, 9, 9)", "(9, 8)"});
+  refused(line(step + "weights:3=previous.npy"), 3, {"attn.weights", "(1, 9, 9)", "(9, 8)"});
 }
 
 // All heads of a deep model take long, and a line that is no part of the output says how a first look does not.
