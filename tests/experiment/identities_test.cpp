@@ -264,7 +264,7 @@ TEST_P(Identities, WhatIsNotThereIsRefused) {
   refused({without({std::ssize(config_.layers), 0})}, "a layer from 0 to");
   refused({without({0, -1})}, "a head of");
   refused({hide({0, 0}, 9, config_)}, "a key from 0 to 8");
-  refused({replace_step(prefix + "context", Tensor::zeros({3}), 0)}, "expand", Error::Kind::shape);
+  refused({replace_step(prefix + "context", Tensor::zeros({3}), 0)}, "attn.context sizes of 1", Error::Kind::shape);
   EXPECT_THROW(keep_only(std::array{HeadAt{0, 99}}, config_), Error);
   EXPECT_THROW(token_losses(model_.forward(ids_), ids_.slice(0, 0, 2)), Error);
   EXPECT_THROW(patching(model_, ids_, ids_.slice(0, 0, 2), {1, 2}), Error);
