@@ -11,7 +11,7 @@ constexpr std::array kVerbs{
     VerbEntry{"run", "Run a module on an input; print or save the result.", define_run},
     VerbEntry{"explain", "Follow one query through a module, product by product.", define_explain},
     VerbEntry{"show", "Show attention weights, or any step, in the terminal.", define_show},
-    VerbEntry{"plot", "Draw attention weights, or any step, as SVG or PNG.", define_plot},
+    VerbEntry{"plot", "Draw attention weights or any step: SVG, PNG, HTML.", define_plot},
     VerbEntry{"report", "Write an HTML page of every step; it needs no network.", define_report},
     VerbEntry{"experiment", "Switch heads off, and tell what a model's text loses by it.", define_experiment},
     VerbEntry{"train", "Train a language model on text, and write it to a file.", define_train, true},
