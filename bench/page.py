@@ -99,6 +99,14 @@ PROGRAMS = {
                            "Small calls show what a call costs; below 1, attn is faster.", 3),
 }
 
+# What was measured of a program on a machine that has no file in bench/results; a paragraph below its table.
+ELSEWHERE = {
+    "train.py": "On two cores of an AMD Zen 3, which has AVX2 alone, the ratio in float32 is lower: 1.31, 1.23 and 1.03 on two "
+                "threads, and 1.00, 1.06, 0.98, 1.11 and 1.05 on one, each by a run of `bench/train.py --precision highest` "
+                "with two to four rounds, on 2026-11-26. Attn did 860 to 1,010 tokens a second on one thread and 1,700 to "
+                "2,020 on two. The machine was shared, and its speed changed by a third from one minute to the next.",
+}
+
 
 def run(program, *arguments):
     print(program, *arguments, file=sys.stderr)
@@ -269,6 +277,8 @@ def page(machines, units):
             continue
         lines += ["", f"## {title}", "", paragraph(f"`bench/{program}`. {words}"), ""]
         lines += program_table(machines, program, keys)
+        if program in ELSEWHERE:
+            lines += ["", paragraph(ELSEWHERE[program])]
     return "\n".join(lines) + "\n"
 
 
