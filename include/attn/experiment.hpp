@@ -176,7 +176,8 @@ struct Lens {
 Lens logit_lens(LanguageModel& model, const Tensor& ids, const Edits& edits = {});
 
 // Attention rollout (Abnar & Zuidema 2020): (layers, t, t), R_l = (A_l + I) / 2 · R_{l-1}, A_l the mean of the heads'
-// weights. Rows are divided by their sums, which are 1 already unless a sink takes weight.
+// weights. Rows are divided by their sums, which are 1 already unless a sink takes weight. Where the layer or its
+// attention is skipped, R_l is R_{l-1}.
 Tensor rollout(LanguageModel& model, const Tensor& ids, const Edits& edits = {});
 Tensor rollout(Encoder& encoder, const Tensor& ids, const Edits& edits = {});
 

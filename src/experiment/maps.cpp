@@ -1,5 +1,7 @@
 // Weights of all layers: rollout, and TransformerLens's scores.
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "attn/error.hpp"
 #include "experiment/editor.hpp"
@@ -10,23 +12,40 @@ namespace {
 
 using experiment::Editor;
 
-// Each layer's weights (heads, t, t).
+using Of = Edit::Of;
+
+// These steps of every layer in one edited pass, by their whole names.
 template <class Model>
-std::vector<Tensor> weights_of(Model& model, const LanguageModelConfig& c, const Tensor& ids, const Edits& edits) {
+experiment::Kept steps_of(Model& model, const LanguageModelConfig& c, const Tensor& ids, const Edits& edits,
+                          std::initializer_list<std::pair<Of, const char*>> steps) {
   Editor editor(edits, c);
-  std::vector<std::string> names;
+  std::set<std::string> names;
   for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) {
-    names.push_back(experiment::step_name(c, Edit::Of::attention, l, "weights"));
+    for (const auto& [of, step] : steps) names.insert(experiment::step_name(c, of, l, step));
   }
-  editor.keep({names.begin(), names.end()});
+  editor.keep(names);
   model.forward(experiment::one_text(ids), editor.trace());
   editor.check();
-  std::vector<Tensor> all;
-  for (const std::string& name : names) {
-    const Tensor& w = editor.kept(name);
-    all.push_back(w.rank() == 4 ? w.select(0, 0) : w);
-  }
-  return all;
+  return editor.take();
+}
+
+// A layer's (heads, t, t).
+Tensor weights_of(const experiment::Kept& kept, const LanguageModelConfig& c, std::int64_t layer) {
+  const Tensor& w = kept.at(experiment::step_name(c, Of::attention, layer, "weights"));
+  return w.rank() == 4 ? w.select(0, 0) : w;
+}
+
+bool same_numbers(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.contiguous(), y = b.contiguous();
+  return std::equal(x.data<float>(), x.data<float>() + x.numel(), y.data<float>());
+}
+
+// False where a layer, or its attention, is skipped: then nothing comes from other tokens, whatever its weights are.
+bool mixes(const experiment::Kept& kept, const LanguageModelConfig& c, std::int64_t layer) {
+  const auto step = [&](Of of, const char* name) { return kept.at(experiment::step_name(c, of, layer, name)); };
+  const Tensor added = step(Of::attention, "added");
+  return !same_numbers(added, Tensor::zeros(added.shape())) &&
+         !same_numbers(step(Of::block, "output"), step(Of::block, "inputs"));
 }
 
 // (A + I) / 2, A the mean over heads; rows divided by their sums.
@@ -50,12 +69,15 @@ std::vector<double> mixed(const Tensor& weights) {
 
 template <class Model>
 Tensor rolled_out(Model& model, const LanguageModelConfig& c, const Tensor& ids, const Edits& edits) {
-  const std::vector<Tensor> layers = weights_of(model, c, ids, edits);
-  const std::int64_t t = ids.numel();
-  const Tensor all = Tensor::zeros({std::ssize(layers), t, t}, DType::f64);
-  for (std::size_t l = 0; l < layers.size(); ++l) {
-    const std::vector<double> a = mixed(layers[l]);
-    double* out = all.data<double>() + static_cast<std::int64_t>(l) * t * t;
+  const experiment::Kept kept =
+      steps_of(model, c, ids, edits,
+               {{Of::attention, "weights"}, {Of::attention, "added"}, {Of::block, "inputs"}, {Of::block, "output"}});
+  const std::int64_t layers = std::ssize(c.layers), t = ids.numel();
+  const Tensor all = Tensor::zeros({layers, t, t}, DType::f64);
+  for (std::int64_t l = 0; l < layers; ++l) {
+    const Tensor weights = weights_of(kept, c, l);
+    const std::vector<double> a = mixed(mixes(kept, c, l) ? weights : Tensor::zeros(weights.shape()));
+    double* out = all.data<double>() + l * t * t;
     const double* before = out - t * t;
     for (std::int64_t i = 0; i < t; ++i) {
       for (std::int64_t k = 0; k < t; ++k) {
@@ -90,12 +112,12 @@ HeadScores head_scores(LanguageModel& model, const Tensor& twice, const Edits& e
     throw Error(Error::Kind::argument, experiment::kOp, "two or more tokens, and the same again", twice.shape().str());
   }
   const LanguageModelConfig& c = model.config();
-  const std::vector<Tensor> layers = weights_of(model, c, twice, edits);
+  const experiment::Kept kept = steps_of(model, c, twice, edits, {{Of::attention, "weights"}});
   using experiment::table_of_heads;
   HeadScores scores{table_of_heads(c), table_of_heads(c), table_of_heads(c)};
-  for (std::int64_t l = 0; l < std::ssize(layers); ++l) {
+  for (std::int64_t l = 0; l < std::ssize(c.layers); ++l) {
     for (std::int64_t h = 0; h < c.heads_of(l); ++h) {
-      const Tensor w = layers[static_cast<std::size_t>(l)].select(0, h);
+      const Tensor w = weights_of(kept, c, l).select(0, h);
       scores.previous.set({l, h}, diagonal_mean(w, 1));
       scores.duplicate.set({l, h}, diagonal_mean(w, n));
       scores.induction.set({l, h}, diagonal_mean(w, n - 1));

@@ -58,6 +58,15 @@ TEST_P(Identities, RolloutsRowsSumToOne) {
   }
 }
 
+TEST_P(Identities, RolloutOfASkippedLayerIsTheLayerBefore) {
+  for (const Edit& skip : {skip_layer(0), skip_attention(0)}) {
+    const Tensor all = rollout(model_, ids_, {skip});
+    for (Int i = 0; i < all.size(1); ++i) {
+      for (Int j = 0; j < all.size(2); ++j) EXPECT_EQ(all.at({0, i, j}), i == j ? 1 : 0);
+    }
+  }
+}
+
 TEST_P(Identities, WithoutHeadsAndBiasThereIsNoAttention) {
   Edits off, skipped;
   for (Int l = 0; l < std::ssize(config_.layers); ++l) {
