@@ -1,6 +1,9 @@
 #include "io/json_object.hpp"
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <set>
 #include <utility>
 
 namespace attn::io {
@@ -10,14 +13,25 @@ constexpr std::int64_t kLargest = std::int64_t{1} << 31;  // of a size: products
 
 constexpr int kDeepest = 64;  // objects and lists in each other: what copies or prints a value goes as deep
 
-JsonObject::Json parsed(std::string_view text, const Origin& origin) {
+// Follows a parser, which takes the last one of two equal keys.
+class EveryKeyOnce {
+ public:
   using Event = JsonObject::Json::parse_event_t;
-  const auto shallow = [&](int depth, Event, const JsonObject::Json&) {
-    if (depth > kDeepest) origin.fail("JSON of at most " + std::to_string(kDeepest) + " levels", "more");
+
+  explicit EveryKeyOnce(const Origin& origin) : origin_(origin) {}
+
+  bool operator()(int depth, Event event, const JsonObject::Json& value) {
+    if (depth > kDeepest) origin_.fail("JSON of at most " + std::to_string(kDeepest) + " levels", "more");
+    const auto level = static_cast<std::size_t>(depth);
+    if (event == Event::object_start) keys_[level + 1].clear();
+    if (event == Event::key && !keys_[level].insert(value).second) fail_twice(value, origin_);
     return true;
-  };
-  return parse_json(text, shallow, origin);
-}
+  }
+
+ private:
+  const Origin& origin_;
+  std::array<std::set<std::string>, kDeepest + 2> keys_;  // of the object at each depth
+};
 
 // A string in its quotes, which other values do not have: "3" is not 3.
 std::string shown(const JsonObject::Json& value) {
@@ -78,6 +92,10 @@ void fail_json(std::string_view text, std::size_t byte, const Origin& origin) {
   origin.fail("JSON", rest[0] == 0 ? "a zero byte at " + place : "an error at " + place + ", at " + in_quotes(rest));
 }
 
+void fail_twice(const std::string& key, const Origin& origin) {
+  origin.fail("every key once", in_quotes(key) + " twice");
+}
+
 void require_no_zero_byte(std::string_view text, const Origin& origin) {
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) fail_json(text, zero + 1, origin);
 }
@@ -85,7 +103,9 @@ void require_no_zero_byte(std::string_view text, const Origin& origin) {
 nlohmann::json parse_json(std::string_view text, const nlohmann::json::parser_callback_t& callback,
                           const Origin& origin) {
   require_no_zero_byte(text, origin);
-  nlohmann::json json = nlohmann::json::parse(text, callback, false);
+  EveryKeyOnce once(origin);
+  nlohmann::json json =
+      callback ? nlohmann::json::parse(text, callback, false) : nlohmann::json::parse(text, std::ref(once), false);
   if (json.is_discarded()) {
     Mistake mistake(text, origin);
     nlohmann::json::sax_parse(text, &mistake);
@@ -110,7 +130,8 @@ void require_passed_over(std::string_view key, const JsonObject::Json& value,
               "what it asks for would be passed over; remove it if the model is the same without it");
 }
 
-JsonObject::JsonObject(std::string_view text, const Origin& origin) : JsonObject(parsed(text, origin), origin) {}
+JsonObject::JsonObject(std::string_view text, const Origin& origin)
+    : JsonObject(parse_json(text, nullptr, origin), origin) {}
 
 JsonObject::JsonObject(Json json, const Origin& origin) : origin_(origin), json_(std::move(json)) {
   if (!json_.is_object()) origin.fail("an object", json_.type_name());

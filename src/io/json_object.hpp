@@ -26,7 +26,9 @@ struct PassedOver {
 [[noreturn]] void fail_json(std::string_view text, std::size_t byte, const Origin& origin);
 // Throws where the text has a zero byte: parsers take it for the end and would not look behind it.
 void require_no_zero_byte(std::string_view text, const Origin& origin);
-// The callback keeps this of a text.
+[[noreturn]] void fail_twice(const std::string& key, const Origin& origin);  // throws Error (data)
+// What the callback keeps of a text; without one all of it, of at most 64 levels, where every key of an object is there
+// once.
 nlohmann::json parse_json(std::string_view text, const nlohmann::json::parser_callback_t& callback,
                           const Origin& origin);
 

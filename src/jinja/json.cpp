@@ -35,6 +35,7 @@ class Reader : public nlohmann::json_sax<Json> {
   bool binary(Json::binary_t&) override { return false; }
   bool start_object(std::size_t) override { return open(true); }
   bool key(std::string& name) override {
+    if (open_.back().entries.find(text(name)) != nullptr) io::fail_twice(name, origin_);
     open_.back().key = std::move(name);
     return true;
   }

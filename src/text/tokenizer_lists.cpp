@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "text/readers.hpp"
@@ -30,7 +32,7 @@ class LongLists {
     switch (event) {
       case Event::object_start:
       case Event::array_start:
-        keys_[level + 1].clear(), counts_[level + 1] = 0;
+        keys_[level + 1].clear(), seen_[level + 1].clear();
         if (level == 2) enter(event);
         if (level > 2) require_place(level, event);
         return true;
@@ -47,8 +49,10 @@ class LongLists {
       case Event::key:
         keys_[level] = value.get<std::string>();
         if (in_vocabulary_) return false;
+        if (!seen_[level].insert(keys_[level]).second) io::fail_twice(keys_[level], origin_);
         if (level == 2 && keys_[1] == kDecoder) return true;
-        if (++counts_[level] > kMostKeys) origin_.fail("at most 1000 keys", "more at " + io::in_quotes(keys_[level]));
+        if (seen_[level].size() > kMostKeys)
+          origin_.fail("at most 1000 keys", "more at " + io::in_quotes(keys_[level]));
         return true;
       case Event::value:
         return !(in_merges_ ? take_merge(level, value) : in_vocabulary_ && take_token(value));
@@ -68,9 +72,6 @@ class LongLists {
     if (keys_[1] != "model") return;
     in_vocabulary_ = event == Event::object_start && keys_[2] == "vocab";
     in_merges_ = event == Event::array_start && keys_[2] == "merges";
-    if ((in_vocabulary_ && !description_.vocabulary.empty()) || (in_merges_ && !description_.merges.empty())) {
-      origin_.fail("one " + keys_[2], "two");
-    }
   }
 
   // The vocabulary holds numbers alone, the merges at most lists.
@@ -106,8 +107,8 @@ class LongLists {
   const io::Origin& origin_;
   Description& description_;
   bool in_vocabulary_ = false, in_merges_ = false;
-  std::array<std::string, kDeepest + 2> keys_;  // the key at each depth
-  std::array<std::size_t, kDeepest + 2> counts_{};
+  std::array<std::string, kDeepest + 2> keys_;            // the key at each depth
+  std::array<std::set<std::string>, kDeepest + 2> seen_;  // all keys of the object there
   std::vector<std::string> parts_;
 };
 

@@ -151,6 +151,7 @@ TEST(Chat, ConversationsAreReadAsTransformersReadsThem) {
       {R"({"messages": [{"role": "user"}], "tools": ["a"]})", "each of the tools"},
       {R"({"messages": [{"role": "user"}], "continue_final_message": true})", "continue_final_message"},
       {R"([{"role": "user", "n": 18446744073709551616}])", "64 bits"},
+      {R"([{"role": "user", "content": "a", "content": "b"}])", "\"content\" twice"},
       {"[", "JSON"},
   };
   for (const auto& [json, told] : wrong) {

@@ -249,15 +249,20 @@ TEST(PretrainedMistakes, KeysThatNobodyReadsAreNamed) {
       {replaced(granite, "\"embedding_multiplier\": 3.0", "\"embedding_multiplier\": \"3.0\""),
        {"embedding_multiplier to be a number", "found \"3.0\""}},
       {replaced(granite, "\"residual_multiplier\": 0.5", "\"residual_multiplier\": []"), {"residual_multiplier"}},
+      {replaced(llama, "\"hidden_act\": \"silu\"", "\"hidden_act\": \"relu\", \"hidden_act\": \"silu\""),
+       {"every key once", "\"hidden_act\" twice"}},
+      {replaced(llama, "\"rope_type\"", "\"factor\": 2, \"rope_type\""), {"\"factor\" twice"}},
       {"{\n  \"a\": 1,\n  \"ä\" 2}", {"JSON", "line 3, column 7"}}};
   for (const auto& [json, parts] : bad) {
     expect_error(Kind::data, parts, [text = json] { parse_language_model_config(text, "x"); });
   }
   for (const char* nothing :
-       {"\"attention_dropout\": 0.5", "\"torch_dtype\": \"float16\"", "\"sliding_window\": null", "\"top_k\": 3",
-        "\"use_sliding_window\": false", "\"_num_labels\": 1", "\"gradient_checkpointing\": false"}) {
+       {"\"torch_dtype\": \"float16\"", "\"sliding_window\": null", "\"top_k\": 3", "\"use_sliding_window\": false",
+        "\"_num_labels\": 1", "\"gradient_checkpointing\": false"}) {
     EXPECT_NO_THROW(parse_language_model_config(with(nothing), "x")) << nothing;
   }
+  const std::string drops = replaced(llama, "\"attention_dropout\": 0.0", "\"attention_dropout\": 0.5");
+  EXPECT_NO_THROW(parse_language_model_config(drops, "x"));
 }
 
 // As transformers 5 has it, whatever tie_word_embeddings says.

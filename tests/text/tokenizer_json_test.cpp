@@ -249,6 +249,8 @@ TEST(TokenizerFiles, PartsThatAreNotKnownAreRefusedByName) {
   expect_refused(replaced(llama2, "{\"String\":\" \"}", "{\"Regex\":\" +(\"}"), " +(");
   expect_refused(replaced(gpt2, "\"continuing_subword_prefix\":null", "\"continuing_subword_prefix\":\"##\""), "##");
   expect_refused(replaced(gpt2, "\"dropout\":null", "\"dropout\":0.5"), "dropout");
+  expect_refused(replaced(gpt2, "\"dropout\":null", "\"dropout\":0.5,\"dropout\":null"), "\"dropout\" twice");
+  expect_refused(replaced(gpt2, "\"special\":true", "\"special\":false,\"special\":true"), "\"special\" twice");
 }
 
 // The package takes these steps one after the other, and attn in an order of its own.
@@ -303,7 +305,8 @@ TEST(TokenizerFiles, VocabulariesThatLieAreRefused) {
   expect_refused(replaced(gpt2, "\"merges\":[", "\"merges\":[7,"), "two tokens");
   expect_refused(replaced(gpt2, "\"merges\":[", "\"merges\":[\"a  b\","), "two tokens");
   expect_refused(replaced(gpt2, "\"merges\":[[\"", "\"merges\":[[\"h\",\"e\"],[\"h\",\"e\"],[\""), "once");
-  expect_refused(replaced(gpt2, "\"merges\":[", "\"merges\":[],\"merges\":[[\"h\",\"e\"]],\"merges\":["), "one merges");
+  expect_refused(replaced(gpt2, "\"merges\":[", "\"merges\":[],\"merges\":[[\"h\",\"e\"]],\"merges\":["),
+                 "\"merges\" twice");
   const std::string one_more = replaced(gpt2, "[{\"id\":560", "[{\"id\":561");  // after another token
   expect_refused(replaced(one_more, "\"vocab\":{", "\"vocab\":{\"x\\u00e9y\":0,"), "every id once");
   expect_refused(replaced(one_more, "\"vocab\":{", "\"vocab\":{\"a\":600,"), "every token once");
