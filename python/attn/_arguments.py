@@ -100,7 +100,7 @@ def dtype_name(dtype: Any, what: str = "dtype") -> str | None:
 
 def without_gradient(array: Any, op: str, hint: str) -> Any:
     """The array, which autograd must not follow: no gradient would flow."""
-    if framework(array) == TORCH and array.requires_grad:
+    if getattr(array, "requires_grad", False):
         raise ValueError(
             f"[{op}] expected an array that autograd does not follow; found one with requires_grad; {hint}"
         )

@@ -85,6 +85,8 @@ def scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, sinks=sinks, relative_bias=relative_bias,
             return_lse=return_lse, return_weights=return_weights, generator=generator, **options,
         )  # fmt: skip
+    for array in (key, value, attn_mask, sinks, relative_bias, options.get("alibi_slopes")):
+        without_gradient(array, "scaled_dot_product_attention", "pass a query of PyTorch, or .detach()")
     options |= {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
     made = _attn.Options(kind, given("scaled_dot_product_attention", options, kind, generator))
     weights = rows_of(return_weights)

@@ -107,7 +107,8 @@ class KVCache:
             TypeError: what is no array, or has a dtype that does not fit.
             ValueError: a shape or an option that does not fit.
         """
-        query = _without_gradient(query)
+        for array in (query, attn_mask, sinks, relative_bias, options.get("alibi_slopes")):
+            _without_gradient(array)
         kind = framework(query)
         options |= {"is_causal": is_causal, "scale": scale, "causal_alignment": causal_alignment}
         made = _attn.Options(kind, given("KVCache", options, kind, without=NOT_OF_A_CACHE))

@@ -152,10 +152,22 @@ Array read_exchanged(nb::handle object, const char* op, const char* what) {
   return result;
 }
 
+// A tensor of PyTorch may say what its memory does not: that its numbers are negated, or that it is a rule without any.
+nb::object with_its_own_numbers(nb::handle object, const char* op, const char* what) {
+  if (object.is_none()) return nb::borrow(object);
+  if (text(nb::type_name(object.type())) == "torch.nn.attention.bias.CausalBias") {
+    throw Error(Kind::dtype, op, std::string(what) + " that holds its numbers", "torch.nn.attention.bias.CausalBias",
+                "use is_causal or causal in its place");
+  }
+  const bool negated = nb::hasattr(object, "is_neg") && nb::cast<bool>(object.attr("is_neg")());
+  return negated ? nb::object(object.attr("resolve_neg")()) : nb::borrow(object);
+}
+
 }  // namespace
 
-Array read(nb::handle object, const char* op, const char* what, Framework from) {
-  if (from == Framework::torch && exchanges(object)) return read_exchanged(object, op, what);
+Array read(nb::handle given, const char* op, const char* what, Framework from) {
+  if (from == Framework::torch && exchanges(given)) return read_exchanged(given, op, what);
+  const nb::object object = with_its_own_numbers(given, op, what);
   Array result;
   if (!is_ndarray(object) && nb::hasattr(object, "harden_mask")) {
     throw Error(Kind::dtype, op, std::string(what) + " without a mask of its own", "numpy.ma.MaskedArray",

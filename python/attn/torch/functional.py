@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from attn._types import Array, Rows
 
 
+_OP = "scaled_dot_product_attention"  # in messages
+
+
 @typed
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
@@ -32,6 +35,8 @@ def scaled_dot_product_attention(
     torch.ops.attn.attention, without a graph break; keep a score_function alive there. Gradients of gradients are not
     there.
     """
+    if type(attn_mask).__name__ == "CausalBias":
+        attn_mask = modes.mask_of(attn_mask)
     inputs = (query, key, value, attn_mask, sinks, relative_bias)
     if torch.overrides.has_torch_function(inputs):
         call: Any = scaled_dot_product_attention
@@ -39,6 +44,10 @@ def scaled_dot_product_attention(
             call, inputs, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, sinks=sinks,
             relative_bias=relative_bias, return_lse=return_lse, return_weights=return_weights, generator=generator, **options,
         )  # fmt: skip
+    traced = torch.compiler.is_compiling()
+    if not traced:
+        modes.refuse_tracing(_OP)
+        modes.refuse_tensor(_OP, scale=scale, softcap=options.get("softcap"))
     if torch.is_autocast_enabled("cpu"):
         inputs = modes.autocast(inputs)
     options |= {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
@@ -47,9 +56,10 @@ def scaled_dot_product_attention(
     for name in operator.TENSOR_NAMES & made.keys():
         made[name] = _tensor(made[name], name)
         tensors.append(made[name])
-    traced = torch.compiler.is_compiling()
     if traced or not modes.direct(tensors):
         _are_tensors(inputs)
+        if not isinstance(enable_gqa, bool):
+            raise TypeError(f"[{_OP}] expected enable_gqa as a bool; found {type(enable_gqa).__name__}")
         modes.refuse_gradient(made.get("alibi_slopes"))
         if return_weights is not False:
             raise NotImplementedError(_NO_WEIGHTS)

@@ -60,6 +60,46 @@ def refuse_gradient(alibi_slopes: Any) -> None:
         )
 
 
+def followed(tensor: Any) -> bool:
+    """Whether autograd, or a transform of torch.func, wants its derivative."""
+    if not isinstance(tensor, Tensor):
+        return False
+    return (tensor.requires_grad and torch.is_grad_enabled()) or _C._functorch.is_gradtrackingtensor(tensor)
+
+
+def refuse_followed(op: str, **tensors: Any) -> None:
+    """Of what gets no gradient."""
+    for name, tensor in tensors.items():
+        if followed(tensor):
+            raise NotImplementedError(
+                f"[{op}] expected {name} without requires_grad; found what autograd follows, which would get no gradient; "
+                f"pass {name}.detach()"
+            )
+
+
+def refuse_tensor(op: str, **numbers: Any) -> None:
+    """Numbers have no gradient."""
+    for name, number in numbers.items():
+        if followed(number):
+            raise TypeError(f"[{op}] expected {name} as a number; found Tensor with requires_grad")
+
+
+def refuse_tracing(op: str) -> None:
+    """A tracer would keep the result of this call for all others."""
+    if _C._get_tracing_state() is not None:
+        raise NotImplementedError(
+            f"[{op}] expected no tracing; found torch.jit.trace, or torch.onnx.export(dynamo=False), which cannot see into "
+            "this call; use torch.export, or torch.onnx.export(dynamo=True)"
+        )
+
+
+def mask_of(bias: Any) -> Tensor:
+    """A torch.nn.attention.bias.CausalBias, which holds no numbers, as a mask."""
+    queries, keys = bias.seq_len_q, bias.seq_len_kv
+    last = keys - queries if bias.variant.name == "LOWER_RIGHT" else 0
+    return torch.ones(queries, keys, dtype=torch.bool).tril(last)
+
+
 def refuse_forward_mode() -> None:
     """Within a level of it. Elsewhere autograd says so of a Function that has no jvp; torch.compile takes none that has."""
     if forward_ad._current_level >= 0:

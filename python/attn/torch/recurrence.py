@@ -99,6 +99,7 @@ class Gradient(torch.autograd.Function):
 @torch.compiler.disable
 def _call(kernel: str, tensors: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
     """A break in a graph of torch.compile."""
+    modes.refuse_tracing(kernel)
     for tensor in tensors:
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"[{kernel}] expected torch.Tensor; found {type(tensor).__name__}")
@@ -109,8 +110,12 @@ def _call(kernel: str, tensors: tuple[Any, ...], options: tuple[Any, ...]) -> An
 
 
 def _integers(values: Any, what: str, op: str) -> Any:
-    if values is None or isinstance(values, Tensor):
-        return None if values is None else values.to(torch.int64)
+    if values is None:
+        return None
+    if isinstance(values, Tensor):
+        if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
+            raise TypeError(f"[{op}] expected {what} as integers; found dtype {values.dtype}")
+        return values.to(torch.int64)
     return torch.as_tensor(int64(values, what, op))
 
 
@@ -140,6 +145,7 @@ def linear_attention(
             heads=heads, lengths=lengths, cu_seqlens=cu_seqlens, return_state=return_state,
         )  # fmt: skip
     op = "linear_attention"
+    modes.refuse_tensor(op, scale=scale)
     tensors = (*_lowered((query, key, value)), *(_tensor(x) for x in (decay, beta, initial_state)),
                _integers(lengths, "lengths", op), _integers(cu_seqlens, "cu_seqlens", op))  # fmt: skip
     output, state = _call(op, tensors, (rule, scale, heads))

@@ -44,6 +44,8 @@ class Rotary(torch.autograd.Function):
 def turned(x: Tensor, given: Any) -> Tensor:
     """By (inv_freq, attention_factor, cos, sin, positions, offset, interleaved). A break in a graph of torch.compile."""
     inv_freq, factor, cos, sin, positions, offset, interleaved = given
+    modes.refuse_tracing("rotary")
+    modes.refuse_followed("rotary", cos=cos, sin=sin, inv_freq=inv_freq)
     tensors = (None if t is None else torch.as_tensor(t).detach() for t in (cos, sin, positions))
     if isinstance(inv_freq, Tensor):
         inv_freq = inv_freq.detach()

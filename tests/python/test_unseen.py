@@ -1,0 +1,101 @@
+"""What a tensor or a mode of PyTorch means and its memory does not say: followed, or refused by name."""
+
+import io
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+import attn  # noqa: E402
+import attn.torch  # noqa: E402
+
+F = torch.nn.functional
+
+
+@pytest.fixture(name="qkv")
+def tensors():
+    generator = torch.Generator().manual_seed(5)
+    return tuple(torch.randn(1, 2, 5, 8, generator=generator) for _ in range(3))
+
+
+def ours(*arguments, **options):
+    return attn.torch.scaled_dot_product_attention(*arguments, **options)
+
+
+@pytest.mark.parametrize("keys", [5, 7])
+@pytest.mark.parametrize("kind", ["causal_upper_left", "causal_lower_right"])
+def test_pytorchs_causal_bias_is_a_mask(qkv, kind, keys):
+    bias = getattr(pytest.importorskip("torch.nn.attention.bias"), kind)(5, keys)
+    q, k, v = qkv[0], *(torch.randn(1, 2, keys, 8) for _ in range(2))
+    torch.testing.assert_close(ours(q, k, v, bias), F.scaled_dot_product_attention(q, k, v, bias))
+    with pytest.raises(TypeError, match="CausalBias"):
+        attn.scaled_dot_product_attention(*(x.numpy() for x in (q, k, v)), bias)
+
+
+def test_a_tracer_would_keep_one_result(qkv):
+    calls = [
+        lambda x: ours(x, *qkv[1:]) + 0,
+        lambda x: attn.torch.linear_attention(x, *qkv[1:]) + 0,
+        lambda x: attn.rotary(x, cos=torch.ones(5, 4), sin=torch.ones(5, 4)) + 0,
+    ]
+    for call in calls:
+        with pytest.raises(NotImplementedError, match="torch.jit.trace"):
+            torch.jit.trace(call, (qkv[0],), check_trace=False)
+
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return calls[0](x)
+
+    with pytest.raises(NotImplementedError, match="dynamo=False"):
+        torch.onnx.export(Module(), (qkv[0],), io.BytesIO(), dynamo=False)
+
+
+def test_a_negated_tensor_is_read_negated(qkv):
+    q, _, v = (x.numpy() for x in qkv)
+    complex_numbers = torch.view_as_complex(torch.randn(1, 2, 5, 8, 2))
+    negated = complex_numbers.conj().imag
+    assert negated.is_neg()
+    wanted = attn.scaled_dot_product_attention(q, negated.clone(), v)
+    np.testing.assert_array_equal(attn.scaled_dot_product_attention(q, negated, v), wanted)
+    module = attn.MultiHeadAttention(8, 4, 10, 0.0, 2)
+    torch.testing.assert_close(module(negated[0]), module(negated[0].clone()), rtol=0, atol=0)
+
+
+def test_derivatives_that_are_not_there_are_refused(qkv):
+    q, k, v = qkv
+    turn = torch.randn(5, 4, requires_grad=True)
+    for options in ({"cos": turn, "sin": turn.detach()}, {"cos": turn.detach(), "sin": turn}):
+        with pytest.raises(NotImplementedError, match="without requires_grad"):
+            attn.rotary(q, **options)
+    with pytest.raises(NotImplementedError, match="cos"):
+        torch.func.grad(lambda c: attn.rotary(q, cos=c, sin=turn.detach()).sum())(turn.detach())
+    with torch.no_grad():
+        attn.rotary(q, cos=turn, sin=turn)
+    for option in ("scale", "softcap"):
+        for derivative in (torch.func.grad, torch.func.jacrev):
+            with pytest.raises(TypeError, match=f"{option} as a number"):
+                derivative(lambda t: ours(q, k, v, **{option: t}).sum())(torch.tensor(0.5))
+    with pytest.raises(TypeError, match="scale as a number"):
+        torch.func.grad(lambda t: attn.torch.linear_attention(q, k, v, scale=t).sum())(torch.tensor(0.5))
+
+
+def test_a_query_that_nothing_follows_has_no_followed_keys(qkv):
+    q, k, v = qkv
+    mask = torch.zeros(5, 5, requires_grad=True)
+    with pytest.raises(ValueError, match="autograd does not follow"):
+        attn.scaled_dot_product_attention(q.numpy(), k.clone().requires_grad_(), v.numpy())
+    with pytest.raises(ValueError, match="autograd does not follow"):
+        attn.scaled_dot_product_attention(*(x.numpy() for x in qkv), mask)
+    cache = attn.KVCache(1, 2, 8)
+    cache.append(k, v)
+    for options in ({"attn_mask": mask}, {"sinks": torch.zeros(2, requires_grad=True)}):
+        with pytest.raises(ValueError, match="autograd does not follow"):
+            cache.attention(q, **options)
+
+
+def test_lengths_are_integers(qkv):
+    for wrong in (torch.tensor([0.0, 2.7, 5.0]), torch.tensor([0, 2 + 3j, 5]), torch.tensor([False, True, True])):
+        with pytest.raises(TypeError, match="cu_seqlens as integers"):
+            attn.torch.linear_attention(*qkv, cu_seqlens=wrong)
+    with pytest.raises(TypeError, match="enable_gqa as a bool"):
+        ours(qkv[0].clone().requires_grad_(), *qkv[1:], enable_gqa="no")
