@@ -41,6 +41,28 @@ TEST_F(Refusals, OfModules) {
   expect("sdpa --q randn:1,1,2,4 --k randn:1,1,2,4 --v randn:1,1,2,4 --scale x", "[--scale] expected a finite number");
 }
 
+// A shell gives an empty value for a variable that it does not know.
+TEST_F(Refusals, OfEmptyValues) {
+  for (const char* words : {"sdpa --q X --k X --v X --mask", "run causal --input", "report simple --output",
+                            "train --text t.txt --out", "experiment --model M --text-file",
+                            "generate --model M --messages", "bench --list", "draw X --output", "info"}) {
+    expect(std::string(words) + " ''", "expected a value; found an empty text");
+  }
+}
+
+TEST_F(Refusals, OfExperiments) {
+  const std::string of = "experiment --model M --text abcd ";
+  expect(of + "--weights 1.1=none 1.1=uniform", "[--weights] expected every head once; found 1.1 twice");
+  expect(of + "--without 1 --scale 1.2=3", "[--scale] expected a head that gives something; found 1.2");
+  expect(of + "--keep-only 1.1 --scale 1.2=3", "[--scale] expected a head that gives something; found 1.2");
+  expect(of + "--effects --exact 2 --skip 1", "[--exact] expected all 12 heads beside a change");
+  expect(of + "--next --other-text ab --hide 3", "[--hide] expected a token from 1 to 2; found 3");
+  expect(of + "--next --other-text ab --without 1 --by text --from bcde", "[--by] expected texts of as many tokens");
+  expect("experiment --model M --text-file - --without 1 --by mean --mean-of-file -",
+         "[--mean-of-file] expected standard input (-) once; found it twice");
+  expect("plot multihead --figure lines --colours grey --output x.svg", "flags that --figure lines uses");
+}
+
 TEST_F(Refusals, OfTraining) {
   std::ofstream(path("t.txt")) << std::string(400, 'a');
   std::ofstream(path("there.safetensors")) << "x";

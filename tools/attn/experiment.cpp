@@ -97,6 +97,11 @@ void require_used(const Verb& verb, const std::string& what) {
   }
 }
 
+void require_one_stream(const ExperimentFlags& flags) {
+  const auto streams = std::ranges::count(flags.edits.mean_of_files, "-") + (flags.text_file == "-" ? 1 : 0);
+  if (streams > 1) refuse("--mean-of-file", "standard input (-) once", "it twice");
+}
+
 Tensor ids_of_text(const TextModel& model, const Tokenizer& tokenizer, const std::string& text, const char* flag) {
   const std::vector<std::int64_t> ids = tokenizer.encode(text);
   const std::int64_t most = model.context_length();
@@ -191,7 +196,8 @@ Contexts contexts_of(const Reading& one, const Verb& verb, const EditFlags& flag
       return text_contexts(model, ids);
     }
     std::vector<Tensor> all;
-    for (const std::string& text : texts) all.push_back(ids_of_text(*one.model, *one.tokenizer, text, "--mean-of"));
+    const char* const flag = flags.mean_of.empty() ? "--mean-of-file" : "--mean-of";
+    for (const std::string& text : texts) all.push_back(ids_of_text(*one.model, *one.tokenizer, text, flag));
     return all.empty() ? Contexts{} : mean_contexts(model, all);
   };
   return one.model->writes() ? of(one.lm()) : of(*one.model->encoder());
@@ -219,6 +225,12 @@ Found found_by(const std::string& what, const Reading& one, const Reading* other
   if (what == "--effects") {
     EffectOptions options{.by = by_named(flags.edits.by), .edits = edits, .contexts = others};
     if (flags.exact >= 0) options.exact = flags.exact;
+    std::int64_t heads = 0;
+    for (std::int64_t l = 0; l < std::ssize(one.model->config().layers); ++l) heads += one.model->config().heads_of(l);
+    if (!edits.empty() && options.exact && *options.exact < heads) {
+      refuse("--exact", formatted("all {} heads beside a change, since none can be estimated then", heads),
+             std::to_string(flags.exact), "leave it out");
+    }
     if (!flags.tokens.empty()) {
       const auto pair = ids_of(one, flags.tokens, 2);
       options.tokens = TokenPair{pair[0], pair[1]};
@@ -235,6 +247,22 @@ Found found_by(const std::string& what, const Reading& one, const Reading* other
     return patched(one, edits, *other, {pair[0], pair[1]}, flags.heads);
   }
   return other ? side_by_side(one, edits, *other) : losses(one, edits, nullptr);
+}
+
+// The changes act in the pass of the other text, or of the other model, as well.
+void require_there_too(const char* flag, const Reading& one, const Reading& other, const EditFlags& flags,
+                       const Contexts& contexts) {
+  const std::int64_t count = one.ids.numel(), others = other.ids.numel();
+  if (flags.by == "text" && count != others) {
+    refuse("--by", formatted("texts of as many tokens beside {}", flag), formatted("{} and {}", count, others),
+           "text gives each token what a head gives there in the text of --from");
+  }
+  try {
+    edits_of(flags, other.model->config(), others, contexts);
+  } catch (const Error& error) {
+    throw Error(error.kind(), flag, "what is changed to be there as well",
+                std::string("that it is not: ") + error.what());
+  }
 }
 
 std::string in_lines(const Found& found) {
@@ -262,10 +290,12 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   if (flags.json && outputs.to_stdout()) {
     refuse("--output", "a file beside --json, which goes to standard output", flags.file.path);
   }
+  require_one_stream(flags);
+  const char* const text_flag = flags.text_file.empty() ? "--text" : "--text-file";
   const std::string text = flags.text_file.empty()
                                ? flags.text
                                : std::string(io::as_text(io::read_file(flags.text_file, "--text-file").bytes()));
-  const Reading one = reading_of(flags.model, flags.tokenizer, text, "--text");
+  const Reading one = reading_of(flags.model, flags.tokenizer, text, text_flag);
   std::optional<Reading> other;
   if (what == "--patch-from") other = reading_of(flags.model, flags.tokenizer, flags.patch_from, "--patch-from");
   const bool of_text = verb.given("--other-text");
@@ -279,6 +309,9 @@ void experiment(const Verb& verb, const ExperimentFlags& flags) {
   const LanguageModelConfig& config = one.model->config();
   const Contexts others = contexts_of(one, verb, flags.edits);
   const Edits edits = edits_of(flags.edits, config, one.ids.numel(), others);
+  if (of_text) require_there_too("--other-text", one, *other, flags.edits, others);
+  if (verb.given("--other-model")) require_there_too("--other-model", one, *other, flags.edits, others);
+  if (what == "--patch-from") require_there_too("--patch-from", one, *other, flags.edits, others);
   const Found found = found_by(what, one, other ? &*other : nullptr, edits, others, flags);
   if (!flags.file.path.empty()) {
     figure::Options options = found.figure;

@@ -83,13 +83,14 @@ std::string space_figure(const Pictures& pictures, const Blocks& blocks, const B
 
 // Throws Error (argument) for a flag that the figure would ignore.
 void require_used_flags(const Verb& verb, const std::string& figure) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> unused{{{"steps", "--step"},
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> unused{{{"steps", "--step"},
                                                                                   {"steps", "--query"},
                                                                                   {"space", "--query"},
                                                                                   {"arrows", "--query"},
                                                                                   {"steps", "--log"},
                                                                                   {"space", "--log"},
                                                                                   {"arrows", "--log"},
+                                                                                  {"lines", "--colours"},
                                                                                   {"space", "--colours"},
                                                                                   {"arrows", "--colours"},
                                                                                   {"heads", "--head"}}};

@@ -17,11 +17,22 @@ Json json_number(double value) {
 
 Json json_shape(const Shape& shape) { return std::vector<std::int64_t>(shape.begin(), shape.end()); }
 
+namespace {
+
+// Of an element; ids and masks are whole numbers.
+Json json_element(double value, DType dtype) {
+  if (is_floating(dtype)) return json_number(value);
+  return static_cast<std::int64_t>(value);
+}
+
+}  // namespace
+
 Json json_values(const Tensor& tensor) {
-  if (tensor.rank() == 0) return json_number(tensor.item());
+  const DType dtype = tensor.dtype();
+  if (tensor.rank() == 0) return json_element(tensor.item(), dtype);
   Json values = Json::array();
   for (std::int64_t i = 0; i < tensor.size(0); ++i) {
-    values.push_back(tensor.rank() == 1 ? json_number(tensor.at({i})) : json_values(tensor.select(0, i)));
+    values.push_back(tensor.rank() == 1 ? json_element(tensor.at({i}), dtype) : json_values(tensor.select(0, i)));
   }
   return values;
 }

@@ -67,7 +67,13 @@ void Option::take(std::string_view text) {
   for (const std::string& part : delimiter_ == 0 ? std::vector{std::string(text)} : split(text, delimiter_)) {
     check(part);
     if (const char* expected = read_(part)) refuse(name(), expected, part);
+    if (part.empty() && !takes_text()) refuse(name(), "a value", "an empty text");
   }
+}
+
+bool Option::takes_text() const {
+  const std::string& value = positional() ? name() : value_name_;
+  return kind_ == Kind::flag || value.starts_with("TEXT") || value.starts_with("TOKEN");
 }
 
 void Option::check(std::string_view text) const {

@@ -90,6 +90,8 @@ class Option {
 
   // Throws Error (argument) for a value that it does not take, and for a second one.
   void take(std::string_view text);
+  // An empty one, too. In place of another value that is a variable which the shell does not know.
+  bool takes_text() const;
   void check(std::string_view text) const;
   void check_others() const;
 

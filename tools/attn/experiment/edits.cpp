@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "attn/io.hpp"
 #include "experiment/experiment.hpp"
@@ -46,9 +49,11 @@ double factor_of(std::string_view text, const char* flag, const char* expected =
   return *value;
 }
 
-void add_weights(Edits& edits, const std::string& text, const LanguageModelConfig& c) {
+void add_weights(Edits& edits, const std::string& text, const LanguageModelConfig& c,
+                 std::set<std::pair<std::int64_t, std::int64_t>>& given) {
   const auto [place, name] = sides(text, "--weights", "1.2=uniform");
   const Place at = place_of(place, "--weights", c, true);
+  if (!given.emplace(at.layer, *at.head).second) refuse("--weights", "every head once", formatted("{} twice", place));
   const auto weights = name == "uniform"    ? Weights::uniform
                        : name == "previous" ? Weights::previous
                        : name == "none"
@@ -93,6 +98,17 @@ Edit switched_off(const Place& at, By by, const Contexts& contexts) {
   const Tensor& layer = contexts[static_cast<std::size_t>(at.layer)];
   if (at.head) return without({at.layer, *at.head}, layer.select(0, *at.head));
   return without_heads_of(at.layer, layer);
+}
+
+bool is_off(const EditFlags& flags, const LanguageModelConfig& c, const Place& head) {
+  const auto names = [&](const std::string& heads, const char* flag) {
+    return std::ranges::any_of(split(heads, ','), [&](const std::string& part) {
+      const Place at = place_of(part, flag, c, false);
+      return at.layer == head.layer && at.head.value_or(*head.head) == *head.head;
+    });
+  };
+  if (flags.keep_only) return !names(*flags.keep_only, "--keep-only");
+  return flags.without && names(*flags.without, "--without");
 }
 
 }  // namespace
@@ -145,9 +161,13 @@ Edits edits_of(const EditFlags& flags, const LanguageModelConfig& c, std::int64_
   for (const std::string& text : flags.scales) {
     const auto [place, factor] = sides(text, "--scale", "1.2=0.5");
     const Place at = place_of(place, "--scale", c, true);
+    if (flags.by == "zero" && is_off(flags, c, at)) {
+      refuse("--scale", "a head that gives something", formatted("{}, which is switched off", place));
+    }
     edits.push_back(scale({at.layer, *at.head}, factor_of(factor, "--scale")));
   }
-  for (const std::string& text : flags.weights) add_weights(edits, text, c);
+  std::set<std::pair<std::int64_t, std::int64_t>> reweighed;
+  for (const std::string& text : flags.weights) add_weights(edits, text, c, reweighed);
   if (flags.hide > tokens) refuse("--hide", formatted("a token from 1 to {}", tokens), std::to_string(flags.hide));
   for (std::int64_t l = 0; flags.hide > 0 && l < std::ssize(c.layers); ++l) {
     edits.push_back(hide(l, flags.hide - 1, c));
