@@ -96,6 +96,23 @@ TEST_F(TrainReleased, ResumesBitForBit) {
   }
 }
 
+// A file that attn train wrote has no tokenizer beside it: its tokens are bytes, in what is made of it, too.
+TEST_F(TrainReleased, GoesOnFromAFileOfBytes) {
+  fs::create_directory(path("bytes"));
+  out_of(
+      "attn train --text text.txt --layers 1 --heads 1 --width 16 --context 16 --steps 1 --out bytes/own.safetensors");
+  const std::string line = " --text text.txt --context 16 --batch 2 --steps 4 --out ";
+  out_of("attn train --from bytes/own.safetensors" + line + "whole");
+  out_of("attn train --from bytes/own.safetensors" + line + "parts --until 2");
+  out_of("attn train --text text.txt --out parts --resume");
+  EXPECT_EQ(read(path("whole/model.safetensors")), read(path("parts/model.safetensors")));
+  EXPECT_FALSE(fs::exists(path("whole/tokenizer.json")));
+  out_of("attn generate --model whole --prompt a --tokens 2");
+  fs::remove_all(path("bytes"));
+  EXPECT_THAT(run("attn train --from llama/model.safetensors" + line + "beside").err, HasSubstr("loss"));
+  EXPECT_EQ(read(path("beside/tokenizer.json")), read(path("llama/tokenizer.json")));
+}
+
 TEST_F(TrainReleased, RefusesWithAReason) {
   write("short.txt", "abcd");
   const auto refused = [&](const std::string& flags, const char* reason, int status) {

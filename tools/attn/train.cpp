@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "attn/error.hpp"
+#include "attn/gguf.hpp"
 #include "attn/gradient_sum.hpp"
 #include "attn/pretrained.hpp"
 #include "common/format.hpp"
@@ -117,21 +118,27 @@ bool is_folder(const TrainFlags& flags) {
   return !flags.from.empty() || (flags.resume && (is_directory(out) || out.extension() != ".safetensors"));
 }
 
-// The tokenizer's file or folder; empty: bytes are the tokens.
-std::string tokenizer_place(const TrainFlags& flags) {
-  const bool own = flags.tokenizer.empty() && is_folder(flags);
-  return !own ? flags.tokenizer : flags.from.empty() ? flags.out : flags.from;
+// How many tokens the model has that goes on.
+std::int64_t tokens_of_model(const TrainFlags& flags) {
+  if (!flags.from.empty()) return open_pretrained(flags.from).config.vocab_size;
+  const std::filesystem::path config = std::filesystem::path(flags.out) / "config.json";
+  return parse_language_model_config(io::as_text(io::read_file(config, "train").bytes()), config.string()).vocab_size;
 }
 
+// Without --tokenizer that of the model, which may be bytes; without a model bytes.
 std::unique_ptr<Tokenizer> tokenizer_of(const TrainFlags& flags) {
-  const std::string place = tokenizer_place(flags);
-  if (place.empty()) return std::make_unique<ByteTokenizer>();
-  return std::make_unique<BPETokenizer>(BPETokenizer::load(place));
+  if (!flags.tokenizer.empty()) return std::make_unique<BPETokenizer>(BPETokenizer::load(flags.tokenizer));
+  if (!is_folder(flags)) return std::make_unique<ByteTokenizer>();
+  return attn::tokenizer_of(flags.from.empty() ? flags.out : flags.from, tokens_of_model(flags), {}, "--tokenizer");
 }
 
+// What goes along with the model from where it lies.
 Companions companions_of(const TrainFlags& flags) {
-  Companions files = tokenizer_files(tokenizer_place(flags));
-  std::ranges::move(generation_files(flags.from), std::back_inserter(files));
+  const std::filesystem::path from(flags.from);
+  const bool alone = is_regular_file(from) && !io::is_gguf(from);
+  const std::filesystem::path place = alone ? from.parent_path().empty() ? "." : from.parent_path() : from;
+  Companions files = tokenizer_files(flags.tokenizer.empty() ? place : std::filesystem::path(flags.tokenizer));
+  std::ranges::move(generation_files(place), std::back_inserter(files));
   return files;
 }
 
