@@ -26,6 +26,8 @@ class Refusals : public Command {
 TEST_F(Refusals, OfModels) {
   expect("generate --model M --ids 1 --stop-text a", "[--stop-text] expected --prompt");
   expect("generate --model M --prompt a --stop-text ''", "[--stop-text] expected a text; found an empty one");
+  expect("generate --model M --top-k -1", "[--top-k] expected a number from 0 on; found -1");
+  expect("generate --model M --top-p 5", "[--top-p] expected a number above 0 and at most 1; found 5");
   expect("generate --model M --ids a", "[--ids] expected token ids such as 1,2,3; found a");
   expect("experiment --model M --text a --next --without 1 --mean-of b", "[--mean-of] expected --by mean");
   expect("experiment --model M --text a --skip 1.1", "[--skip] expected layers, without heads; found 1.1");
@@ -69,6 +71,8 @@ TEST_F(Refusals, OfTraining) {
   const std::string train = "train --text t.txt --steps 1 --out ";
   expect(train + "there.safetensors", "[--out] expected no model there yet");
   expect(train + "m.safetensors --validation 2", "[--validation] expected a part between 0 and 1; found 2");
+  expect(train + "m.safetensors --beta2 2", "[--beta2] expected a number from 0 to 1; found 2");
+  expect(train + "m.safetensors --dropout 2", "[--dropout] expected a number from 0 to 1; found 2");
   expect(train + "m.safetensors --ranks parts=2", "[--ranks] expected data=N, sequence=N or both");
   expect(train + "m.safetensors --scheme ring", "[--scheme] expected --ranks with sequence=2 or more");
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -323,12 +324,16 @@ void run(const Verb& verb, GenerateFlags& flags) {
 void define_sampling(Verb& verb, GenerateOptions& options) {
   verb.add_option("--tokens N", options.tokens, "The most tokens to write.").at_least(0);
   verb.add_option("--temperature T", options.sampling.temperature,
-                  "The number that logits are divided by; 0 takes the likeliest token.");
-  verb.add_option("--top-k K", options.sampling.top_k, "Draw only from the K likeliest tokens; 0 draws from all.");
+                  "The number that logits are divided by; 0 takes the likeliest token.")
+      .at_least(0);
+  verb.add_option("--top-k K", options.sampling.top_k, "Draw only from the K likeliest tokens; 0 draws from all.")
+      .at_least(0);
   verb.add_option("--top-p P", options.sampling.top_p,
-                  "Draw only from the likeliest tokens whose probabilities together reach P.");
+                  "Draw only from the likeliest tokens whose probabilities together reach P.")
+      .between(std::numeric_limits<double>::denorm_min(), 1);
   verb.add_option("--min-p P", options.sampling.min_p,
-                  "Draw only from tokens at least P times as likely as the likeliest.");
+                  "Draw only from tokens at least P times as likely as the likeliest.")
+      .between(0, 1);
   verb.add_option("--repetition-penalty R", options.sampling.repetition_penalty,
                   "Divide logits above 0 of tokens that the text already has by R, and multiply those below 0.");
 }

@@ -146,7 +146,7 @@ void add_masks(Verb& verb, SdpaFlags& flags) {
                              .default_is("no key is hidden")
                              .one_of({"top-left", "bottom-right"});
   verb.add_option("--query-offset N", flags.query_offset, "The position of the first query in a longer sequence.")
-      .default_is("0");
+      .default_is("0, or with --causal bottom-right the number of keys less that of queries");
   verb.add_option("--key-offset N", flags.key_offset, "The position of the first key.").default_is("0");
   const Option& relative = verb.add_option("--relative-bias FILE", flags.relative_bias,
                                            "T5's bias (buckets, h), added to scores by the bucket of a key's distance "

@@ -18,8 +18,11 @@ const char* read_number(std::string_view text, T& value, const char* expected) {
 }
 
 std::string range_text(double least, double most) {
-  if (least == std::numeric_limits<double>::denorm_min()) return "a positive number";
-  if (most == std::numeric_limits<double>::infinity()) return "a number from " + shortest(least) + " on";
+  const bool endless = most == std::numeric_limits<double>::infinity();
+  if (least == std::numeric_limits<double>::denorm_min()) {
+    return endless ? "a positive number" : "a number above 0 and at most " + shortest(most);
+  }
+  if (endless) return "a number from " + shortest(least) + " on";
   return formatted("a number from {} to {}", least, most);
 }
 

@@ -21,7 +21,8 @@ void each_setting(Settings& s, F&& f) {
   f("--width", s.model.width, "The width of the residual stream, a multiple of --heads.");
   f("--context", s.model.context_length, "The number of tokens that the model sees.");
   f("--dropout", s.model.dropout, "The probability of dropout, from 0 to 1.");
-  f("--steps", s.train.steps, "The number of optimizer steps. At the last one the learning rate is --min-lr.");
+  f("--steps", s.train.steps,
+    "The number of optimizer steps. At the last one, if it comes after --warmup, the learning rate is --min-lr.");
   f("--batch", s.train.batch, "The number of texts in a step, each of --context tokens.");
   f("--lr", s.train.lr, "The highest learning rate.");
   f("--min-lr", s.train.min_lr, "The learning rate at the end.");
@@ -52,6 +53,8 @@ void add_train_settings(Verb& verb, TrainSettings& settings, std::string& precis
         what);
   });
   verb.find("--rng")->one_of({"philox", "native", "mkl"});
+  verb.find("--dropout")->between(0, 1);
+  verb.find("--beta2")->between(0, 1);
   verb.add_option("--family NAME", settings.family,
                   "The family of the new model: gpt2, or one of those that attn generate reads, with that family's "
                   "defaults.")
