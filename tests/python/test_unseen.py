@@ -97,5 +97,12 @@ def test_lengths_are_integers(qkv):
     for wrong in (torch.tensor([0.0, 2.7, 5.0]), torch.tensor([0, 2 + 3j, 5]), torch.tensor([False, True, True])):
         with pytest.raises(TypeError, match="cu_seqlens as integers"):
             attn.torch.linear_attention(*qkv, cu_seqlens=wrong)
-    with pytest.raises(TypeError, match="enable_gqa as a bool"):
-        ours(qkv[0].clone().requires_grad_(), *qkv[1:], enable_gqa="no")
+
+
+@pytest.mark.parametrize("wrong", [{"enable_gqa": "no"}, {"is_causal": 2}, {"scale": "0.5"}])
+def test_arguments_are_as_strict_with_gradients_and_compiled(qkv, wrong):
+    followed = qkv[0].clone().requires_grad_()
+    compiled = torch.compile(lambda q: ours(q, *qkv[1:], **wrong), backend="eager")
+    for call in (lambda: ours(*qkv, **wrong), lambda: ours(followed, *qkv[1:], **wrong), lambda: compiled(qkv[0])):
+        with pytest.raises((TypeError, torch._dynamo.exc.TorchDynamoException)):
+            call()

@@ -58,8 +58,9 @@ def scaled_dot_product_attention(
         tensors.append(made[name])
     if traced or not modes.direct(tensors):
         _are_tensors(inputs)
-        if not isinstance(enable_gqa, bool):
-            raise TypeError(f"[{_OP}] expected enable_gqa as a bool; found {type(enable_gqa).__name__}")
+        for name, flag in (("enable_gqa", enable_gqa), ("is_causal", is_causal)):
+            if not isinstance(flag, (bool, torch.SymBool)):
+                raise TypeError(f"[{_OP}] expected {name} as a bool; found {type(flag).__name__}")
         modes.refuse_gradient(made.get("alibi_slopes"))
         if return_weights is not False:
             raise NotImplementedError(_NO_WEIGHTS)

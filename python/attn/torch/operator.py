@@ -108,6 +108,8 @@ def called(tensors: Any, numbers: dict[str, Any]) -> tuple[Tensor, Tensor]:
     for name in numbers.keys() & {"dropout_p", "softcap", "scale"}:
         if isinstance(numbers[name], Tensor) and numbers[name].requires_grad:
             raise TypeError(f"[scaled_dot_product_attention] expected {name} as a number; found Tensor with requires_grad")
+        if isinstance(numbers[name], str):
+            raise TypeError(f"[scaled_dot_product_attention] expected {name} as a number; found str")
         numbers[name] = None if numbers[name] is None else float(numbers[name])
     return attention(*tensors, **numbers)
 
