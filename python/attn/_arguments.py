@@ -100,10 +100,13 @@ def dtype_name(dtype: Any, what: str = "dtype") -> str | None:
 
 def without_gradient(array: Any, op: str, hint: str) -> Any:
     """The array, which autograd must not follow: no gradient would flow."""
-    if getattr(array, "requires_grad", False):
-        raise ValueError(
-            f"[{op}] expected an array that autograd does not follow; found one with requires_grad; {hint}"
-        )
+    if getattr(array, "requires_grad", False) and framework(array) == TORCH:
+        import torch
+
+        if torch.is_grad_enabled():
+            raise ValueError(
+                f"[{op}] expected an array that autograd does not follow; found one with requires_grad; {hint}"
+            )
     return array
 
 

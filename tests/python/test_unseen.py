@@ -91,6 +91,10 @@ def test_a_query_that_nothing_follows_has_no_followed_keys(qkv):
     for options in ({"attn_mask": mask}, {"sinks": torch.zeros(2, requires_grad=True)}):
         with pytest.raises(ValueError, match="autograd does not follow"):
             cache.attention(q, **options)
+        with torch.no_grad():  # a module's parameters are followed elsewhere
+            followed = cache.attention(q, **options)
+        plain = cache.attention(q, **{name: tensor.detach() for name, tensor in options.items()})
+        torch.testing.assert_close(followed, plain, rtol=0, atol=0)
 
 
 def test_lengths_are_integers(qkv):
