@@ -157,7 +157,7 @@ nb::object with_its_own_numbers(nb::handle object, const char* op, const char* w
   if (object.is_none()) return nb::borrow(object);
   if (text(nb::type_name(object.type())) == "torch.nn.attention.bias.CausalBias") {
     throw Error(Kind::dtype, op, std::string(what) + " that holds its numbers", "torch.nn.attention.bias.CausalBias",
-                "use is_causal or causal in its place");
+                "use is_causal and causal_alignment in its place");
   }
   const bool negated = nb::hasattr(object, "is_neg") && nb::cast<bool>(object.attr("is_neg")());
   return negated ? nb::object(object.attr("resolve_neg")()) : nb::borrow(object);
