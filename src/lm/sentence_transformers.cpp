@@ -26,6 +26,10 @@ constexpr std::array<io::PassedOver, 5> kSentencePassedOver{
       R"([{}, {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}])",
       "it would be another kind of model"}}};
 
+// Of a module of modules.json.
+constexpr std::array<io::PassedOver, 1> kModulePassedOver{
+    {{"idx name", "", "modules act in the list's order, whatever they are called"}}};
+
 // Of 1_Pooling/config.json.
 constexpr std::array<io::PassedOver, 3> kPoolingPassedOver{
     {{"word_embedding_dimension embedding_dimension", "", "the model's own width"},
@@ -68,6 +72,7 @@ bool normalises(const files::path& modules) {
     if (path != expected[i][1])
       origin.fail("the path " + io::in_quotes(expected[i][1]) + " of the module " + std::string(expected[i][0]),
                   io::in_quotes(path));
+    module.finish({kModulePassedOver});
   }
   if (list.size() < 2) origin.fail("a module Pooling behind the Transformer", "none");
   return list.size() == expected.size();

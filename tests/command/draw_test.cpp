@@ -30,6 +30,12 @@ TEST_F(Draw, Integers) {
   EXPECT_EQ(out_of("attn draw randint:0,10:3,2 --seed 42"), "tensor([[2, 7],\n        [6, 4],\n        [6, 5]])\n");
 }
 
+TEST_F(Draw, ASeedThatDrawsNothingIsRefused) {
+  refused("attn draw ones:2 --seed 3", 2, {"[--seed]", "ones:2"});
+  refused("printf '1,2' | attn draw - --seed 3", 2, {"[--seed]"});
+  EXPECT_EQ(out_of("attn draw ones:2 --seed 3 --dropout 1"), "tensor([0., 0.])\n");
+}
+
 TEST_F(Draw, TheDropoutOfNotebook002) {
   for (const auto flavour : {DropoutFlavour::mkl, DropoutFlavour::native}) {
     Generator rng(123, flavour);

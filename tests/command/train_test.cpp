@@ -225,6 +225,8 @@ TEST_F(TrainTest, Refuses) {
   fails(tiny + "--text text.txt --out -", 2, "a file");
   out_of(tiny + "--text text.txt --out m.safetensors");
   fails("attn train --text text.txt --out m.safetensors --resume --width 8", 2, "--width");
+  fails("attn train --text text.txt --out m.safetensors --resume --until 1", 2, "a step from 2 on");
+  fails("attn train --text text.txt --out m.safetensors --resume --shard", 2, "several ranks");
   write("other.txt", read(path("text.txt")) + "more");
   fails("attn train --text other.txt --out m.safetensors --resume", 3, "give the same files");
   // A checkpoint that is none, or a damaged one.

@@ -156,7 +156,7 @@ TEST(Encoder, FollowsSentenceTransformersFiles) {
   const Folder folder;
   EXPECT_FALSE(embedding_settings(folder).normalised);
   const auto modules = [&](const std::string& list) { io::save_text(folder / "modules.json", "[" + list + "]"); };
-  const std::string whole = R"({"type": "x.Transformer", "path": ""}, {"type": "x.Pooling", "path": "1_Pooling"})",
+  const std::string whole = R"({"idx": 0, "name": "0", "type": "x.Transformer", "path": ""}, {"type": "x.Pooling", "path": "1_Pooling"})",
                     divided = R"({"type": "x.Normalize", "path": "2_Normalize"})";
   modules(whole);
   expect_error(Kind::file, {"1_Pooling"}, [&] { embedding_settings(folder); });
@@ -181,6 +181,7 @@ TEST(Encoder, FollowsSentenceTransformersFiles) {
            {replaced(whole, "1_Pooling", "2_Pooling"), "2_Pooling"},
            {replaced(whole, R"("path": "")", R"("path": "0_Transformer")"), "0_Transformer"},
            {whole + R"(, {"type": "x.Dense", "path": "2_Dense"})", "x.Dense"},
+           {replaced(whole, R"("path": "")", R"("path": "", "kwargs": ["task"])"), "kwargs"},
            {divided + "," + whole, "in this order"},
            {whole + "," + divided + "," + divided, "in this order"},
            {R"({"type": "x.Transformer", "path": ""})", "a module Pooling"},

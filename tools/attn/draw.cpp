@@ -44,9 +44,12 @@ Tensor source(const DrawFlags& flags, Generator& rng) {
   return io::load_tensor(flags.what, flags.tensor, flags.max_bytes);
 }
 
-void draw(const DrawFlags& flags) {
+void draw(const Verb& verb, const DrawFlags& flags) {
   if (!(flags.dropout >= 0 && flags.dropout <= 1)) {
     refuse("--dropout", "a number from 0 to 1", default_text(flags.dropout));
+  }
+  if (verb.given("--seed") && flags.dropout == 0 && !(is_drawn(flags.what) && !flags.what.starts_with("ones:"))) {
+    refuse("--seed", "numbers or dropout that are drawn", flags.what, "leave it out, or add --dropout");
   }
   Outputs outputs;
   outputs.declare("--output", flags.output, {".npy", ".npz", ".safetensors", ".csv"});
@@ -89,7 +92,7 @@ void define_draw(Verb& verb, int&) {
   add_limit_flag(verb, flags->max_bytes);
   verb.notes(kDrawNotes);
   verb.examples(kDrawExamples);
-  verb.callback([flags] { draw(*flags); });
+  verb.callback([&verb, flags] { draw(verb, *flags); });
 }
 
 }  // namespace attn::tool

@@ -311,6 +311,12 @@ void train(const Verb& verb, TrainFlags& flags, int& status) {
   require_equal_ranks(*training);
   TrainingFiles& files = *place;
   Trainer& run = training->trainer;
+  if (const std::int64_t done = training->trainer.steps_done(); flags.until > 0 && flags.until < done) {
+    together(ranks.transport, [&] {
+      refuse("--until", formatted("a step from {} on, which the checkpoint has reached", done),
+             std::to_string(flags.until));
+    });
+  }
   if (ranks.first()) introduce(*training);
 
   catch_signals();

@@ -43,6 +43,9 @@ TrainRanks train_ranks(distributed::Transport* transport, const std::string& tex
            formatted("{} of {}", shares.data * shares.sequence, text),
            formatted("start it by mpirun -n {}", shares.data * shares.sequence));
   }
+  if (!transport && sharding != Sharding::none) {
+    refuse("--shard", "several ranks, as mpirun starts them", "one process");
+  }
   if (shares.sequence == 1 && scheme != "auto") {
     refuse("--scheme", "--ranks with sequence=2 or more, which share a text", scheme + " without");
   }
