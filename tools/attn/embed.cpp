@@ -11,6 +11,7 @@
 #include "common/terminal.hpp"
 #include "core/escape.hpp"
 #include "io/file.hpp"
+#include "report/figure/text.hpp"
 #include "verbs.hpp"
 
 namespace attn::tool {
@@ -68,7 +69,30 @@ Json json_of(const std::vector<std::string>& texts, const std::vector<std::vecto
   return json;
 }
 
-// A few numbers of each vector, then the cosines of all pairs.
+// The cosines of all pairs, as many columns beside each other as fit.
+std::string cosines_text(const Tensor& vectors) {
+  constexpr std::int64_t cosine_columns = 9;
+  const std::int64_t count = vectors.size(0), room = static_cast<std::int64_t>(text_columns()),
+                     labels = std::ssize(std::to_string(count)),
+                     most = std::max<std::int64_t>(1, (room - labels) / cosine_columns);
+  std::string all;
+  for (std::int64_t first = 0; first < count; first += most) {
+    const std::int64_t last = std::min(first + most, count);
+    Table table{{""}};
+    for (std::int64_t j = first; j < last; ++j) table.front().push_back(std::to_string(j + 1));
+    for (std::int64_t i = 0; i < count; ++i) {
+      table.push_back({std::to_string(i + 1)});
+      for (std::int64_t j = first; j < last; ++j) {
+        table.back().push_back(formatted("{:7.4f}", cosine(vectors.select(0, i), vectors.select(0, j))));
+      }
+    }
+    all += first == 0 ? "\ncosines\n" : "\n";
+    for (const std::string& line : table_lines(table, std::string(table.front().size(), '>'))) all += line + "\n";
+  }
+  return all;
+}
+
+// A few numbers of each vector, then the cosines.
 std::string text_of(const std::vector<std::string>& texts, const Tensor& vectors) {
   constexpr std::int64_t shown = 4;
   constexpr std::size_t widest = 34;
@@ -78,26 +102,13 @@ std::string text_of(const std::vector<std::string>& texts, const Tensor& vectors
     for (std::int64_t j = 0; j < std::min(shown, vectors.size(1)); ++j) {
       numbers += formatted("{:8.4f}", vectors.at({static_cast<std::int64_t>(i), j}));
     }
-    std::string text = escaped(texts[i]);
-    if (text.size() > widest) text = text.substr(0, widest) + "…";
-    table.push_back({formatted("{}", i + 1), text, numbers + (vectors.size(1) > shown ? " …" : "")});
+    table.push_back({formatted("{}", i + 1), figure::shortened(escaped(texts[i]), widest),
+                     numbers + (vectors.size(1) > shown ? " …" : "")});
   }
   table.front() = {"", "text", formatted("vector of {} numbers", vectors.size(1))};
   std::string all;
   for (const std::string& line : table_lines(table, "><<")) all += line + "\n";
-  if (texts.size() < 2) return all;
-  Table cosines{{""}};
-  for (std::size_t j = 0; j < texts.size(); ++j) cosines.front().push_back(formatted("{}", j + 1));
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    cosines.push_back({formatted("{}", i + 1)});
-    for (std::size_t j = 0; j < texts.size(); ++j) {
-      cosines.back().push_back(formatted("{:.4f}", cosine(vectors.select(0, static_cast<std::int64_t>(i)),
-                                                          vectors.select(0, static_cast<std::int64_t>(j)))));
-    }
-  }
-  all += "\ncosines\n";
-  for (const std::string& line : table_lines(cosines, std::string(texts.size() + 1, '>'))) all += line + "\n";
-  return all;
+  return texts.size() < 2 ? all : all + cosines_text(vectors);
 }
 
 void embed(const EmbedFlags& flags) {
