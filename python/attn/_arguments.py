@@ -44,6 +44,17 @@ def integer(value: Any, op: str, what: str) -> int:
         raise TypeError(f"[{op}] expected {what} as an integer; found {type(value).__name__}") from None
 
 
+def probability(value: Any, op: str, what: str) -> float:
+    """A number from 0 to 1, of any kind that has a float's value."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"[{op}] expected {what} as a number; found {type(value).__name__}") from None
+    if not 0 <= number <= 1:
+        raise ValueError(f"[{op}] expected {what} from 0 to 1; found {number:g}")
+    return number
+
+
 def listed(values: Any, op: str, what: str) -> list[Any]:
     try:
         return list(values)

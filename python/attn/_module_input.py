@@ -26,12 +26,23 @@ def book_hint(what: Any) -> str:
     return f"make an attn.torch.{name} with the same arguments, and give it load_state_dict(module.state_dict())"
 
 
+def _require_as_made(op: str, what: Any) -> None:
+    """Throws where forward() of a module of attn.torch does more than its weights tell."""
+    for name, part in what.named_modules():
+        kind, where = type(part), f"{type(what).__name__}.{name}".rstrip(".")
+        if part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part):
+            refuse(op, "a module without hooks or another forward(), which steps would miss", f"one of {where}")
+        if not kind.__module__.startswith("attn.torch") and kind.__name__ not in ("Linear", "ModuleList"):
+            refuse(op, "the torch.nn.Linear layers that the module was made with", f"{where} as {kind.__name__}")
+
+
 def attn_module(op: str, what: Any) -> modules.Module | None:
     """One of attn's modules: `what` itself, or for a module of attn.torch the same with its weights, in eval mode."""
     if isinstance(what, modules.Module):
         return what
     if not type(what).__module__.startswith("attn.torch"):
         return None
+    _require_as_made(op, what)
     kind = type(what).__name__
     if kind == "SelfAttention_v1":
         copy: modules.Module = modules.SelfAttention_v1(*what.W_query.shape)

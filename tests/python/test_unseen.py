@@ -110,3 +110,34 @@ def test_arguments_are_as_strict_with_gradients_and_compiled(qkv, wrong):
     for call in (lambda: ours(*qkv, **wrong), lambda: ours(followed, *qkv[1:], **wrong), lambda: compiled(qkv[0])):
         with pytest.raises((TypeError, torch._dynamo.exc.TorchDynamoException)):
             call()
+
+
+def test_steps_of_a_module_that_was_altered_are_refused():
+    x = torch.rand(1, 6, 3)
+    module = attn.torch.MultiHeadAttention(3, 4, 6, 0.0, 2)
+    before = module.steps(x)["queries"]
+    for handle in (
+        module.W_key.register_forward_hook(lambda layer, args, output: output * 2),
+        module.register_forward_pre_hook(lambda layer, args: (args[0] * 2,)),
+    ):
+        with pytest.raises(ValueError, match="without hooks"):
+            module.steps(x)
+        handle.remove()
+    torch.testing.assert_close(module.steps(x)["queries"], before, rtol=0, atol=0)
+    module.W_query = torch.nn.Sequential(module.W_query, torch.nn.GELU())
+    with pytest.raises(ValueError, match="MultiHeadAttention.W_query as Sequential"):
+        module.steps(x)
+    module = attn.torch.SelfAttention_v2(3, 4)
+    module.forward = lambda x: 2 * x
+    with pytest.raises(ValueError, match=r"another forward\(\)"):
+        attn.explain(module, x[0])
+
+
+@pytest.mark.parametrize("kind", ["CausalAttention", "MultiHeadAttention"])
+def test_dropout_is_a_probability_when_a_module_is_made(kind):
+    more = (2,) if kind == "MultiHeadAttention" else ()
+    for wrong in (2.0, -0.1, float("nan")):
+        with pytest.raises(ValueError, match="dropout from 0 to 1"):
+            getattr(attn.torch, kind)(3, 4, 6, wrong, *more)
+    with pytest.raises(TypeError, match="dropout as a number"):
+        getattr(attn.torch, kind)(3, 4, 6, "half", *more)

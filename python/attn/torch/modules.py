@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from attn._arguments import integer
+from attn._arguments import integer, probability
 from attn._module_input import module_and_input
 from attn.torch.functional import scaled_dot_product_attention
 
@@ -90,7 +90,8 @@ class CausalAttention(SelfAttention_v2):
 
     def __init__(self, d_in: int, d_out: int, context_length: int, dropout: float, qkv_bias: bool = False) -> None:
         super().__init__(d_in, d_out, qkv_bias)
-        self.d_out, self.context_length, self.dropout_p = d_out, context_length, dropout
+        self.d_out, self.context_length = d_out, context_length
+        self.dropout_p = probability(dropout, "CausalAttention", "dropout")
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, tokens, d_in), at most context_length tokens: (…, tokens, d_out)."""
@@ -127,7 +128,8 @@ class MultiHeadAttention(_Attention):
         if num_heads < 1 or d_out % num_heads != 0:
             raise ValueError(f"expected d_out divisible by num_heads; found d_out = {d_out}, num_heads = {num_heads}")
         self.d_out, self.num_heads, self.head_dim = d_out, num_heads, d_out // num_heads
-        self.context_length, self.dropout_p = context_length, dropout
+        self.context_length = context_length
+        self.dropout_p = probability(dropout, "MultiHeadAttention", "dropout")
         self.W_query, self.W_key, self.W_value = (nn.Linear(d_in, d_out, bias=qkv_bias) for _ in range(3))
         self.out_proj = nn.Linear(d_out, d_out)
         self._remember()
