@@ -42,6 +42,7 @@ std::string found_of(nb::handle object) {
       }
     }
   }
+  if (std::same_as<T, bool> && type_of(object) == "bool") return "numpy.bool; convert it with bool()";
   return type_of(object);
 }
 

@@ -31,6 +31,11 @@ nlohmann::json json_or_none(const files::path& path) {
 }
 
 EncoderFiles open_folder(const files::path& folder) {
+  if (std::error_code ignored; !files::is_directory(folder, ignored)) {
+    throw Error(Error::Kind::file, kLoadEncoder,
+                "an encoder at " + folder.string() + ": a folder with config.json, or a GGUF file",
+                files::exists(folder, ignored) ? "a file of another kind" : "nothing there");
+  }
   const files::path config = folder / "config.json";
   return {parse_encoder_config(json_in(config), io::source_name(config)), stored_tensors(folder)};
 }

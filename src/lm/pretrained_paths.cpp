@@ -99,10 +99,19 @@ PretrainedFiles open_gguf(const fs::path& path) {
   return open_gguf_model(std::make_shared<const io::Gguf>(io::Gguf::open(path)), io::source_name(path));
 }
 
+LanguageModelConfig config_beside(const fs::path& path) {
+  const fs::path config = path.parent_path() / "config.json";
+  if (fs::exists(config)) return config_in(config);
+  io::Origin{kLoadModel, io::source_name(path)}.fail(
+      "a config in its metadata, or a config.json beside it", "none",
+      path.string().ends_with(".training.safetensors")
+          ? "a checkpoint is for attn train --resume; the model is the file without .training"
+          : "name the folder of the model, or a file that attn train wrote");
+}
+
 // A file that may be moved alone has its config in its metadata. Without one it is config.json's beside it.
 PretrainedFiles open_file(const fs::path& path) {
-  return open_one(std::make_shared<const io::SafetensorsFile>(path),
-                  [&] { return config_in(path.parent_path() / "config.json"); });
+  return open_one(std::make_shared<const io::SafetensorsFile>(path), [&] { return config_beside(path); });
 }
 
 }  // namespace

@@ -77,6 +77,16 @@ TEST_F(BadModels, Folders) {
   });
 }
 
+TEST_F(BadModels, FilesThatAreNoModelByThemselves) {
+  out_of(
+      "attn train --text text.txt --layers 1 --heads 1 --width 8 --context 8 --batch 2 --steps 2 --out m.safetensors");
+  expect_no_model("m.training.safetensors", "the model is the file without .training");
+  fs::copy(models() / "llama/model.safetensors", path("alone.safetensors"));
+  expect_no_model("alone.safetensors", "name the folder of the model");
+  expect_refused("attn embed a --model text.txt", "an encoder at text.txt: a folder with config.json");
+  expect_refused("attn embed a --model nowhere", "nothing there");
+}
+
 TEST_F(BadModels, GgufFilesThatLie) {
   const std::string bytes = read(models() / "gguf/llama.gguf");
   const std::string huge("\xff\xff\xff\xff\xff\xff\xff\x7f", 8);
