@@ -220,6 +220,16 @@ TEST_F(Run, NanIsPassedThroughAndSaidSo) {
   EXPECT_THAT(summary, HasSubstr("the output holds"));
 }
 
+TEST_F(Run, NumbersBeyondFloat32AreNotBlamedOnTheFile) {
+  Tensor x = Tensor::ones({3, 2}).to(DType::f64);
+  x.data<double>()[0] = 1e300;
+  x.data<double>()[3] = std::numeric_limits<double>::infinity();
+  io::save_npy(path("large.npy"), x);
+  const std::string told = run("attn run average --input large.npy").err;
+  EXPECT_THAT(told, HasSubstr("large.npy holds 1 inf: passed through"));
+  EXPECT_THAT(told, HasSubstr("large.npy holds 1 number beyond float32's largest"));
+}
+
 TEST_F(Run, OtherDtypesBecomeFloat32AndThatIsSaid) {
   const Tensor x = io::load_tensor(path("x.csv"));
   for (const DType dtype : {DType::f64, DType::f16, DType::i64}) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "attn/io.hpp"
 #include "common/format.hpp"
@@ -26,16 +27,26 @@ void count_row(const Tensor& row, Counts& counts) {
   }
 }
 
-// Computes as much as it can in float32: the library's modules take nothing else.
-Tensor converted(const Tensor& tensor, const std::string& name, std::vector<std::string>& notes) {
-  if (tensor.dtype() == DType::f32) return tensor;
-  notes.push_back(formatted("{} is {}: converted to float32", name, attn::name(tensor.dtype())));
-  return tensor.to(DType::f32);
-}
-
-void note_counts(const Input& input, std::vector<std::string>& notes) {
+// What is not finite in the file is passed through, and told.
+Input loaded(const std::string& path, const std::string& tensor_name, std::uint64_t max_bytes,
+             std::vector<std::string>& notes) {
+  Input input{name_of(path), io::load_tensor(path, tensor_name, max_bytes), {}};
+  input.counts = count_nonfinite(input.tensor);
   if (input.counts.any()) {
     notes.push_back(formatted("{} holds {}: passed through", input.name, counts_text(input.counts)));
+  }
+  return input;
+}
+
+// Computes as much as it can in float32: the library's modules take nothing else.
+void convert(Input& input, std::vector<std::string>& notes) {
+  if (input.tensor.dtype() == DType::f32) return;
+  notes.push_back(formatted("{} is {}: converted to float32", input.name, attn::name(input.tensor.dtype())));
+  input.tensor = input.tensor.to(DType::f32);
+  const Counts before = std::exchange(input.counts, count_nonfinite(input.tensor));
+  if (const std::int64_t beyond = input.counts.inf - before.inf; beyond > 0) {
+    notes.push_back(
+        formatted("{} holds {} beyond float32's largest: inf is computed with", input.name, counted(beyond, "number")));
   }
 }
 
@@ -56,18 +67,14 @@ std::string counts_text(const Counts& counts) {
 
 Input load_float32(const std::string& path, const std::string& tensor_name, std::uint64_t max_bytes,
                    std::vector<std::string>& notes) {
-  Input input{name_of(path), io::load_tensor(path, tensor_name, max_bytes), {}};
-  input.tensor = converted(input.tensor, input.name, notes);
-  input.counts = count_nonfinite(input.tensor);
-  note_counts(input, notes);
+  Input input = loaded(path, tensor_name, max_bytes, notes);
+  convert(input, notes);
   return input;
 }
 
 Input load_floating(const std::string& path, std::uint64_t max_bytes, std::vector<std::string>& notes) {
-  Input input{name_of(path), io::load_tensor(path, {}, max_bytes), {}};
-  if (!is_floating(input.tensor.dtype())) input.tensor = converted(input.tensor, input.name, notes);
-  input.counts = count_nonfinite(input.tensor);
-  note_counts(input, notes);
+  Input input = loaded(path, {}, max_bytes, notes);
+  if (!is_floating(input.tensor.dtype())) convert(input, notes);
   return input;
 }
 
