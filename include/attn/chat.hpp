@@ -48,6 +48,11 @@ class ChatTemplate {
   // of reasoning_content, thinking and reasoning stands for all three. Throws Error (data) for another shape.
   std::string format(std::string_view json, const ChatOptions& options = {}) const;
 
+  // The variables and the fields of messages, of JSON as format() takes it, that the template does not name, as
+  // "enable_thinkng" or "contents of message 2". Most are misspelt, and a template that writes messages whole still has
+  // them. Throws Error (data) for another shape.
+  std::vector<std::string> unnamed(std::string_view json) const;
+
   // The token that ends an answer: the special token that follows the content of an assistant's message, with nothing
   // but white space between. None where there is no such token, or where the template takes no such conversation.
   std::optional<std::int64_t> end_of_turn(const Tokenizer& tokenizer) const;

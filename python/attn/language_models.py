@@ -50,10 +50,12 @@ class Tokenizer:
             messages: [{"role": "user", "content": "…"}, …], or a dict with these as "messages" and variables of the
                 template beside them: "tools", "enable_thinking", "add_generation_prompt", …
 
+        A key that the template does not name is a UserWarning.
+
         Raises:
             ValueError: a model without a template, and what its template refuses.
         """
-        return self._model.chat(_json(messages, "chat"))
+        return _conversation(self._model, messages, "chat")
 
     @property
     def vocab_size(self) -> int:
@@ -252,7 +254,7 @@ class LanguageModel:
         if isinstance(prompt, str):
             return "text", _attn.prompt_ids(self._model, prompt)
         if hasattr(prompt, "keys") or (isinstance(prompt, list | tuple) and prompt and hasattr(prompt[0], "keys")):
-            text = self._model.chat(_json(prompt, "generate"))
+            text = _conversation(self._model, prompt, "generate")
             return "messages", self._model.encode(text, False)
         return "ids", _listed(prompt, "generate")
 
@@ -279,6 +281,17 @@ def _listed(ids: Any, op: str, one: bool = False) -> list[int]:
     if not hasattr(array, "shape") or len(array.shape) > 1:
         refuse(op, "ids of one text", f"shape {tuple(array.shape)}" if hasattr(array, "shape") else type(ids).__name__)
     return [int(i) for i in (array if array.shape else [array])]
+
+
+def _conversation(model: Any, messages: Any, op: str) -> str:
+    json = _json(messages, op)
+    text: str = model.chat(json)
+    if unnamed := ", ".join(model.unnamed(json)):
+        import warnings
+
+        hint = "is it spelt as the template has it?"
+        warnings.warn(f"[{op}] the model's chat template does not name {unnamed}: {hint}", stacklevel=3)
+    return text
 
 
 def _json(messages: Any, op: str) -> str:

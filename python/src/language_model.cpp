@@ -204,7 +204,13 @@ void bind_language_model(nb::module_& m) {
             const std::string text = text_in(json, "chat");
             return python_text(without_gil([&] { return ChatTemplate::of(self.tokenizer()).format(text); }));
           },
-          nb::arg("json"), "A conversation as its template writes it.");
+          nb::arg("json"), "A conversation as its template writes it.")
+      .def(
+          "unnamed",
+          [](TextModel& self, nb::handle json) {
+            return ChatTemplate::of(self.tokenizer()).unnamed(text_in(json, "chat"));
+          },
+          nb::arg("json"), "What of a conversation its template does not name.");
   bind_experiments(model);
   m.def("kept_models", [](const std::string& path) {
     std::vector<std::pair<std::int64_t, std::string>> all;

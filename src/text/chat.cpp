@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <functional>
+#include <set>
 #include <utility>
 
 #include "attn/error.hpp"
@@ -71,6 +74,23 @@ const jinja::List& list_of(const Value& value, const std::string& name) {
 }
 
 using Variables = std::map<std::string, Value>;
+using Words = std::set<std::string, std::less<>>;
+
+// All that may be a name in a template.
+void add_words(std::string_view jinja, Words& words) {
+  const auto in_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (auto at = jinja.begin(); at != jinja.end();) {
+    const auto begin = std::find_if(at, jinja.end(), in_name);
+    at = std::find_if_not(begin, jinja.end(), in_name);
+    if (begin != at) words.emplace(begin, at);
+  }
+}
+
+// A reasoning is named where one of its names is.
+bool names(const Words& words, const std::string& key) {
+  if (std::ranges::find(kReasoning, key) == kReasoning.end()) return words.contains(key);
+  return std::ranges::any_of(kReasoning, [&](std::string_view one) { return words.contains(one); });
+}
 
 // A conversation, as apply_chat_template() hands it to a template.
 Variables variables_of(const Value& given, bool generation_prompt) {
@@ -107,6 +127,7 @@ Variables variables_of(const Value& given, bool generation_prompt) {
 struct ChatTemplate::Program {
   jinja::Node plain, tools;
   bool has_tools = false;
+  Words words;
   Variables tokens;
 
   std::string render(Variables variables, const ChatOptions& options) const {
@@ -120,6 +141,7 @@ ChatTemplate ChatTemplate::parse(std::string_view jinja, const Tokens& tokens) {
   require_utf8(jinja, "a chat template");
   auto program = std::make_shared<Program>();
   program->plain = jinja::parse(jinja);
+  add_words(jinja, program->words);
   for (const auto& [name, token] : tokens) program->tokens.emplace(name, jinja::text(token));
   ChatTemplate made;
   made.program_ = std::move(program);
@@ -138,6 +160,7 @@ ChatTemplate ChatTemplate::of(const Tokenizer& tokenizer) {
   auto program = std::make_shared<Program>();
   program->plain = jinja::parse(jinja), program->tools = jinja::parse(tools);
   program->has_tools = true, program->tokens = made.program_->tokens;
+  add_words(jinja, program->words), add_words(tools, program->words);
   made.program_ = std::move(program);
   return made;
 }
@@ -156,6 +179,31 @@ std::string ChatTemplate::format(std::span<const ChatMessage> messages, const Ch
 
 std::string ChatTemplate::format(std::string_view json, const ChatOptions& options) const {
   return program_->render(variables_of(jinja::from_json(json, kOrigin), options.generation_prompt), options);
+}
+
+std::vector<std::string> ChatTemplate::unnamed(std::string_view json) const {
+  const Value given = jinja::from_json(json, kOrigin);
+  variables_of(given, true);  // throws for another shape
+  std::vector<std::string> found;
+  Words words = program_->words;
+  const auto look = [&](const Value& object, const char* named_elsewhere, const std::string& where) {
+    for (const auto& [key, value] : object.dict()->entries()) {
+      const std::string name = *key.text();
+      if (value.is<jinja::None>() || name == named_elsewhere || names(words, name)) continue;
+      found.push_back(name + where);
+      words.insert(name);  // told once
+    }
+  };
+  Value messages = given;
+  if (const jinja::Dict* variables = given.dict()) {
+    look(given, "add_generation_prompt", "");
+    messages = *variables->find(jinja::text("messages"));
+  }
+  std::size_t number = 0;
+  for (const Value& message : list_of(messages, "the messages")) {
+    look(message, "role", " of message " + std::to_string(++number));
+  }
+  return found;
 }
 
 std::optional<std::int64_t> ChatTemplate::end_of_turn(const Tokenizer& tokenizer) const {

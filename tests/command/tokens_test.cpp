@@ -41,6 +41,11 @@ TEST_F(Tokens, OfAConversation) {
   EXPECT_EQ(nlohmann::json::parse(out_of("attn tokens --tokenizer . --messages messages.json --json"))["text"],
             "<|im_start|>user:a<|im_end|>\n[{'b': 1.0}]");
   EXPECT_EQ(run("attn tokens --tokenizer . --messages messages.json more").status, 2);
+  std::ofstream(path("messages.json"))
+      << R"({"messages": [{"role": "user", "content": "a", "nam": "b", "thinking": null},
+    {"role": "user", "content": "a", "nam": "c"}], "tools": [], "add_generation_prompt": true, "enable_thinkng": true})";
+  EXPECT_THAT(run("attn tokens --tokenizer . --messages messages.json").err,
+              HasSubstr("does not name enable_thinkng, nam of message 1: is it"));
   const Ran lacking = chat("{{ messages | groupby('role') }}");
   EXPECT_EQ(lacking.status, 3);
   EXPECT_THAT(lacking.err, HasSubstr("the filter groupby"));

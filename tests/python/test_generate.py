@@ -89,6 +89,9 @@ def test_conversations(tmp_path):
     assert model.tokenizer.chat(messages) == "<user>aé|<assistant>"
     told = {"messages": messages, "add_generation_prompt": False}
     assert model.tokenizer.chat(told) == "<user>aé|"
+    misspelt = [{"role": "user", "content": "aé", "nam": "b"}]
+    with pytest.warns(UserWarning, match="does not name nam of message 1"):
+        assert model.generate(misspelt, new_tokens=1).prompt_ids == model.generate(messages, new_tokens=1).prompt_ids
     for given in (messages, tuple(messages), {"messages": messages}):
         written = model.generate(given, new_tokens=5, temperature=0)
         assert written.prompt_ids == model.tokenizer.encode("<user>aé|<assistant>", add_special_tokens=False)
