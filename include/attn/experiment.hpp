@@ -2,6 +2,7 @@
 // heads) have as many columns as the layer of most heads; NaN stands where a layer has fewer.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -23,12 +24,15 @@ struct HeadAt {
   std::int64_t layer = 0, head = 0;  // both counted from 0
 };
 
-// Which keys a query of a layer sees: those up to its own where the layer is causal, and so many where it has a window.
+// Which keys a query of a layer sees: those up to its own where the layer is causal, so many where it has a window, and
+// none that an edit hides.
 struct Seen {
   bool causal = true;
   std::int64_t window = 0;  // 0 = all
+  std::vector<std::int64_t> hidden = {};
   bool operator()(std::int64_t query, std::int64_t key) const {
-    return !causal || (key <= query && (window == 0 || query - key < window));
+    return std::find(hidden.begin(), hidden.end(), key) == hidden.end() &&
+           (!causal || (key <= query && (window == 0 || query - key < window)));
   }
 };
 
@@ -46,7 +50,8 @@ struct Edit {
   // The step (b, t, width) or (b, heads, t, n), or one head of it (b, t, n) → what takes its place, of that shape or
   // one that is broadcast to it. None: no further change.
   std::function<Tensor(const Tensor& value, const Seen& seen)> change = {};
-  std::string what = {};  // in words, for messages
+  std::string what = {};                   // in words, for messages
+  std::optional<std::int64_t> hides = {};  // the key that it hides, which weights that another edit sets leave out
 };
 using Edits = std::vector<Edit>;
 

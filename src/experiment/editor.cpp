@@ -12,11 +12,6 @@ namespace {
 
 using Kind = Error::Kind;
 
-Seen seen_in(const LanguageModelConfig& config, std::int64_t layer) {
-  const auto at = static_cast<std::size_t>(layer);
-  return {config.causal, at < config.layers.size() ? config.layers[at].window : 0};
-}
-
 // One head of a step (b, heads, t, n); a single head's steps have no dimension of heads.
 Tensor head_of(const Tensor& step, std::int64_t head, const std::string& name) {
   const Step* known = find_step(name.substr(name.rfind('.') + 1));
@@ -32,6 +27,15 @@ Tensor head_of(const Tensor& step, std::int64_t head, const std::string& name) {
 }
 
 }  // namespace
+
+Seen seen_in(const LanguageModelConfig& config, const Edits& edits, std::int64_t layer,
+             std::optional<std::int64_t> head) {
+  Seen seen{config.causal, config.layers[static_cast<std::size_t>(layer)].window};
+  for (const Edit& e : edits) {
+    if (e.hides && e.layer == layer && (!e.head || e.head == head)) seen.hidden.push_back(*e.hides);
+  }
+  return seen;
+}
 
 std::string step_name(const LanguageModelConfig& config, Edit::Of of, std::int64_t layer, std::string_view step) {
   const ModelNames& names = names_of(config.family);
@@ -54,7 +58,8 @@ Editor::Editor(const Edits& edits, const LanguageModelConfig& config, Trace* ste
       throw Error(Kind::argument, kOp, "a layer from 0 to " + std::to_string(layers - 1), std::to_string(edit.layer));
     }
     const auto name = [&](const std::string& step) { return step_name(config, edit.of, edit.layer, step); };
-    edits_.push_back({edit, name(edit.step), edit.from.empty() ? "" : name(edit.from), seen_in(config, edit.layer)});
+    edits_.push_back({edit, name(edit.step), edit.from.empty() ? "" : name(edit.from),
+                      seen_in(config, edits, edit.layer, edit.head)});
   }
 }
 

@@ -48,15 +48,18 @@ Tensor uniform_weights(std::int64_t tq, std::int64_t tk, const Seen& seen) {
     float* row = weights.data<float>() + i * tk;
     for (std::int64_t j = 0; j < tk; ++j) row[j] = seen(i, j) ? 1.0f : 0.0f;
     const auto count = static_cast<float>(std::count(row, row + tk, 1.0f));
-    for (std::int64_t j = 0; j < tk; ++j) row[j] /= count;
+    for (std::int64_t j = 0; j < tk && count > 0; ++j) row[j] /= count;
   }
   return weights;
 }
 Tensor uniform(const Tensor& x, const Seen& seen) { return uniform_weights(x.size(-2), x.size(-1), seen); }
 
-Tensor previous(const Tensor& x, const Seen&) {
+Tensor previous(const Tensor& x, const Seen& seen) {
   Tensor weights = Tensor::zeros({x.size(-2), x.size(-1)});
-  for (std::int64_t i = 0; i < x.size(-2); ++i) weights.set({i, std::max<std::int64_t>(i - 1, 0)}, 1);
+  for (std::int64_t i = 0; i < x.size(-2); ++i) {
+    const std::int64_t key = std::max<std::int64_t>(i - 1, 0);
+    weights.set({i, key}, seen(i, key));
+  }
   return weights;
 }
 
@@ -80,7 +83,7 @@ Edit hidden(std::int64_t layer, std::optional<std::int64_t> head, std::int64_t k
     y.slice(-1, key, key + 1).fill(-std::numeric_limits<double>::infinity());
     return y;
   };
-  return {Of::attention, step, layer, head, {}, change, "key " + std::to_string(key) + " hidden"};
+  return {Of::attention, step, layer, head, {}, change, "key " + std::to_string(key) + " hidden", key};
 }
 
 template <class Off>

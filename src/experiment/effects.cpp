@@ -169,11 +169,11 @@ Edit HeadsOff::difference(std::int64_t layer, std::int64_t first) const {
   const LanguageModelConfig& c = model().config();
   const auto l = static_cast<std::size_t>(layer);
   const Edit one = without({layer, 0}, options_.contexts.empty() ? options_.by : By::mean);
-  const Seen seen{c.causal, c.layers[l].window};
   const Tensor given = options_.contexts.empty() ? Tensor{} : options_.contexts[l];
   return in_each_item(layer, one.step.c_str(), [=, this](std::int64_t i, const Tensor& step) {
     const Tensor off = step.select(1, head(layer, first + i));
-    const Tensor other = given.defined() ? given.select(0, head(layer, first + i)) : one.change(off, seen);
+    const Tensor other = given.defined() ? given.select(0, head(layer, first + i))
+                                         : one.change(off, seen_in(c, options_.edits, layer, head(layer, first + i)));
     off.copy_from(other.expand(off.shape()));
   });
 }

@@ -48,16 +48,17 @@ inline constexpr std::array<io::PassedOver, 2> kGptPassedOver{
 inline constexpr std::array<io::PassedOver, 7> kGenerationPassedOver{
     {{"do_sample temperature top_k top_p min_p repetition_penalty max_length max_new_tokens", "",
       "the flags of attn generate say these"},
-     {"bos_token_id pad_token_id decoder_start_token_id encoder_* length_penalty early_stopping", "",
+     {"bos_token_id pad_token_id decoder_start_token_id length_penalty early_stopping", "",
       "other kinds of models and of search read these"},
      {"transformers_version _from_model_config _commit_hash use_cache cache_* max_cache_len prefill_chunk_size "
       "low_memory compile_config disable_compile continuous_batching_config renormalize_logits remove_invalid_values "
       "use_mtp is_assistant num_assistant_tokens* assistant_* prompt_lookup_num_tokens max_matching_ngram_size "
       "target_lookbehind speculation_type output_* return_dict_in_generate",
       "", "the way to the same tokens, and what a call of Python returns"},
-     {"num_beams num_beam_groups num_return_sequences typical_p guidance_scale", "[1]",
+     {"num_beams num_beam_groups num_return_sequences typical_p guidance_scale encoder_repetition_penalty", "[1]",
       "attn generate has no such mode"},
-     {"min_length min_new_tokens top_h epsilon_cutoff eta_cutoff no_repeat_ngram_size diversity_penalty penalty_alpha",
+     {"min_length min_new_tokens top_h epsilon_cutoff eta_cutoff no_repeat_ngram_size encoder_no_repeat_ngram_size "
+      "diversity_penalty penalty_alpha",
       "[0]", "attn generate has no such mode"},
      {"bad_words_ids suppress_tokens begin_suppress_tokens stop_strings sequence_bias", "[[], {}]",
       "attn generate has no such mode"},

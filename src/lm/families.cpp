@@ -40,9 +40,13 @@ Activation activation_of(const JsonObject& json, const char* key, const char* ot
   json.wrong(key, "silu, gelu_pytorch_tanh or gelu", name);
 }
 
-// A number that null takes away, and that is `otherwise` where nothing is said.
+// Of a softcap: a number that null takes away, and that is `otherwise` where nothing is said. A 0 takes it away in GGUF
+// files alone, and transformers divides by it.
 double number_or_none(const JsonObject& json, const char* key, double otherwise) {
-  return json.find(key) || !json.has(key) ? json.number(key, otherwise, 0, kMost) : 0;
+  if (!json.find(key)) return json.has(key) ? 0 : otherwise;
+  const double cap = json.number(key, otherwise, 0, kMost);
+  if (cap == 0) json.wrong(key, "more, or null for none", cap);
+  return cap;
 }
 
 std::int64_t window_or_none(const JsonObject& json, std::int64_t otherwise) {
@@ -210,6 +214,7 @@ void smollm3(const JsonObject& json, Config& c) {
     json.wrong("no_rope_layers", "a list of " + std::to_string(c.layers.size()), *turns);
   }
   for (std::size_t i = 0; i < c.layers.size(); ++i) {
+    if (turns && (*turns)[i] != 0 && (*turns)[i] != 1) json.wrong("no_rope_layers", "0 and 1 alone", (*turns)[i]);
     const bool turned = turns ? (*turns)[i] == 1 : (static_cast<std::int64_t>(i) + 1) % interval != 0;
     if (!turned) c.layers[i].rope = std::nullopt;
   }

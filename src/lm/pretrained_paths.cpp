@@ -102,11 +102,11 @@ PretrainedFiles open_gguf(const fs::path& path) {
 LanguageModelConfig config_beside(const fs::path& path) {
   const fs::path config = path.parent_path() / "config.json";
   if (fs::exists(config)) return config_in(config);
-  io::Origin{kLoadModel, io::source_name(path)}.fail(
-      "a config in its metadata, or a config.json beside it", "none",
-      path.string().ends_with(".training.safetensors")
-          ? "a checkpoint is for attn train --resume; the model is the file without .training"
-          : "name the folder of the model, or a file that attn train wrote");
+  throw Error(Error::Kind::file, kLoadModel,
+              "a config in the metadata of " + io::source_name(path) + ", or a config.json beside it", "none",
+              path.string().ends_with(".training.safetensors")
+                  ? "a checkpoint is for attn train --resume; the model is the file without .training"
+                  : "name the folder of the model, or a file that attn train wrote");
 }
 
 // A file that may be moved alone has its config in its metadata. Without one it is config.json's beside it.

@@ -35,7 +35,7 @@ struct Family {
   explicit Family(const JsonObject& config) {
     const std::string name = config.text("model_type", "");
     phi3 = name == "phi3", olmo3 = name == "olmo3", qwen3_5 = name == "qwen3_5_text";
-    gemma3 = name == "gemma3_text" || config.find("rope_local_base_freq");
+    gemma3 = name == "gemma3_text" || (name.empty() && config.find("rope_local_base_freq"));
   }
   bool by_layer() const { return gemma3 || olmo3; }
 };
@@ -43,6 +43,8 @@ struct Family {
 RopeType type_of(const JsonObject& parameters, const Family& family) {
   const char* const key = parameters.find("rope_type") ? "rope_type" : "type";  // the older name
   std::string text = parameters.text(key, "default");
+  if (family.olmo3 && *key == 't' && text != "default")
+    parameters.wrong(key, "rope_type, which alone OLMo 3 reads", text);
   if (family.phi3 && (text == "su" || text == "yarn")) text = "longrope";
   const auto at = std::ranges::find(kTypes, text, &decltype(kTypes)::value_type::first);
   if (at == kTypes.end()) parameters.wrong(key, "default, linear, dynamic, yarn, llama3 or longrope", text);

@@ -87,6 +87,35 @@ TEST_P(Identities, WithoutHeadsAndBiasThereIsNoAttention) {
   expect_same_bits(edited_forward(model_, ids_, each), edited_forward(model_, ids_, off), "head by head");
 }
 
+// A hidden key has no weight, also where another edit sets the weights, in either order; what is left adds up to 1.
+TEST_P(Identities, HiddenKeysHaveNoWeightThatIsSet) {
+  const Edits by_pattern{without({0, 1}, By::uniform), reweigh({0, 1}, Weights::uniform),
+                         reweigh({0, 1}, Weights::previous)};
+  for (std::size_t pattern = 0; pattern < by_pattern.size(); ++pattern) {
+    Tensor first;
+    for (const bool hidden_first : {true, false}) {
+      const Edit hides = hide(0, 3, config_);
+      Trace steps;
+      edited_forward(model_, ids_, hidden_first ? Edits{hides, by_pattern[pattern]} : Edits{by_pattern[pattern], hides},
+                     &steps);
+      const Tensor weights =
+          steps[experiment::step_name(config_, Edit::Of::attention, 0, "weights")].select(0, 0).select(0, 1).clone();
+      for (Int i = 0; i < ids_.numel(); ++i) {
+        EXPECT_EQ(weights.at({i, 3}), 0) << pattern << ' ' << i;
+        double sum = 0;
+        for (Int j = 0; j < ids_.numel(); ++j) sum += weights.at({i, j});
+        EXPECT_NEAR(sum, pattern == 2 && i == 4 ? 0 : 1, 1e-6) << pattern << ' ' << i;
+      }
+      if (first.defined()) expect_same_bits(weights, first, "in the other order");
+      first = weights;
+    }
+  }
+  const EffectOptions options{.by = By::uniform, .edits = {hide(0, 3, config_)}};
+  const Effects effects = head_effects(model_, ids_, options);
+  const Tensor logits = edited_forward(model_, ids_, {options.edits[0], without({0, 1}, By::uniform)});
+  EXPECT_NEAR(effects.after.at({0, 1}), mean_of(token_losses(logits, ids_)), 1e-12);
+}
+
 TEST_P(Identities, EffectsAreThoseOfEachPassAlone) {
   for (const By by : {By::zero, By::mean, By::uniform}) {
     const EffectOptions options{.by = by, .tokens = TokenPair{3, 4}, .edits = {scale({0, 1}, 0.5)}};

@@ -241,6 +241,16 @@ TEST(PretrainedMistakes, KeysThatNobodyReadsAreNamed) {
       {with("\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2}"), {"rope_parameters"}},
       {with("\"original_max_position_embeddings\": 16"), {"original_max_position_embeddings"}},
       {replaced(llama, "\"rope_type\"", "\"mrope_section\": [1], \"rope_type\""), {"mrope_section"}},
+      {replaced(read(kData / "gemma2" / "config.json"), "\"attn_logit_softcapping\": 2.0",
+                "\"attn_logit_softcapping\": 0.0"),
+       {"attn_logit_softcapping to be more, or null for none"}},
+      {replaced(read(kData / "smollm3" / "config.json"), "1,\n    0", "2,\n    0"),
+       {"no_rope_layers to be 0 and 1 alone", "found 2"}},
+      {replaced(read(kData / "smollm3" / "config.json"), "1,\n    0", "true,\n    0"),
+       {"no_rope_layers", "found true"}},
+      {replaced(read(kData / "olmo3" / "config.json"), "\"rope_type\": \"yarn\"", "\"type\": \"yarn\""),
+       {"rope_type, which alone OLMo 3 reads", "found \"yarn\""}},
+      {with("\"rope_local_base_freq\": 30.0"), {"keys that attn reads", "rope_local_base_freq: 30"}},
       {replaced(llama, "10000.0", "0"), {"theta above 0", "in x"}},
       {replaced(llama, "\"high_freq_factor\": 4.0,", ""), {"high_freq_factor to be there, for the type llama3"}},
       {replaced(llama, "\"low_freq_factor\": 1.0,", ""), {"low_freq_factor to be there, for the type llama3"}},
@@ -328,6 +338,11 @@ TEST(PretrainedMistakes, OfTheFiles) {
                  [](const fs::path& f) { fs::remove(f / "model.safetensors"); });
   expect_refused(Kind::file, "llama", {"config.json"}, [](const fs::path& f) { fs::remove(f / "config.json"); });
   expect_refused(Kind::data, "llama", {"JSON"}, [](const fs::path& f) { write(f / "config.json", "{"); });
+  for (const char* key : {"encoder_repetition_penalty", "encoder_no_repeat_ngram_size"}) {
+    expect_refused(Kind::data, "llama", {key}, [&](const fs::path& f) {
+      write(f / "generation_config.json", std::string("{\"") + key + "\": 8}");
+    });
+  }
 }
 
 TEST(PretrainedMistakes, OfTheTensors) {

@@ -194,7 +194,12 @@ MakeModel begin(const Verb& verb, TrainFlags& flags, const Tokenizer& tokenizer)
     if (!gpt2) refuse_given(verb, {"--dropout", "--gelu", "--rng", "--mixer"}, "--family gpt2, which alone has it");
     sizes.vocab_size = tokenizer.vocab_size();
     sizes.mixers = parse_mixers(settings.mixer);
-    config = new_config(settings.family, sizes, settings.kv_heads);
+    try {
+      config = new_config(settings.family, sizes, settings.kv_heads);
+    } catch (const Error& error) {  // which speaks of the keys of a file
+      throw Error(Error::Kind::argument, "train", "flags that make a model of --family " + settings.family,
+                  error.what(), "--layers, --heads, --kv-heads and --width say its sizes");
+    }
   }
   return [config](Generator& rng) { return LanguageModel(config, rng); };
 }
