@@ -76,6 +76,8 @@ def int64(values: Any, what: str, op: str = "scaled_dot_product_attention") -> A
         raise TypeError(f"[{op}] expected {what} as integers; found {type(values).__name__}") from None
     if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"[{op}] expected {what} as integers; found dtype {array.dtype}")
+    if array.size and array.dtype.kind == "u" and int(array.max()) >= 2**63:
+        raise ValueError(f"[{op}] expected {what} below 2**63; found {array.max()}")
     return array.astype(numpy.int64)
 
 

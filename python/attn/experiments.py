@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from attn import _attn
+from attn._arguments import integer, listed
 from attn._module_input import refuse
 from attn.encoders import Encoder
 from attn.language_models import LanguageModel, _listed, load
@@ -37,6 +38,10 @@ def _subject(model: Any) -> Any:
         )
     import tempfile
 
+    for name, part in model.named_modules():
+        if part._forward_hooks or part._forward_pre_hooks:
+            where = name or type(model).__name__
+            refuse("experiment", "a model without forward hooks, whose weights alone are taken", f"one of {where}")
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         if model.config.model_type == "bert":
@@ -85,6 +90,12 @@ class Experiment:
         if len(ids) != 1:
             raise ValueError(f"[experiment] expected a text of one token; found {len(ids)} for {token!r}")
         return ids[0]
+
+    def _pair(self, tokens: Any) -> list[int]:
+        pair = listed(tokens, "experiment", "tokens as two of them")
+        if len(pair) != 2 or isinstance(tokens, str):
+            refuse("experiment", "tokens as two of them", repr(tokens))
+        return [self._id(token) for token in pair]
 
     @property
     def tokens(self) -> list[str]:
@@ -137,7 +148,7 @@ class Experiment:
 
     def scale(self, head: tuple[int, int], factor: float) -> Experiment:
         """Multiplies what a head gives."""
-        return self._with("scale", *_head(head), factor)
+        return self._with("scale", *_head(head), _factor(factor))
 
     def weights(self, head: tuple[int, int], name: str) -> Experiment:
         """A head's weights: "uniform" on what each query sees, all on the "previous" token, or "none"."""
@@ -155,7 +166,9 @@ class Experiment:
 
     def step(self, name: str, change: float | Array, head: int | None = None) -> Experiment:
         """A step, by its name in steps(), is multiplied by a number or replaced by an array; or one head of it."""
-        return self._with("step" if isinstance(change, (int, float)) else "replace", name, change, head)
+        if getattr(change, "ndim", 0) == 0 and hasattr(change, "__float__"):
+            return self._with("step", name, _factor(change), head)
+        return self._with("replace", name, change, head)
 
     # ---- what follows
 
@@ -175,6 +188,9 @@ class Experiment:
         """The likeliest next tokens and their probabilities."""
         import numpy as np
 
+        count = integer(count, "next", "count")
+        if count < 1:
+            refuse("next", "count of at least 1", str(count))
         last = np.asarray(self.logits())[-1].astype(np.float64)
         chances = np.exp(last - last.max())
         chances /= chances.sum()
@@ -207,7 +223,7 @@ class Experiment:
             ValueError: estimates beside other changes, whose derivatives are unknown, or of a model that has layers with a
                 state or with latents.
         """
-        pair = [] if tokens is None else [self._id(token) for token in tokens]
+        pair = [] if tokens is None else self._pair(tokens)
         others = self._contexts(by, over)
         before, after, estimates, error = self._lm.effects(
             self.ids, self._edits, by if others is None else "zero", pair, exact, others
@@ -253,7 +269,7 @@ class Experiment:
 
     def attribution(self, token: int | str, less: int | str | None = None, *, position: int | None = None) -> dict[str, Any]:
         """What each part adds to a token's logit, or to its difference from another's: "heads" (layers, heads),
-        "biases" and "feed_forwards" (layers), "embedding", "bias", their "sum", and the model's "logit"."""
+        "biases" and "feed_forwards" (layers), "embedding", "bias", their "sum", and the model's "logit"; all of logits before a softcap."""
         other = None if less is None else self._id(less)
         return self._lm.attribution(self.ids, self._edits, self._id(token), other, position)
 
@@ -270,7 +286,7 @@ class Experiment:
         "corrupt", and what share comes back by "stream" (layers, t) and "heads" (layers, heads). Changes act in every
         pass, before what is patched."""
         ids = _encode(self._subject, self._tokenizer, text, True)
-        a, b = (self._id(token) for token in tokens)
+        a, b = self._pair(tokens)
         return dict(zip(("clean", "corrupt", "stream", "heads"), self._lm.patching(self.ids, self._edits, ids, a, b)))
 
 
@@ -282,6 +298,17 @@ def _head(head: Any, or_layer: bool = False) -> list[int]:
         how = f"here heads count from 0, and {head} of pages and the command is {tuple(named)}" if len(named) == 2 else ""
         refuse("experiment", "a head as (layer, head)" + (", or a layer" if or_layer else ""), repr(head), how)
     return [int(part) for part in parts]
+
+
+def _factor(value: Any) -> float:
+    """A number that float32 can hold."""
+    try:
+        factor = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"[experiment] expected a factor as a number; found {type(value).__name__}") from None
+    if not abs(factor) < 2.0**128:
+        refuse("experiment", "a finite factor of float32", f"{factor:g}")
+    return factor
 
 
 def _encode(subject: Any, tokenizer: Any, text: str | Sequence[int], special: bool) -> list[int]:

@@ -47,18 +47,11 @@ class Report(Drawn):
 
 
 def save_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """The file is written whole or not at all."""
+    """A file is written whole or not at all; links are followed, and a pipe or a device is written to."""
     import os
 
-    part = f"{os.fspath(path)}.part"
-    try:
-        with open(part, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-        os.replace(part, path)
-    except BaseException:
-        if os.path.exists(part):
-            os.unlink(part)
-        raise
+    name = os.fsdecode(path)
+    _attn.save("./-" if name == "-" else name, content.encode() if isinstance(content, str) else content)
 
 
 def report(

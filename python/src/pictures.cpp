@@ -12,6 +12,7 @@
 #include "arrays.hpp"
 #include "attn/error.hpp"
 #include "attn/figure.hpp"
+#include "attn/io.hpp"
 #include "attn/report.hpp"
 #include "attn/steps.hpp"
 #include "bind.hpp"
@@ -24,12 +25,15 @@ namespace {
 using report_page::Block, report_page::Blocks;
 using Texts = std::vector<std::string>;
 
-// Named arrays as a trace.
+// Named arrays as a trace. There is nothing to show of empty ones.
 Trace trace_of(const nb::list& steps, const char* op) {
   Trace trace;
   for (const nb::handle& step : steps) {
     const auto name = nb::cast<std::string>(step[0]);
-    trace.record(name, read(step[1], op, name.c_str()).tensor);
+    const Tensor value = read(step[1], op, name.c_str()).tensor;
+    if (value.numel() == 0)
+      throw Error(Error::Kind::shape, op, name + " of some queries and keys", value.shape().str());
+    trace.record(name, value);
   }
   return trace;
 }
@@ -141,10 +145,6 @@ std::string heads_of(const Blocks& blocks, const Block& block, const Choice& cho
 
 std::string drawn(const Trace& trace, const Choice& choice) {
   const Blocks blocks = report_page::arrange(trace, choice.item);
-  if (blocks.queries == 0 || blocks.keys == 0) {
-    throw Error(Error::Kind::shape, "plot", "weights of some queries and keys",
-                blocks.blocks.front().weights().shape().str());
-  }
   require_index("layer", choice.layer.value_or(0), static_cast<std::int64_t>(blocks.blocks.size()));
   const Block& block = blocks.blocks[static_cast<std::size_t>(choice.layer.value_or(0))];
   if (choice.figure == "space" || choice.figure == "arrows") {
@@ -213,6 +213,13 @@ void bind_pictures(nb::module_& m) {
         return nb::bytes(bytes.data(), bytes.size());
       },
       nb::arg("svg"), nb::arg("dpi").none(), "An SVG as the bytes of a PNG file.");
+  m.def(
+      "save",
+      [](const std::string& path, const nb::bytes& content) {
+        const std::string_view bytes(content.c_str(), content.size());
+        without_gil([&] { io::save_text(path, bytes); });
+      },
+      nb::arg("path"), nb::arg("content"), "Writes a file, whole or not at all.");
 }
 
 }  // namespace attn::python

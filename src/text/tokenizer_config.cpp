@@ -58,13 +58,15 @@ class Tokens {
     d_.added[at->second] = token;
   }
 
-  // A token with a name is an added one, though tokenizer.json does not say so.
+  // A token with a name is an added one, though tokenizer.json does not say so. One that it lacks would get an id that
+  // transformers makes up.
   void name(const Json& token, const io::Origin& origin) {
     if (!token.is_string() && !token.is_object()) return;
     const JsonObject json(token.is_object() ? token : Json{{"content", token}}, origin);
     const std::string content = json.text("content", "");
     const auto id = id_of(content);
-    if (!id || is_added(content)) return;
+    if (!id) origin.fail("special tokens that tokenizer.json has", io::in_quotes(content));
+    if (is_added(content)) return;
     Json whole = json.json();
     whole.erase("__type");
     whole["id"] = *id, whole["special"] = true;

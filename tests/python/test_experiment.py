@@ -316,3 +316,37 @@ def test_what_is_refused(model):
         e.effects(exact="some")
     with pytest.raises(TypeError, match="Hugging Face model"):
         attn.experiment(3, IDS)
+
+
+@pytest.mark.parametrize("two", [2, 2.0, np.float32(2), np.int64(2), np.array(2.0), torch.tensor(2.0)], ids=repr)
+def test_any_number_multiplies_a_step(model, two):
+    e, step = attn.experiment(model, [3, 1, 4]), "model.layers.0.self_attn.context"
+    twice = e.step(step, e.steps()[step] * 2).losses()
+    np.testing.assert_allclose(e.step(step, two).losses(), twice, rtol=1e-6)
+    np.testing.assert_allclose(e.scale((0, 1), two).losses(), e.scale((0, 1), 2.0).losses(), rtol=0)
+
+
+def test_numbers_that_no_pass_can_mean_are_refused(model):
+    e = attn.experiment(model, [3, 1, 4])
+    for factor in (float("nan"), float("inf"), 1e40):
+        for change in (lambda: e.scale((0, 0), factor), lambda: e.step("model.layers.0.self_attn.context", factor)):
+            with pytest.raises(ValueError, match="finite factor"):
+                change()
+    for count in (0, -1):
+        with pytest.raises(ValueError, match="count of at least 1"):
+            e.next(count)
+    with pytest.raises(TypeError, match="count as an integer"):
+        e.next(2.5)
+    for tokens in ((), (1,), (1, 2, 3), "ab"):
+        for measured in (lambda: e.effects(tokens=tokens), lambda: e.patch_from([3, 1, 5], tokens)):
+            with pytest.raises(ValueError, match="tokens as two"):
+                measured()
+
+
+def test_a_model_with_hooks_is_refused(model):
+    handle = model.model.layers[0].mlp.register_forward_hook(lambda module, inputs, output: output * 0)
+    try:
+        with pytest.raises(ValueError, match="hooks.*model.layers.0.mlp"):
+            attn.experiment(model, [3, 1, 4])
+    finally:
+        handle.remove()

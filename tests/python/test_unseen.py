@@ -1,6 +1,8 @@
 """What a tensor or a mode of PyTorch means and its memory does not say: followed, or refused by name."""
 
 import io
+import os
+import subprocess
 
 import numpy as np
 import pytest
@@ -141,3 +143,30 @@ def test_dropout_is_a_probability_when_a_module_is_made(kind):
             getattr(attn.torch, kind)(3, 4, 6, wrong, *more)
     with pytest.raises(TypeError, match="dropout as a number"):
         getattr(attn.torch, kind)(3, 4, 6, "half", *more)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_what_is_saved_goes_where_the_path_leads(tmp_path):
+    report = attn.report(np.ones((2, 2), np.float32) / 2)
+    whole = str(report).encode()
+    (tmp_path / "a.html.part").write_text("mine")
+    report.save(tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_bytes() == whole and (tmp_path / "a.html.part").read_text() == "mine"
+    (tmp_path / "link.html").symlink_to("a.html")
+    (tmp_path / "a.html").write_text("old")
+    report.save(tmp_path / "link.html")
+    assert (tmp_path / "link.html").is_symlink() and (tmp_path / "a.html").read_bytes() == whole
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE) as reader:
+        report.save(tmp_path / "pipe")
+        assert reader.stdout.read() == whole
+    with pytest.raises(OSError):
+        report.save(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["a.html", "a.html.part", "link.html", "pipe"]
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (2, 0), (0, 2), (1, 0, 3, 3)])
+def test_weights_of_nothing_are_not_shown(shape):
+    for shows in (attn.report, attn.plot):
+        with pytest.raises(ValueError, match="some queries and keys"):
+            shows(np.zeros(shape, np.float32))

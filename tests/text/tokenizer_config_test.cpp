@@ -37,10 +37,18 @@ TEST(TokenizerFiles, TheConfigTellsTheEndAndTheTemplate) {
   }
   EXPECT_FALSE(BPETokenizer::parse(qwen).is_special(*BPETokenizer::parse(qwen).id_of("jour")));
   const auto named =
-      BPETokenizer::parse(json, R"({"bos_token": {"content": "<b>"}, "image_token": "<i>", "pad_token": null,
-      "extra_special_tokens": {"audio_token": "<a>"}})");
+      BPETokenizer::parse(json, R"({"bos_token": {"content": "<|im_start|>"}, "image_token": "<|im_end|>",
+      "pad_token": null, "extra_special_tokens": {"audio_token": "<|endoftext|>"}})");
   EXPECT_EQ(named.named_tokens(),
-            (std::map<std::string, std::string>{{"audio_token", "<a>"}, {"bos_token", "<b>"}, {"image_token", "<i>"}}));
+            (std::map<std::string, std::string>{
+                {"audio_token", "<|endoftext|>"}, {"bos_token", "<|im_start|>"}, {"image_token", "<|im_end|>"}}));
+  // Transformers would give them ids of its own.
+  for (const char* lacking :
+       {R"({"unk_token": "<u>"})", R"({"bos_token": {"content": "<u>"}})", R"({"extra_special_tokens": ["<u>"]})",
+        R"({"extra_special_tokens": {"audio_token": "<u>"}})", R"({"additional_special_tokens": ["<u>"]})"}) {
+    expect_error(Error::Kind::data, {"special tokens that tokenizer.json has", "<u>"},
+                 [&] { BPETokenizer::parse(json, lacking); });
+  }
   EXPECT_THROW(BPETokenizer::parse(json, R"({"chat_template": 7})"), Error);
   EXPECT_THROW(BPETokenizer::parse(json, "[]"), Error);
   EXPECT_EQ(plain.special_ids().size(), 3u);
@@ -66,7 +74,7 @@ TEST(TokenizerJsonFiles, OlderFoldersNameTheirTokensInAMapOfTheirOwn) {
   const auto named = [&] { return BPETokenizer::load(folder).named_tokens(); };
   using Tokens = std::map<std::string, std::string>;
   write("special_tokens_map.json", R"({"bos_token": {"content": "<|im_start|>"}, "eos_token": "<|im_end|>",
-                                       "additional_special_tokens": ["<a>"]})");
+                                       "additional_special_tokens": ["jour"]})");
   EXPECT_EQ(named(), (Tokens{{"bos_token", "<|im_start|>"}, {"eos_token", "<|im_end|>"}}));
   const BPETokenizer tokenizer = BPETokenizer::load(folder);
   EXPECT_TRUE(tokenizer.end_of_text());

@@ -346,7 +346,7 @@ void define_experiment(Verb& verb, int&) {
           .default_is("all")
           .at_least(0);
   verb.add_flag("--lens", flags->lens, "The logit lens: what each layer would say.");
-  verb.add_flag("--attribution", flags->attribution, "What each head adds to a token's logit.");
+  verb.add_flag("--attribution", flags->attribution, "What each head adds to a token's logit, before a softcap.");
   verb.add_flag("--rollout", flags->rollout, "Attention rollout.");
   verb.add_flag("--scores", flags->scores, "TransformerLens's scores: previous token, duplicate token, induction.");
   verb.add_flag("--checkpoints", flags->checkpoints,

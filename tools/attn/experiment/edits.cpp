@@ -45,7 +45,7 @@ std::pair<std::string_view, std::string_view> sides(std::string_view text, const
 
 double factor_of(std::string_view text, const char* flag, const char* expected = "a finite factor behind =") {
   const auto value = number_in<double>(text);
-  if (!value || !std::isfinite(*value)) refuse(flag, expected, text);
+  if (!value || !std::isfinite(static_cast<float>(*value))) refuse(flag, expected, text);
   return *value;
 }
 
