@@ -20,6 +20,12 @@ FeedForwardConfig checked(FeedForwardConfig c) {
   return c;
 }
 
+void require_shape(const char* what, const Tensor& given, const Shape& shape) {
+  if (given.shape() == shape) return;
+  throw Error(Error::Kind::shape, kFeedForward, std::string(what) + " of the forward pass's shape " + shape.str(),
+              given.shape().str());
+}
+
 }  // namespace
 
 FeedForward::FeedForward(const FeedForwardConfig& config, std::string_view prefix, const FeedForwardNames& names)
@@ -49,6 +55,10 @@ Tensor FeedForward::forward(const Tensor& x, Trace* trace) {
 
 Tensor FeedForward::backward(const Tensor& dy, const Tensor& x) {
   require_forward(kFeedForward, up_.defined());
+  Shape shape = up_.shape();
+  shape.back() = down.weight.value.size(0);
+  require_shape("dy", dy, shape);
+  require_shape("x", x, shape);
   // y = down(active)
   const Tensor d_active = linear_backward(down, dy, active_.defined() ? active_ : active(), up_.dtype());
   // active = gelu(up(x))

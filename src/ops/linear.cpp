@@ -5,6 +5,22 @@
 #include "ops/weights.hpp"
 
 namespace attn {
+namespace {
+
+// The products below read as many rows of both as dy has.
+void require_gradient(const Linear& layer, const Tensor& dy, const Tensor& x) {
+  const Tensor& weight = layer.weight.value;
+  Shape shape = x.shape();
+  if (x.rank() < 1 || x.size(-1) != weight.size(1)) {
+    throw Error(Error::Kind::shape, "Linear", "x (…, " + std::to_string(weight.size(1)) + ")", shape.str());
+  }
+  shape.back() = weight.size(0);
+  if (!(dy.shape() == shape)) {
+    throw Error(Error::Kind::shape, "Linear", "dy of the output's shape " + shape.str(), dy.shape().str());
+  }
+}
+
+}  // namespace
 
 Linear::Linear(std::int64_t d_in, std::int64_t d_out, bool has_bias, std::string_view name) {
   require_positive("Linear", "d_in", d_in);
@@ -38,6 +54,7 @@ Tensor linear(const Linear& layer, const Tensor& x, DType dtype) {
 
 Tensor linear_backward(Linear& layer, const Tensor& dy, const Tensor& x, DType dtype, const Tensor& residual) {
   require_present(layer.weight);
+  require_gradient(layer, dy, x);
   // y = x · weightᵀ + bias
   const bool has_bias = layer.bias.value.defined();
   const Tensor d = x.dtype() == DType::bf16 && dy.dtype() == DType::f32 ? rounded(dy) : dy;
