@@ -60,8 +60,9 @@ class Module {
   struct Gradient {
     Tensor x, source;  // source: of a second input, where the last forward pass had one
   };
-  // The gradient of the last forward pass, for the gradient of its output. It adds to every parameter's grad. Throws
-  // Error (argument) before a forward pass, and for a module that has no backward pass.
+  // The gradient of the last forward pass, for the gradient of its output. It adds to every parameter's grad. What the
+  // pass was given must be unchanged: modules keep views. Throws Error (argument) before a forward pass, and for a
+  // module that has no backward pass.
   virtual Gradient backward(const Tensor& dz);
 
   virtual std::vector<Parameter*> parameters() { return {}; }
