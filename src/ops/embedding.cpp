@@ -89,6 +89,8 @@ void add_positions(const Tensor& x, const Parameter& positions, const Tensor& pl
 Tensor table_gradient(Parameter& table) {
   if (!table.requires_grad || !table.value.defined()) return {};
   if (!table.grad.defined()) table.grad = Tensor::zeros(table.value.shape());
+  require_gradient_shape(table);
+  table.grad = table.grad.contiguous();  // rows are found by their number alone
   return table.grad;
 }
 

@@ -2,6 +2,7 @@
 
 #include "attn/reference.hpp"
 #include "core/rows.hpp"
+#include "ops/weights.hpp"
 
 namespace attn {
 
@@ -9,7 +10,10 @@ void accumulate(Parameter& parameter, const Tensor& grad) {
   if (!parameter.requires_grad) return;
   if (!parameter.grad.defined()) {
     parameter.grad = grad;
-  } else if (parameter.grad.is_contiguous()) {
+    return;
+  }
+  require_gradient_shape(parameter);
+  if (parameter.grad.is_contiguous()) {
     add_in_place(parameter.grad, grad.contiguous());
   } else {
     parameter.grad = reference::add(parameter.grad, grad);

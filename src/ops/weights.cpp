@@ -26,4 +26,11 @@ void require_present(const Parameter& parameter) {
               "call the model that set_weights() was called of, or gather() them first");
 }
 
+void require_gradient_shape(const Parameter& parameter) {
+  if (parameter.grad.shape() == parameter.value.shape()) return;
+  throw Error(Error::Kind::shape, "backward",
+              "a gradient of the shape of " + parameter.name + ", " + parameter.value.shape().str(),
+              parameter.grad.shape().str(), "zero_grad() leaves none");
+}
+
 }  // namespace attn

@@ -11,6 +11,8 @@ namespace attn {
 
 // Throws Error (argument) where the value is absent().
 void require_present(const Parameter& parameter);
+// Throws Error (shape) unless the gradient, to which backward() adds, has the value's shape.
+void require_gradient_shape(const Parameter& parameter);
 
 // The weights of a part, while this lives; those of the next one are fetched meanwhile. Without a source they are
 // always there.

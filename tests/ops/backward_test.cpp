@@ -1,5 +1,4 @@
 // What the backward passes of a network's parts refuse before they read it.
-#include "attn/dropout.hpp"
 #include "attn/feed_forward.hpp"
 #include "core/testing.hpp"
 
@@ -41,6 +40,22 @@ TEST(FeedForwardBackward, RefusesAGradientOrAnInputOfAnotherShape) {
     for (const Parameter* p : layer.parameters()) EXPECT_FALSE(p->grad.defined()) << p->name;
     EXPECT_EQ(layer.backward(x, x).shape(), x.shape());
   }
+}
+
+TEST(Backward, RefusesToAddToAGradientOfAnotherShape) {
+  Generator rng(1);
+  Linear linear(4, 3, true, rng);
+  const Tensor x = Tensor::ones({5, 4}), dy = Tensor::ones({5, 3});
+  for (const Shape& shape : {Shape{2, 4}, {4, 3}, {12}, {3, 5}}) {
+    linear.weight.grad = Tensor::zeros(shape);
+    expect_error(Kind::shape, {"[backward]", "weight, (3, 4)", shape.str()}, [&] { linear.backward(dy, x); });
+  }
+  linear.zero_grad();
+  linear.backward(dy, x);
+  const Tensor once = linear.weight.grad.clone();
+  linear.weight.grad = Tensor::zeros({4, 3}).transpose(0, 1);
+  linear.backward(dy, x);
+  EXPECT_TRUE(identical(linear.weight.grad, once));
 }
 
 }  // namespace
