@@ -17,7 +17,8 @@ constexpr std::size_t kTokens = 8192;  // of short texts that are computed toget
 
 Generator& lvalue(Generator&& rng) { return rng; }
 
-Tensor batched(const Tensor& ids) { return (ids.rank() == 2 ? ids : ids.unsqueeze(0)).contiguous(); }
+// A copy: backward() writes to the rows of these ids, whatever the caller's are by then.
+Tensor batched(const Tensor& ids) { return (ids.rank() == 2 ? ids : ids.unsqueeze(0)).clone(); }
 
 }  // namespace
 

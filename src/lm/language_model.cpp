@@ -46,7 +46,8 @@ LanguageModelConfig checked(LanguageModelConfig c) {
   return c;
 }
 
-Tensor batched(const Tensor& ids) { return (ids.rank() == 2 ? ids : ids.unsqueeze(0)).contiguous(); }
+// A copy: backward() writes to the rows of these ids, whatever the caller's are by then.
+Tensor batched(const Tensor& ids) { return (ids.rank() == 2 ? ids : ids.unsqueeze(0)).clone(); }
 
 // One that lives until the end of the expression.
 Generator& lvalue(Generator&& rng) { return rng; }

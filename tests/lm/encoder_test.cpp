@@ -194,5 +194,18 @@ TEST(Encoder, FollowsSentenceTransformersFiles) {
   expect_error(Kind::data, {"line 2, column 4"}, [&] { embedding_settings(folder); });
 }
 
+TEST(Encoder, HasTheGradientsOfTheIdsThatWereRead) {
+  Encoder encoder = load_encoder(kBert);
+  const auto gradient = [&](bool reused) {
+    const Tensor ids = integers({5, 7, 11});
+    encoder.zero_grad();
+    const Tensor hidden = encoder.forward(ids);
+    if (reused) ids.fill(1 << 30);
+    encoder.backward(Tensor::ones(hidden.shape()));
+    return encoder.words.grad.clone();
+  };
+  EXPECT_TRUE(identical(gradient(true), gradient(false)));
+}
+
 }  // namespace
 }  // namespace attn::test

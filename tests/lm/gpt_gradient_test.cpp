@@ -144,5 +144,26 @@ TEST(GptGradients, WholeModels) {
   });
 }
 
+// The caller may reuse the memory of its ids at once.
+TEST(GptGradients, AreThoseOfTheIdsThatWereRead) {
+  Generator rng(1);
+  GPT model({.vocab_size = 7, .context_length = 4, .layers = 1, .heads = 1, .width = 4}, rng);
+  const auto gradient = [&](bool reused) {
+    const Tensor ids = integers({1, 2, 3, 4});
+    model.zero_grad();
+    model.loss(ids, integers({2, 3, 4, 5}));
+    if (reused) ids.fill(1 << 30);
+    model.backward();
+    return model.embedding.grad.clone();
+  };
+  EXPECT_TRUE(identical(gradient(true), gradient(false)));
+  for (Parameter* table : {&model.embedding, &model.positions}) {
+    model.zero_grad();
+    table->grad = Tensor::zeros({2, 4});
+    model.loss(integers({1, 2, 3, 4}), integers({2, 3, 4, 5}));
+    expect_error(Error::Kind::shape, {table->name, "(2, 4)"}, [&] { model.backward(); });
+  }
+}
+
 }  // namespace
 }  // namespace attn::test
