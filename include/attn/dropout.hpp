@@ -14,6 +14,7 @@ class Dropout : public Module {
  public:
   Dropout(double p, const Generator& rng);
   Tensor forward(const Tensor& x, Trace* trace = nullptr) override;
+  // Throws Error before a forward pass (argument) and, where elements were dropped, for a dy of another shape (shape).
   Gradient backward(const Tensor& dy) override;
   // x is (…, t, width) then, of whose whole sequences these rows have the same elements dropped.
   void set_sequence(std::shared_ptr<SequencePart> part) { sequence_ = std::move(part); }
@@ -23,6 +24,7 @@ class Dropout : public Module {
   Generator rng_;
   std::shared_ptr<SequencePart> sequence_;
   Tensor keep_;
+  bool ran_ = false;  // a forward pass that backward() may follow
 };
 
 }  // namespace attn

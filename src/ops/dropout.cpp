@@ -30,7 +30,7 @@ Dropout::Dropout(double p, const Generator& rng) : p_(p), rng_(rng) {
 
 Tensor Dropout::forward(const Tensor& x, Trace*) {
   require_float32("Dropout", "x", x);
-  keep_ = {};
+  keep_ = {}, ran_ = grad_enabled();
   if (!training_ || p_ == 0) return x;
   if (sequence_ || rng_.flavour() == DropoutFlavour::philox) {  // draws for (b, h, i, j)
     const std::int64_t last = x.size(-1), rows = x.rank() > 1 ? x.size(-2) : 1, batch = x.numel() / (rows * last);
@@ -43,6 +43,10 @@ Tensor Dropout::forward(const Tensor& x, Trace*) {
 }
 
 Module::Gradient Dropout::backward(const Tensor& dy) {
+  require_forward("Dropout", ran_);
+  if (keep_.defined() && !(dy.shape() == keep_.shape())) {
+    throw Error(Error::Kind::shape, "Dropout", "dy of x's shape " + keep_.shape().str(), dy.shape().str());
+  }
   // y = x · keep / (1 - p)
   return {keep_.defined() ? kept(dy, keep_, p_) : dy, {}};
 }
