@@ -8,6 +8,7 @@
 #include "attn/error.hpp"
 #include "core/parallel.hpp"
 #include "experiment/editor.hpp"
+#include "ops/embedding.hpp"
 
 namespace attn {
 namespace experiment {
@@ -95,11 +96,12 @@ Tensor token_losses(const Tensor& logits, const Tensor& ids) {
                 logits.shape().str() + " and " + ids.shape().str());
   }
   if (t < 2) throw Error(Error::Kind::argument, experiment::kOp, "a text of at least two tokens", std::to_string(t));
-  const Tensor all = logits.contiguous(), losses = Tensor::empty({t - 1}, DType::f64);
+  check_ids(ids, vocab, t);
+  const Tensor all = logits.contiguous(), text = ids.contiguous(), losses = Tensor::empty({t - 1}, DType::f64);
   parallel_for(t - 1, 0, 20 * static_cast<double>(all.numel()), [&](std::int64_t i, void*) {
     const float* row = all.data<float>() + i * vocab;
     losses.data<double>()[i] =
-        experiment::log_sum_exp(row, vocab) - static_cast<double>(row[ids.data<std::int64_t>()[i + 1]]);
+        experiment::log_sum_exp(row, vocab) - static_cast<double>(row[text.data<std::int64_t>()[i + 1]]);
   });
   return losses;
 }
@@ -112,6 +114,9 @@ double mean_of(const Tensor& values) {
 }
 
 Tensor log_probabilities(const Tensor& row) {
+  if (row.rank() != 1 || row.numel() == 0) {
+    throw Error(Error::Kind::shape, experiment::kOp, "logits (vocab_size)", row.shape().str());
+  }
   const Tensor all = row.contiguous(), logs = Tensor::empty(row.shape(), DType::f64);
   const double norm = experiment::log_sum_exp(all.data<float>(), all.numel());
   for (std::int64_t j = 0; j < all.numel(); ++j) {

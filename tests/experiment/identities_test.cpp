@@ -313,6 +313,21 @@ TEST_P(Identities, WhatIsNotThereIsRefused) {
   EXPECT_THROW(head_effects(model_, ids_.slice(0, 0, 1), {.exact = 0}), Error);
 }
 
+TEST(Losses, AreRefusedWhereIdsOrLogitsDoNotFit) {
+  const Tensor logits = Tensor::zeros({3, 4});
+  for (const std::int64_t id : {std::int64_t{-1}, std::int64_t{4}, std::int64_t{1} << 40}) {
+    expect_error(Error::Kind::argument, {"[0, 4)", std::to_string(id)}, [&] {
+      token_losses(logits, integers({0, 1, id}));
+    });
+  }
+  expect_error(Error::Kind::dtype, {"int64"}, [&] { token_losses(logits, Tensor::zeros({3})); });
+  const Tensor spread = integers({3, 9, 2, 9, 1, 9}, {3, 2}).select(1, 0);
+  EXPECT_EQ(values(token_losses(logits, spread)), values(token_losses(logits, integers({3, 2, 1}))));
+  for (const Tensor& row : {Tensor{}, logits, Tensor::zeros({0})}) {
+    expect_error(Error::Kind::shape, {"logits (vocab_size)", row.shape().str()}, [&] { log_probabilities(row); });
+  }
+}
+
 TEST(Estimates, AreRefusedWhereThereAreNone) {
   const auto says = [](LanguageModel& model) -> std::string {
     try {
