@@ -3,6 +3,7 @@
 
 #include "attn/error.hpp"
 #include "attn/train.hpp"
+#include "ops/input.hpp"
 #include "train/config.hpp"
 
 namespace attn {
@@ -42,11 +43,13 @@ TrainBatch TrainText::at(const std::vector<std::int64_t>& starts) const {
 }
 
 TrainBatch TrainText::training(Generator& rng, std::int64_t batch) const {
+  require_positive("train", "a batch", batch);
   const Tensor starts = rng.randint(0, split_ - context_, {batch});
   return at({starts.data<std::int64_t>(), starts.data<std::int64_t>() + batch});
 }
 
 std::vector<TrainBatch> TrainText::validation(std::int64_t batch) const {
+  require_positive("train", "a batch", batch);
   const std::int64_t room = validation_tokens() - context_ - 1;  // the last text's start
   const std::int64_t texts = std::min(kTexts, room / context_ + 1);
   std::vector<TrainBatch> batches;

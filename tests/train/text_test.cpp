@@ -39,6 +39,13 @@ TEST(TrainText, Refuses) {
     wrong[50] = id;
     expect_error(Error::Kind::argument, {"ids from 0", std::to_string(id)}, [&] { TrainText(wrong, 4); });
   }
+  const TrainText text(ids, 4);
+  Generator rng(1);
+  for (const std::int64_t batch : {0, -1}) {
+    const std::vector<std::string> parts{"a batch of at least 1", std::to_string(batch)};
+    expect_error(Error::Kind::argument, parts, [&] { text.validation(batch); });
+    expect_error(Error::Kind::argument, parts, [&] { text.training(rng, batch); });
+  }
 }
 
 }  // namespace
