@@ -105,11 +105,13 @@ struct TrainCheckpoint {
   Tensor generator;
   std::vector<double> losses, skipped;  // as of Trainer
   std::vector<std::pair<std::int64_t, double>> validations;
-  // Beside these, for the caller. A JSON object "settings" gets the config's members.
+  // Beside these, for the caller. A JSON object "settings" gets the config's members in place of its own, and "text" is
+  // the fingerprint.
   std::map<std::string, std::string> metadata;
   std::string source;  // the file that it was read from, for errors
 
-  // The file is whole or untouched. Throws Error (file).
+  // The file is whole or untouched. Throws Error: (file), and (argument) for metadata "settings" that are no JSON
+  // object, or another "text".
   void save(const std::filesystem::path& path) const;
   // Throws Error: (file), and (data) for what save() does not write.
   static TrainCheckpoint load(const std::filesystem::path& path);

@@ -32,7 +32,9 @@ void each_member(Config& c, F&& f) {
 }
 
 Json to_json(const TrainConfig& config, const std::string& others) {
-  Json json = Json::parse(others.empty() ? "{}" : others);
+  Json json = Json::parse(others.empty() ? "{}" : others, nullptr, false);
+  if (!json.is_object())
+    throw Error(Error::Kind::argument, "train", "metadata settings that are a JSON object", others);
   each_member(config, [&](const char* name, const auto& value, const auto& usual, bool always) {
     if (always || value != usual) json[name] = value;
   });
@@ -95,7 +97,10 @@ void TrainCheckpoint::save(const std::filesystem::path& path) const {
                                            {"validation.loss", column(loss)}});
   file.metadata = metadata;
   file.metadata["settings"] = to_json(config, file.metadata["settings"]).dump();
-  file.metadata["text"] = text;
+  if (const auto given = file.metadata.try_emplace("text", text).first; given->second != text) {
+    throw Error(Error::Kind::argument, "train", "no metadata text: a checkpoint keeps the fingerprint of its own there",
+                given->second, "choose another name");
+  }
   io::save_safetensors(path, file);
 }
 

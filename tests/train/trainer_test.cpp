@@ -340,6 +340,23 @@ TEST(TrainCheckpoint, KeepsTheConfigAndWhatItsCallerAdds) {
   EXPECT_EQ(found.config.optimizer.weight_decay, 0.3);
 }
 
+TEST(TrainCheckpoint, RefusesMetadataThatItWouldReplace) {
+  const Folder folder;
+  const auto file = folder / "state.safetensors";
+  Trained run;
+  for (const char* settings : {"nope", "[1]", "3", "{\"a\":\"\xff\"}"}) {
+    expect_error(Error::Kind::argument, {"settings that are a JSON object"}, [&] {
+      run.trainer.save(file, {{"settings", settings}});
+    });
+  }
+  expect_error(Error::Kind::argument, {"no metadata text", "mine"}, [&] {
+    run.trainer.save(file, {{"text", "mine"}});
+  });
+  EXPECT_FALSE(std::filesystem::exists(file));
+  run.trainer.save(file);
+  TrainCheckpoint::load(file).save(file);  // whose metadata has both
+}
+
 // Files of before these settings were kept; the optimizer's are PyTorch's.
 TEST(TrainCheckpoint, WithoutLaterSettingsHasTheUsualOnes) {
   const Folder folder;
