@@ -47,6 +47,7 @@ ModuleConfig checked(ModuleConfig c) {
   require_positive(kOp, "d_out", c.d_out);
   require_positive(kOp, "num_heads", c.num_heads);
   require(c.context_length >= 0, "context_length >= 0 (0 = any)", c.context_length);
+  require(c.latents == LatentSizes{}, "no latents", c.latents.latent);
   if (c.head_dim == 0 && c.d_out % c.num_heads != 0) {
     throw Error(Error::Kind::argument, kOp, "d_out divisible by num_heads",
                 "d_out = " + std::to_string(c.d_out) + ", num_heads = " + std::to_string(c.num_heads));

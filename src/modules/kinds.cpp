@@ -12,6 +12,13 @@
 namespace attn {
 namespace {
 
+// Of a config SelfAttentionV1 takes sizes alone: what else changes what attention computes would be dropped.
+void require_plain(const ModuleConfig& c) {
+  const bool others = c.window != 0 || c.softcap != 0 || c.sinks || c.output_gate || c.kv_heads != 0 ||
+                      c.head_dim != 0 || c.query_key_norm != QueryKeyNorm::none || c.latents != LatentSizes{};
+  if (others) throw Error(Error::Kind::argument, "SelfAttentionV1", "d_in and d_out alone", "another option");
+}
+
 template <class M>
 std::unique_ptr<Module> make(const ModuleConfig& config, Generator& rng) {
   if constexpr (std::constructible_from<M, const ModuleConfig&, Generator&>) {
@@ -19,6 +26,7 @@ std::unique_ptr<Module> make(const ModuleConfig& config, Generator& rng) {
   } else if constexpr (std::default_initializable<M>) {
     return std::make_unique<M>();
   } else {
+    require_plain(config);
     return std::make_unique<M>(config.d_in, config.d_out, rng);
   }
 }

@@ -1,10 +1,16 @@
 // The modules that are one choice of the attention layer's parts.
+#include "attn/error.hpp"
 #include "attn/modules.hpp"
 
 namespace attn {
 namespace {
 
+// The only head, or one of a wrapper's, has d_out numbers and keys of its own.
 ModuleConfig one_head(ModuleConfig config, bool causal) {
+  if ((config.kv_heads != 0 && config.kv_heads != config.num_heads) ||
+      (config.head_dim != 0 && config.head_dim != config.d_out)) {
+    throw Error(Error::Kind::argument, "attention module", "a head without kv_heads or head_dim", "one of them");
+  }
   config.num_heads = config.kv_heads = 1;
   config.head_dim = 0;
   config.out_proj = false;

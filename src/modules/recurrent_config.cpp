@@ -26,9 +26,10 @@ ModuleConfig checked_recurrent(RecurrentLayer::Kind kind, ModuleConfig c, std::i
   require(c.causal, "a causal module: a state holds what came before", "causal = false");
   require(c.kv_heads == 0 || c.kv_heads == c.num_heads, "as many key heads as heads", std::to_string(c.kv_heads));
   const bool others = c.dropout != 0 || c.window != 0 || c.softcap != 0 || c.sinks || c.output_gate || c.rope ||
-                      c.scale || c.query_key_norm != QueryKeyNorm::none;
+                      c.scale || c.query_key_norm != QueryKeyNorm::none || c.latents != LatentSizes{} ||
+                      c.norm != NormForm::rms;
   require(!others,
-          "no dropout, window, softcap, sinks, output_gate, rope, scale or query_key_norm, which a state does not have",
+          "no dropout, window, softcap, sinks, output_gate, rope, scale, query_key_norm, latents or norm of a state",
           "one of them");
   const bool fits = convolution == 0 || (convolution >= 2 && convolution <= 8 && kind != RecurrentLayer::Kind::linear);
   require(fits, "a convolution of 2 to 8 tokens before a delta rule, or 0", std::to_string(convolution));

@@ -146,6 +146,30 @@ TEST(Construction, RefusesWhatCannotBe) {
   }
 }
 
+TEST(Construction, RefusesOptionsThatAModuleDoesNotHave) {
+  const auto refuse = [](const char* name, const std::vector<std::string>& parts,
+                         const std::function<void(ModuleConfig&)>& set) {
+    ModuleConfig config{.d_in = 4, .d_out = 4, .num_heads = 2};
+    set(config);
+    SCOPED_TRACE(name);
+    expect_error(Kind::argument, parts, [&] { build(name, config, seeded()); });
+  };
+  const auto kv_heads = [](ModuleConfig& c) { c.kv_heads = 1; };
+  const auto head_dim = [](ModuleConfig& c) { c.head_dim = 2; };
+  const auto latents = [](ModuleConfig& c) { c.latents.query = 2; };
+  for (const char* name :
+       {"SelfAttentionV2", "SelfAttentionHead", "CausalAttention", "MultiHeadAttentionWrapper", "SelfAttentionV1"}) {
+    for (const auto& set : {std::function<void(ModuleConfig&)>(kv_heads), {head_dim}}) refuse(name, {}, set);
+  }
+  for (const char* name : {"SelfAttentionV1", "SelfAttentionV2", "MultiHeadAttention", "MultiHeadAttentionWrapper",
+                           "CrossAttention", "LinearAttention", "DeltaNet", "GatedDeltaNet"}) {
+    refuse(name, {}, latents);
+  }
+  refuse("SelfAttentionV1", {"d_in and d_out alone"}, [](ModuleConfig& c) { c.window = 2; });
+  refuse("SelfAttentionV1", {"d_in and d_out alone"}, [](ModuleConfig& c) { c.sinks = true; });
+  refuse("DeltaNet", {"latents or norm"}, [](ModuleConfig& c) { c.norm = NormForm::layer; });
+}
+
 TEST(Construction, Gpt2Sizes) {
   const std::vector<std::tuple<const char*, int, int>> all{
       {"117M", 768, 12}, {"345M", 1024, 16}, {"762M", 1280, 20}, {"1.5B", 1600, 25}};
