@@ -42,6 +42,7 @@ struct Mask {
   static Mask none() { return {}; }
   static Mask causal(Align align = Align::top_left);
   static Mask window(std::int64_t left, std::int64_t right, Align align = Align::top_left);
+  // These throw Error (argument) without a tensor.
   static Mask lengths(Tensor key_lengths);
   static Mask sequences(Tensor query_starts, Tensor key_starts);
   static Mask boolean(Tensor keep);

@@ -6,18 +6,29 @@
 #include "attn/error.hpp"
 
 namespace attn {
+namespace {
+
+// Without its tensor a mask would allow all.
+Tensor given(Tensor tensor, const char* what) {
+  if (!tensor.defined()) throw Error(Error::Kind::argument, "mask", what, "no tensor");
+  return tensor;
+}
+
+}  // namespace
+
 Mask Mask::causal(Align align) { return {.is_causal = true, .align = align}; }
 Mask Mask::window(std::int64_t left, std::int64_t right, Align align) {
   return {.align = align, .window_left = left, .window_right = right};
 }
-Mask Mask::lengths(Tensor key_lengths) { return {.key_lengths = std::move(key_lengths)}; }
+Mask Mask::lengths(Tensor key_lengths) { return {.key_lengths = given(std::move(key_lengths), "key_lengths")}; }
 Mask Mask::sequences(Tensor query_starts, Tensor key_starts) {
-  return {.query_starts = std::move(query_starts), .key_starts = std::move(key_starts)};
+  return {.query_starts = given(std::move(query_starts), "query_starts"),
+          .key_starts = given(std::move(key_starts), "key_starts")};
 }
-Mask Mask::boolean(Tensor keep) { return {.keep = std::move(keep)}; }
-Mask Mask::additive(Tensor bias) { return {.bias = std::move(bias)}; }
+Mask Mask::boolean(Tensor keep) { return {.keep = given(std::move(keep), "keep")}; }
+Mask Mask::additive(Tensor bias) { return {.bias = given(std::move(bias), "bias")}; }
 Mask Mask::blocks(Tensor block_keep, std::int64_t block_query, std::int64_t block_key) {
-  return {.block_keep = std::move(block_keep), .block_query = block_query, .block_key = block_key};
+  return {.block_keep = given(std::move(block_keep), "block_keep"), .block_query = block_query, .block_key = block_key};
 }
 
 bool Mask::empty() const noexcept {

@@ -143,10 +143,9 @@ void check_numbers(const AttentionOptions& options, const Shape& scores) {
   }
   if (!(options.dropout >= 0 && options.dropout <= 1))
     fail(Kind::argument, "dropout in [0, 1]", std::to_string(options.dropout));
-  if (options.dropout == 0) return;
   const Tensor& keep = options.dropout_keep;
   if (keep.defined() && options.dropout_key) fail(Kind::argument, "dropout_keep or dropout_key", "both");
-  if (options.dropout_key) return;
+  if (!keep.defined() && (options.dropout == 0 || options.dropout_key)) return;
   if (!(keep.defined() && keep.dtype() == DType::boolean && broadcasts_to(keep.shape(), scores)))
     fail(Kind::argument, "dropout_keep: booleans that broadcast to " + scores.str(),
          keep.defined() ? keep.shape().str() : "none", "draw it with Generator::dropout_keep, or give a dropout_key");

@@ -60,5 +60,18 @@ TEST(Masks, CausalKeepIsTheDefinition) {
   }
 }
 
+TEST(Mask, WithoutItsTensorIsRefused) {
+  const auto refused = [](const char* what, const std::function<void()>& make) {
+    expect_error(Error::Kind::argument, {"[mask]", what, "no tensor"}, make);
+  };
+  const Tensor starts = integers({0, 3});
+  refused("keep", [] { Mask::boolean({}); });
+  refused("bias", [] { Mask::additive({}); });
+  refused("key_lengths", [] { Mask::lengths({}); });
+  refused("query_starts", [&] { Mask::sequences({}, starts); });
+  refused("key_starts", [&] { Mask::sequences(starts, {}); });
+  refused("block_keep", [] { Mask::blocks({}, 2, 2); });
+}
+
 }  // namespace
 }  // namespace attn::test

@@ -100,6 +100,8 @@ TEST(Validate, Numbers) {
   refuse({"dropout_keep", "(2, 2, 3, 3)", "none", "Generator::dropout_keep"}, {.dropout = 0.5});
   refuse({"dropout_keep", "(2, 2, 3, 2)"}, {.dropout = 0.5, .dropout_keep = ones({2, 2, 3, 2}, DType::boolean)});
   refuse({"dropout_keep", "booleans"}, {.dropout = 0.5, .dropout_keep = ones({2, 2, 3, 3})});
+  refuse({"dropout_keep", "(2, 2, 3, 2)"}, {.dropout_keep = ones({2, 2, 3, 2}, DType::boolean)});
+  refuse({"dropout_keep or dropout_key"}, {.dropout_keep = keep, .dropout_key = 1});
 }
 
 TEST(Validate, AHugeProblemIsAnErrorNotACrash) {
